@@ -1,0 +1,118 @@
+package repotest
+
+// role says how a package may be used, beyond who may import it.
+type role int
+
+const (
+	// product code: part of the library or of the server.
+	product role = iota
+	// adapter: an engine, a provider, a protocol. Only programs import it, so that
+	// whoever embeds the library links what they use and nothing else.
+	adapter
+	// program: wires everything; may import all product code and adapters.
+	program
+	// support for tests; product code may not import it.
+	support
+)
+
+// row is one package of the import table.
+type row struct {
+	// dir of the package, relative to the module.
+	dir  string
+	role role
+	// may lists the packages of this module that it imports at most. Programs and
+	// test support need none: they may import everything.
+	may []string
+	// standardOnly forbids every module but this one.
+	standardOnly bool
+	// pure forbids what would make a result depend on more than the arguments:
+	// files, network, clock, goroutines, locks, contexts.
+	pure bool
+	// pureFiles are held to the same in a package that isn't pure as a whole.
+	pureFiles []string
+	// why explains a row that says more or less than the rule "a package imports
+	// only what stands below it".
+	why string
+}
+
+// importTable says who may import whom. A package stands above what it may
+// import. The rows of packages that are still to come are there already: the
+// table is the plan, and a new package finds its place in it. A package without
+// a row fails the test.
+var importTable = []row{
+	{dir: "event", standardOnly: true},
+	{dir: "fault", standardOnly: true},
+	{dir: "command", may: []string{"event", "fault", "internal/wire"}, why: "parameters come from outside: the strict decoder of internal/wire reads them"},
+	{dir: "state", may: []string{"event"}, standardOnly: true, pure: true},
+	{dir: "store", may: []string{"event"}},
+
+	{dir: "store/pebble", role: adapter, may: []string{"store", "event"}},
+	{dir: "store/postgres", role: adapter, may: []string{"store", "event"}},
+
+	{dir: "sandbox"},
+	{dir: "process", may: []string{"sandbox", "event"}},
+	{dir: "permission", may: []string{"event"}},
+	{dir: "hook", may: []string{"event"}},
+	{dir: "tool", may: []string{"event"}},
+	{dir: "tool/mcp", role: adapter, may: []string{"tool", "event"}},
+	{dir: "model", may: []string{"event"}},
+	{dir: "model/provider", role: adapter, may: []string{"model", "event"}},
+	{dir: "model/provider/script", role: adapter, may: []string{"model", "event"}},
+
+	{dir: "session", may: []string{"state", "store", "command", "event", "fault"}},
+	{dir: "loop", may: []string{"session", "state", "store", "command", "event", "fault", "model", "tool", "permission", "hook", "sandbox", "process"}, pureFiles: []string{"next.go"}},
+	{dir: "work", may: []string{"session", "state", "store", "command", "event", "fault"}},
+	{dir: "telemetry", may: []string{"event"}},
+	{dir: "evidence", may: []string{"event", "state", "store"}},
+	{dir: "evidence/atif", may: []string{"event", "state", "store", "evidence"}},
+	{dir: "channel", may: []string{"command", "event", "state", "fault"}},
+	{dir: "channel/a2a", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
+	{dir: "channel/acp", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
+	{dir: "channel/agui", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
+	{dir: "channel/mcpserver", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
+
+	{dir: ".", may: []string{
+		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model",
+		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel",
+	}, why: "the library: everything below it, and no adapter"},
+	{dir: "console"},
+	{dir: "server", may: []string{"command", "event", "fault", "internal/wire", "internal/gen", "console"}},
+	{dir: "client", may: []string{"command", "event", "fault", "internal/wire"}},
+	{dir: "conformance", may: []string{"client", "command", "event", "fault"}},
+
+	{dir: "internal/wire", may: []string{"event", "fault"}},
+	{dir: "internal/gen"},
+
+	{dir: "cmd/agentd", role: program},
+	{dir: "bench", role: program, why: "compares engines, so it links them"},
+	{dir: "bench/rawlog", role: program, why: "the raw file that the engines are compared with; for bench alone"},
+	{dir: "internal/gen/generate", role: program, why: "reads the catalogues and writes what follows from them"},
+
+	{dir: "event/eventtest", role: support},
+	{dir: "store/storetest", role: support},
+	{dir: "internal/pgtest", role: support},
+	{dir: "internal/repotest", role: support},
+}
+
+// impureImports are the packages of the standard library that a pure package
+// does without, with what they would bring in.
+var impureImports = map[string]string{
+	"context":      "cancellation",
+	"crypto/rand":  "randomness",
+	"io/fs":        "files",
+	"log":          "output",
+	"log/slog":     "output",
+	"math/rand":    "randomness",
+	"math/rand/v2": "randomness",
+	"net":          "the network",
+	"os":           "files and the environment",
+	"runtime":      "the scheduler",
+	"sync":         "locks",
+	"syscall":      "the system",
+}
+
+// impureCalls are functions of package time that read the clock or wait.
+var impureCalls = map[string]bool{
+	"Now": true, "Since": true, "Until": true, "Sleep": true, "After": true,
+	"AfterFunc": true, "Tick": true, "NewTimer": true, "NewTicker": true,
+}
