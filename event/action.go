@@ -1,0 +1,37 @@
+package event
+
+import "time"
+
+// ActionRequired pauses work for a decision or an input.
+type ActionRequired struct {
+	ActionType string   `json:"actionType" enum:"tool_permission structured_input plan_approval credential sandbox_escape client_tool resume host_policy"`
+	Prompt     string   `json:"prompt,omitempty"`
+	Schema     Raw      `json:"schema,omitempty"`
+	Decisions  []string `json:"decisions"`
+	Scope      Raw      `json:"scope,omitempty"`
+	ToolName   string   `json:"toolName,omitempty"`
+	SafeArgs   Raw      `json:"safeArgs,omitempty"`
+	InputRef   string   `json:"inputRef,omitempty"`
+	// Reason says why somebody is asked.
+	Reason    string    `json:"reason,omitempty"`
+	RuleRefs  []string  `json:"ruleRefs,omitempty"`
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// OnTimeout is the decision that applies when nobody answers in time.
+	OnTimeout   string `json:"onTimeout,omitempty" enum:"deny cancel"`
+	Destructive bool   `json:"destructive,omitempty"`
+	// CredentialRef names what is asked for; the credential itself never appears.
+	CredentialRef string `json:"credentialRef,omitempty"`
+}
+
+// ActionResolved is the answer to an action.
+type ActionResolved struct {
+	Decision       string `json:"decision" enum:"allow deny cancel submit"`
+	Status         string `json:"status" enum:"resolved expired cancelled"`
+	DecisionSource string `json:"decisionSource" enum:"human host_policy timeout runtime"`
+	ActionType     string `json:"actionType,omitempty"`
+	Payload        Raw    `json:"payload,omitempty"`
+	PayloadRef     string `json:"payloadRef,omitempty"`
+	Scope          string `json:"scope,omitempty" enum:"once session"`
+	Reason         string `json:"reason,omitempty"`
+	ResolvedBy     *Actor `json:"resolvedBy,omitempty"`
+}

@@ -1,0 +1,107 @@
+package event
+
+import "time"
+
+// Benchmark is the envelope's part that joins a fact to a trial.
+type Benchmark struct {
+	DatasetID             string `json:"datasetId,omitempty"`
+	DatasetVersion        string `json:"datasetVersion,omitempty"`
+	DatasetRef            string `json:"datasetRef,omitempty"`
+	TaskID                string `json:"taskId,omitempty"`
+	TrialID               string `json:"trialId,omitempty"`
+	ConfigurationID       string `json:"configurationId,omitempty"`
+	Role                  string `json:"role,omitempty" enum:"baseline candidate control"`
+	HarborJobRef          string `json:"harborJobRef,omitempty"`
+	HarborTrialRef        string `json:"harborTrialRef,omitempty"`
+	TaskTomlRef           string `json:"taskTomlRef,omitempty"`
+	SingleChangedVariable string `json:"singleChangedVariable,omitempty"`
+}
+
+// Comparison is the envelope's part of a comparison of two configurations.
+type Comparison struct {
+	MeanRewardDelta          float64 `json:"meanRewardDelta"`
+	TimeoutRateDelta         float64 `json:"timeoutRateDelta"`
+	EvidenceCompletenessRate float64 `json:"evidenceCompletenessRate"`
+	P0QcGateRegressionCount  int64   `json:"p0QcGateRegressionCount" check:"nonnegative"`
+	Decision                 string  `json:"decision" check:"nonempty"`
+}
+
+// BenchmarkDataset says which frozen data set a trial belongs to.
+type BenchmarkDataset struct {
+	SelectionPolicy string    `json:"selectionPolicy,omitempty"`
+	FrozenAt        time.Time `json:"frozenAt,omitzero"`
+	Path            string    `json:"path,omitempty"`
+	RegistryRef     string    `json:"registryRef,omitempty"`
+	TaskCount       int64     `json:"taskCount,omitempty"`
+}
+
+// BenchmarkConfiguration says what was run.
+type BenchmarkConfiguration struct {
+	Runtime string `json:"runtime,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Prompt  string `json:"promptRef,omitempty"`
+	Tools   Raw    `json:"tools,omitempty"`
+	Context Raw    `json:"context,omitempty"`
+	Routing Raw    `json:"routing,omitempty"`
+	Details Raw    `json:"details,omitempty"`
+}
+
+// BenchmarkTrialStarted opens a trial.
+type BenchmarkTrialStarted struct {
+	Status    string   `json:"status" enum:"running"`
+	TimeoutMs int64    `json:"timeoutMs,omitempty"`
+	BudgetUSD *float64 `json:"budgetUSD,omitempty"`
+	Sandbox   string   `json:"sandbox,omitempty"`
+	Attempt   int64    `json:"attempt,omitempty"`
+}
+
+// BenchmarkTrialEnded ends a trial: completed, or failed with a category.
+type BenchmarkTrialEnded struct {
+	Status          string   `json:"status" enum:"completed failed"`
+	DurationMs      int64    `json:"durationMs"`
+	FailureCategory string   `json:"failureCategory,omitempty"`
+	Error           *Failure `json:"error,omitempty"`
+	Cleanup         string   `json:"cleanup,omitempty"`
+	TrajectoryRef   string   `json:"trajectoryRef,omitempty"`
+	ArtifactRefs    []string `json:"artifactRefs,omitempty"`
+	TimedOut        bool     `json:"timedOut,omitempty"`
+}
+
+// BenchmarkVerifier names who scored.
+type BenchmarkVerifier struct {
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Status  string `json:"status,omitempty"`
+}
+
+// BenchmarkRewardRecorded attaches a score that somebody else gave.
+type BenchmarkRewardRecorded struct {
+	Value           float64            `json:"value"`
+	Ref             string             `json:"ref,omitempty"`
+	DetailsRef      string             `json:"detailsRef,omitempty"`
+	Criteria        []string           `json:"criteria,omitempty"`
+	FailureCategory string             `json:"failureCategory,omitempty"`
+	Verifier        *BenchmarkVerifier `json:"verifier,omitempty"`
+	Drift           string             `json:"drift,omitempty"`
+	OracleSanity    string             `json:"oracleSanity,omitempty"`
+}
+
+// BenchmarkRun is one side of a comparison.
+type BenchmarkRun struct {
+	ConfigurationID          string   `json:"configurationId" check:"nonempty"`
+	TrialIDs                 []string `json:"trialIds"`
+	MeanReward               *float64 `json:"meanReward"`
+	TimeoutRate              *float64 `json:"timeoutRate"`
+	CostUSD                  *float64 `json:"costUSD"`
+	EvidenceCompletenessRate *float64 `json:"evidenceCompletenessRate"`
+}
+
+// BenchmarkComparisonCompleted holds two configurations against each other.
+type BenchmarkComparisonCompleted struct {
+	Baseline      BenchmarkRun `json:"baseline"`
+	Candidate     BenchmarkRun `json:"candidate"`
+	ComparisonRef string       `json:"comparisonRef,omitempty"`
+	RemainingRisk string       `json:"remainingRisk,omitempty"`
+	Decision      string       `json:"decision" check:"nonempty"`
+}

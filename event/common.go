@@ -1,0 +1,140 @@
+package event
+
+import "time"
+
+// Actor says who or what asked for something.
+type Actor struct {
+	// Kind of the actor.
+	Kind string `json:"kind" enum:"user agent runtime worker channel workflow schedule peer host unknown"`
+	// ID of the actor within its kind: a token's name, a subagent, a channel.
+	ID string `json:"id,omitempty"`
+	// Account that the actor belongs to.
+	Account string `json:"account,omitempty"`
+}
+
+// Failure is a structured error. Message is for people; programs look at Category.
+type Failure struct {
+	Message   string `json:"message" check:"nonempty"`
+	Category  string `json:"category,omitempty"`
+	Retryable bool   `json:"retryable"`
+	// Advice says what to do next.
+	Advice string `json:"advice,omitempty"`
+}
+
+// Usage counts tokens. Cached input tokens are part of the input tokens.
+type Usage struct {
+	InputTokens       int64 `json:"inputTokens"`
+	OutputTokens      int64 `json:"outputTokens"`
+	CachedInputTokens int64 `json:"cachedInputTokens,omitempty"`
+	ReasoningTokens   int64 `json:"reasoningTokens,omitempty"`
+}
+
+// Workspace is the folder that a session works in.
+type Workspace struct {
+	WorkspaceID string `json:"workspaceId,omitempty"`
+	Root        string `json:"root,omitempty"`
+}
+
+// SessionCreated is the first fact of every session.
+type SessionCreated struct {
+	Title          string     `json:"title,omitempty"`
+	Account        string     `json:"account,omitempty"`
+	Workspace      *Workspace `json:"workspace,omitempty"`
+	PermissionMode string     `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Metadata       Raw        `json:"metadata,omitempty"`
+	CreatedBy      *Actor     `json:"createdBy,omitempty"`
+	// ForkedFrom is set on a fork; its history up to that point is the source's.
+	ForkedFrom *ForkPoint `json:"forkedFrom,omitempty"`
+}
+
+// ForkPoint is a place in another session's history.
+type ForkPoint struct {
+	SessionID string `json:"sessionId" check:"nonempty"`
+	ThreadID  string `json:"threadId,omitempty"`
+	// Sequence is the last event that belongs to the fork.
+	Sequence uint64 `json:"sequence"`
+	// Hash is the chain's hash at that event, in hex.
+	Hash string `json:"hash,omitempty"`
+}
+
+// SessionUpdated changes a session's own fields; what is absent stays.
+type SessionUpdated struct {
+	Title          *string    `json:"title,omitempty"`
+	Workspace      *Workspace `json:"workspace,omitempty"`
+	PermissionMode string     `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Metadata       Raw        `json:"metadata,omitempty"`
+	Status         string     `json:"status,omitempty" enum:"open archived degraded"`
+	PinnedThreads  []string   `json:"pinnedThreads,omitempty"`
+	Reason         string     `json:"reason,omitempty"`
+	ChangedBy      *Actor     `json:"changedBy,omitempty"`
+}
+
+// ThreadStarted opens a thread.
+type ThreadStarted struct {
+	Role           string `json:"role" enum:"main subagent task job_item fork trial"`
+	Title          string `json:"title,omitempty"`
+	ParentThreadID string `json:"parentThreadId,omitempty"`
+	ParentTurnID   string `json:"parentTurnId,omitempty"`
+	Cwd            string `json:"cwd,omitempty"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Model          string `json:"model,omitempty"`
+}
+
+// ThreadUpdated changes a thread's standing: it is blocked and says why, goes
+// on, or is archived and leaves the working set.
+type ThreadUpdated struct {
+	Status string `json:"status" enum:"open blocked resumed archived"`
+	Reason string `json:"reason,omitempty"`
+	// Code is a stable name of the reason, such as "tool_lost".
+	Code  string `json:"code,omitempty"`
+	Title string `json:"title,omitempty"`
+	// ActionIDs are the actions that the thread waits for.
+	ActionIDs []string `json:"actionIds,omitempty"`
+	ChangedBy *Actor   `json:"changedBy,omitempty"`
+}
+
+// QueueEntry is one waiting turn.
+type QueueEntry struct {
+	TurnID   string `json:"turnId" check:"nonempty"`
+	Position int64  `json:"position"`
+	Source   string `json:"source" check:"nonempty"`
+}
+
+// QueueChanged gives a thread's whole queue after the change, first to run first.
+type QueueChanged struct {
+	Queue     []QueueEntry `json:"queue"`
+	Reason    string       `json:"reason" enum:"queued started removed promoted cleared resumed"`
+	TurnID    string       `json:"turnId,omitempty"`
+	Policy    string       `json:"policy,omitempty" enum:"queue reject interrupt steer"`
+	ChangedBy *Actor       `json:"changedBy,omitempty"`
+}
+
+// RunStatus is the runtime's word, for people, on what a turn or a run does now.
+type RunStatus struct {
+	Phase    string `json:"phase" enum:"accepted queued preparing running streaming waiting_input waiting_permission waiting_resource blocked retrying interrupting completed failed cancelled"`
+	Title    string `json:"title,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	Metadata Raw    `json:"metadata,omitempty"`
+	// Checkpoints name the durable points reached so far.
+	Checkpoints []string `json:"checkpoints,omitempty"`
+	// RetryAt is when a waiting retry is tried again.
+	RetryAt time.Time `json:"retryAt,omitzero"`
+}
+
+// SnapshotUpdated says that a read model was written, or that a stream goes on
+// from a snapshot.
+type SnapshotUpdated struct {
+	Snapshot     string `json:"snapshot" check:"nonempty"`
+	AtSequence   uint64 `json:"atSequence"`
+	RecoveryMode string `json:"recoveryMode,omitempty" enum:"replay snapshot_repair"`
+	Reason       string `json:"reason,omitempty"`
+}
+
+// RuntimeNotice is a warning or an error of the runtime itself.
+type RuntimeNotice struct {
+	Code    string `json:"code" check:"nonempty"`
+	Message string `json:"message" check:"nonempty"`
+	// Advice says what to do next.
+	Advice  string `json:"advice,omitempty"`
+	Details Raw    `json:"details,omitempty"`
+}

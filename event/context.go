@@ -1,0 +1,164 @@
+package event
+
+// ContextItem is something that was selected for the model's context.
+type ContextItem struct {
+	Kind   string `json:"kind" enum:"instructions history file memory knowledge source browser policy tool_inventory summary other"`
+	Ref    string `json:"ref,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Tokens int64  `json:"tokens,omitempty"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// ContextOmission is something that was left out, or is missing, and why.
+type ContextOmission struct {
+	Kind   string `json:"kind" check:"nonempty"`
+	Ref    string `json:"ref,omitempty"`
+	Reason string `json:"reason" check:"nonempty"`
+}
+
+// ContextResolved says what went into the context of a turn's model calls.
+type ContextResolved struct {
+	Items           []ContextItem     `json:"items"`
+	Omissions       []ContextOmission `json:"omissions,omitempty"`
+	MissingFacts    []string          `json:"missingFacts,omitempty"`
+	EstimatedTokens int64             `json:"estimatedTokens,omitempty"`
+	ContextWindow   int64             `json:"contextWindow,omitempty"`
+	ContextRef      string            `json:"contextRef,omitempty"`
+}
+
+// CompactionStarted opens a compaction.
+type CompactionStarted struct {
+	CompactionID  string   `json:"compactionId" check:"nonempty"`
+	Trigger       string   `json:"trigger" enum:"context_fraction requested context_overflow"`
+	AffectedTurns []string `json:"affectedTurns"`
+	TokensBefore  int64    `json:"tokensBefore"`
+	Attempt       int64    `json:"attempt,omitempty"`
+}
+
+// Preserved lists what a compaction must not lose.
+type Preserved struct {
+	Actions      []string `json:"actions"`
+	Incidents    []string `json:"incidents"`
+	EvidenceRefs []string `json:"evidenceRefs"`
+	ArtifactRefs []string `json:"artifactRefs"`
+}
+
+// CompactionCompleted replaces earlier turns by a summary in the context.
+type CompactionCompleted struct {
+	CompactionID    string    `json:"compactionId" check:"nonempty"`
+	Trigger         string    `json:"trigger" enum:"context_fraction requested context_overflow"`
+	AffectedTurns   []string  `json:"affectedTurns"`
+	SummaryRef      string    `json:"summaryRef" check:"nonempty"`
+	SummaryPreview  string    `json:"summaryPreview,omitempty"`
+	ContinuationRef string    `json:"continuationRef,omitempty"`
+	TokensBefore    int64     `json:"tokensBefore"`
+	TokensAfter     int64     `json:"tokensAfter"`
+	Preserved       Preserved `json:"preserved"`
+	// ThroughSequence is the last event that the summary covers.
+	ThroughSequence uint64 `json:"throughSequence"`
+}
+
+// CompactionFailed leaves the thread as it was.
+type CompactionFailed struct {
+	CompactionID string  `json:"compactionId" check:"nonempty"`
+	Trigger      string  `json:"trigger" enum:"context_fraction requested context_overflow"`
+	Error        Failure `json:"error"`
+	Attempt      int64   `json:"attempt,omitempty"`
+	WillRetry    bool    `json:"willRetry"`
+}
+
+// ArtifactChanged says that a deliverable was observed or produced.
+type ArtifactChanged struct {
+	Change     string `json:"change" enum:"created updated deleted observed"`
+	Title      string `json:"title,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	URI        string `json:"uri,omitempty"`
+	VersionID  string `json:"versionId,omitempty"`
+	ReadRef    string `json:"readRef,omitempty"`
+	PreviewRef string `json:"previewRef,omitempty"`
+	DiffRef    string `json:"diffRef,omitempty"`
+	MediaType  string `json:"mediaType,omitempty"`
+	SizeBytes  int64  `json:"sizeBytes,omitempty"`
+	Hash       string `json:"hash,omitempty"`
+	// ValidationIssues counts known problems; absent means not validated.
+	ValidationIssues *int64 `json:"validationIssues,omitempty"`
+}
+
+// VerificationOutcome is one verdict of an evidence system.
+type VerificationOutcome struct {
+	Name   string `json:"name" check:"nonempty"`
+	Status string `json:"status" check:"nonempty"`
+	Ref    string `json:"ref,omitempty"`
+}
+
+// EvidenceChanged says that evidence, a replay case or a review was exported or observed.
+type EvidenceChanged struct {
+	Kind                 string                `json:"kind" enum:"evidence replay review benchmark_trial verification note"`
+	PackRef              string                `json:"packRef,omitempty"`
+	ReplayRef            string                `json:"replayRef,omitempty"`
+	ReviewRef            string                `json:"reviewRef,omitempty"`
+	TraceRef             string                `json:"traceRef,omitempty"`
+	VerificationOutcomes []VerificationOutcome `json:"verificationOutcomes,omitempty"`
+	Note                 string                `json:"note,omitempty"`
+	ChainSequence        uint64                `json:"chainSequence,omitempty"`
+	ChainHash            string                `json:"chainHash,omitempty"`
+}
+
+// HistoryWindowLoaded says that a part of an old session was loaded for recovery.
+type HistoryWindowLoaded struct {
+	FromSequence uint64 `json:"fromSequence"`
+	ToSequence   uint64 `json:"toSequence"`
+	Truncated    bool   `json:"truncated"`
+	Reason       string `json:"reason,omitempty"`
+}
+
+// HistoryReconstructed says how a session was rebuilt from its facts.
+type HistoryReconstructed struct {
+	FromSnapshot   uint64   `json:"fromSnapshot"`
+	ReplayedEvents int64    `json:"replayedEvents"`
+	Degraded       bool     `json:"degraded"`
+	Missing        []string `json:"missing,omitempty"`
+	Reason         string   `json:"reason,omitempty"`
+	// Recovered lists what was in flight and became facts.
+	Recovered []string `json:"recovered,omitempty"`
+}
+
+// RollbackStarted records the intent to take turns back.
+type RollbackStarted struct {
+	RollbackID   string   `json:"rollbackId" check:"nonempty"`
+	ToTurnID     string   `json:"toTurnId" check:"nonempty"`
+	RemovedTurns []string `json:"removedTurns"`
+	Files        string   `json:"files" enum:"restore keep"`
+	RequestedBy  *Actor   `json:"requestedBy,omitempty"`
+}
+
+// RollbackFile is what a rollback did with one file.
+type RollbackFile struct {
+	Path   string `json:"path" check:"nonempty"`
+	Change string `json:"change" enum:"restored deleted kept conflict unavailable"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// RollbackCompleted says what a rollback removed, kept and repaired.
+type RollbackCompleted struct {
+	RollbackID        string         `json:"rollbackId" check:"nonempty"`
+	ToTurnID          string         `json:"toTurnId" check:"nonempty"`
+	RemovedTurns      []string       `json:"removedTurns"`
+	BaselineSequence  uint64         `json:"baselineSequence"`
+	AffectedTools     []string       `json:"affectedTools,omitempty"`
+	AffectedArtifacts []string       `json:"affectedArtifacts,omitempty"`
+	AffectedSubagents []string       `json:"affectedSubagents,omitempty"`
+	AffectedJobs      []string       `json:"affectedJobs,omitempty"`
+	Files             []RollbackFile `json:"files,omitempty"`
+	ReadModelRepaired bool           `json:"readModelRepaired"`
+}
+
+// SnapshotRepaired marks a gap: what can't be replayed was replaced by a snapshot.
+type SnapshotRepaired struct {
+	Reason           string `json:"reason" check:"nonempty"`
+	GapFrom          uint64 `json:"gapFrom"`
+	GapTo            uint64 `json:"gapTo"`
+	RecoveryMode     string `json:"recoveryMode" enum:"snapshot_repair"`
+	SnapshotSequence uint64 `json:"snapshotSequence"`
+	Status           string `json:"status" enum:"stale unavailable repaired"`
+}

@@ -1,0 +1,181 @@
+package eventtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"agentd/event"
+	"agentd/internal/gen"
+)
+
+// Validator holds JSON against a schema. Goroutines may share one.
+type Validator struct {
+	name string
+	// schema is nil when the schemas are not there.
+	schema *jsonschema.Schema
+	// standardOnly leaves out events of extension types.
+	standardOnly bool
+}
+
+// The bases under which the standard's schemas know each other: the profile
+// refers to the base schemas relative to its own address, which is another.
+var standardBases = []string{
+	"https://agentruntime.example/schemas/",
+	"https://limecloud.github.io/agentruntime/schemas/",
+}
+
+// Strict returns a validator for events with the standard's strict profile.
+// Events of extension types, which the profile can't know, pass. Where the
+// standard's schemas are absent everything passes and tb's log says so.
+func Strict(tb testing.TB) *Validator {
+	tb.Helper()
+	v := standard(tb, "agentruntime-lime-profile-event.schema.json")
+	v.standardOnly = true
+	return v
+}
+
+// StrictSnapshot returns a validator for session snapshots with the standard's
+// strict profile. Where the standard's schemas are absent everything passes and
+// tb's log says so.
+func StrictSnapshot(tb testing.TB) *Validator {
+	tb.Helper()
+	return standard(tb, "agentruntime-lime-profile-snapshot.schema.json")
+}
+
+// Own returns a validator for events of all types with agentd's own schemas.
+func Own(tb testing.TB) *Validator {
+	tb.Helper()
+	schema, err := compile(gen.Schemas(), []string{"https://agentd.example/schemas/"}, "event.schema.json")
+	if err != nil {
+		tb.Fatalf("agentd's schemas: %v", err)
+	}
+	return &Validator{name: "event.schema.json", schema: schema}
+}
+
+func standard(tb testing.TB, name string) *Validator {
+	tb.Helper()
+	dir, ok := SharedDir(tb, "spec", "schemas")
+	if !ok {
+		tb.Logf("not checked against %s: the standard's schemas are not at ../shared/spec/schemas", name)
+		return &Validator{name: name}
+	}
+	schema, err := compile(os.DirFS(dir), standardBases, name)
+	if err != nil {
+		tb.Fatalf("the standard's schemas: %v", err)
+	}
+	return &Validator{name: name, schema: schema}
+}
+
+// SharedDir returns the folder with the given path under ../shared, beside the
+// root of the module that the test runs in, and whether it exists.
+func SharedDir(tb testing.TB, elem ...string) (string, bool) {
+	tb.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		tb.Fatalf("find the module's root: %v", err)
+	}
+	dir := filepath.Join(append([]string{root, "..", "shared"}, elem...)...)
+	info, err := os.Stat(dir)
+	return dir, err == nil && info.IsDir()
+}
+
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// compile reads all schemas in files, known under each of the bases, and
+// compiles the one with the given name.
+func compile(files fs.FS, bases []string, name string) (*jsonschema.Schema, error) {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	names, err := fs.Glob(files, "*.schema.json")
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		data, err := fs.ReadFile(files, n)
+		if err != nil {
+			return nil, err
+		}
+		for _, base := range bases {
+			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", n, err)
+			}
+			if err := c.AddResource(base+n, doc); err != nil {
+				return nil, fmt.Errorf("%s: %w", n, err)
+			}
+		}
+	}
+	return c.Compile(bases[len(bases)-1] + name)
+}
+
+// Available reports whether the validator really checks something.
+func (v *Validator) Available() bool { return v.schema != nil }
+
+// Validate reports why data doesn't satisfy the schema, or nil.
+func (v *Validator) Validate(data []byte) error {
+	if v.schema == nil || v.standardOnly && isExtension(data) {
+		return nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("%s: %w", v.name, err)
+	}
+	if err := v.schema.Validate(doc); err != nil {
+		return fmt.Errorf("%s: %w", v.name, err)
+	}
+	return nil
+}
+
+// Accept fails the test when data doesn't satisfy the schema.
+func (v *Validator) Accept(tb testing.TB, data []byte) {
+	tb.Helper()
+	if err := v.Validate(data); err != nil {
+		tb.Errorf("%v\nin: %s", err, shorten(data))
+	}
+}
+
+func isExtension(data []byte) bool {
+	var head struct {
+		Type event.Type `json:"type"`
+	}
+	if json.Unmarshal(data, &head) != nil {
+		return false
+	}
+	d, ok := event.Lookup(head.Type)
+	return ok && d.Extension
+}
+
+// shorten keeps a test's log readable.
+func shorten(data []byte) string {
+	const most = 4000
+	s := strings.ToValidUTF8(string(data), "\ufffd")
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

@@ -1,0 +1,10 @@
+package event
+
+// NewPayload is the decode table, for tests outside the package.
+func NewPayload(t Type) Payload { return newPayload(t) }
+
+// DecodeGenerated reads a payload with the generated decoder alone.
+func DecodeGenerated(t Type, payload []byte) (Payload, bool) {
+	p, s := newPayload(t), scanner{data: payload}
+	return p, p.decodeJSON(&s) && s.i == len(payload)
+}

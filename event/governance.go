@@ -1,0 +1,166 @@
+package event
+
+import "time"
+
+// PermissionEvaluated is a decision on whether something may run, before it runs.
+type PermissionEvaluated struct {
+	Decision       string   `json:"decision" enum:"allow deny ask"`
+	DecisionSource string   `json:"decisionSource" enum:"mode rule hook human host_policy classifier default"`
+	DecisionReason string   `json:"decisionReason" check:"nonempty"`
+	RuleRefs       []string `json:"ruleRefs"`
+	// Scope is what the decision is about: paths, hosts, the command's parts.
+	Scope            Raw       `json:"scope"`
+	Destructive      bool      `json:"destructive"`
+	ToolName         string    `json:"toolName" check:"nonempty"`
+	PermissionMode   string    `json:"permissionMode,omitempty"`
+	SafeArgs         Raw       `json:"safeArgs,omitempty"`
+	InputRef         string    `json:"inputRef,omitempty"`
+	UpdatedInputRef  string    `json:"updatedInputRef,omitempty"`
+	ApprovalActionID string    `json:"approvalActionId,omitempty"`
+	ExpiresAt        time.Time `json:"expiresAt,omitzero"`
+	Impact           string    `json:"impact,omitempty"`
+	RollbackAdvice   string    `json:"rollbackAdvice,omitempty"`
+	// Subcommands are the simple commands that a command line was parsed into.
+	Subcommands []string `json:"subcommands,omitempty"`
+}
+
+// PermissionRequested says that a person or the host is asked.
+type PermissionRequested struct {
+	ToolName   string   `json:"toolName" check:"nonempty"`
+	ActionID   string   `json:"actionId" check:"nonempty"`
+	Reason     string   `json:"reason" check:"nonempty"`
+	RuleRefs   []string `json:"ruleRefs,omitempty"`
+	AskedOf    string   `json:"askedOf,omitempty" enum:"human host channel"`
+	SubagentID string   `json:"subagentId,omitempty"`
+}
+
+// PermissionResolved is the outcome of a request for permission.
+type PermissionResolved struct {
+	Decision       string    `json:"decision" enum:"allow deny timeout cancel"`
+	DecisionSource string    `json:"decisionSource" enum:"mode rule hook human host_policy classifier default"`
+	DecisionReason string    `json:"decisionReason,omitempty"`
+	ActionID       string    `json:"actionId,omitempty"`
+	ToolName       string    `json:"toolName,omitempty"`
+	Scope          string    `json:"scope,omitempty" enum:"once session"`
+	GrantID        string    `json:"grantId,omitempty"`
+	ExpiresAt      time.Time `json:"expiresAt,omitzero"`
+	ResolvedBy     *Actor    `json:"resolvedBy,omitempty"`
+	ChannelID      string    `json:"channelId,omitempty"`
+}
+
+// Enforcement names, per boundary, the mechanism that the kernel really
+// enforces, or "none".
+type Enforcement struct {
+	Filesystem string `json:"filesystem" check:"nonempty"`
+	Network    string `json:"network" check:"nonempty"`
+	Processes  string `json:"processes" check:"nonempty"`
+	Limits     string `json:"limits" check:"nonempty"`
+}
+
+// SandboxApplied says which boundary a tool or a process received.
+type SandboxApplied struct {
+	Mode          string           `json:"mode" enum:"read_only workspace_write danger_full_access none"`
+	Cwd           string           `json:"cwd"`
+	ReadRoots     []string         `json:"readRoots"`
+	WriteRoots    []string         `json:"writeRoots"`
+	Network       string           `json:"network" enum:"deny allow proxy"`
+	AllowedHosts  []string         `json:"allowedHosts,omitempty"`
+	Enforcement   Enforcement      `json:"enforcement"`
+	EnvironmentID string           `json:"environmentRef,omitempty"`
+	ProcessLimits map[string]int64 `json:"processLimits,omitempty"`
+	// NotEnforced names each boundary that was asked for and isn't there, and why.
+	NotEnforced []string `json:"notEnforced,omitempty"`
+}
+
+// SandboxViolation says that a boundary was hit.
+type SandboxViolation struct {
+	Boundary string `json:"boundary" enum:"filesystem network process limit environment"`
+	Path     string `json:"path,omitempty"`
+	Host     string `json:"host,omitempty"`
+	Detail   string `json:"detail" check:"nonempty"`
+	ToolName string `json:"toolName,omitempty"`
+}
+
+// HookStarted says that a hook runs.
+type HookStarted struct {
+	HookRunID  string `json:"hookRunId" check:"nonempty"`
+	Point      string `json:"point" enum:"session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop"`
+	HandlerRef string `json:"handlerRef" check:"nonempty"`
+	TimeoutMs  int64  `json:"timeoutMs,omitempty"`
+	InputRef   string `json:"inputRef,omitempty"`
+	Preview    string `json:"preview,omitempty"`
+}
+
+// HookCompleted is a hook's answer.
+type HookCompleted struct {
+	HookRunID            string   `json:"hookRunId" check:"nonempty"`
+	Point                string   `json:"point" enum:"session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop"`
+	HandlerRef           string   `json:"handlerRef" check:"nonempty"`
+	Decision             string   `json:"decision" enum:"continue block allow deny ask"`
+	DurationMs           int64    `json:"durationMs"`
+	Reason               string   `json:"reason,omitempty"`
+	OriginalInputRef     string   `json:"originalInputRef,omitempty"`
+	UpdatedInputRef      string   `json:"updatedInputRef,omitempty"`
+	UpdatedToolOutputRef string   `json:"updatedToolOutputRef,omitempty"`
+	AdditionalContext    []string `json:"additionalContextRefs,omitempty"`
+	SuppressOutput       bool     `json:"suppressOutput,omitempty"`
+	AuditRefs            []string `json:"auditRefs,omitempty"`
+}
+
+// HookFailed says that a hook gave no answer, and what follows.
+type HookFailed struct {
+	HookRunID       string `json:"hookRunId" check:"nonempty"`
+	Point           string `json:"point" enum:"session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop"`
+	HandlerRef      string `json:"handlerRef" check:"nonempty"`
+	ErrorCategory   string `json:"errorCategory" enum:"timeout spawn exit malformed network internal lost"`
+	Message         string `json:"message" check:"nonempty"`
+	Retryable       bool   `json:"retryable"`
+	FailureBehavior string `json:"failureBehavior" enum:"open closed"`
+	DurationMs      int64  `json:"durationMs,omitempty"`
+}
+
+// PolicyRule is one permission rule.
+type PolicyRule struct {
+	RuleID   string `json:"ruleId,omitempty"`
+	Decision string `json:"decision" enum:"allow ask deny"`
+	Tool     string `json:"tool" check:"nonempty"`
+	Match    string `json:"match,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Source   string `json:"source,omitempty" enum:"host workspace session"`
+}
+
+// PolicyChanged gives the whole policy of one source after the change.
+type PolicyChanged struct {
+	Source    string       `json:"source" enum:"host workspace session"`
+	Mode      string       `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Rules     []PolicyRule `json:"rules"`
+	Reason    string       `json:"reason,omitempty"`
+	ChangedBy *Actor       `json:"changedBy,omitempty"`
+}
+
+// OutputStored says that a large output lives behind a reference.
+type OutputStored struct {
+	OutputRef string `json:"outputRef" check:"nonempty"`
+	SizeBytes int64  `json:"sizeBytes"`
+	MediaType string `json:"mediaType" check:"nonempty"`
+	Encoding  string `json:"encoding,omitempty"`
+	Preview   string `json:"preview"`
+	// DroppedBytes counts what was not kept at all.
+	DroppedBytes int64     `json:"droppedBytes,omitempty"`
+	Owner        string    `json:"owner,omitempty"`
+	ExpiresAt    time.Time `json:"expiresAt,omitzero"`
+}
+
+// OutputRedacted says that secrets were taken out of an output before it was stored.
+type OutputRedacted struct {
+	OutputRef string   `json:"outputRef,omitempty"`
+	Count     int64    `json:"count"`
+	Rules     []string `json:"rules"`
+	Where     string   `json:"where,omitempty"`
+}
+
+// OutputExpired says that the bytes behind a reference are gone.
+type OutputExpired struct {
+	OutputRef string `json:"outputRef" check:"nonempty"`
+	Reason    string `json:"reason" check:"nonempty"`
+}

@@ -1,0 +1,85 @@
+package event
+
+// ModelRequested says that a provider was asked.
+type ModelRequested struct {
+	Provider       string `json:"provider" check:"nonempty"`
+	Model          string `json:"model" check:"nonempty"`
+	ModelRequestID string `json:"modelRequestId" check:"nonempty"`
+	// Step is the ordinal of the model call within the turn, from 1.
+	Step int64 `json:"step"`
+	// Attempt counts tries of this step, from 1.
+	Attempt         int64  `json:"attempt"`
+	EstimatedTokens int64  `json:"estimatedTokens,omitempty"`
+	RequestRef      string `json:"requestRef,omitempty"`
+	// Purpose tells a turn's own call from a compaction or a classification.
+	Purpose string `json:"purpose,omitempty" enum:"turn compaction repair classification"`
+}
+
+// ModelDelta is a piece of the answer's text.
+type ModelDelta struct {
+	Text string `json:"text"`
+	// Index is the ordinal of the piece within the request, from 0.
+	Index int64 `json:"index"`
+}
+
+// ToolCallRequest is a tool call that the model asked for.
+type ToolCallRequest struct {
+	ToolCallID string `json:"toolCallId" check:"nonempty"`
+	// ProviderCallID is the provider's own name of the call.
+	ProviderCallID string `json:"providerCallId,omitempty"`
+	ToolName       string `json:"toolName" check:"nonempty"`
+	Arguments      Raw    `json:"arguments,omitempty"`
+	ArgumentsRef   string `json:"argumentsRef,omitempty"`
+}
+
+// ModelMessage is a whole answer of a model.
+type ModelMessage struct {
+	Text      string            `json:"text"`
+	Reasoning string            `json:"reasoning,omitempty"`
+	ToolCalls []ToolCallRequest `json:"toolCalls,omitempty"`
+	// Native carries what the provider wants back unchanged, such as signatures.
+	Native Raw `json:"native,omitempty"`
+}
+
+// ModelCompleted ends a model call with a whole answer.
+type ModelCompleted struct {
+	ModelRequestID     string        `json:"modelRequestId" check:"nonempty"`
+	Provider           string        `json:"provider,omitempty"`
+	Model              string        `json:"model,omitempty"`
+	StopReason         string        `json:"stopReason" enum:"end_turn tool_use max_tokens stop_sequence refusal other"`
+	Usage              Usage         `json:"usage"`
+	UsageSource        string        `json:"usageSource,omitempty" enum:"provider estimated"`
+	Message            *ModelMessage `json:"message,omitempty"`
+	MessageRef         string        `json:"messageRef,omitempty"`
+	RawRef             string        `json:"rawRef,omitempty"`
+	ResponseID         string        `json:"responseId,omitempty"`
+	DurationMs         int64         `json:"durationMs,omitempty"`
+	TimeToFirstTokenMs int64         `json:"timeToFirstTokenMs,omitempty"`
+}
+
+// ModelFailed ends a model call without an answer.
+type ModelFailed struct {
+	ModelRequestID string `json:"modelRequestId" check:"nonempty"`
+	Provider       string `json:"provider,omitempty"`
+	Model          string `json:"model,omitempty"`
+	ErrorCategory  string `json:"errorCategory" enum:"rate_limited overloaded server_error timeout network auth invalid_request context_overflow content_filter interrupted malformed"`
+	Message        string `json:"message" check:"nonempty"`
+	Retryable      bool   `json:"retryable"`
+	RetryAfterMs   *int64 `json:"retryAfterMs,omitempty"`
+	HTTPStatus     int64  `json:"httpStatus,omitempty"`
+	RawRef         string `json:"rawRef,omitempty"`
+	// PartialText is what had arrived of the answer.
+	PartialText string `json:"partialText,omitempty"`
+}
+
+// ReasoningDelta is a piece of the model's reasoning.
+type ReasoningDelta struct {
+	Text  string `json:"text"`
+	Index int64  `json:"index"`
+}
+
+// ReasoningSummary is the model's reasoning in short, where it gives one.
+type ReasoningSummary struct {
+	Text       string `json:"text"`
+	SummaryRef string `json:"summaryRef,omitempty"`
+}

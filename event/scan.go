@@ -1,0 +1,220 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// scanEnvelope reads an envelope as AppendJSON writes it: compact, plain ASCII
+// in the ids, no field twice. The fields may be in any order. It gives up (ok is
+// false) at anything else, which readEnvelope then reads or rejects. Strings
+// that known holds are used again.
+func scanEnvelope(data []byte, e, known *Event) (payload []byte, version string, ok bool) {
+	*e = Event{}
+	s := scanner{data: data}
+	if !s.take('{') {
+		return nil, "", false
+	}
+	for {
+		key, ok := s.plainString()
+		if !ok || !s.take(':') {
+			return nil, "", false
+		}
+		switch string(key) {
+		case "schemaVersion":
+			version, ok = s.version()
+		case "payload":
+			ok = payload == nil
+			payload = s.value()
+		default:
+			ok = s.field(key, e, known)
+		}
+		if !ok {
+			return nil, "", false
+		}
+		if !s.take(',') {
+			break
+		}
+	}
+	ok = s.take('}') && s.i == len(data) && len(payload) > 0 && payload[0] == '{'
+	return payload, version, ok
+}
+
+// scanner is a place in compact JSON.
+type scanner struct {
+	data []byte
+	i    int
+}
+
+func (s *scanner) take(c byte) bool {
+	if s.i >= len(s.data) || s.data[s.i] != c {
+		return false
+	}
+	s.i++
+	return true
+}
+
+// plainString returns the inside of a string without escapes and of ASCII only.
+func (s *scanner) plainString() ([]byte, bool) {
+	if !s.take('"') {
+		return nil, false
+	}
+	start := s.i
+	s.i = plainFrom(s.data, s.i)
+	end := s.i
+	return s.data[start:end], s.take('"')
+}
+
+// version returns a schema version that is known, so that it needs no copy.
+func (s *scanner) version() (string, bool) {
+	b, ok := s.plainString()
+	switch {
+	case ok && string(b) == SchemaStandard:
+		return SchemaStandard, true
+	case ok && string(b) == SchemaExtension:
+		return SchemaExtension, true
+	}
+	return "", false
+}
+
+// field reads one field of the envelope that isn't the payload.
+func (s *scanner) field(key []byte, e, known *Event) bool {
+	switch string(key) {
+	case "type":
+		return e.Type == "" && s.typeName(e, known)
+	case "timestamp":
+		return e.Time.IsZero() && s.time(&e.Time)
+	case "sequence":
+		return e.Sequence == 0 && s.uint(&e.Sequence)
+	case "refs":
+		return e.Refs == nil && s.json(&e.Refs)
+	case "benchmark":
+		return e.Benchmark == nil && s.json(&e.Benchmark)
+	case "comparison":
+		return e.Comparison == nil && s.json(&e.Comparison)
+	}
+	p := e.text(key)
+	if p == nil || *p != "" {
+		return false
+	}
+	b, ok := s.plainString()
+	if old := *known.text(key); old == string(b) {
+		*p = old
+	} else {
+		*p = string(b)
+	}
+	return ok
+}
+
+func (s *scanner) typeName(e, known *Event) bool {
+	b, ok := s.plainString()
+	if string(known.Type) == string(b) {
+		e.Type = known.Type
+		return ok
+	}
+	i, listed := byType()[Type(b)]
+	if listed {
+		e.Type = catalog[i].Type
+	}
+	return ok && listed
+}
+
+func (s *scanner) json(v any) bool {
+	raw := s.value()
+	return len(raw) > 0 && json.Unmarshal(raw, v) == nil
+}
+
+// maxDigits is the number of digits that always fit into 64 bits.
+const maxDigits = 19
+
+func (s *scanner) uint(v *uint64) bool {
+	start := s.i
+	for s.i < len(s.data) && isDigit(s.data[s.i]) {
+		*v = *v*10 + uint64(s.data[s.i]-'0')
+		s.i++
+	}
+	n := s.i - start
+	return n > 0 && n <= maxDigits && (n == 1 || s.data[start] != '0')
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// timeLayout is the form that appendTime writes.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+// time reads a time in the form that appendTime writes.
+func (s *scanner) time(t *time.Time) bool {
+	b, ok := s.plainString()
+	if !ok || len(b) != len(timeLayout) {
+		return false
+	}
+	for i := range b {
+		if c := timeLayout[i]; isDigit(c) != isDigit(b[i]) || !isDigit(c) && c != b[i] {
+			return false
+		}
+	}
+	month, day := number(b[5:7]), number(b[8:10])
+	hour, minute, second := number(b[11:13]), number(b[14:16]), number(b[17:19])
+	*t = time.Date(number(b[:4]), time.Month(month), day, hour, minute, second, number(b[20:26])*1000, time.UTC)
+	// A date that doesn't exist would have been moved to one that does.
+	return t.Month() == time.Month(month) && t.Day() == day && hour < 24 && minute < 60 && second < 60
+}
+
+func number(digits []byte) int {
+	n := 0
+	for _, c := range digits {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// value steps over an object or a list and returns it, or nil when it isn't
+// compact or doesn't end. What is inside isn't looked at any closer.
+func (s *scanner) value() []byte {
+	start, depth := s.i, 0
+	for s.i < len(s.data) {
+		switch s.data[s.i] {
+		case '"':
+			if !s.skipString() {
+				return nil
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+			if depth <= 0 {
+				s.i++
+				return s.data[start:s.i]
+			}
+		case ' ', '\n', '\r', '\t':
+			return nil
+		}
+		if depth == 0 {
+			return nil
+		}
+		s.i++
+	}
+	return nil
+}
+
+// skipString steps over a string, escapes included.
+func (s *scanner) skipString() bool {
+	s.i++
+	for {
+		n := bytes.IndexByte(s.data[s.i:], '"')
+		if n < 0 {
+			return false
+		}
+		end := s.i + n
+		slashes := 0
+		for slashes < n && s.data[end-1-slashes] == '\\' {
+			slashes++
+		}
+		s.i = end + 1
+		if slashes%2 == 0 {
+			return true
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package event
+
+import "time"
+
+// RetryPolicy bounds the attempts of a task or a job item.
+type RetryPolicy struct {
+	MaxAttempts         int64    `json:"maxAttempts,omitempty"`
+	BackoffMs           int64    `json:"backoffMs,omitempty"`
+	MaxBackoffMs        int64    `json:"maxBackoffMs,omitempty"`
+	NonRetryable        []string `json:"nonRetryable,omitempty"`
+	TimeoutMs           int64    `json:"timeoutMs,omitempty"`
+	InactivityTimeoutMs int64    `json:"inactivityTimeoutMs,omitempty"`
+}
+
+// TaskConstraints bound what the work on a task may do.
+type TaskConstraints struct {
+	Tools          []string `json:"tools,omitempty"`
+	PermissionMode string   `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Model          string   `json:"model,omitempty"`
+	Cwd            string   `json:"cwd,omitempty"`
+	Network        string   `json:"network,omitempty"`
+	MaxCostUSD     float64  `json:"maxCostUSD,omitempty"`
+	MaxRuntimeMs   int64    `json:"maxRuntimeMs,omitempty"`
+	MaxSteps       int64    `json:"maxSteps,omitempty"`
+	OutputSchema   Raw      `json:"outputSchema,omitempty"`
+}
+
+// AcceptanceCriterion is one condition of a task's completion.
+type AcceptanceCriterion struct {
+	ID          string `json:"id" check:"nonempty"`
+	Description string `json:"description" check:"nonempty"`
+	Status      string `json:"status,omitempty" enum:"open satisfied waived"`
+	// By and Reason say who satisfied or waived the criterion, and why.
+	By           *Actor   `json:"by,omitempty"`
+	Reason       string   `json:"reason,omitempty"`
+	EvidenceRefs []string `json:"evidenceRefs,omitempty"`
+}
+
+// TaskProfile says what kind of model a piece of work needs.
+type TaskProfile struct {
+	Kind                 string   `json:"kind,omitempty"`
+	Source               string   `json:"source,omitempty"`
+	RequiredCapabilities []string `json:"requiredCapabilities,omitempty"`
+	LatencyTarget        string   `json:"latencyTarget,omitempty"`
+	BudgetClass          string   `json:"budgetClass,omitempty"`
+	FallbackPolicy       string   `json:"fallbackPolicy,omitempty"`
+	SettingsSource       string   `json:"settingsSource,omitempty"`
+	Continuity           string   `json:"continuity,omitempty"`
+	EstimatedInputTokens int64    `json:"estimatedInputTokens,omitempty"`
+}
+
+// Worker is what executes an attempt.
+type Worker struct {
+	Kind     string `json:"kind" enum:"agent process hosted_worker scheduler external_runtime external"`
+	ID       string `json:"id,omitempty"`
+	ThreadID string `json:"threadId,omitempty"`
+}
+
+// TaskCreated gives a task its identity and objective.
+type TaskCreated struct {
+	Title              string                `json:"title,omitempty"`
+	Objective          string                `json:"objective,omitempty"`
+	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
+	TaskKind           string                `json:"taskKind" check:"nonempty"`
+	TaskFamily         string                `json:"taskFamily,omitempty"`
+	Visibility         string                `json:"visibility" enum:"foreground background internal hidden"`
+	Status             string                `json:"status" enum:"draft accepted"`
+	Priority           string                `json:"priority,omitempty"`
+	RequestedBy        *Actor                `json:"requestedBy,omitempty"`
+	Owner              *Actor                `json:"owner,omitempty"`
+	Assignee           *Actor                `json:"assignee,omitempty"`
+	WorkerKind         string                `json:"workerKind,omitempty" enum:"runtime external peer"`
+	Scope              Raw                   `json:"scope,omitempty"`
+	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
+	TaskProfile        *TaskProfile          `json:"taskProfile,omitempty"`
+	Acceptance         []AcceptanceCriterion `json:"acceptance,omitempty"`
+	RetryPolicy        *RetryPolicy          `json:"retryPolicy,omitempty"`
+	DependsOn          []string              `json:"dependsOn,omitempty"`
+	HeartbeatTimeoutMs int64                 `json:"heartbeatTimeoutMs,omitempty"`
+	Metadata           Raw                   `json:"metadata,omitempty"`
+}
+
+// TaskStatusChanged moves a task to another status, with the reason.
+type TaskStatusChanged struct {
+	Status       string `json:"status" enum:"draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown"`
+	NativeStatus string `json:"nativeStatus,omitempty"`
+	StatusReason string `json:"statusReason,omitempty"`
+	// Blockers are the ids (tasks, actions) that a blocked or waiting task waits for.
+	Blockers  []string `json:"blockers,omitempty"`
+	Error     *Failure `json:"error,omitempty"`
+	ChangedBy *Actor   `json:"changedBy,omitempty"`
+	Propagate bool     `json:"propagate,omitempty"`
+	// RetryAt is when the next attempt is due.
+	RetryAt  time.Time `json:"retryAt,omitzero"`
+	Position int64     `json:"position,omitempty"`
+}
+
+// TaskUpdated changes fields of a task; what is absent stays.
+type TaskUpdated struct {
+	Title              *string               `json:"title,omitempty"`
+	Objective          *string               `json:"objective,omitempty"`
+	Priority           string                `json:"priority,omitempty"`
+	Visibility         string                `json:"visibility,omitempty" enum:"foreground background internal hidden"`
+	Owner              *Actor                `json:"owner,omitempty"`
+	Assignee           *Actor                `json:"assignee,omitempty"`
+	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
+	TaskProfile        *TaskProfile          `json:"taskProfile,omitempty"`
+	Acceptance         []AcceptanceCriterion `json:"acceptance,omitempty"`
+	RetryPolicy        *RetryPolicy          `json:"retryPolicy,omitempty"`
+	HeartbeatTimeoutMs int64                 `json:"heartbeatTimeoutMs,omitempty"`
+	DeliveryState      *DeliveryState        `json:"deliveryState,omitempty"`
+	Artifacts          []ArtifactLink        `json:"artifacts,omitempty"`
+	EvidenceRefs       []string              `json:"evidenceRefs,omitempty"`
+	Reason             string                `json:"reason,omitempty"`
+	ChangedBy          *Actor                `json:"changedBy,omitempty"`
+	// Record is the whole task, written when a task that had left the working set
+	// is taken back into it.
+	Record Raw `json:"record,omitempty"`
+}
+
+// Progress is what is known about how far the work is.
+type Progress struct {
+	Phase       string           `json:"phase,omitempty"`
+	Percent     *float64         `json:"percent,omitempty"`
+	Summary     string           `json:"summary,omitempty"`
+	CurrentStep string           `json:"currentStep,omitempty"`
+	Counters    map[string]int64 `json:"counters,omitempty"`
+}
+
+// DeliveryState says whether a task's result reached who asked for it.
+type DeliveryState struct {
+	Status string `json:"status" enum:"pending delivered queued failed parent_missing not_applicable unknown"`
+	Target string `json:"target,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// OutputLink points into an output; Offset is where what is new begins.
+type OutputLink struct {
+	OutputRef string `json:"outputRef" check:"nonempty"`
+	Offset    int64  `json:"offset,omitempty"`
+	MediaType string `json:"mediaType,omitempty"`
+}
+
+// TaskProgressed reports progress; for an external worker it is the heartbeat too.
+type TaskProgressed struct {
+	Progress        Progress       `json:"progress"`
+	OutputRefs      []OutputLink   `json:"outputRefs,omitempty"`
+	DeliveryState   *DeliveryState `json:"deliveryState,omitempty"`
+	ValidationState string         `json:"validationState,omitempty"`
+	Heartbeat       bool           `json:"heartbeat,omitempty"`
+	// Late marks the report of a worker whose attempt is over already.
+	Late bool `json:"late,omitempty"`
+}
+
+// ArtifactLink points to a deliverable.
+type ArtifactLink struct {
+	ArtifactID string `json:"artifactId" check:"nonempty"`
+	URI        string `json:"uri,omitempty"`
+	MediaType  string `json:"mediaType,omitempty"`
+}
+
+// TaskCompleted ends a task whose acceptance, artifacts and delivery are reconciled.
+type TaskCompleted struct {
+	Status        string                `json:"status" enum:"completed"`
+	Summary       string                `json:"summary,omitempty"`
+	Artifacts     []ArtifactLink        `json:"artifacts,omitempty"`
+	EvidenceRefs  []string              `json:"evidenceRefs,omitempty"`
+	DeliveryState *DeliveryState        `json:"deliveryState,omitempty"`
+	Acceptance    []AcceptanceCriterion `json:"acceptance,omitempty"`
+	ChangedBy     *Actor                `json:"changedBy,omitempty"`
+}
+
+// TaskDelegated hands a task to a subagent, a job, a worker or a peer.
+type TaskDelegated struct {
+	To             string `json:"to" enum:"subagent job worker peer thread"`
+	TargetID       string `json:"targetId" check:"nonempty"`
+	NativeProtocol string `json:"nativeProtocol,omitempty"`
+	RemoteTaskID   string `json:"remoteTaskId,omitempty"`
+	Reason         string `json:"reason,omitempty"`
+}
+
+// TaskDependencyUpdated adds, changes or removes one edge of the task graph.
+type TaskDependencyUpdated struct {
+	Change   string `json:"change" enum:"added updated removed"`
+	Kind     string `json:"kind" enum:"parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence"`
+	TargetID string `json:"targetId" check:"nonempty"`
+	// Status of the edge: a satisfied dependency no longer blocks.
+	Status string `json:"status" enum:"active satisfied failed removed"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// TaskAttemptStarted opens an attempt.
+type TaskAttemptStarted struct {
+	Status       string       `json:"status" enum:"running preparing"`
+	AttemptCount int64        `json:"attemptCount"`
+	Worker       *Worker      `json:"worker,omitempty"`
+	InputRefs    []OutputLink `json:"inputRefs,omitempty"`
+	RetryPolicy  *RetryPolicy `json:"retryPolicy,omitempty"`
+	Reason       string       `json:"reason,omitempty" enum:"first retry lost_worker crash_recovery rerouted rerun resumed"`
+}
+
+// TaskAttemptCompleted ends an attempt well.
+type TaskAttemptCompleted struct {
+	Status            string       `json:"status" enum:"completed"`
+	OutputRefs        []OutputLink `json:"outputRefs,omitempty"`
+	CheckpointRefs    []OutputLink `json:"checkpointRefs,omitempty"`
+	CompletionSummary string       `json:"completionSummary,omitempty"`
+	DurationMs        int64        `json:"durationMs,omitempty"`
+	Late              bool         `json:"late,omitempty"`
+}
+
+// TaskAttemptFailed ends an attempt otherwise. A lost attempt has status "unknown".
+type TaskAttemptFailed struct {
+	Status            string       `json:"status" enum:"failed cancelled unknown"`
+	Retryable         bool         `json:"retryable"`
+	FailureCategory   string       `json:"failureCategory" check:"nonempty"`
+	Error             *Failure     `json:"error,omitempty"`
+	NextAttemptPolicy string       `json:"nextAttemptPolicy,omitempty"`
+	OutputRefs        []OutputLink `json:"outputRefs,omitempty"`
+	CheckpointRefs    []OutputLink `json:"checkpointRefs,omitempty"`
+	DurationMs        int64        `json:"durationMs,omitempty"`
+	Late              bool         `json:"late,omitempty"`
+}

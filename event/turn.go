@@ -1,0 +1,79 @@
+package event
+
+// TurnOptions are the choices that a caller makes for one turn.
+type TurnOptions struct {
+	Model          string   `json:"model,omitempty"`
+	Provider       string   `json:"provider,omitempty"`
+	PermissionMode string   `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	QueuePolicy    string   `json:"queuePolicy,omitempty" enum:"queue reject interrupt steer"`
+	ExpectedTurnID string   `json:"expectedTurnId,omitempty"`
+	MaxSteps       int64    `json:"maxSteps,omitempty"`
+	Tools          []string `json:"tools,omitempty"`
+	OutputSchema   Raw      `json:"outputSchema,omitempty"`
+	Cwd            string   `json:"cwd,omitempty"`
+	TimeoutMs      int64    `json:"timeoutMs,omitempty"`
+}
+
+// TurnSubmitted is the durable acceptance of a turn, before any work on it.
+type TurnSubmitted struct {
+	Status string `json:"status" enum:"accepted queued"`
+	Source string `json:"source" enum:"user system channel task job subagent schedule benchmark replay"`
+	// Input is a list of parts; a large one is behind InputRef.
+	Input    Raw    `json:"input,omitempty"`
+	InputRef string `json:"inputRef,omitempty"`
+	Preview  string `json:"preview,omitempty"`
+	// Position in the queue, from 1; absent when the turn starts at once.
+	Position    int64        `json:"position,omitempty"`
+	Options     *TurnOptions `json:"options,omitempty"`
+	Metadata    Raw          `json:"metadata,omitempty"`
+	SubmittedBy *Actor       `json:"submittedBy,omitempty"`
+}
+
+// TurnStarted says that a turn left the queue and runs.
+type TurnStarted struct {
+	Status       string `json:"status" enum:"running"`
+	AttemptCount int64  `json:"attemptCount,omitempty"`
+	QueueWaitMs  int64  `json:"queueWaitMs,omitempty"`
+}
+
+// TurnCompleted ends a turn well.
+type TurnCompleted struct {
+	Status     string  `json:"status" enum:"completed"`
+	Outcome    string  `json:"outcome" check:"nonempty"`
+	Steps      int64   `json:"steps"`
+	DurationMs int64   `json:"durationMs"`
+	Usage      *Usage  `json:"usage,omitempty"`
+	CostUSD    float64 `json:"costUSD,omitempty"`
+	// Preview of the final message; the whole is in model.completed.
+	Preview    string `json:"preview,omitempty"`
+	MessageRef string `json:"messageRef,omitempty"`
+	// StructuredOutput satisfies the turn's output schema.
+	StructuredOutput Raw `json:"structuredOutput,omitempty"`
+}
+
+// TurnFailed ends a turn otherwise. An interrupted turn has status "cancelled".
+type TurnFailed struct {
+	Status          string   `json:"status" enum:"failed cancelled"`
+	Outcome         string   `json:"outcome" check:"nonempty"`
+	FailureCategory string   `json:"failureCategory" enum:"interrupted timed_out step_limit quota_blocked routing_not_possible model_failed tool_failed hook_blocked lost internal"`
+	Error           *Failure `json:"error" check:"nonnil"`
+	Steps           int64    `json:"steps"`
+	DurationMs      int64    `json:"durationMs"`
+	Usage           *Usage   `json:"usage,omitempty"`
+	CostUSD         float64  `json:"costUSD,omitempty"`
+}
+
+// TurnInterruptRequested records the wish to stop a turn; the loop acts on it.
+type TurnInterruptRequested struct {
+	Reason      string `json:"reason,omitempty"`
+	Queue       string `json:"queue" enum:"keep clear"`
+	RequestedBy *Actor `json:"requestedBy,omitempty"`
+}
+
+// TurnSteered adds input to a running turn.
+type TurnSteered struct {
+	Input       Raw    `json:"input,omitempty"`
+	InputRef    string `json:"inputRef,omitempty"`
+	Preview     string `json:"preview,omitempty"`
+	SubmittedBy *Actor `json:"submittedBy,omitempty"`
+}

@@ -1,0 +1,212 @@
+package main
+
+// sharedSchemas are those of the paths that are no commands.
+func sharedSchemas() object {
+	return object{
+		{"Event", object{
+			{"description", "An event. /v1/schemas/event.schema.json says what each type has."},
+			{"type", "object"},
+			{"required", []string{"type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload"}},
+			{"properties", object{
+				{"type", object{{"type", "string"}}},
+				{"eventId", object{{"type", "string"}}},
+				{"schemaVersion", object{{"type", "string"}}},
+				{"timestamp", object{{"type", "string"}, {"format", "date-time"}}},
+				{"runtimeId", object{{"type", "string"}}},
+				{"sessionId", object{{"type", "string"}}},
+				{"sequence", object{{"type", "integer"}, {"minimum", 1}}},
+				{"payload", object{{"type", "object"}}},
+			}},
+		}},
+		{"EventPage", object{
+			{"description", "A page of a session's events."},
+			{"type", "object"},
+			{"required", []string{"events", "lastSequence", "nextAfter"}},
+			{"properties", object{
+				{"events", object{{"type", "array"}, {"items", object{{"$ref", openAPIRefs + "Event"}}}}},
+				{"lastSequence", object{{"description", "The session's last sequence."}, {"type", "integer"}, {"minimum", 0}}},
+				{"nextAfter", object{{"description", "What to pass as after for the next page."}, {"type", "integer"}, {"minimum", 0}}},
+			}},
+		}},
+		{"RPCMessage", object{
+			{"description", "A JSON-RPC 2.0 message; its method is the name of a command."},
+			{"type", "object"},
+			{"required", []string{"jsonrpc"}},
+			{"properties", object{
+				{"jsonrpc", object{{"const", "2.0"}}},
+				{"id", object{{"type", []string{"string", "number", "null"}}}},
+				{"method", object{{"type", "string"}}},
+				{"params", object{{"type", "object"}}},
+				{"result", object{{"description", "The command's result."}}},
+				{"error", object{
+					{"type", "object"},
+					{"required", []string{"code", "message"}},
+					{"properties", object{
+						{"code", object{{"type", "integer"}}},
+						{"message", object{{"type", "string"}}},
+						{"data", object{{"$ref", openAPIRefs + "Problem"}}},
+					}},
+				}},
+			}},
+		}},
+	}
+}
+
+// plainPaths are the paths that are no commands.
+func plainPaths() object {
+	return object{
+		{"/v1/sessions/{sessionId}/events", object{{"get", sessionEvents()}}},
+		{"/v1/events", object{{"get", allEvents()}}},
+		{"/v1/outputs/{ref}", object{{"get", outputs200("getOutput")}, {"head", outputs200("headOutput")}}},
+		{"/v1/catalog", object{{"get", document("getCatalog", "The event and command catalogue.", "application/json")}}},
+		{"/v1/openapi.json", object{{"get", document("getOpenAPI", "This document.", "application/json")}}},
+		{"/v1/schemas/{name}", object{{"get", schemaDocument()}}},
+		{"/v1/rpc", object{{"post", rpc()}}},
+		{"/v1/ws", object{{"get", webSocket()}}},
+		{"/healthz", object{{"get", probe("getHealth", "Whether the server is alive.")}}},
+		{"/readyz", object{{"get", probe("getReadiness", "Whether the server takes commands.")}}},
+		{"/metrics", object{{"get", metrics()}}},
+	}
+}
+
+func parameter(in, name, doc string, required bool, schema object) object {
+	return object{{"name", name}, {"in", in}, {"description", doc}, {"required", required}, {"schema", schema}}
+}
+
+func streamParameters() []object {
+	return []object{
+		parameter("header", "Last-Event-ID", "The sequence of the last event that the reader has; it wins over after.", false, object{{"type", "string"}}),
+		parameter("query", "types", "Types to deliver, separated by commas; tool.* stands for a family.", false, object{{"type", "string"}}),
+		parameter("query", "profile", "standard delivers the types of the standard alone.", false, object{{"type", "string"}, {"enum", []string{"standard"}}}),
+		parameter("query", "view", "items delivers the derived item.started, item.updated and item.completed.", false, object{{"type", "string"}, {"enum", []string{"items"}}}),
+	}
+}
+
+func sessionEvents() object {
+	sequence := object{{"type", "integer"}, {"minimum", 0}}
+	parameters := append([]object{
+		parameter("path", "sessionId", "The session's id.", true, object{{"type", "string"}, {"pattern", idPattern}}),
+		parameter("query", "after", "Only events after this sequence.", false, sequence),
+		parameter("query", "limit", "The most events of a page; default 200.", false, object{{"type", "integer"}, {"minimum", 1}, {"maximum", 1000}}),
+		parameter("query", "snapshot", "1 sends the session snapshot first, as a frame of the type snapshot.", false, object{{"type", "string"}, {"enum", []string{"0", "1"}}}),
+	}, streamParameters()...)
+	return object{
+		{"operationId", "getSessionEvents"},
+		{"tags", []string{"events"}},
+		{"summary", "A session's events: a page, or a stream."},
+		{"description", "With Accept: text/event-stream all events after the cursor, then live ones, as server-sent events: id is the sequence, data the envelope. A comment comes at least every 15 seconds. Otherwise a page."},
+		{"parameters", parameters},
+		{"responses", append(object{{"200", object{
+			{"description", "A page, or the stream."},
+			{"content", object{
+				{"application/json", object{{"schema", object{{"$ref", openAPIRefs + "EventPage"}}}}},
+				{"text/event-stream", object{{"schema", object{{"type", "string"}}}}},
+			}},
+		}}}, problems()...)},
+	}
+}
+
+func allEvents() object {
+	return object{
+		{"operationId", "getEvents"},
+		{"tags", []string{"events"}},
+		{"summary", "The events of all sessions that the caller may see, live."},
+		{"description", "Server-sent events; order holds within a session."},
+		{"parameters", streamParameters()[1:]},
+		{"responses", append(object{{"200", object{
+			{"description", "The stream."},
+			{"content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}}},
+		}}}, problems()...)},
+	}
+}
+
+func outputs200(id string) object {
+	content := object{{"*/*", object{{"schema", object{{"description", "The bytes, in their own media type."}}}}}}
+	return object{
+		{"operationId", id},
+		{"tags", []string{"events"}},
+		{"summary", "The bytes behind a reference that agentd made."},
+		{"parameters", []object{
+			parameter("path", "ref", "The reference, escaped for a URL.", true, object{{"type", "string"}}),
+			parameter("header", "Range", "The part that is asked for.", false, object{{"type", "string"}}),
+		}},
+		{"responses", append(object{
+			{"200", object{{"description", "All of it."}, {"content", content}}},
+			{"206", object{{"description", "The part that was asked for."}, {"content", content}}},
+			{"304", object{{"description", "The caller has it already."}}},
+		}, problems()...)},
+	}
+}
+
+func document(id, summary, mediaType string) object {
+	return object{
+		{"operationId", id},
+		{"tags", []string{"documents"}},
+		{"summary", summary},
+		{"responses", append(object{
+			{"200", object{{"description", summary}, {"content", object{{mediaType, object{{"schema", object{{"type", "object"}}}}}}}}},
+			{"304", object{{"description", "The caller has it already."}}},
+		}, problems()...)},
+	}
+}
+
+func schemaDocument() object {
+	o := document("getSchema", "A JSON Schema (2020-12) of an event, a parameter or a result.", "application/schema+json")
+	return append(o, member{"parameters", []object{
+		parameter("path", "name", "The schema's name, such as event.schema.json or command.submit_turn.params.", true, object{{"type", "string"}}),
+	}})
+}
+
+func rpc() object {
+	message := object{{"$ref", openAPIRefs + "RPCMessage"}}
+	either := jsonContent(object{{"anyOf", []object{message, {{"type", "array"}, {"items", message}}}}})
+	return object{
+		{"operationId", "callRPC"},
+		{"tags", []string{"operations"}},
+		{"summary", "JSON-RPC 2.0 over the same commands, batches included."},
+		{"requestBody", object{{"required", true}, {"content", either}}},
+		{"responses", append(object{
+			{"200", object{{"description", "The answers."}, {"content", either}}},
+			{"204", object{{"description", "There were notifications only."}}},
+		}, problems()...)},
+	}
+}
+
+func webSocket() object {
+	return object{
+		{"operationId", "openWebSocket"},
+		{"tags", []string{"operations"}},
+		{"summary", "JSON-RPC 2.0 over a WebSocket, with subscriptions."},
+		{"description", "The commands, and subscribe {sessionId, after}, which sends each event as the notification event whose params is the envelope."},
+		{"responses", append(object{{"101", object{{"description", "The connection is a WebSocket now."}}}}, problems()...)},
+	}
+}
+
+func probe(id, summary string) object {
+	answer := object{
+		{"description", summary},
+		{"content", object{
+			{"application/json", object{{"schema", object{}}}},
+			{"text/plain", object{{"schema", object{{"type", "string"}}}}},
+		}},
+	}
+	return object{
+		{"operationId", id},
+		{"tags", []string{"operations"}},
+		{"summary", summary},
+		{"security", []object{}},
+		{"responses", append(object{{"200", answer}}, problems()...)},
+	}
+}
+
+func metrics() object {
+	return object{
+		{"operationId", "getMetrics"},
+		{"tags", []string{"operations"}},
+		{"summary", "Metrics in the text format of Prometheus."},
+		{"responses", append(object{{"200", object{
+			{"description", "The metrics."},
+			{"content", object{{"text/plain", object{{"schema", object{{"type", "string"}}}}}}},
+		}}}, problems()...)},
+	}
+}
