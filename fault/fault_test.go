@@ -1,0 +1,45 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestEveryKindHasOneRow(t *testing.T) {
+	seen := map[Kind]bool{}
+	last := 0
+	for _, d := range Table() {
+		if seen[d.Kind] {
+			t.Errorf("%s has two rows", d.Kind)
+		}
+		seen[d.Kind] = true
+		if d.HTTP < last {
+			t.Errorf("%s: rows are not ordered by HTTP status", d.Kind)
+		}
+		last = d.HTTP
+		if d.Title == "" || d.Means == "" || d.Category == "" || d.RPC == 0 {
+			t.Errorf("%s: the row is incomplete: %+v", d.Kind, d)
+		}
+	}
+}
+
+func TestKindOfFindsTheKindThroughWrapping(t *testing.T) {
+	err := fmt.Errorf("outer: %w", Wrap(Conflict, errors.New("cause"), "taken"))
+	if got := KindOf(err); got != Conflict {
+		t.Errorf("KindOf = %s", got)
+	}
+	if got := KindOf(errors.New("plain")); got != Internal {
+		t.Errorf("KindOf(plain) = %s", got)
+	}
+	if got := Kind("made up").Def().Kind; got != Internal {
+		t.Errorf("an unknown kind has the row of %s", got)
+	}
+}
+
+func TestParamNamesTheParameter(t *testing.T) {
+	err := Param("limit", "%d is more than %d", 2000, 1000)
+	if err.Param != "limit" || err.Error() != "invalid_params: limit: 2000 is more than 1000" {
+		t.Errorf("got %q (%s)", err.Error(), err.Param)
+	}
+}
