@@ -1,0 +1,271 @@
+// Package store is the port between agentd and what keeps its facts.
+//
+// # Contract
+//
+// An engine implements [Store] and knows nothing of turns or tasks: it keeps
+// sessions of records, snapshots, index entries and blobs. store/storetest is
+// the suite that every engine must pass; where this comment and the suite
+// disagree, the suite is right.
+//
+// Durability: when [Store.Append] returns nil for a batch, everything in the
+// batch survives kill -9 and power loss. When it returns an error for a batch,
+// nothing of that batch is visible, now or later, except after
+// [ErrUnknownOutcome].
+//
+// Safety: a session's records are numbered from 1 without gaps. A batch is
+// written only if its First is the session's head plus one and its Epoch is the
+// epoch of the session's newest claim; both are checked atomically with the
+// write. So two owners can never both write, whatever clocks and leases say.
+//
+// After a failed write to the medium an engine acknowledges nothing more: every
+// later Append fails with [ErrFailed] until the store was reopened and checked.
+// Reads go on as far as they can. A full disk is not such a failure: Append
+// answers [ErrNoSpace], nothing is written, and appends succeed again when
+// there is space.
+//
+// # Concurrency
+//
+// All methods may be called by many goroutines. Records passed to Append must
+// not be changed afterwards; records that are returned are the caller's.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+// Errors that an engine returns, alone or wrapped. Callers use [errors.Is].
+var (
+	// ErrConflict: the batch's First is not the session's head plus one.
+	ErrConflict = errors.New("store: the session's head is not where the batch expects it")
+	// ErrFenced: the batch's epoch is not the session's newest claim.
+	ErrFenced = errors.New("store: the session has another owner now")
+	// ErrExists: an index entry that had to be absent is there.
+	ErrExists = errors.New("store: an index entry with that key exists")
+	// ErrNotFound: no such session, snapshot, index entry or blob.
+	ErrNotFound = errors.New("store: not found")
+	// ErrNoSpace: the disk is full; nothing was written.
+	ErrNoSpace = errors.New("store: no space left")
+	// ErrFailed: an earlier write failed; the store must be reopened.
+	ErrFailed = errors.New("store: a write failed, nothing is acknowledged until the store is reopened")
+	// ErrUnknownOutcome: the connection broke while the engine committed; the
+	// batch may or may not be there. The caller reads the head to find out.
+	ErrUnknownOutcome = errors.New("store: the outcome of the append is unknown")
+	// ErrCorrupt: stored bytes are damaged.
+	ErrCorrupt = errors.New("store: stored data is damaged")
+	// ErrNewer: the data was written by a newer version of agentd.
+	ErrNewer = errors.New("store: the data was written by a newer version of agentd")
+	// ErrLocked: another process has the store open.
+	ErrLocked = errors.New("store: in use by another process")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("store: closed")
+)
+
+// OwnedError says which node owns a session that was claimed in vain.
+type OwnedError struct {
+	SessionID string
+	// Owner is the node's id, Address where it listens, if it said so.
+	Owner, Address string
+	// Until is when the owner's lease ends unless it is renewed.
+	Until time.Time
+}
+
+func (e *OwnedError) Error() string {
+	return fmt.Sprintf("store: session %s is owned by node %s until %s", e.SessionID, e.Owner, e.Until.Format(time.RFC3339))
+}
+
+// Hash is a SHA-256 sum.
+type Hash [32]byte
+
+// Record is one stored event.
+type Record struct {
+	Sequence uint64
+	// Data is the event's JSON, the bytes that are delivered.
+	Data []byte
+	// Hash is the chain's hash through this record. The engine keeps it and
+	// doesn't interpret it.
+	Hash Hash
+}
+
+// Head is the end of a session.
+type Head struct {
+	// Sequence of the last record; 0 for a session that doesn't exist.
+	Sequence uint64
+	// Hash of the last record; zero for a session that doesn't exist.
+	Hash Hash
+}
+
+// Claim is the right to append to one session.
+type Claim struct {
+	Epoch uint64
+	Head  Head
+}
+
+// Snapshot is a named value that belongs to a session: a read model, or the
+// record of something that left the working set.
+type Snapshot struct {
+	SessionID string
+	Name      string
+	// Sequence is the session's sequence that the snapshot reflects.
+	Sequence uint64
+	// Hash is the chain's hash at Sequence.
+	Hash Hash
+	Data []byte
+}
+
+// Entry is an index entry. Kinds are separate name spaces; within a kind keys
+// are unique and ordered bytewise.
+type Entry struct {
+	Kind  string
+	Key   string
+	Value []byte
+}
+
+// IndexOp changes one index entry.
+type IndexOp struct {
+	Entry
+	// Delete removes the entry; removing an absent one is not an error.
+	Delete bool
+	// IfAbsent makes the whole batch fail with ErrExists if the key exists.
+	IfAbsent bool
+}
+
+// Batch is an atomic write to one session.
+type Batch struct {
+	SessionID string
+	Epoch     uint64
+	// Records are appended in order; Records[0].Sequence must be head plus one.
+	// A batch without records writes only snapshots and index entries.
+	Records   []Record
+	Snapshots []Snapshot
+	Index     []IndexOp
+	// Blobs are stored in the same atomic write; use them for small content that
+	// a record refers to, and [Store.PutBlob] for what is large.
+	Blobs [][]byte
+}
+
+// Range selects records of a session: After < sequence < Before.
+type Range struct {
+	After uint64
+	// Before is exclusive; 0 means no bound.
+	Before uint64
+	// Limit is the most that is returned; 0 means no bound.
+	Limit int
+	// Reverse returns the newest first.
+	Reverse bool
+}
+
+// Scan selects index entries of a kind, ordered by key.
+type Scan struct {
+	Kind string
+	// Prefix restricts to keys that begin with it.
+	Prefix string
+	// After is exclusive: the last key that the caller has seen.
+	After string
+	// Limit is the most that is returned; 0 means no bound.
+	Limit int
+	// Reverse goes from the last key to the first; After is then the upper bound.
+	Reverse bool
+}
+
+// BlobInfo describes a blob.
+type BlobInfo struct {
+	// Ref is "sha256:" and the hex sum of the content.
+	Ref  string
+	Size int64
+}
+
+// Blob is an open blob. Reads may seek; Close must be called.
+type Blob interface {
+	io.ReadSeekCloser
+	Info() BlobInfo
+}
+
+// Appended tells that a session has new records, perhaps by another node.
+type Appended struct {
+	SessionID string
+	Sequence  uint64
+}
+
+// Store keeps facts. See the package comment for its obligations.
+type Store interface {
+	// Claim makes the caller the one writer of a session and returns the new
+	// epoch, which is greater than any before, and the head. The session need
+	// not exist. If another live node owns it the error is an *OwnedError.
+	Claim(ctx context.Context, sessionID string) (Claim, error)
+	// Release gives a claim up, so that another node need not wait for the lease.
+	// A claim that isn't the newest any more is ignored.
+	Release(ctx context.Context, sessionID string, epoch uint64) error
+
+	// Append writes batches, each atomically, in the order given, all made
+	// durable together. The result has one error (or nil) for each batch. Several
+	// batches may belong to one session; if one fails, later batches of the same
+	// session fail with ErrConflict.
+	Append(ctx context.Context, batches []*Batch) []error
+
+	// Head returns the end of a session; the zero Head if it doesn't exist.
+	Head(ctx context.Context, sessionID string) (Head, error)
+	// Read yields records of a session. A damaged record ends the sequence with an
+	// error that wraps ErrCorrupt and names the place. A session that doesn't
+	// exist yields nothing.
+	Read(ctx context.Context, sessionID string, r Range) iter.Seq2[Record, error]
+	// Snapshot returns the newest snapshot of that name, or ErrNotFound.
+	Snapshot(ctx context.Context, sessionID, name string) (Snapshot, error)
+	// Snapshots yields all snapshots of a session, ordered by name.
+	Snapshots(ctx context.Context, sessionID string) iter.Seq2[Snapshot, error]
+	// Get returns one index entry's value, or ErrNotFound.
+	Get(ctx context.Context, kind, key string) ([]byte, error)
+	// Scan yields index entries.
+	Scan(ctx context.Context, s Scan) iter.Seq2[Entry, error]
+	// Sessions yields the ids of all sessions that have records, in ascending
+	// order, those after the given id.
+	Sessions(ctx context.Context, after string) iter.Seq2[string, error]
+
+	// PutBlob stores content under its hash and returns when it is durable.
+	// Storing what is there already is cheap.
+	PutBlob(ctx context.Context, r io.Reader) (BlobInfo, error)
+	// OpenBlob opens a blob, or returns ErrNotFound.
+	OpenBlob(ctx context.Context, ref string) (Blob, error)
+	// DeleteBlob removes a blob; removing an absent one is not an error.
+	DeleteBlob(ctx context.Context, ref string) error
+
+	// Follow yields what is appended by other nodes until ctx ends. Hints may
+	// be merged and repeated, but every append of another node is covered by a
+	// hint with its sequence or a later one. An engine that only one process can
+	// open yields nothing until ctx ends.
+	Follow(ctx context.Context) iter.Seq2[Appended, error]
+
+	// Meta returns the store's own facts, for the runtime's start and for people.
+	Meta(ctx context.Context) (Meta, error)
+	// SetMeta stores a small named value that belongs to the whole store (such as
+	// the runtime's id) unless it is set already, and returns the stored one.
+	SetMeta(ctx context.Context, name string, value []byte) ([]byte, error)
+
+	// Err returns why the store acknowledges nothing any more, or nil.
+	Err() error
+	// Close releases everything. It waits for calls under way.
+	Close() error
+}
+
+// Meta describes a store.
+type Meta struct {
+	// Engine is "pebble" or "postgres".
+	Engine string
+	// Version of the stored format.
+	Version int
+	// Recovery lists what opening found and did, each a sentence for people.
+	// An unclean stop that lost nothing is not listed.
+	Recovery []string
+	// Location is where the data is, without credentials.
+	Location string
+}
+
+// IndexKey names an index entry.
+type IndexKey struct{ Kind, Key string }
+
+// ID returns the entry's name.
+func (e *Entry) ID() IndexKey { return IndexKey{e.Kind, e.Key} }

@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"context"
+	"iter"
+
+	"agentd/store"
+)
+
+// follower is one Follow under way. Hints are merged while nobody takes them.
+type follower struct {
+	node *Mem
+	// signal has room for one: it says that there is something to take.
+	signal chan struct{}
+	// pending is guarded by the data's mutex.
+	pending map[string]uint64
+}
+
+// Follow implements [store.Store].
+func (m *Mem) Follow(ctx context.Context) iter.Seq2[store.Appended, error] {
+	return func(yield func(store.Appended, error) bool) {
+		f, err := m.follow(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				yield(store.Appended{}, err)
+			}
+			return
+		}
+		defer m.unfollow(f)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-m.done:
+				yield(store.Appended{}, store.ErrClosed)
+				return
+			case <-f.signal:
+			}
+			for _, a := range m.take(f) {
+				if !yield(a, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (m *Mem) follow(ctx context.Context) (*follower, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.leave()
+	f := &follower{node: m, signal: make(chan struct{}, 1), pending: map[string]uint64{}}
+	m.data.followers[f] = struct{}{}
+	return f, nil
+}
+
+func (m *Mem) unfollow(f *follower) {
+	m.data.mu.Lock()
+	defer m.data.mu.Unlock()
+	delete(m.data.followers, f)
+}
+
+func (m *Mem) take(f *follower) []store.Appended {
+	m.data.mu.Lock()
+	defer m.data.mu.Unlock()
+	var list []store.Appended
+	for _, id := range sortedKeys(f.pending) {
+		list = append(list, store.Appended{SessionID: id, Sequence: f.pending[id]})
+	}
+	clear(f.pending)
+	return list
+}
+
+// hint tells every other node what by has appended.
+func (d *memData) hint(by *Mem, a store.Appended) {
+	for f := range d.followers {
+		if f.node == by {
+			continue
+		}
+		f.pending[a.SessionID] = a.Sequence
+		select {
+		case f.signal <- struct{}{}:
+		default:
+		}
+	}
+}
