@@ -1,0 +1,317 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"agentd/store"
+)
+
+// appendTries bounds how often a transaction is begun again because another one
+// got in its way.
+const appendTries = 20
+
+// appendSQL moves the heads and inserts the records in one statement, and aborts
+// unless every session was where the group expects it. It leaves the row that
+// followers look for and tells whether there are other nodes to wake.
+const appendSQL = `
+WITH moved AS (
+	UPDATE agentd.sessions s SET
+		head = CASE WHEN u.expected < 0 THEN s.head ELSE u.head END,
+		hash = CASE WHEN u.expected < 0 THEN s.hash ELSE u.hash END
+	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) AS u (session_id, epoch, expected, head, hash)
+	WHERE s.session_id = u.session_id AND s.epoch = u.epoch AND (u.expected < 0 OR s.head = u.expected)
+	RETURNING 1
+), inserted AS (
+	INSERT INTO agentd.events (session_id, sequence, hash, crc, data)
+	SELECT * FROM unnest($6::text[], $7::bigint[], $8::bytea[], $9::bigint[], $10::bytea[])
+), noted AS (
+	INSERT INTO agentd.appends (xid, node_id, sessions, heads)
+	SELECT pg_current_xact_id()::text::bigint, $11, $1, $4 WHERE cardinality($6::text[]) > 0
+)
+SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[])),
+	EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp())`
+
+const snapshotsSQL = `
+INSERT INTO agentd.snapshots (session_id, name, sequence, hash, crc, data)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
+ON CONFLICT (session_id, name) DO UPDATE SET
+	sequence = excluded.sequence, hash = excluded.hash, crc = excluded.crc, data = excluded.data`
+
+const putNewSQL = `
+INSERT INTO agentd.index_entries (kind, key, value)
+SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])`
+
+const putSQL = putNewSQL + ` ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value`
+
+const deleteSQL = `
+DELETE FROM agentd.index_entries x USING unnest($1::text[], $2::bytea[]) AS d (kind, key)
+WHERE x.kind = d.kind AND x.key = d.key`
+
+const stateSQL = `SELECT session_id, epoch, head FROM agentd.sessions WHERE session_id = ANY ($1)`
+
+const keysSQL = `
+SELECT x.kind, x.key FROM agentd.index_entries x JOIN unnest($1::text[], $2::bytea[]) AS d (kind, key)
+ON x.kind = d.kind AND x.key = d.key`
+
+// Append writes batches, each atomically. See [store.Store].
+func (s *Store) Append(ctx context.Context, batches []*store.Batch) []error {
+	g := newGroup(batches)
+	if err := s.enter(ctx); err != nil {
+		for i := range g.errs {
+			g.errs[i] = err
+		}
+		return g.errs
+	}
+	defer s.calls.Done()
+	for w := g.nextWave(); w != nil; w = g.nextWave() {
+		s.write(ctx, g, w.units)
+	}
+	return g.errs
+}
+
+// write writes units in one transaction, without those that can't be written,
+// and settles all of them.
+func (s *Store) write(ctx context.Context, g *group, units []*unit) {
+	var err error
+	for range appendTries {
+		if units = s.weed(ctx, g, units, err); len(units) == 0 {
+			return
+		}
+		var others bool
+		others, err = s.transact(ctx, g.batches, units)
+		if err == nil {
+			if others {
+				s.keeper.wake()
+			}
+			return
+		}
+		if !again(err) {
+			break
+		}
+	}
+	if len(units) > 1 && separable(err) {
+		for _, u := range units {
+			s.write(ctx, g, []*unit{u})
+		}
+		return
+	}
+	if isConnection(err) {
+		// The other connections of the pool are most likely as dead.
+		s.pool.Reset()
+	}
+	g.failAll(units, fmt.Errorf("postgres: append: %w", committed(err)))
+}
+
+// again reports whether a transaction that failed with err, and wrote nothing,
+// may succeed if it is tried again or without some of its units.
+func again(err error) bool {
+	switch sqlState(err) {
+	case codeRejected, codeUnique, codeDeadlock, codeSerialization:
+		return true
+	default:
+		return false
+	}
+}
+
+// separable reports whether err may be the fault of one unit, such as a key that
+// is too long.
+func separable(err error) bool {
+	code := sqlState(err)
+	return code != "" && (code[:2] == "22" || code[:2] == "54" || code == codeUnique)
+}
+
+// weed settles the units that a failed attempt can't write and returns the
+// others. Before the first attempt, when cause is nil, it looks only at what is
+// known to fail.
+func (s *Store) weed(ctx context.Context, g *group, units []*unit, cause error) []*unit {
+	suspects := units
+	switch {
+	case cause == nil:
+		suspects = suspicious(units)
+	case sqlState(cause) != codeRejected && sqlState(cause) != codeUnique:
+		return units
+	}
+	if len(suspects) == 0 {
+		return units
+	}
+	f, err := s.look(ctx, suspects)
+	if err != nil {
+		g.failAll(units, failed("append", err))
+		return nil
+	}
+	var good []*unit
+	for _, u := range units {
+		if err := f.judge(u); err != nil && (cause != nil || u.doomed()) {
+			g.failUnit(u, err)
+			continue
+		}
+		good = append(good, u)
+	}
+	return good
+}
+
+// doomed reports whether a unit fails whatever the database holds.
+func (u *unit) doomed() bool { return u.contradicts || u.expected == noHead }
+
+func suspicious(units []*unit) []*unit {
+	var list []*unit
+	for _, u := range units {
+		if u.doomed() {
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// transact writes units in one round trip. It reports whether there are other
+// nodes.
+func (s *Store) transact(ctx context.Context, batches []*store.Batch, units []*unit) (others bool, err error) {
+	var b pgx.Batch
+	b.Queue(appendSQL, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
+		var ok bool
+		return row.Scan(&ok, &others)
+	})
+	queueSnapshots(&b, batches, units)
+	queueChanges(&b, changes(batches, units))
+	queueBlobs(&b, batches, units)
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return false, unsent{err}
+	}
+	defer conn.Release()
+	// SendBatch sends everything up to one Sync, which makes it one transaction,
+	// and Close returns only after the server has committed it.
+	err = conn.SendBatch(ctx, &b).Close()
+	return others, err
+}
+
+func (s *Store) appendArgs(batches []*store.Batch, units []*unit) []any {
+	var sessions, ids []string
+	var epochs, expected, heads, sequences, crcs []int64
+	var last, hashes, data [][]byte
+	for _, u := range units {
+		sessions = append(sessions, u.session)
+		epochs = append(epochs, int64(u.epoch))
+		expected = append(expected, u.expected)
+		heads = append(heads, int64(u.head))
+		last = append(last, u.hash[:])
+		for _, i := range u.batches {
+			for n := range batches[i].Records {
+				r := &batches[i].Records[n]
+				ids = append(ids, u.session)
+				sequences = append(sequences, int64(r.Sequence))
+				hashes = append(hashes, r.Hash[:])
+				crcs = append(crcs, checksum(u.session, r.Sequence, r.Hash[:], r.Data))
+				data = append(data, nonNil(r.Data))
+			}
+		}
+	}
+	return []any{sessions, epochs, expected, heads, last, texts(ids), sequences, hashes, crcs, data, s.opts.NodeID}
+}
+
+func queueSnapshots(b *pgx.Batch, batches []*store.Batch, units []*unit) {
+	var sessions, names []string
+	var sequences, crcs []int64
+	var hashes, data [][]byte
+	for _, u := range units {
+		for _, sn := range latestSnapshots(batches, u) {
+			sessions = append(sessions, u.session)
+			names = append(names, sn.Name)
+			sequences = append(sequences, int64(sn.Sequence))
+			hashes = append(hashes, sn.Hash[:])
+			crcs = append(crcs, checksum(u.session+"\x00"+sn.Name, sn.Sequence, sn.Hash[:], sn.Data))
+			data = append(data, nonNil(sn.Data))
+		}
+	}
+	if len(sessions) > 0 {
+		b.Queue(snapshotsSQL, sessions, names, sequences, hashes, crcs, data)
+	}
+}
+
+// latestSnapshots returns the last snapshot of each name that a unit writes.
+func latestSnapshots(batches []*store.Batch, u *unit) []*store.Snapshot {
+	var list []*store.Snapshot
+	at := map[string]int{}
+	for _, i := range u.batches {
+		for n := range batches[i].Snapshots {
+			sn := &batches[i].Snapshots[n]
+			if j, ok := at[sn.Name]; ok {
+				list[j] = sn
+				continue
+			}
+			at[sn.Name] = len(list)
+			list = append(list, sn)
+		}
+	}
+	return list
+}
+
+// entries are index entries by column.
+type entries struct {
+	kinds        []string
+	keys, values [][]byte
+}
+
+func (e *entries) add(entry store.Entry) {
+	e.kinds = append(e.kinds, entry.Kind)
+	e.keys = append(e.keys, []byte(entry.Key))
+	e.values = append(e.values, nonNil(entry.Value))
+}
+
+func queueChanges(b *pgx.Batch, list []change) {
+	var fresh, puts, deletes entries
+	for _, c := range list {
+		switch {
+		case c.absent:
+			fresh.add(c.Entry)
+		case !c.delete:
+			puts.add(c.Entry)
+		}
+		if c.delete {
+			deletes.add(c.Entry)
+		}
+	}
+	if len(fresh.kinds) > 0 {
+		b.Queue(putNewSQL, fresh.kinds, fresh.keys, fresh.values)
+	}
+	if len(puts.kinds) > 0 {
+		b.Queue(putSQL, puts.kinds, puts.keys, puts.values)
+	}
+	if len(deletes.kinds) > 0 {
+		b.Queue(deleteSQL, deletes.kinds, deletes.keys)
+	}
+}
+
+// look reads what decides whether units can be written.
+func (s *Store) look(ctx context.Context, units []*unit) (found, error) {
+	f := found{sessions: map[string]sessionRow{}, keys: map[store.IndexKey]bool{}}
+	var sessions []string
+	var wanted entries
+	for _, u := range units {
+		sessions = append(sessions, u.session)
+		for _, k := range u.absent {
+			wanted.add(store.Entry{Kind: k.Kind, Key: k.Key})
+		}
+	}
+	_, err := collect(ctx, s, func(row pgx.CollectableRow) (bool, error) {
+		var id string
+		var state sessionRow
+		err := row.Scan(&id, &state.epoch, &state.head)
+		f.sessions[id] = state
+		return true, err
+	}, stateSQL, sessions)
+	if err != nil || len(wanted.kinds) == 0 {
+		return f, err
+	}
+	_, err = collect(ctx, s, func(row pgx.CollectableRow) (bool, error) {
+		var kind string
+		var key []byte
+		err := row.Scan(&kind, &key)
+		f.keys[store.IndexKey{Kind: kind, Key: string(key)}] = true
+		return true, err
+	}, keysSQL, wanted.kinds, wanted.keys)
+	return f, err
+}

@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"agentd/store"
+)
+
+// A claim succeeds in one statement, so that of two nodes one comes first. The
+// lease is compared with the database's clock.
+const claimSQL = `
+INSERT INTO agentd.sessions AS s (session_id, epoch, owner) VALUES ($1, 1, $2)
+ON CONFLICT (session_id) DO UPDATE SET epoch = s.epoch + 1, owner = $2
+WHERE s.owner IS NULL OR s.owner = $2 OR NOT EXISTS (
+	SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > clock_timestamp())
+RETURNING epoch, head, hash`
+
+const ownerSQL = `
+SELECT n.node_id, n.address, n.lease_until FROM agentd.sessions s JOIN agentd.nodes n ON n.node_id = s.owner
+WHERE s.session_id = $1`
+
+// Releasing takes a new epoch as well: whoever gave a session up can't write.
+const releaseSQL = `UPDATE agentd.sessions SET owner = NULL, epoch = epoch + 1 WHERE session_id = $1 AND epoch = $2 AND owner IS NOT NULL`
+
+// Claim makes the caller the one writer of a session. See [store.Store].
+func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error) {
+	if err := s.enter(ctx); err != nil {
+		return store.Claim{}, err
+	}
+	defer s.calls.Done()
+	if err := checkText("session id", sessionID); err != nil {
+		return store.Claim{}, err
+	}
+	// An owner that is found dead between the two statements is worth another try.
+	for range 10 {
+		claim, err := s.claim(ctx, sessionID)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return claim, err
+		}
+	}
+	return store.Claim{}, fmt.Errorf("postgres: claim %s: its owner changes too fast", sessionID)
+}
+
+// claim tries once. The error is pgx.ErrNoRows if the owner went away meanwhile.
+func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error) {
+	var epoch int64
+	var row headRow
+	err := s.row(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID)
+	if err == nil {
+		return store.Claim{Epoch: uint64(epoch), Head: row.value()}, nil
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return store.Claim{}, failed("claim "+sessionID, err)
+	}
+	owned := &store.OwnedError{SessionID: sessionID}
+	err = s.row(ctx, []any{&owned.Owner, &owned.Address, &owned.Until}, ownerSQL, sessionID)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return store.Claim{}, err
+	case err != nil:
+		return store.Claim{}, failed("claim "+sessionID, err)
+	default:
+		return store.Claim{}, owned
+	}
+}
+
+// Release gives a claim up. See [store.Store].
+func (s *Store) Release(ctx context.Context, sessionID string, epoch uint64) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	if err := s.exec(ctx, releaseSQL, sessionID, int64(epoch)); err != nil {
+		return failed("release "+sessionID, err)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// minServer is the first server version with all that the engine uses.
+const minServer = 140000
+
+var errURL = errors.New(`not a database URL; it must look like "postgres://user:password@host:5432/database"`)
+
+// parseURL returns the pool's configuration. Its errors never hold the URL,
+// which may have a password in any of its parts.
+func parseURL(raw string, opts Options) (*pgxpool.Config, error) {
+	if !strings.HasPrefix(raw, "postgres://") && !strings.HasPrefix(raw, "postgresql://") {
+		return nil, errURL
+	}
+	config, err := pgxpool.ParseConfig(raw)
+	if err != nil {
+		return nil, errors.Join(errURL, reason(err))
+	}
+	if opts.MaxConns > 0 {
+		config.MaxConns = int32(min(opts.MaxConns, 1<<16))
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "agentd"
+	}
+	return config, nil
+}
+
+// connect makes a connection beside the pool. Its role shows in the server's
+// list of connections.
+func (s *Store) connect(ctx context.Context, role string) (*pgx.Conn, error) {
+	config := s.conn.Copy()
+	config.RuntimeParams["application_name"] += " " + role
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// reason returns the innermost cause of a parse error if it can't quote the URL.
+func reason(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			break
+		}
+		err = next
+	}
+	var quoting *url.Error
+	var number *strconv.NumError
+	if errors.As(err, &quoting) || errors.As(err, &number) || strings.Contains(err.Error(), "://") {
+		return nil
+	}
+	return fmt.Errorf("cause: %w", err)
+}
+
+// locationOf names the database without credentials.
+func locationOf(c *pgx.ConnConfig) string {
+	if strings.HasPrefix(c.Host, "/") {
+		return "postgres:///" + c.Database + "?host=" + c.Host
+	}
+	return "postgres://" + net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+}
+
+// checkServer refuses a server that is too old or doesn't keep what it
+// acknowledges.
+func checkServer(ctx context.Context, conn *pgx.Conn, allowUnsafe bool) error {
+	var version int
+	var fsync, pages, commit string
+	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('fsync'),
+		current_setting('full_page_writes'), current_setting('synchronous_commit')`).Scan(&version, &fsync, &pages, &commit)
+	if err != nil {
+		return fmt.Errorf("read the server's settings: %w", err)
+	}
+	if version < minServer {
+		return fmt.Errorf("the server has version %d, agentd needs PostgreSQL %d or newer", version/10000, minServer/10000)
+	}
+	if allowUnsafe {
+		return nil
+	}
+	var off []string
+	for _, setting := range [][2]string{{"fsync", fsync}, {"full_page_writes", pages}, {"synchronous_commit", commit}} {
+		if setting[1] == "off" {
+			off = append(off, setting[0])
+		}
+	}
+	if len(off) > 0 {
+		return fmt.Errorf("the server may lose what it has acknowledged, because this is off: %s; turn it on, or allow an unsafe database explicitly", strings.Join(off, ", "))
+	}
+	return nil
+}

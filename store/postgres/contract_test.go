@@ -1,0 +1,44 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"agentd/internal/pgtest"
+	"agentd/store"
+	"agentd/store/postgres"
+	"agentd/store/storetest"
+)
+
+// engine opens stores on one database.
+type engine struct {
+	t   *testing.T
+	url string
+}
+
+func (e *engine) Open() store.Store { return open(e.t, e.url, nil) }
+
+func (e *engine) Second() (store.Store, bool) { return open(e.t, e.url, nil), true }
+
+// open opens a store with options for tests on a quick cluster, if none are
+// given.
+func open(tb testing.TB, url string, opts *postgres.Options) *postgres.Store {
+	tb.Helper()
+	if opts == nil {
+		opts = &postgres.Options{PollInterval: 50 * time.Millisecond, AllowUnsafe: true}
+	}
+	s, err := postgres.Open(context.WithoutCancel(tb.Context()), url, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Quick(t)
+	storetest.Run(t, func(t *testing.T) storetest.Engine {
+		return &engine{t: t, url: cluster.Database(t)}
+	})
+}

@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"agentd/store"
+)
+
+// SQLSTATEs that the engine tells apart.
+const (
+	codeRejected       = "AG001" // raised by agentd.require
+	codeUnique         = "23505"
+	codeSerialization  = "40001"
+	codeDeadlock       = "40P01"
+	codeDiskFull       = "53100"
+	codeDataCorrupted  = "XX001"
+	codeIndexCorrupted = "XX002"
+)
+
+// sqlState returns the code of an error that aborted a statement, or "".
+func sqlState(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && !ended(e) {
+		return e.Code
+	}
+	return ""
+}
+
+// ended reports whether the server ended the connection with e.
+func ended(e *pgconn.PgError) bool {
+	return e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC"
+}
+
+// classify gives an error the port's meaning where it has one.
+func classify(err error) error {
+	switch sqlState(err) {
+	case codeDiskFull:
+		return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
+	case codeDataCorrupted, codeIndexCorrupted:
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	default:
+		return err
+	}
+}
+
+// failed wraps the error of a call with its operation.
+func failed(op string, err error) error {
+	return fmt.Errorf("postgres: %s: %w", op, classify(err))
+}
+
+// unsent marks an error that came before anything was sent, in the way that
+// pgconn.SafeToRetry looks for.
+type unsent struct{ error }
+
+// SafeToRetry reports that nothing was sent.
+func (unsent) SafeToRetry() bool { return true }
+
+// Unwrap returns the error itself.
+func (e unsent) Unwrap() error { return e.error }
+
+// committed says what is known about a write that was sent and met err: an error
+// of the statement means that nothing was written, as does one that came before
+// anything was sent. Everything else is open, also an error with which the
+// server ended the connection, because it says nothing about the commit.
+func committed(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && !ended(e) {
+		return classify(err)
+	}
+	if pgconn.SafeToRetry(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+}
+
+// isConnection reports whether err is a failure of the connection and not of a
+// statement or the caller's context.
+func isConnection(err error) bool {
+	return err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,229 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"agentd/internal/pgtest"
+	"agentd/store"
+	"agentd/store/postgres"
+	"agentd/store/storetest"
+)
+
+// following is a Follow that a test pulls hints from.
+type following struct {
+	t    *testing.T
+	next func() (store.Appended, error, bool)
+}
+
+func follow(t *testing.T, s store.Store) *following {
+	t.Helper()
+	next, stop := iter.Pull2(s.Follow(t.Context()))
+	t.Cleanup(stop)
+	return &following{t, next}
+}
+
+// until pulls hints until one covers the session's sequence. If none comes the
+// test hangs, and the run's time limit says where.
+func (f *following) until(session string, sequence uint64) {
+	f.t.Helper()
+	for {
+		h, err, ok := f.next()
+		if err != nil || !ok {
+			f.t.Fatalf("Follow ended: %v", err)
+		}
+		if h.SessionID == session && h.Sequence >= sequence {
+			return
+		}
+	}
+}
+
+// pair opens a node that follows and one that writes.
+func pair(t *testing.T, poll time.Duration) (reader, writer *postgres.Store, url string) {
+	t.Helper()
+	url = pgtest.Quick(t).Database(t)
+	opts := func(id string) *postgres.Options {
+		return &postgres.Options{NodeID: id, LeaseTTL: time.Hour, PollInterval: poll, AllowUnsafe: true}
+	}
+	reader, writer = open(t, url, opts("reader")), open(t, url, opts("writer"))
+	t.Cleanup(func() {
+		shut(t, writer)
+		shut(t, reader)
+	})
+	return reader, writer, url
+}
+
+// grow appends a record to a session and returns its sequence.
+func grow(t *testing.T, s store.Store, id string) uint64 {
+	t.Helper()
+	c := claim(t, s, id)
+	records := storetest.Continue(id, c.Head, 1, 100)
+	if err := appendOne(t.Context(), s, &store.Batch{SessionID: id, Epoch: c.Epoch, Records: records}); err != nil {
+		t.Fatal(err)
+	}
+	return records[0].Sequence
+}
+
+// TestFollowIsWoken: with a poll interval of hours, hints come by NOTIFY.
+func TestFollowIsWoken(t *testing.T) {
+	t.Parallel()
+	reader, writer, url := pair(t, time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	hints := make(chan store.Appended)
+	var following sync.WaitGroup
+	following.Go(func() {
+		for h, err := range reader.Follow(ctx) {
+			if err != nil {
+				t.Error(err)
+			}
+			hints <- h
+		}
+	})
+	listening(t, url)
+	for range 5 {
+		at := grow(t, writer, "s")
+		for h := range hints {
+			if h.SessionID == "s" && h.Sequence >= at {
+				break
+			}
+		}
+	}
+	cancel()
+	following.Wait()
+}
+
+// listening waits until a follower listens.
+func listening(t *testing.T, url string) {
+	t.Helper()
+	conn := connect(t, url)
+	for n := 0; n == 0; {
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'agentd follow' AND state = 'idle' AND query LIKE '%appends%'`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFollowSurvivesItsConnection: appends made while the follower has no
+// connection are covered when it has one again.
+func TestFollowSurvivesItsConnection(t *testing.T) {
+	t.Parallel()
+	reader, writer, url := pair(t, 20*time.Millisecond)
+	f := follow(t, reader)
+	f.until("s", grow(t, writer, "s"))
+	conn := connect(t, url)
+	for range 3 {
+		var n int
+		err := conn.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'agentd follow'`).Scan(&n)
+		if err != nil || n != 1 {
+			t.Fatalf("ended %d connections, %v, want 1", n, err)
+		}
+		other, at := grow(t, writer, "t"), grow(t, writer, "s")
+		f.until("s", at)
+		f.until("t", other)
+	}
+}
+
+// TestFollowSurvivesTheServer: so are those around a crash, which empties the
+// table that followers look at.
+func TestFollowSurvivesTheServer(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Start(t)
+	url := cluster.Database(t)
+	reader := open(t, url, &postgres.Options{PollInterval: 20 * time.Millisecond})
+	defer shut(t, reader)
+	writer := open(t, url, &postgres.Options{})
+	defer shut(t, writer)
+	next, stop := iter.Pull2(reader.Follow(t.Context()))
+	defer stop()
+	f := &following{t, next}
+	f.until("s", grow(t, writer, "s"))
+	at := grow(t, writer, "s") // nobody has looked yet when the server dies
+	cluster.Kill(t)
+	cluster.Run(t)
+	f.until("s", at)
+	f.until("t", grow(t, writer, "t"))
+}
+
+// TestFollowLateCommit: a transaction that got its id before another, and
+// commits after the follower has seen the other, is not passed over.
+func TestFollowLateCommit(t *testing.T) {
+	t.Parallel()
+	reader, writer, url := pair(t, 10*time.Millisecond)
+	f := follow(t, reader)
+	f.until("s", grow(t, writer, "s"))
+	tx, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tx.Exec(t.Context(), `INSERT INTO agentd.appends VALUES (pg_current_xact_id()::text::bigint, 'slow', '{late}', '{7}')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		f.until("s", grow(t, writer, "s"))
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.until("late", 7)
+}
+
+// TestFollowTooLate: a follower that was away longer than appends are kept looks
+// at all sessions.
+func TestFollowTooLate(t *testing.T) {
+	t.Parallel()
+	reader, writer, url := pair(t, 10*time.Millisecond)
+	f := follow(t, reader)
+	f.until("s", grow(t, writer, "s"))
+	at := grow(t, writer, "t")
+	execute(t, connect(t, url), `WITH gone AS (DELETE FROM agentd.appends)
+		UPDATE agentd.appends_pruned SET xid = pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
+	f.until("t", at)
+}
+
+// TestFollowLeavesOutItsOwn: a node is not told of what it wrote itself.
+func TestFollowLeavesOutItsOwn(t *testing.T) {
+	t.Parallel()
+	reader, writer, _ := pair(t, 10*time.Millisecond)
+	f := follow(t, reader)
+	grow(t, reader, "own")
+	grow(t, writer, "s")
+	for {
+		h, err, ok := f.next()
+		if err != nil || !ok {
+			t.Fatal(err)
+		}
+		if h.SessionID == "own" {
+			t.Error("the node was told of its own append")
+		}
+		if h.SessionID == "s" {
+			return
+		}
+	}
+}
+
+// TestCloseEndsFollow also while nothing happens.
+func TestCloseEndsFollow(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Quick(t).Database(t)
+	s := open(t, url, &postgres.Options{PollInterval: time.Hour, AllowUnsafe: true})
+	ended := make(chan error, 1)
+	go func() {
+		for _, err := range s.Follow(t.Context()) {
+			ended <- err
+		}
+		close(ended)
+	}()
+	listening(t, url)
+	shut(t, s)
+	if err := <-ended; !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Follow ended with %v, want ErrClosed", err)
+	}
+}

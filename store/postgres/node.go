@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// channel is the NOTIFY channel; the payload is the node that appended.
+	channel = "agentd"
+	// retention is how long rows of appends are kept at least. A follower that
+	// didn't look for longer looks at all sessions instead.
+	retention = time.Minute
+	// forget is how long a dead node's row is kept, for people.
+	forget = 24 * time.Hour
+)
+
+const (
+	// Whoever opens last under a node's name is the node.
+	registerSQL = `
+INSERT INTO agentd.nodes (node_id, incarnation, address, lease_until, heartbeat)
+VALUES ($1, $2, $3, clock_timestamp() + $4::interval, clock_timestamp())
+ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address = excluded.address,
+	lease_until = excluded.lease_until, heartbeat = excluded.heartbeat`
+	heartbeatSQL  = registerSQL + ` WHERE nodes.incarnation = excluded.incarnation`
+	unregisterSQL = `DELETE FROM agentd.nodes WHERE node_id = $1 AND incarnation = $2`
+	forgetSQL     = `DELETE FROM agentd.nodes WHERE lease_until < clock_timestamp() - $1::interval`
+
+	notifySQL = `SELECT pg_notify($1, $2)`
+
+	xminSQL  = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+	pruneSQL = `
+WITH gone AS (DELETE FROM agentd.appends WHERE xid < $1)
+UPDATE agentd.appends_pruned SET xid = $1 WHERE xid < $1`
+
+	// Transaction ids begin anew when a dump is restored into another cluster;
+	// rows from the old one would never be reached.
+	dropForeignSQL = `
+WITH now AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS xid),
+gone AS (DELETE FROM agentd.appends USING now WHERE appends.xid >= now.xid)
+UPDATE agentd.appends_pruned SET xid = 0 FROM now WHERE appends_pruned.xid > now.xid`
+)
+
+// register makes this process the node of its name.
+func (s *Store) register(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, registerSQL, s.leaseArgs()...); err != nil {
+		return fmt.Errorf("register the node: %w", err)
+	}
+	if _, err := conn.Exec(ctx, dropForeignSQL); err != nil {
+		return fmt.Errorf("register the node: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) leaseArgs() []any {
+	return []any{s.opts.NodeID, s.incarnation, s.opts.Address, s.opts.LeaseTTL}
+}
+
+// keeper renews the lease, wakes followers and clears up, on a connection of its
+// own so that a busy pool can't cost the node its lease.
+type keeper struct {
+	s      *Store
+	hint   chan struct{}
+	done   chan struct{}
+	err    error // of the end; readable when done is closed
+	conn   *pgx.Conn
+	prunes time.Time // when to prune next
+	before int64     // transactions below are to be pruned then
+}
+
+// startKeeper takes conn over and runs until ctx ends.
+func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
+	k := &keeper{s: s, hint: make(chan struct{}, 1), done: make(chan struct{}), conn: conn}
+	go k.run(ctx)
+	return k
+}
+
+// wake tells other nodes that there is something to follow. It never blocks.
+func (k *keeper) wake() {
+	select {
+	case k.hint <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits for the end of the keeper, which gives the lease up.
+func (k *keeper) wait() error {
+	<-k.done
+	return k.err
+}
+
+func (k *keeper) run(ctx context.Context) {
+	defer close(k.done)
+	tick := time.NewTicker(k.s.opts.LeaseTTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			// Calls under way may still append; the sessions are given up after them.
+			k.s.calls.Wait()
+			k.err = k.end()
+			return
+		case <-tick.C:
+			k.try(ctx, "renew the lease", k.renew)
+			k.try(ctx, "clear up", k.clearUp)
+		case <-k.hint:
+			k.try(ctx, "notify", k.notify)
+		}
+	}
+}
+
+// try does one thing on the keeper's connection, which it restores first if it
+// broke. Failures are logged: the next tick tries again.
+func (k *keeper) try(ctx context.Context, what string, do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, k.s.opts.LeaseTTL/3)
+	defer cancel()
+	err := k.connect(ctx)
+	if err == nil {
+		err = do(ctx)
+	}
+	if err != nil && ctx.Err() != context.Canceled {
+		k.s.opts.Logger.Warn("postgres: "+what, "node", k.s.opts.NodeID, "error", err)
+	}
+}
+
+func (k *keeper) connect(ctx context.Context) error {
+	if k.conn != nil && !k.conn.IsClosed() {
+		return nil
+	}
+	conn, err := k.s.connect(ctx, "lease")
+	if err != nil {
+		return err
+	}
+	k.conn = conn
+	return nil
+}
+
+func (k *keeper) renew(ctx context.Context) error {
+	tag, err := k.conn.Exec(ctx, heartbeatSQL, k.s.leaseArgs()...)
+	if err == nil && tag.RowsAffected() == 0 {
+		return fmt.Errorf("another process is node %s now", k.s.opts.NodeID)
+	}
+	return err
+}
+
+// notify doesn't wait for the disk: a lost hint is only late.
+func (k *keeper) notify(ctx context.Context) error {
+	var b pgx.Batch
+	b.Queue(`SET LOCAL synchronous_commit = off`)
+	b.Queue(notifySQL, channel, k.s.opts.NodeID)
+	return k.conn.SendBatch(ctx, &b).Close()
+}
+
+// clearUp removes what nobody needs any more. Every node does it; it is cheap
+// when another one was quicker.
+func (k *keeper) clearUp(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(k.prunes) {
+		return nil
+	}
+	if k.before > 0 {
+		if _, err := k.conn.Exec(ctx, pruneSQL, k.before); err != nil {
+			return err
+		}
+		if _, err := k.conn.Exec(ctx, reapUploadsSQL); err != nil {
+			return err
+		}
+		if _, err := k.conn.Exec(ctx, forgetSQL, forget); err != nil {
+			return err
+		}
+	}
+	if err := k.conn.QueryRow(ctx, xminSQL).Scan(&k.before); err != nil {
+		return err
+	}
+	k.prunes = now.Add(retention)
+	return nil
+}
+
+// end gives the lease up, so that other nodes need not wait for it. If that
+// fails they wait.
+func (k *keeper) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), k.s.opts.LeaseTTL/3)
+	defer cancel()
+	if err := k.connect(ctx); err != nil {
+		k.s.opts.Logger.Warn("postgres: give the lease up", "node", k.s.opts.NodeID, "error", err)
+		return nil
+	}
+	if _, err := k.conn.Exec(ctx, unregisterSQL, k.s.opts.NodeID, k.s.incarnation); err != nil {
+		k.s.opts.Logger.Warn("postgres: give the lease up", "node", k.s.opts.NodeID, "error", err)
+	}
+	return k.conn.Close(ctx)
+}

@@ -1,0 +1,221 @@
+// Package postgres is the engine for many machines: it keeps facts in a
+// PostgreSQL database that several nodes use at once.
+//
+// # Guarantees
+//
+// Everything of the port in package store. Safety doesn't rest on clocks: an
+// append checks the session's epoch and head in the statement that inserts its
+// records. Leases, which are measured by the database's clock alone, only say
+// when a node may take a session from another. What Append acknowledges, the
+// database has flushed; a database that is set not to flush is refused.
+//
+// A group of batches is one round trip and one transaction. If a batch of the
+// group can't be written the group is tried again without it, so that a failure
+// is its batch's own.
+//
+// When the connection breaks after an append was sent, its outcome is unknown
+// and stays so for as long as the database may still be at it. A caller that
+// needs to know claims the session again: the new epoch ends whatever was under
+// way, and the head that Claim returns is definite.
+//
+// A database that restarts, crashes or can't be reached makes calls fail while
+// it is away and no longer; the store need not be reopened.
+//
+// # Following
+//
+// Each group leaves a row with its transaction's id. A follower remembers the
+// database's snapshot of its last look and asks for the rows of transactions
+// that this snapshot couldn't see, so a transaction that commits late is not
+// missed. NOTIFY only wakes the follower early; it is sent after the commit,
+// because a NOTIFY in the transaction makes all commits of the database wait for
+// one another.
+//
+// # Concurrency
+//
+// All methods of Store may be called by many goroutines. A store owns one
+// background goroutine, which renews the lease, and waits for it in Close.
+// Iterators hold no connection while the caller's loop body runs, except for
+// Follow, which has one of its own.
+//
+// # Limits
+//
+// Session ids, snapshot names and kinds are UTF-8 without NUL. An index key has
+// at most 2,600 bytes.
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"agentd/store"
+)
+
+// Options are the settings of a store. The zero value is valid.
+type Options struct {
+	// NodeID names this node. A node that comes back under its old name has its
+	// sessions at once. If empty, defaults to a random name.
+	NodeID string
+	// Address is where this node listens, for nodes that forward commands to it.
+	Address string
+	// LeaseTTL is how long other nodes leave this node's sessions alone after its
+	// last sign of life. If zero, defaults to 10 s.
+	LeaseTTL time.Duration
+	// PollInterval is how often Follow looks for appends that it got no hint of.
+	// If zero, defaults to 500 ms.
+	PollInterval time.Duration
+	// MaxConns bounds the pool of connections. The lease and each Follow have a
+	// connection beside the pool. If zero, defaults to pool_max_conns of the URL,
+	// or the greater of 4 and the number of CPUs.
+	MaxConns int
+	// AllowUnsafe opens a database that may lose or damage acknowledged data
+	// after a power loss: fsync, full_page_writes or synchronous_commit is off.
+	AllowUnsafe bool
+	// Logger gets what happens in the background. If nil, nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.NodeID == "" {
+		r.NodeID = "node_" + rand.Text()
+	}
+	if r.LeaseTTL <= 0 {
+		r.LeaseTTL = 10 * time.Second
+	}
+	if r.PollInterval <= 0 {
+		r.PollInterval = 500 * time.Millisecond
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	return r
+}
+
+// Store is a store in a PostgreSQL database. See the package comment.
+type Store struct {
+	opts        Options
+	incarnation string
+	location    string
+	version     int
+	conn        *pgx.ConnConfig
+	pool        *pgxpool.Pool
+	start       position
+	keeper      *keeper
+
+	closing context.Context
+	stop    context.CancelFunc
+	calls   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to the database at url, brings its tables up to date and makes
+// this process one of its nodes. Data of a newer version is store.ErrNewer.
+func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	s, err := open(ctx, url, opts.withDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("postgres: open: %w", err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, url string, opts Options) (*Store, error) {
+	config, err := parseURL(url, opts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		opts:        opts,
+		incarnation: rand.Text(),
+		location:    locationOf(config.ConnConfig),
+		conn:        config.ConnConfig.Copy(),
+	}
+	conn, err := s.connect(ctx, "lease")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	s.closing, s.stop = context.WithCancel(context.Background())
+	s.keeper = startKeeper(s.closing, s, conn)
+	return s, nil
+}
+
+// prepare makes the database ready for this node over its first connection.
+func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
+	if err := checkServer(ctx, conn, s.opts.AllowUnsafe); err != nil {
+		return err
+	}
+	version, err := migrate(ctx, conn)
+	if err != nil {
+		return err
+	}
+	s.version = version
+	if err := s.register(ctx, conn); err != nil {
+		return err
+	}
+	s.start, err = startPosition(ctx, conn)
+	return err
+}
+
+// enter admits a call, or says that its context has ended or the store is
+// closed. The caller must call s.calls.Done when the call is over.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// Err returns store.ErrClosed after Close and nil before: a database that fails
+// recovers by itself, and what it acknowledged is durable.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.ErrClosed
+	}
+	return nil
+}
+
+// Close gives this node's sessions up, ends Follow, waits for calls under way
+// and releases all connections. It must not be called from the body of a loop
+// over Follow.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.calls.Wait()
+	err := s.keeper.wait()
+	s.pool.Close()
+	return err
+}

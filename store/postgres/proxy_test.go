@@ -1,0 +1,137 @@
+package postgres_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// proxy stands between a store and its database and can be cut, so that a test
+// decides what reaches whom.
+type proxy struct {
+	listener net.Listener
+	target   string
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	cut   bool
+	mute  bool          // answers are held back
+	held  chan struct{} // closed when the first answer was held back
+}
+
+// newProxy returns a proxy and the URL of the database through it.
+func newProxy(t *testing.T, database string) (*proxy, string) {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: l, target: u.Host, conns: map[net.Conn]bool{}}
+	u.Host = l.Addr().String()
+	p.running.Go(p.accept)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		p.Cut()
+		p.running.Wait()
+	})
+	return p, u.String()
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil || !p.keep(client, server) {
+			_ = client.Close()
+			if server != nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		p.running.Go(func() { p.copy(server, client, false) })
+		p.running.Go(func() { p.copy(client, server, true) })
+	}
+}
+
+// keep remembers connections, unless the proxy is cut.
+func (p *proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		return false
+	}
+	for _, c := range conns {
+		p.conns[c] = true
+	}
+	return true
+}
+
+func (p *proxy) copy(to, from net.Conn, answers bool) {
+	defer func() { _ = errors.Join(to.Close(), from.Close()) }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if answers && p.hold() {
+			_, _ = io.Copy(io.Discard, from)
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// hold reports whether answers are held back.
+func (p *proxy) hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mute && p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+	return p.mute
+}
+
+// Mute holds all answers of the server back from now on. The channel is closed
+// when there was one.
+func (p *proxy) Mute() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.mute, p.held = true, held
+	return held
+}
+
+// Cut breaks all connections and refuses new ones.
+func (p *proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for c := range p.conns {
+		_ = c.Close()
+		delete(p.conns, c)
+	}
+}
+
+// Mend lets connections through again.
+func (p *proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.mute, p.held = false, false, nil
+}

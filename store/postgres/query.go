@@ -1,0 +1,47 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// twice runs do, which must be safe to repeat, on a connection of the pool. A
+// connection may have died since it was last used, with the server's restart for
+// example, so after a failure of the connection do is run once more on a new one.
+func (s *Store) twice(ctx context.Context, do func(*pgxpool.Pool) error) error {
+	err := do(s.pool)
+	if isConnection(err) && ctx.Err() == nil {
+		s.pool.Reset()
+		err = do(s.pool)
+	}
+	return err
+}
+
+// row reads one row, or returns pgx.ErrNoRows.
+func (s *Store) row(ctx context.Context, dest []any, sql string, args ...any) error {
+	return s.twice(ctx, func(p *pgxpool.Pool) error { return p.QueryRow(ctx, sql, args...).Scan(dest...) })
+}
+
+// exec runs a statement that is safe to repeat.
+func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+	return s.twice(ctx, func(p *pgxpool.Pool) error {
+		_, err := p.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
+// collect reads rows. After a failure of the connection it begins again.
+func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	var list []T
+	err := s.twice(ctx, func(p *pgxpool.Pool) error {
+		rows, err := p.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return list, err
+}

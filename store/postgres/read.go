@@ -1,0 +1,265 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"agentd/store"
+)
+
+// Iterators read pages, so that no connection is held while the caller works.
+// A page has about pageBytes; how many rows that is, the page before tells.
+const (
+	pageBytes = 1 << 20
+	firstRows = 256
+	maxRows   = 8192
+)
+
+// nextRows returns how many rows the next page may have.
+func nextRows(rows, bytes int) int {
+	if rows == 0 || bytes == 0 {
+		return firstRows
+	}
+	return min(max(rows*pageBytes/bytes, 1), maxRows, 4*rows)
+}
+
+const headSQL = `SELECT head, hash FROM agentd.sessions WHERE session_id = $1`
+
+// Head returns the end of a session. See [store.Store].
+func (s *Store) Head(ctx context.Context, sessionID string) (store.Head, error) {
+	if err := s.enter(ctx); err != nil {
+		return store.Head{}, err
+	}
+	defer s.calls.Done()
+	var row headRow
+	err := s.row(ctx, []any{&row.head, &row.hash}, headSQL, sessionID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return store.Head{}, failed("read the head of "+sessionID, err)
+	}
+	return row.value(), nil
+}
+
+const (
+	readSQL = `SELECT sequence, hash, crc, data FROM agentd.events
+		WHERE session_id = $1 AND sequence > $2 AND sequence < $3 ORDER BY sequence LIMIT $4`
+	readReverseSQL = `SELECT sequence, hash, crc, data FROM agentd.events
+		WHERE session_id = $1 AND sequence > $2 AND sequence < $3 ORDER BY sequence DESC LIMIT $4`
+)
+
+// Read yields records of a session. See [store.Store].
+func (s *Store) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
+	return func(yield func(store.Record, error) bool) {
+		p := newRecordPager(sessionID, r)
+		for !p.done {
+			page, err := s.recordPage(ctx, p)
+			for _, record := range page {
+				if !yield(record, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(store.Record{}, err)
+				return
+			}
+		}
+	}
+}
+
+// recordPager is how far a Read has come.
+type recordPager struct {
+	session       string
+	reverse       bool
+	after, before int64
+	left          int // -1 for no bound
+	rows          int
+	last          int64 // sequence yielded last, 0 for none
+	done          bool
+}
+
+func newRecordPager(session string, r store.Range) *recordPager {
+	p := &recordPager{session: session, reverse: r.Reverse, after: clamp(r.After), before: clamp(r.Before), left: r.Limit, rows: firstRows}
+	if r.Before == 0 {
+		p.before = noHead
+	}
+	if r.Limit <= 0 {
+		p.left = -1
+	}
+	return p
+}
+
+func clamp(sequence uint64) int64 { return int64(min(sequence, noHead)) }
+
+// recordPage returns the next page. Records before the damaged one come with the
+// error.
+func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	limit := p.rows
+	if p.left >= 0 {
+		limit = min(limit, p.left)
+	}
+	sql := readSQL
+	if p.reverse {
+		sql = readReverseSQL
+	}
+	rows, err := collect(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit)
+	if err != nil {
+		return nil, failed("read "+p.session, err)
+	}
+	page := make([]store.Record, 0, len(rows))
+	for _, row := range rows {
+		if err := p.check(row.Record, row.crc); err != nil {
+			return page, err
+		}
+		page = append(page, row.Record)
+	}
+	p.advance(page, limit)
+	return page, nil
+}
+
+// recordRow is a record with its checksum.
+type recordRow struct {
+	store.Record
+	crc int64
+}
+
+func scanRecord(row pgx.CollectableRow) (recordRow, error) {
+	var r recordRow
+	var sequence int64
+	var hash pgtype.DriverBytes // valid until the next row, which is enough
+	err := row.Scan(&sequence, &hash, &r.crc, &r.Data)
+	r.Sequence, r.Hash = uint64(sequence), toHash(hash)
+	return r, err
+}
+
+// check holds a record against its checksum and its neighbour.
+func (p *recordPager) check(r store.Record, crc int64) error {
+	sequence := int64(r.Sequence)
+	want := p.last + 1
+	if p.reverse {
+		want = p.last - 1
+	}
+	if p.last != 0 && sequence != want {
+		return fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, want)
+	}
+	if p.last == 0 && !p.reverse && sequence != p.after+1 {
+		return fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, p.after+1)
+	}
+	if checksum(p.session, r.Sequence, r.Hash[:], r.Data) != crc {
+		return fmt.Errorf("postgres: read: %w: session %s: record %d doesn't match its checksum", store.ErrCorrupt, p.session, sequence)
+	}
+	p.last = sequence
+	return nil
+}
+
+func (p *recordPager) advance(page []store.Record, limit int) {
+	size := 0
+	for i := range page {
+		size += len(page[i].Data) + 64
+	}
+	if p.left >= 0 {
+		p.left -= len(page)
+	}
+	p.done = len(page) < limit || p.left == 0
+	p.rows = nextRows(len(page), size)
+	switch {
+	case p.last == 0:
+	case p.reverse:
+		p.before = p.last
+	default:
+		p.after = p.last
+	}
+}
+
+const (
+	snapshotColumns = `SELECT name, sequence, hash, crc, data FROM agentd.snapshots WHERE session_id = $1`
+	snapshotSQL     = snapshotColumns + ` AND name = $2`
+	snapshotNextSQL = snapshotColumns + ` AND name > $2 ORDER BY name LIMIT 1`
+)
+
+// Snapshot returns the newest snapshot of that name. See [store.Store].
+func (s *Store) Snapshot(ctx context.Context, sessionID, name string) (store.Snapshot, error) {
+	return s.snapshot(ctx, snapshotSQL, sessionID, name)
+}
+
+// Snapshots yields all snapshots of a session. See [store.Store].
+func (s *Store) Snapshots(ctx context.Context, sessionID string) iter.Seq2[store.Snapshot, error] {
+	return func(yield func(store.Snapshot, error) bool) {
+		// One at a time: a session has few, and each may be large.
+		for after := ""; ; {
+			sn, err := s.snapshot(ctx, snapshotNextSQL, sessionID, after)
+			if errors.Is(err, store.ErrNotFound) {
+				return
+			}
+			if !yield(sn, err) || err != nil {
+				return
+			}
+			after = sn.Name
+		}
+	}
+}
+
+func (s *Store) snapshot(ctx context.Context, sql, sessionID, name string) (store.Snapshot, error) {
+	if err := s.enter(ctx); err != nil {
+		return store.Snapshot{}, err
+	}
+	defer s.calls.Done()
+	sn := store.Snapshot{SessionID: sessionID}
+	var sequence, crc int64
+	var hash []byte
+	err := s.row(ctx, []any{&sn.Name, &sequence, &hash, &crc, &sn.Data}, sql, sessionID, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.Snapshot{}, fmt.Errorf("%w: snapshot %s of session %s", store.ErrNotFound, name, sessionID)
+	}
+	if err != nil {
+		return store.Snapshot{}, failed("read snapshot "+name+" of "+sessionID, err)
+	}
+	sn.Sequence, sn.Hash = uint64(sequence), toHash(hash)
+	if checksum(sessionID+"\x00"+sn.Name, sn.Sequence, sn.Hash[:], sn.Data) != crc {
+		return store.Snapshot{}, fmt.Errorf("%w: session %s: snapshot %s doesn't match its checksum", store.ErrCorrupt, sessionID, sn.Name)
+	}
+	return sn, nil
+}
+
+const sessionsSQL = `SELECT session_id FROM agentd.sessions WHERE session_id > $1 AND head > 0 ORDER BY session_id LIMIT $2`
+
+// Sessions yields the ids of all sessions that have records. See [store.Store].
+func (s *Store) Sessions(ctx context.Context, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for {
+			page, err := s.sessionPage(ctx, after)
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, id := range page {
+				if !yield(id, nil) {
+					return
+				}
+				after = id
+			}
+			if len(page) < maxRows {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) sessionPage(ctx context.Context, after string) ([]string, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	page, err := collect(ctx, s, pgx.RowTo[string], sessionsSQL, after, maxRows)
+	if err != nil {
+		return nil, failed("list sessions", err)
+	}
+	return page, nil
+}
