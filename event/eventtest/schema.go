@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -105,32 +106,46 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// compile reads all schemas in files, known under each of the bases, and
-// compiles the one with the given name.
+// compiled keeps schemas for all tests of a process: compiling one takes longer
+// than most tests.
+var compiled sync.Map
+
+// compile returns a schema of files, which are known under each of the bases.
 func compile(files fs.FS, bases []string, name string) (*jsonschema.Schema, error) {
+	id := bases[len(bases)-1] + name
+	if schema, ok := compiled.Load(id); ok {
+		return schema.(*jsonschema.Schema), nil
+	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
-	names, err := fs.Glob(files, "*.schema.json")
+	c.UseLoader(&loader{files, bases})
+	schema, err := c.Compile(id)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range names {
-		data, err := fs.ReadFile(files, n)
-		if err != nil {
-			return nil, err
-		}
-		for _, base := range bases {
-			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	compiled.Store(id, schema)
+	return schema, nil
+}
+
+// loader finds a schema's file by its address.
+type loader struct {
+	files fs.FS
+	bases []string
+}
+
+// Load implements [jsonschema.URLLoader].
+func (l *loader) Load(url string) (any, error) {
+	for _, base := range l.bases {
+		if name, ok := strings.CutPrefix(url, base); ok {
+			data, err := fs.ReadFile(l.files, name)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", n, err)
+				return nil, err
 			}
-			if err := c.AddResource(base+n, doc); err != nil {
-				return nil, fmt.Errorf("%s: %w", n, err)
-			}
+			return jsonschema.UnmarshalJSON(bytes.NewReader(data))
 		}
 	}
-	return c.Compile(bases[len(bases)-1] + name)
+	return nil, fmt.Errorf("%s is no schema of ours or of the standard", url)
 }
 
 // Available reports whether the validator really checks something.

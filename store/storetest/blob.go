@@ -48,7 +48,7 @@ func blobContents() map[string][]byte {
 		"5 MiB random":        random(5, 5<<20),
 		"5 MiB compressible":  bytes.Repeat([]byte("0123456789abcdef"), 5<<16),
 		"random after zeros":  append(make([]byte, store.ChunkSize), random(6, 1000)...),
-		"5 MiB and some more": append(bytes.Repeat([]byte{0xff}, 5<<20), 'x'),
+		"1 MiB and some more": append(bytes.Repeat([]byte{0xff}, 1<<20), 'x'),
 	}
 }
 

@@ -191,20 +191,29 @@ func indexProperty(k *kit) {
 		k := k.with(t)
 		round++
 		kind, want := fmt.Sprintf("p%d.", round), map[string][]byte{}
-		for _, key := range rapid.SliceOfN(anyKey(), 0, 20).Draw(t, "keys") {
-			if rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
-				k.ops(remove(kind, key))
-				delete(want, key)
-				continue
-			}
-			value := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "value")
-			k.ops(put(kind, key, string(value)))
-			want[key] = value
+		for range rapid.IntRange(1, 3).Draw(t, "batches") {
+			k.ops(anyOps(t, kind, want)...)
 		}
 		for range 10 {
 			k.scanIs(anyScan(t, kind), want)
 		}
 	})
+}
+
+// anyOps draws the operations of a batch and applies them to the map too.
+func anyOps(t *rapid.T, kind string, want map[string][]byte) []store.IndexOp {
+	var ops []store.IndexOp
+	for _, key := range rapid.SliceOfN(anyKey(), 0, 12).Draw(t, "keys") {
+		if rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
+			ops = append(ops, remove(kind, key))
+			delete(want, key)
+			continue
+		}
+		value := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "value")
+		ops = append(ops, put(kind, key, string(value)))
+		want[key] = value
+	}
+	return ops
 }
 
 func anyScan(t *rapid.T, kind string) store.Scan {

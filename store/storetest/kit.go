@@ -95,9 +95,9 @@ func (k *kit) value(kind, key string, want []byte) {
 	got, err := k.s.Get(k.ctx, kind, key)
 	switch {
 	case want == nil && !errors.Is(err, store.ErrNotFound):
-		k.Errorf("Get(%s, %q) = %q, %v, want ErrNotFound", kind, key, got, err)
+		k.Errorf("Get(%s, %q) = %s, %v, want ErrNotFound", kind, key, quote(got), err)
 	case want != nil && (err != nil || !bytes.Equal(got, want)):
-		k.Errorf("Get(%s, %q) = %q, %v, want %q", kind, key, got, err, want)
+		k.Errorf("Get(%s, %q) = %s, %v, want %s", kind, key, quote(got), err, quote(want))
 	}
 }
 
@@ -131,7 +131,7 @@ func equalEntries(a, b []store.Entry) bool {
 func entries(list []store.Entry) string {
 	var b strings.Builder
 	for _, e := range list {
-		fmt.Fprintf(&b, " %s/%q=%q", e.Kind, e.Key, e.Value)
+		fmt.Fprintf(&b, " %s/%q=%s", e.Kind, e.Key, quote(e.Value))
 	}
 	return "[" + strings.TrimPrefix(b.String(), " ") + "]"
 }
@@ -142,9 +142,9 @@ func (k *kit) snapshotIs(id, name string, want *store.Snapshot) {
 	got, err := k.s.Snapshot(k.ctx, id, name)
 	switch {
 	case want == nil && !errors.Is(err, store.ErrNotFound):
-		k.Errorf("Snapshot(%s, %s) = %+v, %v, want ErrNotFound", short(id), name, got, err)
+		k.Errorf("Snapshot(%s, %s) = %s, %v, want ErrNotFound", short(id), name, snapshotText(got), err)
 	case want != nil && (err != nil || !equalSnapshot(got, *want)):
-		k.Errorf("Snapshot(%s, %s) = %+v, %v, want %+v", short(id), name, got, err, *want)
+		k.Errorf("Snapshot(%s, %s) = %s, %v, want %s", short(id), name, snapshotText(got), err, snapshotText(*want))
 	}
 }
 
@@ -217,6 +217,18 @@ func drain[V any](seq iter.Seq2[V, error]) ([]V, error) {
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// quote prints bytes, long ones in part.
+func quote(p []byte) string {
+	if len(p) > 40 {
+		return fmt.Sprintf("%q…(%d)", p[:30], len(p))
+	}
+	return fmt.Sprintf("%q", p)
+}
+
+func snapshotText(s store.Snapshot) string {
+	return fmt.Sprintf("{%s %s at %d %.4x %s}", short(s.SessionID), s.Name, s.Sequence, s.Hash, quote(s.Data))
 }
 
 // short keeps long ids out of messages.

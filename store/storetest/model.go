@@ -247,7 +247,7 @@ func (m *machine) blob(t *rapid.T) {
 
 // reopen is drawn as often as the others but is slow, so it mostly passes.
 func (m *machine) reopen(t *rapid.T) {
-	if rapid.IntRange(0, 5).Draw(t, "really") != 0 {
+	if rapid.IntRange(0, 9).Draw(t, "really") != 0 {
 		return
 	}
 	m.kit.reopen()

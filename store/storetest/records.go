@@ -90,7 +90,7 @@ func padding(seed uint64, n int) []byte {
 	return p
 }
 
-// equalRecords says how two lists of records differ, or returns the empty string.
+// diffRecords says how two lists of records differ, or returns the empty string.
 func diffRecords(got, want []store.Record) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("got %d records %s, want %d %s", len(got), span(got), len(want), span(want))

@@ -64,8 +64,16 @@ func (k *kit) snapshotsAre(id string, want []store.Snapshot) {
 	k.Helper()
 	got := collect(k, "Snapshots", k.s.Snapshots(k.ctx, id))
 	if !slices.EqualFunc(got, want, equalSnapshot) {
-		k.Errorf("Snapshots(%s) = %+v, want %+v", id, got, want)
+		k.Errorf("Snapshots(%s) = %s, want %s", id, snapshotTexts(got), snapshotTexts(want))
 	}
+}
+
+func snapshotTexts(list []store.Snapshot) []string {
+	var texts []string
+	for _, s := range list {
+		texts = append(texts, snapshotText(s))
+	}
+	return texts
 }
 
 func snapshotPrefixes(k *kit) {

@@ -15,14 +15,16 @@
 //     two that need the same key absent the first wins; a batch that failed
 //     hides no key from a later one. Within a batch the index operations apply
 //     in order.
+//   - IfAbsent guards a delete as it guards a put.
 //   - An epoch is never 0. A released claim is fenced like one that was followed
 //     by another.
 //   - A call whose context has ended fails with the context's error and changes
 //     nothing. An iterator may go on after its context ended, but if it stops
 //     before its end it yields an error.
 //   - What an iterator yields stays valid after the next step.
-//   - After Close every call fails with [store.ErrClosed]. Closing twice is not
-//     an error.
+//   - Other calls may be made inside the loop over an iterator.
+//   - After Close every call fails with [store.ErrClosed], and so ends a Follow
+//     under way. Closing twice is not an error.
 //   - An append by another node that happens after the first hint was yielded is
 //     never missed by Follow.
 //
