@@ -19,11 +19,16 @@ type Benchmark struct {
 
 // Comparison is the envelope's part of a comparison of two configurations.
 type Comparison struct {
-	MeanRewardDelta          float64 `json:"meanRewardDelta"`
-	TimeoutRateDelta         float64 `json:"timeoutRateDelta"`
+	// MeanRewardDelta is the candidate's mean reward less the baseline's.
+	MeanRewardDelta float64 `json:"meanRewardDelta"`
+	// TimeoutRateDelta is the candidate's rate of timeouts less the baseline's.
+	TimeoutRateDelta float64 `json:"timeoutRateDelta"`
+	// EvidenceCompletenessRate is the share of trials with complete evidence.
 	EvidenceCompletenessRate float64 `json:"evidenceCompletenessRate"`
-	P0QcGateRegressionCount  int64   `json:"p0QcGateRegressionCount" check:"nonnegative"`
-	Decision                 string  `json:"decision" check:"nonempty"`
+	// P0QcGateRegressionCount is how many regressions the quality gate found.
+	P0QcGateRegressionCount int64 `json:"p0QcGateRegressionCount" check:"nonnegative"`
+	// Decision that was taken, such as promote or revert.
+	Decision string `json:"decision" check:"nonempty"`
 }
 
 // BenchmarkDataset says which frozen data set a trial belongs to.
@@ -70,9 +75,12 @@ type BenchmarkTrialEnded struct {
 
 // BenchmarkVerifier names who scored.
 type BenchmarkVerifier struct {
-	Name    string `json:"name,omitempty"`
+	// Name of the verifier.
+	Name string `json:"name,omitempty"`
+	// Version of the verifier.
 	Version string `json:"version,omitempty"`
-	Status  string `json:"status,omitempty"`
+	// Status says how the verification ended.
+	Status string `json:"status,omitempty"`
 }
 
 // BenchmarkRewardRecorded attaches a score that somebody else gave.

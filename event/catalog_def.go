@@ -138,7 +138,7 @@ func (e *Event) missing(needs Needs) Needs {
 
 // carries reports whether e has the one field that n names.
 func (e *Event) carries(n Needs) bool {
-	switch n {
+	switch n { //nolint:exhaustive // inTurn and inTool are sets, not fields
 	case Thread:
 		return e.ThreadID != ""
 	case Turn:

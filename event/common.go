@@ -14,9 +14,12 @@ type Actor struct {
 
 // Failure is a structured error. Message is for people; programs look at Category.
 type Failure struct {
-	Message   string `json:"message" check:"nonempty"`
-	Category  string `json:"category,omitempty"`
-	Retryable bool   `json:"retryable"`
+	// Message for people.
+	Message string `json:"message" check:"nonempty"`
+	// Category for programs.
+	Category string `json:"category,omitempty"`
+	// Retryable says that another attempt may succeed.
+	Retryable bool `json:"retryable"`
 	// Advice says what to do next.
 	Advice string `json:"advice,omitempty"`
 }
@@ -31,8 +34,10 @@ type Usage struct {
 
 // Workspace is the folder that a session works in.
 type Workspace struct {
+	// WorkspaceID names the workspace.
 	WorkspaceID string `json:"workspaceId,omitempty"`
-	Root        string `json:"root,omitempty"`
+	// Root is the folder's path.
+	Root string `json:"root,omitempty"`
 }
 
 // SessionCreated is the first fact of every session.

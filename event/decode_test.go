@@ -225,7 +225,7 @@ func FuzzGeneratedDecoder(f *testing.F) {
 	for _, s := range []string{
 		`{"costUSD":1e400}`, `{"costUSD":01}`, `{"costUSD":1.}`, `{"costUSD":-}`, `{"costUSD":1 }`, `{"safeArgs":1 ,"x":2}`, `{"safeArgs":}`,
 		`{"preview":"\ud83d\ude42"}`, `{"preview":"\u12"}`, `{"preview":"\x"}`, `{"preview":"` + "\x01" + `"}`, `{"preview":"` + "\xff" + `é"}`,
-		`{"durationMs":-0}`, `{"durationMs":9223372036854775808}`, `{"durationMs":1.5}`, `{"preview":"a","preview":"b"}`, `{"Preview":"a"}`,
+		`{"durationMs":-0}`, `{"durationMs":9223372036854775808}`, `{"durationMs":-9223372036854775808}`, `{"durationMs":-9223372036854775809}`, `{"durationMs":1.5}`, `{"preview":"a","preview":"b"}`, `{"Preview":"a"}`,
 	} {
 		f.Add(0, []byte(s))
 	}

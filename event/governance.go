@@ -121,12 +121,18 @@ type HookFailed struct {
 
 // PolicyRule is one permission rule.
 type PolicyRule struct {
-	RuleID   string `json:"ruleId,omitempty"`
+	// RuleID is what decisions name the rule by.
+	RuleID string `json:"ruleId,omitempty"`
+	// Decision where the rule matches.
 	Decision string `json:"decision" enum:"allow ask deny"`
-	Tool     string `json:"tool" check:"nonempty"`
-	Match    string `json:"match,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	Source   string `json:"source,omitempty" enum:"host workspace session"`
+	// Tool is a glob over the names of tools.
+	Tool string `json:"tool" check:"nonempty"`
+	// Match narrows the rule: a glob over commands, paths or the input.
+	Match string `json:"match,omitempty"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty"`
+	// Source says whose rule it is.
+	Source string `json:"source,omitempty" enum:"host workspace session"`
 }
 
 // PolicyChanged gives the whole policy of one source after the change.

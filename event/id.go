@@ -121,11 +121,17 @@ func (s *IDs) advance(now uint64) {
 }
 
 func (s *IDs) random32() uint32 {
-	var b [4]byte
-	if _, err := io.ReadFull(s.rand, b[:]); err != nil {
+	const size = 4
+	b, err := s.rand.Peek(size)
+	if err != nil {
 		panic(fmt.Sprintf("event: source of randomness for ids failed: %v", err))
 	}
-	return binary.LittleEndian.Uint32(b[:])
+	v := binary.LittleEndian.Uint32(b)
+	_, err = s.rand.Discard(size)
+	if err != nil {
+		panic(fmt.Sprintf("event: source of randomness for ids failed: %v", err))
+	}
+	return v
 }
 
 // appendBase32 appends the 128 bits of hi and lo as 26 characters, the first

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -147,5 +148,56 @@ func TestMapsAreSorted(t *testing.T) {
 	}
 	if got := string(appendIntMap([]byte("x"), nil)); got != "x{}" {
 		t.Errorf("an empty map: %s", got)
+	}
+}
+
+// TestIDsCarry shows that an id after the last of its millisecond still grows.
+func TestIDsCarry(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	ids := NewIDs(func() time.Time { return now }, nil)
+	ids.New(PrefixEvent)
+	for _, high := range []uint64{7, 1<<highBits - 1} {
+		ids.high, ids.low = high, 1<<lowBits-1
+		milli := ids.milli
+		last := string(appendBase32([]byte(PrefixEvent), ids.milli<<16|0x7<<12|ids.high, 0b10<<lowBits|ids.low))
+		if id := ids.New(PrefixEvent); id <= last {
+			t.Errorf("%s after %s", id, last)
+		}
+		if carried := ids.milli != milli; carried != (high != 7) {
+			t.Errorf("random bits %x: the time went from %d to %d", high, milli, ids.milli)
+		}
+	}
+}
+
+func TestScanIntegers(t *testing.T) {
+	for _, v := range []int64{0, 1, -1, 10, math.MaxInt64, math.MinInt64, math.MinInt64 + 1, 1e18} {
+		s := scanner{data: strconv.AppendInt(nil, v, 10)}
+		s.data = append(s.data, ',')
+		var got int64
+		if !s.int(&got) || got != v {
+			t.Errorf("%d is read as %d", v, got)
+		}
+	}
+	for _, v := range []uint64{0, 9, 1e19 - 1, 1e19, math.MaxUint64} {
+		s := scanner{data: strconv.AppendUint(nil, v, 10)}
+		var got uint64
+		if !s.uint(&got) || got != v {
+			t.Errorf("%d is read as %d", v, got)
+		}
+	}
+	for _, bad := range []string{
+		"", "-", "01,", "-01,", "+1,", "1.5,", "1e3,", "1", "9223372036854775808,", "-9223372036854775809,", "99999999999999999999,",
+		"00000000000000000000001,",
+	} {
+		s := scanner{data: []byte(bad)}
+		if s.int(new(int64)) {
+			t.Errorf("%q is taken for an integer", bad)
+		}
+	}
+	for _, bad := range []string{"", "-1", "18446744073709551616", "00000000000000000000001"} {
+		s := scanner{data: []byte(bad)}
+		if s.uint(new(uint64)) {
+			t.Errorf("%q is taken for an integer without sign", bad)
+		}
 	}
 }

@@ -3,11 +3,12 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
 // scanEnvelope reads an envelope as AppendJSON writes it: compact, plain ASCII
-// in the ids, no field twice. The fields may be in any order. It gives up (ok is
+// in the ids, no id twice. The fields may be in any order. It gives up (ok is
 // false) at anything else, which readEnvelope then reads or rejects. Strings
 // that known holds are used again.
 func scanEnvelope(data []byte, e, known *Event) (payload []byte, version string, ok bool) {
@@ -25,7 +26,6 @@ func scanEnvelope(data []byte, e, known *Event) (payload []byte, version string,
 		case "schemaVersion":
 			version, ok = s.version()
 		case "payload":
-			ok = payload == nil
 			payload = s.value()
 		default:
 			ok = s.field(key, e, known)
@@ -128,6 +128,7 @@ func (s *scanner) json(v any) bool {
 // maxDigits is the number of digits that always fit into 64 bits.
 const maxDigits = 19
 
+// uint reads a number without sign, fraction or exponent.
 func (s *scanner) uint(v *uint64) bool {
 	start := s.i
 	for s.i < len(s.data) && isDigit(s.data[s.i]) {
@@ -135,7 +136,12 @@ func (s *scanner) uint(v *uint64) bool {
 		s.i++
 	}
 	n := s.i - start
-	return n > 0 && n <= maxDigits && (n == 1 || s.data[start] != '0')
+	if n > maxDigits {
+		var err error
+		*v, err = strconv.ParseUint(string(s.data[start:s.i]), 10, 64)
+		return err == nil && s.data[start] != '0'
+	}
+	return n > 0 && (n == 1 || s.data[start] != '0')
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

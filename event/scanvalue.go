@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -36,17 +37,17 @@ func (s *scanner) bool(v *bool) bool {
 }
 
 func (s *scanner) int(v *int64) bool {
-	negative := s.take('-')
 	var n uint64
-	start := s.i
-	// Eighteen digits always fit; who has more is read the slow way.
-	if !s.uint(&n) || s.i-start >= maxDigits {
+	negative := s.take('-')
+	if !s.uint(&n) || !s.numberEnds() {
 		return false
 	}
-	if *v = int64(n); negative {
-		*v = -*v
+	if negative {
+		*v = -int64(n)
+		return n <= -math.MinInt64
 	}
-	return s.numberEnds()
+	*v = int64(n)
+	return n <= math.MaxInt64
 }
 
 // numberEnds reports whether an integer ends here: no fraction, no exponent.

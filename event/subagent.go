@@ -2,9 +2,12 @@ package event
 
 // Isolation bounds a subagent.
 type Isolation struct {
-	Tools          []string `json:"tools,omitempty"`
-	PermissionMode string   `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
-	Cwd            string   `json:"cwd,omitempty"`
+	// Tools that the subagent may use; its parent's if absent.
+	Tools []string `json:"tools,omitempty"`
+	// PermissionMode of the subagent; its parent's if absent.
+	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// Cwd is the folder that the subagent works in.
+	Cwd string `json:"cwd,omitempty"`
 	// BudgetUSD is the subagent's share of its parent's budget.
 	BudgetUSD float64 `json:"budgetUSD,omitempty"`
 }

@@ -4,25 +4,40 @@ import "time"
 
 // RetryPolicy bounds the attempts of a task or a job item.
 type RetryPolicy struct {
-	MaxAttempts         int64    `json:"maxAttempts,omitempty"`
-	BackoffMs           int64    `json:"backoffMs,omitempty"`
-	MaxBackoffMs        int64    `json:"maxBackoffMs,omitempty"`
-	NonRetryable        []string `json:"nonRetryable,omitempty"`
-	TimeoutMs           int64    `json:"timeoutMs,omitempty"`
-	InactivityTimeoutMs int64    `json:"inactivityTimeoutMs,omitempty"`
+	// MaxAttempts is the most attempts, the first included.
+	MaxAttempts int64 `json:"maxAttempts,omitempty"`
+	// BackoffMs is the wait before the second attempt; it doubles with each.
+	BackoffMs int64 `json:"backoffMs,omitempty"`
+	// MaxBackoffMs bounds the wait.
+	MaxBackoffMs int64 `json:"maxBackoffMs,omitempty"`
+	// NonRetryable lists the error categories that are not tried again.
+	NonRetryable []string `json:"nonRetryable,omitempty"`
+	// TimeoutMs bounds one attempt.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// InactivityTimeoutMs ends an attempt that shows no progress for that long.
+	InactivityTimeoutMs int64 `json:"inactivityTimeoutMs,omitempty"`
 }
 
 // TaskConstraints bound what the work on a task may do.
 type TaskConstraints struct {
-	Tools          []string `json:"tools,omitempty"`
-	PermissionMode string   `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
-	Model          string   `json:"model,omitempty"`
-	Cwd            string   `json:"cwd,omitempty"`
-	Network        string   `json:"network,omitempty"`
-	MaxCostUSD     float64  `json:"maxCostUSD,omitempty"`
-	MaxRuntimeMs   int64    `json:"maxRuntimeMs,omitempty"`
-	MaxSteps       int64    `json:"maxSteps,omitempty"`
-	OutputSchema   Raw      `json:"outputSchema,omitempty"`
+	// Tools that the work may use.
+	Tools []string `json:"tools,omitempty"`
+	// PermissionMode of the work.
+	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// Model that the work uses.
+	Model string `json:"model,omitempty"`
+	// Cwd is the folder that the work is done in.
+	Cwd string `json:"cwd,omitempty"`
+	// Network says what the work may reach.
+	Network string `json:"network,omitempty"`
+	// MaxCostUSD bounds the cost of the work.
+	MaxCostUSD float64 `json:"maxCostUSD,omitempty"`
+	// MaxRuntimeMs bounds the time of the work.
+	MaxRuntimeMs int64 `json:"maxRuntimeMs,omitempty"`
+	// MaxSteps bounds the model calls of the work.
+	MaxSteps int64 `json:"maxSteps,omitempty"`
+	// OutputSchema is the JSON Schema that the result satisfies.
+	OutputSchema Raw `json:"outputSchema,omitempty"`
 }
 
 // AcceptanceCriterion is one condition of a task's completion.
@@ -38,15 +53,24 @@ type AcceptanceCriterion struct {
 
 // TaskProfile says what kind of model a piece of work needs.
 type TaskProfile struct {
-	Kind                 string   `json:"kind,omitempty"`
-	Source               string   `json:"source,omitempty"`
+	// Kind of work.
+	Kind string `json:"kind,omitempty"`
+	// Source says where the profile comes from.
+	Source string `json:"source,omitempty"`
+	// RequiredCapabilities are what a model must be able to do.
 	RequiredCapabilities []string `json:"requiredCapabilities,omitempty"`
-	LatencyTarget        string   `json:"latencyTarget,omitempty"`
-	BudgetClass          string   `json:"budgetClass,omitempty"`
-	FallbackPolicy       string   `json:"fallbackPolicy,omitempty"`
-	SettingsSource       string   `json:"settingsSource,omitempty"`
-	Continuity           string   `json:"continuity,omitempty"`
-	EstimatedInputTokens int64    `json:"estimatedInputTokens,omitempty"`
+	// LatencyTarget says how fast an answer is wanted.
+	LatencyTarget string `json:"latencyTarget,omitempty"`
+	// BudgetClass says how much an answer may cost.
+	BudgetClass string `json:"budgetClass,omitempty"`
+	// FallbackPolicy says whether another model may answer.
+	FallbackPolicy string `json:"fallbackPolicy,omitempty"`
+	// SettingsSource says where the choice of model was set.
+	SettingsSource string `json:"settingsSource,omitempty"`
+	// Continuity says whether the model of earlier turns is to be kept.
+	Continuity string `json:"continuity,omitempty"`
+	// EstimatedInputTokens is how large the input is likely to be.
+	EstimatedInputTokens int64 `json:"estimatedInputTokens,omitempty"`
 }
 
 // Worker is what executes an attempt.
@@ -120,24 +144,35 @@ type TaskUpdated struct {
 
 // Progress is what is known about how far the work is.
 type Progress struct {
-	Phase       string           `json:"phase,omitempty"`
-	Percent     *float64         `json:"percent,omitempty"`
-	Summary     string           `json:"summary,omitempty"`
-	CurrentStep string           `json:"currentStep,omitempty"`
-	Counters    map[string]int64 `json:"counters,omitempty"`
+	// Phase of the work: planning, working, verifying, delivering, waiting, or a word of its own.
+	Phase string `json:"phase,omitempty"`
+	// Percent of the work that is done.
+	Percent *float64 `json:"percent,omitempty"`
+	// Summary for people.
+	Summary string `json:"summary,omitempty"`
+	// CurrentStep names what is done now.
+	CurrentStep string `json:"currentStep,omitempty"`
+	// Counters by name, such as items, tests or files.
+	Counters map[string]int64 `json:"counters,omitempty"`
 }
 
 // DeliveryState says whether a task's result reached who asked for it.
 type DeliveryState struct {
+	// Status of the delivery.
 	Status string `json:"status" enum:"pending delivered queued failed parent_missing not_applicable unknown"`
+	// Target is who the result goes to.
 	Target string `json:"target,omitempty"`
+	// Reason for people.
 	Reason string `json:"reason,omitempty"`
 }
 
 // OutputLink points into an output; Offset is where what is new begins.
 type OutputLink struct {
+	// OutputRef is the reference of the output.
 	OutputRef string `json:"outputRef" check:"nonempty"`
-	Offset    int64  `json:"offset,omitempty"`
+	// Offset of the first byte that is new.
+	Offset int64 `json:"offset,omitempty"`
+	// MediaType of the output.
 	MediaType string `json:"mediaType,omitempty"`
 }
 
@@ -154,9 +189,12 @@ type TaskProgressed struct {
 
 // ArtifactLink points to a deliverable.
 type ArtifactLink struct {
+	// ArtifactID is the deliverable's id.
 	ArtifactID string `json:"artifactId" check:"nonempty"`
-	URI        string `json:"uri,omitempty"`
-	MediaType  string `json:"mediaType,omitempty"`
+	// URI is where the deliverable is.
+	URI string `json:"uri,omitempty"`
+	// MediaType of the deliverable.
+	MediaType string `json:"mediaType,omitempty"`
 }
 
 // TaskCompleted ends a task whose acceptance, artifacts and delivery are reconciled.

@@ -2,16 +2,26 @@ package event
 
 // TurnOptions are the choices that a caller makes for one turn.
 type TurnOptions struct {
-	Model          string   `json:"model,omitempty"`
-	Provider       string   `json:"provider,omitempty"`
-	PermissionMode string   `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
-	QueuePolicy    string   `json:"queuePolicy,omitempty" enum:"queue reject interrupt steer"`
-	ExpectedTurnID string   `json:"expectedTurnId,omitempty"`
-	MaxSteps       int64    `json:"maxSteps,omitempty"`
-	Tools          []string `json:"tools,omitempty"`
-	OutputSchema   Raw      `json:"outputSchema,omitempty"`
-	Cwd            string   `json:"cwd,omitempty"`
-	TimeoutMs      int64    `json:"timeoutMs,omitempty"`
+	// Model to use, as "provider/model", or the model alone with Provider.
+	Model string `json:"model,omitempty"`
+	// Provider of the model.
+	Provider string `json:"provider,omitempty"`
+	// PermissionMode of this turn; the session's if absent.
+	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// QueuePolicy says what happens on a busy thread; default queue.
+	QueuePolicy string `json:"queuePolicy,omitempty" enum:"queue reject interrupt steer"`
+	// ExpectedTurnID is the turn that the input is meant to steer.
+	ExpectedTurnID string `json:"expectedTurnId,omitempty"`
+	// MaxSteps bounds the turn's model calls.
+	MaxSteps int64 `json:"maxSteps,omitempty"`
+	// Tools that the turn may use; all that the session has if absent.
+	Tools []string `json:"tools,omitempty"`
+	// OutputSchema is the JSON Schema that the final answer satisfies.
+	OutputSchema Raw `json:"outputSchema,omitempty"`
+	// Cwd is the folder that the turn works in, within the workspace.
+	Cwd string `json:"cwd,omitempty"`
+	// TimeoutMs ends the turn after that time.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
 }
 
 // TurnSubmitted is the durable acceptance of a turn, before any work on it.

@@ -134,8 +134,7 @@ func Wrap(k Kind, err error, format string, args ...any) *Error {
 // KindOf returns the kind of the first classified error in err's chain, and
 // Internal for any other error.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Internal
