@@ -1,0 +1,155 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// Actions are the decisions and inputs that work waits or waited for.
+type Actions struct {
+	// Pending actions, oldest first. They leave only by a fact that resolves them.
+	Pending []*Action `json:"pending,omitempty"`
+	// Recent holds the last resolved ones, oldest first.
+	Recent []*Action `json:"recent,omitempty"`
+}
+
+// Statuses of an action.
+const (
+	ActionPending  = "pending"
+	ActionResolved = "resolved"
+	ActionExpired  = "expired"
+)
+
+// Action is one request for a decision or an input.
+type Action struct {
+	ActionID    string    `json:"actionId"`
+	SessionID   string    `json:"sessionId"`
+	ThreadID    string    `json:"threadId"`
+	TurnID      string    `json:"turnId"`
+	TaskID      string    `json:"taskId,omitempty"`
+	ToolCallID  string    `json:"toolCallId,omitempty"`
+	SubagentID  string    `json:"subagentId,omitempty"`
+	Status      string    `json:"status"`
+	ActionType  string    `json:"actionType"`
+	Prompt      string    `json:"prompt,omitempty"`
+	Schema      event.Raw `json:"schema,omitempty"`
+	Decisions   []string  `json:"decisions,omitempty"`
+	Scope       event.Raw `json:"scope,omitempty"`
+	ToolName    string    `json:"toolName,omitempty"`
+	SafeArgs    event.Raw `json:"safeArgs,omitempty"`
+	InputRef    string    `json:"inputRef,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+	RuleRefs    []string  `json:"ruleRefs,omitempty"`
+	Destructive bool      `json:"destructive,omitempty"`
+	ExpiresAt   time.Time `json:"expiresAt,omitzero"`
+	OnTimeout   string    `json:"onTimeout,omitempty"`
+	CreatedAt   time.Time `json:"createdAt"`
+	// RequiredSequence is where the request is found, ResolvedSequence the answer.
+	RequiredSequence uint64 `json:"requiredSequence"`
+	ResolvedSequence uint64 `json:"resolvedSequence,omitempty"`
+
+	Decision       string       `json:"decision,omitempty"`
+	DecisionSource string       `json:"decisionSource,omitempty"`
+	DecisionReason string       `json:"decisionReason,omitempty"`
+	GrantScope     string       `json:"grantScope,omitempty"`
+	Payload        event.Raw    `json:"payload,omitempty"`
+	PayloadRef     string       `json:"payloadRef,omitempty"`
+	ResolvedBy     *event.Actor `json:"resolvedBy,omitempty"`
+	ResolvedAt     time.Time    `json:"resolvedAt,omitzero"`
+}
+
+// Find returns a pending or recently resolved action, or nil.
+func (a *Actions) Find(id string) *Action {
+	for _, list := range [...][]*Action{a.Pending, a.Recent} {
+		for _, x := range list {
+			if x.ActionID == id {
+				return x
+			}
+		}
+	}
+	return nil
+}
+
+func (f *fold) actionRequired(p *event.ActionRequired) {
+	a := &Action{
+		ActionID: f.e.ActionID, SessionID: f.e.SessionID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID,
+		TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
+		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
+		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
+		Destructive: p.Destructive, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
+		CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
+	}
+	f.s.Actions.Pending = append(f.s.Actions.Pending, a)
+	if turn := f.turn(); turn != nil {
+		turn.Waiting = append(turn.Waiting, a.ActionID)
+		turn.Phase = waitingPhase(p.ActionType)
+		for _, c := range turn.Tools {
+			if c.ToolCallID == f.e.ToolCallID {
+				c.ActionID = a.ActionID
+			}
+		}
+	}
+}
+
+// waitingPhase is the phase of a turn that waits for an action of that type.
+func waitingPhase(actionType string) string {
+	switch actionType {
+	case "structured_input", "plan_approval":
+		return "waiting_input"
+	case "credential", "client_tool", "resume":
+		return "waiting_resource"
+	default:
+		return "waiting_permission"
+	}
+}
+
+func (f *fold) actionResolved(p *event.ActionResolved) {
+	a := f.takePending(f.e.ActionID)
+	if a == nil {
+		return
+	}
+	a.Status = ActionResolved
+	if p.Status == "expired" {
+		a.Status = ActionExpired
+	}
+	a.Decision, a.DecisionSource, a.DecisionReason = p.Decision, p.DecisionSource, p.Reason
+	a.GrantScope, a.Payload, a.PayloadRef = p.Scope, p.Payload, p.PayloadRef
+	a.ResolvedBy, a.ResolvedAt, a.ResolvedSequence = p.ResolvedBy, f.e.Time, f.e.Sequence
+	if len(f.s.Actions.Recent) == keepActions {
+		f.evict("action/"+f.s.Actions.Recent[0].ActionID, f.s.Actions.Recent[0])
+	}
+	f.s.Actions.Recent = recent(f.s.Actions.Recent, a, keepActions)
+	turn := f.turn()
+	if turn == nil {
+		return
+	}
+	turn.Waiting = without(turn.Waiting, a.ActionID)
+	if len(turn.Waiting) == 0 {
+		turn.Phase = "running"
+	}
+}
+
+func (f *fold) takePending(id string) *Action {
+	for i, a := range f.s.Actions.Pending {
+		if a.ActionID == id {
+			f.s.Actions.Pending = append(f.s.Actions.Pending[:i], f.s.Actions.Pending[i+1:]...)
+			if len(f.s.Actions.Pending) == 0 {
+				f.s.Actions.Pending = nil
+			}
+			return a
+		}
+	}
+	return nil
+}
+
+// without returns list without the value; nil when nothing is left.
+func without(list []string, v string) []string {
+	var out []string
+	for _, x := range list {
+		if x != v {
+			out = append(out, x)
+		}
+	}
+	return out
+}

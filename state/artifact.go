@@ -1,0 +1,124 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+const (
+	// keepArtifacts bounds the artifacts in the working set.
+	keepArtifacts = 50
+	// keepVersions bounds the versions that an artifact lists.
+	keepVersions = 10
+)
+
+// Artifacts are the deliverables that were observed or produced.
+type Artifacts struct {
+	// Recent holds the artifacts that changed last, the newest change last.
+	Recent []*Artifact `json:"recent,omitempty"`
+	// Changes counts all changes by kind.
+	Changes map[string]int64 `json:"changes,omitempty"`
+}
+
+// Artifact is one deliverable.
+type Artifact struct {
+	ArtifactID string `json:"artifactId"`
+	ThreadID   string `json:"threadId,omitempty"`
+	TurnID     string `json:"turnId,omitempty"`
+	TaskID     string `json:"taskId,omitempty"`
+	RunID      string `json:"runId,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Change is the last change: created, updated, deleted or observed.
+	Change     string `json:"change"`
+	Title      string `json:"title,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	URI        string `json:"uri,omitempty"`
+	VersionID  string `json:"versionId,omitempty"`
+	ReadRef    string `json:"readRef,omitempty"`
+	PreviewRef string `json:"previewRef,omitempty"`
+	DiffRef    string `json:"diffRef,omitempty"`
+	MediaType  string `json:"mediaType,omitempty"`
+	SizeBytes  int64  `json:"sizeBytes,omitempty"`
+	Hash       string `json:"hash,omitempty"`
+	// ValidationIssues counts known problems; absent means not validated.
+	ValidationIssues *int64 `json:"validationIssues,omitempty"`
+	// Versions holds the last versions, newest last; VersionCount counts those
+	// since FirstSequence.
+	Versions     []ArtifactVersion `json:"versions,omitempty"`
+	VersionCount int64             `json:"versionCount,omitempty"`
+	// FirstSequence is the fact with which this record begins. The record of an
+	// artifact that had left the working set begins anew.
+	FirstSequence uint64    `json:"firstSequence"`
+	LastSequence  uint64    `json:"lastSequence"`
+	FirstSeenAt   time.Time `json:"firstSeenAt"`
+	UpdatedAt     time.Time `json:"updatedAt"`
+}
+
+// ArtifactVersion is one state of an artifact.
+type ArtifactVersion struct {
+	VersionID string    `json:"versionId"`
+	DiffRef   string    `json:"diffRef,omitempty"`
+	ReadRef   string    `json:"readRef,omitempty"`
+	Hash      string    `json:"hash,omitempty"`
+	Sequence  uint64    `json:"sequence"`
+	At        time.Time `json:"at"`
+}
+
+// Find returns an artifact of the working set, or nil.
+func (a *Artifacts) Find(id string) *Artifact {
+	if i := index(a.Recent, func(x *Artifact) bool { return x.ArtifactID == id }); i >= 0 {
+		return a.Recent[i]
+	}
+	return nil
+}
+
+func (f *fold) artifactChanged(p *event.ArtifactChanged) {
+	all := &f.s.Artifacts
+	all.Changes = count(all.Changes, p.Change, 1)
+	a := f.takeArtifact()
+	a.Change = p.Change
+	f.placeArtifact(a)
+	setIf(&a.Title, p.Title)
+	setIf(&a.Kind, p.Kind)
+	setIf(&a.URI, p.URI)
+	setIf(&a.ReadRef, p.ReadRef)
+	setIf(&a.PreviewRef, p.PreviewRef)
+	setIf(&a.DiffRef, p.DiffRef)
+	setIf(&a.MediaType, p.MediaType)
+	setIf(&a.SizeBytes, p.SizeBytes)
+	setIf(&a.Hash, p.Hash)
+	setIf(&a.ValidationIssues, p.ValidationIssues)
+	if p.VersionID != "" && p.VersionID != a.VersionID {
+		a.VersionID = p.VersionID
+		a.VersionCount++
+		a.Versions = pushed(a.Versions, ArtifactVersion{
+			VersionID: p.VersionID, DiffRef: p.DiffRef, ReadRef: p.ReadRef, Hash: p.Hash, Sequence: f.e.Sequence, At: f.e.Time,
+		}, keepVersions)
+	}
+	if len(all.Recent) == keepArtifacts {
+		f.evict("artifact/"+all.Recent[0].ArtifactID, all.Recent[0])
+	}
+	all.Recent = recent(all.Recent, a, keepArtifacts)
+	if task := f.s.Tasks.Find(f.e.TaskID); task != nil && (p.Change == "created" || p.Change == "updated") {
+		f.linkResults(task, []event.ArtifactLink{{ArtifactID: a.ArtifactID, URI: a.URI, MediaType: a.MediaType}}, nil)
+	}
+}
+
+// takeArtifact takes the fact's artifact out of the list, or makes a new one.
+func (f *fold) takeArtifact() *Artifact {
+	all := &f.s.Artifacts
+	i := index(all.Recent, func(x *Artifact) bool { return x.ArtifactID == f.e.ArtifactID })
+	if i < 0 {
+		return &Artifact{ArtifactID: f.e.ArtifactID, FirstSequence: f.e.Sequence, FirstSeenAt: f.e.Time}
+	}
+	a := all.Recent[i]
+	all.Recent = removed(all.Recent, i)
+	return a
+}
+
+func (f *fold) placeArtifact(a *Artifact) {
+	a.ThreadID, a.TurnID, a.ToolCallID = f.e.ThreadID, f.e.TurnID, f.e.ToolCallID
+	a.TaskID, a.RunID = f.e.TaskID, f.e.RunID
+	a.UpdatedAt, a.LastSequence = f.e.Time, f.e.Sequence
+}

@@ -1,0 +1,247 @@
+package state
+
+import (
+	"maps"
+	"time"
+
+	"agentd/event"
+)
+
+// Benchmark is what is known of the trials that the session is part of. The
+// runtime doesn't score: a reward is what somebody else gave.
+type Benchmark struct {
+	// Dataset and Configurations are the newest facts of their kind.
+	Dataset        *TrialDataset        `json:"dataset,omitempty"`
+	Configurations []TrialConfiguration `json:"configurations,omitempty"`
+	// Open holds the trials that have not ended, Recent the last ended ones.
+	Open   []*Trial `json:"open,omitempty"`
+	Recent []*Trial `json:"recent,omitempty"`
+	// Comparisons holds the last ones, oldest first.
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// Started, Completed, Failed and Rewards count over all time.
+	Started   int64 `json:"started,omitempty"`
+	Completed int64 `json:"completed,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
+	Rewards   int64 `json:"rewards,omitempty"`
+}
+
+// TrialDataset is the frozen data set of a trial.
+type TrialDataset struct {
+	event.Benchmark
+	SelectionPolicy string    `json:"selectionPolicy,omitempty"`
+	FrozenAt        time.Time `json:"frozenAt,omitzero"`
+	Path            string    `json:"path,omitempty"`
+	RegistryRef     string    `json:"registryRef,omitempty"`
+	TaskCount       int64     `json:"taskCount,omitempty"`
+	At              time.Time `json:"at"`
+}
+
+// TrialConfiguration is what a trial runs; the whole is in the fact at Sequence.
+type TrialConfiguration struct {
+	ConfigurationID string    `json:"configurationId"`
+	Role            string    `json:"role,omitempty"`
+	Runtime         string    `json:"runtime,omitempty"`
+	Agent           string    `json:"agent,omitempty"`
+	Model           string    `json:"model,omitempty"`
+	PromptRef       string    `json:"promptRef,omitempty"`
+	At              time.Time `json:"at"`
+	Sequence        uint64    `json:"sequence"`
+}
+
+// Trial is one run of a benchmark's task.
+type Trial struct {
+	TrialID   string          `json:"trialId"`
+	Benchmark event.Benchmark `json:"benchmark"`
+	Status    string          `json:"status"`
+	ThreadID  string          `json:"threadId,omitempty"`
+	TurnID    string          `json:"turnId,omitempty"`
+	TaskID    string          `json:"taskId,omitempty"`
+	RunID     string          `json:"runId,omitempty"`
+	TimeoutMs int64           `json:"timeoutMs,omitempty"`
+	BudgetUSD *float64        `json:"budgetUSD,omitempty"`
+	Sandbox   string          `json:"sandbox,omitempty"`
+	Attempt   int64           `json:"attempt,omitempty"`
+
+	DurationMs      int64             `json:"durationMs,omitempty"`
+	FailureCategory string            `json:"failureCategory,omitempty"`
+	Error           *event.Failure    `json:"error,omitempty"`
+	TimedOut        bool              `json:"timedOut,omitempty"`
+	Cleanup         string            `json:"cleanup,omitempty"`
+	TrajectoryRef   string            `json:"trajectoryRef,omitempty"`
+	ArtifactRefs    []string          `json:"artifactRefs,omitempty"`
+	Reward          *Reward           `json:"reward,omitempty"`
+	Refs            map[string]string `json:"refs,omitempty"`
+
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	EndedAt   time.Time `json:"endedAt,omitzero"`
+}
+
+// Reward is a score that somebody else gave.
+type Reward struct {
+	Value           float64                  `json:"value"`
+	Ref             string                   `json:"ref,omitempty"`
+	DetailsRef      string                   `json:"detailsRef,omitempty"`
+	Criteria        []string                 `json:"criteria,omitempty"`
+	FailureCategory string                   `json:"failureCategory,omitempty"`
+	Verifier        *event.BenchmarkVerifier `json:"verifier,omitempty"`
+	Drift           string                   `json:"drift,omitempty"`
+	OracleSanity    string                   `json:"oracleSanity,omitempty"`
+	At              time.Time                `json:"at"`
+	Sequence        uint64                   `json:"sequence"`
+}
+
+// Comparison holds two configurations against each other.
+type Comparison struct {
+	Baseline      ComparedRun      `json:"baseline"`
+	Candidate     ComparedRun      `json:"candidate"`
+	Delta         event.Comparison `json:"delta"`
+	ComparisonRef string           `json:"comparisonRef,omitempty"`
+	RemainingRisk string           `json:"remainingRisk,omitempty"`
+	Decision      string           `json:"decision"`
+	At            time.Time        `json:"at"`
+	Sequence      uint64           `json:"sequence"`
+}
+
+// ComparedRun is one side of a comparison; a figure that isn't known is absent.
+type ComparedRun struct {
+	ConfigurationID          string   `json:"configurationId"`
+	TrialIDs                 []string `json:"trialIds,omitempty"`
+	TrialCount               int64    `json:"trialCount"`
+	MeanReward               *float64 `json:"meanReward,omitempty"`
+	TimeoutRate              *float64 `json:"timeoutRate,omitempty"`
+	CostUSD                  *float64 `json:"costUSD,omitempty"`
+	EvidenceCompletenessRate *float64 `json:"evidenceCompletenessRate,omitempty"`
+}
+
+// benchmark folds the facts of trials. The catalogue has every one of them carry
+// the envelope's benchmark.
+func (f *fold) benchmark() {
+	if f.e.Benchmark == nil {
+		return
+	}
+	b := &f.s.Benchmark
+	switch p := f.e.Payload.(type) {
+	case *event.BenchmarkDataset:
+		b.Dataset = &TrialDataset{
+			Benchmark: *f.e.Benchmark, SelectionPolicy: p.SelectionPolicy, FrozenAt: moment(p.FrozenAt),
+			Path: p.Path, RegistryRef: p.RegistryRef, TaskCount: p.TaskCount, At: f.e.Time,
+		}
+	case *event.BenchmarkConfiguration:
+		f.trialConfiguration(p)
+	case *event.BenchmarkTrialStarted:
+		f.trialStarted(p)
+	case *event.BenchmarkTrialEnded:
+		f.trialEnded(p)
+	case *event.BenchmarkRewardRecorded:
+		f.rewardRecorded(p)
+	case *event.BenchmarkComparisonCompleted:
+		f.comparisonCompleted(p)
+	}
+}
+
+func (f *fold) trialConfiguration(p *event.BenchmarkConfiguration) {
+	b := &f.s.Benchmark
+	c := TrialConfiguration{
+		ConfigurationID: f.e.Benchmark.ConfigurationID, Role: f.e.Benchmark.Role,
+		Runtime: p.Runtime, Agent: p.Agent, Model: p.Model, PromptRef: p.Prompt, At: f.e.Time, Sequence: f.e.Sequence,
+	}
+	for i, x := range b.Configurations {
+		if x.ConfigurationID == c.ConfigurationID {
+			b.Configurations[i] = c
+			return
+		}
+	}
+	b.Configurations = recent(b.Configurations, c, keepRecent)
+}
+
+// takeTrial takes the fact's trial out of the list that holds it, or makes it
+// known, and notes the ids that the fact carries.
+func (f *fold) takeTrial() *Trial {
+	b := &f.s.Benchmark
+	id := f.e.Benchmark.TrialID
+	t := &Trial{TrialID: id, Status: Unknown}
+	for _, list := range [...]*[]*Trial{&b.Open, &b.Recent} {
+		if i := index(*list, func(x *Trial) bool { return x.TrialID == id }); i >= 0 {
+			t = (*list)[i]
+			*list = removed(*list, i)
+			break
+		}
+	}
+	t.Benchmark = *f.e.Benchmark
+	if known(f.e.ThreadID) {
+		t.ThreadID = f.e.ThreadID
+	}
+	if known(f.e.TurnID) {
+		t.TurnID = f.e.TurnID
+	}
+	setIf(&t.TaskID, f.e.TaskID)
+	setIf(&t.RunID, f.e.RunID)
+	if len(f.e.Refs) > 0 {
+		t.Refs = maps.Clone(f.e.Refs)
+	}
+	return t
+}
+
+func (f *fold) trialStarted(p *event.BenchmarkTrialStarted) {
+	t := f.takeTrial()
+	t.Status, t.TimeoutMs, t.BudgetUSD, t.Sandbox, t.Attempt = p.Status, p.TimeoutMs, p.BudgetUSD, p.Sandbox, p.Attempt
+	t.StartedAt, t.EndedAt = f.e.Time, time.Time{}
+	f.s.Benchmark.Started++
+	f.s.Benchmark.Open = append(f.s.Benchmark.Open, t)
+}
+
+func (f *fold) trialEnded(p *event.BenchmarkTrialEnded) {
+	t := f.takeTrial()
+	t.Status, t.DurationMs, t.FailureCategory, t.Error = p.Status, p.DurationMs, p.FailureCategory, p.Error
+	t.TimedOut, t.Cleanup, t.TrajectoryRef = p.TimedOut, p.Cleanup, p.TrajectoryRef
+	t.ArtifactRefs, t.EndedAt = first(p.ArtifactRefs, keepRefs), f.e.Time
+	if f.e.Type == event.TypeBenchmarkTrialCompleted {
+		f.s.Benchmark.Completed++
+	} else {
+		f.s.Benchmark.Failed++
+	}
+	f.keepTrial(t)
+}
+
+// keepTrial puts a trial among the recent ones; the oldest leaves.
+func (f *fold) keepTrial(t *Trial) {
+	b := &f.s.Benchmark
+	if len(b.Recent) == keepRecent {
+		f.evict("trial/"+b.Recent[0].TrialID, b.Recent[0])
+	}
+	b.Recent = recent(b.Recent, t, keepRecent)
+}
+
+// rewardRecorded attaches a score. It doesn't end a trial that still runs.
+func (f *fold) rewardRecorded(p *event.BenchmarkRewardRecorded) {
+	f.s.Benchmark.Rewards++
+	open := index(f.s.Benchmark.Open, func(x *Trial) bool { return x.TrialID == f.e.Benchmark.TrialID }) >= 0
+	t := f.takeTrial()
+	t.Reward = &Reward{
+		Value: p.Value, Ref: p.Ref, DetailsRef: p.DetailsRef, Criteria: first(p.Criteria, keepItems), FailureCategory: p.FailureCategory,
+		Verifier: p.Verifier, Drift: p.Drift, OracleSanity: p.OracleSanity, At: f.e.Time, Sequence: f.e.Sequence,
+	}
+	if open {
+		f.s.Benchmark.Open = append(f.s.Benchmark.Open, t)
+		return
+	}
+	f.keepTrial(t)
+}
+
+func (f *fold) comparisonCompleted(p *event.BenchmarkComparisonCompleted) {
+	c := Comparison{
+		Baseline: comparedRun(&p.Baseline), Candidate: comparedRun(&p.Candidate),
+		ComparisonRef: p.ComparisonRef, RemainingRisk: p.RemainingRisk, Decision: p.Decision, At: f.e.Time, Sequence: f.e.Sequence,
+	}
+	if f.e.Comparison != nil {
+		c.Delta = *f.e.Comparison
+	}
+	f.s.Benchmark.Comparisons = recent(f.s.Benchmark.Comparisons, c, keepRecent)
+}
+
+func comparedRun(r *event.BenchmarkRun) ComparedRun {
+	return ComparedRun{
+		ConfigurationID: r.ConfigurationID, TrialIDs: first(r.TrialIDs, keepItems), TrialCount: int64(len(r.TrialIDs)),
+		MeanReward: r.MeanReward, TimeoutRate: r.TimeoutRate, CostUSD: r.CostUSD, EvidenceCompletenessRate: r.EvidenceCompletenessRate,
+	}
+}

@@ -1,0 +1,213 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// keepBridges bounds the answered permissions that a channel lists.
+const keepBridges = 10
+
+// Statuses of a channel.
+const (
+	ChannelConnected    = "connected"
+	ChannelDisconnected = "disconnected"
+)
+
+// Channels are the remote peers of the session.
+type Channels struct {
+	// Connected holds the peers with a usable connection, oldest first.
+	Connected []*Channel `json:"connected,omitempty"`
+	// Disconnected holds the last ones that went, oldest first.
+	Disconnected []*Channel `json:"disconnected,omitempty"`
+	// PeerTasks holds the tasks that peers work on for us or we for them and
+	// that are not reconciled; RecentPeerTasks the last ones that are.
+	PeerTasks       []*PeerTask `json:"peerTasks,omitempty"`
+	RecentPeerTasks []*PeerTask `json:"recentPeerTasks,omitempty"`
+	// Connections, Resumes and Disconnects count over all time.
+	Connections int64 `json:"connections,omitempty"`
+	Resumes     int64 `json:"resumes,omitempty"`
+	Disconnects int64 `json:"disconnects,omitempty"`
+}
+
+// Channel is one peer.
+type Channel struct {
+	ChannelID      string       `json:"channelId"`
+	Status         string       `json:"status"`
+	Transport      string       `json:"transport,omitempty"`
+	PeerRole       string       `json:"peerRole,omitempty"`
+	AccountRef     string       `json:"accountRef,omitempty"`
+	Capabilities   []string     `json:"capabilities,omitempty"`
+	NativeProtocol string       `json:"nativeProtocol,omitempty"`
+	AgentCardRef   string       `json:"agentCardRef,omitempty"`
+	ResumeTokenRef string       `json:"resumeTokenRef,omitempty"`
+	Sessions       []string     `json:"sessions,omitempty"`
+	ConnectedBy    *event.Actor `json:"connectedBy,omitempty"`
+
+	// LastAcknowledged is the last sequence that the peer said it has.
+	LastAcknowledged uint64 `json:"lastAcknowledged,omitempty"`
+	// RecoveryMode, ReplayFrom and LastSequence say how the peer last came back.
+	RecoveryMode string `json:"recoveryMode,omitempty"`
+	ReplayFrom   uint64 `json:"replayFrom,omitempty"`
+	LastSequence uint64 `json:"lastSequence,omitempty"`
+	Received     int64  `json:"received,omitempty"`
+	Sent         int64  `json:"sent,omitempty"`
+
+	// Pending holds the permissions that were forwarded and not answered,
+	// Answered the last ones that were.
+	Pending  []Bridge `json:"pending,omitempty"`
+	Answered []Bridge `json:"answered,omitempty"`
+
+	Reason         string    `json:"reason,omitempty"`
+	Detail         string    `json:"detail,omitempty"`
+	ResumableForMs int64     `json:"resumableForMs,omitempty"`
+	ConnectedAt    time.Time `json:"connectedAt,omitzero"`
+	DisconnectedAt time.Time `json:"disconnectedAt,omitzero"`
+	UpdatedAt      time.Time `json:"updatedAt"`
+}
+
+// Bridge is a request for permission that crosses a channel.
+type Bridge struct {
+	ActionID     string       `json:"actionId"`
+	RequestedBy  *event.Actor `json:"requestedBy,omitempty"`
+	Target       string       `json:"target,omitempty"`
+	FinalDecider string       `json:"finalDecider"`
+	ChannelOnly  bool         `json:"channelOnly,omitempty"`
+	Decision     string       `json:"decision,omitempty"`
+	AnswerSource string       `json:"answerSource,omitempty"`
+	DecidedBy    *event.Actor `json:"decidedBy,omitempty"`
+	Reason       string       `json:"reason,omitempty"`
+	ForwardedAt  time.Time    `json:"forwardedAt,omitzero"`
+	ReturnedAt   time.Time    `json:"returnedAt,omitzero"`
+}
+
+// Find returns a channel of the working set, or nil.
+func (c *Channels) Find(id string) *Channel {
+	for _, list := range [...][]*Channel{c.Connected, c.Disconnected} {
+		if i := index(list, func(x *Channel) bool { return x.ChannelID == id }); i >= 0 {
+			return list[i]
+		}
+	}
+	return nil
+}
+
+// channel folds the facts of remote peers.
+func (f *fold) channel() {
+	switch p := f.e.Payload.(type) {
+	case *event.ChannelConnected:
+		f.channelConnected(p)
+		return
+	case *event.ChannelResumed:
+		f.channelResumed(p)
+		return
+	case *event.PeerTaskLinked:
+		f.peerTaskLinked(p)
+		return
+	case *event.PeerTaskUpdated:
+		f.peerTaskUpdated(p)
+		return
+	}
+	c := f.s.Channels.Find(f.e.ChannelID)
+	if c == nil {
+		return
+	}
+	c.UpdatedAt = f.e.Time
+	switch p := f.e.Payload.(type) {
+	case *event.ChannelDisconnected:
+		f.channelDisconnected(c, p)
+	case *event.ChannelMessage:
+		if p.Direction == "in" {
+			c.Received++
+		} else {
+			c.Sent++
+		}
+		c.LastAcknowledged = max(c.LastAcknowledged, p.Acknowledged)
+	case *event.ChannelPermissionForwarded:
+		f.permissionForwarded(c, p)
+	case *event.ChannelPermissionReturned:
+		f.permissionReturned(c, p)
+	}
+}
+
+// openChannel returns the fact's channel among the connected ones, made known if
+// it isn't yet.
+func (f *fold) openChannel() *Channel {
+	all := &f.s.Channels
+	c := all.Find(f.e.ChannelID)
+	if c == nil {
+		c = &Channel{ChannelID: f.e.ChannelID}
+	}
+	if i := index(all.Disconnected, func(x *Channel) bool { return x == c }); i >= 0 {
+		all.Disconnected = removed(all.Disconnected, i)
+	}
+	if index(all.Connected, func(x *Channel) bool { return x == c }) < 0 {
+		all.Connected = append(all.Connected, c)
+	}
+	c.Status, c.Reason, c.Detail, c.ResumableForMs = ChannelConnected, "", "", 0
+	c.ConnectedAt, c.DisconnectedAt, c.UpdatedAt = f.e.Time, time.Time{}, f.e.Time
+	return c
+}
+
+func (f *fold) channelConnected(p *event.ChannelConnected) {
+	f.s.Channels.Connections++
+	c := f.openChannel()
+	c.Transport, c.PeerRole, c.AccountRef, c.NativeProtocol = p.Transport, p.PeerRole, p.AccountRef, p.NativeProtocol
+	c.Capabilities, c.Sessions = first(p.Capabilities, keepRefs), first(p.Sessions, keepRefs)
+	c.AgentCardRef, c.ResumeTokenRef, c.ConnectedBy = p.AgentCardRef, p.ResumeTokenRef, p.ConnectedBy
+}
+
+func (f *fold) channelResumed(p *event.ChannelResumed) {
+	f.s.Channels.Resumes++
+	c := f.openChannel()
+	c.RecoveryMode, c.ReplayFrom, c.LastSequence = p.RecoveryMode, p.ReplayFrom, p.LastSequence
+	setIf(&c.ResumeTokenRef, p.ResumeTokenRef)
+}
+
+func (f *fold) channelDisconnected(c *Channel, p *event.ChannelDisconnected) {
+	all := &f.s.Channels
+	all.Disconnects++
+	c.Status, c.Reason, c.Detail = ChannelDisconnected, p.Reason, p.Detail
+	c.ResumableForMs, c.DisconnectedAt = p.ResumableForMs, f.e.Time
+	c.LastAcknowledged = max(c.LastAcknowledged, p.LastAcknowledged)
+	i := index(all.Connected, func(x *Channel) bool { return x == c })
+	if i < 0 {
+		return
+	}
+	all.Connected = removed(all.Connected, i)
+	if len(all.Disconnected) == keepRecent {
+		f.evict("channel/"+all.Disconnected[0].ChannelID, all.Disconnected[0])
+	}
+	all.Disconnected = recent(all.Disconnected, c, keepRecent)
+}
+
+func (f *fold) permissionForwarded(c *Channel, p *event.ChannelPermissionForwarded) {
+	c.takeBridge(p.ActionID)
+	c.Pending = append(first(c.Pending, len(c.Pending)), Bridge{
+		ActionID: p.ActionID, RequestedBy: p.RequestedBy, Target: p.Target,
+		FinalDecider: p.FinalDecider, ChannelOnly: p.ChannelOnly, ForwardedAt: f.e.Time,
+	})
+}
+
+func (f *fold) permissionReturned(c *Channel, p *event.ChannelPermissionReturned) {
+	b := c.takeBridge(p.ActionID)
+	b.ActionID, b.FinalDecider, b.ChannelOnly = p.ActionID, p.FinalDecider, p.ChannelOnly
+	b.Decision, b.AnswerSource, b.DecidedBy, b.Reason = p.Decision, p.AnswerSource, p.DecidedBy, p.Reason
+	b.ReturnedAt = f.e.Time
+	c.Answered = pushed(c.Answered, b, keepBridges)
+}
+
+// takeBridge removes and returns a pending request.
+func (c *Channel) takeBridge(actionID string) Bridge {
+	var taken Bridge
+	var rest []Bridge
+	for _, b := range c.Pending {
+		if b.ActionID == actionID {
+			taken = b
+			continue
+		}
+		rest = append(rest, b)
+	}
+	c.Pending = rest
+	return taken
+}

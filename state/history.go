@@ -1,0 +1,173 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"agentd/event"
+)
+
+// History is what happened to the session's record of itself.
+type History struct {
+	// Window is the last part of the history that was loaded for recovery.
+	Window *HistoryWindow `json:"window,omitempty"`
+	// Reconstruction is the last rebuilding from facts.
+	Reconstruction  *Reconstruction `json:"reconstruction,omitempty"`
+	Reconstructions int64           `json:"reconstructions,omitempty"`
+	// Rollbacks holds the last completed ones, oldest first; RunningRollbacks
+	// those that were started and not completed.
+	Rollbacks        []Rollback `json:"rollbacks,omitempty"`
+	RunningRollbacks []Rollback `json:"runningRollbacks,omitempty"`
+	RollbackCount    int64      `json:"rollbackCount,omitempty"`
+	// Repairs holds the last gaps that a snapshot bridged; RepairCount counts all.
+	Repairs     []Repair `json:"repairs,omitempty"`
+	RepairCount int64    `json:"repairCount,omitempty"`
+	// Snapshot is the last read model that was written or that a stream went on from.
+	Snapshot *SnapshotMark `json:"snapshot,omitempty"`
+}
+
+// HistoryWindow is a loaded part of the history.
+type HistoryWindow struct {
+	FromSequence uint64    `json:"fromSequence"`
+	ToSequence   uint64    `json:"toSequence"`
+	Truncated    bool      `json:"truncated"`
+	Reason       string    `json:"reason,omitempty"`
+	At           time.Time `json:"at"`
+}
+
+// Reconstruction says how the session was rebuilt from its facts.
+type Reconstruction struct {
+	FromSnapshot   uint64    `json:"fromSnapshot"`
+	ReplayedEvents int64     `json:"replayedEvents"`
+	Degraded       bool      `json:"degraded"`
+	Missing        []string  `json:"missing,omitempty"`
+	Recovered      []string  `json:"recovered,omitempty"`
+	Reason         string    `json:"reason,omitempty"`
+	At             time.Time `json:"at"`
+	Sequence       uint64    `json:"sequence"`
+}
+
+// Rollback takes turns of a thread back; nothing is deleted.
+type Rollback struct {
+	RollbackID   string   `json:"rollbackId"`
+	ThreadID     string   `json:"threadId"`
+	ToTurnID     string   `json:"toTurnId"`
+	RemovedTurns []string `json:"removedTurns,omitempty"`
+	// RemovedCount counts all removed turns; the list is bounded.
+	RemovedCount      int64                `json:"removedCount"`
+	BaselineSequence  uint64               `json:"baselineSequence,omitempty"`
+	AffectedTools     []string             `json:"affectedTools,omitempty"`
+	AffectedArtifacts []string             `json:"affectedArtifacts,omitempty"`
+	AffectedSubagents []string             `json:"affectedSubagents,omitempty"`
+	AffectedJobs      []string             `json:"affectedJobs,omitempty"`
+	FilesPolicy       string               `json:"filesPolicy,omitempty"`
+	Files             []event.RollbackFile `json:"files,omitempty"`
+	FileCount         int64                `json:"fileCount,omitempty"`
+	ReadModelRepaired bool                 `json:"readModelRepaired,omitempty"`
+	RequestedBy       *event.Actor         `json:"requestedBy,omitempty"`
+	StartedAt         time.Time            `json:"startedAt,omitzero"`
+	CompletedAt       time.Time            `json:"completedAt,omitzero"`
+	Sequence          uint64               `json:"sequence"`
+}
+
+// Repair is a gap that could not be replayed and was bridged by a snapshot.
+type Repair struct {
+	Reason           string    `json:"reason"`
+	GapFrom          uint64    `json:"gapFrom"`
+	GapTo            uint64    `json:"gapTo"`
+	RecoveryMode     string    `json:"recoveryMode"`
+	SnapshotSequence uint64    `json:"snapshotSequence"`
+	Status           string    `json:"status"`
+	ChannelID        string    `json:"channelId,omitempty"`
+	At               time.Time `json:"at"`
+	Sequence         uint64    `json:"sequence"`
+}
+
+// SnapshotMark says that a read model was written.
+type SnapshotMark struct {
+	Snapshot     string    `json:"snapshot"`
+	AtSequence   uint64    `json:"atSequence"`
+	RecoveryMode string    `json:"recoveryMode,omitempty"`
+	Reason       string    `json:"reason,omitempty"`
+	At           time.Time `json:"at"`
+}
+
+// history folds the facts of the record itself.
+func (f *fold) history() {
+	h := &f.s.History
+	switch p := f.e.Payload.(type) {
+	case *event.HistoryWindowLoaded:
+		h.Window = &HistoryWindow{FromSequence: p.FromSequence, ToSequence: p.ToSequence, Truncated: p.Truncated, Reason: p.Reason, At: f.e.Time}
+	case *event.HistoryReconstructed:
+		h.Reconstructions++
+		h.Reconstruction = &Reconstruction{
+			FromSnapshot: p.FromSnapshot, ReplayedEvents: p.ReplayedEvents, Degraded: p.Degraded, Missing: first(p.Missing, keepItems),
+			Recovered: first(p.Recovered, keepItems), Reason: p.Reason, At: f.e.Time, Sequence: f.e.Sequence,
+		}
+	case *event.RollbackStarted:
+		f.rollbackStarted(p)
+	case *event.RollbackCompleted:
+		f.rollbackCompleted(p)
+	case *event.SnapshotRepaired:
+		h.RepairCount++
+		h.Repairs = recent(h.Repairs, Repair{
+			Reason: p.Reason, GapFrom: p.GapFrom, GapTo: p.GapTo, RecoveryMode: p.RecoveryMode, SnapshotSequence: p.SnapshotSequence,
+			Status: p.Status, ChannelID: f.e.ChannelID, At: f.e.Time, Sequence: f.e.Sequence,
+		}, keepRecent)
+	case *event.SnapshotUpdated:
+		h.Snapshot = &SnapshotMark{Snapshot: p.Snapshot, AtSequence: p.AtSequence, RecoveryMode: p.RecoveryMode, Reason: p.Reason, At: f.e.Time}
+	}
+}
+
+func (f *fold) rollbackStarted(p *event.RollbackStarted) {
+	r := f.takeRollback(p.RollbackID)
+	r.ThreadID, r.ToTurnID, r.FilesPolicy, r.RequestedBy = f.e.ThreadID, p.ToTurnID, p.Files, p.RequestedBy
+	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
+	r.StartedAt, r.Sequence = f.e.Time, f.e.Sequence
+	f.s.History.RunningRollbacks = append(f.s.History.RunningRollbacks, r)
+}
+
+// takeRollback takes a rollback out of those under way, or makes it known.
+func (f *fold) takeRollback(id string) Rollback {
+	h := &f.s.History
+	for i, r := range h.RunningRollbacks {
+		if r.RollbackID == id {
+			h.RunningRollbacks = removed(h.RunningRollbacks, i)
+			return r
+		}
+	}
+	return Rollback{RollbackID: id}
+}
+
+func (f *fold) rollbackCompleted(p *event.RollbackCompleted) {
+	r := f.takeRollback(p.RollbackID)
+	r.ThreadID, r.ToTurnID, r.BaselineSequence = f.e.ThreadID, p.ToTurnID, p.BaselineSequence
+	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
+	r.AffectedTools, r.AffectedArtifacts = first(p.AffectedTools, keepItems), first(p.AffectedArtifacts, keepItems)
+	r.AffectedSubagents, r.AffectedJobs = first(p.AffectedSubagents, keepItems), first(p.AffectedJobs, keepItems)
+	r.Files, r.FileCount = first(p.Files, keepItems), int64(len(p.Files))
+	r.ReadModelRepaired, r.CompletedAt, r.Sequence = p.ReadModelRepaired, f.e.Time, f.e.Sequence
+	f.s.History.RollbackCount++
+	f.s.History.Rollbacks = recent(f.s.History.Rollbacks, r, keepRecent)
+	f.removeTurns(p)
+}
+
+// removeTurns takes the removed turns out of the thread; they stay readable as
+// records of their own.
+func (f *fold) removeTurns(p *event.RollbackCompleted) {
+	t := f.s.Thread(f.e.ThreadID)
+	if t == nil {
+		return
+	}
+	t.UpdatedAt = f.e.Time
+	t.staleBoundary(p.BaselineSequence)
+	var kept []*Turn
+	for _, turn := range t.Recent {
+		if slices.Contains(p.RemovedTurns, turn.TurnID) {
+			f.evict("turn/"+turn.TurnID, turn)
+			continue
+		}
+		kept = append(kept, turn)
+	}
+	t.Recent = kept
+}

@@ -1,0 +1,81 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// Statuses of a hook's run.
+const (
+	HookRunning   = "running"
+	HookCompleted = "completed"
+	HookFailed    = "failed"
+)
+
+// HookRun is one run of a hook.
+type HookRun struct {
+	HookRunID       string    `json:"hookRunId"`
+	ThreadID        string    `json:"threadId,omitempty"`
+	TurnID          string    `json:"turnId,omitempty"`
+	ToolCallID      string    `json:"toolCallId,omitempty"`
+	Point           string    `json:"point"`
+	HandlerRef      string    `json:"handlerRef"`
+	Status          string    `json:"status"`
+	Decision        string    `json:"decision,omitempty"`
+	Reason          string    `json:"reason,omitempty"`
+	ErrorCategory   string    `json:"errorCategory,omitempty"`
+	FailureBehavior string    `json:"failureBehavior,omitempty"`
+	TimeoutMs       int64     `json:"timeoutMs,omitempty"`
+	DurationMs      int64     `json:"durationMs,omitempty"`
+	UpdatedInputRef string    `json:"updatedInputRef,omitempty"`
+	UpdatedOutput   string    `json:"updatedToolOutputRef,omitempty"`
+	ContextRefs     []string  `json:"additionalContextRefs,omitempty"`
+	AuditRefs       []string  `json:"auditRefs,omitempty"`
+	StartedAt       time.Time `json:"startedAt,omitzero"`
+	EndedAt         time.Time `json:"endedAt,omitzero"`
+	// Sequence is where the run's newest fact is found.
+	Sequence uint64 `json:"sequence"`
+}
+
+func (f *fold) hookStarted(p *event.HookStarted) {
+	h := f.takeHook(p.HookRunID, p.Point, p.HandlerRef)
+	h.Status, h.TimeoutMs, h.StartedAt = HookRunning, p.TimeoutMs, f.e.Time
+	f.s.Permission.Hooks = append(f.s.Permission.Hooks, h)
+}
+
+func (f *fold) hookCompleted(p *event.HookCompleted) {
+	h := f.takeHook(p.HookRunID, p.Point, p.HandlerRef)
+	h.Status, h.Decision, h.Reason, h.DurationMs = HookCompleted, p.Decision, short(p.Reason), p.DurationMs
+	h.UpdatedInputRef, h.UpdatedOutput = p.UpdatedInputRef, p.UpdatedToolOutputRef
+	h.ContextRefs, h.AuditRefs = first(p.AdditionalContext, keepItems), first(p.AuditRefs, keepItems)
+	f.endHook(h)
+}
+
+func (f *fold) hookFailed(p *event.HookFailed) {
+	h := f.takeHook(p.HookRunID, p.Point, p.HandlerRef)
+	h.Status, h.ErrorCategory, h.Reason, h.DurationMs = HookFailed, p.ErrorCategory, short(p.Message), p.DurationMs
+	h.FailureBehavior = p.FailureBehavior
+	f.endHook(h)
+	f.incident("hook_"+p.ErrorCategory, p.HandlerRef+": "+p.Message, false)
+}
+
+// takeHook takes a hook out of those under way, or makes it known.
+func (f *fold) takeHook(id, point, handler string) *HookRun {
+	perm := &f.s.Permission
+	h := &HookRun{HookRunID: id}
+	if i := index(perm.Hooks, func(x *HookRun) bool { return x.HookRunID == id }); i >= 0 {
+		h = perm.Hooks[i]
+		perm.Hooks = removed(perm.Hooks, i)
+	}
+	h.ThreadID, h.TurnID, h.ToolCallID = f.e.ThreadID, f.e.TurnID, f.e.ToolCallID
+	h.Point, h.HandlerRef, h.Sequence = point, handler, f.e.Sequence
+	return h
+}
+
+func (f *fold) endHook(h *HookRun) {
+	perm := &f.s.Permission
+	h.EndedAt = f.e.Time
+	perm.HookCounts = count(perm.HookCounts, h.Status, 1)
+	perm.HookRuns = recent(perm.HookRuns, h, keepRecent)
+}

@@ -1,0 +1,158 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"agentd/event"
+)
+
+// keepGrants bounds the grants of a session. A grant that was dropped is asked
+// for again, which is the safe side.
+const keepGrants = 100
+
+// Permission is what the session may do and what was decided.
+type Permission struct {
+	// Policies holds the newest policy of each source.
+	Policies []Policy `json:"policies,omitempty"`
+	// Grants holds the permissions that were given for the whole session.
+	Grants []Grant `json:"grants,omitempty"`
+	// Decisions holds the last decisions, oldest first.
+	Decisions []Decision `json:"decisions,omitempty"`
+	// Counts has the number of decisions by word, over all time.
+	Counts    map[string]int64 `json:"counts,omitempty"`
+	Requested int64            `json:"requested,omitempty"`
+	// Resolved has the number of answered requests by word.
+	Resolved map[string]int64 `json:"resolved,omitempty"`
+
+	// Sandbox is the boundary that was applied last, in whatever thread.
+	Sandbox *AppliedSandbox `json:"sandbox,omitempty"`
+	// Violations holds the last hits of a boundary; ViolationCount counts all.
+	Violations     []Violation `json:"violations,omitempty"`
+	ViolationCount int64       `json:"violationCount,omitempty"`
+
+	// Hooks holds the hooks under way, HookRuns the last ones that ended.
+	Hooks    []*HookRun `json:"hooks,omitempty"`
+	HookRuns []*HookRun `json:"hookRuns,omitempty"`
+	// HookCounts has the number of ended hooks by status.
+	HookCounts map[string]int64 `json:"hookCounts,omitempty"`
+}
+
+// Policy is the whole policy of one source.
+type Policy struct {
+	Source    string             `json:"source"`
+	Mode      string             `json:"mode,omitempty"`
+	Rules     []event.PolicyRule `json:"rules,omitempty"`
+	Reason    string             `json:"reason,omitempty"`
+	ChangedBy *event.Actor       `json:"changedBy,omitempty"`
+	ChangedAt time.Time          `json:"changedAt"`
+	Sequence  uint64             `json:"sequence"`
+}
+
+// Grant is a permission for the whole session.
+type Grant struct {
+	GrantID   string       `json:"grantId,omitempty"`
+	ActionID  string       `json:"actionId,omitempty"`
+	ToolName  string       `json:"toolName,omitempty"`
+	Scope     event.Raw    `json:"scope,omitempty"`
+	GrantedBy *event.Actor `json:"grantedBy,omitempty"`
+	ExpiresAt time.Time    `json:"expiresAt,omitzero"`
+	GrantedAt time.Time    `json:"grantedAt"`
+	Sequence  uint64       `json:"sequence"`
+}
+
+// Decision is one decision on whether something may run.
+type Decision struct {
+	ThreadID         string    `json:"threadId,omitempty"`
+	TurnID           string    `json:"turnId,omitempty"`
+	ToolCallID       string    `json:"toolCallId,omitempty"`
+	SubagentID       string    `json:"subagentId,omitempty"`
+	ToolName         string    `json:"toolName"`
+	Decision         string    `json:"decision"`
+	DecisionSource   string    `json:"decisionSource"`
+	DecisionReason   string    `json:"decisionReason"`
+	RuleRefs         []string  `json:"ruleRefs,omitempty"`
+	Scope            event.Raw `json:"scope,omitempty"`
+	Destructive      bool      `json:"destructive,omitempty"`
+	Impact           string    `json:"impact,omitempty"`
+	RollbackAdvice   string    `json:"rollbackAdvice,omitempty"`
+	PermissionMode   string    `json:"permissionMode,omitempty"`
+	UpdatedInputRef  string    `json:"updatedInputRef,omitempty"`
+	ApprovalActionID string    `json:"approvalActionId,omitempty"`
+	ExpiresAt        time.Time `json:"expiresAt,omitzero"`
+	At               time.Time `json:"at"`
+	Sequence         uint64    `json:"sequence"`
+}
+
+// governance folds the facts of permissions, sandboxes, hooks and policies.
+func (f *fold) governance() {
+	switch p := f.e.Payload.(type) {
+	case *event.PermissionEvaluated:
+		f.permissionEvaluated(p)
+	case *event.PermissionRequested:
+		f.s.Permission.Requested++
+	case *event.PermissionResolved:
+		f.permissionResolved(p)
+	case *event.SandboxApplied:
+		f.sandboxApplied(p)
+	case *event.SandboxViolation:
+		f.sandboxViolation(p)
+	case *event.HookStarted:
+		f.hookStarted(p)
+	case *event.HookCompleted:
+		f.hookCompleted(p)
+	case *event.HookFailed:
+		f.hookFailed(p)
+	case *event.PolicyChanged:
+		f.policyChanged(p)
+	}
+}
+
+func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
+	perm := &f.s.Permission
+	perm.Counts = count(perm.Counts, p.Decision, 1)
+	perm.Decisions = recent(perm.Decisions, Decision{
+		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
+		ToolName: p.ToolName, Decision: p.Decision, DecisionSource: p.DecisionSource, DecisionReason: p.DecisionReason,
+		RuleRefs: first(p.RuleRefs, keepItems), Scope: value(p.Scope), Destructive: p.Destructive,
+		Impact: p.Impact, RollbackAdvice: p.RollbackAdvice, PermissionMode: p.PermissionMode,
+		UpdatedInputRef: p.UpdatedInputRef, ApprovalActionID: p.ApprovalActionID, ExpiresAt: moment(p.ExpiresAt),
+		At: f.e.Time, Sequence: f.e.Sequence,
+	}, keepRecent)
+}
+
+// permissionResolved counts the answer. One that holds for the session is a grant.
+func (f *fold) permissionResolved(p *event.PermissionResolved) {
+	perm := &f.s.Permission
+	perm.Resolved = count(perm.Resolved, p.Decision, 1)
+	if p.Decision != "allow" || p.Scope != "session" {
+		return
+	}
+	g := Grant{
+		GrantID: p.GrantID, ActionID: p.ActionID, ToolName: p.ToolName, GrantedBy: p.ResolvedBy,
+		ExpiresAt: moment(p.ExpiresAt), GrantedAt: f.e.Time, Sequence: f.e.Sequence,
+	}
+	if a := f.s.Actions.Find(p.ActionID); a != nil {
+		g.Scope = value(a.Scope)
+		setIf(&g.ToolName, a.ToolName)
+	}
+	perm.Grants = slices.DeleteFunc(perm.Grants, func(x Grant) bool {
+		return !x.ExpiresAt.IsZero() && !x.ExpiresAt.After(f.e.Time)
+	})
+	perm.Grants = recent(perm.Grants, g, keepGrants)
+}
+
+// policyChanged replaces the policy of one source; the sources are few and fixed.
+func (f *fold) policyChanged(p *event.PolicyChanged) {
+	perm := &f.s.Permission
+	policy := Policy{
+		Source: p.Source, Mode: p.Mode, Rules: first(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
+		ChangedAt: f.e.Time, Sequence: f.e.Sequence,
+	}
+	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source })
+	if i < 0 {
+		perm.Policies = append(perm.Policies, policy)
+		return
+	}
+	perm.Policies[i] = policy
+}

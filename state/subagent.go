@@ -1,0 +1,172 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// Subagents are the children that work in threads of their own.
+type Subagents struct {
+	// Open holds the children that have not ended, in the order of their start.
+	Open []*Subagent `json:"open,omitempty"`
+	// Recent holds the last ended ones, oldest first.
+	Recent []*Subagent `json:"recent,omitempty"`
+	// Spawned, Completed, Failed and Closed count over all time. A child that
+	// completed and was closed afterwards counts in both.
+	Spawned   int64 `json:"spawned,omitempty"`
+	Completed int64 `json:"completed,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
+	Closed    int64 `json:"closed,omitempty"`
+}
+
+// Subagent is one child.
+type Subagent struct {
+	SubagentID       string `json:"subagentId"`
+	SessionID        string `json:"sessionId"`
+	ParentThreadID   string `json:"parentThreadId"`
+	ParentTurnID     string `json:"parentTurnId,omitempty"`
+	ParentSubagentID string `json:"parentSubagentId,omitempty"`
+	// ThreadID is the child's own thread.
+	ThreadID string `json:"threadId"`
+	TaskID   string `json:"taskId,omitempty"`
+	// Depth is 1 for a child of a thread that isn't a child itself.
+	Depth      int64            `json:"depth"`
+	Role       string           `json:"role,omitempty"`
+	Nickname   string           `json:"nickname,omitempty"`
+	Isolation  *event.Isolation `json:"isolation,omitempty"`
+	Model      string           `json:"model,omitempty"`
+	SpawnedBy  *event.Actor     `json:"spawnedBy,omitempty"`
+	ToolCallID string           `json:"toolCallId,omitempty"`
+
+	Status string `json:"status"`
+	Reason string `json:"reason,omitempty"`
+	// Outcome is how the work ended, which stays when the child is closed.
+	Outcome        string         `json:"outcome,omitempty"`
+	Error          *event.Failure `json:"error,omitempty"`
+	Inputs         int64          `json:"inputs,omitempty"`
+	Outputs        int64          `json:"outputs,omitempty"`
+	InputRef       string         `json:"inputRef,omitempty"`
+	LastMessageRef string         `json:"lastMessageRef,omitempty"`
+	LastMessage    string         `json:"lastMessage,omitempty"`
+	Usage          event.Usage    `json:"usage,omitzero"`
+	CostUSD        float64        `json:"costUSD,omitempty"`
+
+	SpawnedSequence uint64    `json:"spawnedSequence"`
+	SpawnedAt       time.Time `json:"spawnedAt"`
+	UpdatedAt       time.Time `json:"updatedAt"`
+	EndedAt         time.Time `json:"endedAt,omitzero"`
+}
+
+// Find returns a child of the working set, or nil.
+func (s *Subagents) Find(id string) *Subagent {
+	for _, list := range [...][]*Subagent{s.Open, s.Recent} {
+		if i := index(list, func(x *Subagent) bool { return x.SubagentID == id }); i >= 0 {
+			return list[i]
+		}
+	}
+	return nil
+}
+
+func (s *Subagents) open() bool { return len(s.Open) > 0 }
+
+// subagent folds the facts of children.
+func (f *fold) subagent() {
+	if p, ok := f.e.Payload.(*event.SubagentSpawned); ok {
+		f.subagentSpawned(p)
+		return
+	}
+	a := f.s.Subagents.Find(f.e.SubagentID)
+	if a == nil {
+		return
+	}
+	a.UpdatedAt = f.e.Time
+	switch p := f.e.Payload.(type) {
+	case *event.SubagentStatus:
+		a.Status, a.Reason = p.Status, p.Reason
+		f.reopenSubagent(a)
+	case *event.SubagentMessage:
+		if f.e.Type == event.TypeSubagentInput {
+			a.Inputs++
+		} else {
+			a.Outputs++
+		}
+		a.LastMessageRef, a.LastMessage = p.MessageRef, short(p.Text)
+	case *event.SubagentEnded:
+		f.subagentEnded(a, p)
+	}
+}
+
+func (f *fold) subagentSpawned(p *event.SubagentSpawned) {
+	all := &f.s.Subagents
+	if all.Find(f.e.SubagentID) != nil {
+		return
+	}
+	all.Spawned++
+	all.Open = append(all.Open, &Subagent{
+		SubagentID: f.e.SubagentID, SessionID: f.e.SessionID, TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID,
+		ParentThreadID: p.ParentThreadID, ParentTurnID: p.ParentTurnID, ParentSubagentID: p.ParentSubagentID,
+		ThreadID: p.ChildThreadID, Depth: p.Depth, Role: p.Role, Nickname: p.Nickname, Isolation: p.Isolation, Model: p.Model,
+		SpawnedBy: p.SpawnedBy, InputRef: p.InputRef, Status: "spawned",
+		SpawnedSequence: f.e.Sequence, SpawnedAt: f.e.Time, UpdatedAt: f.e.Time,
+	})
+}
+
+// reopenSubagent takes an ended child that goes on among the open ones.
+func (f *fold) reopenSubagent(a *Subagent) {
+	all := &f.s.Subagents
+	i := index(all.Recent, func(x *Subagent) bool { return x == a })
+	if i < 0 {
+		return
+	}
+	all.Recent = removed(all.Recent, i)
+	a.Outcome, a.Error, a.EndedAt = "", nil, time.Time{}
+	all.Open = append(all.Open, a)
+}
+
+func (f *fold) subagentEnded(a *Subagent, p *event.SubagentEnded) {
+	all := &f.s.Subagents
+	a.Status, a.Reason = p.Status, p.Reason
+	f.countEnd(a, p)
+	setIf(&a.Error, p.Error)
+	setIf(&a.LastMessageRef, p.MessageRef)
+	setIf(&a.LastMessage, short(p.Preview))
+	setIf(&a.CostUSD, p.CostUSD)
+	if p.Usage != nil {
+		a.Usage = *p.Usage
+	}
+	i := index(all.Open, func(x *Subagent) bool { return x == a })
+	if i < 0 {
+		return
+	}
+	a.EndedAt = f.e.Time
+	all.Open = removed(all.Open, i)
+	if len(all.Recent) == keepRecent {
+		f.evict("subagent/"+all.Recent[0].SubagentID, all.Recent[0])
+	}
+	all.Recent = recent(all.Recent, a, keepRecent)
+}
+
+// countEnd counts how a child ended. Being closed is no outcome of its work.
+func (f *fold) countEnd(a *Subagent, p *event.SubagentEnded) {
+	all := &f.s.Subagents
+	if f.e.Type == event.TypeSubagentClosed {
+		all.Closed++
+		return
+	}
+	a.Outcome = p.Status
+	if f.e.Type == event.TypeSubagentCompleted {
+		all.Completed++
+		return
+	}
+	all.Failed++
+	f.incident("subagent_failed", a.SubagentID+": "+failureMessage(p.Error, p.Reason), false)
+}
+
+// failureMessage returns the words for people of a failure.
+func failureMessage(err *event.Failure, reason string) string {
+	if err != nil {
+		return err.Message
+	}
+	return reason
+}

@@ -1,0 +1,85 @@
+package state
+
+import "agentd/event"
+
+// Words for how well facts are joined to traces.
+const (
+	// Joined: every fact of a turn since the first trace carries one.
+	Joined = "joined"
+	// MissingCorrelation: some facts of turns carry a trace and some don't.
+	MissingCorrelation = "missing_correlation"
+)
+
+// Telemetry says which traces the session's facts belong to.
+type Telemetry struct {
+	// Traces holds the traces that were seen last, the newest last.
+	Traces []Trace `json:"traces,omitempty"`
+	// TraceCount counts changes from one trace to another that isn't listed; a
+	// trace that had been forgotten and comes back counts again.
+	TraceCount  int64       `json:"traceCount,omitempty"`
+	Correlation Correlation `json:"correlation,omitzero"`
+}
+
+// Trace is a trace that facts belong to.
+type Trace struct {
+	TraceID       string `json:"traceId"`
+	ThreadID      string `json:"threadId,omitempty"`
+	TurnID        string `json:"turnId,omitempty"`
+	LastSpanID    string `json:"lastSpanId,omitempty"`
+	FirstSequence uint64 `json:"firstSequence"`
+	LastSequence  uint64 `json:"lastSequence"`
+}
+
+// Correlation counts the facts of turns with and without a trace. Those before
+// the first trace don't count as missing one: nobody traced then.
+type Correlation struct {
+	Traced   int64 `json:"traced,omitempty"`
+	Untraced int64 `json:"untraced,omitempty"`
+}
+
+// Status returns [Joined], [MissingCorrelation] or, when no fact was ever traced,
+// [Unavailable]. Facts are joined by id alone, never by nearness in time.
+func (c *Correlation) Status() string {
+	switch {
+	case c.Traced == 0:
+		return Unavailable
+	case c.Untraced > 0:
+		return MissingCorrelation
+	}
+	return Joined
+}
+
+func (c *Correlation) note(traced bool) {
+	switch {
+	case traced:
+		c.Traced++
+	case c.Traced > 0:
+		c.Untraced++
+	}
+}
+
+// apply notes the trace of any fact; t is the fact's thread or nil.
+func (m *Telemetry) apply(e *event.Event, t *Thread) {
+	traced := known(e.TraceID)
+	if known(e.TurnID) {
+		m.Correlation.note(traced)
+		if t != nil {
+			t.Correlation.note(traced)
+		}
+	}
+	if !traced {
+		return
+	}
+	for i := len(m.Traces) - 1; i >= 0; i-- {
+		if tr := &m.Traces[i]; tr.TraceID == e.TraceID {
+			tr.LastSequence = e.Sequence
+			setIf(&tr.LastSpanID, e.SpanID)
+			return
+		}
+	}
+	m.TraceCount++
+	m.Traces = recent(m.Traces, Trace{
+		TraceID: e.TraceID, ThreadID: e.ThreadID, TurnID: e.TurnID, LastSpanID: e.SpanID,
+		FirstSequence: e.Sequence, LastSequence: e.Sequence,
+	}, keepRecent)
+}

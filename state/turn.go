@@ -1,0 +1,363 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// Statuses of a turn on the wire.
+const (
+	TurnAccepted  = "accepted"
+	TurnQueued    = "queued"
+	TurnRunning   = "running"
+	TurnCompleted = "completed"
+	TurnFailed    = "failed"
+	TurnCancelled = "cancelled"
+)
+
+// Turn is one submitted input cycle.
+type Turn struct {
+	TurnID   string             `json:"turnId"`
+	ThreadID string             `json:"threadId"`
+	TaskID   string             `json:"taskId"`
+	RunID    string             `json:"runId"`
+	Status   string             `json:"status"`
+	Phase    string             `json:"phase"`
+	Source   string             `json:"source"`
+	Preview  string             `json:"preview,omitempty"`
+	Options  *event.TurnOptions `json:"options,omitempty"`
+	By       *event.Actor       `json:"submittedBy,omitempty"`
+
+	// SubmittedSequence is where the turn's input is found.
+	SubmittedSequence uint64    `json:"submittedSequence"`
+	SubmittedAt       time.Time `json:"submittedAt"`
+	StartedAt         time.Time `json:"startedAt,omitzero"`
+	EndedAt           time.Time `json:"completedAt,omitzero"`
+	EndSequence       uint64    `json:"endSequence,omitempty"`
+
+	// Interrupt is set once somebody wants the turn stopped.
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	// Steered counts the inputs that were added to the running turn.
+	Steered int64 `json:"steered,omitempty"`
+	// SteeredSeen counts those that a model call has been given.
+	SteeredSeen int64 `json:"steeredSeen,omitempty"`
+	// Waiting lists the pending actions of the turn.
+	Waiting []string `json:"waiting,omitempty"`
+
+	// Step counts the model calls of the turn, the one under way included.
+	Step int64 `json:"step,omitempty"`
+	// Call is the turn's newest model call.
+	Call *ModelCall `json:"call,omitempty"`
+	// Tools are the tool calls of the newest model answer.
+	Tools []*ToolCall `json:"tools,omitempty"`
+	// ToolCount counts all tool calls of the turn, FailedTools those that failed.
+	ToolCount   int64 `json:"toolCount,omitempty"`
+	FailedTools int64 `json:"failedTools,omitempty"`
+
+	Usage   event.Usage `json:"usage,omitzero"`
+	CostUSD float64     `json:"costUSD,omitempty"`
+
+	Outcome         string         `json:"outcome,omitempty"`
+	FailureCategory string         `json:"failureCategory,omitempty"`
+	Error           *event.Failure `json:"error,omitempty"`
+}
+
+// Interrupt is the wish to stop a turn.
+type Interrupt struct {
+	Reason string       `json:"reason,omitempty"`
+	Queue  string       `json:"queue"`
+	By     *event.Actor `json:"by,omitempty"`
+	At     time.Time    `json:"at"`
+}
+
+// Statuses of a model call.
+const (
+	CallRunning   = "running"
+	CallCompleted = "completed"
+	CallFailed    = "failed"
+)
+
+// ModelCall is one request to a provider.
+type ModelCall struct {
+	ModelRequestID string `json:"modelRequestId"`
+	Provider       string `json:"provider"`
+	Model          string `json:"model"`
+	Status         string `json:"status"`
+	Step           int64  `json:"step"`
+	Attempt        int64  `json:"attempt"`
+	Deltas         int64  `json:"deltas,omitempty"`
+	StopReason     string `json:"stopReason,omitempty"`
+	ErrorCategory  string `json:"errorCategory,omitempty"`
+	Message        string `json:"message,omitempty"`
+	Retryable      bool   `json:"retryable,omitempty"`
+	// EndSequence is where the answer is found.
+	EndSequence uint64    `json:"endSequence,omitempty"`
+	StartedAt   time.Time `json:"startedAt"`
+}
+
+// ToolCall is one tool call of a turn.
+type ToolCall struct {
+	ToolCallID    string `json:"toolCallId"`
+	StepID        string `json:"stepId,omitempty"`
+	ToolName      string `json:"toolName"`
+	Status        string `json:"status"`
+	Policy        string `json:"policy,omitempty"`
+	IsReadOnly    bool   `json:"isReadOnly,omitempty"`
+	ErrorCategory string `json:"errorCategory,omitempty"`
+	Message       string `json:"message,omitempty"`
+	ActionID      string `json:"actionId,omitempty"`
+	OutputRef     string `json:"outputRef,omitempty"`
+	// StartSequence and EndSequence are where its facts are found.
+	StartSequence uint64 `json:"startSequence,omitempty"`
+	EndSequence   uint64 `json:"endSequence,omitempty"`
+}
+
+// Statuses of a tool call.
+const (
+	ToolRequested = "requested"
+	ToolRunning   = "running"
+	ToolDone      = "completed"
+	ToolFailed    = "failed"
+)
+
+func (f *fold) turnSubmitted(p *event.TurnSubmitted) {
+	t := f.s.Thread(f.e.ThreadID)
+	if t == nil {
+		return
+	}
+	turn := &Turn{
+		TurnID: f.e.TurnID, ThreadID: f.e.ThreadID, TaskID: f.e.TaskID, RunID: f.e.RunID,
+		Status: p.Status, Phase: p.Status, Source: p.Source, Preview: p.Preview, Options: p.Options, By: p.SubmittedBy,
+		SubmittedSequence: f.e.Sequence, SubmittedAt: f.e.Time,
+	}
+	t.TurnCount++
+	t.UpdatedAt = f.e.Time
+	if p.Status == TurnQueued || t.Active != nil {
+		t.Queue = append(t.Queue, turn)
+		return
+	}
+	t.Active = turn
+}
+
+func (f *fold) turnStarted() {
+	t := f.s.Thread(f.e.ThreadID)
+	if t == nil {
+		return
+	}
+	t.UpdatedAt = f.e.Time
+	if t.Active == nil {
+		t.Active = t.takeQueued(f.e.TurnID)
+	}
+	turn := t.Turn(f.e.TurnID)
+	if turn == nil {
+		return
+	}
+	turn.Status, turn.Phase, turn.StartedAt = TurnRunning, "preparing", f.e.Time
+}
+
+// takeQueued removes a turn from the queue and returns it, or nil.
+func (t *Thread) takeQueued(id string) *Turn {
+	for i, q := range t.Queue {
+		if q.TurnID == id {
+			t.Queue = append(t.Queue[:i], t.Queue[i+1:]...)
+			return q
+		}
+	}
+	return nil
+}
+
+// queueChanged orders the queue as the fact says. Turns that the fact doesn't
+// list stay, behind the others: a queue never loses a turn but by a fact of its own.
+func (f *fold) queueChanged(p *event.QueueChanged) {
+	t := f.s.Thread(f.e.ThreadID)
+	if t == nil {
+		return
+	}
+	t.UpdatedAt = f.e.Time
+	ordered := make([]*Turn, 0, len(t.Queue))
+	for _, entry := range p.Queue {
+		if q := t.takeQueued(entry.TurnID); q != nil {
+			ordered = append(ordered, q)
+		}
+	}
+	t.Queue = append(ordered, t.Queue...)
+	if len(t.Queue) == 0 {
+		t.Queue = nil
+	}
+}
+
+func (f *fold) turnCompleted(p *event.TurnCompleted) {
+	turn := f.endTurn(TurnCompleted)
+	if turn == nil {
+		return
+	}
+	turn.Outcome = p.Outcome
+}
+
+func (f *fold) turnFailed(p *event.TurnFailed) {
+	turn := f.endTurn(p.Status)
+	if turn == nil {
+		return
+	}
+	turn.Outcome, turn.FailureCategory, turn.Error = p.Outcome, p.FailureCategory, p.Error
+	if p.Status == TurnFailed && p.Error != nil {
+		f.incident(p.FailureCategory, p.Error.Message, false)
+	}
+}
+
+// endTurn moves a turn to the finished ones and drops what only a running turn needs.
+func (f *fold) endTurn(status string) *Turn {
+	t := f.s.Thread(f.e.ThreadID)
+	if t == nil {
+		return nil
+	}
+	t.UpdatedAt = f.e.Time
+	turn := t.Turn(f.e.TurnID)
+	if turn == nil {
+		return nil
+	}
+	if turn == t.Active {
+		t.Active = nil
+		t.Block = nil
+	} else {
+		t.takeQueued(turn.TurnID)
+		if len(t.Queue) == 0 {
+			t.Queue = nil
+		}
+	}
+	turn.Status, turn.Phase = status, status
+	turn.EndedAt, turn.EndSequence = f.e.Time, f.e.Sequence
+	turn.Call, turn.Tools, turn.Waiting = nil, nil, nil
+	if len(t.Recent) == keepTurns {
+		f.evict("turn/"+t.Recent[0].TurnID, t.Recent[0])
+	}
+	t.Recent = recent(t.Recent, turn, keepTurns)
+	return turn
+}
+
+func (f *fold) interruptRequested(p *event.TurnInterruptRequested) {
+	if turn := f.turn(); turn != nil {
+		turn.Interrupt = &Interrupt{Reason: p.Reason, Queue: p.Queue, By: p.RequestedBy, At: f.e.Time}
+	}
+}
+
+func (f *fold) turnSteered() {
+	if turn := f.turn(); turn != nil {
+		turn.Steered++
+	}
+}
+
+func (f *fold) runStatus(p *event.RunStatus) {
+	if turn := f.turn(); turn != nil {
+		turn.Phase = p.Phase
+	}
+}
+
+func (f *fold) modelRequested(p *event.ModelRequested) {
+	turn := f.turn()
+	if turn == nil {
+		return
+	}
+	turn.Phase = "running"
+	turn.Step = p.Step
+	turn.SteeredSeen = turn.Steered
+	turn.Tools = nil
+	turn.Call = &ModelCall{
+		ModelRequestID: p.ModelRequestID, Provider: p.Provider, Model: p.Model,
+		Status: CallRunning, Step: p.Step, Attempt: p.Attempt, StartedAt: f.e.Time,
+	}
+}
+
+func (f *fold) modelDelta() {
+	turn := f.turn()
+	if turn == nil {
+		return
+	}
+	turn.Phase = "streaming"
+	if turn.Call != nil {
+		turn.Call.Deltas++
+	}
+}
+
+func (f *fold) modelCompleted(p *event.ModelCompleted) {
+	f.modelAnswered(p)
+	turn := f.turn()
+	if turn == nil {
+		return
+	}
+	t := f.s.Thread(f.e.ThreadID)
+	t.ModelCalls++
+	turn.Phase = "running"
+	turn.Usage = addUsage(turn.Usage, p.Usage)
+	if turn.Call == nil || turn.Call.ModelRequestID != p.ModelRequestID {
+		return
+	}
+	turn.Call.Status, turn.Call.StopReason, turn.Call.EndSequence = CallCompleted, p.StopReason, f.e.Sequence
+	if p.Message == nil {
+		return
+	}
+	for _, c := range p.Message.ToolCalls {
+		turn.Tools = append(turn.Tools, &ToolCall{ToolCallID: c.ToolCallID, ToolName: c.ToolName, Status: ToolRequested})
+	}
+}
+
+func addUsage(a, b event.Usage) event.Usage {
+	return event.Usage{
+		InputTokens:       a.InputTokens + b.InputTokens,
+		OutputTokens:      a.OutputTokens + b.OutputTokens,
+		CachedInputTokens: a.CachedInputTokens + b.CachedInputTokens,
+		ReasoningTokens:   a.ReasoningTokens + b.ReasoningTokens,
+	}
+}
+
+func (f *fold) modelFailed(p *event.ModelFailed) {
+	turn := f.turn()
+	if turn == nil || turn.Call == nil || turn.Call.ModelRequestID != p.ModelRequestID {
+		return
+	}
+	c := turn.Call
+	c.Status, c.ErrorCategory, c.Message, c.Retryable = CallFailed, p.ErrorCategory, p.Message, p.Retryable
+	c.EndSequence = f.e.Sequence
+}
+
+// toolCall returns the call that the fact is about, made known if it isn't yet.
+func (f *fold) toolCall(name string) *ToolCall {
+	turn := f.turn()
+	if turn == nil || f.e.ToolCallID == event.NotApplicable {
+		return nil
+	}
+	for _, c := range turn.Tools {
+		if c.ToolCallID == f.e.ToolCallID {
+			return c
+		}
+	}
+	c := &ToolCall{ToolCallID: f.e.ToolCallID, ToolName: name, Status: ToolRequested}
+	turn.Tools = append(turn.Tools, c)
+	return c
+}
+
+func (f *fold) toolStarted(p *event.ToolStarted) {
+	c := f.toolCall(p.ToolName)
+	if c == nil {
+		return
+	}
+	f.turn().ToolCount++
+	c.StepID, c.Status, c.Policy, c.IsReadOnly, c.StartSequence = f.e.StepID, ToolRunning, p.Policy, p.IsReadOnly, f.e.Sequence
+}
+
+func (f *fold) toolResult(p *event.ToolResult) {
+	if c := f.toolCall(p.ToolName); c != nil {
+		c.Status, c.OutputRef, c.EndSequence = ToolDone, p.OutputRef, f.e.Sequence
+	}
+}
+
+func (f *fold) toolFailed(p *event.ToolFailed) {
+	c := f.toolCall(p.ToolName)
+	if c == nil {
+		return
+	}
+	f.turn().FailedTools++
+	c.Status, c.ErrorCategory, c.Message, c.EndSequence = ToolFailed, p.ErrorCategory, p.Message, f.e.Sequence
+	f.incident("tool_"+p.ErrorCategory, p.ToolName+": "+p.Message, false)
+}

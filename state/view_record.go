@@ -1,0 +1,221 @@
+package state
+
+import "agentd/event"
+
+// TelemetrySummary says how facts are joined to traces.
+type TelemetrySummary struct {
+	// Status and JoinStatus are joined, missing_correlation or unavailable.
+	Status     string   `json:"status"`
+	JoinStatus string   `json:"joinStatus"`
+	TraceIDs   []string `json:"traceIds"`
+	LastSpanID string   `json:"lastSpanId,omitempty"`
+	// Traced and Untraced count the facts of turns since the first trace.
+	Traced   int64 `json:"traced"`
+	Untraced int64 `json:"untraced"`
+}
+
+// telemetrySummary is that of a thread, or of the session when t is nil.
+func (s *Session) telemetrySummary(t *Thread) TelemetrySummary {
+	c, thread := s.Telemetry.Correlation, ""
+	if t != nil {
+		c, thread = t.Correlation, t.ThreadID
+	}
+	v := TelemetrySummary{TraceIDs: []string{}, Traced: c.Traced, Untraced: c.Untraced, JoinStatus: c.Status()}
+	for _, x := range s.Telemetry.Traces {
+		if within(thread, x.ThreadID) {
+			v.TraceIDs = append(v.TraceIDs, x.TraceID)
+			v.LastSpanID = x.LastSpanID
+		}
+	}
+	v.Status = v.JoinStatus
+	return v
+}
+
+// EvidenceSummary is what was exported or observed to prove what happened.
+type EvidenceSummary struct {
+	Status               string           `json:"status"`
+	EvidenceRefs         []string         `json:"evidenceRefs"`
+	Entries              []EvidenceEntry  `json:"entries"`
+	VerificationOutcomes []Outcome        `json:"verificationOutcomes"`
+	ReplayRefs           []string         `json:"replayRefs"`
+	ReviewRefs           []string         `json:"reviewRefs"`
+	TraceRefs            []string         `json:"traceRefs"`
+	TraceIDs             []string         `json:"traceIds"`
+	AuditNotes           []AuditNote      `json:"auditNotes"`
+	Counts               map[string]int64 `json:"counts"`
+	OutcomeCounts        map[string]int64 `json:"outcomeCounts"`
+}
+
+// evidenceSummary is that of a thread, or of the session. What was exported of
+// the whole session is every thread's; the counts are the session's.
+func (s *Session) evidenceSummary(thread string) EvidenceSummary {
+	e := &s.Evidence
+	mine := func(id string) bool { return within(thread, id) || !known(id) }
+	v := EvidenceSummary{
+		EvidenceRefs: []string{}, Entries: chosen(e.Recent, func(x *EvidenceEntry) bool { return mine(x.ThreadID) }),
+		VerificationOutcomes: chosen(e.Outcomes, func(o *Outcome) bool { return mine(o.ThreadID) }),
+		ReplayRefs:           listed(e.ReplayRefs), ReviewRefs: listed(e.ReviewRefs), TraceRefs: listed(e.TraceRefs), TraceIDs: []string{},
+		AuditNotes: chosen(e.Notes, func(n *AuditNote) bool { return mine(n.ThreadID) }),
+		Counts:     counts(e.Counts), OutcomeCounts: counts(e.OutcomeCounts),
+	}
+	if thread != "" {
+		v.ReplayRefs, v.ReviewRefs, v.TraceRefs = v.refs()
+	}
+	seen := map[string]bool{}
+	for _, x := range v.Entries {
+		if !seen[x.EvidenceID] {
+			seen[x.EvidenceID] = true
+			v.EvidenceRefs = append(v.EvidenceRefs, x.EvidenceID)
+		}
+	}
+	for _, x := range s.Telemetry.Traces {
+		if within(thread, x.ThreadID) {
+			v.TraceIDs = append(v.TraceIDs, x.TraceID)
+		}
+	}
+	v.Status = statusOf(len(v.Entries) > 0, Unknown)
+	return v
+}
+
+// refs returns the references of the entries in view.
+func (v *EvidenceSummary) refs() (replay, review, trace []string) {
+	replay, review, trace = []string{}, []string{}, []string{}
+	for _, x := range v.Entries {
+		replay = appendRef(replay, x.ReplayRef)
+		review = appendRef(review, x.ReviewRef)
+		trace = appendRef(trace, x.TraceRef)
+	}
+	return replay, review, trace
+}
+
+func appendRef(list []string, ref string) []string {
+	if ref == "" {
+		return list
+	}
+	return append(list, ref)
+}
+
+// ArtifactSummary is the deliverables that changed last.
+type ArtifactSummary struct {
+	Status    string     `json:"status"`
+	Artifacts []Artifact `json:"artifacts"`
+	DiffRefs  []string   `json:"diffRefs"`
+	// ValidationIssues sums the known problems; Unvalidated counts artifacts that
+	// nobody validated, of which nothing is known.
+	ValidationIssues int64            `json:"validationIssues"`
+	Unvalidated      int64            `json:"unvalidated"`
+	Changes          map[string]int64 `json:"changes"`
+}
+
+// artifactSummary is that of a thread, or of the session; the counts of changes
+// are the session's.
+func (s *Session) artifactSummary(thread string) ArtifactSummary {
+	v := ArtifactSummary{
+		Artifacts: copied(func(a *Artifact) bool { return within(thread, a.ThreadID) }, s.Artifacts.Recent),
+		DiffRefs:  []string{}, Changes: counts(s.Artifacts.Changes),
+	}
+	for _, a := range v.Artifacts {
+		v.DiffRefs = appendRef(v.DiffRefs, a.DiffRef)
+		if a.ValidationIssues == nil {
+			v.Unvalidated++
+		} else {
+			v.ValidationIssues += *a.ValidationIssues
+		}
+	}
+	v.Status = statusOf(len(v.Artifacts) > 0, NotApplicable)
+	return v
+}
+
+// OutputSummary is the large outputs of a session.
+type OutputSummary struct {
+	Status        string      `json:"status"`
+	Outputs       []Output    `json:"outputs"`
+	Redactions    []Redaction `json:"redactions"`
+	Spilled       int64       `json:"spilled"`
+	Truncated     int64       `json:"truncated"`
+	Redacted      int64       `json:"redacted"`
+	Expired       int64       `json:"expired"`
+	StoredBytes   int64       `json:"storedBytes"`
+	DroppedBytes  int64       `json:"droppedBytes"`
+	RedactedCount int64       `json:"redactedCount"`
+}
+
+func (s *Session) outputSummary() OutputSummary {
+	o := &s.Outputs
+	return OutputSummary{
+		Status:  statusOf(o.Spilled+o.Truncated+o.Redacted+o.Expired > 0, NotApplicable),
+		Outputs: copied(func(*Output) bool { return true }, o.Recent), Redactions: listed(o.Redactions),
+		Spilled: o.Spilled, Truncated: o.Truncated, Redacted: o.Redacted, Expired: o.Expired,
+		StoredBytes: o.StoredBytes, DroppedBytes: o.DroppedBytes, RedactedCount: o.RedactedCount,
+	}
+}
+
+// HistorySummary is what happened to the record of a session.
+type HistorySummary struct {
+	Status           string          `json:"status"`
+	LastSequence     uint64          `json:"lastSequence"`
+	Window           *HistoryWindow  `json:"window,omitempty"`
+	Reconstruction   *Reconstruction `json:"reconstruction,omitempty"`
+	Reconstructions  int64           `json:"reconstructions"`
+	Rollbacks        []Rollback      `json:"rollbacks"`
+	RunningRollbacks []Rollback      `json:"runningRollbacks"`
+	Repairs          []Repair        `json:"repairs"`
+	RepairCount      int64           `json:"repairCount"`
+	Snapshot         *SnapshotMark   `json:"snapshot,omitempty"`
+	Degraded         bool            `json:"degraded"`
+}
+
+// historySummary is that of a thread, or of the session: a thread shows its own
+// rollbacks, the rest is the session's.
+func (s *Session) historySummary(thread string) HistorySummary {
+	h := &s.History
+	mine := func(r *Rollback) bool { return within(thread, r.ThreadID) }
+	v := HistorySummary{
+		LastSequence: s.Sequence, Window: h.Window, Reconstruction: h.Reconstruction, Reconstructions: h.Reconstructions,
+		Rollbacks: chosen(h.Rollbacks, mine), RunningRollbacks: chosen(h.RunningRollbacks, mine),
+		Repairs: listed(h.Repairs), RepairCount: h.RepairCount, Snapshot: h.Snapshot,
+		Degraded: h.Reconstruction != nil && h.Reconstruction.Degraded,
+	}
+	has := h.Window != nil || h.Reconstruction != nil || h.Snapshot != nil || len(v.Rollbacks)+len(v.RunningRollbacks)+len(v.Repairs) > 0
+	v.Status = statusOf(has, NotApplicable)
+	return v
+}
+
+// ContextBoundary is what a thread's model calls see.
+type ContextBoundary struct {
+	// Status is unknown before the first fact, stale when a rollback removed what
+	// the summary covers, preparing while a compaction runs.
+	Status   string           `json:"status"`
+	ThreadID string           `json:"threadId,omitempty"`
+	Resolved *ResolvedContext `json:"resolved,omitempty"`
+	// Compaction is the last completed one, Running the one under way.
+	Compaction   *Compaction             `json:"compaction,omitempty"`
+	Running      *Compaction             `json:"running,omitempty"`
+	Failures     int64                   `json:"failures"`
+	LastFailure  *CompactionFailure      `json:"lastFailure,omitempty"`
+	Compactions  int64                   `json:"compactions"`
+	Warnings     []event.ContextOmission `json:"warnings"`
+	MissingFacts []string                `json:"missingFacts"`
+}
+
+// contextBoundary is that of a thread; t may be nil.
+func contextBoundary(t *Thread) ContextBoundary {
+	v := ContextBoundary{Status: Unknown, Warnings: []event.ContextOmission{}, MissingFacts: []string{}}
+	if t == nil || t.Context == nil {
+		return v
+	}
+	c := t.Context
+	v.Status, v.ThreadID = Available, t.ThreadID
+	v.Resolved, v.Compaction, v.Running = c.Resolved, c.Boundary, c.Running
+	v.Failures, v.LastFailure, v.Compactions = c.Failures, c.LastFailure, c.Compactions
+	if c.Resolved != nil {
+		v.Warnings, v.MissingFacts = listed(c.Resolved.Left), listed(c.Resolved.MissingFacts)
+	}
+	switch {
+	case c.Running != nil:
+		v.Status = "preparing"
+	case c.Boundary != nil && c.Boundary.Stale:
+		v.Status = Stale
+	}
+	return v
+}

@@ -1,0 +1,168 @@
+package state
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// TurnView is the wire form of a turn.
+type TurnView struct {
+	TurnID   string `json:"turnId"`
+	ThreadID string `json:"threadId"`
+	TaskID   string `json:"taskId,omitempty"`
+	RunID    string `json:"runId,omitempty"`
+	// Status is the turn's own, or blocked while it waits for an action.
+	Status  string `json:"status"`
+	Phase   string `json:"phase"`
+	Source  string `json:"source"`
+	Preview string `json:"preview,omitempty"`
+
+	SubmittedBy       *event.Actor       `json:"submittedBy,omitempty"`
+	Options           *event.TurnOptions `json:"options,omitempty"`
+	SubmittedSequence uint64             `json:"submittedSequence"`
+	SubmittedAt       time.Time          `json:"submittedAt"`
+	StartedAt         time.Time          `json:"startedAt,omitzero"`
+	CompletedAt       time.Time          `json:"completedAt,omitzero"`
+	Interrupt         *Interrupt         `json:"interrupt,omitempty"`
+	Steered           int64              `json:"steered,omitempty"`
+	Waiting           []string           `json:"waiting,omitempty"`
+
+	StepCount   int64 `json:"stepCount"`
+	ToolCount   int64 `json:"toolCount"`
+	FailedTools int64 `json:"failedTools"`
+	// Steps are those of the newest model call; older ones are in the journal.
+	Steps []StepView `json:"steps,omitempty"`
+
+	Usage           event.Usage    `json:"usage"`
+	CostState       TurnCost       `json:"costState"`
+	Outcome         string         `json:"outcome,omitempty"`
+	FailureCategory string         `json:"failureCategory,omitempty"`
+	Error           *event.Failure `json:"error,omitempty"`
+
+	TaskProfile       *event.TaskProfile `json:"taskProfile,omitempty"`
+	RoutingDecision   *RoutingDecision   `json:"routingDecision,omitempty"`
+	CandidateModelSet *CandidateSet      `json:"candidateModelSet,omitempty"`
+	SandboxProfile    *AppliedSandbox    `json:"sandboxProfile,omitempty"`
+	HookRuns          []HookRun          `json:"hookRuns,omitempty"`
+	Processes         []Process          `json:"processes,omitempty"`
+	OutputRefs        []Output           `json:"outputRefs,omitempty"`
+}
+
+// TurnCost is what a turn's requests cost as far as it is known.
+type TurnCost struct {
+	CostUSD float64 `json:"costUSD"`
+}
+
+// StepView is a model call or a tool call of a turn.
+type StepView struct {
+	Kind      string     `json:"kind"`
+	ModelCall *ModelCall `json:"modelCall,omitempty"`
+	ToolCall  *ToolCall  `json:"toolCall,omitempty"`
+}
+
+// QueuedTurn is a turn that waits.
+type QueuedTurn struct {
+	TurnID string `json:"turnId"`
+	TaskID string `json:"taskId,omitempty"`
+	RunID  string `json:"runId,omitempty"`
+	Status string `json:"status"`
+	// Position from 1, first to run first.
+	Position    int       `json:"position"`
+	Source      string    `json:"source"`
+	Policy      string    `json:"policy"`
+	Preview     string    `json:"preview,omitempty"`
+	SubmittedAt time.Time `json:"submittedAt"`
+}
+
+func queuedTurns(t *Thread) []QueuedTurn {
+	out := make([]QueuedTurn, 0, len(t.Queue))
+	for i, q := range t.Queue {
+		policy := "queue"
+		if q.Options != nil && q.Options.QueuePolicy != "" {
+			policy = q.Options.QueuePolicy
+		}
+		out = append(out, QueuedTurn{
+			TurnID: q.TurnID, TaskID: q.TaskID, RunID: q.RunID, Status: TurnQueued, Position: i + 1,
+			Source: q.Source, Policy: policy, Preview: q.Preview, SubmittedAt: q.SubmittedAt,
+		})
+	}
+	return out
+}
+
+// turns returns the finished turns that are kept, the active one and those that
+// wait, in that order.
+func (s *Session) turns(t *Thread) []TurnView {
+	out := make([]TurnView, 0, len(t.Recent)+len(t.Queue)+1)
+	for _, x := range t.Recent {
+		out = append(out, s.turnView(t, x))
+	}
+	if t.Active != nil {
+		out = append(out, s.turnView(t, t.Active))
+	}
+	for _, x := range t.Queue {
+		out = append(out, s.turnView(t, x))
+	}
+	return out
+}
+
+func (s *Session) turnView(t *Thread, x *Turn) TurnView {
+	v := TurnView{
+		TurnID: x.TurnID, ThreadID: x.ThreadID, TaskID: x.TaskID, RunID: x.RunID, Status: x.Status, Phase: s.turnPhase(x),
+		Source: x.Source, Preview: x.Preview, SubmittedBy: x.By, Options: x.Options,
+		SubmittedSequence: x.SubmittedSequence, SubmittedAt: x.SubmittedAt, StartedAt: x.StartedAt, CompletedAt: x.EndedAt,
+		Interrupt: x.Interrupt, Steered: x.Steered, Waiting: listed(x.Waiting),
+		StepCount: x.Step, ToolCount: x.ToolCount, FailedTools: x.FailedTools, Steps: steps(x),
+		Usage: x.Usage, CostState: TurnCost{CostUSD: x.CostUSD}, Outcome: x.Outcome, FailureCategory: x.FailureCategory, Error: x.Error,
+		HookRuns:   copied(func(h *HookRun) bool { return h.TurnID == x.TurnID }, s.Permission.Hooks, s.Permission.HookRuns),
+		Processes:  copied(func(p *Process) bool { return p.TurnID == x.TurnID }, s.Environment.Active, s.Environment.Recent),
+		OutputRefs: copied(func(o *Output) bool { return o.TurnID == x.TurnID }, s.Outputs.Recent),
+	}
+	if len(x.Waiting) > 0 {
+		v.Status = ThreadBlocked
+	}
+	if r := t.Routing; r != nil {
+		if r.Decision != nil && r.Decision.TurnID == x.TurnID {
+			v.RoutingDecision, v.TaskProfile = r.Decision, r.Profile
+		}
+		if r.Candidates != nil && r.Candidates.TurnID == x.TurnID {
+			v.CandidateModelSet = r.Candidates
+		}
+	}
+	if t.Sandbox != nil && t.Sandbox.TurnID == x.TurnID {
+		v.SandboxProfile = t.Sandbox
+	}
+	return v
+}
+
+// turnPhase is the turn's phase. Of a turn that waits it is what the oldest
+// pending action asks for, whatever else the turn does meanwhile.
+func (s *Session) turnPhase(x *Turn) string {
+	for _, id := range x.Waiting {
+		if a := s.Actions.Find(id); a != nil && a.Status == ActionPending {
+			return waitingPhase(a.ActionType)
+		}
+	}
+	return x.Phase
+}
+
+func steps(x *Turn) []StepView {
+	var out []StepView
+	if x.Call != nil {
+		call := *x.Call
+		out = append(out, StepView{Kind: "model_call", ModelCall: &call})
+	}
+	for _, c := range x.Tools {
+		tool := *c
+		out = append(out, StepView{Kind: "tool_call", ToolCall: &tool})
+	}
+	return out
+}
+
+// toolCalls returns the tool calls of a turn's newest model answer.
+func toolCalls(x *Turn) []ToolCall {
+	if x == nil {
+		return []ToolCall{}
+	}
+	return copied(func(*ToolCall) bool { return true }, x.Tools)
+}
