@@ -135,7 +135,7 @@ func (c *commandModel) add(t reflect.Type) *commandStruct {
 	if reflect.PointerTo(t).Implements(paramsType) {
 		s.name += "Params"
 	}
-	if r, ok := reflect.Zero(t).Interface().(command.ReadModel); ok {
+	if r, ok := reflect.TypeAssert[command.ReadModel](reflect.Zero(t)); ok {
 		s.readModel = r.ReadModel()
 	}
 	c.byType[t] = s
@@ -177,12 +177,21 @@ func structDoc(name, comment string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
-// fieldDoc lets a field's comment begin with its name on the wire.
+// fieldDoc does the same for a field, whose name on the wire stands beside it.
 func fieldDoc(goName, wireName, comment string) string {
-	if rest, ok := strings.CutPrefix(comment, goName+" "); ok {
-		return wireName + " " + rest
+	rest, ok := strings.CutPrefix(comment, goName+" ")
+	if !ok {
+		return comment
 	}
-	return comment
+	for _, verb := range []string{"is ", "are "} {
+		if what, ok := strings.CutPrefix(rest, verb); ok {
+			return strings.ToUpper(what[:1]) + what[1:]
+		}
+	}
+	if strings.ToLower(goName[1:]) == goName[1:] {
+		return comment
+	}
+	return wireName + " " + rest
 }
 
 // structOf returns the struct that a type is, points to or lists, or nil.

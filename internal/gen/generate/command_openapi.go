@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"agentd/command"
@@ -39,7 +40,8 @@ func openAPI(c *commandModel, out files) error {
 		{"paths", append(paths, plainPaths()...)},
 		{"components", object{
 			{"securitySchemes", object{{"bearer", object{
-				{"type", "http"}, {"scheme", "bearer"},
+				{"type", "http"},
+				{"scheme", "bearer"},
 				{"description", "A token of the server: the admin token, or one made with \"agentd tokens\". Its role is admin, client or observer."},
 			}}}},
 			{"responses", problemResponses()},
@@ -127,7 +129,7 @@ func jsonContent(schema object) object {
 func problems() object {
 	o := object{}
 	for _, status := range faultStatuses() {
-		o = append(o, member{fmt.Sprint(status), object{{"$ref", fmt.Sprintf("#/components/responses/problem%d", status)}}})
+		o = append(o, member{strconv.Itoa(status), object{{"$ref", fmt.Sprintf("#/components/responses/problem%d", status)}}})
 	}
 	return o
 }

@@ -57,7 +57,9 @@ export interface SessionCreated {
 
 /** Workspace is the folder that a session works in. */
 export interface Workspace {
+  /** WorkspaceID names the workspace. */
   workspaceId?: string;
+  /** Root is the folder's path. */
   root?: string;
 }
 
@@ -133,15 +135,25 @@ export interface TurnSubmitted {
 
 /** TurnOptions are the choices that a caller makes for one turn. */
 export interface TurnOptions {
+  /** Model to use, as "provider/model", or the model alone with Provider. */
   model?: string;
+  /** Provider of the model. */
   provider?: string;
+  /** PermissionMode of this turn; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** QueuePolicy says what happens on a busy thread; default queue. */
   queuePolicy?: "queue" | "reject" | "interrupt" | "steer";
+  /** ExpectedTurnID is the turn that the input is meant to steer. */
   expectedTurnId?: string;
+  /** MaxSteps bounds the turn's model calls. */
   maxSteps?: number;
+  /** Tools that the turn may use; all that the session has if absent. */
   tools?: string[];
+  /** OutputSchema is the JSON Schema that the final answer satisfies. */
   outputSchema?: Json;
+  /** Cwd is the folder that the turn works in, within the workspace. */
   cwd?: string;
+  /** TimeoutMs ends the turn after that time. */
   timeoutMs?: number;
 }
 
@@ -189,8 +201,11 @@ export interface TurnFailed {
 
 /** Failure is a structured error. Message is for people; programs look at Category. */
 export interface Failure {
+  /** Message for people. */
   message: string;
+  /** Category for programs. */
   category?: string;
+  /** Retryable says that another attempt may succeed. */
   retryable: boolean;
   /** Advice says what to do next. */
   advice?: string;
@@ -222,27 +237,45 @@ export interface TaskCreated {
 
 /** TaskConstraints bound what the work on a task may do. */
 export interface TaskConstraints {
+  /** Tools that the work may use. */
   tools?: string[];
+  /** PermissionMode of the work. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** Model that the work uses. */
   model?: string;
+  /** Cwd is the folder that the work is done in. */
   cwd?: string;
+  /** Network says what the work may reach. */
   network?: string;
+  /** MaxCostUSD bounds the cost of the work. */
   maxCostUSD?: number;
+  /** MaxRuntimeMs bounds the time of the work. */
   maxRuntimeMs?: number;
+  /** MaxSteps bounds the model calls of the work. */
   maxSteps?: number;
+  /** OutputSchema is the JSON Schema that the result satisfies. */
   outputSchema?: Json;
 }
 
 /** TaskProfile says what kind of model a piece of work needs. */
 export interface TaskProfile {
+  /** Kind of work. */
   kind?: string;
+  /** Source says where the profile comes from. */
   source?: string;
+  /** RequiredCapabilities are what a model must be able to do. */
   requiredCapabilities?: string[];
+  /** LatencyTarget says how fast an answer is wanted. */
   latencyTarget?: string;
+  /** BudgetClass says how much an answer may cost. */
   budgetClass?: string;
+  /** FallbackPolicy says whether another model may answer. */
   fallbackPolicy?: string;
+  /** SettingsSource says where the choice of model was set. */
   settingsSource?: string;
+  /** Continuity says whether the model of earlier turns is to be kept. */
   continuity?: string;
+  /** EstimatedInputTokens is how large the input is likely to be. */
   estimatedInputTokens?: number;
 }
 
@@ -259,11 +292,17 @@ export interface AcceptanceCriterion {
 
 /** RetryPolicy bounds the attempts of a task or a job item. */
 export interface RetryPolicy {
+  /** MaxAttempts is the most attempts, the first included. */
   maxAttempts?: number;
+  /** BackoffMs is the wait before the second attempt; it doubles with each. */
   backoffMs?: number;
+  /** MaxBackoffMs bounds the wait. */
   maxBackoffMs?: number;
+  /** NonRetryable lists the error categories that are not tried again. */
   nonRetryable?: string[];
+  /** TimeoutMs bounds one attempt. */
   timeoutMs?: number;
+  /** InactivityTimeoutMs ends an attempt that shows no progress for that long. */
   inactivityTimeoutMs?: number;
 }
 
@@ -306,15 +345,21 @@ export interface TaskUpdated {
 
 /** DeliveryState says whether a task's result reached who asked for it. */
 export interface DeliveryState {
+  /** Status of the delivery. */
   status: "pending" | "delivered" | "queued" | "failed" | "parent_missing" | "not_applicable" | "unknown";
+  /** Target is who the result goes to. */
   target?: string;
+  /** Reason for people. */
   reason?: string;
 }
 
 /** ArtifactLink points to a deliverable. */
 export interface ArtifactLink {
+  /** ArtifactID is the deliverable's id. */
   artifactId: string;
+  /** URI is where the deliverable is. */
   uri?: string;
+  /** MediaType of the deliverable. */
   mediaType?: string;
 }
 
@@ -331,17 +376,25 @@ export interface TaskProgressed {
 
 /** Progress is what is known about how far the work is. */
 export interface Progress {
+  /** Phase of the work: planning, working, verifying, delivering, waiting, or a word of its own. */
   phase?: string;
+  /** Percent of the work that is done. */
   percent?: number;
+  /** Summary for people. */
   summary?: string;
+  /** CurrentStep names what is done now. */
   currentStep?: string;
+  /** Counters by name, such as items, tests or files. */
   counters?: { [key: string]: number };
 }
 
 /** OutputLink points into an output; Offset is where what is new begins. */
 export interface OutputLink {
+  /** OutputRef is the reference of the output. */
   outputRef: string;
+  /** Offset of the first byte that is new. */
   offset?: number;
+  /** MediaType of the output. */
   mediaType?: string;
 }
 
@@ -724,8 +777,11 @@ export interface SubagentSpawned {
 
 /** Isolation bounds a subagent. */
 export interface Isolation {
+  /** Tools that the subagent may use; its parent's if absent. */
   tools?: string[];
+  /** PermissionMode of the subagent; its parent's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** Cwd is the folder that the subagent works in. */
   cwd?: string;
   /** BudgetUSD is the subagent's share of its parent's budget. */
   budgetUSD?: number;
@@ -912,11 +968,17 @@ export interface PolicyChanged {
 
 /** PolicyRule is one permission rule. */
 export interface PolicyRule {
+  /** RuleID is what decisions name the rule by. */
   ruleId?: string;
+  /** Decision where the rule matches. */
   decision: "allow" | "ask" | "deny";
+  /** Tool is a glob over the names of tools. */
   tool: string;
+  /** Match narrows the rule: a glob over commands, paths or the input. */
   match?: string;
+  /** Reason for people. */
   reason?: string;
+  /** Source says whose rule it is. */
   source?: "host" | "workspace" | "session";
 }
 
@@ -1432,8 +1494,11 @@ export interface BenchmarkRewardRecorded {
 
 /** BenchmarkVerifier names who scored. */
 export interface BenchmarkVerifier {
+  /** Name of the verifier. */
   name?: string;
+  /** Version of the verifier. */
   version?: string;
+  /** Status says how the verification ended. */
   status?: string;
 }
 
@@ -1509,10 +1574,15 @@ export interface Benchmark {
 
 /** Comparison is the envelope's part of a comparison of two configurations. */
 export interface Comparison {
+  /** MeanRewardDelta is the candidate's mean reward less the baseline's. */
   meanRewardDelta: number;
+  /** TimeoutRateDelta is the candidate's rate of timeouts less the baseline's. */
   timeoutRateDelta: number;
+  /** EvidenceCompletenessRate is the share of trials with complete evidence. */
   evidenceCompletenessRate: number;
+  /** P0QcGateRegressionCount is how many regressions the quality gate found. */
   p0QcGateRegressionCount: number;
+  /** Decision that was taken, such as promote or revert. */
   decision: string;
 }
 

@@ -5,33 +5,33 @@
 
 import type { AgentdEvent, Json } from "./agentd";
 
-/** CreateSession opens a session with a main thread. */
+/** Opens a session with a main thread. */
 export interface CreateSessionParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID is the session's id; made if absent. */
+  /** The session's id; made if absent. */
   sessionId?: string;
   /** Title for people. */
   title?: string;
-  /** Workspace is the folder that the session works in; the server's if absent. */
+  /** The folder that the session works in; the server's if absent. */
   workspace?: Workspace;
-  /** PermissionMode of the session; the server's if absent. */
+  /** permissionMode of the session; the server's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /** Metadata is the caller's own, kept as it is. */
+  /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
 }
 
-/** Workspace is the folder that a session works in. */
+/** The folder that a session works in. */
 export interface Workspace {
-  /**  */
+  /** workspaceId names the workspace. */
   workspaceId?: string;
-  /**  */
+  /** The folder's path. */
   root?: string;
 }
 
-/** ListSessions lists the sessions that the caller may see, newest first. */
+/** Lists the sessions that the caller may see, newest first. */
 export interface ListSessionsParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
@@ -39,71 +39,71 @@ export interface ListSessionsParams {
   query?: string;
 }
 
-/** GetSession returns the session snapshot and a window of its history. */
+/** Returns the session snapshot and a window of its history. */
 export interface GetSessionParams {
-  /** SessionID is the session's id. */
+  /** The session's id. */
   sessionId: string;
-  /** Limit is the number of recent events, 0 to 1000; default 50. */
+  /** The number of recent events, 0 to 1000; default 50. */
   limit?: number;
-  /** Before is the cursor of an earlier answer's history: only older events are returned. */
+  /** The cursor of an earlier answer's history: only older events are returned. */
   before?: string | number;
 }
 
-/** SubmitTurn accepts or queues a turn. */
+/** Accepts or queues a turn. */
 export interface SubmitTurnParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the turn; a new session is opened if absent. */
+  /** sessionId of the turn; a new session is opened if absent. */
   sessionId?: string;
   /** Create opens the session if there is none with that id. */
   create?: boolean;
-  /** ThreadID of the turn; the session's main thread if absent. */
+  /** threadId of the turn; the session's main thread if absent. */
   threadId?: string;
-  /** TurnID is the turn's id; made if absent. The same id again gives the first result and no second turn. */
+  /** The turn's id; made if absent. The same id again gives the first result and no second turn. */
   turnId?: string;
-  /** Input is a text, or a list of parts. */
+  /** A text, or a list of parts. */
   input: string | Part[];
-  /** Options are the choices for this turn. */
+  /** The choices for this turn. */
   options?: TurnOptions;
-  /** TaskID is the task that the turn works on; one of its own if absent. */
+  /** The task that the turn works on; one of its own if absent. */
   taskId?: string;
-  /** Metadata is the caller's own, kept as it is. */
+  /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
 }
 
-/** TurnOptions are the choices that a caller makes for one turn. */
+/** The choices that a caller makes for one turn. */
 export interface TurnOptions {
-  /**  */
+  /** Model to use, as "provider/model", or the model alone with Provider. */
   model?: string;
-  /**  */
+  /** Provider of the model. */
   provider?: string;
-  /**  */
+  /** permissionMode of this turn; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /**  */
+  /** queuePolicy says what happens on a busy thread; default queue. */
   queuePolicy?: "queue" | "reject" | "interrupt" | "steer";
-  /**  */
+  /** The turn that the input is meant to steer. */
   expectedTurnId?: string;
-  /**  */
+  /** maxSteps bounds the turn's model calls. */
   maxSteps?: number;
-  /**  */
+  /** Tools that the turn may use; all that the session has if absent. */
   tools?: string[];
-  /**  */
+  /** The JSON Schema that the final answer satisfies. */
   outputSchema?: Json;
-  /**  */
+  /** The folder that the turn works in, within the workspace. */
   cwd?: string;
-  /**  */
+  /** timeoutMs ends the turn after that time. */
   timeoutMs?: number;
 }
 
-/** InterruptTurn stops a turn. */
+/** Stops a turn. */
 export interface InterruptTurnParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the turn. */
+  /** sessionId of the turn. */
   sessionId: string;
-  /** ThreadID of the turn; the session's main thread if absent. */
+  /** threadId of the turn; the session's main thread if absent. */
   threadId?: string;
-  /** TurnID is the turn to stop; the running one if absent. */
+  /** The turn to stop; the running one if absent. */
   turnId?: string;
   /** Reason for people. */
   reason?: string;
@@ -111,37 +111,37 @@ export interface InterruptTurnParams {
   queue?: "keep" | "clear";
 }
 
-/** RemoveQueuedTurn takes a waiting turn out of the queue. */
+/** Takes a waiting turn out of the queue. */
 export interface RemoveQueuedTurnParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the turn. */
+  /** sessionId of the turn. */
   sessionId: string;
-  /** TurnID is the turn that waits. */
+  /** The turn that waits. */
   turnId: string;
 }
 
-/** PromoteQueuedTurn moves a waiting turn. */
+/** Moves a waiting turn. */
 export interface PromoteQueuedTurnParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the turn. */
+  /** sessionId of the turn. */
   sessionId: string;
-  /** TurnID is the turn that waits. */
+  /** The turn that waits. */
   turnId: string;
   /** Position from 1; default the front. */
   position?: number;
 }
 
-/** RespondAction answers an action. */
+/** Answers an action. */
 export interface RespondActionParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ActionID is the action that waits. */
+  /** The action that waits. */
   actionId: string;
-  /** Decision is one of those that the action offers. */
+  /** One of those that the action offers. */
   decision: "allow" | "deny" | "cancel" | "submit";
-  /** Payload is the answer's content, such as structured input. */
+  /** The answer's content, such as structured input. */
   payload?: Json;
   /** Scope of an allow: once (default) or session. */
   scope?: "once" | "session";
@@ -149,57 +149,57 @@ export interface RespondActionParams {
   reason?: string;
 }
 
-/** ListActions lists actions. */
+/** Lists actions. */
 export interface ListActionsParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** SessionID keeps the actions of one session. */
+  /** sessionId keeps the actions of one session. */
   sessionId?: string;
   /** Status keeps the actions with that status; all if absent. */
   status?: "pending" | "resolved" | "expired";
 }
 
-/** GetThreadRead returns the read model of a thread. */
+/** Returns the read model of a thread. */
 export interface GetThreadReadParams {
-  /** SessionID of the thread. */
+  /** sessionId of the thread. */
   sessionId: string;
-  /** ThreadID is the thread's id. */
+  /** The thread's id. */
   threadId: string;
 }
 
-/** ResumeThread continues a thread that is blocked or was stopped. */
+/** Continues a thread that is blocked or was stopped. */
 export interface ResumeThreadParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the thread. */
+  /** sessionId of the thread. */
   sessionId: string;
-  /** ThreadID is the thread's id. */
+  /** The thread's id. */
   threadId: string;
-  /** ResumeToken continues where a provider or a peer left off, if it gave one. */
+  /** resumeToken continues where a provider or a peer left off, if it gave one. */
   resumeToken?: string;
 }
 
-/** CompactThread replaces earlier turns by a summary in the model's context. */
+/** Replaces earlier turns by a summary in the model's context. */
 export interface CompactThreadParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the thread. */
+  /** sessionId of the thread. */
   sessionId: string;
-  /** ThreadID is the thread's id. */
+  /** The thread's id. */
   threadId: string;
 }
 
-/** RollbackThread takes back the turns after a given one. */
+/** Takes back the turns after a given one. */
 export interface RollbackThreadParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the thread. */
+  /** sessionId of the thread. */
   sessionId: string;
-  /** ThreadID is the thread's id. */
+  /** The thread's id. */
   threadId: string;
-  /** ToTurnID is the turn that stays; the turns after it go. */
+  /** The turn that stays; the turns after it go. */
   toTurnId: string;
   /** Files says what becomes of the files that the removed turns changed; default keep. */
   files?: "restore" | "keep";
@@ -207,25 +207,25 @@ export interface RollbackThreadParams {
   preview?: boolean;
 }
 
-/** ForkThread opens a new session whose history is that of another up to a point. */
+/** Opens a new session whose history is that of another up to a point. */
 export interface ForkThreadParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the thread that is forked. */
+  /** sessionId of the thread that is forked. */
   sessionId: string;
-  /** ThreadID is the thread that is forked. */
+  /** The thread that is forked. */
   threadId: string;
-  /** AtSequence is the last event that belongs to the fork. */
+  /** The last event that belongs to the fork. */
   atSequence: number;
 }
 
-/** CreateTask creates a task. */
+/** Creates a task. */
 export interface CreateTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id; made if absent. */
+  /** The task's id; made if absent. */
   taskId?: string;
-  /** SessionID of the task; a session of its own if absent. */
+  /** sessionId of the task; a session of its own if absent. */
   sessionId?: string;
   /** Objective says what is to be achieved. */
   objective: string;
@@ -235,27 +235,27 @@ export interface CreateTaskParams {
   acceptance?: (string | Criterion)[];
   /** Constraints bound what the work may do. */
   constraints?: TaskConstraints;
-  /** TaskProfile says what kind of model the work needs. */
+  /** taskProfile says what kind of model the work needs. */
   taskProfile?: TaskProfile;
-  /** RetryPolicy bounds the attempts. */
+  /** retryPolicy bounds the attempts. */
   retryPolicy?: RetryPolicy;
-  /** HeartbeatTimeoutMs is how long an external worker may be silent before the task is lost. */
+  /** How long an external worker may be silent before the task is lost. */
   heartbeatTimeoutMs?: number;
   /** Visibility says who is shown the task; default foreground. */
   visibility?: "foreground" | "background" | "internal" | "hidden";
-  /** Priority is a hint for the scheduler, a word or a number. */
+  /** A hint for the scheduler, a word or a number. */
   priority?: number | string;
-  /** Owner is who answers for the task. */
+  /** Who answers for the task. */
   owner?: Actor;
-  /** Assignee is who works on it. */
+  /** Who works on it. */
   assignee?: Actor;
-  /** Metadata is the caller's own, kept as it is. */
+  /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
-  /** TaskKind classifies the task; default general. */
+  /** taskKind classifies the task; default general. */
   taskKind?: string;
-  /** ParentTaskID is the task that this one is a part of. */
+  /** The task that this one is a part of. */
   parentTaskId?: string;
-  /** DependsOn lists the tasks that must be completed before this one starts. */
+  /** dependsOn lists the tasks that must be completed before this one starts. */
   dependsOn?: string[];
   /** Worker says who works: agentd in a thread of its own (runtime, the default), or the caller, who reports (external). */
   worker?: "runtime" | "external";
@@ -263,97 +263,95 @@ export interface CreateTaskParams {
   start?: boolean;
 }
 
-/** Criterion is a condition of a task's completion. On the wire it may be a text alone; an id is made if absent. */
+/** A condition of a task's completion. On the wire it may be a text alone. */
 export interface Criterion {
-  /**  */
-  id: string;
-  /**  */
+  /** id of the criterion within its task; made if absent. */
+  id?: string;
+  /** Description says what must hold. */
   description: string;
-  /**  */
+  /** Status of the criterion; default open. */
   status?: "open" | "satisfied" | "waived";
-  /** By and Reason say who satisfied or waived the criterion, and why. */
-  by?: Actor;
-  /**  */
+  /** Reason says why it was satisfied or waived. */
   reason?: string;
-  /**  */
+  /** evidenceRefs point to evidence for it. */
   evidenceRefs?: string[];
 }
 
-/** Actor says who or what asked for something. */
+/** Bound what the work on a task may do. */
+export interface TaskConstraints {
+  /** Tools that the work may use. */
+  tools?: string[];
+  /** permissionMode of the work. */
+  permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** Model that the work uses. */
+  model?: string;
+  /** The folder that the work is done in. */
+  cwd?: string;
+  /** Network says what the work may reach. */
+  network?: string;
+  /** maxCostUSD bounds the cost of the work. */
+  maxCostUSD?: number;
+  /** maxRuntimeMs bounds the time of the work. */
+  maxRuntimeMs?: number;
+  /** maxSteps bounds the model calls of the work. */
+  maxSteps?: number;
+  /** The JSON Schema that the result satisfies. */
+  outputSchema?: Json;
+}
+
+/** Says what kind of model a piece of work needs. */
+export interface TaskProfile {
+  /** Kind of work. */
+  kind?: string;
+  /** Source says where the profile comes from. */
+  source?: string;
+  /** What a model must be able to do. */
+  requiredCapabilities?: string[];
+  /** latencyTarget says how fast an answer is wanted. */
+  latencyTarget?: string;
+  /** budgetClass says how much an answer may cost. */
+  budgetClass?: string;
+  /** fallbackPolicy says whether another model may answer. */
+  fallbackPolicy?: string;
+  /** settingsSource says where the choice of model was set. */
+  settingsSource?: string;
+  /** Continuity says whether the model of earlier turns is to be kept. */
+  continuity?: string;
+  /** How large the input is likely to be. */
+  estimatedInputTokens?: number;
+}
+
+/** Bounds the attempts of a task or a job item. */
+export interface RetryPolicy {
+  /** The most attempts, the first included. */
+  maxAttempts?: number;
+  /** The wait before the second attempt; it doubles with each. */
+  backoffMs?: number;
+  /** maxBackoffMs bounds the wait. */
+  maxBackoffMs?: number;
+  /** nonRetryable lists the error categories that are not tried again. */
+  nonRetryable?: string[];
+  /** timeoutMs bounds one attempt. */
+  timeoutMs?: number;
+  /** inactivityTimeoutMs ends an attempt that shows no progress for that long. */
+  inactivityTimeoutMs?: number;
+}
+
+/** Says who or what asked for something. */
 export interface Actor {
   /** Kind of the actor. */
   kind: "user" | "agent" | "runtime" | "worker" | "channel" | "workflow" | "schedule" | "peer" | "host" | "unknown";
-  /** ID of the actor within its kind: a token's name, a subagent, a channel. */
+  /** id of the actor within its kind: a token's name, a subagent, a channel. */
   id?: string;
   /** Account that the actor belongs to. */
   account?: string;
 }
 
-/** TaskConstraints bound what the work on a task may do. */
-export interface TaskConstraints {
-  /**  */
-  tools?: string[];
-  /**  */
-  permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /**  */
-  model?: string;
-  /**  */
-  cwd?: string;
-  /**  */
-  network?: string;
-  /**  */
-  maxCostUSD?: number;
-  /**  */
-  maxRuntimeMs?: number;
-  /**  */
-  maxSteps?: number;
-  /**  */
-  outputSchema?: Json;
-}
-
-/** TaskProfile says what kind of model a piece of work needs. */
-export interface TaskProfile {
-  /**  */
-  kind?: string;
-  /**  */
-  source?: string;
-  /**  */
-  requiredCapabilities?: string[];
-  /**  */
-  latencyTarget?: string;
-  /**  */
-  budgetClass?: string;
-  /**  */
-  fallbackPolicy?: string;
-  /**  */
-  settingsSource?: string;
-  /**  */
-  continuity?: string;
-  /**  */
-  estimatedInputTokens?: number;
-}
-
-/** RetryPolicy bounds the attempts of a task or a job item. */
-export interface RetryPolicy {
-  /**  */
-  maxAttempts?: number;
-  /**  */
-  backoffMs?: number;
-  /**  */
-  maxBackoffMs?: number;
-  /**  */
-  nonRetryable?: string[];
-  /**  */
-  timeoutMs?: number;
-  /**  */
-  inactivityTimeoutMs?: number;
-}
-
-/** UpdateTask changes a task; what is absent stays. */
+/** Changes a task; what is absent stays. */
 export interface UpdateTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Objective says what is to be achieved. */
   objective?: string;
@@ -363,57 +361,57 @@ export interface UpdateTaskParams {
   acceptance?: (string | Criterion)[];
   /** Constraints bound what the work may do. */
   constraints?: TaskConstraints;
-  /** TaskProfile says what kind of model the work needs. */
+  /** taskProfile says what kind of model the work needs. */
   taskProfile?: TaskProfile;
-  /** RetryPolicy bounds the attempts. */
+  /** retryPolicy bounds the attempts. */
   retryPolicy?: RetryPolicy;
-  /** HeartbeatTimeoutMs is how long an external worker may be silent before the task is lost. */
+  /** How long an external worker may be silent before the task is lost. */
   heartbeatTimeoutMs?: number;
   /** Visibility says who is shown the task; default foreground. */
   visibility?: "foreground" | "background" | "internal" | "hidden";
-  /** Priority is a hint for the scheduler, a word or a number. */
+  /** A hint for the scheduler, a word or a number. */
   priority?: number | string;
-  /** Owner is who answers for the task. */
+  /** Who answers for the task. */
   owner?: Actor;
-  /** Assignee is who works on it. */
+  /** Who works on it. */
   assignee?: Actor;
-  /** Metadata is the caller's own, kept as it is. */
+  /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
-  /** DeliveryState says whether the result reached who asked for it. */
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
-  /** Artifacts are added to the task's deliverables. */
+  /** Added to the task's deliverables. */
   artifacts?: ArtifactLink[];
-  /** EvidenceRefs are added to the task's evidence. */
+  /** Added to the task's evidence. */
   evidenceRefs?: string[];
   /** Reason for people. */
   reason?: string;
 }
 
-/** Delivery is a delivery state. On the wire it may be the status alone. */
+/** A delivery state. On the wire it may be the status alone. */
 export interface Delivery {
-  /**  */
+  /** Status of the delivery. */
   status: "pending" | "delivered" | "queued" | "failed" | "parent_missing" | "not_applicable" | "unknown";
-  /**  */
+  /** Who the result goes to. */
   target?: string;
-  /**  */
+  /** Reason for people. */
   reason?: string;
 }
 
-/** ArtifactLink points to a deliverable. */
+/** Points to a deliverable. */
 export interface ArtifactLink {
-  /**  */
+  /** The deliverable's id. */
   artifactId: string;
-  /**  */
+  /** Where the deliverable is. */
   uri?: string;
-  /**  */
+  /** mediaType of the deliverable. */
   mediaType?: string;
 }
 
-/** StartTask starts a task. */
+/** Starts a task. */
 export interface StartTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Reason for people. */
   reason?: string;
@@ -421,11 +419,11 @@ export interface StartTaskParams {
   worker?: "runtime" | "external";
 }
 
-/** RetryTask starts a new attempt at a task. */
+/** Starts a new attempt at a task. */
 export interface RetryTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Reason for people. */
   reason?: string;
@@ -433,51 +431,51 @@ export interface RetryTaskParams {
   worker?: "runtime" | "external";
 }
 
-/** AppendTaskProgress reports progress; it is an external worker's heartbeat too. */
+/** Reports progress; it is an external worker's heartbeat too. */
 export interface AppendTaskProgressParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
-  /** RunID is the attempt that reports; the current one if absent. */
+  /** The attempt that reports; the current one if absent. */
   runId?: string;
-  /** Progress is how far the work is; percent is from 0 to 100. */
+  /** How far the work is; percent is from 0 to 100. */
   progress: Progress;
-  /** OutputRefs point to what is new. */
+  /** outputRefs point to what is new. */
   outputRefs?: (string | OutputRef)[];
-  /** DeliveryState says whether the result reached who asked for it. */
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
 }
 
-/** Progress is what is known about how far the work is. */
+/** What is known about how far the work is. */
 export interface Progress {
-  /**  */
+  /** Phase of the work: planning, working, verifying, delivering, waiting, or a word of its own. */
   phase?: string;
-  /**  */
+  /** Percent of the work that is done. */
   percent?: number;
-  /**  */
+  /** Summary for people. */
   summary?: string;
-  /**  */
+  /** currentStep names what is done now. */
   currentStep?: string;
-  /**  */
+  /** Counters by name, such as items, tests or files. */
   counters?: { [key: string]: number };
 }
 
-/** OutputRef points into an output. On the wire it may be the reference alone. */
+/** Points into an output. On the wire it may be the reference alone. */
 export interface OutputRef {
-  /**  */
+  /** The reference of the output. */
   outputRef: string;
-  /**  */
+  /** Offset of the first byte that is new. */
   offset?: number;
-  /**  */
+  /** mediaType of the output. */
   mediaType?: string;
 }
 
-/** PauseTask holds a task. */
+/** Holds a task. */
 export interface PauseTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Reason for people. */
   reason?: string;
@@ -485,11 +483,11 @@ export interface PauseTaskParams {
   propagate?: boolean;
 }
 
-/** ResumeTask lets a paused task go on. */
+/** Lets a paused task go on. */
 export interface ResumeTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Reason for people. */
   reason?: string;
@@ -497,11 +495,11 @@ export interface ResumeTaskParams {
   propagate?: boolean;
 }
 
-/** CancelTask stops a task. */
+/** Stops a task. */
 export interface CancelTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Reason for people. */
   reason?: string;
@@ -509,317 +507,313 @@ export interface CancelTaskParams {
   propagate?: boolean;
 }
 
-/** CompleteTask ends a task well. */
+/** Ends a task well. */
 export interface CompleteTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
-  /** RunID is the attempt that reports; the current one if absent. */
+  /** The attempt that reports; the current one if absent. */
   runId?: string;
   /** Summary for people; it decides nothing. */
   summary?: string;
-  /** Artifacts are the task's deliverables. */
+  /** The task's deliverables. */
   artifacts?: ArtifactLink[];
-  /** EvidenceRefs point to evidence. */
+  /** evidenceRefs point to evidence. */
   evidenceRefs?: string[];
-  /** DeliveryState says whether the result reached who asked for it. */
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
   /** Acceptance says which conditions are satisfied or waived. */
-  acceptance?: AcceptanceCriterion[];
+  acceptance?: CriterionResult[];
 }
 
-/** AcceptanceCriterion is one condition of a task's completion. */
-export interface AcceptanceCriterion {
-  /**  */
+/** Says what became of a condition of a task's completion. */
+export interface CriterionResult {
+  /** id of the criterion within its task. */
   id: string;
-  /**  */
-  description: string;
-  /**  */
-  status?: "open" | "satisfied" | "waived";
-  /** By and Reason say who satisfied or waived the criterion, and why. */
-  by?: Actor;
-  /**  */
+  /** Status of the criterion. */
+  status: "satisfied" | "waived";
+  /** Reason says why; a waived criterion needs one. */
   reason?: string;
-  /**  */
+  /** evidenceRefs point to evidence for it. */
   evidenceRefs?: string[];
 }
 
-/** FailTask ends a task, or an attempt at it, otherwise. */
+/** Ends a task, or an attempt at it, otherwise. */
 export interface FailTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
-  /** RunID is the attempt that reports; the current one if absent. */
+  /** The attempt that reports; the current one if absent. */
   runId?: string;
   /** Error says why. */
   error: Failure;
 }
 
-/** Failure is a structured error. Message is for people; programs look at Category. */
+/** A structured error. Message is for people; programs look at Category. */
 export interface Failure {
-  /**  */
+  /** Message for people. */
   message: string;
-  /**  */
+  /** Category for programs. */
   category?: string;
-  /**  */
+  /** Retryable says that another attempt may succeed. */
   retryable?: boolean;
   /** Advice says what to do next. */
   advice?: string;
 }
 
-/** ArchiveTask takes an ended task out of the lists. */
+/** Takes an ended task out of the lists. */
 export interface ArchiveTaskParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** LinkTasks adds an edge to the task graph. */
+/** Adds an edge to the task graph. */
 export interface LinkTasksParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the edge's near end. */
+  /** The edge's near end. */
   taskId: string;
   /** Kind of the edge. */
   kind: "parent" | "child" | "blocks" | "blocked_by" | "source_task" | "source_attempt" | "spawned_subagent" | "assigned_thread" | "produced_artifact" | "consumed_artifact" | "evidence";
-  /** TargetID is the edge's other end. */
+  /** The edge's other end. */
   targetId: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** UnlinkTasks takes an edge out of the task graph. */
+/** Takes an edge out of the task graph. */
 export interface UnlinkTasksParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TaskID is the edge's near end. */
+  /** The edge's near end. */
   taskId: string;
   /** Kind of the edge. */
   kind: "parent" | "child" | "blocks" | "blocked_by" | "source_task" | "source_attempt" | "spawned_subagent" | "assigned_thread" | "produced_artifact" | "consumed_artifact" | "evidence";
-  /** TargetID is the edge's other end. */
+  /** The edge's other end. */
   targetId: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** GetTask returns the record of a task. */
+/** Returns the record of a task. */
 export interface GetTaskParams {
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
 }
 
-/** ListTasks lists tasks. */
+/** Lists tasks. */
 export interface ListTasksParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** SessionID keeps the tasks of one session. */
+  /** sessionId keeps the tasks of one session. */
   sessionId?: string;
   /** Status keeps the tasks with that status. */
   status?: "draft" | "accepted" | "queued" | "preparing" | "running" | "waiting_input" | "waiting_permission" | "waiting_resource" | "blocked" | "paused" | "retrying" | "cancelling" | "cancelled" | "timed_out" | "failed" | "lost" | "completed" | "archived" | "stale" | "unknown";
-  /** ParentTaskID keeps the children of one task. */
+  /** parentTaskId keeps the children of one task. */
   parentTaskId?: string;
 }
 
-/** SpawnSubagent creates a child with a thread of its own. */
+/** Creates a child with a thread of its own. */
 export interface SpawnSubagentParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SubagentID is the child's id; made if absent. */
+  /** The child's id; made if absent. */
   subagentId?: string;
-  /** SessionID of the parent. */
+  /** sessionId of the parent. */
   sessionId: string;
-  /** ThreadID is the parent's thread. */
+  /** The parent's thread. */
   threadId: string;
-  /** TurnID is the parent's turn, if the child belongs to one. */
+  /** The parent's turn, if the child belongs to one. */
   turnId?: string;
   /** Role of the child, such as reviewer. */
   role?: string;
   /** Nickname for people. */
   nickname?: string;
-  /** Input is the child's first turn: a text, or a list of parts. */
+  /** The child's first turn: a text, or a list of parts. */
   input: string | Part[];
   /** Isolation bounds the child. */
   isolation?: Isolation;
   /** Model of the child; its parent's if absent. */
   model?: string;
-  /** Metadata is the caller's own, kept as it is. */
+  /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
 }
 
-/** Isolation bounds a subagent. */
+/** Bounds a subagent. */
 export interface Isolation {
-  /**  */
+  /** Tools that the subagent may use; its parent's if absent. */
   tools?: string[];
-  /**  */
+  /** permissionMode of the subagent; its parent's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /**  */
+  /** The folder that the subagent works in. */
   cwd?: string;
-  /** BudgetUSD is the subagent's share of its parent's budget. */
+  /** The subagent's share of its parent's budget. */
   budgetUSD?: number;
 }
 
-/** SendSubagentInput gives a child another turn. */
+/** Gives a child another turn. */
 export interface SendSubagentInputParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SubagentID is the child's id. */
+  /** The child's id. */
   subagentId: string;
-  /** Input is a text, or a list of parts. */
+  /** A text, or a list of parts. */
   input: string | Part[];
 }
 
-/** WaitSubagents waits until children have nothing to do any more. */
+/** Waits until children have nothing to do any more. */
 export interface WaitSubagentsParams {
-  /** SubagentIDs are the children to wait for. */
+  /** The children to wait for. */
   subagentIds: string[];
-  /** TimeoutMs is how long to wait; default 30 s, at most 10 minutes. */
+  /** How long to wait; default 30 s, at most 10 minutes. */
   timeoutMs?: number;
 }
 
-/** ResumeSubagent lets a child go on that is blocked, interrupted or closed. */
+/** Lets a child go on that is blocked, interrupted or closed. */
 export interface ResumeSubagentParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SubagentID is the child's id. */
+  /** The child's id. */
   subagentId: string;
 }
 
-/** CloseSubagent stops a child and releases what it holds. */
+/** Stops a child and releases what it holds. */
 export interface CloseSubagentParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SubagentID is the child's id. */
+  /** The child's id. */
   subagentId: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** ListSubagents lists the children of a session or a thread. */
+/** Lists the children of a session or a thread. */
 export interface ListSubagentsParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** SessionID of the children. */
+  /** sessionId of the children. */
   sessionId: string;
-  /** ParentThreadID keeps the children of one thread. */
+  /** parentThreadId keeps the children of one thread. */
   parentThreadId?: string;
   /** Descendants lists the children's children too. */
   descendants?: boolean;
 }
 
-/** CreateJob creates a batch of items that are worked on side by side. */
+/** Creates a batch of items that are worked on side by side. */
 export interface CreateJobParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** JobID is the job's id; made if absent. */
+  /** The job's id; made if absent. */
   jobId?: string;
-  /** SessionID of the job; a session of its own if absent. */
+  /** sessionId of the job; a session of its own if absent. */
   sessionId?: string;
   /** Instruction says what is to be done with each item. */
   instruction: string;
-  /** Items are worked on in this order. */
+  /** Worked on in this order. */
   items: JobItemInput[];
-  /** Concurrency is how many items are worked on at once; the server's default if absent. */
+  /** How many items are worked on at once; the server's default if absent. */
   concurrency?: number;
-  /** RetryPolicy bounds the attempts at an item. */
+  /** retryPolicy bounds the attempts at an item. */
   retryPolicy?: RetryPolicy;
-  /** OutputSchema is the JSON Schema that an item's output satisfies. */
+  /** The JSON Schema that an item's output satisfies. */
   outputSchema?: { [key: string]: Json };
-  /** MaxRuntimeMs ends the job after that time. */
+  /** maxRuntimeMs ends the job after that time. */
   maxRuntimeMs?: number;
   /** Start starts the job at once; default true. */
   start?: boolean;
   /** Title for people. */
   title?: string;
-  /** Metadata is the caller's own, kept as it is. */
+  /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
 }
 
-/** JobItemInput is one piece of work of a new job. */
+/** One piece of work of a new job. */
 export interface JobItemInput {
-  /** ItemID is the item's id; made if absent. */
+  /** The item's id; made if absent. */
   itemId?: string;
   /** Input of the item: any JSON value. */
   input: Json;
 }
 
-/** StartJob starts a job that was created with start: false. */
+/** Starts a job that was created with start: false. */
 export interface StartJobParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
 }
 
-/** GetJob returns a job with a page of its items. */
+/** Returns a job with a page of its items. */
 export interface GetJobParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
 }
 
-/** ListJobs lists jobs. */
+/** Lists jobs. */
 export interface ListJobsParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** SessionID keeps the jobs of one session. */
+  /** sessionId keeps the jobs of one session. */
   sessionId?: string;
   /** Status keeps the jobs with that status. */
   status?: "pending" | "running" | "completed" | "failed" | "cancelling" | "cancelled";
 }
 
-/** CancelJob stops a job; items that are done stay as they are. */
+/** Stops a job; items that are done stay as they are. */
 export interface CancelJobParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** RetryJobItem starts a new attempt at an item that failed. */
+/** Starts a new attempt at an item that failed. */
 export interface RetryJobItemParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
-  /** ItemID is the item's id. */
+  /** The item's id. */
   itemId: string;
 }
 
-/** WriteProcessStdin writes to a process. */
+/** Writes to a process. */
 export interface WriteProcessStdinParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ProcessID is the process's id. */
+  /** The process's id. */
   processId: string;
-  /** Data is written as text. */
+  /** Written as text. */
   data?: string;
-  /** Base64 is written as the bytes that it stands for. */
+  /** Written as the bytes that it stands for. */
   base64?: string;
-  /** EOF closes the process's input after the data. */
+  /** eof closes the process's input after the data. */
   eof?: boolean;
 }
 
-/** TerminateProcess ends a process and what it started. */
+/** Ends a process and what it started. */
 export interface TerminateProcessParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ProcessID is the process's id. */
+  /** The process's id. */
   processId: string;
   /** Reason for people. */
   reason?: string;
@@ -827,49 +821,49 @@ export interface TerminateProcessParams {
   signal?: "HUP" | "INT" | "QUIT" | "KILL" | "TERM" | "USR1" | "USR2" | "SIGHUP" | "SIGINT" | "SIGQUIT" | "SIGKILL" | "SIGTERM" | "SIGUSR1" | "SIGUSR2";
 }
 
-/** ResizeProcess changes the size of a process's terminal. */
+/** Changes the size of a process's terminal. */
 export interface ResizeProcessParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ProcessID is the process's id. */
+  /** The process's id. */
   processId: string;
   /** Rows of the terminal. */
   rows: number;
-  /** Cols are the columns of the terminal. */
+  /** The columns of the terminal. */
   cols: number;
 }
 
-/** ListProcesses lists processes. */
+/** Lists processes. */
 export interface ListProcessesParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** SessionID keeps the processes of one session. */
+  /** sessionId keeps the processes of one session. */
   sessionId?: string;
 }
 
-/** EvaluatePermission asks what would be decided about a tool call. Nothing runs. */
+/** Asks what would be decided about a tool call. Nothing runs. */
 export interface EvaluatePermissionParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID whose policy is asked; the host's if absent. */
+  /** sessionId whose policy is asked; the host's if absent. */
   sessionId?: string;
-  /** ToolName of the tool. */
+  /** toolName of the tool. */
   toolName: string;
   /** Input of the call. */
   input: Json;
   /** Cwd of the call; the workspace's root if absent. */
   cwd?: string;
-  /** PermissionMode to ask under; the session's if absent. */
+  /** permissionMode to ask under; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
 }
 
-/** ResolvePermission answers a request for permission as the host's policy. */
+/** Answers a request for permission as the host's policy. */
 export interface ResolvePermissionParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ActionID is the action that waits. */
+  /** The action that waits. */
   actionId: string;
   /** Decision of the host's policy. */
   decision: "allow" | "deny" | "cancel";
@@ -877,17 +871,17 @@ export interface ResolvePermissionParams {
   reason?: string;
 }
 
-/** GetPolicy returns the policy of a session, or the host's. */
+/** Returns the policy of a session, or the host's. */
 export interface GetPolicyParams {
-  /** SessionID of the policy; the host's if absent. */
+  /** sessionId of the policy; the host's if absent. */
   sessionId?: string;
 }
 
-/** SetPolicy changes the policy of a session, or the host's. */
+/** Changes the policy of a session, or the host's. */
 export interface SetPolicyParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of the policy; the host's if absent, which needs the role admin. */
+  /** sessionId of the policy; the host's if absent, which needs the role admin. */
   sessionId?: string;
   /** Mode that holds where no rule does; stays if absent. */
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
@@ -897,281 +891,281 @@ export interface SetPolicyParams {
   reason?: string;
 }
 
-/** PolicyRule is one permission rule. */
+/** One permission rule. */
 export interface PolicyRule {
-  /**  */
+  /** What decisions name the rule by. */
   ruleId?: string;
-  /**  */
+  /** Decision where the rule matches. */
   decision: "allow" | "ask" | "deny";
-  /**  */
+  /** A glob over the names of tools. */
   tool: string;
-  /**  */
+  /** Match narrows the rule: a glob over commands, paths or the input. */
   match?: string;
-  /**  */
+  /** Reason for people. */
   reason?: string;
-  /**  */
+  /** Source says whose rule it is. */
   source?: "host" | "workspace" | "session";
 }
 
-/** GetToolInventory lists the tools that a session, a thread or a mode has. */
+/** Lists the tools that a session, a thread or a mode has. */
 export interface GetToolInventoryParams {
-  /** SessionID whose tools are asked for; the host's if absent. */
+  /** sessionId whose tools are asked for; the host's if absent. */
   sessionId?: string;
-  /** ThreadID whose tools are asked for; the main thread if absent. */
+  /** threadId whose tools are asked for; the main thread if absent. */
   threadId?: string;
-  /** PermissionMode to ask under; the session's if absent. */
+  /** permissionMode to ask under; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
 }
 
-/** GetExecutionEnvironment says where commands of a session run, and under which boundaries. */
+/** Says where commands of a session run, and under which boundaries. */
 export interface GetExecutionEnvironmentParams {
-  /** SessionID whose environment is asked for; the host's if absent. */
+  /** sessionId whose environment is asked for; the host's if absent. */
   sessionId?: string;
-  /** ThreadID whose environment is asked for; the main thread if absent. */
+  /** threadId whose environment is asked for; the main thread if absent. */
   threadId?: string;
-  /** PermissionMode to ask under; the session's if absent. */
+  /** permissionMode to ask under; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
 }
 
-/** ConnectChannel opens a channel for a remote peer. */
+/** Opens a channel for a remote peer. */
 export interface ConnectChannelParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ChannelID is the channel's id; made if absent. */
+  /** The channel's id; made if absent. */
   channelId?: string;
   /** Transport that the peer uses. */
   transport: "websocket" | "sse" | "json_rpc" | "grpc" | "http_json" | "stdio" | "in_process" | "custom";
-  /** PeerRole says what the peer is. */
+  /** peerRole says what the peer is. */
   peerRole: "client" | "host" | "worker" | "remote_runtime" | "peer_agent" | "tool_server";
-  /** AccountRef names the peer's account; never a credential. */
+  /** accountRef names the peer's account; never a credential. */
   accountRef?: string;
   /** Capabilities that the peer offers. */
   capabilities?: string[];
-  /** NativeProtocol of the peer, such as a2a. */
+  /** nativeProtocol of the peer, such as a2a. */
   nativeProtocol?: string;
-  /** SessionID that the channel follows. */
+  /** sessionId that the channel follows. */
   sessionId?: string;
 }
 
-/** ReconnectChannel brings a peer back. */
+/** Brings a peer back. */
 export interface ReconnectChannelParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ChannelID is the channel's id. */
+  /** The channel's id. */
   channelId: string;
-  /** ResumeToken that the peer received; a wrong one is forbidden. */
+  /** resumeToken that the peer received; a wrong one is forbidden. */
   resumeToken: string;
-  /** SessionID to follow; the channel's if absent. */
+  /** sessionId to follow; the channel's if absent. */
   sessionId?: string;
-  /** LastSequence that the peer has; the last acknowledged one if absent. */
+  /** lastSequence that the peer has; the last acknowledged one if absent. */
   lastSequence?: number;
 }
 
-/** AckEvents says how far a peer has got. */
+/** Says how far a peer has got. */
 export interface AckEventsParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ChannelID is the channel's id. */
+  /** The channel's id. */
   channelId: string;
-  /** SessionID of the sequence; the channel's if absent. */
+  /** sessionId of the sequence; the channel's if absent. */
   sessionId?: string;
   /** Sequence of the last event that the peer has. */
   sequence: number;
 }
 
-/** DisconnectChannel closes a channel. What the peer asked for goes on. */
+/** Closes a channel. What the peer asked for goes on. */
 export interface DisconnectChannelParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** ChannelID is the channel's id. */
+  /** The channel's id. */
   channelId: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** ListChannels lists channels. */
+/** Lists channels. */
 export interface ListChannelsParams {
-  /** Limit is the most that is returned; 0 means 100. */
+  /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** SessionID keeps the channels that follow one session. */
+  /** sessionId keeps the channels that follow one session. */
   sessionId?: string;
 }
 
-/** ExportEvidence exports an evidence pack. */
+/** Exports an evidence pack. */
 export interface ExportEvidenceParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of what is exported. */
+  /** sessionId of what is exported. */
   sessionId: string;
-  /** ThreadID narrows the export to a thread. */
+  /** threadId narrows the export to a thread. */
   threadId?: string;
-  /** TurnID narrows the export to a turn. */
+  /** turnId narrows the export to a turn. */
   turnId?: string;
-  /** TaskID narrows the export to a task. */
+  /** taskId narrows the export to a task. */
   taskId?: string;
 }
 
-/** ExportReplay exports a replay case. */
+/** Exports a replay case. */
 export interface ExportReplayParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of what is exported. */
+  /** sessionId of what is exported. */
   sessionId: string;
-  /** ThreadID narrows the export to a thread. */
+  /** threadId narrows the export to a thread. */
   threadId?: string;
-  /** TurnID narrows the export to a turn. */
+  /** turnId narrows the export to a turn. */
   turnId?: string;
-  /** TaskID narrows the export to a task. */
+  /** taskId narrows the export to a task. */
   taskId?: string;
 }
 
-/** ExportReview exports a review. */
+/** Exports a review. */
 export interface ExportReviewParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** SessionID of what is exported. */
+  /** sessionId of what is exported. */
   sessionId: string;
-  /** ThreadID narrows the export to a thread. */
+  /** threadId narrows the export to a thread. */
   threadId?: string;
-  /** TurnID narrows the export to a turn. */
+  /** turnId narrows the export to a turn. */
   turnId?: string;
-  /** TaskID narrows the export to a task. */
+  /** taskId narrows the export to a task. */
   taskId?: string;
 }
 
-/** StartBenchmarkTrial binds a trial to a session and runs its turn. */
+/** Binds a trial to a session and runs its turn. */
 export interface StartBenchmarkTrialParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
   /** Benchmark says which trial is run. */
   benchmark: TrialBenchmark;
   /** Configuration that is tried: model, prompt, tools and what else matters. */
   configuration?: { [key: string]: Json };
-  /** Input is submitted as the trial's turn: a text, or a list of parts. */
+  /** Submitted as the trial's turn: a text, or a list of parts. */
   input?: string | Part[];
-  /** SessionID of the trial; a session of its own if absent. */
+  /** sessionId of the trial; a session of its own if absent. */
   sessionId?: string;
-  /** TimeoutMs ends the trial after that time. */
+  /** timeoutMs ends the trial after that time. */
   timeoutMs?: number;
 }
 
-/** TrialBenchmark says which trial of which data set is run. */
+/** Says which trial of which data set is run. */
 export interface TrialBenchmark {
-  /** DatasetID is the data set's id. */
+  /** The data set's id. */
   datasetId: string;
-  /** DatasetVersion is its frozen version. */
+  /** Its frozen version. */
   datasetVersion: string;
-  /** DatasetRef is where the data set is. */
+  /** Where the data set is. */
   datasetRef?: string;
-  /** TaskID is the data set's task, not one of agentd's. */
+  /** The data set's task, not one of agentd's. */
   taskId: string;
-  /** TrialID is the trial's id; made if absent. */
+  /** The trial's id; made if absent. */
   trialId?: string;
-  /** ConfigurationID names the configuration that is tried. */
+  /** configurationId names the configuration that is tried. */
   configurationId: string;
   /** Role of the configuration in a comparison. */
   role: "baseline" | "candidate" | "control";
-  /** HarborJobRef is the job in Harbor. */
+  /** The job in Harbor. */
   harborJobRef?: string;
-  /** HarborTrialRef is the trial in Harbor. */
+  /** The trial in Harbor. */
   harborTrialRef?: string;
-  /** TaskTomlRef is the task's description in Harbor. */
+  /** The task's description in Harbor. */
   taskTomlRef?: string;
-  /** SingleChangedVariable is what differs between baseline and candidate. */
+  /** What differs between baseline and candidate. */
   singleChangedVariable?: string;
 }
 
-/** RecordBenchmarkReward attaches a score to a trial. */
+/** Attaches a score to a trial. */
 export interface RecordBenchmarkRewardParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TrialID is the trial's id. */
+  /** The trial's id. */
   trialId: string;
-  /** Reward is the score. */
+  /** The score. */
   reward: Reward;
-  /** Verifier is who scored. */
+  /** Who scored. */
   verifier?: BenchmarkVerifier;
 }
 
-/** Reward is a score that somebody else gave. */
+/** A score that somebody else gave. */
 export interface Reward {
   /** Value of the score. */
   value: number;
-  /** DetailsRef is where the details are. */
+  /** Where the details are. */
   detailsRef?: string;
-  /** Ref is where the score is kept. */
+  /** Where the score is kept. */
   ref?: string;
   /** Criteria that the score is made of. */
   criteria?: string[];
-  /** FailureCategory says why there is no better score. */
+  /** failureCategory says why there is no better score. */
   failureCategory?: string;
 }
 
-/** BenchmarkVerifier names who scored. */
+/** Names who scored. */
 export interface BenchmarkVerifier {
-  /**  */
+  /** Name of the verifier. */
   name?: string;
-  /**  */
+  /** Version of the verifier. */
   version?: string;
-  /**  */
+  /** Status says how the verification ended. */
   status?: string;
 }
 
-/** ExportBenchmarkTrial exports a trial's pack and trajectory. */
+/** Exports a trial's pack and trajectory. */
 export interface ExportBenchmarkTrialParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** TrialID is the trial's id. */
+  /** The trial's id. */
   trialId: string;
 }
 
-/** CompareBenchmarkRuns holds two configurations against each other. */
+/** Holds two configurations against each other. */
 export interface CompareBenchmarkRunsParams {
-  /** IdempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** Baseline is what was there. */
+  /** What was there. */
   baseline: ComparedRun;
-  /** Candidate is what is tried. */
+  /** What is tried. */
   candidate: ComparedRun;
-  /** P0QcGateRegressionCount is how many regressions the quality gate found. */
+  /** How many regressions the quality gate found. */
   p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert; undecided if absent. */
   decision?: string;
 }
 
-/** ComparedRun is one side of a comparison. */
+/** One side of a comparison. */
 export interface ComparedRun {
-  /** ConfigurationID names the configuration. */
+  /** configurationId names the configuration. */
   configurationId: string;
-  /** TrialIDs are its trials. */
+  /** Its trials. */
   trialIds: string[];
 }
 
-/** Explain answers why something was allowed, blocked, routed or failed. */
+/** Answers why something was allowed, blocked, routed or failed. */
 export interface ExplainParams {
-  /** SessionID of what is asked about. */
+  /** sessionId of what is asked about. */
   sessionId: string;
-  /** ToolCallID asks about a tool call. */
+  /** toolCallId asks about a tool call. */
   toolCallId?: string;
-  /** ActionID asks about an action. */
+  /** actionId asks about an action. */
   actionId?: string;
-  /** TurnID asks about a turn. */
+  /** turnId asks about a turn. */
   turnId?: string;
-  /** TaskID asks about a task. */
+  /** taskId asks about a task. */
   taskId?: string;
 }
 
-/** Part is one piece of a turn's input. */
+/** One piece of a turn's input. */
 export interface Part {
   /** Type says what the part is: text, image, file or ref. */
   type: "text" | "image" | "file" | "ref";
   /** Text of a text part. */
   text?: string;
-  /** Ref is a reference that agentd made. */
+  /** A reference that agentd made. */
   ref?: string;
-  /** URL of an image or a file. */
+  /** url of an image or a file. */
   url?: string;
   /** Data of an image or a file, in base64. */
   data?: string;
@@ -1179,31 +1173,31 @@ export interface Part {
   path?: string;
   /** Name of a file, for people and for the model. */
   name?: string;
-  /** MediaType of an image or a file. */
+  /** mediaType of an image or a file. */
   mediaType?: string;
 }
 
-/** CreateSessionResult is the new session. */
+/** The new session. */
 export interface CreateSessionResult {
-  /** SessionID is the session's id. */
+  /** The session's id. */
   sessionId: string;
-  /** ThreadID is the session's main thread. */
+  /** The session's main thread. */
   threadId: string;
 }
 
-/** ListSessionsResult is a page of sessions. */
+/** A page of sessions. */
 export interface ListSessionsResult {
   /** Sessions of this page. */
   sessions: SessionSummary[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** SessionSummary is a session in a list. It is as fresh as the session's last finished turn. */
+/** A session in a list. It is as fresh as the session's last finished turn. */
 export interface SessionSummary {
-  /** SessionID is the session's id. */
+  /** The session's id. */
   sessionId: string;
-  /** ThreadID is the session's main thread. */
+  /** The session's main thread. */
   threadId?: string;
   /** Title for people. */
   title?: string;
@@ -1211,65 +1205,147 @@ export interface SessionSummary {
   account?: string;
   /** Status of the session. */
   status: string;
-  /** CreatedAt is when the session was opened. */
+  /** When the session was opened. */
   createdAt: string;
-  /** UpdatedAt is when its last turn ended, or when it was opened. */
+  /** When its last turn ended, or when it was opened. */
   updatedAt: string;
-  /** TurnCount counts the session's turns. */
+  /** turnCount counts the session's turns. */
   turnCount: number;
 }
 
-/** SessionRead is what callers may rely on in the session snapshot. */
+/** What callers may rely on in the session snapshot. */
 export interface SessionRead {
-  /** SchemaVersion of the snapshot. */
+  /** schemaVersion of the snapshot. */
   schemaVersion: string;
-  /** RuntimeID of the runtime that answers. */
+  /** runtimeId of the runtime that answers. */
   runtimeId: string;
-  /** SessionID is the session's id. */
+  /** The session's id. */
   sessionId: string;
+  /** Sequence of the newest fact that the snapshot covers. */
+  sequence: number;
   /** Title for people. */
   title?: string;
-  /** UpdatedAt is when the newest fact that the snapshot covers happened. */
+  /** Status of the session. */
+  status: string;
+  /** permissionMode of the session. */
+  permissionMode?: string;
+  /** When the session was opened. */
+  createdAt: string;
+  /** When the newest fact that the snapshot covers happened. */
   updatedAt: string;
-  /** Threads are the read models of the session's threads. */
+  /** The read models of the session's threads. */
   threads: ThreadRead[];
-  /** History is the window of recent events. */
+  /** The window of recent events. */
   history: History;
 }
 
-/** ThreadRead is what callers may rely on in the read model of a thread. */
+/** What callers may rely on in the read model of a thread. */
 export interface ThreadRead {
-  /** ThreadID is the thread's id. */
+  /** The thread's id. */
   threadId: string;
-  /** Status is coarse: idle, queued, running, blocked, completed, failed, cancelled, stale or unknown. */
-  status: string;
-  /** Phase is the finer state beside the status, such as waiting_permission. */
-  phase?: string;
+  /** sessionId of the thread. */
+  sessionId: string;
+  /** Status of the thread, coarse. */
+  status: "idle" | "queued" | "running" | "blocked" | "completed" | "failed" | "cancelled" | "stale" | "unknown";
+  /** The finer state beside the status, such as waiting_permission. */
+  phase: string;
+  /** The turn that runs. */
+  activeTurnId?: string;
+  /** turnCount counts the thread's turns. */
+  turnCount: number;
+  /** The newest ones, oldest first. */
+  turns: TurnRead[];
+  /** Those that wait, the next one first. */
+  queuedTurns: QueuedTurnRead[];
+  /** The actions that the thread waits for. */
+  pendingRequests: ActionRecord[];
 }
 
-/** History is a window of a session's events, oldest first. */
+/** What callers may rely on in the read model of a turn. */
+export interface TurnRead {
+  /** The turn's id. */
+  turnId: string;
+  /** The task that the turn belongs to. */
+  taskId?: string;
+  /** The task's run that the turn belongs to. */
+  runId?: string;
+  /** Status of the turn; blocked while it waits for an action. */
+  status: string;
+  /** The finer state beside the status. */
+  phase: string;
+  /** That of turn.submitted. */
+  submittedSequence: number;
+}
+
+/** What callers may rely on in the read model of a turn that waits. */
+export interface QueuedTurnRead {
+  /** The turn's id. */
+  turnId: string;
+  /** Position from 1, first to run first. */
+  position: number;
+  /** Source says who submitted the turn. */
+  source: string;
+}
+
+/** What callers may rely on in the record of an action. */
+export interface ActionRecord {
+  /** The action's id. */
+  actionId: string;
+  /** sessionId of the action. */
+  sessionId: string;
+  /** threadId of the action. */
+  threadId: string;
+  /** turnId that waits for the action. */
+  turnId: string;
+  /** toolCallId that the action is about, if it is about one. */
+  toolCallId?: string;
+  /** Status of the action. */
+  status: "pending" | "resolved" | "expired";
+  /** actionType says what kind of answer is asked for. */
+  actionType: string;
+  /** Prompt for people. */
+  prompt?: string;
+  /** Schema of the payload that an answer must have. */
+  schema?: Json;
+  /** Decisions that the action offers. */
+  decisions?: string[];
+  /** toolName of the tool that asks. */
+  toolName?: string;
+  /** The tool's arguments, without secrets. */
+  safeArgs?: Json;
+  /** Reason says why somebody is asked. */
+  reason?: string;
+  /** When the action answers itself. */
+  expiresAt?: string;
+  /** When the action was asked for. */
+  createdAt: string;
+  /** Decision that was taken. */
+  decision?: string;
+}
+
+/** A window of a session's events, oldest first. */
 export interface History {
-  /** Events are envelopes as the stream delivers them. */
+  /** Envelopes as the stream delivers them. */
   events: AgentdEvent[];
-  /** Cursor is what to pass as before to get older events; absent at the beginning. */
+  /** What to pass as before to get older events; absent at the beginning. */
   cursor?: string;
   /** Truncated says that there are older events. */
   truncated: boolean;
 }
 
-/** SubmitTurnResult is the durable acceptance of a turn. */
+/** The durable acceptance of a turn. */
 export interface SubmitTurnResult {
-  /** SessionID of the turn. */
+  /** sessionId of the turn. */
   sessionId: string;
-  /** ThreadID of the turn. */
+  /** threadId of the turn. */
   threadId: string;
-  /** TurnID is the turn's id. */
+  /** The turn's id. */
   turnId: string;
-  /** TaskID is the task that the turn belongs to. */
+  /** The task that the turn belongs to. */
   taskId: string;
-  /** RunID is the task's run that the turn belongs to. */
+  /** The task's run that the turn belongs to. */
   runId: string;
-  /** Status is accepted or queued. A turn that steers another one is accepted into it: the ids are then those of the running turn. */
+  /** Accepted or queued. A turn that steers another one is accepted into it: the ids are then those of the running turn. */
   status: "accepted" | "queued";
   /** Position in the queue, from 1, when queued. */
   position?: number;
@@ -1277,47 +1353,44 @@ export interface SubmitTurnResult {
   sequence: number;
 }
 
-/** InterruptTurnResult says whether something was there to stop. */
+/** Says whether something was there to stop. */
 export interface InterruptTurnResult {
   /** Interrupted says that a turn was running and is stopped now. */
   interrupted: boolean;
-  /** TurnID is that turn. */
+  /** That turn. */
   turnId?: string;
 }
 
-/** QueueResult is a thread's queue after a change. */
+/** A thread's queue after a change. */
 export interface QueueResult {
   /** Queue lists the turns that wait, the next one first. */
   queue: QueueEntry[];
 }
 
-/** QueueEntry is one waiting turn. */
+/** One waiting turn. */
 export interface QueueEntry {
-  /**  */
   turnId: string;
-  /**  */
   position: number;
-  /**  */
   source: string;
 }
 
-/** RespondActionResult is the action's standing after the answer. */
+/** The action's standing after the answer. */
 export interface RespondActionResult {
-  /** ActionID is the action's id. */
+  /** The action's id. */
   actionId: string;
   /** Status of the action. */
   status: "pending" | "resolved" | "expired";
 }
 
-/** ListActionsResult is a page of actions, each the action's record. */
+/** A page of actions, each the action's record. */
 export interface ListActionsResult {
   /** Actions of this page. */
   actions: ActionRecord[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** ResumeThreadResult says what was found and done. */
+/** Says what was found and done. */
 export interface ResumeThreadResult {
   /** Status says whether the thread goes on. */
   status: "resumed" | "blocked" | "nothing_to_resume";
@@ -1327,105 +1400,89 @@ export interface ResumeThreadResult {
   recovered: string[];
 }
 
-/** CompactThreadResult is the new boundary of the thread's context. */
+/** The new boundary of the thread's context. */
 export interface CompactThreadResult {
   /** Boundary says which turns the summary covers, where it is and what was kept. */
   boundary: CompactionCompleted;
 }
 
-/** CompactionCompleted replaces earlier turns by a summary in the context. */
+/** Replaces earlier turns by a summary in the context. */
 export interface CompactionCompleted {
-  /**  */
   compactionId: string;
-  /**  */
   trigger: "context_fraction" | "requested" | "context_overflow";
-  /**  */
   affectedTurns: string[];
-  /**  */
   summaryRef: string;
-  /**  */
   summaryPreview?: string;
-  /**  */
   continuationRef?: string;
-  /**  */
   tokensBefore: number;
-  /**  */
   tokensAfter: number;
-  /**  */
   preserved: Preserved;
-  /** ThroughSequence is the last event that the summary covers. */
+  /** The last event that the summary covers. */
   throughSequence: number;
 }
 
-/** Preserved lists what a compaction must not lose. */
+/** Lists what a compaction must not lose. */
 export interface Preserved {
-  /**  */
   actions: string[];
-  /**  */
   incidents: string[];
-  /**  */
   evidenceRefs: string[];
-  /**  */
   artifactRefs: string[];
 }
 
-/** RollbackThreadResult says what was, or would be, taken back. */
+/** Says what was, or would be, taken back. */
 export interface RollbackThreadResult {
-  /** RemovedTurns are the ids of the turns that go. */
+  /** The ids of the turns that go. */
   removedTurns: string[];
   /** Files says what becomes of each file. */
   files: RollbackFile[];
 }
 
-/** RollbackFile is what a rollback did with one file. */
+/** What a rollback did with one file. */
 export interface RollbackFile {
-  /**  */
   path: string;
-  /**  */
   change: "restored" | "deleted" | "kept" | "conflict" | "unavailable";
-  /**  */
   reason?: string;
 }
 
-/** ForkThreadResult is the new session. */
+/** The new session. */
 export interface ForkThreadResult {
-  /** SessionID is the new session. */
+  /** The new session. */
   sessionId: string;
-  /** ThreadID is its thread. */
+  /** Its thread. */
   threadId: string;
 }
 
-/** TaskResult is a task's standing after a command. */
+/** A task's standing after a command. */
 export interface TaskResult {
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Status of the task. */
   status: string;
 }
 
-/** TaskRunResult is a task's standing after it was started. */
+/** A task's standing after it was started. */
 export interface TaskRunResult {
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
   /** Status of the task; blocked while its dependencies are not completed. */
   status: string;
-  /** RunID of the attempt that was started, if one was. */
+  /** runId of the attempt that was started, if one was. */
   runId?: string;
-  /** AttemptCount counts the task's attempts. */
+  /** attemptCount counts the task's attempts. */
   attemptCount: number;
 }
 
-/** RelationshipsResult is a task's edges after a change. */
+/** A task's edges after a change. */
 export interface RelationshipsResult {
-  /** Relationships are the task's edges in the graph. */
+  /** The task's edges in the graph. */
   relationships: Relationship[];
 }
 
-/** Relationship is one edge of the task graph. */
+/** One edge of the task graph. */
 export interface Relationship {
   /** Kind of the edge. */
   kind: string;
-  /** TargetID is the edge's other end. */
+  /** The edge's other end. */
   targetId: string;
   /** Status of the edge: a satisfied dependency no longer blocks. */
   status: string;
@@ -1433,107 +1490,107 @@ export interface Relationship {
   reason?: string;
 }
 
-/** TaskRecord is what callers may rely on in the record of a task. */
+/** What callers may rely on in the record of a task. */
 export interface TaskRecord {
-  /** TaskID is the task's id. */
+  /** The task's id. */
   taskId: string;
-  /** SessionID of the task. */
+  /** sessionId of the task. */
   sessionId: string;
-  /** ParentTaskID is the task that this one is a part of. */
+  /** The task that this one is a part of. */
   parentTaskId?: string;
   /** Title for people. */
   title?: string;
   /** Objective says what is to be achieved. */
   objective?: string;
-  /** TaskKind classifies the task. */
+  /** taskKind classifies the task. */
   taskKind: string;
   /** Visibility says who is shown the task. */
   visibility: string;
   /** Status of the task. */
   status: string;
-  /** StatusReason says why, where the status doesn't speak for itself. */
+  /** statusReason says why, where the status doesn't speak for itself. */
   statusReason?: string;
-  /** Blockers are the tasks and actions that the task waits for. */
+  /** The tasks and actions that the task waits for. */
   blockers?: string[];
-  /** Progress is how far the work is. */
+  /** How far the work is. */
   progress?: Progress;
-  /** CurrentRunID is the attempt under way. */
+  /** The attempt under way. */
   currentRunId?: string;
-  /** Attempts are the newest attempts, oldest first. */
+  /** The newest attempts, oldest first. */
   attempts?: AttemptRecord[];
-  /** Relationships are the task's edges in the graph. */
+  /** The task's edges in the graph. */
   relationships?: Relationship[];
-  /** Artifacts are the task's deliverables. */
+  /** The task's deliverables. */
   artifacts?: ArtifactLink[];
-  /** EvidenceRefs point to evidence. */
+  /** evidenceRefs point to evidence. */
   evidenceRefs?: string[];
-  /** LastError is why the last attempt failed. */
+  /** Why the last attempt failed. */
   lastError?: Failure;
-  /** CreatedAt is when the task was created. */
+  /** When the task was created. */
   createdAt: string;
-  /** UpdatedAt is when its newest fact happened. */
+  /** When its newest fact happened. */
   updatedAt: string;
 }
 
-/** AttemptRecord is what callers may rely on in the record of an attempt. */
+/** What callers may rely on in the record of an attempt. */
 export interface AttemptRecord {
-  /** RunID is the attempt's run. */
+  /** The attempt's run. */
   runId: string;
-  /** AttemptID is the attempt's id. */
+  /** The attempt's id. */
   attemptId?: string;
   /** Status of the attempt. */
   status: string;
-  /** AttemptCount is the attempt's ordinal, from 1. */
+  /** The attempt's ordinal, from 1. */
   attemptCount: number;
-  /** LastError is why it failed. */
+  /** Why it failed. */
   lastError?: Failure;
 }
 
-/** ListTasksResult is a page of tasks. */
+/** A page of tasks. */
 export interface ListTasksResult {
   /** Tasks of this page. */
   tasks: TaskRecord[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** SpawnSubagentResult is the new child. */
+/** The new child. */
 export interface SpawnSubagentResult {
-  /** SubagentID is the child's id. */
+  /** The child's id. */
   subagentId: string;
-  /** ThreadID is the child's own thread. */
+  /** The child's own thread. */
   threadId: string;
 }
 
-/** SubagentResult is a child's standing after a command. */
+/** A child's standing after a command. */
 export interface SubagentResult {
-  /** SubagentID is the child's id. */
+  /** The child's id. */
   subagentId: string;
-  /** ThreadID is the child's own thread. */
+  /** The child's own thread. */
   threadId: string;
-  /** TurnID is the turn that the command started or queued, if it did. */
+  /** The turn that the command started or queued, if it did. */
   turnId?: string;
   /** Status of the child. */
   status: string;
 }
 
-/** WaitSubagentsResult says how the children stand. */
+/** Says how the children stand. */
 export interface WaitSubagentsResult {
   /** Subagents that were waited for. */
   subagents: SubagentRecord[];
-  /** TimedOut says that not all of them were done in time. */
+  /** timedOut says that not all of them were done in time. */
   timedOut: boolean;
 }
 
-/** SubagentRecord is what callers may rely on in the record of a child. */
+/** What callers may rely on in the record of a child. */
 export interface SubagentRecord {
-  /** SubagentID is the child's id. */
+  /** The child's id. */
   subagentId: string;
-  /** SessionID of the child and its parent. */
+  /** sessionId of the child and its parent. */
   sessionId: string;
-  /** ParentThreadID is the parent's thread. */
+  /** The parent's thread. */
   parentThreadId: string;
-  /** ThreadID is the child's own thread. */
+  /** The child's own thread. */
   threadId: string;
   /** Role of the child. */
   role?: string;
@@ -1541,35 +1598,35 @@ export interface SubagentRecord {
   nickname?: string;
   /** Status of the child. */
   status: string;
-  /** LastMessage is a preview of what the child said last. */
+  /** A preview of what the child said last. */
   lastMessage?: string;
-  /** LastMessageRef is where the whole of it is. */
+  /** Where the whole of it is. */
   lastMessageRef?: string;
-  /** Error is why the child failed. */
+  /** Why the child failed. */
   error?: Failure;
-  /** SpawnedAt is when the child was created. */
+  /** When the child was created. */
   spawnedAt: string;
 }
 
-/** ListSubagentsResult is a page of children. */
+/** A page of children. */
 export interface ListSubagentsResult {
   /** Subagents of this page. */
   subagents: SubagentRecord[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** JobResult is a job's standing after a command. */
+/** A job's standing after a command. */
 export interface JobResult {
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
   /** Status of the job. */
   status: string;
 }
 
-/** JobRecord is a job with a page of its items. */
+/** A job with a page of its items. */
 export interface JobRecord {
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
   /** Status of the job. */
   status: string;
@@ -1577,59 +1634,53 @@ export interface JobRecord {
   progress: JobCounts;
   /** Title for people. */
   title?: string;
-  /** Error is why the job failed. */
+  /** Why the job failed. */
   error?: Failure;
-  /** CreatedAt is when the job was created. */
+  /** When the job was created. */
   createdAt: string;
   /** Items of this page. */
   items: JobItemRecord[];
-  /** NextCursor is the cursor of the next page of items; absent on the last. */
+  /** The cursor of the next page of items; absent on the last. */
   nextCursor?: string;
 }
 
-/** JobCounts counts a job's items by status. */
+/** Counts a job's items by status. */
 export interface JobCounts {
-  /**  */
   pending: number;
-  /**  */
   running: number;
-  /**  */
   completed: number;
-  /**  */
   failed: number;
-  /**  */
   reported: number;
-  /**  */
   total: number;
 }
 
-/** JobItemRecord is what callers may rely on in the record of a job's item. */
+/** What callers may rely on in the record of a job's item. */
 export interface JobItemRecord {
-  /** ItemID is the item's id. */
+  /** The item's id. */
   itemId: string;
   /** Status of the item. */
   status: "pending" | "running" | "completed" | "failed" | "reported";
-  /** AttemptCount counts the attempts at the item. */
+  /** attemptCount counts the attempts at the item. */
   attemptCount: number;
-  /** LastError is why the last attempt failed. */
+  /** Why the last attempt failed. */
   lastError?: Failure;
-  /** OutputRef is where the item's output is. */
+  /** Where the item's output is. */
   outputRef?: string;
-  /** ThreadID is the thread that works, or worked, on the item. */
+  /** The thread that works, or worked, on the item. */
   threadId?: string;
 }
 
-/** ListJobsResult is a page of jobs. */
+/** A page of jobs. */
 export interface ListJobsResult {
   /** Jobs of this page, without their items. */
   jobs: JobSummary[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** JobSummary is what callers may rely on in the record of a job. */
+/** What callers may rely on in the record of a job. */
 export interface JobSummary {
-  /** JobID is the job's id. */
+  /** The job's id. */
   jobId: string;
   /** Status of the job. */
   status: string;
@@ -1637,101 +1688,87 @@ export interface JobSummary {
   progress: JobCounts;
   /** Title for people. */
   title?: string;
-  /** Error is why the job failed. */
+  /** Why the job failed. */
   error?: Failure;
-  /** CreatedAt is when the job was created. */
+  /** When the job was created. */
   createdAt: string;
 }
 
-/** WriteProcessStdinResult says how much was written. */
+/** Says how much was written. */
 export interface WriteProcessStdinResult {
-  /** ProcessID is the process's id. */
+  /** The process's id. */
   processId: string;
-  /** WrittenBytes counts what the process's input took. */
+  /** writtenBytes counts what the process's input took. */
   writtenBytes: number;
 }
 
-/** ProcessResult is a process's standing after a command. */
+/** A process's standing after a command. */
 export interface ProcessResult {
-  /** ProcessID is the process's id. */
+  /** The process's id. */
   processId: string;
   /** Status of the process. */
   status: string;
 }
 
-/** ListProcessesResult is a page of processes. */
+/** A page of processes. */
 export interface ListProcessesResult {
   /** Processes of this page. */
   processes: ProcessRecord[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** ProcessRecord is what callers may rely on in the record of a process. */
+/** What callers may rely on in the record of a process. */
 export interface ProcessRecord {
-  /** ProcessID is the process's id. */
+  /** The process's id. */
   processId: string;
   /** Status of the process. */
   status: string;
-  /** Command is the program and its arguments. */
+  /** The program and its arguments. */
   command?: string[];
-  /** Cwd is the folder that it runs in. */
+  /** The folder that it runs in. */
   cwd?: string;
-  /** TTY says that it has a terminal. */
+  /** tty says that it has a terminal. */
   tty?: boolean;
-  /** ExitCode of a process that ended by itself. */
+  /** exitCode of a process that ended by itself. */
   exitCode?: number;
-  /** OutputRef is where its output is. */
+  /** Where its output is. */
   outputRef?: string;
-  /** StartedAt is when it was started. */
+  /** When it was started. */
   startedAt?: string;
-  /** EndedAt is when it ended. */
+  /** When it ended. */
   endedAt?: string;
 }
 
-/** EvaluatePermissionResult is the decision. */
+/** The decision. */
 export interface EvaluatePermissionResult {
-  /** PermissionDecision is the decision with its reasons. */
+  /** The decision with its reasons. */
   permissionDecision: PermissionEvaluated;
 }
 
-/** PermissionEvaluated is a decision on whether something may run, before it runs. */
+/** A decision on whether something may run, before it runs. */
 export interface PermissionEvaluated {
-  /**  */
   decision: "allow" | "deny" | "ask";
-  /**  */
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
-  /**  */
   decisionReason: string;
-  /**  */
   ruleRefs: string[];
-  /** Scope is what the decision is about: paths, hosts, the command's parts. */
+  /** What the decision is about: paths, hosts, the command's parts. */
   scope: Json;
-  /**  */
   destructive: boolean;
-  /**  */
   toolName: string;
-  /**  */
   permissionMode?: string;
-  /**  */
   safeArgs?: Json;
-  /**  */
   inputRef?: string;
-  /**  */
   updatedInputRef?: string;
-  /**  */
   approvalActionId?: string;
-  /**  */
   expiresAt?: string;
-  /**  */
   impact?: string;
-  /**  */
   rollbackAdvice?: string;
-  /** Subcommands are the simple commands that a command line was parsed into. */
+  /** The simple commands that a command line was parsed into. */
   subcommands?: string[];
 }
 
-/** PolicyResult is a policy: a mode and the rules that hold. */
+/** A policy: a mode and the rules that hold. */
 export interface PolicyResult {
   /** Mode that holds where no rule does. */
   mode: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
@@ -1739,231 +1776,199 @@ export interface PolicyResult {
   rules: PolicyRule[];
 }
 
-/** GetToolInventoryResult is the inventory. */
+/** The inventory. */
 export interface GetToolInventoryResult {
   /** Tools with what is known of each. */
   tools: ToolInfo[];
 }
 
-/** ToolInfo describes one tool as an inventory lists it. */
+/** Describes one tool as an inventory lists it. */
 export interface ToolInfo {
-  /**  */
   toolName: string;
-  /**  */
   description?: string;
-  /**  */
   inputSchema?: Json;
-  /**  */
   inputSchemaRef?: string;
-  /**  */
   capabilities?: string[];
-  /**  */
   policy: "allowed" | "ask" | "denied" | "sandboxed" | "unavailable";
-  /**  */
   runtimeOwner: "local" | "mcp_server" | "hosted_connector" | "provider_native" | "workflow" | "subagent" | "client";
-  /**  */
   isReadOnly: boolean;
-  /**  */
   isConcurrencySafe: boolean;
-  /**  */
   isDestructive: boolean;
-  /**  */
   interruptBehavior: "cancel" | "block" | "ignore";
-  /**  */
   metadataRef?: string;
-  /**  */
   reason?: string;
 }
 
-/** EnvironmentRead is what callers may rely on in the environment snapshot. */
+/** What callers may rely on in the environment snapshot. */
 export interface EnvironmentRead {
-  /** Cwd is the folder that commands run in. */
+  /** The folder that commands run in. */
   cwd: string;
-  /** WorkspaceRoots are the folders that the session works in. */
+  /** The folders that the session works in. */
   workspaceRoots: string[];
-  /** Sandbox is the boundary that commands receive, with what the kernel enforces. */
+  /** The boundary that commands receive, with what the kernel enforces. */
   sandbox?: SandboxApplied;
   /** Processes that have not ended. */
   processes?: ProcessRecord[];
 }
 
-/** SandboxApplied says which boundary a tool or a process received. */
+/** Says which boundary a tool or a process received. */
 export interface SandboxApplied {
-  /**  */
   mode: "read_only" | "workspace_write" | "danger_full_access" | "none";
-  /**  */
   cwd: string;
-  /**  */
   readRoots: string[];
-  /**  */
   writeRoots: string[];
-  /**  */
   network: "deny" | "allow" | "proxy";
-  /**  */
   allowedHosts?: string[];
-  /**  */
   enforcement: Enforcement;
-  /**  */
   environmentRef?: string;
-  /**  */
   processLimits?: { [key: string]: number };
-  /** NotEnforced names each boundary that was asked for and isn't there, and why. */
+  /** notEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
 }
 
-/** Enforcement names, per boundary, the mechanism that the kernel really enforces, or "none". */
+/** Names, per boundary, the mechanism that the kernel really enforces, or "none". */
 export interface Enforcement {
-  /**  */
   filesystem: string;
-  /**  */
   network: string;
-  /**  */
   processes: string;
-  /**  */
   limits: string;
 }
 
-/** ConnectChannelResult is the new channel. */
+/** The new channel. */
 export interface ConnectChannelResult {
-  /** ChannelID is the channel's id. */
+  /** The channel's id. */
   channelId: string;
-  /** ResumeToken lets the peer come back; it is shown once. */
+  /** resumeToken lets the peer come back; it is shown once. */
   resumeToken: string;
 }
 
-/** ReconnectChannelResult says how the peer catches up. */
+/** Says how the peer catches up. */
 export interface ReconnectChannelResult {
   /** Snapshot of the session. */
   snapshot: { [key: string]: Json };
-  /** ReplayFrom is the first sequence that is sent again. */
+  /** The first sequence that is sent again. */
   replayFrom: number;
-  /** RecoveryMode is snapshot_repair where the cursor can't be replayed. */
+  /** Snapshot_repair where the cursor can't be replayed. */
   recoveryMode: "replay" | "snapshot_repair";
 }
 
-/** ChannelResult is a channel's standing after a command. */
+/** A channel's standing after a command. */
 export interface ChannelResult {
-  /** ChannelID is the channel's id. */
+  /** The channel's id. */
   channelId: string;
   /** Status of the channel. */
   status: string;
-  /** LastAcknowledged is the last sequence that the peer said it has. */
+  /** The last sequence that the peer said it has. */
   lastAcknowledged?: number;
 }
 
-/** ListChannelsResult is a page of channels. */
+/** A page of channels. */
 export interface ListChannelsResult {
   /** Channels of this page. */
   channels: ChannelRecord[];
-  /** NextCursor is the cursor of the next page; absent on the last. */
+  /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
 
-/** ChannelRecord is what callers may rely on in the record of a channel. */
+/** What callers may rely on in the record of a channel. */
 export interface ChannelRecord {
-  /** ChannelID is the channel's id. */
+  /** The channel's id. */
   channelId: string;
   /** Status of the channel. */
   status: string;
   /** Transport that the peer uses. */
   transport?: string;
-  /** PeerRole says what the peer is. */
+  /** peerRole says what the peer is. */
   peerRole?: string;
-  /** NativeProtocol of the peer. */
+  /** nativeProtocol of the peer. */
   nativeProtocol?: string;
   /** Sessions that the channel follows. */
   sessions?: string[];
-  /** LastAcknowledged is the last sequence that the peer said it has. */
+  /** The last sequence that the peer said it has. */
   lastAcknowledged?: number;
-  /** ConnectedAt is when the peer connected last. */
+  /** When the peer connected last. */
   connectedAt?: string;
 }
 
-/** ExportResult is an exported pack. */
+/** An exported pack. */
 export interface ExportResult {
-  /** EvidenceID is the export's id. */
+  /** The export's id. */
   evidenceId: string;
-  /** Ref is where the pack's bytes are. */
+  /** Where the pack's bytes are. */
   ref: string;
-  /** Pack is the pack itself. */
+  /** The pack itself. */
   pack: { [key: string]: Json };
 }
 
-/** StartBenchmarkTrialResult is the running trial. */
+/** The running trial. */
 export interface StartBenchmarkTrialResult {
-  /** TrialID is the trial's id. */
+  /** The trial's id. */
   trialId: string;
-  /** SessionID of the trial. */
+  /** sessionId of the trial. */
   sessionId: string;
-  /** ThreadID of the trial. */
+  /** threadId of the trial. */
   threadId: string;
-  /** TurnID of the trial's turn; absent without input. */
+  /** turnId of the trial's turn; absent without input. */
   turnId?: string;
-  /** TaskID of the trial. */
+  /** taskId of the trial. */
   taskId: string;
-  /** RunID of the trial. */
+  /** runId of the trial. */
   runId: string;
 }
 
-/** TrialResult names the trial that a command was about. */
+/** Names the trial that a command was about. */
 export interface TrialResult {
-  /** TrialID is the trial's id. */
+  /** The trial's id. */
   trialId: string;
 }
 
-/** ExportBenchmarkTrialResult is an exported trial. */
+/** An exported trial. */
 export interface ExportBenchmarkTrialResult {
-  /** EvidenceID is the export's id. */
+  /** The export's id. */
   evidenceId: string;
-  /** Ref is where the pack's bytes are. */
+  /** Where the pack's bytes are. */
   ref: string;
-  /** Pack is the pack itself. */
+  /** The pack itself. */
   pack: { [key: string]: Json };
   /** Trajectory of the trial, in the format ATIF. */
   trajectory: { [key: string]: Json };
 }
 
-/** CompareBenchmarkRunsResult is the comparison. */
+/** The comparison. */
 export interface CompareBenchmarkRunsResult {
   /** Comparison holds the differences. */
   comparison: ComparisonRecord;
 }
 
-/** ComparisonRecord is what callers may rely on in a comparison. */
+/** What callers may rely on in a comparison. */
 export interface ComparisonRecord {
-  /**  */
+  /** The candidate's mean reward less the baseline's. */
   meanRewardDelta: number;
-  /**  */
+  /** The candidate's rate of timeouts less the baseline's. */
   timeoutRateDelta: number;
-  /**  */
+  /** The share of trials with complete evidence. */
   evidenceCompletenessRate: number;
-  /**  */
+  /** How many regressions the quality gate found. */
   p0QcGateRegressionCount: number;
-  /**  */
+  /** Decision that was taken, such as promote or revert. */
   decision: string;
-  /** Baseline is what was there. */
+  /** What was there. */
   baseline: BenchmarkRun;
-  /** Candidate is what is tried. */
+  /** What is tried. */
   candidate: BenchmarkRun;
 }
 
-/** BenchmarkRun is one side of a comparison. */
+/** One side of a comparison. */
 export interface BenchmarkRun {
-  /**  */
   configurationId: string;
-  /**  */
   trialIds: string[];
-  /**  */
   meanReward: number;
-  /**  */
   timeoutRate: number;
-  /**  */
   costUSD: number;
-  /**  */
   evidenceCompletenessRate: number;
 }
 
-/** ExplainResult is the chain of facts that answers the question. */
+/** The chain of facts that answers the question. */
 export interface ExplainResult {
   /** Answer in words, made of the facts alone. */
   answer: string;
@@ -1971,69 +1976,33 @@ export interface ExplainResult {
   facts: ExplainedFact[];
 }
 
-/** ExplainedFact is one fact of an answer. */
+/** One fact of an answer. */
 export interface ExplainedFact {
-  /** EventID of the fact. */
+  /** eventId of the fact. */
   eventId: string;
   /** Sequence of the fact in its session. */
   sequence: number;
   /** Type of the fact. */
   type: string;
-  /** Says is what the fact contributes. */
+  /** What the fact contributes. */
   says: string;
 }
 
-/** ActionRecord is what callers may rely on in the record of an action. */
-export interface ActionRecord {
-  /** ActionID is the action's id. */
-  actionId: string;
-  /** SessionID of the action. */
-  sessionId: string;
-  /** ThreadID of the action. */
-  threadId: string;
-  /** TurnID that waits for the action. */
-  turnId: string;
-  /** ToolCallID that the action is about, if it is about one. */
-  toolCallId?: string;
-  /** Status of the action. */
-  status: "pending" | "resolved" | "expired";
-  /** ActionType says what kind of answer is asked for. */
-  actionType: string;
-  /** Prompt for people. */
-  prompt?: string;
-  /** Schema of the payload that an answer must have. */
-  schema?: Json;
-  /** Decisions that the action offers. */
-  decisions?: string[];
-  /** ToolName of the tool that asks. */
-  toolName?: string;
-  /** SafeArgs are the tool's arguments, without secrets. */
-  safeArgs?: Json;
-  /** Reason says why somebody is asked. */
-  reason?: string;
-  /** ExpiresAt is when the action answers itself. */
-  expiresAt?: string;
-  /** CreatedAt is when the action was asked for. */
-  createdAt: string;
-  /** Decision that was taken. */
-  decision?: string;
-}
-
-/** Problem is an error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
+/** An error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
 export interface Problem {
-  /** Title is a short line for people, the same for every error of the code. */
+  /** A short line for people, the same for every error of the code. */
   title: string;
-  /** Status is the HTTP status. */
+  /** The HTTP status. */
   status: number;
   /** Detail says what is wrong with this request, and what to do. */
   detail: string;
-  /** Code is the stable name of the kind of error. */
+  /** The stable name of the kind of error. */
   code: string;
-  /** Param is the path of the parameter that is at fault, if one is. */
+  /** The path of the parameter that is at fault, if one is. */
   param?: string;
-  /** RetryAfter is how many seconds to wait before trying again, if that helps. */
+  /** How many seconds to wait before trying again, if that helps. */
   retryAfter?: number;
-  /** RequestID joins the answer to the server's log. */
+  /** requestId joins the answer to the server's log. */
   requestId?: string;
 }
 

@@ -1,0 +1,98 @@
+package command
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// RespondAction answers an action.
+type RespondAction struct {
+	Mutation
+	// ActionID is the action that waits.
+	ActionID string `json:"actionId" check:"id"`
+	// Decision is one of those that the action offers.
+	Decision string `json:"decision" enum:"allow deny cancel submit"`
+	// Payload is the answer's content, such as structured input.
+	Payload event.Raw `json:"payload,omitempty"`
+	// Scope of an allow: once (default) or session.
+	Scope string `json:"scope,omitempty" enum:"once session"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*RespondAction) Command() Name { return "respond_action" }
+
+// Validate implements [Params].
+func (p *RespondAction) Validate() error { return check(p) }
+
+// RespondActionResult is the action's standing after the answer.
+type RespondActionResult struct {
+	// ActionID is the action's id.
+	ActionID string `json:"actionId"`
+	// Status of the action.
+	Status string `json:"status" enum:"pending resolved expired"`
+}
+
+// ListActions lists actions.
+type ListActions struct {
+	Page
+	// SessionID keeps the actions of one session.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Status keeps the actions with that status; all if absent.
+	Status string `json:"status,omitempty" enum:"pending resolved expired"`
+}
+
+// Command implements [Params].
+func (*ListActions) Command() Name { return "list_actions" }
+
+// Validate implements [Params].
+func (p *ListActions) Validate() error { return check(p) }
+
+// ListActionsResult is a page of actions, each the action's record.
+type ListActionsResult struct {
+	// Actions of this page.
+	Actions []event.Raw `json:"actions" as:"action"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// ActionRecord is what callers may rely on in the record of an action.
+type ActionRecord struct {
+	// ActionID is the action's id.
+	ActionID string `json:"actionId"`
+	// SessionID of the action.
+	SessionID string `json:"sessionId"`
+	// ThreadID of the action.
+	ThreadID string `json:"threadId"`
+	// TurnID that waits for the action.
+	TurnID string `json:"turnId"`
+	// ToolCallID that the action is about, if it is about one.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Status of the action.
+	Status string `json:"status" enum:"pending resolved expired"`
+	// ActionType says what kind of answer is asked for.
+	ActionType string `json:"actionType"`
+	// Prompt for people.
+	Prompt string `json:"prompt,omitempty"`
+	// Schema of the payload that an answer must have.
+	Schema event.Raw `json:"schema,omitempty"`
+	// Decisions that the action offers.
+	Decisions []string `json:"decisions,omitempty"`
+	// ToolName of the tool that asks.
+	ToolName string `json:"toolName,omitempty"`
+	// SafeArgs are the tool's arguments, without secrets.
+	SafeArgs event.Raw `json:"safeArgs,omitempty"`
+	// Reason says why somebody is asked.
+	Reason string `json:"reason,omitempty"`
+	// ExpiresAt is when the action answers itself.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// CreatedAt is when the action was asked for.
+	CreatedAt time.Time `json:"createdAt"`
+	// Decision that was taken.
+	Decision string `json:"decision,omitempty"`
+}
+
+// ReadModel implements [ReadModel].
+func (ActionRecord) ReadModel() string { return "action" }

@@ -1,0 +1,21 @@
+package command
+
+// actionDefs are the catalogue's entries for actions.
+func actionDefs() []Def {
+	return []Def{
+		{
+			Name: "respond_action", Noun: "action", New: func() Params { return &RespondAction{} }, Result: (*RespondActionResult)(nil),
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Means:   "Answers an action.",
+			Doc:     "The same answer twice is fine; another answer to a resolved action is a conflict. scope: session lets an allow hold for the rest of the session.",
+			Example: `{"actionId":"action_1","decision":"allow","scope":"once"}`,
+		},
+		{
+			Name: "list_actions", Noun: "action", New: func() Params { return &ListActions{} }, Result: (*ListActionsResult)(nil),
+			Scope: RoleObserver, Available: true, Since: "0.1",
+			Means:   "Lists actions.",
+			Doc:     "An action stays pending over restarts until somebody answers it or it expires.",
+			Example: `{"status":"pending"}`,
+		},
+	}
+}

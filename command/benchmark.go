@@ -1,0 +1,184 @@
+package command
+
+import (
+	"agentd/event"
+	"agentd/fault"
+)
+
+// TrialBenchmark says which trial of which data set is run.
+type TrialBenchmark struct {
+	// DatasetID is the data set's id.
+	DatasetID string `json:"datasetId" max:"1000"`
+	// DatasetVersion is its frozen version.
+	DatasetVersion string `json:"datasetVersion" max:"1000"`
+	// DatasetRef is where the data set is.
+	DatasetRef string `json:"datasetRef,omitempty" max:"4096"`
+	// TaskID is the data set's task, not one of agentd's.
+	TaskID string `json:"taskId" max:"1000"`
+	// TrialID is the trial's id; made if absent.
+	TrialID string `json:"trialId,omitempty" check:"id"`
+	// ConfigurationID names the configuration that is tried.
+	ConfigurationID string `json:"configurationId" max:"1000"`
+	// Role of the configuration in a comparison.
+	Role string `json:"role" enum:"baseline candidate control"`
+	// HarborJobRef is the job in Harbor.
+	HarborJobRef string `json:"harborJobRef,omitempty" max:"4096"`
+	// HarborTrialRef is the trial in Harbor.
+	HarborTrialRef string `json:"harborTrialRef,omitempty" max:"4096"`
+	// TaskTomlRef is the task's description in Harbor.
+	TaskTomlRef string `json:"taskTomlRef,omitempty" max:"4096"`
+	// SingleChangedVariable is what differs between baseline and candidate.
+	SingleChangedVariable string `json:"singleChangedVariable,omitempty" max:"1000"`
+}
+
+// StartBenchmarkTrial binds a trial to a session and runs its turn.
+type StartBenchmarkTrial struct {
+	Mutation
+	// Benchmark says which trial is run.
+	Benchmark *TrialBenchmark `json:"benchmark"`
+	// Configuration that is tried: model, prompt, tools and what else matters.
+	Configuration event.Raw `json:"configuration,omitempty" check:"object"`
+	// Input is submitted as the trial's turn: a text, or a list of parts.
+	Input event.Raw `json:"input,omitempty" as:"input"`
+	// SessionID of the trial; a session of its own if absent.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// TimeoutMs ends the trial after that time.
+	TimeoutMs int64 `json:"timeoutMs,omitempty" max:"31536000000"`
+}
+
+// Command implements [Params].
+func (*StartBenchmarkTrial) Command() Name { return "start_benchmark_trial" }
+
+// Validate implements [Params]. It brings the input into its normal form.
+func (p *StartBenchmarkTrial) Validate() (err error) {
+	if err = first(check(p), notRuntime(p.SessionID)); err == nil && len(p.Input) > 0 {
+		p.Input, err = normalInput(p.Input)
+	}
+	return err
+}
+
+// StartBenchmarkTrialResult is the running trial.
+type StartBenchmarkTrialResult struct {
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId"`
+	// SessionID of the trial.
+	SessionID string `json:"sessionId"`
+	// ThreadID of the trial.
+	ThreadID string `json:"threadId"`
+	// TurnID of the trial's turn; absent without input.
+	TurnID string `json:"turnId,omitempty"`
+	// TaskID of the trial.
+	TaskID string `json:"taskId"`
+	// RunID of the trial.
+	RunID string `json:"runId"`
+}
+
+// Reward is a score that somebody else gave.
+type Reward struct {
+	// Value of the score.
+	Value *float64 `json:"value" check:"signed"`
+	// DetailsRef is where the details are.
+	DetailsRef string `json:"detailsRef,omitempty" max:"4096"`
+	// Ref is where the score is kept.
+	Ref string `json:"ref,omitempty" max:"4096"`
+	// Criteria that the score is made of.
+	Criteria []string `json:"criteria,omitempty"`
+	// FailureCategory says why there is no better score.
+	FailureCategory string `json:"failureCategory,omitempty" max:"256"`
+}
+
+// RecordBenchmarkReward attaches a score to a trial.
+type RecordBenchmarkReward struct {
+	Mutation
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId" check:"id"`
+	// Reward is the score.
+	Reward *Reward `json:"reward"`
+	// Verifier is who scored.
+	Verifier *event.BenchmarkVerifier `json:"verifier,omitempty"`
+}
+
+// Command implements [Params].
+func (*RecordBenchmarkReward) Command() Name { return "record_benchmark_reward" }
+
+// Validate implements [Params].
+func (p *RecordBenchmarkReward) Validate() error { return check(p) }
+
+// TrialResult names the trial that a command was about.
+type TrialResult struct {
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId"`
+}
+
+// ExportBenchmarkTrial exports a trial's pack and trajectory.
+type ExportBenchmarkTrial struct {
+	Mutation
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId" check:"id"`
+}
+
+// Command implements [Params].
+func (*ExportBenchmarkTrial) Command() Name { return "export_benchmark_trial" }
+
+// Validate implements [Params].
+func (p *ExportBenchmarkTrial) Validate() error { return check(p) }
+
+// ExportBenchmarkTrialResult is an exported trial.
+type ExportBenchmarkTrialResult struct {
+	ExportResult
+	// Trajectory of the trial, in the format ATIF.
+	Trajectory event.Raw `json:"trajectory" as:"object"`
+}
+
+// ComparedRun is one side of a comparison.
+type ComparedRun struct {
+	// ConfigurationID names the configuration.
+	ConfigurationID string `json:"configurationId" max:"1000"`
+	// TrialIDs are its trials.
+	TrialIDs []string `json:"trialIds" check:"id" max:"10000"`
+}
+
+// CompareBenchmarkRuns holds two configurations against each other.
+type CompareBenchmarkRuns struct {
+	Mutation
+	// Baseline is what was there.
+	Baseline *ComparedRun `json:"baseline"`
+	// Candidate is what is tried.
+	Candidate *ComparedRun `json:"candidate"`
+	// P0QcGateRegressionCount is how many regressions the quality gate found.
+	P0QcGateRegressionCount int64 `json:"p0QcGateRegressionCount,omitempty"`
+	// Decision that was taken, such as promote or revert; undecided if absent.
+	Decision string `json:"decision,omitempty" max:"1000"`
+}
+
+// Command implements [Params].
+func (*CompareBenchmarkRuns) Command() Name { return "compare_benchmark_runs" }
+
+// Validate implements [Params].
+func (p *CompareBenchmarkRuns) Validate() error {
+	if err := check(p); err != nil {
+		return err
+	}
+	if p.Baseline.ConfigurationID == p.Candidate.ConfigurationID {
+		return fault.Param("candidate.configurationId", "is the baseline's: there is nothing to compare")
+	}
+	return nil
+}
+
+// CompareBenchmarkRunsResult is the comparison.
+type CompareBenchmarkRunsResult struct {
+	// Comparison holds the differences.
+	Comparison ComparisonRecord `json:"comparison"`
+}
+
+// ComparisonRecord is what callers may rely on in a comparison.
+type ComparisonRecord struct {
+	event.Comparison
+	// Baseline is what was there.
+	Baseline event.BenchmarkRun `json:"baseline"`
+	// Candidate is what is tried.
+	Candidate event.BenchmarkRun `json:"candidate"`
+}
+
+// ReadModel implements [ReadModel].
+func (ComparisonRecord) ReadModel() string { return "comparison" }

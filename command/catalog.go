@@ -1,0 +1,122 @@
+package command
+
+import (
+	"slices"
+	"sync"
+
+	"agentd/fault"
+	"agentd/internal/wire"
+)
+
+// Role is what a caller's token lets it do. A role may do what the ones below it
+// may: observer, client, admin.
+type Role string
+
+// The roles.
+const (
+	// RoleObserver reads.
+	RoleObserver Role = "observer"
+	// RoleClient reads, and changes what belongs to its account.
+	RoleClient Role = "client"
+	// RoleAdmin does everything, in every account.
+	RoleAdmin Role = "admin"
+)
+
+// Allows reports whether a caller with role r may do what needs the given role.
+func (r Role) Allows(need Role) bool {
+	order := []Role{RoleObserver, RoleClient, RoleAdmin}
+	have := slices.Index(order, r)
+	return have >= 0 && have >= slices.Index(order, need)
+}
+
+// Def is the catalogue's entry for one command.
+type Def struct {
+	// Name on the wire.
+	Name Name
+	// Noun is the group under which the reference lists the command.
+	Noun string
+	// New returns empty parameters.
+	New func() Params
+	// Result is a nil pointer of the result's type.
+	Result any
+	// Mutates says that the command changes state and takes an idempotency key.
+	Mutates bool
+	// Scope is the least role that may call the command; see [Need].
+	Scope Role
+	// Available is false for a command that this release doesn't carry out yet: it
+	// checks its parameters and answers with unavailable.
+	Available bool
+	// Since is the first release that knows the command.
+	Since string
+	// Means is one line that says what the command does.
+	Means string
+	// Doc says the rest: what it decides, what can go wrong.
+	Doc string
+	// Example is a JSON object with parameters that fit.
+	Example string
+}
+
+// ReadModel is implemented by results that are the relied-on part of a larger
+// read model.
+type ReadModel interface {
+	// ReadModel returns the read model's name.
+	ReadModel() string
+}
+
+// catalog holds the entries of all commands, in the order of the reference.
+var catalog = sync.OnceValue(func() []Def {
+	return slices.Concat(
+		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
+		subagentDefs(), jobDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(),
+		evidenceDefs(), benchmarkDefs(), explainDefs(),
+	)
+})
+
+// byName finds an entry by its name.
+var byName = sync.OnceValue(func() map[Name]*Def {
+	list := catalog()
+	m := make(map[Name]*Def, len(list))
+	for i := range list {
+		m[list[i].Name] = &list[i]
+	}
+	return m
+})
+
+// Catalog returns the entries of all commands. The slice is the caller's.
+func Catalog() []Def { return slices.Clone(catalog()) }
+
+// Lookup returns the entry of one command, which must not be changed.
+func Lookup(name Name) (*Def, bool) {
+	d, ok := byName()[name]
+	return d, ok
+}
+
+// Need returns the role that a caller needs for these parameters: the command's
+// scope, or more where the parameters reach further.
+func Need(p Params) Role {
+	if s, ok := p.(interface{ scope() Role }); ok {
+		return s.scope()
+	}
+	if d, ok := Lookup(p.Command()); ok {
+		return d.Scope
+	}
+	return RoleAdmin
+}
+
+// Decode returns the parameters of a command from a JSON object; an empty body is
+// {}. An unknown command is not found; an unknown, repeated or ill-typed parameter
+// is named. The parameters are not validated yet.
+func Decode(name Name, body []byte) (Params, error) {
+	d, ok := Lookup(name)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "there is no command %s", clip(string(name)))
+	}
+	p := d.New()
+	if err := wire.Decode(body, p); err != nil {
+		return nil, err
+	}
+	if err := checkEmpty(p, body); err != nil {
+		return nil, err
+	}
+	return p, nil
+}

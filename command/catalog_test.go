@@ -1,0 +1,279 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentd/event"
+	"agentd/fault"
+)
+
+// shared is where the wire contract lies beside a checkout.
+var shared = filepath.Join("..", "..", "shared")
+
+func TestEveryEntryIsComplete(t *testing.T) {
+	seen := map[Name]bool{}
+	for _, d := range Catalog() {
+		if seen[d.Name] {
+			t.Errorf("%s has two entries", d.Name)
+		}
+		seen[d.Name] = true
+		if d.New().Command() != d.Name {
+			t.Errorf("%s: its parameters say that they are of %s", d.Name, d.New().Command())
+		}
+		if d.Noun == "" || d.Since == "" || d.Doc == "" || d.Example == "" || d.Scope == "" || d.Result == nil {
+			t.Errorf("%s: the entry is incomplete: %+v", d.Name, d)
+		}
+		if !strings.HasSuffix(d.Means, ".") || strings.Contains(d.Means, "\n") {
+			t.Errorf("%s: what it means is not one sentence: %q", d.Name, d.Means)
+		}
+		if _, mutating := d.New().(Mutating); mutating != d.Mutates {
+			t.Errorf("%s: Mutates is %v, an idempotency key: %v", d.Name, d.Mutates, mutating)
+		}
+		if reader := d.Scope == RoleObserver; reader == d.Mutates {
+			t.Errorf("%s: mutates is %v and the role is %s", d.Name, d.Mutates, d.Scope)
+		}
+		if r := reflect.TypeOf(d.Result); r.Kind() != reflect.Pointer || r.Elem().Kind() != reflect.Struct {
+			t.Errorf("%s: the result is a %s", d.Name, r)
+		}
+	}
+}
+
+func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
+	var have []string
+	for _, d := range Catalog() {
+		if d.Available {
+			have = append(have, string(d.Name))
+		}
+	}
+	slices.Sort(have)
+	want := strings.Fields(`create_session get_session get_thread_read interrupt_turn list_actions list_sessions
+		promote_queued_turn remove_queued_turn respond_action resume_thread submit_turn`)
+	if !slices.Equal(have, want) {
+		t.Errorf("available: %v\nwant: %v", have, want)
+	}
+}
+
+func TestExamplesFitAndRoundTrip(t *testing.T) {
+	for _, d := range Catalog() {
+		p, err := Decode(d.Name, []byte(d.Example))
+		if err != nil {
+			t.Errorf("%s: the example doesn't decode: %v", d.Name, err)
+			continue
+		}
+		encoded, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(d.Name, encoded)
+		if err != nil {
+			t.Errorf("%s: what the example encodes to doesn't decode: %v\n%s", d.Name, err, encoded)
+			continue
+		}
+		if !reflect.DeepEqual(p, again) {
+			t.Errorf("%s: the example changed on its way:\n%+v\n%+v", d.Name, p, again)
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: the example doesn't fit: %v", d.Name, err)
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: what Validate brought into its normal form doesn't fit: %v", d.Name, err)
+		}
+	}
+}
+
+// TestExamplesUseEveryRequiredParameter takes each member away from each
+// example: a required one must then be named.
+func TestExamplesUseEveryRequiredParameter(t *testing.T) {
+	for _, d := range Catalog() {
+		for _, name := range requiredOf(reflect.TypeOf(d.New()).Elem()) {
+			var fields map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(d.Example), &fields); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := fields[name]; !ok {
+				t.Errorf("%s: the example lacks %s", d.Name, name)
+				continue
+			}
+			delete(fields, name)
+			body, err := json.Marshal(fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFault(t, d.Name, string(body), name)
+		}
+	}
+}
+
+// requiredOf lists the required parameters at the top of a struct.
+func requiredOf(t reflect.Type) []string {
+	var names []string
+	for sf := range t.Fields() {
+		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		switch {
+		case sf.Anonymous:
+			names = append(names, requiredOf(sf.Type)...)
+		case options == "":
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// wantFault decodes and validates a body and wants an error that names param.
+func wantFault(t *testing.T, name Name, body, param string) {
+	t.Helper()
+	p, err := Decode(name, []byte(body))
+	if err == nil {
+		err = p.Validate()
+	}
+	if err == nil {
+		t.Errorf("%s %.200s: accepted", name, body)
+		return
+	}
+	var f *fault.Error
+	if fault.KindOf(err) != fault.InvalidParams || !asFault(err, &f) {
+		t.Errorf("%s %.200s: %v is not a fault of the parameters", name, body, err)
+		return
+	}
+	if f.Param != param {
+		t.Errorf("%s %.200s: names %q, want %q (%v)", name, body, f.Param, param, err)
+	}
+	if f.Detail == "" || len(f.Detail) > 1000 || !strings.Contains(f.Detail, param) {
+		t.Errorf("%s %.200s: detail %q", name, body, f.Detail)
+	}
+}
+
+func asFault(err error, into **fault.Error) bool {
+	return errors.As(err, into)
+}
+
+func TestUnknownCommandIsNotFound(t *testing.T) {
+	for _, name := range []Name{"", "no_such", "Create_Session", "create_session ", Name(strings.Repeat("x", 10_000))} {
+		if _, err := Decode(name, nil); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+}
+
+// contractRow matches a row of the contract's table of commands.
+var contractRow = regexp.MustCompile("(?m)^\\| (`[a-z_]+`(?:, `[a-z_]+`)*) \\|")
+
+func TestCatalogueIsTheContracts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(shared, "CONTRACT.md"))
+	if err != nil {
+		t.Skipf("skipped: the comparison of the catalogue with the wire contract (%v)", err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Commands\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var want []string
+	for _, row := range contractRow.FindAllStringSubmatch(section, -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			want = append(want, strings.Trim(name, "`"))
+		}
+	}
+	if len(want) < 50 {
+		t.Fatalf("only %d commands were found in the contract: %v", len(want), want)
+	}
+	var have []string
+	for _, d := range Catalog() {
+		have = append(have, string(d.Name))
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		t.Errorf("catalogue: %v\ncontract:  %v", have, want)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	for _, c := range []struct {
+		have, need Role
+		want       bool
+	}{
+		{RoleAdmin, RoleAdmin, true},
+		{RoleAdmin, RoleObserver, true},
+		{RoleClient, RoleAdmin, false},
+		{RoleClient, RoleClient, true},
+		{RoleObserver, RoleClient, false},
+		{RoleObserver, RoleObserver, true},
+		{"", RoleObserver, false},
+		{"root", RoleObserver, false},
+	} {
+		if got := c.have.Allows(c.need); got != c.want {
+			t.Errorf("%q.Allows(%q) = %v", c.have, c.need, got)
+		}
+	}
+	for p, want := range map[Params]Role{
+		&SetPolicy{}: RoleAdmin,
+		&SetPolicy{SessionID: event.RuntimeSession}: RoleAdmin,
+		&SetPolicy{SessionID: "sess_1"}:             RoleClient,
+		&SubmitTurn{}:                               RoleClient,
+		&GetSession{}:                               RoleObserver,
+		unlisted{}:                                  RoleAdmin,
+	} {
+		if got := Need(p); got != want {
+			t.Errorf("Need(%+v) = %s, want %s", p, got, want)
+		}
+	}
+}
+
+// unlisted is a command that the catalogue doesn't know.
+type unlisted struct{}
+
+func (unlisted) Command() Name   { return "unlisted" }
+func (unlisted) Validate() error { return nil }
+
+func TestDigestIsThatOfTheParametersAlone(t *testing.T) {
+	digest := func(body string) [32]byte {
+		t.Helper()
+		p, err := Decode("submit_turn", []byte(body))
+		if err == nil {
+			err = p.Validate()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := Digest(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	base := digest(`{"sessionId":"s","input":"hi","metadata":{"a":1},"idempotencyKey":"one"}`)
+	if base != digest(` { "input" : "hi", "metadata" : { "a" : 1 } , "idempotencyKey" : "two", "sessionId":"s"}`) {
+		t.Error("white space, order and the key changed the digest")
+	}
+	if base == digest(`{"sessionId":"s","input":"ho","metadata":{"a":1}}`) {
+		t.Error("another input has the same digest")
+	}
+	a, _ := Digest(&StartTask{TaskID: "t"})
+	b, _ := Digest(&RetryTask{TaskID: "t"})
+	if a == b {
+		t.Error("two commands with the same parameters have the same digest")
+	}
+	empty, _ := Digest(&SetPolicy{SessionID: "s", Rules: []event.PolicyRule{}})
+	none, _ := Digest(&SetPolicy{SessionID: "s"})
+	if empty == none {
+		t.Error("clearing the rules and leaving them have the same digest")
+	}
+}
+
+func TestRawKeepsTheCallersJSONCompacted(t *testing.T) {
+	p, err := Decode("create_session", []byte(`{"metadata": { "n" : 1.50 , "big": 123456789012345678901234567890, "s": "a  b\u00e9" } }`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []byte(`{"n":1.50,"big":123456789012345678901234567890,"s":"a  b\u00e9"}`)
+	if got := p.(*CreateSession).Metadata; !bytes.Equal(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

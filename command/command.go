@@ -1,0 +1,130 @@
+// Package command defines what a caller can ask of agentd: each command's
+// parameters, its result, and who may call it. It is the contract between the
+// doors (HTTP, JSON-RPC, the shell, protocol adapters) and the session layer;
+// it decides nothing itself.
+//
+// # Contract
+//
+// A command is a pointer to its parameter struct, which implements [Params].
+// Validate checks what can be checked without state: required fields, ids,
+// enums, bounds. Whether a command can be carried out is decided by the
+// session's one writer. Every mutating command takes an idempotency key; the
+// same key and parameters give the first result again.
+//
+// What a parameter may be is said once, in the tags of its field, and both
+// Validate and the generated schemas follow from them:
+//
+//   - json: the name; without omitempty or omitzero the parameter is required,
+//     and a string or a list must not be empty;
+//   - enum: the closed set of a string's values;
+//   - min, max: bounds of a number, of a text's bytes, or of a list's length;
+//     without them a number is not negative, a text at most 64 KiB and a list
+//     at most 1,000 long;
+//   - check: "id" (an id as [event.ValidID] takes it), "object" (a JSON object),
+//     "signed" (a number that may be negative);
+//   - also: "string" says that a short form is taken.
+//
+// A result has at least the fields of its struct: whoever reads one passes over
+// what it doesn't know. Structs that implement [ReadModel] are the part of a read
+// model that callers may rely on.
+//
+// Everything here is plain data and pure functions, safe for concurrent use. The
+// package depends on event, fault and the codecs of internal/wire only.
+package command
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"agentd/event"
+)
+
+// Name is a command's name on the wire.
+type Name string
+
+// Params are the parameters of one command.
+type Params interface {
+	// Command returns the command's name.
+	Command() Name
+	// Validate reports the first parameter that doesn't fit, as a fault.
+	Validate() error
+}
+
+// Mutation is what every mutating command takes.
+type Mutation struct {
+	// IdempotencyKey makes a retry safe: the same key with the same parameters
+	// gives the first result again, with other parameters a conflict.
+	IdempotencyKey string `json:"idempotencyKey,omitempty" max:"256"`
+}
+
+// Key returns the idempotency key.
+func (m *Mutation) Key() string { return m.IdempotencyKey }
+
+// Mutating is implemented by commands that change state.
+type Mutating interface {
+	Params
+	Key() string
+}
+
+// Page is what every listing command takes.
+type Page struct {
+	// Limit is the most that is returned; 0 means 100.
+	Limit int `json:"limit,omitempty" max:"1000"`
+	// Cursor goes on where an earlier answer's nextCursor ended.
+	Cursor string `json:"cursor,omitempty" max:"1024"`
+}
+
+// Bounds of a page.
+const (
+	MaxPage     = 1000
+	defaultPage = 100
+)
+
+// Size returns the page's limit with the default applied.
+func (p *Page) Size() int {
+	if p.Limit == 0 {
+		return defaultPage
+	}
+	return p.Limit
+}
+
+// Caller is who asks.
+type Caller struct {
+	// Account owns what the caller creates and is all that it sees. An admin
+	// sees every account's.
+	Account string
+	Admin   bool
+	// Actor is recorded in the facts.
+	Actor event.Actor
+	// RequestID joins facts to a request's log lines.
+	RequestID string
+	// TraceID and SpanID are the caller's trace context, if it sent one.
+	TraceID, SpanID string
+}
+
+// Sees reports whether the caller may see what belongs to that account.
+func (c *Caller) Sees(account string) bool { return c.Admin || c.Account == account }
+
+// Local returns the caller for code that embeds the runtime: an admin.
+func Local() Caller {
+	return Caller{Admin: true, Actor: event.Actor{Kind: "host"}}
+}
+
+// Digest returns a fingerprint of a command's parameters without its
+// idempotency key: two calls with the same digest ask for the same thing.
+func Digest(p Params) ([sha256.Size]byte, error) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("command: digest of %s: %w", p.Command(), err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("command: digest of %s: %w", p.Command(), err)
+	}
+	delete(fields, "idempotencyKey")
+	if b, err = json.Marshal(fields); err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("command: digest of %s: %w", p.Command(), err)
+	}
+	return sha256.Sum256(append([]byte(p.Command()+"\n"), b...)), nil
+}

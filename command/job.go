@@ -1,0 +1,198 @@
+package command
+
+import (
+	"fmt"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+)
+
+// JobItemInput is one piece of work of a new job.
+type JobItemInput struct {
+	// ItemID is the item's id; made if absent.
+	ItemID string `json:"itemId,omitempty" check:"id"`
+	// Input of the item: any JSON value.
+	Input event.Raw `json:"input"`
+}
+
+// CreateJob creates a batch of items that are worked on side by side.
+type CreateJob struct {
+	Mutation
+	// JobID is the job's id; made if absent.
+	JobID string `json:"jobId,omitempty" check:"id"`
+	// SessionID of the job; a session of its own if absent.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Instruction says what is to be done with each item.
+	Instruction string `json:"instruction" max:"1048576"`
+	// Items are worked on in this order.
+	Items []JobItemInput `json:"items" max:"100000"`
+	// Concurrency is how many items are worked on at once; the server's default
+	// if absent.
+	Concurrency int64 `json:"concurrency,omitempty" max:"256"`
+	// RetryPolicy bounds the attempts at an item.
+	RetryPolicy *event.RetryPolicy `json:"retryPolicy,omitempty"`
+	// OutputSchema is the JSON Schema that an item's output satisfies.
+	OutputSchema event.Raw `json:"outputSchema,omitempty" check:"object"`
+	// MaxRuntimeMs ends the job after that time.
+	MaxRuntimeMs int64 `json:"maxRuntimeMs,omitempty" max:"31536000000"`
+	// Start starts the job at once; default true.
+	Start *bool `json:"start,omitempty"`
+	// Title for people.
+	Title string `json:"title,omitempty" max:"1000"`
+	// Metadata is the caller's own, kept as it is.
+	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+}
+
+// Command implements [Params].
+func (*CreateJob) Command() Name { return "create_job" }
+
+// Validate implements [Params].
+func (p *CreateJob) Validate() error {
+	if err := first(check(p), notRuntime(p.SessionID)); err != nil {
+		return err
+	}
+	seen := make(map[string]bool, len(p.Items))
+	for i := range p.Items {
+		id := p.Items[i].ItemID
+		if id != "" && seen[id] {
+			return fault.Param(fmt.Sprintf("items[%d].itemId", i), "%s is given twice", id)
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
+// JobResult is a job's standing after a command.
+type JobResult struct {
+	// JobID is the job's id.
+	JobID string `json:"jobId"`
+	// Status of the job.
+	Status string `json:"status"`
+}
+
+// StartJob starts a job that was created with start: false.
+type StartJob struct {
+	Mutation
+	// JobID is the job's id.
+	JobID string `json:"jobId" check:"id"`
+}
+
+// Command implements [Params].
+func (*StartJob) Command() Name { return "start_job" }
+
+// Validate implements [Params].
+func (p *StartJob) Validate() error { return check(p) }
+
+// GetJob returns a job with a page of its items.
+type GetJob struct {
+	Page
+	// JobID is the job's id.
+	JobID string `json:"jobId" check:"id"`
+}
+
+// Command implements [Params].
+func (*GetJob) Command() Name { return "get_job" }
+
+// Validate implements [Params].
+func (p *GetJob) Validate() error { return check(p) }
+
+// ListJobs lists jobs.
+type ListJobs struct {
+	Page
+	// SessionID keeps the jobs of one session.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Status keeps the jobs with that status.
+	Status string `json:"status,omitempty" enum:"pending running completed failed cancelling cancelled"`
+}
+
+// Command implements [Params].
+func (*ListJobs) Command() Name { return "list_jobs" }
+
+// Validate implements [Params].
+func (p *ListJobs) Validate() error { return check(p) }
+
+// ListJobsResult is a page of jobs.
+type ListJobsResult struct {
+	// Jobs of this page, without their items.
+	Jobs []JobSummary `json:"jobs"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// CancelJob stops a job; items that are done stay as they are.
+type CancelJob struct {
+	Mutation
+	// JobID is the job's id.
+	JobID string `json:"jobId" check:"id"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*CancelJob) Command() Name { return "cancel_job" }
+
+// Validate implements [Params].
+func (p *CancelJob) Validate() error { return check(p) }
+
+// RetryJobItem starts a new attempt at an item that failed.
+type RetryJobItem struct {
+	Mutation
+	// JobID is the job's id.
+	JobID string `json:"jobId" check:"id"`
+	// ItemID is the item's id.
+	ItemID string `json:"itemId" check:"id"`
+}
+
+// Command implements [Params].
+func (*RetryJobItem) Command() Name { return "retry_job_item" }
+
+// Validate implements [Params].
+func (p *RetryJobItem) Validate() error { return check(p) }
+
+// JobSummary is what callers may rely on in the record of a job.
+type JobSummary struct {
+	// JobID is the job's id.
+	JobID string `json:"jobId"`
+	// Status of the job.
+	Status string `json:"status"`
+	// Progress counts the items by status.
+	Progress event.JobCounts `json:"progress"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Error is why the job failed.
+	Error *event.Failure `json:"error,omitempty"`
+	// CreatedAt is when the job was created.
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// ReadModel implements [ReadModel].
+func (JobSummary) ReadModel() string { return "job" }
+
+// JobRecord is a job with a page of its items.
+type JobRecord struct {
+	JobSummary
+	// Items of this page.
+	Items []JobItemRecord `json:"items"`
+	// NextCursor is the cursor of the next page of items; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// JobItemRecord is what callers may rely on in the record of a job's item.
+type JobItemRecord struct {
+	// ItemID is the item's id.
+	ItemID string `json:"itemId"`
+	// Status of the item.
+	Status string `json:"status" enum:"pending running completed failed reported"`
+	// AttemptCount counts the attempts at the item.
+	AttemptCount int64 `json:"attemptCount"`
+	// LastError is why the last attempt failed.
+	LastError *event.Failure `json:"lastError,omitempty"`
+	// OutputRef is where the item's output is.
+	OutputRef string `json:"outputRef,omitempty"`
+	// ThreadID is the thread that works, or worked, on the item.
+	ThreadID string `json:"threadId,omitempty"`
+}
+
+// ReadModel implements [ReadModel].
+func (JobItemRecord) ReadModel() string { return "job_item" }

@@ -1,0 +1,49 @@
+package command
+
+// jobDefs are the catalogue's entries for jobs.
+func jobDefs() []Def {
+	return []Def{
+		{
+			Name: "create_job", Noun: "job", New: func() Params { return &CreateJob{} }, Result: (*JobResult)(nil),
+			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Means:   "Creates a batch of items that are worked on side by side.",
+			Doc:     "A job has at most 100,000 items. Unless start is false it starts at once.",
+			Example: `{"instruction":"Translate the sentence to French.","items":[{"itemId":"item_1","input":"Good morning."},{"itemId":"item_2","input":"Good night."}],"concurrency":2}`,
+		},
+		{
+			Name: "start_job", Noun: "job", New: func() Params { return &StartJob{} }, Result: (*JobRecord)(nil),
+			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Means:   "Starts a job that was created without starting.",
+			Doc:     "Starting a job that runs already changes nothing.",
+			Example: `{"jobId":"job_french"}`,
+		},
+		{
+			Name: "get_job", Noun: "job", New: func() Params { return &GetJob{} }, Result: (*JobRecord)(nil),
+			Scope: RoleObserver, Since: "0.1",
+			Means:   "Returns a job with a page of its items.",
+			Doc:     "limit and cursor page through the items.",
+			Example: `{"jobId":"job_french","limit":100}`,
+		},
+		{
+			Name: "list_jobs", Noun: "job", New: func() Params { return &ListJobs{} }, Result: (*ListJobsResult)(nil),
+			Scope: RoleObserver, Since: "0.1",
+			Means:   "Lists jobs.",
+			Doc:     "The items are not listed here; get_job has them.",
+			Example: `{"status":"running"}`,
+		},
+		{
+			Name: "cancel_job", Noun: "job", New: func() Params { return &CancelJob{} }, Result: (*JobRecord)(nil),
+			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Means:   "Stops a job.",
+			Doc:     "Items that are done stay as they are.",
+			Example: `{"jobId":"job_french","reason":"wrong language"}`,
+		},
+		{
+			Name: "retry_job_item", Noun: "job", New: func() Params { return &RetryJobItem{} }, Result: (*JobRecord)(nil),
+			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Means:   "Starts a new attempt at an item that failed.",
+			Doc:     "An item that hasn't failed is a conflict. A retry makes no second output.",
+			Example: `{"jobId":"job_french","itemId":"item_2"}`,
+		},
+	}
+}

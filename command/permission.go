@@ -1,0 +1,97 @@
+package command
+
+import (
+	"agentd/event"
+)
+
+// EvaluatePermission asks what would be decided about a tool call. Nothing runs.
+type EvaluatePermission struct {
+	Mutation
+	// SessionID whose policy is asked; the host's if absent.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// ToolName of the tool.
+	ToolName string `json:"toolName" max:"256"`
+	// Input of the call.
+	Input event.Raw `json:"input"`
+	// Cwd of the call; the workspace's root if absent.
+	Cwd string `json:"cwd,omitempty" max:"4096"`
+	// PermissionMode to ask under; the session's if absent.
+	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+}
+
+// Command implements [Params].
+func (*EvaluatePermission) Command() Name { return "evaluate_permission" }
+
+// Validate implements [Params].
+func (p *EvaluatePermission) Validate() error { return check(p) }
+
+// EvaluatePermissionResult is the decision.
+type EvaluatePermissionResult struct {
+	// PermissionDecision is the decision with its reasons.
+	PermissionDecision event.PermissionEvaluated `json:"permissionDecision"`
+}
+
+// ResolvePermission answers a request for permission as the host's policy.
+type ResolvePermission struct {
+	Mutation
+	// ActionID is the action that waits.
+	ActionID string `json:"actionId" check:"id"`
+	// Decision of the host's policy.
+	Decision string `json:"decision" enum:"allow deny cancel"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*ResolvePermission) Command() Name { return "resolve_permission" }
+
+// Validate implements [Params].
+func (p *ResolvePermission) Validate() error { return check(p) }
+
+// GetPolicy returns the policy of a session, or the host's.
+type GetPolicy struct {
+	// SessionID of the policy; the host's if absent.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+}
+
+// Command implements [Params].
+func (*GetPolicy) Command() Name { return "get_policy" }
+
+// Validate implements [Params].
+func (p *GetPolicy) Validate() error { return check(p) }
+
+// PolicyResult is a policy: a mode and the rules that hold.
+type PolicyResult struct {
+	// Mode that holds where no rule does.
+	Mode string `json:"mode" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// Rules in force; the strictest match wins.
+	Rules []event.PolicyRule `json:"rules"`
+}
+
+// SetPolicy changes the policy of a session, or the host's.
+type SetPolicy struct {
+	Mutation
+	// SessionID of the policy; the host's if absent, which needs the role admin.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Mode that holds where no rule does; stays if absent.
+	Mode string `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// Rules replace the earlier ones of the same policy; they stay if absent. A
+	// session's rules add to the host's.
+	Rules []event.PolicyRule `json:"rules,omitzero" max:"10000"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*SetPolicy) Command() Name { return "set_policy" }
+
+// Validate implements [Params].
+func (p *SetPolicy) Validate() error { return check(p) }
+
+// scope asks for more where the policy is the host's.
+func (p *SetPolicy) scope() Role {
+	if p.SessionID == "" || p.SessionID == event.RuntimeSession {
+		return RoleAdmin
+	}
+	return RoleClient
+}

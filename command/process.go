@@ -1,0 +1,146 @@
+package command
+
+import (
+	"encoding/base64"
+	"time"
+
+	"agentd/fault"
+)
+
+// WriteProcessStdin writes to a process.
+type WriteProcessStdin struct {
+	Mutation
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId" check:"id"`
+	// Data is written as text.
+	Data string `json:"data,omitempty" max:"16777216"`
+	// Base64 is written as the bytes that it stands for.
+	Base64 string `json:"base64,omitempty" max:"22369624"`
+	// EOF closes the process's input after the data.
+	EOF bool `json:"eof,omitempty"`
+}
+
+// Command implements [Params].
+func (*WriteProcessStdin) Command() Name { return "write_process_stdin" }
+
+// Validate implements [Params].
+func (p *WriteProcessStdin) Validate() error {
+	if err := check(p); err != nil {
+		return err
+	}
+	_, err := p.Bytes()
+	return err
+}
+
+// Bytes returns what is to be written.
+func (p *WriteProcessStdin) Bytes() ([]byte, error) {
+	switch {
+	case p.Data != "" && p.Base64 != "":
+		return nil, fault.Param("base64", "data and base64 exclude each other")
+	case p.Data == "" && p.Base64 == "" && !p.EOF:
+		return nil, fault.Param("data", "is missing: one of data, base64 and eof is needed")
+	case p.Base64 == "":
+		return []byte(p.Data), nil
+	}
+	b, err := base64.StdEncoding.DecodeString(p.Base64)
+	if err != nil {
+		return nil, fault.Param("base64", "is not base64")
+	}
+	return b, nil
+}
+
+// WriteProcessStdinResult says how much was written.
+type WriteProcessStdinResult struct {
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId"`
+	// WrittenBytes counts what the process's input took.
+	WrittenBytes int64 `json:"writtenBytes"`
+}
+
+// TerminateProcess ends a process and what it started.
+type TerminateProcess struct {
+	Mutation
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId" check:"id"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+	// Signal to send first; default TERM. What remains after a while is killed.
+	Signal string `json:"signal,omitempty" enum:"HUP INT QUIT KILL TERM USR1 USR2 SIGHUP SIGINT SIGQUIT SIGKILL SIGTERM SIGUSR1 SIGUSR2"`
+}
+
+// Command implements [Params].
+func (*TerminateProcess) Command() Name { return "terminate_process" }
+
+// Validate implements [Params].
+func (p *TerminateProcess) Validate() error { return check(p) }
+
+// ResizeProcess changes the size of a process's terminal.
+type ResizeProcess struct {
+	Mutation
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId" check:"id"`
+	// Rows of the terminal.
+	Rows int64 `json:"rows" min:"1" max:"10000"`
+	// Cols are the columns of the terminal.
+	Cols int64 `json:"cols" min:"1" max:"10000"`
+}
+
+// Command implements [Params].
+func (*ResizeProcess) Command() Name { return "resize_process" }
+
+// Validate implements [Params].
+func (p *ResizeProcess) Validate() error { return check(p) }
+
+// ProcessResult is a process's standing after a command.
+type ProcessResult struct {
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId"`
+	// Status of the process.
+	Status string `json:"status"`
+}
+
+// ListProcesses lists processes.
+type ListProcesses struct {
+	Page
+	// SessionID keeps the processes of one session.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+}
+
+// Command implements [Params].
+func (*ListProcesses) Command() Name { return "list_processes" }
+
+// Validate implements [Params].
+func (p *ListProcesses) Validate() error { return check(p) }
+
+// ListProcessesResult is a page of processes.
+type ListProcessesResult struct {
+	// Processes of this page.
+	Processes []ProcessRecord `json:"processes"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// ProcessRecord is what callers may rely on in the record of a process.
+type ProcessRecord struct {
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId"`
+	// Status of the process.
+	Status string `json:"status"`
+	// Command is the program and its arguments.
+	Command []string `json:"command,omitempty"`
+	// Cwd is the folder that it runs in.
+	Cwd string `json:"cwd,omitempty"`
+	// TTY says that it has a terminal.
+	TTY bool `json:"tty,omitempty"`
+	// ExitCode of a process that ended by itself.
+	ExitCode *int64 `json:"exitCode,omitempty"`
+	// OutputRef is where its output is.
+	OutputRef string `json:"outputRef,omitempty"`
+	// StartedAt is when it was started.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// EndedAt is when it ended.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+}
+
+// ReadModel implements [ReadModel].
+func (ProcessRecord) ReadModel() string { return "process" }

@@ -1,0 +1,148 @@
+package command
+
+import (
+	"encoding/json"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+)
+
+// CreateSession opens a session with a main thread.
+type CreateSession struct {
+	Mutation
+	// SessionID is the session's id; made if absent.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Title for people.
+	Title string `json:"title,omitempty" max:"1000"`
+	// Workspace is the folder that the session works in; the server's if absent.
+	Workspace *event.Workspace `json:"workspace,omitempty"`
+	// PermissionMode of the session; the server's if absent.
+	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// Metadata is the caller's own, kept as it is.
+	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+}
+
+// Command implements [Params].
+func (*CreateSession) Command() Name { return "create_session" }
+
+// Validate implements [Params].
+func (p *CreateSession) Validate() error {
+	if p.SessionID == event.RuntimeSession {
+		return fault.Param("sessionId", "%s is the runtime's own session", event.RuntimeSession)
+	}
+	return check(p)
+}
+
+// CreateSessionResult is the new session.
+type CreateSessionResult struct {
+	// SessionID is the session's id.
+	SessionID string `json:"sessionId"`
+	// ThreadID is the session's main thread.
+	ThreadID string `json:"threadId"`
+}
+
+// ListSessions lists the sessions that the caller may see, newest first.
+type ListSessions struct {
+	Page
+	// Query keeps the sessions whose id or title contains it.
+	Query string `json:"query,omitempty" max:"1000"`
+}
+
+// Command implements [Params].
+func (*ListSessions) Command() Name { return "list_sessions" }
+
+// Validate implements [Params].
+func (p *ListSessions) Validate() error { return check(p) }
+
+// SessionSummary is a session in a list. It is as fresh as the session's last
+// finished turn.
+type SessionSummary struct {
+	// SessionID is the session's id.
+	SessionID string `json:"sessionId"`
+	// ThreadID is the session's main thread.
+	ThreadID string `json:"threadId,omitempty"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Account that owns the session.
+	Account string `json:"account,omitempty"`
+	// Status of the session.
+	Status string `json:"status"`
+	// CreatedAt is when the session was opened.
+	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when its last turn ended, or when it was opened.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// TurnCount counts the session's turns.
+	TurnCount int64 `json:"turnCount"`
+}
+
+// ListSessionsResult is a page of sessions.
+type ListSessionsResult struct {
+	// Sessions of this page.
+	Sessions []SessionSummary `json:"sessions"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// GetSession returns the session snapshot and a window of its history.
+type GetSession struct {
+	// SessionID is the session's id.
+	SessionID string `json:"sessionId" check:"id"`
+	// Limit is the number of recent events, 0 to 1000; default 50.
+	Limit *int `json:"limit,omitempty" max:"1000"`
+	// Before is the cursor of an earlier answer's history: only older events are
+	// returned.
+	Before json.Number `json:"before,omitempty" max:"20"`
+}
+
+// Command implements [Params].
+func (*GetSession) Command() Name { return "get_session" }
+
+// Validate implements [Params].
+func (p *GetSession) Validate() error {
+	if p.Before != "" {
+		if n, err := p.Before.Int64(); err != nil || n < 1 {
+			return fault.Param("before", "%q is not a cursor", clip(string(p.Before)))
+		}
+	}
+	return check(p)
+}
+
+// History is a window of a session's events, oldest first.
+type History struct {
+	// Events are envelopes as the stream delivers them.
+	Events []event.Raw `json:"events" as:"event"`
+	// Cursor is what to pass as before to get older events; absent at the beginning.
+	Cursor string `json:"cursor,omitempty"`
+	// Truncated says that there are older events.
+	Truncated bool `json:"truncated"`
+}
+
+// SessionRead is what callers may rely on in the session snapshot.
+type SessionRead struct {
+	// SchemaVersion of the snapshot.
+	SchemaVersion string `json:"schemaVersion"`
+	// RuntimeID of the runtime that answers.
+	RuntimeID string `json:"runtimeId"`
+	// SessionID is the session's id.
+	SessionID string `json:"sessionId"`
+	// Sequence of the newest fact that the snapshot covers.
+	Sequence uint64 `json:"sequence"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Status of the session.
+	Status string `json:"status"`
+	// PermissionMode of the session.
+	PermissionMode string `json:"permissionMode,omitempty"`
+	// CreatedAt is when the session was opened.
+	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when the newest fact that the snapshot covers happened.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Threads are the read models of the session's threads.
+	Threads []ThreadRead `json:"threads"`
+	// History is the window of recent events.
+	History History `json:"history"`
+}
+
+// ReadModel implements [ReadModel].
+func (SessionRead) ReadModel() string { return "session_snapshot" }

@@ -1,0 +1,210 @@
+package gen_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"agentd"
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/internal/gen"
+	"agentd/model/provider/script"
+	"agentd/store/storetest"
+)
+
+// runtime is the real runtime on a store in memory, whose answers are held
+// against the schemas that are handed out.
+type runtime struct {
+	*testing.T
+	rt      *agentd.Runtime
+	schemas *jsonschema.Compiler
+	done    map[command.Name]bool
+}
+
+func start(t *testing.T, answers ...script.Answer) *runtime {
+	t.Helper()
+	st := storetest.NewMem()
+	rt, err := agentd.Open(t.Context(), agentd.Options{
+		Store: st, Provider: script.New("script", &script.Script{Answers: answers}), Model: "script",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &runtime{T: t, rt: rt, schemas: compiler(t), done: map[command.Name]bool{}}
+}
+
+// compiler knows every generated schema by its name.
+func compiler(t *testing.T) *jsonschema.Compiler {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	names, err := fs.Glob(gen.Schemas(), "*.json")
+	if err != nil || len(names) < 100 {
+		t.Fatalf("%d schemas, %v", len(names), err)
+	}
+	for _, name := range names {
+		data, _ := gen.Schema(name)
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := c.AddResource(doc.(map[string]any)["$id"].(string), doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// do carries out a command and holds parameters and result against their schemas.
+func do[R any](r *runtime, name command.Name, body string, args ...any) *R {
+	r.Helper()
+	body = fmt.Sprintf(body, args...)
+	r.fits(fmt.Sprintf("command.%s.params", name), []byte(body))
+	p, err := command.Decode(name, []byte(body))
+	if err != nil {
+		r.Fatal(err)
+	}
+	result, err := r.rt.Do(r.Context(), command.Local(), p)
+	if err != nil {
+		r.Fatalf("%s: %v", name, err)
+	}
+	encoded, err := json.Marshal(result)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.fits(fmt.Sprintf("command.%s.result", name), encoded)
+	r.done[name] = true
+	typed := new(R)
+	if err := json.Unmarshal(encoded, typed); err != nil {
+		r.Fatalf("%s: the result doesn't fit its type: %v", name, err)
+	}
+	return typed
+}
+
+func (r *runtime) fits(schema string, data []byte) {
+	r.Helper()
+	s, err := r.schemas.Compile("https://agentd.example/schemas/" + schema + ".schema.json")
+	if err != nil {
+		r.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := s.Validate(v); err != nil {
+		r.Errorf("%s: %v\n%s", schema, err, data)
+	}
+}
+
+// until follows a session to the first event of a type.
+func (r *runtime) until(sessionID string, typ event.Type) *event.Event {
+	r.Helper()
+	sub, err := r.rt.Subscribe(r.Context(), command.Local(), sessionID, 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer sub.Close()
+	for {
+		records, err := sub.Next(r.Context())
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, rec := range records {
+			e, err := event.Decode(rec.Data)
+			if err != nil {
+				r.Fatal(err)
+			}
+			if e.Type == typ {
+				return e
+			}
+		}
+	}
+}
+
+func TestAnswersOfTheRuntimeFitTheirSchemas(t *testing.T) {
+	r := start(t, script.Answer{Ask: &script.Ask{Prompt: "Which colour?"}}, script.Answer{Text: "Blue, then."})
+	made := do[command.CreateSessionResult](r, "create_session", `{"sessionId":"s","title":"Colours","metadata":{"a":1}}`)
+	turn := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Paint it."}`)
+	if turn.Status != "accepted" || turn.ThreadID != made.ThreadID {
+		t.Errorf("got %+v", turn)
+	}
+	ask := r.until("s", event.TypeActionRequired)
+	two := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":[{"type":"text","text":"And this."}]}`)
+	three := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"And that.","options":{"queuePolicy":"queue"}}`)
+	if two.Status != "queued" || three.Position != 2 {
+		t.Errorf("got %+v and %+v", two, three)
+	}
+	if q := do[command.QueueResult](r, "promote_queued_turn", `{"sessionId":"s","turnId":%q}`, three.TurnID); q.Queue[0].TurnID != three.TurnID {
+		t.Errorf("got %+v", q)
+	}
+	do[command.QueueResult](r, "remove_queued_turn", `{"sessionId":"s","turnId":%q}`, two.TurnID)
+	actions := do[command.ListActionsResult](r, "list_actions", `{"status":"pending"}`)
+	if len(actions.Actions) != 1 {
+		t.Errorf("%d actions", len(actions.Actions))
+	}
+	thread := do[command.ThreadRead](r, "get_thread_read", `{"sessionId":"s","threadId":%q}`, made.ThreadID)
+	if thread.Status != "blocked" || len(thread.PendingRequests) != 1 || len(thread.QueuedTurns) != 1 {
+		t.Errorf("got %+v", thread)
+	}
+	do[command.ResumeThreadResult](r, "resume_thread", `{"sessionId":"s","threadId":%q}`, made.ThreadID)
+	do[command.RespondActionResult](r, "respond_action", `{"actionId":%q,"decision":"submit","payload":"blue"}`, ask.ActionID)
+	r.until("s", event.TypeTurnCompleted)
+	do[command.InterruptTurnResult](r, "interrupt_turn", `{"sessionId":"s","queue":"clear"}`)
+	do[command.ListSessionsResult](r, "list_sessions", `{}`)
+	session := do[command.SessionRead](r, "get_session", `{"sessionId":"s","limit":1000}`)
+	if session.Sequence == 0 || len(session.Threads) != 1 || len(session.History.Events) == 0 {
+		t.Errorf("got %+v", session)
+	}
+	for _, d := range command.Catalog() {
+		if d.Available && !r.done[d.Name] {
+			t.Errorf("%s is available and was not tried", d.Name)
+		}
+	}
+}
+
+// TestWhatIsNotAvailableSaysSo holds the catalogue against what is carried out.
+func TestWhatIsNotAvailableSaysSo(t *testing.T) {
+	r := start(t)
+	for _, d := range command.Catalog() {
+		p, err := command.Decode(d.Name, []byte(d.Example))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.rt.Do(t.Context(), command.Local(), p)
+		if unavailable := err != nil && fault.KindOf(err) == fault.Unavailable; unavailable == d.Available {
+			t.Errorf("%s: available is %v, the answer %v", d.Name, d.Available, err)
+		}
+	}
+}
+
+func TestDocumentsAreThere(t *testing.T) {
+	for name, data := range map[string][]byte{"openapi": gen.OpenAPI(), "catalog": gen.Catalog()} {
+		if !json.Valid(data) {
+			t.Errorf("%s is no JSON", name)
+		}
+		data[0] = 'x'
+	}
+	if !json.Valid(gen.OpenAPI()) || !json.Valid(gen.Catalog()) {
+		t.Error("the bytes are not the caller's own")
+	}
+	for _, ts := range [][]byte{gen.TypeScript(), gen.CommandTypeScript()} {
+		if !bytes.HasPrefix(ts, []byte("// Code generated")) {
+			t.Error("the types don't say that they are generated")
+		}
+	}
+}
