@@ -1,0 +1,198 @@
+// Package agentd is the Agent Runtime as a library: open it over a store, give
+// it commands, follow its facts.
+//
+// # Contract
+//
+// [Open] starts a runtime over a store that the caller opened and takes up what
+// an earlier process left unfinished. State changes only through [Runtime.Do];
+// what happened is learnt only through its results and [Runtime.Subscribe]. A
+// result is returned, and a fact is delivered, only when it is durable.
+// [Runtime.Close] lets each running step reach its next durable fact. The store
+// stays the caller's to close.
+//
+// The package imports no adapter: engines and providers are chosen by whoever
+// embeds it, and only those that are used are linked.
+package agentd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/loop"
+	"agentd/model"
+	"agentd/session"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Options configure a [Runtime]. Store, Provider and Model are required; every
+// other field has a default.
+type Options struct {
+	// Store keeps the facts.
+	Store store.Store
+	// Provider answers turns, Model is what it is asked for.
+	Provider model.Provider
+	Model    string
+	// RuntimeID is written into every fact. If empty one is made at the first
+	// start and kept in the store.
+	RuntimeID string
+	// Recovery is auto (default) or manual.
+	Recovery string
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Clock defaults to time.Now.
+	Clock func() time.Time
+	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger and
+	// Observer are set by Open.
+	Session session.Options
+}
+
+// Runtime is a running Agent Runtime. Its methods may be called by many goroutines.
+type Runtime struct {
+	opt     Options
+	manager *session.Manager
+	loop    *loop.Loop
+
+	background sync.WaitGroup
+	stop       context.CancelFunc
+}
+
+// Open starts a runtime. What an earlier process left unfinished is taken up in
+// the background.
+func Open(ctx context.Context, opt Options) (*Runtime, error) {
+	if opt.Store == nil || opt.Provider == nil || opt.Model == "" {
+		return nil, errors.New("agentd: Store, Provider and Model are required")
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	id, err := runtimeID(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	opt.RuntimeID = id
+	r := &Runtime{opt: opt, loop: loop.New(loop.Options{
+		Store: opt.Store, Provider: opt.Provider, Model: opt.Model, Recovery: opt.Recovery, Logger: opt.Logger,
+	})}
+	so := opt.Session
+	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.loop
+	r.manager = session.New(so)
+	r.loop.Start(r.manager)
+	if err := r.reportRecovery(ctx); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stop = stop
+	r.background.Go(func() { r.follow(run) })
+	r.background.Go(func() {
+		if err := r.loop.Recover(run); err != nil && run.Err() == nil {
+			opt.Logger.Error("not everything could be taken up again", "error", err)
+		}
+	})
+	return r, nil
+}
+
+// runtimeID returns the configured id, or the one that the store keeps.
+func runtimeID(ctx context.Context, opt Options) (string, error) {
+	if opt.RuntimeID != "" {
+		return opt.RuntimeID, nil
+	}
+	made := "runtime_" + event.NewIDs(opt.Clock, nil).New("")
+	kept, err := opt.Store.SetMeta(ctx, "runtimeId", []byte(made))
+	if err != nil {
+		return "", fmt.Errorf("agentd: runtime id: %w", err)
+	}
+	return string(kept), nil
+}
+
+// reportRecovery turns what the store found at its opening into facts of the
+// runtime's own session: what was lost is said, not passed over.
+func (r *Runtime) reportRecovery(ctx context.Context) error {
+	meta, err := r.opt.Store.Meta(ctx)
+	if err != nil {
+		return fmt.Errorf("agentd: %w", err)
+	}
+	for _, what := range meta.Recovery {
+		r.opt.Logger.Warn("the store was repaired when it was opened", "what", what)
+		if err := r.manager.Report(ctx, event.TypeRuntimeWarning, &event.RuntimeNotice{
+			Code: "store_recovered", Message: what, Advice: "run agentd verify",
+		}); err != nil {
+			return fmt.Errorf("agentd: %w", err)
+		}
+	}
+	return nil
+}
+
+// follow passes on what other nodes append.
+func (r *Runtime) follow(ctx context.Context) {
+	for a, err := range r.opt.Store.Follow(ctx) {
+		if err != nil {
+			if ctx.Err() == nil {
+				r.opt.Logger.Error("following other nodes stopped", "error", err)
+			}
+			return
+		}
+		r.manager.Hint(a)
+	}
+}
+
+// ID returns the runtime's id.
+func (r *Runtime) ID() string { return r.opt.RuntimeID }
+
+// Do carries out a command and returns a pointer to its result. Errors are faults.
+func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	return r.manager.Do(ctx, caller, p)
+}
+
+// Events returns a page of a session's events and the session's last sequence.
+func (r *Runtime) Events(ctx context.Context, caller command.Caller, sessionID string, after uint64, limit int) ([]store.Record, uint64, error) {
+	return r.manager.Events(ctx, caller, sessionID, after, limit)
+}
+
+// Subscribe follows a session from the fact after the given sequence on.
+func (r *Runtime) Subscribe(ctx context.Context, caller command.Caller, sessionID string, after uint64) (*session.Subscription, error) {
+	account, err := r.manager.Account(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if !caller.Sees(account) || (sessionID == event.RuntimeSession && !caller.Admin) {
+		return nil, fault.New(fault.NotFound, "there is no session %s", sessionID)
+	}
+	return r.manager.Subscribe(ctx, sessionID, after)
+}
+
+// SubscribeAll follows all sessions that the caller may see, from now on.
+func (r *Runtime) SubscribeAll(caller command.Caller) *session.Feed {
+	return r.manager.SubscribeAll(caller)
+}
+
+// Output opens what is behind a reference and returns its media type.
+func (r *Runtime) Output(ctx context.Context, caller command.Caller, ref string) (store.Blob, string, error) {
+	return r.manager.Output(ctx, caller, ref)
+}
+
+// View reads a session's state; see [session.Manager.View].
+func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.Session) error) error {
+	return r.manager.View(ctx, sessionID, view)
+}
+
+// Err returns why the runtime acknowledges nothing any more, or nil.
+func (r *Runtime) Err() error { return r.opt.Store.Err() }
+
+// Close stops the runtime: nothing new is accepted, and each running step reaches
+// its next durable fact. It is safe to call it twice.
+func (r *Runtime) Close(ctx context.Context) error {
+	if r.stop != nil {
+		r.stop()
+	}
+	r.background.Wait()
+	r.loop.Close()
+	return r.manager.Close(ctx)
+}

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Do carries out a command and returns its result, a pointer to the command's
+// result struct. Its facts are durable when it returns. Errors are faults.
+func (m *Manager) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	req := &request{m: m, caller: caller}
+	if mut, ok := p.(command.Mutating); ok && mut.Key() != "" {
+		digest, err := command.Digest(p)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "the parameters could not be compared")
+		}
+		req.key, req.digest = caller.Account+"/"+mut.Key(), hex.EncodeToString(digest[:])
+	}
+	return req.dispatch(ctx, p)
+}
+
+// request is one call of a command.
+type request struct {
+	m      *Manager
+	caller command.Caller
+	// key and digest are set when the call has an idempotency key.
+	key, digest string
+}
+
+func (r *request) dispatch(ctx context.Context, p command.Params) (any, error) {
+	switch p := p.(type) {
+	case *command.CreateSession:
+		return r.createSession(ctx, p)
+	case *command.ListSessions:
+		return r.listSessions(ctx, p)
+	case *command.GetSession:
+		return r.getSession(ctx, p)
+	case *command.GetThreadRead:
+		return r.getThreadRead(ctx, p)
+	case *command.ResumeThread:
+		return r.resumeThread(ctx, p)
+	case *command.SubmitTurn:
+		return r.submitTurn(ctx, p)
+	case *command.InterruptTurn:
+		return r.interruptTurn(ctx, p)
+	case *command.RemoveQueuedTurn:
+		return r.removeQueuedTurn(ctx, p)
+	case *command.PromoteQueuedTurn:
+		return r.promoteQueuedTurn(ctx, p)
+	case *command.RespondAction:
+		return r.respondAction(ctx, p)
+	case *command.ListActions:
+		return r.listActions(ctx, p)
+	}
+	return nil, fault.New(fault.Unavailable, "%s is not available in this build", p.Command())
+}
+
+// firstResult is what the index keeps under an idempotency key.
+type firstResult struct {
+	Digest string          `json:"digest"`
+	Result json.RawMessage `json:"result"`
+}
+
+// mutate runs a decision that yields a result, once for each idempotency key.
+func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
+	if result, err := repeated[R](ctx, r); result != nil || err != nil {
+		return result, err
+	}
+	var result *R
+	err := r.m.write(ctx, sessionID, event.BySession, create, func(tx *Tx) error {
+		if err := r.visible(tx.State); err != nil {
+			return err
+		}
+		var err error
+		if result, err = decide(tx); err != nil {
+			return err
+		}
+		r.stamp(tx)
+		return r.remember(tx, result)
+	})
+	if errors.Is(err, store.ErrExists) {
+		// Somebody else was first with the same key, in another session.
+		if first, err := repeated[R](ctx, r); first != nil || err != nil {
+			return first, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// repeated returns the first result of the call's idempotency key, or nil.
+func repeated[R any](ctx context.Context, r *request) (*R, error) {
+	if r.key == "" {
+		return nil, nil
+	}
+	v, err := r.m.opt.Store.Get(ctx, kindKey, r.key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	var first firstResult
+	if err := json.Unmarshal(v, &first); err != nil {
+		return nil, storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
+	}
+	if first.Digest != r.digest {
+		return nil, fault.New(fault.Conflict, "the idempotency key was used with other parameters")
+	}
+	result := new(R)
+	if err := json.Unmarshal(first.Result, result); err != nil {
+		return nil, storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
+	}
+	return result, nil
+}
+
+// remember binds the idempotency key to the result, in the same write as the facts.
+func (r *request) remember(tx *Tx, result any) error {
+	if r.key == "" {
+		return nil
+	}
+	b, err := json.Marshal(result)
+	if err == nil {
+		b, err = json.Marshal(firstResult{Digest: r.digest, Result: b})
+	}
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "the result could not be kept")
+	}
+	tx.Claim(kindKey, r.key, b)
+	return nil
+}
+
+// stamp writes the caller's correlation ids into the decision's facts.
+func (r *request) stamp(tx *Tx) {
+	for i := range tx.facts {
+		e := &tx.facts[i]
+		e.RequestID, e.TraceID, e.SpanID = r.caller.RequestID, r.caller.TraceID, r.caller.SpanID
+	}
+}
+
+// visible reports a session that the caller may not see as not found.
+func (r *request) visible(st *state.Session) error {
+	if st.Sequence > 0 && (!r.caller.Sees(st.Account) || (st.SessionID == event.RuntimeSession && !r.caller.Admin)) {
+		return fault.New(fault.NotFound, "there is no session %s", st.SessionID)
+	}
+	return nil
+}
+
+// view reads a session that the caller may see.
+func (r *request) view(ctx context.Context, sessionID string, view func(*state.Session) error) error {
+	return r.m.View(ctx, sessionID, func(st *state.Session) error {
+		if err := r.visible(st); err != nil {
+			return err
+		}
+		return view(st)
+	})
+}
+
+// actor returns the caller as facts name it.
+func (r *request) actor() *event.Actor {
+	a := r.caller.Actor
+	if a.Kind == "" {
+		a.Kind = "unknown"
+	}
+	if a.Account == "" {
+		a.Account = r.caller.Account
+	}
+	return &a
+}

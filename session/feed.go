@@ -1,0 +1,181 @@
+package session
+
+import (
+	"context"
+	"sync"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// maxBehind bounds the sessions that a feed is behind with.
+const maxBehind = 1 << 16
+
+// Feed follows all sessions that a caller may see, from its start on. Like a
+// [Subscription] it holds no facts, only where it has to go on reading. It is for
+// one goroutine.
+type Feed struct {
+	m      *Manager
+	caller command.Caller
+	wake   chan struct{}
+
+	mu sync.Mutex
+	// behind maps each session with undelivered facts to their range; turn lists
+	// the sessions in the order in which they fell behind.
+	behind   map[string]span
+	turn     []string
+	overflow bool
+}
+
+// span is a range of sequences, both ends included. What is published extends
+// the range of its session without a gap, so that each fact is delivered once.
+type span struct{ first, last uint64 }
+
+// FeedRecord is a fact of some session.
+type FeedRecord struct {
+	SessionID string
+	store.Record
+}
+
+// SubscribeAll follows all sessions that the caller may see. Facts come in order
+// within a session; those of different sessions are not ordered.
+func (m *Manager) SubscribeAll(caller command.Caller) *Feed {
+	f := &Feed{m: m, caller: caller, wake: make(chan struct{}, 1), behind: map[string]span{}}
+	m.topics.addFeed(f)
+	return f
+}
+
+// Close ends the feed.
+func (f *Feed) Close() { f.m.topics.removeFeed(f) }
+
+// mark says that facts of a session were published.
+func (f *Feed) mark(sessionID string, published span) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known, ok := f.behind[sessionID]; ok {
+		f.behind[sessionID] = span{known.first, published.last}
+	} else {
+		f.add(sessionID, published)
+	}
+}
+
+// add puts a session in line.
+func (f *Feed) add(sessionID string, missing span) {
+	if len(f.behind) >= maxBehind {
+		f.overflow = true
+	} else {
+		f.behind[sessionID] = missing
+		f.turn = append(f.turn, sessionID)
+	}
+	f.signal()
+}
+
+func (f *Feed) signal() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take removes the session that has waited longest.
+func (f *Feed) take() (sessionID string, missing span, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.overflow {
+		return "", span{}, fault.New(fault.RateLimited, "the subscriber is behind with more than %d sessions; subscribe again", maxBehind)
+	}
+	if len(f.turn) == 0 {
+		return "", span{}, nil
+	}
+	sessionID, f.turn = f.turn[0], f.turn[1:]
+	missing = f.behind[sessionID]
+	delete(f.behind, sessionID)
+	return sessionID, missing, nil
+}
+
+// Next returns the next facts, at least one, all of one session; it waits for
+// one until ctx ends.
+func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
+	for {
+		id, missing, err := f.take()
+		if err != nil {
+			return nil, err
+		}
+		if id != "" {
+			records, err := f.read(ctx, id, missing)
+			if err != nil || len(records) > 0 {
+				return records, err
+			}
+			continue
+		}
+		if f.m.topics.isClosed() {
+			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-f.wake:
+		}
+	}
+}
+
+// read returns the first of a session's missing facts, if the caller may see
+// them, and puts the session in line again for the rest.
+func (f *Feed) read(ctx context.Context, sessionID string, missing span) ([]FeedRecord, error) {
+	r := &request{m: f.m, caller: f.caller}
+	if err := r.view(ctx, sessionID, func(*state.Session) error { return nil }); err != nil {
+		if fault.KindOf(err) == fault.NotFound {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var out []FeedRecord
+	for rec, err := range f.m.opt.Store.Read(ctx, sessionID, store.Range{After: missing.first - 1, Before: missing.last + 1, Limit: maxRead}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		out = append(out, FeedRecord{sessionID, rec})
+	}
+	if len(out) > 0 && out[len(out)-1].Sequence < missing.last {
+		f.putBack(sessionID, span{out[len(out)-1].Sequence + 1, missing.last})
+	}
+	return out, nil
+}
+
+// putBack adds what is left of a session, before what was published meanwhile.
+func (f *Feed) putBack(sessionID string, rest span) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if later, ok := f.behind[sessionID]; ok {
+		f.behind[sessionID] = span{rest.first, later.last}
+		return
+	}
+	f.add(sessionID, rest)
+}
+
+// Output opens what is behind a reference, if the caller may see a session that
+// refers to it, and returns its media type.
+func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string) (store.Blob, string, error) {
+	missing := fault.New(fault.NotFound, "there is no output %s", clip(ref, 100))
+	if _, err := store.ParseRef(ref); err != nil {
+		return nil, "", missing
+	}
+	r := &request{m: m, caller: caller}
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindRef, Prefix: ref + "/"}) {
+		if err != nil {
+			return nil, "", storeFault(err)
+		}
+		sessionID := e.Key[len(ref)+1:]
+		if r.view(ctx, sessionID, func(*state.Session) error { return nil }) != nil {
+			continue
+		}
+		b, err := m.opt.Store.OpenBlob(ctx, ref)
+		if err != nil {
+			return nil, "", fault.Wrap(fault.NotFound, err, "the output %s is gone", ref)
+		}
+		return b, string(e.Value), nil
+	}
+	return nil, "", missing
+}

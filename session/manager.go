@@ -1,0 +1,271 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Options configure a [Manager]. Store and RuntimeID are required; every other
+// field has a default.
+type Options struct {
+	// Store keeps the facts.
+	Store store.Store
+	// RuntimeID is written into every fact.
+	RuntimeID string
+	// Clock defaults to time.Now. Facts carry its time in microseconds.
+	Clock func() time.Time
+	// IDs makes ids; it defaults to a source on Clock.
+	IDs *event.IDs
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Observer learns of durable facts. If nil, nobody does.
+	Observer Observer
+	// IdleAfter is how long a session stays in memory unused; default one minute.
+	IdleAfter time.Duration
+	// MaxLoaded bounds the sessions in memory that are not in use; default 4096.
+	MaxLoaded int
+	// SnapshotEvery is the least number of facts between two snapshots of a
+	// session's state; default 256.
+	SnapshotEvery int
+	// MaxQueue bounds the turns that wait in one thread; default 1000.
+	MaxQueue int
+	// InlineBytes is the largest input that is kept in the fact itself; what is
+	// larger goes behind a reference. Default 4096.
+	InlineBytes int
+	// TailEvents bounds the newest facts that are kept in memory for subscribers
+	// of a session in use; default 256.
+	TailEvents int
+}
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.IDs == nil {
+		o.IDs = event.NewIDs(o.Clock, nil)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&o.MaxLoaded, 4096}, {&o.SnapshotEvery, 256}, {&o.MaxQueue, 1000}, {&o.InlineBytes, 4096}, {&o.TailEvents, 256}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if o.IdleAfter == 0 {
+		o.IdleAfter = time.Minute
+	}
+}
+
+// Observer learns of facts once they are durable.
+type Observer interface {
+	// Committed is called for each batch, in order within a session, by the
+	// goroutine that leads the journal. It must return at once and must not call
+	// the manager.
+	Committed(sessionID string, facts []event.Event)
+}
+
+// Manager owns the writers of all sessions of one runtime.
+type Manager struct {
+	opt     Options
+	journal *journal
+	topics  topics
+
+	mu      sync.Mutex
+	writers map[string]*writer
+	closed  bool
+
+	stop    chan struct{}
+	stopped sync.WaitGroup
+}
+
+// New returns a manager over a store. Close releases it; the store stays open.
+func New(opt Options) *Manager {
+	opt.setDefaults()
+	m := &Manager{opt: opt, writers: map[string]*writer{}, stop: make(chan struct{})}
+	m.journal = newJournal(opt.Store, m.published)
+	m.topics.init(opt.TailEvents)
+	m.stopped.Go(m.sweep)
+	return m
+}
+
+// Close stops the sweeper, writes the snapshots that are due and gives the
+// claims back. Commands fail from now on.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	writers := make([]*writer, 0, len(m.writers))
+	for _, w := range m.writers {
+		writers = append(writers, w)
+	}
+	m.mu.Unlock()
+	close(m.stop)
+	m.stopped.Wait()
+	var errs []error
+	for _, w := range writers {
+		errs = append(errs, w.retire(ctx))
+	}
+	m.topics.close()
+	return errors.Join(errs...)
+}
+
+// RuntimeID returns the id that facts carry.
+func (m *Manager) RuntimeID() string { return m.opt.RuntimeID }
+
+// Now returns the manager's time as facts carry it.
+func (m *Manager) Now() time.Time { return m.opt.Clock().UTC().Truncate(time.Microsecond) }
+
+// NewID returns a new id.
+func (m *Manager) NewID(p event.Prefix) string { return m.opt.IDs.New(p) }
+
+// Loaded returns the number of sessions in memory.
+func (m *Manager) Loaded() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.writers)
+}
+
+// acquire returns the session's writer, in use until release.
+func (m *Manager) acquire(sessionID string) (*writer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fault.New(fault.Unavailable, "the runtime is stopping")
+	}
+	w := m.writers[sessionID]
+	if w == nil {
+		w = &writer{m: m, id: sessionID}
+		m.writers[sessionID] = w
+	}
+	w.users++
+	return w, nil
+}
+
+func (m *Manager) release(w *writer) {
+	m.mu.Lock()
+	w.users--
+	w.lastUsed = m.opt.Clock()
+	m.mu.Unlock()
+}
+
+// drop forgets a writer that failed or is empty, so that the next command loads
+// the session anew.
+func (m *Manager) drop(w *writer) {
+	m.mu.Lock()
+	if m.writers[w.id] == w {
+		delete(m.writers, w.id)
+	}
+	m.mu.Unlock()
+}
+
+// Emit decides facts for a session that exists and appends them. It is how the
+// loop, the scheduler and other parts of the runtime write; by says which part
+// it is. The decision runs under the writer's lock: it must be quick, and it may
+// be run again if another node took the session over meanwhile. Emit returns
+// when the facts are durable.
+func (m *Manager) Emit(ctx context.Context, sessionID string, by event.Emitter, decide func(*Tx) error) error {
+	return m.write(ctx, sessionID, by, false, decide)
+}
+
+// write runs a decision; create says that the session need not exist.
+func (m *Manager) write(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
+	for {
+		w, err := m.acquire(sessionID)
+		if err != nil {
+			return err
+		}
+		err = w.do(ctx, by, create, decide)
+		m.release(w)
+		if !errors.Is(err, errStale) {
+			return err
+		}
+		// The writer failed or was put away in between: a new one loads the session.
+		m.drop(w)
+	}
+}
+
+// View runs a function on a session's state and returns when all that it saw is
+// durable. The function must copy what it keeps.
+func (m *Manager) View(ctx context.Context, sessionID string, view func(*state.Session) error) error {
+	return m.write(ctx, sessionID, 0, false, func(tx *Tx) error { return view(tx.State) })
+}
+
+// published is called by the journal for each batch that is durable.
+func (m *Manager) published(p *pending) {
+	m.topics.publish(p.batch.SessionID, p.batch.Records)
+	if m.opt.Observer != nil && len(p.facts) > 0 {
+		m.opt.Observer.Committed(p.batch.SessionID, p.facts)
+	}
+}
+
+// sweep takes idle writers out of memory.
+func (m *Manager) sweep() {
+	tick := time.NewTicker(max(m.opt.IdleAfter/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-tick.C:
+			for _, w := range m.idle() {
+				if err := w.retire(context.Background()); err != nil {
+					m.opt.Logger.Warn("session could not be put away", "sessionId", w.id, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// idle takes the writers that nobody uses out of the map: all that were unused
+// for long, and as many more as MaxLoaded demands.
+func (m *Manager) idle() []*writer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.opt.Clock().Add(-m.opt.IdleAfter)
+	over := len(m.writers) - m.opt.MaxLoaded
+	var out []*writer
+	for id, w := range m.writers {
+		if w.users > 0 || (w.lastUsed.After(before) && over <= 0) {
+			continue
+		}
+		over--
+		delete(m.writers, id)
+		out = append(out, w)
+	}
+	return out
+}
+
+// Hint says that another node appended to a session.
+func (m *Manager) Hint(a store.Appended) { m.topics.hint(a) }
+
+// Report records a notice in the runtime's own session, which is opened if it
+// doesn't exist.
+func (m *Manager) Report(ctx context.Context, t event.Type, p event.Payload) error {
+	return m.write(ctx, event.RuntimeSession, event.BySession|event.ByRuntime, true, func(tx *Tx) error {
+		if tx.State.Sequence == 0 {
+			tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: &event.SessionCreated{
+				Title: "runtime", CreatedBy: &event.Actor{Kind: "runtime"},
+			}})
+			tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: "thread_runtime"}, Payload: &event.ThreadStarted{
+				Role: "main", Title: "runtime",
+			}})
+		}
+		tx.Emit(event.Event{Type: t, Payload: p})
+		return nil
+	})
+}

@@ -1,0 +1,233 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+func (r *request) createSession(ctx context.Context, p *command.CreateSession) (*command.CreateSessionResult, error) {
+	sessionID := p.SessionID
+	if sessionID == "" {
+		sessionID = r.m.NewID(event.PrefixSession)
+	}
+	res, err := mutate(ctx, r, sessionID, true, func(tx *Tx) (*command.CreateSessionResult, error) {
+		if tx.State.Sequence > 0 {
+			return nil, errSessionExists
+		}
+		return &command.CreateSessionResult{SessionID: sessionID, ThreadID: r.open(tx, p, "")}, nil
+	})
+	if errors.Is(err, errSessionExists) {
+		return r.repeatedSession(ctx, sessionID, p)
+	}
+	return res, err
+}
+
+var errSessionExists = errors.New("session: exists")
+
+// open emits the first facts of a session and returns its main thread's id.
+func (r *request) open(tx *Tx, p *command.CreateSession, threadID string) string {
+	if threadID == "" {
+		threadID = tx.NewID(event.PrefixThread)
+	}
+	tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: r.created(p)})
+	tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.ThreadStarted{
+		Role: "main", PermissionMode: p.PermissionMode,
+	}})
+	return threadID
+}
+
+func (r *request) created(p *command.CreateSession) *event.SessionCreated {
+	return &event.SessionCreated{
+		Title: p.Title, Account: r.caller.Account, Workspace: p.Workspace, PermissionMode: p.PermissionMode,
+		Metadata: p.Metadata, CreatedBy: r.actor(),
+	}
+}
+
+// repeatedSession answers the creation of a session that exists: its first facts
+// say whether it was created with the same content.
+func (r *request) repeatedSession(ctx context.Context, sessionID string, p *command.CreateSession) (*command.CreateSessionResult, error) {
+	var first *event.SessionCreated
+	res := &command.CreateSessionResult{SessionID: sessionID}
+	for rec, err := range r.m.opt.Store.Read(ctx, sessionID, store.Range{Limit: 2}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
+		}
+		if c, ok := e.Payload.(*event.SessionCreated); ok {
+			first = c
+		}
+		if e.Type == event.TypeThreadStarted {
+			res.ThreadID = e.ThreadID
+		}
+	}
+	if first == nil || !sameSession(first, r.created(p)) {
+		return nil, fault.New(fault.Conflict, "session %s exists with another content", sessionID)
+	}
+	return res, nil
+}
+
+// sameSession compares what a caller chooses.
+func sameSession(a, b *event.SessionCreated) bool {
+	encode := func(c *event.SessionCreated) []byte {
+		out, _ := json.Marshal([]any{c.Title, c.Workspace, c.PermissionMode, c.Metadata, c.Account}) // these types always encode
+		return out
+	}
+	return bytes.Equal(encode(a), encode(b))
+}
+
+func (r *request) listSessions(ctx context.Context, p *command.ListSessions) (*command.ListSessionsResult, error) {
+	kind := kindSession
+	if !r.caller.Admin && r.caller.Account != "" {
+		kind = accountSessions(r.caller.Account)
+	}
+	res := &command.ListSessionsResult{Sessions: []command.SessionSummary{}}
+	query := strings.ToLower(p.Query)
+	for entry, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kind, After: p.Cursor, Reverse: true}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		var s command.SessionSummary
+		if err := json.Unmarshal(entry.Value, &s); err != nil {
+			return nil, storeFault(fmt.Errorf("%w: index of sessions: %w", store.ErrCorrupt, err))
+		}
+		hidden := !r.caller.Sees(s.Account) || (s.SessionID == event.RuntimeSession && !r.caller.Admin)
+		if hidden || !strings.Contains(strings.ToLower(s.SessionID+"\n"+s.Title), query) {
+			continue
+		}
+		if len(res.Sessions) == p.Size() {
+			res.NextCursor = lastKey(res.Sessions)
+			break
+		}
+		res.Sessions = append(res.Sessions, s)
+	}
+	return res, nil
+}
+
+// lastKey is the index key of the last session of a page.
+func lastKey(page []command.SessionSummary) string {
+	s := page[len(page)-1]
+	return sessionKey(&state.Session{SessionID: s.SessionID, CreatedAt: s.CreatedAt})
+}
+
+// GetSessionResult is the session snapshot with a window of its history.
+type GetSessionResult struct {
+	*state.SessionSnapshot
+	History command.History `json:"history"`
+}
+
+func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSessionResult, error) {
+	res := &GetSessionResult{}
+	err := r.view(ctx, p.SessionID, func(st *state.Session) error {
+		res.SessionSnapshot = st.Snapshot()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	limit := 50
+	if p.Limit != nil {
+		limit = *p.Limit
+	}
+	before := res.Sequence + 1
+	if p.Before != "" {
+		n, _ := p.Before.Int64() // Validate checked it
+		before = min(uint64(n), before)
+	}
+	res.History, err = r.m.window(ctx, p.SessionID, before, limit)
+	return res, err
+}
+
+// window returns the newest events before a sequence, oldest first.
+func (m *Manager) window(ctx context.Context, sessionID string, before uint64, limit int) (command.History, error) {
+	h := command.History{Events: []event.Raw{}, Truncated: before > 1}
+	if limit == 0 {
+		if h.Truncated {
+			h.Cursor = strconv.FormatUint(before, 10)
+		}
+		return h, nil
+	}
+	var oldest uint64
+	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{Before: before, Limit: limit, Reverse: true}) {
+		if err != nil {
+			return h, storeFault(err)
+		}
+		h.Events = append(h.Events, rec.Data)
+		oldest = rec.Sequence
+	}
+	slices.Reverse(h.Events)
+	if h.Truncated = oldest > 1; h.Truncated {
+		h.Cursor = strconv.FormatUint(oldest, 10)
+	}
+	return h, nil
+}
+
+// Events returns a page of a session's events after a sequence, for a caller who
+// may see the session, and the session's last sequence.
+func (m *Manager) Events(ctx context.Context, caller command.Caller, sessionID string, after uint64, limit int) ([]store.Record, uint64, error) {
+	r := &request{m: m, caller: caller}
+	var last uint64
+	if err := r.view(ctx, sessionID, func(st *state.Session) error {
+		last = st.Sequence
+		return nil
+	}); err != nil {
+		return nil, 0, err
+	}
+	var out []store.Record
+	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Before: last + 1, Limit: limit}) {
+		if err != nil {
+			return nil, 0, storeFault(err)
+		}
+		out = append(out, rec)
+	}
+	return out, last, nil
+}
+
+// Account returns the account that owns a session.
+func (m *Manager) Account(ctx context.Context, sessionID string) (string, error) {
+	var account string
+	err := m.View(ctx, sessionID, func(st *state.Session) error {
+		account = st.Account
+		return nil
+	})
+	return account, err
+}
+
+// Open yields the ids of the sessions that have unfinished work.
+func (m *Manager) Open(ctx context.Context) ([]string, error) {
+	var out []string
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindOpen}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		out = append(out, e.Key)
+	}
+	return out, nil
+}
+
+// Record returns what was kept of something that left a session's working set,
+// such as "turn/ID"; the error is a fault of kind NotFound if there is nothing.
+func (m *Manager) Record(ctx context.Context, sessionID, name string) (event.Raw, error) {
+	s, err := m.opt.Store.Snapshot(ctx, sessionID, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fault.New(fault.NotFound, "there is no %s in session %s", name, sessionID)
+	}
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return s.Data, nil
+}

@@ -1,0 +1,347 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
+	sessionID, create := p.SessionID, p.Create
+	if sessionID == "" {
+		sessionID, create = r.m.NewID(event.PrefixSession), true
+		if p.TurnID != "" && r.key == "" {
+			// Without a session the turn's own id is what makes a repeat safe.
+			digest, err := command.Digest(p)
+			if err != nil {
+				return nil, fault.Wrap(fault.Internal, err, "the parameters could not be compared")
+			}
+			r.key, r.digest = r.caller.Account+"//turn/"+p.TurnID, hex.EncodeToString(digest[:])
+		}
+	}
+	return mutate(ctx, r, sessionID, create, func(tx *Tx) (*command.SubmitTurnResult, error) {
+		return r.decideSubmit(tx, p)
+	})
+}
+
+// decideSubmit accepts a turn into an idle thread, or does with it what the
+// queue policy says.
+func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
+	sub := r.submission(tx, p)
+	if p.TurnID != "" {
+		if first, err := repeatedTurn(tx, p, sub); first != nil || err != nil {
+			return first, err
+		}
+	}
+	t, err := r.threadForTurn(tx, p)
+	if err != nil {
+		return nil, err
+	}
+	if p.TaskID != "" && tx.State.Tasks.Find(p.TaskID) == nil {
+		return nil, fault.New(fault.NotFound, "there is no task %s in session %s", p.TaskID, tx.w.id)
+	}
+	policy := "queue"
+	if p.Options != nil && p.Options.QueuePolicy != "" {
+		policy = p.Options.QueuePolicy
+	}
+	if policy == "steer" && (t.Active != nil || p.Options.ExpectedTurnID != "") {
+		return r.steer(tx, t, p, sub)
+	}
+	if !t.Busy() {
+		return r.accept(tx, t, p, sub), nil
+	}
+	switch policy {
+	case "reject":
+		return nil, fault.New(fault.PolicyRejected, "queuePolicy reject: thread %s is busy with turn %s", t.ThreadID, busyWith(t))
+	case "interrupt":
+		if t.Active != nil && t.Active.Interrupt == nil {
+			r.requestInterrupt(tx, t.Active, "replaced by another turn", "keep")
+		}
+		return r.enqueue(tx, t, p, sub, 0)
+	}
+	return r.enqueue(tx, t, p, sub, len(t.Queue))
+}
+
+// submission builds the fact's payload, but for what depends on the thread.
+func (r *request) submission(tx *Tx, p *command.SubmitTurn) *event.TurnSubmitted {
+	sub := &event.TurnSubmitted{
+		Source: "user", Preview: preview(p.Input), Options: p.Options, Metadata: p.Metadata, SubmittedBy: r.actor(),
+	}
+	if len(p.Input) > r.m.opt.InlineBytes {
+		sub.InputRef = tx.Blob(p.Input, "application/json")
+	} else {
+		sub.Input = p.Input
+	}
+	return sub
+}
+
+// submissionDigest is a fingerprint of what the caller asked for with a turn.
+func submissionDigest(p *event.TurnSubmitted) string {
+	h := sha256.New()
+	for _, part := range []any{p.Input, p.InputRef, p.Options, p.Metadata} {
+		b, _ := json.Marshal(part) // these types always encode
+		h.Write(append(b, '\n'))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// repeatedTurn answers a submission whose turn exists already, or returns nil.
+func repeatedTurn(tx *Tx, p *command.SubmitTurn, sub *event.TurnSubmitted) (*command.SubmitTurnResult, error) {
+	if tx.State.Sequence == 0 {
+		return nil, nil
+	}
+	v, found, err := tx.Lookup(kindTurn, turnKey(tx.w.id, p.TurnID))
+	if err != nil || !found {
+		return nil, err
+	}
+	var rec turnRecord
+	if err := json.Unmarshal(v, &rec); err != nil {
+		return nil, storeFault(fmt.Errorf("%w: turn %s: %w", store.ErrCorrupt, p.TurnID, err))
+	}
+	if rec.Digest != submissionDigest(sub) || (p.ThreadID != "" && p.ThreadID != rec.ThreadID) || (p.TaskID != "" && p.TaskID != rec.TaskID) {
+		return nil, fault.New(fault.Conflict, "turn %s exists with another content", p.TurnID)
+	}
+	tx.index, tx.blobs = nil, nil // the content is stored already
+	return &command.SubmitTurnResult{
+		SessionID: tx.w.id, ThreadID: rec.ThreadID, TurnID: p.TurnID, TaskID: rec.TaskID, RunID: rec.RunID,
+		Status: rec.Status, Position: rec.Position, Sequence: rec.Sequence,
+	}, nil
+}
+
+// threadForTurn returns the thread that a turn goes to. In a session that
+// doesn't exist yet it opens the session and its main thread first.
+func (r *request) threadForTurn(tx *Tx, p *command.SubmitTurn) (*state.Thread, error) {
+	if tx.State.Sequence == 0 {
+		threadID := r.open(tx, &command.CreateSession{}, p.ThreadID)
+		return &state.Thread{ThreadID: threadID, Role: "main"}, nil
+	}
+	if p.ThreadID == "" {
+		if t := tx.State.MainThread(); t != nil {
+			return t, nil
+		}
+		return nil, fault.New(fault.Conflict, "session %s has no open thread", tx.w.id)
+	}
+	return findThread(tx.State, p.ThreadID)
+}
+
+func findThread(st *state.Session, threadID string) (*state.Thread, error) {
+	if t := st.Thread(threadID); t != nil {
+		return t, nil
+	}
+	return nil, fault.New(fault.NotFound, "there is no open thread %s in session %s", threadID, st.SessionID)
+}
+
+func busyWith(t *state.Thread) string {
+	if t.Active != nil {
+		return t.Active.TurnID
+	}
+	return t.Queue[0].TurnID
+}
+
+// accept emits the facts of a turn that starts at once.
+func (r *request) accept(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) *command.SubmitTurnResult {
+	sub.Status = state.TurnAccepted
+	return r.emitTurn(tx, t, p, sub)
+}
+
+// enqueue emits the facts of a turn that waits at an index of the queue.
+func (r *request) enqueue(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted, at int) (*command.SubmitTurnResult, error) {
+	if len(t.Queue) >= r.m.opt.MaxQueue {
+		return nil, fault.New(fault.RateLimited, "thread %s has %d turns waiting, which is the most it takes", t.ThreadID, len(t.Queue))
+	}
+	sub.Status, sub.Position = state.TurnQueued, int64(at+1)
+	result := r.emitTurn(tx, t, p, sub)
+	waiting := queueIDs(t)
+	waiting = append(waiting[:at:at], append([]queued{{result.TurnID, sub.Source}}, waiting[at:]...)...)
+	tx.Emit(queueFact(t.ThreadID, waiting, &event.QueueChanged{Reason: "queued", TurnID: result.TurnID, ChangedBy: r.actor()}))
+	return result, nil
+}
+
+// emitTurn emits turn.submitted and, for a turn without a task, the implicit one.
+func (r *request) emitTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) *command.SubmitTurnResult {
+	res := &command.SubmitTurnResult{
+		SessionID: tx.w.id, ThreadID: t.ThreadID, TurnID: p.TurnID, TaskID: p.TaskID, RunID: tx.NewID(event.PrefixRun),
+		Status: sub.Status, Position: sub.Position, Sequence: tx.Sequence(),
+	}
+	if res.TurnID == "" {
+		res.TurnID = tx.NewID(event.PrefixTurn)
+	}
+	if res.TaskID == "" {
+		res.TaskID = tx.NewID(event.PrefixTask)
+	}
+	scope := event.Scope{ThreadID: t.ThreadID, TurnID: res.TurnID, TaskID: res.TaskID, RunID: res.RunID, SubagentID: t.SubagentID}
+	tx.Emit(event.Event{Type: event.TypeTurnSubmitted, Scope: scope, Payload: sub})
+	if p.TaskID == "" {
+		tx.Emit(event.Event{Type: event.TypeTaskCreated, Scope: scope, Payload: &event.TaskCreated{
+			TaskKind: "turn", Visibility: "internal", Status: "accepted", Objective: sub.Preview,
+			WorkerKind: "runtime", RequestedBy: sub.SubmittedBy,
+		}})
+	}
+	return res
+}
+
+// steer adds the input to the turn that runs.
+func (r *request) steer(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) (*command.SubmitTurnResult, error) {
+	if want := p.Options.ExpectedTurnID; want != "" && (t.Active == nil || t.Active.TurnID != want) {
+		now := "no turn is"
+		if t.Active != nil {
+			now = "turn " + t.Active.TurnID + " is"
+		}
+		return nil, fault.New(fault.Conflict, "turn %s is not running any more: %s", want, now)
+	}
+	a := t.Active
+	res := &command.SubmitTurnResult{
+		SessionID: tx.w.id, ThreadID: t.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, RunID: a.RunID,
+		Status: state.TurnAccepted, Sequence: tx.Sequence(),
+	}
+	tx.Emit(event.Event{Type: event.TypeTurnSteered, Scope: turnScope(a, t), Payload: &event.TurnSteered{
+		Input: sub.Input, InputRef: sub.InputRef, Preview: sub.Preview, SubmittedBy: sub.SubmittedBy,
+	}})
+	return res, nil
+}
+
+func turnScope(turn *state.Turn, t *state.Thread) event.Scope {
+	return event.Scope{ThreadID: turn.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID}
+}
+
+// preview is the beginning of an input's text.
+func preview(parts event.Raw) string {
+	var list []command.Part
+	if json.Unmarshal(parts, &list) != nil {
+		return ""
+	}
+	var texts []string
+	for _, p := range list {
+		if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return clip(strings.Join(texts, " "), 200)
+}
+
+// clip shortens a text to at most n bytes, at a character's border.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+func (r *request) interruptTurn(ctx context.Context, p *command.InterruptTurn) (*command.InterruptTurnResult, error) {
+	return mutate(ctx, r, p.SessionID, false, func(tx *Tx) (*command.InterruptTurnResult, error) {
+		t, err := threadToInterrupt(tx.State, p)
+		if err != nil || t == nil {
+			return &command.InterruptTurnResult{}, err
+		}
+		res := &command.InterruptTurnResult{}
+		switch {
+		case p.TurnID != "" && (t.Active == nil || t.Active.TurnID != p.TurnID):
+			// The turn waits: taking it out of the queue stops it.
+			if _, err := r.cancelQueued(tx, t, p.TurnID, reasonOr(p.Reason, "interrupted")); err != nil {
+				return res, nil //nolint:nilerr // neither running nor queued: nothing to interrupt
+			}
+			res.Interrupted, res.TurnID = true, p.TurnID
+		case t.Active != nil:
+			res.Interrupted, res.TurnID = true, t.Active.TurnID
+			if t.Active.Interrupt == nil {
+				r.requestInterrupt(tx, t.Active, p.Reason, p.Queue)
+			}
+		}
+		if p.Queue == "clear" {
+			r.clearQueue(tx, t, p.TurnID, reasonOr(p.Reason, "the queue was cleared"))
+		}
+		return res, nil
+	})
+}
+
+// threadToInterrupt returns the thread of the turn that is meant, or nil.
+func threadToInterrupt(st *state.Session, p *command.InterruptTurn) (*state.Thread, error) {
+	if p.ThreadID != "" {
+		return findThread(st, p.ThreadID)
+	}
+	if p.TurnID == "" {
+		return st.MainThread(), nil
+	}
+	for _, t := range st.Threads {
+		if t.Turn(p.TurnID) != nil {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+func reasonOr(reason, otherwise string) string {
+	if reason == "" {
+		return otherwise
+	}
+	return reason
+}
+
+func (r *request) requestInterrupt(tx *Tx, turn *state.Turn, reason, queue string) {
+	tx.Emit(event.Event{
+		Type:    event.TypeTurnInterruptRequested,
+		Scope:   event.Scope{ThreadID: turn.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID},
+		Payload: &event.TurnInterruptRequested{Reason: reason, Queue: reasonOr(queue, "keep"), RequestedBy: r.actor()},
+	})
+}
+
+var errNotQueued = errors.New("session: the turn is not in the queue")
+
+// cancelQueued emits the end of a waiting turn and the queue without it.
+func (r *request) cancelQueued(tx *Tx, t *state.Thread, turnID, reason string) ([]queued, error) {
+	rest := make([]queued, 0, len(t.Queue))
+	var gone *state.Turn
+	for _, q := range t.Queue {
+		if q.TurnID == turnID {
+			gone = q
+			continue
+		}
+		rest = append(rest, queued{q.TurnID, q.Source})
+	}
+	if gone == nil {
+		return nil, errNotQueued
+	}
+	r.cancelTurn(tx, t, gone, reason)
+	tx.Emit(queueFact(t.ThreadID, rest, &event.QueueChanged{Reason: "removed", TurnID: turnID, ChangedBy: r.actor()}))
+	return rest, nil
+}
+
+// cancelTurn emits the end of a turn that never started, and of its implicit task.
+func (r *request) cancelTurn(tx *Tx, t *state.Thread, turn *state.Turn, reason string) {
+	scope := turnScope(turn, t)
+	tx.Emit(event.Event{Type: event.TypeTurnFailed, Scope: scope, Payload: &event.TurnFailed{
+		Status: state.TurnCancelled, Outcome: "interrupted", FailureCategory: "interrupted", Error: &event.Failure{Message: reason},
+	}})
+	if task := tx.State.Tasks.Find(turn.TaskID); task != nil && task.TaskKind == "turn" {
+		tx.Emit(event.Event{Type: event.TypeTaskCancelled, Scope: scope, Payload: &event.TaskStatusChanged{
+			Status: "cancelled", StatusReason: reason, ChangedBy: r.actor(),
+		}})
+	}
+}
+
+// clearQueue ends all waiting turns but one that was dealt with already.
+func (r *request) clearQueue(tx *Tx, t *state.Thread, except, reason string) {
+	n := 0
+	for _, q := range t.Queue {
+		if q.TurnID != except {
+			r.cancelTurn(tx, t, q, reason)
+			n++
+		}
+	}
+	if n > 0 {
+		tx.Emit(queueFact(t.ThreadID, nil, &event.QueueChanged{Reason: "cleared", ChangedBy: r.actor()}))
+	}
+}

@@ -1,0 +1,69 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"agentd/event"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Tx is one decision: it reads the state and collects the facts that follow.
+// It is valid only while the decision runs.
+type Tx struct {
+	// State is the session's state. A decision must not change it.
+	State *state.Session
+
+	w     *writer
+	ctx   context.Context //nolint:containedctx // a Tx lives within one call
+	now   time.Time
+	facts []event.Event
+	index []store.IndexOp
+	blobs [][]byte
+}
+
+// Emit adds a fact. The writer sets its id, time, sequence, runtime and session.
+func (tx *Tx) Emit(e event.Event) { tx.facts = append(tx.facts, e) }
+
+// Now returns the time that the decision's facts will carry.
+func (tx *Tx) Now() time.Time { return tx.now }
+
+// NewID returns a new id.
+func (tx *Tx) NewID(p event.Prefix) string { return tx.w.m.NewID(p) }
+
+// Sequence returns the sequence that the next emitted fact will have.
+func (tx *Tx) Sequence() uint64 { return tx.State.Sequence + uint64(len(tx.facts)) + 1 }
+
+// Blob stores content together with the facts and returns its reference.
+func (tx *Tx) Blob(content []byte, mediaType string) string {
+	tx.blobs = append(tx.blobs, content)
+	ref := store.RefOf(sha256.Sum256(content))
+	tx.index = append(tx.index, refEntry(ref, tx.w.id, mediaType))
+	return ref
+}
+
+// Lookup returns an index entry, those of batches under way included.
+func (tx *Tx) Lookup(kind, key string) ([]byte, bool, error) {
+	if v, ok := tx.w.claims[store.IndexKey{Kind: kind, Key: key}]; ok {
+		return v, true, nil
+	}
+	v, err := tx.w.m.opt.Store.Get(tx.ctx, kind, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, false, nil
+	}
+	return v, err == nil, err
+}
+
+// Claim adds an index entry that must not exist yet; if it does, none of the
+// decision's facts are written and the error is store.ErrExists.
+func (tx *Tx) Claim(kind, key string, value []byte) {
+	tx.index = append(tx.index, store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: value}, IfAbsent: true})
+}
+
+func (tx *Tx) empty() bool { return len(tx.facts) == 0 && len(tx.index) == 0 && len(tx.blobs) == 0 }
+
+// Context returns the context of the call that decides.
+func (tx *Tx) Context() context.Context { return tx.ctx }

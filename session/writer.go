@@ -1,0 +1,398 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// stateSnapshot is the name under which a session's folded state is stored.
+const stateSnapshot = "state"
+
+// writer is the one writer of a session.
+type writer struct {
+	m  *Manager
+	id string
+
+	// Guarded by the manager's lock.
+	users    int
+	lastUsed time.Time
+
+	mu     sync.Mutex
+	loaded bool
+	failed bool
+	epoch  uint64
+	state  *state.Session
+	chain  *store.Chain
+	open   bool
+	last   time.Time
+
+	// What was appended since the last snapshot, and how large that one was.
+	sinceFacts, sinceBytes, snapshotBytes int
+
+	// newest is the batch that was enqueued last; when it is done, all that the
+	// state contains is durable.
+	newest *pending
+	// claims holds the index entries of batches under way, which the store
+	// doesn't show yet.
+	claims map[store.IndexKey][]byte
+}
+
+// errStale says that a writer went out of service before it could be used.
+var errStale = errors.New("session: the writer is out of service")
+
+// do runs one decision and returns when its facts, or all facts that it saw, are
+// durable.
+func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide func(*Tx) error) error {
+	w.mu.Lock()
+	if err := w.ready(ctx, create); err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	tx := &Tx{State: w.state, w: w, ctx: ctx, now: w.now()}
+	if err := decide(tx); err != nil || tx.empty() {
+		return w.settle(err)
+	}
+	p, err := w.seal(tx, by)
+	if err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	w.newest = p
+	lead := w.m.journal.enqueue(p)
+	w.mu.Unlock()
+	err = w.m.journal.finish(p, lead)
+	w.finished(p)
+	if err != nil {
+		w.m.drop(w)
+		return storeFault(err)
+	}
+	return nil
+}
+
+// ready loads the session if need be.
+func (w *writer) ready(ctx context.Context, create bool) error {
+	if w.failed {
+		return errStale
+	}
+	if !w.loaded {
+		if err := w.load(ctx); err != nil {
+			w.failed = true
+			w.m.drop(w)
+			return storeFault(err)
+		}
+	}
+	if w.state.Sequence == 0 && !create {
+		w.failed = true
+		w.m.drop(w)
+		_ = w.m.opt.Store.Release(ctx, w.id, w.epoch) // the claim of a session that doesn't exist holds nothing
+		return fault.New(fault.NotFound, "there is no session %s", w.id)
+	}
+	return nil
+}
+
+// settle answers a decision that changed nothing once all that it saw is
+// durable. It gives the writer's lock back.
+func (w *writer) settle(result error) error {
+	p := w.newest
+	if p == nil {
+		w.mu.Unlock()
+		return result
+	}
+	settled := p.await()
+	w.mu.Unlock()
+	<-settled
+	if p.err != nil {
+		return storeFault(p.err)
+	}
+	return result
+}
+
+// await returns a channel that is closed once the outcome is known. The caller
+// holds the writer's lock.
+func (p *pending) await() <-chan struct{} {
+	if p.settled == nil {
+		p.settled = make(chan struct{})
+		if p.known {
+			close(p.settled)
+		}
+	}
+	return p.settled
+}
+
+// finished tells those who wait for a batch of its outcome, and drops what the
+// store shows by itself now. A writer whose batch failed is out of service: its
+// state ran ahead of the store.
+func (w *writer) finished(p *pending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.known = true
+	if p.settled != nil {
+		close(p.settled)
+	}
+	if w.newest == p {
+		w.newest = nil
+	}
+	if p.err != nil {
+		w.failed = true
+		return
+	}
+	for i := range p.batch.Index {
+		id := p.batch.Index[i].Entry.ID()
+		if v, ok := w.claims[id]; ok && bytes.Equal(v, p.batch.Index[i].Value) {
+			delete(w.claims, id)
+		}
+	}
+}
+
+// now returns the session's time, which never goes back.
+func (w *writer) now() time.Time {
+	now := w.m.Now()
+	if now.Before(w.last) {
+		now = w.last
+	}
+	w.last = now
+	return now
+}
+
+// seal turns a decision into a batch: the facts are checked, numbered, encoded,
+// chained and folded. An error before the first fold leaves the writer as it was.
+func (w *writer) seal(tx *Tx, by event.Emitter) (*pending, error) {
+	for i := range tx.facts {
+		if err := w.check(&tx.facts[i], by); err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "a fact could not be recorded")
+		}
+	}
+	b := &store.Batch{SessionID: w.id, Epoch: w.epoch, Index: tx.index, Blobs: tx.blobs}
+	ends, buf, err := w.encode(tx, b)
+	if err != nil {
+		w.failed = true
+		w.m.drop(w)
+		return nil, fault.Wrap(fault.Internal, err, "a fact could not be folded")
+	}
+	start := 0
+	for i, end := range ends {
+		data := buf[start:end:end]
+		b.Records[i].Data = data
+		b.Records[i].Hash = w.chain.Next(data)
+		start = end
+	}
+	w.track(b, len(tx.facts), len(buf))
+	if err := w.snapshot(b); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
+	}
+	return &pending{batch: b, facts: tx.facts}, nil
+}
+
+func (w *writer) check(e *event.Event, by event.Emitter) error {
+	e.SessionID = w.id
+	if err := event.Check(e); err != nil {
+		return err
+	}
+	if d, _ := event.Lookup(e.Type); d.By&by == 0 {
+		return fmt.Errorf("session: %s may not emit %s, only %s may", by, e.Type, d.By)
+	}
+	return nil
+}
+
+// encode stamps, encodes and folds the facts and collects what follows from
+// them: index entries, and records of what left the working set.
+func (w *writer) encode(tx *Tx, b *store.Batch) (ends []int, buf []byte, err error) {
+	buf = make([]byte, 0, 512*len(tx.facts))
+	b.Records = make([]store.Record, len(tx.facts))
+	ends = make([]int, len(tx.facts))
+	for i := range tx.facts {
+		e := &tx.facts[i]
+		e.ID, e.Time, e.RuntimeID, e.Sequence = w.m.NewID(event.PrefixEvent), tx.now, w.m.opt.RuntimeID, w.state.Sequence+1
+		buf = event.AppendJSON(buf, e)
+		ends[i] = len(buf)
+		b.Records[i].Sequence = e.Sequence
+		evicted, err := w.state.Apply(e)
+		if err != nil {
+			return nil, nil, err
+		}
+		if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
+			return nil, nil, err
+		}
+		for _, x := range evicted {
+			data, err := json.Marshal(x.Data)
+			if err != nil {
+				return nil, nil, fmt.Errorf("session: record %s: %w", x.Name, err)
+			}
+			b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: w.id, Name: x.Name, Sequence: e.Sequence, Data: data})
+		}
+	}
+	if open := w.state.HasOpenWork(); open != w.open {
+		w.open = open
+		b.Index = append(b.Index, openEntry(w.id, open))
+	}
+	return ends, buf, nil
+}
+
+// track remembers the index entries of a batch until the store shows them, and
+// counts what the next snapshot will save.
+func (w *writer) track(b *store.Batch, facts, size int) {
+	for i := range b.Index {
+		op := &b.Index[i]
+		if w.claims == nil {
+			w.claims = map[store.IndexKey][]byte{}
+		}
+		if op.IfAbsent || op.Kind == kindTurn || op.Kind == kindTask {
+			w.claims[op.Entry.ID()] = op.Value
+		}
+	}
+	w.sinceFacts += facts
+	w.sinceBytes += size
+}
+
+// snapshot adds the folded state to the batch when enough was appended since the
+// last one. A large state is written less often, so that its cost per fact stays
+// the same.
+func (w *writer) snapshot(b *store.Batch) error {
+	if w.sinceFacts < w.m.opt.SnapshotEvery || w.sinceBytes < 4*w.snapshotBytes {
+		return nil
+	}
+	return w.addSnapshot(b)
+}
+
+func (w *writer) addSnapshot(b *store.Batch) error {
+	data, err := w.state.Encode()
+	if err != nil {
+		return err
+	}
+	b.Snapshots = append(b.Snapshots, store.Snapshot{
+		SessionID: w.id, Name: stateSnapshot, Sequence: w.state.Sequence, Hash: w.chain.Last(), Data: data,
+	})
+	w.sinceFacts, w.sinceBytes, w.snapshotBytes = 0, 0, len(data)
+	return nil
+}
+
+// load claims the session and folds it from its snapshot and the facts after it.
+func (w *writer) load(ctx context.Context) error {
+	claim, err := w.m.opt.Store.Claim(ctx, w.id)
+	if err != nil {
+		return fmt.Errorf("session: claim %s: %w", w.id, err)
+	}
+	w.epoch = claim.Epoch
+	st, hash, size, err := loadState(ctx, w.m.opt.Store, w.id, claim.Head)
+	if err != nil {
+		return err
+	}
+	w.state, w.chain, w.snapshotBytes = st, store.NewChain(hash), size
+	tail, err := replay(ctx, w.m.opt.Store, st, w.chain)
+	if err != nil {
+		return err
+	}
+	if st.Sequence != claim.Head.Sequence || (st.Sequence > 0 && w.chain.Last() != claim.Head.Hash) {
+		return fmt.Errorf("%w: session %s ends at %d, its facts at %d", store.ErrCorrupt, w.id, claim.Head.Sequence, st.Sequence)
+	}
+	w.sinceFacts, w.sinceBytes = tail.facts, tail.bytes
+	w.last, w.open, w.loaded = st.UpdatedAt, st.HasOpenWork(), true
+	return nil
+}
+
+// loadState returns the stored state, or an empty one if there is none that this
+// version can use.
+func loadState(ctx context.Context, s store.Store, id string, head store.Head) (*state.Session, store.Hash, int, error) {
+	snap, err := s.Snapshot(ctx, id, stateSnapshot)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return state.New(id), store.Genesis(id), 0, nil
+	case err != nil:
+		return nil, store.Hash{}, 0, fmt.Errorf("session: snapshot of %s: %w", id, err)
+	}
+	if st, err := state.Decode(snap.Data); err == nil && snap.Sequence <= head.Sequence && st.Sequence == snap.Sequence {
+		return st, snap.Hash, len(snap.Data), nil
+	}
+	// A snapshot is only a shortcut; the facts are the truth.
+	return state.New(id), store.Genesis(id), 0, nil
+}
+
+type replayed struct{ facts, bytes int }
+
+// replay folds all facts that follow the state.
+func replay(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain) (replayed, error) {
+	var n replayed
+	for rec, err := range s.Read(ctx, st.SessionID, store.Range{After: st.Sequence}) {
+		if err != nil {
+			return n, fmt.Errorf("session: read %s: %w", st.SessionID, err)
+		}
+		if chain.Next(rec.Data) != rec.Hash {
+			return n, fmt.Errorf("%w: session %s, fact %d: the hash chain is broken", store.ErrCorrupt, st.SessionID, rec.Sequence)
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return n, fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, st.SessionID, rec.Sequence, err)
+		}
+		if _, err := st.Apply(e); err != nil {
+			return n, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		n.facts++
+		n.bytes += len(rec.Data)
+	}
+	return n, nil
+}
+
+// retire puts the session away: its state is stored if the tail grew long, and
+// the claim is given back. Nobody may use the writer any more.
+func (w *writer) retire(ctx context.Context) error {
+	if err := w.quiesce(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.loaded || w.failed {
+		return nil
+	}
+	w.failed = true
+	var err error
+	if w.sinceFacts >= w.m.opt.SnapshotEvery/4 {
+		b := &store.Batch{SessionID: w.id, Epoch: w.epoch}
+		if err = w.addSnapshot(b); err == nil {
+			err = w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]
+		}
+	}
+	return errors.Join(err, w.m.opt.Store.Release(ctx, w.id, w.epoch))
+}
+
+// quiesce waits for the batches under way.
+func (w *writer) quiesce() error {
+	w.mu.Lock()
+	return w.settle(nil)
+}
+
+// storeFault classifies an error of the store for a caller.
+func storeFault(err error) error {
+	var f *fault.Error
+	var owned *store.OwnedError
+	switch {
+	case errors.As(err, &f):
+		return err
+	case errors.Is(err, store.ErrExists):
+		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is in use")
+	case errors.Is(err, store.ErrNoSpace):
+		return fault.Wrap(fault.Unavailable, err, "the disk is full: nothing was written; free some space and try again")
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return fault.Wrap(fault.Unavailable, err, "the connection to the store broke: it is not known whether the command was carried out; repeat it with the same ids or idempotency key")
+	case errors.As(err, &owned):
+		return fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
+	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
+		return fault.Wrap(fault.Unavailable, err, "another node took the session over; nothing was written; try again")
+	case errors.Is(err, store.ErrFailed):
+		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd was restarted and the store checked")
+	case errors.Is(err, store.ErrCorrupt):
+		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
+	case errors.Is(err, store.ErrClosed):
+		return fault.Wrap(fault.Unavailable, err, "the store is closed")
+	}
+	return fault.Wrap(fault.Unavailable, err, "the store did not take the write")
+}
