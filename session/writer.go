@@ -39,6 +39,11 @@ type writer struct {
 	// What was appended since the last snapshot, and how large that one was.
 	sinceFacts, sinceBytes, snapshotBytes int
 
+	// Scratch of the decision that is being made, kept to spare the collector.
+	tx       Tx
+	ends     []int
+	factSize int // the size of an encoded fact, on average
+
 	// newest is the batch that was enqueued last; when it is done, all that the
 	// state contains is durable.
 	newest *pending
@@ -58,19 +63,20 @@ func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide f
 		w.mu.Unlock()
 		return err
 	}
-	tx := &Tx{State: w.state, w: w, ctx: ctx, now: w.now()}
+	p := &pending{}
+	tx := &w.tx
+	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.oneFact[:0]}
 	if err := decide(tx); err != nil || tx.empty() {
 		return w.settle(err)
 	}
-	p, err := w.seal(tx, by)
-	if err != nil {
+	if err := w.seal(p, tx, by); err != nil {
 		w.mu.Unlock()
 		return err
 	}
 	w.newest = p
 	lead := w.m.journal.enqueue(p)
 	w.mu.Unlock()
-	err = w.m.journal.finish(p, lead)
+	err := w.m.journal.finish(p, lead)
 	w.finished(p)
 	if err != nil {
 		w.m.drop(w)
@@ -166,21 +172,25 @@ func (w *writer) now() time.Time {
 
 // seal turns a decision into a batch: the facts are checked, numbered, encoded,
 // chained and folded. An error before the first fold leaves the writer as it was.
-func (w *writer) seal(tx *Tx, by event.Emitter) (*pending, error) {
+func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
 	for i := range tx.facts {
 		if err := w.check(&tx.facts[i], by); err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "a fact could not be recorded")
+			return fault.Wrap(fault.Internal, err, "a fact could not be recorded")
 		}
 	}
-	b := &store.Batch{SessionID: w.id, Epoch: w.epoch, Index: tx.index, Blobs: tx.blobs}
-	ends, buf, err := w.encode(tx, b)
+	b := &p.batch
+	*b = store.Batch{SessionID: w.id, Epoch: w.epoch, Index: tx.index, Blobs: tx.blobs}
+	if b.Records = p.oneRecord[:]; len(tx.facts) != 1 {
+		b.Records = make([]store.Record, len(tx.facts))
+	}
+	buf, err := w.encode(tx, b)
 	if err != nil {
 		w.failed = true
 		w.m.drop(w)
-		return nil, fault.Wrap(fault.Internal, err, "a fact could not be folded")
+		return fault.Wrap(fault.Internal, err, "a fact could not be folded")
 	}
 	start := 0
-	for i, end := range ends {
+	for i, end := range w.ends {
 		data := buf[start:end:end]
 		b.Records[i].Data = data
 		b.Records[i].Hash = w.chain.Next(data)
@@ -188,9 +198,10 @@ func (w *writer) seal(tx *Tx, by event.Emitter) (*pending, error) {
 	}
 	w.track(b, len(tx.facts), len(buf))
 	if err := w.snapshot(b); err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
+		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
 	}
-	return &pending{batch: b, facts: tx.facts}, nil
+	p.facts = tx.facts
+	return nil
 }
 
 func (w *writer) check(e *event.Event, by event.Emitter) error {
@@ -205,28 +216,28 @@ func (w *writer) check(e *event.Event, by event.Emitter) error {
 }
 
 // encode stamps, encodes and folds the facts and collects what follows from
-// them: index entries, and records of what left the working set.
-func (w *writer) encode(tx *Tx, b *store.Batch) (ends []int, buf []byte, err error) {
-	buf = make([]byte, 0, 512*len(tx.facts))
-	b.Records = make([]store.Record, len(tx.facts))
-	ends = make([]int, len(tx.facts))
+// them: index entries, and records of what left the working set. It leaves the
+// ends of the encoded facts in w.ends.
+func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
+	buf := make([]byte, 0, (w.factSize+128)*len(tx.facts))
+	w.ends = w.ends[:0]
 	for i := range tx.facts {
 		e := &tx.facts[i]
 		e.ID, e.Time, e.RuntimeID, e.Sequence = w.m.NewID(event.PrefixEvent), tx.now, w.m.opt.RuntimeID, w.state.Sequence+1
 		buf = event.AppendJSON(buf, e)
-		ends[i] = len(buf)
+		w.ends = append(w.ends, len(buf))
 		b.Records[i].Sequence = e.Sequence
 		evicted, err := w.state.Apply(e)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, x := range evicted {
 			data, err := json.Marshal(x.Data)
 			if err != nil {
-				return nil, nil, fmt.Errorf("session: record %s: %w", x.Name, err)
+				return nil, fmt.Errorf("session: record %s: %w", x.Name, err)
 			}
 			b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: w.id, Name: x.Name, Sequence: e.Sequence, Data: data})
 		}
@@ -235,7 +246,10 @@ func (w *writer) encode(tx *Tx, b *store.Batch) (ends []int, buf []byte, err err
 		w.open = open
 		b.Index = append(b.Index, openEntry(w.id, open))
 	}
-	return ends, buf, nil
+	if len(tx.facts) > 0 {
+		w.factSize = (3*w.factSize + len(buf)/len(tx.facts)) / 4
+	}
+	return buf, nil
 }
 
 // track remembers the index entries of a batch until the store shows them, and
