@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd"
+	"agentd/command"
+	"agentd/model/provider/script"
+	"agentd/session"
+	"agentd/state"
+	"agentd/store/pebble"
+)
+
+// BenchmarkOpenCold opens a session that is not in memory, in a store that was
+// just opened, and compares one with 1,000,000 events to one with 1,000.
+func BenchmarkOpenCold(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "data")
+	small, large := prepareHistories(b, dir)
+	times := map[string][]time.Duration{}
+	for b.Loop() {
+		for _, id := range []string{small, large} {
+			times[id] = append(times[id], openCold(b, dir, id))
+		}
+	}
+	s, l := median(times[small]), median(times[large])
+	b.ReportMetric(float64(s.Microseconds()), "µs-1e3")
+	b.ReportMetric(float64(l.Microseconds()), "µs-1e6")
+	b.ReportMetric(float64(l)/float64(s), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+func prepareHistories(b *testing.B, dir string) (small, large string) {
+	b.Helper()
+	s, err := pebble.Open(dir, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+	defer closeAll(b, m, s)
+	one, other := newFeed(b, m), newFeed(b, m)
+	one.grow(b, 1_000)
+	other.grow(b, 1_000_000)
+	return one.id, other.id
+}
+
+func openCold(b *testing.B, dir, id string) time.Duration {
+	b.Helper()
+	s, err := pebble.Open(dir, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+	defer closeAll(b, m, s)
+	began := time.Now()
+	if err := m.View(context.Background(), id, func(*state.Session) error { return nil }); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// BenchmarkVerify is the rate at which sessions are folded and hashed again. The
+// cost of an event must not grow with the length of its session.
+func BenchmarkVerify(b *testing.B) {
+	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
+			s := openPebble(b)
+			m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+			defer closeAll(b, m, s)
+			f := newFeed(b, m)
+			f.grow(b, n)
+			events, elapsed := int64(0), time.Duration(0)
+			for b.Loop() {
+				began := time.Now()
+				report, err := session.Verify(context.Background(), s, session.VerifyOptions{Sessions: []string{f.id}})
+				if err != nil || len(report.Problems) > 0 {
+					b.Fatal(err, report.Problems)
+				}
+				elapsed += time.Since(began)
+				events += report.Events
+			}
+			b.ReportMetric(float64(events)/elapsed.Seconds(), "events/s")
+			b.ReportMetric(float64(elapsed.Nanoseconds())/float64(events), "ns/event")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkIdleSessions compares a runtime over 100,000 idle sessions with one
+// over an empty store: resident memory and time to start, each in a process of
+// its own.
+func BenchmarkIdleSessions(b *testing.B) {
+	empty, full := filepath.Join(b.TempDir(), "empty"), filepath.Join(b.TempDir(), "full")
+	fill(b, empty, 0)
+	fill(b, full, 100_000)
+	var emptyStart, fullStart []time.Duration
+	var emptyRSS, fullRSS []int64
+	for b.Loop() {
+		for range 5 {
+			start, rss := startChild(b, empty)
+			emptyStart, emptyRSS = append(emptyStart, start), append(emptyRSS, rss)
+			start, rss = startChild(b, full)
+			fullStart, fullRSS = append(fullStart, start), append(fullRSS, rss)
+		}
+	}
+	slices.Sort(emptyRSS)
+	slices.Sort(fullRSS)
+	e, f := emptyRSS[len(emptyRSS)/2], fullRSS[len(fullRSS)/2]
+	b.ReportMetric(float64(e)/(1<<20), "MiB-empty")
+	b.ReportMetric(float64(f)/(1<<20), "MiB-100k")
+	b.ReportMetric(float64(f)/float64(e), "memory-ratio")
+	b.ReportMetric(float64(median(emptyStart).Microseconds())/1000, "ms-start-empty")
+	b.ReportMetric(float64(median(fullStart).Microseconds())/1000, "ms-start-100k")
+	b.ReportMetric(float64(median(fullStart))/float64(median(emptyStart)), "start-ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// fill makes a store with n sessions, each with a finished history of a few facts.
+func fill(b *testing.B, dir string, n int) {
+	b.Helper()
+	s, err := pebble.Open(dir, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+	defer closeAll(b, m, s)
+	if n == 0 {
+		return
+	}
+	measure(b, 64, n, func(int) error {
+		_, err := m.Do(context.Background(), command.Local(), &command.CreateSession{Title: "idle"})
+		return err
+	})
+}
+
+const childVariable = "AGENTD_BENCH_CHILD"
+
+// TestMain is also the child of [BenchmarkIdleSessions]: it opens a runtime, tells
+// how long that took and how much memory it holds, and ends.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childVariable); dir != "" {
+		if err := child(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func child(dir string) error {
+	ctx := context.Background()
+	began := time.Now()
+	s, err := pebble.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	r, err := agentd.Open(ctx, agentd.Options{Store: s, Provider: script.New("script", nil), Model: "echo"})
+	if err != nil {
+		return err
+	}
+	if _, err := r.Do(ctx, command.Local(), &command.ListSessions{Page: command.Page{Limit: 1}}); err != nil {
+		return err
+	}
+	started := time.Since(began)
+	debug.FreeOSMemory()
+	rss, err := residentBytes()
+	if err != nil {
+		return err
+	}
+	fmt.Println(started.Nanoseconds(), rss)
+	if err := r.Close(ctx); err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+func residentBytes() (int64, error) {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+			kb, err := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, fmt.Errorf("VmRSS is not in /proc/self/status")
+}
+
+func startChild(b *testing.B, dir string) (start time.Duration, rss int64) {
+	b.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), childVariable+"="+dir)
+	out, err := cmd.Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ns int64
+	if _, err := fmt.Sscan(string(out), &ns, &rss); err != nil {
+		b.Fatalf("%q: %v", out, err)
+	}
+	return time.Duration(ns), rss
+}
