@@ -84,6 +84,7 @@ var importTable = []row{
 	{dir: "internal/gen"},
 
 	{dir: "cmd/agentd", role: program},
+	{dir: "cmd/agentd/internal/config", role: program, why: "the program's table of settings; for cmd/agentd alone"},
 	{dir: "bench", role: program, why: "compares engines, so it links them"},
 	{dir: "bench/rawlog", role: program, why: "the raw file that the engines are compared with; for bench alone"},
 	{dir: "internal/gen/generate", role: program, why: "reads the catalogues and writes what follows from them"},

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+)
+
+// action is what the program shows of an action's record.
+type action struct {
+	ActionID   string    `json:"actionId"`
+	SessionID  string    `json:"sessionId"`
+	Status     string    `json:"status"`
+	ActionType string    `json:"actionType"`
+	Prompt     string    `json:"prompt"`
+	ToolName   string    `json:"toolName"`
+	Decisions  []string  `json:"decisions"`
+	Decision   string    `json:"decision"`
+	CreatedAt  time.Time `json:"createdAt"`
+}
+
+func (a *app) actionsCommand() *cobra.Command {
+	p := &command.ListActions{}
+	var every bool
+	cmd := &cobra.Command{
+		Use:     "actions",
+		Short:   "List what waits for a decision or an input",
+		Long:    "Lists the actions that are pending, or with --all also those that were answered.\nWith --json the answer is that of list_actions.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd actions\n  agentd actions --session sess_01 --all\n  agentd approve action_01",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if p.Status = "pending"; every {
+				p.Status = ""
+			}
+			return a.with(cmd, toLook, func(f facts) error { return a.listActions(cmd, f, p) })
+		},
+	}
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
+	cmd.Flags().BoolVar(&every, "all", false, "also those that were answered")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	return a.where(cmd)
+}
+
+func (a *app) listActions(cmd *cobra.Command, f facts, p *command.ListActions) error {
+	var res command.ListActionsResult
+	if err := f.do(cmd.Context(), p, &res); err != nil {
+		return err
+	}
+	rows := [][]string{{"ACTION", "STATUS", "TYPE", "SESSION", "SINCE", "PROMPT"}}
+	for _, raw := range res.Actions {
+		var x action
+		if err := json.Unmarshal(raw, &x); err != nil {
+			return fmt.Errorf("an action: %w", err)
+		}
+		what := x.Prompt
+		if what == "" {
+			what = x.ToolName
+		}
+		status := x.Status
+		if x.Decision != "" {
+			status += " (" + x.Decision + ")"
+		}
+		rows = append(rows, []string{x.ActionID, status, x.ActionType, x.SessionID, ago(x.CreatedAt), clip(plainText(what), 80)})
+	}
+	return a.print(res, func(out *printer) {
+		out.table(rows)
+		if res.NextCursor != "" {
+			a.sayf("There are more: --cursor %s", res.NextCursor)
+		}
+	})
+}
+
+func (a *app) approveCommand() *cobra.Command {
+	p := &command.RespondAction{}
+	var input string
+	cmd := &cobra.Command{
+		Use:   "approve ACTION",
+		Short: "Answer an action: allow it, or give the input that it asks for",
+		Long: `Answers an action. Without --input the answer is "allow"; with --input it is
+"submit" with that value: JSON, or a text. The same answer twice is fine, another
+one fails.
+
+Exit codes: 0 answered, 1 failed, 2 usage.`,
+		Example: `  agentd approve action_01
+  agentd approve --scope session action_01
+  agentd approve --input '{"colour":"blue"}' action_01`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.ActionID, p.Decision = given[0], "allow"
+			if cmd.Flags().Changed("input") {
+				p.Decision, p.Payload = "submit", inputValue(input)
+			}
+			return a.respond(cmd, p)
+		},
+	}
+	cmd.Flags().StringVar(&input, "input", "", "the input that was asked for: JSON or a text")
+	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session")
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
+	return a.where(cmd)
+}
+
+func (a *app) denyCommand() *cobra.Command {
+	p := &command.RespondAction{}
+	var cancel bool
+	cmd := &cobra.Command{
+		Use:     "deny ACTION",
+		Short:   "Answer an action: deny it",
+		Long:    "Denies an action, or with --cancel gives no answer to a question. The same answer\ntwice is fine, another one fails.\n\nExit codes: 0 answered, 1 failed, 2 usage.",
+		Example: "  agentd deny action_01\n  agentd deny --reason \"not on a Friday\" action_01",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if p.ActionID, p.Decision = given[0], "deny"; cancel {
+				p.Decision = "cancel"
+			}
+			return a.respond(cmd, p)
+		},
+	}
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel a question instead")
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
+	return a.where(cmd)
+}
+
+// respond sends an answer.
+func (a *app) respond(cmd *cobra.Command, p *command.RespondAction) error {
+	if err := p.Validate(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return a.with(cmd, toLook, func(f facts) error {
+		var raw json.RawMessage
+		if err := f.do(cmd.Context(), p, &raw); err != nil {
+			return err
+		}
+		if !f.live() {
+			a.sayf("No server holds the data: the work goes on when \"agentd serve\" starts.")
+		}
+		return a.print(raw, func(out *printer) { out.linef("%s: %s", p.ActionID, p.Decision) })
+	})
+}
+
+// inputValue returns a text as JSON: as it is if it is JSON already.
+func inputValue(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return nil
+	}
+	return quoted
+}

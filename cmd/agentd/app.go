@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/fault"
+)
+
+// Exit codes, as documented in every command's help.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitBlocked = 3
+)
+
+// Main is the program. Its zero value is ready to use.
+type Main struct {
+	// Version of the build; "devel" if empty.
+	Version string
+}
+
+// Run carries out one command line and returns the exit code. It changes nothing
+// of the process but what the command asks for, so tests may call it beside each
+// other. When ctx ends the command stops as on SIGTERM.
+func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
+	a := &app{version: m.Version, in: stdin, out: stdout, err: stderr, env: envMap(env)}
+	if a.version == "" {
+		a.version = "devel"
+	}
+	root := a.root() //nolint:contextcheck // cobra hands the context to the command
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.exit(cmd, err)
+}
+
+// app is what all commands of one run share.
+type app struct {
+	version string
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+	env     map[string]string
+	// json says that standard output holds JSON only.
+	json bool
+	// server is the address that --server names.
+	server string
+}
+
+func envMap(env []string) map[string]string {
+	m := make(map[string]string, len(env))
+	for _, kv := range env {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// exitError ends the program with a code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is a mistake on the command line.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// silent ends the program with a code after everything was said.
+func silent(code int) error { return &exitError{code, nil} }
+
+// exit reports an error, once and here alone, and returns the exit code.
+func (a *app) exit(cmd *cobra.Command, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	if e, ok := errors.AsType[*exitError](err); ok {
+		code = e.code
+		if e.err == nil {
+			return code
+		}
+	}
+	a.sayf("agentd: %s", describe(err))
+	if code == exitUsage && cmd != nil && !isConfigError(err) {
+		a.sayf("Run '%s --help' for how it is used.", cmd.CommandPath())
+	}
+	return code
+}
+
+// describe returns an error as a person should read it.
+func describe(err error) string {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		text := f.Detail
+		if f.Err != nil {
+			text += ": " + f.Err.Error()
+		}
+		if f.Kind == fault.Unauthenticated {
+			text += "; set AGENTD_TOKEN to a token of that server"
+		}
+		return text
+	}
+	return err.Error()
+}
+
+func isConfigError(err error) bool {
+	_, is := errors.AsType[*config.Error](err)
+	return is
+}
+
+// sayf tells something about the run itself. Where standard error can't be
+// written there is nobody to tell.
+func (a *app) sayf(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	return parent("config", "Show or check the configuration",
+		"The configuration is laid over in this order: defaults, the file, the environment,\nflags. A later layer wins.",
+		"  agentd config show\n  agentd config check agentd.yaml", a.configShow(), a.configCheck())
+}
+
+// shownValue is one setting in "config show --json".
+type shownValue struct {
+	Name       string       `json:"name"`
+	Value      any          `json:"value"`
+	Origin     config.Layer `json:"origin"`
+	Where      string       `json:"where,omitempty"`
+	Reloadable bool         `json:"reloadable"`
+	InUse      bool         `json:"inUse"`
+}
+
+func (a *app) configShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show each setting's value and where it comes from",
+		Long: `Shows what holds after all layers: the value of each setting and its origin.
+Passwords in addresses are not shown. A setting that this release only checks is
+marked with "not in use yet".`,
+		Example: "  agentd config show\n  agentd config show --config agentd.yaml --listen 127.0.0.1:9000\n  agentd config show --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			shown := make([]shownValue, len(loaded.Values))
+			for i, v := range loaded.Values {
+				shown[i] = shownValue{strings.TrimSuffix(v.Name, "[]"), redacted(v.Value), v.Layer, v.Where, v.Reload, !v.Later}
+			}
+			return a.print(map[string]any{"settings": shown}, func(p *printer) { printSettings(p, shown) })
+		},
+	}
+	return a.settings(cmd, flagSettings()...)
+}
+
+// flagSettings returns the names of all settings that have a flag.
+func flagSettings() []string {
+	var names []string
+	for _, s := range config.Table() {
+		if s.Flag != "" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// redacted hides the password of an address.
+func redacted(v any) any {
+	s, ok := v.(string)
+	if !ok || !config.IsDatabase(s) {
+		return v
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return "postgres://…"
+	}
+	q := u.Query()
+	for name := range q {
+		if strings.Contains(name, "password") {
+			q.Set(name, "xxxxx")
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.Redacted()
+}
+
+func printSettings(p *printer, shown []shownValue) {
+	rows := [][]string{{"SETTING", "VALUE", "ORIGIN"}}
+	for _, v := range shown {
+		origin := string(v.Origin)
+		if v.Where != "" {
+			origin += " " + v.Where
+		}
+		if !v.InUse && v.Origin != config.FromDefault {
+			origin += " (not in use yet)"
+		}
+		rows = append(rows, []string{v.Name, plainText(valueText(v.Value)), plainText(origin)})
+	}
+	p.table(rows)
+}
+
+func valueText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case []any:
+		b, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Sprint(v)
+		}
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}
+
+// checkedFile is the answer of "config check".
+type checkedFile struct {
+	File     string          `json:"file"`
+	Valid    bool            `json:"valid"`
+	Problems []configProblem `json:"problems"`
+}
+
+type configProblem struct {
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Key     string `json:"key,omitempty"`
+	Problem string `json:"problem"`
+}
+
+func (a *app) configCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:     "check FILE",
+		Short:   "Check a configuration file",
+		Long:    "Checks a configuration file and nothing else: neither the environment nor flags.\n\nExit codes: 0 the file can be used, 1 it can't (each problem is printed with line\nand column), 2 usage.",
+		Example: "  agentd config check agentd.yaml\n  agentd config check --json agentd.yaml",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, files []string) error {
+			_, err := config.Load(config.Sources{File: files[0]})
+			res := checkedFile{File: files[0], Valid: err == nil, Problems: problemsOf(err)}
+			if err := a.print(res, func(p *printer) {
+				if err != nil {
+					p.linef("%s", plainLines(err.Error()))
+					return
+				}
+				p.linef("%s can be used", files[0])
+			}); err != nil {
+				return err
+			}
+			if err != nil {
+				return silent(exitFailed)
+			}
+			return nil
+		},
+	}
+}
+
+// plainLines is plainText for a text of several lines.
+func plainLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = plainText(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// problemsOf takes a joined error apart.
+func problemsOf(err error) []configProblem {
+	out := []configProblem{}
+	if err == nil {
+		return out
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, part := range joined.Unwrap() {
+			out = append(out, problemsOf(part)...)
+		}
+		return out
+	}
+	if c, ok := err.(*config.Error); ok { //nolint:errorlint // one part of the joined error
+		return append(out, configProblem{c.Line, c.Column, c.Key, c.Problem})
+	}
+	return append(out, configProblem{Problem: err.Error()})
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd"
+	"agentd/cmd/agentd/internal/config"
+	"agentd/command"
+	"agentd/session"
+	"agentd/store"
+)
+
+// fact is one event as it is stored.
+type fact struct {
+	sequence uint64
+	data     []byte
+}
+
+// facts is what commands work on: a server, or a data directory that this
+// process opened.
+type facts interface {
+	// do carries out a command and stores its result in what result points to.
+	do(ctx context.Context, p command.Params, result any) error
+	// page returns facts of a session after a sequence, and its last sequence.
+	page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error)
+	// follow delivers facts after a sequence, then live ones.
+	follow(ctx context.Context, sessionID string, after uint64, types []string) iter.Seq2[fact, error]
+	// live reports whether somebody carries out turns.
+	live() bool
+	close() error
+}
+
+// need says what a command wants of a data directory that no server holds.
+type need int
+
+const (
+	// toLook reads, or writes facts that a later server acts on.
+	toLook need = iota
+	// toRun carries out turns in this process, and makes the store if there is none.
+	toRun
+)
+
+// connect finds the facts that a command line means: the server of --server, else
+// the server that holds the data, else the data itself.
+func (a *app) connect(cmd *cobra.Command, n need) (facts, error) {
+	loaded, err := a.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	ctx, c := cmd.Context(), loaded.Config
+	remote, err := a.remote(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if remote != nil {
+		return remote, nil
+	}
+	return openLocal(ctx, c, n, a.quiet(c, cmd.Flags().Changed("log-level")))
+}
+
+// remote returns the server to talk to, or nil if there is none.
+func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error) {
+	if a.server != "" {
+		return dialServer(a.server, a.token(c))
+	}
+	note, err := readNote(c.Local())
+	if err != nil || note == nil || note.Data != dataName(c) {
+		return nil, err
+	}
+	r, err := dialNote(note)
+	if err != nil {
+		return nil, err
+	}
+	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := r.status(probe); err != nil {
+		// The note is of a server that is gone; whether the data is free says the
+		// store's lock.
+		return nil, errors.Join(r.close(), ctx.Err())
+	}
+	return r, nil
+}
+
+// token returns the token for a server that was named: the environment's, else
+// the one that a first start left in the directory of this machine.
+func (a *app) token(c *config.Config) string {
+	if t := a.env["AGENTD_TOKEN"]; t != "" {
+		return t
+	}
+	kept, err := os.ReadFile(filepath.Join(c.Local(), adminTokenFile))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(kept))
+}
+
+// localFacts is a data directory that this process opened.
+type localFacts struct {
+	store   store.Store
+	manager *session.Manager // if nobody carries out turns
+	runtime *agentd.Runtime  // if this process does
+	caller  command.Caller
+}
+
+func openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
+	open := openExisting
+	if n == toRun {
+		open = func(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+			return openStore(ctx, c, "", log)
+		}
+	}
+	s, err := open(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	l := &localFacts{store: s, caller: command.Local()}
+	if err := l.start(ctx, c, n, log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return l, nil
+}
+
+func (l *localFacts) start(ctx context.Context, c *config.Config, n need, log *slog.Logger) error {
+	opt, err := runtimeOptions(ctx, c, l.store, log)
+	if err != nil {
+		return err
+	}
+	if n == toRun {
+		l.runtime, err = agentd.Open(ctx, opt)
+		return err
+	}
+	so := opt.Session
+	so.Store, so.RuntimeID, so.Logger = l.store, opt.RuntimeID, log
+	l.manager = session.New(so)
+	return nil
+}
+
+func (l *localFacts) live() bool { return l.runtime != nil }
+
+func (l *localFacts) do(ctx context.Context, p command.Params, result any) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	do := l.manager.Do
+	if l.runtime != nil {
+		do = l.runtime.Do
+	}
+	res, err := do(ctx, l.caller, p)
+	if err != nil || result == nil {
+		return err
+	}
+	data, err := json.Marshal(res)
+	if err != nil {
+		return fmt.Errorf("result of %s: %w", p.Command(), err)
+	}
+	return json.Unmarshal(data, result)
+}
+
+func (l *localFacts) page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error) {
+	read := l.manager.Events
+	if l.runtime != nil {
+		read = l.runtime.Events
+	}
+	records, last, err := read(ctx, l.caller, sessionID, after, limit)
+	return factsOf(records), last, err
+}
+
+func factsOf(records []store.Record) []fact {
+	out := make([]fact, len(records))
+	for i, r := range records {
+		out[i] = fact{r.Sequence, r.Data}
+	}
+	return out
+}
+
+func (l *localFacts) follow(ctx context.Context, sessionID string, after uint64, _ []string) iter.Seq2[fact, error] {
+	return func(yield func(fact, error) bool) {
+		sub, err := l.runtime.Subscribe(ctx, l.caller, sessionID, after)
+		if err != nil {
+			yield(fact{}, err)
+			return
+		}
+		defer sub.Close()
+		for {
+			records, err := sub.Next(ctx)
+			if err != nil {
+				yield(fact{}, err)
+				return
+			}
+			for _, f := range factsOf(records) {
+				if !yield(f, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (l *localFacts) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	var err error
+	if l.runtime != nil {
+		err = l.runtime.Close(ctx)
+	}
+	if l.manager != nil {
+		err = l.manager.Close(ctx)
+	}
+	return errors.Join(err, l.store.Close())
+}

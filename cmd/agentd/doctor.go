@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/store"
+	"agentd/store/pebble"
+	"agentd/store/postgres"
+)
+
+// finding is one thing that "agentd doctor" looked at.
+type finding struct {
+	Check string `json:"check"`
+	// Status is ok, warn or fail.
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	Advice string `json:"advice,omitempty"`
+}
+
+func ok(check, format string, args ...any) finding {
+	return finding{Check: check, Status: "ok", Detail: fmt.Sprintf(format, args...)}
+}
+
+func warn(check, advice, format string, args ...any) finding {
+	return finding{Check: check, Status: "warn", Advice: advice, Detail: fmt.Sprintf(format, args...)}
+}
+
+func fail(check, advice, format string, args ...any) finding {
+	return finding{Check: check, Status: "fail", Advice: advice, Detail: fmt.Sprintf(format, args...)}
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at what this machine offers, with advice",
+		Long: `Looks at the configuration, the data, the address, the mechanisms that a sandbox
+needs, and whether the configured providers can be reached, each with advice. It
+changes nothing but a file that it makes and removes to measure the disk.
+
+Exit codes: 0 nothing stands in the way, 1 something does, 2 usage.`,
+		Example: "  agentd doctor\n  agentd doctor --config agentd.yaml --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			found := a.examine(cmd.Context(), loaded.Config)
+			if err := a.print(map[string]any{"findings": found}, func(p *printer) { printFindings(p, found) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(found, func(f finding) bool { return f.Status == "fail" }) {
+				return silent(exitFailed)
+			}
+			return nil
+		},
+	}
+	return a.settings(cmd, flagSettings()...)
+}
+
+// examine looks at everything, one after the other.
+func (a *app) examine(ctx context.Context, c *config.Config) []finding {
+	found := []finding{ok("configuration", "can be used")}
+	running, err := a.remote(ctx, c)
+	if err != nil {
+		found = append(found, fail("server", "remove the file if no server runs", "%v", err))
+	}
+	if running != nil {
+		defer running.close()
+		found = append(found, ok("server", "runs and answers at %s", running.base))
+	} else {
+		found = append(found, ok("server", "none runs"), listenFinding(ctx, c))
+		found = append(found, storeFindings(ctx, c)...)
+	}
+	if !c.Database() {
+		found = append(found, diskFindings(c.Data)...)
+	}
+	found = append(found, machineFindings()...)
+	for _, p := range c.Providers {
+		found = append(found, a.providerFinding(ctx, p))
+	}
+	if len(c.Providers) == 0 {
+		found = append(found, ok("providers", "the built-in script provider answers; it needs no key"))
+	}
+	return found
+}
+
+func listenFinding(ctx context.Context, c *config.Config) finding {
+	if c.Socket != "" {
+		return ok("address", "a Unix socket at %s", c.Socket)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fail("address", "stop what uses it, or choose another with --listen", "%v", err)
+	}
+	if err := l.Close(); err != nil {
+		return fail("address", "", "%v", err)
+	}
+	if !isLoopback(c.Listen) && c.TLS.Cert == "" {
+		return warn("address", "set tls.cert and tls.key, or listen on 127.0.0.1", "%s is free, but others can reach it and TLS is not configured", c.Listen)
+	}
+	return ok("address", "%s is free", c.Listen)
+}
+
+// storeFindings opens the store, if there is one, and says what opening found.
+func storeFindings(ctx context.Context, c *config.Config) []finding {
+	var s store.Store
+	var err error
+	switch {
+	case c.Database():
+		s, err = postgres.Open(ctx, c.Data, nil)
+	case !hasStore(c.Data):
+		return []finding{ok("store", "none in %s yet; \"agentd serve\" makes it", c.Data)}
+	default:
+		s, err = pebble.Open(c.Data, nil)
+	}
+	if err != nil {
+		return []finding{fail("store", "", "%v", explain(err, c))}
+	}
+	meta, err := s.Meta(ctx)
+	if err = errors.Join(err, s.Close()); err != nil {
+		return []finding{fail("store", "", "%v", err)}
+	}
+	found := []finding{ok("store", "%s at %s, version %d", meta.Engine, meta.Location, meta.Version)}
+	for _, r := range meta.Recovery {
+		found = append(found, warn("store", "run \"agentd verify\"", "%s", r))
+	}
+	return found
+}
+
+// diskFindings looks at the disk of the data directory: space, and how long
+// making something durable takes.
+func diskFindings(dir string) []finding {
+	at := absolute(dir)
+	for !exists(at) && filepath.Dir(at) != at {
+		at = filepath.Dir(at)
+	}
+	var found []finding
+	if free, err := freeBytes(at); err == nil && free >= 0 {
+		f := ok("disk", "%d MiB free", free>>20)
+		if free < pebble.DefaultReserveBytes {
+			f = fail("disk", "make space: below 512 MiB nothing is appended", "%d MiB free", free>>20)
+		}
+		found = append(found, f)
+	}
+	took, err := syncTime(at)
+	if err != nil {
+		return append(found, fail("disk", "the data directory must be writable", "%v", err))
+	}
+	if took > 50*time.Millisecond {
+		return append(found, warn("disk", "a faster disk makes every command faster", "one fsync takes %s", took.Round(time.Microsecond)))
+	}
+	return append(found, ok("disk", "one fsync takes %s", took.Round(time.Microsecond)))
+}
+
+// syncTime returns the middle of some fsyncs.
+func syncTime(dir string) (time.Duration, error) {
+	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return 0, err
+	}
+	var times []time.Duration
+	for range 9 {
+		if err == nil {
+			_, err = f.Write(make([]byte, 4096))
+		}
+		began := time.Now()
+		if err == nil {
+			err = f.Sync()
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	return times[len(times)/2], errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// providerFinding says whether a provider can be asked.
+func (a *app) providerFinding(ctx context.Context, p config.Provider) finding {
+	name := "provider " + p.ID
+	if p.Kind == "script" {
+		if p.Script != "" && !exists(p.Script) {
+			return fail(name, "correct providers[].script", "there is no file %s", p.Script)
+		}
+		return ok(name, "plays a script")
+	}
+	if p.APIKeyEnv != "" && a.env[p.APIKeyEnv] == "" {
+		return warn(name, "set "+p.APIKeyEnv, "the variable %s with its key is not set", p.APIKeyEnv)
+	}
+	if p.BaseURL == "" {
+		return warn(name, "", "kind %s is not carried out by this release yet", p.Kind)
+	}
+	if err := reachable(ctx, p.BaseURL); err != nil {
+		return warn(name, "check providers[].baseURL and the network", "%s can't be reached: %v", p.BaseURL, err)
+	}
+	return ok(name, "%s can be reached", p.BaseURL)
+}
+
+// reachable opens a connection to an address, and sends nothing.
+func reachable(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	host := u.Host
+	if u.Port() == "" {
+		port := "80"
+		if strings.EqualFold(u.Scheme, "https") {
+			port = "443"
+		}
+		host = net.JoinHostPort(u.Hostname(), port)
+	}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	if err == nil && proxy != nil {
+		host = proxy.Host
+	}
+	d := net.Dialer{Timeout: 3 * time.Second}
+	conn, err := d.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+func printFindings(p *printer, found []finding) {
+	marks := map[string]string{"ok": p.paint(green, "ok  "), "warn": p.paint(yellow, "warn"), "fail": p.paint(red, "FAIL")}
+	for _, f := range found {
+		p.linef("%s  %s: %s", marks[f.Status], f.Check, plainText(f.Detail))
+		if f.Advice != "" {
+			p.linef("      %s", f.Advice)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"agentd/server"
+)
+
+// Files in the directory of this machine.
+const (
+	adminTokenFile = "token"
+	tokensFile     = "tokens.json"
+)
+
+// checkDoor refuses, before anything is opened, an address that others could
+// listen in on, and loads the TLS configuration, if there is one.
+func (s *serving) checkDoor() error {
+	c := s.loaded.Config
+	if c.TLS.Cert != "" {
+		var err error
+		if s.tls, err = server.LoadTLS(c.TLS.Cert, c.TLS.Key); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		return nil
+	}
+	if c.Socket != "" || isLoopback(c.Listen) {
+		return nil
+	}
+	if !c.Insecure {
+		return usagef("%s can be reached from other machines, and without TLS tokens and facts can be read on the way: set tls.cert and tls.key, or say --insecure", c.Listen)
+	}
+	s.sayf("agentd: WARNING: %s is served without TLS: whoever can listen on the way reads tokens and facts", c.Listen)
+	s.log.Warn("listening beyond loopback without TLS", "listen", c.Listen)
+	return nil
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// openTokens opens what says who may come in, and prepares the note for the
+// commands of this machine.
+func (s *serving) openTokens() (server.Authenticator, error) {
+	dir := s.loaded.Config.Local()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	admin, err := server.AdminToken(filepath.Join(dir, adminTokenFile), s.env["AGENTD_TOKEN"])
+	if err != nil {
+		return nil, err
+	}
+	if s.tokens, err = server.OpenTokens(filepath.Join(dir, tokensFile), &server.TokensOptions{Admin: admin}); err != nil {
+		return nil, err
+	}
+	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, rand.Text()+rand.Text())
+	if s.tls != nil {
+		s.note.CertSHA256 = certSum(s.tls.Certificates[0].Certificate[0])
+	}
+	return &localAuth{next: s.tokens, sum: sha256.Sum256([]byte(s.note.Token))}, nil
+}
+
+// localAuth also lets in who can read the note in the data directory: they can
+// read the facts anyway.
+type localAuth struct {
+	next server.Authenticator
+	sum  [sha256.Size]byte
+}
+
+// Authenticate implements [server.Authenticator].
+func (l *localAuth) Authenticate(ctx context.Context, token string) (server.Identity, error) {
+	sum := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(sum[:], l.sum[:]) == 1 {
+		return server.LocalIdentity(), nil
+	}
+	return l.next.Authenticate(ctx, token)
+}

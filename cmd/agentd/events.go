@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// eventFlags say which facts "events" shows.
+type eventFlags struct {
+	follow bool
+	types  []string
+	after  uint64
+	last   uint64
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	o := &eventFlags{}
+	cmd := &cobra.Command{
+		Use:   "events SESSION",
+		Short: "Show a session's facts",
+		Long: `Shows a session's facts, one a line: time, sequence, type and what matters most.
+With --json each line is the envelope as it is stored. With -f new facts are shown
+as they come, until the command is stopped.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: `  agentd events sess_01
+  agentd events -f --last 20 sess_01
+  agentd events --types 'tool.*,action.*' --json sess_01`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			for _, t := range o.types {
+				if _, err := path.Match(t, ""); err != nil || t == "" {
+					return usagef("--types: %q is not a pattern such as tool.*", t)
+				}
+			}
+			return a.with(cmd, toLook, func(f facts) error { return a.events(cmd.Context(), f, given[0], o) })
+		},
+	}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with new facts as they come")
+	cmd.Flags().StringSliceVar(&o.types, "types", nil, "only these types; * stands for anything")
+	cmd.Flags().Uint64Var(&o.after, "after", 0, "only facts after this sequence")
+	cmd.Flags().Uint64Var(&o.last, "last", 0, "only so many of the newest facts, and those that follow")
+	return a.where(cmd)
+}
+
+// pageSize is how many facts are read at once.
+const pageSize = 1000
+
+func (a *app) events(ctx context.Context, f facts, sessionID string, o *eventFlags) error {
+	after, err := a.past(ctx, f, sessionID, o)
+	if err != nil || !o.follow {
+		return err
+	}
+	if !f.live() {
+		a.sayf("No server holds the data: there will be no new facts.")
+		return nil
+	}
+	for e, err := range f.follow(ctx, sessionID, after, o.types) {
+		if ctx.Err() != nil {
+			return nil // it was stopped, as -f always is
+		}
+		if err == nil {
+			err = a.event(e, o.types)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// past shows the facts that are there and returns the last sequence.
+func (a *app) past(ctx context.Context, f facts, sessionID string, o *eventFlags) (uint64, error) {
+	after := o.after
+	if o.last > 0 {
+		_, last, err := f.page(ctx, sessionID, after, 1)
+		if err != nil {
+			return 0, err
+		}
+		after = max(after, last-min(last, o.last))
+	}
+	for {
+		page, last, err := f.page(ctx, sessionID, after, pageSize)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range page {
+			if err := a.event(e, o.types); err != nil {
+				return 0, err
+			}
+			after = e.sequence
+		}
+		if len(page) == 0 || after >= last {
+			return after, nil
+		}
+	}
+}
+
+// event shows one fact if its type is wanted.
+func (a *app) event(e fact, types []string) error {
+	line, err := parseLine(e.data)
+	if err != nil {
+		return err
+	}
+	if !wanted(line.Type, types) {
+		return nil
+	}
+	p := a.printer()
+	if a.json {
+		p.linef("%s", e.data)
+	} else {
+		p.linef("%s", line.format(p))
+	}
+	return p.flush()
+}
+
+// wanted reports whether a type fits one of the patterns, in which * also
+// crosses dots.
+func wanted(typ string, patterns []string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, typ) // the patterns were checked
+		return ok
+	})
+}
+
+// eventLine is what a line shows of an envelope. It is read without the
+// catalogue, so that facts of a newer server are shown too.
+type eventLine struct {
+	Type      string         `json:"type"`
+	Timestamp time.Time      `json:"timestamp"`
+	Sequence  uint64         `json:"sequence"`
+	TurnID    string         `json:"turnId"`
+	Payload   map[string]any `json:"payload"`
+}
+
+func parseLine(data []byte) (*eventLine, error) {
+	l := new(eventLine)
+	if err := json.Unmarshal(data, l); err != nil {
+		return nil, errors.Join(errors.New("a fact can't be read"), err)
+	}
+	return l, nil
+}
+
+func (l *eventLine) format(p *printer) string {
+	kind := l.Type
+	if pad := 28 - len(kind); pad > 0 {
+		kind += strings.Repeat(" ", pad)
+	}
+	seq := strconv.FormatUint(l.Sequence, 10)
+	if pad := 5 - len(seq); pad > 0 {
+		seq = strings.Repeat(" ", pad) + seq
+	}
+	line := p.paint(dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.paint(l.colour(), kind) + " " + l.summary()
+	return strings.TrimRight(line, " ")
+}
+
+// colour tells apart what went wrong, what waits and what matters.
+func (l *eventLine) colour() string {
+	family, rest, _ := strings.Cut(l.Type, ".")
+	switch {
+	case strings.HasSuffix(rest, "failed"), strings.HasSuffix(rest, "lost"), strings.HasSuffix(rest, "violation"), strings.HasSuffix(rest, "error"):
+		return red
+	case l.Type == "action.required", strings.HasSuffix(rest, "warning"), strings.HasSuffix(rest, "blocked"):
+		return yellow
+	case family == "turn", family == "session":
+		return bold
+	case strings.HasSuffix(rest, "delta"):
+		return dim
+	}
+	return cyan
+}
+
+// telling are the payload fields that say most, in this order.
+var telling = []string{
+	"status", "failureCategory", "errorCategory", "toolName", "selectedModel", "model", "decision", "reason",
+	"title", "prompt", "preview", "message", "text", "error", "summary", "input",
+}
+
+// summary returns the fields of the payload that say most.
+func (l *eventLine) summary() string {
+	var parts []string
+	for _, key := range telling {
+		if text := brief(l.Payload[key]); text != "" && !slices.Contains(parts, text) {
+			parts = append(parts, text)
+		}
+	}
+	return clip(strings.Join(parts, "  "), 120)
+}
+
+// brief returns a value as a short text.
+func brief(v any) string {
+	switch v := v.(type) {
+	case string:
+		return plainText(v)
+	case map[string]any:
+		for _, key := range []string{"message", "text"} {
+			if s, ok := v[key].(string); ok {
+				return plainText(s)
+			}
+		}
+	case []any:
+		if len(v) > 0 {
+			return brief(v[0])
+		}
+	}
+	return ""
+}

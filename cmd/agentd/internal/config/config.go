@@ -1,0 +1,276 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Config is a checked configuration. Its fields are those of the file.
+type Config struct {
+	RuntimeID    string   `json:"runtimeId"`
+	Listen       string   `json:"listen"`
+	Socket       string   `json:"socket"`
+	Data         string   `json:"data"`
+	StateDir     string   `json:"stateDir"`
+	Insecure     bool     `json:"insecure"`
+	AllowedHosts []string `json:"allowedHosts"`
+	TLS          struct {
+		Cert string `json:"cert"`
+		Key  string `json:"key"`
+	} `json:"tls"`
+	Log struct {
+		Level  string `json:"level"`
+		Format string `json:"format"`
+	} `json:"log"`
+	Workspace struct {
+		Root string `json:"root"`
+	} `json:"workspace"`
+	Providers   []Provider `json:"providers"`
+	Routing     Routing    `json:"routing"`
+	Budget      Budget     `json:"budget"`
+	Permissions struct {
+		Mode  string `json:"mode"`
+		Rules []Rule `json:"rules"`
+	} `json:"permissions"`
+	Hooks      []Hook  `json:"hooks"`
+	Sandbox    Sandbox `json:"sandbox"`
+	Outputs    Outputs `json:"outputs"`
+	Compaction struct {
+		AtContextFraction float64 `json:"atContextFraction"`
+	} `json:"compaction"`
+	Recovery  string `json:"recovery"`
+	MCP       []MCP  `json:"mcp"`
+	Peers     []Peer `json:"peers"`
+	Telemetry struct {
+		OTLPEndpoint string `json:"otlpEndpoint"`
+	} `json:"telemetry"`
+}
+
+// Provider is a provider of models.
+type Provider struct {
+	ID        string  `json:"id"`
+	Kind      string  `json:"kind"`
+	BaseURL   string  `json:"baseURL"`
+	APIKeyEnv string  `json:"apiKeyEnv"`
+	Script    string  `json:"script"`
+	Models    []Model `json:"models"`
+}
+
+// Model is one of a provider's models.
+type Model struct {
+	ID              string   `json:"id"`
+	Capabilities    []string `json:"capabilities"`
+	ContextWindow   int64    `json:"contextWindow"`
+	MaxOutputTokens int64    `json:"maxOutputTokens"`
+	Price           struct {
+		InputPerMTok       float64 `json:"inputPerMTok"`
+		OutputPerMTok      float64 `json:"outputPerMTok"`
+		CachedInputPerMTok float64 `json:"cachedInputPerMTok"`
+	} `json:"price"`
+	Limits struct {
+		RequestsPerMinute int64 `json:"requestsPerMinute"`
+		TokensPerMinute   int64 `json:"tokensPerMinute"`
+	} `json:"limits"`
+}
+
+// Routing says which model answers.
+type Routing struct {
+	Default    string   `json:"default"`
+	Fallback   []string `json:"fallback"`
+	FallbackOn []string `json:"fallbackOn"`
+}
+
+// Budget bounds costs.
+type Budget struct {
+	SessionCostUSD float64 `json:"sessionCostUSD"`
+	LowAt          float64 `json:"lowAt"`
+}
+
+// Rule is a permission rule.
+type Rule struct {
+	Decision string `json:"decision"`
+	Tool     string `json:"tool"`
+	Match    string `json:"match"`
+	Reason   string `json:"reason"`
+}
+
+// Hook is a command that is run at a point of a turn.
+type Hook struct {
+	Point string `json:"point"`
+	Match struct {
+		Tool string `json:"tool"`
+	} `json:"match"`
+	Command []string `json:"command"`
+	Timeout Span     `json:"timeout"`
+	Failure string   `json:"failure"`
+}
+
+// Sandbox says what tools may do.
+type Sandbox struct {
+	Mode       string   `json:"mode"`
+	Network    string   `json:"network"`
+	WriteRoots []string `json:"writeRoots"`
+	Env        []string `json:"env"`
+	Limits     struct {
+		MemoryMB  int64 `json:"memoryMB"`
+		Processes int64 `json:"processes"`
+		WallClock Span  `json:"wallClock"`
+	} `json:"limits"`
+}
+
+// Outputs says how large contents are kept.
+type Outputs struct {
+	InlineBytes  int64 `json:"inlineBytes"`
+	PreviewBytes int64 `json:"previewBytes"`
+	ExpireAfter  Span  `json:"expireAfter"`
+}
+
+// MCP is an MCP server.
+type MCP struct {
+	ID      string   `json:"id"`
+	Command []string `json:"command"`
+	URL     string   `json:"url"`
+}
+
+// Peer is another agent.
+type Peer struct {
+	ID       string `json:"id"`
+	Protocol string `json:"protocol"`
+	CardURL  string `json:"cardURL"`
+}
+
+// Span is a duration that is written as in the file.
+type Span time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*s = Span(d)
+	return err
+}
+
+// Database reports whether the facts are in a database and not in a directory.
+func (c *Config) Database() bool { return IsDatabase(c.Data) }
+
+// IsDatabase reports whether data names a database and not a directory.
+func IsDatabase(data string) bool {
+	return strings.HasPrefix(data, "postgres://") || strings.HasPrefix(data, "postgresql://")
+}
+
+// Local returns the directory for the files of this machine.
+func (c *Config) Local() string {
+	switch {
+	case c.StateDir != "":
+		return c.StateDir
+	case c.Database():
+		return find("data").Default
+	}
+	return c.Data
+}
+
+// decode fills a Config from resolved values.
+func decode(values []Value) (*Config, error) {
+	by := map[string]any{}
+	for _, v := range values {
+		if v.Value != nil {
+			by[v.Name] = v.Value
+		}
+	}
+	data, err := json.Marshal(nest(by, ""))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	c := new(Config)
+	if err := json.Unmarshal(data, c); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return c, nil
+}
+
+// problems returns what doesn't fit together, by path.
+func (c *Config) problems() [][2]string {
+	var out [][2]string
+	add := func(path, format string, args ...any) {
+		out = append(out, [2]string{path, fmt.Sprintf(format, args...)})
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		add("tls", "cert and key are given together or not at all")
+	}
+	c.checkProviders(add)
+	for name, list := range map[string][]string{"mcp": ids(c.MCP), "peers": ids(c.Peers)} {
+		for i, id := range list {
+			checkUnique(add, name, list, i, id)
+		}
+	}
+	for i, m := range c.MCP {
+		if (len(m.Command) == 0) == (m.URL == "") {
+			add(fmt.Sprintf("mcp[%d]", i), "needs either command or url")
+		}
+	}
+	for i, h := range c.Hooks {
+		if len(h.Command) == 0 || h.Command[0] == "" {
+			add(fmt.Sprintf("hooks[%d].command", i), "names no program")
+		}
+	}
+	return out
+}
+
+type reporter func(path, format string, args ...any)
+
+func (c *Config) checkProviders(add reporter) {
+	known, list := map[string]bool{}, ids(c.Providers)
+	for i, p := range c.Providers {
+		at := fmt.Sprintf("providers[%d]", i)
+		checkUnique(add, "providers", list, i, p.ID)
+		if strings.Contains(p.ID, "/") {
+			add(at+".id", "contains a /, which separates provider and model")
+		}
+		if p.Script != "" && p.Kind != "script" {
+			add(at+".script", "is for kind script only")
+		}
+		models := ids(p.Models)
+		for j, m := range p.Models {
+			checkUnique(add, at+".models", models, j, m.ID)
+			known[p.ID+"/"+m.ID] = true
+		}
+	}
+	if len(c.Providers) == 0 {
+		return
+	}
+	check := func(path, name string) {
+		if name != "" && !known[name] {
+			add(path, "%q is none of the configured models (provider/model)", name)
+		}
+	}
+	check("routing.default", c.Routing.Default)
+	for i, name := range c.Routing.Fallback {
+		check(fmt.Sprintf("routing.fallback[%d]", i), name)
+	}
+}
+
+// checkUnique reports an id that an earlier object of the list has.
+func checkUnique(add reporter, name string, list []string, i int, id string) {
+	for j := range i {
+		if list[j] == id {
+			add(fmt.Sprintf("%s[%d].id", name, i), "%q is used twice", id)
+			return
+		}
+	}
+}
+
+type identified interface{ id() string }
+
+func (p Provider) id() string { return p.ID }
+func (m Model) id() string    { return m.ID }
+func (m MCP) id() string      { return m.ID }
+func (p Peer) id() string     { return p.ID }
+
+func ids[T identified](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = v.id()
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+package config
+
+// Type is how a setting is written.
+type Type string
+
+// The types of settings.
+const (
+	// Text is any text that isn't empty.
+	Text Type = "text"
+	// Choice is one of the setting's values.
+	Choice Type = "choice"
+	// Choices is a list of the setting's values.
+	Choices Type = "list of choices"
+	// Texts is a list of texts.
+	Texts Type = "list of text"
+	// Integer is a whole number, not negative.
+	Integer Type = "integer"
+	// Number may have a fraction; it isn't negative.
+	Number Type = "number"
+	// Fraction is a number over 0 and up to 1.
+	Fraction Type = "fraction"
+	// Boolean is true or false.
+	Boolean Type = "boolean"
+	// Duration is a number with a unit, such as 10m.
+	Duration Type = "duration"
+	// Size is a number of bytes, or a number with a unit, such as 4KiB.
+	Size Type = "size"
+	// URL is an absolute http or https address.
+	URL Type = "URL"
+	// Address is a host and a port.
+	Address Type = "address"
+	// Objects is a list of objects; the rows below it describe one.
+	Objects Type = "list of objects"
+)
+
+// Setting is one row of the table of settings.
+type Setting struct {
+	// Name is the path in the file; the settings of a list's objects are written
+	// with brackets, such as "providers[].id".
+	Name string
+	Type Type
+	// Default is the value, as in the file, that holds if nobody gives one; empty
+	// if there is none.
+	Default string
+	// Values are what a choice can be.
+	Values []string
+	// Env and Flag are other ways to give the value; empty if there are none.
+	Env, Flag string
+	// Required says that an object of a list needs it.
+	Required bool
+	// Reload says that a running server takes a new value over on SIGHUP.
+	Reload bool
+	// Later says that the setting is checked, but that this release doesn't act
+	// on it yet.
+	Later bool
+	// Means says what it does, in one line.
+	Means string
+}
+
+var (
+	modes          = []string{"default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto"}
+	hookPoints     = []string{"session_start", "user_prompt_submit", "pre_tool_use", "permission_request", "post_tool_use", "post_tool_failure", "post_sampling", "stop"}
+	modelFailures  = []string{"rate_limited", "overloaded", "server_error", "timeout", "network", "auth", "invalid_request", "context_overflow", "content_filter", "interrupted", "malformed"}
+	providerKinds  = []string{"openai", "openai_responses", "anthropic", "gemini", "script"}
+	modelAbilities = []string{"tools", "streaming", "vision", "reasoning", "structured_output"}
+)
+
+// Table returns all settings, in the order of the reference.
+func Table() []Setting {
+	var all []Setting
+	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), peerSettings()} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+func hostSettings() []Setting {
+	return []Setting{
+		{Name: "runtimeId", Type: Text, Means: "The id that every fact carries; made at the first start and kept in the store if not given."},
+		{Name: "listen", Type: Address, Default: "127.0.0.1:8700", Env: "AGENTD_LISTEN", Flag: "listen", Means: "Where the server listens. An address that isn't loopback needs TLS or insecure."},
+		{Name: "socket", Type: Text, Flag: "socket", Means: "Path of a Unix socket to listen on instead of the address."},
+		{Name: "data", Type: Text, Default: "./.agentd", Env: "AGENTD_DATA", Flag: "data", Means: "Where the facts are: a directory, or postgres://user@host/database."},
+		{Name: "stateDir", Type: Text, Flag: "state-dir", Means: "Directory of the admin token, the other tokens and the note about the running server; the data directory, or ./.agentd beside a database."},
+		{Name: "tls.cert", Type: Text, Means: "File with the server's certificate chain (PEM)."},
+		{Name: "tls.key", Type: Text, Means: "File with the certificate's key (PEM)."},
+		{Name: "insecure", Type: Boolean, Default: "false", Flag: "insecure", Means: "Listen beyond loopback without TLS: tokens and facts can then be read on the way."},
+		{Name: "allowedHosts", Type: Texts, Means: "Further host names by which clients may address the server."},
+		{Name: "log.level", Type: Choice, Values: []string{"debug", "info", "warn", "error"}, Default: "info", Flag: "log-level", Reload: true, Means: "The least level that is logged."},
+		{Name: "log.format", Type: Choice, Values: []string{"auto", "text", "json"}, Default: "auto", Flag: "log-format", Means: "How log lines look; auto is text on a terminal and JSON elsewhere."},
+		{Name: "workspace.root", Type: Text, Default: ".", Later: true, Means: "The folder that tools work in."},
+	}
+}
+
+func modelSettings() []Setting {
+	return []Setting{
+		{Name: "providers[]", Type: Objects, Means: "Who answers. Without any, the built-in script provider does."},
+		{Name: "providers[].id", Type: Text, Required: true, Means: "Name of the provider in facts and options."},
+		{Name: "providers[].kind", Type: Choice, Values: providerKinds, Required: true, Means: "The protocol it speaks. This release carries out script alone."},
+		{Name: "providers[].baseURL", Type: URL, Later: true, Means: "Where it is reached."},
+		{Name: "providers[].apiKeyEnv", Type: Text, Later: true, Means: "Environment variable that holds the key; the key itself is never in the file."},
+		{Name: "providers[].script", Type: Text, Means: "For kind script: the file with the answers; without it the provider repeats what the user said."},
+		{Name: "providers[].models[]", Type: Objects, Means: "The models that it offers."},
+		{Name: "providers[].models[].id", Type: Text, Required: true, Means: "The provider's name of the model."},
+		{Name: "providers[].models[].capabilities", Type: Choices, Values: modelAbilities, Later: true, Means: "What the model can do."},
+		{Name: "providers[].models[].contextWindow", Type: Integer, Later: true, Means: "Tokens that fit into a request and its answer."},
+		{Name: "providers[].models[].maxOutputTokens", Type: Integer, Later: true, Means: "Tokens of the longest answer."},
+		{Name: "providers[].models[].price.inputPerMTok", Type: Number, Later: true, Means: "USD for a million tokens of input."},
+		{Name: "providers[].models[].price.outputPerMTok", Type: Number, Later: true, Means: "USD for a million tokens of output."},
+		{Name: "providers[].models[].price.cachedInputPerMTok", Type: Number, Later: true, Means: "USD for a million tokens of cached input."},
+		{Name: "providers[].models[].limits.requestsPerMinute", Type: Integer, Later: true, Means: "Requests a minute."},
+		{Name: "providers[].models[].limits.tokensPerMinute", Type: Integer, Later: true, Means: "Tokens a minute."},
+		{Name: "routing.default", Type: Text, Means: "The model that answers if a turn names none, as provider/model."},
+		{Name: "routing.fallback", Type: Texts, Later: true, Means: "Models that are tried in turn when that one fails."},
+		{Name: "routing.fallbackOn", Type: Choices, Values: modelFailures, Later: true, Means: "Failures that make the next model be tried."},
+		{Name: "budget.sessionCostUSD", Type: Number, Later: true, Means: "What one session may cost."},
+		{Name: "budget.lowAt", Type: Fraction, Default: "0.8", Later: true, Means: "Part of the budget at which quota.low is said."},
+	}
+}
+
+func policySettings() []Setting {
+	return []Setting{
+		{Name: "permissions.mode", Type: Choice, Values: modes, Default: "default", Later: true, Means: "The permission mode of sessions that name none."},
+		{Name: "permissions.rules[]", Type: Objects, Later: true, Means: "Rules for tools; the strictest match wins: deny over ask over allow."},
+		{Name: "permissions.rules[].decision", Type: Choice, Values: []string{"allow", "ask", "deny"}, Required: true, Later: true, Means: "What the rule says."},
+		{Name: "permissions.rules[].tool", Type: Text, Required: true, Later: true, Means: "Glob over tool names."},
+		{Name: "permissions.rules[].match", Type: Text, Later: true, Means: "Glob over the command, the path or the input."},
+		{Name: "permissions.rules[].reason", Type: Text, Later: true, Means: "Why, for people."},
+		{Name: "hooks[]", Type: Objects, Later: true, Means: "Commands that are run at points of a turn."},
+		{Name: "hooks[].point", Type: Choice, Values: hookPoints, Required: true, Later: true, Means: "When it is run."},
+		{Name: "hooks[].match.tool", Type: Text, Later: true, Means: "Glob over tool names that it is run for."},
+		{Name: "hooks[].command", Type: Texts, Required: true, Later: true, Means: "The program and its arguments."},
+		{Name: "hooks[].timeout", Type: Duration, Later: true, Means: "How long it may take."},
+		{Name: "hooks[].failure", Type: Choice, Values: []string{"open", "closed"}, Later: true, Means: "Whether a hook that fails lets the work go on (open) or stops it (closed)."},
+		{Name: "sandbox.mode", Type: Choice, Values: []string{"read_only", "workspace_write", "danger_full_access"}, Default: "workspace_write", Later: true, Means: "What tools may write."},
+		{Name: "sandbox.network", Type: Choice, Values: []string{"deny", "allow"}, Default: "deny", Later: true, Means: "Whether tools reach the network."},
+		{Name: "sandbox.writeRoots", Type: Texts, Later: true, Means: "Further folders that tools may write."},
+		{Name: "sandbox.env", Type: Texts, Later: true, Means: "Environment variables that tools see beside the usual ones."},
+		{Name: "sandbox.limits.memoryMB", Type: Integer, Default: "2048", Later: true, Means: "Memory of a tool's processes together, in MiB."},
+		{Name: "sandbox.limits.processes", Type: Integer, Default: "256", Later: true, Means: "Processes of a tool."},
+		{Name: "sandbox.limits.wallClock", Type: Duration, Default: "10m", Later: true, Means: "How long a tool may run."},
+	}
+}
+
+func workSettings() []Setting {
+	return []Setting{
+		{Name: "outputs.inlineBytes", Type: Size, Default: "4096", Means: "The largest content that is kept in a fact; what is larger goes behind a reference."},
+		{Name: "outputs.previewBytes", Type: Size, Default: "1024", Later: true, Means: "How much of it is shown in the fact."},
+		{Name: "outputs.expireAfter", Type: Duration, Default: "720h", Later: true, Means: "How long large outputs are kept."},
+		{Name: "compaction.atContextFraction", Type: Fraction, Default: "0.8", Later: true, Means: "Part of the context window at which a thread is compacted."},
+		{Name: "recovery", Type: Choice, Values: []string{"auto", "manual"}, Default: "auto", Means: "After a crash: go on with what is safe to repeat, or wait for resume_thread."},
+	}
+}
+
+func peerSettings() []Setting {
+	return []Setting{
+		{Name: "mcp[]", Type: Objects, Later: true, Means: "MCP servers whose tools are offered."},
+		{Name: "mcp[].id", Type: Text, Required: true, Later: true, Means: "Name of the server."},
+		{Name: "mcp[].command", Type: Texts, Later: true, Means: "The program and its arguments, for a server on standard input and output."},
+		{Name: "mcp[].url", Type: URL, Later: true, Means: "The address of a server over HTTP."},
+		{Name: "peers[]", Type: Objects, Later: true, Means: "Other agents that work can be handed to."},
+		{Name: "peers[].id", Type: Text, Required: true, Later: true, Means: "Name of the peer."},
+		{Name: "peers[].protocol", Type: Choice, Values: []string{"a2a"}, Required: true, Later: true, Means: "How it is spoken to."},
+		{Name: "peers[].cardURL", Type: URL, Required: true, Later: true, Means: "Where its agent card is."},
+		{Name: "telemetry.otlpEndpoint", Type: Text, Later: true, Means: "Where telemetry is sent (OTLP over HTTP); empty for nowhere."},
+	}
+}

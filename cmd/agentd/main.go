@@ -1,0 +1,37 @@
+// Command agentd is the Agent Runtime as a program: the server, and the control
+// plane from a shell.
+//
+// # Contract
+//
+// Everything is in [Main]: the binary and the end-to-end tests run the same
+// code. What a command prints for people goes to standard output, what it has to
+// say about itself (logs, progress, advice) to standard error, and with --json
+// standard output holds JSON and nothing else. Exit codes are 0 for done, 1 for
+// failed (for "verify": problems were found), 2 for a command line or a
+// configuration that can't be used, and 3 for "run" when the turn waits for an
+// action that nobody can answer.
+//
+// Commands that need the facts talk to the server that --server names, else to
+// the server that holds the data directory, else they open the data directory
+// themselves; see [connect].
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(run()) }
+
+// run is the program with the process's own surroundings.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once: the facts are safe, and whoever
+	// asks twice doesn't want to wait.
+	context.AfterFunc(ctx, stop)
+	m := Main{Version: buildVersion()}
+	return m.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ())
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary be agentd itself when it is run under that name,
+// so that tests run real processes.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"agentd": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   cmdExits,
+			"waitfor": cmdWaitFor,
+			"capture": cmdCapture,
+		},
+	})
+}
+
+// cmdExits runs a program and wants an exit code: exits CODE PROGRAM ARGUMENT...
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENT...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("the exit code is %d, want %d", got, want)
+	}
+}
+
+// cmdWaitFor waits until a file is there: waitfor FILE.
+func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: waitfor FILE")
+	}
+	for {
+		_, err := os.Stat(ts.MkAbs(args[0]))
+		if (err == nil) != neg {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// cmdCapture sets a variable to what stands between two texts of a file:
+// capture NAME FILE BEFORE AFTER.
+func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: capture NAME FILE BEFORE AFTER")
+	}
+	found, err := between(ts.ReadFile(args[1]), args[2], args[3])
+	ts.Check(err)
+	ts.Setenv(args[0], found)
+}
+
+// self returns a command that runs agentd as a process of its own.
+func self(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Args = append([]string{"agentd"}, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}
+	return cmd
+}
+
+func writeFile(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// between returns the text between two others.
+func between(text, before, after string) (string, error) {
+	_, rest, ok := strings.Cut(text, before)
+	found, _, end := strings.Cut(rest, after)
+	if !ok || !end || found == "" {
+		return "", fmt.Errorf("there is nothing between %q and %q in:\n%s", before, after, text)
+	}
+	return found, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentd/cmd/agentd/internal/config"
+)
+
+// noteFile says, in the directory of this machine, where the server listens.
+const noteFile = "server.json"
+
+// serverNote is that file's content. It has mode 0600: the token lets whoever
+// can read the data directory talk to the server that holds it.
+type serverNote struct {
+	URL    string `json:"url"`
+	Socket string `json:"socket,omitempty"`
+	PID    int    `json:"pid"`
+	Token  string `json:"token"`
+	// CertSHA256 is the sum of the server's certificate, if it speaks TLS.
+	CertSHA256 string    `json:"certSha256,omitempty"`
+	Data       string    `json:"data"`
+	StartedAt  time.Time `json:"startedAt"`
+}
+
+func newServerNote(at net.Addr, c *config.Config, token string) *serverNote {
+	n := &serverNote{PID: os.Getpid(), Token: token, StartedAt: time.Now().UTC().Truncate(time.Second), Data: dataName(c)}
+	scheme := "http"
+	if c.TLS.Cert != "" {
+		scheme = "https"
+	}
+	if c.Socket != "" {
+		n.Socket, n.URL = absolute(c.Socket), scheme+"+unix://"+absolute(c.Socket)
+		return n
+	}
+	n.URL = scheme + "://" + at.String()
+	return n
+}
+
+// dataName names the data without secrets, the same for every process that means
+// the same data.
+func dataName(c *config.Config) string {
+	if c.Database() {
+		return fmt.Sprint(redacted(c.Data))
+	}
+	return absolute(c.Data)
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// write puts the note in place, whole or not at all.
+func (n *serverNote) write(dir string) error {
+	data, err := json.MarshalIndent(n, "", "  ")
+	if err != nil {
+		return fmt.Errorf("note about the server: %w", err)
+	}
+	// CreateTemp makes files with mode 0600.
+	f, err := os.CreateTemp(dir, ".server.*")
+	if err != nil {
+		return fmt.Errorf("note about the server: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, noteFile))
+	}
+	if err != nil {
+		return fmt.Errorf("note about the server: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// readNote returns the note in a directory, or nil if there is none.
+func readNote(dir string) (*serverNote, error) {
+	data, err := os.ReadFile(filepath.Join(dir, noteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // that there is no server is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("note about the server: %w", err)
+	}
+	n := new(serverNote)
+	if err := json.Unmarshal(data, n); err != nil {
+		return nil, fmt.Errorf("note about the server: %s: %w", filepath.Join(dir, noteFile), err)
+	}
+	return n, nil
+}
+
+// remove takes the note away, unless another server has put its own there.
+func (n *serverNote) remove(dir string) error {
+	kept, err := readNote(dir)
+	if err != nil || kept == nil || kept.PID != n.PID || kept.Token != n.Token {
+		return err
+	}
+	return os.Remove(filepath.Join(dir, noteFile))
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentd"
+	"agentd/cmd/agentd/internal/config"
+	"agentd/event"
+	"agentd/model"
+	"agentd/model/provider/script"
+	"agentd/session"
+	"agentd/store"
+	"agentd/store/pebble"
+	"agentd/store/postgres"
+)
+
+// openStore opens the facts that the configuration names.
+func openStore(ctx context.Context, c *config.Config, address string, log *slog.Logger) (store.Store, error) {
+	if c.Database() {
+		s, err := postgres.Open(ctx, c.Data, &postgres.Options{Address: address, Logger: log})
+		if err != nil {
+			return nil, explain(err, c)
+		}
+		return s, nil
+	}
+	s, err := pebble.Open(c.Data, &pebble.Options{Logger: log})
+	if err != nil {
+		return nil, explain(err, c)
+	}
+	return s, nil
+}
+
+// openExisting opens facts that must be there already, so that a wrong path on
+// the command line doesn't make an empty store.
+func openExisting(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+	if !c.Database() && !hasStore(c.Data) {
+		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" make one, --data names another place", c.Data)
+	}
+	return openStore(ctx, c, "", log)
+}
+
+// hasStore reports whether a directory holds a store.
+func hasStore(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "db"))
+	return err == nil
+}
+
+// explain adds what can be done about a store that doesn't open.
+func explain(err error, c *config.Config) error {
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return &lockedError{err}
+	case errors.Is(err, store.ErrNewer):
+		return fmt.Errorf("%w; use that version, or another directory with --data", err)
+	case errors.Is(err, store.ErrCorrupt):
+		return fmt.Errorf("%w; keep a copy of %s as it is, and restore a backup with \"agentd restore\"", err, c.Data)
+	case errors.Is(err, store.ErrNoSpace):
+		return fmt.Errorf("%w; make space on the disk of %s", err, c.Data)
+	}
+	return err
+}
+
+// lockedError says who has the data open.
+type lockedError struct{ err error }
+
+// holder is the part of the message that names the process.
+func (e *lockedError) holder() string {
+	_, who, found := strings.Cut(e.err.Error(), store.ErrLocked.Error()+": ")
+	if !found {
+		return e.err.Error()
+	}
+	return who
+}
+
+func (e *lockedError) Error() string {
+	return e.holder() + "; stop that process, or use another directory with --data"
+}
+
+func (e *lockedError) Unwrap() error { return e.err }
+
+// runtimeOptions returns how the runtime runs over a store.
+func runtimeOptions(ctx context.Context, c *config.Config, s store.Store, log *slog.Logger) (agentd.Options, error) {
+	provider, name, err := chooseModel(c)
+	if err != nil {
+		return agentd.Options{}, err
+	}
+	id, err := runtimeID(ctx, c, s)
+	if err != nil {
+		return agentd.Options{}, err
+	}
+	return agentd.Options{
+		Store: s, Provider: provider, Model: name, RuntimeID: id, Recovery: c.Recovery, Logger: log,
+		Session: session.Options{InlineBytes: int(c.Outputs.InlineBytes)},
+	}, nil
+}
+
+// runtimeID returns the configured id, or the one that the store keeps.
+func runtimeID(ctx context.Context, c *config.Config, s store.Store) (string, error) {
+	if c.RuntimeID != "" {
+		return c.RuntimeID, nil
+	}
+	kept, err := s.SetMeta(ctx, "runtimeId", []byte("runtime_"+event.NewIDs(nil, nil).New("")))
+	if err != nil {
+		return "", fmt.Errorf("runtime id: %w", err)
+	}
+	return string(kept), nil
+}
+
+// builtIn is the provider, and its one model, that needs no configuration.
+const builtIn = "script"
+
+// chooseModel returns who answers turns: the default of the routing, or the
+// first model, or the built-in provider.
+func chooseModel(c *config.Config) (model.Provider, string, error) {
+	if len(c.Providers) == 0 {
+		return script.New(builtIn, nil), builtIn, nil
+	}
+	want, name, _ := strings.Cut(c.Routing.Default, "/")
+	chosen := c.Providers[0]
+	for _, p := range c.Providers {
+		if p.ID == want {
+			chosen = p
+		}
+	}
+	if chosen.Kind != "script" {
+		return nil, "", usagef("the provider %s is of kind %s, which this release doesn't carry out yet; routing.default can name a model of a provider of kind script", chosen.ID, chosen.Kind)
+	}
+	if name == "" {
+		name = builtIn
+		if len(chosen.Models) > 0 {
+			name = chosen.Models[0].ID
+		}
+	}
+	if chosen.Script == "" {
+		return script.New(chosen.ID, nil), name, nil
+	}
+	play, err := script.Load(chosen.Script)
+	if err != nil {
+		return nil, "", &exitError{exitUsage, err}
+	}
+	return script.New(chosen.ID, play), name, nil
+}

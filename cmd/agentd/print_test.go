@@ -1,0 +1,83 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPlainText(t *testing.T) {
+	for in, want := range map[string]string{
+		"hello":                     "hello",
+		"two\nlines\tand\r":         "two lines and ",
+		"\x1b[31mred\x1b[0m":        "[31mred[0m",
+		"bell\x07 csi\u009b1m":      "bell csi1m",
+		"right\u202eto left\u2069.": "rightto left.",
+		"grüße 你好":                  "grüße 你好",
+	} {
+		if got := plainText(in); got != want {
+			t.Errorf("plainText(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got, want := plainBlock("a\tb\x1b[2J\n\nc"), "a\tb[2J\n\nc"; got != want {
+		t.Errorf("plainBlock = %q, want %q", got, want)
+	}
+}
+
+func TestEventLine(t *testing.T) {
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	data := `{"type":"turn.failed","sequence":7,"timestamp":"` + at.Format(time.RFC3339Nano) + `","payload":{"status":"failed","failureCategory":"internal","error":{"message":"no\u001b[2J luck"}}}`
+	line, err := parseLine([]byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := line.format(&printer{})
+	if want := at.Local().Format("15:04:05.000") + "     7 turn.failed                  failed  internal  no[2J luck"; plain != want {
+		t.Errorf("line is\n%q, want\n%q", plain, want)
+	}
+	if coloured := line.format(&printer{colour: true}); !strings.Contains(coloured, "\x1b[31mturn.failed") {
+		t.Errorf("a failure isn't red: %q", coloured)
+	}
+}
+
+func TestWanted(t *testing.T) {
+	for _, tt := range []struct {
+		typ, patterns string
+		want          bool
+	}{
+		{"tool.result", "", true},
+		{"tool.result", "tool.*", true},
+		{"task.attempt.started", "task.*", true},
+		{"turn.started", "tool.*,turn.started", true},
+		{"turn.started", "tool.*", false},
+	} {
+		var patterns []string
+		if tt.patterns != "" {
+			patterns = strings.Split(tt.patterns, ",")
+		}
+		if got := wanted(tt.typ, patterns); got != tt.want {
+			t.Errorf("wanted(%s, %s) = %v", tt.typ, tt.patterns, got)
+		}
+	}
+}
+
+func TestAsksForAnswer(t *testing.T) {
+	for message, want := range map[string]bool{
+		`{"jsonrpc":"2.0","id":1,"method":"m"}`:                      true,
+		`{"jsonrpc":"2.0","id":null,"method":"m"}`:                   true,
+		`{"jsonrpc":"2.0","method":"m"}`:                             false,
+		`[{"jsonrpc":"2.0","method":"m"}]`:                           false,
+		`[{"jsonrpc":"2.0","method":"m"}, {"jsonrpc":"2.0","id":1}]`: true,
+		`[]`:       true,
+		`nonsense`: true,
+		`[1`:       true,
+		`{}`:       true,
+	} {
+		if got := asksForAnswer([]byte(message)); got != want {
+			t.Errorf("asksForAnswer(%s) = %v", message, got)
+		}
+	}
+	if isAnswer([]byte(`{"jsonrpc":"2.0","method":"event","params":{}}`)) || !isAnswer([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || !isAnswer([]byte(`[{}]`)) {
+		t.Error("isAnswer takes one for the other")
+	}
+}

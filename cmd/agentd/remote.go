@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/client"
+	"agentd/command"
+	"agentd/internal/wire"
+)
+
+// remoteFacts is a server.
+type remoteFacts struct {
+	client *client.Client
+	http   *http.Client
+	base   string
+	token  string
+}
+
+// dialServer returns the server that --server names: an address, or unix:PATH.
+func dialServer(address, token string) (*remoteFacts, error) {
+	socket := ""
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		address, socket = "http://localhost", path
+	}
+	r, err := newRemote(strings.TrimSuffix(address, "/"), socket, token, nil)
+	if err != nil {
+		return nil, usagef("--server: %w", err)
+	}
+	return r, nil
+}
+
+// dialNote returns the server that a note in the data directory is about.
+func dialNote(n *serverNote) (*remoteFacts, error) {
+	base := n.URL
+	if n.Socket != "" {
+		base = strings.TrimSuffix(strings.Replace(base, "+unix", "", 1), n.Socket) + "localhost"
+	}
+	return newRemote(base, n.Socket, n.Token, pinned(n.CertSHA256))
+}
+
+func newRemote(base, socket, token string, t *tls.Config) (*remoteFacts, error) {
+	transport := &http.Transport{TLSClientConfig: t, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	if socket != "" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		}
+	} else {
+		transport.Proxy = http.ProxyFromEnvironment
+	}
+	r := &remoteFacts{http: &http.Client{Transport: transport}, base: base, token: token}
+	var err error
+	r.client, err = client.New(base, &client.Options{Token: token, HTTPClient: r.http})
+	return r, err
+}
+
+// pinned trusts the certificate that the note names, whoever signed it: the note
+// comes from the server itself. Without a name the system decides.
+func pinned(sum string) *tls.Config {
+	if sum == "" {
+		return nil
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares with the pin
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if len(c.PeerCertificates) == 0 || certSum(c.PeerCertificates[0].Raw) != sum {
+				return errors.New("the server has another certificate than its note in the data directory says")
+			}
+			return nil
+		},
+	}
+}
+
+func certSum(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *remoteFacts) live() bool { return true }
+
+func (r *remoteFacts) do(ctx context.Context, p command.Params, result any) error {
+	return r.client.Do(ctx, p, result)
+}
+
+func (r *remoteFacts) page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error) {
+	page, err := r.client.Events(ctx, sessionID, after, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := make([]fact, len(page.Events))
+	for i, e := range page.Events {
+		out[i] = fact{e.Sequence, e.Data}
+	}
+	return out, page.LastSequence, nil
+}
+
+// followRetries is how many failures in a row a stream bears: a server that
+// restarts is waited for, one that is gone is given up.
+const followRetries = 20
+
+func (r *remoteFacts) follow(ctx context.Context, sessionID string, after uint64, types []string) iter.Seq2[fact, error] {
+	return func(yield func(fact, error) bool) {
+		for e, err := range r.client.Follow(ctx, sessionID, after, &client.FollowOptions{Types: types, Retries: followRetries}) {
+			if err == nil && e.Frame != "" {
+				continue // a repair of the stream; the facts that follow have their numbers
+			}
+			if !yield(fact{e.Sequence, e.Data}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (r *remoteFacts) close() error {
+	r.client.Close()
+	return nil
+}
+
+// status returns what the server says of itself.
+func (r *remoteFacts) status(ctx context.Context) (json.RawMessage, error) {
+	res, err := r.send(ctx, http.MethodGet, "/v1/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	return data, nil
+}
+
+// send carries out a request beside the commands.
+func (r *remoteFacts) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, r.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	res, err := r.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	err = errors.Join(err, res.Body.Close())
+	if p, ok := wire.DecodeProblem(data); ok {
+		return nil, p.Err()
+	}
+	return nil, errors.Join(fmt.Errorf("the server answered %s", res.Status), err)
+}

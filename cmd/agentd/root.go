@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"agentd/cmd/agentd/internal/config"
+)
+
+// root returns the tree of all commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentd",
+		Short: "Run AI agents and keep account of what they do",
+		Long: `agentd is an Agent Runtime: every turn, model call, tool call, approval and
+retry is a durable fact. "agentd serve" runs the server, "agentd run" one turn,
+and the other commands look at the facts or act on them from a shell.
+
+Exit codes: 0 done, 1 failed, 2 the command line or the configuration can't be
+used, 3 (run) the turn waits for an action that nobody can answer.`,
+		Example: `  agentd run "hello"
+  agentd serve --data ./.agentd
+  agentd sessions
+  agentd events -f SESSION`,
+		Version:           a.version,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              noSuchCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetVersionTemplate("agentd {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
+	a.add(root, "run", a.serveCommand(), a.runCommand(), a.stdioCommand())
+	a.add(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.callCommand())
+	a.add(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
+	root.SetHelpCommandGroupID("host")
+	root.SetCompletionCommandGroupID("host")
+	return root
+}
+
+// add puts commands into a group of the help.
+func (a *app) add(root *cobra.Command, group string, cmds ...*cobra.Command) {
+	for _, c := range cmds {
+		c.GroupID = group
+		root.AddCommand(c)
+	}
+}
+
+// noSuchCommand refuses the arguments of a command that has only subcommands.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("%s", text)
+}
+
+// parent returns a command that only holds others.
+func parent(use, short, long, example string, children ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, SuggestionsMinimumDistance: 2, Args: noSuchCommand, RunE: func(cmd *cobra.Command, _ []string) error {
+		_ = cmd.Help() // it goes to standard output, like every answer
+		return silent(exitUsage)
+	}}
+	c.AddCommand(children...)
+	return c
+}
+
+// args makes a mistake in the number of arguments a usage error.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := check(cmd, given); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		return nil
+	}
+}
+
+// where adds the flags that say which facts a command is about.
+func (a *app) where(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&a.server, "server", "", "address of a server, such as http://127.0.0.1:8700; default: the server that holds the data directory")
+	return a.settings(cmd, "data", "stateDir")
+}
+
+// settings adds --config and the flags of the named settings.
+func (a *app) settings(cmd *cobra.Command, names ...string) *cobra.Command {
+	cmd.Flags().String("config", "", "configuration file (AGENTD_CONFIG)")
+	for _, s := range config.Table() {
+		if s.Flag != "" && (slices.Contains(names, s.Name) || strings.HasPrefix(s.Name, "log.")) {
+			addSetting(cmd.Flags(), s)
+		}
+	}
+	return cmd
+}
+
+func addSetting(flags *pflag.FlagSet, s config.Setting) {
+	text := strings.TrimSuffix(lowerFirst(s.Means), ".")
+	if s.Env != "" {
+		text += " (" + s.Env + ")"
+	}
+	if len(s.Values) > 0 {
+		text += ": " + strings.Join(s.Values, ", ")
+	}
+	if s.Default != "" && s.Type != config.Boolean {
+		text += fmt.Sprintf(" (default %s)", s.Default)
+	}
+	if s.Type == config.Boolean {
+		flags.Bool(s.Flag, false, text)
+		return
+	}
+	flags.String(s.Flag, "", text)
+}
+
+func lowerFirst(s string) string {
+	if len(s) < 2 || strings.ToUpper(s[1:2]) == s[1:2] && s[1] != ' ' {
+		return s // an abbreviation
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
+// load reads the configuration of a command.
+func (a *app) load(cmd *cobra.Command) (*config.Loaded, error) {
+	loaded, err := config.Load(a.sources(cmd))
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return loaded, nil
+}
+
+// sources says where a command's configuration comes from.
+func (a *app) sources(cmd *cobra.Command) config.Sources {
+	src := config.Sources{Env: func(name string) string { return a.env[name] }, Flags: map[string]string{}}
+	cmd.Flags().Visit(func(f *pflag.Flag) { src.Flags[f.Name] = f.Value.String() })
+	if src.File = src.Flags["config"]; src.File == "" {
+		src.File = a.env["AGENTD_CONFIG"]
+	}
+	return src
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd"
+	"agentd/cmd/agentd/internal/config"
+	"agentd/server"
+	"agentd/store"
+)
+
+// stopWithin is how long running steps may take to reach their next durable fact.
+const stopWithin = 10 * time.Second
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Runs the runtime and its doors: HTTP, server-sent events, WebSocket and JSON-RPC.
+Prints one line on standard output when it is ready; the log goes to standard
+error. The first start makes the data directory and an admin token in
+DATA/token, unless AGENTD_TOKEN gives one.
+
+SIGTERM and SIGINT: stops accepting, lets each running step reach its next
+durable fact, at most 10 s, and exits with 0. SIGHUP: reads the configuration
+again and takes over what can change while it runs. SIGQUIT: writes the stacks of
+all goroutines to standard error and goes on.
+
+Exit codes: 0 stopped as asked, 1 failed, 2 usage or configuration.`,
+		Example: `  agentd serve
+  agentd serve --data /var/lib/agentd --listen 127.0.0.1:8700
+  agentd serve --config agentd.yaml
+  agentd serve --data postgres://agentd@db.example/agentd`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			s := &serving{app: a, loaded: loaded, sources: a.sources(cmd)}
+			s.log, s.level = a.logger(loaded.Config)
+			return s.run(cmd.Context())
+		},
+	}
+	return a.settings(cmd, flagSettings()...)
+}
+
+// serving is one run of the server.
+type serving struct {
+	*app
+	loaded  *config.Loaded
+	sources config.Sources
+	log     *slog.Logger
+	level   *slog.LevelVar
+
+	tls      *tls.Config // nil without TLS
+	store    store.Store
+	runtime  *agentd.Runtime
+	tokens   *server.Tokens
+	listener net.Listener
+	door     *server.Server
+	note     *serverNote
+	// backups is held while a backup is made.
+	backups sync.Mutex
+}
+
+// run opens everything, serves until ctx ends, and closes it in reverse order.
+func (s *serving) run(ctx context.Context) error {
+	signals := catchSignals()
+	defer signal.Stop(signals)
+	if err := s.open(ctx); err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	if err := s.announce(); err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	err := s.serve(ctx, signals)
+	s.log.Info("stopped", "error", err)
+	return err
+}
+
+// open opens the store first, because its lock says who may serve.
+func (s *serving) open(ctx context.Context) error {
+	c := s.loaded.Config
+	if err := s.checkDoor(); err != nil {
+		return err
+	}
+	var err error
+	if s.store, err = openStore(ctx, c, c.Listen, s.log); err != nil {
+		return err
+	}
+	if !c.Database() {
+		if err := removeScratch(c.Data); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+	}
+	if s.listener, err = server.Listen(ctx, s.address(), true); err != nil {
+		return fmt.Errorf("can't listen on %s: %w; --listen names another address", s.address(), errors.Unwrap(err))
+	}
+	auth, err := s.openTokens()
+	if err != nil {
+		return err
+	}
+	opt, err := runtimeOptions(ctx, c, s.store, s.log)
+	if err != nil {
+		return err
+	}
+	if s.runtime, err = agentd.Open(ctx, opt); err != nil {
+		return err
+	}
+	b := &backend{runtime: s.runtime, store: s.store, listen: s.note.URL}
+	s.door = server.New(b, &server.Options{
+		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: c.AllowedHosts, TLS: s.tls,
+		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(),
+	})
+	return nil
+}
+
+// address is where to listen, as [server.Listen] wants it.
+func (s *serving) address() string {
+	if c := s.loaded.Config; c.Socket != "" {
+		return "unix:" + c.Socket
+	}
+	return s.loaded.Config.Listen
+}
+
+// announce tells that the server is ready: a file for the commands of this
+// machine, a line for whoever started it.
+func (s *serving) announce() error {
+	c := s.loaded.Config
+	if err := s.note.write(c.Local()); err != nil {
+		return err
+	}
+	s.log.Info("ready", "url", s.note.URL, "data", redacted(c.Data), "pid", os.Getpid(), "version", s.version)
+	if s.json {
+		return writeJSON(s.out, map[string]any{"url": s.note.URL, "pid": os.Getpid(), "version": s.version})
+	}
+	_, err := fmt.Fprintf(s.out, "agentd listens on %s (data %v, process %d)\n", s.note.URL, redacted(c.Data), os.Getpid())
+	return err
+}
+
+// serve answers until ctx ends or the listener fails. The runtime and the doors
+// stop beside each other, so that both have all the time there is.
+func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
+	var background sync.WaitGroup
+	watch, stopWatching := context.WithCancel(ctx)
+	background.Go(func() { s.watchSignals(watch, signals) })
+	ctx, failed := context.WithCancel(ctx)
+	defer failed()
+	served := make(chan error, 1)
+	go func() {
+		served <- s.door.Serve(ctx, s.listener)
+		failed()
+	}()
+	<-ctx.Done()
+	s.log.Info("stopping")
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	stopWatching()
+	background.Wait()
+	s.listener = nil // Serve closes it
+	err := s.close(stop)
+	select {
+	case doorErr := <-served:
+		return errors.Join(err, doorErr)
+	case <-stop.Done():
+		return err
+	}
+}
+
+// close closes what is open. What doesn't end in time is left to the end of the
+// process: everything acknowledged is durable already.
+func (s *serving) close(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- s.closeAll(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		s.log.Warn("not everything stopped in time; it is taken up at the next start", "within", stopWithin.String())
+		return nil
+	}
+}
+
+func (s *serving) closeAll(ctx context.Context) error {
+	var errs []error
+	if s.listener != nil {
+		errs = append(errs, s.listener.Close())
+	}
+	if s.runtime != nil {
+		errs = append(errs, s.runtime.Close(ctx))
+	}
+	if s.note != nil {
+		errs = append(errs, s.note.remove(s.loaded.Config.Local()))
+	}
+	if s.tokens != nil {
+		errs = append(errs, s.tokens.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}

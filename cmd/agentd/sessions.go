@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+)
+
+func (a *app) sessionsCommand() *cobra.Command {
+	p := &command.ListSessions{}
+	var all bool
+	cmd := &cobra.Command{
+		Use:     "sessions",
+		Short:   "List sessions, newest first",
+		Long:    "Lists sessions, newest first. With --json the answer is that of list_sessions.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --json --server http://127.0.0.1:8700",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, toLook, func(f facts) error { return a.listSessions(cmd, f, p, all) })
+		},
+	}
+	cmd.Flags().StringVar(&p.Query, "query", "", "only sessions whose id or title contains it")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	cmd.Flags().BoolVar(&all, "all", false, "all pages")
+	return a.where(cmd)
+}
+
+// with runs a command on the facts and closes them.
+func (a *app) with(cmd *cobra.Command, n need, do func(facts) error) error {
+	f, err := a.connect(cmd, n)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(f), f.close())
+}
+
+func (a *app) listSessions(cmd *cobra.Command, f facts, p *command.ListSessions, all bool) error {
+	var got command.ListSessionsResult
+	for {
+		var page command.ListSessionsResult
+		if err := f.do(cmd.Context(), p, &page); err != nil {
+			return err
+		}
+		got.Sessions = append(got.Sessions, page.Sessions...)
+		if got.NextCursor = page.NextCursor; !all || got.NextCursor == "" {
+			break
+		}
+		p.Cursor = got.NextCursor
+	}
+	if got.Sessions == nil {
+		got.Sessions = []command.SessionSummary{}
+	}
+	return a.print(got, func(out *printer) {
+		rows := [][]string{{"SESSION", "STATUS", "TURNS", "UPDATED", "TITLE"}}
+		for _, s := range got.Sessions {
+			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), clip(plainText(s.Title), 60)})
+		}
+		out.table(rows)
+		if got.NextCursor != "" {
+			a.sayf("There are more: --all, or --cursor %s", got.NextCursor)
+		}
+	})
+}
+
+// ago says how long ago a time was, roughly.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case t.IsZero():
+		return "-"
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + "m ago"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + "h ago"
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + "d ago"
+}
+
+func (a *app) callCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "call COMMAND [JSON]",
+		Short: "Carry out any command of the catalogue",
+		Long: `Carries out a command as over HTTP: a JSON object of parameters in, the result as
+JSON out. "-" reads the parameters from standard input.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: `  agentd call get_session '{"sessionId":"sess_01"}'
+  agentd call interrupt_turn '{"sessionId":"sess_01"}'`,
+		Args: args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			body := []byte("{}")
+			if len(given) == 2 {
+				text, err := a.textOrInput(given[1])
+				if err != nil {
+					return err
+				}
+				body = []byte(text)
+			}
+			p, err := command.Decode(command.Name(given[0]), body)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return a.with(cmd, toLook, func(f facts) error {
+				var result json.RawMessage
+				if err := f.do(cmd.Context(), p, &result); err != nil {
+					return err
+				}
+				return writeJSON(a.out, result)
+			})
+		},
+	}
+	return a.where(cmd)
+}

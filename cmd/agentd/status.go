@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/command"
+)
+
+// statusInfo is the answer of "agentd status".
+type statusInfo struct {
+	// Running says that a server answers; Server is what it says of itself.
+	Running bool            `json:"running"`
+	Data    string          `json:"data"`
+	Server  json.RawMessage `json:"server,omitempty"`
+	// Problem says why nobody can tell, if so.
+	Problem        string `json:"problem,omitempty"`
+	PendingActions int    `json:"pendingActions"`
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show whether a server runs, and how it is",
+		Long:    "Shows whether a server holds the data, what it says of itself, and how many\nactions wait for an answer.\n\nExit codes: 0 a server runs and is ready, 1 it doesn't, 2 usage.",
+		Example: "  agentd status\n  agentd status --json\n  agentd status --server http://127.0.0.1:8700",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			info, err := a.status(cmd.Context(), loaded.Config)
+			if err != nil {
+				return err
+			}
+			if err := a.print(info, func(p *printer) { info.print(p) }); err != nil {
+				return err
+			}
+			if !info.Running || info.Problem != "" {
+				return silent(exitFailed)
+			}
+			return nil
+		},
+	}
+	return a.where(cmd)
+}
+
+func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error) {
+	info := &statusInfo{Data: dataName(c)}
+	r, err := a.remote(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		info.Problem = "no server holds the data"
+		return info, nil
+	}
+	defer r.close()
+	if a.server != "" {
+		info.Data = ""
+	}
+	if info.Server, err = r.status(ctx); err != nil {
+		info.Problem = describe(err)
+		return info, nil
+	}
+	info.Running = true
+	var said struct {
+		Runtime runtimeStatus `json:"runtime"`
+	}
+	if err := json.Unmarshal(info.Server, &said); err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	info.Problem = said.Runtime.Problem
+	if said.Runtime.Data != "" {
+		info.Data = said.Runtime.Data
+	}
+	var pending command.ListActionsResult
+	err = r.do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: command.MaxPage}}, &pending)
+	info.PendingActions = len(pending.Actions)
+	return info, errors.Join(err)
+}
+
+func (s *statusInfo) print(p *printer) {
+	if !s.Running {
+		p.linef("%s: %s", p.paint(yellow, "not running"), s.Problem)
+		if s.Data != "" {
+			p.linef("data: %s", s.Data)
+		}
+		return
+	}
+	var said struct {
+		Version       string        `json:"version"`
+		UptimeSeconds int64         `json:"uptimeSeconds"`
+		Connections   int64         `json:"connections"`
+		Streams       int64         `json:"streams"`
+		Runtime       runtimeStatus `json:"runtime"`
+	}
+	_ = json.Unmarshal(s.Server, &said) // status has read it once already
+	state := p.paint(green, "ready")
+	if s.Problem != "" {
+		state = p.paint(red, "not ready: "+s.Problem)
+	}
+	p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, (time.Duration(said.UptimeSeconds) * time.Second).String())
+	p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
+	p.linef("%d connections, %d streams, %d actions wait for an answer", said.Connections, said.Streams, s.PendingActions)
+	for _, r := range said.Runtime.Recovery {
+		p.linef("%s %s", p.paint(yellow, "at the start:"), plainText(r))
+	}
+}

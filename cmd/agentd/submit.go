@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+	"agentd/event"
+)
+
+// turnFlags are what "run" and "submit" have in common.
+type turnFlags struct {
+	session, model, mode, policy string
+	maxSteps                     int64
+}
+
+func (t *turnFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.session, "session", "", "the session to go on with; default a new one")
+	f.StringVar(&t.model, "model", "", "the model that answers, as provider/model")
+	f.StringVar(&t.mode, "mode", "", "permission mode: default, untrusted, on_request, on_failure, never, plan, bypass, auto")
+	f.Int64Var(&t.maxSteps, "max-steps", 0, "at most so many model calls")
+}
+
+// params returns the command that submits a text.
+func (t *turnFlags) params(text string) (*command.SubmitTurn, error) {
+	input, err := json.Marshal(text)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	p := &command.SubmitTurn{SessionID: t.session, Input: input}
+	if o := (event.TurnOptions{Model: t.model, PermissionMode: t.mode, QueuePolicy: t.policy, MaxSteps: t.maxSteps}); t.model+t.mode+t.policy != "" || t.maxSteps != 0 {
+		p.Options = &o
+	}
+	if err := p.Validate(); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return p, nil
+}
+
+// textOrInput returns an argument, or what standard input holds if it is "-".
+func (a *app) textOrInput(arg string) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(a.in, 32<<20))
+	if err != nil {
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	return strings.TrimRight(string(data), "\n"), nil
+}
+
+func (a *app) submitCommand() *cobra.Command {
+	t := &turnFlags{}
+	cmd := &cobra.Command{
+		Use:   "submit PROMPT",
+		Short: "Submit a turn and return at once",
+		Long: `Submits a turn and returns when it is durable, without waiting for its answer. A
+server carries it out; if none holds the data, the next one does when it starts.
+"-" reads the prompt from standard input.
+
+Exit codes: 0 accepted or queued, 1 failed, 2 usage.`,
+		Example: `  agentd submit "write the report"
+  agentd submit --session sess_01 --queue-policy steer "shorter"`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			text, err := a.textOrInput(given[0])
+			if err != nil {
+				return err
+			}
+			p, err := t.params(text)
+			if err != nil {
+				return err
+			}
+			return a.with(cmd, toLook, func(f facts) error { return a.submit(cmd, f, p) })
+		},
+	}
+	t.add(cmd)
+	cmd.Flags().StringVar(&t.policy, "queue-policy", "", "if the thread is busy: queue, reject, interrupt, steer")
+	return a.where(cmd)
+}
+
+func (a *app) submit(cmd *cobra.Command, f facts, p *command.SubmitTurn) error {
+	var raw json.RawMessage
+	if err := f.do(cmd.Context(), p, &raw); err != nil {
+		return err
+	}
+	var res command.SubmitTurnResult
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return fmt.Errorf("result of submit_turn: %w", err)
+	}
+	if !f.live() {
+		a.sayf("No server holds the data: the turn is carried out when \"agentd serve\" starts.")
+	}
+	return a.print(raw, func(out *printer) {
+		out.linef("%s: session %s, turn %s", res.Status, res.SessionID, res.TurnID)
+	})
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+	"agentd/server"
+)
+
+func (a *app) tokensCommand() *cobra.Command {
+	return parent("tokens", "Create, list and revoke tokens",
+		`Tokens let others talk to the server. They are kept, hashed, in a file of the data
+directory; a running server sees a change at the next request.`,
+		"  agentd tokens create --role client --account alice laptop\n  agentd tokens list\n  agentd tokens revoke laptop",
+		a.tokensCreate(), a.tokensList(), a.tokensRevoke())
+}
+
+// withTokens opens the file of tokens that a command line means.
+func (a *app) withTokens(cmd *cobra.Command, do func(*server.Tokens) error) error {
+	loaded, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	dir := loaded.Config.Local()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	t, err := server.OpenTokens(filepath.Join(dir, tokensFile), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(t), t.Close())
+}
+
+// createdToken is the answer of "tokens create": the only time that the secret
+// is shown.
+type createdToken struct {
+	server.Token
+	Secret string `json:"token"`
+}
+
+func (a *app) tokensCreate() *cobra.Command {
+	var role, account string
+	var lifetime time.Duration
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a token and print it, this once",
+		Long: `Makes a token and prints it. It can't be shown again. Roles: admin may do
+everything and sees every account; client works in its account; observer reads in
+its account.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd tokens create --role client --account alice laptop\n  agentd tokens create --role observer --expires 720h dashboard",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			n := server.NewToken{Name: given[0], Role: command.Role(role), Account: account}
+			if lifetime < 0 {
+				return usagef("--expires: a token can't have ended before it is made")
+			}
+			if lifetime > 0 {
+				n.ExpiresAt = time.Now().Add(lifetime).UTC().Truncate(time.Second)
+			}
+			return a.withTokens(cmd, func(t *server.Tokens) error {
+				made, secret, err := t.Create(n)
+				if err != nil {
+					return err
+				}
+				return a.print(createdToken{made, secret}, func(p *printer) {
+					a.sayf("Token %s (%s, %s). It is not shown again:", made.ID, made.Name, made.Role)
+					p.linef("%s", secret)
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", "client", "admin, client or observer")
+	cmd.Flags().StringVar(&account, "account", "", "the account whose sessions it sees")
+	cmd.Flags().DurationVar(&lifetime, "expires", 0, "how long it is good, such as 720h; default for ever")
+	return a.settings(cmd, "data", "stateDir")
+}
+
+func (a *app) tokensList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List tokens",
+		Long:    "Lists all tokens, also those that ended, without their secrets. The admin token\nin DATA/token or AGENTD_TOKEN is not among them.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd tokens list\n  agentd tokens list --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withTokens(cmd, func(t *server.Tokens) error {
+				list, err := t.List()
+				if err != nil {
+					return err
+				}
+				return a.print(map[string]any{"tokens": list}, func(p *printer) { printTokens(p, list) })
+			})
+		},
+	}
+	return a.settings(cmd, "data", "stateDir")
+}
+
+func printTokens(p *printer, list []server.Token) {
+	rows := [][]string{{"ID", "NAME", "ROLE", "ACCOUNT", "STATUS", "LAST USED"}}
+	now := time.Now()
+	for _, t := range list {
+		status := "active"
+		switch {
+		case !t.RevokedAt.IsZero():
+			status = "revoked"
+		case !t.Active(now):
+			status = "expired"
+		case !t.ExpiresAt.IsZero():
+			status = "until " + t.ExpiresAt.Format(time.DateOnly)
+		}
+		rows = append(rows, []string{t.ID, t.Name, string(t.Role), orDash(t.Account), status, ago(t.LastUsedAt)})
+	}
+	p.table(rows)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func (a *app) tokensRevoke() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "revoke ID|NAME",
+		Short:   "End a token, also in open streams",
+		Long:    "Ends a token at once; open streams end at their next heartbeat. To revoke one\ntwice is fine.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd tokens revoke laptop",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.withTokens(cmd, func(t *server.Tokens) error {
+				if err := t.Revoke(given[0]); err != nil {
+					return err
+				}
+				return a.print(map[string]any{"revoked": given[0]}, func(p *printer) { p.linef("%s is revoked", given[0]) })
+			})
+		},
+	}
+	return a.settings(cmd, "data", "stateDir")
+}

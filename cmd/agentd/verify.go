@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/session"
+	"agentd/store"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [SESSION...]",
+		Short: "Re-fold and re-hash what is stored",
+		Long: `Reads every session from its first fact, recomputes its hash chain, folds its
+state again, and compares snapshots, index entries and contents with the result.
+It changes nothing. The data must not be in use by a server.
+
+Exit codes: 0 everything fits, 1 problems were found (each is printed with its
+place) or the verification could not be done, 2 usage.`,
+		Example: `  agentd verify
+  agentd verify --data ./.agentd sess_01
+  agentd verify --json`,
+		RunE: func(cmd *cobra.Command, sessions []string) error {
+			loaded, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := openExisting(cmd.Context(), loaded.Config, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
+			if err != nil {
+				return verifyRefused(err)
+			}
+			return errors.Join(a.verify(cmd.Context(), s, sessions), s.Close())
+		},
+	}
+	return a.settings(cmd, "data")
+}
+
+// verifyRefused says why a store that is in use isn't verified.
+func verifyRefused(err error) error {
+	if locked, ok := errors.AsType[*lockedError](err); ok {
+		return fmt.Errorf("%s; facts are appended while it runs, so only a store at rest can be verified: stop that process, or verify a copy made with \"agentd backup\" and \"agentd restore\"", locked.holder())
+	}
+	return err
+}
+
+// verify verifies an open store and prints what was found.
+func (a *app) verify(ctx context.Context, s store.Store, sessions []string) error {
+	if err := checkSessions(ctx, s, sessions); err != nil {
+		return err
+	}
+	show := a.progress()
+	report, err := session.Verify(ctx, s, session.VerifyOptions{Sessions: sessions, Progress: show.update})
+	show.done()
+	if err != nil {
+		return err
+	}
+	if err := a.print(report, func(p *printer) { printReport(p, report) }); err != nil {
+		return err
+	}
+	if len(report.Problems) > 0 {
+		return silent(exitFailed)
+	}
+	return nil
+}
+
+// checkSessions refuses ids that name nothing, which would otherwise be reported
+// as damage.
+func checkSessions(ctx context.Context, s store.Store, sessions []string) error {
+	for _, id := range sessions {
+		head, err := s.Head(ctx, id)
+		if err != nil {
+			return err
+		}
+		if head.Sequence == 0 {
+			return usagef("there is no session %s", id)
+		}
+	}
+	return nil
+}
+
+func printReport(p *printer, r *session.Report) {
+	for _, problem := range r.Problems {
+		p.linef("%s", p.paint(red, plainText(problem.String())))
+	}
+	p.linef("%d sessions, %d facts (%d bytes), %d snapshots, %d index entries, %d blobs", r.Sessions, r.Events, r.Bytes, r.Snapshots, r.Entries, r.Blobs)
+	if len(r.Problems) == 0 {
+		p.linef("%s", p.paint(green, "everything fits"))
+		return
+	}
+	p.linef("%s", p.paint(red, fmt.Sprintf("%d problems", len(r.Problems))))
+}
+
+// progress is a line on a terminal that is written over; elsewhere it is nothing.
+type progress struct {
+	a     *app
+	shown time.Time
+	on    bool
+}
+
+func (a *app) progress() *progress { return &progress{a: a, on: isTerminal(a.err)} }
+
+func (p *progress) update(r session.Report) {
+	if !p.on || time.Since(p.shown) < 100*time.Millisecond {
+		return
+	}
+	p.shown = time.Now()
+	_, _ = fmt.Fprintf(p.a.err, "\r\x1b[K%d sessions, %d facts, %d problems", r.Sessions, r.Events, len(r.Problems))
+}
+
+func (p *progress) done() {
+	if p.on && !p.shown.IsZero() {
+		_, _ = fmt.Fprint(p.a.err, "\r\x1b[K")
+	}
+}

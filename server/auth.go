@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// Role is what a token may do.
+type Role = command.Role
+
+// Identity is who holds a token.
+type Identity struct {
+	// TokenID names the token in bounds and logs; it is no secret.
+	TokenID string
+	// Name of the token, recorded in facts and logged.
+	Name string
+	Role command.Role
+	// Account owns what the caller creates; only an admin sees other accounts.
+	Account string
+	// Expires is when the token ends; zero is never.
+	Expires time.Time
+}
+
+// LocalIdentity is the identity of whoever runs the program: an admin.
+func LocalIdentity() Identity {
+	return Identity{TokenID: "local", Name: "local", Role: command.RoleAdmin}
+}
+
+// Authenticator says who holds a token.
+type Authenticator interface {
+	// Authenticate returns the holder of a token. A token that is unknown,
+	// expired or revoked is an Unauthenticated fault. It must compare secrets in
+	// constant time, and it is also asked again about tokens of open streams.
+	Authenticate(ctx context.Context, token string) (Identity, error)
+}
+
+// caller returns the identity as commands know it.
+func (id *Identity) caller() command.Caller {
+	return command.Caller{
+		Account: id.Account,
+		Admin:   id.Role == command.RoleAdmin,
+		Actor:   event.Actor{Kind: "user", ID: id.Name, Account: id.Account},
+	}
+}
+
+// permit reports why a role may not do what needs another, or nil.
+func permit(have, need command.Role, name command.Name) error {
+	if have.Allows(need) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "%s needs a token with the role %s; this one has the role %s", name, need, have)
+}
+
+// bearer returns the token of a request.
+func bearer(r *http.Request) (string, error) {
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 {
+		return "", fault.New(fault.Unauthenticated, "the request has no token: send Authorization: Bearer TOKEN")
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
+		return "", fault.New(fault.Unauthenticated, "the Authorization header must be: Bearer TOKEN")
+	}
+	return token, nil
+}
+
+// maxToken is the longest token that is looked at.
+const maxToken = 4096
+
+// login is who a caller is, and how to ask again.
+type login struct {
+	auth  Authenticator
+	token string
+	Identity
+}
+
+// authenticate finds out who sent a request.
+func (s *Server) authenticate(r *http.Request) (*login, error) {
+	token, err := bearer(r)
+	if err != nil {
+		return nil, err
+	}
+	if s.opt.Auth == nil {
+		return nil, fault.New(fault.Unauthenticated, "the server knows no tokens")
+	}
+	id, err := s.opt.Auth.Authenticate(r.Context(), token)
+	if err != nil {
+		return nil, err
+	}
+	return &login{auth: s.opt.Auth, token: token, Identity: id}, nil
+}
+
+// again reports why the caller may not go on, or nil. A caller without a token,
+// as over standard input, always may.
+func (l *login) again(ctx context.Context) error {
+	if l.auth == nil {
+		return nil
+	}
+	id, err := l.auth.Authenticate(ctx, l.token)
+	if err != nil {
+		return err
+	}
+	if id.Role != l.Role || id.Account != l.Account {
+		return fault.New(fault.Unauthenticated, "the token's role or account changed: connect again")
+	}
+	l.Expires = id.Expires
+	return nil
+}
+
+// until returns how long a stream may be silent: to the heartbeat, or to the
+// end of the token.
+func (l *login) until(heartbeat time.Duration) time.Duration {
+	if l.Expires.IsZero() {
+		return heartbeat
+	}
+	return max(0, min(heartbeat, time.Until(l.Expires)))
+}
+
+type contextKey int
+
+const callerKey contextKey = iota
+
+// CallerFrom returns the caller of a request that a [Mount] handles; false if
+// the mount is public and the request had no token.
+func CallerFrom(ctx context.Context) (command.Caller, bool) {
+	c, ok := ctx.Value(callerKey).(command.Caller)
+	return c, ok
+}

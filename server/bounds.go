@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentd/fault"
+)
+
+// gate admits so many at a time.
+type gate struct {
+	slots chan struct{}
+}
+
+func newGate(n int) *gate { return &gate{slots: make(chan struct{}, n)} }
+
+// enter waits for a place, at most that long; false means that there was none.
+func (g *gate) enter(ctx context.Context, wait time.Duration) bool {
+	select {
+	case g.slots <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case g.slots <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (g *gate) leave()     { <-g.slots }
+func (g *gate) inUse() int { return len(g.slots) }
+
+// quota counts what each token has in use. A token with nothing in use costs
+// nothing.
+type quota struct {
+	most int
+
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (q *quota) take(token string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.by[token] >= q.most {
+		return false
+	}
+	if q.by == nil {
+		q.by = map[string]int{}
+	}
+	q.by[token]++
+	return true
+}
+
+func (q *quota) give(token string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.by[token]--; q.by[token] <= 0 {
+		delete(q.by, token)
+	}
+}
+
+// hit counts a bound that was reached and returns the answer to it.
+func (s *Server) hit(kind fault.Kind, bound, detail string) error {
+	s.metrics.bounds.get(bound).Add(1)
+	f := fault.New(kind, "%s", detail)
+	if kind == fault.RateLimited || kind == fault.Unavailable {
+		f.RetryAfter = time.Second
+	}
+	return f
+}
+
+// admit lets a command begin. The caller calls leave when it is done.
+func (s *Server) admit(ctx context.Context, token string, mutates bool) (leave func(), err error) {
+	if !mutates {
+		if !s.reads.enter(ctx, s.opt.AdmissionWait) {
+			return nil, s.hit(fault.Unavailable, "reads", "too many reads are under way; try again shortly")
+		}
+		return s.reads.leave, nil
+	}
+	if !s.perToken.take(token) {
+		return nil, s.hit(fault.RateLimited, "mutations_per_token", "this token has too many commands under way; wait for some to end")
+	}
+	if !s.mutations.enter(ctx, s.opt.AdmissionWait) {
+		s.perToken.give(token)
+		return nil, s.hit(fault.Unavailable, "mutations", "too many commands are under way; try again shortly")
+	}
+	return func() {
+		s.mutations.leave()
+		s.perToken.give(token)
+	}, nil
+}
+
+// openStream counts a subscription. The caller calls done when it ends.
+func (s *Server) openStream(token, transport string) (done func(), err error) {
+	if s.isStopping() {
+		return nil, fault.New(fault.Unavailable, "the server is stopping")
+	}
+	if s.streams.Add(1) > int64(s.opt.MaxStreams) {
+		s.streams.Add(-1)
+		return nil, s.hit(fault.Unavailable, "streams", "too many streams are open; try again later")
+	}
+	if !s.streamsPerToken.take(token) {
+		s.streams.Add(-1)
+		return nil, s.hit(fault.RateLimited, "streams_per_token", "this token has too many streams open; close some")
+	}
+	open := s.metrics.streams.get(transport)
+	open.Add(1)
+	return func() {
+		open.Add(-1)
+		s.streamsPerToken.give(token)
+		s.streams.Add(-1)
+	}, nil
+}
+
+// budget bounds the bytes of all bodies in memory.
+type budget struct {
+	most int64
+	used atomic.Int64
+}
+
+// chunk is what a body takes from the budget at a time. The first is free, so
+// that a small command gets through when large ones have used the budget up.
+const chunk = 64 << 10
+
+// readBody reads all of in, up to most bytes. The caller gives back what was
+// taken when it is done with the body.
+func (s *Server) readBody(in io.Reader, most int64) (body []byte, giveBack func(), err error) {
+	taken := int64(0)
+	giveBack = func() { s.bodies.used.Add(-taken) }
+	body = make([]byte, 0, 512)
+	for {
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+		if need := int64(cap(body)) - chunk; need > taken {
+			if s.bodies.used.Add(need-taken) > s.bodies.most {
+				s.bodies.used.Add(taken - need)
+				return nil, giveBack, s.hit(fault.Unavailable, "bodies", "too many large bodies are in memory; try again shortly")
+			}
+			taken = need
+		}
+		n, err := in.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if int64(len(body)) > most {
+			return nil, giveBack, s.tooLarge(most)
+		}
+		if errors.Is(err, io.EOF) {
+			return body, giveBack, nil
+		}
+		if err != nil {
+			return nil, giveBack, err
+		}
+	}
+}
+
+func (s *Server) tooLarge(most int64) error {
+	return s.hit(fault.PayloadTooLarge, "body", "the body is larger than "+sizeWord(most))
+}

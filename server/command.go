@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/fault"
+)
+
+// serveCommand answers POST /v1/commands/{command}.
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request) error {
+	d, ok := command.Lookup(command.Name(q.variable))
+	if !ok {
+		return fault.New(fault.NotFound, "there is no command %s", clip(q.variable))
+	}
+	if err := permit(q.login.Role, d.Scope, d.Name); err != nil {
+		return err
+	}
+	body, giveBack, err := s.body(w, r)
+	defer giveBack()
+	if err != nil {
+		return err
+	}
+	result, err := s.do(r.Context(), q, d, body)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, result)
+}
+
+// do decodes and carries out a command that the caller may call, and returns the
+// encoded result.
+func (s *Server) do(ctx context.Context, q *request, d *command.Def, body []byte) (result []byte, err error) {
+	began := time.Now()
+	defer func() {
+		code := "ok"
+		if err != nil {
+			code = string(classify(err).Kind)
+		}
+		s.metrics.commands.get(string(d.Name), code).Add(1)
+		s.metrics.commandTime.get(string(d.Name)).observe(time.Since(began))
+	}()
+	p, err := command.Decode(d.Name, body)
+	if err != nil {
+		return nil, err
+	}
+	if err := permit(q.login.Role, command.Need(p), d.Name); err != nil {
+		return nil, err
+	}
+	leave, err := s.admit(ctx, q.login.TokenID, d.Mutates)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, s.opt.CommandTimeout)
+	defer cancel()
+	value, err := s.backend.Do(ctx, q.caller, p)
+	if err != nil {
+		return nil, err
+	}
+	result, err = json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("server: result of %s: %w", d.Name, err)
+	}
+	return result, nil
+}
+
+// body reads a request's JSON body. giveBack is never nil.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, giveBack func(), err error) {
+	nothing := func() {}
+	if err := checkMedia(r.Header); err != nil {
+		return nil, nothing, err
+	}
+	if r.ContentLength > s.opt.MaxBody {
+		w.Header().Set("Connection", "close")
+		return nil, nothing, s.tooLarge(s.opt.MaxBody)
+	}
+	body, giveBack, err = s.readBody(http.MaxBytesReader(w, r.Body, s.opt.MaxBody), s.opt.MaxBody)
+	s.metrics.received.Add(int64(len(body)))
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		return nil, giveBack, s.bodyFault(err)
+	}
+	// From here on the connection is only watched for the client's leaving.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return body, giveBack, nil
+}
+
+// bodyFault says what is wrong with a body that could not be read to its end.
+func (s *Server) bodyFault(err error) error {
+	var tooLarge *http.MaxBytesError
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &tooLarge):
+		return s.tooLarge(tooLarge.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.Wrap(fault.InvalidParams, err, "the body did not arrive in time")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.Wrap(fault.InvalidParams, err, "the body is shorter than its announced length")
+	}
+	return fault.Wrap(fault.InvalidParams, err, "the body can't be read")
+}
+
+// checkMedia refuses a body that says that it is not JSON.
+func checkMedia(h http.Header) error {
+	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return fault.New(fault.UnsupportedMedia, "the body must not be encoded; %s is", clip(enc))
+	}
+	header := h.Get("Content-Type")
+	if header == "" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(header)
+	charset := strings.ToLower(params["charset"])
+	if err != nil || media != "application/json" || (charset != "" && charset != "utf-8") {
+		return fault.New(fault.UnsupportedMedia, "the body must be application/json in UTF-8, not %s", clip(header))
+	}
+	return nil
+}
+
+// writeJSON sends an encoded object.
+func writeJSON(w http.ResponseWriter, body []byte) error {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	w.WriteHeader(http.StatusOK)
+	_, err := w.Write(append(body, '\n')) //nolint:gosec // JSON, and nosniff is set
+	return ignoreGone(err)
+}
+
+// ignoreGone drops an error of writing an answer: the client went away or was
+// too slow, and there is nobody to tell.
+func ignoreGone(error) error { return nil }
+
+// sizeWord writes a number of bytes for people.
+func sizeWord(n int64) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,74 @@
+// Package server is agentd's doors: commands, events and outputs over HTTP,
+// server-sent events (SSE), WebSocket and JSON-RPC (also over standard input
+// and output), with authentication, bounds and metrics. It decides nothing
+// about sessions: everything goes to a [Backend].
+//
+// # Contract
+//
+// [New] returns a server over a backend; [Server.Handler] is its HTTP handler,
+// [Server.Serve] runs it on a listener until a context ends, [Server.ServeStdio]
+// speaks JSON-RPC, one message a line. The addresses are those of the wire
+// contract:
+//
+//	POST /v1/commands/{command}      a command; a JSON object in, a JSON object out
+//	POST /v1/rpc                     JSON-RPC 2.0 over the same commands, batches included
+//	GET  /v1/ws                      JSON-RPC over WebSocket, with subscribe and unsubscribe
+//	GET  /v1/sessions/{id}/events    a page of events, or SSE
+//	GET  /v1/events                  SSE of all sessions that the caller may see
+//	GET  /v1/outputs/{ref}           the bytes behind a reference, with ranges
+//	GET  /v1/catalog, /v1/openapi.json, /v1/schemas/{name}, /v1/status
+//	GET  /healthz, /readyz, /metrics
+//
+// Every error is an RFC 9457 problem with a stable code (package fault); over
+// JSON-RPC the problem is the error's data.
+//
+// # Streams
+//
+// A stream delivers a session's events after a cursor, each once and in order,
+// then live ones. The cursor is the Last-Event-ID header, else the parameter
+// lastEventId, else after, else 0. An SSE frame has the sequence as its id and
+// the stored envelope as its data. A comment goes out at least every
+// [Options.Heartbeat]; then, and when the token's time is up, the token is
+// checked again, and a stream whose token isn't good any more ends with a frame
+// "event: problem".
+//
+// A cursor that can't be replayed, because retention removed what follows it or
+// because it lies past the session's end (a store that was restored from an
+// older backup), is never passed over in silence: the stream begins with a frame
+// "event: snapshot", the session's snapshot, and a frame "event:
+// snapshot.repaired", a [Repair] that marks the gap, and goes on with the oldest
+// event that there is, or, past the end, with the next new one. A page answers
+// the same with the field gap.
+//
+// Filters: types is a list of globs over event types, in which * also crosses
+// dots; profile=standard leaves the standard's types; view=items derives items
+// ([Item]) from events, for a client that shows a conversation and wants no
+// other detail. A stream with a filter reads all and sends what fits.
+//
+// # JSON-RPC connections
+//
+// Over WebSocket and standard input the methods are the commands, and subscribe
+// {sessionId?, after?, types?, profile?, view?, snapshot?} and unsubscribe
+// {subscriptionId}. Requests of one connection are carried out in the order in
+// which they came, but for wait_subagents, which would hold up the rest. An
+// event comes as the notification "event" whose params are the envelope; a
+// snapshot, a repair and the end of a subscription come as "snapshot",
+// "snapshot.repaired" and "subscription.ended". The answer to subscribe is sent
+// before its first event.
+//
+// # Bounds
+//
+// Each connection, body, header, batch, stream and command under way counts
+// against a bound in [Options]; a bound that is hit is answered (429 where it is
+// the caller's own, 503 where it is the server's, with Retry-After), counted in
+// the metrics, and never waited for without end. Commands that change state are
+// admitted apart from those that read, so reading goes on under overload. A
+// reader that is slow holds at most one batch of events and is cut off when a
+// write takes longer than [Options.WriteTimeout].
+//
+// # Concurrency
+//
+// A Server may be used by many goroutines. Each stream runs in the goroutine of
+// its request; each JSON-RPC connection owns its goroutines and waits for them.
+// Serve and ServeStdio return when everything they started has ended.
+package server

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/internal/wire"
+)
+
+// Repair marks a gap in a stream or a page: events that the cursor asks for and
+// that can't be replayed. The session's snapshot stands for them.
+type Repair struct {
+	SessionID string `json:"sessionId"`
+	// RecoveryMode is snapshot_repair.
+	RecoveryMode string `json:"recoveryMode"`
+	// Reason is retention, or cursor_past_end for a cursor that this store never
+	// gave out.
+	Reason string `json:"reason"`
+	// GapFrom and GapTo are the first and the last sequence that is missing.
+	GapFrom uint64 `json:"gapFrom"`
+	GapTo   uint64 `json:"gapTo"`
+	// ContinuesAfter is the sequence after which the stream goes on.
+	ContinuesAfter uint64 `json:"continuesAfter"`
+}
+
+// place decides where a stream or a page begins: at the cursor, or, when that
+// can't be replayed, elsewhere with a marked gap.
+func place(sessionID string, after, oldest, last uint64) (from uint64, gap *Repair) {
+	switch {
+	case after > last:
+		return last, &Repair{
+			SessionID: sessionID, RecoveryMode: "snapshot_repair", Reason: "cursor_past_end",
+			GapFrom: last + 1, GapTo: after, ContinuesAfter: last,
+		}
+	case oldest > 0 && after < oldest-1:
+		return oldest - 1, &Repair{
+			SessionID: sessionID, RecoveryMode: "snapshot_repair", Reason: "retention",
+			GapFrom: after + 1, GapTo: oldest - 1, ContinuesAfter: oldest - 1,
+		}
+	}
+	return after, nil
+}
+
+// locate asks the backend what place needs to know. An id that is none can't
+// exist, whatever tricks are in it.
+func (s *Server) locate(ctx context.Context, c command.Caller, sessionID string, after uint64) (from uint64, gap *Repair, err error) {
+	if !event.ValidID(sessionID) {
+		return 0, nil, fault.New(fault.NotFound, "there is no session %s", clip(sessionID))
+	}
+	oldest, err := s.backend.Oldest(ctx, c, sessionID)
+	if err != nil {
+		return 0, nil, err
+	}
+	_, last, err := s.backend.Events(ctx, c, sessionID, after, 1)
+	if err != nil {
+		return 0, nil, err
+	}
+	from, gap = place(sessionID, after, oldest, last)
+	return from, gap, nil
+}
+
+// serveEvents answers GET /v1/sessions/{id}/events.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request) error {
+	eq, err := parseQuery(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Vary", "Accept")
+	if acceptsSSE(r.Header) {
+		return s.serveSessionStream(w, r, q, eq)
+	}
+	if eq.snapshot {
+		return fault.Param("snapshot", "is for streams: ask with Accept: text/event-stream, or call get_session")
+	}
+	leave, err := s.admit(r.Context(), q.login.TokenID, false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	p, err := s.page(r.Context(), q.caller, q.variable, eq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, p.json())
+}
+
+// acceptsSSE reports whether a client asks for a stream.
+func acceptsSSE(h http.Header) bool {
+	for _, v := range h.Values("Accept") {
+		for part := range strings.SplitSeq(v, ",") {
+			media, _, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(media), wire.SSEType) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// page is an answer with events.
+type page struct {
+	events    [][]byte
+	last      uint64
+	nextAfter uint64
+	gap       *Repair
+}
+
+// maxScan bounds the events that one filtered page reads: a filter that fits
+// little must not make one request read a whole session. The client goes on with
+// nextAfter.
+const maxScan = 10 * maxPage
+
+// page reads events until the page is full, the session ends or maxScan.
+func (s *Server) page(ctx context.Context, c command.Caller, sessionID string, q *eventQuery) (*page, error) {
+	from, gap, err := s.locate(ctx, c, sessionID, q.after)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{nextAfter: from, gap: gap}
+	for scanned := 0; ; {
+		events, last, err := s.backend.Events(ctx, c, sessionID, p.nextAfter, q.limit)
+		if err != nil {
+			return nil, err
+		}
+		p.last = last
+		for i := range events {
+			out, err := q.filter.apply(&events[i])
+			if err != nil {
+				return nil, err
+			}
+			// An event's items stay together, since nextAfter can't point between them.
+			if len(p.events) > 0 && len(p.events)+len(out) > q.limit {
+				return p, nil
+			}
+			p.events = append(p.events, out...)
+			p.nextAfter = events[i].Sequence
+		}
+		scanned += len(events)
+		if len(events) == 0 || p.nextAfter >= last || len(p.events) >= q.limit || scanned >= maxScan {
+			return p, nil
+		}
+	}
+}
+
+func (p *page) json() []byte {
+	size := 128
+	for _, e := range p.events {
+		size += len(e) + 1
+	}
+	out := append(make([]byte, 0, size), `{"events":[`...)
+	for i, e := range p.events {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, e...)
+	}
+	tail := marshal(struct {
+		LastSequence uint64  `json:"lastSequence"`
+		NextAfter    uint64  `json:"nextAfter"`
+		Gap          *Repair `json:"gap,omitempty"`
+	}{p.last, p.nextAfter, p.gap})
+	out = append(out, "],"...)
+	return append(out, tail[1:]...)
+}

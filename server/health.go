@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"agentd/fault"
+)
+
+// serveHealth answers GET /healthz: the process runs and answers.
+func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request, _ *request) error {
+	return writeJSON(w, []byte(`{"status":"ok"}`))
+}
+
+// readyTimeout is how long the backend may take to say whether it is ready.
+const readyTimeout = 5 * time.Second
+
+// serveReady answers GET /readyz: commands can be carried out. Why they can't is
+// for the log; anybody may ask here.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ *request) error {
+	if s.isStopping() {
+		return fault.New(fault.Unavailable, "the server is stopping")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	if err := s.backend.Ready(ctx); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "the runtime can't carry out commands now")
+	}
+	return writeJSON(w, []byte(`{"status":"ready"}`))
+}
+
+// serveStatus answers GET /v1/status.
+func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, _ *request) error {
+	body, err := json.Marshal(struct {
+		Version       string    `json:"version"`
+		StartedAt     time.Time `json:"startedAt"`
+		UptimeSeconds int64     `json:"uptimeSeconds"`
+		Connections   int64     `json:"connections"`
+		Streams       int64     `json:"streams"`
+		Runtime       any       `json:"runtime"`
+	}{
+		s.opt.Version, s.metrics.started.UTC(), int64(time.Since(s.metrics.started).Seconds()),
+		s.metrics.connections.Load(), s.streams.Load(), s.backend.Status(r.Context()),
+	})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, body)
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"agentd/event"
+)
+
+// Options configure a [Server]. Auth is required for HTTP; every other field has
+// a default, which a zero value stands for.
+type Options struct {
+	// Auth says who holds a token. If nil every request that needs one is refused.
+	Auth Authenticator
+	// Logger gets a line for each request. It defaults to one that discards.
+	Logger *slog.Logger
+	// IDs makes request ids; it defaults to a source of its own.
+	IDs *event.IDs
+	// Version is shown in the metrics and in the status.
+	Version string
+	// AllowedHosts are names, with or without a port, by which clients may
+	// address the server beside its own addresses; without a port, with any.
+	AllowedHosts []string
+	// TLS makes [Server.Serve] speak TLS.
+	TLS *tls.Config
+	// Documents replace those of the build, by path: "/v1/openapi.json" and
+	// "/v1/catalog".
+	Documents map[string]Document
+	// Mounts are handlers of others under the same authentication and bounds.
+	Mounts []Mount
+	// Collect adds the runtime's own figures to /metrics.
+	Collect func(ctx context.Context, w *MetricWriter)
+
+	// MaxBody is the largest body, WebSocket message and line, default 32 MiB.
+	MaxBody int64
+	// MaxBodies bounds the bytes of all bodies in memory, default 256 MiB.
+	MaxBodies int64
+	// MaxHeader is the largest size of a request's line and headers, default 32 KiB.
+	MaxHeader int
+	// MaxConnections bounds open connections, default 4096.
+	MaxConnections int
+	// MaxMutations and MaxReads bound the commands under way that change state,
+	// default 512, and that don't, default 512.
+	MaxMutations, MaxReads int
+	// MaxMutationsPerToken is one token's part of them, default 256.
+	MaxMutationsPerToken int
+	// MaxStreams bounds the subscriptions of all, default 10,000;
+	// MaxStreamsPerToken those of one token, default 2000.
+	MaxStreams, MaxStreamsPerToken int
+
+	// SendBuffer bounds what the system keeps for a connection whose client doesn't
+	// read, default 256 KiB. More is faster over long distances, and costs memory
+	// for each slow client.
+	SendBuffer int
+
+	// HeaderTimeout is how long a client may take to send a request's headers,
+	// default 10 s; BodyTimeout the same for a body, default 60 s; IdleTimeout how
+	// long a connection may wait for the next request, default 120 s.
+	HeaderTimeout, BodyTimeout, IdleTimeout time.Duration
+	// WriteTimeout is how long one write may wait for a slow reader, default 30 s.
+	WriteTimeout time.Duration
+	// CommandTimeout is the longest that a command may take, default 5 minutes.
+	CommandTimeout time.Duration
+	// AdmissionWait is how long a command waits for its turn when the bound is
+	// reached, default 2 s.
+	AdmissionWait time.Duration
+	// Heartbeat is the longest silence of a stream, default 10 s, at most 15 s.
+	Heartbeat time.Duration
+	// StopTimeout is how long Serve waits for requests under way when it is told
+	// to stop, default 10 s.
+	StopTimeout time.Duration
+}
+
+// Document is a file that the server hands out.
+type Document struct {
+	MediaType string
+	Data      []byte
+}
+
+// Mount is a handler of others.
+type Mount struct {
+	// Prefix of the paths that go there; "/" takes all that nobody else has.
+	Prefix string
+	// Public paths need no token. Others find the caller with [CallerFrom].
+	Public  bool
+	Handler http.Handler
+}
+
+// maxHeartbeat is what the wire contract promises.
+const maxHeartbeat = 15 * time.Second
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.IDs == nil {
+		o.IDs = event.NewIDs(nil, nil)
+	}
+	setDefault(&o.MaxBody, 32<<20)
+	setDefault(&o.MaxBodies, 256<<20)
+	setDefault(&o.MaxHeader, 32<<10)
+	setDefault(&o.MaxConnections, 4096)
+	setDefault(&o.MaxMutations, 512)
+	setDefault(&o.MaxReads, 512)
+	setDefault(&o.MaxMutationsPerToken, 256)
+	setDefault(&o.MaxStreams, 10_000)
+	setDefault(&o.MaxStreamsPerToken, 2000)
+	setDefault(&o.SendBuffer, 256<<10)
+	setDefault(&o.HeaderTimeout, 10*time.Second)
+	setDefault(&o.BodyTimeout, time.Minute)
+	setDefault(&o.IdleTimeout, 2*time.Minute)
+	setDefault(&o.WriteTimeout, 30*time.Second)
+	setDefault(&o.CommandTimeout, 5*time.Minute)
+	setDefault(&o.AdmissionWait, 2*time.Second)
+	setDefault(&o.Heartbeat, 10*time.Second)
+	setDefault(&o.StopTimeout, 10*time.Second)
+	o.Heartbeat = min(o.Heartbeat, maxHeartbeat)
+}
+
+// setDefault replaces a zero or negative value.
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}

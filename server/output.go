@@ -1,0 +1,59 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/fault"
+)
+
+// maxRef is the longest reference that is looked up.
+const maxRef = 512
+
+// serveOutput answers GET /v1/outputs/{ref}.
+func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request) error {
+	ref := q.variable
+	if !validRef(ref) {
+		return fault.New(fault.NotFound, "there is no output %s", clip(ref))
+	}
+	leave, err := s.admit(r.Context(), q.login.TokenID, false)
+	if err != nil {
+		return err
+	}
+	out, err := s.backend.Output(r.Context(), q.caller, ref)
+	leave()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Content.Close() }() // it was only read
+	h := w.Header()
+	media := out.MediaType
+	if media == "" {
+		media = "application/octet-stream"
+	}
+	h.Set("Content-Type", media)
+	if out.ETag != "" {
+		h.Set("ETag", `"`+strings.Trim(out.ETag, `"`)+`"`)
+	}
+	// The content may be of a model's or a tool's making: no browser runs it here.
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Cache-Control", "private, no-cache")
+	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "the range lies outside of the content or can't be read"}
+	http.ServeContent(pw, r, "", time.Time{}, out.Content)
+	return nil
+}
+
+// validRef refuses what can't be a reference before anybody looks it up: control
+// characters, and names that would lead out of a folder.
+func validRef(ref string) bool {
+	if ref == "" || len(ref) > maxRef || strings.ContainsFunc(ref, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == 0xfffd }) {
+		return false
+	}
+	for part := range strings.SplitSeq(ref, "/") {
+		if part == ".." || part == "." {
+			return false
+		}
+	}
+	return true
+}

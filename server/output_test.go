@@ -1,0 +1,73 @@
+package server_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestOutputs(t *testing.T) {
+	r := run(t, nil)
+	ref := "sha256:0123"
+	get := func(method string, header ...string) answer {
+		r.fake.put(ref, "text/plain; charset=utf-8", []byte("0123456789"))
+		req := r.request(method, "/v1/outputs/"+url.PathEscape(ref), "")
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		return r.do(req)
+	}
+	whole := get("GET")
+	tag := whole.header.Get("ETag")
+	if whole.status != 200 || string(whole.body) != "0123456789" || tag == "" || whole.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Fatalf("%d %s %v", whole.status, whole.body, whole.header)
+	}
+	if !strings.Contains(whole.header.Get("Content-Security-Policy"), "sandbox") {
+		t.Error("a browser may run the content")
+	}
+	for _, c := range []struct {
+		name, method string
+		header       []string
+		status       int
+		body         string
+	}{
+		{"a range", "GET", []string{"Range", "bytes=2-4"}, 206, "234"},
+		{"an open range", "GET", []string{"Range", "bytes=7-"}, 206, "789"},
+		{"the end", "GET", []string{"Range", "bytes=-2"}, 206, "89"},
+		{"a range of the same content", "GET", []string{"Range", "bytes=0-0", "If-Range", tag}, 206, "0"},
+		{"a range of other content", "GET", []string{"Range", "bytes=0-0", "If-Range", `"other"`}, 200, "0123456789"},
+		{"what the client has", "GET", []string{"If-None-Match", tag}, 304, ""},
+		{"head", "HEAD", nil, 200, ""},
+	} {
+		if a := get(c.method, c.header...); a.status != c.status || string(a.body) != c.body {
+			t.Errorf("%s: %d %q, want %d %q", c.name, a.status, a.body, c.status, c.body)
+		}
+	}
+	for _, bad := range []string{"bytes=10-", "bytes=5-2", "bytes=x", "lines=1-2"} {
+		a := get("GET", "Range", bad)
+		if p := a.problem(t); a.status != 416 || p.Code != "range_not_satisfiable" {
+			t.Errorf("%s: %d %s", bad, a.status, a.body)
+		}
+	}
+	if a := get("GET", "Range", "bytes=10-"); a.header.Get("Content-Range") != "bytes */10" {
+		t.Errorf("416 doesn't say the size: %v", a.header)
+	}
+}
+
+func TestReferencesWithTricks(t *testing.T) {
+	r := run(t, nil)
+	r.fake.put("x/y", "", []byte("ok"))
+	if a := r.do(r.request("GET", "/v1/outputs/x%2Fy", "")); a.status != 200 || a.header.Get("Content-Type") != "application/octet-stream" {
+		t.Errorf("an escaped slash: %d %v", a.status, a.header)
+	}
+	for _, ref := range []string{
+		"none", "..%2f..%2fetc%2fpasswd", "../../etc/passwd", "%2e%2e/x", "a/../b", "%00", "a%0d%0ab", "..%5c..%5cx", strings.Repeat("a", 600),
+	} {
+		req := r.request("GET", "/", "")
+		req.URL.Opaque = "/v1/outputs/" + ref
+		a := r.do(req)
+		if p := a.problem(t); a.status != 404 || p.Code != "not_found" {
+			t.Errorf("%s: %d %s", ref, a.status, a.body)
+		}
+	}
+}

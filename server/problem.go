@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"agentd/fault"
+	"agentd/internal/wire"
+)
+
+// classify returns err as a fault. A context that ended means that the server
+// gave up on the command, not that the command is wrong.
+func classify(err error) *fault.Error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		f = fault.Wrap(fault.Unavailable, err, "it took too long; it may still be carried out")
+		f.RetryAfter = time.Second
+		return f
+	}
+	return fault.Wrap(fault.Internal, err, "something went wrong inside agentd; its log has more under this request id")
+}
+
+// problemOf turns an error into what is sent. The cause stays here.
+func problemOf(err error, requestID string) *wire.Problem {
+	p := wire.ProblemOf(classify(err))
+	p.RequestID = requestID
+	return &p
+}
+
+// writeProblem sends an error as an HTTP answer.
+func writeProblem(w http.ResponseWriter, err error, requestID string) {
+	p := problemOf(err, requestID)
+	h := w.Header()
+	h.Set("Content-Type", wire.ProblemType)
+	h.Set("Cache-Control", "no-store")
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="agentd"`)
+	}
+	body := append(problemJSON(p), '\n')
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // a client that went away needs no answer
+}
+
+func problemJSON(p *wire.Problem) []byte { return marshal(p) }
+
+// problemWriter turns the plain-text errors of other handlers into problems.
+type problemWriter struct {
+	http.ResponseWriter
+	requestID string
+	// detail is said instead of the other handler's words.
+	detail  string
+	swallow bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *problemWriter) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.swallow = true
+	kind := fault.InvalidParams
+	for _, d := range fault.Table() {
+		if d.HTTP == status {
+			kind = d.Kind
+			break
+		}
+	}
+	writeProblem(w.ResponseWriter, fault.New(kind, "%s", w.detail), w.requestID)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *problemWriter) Write(p []byte) (int, error) {
+	if w.swallow {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (w *problemWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

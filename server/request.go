@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// request is what the server knows of a request beside its HTTP form.
+type request struct {
+	id       string
+	login    *login
+	caller   command.Caller
+	variable string // of the path
+	// template is the route's pattern, for logs and metrics.
+	template string
+	err      error // what it failed with, for the log
+}
+
+// serveHTTP carries a request through all checks to its handler.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	q := &request{id: s.requestID(r), template: "other"}
+	rec := &recorder{ResponseWriter: w, timeout: s.opt.WriteTimeout}
+	h := w.Header()
+	h.Set("X-Request-ID", q.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	s.metrics.inFlight.Add(1)
+	defer func() {
+		s.metrics.inFlight.Add(-1)
+		if v := recover(); v != nil {
+			s.recovered(rec, q, v)
+		}
+		s.finish(r, rec, q, time.Since(began))
+	}()
+	if q.err = s.answer(rec, r, q); q.err == nil {
+		return
+	}
+	if rec.status == 0 {
+		if r.Context().Err() != nil && errors.Is(q.err, context.Canceled) {
+			return // the client went away
+		}
+		writeProblem(rec, q.err, q.id)
+	}
+}
+
+// answer checks a request and hands it to its handler.
+func (s *Server) answer(w *recorder, r *http.Request, q *request) error {
+	if size := headerSize(r); size > s.opt.MaxHeader {
+		w.Header().Set("Connection", "close")
+		return s.hit(fault.HeaderTooLarge, "header", "the request's line and headers are larger than "+sizeWord(int64(s.opt.MaxHeader)))
+	}
+	if err := s.hosts.check(r); err != nil {
+		return err
+	}
+	if r.ContentLength != 0 {
+		// Also a body that nobody reads is waited for by the connection.
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(s.opt.BodyTimeout))
+	}
+	fits, variable := s.find(r.URL)
+	q.variable = variable
+	var m *Mount
+	if len(fits) == 0 {
+		m = s.mount(r.URL.Path)
+	}
+	public := (len(fits) > 0 && fits[0].public) || (m != nil && m.Public)
+	if err := s.identify(r, q, public); err != nil {
+		return err
+	}
+	switch rt := pick(fits, r.Method); {
+	case rt != nil:
+		q.template = rt.pattern
+		return rt.handle(w, r, q)
+	case len(fits) > 0:
+		q.template = fits[0].pattern
+		return wrongMethod(w, fits, r.Method)
+	case m != nil:
+		q.template = m.Prefix
+		ctx := r.Context()
+		if q.login != nil {
+			ctx = context.WithValue(ctx, callerKey, q.caller)
+		}
+		m.Handler.ServeHTTP(w, r.WithContext(ctx))
+		return nil
+	}
+	return fault.New(fault.NotFound, "there is nothing at this address")
+}
+
+// identify finds out who asks.
+func (s *Server) identify(r *http.Request, q *request, public bool) error {
+	l, err := s.authenticate(r)
+	if err != nil {
+		if public {
+			return nil
+		}
+		return err
+	}
+	q.login, q.caller = l, l.caller()
+	q.caller.RequestID = q.id
+	q.caller.TraceID, q.caller.SpanID = traceOf(r.Header.Get("Traceparent"))
+	return nil
+}
+
+// requestID takes the caller's request id if it is one, and makes one otherwise.
+func (s *Server) requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-ID"); event.ValidID(id) {
+		return id
+	}
+	return s.opt.IDs.New(event.PrefixRequest)
+}
+
+// traceOf reads a W3C traceparent header; one that doesn't fit counts as none.
+func traceOf(header string) (trace, span string) {
+	parts := strings.Split(header, "-")
+	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || (parts[0] == "00" && len(parts) != 4) || len(parts[3]) != 2 {
+		return "", ""
+	}
+	trace, span = parts[1], parts[2]
+	if len(trace) != 32 || len(span) != 16 || strings.Trim(trace, "0") == "" || strings.Trim(span, "0") == "" {
+		return "", ""
+	}
+	for _, p := range parts[:4] {
+		if _, err := hex.DecodeString(p); err != nil || p != strings.ToLower(p) {
+			return "", ""
+		}
+	}
+	return trace, span
+}
+
+// headerSize is the size of a request's line and headers, about as they came.
+func headerSize(r *http.Request) int {
+	size := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	return size
+}
+
+// recovered answers a request in which agentd has a defect.
+func (s *Server) recovered(w *recorder, q *request, v any) {
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(v)
+	}
+	s.metrics.panics.Add(1)
+	s.opt.Logger.Error("a request ended in a defect", "panic", v, "requestId", q.id, "stack", string(debug.Stack()))
+	if w.status == 0 {
+		writeProblem(w, fault.New(fault.Internal, "something went wrong inside agentd; its log has more under this request id"), q.id)
+	}
+}
+
+// finish counts and logs a request. No header and no query is logged: a token
+// might be in them.
+func (s *Server) finish(r *http.Request, w *recorder, q *request, took time.Duration) {
+	method := r.Method
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	default:
+		method = "other"
+	}
+	s.metrics.requests.get(q.template, method, strconv.Itoa(w.status)).Add(1)
+	s.metrics.latency.get(q.template).observe(took)
+	s.metrics.sent.Add(w.bytes)
+	attrs := []slog.Attr{
+		slog.String("method", method), slog.String("path", q.template), slog.Int("status", w.status),
+		slog.Duration("duration", took), slog.Int64("bytes", w.bytes), slog.String("requestId", q.id),
+	}
+	if q.login != nil {
+		attrs = append(attrs, slog.String("caller", q.login.Name))
+	}
+	level := slog.LevelInfo
+	if q.err != nil {
+		f := classify(q.err)
+		attrs = append(attrs, slog.String("code", string(f.Kind)))
+		level = levelOf(f.Kind)
+		if level > slog.LevelInfo {
+			attrs = append(attrs, slog.Any("error", q.err))
+		}
+	}
+	s.opt.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// levelOf tells a caller's mistake, a bound that was reached and a defect apart.
+func levelOf(k fault.Kind) slog.Level {
+	if k == fault.Internal {
+		return slog.LevelError
+	}
+	if k == fault.Unavailable || k == fault.RateLimited {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// recorder notes what is sent, and gives each write its deadline.
+type recorder struct {
+	http.ResponseWriter
+	timeout time.Duration
+	status  int
+	bytes   int64
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *recorder) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.deadline()
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// FlushError sends what is buffered; [http.ResponseController] calls it.
+func (w *recorder) FlushError() error {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.deadline()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// deadline allows the next write its time. A writer that knows no deadlines, as
+// in some tests, has none.
+func (w *recorder) deadline() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

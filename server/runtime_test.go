@@ -1,0 +1,290 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentd"
+	"agentd/command"
+	"agentd/model/provider/script"
+	"agentd/server"
+	"agentd/session"
+	"agentd/store"
+	"agentd/store/storetest"
+)
+
+// live is the real runtime as a backend.
+type live struct{ *agentd.Runtime }
+
+// Events implements [server.Backend].
+func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]server.Event, uint64, error) {
+	records, last, err := l.Runtime.Events(ctx, c, id, after, limit)
+	return eventsOf(id, records), last, err
+}
+
+func eventsOf(id string, records []store.Record) []server.Event {
+	out := make([]server.Event, len(records))
+	for i, rec := range records {
+		out[i] = server.Event{SessionID: id, Sequence: rec.Sequence, Data: rec.Data}
+	}
+	return out
+}
+
+// Oldest implements [server.Backend].
+func (l live) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
+
+// Subscribe implements [server.Backend].
+func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (server.Stream, error) {
+	sub, err := l.Runtime.Subscribe(ctx, c, id, after)
+	if err != nil {
+		return nil, err
+	}
+	return &liveStream{sub, id}, nil
+}
+
+type liveStream struct {
+	*session.Subscription
+	id string
+}
+
+// Next implements [server.Stream].
+func (s *liveStream) Next(ctx context.Context) ([]server.Event, error) {
+	records, err := s.Subscription.Next(ctx)
+	return eventsOf(s.id, records), err
+}
+
+// SubscribeAll implements [server.Backend].
+func (l live) SubscribeAll(_ context.Context, c command.Caller) (server.Stream, error) {
+	return &liveFeed{l.Runtime.SubscribeAll(c)}, nil
+}
+
+type liveFeed struct{ *session.Feed }
+
+// Next implements [server.Stream].
+func (s *liveFeed) Next(ctx context.Context) ([]server.Event, error) {
+	records, err := s.Feed.Next(ctx)
+	out := make([]server.Event, len(records))
+	for i, rec := range records {
+		out[i] = server.Event{SessionID: rec.SessionID, Sequence: rec.Sequence, Data: rec.Data}
+	}
+	return out, err
+}
+
+// Output implements [server.Backend].
+func (l live) Output(ctx context.Context, c command.Caller, ref string) (*server.Output, error) {
+	blob, media, err := l.Runtime.Output(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &server.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
+}
+
+// Ready implements [server.Backend].
+func (l live) Ready(context.Context) error { return l.Err() }
+
+// Status implements [server.Backend].
+func (l live) Status(context.Context) any { return map[string]string{"runtimeId": l.ID()} }
+
+// runLive starts a server over the real runtime on a store in memory.
+func runLive(t testing.TB) *running {
+	st := storetest.NewMem()
+	rt, err := agentd.Open(context.Background(), agentd.Options{Store: st, Provider: script.New("script", nil), Model: "script"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return runOn(t, live{rt}, nil)
+}
+
+// A turn is submitted over HTTP and followed over SSE, WebSocket and the global
+// stream: all see the same log, without a gap, up to the turn's end.
+func TestATurnOverEveryDoor(t *testing.T) {
+	r := runLive(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s"}`)).decode(t, &struct{}{})
+	global, globalFrames := r.stream(ctx, "/v1/events", "client-token")
+	defer global.Body.Close()
+	one, oneFrames := r.stream(ctx, "/v1/sessions/s/events?snapshot=1", "client-token")
+	defer one.Body.Close()
+	ws := r.dial(ctx, "client-token")
+	defer hangUp(ws)
+	wsSendf(t, ws, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s"}}`)
+	checkRPC(t, "subscribe", wsRead(t, ws), 0, "1")
+
+	req := r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"hello there","idempotencyKey":"k"}`)
+	req.Header.Set("X-Request-ID", "req_mine")
+	var turn command.SubmitTurnResult
+	r.do(req).decode(t, &turn)
+	if turn.Status != "accepted" || turn.Sequence == 0 || turn.TurnID == "" {
+		t.Fatalf("%+v", turn)
+	}
+	f, err := oneFrames.Next()
+	if err != nil || f.Event != "snapshot" || !strings.Contains(string(f.Data), `"sessionId":"s"`) {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	log := readLog(t, func() []byte {
+		f, err := oneFrames.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Data
+	}, 1)
+	if !strings.Contains(string(log[turn.Sequence-1]), `"requestId":"req_mine"`) {
+		t.Errorf("the fact doesn't name the request: %s", log[turn.Sequence-1])
+	}
+	compareLogs(t, "WebSocket", log, readLog(t, func() []byte {
+		var a rpcAnswer
+		if err := json.Unmarshal(wsRead(t, ws), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a.Params
+	}, 1))
+	compareLogs(t, "the global stream", log[2:], readLog(t, func() []byte {
+		f, err := globalFrames.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Data
+	}, 3))
+	var again command.SubmitTurnResult
+	r.do(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"hello there","idempotencyKey":"k"}`)).decode(t, &again)
+	if again != turn {
+		t.Errorf("the same key again: %+v, want %+v", again, turn)
+	}
+	if a := r.do(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"other","idempotencyKey":"k"}`)); a.status != 409 || a.problem(t).Code != "conflict" {
+		t.Errorf("the same key with another input: %d %s", a.status, a.body)
+	}
+}
+
+// readLog reads events until a turn is completed.
+func readLog(t *testing.T, next func() []byte, first uint64) [][]byte {
+	t.Helper()
+	var log [][]byte
+	for {
+		data := next()
+		var e struct {
+			Type     string
+			Sequence uint64
+		}
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatalf("%v in %s", err, data)
+		}
+		if e.Sequence != first+uint64(len(log)) {
+			t.Fatalf("sequence %d, want %d", e.Sequence, first+uint64(len(log)))
+		}
+		log = append(log, data)
+		if e.Type == "turn.completed" || e.Type == "turn.failed" {
+			return log
+		}
+	}
+}
+
+func compareLogs(t *testing.T, name string, want, got [][]byte) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d events, want %d", name, len(got), len(want))
+		return
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("%s: event %d is %s, want %s", name, i, got[i], want[i])
+		}
+	}
+}
+
+func TestALargeInputIsAnOutput(t *testing.T) {
+	r := runLive(t)
+	large := strings.Repeat("a long story ", 1000)
+	body, _ := json.Marshal(map[string]any{"input": large})
+	var turn command.SubmitTurnResult
+	r.do(r.request("POST", "/v1/commands/submit_turn", string(body))).decode(t, &turn)
+	var page struct {
+		Events []struct{ Payload struct{ InputRef string } }
+	}
+	r.do(r.request("GET", fmt.Sprintf("/v1/sessions/%s/events?types=turn.submitted", turn.SessionID), "")).decode(t, &page)
+	if len(page.Events) != 1 || page.Events[0].Payload.InputRef == "" {
+		t.Fatalf("%+v", page)
+	}
+	ref := "/v1/outputs/" + page.Events[0].Payload.InputRef
+	if a := r.do(r.request("GET", ref, "")); a.status != 200 || !strings.Contains(string(a.body), large) {
+		t.Errorf("%d, %d bytes", a.status, len(a.body))
+	}
+	req := r.request("GET", ref, "")
+	req.Header.Set("Authorization", "Bearer other-token")
+	if a := r.do(req); a.status != 404 {
+		t.Errorf("another account: %d", a.status)
+	}
+}
+
+func TestAnotherAccountSeesNothingOfTheRuntime(t *testing.T) {
+	r := runLive(t)
+	r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"mine"}`)).decode(t, &struct{}{})
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/v1/sessions/mine/events", ""},
+		{"GET", "/v1/sessions/sess_runtime/events", ""},
+		{"POST", "/v1/commands/get_session", `{"sessionId":"mine"}`},
+		{"POST", "/v1/commands/submit_turn", `{"sessionId":"mine","input":"x"}`},
+		{"POST", "/v1/commands/interrupt_turn", `{"sessionId":"mine"}`},
+	} {
+		req := r.request(c.method, c.path, c.body)
+		req.Header.Set("Authorization", "Bearer other-token")
+		if a := r.do(req); a.status != 404 || a.problem(t).Code != "not_found" {
+			t.Errorf("%s %s: %d %s", c.path, c.body, a.status, a.body)
+		}
+	}
+}
+
+// The cost of appending one event while so many clients follow the session.
+func BenchmarkSubscribers(b *testing.B) {
+	for _, n := range []int{0, 1, 100, 1000} {
+		b.Run(fmt.Sprintf("subscribers=%d", n), func(b *testing.B) { benchmarkSubscribers(b, n) })
+	}
+}
+
+func benchmarkSubscribers(b *testing.B, n int) {
+	f := newFake()
+	f.open("s", "a")
+	r := runOn(b, f, nil)
+	r.fake = f
+	r.client.Timeout = 0
+	var followers, connected sync.WaitGroup
+	last := uint64(b.N + 1)
+	for range n {
+		connected.Add(1)
+		followers.Go(func() {
+			req := mustRequest(r, "/v1/sessions/s/events")
+			res, err := r.client.Do(req)
+			if err != nil {
+				b.Error(err)
+				connected.Done()
+				return
+			}
+			defer res.Body.Close()
+			connected.Done()
+			readTo(b, res.Body, last)
+		})
+	}
+	connected.Wait()
+	b.ResetTimer()
+	for range b.N {
+		f.deltas("s", 1)
+	}
+	b.StopTimer()
+	began := time.Now()
+	followers.Wait()
+	b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms-until-all-have-all")
+}

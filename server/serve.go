@@ -1,0 +1,239 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/fault"
+)
+
+// Listen opens a listener: "host:port", or "unix:PATH" for a Unix socket with
+// mode 0600. An address that others than this machine reach needs secure, which
+// says that TLS is used or that the operator accepts that it isn't.
+func Listen(ctx context.Context, addr string, secure bool) (net.Listener, error) {
+	var lc net.ListenConfig
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return listenUnix(ctx, &lc, path)
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("server: listen address %q: %w", addr, err)
+	}
+	if !secure && !isLoopback(host) {
+		return nil, fmt.Errorf("server: %s can be reached from other machines: use TLS, or say that it is meant to be insecure", addr)
+	}
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return l, nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// listenUnix replaces a socket that nobody listens on any more.
+func listenUnix(ctx context.Context, lc *net.ListenConfig, path string) (net.Listener, error) {
+	var d net.Dialer
+	if c, err := d.DialContext(ctx, "unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("server: somebody listens on %s already", path), c.Close())
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	// Between Listen and Chmod the folder's mode protects the socket.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("server: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// maxRawHeader is where net/http gives up reading headers. Up to there a request
+// that is too large gets a proper answer.
+const maxRawHeader = 1 << 20
+
+// Serve answers on a listener, which it closes, until ctx ends; then it accepts
+// nothing more, ends the streams, waits up to StopTimeout for requests under
+// way, and returns nil. It may be called for several listeners.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	logger := s.opt.Logger
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: s.opt.HeaderTimeout,
+		IdleTimeout:       s.opt.IdleTimeout,
+		MaxHeaderBytes:    maxRawHeader,
+		ErrorLog:          log.New(&lineLogger{logger}, "", 0),
+		TLSConfig:         s.opt.TLS,
+	}
+	bounded := &boundedListener{Listener: l, s: s, raw: s.opt.TLS == nil}
+	failed := make(chan error, 1)
+	go func() {
+		if s.opt.TLS != nil {
+			failed <- srv.ServeTLS(bounded, "", "")
+		} else {
+			failed <- srv.Serve(bounded)
+		}
+	}()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("server: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.StopTimeout)
+	defer cancel()
+	s.endStreams()
+	err := errors.Join(srv.Shutdown(stop), s.Stop(stop))
+	if err != nil {
+		logger.Warn("requests under way were cut off", "error", err)
+		err = srv.Close()
+	}
+	<-failed
+	return err
+}
+
+// lineLogger passes what net/http complains about on to the log.
+type lineLogger struct{ to *slog.Logger }
+
+// Write implements [io.Writer].
+func (l *lineLogger) Write(p []byte) (int, error) {
+	l.to.Debug("connection", "detail", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// boundedListener turns connections over the bound away at once.
+type boundedListener struct {
+	net.Listener
+	s *Server
+	// raw says that the connection's bytes are HTTP, not TLS.
+	raw bool
+}
+
+// Accept implements [net.Listener].
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		open := &l.s.metrics.connections
+		if open.Add(1) <= int64(l.s.opt.MaxConnections) {
+			if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+				_ = b.SetWriteBuffer(l.s.opt.SendBuffer) // a system that can't has its own bound
+			}
+			return &countedConn{Conn: c, open: open.Add, raw: l.raw}, nil
+		}
+		open.Add(-1)
+		l.refuse(c)
+	}
+}
+
+// refuse answers without reading: the request may never come. What fits into the
+// socket's buffer is written without waiting.
+func (l *boundedListener) refuse(c net.Conn) {
+	err := l.s.hit(fault.Unavailable, "connections", "too many connections are open; try again shortly")
+	if l.raw {
+		_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		_, _ = c.Write(rawProblem(err))
+	}
+	_ = c.Close()
+}
+
+// countedConn counts a connection until it is closed, and turns the plain-text
+// answers that net/http gives before a handler runs into problems.
+type countedConn struct {
+	net.Conn
+	open func(int64) int64
+	raw  bool
+	once sync.Once
+}
+
+// Close implements [net.Conn].
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open(-1) })
+	return c.Conn.Close()
+}
+
+// CloseWrite lets net/http end its side of the connection after an error.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Write implements [net.Conn].
+func (c *countedConn) Write(p []byte) (int, error) {
+	if c.raw {
+		if err := bareError(p); err != nil {
+			if _, err := c.Conn.Write(rawProblem(err)); err != nil {
+				return 0, err
+			}
+			return len(p), nil
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// bareError recognises an answer that net/http wrote by itself: no handler of
+// ours sends an error as plain text, or 417 at all.
+func bareError(p []byte) error {
+	const version = "HTTP/1.1 "
+	if len(p) < len(version)+4 || string(p[:len(version)]) != version || (p[9] != '4' && p[9] != '5') {
+		return nil
+	}
+	status, rest, _ := strings.Cut(string(p[len(version):min(len(p), 512)]), "\r\n")
+	expect := strings.HasPrefix(status, "417 ")
+	if !expect && !strings.HasPrefix(rest, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n") {
+		return nil
+	}
+	switch {
+	case strings.HasPrefix(status, "431 "):
+		return fault.New(fault.HeaderTooLarge, "the request's headers are larger than %s", sizeWord(maxRawHeader))
+	case expect:
+		return fault.New(fault.InvalidParams, "the header Expect may only be 100-continue")
+	}
+	return fault.New(fault.InvalidParams, "the request is not valid HTTP: %s", strings.ToLower(status))
+}
+
+// rawProblem is a whole HTTP answer, after which the connection is closed.
+func rawProblem(err error) []byte {
+	p := problemOf(err, "")
+	body := problemJSON(p)
+	retry := ""
+	if p.RetryAfter > 0 {
+		retry = fmt.Sprintf("Retry-After: %d\r\n", p.RetryAfter)
+	}
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%sConnection: close\r\n\r\n%s",
+		p.Status, http.StatusText(p.Status), len(body), retry, body)
+}
+
+// LoadTLS returns a configuration with a certificate and its key.
+func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("server: TLS: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+}

@@ -1,0 +1,245 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/internal/wire"
+)
+
+// sse writes one stream. It is for one goroutine.
+type sse struct {
+	w    http.ResponseWriter
+	rc   *http.ResponseController
+	buf  []byte
+	sent func(n int)
+	// global streams have no id: a sequence says nothing without its session.
+	global bool
+}
+
+// flushAt is how much is gathered before it is written: a stream holds about
+// this much and one event.
+const flushAt = 32 << 10
+
+// startSSE sends the headers of a stream.
+func (s *Server) startSSE(w http.ResponseWriter, global bool) (*sse, error) {
+	h := w.Header()
+	h.Set("Content-Type", wire.SSEType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	delivered := s.metrics.events.get("sse")
+	out := &sse{w: w, rc: http.NewResponseController(w), global: global, sent: func(n int) { delivered.Add(int64(n)) }}
+	w.WriteHeader(http.StatusOK)
+	return out, out.rc.Flush()
+}
+
+// frame writes a frame with a type of its own.
+func (o *sse) frame(name string, data []byte) error {
+	o.buf = wire.AppendSSE(o.buf, &wire.SSEFrame{Event: name, Data: data})
+	return o.flush()
+}
+
+// events writes a batch. Of the frames that come from one event only the last
+// has the id, so that a client which is cut off between them gets all again.
+func (o *sse) events(batch []Event, f *filter) error {
+	n := 0
+	for i := range batch {
+		sent, err := o.event(&batch[i], f)
+		if err != nil {
+			return err
+		}
+		n += sent
+		if len(o.buf) >= flushAt {
+			if err := o.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	o.sent(n)
+	return o.flush()
+}
+
+// event gathers the frames of one event and returns how many they are.
+func (o *sse) event(e *Event, f *filter) (int, error) {
+	if f.idle() {
+		o.data(e.Sequence, !o.global, e.Data)
+		return 1, nil
+	}
+	frames, err := f.apply(e)
+	for i, data := range frames {
+		o.data(e.Sequence, i == len(frames)-1 && !o.global, data)
+	}
+	return len(frames), err
+}
+
+// data gathers a frame without allocating: what is delivered is one line of JSON.
+func (o *sse) data(sequence uint64, id bool, data []byte) {
+	if id {
+		o.buf = append(strconv.AppendUint(append(o.buf, "id: "...), sequence, 10), '\n')
+	}
+	o.buf = append(append(append(o.buf, "data: "...), data...), "\n\n"...)
+}
+
+// heartbeat writes a comment, which shows both sides that the other is there.
+func (o *sse) heartbeat() error {
+	o.buf = wire.AppendSSEComment(o.buf, "heartbeat")
+	return o.flush()
+}
+
+// flush writes what was gathered. A buffer that grew for one large event isn't kept.
+func (o *sse) flush() error {
+	if len(o.buf) == 0 {
+		return nil
+	}
+	_, err := o.w.Write(o.buf)
+	if o.buf = o.buf[:0]; cap(o.buf) > 2*flushAt {
+		o.buf = nil
+	}
+	if err != nil {
+		return errGone
+	}
+	if err := o.rc.Flush(); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// errGone says that the client went away or is too slow; there is nobody to tell.
+var errGone = errors.New("server: the client is gone")
+
+// serveSessionStream streams one session.
+func (s *Server) serveSessionStream(w http.ResponseWriter, r *http.Request, q *request, eq *eventQuery) error {
+	from, gap, err := s.locate(r.Context(), q.caller, q.variable, eq.after)
+	if err != nil {
+		return err
+	}
+	return s.serveStream(w, r, q, &eq.filter, false, streamStart{
+		snapshot: eq.snapshot, gap: gap, sessionID: q.variable,
+		open: func(ctx context.Context) (Stream, error) { return s.backend.Subscribe(ctx, q.caller, q.variable, from) },
+	})
+}
+
+// serveAllEvents answers GET /v1/events.
+func (s *Server) serveAllEvents(w http.ResponseWriter, r *http.Request, q *request) error {
+	eq, err := parseQuery(r)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"after", "lastEventId", "limit", "snapshot"} {
+		if r.URL.Query().Has(name) {
+			return fault.Param(name, "is for the events of one session")
+		}
+	}
+	return s.serveStream(w, r, q, &eq.filter, true, streamStart{
+		open: func(ctx context.Context) (Stream, error) { return s.backend.SubscribeAll(ctx, q.caller) },
+	})
+}
+
+// streamStart is what a stream begins with.
+type streamStart struct {
+	sessionID string
+	snapshot  bool
+	gap       *Repair
+	open      func(context.Context) (Stream, error)
+}
+
+// serveStream runs a stream to its end.
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q *request, f *filter, global bool, start streamStart) error {
+	done, err := s.openStream(q.login.TokenID, "sse")
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := s.untilStop(r.Context())
+	defer cancel()
+	stream, err := start.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	var first []byte
+	if start.snapshot || start.gap != nil {
+		if first, err = s.snapshot(ctx, q, start.sessionID); err != nil {
+			return err
+		}
+	}
+	out, err := s.startSSE(w, global)
+	if err != nil || r.Method == http.MethodHead {
+		return nil
+	}
+	if err := out.begin(first, start.gap); err == nil {
+		err = s.follow(ctx, out, stream, q.login, f)
+		out.end(err, q.id)
+	}
+	return nil
+}
+
+// snapshot returns what get_session says, as it goes into the first frame.
+func (s *Server) snapshot(ctx context.Context, q *request, sessionID string) ([]byte, error) {
+	v, err := s.backend.Do(ctx, q.caller, &command.GetSession{SessionID: sessionID})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// begin writes the frames before the first event.
+func (o *sse) begin(snapshot []byte, gap *Repair) error {
+	if snapshot != nil {
+		if err := o.frame("snapshot", snapshot); err != nil {
+			return err
+		}
+	}
+	if gap == nil {
+		return nil
+	}
+	data, err := json.Marshal(gap)
+	if err != nil {
+		return err
+	}
+	return o.frame("snapshot.repaired", data)
+}
+
+// follow delivers events until the client goes, the token ends or the server stops.
+func (s *Server) follow(ctx context.Context, out *sse, stream Stream, l *login, f *filter) error {
+	checked := time.Now()
+	for {
+		wait, cancel := context.WithTimeout(ctx, l.until(s.opt.Heartbeat))
+		batch, err := stream.Next(wait)
+		quiet := wait.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			err = out.events(batch, f)
+		case quiet:
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		// A stream that is never quiet, or whose filter lets nothing through, must
+		// be checked and give a sign of life all the same.
+		if quiet || time.Since(checked) >= l.until(s.opt.Heartbeat) {
+			if err := errors.Join(l.again(ctx), out.heartbeat()); err != nil {
+				return err
+			}
+			checked = time.Now()
+		}
+	}
+}
+
+// end tells the client why a stream ends, unless the client is the reason.
+func (o *sse) end(err error, requestID string) {
+	if errors.Is(err, errGone) || errors.Is(err, context.Canceled) {
+		return
+	}
+	_ = o.frame("problem", problemJSON(problemOf(err, requestID)))
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"agentd/fault"
+	"agentd/internal/wire"
+)
+
+// subscription is a stream over a JSON-RPC connection.
+type subscription struct {
+	id        string
+	sessionID string // empty for all sessions
+	filter    filter
+	stream    Stream
+	ctx       context.Context
+	cancel    context.CancelFunc
+	// started is set, and done closed, by the goroutine that delivers.
+	started atomic.Bool
+	done    chan struct{}
+	cursor  atomic.Uint64
+	// stopAt is the sequence after which a draining connection ends, plus one.
+	stopAt atomic.Uint64
+}
+
+// subscribeParams are the parameters of subscribe.
+type subscribeParams struct {
+	SessionID string   `json:"sessionId"`
+	After     uint64   `json:"after"`
+	Types     []string `json:"types"`
+	Profile   string   `json:"profile"`
+	View      string   `json:"view"`
+	Snapshot  bool     `json:"snapshot"`
+}
+
+// subscribeResult is the answer to subscribe.
+type subscribeResult struct {
+	SubscriptionID string `json:"subscriptionId"`
+	SessionID      string `json:"sessionId,omitempty"`
+	// After is the sequence after which events come.
+	After uint64 `json:"after"`
+	// RecoveryMode is replay or snapshot_repair; then Gap says what is missing.
+	RecoveryMode string  `json:"recoveryMode"`
+	Gap          *Repair `json:"gap,omitempty"`
+}
+
+// subscribe is the method of that name.
+func (p *peer) subscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
+	var in subscribeParams
+	if err := wire.Decode(params, &in); err != nil {
+		return nil, nil, err
+	}
+	sub := &subscription{sessionID: in.SessionID, done: make(chan struct{})}
+	if sub.filter, err = newFilter(strings.Join(in.Types, ","), in.Profile, in.View); err != nil {
+		return nil, nil, err
+	}
+	if in.SessionID == "" && (in.After > 0 || in.Snapshot) {
+		return nil, nil, fault.Param("sessionId", "is missing: without a session there is no cursor and no snapshot")
+	}
+	res := subscribeResult{SessionID: in.SessionID, After: in.After, RecoveryMode: "replay"}
+	var first []byte
+	if in.SessionID != "" {
+		if res.After, res.Gap, err = p.s.locate(ctx, p.rpc.q.caller, in.SessionID, in.After); err != nil {
+			return nil, nil, err
+		}
+		if res.Gap != nil {
+			res.RecoveryMode = res.Gap.RecoveryMode
+		}
+		if res.Gap != nil || in.Snapshot {
+			if first, err = p.s.snapshot(ctx, p.rpc.q, in.SessionID); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	release, err := p.open(sub, res.After) //nolint:contextcheck // it outlives the request: its context is the connection's
+	if err != nil {
+		return nil, nil, err
+	}
+	res.SubscriptionID = sub.id
+	return marshal(res), func() { p.start(sub, release, first, res.Gap) }, nil
+}
+
+// open begins a subscription. What it counts against is given back by release.
+func (p *peer) open(sub *subscription, after uint64) (release func(), err error) {
+	done, err := p.s.openStream(p.rpc.q.login.TokenID, p.name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	if sub.sessionID == "" {
+		sub.stream, err = p.s.backend.SubscribeAll(ctx, p.rpc.q.caller)
+	} else {
+		sub.stream, err = p.s.backend.Subscribe(ctx, p.rpc.q.caller, sub.sessionID, after)
+	}
+	if err != nil {
+		cancel()
+		done()
+		return nil, err
+	}
+	sub.ctx, sub.cancel = ctx, cancel
+	sub.cursor.Store(after)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next++
+	sub.id = fmt.Sprintf("subscription_%d", p.next)
+	p.subs[sub.id] = sub
+	return func() {
+		cancel()
+		sub.stream.Close()
+		done()
+		p.mu.Lock()
+		delete(p.subs, sub.id)
+		p.mu.Unlock()
+		close(sub.done)
+	}, nil
+}
+
+// start delivers a subscription's events in a goroutine of its own.
+func (p *peer) start(sub *subscription, release func(), first []byte, gap *Repair) {
+	sub.started.Store(true)
+	p.tasks.Go(func() {
+		defer release()
+		err := p.begin(sub, first, gap)
+		if err == nil {
+			err = p.deliver(sub)
+		}
+		if err == nil || sub.ctx.Err() != nil {
+			return
+		}
+		p.notify("subscription.ended", marshal(struct {
+			SubscriptionID string        `json:"subscriptionId"`
+			SessionID      string        `json:"sessionId,omitempty"`
+			Problem        *wire.Problem `json:"problem"`
+		}{sub.id, sub.sessionID, problemOf(err, p.rpc.q.id)}))
+	})
+}
+
+// begin sends what comes before the first event.
+func (p *peer) begin(sub *subscription, first []byte, gap *Repair) error {
+	if first != nil && (sub.ctx.Err() != nil || !p.notify("snapshot", first)) {
+		return errGone
+	}
+	if gap != nil && (sub.ctx.Err() != nil || !p.notify("snapshot.repaired", marshal(gap))) {
+		return errGone
+	}
+	return nil
+}
+
+// deliver sends events until the subscription or the connection ends.
+func (p *peer) deliver(sub *subscription) error {
+	delivered := p.s.metrics.events.get(p.name)
+	for {
+		batch, err := sub.stream.Next(sub.ctx)
+		if err != nil {
+			return err
+		}
+		for i := range batch {
+			frames, err := sub.filter.apply(&batch[i])
+			if err != nil {
+				return err
+			}
+			for _, data := range frames {
+				if sub.ctx.Err() != nil || !p.notify("event", data) {
+					return errGone
+				}
+				delivered.Add(1)
+			}
+			sub.cursor.Store(batch[i].Sequence)
+		}
+		if at := sub.stopAt.Load(); at > 0 && sub.cursor.Load()+1 >= at {
+			return nil
+		}
+	}
+}
+
+// unsubscribe is the method of that name. No event of the subscription comes
+// after its answer.
+func (p *peer) unsubscribe(_ context.Context, params []byte) (result []byte, then func(), err error) {
+	var in struct {
+		SubscriptionID string `json:"subscriptionId"`
+	}
+	if err := wire.Decode(params, &in); err != nil {
+		return nil, nil, err
+	}
+	if in.SubscriptionID == "" {
+		return nil, nil, fault.Param("subscriptionId", "is missing")
+	}
+	p.mu.Lock()
+	sub := p.subs[in.SubscriptionID]
+	p.mu.Unlock()
+	if sub == nil {
+		return nil, nil, fault.New(fault.NotFound, "there is no subscription %s", clip(in.SubscriptionID))
+	}
+	sub.cancel()
+	// In a batch the subscription may not have started; then it never sends.
+	if sub.started.Load() {
+		<-sub.done
+	}
+	return []byte(`{"unsubscribed":true}`), nil, nil
+}
+
+// drain lets each subscription deliver what is durable now, and ends it then.
+func (p *peer) drain() {
+	p.mu.Lock()
+	subs := make([]*subscription, 0, len(p.subs))
+	for _, sub := range p.subs {
+		subs = append(subs, sub)
+	}
+	p.mu.Unlock()
+	for _, sub := range subs {
+		if sub.sessionID == "" {
+			sub.cancel()
+			continue
+		}
+		_, last, err := p.s.backend.Events(p.ctx, p.rpc.q.caller, sub.sessionID, sub.cursor.Load(), 1)
+		sub.stopAt.Store(last + 1)
+		if err != nil || sub.cursor.Load() >= last {
+			sub.cancel()
+		}
+	}
+}

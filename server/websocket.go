@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"agentd/fault"
+)
+
+// socket is a WebSocket as a transport.
+type socket struct {
+	s    *Server
+	conn *websocket.Conn
+}
+
+func (t *socket) read(ctx context.Context) (message []byte, done func(), err error) {
+	kind, r, err := t.conn.Reader(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if kind != websocket.MessageText {
+		_ = t.conn.Close(websocket.StatusUnsupportedData, "messages are JSON text")
+		return nil, nil, errGone
+	}
+	message, done, err = t.s.readBody(r, t.s.opt.MaxBody)
+	if err != nil {
+		done()
+		if k := fault.KindOf(err); k == fault.PayloadTooLarge || k == fault.Unavailable {
+			_ = t.conn.Close(websocket.StatusMessageTooBig, classify(err).Detail)
+		}
+		return nil, nil, err
+	}
+	return message, done, nil
+}
+
+func (t *socket) write(ctx context.Context, message []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, t.s.opt.WriteTimeout)
+	defer cancel()
+	return t.conn.Write(ctx, websocket.MessageText, message)
+}
+
+// serveWebSocket answers GET /v1/ws and runs the connection to its end.
+func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, q *request) error { //nolint:contextcheck // the connection outlives the request's context
+	if !s.addSocket() {
+		return fault.New(fault.Unavailable, "the server is stopping")
+	}
+	defer s.removeSocket()
+	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "this address speaks WebSocket: the request must be an upgrade of version 13"}
+	// The origin was checked with the request.
+	conn, err := websocket.Accept(pw, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	defer func() { _ = conn.CloseNow() }()
+	// The bound is ours: readBody says what is wrong before the library would.
+	conn.SetReadLimit(s.opt.MaxBody + 1)
+	// The request's own context doesn't end with a connection that was taken over.
+	p := newPeer(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn}, "websocket")
+	stop, cancel := s.untilStop(p.ctx)
+	defer cancel()
+	p.tasks.Go(func() { p.watch(stop, conn) })
+	_ = p.run(false) // how a client leaves is its own affair
+	return nil
+}
+
+// watch pings the client, checks its token again, and closes the connection when
+// either fails or the server stops.
+func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
+	for {
+		timer := time.NewTimer(p.rpc.q.login.until(p.s.opt.Heartbeat))
+		select {
+		case <-p.ctx.Done():
+			timer.Stop()
+			return
+		case <-stop.Done():
+			timer.Stop()
+			if p.ctx.Err() == nil {
+				_ = conn.Close(websocket.StatusGoingAway, "the server is stopping")
+				p.cancel(errGone)
+			}
+			return
+		case <-timer.C:
+		}
+		if err := p.rpc.q.login.again(p.ctx); err != nil { //nolint:contextcheck // stop only says when to begin stopping
+			_ = conn.Close(websocket.StatusPolicyViolation, classify(err).Detail)
+			p.cancel(errGone)
+			return
+		}
+		if err := p.ping(conn); err != nil { //nolint:contextcheck // the same
+			p.cancel(errGone)
+			return
+		}
+	}
+}
+
+// ping waits for the client's answer, unless nothing is read at the moment.
+func (p *peer) ping(conn *websocket.Conn) error {
+	if p.waiting.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, p.s.opt.WriteTimeout)
+	defer cancel()
+	return conn.Ping(ctx)
+}
