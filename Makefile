@@ -48,6 +48,7 @@ lint: $(LINT) ## Formatting, go.mod, go vet, golangci-lint, generated files.
 	@$(STEP) "Formatting (gofumpt)" $(LINT) fmt --diff
 	@$(STEP) "go.mod and go.sum are tidy" $(GO) mod tidy -diff
 	@$(STEP) "go vet" $(GO) vet ./...
+	@$(STEP) "go vet and go.mod, bench" sh -c '$(GO) -C bench vet ./... && $(GO) -C bench mod tidy -diff'
 	@$(STEP) "golangci-lint" $(LINT) run ./...
 	@$(STEP) "Generated files are up to date" $(GO) run -tags bootstrap ./internal/gen/generate -check
 
@@ -81,7 +82,8 @@ test-long: ## What test-race leaves out: many rounds of kill -9, allocation coun
 	sh scripts/test-plain.sh -timeout $(TEST_TIMEOUT)
 
 .PHONY: bench
-bench: ## Run the Go benchmarks (BENCH=pattern BENCHTIME=1s).
+bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BENCHTIME=1s).
+	$(GO) -C bench test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m ./...
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 
 .PHONY: clean

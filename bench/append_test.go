@@ -75,7 +75,7 @@ func benchmarkAppend(b *testing.B, s store.Store, sessions int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer raw.Close() //nolint:errcheck // a temporary file
+	defer raw.Close()
 	payload := []byte(strings.Repeat("x", eventSize))
 
 	written := writtenBytes(b)

@@ -195,7 +195,7 @@ func residentBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if v, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
 			kb, err := strconv.ParseInt(strings.Fields(v)[0], 10, 64)

@@ -144,11 +144,8 @@ func (l *Loop) startTool(tx *session.Tx, t *state.Thread, e StartTool) error {
 		}})
 		return nil
 	}
-	var args struct {
-		Prompt string    `json:"prompt"`
-		Schema event.Raw `json:"schema"`
-	}
-	if json.Unmarshal(call.Arguments, &args) != nil {
+	args, ok := parseQuestion(call.Arguments)
+	if !ok {
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
 			ToolName: call.ToolName, ErrorCategory: "invalid_input", Message: "the arguments are not an object with prompt and schema",
 		}})
@@ -159,6 +156,18 @@ func (l *Loop) startTool(tx *session.Tx, t *state.Thread, e StartTool) error {
 		ActionType: "structured_input", Prompt: args.Prompt, Schema: args.Schema, Decisions: []string{"submit", "cancel"}, ToolName: call.ToolName,
 	}})
 	return nil
+}
+
+// question is the input of request_input.
+type question struct {
+	Prompt string    `json:"prompt"`
+	Schema event.Raw `json:"schema"`
+}
+
+func parseQuestion(arguments event.Raw) (question, bool) {
+	var q question
+	err := json.Unmarshal(arguments, &q)
+	return q, err == nil
 }
 
 // requestedCall finds a tool call in the answer that asked for it.

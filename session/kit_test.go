@@ -81,7 +81,13 @@ func callAs[R any](k *kit, c command.Caller, p command.Params) *R {
 }
 
 // refused carries out a command that must fail with that kind.
-func (k *kit) refused(c command.Caller, p command.Params, kind fault.Kind) *fault.Error {
+func (k *kit) refused(c command.Caller, p command.Params, kind fault.Kind) {
+	k.Helper()
+	_ = k.refusal(c, p, kind)
+}
+
+// refusal carries out a command that must fail with that kind, and returns why.
+func (k *kit) refusal(c command.Caller, p command.Params, kind fault.Kind) (why *fault.Error) {
 	k.Helper()
 	_, err := k.m.Do(context.Background(), c, p)
 	if fault.KindOf(err) != kind || err == nil {

@@ -255,7 +255,7 @@ func TestFailedAppendChangesNothing(t *testing.T) {
 	k := newKitOn(t, faulty, nil)
 	r := k.submit(command.SubmitTurn{SessionID: "sess_f", Create: true})
 	faulty.FailAppend(1, store.ErrNoSpace)
-	f := k.refused(admin, &command.SubmitTurn{SessionID: "sess_f", Input: event.Raw(`"x"`)}, fault.Unavailable)
+	f := k.refusal(admin, &command.SubmitTurn{SessionID: "sess_f", Input: event.Raw(`"x"`)}, fault.Unavailable)
 	if !errors.Is(f, store.ErrNoSpace) {
 		t.Errorf("got %v", f)
 	}

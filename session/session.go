@@ -84,7 +84,7 @@ func (r *request) repeatedSession(ctx context.Context, sessionID string, p *comm
 // sameSession compares what a caller chooses.
 func sameSession(a, b *event.SessionCreated) bool {
 	encode := func(c *event.SessionCreated) []byte {
-		out, _ := json.Marshal([]any{c.Title, c.Workspace, c.PermissionMode, c.Metadata, c.Account}) // these types always encode
+		out, _ := json.Marshal([]any{c.Title, c.Workspace, c.PermissionMode, c.Metadata, c.Account}) //nolint:errchkjson // these types always encode
 		return out
 	}
 	return bytes.Equal(encode(a), encode(b))

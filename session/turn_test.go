@@ -143,7 +143,7 @@ func TestQueue(t *testing.T) {
 	k.refused(admin, &command.RemoveQueuedTurn{SessionID: "sess_q", TurnID: "turn_2"}, fault.Conflict)
 	k.refused(admin, &command.RemoveQueuedTurn{SessionID: "sess_q", TurnID: "turn_x"}, fault.NotFound)
 
-	f := k.refused(admin, &command.SubmitTurn{SessionID: "sess_q", Input: event.Raw(`"x"`), Options: &event.TurnOptions{QueuePolicy: "reject"}}, fault.PolicyRejected)
+	f := k.refusal(admin, &command.SubmitTurn{SessionID: "sess_q", Input: event.Raw(`"x"`), Options: &event.TurnOptions{QueuePolicy: "reject"}}, fault.PolicyRejected)
 	if !strings.Contains(f.Detail, "reject") {
 		t.Errorf("the detail doesn't name the policy: %s", f.Detail)
 	}

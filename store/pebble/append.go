@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 
 	"agentd/store"
 
@@ -264,9 +265,7 @@ func (s *Store) checkIndex(ops []store.IndexOp) error {
 		}
 		own[key] = !op.Delete
 	}
-	for k, v := range own {
-		s.overlay[k] = v
-	}
+	maps.Copy(s.overlay, own)
 	return nil
 }
 

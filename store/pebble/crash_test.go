@@ -3,6 +3,7 @@ package pebble_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"agentd/store/pebble"
@@ -93,7 +94,7 @@ func adopt(t *testing.T, k *book, s *pebble.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := append(k.acked[id][:len(k.acked[id]):len(k.acked[id])], k.maybe[id]...)
+		all := slices.Concat(k.acked[id], k.maybe[id])
 		k.acked[id] = all[:h.Sequence:h.Sequence]
 	}
 	clear(k.maybe)

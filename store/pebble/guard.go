@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,9 +115,7 @@ func (g *guard) state(version int) (ledgerState, []string) {
 	defer g.mu.Unlock()
 	st := ledgerState{version: version, manifests: map[string]extent{}, logs: map[uint64]extent{}}
 	var final []string
-	for name, e := range g.manifests {
-		st.manifests[name] = e
-	}
+	maps.Copy(st.manifests, g.manifests)
 	for n, e := range g.logs {
 		st.logs[n] = e
 		final = append(final, finalLine(n, e))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	"agentd/store"
@@ -114,7 +115,7 @@ func (k *book) check(s *pebble.Store, loose bool) error {
 	ctx := context.Background()
 	for id, want := range k.acked {
 		if loose {
-			want = append(want[:len(want):len(want)], k.maybe[id]...)
+			want = append(slices.Clip(want), k.maybe[id]...)
 		}
 		n := 0
 		for r, err := range s.Read(ctx, id, store.Range{}) {

@@ -144,12 +144,11 @@ func (w *walk) run(ctx context.Context) {
 
 // records yields until the end; stopped if the consumer wants no more.
 func (w *walk) records(ctx context.Context) (stopped bool, err error) {
-	next, ok := w.it.Next, false
+	start, next := w.it.First, w.it.Next
 	if w.r.Reverse {
-		next, ok = w.it.Prev, w.it.Last()
-	} else {
-		ok = w.it.First()
+		start, next = w.it.Last, w.it.Prev
 	}
+	ok := start()
 	for n := 0; ok; ok = next() {
 		if n&63 == 0 && ctx.Err() != nil {
 			return false, ctx.Err()
@@ -352,12 +351,11 @@ func (s *Store) pass(ctx context.Context, lower, upper []byte, reverse bool, sto
 }
 
 func eachPair(ctx context.Context, it *pdb.Iterator, reverse bool, each func(k, v []byte) bool) (stopped bool, err error) {
-	next, ok := it.Next, false
+	start, next := it.First, it.Next
 	if reverse {
-		next, ok = it.Prev, it.Last()
-	} else {
-		ok = it.First()
+		start, next = it.Last, it.Prev
 	}
+	ok := start()
 	for ; ok; ok = next() {
 		if err := ctx.Err(); err != nil {
 			return false, err

@@ -29,7 +29,7 @@ type inspection struct {
 	findings []finding
 }
 
-func (in *inspection) note(fatal bool, format string, args ...any) {
+func (in *inspection) notef(fatal bool, format string, args ...any) {
 	in.findings = append(in.findings, finding{text: fmt.Sprintf(format, args...), fatal: fatal})
 }
 
@@ -52,10 +52,10 @@ func inspect(fs vfs.FS, dir string) (*inspection, error) {
 		return in, nil
 	}
 	if !found {
-		in.note(false, "The ledger of the store in %s is missing, so its files could be checked only in part.", dir)
+		in.notef(false, "The ledger of the store in %s is missing, so its files could be checked only in part.", dir)
 	}
 	for _, n := range st.notes {
-		in.note(false, "%s", n)
+		in.notef(false, "%s", n)
 	}
 	if err := in.checkManifest(fs, data); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (in *inspection) checkManifest(fs vfs.FS, data string) error {
 	}
 	if !desc.Exists {
 		if len(in.ledger.manifests) > 0 {
-			in.note(true, "The marker that names the manifest in %s is missing.", data)
+			in.notef(true, "The marker that names the manifest in %s is missing.", data)
 		}
 		return nil
 	}
@@ -81,7 +81,7 @@ func (in *inspection) checkManifest(fs vfs.FS, data string) error {
 	want, ok := in.ledger.manifests[name]
 	if !ok {
 		if len(in.ledger.manifests) > 0 {
-			in.note(false, "The manifest %s in use isn't in the ledger, so it could not be checked.", name)
+			in.notef(false, "The manifest %s in use isn't in the ledger, so it could not be checked.", name)
 		}
 		return nil
 	}
@@ -93,13 +93,13 @@ func (in *inspection) checkExtent(fs vfs.FS, path string, want extent) error {
 	crc, whole, err := checksum(fs, path, want.size)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		in.note(true, "The file %s is missing.", path)
+		in.notef(true, "The file %s is missing.", path)
 	case err != nil:
 		return err
 	case !whole:
-		in.note(true, "The file %s is shorter than the %d bytes that were written and synced.", path, want.size)
+		in.notef(true, "The file %s is shorter than the %d bytes that were written and synced.", path, want.size)
 	case crc != want.crc:
-		in.note(true, "The file %s is damaged: its first %d bytes aren't those that were written and synced.", path, want.size)
+		in.notef(true, "The file %s is damaged: its first %d bytes aren't those that were written and synced.", path, want.size)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (in *inspection) checkLogs(fs vfs.FS, data string, names []string) error {
 				return err
 			}
 		} else if !slices.Contains(names, logName(n)) {
-			in.note(true, "The log %s, which holds acknowledged data, is missing.", path)
+			in.notef(true, "The log %s, which holds acknowledged data, is missing.", path)
 		}
 	}
 	if in.ledger.clean || last == 0 {
@@ -139,9 +139,9 @@ func (in *inspection) checkTail(fs vfs.FS, path string, number uint64) error {
 	_, holdsData := in.ledger.logs[number]
 	switch {
 	case t.damaged():
-		in.note(t.proof, "After an unclean stop, in the log %s %s.", path, t)
+		in.notef(t.proof, "After an unclean stop, in the log %s %s.", path, t)
 	case t.end == 0 && !t.closed && holdsData:
-		in.note(true, "The log %s, which holds acknowledged data, has no readable record.", path)
+		in.notef(true, "The log %s, which holds acknowledged data, has no readable record.", path)
 	}
 	return nil
 }

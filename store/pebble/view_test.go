@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,7 +151,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 	at := newBook(t, nil)
 	for id, records := range k.acked {
-		at.acked[id] = records[:len(records):len(records)]
+		at.acked[id] = slices.Clip(records)
 	}
 	k.must(50, 600, "a", "b")
 

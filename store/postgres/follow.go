@@ -28,7 +28,7 @@ const followTimeout = 30 * time.Second
 
 const positionSQL = `SELECT pg_current_snapshot()::text`
 
-// parsePosition reads PostgreSQL's form: xmin:xmax:open,open,…
+// parsePosition reads PostgreSQL's form, xmin:xmax:open,open and so on.
 func parsePosition(text string) (position, error) {
 	var p position
 	parts := strings.Split(text, ":")

@@ -25,9 +25,8 @@ func TestRaceForSessions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
 	nodes := []*postgres.Store{node(t, url, "a", time.Hour), node(t, url, "b", time.Hour)}
-	for _, s := range nodes {
-		defer shut(t, s)
-	}
+	defer shut(t, nodes[0])
+	defer shut(t, nodes[1])
 	for i := range 30 {
 		id := fmt.Sprintf("s%d", i)
 		claims, errs := make([]store.Claim, 2), make([]error, 2)

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,7 @@ func (v *survivor) verify(t *testing.T, s store.Store) {
 		t.Fatalf("session %s has %d records, %d were acknowledged", v.id, len(all), len(v.acked))
 	}
 	for i, r := range v.acked {
-		if all[i].Hash != r.Hash || string(all[i].Data) != string(r.Data) {
+		if all[i].Hash != r.Hash || !bytes.Equal(all[i].Data, r.Data) {
 			t.Fatalf("session %s: record %d is not what was acknowledged", v.id, r.Sequence)
 		}
 	}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"crypto/sha256"
+	"errors"
 
 	"agentd/store"
 )
@@ -46,12 +47,12 @@ func prepare(k *kit) store.Claim {
 func leavesNothing(k *kit, want error) {
 	c := prepare(k)
 	b := full(c.Epoch)
-	switch want {
-	case store.ErrConflict:
+	switch {
+	case errors.Is(want, store.ErrConflict):
 		b.Records = b.Records[1:]
-	case store.ErrFenced:
+	case errors.Is(want, store.ErrFenced):
 		k.claim("s")
-	case store.ErrExists:
+	case errors.Is(want, store.ErrExists):
 		b.Index = append(b.Index, putNew("kind", "taken", "x"))
 	}
 	k.refuse(b, want)

@@ -134,7 +134,7 @@ func TestBroken(t *testing.T) {
 // to meet at a bad moment for that it may take some tries.
 func finds(t *testing.T, c check, b broken) bool {
 	for range 20 {
-		if record(t, t.Context(), c, &brokenEngine{mem: newMemEngine(), breaks: b.breaks}).Failed() {
+		if record(t.Context(), t, c, &brokenEngine{mem: newMemEngine(), breaks: b.breaks}).Failed() {
 			return true
 		}
 	}

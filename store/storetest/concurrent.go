@@ -109,11 +109,11 @@ func lookAtRest(ctx context.Context, s store.Store, seen uint64) error {
 	}
 	snap, err := s.Snapshot(ctx, "s", "n")
 	if err != nil || snap.Sequence < seen || string(snap.Data) != fmt.Sprint(snap.Sequence) {
-		return fmt.Errorf("after record %d the snapshot is at %d with data %q, %v", seen, snap.Sequence, snap.Data, err)
+		return fmt.Errorf("after record %d the snapshot is at %d with data %q, %w", seen, snap.Sequence, snap.Data, err)
 	}
 	head, err := s.Head(ctx, "s")
 	if err != nil || head.Sequence < snap.Sequence {
-		return fmt.Errorf("the head is %d behind a snapshot at %d, %v", head.Sequence, snap.Sequence, err)
+		return fmt.Errorf("the head is %d behind a snapshot at %d, %w", head.Sequence, snap.Sequence, err)
 	}
 	value, err := s.Get(ctx, "k", "head")
 	var at uint64
@@ -121,7 +121,7 @@ func lookAtRest(ctx context.Context, s store.Store, seen uint64) error {
 		_, err = fmt.Sscan(string(value), &at)
 	}
 	if err != nil || at < head.Sequence {
-		return fmt.Errorf("the index says %q when the head is %d, %v", value, head.Sequence, err)
+		return fmt.Errorf("the index says %q when the head is %d, %w", value, head.Sequence, err)
 	}
 	return nil
 }

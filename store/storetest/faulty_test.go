@@ -141,13 +141,13 @@ func unsure(s store.Store) store.Store {
 func TestUnknownOutcomes(t *testing.T) {
 	c := checksOf(t)["linearizable/clients of one node"]
 	for range 5 {
-		if r := record(t, t.Context(), c, &wrapEngine{newMemEngine(), unsure}); r.Failed() {
+		if r := record(t.Context(), t, c, &wrapEngine{newMemEngine(), unsure}); r.Failed() {
 			t.Fatalf("%s", r.failures)
 		}
 	}
 	found := false
 	for range 20 {
-		found = found || record(t, t.Context(), c, &wrapEngine{newMemEngine(), func(s store.Store) store.Store {
+		found = found || record(t.Context(), t, c, &wrapEngine{newMemEngine(), func(s store.Store) store.Store {
 			h := newHooked(s)
 			losesWrites(5)(h, nil)
 			return unsure(h)

@@ -70,7 +70,7 @@ func indexIfAbsent(k *kit) {
 
 func indexIfAbsentAcross(k *kit) {
 	a, b, c, d := k.claim("a"), k.claim("b"), k.claim("c"), k.claim("d")
-	batch := func(id string, epoch uint64, first uint64, ops ...store.IndexOp) *store.Batch {
+	batch := func(id string, epoch, first uint64, ops ...store.IndexOp) *store.Batch {
 		return &store.Batch{SessionID: id, Epoch: epoch, Records: Records(id, first, 1, 100), Index: ops}
 	}
 	errs := k.append(

@@ -43,7 +43,7 @@ func linearHistory(k *kit, nodes ...store.Store) *history {
 	for i := range clients {
 		c := &client{
 			history: h, node: i % len(nodes), s: nodes[i%len(nodes)], id: i,
-			rand: rand.New(rand.NewPCG(uint64(i), 1)), //nolint:gosec // not for secrets
+			rand: rand.New(rand.NewPCG(uint64(i), 1)),
 		}
 		wg.Go(func() { errs[i] = c.work(k.ctx, calls) })
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func nodeMetaRace(k *kit) {
 		}
 		wg.Wait()
 		for i, v := range values {
-			if errs[i] != nil || string(v) != string(values[0]) {
+			if errs[i] != nil || !bytes.Equal(v, values[0]) {
 				k.Errorf("round %d: SetMeta returned %q, %v to one and %q to another", round, v, errs[i], values[0])
 			}
 		}

@@ -160,8 +160,13 @@ func readMany(k *kit) {
 	}
 	k.holds("s", all)
 	for _, r := range []store.Range{
-		{Reverse: true}, {After: 254, Before: 258}, {After: 254, Before: 258, Reverse: true}, {After: 9_990},
-		{Before: 1_025, Reverse: true, Limit: 5_000}, {After: 100, Limit: 5_000}, {After: 4_095, Before: 8_193},
+		{Reverse: true},
+		{After: 254, Before: 258},
+		{After: 254, Before: 258, Reverse: true},
+		{After: 9_990},
+		{Before: 1_025, Reverse: true, Limit: 5_000},
+		{After: 100, Limit: 5_000},
+		{After: 4_095, Before: 8_193},
 	} {
 		if d := diffRecords(k.read("s", r), inRange(all, r)); d != "" {
 			k.Errorf("Read(%+v): %s", r, d)

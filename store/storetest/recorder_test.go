@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,14 +64,14 @@ func (r *recorder) Skip(...any) {
 }
 
 // record runs a check as the suite does and returns what it reported.
-func record(t *testing.T, ctx context.Context, c check, e Engine) *recorder {
+func record(ctx context.Context, t *testing.T, c check, e Engine) *recorder {
 	t.Helper()
 	r := &recorder{TB: t, ctx: ctx}
 	var wg sync.WaitGroup
 	wg.Go(func() { runCheck(r, c, e) }) // ends by Goexit when the check is fatal
 	wg.Wait()
-	for i := len(r.cleanups) - 1; i >= 0; i-- {
-		r.cleanups[i]()
+	for _, v := range slices.Backward(r.cleanups) {
+		v()
 	}
 	return r
 }
@@ -95,7 +96,7 @@ func TestOneNodeSkips(t *testing.T) {
 		if !two {
 			continue
 		}
-		if r := record(t, t.Context(), all[name], oneNode{newMemEngine()}); !r.skipped || r.Failed() {
+		if r := record(t.Context(), t, all[name], oneNode{newMemEngine()}); !r.skipped || r.Failed() {
 			t.Errorf("%s is not skipped: %q", name, r.failures)
 		}
 	}

@@ -163,7 +163,7 @@ func (a *Answer) chunks(r *model.Request) []model.Chunk {
 	}
 	done := &model.Done{StopReason: "end_turn", Usage: a.usage(r)}
 	if a.Ask != nil {
-		args, _ := json.Marshal(map[string]any{"prompt": a.Ask.Prompt, "schema": a.Ask.Schema}) // YAML values always encode
+		args, _ := json.Marshal(map[string]any{"prompt": a.Ask.Prompt, "schema": a.Ask.Schema}) //nolint:errchkjson // YAML values always encode
 		out = append(out, model.Chunk{ToolCall: &model.ToolCall{Name: "request_input", Arguments: args}})
 		done.StopReason = "tool_use"
 	}
