@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"agentd/store"
 
@@ -211,7 +212,33 @@ func (s *Store) Close() error {
 	}
 	close(s.closing)
 	s.calls.wait()
+	s.writeOut()
 	return s.release()
+}
+
+// The log that a closing store leaves to the next opening to read.
+const (
+	smallLog = 1 << 20
+	// longestWriteOut bounds how long a close waits for the log to become tables.
+	longestWriteOut = 5 * time.Second
+)
+
+// writeOut writes a long log out as tables, so that the next opening need not read
+// it. It is a favour, not a duty: where it can't be done soon the log does.
+func (s *Store) writeOut() {
+	if s.Err() != nil || s.db.Metrics().WAL.Size <= smallLog || s.space.check() != nil {
+		return
+	}
+	done, err := s.db.AsyncFlush()
+	if err != nil {
+		return
+	}
+	limit := time.NewTimer(longestWriteOut)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	}
 }
 
 // release gives back whatever of the store there is, in reverse order.
