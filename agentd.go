@@ -183,6 +183,9 @@ func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.S
 	return r.manager.View(ctx, sessionID, view)
 }
 
+// Figures returns the measurements of the session layer.
+func (r *Runtime) Figures() session.Figures { return r.manager.Figures() }
+
 // Err returns why the runtime acknowledges nothing any more, or nil.
 func (r *Runtime) Err() error { return r.opt.Store.Err() }
 

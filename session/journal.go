@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"agentd/event"
 	"agentd/store"
@@ -25,6 +26,8 @@ const maxGroup = 1024
 type journal struct {
 	store     store.Store
 	published func(*pending)
+
+	tally tally
 
 	// lastGroup is the size of the group before; it belongs to the leader.
 	lastGroup int
@@ -97,13 +100,16 @@ func (j *journal) lead(own *pending) {
 			batches[i] = &p.batch
 		}
 		// A commit that began is not given up: its outcome must be known.
+		began := time.Now()
 		errs := j.store.Append(context.Background(), batches)
+		took := time.Since(began)
 		for i, p := range group {
 			p.err, p.done = errs[i], true
 			if p.err == nil {
 				j.published(p)
 			}
 		}
+		j.tally.committed(group, took)
 		for _, p := range group {
 			if p != own {
 				p.wake <- false
@@ -120,10 +126,7 @@ func (j *journal) lead(own *pending) {
 func (j *journal) gather() {
 	const turns = 32
 	for range turns {
-		j.mu.Lock()
-		waiting := len(j.queue)
-		j.mu.Unlock()
-		if 2*waiting >= j.lastGroup {
+		if 2*j.waiting() >= j.lastGroup {
 			return
 		}
 		runtime.Gosched()

@@ -371,3 +371,27 @@ func TestFactsThatDontFitFailLoudly(t *testing.T) {
 	k.finish(r) // the writer is as it was
 	k.verified()
 }
+
+func TestFiguresCountWhatWasWritten(t *testing.T) {
+	faulty := storetest.Faulty(storetest.NewMem())
+	k := newKitOn(t, faulty, nil)
+	r := k.submit(command.SubmitTurn{})
+	sub, err := k.m.Subscribe(context.Background(), r.SessionID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	faulty.FailAppend(1, store.ErrNoSpace)
+	k.refused(admin, &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"x"`)}, fault.Unavailable)
+	f := k.m.Figures()
+	if f.Facts != 4 || f.Commits != 2 || f.Batches != 2 || f.Failures != 1 || f.Subscribers != 1 || f.Bytes == 0 {
+		t.Errorf("got %+v", f)
+	}
+	total := uint64(0)
+	for _, n := range f.AppendCounts {
+		total += n
+	}
+	if total != f.Commits || len(f.AppendCounts) != len(f.AppendBounds)+1 {
+		t.Errorf("got %+v", f)
+	}
+}

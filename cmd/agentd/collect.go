@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"agentd/server"
+	"agentd/session"
 	"agentd/store/pebble"
 )
 
@@ -14,6 +15,7 @@ func (s *serving) collect(_ context.Context, w *server.MetricWriter) {
 		ready = 0
 	}
 	w.Gauge("agentd_store_ready", "1 while the store acknowledges, 0 after a failed write.", ready)
+	collectSessions(w, s.runtime.Figures())
 	p, ok := s.store.(*pebble.Store)
 	if !ok {
 		return
@@ -26,4 +28,18 @@ func (s *serving) collect(_ context.Context, w *server.MetricWriter) {
 	w.Counter("agentd_store_flushes_total", "Memory tables that were written out.", float64(m.Flush.Count))
 	w.Counter("agentd_store_compactions_total", "Compactions of tables.", float64(m.Compact.Count))
 	w.Gauge("agentd_store_compaction_debt_bytes", "Bytes that compactions have still to rewrite.", float64(m.Compact.EstimatedDebt))
+}
+
+// collectSessions writes the figures of the session layer.
+func collectSessions(w *server.MetricWriter, f session.Figures) {
+	w.Gauge("agentd_sessions_loaded", "Sessions in memory.", float64(f.Loaded))
+	w.Gauge("agentd_journal_waiting", "Batches that wait to be committed.", float64(f.Waiting))
+	w.Gauge("agentd_session_followers", "Who follows one session.", float64(f.Subscribers))
+	w.Gauge("agentd_feed_followers", "Who follows all sessions.", float64(f.Feeds))
+	w.Counter("agentd_journal_commits_total", "Writes to the store.", float64(f.Commits))
+	w.Counter("agentd_journal_batches_total", "Batches in those writes.", float64(f.Batches))
+	w.Counter("agentd_facts_total", "Facts that were made durable.", float64(f.Facts))
+	w.Counter("agentd_facts_bytes_total", "Bytes of those facts.", float64(f.Bytes))
+	w.Counter("agentd_journal_failures_total", "Batches that the store did not take.", float64(f.Failures))
+	w.Histogram("agentd_append_seconds", "How long a write to the store took.", f.AppendBounds, f.AppendCounts, f.AppendSeconds)
 }
