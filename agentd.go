@@ -43,7 +43,8 @@ type Options struct {
 	// RuntimeID is written into every fact. If empty one is made at the first
 	// start and kept in the store.
 	RuntimeID string
-	// Recovery is auto (default) or manual.
+	// Recovery is auto (default), manual, or none: what an earlier process left
+	// unfinished is then not looked at, and is there for the next who does.
 	Recovery string
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -91,12 +92,17 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
 	r.background.Go(func() { r.follow(run) })
-	r.background.Go(func() {
-		if err := r.loop.Recover(run); err != nil && run.Err() == nil {
-			opt.Logger.Error("not everything could be taken up again", "error", err)
-		}
-	})
+	if opt.Recovery != "none" {
+		r.background.Go(func() { r.recover(run) })
+	}
 	return r, nil
+}
+
+// recover takes up what an earlier process left unfinished.
+func (r *Runtime) recover(ctx context.Context) {
+	if err := r.loop.Recover(ctx); err != nil && ctx.Err() == nil {
+		r.opt.Logger.Error("not everything could be taken up again", "error", err)
+	}
 }
 
 // runtimeID returns the configured id, or the one that the store keeps.

@@ -272,6 +272,30 @@ func TestManualRecoveryWaitsForResume(t *testing.T) {
 	}
 }
 
+func TestWithoutRecoveryOthersWorkIsLeftAlone(t *testing.T) {
+	k := newKit(t, script.Answer{Text: strings.Repeat("slowly ", 200), Delay: 5 * time.Millisecond})
+	r := k.submit("sess_n", "go")
+	k.until("sess_n", is(event.TypeModelDelta, r.TurnID))
+	k.close()
+	before := len(k.types("sess_n", r.TurnID))
+	alone, err := agentd.Open(context.Background(), agentd.Options{Store: k.store, Provider: script.New("script", nil), Model: "test", Recovery: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alone.Do(context.Background(), command.Local(), &command.SubmitTurn{Input: event.Raw(`"mine"`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := alone.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if after := len(k.types("sess_n", r.TurnID)); after != before {
+		t.Errorf("%d facts became %d", before, after)
+	}
+	k.script.Answers[0].Delay = 0
+	k.open()
+	k.until("sess_n", is(event.TypeTurnCompleted, r.TurnID))
+}
+
 func TestRuntimeIDIsMadeOnce(t *testing.T) {
 	k := newKit(t)
 	id := k.r.ID()

@@ -137,6 +137,7 @@ func (l *localFacts) start(ctx context.Context, c *config.Config, n need, log *s
 		return err
 	}
 	if n == toRun {
+		opt.Recovery = "none" // only a server takes up what others left
 		l.runtime, err = agentd.Open(ctx, opt)
 		return err
 	}
