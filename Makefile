@@ -59,18 +59,19 @@ $(LINT):
 	@sh scripts/lint-tool.sh
 
 .PHONY: test
-test: ## Everything that CI checks: lint, all tests with the race detector, long tests, PostgreSQL required.
+test: ## Everything that CI checks: lint, all tests with the race detector, long tests, PostgreSQL and Node.js required.
 	@$(STEP) "C compiler for the race detector" sh scripts/compiler.sh
 	@$(STEP) "PostgreSQL binaries" sh scripts/postgres.sh
+	@$(STEP) "Node.js for the contract tests" sh scripts/node.sh
 	@$(STEP) "Build" $(MAKE) --no-print-directory build
 	@$(STEP) "golangci-lint, the tool" sh scripts/lint-tool.sh
 	@$(MAKE) --no-print-directory lint
-	@AGENTD_TEST_POSTGRES=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
-	@AGENTD_TEST_POSTGRES=require $(STEP) "Long tests and tests that the race detector disturbs" $(MAKE) --no-print-directory test-long
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Long tests and tests that the race detector disturbs" $(MAKE) --no-print-directory test-long
 	@printf '\n==> make test: everything passed\n'
 
 .PHONY: test-unit
-test-unit: ## All quick tests, without race detector; PostgreSQL only if it is installed.
+test-unit: ## All quick tests, without race detector; PostgreSQL and Node.js only if they are installed.
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: test-race

@@ -2,7 +2,10 @@ module agentd/bench
 
 go 1.26.0
 
-require agentd v0.0.0
+require (
+	agentd v0.0.0
+	github.com/coder/websocket v1.8.15
+)
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

@@ -93,6 +93,7 @@ var importTable = []row{
 	{dir: "store/storetest", role: support},
 	{dir: "internal/pgtest", role: support},
 	{dir: "internal/repotest", role: support},
+	{dir: "contract", role: support, why: "tests alone: the OpenAPI document against real traffic"},
 }
 
 // impureImports are the packages of the standard library that a pure package

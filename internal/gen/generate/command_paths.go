@@ -1,57 +1,5 @@
 package main
 
-// sharedSchemas are those of the paths that are no commands.
-func sharedSchemas() object {
-	return object{
-		{"Event", object{
-			{"description", "An event. /v1/schemas/event.schema.json says what each type has."},
-			{"type", "object"},
-			{"required", []string{"type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload"}},
-			{"properties", object{
-				{"type", object{{"type", "string"}}},
-				{"eventId", object{{"type", "string"}}},
-				{"schemaVersion", object{{"type", "string"}}},
-				{"timestamp", object{{"type", "string"}, {"format", "date-time"}}},
-				{"runtimeId", object{{"type", "string"}}},
-				{"sessionId", object{{"type", "string"}}},
-				{"sequence", object{{"type", "integer"}, {"minimum", 1}}},
-				{"payload", object{{"type", "object"}}},
-			}},
-		}},
-		{"EventPage", object{
-			{"description", "A page of a session's events."},
-			{"type", "object"},
-			{"required", []string{"events", "lastSequence", "nextAfter"}},
-			{"properties", object{
-				{"events", object{{"type", "array"}, {"items", object{{"$ref", openAPIRefs + "Event"}}}}},
-				{"lastSequence", object{{"description", "The session's last sequence."}, {"type", "integer"}, {"minimum", 0}}},
-				{"nextAfter", object{{"description", "What to pass as after for the next page."}, {"type", "integer"}, {"minimum", 0}}},
-			}},
-		}},
-		{"RPCMessage", object{
-			{"description", "A JSON-RPC 2.0 message; its method is the name of a command."},
-			{"type", "object"},
-			{"required", []string{"jsonrpc"}},
-			{"properties", object{
-				{"jsonrpc", object{{"const", "2.0"}}},
-				{"id", object{{"type", []string{"string", "number", "null"}}}},
-				{"method", object{{"type", "string"}}},
-				{"params", object{{"type", "object"}}},
-				{"result", object{{"description", "The command's result."}}},
-				{"error", object{
-					{"type", "object"},
-					{"required", []string{"code", "message"}},
-					{"properties", object{
-						{"code", object{{"type", "integer"}}},
-						{"message", object{{"type", "string"}}},
-						{"data", object{{"$ref", openAPIRefs + "Problem"}}},
-					}},
-				}},
-			}},
-		}},
-	}
-}
-
 // plainPaths are the paths that are no commands.
 func plainPaths() object {
 	return object{
@@ -61,6 +9,7 @@ func plainPaths() object {
 		{"/v1/catalog", object{{"get", document("getCatalog", "The event and command catalogue.", "application/json")}}},
 		{"/v1/openapi.json", object{{"get", document("getOpenAPI", "This document.", "application/json")}}},
 		{"/v1/schemas/{name}", object{{"get", schemaDocument()}}},
+		{"/v1/status", object{{"get", status()}}},
 		{"/v1/rpc", object{{"post", rpc()}}},
 		{"/v1/ws", object{{"get", webSocket()}}},
 		{"/healthz", object{{"get", probe("getHealth", "Whether the server is alive.")}}},
@@ -75,10 +24,10 @@ func parameter(in, name, doc string, required bool, schema object) object {
 
 func streamParameters() []object {
 	return []object{
-		parameter("header", "Last-Event-ID", "The sequence of the last event that the reader has; it wins over after.", false, object{{"type", "string"}}),
+		parameter("header", "Last-Event-ID", "The sequence of the last event that the reader has; it wins over lastEventId and after.", false, object{{"type", "string"}}),
 		parameter("query", "types", "Types to deliver, separated by commas; tool.* stands for a family.", false, object{{"type", "string"}}),
 		parameter("query", "profile", "standard delivers the types of the standard alone.", false, object{{"type", "string"}, {"enum", []string{"standard"}}}),
-		parameter("query", "view", "items delivers the derived item.started, item.updated and item.completed.", false, object{{"type", "string"}, {"enum", []string{"items"}}}),
+		parameter("query", "view", "items delivers the derived item.started, item.updated and item.completed; events, the default, the events themselves.", false, object{{"type", "string"}, {"enum", []string{"events", "items"}}}),
 	}
 }
 
@@ -87,8 +36,9 @@ func sessionEvents() object {
 	parameters := append([]object{
 		parameter("path", "sessionId", "The session's id.", true, object{{"type", "string"}, {"pattern", idPattern}}),
 		parameter("query", "after", "Only events after this sequence.", false, sequence),
+		parameter("query", "lastEventId", "The same, for clients that can't set the header; it wins over after.", false, sequence),
 		parameter("query", "limit", "The most events of a page; default 200.", false, object{{"type", "integer"}, {"minimum", 1}, {"maximum", 1000}}),
-		parameter("query", "snapshot", "1 sends the session snapshot first, as a frame of the type snapshot.", false, object{{"type", "string"}, {"enum", []string{"0", "1"}}}),
+		parameter("query", "snapshot", "1 or true sends the session snapshot first, as a frame of the type snapshot; for streams alone.", false, object{{"type", "string"}, {"enum", []string{"0", "1", "false", "true"}}}),
 	}, streamParameters()...)
 	return object{
 		{"operationId", "getSessionEvents"},
@@ -183,19 +133,27 @@ func webSocket() object {
 }
 
 func probe(id, summary string) object {
-	answer := object{
-		{"description", summary},
-		{"content", object{
-			{"application/json", object{{"schema", object{}}}},
-			{"text/plain", object{{"schema", object{{"type", "string"}}}}},
-		}},
-	}
 	return object{
 		{"operationId", id},
 		{"tags", []string{"operations"}},
 		{"summary", summary},
 		{"security", []object{}},
-		{"responses", append(object{{"200", answer}}, problems()...)},
+		{"responses", append(object{{"200", object{
+			{"description", summary},
+			{"content", jsonContent(object{{"$ref", openAPIRefs + "ProbeAnswer"}})},
+		}}}, problems()...)},
+	}
+}
+
+func status() object {
+	return object{
+		{"operationId", "getStatus"},
+		{"tags", []string{"operations"}},
+		{"summary", "The server's state, for operators."},
+		{"responses", append(object{{"200", object{
+			{"description", "The state."},
+			{"content", jsonContent(object{{"$ref", openAPIRefs + "ServerStatus"}})},
+		}}}, problems()...)},
 	}
 }
 

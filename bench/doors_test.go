@@ -1,0 +1,347 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"agentd/bench/rawlog"
+	"agentd/client"
+	"agentd/command"
+	"agentd/event"
+)
+
+// process is a real agentd server.
+type process struct {
+	tb    testing.TB
+	cmd   *exec.Cmd
+	url   string
+	token string
+	ready time.Duration
+}
+
+var listens = regexp.MustCompile(`http://\S+`)
+
+// program builds agentd once for each test.
+func program(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "agentd")
+	build := exec.Command("go", "build", "-o", path, "agentd/cmd/agentd")
+	build.Dir = ".."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// serve starts a server and waits for its word that it is ready.
+func serve(tb testing.TB, path, data string) *process {
+	tb.Helper()
+	p := &process{tb: tb, cmd: exec.Command(path, "serve", "--data", data, "--listen", "127.0.0.1:0", "--log-level", "error")}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	began := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		tb.Fatalf("the server said nothing: %v", err)
+	}
+	p.ready = time.Since(began)
+	p.url = listens.FindString(line)
+	token, err := os.ReadFile(filepath.Join(data, "token"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.token = strings.TrimSpace(string(token))
+	return p
+}
+
+func (p *process) stop() {
+	p.tb.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.tb.Error(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.tb.Error(err)
+	}
+}
+
+func (p *process) client() *client.Client {
+	p.tb.Helper()
+	c, err := client.New(p.url, &client.Options{Token: p.token})
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return c
+}
+
+// oneSync is the time of one durable write of an event's size to a raw file.
+func oneSync(tb testing.TB) *result {
+	tb.Helper()
+	raw, err := rawlog.Create(filepath.Join(tb.TempDir(), "raw"), 64<<20)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer raw.Close()
+	payload := make([]byte, eventSize)
+	return measure(tb, 1, 2000, func(int) error { return raw.Append(payload) })
+}
+
+// BenchmarkSubmit is the time until submit_turn is acknowledged over HTTP by a
+// server that does nothing else, against one durable write to a raw file.
+func BenchmarkSubmit(b *testing.B) {
+	p := serve(b, program(b), filepath.Join(b.TempDir(), "data"))
+	defer p.stop()
+	c := p.client()
+	defer c.Close()
+	ctx := context.Background()
+	var times []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		r, err := client.Call[command.SubmitTurnResult](ctx, c, &command.SubmitTurn{Input: event.Raw(`"hello"`)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(began))
+		waitForEnd(b, c, r)
+	}
+	ours := &result{n: len(times), times: times}
+	floor := oneSync(b)
+	b.ReportMetric(ours.percentile(50), "p50-µs")
+	b.ReportMetric(ours.percentile(99), "p99-µs")
+	b.ReportMetric(floor.percentile(50), "fsync-p50-µs")
+	b.ReportMetric(ours.percentile(50)/floor.percentile(50), "of-fsync")
+	b.ReportMetric(0, "ns/op")
+}
+
+// waitForEnd waits until the server is idle again.
+func waitForEnd(tb testing.TB, c *client.Client, r *command.SubmitTurnResult) {
+	tb.Helper()
+	for e, err := range c.Follow(context.Background(), r.SessionID, r.Sequence, nil) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if strings.Contains(string(e.Data), `"task.completed"`) {
+			return
+		}
+	}
+}
+
+// BenchmarkCommands is the rate of create_session with 64 connections, over HTTP
+// and as JSON-RPC over WebSocket.
+func BenchmarkCommands(b *testing.B) {
+	const connections = 64
+	path := program(b)
+	b.Run("http", func(b *testing.B) {
+		p := serve(b, path, filepath.Join(b.TempDir(), "data"))
+		defer p.stop()
+		clients := make([]*client.Client, connections)
+		for i := range clients {
+			clients[i] = p.client()
+			defer clients[i].Close()
+		}
+		report(b, measure(b, connections, b.N, func(i int) error {
+			_, err := client.Call[command.CreateSessionResult](context.Background(), clients[i], &command.CreateSession{})
+			return err
+		}))
+	})
+	b.Run("websocket", func(b *testing.B) {
+		p := serve(b, path, filepath.Join(b.TempDir(), "data"))
+		defer p.stop()
+		conns := make([]*websocket.Conn, connections)
+		for i := range conns {
+			conns[i] = p.dial()
+			defer conns[i].CloseNow() //nolint:errcheck // the end of a benchmark
+		}
+		report(b, measure(b, connections, b.N, func(i int) error { return rpc(conns[i]) }))
+	})
+}
+
+func report(b *testing.B, r *result) {
+	b.ReportMetric(r.rate(), "commands/s")
+	b.ReportMetric(r.percentile(50), "p50-µs")
+	b.ReportMetric(r.percentile(99), "p99-µs")
+	b.ReportMetric(0, "ns/op")
+}
+
+func (p *process) dial() *websocket.Conn {
+	p.tb.Helper()
+	c, _, err := websocket.Dial(context.Background(), "ws"+strings.TrimPrefix(p.url, "http")+"/v1/ws", &websocket.DialOptions{
+		HTTPHeader: map[string][]string{"Authorization": {"Bearer " + p.token}},
+	})
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return c
+}
+
+func rpc(c *websocket.Conn) error {
+	ctx := context.Background()
+	if err := c.Write(ctx, websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"method":"create_session","params":{}}`)); err != nil {
+		return err
+	}
+	_, answer, err := c.Read(ctx)
+	if err == nil && !strings.Contains(string(answer), `"sessionId"`) {
+		err = fmt.Errorf("answer: %s", answer)
+	}
+	return err
+}
+
+// BenchmarkSubscribers submits turns to one session that many follow: the time
+// of a command must not grow with their number, and all must get all events in
+// order. The lag is from an event's own time to its arrival, the readers being
+// in this process, on the same processors.
+func BenchmarkSubscribers(b *testing.B) {
+	path := program(b)
+	for _, n := range []int{0, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("subscribers=%d", n), func(b *testing.B) { benchmarkSubscribers(b, path, n) })
+	}
+}
+
+func benchmarkSubscribers(b *testing.B, path string, n int) {
+	p := serve(b, path, filepath.Join(b.TempDir(), "data"))
+	defer p.stop()
+	c := p.client()
+	defer c.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := client.Call[command.CreateSessionResult](ctx, c, &command.CreateSession{SessionID: "s"}); err != nil {
+		b.Fatal(err)
+	}
+	var lags lagged
+	var last atomic.Uint64
+	var wg sync.WaitGroup
+	for range n {
+		follower := p.client()
+		wg.Go(func() { follow(ctx, b, follower, &lags, &last) })
+	}
+	// One turn is about a dozen events; the queue takes what the loop doesn't get to.
+	cpu := childTime(b, p.cmd.Process.Pid)
+	r := measure(b, 1, b.N, func(int) error {
+		_, err := client.Call[command.ListSessionsResult](ctx, c, &command.ListSessions{})
+		if err == nil {
+			_, err = client.Call[command.SubmitTurnResult](ctx, c, &command.SubmitTurn{SessionID: "s", Input: event.Raw(`"hello"`)})
+		}
+		return err
+	})
+	last.Store(settled(b, c))
+	wg.Wait()
+	b.ReportMetric(r.percentile(50), "submit-p50-µs")
+	b.ReportMetric(float64((childTime(b, p.cmd.Process.Pid)-cpu).Microseconds())/float64(last.Load()), "server-cpu-µs/event")
+	if n > 0 {
+		b.ReportMetric(lags.percentile(99), "lag-p99-ms")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// settled waits until all turns ended and returns the session's last sequence.
+func settled(tb testing.TB, c *client.Client) uint64 {
+	tb.Helper()
+	for {
+		s, err := client.Call[command.ListSessionsResult](context.Background(), c, &command.ListSessions{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if s.Sessions[0].Status == "completed" {
+			page, err := c.Events(context.Background(), "s", 0, 1)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return page.LastSequence
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// follow reads every event of the session until the last one, in order.
+func follow(ctx context.Context, b *testing.B, c *client.Client, lags *lagged, last *atomic.Uint64) {
+	defer c.Close()
+	want := uint64(1)
+	for e, err := range c.Follow(ctx, "s", 0, nil) {
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		if e.Sequence != want {
+			b.Errorf("got %d, want %d", e.Sequence, want)
+			return
+		}
+		if decoded, err := e.Decode(); err == nil {
+			lags.add(time.Since(decoded.Time))
+		}
+		if want++; last.Load() != 0 && want > last.Load() {
+			return
+		}
+	}
+}
+
+// lagged collects delays.
+type lagged struct {
+	mu   sync.Mutex
+	lags []time.Duration
+}
+
+func (l *lagged) add(d time.Duration) {
+	l.mu.Lock()
+	l.lags = append(l.lags, d)
+	l.mu.Unlock()
+}
+
+func (l *lagged) percentile(p int) float64 {
+	slices.Sort(l.lags)
+	return float64(l.lags[min(len(l.lags)-1, len(l.lags)*p/100)].Microseconds()) / 1000
+}
+
+// childTime is the processor time of another process.
+func childTime(tb testing.TB, pid int) time.Duration {
+	tb.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')'):]))
+	var user, system int64
+	if _, err := fmt.Sscan(fields[12-1]+" "+fields[13-1], &user, &system); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // a tick is 10 ms
+}
+
+// BenchmarkStart is the time from the start of the program to its word that it is
+// ready, over an empty store and over one with 100,000 sessions.
+func BenchmarkStart(b *testing.B) {
+	path := program(b)
+	for _, n := range []int{0, 100_000} {
+		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
+			dir := filepath.Join(b.TempDir(), "data")
+			fill(b, dir, n)
+			serve(b, path, dir).stop()
+			var times []time.Duration
+			for b.Loop() {
+				p := serve(b, path, dir)
+				times = append(times, p.ready)
+				p.stop()
+			}
+			b.ReportMetric(float64(median(times).Microseconds())/1000, "ms-to-ready")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

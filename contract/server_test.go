@@ -1,0 +1,115 @@
+package contract_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"agentd"
+	"agentd/command"
+	"agentd/fault"
+	"agentd/model/provider/script"
+	"agentd/server"
+	"agentd/store"
+	"agentd/store/storetest"
+)
+
+// backend is the real runtime as the server wants it, without streams.
+type backend struct {
+	*agentd.Runtime
+	store store.Store
+}
+
+// Events implements [server.Backend].
+func (b *backend) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]server.Event, uint64, error) {
+	records, last, err := b.Runtime.Events(ctx, c, id, after, limit)
+	out := make([]server.Event, len(records))
+	for i, r := range records {
+		out[i] = server.Event{SessionID: id, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out, last, err
+}
+
+// Oldest implements [server.Backend].
+func (b *backend) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
+
+// Subscribe implements [server.Backend].
+func (b *backend) Subscribe(context.Context, command.Caller, string, uint64) (server.Stream, error) {
+	return nil, fault.New(fault.Unavailable, "there are no streams here")
+}
+
+// SubscribeAll implements [server.Backend].
+func (b *backend) SubscribeAll(context.Context, command.Caller) (server.Stream, error) {
+	return nil, fault.New(fault.Unavailable, "there are no streams here")
+}
+
+// Output implements [server.Backend].
+func (b *backend) Output(ctx context.Context, c command.Caller, ref string) (*server.Output, error) {
+	blob, media, err := b.Runtime.Output(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &server.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
+}
+
+// Ready implements [server.Backend].
+func (b *backend) Ready(context.Context) error { return b.Err() }
+
+// Status implements [server.Backend].
+func (b *backend) Status(ctx context.Context) any {
+	meta, err := b.store.Meta(ctx)
+	return map[string]any{
+		"runtimeId": b.ID(), "engine": meta.Engine, "data": meta.Location, "dataVersion": meta.Version,
+		"recovered": append([]string{}, meta.Recovery...), "ready": err == nil,
+	}
+}
+
+// tokens knows two holders by their tokens.
+type tokens struct{}
+
+// Authenticate implements [server.Authenticator].
+func (tokens) Authenticate(_ context.Context, token string) (server.Identity, error) {
+	switch token {
+	case "admin-token":
+		return server.Identity{TokenID: "t1", Name: "root", Role: command.RoleAdmin}, nil
+	case "observer-token":
+		return server.Identity{TokenID: "t2", Name: "eve", Role: command.RoleObserver, Account: "a"}, nil
+	}
+	return server.Identity{}, fault.New(fault.Unauthenticated, "the token is not known")
+}
+
+// lieHeader makes the server under test answer what its document doesn't say.
+const lieHeader = "X-Contract-Lie"
+
+// serve starts a server over the real runtime on a store in memory, whose model
+// first asks a question.
+func serve(t *testing.T) (address string) {
+	t.Helper()
+	st := storetest.NewMem()
+	rt, err := agentd.Open(t.Context(), agentd.Options{Store: st, Model: "script", Provider: script.New("script", &script.Script{
+		Answers: []script.Answer{{Ask: &script.Ask{Prompt: "Which colour?"}}, {Text: "Blue, then."}},
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := server.New(&backend{rt, st}, &server.Options{Auth: tokens{}, Version: "test"}).Handler()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(lieHeader) == "" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"version":7}`))
+	}))
+	t.Cleanup(func() {
+		s.Close()
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.URL
+}
