@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -31,6 +32,7 @@ type process struct {
 	url   string
 	token string
 	ready time.Duration
+	log   bytes.Buffer
 }
 
 var listens = regexp.MustCompile(`http://\S+`)
@@ -52,6 +54,7 @@ func program(tb testing.TB) string {
 func serve(tb testing.TB, path, data string) *process {
 	tb.Helper()
 	p := &process{tb: tb, cmd: exec.Command(path, "serve", "--data", data, "--listen", "127.0.0.1:0", "--log-level", "error")}
+	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -80,7 +83,7 @@ func (p *process) stop() {
 		p.tb.Error(err)
 	}
 	if err := p.cmd.Wait(); err != nil {
-		p.tb.Error(err)
+		p.tb.Errorf("%v\n%s", err, p.log.Bytes())
 	}
 }
 

@@ -159,8 +159,10 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	ctx, failed := context.WithCancel(ctx)
 	defer failed()
 	served := make(chan error, 1)
+	listener := s.listener
+	s.listener = nil // Serve closes it, also when ctx ends before it begins
 	go func() {
-		served <- s.door.Serve(ctx, s.listener)
+		served <- s.door.Serve(ctx, listener)
 		failed()
 	}()
 	<-ctx.Done()
@@ -169,7 +171,6 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	defer cancel()
 	stopWatching()
 	background.Wait()
-	s.listener = nil // Serve closes it
 	err := s.close(stop)
 	select {
 	case doorErr := <-served:

@@ -182,6 +182,18 @@ func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
+// TestServeStopsWhileItBegins asks for the end as soon as the server says that it
+// is ready, when its doors may not be open yet.
+func TestServeStopsWhileItBegins(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	for range 30 {
+		p := start(t, data)
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+	}
+}
+
 func TestServeStopsOnSIGTERM(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := start(t, data)
