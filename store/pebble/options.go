@@ -85,11 +85,13 @@ func pebbleOptions(o Options, fs vfs.FS, sig *signal, exists bool) *pdb.Options 
 		ErrorIfNotExists:            exists,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: outOfReach,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       outOfReach,
-		LBaseMaxBytes:               256 << 20,
-		MaxOpenFiles:                2000,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		// Every start leaves a small table in level 0. A low threshold would have
+		// every second start compact, which takes longer than the start itself.
+		L0CompactionThreshold:      10,
+		L0StopWritesThreshold:      outOfReach,
+		LBaseMaxBytes:              256 << 20,
+		MaxOpenFiles:               2000,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 	}
 	// The filters serve lookups of index entries and blobs that aren't there.
 	// Upper levels are short-lived, so compressing them hard is wasted work.
