@@ -18,7 +18,6 @@ type call struct {
 	k     key
 	scope event.Scope
 	req   *model.Request
-	step  CallModel
 	began time.Time
 	first time.Time
 
@@ -30,7 +29,7 @@ type call struct {
 
 // callModel asks the model and records the answer as it comes.
 func (l *Loop) callModel(k key, e CallModel) error {
-	c := &call{l: l, k: k, step: e, began: time.Now()}
+	c := &call{l: l, k: k, began: time.Now()}
 	requestID := l.m.NewID(event.PrefixRequest)
 	l.ours(requestID, true)
 	defer l.ours(requestID, false)
