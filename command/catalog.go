@@ -67,7 +67,7 @@ type ReadModel interface {
 var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(
 		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
-		subagentDefs(), jobDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(),
+		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(),
 		evidenceDefs(), benchmarkDefs(), explainDefs(),
 	)
 })

@@ -154,16 +154,27 @@ func (p *RetryJobItem) Validate() error { return check(p) }
 type JobSummary struct {
 	// JobID is the job's id.
 	JobID string `json:"jobId"`
+	// SessionID is the session that the job works in.
+	SessionID string `json:"sessionId"`
 	// Status of the job.
 	Status string `json:"status"`
+	// Reason of the status.
+	Reason string `json:"reason,omitempty"`
 	// Progress counts the items by status.
 	Progress event.JobCounts `json:"progress"`
 	// Title for people.
 	Title string `json:"title,omitempty"`
 	// Error is why the job failed.
 	Error *event.Failure `json:"error,omitempty"`
+	// ResultsRef is where the results are once the job ended: one JSON object a
+	// line, in the order of the items.
+	ResultsRef string `json:"resultsRef,omitempty"`
 	// CreatedAt is when the job was created.
 	CreatedAt time.Time `json:"createdAt"`
+	// StartedAt is when it first gave out items.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// EndedAt is when it ended.
+	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
 // ReadModel implements [ReadModel].

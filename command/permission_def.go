@@ -5,28 +5,28 @@ func permissionDefs() []Def {
 	return []Def{
 		{
 			Name: "evaluate_permission", Noun: "permission", New: func() Params { return &EvaluatePermission{} }, Result: (*EvaluatePermissionResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Asks what would be decided about a tool call.",
 			Doc:     "Nothing is executed. The decision is a fact: permission.evaluated.",
 			Example: `{"sessionId":"sess_docs","toolName":"shell","input":{"command":"rm -r build"}}`,
 		},
 		{
 			Name: "resolve_permission", Noun: "permission", New: func() Params { return &ResolvePermission{} }, Result: (*RespondActionResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Answers a request for permission as the host's policy.",
 			Doc:     "The answer's source is host_policy; the fact names the caller.",
 			Example: `{"actionId":"action_1","decision":"deny","reason":"outside of working hours"}`,
 		},
 		{
 			Name: "get_policy", Noun: "permission", New: func() Params { return &GetPolicy{} }, Result: (*PolicyResult)(nil),
-			Scope: RoleObserver, Since: "0.1",
+			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Returns the policy of a session, or the host's.",
 			Doc:     "A session's policy lists the host's rules too; the source of each says whose it is.",
 			Example: `{"sessionId":"sess_docs"}`,
 		},
 		{
 			Name: "set_policy", Noun: "permission", New: func() Params { return &SetPolicy{} }, Result: (*PolicyResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the policy of a session, or the host's.",
 			Doc:     "Without a session it is the host's policy, and the caller must be an admin. A session's rules add to the host's: the strictest match wins.",
 			Example: `{"sessionId":"sess_docs","mode":"auto","rules":[{"decision":"deny","tool":"shell","match":"git push *","reason":"pushes are manual"}]}`,

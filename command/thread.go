@@ -1,6 +1,9 @@
 package command
 
-import "agentd/event"
+import (
+	"agentd/event"
+	"agentd/fault"
+)
 
 // GetThreadRead returns the read model of a thread.
 type GetThreadRead struct {
@@ -129,18 +132,36 @@ type RollbackThread struct {
 	// ThreadID is the thread's id.
 	ThreadID string `json:"threadId" check:"id"`
 	// ToTurnID is the turn that stays; the turns after it go.
-	ToTurnID string `json:"toTurnId" check:"id"`
+	ToTurnID string `json:"toTurnId,omitempty" check:"id"`
+	// ToStart takes all turns back; toTurnId is then absent.
+	ToStart bool `json:"toStart,omitempty"`
 	// Files says what becomes of the files that the removed turns changed; default keep.
 	Files string `json:"files,omitempty" enum:"restore keep"`
 	// Preview says what would happen and changes nothing.
 	Preview bool `json:"preview,omitempty"`
+	// Force overwrites files that someone else changed since.
+	Force bool `json:"force,omitempty"`
+	// Diff asks, with preview, for what the turns changed, as a unified diff.
+	Diff bool `json:"diff,omitempty"`
 }
 
 // Command implements [Params].
 func (*RollbackThread) Command() Name { return "rollback_thread" }
 
 // Validate implements [Params].
-func (p *RollbackThread) Validate() error { return check(p) }
+func (p *RollbackThread) Validate() error {
+	switch err := check(p); {
+	case err != nil:
+		return err
+	case p.ToTurnID == "" && !p.ToStart:
+		return fault.Param("toTurnId", "is missing")
+	case p.ToTurnID != "" && p.ToStart:
+		return fault.Param("toStart", "toTurnId and toStart exclude each other")
+	case p.Diff && !p.Preview:
+		return fault.Param("diff", "goes with preview only")
+	}
+	return nil
+}
 
 // RollbackThreadResult says what was, or would be, taken back.
 type RollbackThreadResult struct {
@@ -148,6 +169,8 @@ type RollbackThreadResult struct {
 	RemovedTurns []string `json:"removedTurns"`
 	// Files says what becomes of each file.
 	Files []event.RollbackFile `json:"files"`
+	// Diff is what the turns changed, if it was asked for.
+	Diff string `json:"diff,omitempty"`
 }
 
 // ForkThread opens a new session whose history is that of another up to a point.

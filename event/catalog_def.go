@@ -36,6 +36,7 @@ const (
 	FamilyRouting    Family = "routing"
 	FamilyChannel    Family = "channel"
 	FamilyJob        Family = "job"
+	FamilySchedule   Family = "schedule"
 	FamilyOutput     Family = "output"
 	FamilyHistory    Family = "history"
 	FamilyBenchmark  Family = "benchmark"

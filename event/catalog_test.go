@@ -65,6 +65,7 @@ func TestCatalogListsTheStandard(t *testing.T) {
 func TestCatalogExtensions(t *testing.T) {
 	want := []event.Type{
 		event.TypeTurnInterruptRequested, event.TypeTurnSteered, event.TypeSubagentOutput,
+		event.TypeScheduleCreated, event.TypeScheduleFired, event.TypeScheduleMissed, event.TypeScheduleDeleted,
 		event.TypeChannelPeerTaskLinked, event.TypeChannelPeerTaskUpdated,
 	}
 	var have []event.Type

@@ -125,11 +125,16 @@ type HistoryReconstructed struct {
 
 // RollbackStarted records the intent to take turns back.
 type RollbackStarted struct {
-	RollbackID   string   `json:"rollbackId" check:"nonempty"`
+	RollbackID string `json:"rollbackId" check:"nonempty"`
+	// ToTurnID is the turn that stays; not_applicable when all turns go.
 	ToTurnID     string   `json:"toTurnId" check:"nonempty"`
 	RemovedTurns []string `json:"removedTurns"`
 	Files        string   `json:"files" enum:"restore keep"`
-	RequestedBy  *Actor   `json:"requestedBy,omitempty"`
+	// Force says that files are restored even if someone else changed them since.
+	Force bool `json:"force,omitempty"`
+	// BaselineSequence is the last event of the turn that stays.
+	BaselineSequence uint64 `json:"baselineSequence,omitempty"`
+	RequestedBy      *Actor `json:"requestedBy,omitempty"`
 }
 
 // RollbackFile is what a rollback did with one file.

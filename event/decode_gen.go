@@ -1436,11 +1436,29 @@ func (p *TaskUpdated) decodeJSON(s *scanner) bool {
 				p.Objective = new(string)
 				ok = s.text(p.Objective)
 			}
-		case "priority":
+		case "objectiveRef":
 			bit = 1 << 2
+			ok = s.text(&p.ObjectiveRef)
+		case "workerKind":
+			bit = 1 << 3
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "runtime":
+					p.WorkerKind = "runtime"
+				case "external":
+					p.WorkerKind = "external"
+				case "peer":
+					p.WorkerKind = "peer"
+				default:
+					ok = false
+				}
+			}
+		case "priority":
+			bit = 1 << 4
 			ok = s.text(&p.Priority)
 		case "visibility":
-			bit = 1 << 3
+			bit = 1 << 5
 			var value []byte
 			if value, ok = s.plainString(); ok {
 				switch string(value) {
@@ -1457,64 +1475,64 @@ func (p *TaskUpdated) decodeJSON(s *scanner) bool {
 				}
 			}
 		case "owner":
-			bit = 1 << 4
+			bit = 1 << 6
 			if !s.null() {
 				p.Owner = new(Actor)
 				ok = p.Owner.decodeJSON(s)
 			}
 		case "assignee":
-			bit = 1 << 5
+			bit = 1 << 7
 			if !s.null() {
 				p.Assignee = new(Actor)
 				ok = p.Assignee.decodeJSON(s)
 			}
 		case "constraints":
-			bit = 1 << 6
+			bit = 1 << 8
 			if !s.null() {
 				p.Constraints = new(TaskConstraints)
 				ok = p.Constraints.decodeJSON(s)
 			}
 		case "taskProfile":
-			bit = 1 << 7
+			bit = 1 << 9
 			if !s.null() {
 				p.TaskProfile = new(TaskProfile)
 				ok = p.TaskProfile.decodeJSON(s)
 			}
 		case "acceptance":
-			bit = 1 << 8
+			bit = 1 << 10
 			ok = decodeList(s, &p.Acceptance)
 		case "retryPolicy":
-			bit = 1 << 9
+			bit = 1 << 11
 			if !s.null() {
 				p.RetryPolicy = new(RetryPolicy)
 				ok = p.RetryPolicy.decodeJSON(s)
 			}
 		case "heartbeatTimeoutMs":
-			bit = 1 << 10
+			bit = 1 << 12
 			ok = s.int(&p.HeartbeatTimeoutMs)
 		case "deliveryState":
-			bit = 1 << 11
+			bit = 1 << 13
 			if !s.null() {
 				p.DeliveryState = new(DeliveryState)
 				ok = p.DeliveryState.decodeJSON(s)
 			}
 		case "artifacts":
-			bit = 1 << 12
+			bit = 1 << 14
 			ok = decodeList(s, &p.Artifacts)
 		case "evidenceRefs":
-			bit = 1 << 13
+			bit = 1 << 15
 			ok = s.strings(&p.EvidenceRefs)
 		case "reason":
-			bit = 1 << 14
+			bit = 1 << 16
 			ok = s.text(&p.Reason)
 		case "changedBy":
-			bit = 1 << 15
+			bit = 1 << 17
 			if !s.null() {
 				p.ChangedBy = new(Actor)
 				ok = p.ChangedBy.decodeJSON(s)
 			}
 		case "record":
-			bit = 1 << 16
+			bit = 1 << 18
 			ok = s.raw(&p.Record)
 		default:
 			return false
@@ -2012,8 +2030,25 @@ func (p *ModelCompleted) decodeJSON(s *scanner) bool {
 		case "model":
 			bit = 1 << 2
 			ok = s.text(&p.Model)
-		case "stopReason":
+		case "purpose":
 			bit = 1 << 3
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "turn":
+					p.Purpose = "turn"
+				case "compaction":
+					p.Purpose = "compaction"
+				case "repair":
+					p.Purpose = "repair"
+				case "classification":
+					p.Purpose = "classification"
+				default:
+					ok = false
+				}
+			}
+		case "stopReason":
+			bit = 1 << 4
 			var value []byte
 			if value, ok = s.plainString(); ok {
 				switch string(value) {
@@ -2034,10 +2069,10 @@ func (p *ModelCompleted) decodeJSON(s *scanner) bool {
 				}
 			}
 		case "usage":
-			bit = 1 << 4
+			bit = 1 << 5
 			ok = p.Usage.decodeJSON(s)
 		case "usageSource":
-			bit = 1 << 5
+			bit = 1 << 6
 			var value []byte
 			if value, ok = s.plainString(); ok {
 				switch string(value) {
@@ -2050,25 +2085,25 @@ func (p *ModelCompleted) decodeJSON(s *scanner) bool {
 				}
 			}
 		case "message":
-			bit = 1 << 6
+			bit = 1 << 7
 			if !s.null() {
 				p.Message = new(ModelMessage)
 				ok = p.Message.decodeJSON(s)
 			}
 		case "messageRef":
-			bit = 1 << 7
+			bit = 1 << 8
 			ok = s.text(&p.MessageRef)
 		case "rawRef":
-			bit = 1 << 8
+			bit = 1 << 9
 			ok = s.text(&p.RawRef)
 		case "responseId":
-			bit = 1 << 9
+			bit = 1 << 10
 			ok = s.text(&p.ResponseID)
 		case "durationMs":
-			bit = 1 << 10
+			bit = 1 << 11
 			ok = s.int(&p.DurationMs)
 		case "timeToFirstTokenMs":
-			bit = 1 << 11
+			bit = 1 << 12
 			ok = s.int(&p.TimeToFirstTokenMs)
 		default:
 			return false
@@ -2853,6 +2888,9 @@ func (p *ToolFailed) decodeJSON(s *scanner) bool {
 		case "outputRef":
 			bit = 1 << 6
 			ok = s.text(&p.OutputRef)
+		case "changedFiles":
+			bit = 1 << 7
+			ok = decodeList(s, &p.ChangedFiles)
 		default:
 			return false
 		}
@@ -7438,8 +7476,14 @@ func (p *RollbackStarted) decodeJSON(s *scanner) bool {
 					ok = false
 				}
 			}
-		case "requestedBy":
+		case "force":
 			bit = 1 << 4
+			ok = s.bool(&p.Force)
+		case "baselineSequence":
+			bit = 1 << 5
+			ok = s.uint(&p.BaselineSequence)
+		case "requestedBy":
+			bit = 1 << 6
 			if !s.null() {
 				p.RequestedBy = new(Actor)
 				ok = p.RequestedBy.decodeJSON(s)
@@ -8107,6 +8151,248 @@ func (p *TurnSteered) decodeJSON(s *scanner) bool {
 			if !s.null() {
 				p.SubmittedBy = new(Actor)
 				ok = p.SubmittedBy.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ScheduleCreated) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "title":
+			bit = 1 << 1
+			ok = s.text(&p.Title)
+		case "cron":
+			bit = 1 << 2
+			ok = s.text(&p.Cron)
+		case "everyMs":
+			bit = 1 << 3
+			ok = s.int(&p.EveryMs)
+		case "timeZone":
+			bit = 1 << 4
+			ok = s.text(&p.TimeZone)
+		case "missed":
+			bit = 1 << 5
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "skip":
+					p.Missed = "skip"
+				case "run_once":
+					p.Missed = "run_once"
+				case "run_all":
+					p.Missed = "run_all"
+				default:
+					ok = false
+				}
+			}
+		case "overlap":
+			bit = 1 << 6
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "skip":
+					p.Overlap = "skip"
+				case "queue":
+					p.Overlap = "queue"
+				case "allow":
+					p.Overlap = "allow"
+				default:
+					ok = false
+				}
+			}
+		case "kind":
+			bit = 1 << 7
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "job":
+					p.Kind = "job"
+				case "task":
+					p.Kind = "task"
+				default:
+					ok = false
+				}
+			}
+		case "run":
+			bit = 1 << 8
+			ok = s.raw(&p.Run)
+		case "runRef":
+			bit = 1 << 9
+			ok = s.text(&p.RunRef)
+		case "nextAt":
+			bit = 1 << 10
+			ok = s.time(&p.NextAt)
+		case "createdBy":
+			bit = 1 << 11
+			if !s.null() {
+				p.CreatedBy = new(Actor)
+				ok = p.CreatedBy.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ScheduleFired) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "dueAt":
+			bit = 1 << 1
+			ok = s.time(&p.DueAt)
+		case "nextAt":
+			bit = 1 << 2
+			ok = s.time(&p.NextAt)
+		case "jobId":
+			bit = 1 << 3
+			ok = s.text(&p.JobID)
+		case "taskId":
+			bit = 1 << 4
+			ok = s.text(&p.TaskID)
+		case "error":
+			bit = 1 << 5
+			if !s.null() {
+				p.Error = new(Failure)
+				ok = p.Error.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ScheduleMissed) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "reason":
+			bit = 1 << 1
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "down":
+					p.Reason = "down"
+				case "overlap":
+					p.Reason = "overlap"
+				default:
+					ok = false
+				}
+			}
+		case "count":
+			bit = 1 << 2
+			ok = s.int(&p.Count)
+		case "firstDueAt":
+			bit = 1 << 3
+			ok = s.time(&p.FirstDueAt)
+		case "lastDueAt":
+			bit = 1 << 4
+			ok = s.time(&p.LastDueAt)
+		case "nextAt":
+			bit = 1 << 5
+			ok = s.time(&p.NextAt)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ScheduleDeleted) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "reason":
+			bit = 1 << 1
+			ok = s.text(&p.Reason)
+		case "deletedBy":
+			bit = 1 << 2
+			if !s.null() {
+				p.DeletedBy = new(Actor)
+				ok = p.DeletedBy.decodeJSON(s)
 			}
 		default:
 			return false

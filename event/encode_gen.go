@@ -1033,6 +1033,14 @@ func (p *TaskUpdated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"objective":`...)
 		dst = appendString(dst, *p.Objective)
 	}
+	if p.ObjectiveRef != "" {
+		dst = append(dst, `,"objectiveRef":`...)
+		dst = appendString(dst, p.ObjectiveRef)
+	}
+	if p.WorkerKind != "" {
+		dst = append(dst, `,"workerKind":`...)
+		dst = appendString(dst, p.WorkerKind)
+	}
 	if p.Priority != "" {
 		dst = append(dst, `,"priority":`...)
 		dst = appendString(dst, p.Priority)
@@ -1113,6 +1121,11 @@ func (p *TaskUpdated) appendJSON(dst []byte) []byte {
 func (p *TaskUpdated) check() error {
 	if p == nil {
 		return missing("payload")
+	}
+	switch p.WorkerKind {
+	case "", "runtime", "external", "peer":
+	default:
+		return notOneOf("workerKind", p.WorkerKind, "runtime external peer")
 	}
 	switch p.Visibility {
 	case "", "foreground", "background", "internal", "hidden":
@@ -1519,6 +1532,10 @@ func (p *ModelCompleted) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"model":`...)
 		dst = appendString(dst, p.Model)
 	}
+	if p.Purpose != "" {
+		dst = append(dst, `,"purpose":`...)
+		dst = appendString(dst, p.Purpose)
+	}
 	dst = append(dst, `,"stopReason":`...)
 	dst = appendString(dst, p.StopReason)
 	dst = append(dst, `,"usage":`...)
@@ -1560,6 +1577,11 @@ func (p *ModelCompleted) check() error {
 	}
 	if p.ModelRequestID == "" {
 		return missing("modelRequestId")
+	}
+	switch p.Purpose {
+	case "", "turn", "compaction", "repair", "classification":
+	default:
+		return notOneOf("purpose", p.Purpose, "turn compaction repair classification")
 	}
 	switch p.StopReason {
 	case "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "other":
@@ -2127,6 +2149,17 @@ func (p *ToolFailed) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"outputRef":`...)
 		dst = appendString(dst, p.OutputRef)
 	}
+	if len(p.ChangedFiles) != 0 {
+		dst = append(dst, `,"changedFiles":`...)
+		dst = append(dst, '[')
+		for i := range p.ChangedFiles {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.ChangedFiles[i].appendJSON(dst)
+		}
+		dst = append(dst, ']')
+	}
 	return append(dst, '}')
 }
 
@@ -2144,6 +2177,11 @@ func (p *ToolFailed) check() error {
 	}
 	if p.Message == "" {
 		return missing("message")
+	}
+	for i := range p.ChangedFiles {
+		if err := p.ChangedFiles[i].check(); err != nil {
+			return withinItem("changedFiles", i, err)
+		}
 	}
 	return nil
 }
@@ -5425,6 +5463,14 @@ func (p *RollbackStarted) appendJSON(dst []byte) []byte {
 	dst = appendStrings(dst, p.RemovedTurns)
 	dst = append(dst, `,"files":`...)
 	dst = appendString(dst, p.Files)
+	if p.Force {
+		dst = append(dst, `,"force":`...)
+		dst = strconv.AppendBool(dst, p.Force)
+	}
+	if p.BaselineSequence != 0 {
+		dst = append(dst, `,"baselineSequence":`...)
+		dst = strconv.AppendUint(dst, p.BaselineSequence, 10)
+	}
 	if p.RequestedBy != nil {
 		dst = append(dst, `,"requestedBy":`...)
 		dst = p.RequestedBy.appendJSON(dst)
@@ -5989,6 +6035,210 @@ func (p *TurnSteered) check() error {
 	if p.SubmittedBy != nil {
 		if err := p.SubmittedBy.check(); err != nil {
 			return within("submittedBy", err)
+		}
+	}
+	return nil
+}
+
+func (p *ScheduleCreated) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	if p.Title != "" {
+		dst = append(dst, `,"title":`...)
+		dst = appendString(dst, p.Title)
+	}
+	if p.Cron != "" {
+		dst = append(dst, `,"cron":`...)
+		dst = appendString(dst, p.Cron)
+	}
+	if p.EveryMs != 0 {
+		dst = append(dst, `,"everyMs":`...)
+		dst = strconv.AppendInt(dst, p.EveryMs, 10)
+	}
+	if p.TimeZone != "" {
+		dst = append(dst, `,"timeZone":`...)
+		dst = appendString(dst, p.TimeZone)
+	}
+	dst = append(dst, `,"missed":`...)
+	dst = appendString(dst, p.Missed)
+	dst = append(dst, `,"overlap":`...)
+	dst = appendString(dst, p.Overlap)
+	dst = append(dst, `,"kind":`...)
+	dst = appendString(dst, p.Kind)
+	if len(p.Run) != 0 {
+		dst = append(dst, `,"run":`...)
+		dst = appendRaw(dst, p.Run)
+	}
+	if p.RunRef != "" {
+		dst = append(dst, `,"runRef":`...)
+		dst = appendString(dst, p.RunRef)
+	}
+	if !p.NextAt.IsZero() {
+		dst = append(dst, `,"nextAt":`...)
+		dst = appendTime(dst, p.NextAt)
+	}
+	if p.CreatedBy != nil {
+		dst = append(dst, `,"createdBy":`...)
+		dst = p.CreatedBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *ScheduleCreated) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	switch p.Missed {
+	case "skip", "run_once", "run_all":
+	default:
+		return notOneOf("missed", p.Missed, "skip run_once run_all")
+	}
+	switch p.Overlap {
+	case "skip", "queue", "allow":
+	default:
+		return notOneOf("overlap", p.Overlap, "skip queue allow")
+	}
+	switch p.Kind {
+	case "job", "task":
+	default:
+		return notOneOf("kind", p.Kind, "job task")
+	}
+	if len(p.Run) != 0 {
+		if err := checkRaw("run", p.Run); err != nil {
+			return err
+		}
+	}
+	if err := checkTime("nextAt", p.NextAt); err != nil {
+		return err
+	}
+	if p.CreatedBy != nil {
+		if err := p.CreatedBy.check(); err != nil {
+			return within("createdBy", err)
+		}
+	}
+	return nil
+}
+
+func (p *ScheduleFired) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	if !p.DueAt.IsZero() {
+		dst = append(dst, `,"dueAt":`...)
+		dst = appendTime(dst, p.DueAt)
+	}
+	if !p.NextAt.IsZero() {
+		dst = append(dst, `,"nextAt":`...)
+		dst = appendTime(dst, p.NextAt)
+	}
+	if p.JobID != "" {
+		dst = append(dst, `,"jobId":`...)
+		dst = appendString(dst, p.JobID)
+	}
+	if p.TaskID != "" {
+		dst = append(dst, `,"taskId":`...)
+		dst = appendString(dst, p.TaskID)
+	}
+	if p.Error != nil {
+		dst = append(dst, `,"error":`...)
+		dst = p.Error.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *ScheduleFired) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	if err := checkTime("dueAt", p.DueAt); err != nil {
+		return err
+	}
+	if err := checkTime("nextAt", p.NextAt); err != nil {
+		return err
+	}
+	if p.Error != nil {
+		if err := p.Error.check(); err != nil {
+			return within("error", err)
+		}
+	}
+	return nil
+}
+
+func (p *ScheduleMissed) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	dst = append(dst, `,"reason":`...)
+	dst = appendString(dst, p.Reason)
+	dst = append(dst, `,"count":`...)
+	dst = strconv.AppendInt(dst, p.Count, 10)
+	if !p.FirstDueAt.IsZero() {
+		dst = append(dst, `,"firstDueAt":`...)
+		dst = appendTime(dst, p.FirstDueAt)
+	}
+	if !p.LastDueAt.IsZero() {
+		dst = append(dst, `,"lastDueAt":`...)
+		dst = appendTime(dst, p.LastDueAt)
+	}
+	if !p.NextAt.IsZero() {
+		dst = append(dst, `,"nextAt":`...)
+		dst = appendTime(dst, p.NextAt)
+	}
+	return append(dst, '}')
+}
+
+func (p *ScheduleMissed) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	switch p.Reason {
+	case "down", "overlap":
+	default:
+		return notOneOf("reason", p.Reason, "down overlap")
+	}
+	if err := checkTime("firstDueAt", p.FirstDueAt); err != nil {
+		return err
+	}
+	if err := checkTime("lastDueAt", p.LastDueAt); err != nil {
+		return err
+	}
+	if err := checkTime("nextAt", p.NextAt); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *ScheduleDeleted) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	if p.Reason != "" {
+		dst = append(dst, `,"reason":`...)
+		dst = appendString(dst, p.Reason)
+	}
+	if p.DeletedBy != nil {
+		dst = append(dst, `,"deletedBy":`...)
+		dst = p.DeletedBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *ScheduleDeleted) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	if p.DeletedBy != nil {
+		if err := p.DeletedBy.check(); err != nil {
+			return within("deletedBy", err)
 		}
 	}
 	return nil

@@ -27,6 +27,7 @@ const (
 	PrefixSubagent   Prefix = "sub_"
 	PrefixJob        Prefix = "job_"
 	PrefixJobItem    Prefix = "item_"
+	PrefixSchedule   Prefix = "schedule_"
 	PrefixProcess    Prefix = "proc_"
 	PrefixChannel    Prefix = "chan_"
 	PrefixEvent      Prefix = "evt_"

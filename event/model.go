@@ -43,9 +43,11 @@ type ModelMessage struct {
 
 // ModelCompleted ends a model call with a whole answer.
 type ModelCompleted struct {
-	ModelRequestID     string        `json:"modelRequestId" check:"nonempty"`
-	Provider           string        `json:"provider,omitempty"`
-	Model              string        `json:"model,omitempty"`
+	ModelRequestID string `json:"modelRequestId" check:"nonempty"`
+	Provider       string `json:"provider,omitempty"`
+	Model          string `json:"model,omitempty"`
+	// Purpose tells a turn's own call from a compaction; empty is the turn's own.
+	Purpose            string        `json:"purpose,omitempty" enum:"turn compaction repair classification"`
 	StopReason         string        `json:"stopReason" enum:"end_turn tool_use max_tokens stop_sequence refusal other"`
 	Usage              Usage         `json:"usage"`
 	UsageSource        string        `json:"usageSource,omitempty" enum:"provider estimated"`

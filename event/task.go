@@ -121,8 +121,11 @@ type TaskStatusChanged struct {
 
 // TaskUpdated changes fields of a task; what is absent stays.
 type TaskUpdated struct {
-	Title              *string               `json:"title,omitempty"`
-	Objective          *string               `json:"objective,omitempty"`
+	Title     *string `json:"title,omitempty"`
+	Objective *string `json:"objective,omitempty"`
+	// ObjectiveRef is where the whole objective is when Objective shows its beginning.
+	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
+	WorkerKind         string                `json:"workerKind,omitempty" enum:"runtime external peer"`
 	Priority           string                `json:"priority,omitempty"`
 	Visibility         string                `json:"visibility,omitempty" enum:"foreground background internal hidden"`
 	Owner              *Actor                `json:"owner,omitempty"`

@@ -98,4 +98,6 @@ type ToolFailed struct {
 	Advice        string `json:"advice,omitempty"`
 	DurationMs    int64  `json:"durationMs,omitempty"`
 	OutputRef     string `json:"outputRef,omitempty"`
+	// ChangedFiles lists what the call changed before it failed.
+	ChangedFiles []FileChange `json:"changedFiles,omitempty"`
 }

@@ -252,6 +252,14 @@ const (
 	TypeTurnSteered Type = "turn.steered"
 	// TypeSubagentOutput: A child said something.
 	TypeSubagentOutput Type = "subagent.output"
+	// TypeScheduleCreated: A schedule exists.
+	TypeScheduleCreated Type = "schedule.created"
+	// TypeScheduleFired: A run of a schedule was started.
+	TypeScheduleFired Type = "schedule.fired"
+	// TypeScheduleMissed: Runs of a schedule were due and are not started.
+	TypeScheduleMissed Type = "schedule.missed"
+	// TypeScheduleDeleted: A schedule ended.
+	TypeScheduleDeleted Type = "schedule.deleted"
 	// TypeChannelPeerTaskLinked: A peer's task was joined to a local one.
 	TypeChannelPeerTaskLinked Type = "channel.peer_task.linked"
 	// TypeChannelPeerTaskUpdated: A peer's task changed.
@@ -455,10 +463,18 @@ func payloadIndex(p Payload) int {
 		return 95
 	case *TurnSteered:
 		return 96
-	case *PeerTaskLinked:
+	case *ScheduleCreated:
 		return 97
-	case *PeerTaskUpdated:
+	case *ScheduleFired:
 		return 98
+	case *ScheduleMissed:
+		return 99
+	case *ScheduleDeleted:
+		return 100
+	case *PeerTaskLinked:
+		return 101
+	case *PeerTaskUpdated:
+		return 102
 	}
 	return -1
 }
@@ -660,10 +676,18 @@ func payloadIndexOf(name string) int {
 		return 95
 	case "TurnSteered":
 		return 96
-	case "PeerTaskLinked":
+	case "ScheduleCreated":
 		return 97
-	case "PeerTaskUpdated":
+	case "ScheduleFired":
 		return 98
+	case "ScheduleMissed":
+		return 99
+	case "ScheduleDeleted":
+		return 100
+	case "PeerTaskLinked":
+		return 101
+	case "PeerTaskUpdated":
+		return 102
 	}
 	return -1
 }
@@ -891,6 +915,14 @@ func newPayload(t Type) Payload {
 		return new(TurnInterruptRequested)
 	case TypeTurnSteered:
 		return new(TurnSteered)
+	case TypeScheduleCreated:
+		return new(ScheduleCreated)
+	case TypeScheduleFired:
+		return new(ScheduleFired)
+	case TypeScheduleMissed:
+		return new(ScheduleMissed)
+	case TypeScheduleDeleted:
+		return new(ScheduleDeleted)
 	case TypeChannelPeerTaskLinked:
 		return new(PeerTaskLinked)
 	case TypeChannelPeerTaskUpdated:

@@ -59,8 +59,10 @@ type Compaction struct {
 	SummaryRef      string `json:"summaryRef,omitempty"`
 	SummaryPreview  string `json:"summaryPreview,omitempty"`
 	ContinuationRef string `json:"continuationRef,omitempty"`
-	TokensBefore    int64  `json:"tokensBefore"`
-	TokensAfter     int64  `json:"tokensAfter,omitempty"`
+	// ModelRequestID is the request for the summary, once it was made.
+	ModelRequestID string `json:"modelRequestId,omitempty"`
+	TokensBefore   int64  `json:"tokensBefore"`
+	TokensAfter    int64  `json:"tokensAfter,omitempty"`
 	// ThroughSequence is the last event that the summary covers.
 	ThroughSequence uint64 `json:"throughSequence,omitempty"`
 	// Preserved lists what the compaction kept.
@@ -119,6 +121,17 @@ func (f *fold) context() {
 	}
 }
 
+// summaryRequested notes which request a compaction waits for.
+func (f *fold) summaryRequested(p *event.ModelRequested) {
+	t := f.s.Thread(f.e.ThreadID)
+	if t == nil || t.Context == nil || t.Context.Running == nil {
+		return
+	}
+	running := *t.Context.Running
+	running.ModelRequestID = p.ModelRequestID
+	t.Context.Running = &running
+}
+
 func (f *fold) countContext() {
 	c := &f.s.Context
 	switch f.e.Payload.(type) {
@@ -164,6 +177,9 @@ func (f *fold) compactionCompleted(c *ThreadContext, p *event.CompactionComplete
 	}
 	c.endRunning(p.CompactionID)
 	c.Boundary, c.Failures = b, 0
+	if t := f.s.Thread(f.e.ThreadID); t != nil {
+		t.ContextTokens = p.TokensAfter
+	}
 	c.Compactions++
 }
 

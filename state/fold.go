@@ -33,6 +33,9 @@ func (f *fold) incident(code, message string, active bool) {
 // apply folds the fact. Every type of the catalogue is listed: a new type
 // doesn't pass the linter until somebody decides what it means for the state.
 func (f *fold) apply() { //nolint:funlen // it is a table
+	if f.e.SubagentID != "" {
+		f.subagentSpent()
+	}
 	switch f.e.Type {
 	case event.TypeSessionCreated:
 		f.sessionCreated(f.e.Payload.(*event.SessionCreated))
@@ -127,6 +130,9 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 	case event.TypeJobCreated, event.TypeJobStarted, event.TypeJobProgress, event.TypeJobItemStarted, event.TypeJobItemCompleted,
 		event.TypeJobItemFailed, event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled:
 		f.job()
+
+	case event.TypeScheduleCreated, event.TypeScheduleFired, event.TypeScheduleMissed, event.TypeScheduleDeleted:
+		f.schedule()
 
 	case event.TypeOutputSpilled, event.TypeOutputTruncated, event.TypeOutputRedacted, event.TypeOutputExpired:
 		f.output()

@@ -71,7 +71,13 @@ func droppable(edges []Relationship) int {
 func (f *fold) taskDependency(t *Task, p *event.TaskDependencyUpdated) {
 	if p.Change != "removed" {
 		f.linkTask(t, p.Kind, p.TargetID, p.Status, p.Reason)
+		if p.Kind == "parent" {
+			t.ParentTaskID = p.TargetID
+		}
 		return
+	}
+	if p.Kind == "parent" && t.ParentTaskID == p.TargetID {
+		t.ParentTaskID = ""
 	}
 	i := findEdge(t.Relationships, p.Kind, p.TargetID)
 	if i < 0 {

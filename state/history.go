@@ -61,6 +61,7 @@ type Rollback struct {
 	AffectedSubagents []string             `json:"affectedSubagents,omitempty"`
 	AffectedJobs      []string             `json:"affectedJobs,omitempty"`
 	FilesPolicy       string               `json:"filesPolicy,omitempty"`
+	Force             bool                 `json:"force,omitempty"`
 	Files             []event.RollbackFile `json:"files,omitempty"`
 	FileCount         int64                `json:"fileCount,omitempty"`
 	ReadModelRepaired bool                 `json:"readModelRepaired,omitempty"`
@@ -90,6 +91,16 @@ type SnapshotMark struct {
 	RecoveryMode string    `json:"recoveryMode,omitempty"`
 	Reason       string    `json:"reason,omitempty"`
 	At           time.Time `json:"at"`
+}
+
+// RollingBack returns the thread's rollback that is under way, or nil.
+func (h *History) RollingBack(threadID string) *Rollback {
+	for i := range h.RunningRollbacks {
+		if h.RunningRollbacks[i].ThreadID == threadID {
+			return &h.RunningRollbacks[i]
+		}
+	}
+	return nil
 }
 
 // history folds the facts of the record itself.
@@ -122,6 +133,7 @@ func (f *fold) history() {
 func (f *fold) rollbackStarted(p *event.RollbackStarted) {
 	r := f.takeRollback(p.RollbackID)
 	r.ThreadID, r.ToTurnID, r.FilesPolicy, r.RequestedBy = f.e.ThreadID, p.ToTurnID, p.Files, p.RequestedBy
+	r.Force, r.BaselineSequence = p.Force, p.BaselineSequence
 	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
 	r.StartedAt, r.Sequence = f.e.Time, f.e.Sequence
 	f.s.History.RunningRollbacks = append(f.s.History.RunningRollbacks, r)

@@ -50,6 +50,7 @@ func (f *fold) hookCompleted(p *event.HookCompleted) {
 	h.UpdatedInputRef, h.UpdatedOutput = p.UpdatedInputRef, p.UpdatedToolOutputRef
 	h.ContextRefs, h.AuditRefs = first(p.AdditionalContext, keepItems), first(p.AuditRefs, keepItems)
 	f.endHook(h)
+	f.hookDecides(p.Point, p.Decision, p.HandlerRef, p.Reason)
 }
 
 func (f *fold) hookFailed(p *event.HookFailed) {
@@ -58,6 +59,9 @@ func (f *fold) hookFailed(p *event.HookFailed) {
 	h.FailureBehavior = p.FailureBehavior
 	f.endHook(h)
 	f.incident("hook_"+p.ErrorCategory, p.HandlerRef+": "+p.Message, false)
+	if p.FailureBehavior == "closed" && p.ErrorCategory != "lost" && p.Point != "stop" {
+		f.hookDecides(p.Point, "block", p.HandlerRef, p.Message)
+	}
 }
 
 // takeHook takes a hook out of those under way, or makes it known.
@@ -78,4 +82,20 @@ func (f *fold) endHook(h *HookRun) {
 	h.EndedAt = f.e.Time
 	perm.HookCounts = count(perm.HookCounts, h.Status, 1)
 	perm.HookRuns = recent(perm.HookRuns, h, keepRecent)
+}
+
+// hookDecides notes what a hook's word means for its turn: before a turn and after
+// an answer it may end the turn, at the end it may keep the turn going.
+func (f *fold) hookDecides(point, decision, handler, reason string) {
+	turn := f.turn()
+	if turn == nil || (decision != "block" && decision != "deny") {
+		return
+	}
+	switch point {
+	case "user_prompt_submit", "post_sampling", "session_start":
+		turn.HookBlocked = short("the hook " + handler + " blocked the turn: " + reason)
+	case "stop":
+		turn.Stops++
+		turn.Steered++
+	}
 }

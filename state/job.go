@@ -33,12 +33,13 @@ type Jobs struct {
 // Job is one batch. It holds only the items that something is still to be said
 // of, however many it has: an item that is done leaves at once.
 type Job struct {
-	JobID    string `json:"jobId"`
-	TaskID   string `json:"taskId,omitempty"`
-	ThreadID string `json:"threadId,omitempty"`
-	Title    string `json:"title,omitempty"`
-	Status   string `json:"status"`
-	Reason   string `json:"reason,omitempty"`
+	JobID     string `json:"jobId"`
+	SessionID string `json:"sessionId"`
+	TaskID    string `json:"taskId,omitempty"`
+	ThreadID  string `json:"threadId,omitempty"`
+	Title     string `json:"title,omitempty"`
+	Status    string `json:"status"`
+	Reason    string `json:"reason,omitempty"`
 
 	InstructionRef  string             `json:"instructionRef,omitempty"`
 	Instruction     string             `json:"instruction,omitempty"`
@@ -145,7 +146,7 @@ func (f *fold) jobCreated(p *event.JobCreated) {
 	}
 	f.s.Jobs.Counts = count(f.s.Jobs.Counts, p.Status, 1)
 	f.s.Jobs.Open = append(f.s.Jobs.Open, &Job{
-		JobID: f.e.JobID, TaskID: f.e.TaskID, ThreadID: f.e.ThreadID, Title: p.Title, Status: p.Status,
+		JobID: f.e.JobID, SessionID: f.e.SessionID, TaskID: f.e.TaskID, ThreadID: f.e.ThreadID, Title: p.Title, Status: p.Status,
 		InstructionRef: p.InstructionRef, Instruction: p.Instruction, ItemsRef: p.ItemsRef, ItemCount: p.ItemCount,
 		Concurrency: p.Concurrency, RetryPolicy: p.RetryPolicy, OutputSchemaRef: p.OutputSchemaRef, OutputSchema: value(p.OutputSchema),
 		MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: p.CreatedBy, Metadata: value(p.Metadata),

@@ -91,6 +91,10 @@ func (f *fold) governance() {
 		f.permissionEvaluated(p)
 	case *event.PermissionRequested:
 		f.s.Permission.Requested++
+		if c := f.toolCall(p.ToolName); c != nil {
+			// A call that ran and hit its boundary waits for permission to run again.
+			c.Status, c.Decision = ToolRequested, "ask"
+		}
 	case *event.PermissionResolved:
 		f.permissionResolved(p)
 	case *event.SandboxApplied:
@@ -111,6 +115,9 @@ func (f *fold) governance() {
 func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
 	perm := &f.s.Permission
 	perm.Counts = count(perm.Counts, p.Decision, 1)
+	if c := f.toolCall(p.ToolName); c != nil {
+		c.Decision = p.Decision
+	}
 	perm.Decisions = recent(perm.Decisions, Decision{
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		ToolName: p.ToolName, Decision: p.Decision, DecisionSource: p.DecisionSource, DecisionReason: p.DecisionReason,
@@ -125,6 +132,9 @@ func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
 func (f *fold) permissionResolved(p *event.PermissionResolved) {
 	perm := &f.s.Permission
 	perm.Resolved = count(perm.Resolved, p.Decision, 1)
+	if c := f.toolCall(p.ToolName); c != nil {
+		c.Decision = p.Decision
+	}
 	if p.Decision != "allow" || p.Scope != "session" {
 		return
 	}

@@ -139,6 +139,9 @@ func (f *fold) costRecorded(p *event.CostRecorded) {
 	}
 	c.Priced++
 	c.TotalUSD += *p.CostUSD
+	if task := f.s.Tasks.Find(f.e.TaskID); task != nil && task.TaskKind != TaskKindTurn {
+		task.CostUSD += *p.CostUSD
+	}
 	if turn := f.anyTurn(); turn != nil {
 		turn.CostUSD += *p.CostUSD
 	}
@@ -192,6 +195,9 @@ func (f *fold) quotaChanged(p *event.QuotaState) {
 	}
 	if f.e.Type == event.TypeQuotaBlocked {
 		q.Status = "blocked"
+		if turn := f.turn(); turn != nil {
+			turn.QuotaBlocked = p.QuotaName + ": " + p.Reason
+		}
 		f.incident("quota_blocked", "nothing is left of the quota "+p.QuotaName+": "+p.Reason, false)
 	}
 	for i, x := range r.Quotas {

@@ -52,7 +52,9 @@ type RoutingDecision struct {
 	LimitState           *event.LimitState `json:"limitStateSnapshot,omitempty"`
 	FromModel            string            `json:"fromModel,omitempty"`
 	Cause                string            `json:"cause,omitempty"`
-	At                   time.Time         `json:"at"`
+	// Failed lists the models that the turn fell back from, oldest first.
+	Failed []string  `json:"failed,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // threadRouting returns a copy of the thread's routing to change, with the fact's
@@ -115,6 +117,13 @@ func (f *fold) routingDecided(p *event.RoutingDecision) {
 	if fallback {
 		r.Fallbacks++
 	}
+	var failed []string
+	if fallback {
+		if r.Decision != nil && r.Decision.TurnID == f.e.TurnID {
+			failed = append(failed, r.Decision.Failed...)
+		}
+		failed = recent(failed, p.FromModel, keepItems)
+	}
 	r.SingleCandidate = f.e.Type == event.TypeRoutingSingleCandidate
 	r.CapabilityGap, r.NotPossible = p.CapabilityGap, ""
 	r.Candidates = f.decidedFrom(r.Candidates, p)
@@ -123,7 +132,7 @@ func (f *fold) routingDecided(p *event.RoutingDecision) {
 		RequestedProvider: p.RequestedProvider, RequestedModel: p.RequestedModel, RoutingMode: p.RoutingMode,
 		DecisionSource: p.DecisionSource, DecisionReason: p.DecisionReason, CapabilityGap: p.CapabilityGap,
 		FallbackChain: first(p.FallbackChain, keepItems), RequiresUserOverride: p.RequiresUserOverride, LimitState: p.LimitState,
-		FromModel: p.FromModel, Cause: p.Cause, At: f.e.Time,
+		FromModel: p.FromModel, Cause: p.Cause, Failed: failed, At: f.e.Time,
 	}
 }
 

@@ -54,7 +54,7 @@ const (
 
 // Version of the fold. A stored state of another version is not used; the
 // session is folded again from its facts.
-const Version = 1
+const Version = 2
 
 // Session is the folded state of one session.
 type Session struct {
@@ -92,6 +92,7 @@ type Session struct {
 	Evidence    Evidence    `json:"evidence"`
 	Subagents   Subagents   `json:"subagents"`
 	Jobs        Jobs        `json:"jobs"`
+	Schedules   Schedules   `json:"schedules,omitzero"`
 	Channels    Channels    `json:"channels"`
 	Benchmark   Benchmark   `json:"benchmark"`
 	Outputs     Outputs     `json:"outputs"`
@@ -142,7 +143,11 @@ func (s *Session) Apply(e *event.Event) ([]Evicted, error) {
 	}
 	f := fold{s: s, e: e}
 	f.apply()
-	s.Telemetry.apply(e, s.Thread(e.ThreadID))
+	t := s.Thread(e.ThreadID)
+	if t != nil {
+		t.LastSequence = e.Sequence
+	}
+	s.Telemetry.apply(e, t)
 	return f.evicted, nil
 }
 
@@ -196,11 +201,11 @@ func (s *Session) MainThread() *Thread {
 // subagents or processes.
 func (s *Session) HasOpenWork() bool {
 	for _, t := range s.Threads {
-		if t.Active != nil || len(t.Queue) > 0 {
+		if t.Active != nil || len(t.Queue) > 0 || (t.Context != nil && t.Context.Running != nil) {
 			return true
 		}
 	}
-	return len(s.Actions.Pending) > 0 || s.Tasks.open() || s.Jobs.open() || s.Subagents.open() || s.Environment.open()
+	return len(s.Actions.Pending) > 0 || len(s.History.RunningRollbacks) > 0 || s.Tasks.open() || s.Jobs.open() || len(s.Schedules.Open) > 0 || s.Subagents.open() || s.Environment.open()
 }
 
 // recent appends to a bounded list, dropping the oldest.

@@ -6,6 +6,9 @@ import (
 	"agentd/event"
 )
 
+// KeepSubagents bounds the ended children that a state keeps.
+const KeepSubagents = keepRecent
+
 // Subagents are the children that work in threads of their own.
 type Subagents struct {
 	// Open holds the children that have not ended, in the order of their start.
@@ -42,15 +45,17 @@ type Subagent struct {
 	Status string `json:"status"`
 	Reason string `json:"reason,omitempty"`
 	// Outcome is how the work ended, which stays when the child is closed.
-	Outcome        string         `json:"outcome,omitempty"`
-	Error          *event.Failure `json:"error,omitempty"`
-	Inputs         int64          `json:"inputs,omitempty"`
-	Outputs        int64          `json:"outputs,omitempty"`
-	InputRef       string         `json:"inputRef,omitempty"`
-	LastMessageRef string         `json:"lastMessageRef,omitempty"`
-	LastMessage    string         `json:"lastMessage,omitempty"`
-	Usage          event.Usage    `json:"usage,omitzero"`
-	CostUSD        float64        `json:"costUSD,omitempty"`
+	Outcome string         `json:"outcome,omitempty"`
+	Error   *event.Failure `json:"error,omitempty"`
+	// LastTurnID is the child's turn whose end was told last.
+	LastTurnID     string      `json:"lastTurnId,omitempty"`
+	Inputs         int64       `json:"inputs,omitempty"`
+	Outputs        int64       `json:"outputs,omitempty"`
+	InputRef       string      `json:"inputRef,omitempty"`
+	LastMessageRef string      `json:"lastMessageRef,omitempty"`
+	LastMessage    string      `json:"lastMessage,omitempty"`
+	Usage          event.Usage `json:"usage,omitzero"`
+	CostUSD        float64     `json:"costUSD,omitempty"`
 
 	SpawnedSequence uint64    `json:"spawnedSequence"`
 	SpawnedAt       time.Time `json:"spawnedAt"`
@@ -84,6 +89,9 @@ func (f *fold) subagent() {
 	switch p := f.e.Payload.(type) {
 	case *event.SubagentStatus:
 		a.Status, a.Reason = p.Status, p.Reason
+		if p.Status == "interrupted" {
+			a.LastTurnID = f.e.TurnID
+		}
 		f.reopenSubagent(a)
 	case *event.SubagentMessage:
 		if f.e.Type == event.TypeSubagentInput {
@@ -91,9 +99,34 @@ func (f *fold) subagent() {
 		} else {
 			a.Outputs++
 		}
-		a.LastMessageRef, a.LastMessage = p.MessageRef, short(p.Text)
+		a.said(f.e.Type, p)
 	case *event.SubagentEnded:
 		f.subagentEnded(a, p)
+	}
+}
+
+// said keeps the child's last word.
+func (a *Subagent) said(t event.Type, p *event.SubagentMessage) {
+	if t == event.TypeSubagentOutput {
+		a.LastMessageRef, a.LastMessage = p.MessageRef, short(p.Text)
+	}
+}
+
+// subagentSpent adds what a child's model calls took to it, and their cost also to
+// those above it, whose budget it shares.
+func (f *fold) subagentSpent() {
+	a := f.s.Subagents.Find(f.e.SubagentID)
+	if a == nil {
+		return
+	}
+	switch p := f.e.Payload.(type) {
+	case *event.ModelCompleted:
+		a.Usage = addUsage(a.Usage, p.Usage)
+	case *event.CostRecorded:
+		for a != nil && p.CostUSD != nil {
+			a.CostUSD += *p.CostUSD
+			a = f.s.Subagents.Find(a.ParentSubagentID)
+		}
 	}
 }
 
@@ -127,6 +160,7 @@ func (f *fold) reopenSubagent(a *Subagent) {
 func (f *fold) subagentEnded(a *Subagent, p *event.SubagentEnded) {
 	all := &f.s.Subagents
 	a.Status, a.Reason = p.Status, p.Reason
+	setIf(&a.LastTurnID, f.e.TurnID)
 	f.countEnd(a, p)
 	setIf(&a.Error, p.Error)
 	setIf(&a.LastMessageRef, p.MessageRef)
@@ -141,10 +175,10 @@ func (f *fold) subagentEnded(a *Subagent, p *event.SubagentEnded) {
 	}
 	a.EndedAt = f.e.Time
 	all.Open = removed(all.Open, i)
-	if len(all.Recent) == keepRecent {
+	if len(all.Recent) == KeepSubagents {
 		f.evict("subagent/"+all.Recent[0].SubagentID, all.Recent[0])
 	}
-	all.Recent = recent(all.Recent, a, keepRecent)
+	all.Recent = recent(all.Recent, a, KeepSubagents)
 }
 
 // countEnd counts how a child ended. Being closed is no outcome of its work.

@@ -47,6 +47,9 @@ type Tasks struct {
 	Counts map[string]int64 `json:"counts,omitempty"`
 	// Created counts the tasks that were ever created.
 	Created int64 `json:"created,omitempty"`
+
+	// byID finds what Open and Recent hold; it is made when it is first needed.
+	byID map[string]*Task
 }
 
 // Task is the record of one task.
@@ -99,6 +102,8 @@ type Task struct {
 	Progress        *event.Progress `json:"progress,omitempty"`
 	ValidationState string          `json:"validationState,omitempty"`
 	Summary         string          `json:"summary,omitempty"`
+	// CostUSD is what the model calls of all attempts cost, as far as prices are known.
+	CostUSD float64 `json:"costUSD,omitempty"`
 
 	CurrentRunID string `json:"currentRunId,omitempty"`
 	// Attempts holds the newest attempts, oldest first; OlderAttempts counts those
@@ -150,14 +155,15 @@ func terminalTask(status string) bool {
 
 // Find returns a task of the working set, or nil.
 func (t *Tasks) Find(id string) *Task {
-	for _, list := range [...][]*Task{t.Open, t.Recent} {
-		for _, x := range slices.Backward(list) {
-			if x.TaskID == id {
-				return x
+	if t.byID == nil {
+		t.byID = make(map[string]*Task, len(t.Open)+len(t.Recent))
+		for _, list := range [...][]*Task{t.Recent, t.Open} {
+			for _, x := range list {
+				t.byID[x.TaskID] = x
 			}
 		}
 	}
-	return nil
+	return t.byID[id]
 }
 
 // open reports whether there is unfinished work of its own: the implicit task of
@@ -178,6 +184,8 @@ func (t *Tasks) insert(task *Task) {
 		i--
 	}
 	t.Open = slices.Insert(t.Open, i, task)
+	t.Find(task.TaskID) // so that byID is there
+	t.byID[task.TaskID] = task
 }
 
 // take removes a task from the list that holds it.
@@ -305,6 +313,10 @@ func (f *fold) taskStatus(t *Task, p *event.TaskStatusChanged) {
 			t.StartedAt = f.e.Time
 		}
 	}
+	if f.e.Type == event.TypeTaskResumed {
+		// Whoever is let go on gets a new while to give a sign of life.
+		t.LastSeenAt = f.e.Time
+	}
 	if f.e.Type == event.TypeTaskRetrying {
 		// A retry is asked for after the wish to stop; the wish is answered.
 		t.Cancel = nil
@@ -352,10 +364,13 @@ func (f *fold) setTaskStatus(t *Task, status string) {
 
 // keepEndedTask puts a terminal task among the recent ones; the oldest leaves.
 func (f *fold) keepEndedTask(t *Task) {
+	f.s.Tasks.Find(t.TaskID) // so that byID is there
 	if r := f.s.Tasks.Recent; len(r) == keepTasks {
 		f.evict("task/"+r[0].TaskID, r[0])
+		delete(f.s.Tasks.byID, r[0].TaskID)
 	}
 	f.s.Tasks.Recent = recent(f.s.Tasks.Recent, t, keepTasks)
+	f.s.Tasks.byID[t.TaskID] = t
 }
 
 func (f *fold) taskUpdated(t *Task, p *event.TaskUpdated) {
@@ -363,8 +378,9 @@ func (f *fold) taskUpdated(t *Task, p *event.TaskUpdated) {
 		t.Title = *p.Title
 	}
 	if p.Objective != nil {
-		t.Objective = *p.Objective
+		t.Objective, t.ObjectiveRef = *p.Objective, p.ObjectiveRef
 	}
+	setIf(&t.WorkerKind, p.WorkerKind)
 	setIf(&t.Priority, p.Priority)
 	setIf(&t.Visibility, p.Visibility)
 	setIf(&t.HeartbeatTimeoutMs, p.HeartbeatTimeoutMs)

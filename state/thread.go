@@ -31,6 +31,9 @@ type Thread struct {
 	Model          string    `json:"model,omitempty"`
 	StartedAt      time.Time `json:"startedAt"`
 	UpdatedAt      time.Time `json:"updatedAt"`
+	// StartedSequence is where the thread's facts begin, LastSequence its newest one.
+	StartedSequence uint64 `json:"startedSequence,omitempty"`
+	LastSequence    uint64 `json:"lastSequence,omitempty"`
 
 	// Block is set while the thread can't go on and says why.
 	Block *Block `json:"block,omitempty"`
@@ -44,6 +47,11 @@ type Thread struct {
 	TurnCount int64 `json:"turnCount"`
 	// ModelCalls counts the model calls that ever ended with an answer.
 	ModelCalls int64 `json:"modelCalls"`
+	// CallsEnded counts the model calls that ever ended by themselves, with an answer
+	// or with an error.
+	CallsEnded int64 `json:"callsEnded"`
+	// ContextTokens is how many tokens the last answered call took and gave.
+	ContextTokens int64 `json:"contextTokens,omitempty"`
 
 	// Context, Routing, Sandbox and Inventory are what the thread's newest facts
 	// of their kind say; nil before the first.
@@ -120,7 +128,7 @@ func (t *Thread) Turn(id string) *Turn {
 func (f *fold) threadStarted(p *event.ThreadStarted) {
 	t := f.s.Thread(f.e.ThreadID)
 	if t == nil {
-		t = &Thread{ThreadID: f.e.ThreadID, StartedAt: f.e.Time}
+		t = &Thread{ThreadID: f.e.ThreadID, StartedAt: f.e.Time, StartedSequence: f.e.Sequence}
 		f.s.Threads = append(f.s.Threads, t)
 	}
 	t.Role, t.Title = p.Role, p.Title

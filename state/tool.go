@@ -23,12 +23,28 @@ type ToolInventory struct {
 
 // ToolSummary is one tool in short.
 type ToolSummary struct {
-	ToolName      string `json:"toolName"`
-	Policy        string `json:"policy"`
-	RuntimeOwner  string `json:"runtimeOwner"`
-	IsReadOnly    bool   `json:"isReadOnly,omitempty"`
+	ToolName     string `json:"toolName"`
+	Policy       string `json:"policy"`
+	RuntimeOwner string `json:"runtimeOwner"`
+	IsReadOnly   bool   `json:"isReadOnly,omitempty"`
+	// SideBySide says that calls of the tool may run beside each other.
+	SideBySide    bool   `json:"isConcurrencySafe,omitempty"`
 	IsDestructive bool   `json:"isDestructive,omitempty"`
 	Reason        string `json:"reason,omitempty"`
+}
+
+// SideBySide reports whether calls of a tool may run beside each other: it only
+// reads, and says that it is safe.
+func (inv *ToolInventory) SideBySide(name string) bool {
+	if inv == nil {
+		return false
+	}
+	for i := range inv.Tools {
+		if inv.Tools[i].ToolName == name {
+			return inv.Tools[i].IsReadOnly && inv.Tools[i].SideBySide
+		}
+	}
+	return false
 }
 
 func (f *fold) toolCatalogResolved(p *event.ToolCatalogResolved) {
@@ -42,8 +58,11 @@ func (f *fold) toolCatalogResolved(p *event.ToolCatalogResolved) {
 	for _, x := range first(p.Tools, keepTools) {
 		inv.Tools = append(inv.Tools, ToolSummary{
 			ToolName: x.ToolName, Policy: x.Policy, RuntimeOwner: x.RuntimeOwner,
-			IsReadOnly: x.IsReadOnly, IsDestructive: x.IsDestructive, Reason: x.Reason,
+			IsReadOnly: x.IsReadOnly, SideBySide: x.IsConcurrencySafe, IsDestructive: x.IsDestructive, Reason: x.Reason,
 		})
+	}
+	if inv.Tools == nil && t.Inventory != nil && inv.Digest != "" && inv.Digest == t.Inventory.Digest {
+		inv.Tools = t.Inventory.Tools // the same tools as before are not listed again
 	}
 	t.Inventory = inv
 }

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"hash/fnv"
+	"strconv"
 	"time"
 
 	"agentd/event"
@@ -54,9 +56,22 @@ type Turn struct {
 	// ToolCount counts all tool calls of the turn, FailedTools those that failed.
 	ToolCount   int64 `json:"toolCount,omitempty"`
 	FailedTools int64 `json:"failedTools,omitempty"`
+	// Repeats counts how often in a row the model asked for the same calls and got
+	// the same results; StepDigest is the fingerprint of the last ones.
+	Repeats    int64  `json:"repeats,omitempty"`
+	StepDigest string `json:"stepDigest,omitempty"`
+	// HookBlocked says which hook doesn't let the turn go on, and why.
+	HookBlocked string `json:"hookBlocked,omitempty"`
+	// Stops counts how often a hook kept the turn from ending.
+	Stops int64 `json:"stops,omitempty"`
+	// QuotaBlocked says which limit keeps the turn from asking a model.
+	QuotaBlocked string `json:"quotaBlocked,omitempty"`
 
 	Usage   event.Usage `json:"usage,omitzero"`
 	CostUSD float64     `json:"costUSD,omitempty"`
+
+	// AnswerSequence is where the turn's last answer is found, once it ended.
+	AnswerSequence uint64 `json:"answerSequence,omitempty"`
 
 	Outcome         string         `json:"outcome,omitempty"`
 	FailureCategory string         `json:"failureCategory,omitempty"`
@@ -86,11 +101,15 @@ type ModelCall struct {
 	Status         string `json:"status"`
 	Step           int64  `json:"step"`
 	Attempt        int64  `json:"attempt"`
-	Deltas         int64  `json:"deltas,omitempty"`
-	StopReason     string `json:"stopReason,omitempty"`
-	ErrorCategory  string `json:"errorCategory,omitempty"`
-	Message        string `json:"message,omitempty"`
-	Retryable      bool   `json:"retryable,omitempty"`
+	Purpose        string `json:"purpose,omitempty"`
+	// Tries counts the requests of this step to this model in a row.
+	Tries         int64  `json:"tries,omitempty"`
+	Deltas        int64  `json:"deltas,omitempty"`
+	StopReason    string `json:"stopReason,omitempty"`
+	ErrorCategory string `json:"errorCategory,omitempty"`
+	Message       string `json:"message,omitempty"`
+	Retryable     bool   `json:"retryable,omitempty"`
+	RetryAfterMs  *int64 `json:"retryAfterMs,omitempty"`
 	// EndSequence is where the answer is found.
 	EndSequence uint64    `json:"endSequence,omitempty"`
 	StartedAt   time.Time `json:"startedAt"`
@@ -108,6 +127,12 @@ type ToolCall struct {
 	Message       string `json:"message,omitempty"`
 	ActionID      string `json:"actionId,omitempty"`
 	OutputRef     string `json:"outputRef,omitempty"`
+	// Decision is the word on whether the call may run; empty before there is one.
+	Decision string `json:"decision,omitempty"`
+	// Attempts counts the starts of the call.
+	Attempts int64 `json:"attempts,omitempty"`
+	// Digest is a fingerprint of the arguments and, at the end, of the outcome.
+	Digest string `json:"digest,omitempty"`
 	// StartSequence and EndSequence are where its facts are found.
 	StartSequence uint64 `json:"startSequence,omitempty"`
 	EndSequence   uint64 `json:"endSequence,omitempty"`
@@ -228,6 +253,9 @@ func (f *fold) endTurn(status string) *Turn {
 	}
 	turn.Status, turn.Phase = status, status
 	turn.EndedAt, turn.EndSequence = f.e.Time, f.e.Sequence
+	if turn.Call != nil && turn.Call.Status == CallCompleted {
+		turn.AnswerSequence = turn.Call.EndSequence
+	}
 	turn.Call, turn.Tools, turn.Waiting = nil, nil, nil
 	if len(t.Recent) == keepTurns {
 		f.evict("turn/"+t.Recent[0].TurnID, t.Recent[0])
@@ -255,6 +283,10 @@ func (f *fold) runStatus(p *event.RunStatus) {
 }
 
 func (f *fold) modelRequested(p *event.ModelRequested) {
+	if p.Purpose == "compaction" {
+		f.summaryRequested(p)
+		return // beside the turn's own calls
+	}
 	turn := f.turn()
 	if turn == nil {
 		return
@@ -262,11 +294,16 @@ func (f *fold) modelRequested(p *event.ModelRequested) {
 	turn.Phase = "running"
 	turn.Step = p.Step
 	turn.SteeredSeen = turn.Steered
+	turn.noteRepeat()
 	turn.Tools = nil
-	turn.Call = &ModelCall{
+	call := &ModelCall{
 		ModelRequestID: p.ModelRequestID, Provider: p.Provider, Model: p.Model,
-		Status: CallRunning, Step: p.Step, Attempt: p.Attempt, StartedAt: f.e.Time,
+		Status: CallRunning, Step: p.Step, Attempt: p.Attempt, Purpose: p.Purpose, Tries: 1, StartedAt: f.e.Time,
 	}
+	if c := turn.Call; c != nil && c.Step == call.Step && c.Provider == call.Provider && c.Model == call.Model {
+		call.Tries = c.Tries + 1
+	}
+	turn.Call = call
 }
 
 func (f *fold) modelDelta() {
@@ -286,13 +323,15 @@ func (f *fold) modelCompleted(p *event.ModelCompleted) {
 	if turn == nil {
 		return
 	}
-	t := f.s.Thread(f.e.ThreadID)
-	t.ModelCalls++
-	turn.Phase = "running"
 	turn.Usage = addUsage(turn.Usage, p.Usage)
 	if turn.Call == nil || turn.Call.ModelRequestID != p.ModelRequestID {
 		return
 	}
+	t := f.s.Thread(f.e.ThreadID)
+	t.ModelCalls++
+	t.CallsEnded++
+	t.ContextTokens = p.Usage.InputTokens + p.Usage.OutputTokens
+	turn.Phase = "running"
 	turn.Call.Status, turn.Call.StopReason, turn.Call.EndSequence = CallCompleted, p.StopReason, f.e.Sequence
 	if p.Message == nil {
 		return
@@ -317,8 +356,11 @@ func (f *fold) modelFailed(p *event.ModelFailed) {
 		return
 	}
 	c := turn.Call
-	c.Status, c.ErrorCategory, c.Message, c.Retryable = CallFailed, p.ErrorCategory, p.Message, p.Retryable
+	c.Status, c.ErrorCategory, c.Message, c.Retryable, c.RetryAfterMs = CallFailed, p.ErrorCategory, p.Message, p.Retryable, p.RetryAfterMs
 	c.EndSequence = f.e.Sequence
+	if p.ErrorCategory != "interrupted" {
+		f.s.Thread(f.e.ThreadID).CallsEnded++
+	}
 }
 
 // toolCall returns the call that the fact is about, made known if it isn't yet.
@@ -342,13 +384,47 @@ func (f *fold) toolStarted(p *event.ToolStarted) {
 	if c == nil {
 		return
 	}
-	f.turn().ToolCount++
+	if c.Attempts == 0 {
+		f.turn().ToolCount++
+	}
+	c.Attempts++
+	c.Decision, c.ActionID = "", "" // they were used: an action from now on is one that the call itself asked for
 	c.StepID, c.Status, c.Policy, c.IsReadOnly, c.StartSequence = f.e.StepID, ToolRunning, p.Policy, p.IsReadOnly, f.e.Sequence
+	c.Digest = digest(p.ToolName, string(value(p.SafeArgs)), p.InputRef)
+}
+
+// digest is a short fingerprint of texts, for comparing them within a turn.
+func digest(texts ...string) string {
+	h := fnv.New64a()
+	for _, t := range texts {
+		_, _ = h.Write([]byte(t)) // a hash takes everything
+		_, _ = h.Write([]byte{0})
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// noteRepeat compares the calls that just ended with those before them: a model
+// that asks for the same things and gets the same answers is going in circles.
+func (t *Turn) noteRepeat() {
+	if len(t.Tools) == 0 {
+		return
+	}
+	texts := make([]string, len(t.Tools))
+	for i, c := range t.Tools {
+		texts[i] = c.Digest
+	}
+	d := digest(texts...)
+	if d == t.StepDigest {
+		t.Repeats++
+	} else {
+		t.Repeats, t.StepDigest = 0, d
+	}
 }
 
 func (f *fold) toolResult(p *event.ToolResult) {
 	if c := f.toolCall(p.ToolName); c != nil {
 		c.Status, c.OutputRef, c.EndSequence = ToolDone, p.OutputRef, f.e.Sequence
+		c.Digest = digest(c.Digest, p.Status, p.Preview, p.OutputRef)
 	}
 }
 
@@ -359,5 +435,6 @@ func (f *fold) toolFailed(p *event.ToolFailed) {
 	}
 	f.turn().FailedTools++
 	c.Status, c.ErrorCategory, c.Message, c.EndSequence = ToolFailed, p.ErrorCategory, p.Message, f.e.Sequence
+	c.Digest = digest(c.Digest, p.ErrorCategory, p.Message)
 	f.incident("tool_"+p.ErrorCategory, p.ToolName+": "+p.Message, false)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -15,7 +16,11 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/internal/gen"
+	"agentd/internal/tourtest"
+	"agentd/loop"
 	"agentd/model/provider/script"
+	"agentd/process"
+	"agentd/sandbox"
 	"agentd/store/storetest"
 )
 
@@ -31,8 +36,10 @@ type runtime struct {
 func start(t *testing.T, answers ...script.Answer) *runtime {
 	t.Helper()
 	st := storetest.NewMem()
+	processes := sync.OnceValue(func() *process.Manager { return process.New(process.Options{Report: sandbox.Probe()}) })
 	rt, err := agentd.Open(t.Context(), agentd.Options{
 		Store: st, Provider: script.New("script", &script.Script{Answers: answers}), Model: "script",
+		Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +143,56 @@ func (r *runtime) until(sessionID string, typ event.Type) *event.Event {
 	}
 }
 
+// governed tries the commands about tools, permissions, processes and history.
+func (r *runtime) governed(threadID, firstTurn string) {
+	r.Helper()
+	do[command.GetToolInventoryResult](r, "get_tool_inventory", `{"sessionId":"s"}`)
+	do[command.EnvironmentRead](r, "get_execution_environment", `{}`)
+	do[command.EvaluatePermissionResult](r, "evaluate_permission", `{"sessionId":"s","toolName":"shell","input":{"command":"rm -rf x"}}`)
+	do[command.PolicyResult](r, "set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`)
+	do[command.PolicyResult](r, "get_policy", `{"sessionId":"s"}`)
+	if b := do[command.CompactThreadResult](r, "compact_thread", `{"sessionId":"s","threadId":%q}`, threadID); b.Boundary.SummaryRef == "" {
+		r.Errorf("got %+v", b)
+	}
+	turn := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Run something."}`)
+	ask := r.until("s", event.TypePermissionRequested)
+	do[command.RespondActionResult](r, "resolve_permission", `{"actionId":%q,"decision":"allow","reason":"it is harmless"}`, ask.ActionID)
+	started := r.until("s", event.TypeProcessStarted)
+	do[command.WriteProcessStdinResult](r, "write_process_stdin", `{"processId":%q,"data":"hello\n"}`, started.ProcessID)
+	do[command.ProcessResult](r, "resize_process", `{"processId":%q,"rows":40,"cols":100}`, started.ProcessID)
+	do[command.ListProcessesResult](r, "list_processes", `{"sessionId":"s"}`)
+	do[command.ProcessResult](r, "terminate_process", `{"processId":%q}`, started.ProcessID)
+	r.ended("s", turn.TurnID)
+	do[command.ExplainResult](r, "explain", `{"sessionId":"s","toolCallId":%q}`, started.ToolCallID)
+	do[command.RollbackThreadResult](r, "rollback_thread", `{"sessionId":"s","threadId":%q,"toTurnId":%q,"preview":true}`, threadID, firstTurn)
+	do[command.ForkThreadResult](r, "fork_thread", `{"sessionId":"s","threadId":%q,"atSequence":%d}`, threadID, started.Sequence)
+}
+
+// ended waits for the end of a turn.
+func (r *runtime) ended(sessionID, turnID string) {
+	r.Helper()
+	for {
+		read := do[command.ThreadRead](r, "get_thread_read", `{"sessionId":%q,"threadId":%q}`, sessionID, r.mainThread(sessionID))
+		for _, t := range read.Turns {
+			if t.TurnID == turnID && t.Status == "completed" {
+				return
+			}
+		}
+	}
+}
+
+func (r *runtime) mainThread(sessionID string) string {
+	r.Helper()
+	return do[command.SessionRead](r, "get_session", `{"sessionId":%q}`, sessionID).Threads[0].ThreadID
+}
+
 func TestAnswersOfTheRuntimeFitTheirSchemas(t *testing.T) {
-	r := start(t, script.Answer{Ask: &script.Ask{Prompt: "Which colour?"}}, script.Answer{Text: "Blue, then."})
+	r := start(t, append(tourtest.Answers(), script.Answer{Ask: &script.Ask{Prompt: "Which colour?"}}, script.Answer{Text: "Blue, then."},
+		script.Answer{When: &script.When{Contains: "replaced by a summary"}, Text: "A summary."},
+		script.Answer{When: &script.When{Contains: "Run something."}, Tools: []script.Tool{
+			{Name: "shell", Arguments: map[string]any{"command": "cat", "background": true, "tty": true}},
+		}},
+		script.Answer{When: &script.When{Contains: "Run something."}, Text: "It runs."})...)
 	made := do[command.CreateSessionResult](r, "create_session", `{"sessionId":"s","title":"Colours","metadata":{"a":1}}`)
 	turn := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Paint it."}`)
 	if turn.Status != "accepted" || turn.ThreadID != made.ThreadID {
@@ -170,6 +225,10 @@ func TestAnswersOfTheRuntimeFitTheirSchemas(t *testing.T) {
 	if session.Sequence == 0 || len(session.Threads) != 1 || len(session.History.Events) == 0 {
 		t.Errorf("got %+v", session)
 	}
+	r.governed(made.ThreadID, turn.TurnID)
+	tourtest.Tour(t, "s", made.ThreadID, turn.TurnID, func(name command.Name, body string) json.RawMessage {
+		return *do[json.RawMessage](r, name, "%s", body)
+	})
 	for _, d := range command.Catalog() {
 		if d.Available && !r.done[d.Name] {
 			t.Errorf("%s is available and was not tried", d.Name)

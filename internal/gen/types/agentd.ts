@@ -15,6 +15,10 @@ export type ExtensionType =
   | "turn.interrupt_requested"
   | "turn.steered"
   | "subagent.output"
+  | "schedule.created"
+  | "schedule.fired"
+  | "schedule.missed"
+  | "schedule.deleted"
   | "channel.peer_task.linked"
   | "channel.peer_task.updated";
 
@@ -325,6 +329,9 @@ export interface TaskStatusChanged {
 export interface TaskUpdated {
   title?: string;
   objective?: string;
+  /** ObjectiveRef is where the whole objective is when Objective shows its beginning. */
+  objectiveRef?: string;
+  workerKind?: "runtime" | "external" | "peer";
   priority?: string;
   visibility?: "foreground" | "background" | "internal" | "hidden";
   owner?: Actor;
@@ -448,6 +455,8 @@ export interface ModelCompleted {
   modelRequestId: string;
   provider?: string;
   model?: string;
+  /** Purpose tells a turn's own call from a compaction; empty is the turn's own. */
+  purpose?: "turn" | "compaction" | "repair" | "classification";
   stopReason: "end_turn" | "tool_use" | "max_tokens" | "stop_sequence" | "refusal" | "other";
   usage: Usage;
   usageSource?: "provider" | "estimated";
@@ -602,6 +611,8 @@ export interface ToolFailed {
   advice?: string;
   durationMs?: number;
   outputRef?: string;
+  /** ChangedFiles lists what the call changed before it failed. */
+  changedFiles?: FileChange[];
 }
 
 /** ActionRequired pauses work for a decision or an input. */
@@ -1401,9 +1412,14 @@ export interface HistoryReconstructed {
 /** RollbackStarted records the intent to take turns back. */
 export interface RollbackStarted {
   rollbackId: string;
+  /** ToTurnID is the turn that stays; not_applicable when all turns go. */
   toTurnId: string;
   removedTurns: string[];
   files: "restore" | "keep";
+  /** Force says that files are restored even if someone else changed them since. */
+  force?: boolean;
+  /** BaselineSequence is the last event of the turn that stays. */
+  baselineSequence?: number;
   requestedBy?: Actor;
 }
 
@@ -1534,6 +1550,57 @@ export interface TurnSteered {
   inputRef?: string;
   preview?: string;
   submittedBy?: Actor;
+}
+
+/** ScheduleCreated gives a schedule its identity: a job or a task that is started again and again. */
+export interface ScheduleCreated {
+  scheduleId: string;
+  title?: string;
+  /** Cron has five fields: minute, hour, day, month, day of the week. */
+  cron?: string;
+  /** EveryMs is the interval of a schedule without cron. */
+  everyMs?: number;
+  /** TimeZone that cron is meant in. */
+  timeZone?: string;
+  /** Missed says what becomes of runs that were due while nobody could start them. */
+  missed: "skip" | "run_once" | "run_all";
+  /** Overlap says what becomes of a run that is due while the last one goes on. */
+  overlap: "skip" | "queue" | "allow";
+  /** Kind of what is started; Run are its parameters, RunRef where large ones are. */
+  kind: "job" | "task";
+  run?: Json;
+  runRef?: string;
+  nextAt?: string;
+  createdBy?: Actor;
+}
+
+/** ScheduleFired says that a run was started. */
+export interface ScheduleFired {
+  scheduleId: string;
+  dueAt?: string;
+  nextAt?: string;
+  /** JobID or TaskID is what was started; Error why it could not be. */
+  jobId?: string;
+  taskId?: string;
+  error?: Failure;
+}
+
+/** ScheduleMissed says that runs were due and are not started. */
+export interface ScheduleMissed {
+  scheduleId: string;
+  /** Reason is why: the runtime was down, or the last run went on. */
+  reason: "down" | "overlap";
+  count: number;
+  firstDueAt?: string;
+  lastDueAt?: string;
+  nextAt?: string;
+}
+
+/** ScheduleDeleted ends a schedule; what it started stays. */
+export interface ScheduleDeleted {
+  scheduleId: string;
+  reason?: string;
+  deletedBy?: Actor;
 }
 
 /** PeerTaskLinked joins a peer's task to a local one. */
@@ -1834,6 +1901,14 @@ export interface EventPayloads {
   "turn.steered": TurnSteered;
   /** A child said something. */
   "subagent.output": SubagentMessage;
+  /** A schedule exists. */
+  "schedule.created": ScheduleCreated;
+  /** A run of a schedule was started. */
+  "schedule.fired": ScheduleFired;
+  /** Runs of a schedule were due and are not started. */
+  "schedule.missed": ScheduleMissed;
+  /** A schedule ended. */
+  "schedule.deleted": ScheduleDeleted;
   /** A peer's task was joined to a local one. */
   "channel.peer_task.linked": PeerTaskLinked;
   /** A peer's task changed. */
@@ -1965,6 +2040,10 @@ export interface EventNeeds {
   "turn.interrupt_requested": "threadId" | "turnId";
   "turn.steered": "threadId" | "turnId";
   "subagent.output": "subagentId";
+  "schedule.created": never;
+  "schedule.fired": never;
+  "schedule.missed": never;
+  "schedule.deleted": never;
   "channel.peer_task.linked": "taskId" | "channelId";
   "channel.peer_task.updated": "taskId" | "channelId";
 }

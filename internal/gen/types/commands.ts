@@ -200,11 +200,17 @@ export interface RollbackThreadParams {
   /** The thread's id. */
   threadId: string;
   /** The turn that stays; the turns after it go. */
-  toTurnId: string;
+  toTurnId?: string;
+  /** toStart takes all turns back; toTurnId is then absent. */
+  toStart?: boolean;
   /** Files says what becomes of the files that the removed turns changed; default keep. */
   files?: "restore" | "keep";
   /** Preview says what would happen and changes nothing. */
   preview?: boolean;
+  /** Force overwrites files that someone else changed since. */
+  force?: boolean;
+  /** Diff asks, with preview, for what the turns changed, as a unified diff. */
+  diff?: boolean;
 }
 
 /** Opens a new session whose history is that of another up to a point. */
@@ -793,6 +799,52 @@ export interface RetryJobItemParams {
   jobId: string;
   /** The item's id. */
   itemId: string;
+}
+
+/** Starts a job or a task again and again. */
+export interface CreateScheduleParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The schedule's id; made if absent. */
+  scheduleId?: string;
+  /** sessionId of the schedule and, unless they say otherwise, of what it starts; a session of its own if absent. */
+  sessionId?: string;
+  /** Title for people. */
+  title?: string;
+  /** Cron has five fields: minute, hour, day, month, day of the week; or a name such as @daily. */
+  cron?: string;
+  /** An interval, in place of cron. */
+  everyMs?: number;
+  /** timeZone that cron is meant in, such as Europe/Paris; default UTC. */
+  timeZone?: string;
+  /** Missed says what becomes of runs that were due while the runtime was down: run_once (the default) starts one for all, skip none, run_all each. */
+  missed?: "skip" | "run_once" | "run_all";
+  /** Overlap says what becomes of a run that is due while the last one goes on: skip (the default) leaves it out, queue starts it afterwards, allow at once. */
+  overlap?: "skip" | "queue" | "allow";
+  /** The parameters of create_job. */
+  job?: { [key: string]: Json };
+  /** The parameters of create_task, in place of a job. */
+  task?: { [key: string]: Json };
+}
+
+/** Lists schedules. */
+export interface ListSchedulesParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** sessionId keeps the schedules of one session. */
+  sessionId?: string;
+}
+
+/** Ends a schedule; what it started stays. */
+export interface DeleteScheduleParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The schedule's id. */
+  scheduleId: string;
+  /** Reason for people. */
+  reason?: string;
 }
 
 /** Writes to a process. */
@@ -1435,6 +1487,8 @@ export interface RollbackThreadResult {
   removedTurns: string[];
   /** Files says what becomes of each file. */
   files: RollbackFile[];
+  /** What the turns changed, if it was asked for. */
+  diff?: string;
 }
 
 /** What a rollback did with one file. */
@@ -1628,16 +1682,26 @@ export interface JobResult {
 export interface JobRecord {
   /** The job's id. */
   jobId: string;
+  /** The session that the job works in. */
+  sessionId: string;
   /** Status of the job. */
   status: string;
+  /** Reason of the status. */
+  reason?: string;
   /** Progress counts the items by status. */
   progress: JobCounts;
   /** Title for people. */
   title?: string;
   /** Why the job failed. */
   error?: Failure;
+  /** Where the results are once the job ended: one JSON object a line, in the order of the items. */
+  resultsRef?: string;
   /** When the job was created. */
   createdAt: string;
+  /** When it first gave out items. */
+  startedAt?: string;
+  /** When it ended. */
+  endedAt?: string;
   /** Items of this page. */
   items: JobItemRecord[];
   /** The cursor of the next page of items; absent on the last. */
@@ -1682,15 +1746,81 @@ export interface ListJobsResult {
 export interface JobSummary {
   /** The job's id. */
   jobId: string;
+  /** The session that the job works in. */
+  sessionId: string;
   /** Status of the job. */
   status: string;
+  /** Reason of the status. */
+  reason?: string;
   /** Progress counts the items by status. */
   progress: JobCounts;
   /** Title for people. */
   title?: string;
   /** Why the job failed. */
   error?: Failure;
+  /** Where the results are once the job ended: one JSON object a line, in the order of the items. */
+  resultsRef?: string;
   /** When the job was created. */
+  createdAt: string;
+  /** When it first gave out items. */
+  startedAt?: string;
+  /** When it ended. */
+  endedAt?: string;
+}
+
+/** A schedule's standing after a command. */
+export interface ScheduleResult {
+  /** The schedule's id. */
+  scheduleId: string;
+  /** Active or deleted. */
+  status: "active" | "deleted";
+  /** When the next run is due. */
+  nextAt?: string;
+}
+
+/** A page of schedules. */
+export interface ListSchedulesResult {
+  /** Schedules of this page. */
+  schedules: ScheduleRecord[];
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** What callers may rely on in the record of a schedule. */
+export interface ScheduleRecord {
+  /** The schedule's id. */
+  scheduleId: string;
+  /** sessionId of the schedule. */
+  sessionId: string;
+  /** Title for people. */
+  title?: string;
+  /** Cron of the schedule, or EveryMs its interval. */
+  cron?: string;
+  /** The interval of a schedule without cron. */
+  everyMs?: number;
+  /** timeZone that cron is meant in. */
+  timeZone?: string;
+  /** Kind of what is started. */
+  kind: "job" | "task";
+  /** The policy for runs that were due while the runtime was down. */
+  missed: "skip" | "run_once" | "run_all";
+  /** The policy for a run that is due while the last one goes on. */
+  overlap: "skip" | "queue" | "allow";
+  /** When the next run is due. */
+  nextAt?: string;
+  /** When the last run was started. */
+  lastAt?: string;
+  /** The job that the last run started. */
+  lastJobId?: string;
+  /** The task that the last run started. */
+  lastTaskId?: string;
+  /** Why the last run could not be started. */
+  lastError?: Failure;
+  /** Fired counts the runs. */
+  fired: number;
+  /** missedCount counts the runs that were not started. */
+  missedCount: number;
+  /** When the schedule was created. */
   createdAt: string;
 }
 
@@ -2090,6 +2220,12 @@ export interface Commands {
   cancel_job: { params: CancelJobParams; result: JobRecord };
   /** Starts a new attempt at an item that failed. */
   retry_job_item: { params: RetryJobItemParams; result: JobRecord };
+  /** Starts a job or a task again and again. */
+  create_schedule: { params: CreateScheduleParams; result: ScheduleResult };
+  /** Lists schedules with their next and last runs. */
+  list_schedules: { params: ListSchedulesParams; result: ListSchedulesResult };
+  /** Ends a schedule. */
+  delete_schedule: { params: DeleteScheduleParams; result: ScheduleResult };
   /** Writes to a process. */
   write_process_stdin: { params: WriteProcessStdinParams; result: WriteProcessStdinResult };
   /** Ends a process and what it started. */

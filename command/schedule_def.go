@@ -1,0 +1,28 @@
+package command
+
+// scheduleDefs are the catalogue's entries for schedules.
+func scheduleDefs() []Def {
+	return []Def{
+		{
+			Name: "create_schedule", Noun: "schedule", New: func() Params { return &CreateSchedule{} }, Result: (*ScheduleResult)(nil),
+			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Means:   "Starts a job or a task again and again.",
+			Doc:     "Each run gets an id that follows from the schedule and the time at which it is due, so that none is started twice.",
+			Example: `{"cron":"0 6 * * 1-5","timeZone":"Europe/Paris","job":{"instruction":"Summarize the page.","items":[{"input":"https://example.org"}]}}`,
+		},
+		{
+			Name: "list_schedules", Noun: "schedule", New: func() Params { return &ListSchedules{} }, Result: (*ListSchedulesResult)(nil),
+			Scope: RoleObserver, Since: "0.1", Available: true,
+			Means:   "Lists schedules with their next and last runs.",
+			Doc:     "Schedules that were deleted are not listed.",
+			Example: `{"limit":10}`,
+		},
+		{
+			Name: "delete_schedule", Noun: "schedule", New: func() Params { return &DeleteSchedule{} }, Result: (*ScheduleResult)(nil),
+			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Means:   "Ends a schedule.",
+			Doc:     "What it started stays and goes on.",
+			Example: `{"scheduleId":"schedule_daily"}`,
+		},
+	}
+}

@@ -1,0 +1,55 @@
+package event
+
+import "time"
+
+// ScheduleCreated gives a schedule its identity: a job or a task that is started
+// again and again.
+type ScheduleCreated struct {
+	ScheduleID string `json:"scheduleId" check:"nonempty"`
+	Title      string `json:"title,omitempty"`
+	// Cron has five fields: minute, hour, day, month, day of the week.
+	Cron string `json:"cron,omitempty"`
+	// EveryMs is the interval of a schedule without cron.
+	EveryMs int64 `json:"everyMs,omitempty"`
+	// TimeZone that cron is meant in.
+	TimeZone string `json:"timeZone,omitempty"`
+	// Missed says what becomes of runs that were due while nobody could start them.
+	Missed string `json:"missed" enum:"skip run_once run_all"`
+	// Overlap says what becomes of a run that is due while the last one goes on.
+	Overlap string `json:"overlap" enum:"skip queue allow"`
+	// Kind of what is started; Run are its parameters, RunRef where large ones are.
+	Kind      string    `json:"kind" enum:"job task"`
+	Run       Raw       `json:"run,omitempty"`
+	RunRef    string    `json:"runRef,omitempty"`
+	NextAt    time.Time `json:"nextAt,omitzero"`
+	CreatedBy *Actor    `json:"createdBy,omitempty"`
+}
+
+// ScheduleFired says that a run was started.
+type ScheduleFired struct {
+	ScheduleID string    `json:"scheduleId" check:"nonempty"`
+	DueAt      time.Time `json:"dueAt,omitzero"`
+	NextAt     time.Time `json:"nextAt,omitzero"`
+	// JobID or TaskID is what was started; Error why it could not be.
+	JobID  string   `json:"jobId,omitempty"`
+	TaskID string   `json:"taskId,omitempty"`
+	Error  *Failure `json:"error,omitempty"`
+}
+
+// ScheduleMissed says that runs were due and are not started.
+type ScheduleMissed struct {
+	ScheduleID string `json:"scheduleId" check:"nonempty"`
+	// Reason is why: the runtime was down, or the last run went on.
+	Reason     string    `json:"reason" enum:"down overlap"`
+	Count      int64     `json:"count"`
+	FirstDueAt time.Time `json:"firstDueAt,omitzero"`
+	LastDueAt  time.Time `json:"lastDueAt,omitzero"`
+	NextAt     time.Time `json:"nextAt,omitzero"`
+}
+
+// ScheduleDeleted ends a schedule; what it started stays.
+type ScheduleDeleted struct {
+	ScheduleID string `json:"scheduleId" check:"nonempty"`
+	Reason     string `json:"reason,omitempty"`
+	DeletedBy  *Actor `json:"deletedBy,omitempty"`
+}
