@@ -1,0 +1,121 @@
+package redact
+
+import "slices"
+
+// Rules lists the names of the built-in rules, sorted.
+func Rules() []string {
+	names := []string{RuleValue, ruleKey}
+	for _, e := range builtin() {
+		names = append(names, e.rule)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ruleAssigned names a value beside a telling name, ruleKey one under a telling
+// key of a JSON object.
+const (
+	ruleAssigned = "assigned_secret"
+	ruleKey      = "secret_key"
+)
+
+// shapes are the tokens that tell themselves by their begin. The prefixes and
+// lengths are those that the vendors document or use.
+var shapes = []shape{
+	{"aws_key", "AKIA", upperNum, 16, 16, false},
+	{"aws_key", "ASIA", upperNum, 16, 16, false},
+	{"aws_key", "ABIA", upperNum, 16, 16, false},
+	{"aws_key", "ACCA", upperNum, 16, 16, false},
+
+	{"github_token", "ghp_", alnum, 36, 255, false},
+	{"github_token", "gho_", alnum, 36, 255, false},
+	{"github_token", "ghu_", alnum, 36, 255, false},
+	{"github_token", "ghs_", alnum, 36, 255, false},
+	{"github_token", "ghr_", alnum, 36, 255, false},
+	{"github_token", "github_pat_", words, 22, 255, false},
+
+	{"gitlab_token", "glpat-", dotted, 20, 0, false},
+	{"gitlab_token", "gldt-", dotted, 20, 0, false},
+	{"gitlab_token", "glrt-", dotted, 20, 0, false},
+	{"gitlab_token", "glcbt-", dotted, 20, 0, false},
+	{"gitlab_token", "glptt-", dotted, 20, 0, false},
+
+	{"slack_token", "xoxb-", base64URL, 10, 0, true},
+	{"slack_token", "xoxp-", base64URL, 10, 0, true},
+	{"slack_token", "xoxa-", base64URL, 10, 0, true},
+	{"slack_token", "xoxr-", base64URL, 10, 0, true},
+	{"slack_token", "xoxs-", base64URL, 10, 0, true},
+	{"slack_token", "xoxe-", base64URL, 10, 0, true},
+	{"slack_token", "xapp-", base64URL, 10, 0, true},
+	{"slack_webhook", "hooks.slack.com/services/", classOf("A-Za-z0-9/"), 20, 0, false},
+
+	{"anthropic_key", "sk-ant-", base64URL, 20, 0, true},
+	{"openai_key", "sk-", base64URL, 20, 0, true},
+	{"google_key", "AIza", base64URL, 35, 35, false},
+	{"google_token", "ya29.", dotted, 20, 0, true},
+	{"google_secret", "GOCSPX-", base64URL, 28, 28, false},
+	{"xai_key", "xai-", alnum, 20, 0, true},
+	{"groq_key", "gsk_", alnum, 20, 0, true},
+	{"huggingface_token", "hf_", alnum, 30, 64, false},
+
+	{"stripe_key", "sk_live_", alnum, 16, 0, false},
+	{"stripe_key", "sk_test_", alnum, 16, 0, false},
+	{"stripe_key", "rk_live_", alnum, 16, 0, false},
+	{"stripe_key", "rk_test_", alnum, 16, 0, false},
+	{"stripe_key", "whsec_", base64Std, 24, 0, false},
+
+	{"npm_token", "npm_", alnum, 36, 36, false},
+	{"pypi_token", "pypi-", base64URL, 50, 0, true},
+	{"sendgrid_key", "SG.", dotted, 60, 72, true},
+	{"digitalocean_token", "dop_v1_", lowerHex, 64, 64, false},
+	{"shopify_token", "shpat_", alnum, 32, 32, false},
+	{"grafana_token", "glsa_", words, 32, 64, false},
+	{"vault_token", "hvs.", base64URL, 24, 0, true},
+	{"tailscale_key", "tskey-", base64URL, 20, 0, true},
+	{"linear_key", "lin_api_", alnum, 32, 0, false},
+	{"age_key", "AGE-SECRET-KEY-1", upperNum, 58, 58, false},
+}
+
+// names that tell a secret when something is assigned to them; weak ones tell
+// other things as well.
+var names = []struct {
+	keyword string
+	weak    bool
+}{
+	{"password", false},
+	{"passwd", false},
+	{"passphrase", false},
+	{"pwd", false},
+	{"secret", false},
+	{"api_key", false},
+	{"apikey", false},
+	{"api-key", false},
+	{"access_key", false},
+	{"accesskey", false},
+	{"access-key", false},
+	{"private_key", false},
+	{"privatekey", false},
+	{"credential", false},
+	{"token", true},
+	{"_auth", true},
+}
+
+// builtin returns the entries of all built-in rules.
+func builtin() []entry {
+	var out []entry
+	for _, h := range shapes {
+		out = append(out, entry{rule: h.rule, keyword: h.prefix, match: h.matcher()})
+	}
+	out = append(out,
+		entry{rule: "jwt", keyword: "eyJ", match: matchJWT},
+		entry{rule: "private_key", keyword: "-----BEGIN ", match: matchBlock},
+		entry{rule: "url_password", keyword: "://", match: matchURL},
+		entry{rule: "authorization", keyword: "authorization", fold: true, match: matchAuthorization},
+		entry{rule: "authorization", keyword: "bearer ", fold: true, match: matchBearer},
+		entry{rule: "authorization", keyword: "basic ", fold: true, match: matchBasic},
+	)
+	for _, n := range names {
+		out = append(out, entry{rule: ruleAssigned, keyword: n.keyword, fold: true, match: assigned(n.keyword, n.weak)})
+	}
+	return out
+}
