@@ -1,4 +1,5 @@
-// Package model is the port to what answers: a provider of language models.
+// Package model is the port to what answers, a provider of language models, and
+// what decides between providers: the catalogue of models, routing, limits, cost.
 //
 // # Contract
 //
@@ -13,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"agentd/event"
@@ -24,27 +26,101 @@ type Request struct {
 	Model string
 	// RequestID is the modelRequestId of the facts.
 	RequestID string
+	// CacheKey is the same for all requests of a thread, so that a provider finds
+	// the prefix that it has seen.
+	CacheKey string
 	// Call is the ordinal of the call within its thread, from 0, counting the
-	// calls that ended with an answer.
+	// calls that ended with an answer or with an error of the provider's.
 	Call int64
-	// Messages is the conversation, oldest first.
-	Messages []Message
+	// System are the instructions that stand above the conversation.
+	System string
+	// Messages is the conversation, oldest first. A message that was given once is
+	// the same pointer in later requests and never changes.
+	Messages []*Message
+	// Tools that the model may ask for.
+	Tools []ToolSpec
+	// OutputSchema is the JSON Schema that the answer must satisfy, if any.
+	OutputSchema event.Raw
+	// MaxOutputTokens bounds the answer; 0 leaves it to the provider.
+	MaxOutputTokens int64
+	// TraceParent is the W3C trace context of the call, if it has one.
+	TraceParent string
 }
 
-// Message is one part of a conversation.
+// Roles of a message.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+	RoleTool      = "tool"
+)
+
+// Message is one part of a conversation. It must not be changed once it was part
+// of a request: providers keep its encoded form with it.
 type Message struct {
 	// Role is user, assistant or tool.
 	Role string
+	// Text of the message; of a tool's result, what the model is shown of it.
 	Text string
-	// ToolCallID is set on a tool's result.
+	// Media are pictures and files of a user's message or a tool's result.
+	Media []Media
+	// Reasoning is what an assistant said to itself before Text.
+	Reasoning string
+	// ToolCalls that an assistant asked for.
+	ToolCalls []ToolCall
+	// Native is what the provider NativeBy wants back unchanged with an
+	// assistant's message; others ignore it.
+	Native   event.Raw
+	NativeBy string
+	// ToolCallID, ToolName and IsError are set on a tool's result.
 	ToolCallID string
+	ToolName   string
+	IsError    bool
+
+	memo atomic.Pointer[memo]
+}
+
+type memo struct {
+	by      string
+	encoded []byte
+}
+
+// Encoded returns the message in a provider's own form, made at the first use:
+// a thread's conversation only grows, and encoding all of it for every request
+// would make each step dearer than the one before. By names the form.
+func (m *Message) Encoded(by string, encode func(*Message) []byte) []byte {
+	if c := m.memo.Load(); c != nil && c.by == by {
+		return c.encoded
+	}
+	b := encode(m)
+	m.memo.Store(&memo{by: by, encoded: b})
+	return b
+}
+
+// Media is a picture or a file.
+type Media struct {
+	// MediaType such as image/png.
+	MediaType string
+	// Name of a file.
+	Name string
+	// Data is the content; URL says where it is if Data is nil.
+	Data []byte
+	URL  string
+}
+
+// ToolSpec is a tool as a model is told about it.
+type ToolSpec struct {
+	Name        string
+	Description string
+	// Schema of the arguments, a JSON Schema of an object.
+	Schema event.Raw
 }
 
 // Chunk is a piece of an answer. Any of its fields may be set.
 type Chunk struct {
 	Text      string
 	Reasoning string
-	ToolCall  *ToolCall
+	// ToolCall is given whole, once all its pieces have arrived.
+	ToolCall *ToolCall
 	// Done ends the answer.
 	Done *Done
 }
@@ -54,7 +130,10 @@ type ToolCall struct {
 	// ProviderID is the provider's own name of the call.
 	ProviderID string
 	Name       string
-	Arguments  event.Raw
+	// Arguments is a JSON object. What a model sent instead of one is in Malformed,
+	// and Arguments is then empty.
+	Arguments event.Raw
+	Malformed string
 }
 
 // Done is the end of an answer.
@@ -62,6 +141,22 @@ type Done struct {
 	// StopReason is one of model.completed's stop reasons.
 	StopReason string
 	Usage      event.Usage
+	// Estimated says that the provider didn't tell the usage.
+	Estimated bool
+	// ResponseID is the provider's name of the answer.
+	ResponseID string
+	// Native is what the provider wants back unchanged with this answer.
+	Native event.Raw
+	// Raw is what the provider sent, in its own form, up to a bound.
+	Raw []byte
+	// Standing is what the provider said about the caller's limits.
+	Standing *Standing
+}
+
+// Standing is what a provider says about how much is left. Negative is unknown.
+type Standing struct {
+	RequestsLeft, RequestsLimit int64
+	TokensLeft, TokensLimit     int64
 }
 
 // Provider answers requests. Its methods may be called by many goroutines.
@@ -72,6 +167,21 @@ type Provider interface {
 	Stream(ctx context.Context, r *Request) iter.Seq2[Chunk, error]
 }
 
+// Categories of a failed request; those of model.failed.
+const (
+	RateLimited     = "rate_limited"
+	Overloaded      = "overloaded"
+	ServerError     = "server_error"
+	Timeout         = "timeout"
+	Network         = "network"
+	Auth            = "auth"
+	InvalidRequest  = "invalid_request"
+	ContextOverflow = "context_overflow"
+	ContentFilter   = "content_filter"
+	Interrupted     = "interrupted"
+	Malformed       = "malformed"
+)
+
 // Error is a failed request.
 type Error struct {
 	// Category is one of model.failed's error categories.
@@ -81,6 +191,12 @@ type Error struct {
 	Retryable bool
 	// RetryAfter is how long the provider wants to be left alone; 0 if it didn't say.
 	RetryAfter time.Duration
+	// HTTPStatus that the provider answered with; 0 if it didn't.
+	HTTPStatus int
+	// Raw is what the provider sent, up to a bound.
+	Raw []byte
+	// Standing is what the provider said about the caller's limits.
+	Standing *Standing
 }
 
 // Error implements error.

@@ -2,50 +2,89 @@
 // model: demos, tests and a first start need no key and give the same answer
 // every time.
 //
-// A script is a list of answers. The answer to a thread's n-th model call is the
-// n-th of the list, so a thread that is taken up again after a crash goes on
-// where it was. When the list is used up, or empty, the provider repeats what the
-// user said. Format:
+// # Contract
 //
+// A script is a list of answers. Which of them a request gets is a pure function
+// of the request, so a thread that is taken up again after a crash goes on where
+// it was, and one provider serves any number of threads:
+//
+//   - Answers without "when" are taken in order: the answer to the request with
+//     Call n is the n-th of them. With "repeat" the list begins again at its end.
+//   - Answers with "when" come first where they match the last thing that the user
+//     said. Several that match are taken in order, one for each answer of the model
+//     since then: the first asks for a tool, say, and the second says what came of
+//     it. When they are used up, the others go on.
+//   - Without an answer to give, or without a script, the provider repeats what the
+//     user said.
+//
+// An answer sends its reasoning, its text, its tool calls and its end, or its
+// error, in this order. Format:
+//
+//	repeat: true                # begin again at the end of the list
 //	answers:
 //	  - text: Hello.            # the answer's text
-//	    reasoning: Be polite.   # optional
+//	    reasoning: Be polite.   # what the model says to itself
 //	    chunks: 4               # send the text in so many pieces, default by words
 //	    delay: 10ms             # wait before each piece
-//	    usage: {inputTokens: 12, outputTokens: 3}
-//	  - ask: {prompt: "Which colour?"}   # ask the user with request_input
-//	  - error: {category: rate_limited, message: slow down, retryable: true}
+//	    stall: 1h               # send nothing for so long, then go on
+//	    stopReason: max_tokens  # default tool_use with tool calls, otherwise end_turn
+//	    usage: {inputTokens: 12, outputTokens: 3, cachedInputTokens: 4, reasoningTokens: 2}
+//	  - text: I will look.
+//	    tools:                  # ask for tools
+//	      - {name: shell, arguments: {command: ls}}
+//	      - {name: shell, id: call_1, malformed: '{"command": '}   # arguments that are no JSON
+//	  - ask: {prompt: "Which colour?", schema: {type: string}}     # the same as calling request_input
+//	  - error: {category: rate_limited, message: slow down, retryable: true, retryAfter: 2s}
+//	  - when: {contains: weather}   # if the user's last text contains this
+//	    text: It rains.
+//
+// [Load] and [Parse] are strict: an unknown key, stop reason or error category is
+// an error that names its line and column.
 package script
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"iter"
-	"os"
-	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
-
-	"agentd/event"
-	"agentd/model"
 )
 
 // Script is a list of answers.
 type Script struct {
 	Answers []Answer `yaml:"answers"`
+	// Repeat begins the list again when it is used up.
+	Repeat bool `yaml:"repeat"`
 }
 
 // Answer is one answer of the script.
 type Answer struct {
+	// When says which requests the answer is for; nil: the next in order.
+	When      *When         `yaml:"when"`
 	Text      string        `yaml:"text"`
 	Reasoning string        `yaml:"reasoning"`
 	Chunks    int           `yaml:"chunks"`
 	Delay     time.Duration `yaml:"delay"`
-	Usage     *Usage        `yaml:"usage"`
-	Ask       *Ask          `yaml:"ask"`
-	Error     *Error        `yaml:"error"`
+	// Stall is how long nothing is sent before the first piece.
+	Stall time.Duration `yaml:"stall"`
+	// StopReason is one of model.completed's; if empty, the fitting one.
+	StopReason string `yaml:"stopReason"`
+	Usage      *Usage `yaml:"usage"`
+	Tools      []Tool `yaml:"tools"`
+	Ask        *Ask   `yaml:"ask"`
+	Error      *Error `yaml:"error"`
+}
+
+// When is a condition on a request.
+type When struct {
+	// Contains has to occur in the last text of the user.
+	Contains string `yaml:"contains"`
+}
+
+// Tool is a tool call that an answer asks for.
+type Tool struct {
+	Name string `yaml:"name"`
+	// ID is the provider's name of the call; it may be empty.
+	ID        string         `yaml:"id"`
+	Arguments map[string]any `yaml:"arguments"`
+	// Malformed is sent in place of arguments.
+	Malformed string `yaml:"malformed"`
 }
 
 // Usage is the number of tokens that an answer claims to have used; without it
@@ -63,142 +102,10 @@ type Ask struct {
 	Schema map[string]any `yaml:"schema"`
 }
 
-// Error makes the answer fail.
+// Error makes the answer fail, after what it has sent.
 type Error struct {
 	Category   string        `yaml:"category"`
 	Message    string        `yaml:"message"`
 	Retryable  bool          `yaml:"retryable"`
 	RetryAfter time.Duration `yaml:"retryAfter"`
-}
-
-// Load reads a script from a file. An unknown key is an error that names its place.
-func Load(path string) (*Script, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("script: %w", err)
-	}
-	var s Script
-	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("script: %s: %w", path, err)
-	}
-	return &s, nil
-}
-
-// Provider plays a script.
-type Provider struct {
-	name   string
-	script *Script
-}
-
-// New returns a provider of that name. A nil script repeats what the user says.
-func New(name string, s *Script) *Provider {
-	if s == nil {
-		s = &Script{}
-	}
-	return &Provider{name: name, script: s}
-}
-
-// Name implements [model.Provider].
-func (p *Provider) Name() string { return p.name }
-
-// Stream implements [model.Provider].
-func (p *Provider) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
-	a := p.answer(r)
-	return func(yield func(model.Chunk, error) bool) {
-		for _, c := range a.chunks(r) {
-			if err := wait(ctx, a.Delay); err != nil {
-				yield(model.Chunk{}, err)
-				return
-			}
-			if !yield(c, nil) {
-				return
-			}
-		}
-		if a.Error != nil {
-			yield(model.Chunk{}, &model.Error{
-				Category: a.Error.Category, Message: a.Error.Message, Retryable: a.Error.Retryable, RetryAfter: a.Error.RetryAfter,
-			})
-		}
-	}
-}
-
-func (p *Provider) answer(r *model.Request) Answer {
-	if r.Call < int64(len(p.script.Answers)) {
-		return p.script.Answers[r.Call]
-	}
-	said := ""
-	for _, m := range r.Messages {
-		if m.Role == "user" {
-			said = m.Text
-		}
-	}
-	return Answer{Text: "You said: " + said}
-}
-
-// wait sleeps unless the context ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() != nil {
-		return &model.Error{Category: "interrupted", Message: context.Cause(ctx).Error(), Retryable: true}
-	}
-	return nil
-}
-
-// chunks returns the pieces of the answer; the last one is its end, unless the
-// answer fails.
-func (a *Answer) chunks(r *model.Request) []model.Chunk {
-	var out []model.Chunk
-	if a.Reasoning != "" {
-		out = append(out, model.Chunk{Reasoning: a.Reasoning})
-	}
-	for _, piece := range pieces(a.Text, a.Chunks) {
-		out = append(out, model.Chunk{Text: piece})
-	}
-	done := &model.Done{StopReason: "end_turn", Usage: a.usage(r)}
-	if a.Ask != nil {
-		args, _ := json.Marshal(map[string]any{"prompt": a.Ask.Prompt, "schema": a.Ask.Schema}) //nolint:errchkjson // YAML values always encode
-		out = append(out, model.Chunk{ToolCall: &model.ToolCall{Name: "request_input", Arguments: args}})
-		done.StopReason = "tool_use"
-	}
-	if a.Error == nil {
-		out = append(out, model.Chunk{Done: done})
-	}
-	return out
-}
-
-// usage estimates four bytes a token where the script doesn't say.
-func (a *Answer) usage(r *model.Request) event.Usage {
-	if u := a.Usage; u != nil {
-		return event.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedInputTokens: u.CachedInputTokens, ReasoningTokens: u.ReasoningTokens}
-	}
-	in := 0
-	for _, m := range r.Messages {
-		in += len(m.Text)
-	}
-	return event.Usage{InputTokens: int64(in+3) / 4, OutputTokens: int64(len(a.Text)+3) / 4}
-}
-
-// pieces splits a text into n pieces, or into words if n is 0.
-func pieces(s string, n int) []string {
-	if s == "" {
-		return nil
-	}
-	if n == 0 {
-		return strings.SplitAfter(s, " ")
-	}
-	runes := []rune(s)
-	var out []string
-	for i := range n {
-		if piece := runes[i*len(runes)/n : (i+1)*len(runes)/n]; len(piece) > 0 {
-			out = append(out, string(piece))
-		}
-	}
-	return out
 }

@@ -1,0 +1,252 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"agentd/model"
+	"agentd/model/provider/httpstream"
+)
+
+// body is the request in the vendor's form.
+func (p *Provider) body(r *model.Request) httpstream.Body {
+	o := p.conn.NewObject()
+	o.String("model", r.Model)
+	limit := r.MaxOutputTokens
+	if limit <= 0 {
+		limit = defaultMaxTokens
+	}
+	o.Raw("max_tokens", strconv.AppendInt(nil, limit, 10))
+	if len(r.Tools) > 0 {
+		mark := r.System == ""
+		o.Raw("tools", p.conn.Tools(strconv.FormatBool(mark), r.Tools, func(specs []model.ToolSpec) []byte { return tools(specs, mark) }))
+	}
+	if system := system(r); system != nil {
+		o.Raw("system", system)
+	}
+	o.Pieces("messages", p.messages(r.Messages))
+	o.Raw("stream", []byte("true"))
+	return o.Body()
+}
+
+// cacheMark makes the API keep everything before it.
+const cacheMark = `,"cache_control":{"type":"ephemeral"}}`
+
+// system is the system text, marked for the cache, and the schema of the answer.
+func system(r *model.Request) []byte {
+	b := []byte{'['}
+	if strings.TrimSpace(r.System) != "" {
+		b = marked(appendText(b, r.System))
+	}
+	if len(r.OutputSchema) > 0 {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = appendText(b, "Answer with one JSON value that satisfies this JSON Schema, and with nothing else:\n"+string(r.OutputSchema))
+	}
+	if len(b) == 1 {
+		return nil
+	}
+	return append(b, ']')
+}
+
+// marked puts the mark into the object at the end of b.
+func marked(b []byte) []byte { return append(b[:len(b)-1], cacheMark...) }
+
+func tools(specs []model.ToolSpec, mark bool) []byte {
+	b := []byte{'['}
+	for i := range specs {
+		t := &specs[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = httpstream.AppendString(append(b, `{"name":`...), httpstream.ToolName(t.Name))
+		b = httpstream.AppendString(append(b, `,"description":`...), t.Description)
+		b = append(append(b, `,"input_schema":`...), httpstream.ToolSchema(t)...)
+		b = append(b, '}')
+	}
+	if mark {
+		b = marked(b)
+	}
+	return append(b, ']')
+}
+
+// group is a run of messages that become one.
+type group struct {
+	role   string
+	blocks [][]byte
+	// markable says that the last block may carry a mark for the cache.
+	markable bool
+}
+
+// groups joins neighbours of the same role: tools' results are a user's blocks.
+func (p *Provider) groups(messages []*model.Message) []group {
+	var out []group
+	for _, m := range messages {
+		blocks := m.Encoded(p.form, p.encode)
+		if len(blocks) == 0 {
+			continue
+		}
+		role := "user"
+		if m.Role == model.RoleAssistant {
+			role = "assistant"
+		}
+		if len(out) == 0 && role == "assistant" {
+			// A conversation has to begin with the user.
+			out = append(out, group{role: "user", blocks: [][]byte{appendText(nil, "(The beginning of the conversation is not shown.)")}})
+		}
+		if len(out) == 0 || out[len(out)-1].role != role {
+			out = append(out, group{role: role})
+		}
+		g := &out[len(out)-1]
+		g.blocks, g.markable = append(g.blocks, blocks), role == "user"
+	}
+	return out
+}
+
+// messages joins the encoded messages. The ends of the last two of the user are
+// marked: the first of them is where the request before this one ended.
+func (p *Provider) messages(messages []*model.Message) [][]byte {
+	groups := p.groups(messages)
+	marks := 2
+	for i := len(groups) - 1; i >= 0 && marks > 0; i-- {
+		if g := &groups[i]; g.markable {
+			last := &g.blocks[len(g.blocks)-1]
+			*last = marked(bytes.Clone(*last))
+			marks--
+		}
+	}
+	if len(groups) == 0 {
+		return [][]byte{[]byte("[]")}
+	}
+	out := make([][]byte, 0, 2*len(messages)+len(groups)+2)
+	out = append(out, []byte("["))
+	for i := range groups {
+		if i > 0 {
+			out = append(out, between)
+		}
+		out = append(out, opening[groups[i].role])
+		for n, b := range groups[i].blocks {
+			if n > 0 {
+				out = append(out, comma)
+			}
+			out = append(out, b)
+		}
+	}
+	return append(out, []byte("]}]"))
+}
+
+var (
+	comma   = []byte(",")
+	between = []byte("]},")
+	opening = map[string][]byte{"user": []byte(`{"role":"user","content":[`), "assistant": []byte(`{"role":"assistant","content":[`)}
+)
+
+// encode returns the blocks of a message, with commas between them; nothing for
+// a message that says nothing, which the API refuses.
+func (p *Provider) encode(m *model.Message) []byte {
+	switch m.Role {
+	case model.RoleAssistant:
+		return p.assistant(m)
+	case model.RoleTool:
+		return toolResult(m)
+	}
+	b := appendMedia(nil, m.Media)
+	if strings.TrimSpace(m.Text) != "" || len(b) == 0 {
+		b = appendText(separated(b), orEmpty(m.Text))
+	}
+	return b
+}
+
+// orEmpty replaces a text without characters, which the API refuses.
+func orEmpty(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "(empty)"
+	}
+	return s
+}
+
+func separated(b []byte) []byte {
+	if len(b) > 0 && b[len(b)-1] != '[' {
+		b = append(b, ',')
+	}
+	return b
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(httpstream.AppendString(append(b, `{"type":"text","text":`...), text), '}')
+}
+
+func (p *Provider) assistant(m *model.Message) []byte {
+	if m.NativeBy == p.Name() {
+		if b := nativeBlocks(m.Native); b != nil {
+			return b
+		}
+	}
+	var b []byte
+	if strings.TrimSpace(m.Text) != "" {
+		b = appendText(b, m.Text)
+	}
+	for i := range m.ToolCalls {
+		c := &m.ToolCalls[i]
+		b = httpstream.AppendString(append(separated(b), `{"type":"tool_use","id":`...), httpstream.CallID(c.ProviderID))
+		b = httpstream.AppendString(append(b, `,"name":`...), httpstream.ToolName(c.Name))
+		b = append(append(append(b, `,"input":`...), httpstream.Arguments(c)...), '}')
+	}
+	return b
+}
+
+// nativeBlocks are the blocks that the decoder kept; nil if they are not a list.
+func nativeBlocks(native []byte) []byte {
+	var list []json.RawMessage
+	if json.Unmarshal(native, &list) != nil || len(list) == 0 {
+		return nil
+	}
+	var b []byte
+	for _, block := range list {
+		b = append(separated(b), block...)
+	}
+	return b
+}
+
+func toolResult(m *model.Message) []byte {
+	b := httpstream.AppendString([]byte(`{"type":"tool_result","tool_use_id":`), httpstream.CallID(m.ToolCallID))
+	if m.IsError {
+		b = append(b, `,"is_error":true`...)
+	}
+	b = append(b, `,"content":[`...)
+	if strings.TrimSpace(m.Text) != "" || len(m.Media) == 0 {
+		b = appendText(b, orEmpty(m.Text))
+	}
+	b = appendMedia(b, m.Media)
+	return append(b, "]}"...)
+}
+
+func appendMedia(b []byte, media []model.Media) []byte {
+	for i := range media {
+		b = appendOneMedia(separated(b), &media[i])
+	}
+	return b
+}
+
+func appendOneMedia(b []byte, m *model.Media) []byte {
+	var block string
+	switch httpstream.MediaKind(m) {
+	case httpstream.KindImage:
+		block = "image"
+	case httpstream.KindPDF:
+		block = "document"
+	default:
+		return appendText(b, httpstream.MediaText(m))
+	}
+	b = append(append(append(b, `{"type":"`...), block...), `","source":{`...)
+	if m.Data == nil {
+		b = httpstream.AppendString(append(b, `"type":"url","url":`...), m.URL)
+		return append(b, "}}"...)
+	}
+	b = httpstream.AppendString(append(b, `"type":"base64","media_type":`...), m.MediaType)
+	b = httpstream.AppendBase64(append(b, `,"data":`...), m.Data)
+	return append(b, "}}"...)
+}
