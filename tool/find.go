@@ -1,0 +1,166 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// findStep is how much of a file is searched before the context is looked at.
+const findStep = 256 << 10
+
+// finder finds the lines that a pattern matches.
+type finder struct {
+	re     *regexp.Regexp
+	needle needle
+}
+
+// newFinder compiles a pattern so that it never matches over the end of a line:
+// then a whole file can be searched at once, which is faster than line by line
+// and gives the same.
+func newFinder(pattern string) (*finder, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl&^syntax.OneLine)
+	if err != nil {
+		return nil, badPattern(pattern, err)
+	}
+	withinLine(parsed)
+	re, err := regexp.Compile(parsed.String())
+	if err != nil {
+		return nil, badPattern(pattern, err)
+	}
+	return &finder{re: re, needle: needleOf(parsed)}, nil
+}
+
+// withinLine changes a pattern so that a line is a text: what matches a line end
+// matches nothing, and the text's beginning and end are those of the line.
+func withinLine(re *syntax.Regexp) {
+	switch re.Op {
+	case syntax.OpBeginText:
+		re.Op = syntax.OpBeginLine
+	case syntax.OpEndText:
+		re.Op, re.Flags = syntax.OpEndLine, re.Flags&^syntax.WasDollar
+	case syntax.OpAnyChar:
+		re.Op = syntax.OpAnyCharNotNL
+	case syntax.OpLiteral:
+		if slices.Contains(re.Rune, '\n') {
+			re.Op, re.Rune = syntax.OpNoMatch, nil
+		}
+	case syntax.OpCharClass:
+		if re.Rune = withoutNewline(re.Rune); len(re.Rune) == 0 {
+			re.Op = syntax.OpNoMatch
+		}
+	default:
+		for _, sub := range re.Sub {
+			withinLine(sub)
+		}
+	}
+}
+
+// withoutNewline takes the line end out of the ranges of a character class.
+func withoutNewline(ranges []rune) []rune {
+	var out []rune
+	for i := 0; i+1 < len(ranges); i += 2 {
+		lo, hi := ranges[i], ranges[i+1]
+		if lo > '\n' || hi < '\n' {
+			out = append(out, lo, hi)
+			continue
+		}
+		if lo < '\n' {
+			out = append(out, lo, '\n'-1)
+		}
+		if hi > '\n' {
+			out = append(out, '\n'+1, hi)
+		}
+	}
+	return out
+}
+
+// badPattern says where a pattern is wrong.
+func badPattern(pattern string, err error) *Error {
+	e := &Error{
+		Category: InvalidInput, Message: "pattern: " + err.Error(),
+		Advice: `Patterns have RE2 syntax: no lookaround and no backreferences. Put \ before a character that you mean literally.`,
+	}
+	if se, ok := errors.AsType[*syntax.Error](err); ok {
+		at := max(strings.Index(pattern, se.Expr), 0)
+		e.Message = fmt.Sprintf("pattern: %s: %s at character %d", se.Code, quote(se.Expr), at+1)
+	}
+	return e
+}
+
+// lines calls found for each line that matches, until it returns false.
+func (f *finder) lines(ctx context.Context, data []byte, found func(line int, text []byte) bool) {
+	if bytes.IndexByte(data, '\r') >= 0 {
+		data = bytes.ReplaceAll(data, []byte("\r\n"), newline)
+	}
+	line := 1
+	var scratch []byte
+	for len(data) > 0 && ctx.Err() == nil {
+		part := data
+		if len(data) > findStep {
+			if i := bytes.IndexByte(data[findStep:], '\n'); i >= 0 {
+				part = data[:findStep+i+1]
+			}
+		}
+		if !f.needle.in(part, &scratch) {
+			line += bytes.Count(part, newline)
+		} else if !f.part(part, &line, found) {
+			return
+		}
+		data = data[len(part):]
+	}
+}
+
+// part searches whole lines, of which the first has the number *line, and moves
+// that on. It reports whether to go on.
+func (f *finder) part(data []byte, line *int, found func(line int, text []byte) bool) bool {
+	counted := 0
+	for at := 0; at < len(data); {
+		m := f.re.FindIndex(data[at:])
+		if len(m) == 0 || at+m[0] == len(data) && data[len(data)-1] == '\n' {
+			break
+		}
+		hit := at + m[0]
+		start := bytes.LastIndexByte(data[:hit], '\n') + 1
+		end := len(data)
+		if i := bytes.IndexByte(data[hit:], '\n'); i >= 0 {
+			end = hit + i
+		}
+		*line += bytes.Count(data[counted:start], newline)
+		counted = start
+		if !found(*line, around(data[start:end], hit-start)) {
+			return false
+		}
+		at = end + 1
+	}
+	*line += bytes.Count(data[counted:], newline)
+	return true
+}
+
+// around returns the part of a line that is shown: that where the match is.
+func around(text []byte, at int) []byte {
+	if len(text) <= maxMatchText {
+		return validUTF8(text)
+	}
+	from := 0
+	if at > maxMatchText/2 {
+		from = runeAfter(text, min(at-maxMatchText/4, len(text)-maxMatchText))
+	}
+	to := len(text)
+	if from+maxMatchText < to {
+		to = runeStart(text, from+maxMatchText)
+	}
+	part := validUTF8(bytes.Clone(text[from:to]))
+	if from > 0 {
+		part = append([]byte("…"), part...)
+	}
+	if to < len(text) {
+		part = append(part, "…"...)
+	}
+	return part
+}

@@ -1,0 +1,64 @@
+package tool
+
+import (
+	"context"
+
+	"agentd/event"
+)
+
+// IsLoopOwned reports whether the loop itself carries out the tool of that name:
+// it waits for a person or for another thread, so a call of it is a state of the
+// turn, not of a goroutine.
+func IsLoopOwned(name string) bool { return name == RequestInput || name == SpawnAgent }
+
+const requestInputSchema = `{
+	"type": "object",
+	"properties": {
+		"prompt": {"type": "string", "minLength": 1, "description": "What to ask, in words the person understands without more context."},
+		"schema": {"type": "object", "description": "JSON Schema that the answer must satisfy. Leave it out to get free text."}
+	},
+	"required": ["prompt"],
+	"additionalProperties": false
+}`
+
+func newRequestInput() *builtin {
+	return define(event.ToolInfo{
+		ToolName: RequestInput,
+		Description: "Asks the person you work for and waits for the answer. Use it only when you can't go on " +
+			"without a decision or a fact that no file and no other tool can give. Ask one thing at a time. " +
+			"With a schema the answer is JSON that satisfies it.",
+		Capabilities:      []string{CapAsk},
+		IsReadOnly:        true,
+		InterruptBehavior: interruptCancel,
+	}, requestInputSchema, loopOwned(RequestInput))
+}
+
+const spawnAgentSchema = `{
+	"type": "object",
+	"properties": {
+		"role": {"type": "string", "minLength": 1, "description": "What the agent is to be, such as reviewer or researcher."},
+		"input": {"type": "string", "minLength": 1, "description": "The whole task: the agent doesn't see this conversation."},
+		"wait": {"type": "boolean", "description": "true (the default): wait for the agent and get its answer. false: go on at once and get its id."}
+	},
+	"required": ["role", "input"],
+	"additionalProperties": false
+}`
+
+func newSpawnAgent() *builtin {
+	return define(event.ToolInfo{
+		ToolName: SpawnAgent,
+		Description: "Starts another agent on a part of the work, in a thread of its own with an empty history. " +
+			"Give it everything it needs in input. Good for work that can be described on its own; not for a " +
+			"step that you can do with one tool call.",
+		Capabilities:      []string{CapSubagent},
+		IsConcurrencySafe: true,
+		InterruptBehavior: interruptCancel,
+	}, spawnAgentSchema, loopOwned(SpawnAgent))
+}
+
+// loopOwned is the Run of a tool that must not get here.
+func loopOwned(name string) func(context.Context, *Call) (*Result, error) {
+	return func(context.Context, *Call) (*Result, error) {
+		return nil, Errorf(Unavailable, "%s is carried out by the loop, and there is none here", name)
+	}
+}

@@ -1,0 +1,320 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	errClosed  = errors.New("the client is closed")
+	errTimeout = errors.New("the time limit of the call is over")
+)
+
+// server keeps the connection to one server. Its run method is the only one that
+// connects.
+type server struct {
+	cfg  Server
+	opts Options
+	// prefix of its tools' names.
+	prefix string
+	// settled is closed when the first attempt ended.
+	settled chan struct{}
+	// retired counts connections that wait for their last calls.
+	retired sync.WaitGroup
+
+	mu sync.Mutex
+	// changed is closed and replaced whenever something below changes.
+	changed  chan struct{}
+	state    State
+	reason   string
+	link     *link
+	tools    []*remote
+	skipped  []string
+	connects int
+	stderr   *tail
+}
+
+func newServer(cfg Server, opts Options) *server {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.StartTimeout <= 0 {
+		cfg.StartTimeout = defaultStartTimeout
+	}
+	if cfg.Cwd == "" {
+		cfg.Cwd = opts.Root
+	}
+	opts.Logger = opts.Logger.With("mcpServer", cfg.ID)
+	return &server{
+		cfg: cfg, opts: opts, prefix: serverPrefix(cfg.ID),
+		settled: make(chan struct{}), changed: make(chan struct{}), state: Starting,
+	}
+}
+
+// run connects, and connects again when the connection is lost, until ctx ends.
+func (s *server) run(ctx context.Context) {
+	defer s.become(Closed, "")
+	defer s.retired.Wait()
+	settle := sync.OnceFunc(func() { close(s.settled) })
+	defer settle()
+	var (
+		attempt int
+		legacy  bool
+		wait    time.Duration
+	)
+	for rest(ctx, wait) {
+		s.become(Starting, "")
+		began := time.Now()
+		l, err := s.connect(ctx, legacy)
+		if err == nil {
+			s.adopt(l)
+			settle()
+			s.attend(ctx, l)
+			err = s.retire(ctx, l)
+		} else if _, ok := errors.AsType[*handshakeError](err); ok {
+			// A server that is lost or hangs on the first request of the newer
+			// revision may know only the older one: the revisions take turns.
+			legacy = !legacy
+		}
+		if attempt++; time.Since(began) >= s.cfg.StartTimeout+stable {
+			attempt = 1
+		}
+		wait = s.opts.pause(attempt)
+		if s.miss(ctx, err, wait) {
+			settle()
+		}
+	}
+}
+
+// rest waits before an attempt; it says false if ctx ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pause after failed attempts grows from half a second to a minute. After the
+// first one there is none: a server that crashed, or forgot its session, is had
+// again at once if it can be. Half of it is chance, so that many runtimes don't
+// come back to a server at the same moment.
+func pause(attempt int) time.Duration {
+	if attempt <= 1 {
+		return 0
+	}
+	full := time.Minute
+	if attempt < 9 {
+		full = min(full, 500*time.Millisecond<<(attempt-2))
+	}
+	return full/2 + rand.N(full/2+1) //nolint:gosec // Spreads load; nobody gains from guessing it.
+}
+
+// connect opens a connection that has listed its tools.
+func (s *server) connect(ctx context.Context, legacy bool) (*link, error) {
+	start, cancel := context.WithTimeout(ctx, s.cfg.StartTimeout)
+	defer cancel()
+	l, err := s.dial(ctx, start, legacy)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.list(start, l); err != nil {
+		if start.Err() != nil && ctx.Err() == nil {
+			err = s.late()
+		}
+		l.end(err)
+		return nil, fmt.Errorf("list the tools: %w", err)
+	}
+	return l, nil
+}
+
+// list reads the tools of a connection and keeps them.
+func (s *server) list(ctx context.Context, l *link) error {
+	listed, skipped, err := l.list(ctx)
+	if err != nil {
+		return err
+	}
+	tools, refused := s.describe(listed)
+	skipped = append(skipped, refused...)
+	if len(skipped) > maxSkipped {
+		skipped = append(skipped[:maxSkipped], fmt.Sprintf("and %d more", len(skipped)-maxSkipped))
+	}
+	s.mu.Lock()
+	same := slices.EqualFunc(s.tools, tools, func(a, b *remote) bool { return reflect.DeepEqual(a.info, b.info) })
+	s.tools, s.skipped = tools, skipped
+	s.mu.Unlock()
+	if !same && s.opts.OnChange != nil {
+		s.opts.OnChange()
+	}
+	return nil
+}
+
+// attend follows changes of the tools until the connection is lost or ctx ends.
+func (s *server) attend(ctx context.Context, l *link) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.down:
+			return
+		case <-l.relist:
+			listing, cancel := context.WithTimeout(ctx, s.cfg.StartTimeout)
+			err := s.list(listing, l)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				l.lost(fmt.Errorf("list the changed tools: %w", err))
+			}
+		}
+	}
+}
+
+// adopt makes a connection the one that calls use.
+func (s *server) adopt(l *link) {
+	s.mu.Lock()
+	s.link = l
+	s.connects++
+	s.mu.Unlock()
+	s.become(Ready, "")
+}
+
+// retire takes a connection out of use and returns why. Calls that still run on
+// it may go on: they fail by themselves if nothing is to come any more.
+func (s *server) retire(ctx context.Context, l *link) error {
+	s.mu.Lock()
+	s.link = nil
+	s.mu.Unlock()
+	if ctx.Err() != nil {
+		l.end(context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+	why := errors.New(l.reason())
+	s.retired.Go(func() {
+		select {
+		case <-l.idle():
+		case <-ctx.Done():
+		}
+		l.end(why)
+	})
+	return why
+}
+
+// miss records that the server was lost or not reached. It says whether the
+// server counts as unavailable, which it doesn't if the next attempt is at once.
+func (s *server) miss(ctx context.Context, err error, wait time.Duration) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	s.opts.Logger.Warn("MCP server not available", "reason", s.public(err.Error()), "nextAttempt", wait)
+	state := Unavailable
+	if wait <= 0 {
+		state = Starting
+	}
+	s.become(state, err.Error())
+	return state == Unavailable
+}
+
+// become changes the state and tells.
+func (s *server) become(state State, reason string) {
+	reason = clip(s.public(reason), maxNote)
+	s.mu.Lock()
+	// An attempt under way keeps the reason why one was needed.
+	if state == Starting && reason == "" {
+		reason = s.reason
+	}
+	same := s.state == state && s.reason == reason
+	wasAvailable := s.state == Ready
+	s.state, s.reason = state, reason
+	close(s.changed)
+	s.changed = make(chan struct{})
+	offers := len(s.tools) > 0
+	s.mu.Unlock()
+	if same {
+		return
+	}
+	if s.opts.OnState != nil {
+		s.opts.OnState(s.cfg.ID, state, reason)
+	}
+	if offers && wasAvailable != (state == Ready) && s.opts.OnChange != nil {
+		s.opts.OnChange()
+	}
+}
+
+// public hides the query of the server's address in a text: keys are found there.
+func (s *server) public(text string) string {
+	if _, query, ok := strings.Cut(s.cfg.URL, "?"); ok && query != "" {
+		text = strings.ReplaceAll(text, query, "[hidden]")
+	}
+	return text
+}
+
+// current returns the connection to call on. It waits while an attempt is under
+// way, and returns an error if the server can't be had. A connection that the
+// caller found dead is not returned again.
+func (s *server) current(ctx context.Context, dead *link) (*link, error) {
+	for {
+		s.mu.Lock()
+		l, state, reason, changed := s.link, s.state, s.reason, s.changed
+		s.mu.Unlock()
+		switch {
+		case l != nil && l != dead && !l.isDown():
+			return l, nil
+		case state == Closed:
+			return nil, errClosed
+		case state == Unavailable:
+			return nil, fmt.Errorf("the server is unavailable: %s", reason)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// available says whether a call can be made now.
+func (s *server) available() (ok bool, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Ready {
+		return true, ""
+	}
+	if s.reason != "" {
+		return false, s.reason
+	}
+	return false, "the server is " + string(s.state)
+}
+
+func (s *server) snapshot() []*remote {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.tools)
+}
+
+func (s *server) status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{
+		ID: s.cfg.ID, State: s.state, Reason: s.reason,
+		Tools: len(s.tools), Skipped: slices.Clone(s.skipped), Connects: s.connects,
+	}
+	if s.stderr != nil {
+		st.Stderr = s.stderr.String()
+	}
+	if s.link != nil {
+		st.Name, st.Version, st.Protocol = s.link.about()
+	}
+	return st
+}

@@ -1,0 +1,82 @@
+package tool
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// maxPath is longer than any path that a kernel opens in one piece.
+const maxPath = 4096
+
+// Locate returns where name leads within the workspace root: a slash-separated
+// path relative to it, "." for the root itself. Relative names start from cwd,
+// an absolute folder within root. It looks at names alone, not at the disk, so
+// symbolic links are not resolved: ".." takes back the name before it. The error
+// is an [*Error]: a name that leads outside is a sandbox violation.
+func Locate(root, cwd, name string) (string, error) {
+	switch {
+	case name == "":
+		return "", Errorf(InvalidInput, "path: is empty")
+	case strings.IndexByte(name, 0) >= 0:
+		return "", Errorf(InvalidInput, "path: contains a zero byte")
+	case len(name) > maxPath:
+		return "", Errorf(InvalidInput, "path: is %d bytes long, at most %d are possible", len(name), maxPath)
+	case name == "~" || strings.HasPrefix(name, "~/"):
+		return "", &Error{
+			Category: InvalidInput, Message: `path: "~" is not expanded here`,
+			Advice: "Use a path within the workspace; for a file that is really called ~ write ./~",
+		}
+	}
+	abs := filepath.FromSlash(name)
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(cwd, abs)
+	}
+	rel, ok := within(root, abs)
+	if !ok {
+		return "", outside(name)
+	}
+	return rel, nil
+}
+
+// within returns abs relative to root, with slashes, if it is root or below it.
+func within(root, abs string) (string, bool) {
+	root, abs = filepath.Clean(root), filepath.Clean(abs)
+	if abs == root {
+		return ".", true
+	}
+	sep := string(filepath.Separator)
+	rel, ok := strings.CutPrefix(abs, strings.TrimSuffix(root, sep)+sep)
+	return filepath.ToSlash(rel), ok
+}
+
+// outside is the refusal of a path that leaves the workspace.
+func outside(name string) *Error {
+	return &Error{
+		Category: SandboxViolation, Message: quote(name) + " is outside the workspace",
+		Advice:   "Use a path within the workspace.",
+		Boundary: "filesystem", Path: clip(name, 300),
+	}
+}
+
+// hiddenPath is the refusal of what belongs to the runtime itself.
+func hiddenPath(name string) *Error {
+	return &Error{
+		Category: SandboxViolation, Message: quote(name) + " belongs to the runtime and can't be used by a tool",
+		Boundary: "filesystem", Path: clip(name, 300),
+	}
+}
+
+// parts splits a relative path into its names; the root has none.
+func parts(rel string) []string {
+	rel = path.Clean(rel)
+	if rel == "." {
+		return nil
+	}
+	return strings.Split(rel, "/")
+}
+
+// below reports whether rel is dir or lies in it.
+func below(dir, rel string) bool {
+	return dir == "." || rel == dir || strings.HasPrefix(rel, dir+"/")
+}

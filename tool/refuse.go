@@ -1,0 +1,125 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"syscall"
+)
+
+// maxSuggest bounds how many names of a folder are looked at for a suggestion.
+const maxSuggest = 2000
+
+// explain turns what opening rel gave into an error that a model can act on.
+// name is the path as it was asked for.
+func (t *tree) explain(ctx context.Context, name, rel string, err error) *Error {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case ctx.Err() != nil:
+		return ended(ctx)
+	case errors.Is(err, errHidden):
+		return hiddenPath(name)
+	case errors.Is(err, errIsDir):
+		return &Error{Category: InvalidInput, Message: quote(name) + " is a folder", Advice: "Use list_files to see what is in it."}
+	case errors.Is(err, errSpecial):
+		return Errorf(InvalidInput, "%s is a device, a pipe or a socket; only regular files can be used", quote(name))
+	case errors.Is(err, errSwapped), errors.Is(err, errLink):
+		return &Error{Category: Execution, Message: quote(name) + " changes while it is opened", Retryable: true}
+	case errors.Is(err, errNotDir), errors.Is(err, syscall.ENOTDIR):
+		return t.notFolder(name, rel)
+	case errors.Is(err, fs.ErrNotExist):
+		return t.notFound(name, rel)
+	case errors.Is(err, syscall.ELOOP):
+		return Errorf(InvalidInput, "%s is a symbolic link that leads in a circle", quote(name))
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return Errorf(InvalidInput, "%s is too long for a file name", quote(name))
+	case errors.Is(err, fs.ErrPermission):
+		return t.notPermitted(name, rel)
+	default:
+		return Errorf(Execution, "open %s: %v", quote(name), err)
+	}
+}
+
+// notPermitted tells a link that leads outside from a file whose mode forbids it.
+func (t *tree) notPermitted(name, rel string) *Error {
+	if _, err := t.real(rel); err != nil && err == fs.ErrPermission { //nolint:errorlint // real returns it as it is for a link that leaves; the system's own is wrapped
+		e := outside(name)
+		e.Message = quote(name) + " leads outside the workspace through a symbolic link"
+		return e
+	}
+	return Errorf(Execution, "the file system does not permit to open %s", quote(name))
+}
+
+// notFolder says which part of a path is no folder.
+func (t *tree) notFolder(name, rel string) *Error {
+	at := "."
+	for _, p := range parts(rel) {
+		at = path.Join(at, p)
+		if fi, err := t.root.Stat(at); err == nil && !fi.IsDir() {
+			category := NotFound
+			if at == rel {
+				category = InvalidInput
+			}
+			return Errorf(category, "%s is not a folder, but a file", quote(at))
+		}
+	}
+	return Errorf(NotFound, "%s is not a folder", quote(name))
+}
+
+// notFound says what is missing, and names something alike that is there.
+func (t *tree) notFound(name, rel string) *Error {
+	e := Errorf(NotFound, "there is no %s", quote(name))
+	at := "."
+	for _, p := range parts(rel) {
+		next := path.Join(at, p)
+		if _, err := t.root.Lstat(next); err == nil {
+			at = next
+			continue
+		}
+		e.Advice = t.suggest(at, p)
+		break
+	}
+	return e
+}
+
+// suggest names what is in the folder at dir and called almost like name.
+func (t *tree) suggest(dir, name string) string {
+	d, err := t.dir(dir)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	f, err := d.Open(".")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(maxSuggest) // what could be read is enough for a hint
+	names = t.visible(dir, names)
+	if like, ok := nearest(name, names); ok {
+		return fmt.Sprintf("Did you mean %s?", quote(path.Join(dir, like)))
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("The folder %s is empty.", quote(dir))
+	}
+	return fmt.Sprintf("In %s there are: %s.", quote(dir), someOf(names, 20))
+}
+
+// visible leaves hidden names out.
+func (t *tree) visible(dir string, names []string) []string {
+	kept := names[:0]
+	for _, n := range names {
+		hidden := false
+		for _, h := range t.hidden {
+			hidden = hidden || h == path.Join(dir, n)
+		}
+		if !hidden {
+			kept = append(kept, n)
+		}
+	}
+	return kept
+}
