@@ -1,0 +1,165 @@
+package workspace
+
+import (
+	"sort"
+
+	"agentd/event"
+)
+
+// Turned is a turn that is taken back, with what its calls changed, in order.
+type Turned struct {
+	TurnID string
+	Files  []event.FileChange
+}
+
+// Step is what a rollback does with one path.
+type Step struct {
+	// File is the outcome as it is told.
+	File event.RollbackFile
+	// Do says whether anything has to be done.
+	Do bool
+	// To is the state to go back to, Ref where its content is.
+	To  State
+	Ref string
+}
+
+// Reasons that people read.
+const (
+	reasonSince   = "someone else changed it since"
+	reasonBetween = "someone else changed it between the removed turns"
+)
+
+// history is what removed turns did with one path.
+type history struct {
+	path string
+	// to is the state before the first change, ref where its content is.
+	to  State
+	ref string
+	// after is the state after the last one.
+	after State
+	// foreign says that someone else changed it in between.
+	foreign bool
+	// note is what was said of the first change.
+	note string
+	// lost says why the state before is not known.
+	lost string
+}
+
+// histories folds changes, oldest first, into one history a path, in the order
+// of first appearance.
+func histories(changes []Turned) []*history {
+	byPath := map[string]*history{}
+	var all []*history
+	for _, turn := range changes {
+		for i := range turn.Files {
+			c := &turn.Files[i]
+			h, ok := byPath[c.Path]
+			if !ok {
+				h = &history{path: c.Path, ref: c.BeforeRef, note: c.Note}
+				h.to, h.lost = before(c)
+				byPath[c.Path] = h
+				all = append(all, h)
+			} else if was, lost := before(c); lost == "" && was != h.after {
+				h.foreign = true
+			}
+			h.after = State{Hash: c.AfterHash, Mode: c.Mode}
+		}
+	}
+	return all
+}
+
+// before returns the state before a change, or why it is not known.
+func before(c *event.FileChange) (State, string) {
+	switch {
+	case c.BeforeRef != "":
+		e, err := parseRef(c.BeforeRef)
+		if err != nil {
+			return State{}, "its reference can't be read"
+		}
+		return e.state, ""
+	case c.Change == changeCreated && c.AfterHash != "":
+		return State{}, ""
+	case c.Note != "":
+		return State{}, c.Note
+	default:
+		return State{}, "its earlier content was not kept"
+	}
+}
+
+// Plan decides what a rollback does: given the changes of the removed turns,
+// oldest first, and the states of their paths now (absent paths may be left out),
+// one step a path, ordered by path. Each path goes back to the state before its
+// first change. If someone else changed it, between the changes or since, it is a
+// conflict and stays, unless force is set. A path that is as it was needs nothing
+// done, so that a plan that was carried out in part leads to the same end.
+func Plan(changes []Turned, now map[string]State, force bool) []Step {
+	var steps []Step
+	for _, h := range histories(changes) {
+		if step, ok := h.step(now[h.path], force); ok {
+			steps = append(steps, step)
+		}
+	}
+	sort.SliceStable(steps, func(i, j int) bool { return steps[i].File.Path < steps[j].File.Path })
+	return steps
+}
+
+// step is false for a path that neither the turns nor anybody else changed in
+// the end.
+func (h *history) step(now State, force bool) (Step, bool) {
+	s := Step{File: event.RollbackFile{Path: h.path, Change: rolledRestored, Reason: h.note}, To: h.to, Ref: h.ref}
+	if h.to == (State{}) {
+		s.File.Change = rolledDeleted
+	}
+	switch {
+	case h.lost != "":
+		return s.as(rolledUnavailable, h.lost), true
+	case now == h.to:
+		return s, h.after != h.to || h.foreign
+	case h.foreign && !force:
+		return s.as(rolledConflict, reasonBetween), true
+	case !h.ours(now) && !force:
+		return s.as(rolledConflict, reasonSince), true
+	}
+	if !h.ours(now) || h.foreign {
+		s.File.Reason = "forced: " + reasonSince
+	}
+	s.Do = true
+	return s, true
+}
+
+// ours says whether a state is the one that the turns left, or one that a
+// rollback passes through: where a folder and something else take each other's
+// place there is nothing for a moment, and a folder is open while it is filled.
+func (h *history) ours(now State) bool {
+	if now == h.after {
+		return true
+	}
+	from, to := h.after.kind(), h.to.kind()
+	if now.Hash == "" {
+		return from != to && to != kindNone && (from == kindDir || to == kindDir)
+	}
+	if now.Hash != kindDir || to != kindDir {
+		return false
+	}
+	// A folder that is made is closed to others at first; setgid it may inherit.
+	made := from != kindDir && now.Mode&^0o2000 == 0o700
+	return made || now.Mode == h.to.Mode|0o700
+}
+
+func (s Step) as(change, reason string) Step {
+	s.File.Change, s.File.Reason = change, reason
+	return s
+}
+
+// Values of event.RollbackFile.Change and event.FileChange.Change.
+const (
+	rolledRestored    = "restored"
+	rolledDeleted     = "deleted"
+	rolledKept        = "kept"
+	rolledConflict    = "conflict"
+	rolledUnavailable = "unavailable"
+
+	changeCreated  = "created"
+	changeModified = "modified"
+	changeDeleted  = "deleted"
+)

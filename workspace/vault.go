@@ -1,0 +1,260 @@
+package workspace
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+
+	"agentd/store"
+)
+
+// Blobs is what a Vault needs of a [store.Store].
+type Blobs interface {
+	PutBlob(ctx context.Context, r io.Reader) (store.BlobInfo, error)
+	OpenBlob(ctx context.Context, ref string) (store.Blob, error)
+}
+
+// Options of a [Vault].
+type Options struct {
+	// Blobs keeps the sealed contents. It must be set.
+	Blobs Blobs
+	// Key seals them: KeySize bytes, such as [LoadKey] returns. It must be set.
+	Key []byte
+	// SpoolDir is where the nameless file with copies for commands is. It should
+	// be on a disk. If empty, defaults to the system's folder for temporary files.
+	SpoolDir string
+	// Exclude are absolute paths that are never looked at, changed or restored,
+	// with what is below them: the runtime's own data, if it is in a workspace.
+	Exclude []string
+	// MaxFile bounds the content that is kept of one file. If zero, 16 MiB.
+	MaxFile int64
+	// MaxBytes bounds the contents that are held of one workspace for commands.
+	// If zero, 64 MiB.
+	MaxBytes int64
+	// MaxFiles bounds the entries of one workspace that are looked at around
+	// commands. If zero, 20,000.
+	MaxFiles int
+	// KeepIgnored bounds the content that is kept of a file that a .gitignore
+	// ignores by itself, not with its folder. If zero, 64 KiB; negative: none.
+	KeepIgnored int64
+	// MaxListed bounds the changes that one call lists; the others go, sealed,
+	// into one reference. If zero, 500.
+	MaxListed int
+	// MaxRoots bounds the workspaces whose files are remembered between
+	// commands. If zero, 8.
+	MaxRoots int
+	// Inline bounds the sealed bytes of one call that are handed back in
+	// [Changes.Blobs] instead of being stored at once. If zero, none are.
+	Inline int64
+}
+
+func (o *Options) setDefaults() {
+	defaultTo(&o.MaxFile, 16<<20)
+	defaultTo(&o.MaxBytes, 64<<20)
+	defaultTo(&o.MaxFiles, 20_000)
+	defaultTo(&o.KeepIgnored, 64<<10)
+	defaultTo(&o.MaxListed, 500)
+	defaultTo(&o.MaxRoots, 8)
+}
+
+func defaultTo[T int | int64](v *T, value T) {
+	if *v == 0 {
+		*v = value
+	}
+}
+
+// Vault keeps earlier contents and restores them. See the package comment.
+type Vault struct {
+	opt    Options
+	sealer *sealer
+	// step is called before every change of a file that Apply makes; an error
+	// stops it there, as a crash would. For tests.
+	step func() error
+
+	mu     sync.Mutex
+	closed bool
+	// indexes of workspaces by root, the least recently used last.
+	indexes map[string]*list.Element
+	order   *list.List
+}
+
+// New returns a Vault. It must be closed.
+func New(opt Options) (*Vault, error) {
+	if opt.Blobs == nil {
+		return nil, errors.New("workspace: Options.Blobs is not set")
+	}
+	s, err := newSealer(opt.Key)
+	if err != nil {
+		return nil, err
+	}
+	opt.Key = nil // what is needed was derived
+	opt.setDefaults()
+	return &Vault{opt: opt, sealer: s, indexes: map[string]*list.Element{}, order: list.New()}, nil
+}
+
+// Close forgets what is remembered of workspaces. Recorders that are at work
+// fail from then on.
+func (v *Vault) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	var errs []error
+	for e := v.order.Front(); e != nil; e = e.Next() {
+		errs = append(errs, e.Value.(*index).close())
+	}
+	v.indexes, v.order = map[string]*list.Element{}, list.New()
+	return errors.Join(errs...)
+}
+
+// index returns the memory of a workspace, which it makes if need be, held: it
+// isn't forgotten until released.
+func (v *Vault) index(root string) (*index, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, errors.New("workspace: the vault is closed")
+	}
+	if e, ok := v.indexes[root]; ok {
+		v.order.MoveToFront(e)
+		x := e.Value.(*index)
+		x.holders++
+		return x, nil
+	}
+	x := newIndex(root, &v.opt)
+	x.holders = 1
+	v.indexes[root] = v.order.PushFront(x)
+	v.shrink()
+	return x, nil
+}
+
+// known returns the memory of a workspace if there is one, held.
+func (v *Vault) known(root string) *index {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e, ok := v.indexes[root]
+	if !ok {
+		return nil
+	}
+	x := e.Value.(*index)
+	x.holders++
+	return x
+}
+
+func (v *Vault) release(x *index) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	x.holders--
+	v.shrink()
+}
+
+// shrink forgets workspaces beyond the bound, those in use never.
+func (v *Vault) shrink() {
+	for e := v.order.Back(); e != nil && v.order.Len() > v.opt.MaxRoots; {
+		x, before := e.Value.(*index), e.Prev()
+		if x.holders == 0 {
+			v.order.Remove(e)
+			delete(v.indexes, x.root)
+			_ = x.close() // a nameless file of copies: nothing is lost with it
+		}
+		e = before
+	}
+}
+
+// cleanRoot checks a workspace's root.
+func cleanRoot(root string) (string, error) {
+	if !filepath.IsAbs(root) {
+		return "", fmt.Errorf("workspace: the root %q is not an absolute path", clip(root))
+	}
+	resolved, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return "", fmt.Errorf("workspace: root: %w", err)
+	}
+	return resolved, nil
+}
+
+// put stores one sealed content and returns where.
+func (v *Vault) put(ctx context.Context, content io.ReadSeeker) (place, error) {
+	sealed, err := v.sealer.seal(content)
+	if err != nil {
+		return place{}, err
+	}
+	return v.putSealed(ctx, sealed)
+}
+
+func (v *Vault) putSealed(ctx context.Context, sealed io.Reader) (place, error) {
+	info, err := v.opt.Blobs.PutBlob(ctx, sealed)
+	if err != nil {
+		return place{}, err
+	}
+	sum, err := store.ParseRef(info.Ref)
+	return place{blob: sum}, err
+}
+
+// open writes an earlier content to w. After an error what was written is
+// worthless.
+func (v *Vault) open(ctx context.Context, w io.Writer, e earlier) error {
+	b, err := v.opt.Blobs.OpenBlob(ctx, store.RefOf(e.at.blob))
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("workspace: the earlier content is no longer kept: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	var sealed io.Reader = b
+	if e.at.n > 0 {
+		if _, err := b.Seek(e.at.off, io.SeekStart); err != nil {
+			return err
+		}
+		sealed = io.LimitReader(b, e.at.n)
+	}
+	sum := sha256.New()
+	if err := v.sealer.unseal(io.MultiWriter(sum, w), &cancelled{ctx: ctx, r: sealed}); err != nil {
+		return err
+	}
+	if got := fileHash([sha256.Size]byte(sum.Sum(nil))); got[len(hashSHA256):] != e.state.Hash[len(e.state.Hash)-2*sha256.Size:] {
+		return fmt.Errorf("%w: it isn't the content that the reference names", ErrDamaged)
+	}
+	return nil
+}
+
+// bytes returns an earlier content of at most limit bytes.
+func (v *Vault) bytes(ctx context.Context, e earlier, limit int64) ([]byte, error) {
+	var buf bytes.Buffer
+	err := v.open(ctx, &limitedWriter{w: &buf, left: limit}, e)
+	return buf.Bytes(), err
+}
+
+// errTooLong: a content has more bytes than its reader takes.
+var errTooLong = errors.New("workspace: the content is too long")
+
+type limitedWriter struct {
+	w    io.Writer
+	left int64
+}
+
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, errTooLong
+	}
+	return l.w.Write(p)
+}
+
+// cancelled ends a stream with its context.
+type cancelled struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *cancelled) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
