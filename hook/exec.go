@@ -1,0 +1,121 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Exit statuses with a meaning.
+const (
+	exitGood  = 0
+	exitBlock = 2
+)
+
+// exec runs a command hook.
+func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
+	exit, err := o.r.opt.Exec(ctx, Command{Argv: o.h.Command, Env: o.h.Env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer})
+	if err != nil {
+		return nil, &failure{category: "spawn", message: clip(err.Error(), maxReason), retryable: false}
+	}
+	if ctx.Err() != nil {
+		return nil, &failure{category: "timeout", message: "it was ended"}
+	}
+	said := strings.TrimSpace(clip(string(exit.Stderr), maxReason))
+	switch exit.Code {
+	case exitGood:
+		return read(exit.Stdout)
+	case exitBlock:
+		if said == "" {
+			said = "the hook gave no reason"
+		}
+		return &answer{decision: Block, reason: said}, nil
+	}
+	message := fmt.Sprintf("exit status %d", exit.Code)
+	if said != "" {
+		message += ": " + said
+	}
+	return nil, &failure{category: "exit", message: message}
+}
+
+// cwd is where a command starts: the workspace, so that a relative command is
+// found there whatever the call's folder is.
+func (o *one) cwd() string {
+	if o.in.Workspace != "" {
+		return o.in.Workspace
+	}
+	return o.in.Cwd
+}
+
+func read(data []byte) (*answer, *failure) {
+	a, err := parseAnswer(data)
+	if err != nil {
+		return nil, &failure{category: "malformed", message: err.Error()}
+	}
+	return a, nil
+}
+
+// post makes an HTTP hook's call.
+func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.h.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, &failure{category: "internal", message: clip(err.Error(), maxReason)}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	resp, err := o.r.http.Do(req)
+	if err != nil {
+		return nil, &failure{category: "network", message: clip(cause(err).Error(), maxReason), retryable: true}
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
+	switch {
+	case resp.StatusCode/100 != 2:
+		return nil, &failure{category: "network", message: "HTTP status " + resp.Status, retryable: resp.StatusCode >= http.StatusInternalServerError}
+	case err != nil:
+		return nil, &failure{category: "network", message: clip(err.Error(), maxReason), retryable: true}
+	}
+	return read(content)
+}
+
+// cause is what went wrong, without the address: it may carry a token.
+func cause(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// maxRedirects is how often a hook may be sent on, at its own origin.
+const maxRedirects = 3
+
+// client returns a client that follows no redirect to another origin, and none
+// that drops the body: what a hook is told goes where the operator said, or
+// nowhere.
+func client(base *http.Client) *http.Client {
+	c := http.Client{}
+	if base != nil {
+		c = *base
+	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		c.Transport = t.Clone()
+	}
+	c.Jar = nil
+	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		first := via[0].URL
+		switch {
+		case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
+			return errors.New("a redirect leads to another origin")
+		case req.Method != http.MethodPost:
+			return errors.New("a redirect drops the request's body")
+		case len(via) > maxRedirects:
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		}
+		return nil
+	}
+	return &c
+}

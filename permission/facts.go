@@ -1,0 +1,304 @@
+package permission
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentd/event"
+)
+
+// kind says how a tool's calls are judged.
+type kind int
+
+const (
+	kindOther kind = iota
+	kindShell
+	kindFileRead
+	kindFileWrite
+	// kindTalk is update_plan and request_input: they touch nothing.
+	kindTalk
+	// kindAgent starts an agent, whose own calls are judged one by one.
+	kindAgent
+)
+
+// kindOf knows the built-in tools by name. A tool that runs elsewhere is judged
+// by its input, whatever it is called.
+func kindOf(info *event.ToolInfo) kind {
+	if info.RuntimeOwner != "" && info.RuntimeOwner != "local" && info.RuntimeOwner != "subagent" {
+		return kindOther
+	}
+	switch info.ToolName {
+	case "shell":
+		return kindShell
+	case "read_file", "list_files", "search_files":
+		return kindFileRead
+	case "write_file", "edit_file":
+		return kindFileWrite
+	case "update_plan", "request_input":
+		return kindTalk
+	case "spawn_agent":
+		return kindAgent
+	}
+	return kindOther
+}
+
+// facts are what can be said about a call before anybody judges it.
+type facts struct {
+	kind kind
+	// reads says that the call changes nothing; inside, that it reads within the
+	// workspace alone.
+	reads, inside bool
+	// leaves says that the call is known to need more than the sandbox gives.
+	leaves bool
+	// unclear says why the call can't be judged; empty if it can.
+	unclear string
+
+	line   *Line  // of a shell call
+	cwd    string // that it starts in
+	place  *place // of a file tool
+	writes []place
+	text   string // the input in one form, for other tools
+	key    string
+
+	destructive      bool
+	impact, rollback string
+}
+
+// look finds the facts of a call.
+func look(q *Question) *facts {
+	f := &facts{kind: kindOf(&q.Tool), destructive: q.Tool.IsDestructive}
+	in, err := readInput(q.Input, "command", "cwd", "path", "background")
+	if err != nil {
+		f.unclear = "its input can't be read: " + err.Error()
+		f.key = grantKey("raw", q.Tool.ToolName, strconv.FormatBool(q.Outside), string(q.Input))
+		return f
+	}
+	switch f.kind {
+	case kindShell:
+		f.lookShell(q, in)
+	case kindFileRead, kindFileWrite:
+		f.lookFile(q, in)
+	case kindOther, kindTalk, kindAgent:
+		f.lookOther(q, in)
+	}
+	return f
+}
+
+// readInput reads an object. A name that is there twice, or that differs from one
+// of the names that matter by case alone, may mean one thing here and another to
+// the tool: that is an error.
+func readInput(raw event.Raw, matter ...string) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("not a JSON object")
+	}
+	in := map[string]any{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, fmt.Errorf("not a JSON object")
+		}
+		name, _ := t.(string)
+		if _, twice := in[name]; twice {
+			return nil, fmt.Errorf("%q is there twice", name)
+		}
+		for _, m := range matter {
+			if name != m && strings.EqualFold(name, m) {
+				return nil, fmt.Errorf("%q is not %q", name, m)
+			}
+		}
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return nil, fmt.Errorf("not a JSON object")
+		}
+		in[name] = v
+	}
+	if _, err := d.Token(); err != nil || d.More() {
+		return nil, fmt.Errorf("not one JSON object")
+	}
+	return in, nil
+}
+
+// lookShell finds out what a command line runs.
+func (f *facts) lookShell(q *Question, in map[string]any) {
+	line, _ := in["command"].(string)
+	cwd, _ := in["cwd"].(string)
+	here := q.placeOf(orDot(cwd))
+	f.key = grantKey("shell", line, here.abs, here.real, fmt.Sprint(in["background"]), strconv.FormatBool(q.Outside))
+	if strings.TrimSpace(line) == "" {
+		f.unclear = "it has no command"
+		f.line = &Line{}
+		return
+	}
+	f.line = Analyse(line)
+	at := *q
+	at.Cwd, f.cwd = here.abs, here.abs
+	f.unclear = strings.Join(f.line.Hidden, "; ")
+	f.reads = f.line.readOnly()
+	f.inside = f.reads && here.inside && f.line.readsWithin(&at)
+	for _, w := range f.line.Writes {
+		if w.harmless() {
+			continue
+		}
+		if !w.Known {
+			continue
+		}
+		pl := at.placeOf(w.Path)
+		f.writes = append(f.writes, pl)
+		if !q.writable(pl) && !within(pl.abs, "/tmp") && !within(pl.abs, "/var/tmp") {
+			f.leaves = true
+		}
+	}
+	f.lookHarm()
+}
+
+// lookHarm gathers what the commands would destroy.
+func (f *facts) lookHarm() {
+	var impact, advice []string
+	// The tool could destroy anything; what this line does is in its commands, as
+	// far as they are known.
+	f.destructive = f.unclear != ""
+	for i := range f.line.Commands {
+		c := &f.line.Commands[i]
+		if c.Harm == nil {
+			continue
+		}
+		f.destructive = true
+		impact = append(impact, c.Harm.Impact)
+		advice = append(advice, c.Harm.Advice)
+	}
+	for _, w := range f.line.Writes {
+		if w.harmless() || w.Append {
+			continue
+		}
+		f.destructive = true
+		impact = append(impact, "replaces the content of "+visible(w.Path))
+		advice = append(advice, adviceFiles)
+	}
+	f.impact, f.rollback = sentence(impact), sentence(advice)
+}
+
+// sentence joins what is said, each thing once.
+func sentence(parts []string) string {
+	var out []string
+	for _, p := range parts {
+		if p != "" && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func orDot(s string) string {
+	if s == "" {
+		return "."
+	}
+	return s
+}
+
+// lookFile finds out which file is meant.
+func (f *facts) lookFile(q *Question, in map[string]any) {
+	name, isText := in["path"].(string)
+	if _, given := in["path"]; given && !isText {
+		f.unclear = "its path is not a text"
+	}
+	pl := q.placeOf(orDot(name))
+	pl.tree = q.Tool.ToolName != "read_file" && f.kind == kindFileRead
+	f.place = &pl
+	f.key = grantKey("file", q.Tool.ToolName, pl.abs, pl.real, strconv.FormatBool(q.Outside))
+	f.reads = f.kind == kindFileRead
+	f.inside = pl.inside
+	if f.kind == kindFileRead {
+		return
+	}
+	f.leaves = !q.writable(pl)
+	if q.Tool.ToolName == "write_file" {
+		f.impact = "writes the whole content of " + pl.abs
+	} else {
+		f.impact = "changes a part of " + pl.abs
+	}
+	f.rollback = adviceFiles
+}
+
+// lookOther brings the input of another tool into one form: names in order, no
+// blanks, characters as they are.
+func (f *facts) lookOther(q *Question, in map[string]any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(in); err != nil {
+		f.unclear = "its input can't be read: " + err.Error()
+	}
+	f.text = strings.TrimSuffix(b.String(), "\n")
+	f.key = grantKey("input", q.Tool.ToolName, f.text, strconv.FormatBool(q.Outside))
+	f.reads = q.Tool.IsReadOnly
+	f.inside = f.reads && f.kind == kindTalk
+	if f.destructive {
+		f.impact = "the tool says of itself that it destroys"
+		f.rollback = "none is known: ask whoever runs the tool"
+	}
+}
+
+// scope says what the decision is about.
+func (f *facts) scope(q *Question) event.Raw {
+	s := struct {
+		Tool     string   `json:"tool"`
+		Commands []string `json:"commands,omitempty"`
+		Paths    []string `json:"paths,omitempty"`
+		Hosts    []string `json:"hosts,omitempty"`
+		Outside  bool     `json:"outside,omitempty"`
+		Grant    string   `json:"grant"`
+	}{Tool: q.Tool.ToolName, Commands: f.subcommands(), Outside: q.Outside || f.leaves, Grant: f.key}
+	if f.place != nil {
+		s.Paths = []string{f.place.abs}
+		if f.place.real != f.place.abs {
+			s.Paths = append(s.Paths, f.place.real)
+		}
+	}
+	for _, w := range f.writes {
+		s.Paths = append(s.Paths, w.abs)
+	}
+	if f.line != nil {
+		s.Hosts = f.line.Hosts
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return event.Raw("{}") // strings and a bool: it can't fail
+	}
+	return raw
+}
+
+// subcommands are the simple commands of the line, bounded.
+func (f *facts) subcommands() []string {
+	if f.line == nil {
+		return nil
+	}
+	const most, longest = 64, 512
+	var out []string
+	for i := range f.line.Commands {
+		if i == most {
+			return append(out, fmt.Sprintf("… and %d more", len(f.line.Commands)-most))
+		}
+		out = append(out, clip(f.line.Commands[i].Text(), longest))
+	}
+	return out
+}
+
+// clip shortens a text without splitting a character.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && s[most]&0xC0 == 0x80 {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// visible shows a text for people: a hole becomes an ellipsis.
+func visible(s string) string { return strings.ReplaceAll(s, string(hole), "…") }

@@ -1,0 +1,297 @@
+package permission
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// holder holds rules against one call.
+type holder struct {
+	q      *Question
+	f      *facts
+	allows []*rule
+}
+
+// hold says whether a deny or ask rule is about the call, and about which part.
+func (h *holder) hold(r *rule) (verdict, string) {
+	here := r.applies(h.q.Tool.ToolName)
+	switch {
+	case here && r.tool == nil:
+		return may, "this call: its pattern of tools is broken"
+	case here && r.whole(h.f.kind):
+		return matches, h.q.Tool.ToolName
+	case h.f.kind == kindShell && h.f.line != nil:
+		return h.holdShell(r, here)
+	case !here:
+		return misses, ""
+	case h.f.unclear != "":
+		return may, "this call: " + h.f.unclear
+	case h.f.place != nil:
+		v, _ := matchPath(r.Match, *h.f.place, h.q.Root)
+		return v, h.f.place.abs
+	case r.text == nil:
+		return may, "this call: its pattern is broken"
+	default:
+		return r.text.match(h.f.text), "this input"
+	}
+}
+
+// holdShell holds a rule for commands, or one for files, against a line.
+func (h *holder) holdShell(r *rule, here bool) (verdict, string) {
+	v, what := misses, ""
+	if here {
+		v, what = h.holdLine(r)
+	}
+	if v != matches && r.Match != "" {
+		if fv, fw := h.holdFiles(r); fv > v {
+			v, what = fv, fw
+		}
+	}
+	return v, what
+}
+
+// holdLine holds a rule for commands against every simple command.
+func (h *holder) holdLine(r *rule) (verdict, string) {
+	l := h.f.line
+	if r.text == nil {
+		return may, "this line: its pattern is broken"
+	}
+	v, what := misses, ""
+	for i := range l.Commands {
+		c := &l.Commands[i]
+		for _, form := range c.forms() {
+			switch got := r.text.match(form); {
+			case got == matches:
+				return matches, quote(c)
+			case got == may && v == misses:
+				v, what = may, quote(c)+", a part of which is known only when it runs"
+			}
+		}
+	}
+	switch {
+	case v == may:
+		return v, what
+	case h.f.unclear != "":
+		return may, "this line: " + h.f.unclear
+	case len(l.Doubts) > 0:
+		return may, "this line: " + l.Doubts[0]
+	}
+	for i := range l.Commands {
+		if why := h.hides(r, &l.Commands[i]); why != "" {
+			return may, quote(&l.Commands[i]) + ": " + why
+		}
+	}
+	return misses, ""
+}
+
+// hides says why a command may run what the rule is about, although it isn't it.
+func (h *holder) hides(r *rule, c *Command) string {
+	if c.Unknown != "" {
+		if !h.vouched(c) {
+			return c.Unknown
+		}
+		if word, _, _ := strings.Cut(r.text.prefix, " "); strings.Contains(strings.Join(c.Words, " "), word) {
+			return "its code names " + word
+		}
+	}
+	if c.plain {
+		return ""
+	}
+	for i := 1; i < len(c.Words); i++ {
+		words := c.Words[i:]
+		if _, value, ok := strings.Cut(words[0], "="); ok && r.text.match(strings.Join(append([]string{value}, words[1:]...), " ")) == matches {
+			return "it may run its arguments"
+		}
+		if r.text.match(strings.Join(words, " ")) == matches {
+			return "it may run its arguments"
+		}
+	}
+	if slices.ContainsFunc(c.inner, r.guessed) {
+		return "it may run its arguments"
+	}
+	return ""
+}
+
+// guessed says that an argument, if it is run as a line, may run what the rule is
+// about.
+func (r *rule) guessed(l *Line) bool {
+	word, _, _ := strings.Cut(r.text.prefix, " ")
+	if word != "" && slices.Contains(strings.FieldsFunc(l.text, notInName), word) {
+		return true
+	}
+	if l.broken {
+		return false // prose, most likely
+	}
+	if len(l.Hidden) > 0 || len(l.Doubts) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(l.Commands, func(c Command) bool {
+		return c.Unknown != "" || slices.ContainsFunc(c.inner, r.guessed) ||
+			slices.ContainsFunc(c.forms(), func(form string) bool { return r.text.match(form) != misses })
+	})
+}
+
+// notInName separates what may be names of programs.
+func notInName(c rune) bool {
+	inName := c == '-' || c == '_' || c == '.' || c == '+' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c > 127
+	return !inName
+}
+
+// vouched says that an allow rule names the very program whose inner working
+// can't be seen. A glob that takes any program doesn't.
+func (h *holder) vouched(c *Command) bool {
+	return slices.ContainsFunc(h.allows, func(r *rule) bool {
+		if !r.applies(h.q.Tool.ToolName) || r.text == nil || len(c.Words) == 0 {
+			return false
+		}
+		program, _, _ := strings.Cut(r.text.prefix, " ")
+		return program == c.Words[0] && allows(r, c)
+	})
+}
+
+// allows says that the rule's pattern takes a command for certain. A program
+// beside the system's folders is known by its whole path alone.
+func allows(r *rule, c *Command) bool {
+	if len(c.Words) == 0 || strings.ContainsAny(c.Words[0], " \t\n") || r.text == nil {
+		return false
+	}
+	if r.text.match(strings.Join(c.Words, " ")) == matches {
+		return true
+	}
+	if !c.system() {
+		return false
+	}
+	words := append([]string{path.Base(c.Words[0])}, c.Words[1:]...)
+	return r.text.match(strings.Join(words, " ")) == matches
+}
+
+func quote(c *Command) string { return fmt.Sprintf("%q", clip(c.Text(), 200)) }
+
+// holdFiles holds a rule about files against what a line names: what it writes
+// to, and what its words may mean.
+func (h *holder) holdFiles(r *rule) (verdict, string) {
+	writes, reads := r.applies("write_file") || r.applies("edit_file"), r.applies("read_file")
+	if r.tool == nil || (!writes && !reads) {
+		return misses, ""
+	}
+	at := *h.q
+	at.Cwd = h.f.cwd
+	v, what := misses, ""
+	note := func(got verdict, name string) {
+		if got > v {
+			v, what = got, name
+		}
+	}
+	for _, w := range h.f.line.Writes {
+		switch {
+		case !writes || w.harmless():
+		case !w.Known:
+			note(may, "a file that is known only when it runs")
+		default:
+			got, _ := matchPath(r.Match, at.placeOf(w.Path), h.q.Root)
+			note(got, w.Path)
+		}
+	}
+	for _, p := range h.f.line.Inputs {
+		if reads {
+			got, _ := matchPath(r.Match, at.placeOf(p), h.q.Root)
+			note(got, p)
+		}
+	}
+	for i := range h.f.line.Commands {
+		c := &h.f.line.Commands[i]
+		if reads || (writes && !c.ReadOnly) {
+			for _, w := range c.operands() {
+				if got, _ := matchPath(r.Match, at.placeOf(w), h.q.Root); got == matches {
+					note(may, w+" in "+quote(c))
+				}
+			}
+		}
+	}
+	return v, what
+}
+
+// cover returns the allow rules that together cover the whole call, or none.
+func (h *holder) cover() []finding {
+	var used []finding
+	for _, r := range h.allows {
+		if r.whole(h.f.kind) && r.applies(h.q.Tool.ToolName) {
+			used = append(used, finding{r, h.q.Tool.ToolName})
+		}
+	}
+	if len(used) > 0 || h.f.unclear != "" {
+		return used
+	}
+	if h.f.kind == kindShell {
+		return h.coverLine()
+	}
+	for _, r := range h.allows {
+		if h.f.place != nil {
+			if _, both := matchPath(r.Match, *h.f.place, h.q.Root); both {
+				used = append(used, finding{r, h.f.place.abs})
+			}
+			continue
+		}
+		if r.text != nil && r.text.match(h.f.text) == matches {
+			used = append(used, finding{r, "this input"})
+		}
+	}
+	return used
+}
+
+// coverLine needs a rule for every command and every written file that isn't a
+// read.
+func (h *holder) coverLine() []finding {
+	if len(h.f.line.Doubts) > 0 {
+		return nil
+	}
+	var used []finding
+	for i := range h.f.line.Commands {
+		c := &h.f.line.Commands[i]
+		if c.Wrapper || c.ReadOnly {
+			continue
+		}
+		n := len(used)
+		for _, r := range h.allows {
+			if r.applies(h.q.Tool.ToolName) && allows(r, c) {
+				used = append(used, finding{r, quote(c)})
+			}
+		}
+		if len(used) == n {
+			return nil
+		}
+	}
+	for _, w := range h.f.line.Writes {
+		if w.harmless() {
+			continue
+		}
+		found := h.coverWrite(w)
+		if found == nil {
+			return nil
+		}
+		used = append(used, *found)
+	}
+	return used
+}
+
+// coverWrite finds an allow rule for a file that a redirection writes.
+func (h *holder) coverWrite(w Write) *finding {
+	if !w.Known {
+		return nil
+	}
+	at := *h.q
+	at.Cwd = h.f.cwd
+	pl := at.placeOf(w.Path)
+	for _, r := range h.allows {
+		if !r.applies("write_file") {
+			continue
+		}
+		_, both := matchPath(r.Match, pl, h.q.Root)
+		if both || (r.Match == "" && pl.inside) {
+			return &finding{r, pl.abs}
+		}
+	}
+	return nil
+}

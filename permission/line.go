@@ -1,0 +1,167 @@
+package permission
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// finish settles what depends on the line as a whole.
+func (a *analyser) finish() {
+	l := a.line
+	l.Commands = unique(l.Commands)
+	slices.SortStableFunc(l.Writes, func(x, y Write) int { return strings.Compare(x.Path, y.Path) })
+	l.Writes = slices.Compact(l.Writes)
+	for i := range l.Commands {
+		switch path.Base(l.Commands[i].Words[0]) {
+		case "cd", "pushd", "popd":
+			l.moved = true
+		}
+	}
+	if l.moved {
+		for i := range l.Writes {
+			l.Writes[i].Known = l.Writes[i].Known && path.IsAbs(l.Writes[i].Path)
+		}
+	}
+	l.scripts()
+}
+
+// unique drops what both kinds of shell run.
+func unique(in []Command) []Command {
+	seen := map[string]bool{}
+	var out []Command
+	for _, c := range in {
+		k := strings.Join(c.Words, "\x01")
+		if !seen[k] {
+			seen[k] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// scripts marks programs of the workspace that the line itself may have written
+// before: what they run is then as unknown as the text that was written.
+func (l *Line) scripts() {
+	wrote := slices.ContainsFunc(l.Writes, func(w Write) bool { return !w.harmless() })
+	for i := range l.Commands {
+		c := &l.Commands[i]
+		if wrote && c.Unknown == "" && c.isScript() {
+			c.Unknown = "the line may have written what it runs"
+		}
+		wrote = wrote || (!c.Wrapper && !c.ReadOnly)
+	}
+}
+
+// Text is the command for people.
+func (c *Command) Text() string { return visible(strings.Join(c.Words, " ")) }
+
+// system says that the program is found by its name or in a folder of the system.
+func (c *Command) system() bool {
+	switch path.Dir(c.Words[0]) {
+	case ".":
+		return !strings.Contains(c.Words[0], "/")
+	case "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin":
+		return true
+	}
+	return false
+}
+
+// forms are the texts that a deny or ask rule is held against: as it stands, by
+// the program's bare name, and without options that stand before a subcommand.
+func (c *Command) forms() []string {
+	out := []string{strings.Join(c.Words, " ")}
+	words := c.Words
+	if base := path.Base(words[0]); base != words[0] {
+		words = append([]string{base}, words[1:]...)
+		out = append(out, strings.Join(words, " "))
+	}
+	for _, sub := range subcommands(words) {
+		out = append(out, strings.Join(sub, " "))
+	}
+	return out
+}
+
+// operands are the words that may name files.
+func (c *Command) operands() []string {
+	var out []string
+	for _, w := range c.Words[1:] {
+		if _, value, ok := strings.Cut(w, "="); ok {
+			w = value // --file=x, if=x
+		}
+		if w == "" || strings.HasPrefix(w, "-") || strings.ContainsRune(w, hole) {
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// readOnly says that the line is known to change nothing.
+func (l *Line) readOnly() bool {
+	if len(l.Hidden) > 0 || len(l.Doubts) > 0 {
+		return false
+	}
+	for i := range l.Writes {
+		if !l.Writes[i].harmless() {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(l.Commands, func(c Command) bool { return !c.Wrapper && !c.ReadOnly })
+}
+
+// readsWithin says that a line that only reads does so inside the workspace: by
+// its words alone, none of which may be unknown or lead out.
+func (l *Line) readsWithin(q *Question) bool {
+	for i := range l.Commands {
+		c := &l.Commands[i]
+		if c.host {
+			return false
+		}
+		for _, w := range c.Words[1:] {
+			if !wordInside(q, w, l.moved) {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(l.Inputs, func(p string) bool { return !wordInside(q, p, l.moved) })
+}
+
+// wordInside says that a word, if it is a path, is one inside the workspace.
+func wordInside(q *Question, w string, moved bool) bool {
+	if strings.HasPrefix(w, "-") {
+		// An option's value may be a path: --file=/x, -f/x.
+		at := strings.IndexAny(w, "=/~"+string(hole))
+		if at < 0 {
+			return true
+		}
+		w = strings.TrimPrefix(w[at:], "=")
+	}
+	switch {
+	case strings.HasPrefix(w, "~"), strings.HasPrefix(w, string(hole)):
+		return false
+	case moved && slices.Contains(strings.Split(w, "/"), ".."):
+		return false
+	case strings.ContainsRune(w, hole) && strings.Contains(w, ".."):
+		return false
+	}
+	return q.placeOf(visible(w)).inside
+}
+
+// why says, for people, what makes the line more than a read.
+func (l *Line) why() string {
+	for i := range l.Commands {
+		if c := &l.Commands[i]; !c.Wrapper && !c.ReadOnly {
+			if c.Unknown != "" {
+				return quote(c) + ": " + c.Unknown
+			}
+			return quote(c) + " is not known to only read"
+		}
+	}
+	for i := range l.Writes {
+		if !l.Writes[i].harmless() {
+			return "it writes to " + visible(l.Writes[i].Path)
+		}
+	}
+	return strings.Join(append(slices.Clone(l.Hidden), l.Doubts...), "; ")
+}

@@ -1,0 +1,100 @@
+package permission
+
+import (
+	"fmt"
+	"strings"
+)
+
+// byMode is the mode's voice.
+func (q *Question) byMode(f *facts) outcome {
+	say := func(decision, format string, args ...any) outcome {
+		return outcome{decision: decision, source: sourceMode, reason: "in mode " + q.Mode + " " + fmt.Sprintf(format, args...)}
+	}
+	what := q.name(f)
+	switch q.Mode {
+	case ModeDefault:
+		if f.kind == kindTalk || (f.reads && f.unclear == "") {
+			return say(Allow, "reads run, and %s", what)
+		}
+		return say(Ask, "only reads run by themselves, and %s", what)
+	case ModeUntrusted:
+		if f.reads && f.inside && f.unclear == "" {
+			return say(Allow, "reads inside the workspace run, and %s", what)
+		}
+		return say(Ask, "only reads inside the workspace run by themselves, and %s", what)
+	case ModePlan:
+		if f.reads && f.unclear == "" {
+			return say(Allow, "reads run, and %s", what)
+		}
+		return say(Deny, "only reads run, and %s", what)
+	case ModeBypass:
+		return say(Allow, "everything runs that no rule speaks against")
+	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
+		return q.bySandbox(f, say)
+	}
+	return outcome{decision: Ask, source: sourceDefault, reason: fmt.Sprintf("the mode %q is not known", q.Mode)}
+}
+
+// bySandbox is the voice of the modes in which the sandbox is the boundary.
+func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome) outcome {
+	what := q.name(f)
+	switch {
+	case f.unclear != "":
+		return say(Ask, "what runs must be known, and %s", what)
+	case f.reads:
+		return say(Allow, "reads run, and %s", what)
+	case f.kind == kindTalk:
+		return say(Allow, "%s runs: it touches nothing", q.Tool.ToolName)
+	case f.kind == kindAgent:
+		return say(Allow, "agents start: each call of theirs is judged by itself")
+	case f.leaves:
+		return say(Ask, "writes inside the sandbox run, and %s, which is outside of it", what)
+	case f.kind == kindFileWrite:
+		return say(Allow, "writes inside the workspace run, and %s", what)
+	case f.kind == kindOther:
+		return say(Ask, "what runs inside the sandbox runs by itself, and %s is not confined by it", what)
+	case q.Sandbox.lifted():
+		return say(Allow, "commands run: the sandbox is lifted by danger_full_access")
+	case q.Sandbox.holds():
+		return say(Allow, "commands inside the sandbox run")
+	}
+	return say(Ask, "commands inside the sandbox run by themselves, but %s", q.missing())
+}
+
+// missing says what the sandbox doesn't enforce.
+func (q *Question) missing() string {
+	if q.Sandbox.Missing != "" {
+		return "it doesn't hold here: " + q.Sandbox.Missing
+	}
+	var parts []string
+	if !q.Sandbox.Filesystem {
+		parts = append(parts, "files")
+	}
+	if !q.Sandbox.Network {
+		parts = append(parts, "the network")
+	}
+	return "it doesn't hold here for " + strings.Join(parts, " and ")
+}
+
+// name says what the call is, for people.
+func (q *Question) name(f *facts) string {
+	switch {
+	case f.unclear != "":
+		return f.unclear
+	case f.kind == kindShell && f.reads && f.inside:
+		return "this command only reads, inside the workspace"
+	case f.kind == kindShell && f.reads:
+		return "this command only reads"
+	case f.kind == kindShell:
+		return f.line.why()
+	case f.kind == kindFileRead && f.inside:
+		return f.place.abs + " is inside the workspace"
+	case f.kind == kindFileRead:
+		return f.place.abs + " is outside of the workspace"
+	case f.kind == kindFileWrite:
+		return q.Tool.ToolName + " changes " + f.place.abs
+	case f.reads:
+		return q.Tool.ToolName + " only reads"
+	}
+	return q.Tool.ToolName + " may change something"
+}

@@ -1,0 +1,248 @@
+package permission
+
+import (
+	"time"
+
+	"agentd/event"
+)
+
+// Modes of permission. See [Decide] for what each lets run.
+const (
+	ModeDefault   = "default"
+	ModeUntrusted = "untrusted"
+	ModeOnRequest = "on_request"
+	ModeOnFailure = "on_failure"
+	ModeNever     = "never"
+	ModePlan      = "plan"
+	ModeBypass    = "bypass"
+	ModeAuto      = "auto"
+)
+
+// Words of a decision, a rule and a hook.
+const (
+	Allow = "allow"
+	Ask   = "ask"
+	Deny  = "deny"
+)
+
+// Sources of a decision.
+const (
+	sourceMode    = "mode"
+	sourceRule    = "rule"
+	sourceHook    = "hook"
+	sourceHuman   = "human"
+	sourceDefault = "default"
+)
+
+// Modes returns the modes, in the order of the documentation.
+func Modes() []string {
+	return []string{
+		ModeDefault, ModeUntrusted, ModeOnRequest, ModeOnFailure, ModeNever, ModePlan, ModeBypass, ModeAuto,
+	}
+}
+
+// Question is a tool call that somebody wants to make. Tool and Input are
+// required.
+type Question struct {
+	// Mode is the permission mode; empty is default, an unknown one asks about
+	// everything.
+	Mode string
+	// Interactive says that somebody can be asked.
+	Interactive bool
+	// Tool as the inventory lists it. Its name says how rules are matched (shell,
+	// file tools, others), IsReadOnly that it only reads.
+	Tool event.ToolInfo
+	// Input of the call, a JSON object.
+	Input event.Raw
+	// ToolCallID is the call that is judged; only a grant for once looks at it.
+	ToolCallID string
+	// Root is the workspace and Cwd the folder that relative paths start from,
+	// both absolute. An empty Cwd is Root.
+	Root, Cwd string
+	// Resolve says where an absolute path leads once symbolic links are followed.
+	// Nil judges paths by their names alone.
+	Resolve func(path string) string
+	// Rules of all sources. Each is held to the same order of strictness.
+	Rules []event.PolicyRule
+	// Grants are what people allowed before, Now is what their expiry is compared
+	// with.
+	Grants []Grant
+	Now    time.Time
+	// Hook is what the hooks before the call say; nil if none has an opinion.
+	Hook *Opinion
+	// Sandbox is what would confine the call.
+	Sandbox Sandbox
+	// Outside says that the call asks to run outside of the sandbox.
+	Outside bool
+}
+
+// Opinion is what hooks say about a call.
+type Opinion struct {
+	// Decision is allow, deny, ask, block (as deny) or continue (none).
+	Decision string
+	// Reason for people.
+	Reason string
+	// HandlerRef names the hook.
+	HandlerRef string
+}
+
+// Sandbox is what would confine a command.
+type Sandbox struct {
+	// Mode is the profile: read_only, workspace_write or danger_full_access. The
+	// last one lifts the sandbox: then everything counts as inside.
+	Mode string
+	// Filesystem and Network say that the kernel enforces the boundary that the
+	// profile asks for.
+	Filesystem, Network bool
+	// WriteRoots are absolute folders beside the workspace that may be written to.
+	WriteRoots []string
+	// Missing says, for people, what isn't enforced and why.
+	Missing string
+}
+
+// lifted says that the owner of the machine asked for no sandbox at all.
+func (s *Sandbox) lifted() bool { return s.Mode == "danger_full_access" }
+
+// holds says that a command is confined as the profile says.
+func (s *Sandbox) holds() bool { return s.lifted() || (s.Filesystem && s.Network) }
+
+// Decision is the answer to a [Question].
+type Decision struct {
+	// PermissionEvaluated is the fact to record. The caller adds what only it has
+	// (SafeArgs, refs, the action's id), and redacts Scope and Subcommands: they
+	// quote the command.
+	event.PermissionEvaluated
+	// CannotAsk says that it is a denial because nobody can be asked.
+	CannotAsk bool
+	// NeedsOutside says that the call can't do its work inside the sandbox: an
+	// approval is one to run outside.
+	NeedsOutside bool
+	// GrantID is the grant that answered an ask.
+	GrantID string
+	// Key is what a grant for this very call is made of; see [Grant].
+	Key string
+}
+
+// Decide answers a question. What each mode lets run:
+//
+//   - default: reads, update_plan and request_input; the rest asks.
+//   - untrusted: reads inside the workspace; the rest asks.
+//   - auto, on_request, on_failure: reads, and writes and commands inside the
+//     sandbox; what needs to leave it asks, and so does a command of which can't
+//     be told what it runs.
+//   - never: as auto, and what would ask is denied.
+//   - plan: reads; the rest is denied.
+//   - bypass: everything but what a rule says. Leaving the sandbox asks even here:
+//     only an approval lifts it.
+func Decide(q Question) Decision {
+	if q.Mode == "" {
+		q.Mode = ModeDefault
+	}
+	if q.Cwd == "" {
+		q.Cwd = q.Root
+	}
+	f := look(&q)
+	r := holdRules(&q, f)
+	o := q.settle(f, r)
+	d := Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves}
+	if o.decision == Ask {
+		if f.leaves && !q.Outside {
+			o.reason += "; what it writes to is outside of the sandbox, so an approval is one to run outside"
+		}
+		o = q.answer(o, &d)
+	}
+	d.PermissionEvaluated = event.PermissionEvaluated{
+		Decision: o.decision, DecisionSource: o.source, DecisionReason: o.reason, RuleRefs: o.refs,
+		Scope: f.scope(&q), Destructive: f.destructive, ToolName: q.Tool.ToolName, PermissionMode: q.Mode,
+		Impact: f.impact, RollbackAdvice: f.rollback, Subcommands: f.subcommands(), ExpiresAt: o.expires,
+	}
+	if d.RuleRefs == nil {
+		d.RuleRefs = []string{}
+	}
+	return d
+}
+
+// outcome is a decision on its way.
+type outcome struct {
+	decision, source, reason string
+	refs                     []string
+	expires                  time.Time
+}
+
+// settle finds the strictest voice.
+func (q *Question) settle(f *facts, r *ruling) outcome {
+	base := q.byMode(f)
+	hook := q.byHook()
+	switch {
+	case r.deny != nil:
+		return *r.deny
+	case hook.decision == Deny:
+		return hook
+	case base.decision == Deny:
+		return base
+	case r.ask != nil:
+		return *r.ask
+	case hook.decision == Ask:
+		return hook
+	case q.Outside:
+		return outcome{decision: Ask, source: sourceMode, reason: "the call asks to run outside of the sandbox, and only an approval lifts it"}
+	case q.waitsForNobody():
+		return outcome{decision: Ask, source: sourceMode, reason: "request_input waits for a person"}
+	case r.allow != nil:
+		return *r.allow
+	case hook.decision == Allow:
+		return hook
+	default:
+		return base
+	}
+}
+
+// waitsForNobody says that the call asks a person who isn't there.
+func (q *Question) waitsForNobody() bool {
+	return q.Tool.ToolName == "request_input" && !q.Interactive
+}
+
+// byHook is the hook's voice; the zero outcome if it has none.
+func (q *Question) byHook() outcome {
+	if q.Hook == nil {
+		return outcome{}
+	}
+	decision := q.Hook.Decision
+	switch decision {
+	case Allow, Ask, Deny:
+	case "block":
+		decision = Deny
+	default:
+		return outcome{}
+	}
+	reason := "a hook says " + q.Hook.Decision
+	if q.Hook.HandlerRef != "" {
+		reason = "the hook " + q.Hook.HandlerRef + " says " + q.Hook.Decision
+	}
+	if q.Hook.Reason != "" {
+		reason += ": " + q.Hook.Reason
+	}
+	return outcome{decision: decision, source: sourceHook, reason: reason}
+}
+
+// answer replaces an ask: by a grant that covers it, or by a denial where nobody
+// can be asked.
+func (q *Question) answer(o outcome, d *Decision) outcome {
+	if g := q.granted(d.Key); g != nil && !q.waitsForNobody() {
+		d.GrantID = g.ID
+		return outcome{
+			decision: Allow, source: sourceHuman, refs: o.refs, expires: g.ExpiresAt,
+			reason: "it was approved before (" + g.describe() + "); it would ask because " + o.reason,
+		}
+	}
+	switch {
+	case q.Mode == ModeNever || q.Mode == ModePlan:
+		o.reason = "mode " + q.Mode + " can't ask, so it is denied; it would ask because " + o.reason
+	case !q.Interactive:
+		o.reason = "nobody can be asked, so it is denied; it would ask because " + o.reason
+	default:
+		return o
+	}
+	o.decision, d.CannotAsk = Deny, true
+	return o
+}

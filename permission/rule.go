@@ -1,0 +1,215 @@
+package permission
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"agentd/event"
+)
+
+// maxPattern is how many bytes a pattern may have.
+const maxPattern = 4096
+
+// ParseRules checks the rules of a source (host, workspace or session; empty
+// leaves the source of each rule as it is) and returns them ready for use. The
+// error names every rule that is wrong, by its position.
+func ParseRules(source string, rules []event.PolicyRule) ([]event.PolicyRule, error) {
+	out := slices.Clone(rules)
+	ids := map[string]int{}
+	var errs []error
+	for i := range out {
+		r := &out[i]
+		if source != "" {
+			r.Source = source
+		}
+		if err := checkRule(r); err != nil {
+			errs = append(errs, fmt.Errorf("rule %d: %w", i+1, err))
+		}
+		if r.RuleID == "" {
+			continue
+		}
+		if first, twice := ids[r.RuleID]; twice {
+			errs = append(errs, fmt.Errorf("rule %d: the id %q is that of rule %d", i+1, r.RuleID, first))
+			continue
+		}
+		ids[r.RuleID] = i + 1
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// checkRule says what is wrong with a rule.
+func checkRule(r *event.PolicyRule) error {
+	switch r.Decision {
+	case Allow, Ask, Deny:
+	case "":
+		return errors.New("decision is missing: allow, ask or deny")
+	default:
+		return fmt.Errorf("decision %q is none of allow, ask, deny", r.Decision)
+	}
+	switch r.Source {
+	case "", "host", "workspace", "session":
+	default:
+		return fmt.Errorf("source %q is none of host, workspace, session", r.Source)
+	}
+	if r.Tool == "" {
+		return errors.New(`tool is missing: the name of a tool, or a glob such as "*"`)
+	}
+	if len(r.Tool) > maxPattern || len(r.Match) > maxPattern {
+		return fmt.Errorf("a pattern is longer than %d bytes", maxPattern)
+	}
+	tool, err := parseGlob(r.Tool)
+	if err != nil {
+		return fmt.Errorf("tool %q is no glob: %w", r.Tool, err)
+	}
+	if onlyFiles(tool) {
+		if !doublestar.ValidatePattern(r.Match) {
+			return fmt.Errorf("match %q is no glob of paths", r.Match)
+		}
+		return nil
+	}
+	if _, err := parseGlob(r.Match); err != nil {
+		return fmt.Errorf("match %q is no glob: %w", r.Match, err)
+	}
+	return nil
+}
+
+// fileTools are the tools whose rules are about paths.
+var fileTools = []string{"read_file", "list_files", "search_files", "write_file", "edit_file"}
+
+// onlyFiles says that a glob of tools means file tools and not the shell.
+func onlyFiles(tool *glob) bool {
+	return tool.match("shell") == misses && slices.ContainsFunc(fileTools, func(n string) bool { return tool.match(n) == matches })
+}
+
+// RuleRef is the name of a rule in facts: its source and its id, or what it says
+// where it has no id.
+func RuleRef(r event.PolicyRule) string {
+	source := r.Source
+	if source == "" {
+		source = "host"
+	}
+	if r.RuleID != "" {
+		return source + ":" + r.RuleID
+	}
+	if r.Match == "" {
+		return source + ":" + r.Decision + " " + r.Tool
+	}
+	return source + ":" + r.Decision + " " + r.Tool + " (" + clip(r.Match, 200) + ")"
+}
+
+// rule is a rule ready to be held against a call.
+type rule struct {
+	event.PolicyRule
+	ref string
+	// tool is nil if the pattern is broken; text is nil if there is no pattern, or
+	// a broken one.
+	tool, text *glob
+}
+
+// whole says that the rule is about every call of a tool of that kind. Of paths
+// "*" is not every one.
+func (r *rule) whole(k kind) bool {
+	if r.Match == "" {
+		return true
+	}
+	return k != kindFileRead && k != kindFileWrite && r.text != nil && r.text.all()
+}
+
+// readRules prepares the rules, in an order that doesn't depend on the given one.
+func readRules(rules []event.PolicyRule) []rule {
+	out := make([]rule, 0, len(rules))
+	for _, r := range rules {
+		c := rule{PolicyRule: r, ref: RuleRef(r)}
+		c.tool, _ = parseGlob(r.Tool)
+		c.text, _ = parseGlob(r.Match)
+		out = append(out, c)
+	}
+	slices.SortStableFunc(out, func(a, b rule) int {
+		if n := strings.Compare(a.ref, b.ref); n != 0 {
+			return n
+		}
+		return strings.Compare(a.Reason, b.Reason)
+	})
+	return out
+}
+
+// applies says whether the rule is about a tool. One with a broken glob might be.
+func (r *rule) applies(tool string) bool {
+	if r.tool == nil {
+		return r.Decision != Allow
+	}
+	return r.tool.match(tool) == matches
+}
+
+// finding is a rule that speaks, with what it is about.
+type finding struct {
+	rule *rule
+	what string
+}
+
+// ruling is what the rules say together.
+type ruling struct {
+	deny, ask, allow *outcome
+}
+
+// holdRules holds all rules against a call.
+func holdRules(q *Question, f *facts) *ruling {
+	rules := readRules(q.Rules)
+	var denies, asks, mays []finding
+	var allows []*rule
+	for i := range rules {
+		// Rules for files count for what a shell line writes, too.
+		if r := &rules[i]; r.Decision == Allow && (r.applies(q.Tool.ToolName) || f.kind == kindShell) {
+			allows = append(allows, r)
+		}
+	}
+	h := holder{q: q, f: f, allows: allows}
+	for i := range rules {
+		r := &rules[i]
+		if r.Decision == Allow {
+			continue
+		}
+		switch v, what := h.hold(r); {
+		case v == may:
+			mays = append(mays, finding{r, what})
+		case v == misses:
+		case r.Decision == Ask:
+			asks = append(asks, finding{r, what})
+		default:
+			denies = append(denies, finding{r, what})
+		}
+	}
+	out := &ruling{deny: outcomeOf(Deny, denies, "a rule denies"), ask: outcomeOf(Ask, asks, "a rule asks about")}
+	if out.ask == nil {
+		out.ask = outcomeOf(Ask, mays, "a rule may apply to")
+	}
+	if used := h.cover(); len(used) > 0 {
+		out.allow = outcomeOf(Allow, used, "a rule allows")
+	}
+	return out
+}
+
+// outcomeOf makes an outcome of the rules that speak; nil if none does.
+func outcomeOf(decision string, found []finding, verb string) *outcome {
+	if len(found) == 0 {
+		return nil
+	}
+	o := &outcome{decision: decision, source: sourceRule}
+	for _, f := range found {
+		o.refs = append(o.refs, f.rule.ref)
+	}
+	slices.Sort(o.refs)
+	o.refs = slices.Compact(o.refs)
+	o.reason = fmt.Sprintf("%s %s (%s)", verb, found[0].what, found[0].rule.ref)
+	if found[0].rule.Reason != "" {
+		o.reason += ": " + found[0].rule.Reason
+	}
+	return o
+}
