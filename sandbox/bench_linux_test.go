@@ -1,0 +1,122 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkTrue compares "true" without a sandbox and in each profile, one after
+// the other in the same round, and reports medians.
+func BenchmarkTrue(b *testing.B) {
+	dir := b.TempDir()
+	hidden := b.TempDir()
+	limits := Limits{MemoryMB: 2048, Processes: 256}
+	var warm Warm
+	defer warm.Close()
+	cases := []struct {
+		name string
+		run  func()
+	}{{"bare", func() {
+		if err := exec.Command("true").Run(); err != nil {
+			b.Fatal(err)
+		}
+	}}}
+	for _, p := range []Profile{
+		{Mode: ReadOnly, Root: dir, Hidden: []string{hidden}, Limits: limits},
+		{Mode: WorkspaceWrite, Root: dir, Hidden: []string{hidden}, Limits: limits},
+		{Mode: WorkspaceWrite, Root: dir, Hidden: []string{hidden}},
+		{Mode: WorkspaceWrite, Root: dir, Hidden: []string{hidden}, Network: NetworkAllow, Limits: limits},
+		{Mode: DangerFullAccess, Root: dir},
+	} {
+		plan, err := Prepare(p, report())
+		if err != nil {
+			b.Fatal(err)
+		}
+		name := string(p.Mode)
+		if p.Network == NetworkAllow {
+			name += "+net"
+		}
+		if p.Limits == (Limits{}) {
+			name += "-limits"
+		}
+		cases = append(cases, struct {
+			name string
+			run  func()
+		}{name, func() { runTrue(b, plan) }})
+	}
+	plan, err := Prepare(Profile{Mode: WorkspaceWrite, Root: dir, Hidden: []string{hidden}, Limits: limits}, report())
+	if err != nil {
+		b.Fatal(err)
+	}
+	cases = append(cases, struct {
+		name string
+		run  func()
+	}{"warm", func() { finishTrue(b, func(c Command) (*Child, error) { return warm.Start(plan, c) }) }})
+	times, cpu := make([][]time.Duration, len(cases)), make([]time.Duration, len(cases))
+	for b.Loop() {
+		for i, c := range cases {
+			before, start := processorTime(), time.Now()
+			c.run()
+			times[i] = append(times[i], time.Since(start))
+			settle()
+			cpu[i] += processorTime() - before
+		}
+	}
+	for i, c := range cases {
+		b.ReportMetric(float64(cpu[i].Microseconds())/float64(b.N), c.name+"-cpu-µs")
+	}
+	bare := median(times[0])
+	b.ReportMetric(float64(bare.Microseconds()), "bare-p50-µs")
+	for i, c := range cases[1:] {
+		b.ReportMetric(float64((median(times[i+1]) - bare).Microseconds()), c.name+"-added-p50-µs")
+	}
+}
+
+// pending are children whose namespaces are still being taken down: their trees
+// have ended, and nobody waits for the rest.
+var pending []*Child
+
+// settle waits for them, outside of what is measured.
+func settle() {
+	for _, c := range pending {
+		c.Close()
+	}
+	pending = pending[:0]
+}
+
+// processorTime is ours and that of the children that were waited for.
+func processorTime() time.Duration {
+	var total time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			total += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return total
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+func runTrue(b *testing.B, plan *Plan) { finishTrue(b, plan.Start) }
+
+func finishTrue(b *testing.B, start func(Command) (*Child, error)) {
+	child, err := start(Command{Argv: []string{"true"}, Stdout: os.Stderr, Stderr: os.Stderr})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := child.Go(); err != nil {
+		b.Error(err)
+	}
+	if exit := child.Wait(); !exit.Success() {
+		b.Errorf("%+v", exit)
+	}
+	pending = append(pending, child)
+}

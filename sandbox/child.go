@@ -1,0 +1,46 @@
+package sandbox
+
+import (
+	"os"
+	"time"
+)
+
+// Command is what runs in a sandbox.
+type Command struct {
+	// Argv is the program and its arguments. A name without a slash is looked up in
+	// the PATH that the command gets.
+	Argv []string
+	// Dir is where it starts; if empty, the profile's Cwd.
+	Dir string
+	// Env are further variables, "NAME=value".
+	Env []string
+	// TTY makes Stdin the controlling terminal.
+	TTY bool
+	// Stdin, Stdout and Stderr are the command's. Nil is /dev/null.
+	Stdin, Stdout, Stderr *os.File
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	// Code of the command, or 128 and the signal's number, as a shell says it.
+	Code int
+	// Signal that ended it, by its number, or 0.
+	Signal int
+	// Failure says why the command could not be started; then nothing of it ran.
+	Failure error
+	// Killed says that the tree was ended from outside, so that its own status
+	// isn't known.
+	Killed bool
+	// CPU and MaxRSS (bytes, of the largest process) of the whole tree.
+	CPU    time.Duration
+	MaxRSS int64
+	// OutOfMemory counts processes that the control group's limit ended,
+	// ForksRefused forks that it refused.
+	OutOfMemory  int64
+	ForksRefused int64
+	// RefusedHosts are what the proxy did not let through.
+	RefusedHosts []string
+}
+
+// Success tells whether the command ran and said that all is well.
+func (e Exit) Success() bool { return e.Failure == nil && !e.Killed && e.Code == 0 }

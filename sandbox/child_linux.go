@@ -1,0 +1,411 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"agentd/sandbox/internal/stage"
+
+	"golang.org/x/sys/unix"
+)
+
+// Child is a command in its sandbox, with everything that it starts.
+type Child struct {
+	proc  *os.Process
+	conn  *net.UnixConn
+	group group
+	pidNS bool
+
+	done   chan struct{} // closed when exit is known
+	closed chan struct{} // closed when nothing is left
+	exit   Exit
+
+	mu      sync.Mutex // guards what follows
+	allowed []string
+	tmp     string
+	proxy   *proxy
+	kill    bool
+}
+
+// errNoCommand says that there is nothing to run.
+var errNoCommand = errors.New("no command")
+
+// Start starts the process that will become the command. Nothing of the command
+// runs before [Child.Go]. A child that was started must be closed.
+func (p *Plan) Start(cmd Command) (*Child, error) {
+	if err := cmd.check(); err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	c, err := p.begin()
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	return c.become(p, cmd)
+}
+
+func (c Command) check() error {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return errNoCommand
+	}
+	return nil
+}
+
+// begin starts a stage in the namespaces and control groups of the plan. It waits
+// to be told what to become.
+func (p *Plan) begin() (*Child, error) {
+	c := &Child{done: make(chan struct{}), closed: make(chan struct{}), pidNS: p.use.pid}
+	var err error
+	if c.group, err = p.makeGroup(); err != nil {
+		return nil, err
+	}
+	if err := c.launch(p.attributes(c.group)); err != nil {
+		c.cleanUp()
+		return nil, err
+	}
+	go c.follow()
+	return c, nil
+}
+
+// become makes a stage that waits the command's. If that fails, the child is
+// closed.
+func (c *Child) become(p *Plan, cmd Command) (*Child, error) {
+	if err := c.tell(p, cmd); err != nil {
+		_ = c.Kill()
+		c.Close()
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	return c, nil
+}
+
+// tell sends the spec and the files.
+func (c *Child) tell(p *Plan, cmd Command) error {
+	if err := c.group.limit(p); err != nil {
+		return err
+	}
+	tmp := "/tmp"
+	if p.Confined() && !p.use.mount {
+		var err error
+		if tmp, err = os.MkdirTemp("", "agentd-tmp-"); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	c.allowed = p.Profile.AllowedHosts
+	if tmp != "/tmp" {
+		c.tmp = tmp
+	}
+	c.mu.Unlock()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close() // the stage has its own
+	var fds []int
+	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
+		if f == nil {
+			f = null
+		}
+		fds = append(fds, int(f.Fd()))
+	}
+	tasks, err := c.group.open()
+	defer closeAll(tasks) // the stage has its own
+	if err != nil {
+		return err
+	}
+	for _, f := range tasks {
+		fds = append(fds, int(f.Fd()))
+	}
+	message := stage.Message(stage.MsgSpec, stage.EncodeSpec(p.spec(cmd, c.group, tmp)))
+	n, _, err := c.conn.WriteMsgUnix(message, unix.UnixRights(fds...), nil)
+	if err != nil {
+		return err
+	}
+	_, err = c.conn.Write(message[n:])
+	return err
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Capabilities that the stage needs in a user namespace of ours.
+var stageCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
+
+// attributes says how the stage's process is made.
+func (p *Plan) attributes(g group) *syscall.SysProcAttr {
+	sys := &syscall.SysProcAttr{Setsid: true}
+	for flag, used := range map[uintptr]bool{
+		unix.CLONE_NEWNS: p.use.mount, unix.CLONE_NEWPID: p.use.pid, unix.CLONE_NEWIPC: p.use.ipc, unix.CLONE_NEWNET: p.use.net,
+	} {
+		if used {
+			sys.Cloneflags |= flag
+		}
+	}
+	if p.use.user {
+		enterUser(sys)
+	}
+	if g.unified != "" {
+		if fd, err := unix.Open(g.unified, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			sys.UseCgroupFD, sys.CgroupFD = true, fd
+		}
+	}
+	return sys
+}
+
+// enterUser puts the process into a user namespace where every id is itself: root
+// can map all, others themselves alone.
+func enterUser(sys *syscall.SysProcAttr) {
+	sys.Cloneflags |= unix.CLONE_NEWUSER
+	uid, gid := os.Getuid(), os.Getgid()
+	size := 1
+	if uid == 0 {
+		gid, size = 0, 1<<32-1
+		sys.GidMappingsEnableSetgroups = true
+	}
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: size}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: size}}
+	sys.AmbientCaps = stageCaps
+}
+
+// launch starts our own binary as the stage.
+func (c *Child) launch(sys *syscall.SysProcAttr) error {
+	if sys.UseCgroupFD {
+		defer unix.Close(sys.CgroupFD) // only named a place
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close() // the stage has its own
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return errors.Join(err, ours.Close())
+	}
+	defer null.Close() // the stage has its own
+	files := []*os.File{null, null, null, theirs}
+	// One processor and no garbage collector: the stage lives for a few system
+	// calls and must not be slower than they are.
+	c.proc, err = os.StartProcess("/proc/self/exe", []string{"agentd-sandbox"}, &os.ProcAttr{
+		Dir: "/", Env: []string{stage.Marker + "=1", "GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: sys,
+	})
+	if err != nil {
+		return errors.Join(err, ours.Close())
+	}
+	c.conn = ours
+	return nil
+}
+
+// Pid of the process at the top of the tree, as the machine numbers it. Its end is
+// the end of the tree.
+func (c *Child) Pid() int { return c.proc.Pid }
+
+// Cgroup is the directory of the tree's control group, or empty.
+func (c *Child) Cgroup() string { return c.group.name() }
+
+// Go lets the command run.
+func (c *Child) Go() error { return c.send(stage.MsgGo, nil) }
+
+// Signal sends a signal, by its number, to the command's process group, or to
+// every process of the tree.
+func (c *Child) Signal(sig int, all bool) error {
+	select {
+	case <-c.done:
+		return os.ErrProcessDone
+	default:
+	}
+	payload := []byte{byte(sig), 0}
+	if all {
+		payload[1] = 1
+	}
+	return c.send(stage.MsgSignal, payload)
+}
+
+func (c *Child) send(kind byte, payload []byte) error {
+	if _, err := c.conn.Write(stage.Message(kind, payload)); err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	return nil
+}
+
+// Kill ends the whole tree at once. The end is there when [Child.Wait] returns.
+func (c *Child) Kill() error {
+	c.mu.Lock()
+	c.kill = true
+	c.mu.Unlock()
+	if c.pidNS {
+		// The kernel ends a pid namespace with its init.
+		return c.proc.Kill()
+	}
+	// The stage ends the tree when its socket ends; if the command stopped it, it is
+	// woken first. The control group, if there is one, needs nobody's help.
+	_ = c.proc.Signal(syscall.SIGCONT)
+	err := c.conn.CloseWrite()
+	if c.group.exists() {
+		c.group.kill()
+	}
+	return err
+}
+
+// Done is closed when the command's whole tree has ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Wait returns when the command's whole tree has ended.
+func (c *Child) Wait() Exit {
+	<-c.done
+	return c.exit
+}
+
+// Close waits until nothing of the child is left: its process, its control group,
+// its private directory, its proxy. A child that still runs is killed.
+func (c *Child) Close() {
+	select {
+	case <-c.done:
+	default:
+		_ = c.Kill()
+	}
+	<-c.closed
+}
+
+// follow reads what the stage says until it ends, then cleans up. It is the
+// child's one goroutine.
+func (c *Child) follow() {
+	defer close(c.closed)
+	known := false
+	for {
+		kind, payload, file, err := c.receive()
+		if err != nil {
+			break
+		}
+		switch kind {
+		case stage.MsgReady:
+			c.serve(file)
+		case stage.MsgFailed:
+			c.finish(c.failed(payload))
+			known = true
+		case stage.MsgExited:
+			c.finish(c.exited(payload))
+			known = true
+		}
+	}
+	state, _ := c.proc.Wait()
+	if !known {
+		c.finish(c.vanished(state))
+	}
+	_ = c.conn.Close()
+	c.cleanUp()
+}
+
+// finish makes the exit known.
+func (c *Child) finish(e Exit) {
+	if !e.Success() {
+		e.OutOfMemory, e.ForksRefused = c.group.counts()
+	}
+	c.mu.Lock()
+	if c.proxy != nil {
+		e.RefusedHosts = c.proxy.refusedHosts()
+	}
+	c.mu.Unlock()
+	c.exit = e
+	close(c.done)
+}
+
+// serve accepts for the proxy inside.
+func (c *Child) serve(file *os.File) {
+	if file == nil {
+		return
+	}
+	defer file.Close() // FileListener has a copy
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return // connections inside are refused, which is the safe side
+	}
+	c.mu.Lock()
+	c.proxy = newProxy(listener, c.allowed)
+	c.mu.Unlock()
+}
+
+// cleanUp removes what the run needed outside.
+func (c *Child) cleanUp() {
+	c.mu.Lock()
+	p, tmp := c.proxy, c.tmp
+	c.mu.Unlock()
+	if p != nil {
+		p.close()
+	}
+	if c.group.exists() {
+		if !c.pidNS {
+			c.group.kill()
+		}
+		c.group.remove()
+	}
+	if tmp != "" {
+		_ = os.RemoveAll(tmp)
+	}
+}
+
+// exited reads the status that the stage reports.
+func (c *Child) exited(payload []byte) Exit {
+	x, err := stage.DecodeExited(payload)
+	if err != nil {
+		return Exit{Failure: fmt.Errorf("sandbox: exit status: %w", err)}
+	}
+	e := statusExit(syscall.WaitStatus(x.WaitStatus))
+	e.CPU = time.Duration(x.CPUMicros) * time.Microsecond
+	e.MaxRSS = int64(x.MaxRSSKiB) << 10
+	return e
+}
+
+// statusExit translates a wait status.
+func statusExit(status syscall.WaitStatus) Exit {
+	if status.Signaled() {
+		return Exit{Signal: int(status.Signal()), Code: 128 + int(status.Signal())}
+	}
+	return Exit{Code: status.ExitStatus()}
+}
+
+// failed is the exit of a child that did not start; one that was being killed
+// meanwhile was killed.
+func (c *Child) failed(payload []byte) Exit {
+	c.mu.Lock()
+	killed := c.kill
+	c.mu.Unlock()
+	if killed {
+		return c.vanished(nil)
+	}
+	return Exit{Failure: failure(payload)}
+}
+
+// vanished is the exit of a child whose stage ended without a word.
+func (c *Child) vanished(state *os.ProcessState) Exit {
+	c.mu.Lock()
+	killed := c.kill
+	c.mu.Unlock()
+	e := Exit{Killed: true, Signal: int(syscall.SIGKILL), Code: 128 + int(syscall.SIGKILL)}
+	if killed || state == nil {
+		return e
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		e.Signal, e.Code = int(status.Signal()), 128+int(status.Signal())
+	}
+	return e
+}
+
+// failure names the steps that the stage could not do.
+func failure(payload []byte) error {
+	failed, err := stage.DecodeFailed(payload)
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	var all []error
+	for _, f := range failed {
+		all = append(all, fmt.Errorf("sandbox: %s: %w", f.Step, syscall.Errno(f.Errno)))
+	}
+	return errors.Join(all...)
+}

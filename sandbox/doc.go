@@ -1,0 +1,64 @@
+// Package sandbox says what this kernel can enforce, and runs commands inside it.
+//
+// # Contract
+//
+// [Probe] tries each mechanism once and reports what works and why something
+// doesn't. [Prepare] turns a [Profile] (what is wanted) and a [Report] (what can
+// be had) into a [Plan]: per boundary the mechanism that will enforce it, and a
+// sentence for everything that was asked for and won't be enforced. Nothing is
+// weakened silently: whoever runs a plan can read the difference first, and a
+// step that fails later ends the command before it began.
+//
+// [Plan.Start] starts our own binary again (see package stage, which needs no call
+// in main). The new process is the init of its namespaces; it waits, so that the
+// caller can make the process durable in its ledger, and runs the command after
+// [Child.Go]. A command and everything it started end together: when the command
+// exits, when [Child.Kill] is called, and when the parent dies in whatever way.
+//
+// # What a profile means
+//
+// With namespaces the command sees the whole file system read-only, without set-uid
+// programs and devices. Writable are the write roots (none in read_only), and a
+// /tmp, /var/tmp and /dev/shm of its own that vanish with it. Hidden paths are
+// covered. Of /dev there are the harmless devices, of /proc the processes of the
+// namespace. All capabilities are gone, for root too: so root can't use files of
+// other owners that the mode doesn't open to it. Landlock repeats the rules for
+// files where the kernel has it, seccomp forbids what only attacks need (mounts,
+// namespaces, io_uring, keys, modules, bpf, foreign system call tables).
+//
+// Network "deny" is a namespace with a loopback device of its own. Sockets of
+// other families than IP and netlink can't be made in it, so that Unix sockets of
+// other programs (a container engine's, for example) are out of reach; connected
+// pairs of Unix sockets work. "proxy" is the same with one door: an HTTP proxy on
+// the loopback device, which the variables HTTP_PROXY and HTTPS_PROXY name, and
+// which lets through what the allowed hosts say. "allow" is the host's network.
+//
+// Without namespaces Landlock limits files and seccomp forbids sockets; hidden
+// paths are left out of what Landlock allows, if no write root holds them. What
+// that can't do is in [Plan.NotEnforced].
+//
+// danger_full_access has no boundary but limits, a clean environment, and the end
+// of the whole tree.
+//
+// # Violations
+//
+// The kernel tells a process that something was refused, not us. [Classify] says
+// what can be known: exactly for limits of control groups, signals and refusals of
+// the proxy; by reading the command's last output for everything else. The detail
+// of a violation says which of the two it is.
+//
+// # Speed
+//
+// Most of what a sandbox costs is a start of our binary and new namespaces. [Warm]
+// pays for both ahead of time: it keeps one process that waits to be told what to
+// become. BenchmarkTrue compares both ways with a bare start. For an ordinary user
+// a new user namespace makes the kernel copy our page tables, which takes longer
+// the more memory we use; with Warm that, too, happens beside the command.
+//
+// # Concurrency
+//
+// Reports and plans don't change and may be shared. A child's methods may be
+// called from any goroutine. Each child has one goroutine that reads its socket
+// and waits for its process, and with a proxy those of the proxy; [Child.Close]
+// ends and awaits them.
+package sandbox

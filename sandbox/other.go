@@ -1,0 +1,62 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"errors"
+	"runtime"
+)
+
+// errUnsupported is the answer where there is no sandbox.
+var errUnsupported = errors.New("commands run on Linux only")
+
+// Probe reports that nothing is enforced on this operating system.
+func Probe() Report {
+	no := unavailable("%s has no sandbox", runtime.GOOS)
+	return Report{
+		Kernel: runtime.GOOS, Landlock: no, Seccomp: no, NoNewPrivs: no, UserNamespace: no, MountNamespace: no,
+		PidNamespace: no, NetworkNamespace: no, ProcMount: no, PidMax: no, CgroupKill: no, CgroupPids: no, CgroupMemory: no, Rlimits: no,
+	}
+}
+
+// Child is a command in a sandbox. On this operating system there is none.
+type Child struct{}
+
+// Start says that commands can't run here.
+func (p *Plan) Start(Command) (*Child, error) { return nil, errUnsupported }
+
+// Pid is 0.
+func (c *Child) Pid() int { return 0 }
+
+// Cgroup is empty.
+func (c *Child) Cgroup() string { return "" }
+
+// Go fails.
+func (c *Child) Go() error { return errUnsupported }
+
+// Signal fails.
+func (c *Child) Signal(int, bool) error { return errUnsupported }
+
+// Kill fails.
+func (c *Child) Kill() error { return errUnsupported }
+
+// Wait returns at once.
+func (c *Child) Wait() Exit { return Exit{Failure: errUnsupported} }
+
+// Done is nil.
+func (c *Child) Done() <-chan struct{} { return nil }
+
+// Close does nothing.
+func (c *Child) Close() {}
+
+// KillCgroup finds nothing.
+func KillCgroup(string) int { return 0 }
+
+// Warm does nothing here.
+type Warm struct{}
+
+// Start says that commands can't run here.
+func (w *Warm) Start(p *Plan, cmd Command) (*Child, error) { return p.Start(cmd) }
+
+// Close does nothing.
+func (w *Warm) Close() {}

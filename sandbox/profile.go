@@ -1,0 +1,214 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Mode says what a command may write.
+type Mode string
+
+// The modes, as they are named on the wire.
+const (
+	ReadOnly         Mode = "read_only"
+	WorkspaceWrite   Mode = "workspace_write"
+	DangerFullAccess Mode = "danger_full_access"
+)
+
+// Network says what a command may reach.
+type Network string
+
+// The networks, as they are named on the wire.
+const (
+	NetworkDeny  Network = "deny"
+	NetworkAllow Network = "allow"
+	NetworkProxy Network = "proxy"
+)
+
+// Profile is what is wanted of a sandbox.
+type Profile struct {
+	// Mode is workspace_write if empty.
+	Mode Mode
+	// Root is the workspace; it must be an existing directory.
+	Root string
+	// Cwd is where commands start. If empty, Root; if relative, below Root.
+	Cwd string
+	// ReadRoots narrow what can be read to them, the workspace and the system's own
+	// directories. If empty, everything can be read but Hidden.
+	ReadRoots []string
+	// WriteRoots are writable beside Root in workspace_write. Other modes don't use
+	// them.
+	WriteRoots []string
+	// Hidden paths can't be read or written: the data directory with the store, its
+	// token and its keys.
+	Hidden []string
+	// Network is deny if empty.
+	Network Network
+	// AllowedHosts are what the proxy lets through: "example.org",
+	// "*.example.org", an address, each with ":port" or without. See [Allowed].
+	AllowedHosts []string
+	// Env are variables that commands get beside PATH, HOME, LANG, TERM and TMPDIR:
+	// "NAME" takes the value of our environment, "NAME=value" sets it.
+	Env []string
+	// Limits bound what a command uses.
+	Limits Limits
+}
+
+// Limits bound a command and what it starts. Zero is no limit.
+type Limits struct {
+	// MemoryMB bounds the memory of the tree where control groups can be had, and
+	// of each process elsewhere.
+	MemoryMB int64
+	// Processes bounds processes and threads.
+	Processes int64
+	// WallClock is kept by whoever runs the command; see package process.
+	WallClock time.Duration
+	// CPU bounds the processor time of each process.
+	CPU time.Duration
+	// FileSizeMB bounds each file that is written.
+	FileSizeMB int64
+	// OpenFiles bounds the descriptors of each process.
+	OpenFiles int64
+}
+
+// resolve returns the profile with defaults, absolute paths and without symbolic
+// links, or says what makes no sense.
+func (p Profile) resolve() (Profile, error) {
+	if p.Mode == "" {
+		p.Mode = WorkspaceWrite
+	}
+	if p.Network == "" {
+		p.Network = NetworkDeny
+	}
+	if !slices.Contains([]Mode{ReadOnly, WorkspaceWrite, DangerFullAccess}, p.Mode) {
+		return p, fmt.Errorf("unknown mode %q", p.Mode)
+	}
+	if !slices.Contains([]Network{NetworkDeny, NetworkAllow, NetworkProxy}, p.Network) {
+		return p, fmt.Errorf("unknown network %q", p.Network)
+	}
+	if err := p.Limits.check(); err != nil {
+		return p, err
+	}
+	p, err := p.resolvePaths()
+	if err != nil {
+		return p, err
+	}
+	if p.Mode != WorkspaceWrite {
+		return p, nil
+	}
+	for _, w := range p.writeRoots() {
+		if w == "/" {
+			return p, errors.New("the root of the file system as a write root is no boundary: use danger_full_access")
+		}
+		for _, h := range p.Hidden {
+			if within(w, h) {
+				return p, fmt.Errorf("write root %s lies in the hidden %s", w, h)
+			}
+		}
+	}
+	return p, nil
+}
+
+func (l Limits) check() error {
+	if l.MemoryMB < 0 || l.Processes < 0 || l.WallClock < 0 || l.CPU < 0 || l.FileSizeMB < 0 || l.OpenFiles < 0 {
+		return errors.New("a limit is negative")
+	}
+	return nil
+}
+
+// resolvePaths makes every path absolute and free of symbolic links.
+func (p Profile) resolvePaths() (Profile, error) {
+	root, err := directory(p.Root)
+	if err != nil {
+		return p, fmt.Errorf("root: %w", err)
+	}
+	p.Root = root
+	if p.Cwd == "" {
+		p.Cwd = root
+	} else if !filepath.IsAbs(p.Cwd) {
+		p.Cwd = filepath.Join(root, p.Cwd)
+	}
+	if p.Cwd, err = directory(p.Cwd); err != nil {
+		return p, fmt.Errorf("working directory: %w", err)
+	}
+	for _, list := range []*[]string{&p.ReadRoots, &p.WriteRoots} {
+		*list = slices.Clone(*list)
+		for i, path := range *list {
+			if (*list)[i], err = existing(path); err != nil {
+				return p, fmt.Errorf("root %s: %w", path, err)
+			}
+		}
+	}
+	p.Hidden = slices.Clone(p.Hidden)
+	for i, path := range p.Hidden {
+		resolved, err := existing(path)
+		if errors.Is(err, os.ErrNotExist) {
+			resolved, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return p, fmt.Errorf("hidden %s: %w", path, err)
+		}
+		p.Hidden[i] = resolved
+	}
+	return p, nil
+}
+
+// writeRoots returns what is writable outside of the private directories, in
+// order, each once and none within another.
+func (p Profile) writeRoots() []string {
+	if p.Mode != WorkspaceWrite {
+		return nil
+	}
+	return outermost(append([]string{p.Root}, p.WriteRoots...))
+}
+
+// outermost sorts paths and leaves out those that lie in another.
+func outermost(paths []string) []string {
+	paths = slices.Clone(paths)
+	slices.Sort(paths)
+	var kept []string
+	for _, path := range paths {
+		if !slices.ContainsFunc(kept, func(k string) bool { return within(path, k) }) {
+			kept = append(kept, path)
+		}
+	}
+	return kept
+}
+
+// within tells whether path is dir or lies below it. Both are clean.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// existing makes a path absolute and resolves its symbolic links.
+func existing(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("the path is empty")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// directory is existing for directories.
+func directory(path string) (string, error) {
+	resolved, err := existing(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(resolved)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("%s is not a directory", resolved)
+	}
+	return resolved, nil
+}

@@ -1,0 +1,254 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/sandbox/internal/stage"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rights of Landlock, by the ABI that brought them.
+const (
+	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	writeRights = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	deviceRights = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV |
+		unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+)
+
+// devicePaths can be written in every profile.
+var devicePaths = []string{
+	"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts",
+}
+
+// systemPaths can be read even where read roots narrow everything else.
+var systemPaths = []string{
+	"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/nix", "/dev", "/proc", "/sys",
+}
+
+// privatePaths get a file system of their own.
+var privatePaths = []string{"/tmp", "/var/tmp"}
+
+// spec says to the stage what the plan decided.
+func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
+	u := p.use
+	s := &stage.Spec{
+		Argv: cmd.Argv, Dir: first(cmd.Dir, p.Profile.Cwd), TTY: cmd.TTY,
+		MountNS: u.mount, PidNS: u.pid, NetNS: u.net,
+		NoNewPrivs: u.noNewPrivs, DropCaps: u.dropCaps,
+		Tasks: uint64(len(g.tasks())), Limits: p.rlimits(),
+		Loopback: u.net,
+	}
+	if u.proxy {
+		s.ProxyPort = proxyPort
+	}
+	if u.mount {
+		s.ReadOnly, s.Dev, s.Proc = true, true, u.proc
+		s.Private, s.PrivateBytes = privatePaths, p.privateBytes()
+		s.Keep, s.Hidden = p.keep(), p.Profile.Hidden
+	}
+	if u.pidMax {
+		s.PidMax = uint64(max(p.Profile.Limits.Processes, minPidMax))
+	}
+	if u.landlock {
+		p.landlock(s, tmp)
+	}
+	if u.seccomp {
+		s.Seccomp = seccompFilter(p.filterWants())
+	}
+	env := environment(p.Profile, os.LookupEnv, cmd.TTY, tmp, int(s.ProxyPort))
+	for _, entry := range cmd.Env {
+		env = set(env, entry)
+	}
+	s.Env = env
+	s.Path = lookPath(cmd.Argv[0], env, s.Dir)
+	return s
+}
+
+// proxyPort is where the proxy listens inside; the namespace is the command's own.
+const proxyPort = 3128
+
+// privateBytes bounds each private directory: it is memory.
+func (p *Plan) privateBytes() uint64 {
+	mb := p.Profile.Limits.MemoryMB
+	if mb == 0 {
+		mb = 1024
+	}
+	return uint64(mb) << 20
+}
+
+// keep are the trees that stay: the write roots, and what can be read below a
+// directory that becomes private.
+func (p *Plan) keep() []stage.Tree {
+	var trees []stage.Tree
+	below := func(path string) bool {
+		return slices.ContainsFunc(privatePaths, func(dir string) bool { return within(path, dir) })
+	}
+	for _, path := range outermost(append([]string{p.Profile.Root}, p.Profile.ReadRoots...)) {
+		if below(path) && !slices.ContainsFunc(p.WriteRoots, func(w string) bool { return within(path, w) }) {
+			trees = append(trees, stage.Tree{Path: path, ReadOnly: true})
+		}
+	}
+	for _, path := range p.WriteRoots {
+		trees = append(trees, stage.Tree{Path: path})
+	}
+	return trees
+}
+
+// landlock adds the rules for files, and the scopes.
+func (p *Plan) landlock(s *stage.Spec, tmp string) {
+	abi := p.report.LandlockABI
+	s.LandlockFS = landlockRights(abi)
+	if abi >= 6 {
+		s.LandlockScoped = unix.LANDLOCK_SCOPE_SIGNAL
+		if p.Profile.Network != NetworkAllow {
+			s.LandlockScoped |= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+		}
+	}
+	if abi >= 4 && p.use.denySockets {
+		s.LandlockNet = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	for _, path := range p.readable() {
+		s.Rules = append(s.Rules, stage.Rule{Path: path, Access: readRights})
+	}
+	for _, path := range devicePaths {
+		s.Rules = append(s.Rules, stage.Rule{Path: path, Access: deviceRights})
+	}
+	writable := append(slices.Clone(p.WriteRoots), tmp)
+	if p.use.mount {
+		writable = append(append(writable, privatePaths...), "/dev/shm")
+	}
+	for _, path := range writable {
+		s.Rules = append(s.Rules, stage.Rule{Path: path, Access: readRights | writeRights})
+	}
+}
+
+// landlockRights are all that the ABI knows, so that what isn't allowed is
+// forbidden.
+func landlockRights(abi int) uint64 {
+	rights := uint64(readRights | writeRights)
+	if abi < 2 {
+		rights &^= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if abi < 3 {
+		rights &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= 5 {
+		rights |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return rights
+}
+
+// readable are the places that can be read. Where hidden paths can't be covered
+// they are left out: every neighbour on the way to them is allowed instead.
+func (p *Plan) readable() []string {
+	var roots []string
+	if len(p.Profile.ReadRoots) == 0 {
+		roots = []string{"/"}
+	} else {
+		roots = append(slices.Clone(p.ReadRoots), systemPaths...)
+	}
+	if p.use.mount {
+		return roots
+	}
+	var all []string
+	for _, root := range roots {
+		all = append(all, without(root, p.Profile.Hidden)...)
+	}
+	return all
+}
+
+// without returns what is below root but not below the hidden paths.
+func without(root string, hidden []string) []string {
+	inside := false
+	for _, h := range hidden {
+		if within(root, h) {
+			return nil
+		}
+		inside = inside || within(h, root)
+	}
+	if !inside {
+		return []string{root}
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink == 0 {
+			all = append(all, without(filepath.Join(root, e.Name()), hidden)...)
+		}
+	}
+	return all
+}
+
+// filterWants says what seccomp forbids under this plan.
+func (p *Plan) filterWants() filterWants {
+	w := filterWants{
+		families:   []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK},
+		attributes: p.use.denyAttributes,
+		debug:      !p.use.pid && !p.use.landlock,
+	}
+	if p.Profile.Network == NetworkAllow {
+		w.families, w.anyPair = append(w.families, unix.AF_UNIX), true
+	}
+	if p.use.denySockets {
+		w.families = nil
+	}
+	return w
+}
+
+// rlimits are the limits that hold for each process.
+func (p *Plan) rlimits() []stage.Limit {
+	l := p.Profile.Limits
+	limits := []stage.Limit{{Resource: unix.RLIMIT_CORE}}
+	add := func(resource int, value int64) {
+		if value > 0 {
+			limits = append(limits, stage.Limit{Resource: uint64(resource), Value: uint64(value)})
+		}
+	}
+	// The data of a process, not its address space: many runtimes reserve far more
+	// of that than they use. A control group counts better.
+	if !p.use.cgroupMemory {
+		add(unix.RLIMIT_DATA, l.MemoryMB<<20)
+	}
+	add(unix.RLIMIT_CPU, int64((l.CPU+time.Second-1)/time.Second))
+	add(unix.RLIMIT_FSIZE, l.FileSizeMB<<20)
+	add(unix.RLIMIT_NOFILE, l.OpenFiles)
+	if p.use.nproc {
+		add(unix.RLIMIT_NPROC, l.Processes+stageThreads)
+	}
+	return limits
+}
+
+// lookPath finds a program in the PATH of the command's environment. What isn't
+// found is left to execve, whose error says it.
+func lookPath(name string, env []string, dir string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	for _, entry := range env {
+		list, ok := strings.CutPrefix(entry, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, d := range filepath.SplitList(list) {
+			path := filepath.Join(d, name)
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return path
+			}
+		}
+	}
+	return name
+}
