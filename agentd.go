@@ -30,16 +30,22 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
+	"agentd/tool"
+	"agentd/work"
 )
 
-// Options configure a [Runtime]. Store, Provider and Model are required; every
-// other field has a default.
+// Options configure a [Runtime]. Store is required, and either Provider and Model
+// or Loop.Providers and Loop.Models; every other field has a default.
 type Options struct {
 	// Store keeps the facts.
 	Store store.Store
-	// Provider answers turns, Model is what it is asked for.
+	// Provider answers turns, Model is what it is asked for. They are a shorthand
+	// for one model in Loop.
 	Provider model.Provider
 	Model    string
+	// Loop says how turns run: models, tools, policy, limits. Its Store, Recovery,
+	// Logger and Clock are set by Open.
+	Loop loop.Options
 	// RuntimeID is written into every fact. If empty one is made at the first
 	// start and kept in the store.
 	RuntimeID string
@@ -50,6 +56,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Clock defaults to time.Now.
 	Clock func() time.Time
+	// Work bounds tasks, subagents and jobs that run at once.
+	Work work.Limits
 	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger and
 	// Observer are set by Open.
 	Session session.Options
@@ -60,6 +68,7 @@ type Runtime struct {
 	opt     Options
 	manager *session.Manager
 	loop    *loop.Loop
+	work    *work.Work
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -68,24 +77,31 @@ type Runtime struct {
 // Open starts a runtime. What an earlier process left unfinished is taken up in
 // the background.
 func Open(ctx context.Context, opt Options) (*Runtime, error) {
-	if opt.Store == nil || opt.Provider == nil || opt.Model == "" {
-		return nil, errors.New("agentd: Store, Provider and Model are required")
-	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
+	if err := opt.complete(); err != nil {
+		return nil, err
 	}
 	id, err := runtimeID(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
 	opt.RuntimeID = id
-	r := &Runtime{opt: opt, loop: loop.New(loop.Options{
-		Store: opt.Store, Provider: opt.Provider, Model: opt.Model, Recovery: opt.Recovery, Logger: opt.Logger,
-	})}
+	r := &Runtime{opt: opt}
+	if r.loop, err = loop.New(opt.Loop); err != nil {
+		return nil, fmt.Errorf("agentd: %w", err)
+	}
+	redact := redaction(opt)
+	r.work = work.New(work.Options{
+		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,
+		Do: r.Do, CheckTurn: r.loop.CheckTurn, Redact: redact, Narrow: r.loop.Narrow,
+	})
 	so := opt.Session
-	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.loop
+	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, observers{r.loop, r.work}
+	so.CheckTurn, so.CheckAnswer, so.Redact = r.loop.CheckTurn, tool.ValidateOutput, redact
 	r.manager = session.New(so)
-	r.loop.Start(r.manager)
+	if err := r.loop.Start(ctx, r.manager); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
+	}
+	r.work.Start(r.manager)
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -98,9 +114,66 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	return r, nil
 }
 
-// recover takes up what an earlier process left unfinished.
+// complete checks the options and fills in what follows from them.
+func (opt *Options) complete() error {
+	o := &opt.Loop
+	if opt.Provider != nil && opt.Model != "" {
+		info := model.Info{
+			Provider: opt.Provider.Name(), Model: opt.Model, HasCredential: true,
+			Capabilities: []string{model.CapTools, model.CapStreaming, model.CapVision, model.CapReasoning},
+		}
+		o.Providers, o.Models = append(o.Providers, opt.Provider), append(o.Models, info)
+		if o.DefaultModel == "" {
+			o.DefaultModel = info.ID()
+		}
+	}
+	if opt.Store == nil || len(o.Providers) == 0 || len(o.Models) == 0 {
+		return errors.New("agentd: a Store and a model with its provider are required")
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Store, o.Recovery, o.Logger, o.Clock = opt.Store, opt.Recovery, opt.Logger, opt.Clock
+	o.Subagents = true
+	return nil
+}
+
+// redaction returns what takes secrets out of what callers send, or nil.
+func redaction(opt Options) func(event.Raw) event.Raw {
+	redactor := opt.Loop.Redact
+	if redactor == nil {
+		return nil
+	}
+	return func(v event.Raw) event.Raw {
+		out, _ := redactor.JSON(v)
+		return out
+	}
+}
+
+// observers learn of facts one after the other.
+type observers []session.Observer
+
+// Committed implements [session.Observer].
+func (o observers) Committed(sessionID string, facts []event.Event) {
+	for _, x := range o {
+		x.Committed(sessionID, facts)
+	}
+}
+
+// recover takes up what an earlier process left unfinished: first turns, then the
+// work that is made of them.
 func (r *Runtime) recover(ctx context.Context) {
-	if err := r.loop.Recover(ctx); err != nil && ctx.Err() == nil {
+	ids, err := r.manager.Open(ctx)
+	if err == nil {
+		err = r.loop.Recover(ctx)
+	}
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return
+		}
+		err = errors.Join(err, r.work.Recover(ctx, id))
+	}
+	if err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("not everything could be taken up again", "error", err)
 	}
 }
@@ -154,7 +227,31 @@ func (r *Runtime) ID() string { return r.opt.RuntimeID }
 
 // Do carries out a command and returns a pointer to its result. Errors are faults.
 func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	switch q := p.(type) {
+	case *command.Explain:
+		return answer(r.explain(ctx, caller, q))
+	case *command.ExportEvidence:
+		return answer(r.export(ctx, caller, q, q.ExportScope, "evidence"))
+	case *command.ExportReplay:
+		return answer(r.export(ctx, caller, q, q.ExportScope, "replay"))
+	case *command.ExportReview:
+		return answer(r.export(ctx, caller, q, q.ExportScope, "review"))
+	}
+	if res, mine, err := r.loop.Do(ctx, caller, p); mine {
+		return res, err
+	}
+	if res, mine, err := r.work.Do(ctx, caller, p); mine {
+		return res, err
+	}
 	return r.manager.Do(ctx, caller, p)
+}
+
+// answer makes a typed result what Do returns: nothing beside an error.
+func answer[R any](res *R, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // Events returns a page of a session's events and the session's last sequence.
@@ -202,6 +299,6 @@ func (r *Runtime) Close(ctx context.Context) error {
 		r.stop()
 	}
 	r.background.Wait()
-	r.loop.Close()
-	return r.manager.Close(ctx)
+	r.work.Close()
+	return errors.Join(r.loop.Close(ctx), r.manager.Close(ctx))
 }

@@ -24,12 +24,20 @@ type kit struct {
 	store  store.Store
 	script *script.Script
 	manual bool
+	// dir is the workspace, change what the test wants otherwise.
+	dir    string
+	change func(*agentd.Options)
 	r      *agentd.Runtime
 }
 
 func newKit(t *testing.T, answers ...script.Answer) *kit {
 	t.Helper()
-	k := &kit{T: t, store: storetest.Strict(t, storetest.NewMem()), script: &script.Script{Answers: answers}}
+	return newKitWith(t, nil, answers...)
+}
+
+func newKitWith(t *testing.T, change func(*agentd.Options), answers ...script.Answer) *kit {
+	t.Helper()
+	k := &kit{T: t, store: storetest.Strict(t, storetest.NewMem()), script: &script.Script{Answers: answers}, dir: t.TempDir(), change: change}
 	k.open()
 	t.Cleanup(k.close)
 	return k
@@ -38,8 +46,12 @@ func newKit(t *testing.T, answers ...script.Answer) *kit {
 func (k *kit) open() {
 	k.Helper()
 	opt := agentd.Options{Store: k.store, Provider: script.New("script", k.script), Model: "test"}
+	opt.Loop.Workspace = k.dir
 	if k.manual {
 		opt.Recovery = "manual"
+	}
+	if k.change != nil {
+		k.change(&opt)
 	}
 	var err error
 	if k.r, err = agentd.Open(context.Background(), opt); err != nil {
@@ -131,7 +143,10 @@ func TestTurnRunsToItsEnd(t *testing.T) {
 	want := []event.Type{
 		event.TypeTurnSubmitted, event.TypeTaskCreated,
 		event.TypeTaskAttemptStarted, event.TypeTaskStarted, event.TypeTurnStarted,
-		event.TypeModelRequested, event.TypeReasoningDelta, event.TypeModelDelta, event.TypeModelCompleted,
+		event.TypeContextResolved, event.TypeToolCatalogResolved, event.TypeTaskProfileResolved,
+		event.TypeRoutingCandidatesResolved, event.TypeRoutingSingleCandidate,
+		event.TypeCostEstimated, event.TypeModelRequested, event.TypeReasoningDelta, event.TypeModelDelta, event.TypeModelCompleted,
+		event.TypeCostRecorded,
 		event.TypeTurnCompleted, event.TypeTaskAttemptCompleted, event.TypeTaskCompleted,
 	}
 	if got := k.types("sess_a", r.TurnID); !slices.Equal(got, want) {

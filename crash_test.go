@@ -33,6 +33,13 @@ import (
 const childVariable = "AGENTD_CRASH_CHILD"
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(toolChildVariable); dir != "" {
+		if err := toolChild(dir, os.Getenv("AGENTD_CRASH_ROUND")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if dir := os.Getenv(childVariable); dir != "" {
 		if err := crashChild(dir, os.Getenv("AGENTD_CRASH_ROUND"), os.Stdin); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -3,7 +3,6 @@ package loop
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"agentd/event"
@@ -14,146 +13,244 @@ import (
 
 // call is a model call under way.
 type call struct {
-	l     *Loop
-	k     key
-	scope event.Scope
-	req   *model.Request
-	began time.Time
-	first time.Time
+	l        *Loop
+	k        key
+	scope    event.Scope
+	provider model.Provider
+	info     model.Info
+	req      *model.Request
+	// context and inventory are what the turn was prepared with.
+	context   *state.ResolvedContext
+	inventory *state.ToolInventory
+	began     time.Time
+	first     time.Time
+	reserved  int64
 
-	text, reasoning         []byte // gathered, not recorded yet
+	text, reasoning         redacted // gathered, not recorded yet
 	allText, allReasoning   []byte
 	textIndex, reasonsIndex int64
 	tools                   []event.ToolCallRequest
+	// blobs are what the answer refers to, stored with it.
+	blobs []blob
 }
 
-// callModel asks the model and records the answer as it comes.
-func (l *Loop) callModel(k key, e CallModel) error {
-	c := &call{l: l, k: k, began: time.Now()}
-	requestID := l.m.NewID(event.PrefixRequest)
-	l.ours(requestID, true)
-	defer l.ours(requestID, false)
-	var turn state.Turn
-	if err := l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
-		turn = *t.Active
-		c.scope = scopeOf(t, &turn)
-		c.scope.ModelRequestID = requestID
-		c.req = &model.Request{Model: l.opt.Model, RequestID: requestID, Call: t.ModelCalls}
-		tx.Emit(event.Event{Type: event.TypeModelRequested, Scope: c.scope, Payload: &event.ModelRequested{
-			Provider: l.opt.Provider.Name(), Model: l.opt.Model, ModelRequestID: requestID,
-			Step: e.Step, Attempt: e.Attempt, Purpose: "turn",
-		}})
+// blob is content that a fact refers to.
+type blob struct {
+	content   []byte
+	mediaType string
+	ref       func(string)
+}
+
+// codeRepeats marks the warning that a model is going in circles.
+const codeRepeats = "repeated_calls"
+
+// warnRepeats is the number of repeats at which the model is told.
+const warnRepeats = 2
+
+// callModel asks the model and records the answer as it comes. Decided is the
+// effect that led here.
+func (l *Loop) callModel(k key, decided Effect, e CallModel) error {
+	c := &call{l: l, k: k, req: &model.Request{RequestID: l.m.NewID(event.PrefixRequest), CacheKey: k.thread}}
+	ctx, done := l.interruptible(l.ctx, k)
+	defer done()
+	err := c.wait(ctx, decided, e)
+	if errors.Is(err, errNoModel) {
+		return l.reroute(k, decided, e.TurnID)
+	}
+	if err != nil {
+		return err
+	}
+	l.ours(c.req.RequestID, true)
+	defer l.ours(c.req.RequestID, false)
+	at, asked, err := c.request(decided, e)
+	if err != nil || !asked {
+		return err
+	}
+	conv, err := l.transcripts.get(ctx, k, at)
+	if err == nil {
+		err = l.frame(ctx, c.req, conv, c.info, c.context, c.inventory)
+	}
+	if err != nil {
+		return c.fail(ctx, err)
+	}
+	return c.stream(ctx)
+}
+
+// wait holds a call back: after a failure, and while a limit of ours is used up.
+func (c *call) wait(ctx context.Context, decided Effect, e CallModel) error {
+	var delay time.Duration
+	var tokens int64
+	if err := c.l.m.View(ctx, c.k.session, func(s *state.Session) error {
+		t := s.Thread(c.k.thread)
+		if t == nil || t.Active == nil || t.Routing == nil || t.Routing.Decision == nil {
+			return errMoved
+		}
+		if err := c.choose(t.Routing.Decision); err != nil {
+			return err
+		}
+		tokens = t.ContextTokens
+		if last := t.Active.Call; e.Attempt > 1 && last != nil && last.Status == state.CallFailed && last.ErrorCategory != model.Interrupted {
+			delay = c.l.backoff(last)
+		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(l.ctx)
-	defer cancel(nil)
-	l.setInterrupt(k, cancel)
-	defer l.setInterrupt(k, nil)
-	messages, err := l.messages(ctx, k, &turn)
-	if err != nil {
-		return c.fail(ctx, err)
-	}
-	c.req.Messages = messages
-	return c.stream(ctx)
-}
-
-// ours remembers which calls this process makes, so that recovery doesn't take
-// one of them for a call that was cut off.
-func (l *Loop) ours(requestID string, on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if on {
-		l.calls[requestID] = struct{}{}
-	} else {
-		delete(l.calls, requestID)
-	}
-}
-
-func (l *Loop) isOurs(requestID string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.calls[requestID]
-	return ok
-}
-
-// setInterrupt says how to stop what the thread's runner does now. An interrupt
-// that was requested before is seen by the runner's next look at the state, so
-// it is checked here too.
-func (l *Loop) setInterrupt(k key, cancel context.CancelCauseFunc) {
-	l.mu.Lock()
-	l.runners[k].interrupt = cancel
-	again := l.runners[k].again
-	l.mu.Unlock()
-	if cancel == nil || !again {
-		return
-	}
-	_ = l.m.View(l.ctx, k.session, func(s *state.Session) error {
-		if t := s.Thread(k.thread); t != nil && t.Active != nil && t.Active.Interrupt != nil {
-			cancel(errInterrupted)
+	if delay > 0 {
+		if err := c.announce(decided, delay, nil); err != nil {
+			return err
 		}
+		if err := sleep(ctx, delay); err != nil {
+			return err
+		}
+	}
+	return c.reserve(ctx, decided, tokens)
+}
+
+// reserve takes a place within our own limits and waits for it.
+func (c *call) reserve(ctx context.Context, decided Effect, tokens int64) error {
+	for {
+		r := c.l.limiter.Reserve(c.info.ID(), tokens)
+		if r.Wait <= 0 {
+			c.reserved = tokens
+			return nil
+		}
+		ms := r.Wait.Milliseconds()
+		err := c.announce(decided, r.Wait, &event.RateLimitHit{
+			Provider: c.info.Provider, Model: c.info.Model, RetryAfterMs: &ms, ModelRequestID: c.req.RequestID, Source: "client", LimitName: r.Limit,
+		})
+		if err == nil {
+			err = sleep(ctx, r.Wait)
+		}
+		if err != nil {
+			c.l.limiter.Cancel(r)
+			return err
+		}
+		if !r.Refused {
+			c.reserved = tokens
+			return nil
+		}
+	}
+}
+
+// choose finds the provider of the turn's model.
+func (c *call) choose(d *state.RoutingDecision) error {
+	info, p, err := c.l.model(d.SelectedProvider, d.SelectedModel)
+	if err != nil {
+		return err
+	}
+	c.info, c.provider = info, p
+	c.req.Model, c.req.MaxOutputTokens = info.Model, info.MaxOutputTokens
+	return nil
+}
+
+// backoff is how long to leave a model alone after a failed call.
+func (l *Loop) backoff(last *state.ModelCall) time.Duration {
+	var after time.Duration
+	if last.RetryAfterMs != nil {
+		after = time.Duration(*last.RetryAfterMs) * time.Millisecond
+	}
+	wait, _ := l.opt.Backoff.Delay(int(last.Tries), after, l.opt.Random)
+	return wait
+}
+
+// announce records that a call waits, and why.
+func (c *call) announce(decided Effect, delay time.Duration, hit *event.RateLimitHit) error {
+	return c.l.emit(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
+		scope := scopeOf(t, t.Active)
+		if hit != nil {
+			hitScope := scope
+			hitScope.ModelRequestID = hit.ModelRequestID
+			tx.Emit(event.Event{Type: event.TypeRateLimitHit, Scope: hitScope, Payload: hit})
+		}
+		tx.Emit(event.Event{Type: event.TypeRunStatus, Scope: scope, Payload: &event.RunStatus{
+			Phase: "retrying", Title: "the model is asked again in " + delay.Round(time.Millisecond).String(), RetryAt: tx.Now().Add(delay),
+		}})
 		return nil
 	})
 }
 
-// messages is the conversation of the turn.
-func (l *Loop) messages(ctx context.Context, k key, turn *state.Turn) ([]model.Message, error) {
-	facts, err := conversation(ctx, l.opt.Store, k.session, turn)
-	if err != nil {
-		return nil, err
+// sleep waits, or returns why it didn't.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
 	}
-	var out []model.Message
-	for i := range facts {
-		switch p := facts[i].Payload.(type) {
-		case *event.TurnSubmitted:
-			text, err := l.input(ctx, p.Input, p.InputRef)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, model.Message{Role: "user", Text: text})
-		case *event.TurnSteered:
-			text, err := l.input(ctx, p.Input, p.InputRef)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, model.Message{Role: "user", Text: text})
-		case *event.ModelCompleted:
-			if p.Message != nil {
-				out = append(out, model.Message{Role: "assistant", Text: p.Message.Text})
-			}
-		case *event.ToolResult:
-			out = append(out, model.Message{Role: "tool", Text: p.Preview, ToolCallID: facts[i].ToolCallID})
-		case *event.ToolFailed:
-			out = append(out, model.Message{Role: "tool", Text: p.Message, ToolCallID: facts[i].ToolCallID})
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errMoved // the thread is looked at again, or the loop is stopping
+	}
+}
+
+// request records that the model is asked, unless a budget is spent.
+func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err error) {
+	purpose := "turn"
+	if e.Repair {
+		purpose = "repair"
+	}
+	err = c.l.emit(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
+		c.scope = scopeOf(t, t.Active)
+		c.scope.ModelRequestID = c.req.RequestID
+		if t.Routing == nil || t.Routing.Decision == nil || t.Routing.Decision.SelectedModel != c.info.Model {
+			return errMoved
 		}
-	}
-	return out, nil
+		cost := &tx.State.Routing.Cost
+		if b := c.l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced); b.Status == model.BudgetBlocked {
+			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: b.Blocked(c.req.RequestID)})
+			return nil
+		}
+		if b := shareSpent(tx.State, t); b != nil {
+			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: b.Blocked(c.req.RequestID)})
+			return nil
+		}
+		asked = true
+		if t.Active.Repeats == warnRepeats && e.Attempt == 1 {
+			tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: scopeOf(t, t.Active), Payload: &event.RuntimeNotice{
+				Code: codeRepeats, Message: "You have asked for the same tool calls several times and got the same results.",
+				Advice: "Do something else, or say what keeps you from going on.",
+			}})
+		}
+		tokens := max(t.ContextTokens, estimateOf(t))
+		tx.Emit(event.Event{Type: event.TypeCostEstimated, Scope: c.scope, Payload: model.CostEstimated(
+			c.info, c.req.RequestID, tokens, model.ExpectedOutput(c.info, c.req.MaxOutputTokens, t.Active.Usage, t.Active.Step),
+		)})
+		tx.Emit(event.Event{Type: event.TypeModelRequested, Scope: c.scope, Payload: &event.ModelRequested{
+			Provider: c.info.Provider, Model: c.info.Model, ModelRequestID: c.req.RequestID,
+			Step: e.Step, Attempt: e.Attempt, EstimatedTokens: tokens, Purpose: purpose,
+		}})
+		c.req.Call = t.CallsEnded
+		if o := t.Active.Options; o != nil && c.info.Can(model.CapStructuredOutput) {
+			c.req.OutputSchema = o.OutputSchema
+		}
+		if t.Context != nil {
+			c.context = t.Context.Resolved
+		}
+		c.inventory = t.Inventory
+		at = placeOf(tx.State, t)
+		at.through = tx.Sequence() - 1
+		at.last = at.through
+		return nil
+	})
+	return at, asked, err
 }
 
-// input returns the text of an input, which may be behind a reference.
-func (l *Loop) input(ctx context.Context, parts event.Raw, ref string) (string, error) {
-	if ref == "" {
-		return inputText(parts), nil
+func estimateOf(t *state.Thread) int64 {
+	if t.Context != nil && t.Context.Resolved != nil {
+		return t.Context.Resolved.EstimatedTokens
 	}
-	b, err := l.opt.Store.OpenBlob(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	defer b.Close()
-	content, err := io.ReadAll(b)
-	if err != nil {
-		return "", err
-	}
-	return inputText(content), nil
+	return 0
 }
 
-// stream records the answer. Pieces are gathered for a moment and recorded as
-// one fact; the first goes out at once.
+// stream takes the answer as it comes: the first piece is recorded at once, the
+// others are gathered for some milliseconds.
 func (c *call) stream(ctx context.Context) error {
-	chunks, stop := pull(ctx, c.l.opt.Provider, c.req)
+	c.began = time.Now()
+	chunks, stop := pull(ctx, c.provider, c.req)
 	defer stop()
-	tick := time.NewTimer(c.l.opt.FlushEvery)
+	tick := time.NewTicker(c.l.opt.FlushEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -162,9 +259,12 @@ func (c *call) stream(ctx context.Context) error {
 				return c.fail(ctx, r.err)
 			}
 			if done := c.take(r.chunk); done != nil {
-				return c.complete(done)
+				if err := c.complete(done); err != nil {
+					return err
+				}
+				return c.afterAnswer(ctx)
 			}
-			if c.textIndex == 0 && c.reasonsIndex == 0 {
+			if c.textIndex == 0 && c.reasonsIndex == 0 && len(chunks) == 0 {
 				if err := c.flush(); err != nil {
 					return err
 				}
@@ -210,7 +310,7 @@ func pull(ctx context.Context, p model.Provider, r *model.Request) (<-chan pulle
 			ended = ended || err != nil || chunk.Done != nil
 		}
 		if !ended {
-			send(pulled{err: &model.Error{Category: "malformed", Message: "the answer ended without an end", Retryable: true}})
+			send(pulled{err: &model.Error{Category: model.Malformed, Message: "the answer ended without an end", Retryable: true}})
 		}
 	}()
 	return out, func() {
@@ -224,46 +324,70 @@ func (c *call) take(chunk model.Chunk) *model.Done {
 	if c.first.IsZero() && (chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil) {
 		c.first = time.Now()
 	}
-	c.text = append(c.text, chunk.Text...)
-	c.reasoning = append(c.reasoning, chunk.Reasoning...)
+	c.text.add(c.l, chunk.Text)
+	c.reasoning.add(c.l, chunk.Reasoning)
 	if t := chunk.ToolCall; t != nil {
-		c.tools = append(c.tools, event.ToolCallRequest{
-			ToolCallID: c.l.m.NewID(event.PrefixToolCall), ProviderCallID: t.ProviderID, ToolName: t.Name, Arguments: t.Arguments,
-		})
+		c.takeCall(t)
 	}
 	return chunk.Done
 }
 
-// deltas emits what is gathered.
-func (c *call) deltas(tx *session.Tx) {
-	if len(c.reasoning) > 0 {
-		tx.Emit(event.Event{Type: event.TypeReasoningDelta, Scope: c.scope, Payload: &event.ReasoningDelta{Text: string(c.reasoning), Index: c.reasonsIndex}})
+// maxInlineArgs bounds the arguments of a tool call within a fact.
+const maxInlineArgs = 16 << 10
+
+func (c *call) takeCall(t *model.ToolCall) {
+	args, _ := c.l.redactJSON(t.Arguments)
+	c.tools = append(c.tools, event.ToolCallRequest{
+		ToolCallID: c.l.m.NewID(event.PrefixToolCall), ProviderCallID: t.ProviderID, ToolName: t.Name, Arguments: args,
+	})
+	i := len(c.tools) - 1
+	switch {
+	case t.Malformed != "":
+		text := c.l.redactText(t.Malformed)
+		c.tools[i].Arguments = nil
+		c.keep([]byte(text), "text/plain", func(ref string) { c.tools[i].ArgumentsRef = ref })
+	case len(args) > maxInlineArgs:
+		c.tools[i].Arguments = nil
+		c.keep(args, "application/json", func(ref string) { c.tools[i].ArgumentsRef = ref })
 	}
-	if len(c.text) > 0 {
-		tx.Emit(event.Event{Type: event.TypeModelDelta, Scope: c.scope, Payload: &event.ModelDelta{Text: string(c.text), Index: c.textIndex}})
+}
+
+func (c *call) keep(content []byte, mediaType string, ref func(string)) {
+	if len(content) > 0 {
+		c.blobs = append(c.blobs, blob{content, mediaType, ref})
+	}
+}
+
+// deltas emits what is gathered; all of it at the answer's end.
+func (c *call) deltas(tx *session.Tx, end bool) {
+	if s := c.reasoning.ready(end); s != "" {
+		tx.Emit(event.Event{Type: event.TypeReasoningDelta, Scope: c.scope, Payload: &event.ReasoningDelta{Text: s, Index: c.reasonsIndex}})
+	}
+	if s := c.text.ready(end); s != "" {
+		tx.Emit(event.Event{Type: event.TypeModelDelta, Scope: c.scope, Payload: &event.ModelDelta{Text: s, Index: c.textIndex}})
 	}
 }
 
 // flushed moves what was gathered to what is recorded.
-func (c *call) flushed() {
-	if len(c.reasoning) > 0 {
+func (c *call) flushed(end bool) {
+	if s := c.reasoning.take(end); s != "" {
 		c.reasonsIndex++
+		c.allReasoning = append(c.allReasoning, s...)
 	}
-	if len(c.text) > 0 {
+	if s := c.text.take(end); s != "" {
 		c.textIndex++
+		c.allText = append(c.allText, s...)
 	}
-	c.allText, c.allReasoning = append(c.allText, c.text...), append(c.allReasoning, c.reasoning...)
-	c.text, c.reasoning = c.text[:0], c.reasoning[:0]
 }
 
 func (c *call) flush() error {
-	if len(c.text) == 0 && len(c.reasoning) == 0 {
+	if c.text.ready(false) == "" && c.reasoning.ready(false) == "" {
 		return nil
 	}
-	if err := c.emit(func(tx *session.Tx) { c.deltas(tx) }); err != nil {
+	if err := c.emit(func(tx *session.Tx) { c.deltas(tx, false) }); err != nil {
 		return err
 	}
-	c.flushed()
+	c.flushed(false)
 	return nil
 }
 
@@ -282,51 +406,106 @@ func (c *call) emit(facts func(*session.Tx)) error {
 }
 
 func (c *call) complete(done *model.Done) error {
+	c.l.limiter.Settle(c.info.ID(), c.reserved, done.Usage.InputTokens+done.Usage.OutputTokens)
+	c.l.limiter.Answered(c.info.ID(), done.Standing)
+	if len(c.tools) > 0 && done.StopReason == "end_turn" {
+		done.StopReason = "tool_use" // some providers don't say so
+	}
 	return c.emit(func(tx *session.Tx) {
-		c.deltas(tx)
-		c.flushed()
+		c.deltas(tx, true)
+		c.flushed(true)
 		p := &event.ModelCompleted{
-			ModelRequestID: c.req.RequestID, Provider: c.l.opt.Provider.Name(), Model: c.req.Model,
-			StopReason: done.StopReason, Usage: done.Usage, UsageSource: "provider",
-			Message:    &event.ModelMessage{Text: string(c.allText), Reasoning: string(c.allReasoning), ToolCalls: c.tools},
+			ModelRequestID: c.req.RequestID, Provider: c.info.Provider, Model: c.info.Model,
+			StopReason: done.StopReason, Usage: done.Usage, UsageSource: "provider", ResponseID: done.ResponseID,
+			Message: &event.ModelMessage{
+				Text: string(c.allText), Reasoning: string(c.allReasoning), ToolCalls: c.tools, Native: c.l.native(done.Native),
+			},
 			DurationMs: time.Since(c.began).Milliseconds(),
+		}
+		if done.Estimated {
+			p.UsageSource = "estimated"
 		}
 		if !c.first.IsZero() {
 			p.TimeToFirstTokenMs = c.first.Sub(c.began).Milliseconds()
 		}
+		c.keep(c.l.redactRaw(done.Raw), "application/octet-stream", func(ref string) { p.RawRef = ref })
+		for _, b := range c.blobs {
+			b.ref(tx.Blob(b.content, b.mediaType))
+		}
 		tx.Emit(event.Event{Type: event.TypeModelCompleted, Scope: c.scope, Payload: p})
+		c.account(tx, done)
 	})
+}
+
+// account records what the answer cost and what is left.
+func (c *call) account(tx *session.Tx, done *model.Done) {
+	cost := &tx.State.Routing.Cost
+	p := model.CostRecorded(c.info, c.req.RequestID, done.Usage, done.Estimated, cost.TotalUSD)
+	tx.Emit(event.Event{Type: event.TypeCostRecorded, Scope: c.scope, Payload: p})
+	unpriced := cost.Unpriced
+	if p.CostUSD == nil {
+		unpriced++
+	}
+	before := c.l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced)
+	after := c.l.opt.Budget.Standing(p.SessionCostUSD, unpriced)
+	if after.Status == model.BudgetLow || (after.Status == model.BudgetBlocked && before.Status == model.BudgetOK) {
+		// A spent budget blocks the next request, not this one; low is said first.
+		if before.Status == model.BudgetOK {
+			tx.Emit(event.Event{Type: event.TypeQuotaLow, Scope: c.scope, Payload: after.Blocked(c.req.RequestID)})
+		}
+	}
+	if q := model.QuotaTold(c.info.Provider, c.req.RequestID, done.Standing); q != nil {
+		tx.Emit(event.Event{Type: event.TypeQuotaLow, Scope: c.scope, Payload: q})
+	}
 }
 
 // fail records why there is no answer.
 func (c *call) fail(ctx context.Context, err error) error {
 	p := &event.ModelFailed{
-		ModelRequestID: c.req.RequestID, Provider: c.l.opt.Provider.Name(), Model: c.req.Model,
-		ErrorCategory: "server_error", Message: err.Error(), Retryable: false,
+		ModelRequestID: c.req.RequestID, Provider: c.info.Provider, Model: c.info.Model,
+		ErrorCategory: model.ServerError, Message: err.Error(), Retryable: false,
 	}
 	var failed *model.Error
 	switch {
 	case ctx.Err() != nil:
-		p.ErrorCategory, p.Message, p.Retryable = "interrupted", context.Cause(ctx).Error(), true
+		p.ErrorCategory, p.Message, p.Retryable = model.Interrupted, context.Cause(ctx).Error(), true
 	case errors.As(err, &failed):
-		p.ErrorCategory, p.Message, p.Retryable = failed.Category, failed.Message, failed.Retryable
-		if failed.RetryAfter > 0 {
-			ms := failed.RetryAfter.Milliseconds()
-			p.RetryAfterMs = &ms
-		}
+		c.failedBy(p, failed)
 	}
+	p.Message = c.l.redactText(p.Message)
 	return c.emit(func(tx *session.Tx) {
-		c.deltas(tx)
-		c.flushed()
+		c.deltas(tx, true)
+		c.flushed(true)
 		p.PartialText = string(c.allText)
+		if failed != nil && len(failed.Raw) > 0 {
+			p.RawRef = tx.Blob(c.l.redactRaw(failed.Raw), "application/octet-stream")
+		}
+		if p.ErrorCategory == model.RateLimited {
+			tx.Emit(event.Event{Type: event.TypeRateLimitHit, Scope: c.scope, Payload: &event.RateLimitHit{
+				Provider: c.info.Provider, Model: c.info.Model, RetryAfterMs: p.RetryAfterMs, ModelRequestID: c.req.RequestID, Source: "provider",
+			}})
+		}
 		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: c.scope, Payload: p})
 	})
+}
+
+// failedBy fills in what the provider said.
+func (c *call) failedBy(p *event.ModelFailed, failed *model.Error) {
+	p.ErrorCategory, p.Message, p.Retryable, p.HTTPStatus = failed.Category, failed.Message, failed.Retryable, int64(failed.HTTPStatus)
+	if p.Message == "" {
+		p.Message = "the provider gave no reason"
+	}
+	c.l.limiter.Failed(c.info.ID(), failed)
+	if failed.RetryAfter > 0 {
+		ms := failed.RetryAfter.Milliseconds()
+		p.RetryAfterMs = &ms
+	}
 }
 
 // interrupted is the end of a model call that nobody waits for any more.
 func interrupted(c *state.ModelCall, reason string) *event.ModelFailed {
 	return &event.ModelFailed{
 		ModelRequestID: c.ModelRequestID, Provider: c.Provider, Model: c.Model,
-		ErrorCategory: "interrupted", Message: reason, Retryable: true,
+		ErrorCategory: model.Interrupted, Message: reason, Retryable: true,
 	}
 }

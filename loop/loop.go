@@ -2,12 +2,13 @@
 //
 // # Contract
 //
-// [Next] decides what a thread does next, as a pure function of its folded facts.
-// A [Loop] does it: each effect yields facts, appended through the session's
-// writer, and the facts yield the next effect. The loop has no memory of its own;
-// what it keeps (which threads are being worked on, how to stop a call that is
-// under way) can be lost at any moment, and [Loop.Recover] turns what was in
-// flight into facts before Next decides as always.
+// [Policy.Next] decides what a thread does next, as a pure function of its folded
+// facts. A [Loop] does it: each effect yields facts, appended through the
+// session's writer, and the facts yield the next effect. The loop has no memory
+// of its own; what it keeps (which threads are being worked on, what a model was
+// told so far, how to stop a call that is under way) can be lost at any moment,
+// and [Loop.Recover] turns what was in flight into facts before Next decides as
+// always.
 //
 // # Concurrency
 //
@@ -22,24 +23,57 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/event"
 	"agentd/fault"
 	"agentd/model"
+	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
+	"agentd/tool"
 )
 
-// Options configure a [Loop]. Provider and Model are required.
+// Options configure a [Loop]. Store, Models and Providers are required; every
+// other field has a default.
 type Options struct {
-	// Store is where the inputs of turns are read from.
+	// Store is where conversations are derived from.
 	Store store.Store
-	// Provider answers, Model is what it is asked for.
-	Provider model.Provider
-	Model    string
+	// Models that turns can be routed to, and the providers that they belong to.
+	Models    []model.Info
+	Providers []model.Provider
+	// DefaultModel is what a turn that names none uses, as provider/model; Fallback
+	// are the models to try next.
+	DefaultModel string
+	Fallback     []string
+	// Budget bounds what a session may cost.
+	Budget model.Budget
+	// Backoff says how long to wait between tries.
+	Backoff model.Backoff
+	// Tools are what an agent can do; default the built-ins.
+	Tools *tool.Registry
+	// Subagents says that somebody carries out spawn_agent: the scheduler of work.
+	Subagents bool
+	// Workspace is the folder of sessions that name none; default the current one.
+	Workspace string
+	// Instructions stand above every conversation; a default is built in.
+	Instructions string
+	// Host is the permission policy of the host.
+	Host HostPolicy
+	// NobodyToAsk says that no person can answer: what would ask is denied.
+	NobodyToAsk bool
+	// ActionTimeout ends questions that nobody answers; 0 is never.
+	ActionTimeout time.Duration
+	// Outputs bounds what is kept of tools' outputs.
+	Outputs Outputs
+	// Governance are the parts that confine, watch and undo what tools do.
+	Governance
+	// Policy holds the limits of turns; the zero value means [DefaultPolicy].
+	Policy Policy
 	// Recovery is auto (default) or manual: then nothing goes on after a restart
 	// until resume_thread.
 	Recovery string
@@ -48,8 +82,13 @@ type Options struct {
 	FlushEvery time.Duration
 	// MaxRunning bounds the threads that are worked on at once; default 1024.
 	MaxRunning int
+	// MaxTranscripts bounds the conversations that are kept in memory; default 1024.
+	MaxTranscripts int
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
+	// Clock defaults to time.Now, Random to a source of its own.
+	Clock  func() time.Time
+	Random func() float64
 }
 
 // Loop executes the effects of all threads.
@@ -57,90 +96,213 @@ type Loop struct {
 	opt Options
 	m   *session.Manager
 
+	providers   map[string]model.Provider
+	limiter     *model.Limiter
+	transcripts *transcripts
+	host        atomic.Pointer[HostPolicy]
+	plans       plans
+
 	ctx    context.Context //nolint:containedctx // the loop's life, ended by Close
 	cancel context.CancelCauseFunc
-	slots  chan struct{}
-	wg     sync.WaitGroup
+	// tools is the life of tool calls: when the loop closes they get a while to end.
+	tools    context.Context //nolint:containedctx // as ctx
+	endTools context.CancelCauseFunc
+	slots    chan struct{}
+	wg       sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
 	runners map[key]*runner
+	alarms  map[key]*time.Timer
 	// calls holds the model calls that this process makes, by request id.
 	calls map[string]struct{}
 }
 
 type key struct{ session, thread string }
 
+// stopGrace is how long tool calls may take to end when the runtime stops.
+const stopGrace = 10 * time.Second
+
 // runner is the work on one thread.
 type runner struct {
 	// again says that a fact came after the runner looked.
 	again bool
-	// interrupt stops the model call that is under way, if one is.
+	// interrupt stops what is under way, if something is.
 	interrupt context.CancelCauseFunc
 }
 
 var (
 	errInterrupted = errors.New("the turn was interrupted")
+	errDeadline    = errors.New("the turn's time limit has passed")
 	errStopping    = errors.New("the runtime is stopping")
 	// errMoved says that the effect is not the next one any more.
 	errMoved = errors.New("loop: the thread moved on")
 )
 
 // New returns a loop that works on nothing until Start.
-func New(opt Options) *Loop {
-	if opt.FlushEvery == 0 {
-		opt.FlushEvery = 25 * time.Millisecond
+func New(opt Options) (*Loop, error) {
+	if err := opt.defaults(); err != nil {
+		return nil, err
 	}
-	if opt.MaxRunning == 0 {
-		opt.MaxRunning = 1024
+	l := &Loop{
+		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
+		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
+		runners:     map[key]*runner{}, alarms: map[key]*time.Timer{}, calls: map[string]struct{}{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
+	for _, p := range opt.Providers {
+		l.providers[p.Name()] = p
 	}
-	l := &Loop{opt: opt, runners: map[key]*runner{}, calls: map[string]struct{}{}, slots: make(chan struct{}, opt.MaxRunning)}
+	for _, i := range opt.Models {
+		l.limiter.Set(i.ID(), i.Limits)
+	}
+	l.host.Store(&HostPolicy{Mode: opt.Host.Mode, Rules: opt.Host.Rules})
+	l.plans.byPlace = map[planKey]*sandbox.Plan{}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
-	return l
+	l.tools, l.endTools = context.WithCancelCause(context.Background())
+	return l, nil
 }
 
-// Start binds the loop to the manager that it observes.
-func (l *Loop) Start(m *session.Manager) {
+func (o *Options) defaults() error {
+	if o.FlushEvery == 0 {
+		o.FlushEvery = 25 * time.Millisecond
+	}
+	for _, d := range []*int{&o.MaxRunning, &o.MaxTranscripts} {
+		if *d == 0 {
+			*d = 1024
+		}
+	}
+	if o.Policy.MaxSteps == 0 {
+		o.Policy = DefaultPolicy()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.Workspace == "" {
+		o.Workspace = "."
+	}
+	if o.Instructions == "" {
+		o.Instructions = instructions
+	}
+	o.Outputs.defaults()
+	if o.Tools == nil {
+		r, err := tool.NewRegistry(tool.Builtins(nil)...)
+		if err != nil {
+			return fmt.Errorf("loop: %w", err)
+		}
+		o.Tools = r
+	}
+	return nil
+}
+
+// Start binds the loop to the manager that it observes and takes over the host's
+// policy that was set by command.
+func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.m = m
+	l.mu.Unlock()
+	err := m.View(ctx, event.RuntimeSession, func(s *state.Session) error {
+		for _, p := range s.Permission.Policies {
+			if p.Source == "host" {
+				l.setHost(p.Mode, p.Rules)
+			}
+		}
+		return nil
+	})
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return fmt.Errorf("loop: the host's policy: %w", err)
+	}
+	return nil
 }
 
-// Close interrupts what is under way, waits for it, and starts nothing more. A
-// model call that was cut off is recorded as interrupted and asked again at the
-// next start.
-func (l *Loop) Close() {
+// Close lets what is under way reach its next durable fact, and starts nothing
+// more: a model call is cut off, recorded as interrupted, and asked again at the
+// next start; a tool call may end until ctx does, then it is stopped. Processes in
+// the background are ended.
+func (l *Loop) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
 	l.mu.Lock()
 	l.closed = true
+	for k, t := range l.alarms {
+		t.Stop()
+		delete(l.alarms, k)
+	}
 	l.mu.Unlock()
 	l.cancel(errStopping)
+	stop := context.AfterFunc(ctx, func() { l.endTools(errStopping) })
+	defer stop()
+	var err error
+	if l.opt.Processes != nil {
+		err = l.closeProcesses(ctx)
+	}
 	l.wg.Wait()
+	l.endTools(errStopping)
+	return err
+}
+
+// closeProcesses ends the processes in the background at once, the others with
+// their calls.
+func (l *Loop) closeProcesses(ctx context.Context) error {
+	for _, info := range l.opt.Processes().List() {
+		if p := l.opt.Processes().Get(info.ProcessID); info.Background && p != nil {
+			l.wg.Go(func() { _ = p.Terminate(ctx, time.Second) }) // its follower records how it ended
+		}
+	}
+	l.wg.Wait()
+	return l.opt.Processes().Close(context.WithoutCancel(ctx))
 }
 
 // Committed implements [session.Observer]: it wakes the threads that may have
 // something to do.
 func (l *Loop) Committed(sessionID string, facts []event.Event) {
+	l.transcripts.offer(sessionID, facts)
+	if sessionID == event.RuntimeSession {
+		l.committedPolicy(facts)
+	}
 	for i := range facts {
+		if archives(&facts[i]) {
+			l.transcripts.forget(key{sessionID, facts[i].ThreadID})
+			continue
+		}
+		if endsSpawn(&facts[i]) {
+			l.wake(key{sessionID, facts[i].ThreadID}, nil)
+			continue
+		}
 		switch facts[i].Type { //nolint:exhaustive // the rest gives a thread nothing to do
-		case event.TypeTurnSubmitted, event.TypeTurnSteered, event.TypeActionResolved, event.TypeThreadUpdated:
-			l.wake(key{sessionID, facts[i].ThreadID}, false)
+		case event.TypeTurnSubmitted, event.TypeTurnSteered, event.TypeActionResolved, event.TypeThreadUpdated,
+			event.TypeHistoryRollbackCompleted:
+			l.wake(key{sessionID, facts[i].ThreadID}, nil)
+		case event.TypeContextCompactionStarted:
+			if p, ok := facts[i].Payload.(*event.CompactionStarted); ok && p.Trigger == "requested" {
+				l.wake(key{sessionID, facts[i].ThreadID}, nil)
+			}
 		case event.TypeTurnInterruptRequested:
-			l.wake(key{sessionID, facts[i].ThreadID}, true)
+			l.wake(key{sessionID, facts[i].ThreadID}, errInterrupted)
 		}
 	}
 }
 
-// wake has somebody look at the thread.
-func (l *Loop) wake(k key, interrupt bool) {
+// archives reports whether a thread leaves the working set with the fact.
+func archives(e *event.Event) bool {
+	p, ok := e.Payload.(*event.ThreadUpdated)
+	return ok && p.Status == "archived"
+}
+
+// wake has somebody look at the thread. What is under way is stopped if there is
+// a cause.
+func (l *Loop) wake(k key, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.runners[k]; r != nil {
 		r.again = true
-		if interrupt && r.interrupt != nil {
-			r.interrupt(errInterrupted)
+		if cause != nil && r.interrupt != nil {
+			r.interrupt(cause)
 		}
 		return
 	}
@@ -162,8 +324,7 @@ func (l *Loop) run(k key) {
 	}
 	for l.ctx.Err() == nil {
 		done, err := l.step(k)
-		if err != nil && !errors.Is(err, errMoved) {
-			l.report(k, err)
+		if err != nil && !moved(err) && !l.giveUp(k, err) {
 			l.leave(k)
 			return
 		}
@@ -173,6 +334,10 @@ func (l *Loop) run(k key) {
 	}
 	l.leave(k)
 }
+
+// moved says that the thread is to be looked at again: its next effect is another
+// one, or an interrupt came in between.
+func moved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, context.Canceled) }
 
 // leave ends the work on a thread.
 func (l *Loop) leave(k key) {
@@ -194,13 +359,35 @@ func (l *Loop) leaveIfQuiet(k key) bool {
 	return true
 }
 
-// report logs why the work on a thread stopped. Its facts are as they were: the
-// next wake or start takes it up again.
-func (l *Loop) report(k key, err error) {
-	if fault.KindOf(err) == fault.Unavailable && l.ctx.Err() != nil {
-		return
+// giveUp ends the turn of a thread that can't be worked on, and says why; it
+// reports whether it did, and the thread can go on with its next turn. Where
+// the store doesn't take that either, the facts are as they were and the next
+// wake or start takes the thread up again.
+func (l *Loop) giveUp(k key, err error) bool {
+	kind := fault.KindOf(err)
+	if (kind == fault.Unavailable && l.ctx.Err() != nil) || kind == fault.NotFound {
+		return false
 	}
 	l.opt.Logger.Error("work on a thread stopped", "sessionId", k.session, "threadId", k.thread, "error", err)
+	if kind == fault.Unavailable {
+		return false
+	}
+	ended := false
+	failed := l.m.Emit(context.WithoutCancel(l.ctx), k.session, event.ByLoop, func(tx *session.Tx) error {
+		t := tx.State.Thread(k.thread)
+		if t == nil || t.Active == nil || t.Active.Status != state.TurnRunning {
+			return nil
+		}
+		message := l.redactText(err.Error())
+		failTurn(tx, t, FailTurn{t.Active.TurnID, "internal", message})
+		ended = true
+		return nil
+	})
+	if failed != nil {
+		ended = false
+		l.opt.Logger.Error("the end of a turn could not be recorded", "sessionId", k.session, "threadId", k.thread, "error", failed)
+	}
+	return ended
 }
 
 // step does the thread's next effect; done says that there is none.
@@ -209,17 +396,32 @@ func (l *Loop) step(k key) (done bool, err error) {
 	l.runners[k].again = false
 	l.mu.Unlock()
 	var next Effect
+	var at time.Time
 	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
-		next = Next(s, k.thread)
+		next = l.opt.Policy.Next(s, k.thread, l.opt.Clock())
+		at = wakeAt(s, k.thread)
 		return nil
 	}); err != nil {
 		return false, err
 	}
+	l.alarm(k, at)
 	switch e := next.(type) {
 	case Nothing:
 		return true, nil
+	case StartTurn:
+		return false, l.startTurn(k, e)
+	case Prepare:
+		return false, l.prepareTurn(k, e)
 	case CallModel:
-		return false, l.callModel(k, e)
+		return false, l.callModel(k, e, e)
+	case RunTools:
+		return false, l.runTools(k, e)
+	case CheckOutput:
+		return false, l.checkOutput(k, e)
+	case Compact:
+		return false, l.compact(k, e)
+	case CompleteTurn:
+		return false, l.completeTurn(k, e)
 	default:
 		return false, l.record(k, e)
 	}
@@ -229,19 +431,17 @@ func (l *Loop) step(k key) (done bool, err error) {
 func (l *Loop) record(k key, e Effect) error {
 	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
 		switch e := e.(type) {
-		case StartTurn:
-			startTurn(tx, t, e)
-		case StartTool:
-			return l.startTool(tx, t, e)
 		case FinishTool:
 			finishTool(tx, t, e)
-		case CompleteTurn:
-			completeTurn(tx, t, e)
+		case Fallback:
+			l.fallback(tx, t, e)
 		case FailTurn:
 			failTurn(tx, t, e)
 		case CancelTurn:
 			cancelTurn(tx, t, e)
-		case Nothing, CallModel:
+		case ExpireAction:
+			expireAction(tx, e)
+		case Nothing, StartTurn, Prepare, CallModel, RunTools, CheckOutput, Compact, CompleteTurn:
 			return fmt.Errorf("loop: %T is not recorded", e)
 		}
 		return nil
@@ -251,9 +451,108 @@ func (l *Loop) record(k key, e Effect) error {
 // emit appends facts if the effect is still the next one.
 func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
 	return l.m.Emit(l.ctx, k.session, event.ByLoop, func(tx *session.Tx) error {
-		if Next(tx.State, k.thread) != e {
+		if l.opt.Policy.Next(tx.State, k.thread, l.opt.Clock()) != e {
 			return errMoved
 		}
 		return decide(tx, tx.State.Thread(k.thread))
+	})
+}
+
+// alarm has the thread looked at again at a time; the zero time takes it back.
+func (l *Loop) alarm(k key, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.alarms[k]; t != nil {
+		t.Stop()
+		delete(l.alarms, k)
+	}
+	if at.IsZero() || l.closed {
+		return
+	}
+	l.alarms[k] = time.AfterFunc(at.Sub(l.opt.Clock()), func() { l.wake(k, errDeadline) })
+}
+
+// interruptible returns a context that an interrupt of the thread's turn ends.
+// done must be called. An interrupt that was requested before is found by Next,
+// which is asked again before anything is recorded.
+func (l *Loop) interruptible(life context.Context, k key) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(life)
+	l.mu.Lock()
+	l.runners[k].interrupt = cancel
+	l.mu.Unlock()
+	return ctx, func() {
+		l.mu.Lock()
+		l.runners[k].interrupt = nil
+		l.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// ours remembers which calls this process makes, so that recovery doesn't take
+// one of them for a call that was cut off.
+func (l *Loop) ours(id string, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if on {
+		l.calls[id] = struct{}{}
+	} else {
+		delete(l.calls, id)
+	}
+}
+
+func (l *Loop) isOurs(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.calls[id]
+	return ok
+}
+
+// prepareTurn prepares a turn that was started without.
+func (l *Loop) prepareTurn(k key, e Prepare) error {
+	p, err := l.gather(k, e.TurnID)
+	if err != nil {
+		return err
+	}
+	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		l.prepare(tx, t, t.Active, p)
+		return nil
+	})
+}
+
+// checkOutput holds the final answer against the turn's schema: it completes the
+// turn, asks the model once more, or fails the turn.
+func (l *Loop) checkOutput(k key, e CheckOutput) error {
+	var at place
+	var step int64
+	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
+		t := s.Thread(k.thread)
+		if t == nil || t.Active == nil {
+			return errMoved
+		}
+		at, step = placeOf(s, t), t.Active.Step
+		return nil
+	}); err != nil {
+		return err
+	}
+	conv, err := l.transcripts.get(l.ctx, k, at)
+	if err != nil {
+		return err
+	}
+	value, complaint := checkOutput(conv.schema, conv.answer)
+	if complaint != "" && !e.Repaired {
+		return l.callModel(k, e, CallModel{TurnID: e.TurnID, Step: step + 1, Attempt: 1, Repair: true})
+	}
+	if complaint == "" {
+		if err := l.beforeEnd(k, "end_turn"); err != nil {
+			return err
+		}
+	}
+	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		if complaint != "" {
+			failTurn(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
+			return nil
+		}
+		completeTurn(tx, t, "end_turn", value)
+		return nil
 	})
 }

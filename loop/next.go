@@ -1,118 +1,371 @@
 package loop
 
-import "agentd/state"
+import (
+	"slices"
+	"time"
+
+	"agentd/state"
+)
 
 // Effect is what a thread does next. The set is closed: see the types below.
+// Effects are compared with ==, so they hold nothing but plain values.
 type Effect interface{ effect() }
 
 type (
 	// Nothing is to be done: the thread is idle, blocked, or waits for an answer.
 	Nothing struct{}
-	// StartTurn takes an accepted or queued turn into work.
+	// StartTurn takes an accepted or queued turn into work: its context, its tools
+	// and its model are chosen.
 	StartTurn struct{ TurnID string }
+	// Prepare chooses context, tools and model of a turn that was started without.
+	Prepare struct{ TurnID string }
 	// CallModel asks the model.
 	CallModel struct {
 		TurnID string
 		// Step is the ordinal of the call within the turn, Attempt of the try.
 		Step, Attempt int64
+		// Repair says that the last answer must be given again in the right form.
+		Repair bool
 	}
-	// StartTool begins a tool call that the model asked for.
-	StartTool struct{ TurnID, ToolCallID string }
+	// Fallback chooses the next model of the chain after a failure.
+	Fallback struct{ TurnID, Cause string }
+	// RunTools judges and runs the calls From up to, not including, To of the last
+	// answer; those that have ended are left alone.
+	RunTools struct {
+		TurnID   string
+		From, To int
+	}
 	// FinishTool ends a tool call whose action was answered.
 	FinishTool struct{ TurnID, ToolCallID, ActionID string }
+	// Compact replaces earlier turns by a summary. CompactionID is set when
+	// somebody asked for it.
+	Compact struct {
+		TurnID, CompactionID, Trigger string
+		Attempt                       int64
+	}
+	// CheckOutput holds the final answer against the turn's output schema.
+	CheckOutput struct {
+		TurnID   string
+		Repaired bool
+	}
 	// CompleteTurn ends a turn well.
 	CompleteTurn struct{ TurnID, Outcome string }
 	// FailTurn ends a turn otherwise.
 	FailTurn struct{ TurnID, Category, Message string }
 	// CancelTurn ends a turn that somebody interrupted.
 	CancelTurn struct{ TurnID, Reason string }
+	// ExpireAction resolves an action that nobody answered in time.
+	ExpireAction struct{ ActionID string }
 )
 
 func (Nothing) effect()      {}
 func (StartTurn) effect()    {}
+func (Prepare) effect()      {}
 func (CallModel) effect()    {}
-func (StartTool) effect()    {}
+func (Fallback) effect()     {}
+func (RunTools) effect()     {}
 func (FinishTool) effect()   {}
+func (Compact) effect()      {}
+func (CheckOutput) effect()  {}
 func (CompleteTurn) effect() {}
 func (FailTurn) effect()     {}
 func (CancelTurn) effect()   {}
+func (ExpireAction) effect() {}
 
-// Limits of a turn that says nothing else.
-const (
-	defaultMaxSteps = 50
-	maxAttempts     = 3
-)
+// Policy is what a decision needs to know of the configuration. It doesn't
+// change while the runtime runs.
+type Policy struct {
+	// MaxSteps bounds the model calls of a turn that says nothing else.
+	MaxSteps int64
+	// MaxTries bounds the requests of one step to one model; it is 2 where another
+	// model could answer.
+	MaxTries int64
+	// FallbackOn lists the error categories after which another model is asked.
+	FallbackOn []string
+	// MaxRetryAfter is the longest that a provider may ask to be left alone before it
+	// counts as failed; 0 is no bound.
+	MaxRetryAfter time.Duration
+	// MaxRepeats is how often a model may ask for the same calls in a row and get
+	// the same results.
+	MaxRepeats int64
+	// CompactAt is the part of the context window at which a thread is compacted;
+	// 0 is never.
+	CompactAt float64
+	// MaxCompactions bounds the tries of a compaction in a row.
+	MaxCompactions int64
+	// MaxToolTries bounds the runs of a read-only call whose outcome was lost.
+	MaxToolTries int64
+}
 
-// Next decides what a thread does next: a pure function of its facts. A crash, a
-// restart or an answer that comes after days is no special case: whoever has the
-// facts has the next effect.
-func Next(s *state.Session, threadID string) Effect {
+// DefaultPolicy is the policy of a runtime that is told nothing else.
+func DefaultPolicy() Policy {
+	return Policy{
+		MaxSteps: 50, MaxTries: 4, FallbackOn: []string{"rate_limited", "overloaded", "timeout", "server_error"},
+		MaxRetryAfter: 2 * time.Minute, MaxRepeats: 5, CompactAt: 0.8, MaxCompactions: 3, MaxToolTries: 3,
+	}
+}
+
+// Next decides what a thread does next: a pure function of its facts, the
+// configuration and the time. A crash, a restart or an answer that comes after
+// days is no special case: whoever has the facts has the next effect.
+func (p *Policy) Next(s *state.Session, threadID string, now time.Time) Effect {
 	t := s.Thread(threadID)
-	if t == nil || (t.Block != nil && (t.Active == nil || t.Active.Interrupt == nil)) {
+	if t == nil {
 		return Nothing{}
 	}
+	if id := expired(s, threadID, now); id != "" {
+		return ExpireAction{id}
+	}
 	turn := t.Active
+	if s.History.RollingBack(threadID) != nil || (t.Block != nil && (turn == nil || turn.Interrupt == nil)) {
+		return Nothing{}
+	}
+	if turn != nil && turn.Interrupt != nil {
+		return CancelTurn{turn.TurnID, turn.Interrupt.Reason}
+	}
+	if e := requestedCompaction(t); e != nil {
+		return e
+	}
 	switch {
 	case turn == nil && len(t.Queue) > 0:
 		return StartTurn{t.Queue[0].TurnID}
 	case turn == nil:
 		return Nothing{}
-	case turn.Interrupt != nil:
-		return CancelTurn{turn.TurnID, turn.Interrupt.Reason}
 	case turn.Status == state.TurnAccepted:
 		return StartTurn{turn.TurnID}
+	case !deadline(turn).IsZero() && !now.Before(deadline(turn)):
+		return FailTurn{turn.TurnID, "timed_out", "the turn's time limit has passed"}
 	}
-	return nextInTurn(s, turn)
+	return p.nextInTurn(t, turn)
+}
+
+// deadline is when a turn that runs has used its time; zero if it has no limit.
+func deadline(turn *state.Turn) time.Time {
+	if turn.Options == nil || turn.Options.TimeoutMs <= 0 || turn.StartedAt.IsZero() {
+		return time.Time{}
+	}
+	return turn.StartedAt.Add(time.Duration(turn.Options.TimeoutMs) * time.Millisecond)
+}
+
+// expired returns an action of the thread that nobody answered in time.
+func expired(s *state.Session, threadID string, now time.Time) string {
+	for _, a := range s.Actions.Pending {
+		if a.ThreadID == threadID && !a.ExpiresAt.IsZero() && !now.Before(a.ExpiresAt) {
+			return a.ActionID
+		}
+	}
+	return ""
+}
+
+// wakeAt is when a thread that has nothing to do must be looked at again; zero
+// if only a fact can change that.
+func wakeAt(s *state.Session, threadID string) time.Time {
+	t := s.Thread(threadID)
+	if t == nil {
+		return time.Time{}
+	}
+	var at time.Time
+	if t.Active != nil {
+		at = deadline(t.Active)
+	}
+	for _, a := range s.Actions.Pending {
+		if a.ThreadID == threadID && !a.ExpiresAt.IsZero() && (at.IsZero() || a.ExpiresAt.Before(at)) {
+			at = a.ExpiresAt
+		}
+	}
+	return at
+}
+
+// requestedCompaction is the compaction that somebody asked for, once the thread
+// is between two steps; nil if there is none.
+func requestedCompaction(t *state.Thread) Effect {
+	if t.Context == nil || t.Context.Running == nil || t.Context.Running.Trigger != "requested" {
+		return nil
+	}
+	r := t.Context.Running
+	if t.Active != nil && (t.Active.Call != nil && t.Active.Call.Status == state.CallRunning || atWork(t.Active)) {
+		return nil
+	}
+	return Compact{TurnID: r.TurnID, CompactionID: r.CompactionID, Trigger: r.Trigger, Attempt: max(r.Attempt, 1)}
+}
+
+// atWork reports whether a tool call of the turn runs or is about to. One that
+// waits for somebody does neither, and may wait for long.
+func atWork(turn *state.Turn) bool {
+	return slices.ContainsFunc(turn.Tools, func(c *state.ToolCall) bool {
+		ended := c.Status == state.ToolDone || c.Status == state.ToolFailed
+		return !ended && !slices.Contains(turn.Waiting, c.ActionID)
+	})
 }
 
 // nextInTurn decides within a turn that runs.
-func nextInTurn(s *state.Session, turn *state.Turn) Effect {
+func (p *Policy) nextInTurn(t *state.Thread, turn *state.Turn) Effect {
+	if turn.HookBlocked != "" {
+		return FailTurn{turn.TurnID, "hook_blocked", turn.HookBlocked}
+	}
+	if turn.QuotaBlocked != "" {
+		return FailTurn{turn.TurnID, "quota_blocked", turn.QuotaBlocked}
+	}
+	if !prepared(t, turn) {
+		return Prepare{turn.TurnID}
+	}
+	if t.Routing.Decision == nil {
+		return FailTurn{turn.TurnID, "routing_not_possible", t.Routing.NotPossible}
+	}
 	c := turn.Call
 	if c == nil {
-		return callModel(turn, 1, 1)
+		return p.callModel(t, turn, 1, 1)
 	}
 	switch c.Status {
 	case state.CallRunning:
 		return Nothing{} // somebody is at it, or recovery will say that nobody is
 	case state.CallFailed:
-		if c.Retryable && (c.Attempt < maxAttempts || c.ErrorCategory == "interrupted") {
-			return callModel(turn, c.Step, c.Attempt+1)
-		}
-		return FailTurn{turn.TurnID, "model_failed", c.ErrorCategory + ": " + c.Message}
+		return p.afterFailure(t, turn)
 	}
-	if e := nextTool(s, turn); e != nil {
+	if e := p.nextTool(t, turn); e != nil {
 		return e
 	}
-	if c.StopReason == "tool_use" || turn.Steered > turn.SteeredSeen {
-		return callModel(turn, c.Step+1, 1)
+	if c.StopReason == "tool_use" || len(turn.Tools) > 0 || turn.Steered > turn.SteeredSeen {
+		return p.callModel(t, turn, c.Step+1, 1)
+	}
+	if turn.Options != nil && len(turn.Options.OutputSchema) > 0 && c.StopReason != "refusal" {
+		return CheckOutput{turn.TurnID, c.Purpose == "repair"}
 	}
 	return CompleteTurn{turn.TurnID, c.StopReason}
 }
 
-// nextTool decides about the tool calls of the last answer; nil when all ended.
-func nextTool(s *state.Session, turn *state.Turn) Effect {
-	for _, tool := range turn.Tools {
-		switch tool.Status {
-		case state.ToolRequested:
-			return StartTool{turn.TurnID, tool.ToolCallID}
-		case state.ToolRunning:
-			a := s.Actions.Find(tool.ActionID)
-			if a == nil || a.Status == state.ActionPending {
-				return Nothing{}
-			}
-			return FinishTool{turn.TurnID, tool.ToolCallID, tool.ActionID}
-		}
+// prepared reports whether the turn's model was chosen, or found impossible.
+func prepared(t *state.Thread, turn *state.Turn) bool {
+	r := t.Routing
+	if r == nil {
+		return false
 	}
-	return nil
+	if r.Decision != nil {
+		return r.Decision.TurnID == turn.TurnID
+	}
+	return r.NotPossible != "" && r.Candidates != nil && r.Candidates.TurnID == turn.TurnID
 }
 
-func callModel(turn *state.Turn, step, attempt int64) Effect {
-	limit := int64(defaultMaxSteps)
+// afterFailure decides what follows a model call without an answer. Asking again
+// is safe whenever the provider says so: nothing of a broken answer was used.
+func (p *Policy) afterFailure(t *state.Thread, turn *state.Turn) Effect {
+	c := turn.Call
+	another := len(t.Routing.Decision.FallbackChain) > 0 && slices.Contains(p.FallbackOn, c.ErrorCategory)
+	tries := p.MaxTries
+	if another {
+		tries = min(2, tries)
+	}
+	switch {
+	case c.ErrorCategory == "interrupted":
+		return p.callModel(t, turn, c.Step, c.Attempt+1)
+	case c.ErrorCategory == "context_overflow" && c.Tries < 2 && p.mayCompact(t, turn):
+		return Compact{TurnID: turn.TurnID, Trigger: "context_overflow", Attempt: compactionAttempt(t)}
+	case c.ErrorCategory == "context_overflow" && c.Tries < 2 && compactedSince(t, turn):
+		return p.callModel(t, turn, c.Step, c.Attempt+1)
+	case c.Retryable && c.Tries < tries && p.patient(c):
+		return p.callModel(t, turn, c.Step, c.Attempt+1)
+	case another:
+		return Fallback{turn.TurnID, c.ErrorCategory}
+	}
+	return FailTurn{turn.TurnID, "model_failed", c.ErrorCategory + ": " + c.Message}
+}
+
+// patient reports whether a provider that wants to be left alone is waited for.
+func (p *Policy) patient(c *state.ModelCall) bool {
+	return p.MaxRetryAfter == 0 || c.RetryAfterMs == nil || *c.RetryAfterMs <= p.MaxRetryAfter.Milliseconds()
+}
+
+// nextTool decides about the tool calls of the last answer; nil when all ended.
+// They are taken in order; neighbours that only read run side by side.
+func (p *Policy) nextTool(t *state.Thread, turn *state.Turn) Effect {
+	tools := turn.Tools
+	from := slices.IndexFunc(tools, func(c *state.ToolCall) bool { return !p.ended(c) })
+	if from < 0 {
+		return nil
+	}
+	to := from + 1
+	if t.Inventory.SideBySide(tools[from].ToolName) {
+		for to < len(tools) && t.Inventory.SideBySide(tools[to].ToolName) {
+			to++
+		}
+	}
+	for _, c := range tools[from:to] {
+		switch {
+		case p.ended(c):
+		case c.Status == state.ToolRunning && answers(c) && !slices.Contains(turn.Waiting, c.ActionID):
+			return FinishTool{turn.TurnID, c.ToolCallID, c.ActionID}
+		case c.Status == state.ToolRunning: // somebody is at it, or waits for an answer
+		case c.Decision != "ask":
+			return RunTools{turn.TurnID, from, to}
+		}
+	}
+	return Nothing{}
+}
+
+// ended reports whether nothing is left to do for a call. A call that only reads
+// and whose outcome was lost is run again.
+func (p *Policy) ended(c *state.ToolCall) bool {
+	return c.Status == state.ToolDone || (c.Status == state.ToolFailed && !p.repeatable(c))
+}
+
+func (p *Policy) repeatable(c *state.ToolCall) bool {
+	return c.Status == state.ToolFailed && c.ErrorCategory == "lost" && c.IsReadOnly && c.Attempts < p.MaxToolTries
+}
+
+// callModel decides on a call within the turn's limits.
+func (p *Policy) callModel(t *state.Thread, turn *state.Turn, step, attempt int64) Effect {
+	limit := p.MaxSteps
 	if turn.Options != nil && turn.Options.MaxSteps > 0 {
 		limit = turn.Options.MaxSteps
 	}
-	if step > limit {
+	switch {
+	case step > limit:
 		return FailTurn{turn.TurnID, "step_limit", "the turn has used its model calls"}
+	case turn.Repeats >= p.MaxRepeats:
+		return FailTurn{turn.TurnID, "step_limit", "the model repeats the same calls and gets the same results"}
+	case attempt == 1 && p.full(t) && p.mayCompact(t, turn):
+		return Compact{TurnID: turn.TurnID, Trigger: "context_fraction", Attempt: compactionAttempt(t)}
 	}
-	return CallModel{turn.TurnID, step, attempt}
+	repair := attempt > 1 && turn.Call != nil && turn.Call.Purpose == "repair"
+	return CallModel{TurnID: turn.TurnID, Step: step, Attempt: attempt, Repair: repair}
+}
+
+// full reports whether the thread has used the part of the context window at
+// which it is compacted.
+func (p *Policy) full(t *state.Thread) bool {
+	if p.CompactAt <= 0 || t.Context == nil || t.Context.Resolved == nil || t.Context.Resolved.ContextWindow == 0 {
+		return false
+	}
+	return float64(t.ContextTokens) >= p.CompactAt*float64(t.Context.Resolved.ContextWindow)
+}
+
+// mayCompact bounds compactions: none while the last ones failed too often, and
+// none again before the model answered.
+func (p *Policy) mayCompact(t *state.Thread, turn *state.Turn) bool {
+	if t.Context != nil && t.Context.Failures >= p.MaxCompactions {
+		return false
+	}
+	return !compactedSince(t, turn)
+}
+
+// compactedSince reports whether the thread was compacted after the turn's last
+// model call ended.
+func compactedSince(t *state.Thread, turn *state.Turn) bool {
+	if t.Context == nil || t.Context.Boundary == nil {
+		return false
+	}
+	var since uint64
+	if turn.Call != nil {
+		since = turn.Call.EndSequence
+	} else {
+		since = turn.SubmittedSequence
+	}
+	return t.Context.Boundary.Sequence > since
+}
+
+func compactionAttempt(t *state.Thread) int64 {
+	if t.Context == nil {
+		return 1
+	}
+	return t.Context.Failures + 1
 }

@@ -7,8 +7,10 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/model"
 	"agentd/session"
 	"agentd/state"
+	"agentd/tool"
 )
 
 // Recover takes up the sessions that had unfinished work when the process
@@ -33,12 +35,13 @@ func (l *Loop) Recover(ctx context.Context) error {
 }
 
 func (l *Loop) recover(ctx context.Context, sessionID string) error {
+	fates := l.reap(ctx, sessionID)
 	var threads []string
 	err := l.m.Emit(ctx, sessionID, event.ByLoop, func(tx *session.Tx) error {
 		threads = threads[:0]
-		var recovered []string
+		recovered := recoverProcesses(tx, fates)
 		for _, t := range tx.State.Threads {
-			if t.Active == nil && len(t.Queue) == 0 {
+			if t.Active == nil && len(t.Queue) == 0 && (t.Context == nil || t.Context.Running == nil) {
 				continue
 			}
 			threads = append(threads, t.ThreadID)
@@ -62,20 +65,106 @@ func (l *Loop) recover(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return err
 	}
+	if err := l.recoverRollbacks(ctx, sessionID); err != nil {
+		return err
+	}
 	for _, id := range threads {
-		l.wake(key{sessionID, id}, false)
+		l.wake(key{sessionID, id}, nil)
 	}
 	return nil
 }
 
 // recoverThread records the end of what was in flight.
 func (l *Loop) recoverThread(tx *session.Tx, t *state.Thread) []string {
-	if t.Active == nil || t.Active.Call == nil || t.Active.Call.Status != state.CallRunning || l.isOurs(t.Active.Call.ModelRequestID) {
+	out := l.recoverCompaction(tx, t)
+	if t.Active == nil {
+		return out
+	}
+	out = append(out, l.recoverCall(tx, t)...)
+	out = append(out, l.recoverHooks(tx, t)...)
+	return append(out, l.recoverTools(tx, t)...)
+}
+
+// recoverCall ends a model call that nobody makes any more: it is safe to ask again.
+func (l *Loop) recoverCall(tx *session.Tx, t *state.Thread) []string {
+	c := t.Active.Call
+	if c == nil || c.Status != state.CallRunning || l.isOurs(c.ModelRequestID) {
 		return nil
 	}
-	c := t.Active.Call
 	scope := scopeOf(t, t.Active)
 	scope.ModelRequestID = c.ModelRequestID
 	tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: interrupted(c, "the runtime stopped during the call")})
 	return []string{"model call " + c.ModelRequestID + " of turn " + t.Active.TurnID + " was interrupted and is asked again"}
+}
+
+func (l *Loop) recoverCompaction(tx *session.Tx, t *state.Thread) []string {
+	if t.Context == nil || t.Context.Running == nil || l.isOurs(t.Context.Running.CompactionID) {
+		return nil
+	}
+	r := t.Context.Running
+	scope := event.Scope{ThreadID: t.ThreadID, TurnID: r.TurnID, SubagentID: t.SubagentID}
+	if t.Active != nil && t.Active.TurnID == r.TurnID {
+		scope = scopeOf(t, t.Active)
+	}
+	if r.ModelRequestID != "" {
+		asked := scope
+		asked.ModelRequestID = r.ModelRequestID
+		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: asked, Payload: &event.ModelFailed{
+			ModelRequestID: r.ModelRequestID, ErrorCategory: model.Interrupted, Message: "the runtime stopped during the call", Retryable: true,
+		}})
+	}
+	tx.Emit(event.Event{Type: event.TypeContextCompactionFailed, Scope: scope, Payload: &event.CompactionFailed{
+		CompactionID: r.CompactionID, Trigger: r.Trigger, Attempt: r.Attempt,
+		Error: event.Failure{Message: "the runtime stopped during the compaction", Category: "interrupted", Retryable: true},
+	}})
+	return []string{"compaction " + r.CompactionID + " was interrupted; the thread is as it was"}
+}
+
+// recoverHooks ends hooks whose answer nobody waits for any more; the step that
+// they belong to is decided anew.
+func (l *Loop) recoverHooks(tx *session.Tx, t *state.Thread) []string {
+	var out []string
+	for _, h := range tx.State.Permission.Hooks {
+		if h.ThreadID != t.ThreadID || l.isOurs(h.HookRunID) {
+			continue
+		}
+		scope := scopeOf(t, t.Active)
+		scope.ToolCallID = h.ToolCallID
+		tx.Emit(event.Event{Type: event.TypeHookFailed, Scope: scope, Payload: &event.HookFailed{
+			HookRunID: h.HookRunID, Point: h.Point, HandlerRef: h.HandlerRef, ErrorCategory: "lost",
+			Message: "the runtime stopped while the hook ran", Retryable: true, FailureBehavior: "closed",
+		}})
+		out = append(out, "hook "+h.HandlerRef+" was interrupted and runs again")
+	}
+	return out
+}
+
+// recoverTools ends tool calls whose outcome is not known. One that only reads is
+// run again; any other might have happened, so the thread waits for a person.
+func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
+	var out []string
+	for _, c := range t.Active.Tools {
+		if c.Status != state.ToolRunning || c.ActionID != "" || l.isOurs(c.ToolCallID) || l.spawns(c) {
+			continue
+		}
+		failed := &event.ToolFailed{
+			ToolName: c.ToolName, ErrorCategory: tool.Lost, Message: "the runtime stopped while the call was under way", Retryable: c.IsReadOnly,
+		}
+		what := fmt.Sprintf("%s call %s was lost", c.ToolName, c.ToolCallID)
+		if c.IsReadOnly {
+			what += "; it only reads and is run again"
+		} else {
+			failed.Message += "; whether it happened is not known"
+			failed.Advice = "Check what is there before you do it again."
+			what += "; whether it happened is not known"
+		}
+		out = append(out, what)
+		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, t.Active, c), Payload: failed})
+		if !c.IsReadOnly && t.Block == nil && t.Active.Interrupt == nil {
+			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
+				Status: "blocked", Code: "tool_lost", Reason: what + "; check, then use resume_thread: the model is told that it was lost",
+			}})
+		}
+	}
+	return out
 }

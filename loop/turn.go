@@ -1,19 +1,22 @@
 package loop
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-
-	"agentd/command"
 	"agentd/event"
 	"agentd/session"
 	"agentd/state"
-	"agentd/store"
 )
 
 func scopeOf(t *state.Thread, turn *state.Turn) event.Scope {
 	return event.Scope{ThreadID: t.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID}
+}
+
+func toolScope(t *state.Thread, turn *state.Turn, c *state.ToolCall) event.Scope {
+	s := scopeOf(t, turn)
+	s.ToolCallID, s.StepID = c.ToolCallID, c.StepID
+	if s.StepID == "" {
+		s.StepID = event.NotApplicable
+	}
+	return s
 }
 
 // implicit reports whether the turn's task exists only for the turn and so ends with it.
@@ -22,29 +25,57 @@ func implicit(tx *session.Tx, turn *state.Turn) bool {
 	return task != nil && task.TaskKind == "turn"
 }
 
-func startTurn(tx *session.Tx, t *state.Thread, e StartTurn) {
-	turn := t.Turn(e.TurnID)
-	scope := scopeOf(t, turn)
-	if t.Active == nil {
-		tx.Emit(session.QueueStarted(t, turn.TurnID))
+// startTurn takes a turn into work and prepares it.
+func (l *Loop) startTurn(k key, e StartTurn) error {
+	if err := l.beforeTurn(k, e.TurnID); err != nil {
+		return err
 	}
-	tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: scope, Payload: &event.TaskAttemptStarted{
-		Status: "running", AttemptCount: 1, Reason: "first", Worker: &event.Worker{Kind: "agent", ThreadID: t.ThreadID},
-	}})
-	if implicit(tx, turn) {
-		tx.Emit(event.Event{Type: event.TypeTaskStarted, Scope: scope, Payload: &event.TaskStatusChanged{Status: "running"}})
+	p, err := l.gather(k, e.TurnID)
+	if err != nil {
+		return err
 	}
-	tx.Emit(event.Event{Type: event.TypeTurnStarted, Scope: scope, Payload: &event.TurnStarted{
-		Status: state.TurnRunning, AttemptCount: 1, QueueWaitMs: tx.Now().Sub(turn.SubmittedAt).Milliseconds(),
-	}})
+	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		turn := t.Turn(e.TurnID)
+		scope := scopeOf(t, turn)
+		if t.Active == nil {
+			tx.Emit(session.QueueStarted(t, turn.TurnID))
+		}
+		count, why := attemptOf(tx.State, turn)
+		tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: scope, Payload: &event.TaskAttemptStarted{
+			Status: "running", AttemptCount: count, Reason: why, Worker: &event.Worker{Kind: "agent", ThreadID: t.ThreadID},
+		}})
+		if implicit(tx, turn) {
+			tx.Emit(event.Event{Type: event.TypeTaskStarted, Scope: scope, Payload: &event.TaskStatusChanged{Status: "running"}})
+		}
+		tx.Emit(event.Event{Type: event.TypeTurnStarted, Scope: scope, Payload: &event.TurnStarted{
+			Status: state.TurnRunning, AttemptCount: count, QueueWaitMs: tx.Now().Sub(turn.SubmittedAt).Milliseconds(),
+		}})
+		l.prepare(tx, t, turn, p)
+		return nil
+	})
 }
 
-func completeTurn(tx *session.Tx, t *state.Thread, e CompleteTurn) {
+// attemptOf is the ordinal of the turn's attempt at its task, and why it is made.
+func attemptOf(s *state.Session, turn *state.Turn) (count int64, why string) {
+	if task := s.Tasks.Find(turn.TaskID); task != nil {
+		for _, a := range task.Attempts {
+			if a.RunID == turn.RunID && a.AttemptCount > 0 && a.Reason != "" {
+				return a.AttemptCount, a.Reason
+			}
+		}
+	}
+	return 1, "first"
+}
+
+// completeTurn ends a turn well. Structured is the answer of a turn with an
+// output schema.
+func completeTurn(tx *session.Tx, t *state.Thread, outcome string, structured event.Raw) {
 	turn := t.Active
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
 	tx.Emit(event.Event{Type: event.TypeTurnCompleted, Scope: scope, Payload: &event.TurnCompleted{
-		Status: state.TurnCompleted, Outcome: e.Outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
+		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
+		StructuredOutput: structured,
 	}})
 	tx.Emit(event.Event{Type: event.TypeTaskAttemptCompleted, Scope: scope, Payload: &event.TaskAttemptCompleted{
 		Status: "completed", DurationMs: elapsed(tx, turn),
@@ -63,40 +94,70 @@ func elapsed(tx *session.Tx, turn *state.Turn) int64 {
 	return tx.Now().Sub(turn.StartedAt).Milliseconds()
 }
 
+// failTurn ends a turn that can't go on.
 func failTurn(tx *session.Tx, t *state.Thread, e FailTurn) {
-	endTurn(tx, t, state.TurnFailed, e.Category, &event.Failure{Message: e.Message, Category: e.Category})
+	closeOpen(tx, t, e.Message, "timeout")
+	why := &event.Failure{Message: e.Message, Category: e.Category}
+	switch e.Category {
+	case "quota_blocked":
+		why.Advice = "raise budget.sessionCostUSD, or go on in another session"
+	case "routing_not_possible":
+		why.Advice = "see routing.not_possible for each model's reason"
+	case "step_limit":
+		why.Advice = "submit another turn to go on, or raise options.maxSteps"
+	case "timed_out":
+		why.Advice, why.Retryable = "submit another turn to go on, or raise options.timeoutMs", true
+	}
+	endTurn(tx, t, state.TurnFailed, e.Category, why)
 }
 
 // cancelTurn ends an interrupted turn with all that it had open.
 func cancelTurn(tx *session.Tx, t *state.Thread, e CancelTurn) {
-	turn := t.Active
-	scope := scopeOf(t, turn)
 	reason := e.Reason
 	if reason == "" {
 		reason = "interrupted"
 	}
+	closeOpen(tx, t, reason, "interrupted")
+	endTurn(tx, t, state.TurnCancelled, "interrupted", &event.Failure{Message: reason, Category: "interrupted", Retryable: true})
+}
+
+// closeOpen records the end of what a turn that ends had open. Category is that
+// of tool calls which were under way.
+func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
+	turn := t.Active
+	scope := scopeOf(t, turn)
 	if c := turn.Call; c != nil && c.Status == state.CallRunning {
 		s := scope
 		s.ModelRequestID = c.ModelRequestID
 		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: s, Payload: interrupted(c, reason)})
 	}
 	for _, id := range turn.Waiting {
-		s := scope
-		s.ActionID = id
-		tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: s, Payload: &event.ActionResolved{
-			Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", Reason: reason,
-		}})
+		dropAction(tx, scope, id, reason)
 	}
-	for _, tool := range turn.Tools {
-		if tool.Status == state.ToolRunning {
-			s := scope
-			s.ToolCallID, s.StepID = tool.ToolCallID, tool.StepID
-			tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: s, Payload: &event.ToolFailed{
-				ToolName: tool.ToolName, ErrorCategory: "interrupted", Message: reason,
+	for _, c := range turn.Tools {
+		if c.Status == state.ToolRunning {
+			tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, turn, c), Payload: &event.ToolFailed{
+				ToolName: c.ToolName, ErrorCategory: category, Message: reason,
 			}})
 		}
 	}
-	endTurn(tx, t, state.TurnCancelled, "interrupted", &event.Failure{Message: reason, Category: "interrupted", Retryable: true})
+}
+
+// dropAction resolves an action that nobody waits for any more.
+func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
+	scope.ActionID = id
+	a := tx.State.Actions.Find(id)
+	if a != nil {
+		scope.ToolCallID = a.ToolCallID
+	}
+	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
+		Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", Reason: reason,
+	}})
+	if a != nil && (a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape") {
+		tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: &event.PermissionResolved{
+			Decision: "cancel", DecisionSource: "default", DecisionReason: reason, ActionID: id, ToolName: a.ToolName,
+		}})
+	}
 }
 
 // endTurn emits the end of a turn that didn't succeed, of its attempt and of its
@@ -118,138 +179,11 @@ func endTurn(tx *session.Tx, t *state.Thread, status, category string, why *even
 		return
 	}
 	ended := event.Event{Type: event.TypeTaskFailed, Scope: scope, Payload: &event.TaskStatusChanged{Status: "failed", StatusReason: why.Message, Error: why}}
-	if status == state.TurnCancelled {
+	switch {
+	case status == state.TurnCancelled:
 		ended.Type, ended.Payload = event.TypeTaskCancelled, &event.TaskStatusChanged{Status: "cancelled", StatusReason: why.Message}
+	case category == "timed_out":
+		ended.Type, ended.Payload = event.TypeTaskTimedOut, &event.TaskStatusChanged{Status: "timed_out", StatusReason: why.Message, Error: why}
 	}
 	tx.Emit(ended)
-}
-
-// startTool begins a tool call. The one tool of this build is request_input,
-// which asks the user and waits; any other is refused, and the model is told so.
-func (l *Loop) startTool(tx *session.Tx, t *state.Thread, e StartTool) error {
-	turn := t.Active
-	call, err := l.requestedCall(tx, turn, e.ToolCallID)
-	if err != nil {
-		return err
-	}
-	scope := scopeOf(t, turn)
-	scope.ToolCallID, scope.StepID = e.ToolCallID, tx.NewID(event.PrefixStep)
-	tx.Emit(event.Event{Type: event.TypeToolStarted, Scope: scope, Payload: &event.ToolStarted{
-		ToolName: call.ToolName, SafeArgs: call.Arguments, Policy: "allowed", RuntimeOwner: "local", IsReadOnly: true, InterruptBehavior: "cancel",
-	}})
-	if call.ToolName != "request_input" {
-		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
-			ToolName: call.ToolName, ErrorCategory: "unavailable", Message: "there is no tool " + call.ToolName,
-			Advice: "use request_input, or answer without a tool",
-		}})
-		return nil
-	}
-	args, ok := parseQuestion(call.Arguments)
-	if !ok {
-		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
-			ToolName: call.ToolName, ErrorCategory: "invalid_input", Message: "the arguments are not an object with prompt and schema",
-		}})
-		return nil
-	}
-	scope.ActionID = tx.NewID(event.PrefixAction)
-	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: &event.ActionRequired{
-		ActionType: "structured_input", Prompt: args.Prompt, Schema: args.Schema, Decisions: []string{"submit", "cancel"}, ToolName: call.ToolName,
-	}})
-	return nil
-}
-
-// question is the input of request_input.
-type question struct {
-	Prompt string    `json:"prompt"`
-	Schema event.Raw `json:"schema"`
-}
-
-func parseQuestion(arguments event.Raw) (question, bool) {
-	var q question
-	err := json.Unmarshal(arguments, &q)
-	return q, err == nil
-}
-
-// requestedCall finds a tool call in the answer that asked for it.
-func (l *Loop) requestedCall(tx *session.Tx, turn *state.Turn, toolCallID string) (*event.ToolCallRequest, error) {
-	e, err := readFact(tx.Context(), l.opt.Store, tx.State.SessionID, turn.Call.EndSequence)
-	if err != nil {
-		return nil, err
-	}
-	if done, ok := e.Payload.(*event.ModelCompleted); ok && done.Message != nil {
-		for i := range done.Message.ToolCalls {
-			if done.Message.ToolCalls[i].ToolCallID == toolCallID {
-				return &done.Message.ToolCalls[i], nil
-			}
-		}
-	}
-	return nil, fmt.Errorf("loop: tool call %s is not in fact %d", toolCallID, turn.Call.EndSequence)
-}
-
-// readFact reads one fact.
-func readFact(ctx context.Context, s store.Store, sessionID string, sequence uint64) (*event.Event, error) {
-	for rec, err := range s.Read(ctx, sessionID, store.Range{After: sequence - 1, Limit: 1}) {
-		if err != nil {
-			return nil, fmt.Errorf("loop: read: %w", err)
-		}
-		return event.Decode(rec.Data)
-	}
-	return nil, fmt.Errorf("loop: %w: fact %d of session %s", store.ErrNotFound, sequence, sessionID)
-}
-
-// finishTool ends request_input with the answer.
-func finishTool(tx *session.Tx, t *state.Thread, e FinishTool) {
-	turn := t.Active
-	a := tx.State.Actions.Find(e.ActionID)
-	scope := scopeOf(t, turn)
-	scope.ToolCallID, scope.ActionID = e.ToolCallID, e.ActionID
-	for _, tool := range turn.Tools {
-		if tool.ToolCallID == e.ToolCallID {
-			scope.StepID = tool.StepID
-		}
-	}
-	if a.Decision != "submit" && a.Decision != "allow" {
-		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
-			ToolName: "request_input", ErrorCategory: "denied", Message: "the user gave no answer: " + a.Decision,
-		}})
-		return
-	}
-	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: scope, Payload: &event.ToolResult{
-		ToolName: "request_input", Status: "ok", Preview: string(a.Payload), OutputRef: a.PayloadRef,
-		DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(), StructuredContent: a.Payload,
-	}})
-}
-
-// conversation reads what was said in the turn so far.
-func conversation(ctx context.Context, s store.Store, sessionID string, turn *state.Turn) ([]event.Event, error) {
-	var out []event.Event
-	for rec, err := range s.Read(ctx, sessionID, store.Range{After: turn.SubmittedSequence - 1}) {
-		if err != nil {
-			return nil, fmt.Errorf("loop: read: %w", err)
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			return nil, fmt.Errorf("loop: %w", err)
-		}
-		if e.TurnID == turn.TurnID {
-			out = append(out, *e)
-		}
-	}
-	return out, nil
-}
-
-// inputText returns the text of an input's parts.
-func inputText(parts event.Raw) string {
-	var list []command.Part
-	if json.Unmarshal(parts, &list) != nil {
-		return ""
-	}
-	text := ""
-	for _, p := range list {
-		if p.Text != "" && text != "" {
-			text += "\n"
-		}
-		text += p.Text
-	}
-	return text
 }

@@ -26,35 +26,94 @@ func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (
 			a = rec.Action // resolved long ago
 		}
 		if a.Status != state.ActionPending {
-			return answered(a, p)
+			return answered(a, p, r.m.redact(p.Payload))
 		}
 		if len(a.Decisions) > 0 && !slices.Contains(a.Decisions, p.Decision) {
 			return nil, fault.Param("decision", "%q is not one of the decisions that action %s offers: %v", p.Decision, a.ActionID, a.Decisions)
 		}
-		r.resolve(tx, a, p)
+		if err := r.checkAnswer(a, p); err != nil {
+			return nil, err
+		}
+		r.resolve(tx, a, p, "human")
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
 	})
 }
 
-// resolve emits the answer to a pending action.
-func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction) {
+// resolvePermission answers a request for permission as the host's policy.
+func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermission) (*command.RespondActionResult, error) {
+	rec, err := r.action(ctx, p.ActionID)
+	if err != nil {
+		return nil, err
+	}
+	answer := &command.RespondAction{ActionID: p.ActionID, Decision: p.Decision, Reason: p.Reason}
+	return mutate(ctx, r, rec.Action.SessionID, false, func(tx *Tx) (*command.RespondActionResult, error) {
+		a := tx.State.Actions.Find(p.ActionID)
+		if a == nil {
+			a = rec.Action // resolved long ago
+		}
+		switch {
+		case a.ActionType != "tool_permission" && a.ActionType != "sandbox_escape":
+			return nil, fault.New(fault.Conflict, "action %s asks for %s, not for a permission; use respond_action", a.ActionID, a.ActionType)
+		case a.Status != state.ActionPending && a.Decision == p.Decision && a.DecisionSource == "host_policy":
+			return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
+		case a.Status != state.ActionPending:
+			return nil, fault.New(fault.Conflict, "action %s is %s already: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
+		}
+		r.resolve(tx, a, answer, "host_policy")
+		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
+	})
+}
+
+// checkAnswer holds a submitted answer against the action's schema.
+func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
+	if p.Decision != "submit" || len(a.Schema) == 0 || r.m.opt.CheckAnswer == nil {
+		return nil
+	}
+	if len(p.Payload) == 0 {
+		return fault.Param("payload", "is missing: action %s asks for an answer that satisfies its schema", a.ActionID)
+	}
+	if err := r.m.opt.CheckAnswer(a.Schema, p.Payload); err != nil {
+		return fault.Param("payload", "does not satisfy the action's schema: %s", err)
+	}
+	return nil
+}
+
+// resolve emits the answer to a pending action and, where a permission was asked
+// for, what follows for it.
+func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction, source string) {
+	payload, reason := r.m.redact(p.Payload), r.m.redactText(p.Reason)
 	out := &event.ActionResolved{
-		Decision: p.Decision, Status: "resolved", DecisionSource: "human", ActionType: a.ActionType,
-		Scope: p.Scope, Reason: p.Reason, ResolvedBy: r.actor(),
+		Decision: p.Decision, Status: "resolved", DecisionSource: source, ActionType: a.ActionType,
+		Scope: p.Scope, Reason: reason, ResolvedBy: r.actor(),
 	}
-	if len(p.Payload) > r.m.opt.InlineBytes {
-		out.PayloadRef = tx.Blob(p.Payload, "application/json")
+	if len(payload) > r.m.opt.InlineBytes {
+		out.PayloadRef = tx.Blob(payload, "application/json")
 	} else {
-		out.Payload = p.Payload
+		out.Payload = payload
 	}
-	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: event.Scope{
+	scope := event.Scope{
 		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
-	}, Payload: out})
+	}
+	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: out})
+	if a.ActionType != "tool_permission" && a.ActionType != "sandbox_escape" {
+		return
+	}
+	resolved := &event.PermissionResolved{
+		Decision: p.Decision, DecisionSource: source, DecisionReason: reason, ActionID: a.ActionID, ToolName: a.ToolName,
+		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(),
+	}
+	if p.Decision == "submit" {
+		resolved.Decision = "allow"
+	}
+	if resolved.Decision == "allow" && resolved.Scope == "session" {
+		resolved.GrantID = tx.NewID(event.PrefixGrant)
+	}
+	tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: resolved})
 }
 
 // answered tells the same answer, which is fine, from another one.
-func answered(a *state.Action, p *command.RespondAction) (*command.RespondActionResult, error) {
-	if a.Decision == p.Decision && a.DecisionSource == "human" && (a.PayloadRef != "" || sameJSON(a.Payload, p.Payload)) {
+func answered(a *state.Action, p *command.RespondAction, payload event.Raw) (*command.RespondActionResult, error) {
+	if a.Decision == p.Decision && a.DecisionSource == "human" && (a.PayloadRef != "" || sameJSON(a.Payload, payload)) {
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
 	}
 	return nil, fault.New(fault.Conflict, "action %s is %s already: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)

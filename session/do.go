@@ -20,7 +20,15 @@ func (m *Manager) Do(ctx context.Context, caller command.Caller, p command.Param
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	req := &request{m: m, caller: caller}
+	req, err := m.request(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	return req.dispatch(ctx, p)
+}
+
+func (m *Manager) request(caller command.Caller, p command.Params) (*request, error) {
+	req := &request{m: m, caller: caller, by: event.BySession}
 	if mut, ok := p.(command.Mutating); ok && mut.Key() != "" {
 		digest, err := command.Digest(p)
 		if err != nil {
@@ -28,13 +36,52 @@ func (m *Manager) Do(ctx context.Context, caller command.Caller, p command.Param
 		}
 		req.key, req.digest = caller.Account+"/"+mut.Key(), hex.EncodeToString(digest[:])
 	}
-	return req.dispatch(ctx, p)
+	return req, nil
 }
+
+// Repeated returns the first result of a command that was given before with the
+// same idempotency key, or nil. A command that does more than one write asks
+// before it begins.
+func Repeated[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params) (*R, error) {
+	req, err := m.request(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	return repeated[R](ctx, req)
+}
+
+// Write runs the decision of a command that another package carries out. The
+// caller's rights, the idempotency key and the correlation ids are dealt with as
+// for the commands of this package.
+func Write[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params, sessionID string, by event.Emitter, decide func(*Tx) (*R, error)) (*R, error) {
+	req, err := m.request(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	req.by = by
+	create := sessionID == event.RuntimeSession
+	return mutate(ctx, req, sessionID, create, func(tx *Tx) (*R, error) {
+		if create && tx.State.Sequence == 0 {
+			openRuntime(tx)
+		}
+		return decide(tx)
+	})
+}
+
+// ViewAs is View for a caller: a session that it may not see is not found.
+func (m *Manager) ViewAs(ctx context.Context, caller command.Caller, sessionID string, view func(*state.Session) error) error {
+	return (&request{m: m, caller: caller}).view(ctx, sessionID, view)
+}
+
+// ActorOf is the caller as facts name it.
+func ActorOf(caller command.Caller) *event.Actor { return (&request{caller: caller}).actor() }
 
 // request is one call of a command.
 type request struct {
 	m      *Manager
 	caller command.Caller
+	// by is what the facts are emitted as.
+	by event.Emitter
 	// key and digest are set when the call has an idempotency key.
 	key, digest string
 }
@@ -63,6 +110,12 @@ func (r *request) dispatch(ctx context.Context, p command.Params) (any, error) {
 		return r.respondAction(ctx, p)
 	case *command.ListActions:
 		return r.listActions(ctx, p)
+	case *command.ResolvePermission:
+		return r.resolvePermission(ctx, p)
+	case *command.ForkThread:
+		return r.forkThread(ctx, p)
+	case *command.ListProcesses:
+		return r.listProcesses(ctx, p)
 	}
 	return nil, fault.New(fault.Unavailable, "%s is not available in this build", p.Command())
 }
@@ -79,7 +132,7 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 		return result, err
 	}
 	var result *R
-	err := r.m.write(ctx, sessionID, event.BySession, create, func(tx *Tx) error {
+	err := r.m.write(ctx, sessionID, r.by, create, func(tx *Tx) error {
 		if err := r.visible(tx.State); err != nil {
 			return err
 		}

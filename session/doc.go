@@ -19,12 +19,13 @@
 //
 // All methods of Manager may be called by many goroutines. A writer's lock is
 // held while it decides and never while it waits for the disk. Lock order:
-// writer, then topic; manager, then nothing. The goroutine that finds the
-// journal idle leads it: it commits for all who queued meanwhile and hands over
-// when its own batch is done.
+// writer, then topics, then a topic's members or a feed; manager, then nothing.
+// The goroutine that finds the journal idle leads it: it commits for all who
+// queued meanwhile and hands over when its own batch is done.
 //
 // # What it must not do
 //
-// It knows no transport, no engine and no model. It starts one goroutine, the
-// sweeper of idle writers, which [Manager.Close] waits for.
+// It knows no transport, no engine and no model. Its goroutines (the
+// sweeper of idle writers and expired outputs, and the one that wakes subscribers)
+// end with [Manager.Close], which waits for them.
 package session

@@ -110,7 +110,7 @@ func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 			}
 			continue
 		}
-		if f.m.topics.isClosed() {
+		if f.m.topics.closed.Load() {
 			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
 		}
 		select {
@@ -176,6 +176,9 @@ func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string)
 			return nil, "", fault.Wrap(fault.NotFound, err, "the output %s is gone", ref)
 		}
 		return b, string(e.Value), nil
+	}
+	if err := r.expiredFault(ctx, ref); err != nil {
+		return nil, "", err
 	}
 	return nil, "", missing
 }

@@ -84,9 +84,7 @@ func (ts *topics) followers() (subscribers, feeds int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	for _, t := range ts.byID {
-		t.mu.Lock()
-		subscribers += len(t.subs)
-		t.mu.Unlock()
+		subscribers += t.size()
 	}
 	return subscribers, len(ts.feeds)
 }

@@ -11,8 +11,9 @@ import (
 	"agentd/store"
 )
 
-// Kinds of index entries. All but kindKey and kindRef are derived from facts:
-// Verify computes them again and compares.
+// Kinds of index entries. All but kindKey, kindClaim, kindRef, kindOutput,
+// kindOutputAt and kindDoomed are derived from facts: Verify computes them again
+// and compares.
 const (
 	// kindOpen: session id → nothing, while the session has unfinished work.
 	kindOpen = "open"
@@ -26,8 +27,25 @@ const (
 	kindPending = "action_pending"
 	// kindTask: task id → session id.
 	kindTask = "task"
+	// kindTaskOf: session and task id → nothing, for every task but those of turns.
+	kindTaskOf = "task_of"
+	// kindClaim: a noun and an id that a caller chose → what was asked under it.
+	kindClaim = "claim"
+	// kindProcess: process id → session id.
+	kindProcess = "process"
 	// kindRef: blob reference and session id → media type: who may read the blob.
 	kindRef = "ref"
+	// kindOutput: reference and session id → when the output was stored last.
+	kindOutput = "output"
+	// kindOutputAt: time, reference and session id → what the output belongs to.
+	kindOutputAt = "output_at"
+	// kindKept: reference and session id → nothing: a fact refers to the content.
+	kindKept = "ref_kept"
+	// kindExpired: reference and session id → the day on which the output expired.
+	kindExpired = "ref_expired"
+	// kindDoomed: reference and session id → nothing, until the content of an
+	// output that expired was deleted, or was found to be needed by others.
+	kindDoomed = "ref_doomed"
 	// kindKey: account and idempotency key → the first result.
 	kindKey = "idempotency"
 )
@@ -61,18 +79,52 @@ func sessionKey(st *state.Session) string {
 	return fmt.Sprintf("%016x/%s", st.CreatedAt.UnixMicro(), st.SessionID)
 }
 
+// changesSummary reports whether a fact has its session's summary written again.
+func changesSummary(p event.Payload) bool {
+	switch p.(type) {
+	case *event.SessionCreated, *event.SessionUpdated, *event.ThreadStarted, *event.TurnCompleted, *event.TurnFailed:
+		return true
+	}
+	return false
+}
+
+// lastSummary returns the place of the last fact that changes the summary: what
+// those before it would write, it replaces. Without one it returns -1.
+func lastSummary(facts []event.Event) int {
+	last := len(facts) - 1
+	for last >= 0 && !changesSummary(facts[last].Payload) {
+		last--
+	}
+	return last
+}
+
 // indexFact appends the entries that follow from a fact, given the state after it.
 func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event) ([]store.IndexOp, error) {
-	switch p := e.Payload.(type) {
-	case *event.SessionCreated, *event.SessionUpdated, *event.ThreadStarted, *event.TurnCompleted, *event.TurnFailed:
+	if changesSummary(e.Payload) {
 		return indexSession(ops, st)
+	}
+	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		v, err := json.Marshal(submittedRecord(e, p))
 		return append(ops, put(kindTurn, turnKey(e.SessionID, e.TurnID), v)), err
 	case *event.TaskCreated:
-		return append(ops, put(kindTask, e.TaskID, []byte(e.SessionID))), nil
+		ops = append(ops, put(kindTask, e.TaskID, []byte(e.SessionID)))
+		if p.TaskKind != state.TaskKindTurn {
+			ops = append(ops, put(kindTaskOf, e.SessionID+"/"+e.TaskID, nil))
+		}
+		return ops, nil
+	case *event.ProcessStarted:
+		return append(ops, put(kindProcess, e.ProcessID, []byte(e.SessionID))), nil
+	case *event.SubagentSpawned:
+		return indexIdentity(ops, KindSubagent, e.SubagentID, e), nil
+	case *event.JobCreated:
+		return indexIdentity(ops, KindJob, e.JobID, e), nil
+	case *event.ScheduleCreated:
+		return indexIdentity(ops, KindSchedule, p.ScheduleID, e), nil
 	case *event.ActionRequired, *event.ActionResolved:
 		return indexAction(ops, st, e.ActionID)
+	case *event.OutputExpired:
+		return append(ops, put(kindExpired, p.OutputRef+"/"+e.SessionID, []byte(e.Time.Format(time.DateOnly)))), nil
 	}
 	return ops, nil
 }

@@ -28,16 +28,20 @@ type journal struct {
 	published func(*pending)
 
 	tally tally
+	spare sync.Pool // of *pending
 
-	// lastGroup is the size of the group before; it belongs to the leader.
+	// What belongs to the leader: the size of the group before, and scratch.
 	lastGroup int
+	group     []*pending
+	batches   []*store.Batch
 
 	mu      sync.Mutex
 	queue   []*pending
 	leading bool
 }
 
-// pending is a batch on its way to the store.
+// pending is a batch on its way to the store. It is used again: it is large, and
+// one for each fact would be half of what the collector has to do.
 type pending struct {
 	batch store.Batch
 	facts []event.Event
@@ -54,17 +58,25 @@ type pending struct {
 	known   bool
 }
 
-// wakes keeps channels for reuse: each gets at most one value, which is received.
-var wakes = sync.Pool{New: func() any { return make(chan bool, 1) }}
-
 func newJournal(s store.Store, published func(*pending)) *journal {
-	return &journal{store: s, published: published}
+	j := &journal{store: s, published: published}
+	j.spare.New = func() any { return &pending{wake: make(chan bool, 1)} }
+	return j
+}
+
+// begin returns an empty batch.
+func (j *journal) begin() *pending { return j.spare.Get().(*pending) }
+
+// recycle takes back a batch that nobody else refers to. Its channel is empty:
+// whatever was sent was received.
+func (j *journal) recycle(p *pending) {
+	*p = pending{wake: p.wake}
+	j.spare.Put(p)
 }
 
 // enqueue adds a batch. Batches of one session are committed in the order in
 // which they were enqueued. The caller must call finish with the result.
 func (j *journal) enqueue(p *pending) (lead bool) {
-	p.wake = wakes.Get().(chan bool)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.queue = append(j.queue, p)
@@ -83,40 +95,46 @@ func (j *journal) finish(p *pending, lead bool) error {
 	if lead {
 		j.lead(p)
 	}
-	wakes.Put(p.wake)
 	return p.err
 }
 
 func (j *journal) lead(own *pending) {
 	for !own.done {
 		j.gather()
-		group := j.take()
-		j.lastGroup = len(group)
-		// Neighbours in the store are written next to each other, which is cheaper.
-		// The sort is stable: a session's batches stay in order.
-		slices.SortStableFunc(group, func(a, b *pending) int { return strings.Compare(a.batch.SessionID, b.batch.SessionID) })
-		batches := make([]*store.Batch, len(group))
-		for i, p := range group {
-			batches[i] = &p.batch
-		}
-		// A commit that began is not given up: its outcome must be known.
-		began := time.Now()
-		errs := j.store.Append(context.Background(), batches)
-		took := time.Since(began)
-		for i, p := range group {
-			p.err, p.done = errs[i], true
-			if p.err == nil {
-				j.published(p)
-			}
-		}
-		j.tally.committed(group, took)
-		for _, p := range group {
+		j.take()
+		j.lastGroup = len(j.group)
+		j.commit()
+		for _, p := range j.group {
 			if p != own {
-				p.wake <- false
+				p.wake <- false // from here on p is its waiter's
 			}
 		}
+		clear(j.group)
 	}
 	j.handOver()
+}
+
+// commit writes the group and tells of what is durable.
+func (j *journal) commit() {
+	// Neighbours in the store are written next to each other, which is cheaper.
+	// The sort is stable: a session's batches stay in order.
+	slices.SortStableFunc(j.group, func(a, b *pending) int { return strings.Compare(a.batch.SessionID, b.batch.SessionID) })
+	j.batches = j.batches[:0]
+	for _, p := range j.group {
+		j.batches = append(j.batches, &p.batch)
+	}
+	// A commit that began is not given up: its outcome must be known.
+	began := time.Now()
+	errs := j.store.Append(context.Background(), j.batches)
+	took := time.Since(began)
+	for i, p := range j.group {
+		p.err, p.done = errs[i], true
+		if p.err == nil {
+			j.published(p)
+		}
+	}
+	j.tally.committed(j.group, took)
+	clear(j.batches)
 }
 
 // gather lets others run for a moment while fewer than half as many wait as were
@@ -133,18 +151,15 @@ func (j *journal) gather() {
 	}
 }
 
-// take removes the next group from the queue.
-func (j *journal) take() []*pending {
+// take moves the next group out of the queue.
+func (j *journal) take() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.queue) <= maxGroup {
-		group := j.queue
-		j.queue = nil
-		return group
-	}
-	group := j.queue[:maxGroup:maxGroup]
-	j.queue = j.queue[maxGroup:]
-	return group
+	n := min(len(j.queue), maxGroup)
+	j.group = append(j.group[:0], j.queue[:n]...)
+	rest := copy(j.queue, j.queue[n:])
+	clear(j.queue[rest:])
+	j.queue = j.queue[:rest]
 }
 
 func (j *journal) handOver() {

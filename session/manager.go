@@ -28,6 +28,14 @@ type Options struct {
 	Logger *slog.Logger
 	// Observer learns of durable facts. If nil, nobody does.
 	Observer Observer
+	// CheckTurn refuses options of a turn that can't be meant, such as a model that
+	// nobody knows; nil accepts all.
+	CheckTurn func(*event.TurnOptions) error
+	// CheckAnswer holds an answer against the schema of its action; nil accepts all.
+	CheckAnswer func(schema, answer event.Raw) error
+	// Redact takes secrets out of what callers send before it is stored; nil keeps
+	// everything.
+	Redact func(event.Raw) event.Raw
 	// IdleAfter is how long a session stays in memory unused; default one minute.
 	IdleAfter time.Duration
 	// MaxLoaded bounds the sessions in memory that are not in use; default 4096.
@@ -40,6 +48,10 @@ type Options struct {
 	// InlineBytes is the largest input that is kept in the fact itself; what is
 	// larger goes behind a reference. Default 4096.
 	InlineBytes int
+	// ExpireAfter is how long outputs of tools and processes are kept that nothing
+	// refers to; 0 is for ever. The value of today decides, also for outputs that
+	// were stored under another one.
+	ExpireAfter time.Duration
 	// TailEvents bounds the newest facts that are kept in memory for subscribers
 	// of a session in use; default 256.
 	TailEvents int
@@ -71,8 +83,8 @@ func (o *Options) setDefaults() {
 // Observer learns of facts once they are durable.
 type Observer interface {
 	// Committed is called for each batch, in order within a session, by the
-	// goroutine that leads the journal. It must return at once and must not call
-	// the manager.
+	// goroutine that leads the journal. It must return at once, must not call the
+	// manager and must not keep the slice: it is used again.
 	Committed(sessionID string, facts []event.Event)
 }
 
@@ -81,9 +93,11 @@ type Manager struct {
 	opt     Options
 	journal *journal
 	topics  topics
+	outputs outputs
 
 	mu      sync.Mutex
 	writers map[string]*writer
+	sweeps  uint64 // counts time for idle writers: asking the clock at each use would cost more
 	closed  bool
 
 	stop    chan struct{}
@@ -97,11 +111,17 @@ func New(opt Options) *Manager {
 	m.journal = newJournal(opt.Store, m.published)
 	m.topics.init(opt.TailEvents)
 	m.stopped.Go(m.sweep)
+	m.stopped.Go(func() { m.topics.tell(m.stop) })
+	if opt.ExpireAfter > 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		m.stopped.Go(func() { <-m.stop; cancel() })
+		m.stopped.Go(func() { m.expireOutputs(ctx) })
+	}
 	return m
 }
 
-// Close stops the sweeper, writes the snapshots that are due and gives the
-// claims back. Commands fail from now on.
+// Close stops the manager's goroutines, writes the snapshots that are due and
+// gives the claims back. Commands fail from now on.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	if m.closed {
@@ -159,7 +179,7 @@ func (m *Manager) acquire(sessionID string) (*writer, error) {
 func (m *Manager) release(w *writer) {
 	m.mu.Lock()
 	w.users--
-	w.lastUsed = m.opt.Clock()
+	w.lastUsed = m.sweeps
 	m.mu.Unlock()
 }
 
@@ -213,9 +233,13 @@ func (m *Manager) published(p *pending) {
 	}
 }
 
+// sweepsPerIdle is how often writers are looked at in the time after which they
+// are idle.
+const sweepsPerIdle = 4
+
 // sweep takes idle writers out of memory.
 func (m *Manager) sweep() {
-	tick := time.NewTicker(max(m.opt.IdleAfter/4, time.Millisecond))
+	tick := time.NewTicker(max(m.opt.IdleAfter/sweepsPerIdle, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -236,11 +260,11 @@ func (m *Manager) sweep() {
 func (m *Manager) idle() []*writer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.opt.Clock().Add(-m.opt.IdleAfter)
+	m.sweeps++
 	over := len(m.writers) - m.opt.MaxLoaded
 	var out []*writer
 	for id, w := range m.writers {
-		if w.users > 0 || (w.lastUsed.After(before) && over <= 0) {
+		if w.users > 0 || (m.sweeps-w.lastUsed <= sweepsPerIdle && over <= 0) {
 			continue
 		}
 		over--
@@ -258,14 +282,19 @@ func (m *Manager) Hint(a store.Appended) { m.topics.hint(a) }
 func (m *Manager) Report(ctx context.Context, t event.Type, p event.Payload) error {
 	return m.write(ctx, event.RuntimeSession, event.BySession|event.ByRuntime, true, func(tx *Tx) error {
 		if tx.State.Sequence == 0 {
-			tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: &event.SessionCreated{
-				Title: "runtime", CreatedBy: &event.Actor{Kind: "runtime"},
-			}})
-			tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: "thread_runtime"}, Payload: &event.ThreadStarted{
-				Role: "main", Title: "runtime",
-			}})
+			openRuntime(tx)
 		}
 		tx.Emit(event.Event{Type: t, Payload: p})
 		return nil
 	})
+}
+
+// openRuntime emits the first facts of the runtime's own session.
+func openRuntime(tx *Tx) {
+	tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: &event.SessionCreated{
+		Title: "runtime", CreatedBy: &event.Actor{Kind: "runtime"},
+	}})
+	tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: "thread_runtime"}, Payload: &event.ThreadStarted{
+		Role: "main", Title: "runtime",
+	}})
 }

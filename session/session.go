@@ -43,15 +43,15 @@ func (r *request) open(tx *Tx, p *command.CreateSession, threadID string) string
 	}
 	tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: r.created(p)})
 	tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.ThreadStarted{
-		Role: "main", PermissionMode: p.PermissionMode,
+		Role: "main",
 	}})
 	return threadID
 }
 
 func (r *request) created(p *command.CreateSession) *event.SessionCreated {
 	return &event.SessionCreated{
-		Title: p.Title, Account: r.caller.Account, Workspace: p.Workspace, PermissionMode: p.PermissionMode,
-		Metadata: p.Metadata, CreatedBy: r.actor(),
+		Title: r.m.redactText(p.Title), Account: r.caller.Account, Workspace: p.Workspace, PermissionMode: p.PermissionMode,
+		Metadata: r.m.redact(p.Metadata), CreatedBy: r.actor(),
 	}
 }
 

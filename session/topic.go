@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"agentd/fault"
 	"agentd/store"
@@ -11,115 +12,154 @@ import (
 
 // topics is who is to be told of new facts, by session. A topic outlives the
 // writers of its session: it holds only what is durable.
+//
+// Whoever commits pays the same for a session that nobody follows, that one
+// follows and that thousands follow: it puts the topic in line and goes on. One
+// goroutine, tell, wakes the subscribers, and however many facts came meanwhile
+// it wakes each once.
 type topics struct {
-	keep int
+	keep   int
+	closed atomic.Bool
+	// followed counts subscriptions and feeds: mostly there are none.
+	followed atomic.Int64
+	bell     chan struct{} // capacity 1
 
-	mu     sync.Mutex
-	byID   map[string]*topic
-	feeds  map[*Feed]struct{}
-	closed bool
+	mu    sync.Mutex
+	byID  map[string]*topic
+	feeds map[*Feed]struct{}
+	// line has the topics whose subscribers are to be woken, each once.
+	line []*topic
 }
 
 // topic is the durable end of one session.
 type topic struct {
-	mu   sync.Mutex
+	// Changed under the lock of topics alone.
+	end    atomic.Pointer[end]
+	inLine bool
+
+	members sync.Mutex
+	subs    map[*Subscription]struct{}
+}
+
+// end is what subscribers see of a topic. It is never changed, only replaced, so
+// that a thousand readers don't hold up the one who publishes.
+type end struct {
 	last uint64
 	// tail holds the newest records, without gaps, the last one being last.
 	tail []store.Record
-	subs map[*Subscription]struct{}
 }
 
 func (ts *topics) init(keep int) {
 	ts.keep, ts.byID, ts.feeds = keep, map[string]*topic{}, map[*Feed]struct{}{}
-}
-
-func (ts *topics) get(id string) *topic {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.byID[id]
-}
-
-// feed tells the feeds what was published.
-func (ts *topics) feed(id string, published span) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	for f := range ts.feeds {
-		f.mark(id, published)
-	}
+	ts.bell = make(chan struct{}, 1)
 }
 
 func (ts *topics) addFeed(f *Feed) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.feeds[f] = struct{}{}
+	ts.followed.Add(1)
 }
 
 func (ts *topics) removeFeed(f *Feed) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	delete(ts.feeds, f)
+	if _, ok := ts.feeds[f]; ok {
+		delete(ts.feeds, f)
+		ts.followed.Add(-1)
+	}
 }
 
-// publish records what became durable and wakes the subscribers. Nothing is kept
-// for a session that nobody follows.
+// publish records what became durable and has the subscribers woken. Nothing is
+// kept for a session that nobody follows. Who begins to follow afterwards finds
+// the records in the store.
 func (ts *topics) publish(id string, records []store.Record) {
-	if len(records) == 0 {
+	if len(records) == 0 || ts.followed.Load() == 0 {
 		return
 	}
-	ts.feed(id, span{records[0].Sequence, records[len(records)-1].Sequence})
-	t := ts.get(id)
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = records[len(records)-1].Sequence
-	if n := len(t.tail); n > 0 && t.tail[n-1].Sequence+1 != records[0].Sequence {
-		t.tail = t.tail[:0]
-	}
-	t.tail = append(t.tail, records...)
-	if over := len(t.tail) - ts.keep; over > ts.keep {
-		t.tail = append([]store.Record(nil), t.tail[over:]...)
-	}
-	for s := range t.subs {
-		s.signal()
-	}
-}
-
-// hint says that another node appended.
-func (ts *topics) hint(a store.Appended) {
-	t := ts.get(a.SessionID)
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = max(t.last, a.Sequence)
-	for s := range t.subs {
-		s.signal()
-	}
-}
-
-func (ts *topics) close() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.closed = true
+	for f := range ts.feeds {
+		f.mark(id, span{records[0].Sequence, records[len(records)-1].Sequence})
+	}
+	if t := ts.byID[id]; t != nil {
+		t.end.Store(t.end.Load().extended(records, ts.keep))
+		ts.enlist(t)
+	}
+}
+
+// hint says that a session goes at least to a sequence.
+func (ts *topics) hint(a store.Appended) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byID[a.SessionID]
+	if t == nil {
+		return
+	}
+	if e := t.end.Load(); a.Sequence > e.last {
+		t.end.Store(&end{last: a.Sequence, tail: e.tail})
+		ts.enlist(t)
+	}
+}
+
+// enlist has the subscribers of a topic woken. What they are woken for is in its
+// place already.
+func (ts *topics) enlist(t *topic) {
+	if !t.inLine {
+		t.inLine = true
+		ts.line = append(ts.line, t)
+		ts.ring()
+	}
+}
+
+func (ts *topics) ring() {
+	select {
+	case ts.bell <- struct{}{}:
+	default:
+	}
+}
+
+// tell wakes the subscribers of the topics in line, until stop is closed.
+func (ts *topics) tell(stop <-chan struct{}) {
+	var line []*topic
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ts.bell:
+		}
+		line = ts.takeLine(line)
+		for _, t := range line {
+			t.wake()
+		}
+		clear(line)
+	}
+}
+
+// takeLine swaps the line for an empty one. What is published from here on rings
+// again.
+func (ts *topics) takeLine(spare []*topic) []*topic {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	line := ts.line
+	ts.line = spare[:0]
+	for _, t := range line {
+		t.inLine = false
+	}
+	return line
+}
+
+// close wakes everybody: there will be nothing more.
+func (ts *topics) close() {
+	ts.closed.Store(true)
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	for f := range ts.feeds {
 		f.signal()
 	}
 	for _, t := range ts.byID {
-		t.mu.Lock()
-		for s := range t.subs {
-			s.signal()
-		}
-		t.mu.Unlock()
+		t.wake()
 	}
-}
-
-func (ts *topics) isClosed() bool {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.closed
 }
 
 // subscribe adds a subscriber, making the topic if it is the first.
@@ -129,11 +169,13 @@ func (ts *topics) subscribe(id string, s *Subscription) *topic {
 	t := ts.byID[id]
 	if t == nil {
 		t = &topic{subs: map[*Subscription]struct{}{}}
+		t.end.Store(&end{})
 		ts.byID[id] = t
 	}
-	t.mu.Lock()
+	t.members.Lock()
 	t.subs[s] = struct{}{}
-	t.mu.Unlock()
+	t.members.Unlock()
+	ts.followed.Add(1)
 	return t
 }
 
@@ -141,34 +183,65 @@ func (ts *topics) unsubscribe(id string, s *Subscription) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.byID[id]
-	if t == nil {
+	if t == nil || !t.leave(s) {
 		return
 	}
-	t.mu.Lock()
-	delete(t.subs, s)
-	empty := len(t.subs) == 0
-	t.mu.Unlock()
-	if empty {
+	ts.followed.Add(-1)
+	if t.size() == 0 {
 		delete(ts.byID, id)
 	}
 }
 
+// leave removes a subscriber. It is false if that was done before.
+func (t *topic) leave(s *Subscription) bool {
+	t.members.Lock()
+	defer t.members.Unlock()
+	_, ok := t.subs[s]
+	delete(t.subs, s)
+	return ok
+}
+
+// size counts the subscribers.
+func (t *topic) size() int {
+	t.members.Lock()
+	defer t.members.Unlock()
+	return len(t.subs)
+}
+
+// wake signals all subscribers.
+func (t *topic) wake() {
+	t.members.Lock()
+	defer t.members.Unlock()
+	for s := range t.subs {
+		s.signal()
+	}
+}
+
+// extended returns the end with records that became durable. Readers keep what
+// they have: appending writes behind it, and what is trimmed is copied.
+func (e *end) extended(records []store.Record, keep int) *end {
+	tail := e.tail
+	if n := len(tail); n > 0 && tail[n-1].Sequence+1 != records[0].Sequence {
+		tail = nil
+	}
+	if len(tail)+len(records) > 2*keep {
+		tail = append(make([]store.Record, 0, 2*keep), tail[max(0, len(tail)-keep):]...)
+	}
+	return &end{last: records[len(records)-1].Sequence, tail: append(tail, records...)}
+}
+
 // after returns records after a sequence from the tail; whether the tail reaches
 // back that far; and the last durable sequence that is known.
-func (t *topic) after(seq uint64, limit int) (records []store.Record, reaches bool, last uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.tail) == 0 || t.tail[0].Sequence > seq+1 {
-		return nil, false, t.last
+func (e *end) after(seq uint64, limit int) (records []store.Record, reaches bool, last uint64) {
+	if len(e.tail) == 0 || e.tail[0].Sequence > seq+1 {
+		return nil, false, e.last
 	}
-	if seq >= t.tail[len(t.tail)-1].Sequence {
-		return nil, t.last <= seq, t.last
+	if seq >= e.tail[len(e.tail)-1].Sequence {
+		return nil, e.last <= seq, e.last
 	}
-	rest := t.tail[seq+1-t.tail[0].Sequence:]
-	if len(rest) > limit {
-		rest = rest[:limit]
-	}
-	return append([]store.Record(nil), rest...), true, t.last
+	rest := e.tail[seq+1-e.tail[0].Sequence:]
+	n := min(len(rest), limit)
+	return rest[:n:n], true, e.last
 }
 
 // Subscription follows one session from a cursor. It holds no facts: it is
@@ -195,16 +268,15 @@ func (m *Manager) Subscribe(ctx context.Context, sessionID string, after uint64)
 		s.Close()
 		return nil, storeFault(err)
 	}
-	s.topic.mu.Lock()
-	s.topic.last = max(s.topic.last, head.Sequence)
-	s.topic.mu.Unlock()
+	m.topics.hint(store.Appended{SessionID: sessionID, Sequence: head.Sequence})
 	return s, nil
 }
 
 // maxRead bounds the records of one Next.
 const maxRead = 256
 
-// Next returns the next facts, at least one; it waits for one until ctx ends.
+// Next returns the next facts, at least one; it waits for one until ctx ends. The
+// records are shared with other subscribers and must not be changed.
 func (s *Subscription) Next(ctx context.Context) ([]store.Record, error) {
 	for {
 		records, err := s.read(ctx)
@@ -215,7 +287,7 @@ func (s *Subscription) Next(ctx context.Context) ([]store.Record, error) {
 			s.next = records[len(records)-1].Sequence
 			return records, nil
 		}
-		if s.m.topics.isClosed() {
+		if s.m.topics.closed.Load() {
 			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
 		}
 		select {
@@ -228,7 +300,7 @@ func (s *Subscription) Next(ctx context.Context) ([]store.Record, error) {
 
 // read returns what is durable after the cursor, without waiting.
 func (s *Subscription) read(ctx context.Context) ([]store.Record, error) {
-	records, reaches, last := s.topic.after(s.next, maxRead)
+	records, reaches, last := s.topic.end.Load().after(s.next, maxRead)
 	if reaches || last <= s.next {
 		return records, nil
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,14 @@ import (
 )
 
 func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
+	if r.m.opt.CheckTurn != nil && p.Options != nil {
+		if err := r.m.opt.CheckTurn(p.Options); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.checkRefs(ctx, p.Input); err != nil {
+		return nil, err
+	}
 	sessionID, create := p.SessionID, p.Create
 	if sessionID == "" {
 		sessionID, create = r.m.NewID(event.PrefixSession), true
@@ -32,6 +41,31 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 	return mutate(ctx, r, sessionID, create, func(tx *Tx) (*command.SubmitTurnResult, error) {
 		return r.decideSubmit(tx, p)
 	})
+}
+
+// checkRefs refuses references in an input that the caller may not read: what is
+// behind them goes to the model.
+func (r *request) checkRefs(ctx context.Context, input event.Raw) error {
+	if !bytes.Contains(input, []byte(`"ref"`)) {
+		return nil
+	}
+	var parts []command.Part
+	if err := json.Unmarshal(input, &parts); err != nil {
+		return fault.Param("input", "is not a list of parts")
+	}
+	for i, p := range parts {
+		if p.Ref == "" {
+			continue
+		}
+		blob, _, err := r.m.Output(ctx, r.caller, p.Ref)
+		if err != nil {
+			return fault.Param("input", "part %d: %s", i+1, err)
+		}
+		if err := blob.Close(); err != nil {
+			return storeFault(err)
+		}
+	}
+	return nil
 }
 
 // decideSubmit accepts a turn into an idle thread, or does with it what the
@@ -74,15 +108,40 @@ func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTu
 
 // submission builds the fact's payload, but for what depends on the thread.
 func (r *request) submission(tx *Tx, p *command.SubmitTurn) *event.TurnSubmitted {
+	input := r.m.redact(p.Input)
 	sub := &event.TurnSubmitted{
-		Source: "user", Preview: preview(p.Input), Options: p.Options, Metadata: p.Metadata, SubmittedBy: r.actor(),
+		Source: "user", Preview: preview(input), Options: p.Options, Metadata: r.m.redact(p.Metadata), SubmittedBy: r.actor(),
 	}
-	if len(p.Input) > r.m.opt.InlineBytes {
-		sub.InputRef = tx.Blob(p.Input, "application/json")
+	if len(input) > r.m.opt.InlineBytes {
+		sub.InputRef = tx.Blob(input, "application/json")
 	} else {
-		sub.Input = p.Input
+		sub.Input = input
 	}
 	return sub
+}
+
+// redact takes secrets out of what a caller sent.
+func (m *Manager) redact(v event.Raw) event.Raw {
+	if m.opt.Redact == nil || len(v) == 0 {
+		return v
+	}
+	return m.opt.Redact(v)
+}
+
+// redactText takes secrets out of a text that a caller sent.
+func (m *Manager) redactText(s string) string {
+	if m.opt.Redact == nil || s == "" {
+		return s
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		return s // a string always encodes
+	}
+	var clean string
+	if json.Unmarshal(m.opt.Redact(quoted), &clean) != nil {
+		return ""
+	}
+	return clean
 }
 
 // submissionDigest is a fingerprint of what the caller asked for with a turn.
@@ -241,6 +300,9 @@ func clip(s string, n int) string {
 }
 
 func (r *request) interruptTurn(ctx context.Context, p *command.InterruptTurn) (*command.InterruptTurnResult, error) {
+	clean := *p
+	clean.Reason = r.m.redactText(p.Reason)
+	p = &clean
 	return mutate(ctx, r, p.SessionID, false, func(tx *Tx) (*command.InterruptTurnResult, error) {
 		t, err := threadToInterrupt(tx.State, p)
 		if err != nil || t == nil {

@@ -23,6 +23,8 @@ type Tx struct {
 	facts []event.Event
 	index []store.IndexOp
 	blobs [][]byte
+	// blobRefs has the reference of each of the blobs that somebody may ask for.
+	blobRefs []string
 }
 
 // Emit adds a fact. The writer sets its id, time, sequence, runtime and session.
@@ -41,8 +43,15 @@ func (tx *Tx) Sequence() uint64 { return tx.State.Sequence + uint64(len(tx.facts
 func (tx *Tx) Blob(content []byte, mediaType string) string {
 	tx.blobs = append(tx.blobs, content)
 	ref := store.RefOf(sha256.Sum256(content))
+	tx.blobRefs = append(tx.blobRefs, ref)
 	tx.index = append(tx.index, refEntry(ref, tx.w.id, mediaType))
 	return ref
+}
+
+// Keep stores content together with the facts that nobody can ask for by its
+// reference, such as a sealed earlier content of a file.
+func (tx *Tx) Keep(content []byte) {
+	tx.blobs, tx.blobRefs = append(tx.blobs, content), append(tx.blobRefs, "")
 }
 
 // Lookup returns an index entry, those of batches under way included.

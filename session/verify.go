@@ -228,7 +228,7 @@ func (f *refold) fact(rec store.Record) bool {
 		}
 		f.records[x.Name] = recordSum{rec.Sequence, sha256.Sum256(data)}
 	}
-	if err := f.derive(e); err != nil {
+	if err := f.derive(e, rec.Data); err != nil {
 		f.problemf(rec.Sequence, "fact", "%v", err)
 		return false
 	}
@@ -238,11 +238,12 @@ func (f *refold) fact(rec store.Record) bool {
 	return true
 }
 
-func (f *refold) derive(e *event.Event) error {
+func (f *refold) derive(e *event.Event, data []byte) error {
 	ops, err := indexFact(nil, f.state, e)
 	if err != nil {
 		return err
 	}
+	ops = indexKept(ops, e, data)
 	for _, op := range ops {
 		f.entries[op.Entry.ID()] = indexSum{op.Delete, sha256.Sum256(op.Value)}
 	}

@@ -23,9 +23,9 @@ type writer struct {
 	m  *Manager
 	id string
 
-	// Guarded by the manager's lock.
+	// Guarded by the manager's lock: who uses it, and at which sweep somebody did.
 	users    int
-	lastUsed time.Time
+	lastUsed uint64
 
 	mu     sync.Mutex
 	loaded bool
@@ -63,10 +63,11 @@ func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide f
 		w.mu.Unlock()
 		return err
 	}
-	p := &pending{}
+	p := w.m.journal.begin()
 	tx := &w.tx
 	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.oneFact[:0]}
 	if err := decide(tx); err != nil || tx.empty() {
+		w.m.journal.recycle(p)
 		return w.settle(err)
 	}
 	if err := w.seal(p, tx, by); err != nil {
@@ -74,13 +75,23 @@ func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide f
 		return err
 	}
 	w.newest = p
+	refers := refers(&p.batch)
+	if refers {
+		w.m.outputs.storing.RLock()
+	}
 	lead := w.m.journal.enqueue(p)
 	w.mu.Unlock()
 	err := w.m.journal.finish(p, lead)
-	w.finished(p)
+	if refers {
+		w.m.outputs.storing.RUnlock()
+	}
 	if err != nil {
+		w.finished(p)
 		w.m.drop(w)
 		return storeFault(err)
+	}
+	if shared := w.finished(p); !shared {
+		w.m.journal.recycle(p)
 	}
 	return nil
 }
@@ -137,8 +148,9 @@ func (p *pending) await() <-chan struct{} {
 
 // finished tells those who wait for a batch of its outcome, and drops what the
 // store shows by itself now. A writer whose batch failed is out of service: its
-// state ran ahead of the store.
-func (w *writer) finished(p *pending) {
+// state ran ahead of the store. It reports whether somebody still looks at the
+// batch; nobody can begin to any more.
+func (w *writer) finished(p *pending) (shared bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.known = true
@@ -150,7 +162,7 @@ func (w *writer) finished(p *pending) {
 	}
 	if p.err != nil {
 		w.failed = true
-		return
+		return true
 	}
 	for i := range p.batch.Index {
 		id := p.batch.Index[i].Entry.ID()
@@ -158,6 +170,7 @@ func (w *writer) finished(p *pending) {
 			delete(w.claims, id)
 		}
 	}
+	return p.settled != nil
 }
 
 // now returns the session's time, which never goes back.
@@ -183,6 +196,7 @@ func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
 	if b.Records = p.oneRecord[:]; len(tx.facts) != 1 {
 		b.Records = make([]store.Record, len(tx.facts))
 	}
+	b.Index = keepInside(b.Index, tx)
 	buf, err := w.encode(tx, b)
 	if err != nil {
 		w.failed = true
@@ -221,9 +235,11 @@ func (w *writer) check(e *event.Event, by event.Emitter) error {
 func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 	buf := make([]byte, 0, (w.factSize+128)*len(tx.facts))
 	w.ends = w.ends[:0]
+	summary := lastSummary(tx.facts)
 	for i := range tx.facts {
 		e := &tx.facts[i]
 		e.ID, e.Time, e.RuntimeID, e.Sequence = w.m.NewID(event.PrefixEvent), tx.now, w.m.opt.RuntimeID, w.state.Sequence+1
+		start := len(buf)
 		buf = event.AppendJSON(buf, e)
 		w.ends = append(w.ends, len(buf))
 		b.Records[i].Sequence = e.Sequence
@@ -231,9 +247,15 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
+		if i >= summary || !changesSummary(e.Payload) {
+			if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
+				return nil, err
+			}
+		}
+		if b.Index, err = indexOutputs(b.Index, e); err != nil {
 			return nil, err
 		}
+		b.Index = indexKept(b.Index, e, buf[start:])
 		for _, x := range evicted {
 			data, err := json.Marshal(x.Data)
 			if err != nil {
@@ -260,12 +282,17 @@ func (w *writer) track(b *store.Batch, facts, size int) {
 		if w.claims == nil {
 			w.claims = map[store.IndexKey][]byte{}
 		}
-		if op.IfAbsent || op.Kind == kindTurn || op.Kind == kindTask {
+		if op.IfAbsent || (!op.Delete && tracked(op.Kind)) {
 			w.claims[op.Entry.ID()] = op.Value
 		}
 	}
 	w.sinceFacts += facts
 	w.sinceBytes += size
+}
+
+// tracked tells of which kinds a decision looks up what isn't durable yet.
+func tracked(kind string) bool {
+	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindKept
 }
 
 // snapshot adds the folded state to the batch when enough was appended since the
@@ -297,6 +324,11 @@ func (w *writer) load(ctx context.Context) error {
 		return fmt.Errorf("session: claim %s: %w", w.id, err)
 	}
 	w.epoch = claim.Epoch
+	if claim.Head.Sequence == 0 {
+		// Nothing was ever written, no snapshot either: there is nothing to look for.
+		w.state, w.chain, w.loaded = state.New(w.id), store.NewChain(store.Genesis(w.id)), true
+		return nil
+	}
 	st, hash, size, err := loadState(ctx, w.m.opt.Store, w.id, claim.Head)
 	if err != nil {
 		return err
@@ -306,7 +338,7 @@ func (w *writer) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if st.Sequence != claim.Head.Sequence || (st.Sequence > 0 && w.chain.Last() != claim.Head.Hash) {
+	if st.Sequence != claim.Head.Sequence || w.chain.Last() != claim.Head.Hash {
 		return fmt.Errorf("%w: session %s ends at %d, its facts at %d", store.ErrCorrupt, w.id, claim.Head.Sequence, st.Sequence)
 	}
 	w.sinceFacts, w.sinceBytes = tail.facts, tail.bytes

@@ -85,9 +85,13 @@ func pebbleOptions(o Options, fs vfs.FS, sig *signal, exists bool) *pdb.Options 
 		ErrorIfNotExists:            exists,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: outOfReach,
-		// Every start leaves a small table in level 0. A low threshold would have
-		// every second start compact, which takes longer than the start itself.
-		L0CompactionThreshold:      10,
+		// A table of level 0 has a little of every session that was busy, so each
+		// compaction rewrites all that the level below holds of them: it has to pay
+		// for many tables at once; docs/benchmarks.md has what other thresholds cost.
+		// Reading a session looks at up to half as many layers. Also, every start
+		// leaves a small table here, and a low threshold would have every second
+		// start compact, which takes longer than the start itself.
+		L0CompactionThreshold:      2 * layers,
 		L0StopWritesThreshold:      outOfReach,
 		LBaseMaxBytes:              256 << 20,
 		MaxOpenFiles:               2000,

@@ -16,7 +16,8 @@ import (
 // engine keeps these before a commit begins, where a wait can end.
 const (
 	maxBuffers   = 4    // full-sized buffers in memory, the current one included
-	maxSublevels = 24   // layers of young tables that a read has to look at
+	layers       = 15   // layers of young tables that are worth a compaction; Pebble counts in halves
+	maxSublevels = 30   // layers of young tables that a read has to look at
 	outOfReach   = 1000 // Pebble's own limits
 )
 

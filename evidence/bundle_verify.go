@@ -1,0 +1,191 @@
+package evidence
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+)
+
+// VerifyBundle holds a bundle against its pack, and the pack against its proof.
+// Contents are judged, not how an archive packs them.
+func VerifyBundle(files fs.FS, opt VerifyOptions) *Verification {
+	b := &bundleCheck{files: files, opt: opt}
+	v := b.pack()
+	if v.Finding != nil {
+		return v
+	}
+	v.Finding = b.rest(v)
+	v.Files = len(b.lines) + 1
+	return v
+}
+
+// bundleCheck reads a bundle file by file.
+type bundleCheck struct {
+	files   fs.FS
+	opt     VerifyOptions
+	outline outline
+	lines   []bundleFile
+}
+
+// changed is a finding about a file.
+func changed(file string, at int64, format string, args ...any) *Finding {
+	return &Finding{File: file, Byte: at, Detail: fmt.Sprintf(format, args...)}
+}
+
+// hashed is a file that is read to its end for its size and hash.
+type hashed struct {
+	io.Reader
+	c *counted
+}
+
+func (b *bundleCheck) open(path string) (fs.File, *hashed, *Finding) {
+	f, err := b.files.Open(path)
+	if err != nil {
+		return nil, nil, changed(path, 0, "it is missing, or can't be opened: %v", err)
+	}
+	c := &counted{w: io.Discard, sum: sha256.New()}
+	return f, &hashed{io.TeeReader(f, c), c}, nil
+}
+
+// line ends a file and adds its line of the manifest.
+func (b *bundleCheck) line(path, role, mediaType string, h *hashed) *Finding {
+	if _, err := io.Copy(io.Discard, h); err != nil {
+		return changed(path, h.c.n, "it can't be read: %v", err)
+	}
+	b.lines = append(b.lines, bundleFile{Path: path, Role: role, MediaType: mediaType, Size: h.c.n, SHA256: hex.EncodeToString(h.c.sum.Sum(nil))})
+	return nil
+}
+
+// pack verifies the pack, and the facts beside it.
+func (b *bundleCheck) pack() *Verification {
+	pf, pack, missing := b.open(bundlePack)
+	if missing != nil {
+		return &Verification{Finding: missing}
+	}
+	defer pf.Close()
+	ef, events, missing := b.open(bundleEvents)
+	if missing != nil {
+		return &Verification{Finding: missing}
+	}
+	defer ef.Close()
+	facts := &factLines{r: bufio.NewReaderSize(events, 64<<10)}
+	opt := b.opt
+	opt.items, opt.facts = b.outline.item, facts.compare
+	v, err := Verify(pack, opt)
+	if err != nil { // an archive's checksum, or the medium
+		return &Verification{Finding: changed(bundlePack, pack.c.n, "it can't be read: %v", err)}
+	}
+	if v.Finding != nil {
+		if v.Finding.File == "" {
+			v.Finding.File = bundlePack
+		}
+		return v
+	}
+	if v.Finding = facts.end(); v.Finding == nil {
+		v.Finding = b.line(bundlePack, "pack", "application/json", pack)
+	}
+	if v.Finding == nil {
+		v.Finding = b.line(bundleEvents, "events", "application/jsonl", events)
+	}
+	return v
+}
+
+// factLines compares the file of facts with those of the pack.
+type factLines struct {
+	r  *bufio.Reader
+	at int64
+}
+
+func (l *factLines) compare(sequence uint64, data string) error {
+	line, err := l.r.ReadBytes('\n')
+	if want := data + "\n"; err != nil || string(line) != want {
+		f := changed(bundleEvents, l.at+firstDifference(line, []byte(want)), "it is not the fact that the pack holds")
+		f.Sequence = sequence
+		return f
+	}
+	l.at += int64(len(line))
+	return nil
+}
+
+func (l *factLines) end() *Finding {
+	if _, err := l.r.ReadByte(); !errors.Is(err, io.EOF) {
+		return changed(bundleEvents, l.at, "something follows after the last fact of the pack")
+	}
+	return nil
+}
+
+func firstDifference(a, b []byte) int64 {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return int64(i)
+		}
+	}
+	return int64(min(len(a), len(b)))
+}
+
+// rest checks the contents, the manifest, and that there is nothing else.
+func (b *bundleCheck) rest(v *Verification) *Finding {
+	for _, ref := range b.outline.stored {
+		if f := b.content(ref); f != nil {
+			return f
+		}
+	}
+	want, err := manifestOf(v, &b.outline, b.lines).encode()
+	if err != nil {
+		return changed(bundleManifest, 0, "it can't be made again: %v", err)
+	}
+	got, err := fs.ReadFile(b.files, bundleManifest)
+	if err != nil {
+		return changed(bundleManifest, 0, "it is missing, or can't be read: %v", err)
+	}
+	if !bytes.Equal(got, want) {
+		return changed(bundleManifest, firstDifference(got, want), "it doesn't say what is in the bundle")
+	}
+	return b.strangers()
+}
+
+func (b *bundleCheck) content(ref string) *Finding {
+	path := outputPath(ref)
+	f, h, missing := b.open(path)
+	if missing != nil {
+		return missing
+	}
+	defer f.Close()
+	if f := b.line(path, "content", "application/octet-stream", h); f != nil {
+		return f
+	}
+	if got := "sha256:" + b.lines[len(b.lines)-1].SHA256; got != ref {
+		return changed(path, 0, "it was changed: its content has the hash %s", got)
+	}
+	return nil
+}
+
+// strangers finds a file that the manifest doesn't know.
+func (b *bundleCheck) strangers() *Finding {
+	known := []string{bundleManifest}
+	for _, l := range b.lines {
+		known = append(known, l.Path)
+	}
+	slices.Sort(known)
+	var found *Finding
+	err := fs.WalkDir(b.files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if _, ok := slices.BinarySearch(known, path); !ok {
+			found = changed(path, 0, "the manifest doesn't know it")
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return changed(".", 0, "it can't be listed: %v", err)
+	}
+	return found
+}

@@ -1,0 +1,219 @@
+package evidence
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentd/event"
+)
+
+// Fact is a fact without what differs between two runs of the same: ids, times,
+// durations, positions.
+type Fact struct {
+	// Of says what the fact belongs to: "turn 1", or "turn 1, call 2".
+	Of   string            `json:"of"`
+	Says map[string]string `json:"says,omitempty"`
+	Type event.Type        `json:"type"`
+	// EventID is that of the recorded fact; it is not compared.
+	EventID string `json:"eventId,omitempty"`
+}
+
+// Projection collects the facts that two runs of a turn must share: what was
+// asked, answered, decided and reached. Pieces of answers, progress, costs,
+// processes and the queue are left out: they depend on timing and machine.
+type Projection struct {
+	turns map[string]int
+	calls map[string]int
+	count map[int]int
+	main  map[int][]Fact
+	tool  map[[2]int][]Fact
+	// asked are the calls that the fact of a turn asked for, by its place.
+	asked map[[2]int][]int
+}
+
+// Take adds a fact if it is one of those that are compared.
+func (p *Projection) Take(e *event.Event) {
+	if p.turns == nil {
+		p.turns, p.calls, p.count = map[string]int{}, map[string]int{}, map[int]int{}
+		p.main, p.tool, p.asked = map[int][]Fact{}, map[[2]int][]Fact{}, map[[2]int][]int{}
+	}
+	if e.Type == event.TypeTurnSubmitted {
+		p.turns[e.TurnID] = len(p.turns) + 1
+	}
+	turn := p.turns[e.TurnID]
+	says := compared(e)
+	if turn == 0 || says == nil {
+		return
+	}
+	f := Fact{Type: e.Type, Says: says, Of: fmt.Sprintf("turn %d", turn), EventID: e.ID}
+	if call := p.call(turn, applicable(e.ToolCallID)); call > 0 {
+		f.Of += fmt.Sprintf(", call %d", call)
+		p.tool[[2]int{turn, call}] = append(p.tool[[2]int{turn, call}], f)
+	} else {
+		p.main[turn] = append(p.main[turn], f)
+	}
+	if m, ok := e.Payload.(*event.ModelCompleted); ok && m.Message != nil {
+		at := [2]int{turn, len(p.main[turn]) - 1}
+		for _, c := range m.Message.ToolCalls {
+			p.asked[at] = append(p.asked[at], p.call(turn, c.ToolCallID))
+		}
+	}
+}
+
+// call numbers the calls of a turn in the order in which the model asked for them.
+func (p *Projection) call(turn int, id string) int {
+	if id == "" {
+		return 0
+	}
+	if p.calls[id] == 0 {
+		p.count[turn]++
+		p.calls[id] = p.count[turn]
+	}
+	return p.calls[id]
+}
+
+// Facts returns what was collected: the facts of each turn in order, and after an
+// answer those of the calls that it asked for, whichever of them ran first.
+func (p *Projection) Facts() []Fact {
+	out := []Fact{}
+	for turn := 1; turn <= len(p.turns); turn++ {
+		placed := map[int]bool{}
+		add := func(call int) {
+			if !placed[call] {
+				placed[call] = true
+				out = append(out, p.tool[[2]int{turn, call}]...)
+			}
+		}
+		for i, f := range p.main[turn] {
+			out = append(out, f)
+			for _, call := range p.asked[[2]int{turn, i}] {
+				add(call)
+			}
+		}
+		for call := 1; call <= p.count[turn]; call++ {
+			add(call)
+		}
+	}
+	return out
+}
+
+// compared returns what is compared of a fact; nil if it isn't.
+func compared(e *event.Event) map[string]string {
+	switch p := e.Payload.(type) {
+	case *event.TurnStarted:
+		return map[string]string{}
+	case *event.TurnCompleted:
+		return map[string]string{"outcome": p.Outcome, "steps": strconv.FormatInt(p.Steps, 10)}
+	case *event.TurnFailed:
+		return map[string]string{"category": p.FailureCategory, "steps": strconv.FormatInt(p.Steps, 10)}
+	case *event.ModelRequested:
+		return map[string]string{"model": p.Provider + "/" + p.Model, "step": strconv.FormatInt(p.Step, 10), "attempt": strconv.FormatInt(p.Attempt, 10), "purpose": p.Purpose}
+	case *event.ModelCompleted:
+		return comparedAnswer(p)
+	case *event.ModelFailed:
+		return map[string]string{"category": p.ErrorCategory}
+	case *event.RoutingDecision:
+		return map[string]string{"selected": p.SelectedProvider + "/" + p.SelectedModel}
+	case *event.ToolStarted:
+		return map[string]string{"tool": p.ToolName}
+	case *event.ToolResult:
+		says := map[string]string{"tool": p.ToolName, "status": p.Status}
+		if p.ExitCode.Present && !p.ExitCode.Null {
+			says["exitCode"] = strconv.FormatInt(p.ExitCode.Value, 10)
+		}
+		return says
+	case *event.ToolFailed:
+		return map[string]string{"tool": p.ToolName, "category": p.ErrorCategory}
+	}
+	return comparedDecision(e)
+}
+
+func comparedAnswer(p *event.ModelCompleted) map[string]string {
+	says := map[string]string{"stop": p.StopReason}
+	if p.Message != nil {
+		says["text"] = p.Message.Text
+		for i, c := range p.Message.ToolCalls {
+			says[fmt.Sprintf("call %d", i+1)] = c.ToolName + " " + string(c.Arguments)
+		}
+	}
+	return says
+}
+
+func comparedDecision(e *event.Event) map[string]string {
+	switch p := e.Payload.(type) {
+	case *event.PermissionEvaluated:
+		return map[string]string{"tool": p.ToolName, "decision": p.Decision, "source": p.DecisionSource, "destructive": strconv.FormatBool(p.Destructive), "rules": strings.Join(p.RuleRefs, " ")}
+	case *event.PermissionResolved:
+		return map[string]string{"tool": p.ToolName, "decision": p.Decision, "source": p.DecisionSource}
+	case *event.ActionRequired:
+		return map[string]string{"action": p.ActionType, "tool": p.ToolName}
+	case *event.ActionResolved:
+		return map[string]string{"decision": p.Decision, "status": p.Status}
+	}
+	return nil
+}
+
+// Difference is the first place in which two runs are not the same. The one that
+// ended earlier has nothing there.
+type Difference struct {
+	Expected *Fact  `json:"expected"`
+	Got      *Fact  `json:"got"`
+	Says     string `json:"says"`
+}
+
+// Compare returns the first difference between the facts of two runs, or nil.
+func Compare(expected, got []Fact) *Difference {
+	for i := range max(len(expected), len(got)) {
+		d := &Difference{}
+		if i < len(expected) {
+			d.Expected = &expected[i]
+		}
+		if i < len(got) {
+			d.Got = &got[i]
+		}
+		if d.Says = differ(d.Expected, d.Got); d.Says != "" {
+			return d
+		}
+	}
+	return nil
+}
+
+// differ says in which way two facts are not the same, or nothing.
+func differ(want, got *Fact) string {
+	switch {
+	case got == nil:
+		return fmt.Sprintf("%s: the recording has %s, the replay has nothing more", want.Of, describe(want))
+	case want == nil:
+		return fmt.Sprintf("%s: the replay has %s, the recording has nothing more", got.Of, describe(got))
+	case want.Of != got.Of || want.Type != got.Type:
+		return fmt.Sprintf("%s: the recording has %s, the replay has %s (%s)", want.Of, describe(want), describe(got), got.Of)
+	}
+	keys := slices.Sorted(maps.Keys(want.Says))
+	for k := range got.Says {
+		if _, ok := want.Says[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range keys {
+		if want.Says[k] != got.Says[k] {
+			return fmt.Sprintf("%s: %s: %s was %q and is %q", want.Of, want.Type, k, clip(want.Says[k]), clip(got.Says[k]))
+		}
+	}
+	return ""
+}
+
+func describe(f *Fact) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(f.Says)) {
+		if f.Says[k] != "" {
+			parts = append(parts, k+" "+clip(f.Says[k]))
+		}
+	}
+	if len(parts) == 0 {
+		return string(f.Type)
+	}
+	return string(f.Type) + " (" + strings.Join(parts, ", ") + ")"
+}

@@ -1,0 +1,279 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"agentd/event"
+	"agentd/store"
+)
+
+// ReplayFormat is the format of a replay case.
+const ReplayFormat = "agentd-replay-1"
+
+// Case is what is needed to run turns again on their recordings, and what must
+// come out.
+type Case struct {
+	EvidenceID         string      `json:"evidenceId"`
+	ExportedAt         time.Time   `json:"exportedAt"`
+	Format             string      `json:"format"`
+	RuntimeCorrelation Correlation `json:"runtimeCorrelation"`
+	Scope              Scope       `json:"scope"`
+	// Determinism is deterministic, or approximate: Limits then say what the
+	// recordings can't bring back.
+	Determinism string   `json:"determinism"`
+	Limits      []string `json:"limits"`
+	// Environment is what held at the export, as far as decisions depend on it.
+	Environment CaseEnvironment `json:"environment"`
+	Turns       []*CaseTurn     `json:"turns"`
+	// Answers are those of models, Results those of tools, Decisions those of people
+	// and hosts, each in the order in which they came.
+	Answers   []CaseAnswer   `json:"answers"`
+	Results   []CaseResult   `json:"results"`
+	Decisions []CaseDecision `json:"decisions"`
+	// Tools are the tools of the turns; ContextRefs and InventoryRefs point to what
+	// the model was given.
+	Tools         []event.ToolInfo `json:"tools"`
+	ContextRefs   []string         `json:"contextRefs"`
+	InventoryRefs []string         `json:"inventoryRefs"`
+	// Expected are the assertions: the facts without ids and times.
+	Expected []Fact `json:"expected"`
+}
+
+// CaseEnvironment is what decisions depend on beside the facts.
+type CaseEnvironment struct {
+	PermissionMode string             `json:"permissionMode,omitempty"`
+	Rules          []event.PolicyRule `json:"rules"`
+	Workspace      string             `json:"workspace,omitempty"`
+}
+
+// CaseTurn is a turn that is run again.
+type CaseTurn struct {
+	Input   event.Raw          `json:"input"`
+	Options *event.TurnOptions `json:"options,omitempty"`
+	TurnID  string             `json:"turnId"`
+	ended   bool
+}
+
+// CaseAnswer is an answer of a model, or its failure.
+type CaseAnswer struct {
+	ErrorCategory string              `json:"errorCategory,omitempty"`
+	ErrorMessage  string              `json:"errorMessage,omitempty"`
+	EventID       string              `json:"eventId"`
+	Message       *event.ModelMessage `json:"message,omitempty"`
+	Model         string              `json:"model"`
+	Provider      string              `json:"provider"`
+	Retryable     bool                `json:"retryable,omitempty"`
+	StopReason    string              `json:"stopReason,omitempty"`
+	Usage         event.Usage         `json:"usage"`
+}
+
+// CaseResult is what a tool gave. Output is what the fact shows of it.
+type CaseResult struct {
+	Advice        string    `json:"advice,omitempty"`
+	Arguments     event.Raw `json:"arguments,omitempty"`
+	ErrorCategory string    `json:"errorCategory,omitempty"`
+	ErrorMessage  string    `json:"errorMessage,omitempty"`
+	EventID       string    `json:"eventId"`
+	ExitCode      *int      `json:"exitCode,omitempty"`
+	IsError       bool      `json:"isError,omitempty"`
+	Output        string    `json:"output,omitempty"`
+	Retryable     bool      `json:"retryable,omitempty"`
+	ToolName      string    `json:"toolName"`
+}
+
+// CaseDecision is the answer to an action.
+type CaseDecision struct {
+	ActionType string    `json:"actionType"`
+	Decision   string    `json:"decision"`
+	EventID    string    `json:"eventId"`
+	Payload    event.Raw `json:"payload,omitempty"`
+	Scope      string    `json:"scope,omitempty"`
+	ToolName   string    `json:"toolName,omitempty"`
+}
+
+// ExportReplay writes the replay case of a scope.
+func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, env CaseEnvironment, w io.Writer) (*Exported, error) {
+	through, err := lastFact(ctx, facts, scope, opt.Before)
+	if err != nil {
+		return nil, err
+	}
+	r := &recording{scope: scope, turns: map[string]*CaseTurn{}, args: map[string]event.Raw{}, asked: map[string]*event.ActionRequired{}, limits: map[string]bool{}}
+	r.c = &Case{
+		Format: ReplayFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: scope, Determinism: "deterministic", Environment: env,
+		Limits: []string{}, Turns: []*CaseTurn{}, Answers: []CaseAnswer{}, Results: []CaseResult{}, Decisions: []CaseDecision{},
+		Tools: []event.ToolInfo{}, ContextRefs: []string{}, InventoryRefs: []string{},
+	}
+	res := &Exported{Summary: []byte(`{"partial":true,"format":"` + ReplayFormat + `"}`)}
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: through + 1}) {
+		if err != nil {
+			return nil, fmt.Errorf("evidence: read: %w", err)
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
+		}
+		res.Through, res.Head = rec.Sequence, rec.Hash
+		if scope.has(e) {
+			res.Events++
+			r.take(e)
+		}
+	}
+	if res.Correlation = r.finish(); len(r.c.Turns) == 0 {
+		return nil, ErrNothing
+	}
+	b, err := plainJSON(r.c)
+	if err == nil {
+		_, err = w.Write(append(b, '\n'))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evidence: replay case: %w", err)
+	}
+	return res, nil
+}
+
+// recording is a case that is being made.
+type recording struct {
+	c         *Case
+	scope     Scope
+	ids       correlation
+	runtimeID string
+	turns     map[string]*CaseTurn
+	args      map[string]event.Raw
+	asked     map[string]*event.ActionRequired
+	limits    map[string]bool
+	projected Projection
+}
+
+// limit notes why a replay can only be approximate.
+func (r *recording) limit(why string) {
+	if !r.limits[why] {
+		r.limits[why] = true
+		r.c.Determinism, r.c.Limits = "approximate", append(r.c.Limits, why)
+	}
+}
+
+func (r *recording) take(e *event.Event) {
+	r.ids.take(e)
+	r.runtimeID = e.RuntimeID
+	if e.SubagentID != "" {
+		r.limit("subagents are not run again")
+		return
+	}
+	r.projected.Take(e)
+	switch p := e.Payload.(type) {
+	case *event.TurnSubmitted:
+		t := &CaseTurn{TurnID: e.TurnID, Input: p.Input, Options: p.Options}
+		if len(p.Input) == 0 {
+			r.limit("a large input is only there as its preview")
+			t.Input, _ = plainJSON(p.Preview) // a string always encodes
+		}
+		r.turns[e.TurnID] = t
+		r.c.Turns = append(r.c.Turns, t)
+	case *event.TurnSteered, *event.TurnInterruptRequested:
+		r.limit("a turn was steered or interrupted while it ran")
+	case *event.TurnCompleted, *event.TurnFailed:
+		if t := r.turns[e.TurnID]; t != nil {
+			t.ended = true
+		}
+	case *event.ContextResolved:
+		r.c.ContextRefs = append(r.c.ContextRefs, nonempty(p.ContextRef)...)
+	case *event.ToolCatalogResolved:
+		r.c.InventoryRefs = append(r.c.InventoryRefs, nonempty(p.InventoryRef)...)
+		if len(p.Tools) > 0 {
+			r.c.Tools = p.Tools
+		}
+	case *event.HookCompleted, *event.HookFailed:
+		r.limit("hooks are not run again")
+	default:
+		r.answers(e)
+	}
+}
+
+// answers records what came from outside.
+func (r *recording) answers(e *event.Event) {
+	switch p := e.Payload.(type) {
+	case *event.ModelCompleted:
+		if p.Message == nil {
+			r.limit("a large answer is only behind its reference")
+		}
+		r.c.Answers = append(r.c.Answers, CaseAnswer{EventID: e.ID, Provider: p.Provider, Model: p.Model, Message: p.Message, StopReason: p.StopReason, Usage: p.Usage})
+		r.remember(p.Message)
+	case *event.ModelFailed:
+		r.c.Answers = append(r.c.Answers, CaseAnswer{
+			EventID: e.ID, Provider: p.Provider, Model: p.Model, ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message, Retryable: p.Retryable,
+		})
+	case *event.ToolResult:
+		x := CaseResult{EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], Output: p.Preview, IsError: p.Status == "error"}
+		if p.ExitCode.Present && !p.ExitCode.Null {
+			code := int(p.ExitCode.Value)
+			x.ExitCode = &code
+		}
+		r.c.Results = append(r.c.Results, x)
+	case *event.ToolFailed:
+		r.c.Results = append(r.c.Results, CaseResult{
+			EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message,
+			Advice: p.Advice, Retryable: p.Retryable,
+		})
+	case *event.ActionRequired:
+		r.asked[e.ActionID] = p
+	case *event.ActionResolved:
+		r.decision(e, p)
+	case *event.PermissionEvaluated:
+		if t := r.turns[e.TurnID]; t != nil && p.PermissionMode != "" {
+			r.mode(t, p.PermissionMode)
+		}
+	}
+}
+
+// mode keeps the permission mode that held for a turn.
+func (r *recording) mode(t *CaseTurn, mode string) {
+	o := event.TurnOptions{}
+	if t.Options != nil {
+		o = *t.Options
+	}
+	if o.PermissionMode == "" {
+		o.PermissionMode = mode
+		t.Options = &o
+	}
+}
+
+func (r *recording) decision(e *event.Event, p *event.ActionResolved) {
+	d := CaseDecision{EventID: e.ID, ActionType: p.ActionType, Decision: p.Decision, Payload: p.Payload, Scope: p.Scope}
+	if q := r.asked[e.ActionID]; q != nil {
+		d.ActionType, d.ToolName = q.ActionType, q.ToolName
+	}
+	if p.Status != "resolved" {
+		r.limit("an action expired or was cancelled")
+	}
+	r.c.Decisions = append(r.c.Decisions, d)
+}
+
+// remember keeps the arguments of calls for their results.
+func (r *recording) remember(m *event.ModelMessage) {
+	if m == nil {
+		return
+	}
+	for _, c := range m.ToolCalls {
+		r.args[c.ToolCallID] = c.Arguments
+	}
+}
+
+// finish completes the case.
+func (r *recording) finish() Correlation {
+	for _, t := range r.c.Turns {
+		if !t.ended {
+			r.limit("a turn has not ended")
+		}
+		if t.Options != nil {
+			o := *t.Options
+			o.QueuePolicy, o.ExpectedTurnID = "", "" // the turns run one after the other
+			t.Options = &o
+		}
+	}
+	r.c.Expected = r.projected.Facts()
+	r.c.RuntimeCorrelation = r.ids.result(r.scope, r.runtimeID)
+	return r.c.RuntimeCorrelation
+}

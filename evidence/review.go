@@ -1,0 +1,251 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"agentd/event"
+	"agentd/store"
+)
+
+// ReviewFormat is the first member of a review.
+const ReviewFormat = "agentd-review-1"
+
+// Statement is one sentence of a review, and the fact that it rests on.
+type Statement struct {
+	At       time.Time `json:"at"`
+	EventID  string    `json:"eventId"`
+	Refs     []string  `json:"refs,omitempty"`
+	Says     string    `json:"says"`
+	Sequence uint64    `json:"sequence"`
+}
+
+// Chapter is a part of a review.
+type Chapter struct {
+	Name       string      `json:"name"`
+	Statements []Statement `json:"statements"`
+	Title      string      `json:"title"`
+	// Left counts the statements that are not shown.
+	Left int `json:"left,omitempty"`
+}
+
+// Review is a page for people, made of the same facts as the evidence.
+type Review struct {
+	Chapters           []*Chapter  `json:"chapters"`
+	EvidenceID         string      `json:"evidenceId"`
+	ExportedAt         time.Time   `json:"exportedAt"`
+	Format             string      `json:"format"`
+	HTML               string      `json:"html"`
+	Markdown           string      `json:"markdown"`
+	RuntimeCorrelation Correlation `json:"runtimeCorrelation"`
+	Scope              Scope       `json:"scope"`
+	Title              string      `json:"title"`
+}
+
+// chapters are the parts of a review, in order.
+var chapters = []struct{ name, title string }{
+	{"asked", "What was asked"},
+	{"done", "What was done"},
+	{"decided", "What was decided, by whom and why"},
+	{"changed", "What changed"},
+	{"costs", "What it cost"},
+	{"failures", "What failed"},
+	{"open", "What is open"},
+}
+
+// maxStatements bounds a chapter: a page is for reading.
+const maxStatements = 500
+
+// ExportReview writes the review of a scope as JSON, with the page in it as
+// Markdown and as HTML.
+func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Writer) (*Exported, error) {
+	through, err := lastFact(ctx, facts, scope, opt.Before)
+	if err != nil {
+		return nil, err
+	}
+	r := &reviewing{scope: scope, chapters: map[string]*Chapter{}, open: map[string]Statement{}}
+	for _, c := range chapters {
+		r.chapters[c.name] = &Chapter{Name: c.name, Title: c.title, Statements: []Statement{}}
+	}
+	res := &Exported{}
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: through + 1}) {
+		if err != nil {
+			return nil, fmt.Errorf("evidence: read: %w", err)
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
+		}
+		res.Through, res.Head = rec.Sequence, rec.Hash
+		if scope.has(e) {
+			res.Events++
+			r.take(e)
+		}
+	}
+	page, err := r.page(opt)
+	if err != nil {
+		return nil, err
+	}
+	res.Correlation, res.Summary = page.RuntimeCorrelation, []byte(`{"partial":true,"format":"`+ReviewFormat+`"}`)
+	b, err := canonicalOf(page)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(append(b, '\n')); err != nil {
+		return nil, fmt.Errorf("evidence: review: %w", err)
+	}
+	return res, nil
+}
+
+// reviewing is a review that is being made.
+type reviewing struct {
+	scope     Scope
+	ids       correlation
+	runtimeID string
+	title     string
+	chapters  map[string]*Chapter
+	// open are statements about what has not ended, by what it is.
+	open map[string]Statement
+}
+
+// add puts a sentence into a chapter.
+func (r *reviewing) add(chapter string, e *event.Event, says string, refs ...string) {
+	c := r.chapters[chapter]
+	if says == "" {
+		return
+	}
+	if len(c.Statements) == maxStatements {
+		c.Left++
+		return
+	}
+	c.Statements = append(c.Statements, statement(e, says, refs...))
+}
+
+func statement(e *event.Event, says string, refs ...string) Statement {
+	return Statement{At: e.Time, EventID: e.ID, Sequence: e.Sequence, Says: says, Refs: refs}
+}
+
+func (r *reviewing) take(e *event.Event) {
+	r.ids.take(e)
+	if r.runtimeID == "" {
+		r.runtimeID = e.RuntimeID
+	}
+	says, _ := say(e)
+	switch p := e.Payload.(type) {
+	case *event.SessionCreated:
+		r.title = p.Title
+	case *event.TurnSubmitted, *event.TurnSteered:
+		r.add("asked", e, says)
+		r.open["turn "+e.TurnID] = statement(e, "The turn "+e.TurnID+" has not ended.")
+	case *event.ModelCompleted:
+		if p.Message != nil && p.Message.Text != "" {
+			r.add("done", e, fmt.Sprintf("The model %s answered: %q.", p.Model, clip(p.Message.Text)))
+		}
+	case *event.TurnCompleted:
+		r.add("done", e, says)
+		r.cost(e, p.Usage, p.CostUSD)
+	case *event.TurnFailed:
+		r.add("failures", e, says)
+		r.cost(e, p.Usage, p.CostUSD)
+	case *event.ToolResult:
+		r.add("done", e, says)
+		r.changes(e, p.ToolName, p.ChangedFiles)
+	case *event.ToolFailed:
+		r.add("failures", e, says)
+		r.changes(e, p.ToolName, p.ChangedFiles)
+	case *event.ArtifactChanged:
+		r.add("changed", e, fmt.Sprintf("The artifact %s was %s.", e.ArtifactID, p.Change), nonempty(p.DiffRef, p.ReadRef, p.URI)...)
+	default:
+		r.others(e, says)
+	}
+	r.ends(e)
+}
+
+// others puts the remaining facts into chapters by their kind.
+func (r *reviewing) others(e *event.Event, says string) {
+	switch p := e.Payload.(type) {
+	case *event.PermissionEvaluated, *event.PermissionResolved, *event.RoutingDecision, *event.PolicyChanged, *event.HookCompleted, *event.SandboxApplied:
+		r.add("decided", e, says)
+	case *event.ActionRequired:
+		r.add("decided", e, says)
+		r.open["action "+e.ActionID] = statement(e, fmt.Sprintf("The action %s waits for an answer: %s", e.ActionID, clip(p.Prompt)))
+	case *event.ActionResolved:
+		r.add("decided", e, says)
+	case *event.ModelFailed, *event.SandboxViolation, *event.HookFailed, *event.ProcessFailed, *event.CompactionFailed, *event.TaskAttemptFailed:
+		r.add("failures", e, says)
+	case *event.RuntimeNotice:
+		r.add("failures", e, p.Message)
+	case *event.QuotaState, *event.RateLimitHit:
+		r.add("costs", e, says)
+	case *event.EvidenceChanged:
+		for _, o := range p.VerificationOutcomes {
+			r.add("decided", e, fmt.Sprintf("The verification %s says: %s.", o.Name, o.Status))
+		}
+		r.add("decided", e, p.Note)
+	}
+}
+
+// ends removes what a fact ends from the open points.
+func (r *reviewing) ends(e *event.Event) {
+	switch e.Payload.(type) {
+	case *event.TurnCompleted, *event.TurnFailed:
+		delete(r.open, "turn "+e.TurnID)
+	case *event.ActionResolved:
+		delete(r.open, "action "+e.ActionID)
+	}
+}
+
+func (r *reviewing) changes(e *event.Event, tool string, files []event.FileChange) {
+	for _, f := range files {
+		r.add("changed", e, fmt.Sprintf("%s: %s was %s.", tool, f.Path, f.Change))
+	}
+}
+
+func (r *reviewing) cost(e *event.Event, u *event.Usage, usd float64) {
+	if u == nil {
+		return
+	}
+	says := fmt.Sprintf("The turn used %d tokens in and %d out", u.InputTokens, u.OutputTokens)
+	if usd > 0 {
+		says += fmt.Sprintf(", which cost %.6g USD", usd)
+	} else {
+		says += "; no price is known"
+	}
+	r.add("costs", e, says+".")
+}
+
+func nonempty(list ...string) []string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// page completes the review.
+func (r *reviewing) page(opt Options) (*Review, error) {
+	for _, s := range sortedBy(r.open, func(s Statement) uint64 { return s.Sequence }) {
+		c := r.chapters["open"]
+		c.Statements = append(c.Statements, s)
+	}
+	page := &Review{
+		Format: ReviewFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: r.scope,
+		RuntimeCorrelation: r.ids.result(r.scope, r.runtimeID), Title: r.title,
+	}
+	for _, c := range chapters {
+		page.Chapters = append(page.Chapters, r.chapters[c.name])
+	}
+	var md, web strings.Builder
+	err := errors.Join(markdownPage.Execute(&md, page), htmlPage.Execute(&web, page))
+	if err != nil {
+		return nil, fmt.Errorf("evidence: review: %w", err)
+	}
+	page.Markdown, page.HTML = md.String(), web.String()
+	return page, nil
+}

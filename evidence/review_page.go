@@ -1,0 +1,72 @@
+package evidence
+
+import (
+	htmltemplate "html/template"
+	"strings"
+	"text/template"
+)
+
+// plainLine makes text that others wrote one line of Markdown that means itself:
+// it can't begin a heading, a link, a picture or a tag.
+func plainLine(s string) string {
+	var b strings.Builder
+	for _, c := range s {
+		switch {
+		case c == '\n' || c == '\r' || c == '\t':
+			b.WriteByte(' ')
+		case c < ' ' || c == 0x7f:
+		case strings.ContainsRune("\\`*_{}[]<>()#+!|~&$", c):
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// markdownPage is a review as Markdown.
+var markdownPage = template.Must(template.New("review").Funcs(template.FuncMap{"line": plainLine}).Parse(
+	`# Review of {{line .Scope.SessionID}}{{with .Title}}: {{line .}}{{end}}
+
+{{with .Scope.ThreadID}}Thread {{line .}}. {{end}}{{with .Scope.TurnID}}Turn {{line .}}. {{end}}{{with .Scope.TaskID}}Task {{line .}}. {{end -}}
+Exported {{.ExportedAt.Format "2006-01-02 15:04:05 UTC"}} as {{line .EvidenceID}} by runtime {{line .RuntimeCorrelation.RuntimeID}}. Each statement names the event that it rests on.
+{{range .Chapters}}
+## {{.Title}}
+{{range .Statements}}
+- {{line .Says}} ({{line .EventID}}, fact {{.Sequence}}, {{.At.Format "15:04:05"}}{{range .Refs}}, {{line .}}{{end}})
+{{- else}}
+Nothing.
+{{- end}}
+{{with .Left}}
+{{.}} more are not shown.
+{{end}}{{end}}`))
+
+// htmlPage is a review as a page without scripts and without anything from
+// elsewhere.
+var htmlPage = htmltemplate.Must(htmltemplate.New("review").Parse(
+	`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Review of {{.Scope.SessionID}}</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2430; background: #fff; }
+li { margin: .3rem 0; }
+small, small a { color: #5a6472; }
+@media (prefers-color-scheme: dark) { body { color: #e4e8ee; background: #14181f; } small, small a { color: #9aa6b5; } }
+</style>
+</head>
+<body>
+<h1>Review of {{.Scope.SessionID}}{{with .Title}}: {{.}}{{end}}</h1>
+<p>{{with .Scope.ThreadID}}Thread {{.}}. {{end}}{{with .Scope.TurnID}}Turn {{.}}. {{end}}{{with .Scope.TaskID}}Task {{.}}. {{end}}
+Exported {{.ExportedAt.Format "2006-01-02 15:04:05 UTC"}} as {{.EvidenceID}} by runtime {{.RuntimeCorrelation.RuntimeID}}. Each statement names the event that it rests on.</p>
+{{range .Chapters}}{{$name := .Name}}<h2>{{.Title}}</h2>
+{{if .Statements}}<ul>
+{{range $i, $s := .Statements}}<li id="{{$name}}-{{$i}}">{{$s.Says}} <small><a href="#{{$name}}-{{$i}}">{{$s.EventID}}</a>, fact {{$s.Sequence}}, <time datetime="{{$s.At.Format "2006-01-02T15:04:05Z07:00"}}">{{$s.At.Format "15:04:05"}}</time>{{range $s.Refs}}, {{.}}{{end}}</small></li>
+{{end}}</ul>{{else}}<p>Nothing.</p>{{end}}
+{{with .Left}}<p>{{.}} more are not shown.</p>{{end}}
+{{end}}</body>
+</html>
+`))

@@ -1,0 +1,87 @@
+package evidence_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence"
+	"agentd/model/provider/script"
+)
+
+func reviewOf(k *kit, s command.ExportScope) *evidence.Review {
+	k.Helper()
+	res := do[command.ExportResult](k, &command.ExportReview{ExportScope: s})
+	r := &evidence.Review{}
+	if err := json.Unmarshal(res.Pack, r); err != nil {
+		k.Fatal(err)
+	}
+	return r
+}
+
+// TestReviewRestsOnFacts: every statement names a fact of the scope, and the
+// chapters hold what happened.
+func TestReviewRestsOnFacts(t *testing.T) {
+	k, turns := busy(t, nil)
+	known := map[string]*event.Event{}
+	for _, e := range k.facts("sess_busy") {
+		known[e.ID] = e
+	}
+	r := reviewOf(k, command.ExportScope{SessionID: "sess_busy", TurnID: turns[0]})
+	text := map[string]string{}
+	for _, c := range r.Chapters {
+		for _, s := range c.Statements {
+			if e := known[s.EventID]; e == nil || e.TurnID != turns[0] || e.Sequence != s.Sequence {
+				t.Errorf("%s: %q rests on %s", c.Name, s.Says, s.EventID)
+			}
+			if !strings.Contains(r.HTML, s.EventID) || !strings.Contains(r.Markdown, strings.ReplaceAll(s.EventID, "_", `\_`)) {
+				t.Errorf("the pages don't name %s", s.EventID)
+			}
+			text[c.Name] += s.Says + "\n"
+		}
+	}
+	for chapter, want := range map[string]string{
+		"asked": "write it <now>", "done": "written & read <done>", "decided": "was allowed by", "changed": "notes.txt was created",
+		"failures": "read_file failed", "costs": "tokens in",
+	} {
+		if !strings.Contains(text[chapter], want) {
+			t.Errorf("the chapter %s doesn't say %q:\n%s", chapter, want, text[chapter])
+		}
+	}
+	if text["open"] != "" {
+		t.Errorf("open: %s", text["open"])
+	}
+	if last := k.facts("sess_busy"); last[len(last)-1].Payload.(*event.EvidenceChanged).Kind != "review" {
+		t.Error("the export was not recorded")
+	}
+}
+
+// TestReviewCantBeWrittenByWhatItIsAbout: what users and models say stays text.
+func TestReviewCantBeWrittenByWhatItIsAbout(t *testing.T) {
+	k := newKit(t, nil, script.Answer{Text: "<script>alert(1)</script>\n# Approved\n[click](javascript:x) ![p](http://example.invalid/p.png)"})
+	k.turn("sess_bad", "<img src=x onerror=y>\n## Heading", nil)
+	r := reviewOf(k, command.ExportScope{SessionID: "sess_bad"})
+	for _, bad := range []string{"<script>", "<img"} {
+		if strings.Contains(r.HTML, bad) || strings.Contains(strings.ReplaceAll(r.Markdown, `\<`, ""), bad) {
+			t.Errorf("%s got through", bad)
+		}
+	}
+	if strings.Contains(r.Markdown, "\n# Approved") || strings.Contains(r.Markdown, "](javascript") || strings.Contains(r.Markdown, "![p]") {
+		t.Errorf("Markdown got through:\n%s", r.Markdown)
+	}
+}
+
+func TestReviewNamesWhatIsOpen(t *testing.T) {
+	k := newKit(t, nil, wants("write_file", map[string]any{"path": "a", "content": "b"}))
+	do[command.SubmitTurnResult](k, &command.SubmitTurn{
+		SessionID: "sess_open", Create: true, Input: event.Raw(`"write"`), Options: &event.TurnOptions{PermissionMode: "default"},
+	})
+	action := k.until("sess_open", func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
+	r := reviewOf(k, command.ExportScope{SessionID: "sess_open"})
+	open := r.Chapters[len(r.Chapters)-1]
+	if open.Name != "open" || len(open.Statements) != 2 || !strings.Contains(open.Statements[1].Says, action.ActionID) {
+		t.Errorf("open points: %+v", open.Statements)
+	}
+}

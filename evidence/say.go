@@ -1,0 +1,255 @@
+package evidence
+
+import (
+	"fmt"
+	"strings"
+
+	"agentd/event"
+)
+
+// say puts a fact into words. Key says that the answer needs it; a fact without
+// words adds nothing to an explanation.
+func say(e *event.Event) (says string, key bool) {
+	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask} {
+		if says, key := part(e); says != "" {
+			return says, key
+		}
+	}
+	return "", false
+}
+
+func sayTurn(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.TurnSubmitted:
+		return fmt.Sprintf("%s submitted the turn: %q; it was %s.", actor(p.SubmittedBy, p.Source), clip(p.Preview), p.Status), true
+	case *event.TurnStarted:
+		return "The turn left the queue and ran.", false
+	case *event.TurnSteered:
+		return fmt.Sprintf("%s added to the running turn: %q.", actor(p.SubmittedBy, "user"), clip(p.Preview)), true
+	case *event.TurnInterruptRequested:
+		return fmt.Sprintf("%s wanted the turn stopped%s.", actor(p.RequestedBy, "user"), because(p.Reason)), true
+	case *event.TurnCompleted:
+		return fmt.Sprintf("The turn completed after %d model calls (%s).", p.Steps, p.Outcome), true
+	case *event.TurnFailed:
+		return fmt.Sprintf("The turn ended as %s: %s (%s).", p.Status, p.Error.Message, p.FailureCategory), true
+	case *event.RuntimeNotice:
+		return p.Message, true
+	}
+	return "", false
+}
+
+func sayRouting(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.RoutingCandidates:
+		var out []string
+		for _, x := range p.Excluded {
+			out = append(out, x.Model+" ("+x.Reason+")")
+		}
+		says := fmt.Sprintf("%d models could do the work", p.CandidateCount)
+		if len(out) > 0 {
+			says += "; excluded were " + strings.Join(out, ", ")
+		}
+		if e.Type == event.TypeRoutingNotPossible {
+			return "No model can do the work: " + p.DecisionReason + ". " + says + ".", true
+		}
+		return says + ".", false
+	case *event.RoutingDecision:
+		if e.Type == event.TypeRoutingFallbackApplied {
+			return fmt.Sprintf("After %s failed (%s) the runtime fell back to %s/%s: %s.", p.FromModel, p.Cause, p.SelectedProvider, p.SelectedModel, p.DecisionReason), true
+		}
+		return fmt.Sprintf("The model %s/%s was chosen (%s): %s.", p.SelectedProvider, p.SelectedModel, p.DecisionSource, p.DecisionReason), true
+	case *event.RateLimitHit:
+		return fmt.Sprintf("The %s limit of %s made the request wait.", orElse(p.Source, "provider"), p.Provider), true
+	case *event.QuotaState:
+		if e.Type == event.TypeQuotaBlocked {
+			return "Nothing is left of the budget or quota " + p.QuotaName + because(p.Reason) + ".", true
+		}
+		return "Little is left of the budget or quota " + p.QuotaName + because(p.Reason) + ".", false
+	}
+	return "", false
+}
+
+func sayModel(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.ModelRequested:
+		return fmt.Sprintf("The model %s/%s was asked (step %d, try %d).", p.Provider, p.Model, p.Step, p.Attempt), false
+	case *event.ModelCompleted:
+		return fmt.Sprintf("It answered (%s).", p.StopReason), false
+	case *event.ModelFailed:
+		return fmt.Sprintf("The model call failed: %s: %s.", p.ErrorCategory, clip(p.Message)), true
+	case *event.ContextResolved:
+		return fmt.Sprintf("The context was made of %d items.", len(p.Items)), false
+	case *event.CompactionCompleted:
+		return fmt.Sprintf("Earlier turns were replaced by a summary (%s): %d tokens became %d.", p.Trigger, p.TokensBefore, p.TokensAfter), false
+	case *event.CompactionFailed:
+		return "A compaction failed: " + p.Error.Message + ".", false
+	}
+	return "", false
+}
+
+func sayPermission(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.PermissionEvaluated:
+		word := map[string]string{"allow": "allowed", "deny": "denied", "ask": "to be asked about"}[p.Decision]
+		says := fmt.Sprintf("%s was %s by %s: %s", p.ToolName, word, source(p.DecisionSource), p.DecisionReason)
+		if len(p.RuleRefs) > 0 {
+			says += " [" + strings.Join(p.RuleRefs, ", ") + "]"
+		}
+		if p.Destructive {
+			says += "; it can destroy something"
+		}
+		return says + ".", true
+	case *event.PermissionRequested:
+		return fmt.Sprintf("A %s was asked%s.", orElse(p.AskedOf, "human"), because(p.Reason)), false
+	case *event.PermissionResolved:
+		return fmt.Sprintf("%s answered: %s%s%s.", actor(p.ResolvedBy, source(p.DecisionSource)), p.Decision, inScope(p.Scope), because(p.DecisionReason)), true
+	case *event.ActionRequired:
+		return fmt.Sprintf("The work waited for an answer (%s): %s", p.ActionType, clip(p.Prompt)), e.ToolCallID == ""
+	case *event.ActionResolved:
+		return fmt.Sprintf("The action was %s: %s by %s%s.", p.Status, p.Decision, source(p.DecisionSource), because(p.Reason)), true
+	case *event.SandboxApplied:
+		says := fmt.Sprintf("It was confined by %s (files: %s, network %s: %s)", p.Mode, p.Enforcement.Filesystem, p.Network, p.Enforcement.Network)
+		if len(p.NotEnforced) > 0 {
+			says += "; not enforced: " + strings.Join(p.NotEnforced, "; ")
+		}
+		return says + ".", true
+	case *event.SandboxViolation:
+		return fmt.Sprintf("It hit the %s boundary: %s.", p.Boundary, clip(p.Detail)), true
+	case *event.PolicyChanged:
+		return fmt.Sprintf("The %s's policy changed: mode %s, %d rules.", p.Source, orElse(p.Mode, "unchanged"), len(p.Rules)), false
+	}
+	return "", false
+}
+
+func sayHook(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.HookCompleted:
+		says := fmt.Sprintf("The hook %s at %s said %s%s", p.HandlerRef, p.Point, p.Decision, because(p.Reason))
+		if p.UpdatedInputRef != "" {
+			says += " and rewrote the input (" + p.OriginalInputRef + " became " + p.UpdatedInputRef + ")"
+		}
+		return says + ".", p.Decision != "continue" || p.UpdatedInputRef != ""
+	case *event.HookFailed:
+		return fmt.Sprintf("The hook %s at %s failed (%s: %s), and failing is %s.", p.HandlerRef, p.Point, p.ErrorCategory, clip(p.Message), p.FailureBehavior), true
+	}
+	return "", false
+}
+
+func sayTool(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.ToolStarted:
+		return fmt.Sprintf("%s ran (%s).", p.ToolName, p.Policy), false
+	case *event.ToolResult:
+		says := fmt.Sprintf("%s ended with a result (%s) after %d ms", p.ToolName, p.Status, p.DurationMs)
+		if p.ExitCode.Present && !p.ExitCode.Null {
+			says += fmt.Sprintf(", exit code %d", p.ExitCode.Value)
+		}
+		if n := len(p.ChangedFiles); n > 0 {
+			says += fmt.Sprintf(", and changed %d files", n)
+		}
+		return says + ".", true
+	case *event.ToolFailed:
+		return fmt.Sprintf("%s failed: %s: %s.", p.ToolName, p.ErrorCategory, clip(p.Message)), true
+	case *event.OutputStored:
+		return fmt.Sprintf("Its output of %d bytes is at %s.", p.SizeBytes, p.OutputRef), false
+	case *event.OutputRedacted:
+		return fmt.Sprintf("%d secrets were taken out of its output (%s).", p.Count, strings.Join(p.Rules, ", ")), false
+	}
+	return "", false
+}
+
+func sayProcess(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.ProcessStarted:
+		return fmt.Sprintf("The process %s was started in %s.", p.ProcessID, p.Cwd), false
+	case *event.ProcessCompleted:
+		return fmt.Sprintf("The process ended with exit code %d.", p.ExitCode), false
+	case *event.ProcessTerminated:
+		return fmt.Sprintf("The process was ended (%s%s).", p.Reason, colon(p.Detail)), true
+	case *event.ProcessFailed:
+		return fmt.Sprintf("The process failed: %s: %s.", p.ErrorCategory, clip(p.Message)), true
+	}
+	return "", false
+}
+
+func sayTask(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.TaskCreated:
+		return fmt.Sprintf("%s created the task (%s): %s.", actor(p.RequestedBy, "somebody"), p.TaskKind, clip(p.Objective)), true
+	case *event.TaskStatusChanged:
+		says := "The task became " + p.Status + because(p.StatusReason)
+		if len(p.Blockers) > 0 {
+			says += "; it waits for " + strings.Join(p.Blockers, ", ")
+		}
+		return says + ".", true
+	case *event.TaskAttemptStarted:
+		return fmt.Sprintf("Attempt %d began (%s).", p.AttemptCount, p.Reason), false
+	case *event.TaskAttemptFailed:
+		return fmt.Sprintf("The attempt ended as %s: %s.", p.Status, p.Error.Message), true
+	case *event.TaskAttemptCompleted:
+		return "The attempt completed.", false
+	case *event.TaskCompleted:
+		return "The task completed.", true
+	}
+	return "", false
+}
+
+// actor names who did something.
+func actor(a *event.Actor, otherwise string) string {
+	switch {
+	case a == nil || a.Kind == "" || a.Kind == "unknown":
+		return "The " + otherwise
+	case a.ID != "":
+		return "The " + a.Kind + " " + a.ID
+	}
+	return "The " + a.Kind
+}
+
+// source names where a decision comes from.
+func source(s string) string {
+	switch s {
+	case "mode":
+		return "the permission mode"
+	case "rule":
+		return "a rule"
+	case "hook":
+		return "a hook"
+	case "human":
+		return "a person"
+	case "host_policy":
+		return "the host's policy"
+	case "timeout":
+		return "the time limit"
+	case "runtime":
+		return "the runtime"
+	}
+	return s
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ", because " + clip(reason)
+}
+
+func colon(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+func inScope(scope string) string {
+	if scope == "session" {
+		return " for the whole session"
+	}
+	return ""
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

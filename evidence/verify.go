@@ -1,0 +1,404 @@
+package evidence
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"agentd/event"
+	"agentd/store"
+)
+
+// Finding is something in a pack that isn't as it was exported.
+type Finding struct {
+	// File of a bundle; empty for a pack on its own.
+	File string `json:"file,omitempty"`
+	// Byte is where in the file the changed part begins.
+	Byte int64 `json:"byte"`
+	// Section of the pack, and the fact if it is about one.
+	Section  string `json:"section,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+	Detail   string `json:"detail"`
+}
+
+func (f *Finding) String() string {
+	where := ""
+	if f.File != "" {
+		where = f.File + ", "
+	}
+	where += fmt.Sprintf("byte %d", f.Byte)
+	if f.Section != "" {
+		where += ", section " + f.Section
+	}
+	if f.Sequence > 0 {
+		where += fmt.Sprintf(", fact %d", f.Sequence)
+	}
+	return where + ": " + f.Detail
+}
+
+// Verification is what [Verify] found out.
+type Verification struct {
+	// Finding is the first thing that was changed; nil if nothing was.
+	Finding    *Finding `json:"finding"`
+	EvidenceID string   `json:"evidenceId,omitempty"`
+	ExportedAt string   `json:"exportedAt,omitempty"`
+	Scope      Scope    `json:"scope"`
+	RuntimeID  string   `json:"runtimeId,omitempty"`
+	Events     int64    `json:"events"`
+	Through    uint64   `json:"through"`
+	HeadHash   string   `json:"headHash,omitempty"`
+	// Complete says that the pack holds every fact from the first on.
+	Complete bool `json:"complete"`
+	// KeyID names the key that signed; KeyKnown says that it is the one that the
+	// caller expected.
+	KeyID    string `json:"keyId,omitempty"`
+	KeyKnown bool   `json:"keyKnown"`
+	// Files counts the files of a bundle.
+	Files int `json:"files,omitempty"`
+}
+
+// VerifyOptions say what a pack is held against.
+type VerifyOptions struct {
+	// KeyID is the key that must have signed; empty accepts any, and leaves open
+	// who it was.
+	KeyID string
+	// items and facts, if set, learn what stands in the lists; for bundles.
+	items func(section string, canonical []byte) error
+	facts func(sequence uint64, data string) error
+}
+
+// Verify reads a pack and holds it against its own proof. The error says that it
+// could not be read at all; what was changed is a finding.
+func Verify(r io.Reader, opt VerifyOptions) (*Verification, error) {
+	in := &failing{r: bufio.NewReaderSize(r, 64<<10)}
+	v := &verifier{dec: json.NewDecoder(in), opt: opt, res: &Verification{}, sums: map[string]sectionHash{}, at: map[string]int64{}}
+	err := v.document()
+	if in.err != nil {
+		return nil, fmt.Errorf("evidence: verify: %w", in.err)
+	}
+	if err != nil {
+		var stop *Finding
+		if !errors.As(err, &stop) {
+			stop = &Finding{Byte: v.dec.InputOffset(), Section: v.section, Detail: "it can't be read: " + err.Error()}
+		}
+		v.found(*stop)
+	}
+	v.judge()
+	return v.res, nil
+}
+
+// failing remembers an error of the reader, which is not the pack's fault.
+type failing struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}
+
+// Error makes a finding end the reading.
+func (f *Finding) Error() string { return f.String() }
+
+// verifier reads a pack once, from its beginning to its end.
+type verifier struct {
+	dec     *json.Decoder
+	opt     VerifyOptions
+	res     *Verification
+	section string
+	// sums are the hashes of the sections as they are, in the order of names; at is
+	// where each begins.
+	sums  map[string]sectionHash
+	names []string
+	at    map[string]int64
+	proof *integrity
+	// chain is where the facts have led to.
+	last     store.Hash
+	sequence uint64
+	// session is the one whose chain is followed.
+	session string
+	// broken says that a fact was found that doesn't follow.
+	broken bool
+}
+
+// found keeps the finding that stands first.
+func (v *verifier) found(f Finding) {
+	if v.res.Finding == nil || f.Byte < v.res.Finding.Byte {
+		v.res.Finding = &f
+	}
+}
+
+func (v *verifier) document() error {
+	if tok, err := v.dec.Token(); err != nil || tok != json.Delim('{') {
+		return errors.Join(errors.New("it is not a JSON object"), err)
+	}
+	for v.dec.More() {
+		tok, err := v.dec.Token()
+		if err != nil {
+			return err
+		}
+		name := tok.(string)
+		v.section = name
+		if _, twice := v.at[name]; twice {
+			return &Finding{Byte: v.dec.InputOffset(), Section: name, Detail: "the section is there twice"}
+		}
+		if name == "partial" {
+			return &Finding{Byte: v.dec.InputOffset(), Section: name, Detail: "this is the summary of a pack; the whole pack is what its reference names"}
+		}
+		v.at[name] = v.dec.InputOffset()
+		v.names = append(v.names, name)
+		if err := v.member(name); err != nil {
+			return err
+		}
+	}
+	v.section = ""
+	if _, err := v.dec.Token(); err != nil {
+		return err
+	}
+	if _, err := v.dec.Token(); !errors.Is(err, io.EOF) {
+		return &Finding{Byte: v.dec.InputOffset(), Detail: "something follows after the end"}
+	}
+	return nil
+}
+
+// isList reports whether a section is a list, which is read item by item.
+func isList(name string) bool {
+	switch name {
+	case "events", "threads", "signals", "knownGaps":
+		return true
+	}
+	return slices.Contains(lists, name)
+}
+
+func (v *verifier) member(name string) error {
+	if !isList(name) {
+		b, err := nextCanonical(v.dec)
+		if err != nil {
+			return err
+		}
+		return v.value(name, b)
+	}
+	tok, err := v.dec.Token()
+	if err == nil && tok != json.Delim('[') {
+		err = &Finding{Byte: v.at[name], Section: name, Detail: "it is not a list"}
+	}
+	if err != nil {
+		return err
+	}
+	d := newDigest(true)
+	for v.dec.More() {
+		begin := v.dec.InputOffset()
+		b, err := nextCanonical(v.dec)
+		if err == nil && name == "events" {
+			b, err = v.event(b, begin)
+		}
+		if err != nil {
+			return err
+		}
+		d.add(b)
+		if err := v.item(name, b); err != nil {
+			return err
+		}
+	}
+	if name == "events" {
+		v.res.Events = d.items
+	}
+	v.sums[name] = sectionHash{Name: name, Items: d.items, SHA256: d.hex()}
+	_, err = v.dec.Token()
+	return err
+}
+
+// value takes a section that isn't a list.
+func (v *verifier) value(name string, b []byte) error {
+	into := map[string]any{
+		"evidenceId": &v.res.EvidenceID, "exportedAt": &v.res.ExportedAt, "scope": &v.res.Scope, "integrity": &v.proof,
+		"runtimeCorrelation": &struct {
+			RuntimeID *string `json:"runtimeId"`
+		}{&v.res.RuntimeID},
+	}[name]
+	if into != nil {
+		dec := json.NewDecoder(bytes.NewReader(b))
+		if name == "scope" || name == "integrity" {
+			dec.DisallowUnknownFields()
+		}
+		if err := dec.Decode(into); err != nil {
+			return &Finding{Byte: v.at[name], Section: name, Detail: "it can't be understood: " + err.Error()}
+		}
+		if (name == "scope" || name == "integrity") && !exactly(b, into) {
+			return &Finding{Byte: v.at[name], Section: name, Detail: "a name or a value in it is not written as it was"}
+		}
+	}
+	switch name {
+	case "integrity":
+		return nil
+	case "scope":
+		if v.session == "" {
+			v.begin(v.res.Scope.SessionID)
+		}
+	case "format":
+		if string(b) != `"`+Format+`"` {
+			return &Finding{Byte: v.at[name], Section: name, Detail: "it has the format " + string(b) + ", which is not " + Format}
+		}
+	}
+	d := newDigest(false)
+	d.add(b)
+	v.sums[name] = sectionHash{Name: name, SHA256: d.hex()}
+	return nil
+}
+
+// exactly reports whether a value is all that its JSON says: the decoder also takes
+// names in another case, and sloppy base64.
+func exactly(b []byte, value any) bool {
+	again, err := canonicalOf(value)
+	return err == nil && bytes.Equal(again, b)
+}
+
+// item shows what stands in a list to whoever wants to know.
+func (v *verifier) item(name string, b []byte) error {
+	if v.opt.items == nil || name == "events" {
+		return nil
+	}
+	return v.opt.items(name, b)
+}
+
+// event follows the chain through a fact and returns what the proof hashes of it.
+func (v *verifier) event(b []byte, begin int64) ([]byte, error) {
+	var line eventLine
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var wrong string
+	seq := v.sequence + 1
+	if err := dec.Decode(&line); err != nil {
+		wrong = "it can't be understood: " + err.Error()
+	} else if seq, wrong = v.follow(&line); wrong == "" && !exactly(b, &line) {
+		wrong = "a name or a value in it is not written as it was"
+	}
+	if wrong != "" {
+		v.found(Finding{Byte: begin, Section: "events", Sequence: seq, Detail: wrong})
+		v.broken = true
+	}
+	if v.opt.facts != nil && !v.broken {
+		if err := v.opt.facts(line.Sequence, line.Data); err != nil {
+			return nil, err
+		}
+	}
+	return line.digestLine(), nil
+}
+
+// follow goes on in the chain with a fact. It returns what is wrong with it, if
+// anything, and goes on from what it says.
+func (v *verifier) follow(line *eventLine) (sequence uint64, wrong string) {
+	before := v.sequence
+	v.sequence = line.Sequence
+	var e event.Event
+	if _, err := event.DecodeHeader([]byte(line.Data), &e); err != nil {
+		return line.Sequence, "it is no fact: " + err.Error()
+	}
+	if v.session == "" {
+		v.begin(e.SessionID)
+	}
+	switch {
+	case line.Sequence <= before:
+		return line.Sequence, fmt.Sprintf("it stands after fact %d", before)
+	case line.Sequence == before+1 && line.Before != "":
+		return line.Sequence, "it follows the fact before, and brings another hash to begin from"
+	case line.Sequence != before+1 && line.Before == "":
+		return before + 1, fmt.Sprintf("it is missing: the next one is %d", line.Sequence)
+	}
+	if line.Before != "" {
+		if _, err := hex.Decode(v.last[:], []byte(line.Before[:min(len(line.Before), 2*len(v.last))])); err != nil || len(line.Before) != 2*len(v.last) {
+			return line.Sequence, "the hash of the fact before is none"
+		}
+	}
+	v.last = sha256.Sum256(append(append(make([]byte, 0, len(v.last)+len(line.Data)), v.last[:]...), line.Data...))
+	if hex.EncodeToString(v.last[:]) != line.Hash {
+		return line.Sequence, "its bytes, and the hash before, don't give its hash"
+	}
+	if e.Sequence != line.Sequence || e.SessionID != v.session || v.scoped() && !v.res.Scope.has(&e) {
+		return line.Sequence, "it says that it is another fact, or one outside the scope"
+	}
+	return line.Sequence, ""
+}
+
+// begin sets the session whose chain is followed.
+func (v *verifier) begin(sessionID string) { v.session, v.last = sessionID, store.Genesis(sessionID) }
+
+// scoped reports whether the scope was read. An encoder that orders members by
+// name puts it after the facts; the signature holds both.
+func (v *verifier) scoped() bool { return v.res.Scope.SessionID != "" }
+
+// judge compares what was read with the proof.
+func (v *verifier) judge() {
+	if v.proof == nil {
+		if v.res.Finding == nil {
+			v.found(Finding{Byte: v.dec.InputOffset(), Section: "integrity", Detail: "the proof is missing: this is a summary, or a part of a pack"})
+		}
+		return
+	}
+	p := v.proof
+	v.res.KeyID, v.res.Through, v.res.HeadHash, v.res.Complete = p.KeyID, p.Chain.Through, p.Chain.HeadHash, p.Chain.Complete
+	v.sections()
+	at := v.at["integrity"]
+	genesis := store.Genesis(v.res.Scope.SessionID)
+	switch {
+	case !p.signed():
+		v.found(Finding{Byte: at, Section: "integrity", Detail: "the signature doesn't hold"})
+	case v.session != v.res.Scope.SessionID || p.Chain.Genesis != hex.EncodeToString(genesis[:]) || p.Chain.HeadHash != hex.EncodeToString(v.last[:]) || p.Chain.Through != v.sequence ||
+		p.Chain.Events != v.res.Events || p.Chain.Complete != v.res.Scope.whole() || p.Chain.Algorithm != "sha256":
+		v.found(Finding{Byte: at, Section: "integrity", Detail: "the facts don't lead to the head of the chain"})
+	case v.opt.KeyID != "" && v.opt.KeyID != p.KeyID:
+		v.found(Finding{Byte: at, Section: "integrity", Detail: "it is signed with the key " + p.KeyID + ", not with " + v.opt.KeyID})
+	}
+	v.res.KeyKnown = v.opt.KeyID != "" && v.opt.KeyID == p.KeyID
+}
+
+// sections compares the hash of each section with the proof.
+func (v *verifier) sections() {
+	want := map[string]sectionHash{}
+	for _, s := range v.proof.Sections {
+		want[s.Name] = s
+	}
+	for _, name := range v.names {
+		s, ok := want[name]
+		delete(want, name)
+		switch {
+		case name == "integrity", name == "events" && v.broken: // the fact is named already
+		case !ok:
+			v.found(Finding{Byte: v.at[name], Section: name, Detail: "the proof knows no such section"})
+		case s != v.sums[name]:
+			v.found(Finding{Byte: v.at[name], Section: name, Detail: "it was changed: its content doesn't give its hash"})
+		}
+	}
+	for _, s := range v.proof.Sections {
+		if _, missing := want[s.Name]; missing {
+			v.found(Finding{Byte: v.at["integrity"], Section: s.Name, Detail: "it is missing"})
+		}
+	}
+}
+
+// digestList hashes a list that is canonical JSON already.
+func digestList(b []byte) (items int64, sum string, err error) {
+	d := newDigest(true)
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if _, err := dec.Token(); err != nil {
+		return 0, "", err
+	}
+	for dec.More() {
+		item, err := nextCanonical(dec)
+		if err != nil {
+			return 0, "", err
+		}
+		d.add(item)
+	}
+	return d.items, d.hex(), nil
+}

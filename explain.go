@@ -1,0 +1,48 @@
+package agentd
+
+import (
+	"context"
+	"iter"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// explain answers "why?" from a session's facts.
+func (r *Runtime) explain(ctx context.Context, caller command.Caller, p *command.Explain) (*command.ExplainResult, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if err := r.manager.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+		return nil, err
+	}
+	q := evidence.Question{ToolCallID: p.ToolCallID, ActionID: p.ActionID, TurnID: p.TurnID, TaskID: p.TaskID}
+	res, found, err := evidence.Explain(r.facts(ctx, p.SessionID), q)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, "no fact of session %s is about %s", p.SessionID, q.ToolCallID+q.ActionID+q.TurnID+q.TaskID)
+	}
+	return res, nil
+}
+
+// facts yields all facts of a session.
+func (r *Runtime) facts(ctx context.Context, sessionID string) iter.Seq2[*event.Event, error] {
+	return func(yield func(*event.Event, error) bool) {
+		for rec, err := range r.opt.Store.Read(ctx, sessionID, store.Range{}) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			e, err := event.Decode(rec.Data)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}

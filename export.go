@@ -1,0 +1,228 @@
+package agentd
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+const (
+	// evidenceKey names the runtime's signing key in the store. It is there and not
+	// in a file because all nodes of a runtime sign with the same key, the first of
+	// them to export makes it, and a backup takes it along. Whoever can write the
+	// store could also write other facts, so a file would protect nothing more.
+	evidenceKey = "evidenceKey"
+	// inlineExport is the largest pack that is given back whole; of a larger one
+	// the result holds the summary, and all of it is behind the reference.
+	inlineExport = 4 << 20
+	// retainedRefs bounds the contents that one export protects from expiry.
+	retainedRefs = 1 << 14
+)
+
+// exported is what is kept of an export for an idempotent repeat.
+type exported struct {
+	EvidenceID string `json:"evidenceId"`
+	Ref        string `json:"ref"`
+}
+
+// export carries out the three export commands: the pack is written to a file,
+// stored, and then recorded.
+func (r *Runtime) export(ctx context.Context, caller command.Caller, p command.Params, scope command.ExportScope, kind string) (*command.ExportResult, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	var head uint64
+	if err := r.manager.ViewAs(ctx, caller, scope.SessionID, func(s *state.Session) error {
+		head = s.Sequence
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	first, err := session.Repeated[exported](ctx, r.manager, caller, p)
+	if err != nil {
+		return nil, err
+	}
+	if first != nil {
+		return r.exportResult(ctx, caller, first, nil)
+	}
+	f, err := os.CreateTemp("", "agentd-export-*")
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the export needs a temporary file")
+	}
+	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
+	x := &export{r: r, caller: caller, params: p, scope: exportScope(scope), kind: kind}
+	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: x.readable(ctx)}
+	return x.do(ctx, f)
+}
+
+func exportScope(s command.ExportScope) evidence.Scope {
+	return evidence.Scope{SessionID: s.SessionID, ThreadID: s.ThreadID, TurnID: s.TurnID, TaskID: s.TaskID}
+}
+
+// export is one export under way.
+type export struct {
+	r      *Runtime
+	caller command.Caller
+	params command.Params
+	scope  evidence.Scope
+	kind   string
+	opt    evidence.Options
+}
+
+// readable says whether the caller can read what is behind a reference.
+func (x *export) readable(ctx context.Context) func(string) bool {
+	return func(ref string) bool {
+		b, _, err := x.r.manager.Output(ctx, x.caller, ref)
+		if err != nil {
+			return false
+		}
+		return b.Close() == nil
+	}
+}
+
+func (x *export) do(ctx context.Context, f *os.File) (*command.ExportResult, error) {
+	key, err := x.r.signingKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.opt.Key = key
+	res, err := x.write(ctx, f)
+	if err != nil {
+		return nil, x.failed(err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the pack can't be read back")
+	}
+	ref, err := x.r.manager.PutOutput(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	done, err := x.record(ctx, res, ref)
+	if err != nil {
+		return nil, err
+	}
+	return x.r.exportResult(ctx, x.caller, done, res.Summary)
+}
+
+// write writes the pack of the export's kind.
+func (x *export) write(ctx context.Context, f io.Writer) (*evidence.Exported, error) {
+	switch x.kind {
+	case "review":
+		return evidence.ExportReview(ctx, x.r.opt.Store, x.scope, x.opt, f)
+	case "replay":
+		env, err := x.environment(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return evidence.ExportReplay(ctx, x.r.opt.Store, x.scope, x.opt, env, f)
+	}
+	return evidence.Export(ctx, x.r.opt.Store, x.scope, x.opt, f)
+}
+
+// environment is what decisions depend on beside the facts, as it is now.
+func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, error) {
+	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, Rules: []event.PolicyRule{}}
+	res, _, err := x.r.loop.Do(ctx, x.caller, &command.GetPolicy{SessionID: x.scope.SessionID})
+	if err != nil {
+		return env, err
+	}
+	if policy, ok := res.(*command.PolicyResult); ok {
+		env.PermissionMode, env.Rules = policy.Mode, append(env.Rules, policy.Rules...)
+	}
+	err = x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
+		if s.Workspace != nil && s.Workspace.Root != "" {
+			env.Workspace = s.Workspace.Root
+		}
+		return nil
+	})
+	return env, err
+}
+
+// failed says why there is no pack.
+func (x *export) failed(err error) error {
+	if errors.Is(err, evidence.ErrNothing) {
+		return fault.New(fault.NotFound, "no fact of session %s is in that scope", x.scope.SessionID)
+	}
+	return fault.Wrap(fault.Unavailable, err, "the session's facts can't be exported")
+}
+
+// record makes the export a fact, and the pack readable.
+func (x *export) record(ctx context.Context, res *evidence.Exported, ref string) (*exported, error) {
+	return session.Write(ctx, x.r.manager, x.caller, x.params, x.scope.SessionID, event.ByEvidence, func(tx *session.Tx) (*exported, error) {
+		tx.Refer(ref, "application/json")
+		tx.Retain(res.Refs[:min(len(res.Refs), retainedRefs)]...)
+		p := &event.EvidenceChanged{Kind: x.kind, ChainSequence: res.Through, ChainHash: fmt.Sprintf("%x", res.Head)}
+		switch x.kind {
+		case "replay":
+			p.ReplayRef = ref
+		case "review":
+			p.ReviewRef = ref
+		default:
+			p.PackRef = ref
+		}
+		tx.Emit(event.Event{Type: event.TypeEvidenceChanged, Scope: x.factScope(res), Payload: p})
+		return &exported{EvidenceID: x.opt.EvidenceID, Ref: ref}, nil
+	})
+}
+
+// factScope is what the fact of the export belongs to.
+func (x *export) factScope(res *evidence.Exported) event.Scope {
+	s := event.Scope{EvidenceID: x.opt.EvidenceID}
+	if x.scope == (evidence.Scope{SessionID: x.scope.SessionID}) {
+		return s
+	}
+	one := func(id string) string {
+		if id == event.NotApplicable || id == evidence.Several {
+			return ""
+		}
+		return id
+	}
+	c := &res.Correlation
+	s.ThreadID, s.TurnID, s.TaskID, s.RunID = one(c.ThreadID), one(c.TurnID), one(c.TaskID), one(c.RunID)
+	return s
+}
+
+// exportResult returns an export with its pack, or with the pack's summary.
+func (r *Runtime) exportResult(ctx context.Context, caller command.Caller, x *exported, summary []byte) (*command.ExportResult, error) {
+	res := &command.ExportResult{EvidenceID: x.EvidenceID, Ref: x.Ref, Pack: summary}
+	b, _, err := r.manager.Output(ctx, caller, x.Ref)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	if b.Info().Size > inlineExport {
+		if res.Pack == nil {
+			res.Pack = event.Raw(`{"partial":true}`)
+		}
+		return res, nil
+	}
+	if res.Pack, err = io.ReadAll(b); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the pack can't be read back")
+	}
+	return res, nil
+}
+
+// signingKey returns the runtime's key, made at the first use.
+func (r *Runtime) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed) // never fails, by its contract
+	kept, err := r.opt.Store.SetMeta(ctx, evidenceKey, seed)
+	if err == nil && len(kept) != ed25519.SeedSize {
+		err = errors.New("it has the wrong length")
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the runtime's signing key can't be read")
+	}
+	return ed25519.NewKeyFromSeed(kept), nil
+}

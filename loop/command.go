@@ -1,0 +1,416 @@
+package loop
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/model"
+	"agentd/permission"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// Do carries out a command that needs tools, models or processes. It reports
+// false for one that isn't its own.
+func (l *Loop) Do(ctx context.Context, caller command.Caller, p command.Params) (result any, mine bool, err error) {
+	do := l.handler(ctx, caller, p)
+	if do == nil {
+		return nil, false, nil
+	}
+	if err := p.Validate(); err != nil {
+		return nil, true, err
+	}
+	result, err = do()
+	if err != nil {
+		return nil, true, err
+	}
+	return result, true, nil
+}
+
+func (l *Loop) handler(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
+	switch p := p.(type) {
+	case *command.GetToolInventory:
+		return func() (any, error) { return l.getToolInventory(ctx, caller, p) }
+	case *command.GetExecutionEnvironment:
+		return func() (any, error) { return l.getEnvironment(ctx, caller, p) }
+	case *command.CompactThread:
+		return func() (any, error) { return l.compactThread(ctx, caller, p) }
+	case *command.GetPolicy:
+		return func() (any, error) { return l.getPolicy(ctx, caller, p) }
+	case *command.SetPolicy:
+		return func() (any, error) { return l.setPolicy(ctx, caller, p) }
+	case *command.EvaluatePermission:
+		return func() (any, error) { return l.evaluatePermission(ctx, caller, p) }
+	case *command.WriteProcessStdin:
+		return func() (any, error) { return l.writeStdin(ctx, caller, p) }
+	case *command.ResizeProcess:
+		return func() (any, error) { return l.resizeProcess(ctx, caller, p) }
+	case *command.TerminateProcess:
+		return func() (any, error) { return l.terminateProcess(ctx, caller, p) }
+	case *command.RollbackThread:
+		return func() (any, error) { return l.rollbackThread(ctx, caller, p) }
+	}
+	return nil
+}
+
+// subject is what a question about tools, policy or environment is about.
+type subject struct {
+	mode  string
+	rules []event.PolicyRule
+	place workplace
+	state *state.Session
+	sel   tool.Selection
+}
+
+// about finds the session and thread of a question; without a session it is the host.
+func (l *Loop) about(ctx context.Context, caller command.Caller, sessionID, threadID, mode string, with func(*subject) error) error {
+	if sessionID == "" {
+		s := state.New("")
+		return with(l.subject(s, &state.Thread{}, mode))
+	}
+	return l.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+		t := s.MainThread()
+		if threadID != "" {
+			if t = s.Thread(threadID); t == nil {
+				return fault.New(fault.NotFound, "there is no open thread %s in session %s", threadID, sessionID)
+			}
+		}
+		if t == nil {
+			t = &state.Thread{}
+		}
+		return with(l.subject(s, t, mode))
+	})
+}
+
+func (l *Loop) subject(s *state.Session, t *state.Thread, mode string) *subject {
+	if mode == "" {
+		mode = l.modeOf(s, t, t.Active)
+	}
+	x := &subject{mode: mode, rules: l.rulesOf(s), place: l.workplace(s, t, t.Active), state: s, sel: l.selection(s, t, t.Active)}
+	x.sel.Policy = l.standing(x.mode, x.rules)
+	return x
+}
+
+func (l *Loop) getToolInventory(ctx context.Context, caller command.Caller, p *command.GetToolInventory) (*command.GetToolInventoryResult, error) {
+	res := &command.GetToolInventoryResult{}
+	err := l.about(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
+		res.Tools = l.opt.Tools.Resolve(s.sel).Payload().Tools
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// environment is the answer of get_execution_environment.
+type environment struct {
+	command.EnvironmentRead
+	WorkspaceID     string           `json:"workspaceId"`
+	AdditionalRoots []string         `json:"additionalRoots"`
+	Shell           string           `json:"shell"`
+	OS              string           `json:"os"`
+	Arch            string           `json:"arch"`
+	EnvRef          string           `json:"envRef"`
+	Env             []string         `json:"env"`
+	PermissionMode  string           `json:"permissionMode"`
+	NetworkProfile  string           `json:"networkProfile"`
+	ResourceLimits  map[string]int64 `json:"resourceLimits"`
+}
+
+func (l *Loop) getEnvironment(ctx context.Context, caller command.Caller, p *command.GetExecutionEnvironment) (*environment, error) {
+	var out *environment
+	err := l.about(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
+		out = l.environment(s)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (l *Loop) environment(s *subject) *environment {
+	applied := l.commandBoundary(s.place, false)
+	out := &environment{
+		EnvironmentRead: command.EnvironmentRead{
+			Cwd: s.place.cwd, WorkspaceRoots: []string{s.place.root}, Sandbox: applied, Processes: processesOf(s.state),
+		},
+		WorkspaceID: event.NotApplicable, AdditionalRoots: []string{}, Shell: "/bin/sh", OS: runtime.GOOS, Arch: runtime.GOARCH,
+		EnvRef: event.NotApplicable, Env: l.envNames(), PermissionMode: s.mode, NetworkProfile: applied.Network, ResourceLimits: applied.ProcessLimits,
+	}
+	if w := s.state.Workspace; w != nil && w.WorkspaceID != "" {
+		out.WorkspaceID = w.WorkspaceID
+	}
+	for _, r := range applied.WriteRoots {
+		if r != s.place.root {
+			out.AdditionalRoots = append(out.AdditionalRoots, r)
+		}
+	}
+	return out
+}
+
+func processesOf(s *state.Session) []command.ProcessRecord {
+	var out []command.ProcessRecord
+	for _, x := range s.Environment.Active {
+		out = append(out, session.ProcessRecord(x))
+	}
+	return out
+}
+
+// getPolicy returns the mode and all rules that hold.
+func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.GetPolicy) (*command.PolicyResult, error) {
+	res := &command.PolicyResult{}
+	id := p.SessionID
+	if id == event.RuntimeSession {
+		id = ""
+	}
+	err := l.about(ctx, caller, id, "", "", func(s *subject) error {
+		res.Mode, res.Rules = s.mode, append([]event.PolicyRule{}, s.rules...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// setPolicy replaces the policy of a session, or the host's.
+func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.SetPolicy) (*command.PolicyResult, error) {
+	source, id := "session", p.SessionID
+	if id == "" || id == event.RuntimeSession {
+		source, id = "host", event.RuntimeSession
+	}
+	rules, err := permission.ParseRules(source, p.Rules)
+	if err != nil {
+		return nil, fault.Param("rules", "%s", err)
+	}
+	p.Rules = rules
+	_, err = session.Write(ctx, l.m, caller, p, id, event.BySession, func(tx *session.Tx) (*struct{}, error) {
+		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: l.changedPolicy(tx, source, p, caller)})
+		return &struct{}{}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.getPolicy(ctx, caller, &command.GetPolicy{SessionID: p.SessionID})
+}
+
+func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy, caller command.Caller) *event.PolicyChanged {
+	out := &event.PolicyChanged{Source: source, Mode: p.Mode, Reason: l.redactText(p.Reason), ChangedBy: session.ActorOf(caller)}
+	rules := p.Rules
+	if source == "host" {
+		host := l.host.Load()
+		if out.Mode == "" {
+			out.Mode = host.Mode
+		}
+		if rules == nil {
+			rules = host.Rules
+		}
+	}
+	for _, old := range tx.State.Permission.Policies {
+		if old.Source != source {
+			continue
+		}
+		if out.Mode == "" {
+			out.Mode = old.Mode
+		}
+		if rules == nil {
+			rules = old.Rules
+		}
+	}
+	out.Rules = append([]event.PolicyRule{}, rules...)
+	for i := range out.Rules {
+		out.Rules[i].Reason = l.redactText(out.Rules[i].Reason)
+	}
+	return out
+}
+
+// evaluatePermission says what would be decided about a call, and records that it
+// was asked.
+func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p *command.EvaluatePermission) (*command.EvaluatePermissionResult, error) {
+	entry, ok := l.opt.Tools.Get(p.ToolName)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "there is no tool %s", p.ToolName)
+	}
+	if err := entry.Validate(p.Input); err != nil {
+		return nil, fault.Param("input", "%s", err)
+	}
+	id := p.SessionID
+	if id == "" {
+		id = event.RuntimeSession
+	}
+	return session.Write(ctx, l.m, caller, p, id, event.BySession|event.ByLoop, func(tx *session.Tx) (*command.EvaluatePermissionResult, error) {
+		t := tx.State.MainThread()
+		if t == nil {
+			t = &state.Thread{}
+		}
+		w := l.workplace(tx.State, t, nil)
+		if p.Cwd != "" {
+			w.cwd = below(w.root, p.Cwd)
+		}
+		mode := p.PermissionMode
+		if mode == "" {
+			mode = l.modeOf(tx.State, t, nil)
+		}
+		d := permission.Decide(permission.Question{
+			Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolvePath,
+			Rules: l.rulesOf(tx.State), Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
+		})
+		out := l.clean(d.PermissionEvaluated)
+		out.SafeArgs, _ = l.redactJSON(p.Input)
+		scope := event.Scope{ThreadID: t.ThreadID, TurnID: event.NotApplicable, ToolCallID: event.NotApplicable}
+		if scope.ThreadID == "" {
+			scope.ThreadID = event.NotApplicable
+		}
+		tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: scope, Payload: &out})
+		return &command.EvaluatePermissionResult{PermissionDecision: out}, nil
+	})
+}
+
+// compactThread asks for a compaction and waits for its end.
+func (l *Loop) compactThread(ctx context.Context, caller command.Caller, p *command.CompactThread) (*command.CompactThreadResult, error) {
+	if first, err := session.Repeated[command.CompactThreadResult](ctx, l.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	var id string
+	var from uint64
+	_, err := session.Write(ctx, l.m, caller, &command.CompactThread{SessionID: p.SessionID, ThreadID: p.ThreadID}, p.SessionID, event.BySession, func(tx *session.Tx) (*struct{}, error) {
+		t := tx.State.Thread(p.ThreadID)
+		switch {
+		case t == nil:
+			return nil, fault.New(fault.NotFound, "there is no open thread %s in session %s", p.ThreadID, p.SessionID)
+		case t.Context != nil && t.Context.Running != nil:
+			return nil, fault.New(fault.Conflict, "thread %s is being compacted already", p.ThreadID)
+		case t.Routing == nil || t.Routing.Decision == nil || t.ModelCalls == 0:
+			return nil, fault.New(fault.Conflict, "thread %s has nothing to compact: no model has answered yet", p.ThreadID)
+		}
+		scope := event.Scope{ThreadID: t.ThreadID, TurnID: event.NotApplicable, SubagentID: t.SubagentID}
+		turns := turnsSince(t)
+		if t.Active != nil {
+			scope = scopeOf(t, t.Active)
+		} else if len(turns) > 0 {
+			scope.TurnID = turns[len(turns)-1]
+		}
+		id, from = tx.NewID(event.PrefixCompaction), tx.Sequence()
+		l.ours(id, true) // until it was carried out
+		tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: scope, Payload: &event.CompactionStarted{
+			CompactionID: id, Trigger: "requested", AffectedTurns: turns, TokensBefore: t.ContextTokens, Attempt: 1,
+		}})
+		return &struct{}{}, nil
+	})
+	if err != nil {
+		l.ours(id, false)
+		return nil, err
+	}
+	done, err := l.compacted(ctx, p.SessionID, id, from)
+	if err != nil {
+		return nil, err
+	}
+	return session.Write(ctx, l.m, caller, p, p.SessionID, event.BySession, func(*session.Tx) (*command.CompactThreadResult, error) {
+		return &command.CompactThreadResult{Boundary: *done}, nil
+	})
+}
+
+// turnsSince lists the thread's turns after its last boundary, as far as the state
+// still has them.
+func turnsSince(t *state.Thread) []string {
+	out := []string{}
+	for _, turn := range t.Recent {
+		if t.Context == nil || t.Context.Boundary == nil || turn.EndSequence > t.Context.Boundary.Sequence {
+			out = append(out, turn.TurnID)
+		}
+	}
+	if t.Active != nil {
+		out = append(out, t.Active.TurnID)
+	}
+	return out
+}
+
+// compacted follows a session until a compaction ended.
+func (l *Loop) compacted(ctx context.Context, sessionID, id string, from uint64) (*event.CompactionCompleted, error) {
+	sub, err := l.m.Subscribe(ctx, sessionID, from)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Close()
+	for {
+		records, err := sub.Next(ctx)
+		if err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "the compaction goes on; its end is in the events of session %s", sessionID)
+		}
+		for _, rec := range records {
+			e := &event.Event{}
+			payload, err := event.DecodeHeader(rec.Data, e)
+			if err != nil || (e.Type != event.TypeContextCompactionCompleted && e.Type != event.TypeContextCompactionFailed) {
+				continue
+			}
+			if err := e.DecodePayload(payload); err != nil {
+				return nil, fault.Wrap(fault.Internal, err, "a fact can't be read")
+			}
+			switch p := e.Payload.(type) {
+			case *event.CompactionCompleted:
+				if p.CompactionID == id {
+					return p, nil
+				}
+			case *event.CompactionFailed:
+				if p.CompactionID == id {
+					return nil, fault.New(fault.Unavailable, "the compaction failed and the thread is as it was: %s", p.Error.Message)
+				}
+			}
+		}
+	}
+}
+
+// CheckTurn refuses options that can't be meant: a model or a tool that nobody knows.
+func (l *Loop) CheckTurn(o *event.TurnOptions) error {
+	if o.Model != "" || o.Provider != "" {
+		if !model.Known(l.opt.Models, o.Provider, o.Model) {
+			return fault.Param("options.model", "%q is not a configured model; there are %s", o.Provider+joiner(o)+o.Model, l.modelNames())
+		}
+	}
+	if o.Cwd != "" && !filepath.IsAbs(o.Cwd) && !filepath.IsLocal(o.Cwd) {
+		return fault.Param("options.cwd", "%q leaves the workspace", o.Cwd)
+	}
+	if missing := l.opt.Tools.Unmatched(o.Tools); len(missing) > 0 {
+		return fault.Param("options.tools", "there is no tool %q", missing[0])
+	}
+	if len(o.OutputSchema) > 0 {
+		if err := tool.CheckSchema(o.OutputSchema); err != nil {
+			return fault.Param("options.outputSchema", "is not a usable JSON Schema: %s", err)
+		}
+	}
+	return nil
+}
+
+func joiner(o *event.TurnOptions) string {
+	if o.Provider != "" && o.Model != "" {
+		return "/"
+	}
+	return ""
+}
+
+func (l *Loop) modelNames() string {
+	var names []string
+	for _, i := range l.opt.Models {
+		names = append(names, i.ID())
+	}
+	slices.Sort(names)
+	out := ""
+	for i, n := range names {
+		if i == 20 {
+			return out + " and more"
+		}
+		if i > 0 {
+			out += ", "
+		}
+		out += n
+	}
+	return out
+}

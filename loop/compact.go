@@ -1,0 +1,268 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentd/event"
+	"agentd/model"
+	"agentd/session"
+	"agentd/state"
+)
+
+// compactionPrompt asks for the summary that replaces a conversation.
+const compactionPrompt = `The conversation has become too long and is about to be replaced by a summary that you write now. You will go on with nothing but that summary.
+
+Write down, in this order and without any other text:
+1. What the user wants, with every condition that was named.
+2. What was done, with the paths, commands, results and decisions that matter.
+3. What is open: the next steps, questions that were not answered, failures that were not mended.
+4. Facts that must not be lost: names, ids, values, references.`
+
+// compaction is one under way.
+type compaction struct {
+	l     *Loop
+	k     key
+	e     Compact
+	id    string
+	scope event.Scope
+	at    place
+	call  *call
+	// turns are those that the summary will stand for.
+	turns     []string
+	before    int64
+	preserved event.Preserved
+}
+
+// compact replaces what was said so far by a summary. A failure leaves the thread
+// as it was; [Policy.Next] bounds how often it is tried.
+func (l *Loop) compact(k key, e Compact) error {
+	ctx, done := l.interruptible(l.ctx, k)
+	defer done()
+	c := &compaction{l: l, k: k, e: e, id: e.CompactionID}
+	if err := c.look(ctx); err != nil {
+		return err
+	}
+	conv, err := l.transcripts.get(ctx, k, c.at)
+	if err != nil {
+		return err
+	}
+	c.turns, c.before = conv.turnIDs(), max(c.before, conv.tokens)
+	if err := c.start(); err != nil {
+		return err
+	}
+	defer l.ours(c.id, false)
+	text, done2, err := c.summarise(ctx, conv)
+	if err != nil {
+		return c.fail(ctx, err)
+	}
+	return c.complete(text, done2)
+}
+
+// look reads what the compaction needs to know.
+func (c *compaction) look(ctx context.Context) error {
+	return c.l.m.View(ctx, c.k.session, func(s *state.Session) error {
+		t := s.Thread(c.k.thread)
+		if t == nil {
+			return errMoved
+		}
+		c.at, c.before = placeOf(s, t), t.ContextTokens
+		c.scope = event.Scope{ThreadID: t.ThreadID, TurnID: c.e.TurnID, SubagentID: t.SubagentID}
+		if t.Active != nil {
+			c.scope = scopeOf(t, t.Active)
+		}
+		if c.scope.TurnID == "" {
+			c.scope.TurnID = event.NotApplicable
+		}
+		c.preserved = preservedOf(s, t)
+		c.call = &call{l: c.l, k: c.k, req: &model.Request{RequestID: c.l.m.NewID(event.PrefixRequest), CacheKey: c.k.thread, Call: t.CallsEnded}}
+		var d *state.RoutingDecision
+		if t.Routing != nil {
+			d = t.Routing.Decision
+		}
+		if d == nil {
+			return nil
+		}
+		if err := c.call.choose(d); !errors.Is(err, errNoModel) {
+			return err
+		}
+		return nil // said when the summary is asked for
+	})
+}
+
+// preservedOf lists what a summary must not lose.
+func preservedOf(s *state.Session, t *state.Thread) event.Preserved {
+	p := event.Preserved{Actions: []string{}, Incidents: []string{}, EvidenceRefs: []string{}, ArtifactRefs: []string{}}
+	for _, a := range s.Actions.Pending {
+		if a.ThreadID == t.ThreadID {
+			p.Actions = append(p.Actions, a.ActionID)
+		}
+	}
+	for _, i := range s.Incidents {
+		if i.Active && (i.ThreadID == "" || i.ThreadID == t.ThreadID) {
+			p.Incidents = append(p.Incidents, i.EventID)
+		}
+	}
+	for _, e := range s.Evidence.Recent {
+		p.EvidenceRefs = append(p.EvidenceRefs, e.EvidenceID)
+	}
+	for _, a := range s.Artifacts.Recent {
+		p.ArtifactRefs = append(p.ArtifactRefs, a.ArtifactID)
+	}
+	return p
+}
+
+// start records that the compaction began, unless somebody who asked for it did.
+func (c *compaction) start() error {
+	return c.l.emit(c.k, c.e, func(tx *session.Tx, _ *state.Thread) error {
+		if c.id == "" {
+			c.id = tx.NewID(event.PrefixCompaction)
+			c.l.ours(c.id, true)
+			tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: c.scope, Payload: &event.CompactionStarted{
+				CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, TokensBefore: c.before, Attempt: c.e.Attempt,
+			}})
+		}
+		if c.call.provider != nil {
+			scope := c.scope
+			scope.ModelRequestID = c.call.req.RequestID
+			tx.Emit(event.Event{Type: event.TypeModelRequested, Scope: scope, Payload: &event.ModelRequested{
+				Provider: c.call.info.Provider, Model: c.call.info.Model, ModelRequestID: c.call.req.RequestID,
+				Step: 1, Attempt: c.e.Attempt, EstimatedTokens: c.before, Purpose: "compaction",
+			}})
+		}
+		return nil
+	})
+}
+
+// summarise asks the thread's model for the summary.
+func (c *compaction) summarise(ctx context.Context, conv *conversation) (string, *model.Done, error) {
+	if len(conv.messages) == 0 {
+		return "", nil, errors.New("nothing was said yet")
+	}
+	if c.call.provider == nil {
+		return "", nil, errors.New("the thread has no model yet")
+	}
+	r := c.call.req
+	r.System = c.l.opt.Instructions
+	r.Messages = append(conv.soFar(), &model.Message{Role: model.RoleUser, Text: compactionPrompt})
+	var text strings.Builder
+	chunks, stop := pull(ctx, c.call.provider, r)
+	defer stop()
+	for {
+		select {
+		case p := <-chunks:
+			if p.err != nil {
+				return "", nil, p.err
+			}
+			text.WriteString(p.chunk.Text)
+			if p.chunk.Done == nil {
+				continue
+			}
+			if strings.TrimSpace(text.String()) == "" {
+				return "", nil, &model.Error{Category: model.Malformed, Message: "the model gave an empty summary", Retryable: true}
+			}
+			clean := c.l.redactText(text.String())
+			return clean, p.chunk.Done, nil
+		case <-ctx.Done():
+			return "", nil, context.Cause(ctx)
+		}
+	}
+}
+
+// record appends facts of the compaction while it is the one under way.
+func (c *compaction) record(facts func(*session.Tx, *state.Thread)) error {
+	return c.l.m.Emit(context.WithoutCancel(c.l.ctx), c.k.session, event.ByLoop, func(tx *session.Tx) error {
+		t := tx.State.Thread(c.k.thread)
+		if t == nil || t.Context == nil || t.Context.Running == nil || t.Context.Running.CompactionID != c.id {
+			return errMoved
+		}
+		facts(tx, t)
+		return nil
+	})
+}
+
+func (c *compaction) complete(text string, done *model.Done) error {
+	return c.record(func(tx *session.Tx, t *state.Thread) {
+		scope := c.scope
+		scope.ModelRequestID = c.call.req.RequestID
+		p := preservedOf(tx.State, t)
+		summary := text + openPoints(p)
+		tx.Emit(event.Event{Type: event.TypeModelCompleted, Scope: scope, Payload: &event.ModelCompleted{
+			ModelRequestID: scope.ModelRequestID, Provider: c.call.info.Provider, Model: c.call.info.Model, Purpose: "compaction",
+			StopReason: done.StopReason, Usage: done.Usage, UsageSource: usageSource(done),
+		}})
+		tx.Emit(event.Event{Type: event.TypeCostRecorded, Scope: scope, Payload: model.CostRecorded(
+			c.call.info, scope.ModelRequestID, done.Usage, done.Estimated, tx.State.Routing.Cost.TotalUSD,
+		)})
+		ref := tx.Blob([]byte(summary), "text/plain; charset=utf-8")
+		tx.Emit(event.Event{Type: event.TypeContextCompactionCompleted, Scope: c.scope, Payload: &event.CompactionCompleted{
+			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clip(summary, 500),
+			ContinuationRef: ref, TokensBefore: c.before, TokensAfter: model.EstimateText(summary), Preserved: p, ThroughSequence: c.at.through,
+		}})
+	})
+}
+
+func usageSource(done *model.Done) string {
+	if done.Estimated {
+		return "estimated"
+	}
+	return "provider"
+}
+
+// openPoints repeats what must survive, whatever the model wrote.
+func openPoints(p event.Preserved) string {
+	var b strings.Builder
+	for _, x := range []struct {
+		what string
+		ids  []string
+	}{{"Actions that nobody answered yet", p.Actions}, {"Open incidents", p.Incidents}, {"Evidence", p.EvidenceRefs}, {"Artifacts", p.ArtifactRefs}} {
+		if len(x.ids) > 0 {
+			fmt.Fprintf(&b, "\n%s: %s", x.what, strings.Join(x.ids, ", "))
+		}
+	}
+	return b.String()
+}
+
+// fail records why there is no summary.
+func (c *compaction) fail(ctx context.Context, err error) error {
+	why := event.Failure{Message: err.Error(), Category: "internal"}
+	category := model.InvalidRequest
+	var failed *model.Error
+	switch {
+	case ctx.Err() != nil:
+		category = model.Interrupted
+		why.Message, why.Category, why.Retryable = context.Cause(ctx).Error(), category, true
+	case errors.As(err, &failed):
+		category = failed.Category
+		why.Message, why.Category, why.Retryable = failed.Message, category, failed.Retryable
+	}
+	why.Message = c.l.redactText(why.Message)
+	return c.record(func(tx *session.Tx, _ *state.Thread) {
+		if c.call.provider != nil { // it was asked
+			scope := c.scope
+			scope.ModelRequestID = c.call.req.RequestID
+			tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: &event.ModelFailed{
+				ModelRequestID: scope.ModelRequestID, Provider: c.call.info.Provider, Model: c.call.info.Model,
+				ErrorCategory: category, Message: why.Message, Retryable: why.Retryable,
+			}})
+		}
+		tx.Emit(c.failedFact(why))
+	})
+}
+
+func (c *compaction) failedFact(why event.Failure) event.Event {
+	return event.Event{Type: event.TypeContextCompactionFailed, Scope: c.scope, Payload: &event.CompactionFailed{
+		CompactionID: c.id, Trigger: c.e.Trigger, Error: why, Attempt: c.e.Attempt,
+		WillRetry: c.e.Trigger != "requested" && c.e.Attempt < c.l.opt.Policy.MaxCompactions, // as Next does, whatever failed
+	}}
+}
+
+// clip shortens a text to at most n bytes, at a character's border.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

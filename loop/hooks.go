@@ -1,0 +1,392 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"agentd/event"
+	"agentd/hook"
+	"agentd/permission"
+	"agentd/process"
+	"agentd/sandbox"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// hookRecorder turns what hooks do into facts.
+type hookRecorder struct {
+	l     *Loop
+	k     key
+	scope event.Scope
+}
+
+// Report implements [hook.Recorder].
+func (h *hookRecorder) Report(_ context.Context, fact event.Payload) error {
+	e := event.Event{Scope: h.scope, Payload: fact}
+	switch p := fact.(type) {
+	case *event.HookStarted:
+		e.Type = event.TypeHookStarted
+		h.l.ours(p.HookRunID, true)
+	case *event.HookCompleted:
+		e.Type = event.TypeHookCompleted
+		p.Reason = h.l.redactText(p.Reason)
+		defer h.l.ours(p.HookRunID, false)
+	case *event.HookFailed:
+		e.Type = event.TypeHookFailed
+		p.Message = h.l.redactText(p.Message)
+		defer h.l.ours(p.HookRunID, false)
+	default:
+		return fmt.Errorf("loop: %T is no fact of a hook", fact)
+	}
+	return h.l.m.Emit(context.WithoutCancel(h.l.ctx), h.k.session, event.ByLoop, func(tx *session.Tx) error {
+		tx.Emit(e)
+		return nil
+	})
+}
+
+// Keep implements [hook.Recorder].
+func (h *hookRecorder) Keep(_ context.Context, mediaType string, content []byte) (string, error) {
+	var ref string
+	clean := h.l.redactRaw(content)
+	err := h.l.m.Emit(context.WithoutCancel(h.l.ctx), h.k.session, event.ByLoop, func(tx *session.Tx) error {
+		ref = tx.Blob(clean, mediaType)
+		return nil
+	})
+	return ref, err
+}
+
+// hasHooks reports whether hooks run at a point.
+func (l *Loop) hasHooks(p hook.Point, toolName string) bool {
+	return l.opt.Hooks != nil && l.opt.Hooks.Has(p, toolName)
+}
+
+// hooked runs the hooks of a point of a turn.
+func (l *Loop) hooked(ctx context.Context, k key, p hook.Point, in hook.Input, scope event.Scope) (hook.Outcome, error) {
+	in.SessionID, in.ThreadID, in.TurnID, in.TaskID, in.RunID = k.session, k.thread, scope.TurnID, scope.TaskID, scope.RunID
+	in.SubagentID = scope.SubagentID
+	in.Input, _ = l.redactJSON(in.Input)
+	in.Output, _ = l.redactJSON(in.Output)
+	out, err := l.opt.Hooks.Run(ctx, p, in, &hookRecorder{l: l, k: k, scope: scope})
+	if err != nil && ctx.Err() != nil {
+		err = errMoved // the turn was interrupted, or the loop is stopping
+	}
+	return out, err
+}
+
+// moment is what hooks of a turn are told about it.
+func (l *Loop) moment(s *state.Session, t *state.Thread, turn *state.Turn) (hook.Input, event.Scope) {
+	w := l.workplace(s, t, turn)
+	return hook.Input{
+		Cwd: w.cwd, Workspace: w.root, PermissionMode: l.modeOf(s, t, turn), Sandbox: l.commandBoundary(w, false),
+	}, scopeOf(t, turn)
+}
+
+// beforeTurn asks the hooks before a turn begins. One that blocks ends the turn
+// through its fact.
+func (l *Loop) beforeTurn(k key, turnID string) error {
+	if !l.hasHooks(hook.SessionStart, "") && !l.hasHooks(hook.UserPromptSubmit, "") {
+		return nil
+	}
+	var in hook.Input
+	var scope event.Scope
+	var at place
+	first := false
+	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
+		t := s.Thread(k.thread)
+		if t == nil || t.Turn(turnID) == nil {
+			return errMoved
+		}
+		in, scope = l.moment(s, t, t.Turn(turnID))
+		first = t.TurnCount == 1 && (t.Role == "main" || t.Role == "fork")
+		at = placeOf(s, t)
+		return nil
+	}); err != nil {
+		return err
+	}
+	conv, err := l.transcripts.get(l.ctx, k, at)
+	if err != nil {
+		return err
+	}
+	if first && l.hasHooks(hook.SessionStart, "") {
+		if _, err := l.hooked(l.ctx, k, hook.SessionStart, in, scope); err != nil {
+			return err
+		}
+	}
+	if !l.hasHooks(hook.UserPromptSubmit, "") {
+		return nil
+	}
+	said := conv.inputs[turnID]
+	if in.Input = said.parts; said.ref != "" {
+		text, err := readBlob(l.ctx, l.opt.Store, said.ref, 1<<20)
+		if err != nil {
+			return err
+		}
+		if in.Input = event.Raw(text); !json.Valid(in.Input) {
+			in.Input, in.TranscriptRef = nil, said.ref // too long to be sent whole
+		}
+	}
+	_, err = l.hooked(l.ctx, k, hook.UserPromptSubmit, in, scope)
+	return err
+}
+
+// afterAnswer tells the hooks what the model said.
+func (c *call) afterAnswer(ctx context.Context) error {
+	if !c.l.hasHooks(hook.PostSampling, "") {
+		return nil
+	}
+	var in hook.Input
+	var scope event.Scope
+	if err := c.l.m.View(ctx, c.k.session, func(s *state.Session) error {
+		t := s.Thread(c.k.thread)
+		if t == nil || t.Active == nil || t.Active.TurnID != c.scope.TurnID {
+			return errMoved
+		}
+		in, scope = c.l.moment(s, t, t.Active)
+		return nil
+	}); err != nil {
+		return err
+	}
+	said, err := json.Marshal(event.ModelMessage{Text: string(c.allText), ToolCalls: c.tools})
+	if err != nil {
+		return fmt.Errorf("loop: answer: %w", err)
+	}
+	in.Output = said
+	_, err = c.l.hooked(ctx, c.k, hook.PostSampling, in, scope)
+	return err
+}
+
+// maxStops bounds how often hooks may keep a turn from ending.
+const maxStops = 3
+
+// beforeEnd asks the hooks whether the turn may end. One that doesn't want it to
+// says so by its fact, and the end is not the next effect any more.
+func (l *Loop) beforeEnd(k key, outcome string) error {
+	if !l.hasHooks(hook.Stop, "") {
+		return nil
+	}
+	var in hook.Input
+	var scope event.Scope
+	stops := int64(0)
+	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
+		t := s.Thread(k.thread)
+		if t == nil || t.Active == nil {
+			return errMoved
+		}
+		in, scope = l.moment(s, t, t.Active)
+		stops = t.Active.Stops
+		return nil
+	}); err != nil || stops >= maxStops {
+		return err
+	}
+	in.Reason = outcome
+	_, err := l.hooked(l.ctx, k, hook.Stop, in, scope)
+	return err
+}
+
+// completeTurn ends a turn well.
+func (l *Loop) completeTurn(k key, e CompleteTurn) error {
+	if err := l.beforeEnd(k, e.Outcome); err != nil {
+		return err
+	}
+	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		completeTurn(tx, t, e.Outcome, nil)
+		return nil
+	})
+}
+
+// input is what hooks are told about a call.
+func (r *toolRun) hookInput(mode string) hook.Input {
+	return hook.Input{
+		ToolCallID: r.call.ToolCallID, Cwd: r.place.cwd, Workspace: r.place.root, PermissionMode: mode,
+		Sandbox: r.l.commandBoundary(r.place, false), ToolName: r.request.ToolName, Input: r.input,
+	}
+}
+
+// consult asks the hooks before a call: they may rewrite its input, refuse it, or
+// have a say in the permission.
+func (r *toolRun) consult(ctx context.Context) error {
+	name := r.request.ToolName
+	pre, asked := r.l.hasHooks(hook.PreToolUse, name), r.l.hasHooks(hook.PermissionRequest, name)
+	if r.refused != nil || (!pre && !asked) {
+		return nil //nolint:nilerr // why the call is refused is recorded, not returned
+	}
+	if r.call.Decision == permission.Allow {
+		return r.rewrittenBefore(ctx)
+	}
+	if r.call.Decision != "" {
+		return nil
+	}
+	if pre {
+		if err := r.preToolUse(ctx); err != nil || r.refused != nil {
+			return err
+		}
+	}
+	if asked {
+		return r.permissionRequest(ctx)
+	}
+	return nil
+}
+
+func (r *toolRun) preToolUse(ctx context.Context) error {
+	out, err := r.l.hooked(ctx, r.k, hook.PreToolUse, r.hookInput(r.mode), r.scope)
+	if err != nil {
+		return err
+	}
+	if out.Rewritten {
+		r.input, r.rewritten = out.Input, out.InputRef
+		if err := r.entry.Validate(r.input); err != nil {
+			r.refuse(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't take: %v", err))
+		}
+	}
+	if out.Decision == hook.Block {
+		r.refused = tool.Errorf(tool.HookBlocked, "%s", hookReason(out))
+		r.refused.Advice = "Do not try the same in another way; say what you need and why."
+	}
+	if out.Decision != hook.Continue {
+		r.opinion = &permission.Opinion{Decision: out.Decision, Reason: out.Reason, HandlerRef: out.HandlerRef}
+	}
+	return nil
+}
+
+func hookReason(out hook.Outcome) string {
+	why := "the hook " + out.HandlerRef + " blocked it"
+	if out.Failed {
+		why = "the hook " + out.HandlerRef + " failed, and what it guards is blocked then"
+	}
+	if out.Reason != "" {
+		why += ": " + out.Reason
+	}
+	return why
+}
+
+// permissionRequest lets hooks answer before a person is asked.
+func (r *toolRun) permissionRequest(ctx context.Context) error {
+	ask := false
+	if err := r.l.m.View(ctx, r.k.session, func(s *state.Session) error {
+		t := s.Thread(r.k.thread)
+		if t == nil || t.Active == nil {
+			return errMoved
+		}
+		d := permission.Decide(r.questionOf(s, t, r.l.opt.Clock()))
+		ask = d.Decision == permission.Ask || d.CannotAsk
+		return nil
+	}); err != nil || !ask {
+		return err
+	}
+	out, err := r.l.hooked(ctx, r.k, hook.PermissionRequest, r.hookInput(r.mode), r.scope)
+	if err != nil {
+		return err
+	}
+	if out.Decision != hook.Continue {
+		r.opinion = &permission.Opinion{Decision: out.Decision, Reason: out.Reason, HandlerRef: out.HandlerRef}
+	}
+	return nil
+}
+
+// rewrittenBefore finds the input that a hook rewrote before somebody was asked.
+func (r *toolRun) rewrittenBefore(ctx context.Context) error {
+	ref := ""
+	if err := r.l.m.View(ctx, r.k.session, func(s *state.Session) error {
+		for _, h := range s.Permission.HookRuns {
+			if h.ToolCallID == r.call.ToolCallID && h.Point == string(hook.PreToolUse) && h.UpdatedInputRef != "" {
+				ref = h.UpdatedInputRef
+			}
+		}
+		return nil
+	}); err != nil || ref == "" {
+		return err
+	}
+	text, err := readBlob(ctx, r.l.opt.Store, ref, 32<<20)
+	if err != nil {
+		return err
+	}
+	r.input = event.Raw(text)
+	return nil
+}
+
+// after gives the result to the hooks; they may replace it.
+func (r *toolRun) after(ctx context.Context, res *tool.Result) {
+	if !r.l.hasHooks(hook.PostToolUse, r.request.ToolName) {
+		return
+	}
+	in := r.hookInput(r.mode)
+	in.Output = asJSON(res)
+	out, err := r.l.hooked(context.WithoutCancel(ctx), r.k, hook.PostToolUse, in, r.scope)
+	switch {
+	case err != nil:
+		r.l.opt.Logger.Warn("hooks after a tool call could not be run", "toolCallId", r.call.ToolCallID, "error", err)
+	case out.SuppressOutput:
+		res.Output, res.Structured, res.Dropped, res.Media = []byte("[a hook withheld the output]"), nil, 0, nil
+	case out.Output != nil:
+		res.Output, res.Structured = asText(out.Output), nil
+	case out.Decision == hook.Block || out.Decision == hook.Deny:
+		res.Output = append(res.Output, "\n["+hookReason(out)+"]"...)
+		res.IsError = true
+	}
+}
+
+// asJSON is a result as hooks see it.
+func asJSON(res *tool.Result) event.Raw {
+	if len(res.Structured) > 0 {
+		return res.Structured
+	}
+	b, err := json.Marshal(string(res.Output))
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// asText is a hook's output as the model sees it.
+func asText(v event.Raw) []byte {
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return []byte(s)
+	}
+	return v
+}
+
+// afterFailure tells the hooks.
+func (r *toolRun) afterFailure(ctx context.Context, failed *tool.Error) {
+	if !r.l.hasHooks(hook.PostToolFailure, r.request.ToolName) {
+		return
+	}
+	in := r.hookInput(r.mode)
+	in.Error = failed.Category + ": " + failed.Message
+	if _, err := r.l.hooked(context.WithoutCancel(ctx), r.k, hook.PostToolFailure, in, r.scope); err != nil {
+		r.l.opt.Logger.Warn("hooks after a failed tool call could not be run", "toolCallId", r.call.ToolCallID, "error", err)
+	}
+}
+
+// HookExec returns what runs the commands of hooks: in the sandbox of a profile,
+// whose root is each hook's workspace.
+func HookExec(m func() *process.Manager, profile sandbox.Profile) hook.Exec {
+	ids := event.NewIDs(nil, nil)
+	return func(ctx context.Context, c hook.Command) (hook.Exit, error) {
+		profile := profile
+		profile.Root, profile.Cwd = c.Cwd, c.Cwd
+		p, err := m().Start(ctx, process.Spec{
+			ProcessID: ids.New(event.PrefixHook), Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Input: true, Profile: profile, MaxOutput: int64(c.MaxOutput) + 1,
+		})
+		if err != nil {
+			return hook.Exit{}, err
+		}
+		if err := p.Write(ctx, c.Stdin); err == nil {
+			err = p.CloseInput()
+			if err != nil && !errors.Is(err, process.ErrNoInput) {
+				return hook.Exit{}, err
+			}
+		} // a hook that doesn't read its input is no failure
+		exit, err := p.Wait(context.WithoutCancel(ctx))
+		if err != nil {
+			return hook.Exit{}, err
+		}
+		if exit.Failure != nil {
+			return hook.Exit{}, exit.Failure // nothing of the hook has run
+		}
+		return hook.Exit{Stdout: joined(exit.Stdout), Stderr: joined(exit.Stderr), Code: exit.Code}, nil
+	}
+}

@@ -1,0 +1,121 @@
+package loop
+
+import (
+	"encoding/json"
+
+	"agentd/event"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// emitOwned begins a tool that no implementation carries out: request_input asks,
+// and the answer ends it; spawn_agent is carried out by the scheduler of work,
+// which sees the start and ends the call when the child ends.
+func (r *toolRun) emitOwned(tx *session.Tx) {
+	switch {
+	case r.entry.Info.ToolName == tool.RequestInput:
+		r.askInput(tx)
+	case r.entry.Info.ToolName == tool.SpawnAgent && r.l.opt.Subagents:
+	default:
+		r.emitFailed(tx, tool.Errorf(tool.Unavailable, "%s is not available in this runtime", r.entry.Info.ToolName))
+	}
+}
+
+// spawns reports whether a call stays open until a child ends: nobody here is at
+// it, and neither a restart nor an answer ends it.
+func (l *Loop) spawns(c *state.ToolCall) bool {
+	return l.opt.Subagents && c.ToolName == tool.SpawnAgent
+}
+
+// answers reports whether the answer to its action ends a running call.
+func answers(c *state.ToolCall) bool { return c.ActionID != "" && c.ToolName != tool.SpawnAgent }
+
+// endsSpawn reports whether the fact ends a call that waited for a child.
+func endsSpawn(e *event.Event) bool {
+	switch p := e.Payload.(type) {
+	case *event.ToolResult:
+		return p.ToolName == tool.SpawnAgent
+	case *event.ToolFailed:
+		return p.ToolName == tool.SpawnAgent
+	}
+	return false
+}
+
+// askInput asks somebody for an input.
+func (r *toolRun) askInput(tx *session.Tx) {
+	clean, _ := r.l.redactJSON(r.input)
+	var q struct {
+		Prompt string    `json:"prompt"`
+		Schema event.Raw `json:"schema"`
+	}
+	if err := json.Unmarshal(clean, &q); err != nil {
+		r.emitFailed(tx, tool.Errorf(tool.InvalidInput, "%v", err))
+		return
+	}
+	if r.l.opt.NobodyToAsk {
+		err := tool.Errorf(tool.Denied, "nobody can be asked")
+		err.Advice = "Decide by yourself, or say what you would have asked."
+		r.emitFailed(tx, err)
+		return
+	}
+	scope := r.scope
+	scope.ActionID = tx.NewID(event.PrefixAction)
+	a := &event.ActionRequired{
+		ActionType: "structured_input", Prompt: q.Prompt, Schema: q.Schema, Decisions: []string{"submit", "cancel"}, ToolName: tool.RequestInput,
+	}
+	if after := r.l.opt.ActionTimeout; after > 0 {
+		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "cancel"
+	}
+	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: a})
+}
+
+// finishTool ends request_input with the answer.
+func finishTool(tx *session.Tx, t *state.Thread, e FinishTool) {
+	turn := t.Active
+	var scope event.Scope
+	for _, c := range turn.Tools {
+		if c.ToolCallID == e.ToolCallID {
+			scope = toolScope(t, turn, c)
+		}
+	}
+	scope.ActionID = e.ActionID
+	a := tx.State.Actions.Find(e.ActionID)
+	if a == nil || (a.Decision != "submit" && a.Decision != "allow") {
+		why := "the question was dropped"
+		if a != nil {
+			why = "the user gave no answer: " + a.Decision
+			if a.DecisionReason != "" {
+				why += " (" + a.DecisionReason + ")"
+			}
+		}
+		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
+			ToolName: tool.RequestInput, ErrorCategory: tool.Denied, Message: why,
+		}})
+		return
+	}
+	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: scope, Payload: &event.ToolResult{
+		ToolName: tool.RequestInput, Status: "ok", Preview: string(a.Payload), OutputRef: a.PayloadRef,
+		DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(), StructuredContent: a.Payload,
+	}})
+}
+
+// expireAction resolves an action that nobody answered in time.
+func expireAction(tx *session.Tx, e ExpireAction) {
+	a := tx.State.Actions.Find(e.ActionID)
+	decision := a.OnTimeout
+	if decision == "" {
+		decision = "cancel"
+	}
+	scope := event.Scope{
+		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
+	}
+	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
+		Decision: decision, Status: "expired", DecisionSource: "timeout", ActionType: a.ActionType, Reason: "nobody answered in time",
+	}})
+	if a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape" {
+		tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: &event.PermissionResolved{
+			Decision: "timeout", DecisionSource: "default", DecisionReason: "nobody answered in time", ActionID: a.ActionID, ToolName: a.ToolName,
+		}})
+	}
+}

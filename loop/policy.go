@@ -1,0 +1,147 @@
+package loop
+
+import (
+	"slices"
+
+	"agentd/event"
+	"agentd/permission"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// HostPolicy is the permission policy of the host: what the configuration says,
+// until set_policy says otherwise.
+type HostPolicy struct {
+	Mode  string
+	Rules []event.PolicyRule
+}
+
+// modeWidths orders the permission modes by what they let happen without asking.
+var modeWidths = map[string]int{
+	permission.ModePlan: 0, permission.ModeUntrusted: 1, permission.ModeDefault: 2, permission.ModeNever: 3,
+	permission.ModeAuto: 4, permission.ModeOnRequest: 4, permission.ModeOnFailure: 4, permission.ModeBypass: 5,
+}
+
+// Narrow says which permission mode a child of a thread gets that asks for one, or
+// for none. False says that it would be wider than its parent's, which is then
+// what is returned.
+func (l *Loop) Narrow(s *state.Session, parent *state.Thread, asked string) (mode string, ok bool) {
+	above := l.modeOf(s, parent, parent.Active)
+	switch {
+	case asked == "":
+		return above, true
+	case modeWidths[asked] > modeWidths[above]:
+		return above, false
+	}
+	return asked, true
+}
+
+// modeOf is the permission mode that holds for a turn. That of a child is never
+// wider than its parent's, also when the parent's changes.
+func (l *Loop) modeOf(s *state.Session, t *state.Thread, turn *state.Turn) string {
+	own := l.ownMode(s, t, turn)
+	if t == nil || t.SubagentID == "" {
+		return own
+	}
+	parent := s.Thread(t.ParentThreadID)
+	if parent == nil || parent == t {
+		return own
+	}
+	if above := l.modeOf(s, parent, parent.Active); modeWidths[above] < modeWidths[own] {
+		return above
+	}
+	return own
+}
+
+// ownMode is a turn's own permission mode, its thread's, the session's, the host's.
+func (l *Loop) ownMode(s *state.Session, t *state.Thread, turn *state.Turn) string {
+	if m := optionsOf(turn).PermissionMode; m != "" {
+		return m
+	}
+	if t != nil && t.PermissionMode != "" {
+		return t.PermissionMode
+	}
+	for _, p := range s.Permission.Policies {
+		if p.Source == "session" && p.Mode != "" {
+			return p.Mode
+		}
+	}
+	if s.PermissionMode != "" {
+		return s.PermissionMode
+	}
+	if h := l.host.Load(); h.Mode != "" {
+		return h.Mode
+	}
+	return permission.ModeDefault
+}
+
+// rulesOf are the rules that hold in a session: the host's and its own.
+func (l *Loop) rulesOf(s *state.Session) []event.PolicyRule {
+	rules := l.host.Load().Rules
+	for _, p := range s.Permission.Policies {
+		rules = append(slices.Clip(rules), p.Rules...)
+	}
+	return rules
+}
+
+// grantsOf are the approvals that hold for the whole session.
+func grantsOf(s *state.Session) []permission.Grant {
+	var out []permission.Grant
+	for _, g := range s.Permission.Grants {
+		if x, ok := permission.GrantFrom(g.GrantID, g.ToolName, g.Scope, g.ExpiresAt); ok {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// selection says which tools a turn may use, and how each stands.
+func (l *Loop) selection(s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
+	mode, rules := l.modeOf(s, t, turn), l.rulesOf(s)
+	sel := tool.Selection{Policy: l.standing(mode, rules)}
+	if turn != nil && turn.Options != nil {
+		sel.Tools = turn.Options.Tools
+	}
+	if t != nil && t.SubagentID != "" {
+		if sub := s.Subagents.Find(t.SubagentID); sub != nil && sub.Isolation != nil {
+			sel.Within = sub.Isolation.Tools
+		}
+	}
+	if turn != nil {
+		if task := s.Tasks.Find(turn.TaskID); task != nil && task.Constraints != nil && len(task.Constraints.Tools) > 0 {
+			sel.Within = append(sel.Within, task.Constraints.Tools...)
+		}
+	}
+	return sel
+}
+
+// standing says how each tool stands under a policy.
+func (l *Loop) standing(mode string, rules []event.PolicyRule) func(event.ToolInfo) (policy, reason string) {
+	return func(info event.ToolInfo) (string, string) {
+		if e, ok := l.opt.Tools.Get(info.ToolName); ok {
+			if a, ok := e.Tool.(tool.Availability); ok {
+				if yes, why := a.Available(); !yes {
+					return tool.PolicyUnavailable, why
+				}
+			}
+		}
+		return permission.Inventory(mode, rules, info)
+	}
+}
+
+// committedPolicy takes over the host's policy from facts of the runtime's session.
+func (l *Loop) committedPolicy(facts []event.Event) {
+	for i := range facts {
+		if p, ok := facts[i].Payload.(*event.PolicyChanged); ok && p.Source == "host" {
+			l.setHost(p.Mode, p.Rules)
+		}
+	}
+}
+
+// setHost replaces the host's policy. A mode that isn't given stays.
+func (l *Loop) setHost(mode string, rules []event.PolicyRule) {
+	if mode == "" {
+		mode = l.host.Load().Mode
+	}
+	l.host.Store(&HostPolicy{Mode: mode, Rules: rules})
+}

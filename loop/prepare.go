@@ -1,0 +1,358 @@
+package loop
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"agentd/event"
+	"agentd/model"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// maxContextFile bounds a file of the workspace that goes into the context.
+const maxContextFile = 64 << 10
+
+// contextFiles are read from the workspace into every turn's context.
+var contextFiles = []string{"AGENTS.md"}
+
+// preparation is what a turn is prepared with, gathered before it is recorded.
+type preparation struct {
+	place
+	root, cwd string
+	files     []contextFile
+	omissions []event.ContextOmission
+	history   int64 // tokens of the conversation so far
+	turns     int
+	input     int64 // tokens of the turn's input
+	vision    bool
+	inventory *tool.Inventory
+}
+
+// contextFile is a file that goes into the context.
+type contextFile struct {
+	name    string
+	content []byte
+	digest  string
+}
+
+// workplace is where a turn works.
+type workplace struct{ root, cwd string }
+
+// gather collects what a turn needs: files of the workspace, tools, the size of
+// what was said so far. Nothing is recorded yet.
+func (l *Loop) gather(k key, turnID string) (*preparation, error) {
+	p := &preparation{}
+	var sel tool.Selection
+	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
+		t := s.Thread(k.thread)
+		if t == nil || t.Turn(turnID) == nil {
+			return errMoved
+		}
+		turn := t.Turn(turnID)
+		w := l.workplace(s, t, turn)
+		p.root, p.cwd, p.place = w.root, w.cwd, placeOf(s, t)
+		sel = l.selection(s, t, turn)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	conv, err := l.transcripts.get(l.ctx, k, p.place)
+	if err != nil {
+		return nil, err
+	}
+	p.history, p.turns = conv.tokens, len(conv.marks)
+	if in, ok := conv.inputs[turnID]; ok {
+		m, err := userMessage(l.ctx, l.opt.Store, in)
+		if err != nil {
+			return nil, err
+		}
+		p.input = model.EstimateMessage(m)
+		p.vision = hasPicture(m)
+	}
+	p.inventory = l.opt.Tools.Resolve(sel)
+	l.readContextFiles(p)
+	return p, nil
+}
+
+func hasPicture(m *model.Message) bool {
+	for _, x := range m.Media {
+		if strings.HasPrefix(x.MediaType, "image/") {
+			return true
+		}
+	}
+	return false
+}
+
+// workplace is where a turn works: the session's workspace, and within it the
+// folder that the turn, its thread or nobody names.
+func (l *Loop) workplace(s *state.Session, t *state.Thread, turn *state.Turn) workplace {
+	w := workplace{root: l.opt.Workspace}
+	if s.Workspace != nil && s.Workspace.Root != "" {
+		w.root = s.Workspace.Root
+	}
+	if abs, err := filepath.Abs(w.root); err == nil {
+		w.root = abs
+	}
+	if resolved, err := filepath.EvalSymlinks(w.root); err == nil {
+		w.root = resolved
+	}
+	w.cwd = w.root
+	for _, cwd := range []string{t.Cwd, optionsOf(turn).Cwd} {
+		if cwd == "" {
+			continue
+		}
+		// A folder outside of the workspace is no place to work in.
+		if dir := below(w.root, cwd); dir == w.root || strings.HasPrefix(dir, w.root+string(filepath.Separator)) {
+			w.cwd = dir
+		}
+	}
+	return w
+}
+
+// below is a path as it is meant within a folder.
+func below(root, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(root, path)
+}
+
+// optionsOf returns the turn's options, or none.
+func optionsOf(turn *state.Turn) event.TurnOptions {
+	if turn == nil || turn.Options == nil {
+		return event.TurnOptions{}
+	}
+	return *turn.Options
+}
+
+// readContextFiles reads the files that every turn's context has, if they are there.
+func (l *Loop) readContextFiles(p *preparation) {
+	root, err := os.OpenRoot(p.root)
+	if err != nil {
+		p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: p.root, Reason: "the workspace can't be read: " + reason(err)})
+		return
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	for _, name := range contextFiles {
+		b, err := readSmall(root, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: name, Reason: reason(err)})
+		default:
+			clean := l.redactText(string(b))
+			sum := sha256.Sum256([]byte(clean))
+			p.files = append(p.files, contextFile{name: name, content: []byte(clean), digest: hex.EncodeToString(sum[:])})
+		}
+	}
+}
+
+// reason is the part of a file error that says what is wrong, without the path.
+func reason(err error) string {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// readSmall reads a text file of the workspace.
+func readSmall(root *os.Root, name string) ([]byte, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	b, err := io.ReadAll(io.LimitReader(f, maxContextFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxContextFile {
+		return nil, fmt.Errorf("it is longer than %d bytes", maxContextFile)
+	}
+	if !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0 {
+		return nil, errors.New("it is not a text file")
+	}
+	return b, nil
+}
+
+// prepare records the turn's context, tools and model.
+func (l *Loop) prepare(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation) {
+	scope := scopeOf(t, turn)
+	ask := l.ask(tx, t, turn, p)
+	routing := model.Route(l.opt.Models, ask)
+	resolved := p.resolved(tx, t)
+	if routing.Selected != nil {
+		resolved.ContextWindow = routing.Selected.ContextWindow
+	}
+	tx.Emit(event.Event{Type: event.TypeContextResolved, Scope: scope, Payload: resolved})
+	toolScope := scope
+	toolScope.ToolCallID, toolScope.StepID = event.NotApplicable, event.NotApplicable
+	tx.Emit(event.Event{Type: event.TypeToolCatalogResolved, Scope: toolScope, Payload: p.catalogue(tx, t)})
+	tx.Emit(event.Event{Type: event.TypeTaskProfileResolved, Scope: scope, Payload: ask.Profile()})
+	tx.Emit(event.Event{Type: event.TypeRoutingCandidatesResolved, Scope: scope, Payload: routing.CandidateSet()})
+	decided, payload := routing.Event()
+	tx.Emit(event.Event{Type: decided, Scope: scope, Payload: payload})
+	if routing.Selected == nil && ask.Cost == model.BudgetBlocked {
+		l.outOfBudget(tx, scope, routing.Excluded)
+	}
+}
+
+// outOfBudget says that it is the spent budget which leaves a turn without a model.
+func (l *Loop) outOfBudget(tx *session.Tx, scope event.Scope, excluded []event.Exclusion) {
+	for _, x := range excluded {
+		if x.Category == model.ExcludedQuota {
+			cost := &tx.State.Routing.Cost
+			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: scope, Payload: l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced).Blocked("")})
+			return
+		}
+	}
+}
+
+// ask is what the turn needs of a model.
+func (l *Loop) ask(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation) model.Ask {
+	o := optionsOf(turn)
+	cost := &tx.State.Routing.Cost
+	a := model.Ask{
+		Provider: o.Provider, Model: o.Model, ThreadModel: t.Model,
+		Default: l.opt.DefaultModel, Fallback: l.opt.Fallback, FallbackOn: l.opt.Policy.FallbackOn,
+		Cost: l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced).Status, Resting: l.limiter.Resting(), Now: tx.Now(),
+		TaskKind: "turn",
+	}
+	if p != nil {
+		a.InputTokens = p.history + p.input
+		if p.vision {
+			a.Required = append(a.Required, model.CapVision)
+		}
+	} else {
+		// A turn that was routed before needs what it needed then.
+		a.InputTokens = t.ContextTokens
+		if r := t.Routing; r != nil && r.Profile != nil {
+			a.Required = append(a.Required, r.Profile.RequiredCapabilities...)
+		}
+	}
+	if len(o.Tools) > 0 {
+		a.Required = append(a.Required, model.CapTools)
+	}
+	if t.Routing != nil && t.Routing.Decision != nil {
+		a.LastModel = t.Routing.Decision.SelectedProvider + "/" + t.Routing.Decision.SelectedModel
+	}
+	if task := tx.State.Tasks.Find(turn.TaskID); task != nil && task.TaskKind != "turn" {
+		a.TaskKind = task.TaskKind
+	}
+	return a
+}
+
+// resolved says what goes into the context. A file that didn't change is not
+// stored again.
+func (p *preparation) resolved(tx *session.Tx, t *state.Thread) *event.ContextResolved {
+	out := &event.ContextResolved{Items: []event.ContextItem{{Kind: "instructions", Title: "instructions"}}, Omissions: p.omissions}
+	out.Items = append(out.Items, roleOf(tx.State, t)...)
+	if p.turns > 0 {
+		out.Items = append(out.Items, event.ContextItem{Kind: "history", Title: fmt.Sprintf("%d earlier turns", p.turns), Tokens: p.history})
+	}
+	if c := t.Context; c != nil && c.Boundary != nil && !c.Boundary.Stale {
+		out.Items = append(out.Items, event.ContextItem{Kind: "summary", Title: "earlier turns in short", Ref: c.Boundary.SummaryRef})
+	}
+	for _, f := range p.files {
+		item := event.ContextItem{Kind: "file", Title: f.name, Digest: f.digest, Tokens: model.EstimateText(string(f.content))}
+		if item.Ref = earlierRef(t, f); item.Ref == "" {
+			item.Ref = tx.Blob(f.content, "text/plain; charset=utf-8")
+		}
+		out.Items = append(out.Items, item)
+		out.EstimatedTokens += item.Tokens
+	}
+	out.Items = append(out.Items, event.ContextItem{Kind: "tool_inventory", Title: fmt.Sprintf("%d tools", len(p.inventory.Entries)), Digest: p.inventory.Digest})
+	out.EstimatedTokens += p.history + p.input
+	return out
+}
+
+func earlierRef(t *state.Thread, f contextFile) string {
+	if t.Context == nil || t.Context.Resolved == nil {
+		return ""
+	}
+	for _, item := range t.Context.Resolved.Items {
+		if item.Kind == "file" && item.Title == f.name && item.Digest == f.digest {
+			return item.Ref
+		}
+	}
+	return ""
+}
+
+// catalogue says which tools the turn may use: the whole list when it changed, a
+// reference to it otherwise.
+func (p *preparation) catalogue(tx *session.Tx, t *state.Thread) *event.ToolCatalogResolved {
+	out := p.inventory.Payload()
+	if inv := t.Inventory; inv != nil && inv.Digest == out.Digest && inv.InventoryRef != "" {
+		out.InventoryRef, out.Tools = inv.InventoryRef, nil
+		return out
+	}
+	full, err := json.Marshal(out.Tools)
+	if err == nil { // a schema that isn't JSON keeps its tool out of the inventory
+		out.InventoryRef = tx.Blob(full, "application/json")
+	}
+	for i := range out.Tools {
+		out.Tools[i].InputSchema, out.Tools[i].Description = nil, "" // they are behind the reference
+	}
+	return out
+}
+
+// fallback chooses the next model of the chain.
+func (l *Loop) fallback(tx *session.Tx, t *state.Thread, e Fallback) {
+	turn := t.Active
+	d := t.Routing.Decision
+	ask := l.ask(tx, t, turn, nil)
+	failed := append(append([]string(nil), d.Failed...), d.SelectedProvider+"/"+d.SelectedModel)
+	next, ok := model.Fallback(model.Route(l.opt.Models, ask), failed, e.Cause)
+	if !ok {
+		failTurn(tx, t, FailTurn{turn.TurnID, "model_failed", e.Cause + ": " + turn.Call.Message})
+		return
+	}
+	tx.Emit(event.Event{Type: event.TypeRoutingFallbackApplied, Scope: scopeOf(t, turn), Payload: next.Decision()})
+}
+
+// model finds a model that was chosen.
+func (l *Loop) model(provider, name string) (model.Info, model.Provider, error) {
+	for _, i := range l.opt.Models {
+		if i.Provider == provider && i.Model == name {
+			if p := l.providers[provider]; p != nil {
+				return i, p, nil
+			}
+		}
+	}
+	return model.Info{}, nil, fmt.Errorf("%w: %s/%s", errNoModel, provider, name)
+}
+
+// errNoModel says that a model was chosen that the configuration has no more.
+var errNoModel = errors.New("loop: the model is not configured any more")
+
+// reroute chooses another model for a turn whose model is gone from the
+// configuration since it was chosen.
+func (l *Loop) reroute(k key, decided Effect, turnID string) error {
+	p, err := l.gather(k, turnID)
+	if err != nil {
+		return err
+	}
+	return l.emit(k, decided, func(tx *session.Tx, t *state.Thread) error {
+		l.prepare(tx, t, t.Active, p)
+		return nil
+	})
+}

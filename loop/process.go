@@ -1,0 +1,372 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"agentd/event"
+	"agentd/permission"
+	"agentd/process"
+	"agentd/sandbox"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// plan says how a command in that place will be confined. Outside lifts the
+// sandbox, which only an approval may.
+func (l *Loop) plan(w workplace, outside bool) (*sandbox.Plan, error) {
+	if l.opt.Processes == nil {
+		return nil, tool.Errorf(tool.Unavailable, "this runtime runs no commands")
+	}
+	k := planKey{w, outside}
+	l.plans.Lock()
+	defer l.plans.Unlock()
+	if p := l.plans.byPlace[k]; p != nil {
+		return p, nil
+	}
+	profile := l.opt.Sandbox
+	profile.Root, profile.Cwd = w.root, w.cwd
+	if outside {
+		profile.Mode = sandbox.DangerFullAccess
+	}
+	p, err := l.opt.Processes().Prepare(profile)
+	if err != nil {
+		return nil, err
+	}
+	if len(l.plans.byPlace) >= maxPlans {
+		clear(l.plans.byPlace)
+	}
+	l.plans.byPlace[k] = p
+	return p, nil
+}
+
+// maxPlans bounds the plans that are kept.
+const maxPlans = 256
+
+type planKey struct {
+	place   workplace
+	outside bool
+}
+
+type plans struct {
+	sync.Mutex
+	byPlace map[planKey]*sandbox.Plan
+}
+
+// confinement is what would confine a command, as the permission is decided by it.
+func (l *Loop) confinement(w workplace) permission.Sandbox {
+	p, err := l.plan(w, false)
+	if err != nil {
+		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}
+	}
+	return permission.Sandbox{
+		Mode: string(p.Profile.Mode), Filesystem: p.Enforcement.Filesystem != sandbox.None,
+		Network:    p.Profile.Network == sandbox.NetworkAllow || p.Enforcement.Network != sandbox.None,
+		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "),
+	}
+}
+
+// boundary is the boundary of a call that may change something; nil for one that
+// only reads.
+func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
+	info := &r.entry.Info
+	switch {
+	case info.ToolName == tool.Shell:
+		return l.commandBoundary(r.place, r.outside)
+	case info.IsReadOnly || info.RuntimeOwner != "local" || tool.IsLoopOwned(info.ToolName) || info.ToolName == tool.UpdatePlan:
+		return nil
+	}
+	p := &event.SandboxApplied{
+		Mode: string(sandbox.WorkspaceWrite), Cwd: r.place.cwd, ReadRoots: []string{r.place.root}, WriteRoots: []string{r.place.root}, Network: "deny",
+		Enforcement: event.Enforcement{Filesystem: "os.Root", Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None},
+	}
+	if l.opt.Sandbox.Mode == sandbox.ReadOnly && !r.outside {
+		p.Mode, p.WriteRoots = string(sandbox.ReadOnly), []string{}
+	}
+	return p
+}
+
+// commandBoundary is the boundary that a command in that place gets.
+func (l *Loop) commandBoundary(w workplace, outside bool) *event.SandboxApplied {
+	p, err := l.plan(w, outside)
+	if err != nil {
+		return &event.SandboxApplied{
+			Mode: "none", Cwd: w.cwd, ReadRoots: []string{"/"}, WriteRoots: []string{"/"}, Network: "allow",
+			Enforcement: event.Enforcement{Filesystem: sandbox.None, Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None},
+			NotEnforced: []string{err.Error()},
+		}
+	}
+	limits := p.Profile.Limits
+	return &event.SandboxApplied{
+		Mode: string(p.Profile.Mode), Cwd: w.cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
+		AllowedHosts: p.Profile.AllowedHosts, Enforcement: event.Enforcement(p.Enforcement), NotEnforced: p.NotEnforced,
+		ProcessLimits: map[string]int64{
+			"memoryMB": limits.MemoryMB, "processes": limits.Processes, "wallClockMs": limits.WallClock.Milliseconds(),
+		},
+	}
+}
+
+// envNames are the names of the variables that a command sees.
+func (l *Loop) envNames() []string {
+	names := []string{"PATH", "HOME", "LANG", "TERM", "TMPDIR"}
+	for _, e := range l.opt.Sandbox.Env {
+		name, _, _ := strings.Cut(e, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
+// running is a command of a tool call, on its way into facts.
+type running struct {
+	l     *Loop
+	k     key
+	scope event.Scope
+	id    string
+	// ended says that the call which started it has.
+	text map[string]*redacted
+	host *toolHost
+}
+
+// Command implements [tool.Host]: it runs a command in the sandbox. The command is
+// in the ledger before any of its code runs, and what it changes is found.
+func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, error) {
+	l := h.r.l
+	plan, err := l.plan(workplace{h.r.place.root, c.Cwd}, h.r.outside)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := h.keeper()
+	if err == nil && rec != nil {
+		err = rec.Before(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := &running{l: l, k: h.r.k, scope: h.r.scope, id: l.m.NewID(event.PrefixProcess), text: map[string]*redacted{}, host: h}
+	x.scope.ProcessID = x.id
+	p, err := l.opt.Processes().Start(ctx, process.Spec{
+		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
+		Plan: plan, TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
+	})
+	if err != nil {
+		return nil, x.notStarted(err)
+	}
+	if c.Background {
+		l.wg.Go(func() { x.follow(p) })
+		return &tool.Exit{ProcessID: x.id, Running: true}, nil
+	}
+	exit, err := p.Wait(context.WithoutCancel(ctx)) // the context ends the process, which is then waited for
+	if err != nil {
+		return nil, err
+	}
+	return x.finished(ctx, exit)
+}
+
+// enter writes the process into the ledger.
+func (x *running) enter(_ context.Context, e process.Entry) error {
+	p := e.Started()
+	for i := range p.Command {
+		p.Command[i] = x.l.redactText(p.Command[i])
+	}
+	return x.emit(func(tx *session.Tx) {
+		tx.Emit(event.Event{Type: event.TypeProcessStarted, Scope: x.scope, Payload: &p})
+	})
+}
+
+// emit records facts of the process, whether or not its call still runs.
+func (x *running) emit(facts func(*session.Tx)) error {
+	return x.l.m.Emit(context.WithoutCancel(x.l.ctx), x.k.session, event.ByLoop, func(tx *session.Tx) error {
+		facts(tx)
+		return nil
+	})
+}
+
+// notStarted is the error of a command that never ran.
+func (x *running) notStarted(err error) error {
+	message := x.l.redactText(err.Error())
+	failed := x.emit(func(tx *session.Tx) {
+		if tx.State.Environment.Find(x.id) != nil {
+			tx.Emit(event.Event{Type: event.TypeProcessFailed, Scope: x.scope, Payload: &event.ProcessFailed{
+				ProcessID: x.id, ErrorCategory: "spawn", Message: message,
+			}})
+		}
+	})
+	return tool.Errorf(tool.Execution, "the command could not be started: %v", errors.Join(err, failed))
+}
+
+// output records a piece of output.
+func (x *running) output(c process.Chunk) {
+	r := x.text[c.Stream]
+	if r == nil {
+		r = &redacted{}
+		x.text[c.Stream] = r
+	}
+	p := &event.ProcessOutput{ProcessID: x.id, Stream: c.Stream, Offset: c.Offset, SizeBytes: int64(len(c.Data))}
+	if tool.IsBinary(c.Data) {
+		p.Binary = true
+	} else {
+		r.add(x.l, validText(c.Data))
+		p.Text = r.take(false)
+	}
+	if err := x.emit(func(tx *session.Tx) {
+		tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
+	}); err != nil {
+		x.l.opt.Logger.Warn("output of a process could not be recorded", "processId", x.id, "error", err)
+	}
+}
+
+// validText is the text of a piece of output; what isn't UTF-8 in it is replaced.
+func validText(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// rest gives out what was held back of a stream.
+func (x *running) rest(tx *session.Tx) {
+	for stream, r := range x.text {
+		if s := r.take(true); s != "" {
+			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: &event.ProcessOutput{ProcessID: x.id, Stream: stream, Text: s}})
+		}
+	}
+}
+
+// finished records the end of a command and tells the tool.
+func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, error) {
+	if err := x.emit(func(tx *session.Tx) { x.end(tx, exit, x.why(ctx, exit)) }); err != nil {
+		return nil, err
+	}
+	if exit.Failure != nil {
+		return nil, tool.Errorf(tool.Execution, "the command could not be started: %v", exit.Failure)
+	}
+	out := &tool.Exit{
+		ProcessID: x.id, Code: exit.Code, Signal: exit.SignalName, TimedOut: exit.TimedOut,
+		Output: joined(exit.Stdout), Dropped: exit.Stdout.Dropped(),
+	}
+	if v := exit.Violation; v != nil && exit.Code != 0 && !exit.TimedOut && !exit.Terminated {
+		err := tool.Errorf(tool.SandboxViolation, "%s", v.Detail)
+		err.Boundary, err.Path = v.Boundary, v.Path
+		if said := tool.Preview(string(out.Output), 1000); said != "" {
+			err.Message += "; the command printed:\n" + said
+		}
+		err.Advice = "Stay within the workspace, or say why the command needs more."
+		return nil, err
+	}
+	return out, nil
+}
+
+// joined is what was kept of a stream, with a mark where something is missing.
+func joined(o process.Output) []byte {
+	if !o.Truncated() {
+		return append(slices.Clone(o.Head), o.Tail...)
+	}
+	out := append(slices.Clone(o.Head), "\n[… output left out …]\n"...)
+	return append(out, o.Tail...)
+}
+
+// why is the reason of an end that came from us.
+func (x *running) why(ctx context.Context, exit process.Exit) string {
+	cause := context.Cause(ctx)
+	switch {
+	case exit.TimedOut:
+		return "timeout"
+	case errors.Is(cause, errStopping) || x.l.ctx.Err() != nil:
+		return "shutdown"
+	case errors.Is(cause, errDeadline):
+		return "timeout"
+	case cause != nil:
+		return "parent_cancelled"
+	}
+	return "user"
+}
+
+// end emits how the process ended.
+func (x *running) end(tx *session.Tx, exit process.Exit, reason string) {
+	x.rest(tx)
+	if p := tx.State.Environment.Find(x.id); p == nil || p.Status != state.ProcessRunning {
+		return
+	}
+	ms := exit.Duration().Milliseconds()
+	ref := ""
+	if exit.Stdout.Total > int64(x.l.opt.Outputs.InlineBytes) {
+		clean, _ := x.l.redactBytes(joined(exit.Stdout))
+		ref = tx.Blob(clean, "text/plain; charset=utf-8")
+	}
+	if exit.Failure != nil {
+		tx.Emit(event.Event{Type: event.TypeProcessFailed, Scope: x.scope, Payload: &event.ProcessFailed{
+			ProcessID: x.id, ErrorCategory: "spawn", Message: x.l.redactText(exit.Failure.Error()),
+		}})
+		return
+	}
+	if exit.TimedOut || exit.Terminated {
+		tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: x.scope, Payload: &event.ProcessTerminated{
+			ProcessID: x.id, Reason: reason, Signal: exit.SignalName, DurationMs: ms, OutputRef: ref, EndedAt: exit.Ended,
+		}})
+		return
+	}
+	tx.Emit(event.Event{Type: event.TypeProcessCompleted, Scope: x.scope, Payload: &event.ProcessCompleted{
+		ProcessID: x.id, ExitCode: int64(exit.Code), Signal: exit.SignalName, DurationMs: ms, OutputRef: ref, SizeBytes: exit.Stdout.Total,
+	}})
+}
+
+// follow waits for a process in the background.
+func (x *running) follow(p *process.Process) {
+	exit, err := p.Wait(context.Background()) // the manager ends it when the runtime stops
+	if err == nil {
+		err = x.emit(func(tx *session.Tx) { x.end(tx, exit, x.why(context.Background(), exit)) })
+	}
+	if err != nil {
+		x.l.opt.Logger.Warn("the end of a process could not be recorded", "processId", x.id, "error", err)
+	}
+}
+
+// reap looks for what is left of a session's processes after a restart.
+func (l *Loop) reap(ctx context.Context, sessionID string) []process.Fate {
+	var entries []process.Entry
+	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
+		for _, x := range s.Environment.Active {
+			if l.opt.Processes != nil && l.opt.Processes().Get(x.ProcessID) != nil {
+				continue // this run's own
+			}
+			entries = append(entries, process.Entry{
+				ProcessID: x.ProcessID, Command: x.Command, Cwd: x.Cwd, TTY: x.TTY, Background: x.Background,
+				Pid: int(x.Pid), StartTime: x.StartTime, BootID: x.BootID, Cgroup: x.Cgroup,
+			})
+		}
+		return nil
+	})
+	if err != nil || len(entries) == 0 {
+		return nil // a session that can't be read is reported by what follows
+	}
+	return process.Reap(entries)
+}
+
+// recoverProcesses records what became of processes that an earlier run started.
+func recoverProcesses(tx *session.Tx, fates []process.Fate) []string {
+	var out []string
+	for _, f := range fates {
+		x := tx.State.Environment.Find(f.Entry.ProcessID)
+		if x == nil || x.Status != state.ProcessRunning {
+			continue
+		}
+		scope := event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
+		out = append(out, "process "+x.ProcessID+": "+f.Detail)
+		if f.State == process.Unreachable {
+			tx.Emit(event.Event{Type: event.TypeProcessFailed, Scope: scope, Payload: &event.ProcessFailed{
+				ProcessID: x.ProcessID, ErrorCategory: "lost", Message: f.Detail, MayStillExist: true,
+			}})
+			continue
+		}
+		tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: scope, Payload: &event.ProcessTerminated{
+			ProcessID: x.ProcessID, Reason: "recovery", Detail: f.Detail, EndedAt: time.Time{},
+		}})
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/process"
+	"agentd/session"
+	"agentd/state"
+)
+
+// reach finds a running process. One that is known and can't be reached any more
+// is a fault, and a warning in its session.
+func (l *Loop) reach(ctx context.Context, caller command.Caller, p command.Params, processID string) (string, *state.Process, *process.Process, error) {
+	sessionID, known, err := l.m.FindProcess(ctx, caller, processID)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if l.opt.Processes != nil {
+		if x := l.opt.Processes().Get(processID); x != nil {
+			return sessionID, known, x, nil
+		}
+	}
+	why := "process " + processID + " can't be reached: it is " + known.Status
+	if known.Status == state.ProcessRunning {
+		why = "process " + processID + " can't be reached: it belongs to an earlier run of agentd"
+	}
+	_, err = session.Write(ctx, l.m, caller, unkeyed{p}, sessionID, event.BySession|event.ByLoop|event.ByRuntime, func(tx *session.Tx) (*struct{}, error) {
+		tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: processScope(known), Payload: &event.RuntimeNotice{
+			Code: "process_unreachable", Message: why, Advice: "list_processes shows what is known of it",
+		}})
+		return &struct{}{}, nil
+	})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return "", nil, nil, fault.New(fault.Unavailable, "%s", why)
+}
+
+// unkeyed is a command without its idempotency key, which belongs to the outcome.
+type unkeyed struct{ command.Params }
+
+func processScope(x *state.Process) event.Scope {
+	return event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
+}
+
+// writeStdin writes to a process. The same key again doesn't write twice.
+func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command.WriteProcessStdin) (*command.WriteProcessStdinResult, error) {
+	if first, err := session.Repeated[command.WriteProcessStdinResult](ctx, l.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	data, err := p.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > 0 {
+		if err := x.Write(ctx, data); err != nil {
+			return nil, inputFault(err)
+		}
+	}
+	if p.EOF {
+		if err := x.CloseInput(); err != nil {
+			return nil, inputFault(err)
+		}
+	}
+	preview := l.redactText(validText([]byte(clip(string(data), 200))))
+	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.WriteProcessStdinResult, error) {
+		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(known), Payload: &event.ProcessInput{
+			ProcessID: p.ProcessID, SizeBytes: int64(len(data)), Preview: preview, EOF: p.EOF, WrittenBy: session.ActorOf(caller),
+		}})
+		return &command.WriteProcessStdinResult{ProcessID: p.ProcessID, WrittenBytes: int64(len(data))}, nil
+	})
+}
+
+func inputFault(err error) error {
+	if errors.Is(err, process.ErrNoInput) {
+		return fault.Wrap(fault.Conflict, err, "the process takes no input")
+	}
+	return fault.Wrap(fault.Unavailable, err, "the process did not take the input")
+}
+
+func (l *Loop) resizeProcess(ctx context.Context, caller command.Caller, p *command.ResizeProcess) (*command.ProcessResult, error) {
+	if first, err := session.Repeated[command.ProcessResult](ctx, l.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	if !known.TTY {
+		return nil, fault.New(fault.Conflict, "process %s has no terminal", p.ProcessID)
+	}
+	if err := x.Resize(int(p.Rows), int(p.Cols)); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the terminal could not be resized")
+	}
+	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
+		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(known), Payload: &event.ProcessInput{
+			ProcessID: p.ProcessID, Rows: p.Rows, Cols: p.Cols, WrittenBy: session.ActorOf(caller),
+		}})
+		return &command.ProcessResult{ProcessID: p.ProcessID, Status: state.ProcessRunning}, nil
+	})
+}
+
+// terminateGrace is what a process gets between the first signal and the kill.
+const terminateGrace = 2 * time.Second
+
+// terminateProcess ends a process and all that it started.
+func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *command.TerminateProcess) (*command.ProcessResult, error) {
+	if first, err := session.Repeated[command.ProcessResult](ctx, l.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx) // once begun it is carried out
+	if sig, ok := signals[strings.TrimPrefix(p.Signal, "SIG")]; ok && sig != syscall.SIGTERM && sig != syscall.SIGKILL {
+		if err := x.Signal(int(sig)); err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "the process did not take the signal")
+		}
+		wait, cancel := context.WithTimeout(ctx, terminateGrace)
+		_, _ = x.Wait(wait) // what remains is ended below
+		cancel()
+	}
+	grace := terminateGrace
+	if strings.HasSuffix(p.Signal, "KILL") {
+		grace = 0
+	}
+	if err := x.Terminate(ctx, grace); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the process could not be ended")
+	}
+	exit, err := x.Wait(ctx)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the end of the process is not known")
+	}
+	reason := l.redactText(p.Reason)
+	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
+		now := tx.State.Environment.Find(p.ProcessID)
+		if now != nil && now.Status == state.ProcessRunning {
+			tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: processScope(known), Payload: &event.ProcessTerminated{
+				ProcessID: p.ProcessID, Reason: "user", Signal: exit.SignalName, Detail: reason, DurationMs: exit.Duration().Milliseconds(),
+				TerminatedBy: session.ActorOf(caller), EndedAt: exit.Ended,
+			}})
+		}
+		return &command.ProcessResult{ProcessID: p.ProcessID, Status: state.ProcessTerminated}, nil
+	})
+}
+
+// signals that a caller may name.
+var signals = map[string]syscall.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM,
+	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+}

@@ -1,0 +1,318 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+	"agentd/store"
+	"agentd/workspace"
+)
+
+// takenBack is what a rollback takes back.
+type takenBack struct {
+	root     string
+	toTurn   string
+	baseline uint64
+	turns    []string
+	changes  []workspace.Turned
+	tools    []string
+	artefact []string
+	children []string
+	jobs     []string
+}
+
+// rollbackThread takes turns back, with the files that they changed if that is
+// wanted. Nothing is deleted: the facts stay, and the rollback is one of them.
+func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *command.RollbackThread) (*command.RollbackThreadResult, error) {
+	if first, err := session.Repeated[command.RollbackThreadResult](ctx, l.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	b, err := l.toTakeBack(ctx, caller, p)
+	if err != nil {
+		return nil, err
+	}
+	if p.Preview {
+		return l.previewRollback(ctx, b, p)
+	}
+	policy := p.Files
+	if policy == "" {
+		policy = "keep"
+	}
+	id := l.m.NewID(event.PrefixRollback)
+	l.ours(id, true)
+	defer l.ours(id, false)
+	intent := *p
+	intent.IdempotencyKey = "" // the key belongs to the outcome
+	if _, err := session.Write(ctx, l.m, caller, &intent, p.SessionID, event.BySession, func(tx *session.Tx) (*struct{}, error) {
+		t := tx.State.Thread(p.ThreadID)
+		if err := quiet(tx.State, t, p.ThreadID); err != nil {
+			return nil, err
+		}
+		tx.Emit(event.Event{Type: event.TypeHistoryRollbackStarted, Scope: event.Scope{ThreadID: p.ThreadID}, Payload: &event.RollbackStarted{
+			RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.turns, Files: policy, Force: p.Force, BaselineSequence: b.baseline,
+			RequestedBy: session.ActorOf(caller),
+		}})
+		return &struct{}{}, nil
+	}); err != nil {
+		return nil, err
+	}
+	// The intent is recorded: from here on it is carried out, whoever waits for it.
+	ctx = context.WithoutCancel(ctx)
+	files, err := l.takeBack(ctx, b, policy, p.Force)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the rollback was begun and will be finished when agentd starts again")
+	}
+	return session.Write(ctx, l.m, caller, p, p.SessionID, event.BySession, func(tx *session.Tx) (*command.RollbackThreadResult, error) {
+		tx.Emit(b.completed(id, p.ThreadID, files))
+		return &command.RollbackThreadResult{RemovedTurns: b.turns, Files: files}, nil
+	})
+}
+
+// quiet refuses to take back turns of a thread at work.
+func quiet(s *state.Session, t *state.Thread, threadID string) error {
+	switch {
+	case t == nil:
+		return fault.New(fault.NotFound, "there is no open thread %s in session %s", threadID, s.SessionID)
+	case t.Busy():
+		return fault.New(fault.Conflict, "thread %s is at work; use interrupt_turn with queue: clear first", threadID)
+	case s.History.RollingBack(threadID) != nil:
+		return fault.New(fault.Conflict, "a rollback of thread %s is under way", threadID)
+	case t.Context != nil && t.Context.Running != nil:
+		return fault.New(fault.Conflict, "thread %s is being compacted", threadID)
+	}
+	return nil
+}
+
+// toTakeBack finds the turns after the one that stays, and what they did.
+func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command.RollbackThread) (*takenBack, error) {
+	b := &takenBack{toTurn: p.ToTurnID}
+	var through uint64
+	if err := l.m.ViewAs(ctx, caller, p.SessionID, func(s *state.Session) error {
+		t := s.Thread(p.ThreadID)
+		if err := quiet(s, t, p.ThreadID); err != nil {
+			return err
+		}
+		b.root, through = l.workplace(s, t, nil).root, s.Sequence
+		for _, turn := range t.Recent {
+			if turn.TurnID == p.ToTurnID {
+				b.baseline = turn.EndSequence
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.ToStart:
+		b.toTurn = event.NotApplicable
+	case b.baseline == 0:
+		turn, err := l.oldTurn(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		b.baseline = turn.EndSequence
+	}
+	if err := l.readBack(ctx, b, p.SessionID, p.ThreadID, through); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// oldTurn finds a turn that left the working set.
+func (l *Loop) oldTurn(ctx context.Context, p *command.RollbackThread) (*state.Turn, error) {
+	missing := fault.New(fault.NotFound, "there is no finished turn %s in thread %s", p.ToTurnID, p.ThreadID)
+	turn, err := oldTurn(ctx, l.opt.Store, p.SessionID, p.ToTurnID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the turn can't be read")
+	}
+	if turn.ThreadID != p.ThreadID || turn.EndSequence == 0 {
+		return nil, missing
+	}
+	return turn, nil
+}
+
+// readBack collects what the turns after the baseline did.
+func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID string, through uint64) error {
+	gone := map[string]bool{}
+	for rec, err := range l.opt.Store.Read(ctx, sessionID, store.Range{After: b.baseline, Before: through + 1}) {
+		if err != nil {
+			return fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
+		}
+		e, err := decodeIf(rec, threadID, takesPart)
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "a fact can't be read")
+		}
+		if e == nil {
+			continue
+		}
+		b.note(e, gone)
+	}
+	b.turns = slices.DeleteFunc(b.turns, func(id string) bool { return gone[id] })
+	b.changes = slices.DeleteFunc(b.changes, func(t workspace.Turned) bool { return gone[t.TurnID] })
+	if b.turns == nil {
+		b.turns = []string{}
+	}
+	return nil
+}
+
+// takesPart reports whether facts of a type say what a turn did.
+func takesPart(t event.Type) bool {
+	switch t { //nolint:exhaustive // the rest leaves nothing to take back
+	case event.TypeTurnStarted, event.TypeToolResult, event.TypeToolFailed, event.TypeArtifactChanged, event.TypeSubagentSpawned,
+		event.TypeJobCreated, event.TypeHistoryRollbackCompleted:
+		return true
+	}
+	return false
+}
+
+func (b *takenBack) note(e *event.Event, gone map[string]bool) {
+	switch p := e.Payload.(type) {
+	case *event.TurnStarted:
+		b.turns = append(b.turns, e.TurnID)
+		b.changes = append(b.changes, workspace.Turned{TurnID: e.TurnID})
+	case *event.ToolResult:
+		b.tools = append(b.tools, e.ToolCallID)
+		b.changed(e.TurnID, p.ChangedFiles)
+	case *event.ToolFailed:
+		b.tools = append(b.tools, e.ToolCallID)
+		b.changed(e.TurnID, p.ChangedFiles)
+	case *event.ArtifactChanged:
+		b.artefact = append(b.artefact, e.ArtifactID)
+	case *event.SubagentSpawned:
+		b.children = append(b.children, e.SubagentID)
+	case *event.JobCreated:
+		b.jobs = append(b.jobs, e.JobID)
+	case *event.RollbackCompleted:
+		for _, id := range p.RemovedTurns {
+			// Taken back before. Whether its files were is another matter: if they were
+			// kept, they are still there to be taken back with.
+			gone[id] = true
+		}
+	}
+}
+
+func (b *takenBack) changed(turnID string, files []event.FileChange) {
+	if i := len(b.changes) - 1; i >= 0 && len(files) > 0 && b.changes[i].TurnID == turnID {
+		b.changes[i].Files = append(b.changes[i].Files, files...)
+	}
+}
+
+// previewRollback says what would happen.
+func (l *Loop) previewRollback(ctx context.Context, b *takenBack, p *command.RollbackThread) (*command.RollbackThreadResult, error) {
+	res := &command.RollbackThreadResult{RemovedTurns: b.turns, Files: []event.RollbackFile{}}
+	var err error
+	switch {
+	case p.Files != "restore":
+		res.Files = b.kept()
+	case l.opt.Vault == nil:
+		res.Files = b.unavailable()
+	default:
+		if res.Files, err = l.opt.Vault.Preview(ctx, b.root, b.changes, workspace.ApplyOptions{Force: p.Force}); err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "the workspace can't be looked at")
+		}
+	}
+	if p.Diff && l.opt.Vault != nil {
+		if res.Diff, err = l.opt.Vault.Diff(ctx, b.root, b.changes, workspace.DiffOptions{Redact: l.redactText}); err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "the workspace can't be compared")
+		}
+	}
+	if res.Files == nil {
+		res.Files = []event.RollbackFile{}
+	}
+	return res, nil
+}
+
+// takeBack restores the files, if that is wanted.
+func (l *Loop) takeBack(ctx context.Context, b *takenBack, policy string, force bool) ([]event.RollbackFile, error) {
+	switch {
+	case policy != "restore":
+		return b.kept(), nil
+	case l.opt.Vault == nil:
+		return b.unavailable(), nil
+	}
+	files, err := l.opt.Vault.Apply(ctx, b.root, b.changes, workspace.ApplyOptions{Force: force})
+	if err != nil {
+		return nil, fmt.Errorf("loop: rollback: %w", err)
+	}
+	if files == nil {
+		files = []event.RollbackFile{}
+	}
+	return files, nil
+}
+
+func (b *takenBack) kept() []event.RollbackFile { return b.all("kept", "") }
+
+func (b *takenBack) unavailable() []event.RollbackFile {
+	return b.all("unavailable", "this runtime keeps no earlier contents")
+}
+
+// all lists every changed file once, with the same outcome.
+func (b *takenBack) all(change, why string) []event.RollbackFile {
+	out := []event.RollbackFile{}
+	for _, t := range b.changes {
+		for _, f := range t.Files {
+			if !slices.ContainsFunc(out, func(x event.RollbackFile) bool { return x.Path == f.Path }) {
+				out = append(out, event.RollbackFile{Path: f.Path, Change: change, Reason: why})
+			}
+		}
+	}
+	return out
+}
+
+func (b *takenBack) completed(id, threadID string, files []event.RollbackFile) event.Event {
+	return event.Event{Type: event.TypeHistoryRollbackCompleted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.RollbackCompleted{
+		RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.turns, BaselineSequence: b.baseline,
+		AffectedTools: b.tools, AffectedArtifacts: b.artefact, AffectedSubagents: b.children, AffectedJobs: b.jobs,
+		Files: files, ReadModelRepaired: true,
+	}}
+}
+
+// recoverRollbacks finishes the rollbacks of a session that were begun.
+func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
+	var begun []state.Rollback
+	var root string
+	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
+		begun = slices.Clone(s.History.RunningRollbacks)
+		for _, r := range begun {
+			if t := s.Thread(r.ThreadID); t != nil {
+				root = l.workplace(s, t, nil).root
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range begun {
+		if l.isOurs(r.RollbackID) {
+			continue
+		}
+		b := &takenBack{root: root, toTurn: r.ToTurnID, baseline: r.BaselineSequence}
+		if err := l.readBack(ctx, b, sessionID, r.ThreadID, r.Sequence); err != nil {
+			return err
+		}
+		files, err := l.takeBack(ctx, b, r.FilesPolicy, r.Force)
+		if err != nil {
+			return err
+		}
+		if err := l.m.Emit(ctx, sessionID, event.BySession, func(tx *session.Tx) error {
+			if tx.State.History.RollingBack(r.ThreadID) != nil {
+				tx.Emit(b.completed(r.RollbackID, r.ThreadID, files))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

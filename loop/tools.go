@@ -1,0 +1,421 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"agentd/event"
+	"agentd/permission"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// toolRun is one tool call on its way.
+type toolRun struct {
+	l *Loop
+	k key
+	// call is the state of the call as it was looked at, request what the model asked for.
+	call    state.ToolCall
+	request event.ToolCallRequest
+	entry   *tool.Entry
+	input   event.Raw
+	scope   event.Scope
+	place   workplace
+	mode    string
+	// rewritten is where the input is that a hook put in the place of the model's.
+	rewritten string
+	// refused is why the call doesn't run at all.
+	refused *tool.Error
+	// opinion is what hooks say about it.
+	opinion *permission.Opinion
+	// decision is nil for a call that somebody allowed already.
+	decision *permission.Decision
+	outside  bool
+	started  bool
+	began    time.Time
+
+	host *toolHost
+	// changed is what the call changed before it failed, partial what it gave.
+	changed []event.FileChange
+	partial string
+}
+
+// runTools judges a group of tool calls, records the decisions, and runs those
+// that may, side by side.
+func (l *Loop) runTools(k key, e RunTools) error {
+	ctx, done := l.interruptible(l.tools, k)
+	defer done()
+	runs, err := l.requested(ctx, k, e)
+	if err != nil {
+		return err
+	}
+	l.oursAll(runs, true)
+	defer l.oursAll(runs, false)
+	for _, r := range runs {
+		if err := r.consult(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		for _, r := range runs {
+			r.judge(tx, t)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(runs))
+	for i, r := range runs {
+		if r.started {
+			wg.Go(func() { errs[i] = r.run(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// oursAll remembers that this process carries calls out.
+func (l *Loop) oursAll(runs []*toolRun, on bool) {
+	for _, r := range runs {
+		l.ours(r.call.ToolCallID, on)
+	}
+}
+
+// requested collects the calls of a group that are to be judged or run.
+func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, error) {
+	var runs []*toolRun
+	var at place
+	var inv *tool.Inventory
+	if err := l.m.View(ctx, k.session, func(s *state.Session) error {
+		t := s.Thread(k.thread)
+		if t == nil || t.Active == nil || t.Active.TurnID != e.TurnID || len(t.Active.Tools) < e.To {
+			return errMoved
+		}
+		at = placeOf(s, t)
+		inv = l.opt.Tools.Resolve(l.selection(s, t, t.Active))
+		w := l.workplace(s, t, t.Active)
+		for _, c := range t.Active.Tools[e.From:e.To] {
+			if l.opt.Policy.ended(c) || c.Status == state.ToolRunning || c.Decision == permission.Ask {
+				continue
+			}
+			r := &toolRun{l: l, k: k, call: *c, place: w, mode: l.modeOf(s, t, t.Active), scope: toolScope(t, t.Active, c)}
+			r.scope.StepID = l.m.NewID(event.PrefixStep)
+			if a := s.Actions.Find(c.ActionID); a != nil && a.ActionType == "sandbox_escape" {
+				r.outside = true
+			}
+			runs = append(runs, r)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	conv, err := l.transcripts.get(ctx, k, at)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
+		request, ok := conv.call(r.call.ToolCallID)
+		if !ok {
+			return nil, fmt.Errorf("loop: nobody asked for tool call %s", r.call.ToolCallID)
+		}
+		r.request, r.input = request, request.Arguments
+		r.check(inv)
+	}
+	return runs, nil
+}
+
+// check finds the tool and holds the input against its schema.
+func (r *toolRun) check(inv *tool.Inventory) {
+	if len(r.input) == 0 && r.request.ArgumentsRef == "" {
+		r.input = event.Raw("{}")
+	}
+	entry, err := inv.Lookup(r.request.ToolName)
+	if err == nil {
+		r.entry = entry
+		if !json.Valid(r.input) {
+			err = tool.Errorf(tool.InvalidInput, "the arguments are not valid JSON: %s", tool.Preview(string(r.input), 200))
+		} else {
+			err = entry.Validate(r.input)
+		}
+	}
+	if err == nil && !entry.Info.IsReadOnly && bytes.Contains(r.input, []byte("[redacted:")) {
+		// What was taken out of the arguments is gone. Going on with what is left would
+		// write or run something that nobody asked for.
+		refused := tool.Errorf(tool.InvalidInput, "the arguments hold what looks like a secret; it was taken out, so the call can't be carried out as it was meant")
+		refused.Advice = "Leave the secret out: name the variable or the file that holds it."
+		err = refused
+	}
+	if err != nil {
+		r.refuse(err)
+	}
+}
+
+func (r *toolRun) refuse(err error) {
+	if !errors.As(err, &r.refused) {
+		r.refused = tool.Errorf(tool.Execution, "%v", err)
+	}
+}
+
+// judge decides on one call and records what follows: it starts, it is asked
+// about, or it is refused.
+func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
+	r.started, r.decision = false, nil
+	switch {
+	case r.refused != nil && r.refused.Category != tool.HookBlocked:
+		r.emitFailed(tx, r.refused)
+		return
+	case r.call.Decision == permission.Allow:
+		// Somebody was asked and allowed it.
+	case r.call.Decision == "":
+		d := permission.Decide(r.question(tx, t))
+		r.decision = &d
+	default:
+		r.emitFailed(tx, r.refusal(tx))
+		return
+	}
+	if d := r.decision; d != nil {
+		r.emitDecision(tx, t, d)
+		if d.Decision != permission.Allow {
+			return
+		}
+		r.outside = d.NeedsOutside && d.GrantID != ""
+	}
+	if r.refused != nil {
+		r.emitFailed(tx, r.refused)
+		return
+	}
+	r.emitStart(tx)
+}
+
+// question is what has to be decided about the call.
+func (r *toolRun) question(tx *session.Tx, t *state.Thread) permission.Question {
+	return r.questionOf(tx.State, t, tx.Now())
+}
+
+func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
+	return permission.Question{
+		Mode: r.l.modeOf(s, t, t.Active), Interactive: !r.l.opt.NobodyToAsk, Tool: r.entry.Info, Input: r.input,
+		ToolCallID: r.call.ToolCallID, Root: r.place.root, Cwd: r.place.cwd, Resolve: resolvePath,
+		Rules: r.l.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: r.opinion, Sandbox: r.l.confinement(r.place),
+	}
+}
+
+// refusal is the error of a call that was asked about and not allowed.
+func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
+	err := tool.Errorf(tool.Denied, "the call was not allowed")
+	if a := tx.State.Actions.Find(r.call.ActionID); a != nil {
+		switch {
+		case a.Status == state.ActionExpired:
+			err.Message = "nobody answered the request for permission in time"
+		case a.DecisionReason != "":
+			err.Message = "the call was not allowed: " + a.DecisionReason
+		case a.DecisionSource == "human":
+			err.Message = "the user did not allow the call"
+		}
+	}
+	err.Advice = "Do not try the same in another way; ask what to do instead or go on without it."
+	return err
+}
+
+// emitDecision records the decision and, if somebody has to be asked, the request.
+func (r *toolRun) emitDecision(tx *session.Tx, t *state.Thread, d *permission.Decision) {
+	p := r.l.clean(d.PermissionEvaluated)
+	p.SafeArgs, p.InputRef = r.safeArgs(tx)
+	if d.Decision == permission.Ask {
+		p.ApprovalActionID = tx.NewID(event.PrefixAction)
+	}
+	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
+	switch d.Decision {
+	case permission.Deny:
+		if r.refused != nil {
+			r.emitFailed(tx, r.refused) // a hook said so, and said why
+			return
+		}
+		err := tool.Errorf(tool.Denied, "%s", p.DecisionReason)
+		err.Advice = "Do not try the same in another way; say what you need and why."
+		r.emitFailed(tx, err)
+	case permission.Ask:
+		r.emitRequest(tx, t, d, &p)
+	}
+}
+
+// clean takes secrets out of a decision: all that it says may quote the call.
+func (l *Loop) clean(p event.PermissionEvaluated) event.PermissionEvaluated {
+	p.Scope, _ = l.redactJSON(p.Scope)
+	p.DecisionReason = l.redactText(p.DecisionReason)
+	p.Impact = l.redactText(p.Impact)
+	p.Subcommands = slices.Clone(p.Subcommands)
+	for i := range p.Subcommands {
+		p.Subcommands[i] = l.redactText(p.Subcommands[i])
+	}
+	return p
+}
+
+// emitRequest asks somebody for permission.
+func (r *toolRun) emitRequest(tx *session.Tx, t *state.Thread, d *permission.Decision, p *event.PermissionEvaluated) {
+	kind := "tool_permission"
+	if d.NeedsOutside {
+		kind = "sandbox_escape"
+	}
+	r.ask(tx, t, kind, p.ApprovalActionID, p.DecisionReason, p)
+}
+
+// ask emits the request and the action of a call that waits for permission.
+func (r *toolRun) ask(tx *session.Tx, _ *state.Thread, kind, actionID, why string, p *event.PermissionEvaluated) {
+	scope := r.scope
+	scope.ActionID = actionID
+	tx.Emit(event.Event{Type: event.TypePermissionRequested, Scope: scope, Payload: &event.PermissionRequested{
+		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,
+	}})
+	a := &event.ActionRequired{
+		ActionType: kind, Prompt: r.prompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
+		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
+	}
+	if after := r.l.opt.ActionTimeout; after > 0 {
+		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "deny"
+	}
+	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: a})
+}
+
+// prompt says in one line what the call would do.
+func (r *toolRun) prompt() string {
+	clean, _ := r.l.redactJSON(r.input)
+	var in struct {
+		Command string `json:"command"`
+		Path    string `json:"path"`
+	}
+	_ = json.Unmarshal(clean, &in) // a tool without these fields shows its whole input
+	switch {
+	case in.Command != "":
+		return "Run: " + tool.Preview(in.Command, 500)
+	case in.Path != "":
+		return "Allow " + r.request.ToolName + " on " + in.Path + "?"
+	}
+	return "Allow " + r.request.ToolName + " " + tool.Preview(string(clean), 300) + "?"
+}
+
+// safeArgs are the call's arguments as facts show them: inline, or by reference.
+func (r *toolRun) safeArgs(tx *session.Tx) (inline event.Raw, ref string) {
+	clean, _ := r.l.redactJSON(r.input)
+	if len(clean) <= r.l.opt.Outputs.InlineBytes {
+		return clean, ""
+	}
+	return nil, tx.Blob(clean, "application/json")
+}
+
+// emitStart records the boundary and the start of a call that may run.
+func (r *toolRun) emitStart(tx *session.Tx) {
+	info := &r.entry.Info
+	policy := "allowed"
+	if r.call.Decision == permission.Allow {
+		policy = "asked"
+	}
+	if p := r.l.boundary(r); p != nil {
+		tx.Emit(event.Event{Type: event.TypeSandboxApplied, Scope: r.scope, Payload: p})
+		if policy == "allowed" && p.Mode != "none" && p.Mode != "danger_full_access" {
+			policy = "sandboxed"
+		}
+	}
+	args, ref := r.safeArgs(tx)
+	if r.rewritten != "" {
+		tx.Emit(event.Event{Type: event.TypeToolArgs, Scope: r.scope, Payload: &event.ToolArgs{ToolName: info.ToolName, InputRef: r.rewritten, Source: "hook"}})
+	}
+	tx.Emit(event.Event{Type: event.TypeToolStarted, Scope: r.scope, Payload: &event.ToolStarted{
+		ToolName: info.ToolName, SafeArgs: args, InputRef: ref, Policy: policy, RuntimeOwner: info.RuntimeOwner,
+		IsReadOnly: info.IsReadOnly, IsDestructive: info.IsDestructive, InterruptBehavior: info.InterruptBehavior,
+		AttemptCount: r.call.Attempts + 1,
+	}})
+	if tool.IsLoopOwned(info.ToolName) {
+		r.emitOwned(tx)
+		return
+	}
+	r.started = true
+}
+
+// emitFailed ends the call without a result.
+func (r *toolRun) emitFailed(tx *session.Tx, err *tool.Error) {
+	message := r.l.redactText(err.Message)
+	advice := r.l.redactText(err.Advice)
+	p := &event.ToolFailed{
+		ToolName: r.request.ToolName, ErrorCategory: err.Category, Message: message, Advice: advice, Retryable: err.Retryable, ChangedFiles: r.changed,
+		OutputRef: r.partial,
+	}
+	if !r.began.IsZero() {
+		p.DurationMs = time.Since(r.began).Milliseconds()
+	}
+	tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: r.scope, Payload: p})
+}
+
+// run carries the call out and records how it ended.
+func (r *toolRun) run(group context.Context) error {
+	ctx, cancel := r.context(group)
+	defer cancel()
+	r.began = time.Now()
+	r.host = newToolHost(r)
+	res, err := r.entry.Tool.Run(ctx, &tool.Call{
+		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
+		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host,
+	})
+	r.host.close()
+	switch {
+	case err == nil && res == nil:
+		err = tool.Errorf(tool.Execution, "%s gave neither a result nor an error", r.request.ToolName)
+	case err != nil && ctx.Err() != nil:
+		err = r.cut(ctx, err)
+	}
+	if err != nil {
+		return r.failed(ctx, err, res)
+	}
+	return r.succeeded(ctx, res)
+}
+
+// context ends with the group's if the tool takes an interrupt at once; others
+// finish first.
+func (r *toolRun) context(group context.Context) (context.Context, context.CancelFunc) {
+	if r.entry.Info.InterruptBehavior == "cancel" {
+		return context.WithCancel(group)
+	}
+	return context.WithCancel(context.WithoutCancel(group))
+}
+
+// cut says why a call was stopped.
+func (r *toolRun) cut(ctx context.Context, err error) error {
+	var failed *tool.Error
+	if errors.As(err, &failed) && failed.Category != tool.Interrupted && failed.Category != tool.Execution {
+		return err
+	}
+	category := tool.Interrupted
+	if errors.Is(context.Cause(ctx), errDeadline) {
+		category = tool.Timeout
+	}
+	return tool.Errorf(category, "%v", context.Cause(ctx))
+}
+
+// emit records facts of the call while it runs.
+func (r *toolRun) emit(facts func(*session.Tx, *state.Thread)) error {
+	return r.l.m.Emit(context.WithoutCancel(r.l.ctx), r.k.session, event.ByLoop, func(tx *session.Tx) error {
+		t := tx.State.Thread(r.k.thread)
+		if t == nil || t.Active == nil || !isRunning(t.Active, r.call.ToolCallID) {
+			return errMoved
+		}
+		facts(tx, t)
+		return nil
+	})
+}
+
+func isRunning(turn *state.Turn, toolCallID string) bool {
+	for _, c := range turn.Tools {
+		if c.ToolCallID == toolCallID {
+			return c.Status == state.ToolRunning
+		}
+	}
+	return false
+}

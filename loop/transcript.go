@@ -1,0 +1,433 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"agentd/event"
+	"agentd/model"
+	"agentd/state"
+	"agentd/store"
+)
+
+// transcripts keeps the conversations of the threads that were worked on lately.
+type transcripts struct {
+	store store.Store
+	limit int
+
+	mu   sync.Mutex
+	byID map[string]map[string]*kept // session, thread
+	// newest and oldest are the ends of the list by last use.
+	newest, oldest *kept
+	count          int
+}
+
+type kept struct {
+	k            key
+	c            *conversation
+	newer, older *kept
+}
+
+func newTranscripts(s store.Store, limit int) *transcripts {
+	return &transcripts{store: s, limit: limit, byID: map[string]map[string]*kept{}}
+}
+
+// offer hands committed facts to the conversations of their session.
+func (t *transcripts) offer(sessionID string, facts []event.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for threadID, k := range t.byID[sessionID] {
+		k.c.offer(threadID, facts)
+	}
+}
+
+// get returns the thread's conversation with all facts through the given one.
+// It is for the thread's runner alone.
+func (t *transcripts) get(ctx context.Context, k key, at place) (*conversation, error) {
+	if c := t.find(k); c != nil {
+		ok, err := t.settle(ctx, c, k, at.last)
+		if ok {
+			return c, nil
+		}
+		t.forget(k) // what was pending may be lost
+		if err != nil {
+			return nil, err
+		}
+	}
+	c := newConversation()
+	c.through = at.through
+	t.keep(k, c) // from now on it is offered what comes after
+	err := t.load(ctx, c, k, at)
+	ok := false
+	if err == nil {
+		ok, err = t.settle(ctx, c, k, at.last)
+	}
+	if !ok {
+		t.forget(k)
+		if err == nil {
+			err = errMoved
+		}
+		return nil, fmt.Errorf("loop: the conversation of thread %s could not be derived: %w", k.thread, err)
+	}
+	return c, nil
+}
+
+// settle brings a conversation up to date with what it was offered.
+func (t *transcripts) settle(ctx context.Context, c *conversation, k key, through uint64) (bool, error) {
+	if gap, ok := c.takeGap(); ok {
+		if err := t.replay(ctx, c, k, gap, nil); err != nil {
+			return false, err
+		}
+	}
+	return c.settle(ctx, t.store, through)
+}
+
+func newConversation() *conversation {
+	return &conversation{inputs: map[string]input{}, results: map[string]*model.Message{}}
+}
+
+func (t *transcripts) find(k key) *conversation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.byID[k.session][k.thread]
+	if x == nil {
+		return nil
+	}
+	t.unlink(x)
+	t.link(x)
+	return x.c
+}
+
+func (t *transcripts) keep(k key, c *conversation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[k.session] == nil {
+		t.byID[k.session] = map[string]*kept{}
+	}
+	x := &kept{k: k, c: c}
+	t.byID[k.session][k.thread] = x
+	t.link(x)
+	t.count++
+	for t.count > t.limit && t.oldest != x {
+		t.drop(t.oldest)
+	}
+}
+
+func (t *transcripts) forget(k key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if x := t.byID[k.session][k.thread]; x != nil {
+		t.drop(x)
+	}
+}
+
+func (t *transcripts) drop(x *kept) {
+	t.unlink(x)
+	t.count--
+	delete(t.byID[x.k.session], x.k.thread)
+	if len(t.byID[x.k.session]) == 0 {
+		delete(t.byID, x.k.session)
+	}
+}
+
+func (t *transcripts) link(x *kept) {
+	x.older, x.newer = t.newest, nil
+	if t.newest != nil {
+		t.newest.newer = x
+	}
+	t.newest = x
+	if t.oldest == nil {
+		t.oldest = x
+	}
+}
+
+func (t *transcripts) unlink(x *kept) {
+	if x.newer != nil {
+		x.newer.older = x.older
+	} else {
+		t.newest = x.older
+	}
+	if x.older != nil {
+		x.older.newer = x.newer
+	} else {
+		t.oldest = x.newer
+	}
+}
+
+// place says how much of a thread's history its conversation is derived from.
+type place struct {
+	// from and last are the first and the newest fact of the thread, through is the
+	// last one of the session that counts.
+	from, last, through uint64
+	// first says that the thread has no turn but its first: nothing was taken back.
+	first bool
+	// boundary is the summary that stands for what came before; nil for none. Made is
+	// the fact that submitted the turn in which it was made; 0 if that is to be
+	// looked up.
+	boundary *state.Compaction
+	made     uint64
+	// open are the turns that are not finished, with the fact of their submission.
+	open map[string]uint64
+	// fork is where the session's history goes on in another one.
+	fork *event.ForkPoint
+}
+
+// placeOf reads from the state what is needed to derive a conversation.
+func placeOf(s *state.Session, t *state.Thread) place {
+	p := place{
+		from: t.StartedSequence, last: t.LastSequence, through: s.Sequence,
+		first: t.TurnCount <= 1 && len(t.Recent) == 0, open: map[string]uint64{},
+	}
+	if t.Role == "main" || t.Role == "fork" {
+		p.fork = s.ForkedFrom
+	}
+	for _, turn := range t.Queue {
+		p.open[turn.TurnID] = turn.SubmittedSequence
+	}
+	if t.Active != nil {
+		p.open[t.Active.TurnID] = t.Active.SubmittedSequence
+	}
+	if c := t.Context; c != nil && c.Boundary != nil && !c.Boundary.Stale {
+		p.boundary = c.Boundary
+		p.made = p.open[c.Boundary.TurnID]
+		for _, turn := range t.Recent {
+			if turn.TurnID == c.Boundary.TurnID {
+				p.made = turn.SubmittedSequence
+			}
+		}
+	}
+	return p
+}
+
+// load derives a conversation from the journal.
+func (t *transcripts) load(ctx context.Context, c *conversation, k key, at place) error {
+	if at.boundary != nil {
+		return t.loadAfter(ctx, c, k, at)
+	}
+	if at.fork != nil {
+		if err := t.loadFork(ctx, c, at.fork, maxForks); err != nil {
+			return err
+		}
+	}
+	r := store.Range{After: max(at.from, 1) - 1, Before: at.through + 1}
+	if at.first {
+		return t.replay(ctx, c, k, r, nil)
+	}
+	return t.loadAll(ctx, c, k, r)
+}
+
+// maxForks bounds how many forks of forks are followed.
+const maxForks = 1000
+
+// loadFork derives the conversation up to a fork, which may be one of a fork.
+func (t *transcripts) loadFork(ctx context.Context, c *conversation, f *event.ForkPoint, depth int) error {
+	earlier, err := t.forkOf(ctx, f)
+	if err != nil {
+		return err
+	}
+	if earlier != nil {
+		if depth == 0 {
+			return fmt.Errorf("loop: session %s is a fork of more than %d forks", f.SessionID, maxForks)
+		}
+		if err := t.loadFork(ctx, c, earlier, depth-1); err != nil {
+			return err
+		}
+	}
+	if err := t.loadAll(ctx, c, key{f.SessionID, f.ThreadID}, store.Range{Before: f.Sequence + 1}); err != nil {
+		return err
+	}
+	c.endTurn(c.running) // what was under way at the fork is not under way here
+	clear(c.inputs)
+	c.covers = 0 // it is of another session
+	return nil
+}
+
+// forkOf returns where the history of a forked thread goes on; nil if it began
+// where it is.
+func (t *transcripts) forkOf(ctx context.Context, f *event.ForkPoint) (*event.ForkPoint, error) {
+	created, err := readFact(ctx, t.store, f.SessionID, 1)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := created.Payload.(*event.SessionCreated)
+	if !ok || p.ForkedFrom == nil {
+		return nil, nil
+	}
+	started, err := readFact(ctx, t.store, f.SessionID, 2)
+	if err != nil || started.ThreadID != f.ThreadID {
+		return nil, err
+	}
+	return p.ForkedFrom, nil
+}
+
+// loadAfter derives a conversation from a summary and what followed it. The
+// inputs of turns that were submitted before the summary are looked up, and what
+// was said in the turn in which it was made: it may not have been told yet.
+func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at place) error {
+	for turnID, sequence := range at.open {
+		if sequence > at.boundary.Sequence || turnID == at.boundary.TurnID {
+			continue
+		}
+		e, err := readFact(ctx, t.store, k.session, sequence)
+		if err != nil {
+			return err
+		}
+		if err := c.apply(ctx, t.store, e); err != nil {
+			return err
+		}
+	}
+	if err := t.loadTurn(ctx, c, k, at); err != nil {
+		return err
+	}
+	r := store.Range{After: at.boundary.Sequence - 1, Before: at.through + 1}
+	undone, err := t.undone(ctx, k, r)
+	if err != nil {
+		return err
+	}
+	return t.replay(ctx, c, k, r, undone)
+}
+
+// loadTurn applies what was said, before the summary, in the turn in which it was
+// made.
+func (t *transcripts) loadTurn(ctx context.Context, c *conversation, k key, at place) error {
+	id, from := at.boundary.TurnID, at.made
+	if id == "" || id == event.NotApplicable {
+		return nil
+	}
+	if from == 0 {
+		turn, err := oldTurn(ctx, t.store, k.session, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		from = turn.SubmittedSequence
+	}
+	for rec, err := range t.store.Read(ctx, k.session, store.Range{After: from - 1, Before: at.boundary.Sequence}) {
+		if err != nil {
+			return fmt.Errorf("loop: read: %w", err)
+		}
+		e, err := decodeIf(rec, k.thread, said)
+		if err != nil {
+			return err
+		}
+		if e == nil || e.TurnID != id {
+			continue
+		}
+		if err := c.apply(ctx, t.store, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oldTurn reads the record of a turn that left the working set.
+func oldTurn(ctx context.Context, s store.Store, sessionID, turnID string) (*state.Turn, error) {
+	snap, err := s.Snapshot(ctx, sessionID, "turn/"+turnID)
+	if err != nil {
+		return nil, fmt.Errorf("loop: turn %s: %w", turnID, err)
+	}
+	turn := &state.Turn{}
+	if err := json.Unmarshal(snap.Data, turn); err != nil {
+		return nil, fmt.Errorf("loop: turn %s: %w", turnID, err)
+	}
+	return turn, nil
+}
+
+// loadAll derives a conversation from its beginning. Turns that a rollback took
+// back, and summaries that covered them, are left out.
+func (t *transcripts) loadAll(ctx context.Context, c *conversation, k key, r store.Range) error {
+	undone, err := t.undone(ctx, k, r)
+	if err != nil {
+		return err
+	}
+	return t.replay(ctx, c, k, r, undone)
+}
+
+// undone finds what later rollbacks took back: turns, and summaries by their
+// sequence.
+func (t *transcripts) undone(ctx context.Context, k key, r store.Range) (map[string]bool, error) {
+	out := map[string]bool{}
+	through := map[uint64]uint64{}
+	for rec, err := range t.store.Read(ctx, k.session, r) {
+		if err != nil {
+			return nil, fmt.Errorf("loop: read: %w", err)
+		}
+		e, err := decodeIf(rec, k.thread, func(t event.Type) bool {
+			return t == event.TypeContextCompactionCompleted || t == event.TypeHistoryRollbackCompleted
+		})
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			continue
+		}
+		switch p := e.Payload.(type) {
+		case *event.CompactionCompleted:
+			through[e.Sequence] = p.ThroughSequence
+		case *event.RollbackCompleted:
+			for _, id := range p.RemovedTurns {
+				out[id] = true
+			}
+			for sequence, covers := range through {
+				if covers > p.BaselineSequence {
+					out[strconv.FormatUint(sequence, 10)] = true
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// replay applies the thread's facts of a range.
+func (t *transcripts) replay(ctx context.Context, c *conversation, k key, r store.Range, undone map[string]bool) error {
+	for rec, err := range t.store.Read(ctx, k.session, r) {
+		if err != nil {
+			return fmt.Errorf("loop: read: %w", err)
+		}
+		e, err := decodeIf(rec, k.thread, said)
+		if err != nil {
+			return err
+		}
+		if e == nil || undone[e.TurnID] || undone[strconv.FormatUint(e.Sequence, 10)] || e.Type == event.TypeHistoryRollbackCompleted {
+			continue
+		}
+		if err := c.apply(ctx, t.store, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeIf decodes a fact of the thread whose type is wanted; nil for others,
+// whose payloads are not looked at.
+func decodeIf(rec store.Record, threadID string, wanted func(event.Type) bool) (*event.Event, error) {
+	e := &event.Event{}
+	payload, err := event.DecodeHeader(rec.Data, e)
+	if err != nil {
+		return nil, fmt.Errorf("loop: %w", err)
+	}
+	if e.ThreadID != threadID || !wanted(e.Type) {
+		return nil, nil
+	}
+	if err := e.DecodePayload(payload); err != nil {
+		return nil, fmt.Errorf("loop: %w", err)
+	}
+	return e, nil
+}
+
+// readFact reads one fact.
+func readFact(ctx context.Context, s store.Store, sessionID string, sequence uint64) (*event.Event, error) {
+	for rec, err := range s.Read(ctx, sessionID, store.Range{After: sequence - 1, Limit: 1}) {
+		if err != nil {
+			return nil, fmt.Errorf("loop: read: %w", err)
+		}
+		return event.Decode(rec.Data)
+	}
+	return nil, fmt.Errorf("loop: %w: fact %d of session %s", store.ErrNotFound, sequence, sessionID)
+}

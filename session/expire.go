@@ -1,0 +1,306 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// expiryStep bounds what is expired in one write and deleted under one lock.
+const expiryStep = 16
+
+// Swept says what a sweep did.
+type Swept struct {
+	// Expired counts outputs that can't be read any more, Kept those whose time
+	// came but that something refers to, Deleted the contents that were removed.
+	Expired, Kept, Deleted int
+	// Postponed counts what could not be dealt with now: sessions that another
+	// node owns or that can't be read, and content that a fact may still come for.
+	Postponed int
+}
+
+// ExpireOutputs ends the life of outputs that were stored before a moment and
+// that nothing refers to. It works in small steps, beside everything else; it may
+// be cut off at any point and called again.
+func (m *Manager) ExpireOutputs(ctx context.Context, before time.Time) (Swept, error) {
+	m.outputs.sweeping.Lock()
+	defer m.outputs.sweeping.Unlock()
+	var sum Swept
+	for cursor := ""; ; {
+		due, next, err := m.due(ctx, cursor, stamp(before))
+		if err != nil {
+			return sum, err
+		}
+		for _, step := range bySession(due) {
+			if err := m.expireStep(ctx, step, &sum); err != nil {
+				return sum, err
+			}
+		}
+		if next == "" {
+			break
+		}
+		cursor = next
+	}
+	return sum, m.deleteDoomed(ctx, &sum)
+}
+
+// dueOutput is an output whose time has come.
+type dueOutput struct {
+	key, at, ref, sessionID string
+	outputEntry
+}
+
+// due returns the next outputs that were stored before a moment, and where to go
+// on; nothing there when these are the last.
+func (m *Manager) due(ctx context.Context, after, before string) ([]dueOutput, string, error) {
+	const page = 256
+	var out []dueOutput
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindOutputAt, After: after, Limit: page}) {
+		if err != nil {
+			return nil, "", storeFault(err)
+		}
+		if e.Key >= before {
+			return out, "", nil
+		}
+		parts := strings.SplitN(e.Key, "/", 3)
+		if len(parts) != 3 {
+			return nil, "", storeFault(fmt.Errorf("%w: index of outputs: %q", store.ErrCorrupt, e.Key))
+		}
+		d := dueOutput{key: e.Key, at: parts[0], ref: parts[1], sessionID: parts[2]}
+		if err := json.Unmarshal(e.Value, &d.outputEntry); err != nil {
+			return nil, "", storeFault(fmt.Errorf("%w: index of outputs: %w", store.ErrCorrupt, err))
+		}
+		out = append(out, d)
+	}
+	if len(out) < page {
+		return out, "", nil
+	}
+	return out, out[page-1].key, nil
+}
+
+// bySession cuts outputs into steps, each of one session.
+func bySession(due []dueOutput) [][]dueOutput {
+	open := map[string]int{}
+	var steps [][]dueOutput
+	for _, d := range due {
+		i, ok := open[d.sessionID]
+		if !ok || len(steps[i]) == expiryStep {
+			i = len(steps)
+			open[d.sessionID] = i
+			steps = append(steps, nil)
+		}
+		steps[i] = append(steps[i], d)
+	}
+	return steps
+}
+
+// expireStep expires outputs of one session in one write.
+func (m *Manager) expireStep(ctx context.Context, step []dueOutput, sum *Swept) error {
+	var expired, kept int
+	err := m.write(ctx, step[0].sessionID, event.ByRuntime, false, func(tx *Tx) error {
+		expired, kept = 0, 0
+		for i := range step {
+			d := &step[i]
+			tx.index = append(tx.index, remove(kindOutputAt, d.key))
+			fate, err := tx.fate(d)
+			switch {
+			case err != nil:
+				return err
+			case fate == outputKept:
+				kept++
+				tx.index = append(tx.index, remove(kindOutput, d.ref+"/"+d.sessionID))
+			case fate == outputOver:
+				expired++
+				tx.expire(d)
+			}
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		// Whatever is wrong with one session must not keep the others from being
+		// swept; its entries are found again next time.
+		m.opt.Logger.Warn("outputs of a session could not be expired", "sessionId", step[0].sessionID, "error", err)
+		sum.Postponed += len(step)
+		return nil
+	}
+	sum.Expired += expired
+	sum.Kept += kept
+	return nil
+}
+
+type outputFate int
+
+const (
+	// outputAgain: the same content was stored again later; that is what counts.
+	outputAgain outputFate = iota
+	outputKept
+	outputOver
+)
+
+// fate decides what becomes of an output whose time has come.
+func (tx *Tx) fate(d *dueOutput) (outputFate, error) {
+	last, ok, err := tx.Lookup(kindOutput, d.ref+"/"+d.sessionID)
+	if err != nil {
+		return 0, storeFault(err)
+	}
+	if !ok || string(last) > d.at {
+		return outputAgain, nil
+	}
+	if _, ok, err = tx.Lookup(kindKept, d.ref+"/"+d.sessionID); err == nil && !ok {
+		ok, err = tx.w.m.any(tx.ctx, kindKept, d.ref)
+	}
+	if err != nil {
+		return 0, storeFault(err)
+	}
+	if ok {
+		return outputKept, nil
+	}
+	return outputOver, nil
+}
+
+// expire takes back the right to read an output and notes that its bytes may go.
+func (tx *Tx) expire(d *dueOutput) {
+	tx.Emit(event.Event{Type: event.TypeOutputExpired, Scope: d.scope(), Payload: &event.OutputExpired{
+		OutputRef: d.ref, Reason: "it was stored on " + storedOn(d.at) + " and outputs are kept for a limited time",
+	}})
+	tx.index = append(
+		tx.index,
+		remove(kindOutput, d.ref+"/"+d.sessionID), remove(kindRef, d.ref+"/"+d.sessionID),
+		put(kindDoomed, d.ref+"/"+d.sessionID, nil),
+	)
+}
+
+// storedOn is a stamp for people.
+func storedOn(at string) string {
+	us, err := strconv.ParseInt(at, 16, 64)
+	if err != nil {
+		return "an unknown day"
+	}
+	return time.UnixMicro(us).UTC().Format(time.DateOnly)
+}
+
+// any reports whether an index has an entry for a reference, of whatever session.
+func (m *Manager) any(ctx context.Context, kind, ref string) (bool, error) {
+	for _, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kind, Prefix: ref + "/", Limit: 1}) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// doomed is content that a session doesn't need any more.
+type doomed struct{ key, ref, sessionID string }
+
+// deleteDoomed follows the notes about content that may go.
+func (m *Manager) deleteDoomed(ctx context.Context, sum *Swept) error {
+	for cursor := ""; ; {
+		var step []doomed
+		for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindDoomed, After: cursor, Limit: expiryStep}) {
+			if err != nil {
+				return storeFault(err)
+			}
+			ref, sessionID, _ := strings.Cut(e.Key, "/")
+			step = append(step, doomed{e.Key, ref, sessionID})
+			cursor = e.Key
+		}
+		if len(step) == 0 {
+			return nil
+		}
+		done, err := m.deleteStep(ctx, step, sum)
+		if err != nil {
+			return err
+		}
+		for _, d := range done {
+			if err := m.forget(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deleteStep deletes the content that nobody needs and returns the notes that
+// have served their purpose.
+func (m *Manager) deleteStep(ctx context.Context, step []doomed, sum *Swept) ([]doomed, error) {
+	m.outputs.storing.Lock()
+	defer m.outputs.storing.Unlock()
+	var done []doomed
+	for _, d := range step {
+		if m.outputs.awaited(d.ref, m.Now()) {
+			sum.Postponed++
+			continue
+		}
+		needed, err := m.any(ctx, kindRef, d.ref)
+		if err == nil && !needed {
+			needed, err = m.any(ctx, kindKept, d.ref)
+		}
+		if err == nil && !needed {
+			err = m.opt.Store.DeleteBlob(ctx, d.ref)
+			sum.Deleted++
+		}
+		if err != nil {
+			return done, storeFault(err)
+		}
+		done = append(done, d)
+	}
+	return done, nil
+}
+
+// forget removes a note. One that can't be removed now is followed again, which
+// changes nothing.
+func (m *Manager) forget(ctx context.Context, d doomed) error {
+	err := m.write(ctx, d.sessionID, event.ByRuntime, false, func(tx *Tx) error {
+		tx.index = append(tx.index, remove(kindDoomed, d.key))
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		m.opt.Logger.Warn("a note about deleted content could not be removed", "sessionId", d.sessionID, "error", err)
+		return nil
+	}
+	return ctx.Err()
+}
+
+// expiredFault says why an output can't be read, to those who may see its session;
+// nil if it isn't because it expired.
+func (r *request) expiredFault(ctx context.Context, ref string) error {
+	for e, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kindExpired, Prefix: ref + "/"}) {
+		if err != nil {
+			return storeFault(err)
+		}
+		if r.view(ctx, e.Key[len(ref)+1:], func(*state.Session) error { return nil }) == nil {
+			return fault.New(fault.NotFound, "the output %s expired on %s and is gone; its beginning is in the fact that told of it", ref, e.Value)
+		}
+	}
+	return nil
+}
+
+// expireOutputs sweeps until ctx ends.
+func (m *Manager) expireOutputs(ctx context.Context) {
+	every := min(max(m.opt.ExpireAfter/16, time.Second), time.Hour)
+	timer := time.NewTimer(min(every, time.Minute))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		swept, err := m.ExpireOutputs(ctx, m.Now().Add(-m.opt.ExpireAfter))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			m.opt.Logger.Warn("old outputs could not be removed", "error", err)
+		case swept.Expired > 0 || swept.Deleted > 0:
+			m.opt.Logger.Info("old outputs were removed", "expired", swept.Expired, "deleted", swept.Deleted, "kept", swept.Kept)
+		}
+		timer.Reset(every)
+	}
+}

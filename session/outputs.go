@@ -1,0 +1,299 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"agentd/event"
+	"agentd/store"
+)
+
+// Outputs of tools and processes don't live for ever. When one is recorded, the
+// index keeps when; [Manager.ExpireOutputs] goes through that index by time.
+//
+// Expiry has two halves, so that a crash between any two steps leaves nothing
+// that points nowhere. The first is one write to the session: the fact
+// output.expired, the right to read is taken back, and a note that the bytes may
+// go. The second follows the notes: bytes that no session may read any more and
+// that no fact refers to are deleted, then the note is. A sweep that was cut off
+// finds the notes of the one before.
+//
+// What a fact names in any other way than as the output of its call is kept for
+// ever: evidence, artifacts, summaries, inputs. That is decided by looking for
+// references in the encoded fact, not by a list of fields, so that a new kind of
+// fact protects what it names without anybody thinking of it. Earlier contents of
+// files have no entry in this index and are never looked at.
+
+const (
+	// freshFor is how long content that was stored ahead of its fact waits for it.
+	freshFor = time.Hour
+	// maxInside bounds the references that one stored content can protect.
+	maxInside = 1 << 20
+)
+
+// outputs is what the manager knows of stored content beyond the store.
+type outputs struct {
+	// storing is held for reading by whoever writes content or refers to it, until
+	// that is durable, and for writing while bytes are deleted: so content can't
+	// vanish between the moment in which the store finds that it has it already
+	// and the moment in which somebody refers to it. Nobody may take a writer's
+	// lock while holding it for writing.
+	storing sync.RWMutex
+	// sweeping is held by the one sweep at a time.
+	sweeping sync.Mutex
+
+	mu sync.Mutex
+	// fresh holds content that was stored and that no fact refers to yet.
+	fresh map[string]ahead
+}
+
+// ahead is content that was stored ahead of its fact: when, and what it refers to.
+type ahead struct {
+	at   time.Time
+	refs []string
+}
+
+// put notes content that a fact will refer to.
+func (o *outputs) put(ref string, inside []string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fresh == nil {
+		o.fresh = map[string]ahead{}
+	}
+	for r, a := range o.fresh {
+		if now.Sub(a.at) > freshFor {
+			delete(o.fresh, r)
+		}
+	}
+	o.fresh[ref] = ahead{now, inside}
+}
+
+// awaited reports whether a fact may still come for content.
+func (o *outputs) awaited(ref string, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a, ok := o.fresh[ref]
+	return ok && now.Sub(a.at) <= freshFor
+}
+
+// inside returns what content that was stored ahead of its fact refers to.
+func (o *outputs) inside(ref string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.fresh[ref].refs
+}
+
+// refReader gathers the references in what is read through it.
+type refReader struct {
+	r    io.Reader
+	tail []byte
+	seen map[string]bool
+	refs []string
+}
+
+// refOverlap is more than a reference with its quotes and the end of its key.
+const refOverlap = 128
+
+// Read implements [io.Reader].
+func (r *refReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.tail = append(r.tail, p[:n]...)
+	for _, ref := range refsIn(nil, r.tail, maxInside) {
+		if !r.seen[ref] && len(r.refs) < maxInside {
+			r.seen[ref] = true
+			r.refs = append(r.refs, ref)
+		}
+	}
+	if cut := len(r.tail) - refOverlap; cut > 0 {
+		r.tail = append(r.tail[:0], r.tail[cut:]...)
+	}
+	return n, err
+}
+
+// Retain says that what the decision stores refers to these outputs: they never
+// expire. References in facts, and in JSON that is stored with them or ahead of
+// them, are found without it; it is for those that stand elsewhere.
+func (tx *Tx) Retain(refs ...string) {
+	for _, ref := range refs {
+		tx.index = append(tx.index, put(kindKept, ref+"/"+tx.w.id, nil))
+	}
+}
+
+// outputsOf returns the references of a fact that name what its call or process
+// gave. Every other reference protects what it names.
+func outputsOf(e *event.Event) []string {
+	var refs []string
+	switch p := e.Payload.(type) {
+	case *event.OutputStored:
+		refs = []string{p.OutputRef}
+	case *event.OutputRedacted:
+		refs = []string{p.OutputRef}
+	case *event.OutputExpired:
+		refs = []string{p.OutputRef}
+	case *event.ToolResult:
+		refs = append([]string{p.OutputRef, p.StructuredRef}, p.ImageRefs...)
+	case *event.ToolFailed:
+		refs = []string{p.OutputRef}
+	case *event.ProcessOutput:
+		refs = []string{p.OutputRef}
+	case *event.ProcessCompleted:
+		refs = []string{p.OutputRef, p.StderrRef}
+	case *event.ProcessFailed:
+		refs = []string{p.OutputRef}
+	case *event.ProcessTerminated:
+		refs = []string{p.OutputRef}
+	}
+	return refs
+}
+
+// stores reports whether a fact tells of an output that is there from now on.
+func stores(p event.Payload) bool {
+	switch p.(type) {
+	case *event.OutputRedacted, *event.OutputExpired:
+		return false
+	}
+	return true
+}
+
+// outputEntry is what the index keeps of an output by its time: enough for the
+// fact of its end.
+type outputEntry struct {
+	ThreadID   string `json:"threadId,omitempty"`
+	TurnID     string `json:"turnId,omitempty"`
+	TaskID     string `json:"taskId,omitempty"`
+	RunID      string `json:"runId,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty"`
+	ProcessID  string `json:"processId,omitempty"`
+	SubagentID string `json:"subagentId,omitempty"`
+}
+
+func (o *outputEntry) scope() event.Scope {
+	return event.Scope{
+		ThreadID: o.ThreadID, TurnID: o.TurnID, TaskID: o.TaskID, RunID: o.RunID,
+		ToolCallID: o.ToolCallID, ProcessID: o.ProcessID, SubagentID: o.SubagentID,
+	}
+}
+
+// stamp orders entries by time.
+func stamp(t time.Time) string { return fmt.Sprintf("%016x", t.UnixMicro()) }
+
+// indexOutputs appends the entries that expiry needs of a fact that is being
+// written: when its outputs were stored.
+func indexOutputs(ops []store.IndexOp, e *event.Event) ([]store.IndexOp, error) {
+	if !stores(e.Payload) {
+		return ops, nil
+	}
+	for _, ref := range outputsOf(e) {
+		if _, err := store.ParseRef(ref); err != nil {
+			continue // none, or not ours
+		}
+		value, err := json.Marshal(outputEntry{e.ThreadID, e.TurnID, e.TaskID, e.RunID, e.ToolCallID, e.ProcessID, e.SubagentID})
+		if err != nil {
+			return nil, fmt.Errorf("session: output: %w", err)
+		}
+		at := stamp(e.Time)
+		ops = append(ops, put(kindOutputAt, at+"/"+ref+"/"+e.SessionID, value), put(kindOutput, ref+"/"+e.SessionID, []byte(at)))
+	}
+	return ops, nil
+}
+
+// indexKept appends an entry for each reference by which an encoded fact protects
+// what it names.
+func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp {
+	refs := refsIn(nil, data, maxInside)
+	if len(refs) == 0 {
+		return ops
+	}
+	for _, own := range outputsOf(e) {
+		for i, ref := range refs {
+			if ref == own { // one mention each: a second one protects
+				refs = append(refs[:i], refs[i+1:]...)
+				break
+			}
+		}
+	}
+	for _, ref := range refs {
+		ops = append(ops, put(kindKept, ref+"/"+e.SessionID, nil))
+	}
+	return ops
+}
+
+// keepInside appends entries for what JSON that is stored beside facts refers to,
+// such as a large input or a pack of evidence. What tools gave protects nothing.
+func keepInside(ops []store.IndexOp, tx *Tx) []store.IndexOp {
+	var given map[string]bool
+	for i, content := range tx.blobs {
+		if len(content) == 0 || (content[0] != '{' && content[0] != '[') || tx.blobRefs[i] == "" {
+			continue
+		}
+		if given == nil {
+			given = map[string]bool{}
+			for j := range tx.facts {
+				for _, ref := range outputsOf(&tx.facts[j]) {
+					given[ref] = true
+				}
+			}
+		}
+		if given[tx.blobRefs[i]] {
+			continue
+		}
+		for _, ref := range refsIn(nil, content, maxInside) {
+			ops = append(ops, put(kindKept, ref+"/"+tx.w.id, nil))
+		}
+	}
+	return ops
+}
+
+// refLength is that of "sha256:" and a sum in hexadecimal.
+const refLength = len("sha256:") + 64
+
+var refMark = []byte(`"sha256:`)
+
+// refsIn appends the references that stand in JSON as whole strings, at most so
+// many. Hashes of files and of commands look the same; they are told by their key.
+func refsIn(refs []string, data []byte, most int) []string {
+	for from := 0; len(refs) < most; {
+		i := bytes.Index(data[from:], refMark)
+		if i < 0 {
+			return refs
+		}
+		begin := from + i
+		from = begin + len(refMark)
+		end := begin + 1 + refLength
+		if end >= len(data) || data[end] != '"' || isHash(data[:begin]) {
+			continue
+		}
+		ref := string(data[begin+1 : end])
+		if _, err := store.ParseRef(ref); err == nil {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// isHash reports whether what stands before a value says that it is a hash.
+func isHash(before []byte) bool {
+	for _, key := range []string{`Hash":`, `"hash":`, `"grant":`} {
+		if bytes.HasSuffix(before, []byte(key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refers reports whether a batch stores content or refers to some.
+func refers(b *store.Batch) bool {
+	if len(b.Blobs) > 0 {
+		return true
+	}
+	for i := range b.Index {
+		if op := &b.Index[i]; !op.Delete && (op.Kind == kindRef || op.Kind == kindKept) {
+			return true
+		}
+	}
+	return false
+}

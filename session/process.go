@@ -1,0 +1,98 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// FindProcess returns the session of a process and what is known of it, if the
+// caller may see it.
+func (m *Manager) FindProcess(ctx context.Context, caller command.Caller, processID string) (string, *state.Process, error) {
+	r := &request{m: m, caller: caller}
+	missing := fault.New(fault.NotFound, "there is no process %s", processID)
+	v, err := m.opt.Store.Get(ctx, kindProcess, processID)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil, missing
+	}
+	if err != nil {
+		return "", nil, storeFault(err)
+	}
+	sessionID := string(v)
+	p, err := r.process(ctx, sessionID, processID)
+	if fault.KindOf(err) == fault.NotFound {
+		return "", nil, missing
+	}
+	return sessionID, p, err
+}
+
+// process reads what is known of a process, also when it ended long ago.
+func (r *request) process(ctx context.Context, sessionID, processID string) (*state.Process, error) {
+	var out *state.Process
+	if err := r.view(ctx, sessionID, func(st *state.Session) error {
+		if p := st.Environment.Find(processID); p != nil {
+			kept := *p
+			out = &kept
+		}
+		return nil
+	}); err != nil || out != nil {
+		return out, err
+	}
+	snap, err := r.m.opt.Store.Snapshot(ctx, sessionID, "process/"+processID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fault.New(fault.NotFound, "there is no process %s", processID)
+	}
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	out = &state.Process{}
+	if err := json.Unmarshal(snap.Data, out); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the record of process %s can't be read", processID)
+	}
+	return out, nil
+}
+
+func (r *request) listProcesses(ctx context.Context, p *command.ListProcesses) (*command.ListProcessesResult, error) {
+	if p.SessionID != "" {
+		if err := r.view(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	res := &command.ListProcessesResult{Processes: []command.ProcessRecord{}}
+	last := ""
+	for e, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kindProcess, After: p.Cursor}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		if p.SessionID != "" && string(e.Value) != p.SessionID {
+			continue
+		}
+		x, err := r.process(ctx, string(e.Value), e.Key)
+		if fault.KindOf(err) == fault.NotFound {
+			continue // another account's
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(res.Processes) == p.Size() {
+			res.NextCursor = last
+			break
+		}
+		res.Processes = append(res.Processes, ProcessRecord(x))
+		last = e.Key
+	}
+	return res, nil
+}
+
+// ProcessRecord is a process as commands tell it.
+func ProcessRecord(x *state.Process) command.ProcessRecord {
+	return command.ProcessRecord{
+		ProcessID: x.ProcessID, Status: x.Status, Command: x.Command, Cwd: x.Cwd, TTY: x.TTY, ExitCode: x.ExitCode,
+		OutputRef: x.OutputRef, StartedAt: x.StartedAt, EndedAt: x.EndedAt,
+	}
+}

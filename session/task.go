@@ -1,0 +1,88 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"agentd/fault"
+	"agentd/store"
+)
+
+// TaskSession returns the session that a task is in; the error is a fault of kind
+// NotFound if there is no such task.
+func (m *Manager) TaskSession(ctx context.Context, taskID string) (string, error) {
+	v, err := m.opt.Store.Get(ctx, kindTask, taskID)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", fault.New(fault.NotFound, "there is no task %s", taskID)
+	}
+	if err != nil {
+		return "", storeFault(err)
+	}
+	return string(v), nil
+}
+
+// TaskSession is [Manager.TaskSession] within a decision: it sees the tasks that
+// the session's decisions under way create, and returns "" for one that isn't there.
+func (tx *Tx) TaskSession(taskID string) (string, error) {
+	v, _, err := tx.Lookup(kindTask, taskID)
+	if err != nil {
+		return "", storeFault(err)
+	}
+	return string(v), nil
+}
+
+// TaskEntry says where a task is.
+type TaskEntry struct{ TaskID, SessionID string }
+
+// AllTasks yields all tasks after an id, those of turns included, in the order of
+// their ids.
+func (m *Manager) AllTasks(ctx context.Context, after string) iter.Seq2[TaskEntry, error] {
+	return func(yield func(TaskEntry, error) bool) {
+		for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindTask, After: after}) {
+			if err != nil {
+				yield(TaskEntry{}, storeFault(err))
+				return
+			}
+			if !yield(TaskEntry{TaskID: e.Key, SessionID: string(e.Value)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TasksOf yields the tasks of one session after an id, without those of turns, in
+// the order of their ids.
+func (m *Manager) TasksOf(ctx context.Context, sessionID, after string) iter.Seq2[TaskEntry, error] {
+	prefix := sessionID + "/"
+	return func(yield func(TaskEntry, error) bool) {
+		for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindTaskOf, After: prefix + after}) {
+			if err != nil {
+				yield(TaskEntry{}, storeFault(err))
+				return
+			}
+			id, ok := strings.CutPrefix(e.Key, prefix)
+			if !ok || !yield(TaskEntry{TaskID: id, SessionID: sessionID}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ClaimID binds an id that a caller chose to a value, for all sessions at once: if
+// the id is taken none of the decision's facts are written and the error is
+// store.ErrExists.
+func (tx *Tx) ClaimID(noun, id string, value []byte) { tx.Claim(kindClaim, noun+"/"+id, value) }
+
+// ClaimedID returns the value that an id was claimed with, or nil.
+func (m *Manager) ClaimedID(ctx context.Context, noun, id string) ([]byte, error) {
+	v, err := m.opt.Store.Get(ctx, kindClaim, noun+"/"+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return v, nil
+}

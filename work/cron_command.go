@@ -1,0 +1,210 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+func (w *Work) cronCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
+	switch p := p.(type) {
+	case *command.CreateSchedule:
+		return func() (any, error) { return w.createSchedule(ctx, caller, p) }
+	case *command.ListSchedules:
+		return func() (any, error) { return w.listSchedules(ctx, caller, p) }
+	case *command.DeleteSchedule:
+		return func() (any, error) { return w.deleteSchedule(ctx, caller, p) }
+	}
+	return nil
+}
+
+// timing says when a schedule is due.
+type timing struct {
+	cron  *cronSpec
+	every time.Duration
+	// from is where intervals are counted from.
+	from time.Time
+}
+
+// timingOf reads when a schedule is due.
+func timingOf(cron string, everyMs int64, zone string, from time.Time) (*timing, error) {
+	t := &timing{every: time.Duration(everyMs) * time.Millisecond, from: from}
+	if cron == "" {
+		return t, nil
+	}
+	where, err := time.LoadLocation(zone)
+	if err != nil || zone == "Local" {
+		return nil, fault.Param("timeZone", "%q is not a time zone that is known here", zone)
+	}
+	if t.cron, err = parseCron(cron, where); err != nil {
+		return nil, fault.Param("cron", "%s", err)
+	}
+	return t, nil
+}
+
+// next returns the first due time after a moment.
+func (t *timing) next(after time.Time) time.Time {
+	if t.cron != nil {
+		return t.cron.next(after).UTC()
+	}
+	if after.Before(t.from) {
+		return t.from.Add(t.every).UTC()
+	}
+	passed := after.Sub(t.from)
+	return t.from.Add(passed - passed%t.every + t.every).UTC()
+}
+
+func (w *Work) createSchedule(ctx context.Context, caller command.Caller, p *command.CreateSchedule) (*command.ScheduleResult, error) {
+	if first, err := session.Repeated[command.ScheduleResult](ctx, w.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	due, err := timingOf(p.Cron, p.EveryMs, p.TimeZone, w.m.Now())
+	if err != nil {
+		return nil, err
+	}
+	sessionID, err := w.sessionForSchedule(ctx, caller, p)
+	if err != nil {
+		return nil, err
+	}
+	return session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
+		due.from = tx.Now()
+		return w.emitSchedule(tx, p, due.next(tx.Now()), session.ActorOf(caller))
+	})
+}
+
+func (w *Work) sessionForSchedule(ctx context.Context, caller command.Caller, p *command.CreateSchedule) (string, error) {
+	if p.SessionID == "" && p.ScheduleID != "" {
+		if id, err := w.m.Locate(ctx, session.KindSchedule, p.ScheduleID); fault.KindOf(err) != fault.NotFound {
+			return id, err
+		}
+	}
+	title := p.Title
+	if title == "" {
+		title = "schedule"
+	}
+	return w.sessionForJob(ctx, caller, &command.CreateJob{SessionID: p.SessionID, Title: title})
+}
+
+// emitSchedule emits a new schedule.
+func (w *Work) emitSchedule(tx *session.Tx, p *command.CreateSchedule, next time.Time, by *event.Actor) (*command.ScheduleResult, error) {
+	created := &event.ScheduleCreated{
+		ScheduleID: p.ScheduleID, Title: p.Title, Cron: p.Cron, EveryMs: p.EveryMs, TimeZone: p.TimeZone,
+		Missed: orElse(p.Missed, "run_once"), Overlap: orElse(p.Overlap, "skip"), Kind: "task", NextAt: next, CreatedBy: by,
+	}
+	name, run := p.Starts()
+	if name == "create_job" {
+		created.Kind = "job"
+	}
+	if run = w.m.Redact(run); len(run) <= factBytes {
+		created.Run = run
+	} else {
+		created.RunRef = tx.Blob(run, "application/json")
+	}
+	if p.ScheduleID == "" {
+		created.ScheduleID = tx.NewID(event.PrefixSchedule)
+	} else if exists, same, err := tx.Identity(session.KindSchedule, p.ScheduleID, created); exists || err != nil {
+		x := tx.State.Schedules.Find(p.ScheduleID)
+		if err == nil && (!same || x == nil) {
+			err = fault.New(fault.Conflict, "schedule %s exists with another content, or was deleted", p.ScheduleID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &command.ScheduleResult{ScheduleID: p.ScheduleID, Status: "active", NextAt: x.NextAt}, nil
+	}
+	tx.Emit(event.Event{Type: event.TypeScheduleCreated, Payload: created})
+	return &command.ScheduleResult{ScheduleID: created.ScheduleID, Status: "active", NextAt: next}, nil
+}
+
+func (w *Work) deleteSchedule(ctx context.Context, caller command.Caller, p *command.DeleteSchedule) (*command.ScheduleResult, error) {
+	sessionID, err := w.m.Locate(ctx, session.KindSchedule, p.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	res, err := session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
+		if tx.State.Schedules.Find(p.ScheduleID) != nil {
+			tx.Emit(event.Event{Type: event.TypeScheduleDeleted, Payload: &event.ScheduleDeleted{
+				ScheduleID: p.ScheduleID, Reason: p.Reason, DeletedBy: session.ActorOf(caller),
+			}})
+		}
+		return &command.ScheduleResult{ScheduleID: p.ScheduleID, Status: "deleted"}, nil
+	})
+	return res, hidden(err, "schedule", p.ScheduleID)
+}
+
+func (w *Work) listSchedules(ctx context.Context, caller command.Caller, p *command.ListSchedules) (*command.ListSchedulesResult, error) {
+	if p.SessionID != "" {
+		if err := w.m.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	res := &command.ListSchedulesResult{Schedules: []command.ScheduleRecord{}}
+	all, err := w.m.Members(ctx, session.KindSchedule, p.SessionID, p.Cursor, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range all {
+		var rec *command.ScheduleRecord
+		err := w.m.ViewAs(ctx, caller, x.SessionID, func(s *state.Session) error {
+			if sch := s.Schedules.Find(x.ID); sch != nil {
+				rec = scheduleRecord(sch)
+			}
+			return nil
+		})
+		if fault.KindOf(err) == fault.NotFound || (err == nil && rec == nil) {
+			continue // another account's, or deleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(res.Schedules) == p.Size() {
+			res.NextCursor = res.Schedules[len(res.Schedules)-1].ScheduleID
+			break
+		}
+		res.Schedules = append(res.Schedules, *rec)
+	}
+	return res, nil
+}
+
+func scheduleRecord(x *state.Schedule) *command.ScheduleRecord {
+	return &command.ScheduleRecord{
+		ScheduleID: x.ScheduleID, SessionID: x.SessionID, Title: x.Title, Cron: x.Cron, EveryMs: x.EveryMs, TimeZone: x.TimeZone,
+		Kind: x.Kind, Missed: x.Missed, Overlap: x.Overlap, NextAt: x.NextAt, LastAt: x.LastAt, LastJobID: x.LastJobID, LastTaskID: x.LastTaskID,
+		LastError: x.LastError, Fired: x.Fired, MissedCount: x.MissedCount, CreatedAt: x.CreatedAt,
+	}
+}
+
+// runOf returns the command that a run of a schedule carries out. Its id follows
+// from the schedule and the due time, so that a run that is started twice is one.
+func runOf(x *state.Schedule, template event.Raw, due time.Time) (command.Params, string, error) {
+	id := x.ScheduleID + "." + due.UTC().Format("20060102T150405.000")
+	name := command.Name("create_" + x.Kind)
+	p, err := command.Decode(name, template)
+	if err != nil {
+		return nil, "", err
+	}
+	switch p := p.(type) {
+	case *command.CreateJob:
+		p.JobID = id
+		p.SessionID = orElse(p.SessionID, x.SessionID)
+	case *command.CreateTask:
+		p.TaskID, p.Start = id, true
+		p.SessionID = orElse(p.SessionID, x.SessionID)
+	}
+	return p, id, p.Validate()
+}
+
+// template returns the parameters of a schedule's runs.
+func (w *Work) template(ctx context.Context, x *state.Schedule) (event.Raw, error) {
+	if x.RunRef == "" {
+		return x.Run, nil
+	}
+	raw, err := w.blob(ctx, x.RunRef)
+	return json.RawMessage(raw), err
+}

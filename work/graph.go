@@ -1,0 +1,403 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Kinds of edges that the scheduler acts on.
+const (
+	edgeParent    = "parent"
+	edgeChild     = "child"
+	edgeBlocks    = "blocks"
+	edgeBlockedBy = "blocked_by"
+)
+
+// Statuses of edges.
+const (
+	edgeActive    = "active"
+	edgeSatisfied = "satisfied"
+	edgeFailed    = "failed"
+	edgeRemoved   = "removed"
+)
+
+// inverse is the kind of an edge seen from its other end; "" where the other end
+// isn't a task that keeps it.
+func inverse(kind string) string {
+	switch kind {
+	case edgeParent:
+		return edgeChild
+	case edgeChild:
+		return edgeParent
+	case edgeBlocks:
+		return edgeBlockedBy
+	case edgeBlockedBy:
+		return edgeBlocks
+	}
+	return ""
+}
+
+// openDependencies are the tasks that must be completed before this one starts.
+func openDependencies(t *state.Task) []string {
+	var out []string
+	for _, r := range t.Relationships {
+		if r.Kind == edgeBlockedBy && r.Status != edgeSatisfied {
+			out = append(out, r.TargetID)
+		}
+	}
+	return out
+}
+
+// settleEdges brings a task's edges up to date with what became of their other
+// ends, and of the task itself.
+func settleEdges(e *edit, o outlook) {
+	for _, r := range slices.Clone(e.t.Relationships) {
+		var want string
+		switch r.Kind {
+		case edgeBlockedBy:
+			want = dependencyStatus(e.tx.State, r.TargetID, o)
+		case edgeBlocks:
+			want = edgeStatus(e.t.Status, &e.t)
+		}
+		if want == "" || want == r.Status || r.Status == edgeSatisfied {
+			continue
+		}
+		e.edge("updated", r.Kind, r.TargetID, want, r.Reason)
+	}
+}
+
+// dependencyStatus is what an edge to a task says; "" if nothing is known of it.
+func dependencyStatus(st *state.Session, taskID string, o outlook) string {
+	if t := st.Tasks.Find(taskID); t != nil {
+		return edgeStatus(t.Status, t)
+	}
+	return o.standings[taskID]
+}
+
+// edgeStatus is what a task's status makes of the edges to those that wait for it.
+func edgeStatus(status string, t *state.Task) string {
+	switch status {
+	case state.TaskCompleted:
+		return edgeSatisfied
+	case state.TaskArchived:
+		if t.NativeStatus == state.TaskCompleted {
+			return edgeSatisfied
+		}
+		return edgeFailed
+	case state.TaskCancelled, state.TaskTimedOut, state.TaskFailed, state.TaskLost:
+		return edgeFailed
+	}
+	return edgeActive
+}
+
+// edge emits a change of one edge and follows it in the edit's copy.
+func (e *edit) edge(change, kind, target, status, reason string) {
+	e.emit(event.TypeTaskDependencyUpdated, &event.TaskDependencyUpdated{Change: change, Kind: kind, TargetID: target, Status: status, Reason: reason})
+	out := slices.Clone(e.t.Relationships)
+	i := slices.IndexFunc(out, func(r state.Relationship) bool { return r.Kind == kind && r.TargetID == target })
+	switch {
+	case change == "removed" && i >= 0:
+		out = slices.Delete(out, i, i+1)
+	case i >= 0:
+		out[i].Status, out[i].Reason = status, reason
+	default:
+		out = append(out, state.Relationship{Kind: kind, TargetID: target, Status: status, Reason: reason, CreatedAt: e.tx.Now(), UpdatedAt: e.tx.Now()})
+	}
+	e.t.Relationships = out
+}
+
+func (e *edit) hasEdge(kind, target string) bool {
+	return slices.ContainsFunc(e.t.Relationships, func(r state.Relationship) bool { return r.Kind == kind && r.TargetID == target })
+}
+
+// neighbours are the tasks at the other end of a task's edges of one kind.
+func neighbours(t *state.Task, kind string) []string {
+	var out []string
+	for _, r := range t.Relationships {
+		if r.Kind == kind && r.Status != edgeRemoved {
+			out = append(out, r.TargetID)
+		}
+	}
+	return out
+}
+
+// childrenActive reports whether work goes on below the task. Settled are those
+// that the decision under way ends.
+func (e *edit) childrenActive(settled map[string]bool) bool {
+	if e.t.Cancel != nil && !e.t.Cancel.Propagate {
+		return false
+	}
+	for _, id := range neighbours(&e.t, edgeChild) {
+		if c := e.tx.State.Tasks.Find(id); c != nil && !c.Terminal() && !settled[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// cancelledAbove returns the nearest task above that somebody wants stopped, or nil.
+func cancelledAbove(st *state.Session, t *state.Task) *state.Task {
+	for id, n := t.ParentTaskID, 0; id != "" && n < maxDepth; n++ {
+		p := st.Tasks.Find(id)
+		if p == nil {
+			return nil
+		}
+		if p.Cancel != nil {
+			return p
+		}
+		id = p.ParentTaskID
+	}
+	return nil
+}
+
+// maxDepth bounds how deep tasks are nested.
+const maxDepth = 64
+
+func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (*command.RelationshipsResult, error) {
+	if res, err := session.Repeated[command.RelationshipsResult](ctx, w.m, caller, p); res != nil || err != nil {
+		return res, err
+	}
+	// One at a time: whether there is a cycle depends on all edges.
+	w.graph.Lock()
+	defer w.graph.Unlock()
+	if err := w.checkLink(ctx, caller, p); err != nil {
+		return nil, err
+	}
+	return w.changeEdge(ctx, caller, p, edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "added", status: edgeActive})
+}
+
+func (w *Work) unlinkTasks(ctx context.Context, caller command.Caller, p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
+	if res, err := session.Repeated[command.RelationshipsResult](ctx, w.m, caller, p); res != nil || err != nil {
+		return res, err
+	}
+	w.graph.Lock()
+	defer w.graph.Unlock()
+	found, err := w.find(ctx, caller, p.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if !newEdit(nil, found.task, nil).hasEdge(p.Kind, p.TargetID) {
+		return nil, fault.New(fault.NotFound, "task %s has no edge %s to %s", p.TaskID, p.Kind, p.TargetID)
+	}
+	return w.changeEdge(ctx, caller, p, edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "removed", status: edgeRemoved})
+}
+
+// edgeChange is a change of one edge.
+type edgeChange struct{ taskID, kind, target, reason, change, status string }
+
+// changeEdge writes an edge at its near end and, where the other end is a task
+// that keeps it too, there: in the same write if it is in the same session.
+func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.Params, c edgeChange) (*command.RelationshipsResult, error) {
+	found, err := w.find(ctx, caller, c.taskID)
+	if err != nil {
+		return nil, err
+	}
+	other := false
+	res, err := session.Write(ctx, w.m, caller, p, found.sessionID, event.ByWork, func(tx *session.Tx) (*command.RelationshipsResult, error) {
+		e, err := found.edit(tx, session.ActorOf(caller))
+		if err != nil {
+			return nil, err
+		}
+		other = false
+		if e.hasEdge(c.kind, c.target) != (c.change == "added") {
+			e.edge(c.change, c.kind, c.target, c.status, c.reason)
+		}
+		if inv := inverse(c.kind); inv != "" {
+			if t := tx.State.Tasks.Find(c.target); t != nil {
+				w.changeFarEnd(newEdit(tx, t, e.by), c, inv)
+			} else {
+				other = true
+			}
+		}
+		if err := w.afterEdge(e, c); err != nil {
+			return nil, err
+		}
+		return &command.RelationshipsResult{Relationships: relationships(&e.t)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if other {
+		return res, w.changeElsewhere(ctx, c)
+	}
+	return res, nil
+}
+
+// afterEdge holds a task that waits in line and got something to wait for.
+func (w *Work) afterEdge(e *edit, c edgeChange) error {
+	if c.kind != edgeBlockedBy || c.change != "added" || e.t.Status != state.TaskQueued && e.t.Status != state.TaskRetrying {
+		return nil
+	}
+	_, err := w.begin(e, false)
+	return err
+}
+
+func (w *Work) changeFarEnd(e *edit, c edgeChange, kind string) {
+	if e.hasEdge(kind, c.taskID) != (c.change == "added") {
+		e.edge(c.change, kind, c.taskID, c.status, c.reason)
+	}
+	if err := w.afterEdge(e, edgeChange{kind: kind, change: c.change}); err != nil {
+		w.opt.Logger.Error("a task could not be held", "taskId", e.t.TaskID, "error", err)
+	}
+}
+
+// changeElsewhere writes the other end of an edge in another session. If the
+// process stops before, the near end is there and recovery writes this one.
+func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
+	sessionID, err := w.m.TaskSession(ctx, c.target)
+	if err != nil {
+		return err
+	}
+	return w.m.Emit(ctx, sessionID, event.ByWork, func(tx *session.Tx) error {
+		if t := tx.State.Tasks.Find(c.target); t != nil {
+			w.changeFarEnd(newEdit(tx, t, runtimeActor()), c, inverse(c.kind))
+		}
+		return nil
+	})
+}
+
+func relationships(t *state.Task) []command.Relationship {
+	out := make([]command.Relationship, 0, len(t.Relationships))
+	for _, r := range t.Relationships {
+		out = append(out, command.Relationship{Kind: r.Kind, TargetID: r.TargetID, Status: r.Status, Reason: r.Reason})
+	}
+	return out
+}
+
+// checkLink refuses an edge that can't be meant: to something that isn't there,
+// from a task that has ended, or one that closes a circle.
+func (w *Work) checkLink(ctx context.Context, caller command.Caller, p *command.LinkTasks) error {
+	near, err := w.find(ctx, caller, p.TaskID)
+	if err != nil {
+		return err
+	}
+	if near.task.Status == state.TaskArchived {
+		return conflict(near.task, "it takes no edges any more")
+	}
+	switch p.Kind {
+	case edgeParent, edgeChild, edgeBlocks, edgeBlockedBy, "source_task":
+		far, err := w.find(ctx, caller, p.TargetID)
+		if err != nil {
+			return err
+		}
+		return w.checkTaskLink(ctx, p.Kind, near, far)
+	case "assigned_thread", "spawned_subagent":
+		return w.m.ViewAs(ctx, caller, near.sessionID, func(st *state.Session) error {
+			if (p.Kind == "assigned_thread" && st.Thread(p.TargetID) == nil) || (p.Kind == "spawned_subagent" && st.Subagents.Find(p.TargetID) == nil) {
+				return fault.New(fault.NotFound, "there is no %s %s in session %s", p.Kind[9:], p.TargetID, near.sessionID)
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+// checkTaskLink checks an edge between two tasks.
+func (w *Work) checkTaskLink(ctx context.Context, kind string, near, far *found) error {
+	switch kind {
+	case edgeChild:
+		return w.checkTaskLink(ctx, edgeParent, far, near)
+	case edgeBlocks:
+		return w.checkTaskLink(ctx, edgeBlockedBy, far, near)
+	case edgeParent:
+		return w.checkParent(ctx, near, far)
+	case edgeBlockedBy:
+		return w.checkDependency(ctx, near, far)
+	}
+	return nil
+}
+
+func (w *Work) checkParent(ctx context.Context, child, parent *found) error {
+	switch {
+	case child.sessionID != parent.sessionID:
+		return fault.New(fault.Conflict, "task %s is in session %s, task %s in session %s: a task is in its parent's session", child.task.TaskID, child.sessionID, parent.task.TaskID, parent.sessionID)
+	case child.task.ParentTaskID != "" && child.task.ParentTaskID != parent.task.TaskID:
+		return conflict(child.task, "it is a part of task %s already", child.task.ParentTaskID)
+	case parent.task.Cancel != nil:
+		return conflict(parent.task, "it takes no new parts")
+	}
+	return w.acyclic(ctx, parent.task, child.task.TaskID, edgeParent)
+}
+
+func (w *Work) checkDependency(ctx context.Context, task, on *found) error {
+	if slices.Contains(neighbours(task.task, edgeBlockedBy), on.task.TaskID) {
+		return nil
+	}
+	switch {
+	case task.task.Terminal():
+		return conflict(task.task, "it can't wait for anything any more")
+	case underWay(task.task) != nil:
+		return conflict(task.task, "it can't be made to wait for task %s", on.task.TaskID)
+	}
+	return w.acyclic(ctx, on.task, task.task.TaskID, edgeBlockedBy)
+}
+
+// acyclic refuses an edge that would let one come back to a task by edges of a kind.
+func (w *Work) acyclic(ctx context.Context, from *state.Task, to, kind string) error {
+	seen, queue := map[string]bool{from.TaskID: true}, []*state.Task{from}
+	for len(queue) > 0 {
+		t := queue[0]
+		queue = queue[1:]
+		if t.TaskID == to {
+			return fault.New(fault.Conflict, "task %s depends on task %s already: the edge %s would close a circle", from.TaskID, to, kind)
+		}
+		for _, id := range neighbours(t, kind) {
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			next, err := w.find(ctx, localCaller(), id)
+			if fault.KindOf(err) == fault.NotFound && err != nil {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			queue = append(queue, next.task)
+		}
+	}
+	return nil
+}
+
+// standings returns what edges to tasks say that are not in the session's working
+// set, for the tasks that are to be looked at.
+func (w *Work) standings(ctx context.Context, sessionID string, ids []string) (map[string]string, error) {
+	var missing []string
+	err := w.m.View(ctx, sessionID, func(st *state.Session) error {
+		for _, id := range ids {
+			t := st.Tasks.Find(id)
+			if t == nil {
+				continue
+			}
+			for _, on := range openDependencies(t) {
+				if st.Tasks.Find(on) == nil {
+					missing = append(missing, on)
+				}
+			}
+		}
+		return nil
+	})
+	out := map[string]string{}
+	for _, id := range missing {
+		f, err := w.find(ctx, localCaller(), id)
+		switch {
+		case fault.KindOf(err) == fault.NotFound && err != nil:
+			continue
+		case err != nil:
+			return nil, err
+		}
+		out[id] = edgeStatus(f.task.Status, f.task)
+	}
+	return out, err
+}
+
+// exists reports whether an error says that an id was claimed before.
+func exists(err error) bool { return errors.Is(err, store.ErrExists) }

@@ -1,0 +1,338 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// Statuses of a job.
+const (
+	jobPending   = "pending"
+	jobRunning   = "running"
+	jobCompleted = "completed"
+	jobFailed    = "failed"
+	jobCancelled = "cancelled"
+)
+
+// linesType is the media type of items and results: one JSON object a line.
+const linesType = "application/x-ndjson"
+
+func (w *Work) jobCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
+	switch p := p.(type) {
+	case *command.CreateJob:
+		return func() (any, error) { return w.createJob(ctx, caller, p) }
+	case *command.StartJob:
+		return func() (any, error) { return w.startJob(ctx, caller, p) }
+	case *command.GetJob:
+		return func() (any, error) { return w.getJob(ctx, caller, p) }
+	case *command.ListJobs:
+		return func() (any, error) { return w.listJobs(ctx, caller, p) }
+	case *command.CancelJob:
+		return func() (any, error) { return w.cancelJob(ctx, caller, p) }
+	case *command.RetryJobItem:
+		return func() (any, error) { return w.retryJobItem(ctx, caller, p) }
+	}
+	return nil
+}
+
+// createJob stores the items first, then the job that refers to them.
+func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (*command.JobResult, error) {
+	if first, err := session.Repeated[command.JobResult](ctx, w.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	if err := w.m.CheckTurn(&event.TurnOptions{OutputSchema: p.OutputSchema}); err != nil {
+		return nil, err
+	}
+	lines, err := w.itemLines(p.Items)
+	if err != nil {
+		return nil, err
+	}
+	sessionID, err := w.sessionForJob(ctx, caller, p)
+	if err != nil {
+		return nil, err
+	}
+	itemsRef, err := w.m.PutOutput(ctx, bytes.NewReader(lines))
+	if err != nil {
+		return nil, err
+	}
+	return session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.JobResult, error) {
+		return w.emitJob(tx, p, itemsRef, session.ActorOf(caller))
+	})
+}
+
+// sessionForJob returns the session that a job goes to: the named one, that of
+// the job if it exists already, or a new one.
+func (w *Work) sessionForJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (string, error) {
+	if p.SessionID != "" {
+		return p.SessionID, nil
+	}
+	if p.JobID != "" {
+		if id, err := w.m.Locate(ctx, session.KindJob, p.JobID); fault.KindOf(err) != fault.NotFound {
+			return id, err
+		}
+	}
+	title := p.Title
+	if title == "" {
+		title = "job"
+	}
+	res, err := w.m.Do(ctx, caller, &command.CreateSession{Title: title})
+	if err != nil {
+		return "", err
+	}
+	created, ok := res.(*command.CreateSessionResult)
+	if !ok {
+		return "", fault.New(fault.Internal, "a session could not be created")
+	}
+	return created.SessionID, nil
+}
+
+// jobLine is an item as it is stored.
+type jobLine struct {
+	ItemID string    `json:"itemId"`
+	Input  event.Raw `json:"input"`
+}
+
+// itemLines encodes the items, one a line. An item without an id is named by its
+// ordinal, so that the same job given again is the same.
+func (w *Work) itemLines(items []command.JobItemInput) ([]byte, error) {
+	taken := make(map[string]bool, len(items))
+	for i := range items {
+		taken[items[i].ItemID] = true
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for i := range items {
+		if len(items[i].Input) == 0 {
+			return nil, fault.Param(fmt.Sprintf("items[%d].input", i), "is missing")
+		}
+		id := items[i].ItemID
+		for n := i + 1; id == ""; n += len(items) {
+			if made := fmt.Sprintf("%s%06d", event.PrefixJobItem, n); !taken[made] {
+				id, taken[made] = made, true
+			}
+		}
+		if err := enc.Encode(jobLine{ItemID: id, Input: w.m.Redact(items[i].Input)}); err != nil {
+			return nil, fault.Param(fmt.Sprintf("items[%d].input", i), "is not valid JSON")
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// emitJob emits a new job and, unless it is to wait, its start.
+func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by *event.Actor) (*command.JobResult, error) {
+	created := &event.JobCreated{
+		Status: jobPending, Title: p.Title, ItemsRef: itemsRef, ItemCount: int64(len(p.Items)), Concurrency: p.Concurrency,
+		RetryPolicy: p.RetryPolicy, MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: by, Metadata: w.m.Redact(p.Metadata),
+	}
+	w.describe(tx, created, p)
+	res := &command.JobResult{JobID: p.JobID, Status: jobPending}
+	if res.JobID == "" {
+		res.JobID = tx.NewID(event.PrefixJob)
+	} else if exists, same, err := tx.Identity(session.KindJob, p.JobID, created); exists || err != nil {
+		return repeatedJob(tx, p.JobID, same, err)
+	}
+	tx.Refer(itemsRef, linesType)
+	scope := event.Scope{JobID: res.JobID}
+	tx.Emit(event.Event{Type: event.TypeJobCreated, Scope: scope, Payload: created})
+	if p.Start == nil || *p.Start {
+		res.Status = jobRunning
+		tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: scope, Payload: &event.JobStatusChanged{Status: jobRunning, ChangedBy: by}})
+	}
+	return res, nil
+}
+
+// describe puts the instruction and the schema into the fact, or behind references.
+func (w *Work) describe(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
+	instruction := p.Instruction
+	if raw, err := json.Marshal(instruction); err == nil {
+		_ = json.Unmarshal(w.m.Redact(raw), &instruction) // what isn't a text any more stays as it was
+	}
+	if created.Instruction = instruction; len(instruction) > factBytes {
+		created.InstructionRef, created.Instruction = tx.Blob([]byte(instruction), "text/plain; charset=utf-8"), cut(instruction, saidBytes)
+	}
+	if created.OutputSchema = p.OutputSchema; len(p.OutputSchema) > factBytes {
+		created.OutputSchemaRef, created.OutputSchema = tx.Blob(p.OutputSchema, "application/schema+json"), nil
+	}
+}
+
+// repeatedJob answers a job that exists already.
+func repeatedJob(tx *session.Tx, id string, same bool, err error) (*command.JobResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	j := tx.State.Jobs.Find(id)
+	if !same || j == nil {
+		return nil, fault.New(fault.Conflict, "job %s exists with another content", id)
+	}
+	return &command.JobResult{JobID: id, Status: j.Status}, nil
+}
+
+// startJob starts a job that waits.
+func (w *Work) startJob(ctx context.Context, caller command.Caller, p *command.StartJob) (*command.JobRecord, error) {
+	return w.changeJob(ctx, caller, p, p.JobID, func(tx *session.Tx, j *state.Job) error {
+		switch j.Status {
+		case jobRunning:
+			return nil
+		case jobPending:
+			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobStatusChanged{
+				Status: jobRunning, ChangedBy: session.ActorOf(caller),
+			}})
+			return nil
+		}
+		return fault.New(fault.Conflict, "job %s is %s", j.JobID, j.Status)
+	})
+}
+
+// cancelJob stops a job: items at work fail, what is done stays.
+func (w *Work) cancelJob(ctx context.Context, caller command.Caller, p *command.CancelJob) (*command.JobRecord, error) {
+	return w.changeJob(ctx, caller, p, p.JobID, func(tx *session.Tx, j *state.Job) error {
+		switch j.Status {
+		case jobCancelled:
+			return nil
+		case jobCompleted, jobFailed:
+			return fault.New(fault.Conflict, "job %s is %s", j.JobID, j.Status)
+		}
+		by, reason := session.ActorOf(caller), p.Reason
+		if reason == "" {
+			reason = "the job was cancelled"
+		}
+		counts := stopItems(tx, j, by, event.Failure{Message: reason, Category: "interrupted"})
+		tx.Emit(event.Event{Type: event.TypeJobCancelled, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobStatusChanged{
+			Status: jobCancelled, Reason: reason, Progress: &counts, ChangedBy: by,
+		}})
+		return nil
+	})
+}
+
+// stopItems fails the items at work and stops their turns. It returns the counts
+// after that.
+func stopItems(tx *session.Tx, j *state.Job, by *event.Actor, why event.Failure) event.JobCounts {
+	counts := j.Progress
+	for _, item := range j.Running {
+		emitItemFailed(tx, j, item, why, false)
+		if t := tx.State.Thread(item.ThreadID); t != nil {
+			tx.Interrupt(by, t, why.Message, true)
+		}
+		counts.Running--
+		counts.Failed++
+	}
+	return counts
+}
+
+// emitItemFailed ends an attempt at an item without success.
+func emitItemFailed(tx *session.Tx, j *state.Job, item *state.JobItem, why event.Failure, again bool) {
+	tx.Emit(event.Event{Type: event.TypeJobItemFailed, Scope: itemScope(j, item), Payload: &event.JobItemFailed{
+		Index: item.Index, AttemptCount: item.AttemptCount, Error: why, WillRetry: again, AssignedThreadID: item.ThreadID,
+		DurationMs: tx.Now().Sub(item.StartedAt).Milliseconds(),
+	}})
+}
+
+func itemScope(j *state.Job, item *state.JobItem) event.Scope {
+	return event.Scope{JobID: j.JobID, JobItemID: item.ItemID, ThreadID: item.ThreadID, TaskID: j.TaskID}
+}
+
+// retryJobItem starts another attempt at an item that failed.
+func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *command.RetryJobItem) (*command.JobRecord, error) {
+	// A repeated call must not fail because its first one started the item.
+	if first, err := session.Repeated[command.JobRecord](ctx, w.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	failed, line, err := w.failedItem(ctx, caller, p.JobID, p.ItemID)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := w.planOf(ctx, caller, p.JobID)
+	if err != nil {
+		return nil, err
+	}
+	return w.changeJob(ctx, caller, p, p.JobID, func(tx *session.Tx, j *state.Job) error {
+		item := j.Item(p.ItemID)
+		if item == nil {
+			item = failed
+		}
+		switch {
+		case item.Status != state.ItemFailed || item.AttemptCount != failed.AttemptCount:
+			return fault.New(fault.Conflict, "item %s of job %s is %s", p.ItemID, p.JobID, item.Status)
+		case j.Status != jobRunning && j.Progress.Pending > 0:
+			return fault.New(fault.Conflict, "job %s is %s with %d items not done", j.JobID, j.Status, j.Progress.Pending)
+		}
+		if j.Status != jobRunning {
+			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobStatusChanged{
+				Status: jobRunning, Reason: "retry_job_item", ChangedBy: session.ActorOf(caller),
+			}})
+		}
+		return plan.start(tx, j, jobStart{index: item.Index, itemID: item.ItemID, attempt: item.AttemptCount + 1, input: line.Input})
+	})
+}
+
+// failedItem finds an item that failed and its input.
+func (w *Work) failedItem(ctx context.Context, caller command.Caller, jobID, itemID string) (*state.JobItem, *jobLine, error) {
+	j, err := w.job(ctx, caller, jobID)
+	if err != nil {
+		return nil, nil, err
+	}
+	src, err := w.openItems(ctx, j.job.ItemsRef)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer src.close()
+	index, line, err := src.find(itemID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if line == nil {
+		return nil, nil, fault.New(fault.NotFound, "there is no item %s in job %s", itemID, jobID)
+	}
+	item, err := w.itemAt(ctx, j, index, itemID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if item.Status != state.ItemFailed {
+		return nil, nil, fault.New(fault.Conflict, "item %s of job %s is %s", itemID, jobID, item.Status)
+	}
+	return item, line, nil
+}
+
+// changeJob runs a decision about a job and returns the job after it.
+func (w *Work) changeJob(ctx context.Context, caller command.Caller, p command.Params, id string, decide func(*session.Tx, *state.Job) error) (*command.JobRecord, error) {
+	sessionID, err := w.m.Locate(ctx, session.KindJob, id)
+	if err != nil {
+		return nil, err
+	}
+	res, err := session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.JobRecord, error) {
+		j := tx.State.Jobs.Find(id)
+		if j == nil {
+			return nil, fault.New(fault.Conflict, "job %s ended long ago", id)
+		}
+		return &command.JobRecord{JobSummary: command.JobSummary{JobID: id}}, decide(tx, j)
+	})
+	if err != nil {
+		return nil, hidden(err, "job", id)
+	}
+	if now, err := w.getJob(ctx, caller, &command.GetJob{JobID: id}); err == nil {
+		return now, nil
+	}
+	return res, nil
+}
+
+// ordinal reads the cursor of a page of items.
+func ordinal(cursor string) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(cursor, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fault.Param("cursor", "is not one that get_job gave")
+	}
+	return n, nil
+}

@@ -1,0 +1,272 @@
+package work
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// foundJob is a copy of a job, with its session.
+type foundJob struct {
+	sessionID string
+	job       *state.Job
+	// held are the items that the job still holds, by id.
+	held map[string]*state.JobItem
+}
+
+// job returns a job that the caller may see, also when it ended long ago.
+func (w *Work) job(ctx context.Context, caller command.Caller, id string) (*foundJob, error) {
+	sessionID, err := w.m.Locate(ctx, session.KindJob, id)
+	if err != nil {
+		return nil, err
+	}
+	return w.jobIn(ctx, caller, sessionID, id)
+}
+
+func (w *Work) jobIn(ctx context.Context, caller command.Caller, sessionID, id string) (*foundJob, error) {
+	out := &foundJob{sessionID: sessionID}
+	if err := w.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+		if j := s.Jobs.Find(id); j != nil {
+			kept := *j
+			out.job = &kept
+			out.hold(j)
+		}
+		return nil
+	}); err != nil {
+		return nil, hidden(err, "job", id)
+	}
+	if out.job != nil {
+		return out, nil
+	}
+	raw, err := w.m.Record(ctx, sessionID, "job/"+id)
+	if err != nil {
+		return nil, hidden(err, "job", id)
+	}
+	out.job = &state.Job{}
+	if err := json.Unmarshal(raw, out.job); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the record of job %s can't be read", id)
+	}
+	out.hold(out.job)
+	return out, nil
+}
+
+// hold copies the items that a job holds.
+func (f *foundJob) hold(j *state.Job) {
+	f.held = map[string]*state.JobItem{}
+	for _, list := range [...][]*state.JobItem{j.Running, j.Retrying, j.Failed} {
+		for _, item := range list {
+			kept := *item
+			f.held[item.ItemID] = &kept
+		}
+	}
+}
+
+// itemAt returns an item of a job: one that the job holds, one that wasn't given
+// out yet, or the record of one that left.
+func (w *Work) itemAt(ctx context.Context, f *foundJob, index int64, id string) (*state.JobItem, error) {
+	if item := f.held[id]; item != nil {
+		return item, nil
+	}
+	if index >= f.job.Cursor {
+		return &state.JobItem{JobID: f.job.JobID, ItemID: id, Index: index, Status: state.ItemPending}, nil
+	}
+	raw, err := w.m.Record(ctx, f.sessionID, "job_item/"+f.job.JobID+"/"+id)
+	if fault.KindOf(err) == fault.NotFound {
+		// It left the job between the look at the job and this one.
+		return &state.JobItem{JobID: f.job.JobID, ItemID: id, Index: index, Status: state.ItemRunning}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	item := &state.JobItem{}
+	if err := json.Unmarshal(raw, item); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the record of item %s can't be read", id)
+	}
+	return item, nil
+}
+
+// getJob returns a job with a page of its items.
+func (w *Work) getJob(ctx context.Context, caller command.Caller, p *command.GetJob) (*command.JobRecord, error) {
+	from, err := ordinal(p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	f, err := w.job(ctx, caller, p.JobID)
+	if err != nil {
+		return nil, err
+	}
+	src, err := w.openItems(ctx, f.job.ItemsRef)
+	if err != nil {
+		return nil, err
+	}
+	defer src.close()
+	rec := &command.JobRecord{JobSummary: jobSummary(f.job), Items: []command.JobItemRecord{}}
+	for index := from; index < f.job.ItemCount; index++ {
+		if len(rec.Items) == p.Size() {
+			rec.NextCursor = strconv.FormatInt(index, 10)
+			break
+		}
+		line, err := src.item(index)
+		if err != nil || line == nil {
+			return rec, err
+		}
+		item, err := w.itemAt(ctx, f, index, line.ItemID)
+		if err != nil {
+			return nil, err
+		}
+		rec.Items = append(rec.Items, command.JobItemRecord{
+			ItemID: item.ItemID, Status: item.Status, AttemptCount: item.AttemptCount, LastError: item.LastError,
+			OutputRef: item.OutputRef, ThreadID: item.ThreadID,
+		})
+	}
+	return rec, nil
+}
+
+func jobSummary(j *state.Job) command.JobSummary {
+	return command.JobSummary{
+		JobID: j.JobID, SessionID: j.SessionID, Status: j.Status, Reason: j.Reason, Progress: j.Progress, Title: j.Title, Error: j.Error,
+		ResultsRef: j.ResultsRef, CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, EndedAt: j.EndedAt,
+	}
+}
+
+// scanJobs is how many index entries are read at once when jobs are listed.
+const scanJobs = 200
+
+// listJobs lists the jobs that the caller may see, in the order of their ids.
+func (w *Work) listJobs(ctx context.Context, caller command.Caller, p *command.ListJobs) (*command.ListJobsResult, error) {
+	if p.SessionID != "" {
+		if err := w.m.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	res := &command.ListJobsResult{Jobs: []command.JobSummary{}}
+	for after := p.Cursor; ; {
+		page, err := w.m.Members(ctx, session.KindJob, p.SessionID, after, scanJobs)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range page {
+			f, err := w.jobIn(ctx, caller, x.SessionID, x.ID)
+			if fault.KindOf(err) == fault.NotFound {
+				continue // another account's
+			}
+			if err != nil {
+				return nil, err
+			}
+			if p.Status != "" && f.job.Status != p.Status {
+				continue
+			}
+			if len(res.Jobs) == p.Size() {
+				res.NextCursor = res.Jobs[len(res.Jobs)-1].JobID
+				return res, nil
+			}
+			res.Jobs = append(res.Jobs, jobSummary(f.job))
+		}
+		if len(page) < scanJobs {
+			return res, nil
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+// finishJob stores the results and ends a job whose items all ended, or whose time
+// is over.
+func (w *Work) finishJob(ctx context.Context, r *jobRun, at jobOutlook) error {
+	ref, err := w.results(ctx, r)
+	if err != nil {
+		return err
+	}
+	return w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error {
+		if now := lookAtJob(tx.State, r.jobID, w.opt.Clock()); !now.running || !now.over || now.late != at.late {
+			return nil // an item is tried again
+		}
+		j := tx.State.Jobs.Find(r.jobID)
+		counts := j.Progress
+		end := &event.JobStatusChanged{Status: jobCompleted, Progress: &counts, ResultsRef: ref}
+		e := event.Event{Type: event.TypeJobCompleted, Scope: event.Scope{JobID: j.JobID}, Payload: end}
+		switch {
+		case at.late:
+			end.Error = &event.Failure{Message: "the job's time limit has passed", Category: "timed_out"}
+		case counts.Completed+counts.Reported == 0 && counts.Failed > 0:
+			end.Error = &event.Failure{Message: fmt.Sprintf("all %d items failed", counts.Failed), Category: "items_failed"}
+		}
+		if end.Error != nil {
+			e.Type, end.Status, end.Reason = event.TypeJobFailed, jobFailed, end.Error.Message
+		}
+		tx.Refer(ref, linesType)
+		tx.Emit(e)
+		return nil
+	})
+}
+
+// jobResult is a line of a job's results.
+type jobResult struct {
+	ItemID       string         `json:"itemId"`
+	Index        int64          `json:"index"`
+	Status       string         `json:"status"`
+	AttemptCount int64          `json:"attemptCount"`
+	Output       event.Raw      `json:"output,omitempty"`
+	OutputRef    string         `json:"outputRef,omitempty"`
+	Error        *event.Failure `json:"error,omitempty"`
+}
+
+// results stores one line for each item, in their order, and returns where. They
+// are written as they are read: memory doesn't grow with their number.
+func (w *Work) results(ctx context.Context, r *jobRun) (string, error) {
+	f, err := w.job(ctx, command.Local(), r.jobID)
+	if err != nil {
+		return "", err
+	}
+	in, out := io.Pipe()
+	var writing error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		writing = w.writeResults(ctx, out, f)
+		_ = out.CloseWithError(writing) // it never fails
+	}()
+	ref, err := w.m.PutOutput(ctx, in)
+	_ = in.CloseWithError(io.ErrClosedPipe) // so that the writer ends; it never fails
+	<-done
+	if writing != nil && err == nil {
+		err = writing
+	}
+	return ref, err
+}
+
+func (w *Work) writeResults(ctx context.Context, out io.Writer, f *foundJob) error {
+	src, err := w.openItems(ctx, f.job.ItemsRef)
+	if err != nil {
+		return err
+	}
+	defer src.close()
+	buf := bufio.NewWriterSize(out, 64<<10)
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	for index := range f.job.ItemCount {
+		line, err := src.item(index)
+		if err != nil || line == nil {
+			return err
+		}
+		item, err := w.itemAt(ctx, f, index, line.ItemID)
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(jobResult{
+			ItemID: item.ItemID, Index: index, Status: item.Status, AttemptCount: item.AttemptCount,
+			Output: item.Output, OutputRef: item.OutputRef, Error: item.LastError,
+		}); err != nil {
+			return fmt.Errorf("work: results: %w", err)
+		}
+	}
+	return buf.Flush()
+}

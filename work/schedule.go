@@ -1,0 +1,292 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+const (
+	// lookers is how many sessions are looked at side by side: their facts share
+	// the journal's commits.
+	lookers = 16
+	// lookAt bounds the tasks that one decision looks at.
+	lookAt = 500
+	// tryAgain is how long to wait when the store didn't take a fact.
+	tryAgain = time.Second
+)
+
+// schedule looks at what is due and starts what there is room for, until the
+// scheduler is closed.
+func (w *Work) schedule() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		due, next := w.timers.due(w.m.Now())
+		for _, d := range due {
+			w.book.mark(d.sessionID, d.taskID)
+		}
+		work := w.book.take()
+		w.lookAtAll(work)
+		w.dispatch()
+		if len(due) > 0 || len(work) > 0 {
+			if w.ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		wait := time.Hour
+		if !next.IsZero() {
+			wait = max(0, next.Sub(w.m.Now()))
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-w.book.woken:
+		case <-timer.C:
+		}
+	}
+}
+
+// lookAtAll looks at tasks, several sessions side by side.
+func (w *Work) lookAtAll(work map[string]map[string]bool) {
+	if len(work) == 0 {
+		return
+	}
+	var wg sync.WaitGroup
+	room := make(chan struct{}, lookers)
+	for sessionID, set := range work {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			ids := make([]string, 0, len(set))
+			for id := range set {
+				ids = append(ids, id)
+			}
+			slices.Sort(ids)
+			if err := w.lookAtTasks(w.ctx, sessionID, ids); err != nil && w.ctx.Err() == nil {
+				w.opt.Logger.Error("tasks could not be looked at", "sessionId", sessionID, "error", err)
+				for _, id := range ids {
+					w.timers.set(sessionID, id, w.m.Now().Add(tryAgain))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// lookAtTasks records what the facts of tasks demand.
+func (w *Work) lookAtTasks(ctx context.Context, sessionID string, ids []string) error {
+	for chunk := range slices.Chunk(ids, lookAt) {
+		if err := w.look(ctx, sessionID, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// looked is a task after a look.
+type looked struct {
+	task  state.Task
+	again time.Time
+}
+
+func (w *Work) look(ctx context.Context, sessionID string, ids []string) error {
+	o := w.book.outlook(ids)
+	var err error
+	if o.standings, err = w.standings(ctx, sessionID, ids); err != nil {
+		return ignoreGone(err)
+	}
+	var seen []looked
+	var account string
+	err = w.m.Emit(ctx, sessionID, event.ByWork, func(tx *session.Tx) error {
+		seen, account = seen[:0], tx.State.Account
+		for _, id := range ids {
+			t := tx.State.Tasks.Find(id)
+			if t == nil || t.TaskKind == state.TaskKindTurn {
+				continue
+			}
+			e := newEdit(tx, t, runtimeActor())
+			again, err := w.next(e, o)
+			if err != nil {
+				w.opt.Logger.Error("a task can't go on", "taskId", id, "error", err)
+			}
+			seen = append(seen, looked{e.t, again})
+		}
+		return nil
+	})
+	if err != nil {
+		return ignoreGone(err)
+	}
+	for i := range seen {
+		w.follow(place{seen[i].task.TaskID, sessionID, account}, &seen[i])
+	}
+	return nil
+}
+
+// ignoreGone passes over a session that doesn't exist.
+func ignoreGone(err error) error {
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	return err
+}
+
+// follow takes over, after a look, what follows outside the session.
+func (w *Work) follow(p place, l *looked) {
+	t := &l.task
+	w.slots.set(p, occupies(t))
+	if t.Status == state.TaskQueued && underWay(t) == nil {
+		w.slots.wait(p, t)
+	}
+	if !l.again.IsZero() {
+		w.timers.set(p.sessionID, p.taskID, l.again)
+	}
+	if t.Cancel != nil && t.Cancel.Propagate && w.book.reach(p.taskID) {
+		w.wg.Go(func() { w.passOn(p, t) })
+	}
+	if !t.Terminal() {
+		return
+	}
+	w.book.forget(t)
+	for _, id := range slices.Concat(neighbours(t, edgeBlocks), neighbours(t, edgeParent)) {
+		w.book.markOpen(id)
+	}
+}
+
+// occupies reports whether a task's attempt takes room of the runtime.
+func occupies(t *state.Task) bool {
+	switch t.Status {
+	case state.TaskPreparing, state.TaskRunning, state.TaskCancelling:
+		return !external(t) && underWay(t) != nil
+	}
+	return false
+}
+
+// dispatch starts the tasks whose turn it is while there is room.
+func (w *Work) dispatch() {
+	for w.ctx.Err() == nil {
+		p, ok := w.slots.next()
+		if !ok {
+			return
+		}
+		w.wg.Go(func() { w.startQueued(p) })
+	}
+}
+
+// startQueued starts a task that waited for room.
+func (w *Work) startQueued(p place) {
+	started := false
+	err := w.m.Emit(w.ctx, p.sessionID, event.ByWork, func(tx *session.Tx) error {
+		started = false
+		t := tx.State.Tasks.Find(p.taskID)
+		if t == nil || t.Status != state.TaskQueued || underWay(t) != nil {
+			return nil
+		}
+		runID, err := w.begin(newEdit(tx, t, runtimeActor()), true)
+		started = err == nil && runID != ""
+		return err
+	})
+	w.slots.settle(p, started && err == nil)
+	if err != nil && w.ctx.Err() == nil {
+		w.opt.Logger.Error("a task could not be started", "taskId", p.taskID, "error", err)
+		w.timers.set(p.sessionID, p.taskID, w.m.Now().Add(tryAgain))
+	}
+	if !started {
+		w.book.wake() // the room is there for another
+	}
+}
+
+// passOn stops what works for a task that is being cancelled: subagents, jobs and
+// processes. Children are dealt with in the task's own session.
+func (w *Work) passOn(p place, t *state.Task) {
+	if w.opt.Do == nil {
+		return
+	}
+	reason := orElse(t.Cancel.Reason, "task "+t.TaskID+" is cancelled")
+	var stop []command.Params
+	err := w.m.View(w.ctx, p.sessionID, func(st *state.Session) error {
+		stop = stopping(st, t, reason)
+		return nil
+	})
+	for _, c := range stop {
+		if _, e := w.opt.Do(w.ctx, localCaller(), c); e != nil && fault.KindOf(e) != fault.Conflict {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil && w.ctx.Err() == nil {
+		w.opt.Logger.Warn("not everything that works for a cancelled task could be stopped", "taskId", t.TaskID, "error", err)
+	}
+}
+
+// stopping lists what stops the work that others do for a task.
+func stopping(st *state.Session, t *state.Task, reason string) []command.Params {
+	var out []command.Params
+	for _, s := range st.Subagents.Open {
+		if s.TaskID == t.TaskID || slices.Contains(neighbours(t, "spawned_subagent"), s.SubagentID) {
+			out = append(out, &command.CloseSubagent{SubagentID: s.SubagentID, Reason: reason})
+		}
+	}
+	for _, j := range st.Jobs.Open {
+		if j.TaskID == t.TaskID {
+			out = append(out, &command.CancelJob{JobID: j.JobID, Reason: reason})
+		}
+	}
+	for _, p := range st.Environment.Active {
+		if t.ThreadID != "" && p.ThreadID == t.ThreadID {
+			out = append(out, &command.TerminateProcess{ProcessID: p.ProcessID, Reason: reason})
+		}
+	}
+	return out
+}
+
+// recoverTasks takes up the open tasks of a session after a restart.
+func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
+	var ids []string
+	var links []edgeChange
+	err := w.m.View(ctx, sessionID, func(st *state.Session) error {
+		for _, t := range st.Tasks.Open {
+			if t.TaskKind == state.TaskKindTurn {
+				continue
+			}
+			ids = append(ids, t.TaskID)
+			w.book.add(sessionID, t)
+			for _, on := range openDependencies(t) {
+				if st.Tasks.Find(on) == nil {
+					links = append(links, edgeChange{taskID: t.TaskID, kind: edgeBlockedBy, target: on, change: "added", status: edgeActive})
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return ignoreGone(err)
+	}
+	for _, c := range links {
+		if err := ignoreGone(w.changeElsewhere(ctx, c)); err != nil {
+			return err
+		}
+	}
+	if err := w.lookAtTasks(ctx, sessionID, ids); err != nil {
+		return err
+	}
+	w.book.wake()
+	return nil
+}
+
+// runtimeActor is who facts name when the scheduler decided.
+func runtimeActor() *event.Actor { return &event.Actor{Kind: "runtime"} }
+
+// localCaller is the runtime itself as the caller of a command.
+func localCaller() command.Caller {
+	return command.Caller{Admin: true, Actor: *runtimeActor()}
+}

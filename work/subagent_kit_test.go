@@ -1,0 +1,282 @@
+package work_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/loop"
+	"agentd/model"
+	"agentd/model/provider/script"
+	"agentd/session"
+	"agentd/state"
+	"agentd/store"
+	"agentd/store/storetest"
+	"agentd/work"
+)
+
+// stage is the session layer, the loop and the scheduler of work over a store in
+// memory whose events are held against the schemas.
+type stage struct {
+	testing.TB
+	store  store.Store
+	script *script.Script
+	mode   string
+	limits work.Limits
+	price  *model.Price
+	clock  func() time.Time
+	// patience is how long a fact is waited for, so that a broken test ends.
+	patience time.Duration
+
+	m *session.Manager
+	l *loop.Loop
+	w *work.Work
+}
+
+// tee passes facts on to the loop and to the scheduler.
+type tee struct {
+	l *loop.Loop
+	w *work.Work
+}
+
+func (t tee) Committed(sessionID string, facts []event.Event) {
+	t.l.Committed(sessionID, facts)
+	t.w.Committed(sessionID, facts)
+}
+
+func newStage(t testing.TB, answers ...script.Answer) *stage {
+	t.Helper()
+	k := &stage{TB: t, store: storetest.Strict(t, storetest.NewMem()), script: &script.Script{Answers: answers}, mode: "bypass"}
+	k.open()
+	t.Cleanup(k.close)
+	return k
+}
+
+func (k *stage) open() {
+	k.Helper()
+	info := model.Info{
+		Provider: "script", Model: "test", HasCredential: true,
+		Capabilities: []string{model.CapTools, model.CapStreaming}, Price: k.price,
+	}
+	var err error
+	k.l, err = loop.New(loop.Options{
+		Store: k.store, Models: []model.Info{info}, Providers: []model.Provider{script.New("script", k.script)}, DefaultModel: "script/test",
+		Host: loop.HostPolicy{Mode: k.mode}, Subagents: true, Workspace: k.TempDir(),
+	})
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.w = work.New(work.Options{Limits: k.limits, Narrow: k.l.Narrow, Clock: k.clock})
+	k.m = session.New(session.Options{
+		Store: k.store, RuntimeID: "runtime_test", Observer: tee{k.l, k.w}, CheckTurn: k.l.CheckTurn, Clock: k.clock,
+	})
+	ctx := context.Background()
+	if err := k.l.Start(ctx, k.m); err != nil {
+		k.Fatal(err)
+	}
+	k.w.Start(k.m)
+	open, err := k.m.Open(ctx)
+	if err != nil {
+		k.Fatal(err)
+	}
+	if err := k.l.Recover(ctx); err != nil {
+		k.Fatal(err)
+	}
+	for _, id := range open {
+		if err := k.w.Recover(ctx, id); err != nil {
+			k.Fatal(err)
+		}
+	}
+}
+
+// stop ends all parts, as the end of a process does in good order.
+func (k *stage) stop() {
+	k.Helper()
+	k.w.Close()
+	if err := k.l.Close(context.Background()); err != nil {
+		k.Error(err)
+	}
+	if err := k.m.Close(context.Background()); err != nil {
+		k.Error(err)
+	}
+}
+
+func (k *stage) restart() {
+	k.Helper()
+	k.stop()
+	k.open()
+}
+
+func (k *stage) close() {
+	k.Helper()
+	k.stop()
+	report, err := session.Verify(context.Background(), k.store, session.VerifyOptions{})
+	if err != nil {
+		k.Error(err)
+	}
+	for _, p := range report.Problems {
+		k.Error(p)
+	}
+}
+
+func (k *stage) do(c command.Caller, p command.Params) (any, error) {
+	ctx := context.Background()
+	if res, mine, err := k.w.Do(ctx, c, p); mine {
+		return res, err
+	}
+	if res, mine, err := k.l.Do(ctx, c, p); mine {
+		return res, err
+	}
+	return k.m.Do(ctx, c, p)
+}
+
+// must carries out a command that succeeds.
+func must[R any](k *stage, p command.Params) *R {
+	k.Helper()
+	res, err := k.do(command.Local(), p)
+	if err != nil {
+		k.Fatalf("%s: %v", p.Command(), err)
+	}
+	return res.(*R)
+}
+
+// refused carries out a command that fails with that kind.
+func (k *stage) refused(kind fault.Kind, p command.Params) string {
+	k.Helper()
+	_, err := k.do(command.Local(), p)
+	if err == nil || fault.KindOf(err) != kind {
+		k.Errorf("%s %+v: got %v, want %s", p.Command(), p, err, kind)
+		return ""
+	}
+	return err.Error()
+}
+
+// refusedAs carries out a command, while nothing else happens, that fails with
+// that kind and leaves no fact.
+func (k *stage) refusedAs(c command.Caller, kind fault.Kind, p command.Params) string {
+	k.Helper()
+	before := k.facts()
+	_, err := k.do(c, p)
+	if err == nil || fault.KindOf(err) != kind {
+		k.Errorf("%s %+v: got %v, want %s", p.Command(), p, err, kind)
+		return ""
+	}
+	if after := k.facts(); after != before {
+		k.Errorf("%s was refused and left %d facts", p.Command(), after-before)
+	}
+	return err.Error()
+}
+
+// facts counts the facts of all sessions.
+func (k *stage) facts() (n uint64) {
+	k.Helper()
+	for id, err := range k.store.Sessions(context.Background(), "") {
+		if err != nil {
+			k.Fatal(err)
+		}
+		head, err := k.store.Head(context.Background(), id)
+		if err != nil {
+			k.Fatal(err)
+		}
+		n += head.Sequence
+	}
+	return n
+}
+
+// until follows a session to the first event that the condition accepts.
+func (k *stage) until(sessionID string, ok func(*event.Event) bool) *event.Event {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), max(k.patience, time.Minute))
+	defer cancel()
+	sub, err := k.m.Subscribe(ctx, sessionID, 0)
+	if err != nil {
+		k.Fatal(err)
+	}
+	defer sub.Close()
+	for {
+		records, err := sub.Next(ctx)
+		if err != nil {
+			k.Fatalf("waiting in session %s: %v", sessionID, err)
+		}
+		for _, rec := range records {
+			e, err := event.Decode(rec.Data)
+			if err != nil {
+				k.Fatal(err)
+			}
+			if ok(e) {
+				return e
+			}
+		}
+	}
+}
+
+func (k *stage) events(sessionID string) []*event.Event {
+	k.Helper()
+	var out []*event.Event
+	for rec, err := range k.store.Read(context.Background(), sessionID, store.Range{}) {
+		if err != nil {
+			k.Fatal(err)
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			k.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (k *stage) view(sessionID string, f func(*state.Session)) {
+	k.Helper()
+	if err := k.m.View(context.Background(), sessionID, func(s *state.Session) error {
+		f(s)
+		return nil
+	}); err != nil {
+		k.Fatal(err)
+	}
+}
+
+func ofType(t event.Type) func(*event.Event) bool {
+	return func(e *event.Event) bool { return e.Type == t }
+}
+
+func ofChild(t event.Type, id string) func(*event.Event) bool {
+	return func(e *event.Event) bool { return e.Type == t && e.SubagentID == id }
+}
+
+// session makes a session and returns its main thread.
+func (k *stage) session(id string) string {
+	k.Helper()
+	return must[command.CreateSessionResult](k, &command.CreateSession{SessionID: id}).ThreadID
+}
+
+func (k *stage) spawn(p command.SpawnSubagent) *command.SpawnSubagentResult {
+	k.Helper()
+	if p.Input == nil {
+		p.Input = command.Text("hello")
+	}
+	return must[command.SpawnSubagentResult](k, &p)
+}
+
+func (k *stage) submit(sessionID, text string) *command.SubmitTurnResult {
+	k.Helper()
+	return must[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sessionID, Create: true, Input: command.Text(text)})
+}
+
+func (k *stage) wait(ids ...string) *command.WaitSubagentsResult {
+	k.Helper()
+	return must[command.WaitSubagentsResult](k, &command.WaitSubagents{SubagentIDs: ids, TimeoutMs: 60_000})
+}
+
+func when(contains string, a script.Answer) script.Answer {
+	a.When = &script.When{Contains: contains}
+	return a
+}
+
+// spawns is an answer that calls spawn_agent.
+func spawns(args map[string]any) script.Answer {
+	return script.Answer{Tools: []script.Tool{{Name: "spawn_agent", Arguments: args}}}
+}

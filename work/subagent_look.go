@@ -1,0 +1,333 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// spawnAgent is the tool by which a model spawns a child.
+const spawnAgent = "spawn_agent"
+
+// subagentConcerns reports whether facts of a type may change how a child stands.
+func subagentConcerns(t event.Type) bool {
+	switch t { //nolint:exhaustive // the rest says nothing of children
+	case event.TypeToolStarted, event.TypeTurnSubmitted, event.TypeTurnStarted, event.TypeTurnCompleted, event.TypeTurnFailed,
+		event.TypeTurnInterruptRequested, event.TypeActionRequired, event.TypeActionResolved, event.TypeThreadUpdated,
+		event.TypeSubagentSpawned, event.TypeSubagentStatus, event.TypeSubagentCompleted, event.TypeSubagentFailed, event.TypeSubagentClosed:
+		return true
+	}
+	return false
+}
+
+// lookAtSubagents does what follows from facts: it spawns what a model asked for,
+// passes interrupts on, and records how children stand.
+func (w *Work) lookAtSubagents(ctx context.Context, sessionID string, facts []event.Event) error {
+	var children, stopped []string
+	spawns, told := false, false
+	for i := range facts {
+		e := &facts[i]
+		switch p := e.Payload.(type) {
+		case *event.ToolStarted:
+			spawns = spawns || p.ToolName == spawnAgent
+		case *event.TurnInterruptRequested, *event.TurnFailed:
+			stopped = append(stopped, e.ThreadID)
+		case *event.SubagentSpawned, *event.SubagentStatus, *event.SubagentEnded:
+			told = true
+		}
+		if e.SubagentID != "" && !slices.Contains(children, e.SubagentID) {
+			children = append(children, e.SubagentID)
+		}
+	}
+	if told {
+		w.waits.tell(sessionID)
+	}
+	if spawns {
+		if err := w.startSpawns(ctx, sessionID); err != nil {
+			return err
+		}
+	}
+	if err := w.stopChildren(ctx, sessionID, stopped); err != nil {
+		return err
+	}
+	for _, id := range children {
+		if err := w.settleChild(ctx, sessionID, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoverSubagents takes up what a crash may have left between two facts.
+func (w *Work) recoverSubagents(ctx context.Context, sessionID string) error {
+	var children, stopped []string
+	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
+		for _, a := range s.Subagents.Open {
+			children = append(children, a.SubagentID)
+		}
+		for _, t := range s.Threads {
+			if t.Active != nil && t.Active.Interrupt != nil {
+				stopped = append(stopped, t.ThreadID)
+			}
+		}
+		return nil
+	}); err != nil {
+		return missing(err)
+	}
+	if err := w.startSpawns(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := w.stopChildren(ctx, sessionID, stopped); err != nil {
+		return err
+	}
+	for _, id := range children {
+		if err := w.settleChild(ctx, sessionID, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing passes over a session that doesn't exist any more.
+func missing(err error) error {
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	return err
+}
+
+// asked is a call of spawn_agent that nobody took up yet.
+type asked struct {
+	threadID, toolCallID string
+	sequence             uint64
+}
+
+// unspawned returns the calls that run without a child.
+func unspawned(s *state.Session) []asked {
+	var out []asked
+	for _, t := range s.Threads {
+		if t.Active == nil {
+			continue
+		}
+		for _, c := range t.Active.Tools {
+			if c.ToolName == spawnAgent && c.Status == state.ToolRunning && childOf(s, c.ToolCallID) == nil {
+				out = append(out, asked{t.ThreadID, c.ToolCallID, c.StartSequence})
+			}
+		}
+	}
+	return out
+}
+
+// childOf returns the child that a tool call spawned, or nil.
+func childOf(s *state.Session, toolCallID string) *state.Subagent {
+	for _, list := range [...][]*state.Subagent{s.Subagents.Open, s.Subagents.Recent} {
+		for _, a := range list {
+			if a.ToolCallID == toolCallID {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// startSpawns carries out the calls of spawn_agent that nobody took up yet.
+func (w *Work) startSpawns(ctx context.Context, sessionID string) error {
+	var calls []asked
+	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
+		calls = unspawned(s)
+		return nil
+	}); err != nil {
+		return missing(err)
+	}
+	for _, c := range calls {
+		args, err := w.spawnArgs(ctx, sessionID, c)
+		if err != nil {
+			return err
+		}
+		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
+			if !slices.Contains(unspawned(tx.State), c) {
+				return nil // it was taken up, or its turn ended
+			}
+			return w.spawnForCall(tx, c, args)
+		}); err != nil {
+			return fmt.Errorf("work: spawn_agent %s: %w", c.toolCallID, err)
+		}
+	}
+	return nil
+}
+
+// spawnInput is what a model gives spawn_agent.
+type spawnInput struct {
+	Role  string `json:"role"`
+	Input string `json:"input"`
+	Wait  *bool  `json:"wait"`
+}
+
+// spawnArgs reads the arguments of a call from its fact.
+func (w *Work) spawnArgs(ctx context.Context, sessionID string, c asked) (*spawnInput, error) {
+	e, err := w.fact(ctx, sessionID, c.sequence)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := e.Payload.(*event.ToolStarted)
+	if !ok {
+		return nil, fmt.Errorf("work: fact %d is no start of a tool call", c.sequence)
+	}
+	args := p.SafeArgs
+	if p.InputRef != "" {
+		if args, err = w.blob(ctx, p.InputRef); err != nil {
+			return nil, err
+		}
+	}
+	in := &spawnInput{}
+	if err := json.Unmarshal(args, in); err != nil {
+		return nil, fmt.Errorf("work: arguments of %s: %w", c.toolCallID, err)
+	}
+	return in, nil
+}
+
+// fact reads one fact of a session.
+func (w *Work) fact(ctx context.Context, sessionID string, sequence uint64) (*event.Event, error) {
+	records, _, err := w.m.Events(ctx, command.Local(), sessionID, sequence-1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("work: session %s has no fact %d", sessionID, sequence)
+	}
+	return event.Decode(records[0].Data)
+}
+
+// blob reads what is behind a reference.
+func (w *Work) blob(ctx context.Context, ref string) ([]byte, error) {
+	b, _, err := w.m.Output(ctx, command.Local(), ref)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = b.Close() }() // it was only read
+	return io.ReadAll(b)
+}
+
+// spawnForCall spawns the child of a call, or fails the call. A call that doesn't
+// wait ends at once.
+func (w *Work) spawnForCall(tx *session.Tx, c asked, in *spawnInput) error {
+	t := tx.State.Thread(c.threadID)
+	text, err := json.Marshal([]command.Part{{Type: "text", Text: in.Input}})
+	if err != nil {
+		return fmt.Errorf("work: input of a child: %w", err)
+	}
+	b := &birth{
+		parentThread: c.threadID, parentTurn: t.Active.TurnID, toolCall: c.toolCallID, role: in.Role, input: text,
+		by: &event.Actor{Kind: "agent", ID: agentName(t)},
+	}
+	res, err := w.spawn(tx, b)
+	if err != nil {
+		refused, scope := refusal(err), callScope(tx.State, c.threadID, c.toolCallID)
+		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: *scope, Payload: refused})
+		return nil
+	}
+	if in.Wait != nil && !*in.Wait {
+		structured, _ := json.Marshal(map[string]string{"subagentId": res.SubagentID, "threadId": res.ThreadID, "status": childRunning}) //nolint:errchkjson // strings always encode
+		tx.Emit(event.Event{Type: event.TypeToolResult, Scope: *callScope(tx.State, c.threadID, c.toolCallID), Payload: &event.ToolResult{
+			ToolName: spawnAgent, Status: "background", StructuredContent: structured,
+			Preview: fmt.Sprintf("Agent %s works in the background. Its answer will not come here by itself.", res.SubagentID),
+		}})
+	}
+	return nil
+}
+
+// agentName names the agent of a thread as an actor.
+func agentName(t *state.Thread) string {
+	if t.SubagentID != "" {
+		return t.SubagentID
+	}
+	return t.ThreadID
+}
+
+// refusal says to a model why there is no child.
+func refusal(err error) *event.ToolFailed {
+	out := &event.ToolFailed{ToolName: spawnAgent, ErrorCategory: "execution", Message: err.Error()}
+	switch fault.KindOf(err) { //nolint:exhaustive // the rest is a failure of the runtime
+	case fault.PolicyRejected:
+		out.ErrorCategory, out.Advice = "denied", "Do the work yourself, or wait until another agent has ended."
+	case fault.InvalidParams:
+		out.ErrorCategory = "invalid_input"
+	}
+	return out
+}
+
+// callScope is the scope of a running tool call; nil if it doesn't run any more.
+func callScope(s *state.Session, threadID, toolCallID string) *event.Scope {
+	t := s.Thread(threadID)
+	if t == nil || t.Active == nil {
+		return nil
+	}
+	for _, c := range t.Active.Tools {
+		if c.ToolCallID != toolCallID || c.Status != state.ToolRunning {
+			continue
+		}
+		step := c.StepID
+		if step == "" {
+			step = event.NotApplicable
+		}
+		return &event.Scope{
+			ThreadID: t.ThreadID, TurnID: t.Active.TurnID, TaskID: t.Active.TaskID, RunID: t.Active.RunID,
+			StepID: step, ToolCallID: toolCallID, SubagentID: t.SubagentID,
+		}
+	}
+	return nil
+}
+
+// stopChildren passes the end of a parent's turn on to the children at work.
+func (w *Work) stopChildren(ctx context.Context, sessionID string, threads []string) error {
+	if len(threads) == 0 {
+		return nil
+	}
+	err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
+		for _, a := range tx.State.Subagents.Open {
+			t := tx.State.Thread(a.ThreadID)
+			if t != nil && t.Active != nil && slices.Contains(threads, a.ParentThreadID) && stops(tx.State, a) {
+				tx.Interrupt(byRuntime(), t, "the parent's turn was stopped", true)
+			}
+		}
+		return nil
+	})
+	return missing(err)
+}
+
+// stops reports whether a child's parent was told to stop, or ended without
+// success the turn that the child was spawned in.
+func stops(s *state.Session, a *state.Subagent) bool {
+	parent := s.Thread(a.ParentThreadID)
+	if parent == nil {
+		return false
+	}
+	if parent.Active != nil {
+		return parent.Active.Interrupt != nil
+	}
+	if len(parent.Recent) == 0 {
+		return false
+	}
+	last := parent.Recent[len(parent.Recent)-1]
+	if last.Status == state.TurnCancelled {
+		return last.EndSequence > a.SpawnedSequence
+	}
+	return last.Status == state.TurnFailed && last.TurnID == a.ParentTurnID
+}
+
+// cut shortens a text to at most n bytes, at a character's border.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

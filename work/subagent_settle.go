@@ -1,0 +1,214 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"agentd/event"
+	"agentd/session"
+	"agentd/state"
+)
+
+// saidBytes bounds the text that a fact shows of something longer.
+const saidBytes = 240
+
+// childStanding is how a child should be said to stand.
+type childStanding struct {
+	status, reason string
+	// turn is the turn that says so; its end is told once.
+	turn *state.Turn
+}
+
+// childStandingOf decides how a child stands, from the state alone; false says that
+// nothing is to be told.
+func childStandingOf(s *state.Session, a *state.Subagent) (childStanding, bool) {
+	t := s.Thread(a.ThreadID)
+	if t == nil || a.Status == childClosed {
+		return childStanding{}, false
+	}
+	var now childStanding
+	switch {
+	case t.Block != nil:
+		now = childStanding{childBlocked, t.Block.Reason, t.Active}
+	case t.Active != nil && len(t.Active.Waiting) > 0:
+		now = childStanding{childWaiting, "waits for an answer to " + t.Active.Waiting[0], t.Active}
+	case t.Busy():
+		now = childStanding{childRunning, "", t.Active}
+	case len(t.Recent) == 0:
+		return childStanding{}, false
+	default:
+		return endOf(a, t.Recent[len(t.Recent)-1])
+	}
+	return now, now.status != a.Status || now.reason != a.Reason && now.status != childRunning
+}
+
+// endOf says how the last turn of a child that does nothing ended, unless that was
+// told already.
+func endOf(a *state.Subagent, last *state.Turn) (childStanding, bool) {
+	if last.TurnID == a.LastTurnID {
+		return childStanding{}, false
+	}
+	switch last.Status {
+	case state.TurnCompleted:
+		return childStanding{childCompleted, "", last}, true
+	case state.TurnCancelled:
+		reason := "interrupted"
+		if last.Error != nil {
+			reason = last.Error.Message
+		}
+		return childStanding{childInterrupted, reason, last}, true
+	}
+	return childStanding{childFailed, last.FailureCategory, last}, true
+}
+
+// settleChild records how a child stands, if that changed.
+func (w *Work) settleChild(ctx context.Context, sessionID, id string) error {
+	var now childStanding
+	var due bool
+	var answerAt uint64
+	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
+		if a := s.Subagents.Find(id); a != nil {
+			if now, due = childStandingOf(s, a); due && now.turn != nil {
+				answerAt = now.turn.AnswerSequence
+			}
+		}
+		return nil
+	}); err != nil || !due {
+		return missing(err)
+	}
+	text := ""
+	if now.status == childCompleted && answerAt > 0 {
+		var err error
+		if text, err = w.answer(ctx, sessionID, answerAt); err != nil {
+			return err
+		}
+	}
+	err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
+		a := tx.State.Subagents.Find(id)
+		if a == nil {
+			return nil
+		}
+		again, due := childStandingOf(tx.State, a)
+		if !due || again.status != now.status || again.turn != now.turn {
+			return nil // the facts that changed it are looked at next
+		}
+		w.emitStanding(tx, a, again, text)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("work: subagent %s: %w", id, err)
+	}
+	return nil
+}
+
+// answer reads the text of a model's answer.
+func (w *Work) answer(ctx context.Context, sessionID string, sequence uint64) (string, error) {
+	e, err := w.fact(ctx, sessionID, sequence)
+	if err != nil {
+		return "", err
+	}
+	if p, ok := e.Payload.(*event.ModelCompleted); ok && p.Message != nil {
+		return p.Message.Text, nil
+	}
+	return "", nil
+}
+
+// emitStanding records how a child stands; if its work ended, what it said, and
+// the end of the call that waits for it.
+func (w *Work) emitStanding(tx *session.Tx, a *state.Subagent, now childStanding, text string) {
+	scope := event.Scope{ThreadID: a.ThreadID, SubagentID: a.SubagentID}
+	if now.turn != nil {
+		scope.TurnID = now.turn.TurnID
+	}
+	switch now.status {
+	case childCompleted:
+		makeRoom(tx)
+		emitCompleted(tx, a, scope, text)
+	case childFailed:
+		makeRoom(tx)
+		why := now.turn.Error
+		tx.Emit(event.Event{Type: event.TypeSubagentFailed, Scope: scope, Payload: &event.SubagentEnded{
+			Status: childFailed, Reason: now.reason, Error: why, Usage: usageOf(a), CostUSD: a.CostUSD,
+		}})
+		failCall(tx, a, "execution", "the agent failed: "+messageOf(why, now.reason))
+	default:
+		tx.Emit(event.Event{Type: event.TypeSubagentStatus, Scope: scope, Payload: &event.SubagentStatus{Status: now.status, Reason: now.reason}})
+		if now.status == childInterrupted {
+			failCall(tx, a, "interrupted", "the agent was interrupted: "+now.reason)
+		}
+	}
+}
+
+func messageOf(f *event.Failure, otherwise string) string {
+	if f != nil {
+		return f.Message
+	}
+	return otherwise
+}
+
+// emitCompleted records the answer of a child and gives it to whoever waits.
+func emitCompleted(tx *session.Tx, a *state.Subagent, scope event.Scope, text string) {
+	said := &event.SubagentMessage{TurnID: scope.TurnID, From: &event.Actor{Kind: "agent", ID: a.SubagentID}}
+	if len(text) > saidBytes {
+		said.MessageRef = tx.Blob([]byte(text), "text/plain; charset=utf-8")
+	}
+	said.Text = cut(text, factBytes)
+	tx.Emit(event.Event{Type: event.TypeSubagentOutput, Scope: scope, Payload: said})
+	tx.Emit(event.Event{Type: event.TypeSubagentCompleted, Scope: scope, Payload: &event.SubagentEnded{
+		Status: childCompleted, MessageRef: said.MessageRef, Preview: cut(text, saidBytes), Usage: usageOf(a), CostUSD: a.CostUSD,
+	}})
+	call := waitingCall(tx.State, a)
+	if call == nil {
+		return
+	}
+	structured, _ := json.Marshal(map[string]string{"subagentId": a.SubagentID, "threadId": a.ThreadID, "status": childCompleted}) //nolint:errchkjson // strings always encode
+	res := &event.ToolResult{
+		ToolName: spawnAgent, Status: "ok", Preview: cut(text, saidBytes), DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(), StructuredContent: structured,
+	}
+	if said.MessageRef != "" {
+		res.OutputRef, res.SizeBytes, res.MediaType = said.MessageRef, int64(len(text)), "text/plain; charset=utf-8"
+	}
+	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: *call, Payload: res})
+}
+
+// waitingCall is the scope of the call that waits for a child; nil if none does.
+func waitingCall(s *state.Session, a *state.Subagent) *event.Scope {
+	if a.ToolCallID == "" {
+		return nil
+	}
+	return callScope(s, a.ParentThreadID, a.ToolCallID)
+}
+
+// failCall ends the call that waits for a child, if one does.
+func failCall(tx *session.Tx, a *state.Subagent, category, message string) {
+	call := waitingCall(tx.State, a)
+	if call == nil {
+		return
+	}
+	tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: *call, Payload: &event.ToolFailed{
+		ToolName: spawnAgent, ErrorCategory: category, Message: message, Retryable: category == "interrupted",
+		DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(),
+	}})
+}
+
+// makeRoom puts away the thread of the child that leaves the working set when
+// another ends: the state holds only so many.
+func makeRoom(tx *session.Tx) {
+	ended := tx.State.Subagents.Recent
+	if len(ended) < state.KeepSubagents {
+		return
+	}
+	a := ended[0]
+	t := tx.State.Thread(a.ThreadID)
+	if t == nil || t.Busy() {
+		return
+	}
+	scope := event.Scope{ThreadID: a.ThreadID, SubagentID: a.SubagentID}
+	if a.Status != childClosed {
+		tx.Emit(event.Event{Type: event.TypeSubagentClosed, Scope: scope, Payload: &event.SubagentEnded{
+			Status: childClosed, Reason: "it ended long ago", Usage: usageOf(a), CostUSD: a.CostUSD, MessageRef: a.LastMessageRef, Preview: a.LastMessage,
+		}})
+	}
+	tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: scope, Payload: &event.ThreadUpdated{Status: "archived", Reason: "the subagent ended long ago"}})
+}

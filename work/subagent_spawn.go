@@ -1,0 +1,318 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// factBytes is the largest text that a fact carries itself.
+const factBytes = 4096
+
+// Defaults of the limits of subagents.
+const (
+	defaultDepth = 4
+	defaultWidth = 16
+)
+
+// noTools stands in a bound that leaves no tool: an empty one would leave all.
+const noTools = "none"
+
+// birth is a child that is to be.
+type birth struct {
+	id, parentThread, parentTurn, toolCall string
+	role, nickname, model                  string
+	input, metadata                        event.Raw
+	isolation                              event.Isolation
+	by                                     *event.Actor
+}
+
+func (w *Work) spawnSubagent(ctx context.Context, caller command.Caller, p *command.SpawnSubagent) (*command.SpawnSubagentResult, error) {
+	b := &birth{
+		id: p.SubagentID, parentThread: p.ThreadID, parentTurn: p.TurnID, role: p.Role, nickname: p.Nickname, model: p.Model,
+		input: w.m.Redact(p.Input), metadata: w.m.Redact(p.Metadata), by: session.ActorOf(caller),
+	}
+	if p.Isolation != nil {
+		b.isolation = *p.Isolation
+	}
+	if err := w.m.CheckTurn(&event.TurnOptions{Model: b.model, Tools: b.isolation.Tools}); err != nil {
+		return nil, err
+	}
+	return session.Write(ctx, w.m, caller, p, p.SessionID, asWork, func(tx *session.Tx) (*command.SpawnSubagentResult, error) {
+		return w.spawn(tx, b)
+	})
+}
+
+// spawn decides on a child and emits its first facts, or refuses it.
+func (w *Work) spawn(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, error) {
+	parent := tx.State.Thread(b.parentThread)
+	if parent == nil {
+		return nil, fault.New(fault.NotFound, "there is no open thread %s in session %s", b.parentThread, tx.State.SessionID)
+	}
+	turn := knownTurn(parent, b.parentTurn)
+	if b.parentTurn != "" && turn == nil {
+		return nil, fault.New(fault.NotFound, "there is no turn %s in thread %s", b.parentTurn, b.parentThread)
+	}
+	above := tx.State.Subagents.Find(parent.SubagentID)
+	spawned := &event.SubagentSpawned{
+		ParentThreadID: b.parentThread, ParentTurnID: b.parentTurn, ParentSubagentID: parent.SubagentID,
+		Role: b.role, Nickname: b.nickname, Model: b.model, SpawnedBy: b.by, Metadata: b.metadata,
+	}
+	if err := w.isolate(tx, b, parent, above, spawned); err != nil {
+		return nil, err
+	}
+	b.keepInput(tx, spawned)
+	if b.id != "" {
+		if first, err := repeatedSpawn(tx, b, spawned); first != nil || err != nil {
+			return first, err
+		}
+	}
+	if err := w.mayGrow(tx.State, parent, above, spawned); err != nil {
+		return nil, err
+	}
+	return w.emitSpawn(tx, b, turn, spawned)
+}
+
+// knownTurn returns a turn of the thread, also one that ended lately.
+func knownTurn(t *state.Thread, id string) *state.Turn {
+	if id == "" {
+		return nil
+	}
+	if turn := t.Turn(id); turn != nil {
+		return turn
+	}
+	for _, turn := range t.Recent {
+		if turn.TurnID == id {
+			return turn
+		}
+	}
+	return nil
+}
+
+// keepInput puts the input into the fact, or behind a reference.
+func (b *birth) keepInput(tx *session.Tx, spawned *event.SubagentSpawned) {
+	if len(b.input) <= factBytes {
+		spawned.Input = b.input
+		return
+	}
+	spawned.InputRef = tx.Blob(b.input, "application/json")
+}
+
+// repeatedSpawn answers a child whose id exists already, or returns nil.
+func repeatedSpawn(tx *session.Tx, b *birth, spawned *event.SubagentSpawned) (*command.SpawnSubagentResult, error) {
+	exists, same, err := tx.Identity(session.KindSubagent, b.id, spawned)
+	if err != nil || !exists {
+		return nil, err
+	}
+	a := tx.State.Subagents.Find(b.id)
+	if !same || a == nil {
+		return nil, fault.New(fault.Conflict, "subagent %s exists with another content", b.id)
+	}
+	return &command.SpawnSubagentResult{SubagentID: b.id, ThreadID: a.ThreadID}, nil
+}
+
+// mayGrow refuses a child that is one generation or one sibling too many.
+func (w *Work) mayGrow(s *state.Session, parent *state.Thread, above *state.Subagent, spawned *event.SubagentSpawned) error {
+	spawned.Depth = 1
+	if above != nil {
+		spawned.Depth = above.Depth + 1
+	}
+	if limit := cmp.Or(w.opt.Limits.Depth, defaultDepth); spawned.Depth > int64(limit) {
+		return fault.New(fault.PolicyRejected, "limits.depth: a child of thread %s would be generation %d, the most is %d", parent.ThreadID, spawned.Depth, limit)
+	}
+	siblings := 0
+	for _, a := range s.Subagents.Open {
+		if a.ParentThreadID == parent.ThreadID {
+			siblings++
+		}
+	}
+	if limit := cmp.Or(w.opt.Limits.Width, defaultWidth); siblings >= limit {
+		return fault.New(fault.PolicyRejected, "limits.width: thread %s has %d children at work, the most is %d; close one or wait for it", parent.ThreadID, siblings, limit)
+	}
+	return nil
+}
+
+// isolate bounds the child by what its parent may do.
+func (w *Work) isolate(tx *session.Tx, b *birth, parent *state.Thread, above *state.Subagent, spawned *event.SubagentSpawned) error {
+	iso := b.isolation
+	if err := checkCwd(iso.Cwd); err != nil {
+		return err
+	}
+	if iso.Cwd == "" {
+		iso.Cwd = parent.Cwd
+	}
+	var err error
+	if iso.Tools, err = childTools(tx.State, parent, above, iso.Tools); err != nil {
+		return err
+	}
+	if w.opt.Narrow != nil {
+		mode, ok := w.opt.Narrow(tx.State, parent, iso.PermissionMode)
+		if !ok {
+			return fault.New(fault.PolicyRejected, "isolation.permissionMode: %s is wider than the parent's %s", iso.PermissionMode, mode)
+		}
+		iso.PermissionMode = mode
+	}
+	if err := checkBudget(tx.State, above, iso.BudgetUSD); err != nil {
+		return err
+	}
+	if spawned.Model == "" {
+		spawned.Model = modelOf(parent)
+	}
+	spawned.Isolation = &iso
+	return nil
+}
+
+// modelOf is the model that a thread was told to use; empty if nobody did.
+func modelOf(t *state.Thread) string {
+	if t.Active != nil && t.Active.Options != nil && t.Active.Options.Model != "" {
+		if p := t.Active.Options.Provider; p != "" {
+			return p + "/" + t.Active.Options.Model
+		}
+		return t.Active.Options.Model
+	}
+	return t.Model
+}
+
+// checkCwd refuses a folder outside of the workspace.
+func checkCwd(cwd string) error {
+	clean := path.Clean(cwd)
+	if cwd != "" && (path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../")) {
+		return fault.Param("isolation.cwd", "%q is not a folder within the workspace; give it relative to the workspace's root", cwd)
+	}
+	return nil
+}
+
+// checkBudget refuses a share that the parent doesn't have.
+func checkBudget(s *state.Session, above *state.Subagent, share float64) error {
+	switch {
+	case share < 0:
+		return fault.Param("isolation.budgetUSD", "must not be negative")
+	case share == 0 || above == nil || above.Isolation == nil || above.Isolation.BudgetUSD == 0:
+		return nil
+	}
+	left := above.Isolation.BudgetUSD - above.CostUSD
+	for _, a := range s.Subagents.Open {
+		if a.ParentSubagentID == above.SubagentID && a.Isolation != nil {
+			left -= max(0, a.Isolation.BudgetUSD-a.CostUSD)
+		}
+	}
+	if share > left {
+		return fault.New(fault.PolicyRejected, "isolation.budgetUSD: the parent has %.4f USD left to share, %.4f were asked for", max(0, left), share)
+	}
+	return nil
+}
+
+// childTools are the tools that a child may use: those that it asks for, all of
+// which its parent must have, or else its parent's.
+func childTools(s *state.Session, parent *state.Thread, above *state.Subagent, asked []string) ([]string, error) {
+	var bound []string
+	for _, b := range boundsOf(s, parent, above) {
+		bound = narrowed(bound, b)
+	}
+	if len(asked) == 0 {
+		return bound, nil
+	}
+	for _, name := range asked {
+		if len(bound) > 0 && !covered(bound, name) {
+			return nil, fault.New(fault.PolicyRejected, "isolation.tools: the parent doesn't have %s", name)
+		}
+	}
+	return asked, nil
+}
+
+// boundsOf are the lists of tools that each bound what a thread may use now.
+func boundsOf(s *state.Session, t *state.Thread, above *state.Subagent) [][]string {
+	var out [][]string
+	if above != nil && above.Isolation != nil {
+		out = append(out, above.Isolation.Tools)
+	}
+	if t.Active == nil {
+		return out
+	}
+	if t.Active.Options != nil {
+		out = append(out, t.Active.Options.Tools)
+	}
+	if task := s.Tasks.Find(t.Active.TaskID); task != nil && task.Constraints != nil {
+		out = append(out, task.Constraints.Tools)
+	}
+	return out
+}
+
+// narrowed is what two bounds both allow; an empty bound allows all.
+func narrowed(a, b []string) []string {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	var out []string
+	for _, x := range a {
+		if covered(b, x) {
+			out = append(out, x)
+		}
+	}
+	for _, x := range b {
+		if covered(a, x) && !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	if len(out) == 0 {
+		return []string{noTools}
+	}
+	return out
+}
+
+// covered reports whether all that a name or glob means is within a bound. Where
+// that isn't plain to see the answer is no.
+func covered(bound []string, name string) bool {
+	return slices.ContainsFunc(bound, func(b string) bool {
+		if b == name {
+			return true
+		}
+		if !strings.ContainsAny(name, `*?[\`) {
+			ok, err := path.Match(b, name)
+			return err == nil && ok
+		}
+		prefix, isPrefix := strings.CutSuffix(b, "*")
+		return isPrefix && !strings.ContainsAny(prefix, `*?[\`) && strings.HasPrefix(name, prefix)
+	})
+}
+
+// emitSpawn emits the child, its thread, its place in the graph and its first turn.
+func (w *Work) emitSpawn(tx *session.Tx, b *birth, turn *state.Turn, spawned *event.SubagentSpawned) (*command.SpawnSubagentResult, error) {
+	if b.id == "" {
+		b.id = tx.NewID(event.PrefixSubagent)
+	}
+	spawned.ChildThreadID = tx.NewID(event.PrefixThread)
+	scope := event.Scope{ThreadID: b.parentThread, TurnID: b.parentTurn, ToolCallID: b.toolCall, SubagentID: b.id}
+	if turn != nil {
+		scope.TaskID, scope.RunID = turn.TaskID, turn.RunID
+	}
+	tx.Emit(event.Event{Type: event.TypeSubagentSpawned, Scope: scope, Payload: spawned})
+	tx.Emit(event.Event{
+		Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: spawned.ChildThreadID, SubagentID: b.id},
+		Payload: &event.ThreadStarted{
+			Role: "subagent", Title: cmp.Or(b.nickname, b.role), ParentThreadID: b.parentThread, ParentTurnID: b.parentTurn,
+			Cwd: spawned.Isolation.Cwd, PermissionMode: spawned.Isolation.PermissionMode, Model: spawned.Model,
+		},
+	})
+	if scope.TaskID != "" {
+		tx.Emit(event.Event{Type: event.TypeTaskDependencyUpdated, Scope: event.Scope{TaskID: scope.TaskID, SubagentID: b.id}, Payload: &event.TaskDependencyUpdated{
+			Change: "added", Kind: "spawned_subagent", TargetID: b.id, Status: "active",
+		}})
+	}
+	child := &state.Thread{ThreadID: spawned.ChildThreadID, SubagentID: b.id}
+	if _, err := tx.Submit(b.by, child, "subagent", &command.SubmitTurn{Input: b.input}); err != nil {
+		return nil, err
+	}
+	return &command.SpawnSubagentResult{SubagentID: b.id, ThreadID: spawned.ChildThreadID}, nil
+}

@@ -1,0 +1,299 @@
+package work
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// claim is what is kept of a task whose id the caller chose: enough to answer the
+// same creation again.
+type claim struct {
+	Digest string             `json:"digest"`
+	Result command.TaskResult `json:"result"`
+}
+
+func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command.CreateTask) (*command.TaskResult, error) {
+	if res, err := session.Repeated[command.TaskResult](ctx, w.m, caller, p); res != nil || err != nil {
+		return res, err
+	}
+	c, err := w.newCreation(ctx, caller, p)
+	if err != nil {
+		return nil, err
+	}
+	if res, err := w.created(ctx, c); res != nil || err != nil {
+		return res, err
+	}
+	if err := w.checkFields(&p.TaskFields); err != nil {
+		return nil, err
+	}
+	if err := c.resolve(ctx); err != nil {
+		return nil, err
+	}
+	res, err := c.write(ctx)
+	if exists(err) {
+		// Somebody else was first with the same id.
+		if first, err := w.created(ctx, c); first != nil || err != nil {
+			return first, err
+		}
+	}
+	return res, err
+}
+
+// creation is the making of one task.
+type creation struct {
+	w      *Work
+	caller command.Caller
+	p      *command.CreateTask
+	digest string
+
+	sessionID, account string
+	parent             *found
+	depends            []*found
+}
+
+func (w *Work) newCreation(_ context.Context, caller command.Caller, p *command.CreateTask) (*creation, error) {
+	digest, err := command.Digest(p)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the parameters could not be compared")
+	}
+	return &creation{w: w, caller: caller, p: p, digest: caller.Account + "/" + hex.EncodeToString(digest[:])}, nil
+}
+
+// created answers the creation of a task whose id is taken, or returns nil.
+func (w *Work) created(ctx context.Context, c *creation) (*command.TaskResult, error) {
+	if c.p.TaskID == "" {
+		return nil, nil
+	}
+	taken := fault.New(fault.Conflict, "task %s exists with another content", c.p.TaskID)
+	v, err := w.m.ClaimedID(ctx, "task", c.p.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		if _, err := w.m.TaskSession(ctx, c.p.TaskID); err == nil {
+			return nil, taken
+		}
+		return nil, nil
+	}
+	var first claim
+	if err := json.Unmarshal(v, &first); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the record of task %s can't be read", c.p.TaskID)
+	}
+	if first.Digest != c.digest {
+		return nil, taken
+	}
+	return &first.Result, nil
+}
+
+// resolve finds what the task is joined to, and its session: its parent's if it
+// has a parent, else one of its own.
+func (c *creation) resolve(ctx context.Context) (err error) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(c.p.DependsOn))) {
+		f, err := c.w.find(ctx, c.caller, id)
+		if err != nil {
+			return err
+		}
+		c.depends = append(c.depends, f)
+	}
+	c.sessionID = c.p.SessionID
+	if c.p.ParentTaskID != "" {
+		if c.parent, err = c.w.find(ctx, c.caller, c.p.ParentTaskID); err != nil {
+			return err
+		}
+		if c.sessionID != "" && c.sessionID != c.parent.sessionID {
+			return fault.New(fault.Conflict, "task %s is in session %s: a task is in its parent's session", c.p.ParentTaskID, c.parent.sessionID)
+		}
+		c.sessionID = c.parent.sessionID
+	}
+	if c.sessionID == "" {
+		return c.openSession(ctx)
+	}
+	return c.w.m.ViewAs(ctx, c.caller, c.sessionID, func(st *state.Session) error {
+		c.account = st.Account
+		return nil
+	})
+}
+
+func (c *creation) openSession(ctx context.Context) error {
+	c.sessionID, c.account = c.w.m.NewID(event.PrefixSession), c.caller.Account
+	title := c.p.Title
+	if title == "" {
+		title = clip(c.p.Objective, 80)
+	}
+	_, err := c.w.m.Do(ctx, c.caller, &command.CreateSession{SessionID: c.sessionID, Title: title})
+	return err
+}
+
+// write records the task and, if asked, starts it.
+func (c *creation) write(ctx context.Context) (*command.TaskResult, error) {
+	id := c.p.TaskID
+	if id == "" {
+		id = c.w.m.NewID(event.PrefixTask)
+	}
+	at := place{id, c.sessionID, c.account}
+	reserved := c.p.Start && c.p.Worker != "external" && c.w.slots.reserve(at)
+	started := false
+	res, err := session.Write(ctx, c.w.m, c.caller, c.p, c.sessionID, event.ByWork, func(tx *session.Tx) (*command.TaskResult, error) {
+		started = false
+		e, err := c.emit(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if c.p.Start {
+			settleEdges(e, outlook{standings: c.standings()})
+			runID, err := c.w.begin(e, reserved)
+			if err != nil {
+				return nil, err
+			}
+			started = runID != ""
+		}
+		res := &command.TaskResult{TaskID: id, Status: e.t.Status}
+		return res, c.claim(tx, res)
+	})
+	if reserved {
+		c.w.slots.settle(at, started && err == nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, c.linkElsewhere(ctx, id)
+}
+
+func (c *creation) claim(tx *session.Tx, res *command.TaskResult) error {
+	if c.p.TaskID == "" {
+		return nil
+	}
+	v, err := json.Marshal(claim{c.digest, *res})
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "the result could not be kept")
+	}
+	tx.ClaimID("task", c.p.TaskID, v)
+	return nil
+}
+
+// standings are what the edges to dependencies in other sessions say.
+func (c *creation) standings() map[string]string {
+	out := map[string]string{}
+	for _, d := range c.depends {
+		out[d.task.TaskID] = edgeStatus(d.task.Status, d.task)
+	}
+	return out
+}
+
+// emit records the task's identity and its edges at their other ends.
+func (c *creation) emit(tx *session.Tx, id string) (*edit, error) {
+	if at, err := tx.TaskSession(id); err != nil || at != "" {
+		if err == nil {
+			err = fault.New(fault.Conflict, "task %s exists", id)
+		}
+		return nil, err
+	}
+	p := c.created(tx)
+	scope := event.Scope{TaskID: id, ParentTaskID: c.p.ParentTaskID}
+	if c.parent != nil {
+		parent := tx.State.Tasks.Find(c.p.ParentTaskID)
+		if err := mayHaveChild(tx.State, parent, c.parent.task); err != nil {
+			return nil, err
+		}
+		scope.RootTaskID = orElse(parent.RootTaskID, parent.TaskID)
+	}
+	tx.Emit(event.Event{Type: event.TypeTaskCreated, Scope: scope, Payload: p})
+	e := &edit{tx: tx, by: session.ActorOf(c.caller), t: taskOf(tx, scope, p)}
+	for _, d := range c.depends {
+		if t := tx.State.Tasks.Find(d.task.TaskID); t != nil {
+			newEdit(tx, t, e.by).edge("added", edgeBlocks, id, edgeStatus(t.Status, t), "")
+		}
+	}
+	return e, nil
+}
+
+// mayHaveChild refuses new work under a task that is over or is being stopped.
+func mayHaveChild(st *state.Session, parent, last *state.Task) error {
+	if parent == nil {
+		return conflict(last, "it takes no new parts")
+	}
+	if parent.Terminal() || parent.Cancel != nil {
+		return conflict(parent, "it takes no new parts")
+	}
+	if above := cancelledAbove(st, parent); above != nil {
+		return conflict(above, "no new work begins under it")
+	}
+	depth := 1
+	for t := parent; t != nil && t.ParentTaskID != ""; t = st.Tasks.Find(t.ParentTaskID) {
+		if depth++; depth >= maxDepth {
+			return fault.New(fault.PolicyRejected, "tasks are nested at most %d deep", maxDepth)
+		}
+	}
+	return nil
+}
+
+// created is the fact of the task's creation.
+func (c *creation) created(tx *session.Tx) *event.TaskCreated {
+	p := c.p
+	out := &event.TaskCreated{
+		Title: p.Title, TaskKind: orElse(p.TaskKind, "general"), Visibility: orElse(p.Visibility, "foreground"),
+		Status: state.TaskAccepted, Priority: string(p.Priority), RequestedBy: session.ActorOf(c.caller), Owner: p.Owner, Assignee: p.Assignee,
+		WorkerKind: orElse(p.Worker, "runtime"), Constraints: p.Constraints, TaskProfile: p.TaskProfile,
+		Acceptance: judged(p.Criteria(), session.ActorOf(c.caller)), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Metadata: p.Metadata,
+	}
+	if out.TaskKind == state.TaskKindTurn {
+		out.TaskKind = "general" // that one is the runtime's own
+	}
+	for _, d := range c.depends {
+		out.DependsOn = append(out.DependsOn, d.task.TaskID)
+	}
+	out.Objective, out.ObjectiveRef = objective(tx, p.Objective, out.Acceptance)
+	return out
+}
+
+// objective returns an objective as a fact states it. A large one is kept behind
+// a reference, as the input of the turn that works on it, and the fact has its
+// beginning.
+func objective(tx *session.Tx, text string, acceptance []event.AcceptanceCriterion) (inline, ref string) {
+	if len(text) <= inlineBytes {
+		return text, ""
+	}
+	input, err := parts(prompt(&state.Task{Objective: text, Acceptance: acceptance}, false))
+	if err != nil {
+		return text, ""
+	}
+	return clip(text, previewBytes), tx.Blob(input, "application/json")
+}
+
+// taskOf is the record that the fact of a creation folds to, as far as a decision
+// needs it.
+func taskOf(tx *session.Tx, scope event.Scope, p *event.TaskCreated) state.Task {
+	t := state.Task{
+		TaskID: scope.TaskID, ParentTaskID: scope.ParentTaskID, RootTaskID: scope.RootTaskID, Title: p.Title, Objective: p.Objective, ObjectiveRef: p.ObjectiveRef,
+		TaskKind: p.TaskKind, Priority: p.Priority, Status: p.Status, RequestedBy: p.RequestedBy, WorkerKind: p.WorkerKind,
+		HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Constraints: p.Constraints, Acceptance: p.Acceptance, RetryPolicy: p.RetryPolicy,
+	}
+	for _, id := range p.DependsOn {
+		t.Relationships = append(t.Relationships, state.Relationship{Kind: edgeBlockedBy, TargetID: id, Status: edgeActive, CreatedAt: tx.Now(), UpdatedAt: tx.Now()})
+	}
+	return t
+}
+
+// linkElsewhere writes the other ends of edges to tasks of other sessions. If the
+// process stops before, recovery does it.
+func (c *creation) linkElsewhere(ctx context.Context, id string) error {
+	for _, d := range c.depends {
+		if d.sessionID == c.sessionID || d.record != nil {
+			continue
+		}
+		if err := c.w.changeElsewhere(ctx, edgeChange{taskID: id, kind: edgeBlockedBy, target: d.task.TaskID, change: "added", status: edgeActive}); err != nil {
+			return err
+		}
+	}
+	// A dependency that ended meanwhile didn't know of this one.
+	c.w.book.mark(c.sessionID, id)
+	return nil
+}

@@ -1,0 +1,161 @@
+package work
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// edit is a decision about one task: its copy of the record follows the facts
+// that it emits, which the session's state does only when they are sealed.
+type edit struct {
+	tx *session.Tx
+	t  state.Task
+	by *event.Actor
+	// restore is the record of a task that left the working set; it is written back
+	// before the first fact.
+	restore event.Raw
+	emitted int
+}
+
+func newEdit(tx *session.Tx, t *state.Task, by *event.Actor) *edit {
+	return &edit{tx: tx, t: *t, by: by}
+}
+
+// scope is the ids of a fact about the task and an attempt at it.
+func (e *edit) scope(runID string) event.Scope {
+	return event.Scope{TaskID: e.t.TaskID, ParentTaskID: e.t.ParentTaskID, RootTaskID: e.t.RootTaskID, RunID: runID, JobID: e.t.JobID, SubagentID: e.t.SubagentID}
+}
+
+// emit adds a fact about the task in its current attempt.
+func (e *edit) emit(t event.Type, p event.Payload) { e.emitScoped(t, e.scope(e.t.CurrentRunID), p) }
+
+func (e *edit) emitScoped(t event.Type, scope event.Scope, p event.Payload) {
+	if e.restore != nil {
+		record := e.restore
+		e.restore = nil
+		e.emitScoped(event.TypeTaskUpdated, e.scope(e.t.CurrentRunID), &event.TaskUpdated{Record: record, Reason: "taken up again"})
+	}
+	e.emitted++
+	e.tx.Emit(event.Event{Type: t, Scope: scope, Payload: p})
+}
+
+// become moves the task to another status. A transition that the machine doesn't
+// have is a conflict and emits nothing.
+func (e *edit) become(t event.Type, p *event.TaskStatusChanged) error {
+	return e.becomeIn(t, e.scope(e.t.CurrentRunID), p)
+}
+
+func (e *edit) becomeIn(t event.Type, scope event.Scope, p *event.TaskStatusChanged) error {
+	if !mayBecome(e.t.Status, p.Status) {
+		return conflict(&e.t, "it can't become %s", p.Status)
+	}
+	if p.ChangedBy == nil {
+		p.ChangedBy = e.by
+	}
+	e.t.StatusSequence = e.tx.Sequence()
+	e.emitScoped(t, scope, p)
+	switch t { //nolint:exhaustive // the others say nothing of the wish to stop
+	case event.TypeTaskCancelRequested:
+		e.t.Cancel = &state.CancelIntent{Reason: p.StatusReason, By: p.ChangedBy, Propagate: p.Propagate, At: e.tx.Now()}
+	case event.TypeTaskRetrying:
+		e.t.Cancel = nil
+	}
+	e.t.Status, e.t.StatusReason, e.t.NativeStatus, e.t.RetryAt = p.Status, p.StatusReason, p.NativeStatus, p.RetryAt
+	e.t.Blockers = p.Blockers
+	return nil
+}
+
+// own reports whether the scheduler started an attempt: it writes its policy into
+// each. A turn that somebody submits under a task is an attempt too, but the
+// task's standing doesn't follow from it.
+func own(a *state.Attempt) bool { return a.RetryPolicy != nil }
+
+// current returns the newest attempt that the scheduler started, or nil.
+func current(t *state.Task) *state.Attempt {
+	for i := len(t.Attempts) - 1; i >= 0; i-- {
+		if own(&t.Attempts[i]) {
+			return &t.Attempts[i]
+		}
+	}
+	return nil
+}
+
+// underWay returns the newest attempt if it has no end yet, or nil.
+func underWay(t *state.Task) *state.Attempt {
+	if a := current(t); a != nil && a.EndedAt.IsZero() {
+		return a
+	}
+	return nil
+}
+
+// run returns the attempt of a run, or nil.
+func run(t *state.Task, runID string) *state.Attempt {
+	if i := slices.IndexFunc(t.Attempts, func(a state.Attempt) bool { return a.RunID == runID }); i >= 0 {
+		return &t.Attempts[i]
+	}
+	return nil
+}
+
+// attempts counts all attempts at a task.
+func attempts(t *state.Task) int64 { return t.OlderAttempts + int64(len(t.Attempts)) }
+
+// external reports whether somebody outside works on the task.
+func external(t *state.Task) bool { return t.WorkerKind == "external" }
+
+// policy is the task's retry policy with its default: one attempt.
+func policy(t *state.Task) event.RetryPolicy {
+	var p event.RetryPolicy
+	if t.RetryPolicy != nil {
+		p = *t.RetryPolicy
+	}
+	p.MaxAttempts = max(1, p.MaxAttempts)
+	return p
+}
+
+// endAttempt notes the end of an attempt in the edit's copy.
+func (e *edit) endAttempt(runID, status string, lastError *event.Failure) {
+	e.t.Attempts = slices.Clone(e.t.Attempts)
+	if a := run(&e.t, runID); a != nil {
+		a.Status, a.LastError, a.EndedAt = status, lastError, e.tx.Now()
+	}
+}
+
+// attemptScope is the ids of a fact about an attempt.
+func (e *edit) attemptScope(a *state.Attempt) event.Scope {
+	s := e.scope(a.RunID)
+	s.AttemptID, s.ThreadID, s.TurnID = a.AttemptID, a.ThreadID, a.TurnID
+	return s
+}
+
+// failAttempt emits the end of an attempt that didn't succeed.
+func (e *edit) failAttempt(a *state.Attempt, status string, f *event.Failure, next string) {
+	e.emitScoped(event.TypeTaskAttemptFailed, e.attemptScope(a), &event.TaskAttemptFailed{
+		Status: status, FailureCategory: f.Category, Error: f, Retryable: f.Retryable,
+		NextAttemptPolicy: next, DurationMs: since(e.tx.Now(), a.StartedAt),
+	})
+	e.endAttempt(a.RunID, status, f)
+}
+
+func since(now, start time.Time) int64 {
+	if start.IsZero() {
+		return 0
+	}
+	return now.Sub(start).Milliseconds()
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// failure returns a structured error whose message is never empty.
+func failure(category string, retryable bool, format string, args ...any) *event.Failure {
+	return &event.Failure{Message: fmt.Sprintf(format, args...), Category: category, Retryable: retryable}
+}
+
+// notFound is the refusal of a task that isn't there, or that the caller may not
+// see: the two can't be told apart.
+func notFound(taskID string) error { return fault.New(fault.NotFound, "there is no task %s", taskID) }

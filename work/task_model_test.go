@@ -1,0 +1,427 @@
+package work_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/model/provider/script"
+	"agentd/store/storetest"
+	"agentd/tool"
+)
+
+// The reference model: what the machine and the graph come to, without facts,
+// sessions, turns or timers. The runtime's own tasks succeed at once, so they are
+// never seen running.
+type refTask struct {
+	status    string
+	external  bool
+	parent    string
+	deps      map[string]bool // → satisfied
+	attempts  []string
+	max       int
+	open      bool // a criterion is
+	heartbeat time.Duration
+	heard     time.Time
+	claimed   bool
+	asked     bool // cancellation
+	why       string
+	was       string // before it was archived
+}
+
+func (t *refTask) succeeded() bool {
+	return t.status == "completed" || t.status == "archived" && t.was == "completed"
+}
+
+type reference map[string]*refTask
+
+func refTerminal(status string) bool {
+	return slices.Contains([]string{"cancelled", "timed_out", "failed", "lost", "completed", "archived"}, status)
+}
+
+func (t *refTask) running() bool {
+	return len(t.attempts) > 0 && t.attempts[len(t.attempts)-1] == "running"
+}
+
+func (t *refTask) end(attempt, status string) {
+	t.attempts[len(t.attempts)-1] = attempt
+	t.status = status
+}
+
+// begin is what starting comes to.
+func (r reference) begin(t *refTask, claimed bool, now time.Time) {
+	for _, done := range t.deps {
+		if !done {
+			t.status, t.why = "blocked", "dependency"
+			return
+		}
+	}
+	if t.external {
+		t.status, t.heard, t.claimed = "running", now, claimed
+		t.attempts = append(t.attempts, "running")
+		return
+	}
+	t.attempts = append(t.attempts, "completed")
+	t.done()
+}
+
+func (t *refTask) done() {
+	t.status = "completed"
+	if t.open {
+		t.status, t.why = "blocked", "acceptance"
+	}
+}
+
+// settle is what follows by itself.
+func (r reference) settle(now time.Time) {
+	for changed := true; changed; {
+		changed = false
+		for _, t := range r {
+			if !refTerminal(t.status) {
+				changed = r.release(t) || changed
+			}
+			was := t.status
+			switch {
+			case t.status == "blocked" && t.why == "dependency":
+				r.begin(t, false, now)
+			case t.status == "blocked" && t.why == "acceptance" && !t.open:
+				t.status = "completed"
+			case t.status == "retrying":
+				r.begin(t, false, now)
+			case t.status == "running" && t.heartbeat > 0 && now.Sub(t.heard) >= t.heartbeat:
+				t.end("unknown", "lost")
+			}
+			changed = changed || t.status != was
+		}
+	}
+}
+
+// release notes which dependencies are done. One that once was stays so.
+func (r reference) release(t *refTask) (changed bool) {
+	for id, done := range t.deps {
+		if !done && r[id].succeeded() {
+			t.deps[id], changed = true, true
+		}
+	}
+	return changed
+}
+
+func (r reference) cyclic(from, to string) bool {
+	if from == to {
+		return true
+	}
+	for id := range r[from].deps {
+		if r.cyclic(id, to) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r reference) stop(id string) {
+	t := r[id]
+	if refTerminal(t.status) {
+		return
+	}
+	for child, c := range r {
+		if c.parent == id {
+			r.stop(child)
+		}
+	}
+	if t.running() {
+		t.attempts[len(t.attempts)-1] = "cancelled"
+	}
+	t.status, t.asked = "cancelled", true
+}
+
+// modelled is a crew with the reference beside it.
+type modelled struct {
+	*rapid.T
+	k *crew
+	r reference
+}
+
+// TestTasksAgainstAReferenceModel gives random commands to the scheduler and to
+// the model, with restarts between any two of them, also such that cut off what
+// the scheduler was about to do.
+func TestTasksAgainstAReferenceModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		tools, err := tool.NewRegistry(tool.Builtins(nil)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rapid.Check(bubbled{t}, func(rt *rapid.T) {
+			k := &crew{TB: t, dir: dir, tools: tools, store: storetest.NewMem(), mode: "bypass", script: &script.Script{Repeat: true, Answers: []script.Answer{{Text: "ok"}}}}
+			k.open()
+			defer func() { k.close(); k.verified() }()
+			m := &modelled{T: rt, k: k, r: reference{}}
+			k.session("sess_model")
+			rt.Repeat(map[string]func(*rapid.T){
+				"create": m.create, "command": m.command, "complete": m.complete, "fail": m.fail, "link": m.link, "unlink": m.unlink,
+				"sleep": m.sleep, "satisfy": m.satisfy, "": m.check,
+			})
+		})
+	})
+}
+
+// bubbled is a test without a deadline: a bubble's time isn't that of the test.
+type bubbled struct{ testing.TB }
+
+// try gives a command and compares whether it is refused with what the model says.
+func (m *modelled) try(ok bool, p command.Params) bool {
+	_, err := m.k.do(context.Background(), command.Local(), p)
+	if ok != (err == nil) || (err != nil && fault.KindOf(err) != fault.Conflict) {
+		m.Fatalf("%s %+v: %v; the model says %v\n%s", p.Command(), p, err, ok, m.r)
+	}
+	return err == nil
+}
+
+// after lets the scheduler react, or cuts it off by a restart.
+func (m *modelled) after() {
+	if rapid.IntRange(0, 3).Draw(m.T, "restart") == 0 {
+		m.k.restart()
+		synctest.Wait()
+		for _, t := range m.r {
+			t.heard = time.Now()
+		}
+	}
+	synctest.Wait()
+	m.r.settle(time.Now())
+}
+
+func (r reference) String() string {
+	out := ""
+	for _, id := range slices.Sorted(maps.Keys(r)) {
+		out += fmt.Sprintf("%s: %+v\n", id, *r[id])
+	}
+	return out
+}
+
+func (m *modelled) pick(t *rapid.T) string {
+	if len(m.r) == 0 {
+		t.Skip("no task yet")
+	}
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(m.r))).Draw(t, "task")
+}
+
+func (m *modelled) create(t *rapid.T) {
+	if len(m.r) >= 7 {
+		t.Skip("enough")
+	}
+	id := fmt.Sprintf("task_%d", len(m.r))
+	p := &command.CreateTask{TaskID: id, Objective: "x", Start: rapid.Bool().Draw(t, "start"), SessionID: "sess_model"}
+	now := time.Now()
+	ref := &refTask{status: "accepted", deps: map[string]bool{}, max: rapid.IntRange(1, 3).Draw(t, "attempts"), heard: now}
+	if ref.external = rapid.IntRange(0, 2).Draw(t, "external") > 0; ref.external {
+		p.Worker = "external"
+		ref.heartbeat = time.Duration(rapid.IntRange(0, 1).Draw(t, "heartbeat")) * time.Minute
+		p.HeartbeatTimeoutMs = ref.heartbeat.Milliseconds()
+	}
+	p.RetryPolicy = &event.RetryPolicy{MaxAttempts: int64(ref.max)}
+	if ref.open = rapid.IntRange(0, 3).Draw(t, "criterion") == 0; ref.open {
+		p.Acceptance = []command.Criterion{{ID: "c", Description: "good"}}
+	}
+	ok := true
+	switch rapid.IntRange(0, 3).Draw(t, "joined") {
+	case 0:
+		if len(m.r) > 0 {
+			ref.parent = m.pick(t)
+			p.ParentTaskID, p.SessionID = ref.parent, ""
+			ok = !refTerminal(m.r[ref.parent].status)
+			for up := ref.parent; up != ""; up = m.r[up].parent {
+				ok = ok && !m.r[up].asked
+			}
+		}
+	case 1:
+		if len(m.r) > 0 {
+			ref.deps[m.pick(t)] = false
+		}
+	case 2:
+		p.SessionID = "" // one of its own
+		if len(m.r) > 0 {
+			ref.deps[m.pick(t)] = false
+		}
+	}
+	p.DependsOn = slices.Sorted(maps.Keys(ref.deps))
+	if !m.try(ok, p) {
+		return
+	}
+	m.r[id] = ref
+	for dep := range ref.deps {
+		ref.deps[dep] = m.r[dep].succeeded()
+	}
+	if p.Start {
+		m.r.begin(ref, true, now)
+	}
+	m.after()
+}
+
+// command gives one of the commands that only need a task.
+func (m *modelled) command(t *rapid.T) {
+	id := m.pick(t)
+	ref, now := m.r[id], time.Now()
+	in := func(statuses ...string) bool { return slices.Contains(statuses, ref.status) }
+	underStop := false
+	for up := ref.parent; up != ""; up = m.r[up].parent {
+		underStop = underStop || m.r[up].status == "cancelling"
+	}
+	switch rapid.SampledFrom([]string{"start", "retry", "pause", "resume", "cancel", "archive", "progress"}).Draw(t, "command") {
+	case "start":
+		if ref.external && ref.status == "running" && !ref.claimed {
+			m.try(true, &command.StartTask{TaskID: id})
+			ref.claimed, ref.heard = true, now
+		} else if m.try(in("accepted") && !underStop, &command.StartTask{TaskID: id}) {
+			m.r.begin(ref, true, now)
+		}
+	case "retry":
+		ok := in("cancelled", "failed", "lost", "completed") || in("blocked") && ref.why == "acceptance"
+		if m.try(ok, &command.RetryTask{TaskID: id}) {
+			ref.asked = false
+			m.r.release(ref)
+			m.r.begin(ref, true, now)
+		}
+	case "pause":
+		if m.try(in("running", "blocked"), &command.PauseTask{TaskID: id}) {
+			ref.status = "paused"
+		}
+	case "resume":
+		if m.try(in("paused"), &command.ResumeTask{TaskID: id}) {
+			m.resumed(ref, now)
+		}
+	case "cancel":
+		if m.try(!refTerminal(ref.status), &command.CancelTask{TaskID: id}) {
+			m.r.stop(id)
+		}
+	case "archive":
+		if m.try(refTerminal(ref.status) && !in("archived"), &command.ArchiveTask{TaskID: id}) {
+			ref.status, ref.was = "archived", ref.status
+		}
+	case "progress":
+		if m.try(in("running", "paused") && ref.running(), &command.AppendTaskProgress{TaskID: id, Progress: &event.Progress{Phase: "working"}}) {
+			ref.heard = now
+		}
+	}
+	m.after()
+}
+
+func (m *modelled) resumed(ref *refTask, now time.Time) {
+	switch {
+	case ref.running():
+		ref.status, ref.heard = "running", now
+	case len(ref.attempts) > 0 && ref.attempts[len(ref.attempts)-1] == "completed":
+		ref.done()
+	default:
+		m.r.begin(ref, true, now)
+	}
+}
+
+func (m *modelled) complete(t *rapid.T) {
+	id := m.pick(t)
+	ref := m.r[id]
+	p := &command.CompleteTask{TaskID: id}
+	if ref.open && rapid.Bool().Draw(t, "waive") {
+		p.Acceptance = []command.CriterionResult{{ID: "c", Status: "waived", Reason: "enough"}}
+	}
+	done := len(ref.attempts) > 0 && ref.attempts[len(ref.attempts)-1] == "completed"
+	ok := (ref.running() || done && (ref.status == "blocked" || ref.status == "paused")) && !refTerminal(ref.status) && (!ref.open || p.Acceptance != nil)
+	if m.try(ok, p) {
+		ref.open = false
+		ref.end("completed", "completed")
+	}
+	m.after()
+}
+
+func (m *modelled) fail(t *rapid.T) {
+	id := m.pick(t)
+	ref, retryable := m.r[id], rapid.Bool().Draw(t, "retryable")
+	judged := len(ref.attempts) > 0 && (ref.status == "blocked" || ref.status == "paused")
+	if m.try(ref.running() || judged, &command.FailTask{TaskID: id, Error: &event.Failure{Message: "no", Retryable: retryable}}) {
+		if !ref.running() {
+			ref.status = "failed"
+		} else {
+			ref.end("failed", "failed")
+			tried := len(slices.DeleteFunc(slices.Clone(ref.attempts), func(s string) bool { return s == "cancelled" }))
+			if retryable && tried < ref.max {
+				ref.status = "retrying"
+			}
+		}
+	}
+	m.after()
+}
+
+func (m *modelled) link(t *rapid.T) {
+	id, on := m.pick(t), m.pick(t)
+	if id == on {
+		t.Skip("the same")
+	}
+	ref := m.r[id]
+	_, there := ref.deps[on]
+	ok := ref.status != "archived" && (there || !refTerminal(ref.status) && !ref.running() && !m.r.cyclic(on, id))
+	if m.try(ok, &command.LinkTasks{TaskID: id, Kind: "blocked_by", TargetID: on}) && !there {
+		ref.deps[on] = false
+	}
+	m.after()
+}
+
+func (m *modelled) unlink(t *rapid.T) {
+	id := m.pick(t)
+	deps := slices.Sorted(maps.Keys(m.r[id].deps))
+	if len(deps) == 0 {
+		t.Skip("no edge")
+	}
+	on := rapid.SampledFrom(deps).Draw(t, "on")
+	m.try(true, &command.UnlinkTasks{TaskID: id, Kind: "blocked_by", TargetID: on})
+	delete(m.r[id].deps, on)
+	m.after()
+}
+
+func (m *modelled) satisfy(t *rapid.T) {
+	id := m.pick(t)
+	ref := m.r[id]
+	if !ref.open {
+		t.Skip("nothing open")
+	}
+	if m.try(!refTerminal(ref.status), &command.UpdateTask{TaskID: id, TaskFields: command.TaskFields{Acceptance: []command.Criterion{{ID: "c", Description: "good", Status: "satisfied"}}}}) {
+		ref.open = false
+	}
+	m.after()
+}
+
+func (m *modelled) sleep(*rapid.T) {
+	time.Sleep(25 * time.Second)
+	synctest.Wait()
+	m.r.settle(time.Now()) // who is silent too long is lost at that moment
+	m.after()
+}
+
+// check compares every task with the model, and what must hold of any task.
+func (m *modelled) check(*rapid.T) {
+	synctest.Wait()
+	for id, ref := range m.r {
+		got := m.k.task(id)
+		var attempts []string
+		runs := map[string]bool{}
+		for _, a := range got.Attempts {
+			attempts = append(attempts, a.Status)
+			runs[a.RunID] = true
+		}
+		if got.Status != ref.status || !slices.Equal(attempts, ref.attempts) || len(runs) != len(attempts) {
+			m.Fatalf("%s is %s (%s) %v, the model says %s %v\n%s", id, got.Status, got.StatusReason, attempts, ref.status, ref.attempts, m.r)
+		}
+		for _, r := range got.Relationships {
+			if done, ok := ref.deps[r.TargetID]; r.Kind == "blocked_by" && (!ok || done != (r.Status == "satisfied")) {
+				m.Fatalf("%s: edge %+v, the model says %v %v\n%s", id, r, ok, done, m.r)
+			}
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package work
+
+import (
+	"time"
+
+	"agentd/event"
+	"agentd/state"
+)
+
+// outlook is what a decision knows beside the session's state.
+type outlook struct {
+	// up is when this process began to listen: who was silent before could not be
+	// heard.
+	up time.Time
+	// seen is when the newest fact of the task's work happened, as far as known.
+	seen map[string]time.Time
+	// standings are the statuses of tasks that are not in the session's working set.
+	standings map[string]string
+}
+
+// next records what a task's facts demand now, and returns when time alone will
+// demand something. It is asked again after each fact of the task, so it does one
+// thing at a time and is idle when there is nothing to do.
+func (w *Work) next(e *edit, o outlook) (again time.Time, err error) {
+	settleEdges(e, o)
+	switch e.t.Status {
+	case state.TaskCancelling:
+		return time.Time{}, w.nextCancelling(e)
+	case state.TaskRetrying:
+		if e.tx.Now().Before(e.t.RetryAt) {
+			return e.t.RetryAt, nil
+		}
+		_, err = w.begin(e, false)
+		return again, err
+	case state.TaskBlocked:
+		return w.nextBlocked(e, o)
+	case state.TaskPaused, state.TaskQueued:
+		e.closeStopped()
+	case state.TaskPreparing, state.TaskRunning, state.TaskWaitingInput, state.TaskWaitingPermission, state.TaskWaitingResource:
+		return w.nextAtWork(e, o)
+	}
+	return again, nil
+}
+
+func (w *Work) nextBlocked(e *edit, o outlook) (again time.Time, err error) {
+	switch e.t.NativeStatus {
+	case byDependency:
+		if len(openDependencies(&e.t)) == 0 {
+			_, err = w.begin(e, false)
+		}
+	case byAcceptance, byDelivery:
+		err = e.afterSuccess()
+	case byThread:
+		return w.nextAtWork(e, o)
+	}
+	return again, err
+}
+
+// nextAtWork follows an attempt.
+func (w *Work) nextAtWork(e *edit, o outlook) (time.Time, error) {
+	a := current(&e.t)
+	switch {
+	case a == nil:
+		return time.Time{}, nil
+	case !a.EndedAt.IsZero():
+		return time.Time{}, w.outcome(e, a)
+	case external(&e.t):
+		return w.nextExternal(e, a, o)
+	}
+	return w.nextTurn(e, a, o)
+}
+
+// outcome decides what an attempt's end means for its task.
+func (w *Work) outcome(e *edit, a *state.Attempt) error {
+	switch a.Status {
+	case state.AttemptCompleted:
+		return e.afterSuccess()
+	case state.AttemptCancelled:
+		return w.interrupted(e, a)
+	}
+	f := a.LastError
+	if f == nil {
+		f = failure("internal", false, "the attempt ended without a reason")
+	}
+	if !external(&e.t) {
+		// What a turn's failure says about repeating is about its last step; another
+		// attempt begins anew.
+		anew := *f
+		anew.Retryable = f.Retryable || !contains(stubborn, f.Category)
+		f = &anew
+	}
+	return w.afterFailure(e, f)
+}
+
+// interrupted decides what follows a turn that was stopped: by the task's own
+// limit, or by a person.
+func (w *Work) interrupted(e *edit, a *state.Attempt) error {
+	if spent(&e.t) {
+		return e.becomeEnded(failure("cost_limit", false, "the work cost %.6f USD, more than the %.6f that it may", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
+	}
+	if _, turn := turnOf(e.tx.State, a); turn != nil && turn.Interrupt != nil && turn.Interrupt.Reason == inactive {
+		return w.afterFailure(e, failure(state.TaskTimedOut, true, "%s", inactive))
+	}
+	reason := "its turn was interrupted"
+	if a.LastError != nil {
+		reason += ": " + a.LastError.Message
+	}
+	if err := e.become(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason}); err != nil {
+		return err
+	}
+	return e.cancelled(reason)
+}
+
+func (e *edit) cancelled(reason string) error {
+	err := e.become(event.TypeTaskCancelled, &event.TaskStatusChanged{Status: state.TaskCancelled, StatusReason: reason})
+	if err == nil {
+		e.archiveThreads()
+	}
+	return err
+}
+
+// nextExternal holds an external worker to its limits.
+func (w *Work) nextExternal(e *edit, a *state.Attempt, o outlook) (time.Time, error) {
+	heard := latest(e.t.LastSeenAt, o.up)
+	p := policy(&e.t)
+	limits := []limit{
+		{state.TaskLost, heard, e.t.HeartbeatTimeoutMs, "the worker was silent for longer than %s"},
+		{state.TaskTimedOut, a.StartedAt, p.TimeoutMs, "the attempt took longer than %s"},
+		{state.TaskTimedOut, heard, p.InactivityTimeoutMs, "the attempt showed no progress for longer than %s"},
+	}
+	if left, bounded := timeLeft(&e.t); bounded {
+		limits = append(limits, limit{state.TaskTimedOut, a.StartedAt, left.Milliseconds(), "the work took longer than the %s that were left"})
+	}
+	again, hit := earliest(limits, e.tx.Now())
+	if hit == nil {
+		return again, nil
+	}
+	return time.Time{}, w.overdue(e, a, hit)
+}
+
+// overdue ends an attempt that passed a limit. Of a silent worker nothing is known.
+func (w *Work) overdue(e *edit, a *state.Attempt, hit *limit) error {
+	f := failure(hit.category, true, hit.says, millis(hit.ms))
+	if hit.category == state.TaskLost {
+		e.failAttempt(a, state.AttemptUnknown, f, "none: retry_task starts another")
+		return e.becomeEnded(f)
+	}
+	e.failAttempt(a, state.AttemptFailed, f, "")
+	return w.afterFailure(e, f)
+}
+
+// limit is a bound in time of an attempt; 0 ms is none.
+type limit struct {
+	category string
+	from     time.Time
+	ms       int64
+	says     string
+}
+
+// earliest returns the limit that was passed first, or when the next one will be.
+func earliest(limits []limit, now time.Time) (again time.Time, hit *limit) {
+	for i, l := range limits {
+		if l.ms <= 0 {
+			continue
+		}
+		at := l.from.Add(millis(l.ms))
+		if again.IsZero() || at.Before(again) {
+			again = at
+			if hit = nil; !now.Before(at) {
+				hit = &limits[i]
+			}
+		}
+	}
+	return again, hit
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// nextTurn follows the turn that an attempt of the runtime is.
+func (w *Work) nextTurn(e *edit, a *state.Attempt, o outlook) (time.Time, error) {
+	thread, turn := turnOf(e.tx.State, a)
+	if turn == nil || !turn.EndedAt.IsZero() {
+		return time.Time{}, w.turnGone(e, a, turn)
+	}
+	again, hit := earliest([]limit{{
+		state.TaskTimedOut, latest(latest(turn.SubmittedAt, o.up), o.seen[e.t.TaskID]), policy(&e.t).InactivityTimeoutMs, inactive,
+	}}, e.tx.Now())
+	if len(turn.Waiting) > 0 || thread.Block != nil {
+		again, hit = time.Time{}, nil // it waits for somebody, which is no inactivity of its own
+	}
+	if reason := stopReason(e, hit); reason != "" && turn.Interrupt == nil {
+		e.interrupt(a, reason)
+	}
+	return again, e.mirror(thread, turn)
+}
+
+// stopReason says why the runtime stops a turn of its own accord, if it does.
+func stopReason(e *edit, hit *limit) string {
+	switch {
+	case spent(&e.t):
+		return "the task's limit of cost is passed"
+	case hit != nil:
+		return inactive
+	}
+	return ""
+}
+
+// inactive is why a turn is stopped that shows no progress; what follows its end
+// is recognised by it.
+const inactive = "the attempt showed no progress for longer than its limit"
+
+// turnGone ends an attempt whose turn is over without having said so: it was
+// stopped before it began, or its thread is gone.
+func (w *Work) turnGone(e *edit, a *state.Attempt, turn *state.Turn) error {
+	f := failure(state.TaskLost, true, "the attempt's turn is gone")
+	status := state.AttemptUnknown
+	if turn != nil {
+		f, status = failure("interrupted", true, "the turn was stopped before it began"), state.AttemptCancelled
+		if turn.Error != nil {
+			f.Message = turn.Error.Message
+		}
+	}
+	e.failAttempt(a, status, f, "")
+	return w.outcome(e, run(&e.t, a.RunID))
+}
+
+// closeStopped ends the attempt of a task that was paused if its turn was stopped
+// before it began: then nobody else says that it is over.
+func (e *edit) closeStopped() {
+	a := underWay(&e.t)
+	if a == nil || external(&e.t) {
+		return
+	}
+	if _, turn := turnOf(e.tx.State, a); turn == nil || !turn.EndedAt.IsZero() {
+		e.failAttempt(a, state.AttemptCancelled, failure("interrupted", true, "the turn was stopped before it began"), "")
+	}
+}
+
+// turnOf returns the turn that an attempt is, finished or not, and its thread.
+func turnOf(st *state.Session, a *state.Attempt) (*state.Thread, *state.Turn) {
+	thread := st.Thread(a.ThreadID)
+	if thread == nil {
+		return nil, nil
+	}
+	if t := thread.Turn(a.TurnID); t != nil {
+		return thread, t
+	}
+	for _, t := range thread.Recent {
+		if t.TurnID == a.TurnID {
+			return thread, t
+		}
+	}
+	return thread, nil
+}
+
+// mirror gives the task the status that its turn has.
+func (e *edit) mirror(thread *state.Thread, turn *state.Turn) error {
+	p := &event.TaskStatusChanged{Status: state.TaskRunning}
+	fact := event.TypeTaskResumed
+	switch {
+	case len(turn.Waiting) > 0:
+		fact = event.TypeTaskWaiting
+		p.Status, p.Blockers, p.StatusReason = state.TaskWaitingInput, turn.Waiting, "waits for an answer"
+		if a := e.tx.State.Actions.Find(turn.Waiting[0]); a != nil && (a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape") {
+			p.Status, p.StatusReason = state.TaskWaitingPermission, "waits for a permission"
+		}
+	case thread.Block != nil:
+		fact = event.TypeTaskBlocked
+		p.Status, p.NativeStatus, p.StatusReason = state.TaskBlocked, byThread, thread.Block.Reason
+	}
+	if p.Status == e.t.Status && p.NativeStatus == e.t.NativeStatus {
+		return nil
+	}
+	return e.become(fact, p)
+}
+
+// interrupt asks the loop to stop an attempt's turn.
+func (e *edit) interrupt(a *state.Attempt, reason string) {
+	e.emitScoped(event.TypeTurnInterruptRequested, e.attemptScope(a), &event.TurnInterruptRequested{Reason: reason, Queue: "keep", RequestedBy: e.by})
+}
+
+// nextCancelling stops what is under way and, when nothing is any more, settles.
+func (w *Work) nextCancelling(e *edit) error {
+	if !e.stopAttempt(e.t.StatusReason) || e.childrenActive(nil) {
+		return nil
+	}
+	return e.cancelled(e.t.StatusReason)
+}
+
+// stopAttempt stops the attempt under way and reports whether it is over.
+func (e *edit) stopAttempt(reason string) bool {
+	a := underWay(&e.t)
+	if a == nil {
+		return true
+	}
+	f := failure("interrupted", true, "%s", orElse(reason, "the task is stopped"))
+	if external(&e.t) {
+		// Nobody can make the worker stop; its attempt is over all the same, and it is
+		// told so when it reports.
+		e.failAttempt(a, state.AttemptCancelled, f, "")
+		return true
+	}
+	_, turn := turnOf(e.tx.State, a)
+	if turn == nil || !turn.EndedAt.IsZero() {
+		e.failAttempt(a, state.AttemptCancelled, f, "")
+		return true
+	}
+	if turn.Interrupt == nil {
+		e.interrupt(a, f.Message)
+	}
+	return false
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,247 @@
+package work
+
+import (
+	"context"
+	"slices"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/session"
+	"agentd/state"
+)
+
+func (w *Work) startTask(ctx context.Context, caller command.Caller, p *command.StartTask) (*command.TaskRunResult, error) {
+	return w.launch(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
+		if a := underWay(&e.t); a != nil && unclaimed(&e.t, a) {
+			return e.takeOver(a), nil
+		}
+		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return "", err
+		}
+		if err := e.assign(p.Worker); err != nil {
+			return "", err
+		}
+		return w.begin(e, slot)
+	})
+}
+
+// unclaimed reports whether an attempt began by itself, after a wait or when a
+// dependency was completed, and no external worker has taken it: who starts the
+// task then gets this one.
+func unclaimed(t *state.Task, a *state.Attempt) bool {
+	return external(t) && t.Status == state.TaskRunning && a.Worker != nil && a.Worker.ID == "" && !t.LastSeenAt.After(a.StartedAt)
+}
+
+func (w *Work) retryTask(ctx context.Context, caller command.Caller, p *command.RetryTask) (*command.TaskRunResult, error) {
+	return w.launch(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
+		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return "", err
+		}
+		if e.t.Status == state.TaskBlocked && (underWay(&e.t) != nil || e.t.NativeStatus == byDependency) {
+			return "", conflict(&e.t, "%s is not possible", p.Command())
+		}
+		if err := e.assign(p.Worker); err != nil {
+			return "", err
+		}
+		if e.t.Status != state.TaskRetrying {
+			if err := e.become(event.TypeTaskRetrying, &event.TaskStatusChanged{
+				Status: state.TaskRetrying, NativeStatus: forRerun, StatusReason: p.Reason, RetryAt: e.tx.Now(),
+			}); err != nil {
+				return "", err
+			}
+		}
+		return w.begin(e, slot)
+	})
+}
+
+// assign changes who works on the task.
+func (e *edit) assign(worker string) error {
+	if worker == "" || worker == e.t.WorkerKind {
+		return nil
+	}
+	if underWay(&e.t) != nil {
+		return conflict(&e.t, "an attempt is under way: who works on it can't be changed")
+	}
+	e.emit(event.TypeTaskUpdated, &event.TaskUpdated{WorkerKind: worker, ChangedBy: e.by})
+	e.t.WorkerKind = worker
+	return nil
+}
+
+// launch carries out a command that may start an attempt, in the same write if
+// there is room.
+func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Params, taskID, worker string, start func(e *edit, slot bool) (string, error)) (*command.TaskRunResult, error) {
+	f, err := w.find(ctx, caller, taskID)
+	if err != nil {
+		return nil, err
+	}
+	if err := notOfTurn(f.task); err != nil {
+		return nil, err
+	}
+	o := w.book.outlook([]string{taskID})
+	if o.standings, err = w.standings(ctx, f.sessionID, []string{taskID}); err != nil {
+		return nil, err
+	}
+	reserved := orElse(worker, f.task.WorkerKind) != "external" && w.slots.reserve(f.place())
+	started := false
+	res, err := session.Write(ctx, w.m, caller, p, f.sessionID, event.ByWork, func(tx *session.Tx) (*command.TaskRunResult, error) {
+		started = false
+		e, err := f.edit(tx, session.ActorOf(caller))
+		if err != nil {
+			return nil, err
+		}
+		if above := cancelledAbove(tx.State, &e.t); above != nil && above.Status == state.TaskCancelling {
+			return nil, conflict(above, "no new work begins under it")
+		}
+		settleEdges(e, o)
+		runID, err := start(e, reserved)
+		if err != nil {
+			return nil, err
+		}
+		started = runID != ""
+		return &command.TaskRunResult{TaskID: taskID, Status: e.t.Status, RunID: runID, AttemptCount: attempts(&e.t)}, nil
+	})
+	if reserved {
+		w.slots.settle(f.place(), started && err == nil)
+	}
+	return res, err
+}
+
+func (w *Work) pauseTask(ctx context.Context, caller command.Caller, p *command.PauseTask) (*command.TaskResult, error) {
+	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return err
+		}
+		if err := e.pause(p.Reason); err != nil {
+			return err
+		}
+		if p.Propagate == nil || !*p.Propagate {
+			return nil
+		}
+		return below(e, func(c *edit) error {
+			if !takes(&c.t, p.Command()) {
+				return nil
+			}
+			return c.pause(p.Reason)
+		})
+	})
+}
+
+// pause holds a task. The turn of the runtime is stopped; an external worker is
+// told when it looks.
+func (e *edit) pause(reason string) error {
+	if a := underWay(&e.t); a != nil && !external(&e.t) {
+		if _, turn := turnOf(e.tx.State, a); turn != nil && turn.EndedAt.IsZero() && turn.Interrupt == nil {
+			e.interrupt(a, orElse(reason, "the task is paused"))
+		}
+	}
+	return e.become(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, StatusReason: reason})
+}
+
+// below visits the tasks under one, in the same session, parents first.
+func below(e *edit, visit func(*edit) error) error {
+	queue := []*state.Task{&e.t}
+	for n := 0; len(queue) > 0 && n < maxBelow; n++ {
+		t := queue[0]
+		queue = queue[1:]
+		for _, id := range neighbours(t, edgeChild) {
+			c := e.tx.State.Tasks.Find(id)
+			if c == nil || c.Terminal() {
+				continue
+			}
+			if err := visit(newEdit(e.tx, c, e.by)); err != nil {
+				return err
+			}
+			queue = append(queue, c)
+		}
+	}
+	return nil
+}
+
+// maxBelow bounds the tasks under one that a command reaches.
+const maxBelow = 100_000
+
+func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command.ResumeTask) (*command.TaskResult, error) {
+	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return err
+		}
+		if err := w.resume(e, p.Reason); err != nil {
+			return err
+		}
+		if p.Propagate == nil || !*p.Propagate {
+			return nil
+		}
+		return below(e, func(c *edit) error {
+			if !takes(&c.t, p.Command()) {
+				return nil
+			}
+			return w.resume(c, p.Reason)
+		})
+	})
+}
+
+// resume lets a paused task go on: an external worker where it is, the runtime
+// with another attempt, unless the work was done before it could be stopped.
+func (w *Work) resume(e *edit, reason string) error {
+	a := current(&e.t)
+	switch {
+	case a != nil && external(&e.t) && a.EndedAt.IsZero():
+		return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
+	case a != nil && a.Status == state.AttemptCompleted && !a.EndedAt.IsZero():
+		return e.afterSuccess()
+	}
+	if err := e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: orElse(reason, "waits for room")}); err != nil {
+		return err
+	}
+	if external(&e.t) || len(openDependencies(&e.t)) > 0 {
+		_, err := w.begin(e, false)
+		return err
+	}
+	return nil
+}
+
+func (w *Work) cancelTask(ctx context.Context, caller command.Caller, p *command.CancelTask) (*command.TaskResult, error) {
+	propagate := p.Propagate == nil || *p.Propagate
+	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return err
+		}
+		if err := e.askToStop(p.Reason, propagate); err != nil {
+			return err
+		}
+		edits := []*edit{e}
+		if propagate {
+			if err := below(e, func(c *edit) error {
+				if !takes(&c.t, p.Command()) {
+					return nil
+				}
+				edits = append(edits, c)
+				return c.askToStop("task "+e.t.TaskID+" is cancelled", true)
+			}); err != nil {
+				return err
+			}
+		}
+		return settleCancelled(edits)
+	})
+}
+
+// askToStop records the wish, before anything is done about it.
+func (e *edit) askToStop(reason string, propagate bool) error {
+	return e.become(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason, Propagate: propagate})
+}
+
+// settleCancelled ends the tasks of a cancellation that have nothing under way,
+// children before their parents. The others settle when their work has stopped.
+func settleCancelled(edits []*edit) error {
+	settled := map[string]bool{}
+	for _, e := range slices.Backward(edits) {
+		if !e.stopAttempt(e.t.StatusReason) || e.childrenActive(settled) {
+			continue
+		}
+		if err := e.cancelled(e.t.StatusReason); err != nil {
+			return err
+		}
+		settled[e.t.TaskID] = true
+	}
+	return nil
+}
