@@ -49,6 +49,8 @@ const (
 	toLook need = iota
 	// toRun carries out turns in this process, and makes the store if there is none.
 	toRun
+	// toAct needs the loop as toRun does, but facts that are there already.
+	toAct
 )
 
 // connect finds the facts that a command line means: the server of --server, else
@@ -66,7 +68,7 @@ func (a *app) connect(cmd *cobra.Command, n need) (facts, error) {
 	if remote != nil {
 		return remote, nil
 	}
-	return openLocal(ctx, c, n, a.quiet(c, cmd.Flags().Changed("log-level")))
+	return a.openLocal(ctx, c, n, a.quiet(c, cmd.Flags().Changed("log-level")))
 }
 
 // remote returns the server to talk to, or nil if there is none.
@@ -82,6 +84,7 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	if err != nil {
 		return nil, err
 	}
+	r.http.Transport = &renewing{next: r.http.Transport, dir: c.Local(), note: note}
 	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := r.status(probe); err != nil {
@@ -110,10 +113,11 @@ type localFacts struct {
 	store   store.Store
 	manager *session.Manager // if nobody carries out turns
 	runtime *agentd.Runtime  // if this process does
+	wired   *wiring
 	caller  command.Caller
 }
 
-func openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
+func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
 	open := openExisting
 	if n == toRun {
 		open = func(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
@@ -125,25 +129,27 @@ func openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) 
 		return nil, err
 	}
 	l := &localFacts{store: s, caller: command.Local()}
-	if err := l.start(ctx, c, n, log); err != nil {
+	if err := l.start(ctx, a, c, n, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return l, nil
 }
 
-func (l *localFacts) start(ctx context.Context, c *config.Config, n need, log *slog.Logger) error {
-	opt, err := runtimeOptions(ctx, c, l.store, log)
+func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need, log *slog.Logger) error {
+	if n != toLook {
+		var err error
+		if l.wired, err = a.wire(ctx, c, l.store, log); err != nil {
+			return err
+		}
+		l.wired.options.Recovery = "none" // only a server takes up what others left
+		l.runtime, err = agentd.Open(ctx, l.wired.options)
+		return err
+	}
+	id, err := runtimeID(ctx, c, l.store)
 	if err != nil {
 		return err
 	}
-	if n == toRun {
-		opt.Recovery = "none" // only a server takes up what others left
-		l.runtime, err = agentd.Open(ctx, opt)
-		return err
-	}
-	so := opt.Session
-	so.Store, so.RuntimeID, so.Logger = l.store, opt.RuntimeID, log
-	l.manager = session.New(so)
+	l.manager = session.New(session.Options{Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes)})
 	return nil
 }
 
@@ -217,6 +223,9 @@ func (l *localFacts) close() error {
 	}
 	if l.manager != nil {
 		err = l.manager.Close(ctx)
+	}
+	if l.wired != nil {
+		err = errors.Join(err, l.wired.close())
 	}
 	return errors.Join(err, l.store.Close())
 }

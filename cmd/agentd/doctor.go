@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/model/provider/script"
 	"agentd/store"
 	"agentd/store/pebble"
 	"agentd/store/postgres"
@@ -43,23 +46,30 @@ func fail(check, advice, format string, args ...any) finding {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
+	var network bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at what this machine offers, with advice",
-		Long: `Looks at the configuration, the data, the address, the mechanisms that a sandbox
-needs, and whether the configured providers can be reached, each with advice. It
+		Long: `Looks at the configuration, the data, the address, the providers with their keys,
+the MCP servers, and what the sandbox really enforces on this machine, each with
+advice. Addresses on this machine are tried, others only with --network. It
 changes nothing but a file that it makes and removes to measure the disk.
 
 Exit codes: 0 nothing stands in the way, 1 something does, 2 usage.`,
-		Example: "  agentd doctor\n  agentd doctor --config agentd.yaml --json",
+		Example: "  agentd doctor\n  agentd doctor --network\n  agentd doctor --config agentd.yaml --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
-			found := a.examine(cmd.Context(), loaded.Config)
-			if err := a.print(map[string]any{"findings": found}, func(p *printer) { printFindings(p, found) }); err != nil {
+			found := a.examine(cmd.Context(), loaded.Config, network)
+			box := examineSandbox(loaded.Config)
+			found = append(found, box.findings()...)
+			if err := a.print(map[string]any{"findings": found, "sandbox": box}, func(p *printer) {
+				printFindings(p, found)
+				box.print(p)
+			}); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(found, func(f finding) bool { return f.Status == "fail" }) {
@@ -68,11 +78,12 @@ Exit codes: 0 nothing stands in the way, 1 something does, 2 usage.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&network, "network", false, "also try addresses on other machines")
 	return a.settings(cmd, flagSettings()...)
 }
 
-// examine looks at everything, one after the other.
-func (a *app) examine(ctx context.Context, c *config.Config) []finding {
+// examine looks at everything but the sandbox, one after the other.
+func (a *app) examine(ctx context.Context, c *config.Config, network bool) []finding {
 	found := []finding{ok("configuration", "can be used")}
 	running, err := a.remote(ctx, c)
 	if err != nil {
@@ -89,11 +100,11 @@ func (a *app) examine(ctx context.Context, c *config.Config) []finding {
 		found = append(found, diskFindings(c.Data)...)
 	}
 	found = append(found, machineFindings()...)
-	for _, p := range c.Providers {
-		found = append(found, a.providerFinding(ctx, p))
+	for _, p := range a.providersOf(c) {
+		found = append(found, a.providerFinding(ctx, p, network))
 	}
-	if len(c.Providers) == 0 {
-		found = append(found, ok("providers", "the built-in script provider answers; it needs no key"))
+	for _, m := range c.MCP {
+		found = append(found, mcpFinding(ctx, m, network))
 	}
 	return found
 }
@@ -189,27 +200,68 @@ func syncTime(dir string) (time.Duration, error) {
 }
 
 // providerFinding says whether a provider can be asked.
-func (a *app) providerFinding(ctx context.Context, p config.Provider) finding {
+func (a *app) providerFinding(ctx context.Context, p config.Provider, network bool) finding {
 	name := "provider " + p.ID
 	if p.Kind == "script" {
-		if p.Script != "" && !exists(p.Script) {
+		switch {
+		case p.Script == "":
+			return warn(name, "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure providers", "the built-in script provider answers, which needs no key and only repeats what is said")
+		case !exists(p.Script):
 			return fail(name, "correct providers[].script", "there is no file %s", p.Script)
 		}
-		return ok(name, "plays a script")
+		if _, err := script.Load(p.Script); err != nil {
+			return fail(name, "correct the script", "%v", err)
+		}
+		return ok(name, "plays %s", p.Script)
 	}
-	if p.APIKeyEnv != "" && a.env[p.APIKeyEnv] == "" {
-		return warn(name, "set "+p.APIKeyEnv, "the variable %s with its key is not set", p.APIKeyEnv)
+	key := keyEnv(p)
+	if key != "" && a.env[key] == "" {
+		return warn(name, "set "+key, "the variable %s with its key is not set", key)
+	}
+	has := "needs no key"
+	if key != "" {
+		has = "its key is in " + key
 	}
 	if p.BaseURL == "" {
-		return warn(name, "", "kind %s is not carried out by this release yet", p.Kind)
+		return ok(name, "%s at the vendor's own address, %s", p.Kind, has)
 	}
-	if err := reachable(ctx, p.BaseURL); err != nil {
-		return warn(name, "check providers[].baseURL and the network", "%s can't be reached: %v", p.BaseURL, err)
-	}
-	return ok(name, "%s can be reached", p.BaseURL)
+	return addressFinding(ctx, name, p.BaseURL, has, "check providers[].baseURL and the network", network)
 }
 
-// reachable opens a connection to an address, and sends nothing.
+// addressFinding says whether an address can be reached, if it may be tried.
+func addressFinding(ctx context.Context, name, address, has, advice string, network bool) finding {
+	if !network && !loopbackURL(address) {
+		return ok(name, "%s, %s; not tried, --network does", address, has)
+	}
+	if err := reachable(ctx, address); err != nil {
+		return warn(name, advice, "%s can't be reached: %v", address, err)
+	}
+	return ok(name, "%s can be reached, %s", address, has)
+}
+
+// loopbackURL reports whether an address is on this machine.
+func loopbackURL(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && isLoopback(net.JoinHostPort(u.Hostname(), "1"))
+}
+
+// mcpFinding says whether an MCP server can be begun or reached.
+func mcpFinding(ctx context.Context, m config.MCP, network bool) finding {
+	name := "MCP server " + m.ID
+	if m.URL != "" {
+		return addressFinding(ctx, name, m.URL, "over HTTP", "check mcp[].url", network)
+	}
+	if len(m.Command) == 0 {
+		return fail(name, "give it a command or a url", "has neither")
+	}
+	path, err := exec.LookPath(m.Command[0])
+	if err != nil {
+		return fail(name, "install it, or correct mcp[].command", "%v", err)
+	}
+	return ok(name, "runs %s", path)
+}
+
+// reachable opens a connection to an address, and sends nothing over it.
 func reachable(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -227,8 +279,13 @@ func reachable(ctx context.Context, address string) error {
 	if err == nil && proxy != nil {
 		host = proxy.Host
 	}
-	d := net.Dialer{Timeout: 3 * time.Second}
-	conn, err := d.DialContext(ctx, "tcp", host)
+	d := &net.Dialer{Timeout: 3 * time.Second}
+	var conn net.Conn
+	if strings.EqualFold(u.Scheme, "https") && (err != nil || proxy == nil) {
+		conn, err = (&tls.Dialer{NetDialer: d}).DialContext(ctx, "tcp", host)
+	} else {
+		conn, err = d.DialContext(ctx, "tcp", host)
+	}
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"agentd"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
-	"agentd/model"
-	"agentd/model/provider/script"
-	"agentd/session"
 	"agentd/store"
 	"agentd/store/pebble"
 	"agentd/store/postgres"
@@ -84,22 +80,6 @@ func (e *lockedError) Error() string {
 
 func (e *lockedError) Unwrap() error { return e.err }
 
-// runtimeOptions returns how the runtime runs over a store.
-func runtimeOptions(ctx context.Context, c *config.Config, s store.Store, log *slog.Logger) (agentd.Options, error) {
-	provider, name, err := chooseModel(c)
-	if err != nil {
-		return agentd.Options{}, err
-	}
-	id, err := runtimeID(ctx, c, s)
-	if err != nil {
-		return agentd.Options{}, err
-	}
-	return agentd.Options{
-		Store: s, Provider: provider, Model: name, RuntimeID: id, Recovery: c.Recovery, Logger: log,
-		Session: session.Options{InlineBytes: int(c.Outputs.InlineBytes)},
-	}, nil
-}
-
 // runtimeID returns the configured id, or the one that the store keeps.
 func runtimeID(ctx context.Context, c *config.Config, s store.Store) (string, error) {
 	if c.RuntimeID != "" {
@@ -110,39 +90,4 @@ func runtimeID(ctx context.Context, c *config.Config, s store.Store) (string, er
 		return "", fmt.Errorf("runtime id: %w", err)
 	}
 	return string(kept), nil
-}
-
-// builtIn is the provider, and its one model, that needs no configuration.
-const builtIn = "script"
-
-// chooseModel returns who answers turns: the default of the routing, or the
-// first model, or the built-in provider.
-func chooseModel(c *config.Config) (model.Provider, string, error) {
-	if len(c.Providers) == 0 {
-		return script.New(builtIn, nil), builtIn, nil
-	}
-	want, name, _ := strings.Cut(c.Routing.Default, "/")
-	chosen := c.Providers[0]
-	for _, p := range c.Providers {
-		if p.ID == want {
-			chosen = p
-		}
-	}
-	if chosen.Kind != "script" {
-		return nil, "", usagef("the provider %s is of kind %s, which this release doesn't carry out yet; routing.default can name a model of a provider of kind script", chosen.ID, chosen.Kind)
-	}
-	if name == "" {
-		name = builtIn
-		if len(chosen.Models) > 0 {
-			name = chosen.Models[0].ID
-		}
-	}
-	if chosen.Script == "" {
-		return script.New(chosen.ID, nil), name, nil
-	}
-	play, err := script.Load(chosen.Script)
-	if err != nil {
-		return nil, "", &exitError{exitUsage, err}
-	}
-	return script.New(chosen.ID, play), name, nil
 }

@@ -28,17 +28,26 @@ type remoteFacts struct {
 	token  string
 }
 
-// dialServer returns the server that --server names: an address, or unix:PATH.
+// dialServer returns the server that --server names.
 func dialServer(address, token string) (*remoteFacts, error) {
-	socket := ""
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		address, socket = "http://localhost", path
-	}
-	r, err := newRemote(strings.TrimSuffix(address, "/"), socket, token, nil)
+	base, socket := serverAddress(address)
+	r, err := newRemote(base, socket, token, nil)
 	if err != nil {
 		return nil, usagef("--server: %w", err)
 	}
 	return r, nil
+}
+
+// serverAddress reads what --server takes: an address; a Unix socket as unix:PATH
+// or unix://PATH; or what "agentd serve" says of its socket, http+unix://PATH. A
+// socket has no host, so the address behind it only names one.
+func serverAddress(address string) (base, socket string) {
+	for prefix, scheme := range map[string]string{"unix:": "http", "http+unix:": "http", "https+unix:": "https"} {
+		if path, ok := strings.CutPrefix(address, prefix); ok {
+			return scheme + "://localhost", strings.TrimPrefix(path, "//")
+		}
+	}
+	return strings.TrimSuffix(address, "/"), ""
 }
 
 // dialNote returns the server that a note in the data directory is about.

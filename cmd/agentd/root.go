@@ -17,12 +17,16 @@ func (a *app) root() *cobra.Command {
 		Use:   "agentd",
 		Short: "Run AI agents and keep account of what they do",
 		Long: `agentd is an Agent Runtime: every turn, model call, tool call, approval and
-retry is a durable fact. "agentd serve" runs the server, "agentd run" one turn,
-and the other commands look at the facts or act on them from a shell.
+retry is a durable fact. "agentd chat" talks to an agent at the terminal, "agentd
+run" runs one turn, "agentd serve" the server, and the other commands look at the
+facts or act on them from a shell.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration can't be
 used, 3 (run) the turn waits for an action that nobody can answer.`,
-		Example: `  agentd run "hello"
+		Example: `  agentd chat
+  agentd run "what does this repository do?"
+  git diff | agentd run "review this"
+  agentd undo
   agentd serve --data ./.agentd
   agentd sessions
   agentd events -f SESSION`,
@@ -38,8 +42,8 @@ used, 3 (run) the turn waits for an action that nobody can answer.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
-	a.add(root, "run", a.serveCommand(), a.runCommand(), a.stdioCommand())
-	a.add(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.callCommand())
+	a.add(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand())
+	a.add(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.replayCommand(), a.policyCommand(), a.callCommand())
 	a.add(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,272 +13,214 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/permission"
 )
 
+// runFlags are what "run" takes beside what every turn does.
+type runFlags struct {
+	turnFlags
+	last, wait, verbose bool
+	cwd, schema         string
+}
+
 func (a *app) runCommand() *cobra.Command {
-	t := &turnFlags{}
+	o := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run PROMPT",
+		Use:   "run [PROMPT]",
 		Short: "Run one turn and stream its answer",
-		Long: `Runs one turn and streams its answer. At a terminal approvals and questions are
-asked; elsewhere, and with --json, a turn that needs one blocks. With --json each
-line on standard output is one event envelope. "-" reads the prompt from standard
-input.
+		Long: `Runs one turn and streams its answer. What is piped into standard input is added
+to the prompt, or is the prompt if none is given; "-" reads it for as long as it
+takes, otherwise a pipe that stays silent is given up after 3 s.
+
+At a terminal the answer is shown as it comes, with the tools that run, and
+approvals and questions are asked; the first Ctrl-C interrupts the turn, the
+second one leaves. In a pipe standard output has the answer alone, and a turn that
+needs an approval ends with exit code 3, unless --wait lets others answer it. With
+--json each line on standard output is one event envelope.
 
 Exit codes: 0 the turn completed, 1 it failed, 2 usage, 3 it waits for an action
 that nobody can answer here ("agentd actions" lists it).`,
-		Example: `  agentd run "hello"
-  agentd run --session sess_01 "and now shorter"
+		Example: `  agentd run "what does this repository do?"
+  git diff | agentd run "review this"
+  agentd run --continue "and now shorter"
+  agentd run --mode auto --max-steps 20 "fix the failing test"
+  agentd run --schema answer.schema.json "list the licences" | agentd run "check this"
   agentd run --json --mode plan "what would you change?" | jq .type`,
-		Args: args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			text, err := a.textOrInput(given[0])
-			if err != nil {
-				return err
-			}
-			p, err := t.params(text)
-			if err != nil {
-				return err
-			}
-			ask, done := a.dialogue(given[0] == "-")
-			return errors.Join(a.with(cmd, toRun, func(f facts) error { return a.turn(cmd.Context(), f, p, ask) }), done())
-		},
+		Args: args(cobra.MaximumNArgs(2)),
+		RunE: func(cmd *cobra.Command, given []string) error { return a.run(cmd, given, o) },
 	}
-	t.add(cmd)
+	o.add(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&o.last, "continue", false, "go on with the last session")
+	f.StringVar(&o.cwd, "cwd", "", "the folder to work in, within the workspace")
+	f.StringVar(&o.schema, "schema", "", "file with a JSON Schema that the final answer satisfies; standard output is then that JSON")
+	f.BoolVar(&o.wait, "wait", false, "wait for others to answer what can't be asked here")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "say on standard error what is done, also where that isn't a terminal")
+	completeModes(cmd)
 	return a.where(cmd)
 }
 
-// dialogue returns where questions are put, or nil if nobody is there to answer:
-// standard error, or the terminal itself where that goes elsewhere.
-func (a *app) dialogue(inputIsPrompt bool) (ask io.Writer, done func() error) {
-	done = func() error { return nil }
-	if a.json || inputIsPrompt || !isTerminal(a.in) {
-		return nil, done
+// completeModes lets a shell complete --mode.
+func completeModes(cmd *cobra.Command) {
+	modes := cobra.FixedCompletions(permission.Modes(), cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("mode", modes); err != nil {
+		panic(err) // the flag isn't there: a mistake in the program
 	}
-	if isTerminal(a.err) {
-		return a.err, done
-	}
-	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
-	if err != nil {
-		return nil, done
-	}
-	return tty, tty.Close
 }
 
-// turn submits a turn and follows it to its end. Questions are put to ask.
-func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, ask io.Writer) error {
-	var res command.SubmitTurnResult
-	if err := f.do(ctx, p, &res); err != nil {
+func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
+	text, used, err := a.promptText(given)
+	if err != nil {
 		return err
 	}
-	t := &turnView{app: a, facts: f, turnID: res.TurnID, sessionID: res.SessionID, out: a.printer(), ask: ask}
-	after := uint64(0)
-	if p.SessionID != "" {
-		after = res.Sequence - 1
-	}
-	for e, err := range f.follow(ctx, res.SessionID, after, nil) {
-		if ctx.Err() != nil {
-			return t.interrupt() //nolint:contextcheck // ctx has ended; the interrupt has its own time
-		}
-		if err != nil {
-			return err
-		}
-		done, err := t.show(ctx, e)
-		if ctx.Err() != nil {
-			return t.interrupt() //nolint:contextcheck // ctx has ended; the interrupt has its own time
-		}
-		if done || err != nil {
-			return err
-		}
-	}
-	return errors.New("the stream ended before the turn did")
-}
-
-// turnView shows one turn as it goes on.
-type turnView struct {
-	*app
-	facts             facts
-	sessionID, turnID string
-	out               *printer
-	// ask is where questions are put; nil if nobody is there to answer.
-	ask io.Writer
-	// streamed is the model request whose text was shown piece by piece; open says
-	// that the last line has no end yet.
-	streamed string
-	open     bool
-	answers  *bufio.Reader
-}
-
-// show shows one fact; done says that the turn has ended.
-func (t *turnView) show(ctx context.Context, e fact) (done bool, err error) {
-	if t.json {
-		t.out.linef("%s", e.data)
-		if err := t.out.flush(); err != nil {
-			return true, err
-		}
-	}
-	ev, err := event.Decode(e.data)
+	p, err := o.params(text)
 	if err != nil {
-		return false, nil //nolint:nilerr // a fact of a newer server: not one that the turn's end hangs on
-	}
-	if ev.TurnID != t.turnID {
-		return false, nil
-	}
-	switch p := ev.Payload.(type) {
-	case *event.ModelDelta:
-		t.streamed = ev.ModelRequestID
-		return false, t.text(p.Text)
-	case *event.ModelCompleted:
-		if p.Message != nil && t.streamed != ev.ModelRequestID {
-			return false, t.text(p.Message.Text)
-		}
-	case *event.ActionRequired:
-		return t.action(ctx, ev.ActionID, p)
-	case *event.TurnCompleted:
-		return true, t.endLine()
-	case *event.TurnFailed:
-		return true, t.failed(p)
-	}
-	return false, nil
-}
-
-// text writes a piece of the answer.
-func (t *turnView) text(s string) error {
-	if t.json || s == "" {
-		return nil
-	}
-	t.open = !strings.HasSuffix(s, "\n")
-	if _, err := t.out.w.WriteString(plainBlock(s)); err != nil {
 		return err
 	}
-	return t.out.flush()
-}
-
-// plainBlock is plainText that keeps lines and tabs.
-func plainBlock(s string) string {
-	var b strings.Builder
-	for piece := range strings.SplitAfterSeq(s, "\n") {
-		body, end := strings.CutSuffix(piece, "\n")
-		for i, field := range strings.Split(body, "\t") {
-			if i > 0 {
-				b.WriteByte('\t')
+	d := a.dialogue(used)
+	err = a.with(cmd, toRun, func(f facts) error {
+		if o.last {
+			if p.SessionID, err = lastSession(cmd.Context(), f); err != nil {
+				return err
 			}
-			b.WriteString(plainText(field))
 		}
-		if end {
-			b.WriteByte('\n')
+		if err := unfinished(cmd.Context(), f, p.SessionID); err != nil {
+			return err
 		}
-	}
-	return b.String()
+		return a.turn(cmd.Context(), f, p, d, o)
+	})
+	return errors.Join(err, d.close())
 }
 
-// endLine ends a line that is still open.
-func (t *turnView) endLine() error {
-	if t.open {
-		t.open = false
-		t.out.linef("")
+// params returns the turn that the flags describe.
+func (o *runFlags) params(text string) (*command.SubmitTurn, error) {
+	if o.last && o.session != "" {
+		return nil, usagef("--continue and --session exclude each other")
 	}
-	return t.out.flush()
-}
-
-func (t *turnView) failed(p *event.TurnFailed) error {
-	err := t.endLine()
-	why := p.Outcome
-	if p.Error != nil {
-		why = p.Error.Message
+	p, err := o.turnFlags.params(text)
+	if err != nil || o.cwd+o.schema == "" {
+		return p, err
 	}
-	return errors.Join(err, fmt.Errorf("the turn failed (%s): %s", p.FailureCategory, plainText(why)))
-}
-
-// action asks, if somebody is there, or ends with exit code 3.
-func (t *turnView) action(ctx context.Context, id string, p *event.ActionRequired) (done bool, err error) {
-	if err := t.endLine(); err != nil {
-		return true, err
+	if p.Options == nil {
+		p.Options = &event.TurnOptions{}
 	}
-	if t.ask == nil {
-		t.sayf("agentd: the turn waits for action %s: %s", id, plainText(p.Prompt))
-		t.sayf("Answer it with \"agentd approve %s\" or \"agentd deny %s\".", id, id)
-		return true, silent(exitBlocked)
-	}
-	for {
-		answer, err := t.question(ctx, id, p)
+	p.Options.Cwd = o.cwd
+	if o.schema != "" {
+		data, err := os.ReadFile(o.schema)
 		if err != nil {
-			return true, err
+			return nil, usagef("--schema: %w", err)
 		}
-		err = t.facts.do(ctx, answer, nil)
-		if err == nil {
-			return false, nil
+		if !json.Valid(data) {
+			return nil, usagef("--schema: %s is not JSON", o.schema)
 		}
-		t.sayf("agentd: %s", describe(err))
-		if ctx.Err() != nil {
-			return true, err
-		}
+		p.Options.OutputSchema = data
 	}
+	if err := p.Validate(); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return p, nil
 }
 
-// question asks at the terminal until the answer makes sense.
-func (t *turnView) question(ctx context.Context, id string, p *event.ActionRequired) (*command.RespondAction, error) {
-	t.putf("%s\n", plainBlock(strings.TrimSpace(p.Prompt+"\n"+p.ToolName+" "+string(p.SafeArgs))))
-	if slices.Contains(p.Decisions, "submit") {
-		if len(p.Schema) > 0 && string(p.Schema) != "null" {
-			t.putf("(JSON that fits %s)\n", p.Schema)
+// silence is how long a pipe may be silent before a prompt goes without it: many
+// programs start others with a pipe that they never write to.
+const silence = 3 * time.Second
+
+// promptText returns the prompt, and whether standard input was read for it.
+func (a *app) promptText(given []string) (text string, used bool, err error) {
+	var words []string
+	wait := false
+	for _, g := range given {
+		if g == "-" {
+			wait = true
+			continue
 		}
-		line, err := t.answer(ctx, "> ")
-		return &command.RespondAction{ActionID: id, Decision: "submit", Payload: inputValue(line)}, err
+		words = append(words, g)
 	}
-	for {
-		line, err := t.answer(ctx, "Allow? [y]es, [a]lways in this session, [n]o: ")
+	if len(words) > 1 {
+		return "", false, usagef("one prompt is taken, not %d; put it in quotes", len(words))
+	}
+	if len(words) == 0 && !wait && (a.in == nil || isTerminal(a.in)) {
+		return "", false, usagef("there is no prompt")
+	}
+	piped := ""
+	if wait || !isTerminal(a.in) {
+		if piped, err = a.piped(wait || len(words) == 0); err != nil {
+			return "", false, err
+		}
+		used = true
+	}
+	piped = strings.TrimRight(piped, "\n")
+	if len(words) == 0 {
+		if piped == "" {
+			return "", false, usagef("there is no prompt")
+		}
+		return piped, true, nil
+	}
+	if piped == "" {
+		return words[0], used, nil
+	}
+	return words[0] + "\n\n" + piped, true, nil
+}
+
+// maxPiped is the largest input that is read.
+const maxPiped = 32 << 20
+
+// piped returns what standard input holds.
+func (a *app) piped(patient bool) (string, error) {
+	if a.in == nil {
+		return "", nil
+	}
+	f, isFile := a.in.(*os.File)
+	if patient || !isFile || !isPipe(f) {
+		data, err := io.ReadAll(io.LimitReader(a.in, maxPiped))
 		if err != nil {
-			return nil, err
+			return "", fmt.Errorf("read standard input: %w", err)
 		}
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return &command.RespondAction{ActionID: id, Decision: "allow"}, nil
-		case "a", "always":
-			return &command.RespondAction{ActionID: id, Decision: "allow", Scope: "session"}, nil
-		case "n", "no":
-			return &command.RespondAction{ActionID: id, Decision: "deny"}, nil
-		}
+		return string(data), nil
 	}
+	return a.pipedSoon(f)
 }
 
-// putf writes to whoever answers. If that fails, so does reading the answer.
-func (t *turnView) putf(format string, args ...any) { _, _ = fmt.Fprintf(t.ask, format, args...) }
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
+}
 
-// answer reads a line. A read of a terminal can't be ended, so the goroutine that
-// reads is left to the end of the process when ctx ends.
-func (t *turnView) answer(ctx context.Context, prompt string) (string, error) {
-	t.putf("%s", prompt)
-	if t.answers == nil {
-		t.answers = bufio.NewReader(t.in)
-	}
+// pipedSoon reads a pipe to its end, if anything comes in time. A read of a pipe
+// can't always be ended, so the goroutine that reads a silent one is left to the
+// end of the process.
+func (a *app) pipedSoon(f *os.File) (string, error) {
 	type result struct {
-		line string
+		data []byte
 		err  error
 	}
-	got := make(chan result, 1)
+	began, got := make(chan struct{}), make(chan result, 1)
 	go func() {
-		line, err := t.answers.ReadString('\n')
-		got <- result{line, err}
-	}()
-	select {
-	case r := <-got:
-		if r.err != nil && r.line == "" {
-			t.putf("\n")
-			return "", silent(exitBlocked) // the terminal is gone, nobody can answer
+		first := make([]byte, 1)
+		n, err := io.ReadFull(f, first)
+		close(began)
+		data := first[:n]
+		if err == nil {
+			var rest []byte
+			rest, err = io.ReadAll(io.LimitReader(f, maxPiped))
+			data = append(data, rest...)
 		}
-		return strings.TrimRight(r.line, "\r\n"), nil
-	case <-ctx.Done():
-		return "", ctx.Err()
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		got <- result{data, err}
+	}()
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	select {
+	case <-began:
+	case <-timer.C:
+		a.sayf("agentd: nothing came from standard input within %s, going on without it; \"-\" waits for it", silence)
+		return "", nil
 	}
-}
-
-// interrupt stops a turn that the user doesn't want to wait for any more.
-func (t *turnView) interrupt() error {
-	_ = t.endLine()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var res json.RawMessage
-	err := t.facts.do(ctx, &command.InterruptTurn{SessionID: t.sessionID, TurnID: t.turnID, Reason: "agentd run was stopped"}, &res)
-	return errors.Join(errors.New("interrupted"), err)
+	r := <-got
+	if r.err != nil {
+		return "", fmt.Errorf("read standard input: %w", r.err)
+	}
+	return string(r.data), nil
 }

@@ -66,6 +66,7 @@ type serving struct {
 
 	tls      *tls.Config // nil without TLS
 	store    store.Store
+	wired    *wiring
 	runtime  *agentd.Runtime
 	tokens   *server.Tokens
 	listener net.Listener
@@ -112,11 +113,10 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opt, err := runtimeOptions(ctx, c, s.store, s.log)
-	if err != nil {
+	if s.wired, err = s.wire(ctx, c, s.store, s.log); err != nil {
 		return err
 	}
-	if s.runtime, err = agentd.Open(ctx, opt); err != nil {
+	if s.runtime, err = agentd.Open(ctx, s.wired.options); err != nil {
 		return err
 	}
 	b := &backend{runtime: s.runtime, store: s.store, listen: s.note.URL}
@@ -201,6 +201,9 @@ func (s *serving) closeAll(ctx context.Context) error {
 	}
 	if s.runtime != nil {
 		errs = append(errs, s.runtime.Close(ctx))
+	}
+	if s.wired != nil {
+		errs = append(errs, s.wired.close())
 	}
 	if s.note != nil {
 		errs = append(errs, s.note.remove(s.loaded.Config.Local()))

@@ -330,6 +330,18 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	}
 	p.wait("setting reloaded")
 	p.wait("configuration reloaded")
+	writeFile(t, dir, "c.yaml", "log: {level: debug}\npermissions: {mode: plan, rules: [{decision: deny, tool: shell}]}\n")
+	p.signal(syscall.SIGHUP)
+	p.wait("configuration reloaded")
+	policy, err := client.Call[command.PolicyResult](t.Context(), p.client(), &command.GetPolicy{})
+	if err != nil || policy.Mode != "plan" || len(policy.Rules) != 1 || policy.Rules[0].Tool != "shell" {
+		t.Errorf("the policy is %+v, %v", policy, err)
+	}
+	writeFile(t, dir, "c.yaml", "permissions: {rules: [{decision: deny, tool: \"[\"}]}\n")
+	p.signal(syscall.SIGHUP)
+	if line := p.wait("the configuration was not reloaded"); !strings.Contains(line, "permissions.rules") {
+		t.Errorf("log line %s", line)
+	}
 	writeFile(t, dir, "c.yaml", "lgo: {}\n")
 	p.signal(syscall.SIGHUP)
 	if line := p.wait("the configuration was not reloaded"); !strings.Contains(line, "c.yaml:1:1: lgo: unknown key") {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/command"
+	"agentd/fault"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -108,13 +109,21 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.with(cmd, toLook, func(f facts) error {
+			needsLoop := false
+			call := func(f facts) error {
 				var result json.RawMessage
 				if err := f.do(cmd.Context(), p, &result); err != nil {
+					needsLoop = !f.live() && fault.KindOf(err) == fault.Unavailable
 					return err
 				}
 				return writeJSON(a.out, result)
-			})
+			}
+			// Most commands only add facts, which a later server acts on. One that needs
+			// tools or models says that nobody carries it out here.
+			if err := a.with(cmd, toLook, call); !needsLoop {
+				return err
+			}
+			return a.with(cmd, toAct, call)
 		},
 	}
 	return a.where(cmd)

@@ -5,9 +5,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/command"
 )
 
 // catchSignals makes SIGHUP and SIGQUIT harmless. It comes before the server says
@@ -26,7 +29,7 @@ func (s *serving) watchSignals(ctx context.Context, got <-chan os.Signal) {
 			return
 		case sig := <-got:
 			if sig == syscall.SIGHUP {
-				s.reload()
+				s.reload(ctx)
 			} else {
 				s.dump()
 			}
@@ -50,13 +53,17 @@ func (s *serving) dump() {
 
 // reload reads the configuration again. A configuration that can't be used
 // changes nothing.
-func (s *serving) reload() {
+func (s *serving) reload(ctx context.Context) {
 	next, err := config.Load(s.sources)
 	if err != nil {
 		s.log.Error("the configuration was not reloaded", "error", err)
 		return
 	}
 	changes := config.Changes(s.loaded, next)
+	if err := s.reloadPolicy(ctx, changes, next.Config); err != nil {
+		s.log.Error("the configuration was not reloaded", "error", err)
+		return
+	}
 	for _, c := range changes {
 		if c.Reload {
 			s.log.Info("setting reloaded", "setting", c.Name)
@@ -67,4 +74,18 @@ func (s *serving) reload() {
 	setLevel(s.level, next.Config.Log.Level)
 	s.log.Info("configuration reloaded", "changes", len(changes))
 	s.loaded.TakeOver(next)
+}
+
+// reloadPolicy makes changed permissions the host's policy, by a command and so
+// with a fact.
+func (s *serving) reloadPolicy(ctx context.Context, changes []config.Change, c *config.Config) error {
+	if !slices.ContainsFunc(changes, func(v config.Change) bool { return strings.HasPrefix(v.Name, "permissions.") }) {
+		return nil
+	}
+	host, err := hostPolicy(c)
+	if err != nil {
+		return err
+	}
+	_, err = s.runtime.Do(ctx, command.Local(), &command.SetPolicy{Mode: host.Mode, Rules: host.Rules, Reason: "the configuration was reloaded"})
+	return err
 }

@@ -40,6 +40,9 @@ type Config struct {
 	Compaction struct {
 		AtContextFraction float64 `json:"atContextFraction"`
 	} `json:"compaction"`
+	Actions struct {
+		Timeout Span `json:"timeout"`
+	} `json:"actions"`
 	Recovery  string `json:"recovery"`
 	MCP       []MCP  `json:"mcp"`
 	Peers     []Peer `json:"peers"`
@@ -103,6 +106,7 @@ type Hook struct {
 		Tool string `json:"tool"`
 	} `json:"match"`
 	Command []string `json:"command"`
+	URL     string   `json:"url"`
 	Timeout Span     `json:"timeout"`
 	Failure string   `json:"failure"`
 }
@@ -111,6 +115,7 @@ type Hook struct {
 type Sandbox struct {
 	Mode       string   `json:"mode"`
 	Network    string   `json:"network"`
+	Allowed    []string `json:"allowedHosts"`
 	WriteRoots []string `json:"writeRoots"`
 	Env        []string `json:"env"`
 	Limits     struct {
@@ -132,6 +137,9 @@ type MCP struct {
 	ID      string   `json:"id"`
 	Command []string `json:"command"`
 	URL     string   `json:"url"`
+	Env     []string `json:"env"`
+	// TrustHints believes the server when it says that a tool only reads.
+	TrustHints bool `json:"trustHints"`
 }
 
 // Peer is another agent.
@@ -210,7 +218,9 @@ func (c *Config) problems() [][2]string {
 		}
 	}
 	for i, h := range c.Hooks {
-		if len(h.Command) == 0 || h.Command[0] == "" {
+		if (len(h.Command) == 0) == (h.URL == "") {
+			add(fmt.Sprintf("hooks[%d]", i), "needs either command or url")
+		} else if len(h.Command) > 0 && h.Command[0] == "" {
 			add(fmt.Sprintf("hooks[%d].command", i), "names no program")
 		}
 	}

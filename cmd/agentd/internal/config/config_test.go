@@ -97,7 +97,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 		{"half of TLS", "tls: {cert: a}\n", ":1:1: tls: cert and key are given together"},
 		{"MCP server with two ways", "mcp:\n  - {id: a, command: [x], url: \"http://x\"}\n", "needs either command or url"},
 		{"MCP server without a way", "mcp:\n  - {id: a}\n", "needs either command or url"},
-		{"hook without a program", "hooks:\n  - {point: stop, command: []}\n", "hooks[0].command: names no program"},
+		{"hook without a program", "hooks:\n  - {point: stop, command: []}\n", "hooks[0]: needs either command or url"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+)
+
+// paint shows what changes: what goes on, the line that is typed, and a line
+// about the session.
+func (c *conversation) paint() {
+	cols, _ := c.size()
+	k := c.view.ink
+	lines := append([]string(nil), c.live...)
+	if len(lines) > 0 {
+		lines = append(lines, "")
+	}
+	lead := "› "
+	if c.ask != nil {
+		lead = c.ask.lead
+	}
+	if len(lead) > cols*2/3 {
+		lines, lead = append(lines, wrapped(lead, cols)...), "› "
+	}
+	typed, row, col := c.edit.seen(lead, cols)
+	row += len(lines)
+	lines = append(lines, typed...)
+	c.screen.paint(append(lines, k.paint(dim, c.statusLine())), row, col)
+}
+
+func (c *conversation) statusLine() string {
+	mode := c.options.PermissionMode
+	if mode != "" {
+		mode = "mode " + mode
+	}
+	model := c.options.Model
+	if model == "" {
+		model = c.model
+	}
+	cost, waits, hint := "", "", ""
+	if c.cost > 0 {
+		cost = money(c.cost)
+	}
+	if n := len(c.queue); n > 0 {
+		waits = strconv.Itoa(n) + " queued"
+	}
+	switch {
+	case c.leaving:
+		hint = "stopping the turn; Ctrl-C again leaves at once"
+	case c.ask != nil:
+	case c.active != "":
+		hint = "Enter queues, Alt-Enter steers, Ctrl-C interrupts"
+	}
+	return strings.TrimSpace("  " + facets(model, mode, cost, waits, hint))
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"agentd/evidence"
+)
+
+func (a *app) evidenceCommand() *cobra.Command {
+	return parent("evidence", "Check exported evidence",
+		"Checks evidence that \"agentd export evidence\" or export_evidence gave. No store and no server\nis needed.\n\nExit codes: those of its commands.",
+		"  agentd evidence verify evidence.zip", a.evidenceVerifyCommand())
+}
+
+func (a *app) evidenceVerifyCommand() *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Verify an evidence pack offline",
+		Long: `Verifies a pack: a JSON file, or a bundle as a directory or a zip archive. Every
+fact is held against the session's hash chain, every section and file against its
+hash, and all hashes against the signature. What is judged is content: a pack that
+another program wrote as JSON with other white space is still the same.
+
+A pack names the key that signed it, but can't prove whose key that is. Compare it
+with the key id that the runtime's operator told you, or give that with --key.
+
+Exit codes: 0 nothing was changed, 1 something was (the first change is named with
+its place) or the file can't be read, 2 usage.`,
+		Example: "  agentd evidence verify pack.json\n  agentd evidence verify --key sha256:… evidence.zip\n  agentd evidence verify --json evidence/",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, given []string) error {
+			v, err := verifyEvidence(given[0], evidence.VerifyOptions{KeyID: key})
+			if err != nil {
+				return err
+			}
+			if err := a.print(v, func(p *printer) { printVerification(p, v) }); err != nil {
+				return err
+			}
+			if v.Finding != nil {
+				return silent(exitFailed)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "id of the key that must have signed")
+	return cmd
+}
+
+// verifyEvidence verifies a pack in whichever form it is.
+func verifyEvidence(path string, opt evidence.VerifyOptions) (*evidence.Verification, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	if info.IsDir() {
+		return evidence.VerifyBundle(os.DirFS(path), opt), nil
+	}
+	magic := make([]byte, 4)
+	if _, err := io.ReadFull(f, magic); err == nil && bytes.Equal(magic, []byte("PK\x03\x04")) {
+		archive, err := zip.NewReader(f, info.Size())
+		if err != nil {
+			return &evidence.Verification{Finding: &evidence.Finding{File: path, Detail: "the archive is damaged: " + err.Error()}}, nil
+		}
+		return evidence.VerifyBundle(archive, opt), nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	return evidence.Verify(f, opt)
+}
+
+func printVerification(p *printer, v *evidence.Verification) {
+	if v.Finding != nil {
+		p.linef("%s", p.paint(red, "changed: "+plainText(v.Finding.String())))
+		return
+	}
+	p.linef("%s of session %s: %d facts through %d, chain head %s", plainText(v.EvidenceID), plainText(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
+	if !v.Complete {
+		p.linef("the facts between those of its scope are attested by the signature alone")
+	}
+	p.linef("signed with the key %s", v.KeyID)
+	if !v.KeyKnown {
+		p.linef("compare that with the key id of the runtime %s, or use --key", plainText(v.RuntimeID))
+	}
+	p.linef("%s", p.paint(green, "nothing was changed"))
+}
+
+// errNotEmpty keeps an export from mixing with other files.
+var errNotEmpty = errors.New("it exists and is not empty")

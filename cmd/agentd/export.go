@@ -1,0 +1,264 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/client"
+	"agentd/command"
+	"agentd/evidence"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	return parent("export", "Export evidence of a session",
+		"Exports what happened in a session, a thread, a turn or a task, made of its facts\nalone. Each export is recorded in the session.\n\nExit codes: those of its commands.",
+		"  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html", a.exportEvidenceCommand(), a.exportReplayCommand(), a.exportReviewCommand())
+}
+
+func (a *app) exportEvidenceCommand() *cobra.Command {
+	p := &command.ExportEvidence{}
+	return a.exporting(&p.ExportScope, p, &cobra.Command{
+		Use:   "evidence SESSION",
+		Short: "Export a signed evidence pack",
+		Long: `Exports a pack that "agentd evidence verify" checks on any machine. Without --out
+the pack goes to standard output, with --json the answer of export_evidence. --out
+takes FILE.json for the pack alone, FILE.zip or a directory for the pack with its
+facts, the contents that they refer to, and a manifest.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd export evidence sess_01 > pack.json\n  agentd export evidence sess_01 --turn turn_01 --out evidence.zip",
+	})
+}
+
+func (a *app) exportReplayCommand() *cobra.Command {
+	p := &command.ExportReplay{}
+	return a.exporting(&p.ExportScope, p, &cobra.Command{
+		Use:   "replay SESSION",
+		Short: "Export a replay case",
+		Long: `Exports turns with everything that answered them, so that "agentd replay" can run
+them again. Without --out the case goes to standard output, with --json the answer
+of export_replay. --out takes FILE.json.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd export replay sess_01 --turn turn_01 > case.json",
+	})
+}
+
+func (a *app) exportReviewCommand() *cobra.Command {
+	p := &command.ExportReview{}
+	return a.exporting(&p.ExportScope, p, &cobra.Command{
+		Use:   "review SESSION",
+		Short: "Export a page for people",
+		Long: `Exports what was asked, done, decided, changed and left open, each statement
+with the event that it rests on. Without --out it goes to standard output as
+Markdown, with --json the answer of export_review. --out takes FILE.md,
+FILE.html or FILE.json.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd export review sess_01\n  agentd export review sess_01 --turn turn_01 --out review.html",
+	})
+}
+
+// exporting completes a command that exports a scope.
+func (a *app) exporting(scope *command.ExportScope, p command.Params, cmd *cobra.Command) *cobra.Command {
+	var out string
+	cmd.Args = args(cobra.ExactArgs(1))
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		scope.SessionID = given[0]
+		return a.with(cmd, toAct, func(f facts) error { return a.export(cmd.Context(), f, p, out) })
+	}
+	cmd.Flags().StringVar(&scope.ThreadID, "thread", "", "only this thread")
+	cmd.Flags().StringVar(&scope.TurnID, "turn", "", "only this turn")
+	cmd.Flags().StringVar(&scope.TaskID, "task", "", "only this task")
+	cmd.Flags().StringVar(&out, "out", "", "where it goes: FILE.json, FILE.zip or a new directory (default standard output)")
+	return a.where(cmd)
+}
+
+func (a *app) export(ctx context.Context, f facts, p command.Params, out string) error {
+	var res command.ExportResult
+	if err := f.do(ctx, p, &res); err != nil {
+		return err
+	}
+	if out == "" && a.json {
+		return writeJSON(a.out, res)
+	}
+	to := exportTo
+	switch p.(type) {
+	case *command.ExportReplay:
+		to = caseTo
+		if out == "" {
+			return copyOutput(ctx, f, res.Ref, a.out)
+		}
+	case *command.ExportReview:
+		to = reviewTo
+		if out == "" {
+			return copyReview(ctx, f, res.Ref, ".md", a.out)
+		}
+	default:
+		if out == "" {
+			return copyOutput(ctx, f, res.Ref, a.out)
+		}
+	}
+	if err := to(ctx, f, res.Ref, out); err != nil {
+		return fmt.Errorf("export to %s: %w", out, err)
+	}
+	return a.print(map[string]string{"evidenceId": res.EvidenceID, "ref": res.Ref, "out": out}, func(p *printer) {
+		p.linef("%s is in %s", res.EvidenceID, plainText(out))
+	})
+}
+
+// openOutput opens what is behind a reference.
+func openOutput(ctx context.Context, f facts, ref string) (io.ReadCloser, error) {
+	switch f := f.(type) {
+	case *remoteFacts:
+		out, err := f.client.Output(ctx, ref, client.Range{})
+		if err != nil {
+			return nil, err
+		}
+		return out.Body, nil
+	case *localFacts:
+		b, _, err := f.runtime.Output(ctx, f.caller, ref)
+		return b, err
+	}
+	return nil, errors.New("outputs can't be read here")
+}
+
+func copyOutput(ctx context.Context, f facts, ref string, w io.Writer) error {
+	r, err := openOutput(ctx, f, ref)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, r.Close())
+}
+
+// exportTo writes an export to a file, an archive or a directory.
+func exportTo(ctx context.Context, f facts, ref, out string) (err error) {
+	if strings.HasSuffix(out, ".json") {
+		return intoFile(out, func(w io.Writer) error { return copyOutput(ctx, f, ref, w) })
+	}
+	pack, err := os.CreateTemp("", "agentd-export-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pack.Close(), os.Remove(pack.Name())) }()
+	if err := copyOutput(ctx, f, ref, pack); err != nil {
+		return err
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	open := func(ref string) (io.ReadCloser, error) { return openOutput(ctx, f, ref) }
+	if strings.HasSuffix(out, ".zip") {
+		return intoFile(out, func(w io.Writer) error {
+			z := &zipBundle{zip.NewWriter(w)}
+			return errors.Join(evidence.WriteBundle(pack, open, z), z.w.Close())
+		})
+	}
+	d := &dirBundle{dir: out}
+	if err := d.begin(); err != nil {
+		return err
+	}
+	return errors.Join(evidence.WriteBundle(pack, open, d), d.end())
+}
+
+// caseTo writes a replay case to a file.
+func caseTo(ctx context.Context, f facts, ref, out string) error {
+	return intoFile(out, func(w io.Writer) error { return copyOutput(ctx, f, ref, w) })
+}
+
+// reviewTo writes a review to a file in the form that its name asks for.
+func reviewTo(ctx context.Context, f facts, ref, out string) error {
+	form := filepath.Ext(out)
+	if form != ".md" && form != ".html" && form != ".json" {
+		return usagef("a review is a file that ends with .md, .html or .json")
+	}
+	return intoFile(out, func(w io.Writer) error { return copyReview(ctx, f, ref, form, w) })
+}
+
+// copyReview writes a review in one of its forms.
+func copyReview(ctx context.Context, f facts, ref, form string, w io.Writer) error {
+	if form == ".json" {
+		return copyOutput(ctx, f, ref, w)
+	}
+	var raw bytes.Buffer
+	if err := copyOutput(ctx, f, ref, &raw); err != nil {
+		return err
+	}
+	var r evidence.Review
+	if err := json.Unmarshal(raw.Bytes(), &r); err != nil {
+		return fmt.Errorf("review: %w", err)
+	}
+	page := r.Markdown
+	if form == ".html" {
+		page = r.HTML
+	}
+	_, err := io.WriteString(w, page)
+	return err
+}
+
+// intoFile writes a new file for its owner alone.
+func intoFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// zipBundle writes a bundle as an archive. Its files carry no time, so that the
+// same pack gives the same archive.
+type zipBundle struct{ w *zip.Writer }
+
+// Create implements [evidence.Bundle].
+func (z *zipBundle) Create(path string) (io.Writer, error) {
+	return z.w.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate, Modified: time.Time{}})
+}
+
+// dirBundle writes a bundle as a directory.
+type dirBundle struct {
+	dir string
+	f   *os.File
+}
+
+func (d *dirBundle) begin() error {
+	if entries, err := os.ReadDir(d.dir); err == nil && len(entries) > 0 {
+		return errNotEmpty
+	}
+	return os.MkdirAll(d.dir, 0o700)
+}
+
+// Create implements [evidence.Bundle].
+func (d *dirBundle) Create(path string) (io.Writer, error) {
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	to := filepath.Join(d.dir, filepath.FromSlash(path))
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	d.f, err = os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return d.f, err
+}
+
+// end closes the file that is being written.
+func (d *dirBundle) end() error {
+	if d.f == nil {
+		return nil
+	}
+	err := d.f.Close()
+	d.f = nil
+	return err
+}

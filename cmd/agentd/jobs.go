@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+	"agentd/event"
+)
+
+func (a *app) jobsCommand() *cobra.Command {
+	p := &command.ListJobs{}
+	cmd := &cobra.Command{
+		Use:     "jobs",
+		Short:   "List jobs",
+		Long:    "Lists jobs with how far they are. With --json the answer is that of list_jobs.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd jobs\n  agentd jobs --status running\n  agentd jobs --session sess_01 --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.Validate(); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return a.with(cmd, toAct, func(f facts) error { return a.listJobs(cmd, f, p) })
+		},
+	}
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
+	cmd.Flags().StringVar(&p.Status, "status", "", "only those with that status")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	return a.where(cmd)
+}
+
+func (a *app) listJobs(cmd *cobra.Command, f facts, p *command.ListJobs) error {
+	var res command.ListJobsResult
+	if err := f.do(cmd.Context(), p, &res); err != nil {
+		return err
+	}
+	return a.print(res, func(out *printer) {
+		rows := [][]string{{"JOB", "STATUS", "PROGRESS", "DONE", "FAILED", "CREATED", "TITLE"}}
+		for _, j := range res.Jobs {
+			rows = append(rows, []string{
+				j.JobID, j.Status, bar(j.Progress, 10), fmt.Sprintf("%d/%d", ended(j.Progress), j.Progress.Total),
+				strconv.FormatInt(j.Progress.Failed, 10), ago(j.CreatedAt), clip(plainText(j.Title), 40),
+			})
+		}
+		out.table(rows)
+		if res.NextCursor != "" {
+			a.sayf("There are more: --cursor %s", res.NextCursor)
+		}
+	})
+}
+
+// ended counts the items that ended, well or not.
+func ended(c event.JobCounts) int64 { return c.Completed + c.Reported + c.Failed }
+
+// bar draws how far a job is.
+func bar(c event.JobCounts, width int) string {
+	full := 0
+	if c.Total > 0 {
+		full = int(ended(c) * int64(width) / c.Total)
+	}
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}
+
+func (a *app) jobCommand() *cobra.Command {
+	return parent("job", "Run, look at, stop and repair a job",
+		"A job works on many items with one instruction, each in a thread of its own.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		"  agentd job run items.jsonl --instruction \"Translate to French.\"\n  agentd job show job_01\n  agentd job cancel job_01\n  agentd job retry job_01 item_000007",
+		a.jobRunCommand(), a.jobShowCommand(), a.jobCancelCommand(), a.jobRetryCommand())
+}
+
+func (a *app) jobShowCommand() *cobra.Command {
+	p := &command.GetJob{}
+	cmd := &cobra.Command{
+		Use:     "show JOB",
+		Short:   "Show a job with a page of its items",
+		Long:    "Shows a job and its items. With --json the answer is that of get_job.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd job show job_01\n  agentd job show --limit 1000 --json job_01",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.JobID = given[0]
+			return a.with(cmd, toAct, func(f facts) error { return a.askJob(cmd, f, p) })
+		},
+	}
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many items (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	return a.where(cmd)
+}
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	p := &command.CancelJob{}
+	cmd := &cobra.Command{
+		Use:     "cancel JOB",
+		Short:   "Stop a job; what is done stays",
+		Long:    "Stops a job. Items that are done stay as they are.\n\nExit codes: 0 stopped, 1 failed, 2 usage.",
+		Example: "  agentd job cancel --reason \"wrong language\" job_01",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.JobID = given[0]
+			return a.with(cmd, toAct, func(f facts) error { return a.askJob(cmd, f, p) })
+		},
+	}
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
+	return a.where(cmd)
+}
+
+func (a *app) jobRetryCommand() *cobra.Command {
+	p := &command.RetryJobItem{}
+	cmd := &cobra.Command{
+		Use:     "retry JOB ITEM",
+		Short:   "Start another attempt at an item that failed",
+		Long:    "Starts another attempt at an item that failed. It is worked on while a server holds\nthe data.\n\nExit codes: 0 started, 1 failed, 2 usage.",
+		Example: "  agentd job retry job_01 item_000007",
+		Args:    args(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.JobID, p.ItemID = given[0], given[1]
+			return a.with(cmd, toAct, func(f facts) error { return a.askJob(cmd, f, p) })
+		},
+	}
+	return a.where(cmd)
+}
+
+// askJob carries out a command that answers with a job.
+func (a *app) askJob(cmd *cobra.Command, f facts, p command.Params) error {
+	if err := p.Validate(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	var res command.JobRecord
+	if err := f.do(cmd.Context(), p, &res); err != nil {
+		return err
+	}
+	return a.print(res, func(out *printer) {
+		out.linef("%s  %s  %s %d/%d  %d failed", res.JobID, res.Status, bar(res.Progress, 20), ended(res.Progress), res.Progress.Total, res.Progress.Failed)
+		if res.ResultsRef != "" {
+			out.linef("results: %s", res.ResultsRef)
+		}
+		rows := [][]string{{"ITEM", "STATUS", "ATTEMPTS", "THREAD", "WHY"}}
+		for _, x := range res.Items {
+			why := ""
+			if x.LastError != nil {
+				why = x.LastError.Message
+			}
+			rows = append(rows, []string{x.ItemID, x.Status, strconv.FormatInt(x.AttemptCount, 10), x.ThreadID, clip(plainText(why), 60)})
+		}
+		out.table(rows)
+		if res.NextCursor != "" {
+			a.sayf("There are more: --cursor %s", res.NextCursor)
+		}
+	})
+}

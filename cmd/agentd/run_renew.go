@@ -1,0 +1,87 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// renewing follows the server of a data directory over a restart. Each start has a
+// token of its own, and perhaps another address, which the note says: a request
+// that isn't let in, or reaches nobody, is sent once more if the note has changed.
+type renewing struct {
+	next http.RoundTripper
+	dir  string
+
+	mu   sync.Mutex
+	note *serverNote
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *renewing) RoundTrip(req *http.Request) (*http.Response, error) {
+	used := t.current()
+	res, err := t.next.RoundTrip(t.addressed(req, used))
+	if err == nil && res.StatusCode != http.StatusUnauthorized {
+		return res, nil
+	}
+	if req.Context().Err() != nil || (req.Body != nil && req.GetBody == nil) {
+		return res, err
+	}
+	now := t.renew(used)
+	if now == used {
+		return res, err
+	}
+	again := req
+	if req.GetBody != nil {
+		body, bodyErr := req.GetBody()
+		if bodyErr != nil {
+			return res, err // the first answer is the one that counts
+		}
+		again = req.Clone(req.Context())
+		again.Body = body
+	}
+	if res != nil {
+		_ = res.Body.Close()
+	}
+	return t.next.RoundTrip(t.addressed(again, now))
+}
+
+func (t *renewing) current() *serverNote {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.note
+}
+
+// renew returns the note of now, or the given one if there is no other. A server
+// on a socket, or with TLS, keeps its way in; only its token changes.
+func (t *renewing) renew(used *serverNote) *serverNote {
+	note, err := readNote(t.dir)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.note != used {
+		return t.note // somebody else was quicker
+	}
+	if err == nil && note != nil && note.Token != used.Token && note.Socket == used.Socket && note.CertSHA256 == used.CertSHA256 {
+		t.note = note
+	}
+	return t.note
+}
+
+// addressed sends a request to the server of a note.
+func (t *renewing) addressed(req *http.Request, n *serverNote) *http.Request {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+n.Token)
+	if n.Socket == "" {
+		if _, host, ok := strings.Cut(n.URL, "://"); ok {
+			req.URL.Host, req.Host = host, ""
+		}
+	}
+	return req
+}
+
+// CloseIdleConnections gives up connections that are kept open for reuse.
+func (t *renewing) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+)
+
+func (a *app) subagentsCommand() *cobra.Command {
+	p := &command.ListSubagents{Descendants: true}
+	var direct bool
+	cmd := &cobra.Command{
+		Use:     "subagents SESSION",
+		Short:   "List the subagents of a session as a tree",
+		Long:    "Lists the children of a session's threads with their own children below them, also\nthose that ended. With --json the answer is that of list_subagents.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Example: "  agentd subagents sess_01\n  agentd subagents --direct --json sess_01",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.SessionID, p.Descendants = given[0], !direct
+			return a.with(cmd, toAct, func(f facts) error { return a.listSubagents(cmd, f, p) })
+		},
+	}
+	cmd.Flags().StringVar(&p.ParentThreadID, "thread", "", "only those below one thread")
+	cmd.Flags().BoolVar(&direct, "direct", false, "without the children's children")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	return a.where(cmd)
+}
+
+func (a *app) listSubagents(cmd *cobra.Command, f facts, p *command.ListSubagents) error {
+	var res command.ListSubagentsResult
+	if err := f.do(cmd.Context(), p, &res); err != nil {
+		return err
+	}
+	return a.print(res, func(out *printer) {
+		rows := [][]string{{"SUBAGENT", "STATUS", "ROLE", "THREAD", "SINCE", "LAST WORD"}}
+		out.table(append(rows, childRows(res.Subagents)...))
+		if res.NextCursor != "" {
+			a.sayf("There are more: --cursor %s", res.NextCursor)
+		}
+	})
+}
+
+// childRows orders children below their parents, each generation further in.
+func childRows(list []command.SubagentRecord) [][]string {
+	below := map[string][]command.SubagentRecord{}
+	threads := map[string]bool{}
+	for _, x := range list {
+		threads[x.ThreadID] = true
+	}
+	for _, x := range list {
+		at := x.ParentThreadID
+		if !threads[at] {
+			at = ""
+		}
+		below[at] = append(below[at], x)
+	}
+	var rows [][]string
+	var walk func(thread string, depth int)
+	walk = func(thread string, depth int) {
+		for _, x := range below[thread] {
+			word := x.LastMessage
+			if x.Error != nil {
+				word = x.Error.Message
+			}
+			name := x.Role
+			if x.Nickname != "" {
+				name = strings.TrimSpace(x.Nickname + " " + x.Role)
+			}
+			rows = append(rows, []string{
+				strings.Repeat("  ", depth) + x.SubagentID, x.Status, clip(plainText(name), 30), x.ThreadID, ago(x.SpawnedAt), clip(plainText(word), 60),
+			})
+			walk(x.ThreadID, depth+1)
+		}
+	}
+	walk("", 0)
+	return rows
+}

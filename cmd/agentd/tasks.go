@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+)
+
+// taskFlags say which tasks "tasks" shows, and how.
+type taskFlags struct {
+	list   command.ListTasks
+	tree   bool
+	follow bool
+	turns  bool
+}
+
+func (a *app) tasksCommand() *cobra.Command {
+	o := &taskFlags{}
+	cmd := &cobra.Command{
+		Use:   "tasks",
+		Short: "List tasks with how far they are",
+		Long: `Lists tasks with how far they are. With --tree each stands below the task that it
+is a part of, with what it waits for. With -f changes in a session are shown as
+they come, until the command is stopped: on a terminal the list is drawn anew, in
+a pipe each change is a line. With --json the answer is that of list_tasks, and
+with -f each line is a fact about a task.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd tasks\n  agentd tasks --tree --session sess_01\n  agentd tasks -f --session sess_01\n  agentd tasks --status blocked --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.list.Validate(); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if o.follow && o.list.SessionID == "" {
+				return usagef("-f follows one session: name it with --session")
+			}
+			return a.with(cmd, toAct, func(f facts) error { return a.tasks(cmd.Context(), f, o) })
+		},
+	}
+	cmd.Flags().BoolVar(&o.tree, "tree", false, "draw what is a part of what")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with changes as they come")
+	cmd.Flags().BoolVar(&o.turns, "turns", false, "also the tasks that turns have of their own")
+	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of one session")
+	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with that status")
+	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of one task")
+	cmd.Flags().IntVar(&o.list.Limit, "limit", 0, "at most so many (default 100)")
+	cmd.Flags().StringVar(&o.list.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	return a.where(cmd)
+}
+
+// taskPage is an answer of list_tasks: whole for --json, and what is shown of it.
+type taskPage struct {
+	Tasks      []json.RawMessage `json:"tasks"`
+	NextCursor string            `json:"nextCursor,omitempty"`
+}
+
+func (a *app) tasks(ctx context.Context, f facts, o *taskFlags) error {
+	if err := a.showTasks(ctx, f, o); err != nil || !o.follow {
+		return err
+	}
+	return a.followTasks(ctx, f, o)
+}
+
+// showTasks shows the tasks as they are now.
+func (a *app) showTasks(ctx context.Context, f facts, o *taskFlags) error {
+	var page taskPage
+	if err := f.do(ctx, &o.list, &page); err != nil {
+		return err
+	}
+	if a.json {
+		if o.follow {
+			return nil // facts follow
+		}
+		return writeJSON(a.out, page)
+	}
+	list, err := readTasks(page.Tasks, o.turns)
+	if err != nil {
+		return err
+	}
+	return a.print(page, func(out *printer) {
+		rows := [][]string{{"TASK", "STATUS", "PROGRESS", "ATTEMPTS", "UPDATED", "WHAT"}}
+		for _, t := range inOrder(list, o.tree) {
+			rows = append(rows, t.row())
+		}
+		out.table(rows)
+		if page.NextCursor != "" {
+			a.sayf("There are more: --cursor %s", page.NextCursor)
+		}
+	})
+}
+
+func readTasks(raw []json.RawMessage, turns bool) ([]*shownTask, error) {
+	var out []*shownTask
+	for _, r := range raw {
+		t := &shownTask{}
+		if err := json.Unmarshal(r, t); err != nil {
+			return nil, fmt.Errorf("a task can't be read: %w", err)
+		}
+		if t.TaskKind != "turn" || turns {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// shownTask is what the program shows of a task's record.
+type shownTask struct {
+	command.TaskRecord
+	// indent says how deep the task stands in the tree.
+	indent string
+}
+
+func (t *shownTask) row() []string {
+	what := t.Title
+	if what == "" {
+		what = t.Objective
+	}
+	what = clip(plainText(what), 50)
+	switch {
+	case t.Status == "completed" || t.Status == "running":
+	case len(t.Blockers) > 0:
+		what += "  ← " + clip(strings.Join(t.Blockers, ", "), 60)
+	case t.StatusReason != "":
+		what += "  (" + clip(plainText(t.StatusReason), 60) + ")"
+	}
+	return []string{t.indent + t.TaskID, t.Status, t.progress(), strconv.Itoa(len(t.Attempts)), ago(t.UpdatedAt), what}
+}
+
+// progress draws how far a task is, where it says so.
+func (t *shownTask) progress() string {
+	if t.Progress == nil {
+		return "-"
+	}
+	out := ""
+	if p := t.Progress.Percent; p != nil {
+		full := int(min(max(*p, 0), 100) / 10)
+		out = fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", 10-full), *p)
+	}
+	if t.Progress.Phase != "" {
+		out = strings.TrimSpace(out + " " + clip(plainText(t.Progress.Phase), 12))
+	}
+	if out == "" {
+		return "-"
+	}
+	return out
+}
+
+// inOrder returns the tasks as they are shown: in the order of the answer, or each
+// below the task that it is a part of.
+func inOrder(list []*shownTask, tree bool) []*shownTask {
+	if !tree {
+		return list
+	}
+	parts := map[string][]*shownTask{}
+	there := map[string]bool{}
+	for _, t := range list {
+		there[t.TaskID] = true
+	}
+	for _, t := range list {
+		parent := t.ParentTaskID
+		if !there[parent] {
+			parent = ""
+		}
+		parts[parent] = append(parts[parent], t)
+	}
+	var out []*shownTask
+	var walk func(parent, indent string)
+	walk = func(parent, indent string) {
+		for i, t := range parts[parent] {
+			branch, below := "├─ ", "│  "
+			if i == len(parts[parent])-1 {
+				branch, below = "└─ ", "   "
+			}
+			if parent == "" {
+				branch, below = "", ""
+			}
+			t.indent = indent + branch
+			out = append(out, t)
+			walk(t.TaskID, indent+below)
+		}
+	}
+	walk("", "")
+	return out
+}
+
+// followTasks shows changes as they come.
+func (a *app) followTasks(ctx context.Context, f facts, o *taskFlags) error {
+	if !f.live() {
+		a.sayf("No server holds the data: there will be no changes.")
+		return nil
+	}
+	_, last, err := f.page(ctx, o.list.SessionID, 0, 1)
+	if err != nil {
+		return err
+	}
+	for e, err := range f.follow(ctx, o.list.SessionID, last, []string{"task.*"}) {
+		if ctx.Err() != nil {
+			return nil // it was stopped, as -f always is
+		}
+		if err == nil {
+			err = a.taskChanged(ctx, f, o, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// taskChanged shows one change: the whole list drawn anew on a terminal, a line
+// in a pipe.
+func (a *app) taskChanged(ctx context.Context, f facts, o *taskFlags, e fact) error {
+	if a.json || !isTerminal(a.out) {
+		return a.event(e, []string{"task.*"})
+	}
+	if _, err := fmt.Fprint(a.out, "\x1b[H\x1b[2J"); err != nil {
+		return errors.Join(errors.New("write to the terminal"), err)
+	}
+	return a.showTasks(ctx, f, o)
+}

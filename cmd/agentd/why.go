@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	var session string
+	cmd := &cobra.Command{
+		Use:   "why ID",
+		Short: "Say why something was allowed, blocked, routed or failed",
+		Long: `Answers for a tool call, an action, a turn or a task, from the facts alone: the
+chain that led to it, each with its sequence ("agentd events" shows it whole).
+Without --session the newest sessions are looked through. With --json the answer
+is that of explain.
+
+Exit codes: 0 answered, 1 failed, 2 usage.`,
+		Example: "  agentd why tool_01\n  agentd why --session sess_01 --json turn_01",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if !event.ValidID(given[0]) {
+				return usagef("%q is not an id", given[0])
+			}
+			return a.with(cmd, toAct, func(f facts) error { return a.why(cmd.Context(), f, session, given[0]) })
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "the session that it belongs to")
+	return a.where(cmd)
+}
+
+func (a *app) why(ctx context.Context, f facts, session, id string) error {
+	sessions := []string{session}
+	if session == "" {
+		var err error
+		if sessions, err = sessionIDs(ctx, f); err != nil {
+			return err
+		}
+	}
+	for _, s := range sessions {
+		raw, err := explanation(ctx, f, s, id)
+		if fault.KindOf(err) == fault.NotFound && err != nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return a.printWhy(raw)
+	}
+	return fmt.Errorf("there is no tool call, action, turn or task %s in %s", id, plural(int64(len(sessions)), "session"))
+}
+
+// explanation asks about an id; where its prefix doesn't say what it names, all
+// kinds are tried.
+func explanation(ctx context.Context, f facts, session, id string) (json.RawMessage, error) {
+	kinds := []struct {
+		prefix event.Prefix
+		ask    command.Explain
+	}{
+		{event.PrefixToolCall, command.Explain{SessionID: session, ToolCallID: id}},
+		{event.PrefixTurn, command.Explain{SessionID: session, TurnID: id}},
+		{event.PrefixAction, command.Explain{SessionID: session, ActionID: id}},
+		{event.PrefixTask, command.Explain{SessionID: session, TaskID: id}},
+	}
+	for _, k := range kinds {
+		if strings.HasPrefix(id, string(k.prefix)) {
+			var raw json.RawMessage
+			return raw, f.do(ctx, &k.ask, &raw)
+		}
+	}
+	var err error
+	for _, k := range kinds {
+		var raw json.RawMessage
+		if err = f.do(ctx, &k.ask, &raw); err == nil || fault.KindOf(err) != fault.NotFound {
+			return raw, err
+		}
+	}
+	return nil, err
+}
+
+func (a *app) printWhy(raw json.RawMessage) error {
+	var res command.ExplainResult
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return fmt.Errorf("result of explain: %w", err)
+	}
+	return a.print(raw, func(out *printer) {
+		out.linef("%s", plainBlock(res.Answer))
+		if len(res.Facts) == 0 {
+			return
+		}
+		out.linef("")
+		rows := [][]string{{"SEQUENCE", "FACT", "SAYS"}}
+		for _, f := range res.Facts {
+			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, clip(plainText(f.Says), 160)})
+		}
+		out.table(rows)
+	})
+}
+
+// sessionIDs returns the newest sessions, newest first.
+func sessionIDs(ctx context.Context, f facts) ([]string, error) {
+	var res command.ListSessionsResult
+	if err := f.do(ctx, &command.ListSessions{}, &res); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, s := range res.Sessions {
+		out = append(out, s.SessionID)
+	}
+	return out, nil
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd"
+	"agentd/cmd/agentd/internal/config"
+	"agentd/event"
+	"agentd/hook"
+	"agentd/loop"
+	"agentd/model"
+	"agentd/model/provider/anthropic"
+	"agentd/model/provider/gemini"
+	"agentd/model/provider/httpstream"
+	"agentd/model/provider/openai"
+	"agentd/model/provider/responses"
+	"agentd/model/provider/script"
+	"agentd/permission"
+	processes "agentd/process"
+	"agentd/redact"
+	"agentd/sandbox"
+	"agentd/session"
+	"agentd/store"
+	"agentd/tool"
+	"agentd/tool/mcp"
+	"agentd/workspace"
+)
+
+// wiring is how the runtime runs over a store, with what must be closed after it.
+type wiring struct {
+	options agentd.Options
+	close   func() error
+}
+
+// wire chooses the parts that the configuration asks for.
+func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *slog.Logger) (*wiring, error) {
+	id, err := runtimeID(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	w := &wiring{close: func() error { return nil }}
+	w.options = agentd.Options{
+		Store: s, RuntimeID: id, Recovery: c.Recovery, Logger: log,
+		Session: session.Options{InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter)},
+	}
+	o := &w.options.Loop
+	secrets, err := a.wireModels(c, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Redact = redact.New(redact.Options{Values: append(secrets, a.env["AGENTD_TOKEN"])})
+	o.Workspace, o.ActionTimeout = c.Workspace.Root, time.Duration(c.Actions.Timeout)
+	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes)}
+	if o.Host, err = hostPolicy(c); err != nil {
+		return nil, err
+	}
+	hidden, err := hiddenPaths(c)
+	if err != nil {
+		return nil, err
+	}
+	wireSandbox(c, o, hidden)
+	if err := wireHooks(c, o); err != nil {
+		return nil, err
+	}
+	return w, errors.Join(wireVault(c, s, o, w, hidden), a.wireTools(ctx, c, o, w, hidden, log))
+}
+
+// usual says where a vendor's key is found and which protocol it speaks, for a
+// start without a configuration.
+var usual = []struct{ id, kind, env string }{
+	{"anthropic", "anthropic", "ANTHROPIC_API_KEY"},
+	{"openai", "openai_responses", "OPENAI_API_KEY"},
+	{"gemini", "gemini", "GEMINI_API_KEY"},
+}
+
+// builtIn is the provider, and its one model, that needs no configuration.
+const builtIn = "script"
+
+// providersOf returns the configured providers; without any, the vendors whose key
+// is in the environment, else the one that needs none.
+func (a *app) providersOf(c *config.Config) []config.Provider {
+	if len(c.Providers) > 0 {
+		return c.Providers
+	}
+	var out []config.Provider
+	for _, u := range usual {
+		if a.env[u.env] != "" {
+			out = append(out, config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env})
+		}
+	}
+	if len(out) == 0 {
+		out = []config.Provider{{ID: builtIn, Kind: "script"}}
+	}
+	return out
+}
+
+// wireModels fills in who answers. It returns the keys, which must not be told.
+func (a *app) wireModels(c *config.Config, o *loop.Options) ([]string, error) {
+	var secrets []string
+	for _, p := range a.providersOf(c) {
+		key := a.env[keyEnv(p)]
+		if key != "" {
+			secrets = append(secrets, key)
+		}
+		provider, err := newProvider(p, key)
+		if err != nil {
+			return nil, err
+		}
+		o.Providers = append(o.Providers, provider)
+		o.Models = append(o.Models, modelsOf(p, key)...)
+	}
+	o.DefaultModel, o.Fallback = c.Routing.Default, c.Routing.Fallback
+	if o.DefaultModel == "" {
+		o.DefaultModel = o.Models[0].ID()
+	}
+	o.Budget = model.Budget{SessionCostUSD: c.Budget.SessionCostUSD, LowAt: c.Budget.LowAt}
+	o.Policy = loop.DefaultPolicy()
+	if len(c.Routing.FallbackOn) > 0 {
+		o.Policy.FallbackOn = c.Routing.FallbackOn
+	}
+	if c.Compaction.AtContextFraction > 0 {
+		o.Policy.CompactAt = c.Compaction.AtContextFraction
+	}
+	return secrets, nil
+}
+
+// keyEnv is the variable that holds a provider's key; for a vendor at its own
+// address the usual one.
+func keyEnv(p config.Provider) string {
+	if p.APIKeyEnv != "" || p.BaseURL != "" {
+		return p.APIKeyEnv
+	}
+	for _, u := range usual {
+		if u.kind == p.Kind || (p.Kind == "openai" && u.id == "openai") {
+			return u.env
+		}
+	}
+	return ""
+}
+
+func newProvider(p config.Provider, key string) (model.Provider, error) {
+	o := httpstream.Options{Name: p.ID, BaseURL: p.BaseURL, APIKey: key}
+	switch p.Kind {
+	case "openai":
+		return openai.New(o), nil
+	case "openai_responses":
+		return responses.New(o), nil
+	case "anthropic":
+		return anthropic.New(o), nil
+	case "gemini":
+		return gemini.New(o), nil
+	}
+	if p.Script == "" {
+		return script.New(p.ID, nil), nil
+	}
+	play, err := script.Load(p.Script)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return script.New(p.ID, play), nil
+}
+
+// modelsOf returns a provider's models, completed by what is known of them.
+func modelsOf(p config.Provider, key string) []model.Info {
+	env := keyEnv(p)
+	var out []model.Info
+	if len(p.Models) == 0 {
+		out = model.Builtin(p.Kind)
+		if p.Kind == "script" {
+			out = []model.Info{{Model: builtIn}}
+		}
+	}
+	for _, m := range p.Models {
+		i := model.Info{
+			Model: m.ID, Capabilities: m.Capabilities, ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutputTokens,
+			Limits: model.Limits{RequestsPerMinute: m.Limits.RequestsPerMinute, TokensPerMinute: m.Limits.TokensPerMinute},
+		}
+		if m.Price.InputPerMTok > 0 || m.Price.OutputPerMTok > 0 {
+			i.Price = &model.Price{
+				InputPerMTok: m.Price.InputPerMTok, OutputPerMTok: m.Price.OutputPerMTok, CachedInputPerMTok: m.Price.CachedInputPerMTok,
+				Row: "configured price of " + p.ID + "/" + m.ID,
+			}
+		}
+		out = append(out, i)
+	}
+	for i := range out {
+		out[i].Provider = p.ID
+		out[i] = model.Complete(out[i], p.Kind, p.BaseURL == "")
+		out[i].NeedsCredential, out[i].HasCredential = env != "", key != ""
+		if env != "" {
+			out[i].CredentialHint = "set " + env
+		}
+	}
+	return out
+}
+
+// hostPolicy is the policy that the configuration gives to the host.
+func hostPolicy(c *config.Config) (loop.HostPolicy, error) {
+	rules := make([]event.PolicyRule, len(c.Permissions.Rules))
+	for i, r := range c.Permissions.Rules {
+		rules[i] = event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
+	}
+	rules, err := permission.ParseRules("host", rules)
+	if err != nil {
+		return loop.HostPolicy{}, &exitError{exitUsage, fmt.Errorf("permissions.rules: %w", err)}
+	}
+	return loop.HostPolicy{Mode: c.Permissions.Mode, Rules: rules}, nil
+}
+
+// hiddenPaths are what no tool may read: the store, its tokens and its keys.
+func hiddenPaths(c *config.Config) ([]string, error) {
+	dirs := []string{c.Local()}
+	if !c.Database() && c.Data != c.Local() {
+		dirs = append(dirs, c.Data)
+	}
+	for i, d := range dirs {
+		abs, err := filepath.Abs(d)
+		if err != nil {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+		dirs[i] = abs
+	}
+	return dirs, nil
+}
+
+func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
+	o.Sandbox = sandbox.Profile{
+		Mode: sandbox.Mode(c.Sandbox.Mode), Network: sandbox.Network(c.Sandbox.Network), AllowedHosts: c.Sandbox.Allowed,
+		WriteRoots: c.Sandbox.WriteRoots, Hidden: hidden, Env: c.Sandbox.Env,
+		Limits: sandbox.Limits{
+			MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes, WallClock: time.Duration(c.Sandbox.Limits.WallClock),
+		},
+	}
+	// What the kernel offers is found out beside the start, which needn't wait for it.
+	o.Processes = sync.OnceValue(func() *processes.Manager { return processes.New(processes.Options{Report: sandbox.Probe()}) })
+	go o.Processes()
+}
+
+func wireHooks(c *config.Config, o *loop.Options) error {
+	if len(c.Hooks) == 0 {
+		return nil
+	}
+	ids := event.NewIDs(nil, nil)
+	opt := hook.Options{NewID: func() string { return ids.New(event.PrefixHook) }, Exec: loop.HookExec(o.Processes, o.Sandbox)}
+	for _, h := range c.Hooks {
+		opt.Hooks = append(opt.Hooks, hook.Hook{
+			Point: hook.Point(h.Point), Match: hook.Match{Tool: h.Match.Tool}, Command: h.Command, URL: h.URL,
+			Timeout: time.Duration(h.Timeout), Failure: h.Failure,
+		})
+	}
+	r, err := hook.New(opt)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("hooks: %w", err)}
+	}
+	o.Hooks = r
+	return nil
+}
+
+// undoInline is how much of a call's earlier contents is written with its facts.
+const undoInline = 256 << 10
+
+func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidden []string) error {
+	key, err := workspace.LoadKey(c.Local())
+	if err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	v, err := workspace.New(workspace.Options{Blobs: s, Key: key, Inline: undoInline, Exclude: hidden, SpoolDir: c.Local()})
+	if err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	o.Vault = v
+	w.close = v.Close
+	return nil
+}
+
+// wireTools registers the built-in tools, and those of MCP servers as they come
+// and go.
+func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, w *wiring, hidden []string, log *slog.Logger) error {
+	r, err := tool.NewRegistry(tool.Builtins(&tool.Options{Hidden: hidden})...)
+	if err != nil {
+		return err
+	}
+	o.Tools = r
+	if len(c.MCP) == 0 {
+		return nil
+	}
+	servers := make([]mcp.Server, len(c.MCP))
+	for i, m := range c.MCP {
+		servers[i] = mcp.Server{ID: m.ID, Command: m.Command, URL: m.URL, TrustHints: m.TrustHints}
+		for _, name := range m.Env {
+			if v, ok := a.env[name]; ok && !strings.Contains(name, "=") {
+				servers[i].Env = append(servers[i].Env, name+"="+v)
+			}
+		}
+	}
+	root, err := filepath.Abs(c.Workspace.Root)
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	var client *mcp.Client
+	var mu sync.Mutex
+	update := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if client == nil {
+			return
+		}
+		if err := r.Replace("mcp", client.Tools()); err != nil {
+			log.Warn("not all tools of the MCP servers can be offered", "error", err)
+		}
+	}
+	mu.Lock()
+	client = mcp.Open(context.WithoutCancel(ctx), servers, mcp.Options{
+		Logger: log, Version: a.version, Root: root, OnChange: update,
+		OnState: func(server string, state mcp.State, reason string) {
+			log.Info("MCP server", "id", server, "state", string(state), "reason", reason)
+		},
+	})
+	mu.Unlock()
+	update()
+	closeVault := w.close
+	w.close = func() error {
+		client.Close()
+		return closeVault()
+	}
+	return nil
+}
