@@ -87,6 +87,16 @@ bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BEN
 	$(GO) -C bench test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m ./...
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 
+.PHONY: escape
+escape: ## Try to escape from the sandbox as an agent would, and print what this machine enforces.
+	$(GO) test -count=1 -v -run 'TestEscapes|TestAttempts|TestOutputFlood|TestNothingOutlives|TestSecrets' ./internal/escapetest
+
+.PHONY: bench-peers
+bench-peers: ## Turns over HTTP beside goose, codex and River (installs the peers with npm into a temporary folder).
+	AGENTD_BENCH_NPM=1 $(GO) -C bench test -run '^$$' -bench 'Turns|Peers' -benchtime 1x -timeout 30m ./peers
+	$(GO) -C bench test -run '^$$' -bench FirstToken -benchtime 100x .
+	$(GO) -C bench test -run '^$$' -bench 'Streams|LongThread' -benchtime 1x -timeout 30m .
+
 .PHONY: clean
 clean: ## Remove what was built.
 	rm -rf bin

@@ -4,7 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +23,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"agentd/bench/rawlog"
 	"agentd/client"
 	"agentd/command"
 	"agentd/event"
@@ -96,46 +99,161 @@ func (p *process) client() *client.Client {
 	return c
 }
 
-// oneSync is the time of one durable write of an event's size to a raw file.
-func oneSync(tb testing.TB) *result {
-	tb.Helper()
-	raw, err := rawlog.Create(filepath.Join(tb.TempDir(), "raw"), 64<<20)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer raw.Close()
-	payload := make([]byte, eventSize)
-	return measure(tb, 1, 2000, func(int) error { return raw.Append(payload) })
-}
+// think is how long a client waits before each operation of [BenchmarkSubmit], so
+// that all of them find the machine idle, the disk included.
+const think = time.Millisecond
 
 // BenchmarkSubmit is the time until submit_turn is acknowledged over HTTP by a
-// server that does nothing else, against one durable write to a raw file.
+// server that does nothing else: the turn before has ended, and all that follows
+// from it. Beside it, in the same rounds and after the same pause: an HTTP request
+// that the server answers from memory, the shortest command that is made durable,
+// and the disk alone, in the same directory with as many bytes as a submission's
+// facts have. The disk is measured once more without pauses.
 func BenchmarkSubmit(b *testing.B) {
-	p := serve(b, program(b), filepath.Join(b.TempDir(), "data"))
+	dir := b.TempDir()
+	p := serve(b, program(b), filepath.Join(dir, "data"))
 	defer p.stop()
-	c := p.client()
+	c, h := p.client(), p.plain()
 	defer c.Close()
-	ctx := context.Background()
-	var times []time.Duration
+	defer h.conn.Close()
+	size := submissionSize(b, c)
+	in := newSyncFile(b, filepath.Join(dir, "preallocated"), 64<<20, size)
+	end := newSyncFile(b, filepath.Join(dir, "appended"), 0, size)
+	var submit, create, health, overwrite, add result
 	for b.Loop() {
-		began := time.Now()
-		r, err := client.Call[command.SubmitTurnResult](ctx, c, &command.SubmitTurn{Input: event.Raw(`"hello"`)})
-		if err != nil {
-			b.Fatal(err)
-		}
-		times = append(times, time.Since(began))
-		waitForEnd(b, c, r)
+		var r command.SubmitTurnResult
+		submit.time(b, func() error { return h.post("submit_turn", `{"input":"hello"}`, &r) })
+		waitForEnd(b, c, &r)
+		create.time(b, func() error { return h.post("create_session", `{}`, nil) })
+		health.time(b, func() error { return h.do("GET", "/healthz", "", nil) })
+		overwrite.time(b, in.write)
+		add.time(b, end.write)
 	}
-	ours := &result{n: len(times), times: times}
-	floor := oneSync(b)
-	b.ReportMetric(ours.percentile(50), "p50-µs")
-	b.ReportMetric(ours.percentile(99), "p99-µs")
-	b.ReportMetric(floor.percentile(50), "fsync-p50-µs")
-	b.ReportMetric(ours.percentile(50)/floor.percentile(50), "of-fsync")
+	busy := measureN(b, 1, 1000, func(int) error { return in.write() })
+	b.ReportMetric(submit.percentile(50), "p50-µs")
+	b.ReportMetric(submit.percentile(99), "p99-µs")
+	b.ReportMetric(create.percentile(50), "create-p50-µs")
+	b.ReportMetric(health.percentile(50), "http-p50-µs")
+	b.ReportMetric(overwrite.percentile(50), "fdatasync-p50-µs")
+	b.ReportMetric(add.percentile(50), "fdatasync-append-p50-µs")
+	b.ReportMetric(busy.percentile(50), "fdatasync-busy-p50-µs")
+	b.ReportMetric(submit.percentile(50)/overwrite.percentile(50), "of-fdatasync")
+	b.ReportMetric(submit.percentile(50)/busy.percentile(50), "of-fdatasync-busy")
+	b.ReportMetric((submit.percentile(50)-health.percentile(50))/overwrite.percentile(50), "of-fdatasync-without-http")
 	b.ReportMetric(0, "ns/op")
 }
 
-// waitForEnd waits until the server is idle again.
+// time measures one operation after a pause.
+func (r *result) time(tb testing.TB, op func() error) {
+	tb.Helper()
+	time.Sleep(think)
+	began := time.Now()
+	if err := op(); err != nil {
+		tb.Fatal(err)
+	}
+	r.times = append(r.times, time.Since(began))
+	r.n++
+}
+
+// plain is one HTTP connection without the goroutines of Go's client, whose
+// changes take as long as the server does.
+type plain struct {
+	conn  net.Conn
+	in    *bufio.Reader
+	token string
+}
+
+func (p *process) plain() *plain {
+	p.tb.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return &plain{conn: conn, in: bufio.NewReader(conn), token: p.token}
+}
+
+// post carries out a command.
+func (h *plain) post(name, params string, result any) error {
+	return h.do("POST", "/v1/commands/"+name, params, result)
+}
+
+func (h *plain) do(method, path, body string, result any) error {
+	_, err := fmt.Fprintf(h.conn, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		method, path, h.conn.RemoteAddr(), h.token, len(body), body)
+	if err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(h.in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, answer)
+	}
+	if err == nil && result != nil {
+		err = json.Unmarshal(answer, result)
+	}
+	return err
+}
+
+// submissionSize is the size of the facts of one submission.
+func submissionSize(b *testing.B, c *client.Client) int {
+	b.Helper()
+	r, err := client.Call[command.SubmitTurnResult](b.Context(), c, &command.SubmitTurn{Input: event.Raw(`"hello"`)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	waitForEnd(b, c, r)
+	page, err := c.Events(b.Context(), r.SessionID, 0, int(r.Sequence))
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for _, e := range page.Events {
+		n += len(e.Data)
+	}
+	return n
+}
+
+// syncFile is a file to which some bytes are made durable, again and again.
+type syncFile struct {
+	f    *os.File
+	data []byte
+	pos  int64
+}
+
+// newSyncFile makes a file with so many bytes written already.
+func newSyncFile(b *testing.B, path string, written int64, size int) *syncFile {
+	b.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = f.Close() })
+	zero := make([]byte, 1<<20)
+	for n := int64(0); n < written; n += int64(len(zero)) {
+		if _, err := f.WriteAt(zero, n); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	return &syncFile{f: f, data: make([]byte, size)}
+}
+
+func (s *syncFile) write() error {
+	if _, err := s.f.WriteAt(s.data, s.pos); err != nil {
+		return err
+	}
+	s.pos += int64(len(s.data))
+	return syscall.Fdatasync(int(s.f.Fd()))
+}
+
+// waitForEnd waits until the server is idle again: the task of the turn is the
+// last that ends.
 func waitForEnd(tb testing.TB, c *client.Client, r *command.SubmitTurnResult) {
 	tb.Helper()
 	for e, err := range c.Follow(context.Background(), r.SessionID, r.Sequence, nil) {
@@ -161,7 +279,7 @@ func BenchmarkCommands(b *testing.B) {
 			clients[i] = p.client()
 			defer clients[i].Close()
 		}
-		report(b, measure(b, connections, b.N, func(i int) error {
+		report(b, measureN(b, connections, b.N, func(i int) error {
 			_, err := client.Call[command.CreateSessionResult](context.Background(), clients[i], &command.CreateSession{})
 			return err
 		}))
@@ -174,7 +292,7 @@ func BenchmarkCommands(b *testing.B) {
 			conns[i] = p.dial()
 			defer conns[i].CloseNow() //nolint:errcheck // the end of a benchmark
 		}
-		report(b, measure(b, connections, b.N, func(i int) error { return rpc(conns[i]) }))
+		report(b, measureN(b, connections, b.N, func(i int) error { return rpc(conns[i]) }))
 	})
 }
 
@@ -238,7 +356,7 @@ func benchmarkSubscribers(b *testing.B, path string, n int) {
 	}
 	// One turn is about a dozen events; the queue takes what the loop doesn't get to.
 	cpu := childTime(b, p.cmd.Process.Pid)
-	r := measure(b, 1, b.N, func(int) error {
+	r := measureN(b, 1, b.N, func(int) error {
 		return submit(ctx, c)
 	})
 	last.Store(settled(b, c))

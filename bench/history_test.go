@@ -79,7 +79,7 @@ func median(d []time.Duration) time.Duration {
 func BenchmarkVerify(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
-			s := openPebble(b)
+			s := openPebble(b).store
 			m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
 			defer closeAll(b, m, s)
 			f := newFeed(b, m)
@@ -142,7 +142,7 @@ func fill(b *testing.B, dir string, n int) {
 	if n == 0 {
 		return
 	}
-	measure(b, 64, n, func(int) error {
+	measureN(b, 64, n, func(int) error {
 		_, err := m.Do(context.Background(), command.Local(), &command.CreateSession{Title: "idle"})
 		return err
 	})

@@ -15,6 +15,7 @@ import (
 
 	"agentd/command"
 	"agentd/internal/gen"
+	"agentd/internal/tourtest"
 )
 
 func TestTheDocumentIsLinted(t *testing.T) {
@@ -157,7 +158,45 @@ func driveCommands(c *client) (session string) {
 	c.do("list_sessions", `{}`, nil)
 	c.do("list_sessions", `{"limit":1,"query":"Colours"}`, nil)
 	c.do("get_session", `{"sessionId":"s","limit":1000}`, nil)
+	driveGoverned(c, made.ThreadID, one.TurnID)
+	tourtest.Tour(c.T, "s", made.ThreadID, one.TurnID, func(name command.Name, body string) json.RawMessage {
+		var result json.RawMessage
+		c.do(name, body, &result)
+		return result
+	})
 	return made.SessionID
+}
+
+// driveGoverned carries out the commands about tools, permissions, processes and
+// history.
+func driveGoverned(c *client, threadID, firstTurn string) {
+	c.Helper()
+	thread := fmt.Sprintf(`"sessionId":"s","threadId":%q`, threadID)
+	c.do("get_tool_inventory", `{"sessionId":"s"}`, nil)
+	c.do("get_execution_environment", `{}`, nil)
+	c.do("evaluate_permission", `{"toolName":"shell","input":{"command":"rm -rf x"}}`, nil)
+	c.do("set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`, nil)
+	c.do("get_policy", `{"sessionId":"s"}`, nil)
+	c.do("compact_thread", "{"+thread+"}", nil)
+	var turn command.SubmitTurnResult
+	c.do("submit_turn", `{"sessionId":"s","input":"Run something."}`, &turn)
+	c.do("resolve_permission", fmt.Sprintf(`{"actionId":%q,"decision":"allow"}`, waitForAction(c)), nil)
+	var list command.ListProcessesResult
+	for len(list.Processes) == 0 && !c.Failed() {
+		c.do("list_processes", `{"sessionId":"s"}`, &list)
+	}
+	process := fmt.Sprintf(`"processId":%q`, list.Processes[0].ProcessID)
+	c.do("write_process_stdin", "{"+process+`,"data":"hello\n"}`, nil)
+	c.do("resize_process", "{"+process+`,"rows":40,"cols":100}`, nil)
+	c.do("terminate_process", "{"+process+"}", nil)
+	for status := ""; status != "completed" && !c.Failed(); {
+		var read command.ThreadRead
+		c.do("get_thread_read", "{"+thread+"}", &read)
+		status = read.Status
+	}
+	c.do("explain", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, turn.TurnID), nil)
+	c.do("rollback_thread", fmt.Sprintf(`{%s,"toTurnId":%q,"files":"restore"}`, thread, firstTurn), nil)
+	c.do("fork_thread", "{"+thread+`,"atSequence":10}`, nil)
 }
 
 // waitForAction asks until the model's question is there.

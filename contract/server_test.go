@@ -4,12 +4,17 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"agentd"
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/tourtest"
+	"agentd/loop"
 	"agentd/model/provider/script"
+	"agentd/process"
+	"agentd/sandbox"
 	"agentd/server"
 	"agentd/store"
 	"agentd/store/storetest"
@@ -87,9 +92,18 @@ const lieHeader = "X-Contract-Lie"
 func serve(t *testing.T) (address string) {
 	t.Helper()
 	st := storetest.NewMem()
+	processes := sync.OnceValue(func() *process.Manager { return process.New(process.Options{Report: sandbox.Probe()}) })
 	rt, err := agentd.Open(t.Context(), agentd.Options{Store: st, Model: "script", Provider: script.New("script", &script.Script{
-		Answers: []script.Answer{{Ask: &script.Ask{Prompt: "Which colour?"}}, {Text: "Blue, then."}},
-	})})
+		Answers: append(tourtest.Answers(), []script.Answer{
+			{Ask: &script.Ask{Prompt: "Which colour?"}},
+			{Text: "Blue, then."},
+			{When: &script.When{Contains: "replaced by a summary"}, Text: "A summary."},
+			{When: &script.When{Contains: "Run something."}, Tools: []script.Tool{
+				{Name: "shell", Arguments: map[string]any{"command": "cat", "background": true, "tty": true}},
+			}},
+			{When: &script.When{Contains: "Run something."}, Text: "It runs."},
+		}...),
+	}), Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,80 @@
+package rig
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Usage is what a process has used so far.
+type Usage struct {
+	// CPU is the processor time of the process, Children that of the children that
+	// it waited for, and of theirs.
+	CPU, Children time.Duration
+	// Written is the bytes that it had written to storage.
+	Written int64
+	// RSS is its resident memory.
+	RSS int64
+}
+
+// Sub returns the difference; memory is that of u.
+func (u Usage) Sub(before Usage) Usage {
+	return Usage{CPU: u.CPU - before.CPU, Children: u.Children - before.Children, Written: u.Written - before.Written, RSS: u.RSS}
+}
+
+// Total is the processor time with that of the children.
+func (u Usage) Total() time.Duration { return u.CPU + u.Children }
+
+// tick is the unit of processor time in /proc on every common build of Linux.
+const tick = 10 * time.Millisecond
+
+// ReadUsage asks the kernel about a process.
+func ReadUsage(pid int) (Usage, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Usage{}, err
+	}
+	// The name may have spaces; the fields after it are numbered from 3.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var n [4]int64
+	for i := range n {
+		if n[i], err = strconv.ParseInt(fields[11+i], 10, 64); err != nil {
+			return Usage{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		}
+	}
+	u := Usage{CPU: time.Duration(n[0]+n[1]) * tick, Children: time.Duration(n[2]+n[3]) * tick}
+	if u.Written, err = field(fmt.Sprintf("/proc/%d/io", pid), "write_bytes:"); err != nil {
+		return Usage{}, err
+	}
+	rss, err := field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
+	u.RSS = rss << 10
+	return u, err
+}
+
+// field reads a number from a file of names and values.
+func field(path, name string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, name)
+}
+
+// Load is what the machine did in the last minute beside and with us, for the
+// reader of a figure.
+func Load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	one, _, _ := strings.Cut(string(b), " ")
+	return one
+}

@@ -1,0 +1,371 @@
+package escapetest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"agentd"
+	"agentd/command"
+	"agentd/event"
+	"agentd/loop"
+	"agentd/model/provider/script"
+	"agentd/process"
+	"agentd/sandbox"
+	"agentd/store"
+	"agentd/store/pebble"
+	"agentd/tool"
+	"agentd/workspace"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(attackVariable); name != "" {
+		os.Exit(attack(name))
+	}
+	if os.Getenv(serverVariable) != "" {
+		os.Exit(serveTools())
+	}
+	if os.Getenv(plantedVariable) == "" {
+		// The kernel shows the environment that a process began with.
+		err := plant()
+		fmt.Fprintln(os.Stderr, "the test can't start itself again:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// plantedVariable is what the runtime has in its environment and no tool may see.
+const plantedVariable = "AGENTD_ESCAPE_PLANTED"
+
+// plant starts this program again with something in its environment.
+func plant() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(self, os.Args, append(os.Environ(), plantedVariable+"="+plantedEnv))
+}
+
+// report is what this machine offers, found out once.
+var report = sync.OnceValue(sandbox.Probe)
+
+// planted is what must not come out: it is in the token's file, in the store, in
+// the environment of the runtime and of a stranger. It has no shape that redaction
+// would know.
+const (
+	plantedToken = "planted: the token"
+	plantedStore = "planted: an earlier conversation"
+	plantedEnv   = "planted: the runtime's environment"
+	plantedOther = "planted: a stranger's environment"
+)
+
+// world is a machine in small, with a runtime in it: a workspace that holds the
+// data directory, and everything outside that an attempt may try to reach.
+type world struct {
+	testing.TB
+	outside, workspace, hidden string
+	attacker, tmp              string
+	tcp, udp, unix, gram       string
+	abstract                   string
+	key                        string
+	stranger                   *exec.Cmd
+	reached                    atomic.Int64
+
+	profile sandbox.Profile
+	plan    *sandbox.Plan
+	store   store.Store
+	r       *agentd.Runtime
+	manager *process.Manager
+}
+
+// room is a folder for a world. It isn't below /tmp if that can be had, because a
+// private /tmp would hide what goes wrong.
+func room(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/var/lib", "agentd-escape-") //nolint:usetesting // see above
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// limits are small enough that a test can reach them.
+func limits() sandbox.Limits {
+	l := sandbox.Limits{MemoryMB: 192, Processes: 64, FileSizeMB: 8, OpenFiles: 64}
+	if raceEnabled && !report().CgroupMemory.Available {
+		l.MemoryMB = 0
+	}
+	return l
+}
+
+// newWorld makes a world whose commands are confined by a profile.
+func newWorld(tb testing.TB, mode sandbox.Mode) *world {
+	tb.Helper()
+	base := room(tb)
+	w := &world{TB: tb, outside: base + "/outside", workspace: base + "/ws", hidden: base + "/ws/.agentd", attacker: base + "/bin/attacker"}
+	for _, dir := range []string{w.outside, w.hidden, base + "/bin"} {
+		w.must(os.MkdirAll(dir, 0o755))
+	}
+	w.must(os.Symlink(w.outside, w.workspace+"/way-out"))
+	w.must(os.Symlink(w.hidden, w.workspace+"/way-in"))
+	w.must(os.Symlink(w.outside+"/victim", w.workspace+"/file-out"))
+	w.copySelf()
+	w.listen()
+	w.startStranger()
+	var err error
+	w.tmp, err = os.MkdirTemp("/tmp", "agentd-escape-") //nolint:usetesting // the machine's /tmp is what some attempts are about
+	w.must(err)
+	tb.Cleanup(func() { _ = os.RemoveAll(w.tmp) })
+	key, err := workspace.LoadKey(w.hidden)
+	w.must(err)
+	stored, err := os.ReadFile(filepath.Join(w.hidden, workspace.KeyFile))
+	w.must(err)
+	if w.key = strings.TrimSpace(string(stored)); w.key == "" || len(key) == 0 {
+		tb.Fatal("there is no key to look for")
+	}
+	w.restore()
+	w.profile = sandbox.Profile{Mode: mode, Hidden: []string{w.hidden}, Limits: limits()}
+	p := w.profile
+	p.Root = w.workspace
+	w.plan, err = sandbox.Prepare(p, report())
+	w.must(err)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// open starts the runtime: a store on disk below the hidden directory, the
+// built-in tools, and answers that ask for them.
+func (w *world) open(permissionMode string, answers []script.Answer, change func(*agentd.Options)) {
+	w.Helper()
+	var err error
+	w.store, err = pebble.Open(w.hidden+"/data", &pebble.Options{ReserveBytes: -1})
+	w.must(err)
+	tools, err := tool.NewRegistry(tool.Builtins(&tool.Options{Hidden: w.profile.Hidden})...)
+	w.must(err)
+	w.manager = process.New(process.Options{Report: report()})
+	opt := agentd.Options{
+		Store: w.store, Provider: script.New("script", &script.Script{Answers: answers}), Model: "test",
+		Loop: loop.Options{
+			Workspace: w.workspace, Tools: tools, NobodyToAsk: true, Host: loop.HostPolicy{Mode: permissionMode},
+			Governance: loop.Governance{Sandbox: w.profile, Processes: func() *process.Manager { return w.manager }},
+		},
+	}
+	if change != nil {
+		change(&opt)
+	}
+	w.r, err = agentd.Open(context.Background(), opt)
+	w.must(err)
+	w.Cleanup(func() {
+		if err := w.r.Close(context.Background()); err != nil {
+			w.Error(err)
+		}
+		if err := w.store.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// ask submits a turn and waits until its task has ended.
+func (w *world) ask(sessionID, text string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
+	defer cancel()
+	input := event.Raw(fmt.Sprintf("%q", text))
+	res, err := w.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: sessionID, Create: true, Input: input})
+	w.must(err)
+	turn := res.(*command.SubmitTurnResult)
+	sub, err := w.r.Subscribe(ctx, command.Local(), sessionID, turn.Sequence)
+	w.must(err)
+	defer sub.Close()
+	for {
+		records, err := sub.Next(ctx)
+		if err != nil {
+			w.Fatalf("waiting for the end of %q: %v", text, err)
+		}
+		for _, rec := range records {
+			e, err := event.Decode(rec.Data)
+			w.must(err)
+			if e.TurnID == turn.TurnID && (e.Type == event.TypeTaskCompleted || e.Type == event.TypeTaskFailed) {
+				return
+			}
+		}
+	}
+}
+
+// restore puts back what an attempt may have changed.
+func (w *world) restore() {
+	w.Helper()
+	w.reached.Store(0)
+	w.must(os.WriteFile(w.outside+"/victim", []byte("original"), 0o644))
+	w.must(os.WriteFile(w.hidden+"/token", []byte(plantedToken), 0o644))
+	w.must(os.Chtimes(w.outside+"/victim", time.Unix(1e9, 0), time.Unix(1e9, 0)))
+}
+
+// attackForm is how a line calls our own program.
+var attackForm = regexp.MustCompile(`ATTACK:(\w+):`)
+
+// fill puts the world's places into a line.
+func (w *world) fill(line string) string {
+	line = attackForm.ReplaceAllString(line, attackVariable+"=$1 "+w.attacker)
+	return strings.NewReplacer(
+		"$OUT", w.outside, "$HID", w.hidden, "$WS", w.workspace, "$TCP", w.tcp, "$UDP", w.udp, "$UNIX", w.unix, "$GRAM", w.gram,
+		"$ABSTRACT", w.abstract, "$PID", fmt.Sprint(w.stranger.Process.Pid), "$SELF", fmt.Sprint(os.Getpid()), "$TMP", w.tmp,
+	).Replace(line)
+}
+
+// changed reports whether something outside is not as it was.
+func (w *world) changed() bool {
+	b, err := os.ReadFile(w.outside + "/victim")
+	info, serr := os.Stat(w.outside + "/victim")
+	entries, derr := os.ReadDir(w.outside)
+	return err != nil || serr != nil || derr != nil || string(b) != "original" || info.Mode().Perm() != 0o644 ||
+		!info.ModTime().Equal(time.Unix(1e9, 0)) || len(entries) != 3
+}
+
+// hurt reports whether the stranger has ended, is stopped, traced or slowed down.
+func (w *world) hurt() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.stranger.Process.Pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	return len(f) < 17 || slices.Contains([]string{"Z", "t", "T", "X"}, f[0]) || f[16] != "0"
+}
+
+// connected reports whether something came through a socket.
+func (w *world) connected() bool {
+	// Loopback delivers before the command ends; those who count may need a moment.
+	for range 5 {
+		if w.reached.Load() > 0 {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// running reports whether a process with such an argument is on the machine.
+func running(argument string) bool {
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err == nil && strings.Contains(string(b), "\x00"+argument+"\x00") {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) startStranger() {
+	w.Helper()
+	w.stranger = exec.Command("sleep", "1000000")
+	w.stranger.Env = []string{"PLANTED=" + plantedOther}
+	w.must(w.stranger.Start())
+	w.Cleanup(func() {
+		_ = w.stranger.Process.Kill()
+		_ = w.stranger.Wait() // it was killed
+	})
+}
+
+// copySelf puts the attacker where commands can run it.
+func (w *world) copySelf() {
+	w.Helper()
+	self, err := os.Executable()
+	w.must(err)
+	in, err := os.Open(self)
+	w.must(err)
+	defer in.Close()
+	out, err := os.OpenFile(w.attacker, os.O_CREATE|os.O_WRONLY, 0o755)
+	w.must(err)
+	_, err = io.Copy(out, in)
+	w.must(err)
+	w.must(out.Close())
+}
+
+// listen opens a socket of each kind and counts what comes.
+func (w *world) listen() {
+	w.Helper()
+	w.unix, w.gram, w.abstract = w.outside+"/socket", w.outside+"/datagrams", "@escape-"+filepath.Base(filepath.Dir(w.outside))
+	w.tcp = w.accept("tcp", "127.0.0.1:0")
+	w.accept("unix", w.unix)
+	w.accept("unix", w.abstract)
+	w.udp = w.receive("udp", "127.0.0.1:0")
+	w.receive("unixgram", w.gram)
+}
+
+func (w *world) accept(network, at string) string {
+	w.Helper()
+	l, err := net.Listen(network, at)
+	w.must(err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.reached.Add(1)
+			_ = c.Close() // only that it came counts
+		}
+	})
+	w.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	return l.Addr().String()
+}
+
+func (w *world) receive(network, at string) string {
+	w.Helper()
+	c, err := net.ListenPacket(network, at)
+	w.must(err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for buf := make([]byte, 64); ; {
+			if _, _, err := c.ReadFrom(buf); err != nil {
+				return
+			}
+			w.reached.Add(1)
+		}
+	})
+	w.Cleanup(func() { _ = c.Close(); wg.Wait() })
+	return c.LocalAddr().String()
+}
+
+// follow waits until a process of the session has printed a word.
+func (w *world) follow(sessionID, word string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // so that a broken test ends
+	defer cancel()
+	sub, err := w.r.Subscribe(ctx, command.Local(), sessionID, 0)
+	w.must(err)
+	defer sub.Close()
+	for {
+		records, err := sub.Next(ctx)
+		w.must(err)
+		for _, rec := range records {
+			e, err := event.Decode(rec.Data)
+			w.must(err)
+			if p, ok := e.Payload.(*event.ProcessOutput); ok && strings.Contains(p.Text, word) {
+				return
+			}
+		}
+	}
+}
