@@ -118,7 +118,7 @@ func exportLong(t testing.TB, facts evidence.Facts, w io.Writer) *evidence.Expor
 }
 
 // TestMemoryDoesNotGrowWithTheSession: ten times the facts need about the same.
-func TestMemoryDoesNotGrowWithTheSession(t *testing.T) {
+func TestLongMemoryDoesNotGrowWithTheSession(t *testing.T) {
 	turns := 2000
 	if os.Getenv("AGENTD_TEST_LONG") != "" {
 		turns = 10000
