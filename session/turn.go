@@ -252,9 +252,9 @@ func (r *request) emitTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *
 // steer adds the input to the turn that runs.
 func (r *request) steer(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) (*command.SubmitTurnResult, error) {
 	if want := p.Options.ExpectedTurnID; want != "" && (t.Active == nil || t.Active.TurnID != want) {
-		now := "no turn is"
+		now := "no turn is running"
 		if t.Active != nil {
-			now = "turn " + t.Active.TurnID + " is"
+			now = "turn " + t.Active.TurnID + " is running"
 		}
 		return nil, fault.New(fault.Conflict, "turn %s is not running any more: %s", want, now)
 	}

@@ -15,7 +15,7 @@ import (
 
 func (a *app) evidenceCommand() *cobra.Command {
 	return parent("evidence", "Check exported evidence",
-		"Checks evidence that \"agentd export evidence\" or export_evidence gave. No store and no server\nis needed.\n\nExit codes: those of its commands.",
+		"Checks evidence that \"agentd export evidence\" or export_evidence gave.\nNo store and no server is needed.\n\nExit codes: those of its commands.",
 		"  agentd evidence verify evidence.zip", a.evidenceVerifyCommand())
 }
 

@@ -112,7 +112,7 @@ func (a *app) jobRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "retry JOB ITEM",
 		Short:   "Start another attempt at an item that failed",
-		Long:    "Starts another attempt at an item that failed. It is worked on while a server holds\nthe data.\n\nExit codes: 0 started, 1 failed, 2 usage.",
+		Long:    "Starts another attempt at an item that failed. It is worked on while a server\nholds the data.\n\nExit codes: 0 started, 1 failed, 2 usage.",
 		Example: "  agentd job retry job_01 item_000007",
 		Args:    args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
