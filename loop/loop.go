@@ -101,6 +101,8 @@ type Loop struct {
 	transcripts *transcripts
 	host        atomic.Pointer[HostPolicy]
 	plans       plans
+	// commands says that what runs commands was asked for, so it must be closed.
+	commands atomic.Bool
 
 	ctx    context.Context //nolint:containedctx // the loop's life, ended by Close
 	cancel context.CancelCauseFunc
@@ -238,7 +240,7 @@ func (l *Loop) Close(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { l.endTools(errStopping) })
 	defer stop()
 	var err error
-	if l.opt.Processes != nil {
+	if l.commands.Load() {
 		err = l.closeProcesses(ctx)
 	}
 	l.wg.Wait()
@@ -249,13 +251,13 @@ func (l *Loop) Close(ctx context.Context) error {
 // closeProcesses ends the processes in the background at once, the others with
 // their calls.
 func (l *Loop) closeProcesses(ctx context.Context) error {
-	for _, info := range l.opt.Processes().List() {
-		if p := l.opt.Processes().Get(info.ProcessID); info.Background && p != nil {
+	for _, info := range l.processes().List() {
+		if p := l.processes().Get(info.ProcessID); info.Background && p != nil {
 			l.wg.Go(func() { _ = p.Terminate(ctx, time.Second) }) // its follower records how it ended
 		}
 	}
 	l.wg.Wait()
-	return l.opt.Processes().Close(context.WithoutCancel(ctx))
+	return l.processes().Close(context.WithoutCancel(ctx))
 }
 
 // Committed implements [session.Observer]: it wakes the threads that may have

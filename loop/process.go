@@ -18,6 +18,13 @@ import (
 	"agentd/tool"
 )
 
+// processes returns what runs commands. Whoever never needs it doesn't pay for
+// finding out what the kernel offers.
+func (l *Loop) processes() *process.Manager {
+	l.commands.Store(true)
+	return l.opt.Processes()
+}
+
 // plan says how a command in that place will be confined. Outside lifts the
 // sandbox, which only an approval may.
 func (l *Loop) plan(w workplace, outside bool) (*sandbox.Plan, error) {
@@ -35,7 +42,7 @@ func (l *Loop) plan(w workplace, outside bool) (*sandbox.Plan, error) {
 	if outside {
 		profile.Mode = sandbox.DangerFullAccess
 	}
-	p, err := l.opt.Processes().Prepare(profile)
+	p, err := l.processes().Prepare(profile)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +157,7 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 	}
 	x := &running{l: l, k: h.r.k, scope: h.r.scope, id: l.m.NewID(event.PrefixProcess), text: map[string]*redacted{}, host: h}
 	x.scope.ProcessID = x.id
-	p, err := l.opt.Processes().Start(ctx, process.Spec{
+	p, err := l.processes().Start(ctx, process.Spec{
 		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
 		Plan: plan, TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
 	})
@@ -332,7 +339,7 @@ func (l *Loop) reap(ctx context.Context, sessionID string) []process.Fate {
 	var entries []process.Entry
 	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
 		for _, x := range s.Environment.Active {
-			if l.opt.Processes != nil && l.opt.Processes().Get(x.ProcessID) != nil {
+			if l.opt.Processes != nil && l.processes().Get(x.ProcessID) != nil {
 				continue // this run's own
 			}
 			entries = append(entries, process.Entry{

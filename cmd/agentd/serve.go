@@ -116,6 +116,9 @@ func (s *serving) open(ctx context.Context) error {
 	if s.wired, err = s.wire(ctx, c, s.store, s.log); err != nil {
 		return err
 	}
+	// What the kernel offers is found out beside the start, which needn't wait for
+	// it; a command of the shell finds it out when it needs it.
+	go s.wired.options.Loop.Processes()
 	if s.runtime, err = agentd.Open(ctx, s.wired.options); err != nil {
 		return err
 	}

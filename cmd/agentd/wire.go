@@ -238,9 +238,7 @@ func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 			MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes, WallClock: time.Duration(c.Sandbox.Limits.WallClock),
 		},
 	}
-	// What the kernel offers is found out beside the start, which needn't wait for it.
 	o.Processes = sync.OnceValue(func() *processes.Manager { return processes.New(processes.Options{Report: sandbox.Probe()}) })
-	go o.Processes()
 }
 
 func wireHooks(c *config.Config, o *loop.Options) error {
