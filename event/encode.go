@@ -128,6 +128,9 @@ func plainFrom[T string | []byte](s T, i int) int {
 	return i
 }
 
+// AppendString appends s as a JSON string. What is no UTF-8 in it is replaced.
+func AppendString(dst []byte, s string) []byte { return appendString(dst, s) }
+
 // appendString appends s as a JSON string. HTML characters are not escaped;
 // U+2028 and U+2029 are, for readers that take JSON for JavaScript.
 func appendString(dst []byte, s string) []byte {

@@ -124,7 +124,7 @@ func (bs *blocks) native() event.Raw {
 	out := []byte{'['}
 	for _, b := range bs.order {
 		if one := b.native(); one != nil {
-			out = append(separated(out), one...)
+			out = append(httpstream.Separated(out), one...)
 		}
 	}
 	if len(out) == 1 {

@@ -155,7 +155,7 @@ func (p *Provider) encode(m *model.Message) []byte {
 	}
 	b := appendMedia(nil, m.Media)
 	if strings.TrimSpace(m.Text) != "" || len(b) == 0 {
-		b = appendText(separated(b), orEmpty(m.Text))
+		b = appendText(httpstream.Separated(b), orEmpty(m.Text))
 	}
 	return b
 }
@@ -166,13 +166,6 @@ func orEmpty(s string) string {
 		return "(empty)"
 	}
 	return s
-}
-
-func separated(b []byte) []byte {
-	if len(b) > 0 && b[len(b)-1] != '[' {
-		b = append(b, ',')
-	}
-	return b
 }
 
 func appendText(b []byte, text string) []byte {
@@ -191,7 +184,7 @@ func (p *Provider) assistant(m *model.Message) []byte {
 	}
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
-		b = httpstream.AppendString(append(separated(b), `{"type":"tool_use","id":`...), httpstream.CallID(c.ProviderID))
+		b = httpstream.AppendString(append(httpstream.Separated(b), `{"type":"tool_use","id":`...), httpstream.CallID(c.ProviderID))
 		b = httpstream.AppendString(append(b, `,"name":`...), httpstream.ToolName(c.Name))
 		b = append(append(append(b, `,"input":`...), httpstream.Arguments(c)...), '}')
 	}
@@ -206,7 +199,7 @@ func nativeBlocks(native []byte) []byte {
 	}
 	var b []byte
 	for _, block := range list {
-		b = append(separated(b), block...)
+		b = append(httpstream.Separated(b), block...)
 	}
 	return b
 }
@@ -226,7 +219,7 @@ func toolResult(m *model.Message) []byte {
 
 func appendMedia(b []byte, media []model.Media) []byte {
 	for i := range media {
-		b = appendOneMedia(separated(b), &media[i])
+		b = appendOneMedia(httpstream.Separated(b), &media[i])
 	}
 	return b
 }

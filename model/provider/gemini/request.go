@@ -33,7 +33,7 @@ func tools(specs []model.ToolSpec) []byte {
 	b := []byte(`[{"functionDeclarations":[`)
 	for i := range specs {
 		t := &specs[i]
-		b = httpstream.AppendString(append(separated(b), `{"name":`...), httpstream.ToolName(t.Name))
+		b = httpstream.AppendString(append(httpstream.Separated(b), `{"name":`...), httpstream.ToolName(t.Name))
 		b = httpstream.AppendString(append(b, `,"description":`...), t.Description)
 		b = append(append(append(b, `,"parametersJsonSchema":`...), httpstream.ToolSchema(t)...), '}')
 	}
@@ -153,13 +153,6 @@ var (
 	opening = map[string][]byte{"user": []byte(`{"role":"user","parts":[`), "model": []byte(`{"role":"model","parts":[`)}
 )
 
-func separated(b []byte) []byte {
-	if len(b) > 0 && b[len(b)-1] != '[' {
-		b = append(b, ',')
-	}
-	return b
-}
-
 func appendText(b []byte, text string) []byte {
 	return append(httpstream.AppendString(append(b, `{"text":`...), text), '}')
 }
@@ -177,7 +170,7 @@ func (p *Provider) parts(m *model.Message, signed bool) []byte {
 	}
 	b := appendMedia(nil, m.Media)
 	if m.Text != "" || len(b) == 0 {
-		b = appendText(separated(b), m.Text)
+		b = appendText(httpstream.Separated(b), m.Text)
 	}
 	return b
 }
@@ -194,7 +187,7 @@ func (p *Provider) assistant(m *model.Message, signed bool) []byte {
 	}
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
-		b = append(separated(b), '{')
+		b = append(httpstream.Separated(b), '{')
 		if signed && i == 0 {
 			b = append(b, `"thoughtSignature":"`+noSignature+`",`...)
 		}
@@ -220,7 +213,7 @@ func nativeParts(native []byte) []byte {
 	}
 	var b []byte
 	for _, part := range list {
-		b = append(separated(b), part...)
+		b = append(httpstream.Separated(b), part...)
 	}
 	return b
 }
@@ -239,7 +232,7 @@ func toolResult(m *model.Message) []byte {
 func appendMedia(b []byte, media []model.Media) []byte {
 	for i := range media {
 		m := &media[i]
-		b = separated(b)
+		b = httpstream.Separated(b)
 		kind := httpstream.MediaKind(m)
 		switch {
 		case kind == httpstream.KindText || kind == httpstream.KindOther:

@@ -7,7 +7,8 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"unicode/utf8"
+
+	"agentd/event"
 )
 
 // Body is a JSON object in pieces, which are written one after the other and
@@ -169,49 +170,15 @@ func compact(b []byte) []byte {
 	return buf.Bytes()
 }
 
-const hexDigits = "0123456789abcdef"
-
 // AppendString appends s as a JSON string. What is no UTF-8 is replaced.
-func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(dst, s[start:i]...)
-				dst = append(dst, "\uFFFD"...)
-				start = i + 1
-			}
-			i += size
-			continue
-		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		dst = appendEscaped(dst, c)
-		i++
-		start = i
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
-}
+func AppendString(dst []byte, s string) []byte { return event.AppendString(dst, s) }
 
-func appendEscaped(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
+// Separated returns b ready for the next element of a list.
+func Separated(b []byte) []byte {
+	if len(b) > 0 && b[len(b)-1] != '[' {
+		b = append(b, ',')
 	}
-	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+	return b
 }
 
 // AppendDataURL appends a data URL as a JSON string.

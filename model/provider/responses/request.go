@@ -76,13 +76,6 @@ func (p *Provider) encode(m *model.Message) []byte {
 	return append(b, "]}"...)
 }
 
-func separated(b []byte) []byte {
-	if len(b) > 0 && b[len(b)-1] != '[' {
-		b = append(b, ',')
-	}
-	return b
-}
-
 func appendText(b []byte, text string) []byte {
 	return append(httpstream.AppendString(append(b, `{"type":"input_text","text":`...), text), '}')
 }
@@ -100,7 +93,7 @@ func (p *Provider) assistant(m *model.Message) []byte {
 	}
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
-		b = httpstream.AppendString(append(separated(b), `{"type":"function_call","call_id":`...), httpstream.CallID(c.ProviderID))
+		b = httpstream.AppendString(append(httpstream.Separated(b), `{"type":"function_call","call_id":`...), httpstream.CallID(c.ProviderID))
 		b = httpstream.AppendString(append(b, `,"name":`...), httpstream.ToolName(c.Name))
 		b = append(httpstream.AppendString(append(b, `,"arguments":`...), string(httpstream.Arguments(c))), '}')
 	}
@@ -115,7 +108,7 @@ func nativeItems(native []byte) []byte {
 	}
 	var b []byte
 	for _, item := range list {
-		b = append(separated(b), item...)
+		b = append(httpstream.Separated(b), item...)
 	}
 	return b
 }
@@ -137,7 +130,7 @@ func toolResult(m *model.Message) []byte {
 
 func appendMedia(b []byte, media []model.Media) []byte {
 	for i := range media {
-		b = appendOneMedia(separated(b), &media[i])
+		b = appendOneMedia(httpstream.Separated(b), &media[i])
 	}
 	return b
 }
@@ -167,7 +160,7 @@ func tools(specs []model.ToolSpec) []byte {
 	b := []byte{'['}
 	for i := range specs {
 		t := &specs[i]
-		b = httpstream.AppendString(append(separated(b), `{"type":"function","strict":false,"name":`...), httpstream.ToolName(t.Name))
+		b = httpstream.AppendString(append(httpstream.Separated(b), `{"type":"function","strict":false,"name":`...), httpstream.ToolName(t.Name))
 		b = httpstream.AppendString(append(b, `,"description":`...), t.Description)
 		b = append(append(append(b, `,"parameters":`...), httpstream.ToolSchema(t)...), '}')
 	}
