@@ -15,14 +15,15 @@ import (
 
 	"agentd/command"
 	"agentd/internal/gen"
+	"agentd/internal/nodetest"
 	"agentd/internal/tourtest"
 )
 
 func TestTheDocumentIsLinted(t *testing.T) {
-	modules := programs(t)
+	modules := nodetest.Modules(t, "holding the OpenAPI document against real traffic")
 	lint := func(path string) (found int, output []byte) {
 		cmd := exec.CommandContext(t.Context(), "node", filepath.Join(modules, redoclyProgram), "lint", "--config", "redocly.yaml", "--format", "json", path)
-		cmd.Env = environment()
+		cmd.Env = nodetest.Environment()
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
@@ -116,7 +117,7 @@ func (c *client) do(name command.Name, body string, into any) {
 }
 
 func TestRealTrafficFitsTheDocument(t *testing.T) {
-	modules := programs(t)
+	modules := nodetest.Modules(t, "holding the OpenAPI document against real traffic")
 	upstream := serve(t)
 	c := &client{T: t, base: proxy(t, modules, upstream), operations: map[string]bool{}}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
@@ -329,7 +330,7 @@ func driveMistakes(c *client, session string) {
 
 // TestTheProxyChecks shows that the tests above could fail.
 func TestTheProxyChecks(t *testing.T) {
-	modules := programs(t)
+	modules := nodetest.Modules(t, "holding the OpenAPI document against real traffic")
 	c := &client{T: t, base: proxy(t, modules, serve(t))}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	for _, r := range []struct {

@@ -27,11 +27,11 @@ type backend struct {
 }
 
 // Events implements [server.Backend].
-func (b *backend) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]server.Event, uint64, error) {
+func (b *backend) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
 	records, last, err := b.Runtime.Events(ctx, c, id, after, limit)
-	out := make([]server.Event, len(records))
+	out := make([]command.Delivered, len(records))
 	for i, r := range records {
-		out[i] = server.Event{SessionID: id, Sequence: r.Sequence, Data: r.Data}
+		out[i] = command.Delivered{SessionID: id, Sequence: r.Sequence, Data: r.Data}
 	}
 	return out, last, err
 }
@@ -40,22 +40,22 @@ func (b *backend) Events(ctx context.Context, c command.Caller, id string, after
 func (b *backend) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
 
 // Subscribe implements [server.Backend].
-func (b *backend) Subscribe(context.Context, command.Caller, string, uint64) (server.Stream, error) {
+func (b *backend) Subscribe(context.Context, command.Caller, string, uint64) (command.Stream, error) {
 	return nil, fault.New(fault.Unavailable, "there are no streams here")
 }
 
 // SubscribeAll implements [server.Backend].
-func (b *backend) SubscribeAll(context.Context, command.Caller) (server.Stream, error) {
+func (b *backend) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
 	return nil, fault.New(fault.Unavailable, "there are no streams here")
 }
 
 // Output implements [server.Backend].
-func (b *backend) Output(ctx context.Context, c command.Caller, ref string) (*server.Output, error) {
+func (b *backend) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
 	blob, media, err := b.Runtime.Output(ctx, c, ref)
 	if err != nil {
 		return nil, err
 	}
-	return &server.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
+	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
 }
 
 // Ready implements [server.Backend].

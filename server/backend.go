@@ -2,64 +2,15 @@ package server
 
 import (
 	"context"
-	"io"
 
 	"agentd/command"
 )
 
-// Backend is the runtime as the server needs it. Errors are faults; a session or
-// an output that the caller may not see is not found. All methods may be called
-// by many goroutines.
+// Backend is the runtime as the server needs it.
 type Backend interface {
-	// Do carries out a command and returns its result, which must encode as a
-	// JSON object. What it changed is durable when it returns. It validates p.
-	Do(ctx context.Context, c command.Caller, p command.Params) (any, error)
-	// Events returns at most limit events of a session after a sequence, oldest
-	// first, and the session's last durable sequence.
-	Events(ctx context.Context, c command.Caller, sessionID string, after uint64, limit int) (events []Event, last uint64, err error)
-	// Oldest returns the first sequence of a session that can still be replayed:
-	// 1, unless retention removed some.
-	Oldest(ctx context.Context, c command.Caller, sessionID string) (uint64, error)
-	// Subscribe follows a session from the event after the given sequence on.
-	Subscribe(ctx context.Context, c command.Caller, sessionID string, after uint64) (Stream, error)
-	// SubscribeAll follows all sessions that the caller may see, from now on. The
-	// order holds within a session.
-	SubscribeAll(ctx context.Context, c command.Caller) (Stream, error)
-	// Output opens the bytes behind a reference. The reference comes from the
-	// caller as it is.
-	Output(ctx context.Context, c command.Caller, ref string) (*Output, error)
+	command.Runtime
 	// Ready reports why commands can't be carried out now, or nil.
 	Ready(ctx context.Context) error
 	// Status describes the runtime for operators; it must encode as JSON.
 	Status(ctx context.Context) any
-}
-
-// Event is one durable event as it is delivered.
-type Event struct {
-	SessionID string
-	Sequence  uint64
-	// Data is the stored envelope, one line of JSON. It must not be changed.
-	Data []byte
-}
-
-// Stream is a subscription. It is for one goroutine.
-type Stream interface {
-	// Next returns the next events, at least one, and waits for them until ctx
-	// ends. After that it may be called again and goes on where it was. The slice
-	// is valid until the next call.
-	Next(ctx context.Context) ([]Event, error)
-	// Close releases the subscription.
-	Close()
-}
-
-// Output is the open content of a reference.
-type Output struct {
-	// Content is read and closed by the server.
-	Content io.ReadSeekCloser
-	// MediaType defaults to application/octet-stream.
-	MediaType string
-	// Size in bytes.
-	Size int64
-	// ETag identifies the content, without quotes; empty if it has none.
-	ETag string
 }

@@ -12,14 +12,13 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
-	"agentd/server"
 )
 
 // fake is a backend in memory, with faults that tests switch on.
 type fake struct {
 	mu       sync.Mutex
 	sessions map[string]*fakeSession
-	outputs  map[string]*server.Output
+	outputs  map[string]*command.Output
 	wake     chan struct{} // closed and replaced at each append
 	next     int
 	notReady error
@@ -33,11 +32,11 @@ type fakeSession struct {
 	account string
 	oldest  uint64
 	last    uint64
-	events  []server.Event
+	events  []command.Delivered
 }
 
 func newFake() *fake {
-	return &fake{sessions: map[string]*fakeSession{}, outputs: map[string]*server.Output{}, wake: make(chan struct{})}
+	return &fake{sessions: map[string]*fakeSession{}, outputs: map[string]*command.Output{}, wake: make(chan struct{})}
 }
 
 // fakeTime is the time of all events.
@@ -60,7 +59,7 @@ func (f *fake) append(id string, events ...event.Event) uint64 {
 		s.last++
 		e.SessionID, e.Sequence, e.Time, e.RuntimeID = id, s.last, fakeTime, "runtime_fake"
 		e.ID = fmt.Sprintf("evt_%s_%d", id, s.last)
-		s.events = append(s.events, server.Event{SessionID: id, Sequence: s.last, Data: event.AppendJSON(nil, &e)})
+		s.events = append(s.events, command.Delivered{SessionID: id, Sequence: s.last, Data: event.AppendJSON(nil, &e)})
 	}
 	close(f.wake)
 	f.wake = make(chan struct{})
@@ -157,7 +156,7 @@ func (f *fake) create(c command.Caller, p *command.CreateSession) (any, error) {
 }
 
 // Events implements [server.Backend].
-func (f *fake) Events(_ context.Context, c command.Caller, id string, after uint64, limit int) ([]server.Event, uint64, error) {
+func (f *fake) Events(_ context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, err := f.visible(c, id)
@@ -167,13 +166,13 @@ func (f *fake) Events(_ context.Context, c command.Caller, id string, after uint
 	return s.after(after, limit), s.last, nil
 }
 
-func (s *fakeSession) after(after uint64, limit int) []server.Event {
+func (s *fakeSession) after(after uint64, limit int) []command.Delivered {
 	from := max(after+1, s.oldest) - s.oldest
 	if from >= uint64(len(s.events)) {
 		return nil
 	}
 	rest := s.events[from:]
-	return append([]server.Event(nil), rest[:min(limit, len(rest))]...)
+	return append([]command.Delivered(nil), rest[:min(limit, len(rest))]...)
 }
 
 // Oldest implements [server.Backend].
@@ -188,7 +187,7 @@ func (f *fake) Oldest(_ context.Context, c command.Caller, id string) (uint64, e
 }
 
 // Subscribe implements [server.Backend].
-func (f *fake) Subscribe(_ context.Context, c command.Caller, id string, after uint64) (server.Stream, error) {
+func (f *fake) Subscribe(_ context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.visible(c, id); err != nil {
@@ -198,7 +197,7 @@ func (f *fake) Subscribe(_ context.Context, c command.Caller, id string, after u
 }
 
 // SubscribeAll implements [server.Backend].
-func (f *fake) SubscribeAll(_ context.Context, c command.Caller) (server.Stream, error) {
+func (f *fake) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := &fakeStream{f: f, c: c, all: true, cursors: map[string]uint64{}}
@@ -215,12 +214,12 @@ type fakeStream struct {
 	cursors map[string]uint64
 }
 
-// Next implements [server.Stream].
-func (st *fakeStream) Next(ctx context.Context) ([]server.Event, error) {
+// Next implements [command.Stream].
+func (st *fakeStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	for {
 		st.f.mu.Lock()
 		wake := st.f.wake
-		var out []server.Event
+		var out []command.Delivered
 		for id, s := range st.f.sessions {
 			cursor, known := st.cursors[id]
 			if (!known && !st.all) || !st.c.Sees(s.account) {
@@ -244,11 +243,11 @@ func (st *fakeStream) Next(ctx context.Context) ([]server.Event, error) {
 	}
 }
 
-// Close implements [server.Stream].
+// Close implements [command.Stream].
 func (st *fakeStream) Close() {}
 
 // Output implements [server.Backend].
-func (f *fake) Output(_ context.Context, _ command.Caller, ref string) (*server.Output, error) {
+func (f *fake) Output(_ context.Context, _ command.Caller, ref string) (*command.Output, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := f.outputs[ref]
@@ -262,7 +261,7 @@ func (f *fake) Output(_ context.Context, _ command.Caller, ref string) (*server.
 func (f *fake) put(ref, media string, content []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.outputs[ref] = &server.Output{Content: nopCloser{bytes.NewReader(content)}, MediaType: media, Size: int64(len(content)), ETag: "tag-" + ref}
+	f.outputs[ref] = &command.Output{Content: nopCloser{bytes.NewReader(content)}, MediaType: media, Size: int64(len(content)), ETag: "tag-" + ref}
 }
 
 type nopCloser struct{ io.ReadSeeker }

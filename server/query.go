@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 )
@@ -186,7 +187,7 @@ func (f *filter) idle() bool { return len(f.globs) == 0 && !f.standard && !f.ite
 
 // apply returns what is delivered of an event: its own bytes, the items derived
 // from it, or nothing.
-func (f *filter) apply(e *Event) ([][]byte, error) {
+func (f *filter) apply(e *command.Delivered) ([][]byte, error) {
 	if f.idle() {
 		return [][]byte{e.Data}, nil
 	}

@@ -13,7 +13,6 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/model/provider/script"
-	"agentd/server"
 	"agentd/session"
 	"agentd/store"
 	"agentd/store/storetest"
@@ -23,15 +22,15 @@ import (
 type live struct{ *agentd.Runtime }
 
 // Events implements [server.Backend].
-func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]server.Event, uint64, error) {
+func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
 	records, last, err := l.Runtime.Events(ctx, c, id, after, limit)
 	return eventsOf(id, records), last, err
 }
 
-func eventsOf(id string, records []store.Record) []server.Event {
-	out := make([]server.Event, len(records))
+func eventsOf(id string, records []store.Record) []command.Delivered {
+	out := make([]command.Delivered, len(records))
 	for i, rec := range records {
-		out[i] = server.Event{SessionID: id, Sequence: rec.Sequence, Data: rec.Data}
+		out[i] = command.Delivered{SessionID: id, Sequence: rec.Sequence, Data: rec.Data}
 	}
 	return out
 }
@@ -40,7 +39,7 @@ func eventsOf(id string, records []store.Record) []server.Event {
 func (l live) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
 
 // Subscribe implements [server.Backend].
-func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (server.Stream, error) {
+func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
 	sub, err := l.Runtime.Subscribe(ctx, c, id, after)
 	if err != nil {
 		return nil, err
@@ -53,36 +52,36 @@ type liveStream struct {
 	id string
 }
 
-// Next implements [server.Stream].
-func (s *liveStream) Next(ctx context.Context) ([]server.Event, error) {
+// Next implements [command.Stream].
+func (s *liveStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	records, err := s.Subscription.Next(ctx)
 	return eventsOf(s.id, records), err
 }
 
 // SubscribeAll implements [server.Backend].
-func (l live) SubscribeAll(_ context.Context, c command.Caller) (server.Stream, error) {
+func (l live) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
 	return &liveFeed{l.Runtime.SubscribeAll(c)}, nil
 }
 
 type liveFeed struct{ *session.Feed }
 
-// Next implements [server.Stream].
-func (s *liveFeed) Next(ctx context.Context) ([]server.Event, error) {
+// Next implements [command.Stream].
+func (s *liveFeed) Next(ctx context.Context) ([]command.Delivered, error) {
 	records, err := s.Feed.Next(ctx)
-	out := make([]server.Event, len(records))
+	out := make([]command.Delivered, len(records))
 	for i, rec := range records {
-		out[i] = server.Event{SessionID: rec.SessionID, Sequence: rec.Sequence, Data: rec.Data}
+		out[i] = command.Delivered{SessionID: rec.SessionID, Sequence: rec.Sequence, Data: rec.Data}
 	}
 	return out, err
 }
 
 // Output implements [server.Backend].
-func (l live) Output(ctx context.Context, c command.Caller, ref string) (*server.Output, error) {
+func (l live) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
 	blob, media, err := l.Runtime.Output(ctx, c, ref)
 	if err != nil {
 		return nil, err
 	}
-	return &server.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
+	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
 }
 
 // Ready implements [server.Backend].

@@ -47,7 +47,7 @@ func (o *sse) frame(name string, data []byte) error {
 
 // events writes a batch. Of the frames that come from one event only the last
 // has the id, so that a client which is cut off between them gets all again.
-func (o *sse) events(batch []Event, f *filter) error {
+func (o *sse) events(batch []command.Delivered, f *filter) error {
 	n := 0
 	for i := range batch {
 		sent, err := o.event(&batch[i], f)
@@ -66,7 +66,7 @@ func (o *sse) events(batch []Event, f *filter) error {
 }
 
 // event gathers the frames of one event and returns how many they are.
-func (o *sse) event(e *Event, f *filter) (int, error) {
+func (o *sse) event(e *command.Delivered, f *filter) (int, error) {
 	if f.idle() {
 		o.data(e.Sequence, !o.global, e.Data)
 		return 1, nil
@@ -121,7 +121,9 @@ func (s *Server) serveSessionStream(w http.ResponseWriter, r *http.Request, q *r
 	}
 	return s.serveStream(w, r, q, &eq.filter, false, streamStart{
 		snapshot: eq.snapshot, gap: gap, sessionID: q.variable,
-		open: func(ctx context.Context) (Stream, error) { return s.backend.Subscribe(ctx, q.caller, q.variable, from) },
+		open: func(ctx context.Context) (command.Stream, error) {
+			return s.backend.Subscribe(ctx, q.caller, q.variable, from)
+		},
 	})
 }
 
@@ -137,7 +139,7 @@ func (s *Server) serveAllEvents(w http.ResponseWriter, r *http.Request, q *reque
 		}
 	}
 	return s.serveStream(w, r, q, &eq.filter, true, streamStart{
-		open: func(ctx context.Context) (Stream, error) { return s.backend.SubscribeAll(ctx, q.caller) },
+		open: func(ctx context.Context) (command.Stream, error) { return s.backend.SubscribeAll(ctx, q.caller) },
 	})
 }
 
@@ -146,7 +148,7 @@ type streamStart struct {
 	sessionID string
 	snapshot  bool
 	gap       *Repair
-	open      func(context.Context) (Stream, error)
+	open      func(context.Context) (command.Stream, error)
 }
 
 // serveStream runs a stream to its end.
@@ -207,7 +209,7 @@ func (o *sse) begin(snapshot []byte, gap *Repair) error {
 }
 
 // follow delivers events until the client goes, the token ends or the server stops.
-func (s *Server) follow(ctx context.Context, out *sse, stream Stream, l *login, f *filter) error {
+func (s *Server) follow(ctx context.Context, out *sse, stream command.Stream, l *login, f *filter) error {
 	checked := time.Now()
 	for {
 		wait, cancel := context.WithTimeout(ctx, l.until(s.opt.Heartbeat))

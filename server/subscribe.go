@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"agentd/command"
 	"agentd/fault"
 	"agentd/internal/wire"
 )
@@ -15,7 +16,7 @@ type subscription struct {
 	id        string
 	sessionID string // empty for all sessions
 	filter    filter
-	stream    Stream
+	stream    command.Stream
 	ctx       context.Context
 	cancel    context.CancelFunc
 	// started is set, and done closed, by the goroutine that delivers.

@@ -375,7 +375,7 @@ func FuzzFilter(f *testing.F) {
 	f.Add([]byte("{}"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		for _, fl := range []filter{{}, {globs: []string{"tool.*"}}, {standard: true}, {items: true}} {
-			_, _ = fl.apply(&Event{Data: data})
+			_, _ = fl.apply(&command.Delivered{Data: data})
 		}
 	})
 }

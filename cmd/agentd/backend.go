@@ -27,7 +27,7 @@ func (b *backend) Do(ctx context.Context, c command.Caller, p command.Params) (a
 }
 
 // Events implements [server.Backend].
-func (b *backend) Events(ctx context.Context, c command.Caller, sessionID string, after uint64, limit int) ([]server.Event, uint64, error) {
+func (b *backend) Events(ctx context.Context, c command.Caller, sessionID string, after uint64, limit int) ([]command.Delivered, uint64, error) {
 	records, last, err := b.runtime.Events(ctx, c, sessionID, after, limit)
 	return eventsOf(sessionID, records), last, err
 }
@@ -46,7 +46,7 @@ func (b *backend) Oldest(ctx context.Context, c command.Caller, sessionID string
 }
 
 // Subscribe implements [server.Backend].
-func (b *backend) Subscribe(ctx context.Context, c command.Caller, sessionID string, after uint64) (server.Stream, error) {
+func (b *backend) Subscribe(ctx context.Context, c command.Caller, sessionID string, after uint64) (command.Stream, error) {
 	sub, err := b.runtime.Subscribe(ctx, c, sessionID, after)
 	if err != nil {
 		return nil, err
@@ -55,18 +55,18 @@ func (b *backend) Subscribe(ctx context.Context, c command.Caller, sessionID str
 }
 
 // SubscribeAll implements [server.Backend].
-func (b *backend) SubscribeAll(_ context.Context, c command.Caller) (server.Stream, error) {
+func (b *backend) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
 	return &feedStream{b.runtime.SubscribeAll(c)}, nil
 }
 
 // Output implements [server.Backend].
-func (b *backend) Output(ctx context.Context, c command.Caller, ref string) (*server.Output, error) {
+func (b *backend) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
 	blob, mediaType, err := b.runtime.Output(ctx, c, ref)
 	if err != nil {
 		return nil, err
 	}
 	info := blob.Info()
-	return &server.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
+	return &command.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
 }
 
 // Ready implements [server.Backend].
@@ -105,10 +105,10 @@ func (b *backend) Status(ctx context.Context) any {
 	return s
 }
 
-func eventsOf(sessionID string, records []store.Record) []server.Event {
-	out := make([]server.Event, len(records))
+func eventsOf(sessionID string, records []store.Record) []command.Delivered {
+	out := make([]command.Delivered, len(records))
 	for i, r := range records {
-		out[i] = server.Event{SessionID: sessionID, Sequence: r.Sequence, Data: r.Data}
+		out[i] = command.Delivered{SessionID: sessionID, Sequence: r.Sequence, Data: r.Data}
 	}
 	return out
 }
@@ -119,8 +119,8 @@ type sessionStream struct {
 	id string
 }
 
-// Next implements [server.Stream].
-func (s *sessionStream) Next(ctx context.Context) ([]server.Event, error) {
+// Next implements [command.Stream].
+func (s *sessionStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	records, err := s.Subscription.Next(ctx)
 	return eventsOf(s.id, records), err
 }
@@ -128,12 +128,12 @@ func (s *sessionStream) Next(ctx context.Context) ([]server.Event, error) {
 // feedStream is a subscription to all sessions.
 type feedStream struct{ *session.Feed }
 
-// Next implements [server.Stream].
-func (s *feedStream) Next(ctx context.Context) ([]server.Event, error) {
+// Next implements [command.Stream].
+func (s *feedStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	records, err := s.Feed.Next(ctx)
-	out := make([]server.Event, len(records))
+	out := make([]command.Delivered, len(records))
 	for i, r := range records {
-		out[i] = server.Event{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
+		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
 	}
 	return out, err
 }

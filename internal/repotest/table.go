@@ -72,10 +72,12 @@ var importTable = []row{
 	{dir: "telemetry", may: []string{"event"}},
 	{dir: "evidence", may: []string{"event", "state", "store", "command"}, why: "it answers commands, in their result types"},
 	{dir: "evidence/atif", may: []string{"event", "state", "store", "evidence"}},
-	{dir: "channel", may: []string{"command", "event", "state", "fault"}},
+	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
+	{dir: "channel", may: []string{"session", "state", "store", "command", "event", "fault"}},
 	{dir: "channel/a2a", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 	{dir: "channel/acp", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 	{dir: "channel/agui", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
+	{dir: "channel/openaiapi", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 	{dir: "channel/mcpserver", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 
 	{dir: ".", may: []string{
@@ -102,10 +104,12 @@ var importTable = []row{
 	{dir: "store/storetest", role: support},
 	{dir: "model/provider/providertest", role: support},
 	{dir: "internal/pgtest", role: support},
+	{dir: "internal/nodetest", role: support},
 	{dir: "internal/escapetest", role: support, why: "tests alone: what an agent can reach and leaves behind"},
 	{dir: "internal/tourtest", role: support, why: "drives commands for the tests of the schemas and of the OpenAPI document"},
 	{dir: "internal/repotest", role: support},
 	{dir: "contract", role: support, why: "tests alone: the OpenAPI document against real traffic"},
+	{dir: "interop", role: support, why: "tests alone: programs of others against agentd's protocols"},
 }
 
 // impureImports are the packages of the standard library that a pure package
