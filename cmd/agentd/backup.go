@@ -159,11 +159,6 @@ func removeScratch(dir string) error {
 // backupPath is where a running server hands out a backup.
 const backupPath = "/v1/backup"
 
-// mounts are the addresses that the program adds to the server's.
-func (s *serving) mounts() []server.Mount {
-	return []server.Mount{{Prefix: backupPath, Handler: http.HandlerFunc(s.serveBackup)}}
-}
-
 // serveBackup answers POST /v1/backup with an archive, for admins. One that
 // breaks off has no manifest, which the reader checks.
 func (s *serving) serveBackup(w http.ResponseWriter, r *http.Request) {

@@ -125,7 +125,7 @@ func (s *serving) open(ctx context.Context) error {
 	b := &backend{runtime: s.runtime, store: s.store, listen: s.note.URL}
 	s.door = server.New(b, &server.Options{
 		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: c.AllowedHosts, TLS: s.tls,
-		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(),
+		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b),
 	})
 	return nil
 }
