@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/internal/wire"
+	"agentd/transfer"
 )
 
 // Repair marks a gap in a stream or a page: events that the cursor asks for and
@@ -85,15 +87,44 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 	if err != nil {
 		return err
 	}
+	if accepts(r.Header, transfer.CloudEventsType) {
+		return writeCloudEvents(w, p)
+	}
 	return writeJSON(w, p.json())
 }
 
+// writeCloudEvents writes a page as a batch of CloudEvents. Where to go on says a
+// Link header, because the batch has no place for it.
+func writeCloudEvents(w http.ResponseWriter, p *page) error {
+	body := []byte{'['}
+	for i, data := range p.events {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		c, err := transfer.CloudEvent(data)
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "an event can't be written as a CloudEvent")
+		}
+		body = append(body, c...)
+	}
+	if p.nextAfter < p.last {
+		w.Header().Set("Link", fmt.Sprintf("<?after=%d>; rel=\"next\"", p.nextAfter))
+	}
+	w.Header().Set("Content-Type", transfer.CloudEventsType)
+	w.Header().Set("Cache-Control", "no-store")
+	_, err := w.Write(append(body, ']')) //nolint:gosec // JSON, and nosniff is set
+	return ignoreGone(err)
+}
+
 // acceptsSSE reports whether a client asks for a stream.
-func acceptsSSE(h http.Header) bool {
+func acceptsSSE(h http.Header) bool { return accepts(h, wire.SSEType) }
+
+// accepts reports whether a client names a media type.
+func accepts(h http.Header, want string) bool {
 	for _, v := range h.Values("Accept") {
 		for part := range strings.SplitSeq(v, ",") {
 			media, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(media), wire.SSEType) {
+			if strings.EqualFold(strings.TrimSpace(media), want) {
 				return true
 			}
 		}

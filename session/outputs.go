@@ -102,7 +102,7 @@ const refOverlap = 128
 func (r *refReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.tail = append(r.tail, p[:n]...)
-	for _, ref := range refsIn(nil, r.tail, maxInside) {
+	for _, ref := range RefsIn(r.tail) {
 		if !r.seen[ref] && len(r.refs) < maxInside {
 			r.seen[ref] = true
 			r.refs = append(r.refs, ref)
@@ -204,7 +204,7 @@ func indexOutputs(ops []store.IndexOp, e *event.Event) ([]store.IndexOp, error) 
 // indexKept appends an entry for each reference by which an encoded fact protects
 // what it names.
 func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp {
-	refs := refsIn(nil, data, maxInside)
+	refs := RefsIn(data)
 	if len(refs) == 0 {
 		return ops
 	}
@@ -241,7 +241,7 @@ func keepInside(ops []store.IndexOp, tx *Tx) []store.IndexOp {
 		if given[tx.blobRefs[i]] {
 			continue
 		}
-		for _, ref := range refsIn(nil, content, maxInside) {
+		for _, ref := range RefsIn(content) {
 			ops = append(ops, put(kindKept, ref+"/"+tx.w.id, nil))
 		}
 	}
@@ -253,10 +253,10 @@ const refLength = len("sha256:") + 64
 
 var refMark = []byte(`"sha256:`)
 
-// refsIn appends the references that stand in JSON as whole strings, at most so
-// many. Hashes of files and of commands look the same; they are told by their key.
-func refsIn(refs []string, data []byte, most int) []string {
-	for from := 0; len(refs) < most; {
+// RefsIn returns the references that stand in JSON as whole strings, up to a
+// bound. Hashes of files and of commands look the same; they are told by their key.
+func RefsIn(data []byte) (refs []string) {
+	for from := 0; len(refs) < maxInside; {
 		i := bytes.Index(data[from:], refMark)
 		if i < 0 {
 			return refs
@@ -277,7 +277,7 @@ func refsIn(refs []string, data []byte, most int) []string {
 
 // isHash reports whether what stands before a value says that it is a hash.
 func isHash(before []byte) bool {
-	for _, key := range []string{`Hash":`, `"hash":`, `"grant":`} {
+	for _, key := range []string{`Hash":`, `"hash":`, `"digest":`, `"grant":`} {
 		if bytes.HasSuffix(before, []byte(key)) {
 			return true
 		}

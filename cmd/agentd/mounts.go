@@ -14,5 +14,6 @@ func (s *serving) mounts(rt command.Runtime) []server.Mount {
 	_ = rt
 	return []server.Mount{
 		{Prefix: backupPath, Handler: http.HandlerFunc(s.serveBackup)},
+		{Prefix: transferPath, Handler: http.HandlerFunc(s.serveTransfer)},
 	}
 }

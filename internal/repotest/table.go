@@ -73,6 +73,7 @@ var importTable = []row{
 	{dir: "evidence", may: []string{"event", "state", "store", "command"}, why: "it answers commands, in their result types"},
 	{dir: "evidence/atif", may: []string{"event", "state", "store", "evidence"}},
 	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
+	{dir: "transfer", may: []string{"event", "store"}},
 	{dir: "channel", may: []string{"session", "state", "store", "command", "event", "fault"}},
 	{dir: "channel/a2a", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 	{dir: "channel/acp", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
@@ -82,10 +83,10 @@ var importTable = []row{
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel",
+		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel", "transfer",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
-	{dir: "server", may: []string{"command", "event", "fault", "internal/wire", "internal/gen", "console"}},
+	{dir: "server", may: []string{"command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console"}},
 	{dir: "client", may: []string{"command", "event", "fault", "internal/wire"}},
 	{dir: "conformance", may: []string{"client", "command", "event", "fault"}},
 

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd"
+	"agentd/command"
+	"agentd/fault"
+	"agentd/server"
+	"agentd/transfer"
+)
+
+// transferPath is where a running server hands out and takes whole sessions.
+const transferPath = "/v1/transfer"
+
+// mover is facts that can write and take whole sessions.
+type mover interface {
+	facts
+	exportSession(ctx context.Context, sessionID string, to io.Writer) error
+	importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error)
+}
+
+func (a *app) sessionsExportCommand() *cobra.Command {
+	var out, format string
+	cmd := &cobra.Command{
+		Use:   "export SESSION",
+		Short: "Write a whole session into a file, for another runtime",
+		Long: `Writes all facts of a session as they are stored, one a line, with the outputs
+that they refer to, the head of their hash chain and the runtime's signature.
+"agentd sessions import" takes it over elsewhere. What was kept for undo stays.
+
+--format cloudevents writes the facts alone, each as a CloudEvent 1.0 a line.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: `  agentd sessions export sess_01 --out sess_01.jsonl
+  agentd sessions export sess_01 --format cloudevents | jq .type`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if format != "session" && format != "cloudevents" {
+				return usagef("--format is session or cloudevents, not %q", format)
+			}
+			return a.with(cmd, toAct, func(f facts) error { return a.exportTo(cmd.Context(), f.(mover), given[0], format, out) })
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "-", `the file, which must not exist; "-" is standard output`)
+	cmd.Flags().StringVar(&format, "format", "session", "session or cloudevents")
+	return a.where(cmd)
+}
+
+// exportTo writes a session to a file, which is removed again if that fails.
+func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file string) error {
+	write := func(w io.Writer) error { return f.exportSession(ctx, sessionID, w) }
+	if format == "cloudevents" {
+		write = func(w io.Writer) error { return writeCloudEvents(ctx, f, sessionID, w) }
+	}
+	if file == "-" {
+		return write(a.out)
+	}
+	to, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	if err = write(to); err == nil {
+		err = to.Sync()
+	}
+	info, statErr := to.Stat()
+	if err = errors.Join(err, statErr, to.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return a.print(map[string]any{"file": file, "bytes": info.Size()}, func(p *printer) {
+		p.linef("%s: %d bytes", file, info.Size())
+	})
+}
+
+// writeCloudEvents writes each fact of a session as a CloudEvent.
+func writeCloudEvents(ctx context.Context, f facts, sessionID string, to io.Writer) error {
+	out := bufio.NewWriter(to)
+	for after := uint64(0); ; {
+		page, last, err := f.page(ctx, sessionID, after, command.MaxPage)
+		if err != nil {
+			return err
+		}
+		for _, x := range page {
+			data, err := transfer.CloudEvent(x.data)
+			if err != nil {
+				return err
+			}
+			if _, err := out.Write(append(data, '\n')); err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			after = x.sequence
+		}
+		if after >= last || len(page) == 0 {
+			return out.Flush()
+		}
+	}
+}
+
+func (a *app) sessionsImportCommand() *cobra.Command {
+	var allowOpen bool
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take over a session that another runtime exported",
+		Long: `Reads a file of "agentd sessions export", checks the hash chain, the signature,
+every fact and every output, and only then writes. The session keeps its id, its
+facts and its account; an id that is taken by another session is refused. An
+import that was cut off can be repeated.
+
+Compare the key that is printed with that of the runtime that you trust: the
+signature says that the file is whole, not who made the key.
+
+A session with unfinished work is refused, because it must not go on in two
+places; --allow-open takes it over, and the next start goes on with it.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd sessions import sess_01.jsonl\n  agentd sessions import --data /var/lib/agentd sess_01.jsonl",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			file, err := os.Open(given[0])
+			if err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			err = a.with(cmd, toRun, func(f facts) error { return a.importFrom(cmd.Context(), f.(mover), file, allowOpen) })
+			return errors.Join(err, file.Close())
+		},
+	}
+	cmd.Flags().BoolVar(&allowOpen, "allow-open", false, "also a session with unfinished work")
+	return a.where(cmd)
+}
+
+func (a *app) importFrom(ctx context.Context, f mover, file *os.File, allowOpen bool) error {
+	got, err := f.importSession(ctx, file, allowOpen)
+	if err != nil {
+		return err
+	}
+	return a.print(got, func(p *printer) {
+		p.linef("%s: %d facts of %s, %d of them new, %d outputs (%d missing)", got.SessionID, got.Events, got.RuntimeID, got.Written, got.Outputs, got.Missing)
+		p.linef("signed with key %s", got.Key)
+		if got.OpenWork {
+			a.sayf("It has unfinished work, which the next start takes up.")
+		}
+	})
+}
+
+func (l *localFacts) exportSession(ctx context.Context, sessionID string, to io.Writer) error {
+	return l.runtime.ExportSession(ctx, l.caller, sessionID, to)
+}
+
+func (l *localFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error) {
+	return l.runtime.ImportSession(ctx, l.caller, from, agentd.ImportOptions{AllowOpen: allowOpen})
+}
+
+func (r *remoteFacts) exportSession(ctx context.Context, sessionID string, to io.Writer) error {
+	res, err := r.send(ctx, http.MethodGet, transferPath+"/"+url.PathEscape(sessionID), nil)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	// What breaks off has no last line, which the check finds.
+	check, feed := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		_, err := transfer.Read(check, transfer.Visitor{})
+		_, drain := io.Copy(io.Discard, check)
+		checked <- errors.Join(err, drain)
+	}()
+	_, err = io.Copy(io.MultiWriter(to, feed), res.Body)
+	return errors.Join(err, feed.Close(), <-checked, res.Body.Close())
+}
+
+func (r *remoteFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error) {
+	path := transferPath
+	if allowOpen {
+		path += "?allowOpen=true"
+	}
+	res, err := r.send(ctx, http.MethodPost, path, io.NopCloser(from)) // the file is its owner's to close
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	got := &agentd.ImportedSession{}
+	err = json.NewDecoder(res.Body).Decode(got)
+	return got, errors.Join(err, res.Body.Close())
+}
+
+// serveTransfer answers GET /v1/transfer/SESSION with a session, and takes one
+// with POST /v1/transfer.
+func (s *serving) serveTransfer(w http.ResponseWriter, r *http.Request) {
+	caller, ok := server.CallerFrom(r.Context())
+	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, transferPath), "/")
+	switch {
+	case !ok:
+		refuse(w, fault.New(fault.Unauthenticated, "a token is needed"))
+	case id != "" && r.Method == http.MethodGet:
+		s.sendSession(w, r, caller, id)
+	case id == "" && r.Method == http.MethodPost:
+		s.takeSession(w, r, caller)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		refuse(w, fault.New(fault.MethodNotAllowed, "possible here: GET %s/SESSION and POST %s", transferPath, transferPath))
+	}
+}
+
+func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller command.Caller, id string) {
+	out := &startedWriter{ResponseWriter: w}
+	w.Header().Set("Content-Type", "application/jsonl")
+	if err := s.runtime.ExportSession(r.Context(), caller, id, out); err != nil {
+		s.log.Error("a session could not be exported", "sessionId", id, "error", err)
+		if !out.started {
+			refuseError(w, err)
+		}
+	}
+}
+
+// takeSession spools what comes, because it is read twice.
+func (s *serving) takeSession(w http.ResponseWriter, r *http.Request, caller command.Caller) {
+	if !caller.Admin {
+		refuse(w, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one"))
+		return
+	}
+	r.Body = &patientBody{ReadCloser: r.Body, deadline: http.NewResponseController(w)}
+	got, err := s.importBody(r, caller)
+	if err != nil {
+		refuseError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = writeJSON(w, got) // a client that went away needs no answer
+}
+
+// patientBody gives each read its own time: a file may be large, but whoever sends
+// nothing for a minute is gone.
+type patientBody struct {
+	io.ReadCloser
+	deadline *http.ResponseController
+}
+
+// Read implements [io.Reader].
+func (b *patientBody) Read(p []byte) (int, error) {
+	_ = b.deadline.SetReadDeadline(time.Now().Add(time.Minute)) // without one the server's own holds
+	return b.ReadCloser.Read(p)
+}
+
+func (s *serving) importBody(r *http.Request, caller command.Caller) (got *agentd.ImportedSession, err error) {
+	spool, err := os.CreateTemp("", "agentd-import-*")
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	defer func() { err = errors.Join(err, spool.Close(), os.Remove(spool.Name())) }()
+	if _, err = io.Copy(spool, r.Body); err != nil {
+		return nil, fault.Wrap(fault.InvalidParams, err, "the file did not arrive whole")
+	}
+	if _, err = spool.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	return s.runtime.ImportSession(r.Context(), caller, spool, agentd.ImportOptions{AllowOpen: r.URL.Query().Get("allowOpen") == "true"})
+}
+
+// refuseError answers with an error as a problem.
+func refuseError(w http.ResponseWriter, err error) {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		f = fault.Wrap(fault.Internal, err, "it could not be done; the log says why")
+	}
+	refuse(w, f)
+}

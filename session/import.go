@@ -1,0 +1,271 @@
+package session
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// importGroup is the number of facts that are written at once.
+const importGroup = 256
+
+// Imported says what an import found and did.
+type Imported struct {
+	// Events are those of the file, Written those that were not here yet.
+	Events, Written uint64
+	// OpenWork says that the session has work that isn't finished.
+	OpenWork bool
+}
+
+// ImportCheck reads a session that another runtime wrote and finds out why it
+// can't be taken over, without changing anything: a fact that this release doesn't
+// know, a session or an id that is here already with another content.
+type ImportCheck struct {
+	m     *Manager
+	head  store.Head
+	state *state.Session
+}
+
+// CheckImport begins to check a session.
+func (m *Manager) CheckImport(ctx context.Context, sessionID string) (*ImportCheck, error) {
+	if sessionID == event.RuntimeSession {
+		return nil, fault.New(fault.InvalidParams, "%s is the other runtime's own session and stays there", sessionID)
+	}
+	if !event.ValidID(sessionID) {
+		return nil, fault.New(fault.InvalidParams, "%q is no id of a session", sessionID)
+	}
+	head, err := m.opt.Store.Head(ctx, sessionID)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return &ImportCheck{m: m, head: head, state: state.New(sessionID)}, nil
+}
+
+// Add checks the next fact.
+func (c *ImportCheck) Add(ctx context.Context, rec *store.Record) error {
+	e, err := importedFact(c.state, rec)
+	if err != nil {
+		return err
+	}
+	return c.m.checkImported(ctx, c.head, rec, e)
+}
+
+// Done says what an import would do.
+func (c *ImportCheck) Done() (Imported, error) {
+	got := Imported{Events: c.state.Sequence, OpenWork: c.state.HasOpenWork()}
+	if c.state.Sequence == 0 {
+		return got, fault.New(fault.InvalidParams, "the session has no facts")
+	}
+	if c.head.Sequence < got.Events {
+		got.Written = got.Events - c.head.Sequence
+	}
+	return got, nil
+}
+
+// importedFact decodes, checks and folds a fact of another runtime.
+func importedFact(st *state.Session, rec *store.Record) (*event.Event, error) {
+	e, err := event.Decode(rec.Data)
+	if err == nil {
+		err = event.Check(e)
+	}
+	if err == nil && (e.SessionID != st.SessionID || e.Sequence != rec.Sequence) {
+		err = fmt.Errorf("it says that it is fact %d of session %s", e.Sequence, e.SessionID)
+	}
+	if err == nil {
+		_, err = st.Apply(e)
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+	}
+	return e, nil
+}
+
+// checkImported holds a fact against what is here already.
+func (m *Manager) checkImported(ctx context.Context, head store.Head, rec *store.Record, e *event.Event) error {
+	if rec.Sequence <= head.Sequence {
+		return m.sameFact(ctx, e.SessionID, rec)
+	}
+	var kind, id string
+	switch p := e.Payload.(type) {
+	case *event.SessionCreated:
+		return m.checkForkPoint(ctx, p.ForkedFrom)
+	case *event.TaskCreated:
+		kind, id = kindTask, e.TaskID
+	case *event.ProcessStarted:
+		kind, id = kindProcess, e.ProcessID
+	case *event.ActionRequired:
+		kind, id = kindAction, e.ActionID
+	default:
+		return nil
+	}
+	switch _, err := m.opt.Store.Get(ctx, kind, id); {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return storeFault(err)
+	}
+	return fault.New(fault.Conflict, "fact %d: the %s %s is here already, in another session", rec.Sequence, kind, id)
+}
+
+// checkForkPoint reports that the history to which a fork refers isn't here.
+func (m *Manager) checkForkPoint(ctx context.Context, from *event.ForkPoint) error {
+	if from == nil {
+		return nil
+	}
+	for have, err := range m.opt.Store.Read(ctx, from.SessionID, store.Range{After: from.Sequence - 1, Limit: 1}) {
+		if err != nil {
+			return storeFault(err)
+		}
+		if hex.EncodeToString(have.Hash[:]) == from.Hash {
+			return nil
+		}
+		return fault.New(fault.Conflict, "it is a fork of session %s, which is another one here", from.SessionID)
+	}
+	return fault.New(fault.Conflict, "it is a fork of session %s at %d, which isn't here: import that one first", from.SessionID, from.Sequence)
+}
+
+// sameFact reports a fact that is here with another content.
+func (m *Manager) sameFact(ctx context.Context, sessionID string, rec *store.Record) error {
+	for have, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: rec.Sequence - 1, Limit: 1}) {
+		if err != nil {
+			return storeFault(err)
+		}
+		if have.Hash == rec.Hash {
+			return nil
+		}
+	}
+	return fault.New(fault.Conflict, "session %s is here already, and its fact %d is another one", sessionID, rec.Sequence)
+}
+
+// Import takes over a session that another runtime wrote: its facts as they are,
+// with their chain, and the index and read models that follow from them. What an
+// earlier import wrote before it was cut off is not written again. The session is
+// nobody else's until Close; check it with [Manager.CheckImport] first.
+type Import struct {
+	w      *writer
+	batch  store.Batch
+	got    Imported
+	closed bool
+}
+
+// BeginImport begins to take over a session.
+func (m *Manager) BeginImport(ctx context.Context, sessionID string) (*Import, error) {
+	w, err := m.acquire(sessionID)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	if err := w.ready(ctx, true); err != nil {
+		w.mu.Unlock()
+		m.release(w)
+		return nil, err
+	}
+	return &Import{w: w}, nil
+}
+
+// Add takes the next fact.
+func (i *Import) Add(ctx context.Context, rec *store.Record) error {
+	i.got.Events = rec.Sequence
+	if rec.Sequence <= i.w.state.Sequence {
+		return nil // here already; CheckImport compared them
+	}
+	if err := i.add(rec); err != nil {
+		return err
+	}
+	if len(i.batch.Records) < importGroup {
+		return nil
+	}
+	return i.write(ctx)
+}
+
+// Close writes what is left, unless the import failed before, and gives the
+// session free. It may be called again.
+func (i *Import) Close(ctx context.Context, failed error) (Imported, error) {
+	if i.closed {
+		return i.got, failed
+	}
+	i.closed = true
+	w := i.w
+	if failed == nil {
+		failed = i.write(ctx)
+	}
+	if failed != nil {
+		w.failed = true // its state may be ahead of the store
+		w.m.drop(w)
+	}
+	i.got.OpenWork = w.state.HasOpenWork()
+	w.mu.Unlock()
+	w.m.release(w)
+	return i.got, failed
+}
+
+// add folds a fact and collects what follows from it, as the writer does with its own.
+func (i *Import) add(rec *store.Record) error {
+	w := i.w
+	e, err := event.Decode(rec.Data)
+	if err != nil {
+		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+	}
+	evicted, err := w.state.Apply(e)
+	if err != nil {
+		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+	}
+	if w.chain.Next(rec.Data) != rec.Hash {
+		return fault.New(fault.Conflict, "fact %d doesn't go on where session %s ends", rec.Sequence, w.id)
+	}
+	b := &i.batch
+	if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
+		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
+	}
+	if b.Index, err = indexOutputs(b.Index, e); err != nil {
+		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
+	}
+	b.Index = indexKept(b.Index, e, rec.Data)
+	for _, x := range evicted {
+		data, err := json.Marshal(x.Data)
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "record %s can't be encoded", x.Name)
+		}
+		b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: w.id, Name: x.Name, Sequence: e.Sequence, Data: data})
+	}
+	b.Records = append(b.Records, *rec)
+	return nil
+}
+
+// write appends what was collected, with the state if enough was.
+func (i *Import) write(ctx context.Context) error {
+	w, b := i.w, &i.batch
+	if len(b.Records) == 0 {
+		return nil
+	}
+	b.SessionID, b.Epoch = w.id, w.epoch
+	if open := w.state.HasOpenWork(); open != w.open {
+		w.open = open
+		b.Index = append(b.Index, openEntry(w.id, open))
+	}
+	size := 0
+	for j := range b.Records {
+		size += len(b.Records[j].Data)
+	}
+	w.track(b, len(b.Records), size)
+	if err := w.snapshot(b); err != nil {
+		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
+	}
+	if err := w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]; err != nil {
+		return storeFault(err)
+	}
+	w.last = w.state.UpdatedAt
+	// Subscribers learn of them; nobody is to act on what happened elsewhere.
+	w.m.topics.publish(w.id, b.Records)
+	clear(w.claims)
+	i.got.Written += uint64(len(b.Records))
+	i.batch = store.Batch{}
+	return nil
+}

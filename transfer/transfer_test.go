@@ -1,0 +1,162 @@
+package transfer_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/store"
+	"agentd/transfer"
+)
+
+// key is one that the tests make from a fixed seed.
+func key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
+
+// file returns a session of three facts and two outputs, one of many pieces.
+func file(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := transfer.NewWriter(&b, transfer.Header{SessionID: "sess_a", RuntimeID: "runtime_a", ExportedAt: time.Unix(1, 0).UTC()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := w.Event(fmt.Appendf(nil, `{"sequence":%d,"text":"fact"}`, i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, content := range []string{"short", strings.Repeat("0123456789abcdef", 20_000), ""} {
+		if err := w.Output(refOf(content), "text/plain", strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Output(refOf("gone"), "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(key()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func refOf(content string) string { return store.RefOf(sha256.Sum256([]byte(content))) }
+
+func TestRoundTrip(t *testing.T) {
+	var facts, outputs, missing []string
+	sum, err := transfer.Read(bytes.NewReader(file(t)), transfer.Visitor{
+		Event: func(r store.Record) error {
+			facts = append(facts, fmt.Sprint(r.Sequence, string(r.Data)))
+			return nil
+		},
+		Output: func(ref, mediaType string, content io.Reader) error {
+			b, err := io.ReadAll(content)
+			if ref != refOf(string(b)) || mediaType != "text/plain" {
+				t.Errorf("output %s (%s) has another content", ref, mediaType)
+			}
+			outputs = append(outputs, ref)
+			return err
+		},
+		Missing: func(ref string) error { missing = append(missing, ref); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(facts) != 3 || facts[2] != `3{"sequence":3,"text":"fact"}` || len(outputs) != 3 || len(missing) != 1 {
+		t.Fatalf("facts %v, %d outputs, missing %v", facts, len(outputs), missing)
+	}
+	if sum.SessionID != "sess_a" || sum.Events != 3 || sum.Outputs != 3 || sum.Missing != 1 {
+		t.Fatalf("summary %+v", sum)
+	}
+}
+
+// TestChangesAreFound changes a file in every way that a line can be changed.
+func TestChangesAreFound(t *testing.T) {
+	good := strings.Split(strings.TrimSuffix(string(file(t)), "\n"), "\n")
+	end := len(good) - 1
+	edit := func(f func(l []string) []string) string {
+		l := f(append([]string(nil), good...))
+		return strings.Join(l, "\n") + "\n"
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"a fact changed":    {edit(func(l []string) []string { l[2] = strings.Replace(l[2], "fact", "lie", 1); return l }), "chain's head"},
+		"a fact dropped":    {edit(func(l []string) []string { return append(l[:2:2], l[3:]...) }), "3 facts were written and 2"},
+		"facts swapped":     {edit(func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }), "chain's head"},
+		"a fact added":      {edit(func(l []string) []string { return append(append(l[:2:2], l[1]), l[2:]...) }), "3 facts were written and 4"},
+		"a fact behind":     {edit(func(l []string) []string { l[1], l[5] = l[5], l[1]; return l }), "behind the outputs"},
+		"an output changed": {edit(func(l []string) []string { l[4] = strings.Replace(l[4], `"data":"`, `"data":"AAAA`, 1); return l }), "was changed"},
+		"a piece dropped":   {edit(func(l []string) []string { return append(l[:6:6], l[7:]...) }), "was changed"},
+		"an output dropped": {edit(func(l []string) []string { return append(l[:4:4], l[5:]...) }), "not those"},
+		"a media type":      {edit(func(l []string) []string { l[4] = strings.Replace(l[4], "text/plain", "text/html", 1); return l }), "not those"},
+		"another runtime":   {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "runtime_a", "runtime_b", 1); return l }), "signature"},
+		"another session":   {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "sess_a", "sess_b", 1); return l }), "chain's head"},
+		"no end":            {edit(func(l []string) []string { return l[:end] }), "cut off"},
+		"cut in a line":     {strings.TrimSuffix(edit(func(l []string) []string { return l }), "\n"), "cut off"},
+		"more behind":       {edit(func(l []string) []string { return append(l, l[1]) }), "follows the last line"},
+		"no header":         {edit(func(l []string) []string { return l[1:] }), "no exported session"},
+		"other format":      {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "session-1", "session-9", 1); return l }), "format"},
+		"empty":             {"", "cut off"},
+		"not base64":        {edit(func(l []string) []string { l[4] = strings.Replace(l[4], `"data":"`, `"data":"*`, 1); return l }), "can't be read"},
+		"unknown line":      {edit(func(l []string) []string { l[4] = `{"agentd.other":{}}`; return l }), "neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := transfer.Read(strings.NewReader(c.text), transfer.Visitor{})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("got %v, want an error that says %q", err, c.says)
+			}
+		})
+	}
+}
+
+// TestFlippedBits flips one bit after another: each is found.
+func TestFlippedBits(t *testing.T) {
+	good := file(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		bad := bytes.Clone(good)
+		at := random.IntN(len(bad))
+		bad[at] ^= 1 << random.IntN(8)
+		_, err := transfer.Read(bytes.NewReader(bad), transfer.Visitor{})
+		if err == nil && !harmless(good, bad, at) {
+			t.Fatalf("a flipped bit at %d was not found: %q", at, around(bad, at))
+		}
+	}
+}
+
+// harmless are bits of the time of the export, which nothing depends on, and of
+// what a line of a missing output says.
+func harmless(good, bad []byte, at int) bool {
+	from := bytes.LastIndexByte(good[:at], '\n') + 1
+	l := good[from:]
+	return from == 0 && bytes.Contains(around(bad, at), []byte("exportedAt")) || bytes.Contains(l[:min(len(l), 200)], []byte(`"missing":true`)) || at == 0
+}
+
+func around(b []byte, at int) []byte { return b[max(0, at-40):min(len(b), at+40)] }
+
+// TestVisitorStops shows that an error of the visitor comes back and that nobody waits.
+func TestVisitorStops(t *testing.T) {
+	stop := fmt.Errorf("enough")
+	for name, v := range map[string]transfer.Visitor{
+		"header": {Header: func(*transfer.Header) error { return stop }},
+		"event":  {Event: func(store.Record) error { return stop }},
+		"output": {Output: func(string, string, io.Reader) error { return stop }},
+	} {
+		if _, err := transfer.Read(bytes.NewReader(file(t)), v); err == nil || !strings.Contains(err.Error(), "enough") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"agentd.session":{"format":"agentd-session-1","sessionId":"s"}}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if sum, err := transfer.Read(bytes.NewReader(data), transfer.Visitor{}); err == nil && sum.Signature == nil {
+			t.Fatal("a file without a signature was taken")
+		}
+	})
+}
