@@ -28,16 +28,53 @@ const replaySession = "sess_replay"
 // errUnanswered says that the replay asks something that the recording didn't.
 var errUnanswered = errors.New("the replay waits for an answer that the recording doesn't have")
 
+// ReplayOptions say what a replay changes. The zero value changes nothing.
+type ReplayOptions struct {
+	// Host replaces the policy that held; its mode, if there is one, also that of
+	// the turns.
+	Host *loop.HostPolicy
+	// Live are the options of a runtime whose models and tools are really asked, in
+	// its sandbox and its workspace. Its Store is replaced. What people decided is
+	// taken from the recording where it fits; anything else is refused, because
+	// nobody is there.
+	Live *Options
+	// Model, for a live replay, is what the turns ask for instead.
+	Model string
+}
+
+// ReplayReport is what a replay came to.
+type ReplayReport struct {
+	// Difference is the first one between the facts, or nil.
+	Difference *evidence.Difference
+	// Decisions are all permission decisions that differ.
+	Decisions []evidence.Difference
+	// Outcomes are what each turn came to.
+	Outcomes []evidence.OutcomeDifference
+}
+
 // Replay runs the turns of a case again, through the same loop and the same
 // permission decisions as ever, with models, tools and people that answer as they
 // did. It returns the first difference between the facts of both runs, or nil. The
 // store must be empty, and is the caller's to close. Nothing is executed: no model
 // is asked, and no tool touches anything.
 func Replay(ctx context.Context, s store.Store, c *evidence.Case) (*evidence.Difference, error) {
+	r, err := ReplayWith(ctx, s, c, ReplayOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return r.Difference, nil
+}
+
+// ReplayWith runs the turns of a case again as [Replay] does, with the changes that
+// the options name.
+func ReplayWith(ctx context.Context, s store.Store, c *evidence.Case, with ReplayOptions) (*ReplayReport, error) {
 	if c.Format != evidence.ReplayFormat {
 		return nil, fmt.Errorf("agentd: replay: the case has the format %q, not %q", c.Format, evidence.ReplayFormat)
 	}
-	p := &replaying{c: c, results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
+	if with.Model != "" && with.Live == nil {
+		return nil, errors.New("agentd: replay: another model has no recorded answers: it must be asked")
+	}
+	p := &replaying{c: c, with: with, results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
 	opt, remove, err := p.options(s)
 	if err != nil {
 		return nil, fmt.Errorf("agentd: replay: %w", err)
@@ -50,14 +87,18 @@ func Replay(ctx context.Context, s store.Store, c *evidence.Case) (*evidence.Dif
 	if err = errors.Join(err, p.r.Close(ctx)); err != nil && !errors.Is(err, errUnanswered) {
 		return nil, fmt.Errorf("agentd: replay: %w", err)
 	}
-	return evidence.Compare(c.Expected, p.got.Facts()), nil
+	got := p.got.Facts()
+	return &ReplayReport{
+		Difference: evidence.Compare(c.Expected, got), Decisions: evidence.CompareDecisions(c.Expected, got), Outcomes: evidence.CompareOutcomes(c.Expected, got),
+	}, nil
 }
 
 // replaying is a case that is run again.
 type replaying struct {
-	c   *evidence.Case
-	r   *Runtime
-	got evidence.Projection
+	c    *evidence.Case
+	with ReplayOptions
+	r    *Runtime
+	got  evidence.Projection
 
 	mu        sync.Mutex
 	results   []evidence.CaseResult
@@ -68,6 +109,14 @@ type replaying struct {
 // is there, because decisions depend on paths; nothing in it is touched.
 func (p *replaying) options(s store.Store) (opt Options, remove func(), err error) {
 	remove = func() {}
+	if p.with.Live != nil {
+		opt = *p.with.Live
+		opt.Store, opt.Recovery = s, "none"
+		if p.with.Host != nil {
+			opt.Loop.Host = *p.with.Host
+		}
+		return opt, remove, nil
+	}
 	dir := p.c.Environment.Workspace
 	if info, err := os.Stat(dir); dir == "" || err != nil || !info.IsDir() {
 		if dir, err = os.MkdirTemp("", "agentd-replay-*"); err != nil {
@@ -81,11 +130,42 @@ func (p *replaying) options(s store.Store) (opt Options, remove func(), err erro
 	}
 	opt = Options{Store: s, RuntimeID: "runtime_replay", Recovery: "none"}
 	opt.Loop = loop.Options{
-		Workspace: dir, Tools: tools, Host: loop.HostPolicy{Mode: p.c.Environment.PermissionMode, Rules: p.c.Environment.Rules},
+		Workspace: dir, Tools: tools, Host: p.host(),
 		Random: func() float64 { return 0 }, Backoff: model.Backoff{Base: time.Millisecond, Max: time.Millisecond},
 	}
 	p.models(&opt.Loop)
 	return opt, remove, nil
+}
+
+// host is the policy of the recording, or the one to try.
+func (p *replaying) host() loop.HostPolicy {
+	h := loop.HostPolicy{Mode: p.c.Environment.PermissionMode, Rules: p.c.Environment.Rules}
+	if w := p.with.Host; w != nil {
+		h.Rules = w.Rules
+		if w.Mode != "" {
+			h.Mode = w.Mode
+		}
+	}
+	return h
+}
+
+// turnOptions are those of the recording, but for what is tried instead.
+func (p *replaying) turnOptions(t *evidence.CaseTurn) *event.TurnOptions {
+	if p.with.Live == nil && p.with.Host == nil {
+		return t.Options
+	}
+	o := event.TurnOptions{}
+	if t.Options != nil {
+		o = *t.Options
+	}
+	if p.with.Host != nil && p.with.Host.Mode != "" {
+		o.PermissionMode = p.with.Host.Mode
+	}
+	if p.with.Live != nil {
+		// The recorded model may not be known here, nor the folder be the same.
+		o.Model, o.Provider, o.Cwd = p.with.Model, "", ""
+	}
+	return &o
 }
 
 // models offers the models of the recording, the first one as the default.
@@ -236,7 +316,7 @@ func (p *replaying) run(ctx context.Context) error {
 	}
 	defer sub.Close()
 	for _, t := range p.c.Turns {
-		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: replaySession, Input: t.Input, Options: t.Options})
+		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: replaySession, Input: t.Input, Options: p.turnOptions(t)})
 		if err != nil {
 			return err
 		}
@@ -276,8 +356,16 @@ func (p *replaying) answer(ctx context.Context, e *event.Event) error {
 		return nil
 	}
 	i := slices.IndexFunc(p.decisions, func(d evidence.CaseDecision) bool { return d.ActionType == q.ActionType && d.ToolName == q.ToolName })
-	if i < 0 {
+	if i < 0 && p.with.Live == nil && p.with.Host == nil {
 		return fmt.Errorf("%w: %s %s", errUnanswered, q.ActionType, q.ToolName)
+	}
+	if i < 0 {
+		refusal := &command.RespondAction{ActionID: e.ActionID, Decision: "deny", Reason: "nobody is there to answer in a replay"}
+		if !slices.Contains(q.Decisions, "deny") {
+			refusal.Decision = "cancel"
+		}
+		_, err := p.r.Do(ctx, command.Local(), refusal)
+		return err
 	}
 	d := p.decisions[i]
 	p.decisions = slices.Delete(p.decisions, i, i+1)

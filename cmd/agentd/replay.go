@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"agentd"
 	"agentd/command"
 	"agentd/evidence"
 	"agentd/store/pebble"
@@ -19,20 +19,25 @@ import (
 
 // replayResult is what a replay came to.
 type replayResult struct {
-	EvidenceID  string               `json:"evidenceId"`
-	Scope       evidence.Scope       `json:"scope"`
-	Turns       int                  `json:"turns"`
-	Facts       int                  `json:"facts"`
-	Determinism string               `json:"determinism"`
-	Limits      []string             `json:"limits"`
-	Difference  *evidence.Difference `json:"difference"`
+	// Kind says what is compared: facts, policy or live.
+	Kind        string                       `json:"kind"`
+	EvidenceID  string                       `json:"evidenceId"`
+	Scope       evidence.Scope               `json:"scope"`
+	Turns       int                          `json:"turns"`
+	Facts       int                          `json:"facts"`
+	Determinism string                       `json:"determinism"`
+	Limits      []string                     `json:"limits"`
+	Difference  *evidence.Difference         `json:"difference"`
+	Decisions   []evidence.Difference        `json:"decisions"`
+	Outcomes    []evidence.OutcomeDifference `json:"outcomes"`
 }
 
 func (a *app) replayCommand() *cobra.Command {
 	var all string
+	w := &whatIf{}
 	cmd := &cobra.Command{
 		Use:   "replay FILE | --all SESSION",
-		Short: "Run an exported case again on its recordings",
+		Short: "Run an exported case again, on its recordings or for real",
 		Long: `Runs the turns of a case ("agentd export replay") again through the loop and the
 permission decisions of this program, with models, tools and people that answer as
 they did, and compares the facts. Nothing is asked and nothing is executed. With
@@ -41,30 +46,49 @@ they did, and compares the facts. Nothing is asked and nothing is executed. With
 Compared are what was asked, answered, decided and reached; ids, times, pieces of
 answers, costs and processes are not.
 
-Exit codes: 0 the facts are the same, 1 they are not (the first difference is
-printed) or the case can't be run, 2 usage.`,
-		Example: "  agentd replay case.json\n  agentd replay --all sess_01",
-		Args:    args(cobra.MaximumNArgs(1)),
+--with tries something else: policy=FILE and mode=MODE decide the recorded calls
+again and list every decision that would be another one; model=PROVIDER/MODEL asks
+that model, and so needs --live.
+
+--live asks the configured models and runs the tools, in the sandbox and in a copy
+of the workspace that is removed afterwards (or in --workspace DIR, which stays),
+and compares what the turns came to instead of every fact. Approvals are answered
+as they were, and refused where nothing was recorded.
+
+Exit codes: 0 the facts are the same (with --live: all turns ended the same way;
+with --with: it could be run), 1 they are not (the difference is printed) or the
+case can't be run, 2 usage.`,
+		Example: `  agentd replay case.json
+  agentd replay --all sess_01
+  agentd replay --with policy=stricter.yaml case.json
+  agentd replay --live --with model=anthropic/claude-sonnet-4-5 case.json`,
+		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			switch {
-			case (all == "") == (len(given) == 0):
+			if (all == "") == (len(given) == 0) {
 				return usagef("either a file or --all SESSION is needed")
-			case all != "":
-				return a.with(cmd, toAct, func(f facts) error { return a.replayAll(cmd.Context(), f, all) })
+			}
+			if err := w.prepare(a, cmd); err != nil {
+				return err
+			}
+			if all != "" {
+				return a.with(cmd, toAct, func(f facts) error { return a.replayAll(cmd.Context(), f, all, w) })
 			}
 			data, err := os.ReadFile(given[0])
 			if err != nil {
 				return fmt.Errorf("replay: %w", err)
 			}
-			return a.replay(cmd.Context(), [][]byte{data})
+			return a.replay(cmd.Context(), [][]byte{data}, w)
 		},
 	}
 	cmd.Flags().StringVar(&all, "all", "", "run every turn of this session again")
+	cmd.Flags().BoolVar(&w.live, "live", false, "ask the models and run the tools for real")
+	cmd.Flags().StringArrayVar(&w.changes, "with", nil, "try model=…, policy=FILE or mode=…; can be repeated")
+	cmd.Flags().StringVar(&w.workspace, "workspace", "", "with --live: run the tools here instead of in a copy")
 	return a.where(cmd)
 }
 
 // replayAll exports each turn of a session and runs it again.
-func (a *app) replayAll(ctx context.Context, f facts, sessionID string) error {
+func (a *app) replayAll(ctx context.Context, f facts, sessionID string, w *whatIf) error {
 	var whole command.ExportResult
 	if err := f.do(ctx, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: sessionID}}, &whole); err != nil {
 		return err
@@ -88,7 +112,7 @@ func (a *app) replayAll(ctx context.Context, f facts, sessionID string) error {
 		}
 		cases = append(cases, data)
 	}
-	return a.replay(ctx, cases)
+	return a.replay(ctx, cases, w)
 }
 
 func outputOf(ctx context.Context, f facts, ref string) ([]byte, error) {
@@ -98,16 +122,16 @@ func outputOf(ctx context.Context, f facts, ref string) ([]byte, error) {
 }
 
 // replay runs cases again and prints what came out.
-func (a *app) replay(ctx context.Context, cases [][]byte) error {
+func (a *app) replay(ctx context.Context, cases [][]byte, w *whatIf) error {
 	results := []*replayResult{}
 	same := true
 	for _, data := range cases {
-		r, err := replayOne(ctx, data)
+		r, err := a.replayOne(ctx, data, w)
 		if err != nil {
 			return err
 		}
 		results = append(results, r)
-		same = same && r.Difference == nil
+		same = same && r.same()
 	}
 	if err := a.print(map[string]any{"same": same, "cases": results}, func(p *printer) { printReplays(p, results) }); err != nil {
 		return err
@@ -118,8 +142,16 @@ func (a *app) replay(ctx context.Context, cases [][]byte) error {
 	return nil
 }
 
+// same reports whether the replay came to what was asked for.
+func (r *replayResult) same() bool {
+	if r.Kind == replayFacts {
+		return r.Difference == nil
+	}
+	return r.Kind == replayPolicy || !slices.ContainsFunc(r.Outcomes, func(d evidence.OutcomeDifference) bool { return !d.Same })
+}
+
 // replayOne runs a case in a store of its own.
-func replayOne(ctx context.Context, data []byte) (_ *replayResult, err error) {
+func (a *app) replayOne(ctx context.Context, data []byte, w *whatIf) (_ *replayResult, err error) {
 	var c evidence.Case
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("replay: it is not a case: %w", err)
@@ -133,12 +165,13 @@ func replayOne(ctx context.Context, data []byte) (_ *replayResult, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	d, err := agentd.Replay(ctx, s, &c)
+	report, err := a.replayWith(ctx, s, &c, w, dir)
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
 	return &replayResult{
-		EvidenceID: c.EvidenceID, Scope: c.Scope, Turns: len(c.Turns), Facts: len(c.Expected), Determinism: c.Determinism, Limits: c.Limits, Difference: d,
+		Kind: w.kind(), EvidenceID: c.EvidenceID, Scope: c.Scope, Turns: len(c.Turns), Facts: len(c.Expected), Determinism: c.Determinism, Limits: c.Limits,
+		Difference: report.Difference, Decisions: report.Decisions, Outcomes: report.Outcomes,
 	}, nil
 }
 
@@ -148,9 +181,14 @@ func printReplays(p *printer, results []*replayResult) {
 		if r.Scope.TurnID != "" {
 			of += " " + plainText(r.Scope.TurnID)
 		}
-		if r.Difference == nil {
+		switch {
+		case r.Kind == replayPolicy:
+			printDecisions(p, of, r)
+		case r.Kind == replayLive:
+			printOutcomes(p, of, r)
+		case r.Difference == nil:
 			p.linef("%s %s: %s, %s", p.paint(green, "same"), of, plural(int64(r.Turns), "turn"), plural(int64(r.Facts), "fact"))
-		} else {
+		default:
 			p.linef("%s %s: %s", p.paint(red, "different"), of, plainText(r.Difference.Says))
 		}
 		for _, l := range r.Limits {

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd"
+	"agentd/cmd/agentd/internal/config"
+	"agentd/evidence"
+	"agentd/loop"
+	"agentd/store"
+)
+
+// Kinds of replays, by what is compared.
+const (
+	replayFacts  = "facts"
+	replayPolicy = "policy"
+	replayLive   = "live"
+)
+
+// maxCopied bounds the workspace that a live replay copies.
+const maxCopied = 1 << 30
+
+// whatIf is what a replay changes.
+type whatIf struct {
+	live      bool
+	changes   []string
+	workspace string
+
+	host   *loop.HostPolicy
+	model  string
+	config *config.Config
+}
+
+func (w *whatIf) kind() string {
+	switch {
+	case w.live:
+		return replayLive
+	case w.host != nil:
+		return replayPolicy
+	}
+	return replayFacts
+}
+
+// prepare reads the changes.
+func (w *whatIf) prepare(a *app, cmd *cobra.Command) error {
+	for _, c := range w.changes {
+		name, value, ok := strings.Cut(c, "=")
+		if !ok || value == "" {
+			return usagef("--with needs model=…, policy=FILE or mode=…, not %q", c)
+		}
+		if err := w.change(name, value); err != nil {
+			return err
+		}
+	}
+	switch {
+	case w.model != "" && !w.live:
+		return usagef("another model has no recorded answers: --with model=… needs --live")
+	case w.workspace != "" && !w.live:
+		return usagef("--workspace needs --live: without it nothing is executed")
+	case !w.live:
+		return nil
+	}
+	loaded, err := a.load(cmd)
+	if err == nil {
+		w.config = loaded.Config
+	}
+	return err
+}
+
+func (w *whatIf) change(name, value string) error {
+	switch name {
+	case "model":
+		w.model = value
+		return nil
+	case "mode":
+		if err := checkMode(value); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		w.policy().Mode = value
+		return nil
+	case "policy":
+		p, err := readPolicy(value)
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+		h := w.policy()
+		h.Rules = p.Rules
+		if p.Mode != "" {
+			h.Mode = p.Mode
+		}
+		return nil
+	}
+	return usagef("--with knows model, policy and mode, not %q", name)
+}
+
+func (w *whatIf) policy() *loop.HostPolicy {
+	if w.host == nil {
+		w.host = &loop.HostPolicy{}
+	}
+	return w.host
+}
+
+// replayWith runs a case with the changes, live ones in a folder of their own.
+func (a *app) replayWith(ctx context.Context, s store.Store, c *evidence.Case, w *whatIf, dir string) (*agentd.ReplayReport, error) {
+	with := agentd.ReplayOptions{Host: w.host, Model: w.model}
+	if !w.live {
+		if w.host != nil && w.host.Rules == nil {
+			with.Host = &loop.HostPolicy{Mode: w.host.Mode, Rules: c.Environment.Rules}
+		}
+		return agentd.ReplayWith(ctx, s, c, with)
+	}
+	conf := *w.config
+	conf.Data = filepath.Join(dir, "data")
+	if conf.Workspace.Root = w.workspace; w.workspace == "" {
+		conf.Workspace.Root = filepath.Join(dir, "workspace")
+		if err := copyWorkspace(c.Environment.Workspace, conf.Workspace.Root, dir, w.config.Data); err != nil {
+			return nil, err
+		}
+	}
+	wired, err := a.wire(ctx, &conf, s, a.quiet(&conf, false))
+	if err != nil {
+		return nil, err
+	}
+	if w.host != nil && w.host.Rules == nil {
+		with.Host = &loop.HostPolicy{Mode: w.host.Mode, Rules: wired.options.Loop.Host.Rules}
+	}
+	with.Live = &wired.options
+	report, err := agentd.ReplayWith(ctx, s, c, with)
+	return report, errors.Join(err, wired.close())
+}
+
+// copyWorkspace copies the folder of a case, so that nothing in it is touched,
+// without what lies in one of the folders to skip. A folder that isn't there any
+// more is empty.
+func copyWorkspace(from, to string, skip ...string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	if info, err := os.Stat(from); from == "" || err != nil || !info.IsDir() {
+		return nil
+	}
+	c := &treeCopy{from: from, to: to, left: maxCopied, skip: map[string]bool{}}
+	for _, dir := range skip {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		c.skip[abs] = true
+	}
+	if err := filepath.WalkDir(from, c.visit); err != nil {
+		return fmt.Errorf("replay: copy of the workspace: %w", err)
+	}
+	return nil
+}
+
+// treeCopy copies a folder, up to so many bytes.
+type treeCopy struct {
+	from, to string
+	skip     map[string]bool
+	left     int64
+}
+
+func (c *treeCopy) visit(path string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(c.from, path)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(c.to, rel)
+	switch {
+	case c.skip[abs]:
+		return fs.SkipDir
+	case d.IsDir():
+		return os.MkdirAll(to, 0o700)
+	case d.Type() == fs.ModeSymlink:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case d.Type().IsRegular():
+		return c.file(path, to, d)
+	}
+	return nil // sockets and devices are no part of a workspace
+}
+
+func (c *treeCopy) file(path, to string, d fs.DirEntry) (err error) {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	if c.left -= info.Size(); c.left < 0 {
+		return fmt.Errorf("%s is larger than 1 GiB: name a folder with --workspace", c.from)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// printDecisions lists the decisions that another policy changes.
+func printDecisions(p *printer, of string, r *replayResult) {
+	if len(r.Decisions) == 0 {
+		p.linef("%s %s: no decision would be another one", p.paint(green, "same"), of)
+		return
+	}
+	p.linef("%s %s: %s", p.paint(yellow, "changed"), of, plural(int64(len(r.Decisions)), "decision"))
+	for _, d := range r.Decisions {
+		p.linef("  %s", plainText(d.Says))
+	}
+}
+
+// printOutcomes lists what the turns of a live replay came to.
+func printOutcomes(p *printer, of string, r *replayResult) {
+	for _, d := range r.Outcomes {
+		word := p.paint(green, "same")
+		if !d.Same {
+			word = p.paint(red, "different")
+		}
+		p.linef("%s %s turn %d: %s", word, of, d.Expected.Turn, plainText(d.Says))
+	}
+}
