@@ -48,7 +48,7 @@ func turnOf(of string) int {
 }
 
 func (o *Outcome) take(f *Fact) {
-	switch f.Type {
+	switch f.Type { //nolint:exhaustive // other facts say nothing about an outcome
 	case event.TypeModelCompleted:
 		o.Steps++
 		if text := f.Says["text"]; text != "" {

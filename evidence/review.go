@@ -17,11 +17,13 @@ const ReviewFormat = "agentd-review-1"
 
 // Statement is one sentence of a review, and the fact that it rests on.
 type Statement struct {
-	At       time.Time `json:"at"`
-	EventID  string    `json:"eventId"`
-	Refs     []string  `json:"refs,omitempty"`
-	Says     string    `json:"says"`
-	Sequence uint64    `json:"sequence"`
+	At time.Time `json:"at"`
+	// Diff shows the change that the statement is about, if the facts have it.
+	Diff     string   `json:"diff,omitempty"`
+	EventID  string   `json:"eventId"`
+	Refs     []string `json:"refs,omitempty"`
+	Says     string   `json:"says"`
+	Sequence uint64   `json:"sequence"`
 }
 
 // Chapter is a part of a review.
@@ -67,7 +69,7 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 	if err != nil {
 		return nil, err
 	}
-	r := &reviewing{scope: scope, chapters: map[string]*Chapter{}, open: map[string]Statement{}}
+	r := &reviewing{scope: scope, chapters: map[string]*Chapter{}, open: map[string]Statement{}, args: map[string]event.Raw{}}
 	for _, c := range chapters {
 		r.chapters[c.name] = &Chapter{Name: c.name, Title: c.title, Statements: []Statement{}}
 	}
@@ -110,6 +112,8 @@ type reviewing struct {
 	chapters  map[string]*Chapter
 	// open are statements about what has not ended, by what it is.
 	open map[string]Statement
+	// args are the arguments of the calls that run, by their id.
+	args map[string]event.Raw
 }
 
 // add puts a sentence into a chapter.
@@ -151,6 +155,10 @@ func (r *reviewing) take(e *event.Event) {
 	case *event.TurnFailed:
 		r.add("failures", e, says)
 		r.cost(e, p.Usage, p.CostUSD)
+	case *event.ToolStarted:
+		if len(p.SafeArgs) > 0 {
+			r.args[e.ToolCallID] = p.SafeArgs
+		}
 	case *event.ToolResult:
 		r.add("done", e, says)
 		r.changes(e, p.ToolName, p.ChangedFiles)
@@ -200,9 +208,16 @@ func (r *reviewing) ends(e *event.Event) {
 }
 
 func (r *reviewing) changes(e *event.Event, tool string, files []event.FileChange) {
-	for _, f := range files {
+	c := r.chapters["changed"]
+	for i := range files {
+		f := &files[i]
+		shown := len(c.Statements)
 		r.add("changed", e, fmt.Sprintf("%s: %s was %s.", tool, f.Path, f.Change))
+		if len(c.Statements) > shown {
+			c.Statements[shown].Diff = diff(tool, r.args[e.ToolCallID], f)
+		}
 	}
+	delete(r.args, e.ToolCallID)
 }
 
 func (r *reviewing) cost(e *event.Event, u *event.Usage, usd float64) {

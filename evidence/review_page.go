@@ -26,7 +26,7 @@ func plainLine(s string) string {
 }
 
 // markdownPage is a review as Markdown.
-var markdownPage = template.Must(template.New("review").Funcs(template.FuncMap{"line": plainLine}).Parse(
+var markdownPage = template.Must(template.New("review").Funcs(template.FuncMap{"line": plainLine, "shown": func(s string) string { return indent(fenced(s)) }}).Parse(
 	`# Review of {{line .Scope.SessionID}}{{with .Title}}: {{line .}}{{end}}
 
 {{with .Scope.ThreadID}}Thread {{line .}}. {{end}}{{with .Scope.TurnID}}Turn {{line .}}. {{end}}{{with .Scope.TaskID}}Task {{line .}}. {{end -}}
@@ -35,6 +35,10 @@ Exported {{.ExportedAt.Format "2006-01-02 15:04:05 UTC"}} as {{line .EvidenceID}
 ## {{.Title}}
 {{range .Statements}}
 - {{line .Says}} ({{line .EventID}}, fact {{.Sequence}}, {{.At.Format "15:04:05"}}{{range .Refs}}, {{line .}}{{end}})
+{{- with .Diff}}
+
+{{shown .}}
+{{end}}
 {{- else}}
 Nothing.
 {{- end}}
@@ -54,8 +58,9 @@ var htmlPage = htmltemplate.Must(htmltemplate.New("review").Parse(
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2430; background: #fff; }
 li { margin: .3rem 0; }
+pre { overflow-x: auto; padding: .5rem .75rem; background: #f2f4f7; font-size: 13px; }
 small, small a { color: #5a6472; }
-@media (prefers-color-scheme: dark) { body { color: #e4e8ee; background: #14181f; } small, small a { color: #9aa6b5; } }
+@media (prefers-color-scheme: dark) { body { color: #e4e8ee; background: #14181f; } pre { background: #1e2530; } small, small a { color: #9aa6b5; } }
 </style>
 </head>
 <body>
@@ -64,7 +69,7 @@ small, small a { color: #5a6472; }
 Exported {{.ExportedAt.Format "2006-01-02 15:04:05 UTC"}} as {{.EvidenceID}} by runtime {{.RuntimeCorrelation.RuntimeID}}. Each statement names the event that it rests on.</p>
 {{range .Chapters}}{{$name := .Name}}<h2>{{.Title}}</h2>
 {{if .Statements}}<ul>
-{{range $i, $s := .Statements}}<li id="{{$name}}-{{$i}}">{{$s.Says}} <small><a href="#{{$name}}-{{$i}}">{{$s.EventID}}</a>, fact {{$s.Sequence}}, <time datetime="{{$s.At.Format "2006-01-02T15:04:05Z07:00"}}">{{$s.At.Format "15:04:05"}}</time>{{range $s.Refs}}, {{.}}{{end}}</small></li>
+{{range $i, $s := .Statements}}<li id="{{$name}}-{{$i}}">{{$s.Says}} <small><a href="#{{$name}}-{{$i}}">{{$s.EventID}}</a>, fact {{$s.Sequence}}, <time datetime="{{$s.At.Format "2006-01-02T15:04:05Z07:00"}}">{{$s.At.Format "15:04:05"}}</time>{{range $s.Refs}}, {{.}}{{end}}</small>{{with $s.Diff}}<pre>{{.}}</pre>{{end}}</li>
 {{end}}</ul>{{else}}<p>Nothing.</p>{{end}}
 {{with .Left}}<p>{{.}} more are not shown.</p>{{end}}
 {{end}}</body>

@@ -85,3 +85,37 @@ func TestReviewNamesWhatIsOpen(t *testing.T) {
 		t.Errorf("open points: %+v", open.Statements)
 	}
 }
+
+// TestReviewShowsDiffs: what the file tools changed is shown, and what is in a
+// file can't break out of the page.
+func TestReviewShowsDiffs(t *testing.T) {
+	tricky := "first\n```\n# not a heading\n</pre><script>alert(1)</script>\n"
+	k := newKit(t, nil,
+		wants("write_file", map[string]any{"path": "a.md", "content": tricky}),
+		wants("edit_file", map[string]any{"path": "a.md", "old": "first", "new": "second\nthird"}),
+		script.Answer{Text: "done"},
+	)
+	k.turn("sess_diff", "edit", &event.TurnOptions{PermissionMode: "auto"})
+	r := reviewOf(k, command.ExportScope{SessionID: "sess_diff"})
+	var diffs []string
+	for _, c := range r.Chapters {
+		for _, s := range c.Statements {
+			if s.Diff != "" {
+				diffs = append(diffs, c.Name+" "+s.Diff)
+			}
+		}
+	}
+	want := []string{
+		"changed @@ a new file @@\n+first\n+```\n+# not a heading\n+</pre><script>alert(1)</script>\n",
+		"changed @@ the lines that were replaced @@\n-first\n+second\n+third\n",
+	}
+	if len(diffs) != 2 || diffs[0] != want[0] || diffs[1] != want[1] {
+		t.Fatalf("got %q, want %q", diffs, want)
+	}
+	if !strings.Contains(r.Markdown, "  ````diff\n") || !strings.Contains(r.Markdown, "\n  -first\n  +second\n") {
+		t.Errorf("the page has no block for it:\n%s", r.Markdown)
+	}
+	if strings.Contains(r.HTML, "<script>") || !strings.Contains(r.HTML, "&lt;/pre&gt;&lt;script&gt;") {
+		t.Error("the page doesn't escape it")
+	}
+}

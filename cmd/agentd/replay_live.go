@@ -145,8 +145,10 @@ func copyWorkspace(from, to string, skip ...string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	if info, err := os.Stat(from); from == "" || err != nil || !info.IsDir() {
+	if info, err := os.Stat(from); from == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil
+	} else if err != nil || !info.IsDir() {
+		return fmt.Errorf("replay: the workspace %s is no folder that can be copied: name one with --workspace", from)
 	}
 	c := &treeCopy{from: from, to: to, left: maxCopied, skip: map[string]bool{}}
 	for _, dir := range skip {

@@ -1,0 +1,90 @@
+package evidence
+
+import (
+	"encoding/json"
+	"strings"
+
+	"agentd/event"
+)
+
+// maxDiffLines bounds what a review shows of one change.
+const maxDiffLines = 200
+
+// written are the arguments of the file tools, as far as a diff needs them.
+type written struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+	Old     string `json:"old"`
+	New     string `json:"new"`
+}
+
+// diff shows a change as the facts have it: the arguments of the file tool that
+// made it. Earlier contents are kept for undo alone and are not in the facts, so a
+// file that was written over shows its new content. The change of anything else,
+// such as a shell command, shows nothing.
+func diff(tool string, args event.Raw, f *event.FileChange) string {
+	var w written
+	if len(args) == 0 || json.Unmarshal(args, &w) != nil {
+		return ""
+	}
+	var b diffText
+	switch {
+	case tool == "edit_file" && w.Old+w.New != "":
+		b.head("the lines that were replaced")
+		b.lines('-', w.Old)
+		b.lines('+', w.New)
+	case tool == "write_file" && f.Change == "created":
+		b.head("a new file")
+		b.lines('+', w.Content)
+	case tool == "write_file":
+		b.head("the new content; the earlier one is kept for undo alone")
+		b.lines('+', w.Content)
+	default:
+		return ""
+	}
+	return b.String()
+}
+
+// diffText is a diff that is being written, up to so many lines.
+type diffText struct {
+	strings.Builder
+	count, left int
+}
+
+func (b *diffText) head(says string) { b.WriteString("@@ " + says + " @@\n") }
+
+func (b *diffText) lines(sign byte, text string) {
+	for l := range strings.Lines(text) {
+		if b.count++; b.count > maxDiffLines {
+			b.left++
+			continue
+		}
+		b.WriteByte(sign)
+		b.WriteString(strings.TrimRight(l, "\r\n"))
+		b.WriteByte('\n')
+	}
+	if b.left > 0 && sign == '+' {
+		b.WriteString("… more lines are not shown\n")
+	}
+}
+
+// fenced makes text that others wrote a block of Markdown: the fence is longer than
+// any in the text, and control characters are gone.
+func fenced(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if c != '\n' && c != '\t' && (c < ' ' || c == 0x7f) {
+			return -1
+		}
+		return c
+	}, text)
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + "diff\n" + text + fence
+}
+
+// indent moves a block into the item of a list.
+func indent(block string) string {
+	return "  " + strings.ReplaceAll(block, "\n", "\n  ")
+}
