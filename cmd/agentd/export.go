@@ -27,8 +27,8 @@ func (a *app) exportCommand() *cobra.Command {
 }
 
 func (a *app) exportEvidenceCommand() *cobra.Command {
-	p := &command.ExportEvidence{}
-	return a.exporting(&p.ExportScope, p, &cobra.Command{
+	p := &evidenceExport{}
+	cmd := a.exporting(&p.ExportScope, p, &cobra.Command{
 		Use:   "evidence SESSION",
 		Short: "Export a signed evidence pack",
 		Long: `Exports a pack that "agentd evidence verify" checks on any machine. Without --out
@@ -36,9 +36,29 @@ the pack goes to standard output, with --json the answer of export_evidence. --o
 takes FILE.json for the pack alone, FILE.zip or a directory for the pack with its
 facts, the contents that they refer to, and a manifest.
 
+--format agent-evidence writes the pack in the shape of the Agent Evidence
+standard instead, as one JSON document that names the signed pack by its hash.
+
 Exit codes: 0 done, 1 failed, 2 usage.`,
-		Example: "  agentd export evidence sess_01 > pack.json\n  agentd export evidence sess_01 --turn turn_01 --out evidence.zip",
+		Example: "  agentd export evidence sess_01 > pack.json\n  agentd export evidence sess_01 --turn turn_01 --out evidence.zip\n  agentd export evidence sess_01 --format agent-evidence > sibling.json",
 	})
+	cmd.Flags().StringVar(&p.format, "format", "agentd", "agentd or agent-evidence")
+	return cmd
+}
+
+// evidenceExport is export_evidence with the form in which the pack is written.
+type evidenceExport struct {
+	command.ExportEvidence
+	format string
+}
+
+// asSibling writes a pack in the shape of the sibling standard.
+func asSibling(ctx context.Context, f facts, ref string, w io.Writer) error {
+	var pack bytes.Buffer
+	if err := copyOutput(ctx, f, ref, &pack); err != nil {
+		return err
+	}
+	return evidence.WriteSibling(bytes.NewReader(pack.Bytes()), ref, time.Now(), w)
 }
 
 func (a *app) exportReplayCommand() *cobra.Command {
@@ -86,14 +106,30 @@ func (a *app) exporting(scope *command.ExportScope, p command.Params, cmd *cobra
 }
 
 func (a *app) export(ctx context.Context, f facts, p command.Params, out string) error {
+	var format string
+	if x, ok := p.(*evidenceExport); ok {
+		p, format = &x.ExportEvidence, x.format
+	}
+	sibling := format == "agent-evidence"
+	if format != "" && format != "agentd" && !sibling {
+		return usagef("--format is agentd or agent-evidence, not %q", format)
+	}
 	var res command.ExportResult
 	if err := f.do(ctx, p, &res); err != nil {
 		return err
+	}
+	if out == "" && sibling {
+		return asSibling(ctx, f, res.Ref, a.out)
 	}
 	if out == "" && a.json {
 		return writeJSON(a.out, res)
 	}
 	to := exportTo
+	if sibling {
+		to = func(ctx context.Context, f facts, ref, out string) error {
+			return intoFile(out, func(w io.Writer) error { return asSibling(ctx, f, ref, w) })
+		}
+	}
 	switch p.(type) {
 	case *command.ExportReplay:
 		to = caseTo
