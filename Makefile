@@ -75,15 +75,17 @@ test-unit: ## All quick tests, without race detector; PostgreSQL and Node.js onl
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: test-race
-test-race: ## All quick tests with the race detector; the program's own without.
-	CGO_ENABLED=1 $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '/cmd/agentd$$')
-	# Its tests start the program hundreds of times, which the race detector makes
+test-race: ## All quick tests with the race detector; those of the whole program without.
+	CGO_ENABLED=1 $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd/agentd$$' -e '/interop$$')
+	# These tests start the program hundreds of times, which the race detector makes
 	# four times as slow; all that it links has run with the detector above.
-	$(GO) test -timeout $(TEST_TIMEOUT) ./cmd/agentd
+	$(GO) test -timeout $(TEST_TIMEOUT) ./cmd/agentd ./interop
 
 .PHONY: test-long
 test-long: ## What test-race leaves out: many rounds of kill -9, allocation counts.
 	sh scripts/test-plain.sh -timeout $(TEST_TIMEOUT)
+	# A real OpenTelemetry Collector, in a module of its own because it is large.
+	AGENTD_TEST_LONG=1 $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
 
 .PHONY: bench
 bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BENCHTIME=1s).

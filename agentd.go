@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -58,9 +59,28 @@ type Options struct {
 	Clock func() time.Time
 	// Work bounds tasks, subagents and jobs that run at once.
 	Work work.Limits
+	// Observer learns of the facts that this process made durable, after the loop.
+	// It is called where they are committed and must return at once. If nil, nobody
+	// does.
+	Observer session.Observer
+	// Channels bounds how long remote peers are waited for.
+	Channels ChannelLimits
+	// Peers speaks to the other agents that work can be given to. If nil, whoever calls
+	// the commands about the work of peers does.
+	Peers work.Peers
 	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger and
 	// Observer are set by Open.
 	Session session.Options
+}
+
+// ChannelLimits bound how long remote peers are waited for. Zero means the default.
+type ChannelLimits struct {
+	// Silence is how long a peer without a stream may give no sign of life; default
+	// 90 s.
+	Silence time.Duration
+	// ToolGrace is how long calls of a peer's own tools wait for it when its
+	// connection broke; default 30 s, negative not at all.
+	ToolGrace time.Duration
 }
 
 // Runtime is a running Agent Runtime. Its methods may be called by many goroutines.
@@ -69,6 +89,10 @@ type Runtime struct {
 	manager *session.Manager
 	loop    *loop.Loop
 	work    *work.Work
+	// channels are the remote peers.
+	channels *channel.Hub
+	// trials ends benchmark trials.
+	trials *trials
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -86,22 +110,29 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	opt.RuntimeID = id
 	r := &Runtime{opt: opt}
+	r.trials = newTrials(r)
 	if r.loop, err = loop.New(opt.Loop); err != nil {
 		return nil, fmt.Errorf("agentd: %w", err)
 	}
 	redact := redaction(opt)
 	r.work = work.New(work.Options{
 		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,
-		Do: r.Do, CheckTurn: r.loop.CheckTurn, Redact: redact, Narrow: r.loop.Narrow,
+		Do: r.Do, Recovery: opt.Recovery, CheckTurn: r.loop.CheckTurn, Redact: redact, Narrow: r.loop.Narrow,
+		Peers: opt.Peers,
 	})
+	if err := r.openChannels(ctx, redact); err != nil {
+		return nil, err
+	}
 	so := opt.Session
-	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, observers{r.loop, r.work}
+	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
 	so.CheckTurn, so.CheckAnswer, so.Redact = r.loop.CheckTurn, tool.ValidateOutput, redact
 	r.manager = session.New(so)
 	if err := r.loop.Start(ctx, r.manager); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
 	r.work.Start(r.manager)
+	r.channels.Start(r.manager)
+	r.trials.start()
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -153,6 +184,14 @@ func redaction(opt Options) func(event.Raw) event.Raw {
 // observers learn of facts one after the other.
 type observers []session.Observer
 
+func (r *Runtime) observers() observers {
+	all := observers{r.loop, r.work, r.channels, r.trials}
+	if r.opt.Observer != nil {
+		all = append(all, r.opt.Observer)
+	}
+	return all
+}
+
 // Committed implements [session.Observer].
 func (o observers) Committed(sessionID string, facts []event.Event) {
 	for _, x := range o {
@@ -167,15 +206,29 @@ func (r *Runtime) recover(ctx context.Context) {
 	if err == nil {
 		err = r.loop.Recover(ctx)
 	}
+	err = errors.Join(err, r.channels.Recover(ctx))
 	for _, id := range ids {
 		if ctx.Err() != nil {
 			return
 		}
-		err = errors.Join(err, r.work.Recover(ctx, id))
+		err = errors.Join(err, r.work.Recover(ctx, id), r.trials.recover(ctx, id))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("not everything could be taken up again", "error", err)
 	}
+}
+
+// TakeUp takes up what an earlier process left unfinished in one session: what was
+// in flight becomes facts, and what is safe goes on. It is for a runtime that was
+// opened with Recovery none, and does nothing to a session that is well.
+func (r *Runtime) TakeUp(ctx context.Context, sessionID string) error {
+	if err := r.loop.TakeUp(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := r.work.Recover(ctx, sessionID); err != nil {
+		return err
+	}
+	return r.trials.recover(ctx, sessionID)
 }
 
 // runtimeID returns the configured id, or the one that the store keeps.
@@ -236,11 +289,22 @@ func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Param
 		return answer(r.export(ctx, caller, q, q.ExportScope, "replay"))
 	case *command.ExportReview:
 		return answer(r.export(ctx, caller, q, q.ExportScope, "review"))
+	case *command.StartBenchmarkTrial:
+		return answer(r.startTrial(ctx, caller, q))
+	case *command.RecordBenchmarkReward:
+		return answer(r.recordReward(ctx, caller, q))
+	case *command.ExportBenchmarkTrial:
+		return answer(r.exportTrial(ctx, caller, q))
+	case *command.CompareBenchmarkRuns:
+		return answer(r.compareTrials(ctx, caller, q))
 	}
 	if res, mine, err := r.loop.Do(ctx, caller, p); mine {
 		return res, err
 	}
 	if res, mine, err := r.work.Do(ctx, caller, p); mine {
+		return res, err
+	}
+	if res, mine, err := r.channels.Do(ctx, caller, p); mine {
 		return res, err
 	}
 	return r.manager.Do(ctx, caller, p)
@@ -289,6 +353,11 @@ func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.S
 // Figures returns the measurements of the session layer.
 func (r *Runtime) Figures() session.Figures { return r.manager.Figures() }
 
+// Report records a fact about the runtime itself in the runtime's own session.
+func (r *Runtime) Report(ctx context.Context, t event.Type, n *event.RuntimeNotice) error {
+	return r.manager.Report(ctx, t, n)
+}
+
 // Err returns why the runtime acknowledges nothing any more, or nil.
 func (r *Runtime) Err() error { return r.opt.Store.Err() }
 
@@ -300,5 +369,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.background.Wait()
 	r.work.Close()
+	r.trials.close()
+	r.channels.Close()
 	return errors.Join(r.loop.Close(ctx), r.manager.Close(ctx))
 }

@@ -162,7 +162,7 @@ func (x *export) record(ctx context.Context, res *evidence.Exported, ref string)
 	return session.Write(ctx, x.r.manager, x.caller, x.params, x.scope.SessionID, event.ByEvidence, func(tx *session.Tx) (*exported, error) {
 		tx.Refer(ref, "application/json")
 		tx.Retain(res.Refs[:min(len(res.Refs), retainedRefs)]...)
-		p := &event.EvidenceChanged{Kind: x.kind, ChainSequence: res.Through, ChainHash: fmt.Sprintf("%x", res.Head)}
+		p := &event.EvidenceChanged{Kind: x.kind, ChainSequence: res.Through, ChainHash: fmt.Sprintf("%x", res.Head), DurationMs: tx.Now().Sub(x.opt.At).Milliseconds()}
 		switch x.kind {
 		case "replay":
 			p.ReplayRef = ref

@@ -173,7 +173,7 @@ func unreadable(err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		kind = f.Kind
 	}
-	return fault.New(kind, "the file can't be imported: %v", err)
+	return fault.New(kind, "the file can't be imported: %.1000s", err.Error()) // a file may quote itself at length
 }
 
 // writeImport reads the file again and writes.

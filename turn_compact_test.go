@@ -230,3 +230,25 @@ func TestCompactionWaitsForWhatIsOpen(t *testing.T) {
 		t.Error("the call was forgotten")
 	}
 }
+
+// TestCompactionKeepsAPendingApproval: a question that nobody answered is named in
+// the boundary and in the summary, survives a restart, and its answer is carried out.
+func TestCompactionKeepsAPendingApproval(t *testing.T) {
+	k := newKit(t, wants("write_file", map[string]any{"path": "a", "content": "1"}), says("in short"), says("done"))
+	r := k.submit("sess_a", "go")
+	action, _ := k.required("sess_a", 1)
+	got := do[command.CompactThreadResult](k, &command.CompactThread{SessionID: "sess_a", ThreadID: r.ThreadID})
+	if p := got.Boundary.Preserved.Actions; len(p) != 1 || p[0] != action {
+		t.Errorf("%v", p)
+	}
+	if text := k.output(got.Boundary.SummaryRef); !strings.Contains(text, action) {
+		t.Errorf("the summary is %q", text)
+	}
+	k.close()
+	k.open()
+	k.respond(action, "allow")
+	k.completes(r)
+	if k.file("a") != "1" || k.count("sess_a", event.TypeToolStarted) != 1 {
+		t.Errorf("%q", k.file("a"))
+	}
+}

@@ -338,3 +338,24 @@ func transcript(r *model.Request) string {
 	}
 	return b.String()
 }
+
+// withoutNamespaces lets the runtime run commands on a kernel that hides nothing.
+func withoutNamespaces(o *agentd.Options) {
+	o.Loop.Processes = sync.OnceValue(func() *process.Manager {
+		report := probe()
+		report.MountNamespace = sandbox.Feature{Reason: "switched off for a test"}
+		return process.New(process.Options{Report: report})
+	})
+}
+
+// schemaOf is what a model is told of a tool's input.
+func schemaOf(t *testing.T, tools []model.ToolSpec, name string) string {
+	t.Helper()
+	for _, s := range tools {
+		if s.Name == name {
+			return string(s.Schema)
+		}
+	}
+	t.Fatalf("there is no tool %s", name)
+	return ""
+}

@@ -26,7 +26,7 @@ func TestLargeOutputsSpill(t *testing.T) {
 	k := newKitWith(t, all(listened(&heard), withTools(t, reads("long", gives(long)), reads("short", gives("short")))), wants("long", nil), wants("short", nil), says("done"))
 	k.completes(k.submit("sess_a", "go"))
 	results := payloads[*event.ToolResult](k, "sess_a")
-	if p := results[0]; p.OutputRef == "" || p.SizeBytes != int64(len(long)) || p.Truncated || len(p.Preview) > 1200 || !strings.HasPrefix(p.Preview, "0123456789\n") {
+	if p := results[0]; p.OutputRef == "" || p.SizeBytes != int64(len(long)) || !p.Truncated || len(p.Preview) > 1200 || !strings.HasPrefix(p.Preview, "0123456789\n") {
 		t.Errorf("%+v", p)
 	}
 	if got := k.output(results[0].OutputRef); got != long {
@@ -36,7 +36,7 @@ func TestLargeOutputsSpill(t *testing.T) {
 	if len(spilled) != 1 || spilled[0].OutputRef != results[0].OutputRef || spilled[0].MediaType == "" {
 		t.Errorf("%+v", spilled)
 	}
-	if p := results[1]; p.OutputRef != "" || p.Preview != "short" {
+	if p := results[1]; p.OutputRef != "" || p.Truncated || p.Preview != "short" {
 		t.Errorf("%+v", p)
 	}
 	if m := heard.heard()[1].Messages; len(m[len(m)-1].Text) < len(long)-100 || len(m[len(m)-1].Text) > 40<<10 {

@@ -19,6 +19,10 @@ type RespondAction struct {
 	Scope string `json:"scope,omitempty" enum:"once session"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
+	// ChannelID is the channel that the answer comes through, if it does.
+	ChannelID string `json:"channelId,omitempty" check:"id"`
+	// Peer says that a peer answers for its task.
+	Peer *PeerStep `json:"peer,omitempty"`
 }
 
 // Command implements [Params].
@@ -88,6 +92,8 @@ type ActionRecord struct {
 	Reason string `json:"reason,omitempty"`
 	// ExpiresAt is when the action answers itself.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// ChannelID is the channel whose peer is to act, if only that one can.
+	ChannelID string `json:"channelId,omitempty"`
 	// CreatedAt is when the action was asked for.
 	CreatedAt time.Time `json:"createdAt"`
 	// Decision that was taken.

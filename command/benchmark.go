@@ -1,6 +1,8 @@
 package command
 
 import (
+	"time"
+
 	"agentd/event"
 	"agentd/fault"
 )
@@ -31,12 +33,28 @@ type TrialBenchmark struct {
 	SingleChangedVariable string `json:"singleChangedVariable,omitempty" max:"1000"`
 }
 
+// TrialDataset says how the data set of a trial was frozen.
+type TrialDataset struct {
+	// SelectionPolicy says how its tasks were chosen.
+	SelectionPolicy string `json:"selectionPolicy,omitempty" max:"1000"`
+	// FrozenAt is when it was frozen.
+	FrozenAt time.Time `json:"frozenAt,omitzero"`
+	// RegistryRef is where it was published.
+	RegistryRef string `json:"registryRef,omitempty" max:"4096"`
+	// TaskCount is the number of its tasks.
+	TaskCount int64 `json:"taskCount,omitempty"`
+}
+
 // StartBenchmarkTrial binds a trial to a session and runs its turn.
 type StartBenchmarkTrial struct {
 	Mutation
 	// Benchmark says which trial is run.
 	Benchmark *TrialBenchmark `json:"benchmark"`
-	// Configuration that is tried: model, prompt, tools and what else matters.
+	// Dataset says how the data set was frozen.
+	Dataset *TrialDataset `json:"dataset,omitempty"`
+	// Configuration that is tried: model, prompt, tools and what else matters. Its
+	// member options are those of the trial's turn. A model that is known here is
+	// used, another one is recorded as not applied.
 	Configuration event.Raw `json:"configuration,omitempty" check:"object"`
 	// Input is submitted as the trial's turn: a text, or a list of parts.
 	Input event.Raw `json:"input,omitempty" as:"input"`
@@ -85,6 +103,11 @@ type Reward struct {
 	Criteria []string `json:"criteria,omitempty"`
 	// FailureCategory says why there is no better score.
 	FailureCategory string `json:"failureCategory,omitempty" max:"256"`
+	// Drift says whether the verifier or its data changed since the data set was
+	// frozen.
+	Drift string `json:"drift,omitempty" max:"1000"`
+	// OracleSanity says whether the known solution of the task gets the full score.
+	OracleSanity string `json:"oracleSanity,omitempty" max:"1000"`
 }
 
 // RecordBenchmarkReward attaches a score to a trial.
@@ -149,6 +172,8 @@ type CompareBenchmarkRuns struct {
 	P0QcGateRegressionCount int64 `json:"p0QcGateRegressionCount,omitempty"`
 	// Decision that was taken, such as promote or revert; undecided if absent.
 	Decision string `json:"decision,omitempty" max:"1000"`
+	// RemainingRisk is what the figures don't show, for people.
+	RemainingRisk string `json:"remainingRisk,omitempty" max:"10000"`
 }
 
 // Command implements [Params].
@@ -159,8 +184,23 @@ func (p *CompareBenchmarkRuns) Validate() error {
 	if err := check(p); err != nil {
 		return err
 	}
+	if err := first(distinct("baseline.trialIds", p.Baseline.TrialIDs), distinct("candidate.trialIds", p.Candidate.TrialIDs)); err != nil {
+		return err
+	}
 	if p.Baseline.ConfigurationID == p.Candidate.ConfigurationID {
 		return fault.Param("candidate.configurationId", "is the baseline's: there is nothing to compare")
+	}
+	return nil
+}
+
+// distinct refuses a trial that is named twice: it would count twice.
+func distinct(path string, ids []string) error {
+	seen := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		if seen[id] {
+			return fault.Param(path, "%s is named twice", id)
+		}
+		seen[id] = true
 	}
 	return nil
 }
@@ -175,9 +215,53 @@ type CompareBenchmarkRunsResult struct {
 type ComparisonRecord struct {
 	event.Comparison
 	// Baseline is what was there.
-	Baseline event.BenchmarkRun `json:"baseline"`
+	Baseline ComparedSide `json:"baseline"`
 	// Candidate is what is tried.
-	Candidate event.BenchmarkRun `json:"candidate"`
+	Candidate ComparedSide `json:"candidate"`
+	// Interval is that of the difference of the mean rewards.
+	Interval ComparedInterval `json:"interval"`
+	// CostDeltaUSD is the candidate's mean cost of a trial less the baseline's;
+	// absent where it isn't known of every trial.
+	CostDeltaUSD *float64 `json:"costDeltaUSD,omitempty"`
+	// RemainingRisk is what the figures don't show.
+	RemainingRisk string `json:"remainingRisk,omitempty"`
+	// ComparisonRef is where the comparison's bytes are.
+	ComparisonRef string `json:"comparisonRef"`
+	// SessionID is where the comparison is recorded: that of the candidate's first
+	// trial.
+	SessionID string `json:"sessionId"`
+}
+
+// ComparedSide is one side of a comparison, summed up.
+type ComparedSide struct {
+	// ConfigurationID names the configuration.
+	ConfigurationID string `json:"configurationId"`
+	// TrialIDs are its trials.
+	TrialIDs []string `json:"trialIds"`
+	// MeanReward of its trials.
+	MeanReward float64 `json:"meanReward"`
+	// TimeoutRate is the share of its trials that ran out of time.
+	TimeoutRate float64 `json:"timeoutRate"`
+	// CostUSD is the cost of all its trials; absent where it isn't known of each.
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// EvidenceCompletenessRate is the share of its trials with complete evidence.
+	EvidenceCompletenessRate float64 `json:"evidenceCompletenessRate"`
+}
+
+// ComparedInterval is a confidence interval of the difference of two mean rewards.
+type ComparedInterval struct {
+	// Method is paired, over the tasks that both sides ran, or welch.
+	Method string `json:"method" enum:"paired welch"`
+	// Level is the confidence.
+	Level float64 `json:"level"`
+	// Low bounds the difference from below; absent where there are too few trials.
+	Low *float64 `json:"low,omitempty"`
+	// High bounds the difference from above; absent where there are too few trials.
+	High *float64 `json:"high,omitempty"`
+	// Samples counts the pairs, or the trials of both sides.
+	Samples int64 `json:"samples"`
+	// Note says why there are no bounds, or what they leave out.
+	Note string `json:"note,omitempty"`
 }
 
 // ReadModel implements [ReadModel].

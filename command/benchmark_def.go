@@ -5,28 +5,28 @@ func benchmarkDefs() []Def {
 	return []Def{
 		{
 			Name: "start_benchmark_trial", Noun: "benchmark", New: func() Params { return &StartBenchmarkTrial{} }, Result: (*StartBenchmarkTrialResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Binds a trial to a session and runs its turn.",
 			Doc:     "agentd doesn't score: it makes the trial reproducible and attributable. Without input the caller submits the turn itself.",
 			Example: `{"benchmark":{"datasetId":"small-fixes","datasetVersion":"1.0","taskId":"fix-7","configurationId":"baseline","role":"baseline"},"input":"Fix the failing test.","timeoutMs":600000}`,
 		},
 		{
 			Name: "record_benchmark_reward", Noun: "benchmark", New: func() Params { return &RecordBenchmarkReward{} }, Result: (*TrialResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Attaches a score to a trial.",
 			Doc:     "The score is kept as it is given.",
 			Example: `{"trialId":"trial_1","reward":{"value":0.75,"criteria":["tests pass"]},"verifier":{"name":"unit-tests","version":"1","status":"completed"}}`,
 		},
 		{
 			Name: "export_benchmark_trial", Noun: "benchmark", New: func() Params { return &ExportBenchmarkTrial{} }, Result: (*ExportBenchmarkTrialResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Exports a trial's pack and trajectory.",
 			Doc:     "The trajectory is in the format ATIF.",
 			Example: `{"trialId":"trial_1"}`,
 		},
 		{
 			Name: "compare_benchmark_runs", Noun: "benchmark", New: func() Params { return &CompareBenchmarkRuns{} }, Result: (*CompareBenchmarkRunsResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1",
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Holds two configurations against each other.",
 			Doc:     "Trials of different data sets or verifiers are a conflict.",
 			Example: `{"baseline":{"configurationId":"baseline","trialIds":["trial_1"]},"candidate":{"configurationId":"candidate","trialIds":["trial_2"]},"decision":"promote"}`,

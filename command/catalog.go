@@ -67,7 +67,7 @@ type ReadModel interface {
 var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(
 		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
-		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(),
+		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(), peerDefs(), peerWorkDefs(),
 		evidenceDefs(), benchmarkDefs(), explainDefs(),
 	)
 })

@@ -55,15 +55,17 @@ func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
 		}
 	}
 	slices.Sort(have)
-	want := strings.Fields(`append_task_progress archive_task cancel_job cancel_task close_subagent compact_thread complete_task
-		create_job create_schedule create_session create_task delete_schedule evaluate_permission explain
-		export_evidence export_replay export_review fail_task
-		fork_thread get_execution_environment get_job get_policy get_session get_task get_thread_read
-		get_tool_inventory interrupt_turn link_tasks list_actions list_jobs list_processes list_schedules
-		list_sessions list_subagents list_tasks pause_task promote_queued_turn remove_queued_turn resize_process
-		resolve_permission respond_action resume_subagent resume_task resume_thread retry_job_item retry_task
-		rollback_thread send_subagent_input set_policy spawn_subagent start_job start_task submit_turn
-		terminate_process unlink_tasks update_task wait_subagents write_process_stdin`)
+	want := strings.Fields(`ack_events append_task_progress archive_task cancel_job cancel_task close_subagent compact_thread
+		compare_benchmark_runs complete_task connect_channel create_job create_schedule create_session create_task
+		delete_schedule disconnect_channel evaluate_permission explain export_benchmark_trial export_evidence
+		export_replay export_review fail_task fork_thread get_execution_environment get_job get_peer_task get_peer_work get_policy
+		get_session get_task get_thread_read get_tool_inventory interrupt_turn link_peer_task link_tasks list_actions list_channels
+		list_jobs list_peer_pushes list_peer_tasks list_processes list_schedules list_sessions list_subagents
+		list_tasks pause_schedule pause_task promote_queued_turn reconnect_channel record_benchmark_reward
+		remove_peer_push remove_queued_turn report_peer_push resize_process resolve_permission respond_action
+		resume_schedule resume_subagent resume_task resume_thread retry_job_item retry_task rollback_thread
+		send_subagent_input set_peer_push set_policy settle_peer_task spawn_subagent start_benchmark_trial start_job
+		start_task submit_turn terminate_process unlink_tasks update_peer_task update_task wait_subagents write_process_stdin`)
 	if !slices.Equal(have, want) {
 		t.Errorf("available: %v\nwant: %v", have, want)
 	}
@@ -175,7 +177,11 @@ func TestUnknownCommandIsNotFound(t *testing.T) {
 var contractRow = regexp.MustCompile("(?m)^\\| (`[a-z_]+`(?:, `[a-z_]+`)*) \\|")
 
 // beyond are the commands that agentd offers beyond the contract.
-var beyond = []string{"create_schedule", "list_schedules", "delete_schedule"}
+var beyond = []string{
+	"create_schedule", "list_schedules", "pause_schedule", "resume_schedule", "delete_schedule",
+	"get_peer_task", "list_peer_tasks", "settle_peer_task", "set_peer_push", "remove_peer_push", "report_peer_push", "list_peer_pushes",
+	"get_peer_work", "link_peer_task", "update_peer_task",
+}
 
 func TestCatalogueIsTheContracts(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(shared, "CONTRACT.md"))

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"time"
 
 	"agentd/event"
@@ -21,8 +22,11 @@ type ConnectChannel struct {
 	Capabilities []string `json:"capabilities,omitempty" max:"100"`
 	// NativeProtocol of the peer, such as a2a.
 	NativeProtocol string `json:"nativeProtocol,omitempty" max:"128"`
-	// SessionID that the channel follows.
+	// SessionID that the channel follows; reconnect_channel and ack_events add others.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Tools that the peer carries out for the sessions that it follows, while it is
+	// connected.
+	Tools []event.ChannelTool `json:"tools,omitempty" max:"64"`
 }
 
 // Command implements [Params].
@@ -35,7 +39,7 @@ func (p *ConnectChannel) Validate() error { return check(p) }
 type ConnectChannelResult struct {
 	// ChannelID is the channel's id.
 	ChannelID string `json:"channelId"`
-	// ResumeToken lets the peer come back; it is shown once.
+	// ResumeToken lets the peer come back; only its hash is kept.
 	ResumeToken string `json:"resumeToken"`
 }
 
@@ -60,12 +64,25 @@ func (p *ReconnectChannel) Validate() error { return check(p) }
 
 // ReconnectChannelResult says how the peer catches up.
 type ReconnectChannelResult struct {
-	// Snapshot of the session.
-	Snapshot event.Raw `json:"snapshot" as:"session_snapshot"`
+	// Snapshot of the session; absent for a channel that follows none that the
+	// caller may see.
+	Snapshot event.Raw `json:"snapshot,omitempty" as:"session_snapshot"`
 	// ReplayFrom is the first sequence that is sent again.
 	ReplayFrom uint64 `json:"replayFrom"`
 	// RecoveryMode is snapshot_repair where the cursor can't be replayed.
 	RecoveryMode string `json:"recoveryMode" enum:"replay snapshot_repair"`
+	// Gap is what can't be replayed, if something can't.
+	Gap *ChannelGap `json:"gap,omitempty"`
+}
+
+// ChannelGap is a part of a session that a peer can't be sent any more.
+type ChannelGap struct {
+	// From is the first sequence that is missing.
+	From uint64 `json:"from"`
+	// To is the last sequence that is missing.
+	To uint64 `json:"to"`
+	// Reason is retention, or cursor_past_end for a cursor that nobody gave out.
+	Reason string `json:"reason" enum:"retention cursor_past_end"`
 }
 
 // AckEvents says how far a peer has got.
@@ -104,7 +121,7 @@ func (p *DisconnectChannel) Validate() error { return check(p) }
 type ChannelResult struct {
 	// ChannelID is the channel's id.
 	ChannelID string `json:"channelId"`
-	// Status of the channel.
+	// Status of the channel: connected or disconnected.
 	Status string `json:"status"`
 	// LastAcknowledged is the last sequence that the peer said it has.
 	LastAcknowledged uint64 `json:"lastAcknowledged,omitempty"`
@@ -135,21 +152,70 @@ type ListChannelsResult struct {
 type ChannelRecord struct {
 	// ChannelID is the channel's id.
 	ChannelID string `json:"channelId"`
-	// Status of the channel.
+	// Status is connected, disconnected, or unknown where the facts say connected
+	// and another process would have to know.
 	Status string `json:"status"`
 	// Transport that the peer uses.
 	Transport string `json:"transport,omitempty"`
 	// PeerRole says what the peer is.
 	PeerRole string `json:"peerRole,omitempty"`
+	// AccountRef names the peer's account.
+	AccountRef string `json:"accountRef,omitempty"`
+	// Capabilities that the peer offers.
+	Capabilities []string `json:"capabilities,omitempty"`
 	// NativeProtocol of the peer.
 	NativeProtocol string `json:"nativeProtocol,omitempty"`
 	// Sessions that the channel follows.
 	Sessions []string `json:"sessions,omitempty"`
-	// LastAcknowledged is the last sequence that the peer said it has.
+	// Links say how the channel stands to each session that it follows.
+	Links []ChannelLink `json:"links,omitempty"`
+	// Tools are the names of those that the peer carries out.
+	Tools []string `json:"tools,omitempty"`
+	// LastAcknowledged is the last sequence that the peer said it has: of the
+	// session that was asked about, or else of the one that it was opened with.
 	LastAcknowledged uint64 `json:"lastAcknowledged,omitempty"`
 	// ConnectedAt is when the peer connected last.
 	ConnectedAt time.Time `json:"connectedAt,omitzero"`
+	// LastSeenAt is when the peer last gave a sign of life, as far as is known.
+	LastSeenAt time.Time `json:"lastSeenAt,omitzero"`
+	// ResumeTokenRef names the resume token without being of use as one.
+	ResumeTokenRef string `json:"resumeTokenRef,omitempty"`
 }
 
 // ReadModel implements [ReadModel].
 func (ChannelRecord) ReadModel() string { return "channel" }
+
+// ChannelLink is how a channel stands to one session.
+type ChannelLink struct {
+	// SessionID that the channel follows.
+	SessionID string `json:"sessionId"`
+	// Status of the channel in that session.
+	Status string `json:"status"`
+	// LastAcknowledged is the last sequence of the session that the peer has.
+	LastAcknowledged uint64 `json:"lastAcknowledged,omitempty"`
+	// Reason why it is disconnected.
+	Reason string `json:"reason,omitempty"`
+	// Since is when it connected or disconnected.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// ChannelFollower is a [Runtime] that is told which streams belong to channels.
+type ChannelFollower interface {
+	// FollowChannel says that a stream of a session now goes to a channel's peer. A
+	// channel that is not connected in that session is a conflict.
+	FollowChannel(ctx context.Context, c Caller, channelID, sessionID string) (ChannelStream, error)
+}
+
+// ChannelStream is a stream that belongs to a channel. Its methods may be called
+// by many goroutines.
+type ChannelStream interface {
+	// After is the last sequence that the peer acknowledged when the stream began.
+	After() uint64
+	// Context ends with the one that FollowChannel was given, and when the connection
+	// is over although the stream isn't: the peer came back on another one, or
+	// disconnected the channel.
+	Context() context.Context
+	// Left says that the stream ended, and why: closed, shutdown, error, or
+	// unsubscribed where the connection goes on. It is called once.
+	Left(reason string)
+}

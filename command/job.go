@@ -21,8 +21,10 @@ type CreateJob struct {
 	Mutation
 	// JobID is the job's id; made if absent.
 	JobID string `json:"jobId,omitempty" check:"id"`
-	// SessionID of the job; a session of its own if absent.
+	// SessionID of the job; that of its task, or a session of its own, if absent.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// TaskID is the task that the job works for: it is stopped with the task.
+	TaskID string `json:"taskId,omitempty" check:"id"`
 	// Instruction says what is to be done with each item.
 	Instruction string `json:"instruction" max:"1048576"`
 	// Items are worked on in this order.
@@ -71,7 +73,8 @@ type JobResult struct {
 	Status string `json:"status"`
 }
 
-// StartJob starts a job that was created with start: false.
+// StartJob starts a job that was created with start: false, or that waits since a
+// restart.
 type StartJob struct {
 	Mutation
 	// JobID is the job's id.
@@ -162,6 +165,8 @@ type JobSummary struct {
 	Reason string `json:"reason,omitempty"`
 	// Progress counts the items by status.
 	Progress event.JobCounts `json:"progress"`
+	// TaskID is the task that the job works for.
+	TaskID string `json:"taskId,omitempty"`
 	// Title for people.
 	Title string `json:"title,omitempty"`
 	// Error is why the job failed.

@@ -7,14 +7,14 @@ func jobDefs() []Def {
 			Name: "create_job", Noun: "job", New: func() Params { return &CreateJob{} }, Result: (*JobResult)(nil),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Creates a batch of items that are worked on side by side.",
-			Doc:     "A job has at most 100,000 items. Unless start is false it starts at once.",
+			Doc:     "A job has at most 100,000 items. Unless start is false it starts at once. With taskId it belongs to a task, in whose session it is: cancel_task stops it, and none is created for a task that is over or being cancelled.",
 			Example: `{"instruction":"Translate the sentence to French.","items":[{"itemId":"item_1","input":"Good morning."},{"itemId":"item_2","input":"Good night."}],"concurrency":2}`,
 		},
 		{
 			Name: "start_job", Noun: "job", New: func() Params { return &StartJob{} }, Result: (*JobRecord)(nil),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
-			Means:   "Starts a job that was created without starting.",
-			Doc:     "Starting a job that runs already changes nothing.",
+			Means:   "Starts a job that waits.",
+			Doc:     "A job waits that was created with start: false or, with recovery: manual, that was running when the runtime was started again; its items go on where they were. Starting a job that runs already changes nothing.",
 			Example: `{"jobId":"job_french"}`,
 		},
 		{

@@ -245,7 +245,7 @@ func TestShortFormsAndNormalForms(t *testing.T) {
 	}
 	task := decode("create_task", `{"objective":"o","acceptance":["first",{"id":"mine","description":"second"},{"description":"third"}],"priority":7}`).(*CreateTask)
 	got := fmt.Sprintf("%v %s", task.Criteria(), task.Priority)
-	if want := `[{criterion_1 first  <nil>  []} {mine second  <nil>  []} {criterion_3 third  <nil>  []}] 7`; got != want {
+	if want := `[{criterion_1 first open <nil>  []} {mine second open <nil>  []} {criterion_3 third open <nil>  []}] 7`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	progress := decode("append_task_progress", `{"taskId":"t","progress":{"percent":0},"outputRefs":["out_1",{"outputRef":"out_2","offset":4}],"deliveryState":"queued"}`).(*AppendTaskProgress)

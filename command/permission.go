@@ -40,6 +40,8 @@ type ResolvePermission struct {
 	Decision string `json:"decision" enum:"allow deny cancel"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
+	// ChannelID is the channel that the answer comes through, if it does.
+	ChannelID string `json:"channelId,omitempty" check:"id"`
 }
 
 // Command implements [Params].

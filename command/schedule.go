@@ -24,11 +24,12 @@ type CreateSchedule struct {
 	EveryMs int64 `json:"everyMs,omitempty" max:"31536000000"`
 	// TimeZone that cron is meant in, such as Europe/Paris; default UTC.
 	TimeZone string `json:"timeZone,omitempty" max:"64"`
-	// Missed says what becomes of runs that were due while the runtime was down:
-	// run_once (the default) starts one for all, skip none, run_all each.
+	// Missed says what becomes of runs that were due while the runtime was down or the
+	// schedule paused: run_once (the default) starts one for all, skip none, run_all
+	// each, one after the other.
 	Missed string `json:"missed,omitempty" enum:"skip run_once run_all"`
 	// Overlap says what becomes of a run that is due while the last one goes on: skip
-	// (the default) leaves it out, queue starts it afterwards, allow at once.
+	// (the default) leaves it out, queue lets one wait for the end, allow starts it.
 	Overlap string `json:"overlap,omitempty" enum:"skip queue allow"`
 	// Job are the parameters of create_job.
 	Job event.Raw `json:"job,omitempty" check:"object"`
@@ -78,8 +79,8 @@ func (p *CreateSchedule) Starts() (Name, event.Raw) {
 type ScheduleResult struct {
 	// ScheduleID is the schedule's id.
 	ScheduleID string `json:"scheduleId"`
-	// Status is active or deleted.
-	Status string `json:"status" enum:"active deleted"`
+	// Status is active, paused or deleted.
+	Status string `json:"status" enum:"active paused deleted"`
 	// NextAt is when the next run is due.
 	NextAt time.Time `json:"nextAt,omitzero"`
 }
@@ -105,6 +106,36 @@ type ListSchedulesResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
+// PauseSchedule holds a schedule: it starts nothing until it is resumed.
+type PauseSchedule struct {
+	Mutation
+	// ScheduleID is the schedule's id.
+	ScheduleID string `json:"scheduleId" check:"id"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*PauseSchedule) Command() Name { return "pause_schedule" }
+
+// Validate implements [Params].
+func (p *PauseSchedule) Validate() error { return check(p) }
+
+// ResumeSchedule lets a paused schedule go on.
+type ResumeSchedule struct {
+	Mutation
+	// ScheduleID is the schedule's id.
+	ScheduleID string `json:"scheduleId" check:"id"`
+	// Reason for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*ResumeSchedule) Command() Name { return "resume_schedule" }
+
+// Validate implements [Params].
+func (p *ResumeSchedule) Validate() error { return check(p) }
+
 // DeleteSchedule ends a schedule; what it started stays.
 type DeleteSchedule struct {
 	Mutation
@@ -126,6 +157,10 @@ type ScheduleRecord struct {
 	ScheduleID string `json:"scheduleId"`
 	// SessionID of the schedule.
 	SessionID string `json:"sessionId"`
+	// Status is active, or paused: then nothing is started.
+	Status string `json:"status" enum:"active paused"`
+	// StatusReason says why it is paused.
+	StatusReason string `json:"statusReason,omitempty"`
 	// Title for people.
 	Title string `json:"title,omitempty"`
 	// Cron of the schedule, or EveryMs its interval.
@@ -142,6 +177,8 @@ type ScheduleRecord struct {
 	Overlap string `json:"overlap" enum:"skip queue allow"`
 	// NextAt is when the next run is due.
 	NextAt time.Time `json:"nextAt,omitzero"`
+	// QueuedDueAt is when a run was due that waits for the end of the one before.
+	QueuedDueAt time.Time `json:"queuedDueAt,omitzero"`
 	// LastAt is when the last run was started.
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// LastJobID is the job that the last run started.

@@ -27,6 +27,9 @@ type SpawnSubagent struct {
 	Isolation *event.Isolation `json:"isolation,omitempty"`
 	// Model of the child; its parent's if absent.
 	Model string `json:"model,omitempty" max:"256"`
+	// Peer is another agent that the child is: the id of a configured one, or the
+	// address of an agent card.
+	Peer string `json:"peer,omitempty" max:"2048"`
 	// Metadata is the caller's own, kept as it is.
 	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -73,7 +74,7 @@ func (f *TaskFields) Criteria() []event.AcceptanceCriterion {
 	var list []event.AcceptanceCriterion
 	for _, c := range f.Acceptance {
 		list = append(list, event.AcceptanceCriterion{
-			ID: c.ID, Description: c.Description, Status: c.Status, Reason: c.Reason, EvidenceRefs: c.EvidenceRefs,
+			ID: c.ID, Description: c.Description, Status: cmp.Or(c.Status, "open"), Reason: c.Reason, EvidenceRefs: c.EvidenceRefs,
 		})
 	}
 	return list
@@ -122,6 +123,9 @@ type CreateTask struct {
 	// Worker says who works: agentd in a thread of its own (runtime, the default),
 	// or the caller, who reports (external).
 	Worker string `json:"worker,omitempty" enum:"runtime external"`
+	// Peer is another agent that works on the task: the id of a configured one, or the
+	// address of an agent card.
+	Peer string `json:"peer,omitempty" max:"2048"`
 	// Start starts the task at once; default false.
 	Start bool `json:"start,omitempty"`
 }
@@ -132,7 +136,7 @@ func (*CreateTask) Command() Name { return "create_task" }
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *CreateTask) Validate() error {
 	p.number()
-	return first(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn))
+	return first(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer))
 }
 
 // selfReference refuses a task that waits for itself or is its own parent.

@@ -55,14 +55,14 @@ func taskStateDefs() []Def {
 			Name: "resume_task", Noun: "task", New: func() Params { return &ResumeTask{} }, Result: (*TaskResult)(nil),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Lets a paused task go on.",
-			Doc:     "A task that isn't paused is a conflict.",
+			Doc:     "With recovery: manual a task that would go on by itself is paused at every start of the runtime, and the thread of one at work is blocked: resume_task lets both go on. Any other task that isn't paused is a conflict.",
 			Example: `{"taskId":"task_review"}`,
 		},
 		{
 			Name: "cancel_task", Noun: "task", New: func() Params { return &CancelTask{} }, Result: (*TaskResult)(nil),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Stops a task.",
-			Doc:     "The intent is recorded first, then it reaches children, jobs, processes and subagents, unless propagate is false. No new work starts under a task that is being cancelled.",
+			Doc:     "The intent is recorded first, then it reaches children, jobs, processes and subagents, unless propagate is false. The task is cancelling until all of them have settled, then cancelled, also if the runtime is restarted in between. No new work starts under a task that is being cancelled.",
 			Example: `{"taskId":"task_review","propagate":true}`,
 		},
 		{

@@ -25,6 +25,8 @@ type SubmitTurn struct {
 	TaskID string `json:"taskId,omitempty" check:"id"`
 	// Metadata is the caller's own, kept as it is.
 	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	// Peer says that the turn is work that a peer gave us.
+	Peer *PeerStep `json:"peer,omitempty"`
 }
 
 // Command implements [Params].
@@ -97,6 +99,8 @@ type InterruptTurn struct {
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// Queue says what becomes of the turns that wait: keep (default) or clear.
 	Queue string `json:"queue,omitempty" enum:"keep clear"`
+	// Peer says that a peer wants its task stopped.
+	Peer *PeerStep `json:"peer,omitempty"`
 }
 
 // Command implements [Params].

@@ -59,6 +59,8 @@ type BenchmarkTrialStarted struct {
 	BudgetUSD *float64 `json:"budgetUSD,omitempty"`
 	Sandbox   string   `json:"sandbox,omitempty"`
 	Attempt   int64    `json:"attempt,omitempty"`
+	// RequestDigest is a fingerprint of what was asked for under the trial's id.
+	RequestDigest string `json:"requestDigest,omitempty"`
 }
 
 // BenchmarkTrialEnded ends a trial: completed, or failed with a category.
@@ -71,6 +73,17 @@ type BenchmarkTrialEnded struct {
 	TrajectoryRef   string   `json:"trajectoryRef,omitempty"`
 	ArtifactRefs    []string `json:"artifactRefs,omitempty"`
 	TimedOut        bool     `json:"timedOut,omitempty"`
+	// Usage and CostUSD are those of the trial, its subagents included; the cost is
+	// absent where no price is known.
+	Usage   *Usage   `json:"usage,omitempty"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// ModelCalls and ToolCalls count the calls of the trial.
+	ModelCalls int64 `json:"modelCalls,omitempty"`
+	ToolCalls  int64 `json:"toolCalls,omitempty"`
+	// DeniedSideEffects counts calls that were denied and had an effect all the same.
+	DeniedSideEffects int64 `json:"deniedSideEffectCount,omitempty"`
+	// EvidenceGaps say what the evidence of the trial lacks.
+	EvidenceGaps []string `json:"evidenceGaps,omitempty"`
 }
 
 // BenchmarkVerifier names who scored.
@@ -105,11 +118,31 @@ type BenchmarkRun struct {
 	EvidenceCompletenessRate *float64 `json:"evidenceCompletenessRate"`
 }
 
+// BenchmarkInterval is a confidence interval of the difference of two mean rewards.
+type BenchmarkInterval struct {
+	// Method is paired, over the tasks that both sides ran, or welch.
+	Method string `json:"method" enum:"paired welch"`
+	// Level is the confidence, such as 0.95.
+	Level float64 `json:"level"`
+	// Low and High bound the difference; null where too few trials are there to say.
+	Low  *float64 `json:"low"`
+	High *float64 `json:"high"`
+	// Samples counts the pairs, or the trials of both sides.
+	Samples int64 `json:"samples"`
+	// Note says why there are no bounds, or what they leave out.
+	Note string `json:"note,omitempty"`
+}
+
 // BenchmarkComparisonCompleted holds two configurations against each other.
 type BenchmarkComparisonCompleted struct {
-	Baseline      BenchmarkRun `json:"baseline"`
-	Candidate     BenchmarkRun `json:"candidate"`
-	ComparisonRef string       `json:"comparisonRef,omitempty"`
-	RemainingRisk string       `json:"remainingRisk,omitempty"`
-	Decision      string       `json:"decision" check:"nonempty"`
+	Baseline  BenchmarkRun `json:"baseline"`
+	Candidate BenchmarkRun `json:"candidate"`
+	// Interval is that of the difference of the mean rewards.
+	Interval *BenchmarkInterval `json:"interval,omitempty"`
+	// CostDeltaUSD is the candidate's mean cost of a trial less the baseline's;
+	// absent where it isn't known of every trial.
+	CostDeltaUSD  *float64 `json:"costDeltaUSD,omitempty"`
+	ComparisonRef string   `json:"comparisonRef,omitempty"`
+	RemainingRisk string   `json:"remainingRisk,omitempty"`
+	Decision      string   `json:"decision" check:"nonempty"`
 }

@@ -65,8 +65,10 @@ func TestCatalogListsTheStandard(t *testing.T) {
 func TestCatalogExtensions(t *testing.T) {
 	want := []event.Type{
 		event.TypeTurnInterruptRequested, event.TypeTurnSteered, event.TypeSubagentOutput,
-		event.TypeScheduleCreated, event.TypeScheduleFired, event.TypeScheduleMissed, event.TypeScheduleDeleted,
+		event.TypeJobHeld, event.TypeScheduleCreated, event.TypeScheduleFired, event.TypeScheduleMissed,
+		event.TypeScheduleQueued, event.TypeSchedulePaused, event.TypeScheduleResumed, event.TypeScheduleDeleted,
 		event.TypeChannelPeerTaskLinked, event.TypeChannelPeerTaskUpdated,
+		event.TypeChannelPeerPushConfigured, event.TypeChannelPeerPushRemoved, event.TypeChannelPeerPushReported,
 	}
 	var have []event.Type
 	for _, d := range event.Catalog() {

@@ -12,15 +12,44 @@ type ChannelConnected struct {
 	ResumeTokenRef string   `json:"resumeTokenRef,omitempty"`
 	Sessions       []string `json:"sessions,omitempty"`
 	ConnectedBy    *Actor   `json:"connectedBy,omitempty"`
+	// EnrolledRole is the role of the token that opened the channel.
+	EnrolledRole string `json:"enrolledRole,omitempty" enum:"client admin"`
+	// HomeSession is where the channel was opened, in the facts of other sessions
+	// that it follows.
+	HomeSession string `json:"homeSession,omitempty"`
+	// Tools are those that the peer carries out.
+	Tools []ChannelTool `json:"tools,omitempty"`
+}
+
+// ChannelTool is a tool that the peer of a channel carries out.
+type ChannelTool struct {
+	// ToolName is what the model calls it by: 1 to 64 of A-Z a-z 0-9 _ -.
+	ToolName string `json:"toolName" check:"nonempty"`
+	// Description for the model.
+	Description string `json:"description,omitempty"`
+	// InputSchema is the JSON Schema of the input.
+	InputSchema Raw `json:"inputSchema,omitempty"`
+	// TimeoutMs is how long the peer may take; 0 means the default.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// IsReadOnly says that a call changes nothing.
+	IsReadOnly bool `json:"isReadOnly,omitempty"`
+	// IsDestructive says that a call may destroy something.
+	IsDestructive bool `json:"isDestructive,omitempty"`
+	// IsConcurrencySafe says that calls may run beside each other.
+	IsConcurrencySafe bool `json:"isConcurrencySafe,omitempty"`
 }
 
 // ChannelDisconnected says that a peer closed or fell silent. Its tasks go on.
 type ChannelDisconnected struct {
-	Reason               string   `json:"reason" enum:"closed heartbeat_timeout error shutdown replaced"`
+	Reason               string   `json:"reason" enum:"closed heartbeat_timeout error shutdown replaced runtime_restart"`
 	Detail               string   `json:"detail,omitempty"`
 	LastAcknowledged     uint64   `json:"lastAcknowledged,omitempty"`
 	ResumableForMs       int64    `json:"resumableForMs,omitempty"`
 	PendingPermissionIDs []string `json:"pendingPermissionIds,omitempty"`
+	// PendingToolCallIDs are the calls that the peer was to carry out. They, and those
+	// that come meanwhile, are lost if it isn't back within ToolGraceMs.
+	PendingToolCallIDs []string `json:"pendingToolCallIds,omitempty"`
+	ToolGraceMs        int64    `json:"toolGraceMs,omitempty"`
 }
 
 // ChannelResumed says that a peer came back with its token.
@@ -73,14 +102,64 @@ type PeerTaskLinked struct {
 	RemoteAgentRef    string `json:"remoteAgentRef,omitempty"`
 	AgentCardRef      string `json:"agentCardRef,omitempty"`
 	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"polling streaming subscription push"`
+	// RemoteMessageID is the peer's message that the task began with; Message is it
+	// in the peer's own form, a large one is behind MessageRef.
+	RemoteMessageID string `json:"remoteMessageId,omitempty"`
+	Message         Raw    `json:"message,omitempty"`
+	MessageRef      string `json:"messageRef,omitempty"`
 }
 
 // PeerTaskUpdated is a change of a peer's task as the peer told it.
 type PeerTaskUpdated struct {
+	NativeProtocol     string   `json:"nativeProtocol,omitempty"`
+	Direction          string   `json:"direction,omitempty" enum:"inbound outbound"`
 	RemoteTaskID       string   `json:"remoteTaskId" check:"nonempty"`
+	RemoteContextID    string   `json:"remoteContextId,omitempty"`
 	RemoteStatus       string   `json:"remoteStatus" check:"nonempty"`
 	Status             string   `json:"status" enum:"running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown"`
 	Reason             string   `json:"reason,omitempty"`
 	RemoteArtifactRefs []string `json:"remoteArtifactRefs,omitempty"`
 	MessageRef         string   `json:"messageRef,omitempty"`
+	// RemoteMessageID is the peer's message that changed the task; Message is it in
+	// the peer's own form.
+	RemoteMessageID string `json:"remoteMessageId,omitempty"`
+	Message         Raw    `json:"message,omitempty"`
+	// Settled says that the task's end and its artifacts are reconciled.
+	Settled bool `json:"settled,omitempty"`
+}
+
+// PeerPushConfigured says where a peer wants to be told of its task.
+type PeerPushConfigured struct {
+	NativeProtocol string `json:"nativeProtocol" check:"nonempty"`
+	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
+	ConfigID       string `json:"configId" check:"nonempty"`
+	// Target is the host that is told.
+	Target string `json:"target" check:"nonempty"`
+	// Sealed is the whole configuration, encrypted: it holds credentials.
+	Sealed       string `json:"sealed" check:"nonempty"`
+	ConfiguredBy *Actor `json:"configuredBy,omitempty"`
+}
+
+// PeerPushRemoved takes a wish to be told back.
+type PeerPushRemoved struct {
+	NativeProtocol string `json:"nativeProtocol" check:"nonempty"`
+	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
+	ConfigID       string `json:"configId" check:"nonempty"`
+	RemovedBy      *Actor `json:"removedBy,omitempty"`
+}
+
+// PeerPushReported is what came of telling a peer.
+type PeerPushReported struct {
+	NativeProtocol string `json:"nativeProtocol" check:"nonempty"`
+	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
+	ConfigID       string `json:"configId" check:"nonempty"`
+	Outcome        string `json:"outcome" enum:"delivered failing gave_up refused"`
+	// Through is the sequence of the session up to which the peer was told.
+	Through      uint64 `json:"through"`
+	RemoteStatus string `json:"remoteStatus,omitempty"`
+	Attempts     int64  `json:"attempts,omitempty"`
+	HTTPStatus   int64  `json:"httpStatus,omitempty"`
+	Detail       string `json:"detail,omitempty"`
+	// Final says that nothing more is to be told.
+	Final bool `json:"final,omitempty"`
 }

@@ -102,6 +102,8 @@ type EvidenceChanged struct {
 	Note                 string                `json:"note,omitempty"`
 	ChainSequence        uint64                `json:"chainSequence,omitempty"`
 	ChainHash            string                `json:"chainHash,omitempty"`
+	// DurationMs is how long the export took.
+	DurationMs int64 `json:"durationMs,omitempty"`
 }
 
 // HistoryWindowLoaded says that a part of an old session was loaded for recovery.

@@ -1023,38 +1023,41 @@ func (p *TaskCreated) decodeJSON(s *scanner) bool {
 					ok = false
 				}
 			}
-		case "scope":
+		case "peer":
 			bit = 1 << 12
+			ok = s.text(&p.Peer)
+		case "scope":
+			bit = 1 << 13
 			ok = s.raw(&p.Scope)
 		case "constraints":
-			bit = 1 << 13
+			bit = 1 << 14
 			if !s.null() {
 				p.Constraints = new(TaskConstraints)
 				ok = p.Constraints.decodeJSON(s)
 			}
 		case "taskProfile":
-			bit = 1 << 14
+			bit = 1 << 15
 			if !s.null() {
 				p.TaskProfile = new(TaskProfile)
 				ok = p.TaskProfile.decodeJSON(s)
 			}
 		case "acceptance":
-			bit = 1 << 15
+			bit = 1 << 16
 			ok = decodeList(s, &p.Acceptance)
 		case "retryPolicy":
-			bit = 1 << 16
+			bit = 1 << 17
 			if !s.null() {
 				p.RetryPolicy = new(RetryPolicy)
 				ok = p.RetryPolicy.decodeJSON(s)
 			}
 		case "dependsOn":
-			bit = 1 << 17
+			bit = 1 << 18
 			ok = s.strings(&p.DependsOn)
 		case "heartbeatTimeoutMs":
-			bit = 1 << 18
+			bit = 1 << 19
 			ok = s.int(&p.HeartbeatTimeoutMs)
 		case "metadata":
-			bit = 1 << 19
+			bit = 1 << 20
 			ok = s.raw(&p.Metadata)
 		default:
 			return false
@@ -2493,6 +2496,9 @@ func (p *ToolInfo) decodeJSON(s *scanner) bool {
 		case "reason":
 			bit = 1 << 12
 			ok = s.text(&p.Reason)
+		case "source":
+			bit = 1 << 13
+			ok = s.text(&p.Source)
 		default:
 			return false
 		}
@@ -3731,6 +3737,9 @@ func (p *EvidenceChanged) decodeJSON(s *scanner) bool {
 		case "chainHash":
 			bit = 1 << 8
 			ok = s.text(&p.ChainHash)
+		case "durationMs":
+			bit = 1 << 9
+			ok = s.int(&p.DurationMs)
 		default:
 			return false
 		}
@@ -3839,6 +3848,12 @@ func (p *SubagentSpawned) decodeJSON(s *scanner) bool {
 		case "metadata":
 			bit = 1 << 12
 			ok = s.raw(&p.Metadata)
+		case "peer":
+			bit = 1 << 13
+			ok = s.text(&p.Peer)
+		case "peerTaskId":
+			bit = 1 << 14
+			ok = s.text(&p.PeerTaskID)
 		default:
 			return false
 		}
@@ -4842,6 +4857,9 @@ func (p *HookCompleted) decodeJSON(s *scanner) bool {
 		case "auditRefs":
 			bit = 1 << 11
 			ok = s.strings(&p.AuditRefs)
+		case "last":
+			bit = 1 << 12
+			ok = s.bool(&p.Last)
 		default:
 			return false
 		}
@@ -4945,6 +4963,9 @@ func (p *HookFailed) decodeJSON(s *scanner) bool {
 		case "durationMs":
 			bit = 1 << 7
 			ok = s.int(&p.DurationMs)
+		case "last":
+			bit = 1 << 8
+			ok = s.bool(&p.Last)
 		default:
 			return false
 		}
@@ -5851,8 +5872,11 @@ func (p *TaskDelegated) decodeJSON(s *scanner) bool {
 		case "remoteTaskId":
 			bit = 1 << 3
 			ok = s.text(&p.RemoteTaskID)
-		case "reason":
+		case "remoteMessageId":
 			bit = 1 << 4
+			ok = s.text(&p.RemoteMessageID)
+		case "reason":
+			bit = 1 << 5
 			ok = s.text(&p.Reason)
 		default:
 			return false
@@ -6521,6 +6545,73 @@ func (p *ChannelConnected) decodeJSON(s *scanner) bool {
 				p.ConnectedBy = new(Actor)
 				ok = p.ConnectedBy.decodeJSON(s)
 			}
+		case "enrolledRole":
+			bit = 1 << 9
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "client":
+					p.EnrolledRole = "client"
+				case "admin":
+					p.EnrolledRole = "admin"
+				default:
+					ok = false
+				}
+			}
+		case "homeSession":
+			bit = 1 << 10
+			ok = s.text(&p.HomeSession)
+		case "tools":
+			bit = 1 << 11
+			ok = decodeList(s, &p.Tools)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ChannelTool) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "toolName":
+			bit = 1 << 0
+			ok = s.text(&p.ToolName)
+		case "description":
+			bit = 1 << 1
+			ok = s.text(&p.Description)
+		case "inputSchema":
+			bit = 1 << 2
+			ok = s.raw(&p.InputSchema)
+		case "timeoutMs":
+			bit = 1 << 3
+			ok = s.int(&p.TimeoutMs)
+		case "isReadOnly":
+			bit = 1 << 4
+			ok = s.bool(&p.IsReadOnly)
+		case "isDestructive":
+			bit = 1 << 5
+			ok = s.bool(&p.IsDestructive)
+		case "isConcurrencySafe":
+			bit = 1 << 6
+			ok = s.bool(&p.IsConcurrencySafe)
 		default:
 			return false
 		}
@@ -6563,6 +6654,8 @@ func (p *ChannelDisconnected) decodeJSON(s *scanner) bool {
 					p.Reason = "shutdown"
 				case "replaced":
 					p.Reason = "replaced"
+				case "runtime_restart":
+					p.Reason = "runtime_restart"
 				default:
 					ok = false
 				}
@@ -6579,6 +6672,12 @@ func (p *ChannelDisconnected) decodeJSON(s *scanner) bool {
 		case "pendingPermissionIds":
 			bit = 1 << 4
 			ok = s.strings(&p.PendingPermissionIDs)
+		case "pendingToolCallIds":
+			bit = 1 << 5
+			ok = s.strings(&p.PendingToolCallIDs)
+		case "toolGraceMs":
+			bit = 1 << 6
+			ok = s.int(&p.ToolGraceMs)
 		default:
 			return false
 		}
@@ -7808,6 +7907,9 @@ func (p *BenchmarkTrialStarted) decodeJSON(s *scanner) bool {
 		case "attempt":
 			bit = 1 << 4
 			ok = s.int(&p.Attempt)
+		case "requestDigest":
+			bit = 1 << 5
+			ok = s.text(&p.RequestDigest)
 		default:
 			return false
 		}
@@ -7872,6 +7974,30 @@ func (p *BenchmarkTrialEnded) decodeJSON(s *scanner) bool {
 		case "timedOut":
 			bit = 1 << 7
 			ok = s.bool(&p.TimedOut)
+		case "usage":
+			bit = 1 << 8
+			if !s.null() {
+				p.Usage = new(Usage)
+				ok = p.Usage.decodeJSON(s)
+			}
+		case "costUSD":
+			bit = 1 << 9
+			if !s.null() {
+				p.CostUSD = new(float64)
+				ok = s.float(p.CostUSD)
+			}
+		case "modelCalls":
+			bit = 1 << 10
+			ok = s.int(&p.ModelCalls)
+		case "toolCalls":
+			bit = 1 << 11
+			ok = s.int(&p.ToolCalls)
+		case "deniedSideEffectCount":
+			bit = 1 << 12
+			ok = s.int(&p.DeniedSideEffects)
+		case "evidenceGaps":
+			bit = 1 << 13
+			ok = s.strings(&p.EvidenceGaps)
 		default:
 			return false
 		}
@@ -7995,14 +8121,26 @@ func (p *BenchmarkComparisonCompleted) decodeJSON(s *scanner) bool {
 		case "candidate":
 			bit = 1 << 1
 			ok = p.Candidate.decodeJSON(s)
-		case "comparisonRef":
+		case "interval":
 			bit = 1 << 2
+			if !s.null() {
+				p.Interval = new(BenchmarkInterval)
+				ok = p.Interval.decodeJSON(s)
+			}
+		case "costDeltaUSD":
+			bit = 1 << 3
+			if !s.null() {
+				p.CostDeltaUSD = new(float64)
+				ok = s.float(p.CostDeltaUSD)
+			}
+		case "comparisonRef":
+			bit = 1 << 4
 			ok = s.text(&p.ComparisonRef)
 		case "remainingRisk":
-			bit = 1 << 3
+			bit = 1 << 5
 			ok = s.text(&p.RemainingRisk)
 		case "decision":
-			bit = 1 << 4
+			bit = 1 << 6
 			ok = s.text(&p.Decision)
 		default:
 			return false
@@ -8061,6 +8199,67 @@ func (p *BenchmarkRun) decodeJSON(s *scanner) bool {
 				p.EvidenceCompletenessRate = new(float64)
 				ok = s.float(p.EvidenceCompletenessRate)
 			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *BenchmarkInterval) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "method":
+			bit = 1 << 0
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "paired":
+					p.Method = "paired"
+				case "welch":
+					p.Method = "welch"
+				default:
+					ok = false
+				}
+			}
+		case "level":
+			bit = 1 << 1
+			ok = s.float(&p.Level)
+		case "low":
+			bit = 1 << 2
+			if !s.null() {
+				p.Low = new(float64)
+				ok = s.float(p.Low)
+			}
+		case "high":
+			bit = 1 << 3
+			if !s.null() {
+				p.High = new(float64)
+				ok = s.float(p.High)
+			}
+		case "samples":
+			bit = 1 << 4
+			ok = s.int(&p.Samples)
+		case "note":
+			bit = 1 << 5
+			ok = s.text(&p.Note)
 		default:
 			return false
 		}
@@ -8151,6 +8350,56 @@ func (p *TurnSteered) decodeJSON(s *scanner) bool {
 			if !s.null() {
 				p.SubmittedBy = new(Actor)
 				ok = p.SubmittedBy.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *JobHeld) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "status":
+			bit = 1 << 0
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "pending":
+					p.Status = "pending"
+				default:
+					ok = false
+				}
+			}
+		case "code":
+			bit = 1 << 1
+			ok = s.text(&p.Code)
+		case "reason":
+			bit = 1 << 2
+			ok = s.text(&p.Reason)
+		case "heldBy":
+			bit = 1 << 3
+			if !s.null() {
+				p.HeldBy = new(Actor)
+				ok = p.HeldBy.decodeJSON(s)
 			}
 		default:
 			return false
@@ -8339,6 +8588,8 @@ func (p *ScheduleMissed) decodeJSON(s *scanner) bool {
 					p.Reason = "down"
 				case "overlap":
 					p.Reason = "overlap"
+				case "paused":
+					p.Reason = "paused"
 				default:
 					ok = false
 				}
@@ -8355,6 +8606,123 @@ func (p *ScheduleMissed) decodeJSON(s *scanner) bool {
 		case "nextAt":
 			bit = 1 << 5
 			ok = s.time(&p.NextAt)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ScheduleQueued) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "dueAt":
+			bit = 1 << 1
+			ok = s.time(&p.DueAt)
+		case "nextAt":
+			bit = 1 << 2
+			ok = s.time(&p.NextAt)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *SchedulePaused) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "code":
+			bit = 1 << 1
+			ok = s.text(&p.Code)
+		case "reason":
+			bit = 1 << 2
+			ok = s.text(&p.Reason)
+		case "pausedBy":
+			bit = 1 << 3
+			if !s.null() {
+				p.PausedBy = new(Actor)
+				ok = p.PausedBy.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *ScheduleResumed) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "scheduleId":
+			bit = 1 << 0
+			ok = s.text(&p.ScheduleID)
+		case "reason":
+			bit = 1 << 1
+			ok = s.text(&p.Reason)
+		case "resumedBy":
+			bit = 1 << 2
+			if !s.null() {
+				p.ResumedBy = new(Actor)
+				ok = p.ResumedBy.decodeJSON(s)
+			}
 		default:
 			return false
 		}
@@ -8466,6 +8834,15 @@ func (p *PeerTaskLinked) decodeJSON(s *scanner) bool {
 					ok = false
 				}
 			}
+		case "remoteMessageId":
+			bit = 1 << 7
+			ok = s.text(&p.RemoteMessageID)
+		case "message":
+			bit = 1 << 8
+			ok = s.raw(&p.Message)
+		case "messageRef":
+			bit = 1 << 9
+			ok = s.text(&p.MessageRef)
 		default:
 			return false
 		}
@@ -8493,14 +8870,33 @@ func (p *PeerTaskUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		switch string(key) {
-		case "remoteTaskId":
+		case "nativeProtocol":
 			bit = 1 << 0
-			ok = s.text(&p.RemoteTaskID)
-		case "remoteStatus":
+			ok = s.text(&p.NativeProtocol)
+		case "direction":
 			bit = 1 << 1
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "inbound":
+					p.Direction = "inbound"
+				case "outbound":
+					p.Direction = "outbound"
+				default:
+					ok = false
+				}
+			}
+		case "remoteTaskId":
+			bit = 1 << 2
+			ok = s.text(&p.RemoteTaskID)
+		case "remoteContextId":
+			bit = 1 << 3
+			ok = s.text(&p.RemoteContextID)
+		case "remoteStatus":
+			bit = 1 << 4
 			ok = s.text(&p.RemoteStatus)
 		case "status":
-			bit = 1 << 2
+			bit = 1 << 5
 			var value []byte
 			if value, ok = s.plainString(); ok {
 				switch string(value) {
@@ -8533,14 +8929,184 @@ func (p *PeerTaskUpdated) decodeJSON(s *scanner) bool {
 				}
 			}
 		case "reason":
-			bit = 1 << 3
+			bit = 1 << 6
 			ok = s.text(&p.Reason)
 		case "remoteArtifactRefs":
-			bit = 1 << 4
+			bit = 1 << 7
 			ok = s.strings(&p.RemoteArtifactRefs)
 		case "messageRef":
-			bit = 1 << 5
+			bit = 1 << 8
 			ok = s.text(&p.MessageRef)
+		case "remoteMessageId":
+			bit = 1 << 9
+			ok = s.text(&p.RemoteMessageID)
+		case "message":
+			bit = 1 << 10
+			ok = s.raw(&p.Message)
+		case "settled":
+			bit = 1 << 11
+			ok = s.bool(&p.Settled)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *PeerPushConfigured) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "nativeProtocol":
+			bit = 1 << 0
+			ok = s.text(&p.NativeProtocol)
+		case "remoteTaskId":
+			bit = 1 << 1
+			ok = s.text(&p.RemoteTaskID)
+		case "configId":
+			bit = 1 << 2
+			ok = s.text(&p.ConfigID)
+		case "target":
+			bit = 1 << 3
+			ok = s.text(&p.Target)
+		case "sealed":
+			bit = 1 << 4
+			ok = s.text(&p.Sealed)
+		case "configuredBy":
+			bit = 1 << 5
+			if !s.null() {
+				p.ConfiguredBy = new(Actor)
+				ok = p.ConfiguredBy.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *PeerPushRemoved) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "nativeProtocol":
+			bit = 1 << 0
+			ok = s.text(&p.NativeProtocol)
+		case "remoteTaskId":
+			bit = 1 << 1
+			ok = s.text(&p.RemoteTaskID)
+		case "configId":
+			bit = 1 << 2
+			ok = s.text(&p.ConfigID)
+		case "removedBy":
+			bit = 1 << 3
+			if !s.null() {
+				p.RemovedBy = new(Actor)
+				ok = p.RemovedBy.decodeJSON(s)
+			}
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *PeerPushReported) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "nativeProtocol":
+			bit = 1 << 0
+			ok = s.text(&p.NativeProtocol)
+		case "remoteTaskId":
+			bit = 1 << 1
+			ok = s.text(&p.RemoteTaskID)
+		case "configId":
+			bit = 1 << 2
+			ok = s.text(&p.ConfigID)
+		case "outcome":
+			bit = 1 << 3
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "delivered":
+					p.Outcome = "delivered"
+				case "failing":
+					p.Outcome = "failing"
+				case "gave_up":
+					p.Outcome = "gave_up"
+				case "refused":
+					p.Outcome = "refused"
+				default:
+					ok = false
+				}
+			}
+		case "through":
+			bit = 1 << 4
+			ok = s.uint(&p.Through)
+		case "remoteStatus":
+			bit = 1 << 5
+			ok = s.text(&p.RemoteStatus)
+		case "attempts":
+			bit = 1 << 6
+			ok = s.int(&p.Attempts)
+		case "httpStatus":
+			bit = 1 << 7
+			ok = s.int(&p.HTTPStatus)
+		case "detail":
+			bit = 1 << 8
+			ok = s.text(&p.Detail)
+		case "final":
+			bit = 1 << 9
+			ok = s.bool(&p.Final)
 		default:
 			return false
 		}

@@ -665,6 +665,10 @@ func (p *TaskCreated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"workerKind":`...)
 		dst = appendString(dst, p.WorkerKind)
 	}
+	if p.Peer != "" {
+		dst = append(dst, `,"peer":`...)
+		dst = appendString(dst, p.Peer)
+	}
 	if len(p.Scope) != 0 {
 		dst = append(dst, `,"scope":`...)
 		dst = appendRaw(dst, p.Scope)
@@ -1840,6 +1844,10 @@ func (p *ToolInfo) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"reason":`...)
 		dst = appendString(dst, p.Reason)
 	}
+	if p.Source != "" {
+		dst = append(dst, `,"source":`...)
+		dst = appendString(dst, p.Source)
+	}
 	return append(dst, '}')
 }
 
@@ -2766,6 +2774,10 @@ func (p *EvidenceChanged) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"chainHash":`...)
 		dst = appendString(dst, p.ChainHash)
 	}
+	if p.DurationMs != 0 {
+		dst = append(dst, `,"durationMs":`...)
+		dst = strconv.AppendInt(dst, p.DurationMs, 10)
+	}
 	return append(dst, '}')
 }
 
@@ -2854,6 +2866,14 @@ func (p *SubagentSpawned) appendJSON(dst []byte) []byte {
 	if len(p.Metadata) != 0 {
 		dst = append(dst, `,"metadata":`...)
 		dst = appendRaw(dst, p.Metadata)
+	}
+	if p.Peer != "" {
+		dst = append(dst, `,"peer":`...)
+		dst = appendString(dst, p.Peer)
+	}
+	if p.PeerTaskID != "" {
+		dst = append(dst, `,"peerTaskId":`...)
+		dst = appendString(dst, p.PeerTaskID)
 	}
 	return append(dst, '}')
 }
@@ -3566,6 +3586,10 @@ func (p *HookCompleted) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"auditRefs":`...)
 		dst = appendStrings(dst, p.AuditRefs)
 	}
+	if p.Last {
+		dst = append(dst, `,"last":`...)
+		dst = strconv.AppendBool(dst, p.Last)
+	}
 	return append(dst, '}')
 }
 
@@ -3610,6 +3634,10 @@ func (p *HookFailed) appendJSON(dst []byte) []byte {
 	if p.DurationMs != 0 {
 		dst = append(dst, `,"durationMs":`...)
 		dst = strconv.AppendInt(dst, p.DurationMs, 10)
+	}
+	if p.Last {
+		dst = append(dst, `,"last":`...)
+		dst = strconv.AppendBool(dst, p.Last)
 	}
 	return append(dst, '}')
 }
@@ -4290,6 +4318,10 @@ func (p *TaskDelegated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"remoteTaskId":`...)
 		dst = appendString(dst, p.RemoteTaskID)
 	}
+	if p.RemoteMessageID != "" {
+		dst = append(dst, `,"remoteMessageId":`...)
+		dst = appendString(dst, p.RemoteMessageID)
+	}
 	if p.Reason != "" {
 		dst = append(dst, `,"reason":`...)
 		dst = appendString(dst, p.Reason)
@@ -4815,6 +4847,25 @@ func (p *ChannelConnected) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"connectedBy":`...)
 		dst = p.ConnectedBy.appendJSON(dst)
 	}
+	if p.EnrolledRole != "" {
+		dst = append(dst, `,"enrolledRole":`...)
+		dst = appendString(dst, p.EnrolledRole)
+	}
+	if p.HomeSession != "" {
+		dst = append(dst, `,"homeSession":`...)
+		dst = appendString(dst, p.HomeSession)
+	}
+	if len(p.Tools) != 0 {
+		dst = append(dst, `,"tools":`...)
+		dst = append(dst, '[')
+		for i := range p.Tools {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.Tools[i].appendJSON(dst)
+		}
+		dst = append(dst, ']')
+	}
 	return append(dst, '}')
 }
 
@@ -4835,6 +4886,58 @@ func (p *ChannelConnected) check() error {
 	if p.ConnectedBy != nil {
 		if err := p.ConnectedBy.check(); err != nil {
 			return within("connectedBy", err)
+		}
+	}
+	switch p.EnrolledRole {
+	case "", "client", "admin":
+	default:
+		return notOneOf("enrolledRole", p.EnrolledRole, "client admin")
+	}
+	for i := range p.Tools {
+		if err := p.Tools[i].check(); err != nil {
+			return withinItem("tools", i, err)
+		}
+	}
+	return nil
+}
+
+func (p *ChannelTool) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"toolName":`...)
+	dst = appendString(dst, p.ToolName)
+	if p.Description != "" {
+		dst = append(dst, `,"description":`...)
+		dst = appendString(dst, p.Description)
+	}
+	if len(p.InputSchema) != 0 {
+		dst = append(dst, `,"inputSchema":`...)
+		dst = appendRaw(dst, p.InputSchema)
+	}
+	if p.TimeoutMs != 0 {
+		dst = append(dst, `,"timeoutMs":`...)
+		dst = strconv.AppendInt(dst, p.TimeoutMs, 10)
+	}
+	if p.IsReadOnly {
+		dst = append(dst, `,"isReadOnly":`...)
+		dst = strconv.AppendBool(dst, p.IsReadOnly)
+	}
+	if p.IsDestructive {
+		dst = append(dst, `,"isDestructive":`...)
+		dst = strconv.AppendBool(dst, p.IsDestructive)
+	}
+	if p.IsConcurrencySafe {
+		dst = append(dst, `,"isConcurrencySafe":`...)
+		dst = strconv.AppendBool(dst, p.IsConcurrencySafe)
+	}
+	return append(dst, '}')
+}
+
+func (p *ChannelTool) check() error {
+	if p.ToolName == "" {
+		return missing("toolName")
+	}
+	if len(p.InputSchema) != 0 {
+		if err := checkRaw("inputSchema", p.InputSchema); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -4859,6 +4962,14 @@ func (p *ChannelDisconnected) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"pendingPermissionIds":`...)
 		dst = appendStrings(dst, p.PendingPermissionIDs)
 	}
+	if len(p.PendingToolCallIDs) != 0 {
+		dst = append(dst, `,"pendingToolCallIds":`...)
+		dst = appendStrings(dst, p.PendingToolCallIDs)
+	}
+	if p.ToolGraceMs != 0 {
+		dst = append(dst, `,"toolGraceMs":`...)
+		dst = strconv.AppendInt(dst, p.ToolGraceMs, 10)
+	}
 	return append(dst, '}')
 }
 
@@ -4867,9 +4978,9 @@ func (p *ChannelDisconnected) check() error {
 		return missing("payload")
 	}
 	switch p.Reason {
-	case "closed", "heartbeat_timeout", "error", "shutdown", "replaced":
+	case "closed", "heartbeat_timeout", "error", "shutdown", "replaced", "runtime_restart":
 	default:
-		return notOneOf("reason", p.Reason, "closed heartbeat_timeout error shutdown replaced")
+		return notOneOf("reason", p.Reason, "closed heartbeat_timeout error shutdown replaced runtime_restart")
 	}
 	return nil
 }
@@ -5738,6 +5849,10 @@ func (p *BenchmarkTrialStarted) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"attempt":`...)
 		dst = strconv.AppendInt(dst, p.Attempt, 10)
 	}
+	if p.RequestDigest != "" {
+		dst = append(dst, `,"requestDigest":`...)
+		dst = appendString(dst, p.RequestDigest)
+	}
 	return append(dst, '}')
 }
 
@@ -5787,6 +5902,30 @@ func (p *BenchmarkTrialEnded) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"timedOut":`...)
 		dst = strconv.AppendBool(dst, p.TimedOut)
 	}
+	if p.Usage != nil {
+		dst = append(dst, `,"usage":`...)
+		dst = p.Usage.appendJSON(dst)
+	}
+	if p.CostUSD != nil {
+		dst = append(dst, `,"costUSD":`...)
+		dst = appendFloat(dst, *p.CostUSD)
+	}
+	if p.ModelCalls != 0 {
+		dst = append(dst, `,"modelCalls":`...)
+		dst = strconv.AppendInt(dst, p.ModelCalls, 10)
+	}
+	if p.ToolCalls != 0 {
+		dst = append(dst, `,"toolCalls":`...)
+		dst = strconv.AppendInt(dst, p.ToolCalls, 10)
+	}
+	if p.DeniedSideEffects != 0 {
+		dst = append(dst, `,"deniedSideEffectCount":`...)
+		dst = strconv.AppendInt(dst, p.DeniedSideEffects, 10)
+	}
+	if len(p.EvidenceGaps) != 0 {
+		dst = append(dst, `,"evidenceGaps":`...)
+		dst = appendStrings(dst, p.EvidenceGaps)
+	}
 	return append(dst, '}')
 }
 
@@ -5802,6 +5941,16 @@ func (p *BenchmarkTrialEnded) check() error {
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
 			return within("error", err)
+		}
+	}
+	if p.Usage != nil {
+		if err := p.Usage.check(); err != nil {
+			return within("usage", err)
+		}
+	}
+	if p.CostUSD != nil {
+		if err := checkFloat("costUSD", *p.CostUSD); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -5882,6 +6031,14 @@ func (p *BenchmarkComparisonCompleted) appendJSON(dst []byte) []byte {
 	dst = p.Baseline.appendJSON(dst)
 	dst = append(dst, `,"candidate":`...)
 	dst = p.Candidate.appendJSON(dst)
+	if p.Interval != nil {
+		dst = append(dst, `,"interval":`...)
+		dst = p.Interval.appendJSON(dst)
+	}
+	if p.CostDeltaUSD != nil {
+		dst = append(dst, `,"costDeltaUSD":`...)
+		dst = appendFloat(dst, *p.CostDeltaUSD)
+	}
 	if p.ComparisonRef != "" {
 		dst = append(dst, `,"comparisonRef":`...)
 		dst = appendString(dst, p.ComparisonRef)
@@ -5904,6 +6061,16 @@ func (p *BenchmarkComparisonCompleted) check() error {
 	}
 	if err := p.Candidate.check(); err != nil {
 		return within("candidate", err)
+	}
+	if p.Interval != nil {
+		if err := p.Interval.check(); err != nil {
+			return within("interval", err)
+		}
+	}
+	if p.CostDeltaUSD != nil {
+		if err := checkFloat("costDeltaUSD", *p.CostDeltaUSD); err != nil {
+			return err
+		}
 	}
 	if p.Decision == "" {
 		return missing("decision")
@@ -5964,6 +6131,54 @@ func (p *BenchmarkRun) check() error {
 	}
 	if p.EvidenceCompletenessRate != nil {
 		if err := checkFloat("evidenceCompletenessRate", *p.EvidenceCompletenessRate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *BenchmarkInterval) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"method":`...)
+	dst = appendString(dst, p.Method)
+	dst = append(dst, `,"level":`...)
+	dst = appendFloat(dst, p.Level)
+	dst = append(dst, `,"low":`...)
+	if p.Low == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendFloat(dst, *p.Low)
+	}
+	dst = append(dst, `,"high":`...)
+	if p.High == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendFloat(dst, *p.High)
+	}
+	dst = append(dst, `,"samples":`...)
+	dst = strconv.AppendInt(dst, p.Samples, 10)
+	if p.Note != "" {
+		dst = append(dst, `,"note":`...)
+		dst = appendString(dst, p.Note)
+	}
+	return append(dst, '}')
+}
+
+func (p *BenchmarkInterval) check() error {
+	switch p.Method {
+	case "paired", "welch":
+	default:
+		return notOneOf("method", p.Method, "paired welch")
+	}
+	if err := checkFloat("level", p.Level); err != nil {
+		return err
+	}
+	if p.Low != nil {
+		if err := checkFloat("low", *p.Low); err != nil {
+			return err
+		}
+	}
+	if p.High != nil {
+		if err := checkFloat("high", *p.High); err != nil {
 			return err
 		}
 	}
@@ -6035,6 +6250,41 @@ func (p *TurnSteered) check() error {
 	if p.SubmittedBy != nil {
 		if err := p.SubmittedBy.check(); err != nil {
 			return within("submittedBy", err)
+		}
+	}
+	return nil
+}
+
+func (p *JobHeld) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"status":`...)
+	dst = appendString(dst, p.Status)
+	if p.Code != "" {
+		dst = append(dst, `,"code":`...)
+		dst = appendString(dst, p.Code)
+	}
+	if p.Reason != "" {
+		dst = append(dst, `,"reason":`...)
+		dst = appendString(dst, p.Reason)
+	}
+	if p.HeldBy != nil {
+		dst = append(dst, `,"heldBy":`...)
+		dst = p.HeldBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *JobHeld) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	switch p.Status {
+	case "pending":
+	default:
+		return notOneOf("status", p.Status, "pending")
+	}
+	if p.HeldBy != nil {
+		if err := p.HeldBy.check(); err != nil {
+			return within("heldBy", err)
 		}
 	}
 	return nil
@@ -6199,9 +6449,9 @@ func (p *ScheduleMissed) check() error {
 		return missing("scheduleId")
 	}
 	switch p.Reason {
-	case "down", "overlap":
+	case "down", "overlap", "paused":
 	default:
-		return notOneOf("reason", p.Reason, "down overlap")
+		return notOneOf("reason", p.Reason, "down overlap paused")
 	}
 	if err := checkTime("firstDueAt", p.FirstDueAt); err != nil {
 		return err
@@ -6211,6 +6461,98 @@ func (p *ScheduleMissed) check() error {
 	}
 	if err := checkTime("nextAt", p.NextAt); err != nil {
 		return err
+	}
+	return nil
+}
+
+func (p *ScheduleQueued) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	if !p.DueAt.IsZero() {
+		dst = append(dst, `,"dueAt":`...)
+		dst = appendTime(dst, p.DueAt)
+	}
+	if !p.NextAt.IsZero() {
+		dst = append(dst, `,"nextAt":`...)
+		dst = appendTime(dst, p.NextAt)
+	}
+	return append(dst, '}')
+}
+
+func (p *ScheduleQueued) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	if err := checkTime("dueAt", p.DueAt); err != nil {
+		return err
+	}
+	if err := checkTime("nextAt", p.NextAt); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *SchedulePaused) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	if p.Code != "" {
+		dst = append(dst, `,"code":`...)
+		dst = appendString(dst, p.Code)
+	}
+	if p.Reason != "" {
+		dst = append(dst, `,"reason":`...)
+		dst = appendString(dst, p.Reason)
+	}
+	if p.PausedBy != nil {
+		dst = append(dst, `,"pausedBy":`...)
+		dst = p.PausedBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *SchedulePaused) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	if p.PausedBy != nil {
+		if err := p.PausedBy.check(); err != nil {
+			return within("pausedBy", err)
+		}
+	}
+	return nil
+}
+
+func (p *ScheduleResumed) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"scheduleId":`...)
+	dst = appendString(dst, p.ScheduleID)
+	if p.Reason != "" {
+		dst = append(dst, `,"reason":`...)
+		dst = appendString(dst, p.Reason)
+	}
+	if p.ResumedBy != nil {
+		dst = append(dst, `,"resumedBy":`...)
+		dst = p.ResumedBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *ScheduleResumed) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.ScheduleID == "" {
+		return missing("scheduleId")
+	}
+	if p.ResumedBy != nil {
+		if err := p.ResumedBy.check(); err != nil {
+			return within("resumedBy", err)
+		}
 	}
 	return nil
 }
@@ -6267,6 +6609,18 @@ func (p *PeerTaskLinked) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"deliveryMechanism":`...)
 		dst = appendString(dst, p.DeliveryMechanism)
 	}
+	if p.RemoteMessageID != "" {
+		dst = append(dst, `,"remoteMessageId":`...)
+		dst = appendString(dst, p.RemoteMessageID)
+	}
+	if len(p.Message) != 0 {
+		dst = append(dst, `,"message":`...)
+		dst = appendRaw(dst, p.Message)
+	}
+	if p.MessageRef != "" {
+		dst = append(dst, `,"messageRef":`...)
+		dst = appendString(dst, p.MessageRef)
+	}
 	return append(dst, '}')
 }
 
@@ -6290,12 +6644,30 @@ func (p *PeerTaskLinked) check() error {
 	default:
 		return notOneOf("deliveryMechanism", p.DeliveryMechanism, "polling streaming subscription push")
 	}
+	if len(p.Message) != 0 {
+		if err := checkRaw("message", p.Message); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func (p *PeerTaskUpdated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"remoteTaskId":`...)
+	start := len(dst)
+	if p.NativeProtocol != "" {
+		dst = append(dst, `,"nativeProtocol":`...)
+		dst = appendString(dst, p.NativeProtocol)
+	}
+	if p.Direction != "" {
+		dst = append(dst, `,"direction":`...)
+		dst = appendString(dst, p.Direction)
+	}
+	dst = append(dst, `,"remoteTaskId":`...)
 	dst = appendString(dst, p.RemoteTaskID)
+	if p.RemoteContextID != "" {
+		dst = append(dst, `,"remoteContextId":`...)
+		dst = appendString(dst, p.RemoteContextID)
+	}
 	dst = append(dst, `,"remoteStatus":`...)
 	dst = appendString(dst, p.RemoteStatus)
 	dst = append(dst, `,"status":`...)
@@ -6312,12 +6684,29 @@ func (p *PeerTaskUpdated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"messageRef":`...)
 		dst = appendString(dst, p.MessageRef)
 	}
-	return append(dst, '}')
+	if p.RemoteMessageID != "" {
+		dst = append(dst, `,"remoteMessageId":`...)
+		dst = appendString(dst, p.RemoteMessageID)
+	}
+	if len(p.Message) != 0 {
+		dst = append(dst, `,"message":`...)
+		dst = appendRaw(dst, p.Message)
+	}
+	if p.Settled {
+		dst = append(dst, `,"settled":`...)
+		dst = strconv.AppendBool(dst, p.Settled)
+	}
+	return closeObject(dst, start)
 }
 
 func (p *PeerTaskUpdated) check() error {
 	if p == nil {
 		return missing("payload")
+	}
+	switch p.Direction {
+	case "", "inbound", "outbound":
+	default:
+		return notOneOf("direction", p.Direction, "inbound outbound")
 	}
 	if p.RemoteTaskID == "" {
 		return missing("remoteTaskId")
@@ -6329,6 +6718,146 @@ func (p *PeerTaskUpdated) check() error {
 	case "running", "idle", "waiting_input", "waiting_permission", "completed_unreconciled", "completed", "failed", "cancelled", "rejected", "missing", "unreachable", "unknown":
 	default:
 		return notOneOf("status", p.Status, "running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown")
+	}
+	if len(p.Message) != 0 {
+		if err := checkRaw("message", p.Message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *PeerPushConfigured) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"nativeProtocol":`...)
+	dst = appendString(dst, p.NativeProtocol)
+	dst = append(dst, `,"remoteTaskId":`...)
+	dst = appendString(dst, p.RemoteTaskID)
+	dst = append(dst, `,"configId":`...)
+	dst = appendString(dst, p.ConfigID)
+	dst = append(dst, `,"target":`...)
+	dst = appendString(dst, p.Target)
+	dst = append(dst, `,"sealed":`...)
+	dst = appendString(dst, p.Sealed)
+	if p.ConfiguredBy != nil {
+		dst = append(dst, `,"configuredBy":`...)
+		dst = p.ConfiguredBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *PeerPushConfigured) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.NativeProtocol == "" {
+		return missing("nativeProtocol")
+	}
+	if p.RemoteTaskID == "" {
+		return missing("remoteTaskId")
+	}
+	if p.ConfigID == "" {
+		return missing("configId")
+	}
+	if p.Target == "" {
+		return missing("target")
+	}
+	if p.Sealed == "" {
+		return missing("sealed")
+	}
+	if p.ConfiguredBy != nil {
+		if err := p.ConfiguredBy.check(); err != nil {
+			return within("configuredBy", err)
+		}
+	}
+	return nil
+}
+
+func (p *PeerPushRemoved) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"nativeProtocol":`...)
+	dst = appendString(dst, p.NativeProtocol)
+	dst = append(dst, `,"remoteTaskId":`...)
+	dst = appendString(dst, p.RemoteTaskID)
+	dst = append(dst, `,"configId":`...)
+	dst = appendString(dst, p.ConfigID)
+	if p.RemovedBy != nil {
+		dst = append(dst, `,"removedBy":`...)
+		dst = p.RemovedBy.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (p *PeerPushRemoved) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.NativeProtocol == "" {
+		return missing("nativeProtocol")
+	}
+	if p.RemoteTaskID == "" {
+		return missing("remoteTaskId")
+	}
+	if p.ConfigID == "" {
+		return missing("configId")
+	}
+	if p.RemovedBy != nil {
+		if err := p.RemovedBy.check(); err != nil {
+			return within("removedBy", err)
+		}
+	}
+	return nil
+}
+
+func (p *PeerPushReported) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"nativeProtocol":`...)
+	dst = appendString(dst, p.NativeProtocol)
+	dst = append(dst, `,"remoteTaskId":`...)
+	dst = appendString(dst, p.RemoteTaskID)
+	dst = append(dst, `,"configId":`...)
+	dst = appendString(dst, p.ConfigID)
+	dst = append(dst, `,"outcome":`...)
+	dst = appendString(dst, p.Outcome)
+	dst = append(dst, `,"through":`...)
+	dst = strconv.AppendUint(dst, p.Through, 10)
+	if p.RemoteStatus != "" {
+		dst = append(dst, `,"remoteStatus":`...)
+		dst = appendString(dst, p.RemoteStatus)
+	}
+	if p.Attempts != 0 {
+		dst = append(dst, `,"attempts":`...)
+		dst = strconv.AppendInt(dst, p.Attempts, 10)
+	}
+	if p.HTTPStatus != 0 {
+		dst = append(dst, `,"httpStatus":`...)
+		dst = strconv.AppendInt(dst, p.HTTPStatus, 10)
+	}
+	if p.Detail != "" {
+		dst = append(dst, `,"detail":`...)
+		dst = appendString(dst, p.Detail)
+	}
+	if p.Final {
+		dst = append(dst, `,"final":`...)
+		dst = strconv.AppendBool(dst, p.Final)
+	}
+	return append(dst, '}')
+}
+
+func (p *PeerPushReported) check() error {
+	if p == nil {
+		return missing("payload")
+	}
+	if p.NativeProtocol == "" {
+		return missing("nativeProtocol")
+	}
+	if p.RemoteTaskID == "" {
+		return missing("remoteTaskId")
+	}
+	if p.ConfigID == "" {
+		return missing("configId")
+	}
+	switch p.Outcome {
+	case "delivered", "failing", "gave_up", "refused":
+	default:
+		return notOneOf("outcome", p.Outcome, "delivered failing gave_up refused")
 	}
 	return nil
 }

@@ -105,6 +105,8 @@ type HookCompleted struct {
 	AdditionalContext    []string `json:"additionalContextRefs,omitempty"`
 	SuppressOutput       bool     `json:"suppressOutput,omitempty"`
 	AuditRefs            []string `json:"auditRefs,omitempty"`
+	// Last says that no other hook of the point runs after this one.
+	Last bool `json:"last,omitempty"`
 }
 
 // HookFailed says that a hook gave no answer, and what follows.
@@ -117,6 +119,8 @@ type HookFailed struct {
 	Retryable       bool   `json:"retryable"`
 	FailureBehavior string `json:"failureBehavior" enum:"open closed"`
 	DurationMs      int64  `json:"durationMs,omitempty"`
+	// Last says that no other hook of the point runs after this one.
+	Last bool `json:"last,omitempty"`
 }
 
 // PolicyRule is one permission rule.

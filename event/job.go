@@ -38,6 +38,15 @@ type JobStatusChanged struct {
 	ChangedBy  *Actor     `json:"changedBy,omitempty"`
 }
 
+// JobHeld says that a job gives out nothing until it is started again.
+type JobHeld struct {
+	Status string `json:"status" enum:"pending"`
+	// Code is for programs: recovery_manual after a restart.
+	Code   string `json:"code,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	HeldBy *Actor `json:"heldBy,omitempty"`
+}
+
 // JobProgressed counts the items, now and then.
 type JobProgressed struct {
 	Progress JobCounts `json:"progress"`

@@ -39,12 +39,38 @@ type ScheduleFired struct {
 // ScheduleMissed says that runs were due and are not started.
 type ScheduleMissed struct {
 	ScheduleID string `json:"scheduleId" check:"nonempty"`
-	// Reason is why: the runtime was down, or the last run went on.
-	Reason     string    `json:"reason" enum:"down overlap"`
+	// Reason is why: the runtime was down, the last run went on, or the schedule was
+	// paused.
+	Reason     string    `json:"reason" enum:"down overlap paused"`
 	Count      int64     `json:"count"`
 	FirstDueAt time.Time `json:"firstDueAt,omitzero"`
 	LastDueAt  time.Time `json:"lastDueAt,omitzero"`
 	NextAt     time.Time `json:"nextAt,omitzero"`
+}
+
+// ScheduleQueued says that a run is due while the one before goes on: it waits for
+// its end. One run waits at most.
+type ScheduleQueued struct {
+	ScheduleID string    `json:"scheduleId" check:"nonempty"`
+	DueAt      time.Time `json:"dueAt,omitzero"`
+	NextAt     time.Time `json:"nextAt,omitzero"`
+}
+
+// SchedulePaused says that a schedule starts nothing until it is resumed.
+type SchedulePaused struct {
+	ScheduleID string `json:"scheduleId" check:"nonempty"`
+	// Code is for programs: recovery_manual after a restart, empty if somebody
+	// asked for it.
+	Code     string `json:"code,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	PausedBy *Actor `json:"pausedBy,omitempty"`
+}
+
+// ScheduleResumed lets a paused schedule go on.
+type ScheduleResumed struct {
+	ScheduleID string `json:"scheduleId" check:"nonempty"`
+	Reason     string `json:"reason,omitempty"`
+	ResumedBy  *Actor `json:"resumedBy,omitempty"`
 }
 
 // ScheduleDeleted ends a schedule; what it started stays.

@@ -27,6 +27,10 @@ type SubagentSpawned struct {
 	Input            Raw        `json:"input,omitempty"`
 	SpawnedBy        *Actor     `json:"spawnedBy,omitempty"`
 	Metadata         Raw        `json:"metadata,omitempty"`
+	// Peer is the agent that the child is, if it is another one: a configured one's
+	// id, or the address of a card. PeerTaskID is the local task that it works on.
+	Peer       string `json:"peer,omitempty"`
+	PeerTaskID string `json:"peerTaskId,omitempty"`
 }
 
 // SubagentStatus says what a child does now.

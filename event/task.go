@@ -82,18 +82,21 @@ type Worker struct {
 
 // TaskCreated gives a task its identity and objective.
 type TaskCreated struct {
-	Title              string                `json:"title,omitempty"`
-	Objective          string                `json:"objective,omitempty"`
-	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
-	TaskKind           string                `json:"taskKind" check:"nonempty"`
-	TaskFamily         string                `json:"taskFamily,omitempty"`
-	Visibility         string                `json:"visibility" enum:"foreground background internal hidden"`
-	Status             string                `json:"status" enum:"draft accepted"`
-	Priority           string                `json:"priority,omitempty"`
-	RequestedBy        *Actor                `json:"requestedBy,omitempty"`
-	Owner              *Actor                `json:"owner,omitempty"`
-	Assignee           *Actor                `json:"assignee,omitempty"`
-	WorkerKind         string                `json:"workerKind,omitempty" enum:"runtime external peer"`
+	Title        string `json:"title,omitempty"`
+	Objective    string `json:"objective,omitempty"`
+	ObjectiveRef string `json:"objectiveRef,omitempty"`
+	TaskKind     string `json:"taskKind" check:"nonempty"`
+	TaskFamily   string `json:"taskFamily,omitempty"`
+	Visibility   string `json:"visibility" enum:"foreground background internal hidden"`
+	Status       string `json:"status" enum:"draft accepted"`
+	Priority     string `json:"priority,omitempty"`
+	RequestedBy  *Actor `json:"requestedBy,omitempty"`
+	Owner        *Actor `json:"owner,omitempty"`
+	Assignee     *Actor `json:"assignee,omitempty"`
+	WorkerKind   string `json:"workerKind,omitempty" enum:"runtime external peer"`
+	// Peer is the agent that works on it, if one does: a configured one's id, or the
+	// address of a card.
+	Peer               string                `json:"peer,omitempty"`
 	Scope              Raw                   `json:"scope,omitempty"`
 	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
 	TaskProfile        *TaskProfile          `json:"taskProfile,omitempty"`
@@ -217,7 +220,9 @@ type TaskDelegated struct {
 	TargetID       string `json:"targetId" check:"nonempty"`
 	NativeProtocol string `json:"nativeProtocol,omitempty"`
 	RemoteTaskID   string `json:"remoteTaskId,omitempty"`
-	Reason         string `json:"reason,omitempty"`
+	// RemoteMessageID is the message that is about to be sent to a peer.
+	RemoteMessageID string `json:"remoteMessageId,omitempty"`
+	Reason          string `json:"reason,omitempty"`
 }
 
 // TaskDependencyUpdated adds, changes or removes one edge of the task graph.

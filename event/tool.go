@@ -15,6 +15,9 @@ type ToolInfo struct {
 	InterruptBehavior string   `json:"interruptBehavior" enum:"cancel block ignore"`
 	MetadataRef       string   `json:"metadataRef,omitempty"`
 	Reason            string   `json:"reason,omitempty"`
+	// Source names what offers the tool where that comes and goes, such as
+	// channel:ID.
+	Source string `json:"source,omitempty"`
 }
 
 // ToolCatalogResolved says which tools a turn may use.
@@ -59,13 +62,14 @@ type ToolProgress struct {
 
 // ToolResult ends a tool call with a result. A command's non-zero exit is a result.
 type ToolResult struct {
-	ToolName          string   `json:"toolName" check:"nonempty"`
-	Status            string   `json:"status" enum:"ok error background"`
-	Preview           string   `json:"preview"`
-	DurationMs        int64    `json:"durationMs"`
-	OutputRef         string   `json:"outputRef,omitempty"`
-	SizeBytes         int64    `json:"sizeBytes,omitempty"`
-	MediaType         string   `json:"mediaType,omitempty"`
+	ToolName   string `json:"toolName" check:"nonempty"`
+	Status     string `json:"status" enum:"ok error background"`
+	Preview    string `json:"preview"`
+	DurationMs int64  `json:"durationMs"`
+	OutputRef  string `json:"outputRef,omitempty"`
+	SizeBytes  int64  `json:"sizeBytes,omitempty"`
+	MediaType  string `json:"mediaType,omitempty"`
+	// Truncated says that the preview is not the whole output, which is at OutputRef.
 	Truncated         bool     `json:"truncated,omitempty"`
 	StructuredContent Raw      `json:"structuredContent,omitempty"`
 	StructuredRef     string   `json:"structuredRef,omitempty"`

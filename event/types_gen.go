@@ -252,18 +252,32 @@ const (
 	TypeTurnSteered Type = "turn.steered"
 	// TypeSubagentOutput: A child said something.
 	TypeSubagentOutput Type = "subagent.output"
+	// TypeJobHeld: A job gives out nothing until it is started again.
+	TypeJobHeld Type = "job.held"
 	// TypeScheduleCreated: A schedule exists.
 	TypeScheduleCreated Type = "schedule.created"
 	// TypeScheduleFired: A run of a schedule was started.
 	TypeScheduleFired Type = "schedule.fired"
 	// TypeScheduleMissed: Runs of a schedule were due and are not started.
 	TypeScheduleMissed Type = "schedule.missed"
+	// TypeScheduleQueued: A run of a schedule waits for the one before.
+	TypeScheduleQueued Type = "schedule.queued"
+	// TypeSchedulePaused: A schedule starts nothing until it is resumed.
+	TypeSchedulePaused Type = "schedule.paused"
+	// TypeScheduleResumed: A paused schedule goes on.
+	TypeScheduleResumed Type = "schedule.resumed"
 	// TypeScheduleDeleted: A schedule ended.
 	TypeScheduleDeleted Type = "schedule.deleted"
 	// TypeChannelPeerTaskLinked: A peer's task was joined to a local one.
 	TypeChannelPeerTaskLinked Type = "channel.peer_task.linked"
 	// TypeChannelPeerTaskUpdated: A peer's task changed.
 	TypeChannelPeerTaskUpdated Type = "channel.peer_task.updated"
+	// TypeChannelPeerPushConfigured: A peer said where it wants to be told of its task.
+	TypeChannelPeerPushConfigured Type = "channel.peer_push.configured"
+	// TypeChannelPeerPushRemoved: A peer doesn't want to be told any more.
+	TypeChannelPeerPushRemoved Type = "channel.peer_push.removed"
+	// TypeChannelPeerPushReported: A peer was told of its task, or could not be.
+	TypeChannelPeerPushReported Type = "channel.peer_push.reported"
 )
 
 // payloadIndex returns the number of p's struct, or -1.
@@ -463,18 +477,32 @@ func payloadIndex(p Payload) int {
 		return 95
 	case *TurnSteered:
 		return 96
-	case *ScheduleCreated:
+	case *JobHeld:
 		return 97
-	case *ScheduleFired:
+	case *ScheduleCreated:
 		return 98
-	case *ScheduleMissed:
+	case *ScheduleFired:
 		return 99
-	case *ScheduleDeleted:
+	case *ScheduleMissed:
 		return 100
-	case *PeerTaskLinked:
+	case *ScheduleQueued:
 		return 101
-	case *PeerTaskUpdated:
+	case *SchedulePaused:
 		return 102
+	case *ScheduleResumed:
+		return 103
+	case *ScheduleDeleted:
+		return 104
+	case *PeerTaskLinked:
+		return 105
+	case *PeerTaskUpdated:
+		return 106
+	case *PeerPushConfigured:
+		return 107
+	case *PeerPushRemoved:
+		return 108
+	case *PeerPushReported:
+		return 109
 	}
 	return -1
 }
@@ -676,18 +704,32 @@ func payloadIndexOf(name string) int {
 		return 95
 	case "TurnSteered":
 		return 96
-	case "ScheduleCreated":
+	case "JobHeld":
 		return 97
-	case "ScheduleFired":
+	case "ScheduleCreated":
 		return 98
-	case "ScheduleMissed":
+	case "ScheduleFired":
 		return 99
-	case "ScheduleDeleted":
+	case "ScheduleMissed":
 		return 100
-	case "PeerTaskLinked":
+	case "ScheduleQueued":
 		return 101
-	case "PeerTaskUpdated":
+	case "SchedulePaused":
 		return 102
+	case "ScheduleResumed":
+		return 103
+	case "ScheduleDeleted":
+		return 104
+	case "PeerTaskLinked":
+		return 105
+	case "PeerTaskUpdated":
+		return 106
+	case "PeerPushConfigured":
+		return 107
+	case "PeerPushRemoved":
+		return 108
+	case "PeerPushReported":
+		return 109
 	}
 	return -1
 }
@@ -915,18 +957,32 @@ func newPayload(t Type) Payload {
 		return new(TurnInterruptRequested)
 	case TypeTurnSteered:
 		return new(TurnSteered)
+	case TypeJobHeld:
+		return new(JobHeld)
 	case TypeScheduleCreated:
 		return new(ScheduleCreated)
 	case TypeScheduleFired:
 		return new(ScheduleFired)
 	case TypeScheduleMissed:
 		return new(ScheduleMissed)
+	case TypeScheduleQueued:
+		return new(ScheduleQueued)
+	case TypeSchedulePaused:
+		return new(SchedulePaused)
+	case TypeScheduleResumed:
+		return new(ScheduleResumed)
 	case TypeScheduleDeleted:
 		return new(ScheduleDeleted)
 	case TypeChannelPeerTaskLinked:
 		return new(PeerTaskLinked)
 	case TypeChannelPeerTaskUpdated:
 		return new(PeerTaskUpdated)
+	case TypeChannelPeerPushConfigured:
+		return new(PeerPushConfigured)
+	case TypeChannelPeerPushRemoved:
+		return new(PeerPushRemoved)
+	case TypeChannelPeerPushReported:
+		return new(PeerPushReported)
 	}
 	return nil
 }

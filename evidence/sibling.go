@@ -118,7 +118,7 @@ func WriteSibling(pack io.ReadSeeker, ref string, at time.Time, w io.Writer) err
 		return err
 	}
 	if v.Finding != nil {
-		return fmt.Errorf("evidence: the pack was changed: %s", v.Finding)
+		return fmt.Errorf("evidence: the pack was changed: %w", v.Finding)
 	}
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("evidence: %w", err)

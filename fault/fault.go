@@ -101,6 +101,8 @@ type Error struct {
 	Param string
 	// RetryAfter is how long to wait before trying again, if that helps.
 	RetryAfter time.Duration
+	// Elsewhere is the address of the node that can do it, if it is known.
+	Elsewhere string
 	// Err is the cause. It is logged, never sent.
 	Err error
 }

@@ -8,7 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+
+	"agentd/event"
 )
 
 // Exit statuses with a meaning.
@@ -19,7 +22,11 @@ const (
 
 // exec runs a command hook.
 func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
-	exit, err := o.r.opt.Exec(ctx, Command{Argv: o.h.Command, Env: o.h.Env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer})
+	env := o.h.Env
+	if tr := o.trace(ctx); tr != "" {
+		env = append(slices.Clone(env), "TRACEPARENT="+tr)
+	}
+	exit, err := o.r.opt.Exec(ctx, Command{Argv: o.h.Command, Env: env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer, Profile: o.h.Profile})
 	if err != nil {
 		return nil, &failure{category: "spawn", message: clip(err.Error(), maxReason), retryable: false}
 	}
@@ -52,6 +59,11 @@ func (o *one) cwd() string {
 	return o.in.Cwd
 }
 
+// trace is the trace context of the run, or empty if the work has none.
+func (o *one) trace(ctx context.Context) string {
+	return event.TraceFrom(ctx).Span(o.in.SessionID, o.id).Parent()
+}
+
 func read(data []byte) (*answer, *failure) {
 	a, err := parseAnswer(data)
 	if err != nil {
@@ -68,6 +80,9 @@ func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
+	if tr := o.trace(ctx); tr != "" {
+		req.Header.Set("Traceparent", tr)
+	}
 	resp, err := o.r.http.Do(req)
 	if err != nil {
 		return nil, &failure{category: "network", message: clip(cause(err).Error(), maxReason), retryable: true}

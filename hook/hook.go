@@ -78,6 +78,8 @@ type Hook struct {
 	Failure string
 	// Env are variables for a command, NAME=value.
 	Env []string
+	// Profile names the sandbox of a command, for [Exec]; empty is the usual one.
+	Profile string
 }
 
 // Match narrows a hook to some calls.
@@ -100,6 +102,8 @@ type Command struct {
 	Env   []string
 	Cwd   string
 	Stdin []byte
+	// Profile is that of the hook.
+	Profile string
 	// MaxOutput bounds what is kept of stdout and of stderr. One byte more is kept
 	// of stdout, so that what is too long can be told.
 	MaxOutput int
@@ -235,5 +239,9 @@ func (h *Hook) matches(point Point, tool string) bool {
 
 // Has says whether a hook would run, so that nothing is prepared for none.
 func (r *Runner) Has(point Point, tool string) bool {
-	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.matches(point, tool) })
+	return r.anyOf(r.hooks, point, tool)
+}
+
+func (r *Runner) anyOf(hooks []Hook, point Point, tool string) bool {
+	return slices.ContainsFunc(hooks, func(h Hook) bool { return h.matches(point, tool) })
 }

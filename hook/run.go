@@ -83,7 +83,7 @@ func (r *Runner) Run(ctx context.Context, point Point, in Input, rec Recorder) (
 		if !h.matches(point, in.ToolName) {
 			continue
 		}
-		o := &one{r: r, h: h, rec: rec, id: r.opt.NewID(), in: in}
+		o := &one{r: r, h: h, rec: rec, id: r.opt.NewID(), in: in, last: !r.anyOf(r.hooks[i+1:], point, in.ToolName)}
 		o.in.Input = out.Input
 		if out.Output != nil {
 			o.in.Output = out.Output
@@ -106,6 +106,8 @@ type one struct {
 	rec Recorder
 	id  string
 	in  Input
+	// last says that no other hook of the point comes after it.
+	last bool
 }
 
 // run tells, runs, reads and tells again.
@@ -178,7 +180,7 @@ type failure struct {
 func (o *one) fail(ctx, rctx context.Context, f *failure, ms int64, out *Outcome) error {
 	if err := o.rec.Report(rctx, &event.HookFailed{
 		HookRunID: o.id, Point: string(o.h.Point), HandlerRef: o.h.Name, ErrorCategory: f.category, Message: f.message,
-		Retryable: f.retryable, FailureBehavior: o.h.Failure, DurationMs: ms,
+		Retryable: f.retryable, FailureBehavior: o.h.Failure, DurationMs: ms, Last: o.last,
 	}); err != nil {
 		return fmt.Errorf("hook %s: record its failure: %w", o.h.Name, err)
 	}
@@ -196,7 +198,7 @@ func (o *one) fail(ctx, rctx context.Context, f *failure, ms int64, out *Outcome
 func (o *one) complete(ctx context.Context, a *answer, ms int64, out *Outcome) error {
 	p := &event.HookCompleted{
 		HookRunID: o.id, Point: string(o.h.Point), HandlerRef: o.h.Name, Decision: a.decision, DurationMs: ms, Reason: a.reason,
-		SuppressOutput: a.suppress, AuditRefs: a.audit,
+		SuppressOutput: a.suppress, AuditRefs: a.audit, Last: o.last,
 	}
 	k := keeper{ctx: ctx, rec: o.rec}
 	if a.input != nil {

@@ -71,9 +71,26 @@ func (l *Loop) callModel(k key, decided Effect, e CallModel) error {
 		err = l.frame(ctx, c.req, conv, c.info, c.context, c.inventory)
 	}
 	if err != nil {
-		return c.fail(ctx, err)
+		return c.unsent(ctx, err)
 	}
 	return c.stream(ctx)
+}
+
+// unsent ends a call that was recorded and could not be made: what to ask can't be
+// read. It is no failure of the model, so no other one is tried.
+func (c *call) unsent(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return c.fail(ctx, err)
+	}
+	message := c.l.redactText("the request could not be put together: " + err.Error())
+	return c.l.m.Emit(context.WithoutCancel(c.l.ctx), c.k.session, event.ByLoop, func(tx *session.Tx) error {
+		t := tx.State.Thread(c.k.thread)
+		if t == nil || t.Active == nil || t.Active.TurnID != c.scope.TurnID {
+			return errMoved
+		}
+		failTurn(tx, t, FailTurn{t.Active.TurnID, "internal", message})
+		return nil
+	})
 }
 
 // wait holds a call back: after a failure, and while a limit of ours is used up.
@@ -197,13 +214,8 @@ func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err e
 		if t.Routing == nil || t.Routing.Decision == nil || t.Routing.Decision.SelectedModel != c.info.Model {
 			return errMoved
 		}
-		cost := &tx.State.Routing.Cost
-		if b := c.l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced); b.Status == model.BudgetBlocked {
-			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: b.Blocked(c.req.RequestID)})
-			return nil
-		}
-		if b := shareSpent(tx.State, t); b != nil {
-			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: b.Blocked(c.req.RequestID)})
+		if p := c.l.spent(tx.State, t, c.req.RequestID); p != nil {
+			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: p})
 			return nil
 		}
 		asked = true
@@ -221,7 +233,11 @@ func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err e
 			Provider: c.info.Provider, Model: c.info.Model, ModelRequestID: c.req.RequestID,
 			Step: e.Step, Attempt: e.Attempt, EstimatedTokens: tokens, Purpose: purpose,
 		}})
-		c.req.Call = t.CallsEnded
+		c.req.Call, c.req.Failed = t.CallsEnded, t.Active.FailedCalls
+		if t.Active.Steered > t.Active.SteeredSeen || (e.Repair && e.Attempt == 1) {
+			c.req.Failed = 0 // as the fact will say
+		}
+		c.req.TraceParent = t.Trace(c.k.session, t.Active).Span(c.k.session, c.req.RequestID).Parent()
 		if o := t.Active.Options; o != nil && c.info.Can(model.CapStructuredOutput) {
 			c.req.OutputSchema = o.OutputSchema
 		}
@@ -235,6 +251,19 @@ func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err e
 		return nil
 	})
 	return at, asked, err
+}
+
+// spent says which budget keeps a model from being asked; nil if none does. It is
+// the same for every request, whatever its model costs.
+func (l *Loop) spent(s *state.Session, t *state.Thread, requestID string) *event.QuotaState {
+	cost := &s.Routing.Cost
+	if b := l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced); b.Status == model.BudgetBlocked {
+		return b.Blocked(requestID)
+	}
+	if b := shareSpent(s, t); b != nil {
+		return b.Blocked(requestID)
+	}
+	return nil
 }
 
 func estimateOf(t *state.Thread) int64 {
@@ -259,10 +288,7 @@ func (c *call) stream(ctx context.Context) error {
 				return c.fail(ctx, r.err)
 			}
 			if done := c.take(r.chunk); done != nil {
-				if err := c.complete(done); err != nil {
-					return err
-				}
-				return c.afterAnswer(ctx)
+				return c.complete(done)
 			}
 			if c.textIndex == 0 && c.reasonsIndex == 0 && len(chunks) == 0 {
 				if err := c.flush(); err != nil {

@@ -93,7 +93,8 @@ func (l *Loop) subject(s *state.Session, t *state.Thread, mode string) *subject 
 		mode = l.modeOf(s, t, t.Active)
 	}
 	x := &subject{mode: mode, rules: l.rulesOf(s), place: l.workplace(s, t, t.Active), state: s, sel: l.selection(s, t, t.Active)}
-	x.sel.Policy = l.standing(x.mode, x.rules)
+	x.sel.Policy, x.sel.Escalate = l.standing(x.mode, x.rules), l.mayEscalate(x.mode)
+	x.sel.Extra = clientTools(s)
 	return x
 }
 
@@ -235,9 +236,9 @@ func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy
 // evaluatePermission says what would be decided about a call, and records that it
 // was asked.
 func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p *command.EvaluatePermission) (*command.EvaluatePermissionResult, error) {
-	entry, ok := l.opt.Tools.Get(p.ToolName)
-	if !ok {
-		return nil, fault.New(fault.NotFound, "there is no tool %s", p.ToolName)
+	entry, err := l.named(ctx, caller, p.SessionID, p.ToolName)
+	if err != nil {
+		return nil, err
 	}
 	if err := entry.Validate(p.Input); err != nil {
 		return nil, fault.Param("input", "%s", err)
@@ -245,6 +246,9 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 	id := p.SessionID
 	if id == "" {
 		id = event.RuntimeSession
+	}
+	if err := l.adoptRulesAs(ctx, caller, p.SessionID); err != nil {
+		return nil, err
 	}
 	return session.Write(ctx, l.m, caller, p, id, event.BySession|event.ByLoop, func(tx *session.Tx) (*command.EvaluatePermissionResult, error) {
 		t := tx.State.MainThread()
@@ -259,8 +263,12 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		if mode == "" {
 			mode = l.modeOf(tx.State, t, nil)
 		}
+		_, outside := tool.Escalation(p.Input)
+		if outside && !l.mayEscalate(mode) {
+			return nil, fault.Param("input.escalate", "%s", notEscalated(mode))
+		}
 		d := permission.Decide(permission.Question{
-			Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolvePath,
+			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolvePath,
 			Rules: l.rulesOf(tx.State), Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
 		})
 		out := l.clean(d.PermissionEvaluated)
@@ -272,6 +280,26 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: scope, Payload: &out})
 		return &command.EvaluatePermissionResult{PermissionDecision: out}, nil
 	})
+}
+
+// adoptRulesAs makes the rules of a session's workspace its facts before it is asked
+// about them.
+func (l *Loop) adoptRulesAs(ctx context.Context, caller command.Caller, sessionID string) error {
+	if l.opt.ParseRules == nil || sessionID == "" || sessionID == event.RuntimeSession {
+		return nil
+	}
+	var root string
+	if err := l.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+		t := s.MainThread()
+		if t == nil {
+			t = &state.Thread{}
+		}
+		root = l.workplace(s, t, nil).root
+		return nil
+	}); err != nil {
+		return err
+	}
+	return l.adoptRulesOf(ctx, sessionID, root)
 }
 
 // compactThread asks for a compaction and waits for its end.
@@ -378,7 +406,7 @@ func (l *Loop) CheckTurn(o *event.TurnOptions) error {
 	if o.Cwd != "" && !filepath.IsAbs(o.Cwd) && !filepath.IsLocal(o.Cwd) {
 		return fault.Param("options.cwd", "%q leaves the workspace", o.Cwd)
 	}
-	if missing := l.opt.Tools.Unmatched(o.Tools); len(missing) > 0 {
+	if missing := slices.DeleteFunc(l.opt.Tools.Unmatched(o.Tools), l.clients.has); len(missing) > 0 {
 		return fault.Param("options.tools", "there is no tool %q", missing[0])
 	}
 	if len(o.OutputSchema) > 0 {

@@ -34,6 +34,8 @@ type compaction struct {
 	turns     []string
 	before    int64
 	preserved event.Preserved
+	// blocked says that a budget is spent.
+	blocked bool
 }
 
 // compact replaces what was said so far by a summary. A failure leaves the thread
@@ -54,6 +56,9 @@ func (l *Loop) compact(k key, e Compact) error {
 		return err
 	}
 	defer l.ours(c.id, false)
+	if c.blocked {
+		return nil
+	}
 	text, done2, err := c.summarise(ctx, conv)
 	if err != nil {
 		return c.fail(ctx, err)
@@ -69,15 +74,12 @@ func (c *compaction) look(ctx context.Context) error {
 			return errMoved
 		}
 		c.at, c.before = placeOf(s, t), t.ContextTokens
-		c.scope = event.Scope{ThreadID: t.ThreadID, TurnID: c.e.TurnID, SubagentID: t.SubagentID}
-		if t.Active != nil {
-			c.scope = scopeOf(t, t.Active)
-		}
-		if c.scope.TurnID == "" {
-			c.scope.TurnID = event.NotApplicable
-		}
+		c.scope = compactionScope(t, c.e.TurnID)
 		c.preserved = preservedOf(s, t)
 		c.call = &call{l: c.l, k: c.k, req: &model.Request{RequestID: c.l.m.NewID(event.PrefixRequest), CacheKey: c.k.thread, Call: t.CallsEnded}}
+		if t.Active != nil {
+			c.call.req.TraceParent = t.Trace(c.k.session, t.Active).Span(c.k.session, c.call.req.RequestID).Parent()
+		}
 		var d *state.RoutingDecision
 		if t.Routing != nil {
 			d = t.Routing.Decision
@@ -90,6 +92,18 @@ func (c *compaction) look(ctx context.Context) error {
 		}
 		return nil // said when the summary is asked for
 	})
+}
+
+// compactionScope is that of a compaction's facts.
+func compactionScope(t *state.Thread, turnID string) event.Scope {
+	scope := event.Scope{ThreadID: t.ThreadID, TurnID: turnID, SubagentID: t.SubagentID}
+	if t.Active != nil {
+		scope = scopeOf(t, t.Active)
+	}
+	if scope.TurnID == "" {
+		scope.TurnID = event.NotApplicable
+	}
+	return scope
 }
 
 // preservedOf lists what a summary must not lose.
@@ -115,8 +129,13 @@ func preservedOf(s *state.Session, t *state.Thread) event.Preserved {
 }
 
 // start records that the compaction began, unless somebody who asked for it did.
+// A spent budget keeps it from the model as it keeps any other call.
 func (c *compaction) start() error {
-	return c.l.emit(c.k, c.e, func(tx *session.Tx, _ *state.Thread) error {
+	return c.l.emit(c.k, c.e, func(tx *session.Tx, t *state.Thread) error {
+		if p := c.l.spent(tx.State, t, c.call.req.RequestID); p != nil && c.call.provider != nil {
+			c.block(tx, p)
+			return nil
+		}
 		if c.id == "" {
 			c.id = tx.NewID(event.PrefixCompaction)
 			c.l.ours(c.id, true)
@@ -125,15 +144,38 @@ func (c *compaction) start() error {
 			}})
 		}
 		if c.call.provider != nil {
-			scope := c.scope
-			scope.ModelRequestID = c.call.req.RequestID
+			scope := c.asked()
+			tx.Emit(event.Event{Type: event.TypeCostEstimated, Scope: scope, Payload: model.CostEstimated(
+				c.call.info, scope.ModelRequestID, c.before, model.ExpectedOutput(c.call.info, c.call.req.MaxOutputTokens, event.Usage{}, 0),
+			)})
 			tx.Emit(event.Event{Type: event.TypeModelRequested, Scope: scope, Payload: &event.ModelRequested{
-				Provider: c.call.info.Provider, Model: c.call.info.Model, ModelRequestID: c.call.req.RequestID,
+				Provider: c.call.info.Provider, Model: c.call.info.Model, ModelRequestID: scope.ModelRequestID,
 				Step: 1, Attempt: c.e.Attempt, EstimatedTokens: c.before, Purpose: "compaction",
 			}})
 		}
 		return nil
 	})
+}
+
+// block records that there is no money for a summary. The turn that needs it ends
+// with that; a compaction that somebody asked for fails alone.
+func (c *compaction) block(tx *session.Tx, p *event.QuotaState) {
+	c.blocked = true
+	scope := c.asked()
+	if c.id != "" {
+		scope.TurnID = event.NotApplicable
+	}
+	tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: scope, Payload: p})
+	if c.id != "" {
+		tx.Emit(c.failedFact(event.Failure{Message: p.QuotaName + ": " + p.Reason, Category: "quota_blocked"}))
+	}
+}
+
+// asked is the scope of the request for the summary.
+func (c *compaction) asked() event.Scope {
+	scope := c.scope
+	scope.ModelRequestID = c.call.req.RequestID
+	return scope
 }
 
 // summarise asks the thread's model for the summary.
@@ -185,17 +227,15 @@ func (c *compaction) record(facts func(*session.Tx, *state.Thread)) error {
 
 func (c *compaction) complete(text string, done *model.Done) error {
 	return c.record(func(tx *session.Tx, t *state.Thread) {
-		scope := c.scope
-		scope.ModelRequestID = c.call.req.RequestID
+		scope := c.asked()
 		p := preservedOf(tx.State, t)
 		summary := text + openPoints(p)
 		tx.Emit(event.Event{Type: event.TypeModelCompleted, Scope: scope, Payload: &event.ModelCompleted{
 			ModelRequestID: scope.ModelRequestID, Provider: c.call.info.Provider, Model: c.call.info.Model, Purpose: "compaction",
 			StopReason: done.StopReason, Usage: done.Usage, UsageSource: usageSource(done),
 		}})
-		tx.Emit(event.Event{Type: event.TypeCostRecorded, Scope: scope, Payload: model.CostRecorded(
-			c.call.info, scope.ModelRequestID, done.Usage, done.Estimated, tx.State.Routing.Cost.TotalUSD,
-		)})
+		c.call.scope = scope
+		c.call.account(tx, done)
 		ref := tx.Blob([]byte(summary), "text/plain; charset=utf-8")
 		tx.Emit(event.Event{Type: event.TypeContextCompactionCompleted, Scope: c.scope, Payload: &event.CompactionCompleted{
 			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clip(summary, 500),
@@ -241,8 +281,7 @@ func (c *compaction) fail(ctx context.Context, err error) error {
 	why.Message = c.l.redactText(why.Message)
 	return c.record(func(tx *session.Tx, _ *state.Thread) {
 		if c.call.provider != nil { // it was asked
-			scope := c.scope
-			scope.ModelRequestID = c.call.req.RequestID
+			scope := c.asked()
 			tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: &event.ModelFailed{
 				ModelRequestID: scope.ModelRequestID, Provider: c.call.info.Provider, Model: c.call.info.Model,
 				ErrorCategory: category, Message: why.Message, Retryable: why.Retryable,

@@ -172,7 +172,12 @@ func (c *conversation) apply(ctx context.Context, s store.Store, e *event.Event)
 		return c.toolResult(ctx, s, e.ToolCallID, p)
 	case *event.ToolFailed:
 		c.toolFailed(e.ToolCallID, p)
-	case *event.TurnCompleted, *event.TurnFailed:
+	case *event.TurnCompleted:
+		c.endTurn(e.TurnID)
+	case *event.TurnFailed:
+		if p.FailureCategory == "hook_blocked" && p.Steps == 0 {
+			c.withdraw(e.TurnID)
+		}
 		c.endTurn(e.TurnID)
 	case *event.CompactionCompleted:
 		return c.compacted(ctx, s, p)
@@ -319,7 +324,7 @@ func (c *conversation) toolResult(ctx context.Context, s store.Store, toolCallID
 			return err
 		default:
 			text = b
-			if p.SizeBytes > int64(len(b)) || p.Truncated {
+			if p.SizeBytes > int64(len(b)) {
 				text += fmt.Sprintf("\n[%d bytes in all; the rest is at %s]", p.SizeBytes, p.OutputRef)
 			}
 		}
@@ -355,6 +360,15 @@ func (c *conversation) endTurn(turnID string) {
 	if c.running == turnID {
 		c.closeStep("the turn ended before the call was carried out")
 		c.running, c.current, c.steers, c.notes = "", nil, nil, nil
+	}
+}
+
+// withdraw takes the input of a turn out again: a hook kept it from the model.
+func (c *conversation) withdraw(turnID string) {
+	if n := len(c.marks); n > 0 && c.marks[n-1].turnID == turnID {
+		m := c.marks[n-1]
+		clear(c.messages[m.from:])
+		c.messages, c.tokens = c.messages[:m.from:m.from], m.tokens
 	}
 }
 

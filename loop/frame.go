@@ -75,12 +75,25 @@ func (l *Loop) build(ctx context.Context, f *framed, schema event.Raw, resolved 
 	if inv == nil {
 		return nil
 	}
+	var clients map[string]event.ToolInfo
 	for _, t := range inv.Tools {
 		if t.Policy == "denied" || t.Policy == "unavailable" {
 			continue
 		}
+		if t.RuntimeOwner == "client" {
+			if clients == nil {
+				var err error
+				if clients, err = l.clientSpecs(ctx, inv); err != nil {
+					return err
+				}
+			}
+			if i, ok := clients[t.ToolName]; ok {
+				f.tools = append(f.tools, model.ToolSpec{Name: i.ToolName, Description: i.Description, Schema: i.InputSchema})
+			}
+			continue
+		}
 		if x, ok := l.opt.Tools.Get(t.ToolName); ok {
-			i := &x.Info
+			i := x.Offer(t.Escalates)
 			f.tools = append(f.tools, model.ToolSpec{Name: i.ToolName, Description: i.Description, Schema: i.InputSchema})
 		}
 	}

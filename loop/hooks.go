@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"agentd/event"
 	"agentd/hook"
@@ -69,7 +70,7 @@ func (l *Loop) hooked(ctx context.Context, k key, p hook.Point, in hook.Input, s
 	in.SubagentID = scope.SubagentID
 	in.Input, _ = l.redactJSON(in.Input)
 	in.Output, _ = l.redactJSON(in.Output)
-	out, err := l.opt.Hooks.Run(ctx, p, in, &hookRecorder{l: l, k: k, scope: scope})
+	out, err := l.opt.Hooks.Run(l.traced(ctx, k, scope.TurnID), p, in, &hookRecorder{l: l, k: k, scope: scope})
 	if err != nil && ctx.Err() != nil {
 		err = errMoved // the turn was interrupted, or the loop is stopping
 	}
@@ -86,41 +87,43 @@ func (l *Loop) moment(s *state.Session, t *state.Thread, turn *state.Turn) (hook
 
 // beforeTurn asks the hooks before a turn begins. One that blocks ends the turn
 // through its fact.
-func (l *Loop) beforeTurn(k key, turnID string) error {
+func (l *Loop) beforeTurn(k key, e StartTurn) error {
 	if !l.hasHooks(hook.SessionStart, "") && !l.hasHooks(hook.UserPromptSubmit, "") {
 		return nil
 	}
+	ctx, done := l.interruptible(l.ctx, k)
+	defer done()
 	var in hook.Input
 	var scope event.Scope
 	var at place
 	first := false
-	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
-		t := s.Thread(k.thread)
-		if t == nil || t.Turn(turnID) == nil {
-			return errMoved
-		}
-		in, scope = l.moment(s, t, t.Turn(turnID))
+	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
+		in, scope = l.moment(s, t, t.Turn(e.TurnID))
 		first = t.TurnCount == 1 && (t.Role == "main" || t.Role == "fork")
 		at = placeOf(s, t)
-		return nil
 	}); err != nil {
 		return err
 	}
-	conv, err := l.transcripts.get(l.ctx, k, at)
-	if err != nil {
-		return err
-	}
 	if first && l.hasHooks(hook.SessionStart, "") {
-		if _, err := l.hooked(l.ctx, k, hook.SessionStart, in, scope); err != nil {
+		if _, err := l.hooked(ctx, k, hook.SessionStart, in, scope); err != nil {
 			return err
 		}
 	}
 	if !l.hasHooks(hook.UserPromptSubmit, "") {
 		return nil
 	}
+	return l.promptSubmitted(ctx, k, e.TurnID, at, in, scope)
+}
+
+// promptSubmitted shows the hooks what the user wants.
+func (l *Loop) promptSubmitted(ctx context.Context, k key, turnID string, at place, in hook.Input, scope event.Scope) error {
+	conv, err := l.transcripts.get(ctx, k, at)
+	if err != nil {
+		return err
+	}
 	said := conv.inputs[turnID]
 	if in.Input = said.parts; said.ref != "" {
-		text, err := readBlob(l.ctx, l.opt.Store, said.ref, 1<<20)
+		text, err := readBlob(ctx, l.opt.Store, said.ref, 1<<20)
 		if err != nil {
 			return err
 		}
@@ -128,34 +131,51 @@ func (l *Loop) beforeTurn(k key, turnID string) error {
 			in.Input, in.TranscriptRef = nil, said.ref // too long to be sent whole
 		}
 	}
-	_, err = l.hooked(l.ctx, k, hook.UserPromptSubmit, in, scope)
+	_, err = l.hooked(ctx, k, hook.UserPromptSubmit, in, scope)
 	return err
 }
 
-// afterAnswer tells the hooks what the model said.
-func (c *call) afterAnswer(ctx context.Context) error {
-	if !c.l.hasHooks(hook.PostSampling, "") {
-		return nil
-	}
+// tellHooks tells the hooks what the model said. The fact of the last one says
+// that it was done; until then it is the next effect, also after a restart.
+func (l *Loop) tellHooks(k key, e TellHooks) error {
+	ctx, done := l.interruptible(l.ctx, k)
+	defer done()
 	var in hook.Input
 	var scope event.Scope
-	if err := c.l.m.View(ctx, c.k.session, func(s *state.Session) error {
-		t := s.Thread(c.k.thread)
-		if t == nil || t.Active == nil || t.Active.TurnID != c.scope.TurnID {
-			return errMoved
-		}
-		in, scope = c.l.moment(s, t, t.Active)
-		return nil
+	var at place
+	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
+		in, scope = l.moment(s, t, t.Active)
+		at = placeOf(s, t)
 	}); err != nil {
 		return err
 	}
-	said, err := json.Marshal(event.ModelMessage{Text: string(c.allText), ToolCalls: c.tools})
+	conv, err := l.transcripts.get(ctx, k, at)
 	if err != nil {
+		return err
+	}
+	calls := slices.Clone(conv.asked)
+	for i := range calls {
+		if calls[i].ArgumentsRef != "" {
+			calls[i].Arguments = nil // too long to be sent, or not JSON
+		}
+	}
+	if in.Output, err = json.Marshal(event.ModelMessage{Text: conv.answer, ToolCalls: calls}); err != nil {
 		return fmt.Errorf("loop: answer: %w", err)
 	}
-	in.Output = said
-	_, err = c.l.hooked(ctx, c.k, hook.PostSampling, in, scope)
+	_, err = l.hooked(ctx, k, hook.PostSampling, in, scope)
 	return err
+}
+
+// still reads the state if the effect is still the next one. Whoever took an
+// interruptible context before is not asked to do what was interrupted.
+func (l *Loop) still(ctx context.Context, k key, e Effect, read func(*state.Session, *state.Thread)) error {
+	return l.m.View(ctx, k.session, func(s *state.Session) error {
+		if l.opt.Policy.Next(s, k.thread, l.opt.Clock()) != e {
+			return errMoved
+		}
+		read(s, s.Thread(k.thread))
+		return nil
+	})
 }
 
 // maxStops bounds how often hooks may keep a turn from ending.
@@ -163,32 +183,29 @@ const maxStops = 3
 
 // beforeEnd asks the hooks whether the turn may end. One that doesn't want it to
 // says so by its fact, and the end is not the next effect any more.
-func (l *Loop) beforeEnd(k key, outcome string) error {
+func (l *Loop) beforeEnd(k key, e Effect, outcome string) error {
 	if !l.hasHooks(hook.Stop, "") {
 		return nil
 	}
+	ctx, done := l.interruptible(l.ctx, k)
+	defer done()
 	var in hook.Input
 	var scope event.Scope
 	stops := int64(0)
-	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
-		t := s.Thread(k.thread)
-		if t == nil || t.Active == nil {
-			return errMoved
-		}
+	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
 		in, scope = l.moment(s, t, t.Active)
 		stops = t.Active.Stops
-		return nil
 	}); err != nil || stops >= maxStops {
 		return err
 	}
 	in.Reason = outcome
-	_, err := l.hooked(l.ctx, k, hook.Stop, in, scope)
+	_, err := l.hooked(ctx, k, hook.Stop, in, scope)
 	return err
 }
 
 // completeTurn ends a turn well.
 func (l *Loop) completeTurn(k key, e CompleteTurn) error {
-	if err := l.beforeEnd(k, e.Outcome); err != nil {
+	if err := l.beforeEnd(k, e, e.Outcome); err != nil {
 		return err
 	}
 	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
@@ -237,7 +254,11 @@ func (r *toolRun) preToolUse(ctx context.Context) error {
 	}
 	if out.Rewritten {
 		r.input, r.rewritten = out.Input, out.InputRef
-		if err := r.entry.Validate(r.input); err != nil {
+		err := r.entry.Validate(r.input)
+		if err == nil {
+			err = r.checkEscalation()
+		}
+		if err != nil {
 			r.refuse(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't take: %v", err))
 		}
 	}
@@ -361,12 +382,12 @@ func (r *toolRun) afterFailure(ctx context.Context, failed *tool.Error) {
 	}
 }
 
-// HookExec returns what runs the commands of hooks: in the sandbox of a profile,
-// whose root is each hook's workspace.
-func HookExec(m func() *process.Manager, profile sandbox.Profile) hook.Exec {
+// HookExec returns what runs the commands of hooks: each in the sandbox of the
+// profile that it names, whose root is the hook's workspace.
+func HookExec(m func() *process.Manager, profiles func(name string) sandbox.Profile) hook.Exec {
 	ids := event.NewIDs(nil, nil)
 	return func(ctx context.Context, c hook.Command) (hook.Exit, error) {
-		profile := profile
+		profile := profiles(c.Profile)
 		profile.Root, profile.Cwd = c.Cwd, c.Cwd
 		p, err := m().Start(ctx, process.Spec{
 			ProcessID: ids.New(event.PrefixHook), Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Input: true, Profile: profile, MaxOutput: int64(c.MaxOutput) + 1,

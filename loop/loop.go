@@ -30,6 +30,7 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/hook"
 	"agentd/model"
 	"agentd/sandbox"
 	"agentd/session"
@@ -64,6 +65,10 @@ type Options struct {
 	Instructions string
 	// Host is the permission policy of the host.
 	Host HostPolicy
+	// ParseRules reads the permission rules of a workspace's [RulesFile]; nil leaves
+	// the file alone. TrustRules takes its allow rules, too.
+	ParseRules func(content []byte) ([]event.PolicyRule, error)
+	TrustRules bool
 	// NobodyToAsk says that no person can answer: what would ask is denied.
 	NobodyToAsk bool
 	// ActionTimeout ends questions that nobody answers; 0 is never.
@@ -101,6 +106,8 @@ type Loop struct {
 	transcripts *transcripts
 	host        atomic.Pointer[HostPolicy]
 	plans       plans
+	clients     clientNames
+	standings   sync.Map // standingKey → policy and reason
 	// commands says that what runs commands was asked for, so it must be closed.
 	commands atomic.Bool
 
@@ -116,6 +123,8 @@ type Loop struct {
 	closed  bool
 	runners map[key]*runner
 	alarms  map[key]*time.Timer
+	// returns counts how often in a row a thread could not be looked at.
+	returns map[key]int
 	// calls holds the model calls that this process makes, by request id.
 	calls map[string]struct{}
 }
@@ -149,8 +158,9 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*time.Timer{}, calls: map[string]struct{}{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*time.Timer{}, returns: map[key]int{}, calls: map[string]struct{}{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
+	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
 	for _, p := range opt.Providers {
 		l.providers[p.Name()] = p
 	}
@@ -286,6 +296,8 @@ func (l *Loop) Committed(sessionID string, facts []event.Event) {
 			}
 		case event.TypeTurnInterruptRequested:
 			l.wake(key{sessionID, facts[i].ThreadID}, errInterrupted)
+		case event.TypeChannelDisconnected:
+			l.committedChannel(sessionID, &facts[i])
 		}
 	}
 }
@@ -358,38 +370,8 @@ func (l *Loop) leaveIfQuiet(k key) bool {
 		return false
 	}
 	delete(l.runners, k)
+	delete(l.returns, k)
 	return true
-}
-
-// giveUp ends the turn of a thread that can't be worked on, and says why; it
-// reports whether it did, and the thread can go on with its next turn. Where
-// the store doesn't take that either, the facts are as they were and the next
-// wake or start takes the thread up again.
-func (l *Loop) giveUp(k key, err error) bool {
-	kind := fault.KindOf(err)
-	if (kind == fault.Unavailable && l.ctx.Err() != nil) || kind == fault.NotFound {
-		return false
-	}
-	l.opt.Logger.Error("work on a thread stopped", "sessionId", k.session, "threadId", k.thread, "error", err)
-	if kind == fault.Unavailable {
-		return false
-	}
-	ended := false
-	failed := l.m.Emit(context.WithoutCancel(l.ctx), k.session, event.ByLoop, func(tx *session.Tx) error {
-		t := tx.State.Thread(k.thread)
-		if t == nil || t.Active == nil || t.Active.Status != state.TurnRunning {
-			return nil
-		}
-		message := l.redactText(err.Error())
-		failTurn(tx, t, FailTurn{t.Active.TurnID, "internal", message})
-		ended = true
-		return nil
-	})
-	if failed != nil {
-		ended = false
-		l.opt.Logger.Error("the end of a turn could not be recorded", "sessionId", k.session, "threadId", k.thread, "error", failed)
-	}
-	return ended
 }
 
 // step does the thread's next effect; done says that there is none.
@@ -422,6 +404,10 @@ func (l *Loop) step(k key) (done bool, err error) {
 		return false, l.checkOutput(k, e)
 	case Compact:
 		return false, l.compact(k, e)
+	case TellHooks:
+		return false, l.tellHooks(k, e)
+	case FinishTool:
+		return false, l.finish(k, e)
 	case CompleteTurn:
 		return false, l.completeTurn(k, e)
 	default:
@@ -443,7 +429,7 @@ func (l *Loop) record(k key, e Effect) error {
 			cancelTurn(tx, t, e)
 		case ExpireAction:
 			expireAction(tx, e)
-		case Nothing, StartTurn, Prepare, CallModel, RunTools, CheckOutput, Compact, CompleteTurn:
+		case Nothing, StartTurn, Prepare, CallModel, RunTools, CheckOutput, Compact, TellHooks, CompleteTurn:
 			return fmt.Errorf("loop: %T is not recorded", e)
 		}
 		return nil
@@ -507,54 +493,4 @@ func (l *Loop) isOurs(id string) bool {
 	defer l.mu.Unlock()
 	_, ok := l.calls[id]
 	return ok
-}
-
-// prepareTurn prepares a turn that was started without.
-func (l *Loop) prepareTurn(k key, e Prepare) error {
-	p, err := l.gather(k, e.TurnID)
-	if err != nil {
-		return err
-	}
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
-		l.prepare(tx, t, t.Active, p)
-		return nil
-	})
-}
-
-// checkOutput holds the final answer against the turn's schema: it completes the
-// turn, asks the model once more, or fails the turn.
-func (l *Loop) checkOutput(k key, e CheckOutput) error {
-	var at place
-	var step int64
-	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
-		t := s.Thread(k.thread)
-		if t == nil || t.Active == nil {
-			return errMoved
-		}
-		at, step = placeOf(s, t), t.Active.Step
-		return nil
-	}); err != nil {
-		return err
-	}
-	conv, err := l.transcripts.get(l.ctx, k, at)
-	if err != nil {
-		return err
-	}
-	value, complaint := checkOutput(conv.schema, conv.answer)
-	if complaint != "" && !e.Repaired {
-		return l.callModel(k, e, CallModel{TurnID: e.TurnID, Step: step + 1, Attempt: 1, Repair: true})
-	}
-	if complaint == "" {
-		if err := l.beforeEnd(k, "end_turn"); err != nil {
-			return err
-		}
-	}
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
-		if complaint != "" {
-			failTurn(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
-			return nil
-		}
-		completeTurn(tx, t, "end_turn", value)
-		return nil
-	})
 }

@@ -48,6 +48,8 @@ type (
 		TurnID   string
 		Repaired bool
 	}
+	// TellHooks gives a model's answer to the hooks that are told of answers.
+	TellHooks struct{ TurnID, ModelRequestID string }
 	// CompleteTurn ends a turn well.
 	CompleteTurn struct{ TurnID, Outcome string }
 	// FailTurn ends a turn otherwise.
@@ -67,6 +69,7 @@ func (RunTools) effect()     {}
 func (FinishTool) effect()   {}
 func (Compact) effect()      {}
 func (CheckOutput) effect()  {}
+func (TellHooks) effect()    {}
 func (CompleteTurn) effect() {}
 func (FailTurn) effect()     {}
 func (CancelTurn) effect()   {}
@@ -91,17 +94,22 @@ type Policy struct {
 	// CompactAt is the part of the context window at which a thread is compacted;
 	// 0 is never.
 	CompactAt float64
-	// MaxCompactions bounds the tries of a compaction in a row.
+	// MaxCompactions bounds the tries of a compaction in a row. After so many
+	// failures one more is made each time the thread has grown by CompactAgain, a
+	// part of the context window, and one in each turn whose request is too long.
 	MaxCompactions int64
+	CompactAgain   float64
 	// MaxToolTries bounds the runs of a read-only call whose outcome was lost.
 	MaxToolTries int64
+	// PostSampling says that hooks are told of each answer before it is acted on.
+	PostSampling bool
 }
 
 // DefaultPolicy is the policy of a runtime that is told nothing else.
 func DefaultPolicy() Policy {
 	return Policy{
 		MaxSteps: 50, MaxTries: 4, FallbackOn: []string{"rate_limited", "overloaded", "timeout", "server_error"},
-		MaxRetryAfter: 2 * time.Minute, MaxRepeats: 5, CompactAt: 0.8, MaxCompactions: 3, MaxToolTries: 3,
+		MaxRetryAfter: 2 * time.Minute, MaxRepeats: 5, CompactAt: 0.8, MaxCompactions: 3, CompactAgain: 0.05, MaxToolTries: 3,
 	}
 }
 
@@ -150,11 +158,31 @@ func deadline(turn *state.Turn) time.Time {
 // expired returns an action of the thread that nobody answered in time.
 func expired(s *state.Session, threadID string, now time.Time) string {
 	for _, a := range s.Actions.Pending {
-		if a.ThreadID == threadID && !a.ExpiresAt.IsZero() && !now.Before(a.ExpiresAt) {
+		if a.ThreadID != threadID {
+			continue
+		}
+		if at := endsAt(s, a); !at.IsZero() && !now.Before(at) {
 			return a.ActionID
 		}
 	}
 	return ""
+}
+
+// endsAt is when a pending action ends unanswered: when it expires, or when the
+// peer that alone could act is gone; zero if it waits for ever.
+func endsAt(s *state.Session, a *state.Action) time.Time {
+	at := a.ExpiresAt
+	if a.ChannelID == "" {
+		return at
+	}
+	gone := a.CreatedAt // of a channel that nothing is known of any more
+	if c := s.Channels.Find(a.ChannelID); c != nil {
+		gone = c.GoneAt()
+	}
+	if !gone.IsZero() && (at.IsZero() || gone.Before(at)) {
+		return gone
+	}
+	return at
 }
 
 // wakeAt is when a thread that has nothing to do must be looked at again; zero
@@ -169,8 +197,8 @@ func wakeAt(s *state.Session, threadID string) time.Time {
 		at = deadline(t.Active)
 	}
 	for _, a := range s.Actions.Pending {
-		if a.ThreadID == threadID && !a.ExpiresAt.IsZero() && (at.IsZero() || a.ExpiresAt.Before(at)) {
-			at = a.ExpiresAt
+		if ends := endsAt(s, a); a.ThreadID == threadID && !ends.IsZero() && (at.IsZero() || ends.Before(at)) {
+			at = ends
 		}
 	}
 	return at
@@ -221,6 +249,9 @@ func (p *Policy) nextInTurn(t *state.Thread, turn *state.Turn) Effect {
 		return Nothing{} // somebody is at it, or recovery will say that nobody is
 	case state.CallFailed:
 		return p.afterFailure(t, turn)
+	}
+	if p.PostSampling && !c.Told {
+		return TellHooks{turn.TurnID, c.ModelRequestID}
 	}
 	if e := p.nextTool(t, turn); e != nil {
 		return e
@@ -314,12 +345,8 @@ func (p *Policy) repeatable(c *state.ToolCall) bool {
 
 // callModel decides on a call within the turn's limits.
 func (p *Policy) callModel(t *state.Thread, turn *state.Turn, step, attempt int64) Effect {
-	limit := p.MaxSteps
-	if turn.Options != nil && turn.Options.MaxSteps > 0 {
-		limit = turn.Options.MaxSteps
-	}
 	switch {
-	case step > limit:
+	case step > p.maxSteps(turn):
 		return FailTurn{turn.TurnID, "step_limit", "the turn has used its model calls"}
 	case turn.Repeats >= p.MaxRepeats:
 		return FailTurn{turn.TurnID, "step_limit", "the model repeats the same calls and gets the same results"}
@@ -328,6 +355,14 @@ func (p *Policy) callModel(t *state.Thread, turn *state.Turn, step, attempt int6
 	}
 	repair := attempt > 1 && turn.Call != nil && turn.Call.Purpose == "repair"
 	return CallModel{TurnID: turn.TurnID, Step: step, Attempt: attempt, Repair: repair}
+}
+
+// maxSteps is how many model calls the turn may make.
+func (p *Policy) maxSteps(turn *state.Turn) int64 {
+	if turn.Options != nil && turn.Options.MaxSteps > 0 {
+		return turn.Options.MaxSteps
+	}
+	return p.MaxSteps
 }
 
 // full reports whether the thread has used the part of the context window at
@@ -339,13 +374,28 @@ func (p *Policy) full(t *state.Thread) bool {
 	return float64(t.ContextTokens) >= p.CompactAt*float64(t.Context.Resolved.ContextWindow)
 }
 
-// mayCompact bounds compactions: none while the last ones failed too often, and
-// none again before the model answered.
+// mayCompact bounds compactions: none while the last ones failed too often, unless
+// there is more to gain by now, and none again before the model answered.
 func (p *Policy) mayCompact(t *state.Thread, turn *state.Turn) bool {
-	if t.Context != nil && t.Context.Failures >= p.MaxCompactions {
+	if t.Context != nil && t.Context.Failures >= p.MaxCompactions && !p.worthAnother(t, turn) {
 		return false
 	}
 	return !compactedSince(t, turn)
+}
+
+// worthAnother reports whether a thread whose compactions failed too often has
+// changed so much since the last one that one more is made. That one's failure is
+// measured from in turn, so nothing is tried twice in the same situation.
+func (p *Policy) worthAnother(t *state.Thread, turn *state.Turn) bool {
+	last := t.Context.LastFailure
+	if last == nil || t.Context.Resolved == nil {
+		return false
+	}
+	if c := turn.Call; c != nil && c.Status == state.CallFailed && c.ErrorCategory == "context_overflow" {
+		return last.TurnID != turn.TurnID
+	}
+	grown := float64(t.Size() - last.Tokens)
+	return p.CompactAgain > 0 && grown > 0 && grown >= p.CompactAgain*float64(t.Context.Resolved.ContextWindow)
 }
 
 // compactedSince reports whether the thread was compacted after the turn's last

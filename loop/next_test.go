@@ -26,7 +26,7 @@ func with(base []step, more ...step) []step { return append(slices.Clone(base), 
 // The situations are made of facts.
 func TestNext(t *testing.T) {
 	for _, table := range [][]decision{
-		turnDecisions(), stopDecisions(), modelDecisions(), overflowDecisions(), toolDecisions(), askDecisions(), limitDecisions(), compactionDecisions(),
+		turnDecisions(), stopDecisions(), modelDecisions(), overflowDecisions(), toolDecisions(), askDecisions(), limitDecisions(), compactionDecisions(), hookDecisions(),
 	} {
 		for _, c := range table {
 			t.Run(c.name, func(t *testing.T) {
@@ -52,14 +52,14 @@ func TestNext(t *testing.T) {
 func TestNextKnowsEveryEffect(t *testing.T) {
 	seen := map[string]bool{}
 	for _, table := range [][]decision{
-		turnDecisions(), stopDecisions(), modelDecisions(), overflowDecisions(), toolDecisions(), askDecisions(), limitDecisions(), compactionDecisions(),
+		turnDecisions(), stopDecisions(), modelDecisions(), overflowDecisions(), toolDecisions(), askDecisions(), limitDecisions(), compactionDecisions(), hookDecisions(),
 	} {
 		for _, c := range table {
 			seen[effectName(c.want)] = true
 		}
 	}
 	for _, e := range []Effect{
-		Nothing{}, StartTurn{}, Prepare{}, CallModel{}, Fallback{}, RunTools{}, FinishTool{}, Compact{}, CheckOutput{}, CompleteTurn{}, FailTurn{}, CancelTurn{}, ExpireAction{},
+		Nothing{}, StartTurn{}, Prepare{}, CallModel{}, Fallback{}, RunTools{}, FinishTool{}, Compact{}, CheckOutput{}, TellHooks{}, CompleteTurn{}, FailTurn{}, CancelTurn{}, ExpireAction{},
 	} {
 		if !seen[effectName(e)] {
 			t.Errorf("no line of the table expects %T", e)
@@ -341,6 +341,11 @@ func compactionDecisions() []decision {
 		{name: "compaction failed", story: part(1), want: fraction(2)},
 		{name: "compaction failed twice", story: part(2), want: fraction(3)},
 		{name: "compaction failed too often", story: part(3), want: next},
+		{name: "compaction failed too often, grown a little", story: with(part(3), ask("t", 2, 1, "turn"), answer("t", "tool_use", 849, "look"), starts("t", "look_0", "look", true), done("t", "look_0", "look")), want: CallModel{TurnID: "t", Step: 3, Attempt: 1}},
+		{name: "compaction failed too often, grown enough", story: with(part(3), ask("t", 2, 1, "turn"), answer("t", "tool_use", 850, "look"), starts("t", "look_0", "look", true), done("t", "look_0", "look")), want: fraction(4)},
+		{name: "compaction failed again after growing", story: with(part(3), ask("t", 2, 1, "turn"), answer("t", "tool_use", 850, "look"), starts("t", "look_0", "look", true), done("t", "look_0", "look"), compacting("t", "context_fraction", 4), compactFailed("t", "context_fraction")), want: CallModel{TurnID: "t", Step: 3, Attempt: 1}},
+		{name: "compaction failed too often, too long in the same turn", story: with(part(3), ask("t", 2, 1, "turn"), fails("t", "context_overflow", false)), want: FailTurn{"t", "model_failed", "context_overflow: m"}},
+		{name: "compaction failed too often, too long in another turn", story: with(part(3), ask("t", 2, 1, "turn"), answer("t", "end_turn", 800), ended("t"), submit("u", "accepted", nil), start("u"), prepare("u", 1000), ask("u", 1, 1, "turn"), fails("u", "context_overflow", false)), want: Compact{TurnID: "u", Trigger: "context_overflow", Attempt: 4}},
 		{name: "compacted", story: with(full, compacting("t", "context_fraction", 1), compactDone("t", "context_fraction", 10)), want: next},
 		{name: "still full after the compaction", story: with(full, compacting("t", "context_fraction", 1), compactDone("t", "context_fraction", 900)), want: next},
 		{name: "no steps left, full", story: full, policy: func(p *Policy) { p.MaxSteps = 1 }, want: FailTurn{"t", "step_limit", "the turn has used its model calls"}},
@@ -351,6 +356,31 @@ func compactionDecisions() []decision {
 		{name: "requested between two steps", story: with(call, answer("t", "tool_use", 1, "write"), starts("t", "write_0", "write", false), done("t", "write_0", "write"), compacting("t", "requested", 0)), want: wanted},
 		{name: "requested, failed", story: with(idle, compacting("t", "requested", 1), compactFailed("t", "requested")), want: Nothing{}},
 		{name: "requested, interrupted", story: with(begun("t", nil), compacting("t", "requested", 1), interrupt("t")), want: CancelTurn{"t", "enough"}},
+	}
+}
+
+func hookDecisions() []decision {
+	told := func(p *Policy) { p.PostSampling = true }
+	call := with(begun("t", nil), ask("t", 1, 1, "turn"))
+	answered, called := with(call, answer("t", "end_turn", 1)), with(call, answer("t", "tool_use", 1, "look"))
+	heard := func(point string, last bool) step {
+		return of(event.TypeHookCompleted, in("t"), &event.HookCompleted{HookRunID: "hook_a", Point: point, HandlerRef: "h", Decision: "continue", Last: last})
+	}
+	lost := of(event.TypeHookFailed, in("t"), &event.HookFailed{
+		HookRunID: "hook_a", Point: "post_sampling", HandlerRef: "h", ErrorCategory: "lost", Message: "m", FailureBehavior: "open", Last: true,
+	})
+	tell := TellHooks{"t", "req_1"}
+	return []decision{
+		{name: "nobody is told of answers", story: answered, want: CompleteTurn{"t", "end_turn"}},
+		{name: "hooks are told of an answer", story: answered, policy: told, want: tell},
+		{name: "hooks are told before tools run", story: called, policy: told, want: tell},
+		{name: "not all hooks were told", story: with(answered, heard("post_sampling", false)), policy: told, want: tell},
+		{name: "hooks of another point were told", story: with(answered, heard("stop", true)), policy: told, want: tell},
+		{name: "the last hook was lost", story: with(answered, lost), policy: told, want: tell},
+		{name: "all hooks were told", story: with(answered, heard("post_sampling", true)), policy: told, want: CompleteTurn{"t", "end_turn"}},
+		{name: "all hooks were told, tools to run", story: with(called, heard("post_sampling", true)), policy: told, want: RunTools{"t", 0, 1}},
+		{name: "hooks are told of each answer", story: with(called, heard("post_sampling", true), starts("t", "look_0", "look", true), done("t", "look_0", "look"), ask("t", 2, 1, "turn"), answer("t", "end_turn", 1)), policy: told, want: TellHooks{"t", "req_2"}},
+		{name: "answered and interrupted, hooks", story: with(answered, interrupt("t")), policy: told, want: CancelTurn{"t", "enough"}},
 	}
 }
 

@@ -17,6 +17,8 @@ func (r *toolRun) emitOwned(tx *session.Tx) {
 	case r.entry.Info.ToolName == tool.RequestInput:
 		r.askInput(tx)
 	case r.entry.Info.ToolName == tool.SpawnAgent && r.l.opt.Subagents:
+	case r.client() != nil:
+		r.askClient(tx, r.client())
 	default:
 		r.emitFailed(tx, tool.Errorf(tool.Unavailable, "%s is not available in this runtime", r.entry.Info.ToolName))
 	}
@@ -63,6 +65,7 @@ func (r *toolRun) askInput(tx *session.Tx) {
 	scope.ActionID = tx.NewID(event.PrefixAction)
 	a := &event.ActionRequired{
 		ActionType: "structured_input", Prompt: q.Prompt, Schema: q.Schema, Decisions: []string{"submit", "cancel"}, ToolName: tool.RequestInput,
+		Scope: event.Raw(`{"tool":"` + tool.RequestInput + `"}`),
 	}
 	if after := r.l.opt.ActionTimeout; after > 0 {
 		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "cancel"
@@ -109,6 +112,10 @@ func expireAction(tx *session.Tx, e ExpireAction) {
 	}
 	scope := event.Scope{
 		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
+	}
+	if at := endsAt(tx.State, a); !at.Equal(a.ExpiresAt) {
+		loseAction(tx, a, scope)
+		return
 	}
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
 		Decision: decision, Status: "expired", DecisionSource: "timeout", ActionType: a.ActionType, Reason: "nobody answered in time",

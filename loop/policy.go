@@ -98,7 +98,7 @@ func grantsOf(s *state.Session) []permission.Grant {
 // selection says which tools a turn may use, and how each stands.
 func (l *Loop) selection(s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
 	mode, rules := l.modeOf(s, t, turn), l.rulesOf(s)
-	sel := tool.Selection{Policy: l.standing(mode, rules)}
+	sel := tool.Selection{Escalate: l.mayEscalate(mode), Policy: l.standing(mode, rules), Extra: expectedTools(s, l.opt.Clock())}
 	if turn != nil && turn.Options != nil {
 		sel.Tools = turn.Options.Tools
 	}
@@ -125,8 +125,31 @@ func (l *Loop) standing(mode string, rules []event.PolicyRule) func(event.ToolIn
 				}
 			}
 		}
+		return l.inventory(mode, rules, info)
+	}
+}
+
+// standingKey is all that the standing of a tool of our own depends on where there
+// are no rules.
+type standingKey struct {
+	mode, tool, owner string
+	reads             bool
+}
+
+// inventory is [permission.Inventory], remembered for our own tools where no rules
+// hold: a turn asks for each tool whenever the model calls one.
+func (l *Loop) inventory(mode string, rules []event.PolicyRule, info event.ToolInfo) (policy, reason string) {
+	if len(rules) > 0 || info.Policy != "" || (info.RuntimeOwner != "" && info.RuntimeOwner != "local") {
 		return permission.Inventory(mode, rules, info)
 	}
+	k := standingKey{mode, info.ToolName, info.RuntimeOwner, info.IsReadOnly}
+	if known, ok := l.standings.Load(k); ok {
+		found := known.([2]string)
+		return found[0], found[1]
+	}
+	policy, reason = permission.Inventory(mode, rules, info)
+	l.standings.Store(k, [2]string{policy, reason})
+	return policy, reason
 }
 
 // committedPolicy takes over the host's policy from facts of the runtime's session.

@@ -75,7 +75,7 @@ func (l *Loop) confinement(w workplace) permission.Sandbox {
 	return permission.Sandbox{
 		Mode: string(p.Profile.Mode), Filesystem: p.Enforcement.Filesystem != sandbox.None,
 		Network:    p.Profile.Network == sandbox.NetworkAllow || p.Enforcement.Network != sandbox.None,
-		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "),
+		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "), Exposed: strings.Join(p.Exposed, "; "),
 	}
 }
 
@@ -83,6 +83,9 @@ func (l *Loop) confinement(w workplace) permission.Sandbox {
 // only reads.
 func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
 	info := &r.entry.Info
+	if b, ok := r.entry.Tool.(tool.Bounded); ok {
+		return b.Boundary()
+	}
 	switch {
 	case info.ToolName == tool.Shell:
 		return l.commandBoundary(r.place, r.outside)
@@ -103,15 +106,25 @@ func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
 func (l *Loop) commandBoundary(w workplace, outside bool) *event.SandboxApplied {
 	p, err := l.plan(w, outside)
 	if err != nil {
-		return &event.SandboxApplied{
-			Mode: "none", Cwd: w.cwd, ReadRoots: []string{"/"}, WriteRoots: []string{"/"}, Network: "allow",
-			Enforcement: event.Enforcement{Filesystem: sandbox.None, Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None},
-			NotEnforced: []string{err.Error()},
-		}
+		return NoBoundary(w.cwd, err.Error())
 	}
+	return BoundaryOf(p, w.cwd)
+}
+
+// NoBoundary is the fact of what runs without a sandbox, and why.
+func NoBoundary(cwd, why string) *event.SandboxApplied {
+	return &event.SandboxApplied{
+		Mode: "none", Cwd: cwd, ReadRoots: []string{"/"}, WriteRoots: []string{"/"}, Network: "allow",
+		Enforcement: event.Enforcement{Filesystem: sandbox.None, Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None},
+		NotEnforced: []string{why},
+	}
+}
+
+// BoundaryOf is the fact of what a plan enforces.
+func BoundaryOf(p *sandbox.Plan, cwd string) *event.SandboxApplied {
 	limits := p.Profile.Limits
 	return &event.SandboxApplied{
-		Mode: string(p.Profile.Mode), Cwd: w.cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
+		Mode: string(p.Profile.Mode), Cwd: cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
 		AllowedHosts: p.Profile.AllowedHosts, Enforcement: event.Enforcement(p.Enforcement), NotEnforced: p.NotEnforced,
 		ProcessLimits: map[string]int64{
 			"memoryMB": limits.MemoryMB, "processes": limits.Processes, "wallClockMs": limits.WallClock.Milliseconds(),
@@ -159,7 +172,7 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 	x.scope.ProcessID = x.id
 	p, err := l.processes().Start(ctx, process.Spec{
 		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
-		Plan: plan, TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
+		Plan: plan, Env: h.r.processTrace(x.id), TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
 	})
 	if err != nil {
 		return nil, x.notStarted(err)

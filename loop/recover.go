@@ -34,6 +34,12 @@ func (l *Loop) Recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// TakeUp does for one session what [Loop.Recover] does for all. A session that
+// nobody left unfinished stays as it is.
+func (l *Loop) TakeUp(ctx context.Context, sessionID string) error {
+	return l.recover(ctx, sessionID)
+}
+
 func (l *Loop) recover(ctx context.Context, sessionID string) error {
 	fates := l.reap(ctx, sessionID)
 	var threads []string

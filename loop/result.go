@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -84,7 +83,7 @@ func (r *toolRun) emitOutput(tx *session.Tx, p *event.ToolResult, res *tool.Resu
 			media = "text/plain; charset=utf-8"
 		}
 		p.OutputRef, p.SizeBytes, p.MediaType = tx.Blob(clean, media), int64(len(clean))+res.Dropped, media
-		p.Preview, p.Truncated = tool.Preview(text, r.l.opt.Outputs.PreviewBytes), res.Dropped > 0
+		p.Preview, p.Truncated = tool.Preview(text, r.l.opt.Outputs.PreviewBytes), true
 		stored := event.Event{Type: event.TypeOutputSpilled, Scope: r.scope, Payload: &event.OutputStored{
 			OutputRef: p.OutputRef, SizeBytes: p.SizeBytes, MediaType: media, Preview: p.Preview, DroppedBytes: res.Dropped, Owner: r.call.ToolCallID,
 		}}
@@ -159,29 +158,4 @@ func (r *toolRun) askOutside(tx *session.Tx, t *state.Thread, err *tool.Error) {
 	p.ApprovalActionID = tx.NewID(event.PrefixAction)
 	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
 	r.ask(tx, t, "sandbox_escape", p.ApprovalActionID, "the call hit the sandbox ("+err.Message+"); it can only succeed outside of it", &p)
-}
-
-// checkOutput holds an answer against a schema. It returns the answer as JSON, or
-// what to tell the model.
-func checkOutput(schema event.Raw, answer string) (value event.Raw, complaint string) {
-	text := bytes.TrimSpace([]byte(unfence(answer)))
-	err := tool.ValidateOutput(schema, text)
-	if err == nil {
-		return text, ""
-	}
-	return nil, "Your answer does not satisfy the JSON Schema that was asked for: " + err.Error() +
-		"\nAnswer again with one JSON value that does, and nothing else."
-}
-
-// unfence takes a JSON answer out of a Markdown code block.
-func unfence(s string) string {
-	t := strings.TrimSpace(s)
-	if !strings.HasPrefix(t, "```") || !strings.HasSuffix(t, "```") || len(t) < 6 {
-		return s
-	}
-	t = strings.TrimSuffix(t, "```")
-	if i := strings.IndexByte(t, '\n'); i >= 0 {
-		return t[i+1:]
-	}
-	return s
 }

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"agentd/event"
 	"agentd/permission"
+	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
@@ -27,6 +29,7 @@ type toolRun struct {
 	entry   *tool.Entry
 	input   event.Raw
 	scope   event.Scope
+	trace   event.Trace
 	place   workplace
 	mode    string
 	// rewritten is where the input is that a hook put in the place of the model's.
@@ -94,19 +97,20 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 	var runs []*toolRun
 	var at place
 	var inv *tool.Inventory
+	var offered *state.ToolInventory
 	if err := l.m.View(ctx, k.session, func(s *state.Session) error {
 		t := s.Thread(k.thread)
 		if t == nil || t.Active == nil || t.Active.TurnID != e.TurnID || len(t.Active.Tools) < e.To {
 			return errMoved
 		}
-		at = placeOf(s, t)
+		at, offered = placeOf(s, t), t.Inventory
 		inv = l.opt.Tools.Resolve(l.selection(s, t, t.Active))
 		w := l.workplace(s, t, t.Active)
 		for _, c := range t.Active.Tools[e.From:e.To] {
 			if l.opt.Policy.ended(c) || c.Status == state.ToolRunning || c.Decision == permission.Ask {
 				continue
 			}
-			r := &toolRun{l: l, k: k, call: *c, place: w, mode: l.modeOf(s, t, t.Active), scope: toolScope(t, t.Active, c)}
+			r := &toolRun{l: l, k: k, call: *c, place: w, mode: l.modeOf(s, t, t.Active), scope: toolScope(t, t.Active, c), trace: t.Trace(k.session, t.Active)}
 			r.scope.StepID = l.m.NewID(event.PrefixStep)
 			if a := s.Actions.Find(c.ActionID); a != nil && a.ActionType == "sandbox_escape" {
 				r.outside = true
@@ -128,6 +132,7 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 		}
 		r.request, r.input = request, request.Arguments
 		r.check(inv)
+		r.absent(offered)
 	}
 	return runs, nil
 }
@@ -153,9 +158,36 @@ func (r *toolRun) check(inv *tool.Inventory) {
 		refused.Advice = "Leave the secret out: name the variable or the file that holds it."
 		err = refused
 	}
+	if err == nil {
+		err = r.checkEscalation()
+	}
 	if err != nil {
 		r.refuse(err)
 	}
+}
+
+// checkEscalation refuses a wish to leave the sandbox where nobody would be asked.
+func (r *toolRun) checkEscalation() error {
+	_, asked := tool.Escalation(r.input)
+	if r.entry.Info.ToolName != tool.Shell || !asked || r.l.mayEscalate(r.mode) {
+		return nil
+	}
+	err := tool.Errorf(tool.InvalidInput, "%s", notEscalated(r.mode))
+	err.Advice = "Leave escalate out. If the command can't do its work inside of the sandbox, say what it needs and why."
+	return err
+}
+
+// notEscalated says why a call can't ask to leave the sandbox.
+func notEscalated(mode string) string {
+	if mode == permission.ModeOnRequest {
+		return "escalate has no use here: commands are not confined"
+	}
+	return "escalate is for the permission mode on_request, and the mode is " + mode
+}
+
+// mayEscalate reports whether calls may ask to run outside of the sandbox.
+func (l *Loop) mayEscalate(mode string) bool {
+	return mode == permission.ModeOnRequest && l.opt.Processes != nil && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
 }
 
 func (r *toolRun) refuse(err error) {
@@ -201,8 +233,9 @@ func (r *toolRun) question(tx *session.Tx, t *state.Thread) permission.Question 
 }
 
 func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
+	_, outside := tool.Escalation(r.input)
 	return permission.Question{
-		Mode: r.l.modeOf(s, t, t.Active), Interactive: !r.l.opt.NobodyToAsk, Tool: r.entry.Info, Input: r.input,
+		Outside: outside && r.entry.Info.ToolName == tool.Shell, Mode: r.l.modeOf(s, t, t.Active), Interactive: !r.l.opt.NobodyToAsk, Tool: r.entry.Info, Input: r.input,
 		ToolCallID: r.call.ToolCallID, Root: r.place.root, Cwd: r.place.cwd, Resolve: resolvePath,
 		Rules: r.l.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: r.opinion, Sandbox: r.l.confinement(r.place),
 	}
@@ -261,17 +294,23 @@ func (l *Loop) clean(p event.PermissionEvaluated) event.PermissionEvaluated {
 
 // emitRequest asks somebody for permission.
 func (r *toolRun) emitRequest(tx *session.Tx, t *state.Thread, d *permission.Decision, p *event.PermissionEvaluated) {
-	kind := "tool_permission"
+	kind, why := "tool_permission", p.DecisionReason
 	if d.NeedsOutside {
 		kind = "sandbox_escape"
 	}
-	r.ask(tx, t, kind, p.ApprovalActionID, p.DecisionReason, p)
+	if reason, asked := tool.Escalation(r.input); asked && r.entry.Info.ToolName == tool.Shell {
+		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
+	}
+	r.ask(tx, t, kind, p.ApprovalActionID, why, p)
 }
 
 // ask emits the request and the action of a call that waits for permission.
 func (r *toolRun) ask(tx *session.Tx, _ *state.Thread, kind, actionID, why string, p *event.PermissionEvaluated) {
 	scope := r.scope
 	scope.ActionID = actionID
+	if plan, err := r.l.plan(r.place, true); kind == "sandbox_escape" && err == nil && len(plan.Exposed) > 0 {
+		why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
+	}
 	tx.Emit(event.Event{Type: event.TypePermissionRequested, Scope: scope, Payload: &event.PermissionRequested{
 		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,
 	}})
@@ -333,7 +372,7 @@ func (r *toolRun) emitStart(tx *session.Tx) {
 		IsReadOnly: info.IsReadOnly, IsDestructive: info.IsDestructive, InterruptBehavior: info.InterruptBehavior,
 		AttemptCount: r.call.Attempts + 1,
 	}})
-	if tool.IsLoopOwned(info.ToolName) {
+	if tool.IsLoopOwned(info.ToolName) || r.client() != nil {
 		r.emitOwned(tx)
 		return
 	}
@@ -363,6 +402,7 @@ func (r *toolRun) run(group context.Context) error {
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
 		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host,
+		TraceParent: r.trace.Span(r.k.session, toolSpan(r.call.ToolCallID, r.call.Attempts+1)).Parent(),
 	})
 	r.host.close()
 	switch {

@@ -7,7 +7,7 @@ import (
 )
 
 func scopeOf(t *state.Thread, turn *state.Turn) event.Scope {
-	return event.Scope{ThreadID: t.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID}
+	return event.Scope{ThreadID: t.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID, TraceID: turn.TraceID}
 }
 
 func toolScope(t *state.Thread, turn *state.Turn, c *state.ToolCall) event.Scope {
@@ -27,7 +27,10 @@ func implicit(tx *session.Tx, turn *state.Turn) bool {
 
 // startTurn takes a turn into work and prepares it.
 func (l *Loop) startTurn(k key, e StartTurn) error {
-	if err := l.beforeTurn(k, e.TurnID); err != nil {
+	if err := l.adoptRules(k, e.TurnID); err != nil {
+		return err
+	}
+	if err := l.beforeTurn(k, e); err != nil {
 		return err
 	}
 	p, err := l.gather(k, e.TurnID)
@@ -40,10 +43,12 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 		if t.Active == nil {
 			tx.Emit(session.QueueStarted(t, turn.TurnID))
 		}
-		count, why := attemptOf(tx.State, turn)
-		tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: scope, Payload: &event.TaskAttemptStarted{
-			Status: "running", AttemptCount: count, Reason: why, Worker: &event.Worker{Kind: "agent", ThreadID: t.ThreadID},
-		}})
+		count, begun := attemptOf(tx.State, turn)
+		if !begun {
+			tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: scope, Payload: &event.TaskAttemptStarted{
+				Status: "running", AttemptCount: count, Reason: attemptReason(count), Worker: &event.Worker{Kind: "agent", ThreadID: t.ThreadID},
+			}})
+		}
 		if implicit(tx, turn) {
 			tx.Emit(event.Event{Type: event.TypeTaskStarted, Scope: scope, Payload: &event.TaskStatusChanged{Status: "running"}})
 		}
@@ -55,16 +60,29 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 	})
 }
 
-// attemptOf is the ordinal of the turn's attempt at its task, and why it is made.
-func attemptOf(s *state.Session, turn *state.Turn) (count int64, why string) {
-	if task := s.Tasks.Find(turn.TaskID); task != nil {
-		for _, a := range task.Attempts {
-			if a.RunID == turn.RunID && a.AttemptCount > 0 && a.Reason != "" {
-				return a.AttemptCount, a.Reason
-			}
-		}
+// attemptOf is the ordinal of the turn's attempt at its task, and whether the
+// attempt has begun: a scheduler that gives out a turn says so itself, and an
+// attempt begins once.
+func attemptOf(s *state.Session, turn *state.Turn) (count int64, begun bool) {
+	task := s.Tasks.Find(turn.TaskID)
+	if task == nil {
+		return 1, false
 	}
-	return 1, "first"
+	for _, a := range task.Attempts {
+		if a.RunID == turn.RunID {
+			return max(1, a.AttemptCount), true
+		}
+		count = max(count, a.AttemptCount)
+	}
+	return count + 1, false
+}
+
+// attemptReason says why a turn that somebody submitted is an attempt at its task.
+func attemptReason(count int64) string {
+	if count > 1 {
+		return "rerun"
+	}
+	return "first"
 }
 
 // completeTurn ends a turn well. Structured is the answer of a turn with an
@@ -108,7 +126,7 @@ func failTurn(tx *session.Tx, t *state.Thread, e FailTurn) {
 	case "timed_out":
 		why.Advice, why.Retryable = "submit another turn to go on, or raise options.timeoutMs", true
 	}
-	endTurn(tx, t, state.TurnFailed, e.Category, why)
+	endTurn(tx, t, t.Active, state.TurnFailed, e.Category, why)
 }
 
 // cancelTurn ends an interrupted turn with all that it had open.
@@ -118,7 +136,7 @@ func cancelTurn(tx *session.Tx, t *state.Thread, e CancelTurn) {
 		reason = "interrupted"
 	}
 	closeOpen(tx, t, reason, "interrupted")
-	endTurn(tx, t, state.TurnCancelled, "interrupted", &event.Failure{Message: reason, Category: "interrupted", Retryable: true})
+	endTurn(tx, t, t.Active, state.TurnCancelled, "interrupted", &event.Failure{Message: reason, Category: "interrupted", Retryable: true})
 }
 
 // closeOpen records the end of what a turn that ends had open. Category is that
@@ -162,8 +180,7 @@ func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
 
 // endTurn emits the end of a turn that didn't succeed, of its attempt and of its
 // implicit task.
-func endTurn(tx *session.Tx, t *state.Thread, status, category string, why *event.Failure) {
-	turn := t.Active
+func endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status, category string, why *event.Failure) {
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
 	tx.Emit(event.Event{Type: event.TypeTurnFailed, Scope: scope, Payload: &event.TurnFailed{
@@ -186,4 +203,16 @@ func endTurn(tx *session.Tx, t *state.Thread, status, category string, why *even
 		ended.Type, ended.Payload = event.TypeTaskTimedOut, &event.TaskStatusChanged{Status: "timed_out", StatusReason: why.Message, Error: why}
 	}
 	tx.Emit(ended)
+}
+
+// prepareTurn prepares a turn that was started without.
+func (l *Loop) prepareTurn(k key, e Prepare) error {
+	p, err := l.gather(k, e.TurnID)
+	if err != nil {
+		return err
+	}
+	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		l.prepare(tx, t, t.Active, p)
+		return nil
+	})
 }

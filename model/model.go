@@ -32,6 +32,9 @@ type Request struct {
 	// Call is the ordinal of the call within its thread, from 0, counting the
 	// calls that ended with an answer or with an error of the provider's.
 	Call int64
+	// Failed counts the calls that ended with an error of the provider's since
+	// somebody said something.
+	Failed int64
 	// System are the instructions that stand above the conversation.
 	System string
 	// Messages is the conversation, oldest first. A message that was given once is
@@ -76,7 +79,8 @@ type Message struct {
 	ToolName   string
 	IsError    bool
 
-	memo atomic.Pointer[memo]
+	joined joined
+	memo   atomic.Pointer[memo]
 }
 
 type memo struct {

@@ -53,6 +53,8 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 		return say(Allow, "writes inside the workspace run, and %s", what)
 	case f.kind == kindOther:
 		return say(Ask, "what runs inside the sandbox runs by itself, and %s is not confined by it", what)
+	case q.Sandbox.Exposed != "":
+		return say(Ask, "commands run by themselves where they can't read the runtime's own data, but here %s", q.Sandbox.Exposed)
 	case q.Sandbox.lifted():
 		return say(Allow, "commands run: the sandbox is lifted by danger_full_access")
 	case q.Sandbox.holds():

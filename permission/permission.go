@@ -98,6 +98,8 @@ type Sandbox struct {
 	WriteRoots []string
 	// Missing says, for people, what isn't enforced and why.
 	Missing string
+	// Exposed says, for people, that the runtime's own data can be read.
+	Exposed string
 }
 
 // lifted says that the owner of the machine asked for no sandbox at all.

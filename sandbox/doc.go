@@ -37,8 +37,12 @@
 // paths are left out of what Landlock allows, if no write root holds them. What
 // that can't do is in [Plan.NotEnforced].
 //
-// danger_full_access has no boundary but limits, a clean environment, and the end
-// of the whole tree.
+// danger_full_access has no boundary but limits, a clean environment, the end of
+// the whole tree, and the cover of the hidden paths, which needs a mount namespace.
+// That cover stops whoever looks, not whoever is determined: what has every other
+// right can have another program look (a scheduled job, a service). For an ordinary
+// user it costs set-uid programs such as sudo, for root the capabilities that get
+// below a mount. [Plan.Exposed] names what can be read all the same.
 //
 // # Violations
 //

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -329,6 +330,55 @@ func TestAttemptsWorkWithoutASandbox(t *testing.T) {
 	}
 }
 
+// TestFullAccessHidesTheStore: in danger_full_access everything can be done but to
+// look at what is hidden.
+func TestFullAccessHidesTheStore(t *testing.T) {
+	if !report().MountNamespace.Available {
+		t.Skipf("skipped: hiding the store in danger_full_access: %s", report().MountNamespace.Reason)
+	}
+	for _, a := range attempts {
+		hidden := strings.Contains(a.name, "hidden")
+		if !hidden && !slices.Contains([]string{"write by absolute path", "make directory", "the machine's /tmp", "TCP", "Unix socket", "kill a stranger"}, a.name) {
+			continue
+		}
+		s := newScene(t)
+		profile := Profile{Mode: DangerFullAccess, Root: s.workspace, Hidden: []string{s.hidden}}
+		r := s.try(t, prepared(t, profile), a)
+		escaped := r.Code == 0
+		if a.escaped != nil {
+			escaped = a.escaped(s, r)
+		}
+		if escaped == hidden {
+			t.Errorf("%s: escaped %v: %+v\n%s\n%s", a.name, escaped, r.Exit, r.stdout, r.stderr)
+		}
+	}
+}
+
+// TestRootStaysAboveTheCover: root can't take the cover away or look around it.
+func TestRootStaysAboveTheCover(t *testing.T) {
+	if !report().MountNamespace.Available {
+		t.Skipf("skipped: hiding the store in danger_full_access: %s", report().MountNamespace.Reason)
+	}
+	s := newScene(t)
+	plan := prepared(t, Profile{Mode: DangerFullAccess, Root: s.workspace, Hidden: []string{s.hidden}})
+	self := strconv.Itoa(os.Getpid())
+	for _, line := range []string{
+		"umount " + s.hidden + " && cat " + s.hidden + "/*",
+		"umount -l " + s.hidden + " && cat " + s.hidden + "/*",
+		"mkdir b && mount --bind / b && cat b" + s.hidden + "/*",
+		"unshare -m sh -c 'umount " + s.hidden + "; cat " + s.hidden + "/*'",
+		"unshare -rm sh -c 'umount " + s.hidden + "; cat " + s.hidden + "/*'",
+		"nsenter -t " + self + " -m cat " + s.hidden + "/*",
+		"cat /proc/" + self + "/root" + s.hidden + "/*",
+		"cat /proc/1/root" + s.hidden + "/*",
+	} {
+		r := s.try(t, plan, attempt{name: line, line: line})
+		if r.Code == 0 || strings.Contains(r.stdout, "TOP-") {
+			t.Errorf("%s: %+v\n%s\n%s", line, r.Exit, r.stdout, r.stderr)
+		}
+	}
+}
+
 // userEnv tells a test binary that it was started as an ordinary user, and where
 // it may write.
 const userEnv = "AGENTD_TEST_USER_DIR"
@@ -351,7 +401,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(base+"/self", "-test.v", "-test.run", "^(TestEscapes|TestProbe|TestProxy.*|TestParts.*|TestKillAndClose|TestReadRootsNarrow)$/^as_it_is$/^workspace_write$")
+	cmd := exec.Command(base+"/self", "-test.v", "-test.run", "^(TestEscapes|TestProbe|TestProxy.*|TestParts.*|TestKillAndClose|TestReadRootsNarrow|TestFullAccess.*|TestRootStays.*)$/^as_it_is$/^workspace_write$")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), userEnv+"="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -28,6 +28,9 @@ type Plan struct {
 	// NotEnforced has a sentence for each thing that was asked for and isn't
 	// enforced, with the reason.
 	NotEnforced []string
+	// Exposed has a sentence for each hidden path that can be read all the same.
+	// They are in NotEnforced, too.
+	Exposed []string
 
 	report Report
 	use    mechanisms
@@ -39,6 +42,7 @@ type mechanisms struct {
 	proc                       bool
 	landlock, seccomp          bool
 	dropCaps, noNewPrivs       bool
+	cover                      bool // hidden paths are covered, nothing else is done to files
 	proxy                      bool
 	denySockets                bool // by seccomp alone
 	denyAttributes             bool // by seccomp alone
@@ -79,9 +83,7 @@ func (p *Plan) decideFiles() {
 	if !p.Confined() {
 		p.WriteRoots = []string{"/"}
 		p.Enforcement.Filesystem = None
-		for _, h := range p.Profile.Hidden {
-			p.lacksf("filesystem: %s can be read: danger_full_access has no boundary for files", h)
-		}
+		p.decideCover()
 		return
 	}
 	r := p.report
@@ -104,11 +106,38 @@ func (p *Plan) decideFiles() {
 	}
 }
 
+// decideCover hides the hidden paths where nothing else is confined.
+func (p *Plan) decideCover() {
+	r := p.report
+	if len(p.Profile.Hidden) == 0 {
+		return
+	}
+	if !r.MountNamespace.Available {
+		for _, h := range p.Profile.Hidden {
+			p.exposesf("filesystem: %s can be read: mount namespace: %s", h, r.MountNamespace.Reason)
+		}
+		return
+	}
+	p.use.mount, p.use.cover = true, true
+	// An ordinary user has none outside of its namespace either.
+	p.use.dropCaps = r.InUserNamespace && r.UID != 0
+	p.Enforcement.Filesystem = "mount_namespace"
+}
+
+// exposesf notes a hidden path that can be read.
+func (p *Plan) exposesf(format string, args ...any) {
+	p.lacksf(format, args...)
+	p.Exposed = append(p.Exposed, p.NotEnforced[len(p.NotEnforced)-1])
+}
+
 // lackMount says what Landlock alone, or nothing at all, leaves open.
 func (p *Plan) lackMount() {
 	why := p.report.MountNamespace.Reason
 	if !p.use.landlock {
 		p.lacksf("filesystem: nothing is enforced: mount namespace: %s; Landlock: %s", why, p.report.Landlock.Reason)
+		for _, h := range p.Profile.Hidden {
+			p.exposesf("filesystem: %s can be read", h)
+		}
 		return
 	}
 	if p.Profile.Mode == ReadOnly && p.use.seccomp {
@@ -124,7 +153,7 @@ func (p *Plan) lackMount() {
 		p.lacksf("filesystem: names, sizes and times below %s can be seen: mount namespace: %s", h, why)
 		for _, w := range p.WriteRoots {
 			if within(h, w) {
-				p.lacksf("filesystem: %s can be read, because the write root %s holds it: mount namespace: %s", h, w, why)
+				p.exposesf("filesystem: %s can be read, because the write root %s holds it: mount namespace: %s", h, w, why)
 			}
 		}
 	}

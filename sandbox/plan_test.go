@@ -51,8 +51,20 @@ func TestPrepareSaysWhatIsEnforced(t *testing.T) {
 		"danger": {
 			func(*Report) {},
 			Profile{Mode: DangerFullAccess, Network: NetworkDeny, Hidden: []string{"/secret"}},
+			Enforcement{"mount_namespace", None, "cgroup+subreaper", "rlimits"},
+			nil,
+		},
+		"danger, nothing to hide": {
+			func(*Report) {},
+			Profile{Mode: DangerFullAccess},
 			Enforcement{None, None, "cgroup+subreaper", "rlimits"},
-			[]string{"/secret can be read"},
+			nil,
+		},
+		"danger without namespaces": {
+			func(r *Report) { r.MountNamespace = no },
+			Profile{Mode: DangerFullAccess, Hidden: []string{"/secret"}},
+			Enforcement{None, None, "cgroup+subreaper", "rlimits"},
+			[]string{"/secret can be read: mount namespace"},
 		},
 		"no namespaces": {
 			func(r *Report) { r.MountNamespace, r.PidNamespace, r.NetworkNamespace = no, no, no },

@@ -41,6 +41,9 @@ type Profile struct {
 	// ReadRoots narrow what can be read to them, the workspace and the system's own
 	// directories. If empty, everything can be read but Hidden.
 	ReadRoots []string
+	// Kept paths can be read also where a private directory would cover them: the
+	// program of a hook that lies below /tmp. One that doesn't exist is left out.
+	Kept []string
 	// WriteRoots are writable beside Root in workspace_write. Other modes don't use
 	// them.
 	WriteRoots []string
@@ -142,6 +145,13 @@ func (p Profile) resolvePaths() (Profile, error) {
 			if (*list)[i], err = existing(path); err != nil {
 				return p, fmt.Errorf("root %s: %w", path, err)
 			}
+		}
+	}
+	kept := p.Kept
+	p.Kept = nil
+	for _, path := range kept {
+		if resolved, err := existing(path); err == nil {
+			p.Kept = append(p.Kept, resolved)
 		}
 	}
 	p.Hidden = slices.Clone(p.Hidden)

@@ -50,9 +50,13 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 		s.ProxyPort = proxyPort
 	}
 	if u.mount {
+		s.Hidden = p.Profile.Hidden
+		s.KeepCover = u.cover && !u.dropCaps
+	}
+	if u.mount && !u.cover {
 		s.ReadOnly, s.Dev, s.Proc = true, true, u.proc
 		s.Private, s.PrivateBytes = privatePaths, p.privateBytes()
-		s.Keep, s.Hidden = p.keep(), p.Profile.Hidden
+		s.Keep = p.keep()
 	}
 	if u.pidMax {
 		s.PidMax = uint64(max(p.Profile.Limits.Processes, minPidMax))
@@ -91,7 +95,7 @@ func (p *Plan) keep() []stage.Tree {
 	below := func(path string) bool {
 		return slices.ContainsFunc(privatePaths, func(dir string) bool { return within(path, dir) })
 	}
-	for _, path := range outermost(append([]string{p.Profile.Root}, p.Profile.ReadRoots...)) {
+	for _, path := range outermost(slices.Concat([]string{p.Profile.Root}, p.Profile.ReadRoots, p.Profile.Kept)) {
 		if below(path) && !slices.ContainsFunc(p.WriteRoots, func(w string) bool { return within(path, w) }) {
 			trees = append(trees, stage.Tree{Path: path, ReadOnly: true})
 		}

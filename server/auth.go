@@ -125,11 +125,21 @@ func (l *login) until(heartbeat time.Duration) time.Duration {
 
 type contextKey int
 
-const callerKey contextKey = iota
+const (
+	callerKey contextKey = iota
+	roleKey
+)
 
 // CallerFrom returns the caller of a request that a [Mount] handles; false if
 // the mount is public and the request had no token.
 func CallerFrom(ctx context.Context) (command.Caller, bool) {
 	c, ok := ctx.Value(callerKey).(command.Caller)
 	return c, ok
+}
+
+// RoleFrom returns the role of the caller that [CallerFrom] returns: what a mount
+// must ask before it carries out a command in the caller's name.
+func RoleFrom(ctx context.Context) (command.Role, bool) {
+	r, ok := ctx.Value(roleKey).(command.Role)
+	return r, ok
 }

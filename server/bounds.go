@@ -145,7 +145,7 @@ func (s *Server) readBody(in io.Reader, most int64) (body []byte, giveBack func(
 		if need := int64(cap(body)) - chunk; need > taken {
 			if s.bodies.used.Add(need-taken) > s.bodies.most {
 				s.bodies.used.Add(taken - need)
-				return nil, giveBack, s.hit(fault.Unavailable, "bodies", "too many large bodies are in memory; try again shortly")
+				return nil, giveBack, s.bodiesFull()
 			}
 			taken = need
 		}
@@ -161,6 +161,10 @@ func (s *Server) readBody(in io.Reader, most int64) (body []byte, giveBack func(
 			return nil, giveBack, err
 		}
 	}
+}
+
+func (s *Server) bodiesFull() error {
+	return s.hit(fault.Unavailable, "bodies", "too many large bodies are in memory; try again shortly")
 }
 
 func (s *Server) tooLarge(most int64) error {

@@ -65,6 +65,9 @@ func (s *Server) do(ctx context.Context, q *request, d *command.Def, body []byte
 	ctx, cancel := context.WithTimeout(ctx, s.opt.CommandTimeout)
 	defer cancel()
 	value, err := s.backend.Do(ctx, q.caller, p)
+	if to := q.forwardable(err); to != "" {
+		return s.forwardCommand(ctx, q, to, d, body, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,17 +86,44 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, give
 	}
 	if r.ContentLength > s.opt.MaxBody {
 		w.Header().Set("Connection", "close")
+		s.drain(w, r)
 		return nil, nothing, s.tooLarge(s.opt.MaxBody)
 	}
 	body, giveBack, err = s.readBody(http.MaxBytesReader(w, r.Body, s.opt.MaxBody), s.opt.MaxBody)
 	s.metrics.received.Add(int64(len(body)))
 	if err != nil {
 		w.Header().Set("Connection", "close")
-		return nil, giveBack, s.bodyFault(err)
+		if err = s.bodyFault(err); fault.KindOf(err) == fault.PayloadTooLarge {
+			s.drain(w, r)
+		}
+		return nil, giveBack, err
 	}
 	// From here on the connection is only watched for the client's leaving.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return body, giveBack, nil
+}
+
+// pauseOfSender is how long a client that is being refused may send nothing before
+// it gets its answer.
+const pauseOfSender = 200 * time.Millisecond
+
+// drain takes in a part of a body that is refused, for as long as it comes: many
+// clients send all before they read, and would see a broken connection instead of
+// the answer. One that asked first, with Expect, reads it.
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") != "" {
+		return
+	}
+	rc := http.NewResponseController(w)
+	for left := 2 * s.opt.MaxBody; left > 0; {
+		if rc.SetReadDeadline(time.Now().Add(pauseOfSender)) != nil {
+			return
+		}
+		n, err := io.CopyN(io.Discard, r.Body, min(left, 64<<10))
+		if left -= n; err != nil {
+			return
+		}
+	}
 }
 
 // bodyFault says what is wrong with a body that could not be read to its end.

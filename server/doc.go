@@ -45,10 +45,15 @@
 // ([Item]) from events, for a client that shows a conversation and wants no
 // other detail. A stream with a filter reads all and sends what fits.
 //
+// A stream with channelId belongs to a remote channel: without a cursor of its own
+// it begins after what the channel's peer acknowledged, and when it ends, because
+// the client goes or the server stops, the channel is told so. It ends when the
+// peer came back on another connection.
+//
 // # JSON-RPC connections
 //
 // Over WebSocket and standard input the methods are the commands, and subscribe
-// {sessionId?, after?, types?, profile?, view?, snapshot?} and unsubscribe
+// {sessionId?, after?, types?, profile?, view?, snapshot?, channelId?} and unsubscribe
 // {subscriptionId}. Requests of one connection are carried out in the order in
 // which they came, but for wait_subagents, which would hold up the rest. An
 // event comes as the notification "event" whose params are the envelope; a

@@ -2,8 +2,8 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"agentd/command"
@@ -75,8 +75,15 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 	if acceptsSSE(r.Header) {
 		return s.serveSessionStream(w, r, q, eq)
 	}
+	if eq.channelID != "" {
+		return fault.Param("channelId", "is for streams: ask with Accept: text/event-stream")
+	}
 	if eq.snapshot {
 		return fault.Param("snapshot", "is for streams: ask with Accept: text/event-stream, or call get_session")
+	}
+	cloudEvents := accepts(r.Header, transfer.CloudEventsType)
+	if cloudEvents && eq.filter.items {
+		return fault.Param("view", "items are no events of their own: CloudEvents have the view events")
 	}
 	leave, err := s.admit(r.Context(), q.login.TokenID, false)
 	if err != nil {
@@ -87,15 +94,15 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 	if err != nil {
 		return err
 	}
-	if accepts(r.Header, transfer.CloudEventsType) {
-		return writeCloudEvents(w, p)
+	if cloudEvents {
+		return writeCloudEvents(w, r, p)
 	}
 	return writeJSON(w, p.json())
 }
 
 // writeCloudEvents writes a page as a batch of CloudEvents. Where to go on says a
 // Link header, because the batch has no place for it.
-func writeCloudEvents(w http.ResponseWriter, p *page) error {
+func writeCloudEvents(w http.ResponseWriter, r *http.Request, p *page) error {
 	body := []byte{'['}
 	for i, data := range p.events {
 		if i > 0 {
@@ -108,7 +115,10 @@ func writeCloudEvents(w http.ResponseWriter, p *page) error {
 		body = append(body, c...)
 	}
 	if p.nextAfter < p.last {
-		w.Header().Set("Link", fmt.Sprintf("<?after=%d>; rel=\"next\"", p.nextAfter))
+		next := r.URL.Query() // whoever follows the link wants the same filter
+		next.Del("lastEventId")
+		next.Set("after", strconv.FormatUint(p.nextAfter, 10))
+		w.Header().Set("Link", "<?"+next.Encode()+`>; rel="next"`)
 	}
 	w.Header().Set("Content-Type", transfer.CloudEventsType)
 	w.Header().Set("Cache-Control", "no-store")

@@ -13,12 +13,21 @@ import (
 // from one event.
 type ItemEvent struct {
 	// Type is item.started, item.updated or item.completed.
-	Type      string    `json:"type"`
-	Sequence  uint64    `json:"sequence"`
-	Timestamp time.Time `json:"timestamp"`
-	SessionID string    `json:"sessionId"`
-	ThreadID  string    `json:"threadId,omitempty"`
-	TurnID    string    `json:"turnId,omitempty"`
+	Type string `json:"type"`
+	// SchemaVersion is that of our own types: the standard's list has no items.
+	SchemaVersion string    `json:"schemaVersion"`
+	RuntimeID     string    `json:"runtimeId"`
+	Sequence      uint64    `json:"sequence"`
+	Timestamp     time.Time `json:"timestamp"`
+	SessionID     string    `json:"sessionId"`
+	ThreadID      string    `json:"threadId,omitempty"`
+	TurnID        string    `json:"turnId,omitempty"`
+	TaskID        string    `json:"taskId,omitempty"`
+	RunID         string    `json:"runId,omitempty"`
+	StepID        string    `json:"stepId,omitempty"`
+	ToolCallID    string    `json:"toolCallId,omitempty"`
+	ActionID      string    `json:"actionId,omitempty"`
+	ProcessID     string    `json:"processId,omitempty"`
 	// SubagentID is set on the items of a child.
 	SubagentID string `json:"subagentId,omitempty"`
 	// EventID and EventType name the event that it is derived from.
@@ -113,8 +122,10 @@ func (d *derivation) add(step string, it Item) {
 		it.Data = d.payload
 	}
 	d.out = append(d.out, ItemEvent{
-		Type: step, Sequence: d.e.Sequence, Timestamp: d.e.Time, SessionID: d.e.SessionID, ThreadID: d.e.ThreadID,
-		TurnID: d.e.TurnID, SubagentID: d.e.SubagentID, EventID: d.e.ID, EventType: d.e.Type, Item: it,
+		Type: step, SchemaVersion: event.SchemaExtension, RuntimeID: d.e.RuntimeID,
+		Sequence: d.e.Sequence, Timestamp: d.e.Time, SessionID: d.e.SessionID, ThreadID: d.e.ThreadID,
+		TurnID: d.e.TurnID, TaskID: d.e.TaskID, RunID: d.e.RunID, StepID: d.e.StepID, ToolCallID: d.e.ToolCallID,
+		ActionID: d.e.ActionID, ProcessID: d.e.ProcessID, SubagentID: d.e.SubagentID, EventID: d.e.ID, EventType: d.e.Type, Item: it,
 	})
 }
 

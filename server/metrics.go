@@ -157,6 +157,7 @@ type metrics struct {
 	streams     family[atomic.Int64] // transport: open now
 	events      family[atomic.Int64] // transport: delivered
 	inFlight    atomic.Int64
+	forwarded   atomic.Int64
 	connections atomic.Int64
 	received    atomic.Int64
 	sent        atomic.Int64
@@ -210,6 +211,7 @@ func (s *Server) writeTraffic(w *MetricWriter) {
 	m.latency.each(func(l []string, v *histogram) {
 		v.write(w, "agentd_http_request_duration_seconds", "How long requests took, streams to their end.", "route", l[0])
 	})
+	w.Counter("agentd_forwarded_total", "Requests that were passed on to the node that owns the session.", float64(m.forwarded.Load()))
 	w.Gauge("agentd_http_in_flight", "Requests under way, open streams included.", float64(m.inFlight.Load()))
 	w.Gauge("agentd_connections", "Open connections.", float64(m.connections.Load()))
 	w.Gauge("agentd_body_bytes", "Memory of large bodies that are being read or carried out.", float64(s.bodies.used.Load()))

@@ -85,7 +85,10 @@ type Mount struct {
 	// Prefix of the paths that go there; "/" takes all that nobody else has.
 	Prefix string
 	// Public paths need no token. Others find the caller with [CallerFrom].
-	Public  bool
+	Public bool
+	// Spools says that bodies go to a file and not into memory: those of others
+	// are part of MaxBodies.
+	Spools  bool
 	Handler http.Handler
 }
 

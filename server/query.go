@@ -24,10 +24,12 @@ type eventQuery struct {
 	limit    int
 	snapshot bool
 	filter   filter
+	// channelID is the channel that a stream belongs to, if it does.
+	channelID string
 }
 
 // queryNames are the parameters of the addresses that serve events.
-var queryNames = []string{"after", "lastEventId", "limit", "snapshot", "types", "profile", "view"}
+var queryNames = []string{"after", "lastEventId", "limit", "snapshot", "types", "profile", "view", "channelId"}
 
 // parseQuery reads the parameters and the Last-Event-ID header of a request.
 func parseQuery(r *http.Request) (*eventQuery, error) {
@@ -43,7 +45,7 @@ func parseQuery(r *http.Request) (*eventQuery, error) {
 			return nil, fault.Param(name, "is given twice")
 		}
 	}
-	q := &eventQuery{limit: defaultPage}
+	q := &eventQuery{limit: defaultPage, channelID: values.Get("channelId")}
 	if err := q.cursor(r.Header, values); err != nil {
 		return nil, err
 	}

@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"agentd/command"
@@ -25,6 +23,10 @@ type request struct {
 	// template is the route's pattern, for logs and metrics.
 	template string
 	err      error // what it failed with, for the log
+	// authorization is the header, for a node that the request is passed on to;
+	// forwarded says that a node passed it on to us.
+	authorization string
+	forwarded     bool
 }
 
 // serveHTTP carries a request through all checks to its handler.
@@ -80,18 +82,17 @@ func (s *Server) answer(w *recorder, r *http.Request, q *request) error {
 	switch rt := pick(fits, r.Method); {
 	case rt != nil:
 		q.template = rt.pattern
-		return rt.handle(w, r, q)
+		err := rt.handle(w, r, q)
+		if to := q.forwardable(err); to != "" && rt.method == http.MethodGet && w.status == 0 {
+			return s.forwardRead(w, r, q, to, err)
+		}
+		return err
 	case len(fits) > 0:
 		q.template = fits[0].pattern
 		return wrongMethod(w, fits, r.Method)
 	case m != nil:
 		q.template = m.Prefix
-		ctx := r.Context()
-		if q.login != nil {
-			ctx = context.WithValue(ctx, callerKey, q.caller)
-		}
-		m.Handler.ServeHTTP(w, r.WithContext(ctx))
-		return nil
+		return s.serveMount(w, r, q, m)
 	}
 	return fault.New(fault.NotFound, "there is nothing at this address")
 }
@@ -107,6 +108,7 @@ func (s *Server) identify(r *http.Request, q *request, public bool) error {
 	}
 	q.login, q.caller = l, l.caller()
 	q.caller.RequestID = q.id
+	q.authorization, q.forwarded = r.Header.Get("Authorization"), r.Header.Get(forwardedHeader) != ""
 	q.caller.TraceID, q.caller.SpanID = traceOf(r.Header.Get("Traceparent"))
 	return nil
 }
@@ -121,20 +123,11 @@ func (s *Server) requestID(r *http.Request) string {
 
 // traceOf reads a W3C traceparent header; one that doesn't fit counts as none.
 func traceOf(header string) (trace, span string) {
-	parts := strings.Split(header, "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || (parts[0] == "00" && len(parts) != 4) || len(parts[3]) != 2 {
+	t, ok := event.ParseTraceParent(header)
+	if !ok {
 		return "", ""
 	}
-	trace, span = parts[1], parts[2]
-	if len(trace) != 32 || len(span) != 16 || strings.Trim(trace, "0") == "" || strings.Trim(span, "0") == "" {
-		return "", ""
-	}
-	for _, p := range parts[:4] {
-		if _, err := hex.DecodeString(p); err != nil || p != strings.ToLower(p) {
-			return "", ""
-		}
-	}
-	return trace, span
+	return t.TraceID, t.SpanID
 }
 
 // headerSize is the size of a request's line and headers, about as they came.
@@ -208,12 +201,22 @@ type recorder struct {
 	timeout time.Duration
 	status  int
 	bytes   int64
+	// begun, if there is one, is told that the answer begins.
+	begun func()
+}
+
+// begin notes the status with which an answer begins.
+func (w *recorder) begin(status int) {
+	w.status = status
+	if w.begun != nil {
+		w.begun()
+	}
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		w.status = status
+		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -221,7 +224,7 @@ func (w *recorder) WriteHeader(status int) {
 // Write implements [http.ResponseWriter].
 func (w *recorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.begin(http.StatusOK)
 	}
 	w.deadline()
 	n, err := w.ResponseWriter.Write(p)
@@ -232,7 +235,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 // FlushError sends what is buffered; [http.ResponseController] calls it.
 func (w *recorder) FlushError() error {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.begin(http.StatusOK)
 	}
 	w.deadline()
 	return http.NewResponseController(w.ResponseWriter).Flush()

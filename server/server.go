@@ -16,6 +16,8 @@ type Server struct {
 	routes  []route
 	docs    documents
 	metrics metrics
+	// nodes talks to the other nodes of a shared store.
+	nodes *http.Client
 
 	mutations, reads *gate
 	perToken         quota
@@ -49,6 +51,9 @@ func New(b Backend, opt *Options) *Server {
 	s.metrics.started = time.Now()
 	s.docs = newDocuments(s.opt.Documents)
 	s.routes = s.table()
+	s.nodes = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a token goes to the node and nowhere else
+	}}
 	return s
 }
 

@@ -115,16 +115,26 @@ var errGone = errors.New("server: the client is gone")
 
 // serveSessionStream streams one session.
 func (s *Server) serveSessionStream(w http.ResponseWriter, r *http.Request, q *request, eq *eventQuery) error {
-	from, gap, err := s.locate(r.Context(), q.caller, q.variable, eq.after)
+	ch, err := s.join(r.Context(), q, eq.channelID, q.variable)
 	if err != nil {
 		return err
 	}
-	return s.serveStream(w, r, q, &eq.filter, false, streamStart{
+	left := "unsubscribed" // nothing was sent yet
+	defer func() { ch.Left(left) }()
+	from, gap, err := s.locate(r.Context(), q.caller, q.variable, cursor(eq.after, ch))
+	if err != nil {
+		return err
+	}
+	err = s.serveStream(w, r.WithContext(ch.Context()), q, &eq.filter, false, streamStart{
 		snapshot: eq.snapshot, gap: gap, sessionID: q.variable,
 		open: func(ctx context.Context) (command.Stream, error) {
 			return s.backend.Subscribe(ctx, q.caller, q.variable, from)
 		},
 	})
+	if err == nil {
+		left = s.ended()
+	}
+	return err
 }
 
 // serveAllEvents answers GET /v1/events.
@@ -133,7 +143,7 @@ func (s *Server) serveAllEvents(w http.ResponseWriter, r *http.Request, q *reque
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"after", "lastEventId", "limit", "snapshot"} {
+	for _, name := range []string{"after", "lastEventId", "limit", "snapshot", "channelId"} {
 		if r.URL.Query().Has(name) {
 			return fault.Param(name, "is for the events of one session")
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"agentd/event"
@@ -38,10 +39,32 @@ func (t *lines) read(ctx context.Context) (message []byte, done func(), err erro
 	}
 }
 
-func (t *lines) write(_ context.Context, message []byte) error {
-	_, err := t.out.Write(append(message, '\n'))
-	return err
+// write sends a message. A pipe that nobody empties can't always be given up by a
+// deadline: when ctx ends, a write into it is left behind.
+func (t *lines) write(ctx context.Context, message []byte) error {
+	message = append(message, '\n')
+	done := make(chan error, 1)
+	go func() {
+		_, err := t.out.Write(message)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(lastWrite)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errGone
+	}
 }
+
+// lastWrite is how long a write that is under way may take when the program ends.
+const lastWrite = time.Second
 
 // ServeStdio speaks JSON-RPC over two streams, one message a line, for a caller
 // that needs no token, until in ends or ctx does. At the end of in everything
@@ -79,6 +102,9 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, wh
 func interrupt(in io.Reader) bool {
 	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now()) == nil {
 		return true
+	}
+	if _, ok := in.(*os.File); ok {
+		return false // without deadlines, to close it doesn't end a read either
 	}
 	if c, ok := in.(io.Closer); ok {
 		return c.Close() == nil

@@ -16,6 +16,7 @@ type subscription struct {
 	id        string
 	sessionID string // empty for all sessions
 	filter    filter
+	channel   command.ChannelStream
 	stream    command.Stream
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -35,6 +36,7 @@ type subscribeParams struct {
 	Profile   string   `json:"profile"`
 	View      string   `json:"view"`
 	Snapshot  bool     `json:"snapshot"`
+	ChannelID string   `json:"channelId"`
 }
 
 // subscribeResult is the answer to subscribe.
@@ -61,6 +63,15 @@ func (p *peer) subscribe(ctx context.Context, params []byte) (result []byte, the
 	if in.SessionID == "" && (in.After > 0 || in.Snapshot) {
 		return nil, nil, fault.Param("sessionId", "is missing: without a session there is no cursor and no snapshot")
 	}
+	if sub.channel, err = p.s.join(p.ctx, p.rpc.q, in.ChannelID, in.SessionID); err != nil { //nolint:contextcheck // it outlives the request
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			sub.channel.Left("unsubscribed")
+		}
+	}()
+	in.After = cursor(in.After, sub.channel)
 	res := subscribeResult{SessionID: in.SessionID, After: in.After, RecoveryMode: "replay"}
 	var first []byte
 	if in.SessionID != "" {
@@ -90,7 +101,7 @@ func (p *peer) open(sub *subscription, after uint64) (release func(), err error)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(p.ctx)
+	ctx, cancel := context.WithCancel(sub.channel.Context())
 	if sub.sessionID == "" {
 		sub.stream, err = p.s.backend.SubscribeAll(ctx, p.rpc.q.caller)
 	} else {
@@ -112,11 +123,21 @@ func (p *peer) open(sub *subscription, after uint64) (release func(), err error)
 		cancel()
 		sub.stream.Close()
 		done()
+		sub.channel.Left(p.left())
 		p.mu.Lock()
 		delete(p.subs, sub.id)
 		p.mu.Unlock()
 		close(sub.done)
 	}, nil
+}
+
+// left says why a subscription ended, as channels are told: the connection did, or
+// the client only stopped to follow.
+func (p *peer) left() string {
+	if p.ctx.Err() == nil {
+		return "unsubscribed"
+	}
+	return p.s.ended()
 }
 
 // start delivers a subscription's events in a goroutine of its own.

@@ -182,7 +182,8 @@ func TestItems(t *testing.T) {
 }
 
 func itemWords(t *testing.T, it *ItemEvent) string {
-	if it.Sequence != 7 || it.SessionID != "s" || it.EventID != "evt_1" || !json.Valid(it.json()) || !json.Valid(it.Item.Data) {
+	if it.Sequence != 7 || it.SessionID != "s" || it.EventID != "evt_1" || !json.Valid(it.json()) || !json.Valid(it.Item.Data) ||
+		it.SchemaVersion != "agentd-1" || it.TaskID != "task_1" || it.ToolCallID != "tool_1" {
 		t.Errorf("%s is not whole: %+v", it.EventType, it)
 	}
 	words := []string{strings.TrimPrefix(it.Type, "item."), it.Item.Kind, it.Item.ItemID, it.Item.Status}

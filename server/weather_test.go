@@ -170,6 +170,33 @@ func TestABodyThatIsTooLargeIsRefusedWhileItComes(t *testing.T) {
 	}
 }
 
+// A client that writes all before it reads must see the answer, not a connection
+// that breaks while it writes.
+func TestABodyThatIsTooLargeIsRefusedAfterItCame(t *testing.T) {
+	r := run(t, func(o *server.Options) { o.MaxBody = 8 << 20 })
+	const size = 12 << 20
+	c, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	head := fmt.Sprintf("POST /v1/commands/create_session HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer client-token\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", r.addr, size)
+	if _, err := io.WriteString(c, head); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(c, io.LimitReader(zeros{}, size)); err != nil {
+		t.Fatalf("after %d bytes: %v", n, err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
 type zeros struct{}
 
 // Read implements [io.Reader].

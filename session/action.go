@@ -31,6 +31,9 @@ func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (
 		if len(a.Decisions) > 0 && !slices.Contains(a.Decisions, p.Decision) {
 			return nil, fault.Param("decision", "%q is not one of the decisions that action %s offers: %v", p.Decision, a.ActionID, a.Decisions)
 		}
+		if err := r.through(tx.State, a, p.ChannelID); err != nil {
+			return nil, err
+		}
 		if err := r.checkAnswer(a, p); err != nil {
 			return nil, err
 		}
@@ -45,7 +48,7 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 	if err != nil {
 		return nil, err
 	}
-	answer := &command.RespondAction{ActionID: p.ActionID, Decision: p.Decision, Reason: p.Reason}
+	answer := &command.RespondAction{ActionID: p.ActionID, Decision: p.Decision, Reason: p.Reason, ChannelID: p.ChannelID}
 	return mutate(ctx, r, rec.Action.SessionID, false, func(tx *Tx) (*command.RespondActionResult, error) {
 		a := tx.State.Actions.Find(p.ActionID)
 		if a == nil {
@@ -58,6 +61,9 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 			return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
 		case a.Status != state.ActionPending:
 			return nil, fault.New(fault.Conflict, "action %s is %s already: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
+		}
+		if err := r.through(tx.State, a, p.ChannelID); err != nil {
+			return nil, err
 		}
 		r.resolve(tx, a, answer, "host_policy")
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
@@ -93,14 +99,16 @@ func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction, sou
 	}
 	scope := event.Scope{
 		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
+		ChannelID: answerThrough(a, p),
 	}
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: out})
+	r.stepOfPeer(tx, scope, p.Peer, "the peer answered")
 	if a.ActionType != "tool_permission" && a.ActionType != "sandbox_escape" {
 		return
 	}
 	resolved := &event.PermissionResolved{
 		Decision: p.Decision, DecisionSource: source, DecisionReason: reason, ActionID: a.ActionID, ToolName: a.ToolName,
-		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(),
+		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(), ChannelID: p.ChannelID,
 	}
 	if p.Decision == "submit" {
 		resolved.Decision = "allow"

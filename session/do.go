@@ -117,6 +117,9 @@ func (r *request) dispatch(ctx context.Context, p command.Params) (any, error) {
 	case *command.ListProcesses:
 		return r.listProcesses(ctx, p)
 	}
+	if do := r.peerCommand(ctx, p); do != nil {
+		return do()
+	}
 	return nil, fault.New(fault.Unavailable, "%s is not available in this build", p.Command())
 }
 

@@ -24,6 +24,8 @@ const (
 	KindJob = "job"
 	// KindSchedule: schedule id → session id and a digest of what was asked for.
 	KindSchedule = "schedule"
+	// KindTrial: trial id → session id and a digest of what was asked for.
+	KindTrial = "trial"
 )
 
 // members is the kind of the index entries that list the things of one session.
@@ -42,11 +44,17 @@ func Digest(p event.Payload) string {
 	switch p := p.(type) {
 	case *event.SubagentSpawned:
 		parts = []any{p.ParentThreadID, p.ParentTurnID, p.Role, p.Nickname, p.Isolation, p.Model, p.InputRef, p.Input, p.Metadata}
+		if p.Peer != "" {
+			parts = append(parts, p.Peer)
+		}
 	case *event.JobCreated:
 		parts = []any{
 			p.Title, p.InstructionRef, p.Instruction, p.ItemsRef, p.ItemCount, p.Concurrency, p.RetryPolicy,
 			p.OutputSchemaRef, p.OutputSchema, p.MaxRuntimeMs, p.Metadata,
 		}
+	}
+	if p, ok := p.(*event.BenchmarkTrialStarted); ok {
+		parts = []any{p.RequestDigest}
 	}
 	if p, ok := p.(*event.ScheduleCreated); ok {
 		parts = []any{p.Title, p.Cron, p.EveryMs, p.TimeZone, p.Missed, p.Overlap, p.Kind, p.Run, p.RunRef}

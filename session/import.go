@@ -2,9 +2,7 @@ package session
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"agentd/event"
@@ -54,7 +52,10 @@ func (c *ImportCheck) Add(ctx context.Context, rec *store.Record) error {
 	if err != nil {
 		return err
 	}
-	return c.m.checkImported(ctx, c.head, rec, e)
+	if rec.Sequence <= c.head.Sequence {
+		return c.m.sameFact(ctx, e.SessionID, rec)
+	}
+	return c.m.checkImported(ctx, c.state, e)
 }
 
 // Done says what an import would do.
@@ -85,50 +86,6 @@ func importedFact(st *state.Session, rec *store.Record) (*event.Event, error) {
 		return nil, fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
 	}
 	return e, nil
-}
-
-// checkImported holds a fact against what is here already.
-func (m *Manager) checkImported(ctx context.Context, head store.Head, rec *store.Record, e *event.Event) error {
-	if rec.Sequence <= head.Sequence {
-		return m.sameFact(ctx, e.SessionID, rec)
-	}
-	var kind, id string
-	switch p := e.Payload.(type) {
-	case *event.SessionCreated:
-		return m.checkForkPoint(ctx, p.ForkedFrom)
-	case *event.TaskCreated:
-		kind, id = kindTask, e.TaskID
-	case *event.ProcessStarted:
-		kind, id = kindProcess, e.ProcessID
-	case *event.ActionRequired:
-		kind, id = kindAction, e.ActionID
-	default:
-		return nil
-	}
-	switch _, err := m.opt.Store.Get(ctx, kind, id); {
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	case err != nil:
-		return storeFault(err)
-	}
-	return fault.New(fault.Conflict, "fact %d: the %s %s is here already, in another session", rec.Sequence, kind, id)
-}
-
-// checkForkPoint reports that the history to which a fork refers isn't here.
-func (m *Manager) checkForkPoint(ctx context.Context, from *event.ForkPoint) error {
-	if from == nil {
-		return nil
-	}
-	for have, err := range m.opt.Store.Read(ctx, from.SessionID, store.Range{After: from.Sequence - 1, Limit: 1}) {
-		if err != nil {
-			return storeFault(err)
-		}
-		if hex.EncodeToString(have.Hash[:]) == from.Hash {
-			return nil
-		}
-		return fault.New(fault.Conflict, "it is a fork of session %s, which is another one here", from.SessionID)
-	}
-	return fault.New(fault.Conflict, "it is a fork of session %s at %d, which isn't here: import that one first", from.SessionID, from.Sequence)
 }
 
 // sameFact reports a fact that is here with another content.
@@ -225,6 +182,9 @@ func (i *Import) add(rec *store.Record) error {
 		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
 	}
 	if b.Index, err = indexOutputs(b.Index, e); err != nil {
+		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
+	}
+	if b.Index, err = indexPeers(b.Index, w.state, e); err != nil {
 		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
 	}
 	b.Index = indexKept(b.Index, e, rec.Data)

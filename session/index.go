@@ -12,7 +12,7 @@ import (
 )
 
 // Kinds of index entries. All but kindKey, kindClaim, kindRef, kindOutput,
-// kindOutputAt and kindDoomed are derived from facts: Verify computes them again
+// kindOutputAt, kindDoomed and kindCursor are derived from facts: Verify computes them again
 // and compares.
 const (
 	// kindOpen: session id → nothing, while the session has unfinished work.
@@ -121,8 +121,12 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event) ([]store.
 		return indexIdentity(ops, KindJob, e.JobID, e), nil
 	case *event.ScheduleCreated:
 		return indexIdentity(ops, KindSchedule, p.ScheduleID, e), nil
+	case *event.BenchmarkTrialStarted:
+		return indexIdentity(ops, KindTrial, e.Benchmark.TrialID, e), nil
 	case *event.ActionRequired, *event.ActionResolved:
 		return indexAction(ops, st, e.ActionID)
+	case *event.ChannelConnected, *event.ChannelResumed, *event.ChannelDisconnected:
+		return indexChannel(ops, e)
 	case *event.OutputExpired:
 		return append(ops, put(kindExpired, p.OutputRef+"/"+e.SessionID, []byte(e.Time.Format(time.DateOnly)))), nil
 	}

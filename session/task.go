@@ -6,7 +6,9 @@ import (
 	"iter"
 	"strings"
 
+	"agentd/event"
 	"agentd/fault"
+	"agentd/state"
 	"agentd/store"
 )
 
@@ -85,4 +87,10 @@ func (m *Manager) ClaimedID(ctx context.Context, noun, id string) ([]byte, error
 		return nil, storeFault(err)
 	}
 	return v, nil
+}
+
+// CancelQueued ends a turn that waits in a thread's queue, on behalf of an actor.
+// One that doesn't wait there is left alone.
+func (tx *Tx) CancelQueued(by *event.Actor, t *state.Thread, turnID, reason string) {
+	_, _ = requestOf(tx, by).cancelQueued(tx, t, turnID, reason) // what it refuses is not there
 }

@@ -68,6 +68,21 @@ func (r *request) checkRefs(ctx context.Context, input event.Raw) error {
 	return nil
 }
 
+// turnForTask reports why a turn can't belong to a task.
+func turnForTask(tx *Tx, taskID string) error {
+	if taskID == "" {
+		return nil
+	}
+	t := tx.State.Tasks.Find(taskID)
+	switch {
+	case t == nil:
+		return fault.New(fault.NotFound, "there is no task %s in session %s", taskID, tx.w.id)
+	case t.Status == state.TaskCancelling || t.Status == state.TaskCancelled:
+		return fault.New(fault.Conflict, "task %s is %s: nothing new begins under it", taskID, t.Status)
+	}
+	return nil
+}
+
 // decideSubmit accepts a turn into an idle thread, or does with it what the
 // queue policy says.
 func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
@@ -81,8 +96,8 @@ func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTu
 	if err != nil {
 		return nil, err
 	}
-	if p.TaskID != "" && tx.State.Tasks.Find(p.TaskID) == nil {
-		return nil, fault.New(fault.NotFound, "there is no task %s in session %s", p.TaskID, tx.w.id)
+	if err := turnForTask(tx, p.TaskID); err != nil {
+		return nil, err
 	}
 	policy := "queue"
 	if p.Options != nil && p.Options.QueuePolicy != "" {
@@ -111,6 +126,9 @@ func (r *request) submission(tx *Tx, p *command.SubmitTurn) *event.TurnSubmitted
 	input := r.m.redact(p.Input)
 	sub := &event.TurnSubmitted{
 		Source: "user", Preview: preview(input), Options: p.Options, Metadata: r.m.redact(p.Metadata), SubmittedBy: r.actor(),
+	}
+	if p.Peer != nil {
+		sub.Source = "channel"
 	}
 	if len(input) > r.m.opt.InlineBytes {
 		sub.InputRef = tx.Blob(input, "application/json")
@@ -246,6 +264,7 @@ func (r *request) emitTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *
 			WorkerKind: "runtime", RequestedBy: sub.SubmittedBy,
 		}})
 	}
+	r.linkPeer(tx, scope, p.Peer)
 	return res
 }
 
@@ -266,6 +285,7 @@ func (r *request) steer(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *eve
 	tx.Emit(event.Event{Type: event.TypeTurnSteered, Scope: turnScope(a, t), Payload: &event.TurnSteered{
 		Input: sub.Input, InputRef: sub.InputRef, Preview: sub.Preview, SubmittedBy: sub.SubmittedBy,
 	}})
+	r.stepOfPeer(tx, turnScope(a, t), p.Peer, "input was added")
 	return res, nil
 }
 
@@ -320,6 +340,7 @@ func (r *request) interruptTurn(ctx context.Context, p *command.InterruptTurn) (
 			res.Interrupted, res.TurnID = true, t.Active.TurnID
 			if t.Active.Interrupt == nil {
 				r.requestInterrupt(tx, t.Active, p.Reason, p.Queue)
+				r.stepOfPeer(tx, turnScope(t.Active, t), p.Peer, "the peer wants it stopped")
 			}
 		}
 		if p.Queue == "clear" {

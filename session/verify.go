@@ -243,6 +243,9 @@ func (f *refold) derive(e *event.Event, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if ops, err = indexPeers(ops, f.state, e); err != nil {
+		return err
+	}
 	ops = indexKept(ops, e, data)
 	for _, op := range ops {
 		f.entries[op.Entry.ID()] = indexSum{op.Delete, sha256.Sum256(op.Value)}

@@ -255,6 +255,9 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 		if b.Index, err = indexOutputs(b.Index, e); err != nil {
 			return nil, err
 		}
+		if b.Index, err = indexPeers(b.Index, w.state, e); err != nil {
+			return nil, err
+		}
 		b.Index = indexKept(b.Index, e, buf[start:])
 		for _, x := range evicted {
 			data, err := json.Marshal(x.Data)
@@ -292,7 +295,7 @@ func (w *writer) track(b *store.Batch, facts, size int) {
 
 // tracked tells of which kinds a decision looks up what isn't durable yet.
 func tracked(kind string) bool {
-	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindKept
+	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindKept || kind == kindCursor
 }
 
 // snapshot adds the folded state to the batch when enough was appended since the
@@ -430,7 +433,9 @@ func storeFault(err error) error {
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return fault.Wrap(fault.Unavailable, err, "the connection to the store broke: it is not known whether the command was carried out; repeat it with the same ids or idempotency key")
 	case errors.As(err, &owned):
-		return fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
+		f := fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
+		f.Elsewhere = owned.Address
+		return f
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
 		return fault.Wrap(fault.Unavailable, err, "another node took the session over; nothing was written; try again")
 	case errors.Is(err, store.ErrFailed):

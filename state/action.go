@@ -44,7 +44,9 @@ type Action struct {
 	Destructive bool      `json:"destructive,omitempty"`
 	ExpiresAt   time.Time `json:"expiresAt,omitzero"`
 	OnTimeout   string    `json:"onTimeout,omitempty"`
-	CreatedAt   time.Time `json:"createdAt"`
+	// ChannelID is the channel whose peer is to act, if only that one can.
+	ChannelID string    `json:"channelId,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
 	// RequiredSequence is where the request is found, ResolvedSequence the answer.
 	RequiredSequence uint64 `json:"requiredSequence"`
 	ResolvedSequence uint64 `json:"resolvedSequence,omitempty"`
@@ -57,6 +59,8 @@ type Action struct {
 	PayloadRef     string       `json:"payloadRef,omitempty"`
 	ResolvedBy     *event.Actor `json:"resolvedBy,omitempty"`
 	ResolvedAt     time.Time    `json:"resolvedAt,omitzero"`
+	// AnsweredThrough is the channel that the answer came through.
+	AnsweredThrough string `json:"answeredThrough,omitempty"`
 }
 
 // Find returns a pending or recently resolved action, or nil.
@@ -78,7 +82,7 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
 		Destructive: p.Destructive, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
-		CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
+		ChannelID: f.e.ChannelID, CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
 	}
 	f.s.Actions.Pending = append(f.s.Actions.Pending, a)
 	if turn := f.turn(); turn != nil {
@@ -116,6 +120,7 @@ func (f *fold) actionResolved(p *event.ActionResolved) {
 	a.Decision, a.DecisionSource, a.DecisionReason = p.Decision, p.DecisionSource, p.Reason
 	a.GrantScope, a.Payload, a.PayloadRef = p.Scope, p.Payload, p.PayloadRef
 	a.ResolvedBy, a.ResolvedAt, a.ResolvedSequence = p.ResolvedBy, f.e.Time, f.e.Sequence
+	a.AnsweredThrough = f.e.ChannelID
 	if len(f.s.Actions.Recent) == keepActions {
 		f.evict("action/"+f.s.Actions.Recent[0].ActionID, f.s.Actions.Recent[0])
 	}

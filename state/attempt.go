@@ -148,6 +148,21 @@ func (f *fold) attemptStarted(t *Task, p *event.TaskAttemptStarted) {
 	})
 }
 
+// attemptWorkedOn makes an attempt that was being prepared a running one: its
+// turn has started.
+func (f *fold) attemptWorkedOn() {
+	t := f.s.Tasks.Find(f.e.TaskID)
+	if t == nil {
+		return
+	}
+	i := f.attempt(t)
+	if i < 0 || t.Attempts[i].Status != AttemptPreparing {
+		return
+	}
+	t.UpdatedAt, t.LastSeenAt = f.e.Time, f.e.Time
+	f.changeAttempt(t, func(a *Attempt) { a.Status = AttemptRunning })
+}
+
 func (f *fold) attemptCompleted(t *Task, p *event.TaskAttemptCompleted) {
 	f.endAttempt(t, p.Late, LateReport{Status: p.Status, Summary: short(p.CompletionSummary), OutputRefs: first(p.OutputRefs, keepRefs)}, func(a *Attempt) {
 		a.Status, a.CompletionSummary, a.DurationMs = AttemptCompleted, p.CompletionSummary, p.DurationMs

@@ -2,6 +2,7 @@ package state
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -72,9 +73,37 @@ type Trial struct {
 	Reward          *Reward           `json:"reward,omitempty"`
 	Refs            map[string]string `json:"refs,omitempty"`
 
+	// Usage and CostUSD are those of the trial; the cost is absent where it isn't
+	// known.
+	Usage             event.Usage `json:"usage,omitzero"`
+	CostUSD           *float64    `json:"costUSD,omitempty"`
+	ModelCalls        int64       `json:"modelCalls,omitempty"`
+	ToolCalls         int64       `json:"toolCalls,omitempty"`
+	DeniedSideEffects int64       `json:"deniedSideEffectCount,omitempty"`
+	EvidenceGaps      []string    `json:"evidenceGaps,omitempty"`
+
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	EndedAt   time.Time `json:"endedAt,omitzero"`
 }
+
+// EvidenceComplete reports whether everything is there that a decision about the
+// trial needs: it ended, its trajectory is kept and has no gaps, and it has a
+// reward.
+func (t *Trial) EvidenceComplete() bool {
+	return !t.EndedAt.IsZero() && t.TrajectoryRef != "" && len(t.EvidenceGaps) == 0 && t.Reward != nil
+}
+
+// Find returns a trial that is open or among the recent ones, or nil.
+func (b *Benchmark) Find(trialID string) *Trial {
+	for _, list := range [...][]*Trial{b.Open, b.Recent} {
+		if i := index(list, func(x *Trial) bool { return x.TrialID == trialID }); i >= 0 {
+			return list[i]
+		}
+	}
+	return nil
+}
+
+func (b *Benchmark) open() bool { return len(b.Open) > 0 }
 
 // Reward is a score that somebody else gave.
 type Reward struct {
@@ -90,16 +119,33 @@ type Reward struct {
 	Sequence        uint64                   `json:"sequence"`
 }
 
+// Same reports whether a score is the one that is kept. A long list of criteria is
+// cut where it is kept.
+func (r *Reward) Same(p *event.BenchmarkRewardRecorded) bool {
+	verifier := func(v *event.BenchmarkVerifier) event.BenchmarkVerifier {
+		if v == nil {
+			return event.BenchmarkVerifier{}
+		}
+		return *v
+	}
+	return r.Value == p.Value && r.Ref == p.Ref && r.DetailsRef == p.DetailsRef && r.FailureCategory == p.FailureCategory &&
+		r.Drift == p.Drift && r.OracleSanity == p.OracleSanity && verifier(r.Verifier) == verifier(p.Verifier) &&
+		slices.Equal(r.Criteria, first(p.Criteria, keepItems))
+}
+
 // Comparison holds two configurations against each other.
 type Comparison struct {
-	Baseline      ComparedRun      `json:"baseline"`
-	Candidate     ComparedRun      `json:"candidate"`
-	Delta         event.Comparison `json:"delta"`
-	ComparisonRef string           `json:"comparisonRef,omitempty"`
-	RemainingRisk string           `json:"remainingRisk,omitempty"`
-	Decision      string           `json:"decision"`
-	At            time.Time        `json:"at"`
-	Sequence      uint64           `json:"sequence"`
+	Baseline  ComparedRun      `json:"baseline"`
+	Candidate ComparedRun      `json:"candidate"`
+	Delta     event.Comparison `json:"delta"`
+	// Interval is that of the difference of the mean rewards.
+	Interval      *event.BenchmarkInterval `json:"interval,omitempty"`
+	CostDeltaUSD  *float64                 `json:"costDeltaUSD,omitempty"`
+	ComparisonRef string                   `json:"comparisonRef,omitempty"`
+	RemainingRisk string                   `json:"remainingRisk,omitempty"`
+	Decision      string                   `json:"decision"`
+	At            time.Time                `json:"at"`
+	Sequence      uint64                   `json:"sequence"`
 }
 
 // ComparedRun is one side of a comparison; a figure that isn't known is absent.
@@ -195,6 +241,11 @@ func (f *fold) trialEnded(p *event.BenchmarkTrialEnded) {
 	t.Status, t.DurationMs, t.FailureCategory, t.Error = p.Status, p.DurationMs, p.FailureCategory, p.Error
 	t.TimedOut, t.Cleanup, t.TrajectoryRef = p.TimedOut, p.Cleanup, p.TrajectoryRef
 	t.ArtifactRefs, t.EndedAt = first(p.ArtifactRefs, keepRefs), f.e.Time
+	t.CostUSD, t.ModelCalls, t.ToolCalls, t.DeniedSideEffects = p.CostUSD, p.ModelCalls, p.ToolCalls, p.DeniedSideEffects
+	t.EvidenceGaps = first(p.EvidenceGaps, keepItems)
+	if p.Usage != nil {
+		t.Usage = *p.Usage
+	}
 	if f.e.Type == event.TypeBenchmarkTrialCompleted {
 		f.s.Benchmark.Completed++
 	} else {
@@ -212,15 +263,22 @@ func (f *fold) keepTrial(t *Trial) {
 	b.Recent = recent(b.Recent, t, keepRecent)
 }
 
-// rewardRecorded attaches a score. It doesn't end a trial that still runs.
+// rewardRecorded attaches a score. It doesn't end a trial that still runs. That of
+// a trial which left the working set is kept beside the trial's record.
 func (f *fold) rewardRecorded(p *event.BenchmarkRewardRecorded) {
 	f.s.Benchmark.Rewards++
-	open := index(f.s.Benchmark.Open, func(x *Trial) bool { return x.TrialID == f.e.Benchmark.TrialID }) >= 0
-	t := f.takeTrial()
-	t.Reward = &Reward{
+	reward := &Reward{
 		Value: p.Value, Ref: p.Ref, DetailsRef: p.DetailsRef, Criteria: first(p.Criteria, keepItems), FailureCategory: p.FailureCategory,
 		Verifier: p.Verifier, Drift: p.Drift, OracleSanity: p.OracleSanity, At: f.e.Time, Sequence: f.e.Sequence,
 	}
+	known := f.s.Benchmark.Find(f.e.Benchmark.TrialID)
+	if known == nil {
+		f.evict("trial_reward/"+f.e.Benchmark.TrialID, reward)
+		return
+	}
+	open := known.EndedAt.IsZero()
+	t := f.takeTrial()
+	t.Reward = reward
 	if open {
 		f.s.Benchmark.Open = append(f.s.Benchmark.Open, t)
 		return
@@ -231,6 +289,7 @@ func (f *fold) rewardRecorded(p *event.BenchmarkRewardRecorded) {
 func (f *fold) comparisonCompleted(p *event.BenchmarkComparisonCompleted) {
 	c := Comparison{
 		Baseline: comparedRun(&p.Baseline), Candidate: comparedRun(&p.Candidate),
+		Interval: p.Interval, CostDeltaUSD: p.CostDeltaUSD,
 		ComparisonRef: p.ComparisonRef, RemainingRisk: p.RemainingRisk, Decision: p.Decision, At: f.e.Time, Sequence: f.e.Sequence,
 	}
 	if f.e.Comparison != nil {

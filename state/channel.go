@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -44,6 +45,10 @@ type Channel struct {
 	ResumeTokenRef string       `json:"resumeTokenRef,omitempty"`
 	Sessions       []string     `json:"sessions,omitempty"`
 	ConnectedBy    *event.Actor `json:"connectedBy,omitempty"`
+	EnrolledRole   string       `json:"enrolledRole,omitempty"`
+	HomeSession    string       `json:"homeSession,omitempty"`
+	// Tools are those that the peer carries out while it is connected.
+	Tools []event.ChannelTool `json:"tools,omitempty"`
 
 	// LastAcknowledged is the last sequence that the peer said it has.
 	LastAcknowledged uint64 `json:"lastAcknowledged,omitempty"`
@@ -53,6 +58,8 @@ type Channel struct {
 	LastSequence uint64 `json:"lastSequence,omitempty"`
 	Received     int64  `json:"received,omitempty"`
 	Sent         int64  `json:"sent,omitempty"`
+	// Confirmed says that the peer acknowledged something since it came.
+	Confirmed bool `json:"confirmed,omitempty"`
 
 	// Pending holds the permissions that were forwarded and not answered,
 	// Answered the last ones that were.
@@ -62,6 +69,7 @@ type Channel struct {
 	Reason         string    `json:"reason,omitempty"`
 	Detail         string    `json:"detail,omitempty"`
 	ResumableForMs int64     `json:"resumableForMs,omitempty"`
+	ToolGraceMs    int64     `json:"toolGraceMs,omitempty"`
 	ConnectedAt    time.Time `json:"connectedAt,omitzero"`
 	DisconnectedAt time.Time `json:"disconnectedAt,omitzero"`
 	UpdatedAt      time.Time `json:"updatedAt"`
@@ -123,6 +131,7 @@ func (f *fold) channel() {
 			c.Sent++
 		}
 		c.LastAcknowledged = max(c.LastAcknowledged, p.Acknowledged)
+		c.Confirmed = c.Confirmed || p.Acknowledged > 0
 	case *event.ChannelPermissionForwarded:
 		f.permissionForwarded(c, p)
 	case *event.ChannelPermissionReturned:
@@ -144,7 +153,8 @@ func (f *fold) openChannel() *Channel {
 	if index(all.Connected, func(x *Channel) bool { return x == c }) < 0 {
 		all.Connected = append(all.Connected, c)
 	}
-	c.Status, c.Reason, c.Detail, c.ResumableForMs = ChannelConnected, "", "", 0
+	c.Status, c.Reason, c.Detail, c.ResumableForMs, c.ToolGraceMs = ChannelConnected, "", "", 0, 0
+	c.Confirmed = false
 	c.ConnectedAt, c.DisconnectedAt, c.UpdatedAt = f.e.Time, time.Time{}, f.e.Time
 	return c
 }
@@ -155,6 +165,12 @@ func (f *fold) channelConnected(p *event.ChannelConnected) {
 	c.Transport, c.PeerRole, c.AccountRef, c.NativeProtocol = p.Transport, p.PeerRole, p.AccountRef, p.NativeProtocol
 	c.Capabilities, c.Sessions = first(p.Capabilities, keepRefs), first(p.Sessions, keepRefs)
 	c.AgentCardRef, c.ResumeTokenRef, c.ConnectedBy = p.AgentCardRef, p.ResumeTokenRef, p.ConnectedBy
+	c.EnrolledRole, c.HomeSession = p.EnrolledRole, p.HomeSession
+	c.Tools = nil
+	for _, t := range first(p.Tools, keepTools) {
+		t.InputSchema = value(t.InputSchema)
+		c.Tools = append(c.Tools, t)
+	}
 }
 
 func (f *fold) channelResumed(p *event.ChannelResumed) {
@@ -168,7 +184,7 @@ func (f *fold) channelDisconnected(c *Channel, p *event.ChannelDisconnected) {
 	all := &f.s.Channels
 	all.Disconnects++
 	c.Status, c.Reason, c.Detail = ChannelDisconnected, p.Reason, p.Detail
-	c.ResumableForMs, c.DisconnectedAt = p.ResumableForMs, f.e.Time
+	c.ResumableForMs, c.ToolGraceMs, c.DisconnectedAt = p.ResumableForMs, p.ToolGraceMs, f.e.Time
 	c.LastAcknowledged = max(c.LastAcknowledged, p.LastAcknowledged)
 	i := index(all.Connected, func(x *Channel) bool { return x == c })
 	if i < 0 {
@@ -210,4 +226,29 @@ func (c *Channel) takeBridge(actionID string) Bridge {
 	}
 	c.Pending = rest
 	return taken
+}
+
+// GoneAt is when nobody waits for the channel's peer any more to carry out the
+// calls that it was given; zero while it is connected.
+func (c *Channel) GoneAt() time.Time {
+	if c.Status == ChannelConnected {
+		return time.Time{}
+	}
+	return c.DisconnectedAt.Add(time.Duration(c.ToolGraceMs) * time.Millisecond)
+}
+
+// Offers reports whether the peer said that it has a capability.
+func (c *Channel) Offers(capability string) bool {
+	return slices.Contains(c.Capabilities, capability)
+}
+
+// Forwarded reports whether the peer was asked about an action and nobody has
+// answered yet.
+func (c *Channel) Forwarded(actionID string) bool {
+	for i := range c.Pending {
+		if c.Pending[i].ActionID == actionID {
+			return true
+		}
+	}
+	return false
 }

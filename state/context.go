@@ -85,8 +85,11 @@ type CompactionFailure struct {
 	Attempt      int64         `json:"attempt,omitempty"`
 	Error        event.Failure `json:"error"`
 	WillRetry    bool          `json:"willRetry,omitempty"`
-	At           time.Time     `json:"at"`
-	Sequence     uint64        `json:"sequence"`
+	// TurnID is the turn in which it failed, Tokens the size of the thread then.
+	TurnID   string    `json:"turnId,omitempty"`
+	Tokens   int64     `json:"tokens,omitempty"`
+	At       time.Time `json:"at"`
+	Sequence uint64    `json:"sequence"`
 }
 
 // context folds the facts of a thread's context.
@@ -116,7 +119,7 @@ func (f *fold) context() {
 		c.Failures++
 		c.LastFailure = &CompactionFailure{
 			CompactionID: p.CompactionID, Trigger: p.Trigger, Attempt: p.Attempt, Error: p.Error, WillRetry: p.WillRetry,
-			At: f.e.Time, Sequence: f.e.Sequence,
+			TurnID: f.e.TurnID, Tokens: t.Size(), At: f.e.Time, Sequence: f.e.Sequence,
 		}
 	}
 }
@@ -181,6 +184,15 @@ func (f *fold) compactionCompleted(c *ThreadContext, p *event.CompactionComplete
 		t.ContextTokens = p.TokensAfter
 	}
 	c.Compactions++
+}
+
+// Size is how large the thread's context is, in tokens: what the last answered
+// call took and gave or, where it is more, what the newest turn was estimated at.
+func (t *Thread) Size() int64 {
+	if t.Context == nil || t.Context.Resolved == nil {
+		return t.ContextTokens
+	}
+	return max(t.ContextTokens, t.Context.Resolved.EstimatedTokens)
 }
 
 // staleBoundary marks the boundary of a thread whose history now ends before

@@ -126,12 +126,15 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 		event.TypeChannelPermissionForwarded, event.TypeChannelPermissionReturned,
 		event.TypeChannelPeerTaskLinked, event.TypeChannelPeerTaskUpdated:
 		f.channel()
+	case event.TypeChannelPeerPushConfigured, event.TypeChannelPeerPushRemoved, event.TypeChannelPeerPushReported:
+		// The index has them; no read model of a session shows them.
 
 	case event.TypeJobCreated, event.TypeJobStarted, event.TypeJobProgress, event.TypeJobItemStarted, event.TypeJobItemCompleted,
-		event.TypeJobItemFailed, event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled:
+		event.TypeJobItemFailed, event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled, event.TypeJobHeld:
 		f.job()
 
-	case event.TypeScheduleCreated, event.TypeScheduleFired, event.TypeScheduleMissed, event.TypeScheduleDeleted:
+	case event.TypeScheduleCreated, event.TypeScheduleFired, event.TypeScheduleMissed, event.TypeScheduleDeleted,
+		event.TypeScheduleQueued, event.TypeSchedulePaused, event.TypeScheduleResumed:
 		f.schedule()
 
 	case event.TypeOutputSpilled, event.TypeOutputTruncated, event.TypeOutputRedacted, event.TypeOutputExpired:

@@ -27,12 +27,14 @@ type Relationship struct {
 
 // Delegation says that a task was handed to somebody.
 type Delegation struct {
-	To             string    `json:"to"`
-	TargetID       string    `json:"targetId"`
-	NativeProtocol string    `json:"nativeProtocol,omitempty"`
-	RemoteTaskID   string    `json:"remoteTaskId,omitempty"`
-	Reason         string    `json:"reason,omitempty"`
-	At             time.Time `json:"at"`
+	To             string `json:"to"`
+	TargetID       string `json:"targetId"`
+	NativeProtocol string `json:"nativeProtocol,omitempty"`
+	RemoteTaskID   string `json:"remoteTaskId,omitempty"`
+	// RemoteMessageID is the message that was about to be sent to a peer.
+	RemoteMessageID string    `json:"remoteMessageId,omitempty"`
+	Reason          string    `json:"reason,omitempty"`
+	At              time.Time `json:"at"`
 }
 
 // linkTask adds or changes an edge.
@@ -88,7 +90,8 @@ func (f *fold) taskDependency(t *Task, p *event.TaskDependencyUpdated) {
 
 func (f *fold) taskDelegated(t *Task, p *event.TaskDelegated) {
 	t.Delegations = pushed(t.Delegations, Delegation{
-		To: p.To, TargetID: p.TargetID, NativeProtocol: p.NativeProtocol, RemoteTaskID: p.RemoteTaskID, Reason: p.Reason, At: f.e.Time,
+		To: p.To, TargetID: p.TargetID, NativeProtocol: p.NativeProtocol, RemoteTaskID: p.RemoteTaskID, RemoteMessageID: p.RemoteMessageID,
+		Reason: p.Reason, At: f.e.Time,
 	}, keepDelegations)
 	switch p.To {
 	case "subagent":

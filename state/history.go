@@ -182,4 +182,8 @@ func (f *fold) removeTurns(p *event.RollbackCompleted) {
 		kept = append(kept, turn)
 	}
 	t.Recent = kept
+	t.ContextTokens = 0 // not known, until a model answers
+	if n := len(kept); n > 0 && kept[n-1].TurnID == p.ToTurnID {
+		t.ContextTokens = kept[n-1].ContextTokens
+	}
 }

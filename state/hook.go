@@ -50,6 +50,7 @@ func (f *fold) hookCompleted(p *event.HookCompleted) {
 	h.UpdatedInputRef, h.UpdatedOutput = p.UpdatedInputRef, p.UpdatedToolOutputRef
 	h.ContextRefs, h.AuditRefs = first(p.AdditionalContext, keepItems), first(p.AuditRefs, keepItems)
 	f.endHook(h)
+	f.hooksTold(p.Point, p.Last)
 	f.hookDecides(p.Point, p.Decision, p.HandlerRef, p.Reason)
 }
 
@@ -58,6 +59,7 @@ func (f *fold) hookFailed(p *event.HookFailed) {
 	h.Status, h.ErrorCategory, h.Reason, h.DurationMs = HookFailed, p.ErrorCategory, short(p.Message), p.DurationMs
 	h.FailureBehavior = p.FailureBehavior
 	f.endHook(h)
+	f.hooksTold(p.Point, p.Last && p.ErrorCategory != "lost")
 	f.incident("hook_"+p.ErrorCategory, p.HandlerRef+": "+p.Message, false)
 	if p.FailureBehavior == "closed" && p.ErrorCategory != "lost" && p.Point != "stop" {
 		f.hookDecides(p.Point, "block", p.HandlerRef, p.Message)
@@ -82,6 +84,17 @@ func (f *fold) endHook(h *HookRun) {
 	h.EndedAt = f.e.Time
 	perm.HookCounts = count(perm.HookCounts, h.Status, 1)
 	perm.HookRuns = recent(perm.HookRuns, h, keepRecent)
+}
+
+// hooksTold notes that the last hook which is told of an answer was.
+func (f *fold) hooksTold(point string, last bool) {
+	turn := f.turn()
+	if turn == nil || !last || point != "post_sampling" || turn.Call == nil || turn.Call.Status != CallCompleted {
+		return
+	}
+	call := *turn.Call
+	call.Told = true
+	turn.Call = &call
 }
 
 // hookDecides notes what a hook's word means for its turn: before a turn and after

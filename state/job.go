@@ -71,6 +71,10 @@ type Job struct {
 	UpdatedAt       time.Time `json:"updatedAt"`
 	StartedAt       time.Time `json:"startedAt,omitzero"`
 	EndedAt         time.Time `json:"endedAt,omitzero"`
+	// HeldAt is when the job was last held, HeldMs for how long it was before: that
+	// time is none of its work.
+	HeldAt time.Time `json:"heldAt,omitzero"`
+	HeldMs int64     `json:"heldMs,omitempty"`
 }
 
 // JobItem is one piece of a job.
@@ -129,6 +133,8 @@ func (f *fold) job() {
 	switch p := f.e.Payload.(type) {
 	case *event.JobStatusChanged:
 		f.jobStatus(j, p)
+	case *event.JobHeld:
+		f.jobHeld(j, p)
 	case *event.JobProgressed:
 		j.Progress, j.Cursor = p.Progress, p.Cursor
 	case *event.JobItemStarted:
@@ -155,6 +161,16 @@ func (f *fold) jobCreated(p *event.JobCreated) {
 	})
 }
 
+// jobHeld lets an open job wait until it is started again.
+func (f *fold) jobHeld(j *Job, p *event.JobHeld) {
+	if !j.EndedAt.IsZero() {
+		return
+	}
+	f.s.Jobs.Counts = count(f.s.Jobs.Counts, j.Status, -1)
+	f.s.Jobs.Counts = count(f.s.Jobs.Counts, p.Status, 1)
+	j.Status, j.Reason, j.HeldAt = p.Status, p.Reason, f.e.Time
+}
+
 func (f *fold) jobStatus(j *Job, p *event.JobStatusChanged) {
 	f.s.Jobs.Counts = count(f.s.Jobs.Counts, j.Status, -1)
 	f.s.Jobs.Counts = count(f.s.Jobs.Counts, p.Status, 1)
@@ -168,6 +184,10 @@ func (f *fold) jobStatus(j *Job, p *event.JobStatusChanged) {
 	case "running":
 		if j.StartedAt.IsZero() {
 			j.StartedAt = f.e.Time
+		}
+		if !j.HeldAt.IsZero() {
+			j.HeldMs += f.e.Time.Sub(j.HeldAt).Milliseconds()
+			j.HeldAt = time.Time{}
 		}
 		f.reopenJob(j)
 	case "completed", "failed", "cancelled":

@@ -18,14 +18,27 @@ type PeerTask struct {
 	AgentCardRef      string `json:"agentCardRef,omitempty"`
 	DeliveryMechanism string `json:"deliveryMechanism,omitempty"`
 	// Status is the peer's state in our words, RemoteStatus in its own.
-	Status             string    `json:"status"`
-	RemoteStatus       string    `json:"remoteStatus,omitempty"`
-	Reason             string    `json:"reason,omitempty"`
-	RemoteArtifactRefs []string  `json:"remoteArtifactRefs,omitempty"`
-	LastMessageRef     string    `json:"lastMessageRef,omitempty"`
-	LinkedAt           time.Time `json:"linkedAt"`
-	UpdatedAt          time.Time `json:"updatedAt"`
-	EndedAt            time.Time `json:"endedAt,omitzero"`
+	Status             string   `json:"status"`
+	RemoteStatus       string   `json:"remoteStatus,omitempty"`
+	Reason             string   `json:"reason,omitempty"`
+	RemoteArtifactRefs []string `json:"remoteArtifactRefs,omitempty"`
+	LastMessageRef     string   `json:"lastMessageRef,omitempty"`
+	// RunID is the attempt that an outbound task is, LastMessageID the last message
+	// that went to the peer or came from it.
+	RunID         string `json:"runId,omitempty"`
+	LastMessageID string `json:"lastMessageId,omitempty"`
+	// ThreadID and TurnID are the turn that works on an inbound task, Sequence the
+	// fact that joined the two.
+	ThreadID string `json:"threadId,omitempty"`
+	TurnID   string `json:"turnId,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+	// Waiting are the pending actions of an inbound task.
+	Waiting []PeerWait `json:"waiting,omitempty"`
+	// StatusAt is when the task got its status.
+	StatusAt  time.Time `json:"statusAt,omitzero"`
+	LinkedAt  time.Time `json:"linkedAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	EndedAt   time.Time `json:"endedAt,omitzero"`
 }
 
 // Recovery states of a peer's task: what is to be done about it here. None of
@@ -80,6 +93,14 @@ func (f *fold) peerTaskLinked(p *event.PeerTaskLinked) {
 	t.ChannelID, t.NativeProtocol, t.Direction = f.e.ChannelID, p.NativeProtocol, p.Direction
 	t.RemoteContextID, t.RemoteAgentRef, t.AgentCardRef = p.RemoteContextID, p.RemoteAgentRef, p.AgentCardRef
 	t.DeliveryMechanism, t.UpdatedAt = p.DeliveryMechanism, f.e.Time
+	t.ThreadID, t.TurnID, t.Sequence = f.e.ThreadID, f.e.TurnID, f.e.Sequence
+	if p.Direction != PeerInbound {
+		t.RunID = f.e.RunID
+		setIf(&t.LastMessageID, p.RemoteMessageID)
+	}
+	if p.Direction == PeerInbound && t.Status == Unknown {
+		t.Status, t.StatusAt = PeerIdle, f.e.Time
+	}
 }
 
 func (f *fold) peerTaskUpdated(p *event.PeerTaskUpdated) {
@@ -87,11 +108,18 @@ func (f *fold) peerTaskUpdated(p *event.PeerTaskUpdated) {
 	if t == nil {
 		return
 	}
-	t.Status, t.RemoteStatus, t.Reason, t.UpdatedAt = p.Status, p.RemoteStatus, p.Reason, f.e.Time
+	t.RemoteStatus, t.UpdatedAt = p.RemoteStatus, f.e.Time
+	if t.Direction != PeerInbound {
+		// An inbound task stands as its turn does, see Follow.
+		t.Status, t.Reason, t.StatusAt = p.Status, p.Reason, f.e.Time
+	}
 	if len(p.RemoteArtifactRefs) > 0 {
 		t.RemoteArtifactRefs = first(p.RemoteArtifactRefs, keepRefs)
 	}
 	setIf(&t.LastMessageRef, p.MessageRef)
+	if t.Direction != PeerInbound {
+		setIf(&t.LastMessageID, p.RemoteMessageID)
+	}
 	if t.Recovery() == "settled" {
 		f.endPeerTask(t)
 	}

@@ -36,9 +36,23 @@ type Schedule struct {
 	LastJobID  string         `json:"lastJobId,omitempty"`
 	LastTaskID string         `json:"lastTaskId,omitempty"`
 	LastError  *event.Failure `json:"lastError,omitempty"`
+	// QueuedDueAt is when a run was due that waits for the end of the one before.
+	QueuedDueAt time.Time `json:"queuedDueAt,omitzero"`
+	// Pause is set while the schedule starts nothing, ResumedAt is when it last went
+	// on after one.
+	Pause     *SchedulePause `json:"pause,omitempty"`
+	ResumedAt time.Time      `json:"resumedAt,omitzero"`
 	// Fired and MissedCount count over all time.
 	Fired       int64 `json:"fired,omitempty"`
 	MissedCount int64 `json:"missedCount,omitempty"`
+}
+
+// SchedulePause says why a schedule starts nothing.
+type SchedulePause struct {
+	Code   string       `json:"code,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+	By     *event.Actor `json:"by,omitempty"`
+	At     time.Time    `json:"at"`
 }
 
 // Find returns a schedule that was not deleted, or nil.
@@ -66,12 +80,24 @@ func (f *fold) schedule() {
 		if x := all.Find(p.ScheduleID); x != nil {
 			x.Fired++
 			x.LastAt, x.LastDueAt, x.NextAt = f.e.Time, moment(p.DueAt), moment(p.NextAt)
-			x.LastJobID, x.LastTaskID, x.LastError = p.JobID, p.TaskID, p.Error
+			x.LastJobID, x.LastTaskID, x.LastError, x.QueuedDueAt = p.JobID, p.TaskID, p.Error, time.Time{}
 		}
 	case *event.ScheduleMissed:
 		if x := all.Find(p.ScheduleID); x != nil {
 			x.MissedCount += p.Count
 			x.NextAt = moment(p.NextAt)
+		}
+	case *event.ScheduleQueued:
+		if x := all.Find(p.ScheduleID); x != nil {
+			x.QueuedDueAt, x.NextAt = moment(p.DueAt), moment(p.NextAt)
+		}
+	case *event.SchedulePaused:
+		if x := all.Find(p.ScheduleID); x != nil {
+			x.Pause = &SchedulePause{Code: p.Code, Reason: p.Reason, By: p.PausedBy, At: f.e.Time}
+		}
+	case *event.ScheduleResumed:
+		if x := all.Find(p.ScheduleID); x != nil {
+			x.Pause, x.ResumedAt = nil, f.e.Time
 		}
 	case *event.ScheduleDeleted:
 		if i := index(all.Open, func(x *Schedule) bool { return x.ScheduleID == p.ScheduleID }); i >= 0 {

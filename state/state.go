@@ -143,6 +143,7 @@ func (s *Session) Apply(e *event.Event) ([]Evicted, error) {
 	}
 	f := fold{s: s, e: e}
 	f.apply()
+	f.followPeers()
 	t := s.Thread(e.ThreadID)
 	if t != nil {
 		t.LastSequence = e.Sequence
@@ -198,14 +199,14 @@ func (s *Session) MainThread() *Thread {
 
 // HasOpenWork reports whether the session has anything that a restart must look
 // at: a turn that isn't finished, a waiting action, unfinished tasks, jobs,
-// subagents or processes.
+// subagents, trials or processes.
 func (s *Session) HasOpenWork() bool {
 	for _, t := range s.Threads {
 		if t.Active != nil || len(t.Queue) > 0 || (t.Context != nil && t.Context.Running != nil) {
 			return true
 		}
 	}
-	return len(s.Actions.Pending) > 0 || len(s.History.RunningRollbacks) > 0 || s.Tasks.open() || s.Jobs.open() || len(s.Schedules.Open) > 0 || s.Subagents.open() || s.Environment.open()
+	return len(s.Actions.Pending) > 0 || len(s.History.RunningRollbacks) > 0 || s.Tasks.open() || s.Jobs.open() || len(s.Schedules.Open) > 0 || s.Benchmark.open() || s.Subagents.open() || s.Environment.open()
 }
 
 // recent appends to a bounded list, dropping the oldest.

@@ -41,6 +41,10 @@ type Subagent struct {
 	Model      string           `json:"model,omitempty"`
 	SpawnedBy  *event.Actor     `json:"spawnedBy,omitempty"`
 	ToolCallID string           `json:"toolCallId,omitempty"`
+	// Peer is the agent that the child is, if it is another one, PeerTaskID the local
+	// task that it works on.
+	Peer       string `json:"peer,omitempty"`
+	PeerTaskID string `json:"peerTaskId,omitempty"`
 
 	Status string `json:"status"`
 	Reason string `json:"reason,omitempty"`
@@ -140,7 +144,7 @@ func (f *fold) subagentSpawned(p *event.SubagentSpawned) {
 		SubagentID: f.e.SubagentID, SessionID: f.e.SessionID, TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID,
 		ParentThreadID: p.ParentThreadID, ParentTurnID: p.ParentTurnID, ParentSubagentID: p.ParentSubagentID,
 		ThreadID: p.ChildThreadID, Depth: p.Depth, Role: p.Role, Nickname: p.Nickname, Isolation: p.Isolation, Model: p.Model,
-		SpawnedBy: p.SpawnedBy, InputRef: p.InputRef, Status: "spawned",
+		SpawnedBy: p.SpawnedBy, InputRef: p.InputRef, Status: "spawned", Peer: p.Peer, PeerTaskID: p.PeerTaskID,
 		SpawnedSequence: f.e.Sequence, SpawnedAt: f.e.Time, UpdatedAt: f.e.Time,
 	})
 }

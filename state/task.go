@@ -87,6 +87,8 @@ type Task struct {
 	Owner       *event.Actor `json:"owner,omitempty"`
 	Assignee    *event.Actor `json:"assignee,omitempty"`
 	WorkerKind  string       `json:"workerKind,omitempty"`
+	// Peer is the agent that works on it, if one does.
+	Peer string `json:"peer,omitempty"`
 	// HeartbeatTimeoutMs is how long a worker may be silent, LastSeenAt when the
 	// task's worker last gave a sign of life.
 	HeartbeatTimeoutMs int64     `json:"heartbeatTimeoutMs,omitempty"`
@@ -246,7 +248,7 @@ func (f *fold) taskCreated(p *event.TaskCreated) {
 		SubagentID: f.e.SubagentID, JobID: f.e.JobID,
 		Title: p.Title, Objective: p.Objective, ObjectiveRef: p.ObjectiveRef, TaskKind: p.TaskKind, TaskFamily: p.TaskFamily,
 		Visibility: p.Visibility, Priority: p.Priority, Status: p.Status,
-		RequestedBy: p.RequestedBy, Owner: p.Owner, Assignee: p.Assignee, WorkerKind: p.WorkerKind,
+		RequestedBy: p.RequestedBy, Owner: p.Owner, Assignee: p.Assignee, WorkerKind: p.WorkerKind, Peer: p.Peer,
 		HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
 		Scope:              object(p.Scope), Constraints: p.Constraints, TaskProfile: p.TaskProfile, Acceptance: first(p.Acceptance, len(p.Acceptance)),
 		RetryPolicy: p.RetryPolicy, Metadata: value(p.Metadata),

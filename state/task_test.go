@@ -380,3 +380,24 @@ func TestCancelIntentStaysUntilRetry(t *testing.T) {
 		t.Error("a retried task is still meant to be cancelled")
 	}
 }
+
+// TestAPreparedAttemptRunsWithItsTurn: that an attempt begins is said once; that it
+// is worked on follows from its turn.
+func TestAPreparedAttemptRunsWithItsTurn(t *testing.T) {
+	st := tell(t)
+	st.createTask(inTurn().TaskID, &event.TaskCreated{Title: "one"})
+	st.add(event.TypeTaskAttemptStarted, inTurn(), &event.TaskAttemptStarted{Status: AttemptPreparing, AttemptCount: 1})
+	attempt := func() Attempt { return st.s.Tasks.Find(inTurn().TaskID).Attempts[0] }
+	if got := attempt().Status; got != AttemptPreparing {
+		t.Fatalf("before the turn: %s", got)
+	}
+	st.startTurn()
+	if got := attempt().Status; got != AttemptRunning {
+		t.Errorf("after the turn has started: %s", got)
+	}
+	st.add(event.TypeTaskAttemptCompleted, inTurn(), &event.TaskAttemptCompleted{Status: "completed"})
+	st.add(event.TypeTurnStarted, inTurn(), &event.TurnStarted{Status: "running"})
+	if got := attempt().Status; got != AttemptCompleted {
+		t.Errorf("an ended attempt became %s", got)
+	}
+}

@@ -1,6 +1,10 @@
 package state
 
-import "agentd/event"
+import (
+	"cmp"
+
+	"agentd/event"
+)
 
 // Words for how well facts are joined to traces.
 const (
@@ -56,6 +60,28 @@ func (c *Correlation) note(traced bool) {
 	case c.Traced > 0:
 		c.Untraced++
 	}
+}
+
+// inheritTrace joins a child's thread to the trace of the turn that it works for.
+func (f *fold) inheritTrace(t *Thread) {
+	t.RootTurnID = t.ParentTurnID
+	parent := f.s.Thread(t.ParentThreadID)
+	if parent == nil {
+		return
+	}
+	t.RootTurnID = cmp.Or(parent.RootTurnID, t.ParentTurnID)
+	if turn := parent.Turn(t.ParentTurnID); turn != nil {
+		t.TraceID = turn.TraceID
+	}
+}
+
+// Trace returns the trace that a turn of the thread belongs to: its caller's, or
+// the one that follows from the turn at the root of the work.
+func (t *Thread) Trace(sessionID string, turn *Turn) event.Trace {
+	if turn.TraceID != "" {
+		return event.Trace{TraceID: turn.TraceID}
+	}
+	return event.Trace{TraceID: event.TraceIDOf(sessionID, cmp.Or(t.RootTurnID, turn.TurnID))}
 }
 
 // apply notes the trace of any fact; t is the fact's thread or nil.

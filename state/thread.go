@@ -19,12 +19,16 @@ const (
 
 // Thread is an ordered execution context of a session.
 type Thread struct {
-	ThreadID       string    `json:"threadId"`
-	Role           string    `json:"role"`
-	Title          string    `json:"title,omitempty"`
-	ParentThreadID string    `json:"parentThreadId,omitempty"`
-	ParentTurnID   string    `json:"parentTurnId,omitempty"`
-	SubagentID     string    `json:"subagentId,omitempty"`
+	ThreadID       string `json:"threadId"`
+	Role           string `json:"role"`
+	Title          string `json:"title,omitempty"`
+	ParentThreadID string `json:"parentThreadId,omitempty"`
+	ParentTurnID   string `json:"parentTurnId,omitempty"`
+	SubagentID     string `json:"subagentId,omitempty"`
+	// RootTurnID is the turn that a subagent's work hangs on, over all levels, and
+	// TraceID the trace that its caller sent, if it sent one.
+	RootTurnID     string    `json:"rootTurnId,omitempty"`
+	TraceID        string    `json:"traceId,omitempty"`
 	TaskID         string    `json:"taskId,omitempty"`
 	Cwd            string    `json:"cwd,omitempty"`
 	PermissionMode string    `json:"permissionMode,omitempty"`
@@ -133,6 +137,7 @@ func (f *fold) threadStarted(p *event.ThreadStarted) {
 	}
 	t.Role, t.Title = p.Role, p.Title
 	t.ParentThreadID, t.ParentTurnID = p.ParentThreadID, p.ParentTurnID
+	f.inheritTrace(t)
 	t.SubagentID, t.TaskID = f.e.SubagentID, f.e.TaskID
 	t.Cwd, t.PermissionMode, t.Model = p.Cwd, p.PermissionMode, p.Model
 	t.UpdatedAt = f.e.Time

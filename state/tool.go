@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -31,6 +32,8 @@ type ToolSummary struct {
 	SideBySide    bool   `json:"isConcurrencySafe,omitempty"`
 	IsDestructive bool   `json:"isDestructive,omitempty"`
 	Reason        string `json:"reason,omitempty"`
+	// Escalates says that a call may ask to run outside of the sandbox.
+	Escalates bool `json:"escalates,omitempty"`
 }
 
 // SideBySide reports whether calls of a tool may run beside each other: it only
@@ -59,6 +62,7 @@ func (f *fold) toolCatalogResolved(p *event.ToolCatalogResolved) {
 		inv.Tools = append(inv.Tools, ToolSummary{
 			ToolName: x.ToolName, Policy: x.Policy, RuntimeOwner: x.RuntimeOwner,
 			IsReadOnly: x.IsReadOnly, SideBySide: x.IsConcurrencySafe, IsDestructive: x.IsDestructive, Reason: x.Reason,
+			Escalates: slices.Contains(x.Capabilities, "sandbox.escalate"),
 		})
 	}
 	if inv.Tools == nil && t.Inventory != nil && inv.Digest != "" && inv.Digest == t.Inventory.Digest {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"hash/fnv"
 	"strconv"
 	"time"
@@ -24,6 +25,7 @@ type Turn struct {
 	ThreadID string             `json:"threadId"`
 	TaskID   string             `json:"taskId"`
 	RunID    string             `json:"runId"`
+	TraceID  string             `json:"traceId,omitempty"`
 	Status   string             `json:"status"`
 	Phase    string             `json:"phase"`
 	Source   string             `json:"source"`
@@ -49,6 +51,8 @@ type Turn struct {
 
 	// Step counts the model calls of the turn, the one under way included.
 	Step int64 `json:"step,omitempty"`
+	// FailedCalls counts the model calls that failed since somebody said something.
+	FailedCalls int64 `json:"failedCalls,omitempty"`
 	// Call is the turn's newest model call.
 	Call *ModelCall `json:"call,omitempty"`
 	// Tools are the tool calls of the newest model answer.
@@ -72,6 +76,9 @@ type Turn struct {
 
 	// AnswerSequence is where the turn's last answer is found, once it ended.
 	AnswerSequence uint64 `json:"answerSequence,omitempty"`
+	// ContextTokens is what the thread's last answered call took and gave when the
+	// turn ended.
+	ContextTokens int64 `json:"contextTokens,omitempty"`
 
 	Outcome         string         `json:"outcome,omitempty"`
 	FailureCategory string         `json:"failureCategory,omitempty"`
@@ -113,6 +120,8 @@ type ModelCall struct {
 	// EndSequence is where the answer is found.
 	EndSequence uint64    `json:"endSequence,omitempty"`
 	StartedAt   time.Time `json:"startedAt"`
+	// Told says that all hooks that are told of answers were told of this one.
+	Told bool `json:"told,omitempty"`
 }
 
 // ToolCall is one tool call of a turn.
@@ -152,7 +161,7 @@ func (f *fold) turnSubmitted(p *event.TurnSubmitted) {
 		return
 	}
 	turn := &Turn{
-		TurnID: f.e.TurnID, ThreadID: f.e.ThreadID, TaskID: f.e.TaskID, RunID: f.e.RunID,
+		TurnID: f.e.TurnID, ThreadID: f.e.ThreadID, TaskID: f.e.TaskID, RunID: f.e.RunID, TraceID: cmp.Or(f.e.TraceID, t.TraceID),
 		Status: p.Status, Phase: p.Status, Source: p.Source, Preview: p.Preview, Options: p.Options, By: p.SubmittedBy,
 		SubmittedSequence: f.e.Sequence, SubmittedAt: f.e.Time,
 	}
@@ -179,6 +188,7 @@ func (f *fold) turnStarted() {
 		return
 	}
 	turn.Status, turn.Phase, turn.StartedAt = TurnRunning, "preparing", f.e.Time
+	f.attemptWorkedOn()
 }
 
 // takeQueued removes a turn from the queue and returns it, or nil.
@@ -257,6 +267,7 @@ func (f *fold) endTurn(status string) *Turn {
 		turn.AnswerSequence = turn.Call.EndSequence
 	}
 	turn.Call, turn.Tools, turn.Waiting = nil, nil, nil
+	turn.ContextTokens = t.ContextTokens
 	if len(t.Recent) == keepTurns {
 		f.evict("turn/"+t.Recent[0].TurnID, t.Recent[0])
 	}
@@ -293,6 +304,9 @@ func (f *fold) modelRequested(p *event.ModelRequested) {
 	}
 	turn.Phase = "running"
 	turn.Step = p.Step
+	if turn.Steered > turn.SteeredSeen || (p.Purpose == "repair" && p.Attempt == 1) {
+		turn.FailedCalls = 0
+	}
 	turn.SteeredSeen = turn.Steered
 	turn.noteRepeat()
 	turn.Tools = nil
@@ -359,6 +373,7 @@ func (f *fold) modelFailed(p *event.ModelFailed) {
 	c.Status, c.ErrorCategory, c.Message, c.Retryable, c.RetryAfterMs = CallFailed, p.ErrorCategory, p.Message, p.Retryable, p.RetryAfterMs
 	c.EndSequence = f.e.Sequence
 	if p.ErrorCategory != "interrupted" {
+		turn.FailedCalls++
 		f.s.Thread(f.e.ThreadID).CallsEnded++
 	}
 }

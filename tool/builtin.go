@@ -53,6 +53,9 @@ type Options struct {
 // builtin is a tool of this package: what it is, and a function.
 type builtin struct {
 	info event.ToolInfo
+	// more is what it is where calls may ask to leave the sandbox; nil if that makes
+	// no difference.
+	more *event.ToolInfo
 	run  func(ctx context.Context, call *Call) (*Result, error)
 }
 

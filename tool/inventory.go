@@ -60,6 +60,9 @@ type Entry struct {
 	schema *Schema
 	broken error // why its schema can't be used
 	digest [sha256.Size]byte
+	// more is the entry where calls may ask to leave the sandbox; nil if there is no
+	// difference. Both take the same inputs: who asks where nobody may is told so.
+	more *Entry
 }
 
 // NewRegistry returns a Registry with the tools that stay, as a rule [Builtins].
@@ -98,7 +101,7 @@ func (r *Registry) Replace(source string, tools []Tool) error {
 			faults = append(faults, fmt.Sprintf("%s is taken by %s", quote(name), other.Source))
 			continue
 		}
-		if !callable(name) {
+		if !Callable(name) {
 			faults = append(faults, fmt.Sprintf("%s is not 1 to 64 of A-Z a-z 0-9 _ -", quote(name)))
 			continue
 		}
@@ -135,8 +138,8 @@ func (r *Registry) set(source string, kept []*Entry, byName map[string]*Entry) {
 	}
 }
 
-// callable reports whether every provider takes name as that of a function.
-func callable(name string) bool {
+// Callable reports whether every provider takes name as that of a function.
+func Callable(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
 	}
@@ -149,7 +152,17 @@ func callable(name string) bool {
 }
 
 func (r *Registry) newEntry(source string, t Tool) *Entry {
-	e := &Entry{Tool: t, Info: t.Info(), Source: source}
+	e := r.describe(source, t, t.Info())
+	if b, ok := t.(*builtin); ok && b.more != nil {
+		e.more = r.describe(source, t, *b.more)
+		e.schema, e.broken = e.more.schema, e.more.broken
+	}
+	return e
+}
+
+// describe makes the entry of a tool with what it says of itself.
+func (r *Registry) describe(source string, t Tool, info event.ToolInfo) *Entry {
+	e := &Entry{Tool: t, Info: info, Source: source}
 	e.Info.Policy, e.Info.Reason = "", ""
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, e.Info.InputSchema); err == nil {
@@ -211,6 +224,11 @@ type Selection struct {
 	Within []string
 	// Policy returns the policy and the reason of a tool; nil allows everything.
 	Policy func(info event.ToolInfo) (policy, reason string)
+	// Escalate offers calls to ask to run outside of the sandbox.
+	Escalate bool
+	// Extra are tools that are there for this selection alone. One whose name is
+	// taken, by the registry or by an extra one before it, is left out.
+	Extra []Tool
 }
 
 // Inventory is what a turn may use. It doesn't change.
@@ -227,12 +245,16 @@ type Inventory struct {
 // answers while nothing changed are the same Inventory.
 func (r *Registry) Resolve(sel Selection) *Inventory {
 	r.mu.Lock()
-	all := r.sorted
+	all, byName := r.sorted, r.byName
 	r.mu.Unlock()
 
-	picked := make([]*Entry, 0, len(all))
-	verdicts := make([]verdict, 0, len(all))
-	for _, e := range all {
+	offered := r.with(all, byName, sel.Extra)
+	picked := make([]*Entry, 0, len(offered))
+	verdicts := make([]verdict, 0, len(offered))
+	for _, e := range offered {
+		if e.more != nil && sel.Escalate {
+			e = e.more
+		}
 		if matches(sel.Tools, e.Info.ToolName) && matches(sel.Within, e.Info.ToolName) {
 			picked = append(picked, e)
 			verdicts = append(verdicts, judge(e, sel.Policy))
@@ -253,6 +275,22 @@ func (r *Registry) Resolve(sel Selection) *Inventory {
 		r.kept[digest] = inv
 	}
 	return inv
+}
+
+// with returns the entries together with extra ones, sorted by name.
+func (r *Registry) with(all []*Entry, byName map[string]*Entry, extra []Tool) []*Entry {
+	if len(extra) == 0 {
+		return all
+	}
+	out := slices.Clone(all)
+	for _, t := range extra {
+		e := r.newEntry(t.Info().Source, t)
+		if _, taken := byName[e.Info.ToolName]; !taken && Callable(e.Info.ToolName) {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Entry) int { return strings.Compare(a.Info.ToolName, b.Info.ToolName) })
+	return slices.CompactFunc(out, func(a, b *Entry) bool { return a.Info.ToolName == b.Info.ToolName })
 }
 
 type verdict struct{ policy, reason string }

@@ -4,26 +4,34 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"agentd/event"
 )
 
-const shellSchema = `{
+const shellSchema = shellSchemaBegin + shellSchemaEnd
+
+// escalatingSchema is that of a shell whose calls may ask to leave the sandbox.
+const escalatingSchema = shellSchemaBegin + "," + escalateSchema + shellSchemaEnd
+
+const shellSchemaBegin = `{
 	"type": "object",
 	"properties": {
 		"command": {"type": "string", "minLength": 1, "description": "The command line, as a shell takes it."},
 		"cwd": {"type": "string", "minLength": 1, "description": "The folder to run it in; the working folder by default."},
 		"timeoutMs": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "End the command after this many milliseconds."},
 		"background": {"type": "boolean", "description": "true: let it run on and return at once, for servers and watchers."},
-		"tty": {"type": "boolean", "description": "true: give it a terminal, for programs that need one."}
+		"tty": {"type": "boolean", "description": "true: give it a terminal, for programs that need one."}`
+
+const shellSchemaEnd = `
 	},
 	"required": ["command"],
 	"additionalProperties": false
 }`
 
 func newShell(f *files) *builtin {
-	return define(event.ToolInfo{
+	info := event.ToolInfo{
 		ToolName: Shell,
 		Description: "Runs a command line in a sandbox, in the workspace, and returns what it prints (stdout and " +
 			"stderr as they came) and its exit code. There is nobody to answer prompts: use flags such as --yes. " +
@@ -32,7 +40,11 @@ func newShell(f *files) *builtin {
 		Capabilities:      []string{CapProcess, CapFilesRead, CapFilesWrite},
 		IsDestructive:     true,
 		InterruptBehavior: interruptCancel,
-	}, shellSchema, f.shell)
+	}
+	b := define(info, shellSchema, f.shell)
+	info.Capabilities = append(slices.Clone(info.Capabilities), CapEscalate)
+	b.more = &define(info, escalatingSchema, f.shell).info
+	return b
 }
 
 type shellInput struct {

@@ -36,6 +36,13 @@ type Availability interface {
 	Available() (ok bool, reason string)
 }
 
+// Bounded is implemented by a tool that is confined in a way of its own, such as
+// one that a process beside the runtime carries out.
+type Bounded interface {
+	// Boundary says how a call is confined; nil if nothing is known of that.
+	Boundary() *event.SandboxApplied
+}
+
 // Call is one use of a tool.
 type Call struct {
 	// SessionID, ThreadID, TurnID and ToolCallID are the call's ids in facts.

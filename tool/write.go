@@ -1,11 +1,13 @@
 package tool
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -155,6 +157,10 @@ func (t *tree) save(ctx context.Context, call *Call, to *target, data []byte, ab
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
+	if t.holds(to, data) {
+		about.Change = "unchanged"
+		return &Result{Output: []byte(about.text()), Structured: structured(about)}, nil
+	}
 	mode, err := t.replace(to, data)
 	if err != nil {
 		return nil, t.notWritten(ctx, to, err)
@@ -169,8 +175,33 @@ func (t *tree) save(ctx context.Context, call *Call, to *target, data []byte, ab
 	}, nil
 }
 
+// holds reports whether a file has exactly that content already. Where that can't
+// be told it is written, and the write says what is wrong.
+func (t *tree) holds(to *target, data []byte) bool {
+	if to.info == nil || to.info.Size() != int64(len(data)) {
+		return false
+	}
+	d, err := t.dir(path.Dir(to.rel))
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	f, now, err := t.regular(d, path.Base(to.rel))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if !os.SameFile(to.info, now) {
+		return false
+	}
+	content, err := io.ReadAll(io.LimitReader(f, int64(len(data))+1))
+	return err == nil && bytes.Equal(content, data)
+}
+
 func (w *FileWritten) text() string {
 	switch {
+	case w.Change == "unchanged":
+		return fmt.Sprintf("%s has exactly that content already; nothing was written.\n", w.Path)
 	case w.Replacements > 1:
 		return fmt.Sprintf("Edited %s: %d replacements, the first in line %d. It has %s now.\n", w.Path, w.Replacements, w.Line, size(w.SizeBytes))
 	case w.Replacements == 1:

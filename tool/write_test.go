@@ -288,3 +288,26 @@ func BenchmarkReadFile(b *testing.B) {
 		}
 	}
 }
+
+// TestWriteTheSameContent: nothing is written, and nothing is said to have changed.
+func TestWriteTheSameContent(t *testing.T) {
+	d := newDesk(t)
+	d.put("same.txt", "content")
+	before, err := os.Stat(filepath.Join(d.root, "same.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := d.ok(WriteFile, obj{"path": "same.txt", "content": "content"})
+	after, err := os.Stat(filepath.Join(d.root, "same.txt"))
+	if err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
+		t.Errorf("the file was replaced: %v, %v, %v", before, after, err)
+	}
+	if len(res.Changed) != 0 || !strings.Contains(string(res.Structured), `"unchanged"`) || !strings.Contains(string(res.Output), "already") {
+		t.Errorf("%+v, %s, %s", res.Changed, res.Structured, res.Output)
+	}
+	res = d.ok(WriteFile, obj{"path": "same.txt", "content": "CONTENT"})
+	if len(res.Changed) != 1 || d.get("same.txt") != "CONTENT" {
+		t.Errorf("%+v", res.Changed)
+	}
+	d.clean()
+}

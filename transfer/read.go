@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
+	"unicode"
 
 	"agentd/store"
 )
@@ -113,9 +115,9 @@ func (r *reader) take(data []byte) error {
 	case !bytes.HasPrefix(data, mark):
 		return r.event(data)
 	}
-	var l line
-	if err := json.Unmarshal(data, &l); err != nil {
-		return fmt.Errorf("it can't be read: %w", err)
+	l, err := decodeLine(data)
+	if err != nil {
+		return err
 	}
 	switch {
 	case l.Output != nil:
@@ -127,12 +129,15 @@ func (r *reader) take(data []byte) error {
 }
 
 func (r *reader) begin(data []byte) error {
-	var l line
-	if err := json.Unmarshal(data, &l); err != nil || l.Session == nil {
+	l, err := decodeLine(data)
+	if err != nil || l.Session == nil {
 		return errors.New("this is no exported session: the first line doesn't name one")
 	}
-	if l.Session.Format != Format {
-		return fmt.Errorf("the format is %q, and this agentd reads %s", l.Session.Format, Format)
+	switch {
+	case l.Session.Format != Format:
+		return fmt.Errorf("the format is %.40q, and this agentd reads %s", l.Session.Format, Format)
+	case !name(l.Session.SessionID) || !name(l.Session.RuntimeID):
+		return errors.New("the first line has a name that is too long or can't be shown")
 	}
 	r.sum.Header = *l.Session
 	r.chain = store.NewChain(store.Genesis(l.Session.SessionID))
@@ -140,6 +145,27 @@ func (r *reader) begin(data []byte) error {
 		return nil
 	}
 	return r.visit.Header(l.Session)
+}
+
+// maxName bounds names and media types, which are shown and kept.
+const maxName = 256
+
+// name reports whether a text can be a name: it is shown to people.
+func name(s string) bool {
+	return len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// decodeLine reads a line that isn't a fact. It must be written as [Writer] writes
+// it, to the byte: what has two forms could be changed unnoticed.
+func decodeLine(data []byte) (*line, error) {
+	l := &line{}
+	if err := json.Unmarshal(data, l); err != nil {
+		return nil, fmt.Errorf("it can't be read: %w", err)
+	}
+	if again, err := json.Marshal(l); err != nil || !bytes.Equal(again, data) {
+		return nil, errors.New("it is not written as agentd writes it")
+	}
+	return l, nil
 }
 
 func (r *reader) event(data []byte) error {
@@ -163,6 +189,9 @@ type content struct {
 }
 
 func (r *reader) output(o *Output) error {
+	if _, err := store.ParseRef(o.Ref); err != nil || !name(o.MediaType) {
+		return errors.New("it is not an output: its reference or its media type can't be one")
+	}
 	if o.Missing {
 		r.sum.Missing++
 		if r.visit.Missing == nil {

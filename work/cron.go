@@ -132,25 +132,69 @@ func (f *cronField) number(text string) (int, error) {
 // eight years.
 const cronHorizon = 9 * 366
 
+// everyHour is the set of all hours.
+const everyHour = 1<<24 - 1
+
 // next returns the first due time after a moment; zero if none comes in years. A
 // time of day that the clocks skip is passed over, one that comes twice is due
-// once.
+// once; but what is due in every hour goes by the hours that pass, whatever the
+// clocks show.
 func (c *cronSpec) next(after time.Time) time.Time {
+	if c.hour == everyHour {
+		return c.nextHourly(after)
+	}
 	local := after.In(c.zone)
 	for day := range cronHorizon {
 		date := time.Date(local.Year(), local.Month(), local.Day()+day, 0, 0, 0, 0, c.zone)
 		if !c.allowsDay(date) {
 			continue
 		}
-		for hours := c.hour; hours != 0; hours &= hours - 1 {
+		hours := c.hour
+		if day == 0 {
+			hours &^= 1<<local.Hour() - 1 // they have passed
+		}
+		for ; hours != 0; hours &= hours - 1 {
 			for minutes := c.minute; minutes != 0; minutes &= minutes - 1 {
 				h, m := bits.TrailingZeros64(hours), bits.TrailingZeros64(minutes)
-				t := time.Date(date.Year(), date.Month(), date.Day(), h, m, 0, 0, c.zone)
+				t := firstAt(date, h, m)
 				if t.After(after) && t.Hour() == h && t.Minute() == m {
 					return t
 				}
 			}
 		}
+	}
+	return time.Time{}
+}
+
+// firstAt returns when the clocks first show a time on a day. If they never do the
+// result shows another.
+func firstAt(date time.Time, h, m int) time.Time {
+	t := time.Date(date.Year(), date.Month(), date.Day(), h, m, 0, 0, date.Location())
+	for _, back := range [...]time.Duration{time.Hour, 30 * time.Minute} {
+		if x := t.Add(-back); x.Hour() == h && x.Minute() == m {
+			return x
+		}
+	}
+	return t
+}
+
+// nextHourly is next for what is due in every hour of its days.
+func (c *cronSpec) nextHourly(after time.Time) time.Time {
+	t := after.In(c.zone).Truncate(time.Minute).Add(time.Minute)
+	for end := t.AddDate(0, 0, cronHorizon); t.Before(end); {
+		if !c.allowsDay(t) {
+			t = time.Date(t.Year(), t.Month(), t.Day()+1, 0, 0, 0, 0, c.zone)
+			continue
+		}
+		rest := c.minute >> t.Minute()
+		if rest&1 == 1 {
+			return t
+		}
+		wait := 60 - t.Minute() // the next hour, if none is left in this one
+		if rest != 0 {
+			wait = bits.TrailingZeros64(rest)
+		}
+		t = t.Add(time.Duration(wait) * time.Minute)
 	}
 	return time.Time{}
 }

@@ -15,11 +15,23 @@ import (
 func (w *Work) cronCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
 	switch p := p.(type) {
 	case *command.CreateSchedule:
-		return func() (any, error) { return w.createSchedule(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.CreateSchedule) (*command.ScheduleResult, error) {
+			return w.createSchedule(ctx, caller, p)
+		})
 	case *command.ListSchedules:
-		return func() (any, error) { return w.listSchedules(ctx, caller, p) }
+		return answer(func() (*command.ListSchedulesResult, error) { return w.listSchedules(ctx, caller, p) })
+	case *command.PauseSchedule:
+		return cleaned(w, p, func(p *command.PauseSchedule) (*command.ScheduleResult, error) {
+			return w.pauseSchedule(ctx, caller, p)
+		})
+	case *command.ResumeSchedule:
+		return cleaned(w, p, func(p *command.ResumeSchedule) (*command.ScheduleResult, error) {
+			return w.resumeSchedule(ctx, caller, p)
+		})
 	case *command.DeleteSchedule:
-		return func() (any, error) { return w.deleteSchedule(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.DeleteSchedule) (*command.ScheduleResult, error) {
+			return w.deleteSchedule(ctx, caller, p)
+		})
 	}
 	return nil
 }
@@ -58,6 +70,21 @@ func (t *timing) next(after time.Time) time.Time {
 	}
 	passed := after.Sub(t.from)
 	return t.from.Add(passed - passed%t.every + t.every).UTC()
+}
+
+// upTo returns the last due time up to a moment, and how many there are from the
+// first on. Of very many the count is enough to know that they are.
+func (t *timing) upTo(first, now time.Time) (last time.Time, count int64) {
+	if t.cron == nil {
+		passed := int64(now.Sub(first) / t.every)
+		return first.Add(time.Duration(passed) * t.every), passed + 1
+	}
+	last, count = first, 1
+	for n := t.next(last); !n.IsZero() && !n.After(now); n = t.next(last) {
+		last = n
+		count++
+	}
+	return last, count
 }
 
 func (w *Work) createSchedule(ctx context.Context, caller command.Caller, p *command.CreateSchedule) (*command.ScheduleResult, error) {
@@ -116,10 +143,61 @@ func (w *Work) emitSchedule(tx *session.Tx, p *command.CreateSchedule, next time
 		if err != nil {
 			return nil, err
 		}
-		return &command.ScheduleResult{ScheduleID: p.ScheduleID, Status: "active", NextAt: x.NextAt}, nil
+		return &command.ScheduleResult{ScheduleID: p.ScheduleID, Status: scheduleStatus(x), NextAt: x.NextAt}, nil
 	}
 	tx.Emit(event.Event{Type: event.TypeScheduleCreated, Payload: created})
 	return &command.ScheduleResult{ScheduleID: created.ScheduleID, Status: "active", NextAt: next}, nil
+}
+
+func (w *Work) pauseSchedule(ctx context.Context, caller command.Caller, p *command.PauseSchedule) (*command.ScheduleResult, error) {
+	return w.changeSchedule(ctx, caller, p, p.ScheduleID, func(tx *session.Tx, x *state.Schedule) string {
+		if x.Pause == nil {
+			tx.Emit(event.Event{Type: event.TypeSchedulePaused, Payload: &event.SchedulePaused{
+				ScheduleID: x.ScheduleID, Reason: p.Reason, PausedBy: session.ActorOf(caller),
+			}})
+		}
+		return schedulePaused
+	})
+}
+
+func (w *Work) resumeSchedule(ctx context.Context, caller command.Caller, p *command.ResumeSchedule) (*command.ScheduleResult, error) {
+	return w.changeSchedule(ctx, caller, p, p.ScheduleID, func(tx *session.Tx, x *state.Schedule) string {
+		if x.Pause != nil {
+			tx.Emit(event.Event{Type: event.TypeScheduleResumed, Payload: &event.ScheduleResumed{
+				ScheduleID: x.ScheduleID, Reason: p.Reason, ResumedBy: session.ActorOf(caller),
+			}})
+		}
+		return scheduleActive
+	})
+}
+
+// changeSchedule carries out a command that changes a schedule's standing.
+func (w *Work) changeSchedule(ctx context.Context, caller command.Caller, p command.Params, id string, decide func(*session.Tx, *state.Schedule) string) (*command.ScheduleResult, error) {
+	sessionID, err := w.m.Locate(ctx, session.KindSchedule, id)
+	if err != nil {
+		return nil, err
+	}
+	res, err := session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
+		x := tx.State.Schedules.Find(id)
+		if x == nil {
+			return nil, fault.New(fault.Conflict, "schedule %s was deleted", id)
+		}
+		return &command.ScheduleResult{ScheduleID: id, NextAt: x.NextAt, Status: decide(tx, x)}, nil
+	})
+	return res, hidden(err, "schedule", id)
+}
+
+// Statuses of a schedule that was not deleted.
+const (
+	scheduleActive = "active"
+	schedulePaused = "paused"
+)
+
+func scheduleStatus(x *state.Schedule) string {
+	if x.Pause != nil {
+		return schedulePaused
+	}
+	return scheduleActive
 }
 
 func (w *Work) deleteSchedule(ctx context.Context, caller command.Caller, p *command.DeleteSchedule) (*command.ScheduleResult, error) {
@@ -173,17 +251,34 @@ func (w *Work) listSchedules(ctx context.Context, caller command.Caller, p *comm
 }
 
 func scheduleRecord(x *state.Schedule) *command.ScheduleRecord {
-	return &command.ScheduleRecord{
-		ScheduleID: x.ScheduleID, SessionID: x.SessionID, Title: x.Title, Cron: x.Cron, EveryMs: x.EveryMs, TimeZone: x.TimeZone,
+	rec := &command.ScheduleRecord{
+		ScheduleID: x.ScheduleID, SessionID: x.SessionID, Status: scheduleStatus(x), QueuedDueAt: x.QueuedDueAt, Title: x.Title, Cron: x.Cron, EveryMs: x.EveryMs, TimeZone: x.TimeZone,
 		Kind: x.Kind, Missed: x.Missed, Overlap: x.Overlap, NextAt: x.NextAt, LastAt: x.LastAt, LastJobID: x.LastJobID, LastTaskID: x.LastTaskID,
 		LastError: x.LastError, Fired: x.Fired, MissedCount: x.MissedCount, CreatedAt: x.CreatedAt,
 	}
+	if x.Pause != nil {
+		rec.StatusReason = x.Pause.Reason
+	}
+	return rec
+}
+
+// runSuffix is what the id of a run has after that of its schedule: when it was due.
+const runSuffix = ".20060102T150405.000"
+
+// scheduleOf returns the schedule that a job or task is a run of, going by its id;
+// "" if it is none.
+func scheduleOf(id string) string {
+	at := len(id) - len(runSuffix)
+	if at <= 0 || id[at] != '.' {
+		return ""
+	}
+	return id[:at]
 }
 
 // runOf returns the command that a run of a schedule carries out. Its id follows
 // from the schedule and the due time, so that a run that is started twice is one.
 func runOf(x *state.Schedule, template event.Raw, due time.Time) (command.Params, string, error) {
-	id := x.ScheduleID + "." + due.UTC().Format("20060102T150405.000")
+	id := x.ScheduleID + due.UTC().Format(runSuffix)
 	name := command.Name("create_" + x.Kind)
 	p, err := command.Decode(name, template)
 	if err != nil {

@@ -31,30 +31,52 @@ type cronRuns struct {
 }
 
 // lookAtSchedules watches the schedules that were created and wakes those who
-// watch one that changed.
+// watch one that changed, or whose run may have ended.
 func (w *Work) lookAtSchedules(_ context.Context, sessionID string, facts []event.Event) error {
 	for i := range facts {
 		switch p := facts[i].Payload.(type) {
 		case *event.ScheduleCreated:
 			w.watchSchedule(sessionID, p.ScheduleID)
 		case *event.ScheduleDeleted:
-			w.crons.mu.Lock()
-			if c := w.crons.byID[p.ScheduleID]; c != nil {
-				wakeUp(c)
+			w.wakeSchedule(p.ScheduleID)
+		case *event.ScheduleResumed:
+			w.wakeSchedule(p.ScheduleID)
+		default:
+			if id := scheduleOf(orElse(facts[i].JobID, facts[i].TaskID)); id != "" {
+				w.wakeSchedule(id)
 			}
-			w.crons.mu.Unlock()
 		}
 	}
 	return nil
 }
 
-// cronConcerns reports whether facts of a type are about schedules.
+func (w *Work) wakeSchedule(id string) {
+	w.crons.mu.Lock()
+	defer w.crons.mu.Unlock()
+	if c := w.crons.byID[id]; c != nil {
+		wakeUp(c)
+	}
+}
+
+// cronConcerns reports whether facts of a type are about schedules, or may be the
+// end of a run.
 func cronConcerns(t event.Type) bool {
-	return t == event.TypeScheduleCreated || t == event.TypeScheduleDeleted
+	switch t { //nolint:exhaustive // the rest says nothing of schedules
+	case event.TypeScheduleCreated, event.TypeScheduleDeleted, event.TypeScheduleResumed,
+		event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled,
+		event.TypeTaskCompleted, event.TypeTaskFailed, event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskLost:
+		return true
+	}
+	return false
 }
 
 // recoverSchedules watches a session's schedules again after a restart.
 func (w *Work) recoverSchedules(ctx context.Context, sessionID string) error {
+	if w.manual() {
+		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error { holdSchedules(tx); return nil }); err != nil {
+			return missing(err)
+		}
+	}
 	var ids []string
 	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
 		for _, x := range s.Schedules.Open {
@@ -130,77 +152,119 @@ func (w *Work) fire(ctx context.Context, sessionID, id string) (again time.Time,
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	now := w.opt.Clock()
-	p := planRuns(x, due, now)
-	if p.missed == nil && p.due.IsZero() {
-		return x.NextAt, false, nil
+	if x.Pause != nil {
+		return time.Time{}, false, nil // until somebody resumes it
 	}
-	if p.missed != nil {
-		if err := w.emitScheduled(ctx, sessionID, x, event.TypeScheduleMissed, p.missed); err != nil || p.due.IsZero() {
-			return p.missed.NextAt, false, err
+	f := &firing{w: w, sessionID: sessionID, account: account, x: x, due: due, now: w.opt.Clock()}
+	again, err = f.step(ctx)
+	return again, false, err
+}
+
+// firing is a look at a schedule that isn't paused.
+type firing struct {
+	w                  *Work
+	sessionID, account string
+	x                  *state.Schedule
+	due                *timing
+	now                time.Time
+}
+
+// step does what is due and returns when to look again; a time that has passed
+// means at once.
+func (f *firing) step(ctx context.Context) (again time.Time, err error) {
+	busy := false
+	if f.x.Overlap != "allow" && (!f.x.QueuedDueAt.IsZero() || !f.now.Before(f.x.NextAt)) {
+		if busy, err = f.w.stillRuns(ctx, f.x); err != nil {
+			return time.Time{}, err
 		}
-		x.NextAt = p.missed.NextAt
 	}
-	return w.fireOne(ctx, sessionID, account, x, p.due, due.next(p.due))
-}
-
-// runPlan is what becomes of the runs of a schedule that are due.
-type runPlan struct {
-	// missed are those that are not started.
-	missed *event.ScheduleMissed
-	// due is the one that is; zero if none.
-	due time.Time
-}
-
-// planRuns decides, from the schedule and the time alone, which runs are missed
-// and which is started now. Runs are started one at a time.
-func planRuns(x *state.Schedule, t *timing, now time.Time) runPlan {
-	if x.NextAt.IsZero() || now.Before(x.NextAt) {
-		return runPlan{}
-	}
-	first, last, count := x.NextAt, x.NextAt, int64(1)
-	for n := t.next(last); !n.IsZero() && !n.After(now); n = t.next(last) {
-		last = n
-		count++
-	}
+	p := planRuns(f.x, f.due, f.now, busy)
 	switch {
-	case now.Sub(first) <= lateAfter || (x.Missed == "run_all" && count <= maxCatchUp):
-		return runPlan{due: first}
-	case x.Missed == "run_once" && count == 1:
-		return runPlan{due: first}
+	case p.missed != nil:
+		return f.now, f.emit(ctx, event.TypeScheduleMissed, p.missed)
+	case p.queued != nil:
+		return f.now, f.emit(ctx, event.TypeScheduleQueued, p.queued)
+	case !p.run.IsZero():
+		return f.now, f.start(ctx, p.run, p.next)
+	}
+	return p.again, nil
+}
+
+// runPlan is what becomes of the runs of a schedule that are due: one thing at a
+// time.
+type runPlan struct {
+	// missed are runs that are not started.
+	missed *event.ScheduleMissed
+	// queued is one that waits for the end of the run before.
+	queued *event.ScheduleQueued
+	// run is when the run was due that is started now; next is when the next one is.
+	run, next time.Time
+	// again is when to look again if nothing is to be done now.
+	again time.Time
+}
+
+// planRuns decides, from the schedule, the time and whether the last run goes on,
+// which runs are missed, which waits and which is started now.
+func planRuns(x *state.Schedule, t *timing, now time.Time, busy bool) runPlan {
+	if !x.QueuedDueAt.IsZero() && !busy {
+		return runPlan{run: x.QueuedDueAt, next: x.NextAt}
+	}
+	if x.NextAt.IsZero() || now.Before(x.NextAt) {
+		again := x.NextAt
+		if busy {
+			again = earlier(again, now.Add(overlapEvery))
+		}
+		return runPlan{again: again}
+	}
+	first := x.NextAt
+	if now.Sub(first) <= lateAfter {
+		return onTime(x, first, t.next(first), busy)
+	}
+	last, count := t.upTo(first, now)
+	switch {
+	case x.Missed == "run_all" && count <= maxCatchUp, x.Missed == "run_once" && count == 1:
+		if busy {
+			return runPlan{again: now.Add(overlapEvery)} // they are started one after the other
+		}
+		return runPlan{run: first, next: t.next(first)}
 	case x.Missed == "skip":
-		return runPlan{missed: &event.ScheduleMissed{
-			ScheduleID: x.ScheduleID, Reason: "down", Count: count, FirstDueAt: first, LastDueAt: last, NextAt: t.next(last),
-		}}
+		return runPlan{missed: missedRuns(x, first, last, count, t.next(last))}
 	}
 	// All but the last are missed; the last is started in their place.
-	return runPlan{due: last, missed: &event.ScheduleMissed{
-		ScheduleID: x.ScheduleID, Reason: "down", Count: count - 1, FirstDueAt: first, LastDueAt: last, NextAt: last,
+	return runPlan{missed: missedRuns(x, first, last, count-1, last)}
+}
+
+// onTime decides on a run that is due now.
+func onTime(x *state.Schedule, due, next time.Time, busy bool) runPlan {
+	switch {
+	case !busy:
+		return runPlan{run: due, next: next}
+	case x.Overlap == "queue" && x.QueuedDueAt.IsZero():
+		return runPlan{queued: &event.ScheduleQueued{ScheduleID: x.ScheduleID, DueAt: due, NextAt: next}}
+	}
+	return runPlan{missed: &event.ScheduleMissed{
+		ScheduleID: x.ScheduleID, Reason: "overlap", Count: 1, FirstDueAt: due, LastDueAt: due, NextAt: next,
 	}}
 }
 
-// fireOne starts one run, unless the one before goes on and that matters.
-func (w *Work) fireOne(ctx context.Context, sessionID, account string, x *state.Schedule, due, next time.Time) (time.Time, bool, error) {
-	if x.Overlap != "allow" {
-		busy, err := w.stillRuns(ctx, x)
-		if err != nil {
-			return time.Time{}, false, err
-		}
-		if busy && x.Overlap == "queue" {
-			return w.opt.Clock().Add(overlapEvery), false, nil
-		}
-		if busy {
-			return next, false, w.emitScheduled(ctx, sessionID, x, event.TypeScheduleMissed, &event.ScheduleMissed{
-				ScheduleID: x.ScheduleID, Reason: "overlap", Count: 1, FirstDueAt: due, LastDueAt: due, NextAt: next,
-			})
-		}
+// missedRuns is the fact of runs that nobody could start in time.
+func missedRuns(x *state.Schedule, first, last time.Time, count int64, next time.Time) *event.ScheduleMissed {
+	reason := "down"
+	if first.Before(x.ResumedAt) {
+		reason = "paused"
 	}
+	return &event.ScheduleMissed{ScheduleID: x.ScheduleID, Reason: reason, Count: count, FirstDueAt: first, LastDueAt: last, NextAt: next}
+}
+
+// start starts one run.
+func (f *firing) start(ctx context.Context, due, next time.Time) error {
+	x := f.x
 	fired := &event.ScheduleFired{ScheduleID: x.ScheduleID, DueAt: due, NextAt: next}
-	caller := command.Caller{Account: account, Actor: event.Actor{Kind: "schedule", ID: x.ScheduleID, Account: account}}
-	id, err := w.startRun(ctx, caller, x, due)
+	caller := command.Caller{Account: f.account, Actor: event.Actor{Kind: "schedule", ID: x.ScheduleID, Account: f.account}}
+	id, err := f.w.startRun(ctx, caller, x, due)
 	switch {
 	case err != nil && fault.KindOf(err) == fault.Unavailable:
-		return time.Time{}, false, err
+		return err
 	case err != nil:
 		fired.Error = &event.Failure{Message: err.Error(), Category: string(fault.KindOf(err))}
 	case x.Kind == "job":
@@ -208,7 +272,7 @@ func (w *Work) fireOne(ctx context.Context, sessionID, account string, x *state.
 	default:
 		fired.TaskID = id
 	}
-	return next, false, w.emitScheduled(ctx, sessionID, x, event.TypeScheduleFired, fired)
+	return f.emit(ctx, event.TypeScheduleFired, fired)
 }
 
 // startRun carries out what a run is.
@@ -264,18 +328,18 @@ func (w *Work) stillRuns(ctx context.Context, x *state.Schedule) (bool, error) {
 	return status != "" && !slices.Contains([]string{jobCompleted, jobFailed, jobCancelled, "timed_out", "lost", "archived"}, status), nil
 }
 
-// emitScheduled records a fact of a schedule that is still as it was looked at.
-func (w *Work) emitScheduled(ctx context.Context, sessionID string, x *state.Schedule, t event.Type, p event.Payload) error {
-	err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
-		now := tx.State.Schedules.Find(x.ScheduleID)
-		if now == nil || !now.NextAt.Equal(x.NextAt) {
+// emit records a fact of a schedule that is still as it was looked at.
+func (f *firing) emit(ctx context.Context, t event.Type, p event.Payload) error {
+	err := f.w.m.Emit(ctx, f.sessionID, asWork, func(tx *session.Tx) error {
+		now := tx.State.Schedules.Find(f.x.ScheduleID)
+		if now == nil || !now.NextAt.Equal(f.x.NextAt) || !now.QueuedDueAt.Equal(f.x.QueuedDueAt) {
 			return nil
 		}
 		tx.Emit(event.Event{Type: t, Payload: p})
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("work: schedule %s: %w", x.ScheduleID, err)
+		return fmt.Errorf("work: schedule %s: %w", f.x.ScheduleID, err)
 	}
 	return nil
 }

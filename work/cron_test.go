@@ -33,6 +33,18 @@ func TestCronNext(t *testing.T) {
 		// In Paris 2026-03-29 has no 02:30, and 2026-10-25 has it twice.
 		{"30 2 * * *", "Europe/Paris", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z"},
 		{"30 2 25 10 *", "Europe/Paris", "2026-10-25T01:30:00Z", "2027-10-25T00:30:00Z"},
+		{"30 2 * * *", "Europe/Paris", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"},
+		{"30 2 * * *", "Europe/Paris", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"},
+		// What is due in every hour is so in both hours that show the same time, and an
+		// hour after another where one is skipped.
+		{"30 * * * *", "Europe/Paris", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},
+		{"*/20 * * * *", "Europe/Paris", "2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z"},
+		{"30 * * * *", "Europe/Paris", "2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z"},
+		{"0 * * * 0", "Europe/Paris", "2026-03-28T12:00:00Z", "2026-03-28T23:00:00Z"},
+		// Each day at six by the clocks of the place, which is an hour earlier in summer.
+		{"0 6 * * *", "Europe/Paris", "2026-03-28T06:00:00Z", "2026-03-29T04:00:00Z"},
+		{"0 6 * * *", "Europe/Paris", "2026-10-24T05:00:00Z", "2026-10-25T05:00:00Z"},
+		{"15 * * * *", "Australia/Lord_Howe", "2026-04-04T14:50:00Z", "2026-04-04T15:45:00Z"},
 	} {
 		zone, err := time.LoadLocation(c.zone)
 		if err != nil {
@@ -81,13 +93,13 @@ func TestMissedRunsFollowThePolicy(t *testing.T) {
 		{"skip", hour(1).Add(time.Second), hour(1), nil},
 		{"skip", hour(3).Add(time.Minute), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 3, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(4)}},
 		{"run_once", hour(1).Add(30 * time.Minute), hour(1), nil},
-		{"run_once", hour(3).Add(time.Minute), hour(3), &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 2, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(3)}},
+		{"run_once", hour(3).Add(time.Minute), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 2, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(3)}},
 		{"run_all", hour(3).Add(time.Minute), hour(1), nil},
-		{"run_all", hour(maxCatchUp + 5), hour(maxCatchUp + 5), &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: maxCatchUp + 4, FirstDueAt: hour(1), LastDueAt: hour(maxCatchUp + 5), NextAt: hour(maxCatchUp + 5)}},
+		{"run_all", hour(maxCatchUp + 5), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: maxCatchUp + 4, FirstDueAt: hour(1), LastDueAt: hour(maxCatchUp + 5), NextAt: hour(maxCatchUp + 5)}},
 	} {
-		got := planRuns(&state.Schedule{ScheduleID: "s", Missed: c.policy, NextAt: hour(1)}, d, c.now)
-		if !got.due.Equal(c.due) || (got.missed == nil) != (c.missed == nil) || (c.missed != nil && *got.missed != *c.missed) {
-			t.Errorf("%s at %s: due %s, missed %+v", c.policy, c.now, got.due, got.missed)
+		got := planRuns(&state.Schedule{ScheduleID: "s", Missed: c.policy, NextAt: hour(1)}, d, c.now, false)
+		if !got.run.Equal(c.due) || (got.missed == nil) != (c.missed == nil) || (c.missed != nil && *got.missed != *c.missed) {
+			t.Errorf("%s at %s: due %s, missed %+v", c.policy, c.now, got.run, got.missed)
 		}
 	}
 }

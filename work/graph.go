@@ -135,27 +135,36 @@ func (e *edit) childrenActive(settled map[string]bool) bool {
 	if e.t.Cancel != nil && !e.t.Cancel.Propagate {
 		return false
 	}
-	for _, id := range neighbours(&e.t, edgeChild) {
-		if c := e.tx.State.Tasks.Find(id); c != nil && !c.Terminal() && !settled[id] {
-			return true
+	return slices.ContainsFunc(children(e.tx.State, e.t.TaskID), func(c *state.Task) bool { return !settled[c.TaskID] })
+}
+
+// children are the tasks under one that aren't over. They are found by their own
+// word: a task keeps only so many edges.
+func children(st *state.Session, taskID string) []*state.Task {
+	var out []*state.Task
+	for _, t := range st.Tasks.Open {
+		if t.ParentTaskID == taskID {
+			out = append(out, t)
 		}
 	}
-	return false
+	return out
+}
+
+// above returns the nearest task above one that fulfils a condition, or nil.
+func above(st *state.Session, t *state.Task, is func(*state.Task) bool) *state.Task {
+	p := st.Tasks.Find(t.ParentTaskID)
+	for n := 0; p != nil && n < maxDepth; n++ {
+		if is(p) {
+			return p
+		}
+		p = st.Tasks.Find(p.ParentTaskID)
+	}
+	return nil
 }
 
 // cancelledAbove returns the nearest task above that somebody wants stopped, or nil.
 func cancelledAbove(st *state.Session, t *state.Task) *state.Task {
-	for id, n := t.ParentTaskID, 0; id != "" && n < maxDepth; n++ {
-		p := st.Tasks.Find(id)
-		if p == nil {
-			return nil
-		}
-		if p.Cancel != nil {
-			return p
-		}
-		id = p.ParentTaskID
-	}
-	return nil
+	return above(st, t, func(p *state.Task) bool { return p.Cancel != nil })
 }
 
 // maxDepth bounds how deep tasks are nested.
@@ -323,6 +332,14 @@ func (w *Work) checkParent(ctx context.Context, child, parent *found) error {
 		return conflict(child.task, "it is a part of task %s already", child.task.ParentTaskID)
 	case parent.task.Cancel != nil:
 		return conflict(parent.task, "it takes no new parts")
+	}
+	if err := w.m.View(ctx, parent.sessionID, func(st *state.Session) error {
+		if p := cancelledAbove(st, parent.task); p != nil {
+			return conflict(p, "no new work begins under it")
+		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	return w.acyclic(ctx, parent.task, child.task.TaskID, edgeParent)
 }

@@ -29,17 +29,23 @@ const linesType = "application/x-ndjson"
 func (w *Work) jobCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
 	switch p := p.(type) {
 	case *command.CreateJob:
-		return func() (any, error) { return w.createJob(ctx, caller, p) }
+		return answer(func() (*command.JobResult, error) {
+			clean, err := w.cleanJob(p)
+			if err != nil {
+				return nil, err
+			}
+			return w.createJob(ctx, caller, clean)
+		})
 	case *command.StartJob:
-		return func() (any, error) { return w.startJob(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.StartJob) (*command.JobRecord, error) { return w.startJob(ctx, caller, p) })
 	case *command.GetJob:
-		return func() (any, error) { return w.getJob(ctx, caller, p) }
+		return answer(func() (*command.JobRecord, error) { return w.getJob(ctx, caller, p) })
 	case *command.ListJobs:
-		return func() (any, error) { return w.listJobs(ctx, caller, p) }
+		return answer(func() (*command.ListJobsResult, error) { return w.listJobs(ctx, caller, p) })
 	case *command.CancelJob:
-		return func() (any, error) { return w.cancelJob(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.CancelJob) (*command.JobRecord, error) { return w.cancelJob(ctx, caller, p) })
 	case *command.RetryJobItem:
-		return func() (any, error) { return w.retryJobItem(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.RetryJobItem) (*command.JobRecord, error) { return w.retryJobItem(ctx, caller, p) })
 	}
 	return nil
 }
@@ -69,9 +75,33 @@ func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.
 	})
 }
 
+// cleanJob takes secrets out of a new job, but for its items, of which there may be
+// very many: they are cleaned one by one.
+func (w *Work) cleanJob(p *command.CreateJob) (*command.CreateJob, error) {
+	bare := *p
+	bare.Items = nil
+	clean, err := redacted(w, &bare)
+	if err != nil {
+		return nil, err
+	}
+	kept := *clean
+	kept.Items = p.Items
+	return &kept, nil
+}
+
 // sessionForJob returns the session that a job goes to: the named one, that of
 // the job if it exists already, or a new one.
 func (w *Work) sessionForJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (string, error) {
+	if p.TaskID != "" {
+		f, err := w.find(ctx, caller, p.TaskID)
+		if err == nil && p.SessionID != "" && p.SessionID != f.sessionID {
+			err = fault.New(fault.Conflict, "task %s is in session %s: a job is in its task's session", p.TaskID, f.sessionID)
+		}
+		if err != nil {
+			return "", err
+		}
+		return f.sessionID, nil
+	}
 	if p.SessionID != "" {
 		return p.SessionID, nil
 	}
@@ -132,17 +162,23 @@ func (w *Work) itemLines(items []command.JobItemInput) ([]byte, error) {
 func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by *event.Actor) (*command.JobResult, error) {
 	created := &event.JobCreated{
 		Status: jobPending, Title: p.Title, ItemsRef: itemsRef, ItemCount: int64(len(p.Items)), Concurrency: p.Concurrency,
-		RetryPolicy: p.RetryPolicy, MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: by, Metadata: w.m.Redact(p.Metadata),
+		RetryPolicy: p.RetryPolicy, MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: by, Metadata: p.Metadata,
 	}
-	w.describe(tx, created, p)
+	describe(tx, created, p)
 	res := &command.JobResult{JobID: p.JobID, Status: jobPending}
 	if res.JobID == "" {
 		res.JobID = tx.NewID(event.PrefixJob)
 	} else if exists, same, err := tx.Identity(session.KindJob, p.JobID, created); exists || err != nil {
 		return repeatedJob(tx, p.JobID, same, err)
 	}
+	if err := mayDelegate(tx, p.TaskID); err != nil {
+		return nil, err
+	}
 	tx.Refer(itemsRef, linesType)
-	scope := event.Scope{JobID: res.JobID}
+	scope := event.Scope{JobID: res.JobID, TaskID: p.TaskID}
+	if p.TaskID != "" {
+		tx.Emit(event.Event{Type: event.TypeTaskDelegated, Scope: event.Scope{TaskID: p.TaskID, JobID: res.JobID}, Payload: &event.TaskDelegated{To: "job", TargetID: res.JobID}})
+	}
 	tx.Emit(event.Event{Type: event.TypeJobCreated, Scope: scope, Payload: created})
 	if p.Start == nil || *p.Start {
 		res.Status = jobRunning
@@ -151,14 +187,26 @@ func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by
 	return res, nil
 }
 
-// describe puts the instruction and the schema into the fact, or behind references.
-func (w *Work) describe(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
-	instruction := p.Instruction
-	if raw, err := json.Marshal(instruction); err == nil {
-		_ = json.Unmarshal(w.m.Redact(raw), &instruction) // what isn't a text any more stays as it was
+// mayDelegate refuses work for a task that is over or that is being stopped, it or
+// one above it. Without a task there is nothing to refuse.
+func mayDelegate(tx *session.Tx, taskID string) error {
+	if taskID == "" {
+		return nil
 	}
-	if created.Instruction = instruction; len(instruction) > factBytes {
-		created.InstructionRef, created.Instruction = tx.Blob([]byte(instruction), "text/plain; charset=utf-8"), cut(instruction, saidBytes)
+	t := tx.State.Tasks.Find(taskID)
+	switch {
+	case t == nil:
+		return fault.New(fault.Conflict, "task %s ended long ago", taskID)
+	case t.Terminal() || t.Cancel != nil:
+		return conflict(t, "no new work begins for it")
+	}
+	return underCancelled(tx, t)
+}
+
+// describe puts the instruction and the schema into the fact, or behind references.
+func describe(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
+	if created.Instruction = p.Instruction; len(p.Instruction) > factBytes {
+		created.InstructionRef, created.Instruction = tx.Blob([]byte(p.Instruction), "text/plain; charset=utf-8"), cut(p.Instruction, saidBytes)
 	}
 	if created.OutputSchema = p.OutputSchema; len(p.OutputSchema) > factBytes {
 		created.OutputSchemaRef, created.OutputSchema = tx.Blob(p.OutputSchema, "application/schema+json"), nil
@@ -184,9 +232,13 @@ func (w *Work) startJob(ctx context.Context, caller command.Caller, p *command.S
 		case jobRunning:
 			return nil
 		case jobPending:
-			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobStatusChanged{
+			if err := mayDelegate(tx, j.TaskID); err != nil {
+				return err
+			}
+			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: jobScope(j), Payload: &event.JobStatusChanged{
 				Status: jobRunning, ChangedBy: session.ActorOf(caller),
 			}})
+			resumeItems(tx, j, session.ActorOf(caller))
 			return nil
 		}
 		return fault.New(fault.Conflict, "job %s is %s", j.JobID, j.Status)
@@ -202,17 +254,21 @@ func (w *Work) cancelJob(ctx context.Context, caller command.Caller, p *command.
 		case jobCompleted, jobFailed:
 			return fault.New(fault.Conflict, "job %s is %s", j.JobID, j.Status)
 		}
-		by, reason := session.ActorOf(caller), p.Reason
-		if reason == "" {
-			reason = "the job was cancelled"
-		}
-		counts := stopItems(tx, j, by, event.Failure{Message: reason, Category: "interrupted"})
-		tx.Emit(event.Event{Type: event.TypeJobCancelled, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobStatusChanged{
-			Status: jobCancelled, Reason: reason, Progress: &counts, ChangedBy: by,
-		}})
+		emitJobCancelled(tx, j, session.ActorOf(caller), orElse(p.Reason, "the job was cancelled"))
 		return nil
 	})
 }
+
+// emitJobCancelled ends a job that has not ended.
+func emitJobCancelled(tx *session.Tx, j *state.Job, by *event.Actor, reason string) {
+	counts := stopItems(tx, j, by, event.Failure{Message: reason, Category: "interrupted"})
+	tx.Emit(event.Event{Type: event.TypeJobCancelled, Scope: jobScope(j), Payload: &event.JobStatusChanged{
+		Status: jobCancelled, Reason: reason, Progress: &counts, ChangedBy: by,
+	}})
+}
+
+// jobScope is the ids of a fact about a job.
+func jobScope(j *state.Job) event.Scope { return event.Scope{JobID: j.JobID, TaskID: j.TaskID} }
 
 // stopItems fails the items at work and stops their turns. It returns the counts
 // after that.
@@ -266,8 +322,11 @@ func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *comma
 		case j.Status != jobRunning && j.Progress.Pending > 0:
 			return fault.New(fault.Conflict, "job %s is %s with %d items not done", j.JobID, j.Status, j.Progress.Pending)
 		}
+		if err := mayDelegate(tx, j.TaskID); err != nil {
+			return err
+		}
 		if j.Status != jobRunning {
-			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobStatusChanged{
+			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: jobScope(j), Payload: &event.JobStatusChanged{
 				Status: jobRunning, Reason: "retry_job_item", ChangedBy: session.ActorOf(caller),
 			}})
 		}

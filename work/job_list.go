@@ -133,7 +133,7 @@ func (w *Work) getJob(ctx context.Context, caller command.Caller, p *command.Get
 
 func jobSummary(j *state.Job) command.JobSummary {
 	return command.JobSummary{
-		JobID: j.JobID, SessionID: j.SessionID, Status: j.Status, Reason: j.Reason, Progress: j.Progress, Title: j.Title, Error: j.Error,
+		JobID: j.JobID, SessionID: j.SessionID, TaskID: j.TaskID, Status: j.Status, Reason: j.Reason, Progress: j.Progress, Title: j.Title, Error: j.Error,
 		ResultsRef: j.ResultsRef, CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, EndedAt: j.EndedAt,
 	}
 }
@@ -192,7 +192,7 @@ func (w *Work) finishJob(ctx context.Context, r *jobRun, at jobOutlook) error {
 		j := tx.State.Jobs.Find(r.jobID)
 		counts := j.Progress
 		end := &event.JobStatusChanged{Status: jobCompleted, Progress: &counts, ResultsRef: ref}
-		e := event.Event{Type: event.TypeJobCompleted, Scope: event.Scope{JobID: j.JobID}, Payload: end}
+		e := event.Event{Type: event.TypeJobCompleted, Scope: jobScope(j), Payload: end}
 		switch {
 		case at.late:
 			end.Error = &event.Failure{Message: "the job's time limit has passed", Category: "timed_out"}

@@ -81,7 +81,7 @@ func jobDeadline(j *state.Job) time.Time {
 	if j.MaxRuntimeMs <= 0 || j.StartedAt.IsZero() {
 		return time.Time{}
 	}
-	return j.StartedAt.Add(time.Duration(j.MaxRuntimeMs) * time.Millisecond)
+	return j.StartedAt.Add(millis(j.MaxRuntimeMs + j.HeldMs))
 }
 
 // endedTurn returns the ended turn of an item, or nil. A thread that is gone ended
@@ -217,7 +217,7 @@ func (p *jobPlan) start(tx *session.Tx, j *state.Job, s jobStart) error {
 	}
 	threadID := tx.NewID(event.PrefixThread)
 	scope := event.Scope{JobID: j.JobID, JobItemID: s.itemID, ThreadID: threadID, TaskID: j.TaskID}
-	tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID, JobID: j.JobID, JobItemID: s.itemID}, Payload: &event.ThreadStarted{
+	tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID, JobID: j.JobID, JobItemID: s.itemID, TaskID: j.TaskID}, Payload: &event.ThreadStarted{
 		Role: "job_item", Title: s.itemID, ParentThreadID: j.ThreadID,
 	}})
 	tx.Emit(event.Event{Type: event.TypeJobItemStarted, Scope: scope, Payload: &event.JobItemStarted{

@@ -61,6 +61,11 @@ func (w *Work) lookAtJobs(_ context.Context, sessionID string, facts []event.Eve
 // recoverJobs takes up the session's jobs after a restart, also those that ended
 // and whose last turns have not.
 func (w *Work) recoverJobs(ctx context.Context, sessionID string) error {
+	if w.manual() {
+		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error { holdJobs(tx); return nil }); err != nil {
+			return missing(err)
+		}
+	}
 	var ids []string
 	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
 		for _, j := range s.Jobs.Open {
@@ -260,7 +265,7 @@ func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobSta
 	}
 	if now := tx.Now(); now.Sub(r.counted) >= progressEvery && len(at.ended)+len(starts) > 0 {
 		r.counted = now
-		tx.Emit(event.Event{Type: event.TypeJobProgress, Scope: event.Scope{JobID: j.JobID}, Payload: &event.JobProgressed{Progress: j.Progress, Cursor: j.Cursor}})
+		tx.Emit(event.Event{Type: event.TypeJobProgress, Scope: jobScope(j), Payload: &event.JobProgressed{Progress: j.Progress, Cursor: j.Cursor}})
 	}
 	if at.late {
 		stopItems(tx, j, byRuntime(), event.Failure{Message: "the job's time limit has passed", Category: "timed_out"})

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -34,7 +33,7 @@ func (w *Work) schedule() {
 		for _, d := range due {
 			w.book.mark(d.sessionID, d.taskID)
 		}
-		work := w.book.take()
+		work := w.book.take(lookAt)
 		w.lookAtAll(work)
 		w.dispatch()
 		if len(due) > 0 || len(work) > 0 {
@@ -108,7 +107,7 @@ func (w *Work) look(ctx context.Context, sessionID string, ids []string) error {
 	}
 	var seen []looked
 	var account string
-	err = w.m.Emit(ctx, sessionID, event.ByWork, func(tx *session.Tx) error {
+	err = w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
 		seen, account = seen[:0], tx.State.Account
 		for _, id := range ids {
 			t := tx.State.Tasks.Find(id)
@@ -148,11 +147,14 @@ func (w *Work) follow(p place, l *looked) {
 	if t.Status == state.TaskQueued && underWay(t) == nil {
 		w.slots.wait(p, t)
 	}
+	if t.WorkerKind == workerPeer && w.opt.Peers != nil {
+		w.opt.Peers.Wake(p.sessionID, p.taskID)
+	}
 	if !l.again.IsZero() {
 		w.timers.set(p.sessionID, p.taskID, l.again)
 	}
-	if t.Cancel != nil && t.Cancel.Propagate && w.book.reach(p.taskID) {
-		w.wg.Go(func() { w.passOn(p, t) })
+	if t.Status == state.TaskCancelling && t.Cancel != nil && t.Cancel.Propagate && w.book.reach(p.taskID) {
+		w.wg.Go(func() { w.endProcesses(p, t) })
 	}
 	if !t.Terminal() {
 		return
@@ -206,49 +208,6 @@ func (w *Work) startQueued(p place) {
 	}
 }
 
-// passOn stops what works for a task that is being cancelled: subagents, jobs and
-// processes. Children are dealt with in the task's own session.
-func (w *Work) passOn(p place, t *state.Task) {
-	if w.opt.Do == nil {
-		return
-	}
-	reason := orElse(t.Cancel.Reason, "task "+t.TaskID+" is cancelled")
-	var stop []command.Params
-	err := w.m.View(w.ctx, p.sessionID, func(st *state.Session) error {
-		stop = stopping(st, t, reason)
-		return nil
-	})
-	for _, c := range stop {
-		if _, e := w.opt.Do(w.ctx, localCaller(), c); e != nil && fault.KindOf(e) != fault.Conflict {
-			err = errors.Join(err, e)
-		}
-	}
-	if err != nil && w.ctx.Err() == nil {
-		w.opt.Logger.Warn("not everything that works for a cancelled task could be stopped", "taskId", t.TaskID, "error", err)
-	}
-}
-
-// stopping lists what stops the work that others do for a task.
-func stopping(st *state.Session, t *state.Task, reason string) []command.Params {
-	var out []command.Params
-	for _, s := range st.Subagents.Open {
-		if s.TaskID == t.TaskID || slices.Contains(neighbours(t, "spawned_subagent"), s.SubagentID) {
-			out = append(out, &command.CloseSubagent{SubagentID: s.SubagentID, Reason: reason})
-		}
-	}
-	for _, j := range st.Jobs.Open {
-		if j.TaskID == t.TaskID {
-			out = append(out, &command.CancelJob{JobID: j.JobID, Reason: reason})
-		}
-	}
-	for _, p := range st.Environment.Active {
-		if t.ThreadID != "" && p.ThreadID == t.ThreadID {
-			out = append(out, &command.TerminateProcess{ProcessID: p.ProcessID, Reason: reason})
-		}
-	}
-	return out
-}
-
 // recoverTasks takes up the open tasks of a session after a restart.
 func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 	var ids []string
@@ -266,6 +225,9 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 				}
 			}
 		}
+		for _, a := range st.Subagents.Open {
+			w.book.addChild(a)
+		}
 		return nil
 	})
 	if err != nil {
@@ -276,10 +238,43 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 			return err
 		}
 	}
+	if w.manual() {
+		if err := w.holdTasks(ctx, sessionID, ids); err != nil {
+			return err
+		}
+	}
 	if err := w.lookAtTasks(ctx, sessionID, ids); err != nil {
 		return err
 	}
 	w.book.wake()
+	return nil
+}
+
+// holdTasks pauses what would go on by itself, before anything is looked at.
+func (w *Work) holdTasks(ctx context.Context, sessionID string, ids []string) error {
+	for chunk := range slices.Chunk(ids, lookAt) {
+		o := w.book.outlook(chunk)
+		var err error
+		if o.standings, err = w.standings(ctx, sessionID, chunk); err != nil {
+			return ignoreGone(err)
+		}
+		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
+			for _, id := range chunk {
+				t := tx.State.Tasks.Find(id)
+				if t == nil {
+					continue
+				}
+				e := newEdit(tx, t, runtimeActor())
+				settleEdges(e, o)
+				if err := holdTask(e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return ignoreGone(err)
+		}
+	}
 	return nil
 }
 

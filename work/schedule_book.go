@@ -1,6 +1,7 @@
 package work
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -25,14 +26,19 @@ type book struct {
 	seen map[string]time.Time
 	// due are the tasks to look at, by session.
 	due map[string]map[string]bool
-	// reached are the tasks whose cancellation was passed on.
-	reached map[string]bool
+	// stopping are the tasks that are being cancelled, by session: what ends in the
+	// session may be what they wait for.
+	stopping map[string]map[string]bool
+	// reached are the tasks whose processes are being ended, unreachable the
+	// processes that could not be.
+	reached, unreachable map[string]bool
 }
 
 func newBook() *book {
 	return &book{
 		woken: make(chan struct{}, 1), open: map[string]string{}, threads: map[string]string{}, seen: map[string]time.Time{},
-		due: map[string]map[string]bool{}, reached: map[string]bool{},
+		due: map[string]map[string]bool{}, reached: map[string]bool{}, unreachable: map[string]bool{},
+		stopping: map[string]map[string]bool{},
 	}
 }
 
@@ -45,8 +51,14 @@ func (b *book) note(sessionID string, facts []event.Event) {
 	for i := range facts {
 		e := &facts[i]
 		b.enter(sessionID, e)
+		if len(b.stopping[sessionID]) > 0 && aboutHelp(e.Type) {
+			for id := range b.stopping[sessionID] {
+				b.markLocked(sessionID, id)
+			}
+			found = true
+		}
 		id := e.TaskID
-		if id == "" && e.Type == event.TypeThreadUpdated {
+		if b.open[id] == "" {
 			id = b.threads[e.ThreadID]
 		}
 		if id == "" || b.open[id] == "" {
@@ -71,15 +83,55 @@ func (b *book) enter(sessionID string, e *event.Event) {
 			b.open[e.TaskID] = sessionID
 		}
 	case *event.TaskStatusChanged:
-		if e.Type == event.TypeTaskRetrying {
+		switch e.Type { //nolint:exhaustive // the others change nothing here
+		case event.TypeTaskRetrying:
 			b.open[e.TaskID] = sessionID
-			delete(b.reached, e.TaskID)
+			b.stopped(sessionID, e.TaskID)
+		case event.TypeTaskCancelRequested:
+			b.stops(sessionID, e.TaskID)
 		}
 	case *event.ThreadStarted:
 		if p.Role == "task" {
 			b.threads[e.ThreadID] = e.TaskID
 		}
+	case *event.SubagentSpawned:
+		// What a child does is a sign of life of the task that it works for.
+		if id := orElse(b.threads[e.ThreadID], e.TaskID); b.open[id] != "" {
+			b.threads[p.ChildThreadID] = id
+		}
 	}
+}
+
+// stops notes that a task is being cancelled.
+func (b *book) stops(sessionID, taskID string) {
+	if b.open[taskID] == "" {
+		return // a turn's own
+	}
+	if b.stopping[sessionID] == nil {
+		b.stopping[sessionID] = map[string]bool{}
+	}
+	b.stopping[sessionID][taskID] = true
+}
+
+// stopped notes that a task is not being cancelled any more.
+func (b *book) stopped(sessionID, taskID string) {
+	delete(b.stopping[sessionID], taskID)
+	if len(b.stopping[sessionID]) == 0 {
+		delete(b.stopping, sessionID)
+	}
+}
+
+// aboutHelp reports whether a fact may be about something that works for a task:
+// one that is being cancelled waits for its end.
+func aboutHelp(t event.Type) bool {
+	switch t { //nolint:exhaustive // the rest begins and ends nothing
+	case event.TypeTurnStarted, event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeThreadUpdated, event.TypeSubagentSpawned,
+		event.TypeSubagentCompleted, event.TypeSubagentFailed, event.TypeSubagentClosed, event.TypeJobStarted, event.TypeJobCompleted,
+		event.TypeJobFailed, event.TypeJobCancelled, event.TypeProcessStarted, event.TypeProcessCompleted, event.TypeProcessFailed,
+		event.TypeProcessTerminated, event.TypeQueueChanged:
+		return true
+	}
+	return false
 }
 
 // matters reports whether a fact of a task may give the scheduler something to do.
@@ -135,15 +187,30 @@ func (b *book) markLocked(sessionID, taskID string) {
 	ids[taskID] = true
 }
 
-// take returns what is to be looked at and begins anew.
-func (b *book) take() map[string]map[string]bool {
+// take returns what is to be looked at, at most so many tasks of each session: the
+// rest comes next, so that one with very many doesn't keep the others waiting.
+func (b *book) take(most int) map[string]map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.due) == 0 {
 		return nil
 	}
-	due := b.due
-	b.due = map[string]map[string]bool{}
+	due, rest := b.due, map[string]map[string]bool{}
+	for sessionID, ids := range due {
+		if len(ids) <= most {
+			continue
+		}
+		some := make(map[string]bool, most)
+		for id := range ids {
+			if len(some) == most {
+				break
+			}
+			some[id] = true
+			delete(ids, id)
+		}
+		due[sessionID], rest[sessionID] = some, ids
+	}
+	b.due = rest
 	return due
 }
 
@@ -151,7 +218,7 @@ func (b *book) take() map[string]map[string]bool {
 func (b *book) outlook(ids []string) outlook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := outlook{up: b.up, seen: make(map[string]time.Time, len(ids))}
+	o := outlook{up: b.up, seen: make(map[string]time.Time, len(ids)), unreachable: maps.Clone(b.unreachable)}
 	for _, id := range ids {
 		o.seen[id] = b.seen[id]
 	}
@@ -166,23 +233,52 @@ func (b *book) add(sessionID string, t *state.Task) {
 	if t.ThreadID != "" {
 		b.threads[t.ThreadID] = t.TaskID
 	}
+	if t.Status == state.TaskCancelling {
+		b.stops(sessionID, t.TaskID)
+	}
+}
+
+// addChild enters the thread of a subagent found at a restart.
+func (b *book) addChild(a *state.Subagent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id := orElse(b.threads[a.ParentThreadID], a.TaskID); b.open[id] != "" {
+		b.threads[a.ThreadID] = id
+	}
 }
 
 // forget drops a task that is over.
 func (b *book) forget(t *state.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stopped(b.open[t.TaskID], t.TaskID)
 	delete(b.open, t.TaskID)
 	delete(b.seen, t.TaskID)
-	delete(b.reached, t.TaskID)
 	delete(b.threads, t.ThreadID)
 	for _, a := range t.Attempts {
 		delete(b.threads, a.ThreadID)
 	}
+	if len(neighbours(t, "spawned_subagent")) > 0 {
+		maps.DeleteFunc(b.threads, func(_, id string) bool { return id == t.TaskID })
+	}
 }
 
-// reach reports whether a task's cancellation has yet to be passed on, and notes
-// that it is.
+// passed notes that nobody ends a task's processes any more.
+func (b *book) passed(taskID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.reached, taskID)
+}
+
+// giveUp notes that a process can't be ended.
+func (b *book) giveUp(processID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unreachable[processID] = true
+}
+
+// reach reports whether nobody ends a task's processes yet, and notes that
+// somebody does.
 func (b *book) reach(taskID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

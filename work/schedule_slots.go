@@ -2,6 +2,7 @@ package work
 
 import (
 	"container/heap"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,9 @@ func (s *slots) set(p place, runs bool) {
 func (s *slots) next() (place, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.full() {
+		return place{}, false
+	}
 	for i, sessionID := range s.ring {
 		l := s.waiting[sessionID]
 		if !s.room(sessionID, l.account) {
@@ -153,8 +157,24 @@ func (s *slots) next() (place, bool) {
 }
 
 func (s *slots) room(sessionID, account string) bool {
-	return len(s.held)+len(s.reserved) < s.limits.Runtime && s.perSession[sessionID] < s.limits.Session &&
-		(account == "" || s.perAccnt[account] < s.limits.Account)
+	return !s.full() && s.perSession[sessionID] < s.limits.Session && (account == "" || s.perAccnt[account] < s.limits.Account)
+}
+
+func (s *slots) full() bool { return len(s.held)+len(s.reserved) >= s.limits.Runtime }
+
+// why says what a task waits for that is put in line now.
+func (s *slots) why(sessionID, account string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.full():
+		return fmt.Sprintf("waits for room: the runtime works on %d tasks, the most at once", s.limits.Runtime)
+	case s.perSession[sessionID] >= s.limits.Session:
+		return fmt.Sprintf("waits for room: %d tasks of the session are worked on, the most at once", s.limits.Session)
+	case account != "" && s.perAccnt[account] >= s.limits.Account:
+		return fmt.Sprintf("waits for room: %d tasks of the account are worked on, the most at once", s.limits.Account)
+	}
+	return "waits for its turn"
 }
 
 func (s *slots) take(in map[string]place, p place) {

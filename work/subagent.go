@@ -33,17 +33,25 @@ func byRuntime() *event.Actor { return &event.Actor{Kind: "runtime"} }
 func (w *Work) subagentCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
 	switch p := p.(type) {
 	case *command.SpawnSubagent:
-		return func() (any, error) { return w.spawnSubagent(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.SpawnSubagent) (*command.SpawnSubagentResult, error) {
+			return w.spawnSubagent(ctx, caller, p)
+		})
 	case *command.SendSubagentInput:
-		return func() (any, error) { return w.sendSubagentInput(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.SendSubagentInput) (*command.SubagentResult, error) {
+			return w.sendSubagentInput(ctx, caller, p)
+		})
 	case *command.WaitSubagents:
-		return func() (any, error) { return w.waitSubagents(ctx, caller, p) }
+		return answer(func() (*command.WaitSubagentsResult, error) { return w.waitSubagents(ctx, caller, p) })
 	case *command.ResumeSubagent:
-		return func() (any, error) { return w.resumeSubagent(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.ResumeSubagent) (*command.SubagentResult, error) {
+			return w.resumeSubagent(ctx, caller, p)
+		})
 	case *command.CloseSubagent:
-		return func() (any, error) { return w.closeSubagent(ctx, caller, p) }
+		return cleaned(w, p, func(p *command.CloseSubagent) (*command.SubagentResult, error) {
+			return w.closeSubagent(ctx, caller, p)
+		})
 	case *command.ListSubagents:
-		return func() (any, error) { return w.listSubagents(ctx, caller, p) }
+		return answer(func() (*command.ListSubagentsResult, error) { return w.listSubagents(ctx, caller, p) })
 	}
 	return nil
 }
@@ -57,6 +65,9 @@ func errGone(id string) error {
 // doesn't.
 func (w *Work) sendSubagentInput(ctx context.Context, caller command.Caller, p *command.SendSubagentInput) (*command.SubagentResult, error) {
 	return changeChild(ctx, w, caller, p, p.SubagentID, func(tx *session.Tx, a *state.Subagent, t *state.Thread) (*command.SubagentResult, error) {
+		if a.PeerTaskID != "" {
+			return nil, fault.New(fault.Conflict, "subagent %s is the peer %s, which is told nothing beside its task; answer what it asks with respond_action, or spawn another", a.SubagentID, a.Peer)
+		}
 		if a.Status == childClosed {
 			return nil, fault.New(fault.Conflict, "subagent %s is closed; use resume_subagent first", a.SubagentID)
 		}
@@ -99,6 +110,8 @@ func (w *Work) resumeSubagent(ctx context.Context, caller command.Caller, p *com
 		res := &command.SubagentResult{SubagentID: a.SubagentID, ThreadID: t.ThreadID, Status: a.Status}
 		scope := event.Scope{ThreadID: t.ThreadID, SubagentID: a.SubagentID}
 		switch {
+		case a.PeerTaskID != "":
+			return res, resumePeerChild(tx, a, by)
 		case t.Block != nil:
 			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: scope, Payload: &event.ThreadUpdated{
 				Status: "resumed", Reason: "resume_subagent", ChangedBy: by,
@@ -150,6 +163,7 @@ func closeChild(tx *session.Tx, a *state.Subagent, by *event.Actor, reason strin
 	if t := tx.State.Thread(a.ThreadID); t != nil {
 		tx.Interrupt(by, t, reason, true)
 	}
+	stopPeerChild(tx, a, by, reason)
 	tx.Emit(event.Event{Type: event.TypeSubagentClosed, Scope: event.Scope{ThreadID: a.ThreadID, SubagentID: a.SubagentID}, Payload: &event.SubagentEnded{
 		Status: childClosed, Reason: reason, Usage: usageOf(a), CostUSD: a.CostUSD, MessageRef: a.LastMessageRef, Preview: a.LastMessage,
 	}})

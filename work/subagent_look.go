@@ -26,7 +26,7 @@ func subagentConcerns(t event.Type) bool {
 		event.TypeSubagentSpawned, event.TypeSubagentStatus, event.TypeSubagentCompleted, event.TypeSubagentFailed, event.TypeSubagentClosed:
 		return true
 	}
-	return false
+	return peerChildConcerns(t)
 }
 
 // lookAtSubagents does what follows from facts: it spawns what a model asked for,
@@ -39,6 +39,8 @@ func (w *Work) lookAtSubagents(ctx context.Context, sessionID string, facts []ev
 		switch p := e.Payload.(type) {
 		case *event.ToolStarted:
 			spawns = spawns || p.ToolName == spawnAgent
+		case *event.ThreadUpdated:
+			spawns = spawns || p.Status == "resumed"
 		case *event.TurnInterruptRequested, *event.TurnFailed:
 			stopped = append(stopped, e.ThreadID)
 		case *event.SubagentSpawned, *event.SubagentStatus, *event.SubagentEnded:
@@ -115,8 +117,8 @@ type asked struct {
 func unspawned(s *state.Session) []asked {
 	var out []asked
 	for _, t := range s.Threads {
-		if t.Active == nil {
-			continue
+		if t.Active == nil || t.Active.Interrupt != nil || t.Block != nil {
+			continue // it is being stopped, or waits for a person
 		}
 		for _, c := range t.Active.Tools {
 			if c.ToolName == spawnAgent && c.Status == state.ToolRunning && childOf(s, c.ToolCallID) == nil {
@@ -294,6 +296,9 @@ func (w *Work) stopChildren(ctx context.Context, sessionID string, threads []str
 	}
 	err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
 		for _, a := range tx.State.Subagents.Open {
+			if a.PeerTaskID != "" && slices.Contains(threads, a.ParentThreadID) && stops(tx.State, a) {
+				stopPeerChild(tx, a, byRuntime(), "the parent's turn was stopped")
+			}
 			t := tx.State.Thread(a.ThreadID)
 			if t != nil && t.Active != nil && slices.Contains(threads, a.ParentThreadID) && stops(tx.State, a) {
 				tx.Interrupt(byRuntime(), t, "the parent's turn was stopped", true)

@@ -18,6 +18,17 @@ type childStanding struct {
 	status, reason string
 	// turn is the turn that says so; its end is told once.
 	turn *state.Turn
+	// said is what a peer said at its end, failed why it didn't come to one.
+	said   string
+	failed *event.Failure
+}
+
+// why is why the child's work failed.
+func (n *childStanding) why() *event.Failure {
+	if n.turn != nil {
+		return n.turn.Error
+	}
+	return n.failed
 }
 
 // childStandingOf decides how a child stands, from the state alone; false says that
@@ -27,14 +38,17 @@ func childStandingOf(s *state.Session, a *state.Subagent) (childStanding, bool) 
 	if t == nil || a.Status == childClosed {
 		return childStanding{}, false
 	}
+	if a.PeerTaskID != "" {
+		return peerChildStanding(s, a)
+	}
 	var now childStanding
 	switch {
 	case t.Block != nil:
-		now = childStanding{childBlocked, t.Block.Reason, t.Active}
+		now = childStanding{status: childBlocked, reason: t.Block.Reason, turn: t.Active}
 	case t.Active != nil && len(t.Active.Waiting) > 0:
-		now = childStanding{childWaiting, "waits for an answer to " + t.Active.Waiting[0], t.Active}
+		now = childStanding{status: childWaiting, reason: "waits for an answer to " + t.Active.Waiting[0], turn: t.Active}
 	case t.Busy():
-		now = childStanding{childRunning, "", t.Active}
+		now = childStanding{status: childRunning, reason: "", turn: t.Active}
 	case len(t.Recent) == 0:
 		return childStanding{}, false
 	default:
@@ -51,15 +65,15 @@ func endOf(a *state.Subagent, last *state.Turn) (childStanding, bool) {
 	}
 	switch last.Status {
 	case state.TurnCompleted:
-		return childStanding{childCompleted, "", last}, true
+		return childStanding{status: childCompleted, reason: "", turn: last}, true
 	case state.TurnCancelled:
 		reason := "interrupted"
 		if last.Error != nil {
 			reason = last.Error.Message
 		}
-		return childStanding{childInterrupted, reason, last}, true
+		return childStanding{status: childInterrupted, reason: reason, turn: last}, true
 	}
-	return childStanding{childFailed, last.FailureCategory, last}, true
+	return childStanding{status: childFailed, reason: last.FailureCategory, turn: last}, true
 }
 
 // settleChild records how a child stands, if that changed.
@@ -77,7 +91,7 @@ func (w *Work) settleChild(ctx context.Context, sessionID, id string) error {
 	}); err != nil || !due {
 		return missing(err)
 	}
-	text := ""
+	text := now.said
 	if now.status == childCompleted && answerAt > 0 {
 		var err error
 		if text, err = w.answer(ctx, sessionID, answerAt); err != nil {
@@ -127,7 +141,7 @@ func (w *Work) emitStanding(tx *session.Tx, a *state.Subagent, now childStanding
 		emitCompleted(tx, a, scope, text)
 	case childFailed:
 		makeRoom(tx)
-		why := now.turn.Error
+		why := now.why()
 		tx.Emit(event.Event{Type: event.TypeSubagentFailed, Scope: scope, Payload: &event.SubagentEnded{
 			Status: childFailed, Reason: now.reason, Error: why, Usage: usageOf(a), CostUSD: a.CostUSD,
 		}})

@@ -31,8 +31,10 @@ type birth struct {
 	id, parentThread, parentTurn, toolCall string
 	role, nickname, model                  string
 	input, metadata                        event.Raw
-	isolation                              event.Isolation
-	by                                     *event.Actor
+	// peer is the other agent that the child is, if it is one; objective what it is told.
+	peer, objective string
+	isolation       event.Isolation
+	by              *event.Actor
 }
 
 func (w *Work) spawnSubagent(ctx context.Context, caller command.Caller, p *command.SpawnSubagent) (*command.SpawnSubagentResult, error) {
@@ -42,6 +44,9 @@ func (w *Work) spawnSubagent(ctx context.Context, caller command.Caller, p *comm
 	}
 	if p.Isolation != nil {
 		b.isolation = *p.Isolation
+	}
+	if err := w.spawnsPeer(b, p.Peer); err != nil {
+		return nil, err
 	}
 	if err := w.m.CheckTurn(&event.TurnOptions{Model: b.model, Tools: b.isolation.Tools}); err != nil {
 		return nil, err
@@ -61,10 +66,13 @@ func (w *Work) spawn(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, er
 	if b.parentTurn != "" && turn == nil {
 		return nil, fault.New(fault.NotFound, "there is no turn %s in thread %s", b.parentTurn, b.parentThread)
 	}
+	if err := mayHelp(tx.State, parent); err != nil {
+		return nil, err
+	}
 	above := tx.State.Subagents.Find(parent.SubagentID)
 	spawned := &event.SubagentSpawned{
 		ParentThreadID: b.parentThread, ParentTurnID: b.parentTurn, ParentSubagentID: parent.SubagentID,
-		Role: b.role, Nickname: b.nickname, Model: b.model, SpawnedBy: b.by, Metadata: b.metadata,
+		Role: b.role, Nickname: b.nickname, Model: b.model, SpawnedBy: b.by, Metadata: b.metadata, Peer: b.peer,
 	}
 	if err := w.isolate(tx, b, parent, above, spawned); err != nil {
 		return nil, err
@@ -79,6 +87,22 @@ func (w *Work) spawn(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, er
 		return nil, err
 	}
 	return w.emitSpawn(tx, b, turn, spawned)
+}
+
+// mayHelp refuses a child in a thread that works for a task which is being
+// cancelled.
+func mayHelp(st *state.Session, parent *state.Thread) error {
+	taskID := parent.TaskID
+	for a := st.Subagents.Find(parent.SubagentID); taskID == "" && a != nil; a = st.Subagents.Find(a.ParentSubagentID) {
+		taskID = a.TaskID
+		if t := st.Thread(a.ParentThreadID); t != nil && t.TaskID != "" {
+			taskID = t.TaskID
+		}
+	}
+	if t := st.Tasks.Find(taskID); t != nil && t.Status == state.TaskCancelling {
+		return conflict(t, "no new work begins under it")
+	}
+	return nil
 }
 
 // knownTurn returns a turn of the thread, also one that ended lately.
@@ -293,6 +317,9 @@ func (w *Work) emitSpawn(tx *session.Tx, b *birth, turn *state.Turn, spawned *ev
 		b.id = tx.NewID(event.PrefixSubagent)
 	}
 	spawned.ChildThreadID = tx.NewID(event.PrefixThread)
+	if b.peer != "" {
+		spawned.PeerTaskID = tx.NewID(event.PrefixTask)
+	}
 	scope := event.Scope{ThreadID: b.parentThread, TurnID: b.parentTurn, ToolCallID: b.toolCall, SubagentID: b.id}
 	if turn != nil {
 		scope.TaskID, scope.RunID = turn.TaskID, turn.RunID
@@ -309,6 +336,9 @@ func (w *Work) emitSpawn(tx *session.Tx, b *birth, turn *state.Turn, spawned *ev
 		tx.Emit(event.Event{Type: event.TypeTaskDependencyUpdated, Scope: event.Scope{TaskID: scope.TaskID, SubagentID: b.id}, Payload: &event.TaskDependencyUpdated{
 			Change: "added", Kind: "spawned_subagent", TargetID: b.id, Status: "active",
 		}})
+	}
+	if b.peer != "" {
+		return &command.SpawnSubagentResult{SubagentID: b.id, ThreadID: spawned.ChildThreadID}, w.delegateChild(tx, b, spawned)
 	}
 	child := &state.Thread{ThreadID: spawned.ChildThreadID, SubagentID: b.id}
 	if _, err := tx.Submit(b.by, child, "subagent", &command.SubmitTurn{Input: b.input}); err != nil {

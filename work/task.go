@@ -17,19 +17,21 @@ import (
 func (w *Work) taskCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
 	switch p := p.(type) {
 	case *command.CreateTask:
-		return answer(func() (*command.TaskResult, error) { return w.createTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.CreateTask) (*command.TaskResult, error) { return w.createTask(ctx, caller, p) })
 	case *command.UpdateTask:
-		return answer(func() (*command.TaskResult, error) { return w.updateTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.UpdateTask) (*command.TaskResult, error) { return w.updateTask(ctx, caller, p) })
 	case *command.StartTask:
-		return answer(func() (*command.TaskRunResult, error) { return w.startTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.StartTask) (*command.TaskRunResult, error) { return w.startTask(ctx, caller, p) })
 	case *command.RetryTask:
-		return answer(func() (*command.TaskRunResult, error) { return w.retryTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.RetryTask) (*command.TaskRunResult, error) { return w.retryTask(ctx, caller, p) })
 	case *command.AppendTaskProgress:
-		return answer(func() (*command.TaskResult, error) { return w.appendProgress(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.AppendTaskProgress) (*command.TaskResult, error) {
+			return w.appendProgress(ctx, caller, p)
+		})
 	case *command.CompleteTask:
-		return answer(func() (*command.TaskResult, error) { return w.completeTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.CompleteTask) (*command.TaskResult, error) { return w.completeTask(ctx, caller, p) })
 	case *command.FailTask:
-		return answer(func() (*command.TaskResult, error) { return w.failTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.FailTask) (*command.TaskResult, error) { return w.failTask(ctx, caller, p) })
 	}
 	return w.taskStateCommand(ctx, caller, p)
 }
@@ -39,17 +41,19 @@ func (w *Work) taskCommand(ctx context.Context, caller command.Caller, p command
 func (w *Work) taskStateCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
 	switch p := p.(type) {
 	case *command.PauseTask:
-		return answer(func() (*command.TaskResult, error) { return w.pauseTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.PauseTask) (*command.TaskResult, error) { return w.pauseTask(ctx, caller, p) })
 	case *command.ResumeTask:
-		return answer(func() (*command.TaskResult, error) { return w.resumeTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.ResumeTask) (*command.TaskResult, error) { return w.resumeTask(ctx, caller, p) })
 	case *command.CancelTask:
-		return answer(func() (*command.TaskResult, error) { return w.cancelTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.CancelTask) (*command.TaskResult, error) { return w.cancelTask(ctx, caller, p) })
 	case *command.ArchiveTask:
-		return answer(func() (*command.TaskResult, error) { return w.archiveTask(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.ArchiveTask) (*command.TaskResult, error) { return w.archiveTask(ctx, caller, p) })
 	case *command.LinkTasks:
-		return answer(func() (*command.RelationshipsResult, error) { return w.linkTasks(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.LinkTasks) (*command.RelationshipsResult, error) { return w.linkTasks(ctx, caller, p) })
 	case *command.UnlinkTasks:
-		return answer(func() (*command.RelationshipsResult, error) { return w.unlinkTasks(ctx, caller, redacted(w, p)) })
+		return cleaned(w, p, func(p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
+			return w.unlinkTasks(ctx, caller, p)
+		})
 	case *command.GetTask:
 		return answer(func() (*state.Task, error) { return w.getTask(ctx, caller, p) })
 	case *command.ListTasks:
@@ -69,21 +73,33 @@ func answer[R any](do func() (*R, error)) func() (any, error) {
 	}
 }
 
-// redacted returns a command's parameters without secrets. What can't be read
-// back stays as it was: it holds nothing but ids and numbers then.
-func redacted[P any](w *Work, p *P) *P {
+// cleaned is answer for a command whose parameters are stored: it gets them without
+// secrets.
+func cleaned[P, R any](w *Work, p *P, do func(*P) (*R, error)) func() (any, error) {
+	return func() (any, error) {
+		clean, err := redacted(w, p)
+		if err != nil {
+			return nil, err
+		}
+		return answer(func() (*R, error) { return do(clean) })()
+	}
+}
+
+// redacted returns a command's parameters without secrets. If what is left can't
+// be the command's any more it is refused: nothing of it may be stored.
+func redacted[P any](w *Work, p *P) (*P, error) {
 	if w.opt.Redact == nil {
-		return p
+		return p, nil
 	}
 	b, err := json.Marshal(p)
 	if err != nil {
-		return p
+		return nil, fault.Wrap(fault.Internal, err, "the parameters could not be read")
 	}
 	clean := new(P)
 	if err := json.Unmarshal(w.opt.Redact(b), clean); err != nil {
-		return p
+		return nil, fault.New(fault.InvalidParams, "a parameter looks like a secret where none can be")
 	}
-	return clean
+	return clean, nil
 }
 
 // found is a task that a command is about.
@@ -154,7 +170,7 @@ func (w *Work) change(ctx context.Context, caller command.Caller, p command.Para
 	if err := notOfTurn(f.task); err != nil {
 		return nil, err
 	}
-	return session.Write(ctx, w.m, caller, p, f.sessionID, event.ByWork, func(tx *session.Tx) (*command.TaskResult, error) {
+	return session.Write(ctx, w.m, caller, p, f.sessionID, asWork, func(tx *session.Tx) (*command.TaskResult, error) {
 		e, err := f.edit(tx, session.ActorOf(caller))
 		if err != nil {
 			return nil, err

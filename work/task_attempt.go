@@ -51,7 +51,7 @@ func (w *Work) begin(e *edit, slot bool) (runID string, err error) {
 	case external(&e.t):
 		return e.beginExternal()
 	case !slot || underWay(&e.t) != nil:
-		p := &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: "waits for room"}
+		p := &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: w.slots.why(e.tx.State.SessionID, e.tx.State.Account)}
 		if e.t.NativeStatus == forRerun {
 			p.NativeStatus = forRerun
 		}
@@ -70,7 +70,7 @@ func attemptReason(t *state.Task) string {
 		return "lost_worker"
 	case a.Status == state.AttemptCompleted, t.NativeStatus == forRerun:
 		return "rerun"
-	case a.Status == state.AttemptCancelled:
+	case a.Status == state.AttemptCancelled && !wasInactive(a):
 		return "resumed"
 	}
 	return "retry"
@@ -83,6 +83,9 @@ func (e *edit) beginExternal() (string, error) {
 // worker is the external worker that starts an attempt. One that the scheduler
 // begins has no name until somebody takes it.
 func (e *edit) worker() *event.Worker {
+	if e.t.WorkerKind == workerPeer {
+		return &event.Worker{Kind: "external_runtime", ID: e.t.Peer}
+	}
 	w := &event.Worker{Kind: "external"}
 	if e.by != nil && e.by.Kind != runtimeActor().Kind {
 		w.ID = orElse(e.by.ID, e.by.Kind)
@@ -257,7 +260,7 @@ func (w *Work) retryAt(t *state.Task, f *event.Failure, now time.Time) (time.Tim
 	p := policy(t)
 	var tried int64
 	for i := range t.Attempts {
-		if a := &t.Attempts[i]; own(a) && a.Status != state.AttemptCancelled {
+		if a := &t.Attempts[i]; own(a) && (a.Status != state.AttemptCancelled || wasInactive(a)) {
 			tried++
 		}
 	}
@@ -327,6 +330,8 @@ func delivered(t *state.Task) *event.DeliveryState {
 	switch {
 	case t.DeliveryState != nil:
 		return t.DeliveryState
+	case t.WorkerKind == workerPeer:
+		return &event.DeliveryState{Status: "delivered", Target: "artifacts"}
 	case external(t):
 		return &event.DeliveryState{Status: state.NotApplicable}
 	}

@@ -34,6 +34,9 @@ func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command
 	if err := w.checkFields(&p.TaskFields); err != nil {
 		return nil, err
 	}
+	if err := w.checkPeer(p.Peer); err != nil {
+		return nil, err
+	}
 	if err := c.resolve(ctx); err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func (c *creation) write(ctx context.Context) (*command.TaskResult, error) {
 		id = c.w.m.NewID(event.PrefixTask)
 	}
 	at := place{id, c.sessionID, c.account}
-	reserved := c.p.Start && c.p.Worker != "external" && c.w.slots.reserve(at)
+	reserved := c.p.Start && c.p.Worker != "external" && c.p.Peer == "" && c.w.slots.reserve(at)
 	started := false
 	res, err := session.Write(ctx, c.w.m, c.caller, c.p, c.sessionID, event.ByWork, func(tx *session.Tx) (*command.TaskResult, error) {
 		started = false
@@ -241,7 +244,7 @@ func (c *creation) created(tx *session.Tx) *event.TaskCreated {
 	out := &event.TaskCreated{
 		Title: p.Title, TaskKind: orElse(p.TaskKind, "general"), Visibility: orElse(p.Visibility, "foreground"),
 		Status: state.TaskAccepted, Priority: string(p.Priority), RequestedBy: session.ActorOf(c.caller), Owner: p.Owner, Assignee: p.Assignee,
-		WorkerKind: orElse(p.Worker, "runtime"), Constraints: p.Constraints, TaskProfile: p.TaskProfile,
+		WorkerKind: workerKind(p), Peer: p.Peer, Constraints: p.Constraints, TaskProfile: p.TaskProfile,
 		Acceptance: judged(p.Criteria(), session.ActorOf(c.caller)), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Metadata: p.Metadata,
 	}
 	if out.TaskKind == state.TaskKindTurn {
@@ -273,7 +276,7 @@ func objective(tx *session.Tx, text string, acceptance []event.AcceptanceCriteri
 func taskOf(tx *session.Tx, scope event.Scope, p *event.TaskCreated) state.Task {
 	t := state.Task{
 		TaskID: scope.TaskID, ParentTaskID: scope.ParentTaskID, RootTaskID: scope.RootTaskID, Title: p.Title, Objective: p.Objective, ObjectiveRef: p.ObjectiveRef,
-		TaskKind: p.TaskKind, Priority: p.Priority, Status: p.Status, RequestedBy: p.RequestedBy, WorkerKind: p.WorkerKind,
+		TaskKind: p.TaskKind, Priority: p.Priority, Status: p.Status, RequestedBy: p.RequestedBy, WorkerKind: p.WorkerKind, Peer: p.Peer,
 		HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Constraints: p.Constraints, Acceptance: p.Acceptance, RetryPolicy: p.RetryPolicy,
 	}
 	for _, id := range p.DependsOn {

@@ -106,7 +106,7 @@ func run(t *state.Task, runID string) *state.Attempt {
 func attempts(t *state.Task) int64 { return t.OlderAttempts + int64(len(t.Attempts)) }
 
 // external reports whether somebody outside works on the task.
-func external(t *state.Task) bool { return t.WorkerKind == "external" }
+func external(t *state.Task) bool { return t.WorkerKind == "external" || t.WorkerKind == workerPeer }
 
 // policy is the task's retry policy with its default: one attempt.
 func policy(t *state.Task) event.RetryPolicy {

@@ -10,7 +10,6 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/model/provider/script"
-	"agentd/session"
 	"agentd/state"
 )
 
@@ -150,31 +149,6 @@ func TestCancelReachesChildrenAndSettles(t *testing.T) {
 		k.refuse(fault.Conflict, &command.CreateTask{Objective: "x", ParentTaskID: "task_top"}, "task_top", "cancelled")
 		k.refuse(fault.Conflict, &command.CancelTask{TaskID: "task_top"}, "cancelled")
 		k.refuse(fault.Conflict, &command.CompleteTask{TaskID: "task_mid"}, "stopped")
-	})
-}
-
-func TestNoWorkBeginsUnderATaskThatIsBeingCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCrew(t)
-		top := k.create(command.CreateTask{TaskID: "task_top"})
-		k.create(command.CreateTask{TaskID: "task_child", ParentTaskID: top.TaskID})
-		// The wish alone, before it reached the child: as long as that is open the task
-		// is cancelling.
-		if err := k.m.Emit(t.Context(), k.task("task_top").SessionID, event.ByWork, func(tx *session.Tx) error {
-			tx.Emit(event.Event{Type: event.TypeTaskCancelRequested, Scope: event.Scope{TaskID: "task_top"}, Payload: &event.TaskStatusChanged{
-				Status: state.TaskCancelling, Propagate: true,
-			}})
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		k.refuse(fault.Conflict, &command.StartTask{TaskID: "task_child"}, "task_top", "cancelling")
-		k.refuse(fault.Conflict, &command.CreateTask{Objective: "x", ParentTaskID: "task_top"}, "task_top", "cancelling")
-		k.refuse(fault.Conflict, &command.CreateTask{Objective: "x", ParentTaskID: "task_child"}, "task_top", "cancelling")
-		k.refuse(fault.Conflict, &command.StartTask{TaskID: "task_top"}, "cancelling")
-		ask[command.TaskResult](k, &command.CancelTask{TaskID: "task_child"})
-		k.await("task_top", state.TaskCancelled)
 	})
 }
 

@@ -34,6 +34,11 @@ type crew struct {
 	opt    session.Options
 	dir    string
 	tools  *tool.Registry
+	// dying says that the store may stop to take writes: what fails then is expected.
+	dying bool
+	// recovery and redact are the options of the same names.
+	recovery string
+	redact   func(event.Raw) event.Raw
 
 	m *session.Manager
 	l *loop.Loop
@@ -84,13 +89,16 @@ func (k *crew) open() {
 		Models: []model.Info{{
 			Provider: "script", Model: "test", HasCredential: true, Price: k.price, Capabilities: []string{model.CapTools, model.CapStreaming},
 		}},
-		Host: loop.HostPolicy{Mode: k.mode}, Workspace: k.dir, Tools: k.tools,
+		Host: loop.HostPolicy{Mode: k.mode}, Workspace: k.dir, Tools: k.tools, Subagents: true, Recovery: k.recovery,
 	}); err != nil {
 		k.Fatal(err)
 	}
-	k.w = work.New(work.Options{Limits: k.limits, Do: k.do, CheckTurn: k.l.CheckTurn})
+	k.w = work.New(work.Options{Limits: k.limits, Do: k.do, CheckTurn: k.l.CheckTurn, Recovery: k.recovery, Redact: k.redact})
 	opt := k.opt
 	opt.Store, opt.RuntimeID, opt.Observer, opt.CheckTurn = k.store, "runtime_test", each{k.l, k.w}, k.l.CheckTurn
+	if k.redact != nil {
+		opt.Redact = k.redact
+	}
 	k.m = session.New(opt)
 	ctx := context.Background()
 	if err := k.l.Start(ctx, k.m); err != nil {
@@ -110,7 +118,7 @@ func (k *crew) recover() {
 	for _, id := range ids {
 		err = errors.Join(err, k.w.Recover(ctx, id))
 	}
-	if err != nil {
+	if err != nil && !k.dying {
 		k.Fatal(err)
 	}
 }
@@ -118,7 +126,7 @@ func (k *crew) recover() {
 func (k *crew) close() {
 	k.Helper()
 	k.w.Close()
-	if err := errors.Join(k.l.Close(context.Background()), k.m.Close(context.Background())); err != nil {
+	if err := errors.Join(k.l.Close(context.Background()), k.m.Close(context.Background())); err != nil && !k.dying {
 		k.Error(err)
 	}
 }

@@ -66,7 +66,7 @@ var machine = map[string]standing{
 	state.TaskWaitingResource:   atWork,
 	state.TaskBlocked: {
 		to:       slices.Concat([]string{state.TaskQueued, state.TaskRunning, state.TaskRetrying}, waits, holds, ends),
-		commands: []command.Name{"append_task_progress", "complete_task", "fail_task", "pause_task", "cancel_task", "retry_task"},
+		commands: []command.Name{"append_task_progress", "complete_task", "fail_task", "pause_task", "resume_task", "cancel_task", "retry_task"},
 	},
 	state.TaskPaused: {
 		to:       slices.Concat([]string{state.TaskQueued, state.TaskRunning, state.TaskRetrying}, holds, ends),

@@ -151,8 +151,8 @@ type modelled struct {
 }
 
 // TestTasksAgainstAReferenceModel gives random commands to the scheduler and to
-// the model, with restarts between any two of them, also such that cut off what
-// the scheduler was about to do.
+// the model, with restarts and crashes between any two of them, also such that cut
+// off what the scheduler was about to do at any of its writes.
 func TestTasksAgainstAReferenceModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -188,8 +188,12 @@ func (m *modelled) try(ok bool, p command.Params) bool {
 
 // after lets the scheduler react, or cuts it off by a restart.
 func (m *modelled) after() {
-	if rapid.IntRange(0, 3).Draw(m.T, "restart") == 0 {
-		m.k.restart()
+	if again := rapid.IntRange(0, 5).Draw(m.T, "restart"); again <= 1 {
+		if again == 1 {
+			m.k.restartDying(rapid.IntRange(0, 6).Draw(m.T, "writes"))
+		} else {
+			m.k.restart()
+		}
 		synctest.Wait()
 		for _, t := range m.r {
 			t.heard = time.Now()
@@ -197,6 +201,19 @@ func (m *modelled) after() {
 	}
 	synctest.Wait()
 	m.r.settle(time.Now())
+}
+
+// restartDying restarts, crashes after so many writes, and restarts again.
+func (k *crew) restartDying(writes int) {
+	k.Helper()
+	k.close()
+	whole := k.store
+	k.store, k.dying = &mortal{Store: whole, left: writes, died: make(chan struct{})}, true
+	k.open()
+	synctest.Wait()
+	k.close()
+	k.store, k.dying = whole, false
+	k.open()
 }
 
 func (r reference) String() string {

@@ -14,6 +14,8 @@ type outlook struct {
 	up time.Time
 	// seen is when the newest fact of the task's work happened, as far as known.
 	seen map[string]time.Time
+	// unreachable are the processes that nobody could end.
+	unreachable map[string]bool
 	// standings are the statuses of tasks that are not in the session's working set.
 	standings map[string]string
 }
@@ -25,7 +27,7 @@ func (w *Work) next(e *edit, o outlook) (again time.Time, err error) {
 	settleEdges(e, o)
 	switch e.t.Status {
 	case state.TaskCancelling:
-		return time.Time{}, w.nextCancelling(e)
+		return time.Time{}, w.nextCancelling(e, o)
 	case state.TaskRetrying:
 		if e.tx.Now().Before(e.t.RetryAt) {
 			return e.t.RetryAt, nil
@@ -98,7 +100,7 @@ func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 	if spent(&e.t) {
 		return e.becomeEnded(failure("cost_limit", false, "the work cost %.6f USD, more than the %.6f that it may", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
 	}
-	if _, turn := turnOf(e.tx.State, a); turn != nil && turn.Interrupt != nil && turn.Interrupt.Reason == inactive {
+	if wasInactive(a) {
 		return w.afterFailure(e, failure(state.TaskTimedOut, true, "%s", inactive))
 	}
 	reason := "its turn was interrupted"
@@ -109,14 +111,6 @@ func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 		return err
 	}
 	return e.cancelled(reason)
-}
-
-func (e *edit) cancelled(reason string) error {
-	err := e.become(event.TypeTaskCancelled, &event.TaskStatusChanged{Status: state.TaskCancelled, StatusReason: reason})
-	if err == nil {
-		e.archiveThreads()
-	}
-	return err
 }
 
 // nextExternal holds an external worker to its limits.
@@ -214,6 +208,12 @@ func stopReason(e *edit, hit *limit) string {
 // is recognised by it.
 const inactive = "the attempt showed no progress for longer than its limit"
 
+// wasInactive reports whether an attempt was stopped because it showed no progress:
+// its turn ended like one that a person stops, with these words.
+func wasInactive(a *state.Attempt) bool {
+	return a.Status == state.AttemptCancelled && a.LastError != nil && a.LastError.Message == inactive
+}
+
 // turnGone ends an attempt whose turn is over without having said so: it was
 // stopped before it began, or its thread is gone.
 func (w *Work) turnGone(e *edit, a *state.Attempt, turn *state.Turn) error {
@@ -282,38 +282,6 @@ func (e *edit) mirror(thread *state.Thread, turn *state.Turn) error {
 // interrupt asks the loop to stop an attempt's turn.
 func (e *edit) interrupt(a *state.Attempt, reason string) {
 	e.emitScoped(event.TypeTurnInterruptRequested, e.attemptScope(a), &event.TurnInterruptRequested{Reason: reason, Queue: "keep", RequestedBy: e.by})
-}
-
-// nextCancelling stops what is under way and, when nothing is any more, settles.
-func (w *Work) nextCancelling(e *edit) error {
-	if !e.stopAttempt(e.t.StatusReason) || e.childrenActive(nil) {
-		return nil
-	}
-	return e.cancelled(e.t.StatusReason)
-}
-
-// stopAttempt stops the attempt under way and reports whether it is over.
-func (e *edit) stopAttempt(reason string) bool {
-	a := underWay(&e.t)
-	if a == nil {
-		return true
-	}
-	f := failure("interrupted", true, "%s", orElse(reason, "the task is stopped"))
-	if external(&e.t) {
-		// Nobody can make the worker stop; its attempt is over all the same, and it is
-		// told so when it reports.
-		e.failAttempt(a, state.AttemptCancelled, f, "")
-		return true
-	}
-	_, turn := turnOf(e.tx.State, a)
-	if turn == nil || !turn.EndedAt.IsZero() {
-		e.failAttempt(a, state.AttemptCancelled, f, "")
-		return true
-	}
-	if turn.Interrupt == nil {
-		e.interrupt(a, f.Message)
-	}
-	return false
 }
 
 func orElse(s, otherwise string) string {

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"slices"
 
 	"agentd/command"
 	"agentd/event"
@@ -81,7 +80,7 @@ func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Para
 	if o.standings, err = w.standings(ctx, f.sessionID, []string{taskID}); err != nil {
 		return nil, err
 	}
-	reserved := orElse(worker, f.task.WorkerKind) != "external" && w.slots.reserve(f.place())
+	reserved := !external(&state.Task{WorkerKind: orElse(worker, f.task.WorkerKind)}) && w.slots.reserve(f.place())
 	started := false
 	res, err := session.Write(ctx, w.m, caller, p, f.sessionID, event.ByWork, func(tx *session.Tx) (*command.TaskRunResult, error) {
 		started = false
@@ -89,8 +88,8 @@ func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Para
 		if err != nil {
 			return nil, err
 		}
-		if above := cancelledAbove(tx.State, &e.t); above != nil && above.Status == state.TaskCancelling {
-			return nil, conflict(above, "no new work begins under it")
+		if err := underCancelled(tx, &e.t); err != nil {
+			return nil, err
 		}
 		settleEdges(e, o)
 		runID, err := start(e, reserved)
@@ -139,30 +138,31 @@ func (e *edit) pause(reason string) error {
 
 // below visits the tasks under one, in the same session, parents first.
 func below(e *edit, visit func(*edit) error) error {
-	queue := []*state.Task{&e.t}
-	for n := 0; len(queue) > 0 && n < maxBelow; n++ {
-		t := queue[0]
-		queue = queue[1:]
-		for _, id := range neighbours(t, edgeChild) {
-			c := e.tx.State.Tasks.Find(id)
-			if c == nil || c.Terminal() {
-				continue
-			}
+	parts := map[string][]*state.Task{}
+	for _, t := range e.tx.State.Tasks.Open {
+		if t.ParentTaskID != "" {
+			parts[t.ParentTaskID] = append(parts[t.ParentTaskID], t)
+		}
+	}
+	for queue := []string{e.t.TaskID}; len(queue) > 0; queue = queue[1:] {
+		list := parts[queue[0]]
+		delete(parts, queue[0])
+		for _, c := range list {
 			if err := visit(newEdit(e.tx, c, e.by)); err != nil {
 				return err
 			}
-			queue = append(queue, c)
+			queue = append(queue, c.TaskID)
 		}
 	}
 	return nil
 }
 
-// maxBelow bounds the tasks under one that a command reaches.
-const maxBelow = 100_000
-
 func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command.ResumeTask) (*command.TaskResult, error) {
 	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
 		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return err
+		}
+		if err := underCancelled(e.tx, &e.t); err != nil {
 			return err
 		}
 		if err := w.resume(e, p.Reason); err != nil {
@@ -172,7 +172,7 @@ func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command
 			return nil
 		}
 		return below(e, func(c *edit) error {
-			if !takes(&c.t, p.Command()) {
+			if c.t.Status != state.TaskPaused && !c.held() {
 				return nil
 			}
 			return w.resume(c, p.Reason)
@@ -185,6 +185,10 @@ func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command
 func (w *Work) resume(e *edit, reason string) error {
 	a := current(&e.t)
 	switch {
+	case e.heldByPeer():
+		return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
+	case e.t.Status == state.TaskBlocked:
+		return e.resumeThread(reason)
 	case a != nil && external(&e.t) && a.EndedAt.IsZero():
 		return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
 	case a != nil && a.Status == state.AttemptCompleted && !a.EndedAt.IsZero():
@@ -196,52 +200,6 @@ func (w *Work) resume(e *edit, reason string) error {
 	if external(&e.t) || len(openDependencies(&e.t)) > 0 {
 		_, err := w.begin(e, false)
 		return err
-	}
-	return nil
-}
-
-func (w *Work) cancelTask(ctx context.Context, caller command.Caller, p *command.CancelTask) (*command.TaskResult, error) {
-	propagate := p.Propagate == nil || *p.Propagate
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
-		if err := mayAsk(&e.t, p.Command()); err != nil {
-			return err
-		}
-		if err := e.askToStop(p.Reason, propagate); err != nil {
-			return err
-		}
-		edits := []*edit{e}
-		if propagate {
-			if err := below(e, func(c *edit) error {
-				if !takes(&c.t, p.Command()) {
-					return nil
-				}
-				edits = append(edits, c)
-				return c.askToStop("task "+e.t.TaskID+" is cancelled", true)
-			}); err != nil {
-				return err
-			}
-		}
-		return settleCancelled(edits)
-	})
-}
-
-// askToStop records the wish, before anything is done about it.
-func (e *edit) askToStop(reason string, propagate bool) error {
-	return e.become(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason, Propagate: propagate})
-}
-
-// settleCancelled ends the tasks of a cancellation that have nothing under way,
-// children before their parents. The others settle when their work has stopped.
-func settleCancelled(edits []*edit) error {
-	settled := map[string]bool{}
-	for _, e := range slices.Backward(edits) {
-		if !e.stopAttempt(e.t.StatusReason) || e.childrenActive(settled) {
-			continue
-		}
-		if err := e.cancelled(e.t.StatusReason); err != nil {
-			return err
-		}
-		settled[e.t.TaskID] = true
 	}
 	return nil
 }

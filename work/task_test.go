@@ -28,7 +28,7 @@ func TestTaskRunsInAThreadOfItsOwn(t *testing.T) {
 		done := k.await("task_a", state.TaskCompleted)
 		want := []event.Type{
 			event.TypeTaskCreated, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted,
-			event.TypeTaskAttemptStarted, event.TypeTaskAttemptCompleted, event.TypeTaskCompleted,
+			event.TypeTaskAttemptCompleted, event.TypeTaskCompleted,
 		}
 		if got := k.about(done); !slices.Equal(got, want) {
 			t.Errorf("facts: %v", got)

@@ -41,6 +41,9 @@ type Options struct {
 	// (or for none); false says that it would be wider than its parent's, which is
 	// then what is returned. If nil a child gets what it asks for.
 	Narrow func(s *state.Session, parent *state.Thread, asked string) (mode string, ok bool)
+	// Recovery is auto (default) or manual: then what would go on by itself after a
+	// restart is held until somebody lets it.
+	Recovery string
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Clock defaults to time.Now, Random to a source of its own.
@@ -51,6 +54,9 @@ type Options struct {
 	Do func(context.Context, command.Caller, command.Params) (any, error)
 	// CheckTurn refuses constraints that no turn could run with; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
+	// Peers are the other agents that work can be given to. If nil, whoever calls the
+	// commands about the work of peers speaks to them.
+	Peers Peers
 	// Redact takes secrets out of what callers send before it is stored; nil keeps
 	// everything.
 	Redact func(event.Raw) event.Raw
@@ -143,7 +149,7 @@ func (w *Work) Do(ctx context.Context, caller command.Caller, p command.Params) 
 }
 
 func (w *Work) handler(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	for _, part := range []func(context.Context, command.Caller, command.Params) func() (any, error){w.taskCommand, w.subagentCommand, w.jobCommand, w.cronCommand} {
+	for _, part := range []func(context.Context, command.Caller, command.Params) func() (any, error){w.taskCommand, w.peerCommand, w.subagentCommand, w.jobCommand, w.cronCommand} {
 		if do := part(ctx, caller, p); do != nil {
 			return do
 		}

@@ -19,7 +19,10 @@ type backend struct {
 	listen  string
 }
 
-var _ server.Backend = (*backend)(nil)
+var (
+	_ server.Backend          = (*backend)(nil)
+	_ command.ChannelFollower = (*backend)(nil)
+)
 
 // Do implements [server.Backend].
 func (b *backend) Do(ctx context.Context, c command.Caller, p command.Params) (any, error) {
@@ -52,6 +55,11 @@ func (b *backend) Subscribe(ctx context.Context, c command.Caller, sessionID str
 		return nil, err
 	}
 	return &sessionStream{id: sessionID, Subscription: sub}, nil
+}
+
+// FollowChannel implements [command.ChannelFollower].
+func (b *backend) FollowChannel(ctx context.Context, c command.Caller, channelID, sessionID string) (command.ChannelStream, error) {
+	return b.runtime.FollowChannel(ctx, c, channelID, sessionID)
 }
 
 // SubscribeAll implements [server.Backend].

@@ -95,15 +95,15 @@ func (c *conversation) open(ctx context.Context, sessionID string) error {
 	if sessionID == "" {
 		return nil
 	}
+	if err := takeUp(ctx, c.facts, sessionID); err != nil {
+		return err
+	}
 	none := 0
 	var s command.SessionRead
 	if err := c.facts.do(ctx, &command.GetSession{SessionID: sessionID, Limit: &none}, &s); err != nil {
 		return err
 	}
 	t, err := mainThread(ctx, c.facts, sessionID)
-	if err == nil {
-		err = abandoned(c.facts, t)
-	}
 	if err != nil {
 		return err
 	}

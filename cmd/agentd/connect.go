@@ -51,6 +51,9 @@ const (
 	toRun
 	// toAct needs the loop as toRun does, but facts that are there already.
 	toAct
+	// toServe carries out turns as toRun does, and takes up what others left as a
+	// server does.
+	toServe
 )
 
 // connect finds the facts that a command line means: the server of --server, else
@@ -108,6 +111,10 @@ func (a *app) token(c *config.Config) string {
 	return strings.TrimSpace(string(kept))
 }
 
+// settleTime is how long the start of a server, or a turn of this process, waits for
+// MCP servers.
+const settleTime = 10 * time.Second
+
 // localFacts is a data directory that this process opened.
 type localFacts struct {
 	store   store.Store
@@ -119,7 +126,7 @@ type localFacts struct {
 
 func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
 	open := openExisting
-	if n == toRun {
+	if n == toRun || n == toServe {
 		open = func(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
 			return openStore(ctx, c, "", log)
 		}
@@ -141,8 +148,17 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 		if l.wired, err = a.wire(ctx, c, l.store, log); err != nil {
 			return err
 		}
-		l.wired.options.Recovery = "none" // only a server takes up what others left
-		l.runtime, err = agentd.Open(ctx, l.wired.options)
+		if n != toServe {
+			l.wired.options.Recovery = "none" // only a server takes up what others left
+		}
+		if n == toRun || n == toServe { // a turn can't wait for tools that come later
+			wait, cancel := context.WithTimeout(ctx, settleTime)
+			l.wired.settle(wait)
+			cancel()
+		}
+		if l.runtime, err = agentd.Open(ctx, l.wired.options); err == nil {
+			l.wired.opened(ctx, l.runtime)
+		}
 		return err
 	}
 	id, err := runtimeID(ctx, c, l.store)

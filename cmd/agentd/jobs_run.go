@@ -152,6 +152,7 @@ func (a *app) runJob(ctx context.Context, f facts, p *command.CreateJob) error {
 		}
 		end := &command.CancelJob{JobID: made.JobID, Reason: "interrupted at the terminal"}
 		err = f.do(context.WithoutCancel(ctx), end, nil)
+		show.finish()
 		a.sayf("%s was cancelled; what is done stays.", made.JobID)
 		return errors.Join(silent(exitFailed), err)
 	}
@@ -250,7 +251,8 @@ func (s *jobShow) fact(e *event.Event) (bool, error) {
 			return false, err
 		}
 	}
-	s.draw(false)
+	// What was written took the bar's place at a terminal.
+	s.draw(line != nil && isTerminal(s.a.err))
 	return false, nil
 }
 

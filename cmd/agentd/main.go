@@ -23,7 +23,12 @@ import (
 	"syscall"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	if profile, ok := os.LookupEnv(confineVariable); ok {
+		os.Exit(keep(profile, os.Args[1:], os.Environ()))
+	}
+	os.Exit(run())
+}
 
 // run is the program with the process's own surroundings.
 func run() int {

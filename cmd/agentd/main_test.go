@@ -17,7 +17,7 @@ import (
 // TestMain lets the test binary be agentd itself when it is run under that name,
 // so that tests run real processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"agentd": main})
+	testscript.Main(m, map[string]func(){"agentd": main, "tinymcp": tinyMCP})
 }
 
 func TestScripts(t *testing.T) {

@@ -11,9 +11,12 @@ import (
 // of others, all under the server's authentication and bounds. Each protocol is an
 // adapter over rt.
 func (s *serving) mounts(rt command.Runtime) []server.Mount {
-	_ = rt
-	return []server.Mount{
+	mounts := []server.Mount{
 		{Prefix: backupPath, Handler: http.HandlerFunc(s.serveBackup)},
-		{Prefix: transferPath, Handler: http.HandlerFunc(s.serveTransfer)},
+		{Prefix: transferPath, Spools: true, Handler: http.HandlerFunc(s.serveTransfer)},
+		s.mcpMount(rt),
 	}
+	mounts = append(mounts, s.aguiMount(rt), s.pushMount())
+	mounts = append(mounts, s.openaiMounts(rt)...)
+	return append(mounts, s.a2aMounts(rt)...)
 }

@@ -1,10 +1,18 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
 	"agentd/internal/pgtest"
 )
 
@@ -27,4 +35,48 @@ func TestServePostgres(t *testing.T) {
 	if out, errs, code := program(t, "verify", "--data", url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, errs)
 	}
+}
+
+// TestNodesForward has two nodes over one database: what reaches the node that
+// doesn't own the session is carried out by the one that does.
+func TestNodesForward(t *testing.T) {
+	url, one, two := pgtest.Shared(t).Database(t), t.TempDir(), t.TempDir()
+	token := []byte("shared-" + rand.Text() + "\n")
+	for _, dir := range []string{one, two} {
+		if err := os.WriteFile(filepath.Join(dir, adminTokenFile), token, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := start(t, one, "--data", url, "--state-dir", one)
+	b := start(t, two, "--data", url, "--state-dir", two)
+	r := a.submit("hello")
+	a.completed(r)
+	c := b.client()
+	var second command.SubmitTurnResult
+	if err := c.Do(t.Context(), &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"again"`)}, &second); err != nil {
+		t.Fatalf("through the other node: %v", err)
+	}
+	b.completed(&second)
+	page, err := c.Events(t.Context(), r.SessionID, 0, 1000)
+	if err != nil || len(page.Events) < 30 {
+		t.Fatalf("%d events, %v", len(page.Events), err)
+	}
+	err = c.Do(t.Context(), &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`{}`)}, &second)
+	if fault.KindOf(err) != fault.InvalidParams {
+		t.Errorf("a mistake through the other node: %v", err)
+	}
+	// A node that dies keeps its sessions until its lease is over.
+	a.signal(syscall.SIGKILL)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a broken test ends
+	defer cancel()
+	for {
+		err := c.Do(ctx, &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"and again"`)}, &second)
+		if err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.Unavailable {
+			t.Fatalf("after the first node died: %v", err)
+		}
+	}
+	b.completed(&second)
 }

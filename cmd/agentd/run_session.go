@@ -46,26 +46,36 @@ func mainThread(ctx context.Context, f facts, sessionID string) (*state.ThreadRe
 	return nil, fmt.Errorf("session %s has no thread", sessionID)
 }
 
-// unfinished refuses to add a turn behind one that can't end.
+// unfinished takes up what a process that opened the data itself left in a session
+// when it ended, and refuses to add a turn behind one that can't end here.
 func unfinished(ctx context.Context, f facts, sessionID string) error {
 	if _, local := f.(*localFacts); !local || sessionID == "" {
 		return nil
 	}
-	t, err := mainThread(ctx, f, sessionID)
-	if err != nil {
+	if err := takeUp(ctx, f, sessionID); err != nil {
 		return err
 	}
-	if len(t.PendingRequests) > 0 {
+	t, err := mainThread(ctx, f, sessionID)
+	switch {
+	case err != nil:
+		return err
+	case len(t.PendingRequests) > 0:
 		return fmt.Errorf("turn %s of session %s waits for an answer: \"agentd chat --session %s\" asks for it", t.ActiveTurnID, sessionID, sessionID)
+	case t.Block != nil:
+		return &exitError{exitBlocked, fmt.Errorf("turn %s of session %s is blocked: %s; \"agentd chat --session %s\" lets it go on", t.ActiveTurnID, sessionID, t.Block.Reason, sessionID)}
 	}
-	return abandoned(f, t)
+	return nil
 }
 
-// abandoned refuses a thread whose turn nobody carries on: a process that opened
-// the data itself ended in the middle of it.
-func abandoned(f facts, t *state.ThreadReadModel) error {
-	if _, local := f.(*localFacts); !local || t.ActiveTurnID == "" || len(t.PendingRequests) > 0 || t.Block != nil {
+// takeUp has this process go on with what another left in a session; a server has
+// done so when it started.
+func takeUp(ctx context.Context, f facts, sessionID string) error {
+	l, local := f.(*localFacts)
+	if !local || l.runtime == nil {
 		return nil
 	}
-	return fmt.Errorf("turn %s of session %s was left unfinished by a process that ended; \"agentd serve\" takes it up", t.ActiveTurnID, t.SessionID)
+	if err := l.runtime.TakeUp(ctx, sessionID); err != nil {
+		return fmt.Errorf("session %s could not be taken up: %w", sessionID, err)
+	}
+	return nil
 }

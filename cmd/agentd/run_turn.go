@@ -45,6 +45,9 @@ type runner struct {
 func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, d *dialogue, o *runFlags) error {
 	var res command.SubmitTurnResult
 	if err := f.do(ctx, p, &res); err != nil {
+		if fault.KindOf(err) == fault.InvalidParams { // no turn began: a flag names what isn't there
+			return &exitError{exitUsage, err}
+		}
 		return err
 	}
 	r := &runner{

@@ -9,12 +9,15 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd"
+	"agentd/channel/a2a/peer"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/server"
 	"agentd/store"
@@ -24,6 +27,7 @@ import (
 const stopWithin = 10 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
+	var fixtures bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -48,11 +52,12 @@ Exit codes: 0 stopped as asked, 1 failed, 2 usage or configuration.`,
 			if err != nil {
 				return err
 			}
-			s := &serving{app: a, loaded: loaded, sources: a.sources(cmd)}
+			s := &serving{app: a, loaded: loaded, sources: a.sources(cmd), fixtures: fixtures}
 			s.log, s.level = a.logger(loaded.Config)
 			return s.run(cmd.Context())
 		},
 	}
+	cmd.Flags().BoolVar(&fixtures, "fixtures", false, "add what the conformance suites of protocols expect; for tests of agentd")
 	return a.settings(cmd, flagSettings()...)
 }
 
@@ -74,10 +79,25 @@ type serving struct {
 	note     *serverNote
 	// backups is held while a backup is made.
 	backups sync.Mutex
+	// fixtures says that protocols offer what their conformance suites expect.
+	fixtures bool
+	// peers gives work to other agents.
+	peers *peer.Client
+	// closers end what the protocols have open, before the runtime is closed.
+	closers []func() error
 }
+
+// collectAt is how much the heap may grow, in percent, before it is collected.
+// Almost all that a turn allocates is gone a moment later, and a collection costs
+// what the sessions in memory hold: Go's own 100 costs a quarter more processor
+// time a turn. GOGC and GOMEMLIMIT go before it.
+const collectAt = 300
 
 // run opens everything, serves until ctx ends, and closes it in reverse order.
 func (s *serving) run(ctx context.Context) error {
+	if s.env["GOGC"] == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	signals := catchSignals()
 	defer signal.Stop(signals)
 	if err := s.open(ctx); err != nil {
@@ -91,23 +111,14 @@ func (s *serving) run(ctx context.Context) error {
 	return err
 }
 
-// open opens the store first, because its lock says who may serve.
+// open opens everything that serving needs.
 func (s *serving) open(ctx context.Context) error {
 	c := s.loaded.Config
 	if err := s.checkDoor(); err != nil {
 		return err
 	}
-	var err error
-	if s.store, err = openStore(ctx, c, c.Listen, s.log); err != nil {
+	if err := s.openStoreAndListen(ctx); err != nil {
 		return err
-	}
-	if !c.Database() {
-		if err := removeScratch(c.Data); err != nil {
-			return fmt.Errorf("data directory: %w", err)
-		}
-	}
-	if s.listener, err = server.Listen(ctx, s.address(), true); err != nil {
-		return fmt.Errorf("can't listen on %s: %w; --listen names another address", s.address(), errors.Unwrap(err))
 	}
 	auth, err := s.openTokens()
 	if err != nil {
@@ -116,18 +127,84 @@ func (s *serving) open(ctx context.Context) error {
 	if s.wired, err = s.wire(ctx, c, s.store, s.log); err != nil {
 		return err
 	}
+	if s.fixtures {
+		addFixtureModel(&s.wired.options.Loop)
+	}
 	// What the kernel offers is found out beside the start, which needn't wait for
 	// it; a command of the shell finds it out when it needs it.
 	go s.wired.options.Loop.Processes()
+	if err := s.openPeers(); err != nil {
+		return err
+	}
+	// Turns go on as soon as the runtime is open, and find their tools then.
+	s.settle(ctx)
 	if s.runtime, err = agentd.Open(ctx, s.wired.options); err != nil {
 		return err
 	}
+	s.wired.opened(ctx, s.runtime)
 	b := &backend{runtime: s.runtime, store: s.store, listen: s.note.URL}
+	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
 		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: c.AllowedHosts, TLS: s.tls,
 		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b),
 	})
 	return nil
+}
+
+// settle waits for the tools of MCP servers, so that a server that says it is ready
+// has them. One that doesn't answer holds the start up for a while only.
+func (s *serving) settle(ctx context.Context) {
+	wait, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	s.wired.settle(wait)
+}
+
+// openStoreAndListen opens the store first, because its lock says who may serve.
+// A database has no such lock, and wants to know where this node can be reached.
+func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
+	c := s.loaded.Config
+	if c.Database() {
+		if err := s.listen(ctx); err != nil {
+			return err
+		}
+		s.store, err = openStore(ctx, c, nodeURL(s.listener.Addr(), s.tls != nil), s.log)
+		return err
+	}
+	if s.store, err = openStore(ctx, c, "", s.log); err != nil {
+		return err
+	}
+	if err := removeScratch(c.Data); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return s.listen(ctx)
+}
+
+func (s *serving) listen(ctx context.Context) (err error) {
+	if s.listener, err = server.Listen(ctx, s.address(), true); err != nil {
+		return fmt.Errorf("can't listen on %s: %w; --listen names another address", s.address(), errors.Unwrap(err))
+	}
+	return nil
+}
+
+// nodeURL is where other nodes reach this one; empty if they can't.
+func nodeURL(addr net.Addr, secure bool) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		name, err := os.Hostname()
+		if err != nil {
+			return ""
+		}
+		host = name
+	}
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
 // address is where to listen, as [server.Listen] wants it.
@@ -201,6 +278,9 @@ func (s *serving) closeAll(ctx context.Context) error {
 	var errs []error
 	if s.listener != nil {
 		errs = append(errs, s.listener.Close())
+	}
+	for _, end := range s.closers {
+		errs = append(errs, end())
 	}
 	if s.runtime != nil {
 		errs = append(errs, s.runtime.Close(ctx))

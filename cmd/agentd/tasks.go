@@ -208,7 +208,7 @@ func (a *app) followTasks(ctx context.Context, f facts, o *taskFlags) error {
 		if err == nil {
 			err = a.taskChanged(ctx, f, o, e)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

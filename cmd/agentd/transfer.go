@@ -215,7 +215,9 @@ func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller com
 	out := &startedWriter{ResponseWriter: w}
 	w.Header().Set("Content-Type", "application/jsonl")
 	if err := s.runtime.ExportSession(r.Context(), caller, id, out); err != nil {
-		s.log.Error("a session could not be exported", "sessionId", id, "error", err)
+		if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
+			s.log.Error("a session could not be exported", "sessionId", id, "error", err)
+		}
 		if !out.started {
 			refuseError(w, err)
 		}

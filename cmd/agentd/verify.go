@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/config"
 	"agentd/session"
 	"agentd/store"
+	"agentd/store/pebble"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
@@ -18,7 +23,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Re-fold and re-hash what is stored",
 		Long: `Reads every session from its first fact, recomputes its hash chain, folds its
 state again, and compares snapshots, index entries and contents with the result.
-It changes nothing. The data must not be in use by a server.
+It changes nothing. While a server holds the data, what is verified is a copy of
+the moment, which the server makes as for "agentd backup".
 
 Exit codes: 0 everything fits, 1 problems were found (each is printed with its
 place) or the verification could not be done, 2 usage.`,
@@ -30,22 +36,59 @@ place) or the verification could not be done, 2 usage.`,
 			if err != nil {
 				return err
 			}
+			if a.server != "" {
+				return a.verifyServed(cmd.Context(), loaded.Config, sessions, nil)
+			}
 			s, err := openExisting(cmd.Context(), loaded.Config, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
+			if locked, ok := errors.AsType[*lockedError](err); ok {
+				return a.verifyServed(cmd.Context(), loaded.Config, sessions, locked)
+			}
 			if err != nil {
-				return verifyRefused(err)
+				return err
 			}
 			return errors.Join(a.verify(cmd.Context(), s, sessions), s.Close())
 		},
 	}
-	return a.settings(cmd, "data")
+	return a.where(cmd)
 }
 
-// verifyRefused says why a store that is in use isn't verified.
-func verifyRefused(err error) error {
-	if locked, ok := errors.AsType[*lockedError](err); ok {
-		return fmt.Errorf("%s; facts are appended while it runs, so only a store at rest can be verified: stop that process, or verify a copy made with \"agentd backup\" and \"agentd restore\"", locked.holder())
+// verifyServed verifies a copy that the server makes: it appends facts meanwhile. A
+// holder that isn't a server can't be asked for one.
+func (a *app) verifyServed(ctx context.Context, c *config.Config, sessions []string, locked *lockedError) (err error) {
+	r, err := a.remote(ctx, c)
+	if err != nil {
+		return err
 	}
-	return err
+	if r == nil {
+		return verifyRefused(locked)
+	}
+	dir, err := os.MkdirTemp("", "agentd-verify-*")
+	if err != nil {
+		return errors.Join(fmt.Errorf("verify: %w", err), r.close())
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	out, in := io.Pipe()
+	copied := make(chan error, 1)
+	go func() {
+		err := r.backup(ctx, in)
+		copied <- errors.Join(err, in.CloseWithError(err))
+	}()
+	_, err = readArchive(out, dir)
+	_ = out.CloseWithError(err) // the copy ends, also if not all of it was read
+	if failed := <-copied; failed != nil || err != nil {
+		return cmp.Or(failed, err)
+	}
+	s, err := pebble.Open(dir, nil)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	return errors.Join(a.verify(ctx, s, sessions), s.Close())
+}
+
+// verifyRefused says why a store that is in use by something else than a server
+// isn't verified.
+func verifyRefused(locked *lockedError) error {
+	return fmt.Errorf("%s; it is no server that could make a copy of its facts: wait until it has ended", locked.holder())
 }
 
 // verify verifies an open store and prints what was found.

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"agentd"
 	"agentd/cmd/agentd/internal/config"
@@ -37,6 +42,10 @@ import (
 type wiring struct {
 	options agentd.Options
 	close   func() error
+	// settle waits until what the tools of turns come from is there, or isn't.
+	settle func(context.Context)
+	// exporter is nil without telemetry.
+	exporter *exporter
 }
 
 // wire chooses the parts that the configuration asks for.
@@ -45,9 +54,9 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	if err != nil {
 		return nil, err
 	}
-	w := &wiring{close: func() error { return nil }}
+	w := &wiring{settle: func(context.Context) {}, close: func() error { return nil }}
 	w.options = agentd.Options{
-		Store: s, RuntimeID: id, Recovery: c.Recovery, Logger: log,
+		Store: s, RuntimeID: id, Recovery: c.Recovery, Logger: log, Peers: noPeers{},
 		Session: session.Options{InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter)},
 	}
 	o := &w.options.Loop
@@ -55,12 +64,13 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	if err != nil {
 		return nil, err
 	}
-	o.Redact = redact.New(redact.Options{Values: append(secrets, a.env["AGENTD_TOKEN"])})
+	o.Redact = redact.New(redact.Options{Values: append(append(secrets, a.env["AGENTD_TOKEN"]), append(a.telemetryKeys(c), a.peerTokens(c)...)...)})
 	o.Workspace, o.ActionTimeout = c.Workspace.Root, time.Duration(c.Actions.Timeout)
 	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes)}
 	if o.Host, err = hostPolicy(c); err != nil {
 		return nil, err
 	}
+	o.ParseRules, o.TrustRules = parseWorkspaceRules, c.Workspace.TrustRules
 	hidden, err := hiddenPaths(c)
 	if err != nil {
 		return nil, err
@@ -69,7 +79,9 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	if err := wireHooks(c, o); err != nil {
 		return nil, err
 	}
-	return w, errors.Join(wireVault(c, s, o, w, hidden), a.wireTools(ctx, c, o, w, hidden, log))
+	err = errors.Join(wireVault(c, s, o, w, hidden), a.wireTools(ctx, c, o, w, hidden, log))
+	a.wireTelemetry(c, s, w, log)
+	return w, err
 }
 
 // usual says where a vendor's key is found and which protocol it speaks, for a
@@ -214,6 +226,26 @@ func hostPolicy(c *config.Config) (loop.HostPolicy, error) {
 	return loop.HostPolicy{Mode: c.Permissions.Mode, Rules: rules}, nil
 }
 
+// parseWorkspaceRules reads the rules that a workspace brings along.
+func parseWorkspaceRules(content []byte) ([]event.PolicyRule, error) {
+	var file struct {
+		Rules []struct {
+			Decision string `yaml:"decision"`
+			Tool     string `yaml:"tool"`
+			Match    string `yaml:"match"`
+			Reason   string `yaml:"reason"`
+		} `yaml:"rules"`
+	}
+	if err := yaml.UnmarshalWithOptions(content, &file, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.New(yaml.FormatError(err, false, false))
+	}
+	out := make([]event.PolicyRule, len(file.Rules))
+	for i, r := range file.Rules {
+		out[i] = event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
+	}
+	return out, nil
+}
+
 // hiddenPaths are what no tool may read: the store, its tokens and its keys.
 func hiddenPaths(c *config.Config) ([]string, error) {
 	dirs := []string{c.Local()}
@@ -246,11 +278,11 @@ func wireHooks(c *config.Config, o *loop.Options) error {
 		return nil
 	}
 	ids := event.NewIDs(nil, nil)
-	opt := hook.Options{NewID: func() string { return ids.New(event.PrefixHook) }, Exec: loop.HookExec(o.Processes, o.Sandbox)}
-	for _, h := range c.Hooks {
+	opt := hook.Options{NewID: func() string { return ids.New(event.PrefixHook) }, Exec: loop.HookExec(o.Processes, hookProfiles(c, o.Sandbox))}
+	for i, h := range c.Hooks {
 		opt.Hooks = append(opt.Hooks, hook.Hook{
-			Point: hook.Point(h.Point), Match: hook.Match{Tool: h.Match.Tool}, Command: h.Command, URL: h.URL,
-			Timeout: time.Duration(h.Timeout), Failure: h.Failure,
+			Point: hook.Point(h.Point), Match: hook.Match{Tool: h.Match.Tool}, Command: fromHere(h.Command), URL: h.URL,
+			Timeout: time.Duration(h.Timeout), Failure: h.Failure, Profile: strconv.Itoa(i),
 		})
 	}
 	r, err := hook.New(opt)
@@ -292,7 +324,7 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	servers := make([]mcp.Server, len(c.MCP))
 	for i, m := range c.MCP {
 		servers[i] = mcp.Server{ID: m.ID, Command: m.Command, URL: m.URL, TrustHints: m.TrustHints}
-		for _, name := range m.Env {
+		for _, name := range slices.Concat(m.Env, m.Sandbox.Env) {
 			if v, ok := a.env[name]; ok && !strings.Contains(name, "=") {
 				servers[i].Env = append(servers[i].Env, name+"="+v)
 			}
@@ -301,6 +333,13 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	root, err := filepath.Abs(c.Workspace.Root)
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
+	}
+	execute, err := a.confineServers(c, servers, hidden, o.Processes, root)
+	if err != nil {
+		return err
+	}
+	for i := range servers {
+		log.Info("MCP server", "id", servers[i].ID, "sandbox", boundaryNote(servers[i].Boundary))
 	}
 	var client *mcp.Client
 	var mu sync.Mutex
@@ -316,13 +355,17 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	}
 	mu.Lock()
 	client = mcp.Open(context.WithoutCancel(ctx), servers, mcp.Options{
-		Logger: log, Version: a.version, Root: root, OnChange: update,
+		Logger: log, Version: a.version, Root: root, OnChange: update, Exec: execute,
 		OnState: func(server string, state mcp.State, reason string) {
 			log.Info("MCP server", "id", server, "state", string(state), "reason", reason)
 		},
 	})
 	mu.Unlock()
 	update()
+	w.settle = func(ctx context.Context) {
+		_ = client.Settle(ctx) // who isn't there by then is not waited for
+		update()
+	}
 	closeVault := w.close
 	w.close = func() error {
 		client.Close()

@@ -206,7 +206,10 @@ func (a *agentServer) files() {
 			map[string]any{"point": "user_prompt_submit", "command": []string{ws + "/hook.sh"}},
 			map[string]any{"point": "post_tool_use", "command": []string{ws + "/hook.sh"}},
 		},
-		"mcp": []any{map[string]any{"id": "planted", "command": []string{self}, "env": []string{serverVariable, plantedVariable}}},
+		"mcp": []any{map[string]any{
+			"id": "planted", "command": []string{self}, "env": []string{serverVariable, plantedVariable},
+			"sandbox": map[string]any{"mode": "danger_full_access"}, // its program is below /tmp
+		}},
 	})
 	a.must(err)
 	write(a.dir+"/agentd.yaml", string(config), 0o644)

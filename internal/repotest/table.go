@@ -75,7 +75,9 @@ var importTable = []row{
 	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
 	{dir: "transfer", may: []string{"event", "store"}},
 	{dir: "channel", may: []string{"session", "state", "store", "command", "event", "fault"}},
-	{dir: "channel/a2a", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
+	{dir: "channel/a2a", role: adapter, may: []string{"channel/a2a/dial", "channel", "command", "event", "state", "fault"}},
+	{dir: "channel/a2a/peer", role: adapter, may: []string{"channel/a2a/dial", "channel", "command", "event", "state", "fault"}},
+	{dir: "channel/a2a/dial", standardOnly: true, why: "what both sides of the protocol dial other agents with"},
 	{dir: "channel/acp", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 	{dir: "channel/agui", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
 	{dir: "channel/openaiapi", role: adapter, may: []string{"channel", "command", "event", "state", "fault"}},
@@ -98,6 +100,7 @@ var importTable = []row{
 	{dir: "bench", role: program, why: "compares engines, so it links them"},
 	{dir: "bench/rig", role: program, why: "a fake provider and a real server for the benchmarks of turns; for bench alone"},
 	{dir: "bench/peers", role: program, why: "turns beside other agents; for bench alone"},
+	{dir: "bench/collector", role: program, why: "an OpenTelemetry Collector for the test of the telemetry; a module of its own"},
 	{dir: "bench/rawlog", role: program, why: "the raw file that the engines are compared with; for bench alone"},
 	{dir: "internal/gen/generate", role: program, why: "reads the catalogues and writes what follows from them"},
 

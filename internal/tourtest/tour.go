@@ -24,7 +24,7 @@ func Answers() []script.Answer {
 	}
 }
 
-// Tour carries out the commands about tasks, subagents, jobs, schedules and evidence in a
+// Tour carries out the commands about tasks, subagents, jobs, schedules, evidence and trials in a
 // session that has a finished turn.
 func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	t.Helper()
@@ -33,11 +33,48 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	jobs(t, sessionID, do)
 	do("create_schedule", fmt.Sprintf(`{"scheduleId":"schedule_a","sessionId":%q,"cron":"@yearly","task":{"objective":"x"}}`, sessionID))
 	do("list_schedules", `{}`)
+	do("pause_schedule", `{"scheduleId":"schedule_a"}`)
+	do("resume_schedule", `{"scheduleId":"schedule_a"}`)
 	do("delete_schedule", `{"scheduleId":"schedule_a"}`)
+	channels(t, sessionID, do)
+	peers(t, do)
 	where := fmt.Sprintf(`{"sessionId":%q,"turnId":%q}`, sessionID, turnID)
 	do("export_evidence", where)
 	do("export_replay", where)
 	do("export_review", where)
+	trials(t, do)
+}
+
+// peers gives work as a peer would, and deals with what becomes of it.
+func peers(t *testing.T, do Do) {
+	t.Helper()
+	const peer = `"nativeProtocol":"a2a","remoteTaskId":"theirs"`
+	do("submit_turn", `{"sessionId":"sess_peer","create":true,"input":"Look at it.","peer":{"channelId":"chan_peer",`+peer+`,"remoteContextId":"ctx","remoteMessageId":"m1","message":{"messageId":"m1"}}}`)
+	for t.Context().Err() == nil && field(t, do("get_peer_task", `{`+peer+`}`), "status") != "completed" {
+		continue
+	}
+	do("list_peer_tasks", `{"nativeProtocol":"a2a"}`)
+	do("set_peer_push", `{`+peer+`,"configId":"hook","target":"peer.example","sealed":"bm9uZQ=="}`)
+	do("report_peer_push", `{`+peer+`,"configId":"hook","outcome":"delivered","through":3,"attempts":1,"httpStatus":200,"final":true}`)
+	do("list_peer_pushes", `{"nativeProtocol":"a2a"}`)
+	do("remove_peer_push", `{`+peer+`,"configId":"hook"}`)
+	do("settle_peer_task", `{`+peer+`,"remoteStatus":"TASK_STATE_COMPLETED","artifacts":[{"artifactId":"artifact_peer","mediaType":"text/plain"}]}`)
+	delegated(t, do)
+}
+
+// delegated gives work to a peer as whoever speaks to it would.
+func delegated(t *testing.T, do Do) {
+	t.Helper()
+	do("create_task", `{"taskId":"task_peer","objective":"Look at it.","peer":"https://agent.example/card.json","start":true}`)
+	run := field(t, do("get_peer_work", `{"taskId":"task_peer"}`), "runId")
+	to := fmt.Sprintf(`"taskId":"task_peer","runId":%q,"channelId":"chan_out"`, run)
+	sent := fmt.Sprintf(`{%s,"nativeProtocol":"a2a","remoteMessageId":"agentd-%s"`, to, run)
+	do("link_peer_task", sent+`}`)
+	do("link_peer_task", sent+`,"remoteTaskId":"out","remoteContextId":"ctx","deliveryMechanism":"polling","card":{"name":"theirs"}}`)
+	do("update_peer_task", `{`+to+`,"remoteTaskId":"out","status":"waiting_input","remoteStatus":"TASK_STATE_INPUT_REQUIRED","question":{"prompt":"Which one?"}}`)
+	do("get_peer_work", `{"taskId":"task_peer"}`)
+	do("update_peer_task", `{`+to+`,"remoteTaskId":"out","status":"completed","remoteStatus":"TASK_STATE_COMPLETED","summary":"Seen.",
+		"artifacts":[{"artifactId":"artifact_out","remoteArtifactId":"a","title":"report","mediaType":"text/plain","content":"U2Vlbi4="}]}`)
 }
 
 func tasks(t *testing.T, sessionID string, do Do) {
@@ -82,6 +119,48 @@ func jobs(t *testing.T, sessionID string, do Do) {
 	do("list_jobs", fmt.Sprintf(`{"sessionId":%q}`, sessionID))
 	do("create_job", fmt.Sprintf(`{"jobId":"job_b","sessionId":%q,"instruction":"Say it.","items":[{"input":"this"}],"start":false}`, sessionID))
 	do("cancel_job", `{"jobId":"job_b"}`)
+}
+
+func channels(t *testing.T, sessionID string, do Do) {
+	t.Helper()
+	token := field(t, do("connect_channel", fmt.Sprintf(`{"channelId":"chan_a","transport":"websocket","peerRole":"client","capabilities":["permissions"],
+		"sessionId":%q,"tools":[{"toolName":"open_editor","description":"Opens a file.","inputSchema":{"type":"object"}}]}`, sessionID)), "resumeToken")
+	do("ack_events", `{"channelId":"chan_a","sequence":2}`)
+	do("list_channels", fmt.Sprintf(`{"sessionId":%q}`, sessionID))
+	do("disconnect_channel", `{"channelId":"chan_a","reason":"the laptop is closed"}`)
+	do("reconnect_channel", fmt.Sprintf(`{"channelId":"chan_a","resumeToken":%q}`, token))
+	do("reconnect_channel", fmt.Sprintf(`{"channelId":"chan_a","resumeToken":%q,"lastSequence":100000}`, token))
+	do("disconnect_channel", `{"channelId":"chan_a"}`)
+	do("list_channels", `{}`)
+}
+
+func trials(t *testing.T, do Do) {
+	t.Helper()
+	for _, c := range []string{"baseline", "candidate"} {
+		session := field(t, do("start_benchmark_trial", fmt.Sprintf(`{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_%s","configurationId":%q,"role":%q},"dataset":{"selectionPolicy":"all","taskCount":1},"configuration":{"agent":"tour"},"input":"Say it.","timeoutMs":600000}`, c, c, c)), "sessionId")
+		waitForTrial(t, session, do)
+		do("record_benchmark_reward", fmt.Sprintf(`{"trialId":"trial_%s","reward":{"value":0.5,"criteria":["said"]},"verifier":{"name":"ears","version":"1","status":"completed"}}`, c))
+		do("export_benchmark_trial", fmt.Sprintf(`{"trialId":"trial_%s"}`, c))
+	}
+	do("compare_benchmark_runs", `{"baseline":{"configurationId":"baseline","trialIds":["trial_baseline"]},"candidate":{"configurationId":"candidate","trialIds":["trial_candidate"]},"decision":"keep"}`)
+}
+
+// waitForTrial asks until the session's trial has ended.
+func waitForTrial(t *testing.T, sessionID string, do Do) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		var s struct {
+			BenchmarkSummary struct {
+				Completed int64 `json:"completed"`
+			} `json:"benchmarkSummary"`
+		}
+		if err := json.Unmarshal(do("get_session", fmt.Sprintf(`{"sessionId":%q,"limit":1}`, sessionID)), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.BenchmarkSummary.Completed > 0 {
+			return
+		}
+	}
 }
 
 // waitForJob asks until nothing of the job is pending or running.

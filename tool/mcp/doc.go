@@ -42,6 +42,8 @@ import (
 	"log/slog"
 	"os/exec"
 	"time"
+
+	"agentd/event"
 )
 
 // Server says how a server is reached: Command or URL is set.
@@ -65,6 +67,9 @@ type Server struct {
 	// StartTimeout bounds start, handshake and first listing of the tools; 30
 	// seconds if zero.
 	StartTimeout time.Duration
+	// Boundary says how the process is confined, for the facts of its calls; nil if
+	// nothing is known of that.
+	Boundary *event.SandboxApplied
 	// TrustHints believes the server which of its tools only read and which destroy.
 	TrustHints bool
 	// Protocol is the revision to begin with; the newest if empty. The server may
@@ -90,7 +95,7 @@ type Options struct {
 	// Exec changes a command before it is started, to place it in a sandbox or a
 	// group; an error keeps it from starting. The command has its environment,
 	// folder and standard streams; SysProcAttr is set as this package needs it.
-	Exec func(cmd *exec.Cmd) error
+	Exec func(server string, cmd *exec.Cmd) error
 	// OnProcess is called when the process of a server was started (running) and
 	// when it was reaped.
 	OnProcess func(server string, pid int, running bool)

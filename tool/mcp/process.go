@@ -97,7 +97,7 @@ func (p *process) start() error {
 // launch starts the command on a goroutine that stays until it was reaped.
 func (p *process) launch() error {
 	if p.opts.Exec != nil {
-		if err := p.opts.Exec(p.cmd); err != nil {
+		if err := p.opts.Exec(p.cfg.ID, p.cmd); err != nil {
 			return err
 		}
 	}

@@ -30,6 +30,7 @@ type remote struct {
 var (
 	_ tool.Tool    = (*remote)(nil)
 	_ Availability = (*remote)(nil)
+	_ tool.Bounded = (*remote)(nil)
 )
 
 // describe turns what a server listed into tools, and says what it left out.
@@ -95,6 +96,9 @@ func info(cfg Server, t *sdk.Tool, schema event.Raw) event.ToolInfo {
 
 // Info implements [tool.Tool].
 func (r *remote) Info() event.ToolInfo { return r.info }
+
+// Boundary implements [tool.Bounded].
+func (r *remote) Boundary() *event.SandboxApplied { return r.server.cfg.Boundary }
 
 // Available implements [Availability].
 func (r *remote) Available() (ok bool, reason string) { return r.server.available() }

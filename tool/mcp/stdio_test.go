@@ -146,7 +146,7 @@ func TestServerThatCantStart(t *testing.T) {
 	hang.StartTimeout = 300 * time.Millisecond
 	refused := errors.New("the sandbox refuses")
 	opts := rec.options()
-	opts.Exec = func(cmd *exec.Cmd) error {
+	opts.Exec = func(_ string, cmd *exec.Cmd) error {
 		if slices.Contains(cmd.Args, "refuse") {
 			return refused
 		}

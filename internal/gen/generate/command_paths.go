@@ -39,6 +39,7 @@ func sessionEvents() object {
 		parameter("query", "lastEventId", "The same, for clients that can't set the header; it wins over after.", false, sequence),
 		parameter("query", "limit", "The most events of a page; default 200.", false, object{{"type", "integer"}, {"minimum", 1}, {"maximum", 1000}}),
 		parameter("query", "snapshot", "1 or true sends the session snapshot first, as a frame of the type snapshot; for streams alone.", false, object{{"type", "string"}, {"enum", []string{"0", "1", "false", "true"}}}),
+		parameter("query", "channelId", "The remote channel that the stream belongs to; without a cursor it begins after what the channel's peer acknowledged. For streams alone.", false, object{{"type", "string"}, {"pattern", idPattern}}),
 	}, streamParameters()...)
 	return object{
 		{"operationId", "getSessionEvents"},

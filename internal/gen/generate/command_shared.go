@@ -54,16 +54,24 @@ func eventSchema() object {
 func itemEventSchema() object {
 	return structure("One step in the life of an item, as view=items delivers it. Several may come from one event.", object{
 		{"type", word("", "item.started", "item.updated", "item.completed")},
+		{"schemaVersion", word("", "agentd-1")},
+		{"runtimeId", word("")},
 		{"sequence", number("The sequence of the event that it is derived from.", 1)},
 		{"timestamp", moment("")},
 		{"sessionId", word("")},
 		{"threadId", word("")},
 		{"turnId", word("")},
+		{"taskId", word("")},
+		{"runId", word("")},
+		{"stepId", word("")},
+		{"toolCallId", word("")},
+		{"actionId", word("")},
+		{"processId", word("")},
 		{"subagentId", word("Set on the items of a child.")},
 		{"eventId", word("The event that it is derived from.")},
 		{"eventType", word("That event's type.")},
 		{"item", object{{"$ref", openAPIRefs + "Item"}}},
-	}, "type", "sequence", "timestamp", "sessionId", "eventId", "eventType", "item")
+	}, "type", "schemaVersion", "runtimeId", "sequence", "timestamp", "sessionId", "eventId", "eventType", "item")
 }
 
 func itemSchema() object {

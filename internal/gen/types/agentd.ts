@@ -15,12 +15,19 @@ export type ExtensionType =
   | "turn.interrupt_requested"
   | "turn.steered"
   | "subagent.output"
+  | "job.held"
   | "schedule.created"
   | "schedule.fired"
   | "schedule.missed"
+  | "schedule.queued"
+  | "schedule.paused"
+  | "schedule.resumed"
   | "schedule.deleted"
   | "channel.peer_task.linked"
-  | "channel.peer_task.updated";
+  | "channel.peer_task.updated"
+  | "channel.peer_push.configured"
+  | "channel.peer_push.removed"
+  | "channel.peer_push.reported";
 
 /** Ids that say what a fact belongs to. */
 export interface Ids {
@@ -229,6 +236,8 @@ export interface TaskCreated {
   owner?: Actor;
   assignee?: Actor;
   workerKind?: "runtime" | "external" | "peer";
+  /** Peer is the agent that works on it, if one does: a configured one's id, or the address of a card. */
+  peer?: string;
   scope?: Json;
   constraints?: TaskConstraints;
   taskProfile?: TaskProfile;
@@ -538,6 +547,8 @@ export interface ToolInfo {
   interruptBehavior: "cancel" | "block" | "ignore";
   metadataRef?: string;
   reason?: string;
+  /** Source names what offers the tool where that comes and goes, such as channel:ID. */
+  source?: string;
 }
 
 /** ToolStarted says that a tool call begins. */
@@ -579,6 +590,7 @@ export interface ToolResult {
   outputRef?: string;
   sizeBytes?: number;
   mediaType?: string;
+  /** Truncated says that the preview is not the whole output, which is at OutputRef. */
   truncated?: boolean;
   structuredContent?: Json;
   structuredRef?: string;
@@ -760,6 +772,8 @@ export interface EvidenceChanged {
   note?: string;
   chainSequence?: number;
   chainHash?: string;
+  /** DurationMs is how long the export took. */
+  durationMs?: number;
 }
 
 /** VerificationOutcome is one verdict of an evidence system. */
@@ -784,6 +798,9 @@ export interface SubagentSpawned {
   input?: Json;
   spawnedBy?: Actor;
   metadata?: Json;
+  /** Peer is the agent that the child is, if it is another one: a configured one's id, or the address of a card. PeerTaskID is the local task that it works on. */
+  peer?: string;
+  peerTaskId?: string;
 }
 
 /** Isolation bounds a subagent. */
@@ -954,6 +971,8 @@ export interface HookCompleted {
   additionalContextRefs?: string[];
   suppressOutput?: boolean;
   auditRefs?: string[];
+  /** Last says that no other hook of the point runs after this one. */
+  last?: boolean;
 }
 
 /** HookFailed says that a hook gave no answer, and what follows. */
@@ -966,6 +985,8 @@ export interface HookFailed {
   retryable: boolean;
   failureBehavior: "open" | "closed";
   durationMs?: number;
+  /** Last says that no other hook of the point runs after this one. */
+  last?: boolean;
 }
 
 /** PolicyChanged gives the whole policy of one source after the change. */
@@ -1130,6 +1151,8 @@ export interface TaskDelegated {
   targetId: string;
   nativeProtocol?: string;
   remoteTaskId?: string;
+  /** RemoteMessageID is the message that is about to be sent to a peer. */
+  remoteMessageId?: string;
   reason?: string;
 }
 
@@ -1238,15 +1261,42 @@ export interface ChannelConnected {
   resumeTokenRef?: string;
   sessions?: string[];
   connectedBy?: Actor;
+  /** EnrolledRole is the role of the token that opened the channel. */
+  enrolledRole?: "client" | "admin";
+  /** HomeSession is where the channel was opened, in the facts of other sessions that it follows. */
+  homeSession?: string;
+  /** Tools are those that the peer carries out. */
+  tools?: ChannelTool[];
+}
+
+/** ChannelTool is a tool that the peer of a channel carries out. */
+export interface ChannelTool {
+  /** ToolName is what the model calls it by: 1 to 64 of A-Z a-z 0-9 _ -. */
+  toolName: string;
+  /** Description for the model. */
+  description?: string;
+  /** InputSchema is the JSON Schema of the input. */
+  inputSchema?: Json;
+  /** TimeoutMs is how long the peer may take; 0 means the default. */
+  timeoutMs?: number;
+  /** IsReadOnly says that a call changes nothing. */
+  isReadOnly?: boolean;
+  /** IsDestructive says that a call may destroy something. */
+  isDestructive?: boolean;
+  /** IsConcurrencySafe says that calls may run beside each other. */
+  isConcurrencySafe?: boolean;
 }
 
 /** ChannelDisconnected says that a peer closed or fell silent. Its tasks go on. */
 export interface ChannelDisconnected {
-  reason: "closed" | "heartbeat_timeout" | "error" | "shutdown" | "replaced";
+  reason: "closed" | "heartbeat_timeout" | "error" | "shutdown" | "replaced" | "runtime_restart";
   detail?: string;
   lastAcknowledged?: number;
   resumableForMs?: number;
   pendingPermissionIds?: string[];
+  /** PendingToolCallIDs are the calls that the peer was to carry out. They, and those that come meanwhile, are lost if it isn't back within ToolGraceMs. */
+  pendingToolCallIds?: string[];
+  toolGraceMs?: number;
 }
 
 /** ChannelResumed says that a peer came back with its token. */
@@ -1482,6 +1532,8 @@ export interface BenchmarkTrialStarted {
   budgetUSD?: number;
   sandbox?: string;
   attempt?: number;
+  /** RequestDigest is a fingerprint of what was asked for under the trial's id. */
+  requestDigest?: string;
 }
 
 /** BenchmarkTrialEnded ends a trial: completed, or failed with a category. */
@@ -1494,6 +1546,16 @@ export interface BenchmarkTrialEnded {
   trajectoryRef?: string;
   artifactRefs?: string[];
   timedOut?: boolean;
+  /** Usage and CostUSD are those of the trial, its subagents included; the cost is absent where no price is known. */
+  usage?: Usage;
+  costUSD?: number;
+  /** ModelCalls and ToolCalls count the calls of the trial. */
+  modelCalls?: number;
+  toolCalls?: number;
+  /** DeniedSideEffects counts calls that were denied and had an effect all the same. */
+  deniedSideEffectCount?: number;
+  /** EvidenceGaps say what the evidence of the trial lacks. */
+  evidenceGaps?: string[];
 }
 
 /** BenchmarkRewardRecorded attaches a score that somebody else gave. */
@@ -1522,6 +1584,10 @@ export interface BenchmarkVerifier {
 export interface BenchmarkComparisonCompleted {
   baseline: BenchmarkRun;
   candidate: BenchmarkRun;
+  /** Interval is that of the difference of the mean rewards. */
+  interval?: BenchmarkInterval;
+  /** CostDeltaUSD is the candidate's mean cost of a trial less the baseline's; absent where it isn't known of every trial. */
+  costDeltaUSD?: number;
   comparisonRef?: string;
   remainingRisk?: string;
   decision: string;
@@ -1537,6 +1603,21 @@ export interface BenchmarkRun {
   evidenceCompletenessRate: number | null;
 }
 
+/** BenchmarkInterval is a confidence interval of the difference of two mean rewards. */
+export interface BenchmarkInterval {
+  /** Method is paired, over the tasks that both sides ran, or welch. */
+  method: "paired" | "welch";
+  /** Level is the confidence, such as 0.95. */
+  level: number;
+  /** Low and High bound the difference; null where too few trials are there to say. */
+  low: number | null;
+  high: number | null;
+  /** Samples counts the pairs, or the trials of both sides. */
+  samples: number;
+  /** Note says why there are no bounds, or what they leave out. */
+  note?: string;
+}
+
 /** TurnInterruptRequested records the wish to stop a turn; the loop acts on it. */
 export interface TurnInterruptRequested {
   reason?: string;
@@ -1550,6 +1631,15 @@ export interface TurnSteered {
   inputRef?: string;
   preview?: string;
   submittedBy?: Actor;
+}
+
+/** JobHeld says that a job gives out nothing until it is started again. */
+export interface JobHeld {
+  status: "pending";
+  /** Code is for programs: recovery_manual after a restart. */
+  code?: string;
+  reason?: string;
+  heldBy?: Actor;
 }
 
 /** ScheduleCreated gives a schedule its identity: a job or a task that is started again and again. */
@@ -1588,12 +1678,35 @@ export interface ScheduleFired {
 /** ScheduleMissed says that runs were due and are not started. */
 export interface ScheduleMissed {
   scheduleId: string;
-  /** Reason is why: the runtime was down, or the last run went on. */
-  reason: "down" | "overlap";
+  /** Reason is why: the runtime was down, the last run went on, or the schedule was paused. */
+  reason: "down" | "overlap" | "paused";
   count: number;
   firstDueAt?: string;
   lastDueAt?: string;
   nextAt?: string;
+}
+
+/** ScheduleQueued says that a run is due while the one before goes on: it waits for its end. One run waits at most. */
+export interface ScheduleQueued {
+  scheduleId: string;
+  dueAt?: string;
+  nextAt?: string;
+}
+
+/** SchedulePaused says that a schedule starts nothing until it is resumed. */
+export interface SchedulePaused {
+  scheduleId: string;
+  /** Code is for programs: recovery_manual after a restart, empty if somebody asked for it. */
+  code?: string;
+  reason?: string;
+  pausedBy?: Actor;
+}
+
+/** ScheduleResumed lets a paused schedule go on. */
+export interface ScheduleResumed {
+  scheduleId: string;
+  reason?: string;
+  resumedBy?: Actor;
 }
 
 /** ScheduleDeleted ends a schedule; what it started stays. */
@@ -1612,16 +1725,64 @@ export interface PeerTaskLinked {
   remoteAgentRef?: string;
   agentCardRef?: string;
   deliveryMechanism?: "polling" | "streaming" | "subscription" | "push";
+  /** RemoteMessageID is the peer's message that the task began with; Message is it in the peer's own form, a large one is behind MessageRef. */
+  remoteMessageId?: string;
+  message?: Json;
+  messageRef?: string;
 }
 
 /** PeerTaskUpdated is a change of a peer's task as the peer told it. */
 export interface PeerTaskUpdated {
+  nativeProtocol?: string;
+  direction?: "inbound" | "outbound";
   remoteTaskId: string;
+  remoteContextId?: string;
   remoteStatus: string;
   status: "running" | "idle" | "waiting_input" | "waiting_permission" | "completed_unreconciled" | "completed" | "failed" | "cancelled" | "rejected" | "missing" | "unreachable" | "unknown";
   reason?: string;
   remoteArtifactRefs?: string[];
   messageRef?: string;
+  /** RemoteMessageID is the peer's message that changed the task; Message is it in the peer's own form. */
+  remoteMessageId?: string;
+  message?: Json;
+  /** Settled says that the task's end and its artifacts are reconciled. */
+  settled?: boolean;
+}
+
+/** PeerPushConfigured says where a peer wants to be told of its task. */
+export interface PeerPushConfigured {
+  nativeProtocol: string;
+  remoteTaskId: string;
+  configId: string;
+  /** Target is the host that is told. */
+  target: string;
+  /** Sealed is the whole configuration, encrypted: it holds credentials. */
+  sealed: string;
+  configuredBy?: Actor;
+}
+
+/** PeerPushRemoved takes a wish to be told back. */
+export interface PeerPushRemoved {
+  nativeProtocol: string;
+  remoteTaskId: string;
+  configId: string;
+  removedBy?: Actor;
+}
+
+/** PeerPushReported is what came of telling a peer. */
+export interface PeerPushReported {
+  nativeProtocol: string;
+  remoteTaskId: string;
+  configId: string;
+  outcome: "delivered" | "failing" | "gave_up" | "refused";
+  /** Through is the sequence of the session up to which the peer was told. */
+  through: number;
+  remoteStatus?: string;
+  attempts?: number;
+  httpStatus?: number;
+  detail?: string;
+  /** Final says that nothing more is to be told. */
+  final?: boolean;
 }
 
 /** Benchmark is the envelope's part that joins a fact to a trial. */
@@ -1901,18 +2062,32 @@ export interface EventPayloads {
   "turn.steered": TurnSteered;
   /** A child said something. */
   "subagent.output": SubagentMessage;
+  /** A job gives out nothing until it is started again. */
+  "job.held": JobHeld;
   /** A schedule exists. */
   "schedule.created": ScheduleCreated;
   /** A run of a schedule was started. */
   "schedule.fired": ScheduleFired;
   /** Runs of a schedule were due and are not started. */
   "schedule.missed": ScheduleMissed;
+  /** A run of a schedule waits for the one before. */
+  "schedule.queued": ScheduleQueued;
+  /** A schedule starts nothing until it is resumed. */
+  "schedule.paused": SchedulePaused;
+  /** A paused schedule goes on. */
+  "schedule.resumed": ScheduleResumed;
   /** A schedule ended. */
   "schedule.deleted": ScheduleDeleted;
   /** A peer's task was joined to a local one. */
   "channel.peer_task.linked": PeerTaskLinked;
   /** A peer's task changed. */
   "channel.peer_task.updated": PeerTaskUpdated;
+  /** A peer said where it wants to be told of its task. */
+  "channel.peer_push.configured": PeerPushConfigured;
+  /** A peer doesn't want to be told any more. */
+  "channel.peer_push.removed": PeerPushRemoved;
+  /** A peer was told of its task, or could not be. */
+  "channel.peer_push.reported": PeerPushReported;
 }
 
 /** The fields that each event type always carries beside those of every event. */
@@ -2040,12 +2215,19 @@ export interface EventNeeds {
   "turn.interrupt_requested": "threadId" | "turnId";
   "turn.steered": "threadId" | "turnId";
   "subagent.output": "subagentId";
+  "job.held": "jobId";
   "schedule.created": never;
   "schedule.fired": never;
   "schedule.missed": never;
+  "schedule.queued": never;
+  "schedule.paused": never;
+  "schedule.resumed": never;
   "schedule.deleted": never;
   "channel.peer_task.linked": "taskId" | "channelId";
   "channel.peer_task.updated": "taskId" | "channelId";
+  "channel.peer_push.configured": "taskId" | "channelId";
+  "channel.peer_push.removed": "taskId" | "channelId";
+  "channel.peer_push.reported": "taskId" | "channelId";
 }
 
 /** The name of an event type. */

@@ -69,6 +69,8 @@ export interface SubmitTurnParams {
   taskId?: string;
   /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
+  /** Peer says that the turn is work that a peer gave us. */
+  peer?: PeerStep;
 }
 
 /** The choices that a caller makes for one turn. */
@@ -95,6 +97,28 @@ export interface TurnOptions {
   timeoutMs?: number;
 }
 
+/** Says that a command is a step of a peer, in the peer's own names. The fact of the step has both identities and is written together with what the command does. */
+export interface PeerStep {
+  /** The channel that the step came through. */
+  channelId: string;
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** The conversation as the peer knows it. */
+  remoteContextId?: string;
+  /** The peer's message that the step is about. */
+  remoteMessageId?: string;
+  /** remoteAgentRef names the peer; never a credential. */
+  remoteAgentRef?: string;
+  /** The task's state in the peer's words. */
+  remoteStatus?: string;
+  /** deliveryMechanism says how the peer learns what becomes of the task. */
+  deliveryMechanism?: "polling" | "streaming" | "subscription" | "push";
+  /** The peer's message in its own form. */
+  message?: { [key: string]: Json };
+}
+
 /** Stops a turn. */
 export interface InterruptTurnParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -109,6 +133,8 @@ export interface InterruptTurnParams {
   reason?: string;
   /** Queue says what becomes of the turns that wait: keep (default) or clear. */
   queue?: "keep" | "clear";
+  /** Peer says that a peer wants its task stopped. */
+  peer?: PeerStep;
 }
 
 /** Takes a waiting turn out of the queue. */
@@ -147,6 +173,10 @@ export interface RespondActionParams {
   scope?: "once" | "session";
   /** Reason for people. */
   reason?: string;
+  /** The channel that the answer comes through, if it does. */
+  channelId?: string;
+  /** Peer says that a peer answers for its task. */
+  peer?: PeerStep;
 }
 
 /** Lists actions. */
@@ -265,6 +295,8 @@ export interface CreateTaskParams {
   dependsOn?: string[];
   /** Worker says who works: agentd in a thread of its own (runtime, the default), or the caller, who reports (external). */
   worker?: "runtime" | "external";
+  /** Another agent that works on the task: the id of a configured one, or the address of an agent card. */
+  peer?: string;
   /** Start starts the task at once; default false. */
   start?: boolean;
 }
@@ -649,6 +681,8 @@ export interface SpawnSubagentParams {
   isolation?: Isolation;
   /** Model of the child; its parent's if absent. */
   model?: string;
+  /** Another agent that the child is: the id of a configured one, or the address of an agent card. */
+  peer?: string;
   /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
 }
@@ -721,8 +755,10 @@ export interface CreateJobParams {
   idempotencyKey?: string;
   /** The job's id; made if absent. */
   jobId?: string;
-  /** sessionId of the job; a session of its own if absent. */
+  /** sessionId of the job; that of its task, or a session of its own, if absent. */
   sessionId?: string;
+  /** The task that the job works for: it is stopped with the task. */
+  taskId?: string;
   /** Instruction says what is to be done with each item. */
   instruction: string;
   /** Worked on in this order. */
@@ -751,7 +787,7 @@ export interface JobItemInput {
   input: Json;
 }
 
-/** Starts a job that was created with start: false. */
+/** Starts a job that was created with start: false, or that waits since a restart. */
 export interface StartJobParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -817,9 +853,9 @@ export interface CreateScheduleParams {
   everyMs?: number;
   /** timeZone that cron is meant in, such as Europe/Paris; default UTC. */
   timeZone?: string;
-  /** Missed says what becomes of runs that were due while the runtime was down: run_once (the default) starts one for all, skip none, run_all each. */
+  /** Missed says what becomes of runs that were due while the runtime was down or the schedule paused: run_once (the default) starts one for all, skip none, run_all each, one after the other. */
   missed?: "skip" | "run_once" | "run_all";
-  /** Overlap says what becomes of a run that is due while the last one goes on: skip (the default) leaves it out, queue starts it afterwards, allow at once. */
+  /** Overlap says what becomes of a run that is due while the last one goes on: skip (the default) leaves it out, queue lets one wait for the end, allow starts it. */
   overlap?: "skip" | "queue" | "allow";
   /** The parameters of create_job. */
   job?: { [key: string]: Json };
@@ -835,6 +871,26 @@ export interface ListSchedulesParams {
   cursor?: string;
   /** sessionId keeps the schedules of one session. */
   sessionId?: string;
+}
+
+/** Holds a schedule: it starts nothing until it is resumed. */
+export interface PauseScheduleParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The schedule's id. */
+  scheduleId: string;
+  /** Reason for people. */
+  reason?: string;
+}
+
+/** Lets a paused schedule go on. */
+export interface ResumeScheduleParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The schedule's id. */
+  scheduleId: string;
+  /** Reason for people. */
+  reason?: string;
 }
 
 /** Ends a schedule; what it started stays. */
@@ -921,6 +977,8 @@ export interface ResolvePermissionParams {
   decision: "allow" | "deny" | "cancel";
   /** Reason for people. */
   reason?: string;
+  /** The channel that the answer comes through, if it does. */
+  channelId?: string;
 }
 
 /** Returns the policy of a session, or the host's. */
@@ -995,8 +1053,28 @@ export interface ConnectChannelParams {
   capabilities?: string[];
   /** nativeProtocol of the peer, such as a2a. */
   nativeProtocol?: string;
-  /** sessionId that the channel follows. */
+  /** sessionId that the channel follows; reconnect_channel and ack_events add others. */
   sessionId?: string;
+  /** Tools that the peer carries out for the sessions that it follows, while it is connected. */
+  tools?: ChannelTool[];
+}
+
+/** A tool that the peer of a channel carries out. */
+export interface ChannelTool {
+  /** What the model calls it by: 1 to 64 of A-Z a-z 0-9 _ -. */
+  toolName: string;
+  /** Description for the model. */
+  description?: string;
+  /** The JSON Schema of the input. */
+  inputSchema?: Json;
+  /** How long the peer may take; 0 means the default. */
+  timeoutMs?: number;
+  /** isReadOnly says that a call changes nothing. */
+  isReadOnly?: boolean;
+  /** isDestructive says that a call may destroy something. */
+  isDestructive?: boolean;
+  /** isConcurrencySafe says that calls may run beside each other. */
+  isConcurrencySafe?: boolean;
 }
 
 /** Brings a peer back. */
@@ -1043,6 +1121,238 @@ export interface ListChannelsParams {
   cursor?: string;
   /** sessionId keeps the channels that follow one session. */
   sessionId?: string;
+}
+
+/** Returns what joins a peer's task to a local one. */
+export interface GetPeerTaskParams {
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** Inbound for work that a peer gave us (default), outbound for work that we gave a peer. */
+  direction?: "inbound" | "outbound";
+}
+
+/** Lists the tasks of peers, those whose status changed last first. */
+export interface ListPeerTasksParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** nativeProtocol of the peers, such as a2a. */
+  nativeProtocol: string;
+  /** Inbound (default) or outbound. */
+  direction?: "inbound" | "outbound";
+  /** remoteContextId keeps the tasks of one conversation. */
+  remoteContextId?: string;
+  /** Status keeps the tasks with one of these statuses. */
+  status?: string[];
+  /** statusAfter keeps the tasks whose status changed at that time or later. */
+  statusAfter?: string;
+  /** Unsettled keeps the tasks whose end was not reconciled yet. */
+  unsettled?: boolean;
+  /** All lists the tasks of every account; for admins. */
+  all?: boolean;
+}
+
+/** Records that the end of a peer's task was reconciled: its artifacts are known here, and the peer can learn the end. */
+export interface SettlePeerTaskParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** Inbound for work that a peer gave us (default), outbound for work that we gave a peer. */
+  direction?: "inbound" | "outbound";
+  /** The end in the peer's words. */
+  remoteStatus: string;
+  /** What the task delivered. */
+  artifacts?: PeerArtifact[];
+}
+
+/** Something that a peer's task delivered. */
+export interface PeerArtifact {
+  /** The artifact's id. */
+  artifactId: string;
+  /** Title for people. */
+  title?: string;
+  /** mediaType of the content. */
+  mediaType?: string;
+  /** sizeBytes of the content. */
+  sizeBytes?: number;
+  /** A reference that agentd made. */
+  readRef?: string;
+  /** uri of the content, where it has one. */
+  uri?: string;
+}
+
+/** Says where a peer wants to be told of its task. */
+export interface SetPeerPushParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** Inbound for work that a peer gave us (default), outbound for work that we gave a peer. */
+  direction?: "inbound" | "outbound";
+  /** configId names the wish within the task. */
+  configId: string;
+  /** The host that is told, for people. */
+  target: string;
+  /** The whole configuration, encrypted: it holds credentials. */
+  sealed: string;
+}
+
+/** Takes a wish to be told back. One that isn't there is fine. */
+export interface RemovePeerPushParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** Inbound for work that a peer gave us (default), outbound for work that we gave a peer. */
+  direction?: "inbound" | "outbound";
+  /** configId names the wish within the task. */
+  configId: string;
+}
+
+/** Records what came of telling a peer. */
+export interface ReportPeerPushParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** Inbound for work that a peer gave us (default), outbound for work that we gave a peer. */
+  direction?: "inbound" | "outbound";
+  /** configId names the wish within the task. */
+  configId: string;
+  /** Outcome of the attempts. */
+  outcome: "delivered" | "failing" | "gave_up" | "refused";
+  /** The sequence of the session up to which the peer was told. */
+  through?: number;
+  /** The last state that the peer was told. */
+  remoteStatus?: string;
+  /** Attempts counts the requests since the last report. */
+  attempts?: number;
+  /** httpStatus of the last answer. */
+  httpStatus?: number;
+  /** Detail for people; never a credential. */
+  detail?: string;
+  /** Final says that nothing more is to be told. */
+  final?: boolean;
+}
+
+/** Lists where peers want to be told of their tasks. */
+export interface ListPeerPushesParams {
+  /** nativeProtocol of the peers, such as a2a. */
+  nativeProtocol: string;
+  /** remoteTaskId keeps the wishes about one task. */
+  remoteTaskId?: string;
+  /** Unfinished keeps those with something left to tell. */
+  unfinished?: boolean;
+  /** All lists those of every account; for admins. */
+  all?: boolean;
+}
+
+/** Returns what whoever speaks to a peer has to know of a task that is delegated to it. */
+export interface GetPeerWorkParams {
+  /** The local task. */
+  taskId: string;
+}
+
+/** Joins an attempt to the task that it is at the peer. Without a remote task it records that the message is about to be sent. */
+export interface LinkPeerTaskParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The local task. */
+  taskId: string;
+  /** The attempt. */
+  runId: string;
+  /** The channel to the peer. */
+  channelId: string;
+  /** nativeProtocol of the peer, such as a2a. */
+  nativeProtocol: string;
+  /** remoteAgentRef names the peer; never a credential. */
+  remoteAgentRef?: string;
+  /** The message that begins the work. */
+  remoteMessageId: string;
+  /** The task as the peer knows it; absent before it is known. */
+  remoteTaskId?: string;
+  /** The conversation as the peer knows it. */
+  remoteContextId?: string;
+  /** deliveryMechanism says how we learn what becomes of the task. */
+  deliveryMechanism?: "polling" | "streaming" | "subscription" | "push";
+  /** The peer's card as it was read. */
+  card?: { [key: string]: Json };
+  /** Reason for people. */
+  reason?: string;
+}
+
+/** Records how a delegated attempt stands at the peer and brings the local task to where that takes it. */
+export interface UpdatePeerTaskParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The local task. */
+  taskId: string;
+  /** The attempt. */
+  runId: string;
+  /** The channel to the peer. */
+  channelId: string;
+  /** The task as the peer knows it; absent before it is known. */
+  remoteTaskId?: string;
+  /** How the task stands there, in our words. */
+  status: "running" | "idle" | "waiting_input" | "waiting_permission" | "completed_unreconciled" | "completed" | "failed" | "cancelled" | "rejected" | "missing" | "unreachable" | "unknown";
+  /** The same in the peer's words. */
+  remoteStatus?: string;
+  /** Reason for people; never a credential. */
+  reason?: string;
+  /** Final says that nothing more will be tried: an unreachable task is held until somebody resumes it. */
+  final?: boolean;
+  /** Retryable says that another attempt may succeed, if this one failed. */
+  retryable?: boolean;
+  /** Category of the failure, for programs. */
+  category?: string;
+  /** The message that the change is about. */
+  remoteMessageId?: string;
+  /** That message in the peer's own form. */
+  message?: { [key: string]: Json };
+  /** What a waiting peer wants to know. */
+  question?: PeerQuestion;
+  /** Artifacts that the peer delivered. */
+  artifacts?: PeerDelivery[];
+  /** Summary of the result. */
+  summary?: string;
+}
+
+/** What a peer wants to know before it goes on. */
+export interface PeerQuestion {
+  /** Prompt for people. */
+  prompt: string;
+  /** Decisions that can be taken; submit and cancel if absent. */
+  decisions?: ("allow" | "deny" | "cancel" | "submit")[];
+  /** Schema of the answer. */
+  schema?: { [key: string]: Json };
+}
+
+/** Something that a peer delivered, with its content. */
+export interface PeerDelivery {
+  /** The artifact's id here. */
+  artifactId: string;
+  /** The artifact as the peer knows it. */
+  remoteArtifactId?: string;
+  /** Title for people. */
+  title?: string;
+  /** mediaType of the content. */
+  mediaType?: string;
+  /** uri of the content, where it has one. */
+  uri?: string;
+  /** Content in base64. */
+  content?: string;
 }
 
 /** Exports an evidence pack. */
@@ -1093,7 +1403,9 @@ export interface StartBenchmarkTrialParams {
   idempotencyKey?: string;
   /** Benchmark says which trial is run. */
   benchmark: TrialBenchmark;
-  /** Configuration that is tried: model, prompt, tools and what else matters. */
+  /** Dataset says how the data set was frozen. */
+  dataset?: TrialDataset;
+  /** Configuration that is tried: model, prompt, tools and what else matters. Its member options are those of the trial's turn. A model that is known here is used, another one is recorded as not applied. */
   configuration?: { [key: string]: Json };
   /** Submitted as the trial's turn: a text, or a list of parts. */
   input?: string | Part[];
@@ -1129,6 +1441,18 @@ export interface TrialBenchmark {
   singleChangedVariable?: string;
 }
 
+/** Says how the data set of a trial was frozen. */
+export interface TrialDataset {
+  /** selectionPolicy says how its tasks were chosen. */
+  selectionPolicy?: string;
+  /** When it was frozen. */
+  frozenAt?: string;
+  /** Where it was published. */
+  registryRef?: string;
+  /** The number of its tasks. */
+  taskCount?: number;
+}
+
 /** Attaches a score to a trial. */
 export interface RecordBenchmarkRewardParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -1153,6 +1477,10 @@ export interface Reward {
   criteria?: string[];
   /** failureCategory says why there is no better score. */
   failureCategory?: string;
+  /** Drift says whether the verifier or its data changed since the data set was frozen. */
+  drift?: string;
+  /** oracleSanity says whether the known solution of the task gets the full score. */
+  oracleSanity?: string;
 }
 
 /** Names who scored. */
@@ -1185,6 +1513,8 @@ export interface CompareBenchmarkRunsParams {
   p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert; undecided if absent. */
   decision?: string;
+  /** What the figures don't show, for people. */
+  remainingRisk?: string;
 }
 
 /** One side of a comparison. */
@@ -1369,6 +1699,8 @@ export interface ActionRecord {
   reason?: string;
   /** When the action answers itself. */
   expiresAt?: string;
+  /** The channel whose peer is to act, if only that one can. */
+  channelId?: string;
   /** When the action was asked for. */
   createdAt: string;
   /** Decision that was taken. */
@@ -1690,6 +2022,8 @@ export interface JobRecord {
   reason?: string;
   /** Progress counts the items by status. */
   progress: JobCounts;
+  /** The task that the job works for. */
+  taskId?: string;
   /** Title for people. */
   title?: string;
   /** Why the job failed. */
@@ -1754,6 +2088,8 @@ export interface JobSummary {
   reason?: string;
   /** Progress counts the items by status. */
   progress: JobCounts;
+  /** The task that the job works for. */
+  taskId?: string;
   /** Title for people. */
   title?: string;
   /** Why the job failed. */
@@ -1772,8 +2108,8 @@ export interface JobSummary {
 export interface ScheduleResult {
   /** The schedule's id. */
   scheduleId: string;
-  /** Active or deleted. */
-  status: "active" | "deleted";
+  /** Active, paused or deleted. */
+  status: "active" | "paused" | "deleted";
   /** When the next run is due. */
   nextAt?: string;
 }
@@ -1792,6 +2128,10 @@ export interface ScheduleRecord {
   scheduleId: string;
   /** sessionId of the schedule. */
   sessionId: string;
+  /** Active, or paused: then nothing is started. */
+  status: "active" | "paused";
+  /** statusReason says why it is paused. */
+  statusReason?: string;
   /** Title for people. */
   title?: string;
   /** Cron of the schedule, or EveryMs its interval. */
@@ -1808,6 +2148,8 @@ export interface ScheduleRecord {
   overlap: "skip" | "queue" | "allow";
   /** When the next run is due. */
   nextAt?: string;
+  /** When a run was due that waits for the end of the one before. */
+  queuedDueAt?: string;
   /** When the last run was started. */
   lastAt?: string;
   /** The job that the last run started. */
@@ -1927,6 +2269,8 @@ export interface ToolInfo {
   interruptBehavior: "cancel" | "block" | "ignore";
   metadataRef?: string;
   reason?: string;
+  /** Source names what offers the tool where that comes and goes, such as channel:ID. */
+  source?: string;
 }
 
 /** What callers may rely on in the environment snapshot. */
@@ -1968,25 +2312,37 @@ export interface Enforcement {
 export interface ConnectChannelResult {
   /** The channel's id. */
   channelId: string;
-  /** resumeToken lets the peer come back; it is shown once. */
+  /** resumeToken lets the peer come back; only its hash is kept. */
   resumeToken: string;
 }
 
 /** Says how the peer catches up. */
 export interface ReconnectChannelResult {
-  /** Snapshot of the session. */
-  snapshot: { [key: string]: Json };
+  /** Snapshot of the session; absent for a channel that follows none that the caller may see. */
+  snapshot?: { [key: string]: Json };
   /** The first sequence that is sent again. */
   replayFrom: number;
   /** Snapshot_repair where the cursor can't be replayed. */
   recoveryMode: "replay" | "snapshot_repair";
+  /** What can't be replayed, if something can't. */
+  gap?: ChannelGap;
+}
+
+/** A part of a session that a peer can't be sent any more. */
+export interface ChannelGap {
+  /** The first sequence that is missing. */
+  from: number;
+  /** The last sequence that is missing. */
+  to: number;
+  /** Retention, or cursor_past_end for a cursor that nobody gave out. */
+  reason: "retention" | "cursor_past_end";
 }
 
 /** A channel's standing after a command. */
 export interface ChannelResult {
   /** The channel's id. */
   channelId: string;
-  /** Status of the channel. */
+  /** Status of the channel: connected or disconnected. */
   status: string;
   /** The last sequence that the peer said it has. */
   lastAcknowledged?: number;
@@ -2004,20 +2360,194 @@ export interface ListChannelsResult {
 export interface ChannelRecord {
   /** The channel's id. */
   channelId: string;
-  /** Status of the channel. */
+  /** Connected, disconnected, or unknown where the facts say connected and another process would have to know. */
   status: string;
   /** Transport that the peer uses. */
   transport?: string;
   /** peerRole says what the peer is. */
   peerRole?: string;
+  /** accountRef names the peer's account. */
+  accountRef?: string;
+  /** Capabilities that the peer offers. */
+  capabilities?: string[];
   /** nativeProtocol of the peer. */
   nativeProtocol?: string;
   /** Sessions that the channel follows. */
   sessions?: string[];
-  /** The last sequence that the peer said it has. */
+  /** Links say how the channel stands to each session that it follows. */
+  links?: ChannelLink[];
+  /** The names of those that the peer carries out. */
+  tools?: string[];
+  /** The last sequence that the peer said it has: of the session that was asked about, or else of the one that it was opened with. */
   lastAcknowledged?: number;
   /** When the peer connected last. */
   connectedAt?: string;
+  /** When the peer last gave a sign of life, as far as is known. */
+  lastSeenAt?: string;
+  /** resumeTokenRef names the resume token without being of use as one. */
+  resumeTokenRef?: string;
+}
+
+/** How a channel stands to one session. */
+export interface ChannelLink {
+  /** sessionId that the channel follows. */
+  sessionId: string;
+  /** Status of the channel in that session. */
+  status: string;
+  /** The last sequence of the session that the peer has. */
+  lastAcknowledged?: number;
+  /** Reason why it is disconnected. */
+  reason?: string;
+  /** When it connected or disconnected. */
+  since?: string;
+}
+
+/** Joins a peer's task to a local one. */
+export interface PeerTaskRecord {
+  /** nativeProtocol of the peer. */
+  nativeProtocol: string;
+  /** Inbound or outbound. */
+  direction: "inbound" | "outbound";
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** The conversation as the peer knows it. */
+  remoteContextId?: string;
+  /** Account that the task belongs to. */
+  account?: string;
+  /** sessionId of the local task. */
+  sessionId: string;
+  /** threadId of the turn that works on it. */
+  threadId?: string;
+  /** The turn that works on it. */
+  turnId?: string;
+  /** The local task. */
+  taskId: string;
+  /** The channel that the task came through. */
+  channelId: string;
+  /** How the task stands, in our words. */
+  status: string;
+  /** When it got that status. */
+  statusAt: string;
+  /** Sequence of the fact that joined the two. */
+  sequence: number;
+}
+
+/** A page of peers' tasks. */
+export interface ListPeerTasksResult {
+  /** peerTasks of this page. */
+  peerTasks: PeerTaskRecord[];
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+  /** Total counts the tasks of all pages. */
+  total: number;
+}
+
+/** Names a wish to be told after a change. */
+export interface PeerPushResult {
+  /** configId names the wish within the task. */
+  configId: string;
+  /** False if everything was like that already. */
+  changed: boolean;
+}
+
+/** Wishes to be told, in the order of their tasks and ids. */
+export interface ListPeerPushesResult {
+  /** Pushes that fit. */
+  pushes: PeerPushRecord[];
+}
+
+/** Where a peer wants to be told of its task, and how far that is. */
+export interface PeerPushRecord {
+  /** nativeProtocol of the peer. */
+  nativeProtocol: string;
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** Account that the task belongs to. */
+  account?: string;
+  /** configId names the wish within the task. */
+  configId: string;
+  /** The host that is told. */
+  target: string;
+  /** The whole configuration, encrypted. */
+  sealed: string;
+  /** Outcome of the last attempts; absent before the first. */
+  outcome?: string;
+  /** The sequence of the session up to which the peer was told. */
+  through?: number;
+  /** Final says that nothing more is to be told. */
+  final?: boolean;
+}
+
+/** A task that is delegated to a peer, as its newest attempt stands. */
+export interface PeerWork {
+  /** The local task. */
+  taskId: string;
+  /** sessionId of the local task. */
+  sessionId: string;
+  /** Account that the task belongs to. */
+  account?: string;
+  /** Peer that works on it: the id of a configured one, or the address of a card. */
+  peer: string;
+  /** Status of the local task. */
+  status: string;
+  /** nativeStatus says more about it. */
+  nativeStatus?: string;
+  /** runId of the attempt; absent if there was none. */
+  runId?: string;
+  /** Active says that the attempt has no end yet. */
+  active: boolean;
+  /** When the attempt began. */
+  startedAt?: string;
+  /** The id of the message that begins the work at the peer. It follows from the attempt. */
+  messageId?: string;
+  /** What the peer is to be told: a list of parts. */
+  input?: Json;
+  /** Where a large input is. */
+  inputRef?: string;
+  /** Sent says that the message was about to be sent: the peer may have it. */
+  sent: boolean;
+  /** Link joins the attempt to the peer's task, once that is known. */
+  link?: PeerLink;
+  /** Answer to what the peer asked last, if it has not been told yet. */
+  answer?: PeerAnswer;
+  /** The ids of the artifacts that are stored. */
+  artifacts?: string[];
+}
+
+/** How an attempt stands at the peer. */
+export interface PeerLink {
+  /** The task as the peer knows it. */
+  remoteTaskId: string;
+  /** The conversation as the peer knows it. */
+  remoteContextId?: string;
+  /** deliveryMechanism says how we learn what becomes of the task. */
+  deliveryMechanism?: string;
+  /** How the task stands there, in our words. */
+  status: string;
+  /** The same in the peer's words. */
+  remoteStatus?: string;
+  /** The last message that went to the peer or came from it. */
+  lastMessageId?: string;
+  /** What is to be done about it: one of running, idle, waiting, unreconciled, missing, unreachable, or settled, or unknown. */
+  recovery: string;
+}
+
+/** What somebody here answered to a peer's question. */
+export interface PeerAnswer {
+  /** The question's id here. */
+  actionId: string;
+  /** The id of the message that carries the answer. */
+  messageId: string;
+  /** Decision that was taken. */
+  decision: string;
+  /** Payload of the answer. */
+  payload?: Json;
+  /** Where a large one is. */
+  payloadRef?: string;
+  /** Reason for people. */
+  reason?: string;
+  /** What the peer asked, in its own form. */
+  question?: Json;
 }
 
 /** An exported pack. */
@@ -2083,19 +2613,51 @@ export interface ComparisonRecord {
   /** Decision that was taken, such as promote or revert. */
   decision: string;
   /** What was there. */
-  baseline: BenchmarkRun;
+  baseline: ComparedSide;
   /** What is tried. */
-  candidate: BenchmarkRun;
+  candidate: ComparedSide;
+  /** That of the difference of the mean rewards. */
+  interval: ComparedInterval;
+  /** The candidate's mean cost of a trial less the baseline's; absent where it isn't known of every trial. */
+  costDeltaUSD?: number;
+  /** What the figures don't show. */
+  remainingRisk?: string;
+  /** Where the comparison's bytes are. */
+  comparisonRef: string;
+  /** Where the comparison is recorded: that of the candidate's first trial. */
+  sessionId: string;
 }
 
-/** One side of a comparison. */
-export interface BenchmarkRun {
+/** One side of a comparison, summed up. */
+export interface ComparedSide {
+  /** configurationId names the configuration. */
   configurationId: string;
+  /** Its trials. */
   trialIds: string[];
+  /** meanReward of its trials. */
   meanReward: number;
+  /** The share of its trials that ran out of time. */
   timeoutRate: number;
-  costUSD: number;
+  /** The cost of all its trials; absent where it isn't known of each. */
+  costUSD?: number;
+  /** The share of its trials with complete evidence. */
   evidenceCompletenessRate: number;
+}
+
+/** A confidence interval of the difference of two mean rewards. */
+export interface ComparedInterval {
+  /** Paired, over the tasks that both sides ran, or welch. */
+  method: "paired" | "welch";
+  /** The confidence. */
+  level: number;
+  /** Low bounds the difference from below; absent where there are too few trials. */
+  low?: number;
+  /** High bounds the difference from above; absent where there are too few trials. */
+  high?: number;
+  /** Samples counts the pairs, or the trials of both sides. */
+  samples: number;
+  /** Note says why there are no bounds, or what they leave out. */
+  note?: string;
 }
 
 /** The chain of facts that answers the question. */
@@ -2210,7 +2772,7 @@ export interface Commands {
   list_subagents: { params: ListSubagentsParams; result: ListSubagentsResult };
   /** Creates a batch of items that are worked on side by side. */
   create_job: { params: CreateJobParams; result: JobResult };
-  /** Starts a job that was created without starting. */
+  /** Starts a job that waits. */
   start_job: { params: StartJobParams; result: JobRecord };
   /** Returns a job with a page of its items. */
   get_job: { params: GetJobParams; result: JobRecord };
@@ -2224,6 +2786,10 @@ export interface Commands {
   create_schedule: { params: CreateScheduleParams; result: ScheduleResult };
   /** Lists schedules with their next and last runs. */
   list_schedules: { params: ListSchedulesParams; result: ListSchedulesResult };
+  /** Holds a schedule. */
+  pause_schedule: { params: PauseScheduleParams; result: ScheduleResult };
+  /** Lets a paused schedule go on. */
+  resume_schedule: { params: ResumeScheduleParams; result: ScheduleResult };
   /** Ends a schedule. */
   delete_schedule: { params: DeleteScheduleParams; result: ScheduleResult };
   /** Writes to a process. */
@@ -2256,6 +2822,26 @@ export interface Commands {
   disconnect_channel: { params: DisconnectChannelParams; result: ChannelResult };
   /** Lists channels. */
   list_channels: { params: ListChannelsParams; result: ListChannelsResult };
+  /** Returns the local task behind a peer's task. */
+  get_peer_task: { params: GetPeerTaskParams; result: PeerTaskRecord };
+  /** Lists the tasks of peers. */
+  list_peer_tasks: { params: ListPeerTasksParams; result: ListPeerTasksResult };
+  /** Records that the end of a peer's task was reconciled. */
+  settle_peer_task: { params: SettlePeerTaskParams; result: PeerTaskRecord };
+  /** Says where a peer wants to be told of its task. */
+  set_peer_push: { params: SetPeerPushParams; result: PeerPushResult };
+  /** Takes a wish to be told back. */
+  remove_peer_push: { params: RemovePeerPushParams; result: PeerPushResult };
+  /** Records what came of telling a peer. */
+  report_peer_push: { params: ReportPeerPushParams; result: PeerPushResult };
+  /** Lists where peers want to be told of their tasks. */
+  list_peer_pushes: { params: ListPeerPushesParams; result: ListPeerPushesResult };
+  /** Returns what is known of a task that is delegated to a peer. */
+  get_peer_work: { params: GetPeerWorkParams; result: PeerWork };
+  /** Joins an attempt at a task to a peer's task. */
+  link_peer_task: { params: LinkPeerTaskParams; result: TaskResult };
+  /** Records how a delegated task stands at the peer. */
+  update_peer_task: { params: UpdatePeerTaskParams; result: TaskResult };
   /** Exports an evidence pack. */
   export_evidence: { params: ExportEvidenceParams; result: ExportResult };
   /** Exports a replay case. */

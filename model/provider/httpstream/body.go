@@ -80,19 +80,6 @@ func (o *Object) Raw(name string, value []byte) {
 // String adds a text.
 func (o *Object) String(name, value string) { o.Raw(name, AppendString(nil, value)) }
 
-// List adds a list of values that are JSON already.
-func (o *Object) List(name string, values [][]byte) {
-	pieces := make([][]byte, 0, 2*len(values)+2)
-	pieces = append(pieces, []byte("["))
-	for i, v := range values {
-		if i > 0 {
-			pieces = append(pieces, comma)
-		}
-		pieces = append(pieces, v)
-	}
-	o.Pieces(name, append(pieces, []byte("]")))
-}
-
 // Pieces adds a member whose value is JSON already, in pieces. They are not
 // copied, and must not change as long as the body is used.
 func (o *Object) Pieces(name string, pieces [][]byte) {
@@ -103,8 +90,6 @@ func (o *Object) Pieces(name string, pieces [][]byte) {
 	o.key(name)
 	o.pieces = append(o.pieces, pieces...)
 }
-
-var comma = []byte(",")
 
 func (o *Object) key(name string) {
 	b := []byte{','}

@@ -339,8 +339,8 @@ func TestObject(t *testing.T) {
 		o.String("a", "x")
 		o.Raw("b", []byte("1"))
 		o.Raw("c", []byte(`{"x":1,"y":1}`))
-		o.List("d", [][]byte{[]byte("1")})
-		o.List("e", [][]byte{[]byte("1"), []byte(`{}`)})
+		o.Pieces("d", [][]byte{[]byte("[1]")})
+		o.Pieces("e", [][]byte{[]byte("[1,"), []byte(`{}]`)})
 		got := o.Body()
 		if want := `{"b":7,"c":{"x":1,"y":2},"d":[],"e":[1,{}],"z":true}`; string(got.Bytes()) != want || got.Len() != int64(len(want)) {
 			t.Fatalf("%s", got.Bytes())

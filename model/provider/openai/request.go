@@ -14,7 +14,7 @@ import (
 func (p *Provider) body(r *model.Request) httpstream.Body {
 	o := p.conn.NewObject()
 	o.String("model", r.Model)
-	o.List("messages", p.messages(r))
+	o.Pieces("messages", p.messages(r))
 	if len(r.Tools) > 0 {
 		o.Raw("tools", p.conn.Tools("", r.Tools, tools))
 	}
@@ -36,26 +36,62 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	return o.Body()
 }
 
-// messages joins the encoded messages. The media of tools' results follow the
-// last result of a group: nothing may stand between results of one answer.
+// messages is the list of messages, in pieces. The media of tools' results follow
+// the last result of a group: nothing may stand between results of one answer.
 func (p *Provider) messages(r *model.Request) [][]byte {
-	out := make([][]byte, 0, len(r.Messages)+1)
+	out := [][]byte{[]byte("[")}
 	if r.System != "" {
-		out = append(out, closed(httpstream.AppendString([]byte(`{"role":"system","content":`), r.System)))
+		out = append(out, append(closed(httpstream.AppendString([]byte(`{"role":"system","content":`), r.System)), ','))
 	}
-	var media [][]byte
-	for _, m := range r.Messages {
-		if m.Role != model.RoleTool {
-			out, media = append(out, media...), nil
-		}
-		first, second, _ := bytes.Cut(m.Encoded(p.form, p.encode), newline)
-		out = append(out, first)
-		if len(second) > 0 {
-			media = append(media, second)
-		}
+	out = append(out, r.Joined(p.form, func(dst []byte, i int) []byte { return p.join(dst, r.Messages, i) }))
+	for _, m := range lastResults(r.Messages) {
+		out = append(out, p.media(nil, m))
 	}
-	return append(out, media...)
+	// Each of them ends with a comma.
+	last := &out[len(out)-1]
+	for len(*last) == 0 && len(out) > 2 {
+		out = out[:len(out)-1]
+		last = &out[len(out)-1]
+	}
+	*last = bytes.TrimSuffix(*last, comma)
+	return append(out, []byte("]"))
 }
+
+// join appends the i-th message, and before it the media of the results that end
+// with it.
+func (p *Provider) join(dst []byte, messages []*model.Message, i int) []byte {
+	m := messages[i]
+	if m.Role != model.RoleTool {
+		for _, result := range lastResults(messages[:i]) {
+			dst = p.media(dst, result)
+		}
+	}
+	first, _, _ := bytes.Cut(p.encode(m), newline)
+	return append(append(dst, first...), ',')
+}
+
+// media appends the media of a result, if it has some.
+func (p *Provider) media(dst []byte, m *model.Message) []byte {
+	if len(m.Media) == 0 {
+		return dst
+	}
+	_, second, ok := bytes.Cut(p.encode(m), newline)
+	if !ok || len(second) == 0 {
+		return dst
+	}
+	return append(append(dst, second...), ',')
+}
+
+// lastResults returns the results of tools at the end.
+func lastResults(messages []*model.Message) []*model.Message {
+	n := len(messages)
+	for n > 0 && messages[n-1].Role == model.RoleTool {
+		n--
+	}
+	return messages[n:]
+}
+
+var comma = []byte(",")
 
 // newline parts a tool's result from its media in the encoded form. JSON as it is
 // written here holds none.

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	if r.System != "" {
 		o.String("instructions", r.System)
 	}
-	o.List("input", p.input(r.Messages))
+	o.Pieces("input", p.input(r))
 	if len(r.Tools) > 0 {
 		o.Raw("tools", p.conn.Tools("", r.Tools, tools))
 	}
@@ -49,15 +50,16 @@ func reasons(name string) bool {
 	return !strings.Contains(name, "-chat")
 }
 
-// input joins the encoded messages; one message may be several items.
-func (p *Provider) input(messages []*model.Message) [][]byte {
-	out := make([][]byte, 0, len(messages))
-	for _, m := range messages {
-		if items := m.Encoded(p.form, p.encode); len(items) > 0 {
-			out = append(out, items)
+// input is the list of items, in pieces; one message may be several items, or none.
+func (p *Provider) input(r *model.Request) [][]byte {
+	items := r.Joined(p.form, func(dst []byte, i int) []byte {
+		b := p.encode(r.Messages[i])
+		if len(b) == 0 {
+			return dst
 		}
-	}
-	return out
+		return append(append(dst, b...), ',')
+	})
+	return [][]byte{[]byte("["), bytes.TrimSuffix(items, []byte(",")), []byte("]")}
 }
 
 // encode returns the items of a message, with commas between them.

@@ -69,6 +69,7 @@ func (p *Provider) Stream(ctx context.Context, r *model.Request) iter.Seq2[model
 // answer chooses the answer to a request.
 func (p *Provider) answer(r *model.Request) *Answer {
 	said, answered := lastSaid(r.Messages)
+	answered += int(r.Failed) // an error was an answer of the script too
 	for _, a := range p.matched {
 		if !strings.Contains(said, a.When.Contains) {
 			continue

@@ -11,9 +11,9 @@
 //   - Answers without "when" are taken in order: the answer to the request with
 //     Call n is the n-th of them. With "repeat" the list begins again at its end.
 //   - Answers with "when" come first where they match the last thing that the user
-//     said. Several that match are taken in order, one for each answer of the model
-//     since then: the first asks for a tool, say, and the second says what came of
-//     it. When they are used up, the others go on.
+//     said. Several that match are taken in order, one for each answer or error of
+//     the model since then: the first asks for a tool, say, and the second says
+//     what came of it. When they are used up, the others go on.
 //   - Without an answer to give, or without a script, the provider repeats what the
 //     user said.
 //

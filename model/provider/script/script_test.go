@@ -141,6 +141,12 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
+// failed is a request after so many calls that failed.
+func failed(r *model.Request, n int64) *model.Request {
+	r.Failed = n
+	return r
+}
+
 func TestWhen(t *testing.T) {
 	p := parse(t, `
 answers:
@@ -166,6 +172,9 @@ answers:
 		{"used up", said(1, "The weather?", "assistant: ", tool, "assistant: It rains."), "second"},
 		{"several conditions", said(0, "weather and rain", "assistant: ", tool, "assistant: It rains."), "Take a coat."},
 		{"the user says it again", said(12, "The weather?", "assistant: ", tool, "assistant: It rains.", "weather"), ""},
+		{"second match after an error", failed(said(9, "The weather?"), 1), "It rains."},
+		{"used up by errors", failed(said(1, "The weather?"), 2), "second"},
+		{"an error and an answer", failed(said(0, "The weather?", "assistant: ", tool), 1), "first"},
 		{"a tool's text doesn't count", said(0, "hello", "assistant: ", "tool: weather"), "first"},
 	} {
 		got := play(t.Context(), t, p, c.r)

@@ -234,7 +234,7 @@ func (s *stage) attachTrees() error {
 		path := s.Keep[i].Path
 		err := moveMount(fd, path)
 		if errors.Is(err, syscall.ENOENT) {
-			if err = mkdirAll(path); err == nil {
+			if err = makeWay(fd, path); err == nil {
 				err = moveMount(fd, path)
 			}
 		}
@@ -243,6 +243,31 @@ func (s *stage) attachTrees() error {
 		}
 	}
 	return nil
+}
+
+// makeWay makes the place where a tree is put: a directory, or an empty file if the
+// tree is a file.
+func makeWay(fd int, path string) error {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+		return mkdirAll(path)
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] == '/' {
+			if err := mkdirAll(path[:i]); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	file, err := syscall.Open(path, syscall.O_CREAT|syscall.O_WRONLY|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return syscall.Close(file)
 }
 
 // mkdirAll makes a directory and those above it.

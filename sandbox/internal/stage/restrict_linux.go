@@ -14,6 +14,9 @@ func (s *stage) restrict() {
 	if s.DropCaps {
 		s.step(StepCaps, dropCaps)
 	}
+	if s.KeepCover {
+		s.step(StepCaps, keepCover)
+	}
 	if s.NoNewPrivs {
 		s.step(StepNoNewPrivs, func() error { return prctl(prSetNoNewPrivs, 1) })
 	}
@@ -79,6 +82,37 @@ func dropCaps() error {
 	}{version: capVersion3}
 	var none [6]uint32 // effective, permitted and inheritable, twice 32 of each
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&none)), 0)
+	return result(errno)
+}
+
+// The capabilities by which root gets below a mount: mounts and namespaces, the
+// memory and the root folders of other processes, files by their handle, devices,
+// and code in the kernel.
+var belowCover = []uintptr{2, 16, 17, 19, 21, 27, 38, 39} // DAC_READ_SEARCH SYS_MODULE SYS_RAWIO SYS_PTRACE SYS_ADMIN MKNOD PERFMON BPF
+
+// keepCover gives up what would undo the cover of the hidden paths, for good. Root
+// keeps all other rights.
+func keepCover() error {
+	if err := prctl(prCapAmbient, prAmbientClear); err != nil {
+		return err
+	}
+	head := struct {
+		version uint32
+		pid     int32
+	}{version: capVersion3}
+	var sets [6]uint32 // effective, permitted and inheritable of the first 32, then of the others
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
+		return errno
+	}
+	for _, c := range belowCover {
+		if err := prctl(prCapbsetDrop, c); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return err // EINVAL: this kernel doesn't know it
+		}
+		for i := range 3 {
+			sets[int(c/32)*3+i] &^= 1 << (c % 32)
+		}
+	}
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&sets)), 0)
 	return result(errno)
 }
 

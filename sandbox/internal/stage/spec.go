@@ -70,11 +70,14 @@ type Spec struct {
 	Limits []Limit
 	// NoNewPrivs, DropCaps, Landlock and Seccomp restrict the command.
 	NoNewPrivs, DropCaps bool
-	LandlockFS           uint64
-	LandlockNet          uint64
-	LandlockScoped       uint64
-	Rules                []Rule
-	Seccomp              []byte
+	// KeepCover drops only the capabilities by which root could look below what
+	// covers the hidden paths.
+	KeepCover      bool
+	LandlockFS     uint64
+	LandlockNet    uint64
+	LandlockScoped uint64
+	Rules          []Rule
+	Seccomp        []byte
 }
 
 // Tree is a part of the file system that is carried into the sandbox.
@@ -172,7 +175,7 @@ func (s *Spec) visit(c codec) {
 	c.str(&s.Dir)
 	for _, f := range []*bool{
 		&s.TTY, &s.Probe, &s.MountNS, &s.PidNS, &s.NetNS, &s.ReadOnly, &s.Dev, &s.Proc, &s.Loopback,
-		&s.NoNewPrivs, &s.DropCaps,
+		&s.NoNewPrivs, &s.DropCaps, &s.KeepCover,
 	} {
 		flag(c, f)
 	}

@@ -26,6 +26,8 @@ type Config struct {
 	} `json:"log"`
 	Workspace struct {
 		Root string `json:"root"`
+		// TrustRules takes allow rules from the workspace's own file, too.
+		TrustRules bool `json:"trustRules"`
 	} `json:"workspace"`
 	Providers   []Provider `json:"providers"`
 	Routing     Routing    `json:"routing"`
@@ -43,12 +45,38 @@ type Config struct {
 	Actions struct {
 		Timeout Span `json:"timeout"`
 	} `json:"actions"`
-	Recovery  string `json:"recovery"`
-	MCP       []MCP  `json:"mcp"`
-	Peers     []Peer `json:"peers"`
-	Telemetry struct {
-		OTLPEndpoint string `json:"otlpEndpoint"`
-	} `json:"telemetry"`
+	Recovery  string    `json:"recovery"`
+	MCP       []MCP     `json:"mcp"`
+	Peers     []Peer    `json:"peers"`
+	A2A       A2A       `json:"a2a"`
+	Telemetry Telemetry `json:"telemetry"`
+}
+
+// A2A says how other agents give work over the Agent2Agent protocol.
+type A2A struct {
+	Enabled      bool   `json:"enabled"`
+	Name         string `json:"name"`
+	Description  string `json:"description"`
+	URL          string `json:"url"`
+	ExtendedCard bool   `json:"extendedCard"`
+	Push         struct {
+		AllowHosts []string `json:"allowHosts"`
+	} `json:"push"`
+}
+
+// Telemetry says where spans and metrics are sent.
+type Telemetry struct {
+	OTLPEndpoint string   `json:"otlpEndpoint"`
+	Signals      []string `json:"signals"`
+	Headers      []struct {
+		Name string `json:"name"`
+		Env  string `json:"env"`
+	} `json:"headers"`
+	Timeout         Span     `json:"timeout"`
+	MetricsInterval Span     `json:"metricsInterval"`
+	Compression     string   `json:"compression"`
+	QueueSize       int64    `json:"queueSize"`
+	Resource        []string `json:"resource"`
 }
 
 // Provider is a provider of models.
@@ -109,6 +137,17 @@ type Hook struct {
 	URL     string   `json:"url"`
 	Timeout Span     `json:"timeout"`
 	Failure string   `json:"failure"`
+	Sandbox Confine  `json:"sandbox"`
+}
+
+// Confine is the profile of a program that is no tool. What is empty has a default
+// that depends on the program.
+type Confine struct {
+	Mode       string   `json:"mode"`
+	Network    string   `json:"network"`
+	Allowed    []string `json:"allowedHosts"`
+	WriteRoots []string `json:"writeRoots"`
+	Env        []string `json:"env"`
 }
 
 // Sandbox says what tools may do.
@@ -139,7 +178,8 @@ type MCP struct {
 	URL     string   `json:"url"`
 	Env     []string `json:"env"`
 	// TrustHints believes the server when it says that a tool only reads.
-	TrustHints bool `json:"trustHints"`
+	TrustHints bool    `json:"trustHints"`
+	Sandbox    Confine `json:"sandbox"`
 }
 
 // Peer is another agent.
@@ -147,6 +187,11 @@ type Peer struct {
 	ID       string `json:"id"`
 	Protocol string `json:"protocol"`
 	CardURL  string `json:"cardURL"`
+	// TokenEnv names the environment variable that holds the token.
+	TokenEnv     string   `json:"tokenEnv"`
+	AllowPrivate bool     `json:"allowPrivate"`
+	Hosts        []string `json:"hosts"`
+	Delivery     string   `json:"delivery"`
 }
 
 // Span is a duration that is written as in the file.
@@ -224,7 +269,22 @@ func (c *Config) problems() [][2]string {
 			add(fmt.Sprintf("hooks[%d].command", i), "names no program")
 		}
 	}
+	c.Telemetry.check(add)
 	return out
+}
+
+// check reports what can't be sent to or with.
+func (t *Telemetry) check(add reporter) {
+	if t.OTLPEndpoint != "" {
+		if _, err := parseURL(t.OTLPEndpoint); err != nil {
+			add("telemetry.otlpEndpoint", "%v", err)
+		}
+	}
+	for i, kv := range t.Resource {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
+			add(fmt.Sprintf("telemetry.resource[%d]", i), "is not of the form name=value")
+		}
+	}
 }
 
 type reporter func(path, format string, args ...any)

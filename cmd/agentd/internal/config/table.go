@@ -68,7 +68,7 @@ var (
 // Table returns all settings, in the order of the reference.
 func Table() []Setting {
 	var all []Setting
-	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), peerSettings()} {
+	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), peerSettings(), telemetrySettings()} {
 		all = append(all, part...)
 	}
 	return all
@@ -88,6 +88,7 @@ func hostSettings() []Setting {
 		{Name: "log.level", Type: Choice, Values: []string{"debug", "info", "warn", "error"}, Default: "info", Flag: "log-level", Reload: true, Means: "The least level that is logged."},
 		{Name: "log.format", Type: Choice, Values: []string{"auto", "text", "json"}, Default: "auto", Flag: "log-format", Means: "How log lines look; auto is text on a terminal and JSON elsewhere."},
 		{Name: "workspace.root", Type: Text, Default: ".", Means: "The folder that tools work in."},
+		{Name: "workspace.trustRules", Type: Boolean, Default: "false", Means: "Take allow rules from .agentd-permissions.yaml in a workspace, too; deny and ask rules always count."},
 	}
 }
 
@@ -117,6 +118,12 @@ func modelSettings() []Setting {
 	}
 }
 
+// Values of profiles.
+var (
+	sandboxModes = []string{"read_only", "workspace_write", "danger_full_access"}
+	networks     = []string{"deny", "allow", "proxy"}
+)
+
 func policySettings() []Setting {
 	return []Setting{
 		{Name: "permissions.mode", Type: Choice, Values: modes, Default: "default", Reload: true, Means: "The permission mode of sessions that name none."},
@@ -132,8 +139,13 @@ func policySettings() []Setting {
 		{Name: "hooks[].url", Type: URL, Means: "Where the hook's input is posted instead of running a program."},
 		{Name: "hooks[].timeout", Type: Duration, Means: "How long it may take."},
 		{Name: "hooks[].failure", Type: Choice, Values: []string{"open", "closed"}, Means: "Whether a hook that fails lets the work go on (open) or stops it (closed)."},
-		{Name: "sandbox.mode", Type: Choice, Values: []string{"read_only", "workspace_write", "danger_full_access"}, Default: "workspace_write", Means: "What tools may write."},
-		{Name: "sandbox.network", Type: Choice, Values: []string{"deny", "allow", "proxy"}, Default: "deny", Means: "Whether tools reach the network; proxy: only the allowed hosts."},
+		{Name: "hooks[].sandbox.mode", Type: Choice, Values: sandboxModes, Means: "What the program may write, whatever tools may; workspace_write if not given."},
+		{Name: "hooks[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program reaches the network; deny if not given."},
+		{Name: "hooks[].sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets the program reach."},
+		{Name: "hooks[].sandbox.writeRoots", Type: Texts, Means: "Further folders that the program may write."},
+		{Name: "hooks[].sandbox.env", Type: Texts, Means: "Environment variables that the program sees beside the usual ones."},
+		{Name: "sandbox.mode", Type: Choice, Values: sandboxModes, Default: "workspace_write", Means: "What tools may write."},
+		{Name: "sandbox.network", Type: Choice, Values: networks, Default: "deny", Means: "Whether tools reach the network; proxy: only the allowed hosts."},
 		{Name: "sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets through: example.org, *.example.org, each with a port or without."},
 		{Name: "sandbox.writeRoots", Type: Texts, Means: "Further folders that tools may write."},
 		{Name: "sandbox.env", Type: Texts, Means: "Environment variables that tools see beside the usual ones."},
@@ -162,10 +174,39 @@ func peerSettings() []Setting {
 		{Name: "mcp[].url", Type: URL, Means: "The address of a server over HTTP."},
 		{Name: "mcp[].env", Type: Texts, Means: "Names of environment variables that the program is given."},
 		{Name: "mcp[].trustHints", Type: Boolean, Default: "false", Means: "Believe the server when it says that a tool only reads."},
-		{Name: "peers[]", Type: Objects, Later: true, Means: "Other agents that work can be handed to."},
-		{Name: "peers[].id", Type: Text, Required: true, Later: true, Means: "Name of the peer."},
-		{Name: "peers[].protocol", Type: Choice, Values: []string{"a2a"}, Required: true, Later: true, Means: "How it is spoken to."},
-		{Name: "peers[].cardURL", Type: URL, Required: true, Later: true, Means: "Where its agent card is."},
-		{Name: "telemetry.otlpEndpoint", Type: Text, Later: true, Means: "Where telemetry is sent (OTLP over HTTP); empty for nowhere."},
+		{Name: "mcp[].sandbox.mode", Type: Choice, Values: sandboxModes, Means: "What the program may write; workspace_write if not given. In danger_full_access it is kept from the data directory alone."},
+		{Name: "mcp[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program reaches the network; allow if not given."},
+		{Name: "mcp[].sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets the program reach."},
+		{Name: "mcp[].sandbox.writeRoots", Type: Texts, Means: "Further folders that the program may write; if not given, the caches of package managers (~/.cache, ~/.npm, ~/.local/share/uv and others that are there)."},
+		{Name: "mcp[].sandbox.env", Type: Texts, Means: "Names of further environment variables that the program is given."},
+		{Name: "peers[]", Type: Objects, Means: "Other agents that work can be handed to."},
+		{Name: "peers[].id", Type: Text, Required: true, Means: "Name of the peer."},
+		{Name: "peers[].protocol", Type: Choice, Values: []string{"a2a"}, Required: true, Means: "How it is spoken to."},
+		{Name: "peers[].cardURL", Type: URL, Required: true, Means: "Where its agent card is; without a path the usual place on that host."},
+		{Name: "peers[].tokenEnv", Type: Text, Means: "Environment variable that holds the bearer token; the token itself is never in the file."},
+		{Name: "peers[].allowPrivate", Type: Boolean, Means: "Whether the host of the card may have an address that is not public."},
+		{Name: "peers[].hosts", Type: Texts, Means: "Further hosts, with a port or without, that the card may name."},
+		{Name: "peers[].delivery", Type: Choice, Values: []string{"auto", "streaming", "polling", "push"}, Means: "How its tasks are followed; auto if not given: in streams, if the peer offers them. Push needs a2a.url."},
+		{Name: "a2a.enabled", Type: Boolean, Default: "true", Means: "Whether other agents can give work over the Agent2Agent protocol."},
+		{Name: "a2a.name", Type: Text, Default: "agentd", Means: "Name of the agent on its card."},
+		{Name: "a2a.description", Type: Text, Default: "An agent that works on tasks with its tools.", Means: "What the card says of the agent."},
+		{Name: "a2a.url", Type: URL, Means: "Address of the server on the card, if others reach it by another than it listens on."},
+		{Name: "a2a.extendedCard", Type: Boolean, Default: "true", Means: "Whether those with a token get a card that lists the tools."},
+		{Name: "a2a.push.allowHosts", Type: Texts, Means: "Hosts, with a port or without, that push notifications may reach although their addresses are not public."},
+	}
+}
+
+func telemetrySettings() []Setting {
+	return []Setting{
+		{Name: "telemetry.otlpEndpoint", Type: Text, Means: "Where spans and metrics are sent (OTLP over HTTP), such as http://127.0.0.1:4318; empty for nowhere."},
+		{Name: "telemetry.signals", Type: Choices, Values: []string{"traces", "metrics"}, Means: "What is sent; both if not given."},
+		{Name: "telemetry.headers[]", Type: Objects, Means: "Headers of the requests, for backends that want a key."},
+		{Name: "telemetry.headers[].name", Type: Text, Required: true, Means: "Name of the header."},
+		{Name: "telemetry.headers[].env", Type: Text, Required: true, Means: "Environment variable that holds its value; the value itself is never in the file."},
+		{Name: "telemetry.timeout", Type: Duration, Default: "10s", Means: "How long one request may take."},
+		{Name: "telemetry.metricsInterval", Type: Duration, Default: "60s", Means: "How often metrics are sent."},
+		{Name: "telemetry.compression", Type: Choice, Values: []string{"none", "gzip"}, Default: "none", Means: "How requests are compressed."},
+		{Name: "telemetry.queueSize", Type: Integer, Default: "8192", Means: "Spans that wait to be sent; what is beyond is dropped and counted."},
+		{Name: "telemetry.resource", Type: Texts, Means: "Further resource attributes, as name=value, such as deployment.environment.name=prod."},
 	}
 }

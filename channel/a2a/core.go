@@ -1,0 +1,345 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	proto "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// sent is what became of a message: a task, or a message in its place.
+type sent struct {
+	rec *command.PeerTaskRecord
+	// created says that the message began the task.
+	created bool
+	message *proto.Message
+}
+
+// send takes a message: it begins a task, or goes to the one that it names.
+func (s *Server) send(ctx context.Context, c *call, req *proto.SendMessageRequest, how string) (*sent, error) {
+	if err := s.checkMessage(req.Message); err != nil {
+		return nil, err
+	}
+	if err := checkHistory(historyOf(req.Config)); err != nil {
+		return nil, err
+	}
+	if cfg := req.Config; cfg != nil && cfg.PushConfig != nil {
+		if err := s.checkPush(cfg.PushConfig); err != nil {
+			return nil, err
+		}
+		how = "push"
+	}
+	var out *sent
+	var err error
+	if req.Message.TaskID != "" {
+		out, err = s.goOn(ctx, c, req.Message)
+	} else {
+		out, err = s.begin(ctx, c, req.Message, how)
+	}
+	if err != nil || out.rec == nil {
+		return out, err
+	}
+	if cfg := req.Config; cfg != nil && cfg.PushConfig != nil {
+		if err := s.setPush(ctx, c, out.rec, cfg.PushConfig, short("push_", "message", req.Message.ID)); err != nil {
+			return nil, err
+		}
+	}
+	s.teller.track(c.caller.Account, out.rec)
+	return out, nil
+}
+
+// begin makes a message a turn of the context's session.
+func (s *Server) begin(ctx context.Context, c *call, m *proto.Message, how string) (*sent, error) {
+	account, seed := c.caller.Account, m.ID
+	marker := ""
+	if f := s.fixture(m.ID); f != "" {
+		if f == fixtureMessage {
+			return &sent{message: directMessage(m, account)}, nil
+		}
+		// The test kit uses its message ids again for new tasks.
+		marker, seed = fixtureMark(f), m.ID+random()
+	}
+	contextID := m.ContextID
+	if contextID == "" {
+		contextID = contextOf(account, seed)
+	}
+	taskID := taskOf(account, contextID, seed)
+	in, err := input(m, marker)
+	if err != nil {
+		return nil, err
+	}
+	step, err := s.step(account, taskID, contextID, m)
+	if err != nil {
+		return nil, err
+	}
+	step.DeliveryMechanism = how
+	_, err = s.do(ctx, c, &command.SubmitTurn{
+		SessionID: sessionOf(account, contextID), Create: true, TurnID: turnOf(account, taskID), Input: in, Peer: step,
+	})
+	rec, missing := s.record(ctx, c, taskID)
+	switch {
+	case err != nil && fault.KindOf(err) == fault.Conflict && missing == nil:
+		return nil, badParam("message.messageId", "was used before with another content")
+	case err != nil:
+		return nil, err
+	}
+	return &sent{rec: rec, created: true}, missing
+}
+
+// step is a peer's step in its own names.
+func (s *Server) step(account, taskID, contextID string, m *proto.Message) (*command.PeerStep, error) {
+	step := &command.PeerStep{
+		ChannelID: channelOf(account), NativeProtocol: Protocol, RemoteTaskID: taskID, RemoteContextID: contextID,
+	}
+	if m == nil {
+		return step, nil
+	}
+	body, err := kept(m)
+	if err != nil {
+		return nil, badParam("message", "can't be read")
+	}
+	step.RemoteMessageID, step.Message = m.ID, body
+	return step, nil
+}
+
+// goOn takes a message to a task that exists: an answer, or more to think of.
+func (s *Server) goOn(ctx context.Context, c *call, m *proto.Message) (*sent, error) {
+	rec, err := s.record(ctx, c, string(m.TaskID))
+	if err != nil {
+		return nil, err
+	}
+	if m.ContextID != "" && m.ContextID != rec.RemoteContextID {
+		return nil, badParam("message.contextId", "is not the context of task %s", m.TaskID)
+	}
+	for range 2 {
+		again, err := s.goOnOnce(ctx, c, rec, m)
+		if err == nil || !again {
+			return &sent{rec: rec}, err
+		}
+	}
+	return nil, errorf(unsupported, "task %s takes no message at this moment; ask for it, and try again", m.TaskID)
+}
+
+// goOnOnce reports whether the task changed under the message, so that it is to be
+// looked at again.
+func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRecord, m *proto.Message) (again bool, err error) {
+	var known, ended bool
+	var now proto.TaskState
+	var waiting []pendingAction
+	err = s.look(ctx, c.caller, rec, func(v *view) {
+		known, ended, now = v.heard(m.ID) && s.fixture(m.ID) == "", v.ended(), v.task.Status.State
+		waiting = append(waiting, v.actions...)
+	})
+	switch {
+	case err != nil || known:
+		return false, err // a message that came before changes nothing
+	case ended:
+		f := errorf(unsupported, "task %s is %s: it takes no messages any more", rec.RemoteTaskID, now)
+		f.metadata = map[string]string{"taskId": rec.RemoteTaskID}
+		return false, f
+	}
+	step, err := s.step(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, m)
+	if err != nil {
+		return false, err
+	}
+	step.RemoteStatus = string(now)
+	key := short("a2a_", "key", rec.RemoteTaskID, m.ID)
+	if s.fixture(m.ID) != "" {
+		key = ""
+	}
+	if len(waiting) > 0 {
+		return s.answer(ctx, c, m, waiting, step, key)
+	}
+	return s.steer(ctx, c, rec, m, step, key)
+}
+
+// heard reports whether a message is part of the task already.
+func (v *view) heard(messageID string) bool {
+	for _, m := range v.task.History {
+		if m.ID == messageID && m.Role == proto.MessageRoleUser {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) answer(ctx context.Context, c *call, m *proto.Message, waiting []pendingAction, step *command.PeerStep, key string) (again bool, err error) {
+	r, err := replyTo(m, waiting)
+	if err != nil {
+		return false, err
+	}
+	if f := s.fixture(m.ID); f != "" {
+		r.Payload = event.Raw(fmt.Sprintf("%q", fixtureMark(f)))
+	}
+	_, err = s.do(ctx, c, &command.RespondAction{
+		Mutation: command.Mutation{IdempotencyKey: key}, ActionID: r.ActionID, Decision: r.Decision, Scope: r.Scope, Payload: r.Payload, Reason: r.Reason,
+		Peer: step,
+	})
+	return fault.KindOf(err) == fault.Conflict, err
+}
+
+// steer adds a message to the task's running turn.
+func (s *Server) steer(ctx context.Context, c *call, rec *command.PeerTaskRecord, m *proto.Message, step *command.PeerStep, key string) (again bool, err error) {
+	in, err := input(m, "")
+	if err != nil {
+		return false, err
+	}
+	_, err = s.do(ctx, c, &command.SubmitTurn{
+		Mutation: command.Mutation{IdempotencyKey: key}, SessionID: rec.SessionID, ThreadID: rec.ThreadID, Input: in, Peer: step,
+		Options: &event.TurnOptions{QueuePolicy: "steer", ExpectedTurnID: rec.TurnID},
+	})
+	return fault.KindOf(err) == fault.Conflict, err
+}
+
+func historyOf(cfg *proto.SendMessageConfig) *int {
+	if cfg == nil {
+		return nil
+	}
+	return cfg.HistoryLength
+}
+
+func checkHistory(n *int) error {
+	if n != nil && *n < 0 {
+		return badParam("historyLength", "is negative")
+	}
+	return nil
+}
+
+// sendMessage is the operation SendMessage. Unless told to return at once it waits
+// until the task ends or waits for the peer; a peer that goes away meanwhile doesn't
+// end the task.
+func (s *Server) sendMessage(ctx context.Context, c *call, req *proto.SendMessageRequest) (any, error) {
+	out, err := s.send(ctx, c, req, "polling")
+	if err != nil {
+		return nil, err
+	}
+	if out.message != nil {
+		return map[string]any{"message": out.message}, nil
+	}
+	if req.Config == nil || !req.Config.ReturnImmediately {
+		if err := s.wait(ctx, c, out.rec); err != nil {
+			return nil, err
+		}
+	}
+	t, err := s.taskNow(ctx, c.caller, out.rec, historyOf(req.Config))
+	return map[string]any{"task": t}, err
+}
+
+// wait returns when a task ended or waits for its peer.
+func (s *Server) wait(ctx context.Context, c *call, rec *command.PeerTaskRecord) error {
+	st, err := s.follow(ctx, c, rec, false)
+	if err != nil || interrupted(st.view.task.Status.State) {
+		return err
+	}
+	err = st.run(ctx, func(proto.Event) error {
+		if interrupted(st.view.task.Status.State) {
+			return errReached
+		}
+		return nil
+	}, s.opt.Heartbeat, func() error { return nil })
+	if errors.Is(err, errReached) {
+		return nil
+	}
+	return err
+}
+
+// errReached ends the walk of a wait.
+var errReached = errors.New("a2a: the state was reached")
+
+// sendStreaming is the operation SendStreamingMessage.
+func (s *Server) sendStreaming(ctx context.Context, c *call, req *proto.SendMessageRequest) (*stream, error) {
+	out, err := s.send(ctx, c, req, "streaming")
+	if err != nil {
+		return nil, err
+	}
+	if out.message != nil {
+		return &stream{first: out.message}, nil
+	}
+	st, err := s.follow(ctx, c, out.rec, out.created)
+	if err != nil {
+		return nil, err
+	}
+	st.untilAsked = true
+	return st, nil
+}
+
+// subscribe is the operation SubscribeToTask.
+func (s *Server) subscribe(ctx context.Context, c *call, req *proto.SubscribeToTaskRequest) (*stream, error) {
+	rec, err := s.record(ctx, c, string(req.ID))
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.follow(ctx, c, rec, false)
+	if err != nil {
+		return nil, err
+	}
+	if st.view.ended() {
+		f := errorf(unsupported, "task %s is %s: there is nothing to follow", req.ID, st.view.task.Status.State)
+		f.metadata = map[string]string{"taskId": string(req.ID)}
+		return nil, f
+	}
+	return st, nil
+}
+
+// getTask is the operation GetTask.
+func (s *Server) getTask(ctx context.Context, c *call, req *proto.GetTaskRequest) (*proto.Task, error) {
+	if err := checkHistory(req.HistoryLength); err != nil {
+		return nil, err
+	}
+	rec, err := s.record(ctx, c, string(req.ID))
+	if err != nil {
+		return nil, err
+	}
+	return s.taskNow(ctx, c.caller, rec, req.HistoryLength)
+}
+
+// cancelTask is the operation CancelTask.
+func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskRequest) (*proto.Task, error) {
+	rec, err := s.record(ctx, c, string(req.ID))
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.taskNow(ctx, c.caller, rec, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Status.State.Terminal() {
+		step, err := s.step(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, nil)
+		if err != nil {
+			return nil, err
+		}
+		step.RemoteStatus = string(t.Status.State)
+		res, err := s.do(ctx, c, &command.InterruptTurn{SessionID: rec.SessionID, TurnID: rec.TurnID, Reason: "cancelled by the peer", Peer: step})
+		if err != nil {
+			return nil, err
+		}
+		if r, ok := res.(*command.InterruptTurnResult); ok && r.Interrupted {
+			return s.cancelled(ctx, c, rec)
+		}
+	}
+	f := errorf(taskNotCancelable, "task %s has ended", req.ID)
+	f.metadata = map[string]string{"taskId": string(req.ID)}
+	return nil, f
+}
+
+// cancelled returns a task that was told to stop, when it has, or after a while as
+// it is.
+func (s *Server) cancelled(ctx context.Context, c *call, rec *command.PeerTaskRecord) (*proto.Task, error) {
+	st, err := s.follow(ctx, c, rec, false)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, s.opt.CancelWait)
+	defer cancel()
+	err = st.run(wait, func(proto.Event) error { return nil }, s.opt.CancelWait+time.Second, func() error { return nil })
+	if err != nil && wait.Err() == nil {
+		return nil, err
+	}
+	return s.taskNow(ctx, c.caller, rec, nil)
+}

@@ -1,0 +1,183 @@
+package a2a
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/fault"
+)
+
+// free are the objects whose keys are the peer's own.
+var free = map[string]bool{"metadata": true, "data": true, "params": true, "header": true}
+
+// camel rewrites the names of an object's fields, snake_case as in the protocol's
+// definition, to those of its JSON form: a reader of such JSON takes both. What a
+// peer put into free objects stays as it is.
+func camel(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, inner := range v {
+			if !free[k] {
+				inner = camel(inner)
+			}
+			if name := camelName(k); name == k || v[name] == nil {
+				k = name
+			}
+			out[k] = inner
+		}
+		return out
+	case []any:
+		for i := range v {
+			v[i] = camel(v[i])
+		}
+	}
+	return v
+}
+
+func camelName(s string) string {
+	if !strings.Contains(s, "_") {
+		return s
+	}
+	parts := strings.Split(s, "_")
+	for i, p := range parts {
+		if i > 0 && p != "" {
+			parts[i] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	return strings.Join(parts, "")
+}
+
+// maxDepth bounds how deep JSON of a peer may be nested.
+const maxDepth = 100
+
+// decodeParams reads the parameters of an operation. Unknown ones are ignored, as
+// the protocol asks.
+func decodeParams(data []byte, into any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}")
+	}
+	if tooDeep(data) {
+		return errorf(invalidParams, "the parameters are nested deeper than %d levels", maxDepth)
+	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return errorf(parseError, "this is not JSON: %v", err)
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return errorf(invalidParams, "the parameters are not an object")
+	}
+	b, err := json.Marshal(camel(v))
+	if err != nil {
+		return errorf(invalidParams, "the parameters can't be read: %v", err)
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return misfit(err)
+	}
+	return nil
+}
+
+// misfit says which parameter has the wrong form.
+func misfit(err error) error {
+	var typed *json.UnmarshalTypeError
+	if errors.As(err, &typed) && typed.Field != "" {
+		return badParam(typed.Field, "is a JSON %s, which doesn't fit", typed.Value)
+	}
+	return errorf(invalidParams, "the parameters don't fit: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// tooDeep looks at brackets outside of strings, without reading values.
+func tooDeep(data []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// readBody reads a body up to the bound.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opt.MaxBody))
+	var large *http.MaxBytesError
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known): // the server's own bound
+		return nil, known
+	case errors.As(err, &large):
+		return nil, errorf(tooLarge, "the body is larger than %d bytes", s.opt.MaxBody)
+	case err != nil:
+		return nil, errorf(invalidRequest, "the body could not be read")
+	}
+	// The deadline for the body must not end an answer that takes longer.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer without deadlines has none to take away
+	return body, nil
+}
+
+// jsonBody reports whether a body is said to be JSON.
+func jsonBody(r *http.Request) error {
+	got := r.Header.Get("Content-Type")
+	name, _, err := mime.ParseMediaType(got)
+	if err == nil && (name == "application/json" || name == "application/a2a+json") {
+		return nil
+	}
+	return errorf(contentType, "the content type must be application/json or application/a2a+json, not %q", clip(got))
+}
+
+// negotiate refuses versions that the server doesn't speak. A peer that names none
+// speaks 0.3; the patch number doesn't matter.
+func negotiate(r *http.Request) error {
+	got := strings.TrimSpace(r.Header.Get("A2A-Version"))
+	if got == "" {
+		got = strings.TrimSpace(r.URL.Query().Get("A2A-Version"))
+	}
+	if got == "" {
+		got = "0.3"
+	}
+	if got == Version || strings.HasPrefix(got, Version+".") {
+		return nil
+	}
+	f := errorf(versionUnknown, "version %s of the protocol is not spoken here; spoken: %s", clip(got), Version)
+	f.metadata = map[string]string{"supportedVersions": Version}
+	return f
+}
+
+// open begins a request of a peer: who it is, and whether the two speak the same
+// protocol.
+func (s *Server) open(r *http.Request) (*call, error) {
+	caller, role, ok := s.opt.Caller(r.Context())
+	if !ok {
+		return nil, errorf(forbidden, "send Authorization: Bearer TOKEN")
+	}
+	if err := negotiate(r); err != nil {
+		return nil, err
+	}
+	c := &call{caller: caller, role: role}
+	for _, line := range r.Header.Values("A2A-Extensions") {
+		for uri := range strings.SplitSeq(line, ",") {
+			if uri = strings.TrimSpace(uri); uri != "" {
+				c.extensions = append(c.extensions, uri)
+			}
+		}
+	}
+	return c, s.checkExtensions(c.extensions)
+}

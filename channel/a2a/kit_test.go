@@ -1,0 +1,281 @@
+package a2a_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"agentd"
+	"agentd/channel/a2a"
+	"agentd/command"
+	"agentd/event"
+	"agentd/loop"
+	"agentd/model"
+	"agentd/session"
+	"agentd/store"
+	"agentd/store/storetest"
+	"agentd/tool"
+)
+
+// live is the real runtime as the adapter wants it.
+type live struct{ *agentd.Runtime }
+
+func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
+	records, last, err := l.Runtime.Events(ctx, c, id, after, limit)
+	return delivered(id, records), last, err
+}
+
+func delivered(id string, records []store.Record) []command.Delivered {
+	out := make([]command.Delivered, len(records))
+	for i, r := range records {
+		out[i] = command.Delivered{SessionID: id, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out
+}
+
+func (l live) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
+
+func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
+	sub, err := l.Runtime.Subscribe(ctx, c, id, after)
+	if err != nil {
+		return nil, err
+	}
+	return &liveStream{sub, id}, nil
+}
+
+type liveStream struct {
+	*session.Subscription
+	id string
+}
+
+func (s *liveStream) Next(ctx context.Context) ([]command.Delivered, error) {
+	records, err := s.Subscription.Next(ctx)
+	return delivered(s.id, records), err
+}
+
+func (l live) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
+	return &liveFeed{l.Runtime.SubscribeAll(c)}, nil
+}
+
+type liveFeed struct{ *session.Feed }
+
+func (s *liveFeed) Next(ctx context.Context) ([]command.Delivered, error) {
+	records, err := s.Feed.Next(ctx)
+	out := make([]command.Delivered, len(records))
+	for i, r := range records {
+		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out, err
+}
+
+func (l live) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
+	blob, media, err := l.Runtime.Output(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
+}
+
+// agent is a model that does what the user's last words say:
+//
+//	say X          answers X
+//	pieces A|B|C   answers in pieces, each of which waits for the gate
+//	hold           answers when the gate opens
+//	ask Q          asks Q, then repeats the answer
+//	write F        writes a file, which needs an approval
+//	refuse, fail   doesn't answer
+type agent struct {
+	mu    sync.Mutex
+	gate  chan struct{} // each value lets one wait go on
+	calls int
+}
+
+func (*agent) Name() string { return "agent" }
+
+func (a *agent) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
+	return func(yield func(model.Chunk, error) bool) {
+		a.mu.Lock()
+		a.calls++
+		a.mu.Unlock()
+		if err := a.answer(ctx, r, func(c model.Chunk) bool { return yield(c, nil) }); err != nil {
+			yield(model.Chunk{}, err)
+		}
+	}
+}
+
+func (a *agent) answer(ctx context.Context, r *model.Request, send func(model.Chunk) bool) error {
+	words, result := "", ""
+	for _, m := range r.Messages {
+		switch m.Role {
+		case model.RoleUser:
+			words, result = m.Text, ""
+		case model.RoleTool:
+			result = m.Text
+		}
+	}
+	verb, rest, _ := strings.Cut(words, " ")
+	stop := "end_turn"
+	switch {
+	case verb == "say":
+		send(model.Chunk{Text: rest})
+	case verb == "pieces":
+		for piece := range strings.SplitSeq(rest, "|") {
+			if err := a.wait(ctx); err != nil {
+				return err
+			}
+			send(model.Chunk{Text: piece})
+		}
+	case verb == "hold":
+		if err := a.wait(ctx); err != nil {
+			return err
+		}
+		send(model.Chunk{Text: "let go"})
+	case (verb == "ask" || verb == "write") && result != "":
+		send(model.Chunk{Text: "got " + result})
+	case verb == "ask":
+		args, _ := json.Marshal(map[string]string{"prompt": rest})
+		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: tool.RequestInput, Arguments: args}})
+		stop = "tool_use"
+	case verb == "write":
+		args, _ := json.Marshal(map[string]string{"path": rest, "content": "x"})
+		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: "write_file", Arguments: args}})
+		stop = "tool_use"
+	case verb == "refuse":
+		send(model.Chunk{Text: "I won't."})
+		stop = "refusal"
+	case verb == "fail":
+		return &model.Error{Category: model.InvalidRequest, Message: "no such thing"}
+	default:
+		send(model.Chunk{Text: "heard " + words})
+	}
+	send(model.Chunk{Done: &model.Done{StopReason: stop, Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}})
+	return nil
+}
+
+func (a *agent) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.gate:
+		return nil
+	}
+}
+
+// open lets n waits go on.
+func (a *agent) open(n int) {
+	for range n {
+		a.gate <- struct{}{}
+	}
+}
+
+func (a *agent) called() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.calls
+}
+
+// who are the callers of tests, by their token.
+var who = map[string]struct {
+	account string
+	role    command.Role
+}{
+	"alice": {"alice", command.RoleClient},
+	"bob":   {"bob", command.RoleClient},
+	"eve":   {"alice", command.RoleObserver},
+	"root":  {"", command.RoleAdmin},
+}
+
+// kit is a server over a runtime that can be stopped and started again.
+type kit struct {
+	t     *testing.T
+	opt   a2a.Options
+	store *storetest.Mem
+	agent *agent
+	dir   string
+
+	runtime *agentd.Runtime
+	peers   *a2a.Server
+	http    *httptest.Server
+}
+
+func newKit(t *testing.T, change ...func(*a2a.Options)) *kit {
+	t.Helper()
+	k := &kit{t: t, store: storetest.NewMem(), agent: &agent{gate: make(chan struct{}, 100)}, dir: t.TempDir()}
+	k.opt = a2a.Options{
+		Card: a2a.CardInfo{Name: "test", Description: "An agent of tests.", URL: "https://agent.example", Version: "1", Extended: true},
+		Push: a2a.PushOptions{Key: bytes.Repeat([]byte{7}, 32)},
+		Caller: func(ctx context.Context) (command.Caller, command.Role, bool) {
+			name, ok := ctx.Value(tokenKey{}).(string)
+			w := who[name]
+			return command.Caller{Account: w.account, Admin: w.role == command.RoleAdmin, Actor: event.Actor{Kind: "user", ID: name}}, w.role, ok
+		},
+	}
+	for _, c := range change {
+		c(&k.opt)
+	}
+	k.start()
+	t.Cleanup(func() {
+		k.stop()
+		http.DefaultClient.CloseIdleConnections()
+		if err := k.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+type tokenKey struct{}
+
+func (k *kit) start() {
+	k.t.Helper()
+	registry, err := tool.NewRegistry(tool.Builtins(&tool.Options{})...)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.runtime, err = agentd.Open(context.Background(), agentd.Options{
+		Store: k.store, Provider: k.agent, Model: "agent", Loop: loop.Options{Tools: registry, Workspace: k.dir},
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	opt := k.opt
+	opt.Runtime = live{k.runtime}
+	if k.peers, err = a2a.New(opt); err != nil {
+		k.t.Fatal(err)
+	}
+	k.peers.Start(context.Background())
+	mux := http.NewServeMux()
+	mux.Handle(a2a.CardPath, k.peers.CardHandler())
+	mux.Handle(a2a.RPCPath, k.peers.RPCHandler())
+	mux.Handle(a2a.RPCPath+"/", k.peers.RPCHandler())
+	mux.Handle(a2a.RESTPath+"/", k.peers.RESTHandler())
+	k.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); who[name].role != "" {
+			r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, name))
+		}
+		mux.ServeHTTP(w, r)
+	}))
+}
+
+func (k *kit) stop() {
+	k.t.Helper()
+	k.http.CloseClientConnections()
+	k.http.Close()
+	k.peers.Close()
+	if err := k.runtime.Close(context.Background()); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// restart ends the runtime and the server and starts both again over the same store.
+func (k *kit) restart() {
+	k.t.Helper()
+	k.stop()
+	k.start()
+}

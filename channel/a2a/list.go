@@ -1,0 +1,116 @@
+package a2a
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	proto "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"agentd/command"
+	"agentd/fault"
+)
+
+// Bounds of a page.
+const (
+	defaultPage = 50
+	maxPage     = 100
+)
+
+// listRequest is the parameters of ListTasks; pointers tell absent from zero.
+type listRequest struct {
+	ContextID            string          `json:"contextId"`
+	Status               proto.TaskState `json:"status"`
+	PageSize             *int            `json:"pageSize"`
+	PageToken            string          `json:"pageToken"`
+	HistoryLength        *int            `json:"historyLength"`
+	StatusTimestampAfter *time.Time      `json:"statusTimestampAfter"`
+	IncludeArtifacts     bool            `json:"includeArtifacts"`
+}
+
+// listResponse is the answer of ListTasks. All of its fields are always there.
+type listResponse struct {
+	Tasks         []any  `json:"tasks"`
+	NextPageToken string `json:"nextPageToken"`
+	PageSize      int    `json:"pageSize"`
+	TotalSize     int64  `json:"totalSize"`
+}
+
+// listTasks is the operation ListTasks.
+func (s *Server) listTasks(ctx context.Context, c *call, req *listRequest) (*listResponse, error) {
+	p, err := req.command()
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.do(ctx, c, p)
+	if fault.KindOf(err) == fault.InvalidParams && err != nil {
+		return nil, badParam("pageToken", "is not one that this list gave")
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, ok := res.(*command.ListPeerTasksResult)
+	if !ok {
+		return nil, fmt.Errorf("a2a: list_peer_tasks gave a %T", res)
+	}
+	out := &listResponse{
+		Tasks: []any{}, PageSize: p.Limit, TotalSize: found.Total,
+		NextPageToken: base64.RawURLEncoding.EncodeToString([]byte(found.NextCursor)),
+	}
+	for i := range found.PeerTasks {
+		t, err := s.taskNow(ctx, c.caller, &found.PeerTasks[i], req.HistoryLength)
+		if err != nil {
+			return nil, err
+		}
+		out.Tasks = append(out.Tasks, listed(t, req.IncludeArtifacts))
+	}
+	return out, nil
+}
+
+// listed is a task in a list: without artifacts, or with the field even if there are
+// none.
+func listed(t *proto.Task, artifacts bool) any {
+	if !artifacts {
+		t.Artifacts = nil
+		return t
+	}
+	list := t.Artifacts
+	if list == nil {
+		list = []*proto.Artifact{}
+	}
+	return &struct {
+		*proto.Task
+		Artifacts []*proto.Artifact `json:"artifacts"`
+	}{t, list}
+}
+
+func (req *listRequest) command() (*command.ListPeerTasks, error) {
+	p := &command.ListPeerTasks{NativeProtocol: Protocol, RemoteContextID: req.ContextID}
+	p.Limit = defaultPage
+	if err := checkHistory(req.HistoryLength); err != nil {
+		return nil, err
+	}
+	if n := req.PageSize; n != nil {
+		if *n < 1 || *n > maxPage {
+			return nil, badParam("pageSize", "must be between 1 and %d, not %d", maxPage, *n)
+		}
+		p.Limit = *n
+	}
+	cursor, err := base64.RawURLEncoding.DecodeString(req.PageToken)
+	if err != nil {
+		return nil, badParam("pageToken", "is not one that this list gave")
+	}
+	p.Cursor = string(cursor)
+	if req.Status != proto.TaskStateUnspecified {
+		ours, ok := ourState(req.Status)
+		if !ok {
+			return nil, badParam("status", "is not a state of tasks: %q", clip(string(req.Status)))
+		}
+		p.Status = []string{ours}
+	}
+	if at := req.StatusTimestampAfter; at != nil {
+		p.StatusAfter = *at
+	}
+	return p, nil
+}

@@ -1,0 +1,93 @@
+package a2a_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestListTasks(t *testing.T) {
+	both(t, func(t *testing.T, b binding) {
+		k := newKit(t)
+		empty := k.call(b, "ListTasks", object{}).ok().result
+		if list, ok := empty["tasks"].([]any); !ok || len(list) != 0 || empty["nextPageToken"] != "" || empty["totalSize"] != float64(0) || empty["pageSize"] != float64(50) {
+			t.Fatalf("empty: %v", empty)
+		}
+		for i := range 5 {
+			k.call(b, "SendMessage", message(fmt.Sprint("m", i), "say x", object{"contextId": fmt.Sprint("c", i%2)})).task()
+		}
+		waiting := k.call(b, "SendMessage", message("w", "ask What?")).task()
+		all := k.call(b, "ListTasks", object{}).ok().result
+		if str(all, "tasks", 0, "id") != str(waiting, "id") || len(all["tasks"].([]any)) != 6 {
+			t.Errorf("the newest isn't first: %v", all)
+		}
+		if _, there := get(all, "tasks", 1).(object)["artifacts"]; there {
+			t.Error("artifacts without being asked for")
+		}
+		with := k.call(b, "ListTasks", object{"includeArtifacts": true}).ok().result
+		if a, ok := get(with, "tasks", 0, "artifacts").([]any); !ok || len(a) != 0 {
+			t.Errorf("a task without artifacts has %v", get(with, "tasks", 0))
+		}
+		if str(with, "tasks", 1, "artifacts", 0, "parts", 0, "text") != "x" {
+			t.Errorf("a task with artifacts has %v", get(with, "tasks", 1))
+		}
+		count := func(params object) int { return len(k.call(b, "ListTasks", params).ok().result["tasks"].([]any)) }
+		for _, c := range []struct {
+			params object
+			want   int
+		}{
+			{object{"contextId": "c0"}, 3},
+			{object{"contextId": "none"}, 0},
+			{object{"status": "TASK_STATE_INPUT_REQUIRED"}, 1},
+			{object{"status": "TASK_STATE_COMPLETED", "contextId": "c1"}, 2},
+			{object{"status": "TASK_STATE_FAILED"}, 0},
+			{object{"statusTimestampAfter": "2001-01-01T00:00:00Z"}, 6},
+			{object{"statusTimestampAfter": "2999-01-01T00:00:00Z"}, 0},
+		} {
+			if got := count(c.params); got != c.want {
+				t.Errorf("%v: %d tasks, expected %d", c.params, got, c.want)
+			}
+		}
+		checkPages(t, k, b)
+		for _, bad := range []object{
+			{"pageSize": 0},
+			{"pageSize": 101},
+			{"pageSize": -1},
+			{"historyLength": -1},
+			{"status": "TASK_STATE_RUNNING"},
+			{"pageToken": "%%%"},
+			{"pageToken": "bm90aGluZw"},
+			{"statusTimestampAfter": "yesterday"},
+		} {
+			if b == httpJSON && bad["pageSize"] == 0 {
+				bad["pageSize"] = "0"
+			}
+			k.call(b, "ListTasks", bad).fails("INVALID_PARAMS")
+		}
+	})
+}
+
+// checkPages goes through six tasks two at a time.
+func checkPages(t *testing.T, k *kit, b binding) {
+	t.Helper()
+	seen := map[string]bool{}
+	token, last := "", time.Now().Add(time.Hour)
+	for range 3 {
+		page := k.call(b, "ListTasks", object{"pageSize": 2, "pageToken": token}).ok().result
+		if page["totalSize"] != float64(6) || page["pageSize"] != float64(2) {
+			t.Errorf("page %v", page)
+		}
+		for _, task := range page["tasks"].([]any) {
+			at, err := time.Parse(time.RFC3339Nano, str(task, "status", "timestamp"))
+			if err != nil || at.After(last) {
+				t.Errorf("%v after %v (%v)", at, last, err)
+			}
+			last = at
+			seen[str(task, "id")] = true
+		}
+		token = str(page, "nextPageToken")
+	}
+	if len(seen) != 6 || token != "" {
+		t.Errorf("%d of six tasks in three pages, then %q", len(seen), token)
+	}
+}

@@ -1,0 +1,315 @@
+package peer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"agentd"
+	"agentd/channel/a2a/peer"
+	"agentd/command"
+	"agentd/event"
+	"agentd/event/eventtest"
+	"agentd/loop"
+	"agentd/model"
+	"agentd/session"
+	"agentd/store"
+	"agentd/store/storetest"
+	"agentd/tool"
+)
+
+// live is the real runtime as the adapter wants it.
+type live struct{ *agentd.Runtime }
+
+func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
+	records, last, err := l.Runtime.Events(ctx, c, id, after, limit)
+	return delivered(id, records), last, err
+}
+
+func delivered(id string, records []store.Record) []command.Delivered {
+	out := make([]command.Delivered, len(records))
+	for i, r := range records {
+		out[i] = command.Delivered{SessionID: id, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out
+}
+
+func (l live) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
+
+func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
+	sub, err := l.Runtime.Subscribe(ctx, c, id, after)
+	if err != nil {
+		return nil, err
+	}
+	return &liveStream{sub, id}, nil
+}
+
+type liveStream struct {
+	*session.Subscription
+	id string
+}
+
+func (s *liveStream) Next(ctx context.Context) ([]command.Delivered, error) {
+	records, err := s.Subscription.Next(ctx)
+	return delivered(s.id, records), err
+}
+
+func (l live) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
+	return &liveFeed{l.Runtime.SubscribeAll(c)}, nil
+}
+
+type liveFeed struct{ *session.Feed }
+
+func (s *liveFeed) Next(ctx context.Context) ([]command.Delivered, error) {
+	records, err := s.Feed.Next(ctx)
+	out := make([]command.Delivered, len(records))
+	for i, r := range records {
+		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out, err
+}
+
+func (l live) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
+	blob, media, err := l.Runtime.Output(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
+}
+
+// mute is a model that answers with what it was told last.
+type mute struct{}
+
+func (mute) Name() string { return "mute" }
+
+func (mute) Stream(_ context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
+	return func(yield func(model.Chunk, error) bool) {
+		text := "nothing"
+		for _, m := range r.Messages {
+			if m.Role == model.RoleUser {
+				text = "heard " + m.Text
+			}
+		}
+		if yield(model.Chunk{Text: text}, nil) {
+			yield(model.Chunk{Done: &model.Done{StopReason: "end_turn", Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}}, nil)
+		}
+	}
+}
+
+// kit is a runtime that gives work away, and can be stopped and started again.
+type kit struct {
+	t     *testing.T
+	opt   peer.Options
+	store *storetest.Mem
+
+	runtime *agentd.Runtime
+	client  *peer.Client
+	push    *httptest.Server
+}
+
+// newKit returns a runtime with one peer, theirs.
+func newKit(t *testing.T, f *fake, change ...func(*peer.Options)) *kit {
+	t.Helper()
+	k := &kit{t: t, store: storetest.NewMem()}
+	k.opt = peer.Options{
+		Peers: []peer.Peer{{
+			ID: "theirs", CardURL: f.srv.URL, AllowPrivate: true, Token: func() string { return f.token },
+		}},
+		Attempts: 4, Backoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Poll: time.Millisecond, MaxPoll: 4 * time.Millisecond,
+		Timeout: 10 * time.Second, Silence: 10 * time.Second, MaxBody: 1 << 20, MaxCard: 64 << 10,
+		Push: peer.PushOptions{Key: bytes.Repeat([]byte{3}, 32)},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(peer.PushPath, func(w http.ResponseWriter, r *http.Request) { k.client.PushHandler().ServeHTTP(w, r) })
+	k.push = httptest.NewServer(mux)
+	for _, c := range change {
+		c(&k.opt)
+	}
+	k.start()
+	t.Cleanup(func() {
+		k.stop()
+		k.push.Close()
+		k.validate()
+		if err := k.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+func (k *kit) start() {
+	k.t.Helper()
+	registry, err := tool.NewRegistry(tool.Builtins(&tool.Options{})...)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if k.client, err = peer.New(k.opt); err != nil {
+		k.t.Fatal(err)
+	}
+	k.runtime, err = agentd.Open(context.Background(), agentd.Options{
+		Store: k.store, Provider: mute{}, Model: "mute", Loop: loop.Options{Tools: registry, Workspace: k.t.TempDir()}, Peers: k.client,
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.client.Start(live{k.runtime})
+}
+
+func (k *kit) stop() {
+	k.t.Helper()
+	k.client.Close()
+	if err := k.runtime.Close(context.Background()); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// restart ends the runtime and starts it again over the same store.
+func (k *kit) restart() {
+	k.t.Helper()
+	k.stop()
+	k.start()
+}
+
+// do carries out a command that must succeed.
+func do[R any](k *kit, p command.Params) *R {
+	k.t.Helper()
+	res, err := k.runtime.Do(context.Background(), command.Local(), p)
+	if err != nil {
+		k.t.Fatalf("%s: %v", p.Command(), err)
+	}
+	return res.(*R)
+}
+
+const sess, taskID = "sess_work", "task_work"
+
+// delegate gives the task to the peer.
+func (k *kit) delegate(change ...func(*command.CreateTask)) {
+	k.t.Helper()
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: sess})
+	p := &command.CreateTask{SessionID: sess, TaskID: taskID, Objective: "Count the words.", Peer: "theirs", Start: true}
+	for _, c := range change {
+		c(p)
+	}
+	do[command.TaskResult](k, p)
+}
+
+// await returns the first fact of the session after a sequence that fits.
+func (k *kit) await(after uint64, fits func(*event.Event) bool) *event.Event {
+	k.t.Helper()
+	ctx := k.t.Context()
+	if at, ok := k.t.Deadline(); ok { // so that what came is shown
+		var end context.CancelFunc
+		ctx, end = context.WithDeadline(ctx, at.Add(-5*time.Second))
+		defer end()
+	}
+	sub, err := k.runtime.Subscribe(ctx, command.Local(), sess, after)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer sub.Close()
+	for {
+		records, err := sub.Next(ctx)
+		if err != nil {
+			for _, e := range k.facts("") {
+				k.t.Logf("%d %s %s", e.Sequence, e.Type, mustJSON(e.Payload))
+			}
+			k.t.Fatalf("the fact did not come: %v", err)
+		}
+		for _, r := range records {
+			e, err := event.Decode(r.Data)
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			if fits(e) {
+				return e
+			}
+		}
+	}
+}
+
+func mustJSON(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// becomes waits until the task has a status and returns the fact of it.
+func (k *kit) becomes(status string) *event.Event {
+	k.t.Helper()
+	return k.await(0, func(e *event.Event) bool { return e.TaskID == taskID && statusOf(e) == status })
+}
+
+func statusOf(e *event.Event) string {
+	switch p := e.Payload.(type) {
+	case *event.TaskStatusChanged:
+		return p.Status
+	case *event.TaskCompleted:
+		return p.Status
+	}
+	return ""
+}
+
+// stands waits until the task at the peer is said to stand so.
+func (k *kit) stands(status string) *event.PeerTaskUpdated {
+	k.t.Helper()
+	e := k.await(0, func(e *event.Event) bool {
+		p, ok := e.Payload.(*event.PeerTaskUpdated)
+		return ok && p.Status == status
+	})
+	return e.Payload.(*event.PeerTaskUpdated)
+}
+
+// facts are the session's facts of a type; of all types if it is empty.
+func (k *kit) facts(t event.Type) []*event.Event {
+	k.t.Helper()
+	records, _, err := k.runtime.Events(context.Background(), command.Local(), sess, 0, 10000)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var out []*event.Event
+	for _, r := range records {
+		e, err := event.Decode(r.Data)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if t == "" || e.Type == t {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// validate holds all facts against the schemas.
+func (k *kit) validate() {
+	own, strict := eventtest.Own(k.t), eventtest.Strict(k.t)
+	for r, err := range k.store.Read(context.Background(), sess, store.Range{}) {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if err := own.Validate(r.Data); err != nil {
+			k.t.Errorf("%s: %v", r.Data, err)
+		}
+		if strict.Available() && bytes.Contains(r.Data, []byte(event.SchemaStandard)) {
+			strict.Accept(k.t, r.Data)
+		}
+	}
+}
+
+// output reads what is behind a reference.
+func (k *kit) output(ref string) string {
+	k.t.Helper()
+	blob, _, err := k.runtime.Output(context.Background(), command.Local(), ref)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer blob.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(blob); err != nil {
+		k.t.Fatal(err)
+	}
+	return b.String()
+}

@@ -1,0 +1,210 @@
+package peer
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	proto "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"agentd/command"
+	"agentd/event"
+)
+
+// statuses maps the protocol's states to how a delegated task stands, in our words.
+// What a completed one delivered is fetched first. A state that isn't here is no
+// answer of the protocol.
+var statuses = map[proto.TaskState]string{
+	proto.TaskStateSubmitted:     "idle",
+	proto.TaskStateWorking:       "running",
+	proto.TaskStateInputRequired: "waiting_input",
+	proto.TaskStateAuthRequired:  "waiting_permission",
+	proto.TaskStateCompleted:     unreconciled,
+	proto.TaskStateFailed:        "failed",
+	proto.TaskStateRejected:      "rejected",
+	proto.TaskStateCanceled:      "cancelled",
+}
+
+const unreconciled = "completed_unreconciled"
+
+// asks reports whether a peer waits for us.
+func asks(s proto.TaskState) bool {
+	return s == proto.TaskStateInputRequired || s == proto.TaskStateAuthRequired
+}
+
+// step is what is to be done next about a task.
+type step int
+
+const (
+	// stop: nothing, until something changes.
+	stop step = iota
+	// send the message to the peer.
+	send
+	// find out whether the peer has the message.
+	find
+	// follow the task there.
+	follow
+	// reply with the answer to what the peer asked.
+	reply
+	// cancel the task there.
+	cancel
+	// abandon: nobody waits for the task here any more, so the peer is told.
+	abandon
+)
+
+// next decides what is to be done about a task. Unsent says that the peer can't have
+// the message although it was about to be sent, fresh that this process has not
+// tried the attempt yet.
+func next(w *command.PeerWork, unsent, fresh bool) step {
+	switch {
+	case w.RunID == "":
+		return stop
+	case !w.Active && w.Link != nil && atWork(w.Link.Recovery):
+		return abandon
+	case !w.Active:
+		return stop
+	case w.Status == "blocked" && held(w.NativeStatus) && !fresh:
+		return stop
+	case w.Link == nil && (!w.Sent || unsent && w.Status != "cancelling"):
+		return send
+	case w.Link == nil:
+		return find
+	case w.Status == "cancelling":
+		return cancel
+	case w.Answer != nil:
+		return reply
+	}
+	return follow
+}
+
+// atWork reports whether a task with a recovery state may still be worked on there.
+func atWork(recovery string) bool {
+	return slices.Contains([]string{"running", "idle", "waiting"}, recovery)
+}
+
+// held reports whether a blocked task waits for somebody to resume it.
+func held(native string) bool { return native == "peer_unreachable" || native == "peer_unknown" }
+
+// textOf is the text of a message, for people.
+func textOf(m *proto.Message) string {
+	if m == nil {
+		return ""
+	}
+	return textIn(m.Parts)
+}
+
+func textIn(parts proto.ContentParts) string {
+	var texts []string
+	for _, p := range parts {
+		if p != nil {
+			if t, ok := p.Content.(proto.Text); ok {
+				texts = append(texts, string(t))
+			}
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// clip shortens a text to at most n bytes, at a character's border.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// detail is what a peer's question says beside its text, if the peer is one that
+// says it.
+type detail struct {
+	ActionID  string          `json:"actionId"`
+	Decisions []string        `json:"decisions"`
+	Schema    json.RawMessage `json:"schema"`
+}
+
+func detailOf(m *proto.Message) detail {
+	var d detail
+	if m == nil {
+		return d
+	}
+	for _, p := range m.Parts {
+		if p == nil {
+			continue
+		}
+		if data, ok := p.Content.(proto.Data); ok {
+			b, err := json.Marshal(data.Value)
+			if err == nil && json.Unmarshal(b, &d) == nil && d.ActionID != "" {
+				return d
+			}
+		}
+	}
+	return detail{}
+}
+
+// question is what a peer asks, as an action shows it.
+func question(m *proto.Message) *command.PeerQuestion {
+	d := detailOf(m)
+	q := &command.PeerQuestion{Prompt: clip(textOf(m), 60000)}
+	if q.Prompt == "" {
+		q.Prompt = "The peer waits for an answer and doesn't say for which."
+	}
+	for _, x := range d.Decisions {
+		if slices.Contains([]string{"allow", "deny", "cancel", "submit"}, x) && !slices.Contains(q.Decisions, x) {
+			q.Decisions = append(q.Decisions, x)
+		}
+	}
+	if len(d.Schema) > 0 && d.Schema[0] == '{' {
+		q.Schema = d.Schema
+	}
+	return q
+}
+
+// keep is a message as facts keep it; nothing if it is too large.
+func keep(m *proto.Message) event.Raw {
+	if m == nil {
+		return nil
+	}
+	b, err := json.Marshal(m)
+	if err != nil || len(b) > 16<<10 {
+		return nil
+	}
+	return b
+}
+
+// answerParts are the parts of a message that answers what a peer asked.
+func answerParts(a *command.PeerAnswer, payload event.Raw) proto.ContentParts {
+	asked := &proto.Message{}
+	if len(a.Question) > 0 && json.Unmarshal(a.Question, asked) == nil {
+		if d := detailOf(asked); d.ActionID != "" {
+			data := map[string]any{"actionId": d.ActionID, "decision": a.Decision}
+			if len(payload) > 0 {
+				data["payload"] = payload
+			}
+			if a.Reason != "" {
+				data["reason"] = a.Reason
+			}
+			return proto.ContentParts{proto.NewDataPart(data)}
+		}
+	}
+	var text string
+	var value any
+	switch {
+	case len(payload) == 0:
+		return proto.ContentParts{proto.NewTextPart(plainDecision(a.Decision))}
+	case json.Unmarshal(payload, &text) == nil:
+		return proto.ContentParts{proto.NewTextPart(text)}
+	case json.Unmarshal(payload, &value) == nil:
+		return proto.ContentParts{proto.NewDataPart(value)}
+	}
+	return proto.ContentParts{proto.NewTextPart(string(payload))}
+}
+
+// plainDecision is a decision without more, in words that a peer may understand.
+func plainDecision(d string) string {
+	if d == "submit" {
+		return "Go on."
+	}
+	return d
+}

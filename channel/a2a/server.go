@@ -1,0 +1,70 @@
+package a2a
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"agentd/command"
+)
+
+// Server serves the protocol. See the package comment.
+type Server struct {
+	opt  Options
+	card *card
+	seal *sealer // nil: nobody is told
+
+	views      *views
+	teller     *teller
+	operations map[string]operation
+}
+
+// New returns a server. [Server.Start] must be called before it tells peers.
+func New(opt Options) (*Server, error) {
+	opt.setDefaults()
+	s := &Server{opt: opt, views: newViews()}
+	var err error
+	if len(opt.Push.Key) > 0 {
+		if s.seal, err = newSealer(opt.Push.Key); err != nil {
+			return nil, fmt.Errorf("a2a: %w", err)
+		}
+	}
+	if s.card, err = newCard(&s.opt, s.seal != nil); err != nil {
+		return nil, fmt.Errorf("a2a: %w", err)
+	}
+	s.teller, s.operations = newTeller(s), s.methods()
+	return s, nil
+}
+
+// Start takes up what an earlier process left to tell, and goes on telling until
+// Close or the end of ctx.
+func (s *Server) Start(ctx context.Context) { s.teller.start(ctx) }
+
+// Close ends the telling and waits for it. What is left is told after the next
+// start.
+func (s *Server) Close() { s.teller.close() }
+
+// CardHandler serves the public agent card.
+func (s *Server) CardHandler() http.Handler { return http.HandlerFunc(s.serveCard) }
+
+// RPCHandler serves the JSON-RPC binding at [RPCPath].
+func (s *Server) RPCHandler() http.Handler { return http.HandlerFunc(s.serveRPC) }
+
+// RESTHandler serves the HTTP+JSON binding below [RESTPath].
+func (s *Server) RESTHandler() http.Handler { return http.HandlerFunc(s.serveREST) }
+
+// call is one request of a peer.
+type call struct {
+	caller command.Caller
+	role   command.Role
+	// extensions that the peer activated.
+	extensions []string
+}
+
+// do carries out a command for a peer, if its role lets it.
+func (s *Server) do(ctx context.Context, c *call, p command.Params) (any, error) {
+	if d, ok := command.Lookup(p.Command()); ok && !c.role.Allows(d.Scope) {
+		return nil, errorf(forbidden, "this needs a token with the role %s; this one has the role %s", d.Scope, c.role)
+	}
+	return s.opt.Runtime.Do(ctx, c.caller, p)
+}

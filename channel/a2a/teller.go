@@ -1,0 +1,336 @@
+package a2a
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// teller tells peers what becomes of their tasks, and reconciles the tasks' ends. It
+// knows which tasks are open; what it knows beyond that is in the facts, and a new
+// teller finds it there.
+type teller struct {
+	s    *Server
+	stop context.CancelFunc
+	all  sync.WaitGroup
+	wake chan struct{} // there is something in the queue
+	// tracked says that a task is open: the facts of all sessions are followed only
+	// while one is.
+	tracked chan struct{}
+	// client tells; it follows no redirects.
+	client *http.Client
+
+	mu sync.Mutex
+	// byTask and bySession find the open tasks.
+	byTask    map[string]*told
+	bySession map[string]map[*told]bool
+	// queue are the tasks to look at, each at most once.
+	queue []*told
+}
+
+// told is a task that somebody is told of.
+type told struct {
+	account string
+	rec     *command.PeerTaskRecord
+	// queued says that it is in the queue, busy that a worker has it, again that
+	// something happened meanwhile.
+	queued, busy, again bool
+	// timer puts it into the queue after a wait.
+	timer *time.Timer
+	// tries are the failures in a row, by configuration.
+	tries map[string]*tries
+}
+
+// tries are failures in a row.
+type tries struct {
+	count int
+	next  time.Time
+}
+
+func newTeller(s *Server) *teller {
+	t := &teller{s: s, wake: make(chan struct{}, 1), tracked: make(chan struct{}, 1), byTask: map[string]*told{}, bySession: map[string]map[*told]bool{}}
+	t.client = &http.Client{
+		Transport: s.opt.Push.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if t.client.Transport == nil {
+		t.client.Transport = guarded(s.allowed, s.opt.Push.Timeout)
+	}
+	return t
+}
+
+// start begins to tell.
+func (t *teller) start(ctx context.Context) {
+	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	t.all.Go(func() { t.listen(ctx) })
+	for range t.s.opt.Push.Workers {
+		t.all.Go(func() { t.work(ctx) })
+	}
+}
+
+// close ends the telling and waits for it.
+func (t *teller) close() {
+	if t.stop != nil {
+		t.stop()
+	}
+	t.mu.Lock()
+	for _, x := range t.byTask {
+		if x.timer != nil {
+			x.timer.Stop()
+		}
+	}
+	t.mu.Unlock()
+	t.all.Wait()
+	t.client.CloseIdleConnections()
+}
+
+// track has a task looked at now, and whenever something happens in its session
+// until it is done with.
+func (t *teller) track(account string, rec *command.PeerTaskRecord) {
+	id := account + "\x00" + rec.RemoteTaskID
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.byTask[id]
+	if x == nil {
+		x = &told{account: account, rec: rec, tries: map[string]*tries{}}
+		t.byTask[id] = x
+		if t.bySession[rec.SessionID] == nil {
+			t.bySession[rec.SessionID] = map[*told]bool{}
+		}
+		t.bySession[rec.SessionID][x] = true
+		select {
+		case t.tracked <- struct{}{}:
+		default:
+		}
+	}
+	t.enqueue(x)
+}
+
+// enqueue puts a task into the queue; the caller holds the lock.
+func (t *teller) enqueue(x *told) {
+	switch {
+	case x.busy:
+		x.again = true
+	case !x.queued:
+		x.queued = true
+		t.queue = append(t.queue, x)
+		t.signal()
+	}
+}
+
+func (t *teller) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// forget takes a task out; the caller holds the lock.
+func (t *teller) forget(x *told) {
+	delete(t.byTask, x.account+"\x00"+x.rec.RemoteTaskID)
+	in := t.bySession[x.rec.SessionID]
+	if delete(in, x); len(in) == 0 {
+		delete(t.bySession, x.rec.SessionID)
+	}
+}
+
+// listen hears of what happens while tasks are open, and first of what an earlier
+// process left.
+func (t *teller) listen(ctx context.Context) {
+	taken := false
+	for ctx.Err() == nil {
+		if taken && t.idle() {
+			select {
+			case <-ctx.Done():
+			case <-t.tracked:
+			}
+		}
+		if err := t.hear(ctx, &taken); err != nil && ctx.Err() == nil {
+			t.s.opt.Logger.Warn("following the facts of A2A tasks was interrupted", "error", err)
+			pause(ctx, time.Second)
+		}
+	}
+}
+
+// idle reports whether no task is open.
+func (t *teller) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byTask) == 0
+}
+
+// hear follows the facts until no task is open. It subscribes before it asks what is
+// open, or looks at what is, so that nothing falls between.
+func (t *teller) hear(ctx context.Context, taken *bool) error {
+	feed, err := t.s.opt.Runtime.SubscribeAll(ctx, command.Local())
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	if !*taken {
+		if err := t.takeUp(ctx); err != nil {
+			return err
+		}
+		*taken = true
+	}
+	t.lookAtAll()
+	for !t.idle() {
+		events, err := feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		t.heard(events)
+	}
+	return nil
+}
+
+// lookAtAll has every open task looked at.
+func (t *teller) lookAtAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range t.byTask {
+		t.enqueue(x)
+	}
+}
+
+// heard has the tasks looked at that facts may concern.
+func (t *teller) heard(events []command.Delivered) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var e event.Event
+	for i := range events {
+		in := t.bySession[events[i].SessionID]
+		if len(in) == 0 {
+			continue
+		}
+		if _, err := event.DecodeHeader(events[i].Data, &e); err != nil || !news(e.Type) {
+			continue
+		}
+		for x := range in {
+			if x.rec.TaskID == e.TaskID {
+				t.enqueue(x)
+			}
+		}
+	}
+}
+
+// news reports whether facts of a type can change what a peer is told.
+func news(t event.Type) bool {
+	switch t { //nolint:exhaustive // the others can't
+	case event.TypeTurnStarted, event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeActionRequired, event.TypeActionResolved,
+		event.TypeArtifactChanged, event.TypeChannelPeerPushConfigured:
+		return true
+	}
+	return false
+}
+
+// takeUp finds what is open.
+func (t *teller) takeUp(ctx context.Context) error {
+	p := &command.ListPeerTasks{NativeProtocol: Protocol, Unsettled: true, All: true}
+	for p.Limit = command.MaxPage; ; {
+		res, err := t.s.opt.Runtime.Do(ctx, command.Local(), p)
+		if err != nil {
+			return err
+		}
+		list := res.(*command.ListPeerTasksResult) //nolint:forcetypeassert // the command's result
+		for i := range list.PeerTasks {
+			t.track(list.PeerTasks[i].Account, &list.PeerTasks[i])
+		}
+		if p.Cursor = list.NextCursor; p.Cursor == "" {
+			break
+		}
+	}
+	res, err := t.s.opt.Runtime.Do(ctx, command.Local(), &command.ListPeerPushes{NativeProtocol: Protocol, Unfinished: true, All: true})
+	if err != nil {
+		return err
+	}
+	for _, push := range res.(*command.ListPeerPushesResult).Pushes { //nolint:forcetypeassert // the command's result
+		res, err := t.s.opt.Runtime.Do(ctx, host(push.Account), &command.GetPeerTask{PeerTaskKey: key(push.RemoteTaskID)})
+		if err != nil && fault.KindOf(err) == fault.NotFound {
+			continue // a wish to be told of a task that isn't here must not keep the others from it
+		}
+		if err != nil {
+			return err
+		}
+		t.track(push.Account, res.(*command.PeerTaskRecord)) //nolint:forcetypeassert // the command's result
+	}
+	return nil
+}
+
+// host is the caller that acts for the server in an account.
+func host(account string) command.Caller {
+	return command.Caller{Account: account, Actor: event.Actor{Kind: "host", ID: Protocol, Account: account}}
+}
+
+// work looks at tasks, one after the other.
+func (t *teller) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		x := t.take()
+		if x == nil {
+			select {
+			case <-ctx.Done():
+			case <-t.wake:
+			}
+			continue
+		}
+		wait, done, err := t.look(ctx, x)
+		if err != nil && ctx.Err() == nil {
+			t.s.opt.Logger.Warn("an A2A task could not be told of", "taskId", x.rec.TaskID, "error", err)
+			wait = t.s.opt.Push.MaxBackoff
+		}
+		t.put(x, wait, done && err == nil)
+	}
+}
+
+// take returns the next task of the queue, or nil.
+func (t *teller) take() *told {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.queue) == 0 {
+		return nil
+	}
+	x := t.queue[0]
+	t.queue = t.queue[1:]
+	x.queued, x.busy = false, true
+	if len(t.queue) > 0 {
+		t.signal() // the others have something to do too
+	}
+	return x
+}
+
+// put takes a task back from a worker.
+func (t *teller) put(x *told, wait time.Duration, done bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x.busy = false
+	switch {
+	case x.again:
+		x.again = false
+		t.enqueue(x)
+	case done:
+		t.forget(x)
+	case wait > 0:
+		if x.timer != nil {
+			x.timer.Stop()
+		}
+		x.timer = time.AfterFunc(wait, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.enqueue(x)
+		})
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,214 @@
+package a2a
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	proto "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"agentd/event"
+	"agentd/state"
+)
+
+func TestPublicAddresses(t *testing.T) {
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "1.1.1.1": true, "93.184.216.34": true, "2606:4700:4700::1111": true, "2a00:1450:4001::1": true,
+		"127.0.0.1": false, "10.0.0.1": false, "172.31.255.255": false, "172.32.0.1": true, "192.168.0.1": false, "169.254.169.254": false,
+		"100.64.0.1": false, "100.128.0.1": true, "0.0.0.0": false, "255.255.255.255": false, "224.0.0.1": false, "240.0.0.1": false,
+		"198.18.0.1": false, "192.0.2.1": false, "::": false, "::1": false, "fe80::1": false, "fc00::1": false, "fd12::1": false, "ff02::1": false,
+		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001:db8::1": false, "::127.0.0.1": false,
+	} {
+		if got := public(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// The address that is dialled is what counts, whatever a name looked like before.
+func TestANameThatLeadsInside(t *testing.T) {
+	reached := false
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer inside.Close()
+	at := strings.Replace(inside.URL, "127.0.0.1", "localhost", 1)
+	for _, allow := range []bool{false, true} {
+		transport := guarded(func(string) bool { return allow }, time.Minute)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := transport.RoundTrip(req)
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		transport.CloseIdleConnections()
+		if reached != allow || (!allow && !errors.Is(err, errRefused)) {
+			t.Errorf("allowed %v: reached %v, %v", allow, reached, err)
+		}
+	}
+}
+
+func TestSealing(t *testing.T) {
+	s, err := newSealer([]byte(strings.Repeat("k", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := newSealer([]byte(strings.Repeat("o", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := s.seal("here", []byte("secret"))
+	if strings.Contains(sealed, "secret") || sealed == s.seal("here", []byte("secret")) {
+		t.Error("it isn't sealed")
+	}
+	if got, err := s.open("here", sealed); err != nil || string(got) != "secret" {
+		t.Errorf("%q %v", got, err)
+	}
+	for name, err := range map[string]error{
+		"elsewhere":   second(s.open("there", sealed)),
+		"another key": second(other.open("here", sealed)),
+		"changed":     second(s.open("here", "A"+sealed[1:])),
+		"short":       second(s.open("here", "AAAA")),
+		"no base64":   second(s.open("here", "%")),
+	} {
+		if err == nil {
+			t.Errorf("%s: it opens", name)
+		}
+	}
+	if _, err := newSealer([]byte("short")); err == nil {
+		t.Error("a short key is taken")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestCamelCase(t *testing.T) {
+	var v any
+	in := `{"message_id":"a","parts":[{"media_type":"x","data":{"a_b":1},"metadata":{"c_d":2}}],"pageSize":1,"page_size":2,"_x":3}`
+	if err := json.Unmarshal([]byte(in), &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(camel(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"X":3,"messageId":"a","pageSize":1,"page_size":2,"parts":[{"data":{"a_b":1},"mediaType":"x","metadata":{"c_d":2}}]}`
+	if string(out) != want {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestReplies(t *testing.T) {
+	ask := pendingAction{"action_q", &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit", "cancel"}}}
+	number := pendingAction{"action_n", &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit", "cancel"}, Schema: event.Raw(`{"type":"integer"}`)}}
+	approve := pendingAction{"action_a", &event.ActionRequired{ActionType: "tool_permission", Decisions: []string{"allow", "deny", "cancel"}}}
+	text := func(s string) *proto.Message { return &proto.Message{Parts: proto.ContentParts{proto.NewTextPart(s)}} }
+	data := func(v any) *proto.Message { return &proto.Message{Parts: proto.ContentParts{proto.NewDataPart(v)}} }
+	for name, c := range map[string]struct {
+		m       *proto.Message
+		waiting []pendingAction
+		want    string // action, decision and payload; empty: refused
+	}{
+		"text":              {text("red"), []pendingAction{ask}, `action_q submit "red"`},
+		"a number":          {text("42"), []pendingAction{number}, `action_n submit 42`},
+		"no number":         {text("many"), []pendingAction{number}, `action_n submit "many"`},
+		"digits as a text":  {text("42"), []pendingAction{ask}, `action_q submit "42"`},
+		"data":              {data(map[string]any{"colour": "red"}), []pendingAction{ask}, `action_q submit {"colour":"red"}`},
+		"cancelled":         {data(map[string]any{"decision": "cancel"}), []pendingAction{ask}, `action_q cancel `},
+		"payload alone":     {data(map[string]any{"actionId": "action_q", "payload": 7}), []pendingAction{ask}, `action_q submit 7`},
+		"the oldest":        {text("x"), []pendingAction{ask, number}, `action_q submit "x"`},
+		"the one named":     {data(map[string]any{"actionId": "action_a", "decision": "deny"}), []pendingAction{ask, approve}, `action_a deny `},
+		"a word":            {text(" YES! "), []pendingAction{approve}, `action_a allow `},
+		"no word":           {text("go ahead maybe"), []pendingAction{approve}, ``},
+		"not offered":       {data(map[string]any{"decision": "submit"}), []pendingAction{approve}, ``},
+		"another one named": {data(map[string]any{"actionId": "action_x", "decision": "deny"}), []pendingAction{approve}, ``},
+		"nothing":           {&proto.Message{Parts: proto.ContentParts{proto.NewRawPart([]byte("x"))}}, []pendingAction{approve}, ``},
+	} {
+		r, err := replyTo(c.m, c.waiting)
+		got := ""
+		if err == nil {
+			got = r.ActionID + " " + r.Decision + " " + string(r.Payload)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q (%v), expected %q", name, got, err, c.want)
+		}
+	}
+}
+
+// The table of states is whole: each of ours has one of theirs, and none twice.
+func TestStates(t *testing.T) {
+	seen := map[proto.TaskState]bool{}
+	for _, ours := range []string{
+		state.PeerIdle, state.PeerRunning, state.PeerWaitingInput, state.PeerWaitingPermission, state.PeerCompleted, state.PeerFailed, state.PeerCancelled, state.PeerRejected,
+	} {
+		theirs := theirState(ours)
+		if back, ok := ourState(theirs); !ok || back != ours || seen[theirs] {
+			t.Errorf("%s is %s is %s", ours, theirs, back)
+		}
+		seen[theirs] = true
+	}
+	if len(seen) != 8 || theirState("missing") != proto.TaskStateUnspecified {
+		t.Errorf("%d states", len(seen))
+	}
+}
+
+// A credential is asked for as authorization, and the client of another channel is
+// not asked of the peer.
+func TestWhatIsAskedOfAPeer(t *testing.T) {
+	p := &state.PeerTask{TaskID: "t", Direction: state.PeerInbound, Status: state.PeerRunning}
+	step := func(action string, payload event.Payload) string {
+		p.Follow(&event.Event{Scope: event.Scope{TaskID: "t", ActionID: action}, Payload: payload})
+		return p.Status
+	}
+	for i, c := range []struct {
+		action  string
+		payload event.Payload
+		want    string
+	}{
+		{"a", &event.ActionRequired{ActionType: "client_tool"}, state.PeerRunning},
+		{"b", &event.ActionRequired{ActionType: "tool_permission"}, state.PeerWaitingInput},
+		{"c", &event.ActionRequired{ActionType: "credential"}, state.PeerWaitingPermission},
+		{"c", &event.ActionResolved{}, state.PeerWaitingInput},
+		{"a", &event.ActionResolved{}, state.PeerWaitingInput},
+		{"b", &event.ActionResolved{}, state.PeerRunning},
+		{"", &event.TurnFailed{Status: "failed", FailureCategory: "hook_blocked"}, state.PeerRejected},
+	} {
+		if got := step(c.action, c.payload); got != c.want {
+			t.Errorf("step %d: %s, expected %s", i, got, c.want)
+		}
+	}
+}
+
+func TestFixturePrefixes(t *testing.T) {
+	s := &Server{opt: Options{Fixtures: true}}
+	for id, want := range map[string]string{
+		"tck-artifact-file-1": "tck-artifact-file", "tck-artifact-file-url-1": "tck-artifact-file-url", "tck-stream-artifact-file-1": "tck-stream-artifact-file",
+		"tck-anything-else": "tck-complete-task", "other": "", "test-resubscribe-message-id-9": "test-resubscribe-message-id",
+	} {
+		if got := s.fixture(id); got != want {
+			t.Errorf("%s: %q", id, got)
+		}
+	}
+	if s.opt.Fixtures = false; s.fixture("tck-artifact-file-1") != "" {
+		t.Error("a server without fixtures has some")
+	}
+	if got := FixtureIn("x [fixture a] y [fixture b] z"); got != "b" {
+		t.Errorf("the newest mark is %q", got)
+	}
+}
+
+func TestViewsAreBounded(t *testing.T) {
+	vs := newViews()
+	first := vs.of("a", "0")
+	for i := range maxViews {
+		vs.of("a", strings.Repeat("x", i+1))
+	}
+	if vs.of("a", "0") == first || len(vs.byKey) > maxViews+1 || vs.order.Len() != len(vs.byKey) {
+		t.Errorf("%d views are kept", len(vs.byKey))
+	}
+}

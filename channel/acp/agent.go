@@ -1,0 +1,328 @@
+package acp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// Model is one that a session can choose.
+type Model struct {
+	// ID as turns name it, "provider/model".
+	ID string
+	// Default says that it is used where none was chosen.
+	Default bool
+}
+
+// Options configure an [Agent]. Runtime is required.
+type Options struct {
+	// Runtime carries out what the client asks for.
+	Runtime command.Runtime
+	// Caller is who asks.
+	Caller command.Caller
+	// Version of the program.
+	Version string
+	// Models lists what can be chosen; nil offers no choice.
+	Models func(ctx context.Context) ([]Model, error)
+	// Root is the folder of sessions that have no workspace of their own.
+	Root string
+	// TakeUp, if set, has the runtime go on with what an earlier process left
+	// unfinished in a session; it is called when one is loaded or resumed.
+	TakeUp func(ctx context.Context, sessionID string) error
+	// StopWait is how long Serve, once it is told to stop, waits for a client that
+	// doesn't read; default 2 s.
+	StopWait time.Duration
+	// IDs makes the ids of turns; it defaults to a source of its own.
+	IDs *event.IDs
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// Agent answers one client.
+type Agent struct {
+	opt  Options
+	wire *wire
+	work sync.WaitGroup
+	// ctx is the connection's.
+	ctx context.Context
+
+	mu          sync.Mutex
+	closed      bool
+	initialized bool
+	client      clientCapabilities
+	sessions    map[string]*session
+	// running holds how to cancel each request that is being answered.
+	running map[string]context.CancelFunc
+}
+
+// New returns an agent for one connection.
+func New(opt Options) *Agent {
+	if opt.IDs == nil {
+		opt.IDs = event.NewIDs(nil, nil)
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opt.StopWait <= 0 {
+		opt.StopWait = 2 * time.Second
+	}
+	return &Agent{opt: opt, sessions: map[string]*session{}, running: map[string]context.CancelFunc{}}
+}
+
+// Serve answers until the input ends, the output can't be written any more or ctx
+// ends. The end of the input is no error. What was under way is given up, not
+// undone: turns go on. A reader that can't be ended is left behind when ctx ends,
+// and so is whoever waits for a client that doesn't read.
+func (a *Agent) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	a.ctx = ctx
+	a.wire = &wire{out: out, lost: stop, waiting: map[string]chan received{}}
+	ended := make(chan error, 1)
+	go func() { ended <- a.read(ctx, in) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	stop(nil)
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.settle()
+	return err
+}
+
+// settle waits for what is under way. A write into a pipe that nobody empties can't
+// be ended: then it is left to the end of the process.
+func (a *Agent) settle() {
+	done := make(chan struct{})
+	go func() {
+		a.work.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(a.opt.StopWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		a.opt.Logger.Warn("the client reads nothing; it is not waited for any more")
+	}
+}
+
+// spawn does something beside the reading. Serve waits for it; once it waits,
+// nothing new begins, and spawn returns false.
+func (a *Agent) spawn(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.work.Go(f)
+	}
+	return !a.closed
+}
+
+// read takes messages until the input ends.
+func (a *Agent) read(ctx context.Context, in io.Reader) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for ctx.Err() == nil {
+		line, err := readLine(r)
+		if errors.Is(err, errTooLong) {
+			a.wire.answer(event.Raw("null"), nil, errorf(fault.RPCParse, "the line is longer than %d bytes", maxMessageBytes))
+			continue
+		}
+		if len(line) > 0 {
+			a.take(ctx, line)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("acp: read: %w", err)
+		}
+	}
+	return nil
+}
+
+// take handles one line.
+func (a *Agent) take(ctx context.Context, line []byte) {
+	m, bad := parse(line)
+	switch {
+	case bad != nil:
+		if m.ID == nil {
+			m.ID = event.Raw("null")
+		}
+		a.wire.answer(m.ID, nil, bad)
+	case m.Method == nil:
+		a.wire.take(m)
+	case m.ID == nil:
+		a.notified(ctx, *m.Method, m.Params)
+	default:
+		a.start(ctx, m)
+	}
+}
+
+// start answers a request beside others.
+func (a *Agent) start(ctx context.Context, m received) {
+	ctx, cancel := context.WithCancel(ctx)
+	id := string(m.ID)
+	a.mu.Lock()
+	a.running[id] = cancel
+	a.mu.Unlock()
+	a.spawn(func() {
+		defer cancel()
+		result, then, err := a.dispatch(ctx, *m.Method, m.Params)
+		a.mu.Lock()
+		delete(a.running, id)
+		a.mu.Unlock()
+		a.wire.answer(m.ID, result, err)
+		if then != nil {
+			then()
+		}
+	})
+}
+
+// method answers a request. What it returns beside its result is done once the
+// result was sent.
+type method func(ctx context.Context, params event.Raw) (result any, then func(), err error)
+
+// methods are those of the protocol that are offered.
+func (a *Agent) methods() map[string]method {
+	return map[string]method{
+		"authenticate":              on(a.authenticate),
+		"session/new":               on(a.newSession),
+		"session/load":              on(a.loadSession),
+		"session/resume":            on(a.resumeSession),
+		"session/list":              on(a.listSessions),
+		"session/close":             on(a.closeSession),
+		"session/prompt":            on(a.prompt),
+		"session/set_mode":          on(a.setMode),
+		"session/set_config_option": on(a.setConfigOption),
+	}
+}
+
+// on reads the parameters of a method. What it doesn't know in them is passed
+// over, as the protocol wants it.
+func on[P any](do func(context.Context, *P) (any, func(), error)) method {
+	return func(ctx context.Context, params event.Raw) (any, func(), error) {
+		p := new(P)
+		if len(params) > 0 {
+			if err := json.Unmarshal(params, p); err != nil {
+				return nil, nil, errorf(fault.RPCInvalidParams, "the parameters don't fit: %s", place(err))
+			}
+		}
+		return do(ctx, p)
+	}
+}
+
+// place says where parameters don't fit, without the words of the decoder.
+func place(err error) string {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s is a %s", kind.Field, kind.Value)
+	}
+	return "they are not an object"
+}
+
+func (a *Agent) dispatch(ctx context.Context, name string, params event.Raw) (any, func(), error) {
+	if name == "initialize" {
+		return on(a.initialize)(ctx, params)
+	}
+	do, known := a.methods()[name]
+	if !known {
+		return nil, nil, errorf(fault.RPCMethodNotFound, "there is no method %.80q", name)
+	}
+	a.mu.Lock()
+	ready := a.initialized
+	a.mu.Unlock()
+	if !ready {
+		return nil, nil, errorf(fault.RPCInvalidRequest, "initialize comes first")
+	}
+	return do(ctx, params)
+}
+
+// notified takes a notification; one that isn't known is passed over.
+func (a *Agent) notified(ctx context.Context, name string, params event.Raw) {
+	switch name {
+	case "session/cancel":
+		var p struct {
+			SessionID string `json:"sessionId"`
+		}
+		if json.Unmarshal(params, &p) == nil {
+			a.spawn(func() { a.cancel(ctx, p.SessionID) })
+		}
+	case "$/cancel_request":
+		var p struct {
+			RequestID event.Raw `json:"requestId"`
+		}
+		if json.Unmarshal(params, &p) == nil {
+			a.mu.Lock()
+			cancel := a.running[string(p.RequestID)]
+			a.mu.Unlock()
+			if cancel != nil {
+				cancel()
+			}
+		}
+	}
+}
+
+func (a *Agent) initialize(_ context.Context, p *initializeParams) (any, func(), error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.initialized, a.client = true, p.ClientCapabilities
+	return &initializeResult{
+		ProtocolVersion: protocolVersion,
+		AgentCapabilities: agentCapabilities{
+			LoadSession:         true,
+			PromptCapabilities:  promptCapabilities{Image: true, EmbeddedContext: true},
+			SessionCapabilities: sessionCapabilities{List: &offered{}, Resume: &offered{}, Close: &offered{}},
+		},
+		AgentInfo:   implementation{Name: "agentd", Title: "agentd", Version: a.opt.Version},
+		AuthMethods: []struct{}{},
+	}, nil, nil
+}
+
+// authenticate refuses: who may start the program may use it, so no method is
+// offered.
+func (a *Agent) authenticate(context.Context, *struct{}) (any, func(), error) {
+	return nil, nil, errorf(fault.RPCInvalidParams, "there is no way to authenticate here, and no need to")
+}
+
+// capabilities returns what the client offers.
+func (a *Agent) capabilities() clientCapabilities {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.client
+}
+
+// do carries out a command and reads its result into R, which may be a part of it.
+func do[R any](ctx context.Context, a *Agent, p command.Params) (*R, error) {
+	res, err := a.opt.Runtime.Do(ctx, a.opt.Caller, p)
+	if err != nil {
+		return nil, err
+	}
+	if typed, ok := res.(*R); ok {
+		return typed, nil
+	}
+	b, err := json.Marshal(res)
+	if err != nil {
+		return nil, fmt.Errorf("acp: result of %s: %w", p.Command(), err)
+	}
+	out := new(R)
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("acp: result of %s: %w", p.Command(), err)
+	}
+	return out, nil
+}

@@ -1,0 +1,234 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// action is something that a turn waits for.
+type action struct {
+	id, turnID, toolCallID string
+	required               *event.ActionRequired
+}
+
+// isInput says that a value is wanted, not a yes or a no.
+func (act *action) isInput() bool { return slices.Contains(act.required.Decisions, "submit") }
+
+// Options of a permission request.
+const (
+	optionOnce   = "allow_once"
+	optionAlways = "allow_always"
+	optionReject = "reject_once"
+)
+
+// put asks the client's user about an action, once.
+func (s *session) put(act *action) {
+	if !act.isInput() {
+		s.beside(act.id, func(ctx context.Context) { s.askPermission(ctx, act) })
+		return
+	}
+	client := s.a.capabilities()
+	if form, fits := formOf(act.required.Schema); fits && client.forms() {
+		s.beside(act.id, func(ctx context.Context) { s.askForm(ctx, act, form) })
+		return
+	}
+	s.mu.Lock()
+	s.question = act
+	s.mu.Unlock()
+	s.pose(act)
+}
+
+// beside asks in a goroutine of its own, until the action is withdrawn.
+func (s *session) beside(id string, ask func(context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[id] != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.asked[id] = cancel
+	started := s.a.spawn(func() {
+		defer cancel()
+		ask(ctx)
+	})
+	if !started {
+		cancel()
+	}
+}
+
+// withdraw takes back a question that was answered elsewhere, or that nobody
+// waits for any more.
+func (s *session) withdraw(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.asked[id]; cancel != nil {
+		cancel()
+		delete(s.asked, id)
+	}
+	if s.question != nil && s.question.id == id {
+		s.question = nil
+	}
+}
+
+// askPermission puts a yes-or-no question and passes the answer on.
+func (s *session) askPermission(ctx context.Context, act *action) {
+	s.readBefore(ctx, act)
+	t := s.translator()
+	p := act.required
+	title := titleOf(p.ToolName, p.SafeArgs)
+	if p.ToolName == "" || p.ActionType == "sandbox_escape" {
+		title = clip(p.Prompt)
+	}
+	shown := t.proposal(act.toolCallID, p.ToolName, p.SafeArgs)
+	if p.Reason != "" {
+		shown = append(shown, block("Why it is asked: "+p.Reason))
+	}
+	id := act.toolCallID
+	if id == "" {
+		id = act.id
+	}
+	req := &permissionRequest{SessionID: s.id, ToolCall: permissionCall{toolCall{
+		ToolCallID: id, Title: title, Name: p.ToolName, Kind: kindOf(p.ToolName), Status: "pending",
+		Locations: t.locations(p.ToolName, p.SafeArgs), RawInput: p.SafeArgs,
+	}, shown}, Options: []permissionOption{
+		{optionOnce, "Allow", "allow_once"}, {optionAlways, "Allow for this session", "allow_always"}, {optionReject, "Reject", "reject_once"},
+	}}
+	var answer permissionAnswer
+	if err := s.a.wire.ask(ctx, "session/request_permission", req, &answer); err != nil {
+		s.unasked(ctx, act, err)
+		return
+	}
+	if err := s.respond(ctx, decisionOf(act, answer.Outcome.Outcome, answer.Outcome.OptionID)); err != nil {
+		s.unasked(ctx, act, err)
+	}
+}
+
+// decisionOf turns the client's answer into ours. Whatever isn't a clear yes is
+// none.
+func decisionOf(act *action, outcome, option string) *command.RespondAction {
+	r := &command.RespondAction{ActionID: act.id}
+	switch {
+	case outcome == "selected" && option == optionOnce:
+		r.Decision, r.Scope = "allow", "once"
+	case outcome == "selected" && option == optionAlways:
+		r.Decision, r.Scope = "allow", "session"
+	case outcome == "cancelled" && slices.Contains(act.required.Decisions, "cancel"):
+		r.Decision = "cancel"
+	default:
+		r.Decision = "deny"
+	}
+	return r
+}
+
+// readBefore asks the client for the content that a file has before it is
+// replaced, so that the change can be shown; the client knows what isn't saved yet.
+func (s *session) readBefore(ctx context.Context, act *action) {
+	a := argumentsOf(act.required.SafeArgs)
+	client := s.a.capabilities()
+	if act.required.ToolName != toolWrite || a.Path == "" || !client.FS.ReadTextFile {
+		return
+	}
+	var file struct {
+		Content string `json:"content"`
+	}
+	name := s.translator().absolute(a.Path)
+	err := s.a.wire.ask(ctx, "fs/read_text_file", map[string]string{"sessionId": s.id, "path": name}, &file)
+	if err != nil {
+		return // a new file, or one that the client can't read: then no change is shown
+	}
+	s.mu.Lock()
+	s.before[act.toolCallID] = file.Content
+	s.mu.Unlock()
+}
+
+// unasked handles a question that the client didn't answer: withdrawn, or refused.
+func (s *session) unasked(ctx context.Context, act *action, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.a.opt.Logger.Warn("the client did not answer an action", "session", s.id, "action", act.id, "error", err)
+	s.say("The turn waits for the action " + act.id + ", which this client did not answer. \"agentd approve " + act.id + "\" and \"agentd deny " + act.id + "\" do.")
+}
+
+// respond passes an answer on. It returns what is wrong with it, if it can be given
+// anew: that somebody was quicker is nothing to do about.
+func (s *session) respond(ctx context.Context, r *command.RespondAction) error {
+	_, err := do[command.RespondActionResult](ctx, s.a, r)
+	if err == nil || ctx.Err() != nil {
+		return nil //nolint:nilerr // nobody waits for it any more
+	}
+	switch kind := fault.KindOf(err); {
+	case kind == fault.InvalidParams:
+		return err
+	case kind != fault.Conflict && kind != fault.NotFound:
+		s.a.opt.Logger.Error("an answer could not be recorded", "action", r.ActionID, "error", err)
+		s.say("The answer could not be recorded: " + errorOf(err).Message)
+	}
+	return nil
+}
+
+// askForm puts a question as a form, again if the answer doesn't fit.
+func (s *session) askForm(ctx context.Context, act *action, f *form) {
+	message := act.required.Prompt
+	for ctx.Err() == nil {
+		var answer formAnswer
+		err := s.a.wire.ask(ctx, "elicitation/create", &formRequest{
+			Mode: "form", SessionID: s.id, ToolCallID: act.toolCallID, Message: message, RequestedSchema: f.schema,
+		}, &answer)
+		if err != nil {
+			s.unasked(ctx, act, err)
+			return
+		}
+		r := &command.RespondAction{ActionID: act.id, Decision: "cancel"}
+		if answer.Action == "accept" {
+			r.Decision, r.Payload = "submit", f.payload(answer.Content)
+		}
+		wrong := s.respond(ctx, r)
+		if wrong == nil {
+			return
+		}
+		message = act.required.Prompt + "\n" + errorOf(wrong).Message
+	}
+}
+
+// pose shows a question in words and ends the prompt: the next one is its answer.
+func (s *session) pose(act *action) {
+	words := act.required.Prompt
+	if choices := choicesOf(act.required.Schema); len(choices) > 0 {
+		words += "\n\nOne of: " + strings.Join(choices, ", ")
+	}
+	s.say(words + "\n")
+	s.finish("end_turn", nil)
+}
+
+// answer gives the text of a prompt to the question that is open.
+func (s *session) answer(ctx context.Context, act *action, input event.Raw) error {
+	var parts []command.Part
+	if err := json.Unmarshal(input, &parts); err != nil {
+		return fmt.Errorf("acp: input: %w", err)
+	}
+	var texts []string
+	for i := range parts {
+		if parts[i].Type == "text" {
+			texts = append(texts, parts[i].Text)
+		}
+	}
+	payload, err := valueOf(act.required.Schema, strings.Join(texts, "\n"))
+	if err != nil {
+		return err
+	}
+	_, err = do[command.RespondActionResult](ctx, s.a, &command.RespondAction{ActionID: act.id, Decision: "submit", Payload: payload})
+	if err != nil && fault.KindOf(err) == fault.InvalidParams {
+		s.mu.Lock()
+		s.question = act // it can be answered again
+		s.mu.Unlock()
+	}
+	return err
+}

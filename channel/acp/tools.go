@@ -1,0 +1,299 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"agentd/event"
+)
+
+// Names of built-in tools that the protocol has words for.
+const (
+	toolRead   = "read_file"
+	toolWrite  = "write_file"
+	toolEdit   = "edit_file"
+	toolList   = "list_files"
+	toolSearch = "search_files"
+	toolShell  = "shell"
+	toolPlan   = "update_plan"
+	toolInput  = "request_input"
+)
+
+// shownOutput bounds what is shown of a command's output while it runs.
+const shownOutput = 8 << 10
+
+// call is what is known of a tool call while it isn't finished.
+type call struct {
+	name   string
+	args   event.Raw
+	output []byte
+}
+
+// arguments are those of built-in tools that are shown.
+type arguments struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+	Old     string `json:"old"`
+	New     string `json:"new"`
+	Command string `json:"command"`
+	Pattern string `json:"pattern"`
+	Prompt  string `json:"prompt"`
+	Role    string `json:"role"`
+}
+
+func argumentsOf(raw event.Raw) arguments {
+	var a arguments
+	_ = json.Unmarshal(raw, &a) // what isn't there is not shown
+	return a
+}
+
+// kindOf is the protocol's word for what a tool does.
+func kindOf(tool string) string {
+	switch tool {
+	case toolRead:
+		return "read"
+	case toolWrite, toolEdit:
+		return "edit"
+	case toolList, toolSearch:
+		return "search"
+	case toolShell:
+		return "execute"
+	}
+	return "other"
+}
+
+// titleOf says in a line what a call does.
+func titleOf(tool string, raw event.Raw) string {
+	a := argumentsOf(raw)
+	var what string
+	switch tool {
+	case toolRead, toolList, toolWrite, toolEdit:
+		what = a.Path
+	case toolSearch:
+		what = a.Pattern
+	case toolShell:
+		what = a.Command
+	case toolInput:
+		what = a.Prompt
+	default:
+		what = a.Role
+	}
+	words := map[string]string{
+		toolRead: "Read", toolList: "List", toolWrite: "Write", toolEdit: "Edit", toolSearch: "Search for", toolShell: "Run", toolInput: "Ask:",
+	}
+	verb := words[tool]
+	if verb == "" {
+		verb = tool
+	}
+	return clip(strings.TrimSpace(verb + " " + what))
+}
+
+// clip shortens a line for people.
+func clip(s string) string {
+	s, _, more := strings.Cut(s, "\n")
+	const most = 200
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	if more {
+		s += " …"
+	}
+	return s
+}
+
+// announce shows a call that the model asked for.
+func (t *translator) announce(id, name string, args event.Raw) []update {
+	if name == toolPlan || t.calls[id] != nil {
+		return nil // a plan is shown when it was recorded
+	}
+	t.calls[id] = &call{name: name, args: args}
+	return []update{&toolUpdate{SessionUpdate: "tool_call", toolCall: toolCall{
+		ToolCallID: id, Title: titleOf(name, args), Name: name, Kind: kindOf(name), Status: "pending",
+		Locations: t.locations(name, args), RawInput: args,
+	}, Content: t.proposal(id, name, args)}}
+}
+
+// changed tells what is new about a call, after announcing it if that is needed:
+// a client that came later doesn't know it.
+func (t *translator) changed(e *event.Event, name string, args event.Raw, u toolUpdate) []update {
+	out := t.announce(e.ToolCallID, name, args)
+	u.SessionUpdate, u.ToolCallID = "tool_call_update", e.ToolCallID
+	return append(out, &u)
+}
+
+// tool translates facts of tool calls.
+func (t *translator) tool(e *event.Event) []update {
+	switch p := e.Payload.(type) {
+	case *event.ToolStarted:
+		if p.ToolName == toolPlan {
+			return nil
+		}
+		return t.changed(e, p.ToolName, p.SafeArgs, toolUpdate{toolCall: toolCall{Status: "in_progress"}})
+	case *event.ProcessOutput:
+		return t.output(e, p)
+	case *event.ToolProgress:
+		if p.Message == "" || p.ToolName == toolPlan {
+			return nil
+		}
+		return t.changed(e, p.ToolName, nil, toolUpdate{Content: []toolContent{block(p.Message)}})
+	case *event.ToolResult:
+		if p.ToolName == toolPlan {
+			return plan(p.StructuredContent)
+		}
+		return t.result(e, p)
+	case *event.ToolFailed:
+		return t.changed(e, p.ToolName, nil, toolUpdate{
+			toolCall: toolCall{Status: "failed", Locations: t.changedFiles(p.ChangedFiles), RawOutput: object("errorCategory", p.ErrorCategory)},
+			Content:  []toolContent{block(p.Message)},
+		})
+	}
+	return nil
+}
+
+// output shows the end of what a command wrote so far.
+func (t *translator) output(e *event.Event, p *event.ProcessOutput) []update {
+	c := t.calls[e.ToolCallID]
+	if c == nil || p.Text == "" {
+		return nil
+	}
+	c.output = append(c.output, p.Text...)
+	if over := len(c.output) - shownOutput; over > 0 {
+		c.output = slices.Clone(c.output[over:])
+	}
+	return t.changed(e, c.name, c.args, toolUpdate{Content: []toolContent{block(strings.ToValidUTF8(string(c.output), "�"))}})
+}
+
+// result shows how a call ended: the change of a file where it is known exactly,
+// the output otherwise.
+func (t *translator) result(e *event.Event, p *event.ToolResult) []update {
+	status := "completed"
+	if p.Status == "error" {
+		status = "failed"
+	}
+	var args event.Raw
+	if c := t.calls[e.ToolCallID]; c != nil {
+		args = c.args
+	}
+	shown := t.change(e.ToolCallID, p, args)
+	if shown == nil && p.Preview != "" {
+		shown = []toolContent{block(p.Preview)}
+	}
+	return t.changed(e, p.ToolName, args, toolUpdate{toolCall: toolCall{
+		Status: status, Locations: t.changedFiles(p.ChangedFiles), RawOutput: rawOutput(p),
+	}, Content: shown})
+}
+
+func rawOutput(p *event.ToolResult) event.Raw {
+	out := map[string]any{"status": p.Status, "durationMs": p.DurationMs}
+	if !p.ExitCode.IsZero() {
+		out["exitCode"] = p.ExitCode
+	}
+	if p.OutputRef != "" {
+		out["outputRef"] = p.OutputRef
+	}
+	if len(p.StructuredContent) > 0 {
+		out["structuredContent"] = p.StructuredContent
+	}
+	b, err := marshal(out)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// proposal is what a call would change, as far as its arguments say it.
+func (t *translator) proposal(id, name string, raw event.Raw) []toolContent {
+	a := argumentsOf(raw)
+	switch name {
+	case toolEdit:
+		if a.Path != "" {
+			return []toolContent{t.diff(a.Path, &a.Old, a.New)}
+		}
+	case toolWrite:
+		if before, known := t.earlier(id); known {
+			return []toolContent{t.diff(a.Path, &before, a.Content)}
+		}
+		if a.Content != "" {
+			return []toolContent{block(a.Content)}
+		}
+	}
+	return nil
+}
+
+// change is what a call did change, where before and after are known: the words
+// that an edit replaced, a file that is new, a file whose earlier content the
+// client gave.
+func (t *translator) change(id string, p *event.ToolResult, raw event.Raw) []toolContent {
+	if p.Status != "ok" || len(p.ChangedFiles) != 1 {
+		return nil
+	}
+	a := argumentsOf(raw)
+	switch p.ToolName {
+	case toolEdit:
+		return []toolContent{t.diff(a.Path, &a.Old, a.New)}
+	case toolWrite:
+		if p.ChangedFiles[0].Change == "created" {
+			return []toolContent{t.diff(a.Path, nil, a.Content)}
+		}
+		if before, known := t.earlier(id); known {
+			return []toolContent{t.diff(a.Path, &before, a.Content)}
+		}
+	}
+	return nil
+}
+
+func (t *translator) diff(name string, before *string, after string) toolContent {
+	return toolContent{Type: "diff", diff: &diff{Path: t.absolute(name), OldText: before, NewText: after}}
+}
+
+func block(s string) toolContent { return toolContent{Type: "content", Content: text(s)} }
+
+// absolute is a path as the client knows it.
+func (t *translator) absolute(name string) string {
+	if path.IsAbs(name) || t.root == "" {
+		return name
+	}
+	return path.Join(t.root, name)
+}
+
+func (t *translator) locations(name string, raw event.Raw) []location {
+	a := argumentsOf(raw)
+	if a.Path == "" || kindOf(name) == "other" || name == toolShell {
+		return nil
+	}
+	return []location{{t.absolute(a.Path)}}
+}
+
+func (t *translator) changedFiles(files []event.FileChange) []location {
+	var out []location
+	for _, f := range files {
+		out = append(out, location{t.absolute(f.Path)})
+	}
+	return out
+}
+
+// plan shows what the model is about to do.
+func plan(structured event.Raw) []update {
+	var p struct {
+		Items []struct {
+			Step   string `json:"step"`
+			Status string `json:"status"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(structured, &p); err != nil {
+		return nil
+	}
+	out := &planUpdate{"plan", []planEntry{}}
+	for _, item := range p.Items {
+		switch item.Status {
+		case "pending", "in_progress", "completed":
+		default: // the protocol has no word for a step that was given up
+			item.Step, item.Status = fmt.Sprintf("%s (cancelled)", item.Step), "completed"
+		}
+		out.Entries = append(out.Entries, planEntry{item.Step, "medium", item.Status})
+	}
+	return []update{out}
+}

@@ -1,0 +1,143 @@
+package agui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// protocolVersion is the one that this package speaks.
+const protocolVersion = "1.0"
+
+// Options configure a [Handler]. Runtime and Caller are required.
+type Options struct {
+	// Runtime carries out what clients ask for.
+	Runtime command.Runtime
+	// Caller returns who sends a request; false refuses it.
+	Caller func(r *http.Request) (command.Caller, bool)
+	// Heartbeat is the longest silence of a stream, default 10 s.
+	Heartbeat time.Duration
+	// MaxBody is the largest body, default 32 MiB.
+	MaxBody int64
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// Handler answers runs.
+type Handler struct{ opt Options }
+
+// New returns a handler for one address.
+func New(opt Options) *Handler {
+	if opt.Heartbeat <= 0 {
+		opt.Heartbeat = 10 * time.Second
+	}
+	if opt.MaxBody <= 0 {
+		opt.MaxBody = 32 << 20
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{opt}
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h.serve(w, r); err != nil {
+		if fault.KindOf(err) == fault.Internal && r.Context().Err() == nil {
+			h.opt.Logger.Error("a run of the AG-UI endpoint failed", "error", err)
+		}
+		writeError(w, err)
+	}
+}
+
+// serve answers one request. An error is what to answer with, and nothing was sent
+// then.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
+	c, ok := h.opt.Caller(r)
+	if !ok {
+		return fault.New(fault.Unauthenticated, "the request has no token")
+	}
+	if r.Method != http.MethodPost {
+		return fault.New(fault.MethodNotAllowed, "%.20s is not possible here; possible: POST", r.Method)
+	}
+	in, err := h.read(w, r)
+	if err != nil {
+		return err
+	}
+	run := &run{h: h, caller: c, in: in}
+	if err := run.begin(r.Context()); err != nil {
+		return err
+	}
+	return run.tell(w, r)
+}
+
+// read decodes and checks the body.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*input, error) {
+	in := &input{}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, h.opt.MaxBody)).Decode(in)
+	var large *http.MaxBytesError
+	var kind *json.UnmarshalTypeError
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known): // the server's own bound
+		return nil, known
+	case errors.As(err, &large):
+		return nil, fault.New(fault.PayloadTooLarge, "the body is larger than %d bytes", h.opt.MaxBody)
+	case errors.As(err, &kind) && kind.Field != "":
+		return nil, fault.Param(kind.Field, "can't be a %s", kind.Value)
+	case err != nil:
+		return nil, fault.New(fault.InvalidParams, "the body is not a JSON object")
+	case !event.ValidID(in.ThreadID) || in.ThreadID == event.RuntimeSession:
+		return nil, fault.Param("threadId", "%.80q can't be the id of a thread", in.ThreadID)
+	case !event.ValidID(in.RunID):
+		return nil, fault.Param("runId", "%.80q can't be the id of a run", in.RunID)
+	case len(in.Tools) > 0:
+		return nil, fault.Param("tools", "tools of the front end are not taken: the agent's tools run inside agentd")
+	}
+	return in, nil
+}
+
+// writeError answers with a problem, as agentd's other addresses do.
+func writeError(w http.ResponseWriter, err error) {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = fault.New(fault.Internal, "something went wrong inside agentd")
+	}
+	d := f.Kind.Def()
+	b, bad := json.Marshal(map[string]any{"title": d.Title, "status": d.HTTP, "detail": f.Detail, "code": f.Kind, "type": "about:blank"})
+	if bad != nil {
+		b = []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(d.HTTP)
+	_, _ = w.Write(append(b, '\n')) // a client that went away needs no answer
+}
+
+// do carries out a command and reads its result into R, which may be a part of it.
+func do[R any](ctx context.Context, h *Handler, c command.Caller, p command.Params) (*R, error) {
+	res, err := h.opt.Runtime.Do(ctx, c, p)
+	if err != nil {
+		return nil, err
+	}
+	if typed, ok := res.(*R); ok {
+		return typed, nil
+	}
+	b, err := json.Marshal(res)
+	if err != nil {
+		return nil, fmt.Errorf("agui: result of %s: %w", p.Command(), err)
+	}
+	out := new(R)
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("agui: result of %s: %w", p.Command(), err)
+	}
+	return out, nil
+}

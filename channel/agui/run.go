@@ -1,0 +1,372 @@
+package agui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// run is one run: which turn it follows, from where on.
+type run struct {
+	h      *Handler
+	caller command.Caller
+	in     *input
+
+	// turnID is the turn that is followed, none if nothing runs.
+	turnID string
+	// after is the sequence behind which the run's facts begin.
+	after uint64
+	// history says that the client is told the messages that there are.
+	history bool
+	view    *view
+}
+
+// view is the part of a session's snapshot that is needed here.
+type view struct {
+	Sequence       uint64 `json:"sequence"`
+	Title          string `json:"title"`
+	PermissionMode string `json:"permissionMode"`
+	Threads        []struct {
+		ThreadID        string                 `json:"threadId"`
+		Status          string                 `json:"status"`
+		Phase           string                 `json:"phase"`
+		ActiveTurnID    string                 `json:"activeTurnId"`
+		TurnCount       int64                  `json:"turnCount"`
+		PendingRequests []command.ActionRecord `json:"pendingRequests"`
+	} `json:"threads"`
+}
+
+// look returns the session as it is, nil if there is none.
+func (r *run) look(ctx context.Context) (*view, error) {
+	none := 0
+	v, err := do[view](ctx, r.h, r.caller, &command.GetSession{SessionID: r.in.ThreadID, Limit: &none})
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil
+	}
+	return v, err
+}
+
+// pending are the actions that wait in the session.
+func (v *view) pending() []command.ActionRecord {
+	var out []command.ActionRecord
+	if v != nil {
+		for i := range v.Threads {
+			out = append(out, v.Threads[i].PendingRequests...)
+		}
+	}
+	return out
+}
+
+// begin finds or makes the turn of the run.
+func (r *run) begin(ctx context.Context) error {
+	v, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	r.view = v
+	if len(r.in.Resume) > 0 {
+		return r.resume(ctx)
+	}
+	known := v != nil && len(v.Threads) > 0 && v.Threads[0].TurnCount > 0
+	input, err := r.in.turnInput(known)
+	if err != nil {
+		return err
+	}
+	if input == nil {
+		return r.attach()
+	}
+	if waiting := v.pending(); len(waiting) > 0 && v.Threads[0].ActiveTurnID != r.in.RunID {
+		return fault.New(fault.Conflict, "the thread waits for the action %s: answer it with resume", waiting[0].ActionID)
+	}
+	p := r.in.ForwardedProps
+	made, err := do[command.SubmitTurnResult](ctx, r.h, r.caller, &command.SubmitTurn{
+		SessionID: r.in.ThreadID, Create: true, TurnID: r.in.RunID, Input: input,
+		Options:  &event.TurnOptions{Model: p.Model, PermissionMode: p.PermissionMode},
+		Metadata: event.Raw(`{"channel":"agui"}`),
+	})
+	if err != nil {
+		return err
+	}
+	r.turnID, r.after = made.TurnID, made.Sequence-1
+	if r.view == nil {
+		r.view, err = r.look(ctx)
+	}
+	return err
+}
+
+// attach follows what is running, after telling what was said.
+func (r *run) attach() error {
+	if r.view == nil {
+		return fault.Param("messages", "there is nothing to answer")
+	}
+	r.history, r.after = true, r.view.Sequence
+	if len(r.view.Threads) > 0 {
+		r.turnID = r.view.Threads[0].ActiveTurnID
+	}
+	return nil
+}
+
+// resume answers interrupts, and goes on with the turn that waited.
+func (r *run) resume(ctx context.Context) error {
+	waiting := map[string]*command.ActionRecord{}
+	list := r.view.pending()
+	for i := range list {
+		waiting[list[i].ActionID] = &list[i]
+	}
+	for i := range r.in.Resume {
+		if waiting[r.in.Resume[i].InterruptID] == nil {
+			return fault.New(fault.Conflict, "resume: nothing waits for the interrupt %.80q", r.in.Resume[i].InterruptID)
+		}
+	}
+	if len(r.in.Resume) < len(waiting) {
+		return fault.New(fault.Conflict, "resume: %d interrupts are open, and %d are answered: a run answers all of them", len(waiting), len(r.in.Resume))
+	}
+	r.after, r.turnID = r.view.Sequence, r.view.Threads[0].ActiveTurnID
+	for i := range r.in.Resume {
+		x := &r.in.Resume[i]
+		if _, err := do[command.RespondActionResult](ctx, r.h, r.caller, x.decision(waiting[x.InterruptID])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell sends the run as events. What goes wrong once they began is told among them.
+func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
+	ctx := req.Context()
+	out := newEvents(w)
+	n := newNarrator(r.in.ThreadID, r.in.RunID)
+	err := r.opening(ctx, out)
+	if err == nil {
+		err = r.follow(ctx, n, out)
+	}
+	if ctx.Err() != nil {
+		if r.in.ForwardedProps.OnDisconnect != "continue" && !n.over() {
+			r.abandon(ctx)
+		}
+		return nil
+	}
+	if err != nil {
+		_ = out.send(runError(err)) // the client may be gone
+	}
+	return nil
+}
+
+// opening sends what a run begins with.
+func (r *run) opening(ctx context.Context, out *events) error {
+	first := object{"type": "RUN_STARTED", "threadId": r.in.ThreadID, "runId": r.in.RunID, "protocolVersion": protocolVersion}
+	if r.in.ParentRunID != "" {
+		first["parentRunId"] = r.in.ParentRunID
+	}
+	if err := out.send(first); err != nil {
+		return err
+	}
+	if err := out.send(object{"type": "STATE_SNAPSHOT", "snapshot": r.state()}); err != nil {
+		return err
+	}
+	if !r.history {
+		return nil
+	}
+	messages, err := r.messages(ctx)
+	if err != nil {
+		return err
+	}
+	return out.send(object{"type": "MESSAGES_SNAPSHOT", "messages": messages})
+}
+
+// state is the client's own, with ours below "agentd".
+func (r *run) state() object {
+	out := object{}
+	_ = json.Unmarshal(r.in.State, &out) // a state that is no object can't hold ours
+	if out == nil {
+		out = object{}
+	}
+	own := object{"sessionId": r.in.ThreadID, "turnId": r.turnID}
+	if v := r.view; v != nil {
+		own["title"], own["permissionMode"] = v.Title, v.PermissionMode
+		if len(v.Threads) > 0 {
+			own["status"], own["phase"], own["turnCount"] = v.Threads[0].Status, v.Threads[0].Phase, v.Threads[0].TurnCount
+		}
+	}
+	out["agentd"] = own
+	return out
+}
+
+// follow sends what facts mean until the run is over.
+func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
+	if r.turnID == "" {
+		return out.send(n.finished(object{"type": "success"}))
+	}
+	n.turnID = r.turnID
+	if r.view != nil && len(r.view.Threads) > 0 {
+		n.main = r.view.Threads[0].ThreadID
+	}
+	if r.history {
+		n.ask(r.view.pending())
+		if err := out.all(n.take()); err != nil {
+			return err
+		}
+	}
+	stream, err := r.h.opt.Runtime.Subscribe(ctx, r.caller, r.in.ThreadID, r.after)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for !n.over() {
+		facts, err := next(ctx, stream, r.h.opt.Heartbeat)
+		if err != nil {
+			return err
+		}
+		if len(facts) == 0 {
+			if err := out.beat(); err != nil {
+				return err
+			}
+		}
+		for i := range facts {
+			if e, err := event.Decode(facts[i].Data); err == nil { // one of a newer release is passed over
+				n.fact(e)
+			}
+		}
+		n.settle()
+		if err := out.all(n.take()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next returns the next facts, or none after a while.
+func next(ctx context.Context, s command.Stream, wait time.Duration) ([]command.Delivered, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	facts, err := s.Next(waiting)
+	if err != nil && ctx.Err() == nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return facts, err
+}
+
+// abandon interrupts the turn of a client that went away.
+func (r *run) abandon(ctx context.Context) {
+	if r.turnID == "" {
+		return
+	}
+	_, err := do[command.InterruptTurnResult](context.WithoutCancel(ctx), r.h, r.caller, &command.InterruptTurn{
+		SessionID: r.in.ThreadID, TurnID: r.turnID, Reason: "the client went away",
+	})
+	if err != nil {
+		r.h.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", r.in.ThreadID, "turn", r.turnID, "error", err)
+	}
+}
+
+// runError is the event of a run that can't go on.
+func runError(err error) object {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = fault.New(fault.Internal, "something went wrong inside agentd")
+	}
+	return object{"type": "RUN_ERROR", "message": f.Detail, "code": string(f.Kind)}
+}
+
+// messages returns what was said in the session, without what was taken back.
+func (r *run) messages(ctx context.Context) ([]object, error) {
+	t := &transcript{removed: map[string]bool{}}
+	for after := uint64(0); after < r.after; {
+		page, _, err := r.h.opt.Runtime.Events(ctx, r.caller, r.in.ThreadID, after, 500)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			if after = page[i].Sequence; after > r.after {
+				break
+			}
+			if e, err := event.Decode(page[i].Data); err == nil && e.SubagentID == "" {
+				t.fact(e)
+			}
+		}
+	}
+	return t.list(), nil
+}
+
+// transcript gathers the messages of a conversation.
+type transcript struct {
+	entries []entry
+	removed map[string]bool
+}
+
+type entry struct {
+	turnID  string
+	message object
+}
+
+func (t *transcript) add(e *event.Event, m object) { t.entries = append(t.entries, entry{e.TurnID, m}) }
+
+func (t *transcript) fact(e *event.Event) {
+	switch p := e.Payload.(type) {
+	case *event.TurnSubmitted:
+		t.add(e, object{"id": e.TurnID, "role": "user", "content": said(p.Input, p.Preview)})
+	case *event.TurnSteered:
+		t.add(e, object{"id": e.ID, "role": "user", "content": said(p.Input, p.Preview)})
+	case *event.ModelCompleted:
+		if p.Message == nil || p.Purpose == "compaction" || p.Purpose == "classification" {
+			return
+		}
+		if p.Message.Reasoning != "" {
+			t.add(e, object{"id": reasoningID(p.ModelRequestID), "role": "reasoning", "content": p.Message.Reasoning})
+		}
+		t.add(e, assistant(p))
+	case *event.ToolResult:
+		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Preview})
+	case *event.ToolFailed:
+		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Message, "error": p.Message})
+	case *event.RollbackCompleted:
+		for _, id := range p.RemovedTurns {
+			t.removed[id] = true
+		}
+	}
+}
+
+func assistant(p *event.ModelCompleted) object {
+	m := object{"id": p.ModelRequestID, "role": "assistant", "content": p.Message.Text}
+	var calls []object
+	for i := range p.Message.ToolCalls {
+		c := &p.Message.ToolCalls[i]
+		calls = append(calls, object{"id": c.ToolCallID, "type": "function", "function": object{"name": c.ToolName, "arguments": arguments(c.Arguments)}})
+	}
+	if calls != nil {
+		m["toolCalls"] = calls
+	}
+	return m
+}
+
+func (t *transcript) list() []object {
+	out := []object{}
+	for _, x := range t.entries {
+		if !t.removed[x.turnID] {
+			out = append(out, x.message)
+		}
+	}
+	return out
+}
+
+// said is an input in words.
+func said(input event.Raw, preview string) string {
+	var parts []command.Part
+	if json.Unmarshal(input, &parts) != nil {
+		return preview
+	}
+	if text := textOf(parts); strings.TrimSpace(text) != "" {
+		return text
+	}
+	return preview
+}

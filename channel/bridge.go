@@ -1,0 +1,195 @@
+package channel
+
+import (
+	"context"
+
+	"agentd/event"
+	"agentd/session"
+	"agentd/state"
+)
+
+// permissionsCapability is what a peer offers that wants to be asked.
+const permissionsCapability = "permissions"
+
+// Committed implements [session.Observer]: it notes which sessions have something
+// to forward or an answer to return.
+func (h *Hub) Committed(sessionID string, facts []event.Event) {
+	if h.watching.Load() == 0 {
+		return
+	}
+	for i := range facts {
+		switch facts[i].Type { //nolint:exhaustive // the rest crosses no channel
+		case event.TypeActionRequired, event.TypeActionResolved, event.TypeChannelConnected, event.TypeChannelResumed:
+			h.note(sessionID)
+			return
+		}
+	}
+}
+
+// note has a watched session looked at.
+func (h *Hub) note(sessionID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watch[sessionID] == nil {
+		return
+	}
+	h.due[sessionID] = struct{}{}
+	select {
+	case h.woken <- struct{}{}:
+	default:
+	}
+}
+
+// look forwards and returns until the hub is closed.
+func (h *Hub) look() {
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-h.woken:
+		}
+		h.mu.Lock()
+		due := h.due
+		h.due = map[string]struct{}{}
+		h.mu.Unlock()
+		for sessionID := range due {
+			if err := h.bridge(h.ctx, sessionID); err != nil && h.ctx.Err() == nil {
+				h.opt.Logger.Error("requests for permission could not be forwarded", "sessionId", sessionID, "error", err)
+			}
+		}
+	}
+}
+
+// bridge records what is due in a session: requests that weren't forwarded and
+// answers that weren't returned.
+func (h *Hub) bridge(ctx context.Context, sessionID string) error {
+	open := false
+	err := h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
+		open = forward(tx)
+		open = giveBack(tx) || open
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.watch[sessionID]
+	if w == nil {
+		if !open {
+			return nil
+		}
+		w = &watch{}
+		h.watch[sessionID] = w
+		h.watching.Add(1)
+	}
+	w.bridges = open
+	h.unwatch(sessionID, w)
+	return nil
+}
+
+// asksPermission reports whether an action is a request for permission.
+func asksPermission(a *state.Action) bool {
+	return a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape"
+}
+
+// decides reports whether a peer is asked for permissions.
+func decides(c *state.Channel) bool {
+	return (c.PeerRole == "host" || c.PeerRole == "client") && c.Offers(permissionsCapability)
+}
+
+// forward emits that pending requests went to the peers that can answer them, and
+// reports whether it did.
+func forward(tx *session.Tx) bool {
+	some := false
+	for _, c := range tx.State.Channels.Connected {
+		if !decides(c) {
+			continue
+		}
+		for _, a := range tx.State.Actions.Pending {
+			if !asksPermission(a) || c.Forwarded(a.ActionID) {
+				continue
+			}
+			some = true
+			tx.Emit(event.Event{Type: event.TypeChannelPermissionForwarded, Scope: scopeOf(a, c.ChannelID), Payload: &event.ChannelPermissionForwarded{
+				ActionID: a.ActionID, RequestedBy: askedBy(a), Target: target(a), FinalDecider: "remote",
+			}})
+		}
+	}
+	return some
+}
+
+// giveBack emits the answers to forwarded requests, and reports whether some are
+// still open.
+func giveBack(tx *session.Tx) bool {
+	open := false
+	for _, list := range [...][]*state.Channel{tx.State.Channels.Connected, tx.State.Channels.Disconnected} {
+		for _, c := range list {
+			for _, b := range c.Pending {
+				a := tx.State.Actions.Find(b.ActionID)
+				if a != nil && a.Status == state.ActionPending {
+					open = true
+					continue
+				}
+				p := returned(a, c)
+				p.ActionID = b.ActionID
+				tx.Emit(event.Event{Type: event.TypeChannelPermissionReturned, Scope: scopeOf(a, c.ChannelID), Payload: p})
+			}
+		}
+	}
+	return open
+}
+
+// returned is the answer to a request as the peer's channel records it. The answer
+// of an action that left the working set is in its own facts.
+func returned(a *state.Action, c *state.Channel) *event.ChannelPermissionReturned {
+	p := &event.ChannelPermissionReturned{Decision: "cancel", AnswerSource: "policy", FinalDecider: "local", Reason: "nobody waits for the answer any more"}
+	if a == nil {
+		return p
+	}
+	p.DecidedBy, p.Reason = a.ResolvedBy, a.DecisionReason
+	switch a.Decision {
+	case "submit", "allow":
+		p.Decision = "allow"
+	case "deny":
+		p.Decision = "deny"
+	}
+	switch {
+	case a.Status == state.ActionExpired:
+		p.Decision, p.AnswerSource = "timeout", "timeout"
+	case a.AnsweredThrough == c.ChannelID:
+		p.FinalDecider, p.AnswerSource = "remote", "user"
+		if c.PeerRole == "host" {
+			p.AnswerSource = "host"
+		}
+	case a.DecisionSource == "human":
+		p.AnswerSource = "user"
+	}
+	return p
+}
+
+// askedBy is the agent that wants to act.
+func askedBy(a *state.Action) *event.Actor {
+	if a.SubagentID != "" {
+		return &event.Actor{Kind: "agent", ID: a.SubagentID}
+	}
+	return &event.Actor{Kind: "agent", ID: a.ThreadID}
+}
+
+// target is what the request is about.
+func target(a *state.Action) string {
+	if a.ToolName != "" {
+		return a.ToolName
+	}
+	return a.ActionType
+}
+
+func scopeOf(a *state.Action, channelID string) event.Scope {
+	if a == nil {
+		return event.Scope{ChannelID: channelID}
+	}
+	return event.Scope{
+		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ToolCallID: a.ToolCallID, ActionID: a.ActionID,
+		SubagentID: a.SubagentID, ChannelID: channelID,
+	}
+}

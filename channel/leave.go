@@ -1,0 +1,164 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// departure is how a peer went.
+type departure struct {
+	reason, detail string
+	// grace is how long calls of its tools wait for it.
+	grace time.Duration
+}
+
+// record records that a peer's connections are gone. What can't be recorded now
+// is found at the next start.
+func (h *Hub) record(ctx context.Context, channelID string, links map[string]uint64, d departure) {
+	for sessionID, number := range links {
+		if err := h.leave(ctx, channelID, sessionID, number, d); err != nil && h.ctx.Err() == nil {
+			h.opt.Logger.Warn("the end of a channel could not be recorded", "channelId", channelID, "sessionId", sessionID, "error", err)
+		}
+	}
+}
+
+// leave records the end of one connection, unless the peer has come back on
+// another since.
+func (h *Hub) leave(ctx context.Context, channelID, sessionID string, number uint64, d departure) error {
+	return h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
+		c := tx.State.Channels.Find(channelID)
+		if c == nil || c.Status != state.ChannelConnected {
+			return nil
+		}
+		if now := h.linked(channelID, sessionID); now != 0 && now != number {
+			return nil
+		}
+		return departed(tx, c, d)
+	})
+}
+
+// departed emits that a peer is gone, with what it leaves open.
+func departed(tx *session.Tx, c *state.Channel, d departure) error {
+	acknowledged, err := tx.ChannelCursor(c.ChannelID)
+	if err != nil {
+		return err
+	}
+	p := &event.ChannelDisconnected{Reason: d.reason, Detail: d.detail, LastAcknowledged: acknowledged}
+	for _, b := range c.Pending {
+		p.PendingPermissionIDs = append(p.PendingPermissionIDs, b.ActionID)
+	}
+	for _, a := range tx.State.Actions.Pending {
+		if a.ChannelID == c.ChannelID {
+			p.PendingToolCallIDs = append(p.PendingToolCallIDs, a.ToolCallID)
+		}
+	}
+	if len(c.Tools) > 0 {
+		p.ToolGraceMs = d.grace.Milliseconds()
+	}
+	tx.Emit(event.Event{Type: event.TypeChannelDisconnected, Scope: event.Scope{ChannelID: c.ChannelID}, Payload: p})
+	return nil
+}
+
+// disconnect closes a channel in all its sessions.
+func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.DisconnectChannel) (*command.ChannelResult, error) {
+	c, err := h.find(ctx, caller, p.ChannelID)
+	if err != nil {
+		return nil, err
+	}
+	if first, err := session.Repeated[command.ChannelResult](ctx, h.m, caller, p); first != nil || err != nil {
+		return first, err
+	}
+	d := departure{reason: "closed", detail: h.clean(p.Reason)}
+	h.mu.Lock()
+	gone := h.forget(p.ChannelID)
+	h.mu.Unlock()
+	links, err := h.m.ChannelLinks(ctx, p.ChannelID)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if l.SessionID == c.Home || l.Status != state.ChannelConnected {
+			continue
+		}
+		if err := h.leave(ctx, p.ChannelID, l.SessionID, gone[l.SessionID], d); err != nil {
+			return nil, err
+		}
+	}
+	return session.Write(ctx, h.m, runtimeAs(caller, c.Home), p, c.Home, event.ByChannel, func(tx *session.Tx) (*command.ChannelResult, error) {
+		res := &command.ChannelResult{ChannelID: p.ChannelID, Status: state.ChannelDisconnected}
+		var err error
+		if res.LastAcknowledged, err = tx.ChannelCursor(p.ChannelID); err != nil {
+			return nil, err
+		}
+		x := tx.State.Channels.Find(p.ChannelID)
+		if x == nil || x.Status != state.ChannelConnected || h.linked(p.ChannelID, c.Home) != 0 {
+			return res, nil // it is gone, or back already
+		}
+		return res, departed(tx, x, d)
+	})
+}
+
+// runtimeAs lets whoever owns a channel write about it where it was opened
+// without a session: in the runtime's own, which it doesn't see.
+func runtimeAs(caller command.Caller, sessionID string) command.Caller {
+	caller.Admin = caller.Admin || sessionID == event.RuntimeSession
+	return caller
+}
+
+// find returns a channel that the caller may see.
+func (h *Hub) find(ctx context.Context, caller command.Caller, id string) (*session.Channel, error) {
+	c, err := h.m.Channel(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !caller.Sees(c.Account()) {
+		return nil, fault.New(fault.NotFound, "there is no channel %s", id)
+	}
+	return c, nil
+}
+
+// Recover records that peers of an earlier process are gone, and looks at what
+// was forwarded to them.
+func (h *Hub) Recover(ctx context.Context) error {
+	up, err := h.m.ConnectedChannels(ctx)
+	if err != nil {
+		return err
+	}
+	open, err := h.m.Open(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range up {
+		errs = append(errs, h.recover(ctx, id))
+	}
+	for _, id := range open {
+		errs = append(errs, h.bridge(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Hub) recover(ctx context.Context, sessionID string) error {
+	err := h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
+		for _, c := range tx.State.Channels.Connected {
+			if h.linked(c.ChannelID, sessionID) != 0 {
+				continue // it is back already
+			}
+			if err := departed(tx, c, departure{reason: "runtime_restart", grace: h.grace()}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return h.bridge(ctx, sessionID)
+}

@@ -1,0 +1,109 @@
+package channel
+
+import (
+	"context"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// statusUnknown is that of a channel which the facts call connected while its peer
+// isn't here: another process may know more.
+const statusUnknown = "unknown"
+
+// list lists the channels that the caller may see, in the order of their ids.
+func (h *Hub) list(ctx context.Context, caller command.Caller, p *command.ListChannels) (*command.ListChannelsResult, error) {
+	if p.SessionID != "" {
+		if err := h.m.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	res := &command.ListChannelsResult{Channels: []command.ChannelRecord{}}
+	for after := p.Cursor; ; {
+		page, err := h.m.Channels(ctx, p.SessionID, after, command.MaxPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range page {
+			c, err := h.find(ctx, caller, x.ID)
+			if fault.KindOf(err) == fault.NotFound && err != nil {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if len(res.Channels) == p.Size() {
+				res.NextCursor = res.Channels[len(res.Channels)-1].ChannelID
+				return res, nil
+			}
+			rec, err := h.describe(ctx, c, p.SessionID)
+			if err != nil {
+				return nil, err
+			}
+			res.Channels = append(res.Channels, *rec)
+		}
+		if len(page) < command.MaxPage {
+			return res, nil
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+// describe returns the record of a channel; about is the session that was asked
+// about, or nothing.
+func (h *Hub) describe(ctx context.Context, c *session.Channel, about string) (*command.ChannelRecord, error) {
+	o := &c.Opened
+	rec := &command.ChannelRecord{
+		ChannelID: c.ID, Status: state.ChannelDisconnected, Transport: o.Transport, PeerRole: o.PeerRole, AccountRef: o.AccountRef,
+		Capabilities: o.Capabilities, NativeProtocol: o.NativeProtocol, ResumeTokenRef: o.ResumeTokenRef,
+	}
+	for _, t := range o.Tools {
+		rec.Tools = append(rec.Tools, t.ToolName)
+	}
+	if about == "" {
+		about = c.Home
+	}
+	seen, here := h.present(c.ID)
+	rec.LastSeenAt = seen
+	links, err := h.m.ChannelLinks(ctx, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		out := command.ChannelLink{SessionID: l.SessionID, Status: l.Status, Reason: l.Reason, Since: l.Since}
+		if out.LastAcknowledged, err = h.m.ChannelCursor(ctx, c.ID, l.SessionID); err != nil {
+			return nil, err
+		}
+		if l.SessionID == about {
+			rec.LastAcknowledged = out.LastAcknowledged
+		}
+		if l.Status == state.ChannelConnected && !here {
+			out.Status = statusUnknown
+		}
+		add(rec, out)
+	}
+	return rec, nil
+}
+
+// add puts a link into a record. A channel is connected if it is in one session.
+func add(rec *command.ChannelRecord, l command.ChannelLink) {
+	rec.Links, rec.Sessions = append(rec.Links, l), append(rec.Sessions, l.SessionID)
+	switch l.Status {
+	case state.ChannelDisconnected:
+		if rec.LastSeenAt.Before(l.Since) {
+			rec.LastSeenAt = l.Since
+		}
+		return
+	case statusUnknown:
+		if rec.Status != state.ChannelConnected {
+			rec.Status = statusUnknown
+		}
+	default:
+		rec.Status = l.Status
+	}
+	if rec.ConnectedAt.Before(l.Since) {
+		rec.ConnectedAt = l.Since
+	}
+}

@@ -1,0 +1,227 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The revisions that are told apart: from statelessSince on every request stands
+// for itself; before it, a session is opened first.
+const statelessSince = "2026-07-28"
+
+const (
+	versionHeader = "Mcp-Protocol-Version"
+	sessionHeader = "Mcp-Session-Id"
+	nameHeader    = "Mcp-Name"
+)
+
+// door sends a request to the handler of its revision.
+type door struct {
+	s *Server
+	// stateless serves the newer revision, sessions the older ones, in which a server
+	// may ask its client back.
+	stateless, sessions http.Handler
+}
+
+// newHandler returns the HTTP door. It leaves Host and Origin to the server that
+// mounts it.
+func (s *Server) newHandler() http.Handler {
+	common := mcp.StreamableHTTPOptions{Logger: s.sdkLog(), MaxRequestBodyBytes: s.opt.MaxBody, DisableLocalhostProtection: true}
+	stateless := common
+	stateless.Stateless = true
+	// In this revision a client cancels a request by closing its stream.
+	stateless.PropagateRequestCancellation = true
+	sessions := common
+	sessions.SessionTimeout = s.opt.SessionTimeout
+	// A client that lost its stream reads the rest of the answer with Last-Event-ID.
+	sessions.EventStore = mcp.NewMemoryEventStore(nil)
+	d := &door{s: s, stateless: mcp.NewStreamableHTTPHandler(s.serverFor, &stateless), sessions: mcp.NewStreamableHTTPHandler(s.serverFor, &sessions)}
+	return auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(d)
+}
+
+// verify asks who sent a request. The token itself was checked before: what is kept
+// here binds a session to whoever opened it.
+func (s *Server) verify(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
+	if s.opt.Identify == nil {
+		return nil, auth.ErrInvalidToken
+	}
+	id, ok := s.opt.Identify(r)
+	if !ok {
+		return nil, auth.ErrInvalidToken
+	}
+	tools, err := SplitTools(r.URL.Query().Get("tools"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: tools: %w", auth.ErrOAuth, err) // answered with 400
+	}
+	id.Tools = tools
+	return &auth.TokenInfo{UserID: userOf(&id), Extra: map[string]any{identityExtra: &id}}, nil
+}
+
+// userOf names an identity within this process.
+func userOf(id *Identity) string {
+	return string(id.Role) + "\x00" + id.Caller.Account + "\x00" + id.Caller.Actor.ID
+}
+
+// serverFor returns the server with the tools of the caller's role.
+func (s *Server) serverFor(r *http.Request) *mcp.Server {
+	info := auth.TokenInfoFromContext(r.Context())
+	if info == nil {
+		return nil
+	}
+	id, _ := info.Extra[identityExtra].(*Identity)
+	if build := s.byRole[id.Role]; build != nil {
+		return build()
+	}
+	return nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	modern, handler := r.Header.Get(versionHeader) >= statelessSince, d.sessions
+	streams := r.Method == http.MethodGet
+	if r.Method == http.MethodPost {
+		m, err := d.peek(w, r)
+		if err != nil {
+			status := http.StatusBadRequest
+			if _, large := errors.AsType[*http.MaxBytesError](err); large {
+				status = http.StatusRequestEntityTooLarge
+			}
+			http.Error(w, "the body can't be read: "+err.Error(), status)
+			return
+		}
+		modern = modern || m.Params.Meta.Version >= statelessSince
+		if modern && !d.named(w, r, m) {
+			return
+		}
+		streams = m.Method == "tools/call" || m.Method == "subscriptions/listen"
+	}
+	switch {
+	case modern:
+		handler = d.stateless
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && d.s.full():
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "too many sessions are open", http.StatusServiceUnavailable)
+		return
+	case r.Method == http.MethodDelete:
+		d.s.sessions.end(callKey(r.Header.Get(sessionHeader), auth.TokenInfoFromContext(r.Context()).UserID))
+	}
+	if streams {
+		serveBeating(handler, w, r, d.s.opt.Heartbeat)
+		return
+	}
+	handler.ServeHTTP(w, r)
+}
+
+// message is what the door looks at.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		TaskID *string `json:"taskId"`
+		Meta   struct {
+			Version string `json:"io.modelcontextprotocol/protocolVersion"`
+		} `json:"_meta"`
+	} `json:"params"`
+}
+
+// peek reads the body and leaves it for the next reader. What isn't a message is
+// left to the handler to refuse.
+func (d *door) peek(w http.ResponseWriter, r *http.Request) (*message, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.s.opt.MaxBody))
+	if err != nil {
+		return nil, err
+	}
+	// A deadline for the body would end a call that waits long after it.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	m := new(message)
+	_ = json.Unmarshal(body, m)
+	return m, nil
+}
+
+// named holds the routing header of the tasks extension to the body, as the SDK
+// does for the methods that it knows. It reports whether the request may go on.
+func (d *door) named(w http.ResponseWriter, r *http.Request, m *message) bool {
+	if !isTaskMethod(m.Method) || m.Params.TaskID == nil {
+		return true
+	}
+	name := strings.TrimSpace(r.Header.Get(nameHeader))
+	if encoded, ok := strings.CutPrefix(name, "=?base64?"); ok {
+		if raw, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(encoded, "?=")); err == nil {
+			name = string(raw)
+		}
+	}
+	if name == *m.Params.TaskID {
+		return true
+	}
+	id := m.ID
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(encode(map[string]any{ // a client that went away needs no answer
+		"jsonrpc": "2.0", "id": id,
+		"error": jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "the header Mcp-Name must be the taskId of the body"},
+	}))
+	return false
+}
+
+// sessionCalls are the calls that wait, by the session of an older revision that
+// they belong to: a client that ends its session ends them.
+type sessionCalls struct {
+	mu    sync.Mutex
+	calls map[string]map[*waitingCall]struct{}
+}
+
+type waitingCall struct{ cancel context.CancelCauseFunc }
+
+// errSessionEnded is why a call ends with its session.
+var errSessionEnded = errors.New("the client ended its session")
+
+func callKey(session, user string) string { return session + "\x00" + user }
+
+// add returns a context that ends with the session, too.
+func (c *sessionCalls) add(ctx context.Context, key string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	call := &waitingCall{cancel}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = map[string]map[*waitingCall]struct{}{}
+	}
+	if c.calls[key] == nil {
+		c.calls[key] = map[*waitingCall]struct{}{}
+	}
+	c.calls[key][call] = struct{}{}
+	return ctx, func() {
+		cancel(nil)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if delete(c.calls[key], call); len(c.calls[key]) == 0 {
+			delete(c.calls, key)
+		}
+	}
+}
+
+// end ends the calls of a session.
+func (c *sessionCalls) end(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for call := range c.calls[key] {
+		call.cancel(errSessionEnded)
+	}
+}

@@ -1,0 +1,84 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/fault"
+)
+
+// problem is an error as agentd sends it over HTTP too.
+type problem struct {
+	Title      string `json:"title"`
+	Status     int    `json:"status"`
+	Detail     string `json:"detail"`
+	Code       string `json:"code"`
+	Param      string `json:"param,omitempty"`
+	RetryAfter int64  `json:"retryAfter,omitempty"`
+	RequestID  string `json:"requestId,omitempty"`
+}
+
+// faultOf classifies an error. The text of one without a kind stays inside.
+func faultOf(err error) *fault.Error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errStopping) {
+		return fault.Wrap(fault.Unavailable, err, "it was given up; it may still be carried out")
+	}
+	return fault.Wrap(fault.Internal, err, "something went wrong inside agentd; its log has more")
+}
+
+func problemOf(err error, requestID string) *problem {
+	f := faultOf(err)
+	d := f.Kind.Def()
+	return &problem{
+		Title: d.Title, Status: d.HTTP, Detail: f.Detail, Code: string(f.Kind), Param: f.Param,
+		RetryAfter: int64(math.Ceil(f.RetryAfter.Seconds())), RequestID: requestID,
+	}
+}
+
+// failed is the result of a tool that couldn't do what was asked. The model reads
+// the detail, a program the problem.
+func (s *Server) failed(err error, id *Identity) *mcp.CallToolResult {
+	p := problemOf(err, id.Caller.RequestID)
+	if p.Code == string(fault.Internal) {
+		s.opt.Logger.Error("a tool failed", "error", err, "requestId", id.Caller.RequestID)
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: p.Code + ": " + p.Detail}},
+		StructuredContent: p,
+		IsError:           true,
+	}
+}
+
+// succeeded is the result of a command: as data, and as text for clients that read
+// no data.
+func succeeded(result any) *mcp.CallToolResult {
+	data, err := json.Marshal(result)
+	if err != nil || len(data) == 0 || data[0] != '{' {
+		data = []byte("{}") // results are objects, by the command's contract
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(data)}},
+		StructuredContent: json.RawMessage(data),
+	}
+}
+
+// protocolError is a fault as an error of the protocol, where no tool is there to
+// report it.
+func protocolError(err error, id *Identity) error {
+	p := problemOf(err, id.Caller.RequestID)
+	code := int64(jsonrpc.CodeInternalError)
+	switch fault.Kind(p.Code) {
+	case fault.InvalidParams, fault.NotFound, fault.Forbidden, fault.Conflict, fault.PolicyRejected, fault.RangeNotSatisfiable, fault.PayloadTooLarge:
+		code = jsonrpc.CodeInvalidParams
+	default:
+	}
+	return &jsonrpc.Error{Code: code, Message: p.Detail, Data: encode(p)}
+}

@@ -1,0 +1,158 @@
+package mcpserver_test
+
+import (
+	"context"
+	"image/png"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/channel/mcpserver"
+	"agentd/command"
+)
+
+// stdio connects a client over a pair of pipes; end waits until the server returned.
+func (k *kit) stdio(version string, tools ...string) (s *mcp.ClientSession, end func()) {
+	k.t.Helper()
+	fromClient, toServer := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- k.server.ServeStdio(context.Background(), fromClient, toClient, mcpserver.Identity{Caller: command.Local(), Role: command.RoleAdmin, Tools: tools})
+		_ = toClient.Close() // the client reads its end
+	}()
+	c := mcp.NewClient(&mcp.Implementation{Name: "tester", Version: "1"}, nil)
+	s, err := c.Connect(context.Background(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return s, func() {
+		_ = s.Close() // also closes what the server reads
+		if err := <-done; err != nil {
+			k.t.Errorf("ServeStdio: %v", err)
+		}
+	}
+}
+
+func TestOverStandardInputAndOutput(t *testing.T) {
+	k := newKit(t).start()
+	for _, version := range []string{older, newer} {
+		t.Run(version, func(t *testing.T) {
+			s, end := k.stdio(version)
+			defer end()
+			if _, got := k.call(s, "run_turn", map[string]any{"input": "say hello"}); got["answer"] != "Hello to you." {
+				t.Errorf("the turn is %v", got)
+			}
+			// The local caller is an admin, who sees the runtime's own session.
+			if res, _ := k.call(s, "get_policy", map[string]any{}); res.IsError {
+				t.Error(texts(res))
+			}
+			id := "sess_" + version
+			ctx, cancel := context.WithCancel(t.Context())
+			called := make(chan error, 1)
+			go func() {
+				_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "run_turn", Arguments: map[string]any{"input": "wait long", "sessionId": id, "create": true}})
+				called <- err
+			}()
+			k.running(id)
+			cancel()
+			if err := <-called; err == nil {
+				t.Error("a cancelled call was answered")
+			}
+			if f := k.ended(id); f.Status != "cancelled" {
+				t.Errorf("the turn ended as %s", f.Status)
+			}
+		})
+	}
+}
+
+func TestAClientOnStandardInputThatIsGoneLeavesItsTurn(t *testing.T) {
+	k := newKit(t).start()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- k.server.ServeStdio(context.Background(), in, out, mcpserver.Identity{Caller: command.Local(), Role: command.RoleAdmin})
+	}()
+	go func() { _, _ = io.Copy(io.Discard, fromServer) }()
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + older + `","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_turn","arguments":{"input":"wait long","sessionId":"sess_g","create":true}}}`,
+	} {
+		if _, err := io.WriteString(toServer, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.running("sess_g")
+	if err := toServer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("ServeStdio: %v", err)
+	}
+	_ = out.Close()
+	_, got := k.call(k.client("admin", newer, nil), "interrupt_turn", map[string]any{"sessionId": "sess_g"})
+	if got["interrupted"] != true {
+		t.Errorf("the turn ended with its client: %v", got)
+	}
+	k.ended("sess_g")
+}
+
+func TestToolsAreChosenOnStandardInputToo(t *testing.T) {
+	k := newKit(t).start()
+	s, end := k.stdio(newer, "run_*")
+	defer end()
+	if tools := k.listTools(s); len(tools) != 1 || tools["run_turn"] == nil {
+		t.Errorf("the tools are %v", tools)
+	}
+}
+
+func TestFixturesAreThereWhenAskedFor(t *testing.T) {
+	k := newKit(t)
+	k.options.Fixtures = true
+	k.start()
+	s := k.client("eve", newer, nil)
+	res, _ := k.call(s, "test_image_content", nil)
+	image, ok := res.Content[0].(*mcp.ImageContent)
+	if !ok {
+		t.Fatalf("the content is %T", res.Content[0])
+	}
+	if _, err := png.Decode(strings.NewReader(string(image.Data))); err != nil {
+		t.Errorf("the image: %v", err)
+	}
+	if list, err := s.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 3 {
+		t.Errorf("the resources are %v %v", list, err)
+	}
+	// A fixture's task ends with the server.
+	a := k.send("eve", "tools/call", map[string]any{"name": "slow_compute", "arguments": map[string]any{"seconds": 3600}}, withTasks())
+	if a.Status != http.StatusOK || a.Result["resultType"] != "task" {
+		t.Errorf("no task: %s", a.Body)
+	}
+}
+
+// An error of the protocol that comes after the stream has begun is a message of it.
+func TestALateErrorIsAMessageOfTheStream(t *testing.T) {
+	k := newKit(t)
+	k.options.Fixtures, k.options.Heartbeat = true, time.Nanosecond
+	k.start()
+	for {
+		a := k.send("ann", "tools/call", map[string]any{"name": "failing_job"}, nil)
+		if a.Error == nil || a.Error.Code != -32021 {
+			t.Fatalf("the answer is %s", a.Body)
+		}
+		if strings.HasPrefix(a.Body, ":") {
+			if a.Status != http.StatusOK || !strings.Contains(a.Body, "event: message\ndata: {") {
+				t.Errorf("the stream is %d %s", a.Status, a.Body)
+			}
+			return
+		}
+		if a.Status != http.StatusBadRequest {
+			t.Errorf("the status is %d", a.Status)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/command"
+)
+
+// schemaSet holds the schemas of tools by the command's name, ready to be sent.
+type schemaSet struct {
+	params, results map[command.Name]json.RawMessage
+	// submit and problem are used in schemas of our own.
+	submit, problem map[string]any
+}
+
+// readSchemas prepares the schemas of all commands that can be called.
+func readSchemas(schema func(string) ([]byte, bool)) (schemaSet, error) {
+	s := schemaSet{params: map[command.Name]json.RawMessage{}, results: map[command.Name]json.RawMessage{}}
+	var err error
+	if s.problem, err = readSchema(schema, "problem"); err != nil {
+		return s, err
+	}
+	for _, d := range command.Catalog() {
+		if !d.Available {
+			continue
+		}
+		params, err := readSchema(schema, "command."+string(d.Name)+".params")
+		if err != nil {
+			return s, err
+		}
+		if d.Name == "submit_turn" {
+			s.submit = params
+		}
+		result, err := readSchema(schema, "command."+string(d.Name)+".result")
+		if err != nil {
+			return s, err
+		}
+		s.params[d.Name] = encode(params)
+		s.results[d.Name] = encode(orProblem(result, s.problem))
+	}
+	return s, nil
+}
+
+// readSchema reads a schema without what a client has no use for.
+func readSchema(schema func(string) ([]byte, bool), name string) (map[string]any, error) {
+	data, ok := schema(name)
+	if !ok {
+		return nil, fmt.Errorf("mcpserver: there is no schema %s", name)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("mcpserver: schema %s: %w", name, err)
+	}
+	for _, key := range []string{"$schema", "$id", "title", "description"} {
+		delete(m, key)
+	}
+	return m, nil
+}
+
+// orProblem returns the schema of a tool's structured content: the result, or the
+// problem when the tool failed. Clients hold both to the one schema that a tool has.
+// The definitions move to the root, where the references look for them.
+func orProblem(result, problem map[string]any) map[string]any {
+	inner := make(map[string]any, len(result))
+	root := map[string]any{"type": "object"}
+	for key, value := range result {
+		if key == "$defs" {
+			root[key] = value
+			continue
+		}
+		inner[key] = value
+	}
+	root["anyOf"] = []any{inner, problem}
+	return root
+}
+
+// encode encodes a value that came from JSON.
+func encode(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // nothing else than JSON values goes in
+	}
+	return data
+}
+
+// destructive are the commands that take something away which can't be had back by
+// another command, or that let an agent act.
+var destructive = []command.Name{
+	"submit_turn", "spawn_subagent", "send_subagent_input", "create_job", "start_job", "start_task", "retry_task", "retry_job_item",
+	"rollback_thread", "terminate_process", "write_process_stdin", "cancel_task", "cancel_job", "interrupt_turn", "remove_queued_turn",
+	"close_subagent", "delete_schedule", "set_policy", "respond_action", "resolve_permission", "start_benchmark_trial", "create_schedule",
+}
+
+// repeatable are the commands that do nothing more when they are called again with
+// the same parameters, also without an idempotency key.
+var repeatable = []command.Name{
+	"ack_events", "archive_task", "cancel_job", "cancel_task", "close_subagent", "complete_task", "delete_schedule", "disconnect_channel",
+	"link_tasks", "pause_task", "resize_process", "resolve_permission", "respond_action", "set_policy", "unlink_tasks",
+}
+
+// annotations tell a client what to expect of a command.
+func annotations(d *command.Def) *mcp.ToolAnnotations {
+	harm, world := slices.Contains(destructive, d.Name), slices.Contains(destructive, d.Name)
+	return &mcp.ToolAnnotations{
+		ReadOnlyHint:    !d.Mutates,
+		DestructiveHint: &harm,
+		IdempotentHint:  !d.Mutates || slices.Contains(repeatable, d.Name),
+		OpenWorldHint:   &world,
+	}
+}
+
+// addCommands offers the commands that a role allows.
+func (s *Server) addCommands(srv *mcp.Server, role command.Role) {
+	for _, d := range command.Catalog() {
+		if !d.Available || !role.Allows(d.Scope) {
+			continue
+		}
+		srv.AddTool(&mcp.Tool{
+			Name: string(d.Name), Description: d.Means + " " + d.Doc,
+			InputSchema: s.schemas.params[d.Name], OutputSchema: s.schemas.results[d.Name],
+			Annotations: annotations(&d),
+		}, s.commandTool(d.Name))
+	}
+}
+
+// commandTool carries out a command.
+func (s *Server) commandTool(name command.Name) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		id := identityFrom(ctx)
+		p, err := command.Decode(name, req.Params.Arguments)
+		if err != nil {
+			return s.failed(err, id), nil
+		}
+		result, err := s.do(ctx, id, p)
+		if err != nil {
+			return s.failed(err, id), nil
+		}
+		return succeeded(result), nil
+	}
+}
+
+// do carries out a command that the identity may call.
+func (s *Server) do(ctx context.Context, id *Identity, p command.Params) (any, error) {
+	if err := id.may(p); err != nil {
+		return nil, err
+	}
+	return s.opt.Runtime.Do(ctx, id.Caller, p)
+}
+
+// ask carries out a command and reads its result into another type, which has part
+// of the result's fields.
+func ask[R any](ctx context.Context, s *Server, id *Identity, p command.Params) (*R, error) {
+	result, err := s.do(ctx, id, p)
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := result.(*R); ok {
+		return r, nil
+	}
+	data, err := json.Marshal(result)
+	if err != nil {
+		return nil, fmt.Errorf("mcpserver: result of %s: %w", p.Command(), err)
+	}
+	r := new(R)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("mcpserver: result of %s: %w", p.Command(), err)
+	}
+	return r, nil
+}

@@ -1,0 +1,246 @@
+package mcpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"agentd/command"
+)
+
+// listTools returns a client's tools by name.
+func (k *kit) listTools(s *mcp.ClientSession) map[string]*mcp.Tool {
+	k.t.Helper()
+	tools := map[string]*mcp.Tool{}
+	for t, err := range s.Tools(context.Background(), nil) {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		tools[t.Name] = t
+	}
+	return tools
+}
+
+// compile compiles a tool's schema.
+func (k *kit) compile(name string, schema any) *jsonschema.Schema {
+	k.t.Helper()
+	data, err := json.Marshal(schema)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(data)))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("tool:///"+name, doc); err != nil {
+		k.t.Fatal(err)
+	}
+	s, err := c.Compile("tool:///" + name)
+	if err != nil {
+		k.t.Fatalf("%s: %v", name, err)
+	}
+	return s
+}
+
+func TestEveryRoleSeesTheCommandsThatItMayCall(t *testing.T) {
+	k := newKit(t).start()
+	for token, role := range map[string]command.Role{"eve": command.RoleObserver, "ann": command.RoleClient, "admin": command.RoleAdmin} {
+		for _, version := range []string{older, newer} {
+			tools := k.listTools(k.client(token, version, nil))
+			for _, d := range command.Catalog() {
+				_, there := tools[string(d.Name)]
+				if want := d.Available && role.Allows(d.Scope); there != want {
+					t.Errorf("%s in %s: %s is listed: %v, want %v", role, version, d.Name, there, want)
+				}
+			}
+			if _, there := tools["run_turn"]; there != role.Allows(command.RoleClient) {
+				t.Errorf("%s: run_turn is listed: %v", role, there)
+			}
+			if _, there := tools["test_simple_text"]; there {
+				t.Errorf("%s: fixtures are listed though nobody asked for them", role)
+			}
+		}
+	}
+}
+
+func TestToolsSayWhatTheyTakeReturnAndDo(t *testing.T) {
+	k := newKit(t).start()
+	tools := k.listTools(k.client("admin", newer, nil))
+	for name, tool := range tools {
+		k.compile(name+"-in", tool.InputSchema)
+		k.compile(name+"-out", tool.OutputSchema)
+		if root, _ := tool.OutputSchema.(map[string]any); root["type"] != "object" {
+			t.Errorf("%s: the output schema's root is no object: %v", name, root["type"])
+		}
+		if tool.Description == "" || tool.Annotations == nil {
+			t.Errorf("%s says too little of itself", name)
+		}
+		if d, ok := command.Lookup(command.Name(name)); ok && tool.Annotations.ReadOnlyHint == d.Mutates {
+			t.Errorf("%s: readOnlyHint is %v", name, tool.Annotations.ReadOnlyHint)
+		}
+		if tool.Annotations.ReadOnlyHint && *tool.Annotations.DestructiveHint {
+			t.Errorf("%s reads and destroys", name)
+		}
+	}
+	for _, name := range []string{"rollback_thread", "run_turn", "submit_turn"} {
+		if !*tools[name].Annotations.DestructiveHint {
+			t.Errorf("%s is called harmless", name)
+		}
+	}
+}
+
+func TestCommandsAreCarriedOutAndFaultsAreTheToolsErrors(t *testing.T) {
+	k := newKit(t).start()
+	for _, version := range []string{older, newer} {
+		t.Run(version, func(t *testing.T) {
+			s := k.client("ann", version, nil)
+			tools := k.listTools(s)
+			check := func(name string, args any, wantError string) map[string]any {
+				t.Helper()
+				res, content := k.call(s, name, args)
+				if err := k.compile(name, tools[name].OutputSchema).Validate(content); err != nil {
+					t.Errorf("%s: the content doesn't fit its schema: %v", name, err)
+				}
+				if got, _ := content["code"].(string); res.IsError != (wantError != "") || res.IsError && got != wantError {
+					t.Errorf("%s(%v): error %v %q, want %q: %s", name, args, res.IsError, got, wantError, texts(res))
+				}
+				return content
+			}
+			id := fmt.Sprint(check("create_session", map[string]any{"title": "a b"}, "")["sessionId"])
+			check("get_session", map[string]any{"sessionId": id}, "")
+			if list := check("list_sessions", map[string]any{"query": id}, "")["sessions"].([]any); len(list) != 1 {
+				t.Errorf("%d sessions", len(list))
+			}
+			check("get_session", map[string]any{"sessionId": "sess_none"}, "not_found")
+			bad := check("get_session", map[string]any{"sessionId": "not an id"}, "invalid_params")
+			if bad["param"] != "sessionId" || bad["requestId"] != "req_test" {
+				t.Errorf("the problem is %v", bad)
+			}
+			check("get_session", map[string]any{"sessionId": id, "colour": "red"}, "invalid_params")
+			check("set_policy", map[string]any{"sessionId": id, "mode": "nonsense"}, "invalid_params")
+			check("run_turn", map[string]any{"input": "say hello", "onDisconnect": "explode"}, "invalid_params")
+			check("run_turn", map[string]any{}, "invalid_params")
+			check("wait_turn", map[string]any{"sessionId": id, "turnId": "turn_none"}, "not_found")
+			check("wait_turn", map[string]any{"sessionId": id, "turnId": "turn_none", "more": 1}, "invalid_params")
+			_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "no_such_tool"})
+			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInvalidParams {
+				t.Errorf("an unknown tool: %v", err)
+			}
+		})
+	}
+}
+
+func TestWhatARoleMayNotCallIsUnknownOrForbidden(t *testing.T) {
+	k := newKit(t).start()
+	eve := k.client("eve", newer, nil)
+	for _, name := range []string{"create_session", "run_turn"} {
+		if _, err := eve.CallTool(t.Context(), &mcp.CallToolParams{Name: name}); err == nil {
+			t.Errorf("an observer called %s", name)
+		}
+	}
+	// The host's policy needs more than a session's: the parameters decide.
+	res, content := k.call(k.client("ann", newer, nil), "set_policy", map[string]any{"mode": "plan"})
+	if !res.IsError || content["code"] != "forbidden" {
+		t.Errorf("a client set the host's policy: %s", texts(res))
+	}
+}
+
+func TestAClientChoosesItsTools(t *testing.T) {
+	k := newKit(t).start()
+	k.url += "?tools=run_turn,list_*"
+	s := k.client("ann", newer, nil)
+	var names []string
+	for name := range k.listTools(s) {
+		names = append(names, name)
+	}
+	if !slices.Contains(names, "run_turn") || !slices.Contains(names, "list_sessions") || slices.Contains(names, "create_session") {
+		t.Errorf("the tools are %v", names)
+	}
+	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "create_session"}); err == nil {
+		t.Error("a tool that wasn't chosen was called")
+	}
+	k.url = k.http.URL + "?tools=%5B"
+	if a := k.send("ann", "tools/list", nil, nil); a.Status != http.StatusBadRequest {
+		t.Errorf("a bad pattern: %d %s", a.Status, a.Body)
+	}
+}
+
+func TestNobodyGetsInWithoutAToken(t *testing.T) {
+	k := newKit(t).start()
+	for _, token := range []string{"", "wrong"} {
+		if a := k.send(token, "tools/list", nil, nil); a.Status != http.StatusUnauthorized {
+			t.Errorf("the token %q: %d", token, a.Status)
+		}
+	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	k := newKit(t)
+	k.options.MaxSessions = 1
+	k.start()
+	k.client("ann", older, nil)
+	c := mcp.NewClient(&mcp.Implementation{Name: "second", Version: "1"}, nil)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	_, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: k.url, HTTPClient: &http.Client{Transport: bearer{"bob", transport}}, MaxRetries: -1,
+	}, &mcp.ClientSessionOptions{ProtocolVersion: older})
+	if err == nil {
+		t.Error("a second session was opened")
+	}
+	if a := k.send("bob", "tools/list", nil, nil); a.Status != http.StatusOK {
+		t.Errorf("the newer revision, which has no sessions: %d", a.Status)
+	}
+}
+
+// An older client's session belongs to whoever opened it.
+func TestASessionIsItsUsers(t *testing.T) {
+	k := newKit(t).start()
+	post := func(token, session, body string) (status int, opened string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, k.url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+			r.Header.Set("Mcp-Protocol-Version", older)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode, res.Header.Get("Mcp-Session-Id")
+	}
+	_, session := post("ann", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+older+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	if session == "" {
+		t.Fatal("no session")
+	}
+	post("ann", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	if status, _ := post("bob", session, list); status != http.StatusForbidden {
+		t.Errorf("bob uses ann's session: %d", status)
+	}
+	if status, _ := post("ann", session, list); status != http.StatusOK {
+		t.Errorf("ann's session: %d", status)
+	}
+	if status, _ := post("ann", "other", list); status != http.StatusNotFound {
+		t.Errorf("an unknown session: %d", status)
+	}
+}

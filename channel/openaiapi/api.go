@@ -1,0 +1,288 @@
+package openaiapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// AgentModel is the name of the agent with its default model.
+const AgentModel = "agentd"
+
+// Headers of requests and answers.
+const (
+	// HeaderSession names the session, in a request and in its answer.
+	HeaderSession = "X-Agentd-Session"
+	// HeaderTurn names the turn of an answer.
+	HeaderTurn = "X-Agentd-Turn"
+	// HeaderMode is the permission mode of the request's turn.
+	HeaderMode = "X-Agentd-Mode"
+)
+
+// Options configure an [API]. Runtime and Caller are required.
+type Options struct {
+	// Runtime carries out what clients ask for.
+	Runtime command.Runtime
+	// Caller returns who sends a request; false refuses it.
+	Caller func(r *http.Request) (command.Caller, bool)
+	// Models lists the models as "provider/model", the default first.
+	Models func() []string
+	// ActionWait is how long a request waits for somebody to answer an action,
+	// default one minute.
+	ActionWait time.Duration
+	// Heartbeat is the longest silence of a stream, default 10 s.
+	Heartbeat time.Duration
+	// MaxBody is the largest body, default 32 MiB.
+	MaxBody int64
+	// Clock defaults to time.Now.
+	Clock func() time.Time
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// API answers requests.
+type API struct{ opt Options }
+
+// New returns a handler for the paths /v1/chat/completions, /v1/responses and
+// /v1/models.
+func New(opt Options) *API {
+	if opt.ActionWait <= 0 {
+		opt.ActionWait = time.Minute
+	}
+	if opt.Heartbeat <= 0 {
+		opt.Heartbeat = 10 * time.Second
+	}
+	if opt.MaxBody <= 0 {
+		opt.MaxBody = 32 << 20
+	}
+	if opt.Clock == nil {
+		opt.Clock = time.Now
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opt.Models == nil {
+		opt.Models = func() []string { return nil }
+	}
+	return &API{opt}
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, ok := a.opt.Caller(r)
+	if !ok {
+		writeError(w, fault.New(fault.Unauthenticated, "the request has no token"))
+		return
+	}
+	err := a.route(w, r, c)
+	switch {
+	case err == nil:
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled): // nobody hears it
+	default:
+		a.complain(r, err)
+		writeError(w, err)
+	}
+}
+
+// complain logs what a client is told nothing of but that it happened.
+func (a *API) complain(r *http.Request, err error) {
+	var told *apiError
+	if !errors.As(err, &told) && fault.KindOf(err) == fault.Internal {
+		a.opt.Logger.Error("a request of the OpenAI endpoint failed", "path", clip(r.URL.Path), "error", err)
+	}
+}
+
+// route finds what answers a request. An error is what to answer with, and nothing
+// was sent then.
+func (a *API) route(w http.ResponseWriter, r *http.Request, c command.Caller) error {
+	rest, responses := strings.CutPrefix(r.URL.Path, "/v1/responses/")
+	id, cancel := strings.CutSuffix(rest, "/cancel")
+	switch path := r.URL.Path; {
+	case path == "/v1/chat/completions":
+		return only(r, http.MethodPost, func() error { return a.chat(w, r, c) })
+	case path == "/v1/responses":
+		return only(r, http.MethodPost, func() error { return a.createResponse(w, r, c) })
+	case responses && cancel && validName(id):
+		return only(r, http.MethodPost, func() error { return a.cancelResponse(w, r, c, id) })
+	case responses && validName(rest):
+		return only(r, http.MethodGet, func() error { return a.getResponse(w, r, c, rest) })
+	case path == "/v1/models":
+		return only(r, http.MethodGet, func() error { return a.listModels(w) })
+	case strings.HasPrefix(path, "/v1/models/"):
+		return only(r, http.MethodGet, func() error { return a.getModel(w, strings.TrimPrefix(path, "/v1/models/")) })
+	}
+	return fault.New(fault.NotFound, "there is nothing at this address")
+}
+
+func validName(id string) bool { return id != "" && !strings.Contains(id, "/") }
+
+func only(r *http.Request, method string, do func() error) error {
+	if r.Method != method {
+		return fault.New(fault.MethodNotAllowed, "%.20s is not possible here; possible: %s", r.Method, method)
+	}
+	return do()
+}
+
+// read decodes the body of a request. What isn't known in it is passed over: the
+// API grows faster than its clients tell.
+func (a *API) read(w http.ResponseWriter, r *http.Request, into any) error {
+	body := http.MaxBytesReader(w, r.Body, a.opt.MaxBody)
+	dec := json.NewDecoder(body)
+	err := dec.Decode(into)
+	if err == nil && dec.More() {
+		err = errors.New("more than one value")
+	}
+	var large *http.MaxBytesError
+	var kind *json.UnmarshalTypeError
+	var known *fault.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known): // the server's own bound
+		return known
+	case errors.As(err, &large):
+		return fault.New(fault.PayloadTooLarge, "the body is larger than %d bytes", a.opt.MaxBody)
+	case errors.As(err, &kind) && kind.Field != "":
+		return fault.Param(kind.Field, "can't be a %s", kind.Value)
+	}
+	return fault.New(fault.InvalidParams, "the body is not a JSON object")
+}
+
+// apiError is an error as the API's clients read it.
+type apiError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+	status  int
+}
+
+// Error implements error.
+func (e *apiError) Error() string { return e.Type + ": " + e.Message }
+
+func newError(status int, kind, code, message string) *apiError {
+	return &apiError{Message: message, Type: kind, Code: &code, status: status}
+}
+
+// describe turns any error into one that is sent. The cause of one that isn't
+// classified stays here.
+func describe(err error) *apiError {
+	var e *apiError
+	if errors.As(err, &e) {
+		return e
+	}
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = fault.New(fault.Internal, "something went wrong inside agentd")
+	}
+	kind := "invalid_request_error"
+	switch f.Kind { //nolint:exhaustive // the others are the request's fault
+	case fault.Unauthenticated:
+		kind = "authentication_error"
+	case fault.Forbidden:
+		kind = "permission_error"
+	case fault.RateLimited:
+		kind = "rate_limit_error"
+	case fault.Internal, fault.Unavailable:
+		kind = "server_error"
+	}
+	e = newError(f.Kind.Def().HTTP, kind, string(f.Kind), f.Detail)
+	if f.Param != "" {
+		e.Param = &f.Param
+	}
+	return e
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	e := describe(err)
+	if e.status == http.StatusConflict || w.Header().Get(HeaderTurn) != "" {
+		// The clients would send the request again, and so start a second turn.
+		w.Header().Set("X-Should-Retry", "false")
+	}
+	writeJSON(w, e.status, map[string]any{"error": e})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer can't be encoded","type":"server_error","param":null,"code":"internal"}}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // a client that went away needs no answer
+}
+
+// modelObject is a model in a list.
+type modelObject struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func (a *API) models() []modelObject {
+	out := []modelObject{{AgentModel, "model", 0, "agentd"}}
+	for _, id := range a.opt.Models() {
+		owner, _, _ := strings.Cut(id, "/")
+		out = append(out, modelObject{id, "model", 0, owner})
+	}
+	return out
+}
+
+func (a *API) listModels(w http.ResponseWriter) error {
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": a.models()})
+	return nil
+}
+
+func (a *API) getModel(w http.ResponseWriter, id string) error {
+	m, err := a.model(id)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, m)
+	return nil
+}
+
+// model finds a model by its name; none is the agent's default.
+func (a *API) model(id string) (*modelObject, error) {
+	if id == "" {
+		id = AgentModel
+	}
+	for _, m := range a.models() {
+		if m.ID == id {
+			return &m, nil
+		}
+	}
+	e := newError(http.StatusNotFound, "invalid_request_error", "model_not_found", "there is no model "+clip(id)+"; GET /v1/models lists those there are")
+	param := "model"
+	e.Param = &param
+	return nil, e
+}
+
+// clip shortens what is quoted back to a caller.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// raw encodes a value that always encodes.
+func raw(v any) event.Raw {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,190 @@
+package openaiapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// place is where a conversation goes on.
+type place struct {
+	// sessionID is empty for a new session; create makes the one that is named.
+	sessionID string
+	create    bool
+	// known says that the session has the conversation's past.
+	known bool
+}
+
+// do carries out a command and reads its result into R, which may be a part of it.
+func do[R any](ctx context.Context, a *API, c command.Caller, p command.Params) (*R, error) {
+	res, err := a.opt.Runtime.Do(ctx, c, p)
+	if err != nil {
+		return nil, err
+	}
+	if typed, ok := res.(*R); ok {
+		return typed, nil
+	}
+	b, err := json.Marshal(res)
+	if err != nil {
+		return nil, fmt.Errorf("openaiapi: result of %s: %w", p.Command(), err)
+	}
+	out := new(R)
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("openaiapi: result of %s: %w", p.Command(), err)
+	}
+	return out, nil
+}
+
+// answerID names a turn to clients. It is all that is needed to find it again.
+func answerID(prefix, sessionID, turnID string) string { return prefix + sessionID + "." + turnID }
+
+// parseID takes such a name apart.
+func parseID(prefix, id string) (sessionID, turnID string, err error) {
+	rest, ok := strings.CutPrefix(id, prefix)
+	at := strings.LastIndexByte(rest, '.')
+	if !ok || at <= 0 || !event.ValidID(rest[:at]) || !event.ValidID(rest[at+1:]) {
+		return "", "", fault.New(fault.NotFound, "there is no response %s", clip(id))
+	}
+	return rest[:at], rest[at+1:], nil
+}
+
+// named finds the session that a header or the metadata name; it is made if there
+// is none.
+func (a *API) named(ctx context.Context, c command.Caller, r *http.Request, metadata map[string]string) (place, error) {
+	id := r.Header.Get(HeaderSession)
+	if id == "" {
+		id = metadata["session_id"]
+	}
+	if id == "" {
+		return place{}, nil
+	}
+	if !event.ValidID(id) {
+		return place{}, fault.Param("metadata.session_id", "%q is not an id", clip(id))
+	}
+	none := 0
+	v, err := do[struct {
+		Threads []struct {
+			TurnCount int64 `json:"turnCount"`
+		} `json:"threads"`
+	}](ctx, a, c, &command.GetSession{SessionID: id, Limit: &none})
+	if fault.KindOf(err) == fault.NotFound {
+		return place{sessionID: id, create: true}, nil
+	}
+	if err != nil {
+		return place{}, err
+	}
+	return place{sessionID: id, known: len(v.Threads) > 0 && v.Threads[0].TurnCount > 0}, nil
+}
+
+// branch returns where a conversation goes on behind a turn: its session, or, if
+// others came after it there, a fork that ends with it.
+func (a *API) branch(ctx context.Context, c command.Caller, sessionID, turnID string) (place, error) {
+	none := 0
+	v, err := do[struct {
+		Threads []struct {
+			ThreadID string `json:"threadId"`
+			Turns    []struct {
+				TurnID string `json:"turnId"`
+			} `json:"turns"`
+		} `json:"threads"`
+	}](ctx, a, c, &command.GetSession{SessionID: sessionID, Limit: &none})
+	if err != nil {
+		return place{}, err
+	}
+	if len(v.Threads) == 0 {
+		return place{}, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
+	}
+	main := &v.Threads[0]
+	if n := len(main.Turns); n > 0 && main.Turns[n-1].TurnID == turnID {
+		return place{sessionID: sessionID, known: true}, nil
+	}
+	_, end, err := a.span(ctx, c, sessionID, turnID)
+	if err != nil {
+		return place{}, err
+	}
+	if end == 0 {
+		return place{}, fault.New(fault.Conflict, "previous_response_id: that response is not finished")
+	}
+	fork, err := do[command.ForkThreadResult](ctx, a, c, &command.ForkThread{SessionID: sessionID, ThreadID: main.ThreadID, AtSequence: end})
+	if err != nil {
+		return place{}, err
+	}
+	return place{sessionID: fork.SessionID, known: true}, nil
+}
+
+// span finds the sequences at which a turn was submitted and ended; an end of 0 is
+// none yet.
+func (a *API) span(ctx context.Context, c command.Caller, sessionID, turnID string) (begin, end uint64, err error) {
+	for after := uint64(0); ; {
+		page, last, err := a.opt.Runtime.Events(ctx, c, sessionID, after, 500)
+		if err != nil {
+			return 0, 0, err
+		}
+		for i := range page {
+			after = page[i].Sequence
+			var e event.Event
+			if _, err := event.DecodeHeader(page[i].Data, &e); err != nil || e.TurnID != turnID {
+				continue
+			}
+			switch e.Type { //nolint:exhaustive // the others are within
+			case event.TypeTurnSubmitted:
+				begin = e.Sequence
+			case event.TypeTurnCompleted, event.TypeTurnFailed:
+				return begin, e.Sequence, nil
+			}
+		}
+		if len(page) == 0 || after >= last {
+			if begin == 0 {
+				return 0, 0, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
+			}
+			return begin, 0, nil
+		}
+	}
+}
+
+// asked is a request of either API in our words.
+type asked struct {
+	model    string
+	input    event.Raw
+	place    place
+	schema   event.Raw
+	metadata map[string]string
+	api      string
+}
+
+// submit makes a request a turn.
+func (a *API) submit(ctx context.Context, c command.Caller, r *http.Request, q *asked) (*command.SubmitTurnResult, error) {
+	m, err := a.model(q.model)
+	if err != nil {
+		return nil, err
+	}
+	o := &event.TurnOptions{PermissionMode: r.Header.Get(HeaderMode), OutputSchema: q.schema}
+	if m.ID != AgentModel {
+		o.Model = m.ID
+	}
+	about := map[string]string{"channel": q.api}
+	for name, value := range q.metadata {
+		about["openai."+name] = value
+	}
+	p := &command.SubmitTurn{
+		SessionID: q.place.sessionID, Create: q.place.create, Input: q.input, Options: o, Metadata: raw(about),
+	}
+	p.IdempotencyKey = r.Header.Get("Idempotency-Key")
+	return do[command.SubmitTurnResult](ctx, a, c, p)
+}
+
+// abandon interrupts the turn of a client that went away.
+func (a *API) abandon(ctx context.Context, c command.Caller, sessionID, turnID string) {
+	ctx = context.WithoutCancel(ctx)
+	_, err := do[command.InterruptTurnResult](ctx, a, c, &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client went away"})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", sessionID, "turn", turnID, "error", err)
+	}
+}

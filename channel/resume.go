@@ -1,0 +1,234 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
+)
+
+// resumed is what is kept of reconnect_channel for a repetition: the snapshot is
+// made anew.
+type resumed struct {
+	ReplayFrom   uint64              `json:"replayFrom"`
+	RecoveryMode string              `json:"recoveryMode"`
+	Gap          *command.ChannelGap `json:"gap,omitempty"`
+}
+
+// reconnect brings a peer back.
+func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (*command.ReconnectChannelResult, error) {
+	c, err := h.find(ctx, caller, p.ChannelID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case caller.Account != c.Account() || roleOf(caller) != c.Opened.EnrolledRole:
+		return nil, fault.New(fault.Forbidden, "channel %s was opened by a token of another role or account", c.ID)
+	case !holds(p.ResumeToken, c.Opened.ResumeTokenRef):
+		return nil, fault.New(fault.Forbidden, "the resume token is not that of channel %s", c.ID)
+	}
+	sessionID, writer := p.SessionID, caller
+	if sessionID == "" {
+		sessionID, writer = c.Home, runtimeAs(caller, c.Home)
+	}
+	res, err := h.resume(ctx, writer, p, c, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	out := &command.ReconnectChannelResult{ReplayFrom: res.ReplayFrom, RecoveryMode: res.RecoveryMode, Gap: res.Gap}
+	if sessionID == event.RuntimeSession && !caller.Admin {
+		return out, nil // it may write about its channel there, and see nothing
+	}
+	out.Snapshot, err = h.snapshot(ctx, caller, sessionID)
+	return out, err
+}
+
+// resume records that the peer is back.
+func (h *Hub) resume(ctx context.Context, writer command.Caller, p *command.ReconnectChannel, c *session.Channel, sessionID string) (*resumed, error) {
+	if first, err := session.Repeated[resumed](ctx, h.m, writer, p); first != nil || err != nil {
+		return first, err
+	}
+	// Whether the caller may see the session is asked before anybody is replaced.
+	if err := h.m.ViewAs(ctx, writer, sessionID, func(*state.Session) error { return nil }); err != nil {
+		return nil, err
+	}
+	from, err := h.m.ChannelCursor(ctx, c.ID, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if p.LastSequence != nil {
+		from = *p.LastSequence
+	}
+	readable, err := h.m.Readable(ctx, sessionID, from)
+	if err != nil {
+		return nil, err
+	}
+	h.opt.Offer(c.Opened.Tools)
+	arrived := h.arrive(c.ID, sessionID)
+	res, err := session.Write(ctx, h.m, writer, p, sessionID, event.ByChannel|event.BySession, func(tx *session.Tx) (*resumed, error) {
+		if err := comeBack(tx, c, arrived.before != nil); err != nil {
+			return nil, err
+		}
+		return replayed(tx, c, from, readable)
+	})
+	arrived.settle(err)
+	return res, err
+}
+
+// comeBack emits what precedes a resumption: the end of a connection that is still
+// taken for one, and the channel itself where the session doesn't know it.
+func comeBack(tx *session.Tx, c *session.Channel, here bool) error {
+	x := tx.State.Channels.Find(c.ID)
+	if x == nil {
+		emitLink(tx, c)
+		return nil
+	}
+	if x.Status != state.ChannelConnected {
+		return nil
+	}
+	d := departure{reason: "replaced"}
+	if !here {
+		d.reason = "runtime_restart"
+	}
+	return departed(tx, x, d)
+}
+
+// emitLink says that a channel which was opened elsewhere follows this session.
+func emitLink(tx *session.Tx, c *session.Channel) {
+	fact := c.Opened
+	fact.Sessions = []string{tx.State.SessionID}
+	if fact.HomeSession = c.Home; c.Home == tx.State.SessionID {
+		fact = c.Opened // it left the working set of its home
+	}
+	tx.Emit(event.Event{Type: event.TypeChannelConnected, Scope: event.Scope{ChannelID: c.ID}, Payload: &fact})
+}
+
+// replayed decides where the peer goes on and emits it.
+func replayed(tx *session.Tx, c *session.Channel, from, readable uint64) (*resumed, error) {
+	last := tx.State.Sequence
+	res := &resumed{ReplayFrom: from + 1, RecoveryMode: "replay"}
+	switch {
+	case from > last:
+		res.ReplayFrom, res.Gap = last+1, &command.ChannelGap{From: last + 1, To: from, Reason: "cursor_past_end"}
+	case readable > from+1:
+		res.ReplayFrom, res.Gap = readable, &command.ChannelGap{From: from + 1, To: readable - 1, Reason: "retention"}
+	}
+	scope := event.Scope{ChannelID: c.ID}
+	if res.Gap != nil {
+		res.RecoveryMode = "snapshot_repair"
+	}
+	tx.Emit(event.Event{Type: event.TypeChannelResumed, Scope: scope, Payload: &event.ChannelResumed{
+		RecoveryMode: res.RecoveryMode, ReplayFrom: res.ReplayFrom, LastSequence: from, ResumeTokenRef: c.Opened.ResumeTokenRef,
+	}})
+	if g := res.Gap; g != nil {
+		tx.Emit(event.Event{Type: event.TypeSnapshotRepaired, Scope: scope, Payload: &event.SnapshotRepaired{
+			Reason: g.Reason, GapFrom: g.From, GapTo: g.To, RecoveryMode: "snapshot_repair", SnapshotSequence: last, Status: "repaired",
+		}})
+		return res, nil
+	}
+	return res, advance(tx, c.ID, from)
+}
+
+// advance moves the peer's cursor forward, never back.
+func advance(tx *session.Tx, channelID string, to uint64) error {
+	at, err := tx.ChannelCursor(channelID)
+	if err == nil && to > at {
+		tx.SetChannelCursor(channelID, to)
+	}
+	return err
+}
+
+// snapshot is the session as a peer that comes back is shown it.
+func (h *Hub) snapshot(ctx context.Context, caller command.Caller, sessionID string) (event.Raw, error) {
+	var snap *state.SessionSnapshot
+	if err := h.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+		snap = s.Snapshot()
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(snap)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the snapshot could not be encoded")
+	}
+	return out, nil
+}
+
+// ack moves a peer's cursor.
+func (h *Hub) ack(ctx context.Context, caller command.Caller, p *command.AckEvents) (*command.ChannelResult, error) {
+	c, err := h.find(ctx, caller, p.ChannelID)
+	if err != nil {
+		return nil, err
+	}
+	h.touch(c.ID)
+	sessionID, writer := p.SessionID, caller
+	if sessionID == "" {
+		sessionID, writer = c.Home, runtimeAs(caller, c.Home)
+	}
+	added, err := h.adding(ctx, writer, c.ID, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	res, err := session.Write(ctx, h.m, writer, p, sessionID, event.ByChannel|event.BySession, func(tx *session.Tx) (*command.ChannelResult, error) {
+		return acknowledged(tx, c, p.Sequence, added != nil)
+	})
+	if added != nil {
+		added.settle(err)
+	}
+	return res, err
+}
+
+// adding is the arrival of a peer that is connected elsewhere in a session that
+// doesn't know it; nil if there is nothing to add.
+func (h *Hub) adding(ctx context.Context, caller command.Caller, channelID, sessionID string) (*arrival, error) {
+	if h.linked(channelID, sessionID) != 0 {
+		return nil, nil //nolint:nilnil // nothing to add is an answer
+	}
+	known := false
+	if err := h.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+		known = s.Channels.Find(channelID) != nil
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if _, here := h.present(channelID); known || !here {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return h.arrive(channelID, sessionID), nil
+}
+
+// acknowledged decides on an acknowledgement. One that is not ahead of the cursor
+// is a sign of life and nothing else.
+func acknowledged(tx *session.Tx, c *session.Channel, sequence uint64, adds bool) (*command.ChannelResult, error) {
+	if sequence > tx.State.Sequence {
+		return nil, fault.New(fault.Conflict, "session %s ends at %d, so %d can't be acknowledged", tx.State.SessionID, tx.State.Sequence, sequence)
+	}
+	at, err := tx.ChannelCursor(c.ID)
+	if err != nil {
+		return nil, err
+	}
+	x := tx.State.Channels.Find(c.ID)
+	res := &command.ChannelResult{ChannelID: c.ID, Status: state.ChannelConnected, LastAcknowledged: max(at, sequence)}
+	switch {
+	case x == nil && !adds:
+		return nil, fault.New(fault.Conflict, "channel %s is not connected: use reconnect_channel with session %s", c.ID, tx.State.SessionID)
+	case x == nil:
+		emitLink(tx, c)
+	default:
+		res.Status = x.Status
+	}
+	if sequence <= at {
+		return res, nil
+	}
+	tx.SetChannelCursor(c.ID, sequence)
+	if x == nil || (x.Status == state.ChannelConnected && !x.Confirmed) {
+		tx.Emit(event.Event{Type: event.TypeChannelMessage, Scope: event.Scope{ChannelID: c.ID}, Payload: &event.ChannelMessage{
+			Direction: "in", Kind: "acknowledgement", Acknowledged: sequence,
+		}})
+	}
+	return res, nil
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+	"agentd/evidence/atif"
+)
+
+func (a *app) benchCommand() *cobra.Command {
+	return parent("bench", "Run benchmark trials and compare configurations",
+		"Runs tasks in the folders of Harbor, compares configurations and exports trials.\nagentd doesn't score: a task's own script does.\n\nExit codes: those of its commands.",
+		"  agentd bench run ./tasks --config base.yaml --config new.yaml -n 3\n  agentd bench export trial_01 --trajectory", a.benchRunCommand(), a.benchCompareCommand(), a.benchExportCommand())
+}
+
+func (a *app) benchRunCommand() *cobra.Command {
+	o := &benchOptions{}
+	cmd := &cobra.Command{
+		Use:   "run DATASET",
+		Short: "Run the tasks of a folder with one or more configurations",
+		Long: `Runs each task of a folder with each configuration, -n times, and scores it with
+the task's tests/test.sh. DATASET is a folder of task folders (task.toml,
+instruction.md, environment/, tests/), or one task folder. The first --config is
+the baseline, the others are compared with it.
+
+The agent works in a copy of environment/, without a container. The script runs in
+the sandbox afterwards, in the same folder. What a mode would ask about is denied.
+Results are written as Harbor writes them: JOBS/JOB/TASK__XXXXXXX/.
+
+Exit codes: 0 every trial has a score, 1 one has none or the run failed, 2 usage,
+or a task or a configuration can't be used.`,
+		Example: "  agentd bench run ./tasks --config agentd.yaml\n  agentd bench run ./tasks --config base.yaml --config new.yaml -n 5 --json",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			o.dataset = given[0]
+			return a.benchRun(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.configs, "config", nil, "configuration file; once for each that is tried")
+	f.IntVarP(&o.n, "trials", "n", 1, "trials of each task with each configuration")
+	f.IntVar(&o.concurrency, "concurrency", 1, "trials at the same time")
+	f.StringVar(&o.jobs, "jobs-dir", "jobs", "folder for the results")
+	f.StringVar(&o.job, "job", "", "name of the job (default the time)")
+	f.StringVar(&o.data, "data", "", "directory for the facts (default a temporary one)")
+	f.StringVar(&o.datasetID, "dataset-id", "", "id of the data set (default the folder's name)")
+	f.StringVar(&o.datasetVersion, "dataset-version", "", "its version (default a sum of its files)")
+	f.StringVar(&o.changed, "changed", "", "the one thing in which the configurations differ, for the record")
+	f.StringVar(&o.reward, "reward", "", "name of the score in reward.json (default reward, or the only one)")
+	f.Float64Var(&o.patience, "timeout-multiplier", 1, "multiplies the time limits of the tasks")
+	f.BoolVar(&o.keep, "keep-workspaces", false, "keep the folders that the agents worked in")
+	f.StringVar(&o.decision, "decision", "", "what was decided, for the record: promote, revert ...")
+	return cmd
+}
+
+func (a *app) benchCompareCommand() *cobra.Command {
+	p := &command.CompareBenchmarkRuns{}
+	var baseline, candidate string
+	cmd := &cobra.Command{
+		Use:   "compare --baseline CONFIG=TRIALS --candidate CONFIG=TRIALS",
+		Short: "Compare the trials of two configurations",
+		Long: `Holds the scored trials of two configurations against each other and records the
+comparison. A side is the id of a configuration and its trials: CONFIG=ID,ID...
+
+Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
+		Example: "  agentd bench compare --baseline base=trial_1,trial_2 --candidate new=trial_3,trial_4",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if p.Baseline, err = sideOf("baseline", baseline); err != nil {
+				return err
+			}
+			if p.Candidate, err = sideOf("candidate", candidate); err != nil {
+				return err
+			}
+			return a.with(cmd, toAct, func(f facts) error {
+				var res command.CompareBenchmarkRunsResult
+				if err := f.do(cmd.Context(), p, &res); err != nil {
+					return err
+				}
+				return a.print(res, func(out *printer) { printComparison(out, &res.Comparison) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&baseline, "baseline", "", "what was there: CONFIG=ID,ID...")
+	cmd.Flags().StringVar(&candidate, "candidate", "", "what is tried: CONFIG=ID,ID...")
+	cmd.Flags().StringVar(&p.Decision, "decision", "", "what was decided: promote, revert ...")
+	cmd.Flags().Int64Var(&p.P0QcGateRegressionCount, "p0-regressions", 0, "regressions that the quality gate found")
+	return a.where(cmd)
+}
+
+// sideOf reads one side of a comparison.
+func sideOf(flag, text string) (*command.ComparedRun, error) {
+	id, trials, ok := strings.Cut(text, "=")
+	if !ok || id == "" || trials == "" {
+		return nil, usagef("--%s is CONFIG=ID,ID..., not %q", flag, text)
+	}
+	return &command.ComparedRun{ConfigurationID: id, TrialIDs: strings.Split(trials, ",")}, nil
+}
+
+func (a *app) benchExportCommand() *cobra.Command {
+	var out, version string
+	var trajectory bool
+	cmd := &cobra.Command{
+		Use:   "export TRIAL",
+		Short: "Export a trial's pack or its trajectory",
+		Long: `Exports a trial: its pack, or with --trajectory what the agent did, in the format
+ATIF v1.8. --atif-version 1.4 leaves out what that version has no place for.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd bench export trial_01 > pack.json\n  agentd bench export trial_01 --trajectory --atif-version 1.4 --out trajectory.json",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if version != "1.8" && version != "1.4" {
+				return usagef("--atif-version is 1.8 or 1.4, not %q", version)
+			}
+			return a.with(cmd, toAct, func(f facts) error {
+				return a.benchExport(cmd.Context(), f, given[0], trajectory, version, out)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&trajectory, "trajectory", false, "the trajectory instead of the pack")
+	cmd.Flags().StringVar(&version, "atif-version", "1.8", "version of the trajectory: 1.8 or 1.4")
+	cmd.Flags().StringVar(&out, "out", "", "file that it goes to (default standard output)")
+	return a.where(cmd)
+}
+
+func (a *app) benchExport(ctx context.Context, f facts, trial string, trajectory bool, version, out string) error {
+	var res command.ExportBenchmarkTrialResult
+	if err := f.do(ctx, &command.ExportBenchmarkTrial{TrialID: trial}, &res); err != nil {
+		return err
+	}
+	if out == "" && a.json && !trajectory {
+		return writeJSON(a.out, res)
+	}
+	doc, err := outputOf(ctx, f, res.Ref)
+	if err == nil && trajectory {
+		doc, err = trajectoryOf(ctx, f, doc, version)
+	}
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error {
+		_, err := w.Write(doc)
+		return err
+	}
+	if out == "" {
+		return write(a.out)
+	}
+	if err := intoFile(out, write); err != nil {
+		return fmt.Errorf("export to %s: %w", out, err)
+	}
+	return a.print(map[string]string{"evidenceId": res.EvidenceID, "ref": res.Ref, "out": out}, func(p *printer) {
+		p.linef("%s is in %s", plainText(trial), plainText(out))
+	})
+}
+
+// trajectoryOf reads the trajectory that a pack refers to, in a version.
+func trajectoryOf(ctx context.Context, f facts, pack []byte, version string) ([]byte, error) {
+	refs, err := packRefs(pack)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := outputOf(ctx, f, refs.TrajectoryRef)
+	if err != nil || version == "1.8" {
+		return doc, err
+	}
+	return atif.Downlevel(doc)
+}
+
+// printComparison shows a comparison to people.
+func printComparison(p *printer, c *command.ComparisonRecord) {
+	number := func(f *float64, digits int) string {
+		if f == nil {
+			return "unknown"
+		}
+		return strconv.FormatFloat(*f, 'f', digits, 64)
+	}
+	rows := [][]string{{"CONFIGURATION", "TRIALS", "MEAN REWARD", "TIMEOUTS", "COST USD", "EVIDENCE"}}
+	for _, r := range []*command.ComparedSide{&c.Baseline, &c.Candidate} {
+		rows = append(rows, []string{
+			plainText(r.ConfigurationID), strconv.Itoa(len(r.TrialIDs)), number(&r.MeanReward, 3), number(&r.TimeoutRate, 2), number(r.CostUSD, 4),
+			number(&r.EvidenceCompletenessRate, 2),
+		})
+	}
+	p.table(rows)
+	bounds := "no interval: " + c.Interval.Note
+	if c.Interval.Low != nil {
+		bounds = fmt.Sprintf("95 %% interval %+.3f to %+.3f, %s, %d samples", *c.Interval.Low, *c.Interval.High, c.Interval.Method, c.Interval.Samples)
+	}
+	p.linef("mean reward %+.3f (%s)", c.MeanRewardDelta, bounds)
+	p.linef("timeout rate %+.2f, mean cost %s USD, P0 regressions %d, decision %s", c.TimeoutRateDelta, number(c.CostDeltaUSD, 4), c.P0QcGateRegressionCount, plainText(c.Decision))
+	if c.RemainingRisk != "" {
+		p.linef("remaining risk: %s", plainText(c.RemainingRisk))
+	}
+}
+
+var errNoScore = errors.New("not every trial has a score")

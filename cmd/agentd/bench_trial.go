@@ -1,0 +1,332 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence/atif"
+	"agentd/evidence/harbor"
+)
+
+// benchTrialResult is what a trial came to.
+type benchTrialResult struct {
+	TrialID         string             `json:"trialId"`
+	Task            string             `json:"task"`
+	ConfigurationID string             `json:"configurationId"`
+	SessionID       string             `json:"sessionId,omitempty"`
+	Status          string             `json:"status"`
+	FailureCategory string             `json:"failureCategory,omitempty"`
+	Reward          *float64           `json:"reward"`
+	Rewards         map[string]float64 `json:"rewards,omitempty"`
+	DurationMs      int64              `json:"durationMs"`
+	CostUSD         *float64           `json:"costUSD"`
+	// Exception is the name of what went wrong outside the agent, Error its words.
+	Exception string `json:"exception,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Dir       string `json:"dir"`
+}
+
+// benchTrial is a trial under way.
+type benchTrial struct {
+	b      *bench
+	f      *localFacts
+	config *benchConfig
+	task   *harbor.Task
+
+	at  *harbor.Layout
+	res benchTrialResult
+	out harbor.TrialResult
+	// stage is the trial's own temporary folder: the workspace and what the script
+	// needs are below it.
+	stage, workspace string
+	ended            *event.BenchmarkTrialEnded
+	start            command.StartBenchmarkTrialResult
+}
+
+// exception is something that went wrong outside the agent; its name is one that
+// Harbor uses where there is one.
+type exception struct {
+	name string
+	err  error
+}
+
+func (e *exception) Error() string { return e.err.Error() }
+func (e *exception) Unwrap() error { return e.err }
+
+// run runs a trial. What goes wrong is in its result, and ends no other trial.
+func (t *benchTrial) run(ctx context.Context) *benchTrialResult {
+	t.out = harbor.TrialResult{
+		ID: newUUID(), TaskName: t.task.Name, TaskID: harbor.TaskID{Path: t.task.Dir}, StartedAt: time.Now().UTC(),
+		AgentInfo: harbor.AgentInfo{Name: "agentd", Version: t.b.a.version},
+	}
+	t.res = benchTrialResult{Task: t.task.Name, ConfigurationID: t.config.id, Status: "failed"}
+	err := t.steps(ctx)
+	if err != nil {
+		t.failed(err)
+	}
+	if t.b.o.keep && t.workspace != "" {
+		kept := t.at.File("workspace")
+		if err := errors.Join(os.Mkdir(kept, 0o700), copyTree(t.workspace, kept, nil)); err != nil {
+			t.b.log.Warn("a workspace could not be kept", "path", kept, "error", err)
+		}
+	}
+	if t.stage != "" {
+		if err := os.RemoveAll(t.stage); err != nil {
+			t.b.log.Warn("a workspace could not be removed", "path", t.stage, "error", err)
+		}
+	}
+	t.out.FinishedAt = time.Now().UTC()
+	if t.at != nil {
+		t.conclude()
+	}
+	return &t.res
+}
+
+func (t *benchTrial) failed(err error) {
+	name := "EnvironmentError"
+	if x, ok := errors.AsType[*exception](err); ok {
+		name = x.name
+	}
+	t.res.Exception, t.res.Error = name, err.Error()
+	t.out.ExceptionInfo = &harbor.ExceptionInfo{Type: name, Message: err.Error(), OccurredAt: time.Now().UTC()}
+}
+
+// steps are a trial's: a folder, the agent, the script, the score, the export.
+func (t *benchTrial) steps(ctx context.Context) error {
+	var err error
+	if t.at, err = harbor.NewLayout(t.b.dir, t.task.Name, suffix()); err != nil {
+		return err
+	}
+	t.res.TrialID, t.res.Dir, t.out.TrialName, t.out.TrialURI = t.at.Name, t.at.Dir, t.at.Name, "file://"+t.at.Dir
+	t.out.TaskChecksum, err = t.task.Digest("")
+	if err != nil {
+		return err
+	}
+	if err := timed(&t.out.EnvironmentSetup, t.setUp); err != nil {
+		return err
+	}
+	if err := timed(&t.out.AgentExecution, func() error { return t.runAgent(ctx) }); err != nil {
+		return err
+	}
+	var scoring error
+	if err := timed(&t.out.Verifier, func() error { scoring = t.verify(ctx); return nil }); err != nil {
+		return err
+	}
+	return errors.Join(scoring, t.export(ctx))
+}
+
+// timed notes when a part began and ended.
+func timed(into **harbor.Timing, do func() error) error {
+	x := &harbor.Timing{StartedAt: time.Now().UTC()}
+	err := do()
+	x.FinishedAt = time.Now().UTC()
+	*into = x
+	return err
+}
+
+// suffix tells the trials of a task apart.
+func suffix() string {
+	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
+	var raw [7]byte
+	_, _ = rand.Read(raw[:]) // never fails, by its contract
+	for i := range raw {
+		raw[i] = letters[raw[i]%byte(len(letters))]
+	}
+	return string(raw[:])
+}
+
+// setUp copies the task's files to a folder of the trial's own.
+func (t *benchTrial) setUp() error {
+	var err error
+	if t.stage, err = os.MkdirTemp(t.b.scratch, "trial-*"); err != nil {
+		return err
+	}
+	if t.stage, err = filepath.EvalSymlinks(t.stage); err != nil {
+		return err
+	}
+	t.workspace = filepath.Join(t.stage, "app")
+	if err := os.Mkdir(t.workspace, 0o700); err != nil {
+		return err
+	}
+	return copyTree(filepath.Join(t.task.Dir, harbor.EnvironmentDir), t.workspace, isImageFile)
+}
+
+// isImageFile reports whether a file only says how to build a container.
+func isImageFile(rel string) bool {
+	return slices.Contains([]string{"Dockerfile", "docker-compose.yaml", "docker-compose.yml", ".dockerignore"}, rel)
+}
+
+// runAgent runs the trial's turn to the trial's end.
+func (t *benchTrial) runAgent(ctx context.Context) error {
+	mode := t.config.c.Permissions.Mode
+	if mode == "" || mode == "default" {
+		mode = "never" // there is nobody to ask
+	}
+	var created command.CreateSessionResult
+	if err := t.f.do(ctx, &command.CreateSession{
+		Title: t.at.Name, Workspace: &event.Workspace{Root: t.workspace}, PermissionMode: mode,
+	}, &created); err != nil {
+		return err
+	}
+	t.res.SessionID = created.SessionID
+	instruction, err := json.Marshal(t.task.Instruction)
+	if err != nil {
+		return err
+	}
+	settings, err := json.Marshal(map[string]any{"configFile": t.config.path, "permissionMode": mode, "agent": "agentd " + t.b.a.version})
+	if err != nil {
+		return err
+	}
+	if err := t.f.do(ctx, &command.StartBenchmarkTrial{
+		Benchmark: &command.TrialBenchmark{
+			DatasetID: t.b.id, DatasetVersion: t.b.version, DatasetRef: t.b.o.dataset, TaskID: t.task.Name, TrialID: t.at.Name,
+			ConfigurationID: t.config.id, Role: t.config.role, HarborJobRef: t.b.dir, HarborTrialRef: t.at.Dir,
+			TaskTomlRef: filepath.Join(t.task.Dir, harbor.TaskFile), SingleChangedVariable: t.b.o.changed,
+		},
+		Dataset:   &command.TrialDataset{SelectionPolicy: "all tasks of the folder", TaskCount: int64(len(t.b.tasks))},
+		SessionID: created.SessionID, Input: instruction, Configuration: settings, TimeoutMs: t.b.scaled(t.task.AgentTimeout()).Milliseconds(),
+	}, &t.start); err != nil {
+		return err
+	}
+	if err := t.follow(ctx); err != nil {
+		return err
+	}
+	return t.keepTrajectory(ctx)
+}
+
+// follow waits for the trial's end. What it asks is refused: nobody is there.
+func (t *benchTrial) follow(ctx context.Context) error {
+	for f, err := range t.f.follow(ctx, t.start.SessionID, 0, nil) {
+		if err != nil {
+			return err
+		}
+		e, err := event.Decode(f.data)
+		if err != nil {
+			return err
+		}
+		switch p := e.Payload.(type) {
+		case *event.BenchmarkTrialEnded:
+			t.ended = p
+			t.res.Status, t.res.FailureCategory, t.res.DurationMs, t.res.CostUSD = p.Status, p.FailureCategory, p.DurationMs, p.CostUSD
+			return nil
+		case *event.ActionRequired:
+			decision := "deny"
+			if !slices.Contains(p.Decisions, decision) {
+				decision = "cancel"
+			}
+			var res command.RespondActionResult
+			if err := t.f.do(ctx, &command.RespondAction{ActionID: e.ActionID, Decision: decision, Reason: "nobody is there to answer"}, &res); err != nil {
+				t.b.log.Warn("an action could not be answered", "actionId", e.ActionID, "error", err)
+			}
+		}
+	}
+	return errors.New("the trial's facts ended before the trial")
+}
+
+// keepTrajectory puts the trajectory where a script may look for it.
+func (t *benchTrial) keepTrajectory(ctx context.Context) error {
+	t.out.AgentResult = &harbor.AgentResult{CostUSD: t.ended.CostUSD, Metadata: map[string]any{"session_id": t.start.SessionID, "trial_id": t.start.TrialID}}
+	if u := t.ended.Usage; u != nil {
+		t.out.AgentResult.InputTokens, t.out.AgentResult.CacheTokens, t.out.AgentResult.OutputTokens = u.InputTokens, u.CachedInputTokens, u.OutputTokens
+	}
+	if t.ended.TrajectoryRef == "" {
+		return nil
+	}
+	doc, err := outputOf(ctx, t.f, t.ended.TrajectoryRef)
+	if err != nil {
+		return err
+	}
+	var head atif.Trajectory
+	if err := json.Unmarshal(doc, &head); err == nil && head.Agent.ModelName != "" {
+		provider, name, _ := strings.Cut(head.Agent.ModelName, "/")
+		t.out.AgentInfo.ModelInfo = &harbor.ModelInfo{Name: name, Provider: provider}
+	}
+	return os.WriteFile(filepath.Join(t.at.Agent(), "trajectory.json"), doc, 0o600)
+}
+
+// trialRefs are what is needed of the references of a trial's pack.
+type trialRefs struct {
+	TrajectoryRef        string `json:"trajectoryRef"`
+	RuntimeTranscriptRef string `json:"runtimeTranscriptRef"`
+}
+
+func packRefs(pack []byte) (*trialRefs, error) {
+	var p struct {
+		Refs *trialRefs `json:"refs"`
+	}
+	err := json.Unmarshal(pack, &p)
+	if err == nil && p.Refs == nil {
+		err = errors.New("it has no references")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the trial's pack: %w", err)
+	}
+	return p.Refs, nil
+}
+
+// export writes the trial's pack and what it refers to into the artifacts.
+func (t *benchTrial) export(ctx context.Context) error {
+	var res command.ExportBenchmarkTrialResult
+	if err := t.f.do(ctx, &command.ExportBenchmarkTrial{TrialID: t.start.TrialID}, &res); err != nil {
+		return err
+	}
+	pack, err := outputOf(ctx, t.f, res.Ref)
+	if err != nil {
+		return err
+	}
+	refs, err := packRefs(pack)
+	if err != nil {
+		return err
+	}
+	transcript, err := outputOf(ctx, t.f, refs.RuntimeTranscriptRef)
+	if err != nil {
+		return err
+	}
+	var list []harbor.Artifact
+	for name, doc := range map[string][]byte{"trial-pack.json": pack, "runtime-transcript.json": transcript} {
+		path := filepath.Join(t.at.Artifacts(), name)
+		if err := os.WriteFile(path, doc, 0o600); err != nil {
+			return err
+		}
+		sum, size, err := harbor.Sum(path)
+		if err != nil {
+			return err
+		}
+		list = append(list, harbor.Artifact{
+			Source: "/logs/artifacts/" + name, Destination: name, Type: "file", Status: "collected", Producer: "agentd", SHA256: sum, SizeBytes: size,
+			MediaType: "application/json", Redaction: "secrets were replaced before storing",
+		})
+	}
+	slices.SortFunc(list, func(a, b harbor.Artifact) int { return strings.Compare(a.Destination, b.Destination) })
+	return harbor.WriteJSON(filepath.Join(t.at.Artifacts(), harbor.ManifestFile), list)
+}
+
+// conclude writes the trial's own files.
+func (t *benchTrial) conclude() {
+	settings, err := json.Marshal(map[string]any{
+		"trial_name": t.at.Name, "task": map[string]string{"path": t.task.Dir}, "agent": map[string]string{"name": "agentd", "config": t.config.path},
+		"environment": map[string]string{"type": "local"}, "timeout_multiplier": t.b.o.patience,
+	})
+	if err == nil {
+		t.out.Config = settings
+		err = errors.Join(harbor.WriteJSON(t.at.File("config.json"), json.RawMessage(settings)), harbor.WriteJSON(t.at.File("result.json"), &t.out))
+	}
+	line := fmt.Sprintf("%s %s %s with %s: %s %s\n", t.out.FinishedAt.Format(time.RFC3339), t.at.Name, t.task.Name, t.config.id, t.res.Status, t.res.FailureCategory)
+	err = errors.Join(err, os.WriteFile(t.at.File("trial.log"), []byte(line), 0o600))
+	if t.res.Exception != "" {
+		err = errors.Join(err, os.WriteFile(t.at.File("exception.txt"), []byte(t.res.Exception+": "+t.res.Error+"\n"), 0o600))
+	}
+	if err != nil {
+		t.b.log.Error("the files of a trial could not be written", "trialId", t.at.Name, "error", err)
+	}
+}

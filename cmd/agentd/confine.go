@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/event"
+	"agentd/loop"
+	processes "agentd/process"
+	"agentd/sandbox"
+	"agentd/tool/mcp"
+)
+
+// hookProfiles returns the profile of each hook, by its position. A hook isn't what
+// it watches over: it has the limits of tools and hides what they don't see, and
+// nothing else of theirs.
+func hookProfiles(c *config.Config, tools sandbox.Profile) func(name string) sandbox.Profile {
+	profiles := map[string]sandbox.Profile{}
+	for i, h := range c.Hooks {
+		p := confineProfile(&h.Sandbox, tools.Hidden)
+		p.Limits, p.Kept = tools.Limits, programs(fromHere(h.Command))
+		profiles[strconv.Itoa(i)] = p
+	}
+	return func(name string) sandbox.Profile { return profiles[name] }
+}
+
+// confineProfile is a configured profile; what is empty is workspace_write, without a
+// network.
+func confineProfile(c *config.Confine, hidden []string) sandbox.Profile {
+	return sandbox.Profile{
+		Mode: sandbox.Mode(c.Mode), Network: sandbox.Network(c.Network), AllowedHosts: c.Allowed,
+		WriteRoots: c.WriteRoots, Hidden: hidden, Env: c.Env,
+	}
+}
+
+// programs are the places of the files that a configured command names, so that it
+// finds itself and what lies beside it also below /tmp, of which each process has
+// its own. A file that lies in /tmp itself comes alone.
+func programs(command []string) []string {
+	var out []string
+	for _, arg := range command {
+		if !filepath.IsAbs(arg) {
+			continue
+		}
+		if info, err := os.Stat(arg); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		place := filepath.Dir(arg)
+		if place == "/tmp" || place == "/var/tmp" {
+			place = arg
+		}
+		out = append(out, place)
+	}
+	return out
+}
+
+// fromHere makes a program that is named by a relative path, and is there, absolute:
+// paths of the configuration are relative to the working directory.
+func fromHere(command []string) []string {
+	if len(command) == 0 || filepath.IsAbs(command[0]) || !strings.ContainsRune(command[0], filepath.Separator) {
+		return command
+	}
+	abs, err := filepath.Abs(command[0])
+	if err != nil {
+		return command
+	}
+	if info, err := os.Stat(abs); err != nil || !info.Mode().IsRegular() {
+		return command
+	}
+	return append([]string{abs}, command[1:]...)
+}
+
+// confineServers gives each MCP server that is a process of ours its profile, and
+// says in the facts of its calls what that is worth here.
+func (a *app) confineServers(c *config.Config, servers []mcp.Server, hidden []string, m func() *processes.Manager, root string) (func(string, *exec.Cmd) error, error) {
+	profiles := map[string]sandbox.Profile{}
+	for i, s := range c.MCP {
+		if len(s.Command) == 0 {
+			continue
+		}
+		p := a.serverProfile(&s, root, hidden)
+		if runtime.GOOS != "linux" {
+			servers[i].Boundary = loop.NoBoundary(root, "processes are confined on Linux only")
+			continue
+		}
+		plan, err := m().Prepare(p)
+		if err != nil {
+			return nil, &exitError{exitUsage, fmt.Errorf("mcp[%d].sandbox: %w", i, err)}
+		}
+		servers[i].Boundary = loop.BoundaryOf(plan, root)
+		profiles[s.ID] = p
+	}
+	return func(server string, cmd *exec.Cmd) error {
+		p, ok := profiles[server]
+		if !ok {
+			return nil
+		}
+		return confine(cmd, p)
+	}, nil
+}
+
+// serverProfile is what an MCP server gets: the workspace, the caches of package
+// managers, by which most servers are started, and the network, which is what many
+// of them are for; never the data directory.
+func (a *app) serverProfile(s *config.MCP, root string, hidden []string) sandbox.Profile {
+	p := confineProfile(&s.Sandbox, hidden)
+	p.Root, p.Env, p.Kept = root, nil, programs(s.Command) // its variables are those of the command
+	if p.Network == "" {
+		p.Network = sandbox.NetworkAllow
+	}
+	if p.WriteRoots == nil && p.Mode != sandbox.ReadOnly && p.Mode != sandbox.DangerFullAccess {
+		p.WriteRoots = caches(a.env["HOME"], s.Command[0])
+	}
+	return p
+}
+
+// caches are the folders below the home folder in which package managers keep what
+// they fetched. The one that the command will need is made, as it would itself.
+func caches(home, command string) []string {
+	if home == "" || !filepath.IsAbs(home) {
+		return nil
+	}
+	needs := map[string]string{"npx": ".npm", "npm": ".npm", "pnpm": ".cache", "bunx": ".bun", "uvx": ".cache", "uv": ".cache", "pipx": ".cache"}
+	if dir := needs[filepath.Base(command)]; dir != "" {
+		_ = os.MkdirAll(filepath.Join(home, dir), 0o750) // without it the server says what it lacks
+	}
+	var out []string
+	for _, dir := range []string{".cache", ".npm", ".bun", ".deno", ".local/share/uv", ".local/share/pnpm", ".local/share/pipx"} {
+		path := filepath.Join(home, dir)
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// confineVariable makes the program the keeper of one process in a sandbox: it
+// holds the profile.
+const confineVariable = "AGENTD_CONFINE"
+
+// confine puts a command that isn't started yet behind a keeper, which is this
+// program again. The keeper ends with whoever started it, and the command with its
+// keeper.
+func confine(cmd *exec.Cmd, p sandbox.Profile) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	spec, err := json.Marshal(p) //nolint:musttag // read by the same program
+	if err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	program := cmd.Path
+	cmd.Path, cmd.Args = self, append([]string{"agentd", program}, cmd.Args[1:]...)
+	cmd.Env = append(slices.Clone(cmd.Env), confineVariable+"="+string(spec))
+	return nil
+}
+
+// keep runs the command of its arguments in the profile and returns its exit code.
+func keep(spec string, argv, environ []string) int {
+	var p sandbox.Profile
+	if err := json.Unmarshal([]byte(spec), &p); err != nil { //nolint:musttag // written by the same program
+		fmt.Fprintln(os.Stderr, "agentd:", confineVariable+":", err)
+		return exitUsage
+	}
+	var env []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if name != confineVariable && name != "TMPDIR" { // it has a /tmp of its own
+			env = append(env, e)
+		}
+	}
+	code, err := keepChild(p, sandbox.Command{Argv: argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agentd:", err)
+		return exitFailed
+	}
+	return code
+}
+
+func keepChild(p sandbox.Profile, cmd sandbox.Command) (int, error) {
+	plan, err := sandbox.Prepare(p, sandbox.Probe())
+	if err != nil {
+		return 0, err
+	}
+	if dir, err := os.Getwd(); err == nil {
+		cmd.Dir = dir
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	child, err := plan.Start(cmd)
+	if err != nil {
+		return 0, err
+	}
+	defer child.Close()
+	if err := child.Go(); err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case s := <-signals:
+			if n, ok := s.(syscall.Signal); ok {
+				_ = child.Signal(int(n), true) // one that is gone needs none
+			}
+		case <-child.Done():
+			exit := child.Wait()
+			return exit.Code, exit.Failure
+		}
+	}
+}
+
+// boundaryNote says in one line how a server is confined.
+func boundaryNote(b *event.SandboxApplied) string {
+	if b == nil {
+		return "not a process of ours"
+	}
+	note := fmt.Sprintf("%s, network %s, files %s", b.Mode, b.Network, b.Enforcement.Filesystem)
+	if len(b.NotEnforced) > 0 {
+		note += "; not enforced: " + strings.Join(b.NotEnforced, "; ")
+	}
+	return note
+}

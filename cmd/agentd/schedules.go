@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/command"
+)
+
+func (a *app) schedulesCommand() *cobra.Command {
+	p := &command.ListSchedules{}
+	cmd := &cobra.Command{
+		Use:   "schedules",
+		Short: "List, create, hold and end schedules",
+		Long: `Lists schedules: what starts a job or a task again and again, with the next and
+the last run. They start something while a server holds the data; what was missed
+meanwhile follows the schedule's policy, and is a fact. With --json the answer is
+that of list_schedules.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd schedules\n  agentd schedules create --cron \"0 6 * * 1-5\" --time-zone Europe/Paris --task \"Read the news.\"\n  agentd schedules pause schedule_01\n  agentd schedules delete schedule_01",
+		Args:    noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.Validate(); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return a.with(cmd, toAct, func(f facts) error { return a.listSchedules(cmd.Context(), f, p) })
+		},
+	}
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	cmd.AddCommand(a.scheduleCreateCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleDeleteCommand())
+	return a.where(cmd)
+}
+
+func (a *app) listSchedules(ctx context.Context, f facts, p *command.ListSchedules) error {
+	var res command.ListSchedulesResult
+	if err := f.do(ctx, p, &res); err != nil {
+		return err
+	}
+	return a.print(res, func(out *printer) {
+		rows := [][]string{{"SCHEDULE", "STATUS", "WHEN", "STARTS", "NEXT", "LAST", "RUNS", "MISSED", "TITLE"}}
+		for i := range res.Schedules {
+			rows = append(rows, scheduleRow(&res.Schedules[i]))
+		}
+		out.table(rows)
+		if res.NextCursor != "" {
+			a.sayf("There are more: --cursor %s", res.NextCursor)
+		}
+	})
+}
+
+func scheduleRow(x *command.ScheduleRecord) []string {
+	when := x.Cron
+	switch {
+	case x.Cron == "":
+		when = "every " + (time.Duration(x.EveryMs) * time.Millisecond).String()
+	case x.TimeZone != "":
+		when += " " + x.TimeZone
+	}
+	next, what := moment(x.NextAt), clip(plainText(x.Title), 40)
+	switch {
+	case x.Status == "paused":
+		next, what = "-", what+"  ("+clip(plainText(x.StatusReason), 80)+")"
+	case !x.QueuedDueAt.IsZero():
+		next = "after the last"
+	}
+	if x.LastError != nil {
+		what += "  (the last run: " + clip(plainText(x.LastError.Message), 60) + ")"
+	}
+	return []string{x.ScheduleID, x.Status, when, x.Kind, next, moment(x.LastAt), strconv.FormatInt(x.Fired, 10), strconv.FormatInt(x.MissedCount, 10), strings.TrimSpace(what)}
+}
+
+// moment shows a time by the clock of this place.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// newSchedule is what "schedules create" was given.
+type newSchedule struct {
+	command.CreateSchedule
+	every time.Duration
+	// task is an objective, items a file of a job's items.
+	task, items string
+	job         command.CreateJob
+}
+
+func (a *app) scheduleCreateCommand() *cobra.Command {
+	o := &newSchedule{}
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Start a job or a task again and again",
+		Long: `Creates a schedule: by --cron (minute, hour, day, month, day of the week, meant in
+--time-zone, or a name such as @daily) or by an interval with --every. What it
+starts is a task with an objective (--task), or a job over the items of a file
+(--items with --instruction).
+
+--missed says what becomes of runs that were due while no server was up: run_once
+starts one for all, skip none, run_all each. --overlap says what becomes of a run
+that is due while the last one goes on: skip leaves it out, queue lets one wait,
+allow starts it.
+
+Exit codes: 0 created, 1 failed, 2 usage.`,
+		Example: `  agentd schedules create --cron @hourly --task "Look at the queue."
+  agentd schedules create --every 15m --overlap queue --items urls.jsonl --instruction "Summarize."
+  agentd schedules create --cron "30 2 * * *" --time-zone Europe/Paris --missed run_all --task "Back up."`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.readSchedule(o); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return a.with(cmd, toRun, func(f facts) error { return a.askSchedule(cmd.Context(), f, &o.CreateSchedule) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Cron, "cron", "", "five fields, or a name such as @daily")
+	f.DurationVar(&o.every, "every", 0, "an interval such as 15m, in place of --cron")
+	f.StringVar(&o.TimeZone, "time-zone", "", "zone that --cron is meant in (default UTC)")
+	f.StringVar(&o.Missed, "missed", "", "runs missed while down: run_once (default), skip, run_all")
+	f.StringVar(&o.Overlap, "overlap", "", "a run while the last goes on: skip (default), queue, allow")
+	f.StringVar(&o.task, "task", "", "objective of the task that is started")
+	f.StringVar(&o.items, "items", "", "file with the items of the job that is started, \"-\" is standard input")
+	f.StringVar(&o.job.Instruction, "instruction", "", "what the job does with each item")
+	f.Int64Var(&o.job.Concurrency, "concurrency", 0, "so many items at once (default 8)")
+	f.StringVar(&o.ScheduleID, "id", "", "id of the schedule; made if absent")
+	f.StringVar(&o.SessionID, "session", "", "session of the schedule; a new one if absent")
+	f.StringVar(&o.Title, "title", "", "title, for people")
+	return a.where(cmd)
+}
+
+// readSchedule puts together what the flags say.
+func (a *app) readSchedule(o *newSchedule) error {
+	o.EveryMs = o.every.Milliseconds()
+	switch {
+	case (o.task == "") == (o.items == ""):
+		return fmt.Errorf("give either --task or --items: it says what is started")
+	case (o.Cron == "") == (o.every == 0):
+		return fmt.Errorf("give either --cron or --every")
+	}
+	var err error
+	if o.task != "" {
+		o.Task, err = json.Marshal(map[string]string{"objective": o.task})
+	} else if err = a.readJob(o.items, "", &o.job); err == nil {
+		o.Job, err = json.Marshal(struct {
+			Instruction string                 `json:"instruction"`
+			Items       []command.JobItemInput `json:"items"`
+			Concurrency int64                  `json:"concurrency,omitempty"`
+		}{o.job.Instruction, o.job.Items, o.job.Concurrency})
+	}
+	if err != nil {
+		return err
+	}
+	return o.Validate()
+}
+
+func (a *app) schedulePauseCommand() *cobra.Command {
+	p := &command.PauseSchedule{}
+	cmd := a.scheduleChange("pause", "Hold a schedule: it starts nothing until it is resumed",
+		"Holds a schedule. What it started goes on.\n\nExit codes: 0 paused, 1 failed, 2 usage.",
+		"  agentd schedules pause --reason holidays schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+func (a *app) scheduleResumeCommand() *cobra.Command {
+	p := &command.ResumeSchedule{}
+	cmd := a.scheduleChange("resume", "Let a paused schedule go on",
+		"Lets a paused schedule go on. Runs that were due meanwhile follow its policy for\nmissed ones. With recovery: manual every schedule is paused when a server starts.\n\nExit codes: 0 resumed, 1 failed, 2 usage.",
+		"  agentd schedules resume schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+func (a *app) scheduleDeleteCommand() *cobra.Command {
+	p := &command.DeleteSchedule{}
+	cmd := a.scheduleChange("delete", "End a schedule; what it started stays",
+		"Ends a schedule. What it started stays and goes on.\n\nExit codes: 0 deleted, 1 failed, 2 usage.",
+		"  agentd schedules delete schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// scheduleChange is a command that changes one schedule.
+func (a *app) scheduleChange(verb, short, long, example string, of func(id string) command.Params) *cobra.Command {
+	return a.where(&cobra.Command{
+		Use: verb + " SCHEDULE", Short: short, Long: long, Example: example, Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p := of(given[0])
+			return a.with(cmd, toAct, func(f facts) error { return a.askSchedule(cmd.Context(), f, p) })
+		},
+	})
+}
+
+// askSchedule carries out a command that answers with a schedule's standing.
+func (a *app) askSchedule(ctx context.Context, f facts, p command.Params) error {
+	if err := p.Validate(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	var res command.ScheduleResult
+	if err := f.do(ctx, p, &res); err != nil {
+		return err
+	}
+	return a.print(res, func(out *printer) {
+		next := ""
+		if !res.NextAt.IsZero() && res.Status == "active" {
+			next = "  next " + moment(res.NextAt)
+		}
+		out.linef("%s  %s%s", res.ScheduleID, res.Status, next)
+	})
+}

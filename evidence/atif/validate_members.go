@@ -1,0 +1,219 @@
+package atif
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func (c *checker) trajectory(path string, v any, depth int) {
+	if depth > maxDepth {
+		c.refusef(path, RuleShape, "trajectories are embedded more than %d deep", maxDepth)
+		return
+	}
+	ids := map[string]bool{}
+	if o, ok := v.(map[string]any); ok {
+		ids = c.embedded(path, o["subagent_trajectories"])
+	}
+	c.object(path, v, members{
+		"schema_version": need(version), "session_id": may(text), "trajectory_id": may(text),
+		"agent": need(agent), "steps": need(func(c *checker, path string, v any) { c.steps(path, v, ids) }), "notes": may(text),
+		"final_metrics": may(finalMetrics), "continued_trajectory_ref": may(text), "extra": may(anyObject),
+		"subagent_trajectories": may(list(func(c *checker, path string, v any) { c.trajectory(path, v, depth+1) })),
+	})
+}
+
+// embedded returns the ids of the embedded trajectories.
+func (c *checker) embedded(path string, v any) map[string]bool {
+	ids := map[string]bool{}
+	l, _ := v.([]any)
+	for i, x := range l {
+		o, _ := x.(map[string]any)
+		id, at := str(o, "trajectory_id"), fmt.Sprintf("%s.subagent_trajectories[%d].trajectory_id", path, i)
+		switch {
+		case blank(id):
+			c.refusef(at, RuleEmbedded, "an embedded trajectory has an id")
+		case ids[id]:
+			c.refusef(at, RuleEmbedded, "%q is the id of another one", id)
+		}
+		ids[id] = true
+	}
+	return ids
+}
+
+func agent(c *checker, path string, v any) {
+	c.object(path, v, members{
+		"name": need(text), "version": need(text), "model_name": may(text), "tool_definitions": may(list(anyObject)), "extra": may(anyObject),
+	})
+}
+
+func finalMetrics(c *checker, path string, v any) {
+	c.object(path, v, members{
+		"total_prompt_tokens": may(integer), "total_completion_tokens": may(integer), "total_cached_tokens": may(integer),
+		"total_cost_usd": may(number), "total_steps": may(least(0, integer)), "extra": may(anyObject),
+	})
+}
+
+func metrics(c *checker, path string, v any) {
+	c.object(path, v, members{
+		"prompt_tokens": may(integer), "completion_tokens": may(integer), "cached_tokens": may(integer), "cost_usd": may(number),
+		"prompt_token_ids": may(list(integer)), "completion_token_ids": may(list(integer)), "logprobs": may(list(number)), "extra": may(anyObject),
+	})
+}
+
+func (c *checker) steps(path string, v any, embedded map[string]bool) {
+	l, ok := v.([]any)
+	if !ok || len(l) == 0 {
+		c.refusef(path, RuleShape, "a list with at least one step is expected")
+	}
+	for i, x := range l {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if o, ok := x.(map[string]any); ok {
+			if n, isNumber := floatOf(o["step_id"]); isNumber && n != float64(i+1) {
+				c.refusef(at+".step_id", RuleStepIDs, "step %d has the number %v", i+1, o["step_id"])
+			}
+		}
+		c.step(at, x, embedded)
+	}
+}
+
+// agentOnly are the members that only steps of agents have.
+var agentOnly = []string{"model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics"}
+
+func (c *checker) step(path string, v any, embedded map[string]bool) {
+	o := c.object(path, v, members{
+		"step_id": need(least(1, integer)), "timestamp": may(timestamp), "source": need(oneOf(SourceSystem, SourceUser, SourceAgent)),
+		"message": need(content), "model_name": may(text), "reasoning_effort": may(effort), "reasoning_content": may(text),
+		"tool_calls": may(list(toolCall)), "metrics": may(metrics), "observation": may(observation(embedded)),
+		"is_copied_context": may(boolean), "llm_call_count": may(least(0, integer)), "extra": may(anyObject),
+	})
+	if o == nil {
+		return
+	}
+	for _, name := range agentOnly {
+		if source := str(o, "source"); source != SourceAgent && o[name] != nil {
+			c.refusef(path+"."+name, RuleAgentOnly, "a step of the %s has none", source)
+		}
+	}
+	if n, ok := floatOf(o["llm_call_count"]); ok && n == 0 && str(o, "source") == SourceAgent {
+		for _, name := range []string{"metrics", "reasoning_content"} {
+			if o[name] != nil {
+				c.refusef(path+"."+name, RuleNoCall, "a step without a call of a model has none")
+			}
+		}
+	}
+	c.calls(path, o)
+}
+
+// calls holds the calls of a step and the results against each other.
+func (c *checker) calls(path string, step map[string]any) {
+	ids := map[string]bool{}
+	calls, _ := step["tool_calls"].([]any)
+	for i, x := range calls {
+		o, _ := x.(map[string]any)
+		id := str(o, "tool_call_id")
+		if ids[id] {
+			c.refusef(fmt.Sprintf("%s.tool_calls[%d].tool_call_id", path, i), RuleDuplicateCall, "%q is the id of another call of the step", id)
+		}
+		ids[id] = true
+	}
+	observed, _ := step["observation"].(map[string]any)
+	results, _ := observed["results"].([]any)
+	for i, x := range results {
+		o, _ := x.(map[string]any)
+		if id, ok := o["source_call_id"].(string); ok && !ids[id] {
+			c.refusef(fmt.Sprintf("%s.observation.results[%d].source_call_id", path, i), RuleSourceCall, "the step has no call %q", id)
+		}
+	}
+}
+
+func oneOf(values ...string) check {
+	return func(c *checker, path string, v any) {
+		if s, ok := v.(string); !ok || !slices.Contains(values, s) {
+			c.refusef(path, RuleShape, "one of %s is expected", strings.Join(values, ", "))
+		}
+	}
+}
+
+func toolCall(c *checker, path string, v any) {
+	c.object(path, v, members{
+		"tool_call_id": need(text), "function_name": need(text), "arguments": need(anyObject), "extra": may(anyObject),
+	})
+}
+
+func observation(embedded map[string]bool) check {
+	return func(c *checker, path string, v any) {
+		c.object(path, v, members{"results": need(list(func(c *checker, path string, v any) {
+			c.object(path, v, members{
+				"source_call_id": may(text), "content": may(content), "subagent_trajectory_ref": may(list(subagentRef(embedded))), "extra": may(anyObject),
+			})
+		}))})
+	}
+}
+
+func subagentRef(embedded map[string]bool) check {
+	return func(c *checker, path string, v any) {
+		o := c.object(path, v, members{
+			"trajectory_id": may(text), "trajectory_path": may(text), "session_id": may(text), "extra": may(anyObject),
+		})
+		if o == nil {
+			return
+		}
+		id, file := str(o, "trajectory_id"), str(o, "trajectory_path")
+		switch {
+		case blank(id) && blank(file):
+			c.refusef(path, RuleEmptyRef, "it has neither an id nor a path")
+		case blank(file) && !embedded[id]:
+			c.refusef(path+".trajectory_id", RuleDangling, "%q is not embedded", id)
+		}
+	}
+}
+
+// content checks a text or a list of parts.
+func content(c *checker, path string, v any) {
+	switch v := v.(type) {
+	case string:
+	case []any:
+		list(part)(c, path, v)
+	default:
+		c.refusef(path, RuleShape, "a text or a list of parts is expected")
+	}
+}
+
+// mediaTypes are those of pictures and sounds, with other names of the same.
+var mediaTypes = map[string][]string{
+	"image": {"image/jpeg", "image/png", "image/gif", "image/webp"},
+	"audio": {
+		"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff",
+		"audio/x-wav", "audio/wave", "audio/mp3", "audio/m4a", "audio/x-m4a", "audio/x-aiff", "audio/x-flac",
+	},
+}
+
+func part(c *checker, path string, v any) {
+	o := c.object(path, v, members{"type": need(text), "text": may(text), "source": may(anyObject)})
+	if o == nil {
+		return
+	}
+	kind := str(o, "type")
+	switch {
+	case kind != "text" && mediaTypes[kind] == nil:
+		c.refusef(path+".type", RulePart, "%q is no kind of content", kind)
+	case kind == "text" && (o["text"] == nil || o["source"] != nil):
+		c.refusef(path, RulePart, "a text has a text and no source")
+	case kind != "text" && (o["text"] != nil || o["source"] == nil):
+		c.refusef(path, RulePart, "%s has a source and no text", kind)
+	case kind != "text":
+		c.source(path+".source", o["source"], kind)
+	}
+}
+
+func (c *checker) source(path string, v any, kind string) {
+	ms := members{"media_type": need(text), "path": need(text)}
+	if kind == "audio" {
+		ms["duration_sec"] = may(least(0, number))
+	}
+	o := c.object(path, v, ms)
+	if t := str(o, "media_type"); o != nil && !slices.Contains(mediaTypes[kind], t) {
+		c.refusef(path+".media_type", RulePart, "%q is no media type of %s", t, kind)
+	}
+}

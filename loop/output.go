@@ -1,0 +1,74 @@
+package loop
+
+import (
+	"bytes"
+	"strings"
+
+	"agentd/event"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// checkOutput holds the final answer against the turn's schema: it completes the
+// turn, asks the model once more, or fails the turn.
+func (l *Loop) checkOutput(k key, e CheckOutput) error {
+	var at place
+	var step int64
+	last := false // no call is left
+	if err := l.still(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
+		at, step = placeOf(s, t), t.Active.Step
+		last = step >= l.opt.Policy.maxSteps(t.Active)
+	}); err != nil {
+		return err
+	}
+	conv, err := l.transcripts.get(l.ctx, k, at)
+	if err != nil {
+		return err
+	}
+	value, complaint := checkOutput(conv.schema, conv.answer)
+	if complaint != "" && !e.Repaired && !last {
+		return l.callModel(k, e, CallModel{TurnID: e.TurnID, Step: step + 1, Attempt: 1, Repair: true})
+	}
+	if complaint == "" {
+		if err := l.beforeEnd(k, e, "end_turn"); err != nil {
+			return err
+		}
+	}
+	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+		switch {
+		case complaint == "":
+			completeTurn(tx, t, "end_turn", value)
+		case e.Repaired:
+			failTurn(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
+		default:
+			failTurn(tx, t, FailTurn{e.TurnID, "step_limit", "the answer does not satisfy the output schema, and the turn has used its model calls"})
+		}
+		return nil
+	})
+}
+
+// checkOutput holds an answer against a schema. It returns the answer as JSON, or
+// what to tell the model.
+func checkOutput(schema event.Raw, answer string) (value event.Raw, complaint string) {
+	text := bytes.TrimSpace([]byte(unfence(answer)))
+	err := tool.ValidateOutput(schema, text)
+	if err == nil {
+		return text, ""
+	}
+	return nil, "Your answer does not satisfy the JSON Schema that was asked for: " + err.Error() +
+		"\nAnswer again with one JSON value that does, and nothing else."
+}
+
+// unfence takes a JSON answer out of a Markdown code block.
+func unfence(s string) string {
+	t := strings.TrimSpace(s)
+	if !strings.HasPrefix(t, "```") || !strings.HasSuffix(t, "```") || len(t) < 6 {
+		return s
+	}
+	t = strings.TrimSuffix(t, "```")
+	if i := strings.IndexByte(t, '\n'); i >= 0 {
+		return t[i+1:]
+	}
+	return s
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/internal/wire"
+)
+
+// forwardedHeader marks a request that another node passed on. It isn't passed on
+// again: while an owner changes, two nodes may each take the other for it.
+const forwardedHeader = "Agentd-Forwarded"
+
+// forwardable returns where a request that failed can be carried out, or nothing.
+func (q *request) forwardable(err error) string {
+	if q.authorization == "" || q.forwarded {
+		return ""
+	}
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return ""
+	}
+	return f.Elsewhere
+}
+
+// forwardCommand has the node that owns the session carry out a command, with the
+// caller's own token. What that node answers is the answer.
+func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *command.Def, body []byte, why error) ([]byte, error) {
+	res, err := s.forward(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body)
+	if err != nil {
+		return nil, errors.Join(why, err)
+	}
+	defer func() { _ = res.Body.Close() }() // what was read is what counts
+	data, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return nil, fault.Wrap(fault.Unavailable, err, "the node that owns the session broke off; the command may have been carried out: repeat it with the same ids or idempotency key")
+	case res.StatusCode == http.StatusOK:
+		return bytes.TrimSuffix(data, []byte("\n")), nil
+	case res.StatusCode == http.StatusUnauthorized:
+		return nil, why // that node doesn't know this token
+	}
+	if p, ok := wire.DecodeProblem(data); ok {
+		return nil, p.Err()
+	}
+	return nil, why
+}
+
+// forwardRead passes a reading request on and the answer back as it comes.
+func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request, to string, why error) error {
+	ctx, cancel := s.untilStop(r.Context())
+	defer cancel()
+	res, err := s.forward(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	defer func() { _ = res.Body.Close() }() // what was read is what counts
+	if res.StatusCode == http.StatusUnauthorized {
+		return why
+	}
+	for _, name := range []string{"Content-Type", "Cache-Control", "Link", "Vary"} {
+		if v := res.Header.Get(name); v != "" {
+			w.Header().Set(name, v)
+		}
+	}
+	w.WriteHeader(res.StatusCode)
+	stop := context.AfterFunc(ctx, func() { _ = res.Body.Close() })
+	defer stop()
+	_, err = io.Copy(&flushing{w, http.NewResponseController(w)}, res.Body)
+	return ignoreGone(err)
+}
+
+// flushing sends each piece at once.
+type flushing struct {
+	w     io.Writer
+	flush *http.ResponseController
+}
+
+// Write implements [io.Writer].
+func (f *flushing) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	if err == nil {
+		err = f.flush.Flush()
+	}
+	return n, err
+}
+
+// forward sends a request to another node.
+func (s *Server) forward(ctx context.Context, q *request, method, to string, header http.Header, body []byte) (*http.Response, error) {
+	if _, err := url.Parse(to); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body)) //nolint:gosec // the address is that of a node which registered in our own store
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"Accept", "Last-Event-Id", "Traceparent"} {
+		if v := strings.Join(header.Values(name), ","); v != "" {
+			req.Header.Set(name, v)
+		}
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Authorization", q.authorization)
+	req.Header.Set("X-Request-ID", q.id)
+	req.Header.Set(forwardedHeader, "1")
+	s.metrics.forwarded.Add(1)
+	return s.nodes.Do(req) //nolint:gosec // as above
+}

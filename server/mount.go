@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// serveMount hands a request to whoever is mounted, within the bounds that hold for
+// the server's own addresses: it counts as a stream of its token and ends with the
+// token, and what its body takes in memory is part of the budget of all bodies.
+func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) error {
+	ctx := r.Context()
+	if q.login != nil {
+		done, err := s.openStream(q.login.TokenID, "mount")
+		if err != nil {
+			return err
+		}
+		defer done()
+		ctx = context.WithValue(ctx, callerKey, q.caller)
+		ctx = context.WithValue(ctx, roleKey, q.login.Role)
+		var end func()
+		ctx, end = s.whileGood(ctx, q.login)
+		defer end()
+	}
+	r = r.WithContext(ctx)
+	if !m.Spools && r.Body != nil && r.Body != http.NoBody {
+		body := &chargedBody{ReadCloser: r.Body, s: s}
+		defer body.giveBack()
+		// Who begins to answer has read the body: a long stream must not hold it.
+		r.Body, w.begun = body, body.giveBack
+	}
+	m.Handler.ServeHTTP(w, r)
+	return nil
+}
+
+// whileGood returns a context that ends, with the reason as its cause, when the
+// caller's token does. The caller calls end.
+func (s *Server) whileGood(parent context.Context, l *login) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for {
+			timer := time.NewTimer(l.until(s.opt.Heartbeat))
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+			if err := l.again(ctx); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		watch.Wait()
+	}
+}
+
+// chargedBody is a body that is taken from the budget of all bodies as it is read.
+type chargedBody struct {
+	io.ReadCloser
+	s *Server
+
+	mu   sync.Mutex
+	read int64
+	// taken is what the budget gave; over says that nothing is taken any more.
+	taken int64
+	over  bool
+}
+
+// Read implements [io.Reader]. A body that doesn't fit is a fault.
+func (b *chargedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if full := b.take(int64(n)); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
+func (b *chargedBody) take(n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.s.metrics.received.Add(n)
+	b.read += n
+	need := b.read - chunk // the first is free, as for commands
+	if b.over || need <= b.taken {
+		return nil
+	}
+	if b.s.bodies.used.Add(need-b.taken) > b.s.bodies.most {
+		b.s.bodies.used.Add(b.taken - need)
+		return b.s.bodiesFull()
+	}
+	b.taken = need
+	return nil
+}
+
+// giveBack gives back what was taken. It may be called again.
+func (b *chargedBody) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.s.bodies.used.Add(-b.taken)
+	b.taken, b.over = 0, true
+}

@@ -1,0 +1,129 @@
+package session
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// checkImported holds a fact that is not here yet, folded into st, against what is
+// here: an id means one thing in all sessions, and whoever wrote the file must not
+// take one over, or reach what belongs to another account.
+func (m *Manager) checkImported(ctx context.Context, st *state.Session, e *event.Event) error {
+	switch p := e.Payload.(type) {
+	case *event.SessionCreated:
+		return m.checkForkPoint(ctx, st.Account, p.ForkedFrom)
+	case *event.TaskCreated:
+		return m.checkFree(ctx, e, kindTask, e.TaskID)
+	case *event.ProcessStarted:
+		return m.checkFree(ctx, e, kindProcess, e.ProcessID)
+	case *event.ActionRequired:
+		return m.checkFree(ctx, e, kindAction, e.ActionID)
+	case *event.SubagentSpawned:
+		return m.checkFree(ctx, e, KindSubagent, e.SubagentID)
+	case *event.JobCreated:
+		return m.checkFree(ctx, e, KindJob, e.JobID)
+	case *event.ScheduleCreated:
+		return m.checkFree(ctx, e, KindSchedule, p.ScheduleID)
+	case *event.BenchmarkTrialStarted:
+		return m.checkFree(ctx, e, KindTrial, e.Benchmark.TrialID)
+	case *event.ChannelConnected:
+		return m.checkChannel(ctx, e, p)
+	}
+	return m.checkPeers(ctx, st.Account, e)
+}
+
+// checkPeers does the same for facts about the tasks of peers, whose ids mean one
+// thing in an account.
+func (m *Manager) checkPeers(ctx context.Context, account string, e *event.Event) error {
+	switch p := e.Payload.(type) {
+	case *event.PeerTaskLinked:
+		return m.checkPeer(ctx, e, p.NativeProtocol, p.Direction, account, p.RemoteTaskID)
+	case *event.PeerTaskUpdated:
+		return m.checkPeer(ctx, e, p.NativeProtocol, p.Direction, account, p.RemoteTaskID)
+	case *event.PeerPushConfigured:
+		return m.checkPeer(ctx, e, p.NativeProtocol, state.PeerInbound, account, p.RemoteTaskID)
+	case *event.PeerPushRemoved:
+		return m.checkPeer(ctx, e, p.NativeProtocol, state.PeerInbound, account, p.RemoteTaskID)
+	case *event.PeerPushReported:
+		return m.checkPeer(ctx, e, p.NativeProtocol, state.PeerInbound, account, p.RemoteTaskID)
+	}
+	return nil
+}
+
+// checkFree reports an id that another session has.
+func (m *Manager) checkFree(ctx context.Context, e *event.Event, kind, id string) error {
+	v, err := m.opt.Store.Get(ctx, kind, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return storeFault(err)
+	}
+	if home, _, _ := strings.Cut(string(v), "/"); home == e.SessionID {
+		return nil
+	}
+	return fault.New(fault.Conflict, "fact %d: the %s %s is here already, in another session", e.Sequence, kind, id)
+}
+
+// checkChannel reports a channel that is another one here. One that was opened
+// elsewhere may follow the session, if it is the same.
+func (m *Manager) checkChannel(ctx context.Context, e *event.Event, p *event.ChannelConnected) error {
+	known, err := m.Channel(ctx, e.ChannelID)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	home := reasonOr(p.HomeSession, e.SessionID)
+	if known.Home == home && known.Opened.ResumeTokenRef == p.ResumeTokenRef {
+		return nil
+	}
+	return fault.New(fault.Conflict, "fact %d: the channel %s is here already, and is another one", e.Sequence, e.ChannelID)
+}
+
+// checkPeer reports a peer's task that another session has.
+func (m *Manager) checkPeer(ctx context.Context, e *event.Event, protocol, at, account, remoteID string) error {
+	v, err := m.opt.Store.Get(ctx, kindPeer, peerKey(protocol, direction(at), account, remoteID))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return storeFault(err)
+	}
+	known, err := decodePeer(v)
+	if err != nil || known.SessionID == e.SessionID {
+		return err
+	}
+	return fault.New(fault.Conflict, "fact %d: the peer's task %s is here already, in another session", e.Sequence, remoteID)
+}
+
+// checkForkPoint reports that the history to which a fork refers isn't here, or
+// isn't for whoever has the fork: it becomes part of the fork's conversation.
+func (m *Manager) checkForkPoint(ctx context.Context, account string, from *event.ForkPoint) error {
+	if from == nil {
+		return nil
+	}
+	for have, err := range m.opt.Store.Read(ctx, from.SessionID, store.Range{After: from.Sequence - 1, Limit: 1}) {
+		if err != nil {
+			return storeFault(err)
+		}
+		if hex.EncodeToString(have.Hash[:]) != from.Hash {
+			return fault.New(fault.Conflict, "it is a fork of session %s, which is another one here", from.SessionID)
+		}
+		return m.View(ctx, from.SessionID, func(s *state.Session) error {
+			if s.Account != account {
+				return fault.New(fault.Conflict, "it is a fork of session %s, which belongs to another account", from.SessionID)
+			}
+			return nil
+		})
+	}
+	return fault.New(fault.Conflict, "it is a fork of session %s at %d, which isn't here: import that one first", from.SessionID, from.Sequence)
+}

@@ -1,0 +1,354 @@
+package telemetry
+
+import (
+	"cmp"
+	"time"
+
+	"agentd/event"
+)
+
+// Output is what a fact yields.
+type Output struct {
+	// Spans that the fact ended.
+	Spans []Span
+	// Measures that it took.
+	Measures []Measure
+}
+
+// Projector projects the facts of one session. It holds what is open and a few
+// words about threads and turns, so its size depends on the work in progress.
+type Projector struct {
+	session string
+	// sequence is that of the newest fact.
+	sequence uint64
+
+	threads map[string]*thread
+	turns   map[string]*turn
+	// ended lists the turns that are over but still known, oldest first.
+	ended []string
+	// open holds what has begun, by the id that its end will carry.
+	open map[string]*Span
+	// kinds are those of unfinished tasks.
+	kinds map[string]string
+
+	out Output
+}
+
+// thread is what later facts need to know about a thread.
+type thread struct {
+	// agent is the name of a subagent.
+	agent string
+	// root is the turn that a subagent's work hangs on, trace the one that its
+	// caller sent, parent the span that it was spawned under.
+	root, trace, parent string
+	depth               int64
+}
+
+// turn is what later facts need to know about a turn.
+type turn struct {
+	span *Span // nil once it has ended
+	// trace and id stay known when the span has ended.
+	trace, id string
+	// explicit is the trace that the caller sent.
+	explicit string
+	run      string
+	// provider and model are those of the newest call.
+	provider, model string
+	// tools maps tool calls to how often they were started.
+	tools map[string]int64
+	// begun are the keys of what is open and ends with the turn at the latest.
+	begun map[string]bool
+}
+
+// keepEnded bounds the ended turns that are remembered.
+const keepEnded = 32
+
+// New returns a projector for a session, before its first fact.
+func New(sessionID string) *Projector {
+	return &Projector{
+		session: sessionID, threads: map[string]*thread{}, turns: map[string]*turn{}, open: map[string]*Span{}, kinds: map[string]string{},
+	}
+}
+
+// Sequence returns the sequence of the newest fact.
+func (p *Projector) Sequence() uint64 { return p.sequence }
+
+// Open returns how many spans have begun and not ended.
+func (p *Projector) Open() int {
+	n := len(p.open)
+	for _, t := range p.turns {
+		if t.span != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Apply projects the next fact. A fact that was applied already yields nothing.
+func (p *Projector) Apply(e *event.Event) Output {
+	if e.Sequence != 0 && e.Sequence <= p.sequence {
+		return Output{}
+	}
+	p.sequence = e.Sequence
+	p.out = Output{}
+	p.apply(e)
+	out := p.out
+	p.out = Output{}
+	return out
+}
+
+// apply finds what to do. Most types say nothing that telemetry shows.
+func (p *Projector) apply(e *event.Event) { //nolint:cyclop // a table
+	switch x := e.Payload.(type) {
+	case *event.ThreadStarted:
+		p.threadStarted(e, x)
+	case *event.ThreadUpdated:
+		if x.Status == "archived" {
+			delete(p.threads, e.ThreadID)
+		}
+	case *event.SubagentSpawned:
+		p.subagentSpawned(e, x)
+	case *event.TurnSubmitted:
+		p.turnSubmitted(e, x)
+	case *event.TurnStarted:
+		p.turnStarted(e, x)
+	case *event.TurnCompleted:
+		p.turnCompleted(e, x)
+	case *event.TurnFailed:
+		p.turnFailed(e, x)
+	case *event.TaskCreated:
+		p.kinds[e.TaskID] = name(x.TaskKind)
+	case *event.TaskCompleted:
+		delete(p.kinds, e.TaskID)
+	case *event.TaskStatusChanged:
+		p.taskStatus(e)
+	case *event.TaskAttemptStarted:
+		p.attemptStarted(e, x)
+	case *event.TaskAttemptCompleted:
+		p.attemptEnded(e, "completed", "", x.DurationMs)
+	case *event.TaskAttemptFailed:
+		p.attemptEnded(e, x.Status, name(x.FailureCategory), x.DurationMs)
+	default:
+		p.applyStep(e)
+	}
+}
+
+// applyStep is for the facts of a turn's steps.
+func (p *Projector) applyStep(e *event.Event) { //nolint:cyclop // a table
+	switch x := e.Payload.(type) {
+	case *event.ContextResolved:
+		p.contextResolved(e, x)
+	case *event.CompactionStarted:
+		p.begin(e, x.CompactionID, OpCompactContext, Internal).set(Attr{AttrReason, x.Trigger}, positive(AttrAttempt, x.Attempt))
+	case *event.CompactionCompleted:
+		p.finish(e, x.CompactionID, OpCompactContext, Internal, 0, "")
+	case *event.CompactionFailed:
+		p.finish(e, x.CompactionID, OpCompactContext, Internal, 0, cmp.Or(name(x.Error.Category), Unknown))
+	case *event.ModelRequested:
+		p.modelRequested(e, x)
+	case *event.ModelCompleted:
+		p.modelCompleted(e, x)
+	case *event.ModelFailed:
+		p.modelFailed(e, x)
+	case *event.ToolArgs:
+		p.tool(e, x.ToolName)
+	case *event.ToolStarted:
+		p.toolStarted(e, x)
+	case *event.ToolResult:
+		p.toolResult(e, x)
+	case *event.ToolFailed:
+		p.toolFailed(e, x)
+	case *event.HookStarted:
+		p.hookStarted(e, x)
+	case *event.HookCompleted:
+		p.hookCompleted(e, x)
+	case *event.HookFailed:
+		p.hookFailed(e, x)
+	default:
+		p.applyBeside(e)
+	}
+}
+
+// applyBeside is for what runs beside the steps, and for decisions.
+func (p *Projector) applyBeside(e *event.Event) { //nolint:cyclop // a table
+	switch x := e.Payload.(type) {
+	case *event.ActionRequired:
+		p.actionRequired(e, x)
+	case *event.ActionResolved:
+		p.actionResolved(e, x)
+	case *event.PermissionEvaluated:
+		p.permissionEvaluated(e, x)
+	case *event.SandboxViolation:
+		p.note(e, Attr{AttrBoundary, x.Boundary}, Attr{AttrToolName, name(x.ToolName)})
+	case *event.ProcessStarted:
+		p.processStarted(e, x)
+	case *event.ProcessCompleted:
+		p.processCompleted(e, x)
+	case *event.ProcessFailed:
+		p.processEnded(e, x.ProcessID, 0, x.ErrorCategory)
+	case *event.ProcessTerminated:
+		p.processTerminated(e, x)
+	case *event.ArtifactChanged:
+		p.artifactChanged(e, x)
+	case *event.EvidenceChanged:
+		p.evidenceChanged(e, x)
+	case *event.CostRecorded, *event.RateLimitHit, *event.QuotaState, *event.RoutingDecision, *event.RuntimeNotice:
+		p.accounted(e)
+	}
+}
+
+// silent are the types that nothing is projected from and that there are many of.
+var silent = map[event.Type]bool{
+	event.TypeModelDelta: true, event.TypeReasoningDelta: true, event.TypeReasoningSummary: true, event.TypeToolProgress: true,
+	event.TypeProcessOutput: true, event.TypeProcessInput: true, event.TypeRunStatus: true, event.TypeCostEstimated: true,
+	event.TypeToolCatalogResolved: true, event.TypeTaskProfileResolved: true, event.TypeRoutingCandidatesResolved: true,
+	event.TypeQueueChanged: true, event.TypeSnapshotUpdated: true, event.TypeTaskProgress: true, event.TypeJobProgress: true,
+	event.TypeSandboxApplied: true, event.TypeOutputSpilled: true, event.TypeOutputTruncated: true, event.TypeOutputRedacted: true,
+}
+
+// Shows reports whether a fact of a type can yield anything; one that can't needn't
+// be decoded nor applied.
+func Shows(t event.Type) bool { return !silent[t] }
+
+// known reports whether a fact carries an id.
+func known(id string) bool { return id != "" && id != event.NotApplicable }
+
+// place is where a new span belongs.
+type place struct{ trace, parent string }
+
+// placeOf finds the trace and the parent of what a fact begins: the tool call, else
+// the run, else the turn that the fact names.
+func (p *Projector) placeOf(e *event.Event) place {
+	t := p.turns[e.TurnID]
+	if !known(e.TurnID) || t == nil {
+		return p.rootPlace(e)
+	}
+	at := place{trace: t.trace, parent: t.id}
+	if run := p.open[t.run]; t.run != "" && run != nil {
+		at.parent = run.SpanID
+	}
+	if known(e.ToolCallID) {
+		if _, seen := t.tools[e.ToolCallID]; seen {
+			at.parent = p.toolSpanID(t, e.ToolCallID)
+		}
+	}
+	return at
+}
+
+// rootPlace is the place of a span that no turn holds: in the trace of the caller,
+// or in one that the fact begins.
+func (p *Projector) rootPlace(e *event.Event) place {
+	if e.TraceID != "" {
+		return place{trace: e.TraceID, parent: e.SpanID}
+	}
+	if known(e.TurnID) {
+		return place{trace: event.TraceIDOf(p.session, e.TurnID), parent: event.SpanIDOf(p.session, e.TurnID)}
+	}
+	return place{trace: event.TraceIDOf(p.session, cmp.Or(e.RunID, e.ID))}
+}
+
+// span makes a span that begins with a fact.
+func (p *Projector) span(e *event.Event, id, name string, kind Kind, at place) *Span {
+	s := &Span{TraceID: at.trace, SpanID: event.SpanIDOf(p.session, id), ParentID: at.parent, Name: name, Kind: kind, Start: e.Time}
+	p.identify(s, e)
+	return s
+}
+
+// identify writes the ids of a fact into a span.
+func (p *Projector) identify(s *Span, e *event.Event) {
+	ids := [...]struct{ key, id string }{
+		{AttrRuntimeID, e.RuntimeID},
+		{AttrSessionID, p.session},
+		{AttrThreadID, e.ThreadID},
+		{AttrTurnID, e.TurnID},
+		{AttrTaskID, e.TaskID},
+		{AttrRunID, e.RunID},
+		{AttrAttemptID, e.AttemptID},
+		{AttrStepID, e.StepID},
+		{AttrToolCall, e.ToolCallID},
+		{AttrActionID, e.ActionID},
+		{AttrSubagentID, e.SubagentID},
+		{AttrArtifactID, e.ArtifactID},
+		{AttrEvidenceID, e.EvidenceID},
+		{AttrProcessID, e.ProcessID},
+		{AttrChannelID, e.ChannelID},
+		{AttrJobID, e.JobID},
+		{AttrJobItemID, e.JobItemID},
+		{AttrModelCallID, e.ModelRequestID},
+		{AttrRequestID, e.RequestID},
+	}
+	for _, x := range &ids {
+		if known(x.id) && s.Get(x.key) == nil {
+			s.Attrs = append(s.Attrs, Attr{x.key, x.id})
+		}
+	}
+}
+
+// begin opens a span under an id.
+func (p *Projector) begin(e *event.Event, id, name string, kind Kind) *Span {
+	s := p.span(e, id, name, kind, p.placeOf(e))
+	p.open[id] = s
+	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
+		t.begun[id] = true
+	}
+	return s
+}
+
+// take removes an open span. One that no fact began is made of its end, marked as
+// such, and as long as the fact says that it took.
+func (p *Projector) take(e *event.Event, id, name string, kind Kind, ms int64) *Span {
+	s := p.open[id]
+	if s == nil {
+		s = p.span(e, id, name, kind, p.placeOf(e))
+		s.Start = e.Time.Add(-time.Duration(max(ms, 0)) * time.Millisecond)
+		s.set(Attr{AttrCorrelation, MissingCorrelation})
+	}
+	delete(p.open, id)
+	if t := p.turns[e.TurnID]; t != nil {
+		delete(t.begun, id)
+	}
+	return s
+}
+
+// end gives out a span that a fact ends.
+func (p *Projector) end(e *event.Event, s *Span) {
+	p.identify(s, e)
+	s.set(Attr{AttrEventID, e.ID})
+	s.End = e.Time
+	if s.End.Before(s.Start) {
+		s.End = s.Start
+	}
+	p.out.Spans = append(p.out.Spans, *s)
+}
+
+// finish ends the span of an id, with an error if errorType says one.
+func (p *Projector) finish(e *event.Event, id, name string, kind Kind, ms int64, errorType string, attrs ...Attr) *Span {
+	s := p.take(e, id, name, kind, ms)
+	s.set(attrs...)
+	if errorType != "" {
+		s.fail(errorType)
+	}
+	p.end(e, s)
+	return s
+}
+
+// measure takes a measurement.
+func (p *Projector) measure(i *Instrument, value float64, attrs ...Attr) {
+	p.out.Measures = append(p.out.Measures, Measure{Instrument: i, Value: value, Attrs: present(attrs)})
+}
+
+// note adds a fact as an event to the span that it belongs to: the tool call, else
+// the turn. What belongs to neither is not shown.
+func (p *Projector) note(e *event.Event, attrs ...Attr) {
+	t := p.turns[e.TurnID]
+	if t == nil || t.span == nil {
+		return
+	}
+	s := t.span
+	if known(e.ToolCallID) {
+		if tool := p.open[e.ToolCallID]; tool != nil {
+			s = tool
+		}
+	}
+	s.note(e.Time, "agentruntime."+string(e.Type), attrs...)
+}

@@ -1,0 +1,204 @@
+package telemetry
+
+import (
+	"cmp"
+	"strconv"
+
+	"agentd/event"
+)
+
+// contextResolved is one fact: the span lasts from the beginning of the run, which
+// the context is chosen for, to the fact.
+func (p *Projector) contextResolved(e *event.Event, x *event.ContextResolved) {
+	s := p.span(e, e.ID, OpResolveContext, Internal, p.placeOf(e))
+	if t := p.turns[e.TurnID]; t != nil && p.open[t.run] != nil {
+		s.Start = p.open[t.run].Start
+	}
+	s.set(Attr{AttrItems, int64(len(x.Items))}, positive(AttrOmissions, int64(len(x.Omissions))), positive(AttrTokensEst, x.EstimatedTokens))
+	p.end(e, s)
+}
+
+func chatName(model string) string {
+	if model == "" {
+		return OpChat
+	}
+	return OpChat + " " + model
+}
+
+func (p *Projector) modelRequested(e *event.Event, x *event.ModelRequested) {
+	provider, model := providerName(x.Provider), name(x.Model)
+	s := p.begin(e, x.ModelRequestID, chatName(model), Client)
+	s.set(Attr{AttrOperation, OpChat}, Attr{AttrProvider, provider}, Attr{AttrRequestModel, model}, Attr{AttrRequestStream, true},
+		Attr{AttrConversation, p.session}, Attr{AttrPurpose, x.Purpose}, positive(AttrStep, x.Step), positive(AttrAttempt, x.Attempt))
+	if t := p.turns[e.TurnID]; t != nil {
+		t.provider, t.model = provider, model
+		if t.span != nil && t.span.Get(AttrProvider) == nil {
+			t.span.set(Attr{AttrProvider, provider}, Attr{AttrRequestModel, model})
+		}
+	}
+	if x.Attempt > 1 {
+		p.measure(modelRetries, 1, Attr{AttrProvider, provider}, Attr{AttrRequestModel, model})
+	}
+}
+
+func (p *Projector) modelCompleted(e *event.Event, x *event.ModelCompleted) {
+	model := name(x.Model)
+	s := p.finish(e, x.ModelRequestID, chatName(model), Client, x.DurationMs, "", append(usage(&x.Usage),
+		Attr{AttrOperation, OpChat}, Attr{AttrResponseModel, model}, Attr{AttrResponseID, name(x.ResponseID)},
+		Attr{AttrFinishReasons, []string{x.StopReason}}, seconds(AttrTimeToFirstChunk, x.TimeToFirstTokenMs))...)
+	p.orProvider(s, x.Provider)
+	attrs := p.modelAttrs(s)
+	p.measure(modelDuration, s.End.Sub(s.Start).Seconds(), attrs...)
+	if x.TimeToFirstTokenMs > 0 {
+		p.measure(timeToFirstChunk, toSeconds(x.TimeToFirstTokenMs), attrs...)
+	}
+	if x.UsageSource == "estimated" {
+		return // the conventions want counted tokens or none
+	}
+	p.measure(tokenUsage, float64(x.Usage.InputTokens), append(attrs, Attr{AttrTokenType, "input"})...)
+	p.measure(tokenUsage, float64(x.Usage.OutputTokens), append(attrs, Attr{AttrTokenType, "output"})...)
+}
+
+func (p *Projector) modelFailed(e *event.Event, x *event.ModelFailed) {
+	model := name(x.Model)
+	s := p.finish(e, x.ModelRequestID, chatName(model), Client, 0, x.ErrorCategory,
+		Attr{AttrOperation, OpChat}, Attr{AttrRetryable, x.Retryable}, positive(AttrHTTPStatus, x.HTTPStatus))
+	p.orProvider(s, x.Provider)
+	p.measure(modelDuration, s.End.Sub(s.Start).Seconds(), append(p.modelAttrs(s), Attr{AttrErrorType, x.ErrorCategory})...)
+}
+
+// orProvider names the provider of a call whose beginning isn't known. The span was
+// given out already, so it is the copy in the output that is changed.
+func (p *Projector) orProvider(s *Span, provider string) {
+	if s.Get(AttrProvider) == nil && provider != "" {
+		s.set(Attr{AttrProvider, providerName(provider)})
+		p.out.Spans[len(p.out.Spans)-1].Attrs = s.Attrs
+	}
+}
+
+func (p *Projector) modelAttrs(s *Span) []Attr {
+	model := s.Get(AttrRequestModel)
+	if model == nil {
+		model = s.Get(AttrResponseModel)
+	}
+	return []Attr{{AttrOperation, OpChat}, {AttrProvider, s.Get(AttrProvider)}, {AttrRequestModel, model}}
+}
+
+// toolSpanKey is the key of a tool call's span; each attempt is a span of its own.
+func toolSpanKey(toolCallID string, attempt int64) string {
+	if attempt > 1 {
+		return toolCallID + "/" + strconv.FormatInt(attempt, 10)
+	}
+	return toolCallID
+}
+
+// toolSpanID is the span of a tool call's newest attempt.
+func (p *Projector) toolSpanID(t *turn, toolCallID string) string {
+	if s := p.open[toolCallID]; s != nil {
+		return s.SpanID
+	}
+	return event.SpanIDOf(p.session, toolSpanKey(toolCallID, t.tools[toolCallID]))
+}
+
+func toolName(called string) string { return OpExecuteTool + " " + cmp.Or(name(called), Unknown) }
+
+// tool returns the open span of the fact's tool call. It begins with the first fact
+// of the call, so that hooks and the wait for a permission are inside of it.
+func (p *Projector) tool(e *event.Event, called string) *Span {
+	if !known(e.ToolCallID) {
+		return nil
+	}
+	if s := p.open[e.ToolCallID]; s != nil {
+		return s
+	}
+	t := p.turns[e.TurnID]
+	if t == nil || t.span == nil {
+		return nil
+	}
+	at := p.placeOf(&event.Event{Scope: event.Scope{TurnID: e.TurnID}})
+	s := p.span(e, toolSpanKey(e.ToolCallID, t.tools[e.ToolCallID]+1), toolName(called), Internal, at)
+	s.set(Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, name(called)}, Attr{AttrToolCallID, e.ToolCallID}, Attr{AttrConversation, p.session})
+	t.tools[e.ToolCallID] += 0 // it is known from here on
+	t.begun[e.ToolCallID] = true
+	p.open[e.ToolCallID] = s
+	return s
+}
+
+// toolType is the conventions' word for who runs a tool: the side of the agent, or
+// that of the provider.
+func toolType(owner string) string {
+	switch owner {
+	case "":
+		return ""
+	case "provider_native", "hosted_connector":
+		return "extension"
+	}
+	return "function"
+}
+
+func (p *Projector) toolStarted(e *event.Event, x *event.ToolStarted) {
+	s := p.tool(e, x.ToolName)
+	if s == nil {
+		return
+	}
+	t := p.turns[e.TurnID]
+	t.tools[e.ToolCallID] = max(t.tools[e.ToolCallID]+1, x.AttemptCount)
+	s.Name = toolName(x.ToolName)
+	s.set(Attr{AttrToolName, name(x.ToolName)}, Attr{AttrToolType, toolType(x.RuntimeOwner)}, Attr{AttrPolicy, x.Policy},
+		Attr{AttrOwner, name(x.RuntimeOwner)}, positive(AttrAttempt, x.AttemptCount))
+	s.note(e.Time, "agentruntime.tool.started")
+}
+
+func (p *Projector) toolResult(e *event.Event, x *event.ToolResult) {
+	errorType := ""
+	if x.Status == "error" {
+		errorType = "tool_error"
+	}
+	p.toolEnded(e, x.ToolName, x.DurationMs, errorType, Attr{AttrStatus, x.Status}, positive(AttrSizeBytes, x.SizeBytes), flag(AttrTruncated, x.Truncated))
+}
+
+func (p *Projector) toolFailed(e *event.Event, x *event.ToolFailed) {
+	p.toolEnded(e, x.ToolName, x.DurationMs, x.ErrorCategory, Attr{AttrStatus, "failed"}, Attr{AttrRetryable, x.Retryable})
+}
+
+func (p *Projector) toolEnded(e *event.Event, called string, ms int64, errorType string, attrs ...Attr) {
+	if !known(e.ToolCallID) {
+		return
+	}
+	attrs = append(attrs, Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, name(called)}, Attr{AttrToolCallID, e.ToolCallID}, seconds(AttrDuration, ms))
+	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
+		p.tool(e, called) // a call that was refused has no other fact
+	}
+	p.finish(e, e.ToolCallID, toolName(called), Internal, ms, errorType, attrs...)
+	p.measure(toolDuration, toSeconds(ms), Attr{AttrToolName, name(called)}, Attr{AttrErrorType, errorType})
+}
+
+func hookName(point string) string { return OpHookRun + " " + name(point) }
+
+func (p *Projector) hookStarted(e *event.Event, x *event.HookStarted) {
+	if x.Point == "pre_tool_use" || x.Point == "permission_request" {
+		p.tool(e, x.Preview)
+	}
+	p.begin(e, x.HookRunID, hookName(x.Point), Internal).set(Attr{AttrHookRunID, x.HookRunID}, Attr{AttrPoint, x.Point}, Attr{AttrHandler, handler(x.HandlerRef)})
+}
+
+func (p *Projector) hookCompleted(e *event.Event, x *event.HookCompleted) {
+	p.finish(e, x.HookRunID, hookName(x.Point), Internal, x.DurationMs, "", Attr{AttrDecision, x.Decision})
+	p.measure(hookDuration, toSeconds(x.DurationMs), Attr{AttrPoint, x.Point}, Attr{AttrDecision, x.Decision})
+}
+
+func (p *Projector) hookFailed(e *event.Event, x *event.HookFailed) {
+	p.finish(e, x.HookRunID, hookName(x.Point), Internal, x.DurationMs, x.ErrorCategory, Attr{AttrFailureMode, x.FailureBehavior})
+	p.measure(hookDuration, toSeconds(x.DurationMs), Attr{AttrPoint, x.Point}, Attr{AttrErrorType, x.ErrorCategory})
+}
+
+// handler is the name that the operator gave a hook, or its kind: where a hook's
+// command or address is, is nobody's business.
+func handler(ref string) string {
+	for _, made := range []string{"command", "url"} {
+		if len(ref) > len(made) && ref[:len(made)+1] == made+":" {
+			return made
+		}
+	}
+	return name(ref)
+}

@@ -1,0 +1,134 @@
+package agentd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/model/provider/script"
+)
+
+// scored runs trials of a configuration, one for each task and score.
+func (k *kit) scored(configuration string, change func(*command.TrialBenchmark, *command.RecordBenchmarkReward), tasks []string, scores ...float64) *command.ComparedRun {
+	k.Helper()
+	run := &command.ComparedRun{ConfigurationID: configuration}
+	for i, score := range scores {
+		b := trialOf(fmt.Sprintf("%s-%s-%d", configuration, tasks[i%len(tasks)], i), tasks[i%len(tasks)], configuration)
+		p := scoreOf(b.TrialID, score)
+		if change != nil {
+			change(b, p)
+		}
+		k.try(&command.StartBenchmarkTrial{Benchmark: b, Input: quoted("Fix it.")})
+		do[command.TrialResult](k, p)
+		run.TrialIDs = append(run.TrialIDs, b.TrialID)
+	}
+	return run
+}
+
+func endless(k *kit) *kit {
+	k.script.Answers, k.script.Repeat = []script.Answer{{Text: "Fixed.", Usage: &script.Usage{InputTokens: 100, OutputTokens: 10}}}, true
+	return k
+}
+
+func TestComparisonOfTwoConfigurations(t *testing.T) {
+	k := endless(newKit(t))
+	tasks := []string{"a", "b", "c", "d"}
+	p := &command.CompareBenchmarkRuns{
+		Baseline: k.scored("base", nil, tasks, 0, 0.5, 1, 0), Candidate: k.scored("cand", nil, tasks, 1, 0.5, 1, 0.5), P0QcGateRegressionCount: 2, Decision: "revert",
+	}
+	c := do[command.CompareBenchmarkRunsResult](k, p).Comparison
+	if far(c.MeanRewardDelta, 0.375) || c.Decision != "revert" || c.P0QcGateRegressionCount != 2 || c.EvidenceCompletenessRate != 1 || c.TimeoutRateDelta != 0 {
+		t.Errorf("%+v", c)
+	}
+	// The differences are 1, 0, 0 and 0.5: t(0.975, 3) = 3.182446, s = 0.478714.
+	if i := c.Interval; i.Method != "paired" || i.Samples != 4 || far(*i.Low, 0.375-0.761741) || far(*i.High, 0.375+0.761741) {
+		t.Errorf("interval %+v %v %v", i, *i.Low, *i.High)
+	}
+	if c.CostDeltaUSD != nil || c.Baseline.CostUSD != nil {
+		t.Errorf("no price is known, but the cost is %v", c.Baseline.CostUSD)
+	}
+	facts := k.facts(c.SessionID)
+	last := facts[len(facts)-1]
+	if last.Type != event.TypeBenchmarkComparisonCompleted || last.Comparison.Decision != "revert" || last.Refs["comparisonRef"] != c.ComparisonRef || last.Benchmark.ConfigurationID != "cand" {
+		t.Errorf("the last fact of the candidate's session: %+v", last)
+	}
+	var stored struct {
+		Trials []struct {
+			TrialID string
+			Reward  float64
+		}
+	}
+	if err := json.Unmarshal([]byte(k.output(c.ComparisonRef)), &stored); err != nil || len(stored.Trials) != 8 {
+		t.Errorf("the stored comparison has %d trials: %v", len(stored.Trials), err)
+	}
+	x := do[command.ExportBenchmarkTrialResult](k, &command.ExportBenchmarkTrial{TrialID: p.Candidate.TrialIDs[0]})
+	if !strings.Contains(string(x.Pack), `"p0QcGateRegressionCount": 2`) {
+		t.Errorf("the pack of a compared trial: %s", x.Pack)
+	}
+}
+
+func far(a, b float64) bool { return math.Abs(a-b) > 1e-5 }
+
+func TestComparisonOfDifferentTasksIsUnpaired(t *testing.T) {
+	k := endless(newKit(t))
+	c := do[command.CompareBenchmarkRunsResult](k, &command.CompareBenchmarkRuns{
+		Baseline: k.scored("base", nil, []string{"a", "b"}, 0.1, 0.3), Candidate: k.scored("cand", nil, []string{"c", "d", "e"}, 0.5, 0.7, 0.9),
+	}).Comparison
+	if c.Interval.Method != "welch" || far(c.MeanRewardDelta, 0.5) || c.Decision != "undecided" {
+		t.Errorf("%+v %+v", c, c.Interval)
+	}
+	// Welch: se² = 0.02/2 + 0.04/3, degrees 2.8824, t(0.975) = 3.259.
+	if half := (*c.Interval.High - *c.Interval.Low) / 2; math.Abs(half-0.4977) > 0.002 {
+		t.Errorf("half of the interval is %v", half)
+	}
+	one := do[command.CompareBenchmarkRunsResult](k, &command.CompareBenchmarkRuns{
+		Baseline: k.scored("one", nil, []string{"a"}, 0), Candidate: k.scored("two", nil, []string{"a"}, 1),
+	}).Comparison
+	if one.Interval.Low != nil || one.Interval.Note == "" || !strings.Contains(one.RemainingRisk, "don't tell the two apart") {
+		t.Errorf("one trial each: %+v", one.Interval)
+	}
+}
+
+func TestComparisonsThatMeanNothingAreRefused(t *testing.T) {
+	k := endless(newKit(t))
+	tasks := []string{"a", "b"}
+	base := k.scored("base", nil, tasks, 0, 1)
+	change := func(to func(*command.TrialBenchmark, *command.RecordBenchmarkReward)) func(string) *command.ComparedRun {
+		return func(id string) *command.ComparedRun { return k.scored(id, to, tasks, 1, 1) }
+	}
+	cases := []struct {
+		name string
+		side *command.ComparedRun
+		says string
+	}{
+		{"data set", change(func(b *command.TrialBenchmark, _ *command.RecordBenchmarkReward) { b.DatasetID = "other" })("c1"), "data set"},
+		{"version", change(func(b *command.TrialBenchmark, _ *command.RecordBenchmarkReward) { b.DatasetVersion = "2.0" })("c2"), "version of the data set"},
+		{"verifier", change(func(_ *command.TrialBenchmark, p *command.RecordBenchmarkReward) { p.Verifier.Name = "judge" })("c3"), "verifier"},
+		{"verifier's version", change(func(_ *command.TrialBenchmark, p *command.RecordBenchmarkReward) { p.Verifier.Version = "2" })("c4"), "version of the verifier"},
+		{"no verifier", change(func(_ *command.TrialBenchmark, p *command.RecordBenchmarkReward) { p.Verifier = nil })("c5"), "verifier"},
+		{"configuration", &command.ComparedRun{ConfigurationID: "c6", TrialIDs: base.TrialIDs}, "configuration"},
+	}
+	k.try(&command.StartBenchmarkTrial{Benchmark: trialOf("bare", "a", "c7"), Input: quoted("Fix it.")})
+	cases = append(cases, struct {
+		name string
+		side *command.ComparedRun
+		says string
+	}{"no reward", &command.ComparedRun{ConfigurationID: "c7", TrialIDs: []string{"bare"}}, "bare has no reward"})
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			k := &kit{T: t, r: k.r}
+			if said := refused(k, &command.CompareBenchmarkRuns{Baseline: base, Candidate: c.side}, fault.Conflict); !strings.Contains(said, c.says) {
+				t.Errorf("said %s", said)
+			}
+		})
+	}
+	refused(k, &command.CompareBenchmarkRuns{Baseline: base, Candidate: &command.ComparedRun{ConfigurationID: "x", TrialIDs: []string{"none"}}}, fault.NotFound)
+	refused(k, &command.CompareBenchmarkRuns{Baseline: base, Candidate: base}, fault.InvalidParams)
+	twice := &command.ComparedRun{ConfigurationID: "x", TrialIDs: []string{"bare", "bare"}}
+	refused(k, &command.CompareBenchmarkRuns{Baseline: base, Candidate: twice}, fault.InvalidParams)
+}
