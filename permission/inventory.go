@@ -63,7 +63,7 @@ func shellPolicy(mode string) (policy, reason string) {
 	case ModeBypass:
 		return PolicySandboxed, "in mode bypass commands run, inside the sandbox"
 	case ModePlan:
-		return PolicySandboxed, "in mode plan commands that only read run; the rest is denied"
+		return PolicyDenied, "in mode plan only reads run, and commands are denied"
 	}
-	return PolicyAsk, "in mode " + mode + " commands that only read run; the rest asks"
+	return PolicyAsk, "in mode " + mode + " commands ask"
 }

@@ -11,19 +11,22 @@ func (q *Question) byMode(f *facts) outcome {
 		return outcome{decision: decision, source: sourceMode, reason: "in mode " + q.Mode + " " + fmt.Sprintf(format, args...)}
 	}
 	what := q.name(f)
+	// A command is no read, whatever it looks like: what it does is known only as far
+	// as its words tell. A rule can let it run.
+	reads := f.reads && f.unclear == "" && f.kind != kindShell
 	switch q.Mode {
 	case ModeDefault:
-		if f.kind == kindTalk || (f.reads && f.unclear == "") {
+		if f.kind == kindTalk || reads {
 			return say(Allow, "reads run, and %s", what)
 		}
 		return say(Ask, "only reads run by themselves, and %s", what)
 	case ModeUntrusted:
-		if f.reads && f.inside && f.unclear == "" {
+		if reads && f.inside {
 			return say(Allow, "reads inside the workspace run, and %s", what)
 		}
 		return say(Ask, "only reads inside the workspace run by themselves, and %s", what)
 	case ModePlan:
-		if f.reads && f.unclear == "" {
+		if reads {
 			return say(Allow, "reads run, and %s", what)
 		}
 		return say(Deny, "only reads run, and %s", what)

@@ -426,18 +426,25 @@ func TestShellTable(t *testing.T) {
 		t.Fatalf("the table has %d lines, at least 150 are wanted", len(shellTable))
 	}
 	for _, tc := range shellTable {
-		byDefault, byAuto, two := strings.Cut(tc.want, " ")
+		alone, confined, two := strings.Cut(tc.want, " ")
 		if !two {
-			byAuto = byDefault
+			confined = alone
 		}
-		for mode, want := range map[string]string{ModeDefault: byDefault, ModeAuto: byAuto} {
-			d := Decide(shellQuestion(mode, tc.line, tablePolicy()))
+		for holds, want := range map[bool]string{false: alone, true: confined} {
+			q := shellQuestion(ModeAuto, tc.line, tablePolicy())
+			q.Sandbox.Filesystem = q.Sandbox.Filesystem && holds
+			d := Decide(q)
 			if d.Decision != want {
-				t.Errorf("%s: %q: %s, want %s (%s) %+v", mode, tc.line, d.Decision, want, d.DecisionReason, Analyse(tc.line).Hidden)
+				t.Errorf("sandbox %v: %q: %s, want %s (%s) %+v", holds, tc.line, d.Decision, want, d.DecisionReason, Analyse(tc.line).Hidden)
 			}
 			if d.DecisionReason == "" || d.ToolName != "shell" || d.RuleRefs == nil || !json.Valid(d.Scope) {
-				t.Errorf("%s: %q: the decision lacks something: %+v", mode, tc.line, d)
+				t.Errorf("sandbox %v: %q: the decision lacks something: %+v", holds, tc.line, d)
 			}
+		}
+		// Where people decide, no command runs by itself.
+		d := Decide(shellQuestion(ModeDefault, tc.line, tablePolicy()))
+		if d.Decision == Allow && d.DecisionSource != "rule" || alone == Deny && d.Decision != Deny {
+			t.Errorf("default: %q: %s (%s)", tc.line, d.Decision, d.DecisionReason)
 		}
 	}
 }

@@ -24,7 +24,7 @@ names() {
 
 ran=0
 failed=
-for dir in $(find . -name '*_test.go' -not -path './tools/*' -not -path './.*' -exec dirname {} + | sort -u); do
+for dir in $(find . -name '*_test.go' -not -path './tools/*' -not -path './bench/*' -not -path './.*' -exec dirname {} + | sort -u); do
 	tests=$(names "$dir"/*_test.go | paste -sd '|' -)
 	[ -n "$tests" ] || continue
 	ran=$((ran + 1))

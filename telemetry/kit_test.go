@@ -83,6 +83,7 @@ func newKit(t *testing.T, w world) *kit {
 	}
 	opt.Loop.Workspace = t.TempDir()
 	opt.Loop.Host.Mode = w.mode
+	opt.Loop.Host.Rules = []event.PolicyRule{{Decision: "allow", Tool: "shell"}}
 	opt.Loop.Backoff.Base = time.Millisecond
 	opt.Loop.Sandbox.Env = w.env
 	if w.shell {
