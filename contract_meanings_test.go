@@ -40,8 +40,8 @@ func TestModesMean(t *testing.T) {
 	for _, c := range []struct{ tool, input, want string }{
 		{"read_file", `{"path":"a"}`, "aaaaaaaa"},
 		{"list_files", `{"path":"."}`, "aaaaaaaa"},
-		{"shell", `{"command":"cat a"}`, "aaaaaaaa"},
-		{"shell", `{"command":"cat /etc/hostname"}`, "a?aaaaaa"},
+		{"shell", `{"command":"cat a"}`, "??aaaada"},
+		{"shell", `{"command":"cat /etc/hostname"}`, "??aaaada"},
 		{"update_plan", `{"items":[]}`, "aaaaaaaa"}, // the inventory says of both that they only read
 		{"request_input", `{"prompt":"which?"}`, "aaaaaaaa"},
 		{"write_file", `{"path":"b","content":""}`, "??aaaada"},
