@@ -22,22 +22,9 @@ import (
 
 // backend is the real runtime as the server wants it, without streams.
 type backend struct {
-	*agentd.Runtime
+	agentd.Port
 	store store.Store
 }
-
-// Events implements [server.Backend].
-func (b *backend) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
-	records, last, err := b.Runtime.Events(ctx, c, id, after, limit)
-	out := make([]command.Delivered, len(records))
-	for i, r := range records {
-		out[i] = command.Delivered{SessionID: id, Sequence: r.Sequence, Data: r.Data}
-	}
-	return out, last, err
-}
-
-// Oldest implements [server.Backend].
-func (b *backend) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
 
 // Subscribe implements [server.Backend].
 func (b *backend) Subscribe(context.Context, command.Caller, string, uint64) (command.Stream, error) {
@@ -47,15 +34,6 @@ func (b *backend) Subscribe(context.Context, command.Caller, string, uint64) (co
 // SubscribeAll implements [server.Backend].
 func (b *backend) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
 	return nil, fault.New(fault.Unavailable, "there are no streams here")
-}
-
-// Output implements [server.Backend].
-func (b *backend) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
-	blob, media, err := b.Runtime.Output(ctx, c, ref)
-	if err != nil {
-		return nil, err
-	}
-	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
 }
 
 // Ready implements [server.Backend].
@@ -107,7 +85,7 @@ func serve(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := server.New(&backend{rt, st}, &server.Options{Auth: tokens{}, Version: "test"}).Handler()
+	h := server.New(&backend{rt.Port(), st}, &server.Options{Auth: tokens{}, Version: "test"}).Handler()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(lieHeader) == "" {
 			h.ServeHTTP(w, r)

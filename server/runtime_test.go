@@ -13,76 +13,11 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/model/provider/script"
-	"agentd/session"
-	"agentd/store"
 	"agentd/store/storetest"
 )
 
 // live is the real runtime as a backend.
-type live struct{ *agentd.Runtime }
-
-// Events implements [server.Backend].
-func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
-	records, last, err := l.Runtime.Events(ctx, c, id, after, limit)
-	return eventsOf(id, records), last, err
-}
-
-func eventsOf(id string, records []store.Record) []command.Delivered {
-	out := make([]command.Delivered, len(records))
-	for i, rec := range records {
-		out[i] = command.Delivered{SessionID: id, Sequence: rec.Sequence, Data: rec.Data}
-	}
-	return out
-}
-
-// Oldest implements [server.Backend].
-func (l live) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
-
-// Subscribe implements [server.Backend].
-func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
-	sub, err := l.Runtime.Subscribe(ctx, c, id, after)
-	if err != nil {
-		return nil, err
-	}
-	return &liveStream{sub, id}, nil
-}
-
-type liveStream struct {
-	*session.Subscription
-	id string
-}
-
-// Next implements [command.Stream].
-func (s *liveStream) Next(ctx context.Context) ([]command.Delivered, error) {
-	records, err := s.Subscription.Next(ctx)
-	return eventsOf(s.id, records), err
-}
-
-// SubscribeAll implements [server.Backend].
-func (l live) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
-	return &liveFeed{l.Runtime.SubscribeAll(c)}, nil
-}
-
-type liveFeed struct{ *session.Feed }
-
-// Next implements [command.Stream].
-func (s *liveFeed) Next(ctx context.Context) ([]command.Delivered, error) {
-	records, err := s.Feed.Next(ctx)
-	out := make([]command.Delivered, len(records))
-	for i, rec := range records {
-		out[i] = command.Delivered{SessionID: rec.SessionID, Sequence: rec.Sequence, Data: rec.Data}
-	}
-	return out, err
-}
-
-// Output implements [server.Backend].
-func (l live) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
-	blob, media, err := l.Runtime.Output(ctx, c, ref)
-	if err != nil {
-		return nil, err
-	}
-	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
-}
+type live struct{ agentd.Port }
 
 // Ready implements [server.Backend].
 func (l live) Ready(context.Context) error { return l.Err() }
@@ -105,7 +40,7 @@ func runLive(t testing.TB) *running {
 			t.Error(err)
 		}
 	})
-	return runOn(t, live{rt}, nil)
+	return runOn(t, live{rt.Port()}, nil)
 }
 
 // A turn is submitted over HTTP and followed over SSE, WebSocket and the global

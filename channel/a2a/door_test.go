@@ -11,15 +11,18 @@ import (
 	"testing"
 	"time"
 
+	"agentd"
 	"agentd/channel/a2a"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/server"
 )
 
-// Ready and Status make the runtime what the program's server wants.
-func (l live) Ready(context.Context) error { return l.Err() }
-func (l live) Status(context.Context) any  { return struct{}{} }
+// behind is the runtime as the program's server wants it.
+type behind struct{ agentd.Port }
+
+func (b behind) Ready(context.Context) error { return b.Err() }
+func (b behind) Status(context.Context) any  { return struct{}{} }
 
 // tokens are names, as everywhere in these tests.
 type tokens struct{}
@@ -43,7 +46,7 @@ func TestBehindTheServer(t *testing.T) {
 			return c, role, ok && known
 		}
 	})
-	door := server.New(live{k.runtime}, &server.Options{
+	door := server.New(behind{k.runtime.Port()}, &server.Options{
 		Auth: tokens{}, BodyTimeout: 50 * time.Millisecond,
 		Mounts: []server.Mount{
 			{Prefix: a2a.CardPath, Public: true, Handler: k.peers.CardHandler()},

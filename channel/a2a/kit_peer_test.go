@@ -358,7 +358,7 @@ func kinds(events []object) []string {
 // facts returns the types and payloads of a session's facts.
 func (k *kit) facts(sessionID string, types ...event.Type) []*event.Event {
 	k.t.Helper()
-	events, _, err := (live{k.runtime}).Events(k.t.Context(), command.Local(), sessionID, 0, 1000)
+	events, _, err := k.runtime.Port().Events(k.t.Context(), command.Local(), sessionID, 0, 1000)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func sessionOf(task object) string { return str(task, "metadata", "agentd", "ses
 // waitFor reads the runtime's facts until one of the type is there in the session.
 func (k *kit) waitFor(sessionID string, want event.Type, fits func(*event.Event) bool) *event.Event {
 	k.t.Helper()
-	sub, err := (live{k.runtime}).Subscribe(k.t.Context(), command.Local(), sessionID, 0)
+	sub, err := k.runtime.Port().Subscribe(k.t.Context(), command.Local(), sessionID, 0)
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"agentd/command"
 	"agentd/loop"
 	"agentd/model/provider/script"
-	"agentd/session"
 	"agentd/store/storetest"
 	"agentd/tool"
 )
@@ -25,48 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runtime is the real one as adapters want it.
-type runtime struct{ *agentd.Runtime }
-
-func (r runtime) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
-	records, last, err := r.Runtime.Events(ctx, c, id, after, limit)
-	out := make([]command.Delivered, len(records))
-	for i, x := range records {
-		out[i] = command.Delivered{SessionID: id, Sequence: x.Sequence, Data: x.Data}
-	}
-	return out, last, err
-}
-
-func (runtime) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
-
-func (r runtime) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
-	s, err := r.Runtime.Subscribe(ctx, c, id, after)
-	if err != nil {
-		return nil, err
-	}
-	return stream{s, id}, nil
-}
-
-func (runtime) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
-	return nil, io.EOF
-}
-
-func (runtime) Output(context.Context, command.Caller, string) (*command.Output, error) {
-	return nil, io.EOF
-}
-
-type stream struct {
-	*session.Subscription
-	id string
-}
-
-func (s stream) Next(ctx context.Context) ([]command.Delivered, error) {
-	records, err := s.Subscription.Next(ctx)
-	out := make([]command.Delivered, len(records))
-	for i, x := range records {
-		out[i] = command.Delivered{SessionID: s.id, Sequence: x.Sequence, Data: x.Data}
-	}
-	return out, err
-}
+type runtime = agentd.Port
 
 // open starts a runtime whose model plays a script.
 func open(t *testing.T, answers ...script.Answer) runtime {
@@ -91,7 +49,7 @@ func open(t *testing.T, answers ...script.Answer) runtime {
 			t.Error(err)
 		}
 	})
-	return runtime{rt}
+	return rt.Port()
 }
 
 // line is any message.

@@ -22,7 +22,6 @@ import (
 	"agentd/internal/gen"
 	"agentd/loop"
 	"agentd/model/provider/script"
-	"agentd/session"
 	"agentd/store"
 	"agentd/store/storetest"
 	"agentd/tool"
@@ -35,54 +34,6 @@ const (
 	older = "2025-11-25"
 	newer = "2026-07-28"
 )
-
-// adapted is the real runtime as adapters want it.
-type adapted struct{ *agentd.Runtime }
-
-func deliver(id string, records []store.Record) []command.Delivered {
-	out := make([]command.Delivered, len(records))
-	for i, r := range records {
-		out[i] = command.Delivered{SessionID: id, Sequence: r.Sequence, Data: r.Data}
-	}
-	return out
-}
-
-func (a adapted) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
-	records, last, err := a.Runtime.Events(ctx, c, id, after, limit)
-	return deliver(id, records), last, err
-}
-
-func (adapted) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
-
-func (a adapted) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
-	sub, err := a.Runtime.Subscribe(ctx, c, id, after)
-	if err != nil {
-		return nil, err
-	}
-	return following{sub, id}, nil
-}
-
-func (adapted) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
-	return nil, io.EOF
-}
-
-func (a adapted) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
-	blob, media, err := a.Runtime.Output(ctx, c, ref)
-	if err != nil {
-		return nil, err
-	}
-	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size}, nil
-}
-
-type following struct {
-	*session.Subscription
-	id string
-}
-
-func (f following) Next(ctx context.Context) ([]command.Delivered, error) {
-	records, err := f.Subscription.Next(ctx)
-	return deliver(f.id, records), err
-}
 
 // answers is what the model says, by what it is asked.
 func answers() []script.Answer {
@@ -165,7 +116,7 @@ func (k *kit) start() *kit {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	k.options.Runtime = adapted{k.rt}
+	k.options.Runtime = k.rt.Port()
 	if k.server, err = mcpserver.New(k.options); err != nil {
 		k.t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (a *app) acp(cmd *cobra.Command, f facts) error {
 		opt.Runtime, opt.Models = &remoteRuntime{r}, r.models
 	} else {
 		l := f.(*localFacts)
-		opt.Runtime, opt.Caller, opt.Root, opt.TakeUp = &backend{runtime: l.runtime, store: l.store}, l.caller, c.Workspace.Root, l.runtime.TakeUp
+		opt.Runtime, opt.Caller, opt.Root, opt.TakeUp = &backend{Port: l.runtime.Port(), store: l.store}, l.caller, c.Workspace.Root, l.runtime.TakeUp
 		opt.Models = func(context.Context) ([]acp.Model, error) { return a.acpModels(c), nil }
 	}
 	opt.Caller.Actor = event.Actor{Kind: "channel", ID: "acp"}

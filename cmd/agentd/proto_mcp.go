@@ -89,7 +89,7 @@ func (a *app) mcp(cmd *cobra.Command, f facts, tools []string, fixtures bool) er
 		opt.Runtime = &remoteOutputs{remoteRuntime{r}}
 	} else {
 		l := f.(*localFacts)
-		opt.Runtime = &backend{runtime: l.runtime, store: l.store}
+		opt.Runtime = &backend{Port: l.runtime.Port(), store: l.store}
 	}
 	m, err := mcpserver.New(opt)
 	if err != nil {

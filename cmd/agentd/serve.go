@@ -142,7 +142,7 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.wired.opened(ctx, s.runtime)
-	b := &backend{runtime: s.runtime, store: s.store, listen: s.note.URL}
+	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL}
 	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
 		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: c.AllowedHosts, TLS: s.tls,

@@ -41,7 +41,7 @@ func (a *app) stdio(ctx context.Context, f facts) error {
 		return a.relay(ctx, r)
 	}
 	l := f.(*localFacts)
-	s := server.New(&backend{runtime: l.runtime, store: l.store}, &server.Options{Version: a.version})
+	s := server.New(&backend{Port: l.runtime.Port(), store: l.store}, &server.Options{Version: a.version})
 	return s.ServeStdio(ctx, a.in, a.out, server.LocalIdentity())
 }
 

@@ -78,7 +78,7 @@ func serve(t *testing.T, binding string) *served {
 	}))
 	s.url = srv.URL
 	if peers, err = a2a.New(a2a.Options{
-		Runtime: live{s.runtime}, Card: a2a.CardInfo{Name: "test", Description: "d", URL: srv.URL, Version: "1"},
+		Runtime: s.runtime.Port(), Card: a2a.CardInfo{Name: "test", Description: "d", URL: srv.URL, Version: "1"},
 		Caller: func(context.Context) (command.Caller, command.Role, bool) {
 			return command.Caller{Account: "us", Actor: event.Actor{Kind: "user", ID: "us"}}, command.RoleClient, true
 		},

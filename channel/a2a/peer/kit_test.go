@@ -17,70 +17,10 @@ import (
 	"agentd/event/eventtest"
 	"agentd/loop"
 	"agentd/model"
-	"agentd/session"
 	"agentd/store"
 	"agentd/store/storetest"
 	"agentd/tool"
 )
-
-// live is the real runtime as the adapter wants it.
-type live struct{ *agentd.Runtime }
-
-func (l live) Events(ctx context.Context, c command.Caller, id string, after uint64, limit int) ([]command.Delivered, uint64, error) {
-	records, last, err := l.Runtime.Events(ctx, c, id, after, limit)
-	return delivered(id, records), last, err
-}
-
-func delivered(id string, records []store.Record) []command.Delivered {
-	out := make([]command.Delivered, len(records))
-	for i, r := range records {
-		out[i] = command.Delivered{SessionID: id, Sequence: r.Sequence, Data: r.Data}
-	}
-	return out
-}
-
-func (l live) Oldest(context.Context, command.Caller, string) (uint64, error) { return 1, nil }
-
-func (l live) Subscribe(ctx context.Context, c command.Caller, id string, after uint64) (command.Stream, error) {
-	sub, err := l.Runtime.Subscribe(ctx, c, id, after)
-	if err != nil {
-		return nil, err
-	}
-	return &liveStream{sub, id}, nil
-}
-
-type liveStream struct {
-	*session.Subscription
-	id string
-}
-
-func (s *liveStream) Next(ctx context.Context) ([]command.Delivered, error) {
-	records, err := s.Subscription.Next(ctx)
-	return delivered(s.id, records), err
-}
-
-func (l live) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
-	return &liveFeed{l.Runtime.SubscribeAll(c)}, nil
-}
-
-type liveFeed struct{ *session.Feed }
-
-func (s *liveFeed) Next(ctx context.Context) ([]command.Delivered, error) {
-	records, err := s.Feed.Next(ctx)
-	out := make([]command.Delivered, len(records))
-	for i, r := range records {
-		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
-	}
-	return out, err
-}
-
-func (l live) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
-	blob, media, err := l.Runtime.Output(ctx, c, ref)
-	if err != nil {
-		return nil, err
-	}
-	return &command.Output{Content: blob, MediaType: media, Size: blob.Info().Size, ETag: ref}, nil
-}
 
 // mute is a model that answers with what it was told last.
 type mute struct{}
@@ -157,7 +97,7 @@ func (k *kit) start() {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	k.client.Start(live{k.runtime})
+	k.client.Start(k.runtime.Port())
 }
 
 func (k *kit) stop() {

@@ -1,0 +1,93 @@
+package agentd
+
+import (
+	"context"
+
+	"agentd/command"
+	"agentd/session"
+	"agentd/store"
+)
+
+// Port is a runtime as doors and protocol adapters drive it. It keeps nothing.
+type Port struct{ *Runtime }
+
+var _ command.Runtime = Port{}
+
+// Port returns the runtime as [command.Runtime].
+func (r *Runtime) Port() Port { return Port{r} }
+
+// Events implements [command.Runtime].
+func (p Port) Events(ctx context.Context, c command.Caller, sessionID string, after uint64, limit int) ([]command.Delivered, uint64, error) {
+	records, last, err := p.Runtime.Events(ctx, c, sessionID, after, limit)
+	return delivered(sessionID, records), last, err
+}
+
+// Oldest implements [command.Runtime]. Nothing is removed by retention yet; the
+// first record says so, also when that changes.
+func (p Port) Oldest(ctx context.Context, c command.Caller, sessionID string) (uint64, error) {
+	records, _, err := p.Runtime.Events(ctx, c, sessionID, 0, 1)
+	if err != nil {
+		return 0, err
+	}
+	if len(records) == 0 {
+		return 1, nil
+	}
+	return records[0].Sequence, nil
+}
+
+// Subscribe implements [command.Runtime].
+func (p Port) Subscribe(ctx context.Context, c command.Caller, sessionID string, after uint64) (command.Stream, error) {
+	sub, err := p.Runtime.Subscribe(ctx, c, sessionID, after)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionStream{id: sessionID, Subscription: sub}, nil
+}
+
+// SubscribeAll implements [command.Runtime].
+func (p Port) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
+	return &feedStream{p.Runtime.SubscribeAll(c)}, nil
+}
+
+// Output implements [command.Runtime].
+func (p Port) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
+	blob, mediaType, err := p.Runtime.Output(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	info := blob.Info()
+	return &command.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
+}
+
+func delivered(sessionID string, records []store.Record) []command.Delivered {
+	out := make([]command.Delivered, len(records))
+	for i, r := range records {
+		out[i] = command.Delivered{SessionID: sessionID, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out
+}
+
+// sessionStream is a subscription to one session.
+type sessionStream struct {
+	*session.Subscription
+	id string
+}
+
+// Next implements [command.Stream].
+func (s *sessionStream) Next(ctx context.Context) ([]command.Delivered, error) {
+	records, err := s.Subscription.Next(ctx)
+	return delivered(s.id, records), err
+}
+
+// feedStream is a subscription to all sessions.
+type feedStream struct{ *session.Feed }
+
+// Next implements [command.Stream].
+func (s *feedStream) Next(ctx context.Context) ([]command.Delivered, error) {
+	records, err := s.Feed.Next(ctx)
+	out := make([]command.Delivered, len(records))
+	for i, r := range records {
+		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
+	}
+	return out, err
+}
