@@ -1,6 +1,6 @@
 # agentd. "make run" and "make test" are the two commands to know; "make help"
 # lists the rest. Every target works on a machine that has Go and make; what
-# the tests need beyond that, scripts/ installs.
+# "make test" needs beyond that, "make needs" installs.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -8,14 +8,22 @@ SHELL := /bin/sh
 GO   ?= go
 STEP := sh scripts/step.sh
 LINT := bin/golangci-lint
+# Runs "go test" and names at the end what was skipped, and why.
+LOG  := bin/testlog
 
 # Arguments for "agentd serve" in "make run", for example ARGS="--listen :8701".
 ARGS ?=
+# How much "make test-random" tries.
+CHECKS ?= 1000
 # Which benchmarks "make bench" runs, and for how long each.
 BENCH     ?= .
 BENCHTIME ?= 1s
-# No package of tests may hang for longer than this.
-TEST_TIMEOUT ?= 12m
+# No package of tests may hang for longer than this. On a fresh machine under
+# load, contract took ten minutes, "npm ci" included.
+TEST_TIMEOUT ?= 30m
+# What "make test" draws its random tests from: always the same, so that a change
+# fails for its own sake alone. "make test-random" draws others.
+SEED ?= 1
 
 .PHONY: help
 help: ## List the targets.
@@ -27,6 +35,7 @@ run: build ## Build agentd and run the server (ARGS="..." for its flags).
 
 .PHONY: build
 build: ## Build bin/agentd, static, without cgo.
+	@GO=$(GO) sh scripts/go.sh
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/agentd ./cmd/agentd
 
@@ -58,34 +67,54 @@ lint: $(LINT) ## Formatting, go.mod, go vet, golangci-lint, generated files.
 $(LINT):
 	@sh scripts/lint-tool.sh
 
+.PHONY: needs
+needs: ## Install what "make test" needs beyond Go (Debian, as root): a C compiler, PostgreSQL, Node.js.
+	@sh scripts/needs.sh
+
 .PHONY: test
 test: ## Everything that CI checks: lint, all tests with the race detector, long tests, PostgreSQL and Node.js required.
-	@$(STEP) "C compiler for the race detector" sh scripts/compiler.sh
-	@$(STEP) "PostgreSQL binaries" sh scripts/postgres.sh
-	@$(STEP) "Node.js for the contract tests" sh scripts/node.sh
+	@RAPID_SEED=$(SEED) sh scripts/phases.sh $(MAKE) --no-print-directory test-steps
+	@printf '\n==> make test: everything passed\n'
+
+.PHONY: test-steps
+test-steps:
+	@$(STEP) "What the tests need beyond Go" $(MAKE) --no-print-directory needs
 	@$(STEP) "Build" $(MAKE) --no-print-directory build
 	@$(STEP) "golangci-lint, the tool" sh scripts/lint-tool.sh
 	@$(MAKE) --no-print-directory lint
 	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests of the whole program" $(MAKE) --no-print-directory test-program
 	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Long tests and tests that the race detector disturbs" $(MAKE) --no-print-directory test-long
-	@printf '\n==> make test: everything passed\n'
+
+# Always asked, because go knows better than make whether it is current.
+.PHONY: $(LOG)
+$(LOG):
+	@mkdir -p bin
+	@$(GO) build -o $(LOG) ./scripts/testlog
 
 .PHONY: test-unit
-test-unit: ## All quick tests, without race detector; PostgreSQL and Node.js only if they are installed.
-	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node.js only if they are installed.
+	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
+# The tests of the whole program start it hundreds of times, which the race
+# detector makes four times as slow; all that it links runs here.
 .PHONY: test-race
-test-race: ## All quick tests with the race detector; those of the whole program without.
-	CGO_ENABLED=1 $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd/agentd$$' -e '/interop$$')
-	# These tests start the program hundreds of times, which the race detector makes
-	# four times as slow; all that it links has run with the detector above.
-	$(GO) test -timeout $(TEST_TIMEOUT) ./cmd/agentd ./interop
+test-race: $(LOG) ## All quick tests with the race detector, but for those of the whole program.
+	CGO_ENABLED=1 $(LOG) $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd/agentd$$' -e '/interop$$')
+
+.PHONY: test-program
+test-program: $(LOG) ## The tests that start the whole program, without the race detector.
+	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./cmd/agentd ./interop
 
 .PHONY: test-long
-test-long: ## What test-race leaves out: many rounds of kill -9, allocation counts.
-	sh scripts/test-plain.sh -timeout $(TEST_TIMEOUT)
+test-long: $(LOG) ## What test-race leaves out: many rounds of kill -9, allocation counts.
+	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh -timeout $(TEST_TIMEOUT)
 	# A real OpenTelemetry Collector, in a module of its own because it is large.
-	AGENTD_TEST_LONG=1 $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
+	AGENTD_TEST_LONG=1 $(LOG) $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
+
+.PHONY: test-random
+test-random: ## The property tests with ten times the checks, drawn anew each time (CHECKS=1000).
+	RAPID_CHECKS=$(CHECKS) $(GO) test -timeout 60m -count=1 $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ { print $$1 }')
 
 .PHONY: bench
 bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BENCHTIME=1s).
@@ -94,7 +123,7 @@ bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BEN
 
 .PHONY: escape
 escape: ## Try to escape from the sandbox as an agent would, and print what this machine enforces.
-	$(GO) test -count=1 -v -run 'TestEscapes|TestAttempts|TestOutputFlood|TestNothingOutlives|TestSecrets' ./internal/escapetest
+	$(GO) test -count=1 -v -run 'TestEscapes|TestHookEscapes|TestServerEscapes|TestReadRoots|TestAttempts|TestOutputFlood|TestNothingOutlives|TestSecrets' ./internal/escapetest
 
 .PHONY: bench-peers
 bench-peers: ## Turns over HTTP beside goose, codex and River (installs the peers with npm into a temporary folder).

@@ -7,7 +7,7 @@
 #     which the race detector changes.
 #
 # Everything else has run in the race pass and isn't run again. Arguments are
-# passed on to go test.
+# passed on to go test, or to what GOTEST says instead, seen from the root.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,8 @@ for dir in $(find . -name '*_test.go' -not -path './tools/*' -not -path './bench
 	tests=$(names "$dir"/*_test.go | paste -sd '|' -)
 	[ -n "$tests" ] || continue
 	ran=$((ran + 1))
-	AGENTD_TEST_LONG=1 go test "$@" -run "^($tests)\$" "$dir" || failed="$failed $dir"
+	# shellcheck disable=SC2086 # GOTEST is words
+	AGENTD_TEST_LONG=1 ${GOTEST:-go test} "$@" -run "^($tests)\$" "$dir" || failed="$failed $dir"
 done
 
 if [ -n "$failed" ]; then

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Makes sure of everything that "make test" needs beyond Go, and installs it on
+# Debian as root. What can't be had is named all at once, with what to do, so
+# that nobody finds out piece by piece.
+set -u
+here=$(dirname "$0")
+
+missing=0
+for script in compiler.sh postgres.sh node.sh; do
+	sh "$here/$script" || missing=$((missing + 1))
+done
+if [ "$missing" -ne 0 ]; then
+	echo "needs.sh: $missing of 3 are missing, see above. Once they are there, \"make test\" needs no root;" >&2
+	echo "needs.sh: \"make test-unit\" runs without them and skips what needs them." >&2
+	exit 1
+fi
