@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync/atomic"
 	"time"
 
 	"agentd/event"
@@ -58,7 +57,7 @@ const (
 )
 
 // Message is one part of a conversation. It must not be changed once it was part
-// of a request: providers keep its encoded form with it.
+// of a request: the encoded form of a conversation is kept with its first message.
 type Message struct {
 	// Role is user, assistant or tool.
 	Role string
@@ -80,24 +79,6 @@ type Message struct {
 	IsError    bool
 
 	joined joined
-	memo   atomic.Pointer[memo]
-}
-
-type memo struct {
-	by      string
-	encoded []byte
-}
-
-// Encoded returns the message in a provider's own form, made at the first use:
-// a thread's conversation only grows, and encoding all of it for every request
-// would make each step dearer than the one before. By names the form.
-func (m *Message) Encoded(by string, encode func(*Message) []byte) []byte {
-	if c := m.memo.Load(); c != nil && c.by == by {
-		return c.encoded
-	}
-	b := encode(m)
-	m.memo.Store(&memo{by: by, encoded: b})
-	return b
 }
 
 // Media is a picture or a file.

@@ -223,3 +223,38 @@ func FuzzStream(f *testing.F) {
 }
 
 func BenchmarkRequest(b *testing.B) { providertest.BenchmarkRequest(b, create, hello) }
+
+// TestBodiesGrow also looks at the marks for the cache: the ends of the last two
+// entries of the user, and of nothing else of the conversation.
+func TestBodiesGrow(t *testing.T) {
+	p := New(Options{Name: "local", BaseURL: "http://127.0.0.1:1"})
+	last := providertest.BodiesGrow(t, "m", func(r *model.Request) []byte { return p.body(r).Bytes() })
+	var got struct {
+		Messages []struct {
+			Role    string
+			Content []struct {
+				Text  string
+				Cache *struct{} `json:"cache_control"`
+			}
+		}
+	}
+	if err := json.Unmarshal(last, &got); err != nil {
+		t.Fatal(err)
+	}
+	var roles, marked []string
+	for _, m := range got.Messages {
+		roles = append(roles, m.Role)
+		for _, c := range m.Content {
+			if c.Cache != nil {
+				marked = append(marked, c.Text)
+			}
+		}
+	}
+	want := []string{"user", "assistant", "user", "assistant", "user", "assistant", "user", "assistant", "user"}
+	if diff := cmp.Diff(want, roles); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"b", "e"}, marked); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,8 +1,8 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +26,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	if system := system(r); system != nil {
 		o.Raw("system", system)
 	}
-	o.Pieces("messages", p.messages(r.Messages))
+	o.Pieces("messages", p.messages(r))
 	o.Raw("stream", []byte("true"))
 	return o.Body()
 }
@@ -73,76 +73,26 @@ func tools(specs []model.ToolSpec, mark bool) []byte {
 	return append(b, ']')
 }
 
-// group is a run of messages that become one.
-type group struct {
-	role   string
-	blocks [][]byte
-	// markable says that the last block may carry a mark for the cache.
-	markable bool
-}
-
-// groups joins neighbours of the same role: tools' results are a user's blocks.
-func (p *Provider) groups(messages []*model.Message) []group {
-	var out []group
-	for _, m := range messages {
-		blocks := m.Encoded(p.form, p.encode)
-		if len(blocks) == 0 {
-			continue
-		}
-		role := "user"
-		if m.Role == model.RoleAssistant {
-			role = "assistant"
-		}
-		if len(out) == 0 && role == "assistant" {
-			// A conversation has to begin with the user.
-			out = append(out, group{role: "user", blocks: [][]byte{appendText(nil, "(The beginning of the conversation is not shown.)")}})
-		}
-		if len(out) == 0 || out[len(out)-1].role != role {
-			out = append(out, group{role: role})
-		}
-		g := &out[len(out)-1]
-		g.blocks, g.markable = append(g.blocks, blocks), role == "user"
-	}
-	return out
-}
-
-// messages joins the encoded messages. The ends of the last two of the user are
-// marked: the first of them is where the request before this one ended.
-func (p *Provider) messages(messages []*model.Message) [][]byte {
-	groups := p.groups(messages)
-	marks := 2
-	for i := len(groups) - 1; i >= 0 && marks > 0; i-- {
-		if g := &groups[i]; g.markable {
-			last := &g.blocks[len(g.blocks)-1]
-			*last = marked(bytes.Clone(*last))
-			marks--
-		}
-	}
-	if len(groups) == 0 {
+// messages is the conversation, in pieces. The ends of the last two entries of the
+// user are marked: the first of them is where the request before this one ended.
+func (p *Provider) messages(r *model.Request) [][]byte {
+	g := httpstream.Grouped{Form: p.form, Assistant: "assistant", Blocks: "content", Encode: p.encode, Before: notShown}
+	joined := g.Join(r)
+	if len(joined) == 0 {
 		return [][]byte{[]byte("[]")}
 	}
-	out := make([][]byte, 0, 2*len(messages)+len(groups)+2)
-	out = append(out, []byte("["))
-	for i := range groups {
-		if i > 0 {
-			out = append(out, between)
-		}
-		out = append(out, opening[groups[i].role])
-		for n, b := range groups[i].blocks {
-			if n > 0 {
-				out = append(out, comma)
-			}
-			out = append(out, b)
-		}
+	out := [][]byte{[]byte("[")}
+	from := 0
+	for _, end := range slices.Backward(g.UserEnds(joined, r.Messages, 2)) {
+		out = append(out, joined[from:end-1], []byte(cacheMark))
+		from = end
 	}
-	return append(out, []byte("]}]"))
+	return append(out, joined[from:], []byte(httpstream.GroupedEnd+"]"))
 }
 
-var (
-	comma   = []byte(",")
-	between = []byte("]},")
-	opening = map[string][]byte{"user": []byte(`{"role":"user","content":[`), "assistant": []byte(`{"role":"assistant","content":[`)}
-)
+// notShown is what a conversation begins with that the model would begin: the API
+// wants the user to.
+var notShown = appendText(nil, "(The beginning of the conversation is not shown.)")
 
 // encode returns the blocks of a message, with commas between them; nothing for
 // a message that says nothing, which the API refuses.

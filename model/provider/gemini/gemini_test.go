@@ -218,3 +218,10 @@ func FuzzStream(f *testing.F) {
 }
 
 func BenchmarkRequest(b *testing.B) { providertest.BenchmarkRequest(b, create, hello) }
+
+func TestBodiesGrow(t *testing.T) {
+	p := New(Options{Name: "local", BaseURL: "http://127.0.0.1:1"})
+	for _, name := range []string{"gemini-2.5-pro", "gemini-3-pro"} {
+		providertest.BodiesGrow(t, name, func(r *model.Request) []byte { return p.body(r).Bytes() })
+	}
+}

@@ -54,5 +54,5 @@ func (n *native) raw() event.Raw {
 		return nil
 	}
 	n.flush()
-	return append(append([]byte{'['}, bytes.Join(n.parts, comma)...), ']')
+	return append(append([]byte{'['}, bytes.Join(n.parts, []byte{','})...), ']')
 }

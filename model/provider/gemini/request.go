@@ -112,46 +112,19 @@ func subsetValue(holds string, value any) bool {
 	return true
 }
 
-// contents joins the encoded messages. Neighbours of one role become one: the
+// contents is the conversation, in pieces. Neighbours of one role become one: the
 // results of parallel calls have to.
 func (p *Provider) contents(r *model.Request) [][]byte {
-	form, encode := "gemini/"+p.Name(), p.encode
+	g := httpstream.Grouped{Form: "gemini/" + p.Name(), Assistant: "model", Blocks: "parts", Encode: p.encode}
 	if signs(r.Model) {
-		form, encode = "gemini-signed/"+p.Name(), p.encodeSigned
+		g.Form, g.Encode = "gemini-signed/"+p.Name(), p.encodeSigned
 	}
-	out := make([][]byte, 0, 3*len(r.Messages)+2)
-	out = append(out, []byte("["))
-	role := ""
-	for _, m := range r.Messages {
-		parts := m.Encoded(form, encode)
-		if len(parts) == 0 {
-			continue
-		}
-		next := "user"
-		if m.Role == model.RoleAssistant {
-			next = "model"
-		}
-		if next == role {
-			out = append(out, comma, parts)
-			continue
-		}
-		if role != "" {
-			out = append(out, between)
-		}
-		out = append(out, opening[next], parts)
-		role = next
-	}
-	if role == "" {
+	joined := g.Join(r)
+	if len(joined) == 0 {
 		return [][]byte{[]byte("[]")}
 	}
-	return append(out, []byte("]}]"))
+	return [][]byte{[]byte("["), joined, []byte(httpstream.GroupedEnd + "]")}
 }
-
-var (
-	comma   = []byte(",")
-	between = []byte("]},")
-	opening = map[string][]byte{"user": []byte(`{"role":"user","parts":[`), "model": []byte(`{"role":"model","parts":[`)}
-)
 
 func appendText(b []byte, text string) []byte {
 	return append(httpstream.AppendString(append(b, `{"text":`...), text), '}')

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -287,40 +286,7 @@ func FuzzStream(f *testing.F) {
 
 func BenchmarkRequest(b *testing.B) { providertest.BenchmarkRequest(b, make1, hello) }
 
-// TestBodiesGrow sends a conversation again and again while it grows: each request
-// is the same as one that was never sent before.
 func TestBodiesGrow(t *testing.T) {
-	picture := []model.Media{{MediaType: "image/png", Data: []byte{4}}}
-	call := func(ids ...string) *model.Message {
-		m := &model.Message{Role: model.RoleAssistant}
-		for _, id := range ids {
-			m.ToolCalls = append(m.ToolCalls, model.ToolCall{ProviderID: id, Name: "shell", Arguments: event.Raw(`{}`)})
-		}
-		return m
-	}
-	result := func(id string, media []model.Media) *model.Message {
-		return &model.Message{Role: model.RoleTool, ToolCallID: id, ToolName: "shell", Text: "r " + id, Media: media}
-	}
-	all := []*model.Message{
-		{Role: model.RoleUser, Text: "a"},
-		call("1", "2"), result("1", picture), result("2", picture), call("3"), result("3", nil),
-		call("4"), result("4", picture),
-		{Role: model.RoleUser, Text: "b", Media: picture},
-		{Role: model.RoleAssistant, Text: "c"},
-		{Role: model.RoleUser, Text: "d"},
-	}
 	p := New(Options{Name: "local", BaseURL: "http://127.0.0.1:1/v1"})
-	for _, system := range []string{"", "Be kind."} {
-		for n := range len(all) + 1 {
-			var fresh []*model.Message
-			for _, m := range all[:n] {
-				fresh = append(fresh, &model.Message{Role: m.Role, Text: m.Text, Media: m.Media, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID, ToolName: m.ToolName})
-			}
-			got := p.body(&model.Request{Model: "m", System: system, Messages: all[:n]}).Bytes()
-			want := p.body(&model.Request{Model: "m", System: system, Messages: fresh}).Bytes()
-			if !json.Valid(got) || !bytes.Equal(got, want) {
-				t.Fatalf("%d messages: %s\nwant %s", n, got, want)
-			}
-		}
-	}
+	providertest.BodiesGrow(t, "m", func(r *model.Request) []byte { return p.body(r).Bytes() })
 }

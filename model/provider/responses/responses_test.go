@@ -219,3 +219,8 @@ func FuzzStream(f *testing.F) {
 }
 
 func BenchmarkRequest(b *testing.B) { providertest.BenchmarkRequest(b, create, hello) }
+
+func TestBodiesGrow(t *testing.T) {
+	p := New(Options{Name: "local", BaseURL: "http://127.0.0.1:1/v1"})
+	providertest.BodiesGrow(t, "m", func(r *model.Request) []byte { return p.body(r).Bytes() })
+}
