@@ -74,6 +74,14 @@ type ActionRecord struct {
 	TurnID string `json:"turnId"`
 	// ToolCallID that the action is about, if it is about one.
 	ToolCallID string `json:"toolCallId,omitempty"`
+	// SubagentID is the child that asks, if one does.
+	SubagentID string `json:"subagentId,omitempty"`
+	// SubagentRole is the role of the child that asks.
+	SubagentRole string `json:"subagentRole,omitempty"`
+	// ParentThreadID is the thread that the child works for.
+	ParentThreadID string `json:"parentThreadId,omitempty"`
+	// ParentTurnID is the turn that the child works for.
+	ParentTurnID string `json:"parentTurnId,omitempty"`
 	// Status of the action.
 	Status string `json:"status" enum:"pending resolved expired"`
 	// ActionType says what kind of answer is asked for.

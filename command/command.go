@@ -72,7 +72,7 @@ type Page struct {
 	// Limit is the most that is returned; 0 means 100.
 	Limit int `json:"limit,omitempty" max:"1000"`
 	// Cursor goes on where an earlier answer's nextCursor ended.
-	Cursor string `json:"cursor,omitempty" max:"1024"`
+	Cursor string `json:"cursor,omitempty" max:"2048"`
 }
 
 // Bounds of a page.

@@ -117,8 +117,9 @@ func (p *ListJobs) Validate() error { return check(p) }
 
 // ListJobsResult is a page of jobs.
 type ListJobsResult struct {
-	// Jobs of this page, without their items.
-	Jobs []JobSummary `json:"jobs"`
+	// Jobs of this page, each with its first items; the nextCursor of a job that has
+	// more is for get_job.
+	Jobs []JobRecord `json:"jobs"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

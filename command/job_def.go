@@ -28,7 +28,7 @@ func jobDefs() []Def {
 			Name: "list_jobs", Noun: "job", New: func() Params { return &ListJobs{} }, Result: (*ListJobsResult)(nil),
 			Scope: RoleObserver, Since: "0.1", Available: true,
 			Means:   "Lists jobs.",
-			Doc:     "The items are not listed here; get_job has them.",
+			Doc:     "Each job has its first 20 items; get_job has all of them, and goes on with the job's nextCursor.",
 			Example: `{"status":"running"}`,
 		},
 		{

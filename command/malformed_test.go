@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentd/event"
+	"agentd/fault"
 )
 
 // malformed are bodies that must be refused, each with the parameter that the
@@ -122,9 +123,11 @@ var malformed = []struct {
 	{"create_job", `{"instruction":"x","items":[{"itemId":"","input":1}]}`, "items[0].itemId"},
 	{"create_task", `{"objective":"x","dependsOn":["ok","not ok"]}`, "dependsOn[1]"},
 	{"create_task", `{"objective":"x","dependsOn":[""]}`, "dependsOn[0]"},
-	{"create_task", `{"objective":"x","taskId":"t","dependsOn":["t"]}`, "dependsOn[0]"},
-	{"create_task", `{"objective":"x","taskId":"t","parentTaskId":"t"}`, "parentTaskId"},
-	{"link_tasks", `{"taskId":"t","kind":"blocks","targetId":"t"}`, "targetId"},
+	{"link_tasks", `{"taskId":"t","kind":"source_task","targetId":"t"}`, "targetId"},
+	{"write_process_stdin", `{"processId":"p","data":"not base64!","base64":true}`, "data"},
+	{"write_process_stdin", `{"processId":"p","base64":true}`, "data"},
+	{"write_process_stdin", `{"processId":"p","base64":"="}`, "base64"},
+	{"write_process_stdin", `{"processId":"p","base64":1}`, "base64"},
 	{"wait_subagents", `{"subagentIds":["a b"]}`, "subagentIds[0]"},
 	{"start_benchmark_trial", `{"benchmark":{"datasetId":"d","datasetVersion":"1","taskId":"t","configurationId":"c","role":"baseline","trialId":"../x"}}`, "benchmark.trialId"},
 	{"submit_turn", `{"input":"x","options":{"queuePolicy":"steer","expectedTurnId":"not an id"}}`, "options.expectedTurnId"},
@@ -273,8 +276,34 @@ func TestShortFormsAndNormalForms(t *testing.T) {
 	if b, err := stdin.Bytes(); err != nil || string(b) != "\x00\xff" {
 		t.Errorf("got %q, %v", b, err)
 	}
+	stdin = decode("write_process_stdin", `{"processId":"p","data":"AP8=","base64":true}`).(*WriteProcessStdin)
+	if b, err := stdin.Bytes(); err != nil || string(b) != "\x00\xff" {
+		t.Errorf("got %q, %v", b, err)
+	}
+	stdin = decode("write_process_stdin", `{"processId":"p","data":"AP8=","base64":false}`).(*WriteProcessStdin)
+	if b, err := stdin.Bytes(); err != nil || string(b) != "AP8=" {
+		t.Errorf("got %q, %v", b, err)
+	}
 	if string(Text("a\"\xff")) != `"a\"\ufffd"` {
 		t.Errorf("got %s", Text("a\"\xff"))
+	}
+}
+
+// TestTheSmallestCircleIsAConflict: a task can't come before itself, whichever
+// command says so.
+func TestTheSmallestCircleIsAConflict(t *testing.T) {
+	for name, body := range map[Name]string{
+		"create_task": `{"objective":"x","taskId":"t","dependsOn":["u","t"]}`,
+		"update_task": `{"taskId":"t","parentTaskId":"t"}`,
+		"link_tasks":  `{"taskId":"t","kind":"blocked_by","targetId":"t"}`,
+	} {
+		p, err := Decode(name, []byte(body))
+		if err == nil {
+			err = p.Validate()
+		}
+		if fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%s %s: %v", name, body, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package command
 
 import (
 	"agentd/event"
+	"agentd/fault"
 )
 
 // EvaluatePermission asks what would be decided about a tool call. Nothing runs.
@@ -80,6 +81,10 @@ type SetPolicy struct {
 	// Rules replace the earlier ones of the same policy; they stay if absent. A
 	// session's rules add to the host's.
 	Rules []event.PolicyRule `json:"rules,omitzero" max:"10000"`
+	// AcceptWorkspace takes the rules of the workspace as its file has them now, of
+	// the session or without one of the runtime: what allows more than before counts
+	// only after that. Mode and rules stay, and must be absent.
+	AcceptWorkspace bool `json:"acceptWorkspace,omitempty"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
 }
@@ -88,7 +93,12 @@ type SetPolicy struct {
 func (*SetPolicy) Command() Name { return "set_policy" }
 
 // Validate implements [Params].
-func (p *SetPolicy) Validate() error { return check(p) }
+func (p *SetPolicy) Validate() error {
+	if p.AcceptWorkspace && (p.Mode != "" || p.Rules != nil) {
+		return fault.Param("acceptWorkspace", "takes the rules of a file; mode and rules must be absent")
+	}
+	return check(p)
+}
 
 // scope asks for more where the policy is the host's.
 func (p *SetPolicy) scope() Role {

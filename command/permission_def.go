@@ -28,7 +28,7 @@ func permissionDefs() []Def {
 			Name: "set_policy", Noun: "permission", New: func() Params { return &SetPolicy{} }, Result: (*PolicyResult)(nil),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the policy of a session, or the host's.",
-			Doc:     "Without a session it is the host's policy, and the caller must be an admin. A session's rules add to the host's: the strictest match wins.",
+			Doc:     "Without a session it is the host's policy, and the caller must be an admin. A session's rules add to the host's: the strictest match wins. With acceptWorkspace it takes the rules of the workspace as .agentd-permissions.yaml has them now: changes of that file that allow more don't count before somebody does that.",
 			Example: `{"sessionId":"sess_docs","mode":"auto","rules":[{"decision":"deny","tool":"shell","match":"git push *","reason":"pushes are manual"}]}`,
 		},
 	}

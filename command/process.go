@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // WriteProcessStdin writes to a process.
@@ -14,8 +15,9 @@ type WriteProcessStdin struct {
 	ProcessID string `json:"processId" check:"id"`
 	// Data is written as text.
 	Data string `json:"data,omitempty" max:"16777216"`
-	// Base64 is written as the bytes that it stands for.
-	Base64 string `json:"base64,omitempty" max:"22369624"`
+	// Base64 is written as the bytes that it stands for. true instead of a text says
+	// that data is in base64.
+	Base64 Base64 `json:"base64,omitempty" also:"boolean" max:"22369624"`
 	// EOF closes the process's input after the data.
 	EOF bool `json:"eof,omitempty"`
 }
@@ -34,19 +36,51 @@ func (p *WriteProcessStdin) Validate() error {
 
 // Bytes returns what is to be written.
 func (p *WriteProcessStdin) Bytes() ([]byte, error) {
+	param, text := "base64", string(p.Base64)
 	switch {
+	case p.Base64 == DataIsBase64:
+		param, text = "data", p.Data
 	case p.Data != "" && p.Base64 != "":
 		return nil, fault.Param("base64", "data and base64 exclude each other")
-	case p.Data == "" && p.Base64 == "" && !p.EOF:
+	case p.Base64 == "":
+		text = p.Data
+	}
+	switch {
+	case text == "" && !p.EOF:
 		return nil, fault.Param("data", "is missing: one of data, base64 and eof is needed")
 	case p.Base64 == "":
-		return []byte(p.Data), nil
+		return []byte(text), nil
 	}
-	b, err := base64.StdEncoding.DecodeString(p.Base64)
+	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, fault.Param("base64", "is not base64")
+		return nil, fault.Param(param, "is not base64")
 	}
 	return b, nil
+}
+
+// Base64 is a text in base64, or [DataIsBase64].
+type Base64 string
+
+// DataIsBase64 is what true on the wire becomes. As base64 it stands for nothing.
+const DataIsBase64 Base64 = "="
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *Base64) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "true":
+		*t = DataIsBase64
+		return nil
+	case "false":
+		*t = ""
+		return nil
+	}
+	if err := wire.DecodeValue("", b, (*string)(t)); err != nil {
+		return err
+	}
+	if *t == DataIsBase64 {
+		*t = "==" // not base64 either, and not what true means
+	}
+	return nil
 }
 
 // WriteProcessStdinResult says how much was written.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,12 +146,10 @@ func selfReference(id, parent string, dependsOn []string) error {
 		return nil
 	}
 	if id == parent {
-		return fault.Param("parentTaskId", "a task can't be its own parent")
+		return notSelf("parent", id, id)
 	}
-	for i, d := range dependsOn {
-		if d == id {
-			return fault.Param(fmt.Sprintf("dependsOn[%d]", i), "a task can't depend on itself")
-		}
+	if slices.Contains(dependsOn, id) {
+		return notSelf("blocked_by", id, id)
 	}
 	return nil
 }
@@ -171,6 +170,15 @@ type UpdateTask struct {
 	// Objective says what is to be achieved.
 	Objective string `json:"objective,omitempty" max:"1048576"`
 	TaskFields
+	// TaskKind classifies the task.
+	TaskKind string `json:"taskKind,omitempty" max:"128"`
+	// ParentTaskID is the task that this one becomes a part of.
+	ParentTaskID string `json:"parentTaskId,omitempty" check:"id"`
+	// DependsOn lists all the tasks that must be completed before this one starts;
+	// an empty list takes every dependency away.
+	DependsOn []string `json:"dependsOn,omitzero" check:"id"`
+	// Worker says who works: agentd (runtime) or the caller (external).
+	Worker string `json:"worker,omitempty" enum:"runtime external"`
 	// DeliveryState says whether the result reached who asked for it.
 	DeliveryState *Delivery `json:"deliveryState,omitempty" also:"string"`
 	// Artifacts are added to the task's deliverables.
@@ -187,7 +195,7 @@ func (*UpdateTask) Command() Name { return "update_task" }
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *UpdateTask) Validate() error {
 	p.number()
-	return check(p)
+	return first(check(p), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn))
 }
 
 // Delivery is a delivery state. On the wire it may be the status alone.

@@ -7,7 +7,7 @@ func taskDefs() []Def {
 			Name: "create_task", Noun: "task", New: func() Params { return &CreateTask{} }, Result: (*TaskResult)(nil),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Creates a task.",
-			Doc:     "With worker: runtime agentd runs the objective in a thread of its own; with worker: external the caller works and reports with append_task_progress, complete_task and fail_task, and silence past heartbeatTimeoutMs is task.lost. A dependency on a task that doesn't exist is not found, a cycle is a conflict.",
+			Doc:     "With worker: runtime agentd runs the objective in a thread of its own; with worker: external the caller works and reports with append_task_progress, complete_task and fail_task, and silence past heartbeatTimeoutMs is task.lost, after which another attempt begins if retryPolicy has one left. A dependency on a task that doesn't exist is not found, a cycle is a conflict.",
 			Example: `{"taskId":"task_review","objective":"Review the reference pages.","acceptance":["every example was run"],"worker":"external","heartbeatTimeoutMs":60000,"retryPolicy":{"maxAttempts":3,"backoffMs":1000}}`,
 		},
 		{

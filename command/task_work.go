@@ -258,13 +258,19 @@ type LinkTasks struct {
 func (*LinkTasks) Command() Name { return "link_tasks" }
 
 // Validate implements [Params].
-func (p *LinkTasks) Validate() error { return first(check(p), notSelf(p.TaskID, p.TargetID)) }
+func (p *LinkTasks) Validate() error { return first(check(p), notSelf(p.Kind, p.TaskID, p.TargetID)) }
 
-func notSelf(taskID, targetID string) error {
-	if taskID == targetID {
-		return fault.Param("targetId", "a task can't be linked to itself")
+// notSelf refuses an edge from a task to itself. Where the kind orders tasks that
+// edge is the smallest circle there is.
+func notSelf(kind, taskID, targetID string) error {
+	if taskID != targetID {
+		return nil
 	}
-	return nil
+	switch kind {
+	case "parent", "child", "blocks", "blocked_by":
+		return fault.New(fault.Conflict, "the edge %s from task %s to itself would close a circle", kind, taskID)
+	}
+	return fault.Param("targetId", "a task can't be linked to itself")
 }
 
 // UnlinkTasks takes an edge out of the task graph.
@@ -284,7 +290,7 @@ type UnlinkTasks struct {
 func (*UnlinkTasks) Command() Name { return "unlink_tasks" }
 
 // Validate implements [Params].
-func (p *UnlinkTasks) Validate() error { return first(check(p), notSelf(p.TaskID, p.TargetID)) }
+func (p *UnlinkTasks) Validate() error { return check(p) }
 
 // RelationshipsResult is a task's edges after a change.
 type RelationshipsResult struct {

@@ -1442,8 +1442,11 @@ func (p *TaskUpdated) decodeJSON(s *scanner) bool {
 		case "objectiveRef":
 			bit = 1 << 2
 			ok = s.text(&p.ObjectiveRef)
-		case "workerKind":
+		case "taskKind":
 			bit = 1 << 3
+			ok = s.text(&p.TaskKind)
+		case "workerKind":
+			bit = 1 << 4
 			var value []byte
 			if value, ok = s.plainString(); ok {
 				switch string(value) {
@@ -1458,10 +1461,10 @@ func (p *TaskUpdated) decodeJSON(s *scanner) bool {
 				}
 			}
 		case "priority":
-			bit = 1 << 4
+			bit = 1 << 5
 			ok = s.text(&p.Priority)
 		case "visibility":
-			bit = 1 << 5
+			bit = 1 << 6
 			var value []byte
 			if value, ok = s.plainString(); ok {
 				switch string(value) {
@@ -1478,64 +1481,64 @@ func (p *TaskUpdated) decodeJSON(s *scanner) bool {
 				}
 			}
 		case "owner":
-			bit = 1 << 6
+			bit = 1 << 7
 			if !s.null() {
 				p.Owner = new(Actor)
 				ok = p.Owner.decodeJSON(s)
 			}
 		case "assignee":
-			bit = 1 << 7
+			bit = 1 << 8
 			if !s.null() {
 				p.Assignee = new(Actor)
 				ok = p.Assignee.decodeJSON(s)
 			}
 		case "constraints":
-			bit = 1 << 8
+			bit = 1 << 9
 			if !s.null() {
 				p.Constraints = new(TaskConstraints)
 				ok = p.Constraints.decodeJSON(s)
 			}
 		case "taskProfile":
-			bit = 1 << 9
+			bit = 1 << 10
 			if !s.null() {
 				p.TaskProfile = new(TaskProfile)
 				ok = p.TaskProfile.decodeJSON(s)
 			}
 		case "acceptance":
-			bit = 1 << 10
+			bit = 1 << 11
 			ok = decodeList(s, &p.Acceptance)
 		case "retryPolicy":
-			bit = 1 << 11
+			bit = 1 << 12
 			if !s.null() {
 				p.RetryPolicy = new(RetryPolicy)
 				ok = p.RetryPolicy.decodeJSON(s)
 			}
 		case "heartbeatTimeoutMs":
-			bit = 1 << 12
+			bit = 1 << 13
 			ok = s.int(&p.HeartbeatTimeoutMs)
 		case "deliveryState":
-			bit = 1 << 13
+			bit = 1 << 14
 			if !s.null() {
 				p.DeliveryState = new(DeliveryState)
 				ok = p.DeliveryState.decodeJSON(s)
 			}
 		case "artifacts":
-			bit = 1 << 14
+			bit = 1 << 15
 			ok = decodeList(s, &p.Artifacts)
 		case "evidenceRefs":
-			bit = 1 << 15
+			bit = 1 << 16
 			ok = s.strings(&p.EvidenceRefs)
 		case "reason":
-			bit = 1 << 16
+			bit = 1 << 17
 			ok = s.text(&p.Reason)
 		case "changedBy":
-			bit = 1 << 17
+			bit = 1 << 18
 			if !s.null() {
 				p.ChangedBy = new(Actor)
 				ok = p.ChangedBy.decodeJSON(s)
 			}
 		case "record":
-			bit = 1 << 18
+			bit = 1 << 19
 			ok = s.raw(&p.Record)
 		default:
 			return false
@@ -4589,9 +4592,18 @@ func (p *SandboxApplied) decodeJSON(s *scanner) bool {
 		case "processLimits":
 			bit = 1 << 8
 			ok = s.json(&p.ProcessLimits)
-		case "notEnforced":
+		case "hidden":
 			bit = 1 << 9
+			ok = s.strings(&p.Hidden)
+		case "protected":
+			bit = 1 << 10
+			ok = s.strings(&p.Protected)
+		case "notEnforced":
+			bit = 1 << 11
 			ok = s.strings(&p.NotEnforced)
+		case "hookRunId":
+			bit = 1 << 12
+			ok = s.text(&p.HookRunID)
 		default:
 			return false
 		}
@@ -5045,6 +5057,12 @@ func (p *PolicyChanged) decodeJSON(s *scanner) bool {
 				p.ChangedBy = new(Actor)
 				ok = p.ChangedBy.decodeJSON(s)
 			}
+		case "workspace":
+			bit = 1 << 5
+			ok = s.text(&p.Workspace)
+		case "held":
+			bit = 1 << 6
+			ok = s.strings(&p.Held)
 		default:
 			return false
 		}
@@ -8309,6 +8327,17 @@ func (p *TurnInterruptRequested) decodeJSON(s *scanner) bool {
 				p.RequestedBy = new(Actor)
 				ok = p.RequestedBy.decodeJSON(s)
 			}
+		case "cause":
+			bit = 1 << 3
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "inactivity":
+					p.Cause = "inactivity"
+				default:
+					ok = false
+				}
+			}
 		default:
 			return false
 		}
@@ -8345,8 +8374,20 @@ func (p *TurnSteered) decodeJSON(s *scanner) bool {
 		case "preview":
 			bit = 1 << 2
 			ok = s.text(&p.Preview)
-		case "submittedBy":
+		case "submittedTurnId":
 			bit = 1 << 3
+			ok = s.text(&p.SubmittedTurnID)
+		case "options":
+			bit = 1 << 4
+			if !s.null() {
+				p.Options = new(TurnOptions)
+				ok = p.Options.decodeJSON(s)
+			}
+		case "metadata":
+			bit = 1 << 5
+			ok = s.raw(&p.Metadata)
+		case "submittedBy":
+			bit = 1 << 6
 			if !s.null() {
 				p.SubmittedBy = new(Actor)
 				ok = p.SubmittedBy.decodeJSON(s)

@@ -1041,6 +1041,10 @@ func (p *TaskUpdated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"objectiveRef":`...)
 		dst = appendString(dst, p.ObjectiveRef)
 	}
+	if p.TaskKind != "" {
+		dst = append(dst, `,"taskKind":`...)
+		dst = appendString(dst, p.TaskKind)
+	}
 	if p.WorkerKind != "" {
 		dst = append(dst, `,"workerKind":`...)
 		dst = appendString(dst, p.WorkerKind)
@@ -3417,9 +3421,21 @@ func (p *SandboxApplied) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"processLimits":`...)
 		dst = appendIntMap(dst, p.ProcessLimits)
 	}
+	if len(p.Hidden) != 0 {
+		dst = append(dst, `,"hidden":`...)
+		dst = appendStrings(dst, p.Hidden)
+	}
+	if len(p.Protected) != 0 {
+		dst = append(dst, `,"protected":`...)
+		dst = appendStrings(dst, p.Protected)
+	}
 	if len(p.NotEnforced) != 0 {
 		dst = append(dst, `,"notEnforced":`...)
 		dst = appendStrings(dst, p.NotEnforced)
+	}
+	if p.HookRunID != "" {
+		dst = append(dst, `,"hookRunId":`...)
+		dst = appendString(dst, p.HookRunID)
 	}
 	return append(dst, '}')
 }
@@ -3696,6 +3712,14 @@ func (p *PolicyChanged) appendJSON(dst []byte) []byte {
 	if p.ChangedBy != nil {
 		dst = append(dst, `,"changedBy":`...)
 		dst = p.ChangedBy.appendJSON(dst)
+	}
+	if p.Workspace != "" {
+		dst = append(dst, `,"workspace":`...)
+		dst = appendString(dst, p.Workspace)
+	}
+	if len(p.Held) != 0 {
+		dst = append(dst, `,"held":`...)
+		dst = appendStrings(dst, p.Held)
 	}
 	return append(dst, '}')
 }
@@ -6197,6 +6221,10 @@ func (p *TurnInterruptRequested) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"requestedBy":`...)
 		dst = p.RequestedBy.appendJSON(dst)
 	}
+	if p.Cause != "" {
+		dst = append(dst, `,"cause":`...)
+		dst = appendString(dst, p.Cause)
+	}
 	return closeObject(dst, start)
 }
 
@@ -6213,6 +6241,11 @@ func (p *TurnInterruptRequested) check() error {
 		if err := p.RequestedBy.check(); err != nil {
 			return within("requestedBy", err)
 		}
+	}
+	switch p.Cause {
+	case "", "inactivity":
+	default:
+		return notOneOf("cause", p.Cause, "inactivity")
 	}
 	return nil
 }
@@ -6231,6 +6264,18 @@ func (p *TurnSteered) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"preview":`...)
 		dst = appendString(dst, p.Preview)
 	}
+	if p.SubmittedTurnID != "" {
+		dst = append(dst, `,"submittedTurnId":`...)
+		dst = appendString(dst, p.SubmittedTurnID)
+	}
+	if p.Options != nil {
+		dst = append(dst, `,"options":`...)
+		dst = p.Options.appendJSON(dst)
+	}
+	if len(p.Metadata) != 0 {
+		dst = append(dst, `,"metadata":`...)
+		dst = appendRaw(dst, p.Metadata)
+	}
 	if p.SubmittedBy != nil {
 		dst = append(dst, `,"submittedBy":`...)
 		dst = p.SubmittedBy.appendJSON(dst)
@@ -6244,6 +6289,16 @@ func (p *TurnSteered) check() error {
 	}
 	if len(p.Input) != 0 {
 		if err := checkRaw("input", p.Input); err != nil {
+			return err
+		}
+	}
+	if p.Options != nil {
+		if err := p.Options.check(); err != nil {
+			return within("options", err)
+		}
+	}
+	if len(p.Metadata) != 0 {
+		if err := checkRaw("metadata", p.Metadata); err != nil {
 			return err
 		}
 	}

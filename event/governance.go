@@ -68,8 +68,14 @@ type SandboxApplied struct {
 	Enforcement   Enforcement      `json:"enforcement"`
 	EnvironmentID string           `json:"environmentRef,omitempty"`
 	ProcessLimits map[string]int64 `json:"processLimits,omitempty"`
+	// Hidden paths can't be read, Protected ones not be changed, whatever the roots say.
+	Hidden    []string `json:"hidden,omitempty"`
+	Protected []string `json:"protected,omitempty"`
 	// NotEnforced names each boundary that was asked for and isn't there, and why.
 	NotEnforced []string `json:"notEnforced,omitempty"`
+	// HookRunID is the run of the hook whose process received the boundary; empty if
+	// it is a tool's.
+	HookRunID string `json:"hookRunId,omitempty"`
 }
 
 // SandboxViolation says that a boundary was hit.
@@ -146,6 +152,12 @@ type PolicyChanged struct {
 	Rules     []PolicyRule `json:"rules"`
 	Reason    string       `json:"reason,omitempty"`
 	ChangedBy *Actor       `json:"changedBy,omitempty"`
+	// Workspace is the folder whose rules these are, in the runtime's own session:
+	// what its sessions are held to. Empty in a session.
+	Workspace string `json:"workspace,omitempty"`
+	// Held says what the workspace's file has changed that doesn't count until a
+	// person accepts it.
+	Held []string `json:"held,omitempty"`
 }
 
 // OutputStored says that a large output lives behind a reference.

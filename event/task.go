@@ -128,6 +128,7 @@ type TaskUpdated struct {
 	Objective *string `json:"objective,omitempty"`
 	// ObjectiveRef is where the whole objective is when Objective shows its beginning.
 	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
+	TaskKind           string                `json:"taskKind,omitempty"`
 	WorkerKind         string                `json:"workerKind,omitempty" enum:"runtime external peer"`
 	Priority           string                `json:"priority,omitempty"`
 	Visibility         string                `json:"visibility,omitempty" enum:"foreground background internal hidden"`

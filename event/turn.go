@@ -78,12 +78,23 @@ type TurnInterruptRequested struct {
 	Reason      string `json:"reason,omitempty"`
 	Queue       string `json:"queue" enum:"keep clear"`
 	RequestedBy *Actor `json:"requestedBy,omitempty"`
+	// Cause says that no person wants it: the turn showed no progress for longer than
+	// its work may, and fails as timed out.
+	Cause string `json:"cause,omitempty" enum:"inactivity"`
 }
+
+// InterruptInactivity is the cause of an interrupt of a turn that shows no progress.
+const InterruptInactivity = "inactivity"
 
 // TurnSteered adds input to a running turn.
 type TurnSteered struct {
-	Input       Raw    `json:"input,omitempty"`
-	InputRef    string `json:"inputRef,omitempty"`
-	Preview     string `json:"preview,omitempty"`
-	SubmittedBy *Actor `json:"submittedBy,omitempty"`
+	Input    Raw    `json:"input,omitempty"`
+	InputRef string `json:"inputRef,omitempty"`
+	Preview  string `json:"preview,omitempty"`
+	// SubmittedTurnID is the id that the caller gave to the input. No turn has it: it
+	// tells the same submission from another one.
+	SubmittedTurnID string       `json:"submittedTurnId,omitempty"`
+	Options         *TurnOptions `json:"options,omitempty"`
+	Metadata        Raw          `json:"metadata,omitempty"`
+	SubmittedBy     *Actor       `json:"submittedBy,omitempty"`
 }

@@ -88,8 +88,8 @@ func alsoSchema(f *commandField, o object) object {
 	switch f.also {
 	case "string":
 		return object{{"anyOf", []object{{{"type", "string"}, {"minLength", 1}}, o}}}
-	case "number":
-		return object{{"anyOf", []object{{{"type", "number"}}, o}}}
+	case "number", "boolean":
+		return object{{"anyOf", []object{{{"type", f.also}}, o}}}
 	default:
 		return o
 	}

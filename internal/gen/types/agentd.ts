@@ -340,6 +340,7 @@ export interface TaskUpdated {
   objective?: string;
   /** ObjectiveRef is where the whole objective is when Objective shows its beginning. */
   objectiveRef?: string;
+  taskKind?: string;
   workerKind?: "runtime" | "external" | "peer";
   priority?: string;
   visibility?: "foreground" | "background" | "internal" | "hidden";
@@ -926,8 +927,13 @@ export interface SandboxApplied {
   enforcement: Enforcement;
   environmentRef?: string;
   processLimits?: { [key: string]: number };
+  /** Hidden paths can't be read, Protected ones not be changed, whatever the roots say. */
+  hidden?: string[];
+  protected?: string[];
   /** NotEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
+  /** HookRunID is the run of the hook whose process received the boundary; empty if it is a tool's. */
+  hookRunId?: string;
 }
 
 /** Enforcement names, per boundary, the mechanism that the kernel really enforces, or "none". */
@@ -996,6 +1002,10 @@ export interface PolicyChanged {
   rules: PolicyRule[];
   reason?: string;
   changedBy?: Actor;
+  /** Workspace is the folder whose rules these are, in the runtime's own session: what its sessions are held to. Empty in a session. */
+  workspace?: string;
+  /** Held says what the workspace's file has changed that doesn't count until a person accepts it. */
+  held?: string[];
 }
 
 /** PolicyRule is one permission rule. */
@@ -1623,6 +1633,8 @@ export interface TurnInterruptRequested {
   reason?: string;
   queue: "keep" | "clear";
   requestedBy?: Actor;
+  /** Cause says that no person wants it: the turn showed no progress for longer than its work may, and fails as timed out. */
+  cause?: "inactivity";
 }
 
 /** TurnSteered adds input to a running turn. */
@@ -1630,6 +1642,10 @@ export interface TurnSteered {
   input?: Json;
   inputRef?: string;
   preview?: string;
+  /** SubmittedTurnID is the id that the caller gave to the input. No turn has it: it tells the same submission from another one. */
+  submittedTurnId?: string;
+  options?: TurnOptions;
+  metadata?: Json;
   submittedBy?: Actor;
 }
 

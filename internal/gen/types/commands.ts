@@ -415,6 +415,14 @@ export interface UpdateTaskParams {
   assignee?: Actor;
   /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
+  /** taskKind classifies the task. */
+  taskKind?: string;
+  /** The task that this one becomes a part of. */
+  parentTaskId?: string;
+  /** dependsOn lists all the tasks that must be completed before this one starts; an empty list takes every dependency away. */
+  dependsOn?: string[];
+  /** Worker says who works: agentd (runtime) or the caller (external). */
+  worker?: "runtime" | "external";
   /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
   /** Added to the task's deliverables. */
@@ -911,8 +919,8 @@ export interface WriteProcessStdinParams {
   processId: string;
   /** Written as text. */
   data?: string;
-  /** Written as the bytes that it stands for. */
-  base64?: string;
+  /** Written as the bytes that it stands for. true instead of a text says that data is in base64. */
+  base64?: boolean | string;
   /** eof closes the process's input after the data. */
   eof?: boolean;
 }
@@ -997,6 +1005,8 @@ export interface SetPolicyParams {
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   /** Rules replace the earlier ones of the same policy; they stay if absent. A session's rules add to the host's. */
   rules?: PolicyRule[];
+  /** acceptWorkspace takes the rules of the workspace as its file has them now, of the session or without one of the runtime: what allows more than before counts only after that. Mode and rules stay, and must be absent. */
+  acceptWorkspace?: boolean;
   /** Reason for people. */
   reason?: string;
 }
@@ -1681,6 +1691,14 @@ export interface ActionRecord {
   turnId: string;
   /** toolCallId that the action is about, if it is about one. */
   toolCallId?: string;
+  /** The child that asks, if one does. */
+  subagentId?: string;
+  /** The role of the child that asks. */
+  subagentRole?: string;
+  /** The thread that the child works for. */
+  parentThreadId?: string;
+  /** The turn that the child works for. */
+  parentTurnId?: string;
   /** Status of the action. */
   status: "pending" | "resolved" | "expired";
   /** actionType says what kind of answer is asked for. */
@@ -2070,38 +2088,10 @@ export interface JobItemRecord {
 
 /** A page of jobs. */
 export interface ListJobsResult {
-  /** Jobs of this page, without their items. */
-  jobs: JobSummary[];
+  /** Jobs of this page, each with its first items; the nextCursor of a job that has more is for get_job. */
+  jobs: JobRecord[];
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
-}
-
-/** What callers may rely on in the record of a job. */
-export interface JobSummary {
-  /** The job's id. */
-  jobId: string;
-  /** The session that the job works in. */
-  sessionId: string;
-  /** Status of the job. */
-  status: string;
-  /** Reason of the status. */
-  reason?: string;
-  /** Progress counts the items by status. */
-  progress: JobCounts;
-  /** The task that the job works for. */
-  taskId?: string;
-  /** Title for people. */
-  title?: string;
-  /** Why the job failed. */
-  error?: Failure;
-  /** Where the results are once the job ended: one JSON object a line, in the order of the items. */
-  resultsRef?: string;
-  /** When the job was created. */
-  createdAt: string;
-  /** When it first gave out items. */
-  startedAt?: string;
-  /** When it ended. */
-  endedAt?: string;
 }
 
 /** A schedule's standing after a command. */
@@ -2296,8 +2286,13 @@ export interface SandboxApplied {
   enforcement: Enforcement;
   environmentRef?: string;
   processLimits?: { [key: string]: number };
+  /** Hidden paths can't be read, Protected ones not be changed, whatever the roots say. */
+  hidden?: string[];
+  protected?: string[];
   /** notEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
+  /** The run of the hook whose process received the boundary; empty if it is a tool's. */
+  hookRunId?: string;
 }
 
 /** Names, per boundary, the mechanism that the kernel really enforces, or "none". */

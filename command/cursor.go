@@ -1,0 +1,85 @@
+package command
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"reflect"
+
+	"agentd/fault"
+)
+
+// Paged is implemented by commands that answer in pages.
+type Paged interface {
+	Params
+	// Paging returns the page that is asked for.
+	Paging() *Page
+}
+
+// Paging implements [Paged].
+func (p *Page) Paging() *Page { return p }
+
+// cursorMark is how much of a hash tells a cursor that a list gave from one that
+// somebody made up. It is no secret: who computes it reads on from a place of their
+// choice, which is no harm.
+const cursorMark = 6
+
+func markOf(name Name, place string) []byte {
+	sum := sha256.Sum256([]byte(string(name) + "\n" + place))
+	return sum[:cursorMark]
+}
+
+// SealCursor makes the place in a list that a command gives out a cursor.
+func SealCursor(name Name, place string) string {
+	if place == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(markOf(name, place), place...))
+}
+
+// OpenCursor returns the place that a cursor of the same command stands for.
+// Anything else is refused: a list that went on from nowhere would seem to be whole.
+func OpenCursor(name Name, cursor string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil || len(b) <= cursorMark || !bytes.Equal(b[:cursorMark], markOf(name, string(b[cursorMark:]))) {
+		return "", fault.Param("cursor", "%q is not one that %s gave: pass the nextCursor of its last answer, or none to begin", clip(cursor), name)
+	}
+	return string(b[cursorMark:]), nil
+}
+
+// Listing carries out a command; if it answers in pages, the cursor that the caller
+// gave is opened before and that of the answer sealed after. The parameters are left
+// as they were.
+func Listing(p Params, do func() (any, error)) (any, error) {
+	list, ok := p.(Paged)
+	if !ok {
+		return do()
+	}
+	page := list.Paging()
+	given := page.Cursor
+	place, err := OpenCursor(p.Command(), given)
+	if err != nil {
+		return nil, err
+	}
+	page.Cursor = place
+	defer func() { page.Cursor = given }()
+	res, err := do()
+	if err == nil {
+		sealNext(p.Command(), res)
+	}
+	return res, err
+}
+
+// sealNext seals the nextCursor of a result, whichever struct it is.
+func sealNext(name Name, res any) {
+	v := reflect.Indirect(reflect.ValueOf(res))
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	if next := v.FieldByName("NextCursor"); next.IsValid() && next.Kind() == reflect.String && next.CanSet() {
+		next.SetString(SealCursor(name, next.String()))
+	}
+}
