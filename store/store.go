@@ -188,7 +188,11 @@ type Blob interface {
 // Appended tells that a session has new records, perhaps by another node.
 type Appended struct {
 	SessionID string
-	Sequence  uint64
+	// Sequence is that of the last of them.
+	Sequence uint64
+	// First is the first sequence that the hint stands for, 0 if the engine doesn't
+	// know: then records before those that were hinted at last may be new too.
+	First uint64
 }
 
 // Store keeps facts. See the package comment for its obligations.
@@ -235,8 +239,9 @@ type Store interface {
 
 	// Follow yields what is appended by other nodes until ctx ends. Hints may
 	// be merged and repeated, but every append of another node is covered by a
-	// hint with its sequence or a later one. An engine that only one process can
-	// open yields nothing until ctx ends.
+	// hint with its sequence or a later one, and with a First, if it has one, that
+	// is not above it. An engine that only one process can open yields nothing
+	// until ctx ends.
 	Follow(ctx context.Context) iter.Seq2[Appended, error]
 
 	// Meta returns the store's own facts, for the runtime's start and for people.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -164,13 +165,17 @@ func (c *Cluster) initialize() error {
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port that is free. It stays so until the server begins, and
+// between two runs of it: it lies below those that the kernel gives to connections.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 15000 + mathrand.IntN(15000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	return 0, err
 }
 
 // begin starts the server and returns when it takes connections. pg_ctl does

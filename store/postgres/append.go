@@ -28,8 +28,8 @@ WITH moved AS (
 	INSERT INTO agentd.events (session_id, sequence, hash, crc, data)
 	SELECT * FROM unnest($6::text[], $7::bigint[], $8::bytea[], $9::bigint[], $10::bytea[])
 ), noted AS (
-	INSERT INTO agentd.appends (xid, node_id, sessions, heads)
-	SELECT pg_current_xact_id()::text::bigint, $11, $1, $4 WHERE cardinality($6::text[]) > 0
+	INSERT INTO agentd.appends (xid, node_id, sessions, heads, befores)
+	SELECT pg_current_xact_id()::text::bigint, $11, $1, $4, $3 WHERE cardinality($6::text[]) > 0
 )
 SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[])),
 	EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp())`

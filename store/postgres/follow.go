@@ -68,9 +68,10 @@ func startPosition(ctx context.Context, conn *pgx.Conn) (position, error) {
 // pollSQL reads what a position couldn't see, and the new position, in one
 // snapshot. It has at least one row.
 const pollSQL = `
-SELECT pg_current_snapshot()::text, p.xid, h.session_id, h.head
+SELECT pg_current_snapshot()::text, p.xid, h.session_id, h.head, h.first
 FROM agentd.appends_pruned p LEFT JOIN (
-	SELECT x.session_id, max(x.head) AS head FROM agentd.appends a, unnest(a.sessions, a.heads) AS x (session_id, head)
+	SELECT x.session_id, max(x.head) AS head, min(coalesce(x.before, -1)) + 1 AS first
+	FROM agentd.appends a, unnest(a.sessions, a.heads, a.befores) AS x (session_id, head, before)
 	WHERE (a.xid >= $1 OR a.xid = ANY ($2)) AND a.node_id <> $3 AND x.head > 0
 	GROUP BY x.session_id
 ) h ON true`
@@ -201,11 +202,11 @@ func (f *follower) look(ctx context.Context) ([]store.Appended, error) {
 	var text string
 	var pruned int64
 	var session *string
-	var head *int64
+	var head, first *int64
 	var hints []store.Appended
-	_, err = pgx.ForEachRow(rows, []any{&text, &pruned, &session, &head}, func() error {
-		if session != nil && head != nil {
-			hints = append(hints, store.Appended{SessionID: *session, Sequence: uint64(*head)})
+	_, err = pgx.ForEachRow(rows, []any{&text, &pruned, &session, &head, &first}, func() error {
+		if session != nil && head != nil && first != nil {
+			hints = append(hints, store.Appended{SessionID: *session, Sequence: uint64(*head), First: uint64(*first)})
 		}
 		return nil
 	})

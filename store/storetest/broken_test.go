@@ -102,6 +102,7 @@ func brokenEngines() []broken {
 		{"ignores the context", ignoresContext, []string{"lifecycle/ended context"}},
 		{"ends silently", endsSilently, []string{"lifecycle/context that ends during a read"}},
 		{"follows badly", followsBadly, []string{"concurrent/follow ends with its context", "nodes/follow covers every append of the other node"}},
+		{"follows in part", followsInPart, []string{"nodes/follow covers every append of the other node"}},
 	}
 }
 
@@ -133,7 +134,7 @@ func TestBroken(t *testing.T) {
 // finds reports whether a check fails on a broken engine. Where goroutines have
 // to meet at a bad moment for that it may take some tries.
 func finds(t *testing.T, c check, b broken) bool {
-	for range 20 {
+	for range 500 {
 		if record(t.Context(), t, c, &brokenEngine{mem: newMemEngine(), breaks: b.breaks}).Failed() {
 			return true
 		}

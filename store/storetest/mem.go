@@ -210,7 +210,7 @@ func (m *Mem) apply(b *store.Batch) {
 		m.data.putBlob(slices.Clone(content))
 	}
 	if len(b.Records) > 0 {
-		m.data.hint(m, store.Appended{SessionID: b.SessionID, Sequence: s.head().Sequence})
+		m.data.hint(m, store.Appended{SessionID: b.SessionID, Sequence: s.head().Sequence, First: b.Records[0].Sequence})
 	}
 }
 

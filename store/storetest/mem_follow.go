@@ -13,7 +13,7 @@ type follower struct {
 	// signal has room for one: it says that there is something to take.
 	signal chan struct{}
 	// pending is guarded by the data's mutex.
-	pending map[string]uint64
+	pending map[string]store.Appended
 }
 
 // Follow implements [store.Store].
@@ -50,7 +50,7 @@ func (m *Mem) follow(ctx context.Context) (*follower, error) {
 		return nil, err
 	}
 	defer m.leave()
-	f := &follower{node: m, signal: make(chan struct{}, 1), pending: map[string]uint64{}}
+	f := &follower{node: m, signal: make(chan struct{}, 1), pending: map[string]store.Appended{}}
 	m.data.followers[f] = struct{}{}
 	return f, nil
 }
@@ -66,7 +66,7 @@ func (m *Mem) take(f *follower) []store.Appended {
 	defer m.data.mu.Unlock()
 	var list []store.Appended
 	for _, id := range sortedKeys(f.pending) {
-		list = append(list, store.Appended{SessionID: id, Sequence: f.pending[id]})
+		list = append(list, f.pending[id])
 	}
 	clear(f.pending)
 	return list
@@ -78,7 +78,11 @@ func (d *memData) hint(by *Mem, a store.Appended) {
 		if f.node == by {
 			continue
 		}
-		f.pending[a.SessionID] = a.Sequence
+		merged := a
+		if waiting, ok := f.pending[a.SessionID]; ok {
+			merged.First = waiting.First
+		}
+		f.pending[a.SessionID] = merged
 		select {
 		case f.signal <- struct{}{}:
 		default:

@@ -185,7 +185,11 @@ func (f *follow) note(a store.Appended, err error) {
 	if err != nil {
 		f.err = err
 	} else {
-		f.seen[a.SessionID] = max(f.seen[a.SessionID], a.Sequence)
+		if seen := f.seen[a.SessionID]; seen > 0 && a.First > seen+1 {
+			f.err = fmt.Errorf("a hint of session %s stands for %d to %d, and nothing stood for what is between %d and that", a.SessionID, a.First, a.Sequence, seen)
+		} else {
+			f.seen[a.SessionID] = max(seen, a.Sequence)
+		}
 	}
 	f.mu.Unlock()
 	select {
@@ -227,6 +231,9 @@ func (f *follow) until(ctx context.Context, want map[string]uint64) error {
 		id, err := f.missing(want)
 		if id == "" {
 			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("following session %s: %w", id, err)
 		}
 		select {
 		case <-f.signal:

@@ -202,3 +202,17 @@ func followsBadly(h *hooked, _ *brokenEngine) {
 		}
 	}
 }
+
+// followsInPart says that a hint stands for its last record alone.
+func followsInPart(h *hooked, _ *brokenEngine) {
+	h.follow = func(ctx context.Context) iter.Seq2[store.Appended, error] {
+		return func(yield func(store.Appended, error) bool) {
+			for a, err := range h.Store.Follow(ctx) {
+				a.First = a.Sequence
+				if !yield(a, err) {
+					return
+				}
+			}
+		}
+	}
+}
