@@ -97,7 +97,7 @@ func (c *call) unsent(ctx context.Context, err error) error {
 func (c *call) wait(ctx context.Context, decided Effect, e CallModel) error {
 	var delay time.Duration
 	var tokens int64
-	if err := c.l.m.View(ctx, c.k.session, func(s *state.Session) error {
+	if err := c.l.m.Peek(ctx, c.k.session, func(s *state.Session) error {
 		t := s.Thread(c.k.thread)
 		if t == nil || t.Active == nil || t.Routing == nil || t.Routing.Decision == nil {
 			return errMoved
@@ -421,14 +421,19 @@ func (c *call) flush() error {
 // not tied to the call's own context: what happened is recorded even when the
 // runtime stops.
 func (c *call) emit(facts func(*session.Tx)) error {
-	return c.l.m.Emit(context.WithoutCancel(c.l.ctx), c.k.session, event.ByLoop, func(tx *session.Tx) error {
+	return c.l.m.Emit(context.WithoutCancel(c.l.ctx), c.k.session, event.ByLoop, c.running(facts))
+}
+
+// running is a decision that holds only while the call runs.
+func (c *call) running(facts func(*session.Tx)) func(*session.Tx) error {
+	return func(tx *session.Tx) error {
 		t := tx.State.Thread(c.k.thread)
 		if t == nil || t.Active == nil || t.Active.Call == nil || t.Active.Call.ModelRequestID != c.req.RequestID || t.Active.Call.Status != state.CallRunning {
 			return errMoved
 		}
 		facts(tx)
 		return nil
-	})
+	}
 }
 
 func (c *call) complete(done *model.Done) error {
@@ -437,7 +442,7 @@ func (c *call) complete(done *model.Done) error {
 	if len(c.tools) > 0 && done.StopReason == "end_turn" {
 		done.StopReason = "tool_use" // some providers don't say so
 	}
-	return c.emit(func(tx *session.Tx) {
+	return c.l.soon(context.WithoutCancel(c.l.ctx), c.k, c.running(func(tx *session.Tx) {
 		c.deltas(tx, true)
 		c.flushed(true)
 		p := &event.ModelCompleted{
@@ -460,7 +465,7 @@ func (c *call) complete(done *model.Done) error {
 		}
 		tx.Emit(event.Event{Type: event.TypeModelCompleted, Scope: c.scope, Payload: p})
 		c.account(tx, done)
-	})
+	}))
 }
 
 // account records what the answer cost and what is left.

@@ -184,6 +184,12 @@ func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.
 
 // setPolicy replaces the policy of a session, or the host's.
 func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.SetPolicy) (*command.PolicyResult, error) {
+	if p.AcceptWorkspace {
+		if err := l.acceptRules(ctx, caller, p); err != nil {
+			return nil, err
+		}
+		return l.getPolicy(ctx, caller, &command.GetPolicy{SessionID: p.SessionID})
+	}
 	source, id := "session", p.SessionID
 	if id == "" || id == event.RuntimeSession {
 		source, id = "host", event.RuntimeSession

@@ -230,13 +230,14 @@ func (c *compaction) complete(text string, done *model.Done) error {
 		scope := c.asked()
 		p := preservedOf(tx.State, t)
 		summary := text + openPoints(p)
+		const media = "text/plain; charset=utf-8"
 		tx.Emit(event.Event{Type: event.TypeModelCompleted, Scope: scope, Payload: &event.ModelCompleted{
 			ModelRequestID: scope.ModelRequestID, Provider: c.call.info.Provider, Model: c.call.info.Model, Purpose: "compaction",
-			StopReason: done.StopReason, Usage: done.Usage, UsageSource: usageSource(done),
+			StopReason: done.StopReason, Usage: done.Usage, UsageSource: usageSource(done), MessageRef: tx.Blob([]byte(text), media),
 		}})
 		c.call.scope = scope
 		c.call.account(tx, done)
-		ref := tx.Blob([]byte(summary), "text/plain; charset=utf-8")
+		ref := tx.Blob([]byte(summary), media)
 		tx.Emit(event.Event{Type: event.TypeContextCompactionCompleted, Scope: c.scope, Payload: &event.CompactionCompleted{
 			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clip(summary, 500),
 			ContinuationRef: ref, TokensBefore: c.before, TokensAfter: model.EstimateText(summary), Preserved: p, ThroughSequence: c.at.through,

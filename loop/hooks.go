@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"agentd/event"
@@ -31,6 +32,8 @@ func (h *hookRecorder) Report(_ context.Context, fact event.Payload) error {
 	case *event.HookStarted:
 		e.Type = event.TypeHookStarted
 		h.l.ours(p.HookRunID, true)
+	case *event.SandboxApplied:
+		e.Type = event.TypeSandboxApplied
 	case *event.HookCompleted:
 		e.Type = event.TypeHookCompleted
 		p.Reason = h.l.redactText(p.Reason)
@@ -383,14 +386,23 @@ func (r *toolRun) afterFailure(ctx context.Context, failed *tool.Error) {
 }
 
 // HookExec returns what runs the commands of hooks: each in the sandbox of the
-// profile that it names, whose root is the hook's workspace.
+// profile that it names, whose root is the hook's workspace. The boundary is told
+// before anything runs; the rules of the workspace are protected like from tools.
 func HookExec(m func() *process.Manager, profiles func(name string) sandbox.Profile) hook.Exec {
 	ids := event.NewIDs(nil, nil)
 	return func(ctx context.Context, c hook.Command) (hook.Exit, error) {
 		profile := profiles(c.Profile)
 		profile.Root, profile.Cwd = c.Cwd, c.Cwd
+		profile.Protected = append(slices.Clip(profile.Protected), filepath.Join(c.Cwd, RulesFile))
+		plan, err := m().Prepare(profile)
+		if err == nil && c.Confined != nil {
+			err = c.Confined(BoundaryOf(plan, c.Cwd))
+		}
+		if err != nil {
+			return hook.Exit{}, err
+		}
 		p, err := m().Start(ctx, process.Spec{
-			ProcessID: ids.New(event.PrefixHook), Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Input: true, Profile: profile, MaxOutput: int64(c.MaxOutput) + 1,
+			ProcessID: ids.New(event.PrefixHook), Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Input: true, Plan: plan, MaxOutput: int64(c.MaxOutput) + 1,
 		})
 		if err != nil {
 			return hook.Exit{}, err

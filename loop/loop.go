@@ -106,6 +106,7 @@ type Loop struct {
 	transcripts *transcripts
 	host        atomic.Pointer[HostPolicy]
 	plans       plans
+	pins        pins
 	clients     clientNames
 	standings   sync.Map // standingKey → policy and reason
 	// commands says that what runs commands was asked for, so it must be closed.
@@ -140,6 +141,8 @@ type runner struct {
 	again bool
 	// interrupt stops what is under way, if something is.
 	interrupt context.CancelCauseFunc
+	// soon waits for facts that were decided and need not be durable yet.
+	soon func() error
 }
 
 var (
@@ -213,15 +216,18 @@ func (o *Options) defaults() error {
 }
 
 // Start binds the loop to the manager that it observes and takes over the host's
-// policy that was set by command.
+// policy that was set by command, and what is known of the rules of workspaces.
 func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 	l.mu.Lock()
 	l.m = m
 	l.mu.Unlock()
 	err := m.View(ctx, event.RuntimeSession, func(s *state.Session) error {
 		for _, p := range s.Permission.Policies {
-			if p.Source == "host" {
+			switch {
+			case p.Source == "host":
 				l.setHost(p.Mode, p.Rules)
+			case p.Workspace != "":
+				l.pins.set(p.Workspace, p.Rules)
 			}
 		}
 		return nil
@@ -338,6 +344,12 @@ func (l *Loop) run(k key) {
 	}
 	for l.ctx.Err() == nil {
 		done, err := l.step(k)
+		if done || moved(err) {
+			// What the thread was found in may have come of facts that were never stored.
+			if failed := l.settle(k); failed != nil {
+				done, err = false, failed
+			}
+		}
 		if err != nil && !moved(err) && !l.giveUp(k, err) {
 			l.leave(k)
 			return
@@ -381,11 +393,16 @@ func (l *Loop) step(k key) (done bool, err error) {
 	l.mu.Unlock()
 	var next Effect
 	var at time.Time
-	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
+	look := func(s *state.Session) error {
 		next = l.opt.Policy.Next(s, k.thread, l.opt.Clock())
 		at = wakeAt(s, k.thread)
 		return nil
-	}); err != nil {
+	}
+	err = l.m.Peek(l.ctx, k.session, look)
+	if err == nil && !l.beginsWithAFact(next) {
+		err = l.m.View(l.ctx, k.session, look)
+	}
+	if err != nil {
 		return false, err
 	}
 	l.alarm(k, at)
@@ -412,6 +429,20 @@ func (l *Loop) step(k key) (done bool, err error) {
 		return false, l.completeTurn(k, e)
 	default:
 		return false, l.record(k, e)
+	}
+}
+
+// beginsWithAFact reports whether an effect does nothing before it has recorded a
+// fact, and so all facts before it. Such an effect may be begun on facts that are on
+// their way to the store; the others are begun on what is there.
+func (l *Loop) beginsWithAFact(e Effect) bool {
+	switch e.(type) {
+	case CallModel:
+		return true
+	case CompleteTurn:
+		return !l.hasHooks(hook.Stop, "")
+	default:
+		return false
 	}
 }
 
@@ -444,6 +475,40 @@ func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) err
 		}
 		return decide(tx, tx.State.Thread(k.thread))
 	})
+}
+
+// emitSoon is emit for facts that nothing outside depends on: those of the next
+// effect take them along.
+func (l *Loop) emitSoon(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
+	return l.soon(l.ctx, k, func(tx *session.Tx) error {
+		if l.opt.Policy.Next(tx.State, k.thread, l.opt.Clock()) != e {
+			return errMoved
+		}
+		return decide(tx, tx.State.Thread(k.thread))
+	})
+}
+
+// soon decides facts and remembers that they are under way.
+func (l *Loop) soon(ctx context.Context, k key, decide func(*session.Tx) error) error {
+	wait, err := l.m.EmitSoon(ctx, k.session, event.ByLoop, decide)
+	if wait != nil {
+		l.mu.Lock()
+		l.runners[k].soon = wait
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// settle waits for the facts that are under way.
+func (l *Loop) settle(k key) error {
+	l.mu.Lock()
+	wait := l.runners[k].soon
+	l.runners[k].soon = nil
+	l.mu.Unlock()
+	if wait == nil {
+		return nil
+	}
+	return wait()
 }
 
 // alarm has the thread looked at again at a time; the zero time takes it back.

@@ -129,6 +129,9 @@ func (p *Policy) Next(s *state.Session, threadID string, now time.Time) Effect {
 		return Nothing{}
 	}
 	if turn != nil && turn.Interrupt != nil {
+		if turn.Interrupt.Inactivity() {
+			return FailTurn{turn.TurnID, "timed_out", turn.Interrupt.Reason}
+		}
 		return CancelTurn{turn.TurnID, turn.Interrupt.Reason}
 	}
 	if e := requestedCompaction(t); e != nil {

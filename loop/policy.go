@@ -79,7 +79,9 @@ func (l *Loop) ownMode(s *state.Session, t *state.Thread, turn *state.Turn) stri
 func (l *Loop) rulesOf(s *state.Session) []event.PolicyRule {
 	rules := l.host.Load().Rules
 	for _, p := range s.Permission.Policies {
-		rules = append(slices.Clip(rules), p.Rules...)
+		if p.Workspace == "" { // the runtime's session remembers those of workspaces
+			rules = append(slices.Clip(rules), p.Rules...)
+		}
 	}
 	return rules
 }
@@ -155,8 +157,13 @@ func (l *Loop) inventory(mode string, rules []event.PolicyRule, info event.ToolI
 // committedPolicy takes over the host's policy from facts of the runtime's session.
 func (l *Loop) committedPolicy(facts []event.Event) {
 	for i := range facts {
-		if p, ok := facts[i].Payload.(*event.PolicyChanged); ok && p.Source == "host" {
+		p, ok := facts[i].Payload.(*event.PolicyChanged)
+		switch {
+		case !ok:
+		case p.Source == "host":
 			l.setHost(p.Mode, p.Rules)
+		case p.Workspace != "":
+			l.pins.set(p.Workspace, p.Rules)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/fault"
 	"agentd/model"
 	"agentd/session"
 	"agentd/state"
@@ -98,27 +99,46 @@ func hasPicture(m *model.Message) bool {
 // workplace is where a turn works: the session's workspace, and within it the
 // folder that the turn, its thread or nobody names.
 func (l *Loop) workplace(s *state.Session, t *state.Thread, turn *state.Turn) workplace {
-	w := workplace{root: l.opt.Workspace}
-	if s.Workspace != nil && s.Workspace.Root != "" {
-		w.root = s.Workspace.Root
-	}
-	if abs, err := filepath.Abs(w.root); err == nil {
-		w.root = abs
-	}
-	if resolved, err := filepath.EvalSymlinks(w.root); err == nil {
-		w.root = resolved
-	}
+	w := workplace{root: l.rootOf(s)}
 	w.cwd = w.root
 	for _, cwd := range []string{t.Cwd, optionsOf(turn).Cwd} {
 		if cwd == "" {
 			continue
 		}
 		// A folder outside of the workspace is no place to work in.
-		if dir := below(w.root, cwd); dir == w.root || strings.HasPrefix(dir, w.root+string(filepath.Separator)) {
+		if dir := below(w.root, cwd); within(w.root, dir) {
 			w.cwd = dir
 		}
 	}
 	return w
+}
+
+// rootOf is the workspace of a session: its own, or the runtime's.
+func (l *Loop) rootOf(s *state.Session) string {
+	root := l.opt.Workspace
+	if s.Workspace != nil && s.Workspace.Root != "" {
+		root = s.Workspace.Root
+	}
+	if abs, err := filepath.Abs(root); err == nil {
+		root = abs
+	}
+	if resolved, err := filepath.EvalSymlinks(root); err == nil {
+		root = resolved
+	}
+	return root
+}
+
+// CheckCwd refuses a folder that no turn of a session would work in.
+func (l *Loop) CheckCwd(s *state.Session, cwd string) error {
+	if root := l.rootOf(s); !within(root, below(root, cwd)) {
+		return fault.Param("options.cwd", "%q is not in the workspace %s; give it relative to that", cwd, root)
+	}
+	return nil
+}
+
+// within reports whether a path is a folder or lies below it.
+func within(root, path string) bool {
+	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
 }
 
 // below is a path as it is meant within a folder.

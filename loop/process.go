@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,9 @@ func (l *Loop) plan(w workplace, outside bool) (*sandbox.Plan, error) {
 	}
 	profile := l.opt.Sandbox
 	profile.Root, profile.Cwd = w.root, w.cwd
+	if l.opt.ParseRules != nil {
+		profile.Protected = append(slices.Clip(profile.Protected), filepath.Join(w.root, RulesFile))
+	}
 	if outside {
 		profile.Mode = sandbox.DangerFullAccess
 	}
@@ -126,6 +130,7 @@ func BoundaryOf(p *sandbox.Plan, cwd string) *event.SandboxApplied {
 	return &event.SandboxApplied{
 		Mode: string(p.Profile.Mode), Cwd: cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
 		AllowedHosts: p.Profile.AllowedHosts, Enforcement: event.Enforcement(p.Enforcement), NotEnforced: p.NotEnforced,
+		Hidden: p.Hidden, Protected: p.Protected(),
 		ProcessLimits: map[string]int64{
 			"memoryMB": limits.MemoryMB, "processes": limits.Processes, "wallClockMs": limits.WallClock.Milliseconds(),
 		},

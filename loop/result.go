@@ -41,7 +41,7 @@ func (o *Outputs) defaults() {
 func (r *toolRun) succeeded(ctx context.Context, res *tool.Result) error {
 	r.after(ctx, res)
 	changed, kept := r.host.changes(ctx, res.Changed)
-	return r.emit(func(tx *session.Tx, _ *state.Thread) {
+	return r.emitResult(func(tx *session.Tx, _ *state.Thread) {
 		for _, b := range kept {
 			tx.Keep(b)
 		}

@@ -42,7 +42,9 @@ type toolRun struct {
 	decision *permission.Decision
 	outside  bool
 	started  bool
-	began    time.Time
+	// alone says that no other call runs beside it.
+	alone bool
+	began time.Time
 
 	host *toolHost
 	// changed is what the call changed before it failed, partial what it gave.
@@ -78,6 +80,7 @@ func (l *Loop) runTools(k key, e RunTools) error {
 	errs := make([]error, len(runs))
 	for i, r := range runs {
 		if r.started {
+			r.alone = len(runs) == 1
 			wg.Go(func() { errs[i] = r.run(ctx) })
 		}
 	}
@@ -441,14 +444,28 @@ func (r *toolRun) cut(ctx context.Context, err error) error {
 
 // emit records facts of the call while it runs.
 func (r *toolRun) emit(facts func(*session.Tx, *state.Thread)) error {
-	return r.l.m.Emit(context.WithoutCancel(r.l.ctx), r.k.session, event.ByLoop, func(tx *session.Tx) error {
+	return r.l.m.Emit(context.WithoutCancel(r.l.ctx), r.k.session, event.ByLoop, r.running(facts))
+}
+
+// emitResult records the end of a call. What a call only read can be read again: its
+// result may wait for the next fact. What others changed is recorded at once.
+func (r *toolRun) emitResult(facts func(*session.Tx, *state.Thread)) error {
+	if r.alone && r.entry.Info.IsReadOnly {
+		return r.l.soon(context.WithoutCancel(r.l.ctx), r.k, r.running(facts))
+	}
+	return r.emit(facts)
+}
+
+// running is a decision that holds only while the call runs.
+func (r *toolRun) running(facts func(*session.Tx, *state.Thread)) func(*session.Tx) error {
+	return func(tx *session.Tx) error {
 		t := tx.State.Thread(r.k.thread)
 		if t == nil || t.Active == nil || !isRunning(t.Active, r.call.ToolCallID) {
 			return errMoved
 		}
 		facts(tx, t)
 		return nil
-	})
+	}
 }
 
 func isRunning(turn *state.Turn, toolCallID string) bool {

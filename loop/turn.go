@@ -37,7 +37,7 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 	if err != nil {
 		return err
 	}
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+	return l.emitSoon(k, e, func(tx *session.Tx, t *state.Thread) error {
 		turn := t.Turn(e.TurnID)
 		scope := scopeOf(t, turn)
 		if t.Active == nil {
@@ -125,6 +125,9 @@ func failTurn(tx *session.Tx, t *state.Thread, e FailTurn) {
 		why.Advice = "submit another turn to go on, or raise options.maxSteps"
 	case "timed_out":
 		why.Advice, why.Retryable = "submit another turn to go on, or raise options.timeoutMs", true
+		if i := t.Active.Interrupt; i != nil && i.Inactivity() {
+			why.Advice = "raise retryPolicy.inactivityTimeoutMs if the work may be silent for longer"
+		}
 	}
 	endTurn(tx, t, t.Active, state.TurnFailed, e.Category, why)
 }

@@ -10,7 +10,6 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
-	"agentd/state"
 	"agentd/store"
 )
 
@@ -276,7 +275,7 @@ func (r *request) expiredFault(ctx context.Context, ref string) error {
 		if err != nil {
 			return storeFault(err)
 		}
-		if r.view(ctx, e.Key[len(ref)+1:], func(*state.Session) error { return nil }) == nil {
+		if r.m.See(ctx, r.caller, e.Key[len(ref)+1:]) == nil {
 			return fault.New(fault.NotFound, "the output %s expired on %s and is gone; its beginning is in the fact that told of it", ref, e.Value)
 		}
 	}

@@ -199,7 +199,7 @@ func TestOutputsExpireByThemselves(t *testing.T) {
 	if _, err := spill(k.m, "sess_a", "soon gone"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	for {
 		records, err := sub.Next(ctx)

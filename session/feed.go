@@ -6,16 +6,19 @@ import (
 
 	"agentd/command"
 	"agentd/fault"
-	"agentd/state"
 	"agentd/store"
 )
 
 // maxBehind bounds the sessions that a feed is behind with.
 const maxBehind = 1 << 16
 
-// Feed follows all sessions that a caller may see, from its start on. Like a
-// [Subscription] it holds no facts, only where it has to go on reading. It is for
-// one goroutine.
+// Feed follows all sessions that a caller may see, from its start on, also those
+// that other nodes append to. Like a [Subscription] it holds no facts, only where
+// it has to go on reading. It is for one goroutine.
+//
+// A feed that can't have every fact once and in order any more, because the store
+// was out of reach and nobody can say what others appended meanwhile, ends with an
+// error instead of passing over something.
 type Feed struct {
 	m      *Manager
 	caller command.Caller
@@ -24,14 +27,10 @@ type Feed struct {
 	mu sync.Mutex
 	// behind maps each session with undelivered facts to their range; turn lists
 	// the sessions in the order in which they fell behind.
-	behind   map[string]span
-	turn     []string
-	overflow bool
+	behind map[string]span
+	turn   []string
+	err    error // why the feed ended
 }
-
-// span is a range of sequences, both ends included. What is published extends
-// the range of its session without a gap, so that each fact is delivered once.
-type span struct{ first, last uint64 }
 
 // FeedRecord is a fact of some session.
 type FeedRecord struct {
@@ -50,7 +49,8 @@ func (m *Manager) SubscribeAll(caller command.Caller) *Feed {
 // Close ends the feed.
 func (f *Feed) Close() { f.m.topics.removeFeed(f) }
 
-// mark says that facts of a session were published.
+// mark says that facts of a session became durable. They extend what the feed was
+// told before without a gap, so that each is delivered once.
 func (f *Feed) mark(sessionID string, published span) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,11 +64,19 @@ func (f *Feed) mark(sessionID string, published span) {
 // add puts a session in line.
 func (f *Feed) add(sessionID string, missing span) {
 	if len(f.behind) >= maxBehind {
-		f.overflow = true
+		f.err = fault.New(fault.RateLimited, "the subscriber is behind with more than %d sessions; subscribe again", maxBehind)
 	} else {
 		f.behind[sessionID] = missing
 		f.turn = append(f.turn, sessionID)
 	}
+	f.signal()
+}
+
+// fail ends the feed.
+func (f *Feed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 	f.signal()
 }
 
@@ -83,8 +91,8 @@ func (f *Feed) signal() {
 func (f *Feed) take() (sessionID string, missing span, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.overflow {
-		return "", span{}, fault.New(fault.RateLimited, "the subscriber is behind with more than %d sessions; subscribe again", maxBehind)
+	if f.err != nil {
+		return "", span{}, f.err
 	}
 	if len(f.turn) == 0 {
 		return "", span{}, nil
@@ -124,8 +132,7 @@ func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 // read returns the first of a session's missing facts, if the caller may see
 // them, and puts the session in line again for the rest.
 func (f *Feed) read(ctx context.Context, sessionID string, missing span) ([]FeedRecord, error) {
-	r := &request{m: f.m, caller: f.caller}
-	if err := r.view(ctx, sessionID, func(*state.Session) error { return nil }); err != nil {
+	if err := f.m.See(ctx, f.caller, sessionID); err != nil {
 		if fault.KindOf(err) == fault.NotFound {
 			return nil, nil
 		}
@@ -162,14 +169,16 @@ func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string)
 	if _, err := store.ParseRef(ref); err != nil {
 		return nil, "", missing
 	}
-	r := &request{m: m, caller: caller}
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindRef, Prefix: ref + "/"}) {
 		if err != nil {
 			return nil, "", storeFault(err)
 		}
 		sessionID := e.Key[len(ref)+1:]
-		if r.view(ctx, sessionID, func(*state.Session) error { return nil }) != nil {
+		switch err := m.See(ctx, caller, sessionID); {
+		case fault.KindOf(err) == fault.NotFound:
 			continue
+		case err != nil:
+			return nil, "", err
 		}
 		b, err := m.opt.Store.OpenBlob(ctx, ref)
 		if err != nil {
@@ -177,7 +186,7 @@ func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string)
 		}
 		return b, string(e.Value), nil
 	}
-	if err := r.expiredFault(ctx, ref); err != nil {
+	if err := (&request{m: m, caller: caller}).expiredFault(ctx, ref); err != nil {
 		return nil, "", err
 	}
 	return nil, "", missing

@@ -86,5 +86,5 @@ func (ts *topics) followers() (subscribers, feeds int) {
 	for _, t := range ts.byID {
 		subscribers += t.size()
 	}
-	return subscribers, len(ts.feeds)
+	return subscribers, len(ts.news.feeds)
 }

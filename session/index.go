@@ -107,6 +107,12 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event) ([]store.
 	case *event.TurnSubmitted:
 		v, err := json.Marshal(submittedRecord(e, p))
 		return append(ops, put(kindTurn, turnKey(e.SessionID, e.TurnID), v)), err
+	case *event.TurnSteered:
+		if p.SubmittedTurnID == "" {
+			return ops, nil
+		}
+		v, err := json.Marshal(steeredRecord(e, p))
+		return append(ops, put(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), v)), err
 	case *event.TaskCreated:
 		ops = append(ops, put(kindTask, e.TaskID, []byte(e.SessionID)))
 		if p.TaskKind != state.TaskKindTurn {
@@ -193,6 +199,17 @@ type turnRecord struct {
 	Submitted time.Time `json:"submittedAt"`
 	// Digest of what the caller asked for.
 	Digest string `json:"digest"`
+	// Steers is the turn that took the input, if it became none of its own.
+	Steers string `json:"steers,omitempty"`
+}
+
+// steeredRecord is what is kept of an input that steered a turn.
+func steeredRecord(e *event.Event, p *event.TurnSteered) turnRecord {
+	asked := &event.TurnSubmitted{Input: p.Input, InputRef: p.InputRef, Options: p.Options, Metadata: p.Metadata}
+	return turnRecord{
+		ThreadID: e.ThreadID, TaskID: e.TaskID, RunID: e.RunID, Status: state.TurnAccepted,
+		Sequence: e.Sequence, Submitted: e.Time, Digest: submissionDigest(asked), Steers: e.TurnID,
+	}
 }
 
 func submittedRecord(e *event.Event, p *event.TurnSubmitted) turnRecord {

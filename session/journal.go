@@ -23,6 +23,9 @@ const maxGroup = 1024
 // batch is done, and then hands over to the first who waits. With one session
 // that is a plain call into the store; with many, a group grows while the group
 // before is being made durable.
+//
+// A batch that nobody waits for makes nobody a leader: it goes with the next group,
+// or by itself if none comes soon.
 type journal struct {
 	store     store.Store
 	published func(*pending)
@@ -38,7 +41,16 @@ type journal struct {
 	mu      sync.Mutex
 	queue   []*pending
 	leading bool
+	// armed says that straggler will look after batches that nobody waits for, hurried
+	// that somebody wants to know of them after all.
+	armed     bool
+	hurried   bool
+	straggler *time.Timer
+	flushing  sync.WaitGroup
 }
+
+// lingers is how long a batch that nobody waits for may lie in the queue.
+const lingers = time.Millisecond
 
 // pending is a batch on its way to the store. It is used again: it is large, and
 // one for each fact would be half of what the collector has to do.
@@ -56,10 +68,16 @@ type pending struct {
 	// than the waiter wants to know, and guarded by the writer's lock, as is known.
 	settled chan struct{}
 	known   bool
+	// unattended says that nobody waits: the journal closes settled by itself, after
+	// it has called after.
+	unattended bool
+	after      func()
 }
 
 func newJournal(s store.Store, published func(*pending)) *journal {
 	j := &journal{store: s, published: published}
+	j.straggler = time.AfterFunc(time.Hour, j.late)
+	j.straggler.Stop()
 	j.spare.New = func() any { return &pending{wake: make(chan bool, 1)} }
 	return j
 }
@@ -87,6 +105,55 @@ func (j *journal) enqueue(p *pending) (lead bool) {
 	return true
 }
 
+// enqueueUnattended adds a batch that the caller doesn't wait for.
+func (j *journal) enqueueUnattended(p *pending) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.queue = append(j.queue, p)
+	if !j.leading {
+		j.arm(lingers)
+	}
+}
+
+// arm has the queue looked at if nobody does before. The lock is held.
+func (j *journal) arm(after time.Duration) {
+	switch {
+	case !j.armed:
+		j.armed = true
+		j.flushing.Add(1)
+		j.straggler.Reset(after)
+	case after == 0 && j.straggler.Stop():
+		j.straggler.Reset(0)
+	}
+}
+
+// late commits what nobody came by to commit.
+func (j *journal) late() {
+	defer j.flushing.Done()
+	j.mu.Lock()
+	j.armed = false
+	j.mu.Unlock()
+	j.hurry()
+}
+
+// hurry has the batches committed that nobody waits for: now, or right after the
+// group that is under way.
+func (j *journal) hurry() {
+	j.mu.Lock()
+	if j.leading || len(j.queue) == 0 {
+		j.hurried = j.leading
+		j.mu.Unlock()
+		return
+	}
+	j.leading = true
+	j.mu.Unlock()
+	j.round(nil)
+	j.handOver()
+}
+
+// close waits for what looks after the last batches. Nothing may be enqueued.
+func (j *journal) close() { j.flushing.Wait() }
+
 // finish returns when the batch is durable or has failed.
 func (j *journal) finish(p *pending, lead bool) error {
 	if !lead {
@@ -100,18 +167,29 @@ func (j *journal) finish(p *pending, lead bool) error {
 
 func (j *journal) lead(own *pending) {
 	for !own.done {
-		j.gather()
-		j.take()
-		j.lastGroup = len(j.group)
-		j.commit()
-		for _, p := range j.group {
-			if p != own {
-				p.wake <- false // from here on p is its waiter's
-			}
-		}
-		clear(j.group)
+		j.round(own)
 	}
 	j.handOver()
+}
+
+// round commits what is queued and tells those who wait, but for the leader.
+func (j *journal) round(own *pending) {
+	j.gather()
+	j.take()
+	j.lastGroup = len(j.group)
+	j.commit()
+	for _, p := range j.group {
+		switch {
+		case p.unattended:
+			if p.after != nil {
+				p.after()
+			}
+			close(p.settled)
+		case p != own:
+			p.wake <- false // from here on p is its waiter's
+		}
+	}
+	clear(j.group)
 }
 
 // commit writes the group and tells of what is durable.
@@ -160,14 +238,29 @@ func (j *journal) take() {
 	rest := copy(j.queue, j.queue[n:])
 	clear(j.queue[rest:])
 	j.queue = j.queue[:rest]
+	if rest == 0 && j.armed && j.straggler.Stop() {
+		j.armed = false
+		j.flushing.Done()
+	}
 }
 
+// handOver makes the first who waits the leader.
 func (j *journal) handOver() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.queue) == 0 {
-		j.leading = false
-		return
+	for _, p := range j.queue {
+		if !p.unattended {
+			p.wake <- true
+			return
+		}
 	}
-	j.queue[0].wake <- true
+	j.leading = false
+	switch {
+	case len(j.queue) == 0:
+	case j.hurried:
+		j.arm(0)
+	default:
+		j.arm(lingers)
+	}
+	j.hurried = false
 }

@@ -206,7 +206,7 @@ func within[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("nothing came")
 		panic("unreachable")
 	}

@@ -94,6 +94,8 @@ type Manager struct {
 	journal *journal
 	topics  topics
 	outputs outputs
+	// accounts has the owners of the sessions that were read lately.
+	accounts recent[string]
 
 	mu      sync.Mutex
 	writers map[string]*writer
@@ -110,6 +112,7 @@ func New(opt Options) *Manager {
 	m := &Manager{opt: opt, writers: map[string]*writer{}, stop: make(chan struct{})}
 	m.journal = newJournal(opt.Store, m.published)
 	m.topics.init(opt.TailEvents)
+	m.accounts.keep = 1 << 14
 	m.stopped.Go(m.sweep)
 	m.stopped.Go(func() { m.topics.tell(m.stop) })
 	if opt.ExpireAfter > 0 {
@@ -140,6 +143,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	for _, w := range writers {
 		errs = append(errs, w.retire(ctx))
 	}
+	m.journal.close()
 	m.topics.close()
 	return errors.Join(errs...)
 }
@@ -202,14 +206,42 @@ func (m *Manager) Emit(ctx context.Context, sessionID string, by event.Emitter, 
 	return m.write(ctx, sessionID, by, false, decide)
 }
 
+// EmitSoon is [Manager.Emit] for facts that nothing outside depends on yet: it
+// returns when they are decided, and they become durable with the next facts of the
+// session, or by themselves after a moment. Whoever is told of a later fact, or of
+// the state, was told after them. If they could not be stored, the session goes on
+// as if they had never been, and wait says why; it waits for the outcome.
+func (m *Manager) EmitSoon(ctx context.Context, sessionID string, by event.Emitter, decide func(*Tx) error) (wait func() error, err error) {
+	err = m.use(sessionID, func(w *writer) error {
+		p, err := w.doSoon(ctx, by, decide)
+		if p != nil {
+			wait = func() error { return w.outcome(p) }
+		}
+		return err
+	})
+	return wait, err
+}
+
+// Peek is [Manager.View] without the wait: what it sees may never become durable.
+// It is for deciding what to do next, where a decision of [Manager.Emit] stands
+// before anything is done.
+func (m *Manager) Peek(ctx context.Context, sessionID string, view func(*state.Session) error) error {
+	return m.use(sessionID, func(w *writer) error { return w.peek(ctx, view) })
+}
+
 // write runs a decision; create says that the session need not exist.
 func (m *Manager) write(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
+	return m.use(sessionID, func(w *writer) error { return w.do(ctx, by, create, decide) })
+}
+
+// use does something with a session's writer.
+func (m *Manager) use(sessionID string, do func(*writer) error) error {
 	for {
 		w, err := m.acquire(sessionID)
 		if err != nil {
 			return err
 		}
-		err = w.do(ctx, by, create, decide)
+		err = do(w)
 		m.release(w)
 		if !errors.Is(err, errStale) {
 			return err

@@ -179,32 +179,21 @@ func (m *Manager) window(ctx context.Context, sessionID string, before uint64, l
 // Events returns a page of a session's events after a sequence, for a caller who
 // may see the session, and the session's last sequence.
 func (m *Manager) Events(ctx context.Context, caller command.Caller, sessionID string, after uint64, limit int) ([]store.Record, uint64, error) {
-	r := &request{m: m, caller: caller}
-	var last uint64
-	if err := r.view(ctx, sessionID, func(st *state.Session) error {
-		last = st.Sequence
-		return nil
-	}); err != nil {
+	if err := m.See(ctx, caller, sessionID); err != nil {
 		return nil, 0, err
 	}
+	head, err := m.opt.Store.Head(ctx, sessionID)
+	if err != nil {
+		return nil, 0, storeFault(err)
+	}
 	var out []store.Record
-	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Before: last + 1, Limit: limit}) {
+	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Before: head.Sequence + 1, Limit: limit}) {
 		if err != nil {
 			return nil, 0, storeFault(err)
 		}
 		out = append(out, rec)
 	}
-	return out, last, nil
-}
-
-// Account returns the account that owns a session.
-func (m *Manager) Account(ctx context.Context, sessionID string) (string, error) {
-	var account string
-	err := m.View(ctx, sessionID, func(st *state.Session) error {
-		account = st.Account
-		return nil
-	})
-	return account, err
+	return out, head.Sequence, nil
 }
 
 // Open yields the ids of the sessions that have unfinished work.

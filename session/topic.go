@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"agentd/event"
 	"agentd/fault"
 	"agentd/store"
 )
@@ -24,9 +25,9 @@ type topics struct {
 	followed atomic.Int64
 	bell     chan struct{} // capacity 1
 
-	mu    sync.Mutex
-	byID  map[string]*topic
-	feeds map[*Feed]struct{}
+	mu   sync.Mutex
+	byID map[string]*topic
+	news news
 	// line has the topics whose subscribers are to be woken, each once.
 	line []*topic
 }
@@ -50,24 +51,9 @@ type end struct {
 }
 
 func (ts *topics) init(keep int) {
-	ts.keep, ts.byID, ts.feeds = keep, map[string]*topic{}, map[*Feed]struct{}{}
+	ts.keep, ts.byID = keep, map[string]*topic{}
+	ts.news.init()
 	ts.bell = make(chan struct{}, 1)
-}
-
-func (ts *topics) addFeed(f *Feed) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	ts.feeds[f] = struct{}{}
-	ts.followed.Add(1)
-}
-
-func (ts *topics) removeFeed(f *Feed) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if _, ok := ts.feeds[f]; ok {
-		delete(ts.feeds, f)
-		ts.followed.Add(-1)
-	}
 }
 
 // publish records what became durable and has the subscribers woken. Nothing is
@@ -79,25 +65,21 @@ func (ts *topics) publish(id string, records []store.Record) {
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	for f := range ts.feeds {
-		f.mark(id, span{records[0].Sequence, records[len(records)-1].Sequence})
-	}
+	ts.note(id, span{records[0].Sequence, records[len(records)-1].Sequence})
 	if t := ts.byID[id]; t != nil {
 		t.end.Store(t.end.Load().extended(records, ts.keep))
 		ts.enlist(t)
 	}
 }
 
-// hint says that a session goes at least to a sequence.
-func (ts *topics) hint(a store.Appended) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t := ts.byID[a.SessionID]
+// reach says that a session goes at least to a sequence. The caller holds the lock.
+func (ts *topics) reach(id string, last uint64) {
+	t := ts.byID[id]
 	if t == nil {
 		return
 	}
-	if e := t.end.Load(); a.Sequence > e.last {
-		t.end.Store(&end{last: a.Sequence, tail: e.tail})
+	if e := t.end.Load(); last > e.last {
+		t.end.Store(&end{last: last, tail: e.tail})
 		ts.enlist(t)
 	}
 }
@@ -133,6 +115,7 @@ func (ts *topics) tell(stop <-chan struct{}) {
 			t.wake()
 		}
 		clear(line)
+		ts.tellFeeds()
 	}
 }
 
@@ -149,12 +132,13 @@ func (ts *topics) takeLine(spare []*topic) []*topic {
 	return line
 }
 
-// close wakes everybody: there will be nothing more.
+// close wakes everybody: there will be nothing more. It is called after tell ended.
 func (ts *topics) close() {
+	ts.tellFeeds()
 	ts.closed.Store(true)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	for f := range ts.feeds {
+	for f := range ts.news.feeds {
 		f.signal()
 	}
 	for _, t := range ts.byID {
@@ -261,14 +245,16 @@ func (m *Manager) Subscribe(ctx context.Context, sessionID string, after uint64)
 	s := &Subscription{m: m, id: sessionID, next: after, wake: make(chan struct{}, 1)}
 	s.topic = m.topics.subscribe(sessionID, s)
 	head, err := m.opt.Store.Head(ctx, sessionID)
-	if err == nil && head.Sequence == 0 {
-		err = fault.New(fault.NotFound, "there is no session %s", sessionID)
+	if err == nil && head.Sequence == 0 && sessionID != event.RuntimeSession {
+		err = noSession(sessionID)
 	}
 	if err != nil {
 		s.Close()
 		return nil, storeFault(err)
 	}
-	m.topics.hint(store.Appended{SessionID: sessionID, Sequence: head.Sequence})
+	m.topics.mu.Lock()
+	defer m.topics.mu.Unlock()
+	m.topics.reach(sessionID, head.Sequence)
 	return s, nil
 }
 

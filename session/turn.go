@@ -190,7 +190,7 @@ func repeatedTurn(tx *Tx, p *command.SubmitTurn, sub *event.TurnSubmitted) (*com
 	}
 	tx.index, tx.blobs = nil, nil // the content is stored already
 	return &command.SubmitTurnResult{
-		SessionID: tx.w.id, ThreadID: rec.ThreadID, TurnID: p.TurnID, TaskID: rec.TaskID, RunID: rec.RunID,
+		SessionID: tx.w.id, ThreadID: rec.ThreadID, TurnID: reasonOr(rec.Steers, p.TurnID), TaskID: rec.TaskID, RunID: rec.RunID,
 		Status: rec.Status, Position: rec.Position, Sequence: rec.Sequence,
 	}, nil
 }
@@ -284,6 +284,7 @@ func (r *request) steer(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *eve
 	}
 	tx.Emit(event.Event{Type: event.TypeTurnSteered, Scope: turnScope(a, t), Payload: &event.TurnSteered{
 		Input: sub.Input, InputRef: sub.InputRef, Preview: sub.Preview, SubmittedBy: sub.SubmittedBy,
+		SubmittedTurnID: p.TurnID, Options: sub.Options, Metadata: sub.Metadata,
 	}})
 	r.stepOfPeer(tx, turnScope(a, t), p.Peer, "input was added")
 	return res, nil

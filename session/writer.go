@@ -47,6 +47,8 @@ type writer struct {
 	// newest is the batch that was enqueued last; when it is done, all that the
 	// state contains is durable.
 	newest *pending
+	// unattended are batches that nobody waits for and whose outcome wasn't looked at.
+	unattended []*pending
 	// claims holds the index entries of batches under way, which the store
 	// doesn't show yet.
 	claims map[store.IndexKey][]byte
@@ -63,25 +65,17 @@ func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide f
 		w.mu.Unlock()
 		return err
 	}
-	p := w.m.journal.begin()
-	tx := &w.tx
-	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.oneFact[:0]}
-	if err := decide(tx); err != nil || tx.empty() {
-		w.m.journal.recycle(p)
+	p, err := w.decided(ctx, by, decide)
+	if p == nil {
 		return w.settle(err)
 	}
-	if err := w.seal(p, tx, by); err != nil {
-		w.mu.Unlock()
-		return err
-	}
-	w.newest = p
 	refers := refers(&p.batch)
 	if refers {
 		w.m.outputs.storing.RLock()
 	}
 	lead := w.m.journal.enqueue(p)
 	w.mu.Unlock()
-	err := w.m.journal.finish(p, lead)
+	err = w.m.journal.finish(p, lead)
 	if refers {
 		w.m.outputs.storing.RUnlock()
 	}
@@ -96,8 +90,58 @@ func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide f
 	return nil
 }
 
+// doSoon runs one decision whose facts are made durable behind the caller's back.
+// The batch is nil if there are none.
+func (w *writer) doSoon(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.ready(ctx, false); err != nil {
+		return nil, err
+	}
+	p, err := w.decided(ctx, by, decide)
+	if p == nil {
+		return nil, err
+	}
+	p.unattended, p.settled = true, make(chan struct{})
+	if refers(&p.batch) {
+		w.m.outputs.storing.RLock()
+		p.after = w.m.outputs.storing.RUnlock
+	}
+	w.unattended = append(w.unattended, p)
+	w.m.journal.enqueueUnattended(p)
+	return p, nil
+}
+
+// peek looks at the state, whether or not it is durable.
+func (w *writer) peek(ctx context.Context, view func(*state.Session) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.ready(ctx, false); err != nil {
+		return err
+	}
+	return view(w.state)
+}
+
+// decided runs a decision and makes a batch of its facts, which are part of the
+// state from here on; nil if there are none.
+func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
+	p := w.m.journal.begin()
+	tx := &w.tx
+	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.oneFact[:0]}
+	if err := decide(tx); err != nil || tx.empty() {
+		w.m.journal.recycle(p)
+		return nil, err
+	}
+	if err := w.seal(p, tx, by); err != nil {
+		return nil, err
+	}
+	w.newest = p
+	return p, nil
+}
+
 // ready loads the session if need be.
 func (w *writer) ready(ctx context.Context, create bool) error {
+	w.lookAfter()
 	if w.failed {
 		return errStale
 	}
@@ -127,6 +171,9 @@ func (w *writer) settle(result error) error {
 	}
 	settled := p.await()
 	w.mu.Unlock()
+	if p.unattended {
+		w.m.journal.hurry()
+	}
 	<-settled
 	if p.err != nil {
 		return storeFault(p.err)
@@ -146,10 +193,18 @@ func (p *pending) await() <-chan struct{} {
 	return p.settled
 }
 
-// finished tells those who wait for a batch of its outcome, and drops what the
-// store shows by itself now. A writer whose batch failed is out of service: its
-// state ran ahead of the store. It reports whether somebody still looks at the
-// batch; nobody can begin to any more.
+// outcome waits for a batch that nobody waits for otherwise.
+func (w *writer) outcome(p *pending) error {
+	w.m.journal.hurry()
+	<-p.settled
+	if p.err != nil {
+		return storeFault(p.err)
+	}
+	return nil
+}
+
+// finished tells those who wait for a batch of its outcome. It reports whether
+// somebody still looks at the batch; nobody can begin to any more.
 func (w *writer) finished(p *pending) (shared bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,12 +212,36 @@ func (w *writer) finished(p *pending) (shared bool) {
 	if p.settled != nil {
 		close(p.settled)
 	}
+	w.took(p)
+	return p.err != nil || p.settled != nil
+}
+
+// lookAfter takes in how batches ended that nobody waited for.
+func (w *writer) lookAfter() {
+	for len(w.unattended) > 0 {
+		p := w.unattended[0]
+		select {
+		case <-p.settled:
+		default:
+			return
+		}
+		w.unattended[0] = nil
+		if w.unattended = w.unattended[1:]; len(w.unattended) == 0 {
+			w.unattended = nil
+		}
+		w.took(p)
+	}
+}
+
+// took drops what the store shows by itself now. A writer whose batch failed is out
+// of service: its state ran ahead of the store.
+func (w *writer) took(p *pending) {
 	if w.newest == p {
 		w.newest = nil
 	}
 	if p.err != nil {
 		w.failed = true
-		return true
+		return
 	}
 	for i := range p.batch.Index {
 		id := p.batch.Index[i].Entry.ID()
@@ -170,7 +249,6 @@ func (w *writer) finished(p *pending) (shared bool) {
 			delete(w.claims, id)
 		}
 	}
-	return p.settled != nil
 }
 
 // now returns the session's time, which never goes back.
@@ -399,6 +477,7 @@ func (w *writer) retire(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.lookAfter()
 	if !w.loaded || w.failed {
 		return nil
 	}

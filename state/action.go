@@ -23,27 +23,32 @@ const (
 
 // Action is one request for a decision or an input.
 type Action struct {
-	ActionID    string    `json:"actionId"`
-	SessionID   string    `json:"sessionId"`
-	ThreadID    string    `json:"threadId"`
-	TurnID      string    `json:"turnId"`
-	TaskID      string    `json:"taskId,omitempty"`
-	ToolCallID  string    `json:"toolCallId,omitempty"`
-	SubagentID  string    `json:"subagentId,omitempty"`
-	Status      string    `json:"status"`
-	ActionType  string    `json:"actionType"`
-	Prompt      string    `json:"prompt,omitempty"`
-	Schema      event.Raw `json:"schema,omitempty"`
-	Decisions   []string  `json:"decisions,omitempty"`
-	Scope       event.Raw `json:"scope,omitempty"`
-	ToolName    string    `json:"toolName,omitempty"`
-	SafeArgs    event.Raw `json:"safeArgs,omitempty"`
-	InputRef    string    `json:"inputRef,omitempty"`
-	Reason      string    `json:"reason,omitempty"`
-	RuleRefs    []string  `json:"ruleRefs,omitempty"`
-	Destructive bool      `json:"destructive,omitempty"`
-	ExpiresAt   time.Time `json:"expiresAt,omitzero"`
-	OnTimeout   string    `json:"onTimeout,omitempty"`
+	ActionID   string `json:"actionId"`
+	SessionID  string `json:"sessionId"`
+	ThreadID   string `json:"threadId"`
+	TurnID     string `json:"turnId"`
+	TaskID     string `json:"taskId,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty"`
+	SubagentID string `json:"subagentId,omitempty"`
+	// SubagentRole, ParentThreadID and ParentTurnID say, of the request of a child,
+	// who it is and whom it works for.
+	SubagentRole   string    `json:"subagentRole,omitempty"`
+	ParentThreadID string    `json:"parentThreadId,omitempty"`
+	ParentTurnID   string    `json:"parentTurnId,omitempty"`
+	Status         string    `json:"status"`
+	ActionType     string    `json:"actionType"`
+	Prompt         string    `json:"prompt,omitempty"`
+	Schema         event.Raw `json:"schema,omitempty"`
+	Decisions      []string  `json:"decisions,omitempty"`
+	Scope          event.Raw `json:"scope,omitempty"`
+	ToolName       string    `json:"toolName,omitempty"`
+	SafeArgs       event.Raw `json:"safeArgs,omitempty"`
+	InputRef       string    `json:"inputRef,omitempty"`
+	Reason         string    `json:"reason,omitempty"`
+	RuleRefs       []string  `json:"ruleRefs,omitempty"`
+	Destructive    bool      `json:"destructive,omitempty"`
+	ExpiresAt      time.Time `json:"expiresAt,omitzero"`
+	OnTimeout      string    `json:"onTimeout,omitempty"`
 	// ChannelID is the channel whose peer is to act, if only that one can.
 	ChannelID string    `json:"channelId,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -83,6 +88,9 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
 		Destructive: p.Destructive, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
 		ChannelID: f.e.ChannelID, CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
+	}
+	if child := f.s.Subagents.Find(f.e.SubagentID); child != nil {
+		a.SubagentRole, a.ParentThreadID, a.ParentTurnID = child.Role, child.ParentThreadID, child.ParentTurnID
 	}
 	f.s.Actions.Pending = append(f.s.Actions.Pending, a)
 	if turn := f.turn(); turn != nil {

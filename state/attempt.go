@@ -52,7 +52,9 @@ type Attempt struct {
 	// CompletionSummary is the worker's prose; nothing follows from it.
 	CompletionSummary string `json:"completionSummary,omitempty"`
 
-	StartedAt  time.Time `json:"startedAt,omitzero"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// HeardAt is when the attempt's external worker last reported.
+	HeardAt    time.Time `json:"heardAt,omitzero"`
 	EndedAt    time.Time `json:"endedAt,omitzero"`
 	DurationMs int64     `json:"durationMs,omitempty"`
 	// Inferred says that the end follows from the task's end alone; a fact of the

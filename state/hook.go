@@ -26,6 +26,7 @@ type HookRun struct {
 	Reason          string    `json:"reason,omitempty"`
 	ErrorCategory   string    `json:"errorCategory,omitempty"`
 	FailureBehavior string    `json:"failureBehavior,omitempty"`
+	Sandbox         string    `json:"sandbox,omitempty"` // the mode of its boundary
 	TimeoutMs       int64     `json:"timeoutMs,omitempty"`
 	DurationMs      int64     `json:"durationMs,omitempty"`
 	UpdatedInputRef string    `json:"updatedInputRef,omitempty"`
@@ -42,6 +43,15 @@ func (f *fold) hookStarted(p *event.HookStarted) {
 	h := f.takeHook(p.HookRunID, p.Point, p.HandlerRef)
 	h.Status, h.TimeoutMs, h.StartedAt = HookRunning, p.TimeoutMs, f.e.Time
 	f.s.Permission.Hooks = append(f.s.Permission.Hooks, h)
+}
+
+// hookConfined notes the boundary of a hook that is under way.
+func (f *fold) hookConfined(p *event.SandboxApplied) {
+	for _, h := range f.s.Permission.Hooks {
+		if h.HookRunID == p.HookRunID {
+			h.Sandbox, h.Sequence = p.Mode, f.e.Sequence
+		}
+	}
 }
 
 func (f *fold) hookCompleted(p *event.HookCompleted) {

@@ -45,8 +45,12 @@ type Policy struct {
 	Rules     []event.PolicyRule `json:"rules,omitempty"`
 	Reason    string             `json:"reason,omitempty"`
 	ChangedBy *event.Actor       `json:"changedBy,omitempty"`
-	ChangedAt time.Time          `json:"changedAt"`
-	Sequence  uint64             `json:"sequence"`
+	// Workspace is the folder whose rules these are, in the runtime's own session.
+	Workspace string `json:"workspace,omitempty"`
+	// Held is what the workspace's file says and doesn't count yet.
+	Held      []string  `json:"held,omitempty"`
+	ChangedAt time.Time `json:"changedAt"`
+	Sequence  uint64    `json:"sequence"`
 }
 
 // Grant is a permission for the whole session.
@@ -152,17 +156,25 @@ func (f *fold) permissionResolved(p *event.PermissionResolved) {
 	perm.Grants = recent(perm.Grants, g, keepGrants)
 }
 
-// policyChanged replaces the policy of one source; the sources are few and fixed.
+// keepWorkspaces bounds the workspaces whose rules the runtime's session remembers.
+const keepWorkspaces = 1000
+
+// policyChanged replaces the policy of one source; the sources are few and fixed, and
+// the workspaces of the runtime's session bounded.
 func (f *fold) policyChanged(p *event.PolicyChanged) {
 	perm := &f.s.Permission
 	policy := Policy{
 		Source: p.Source, Mode: p.Mode, Rules: first(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
-		ChangedAt: f.e.Time, Sequence: f.e.Sequence,
+		Workspace: p.Workspace, Held: first(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
 	}
-	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source })
-	if i < 0 {
-		perm.Policies = append(perm.Policies, policy)
+	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source && x.Workspace == p.Workspace })
+	if i >= 0 {
+		perm.Policies[i] = policy
 		return
 	}
-	perm.Policies[i] = policy
+	perm.Policies = append(perm.Policies, policy)
+	if p.Workspace != "" && len(perm.Policies) > keepWorkspaces {
+		oldest := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Workspace != "" })
+		perm.Policies = slices.Delete(slices.Clone(perm.Policies), oldest, oldest+1)
+	}
 }

@@ -21,6 +21,8 @@ type AppliedSandbox struct {
 	Enforcement    event.Enforcement `json:"enforcement"`
 	EnvironmentRef string            `json:"environmentRef,omitempty"`
 	ProcessLimits  map[string]int64  `json:"processLimits,omitempty"`
+	Hidden         []string          `json:"hidden,omitempty"`
+	Protected      []string          `json:"protected,omitempty"`
 	NotEnforced    []string          `json:"notEnforced,omitempty"`
 	At             time.Time         `json:"at"`
 	Sequence       uint64            `json:"sequence"`
@@ -43,11 +45,16 @@ type Violation struct {
 }
 
 func (f *fold) sandboxApplied(p *event.SandboxApplied) {
+	if p.HookRunID != "" {
+		f.hookConfined(p)
+		return // the session's boundary is that of its tools
+	}
 	a := &AppliedSandbox{
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, ProcessID: f.e.ProcessID,
 		Mode: p.Mode, Cwd: p.Cwd, ReadRoots: first(p.ReadRoots, keepRefs), WriteRoots: first(p.WriteRoots, keepRefs),
 		Network: p.Network, AllowedHosts: first(p.AllowedHosts, keepRefs), Enforcement: p.Enforcement,
 		EnvironmentRef: p.EnvironmentID, ProcessLimits: p.ProcessLimits, NotEnforced: first(p.NotEnforced, keepRefs),
+		Hidden: first(p.Hidden, keepRefs), Protected: first(p.Protected, keepRefs),
 		At: f.e.Time, Sequence: f.e.Sequence,
 	}
 	f.s.Permission.Sandbox = a

@@ -146,7 +146,7 @@ func (s *Session) Apply(e *event.Event) ([]Evicted, error) {
 	f.followPeers()
 	t := s.Thread(e.ThreadID)
 	if t != nil {
-		t.LastSequence = e.Sequence
+		t.LastSequence, t.LastAt = e.Sequence, e.Time
 	}
 	s.Telemetry.apply(e, t)
 	return f.evicted, nil

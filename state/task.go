@@ -382,6 +382,7 @@ func (f *fold) taskUpdated(t *Task, p *event.TaskUpdated) {
 	if p.Objective != nil {
 		t.Objective, t.ObjectiveRef = *p.Objective, p.ObjectiveRef
 	}
+	setIf(&t.TaskKind, p.TaskKind)
 	setIf(&t.WorkerKind, p.WorkerKind)
 	setIf(&t.Priority, p.Priority)
 	setIf(&t.Visibility, p.Visibility)
@@ -433,7 +434,12 @@ func (f *fold) taskProgressed(t *Task, p *event.TaskProgressed) {
 	t.Progress = mergeProgress(t.Progress, &p.Progress)
 	setIf(&t.DeliveryState, p.DeliveryState)
 	setIf(&t.ValidationState, p.ValidationState)
-	f.changeAttempt(t, func(a *Attempt) { a.addOutputs(p.OutputRefs) })
+	f.changeAttempt(t, func(a *Attempt) {
+		a.addOutputs(p.OutputRefs)
+		if p.Heartbeat {
+			a.HeardAt = f.e.Time
+		}
+	})
 }
 
 // mergeProgress returns the progress after a report: what the report leaves out

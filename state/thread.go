@@ -35,9 +35,11 @@ type Thread struct {
 	Model          string    `json:"model,omitempty"`
 	StartedAt      time.Time `json:"startedAt"`
 	UpdatedAt      time.Time `json:"updatedAt"`
-	// StartedSequence is where the thread's facts begin, LastSequence its newest one.
-	StartedSequence uint64 `json:"startedSequence,omitempty"`
-	LastSequence    uint64 `json:"lastSequence,omitempty"`
+	// StartedSequence is where the thread's facts begin, LastSequence its newest one,
+	// which happened at LastAt.
+	StartedSequence uint64    `json:"startedSequence,omitempty"`
+	LastSequence    uint64    `json:"lastSequence,omitempty"`
+	LastAt          time.Time `json:"lastAt,omitzero"`
 
 	// Block is set while the thread can't go on and says why.
 	Block *Block `json:"block,omitempty"`

@@ -91,7 +91,13 @@ type Interrupt struct {
 	Queue  string       `json:"queue"`
 	By     *event.Actor `json:"by,omitempty"`
 	At     time.Time    `json:"at"`
+	// Cause is set if no person wants it.
+	Cause string `json:"cause,omitempty"`
 }
+
+// Inactivity reports whether the turn is stopped because it showed no progress: it
+// ends as timed out, not as interrupted.
+func (i *Interrupt) Inactivity() bool { return i.Cause == event.InterruptInactivity }
 
 // Statuses of a model call.
 const (
@@ -277,7 +283,7 @@ func (f *fold) endTurn(status string) *Turn {
 
 func (f *fold) interruptRequested(p *event.TurnInterruptRequested) {
 	if turn := f.turn(); turn != nil {
-		turn.Interrupt = &Interrupt{Reason: p.Reason, Queue: p.Queue, By: p.RequestedBy, At: f.e.Time}
+		turn.Interrupt = &Interrupt{Reason: p.Reason, Queue: p.Queue, By: p.RequestedBy, At: f.e.Time, Cause: p.Cause}
 	}
 }
 

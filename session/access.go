@@ -1,0 +1,106 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/store"
+)
+
+// See reports a session that isn't there, or that the caller may not see, as not
+// found. It claims nothing: reading facts needs no ownership, so every node of a
+// shared store answers for itself, whoever owns the session.
+//
+// The runtime's own session is there from the start, for those who may see it: it
+// has no fact until there is one to keep.
+func (m *Manager) See(ctx context.Context, caller command.Caller, sessionID string) error {
+	if sessionID == event.RuntimeSession && caller.Admin {
+		return nil
+	}
+	account, err := m.Account(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	if !caller.Sees(account) || sessionID == event.RuntimeSession {
+		return noSession(sessionID)
+	}
+	return nil
+}
+
+func noSession(sessionID string) error {
+	return fault.New(fault.NotFound, "there is no session %s", sessionID)
+}
+
+// Account returns the account that owns a session. Its first fact says so, and
+// that never changes.
+func (m *Manager) Account(ctx context.Context, sessionID string) (string, error) {
+	if account, ok := m.accounts.get(sessionID); ok {
+		return account, nil
+	}
+	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{Limit: 1}) {
+		if err != nil {
+			return "", storeFault(fmt.Errorf("session: read %s: %w", sessionID, err))
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return "", storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
+		}
+		created, ok := e.Payload.(*event.SessionCreated)
+		if !ok {
+			return "", storeFault(fmt.Errorf("%w: session %s begins with %s", store.ErrCorrupt, sessionID, e.Type))
+		}
+		m.accounts.put(sessionID, created.Account)
+		return created.Account, nil
+	}
+	return "", noSession(sessionID)
+}
+
+// recent keeps what was asked for lately: at least so many entries, at most twice
+// as many. It may be used by many goroutines.
+type recent[V any] struct {
+	keep int
+
+	mu         sync.Mutex
+	young, old map[string]V
+}
+
+func (r *recent[V]) get(key string) (V, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v, ok := r.young[key]; ok {
+		return v, true
+	}
+	v, ok := r.old[key]
+	if ok {
+		r.add(key, v)
+	}
+	return v, ok
+}
+
+func (r *recent[V]) put(key string, v V) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(key, v)
+}
+
+// add puts an entry among the young ones; when these are many, they become the
+// old ones, and those that were old are forgotten.
+func (r *recent[V]) add(key string, v V) {
+	if len(r.young) >= r.keep {
+		r.young, r.old = nil, r.young
+	}
+	if r.young == nil {
+		r.young = map[string]V{}
+	}
+	r.young[key] = v
+}
+
+func (r *recent[V]) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.young, r.old = nil, nil
+}
