@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+
+	"agentd/event"
 )
 
 // Direct is an [Exec] that runs a command as it is, without a sandbox, with PATH
@@ -19,6 +21,11 @@ func Direct(ctx context.Context, c Command) (Exit, error) {
 	stdout, stderr := &bounded{most: c.MaxOutput + 1}, &bounded{most: c.MaxOutput}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	group(cmd)
+	if c.Confined != nil {
+		if err := c.Confined(unconfined(c.Cwd)); err != nil {
+			return Exit{}, err
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		return Exit{}, err
 	}
@@ -29,6 +36,15 @@ func Direct(ctx context.Context, c Command) (Exit, error) {
 		return Exit{}, err
 	}
 	return Exit{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Code: status(cmd)}, nil
+}
+
+// unconfined is the boundary of a process that has none.
+func unconfined(cwd string) *event.SandboxApplied {
+	return &event.SandboxApplied{
+		Mode: "none", Cwd: cwd, ReadRoots: []string{"/"}, WriteRoots: []string{"/"}, Network: "allow",
+		Enforcement: event.Enforcement{Filesystem: "none", Network: "none", Processes: "none", Limits: "none"},
+		NotEnforced: []string{"this runtime runs hooks without a sandbox"},
+	}
 }
 
 // brokenPipe says that the command didn't read its whole input, which it may.

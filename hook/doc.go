@@ -6,7 +6,9 @@
 //
 // [Runner.Run] runs the hooks of a point that match, one after the other in their
 // order. Each run is told to the [Recorder] as a fact before it starts and when
-// it ends; if a fact can't be recorded, nothing more runs.
+// it ends; if a fact can't be recorded, nothing more runs. A command's boundary is
+// a fact too, before any of its code runs: what confines a hook is told, not
+// assumed.
 //
 // A hook gets one JSON object: ids, point, working directory, workspace, mode,
 // sandbox, tool and its input (see [Input]). The caller has redacted it; no

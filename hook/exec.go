@@ -26,7 +26,10 @@ func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
 	if tr := o.trace(ctx); tr != "" {
 		env = append(slices.Clone(env), "TRACEPARENT="+tr)
 	}
-	exit, err := o.r.opt.Exec(ctx, Command{Argv: o.h.Command, Env: env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer, Profile: o.h.Profile})
+	exit, err := o.r.opt.Exec(ctx, Command{
+		Argv: o.h.Command, Env: env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer, Profile: o.h.Profile,
+		Confined: func(b *event.SandboxApplied) error { return o.confined(ctx, b) },
+	})
 	if err != nil {
 		return nil, &failure{category: "spawn", message: clip(err.Error(), maxReason), retryable: false}
 	}
@@ -48,6 +51,16 @@ func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
 		message += ": " + said
 	}
 	return nil, &failure{category: "exit", message: message}
+}
+
+// confined records the boundary of the run's process.
+func (o *one) confined(ctx context.Context, b *event.SandboxApplied) error {
+	fact := *b
+	fact.HookRunID = o.id
+	if err := o.rec.Report(context.WithoutCancel(ctx), &fact); err != nil {
+		return fmt.Errorf("record its boundary: %w", err)
+	}
+	return nil
 }
 
 // cwd is where a command starts: the workspace, so that a relative command is

@@ -104,6 +104,9 @@ type Command struct {
 	Stdin []byte
 	// Profile is that of the hook.
 	Profile string
+	// Confined is told the boundary of the process before anything of the command
+	// runs. If it fails, nothing runs.
+	Confined func(*event.SandboxApplied) error
 	// MaxOutput bounds what is kept of stdout and of stderr. One byte more is kept
 	// of stdout, so that what is too long can be told.
 	MaxOutput int
@@ -132,8 +135,8 @@ type Options struct {
 
 // Recorder records what hooks do. Its methods are called by Run's goroutine.
 type Recorder interface {
-	// Report records a fact: *event.HookStarted, *event.HookCompleted or
-	// *event.HookFailed.
+	// Report records a fact: *event.HookStarted, *event.SandboxApplied for a
+	// command, and *event.HookCompleted or *event.HookFailed.
 	Report(ctx context.Context, fact event.Payload) error
 	// Keep stores a content and returns its reference.
 	Keep(ctx context.Context, mediaType string, content []byte) (ref string, err error)

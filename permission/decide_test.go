@@ -39,6 +39,8 @@ func calls() []call {
 	out.Outside = true
 	readOnlyBox := fileCall("write_file", "a", false)
 	readOnlyBox.Sandbox.Mode = "read_only"
+	away, hidden := otherCall("spawn_agent", "local", false), otherCall("spawn_agent", "local", false)
+	away.Input, hidden.Input = event.Raw(`{"role":"r","input":"x","peer":"p"}`), event.Raw(`{"role":"r","input":"x","Peer":"p"}`)
 	return []call{
 		{"read inside", fileCall("read_file", "a", true)},
 		{"read outside", fileCall("read_file", "/etc/passwd", true)},
@@ -60,6 +62,8 @@ func calls() []call {
 		{"plan", otherCall("update_plan", "local", true)},
 		{"input", otherCall("request_input", "local", true)},
 		{"agent", otherCall("spawn_agent", "local", false)},
+		{"agent elsewhere", away},
+		{"agent elsewhere, hidden", hidden},
 		{"mcp reads", otherCall("mcp_get", "mcp_server", true)},
 		{"mcp writes", otherCall("mcp_put", "mcp_server", false)},
 		{"mcp named shell", otherCall("shell", "mcp_server", false)},
@@ -87,9 +91,11 @@ var modeTable = map[string]string{
 	"shell unconfined":         "????dda?",
 	"shell lifted":             "??aaadaa",
 	"shell asks to leave":      "????dd??",
-	"plan":                     "aaaaaaaa",
-	"input":                    "aaaaaaaa",
+	"plan":                     "a?aaadaa",
+	"input":                    "a?aaadaa",
 	"agent":                    "??aaadaa",
+	"agent elsewhere":          "????dda?",
+	"agent elsewhere, hidden":  "????dda?",
 	"mcp reads":                "a?aaaaaa",
 	"mcp writes":               "????dda?",
 	"mcp named shell":          "????dda?",

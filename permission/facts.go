@@ -71,11 +71,14 @@ type facts struct {
 // look finds the facts of a call.
 func look(q *Question) *facts {
 	f := &facts{kind: kindOf(&q.Tool), destructive: q.Tool.IsDestructive}
-	in, err := readInput(q.Input, "command", "cwd", "path", "background")
+	in, err := readInput(q.Input, "command", "cwd", "path", "background", "peer")
 	if err != nil {
 		f.unclear = "its input can't be read: " + err.Error()
 		f.key = grantKey("raw", q.Tool.ToolName, strconv.FormatBool(q.Outside), string(q.Input))
 		return f
+	}
+	if _, away := in["peer"]; away && f.kind == kindAgent {
+		f.kind = kindOther // nobody here judges what another agent does with what it is told
 	}
 	switch f.kind {
 	case kindShell:

@@ -12,11 +12,15 @@ func (q *Question) byMode(f *facts) outcome {
 	}
 	what := q.name(f)
 	// A command is no read, whatever it looks like: what it does is known only as far
-	// as its words tell. A rule can let it run.
-	reads := f.reads && f.unclear == "" && f.kind != kindShell
+	// as its words tell. Nor are a plan and a question, though they touch nothing: only
+	// the default mode names them beside reads. A rule can let them run.
+	reads := f.reads && f.unclear == "" && f.kind != kindShell && f.kind != kindTalk
 	switch q.Mode {
 	case ModeDefault:
-		if f.kind == kindTalk || reads {
+		if f.kind == kindTalk {
+			return say(Allow, "%s runs: it touches nothing", q.Tool.ToolName)
+		}
+		if reads {
 			return say(Allow, "reads run, and %s", what)
 		}
 		return say(Ask, "only reads run by themselves, and %s", what)
@@ -44,10 +48,10 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 	switch {
 	case f.unclear != "":
 		return say(Ask, "what runs must be known, and %s", what)
-	case f.reads:
-		return say(Allow, "reads run, and %s", what)
 	case f.kind == kindTalk:
 		return say(Allow, "%s runs: it touches nothing", q.Tool.ToolName)
+	case f.reads:
+		return say(Allow, "reads run, and %s", what)
 	case f.kind == kindAgent:
 		return say(Allow, "agents start: each call of theirs is judged by itself")
 	case f.leaves:
@@ -98,6 +102,8 @@ func (q *Question) name(f *facts) string {
 		return f.place.abs + " is outside of the workspace"
 	case f.kind == kindFileWrite:
 		return q.Tool.ToolName + " changes " + f.place.abs
+	case f.kind == kindTalk:
+		return q.Tool.ToolName + " is no read, though it touches nothing"
 	case f.reads:
 		return q.Tool.ToolName + " only reads"
 	}

@@ -79,6 +79,21 @@ func TestOrderOfRulesIsIrrelevant(t *testing.T) {
 	})
 }
 
+// TestOrderOfRulesWithTheSameID: nothing but their patterns tells them apart, which
+// the test above draws in few of its runs.
+func TestOrderOfRulesWithTheSameID(t *testing.T) {
+	q := Question{Mode: "default", Root: "/ws", Tool: event.ToolInfo{ToolName: "shell", RuntimeOwner: "local"}, Input: event.Raw(`{"command":"cat a"}`)}
+	q.Rules = []event.PolicyRule{
+		{RuleID: "r", Decision: Ask, Tool: "[", Source: "workspace"},
+		{RuleID: "r", Decision: Ask, Tool: "read_file", Match: "*", Source: "workspace"},
+	}
+	before := Decide(q)
+	slices.Reverse(q.Rules)
+	if after := Decide(q); after.DecisionReason != before.DecisionReason || !strings.Contains(after.DecisionReason, "a rule may apply") {
+		t.Errorf("%q, and in another order %q", before.DecisionReason, after.DecisionReason)
+	}
+}
+
 func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawQuestion(t)

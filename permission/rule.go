@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,11 +132,10 @@ func readRules(rules []event.PolicyRule) []rule {
 		c.text, _ = parseGlob(r.Match)
 		out = append(out, c)
 	}
-	slices.SortStableFunc(out, func(a, b rule) int {
-		if n := strings.Compare(a.ref, b.ref); n != 0 {
-			return n
-		}
-		return strings.Compare(a.Reason, b.Reason)
+	slices.SortFunc(out, func(a, b rule) int {
+		// Two rules may have the same id, and so the same reference.
+		return cmp.Or(strings.Compare(a.ref, b.ref), strings.Compare(a.Reason, b.Reason),
+			strings.Compare(a.Decision, b.Decision), strings.Compare(a.Tool, b.Tool), strings.Compare(a.Match, b.Match))
 	})
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,8 +24,9 @@ func victim(dir string) {
 	out := json.NewEncoder(os.Stdout)
 	for i, mode := range modes {
 		for j, line := range []string{
-			"sleep 7790", "setsid nohup sleep 7790 & sleep 7790", "(setsid sh -c 'trap \"\" HUP TERM; sleep 7790 & sleep 7790' &); sleep 7790",
+			"sleep N", "setsid nohup sleep N & sleep N", "(setsid sh -c 'trap \"\" HUP TERM; sleep N & sleep N' &); sleep N",
 		} {
+			line = strings.ReplaceAll(line, "sleep N", "sleep "+napOf("7790", os.Getppid()))
 			spec := Spec{
 				ProcessID: fmt.Sprintf("proc_%d_%d", i, j), Line: "echo up; " + line, Background: true, TTY: j == 1,
 				Profile: sandbox.Profile{Mode: mode, Root: dir},
@@ -74,17 +76,17 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	if len(entries) != 6 {
 		t.Fatalf("started %d", len(entries))
 	}
-	if left := sleepers(t, "7790"); len(left) < 6 {
-		t.Fatalf("only %v run", left)
+	for len(sleepers(t, nap("7790"))) < 12 { // they say that they are up before they sleep
+		time.Sleep(5 * time.Millisecond)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	// The stages see the end of their sockets and end the trees; nobody helps.
-	for deadline := time.Now().Add(20 * time.Second); len(sleepers(t, "7790")) > 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(sleepers(t, nap("7790"))) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("left %v", sleepers(t, "7790"))
+			t.Fatalf("left %v", sleepers(t, nap("7790")))
 		}
 	}
 	for _, f := range Reap(entries) {

@@ -44,8 +44,9 @@ func flood(t *testing.T, size string) {
 	if kept := len(exit.Stdout.Head) + len(exit.Stdout.Tail); kept > 64<<10 {
 		t.Errorf("kept %d", kept)
 	}
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
-		t.Errorf("%d bytes were allocated", grown)
+	// The longer it takes, the more is handed on.
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20+2*uint64(handed) {
+		t.Errorf("%d bytes were allocated, %d handed on", grown, handed)
 	}
 	if handed >= exit.Stdout.Total/2 {
 		t.Errorf("%d of %d bytes were handed on", handed, exit.Stdout.Total)

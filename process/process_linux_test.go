@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -165,22 +166,27 @@ func TestLedgerIsWrittenBeforeTheCommandRuns(t *testing.T) {
 func TestDetachedChildrenEndWithTheCommand(t *testing.T) {
 	inModes(t, func(t *testing.T, m *Manager, profile sandbox.Profile) {
 		for name, line := range map[string]string{
-			"background":  "sleep 7777 & exit 0",
-			"nohup":       "nohup sleep 7777 >/dev/null 2>&1 & exit 0",
-			"setsid":      "setsid sleep 7777 & exit 0",
-			"double fork": "(setsid sh -c 'sleep 7777 & sleep 7777' </dev/null >/dev/null 2>&1 &) ; exit 0",
-			"ignores":     "(trap '' TERM HUP INT; setsid sleep 7777 &) ; exit 0",
+			"background":  "sleep " + nap("7777") + " & exit 0",
+			"nohup":       "nohup sleep " + nap("7777") + " >/dev/null 2>&1 & exit 0",
+			"setsid":      "setsid sleep " + nap("7777") + " & exit 0",
+			"double fork": "(setsid sh -c 'sleep " + nap("7777") + " & sleep " + nap("7777") + "' </dev/null >/dev/null 2>&1 &) ; exit 0",
+			"ignores":     "(trap '' TERM HUP INT; setsid sleep " + nap("7777") + " &) ; exit 0",
 		} {
 			exit := wait(t, start(t, m, Spec{Line: line, Profile: profile}))
 			if exit.Code != 0 {
 				t.Errorf("%s: %+v %s", name, exit, exit.Stderr.Head)
 			}
-			if left := sleepers(t, "7777"); len(left) > 0 {
+			if left := sleepers(t, nap("7777")); len(left) > 0 {
 				t.Errorf("%s: left %v", name, left)
 			}
 		}
 	})
 }
+
+// nap is how long this process's sleepers sleep: nobody else's sleep as long.
+func nap(n string) string { return napOf(n, os.Getpid()) }
+
+func napOf(n string, pid int) string { return fmt.Sprintf("%s%07d", n, pid) }
 
 // sleepers finds processes "sleep N" of the machine.
 func sleepers(t *testing.T, n string) []int {
@@ -216,7 +222,7 @@ func TestTerminate(t *testing.T) {
 			t.Errorf("obeys: %+v", exit)
 		}
 		// One that doesn't, with a child that doesn't either.
-		p = start(t, m, Spec{Line: "trap '' TERM; setsid sleep 7778 & echo up; while :; do sleep 7778; done", Profile: profile, Background: true})
+		p = start(t, m, Spec{Line: "trap '' TERM; setsid sleep " + nap("7778") + " & echo up; while :; do sleep " + nap("7778") + "; done", Profile: profile, Background: true})
 		waitFor(t, p, "up")
 		if err := p.Terminate(context.Background(), 20*time.Millisecond); err != nil {
 			t.Fatal(err)
@@ -225,7 +231,7 @@ func TestTerminate(t *testing.T) {
 		if !exit.Terminated || exit.SignalName != "SIGKILL" {
 			t.Errorf("disobeys: %+v", exit)
 		}
-		if left := sleepers(t, "7778"); len(left) > 0 {
+		if left := sleepers(t, nap("7778")); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}
 		if err := p.Terminate(context.Background(), time.Minute); err != nil {
@@ -259,22 +265,22 @@ func waitFor(t *testing.T, p *Process, text string) {
 
 func TestTimeAndContextEndAProcess(t *testing.T) {
 	inModes(t, func(t *testing.T, m *Manager, profile sandbox.Profile) {
-		exit := wait(t, start(t, m, Spec{Line: "sleep 7779", TimeoutMs: 30, Profile: profile}))
+		exit := wait(t, start(t, m, Spec{Line: "sleep " + nap("7779"), TimeoutMs: 30, Profile: profile}))
 		if !exit.TimedOut || exit.Violation != nil {
 			t.Errorf("timeout: %+v", exit)
 		}
 		bounded := profile
 		bounded.Limits.WallClock = 30 * time.Millisecond
-		if exit := wait(t, start(t, m, Spec{Line: "sleep 7779", TimeoutMs: 60_000, Profile: bounded})); !exit.TimedOut {
+		if exit := wait(t, start(t, m, Spec{Line: "sleep " + nap("7779"), TimeoutMs: 60_000, Profile: bounded})); !exit.TimedOut {
 			t.Errorf("wall clock: %+v", exit)
 		}
 
 		ctx, cancel := context.WithCancel(context.Background())
-		foreground, err := m.Start(ctx, Spec{ProcessID: "proc_f", Line: "echo up; sleep 7779", Profile: profile})
+		foreground, err := m.Start(ctx, Spec{ProcessID: "proc_f", Line: "echo up; sleep " + nap("7779"), Profile: profile})
 		if err != nil {
 			t.Fatal(err)
 		}
-		background, err := m.Start(ctx, Spec{ProcessID: "proc_b", Line: "echo up; sleep 7779", Background: true, Profile: profile})
+		background, err := m.Start(ctx, Spec{ProcessID: "proc_b", Line: "echo up; sleep " + nap("7779"), Background: true, Profile: profile})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +306,7 @@ func TestTimeAndContextEndAProcess(t *testing.T) {
 		if _, err := m.Start(context.Background(), Spec{ProcessID: "late", Line: "true", Profile: profile}); !errors.Is(err, ErrClosed) {
 			t.Errorf("after close: %v", err)
 		}
-		if left := sleepers(t, "7779"); len(left) > 0 {
+		if left := sleepers(t, nap("7779")); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}
 	})
@@ -334,7 +340,7 @@ func TestInput(t *testing.T) {
 		}
 
 		// A process that reads nothing doesn't hold the writer for ever.
-		p = start(t, m, Spec{Line: "sleep 7780", Input: true, Profile: profile, Background: true})
+		p = start(t, m, Spec{Line: "sleep " + nap("7780"), Input: true, Profile: profile, Background: true})
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		if err := p.Write(ctx, make([]byte, 1<<20)); !errors.Is(err, context.DeadlineExceeded) {
@@ -360,6 +366,9 @@ func TestTerminal(t *testing.T) {
 		}
 		// Control-C typed into the terminal reaches the command: it is its
 		// controlling terminal.
+		if signal.Ignored(syscall.SIGINT) {
+			t.Skip("skipped: Control-C; the test itself was started so that it is ignored, and so is the command")
+		}
 		p = start(t, m, Spec{Line: `trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done`, TTY: true, Profile: profile, Background: true})
 		waitFor(t, p, "ready")
 		if err := p.Write(context.Background(), []byte{3}); err != nil {
@@ -429,7 +438,7 @@ func TestViolationIsTold(t *testing.T) {
 func TestReap(t *testing.T) {
 	m := New(Options{Report: report()})
 	defer m.Close(context.Background())
-	p := start(t, m, Spec{Line: "echo up; sleep 7781", Background: true, Profile: sandbox.Profile{Root: t.TempDir()}})
+	p := start(t, m, Spec{Line: "echo up; sleep " + nap("7781"), Background: true, Profile: sandbox.Profile{Root: t.TempDir()}})
 	waitFor(t, p, "up")
 	e := p.Entry()
 	for name, c := range map[string]struct {
@@ -463,7 +472,7 @@ func TestReap(t *testing.T) {
 	if fates := Reap([]Entry{e}); fates[0].State != Gone {
 		t.Errorf("again: %+v", fates[0])
 	}
-	if left := sleepers(t, "7781"); len(left) > 0 {
+	if left := sleepers(t, nap("7781")); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
 }

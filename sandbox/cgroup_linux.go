@@ -27,10 +27,20 @@ const groupPrefix = "agentd-"
 // groupCount makes names of groups unique within this process.
 var groupCount atomic.Int64
 
+// pidNamespace ends the names of our groups: a process id means something else in
+// another namespace. It is empty if the kernel doesn't tell.
+func pidNamespace() string {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return "-" + strings.Trim(link, "pid:[]")
+}
+
 // makeGroup makes the groups that a plan uses, without limits yet.
 func (p *Plan) makeGroup() (group, error) {
 	base := p.report.cgroups
-	name := fmt.Sprintf("%s%d-%d-%x", groupPrefix, os.Getpid(), groupCount.Add(1), time.Now().UnixNano())
+	name := fmt.Sprintf("%s%d-%d-%x%s", groupPrefix, os.Getpid(), groupCount.Add(1), time.Now().UnixNano(), pidNamespace())
 	var g group
 	for _, d := range []struct {
 		base string
@@ -234,12 +244,14 @@ func probeCgroups(r *Report) {
 }
 
 // sweep removes groups that a run of ours left behind when it died. The kernel
-// removes only what is empty.
+// removes only what is empty. Those of another pid namespace are left alone: their
+// makers may live, unseen from here, and be about to enter them.
 func sweep(base string) {
-	if base == "" {
+	namespace := pidNamespace()
+	if base == "" || namespace == "" {
 		return
 	}
-	dirs, _ := filepath.Glob(filepath.Join(base, groupPrefix+"[0-9]*-*"))
+	dirs, _ := filepath.Glob(filepath.Join(base, groupPrefix+"[0-9]*-*"+namespace))
 	for _, dir := range dirs {
 		name := strings.TrimPrefix(filepath.Base(dir), groupPrefix)
 		pid, err := strconv.Atoi(name[:strings.IndexByte(name, '-')])

@@ -50,6 +50,18 @@ func alone(p *Plan) bool {
 	return p.use.pid || p.use.landlock && p.report.LandlockABI >= 6
 }
 
+// protects tells whether the protected file in the workspace is.
+func protects(p *Plan) bool {
+	return files(p) && !strings.Contains(strings.Join(p.NotEnforced, "\n"), ".guard can be changed")
+}
+
+// unguarded: the protected file isn't what it was, by whatever name.
+func unguarded(s *scene, _ result) bool {
+	b, err := os.ReadFile(s.guard)
+	info, serr := os.Lstat(s.guard)
+	return err != nil || serr != nil || string(b) != guardText || info.Mode() != 0o644
+}
+
 func changed(s *scene, _ result) bool {
 	b, err := os.ReadFile(s.outside + "/victim")
 	info, serr := os.Stat(s.outside + "/victim")
@@ -62,14 +74,11 @@ func leaked(_ *scene, r result) bool { return strings.Contains(r.stdout, "TOP-"+
 
 func connected(s *scene, _ result) bool {
 	// What was sent has arrived or never will: loopback delivers before the
-	// command ends, accepting takes a moment.
-	for range 5 {
-		if s.reached.Load() > 0 {
-			return true
-		}
-		time.Sleep(time.Millisecond)
+	// command ends. Counting takes a moment.
+	if err := s.settle(); err != nil {
+		panic(err) // the scene is broken
 	}
-	return false
+	return s.reached.Load() > 0
 }
 
 func gone(s *scene, _ result) bool {
@@ -122,6 +131,17 @@ var attempts = []attempt{
 		_, err := os.Stat(s.tmp + "/left")
 		return err == nil
 	}},
+
+	{"overwrite the protected", "echo pwned > $GUARD", protects, "filesystem", unguarded},
+	{"overwrite the protected by its name", "echo pwned > .guard", protects, "", unguarded},
+	{"remove the protected", "rm -f .guard", protects, "filesystem", unguarded},
+	{"rename the protected", "mv .guard other", protects, "filesystem", unguarded},
+	{"rename over the protected", "echo pwned > other; mv -f other .guard", protects, "", unguarded},
+	{"link to the protected", "ln .guard other && echo pwned > other", protects, "filesystem", unguarded},
+	{"mode of the protected", "chmod 777 .guard", protects, "filesystem", unguarded},
+	{"truncate the protected", "attack truncate $PWD/.guard", protects, "", unguarded},
+	{"move the folder of the protected", "cd / && mv $WS $WS-2 && mkdir $WS && echo pwned > $WS/.guard", protects, "", unguarded},
+	{"uncover the protected", "attack umount $GUARD && echo pwned > $GUARD", protects, "", unguarded},
 
 	{"read hidden", "cat $HID/token", covers, "filesystem", leaked},
 	{"list hidden", "ls $HID/token", mounted, "", nil},
@@ -177,12 +197,15 @@ var attempts = []attempt{
 	{"file size", "head -c 20M /dev/zero > /tmp/large", func(p *Plan) bool { return p.report.Rlimits.Available && p.use.mount }, "limit", nil},
 	{"fill /tmp", "for i in $(seq 200); do head -c 7M /dev/zero > /tmp/large$i || exit 1; done", mounted, "limit", nil},
 	{"descriptors", "attack files", func(p *Plan) bool { return p.report.Rlimits.Available }, "limit", nil},
-	{"detached child", "(setsid sh -c 'trap \"\" TERM HUP; sleep 8123 & sleep 8123' >/dev/null 2>&1 &); exit 1", func(*Plan) bool { return true }, "", func(*scene, result) bool {
-		return strings.Contains(cmdlines(), "sleep\x008123")
+	{"detached child", "(setsid sh -c 'trap \"\" TERM HUP; sleep $NAP & sleep $NAP' >/dev/null 2>&1 &); exit 1", func(*Plan) bool { return true }, "", func(*scene, result) bool {
+		return strings.Contains(cmdlines(), "sleep\x00"+nap("8123"))
 	}},
 }
 
 const secretName = "AGENTD_TEST_PLANTED"
+
+// nap is how long this process's sleepers sleep: nobody else's sleep as long.
+func nap(n string) string { return fmt.Sprintf("%s%07d", n, os.Getpid()) }
 
 // cmdlines are those of all processes.
 func cmdlines() string {
@@ -225,7 +248,7 @@ func profiles(s *scene) map[string]Profile {
 	if raceEnabled && !report().CgroupMemory.Available {
 		limits.MemoryMB = 0
 	}
-	p := Profile{Mode: WorkspaceWrite, Root: s.workspace, Hidden: []string{s.hidden}, Limits: limits}
+	p := Profile{Mode: WorkspaceWrite, Root: s.workspace, Hidden: []string{s.hidden}, Protected: []string{s.guard}, Limits: limits}
 	readOnly, allow := p, p
 	readOnly.Mode, allow.Network = ReadOnly, NetworkAllow
 	return map[string]Profile{"workspace_write": p, "read_only": readOnly, "network allow": allow}
@@ -312,6 +335,8 @@ func TestAttemptsWorkWithoutASandbox(t *testing.T) {
 		"read hidden", "list hidden", "write hidden", "hidden by symbolic link", "hidden by hard link", "hidden by renaming", "hidden by /proc/self/root",
 		"TCP", "UDP", "Unix socket", "Unix datagrams", "pair that is connected again", "abstract socket",
 		"kill a stranger", "read a stranger's environment", "slow a stranger down", "memory",
+		"overwrite the protected", "overwrite the protected by its name", "remove the protected", "rename the protected", "rename over the protected",
+		"link to the protected", "mode of the protected", "truncate the protected",
 	}
 	for _, a := range attempts {
 		if !slices.Contains(harmless, a.name) {
@@ -337,12 +362,12 @@ func TestFullAccessHidesTheStore(t *testing.T) {
 		t.Skipf("skipped: hiding the store in danger_full_access: %s", report().MountNamespace.Reason)
 	}
 	for _, a := range attempts {
-		hidden := strings.Contains(a.name, "hidden")
+		hidden := strings.Contains(a.name, "hidden") || strings.Contains(a.name, "the protected") && !strings.HasPrefix(a.name, "move the folder")
 		if !hidden && !slices.Contains([]string{"write by absolute path", "make directory", "the machine's /tmp", "TCP", "Unix socket", "kill a stranger"}, a.name) {
 			continue
 		}
 		s := newScene(t)
-		profile := Profile{Mode: DangerFullAccess, Root: s.workspace, Hidden: []string{s.hidden}}
+		profile := Profile{Mode: DangerFullAccess, Root: s.workspace, Hidden: []string{s.hidden}, Protected: []string{s.guard}}
 		r := s.try(t, prepared(t, profile), a)
 		escaped := r.Code == 0
 		if a.escaped != nil {

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 )
 
@@ -24,7 +26,9 @@ type Plan struct {
 	Profile Profile
 	// ReadRoots and WriteRoots are what can really be read and written.
 	ReadRoots, WriteRoots []string
-	Enforcement           Enforcement
+	// Hidden is what really can't be read of the profile's hidden paths.
+	Hidden      []string
+	Enforcement Enforcement
 	// NotEnforced has a sentence for each thing that was asked for and isn't
 	// enforced, with the reason.
 	NotEnforced []string
@@ -62,7 +66,7 @@ func Prepare(profile Profile, report Report) (*Plan, error) {
 	if resolved.Mode == DangerFullAccess {
 		resolved.Network = NetworkAllow
 	}
-	p := &Plan{Profile: resolved, report: report}
+	p := &Plan{Profile: resolved, Hidden: slices.Clone(resolved.Hidden), report: report}
 	p.decideFiles()
 	p.decideNetwork()
 	p.decideProcesses()
@@ -109,13 +113,14 @@ func (p *Plan) decideFiles() {
 // decideCover hides the hidden paths where nothing else is confined.
 func (p *Plan) decideCover() {
 	r := p.report
-	if len(p.Profile.Hidden) == 0 {
+	if len(p.Profile.Hidden) == 0 && len(p.Profile.Protected) == 0 {
 		return
 	}
 	if !r.MountNamespace.Available {
 		for _, h := range p.Profile.Hidden {
-			p.exposesf("filesystem: %s can be read: mount namespace: %s", h, r.MountNamespace.Reason)
+			p.exposesf(h, "filesystem: %s can be read: mount namespace: %s", h, r.MountNamespace.Reason)
 		}
+		p.lackProtection()
 		return
 	}
 	p.use.mount, p.use.cover = true, true
@@ -124,9 +129,38 @@ func (p *Plan) decideCover() {
 	p.Enforcement.Filesystem = "mount_namespace"
 }
 
+// Protected are the protected files that are there now and that a command can't
+// change.
+func (p *Plan) Protected() []string {
+	var out []string
+	for _, path := range p.Profile.Protected {
+		enforced := p.use.mount || p.use.landlock && !p.writes(path)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && enforced {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// writes tells whether a write root holds a path.
+func (p *Plan) writes(path string) bool {
+	return slices.ContainsFunc(p.WriteRoots, func(w string) bool { return within(path, w) })
+}
+
+// lackProtection names the protected files that can be changed: Landlock opens a
+// folder with all that is in it, or not at all.
+func (p *Plan) lackProtection() {
+	for _, path := range p.Profile.Protected {
+		if p.writes(path) {
+			p.lacksf("filesystem: %s can be changed: mount namespace: %s", path, p.report.MountNamespace.Reason)
+		}
+	}
+}
+
 // exposesf notes a hidden path that can be read.
-func (p *Plan) exposesf(format string, args ...any) {
+func (p *Plan) exposesf(path, format string, args ...any) {
 	p.lacksf(format, args...)
+	p.Hidden = slices.DeleteFunc(p.Hidden, func(h string) bool { return h == path })
 	p.Exposed = append(p.Exposed, p.NotEnforced[len(p.NotEnforced)-1])
 }
 
@@ -136,7 +170,7 @@ func (p *Plan) lackMount() {
 	if !p.use.landlock {
 		p.lacksf("filesystem: nothing is enforced: mount namespace: %s; Landlock: %s", why, p.report.Landlock.Reason)
 		for _, h := range p.Profile.Hidden {
-			p.exposesf("filesystem: %s can be read", h)
+			p.exposesf(h, "filesystem: %s can be read", h)
 		}
 		return
 	}
@@ -149,11 +183,12 @@ func (p *Plan) lackMount() {
 	if p.report.LandlockABI < 3 {
 		p.lacksf("filesystem: files outside of the write roots can be truncated: Landlock ABI %d", p.report.LandlockABI)
 	}
+	p.lackProtection()
 	for _, h := range p.Profile.Hidden {
 		p.lacksf("filesystem: names, sizes and times below %s can be seen: mount namespace: %s", h, why)
 		for _, w := range p.WriteRoots {
 			if within(h, w) {
-				p.exposesf("filesystem: %s can be read, because the write root %s holds it: mount namespace: %s", h, w, why)
+				p.exposesf(h, "filesystem: %s can be read, because the write root %s holds it: mount namespace: %s", h, w, why)
 			}
 		}
 	}

@@ -50,6 +50,11 @@ type Profile struct {
 	// Hidden paths can't be read or written: the data directory with the store, its
 	// token and its keys.
 	Hidden []string
+	// Protected files can be read but not written, replaced, renamed or removed,
+	// although a write root holds them: what says how an agent is bounded. It holds
+	// for a file that is there when the command starts; nothing keeps a command from
+	// making one that isn't.
+	Protected []string
 	// Network is deny if empty.
 	Network Network
 	// AllowedHosts are what the proxy lets through: "example.org",
@@ -154,18 +159,42 @@ func (p Profile) resolvePaths() (Profile, error) {
 			p.Kept = append(p.Kept, resolved)
 		}
 	}
-	p.Hidden = slices.Clone(p.Hidden)
-	for i, path := range p.Hidden {
-		resolved, err := existing(path)
-		if errors.Is(err, os.ErrNotExist) {
-			resolved, err = filepath.Abs(path)
-		}
-		if err != nil {
-			return p, fmt.Errorf("hidden %s: %w", path, err)
-		}
-		p.Hidden[i] = resolved
+	if p.Hidden, err = each(p.Hidden, resolvedOrAbsolute); err != nil {
+		return p, fmt.Errorf("hidden %w", err)
+	}
+	if p.Protected, err = each(p.Protected, besideParent); err != nil {
+		return p, fmt.Errorf("protected %w", err)
 	}
 	return p, nil
+}
+
+// each maps paths; an error names the path.
+func each(paths []string, resolve func(string) (string, error)) ([]string, error) {
+	out := slices.Clone(paths)
+	for i, path := range paths {
+		resolved, err := resolve(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out[i] = resolved
+	}
+	return out, nil
+}
+
+// resolvedOrAbsolute resolves a path that is there; another is only made absolute.
+func resolvedOrAbsolute(path string) (string, error) {
+	resolved, err := existing(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return filepath.Abs(path)
+	}
+	return resolved, err
+}
+
+// besideParent resolves the folder of a path, not its last name: the name is what
+// is protected.
+func besideParent(path string) (string, error) {
+	dir, err := resolvedOrAbsolute(filepath.Dir(path))
+	return filepath.Join(dir, filepath.Base(path)), err
 }
 
 // writeRoots returns what is writable outside of the private directories, in

@@ -194,7 +194,7 @@ func TestStageRunsFirst(t *testing.T) {
 func TestKillAndClose(t *testing.T) {
 	for _, mode := range []Mode{WorkspaceWrite, DangerFullAccess} {
 		plan := prepared(t, Profile{Mode: mode, Root: workspace(t)})
-		child, err := plan.Start(Command{Argv: []string{"sleep", "8200"}})
+		child, err := plan.Start(Command{Argv: []string{"sleep", nap("8200")}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestKillAndClose(t *testing.T) {
 			t.Errorf("%s: nothing was started", mode)
 		}
 	}
-	if strings.Contains(cmdlines(), "sleep\x008200") {
+	if strings.Contains(cmdlines(), "sleep\x00"+nap("8200")) {
 		t.Error("something is left")
 	}
 }

@@ -15,11 +15,45 @@ import (
 // scene is what an attempt tries to reach.
 type scene struct {
 	outside, workspace, hidden string
+	guard                      string // a protected file of the workspace
 	tcp, udp, unix, gram       string
 	abstract, tmp              string
 	victim                     *exec.Cmd
 	reached                    atomic.Int64 // connections and datagrams that came out
+	settled                    chan struct{}
 }
+
+// lastWord is a datagram that isn't counted: what was sent before it has been.
+const lastWord = "last word"
+
+// settle waits until all that was sent is counted: each socket is served in order.
+func (s *scene) settle() error {
+	for address, network := range map[string]string{s.tcp: "tcp", s.unix: "unix", s.abstract: "unix"} {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, c) // until it is closed by who counts
+		_ = c.Close()
+		s.reached.Add(-1)
+	}
+	for network, address := range map[string]string{"udp": s.udp, "unixgram": s.gram} {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(c, lastWord)
+		_ = c.Close()
+		if err != nil {
+			return err
+		}
+		<-s.settled
+	}
+	return nil
+}
+
+// guardText is what the protected file says.
+const guardText = "rules"
 
 // try runs one attempt.
 func (s *scene) try(t *testing.T, plan *Plan, a attempt) result {
@@ -33,7 +67,7 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	base := workspace(t)
 	s := &scene{outside: base + "/outside", workspace: base + "/ws"}
-	s.hidden = s.workspace + "/.data/store"
+	s.hidden, s.guard = s.workspace+"/.data/store", s.workspace+"/.guard"
 	for _, dir := range []string{s.outside, s.workspace} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -66,11 +100,12 @@ func (s *scene) restore(t *testing.T) {
 	if err := os.MkdirAll(s.hidden, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{s.outside + "/victim": "original", s.hidden + "/token": "TOP-" + "SECRET"} {
+	for path, text := range map[string]string{s.outside + "/victim": "original", s.hidden + "/token": "TOP-" + "SECRET", s.guard: guardText} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+	_ = os.Remove(s.workspace + "/other") // it need not be there
 	if err := os.Chtimes(s.outside+"/victim", time.Unix(1e9, 0), time.Unix(1e9, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -78,15 +113,16 @@ func (s *scene) restore(t *testing.T) {
 
 func (s *scene) env() []string {
 	return []string{
-		"OUT=" + s.outside, "HID=" + s.hidden, "TCP=" + s.tcp, "UDP=" + s.udp, "UNIX=" + s.unix, "GRAM=" + s.gram,
+		"OUT=" + s.outside, "HID=" + s.hidden, "GUARD=" + s.guard, "WS=" + s.workspace, "TCP=" + s.tcp, "UDP=" + s.udp, "UNIX=" + s.unix, "GRAM=" + s.gram,
 		"ABSTRACT=" + s.abstract, fmt.Sprintf("PID=%d", s.victim.Process.Pid), "ATTACKER=" + s.workspace + "/attacker",
-		"TMPMARK=" + filepath.Base(s.tmp), "GORACE=atexit_sleep_ms=0",
+		"TMPMARK=" + filepath.Base(s.tmp), "NAP=" + nap("8123"), "GORACE=atexit_sleep_ms=0",
 	}
 }
 
 // listen opens sockets of every kind and counts who gets through.
 func (s *scene) listen(t *testing.T) {
 	t.Helper()
+	s.settled = make(chan struct{}, 1)
 	s.unix, s.gram, s.abstract = s.outside+"/socket", s.outside+"/gram", "@agentd-test-"+filepath.Base(filepath.Dir(s.outside))
 	for network, address := range map[string]*string{"tcp": &s.tcp, "unix": &s.unix, "abstract": &s.abstract} {
 		at, kind := *address, network
@@ -130,8 +166,13 @@ func (s *scene) listen(t *testing.T) {
 			defer close(done)
 			buf := make([]byte, 16)
 			for {
-				if _, _, err := c.ReadFrom(buf); err != nil {
+				n, _, err := c.ReadFrom(buf)
+				if err != nil {
 					return
+				}
+				if string(buf[:n]) == lastWord {
+					s.settled <- struct{}{}
+					continue
 				}
 				s.reached.Add(1)
 			}

@@ -31,6 +31,7 @@ var devicePaths = []string{
 // systemPaths can be read even where read roots narrow everything else.
 var systemPaths = []string{
 	"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/nix", "/dev", "/proc", "/sys",
+	"/run/systemd/resolve", // where many machines keep what /etc/resolv.conf points to
 }
 
 // privatePaths get a file system of their own.
@@ -50,7 +51,7 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 		s.ProxyPort = proxyPort
 	}
 	if u.mount {
-		s.Hidden = p.Profile.Hidden
+		s.Hidden, s.Protected = p.Profile.Hidden, p.Profile.Protected
 		s.KeepCover = u.cover && !u.dropCaps
 	}
 	if u.mount && !u.cover {
@@ -157,7 +158,7 @@ func (p *Plan) readable() []string {
 	if len(p.Profile.ReadRoots) == 0 {
 		roots = []string{"/"}
 	} else {
-		roots = append(slices.Clone(p.ReadRoots), systemPaths...)
+		roots = slices.Concat(p.ReadRoots, p.Profile.Kept, systemPaths)
 	}
 	if p.use.mount {
 		return roots

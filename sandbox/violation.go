@@ -78,6 +78,7 @@ func (e Exit) facts(plan *Plan) *Violation {
 
 var (
 	fileRefusal = regexp.MustCompile(`(?i)permission denied|read-only file system|operation not permitted|cross-device link|EACCES|EROFS|EPERM|EXDEV|PermissionError`)
+	busy        = regexp.MustCompile(`(?i)device or resource busy|EBUSY`) // a protected file is a mount
 	absolute    = regexp.MustCompile(`(?:^|[\s'"` + "`" + `:=,;()<>|&\x{2018}\x{2019}])(/[^\s'"` + "`" + `:,;()<>|&\x{2018}\x{2019}]+)`)
 	networkDown = regexp.MustCompile(`(?i)network is unreachable|could not resolve host|temporary failure in name resolution|` +
 		`name or service not known|no address associated with hostname|ENETUNREACH|EAI_AGAIN|ENOTFOUND|server misbehaving|` +
@@ -101,6 +102,9 @@ func inferFiles(tail string, plan *Plan) *Violation {
 		return nil
 	}
 	for line := range strings.Lines(tail) {
+		if v := plan.protects(line); v != nil {
+			return v
+		}
 		if !fileRefusal.MatchString(line) || killRefusal.MatchString(line) || socketMention.MatchString(line) {
 			continue
 		}
@@ -111,6 +115,19 @@ func inferFiles(tail string, plan *Plan) *Violation {
 		}
 		if v := relative(line, plan); v != nil {
 			return v
+		}
+	}
+	return nil
+}
+
+// protects finds a refusal that names a protected file.
+func (p *Plan) protects(line string) *Violation {
+	if !p.use.mount || !fileRefusal.MatchString(line) && !busy.MatchString(line) {
+		return nil
+	}
+	for _, path := range p.Profile.Protected {
+		if strings.Contains(line, filepath.Base(path)) {
+			return &Violation{Boundary: "filesystem", Path: path, Detail: "the file is protected"}
 		}
 	}
 	return nil

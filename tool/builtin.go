@@ -48,6 +48,8 @@ type Options struct {
 	// list, by whatever name they are reached: the runtime's own data directory,
 	// which may well lie in the workspace.
 	Hidden []string
+	// Peers are the other agents that spawn_agent may give work to, by their ids.
+	Peers []string
 }
 
 // builtin is a tool of this package: what it is, and a function.
@@ -76,13 +78,13 @@ func Builtins(o *Options) []Tool {
 	if o == nil {
 		o = &Options{}
 	}
-	return builtins(&files{hidden: o.Hidden})
+	return builtins(&files{hidden: o.Hidden}, o.Peers...)
 }
 
-func builtins(f *files) []Tool {
+func builtins(f *files, peers ...string) []Tool {
 	return []Tool{
 		newReadFile(f), newWriteFile(f), newEditFile(f), newListFiles(f), newSearchFiles(f),
-		newShell(f), newUpdatePlan(), newRequestInput(), newSpawnAgent(),
+		newShell(f), newUpdatePlan(), newRequestInput(), newSpawnAgent(peers),
 	}
 }
 

@@ -2,6 +2,8 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 
 	"agentd/event"
 )
@@ -44,7 +46,18 @@ const spawnAgentSchema = `{
 	"additionalProperties": false
 }`
 
-func newSpawnAgent() *builtin {
+// withPeers is spawnAgentSchema with a choice of other agents, if there are any. A
+// model can name no other: where its words go is decided by the configuration.
+func withPeers(peers []string) string {
+	if len(peers) == 0 {
+		return spawnAgentSchema
+	}
+	names, _ := json.Marshal(peers) //nolint:errchkjson // strings always encode
+	return strings.Replace(spawnAgentSchema, `"properties": {`, `"properties": {
+		"peer": {"type": "string", "enum": `+string(names)+`, "description": "Give the work to this other agent, which runs elsewhere and sees nothing but input. Without it: to an agent of this runtime."},`, 1)
+}
+
+func newSpawnAgent(peers []string) *builtin {
 	return define(event.ToolInfo{
 		ToolName: SpawnAgent,
 		Description: "Starts another agent on a part of the work, in a thread of its own with an empty history. " +
@@ -53,7 +66,7 @@ func newSpawnAgent() *builtin {
 		Capabilities:      []string{CapSubagent},
 		IsConcurrencySafe: true,
 		InterruptBehavior: interruptCancel,
-	}, spawnAgentSchema, loopOwned(SpawnAgent))
+	}, withPeers(peers), loopOwned(SpawnAgent))
 }
 
 // loopOwned is the Run of a tool that must not get here.

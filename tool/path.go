@@ -59,10 +59,11 @@ func outside(name string) *Error {
 	}
 }
 
-// hiddenPath is the refusal of what belongs to the runtime itself.
+// hiddenPath is the refusal of what belongs to the runtime itself, or what the
+// configuration hides.
 func hiddenPath(name string) *Error {
 	return &Error{
-		Category: SandboxViolation, Message: quote(name) + " belongs to the runtime and can't be used by a tool",
+		Category: SandboxViolation, Message: quote(name) + " is hidden from tools",
 		Boundary: "filesystem", Path: clip(name, 300),
 	}
 }

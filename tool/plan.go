@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -19,13 +21,13 @@ const updatePlanSchema = `{
 			"maxItems": 100,
 			"description": "The whole plan in order; it replaces the one before.",
 			"items": {
-				"type": "object",
+				"type": ["object", "string"],
+				"minLength": 1,
+				"maxLength": 500,
 				"properties": {
 					"step": {"type": "string", "minLength": 1, "maxLength": 500, "description": "What is to be done, in a few words."},
-					"status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"]}
-				},
-				"required": ["step", "status"],
-				"additionalProperties": false
+					"status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"], "description": "Default pending."}
+				}
 			}
 		}
 	},
@@ -39,6 +41,34 @@ type PlanItem struct {
 	// Status is pending, in_progress, completed or cancelled.
 	Status string `json:"status"`
 }
+
+// UnmarshalJSON implements [json.Unmarshaler]. A plan harms nobody, and models write
+// them in the forms that they have learnt: a step alone is one that is pending, and
+// the step may have another of the usual names.
+func (p *PlanItem) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		p.Status = planPending
+		return json.Unmarshal(b, &p.Step)
+	}
+	var as struct {
+		Step        string `json:"step"`
+		Text        string `json:"text"`
+		Title       string `json:"title"`
+		Content     string `json:"content"`
+		Description string `json:"description"`
+		Task        string `json:"task"`
+		Name        string `json:"name"`
+		Status      string `json:"status"`
+	}
+	if err := json.Unmarshal(b, &as); err != nil {
+		return err
+	}
+	p.Step = cmp.Or(as.Step, as.Text, as.Title, as.Content, as.Description, as.Task, as.Name)
+	p.Status = cmp.Or(as.Status, planPending)
+	return nil
+}
+
+const planPending = "pending"
 
 // Plan is the structured result of update_plan.
 type Plan struct {
@@ -83,7 +113,7 @@ func (p *Plan) check() error {
 	for i, item := range p.Items {
 		step := strings.TrimSpace(item.Step)
 		if step == "" {
-			return Errorf(InvalidInput, "items[%d].step: is blank; say what is to be done", i)
+			return Errorf(InvalidInput, "items[%d].step: is missing or blank; say what is to be done", i)
 		}
 		if first, twice := seen[step]; twice {
 			return Errorf(InvalidInput, "items[%d].step: %q is already items[%d]; name each step once", i, step, first)
@@ -100,13 +130,13 @@ func (p *Plan) check() error {
 	return nil
 }
 
-var planMarks = map[string]string{"pending": "[ ]", "in_progress": "[~]", "completed": "[x]", "cancelled": "[-]"}
+var planMarks = map[string]string{planPending: "[ ]", "in_progress": "[~]", "completed": "[x]", "cancelled": "[-]"}
 
 func (p *Plan) count() {
 	p.Pending, p.InProgress, p.Completed, p.Cancelled = 0, 0, 0, 0
 	for _, item := range p.Items {
 		switch item.Status {
-		case "pending":
+		case planPending:
 			p.Pending++
 		case "in_progress":
 			p.InProgress++

@@ -125,7 +125,13 @@ func TestUpdatePlan(t *testing.T) {
 	d.fails(UpdatePlan, obj{"items": []obj{item("  ", "pending")}}, InvalidInput, "items[0].step", "blank")
 	d.fails(UpdatePlan, obj{"items": []obj{item("a", "pending"), item("a ", "completed")}}, InvalidInput, "items[1].step", "already items[0]")
 	d.fails(UpdatePlan, obj{"items": []obj{item("a", "done")}}, InvalidInput, "items[0].status", "in_progress")
-	d.fails(UpdatePlan, obj{"items": []obj{{"step": "a"}}}, InvalidInput, "items[0].status: is missing")
+	for _, items := range []any{[]string{"a"}, []obj{{"step": "a"}}, []obj{{"text": "a", "id": 1}}, []obj{{"content": "a", "status": "pending"}}, []obj{{"title": "a", "priority": "high"}}} {
+		if res := d.ok(UpdatePlan, obj{"items": items}); !strings.HasPrefix(string(res.Structured), `{"items":[{"step":"a","status":"pending"}]`) {
+			t.Errorf("%v: %s", items, res.Structured)
+		}
+	}
+	d.fails(UpdatePlan, obj{"items": []obj{{"stp": "a"}}}, InvalidInput, "items[0].step: is missing")
+	d.fails(UpdatePlan, obj{"items": []any{7}}, InvalidInput, "items[0]")
 	d.fails(UpdatePlan, obj{"items": make([]obj, 101)}, InvalidInput, "at most 100 items")
 	d.fails(UpdatePlan, obj{}, InvalidInput, "items: is missing")
 	// A host that doesn't validate gets the same answers.
@@ -134,6 +140,31 @@ func TestUpdatePlan(t *testing.T) {
 	}
 	if _, err := updatePlan(t.Context(), d.call(`{"items":[7]}`)); err == nil {
 		t.Error("a number is taken for an item")
+	}
+}
+
+// TestSpawnAgentNamesPeers: where there are peers a call may name one of them, and
+// nobody else.
+func TestSpawnAgentNamesPeers(t *testing.T) {
+	r, err := NewRegistry(Builtins(&Options{Peers: []string{"translator", "re\"viewer"}})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spawn, ok := r.Get(SpawnAgent)
+	if !ok {
+		t.Fatal("it isn't there")
+	}
+	for input, want := range map[string]bool{
+		`{"role":"r","input":"x"}`:                                true,
+		`{"role":"r","input":"x","peer":"translator"}`:            true,
+		`{"role":"r","input":"x","peer":"re\"viewer"}`:            true,
+		`{"role":"r","input":"x","peer":"stranger"}`:              false,
+		`{"role":"r","input":"x","peer":""}`:                      false,
+		`{"role":"r","input":"x","peer":"http://127.0.0.1/card"}`: false,
+	} {
+		if err := spawn.Validate(event.Raw(input)); (err == nil) != want {
+			t.Errorf("%s: %v", input, err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ var (
 	errIsDir   = errors.New("is a folder")
 	errSpecial = errors.New("is not a regular file")
 	errSwapped = errors.New("changed while it was opened")
-	errHidden  = errors.New("belongs to the runtime")
+	errHidden  = errors.New("is hidden from tools")
 )
 
 const (

@@ -45,7 +45,12 @@ func covers(w *world) bool {
 
 func filter(*world) bool    { return report().Seccomp.Available && report().NoNewPrivs.Available }
 func offline(w *world) bool { return w.plan.Enforcement.Network != sandbox.None }
-func ownPids(*world) bool   { return report().PidNamespace.Available }
+
+// noUnix: sockets of other programs can't be reached; where the network is allowed
+// they can.
+func noUnix(w *world) bool { return filter(w) && w.plan.Profile.Network != sandbox.NetworkAllow }
+
+func ownPids(*world) bool { return report().PidNamespace.Available }
 func signals(w *world) bool {
 	return ownPids(w) || report().Landlock.Available && report().LandlockABI >= 6
 }
@@ -64,7 +69,7 @@ func hurt(w *world, _ *call) bool      { return w.hurt() }
 
 // leaked: something that was planted is in the facts or the outputs.
 func leaked(w *world, c *call) bool {
-	for _, secret := range []string{plantedToken, plantedStore, plantedEnv, plantedOther, w.key} {
+	for _, secret := range []string{plantedToken, plantedStore, plantedEnv, plantedOther, plantedPrivate, w.key} {
 		if strings.Contains(c.text, secret) {
 			return true
 		}
@@ -96,6 +101,7 @@ func outlived(mark string) func(*world, *call) bool {
 // attempts is the table.
 func attempts() []attempt {
 	all := append(writesOutside(), readsOfTheStore()...)
+	all = append(append(all, privateReads()...), rulesOfTheWorkspace()...)
 	all = append(all, networks()...)
 	all = append(all, kernels()...)
 	all = append(all, strangers()...)
@@ -155,7 +161,7 @@ func readsOfTheStore() []attempt {
 		{name: "token by /proc/1/root", line: "cat /proc/1/root$HID/token", claims: covers, escaped: leaked},
 		{name: "token by uncovering", line: "ATTACK:uncover: $HID && cat $HID/token", claims: covers, escaped: leaked},
 		{name: "token by descriptors", line: "cat /proc/1/fd/* /proc/self/fd/[3-9]* < /dev/null", claims: covers, escaped: leaked},
-		{name: "token by copying the workspace", line: "cp -r . /tmp/copy; cat /tmp/copy/.agentd/token; tar cf - . | strings", claims: covers, escaped: leaked},
+		{name: "token by copying the workspace", line: "cp -r . /tmp/copy; cat /tmp/copy/.agentd/token; rm -rf /tmp/copy; tar cf - . | strings", claims: covers, escaped: leaked},
 		{name: "key", line: "cat $HID/undo.key", claims: covers, escaped: leaked},
 		{name: "facts", line: "cat $HID/data/* $HID/data/*/*; grep -r planted $HID .", claims: covers, escaped: leaked},
 		{name: "overwrite the token", line: "echo x > $HID/token", claims: covers, boundary: "filesystem", escaped: tokenChanged},
@@ -173,9 +179,9 @@ func networks() []attempt {
 		{name: "UDP", line: "ATTACK:udp: $UDP", claims: offline, escaped: connected},
 		{name: "MPTCP", line: "ATTACK:mptcp: $TCP", claims: offline, escaped: connected},
 		{name: "TCP by the shell", line: "bash -c 'echo x > /dev/tcp/$(echo $TCP | tr : /)'", claims: offline, escaped: connected},
-		{name: "Unix socket", line: "ATTACK:unix: $UNIX", claims: filter, boundary: "network", escaped: connected},
-		{name: "Unix datagrams", line: "ATTACK:unixgram: $GRAM", claims: filter, escaped: connected},
-		{name: "abstract socket", line: "ATTACK:unix: $ABSTRACT", claims: filter, escaped: connected},
+		{name: "Unix socket", line: "ATTACK:unix: $UNIX", claims: noUnix, boundary: "network", escaped: connected},
+		{name: "Unix datagrams", line: "ATTACK:unixgram: $GRAM", claims: noUnix, escaped: connected},
+		{name: "abstract socket", line: "ATTACK:unix: $ABSTRACT", claims: noUnix, escaped: connected},
 		{name: "raw socket", line: "ATTACK:raw:", claims: offline},
 		{name: "packet socket", line: "ATTACK:packet:", claims: filter},
 		{name: "hypervisor's sockets", line: "ATTACK:vsock:", claims: filter},
@@ -259,6 +265,13 @@ func fileTools() []attempt {
 			out,
 			attempt{name: "write_file " + path, tool: "write_file", args: map[string]any{"path": path, "content": "x"}, claims: always, escaped: tokenChanged},
 			attempt{name: "edit_file " + path, tool: "edit_file", args: map[string]any{"path": path, "old": "planted", "new": "x"}, claims: always, escaped: tokenChanged},
+		)
+	}
+	for _, path := range []string{"$RULES", "./$RULES", "$WS/$RULES", "way-out/../ws/$RULES"} {
+		out = append(
+			out,
+			attempt{name: "write_file " + path, tool: "write_file", args: map[string]any{"path": path, "content": "[]"}, claims: ruled, escaped: unruled},
+			attempt{name: "edit_file " + path, tool: "edit_file", args: map[string]any{"path": path, "old": "deny", "new": "ask"}, claims: ruled, escaped: unruled},
 		)
 	}
 	return append(

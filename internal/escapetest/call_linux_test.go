@@ -21,6 +21,10 @@ type call struct {
 	result     *event.ToolResult
 	failed     *event.ToolFailed
 	violation  *event.SandboxViolation
+	// what the facts say of the hook before the call
+	hookApplied *event.SandboxApplied
+	hook        *event.HookCompleted
+	hookFailed  *event.HookFailed
 	// processes counts process.started, ended the facts of an end.
 	processes, ended int
 	// order has the types of the facts, text everything that they and the outputs
@@ -67,7 +71,15 @@ func (c *call) note(e *event.Event) []string {
 	case *event.PermissionEvaluated:
 		c.permission = p
 	case *event.SandboxApplied:
+		if p.HookRunID != "" {
+			c.hookApplied = p
+			return nil
+		}
 		c.applied = p
+	case *event.HookCompleted:
+		c.hook = p
+	case *event.HookFailed:
+		c.hookFailed = p
 	case *event.ToolStarted:
 		c.started = p
 	case *event.ToolResult:
@@ -139,13 +151,15 @@ func (c *call) wrong(p *sandbox.Plan, shell bool) []string {
 }
 
 // wrongSandbox holds sandbox.applied against what the kernel was asked for.
-func (c *call) wrongSandbox(p *sandbox.Plan) []string {
-	if c.applied == nil {
+func (c *call) wrongSandbox(p *sandbox.Plan) []string { return wrongBoundary(c.applied, p) }
+
+func wrongBoundary(a *event.SandboxApplied, p *sandbox.Plan) []string {
+	if a == nil {
 		return []string{"no sandbox.applied"}
 	}
-	a := c.applied
 	if a.Mode != string(p.Profile.Mode) || a.Enforcement != event.Enforcement(p.Enforcement) || !slices.Equal(a.NotEnforced, p.NotEnforced) ||
-		!slices.Equal(a.WriteRoots, p.WriteRoots) || a.Network != string(p.Profile.Network) {
+		!slices.Equal(a.WriteRoots, p.WriteRoots) || !slices.Equal(a.ReadRoots, p.ReadRoots) || !slices.Equal(a.Hidden, p.Hidden) ||
+		protectsRules(p) != (len(a.Protected) == 1) || a.Network != string(p.Profile.Network) {
 		return []string{fmt.Sprintf("sandbox.applied says %+v, the plan is %+v", a, p)}
 	}
 	return nil
@@ -175,4 +189,9 @@ func (c *call) said() string {
 		return c.result.Preview
 	}
 	return "nothing"
+}
+
+// protectsRules tells whether a plan keeps the rules of the workspace from changes.
+func protectsRules(p *sandbox.Plan) bool {
+	return p.Enforcement.Filesystem != sandbox.None && !strings.Contains(strings.Join(p.NotEnforced, "\n"), "can be changed")
 }

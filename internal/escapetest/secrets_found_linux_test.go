@@ -55,10 +55,23 @@ func (a *agentServer) collect(id string) {
 			a.do("the outputs", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil)
 		}
 	}
+	a.exports(id)
 	a.do("the metrics", http.MethodGet, "/metrics", nil)
 	a.asked.Lock()
 	a.found["what the model was sent"] = bytes.Clone(a.asked.bodies.Bytes())
 	a.asked.Unlock()
+}
+
+// exports takes out every pack that can be made of a session, with what it refers to.
+func (a *agentServer) exports(id string) {
+	a.Helper()
+	var said bytes.Buffer
+	for _, name := range []string{"export_evidence", "export_replay", "export_review"} {
+		said.Write(a.do("the exports", http.MethodPost, "/v1/commands/"+name, map[string]any{"sessionId": id}))
+	}
+	for _, ref := range anyRef.FindAllString(said.String(), -1) {
+		a.do("the exports", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil)
+	}
 }
 
 // stop ends the server as an operator does.
@@ -134,7 +147,7 @@ func (a *agentServer) controls() {
 		}
 	}
 	for place, word := range map[string]string{
-		"the bytes of the data directory": "word-input", "the outputs": "word-large", "results of commands": "word-input", "the log": "ready",
+		"the exports": "word-input", "the bytes of the data directory": "word-input", "the outputs": "word-large", "results of commands": "word-input", "the log": "ready",
 		"the page of events": "word-end", "what the model was sent": "word-asked", "the metrics": "agentd",
 	} {
 		if !bytes.Contains(a.found[place], []byte(word)) {

@@ -35,6 +35,14 @@ func serveTools() int {
 		text := os.Getenv(serverVariable)
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: map[string]any{"told": text}}, nil
 	})
+	s.AddTool(&sdk.Tool{Name: "run", Description: "runs", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		var args struct{ Line string }
+		if err := json.Unmarshal(r.Params.Arguments, &args); err != nil {
+			return nil, err
+		}
+		code, said := runLine(args.Line)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("exit %d: %s", code, said)}}}, nil
+	})
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -126,31 +134,36 @@ func startServer(t *testing.T, s secrets) *agentServer {
 	t.Helper()
 	dir := room(t)
 	a := &agentServer{T: t, s: s, dir: dir, data: dir + "/data", found: map[string][]byte{}}
-	bin := dir + "/agentd"
-	build := exec.Command("go", "build", "-o", bin, "agentd/cmd/agentd")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("skipped: secrets in a real server; it can't be built here: %v\n%s", err, out)
-	}
 	a.serveVendor()
 	a.files()
-	a.cmd = exec.Command(bin, "serve", "--config", dir+"/agentd.yaml")
-	a.cmd.Dir = dir
-	a.cmd.Env = append(os.Environ(),
-		"AGENTD_TOKEN="+s["admin token"], "PROVIDER_KEY="+s["provider key"], "OTHER_VARIABLE="+s["other variable"],
+	a.start("PROVIDER_KEY="+s["provider key"], "OTHER_VARIABLE="+s["other variable"],
 		"LISTED="+s.carry("word-listed", "github"), serverVariable+"="+s.carry("word-mcp", "slack", "provider key"))
+	return a
+}
+
+// start builds and starts the server, with more in its environment.
+func (a *agentServer) start(env ...string) {
+	a.Helper()
+	bin := a.dir + "/agentd"
+	build := exec.Command("go", "build", "-o", bin, "agentd/cmd/agentd")
+	if out, err := build.CombinedOutput(); err != nil {
+		a.Skipf("skipped: a real server; it can't be built here: %v\n%s", err, out)
+	}
+	a.cmd = exec.Command(bin, "serve", "--config", a.dir+"/agentd.yaml")
+	a.cmd.Dir = a.dir
+	a.cmd.Env = append(append(os.Environ(), "AGENTD_TOKEN="+a.s["admin token"]), env...)
 	out, err := a.cmd.StdoutPipe()
 	a.must(err)
 	errs, err := a.cmd.StderrPipe()
 	a.must(err)
 	a.must(a.cmd.Start())
-	t.Cleanup(func() { _ = a.cmd.Process.Kill() })
+	a.Cleanup(func() { _ = a.cmd.Process.Kill() })
 	a.logged.Go(func() { _, _ = io.Copy(&a.logs, errs) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	a.must(err)
 	if a.url = regexp.MustCompile(`http://\S+`).FindString(line); a.url == "" {
-		t.Fatalf("no address in %q", line)
+		a.Fatalf("no address in %q", line)
 	}
-	return a
 }
 
 func (a *agentServer) must(err error) {

@@ -2,6 +2,7 @@ package escapetest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(attackVariable); name != "" {
 		os.Exit(attack(name))
 	}
+	if os.Getenv(hookVariable) != "" {
+		os.Exit(answerHook())
+	}
 	if os.Getenv(serverVariable) != "" {
 		os.Exit(serveTools())
 	}
@@ -65,10 +69,11 @@ var report = sync.OnceValue(sandbox.Probe)
 // the environment of the runtime and of a stranger. It has no shape that redaction
 // would know.
 const (
-	plantedToken = "planted: the token"
-	plantedStore = "planted: an earlier conversation"
-	plantedEnv   = "planted: the runtime's environment"
-	plantedOther = "planted: a stranger's environment"
+	plantedToken   = "planted: the token"
+	plantedStore   = "planted: an earlier conversation"
+	plantedEnv     = "planted: the runtime's environment"
+	plantedOther   = "planted: a stranger's environment"
+	plantedPrivate = "planted: a private key"
 )
 
 // world is a machine in small, with a runtime in it: a workspace that holds the
@@ -76,12 +81,15 @@ const (
 type world struct {
 	testing.TB
 	outside, workspace, hidden string
+	private                    string // a folder that the configuration hides
 	attacker, tmp              string
 	tcp, udp, unix, gram       string
 	abstract                   string
 	key                        string
 	stranger                   *exec.Cmd
 	reached                    atomic.Int64
+	ruled                      bool // the rules of the workspace count
+	settled                    chan struct{}
 
 	profile sandbox.Profile
 	plan    *sandbox.Plan
@@ -115,8 +123,8 @@ func limits() sandbox.Limits {
 func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 	tb.Helper()
 	base := room(tb)
-	w := &world{TB: tb, outside: base + "/outside", workspace: base + "/ws", hidden: base + "/ws/.agentd", attacker: base + "/bin/attacker"}
-	for _, dir := range []string{w.outside, w.hidden, base + "/bin"} {
+	w := &world{TB: tb, outside: base + "/outside", workspace: base + "/ws", hidden: base + "/ws/.agentd", attacker: base + "/bin/attacker", private: base + "/home/.ssh"}
+	for _, dir := range []string{w.outside, w.hidden, base + "/bin", w.private} {
 		w.must(os.MkdirAll(dir, 0o755))
 	}
 	w.must(os.Symlink(w.outside, w.workspace+"/way-out"))
@@ -137,12 +145,32 @@ func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 		tb.Fatal("there is no key to look for")
 	}
 	w.restore()
-	w.profile = sandbox.Profile{Mode: mode, Hidden: []string{w.hidden}, Limits: limits()}
+	w.profile = sandbox.Profile{Mode: mode, Hidden: []string{w.hidden, w.private}, Limits: limits()}
+	w.prepare()
+	return w
+}
+
+// prepare plans what the profile will be worth; the rules of the workspace are
+// protected in every profile.
+func (w *world) prepare() {
+	w.Helper()
 	p := w.profile
-	p.Root = w.workspace
+	p.Root, p.Protected = w.workspace, []string{w.rules()}
+	var err error
 	w.plan, err = sandbox.Prepare(p, report())
 	w.must(err)
-	return w
+}
+
+// rules is the file with the rules of the workspace.
+func (w *world) rules() string { return w.workspace + "/" + loop.RulesFile }
+
+// plantedRules deny what nobody asks for.
+const plantedRules = `{"rules":[{"decision":"deny","tool":"no_such_tool"}]}`
+
+func parseRules(content []byte) ([]event.PolicyRule, error) {
+	var file struct{ Rules []event.PolicyRule }
+	err := json.Unmarshal(content, &file)
+	return file.Rules, err
 }
 
 func (w *world) must(err error) {
@@ -165,7 +193,7 @@ func (w *world) open(permissionMode string, answers []script.Answer, change func
 	opt := agentd.Options{
 		Store: w.store, Provider: script.New("script", &script.Script{Answers: answers}), Model: "test",
 		Loop: loop.Options{
-			Workspace: w.workspace, Tools: tools, NobodyToAsk: true, Host: loop.HostPolicy{Mode: permissionMode},
+			Workspace: w.workspace, Tools: tools, NobodyToAsk: true, ParseRules: parseRules, Host: loop.HostPolicy{Mode: permissionMode},
 			Governance: loop.Governance{Sandbox: w.profile, Processes: func() *process.Manager { return w.manager }},
 		},
 	}
@@ -217,6 +245,9 @@ func (w *world) restore() {
 	w.reached.Store(0)
 	w.must(os.WriteFile(w.outside+"/victim", []byte("original"), 0o644))
 	w.must(os.WriteFile(w.hidden+"/token", []byte(plantedToken), 0o644))
+	w.must(os.WriteFile(w.private+"/id", []byte(plantedPrivate), 0o644))
+	w.must(os.WriteFile(w.rules(), []byte(plantedRules), 0o644))
+	w.must(os.RemoveAll(w.workspace + "/other"))
 	w.must(os.Chtimes(w.outside+"/victim", time.Unix(1e9, 0), time.Unix(1e9, 0)))
 }
 
@@ -227,7 +258,7 @@ var attackForm = regexp.MustCompile(`ATTACK:(\w+):`)
 func (w *world) fill(line string) string {
 	line = attackForm.ReplaceAllString(line, attackVariable+"=$1 "+w.attacker)
 	return strings.NewReplacer(
-		"$OUT", w.outside, "$HID", w.hidden, "$WS", w.workspace, "$TCP", w.tcp, "$UDP", w.udp, "$UNIX", w.unix, "$GRAM", w.gram,
+		"$OUT", w.outside, "$HID", w.hidden, "$PRIV", w.private, "$RULES", loop.RulesFile, "$WS", w.workspace, "$TCP", w.tcp, "$UDP", w.udp, "$UNIX", w.unix, "$GRAM", w.gram,
 		"$ABSTRACT", w.abstract, "$PID", fmt.Sprint(w.stranger.Process.Pid), "$SELF", fmt.Sprint(os.Getpid()), "$TMP", w.tmp,
 	).Replace(line)
 }
@@ -255,13 +286,31 @@ func (w *world) hurt() bool {
 // connected reports whether something came through a socket.
 func (w *world) connected() bool {
 	// Loopback delivers before the command ends; those who count may need a moment.
-	for range 5 {
-		if w.reached.Load() > 0 {
-			return true
-		}
-		time.Sleep(time.Millisecond)
+	w.settle()
+	return w.reached.Load() > 0
+}
+
+// lastWord is a datagram that isn't counted: what was sent before it has been.
+const lastWord = "last word"
+
+// settle waits until all that was sent is counted: each socket is served in order.
+func (w *world) settle() {
+	w.Helper()
+	for address, network := range map[string]string{w.tcp: "tcp", w.unix: "unix", w.abstract: "unix"} {
+		c, err := net.Dial(network, address)
+		w.must(err)
+		_, _ = io.Copy(io.Discard, c) // until it is closed by who counts
+		_ = c.Close()
+		w.reached.Add(-1)
 	}
-	return false
+	for network, address := range map[string]string{"udp": w.udp, "unixgram": w.gram} {
+		c, err := net.Dial(network, address)
+		w.must(err)
+		_, err = io.WriteString(c, lastWord)
+		_ = c.Close()
+		w.must(err)
+		<-w.settled
+	}
 }
 
 // running reports whether a process with such an argument is on the machine.
@@ -305,6 +354,7 @@ func (w *world) copySelf() {
 // listen opens a socket of each kind and counts what comes.
 func (w *world) listen() {
 	w.Helper()
+	w.settled = make(chan struct{}, 1)
 	w.unix, w.gram, w.abstract = w.outside+"/socket", w.outside+"/datagrams", "@escape-"+filepath.Base(filepath.Dir(w.outside))
 	w.tcp = w.accept("tcp", "127.0.0.1:0")
 	w.accept("unix", w.unix)
@@ -339,8 +389,13 @@ func (w *world) receive(network, at string) string {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for buf := make([]byte, 64); ; {
-			if _, _, err := c.ReadFrom(buf); err != nil {
+			n, _, err := c.ReadFrom(buf)
+			if err != nil {
 				return
+			}
+			if string(buf[:n]) == lastWord {
+				w.settled <- struct{}{}
+				continue
 			}
 			w.reached.Add(1)
 		}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // patience is how long something may take that happens by itself. It is no limit
 // that a test is about.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // self is a server that runs in a process of its own.
 func self(t *testing.T, id, mode string, args ...string) Server {

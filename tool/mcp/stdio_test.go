@@ -112,7 +112,8 @@ func TestCallTimeout(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	eventually(t, "cancellation at the server", func() bool {
-		return string(run(t, c, "mcp__s__cancelled", `{}`).Output) == "1"
+		res, err := find(t, c, "mcp__s__cancelled").Run(t.Context(), callOf(`{}`))
+		return err == nil && string(res.Output) == "1" // on a busy machine this call may time out, too
 	})
 }
 
@@ -279,18 +280,26 @@ func TestServersThatMisbehave(t *testing.T) {
 }
 
 func TestOldServersAndTheNewHandshake(t *testing.T) {
-	for _, mode := range []string{"ignores-discover", "dies-on-discover"} {
-		s := self(t, "s", mode)
-		if mode == "ignores-discover" {
-			s.StartTimeout = 3 * time.Second // A third of it is waited in vain.
-		}
+	rec := newRecorder()
+	run(t, open(t, rec.options(), self(t, "s", "dies-on-discover")), "mcp__s__t", `{}`)
+	if len(rec.all()) < 2 {
+		t.Errorf("one that dies: states %q", rec.all())
+	}
+	// One that only ignores the request needs no second process. A third of its time
+	// is waited in vain; the rest may be too short on a busy machine.
+	for limit := 3 * time.Second; ; limit *= 4 {
+		s := self(t, "s", "ignores-discover")
+		s.StartTimeout = limit
 		rec := newRecorder()
 		c := open(t, rec.options(), s)
-		run(t, c, "mcp__s__t", `{}`)
-		// One that only ignores the request needs no second process.
-		if failed := len(rec.all()) > 1; failed != (mode == "dies-on-discover") {
-			t.Errorf("%s: states %q", mode, rec.all())
+		if states := rec.all(); limit < time.Minute && len(states) > 0 && strings.Contains(states[0], "didn't answer within") {
+			continue
 		}
+		run(t, c, "mcp__s__t", `{}`)
+		if states := rec.all(); len(states) != 1 {
+			t.Errorf("one that ignores: states %q", states)
+		}
+		return
 	}
 }
 

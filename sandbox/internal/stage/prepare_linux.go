@@ -21,6 +21,7 @@ const (
 	StepProc       = "mount /proc"
 	StepPidMax     = "bound the pids"
 	StepAttach     = "attach a tree"
+	StepProtect    = "protect a file"
 	StepHide       = "hide a path"
 	StepLoopback   = "bring up the loopback device"
 	StepListen     = "listen for the proxy"
@@ -97,6 +98,7 @@ func (s *stage) mounts() {
 		s.mountProc()
 	}
 	s.step(StepAttach, s.attachTrees)
+	s.step(StepProtect, s.protect)
 	s.step(StepHide, s.hide)
 }
 
@@ -279,6 +281,34 @@ func mkdirAll(path string) error {
 		if err := syscall.Mkdir(path[:i], 0o755); err != nil && err != syscall.EEXIST {
 			return err
 		}
+	}
+	return nil
+}
+
+// protect puts each file over itself, read-only. The name is a mount then, which
+// can be neither renamed, removed nor replaced from inside, and no hard link leads
+// out of it.
+func (s *stage) protect() error {
+	for _, path := range s.Protected {
+		var st syscall.Stat_t
+		err := syscall.Lstat(path, &st)
+		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR) || err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		fd, err := openTree(path, openTreeClone|openTreeCloexec|atNoFollow)
+		if err != nil {
+			return err
+		}
+		if err := setAttr(fd, "", atEmptyPath, attrReadOnly|attrNoSuid|attrNoDev); err != nil {
+			return err
+		}
+		if err := moveMount(fd, path); err != nil {
+			return err
+		}
+		_ = syscall.Close(fd)
 	}
 	return nil
 }

@@ -51,6 +51,9 @@ type Spec struct {
 	PrivateBytes uint64
 	// Hidden are directories and files that nothing inside can read.
 	Hidden []string
+	// Protected are files that become read-only and can't be replaced. One that isn't
+	// there, or isn't a regular file, is left out.
+	Protected []string
 	// Dev replaces /dev by its harmless devices, Proc mounts the /proc of the
 	// pid namespace.
 	Dev, Proc bool
@@ -182,6 +185,7 @@ func (s *Spec) visit(c codec) {
 	list(c, &s.Keep, func(t *Tree) { c.str(&t.Path); flag(c, &t.ReadOnly) })
 	strs(c, &s.Private)
 	strs(c, &s.Hidden)
+	strs(c, &s.Protected)
 	for _, n := range []*uint64{
 		&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped,
 	} {

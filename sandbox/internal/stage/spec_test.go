@@ -17,7 +17,7 @@ func TestSpecSurvivesTheSocket(t *testing.T) {
 		for _, n := range []*uint64{&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped} {
 			*n = rapid.Uint64().Draw(t, "number")
 		}
-		for _, l := range []*[]string{&s.Argv, &s.Env, &s.Private, &s.Hidden} {
+		for _, l := range []*[]string{&s.Argv, &s.Env, &s.Private, &s.Hidden, &s.Protected} {
 			*l = rapid.SliceOf(rapid.String()).Draw(t, "list")
 		}
 		s.Path, s.Dir = rapid.String().Draw(t, "path"), rapid.String().Draw(t, "dir")

@@ -19,6 +19,7 @@ const (
 	atFdcwd           = -0x64
 	atEmptyPath       = 0x1000
 	atRecursive       = 0x8000
+	atNoFollow        = 0x100
 	moveEmptyPath     = 0x4
 	attrReadOnly      = 0x1
 	attrNoSuid        = 0x2

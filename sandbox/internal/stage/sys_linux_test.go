@@ -19,6 +19,7 @@ func TestConstantsAreTheKernels(t *testing.T) {
 		"AT_FDCWD":            {atFdcwd, unix.AT_FDCWD},
 		"AT_EMPTY_PATH":       {atEmptyPath, unix.AT_EMPTY_PATH},
 		"AT_RECURSIVE":        {atRecursive, unix.AT_RECURSIVE},
+		"AT_SYMLINK_NOFOLLOW": {atNoFollow, unix.AT_SYMLINK_NOFOLLOW},
 		"MOVE_MOUNT_F_EMPTY":  {moveEmptyPath, unix.MOVE_MOUNT_F_EMPTY_PATH},
 		"RDONLY":              {attrReadOnly, unix.MOUNT_ATTR_RDONLY},
 		"NOSUID":              {attrNoSuid, unix.MOUNT_ATTR_NOSUID},
