@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"agentd/command"
 	"agentd/event"
@@ -301,7 +302,7 @@ func (w *Work) checkLink(ctx context.Context, caller command.Caller, p *command.
 	case "assigned_thread", "spawned_subagent":
 		return w.m.ViewAs(ctx, caller, near.sessionID, func(st *state.Session) error {
 			if (p.Kind == "assigned_thread" && st.Thread(p.TargetID) == nil) || (p.Kind == "spawned_subagent" && st.Subagents.Find(p.TargetID) == nil) {
-				return fault.New(fault.NotFound, "there is no %s %s in session %s", p.Kind[9:], p.TargetID, near.sessionID)
+				return fault.New(fault.NotFound, "there is no %s %s in session %s", p.Kind[strings.IndexByte(p.Kind, '_')+1:], p.TargetID, near.sessionID)
 			}
 			return nil
 		})

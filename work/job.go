@@ -169,7 +169,7 @@ func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by
 	if res.JobID == "" {
 		res.JobID = tx.NewID(event.PrefixJob)
 	} else if exists, same, err := tx.Identity(session.KindJob, p.JobID, created); exists || err != nil {
-		return repeatedJob(tx, p.JobID, same, err)
+		return repeatedJob(p, same, err)
 	}
 	if err := mayDelegate(tx, p.TaskID); err != nil {
 		return nil, err
@@ -214,15 +214,16 @@ func describe(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
 }
 
 // repeatedJob answers a job that exists already.
-func repeatedJob(tx *session.Tx, id string, same bool, err error) (*command.JobResult, error) {
-	if err != nil {
+func repeatedJob(p *command.CreateJob, same bool, err error) (*command.JobResult, error) {
+	switch {
+	case err != nil:
 		return nil, err
+	case !same:
+		return nil, fault.New(fault.Conflict, "job %s exists with another content", p.JobID)
+	case p.Start != nil && !*p.Start:
+		return &command.JobResult{JobID: p.JobID, Status: jobPending}, nil
 	}
-	j := tx.State.Jobs.Find(id)
-	if !same || j == nil {
-		return nil, fault.New(fault.Conflict, "job %s exists with another content", id)
-	}
-	return &command.JobResult{JobID: id, Status: j.Status}, nil
+	return &command.JobResult{JobID: p.JobID, Status: jobRunning}, nil
 }
 
 // startJob starts a job that waits.
@@ -379,6 +380,7 @@ func (w *Work) changeJob(ctx context.Context, caller command.Caller, p command.P
 		return nil, hidden(err, "job", id)
 	}
 	if now, err := w.getJob(ctx, caller, &command.GetJob{JobID: id}); err == nil {
+		now.NextCursor = command.SealCursor("get_job", now.NextCursor)
 		return now, nil
 	}
 	return res, nil

@@ -23,6 +23,7 @@ import (
 const (
 	crashDir   = "AGENTD_JOB_CRASH_DIR"
 	crashItems = "AGENTD_JOB_CRASH_ITEMS"
+	crashAfter = "AGENTD_JOB_CRASH_AFTER"
 	crashJob   = "job_crash"
 	crashSess  = "sess_crash"
 )
@@ -55,8 +56,8 @@ func TestJobCrashChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("it is started by the crash test")
 	}
-	var n int
-	if _, err := fmt.Sscan(os.Getenv(crashItems), &n); err != nil {
+	var n, killAfter, ended int
+	if _, err := fmt.Sscan(os.Getenv(crashItems)+" "+os.Getenv(crashAfter), &n, &killAfter); err != nil {
 		t.Fatal(err)
 	}
 	k := pebbleStage(t, dir)
@@ -69,7 +70,9 @@ func TestJobCrashChild(t *testing.T) {
 	k.until(crashSess, func(e *event.Event) bool {
 		switch e.Type {
 		case event.TypeJobItemCompleted, event.TypeJobItemFailed:
-			fmt.Println("ended", e.Sequence)
+			if ended++; ended == killAfter {
+				die(t)
+			}
 		case event.TypeJobCompleted:
 			return true
 		}
@@ -82,8 +85,21 @@ func TestJobCrashChild(t *testing.T) {
 	fmt.Println("finished")
 }
 
-// runCrashChild starts the child and kills it after so many items ended; with 0 it
-// runs to its end.
+// die kills this process. It does so itself because another one may come too late.
+func die(t *testing.T) {
+	t.Helper()
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {}
+}
+
+// runCrashChild starts the child, which is killed after so many items ended; with 0
+// it runs to its end.
 func runCrashChild(t *testing.T, dir string, n, killAfter int) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -91,7 +107,8 @@ func runCrashChild(t *testing.T, dir string, n, killAfter int) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "-test.run=^TestJobCrashChild$", "-test.timeout=20m")
-	cmd.Env = append(os.Environ(), crashDir+"="+dir, fmt.Sprintf("%s=%d", crashItems, n))
+	cmd.Env = append(os.Environ(), crashDir+"="+dir, fmt.Sprintf("%s=%d", crashItems, n), fmt.Sprintf("%s=%d", crashAfter, killAfter),
+		"TMPDIR="+t.TempDir()) // it can't clean up
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -100,13 +117,9 @@ func runCrashChild(t *testing.T, dir string, n, killAfter int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended, finished := 0, false
+	finished := false
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		switch line := lines.Text(); {
-		case strings.HasPrefix(line, "ended"):
-			if ended++; ended == killAfter {
-				_ = cmd.Process.Kill() // it may have ended by itself
-			}
 		case line == "finished":
 			finished = true
 		case strings.Contains(line, "FAIL"):
@@ -117,8 +130,8 @@ func runCrashChild(t *testing.T, dir string, n, killAfter int) {
 	if killAfter == 0 && (err != nil || !finished) {
 		t.Fatalf("the last child: %v, finished: %v", err, finished)
 	}
-	if killAfter > 0 && finished {
-		t.Fatalf("the child ended before it was killed: %d items", ended)
+	if killAfter > 0 && (err == nil || !strings.Contains(err.Error(), "killed")) {
+		t.Fatalf("the child was not killed: %v", err)
 	}
 }
 

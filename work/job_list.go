@@ -104,14 +104,22 @@ func (w *Work) getJob(ctx context.Context, caller command.Caller, p *command.Get
 	if err != nil {
 		return nil, err
 	}
+	return w.jobRecord(ctx, f, from, p.Size())
+}
+
+// jobRecord returns a job with so many of its items.
+func (w *Work) jobRecord(ctx context.Context, f *foundJob, from int64, size int) (*command.JobRecord, error) {
+	rec := &command.JobRecord{JobSummary: jobSummary(f.job), Items: []command.JobItemRecord{}}
 	src, err := w.openItems(ctx, f.job.ItemsRef)
+	if fault.KindOf(err) == fault.NotFound {
+		return rec, nil // the inputs of an old job have expired, and with them the order of its items
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer src.close()
-	rec := &command.JobRecord{JobSummary: jobSummary(f.job), Items: []command.JobItemRecord{}}
 	for index := from; index < f.job.ItemCount; index++ {
-		if len(rec.Items) == p.Size() {
+		if len(rec.Items) == size {
 			rec.NextCursor = strconv.FormatInt(index, 10)
 			break
 		}
@@ -138,8 +146,12 @@ func jobSummary(j *state.Job) command.JobSummary {
 	}
 }
 
-// scanJobs is how many index entries are read at once when jobs are listed.
-const scanJobs = 200
+const (
+	// scanJobs is how many index entries are read at once when jobs are listed.
+	scanJobs = 200
+	// listedItems is how many items of each job a list shows.
+	listedItems = 20
+)
 
 // listJobs lists the jobs that the caller may see, in the order of their ids.
 func (w *Work) listJobs(ctx context.Context, caller command.Caller, p *command.ListJobs) (*command.ListJobsResult, error) {
@@ -148,7 +160,7 @@ func (w *Work) listJobs(ctx context.Context, caller command.Caller, p *command.L
 			return nil, err
 		}
 	}
-	res := &command.ListJobsResult{Jobs: []command.JobSummary{}}
+	res := &command.ListJobsResult{Jobs: []command.JobRecord{}}
 	for after := p.Cursor; ; {
 		page, err := w.m.Members(ctx, session.KindJob, p.SessionID, after, scanJobs)
 		if err != nil {
@@ -169,7 +181,12 @@ func (w *Work) listJobs(ctx context.Context, caller command.Caller, p *command.L
 				res.NextCursor = res.Jobs[len(res.Jobs)-1].JobID
 				return res, nil
 			}
-			res.Jobs = append(res.Jobs, jobSummary(f.job))
+			rec, err := w.jobRecord(ctx, f, 0, listedItems)
+			if err != nil {
+				return nil, err
+			}
+			rec.NextCursor = command.SealCursor("get_job", rec.NextCursor)
+			res.Jobs = append(res.Jobs, *rec)
 		}
 		if len(page) < scanJobs {
 			return res, nil
@@ -186,7 +203,7 @@ func (w *Work) finishJob(ctx context.Context, r *jobRun, at jobOutlook) error {
 		return err
 	}
 	return w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error {
-		if now := lookAtJob(tx.State, r.jobID, w.opt.Clock()); !now.running || !now.over || now.late != at.late {
+		if now := lookAtJob(tx.State, r.jobID, w.opt.Clock(), w.book.up); !now.running || !now.over || now.late != at.late {
 			return nil // an item is tried again
 		}
 		j := tx.State.Jobs.Find(r.jobID)

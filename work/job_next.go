@@ -33,6 +33,10 @@ type jobOutlook struct {
 	late, over bool
 	ended      []jobEnd
 	starts     []jobStart
+	// silent are the items at work that show no progress for longer than they may.
+	silent []string
+	// progress is the count of the items by their status.
+	progress event.JobCounts
 	// again is when an item is to be tried again, or the time is over.
 	again time.Time
 }
@@ -54,13 +58,14 @@ type jobStart struct {
 	input          event.Raw
 }
 
-// lookAtJob decides what is due for a job, from the state alone.
-func lookAtJob(s *state.Session, jobID string, now time.Time) jobOutlook {
+// lookAtJob decides what is due for a job, from the state alone. Up is when this
+// process began: who was silent before could not be heard.
+func lookAtJob(s *state.Session, jobID string, now, up time.Time) jobOutlook {
 	j := s.Jobs.Find(jobID)
 	if j == nil || j.Status != jobRunning {
 		return jobOutlook{}
 	}
-	at := jobOutlook{running: true, again: jobDeadline(j)}
+	at := jobOutlook{running: true, again: jobDeadline(j), progress: j.Progress}
 	at.late = !at.again.IsZero() && !now.Before(at.again)
 	if at.late {
 		at.again, at.over = time.Time{}, len(j.Running) == 0
@@ -69,11 +74,34 @@ func lookAtJob(s *state.Session, jobID string, now time.Time) jobOutlook {
 	for _, item := range j.Running {
 		if turn := endedTurn(s, item); turn != nil {
 			at.ended = append(at.ended, jobEnd{item: *item, turn: *turn, structured: j.OutputSchemaRef != "" || len(j.OutputSchema) > 0})
+			continue
 		}
+		at.watch(s, j, item, now, up)
 	}
 	at.chooseStarts(j, now)
 	at.over = len(j.Running) == 0 && len(j.Retrying) == 0 && j.Cursor >= j.ItemCount
 	return at
+}
+
+// watch holds an item at work to the policy's limit of inactivity.
+func (at *jobOutlook) watch(s *state.Session, j *state.Job, item *state.JobItem, now, up time.Time) {
+	if j.RetryPolicy == nil || j.RetryPolicy.InactivityTimeoutMs <= 0 {
+		return
+	}
+	t := s.Thread(item.ThreadID)
+	if t.Active == nil || t.Active.Interrupt != nil {
+		return // it has not begun, or is being stopped
+	}
+	heard, waits := quiet(s, t)
+	if waits {
+		heard = now
+	}
+	due := latest(heard, up).Add(millis(j.RetryPolicy.InactivityTimeoutMs))
+	if now.Before(due) {
+		at.again = earlier(at.again, due)
+		return
+	}
+	at.silent = append(at.silent, item.ItemID)
 }
 
 // jobDeadline is when a job has used its time; zero if it has no limit.

@@ -28,7 +28,9 @@ type jobRun struct {
 	woken            chan struct{}
 	plan             *jobPlan
 	items            *jobItems
-	counted          time.Time
+	// counted is when the items were last counted in a fact, told what it said.
+	counted time.Time
+	told    event.JobCounts
 }
 
 // jobConcerns reports whether facts of a type may give a job something to do.
@@ -174,7 +176,7 @@ func (r *jobRun) rest(ctx context.Context, until, now time.Time) {
 func (w *Work) stepJob(ctx context.Context, r *jobRun) (again time.Time, done bool, err error) {
 	var at jobOutlook
 	if err := w.m.View(ctx, r.sessionID, func(s *state.Session) error {
-		at = lookAtJob(s, r.jobID, w.opt.Clock())
+		at = lookAtJob(s, r.jobID, w.opt.Clock(), w.book.up)
 		return nil
 	}); err != nil {
 		return time.Time{}, false, err
@@ -192,6 +194,10 @@ func (w *Work) stepJob(ctx context.Context, r *jobRun) (again time.Time, done bo
 	starts, err := w.gatherInputs(ctx, r, at.starts)
 	if err != nil {
 		return time.Time{}, false, err
+	}
+	if at.progress != r.told || len(at.ended)+len(starts) > 0 {
+		// What changes now is counted later, also if nothing follows.
+		at.again = earlier(at.again, latest(r.counted, w.opt.Clock()).Add(progressEvery))
 	}
 	err = w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error { return w.advance(tx, r, at, starts) })
 	return at.again, false, err
@@ -263,8 +269,8 @@ func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobSta
 	if j == nil || j.Status != jobRunning {
 		return nil
 	}
-	if now := tx.Now(); now.Sub(r.counted) >= progressEvery && len(at.ended)+len(starts) > 0 {
-		r.counted = now
+	if now := tx.Now(); now.Sub(r.counted) >= progressEvery && j.Progress != r.told {
+		r.counted, r.told = now, j.Progress
 		tx.Emit(event.Event{Type: event.TypeJobProgress, Scope: jobScope(j), Payload: &event.JobProgressed{Progress: j.Progress, Cursor: j.Cursor}})
 	}
 	if at.late {
@@ -274,6 +280,7 @@ func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobSta
 	for i := range at.ended {
 		w.endItem(tx, j, &at.ended[i])
 	}
+	stopSilent(tx, r.jobID, at.silent, w.book.up)
 	for _, s := range starts {
 		if !startable(j, s) {
 			continue
@@ -283,6 +290,24 @@ func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobSta
 		}
 	}
 	return nil
+}
+
+// stopSilent stops the turns of items that still show no progress: they fail as
+// timed out, and the policy says whether another attempt follows.
+func stopSilent(tx *session.Tx, jobID string, seen []string, up time.Time) {
+	if len(seen) == 0 {
+		return
+	}
+	now := lookAtJob(tx.State, jobID, tx.Now(), up)
+	for _, id := range now.silent {
+		item := tx.State.Jobs.Find(jobID).Item(id)
+		turn := tx.State.Thread(item.ThreadID).Active
+		tx.Emit(event.Event{
+			Type:    event.TypeTurnInterruptRequested,
+			Scope:   event.Scope{ThreadID: turn.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID},
+			Payload: &event.TurnInterruptRequested{Reason: inactive, Queue: "keep", RequestedBy: byRuntime(), Cause: event.InterruptInactivity},
+		})
+	}
 }
 
 // startable reports whether an item waits for that attempt.

@@ -133,7 +133,7 @@ func TestJobHasASessionOfItsOwnAndOneIdentity(t *testing.T) {
 	p.Instruction, p.Title = "Do it.", "others"
 	k.refused(fault.Conflict, &p)
 	list := must[command.ListJobsResult](k, &command.ListJobs{})
-	if len(list.Jobs) != 1 || list.Jobs[0].Progress.Pending != 2 {
+	if len(list.Jobs) != 1 || list.Jobs[0].Progress.Pending != 2 || len(list.Jobs[0].Items) != 2 || list.Jobs[0].Items[1].Status != "pending" || list.Jobs[0].NextCursor != "" {
 		t.Fatalf("jobs: %+v", list.Jobs)
 	}
 	rec := must[command.JobRecord](k, &command.StartJob{JobID: "job_b"})
@@ -145,6 +145,25 @@ func TestJobHasASessionOfItsOwnAndOneIdentity(t *testing.T) {
 	k.refused(fault.Conflict, &command.CancelJob{JobID: "job_b"})
 	if n := len(must[command.ListJobsResult](k, &command.ListJobs{Status: "running"}).Jobs); n != 0 {
 		t.Errorf("%d jobs run", n)
+	}
+}
+
+// TestAListShowsTheFirstItemsOfAJob goes on with get_job where the list ends.
+func TestAListShowsTheFirstItemsOfAJob(t *testing.T) {
+	k := newStage(t)
+	no := false
+	k.job(command.CreateJob{JobID: "job_l", Items: items(25, word), Start: &no})
+	list := must[command.ListJobsResult](k, &command.ListJobs{})
+	if len(list.Jobs) != 1 || len(list.Jobs[0].Items) != 20 || list.Jobs[0].Items[19].ItemID != "item_000020" {
+		t.Fatalf("jobs: %+v", list.Jobs)
+	}
+	place, err := command.OpenCursor("get_job", list.Jobs[0].NextCursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := must[command.JobRecord](k, &command.GetJob{JobID: "job_l", Page: command.Page{Cursor: place}})
+	if len(rest.Items) != 5 || rest.Items[0].ItemID != "item_000021" {
+		t.Errorf("the rest: %+v", rest.Items)
 	}
 }
 
@@ -245,19 +264,6 @@ func TestCancelLeavesWhatIsDone(t *testing.T) {
 			t.Error("a cancelled job leaves open work")
 		}
 	})
-}
-
-func TestJobEndsWhenItsTimeIsOver(t *testing.T) {
-	k := newStage(t, when("word 1", script.Answer{Stall: time.Hour}))
-	k.session("sess_t")
-	k.job(command.CreateJob{JobID: "job_t", SessionID: "sess_t", Items: items(4, word), Concurrency: 1, MaxRuntimeMs: 300})
-	end := k.jobEnd("sess_t", "job_t", 1)
-	if end.Status != "failed" || end.Error.Category != "timed_out" || *end.Progress != (event.JobCounts{Pending: 2, Completed: 1, Failed: 1, Total: 4}) {
-		t.Errorf("the end: %+v %+v", end, end.Progress)
-	}
-	if lines := k.lines(end.ResultsRef); len(lines) != 4 || lines[3]["status"] != "pending" {
-		t.Errorf("results: %v", lines)
-	}
 }
 
 func TestOutputSatisfiesTheSchema(t *testing.T) {

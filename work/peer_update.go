@@ -177,7 +177,9 @@ func (r *peerReport) failure(row factOfPeer) *event.Failure {
 	why := map[string]string{
 		"failed": "the peer's task failed", "rejected": "the peer refused the task", "cancelled": "the peer cancelled the task", "missing": "the peer doesn't know the task any more",
 	}[r.p.Status]
-	return failure(orElse(r.p.Category, row.category), r.p.Retryable, "%s", orElse(r.reason, why))
+	// A task that the peer has lost is given to it again if the policy says so.
+	again := r.p.Retryable || row.ends == state.AttemptUnknown
+	return failure(orElse(r.p.Category, row.category), again, "%s", orElse(r.reason, why))
 }
 
 // stand gives the task a status, and the question that belongs to it.
@@ -261,16 +263,12 @@ func (r *peerReport) complete(stopping bool) error {
 
 // end ends the attempt otherwise and decides what follows.
 func (r *peerReport) end(status string, f *event.Failure, stopping bool) error {
-	next := ""
-	if status == state.AttemptUnknown {
-		next = "none: retry_task starts another"
+	if status == state.AttemptUnknown && !stopping {
+		return r.w.lose(r.e, r.a, f)
 	}
-	r.e.failAttempt(r.a, status, f, next)
-	switch {
-	case stopping:
+	r.e.failAttempt(r.a, status, f, "")
+	if stopping {
 		return nil
-	case status == state.AttemptUnknown:
-		return r.e.becomeEnded(f)
 	}
 	return r.w.outcome(r.e, run(&r.e.t, r.a.RunID))
 }

@@ -189,7 +189,7 @@ func (k *stage) facts() (n uint64) {
 // until follows a session to the first event that the condition accepts.
 func (k *stage) until(sessionID string, ok func(*event.Event) bool) *event.Event {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), max(k.patience, time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), max(k.patience, 10*time.Minute))
 	defer cancel()
 	sub, err := k.m.Subscribe(ctx, sessionID, 0)
 	if err != nil {
@@ -268,7 +268,7 @@ func (k *stage) submit(sessionID, text string) *command.SubmitTurnResult {
 
 func (k *stage) wait(ids ...string) *command.WaitSubagentsResult {
 	k.Helper()
-	return must[command.WaitSubagentsResult](k, &command.WaitSubagents{SubagentIDs: ids, TimeoutMs: 60_000})
+	return must[command.WaitSubagentsResult](k, &command.WaitSubagents{SubagentIDs: ids, TimeoutMs: 600_000})
 }
 
 func when(contains string, a script.Answer) script.Answer {

@@ -172,6 +172,7 @@ type spawnInput struct {
 	Role  string `json:"role"`
 	Input string `json:"input"`
 	Wait  *bool  `json:"wait"`
+	Peer  string `json:"peer"`
 }
 
 // spawnArgs reads the arguments of a call from its fact.
@@ -231,7 +232,10 @@ func (w *Work) spawnForCall(tx *session.Tx, c asked, in *spawnInput) error {
 		parentThread: c.threadID, parentTurn: t.Active.TurnID, toolCall: c.toolCallID, role: in.Role, input: text,
 		by: &event.Actor{Kind: "agent", ID: agentName(t)},
 	}
-	res, err := w.spawn(tx, b)
+	var res *command.SpawnSubagentResult
+	if err = w.spawnsPeer(b, in.Peer); err == nil {
+		res, err = w.spawn(tx, b)
+	}
 	if err != nil {
 		refused, scope := refusal(err), callScope(tx.State, c.threadID, c.toolCallID)
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: *scope, Payload: refused})

@@ -1,6 +1,7 @@
 package work_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -68,8 +69,15 @@ func TestToolWaitsForTheChildAlsoOverARestart(t *testing.T) {
 		t.Errorf("the question of a child carries %+v", asked.Scope)
 	}
 	actions := must[command.ListActionsResult](k, &command.ListActions{SessionID: "sess_t"})
-	if len(actions.Actions) != 1 {
+	var question struct {
+		SubagentID, SubagentRole, ThreadID, ParentThreadID, ParentTurnID string
+	}
+	if len(actions.Actions) != 1 || json.Unmarshal(actions.Actions[0], &question) != nil {
 		t.Fatalf("actions: %+v", actions)
+	}
+	if question.SubagentID != asked.SubagentID || question.SubagentRole != "counter" || question.ThreadID != asked.ThreadID ||
+		question.ParentThreadID != turn.ThreadID || question.ParentTurnID != turn.TurnID {
+		t.Errorf("a person sees %+v", question)
 	}
 	k.restart()
 	k.until("sess_t", func(e *event.Event) bool {

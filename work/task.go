@@ -203,6 +203,14 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 	if err := w.checkFields(&p.TaskFields); err != nil {
 		return nil, err
 	}
+	if p.ParentTaskID != "" || p.DependsOn != nil {
+		if res, err := session.Repeated[command.TaskResult](ctx, w.m, caller, p); res != nil || err != nil {
+			return res, err
+		}
+		if err := w.moveTask(ctx, caller, p); err != nil {
+			return nil, err
+		}
+	}
 	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
 		up, about := w.update(e, p)
 		switch {
@@ -210,6 +218,9 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 			return conflict(&e.t, "it takes no changes any more")
 		case e.t.Terminal() && about != "":
 			return conflict(&e.t, "%s can't be changed any more, only delivery, artifacts and evidence", about)
+		}
+		if err := e.assign(p.Worker); err != nil {
+			return err
 		}
 		e.emit(event.TypeTaskUpdated, up)
 		return nil
@@ -220,7 +231,7 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 // to the work itself, if there is one.
 func (w *Work) update(e *edit, p *command.UpdateTask) (up *event.TaskUpdated, about string) {
 	up = &event.TaskUpdated{
-		Priority: string(p.Priority), Visibility: p.Visibility, Owner: p.Owner, Assignee: p.Assignee, Constraints: p.Constraints,
+		TaskKind: ofTask(p.TaskKind), Priority: string(p.Priority), Visibility: p.Visibility, Owner: p.Owner, Assignee: p.Assignee, Constraints: p.Constraints,
 		TaskProfile: p.TaskProfile, Acceptance: judged(p.Criteria(), e.by), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
 		Artifacts: p.Artifacts, EvidenceRefs: p.EvidenceRefs, Reason: p.Reason, ChangedBy: e.by,
 	}
@@ -240,6 +251,10 @@ func (w *Work) update(e *edit, p *command.UpdateTask) (up *event.TaskUpdated, ab
 // workField returns the name of a field that belongs to the work and is changed.
 func workField(p *command.UpdateTask) string {
 	switch {
+	case p.TaskKind != "":
+		return "taskKind"
+	case p.Worker != "":
+		return "who works on it"
 	case p.Constraints != nil:
 		return "constraints"
 	case p.TaskProfile != nil:

@@ -70,7 +70,7 @@ func attemptReason(t *state.Task) string {
 		return "lost_worker"
 	case a.Status == state.AttemptCompleted, t.NativeStatus == forRerun:
 		return "rerun"
-	case a.Status == state.AttemptCancelled && !wasInactive(a):
+	case a.Status == state.AttemptCancelled:
 		return "resumed"
 	}
 	return "retry"
@@ -88,9 +88,17 @@ func (e *edit) worker() *event.Worker {
 	}
 	w := &event.Worker{Kind: "external"}
 	if e.by != nil && e.by.Kind != runtimeActor().Kind {
-		w.ID = orElse(e.by.ID, e.by.Kind)
+		w.ID = nameOf(e.by)
 	}
 	return w
+}
+
+// nameOf is the name that an actor has as a worker.
+func nameOf(by *event.Actor) string {
+	if by == nil {
+		return ""
+	}
+	return orElse(by.ID, by.Kind)
 }
 
 // takeOver gives an attempt that began by itself to the worker who asks for it.
@@ -260,7 +268,7 @@ func (w *Work) retryAt(t *state.Task, f *event.Failure, now time.Time) (time.Tim
 	p := policy(t)
 	var tried int64
 	for i := range t.Attempts {
-		if a := &t.Attempts[i]; own(a) && (a.Status != state.AttemptCancelled || wasInactive(a)) {
+		if a := &t.Attempts[i]; own(a) && a.Status != state.AttemptCancelled {
 			tried++
 		}
 	}
@@ -284,14 +292,21 @@ func backoff(p event.RetryPolicy, n int64, random float64) time.Duration {
 }
 
 // afterFailure decides what follows an attempt that didn't succeed: another one,
-// or the end of the task.
+// or the end of the task. That a task was lost is a fact of its own also if another
+// attempt follows; both are written at once, so nobody finds the task between them.
 func (w *Work) afterFailure(e *edit, f *event.Failure) error {
-	if at, ok := w.retryAt(&e.t, f, e.tx.Now()); ok {
-		return e.become(event.TypeTaskRetrying, &event.TaskStatusChanged{
-			Status: state.TaskRetrying, StatusReason: f.Message, Error: f, RetryAt: at,
-		})
+	at, again := w.retryAt(&e.t, f, e.tx.Now())
+	if !again {
+		return e.becomeEnded(f)
 	}
-	return e.becomeEnded(f)
+	if f.Category == state.TaskLost {
+		if err := e.become(event.TypeTaskLost, &event.TaskStatusChanged{Status: state.TaskLost, StatusReason: f.Message, Error: f, RetryAt: at}); err != nil {
+			return err
+		}
+	}
+	return e.become(event.TypeTaskRetrying, &event.TaskStatusChanged{
+		Status: state.TaskRetrying, StatusReason: f.Message, Error: f, RetryAt: at,
+	})
 }
 
 // becomeEnded ends a task that didn't succeed, in the words of the failure.

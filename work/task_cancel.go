@@ -123,7 +123,7 @@ func (e *edit) stopAttempt(reason string) bool {
 		return true
 	}
 	if turn.Interrupt == nil {
-		e.interrupt(a, f.Message)
+		e.interrupt(a, f.Message, "")
 	}
 	return false
 }

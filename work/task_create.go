@@ -238,6 +238,14 @@ func mayHaveChild(st *state.Session, parent, last *state.Task) error {
 	return nil
 }
 
+// ofTask is a kind that a caller chose: that of turns' tasks is the runtime's own.
+func ofTask(kind string) string {
+	if kind == state.TaskKindTurn {
+		return "general"
+	}
+	return kind
+}
+
 // created is the fact of the task's creation.
 func (c *creation) created(tx *session.Tx) *event.TaskCreated {
 	p := c.p
@@ -247,9 +255,7 @@ func (c *creation) created(tx *session.Tx) *event.TaskCreated {
 		WorkerKind: workerKind(p), Peer: p.Peer, Constraints: p.Constraints, TaskProfile: p.TaskProfile,
 		Acceptance: judged(p.Criteria(), session.ActorOf(c.caller)), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Metadata: p.Metadata,
 	}
-	if out.TaskKind == state.TaskKindTurn {
-		out.TaskKind = "general" // that one is the runtime's own
-	}
+	out.TaskKind = ofTask(out.TaskKind)
 	for _, d := range c.depends {
 		out.DependsOn = append(out.DependsOn, d.task.TaskID)
 	}

@@ -2,6 +2,7 @@ package work_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,8 +46,8 @@ func TestInactivityEndsAnAttempt(t *testing.T) {
 			if wait := end.Attempts[1].StartedAt.Sub(end.Attempts[0].EndedAt); wait < time.Minute || wait > 75*time.Second {
 				t.Errorf("the wait was %s", wait)
 			}
-			if a.Status != state.AttemptCancelled && a.Status != state.AttemptFailed {
-				t.Errorf("attempt: %+v", a)
+			if a.Status != state.AttemptFailed || a.LastError.Category != "timed_out" || !strings.Contains(a.LastError.Message, "no progress") {
+				t.Errorf("attempt: %s %+v", a.Status, a.LastError)
 			}
 		}
 	})

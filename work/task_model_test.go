@@ -57,6 +57,22 @@ func (t *refTask) end(attempt, status string) {
 	t.status = status
 }
 
+// tried counts the attempts that nobody stopped.
+func (t *refTask) tried() (n int) {
+	for _, a := range t.attempts {
+		if a != "cancelled" {
+			n++
+		}
+	}
+	return n
+}
+
+// ambiguous says that a report which names no run could be about another attempt
+// than the newest: that is nobody's, and an earlier one was given up.
+func (t *refTask) ambiguous() bool {
+	return t.external && t.running() && !t.claimed && (slices.Contains(t.attempts, "unknown") || slices.Contains(t.attempts, "cancelled"))
+}
+
 // begin is what starting comes to.
 func (r reference) begin(t *refTask, claimed bool, now time.Time) {
 	for _, done := range t.deps {
@@ -99,6 +115,9 @@ func (r reference) settle(now time.Time) {
 				r.begin(t, false, now)
 			case t.status == "running" && t.heartbeat > 0 && now.Sub(t.heard) >= t.heartbeat:
 				t.end("unknown", "lost")
+				if t.tried() < t.max {
+					t.status = "retrying"
+				}
 			}
 			changed = changed || t.status != was
 		}
@@ -168,7 +187,7 @@ func TestTasksAgainstAReferenceModel(t *testing.T) {
 			k.session("sess_model")
 			rt.Repeat(map[string]func(*rapid.T){
 				"create": m.create, "command": m.command, "complete": m.complete, "fail": m.fail, "link": m.link, "unlink": m.unlink,
-				"sleep": m.sleep, "satisfy": m.satisfy, "": m.check,
+				"sleep": m.sleep, "satisfy": m.satisfy, "late": m.late, "": m.check,
 			})
 		})
 	})
@@ -324,8 +343,8 @@ func (m *modelled) command(t *rapid.T) {
 			ref.status, ref.was = "archived", ref.status
 		}
 	case "progress":
-		if m.try(in("running", "paused") && ref.running(), &command.AppendTaskProgress{TaskID: id, Progress: &event.Progress{Phase: "working"}}) {
-			ref.heard = now
+		if m.try(in("running", "paused") && ref.running() && !ref.ambiguous(), &command.AppendTaskProgress{TaskID: id, Progress: &event.Progress{Phase: "working"}}) {
+			ref.heard, ref.claimed = now, true
 		}
 	}
 	m.after()
@@ -350,7 +369,7 @@ func (m *modelled) complete(t *rapid.T) {
 		p.Acceptance = []command.CriterionResult{{ID: "c", Status: "waived", Reason: "enough"}}
 	}
 	done := len(ref.attempts) > 0 && ref.attempts[len(ref.attempts)-1] == "completed"
-	ok := (ref.running() || done && (ref.status == "blocked" || ref.status == "paused")) && !refTerminal(ref.status) && (!ref.open || p.Acceptance != nil)
+	ok := (ref.running() && !ref.ambiguous() || done && (ref.status == "blocked" || ref.status == "paused")) && !refTerminal(ref.status) && (!ref.open || p.Acceptance != nil)
 	if m.try(ok, p) {
 		ref.open = false
 		ref.end("completed", "completed")
@@ -358,17 +377,30 @@ func (m *modelled) complete(t *rapid.T) {
 	m.after()
 }
 
+// late has the worker of an attempt that was given up come back with a result: it
+// is refused and changes nothing.
+func (m *modelled) late(t *rapid.T) {
+	id := m.pick(t)
+	for i, a := range m.r[id].attempts {
+		if m.r[id].external && (a == "unknown" || a == "cancelled") {
+			m.try(false, &command.CompleteTask{TaskID: id, RunID: m.k.task(id).Attempts[i].RunID, Summary: "late"})
+			m.after()
+			return
+		}
+	}
+	t.Skip("nobody was given up")
+}
+
 func (m *modelled) fail(t *rapid.T) {
 	id := m.pick(t)
 	ref, retryable := m.r[id], rapid.Bool().Draw(t, "retryable")
 	judged := len(ref.attempts) > 0 && (ref.status == "blocked" || ref.status == "paused")
-	if m.try(ref.running() || judged, &command.FailTask{TaskID: id, Error: &event.Failure{Message: "no", Retryable: retryable}}) {
+	if m.try((ref.running() || judged) && !ref.ambiguous(), &command.FailTask{TaskID: id, Error: &event.Failure{Message: "no", Retryable: retryable}}) {
 		if !ref.running() {
 			ref.status = "failed"
 		} else {
 			ref.end("failed", "failed")
-			tried := len(slices.DeleteFunc(slices.Clone(ref.attempts), func(s string) bool { return s == "cancelled" }))
-			if retryable && tried < ref.max {
+			if retryable && ref.tried() < ref.max {
 				ref.status = "retrying"
 			}
 		}

@@ -100,9 +100,6 @@ func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 	if spent(&e.t) {
 		return e.becomeEnded(failure("cost_limit", false, "the work cost %.6f USD, more than the %.6f that it may", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
 	}
-	if wasInactive(a) {
-		return w.afterFailure(e, failure(state.TaskTimedOut, true, "%s", inactive))
-	}
 	reason := "its turn was interrupted"
 	if a.LastError != nil {
 		reason += ": " + a.LastError.Message
@@ -117,8 +114,12 @@ func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 func (w *Work) nextExternal(e *edit, a *state.Attempt, o outlook) (time.Time, error) {
 	heard := latest(e.t.LastSeenAt, o.up)
 	p := policy(&e.t)
+	silent := "the worker was silent for longer than %s"
+	if unclaimed(&e.t, a) {
+		silent = "no worker took the attempt within %s"
+	}
 	limits := []limit{
-		{state.TaskLost, heard, e.t.HeartbeatTimeoutMs, "the worker was silent for longer than %s"},
+		{state.TaskLost, heard, e.t.HeartbeatTimeoutMs, silent},
 		{state.TaskTimedOut, a.StartedAt, p.TimeoutMs, "the attempt took longer than %s"},
 		{state.TaskTimedOut, heard, p.InactivityTimeoutMs, "the attempt showed no progress for longer than %s"},
 	}
@@ -132,12 +133,24 @@ func (w *Work) nextExternal(e *edit, a *state.Attempt, o outlook) (time.Time, er
 	return time.Time{}, w.overdue(e, a, hit)
 }
 
+// lose ends an attempt whose worker nothing is known of any more. That the task is
+// lost is recorded in any case; another attempt follows if the policy has one left.
+func (w *Work) lose(e *edit, a *state.Attempt, f *event.Failure) error {
+	after := *e
+	after.endAttempt(a.RunID, state.AttemptUnknown, f)
+	next := "none: retry_task starts another"
+	if _, again := w.retryAt(&after.t, f, e.tx.Now()); again {
+		next = "another attempt, as the retry policy says"
+	}
+	e.failAttempt(a, state.AttemptUnknown, f, next)
+	return w.afterFailure(e, f)
+}
+
 // overdue ends an attempt that passed a limit. Of a silent worker nothing is known.
 func (w *Work) overdue(e *edit, a *state.Attempt, hit *limit) error {
 	f := failure(hit.category, true, hit.says, millis(hit.ms))
 	if hit.category == state.TaskLost {
-		e.failAttempt(a, state.AttemptUnknown, f, "none: retry_task starts another")
-		return e.becomeEnded(f)
+		return w.lose(e, a, f)
 	}
 	e.failAttempt(a, state.AttemptFailed, f, "")
 	return w.afterFailure(e, f)
@@ -181,37 +194,20 @@ func (w *Work) nextTurn(e *edit, a *state.Attempt, o outlook) (time.Time, error)
 	if turn == nil || !turn.EndedAt.IsZero() {
 		return time.Time{}, w.turnGone(e, a, turn)
 	}
-	again, hit := earliest([]limit{{
-		state.TaskTimedOut, latest(latest(turn.SubmittedAt, o.up), o.seen[e.t.TaskID]), policy(&e.t).InactivityTimeoutMs, inactive,
-	}}, e.tx.Now())
-	if len(turn.Waiting) > 0 || thread.Block != nil {
-		again, hit = time.Time{}, nil // it waits for somebody, which is no inactivity of its own
+	heard, waits := quiet(e.tx.State, thread)
+	heard = latest(latest(heard, o.up), o.seen[e.t.TaskID])
+	if waits {
+		heard = e.tx.Now() // what waits for a person is not inactive
 	}
-	if reason := stopReason(e, hit); reason != "" && turn.Interrupt == nil {
-		e.interrupt(a, reason)
+	again, hit := earliest([]limit{{state.TaskTimedOut, heard, policy(&e.t).InactivityTimeoutMs, inactive}}, e.tx.Now())
+	switch {
+	case turn.Interrupt != nil:
+	case spent(&e.t):
+		e.interrupt(a, "the task's limit of cost is passed", "")
+	case hit != nil:
+		e.interrupt(a, inactive, event.InterruptInactivity)
 	}
 	return again, e.mirror(thread, turn)
-}
-
-// stopReason says why the runtime stops a turn of its own accord, if it does.
-func stopReason(e *edit, hit *limit) string {
-	switch {
-	case spent(&e.t):
-		return "the task's limit of cost is passed"
-	case hit != nil:
-		return inactive
-	}
-	return ""
-}
-
-// inactive is why a turn is stopped that shows no progress; what follows its end
-// is recognised by it.
-const inactive = "the attempt showed no progress for longer than its limit"
-
-// wasInactive reports whether an attempt was stopped because it showed no progress:
-// its turn ended like one that a person stops, with these words.
-func wasInactive(a *state.Attempt) bool {
-	return a.Status == state.AttemptCancelled && a.LastError != nil && a.LastError.Message == inactive
 }
 
 // turnGone ends an attempt whose turn is over without having said so: it was
@@ -221,6 +217,9 @@ func (w *Work) turnGone(e *edit, a *state.Attempt, turn *state.Turn) error {
 	status := state.AttemptUnknown
 	if turn != nil {
 		f, status = failure("interrupted", true, "the turn was stopped before it began"), state.AttemptCancelled
+		if turn.FailureCategory == state.TaskTimedOut {
+			f.Category, status = state.TaskTimedOut, state.AttemptFailed
+		}
 		if turn.Error != nil {
 			f.Message = turn.Error.Message
 		}
@@ -279,9 +278,10 @@ func (e *edit) mirror(thread *state.Thread, turn *state.Turn) error {
 	return e.become(fact, p)
 }
 
-// interrupt asks the loop to stop an attempt's turn.
-func (e *edit) interrupt(a *state.Attempt, reason string) {
-	e.emitScoped(event.TypeTurnInterruptRequested, e.attemptScope(a), &event.TurnInterruptRequested{Reason: reason, Queue: "keep", RequestedBy: e.by})
+// interrupt asks the loop to stop an attempt's turn, for a cause if no person
+// wants it.
+func (e *edit) interrupt(a *state.Attempt, reason, cause string) {
+	e.emitScoped(event.TypeTurnInterruptRequested, e.attemptScope(a), &event.TurnInterruptRequested{Reason: reason, Queue: "keep", RequestedBy: e.by, Cause: cause})
 }
 
 func orElse(s, otherwise string) string {

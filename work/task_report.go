@@ -36,7 +36,7 @@ func (w *Work) report(ctx context.Context, caller command.Caller, p command.Para
 		if err != nil {
 			return nil, err
 		}
-		a, err := attemptFor(&e.t, runID)
+		a, err := attemptFor(&e.t, runID, e.by)
 		if err != nil {
 			return nil, err
 		}
@@ -65,15 +65,39 @@ func (w *Work) report(ctx context.Context, caller command.Caller, p command.Para
 }
 
 // attemptFor returns the attempt that a report is about: the one that it names, or
-// the newest.
-func attemptFor(t *state.Task, runID string) (*state.Attempt, error) {
-	if runID == "" {
-		return current(t), nil
+// the newest. A worker that was given up and names none could mean its own: it is
+// taken at its word only if the newest can be nobody else's.
+func attemptFor(t *state.Task, runID string, by *event.Actor) (*state.Attempt, error) {
+	if runID != "" {
+		if a := run(t, runID); a != nil {
+			return a, nil
+		}
+		return nil, fault.New(fault.NotFound, "task %s has no run %s", t.TaskID, runID)
 	}
-	if a := run(t, runID); a != nil {
+	a := current(t)
+	if a == nil || !external(t) || !a.EndedAt.IsZero() || a.Worker == nil {
 		return a, nil
 	}
-	return nil, fault.New(fault.NotFound, "task %s has no run %s", t.TaskID, runID)
+	mine, nobodys := givenUp(t, nameOf(by)), givenUp(t, "")
+	switch {
+	case a.Worker.ID != "" && a.Worker.ID != nameOf(by) && mine != nil:
+		return mine, nil
+	case unclaimed(t, a) && (mine != nil || nobodys != nil):
+		return nil, conflict(t, "an earlier run was given up and run %s is nobody's yet: name the run that is meant, or take it with start_task", a.RunID)
+	}
+	return a, nil
+}
+
+// givenUp returns the newest attempt of a worker that was ended without its word,
+// or nil.
+func givenUp(t *state.Task, worker string) *state.Attempt {
+	for i := len(t.Attempts) - 1; i >= 0; i-- {
+		a := &t.Attempts[i]
+		if own(a) && cameTooLate(t, a) && a.Worker != nil && a.Worker.ID == worker {
+			return a
+		}
+	}
+	return nil
 }
 
 // cameTooLate reports whether an attempt was ended without its worker's word: it

@@ -11,7 +11,7 @@ import (
 
 func (w *Work) startTask(ctx context.Context, caller command.Caller, p *command.StartTask) (*command.TaskRunResult, error) {
 	return w.launch(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
-		if a := underWay(&e.t); a != nil && unclaimed(&e.t, a) {
+		if a := underWay(&e.t); a != nil && e.t.Status == state.TaskRunning && unclaimed(&e.t, a) {
 			return e.takeOver(a), nil
 		}
 		if err := mayAsk(&e.t, p.Command()); err != nil {
@@ -25,10 +25,10 @@ func (w *Work) startTask(ctx context.Context, caller command.Caller, p *command.
 }
 
 // unclaimed reports whether an attempt began by itself, after a wait or when a
-// dependency was completed, and no external worker has taken it: who starts the
-// task then gets this one.
+// dependency was completed, and no external worker has taken it or reported about
+// it: who starts the task then gets this one.
 func unclaimed(t *state.Task, a *state.Attempt) bool {
-	return external(t) && t.Status == state.TaskRunning && a.Worker != nil && a.Worker.ID == "" && !t.LastSeenAt.After(a.StartedAt)
+	return external(t) && a.EndedAt.IsZero() && a.Worker != nil && a.Worker.ID == "" && a.HeardAt.IsZero()
 }
 
 func (w *Work) retryTask(ctx context.Context, caller command.Caller, p *command.RetryTask) (*command.TaskRunResult, error) {
@@ -130,7 +130,7 @@ func (w *Work) pauseTask(ctx context.Context, caller command.Caller, p *command.
 func (e *edit) pause(reason string) error {
 	if a := underWay(&e.t); a != nil && !external(&e.t) {
 		if _, turn := turnOf(e.tx.State, a); turn != nil && turn.EndedAt.IsZero() && turn.Interrupt == nil {
-			e.interrupt(a, orElse(reason, "the task is paused"))
+			e.interrupt(a, orElse(reason, "the task is paused"), "")
 		}
 	}
 	return e.become(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, StatusReason: reason})

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,9 @@ type action struct {
 	Decisions  []string  `json:"decisions"`
 	Decision   string    `json:"decision"`
 	CreatedAt  time.Time `json:"createdAt"`
+	// SubagentID and SubagentRole are those of the child that asks, if one does.
+	SubagentID   string `json:"subagentId"`
+	SubagentRole string `json:"subagentRole"`
 }
 
 func (a *app) actionsCommand() *cobra.Command {
@@ -60,6 +64,9 @@ func (a *app) listActions(cmd *cobra.Command, f facts, p *command.ListActions) e
 		what := x.Prompt
 		if what == "" {
 			what = x.ToolName
+		}
+		if x.SubagentID != "" {
+			what = strings.TrimSpace(x.SubagentRole+" "+x.SubagentID) + " asks: " + what
 		}
 		status := x.Status
 		if x.Decision != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,19 +14,29 @@ import (
 
 func (a *app) jobsCommand() *cobra.Command {
 	p := &command.ListJobs{}
+	var follow bool
 	cmd := &cobra.Command{
-		Use:     "jobs",
-		Short:   "List jobs",
-		Long:    "Lists jobs with how far they are. With --json the answer is that of list_jobs.\n\nExit codes: 0 done, 1 failed, 2 usage.",
-		Example: "  agentd jobs\n  agentd jobs --status running\n  agentd jobs --session sess_01 --json",
+		Use:   "jobs",
+		Short: "List jobs with how far they are",
+		Long: `Lists jobs with how far they are. With -f changes in a session are shown as they
+come, until the command is stopped: on a terminal the bars are drawn anew, in a
+pipe each change is a line. With --json the answer is that of list_jobs, and with
+-f each line is a fact about a job.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd jobs\n  agentd jobs --status running\n  agentd jobs -f --session sess_01\n  agentd jobs --session sess_01 --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := p.Validate(); err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.with(cmd, toAct, func(f facts) error { return a.listJobs(cmd, f, p) })
+			if follow && p.SessionID == "" {
+				return usagef("-f follows one session: name it with --session")
+			}
+			return a.with(cmd, toAct, func(f facts) error { return a.jobs(cmd.Context(), f, p, follow) })
 		},
 	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
 	cmd.Flags().StringVar(&p.Status, "status", "", "only those with that status")
 	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
@@ -33,14 +44,29 @@ func (a *app) jobsCommand() *cobra.Command {
 	return a.where(cmd)
 }
 
-func (a *app) listJobs(cmd *cobra.Command, f facts, p *command.ListJobs) error {
+// jobChanges are the facts that are lines of a list of jobs; those of single items
+// are too many, and job.progress counts them.
+var jobChanges = []string{"job.created", "job.started", "job.progress", "job.held", "job.completed", "job.failed", "job.cancelled"}
+
+func (a *app) jobs(ctx context.Context, f facts, p *command.ListJobs, follow bool) error {
+	if !follow {
+		return a.listJobs(ctx, f, p)
+	}
+	return a.watch(ctx, f, watched{
+		sessionID: p.SessionID, types: jobChanges, redraw: []string{"job.*"},
+		show: func(ctx context.Context) error { return a.listJobs(ctx, f, p) },
+	})
+}
+
+func (a *app) listJobs(ctx context.Context, f facts, p *command.ListJobs) error {
 	var res command.ListJobsResult
-	if err := f.do(cmd.Context(), p, &res); err != nil {
+	if err := f.do(ctx, p, &res); err != nil {
 		return err
 	}
 	return a.print(res, func(out *printer) {
 		rows := [][]string{{"JOB", "STATUS", "PROGRESS", "DONE", "FAILED", "CREATED", "TITLE"}}
-		for _, j := range res.Jobs {
+		for i := range res.Jobs {
+			j := &res.Jobs[i]
 			rows = append(rows, []string{
 				j.JobID, j.Status, bar(j.Progress, 10), fmt.Sprintf("%d/%d", ended(j.Progress), j.Progress.Total),
 				strconv.FormatInt(j.Progress.Failed, 10), ago(j.CreatedAt), clip(plainText(j.Title), 40),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,18 +11,25 @@ import (
 
 func (a *app) subagentsCommand() *cobra.Command {
 	p := &command.ListSubagents{Descendants: true}
-	var direct bool
+	var direct, follow bool
 	cmd := &cobra.Command{
-		Use:     "subagents SESSION",
-		Short:   "List the subagents of a session as a tree",
-		Long:    "Lists the children of a session's threads with their own children below them, also\nthose that ended. With --json the answer is that of list_subagents.\n\nExit codes: 0 done, 1 failed, 2 usage.",
-		Example: "  agentd subagents sess_01\n  agentd subagents --direct --json sess_01",
+		Use:   "subagents SESSION",
+		Short: "List the subagents of a session as a tree",
+		Long: `Lists the children of a session's threads with their own children below them, also
+those that ended. With -f changes are shown as they come, until the command is
+stopped: on a terminal the tree is drawn anew, in a pipe each change is a line.
+With --json the answer is that of list_subagents, and with -f each line is a fact
+about a subagent.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd subagents sess_01\n  agentd subagents -f sess_01\n  agentd subagents --direct --json sess_01",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.SessionID, p.Descendants = given[0], !direct
-			return a.with(cmd, toAct, func(f facts) error { return a.listSubagents(cmd, f, p) })
+			return a.with(cmd, toAct, func(f facts) error { return a.subagents(cmd.Context(), f, p, follow) })
 		},
 	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
 	cmd.Flags().StringVar(&p.ParentThreadID, "thread", "", "only those below one thread")
 	cmd.Flags().BoolVar(&direct, "direct", false, "without the children's children")
 	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
@@ -29,9 +37,19 @@ func (a *app) subagentsCommand() *cobra.Command {
 	return a.where(cmd)
 }
 
-func (a *app) listSubagents(cmd *cobra.Command, f facts, p *command.ListSubagents) error {
+func (a *app) subagents(ctx context.Context, f facts, p *command.ListSubagents, follow bool) error {
+	if !follow {
+		return a.listSubagents(ctx, f, p)
+	}
+	return a.watch(ctx, f, watched{
+		sessionID: p.SessionID, types: []string{"subagent.*"},
+		show: func(ctx context.Context) error { return a.listSubagents(ctx, f, p) },
+	})
+}
+
+func (a *app) listSubagents(ctx context.Context, f facts, p *command.ListSubagents) error {
 	var res command.ListSubagentsResult
-	if err := f.do(cmd.Context(), p, &res); err != nil {
+	if err := f.do(ctx, p, &res); err != nil {
 		return err
 	}
 	return a.print(res, func(out *printer) {

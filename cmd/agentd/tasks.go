@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -53,6 +52,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of one task")
 	cmd.Flags().IntVar(&o.list.Limit, "limit", 0, "at most so many (default 100)")
 	cmd.Flags().StringVar(&o.list.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	cmd.AddCommand(a.createTaskCommand())
 	return a.where(cmd)
 }
 
@@ -63,10 +63,13 @@ type taskPage struct {
 }
 
 func (a *app) tasks(ctx context.Context, f facts, o *taskFlags) error {
-	if err := a.showTasks(ctx, f, o); err != nil || !o.follow {
-		return err
+	if !o.follow {
+		return a.showTasks(ctx, f, o)
 	}
-	return a.followTasks(ctx, f, o)
+	return a.watch(ctx, f, watched{
+		sessionID: o.list.SessionID, types: []string{"task.*"},
+		show: func(ctx context.Context) error { return a.showTasks(ctx, f, o) },
+	})
 }
 
 // showTasks shows the tasks as they are now.
@@ -76,9 +79,6 @@ func (a *app) showTasks(ctx context.Context, f facts, o *taskFlags) error {
 		return err
 	}
 	if a.json {
-		if o.follow {
-			return nil // facts follow
-		}
 		return writeJSON(a.out, page)
 	}
 	list, err := readTasks(page.Tasks, o.turns)
@@ -189,40 +189,4 @@ func inOrder(list []*shownTask, tree bool) []*shownTask {
 	}
 	walk("", "")
 	return out
-}
-
-// followTasks shows changes as they come.
-func (a *app) followTasks(ctx context.Context, f facts, o *taskFlags) error {
-	if !f.live() {
-		a.sayf("No server holds the data: there will be no changes.")
-		return nil
-	}
-	_, last, err := f.page(ctx, o.list.SessionID, 0, 1)
-	if err != nil {
-		return err
-	}
-	for e, err := range f.follow(ctx, o.list.SessionID, last, []string{"task.*"}) {
-		if ctx.Err() != nil {
-			return nil // it was stopped, as -f always is
-		}
-		if err == nil {
-			err = a.taskChanged(ctx, f, o, e)
-		}
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// taskChanged shows one change: the whole list drawn anew on a terminal, a line
-// in a pipe.
-func (a *app) taskChanged(ctx context.Context, f facts, o *taskFlags, e fact) error {
-	if a.json || !isTerminal(a.out) {
-		return a.event(e, []string{"task.*"})
-	}
-	if _, err := fmt.Fprint(a.out, "\x1b[H\x1b[2J"); err != nil {
-		return errors.Join(errors.New("write to the terminal"), err)
-	}
-	return a.showTasks(ctx, f, o)
 }

@@ -75,12 +75,9 @@ func TestJobShowsABarAtATerminal(t *testing.T) {
 	}
 }
 
-// TestTasksAreFollowed shows changes as they come: lines in a pipe, the list drawn
-// anew at a terminal.
-func TestTasksAreFollowed(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, dir, "c.yaml", liveConfig)
-	writeFile(t, dir, "s.yaml", liveScript)
+// serveIn runs a server over the directory until the test ends.
+func serveIn(t *testing.T, dir string) {
+	t.Helper()
 	server := besides(t, dir, "serve", "--listen", "127.0.0.1:0")
 	listens, err := server.StdoutPipe()
 	if err != nil {
@@ -98,22 +95,25 @@ func TestTasksAreFollowed(t *testing.T) {
 		t.Fatalf("the server said %q: %v", line, err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, first) }() // it ends with the server
-	says(t, besides(t, dir, "call", "create_session", `{"sessionId":"sess_f"}`))
-	says(t, besides(t, dir, "call", "create_task", `{"taskId":"task_f","sessionId":"sess_f","objective":"Ship it","worker":"external","start":true}`))
+}
 
-	screen := atTerminal(t, 120, 20, besides(t, dir, "tasks", "-f", "--session", "sess_f"))
-	screen.see("running")
-	pipe := besides(t, dir, "tasks", "-f", "--session", "sess_f")
-	out, err := pipe.StdoutPipe()
+// piped starts a command whose output is a pipe; until reads it to a line with a
+// text.
+func piped(t *testing.T, cmd *exec.Cmd) (running *exec.Cmd, until func(text string)) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pipe.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	until := func(text string) {
+	return cmd, func(text string) {
+		t.Helper()
+		var all []string
 		for lines.Scan() {
+			all = append(all, lines.Text())
 			if strings.Contains(lines.Text(), "\x1b[2J") {
 				t.Errorf("a pipe is drawn like a terminal: %q", lines.Text())
 			}
@@ -121,11 +121,72 @@ func TestTasksAreFollowed(t *testing.T) {
 				return
 			}
 		}
-		t.Fatalf("the pipe ended without %q", text)
+		t.Fatalf("the pipe ended without %q: %q", text, all)
 	}
+}
+
+// TestJobsAndSubagentsAreFollowed is TestTasksAreFollowed for the other two.
+func TestJobsAndSubagentsAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", liveConfig)
+	writeFile(t, dir, "s.yaml", liveScript)
+	serveIn(t, dir)
+	says(t, besides(t, dir, "call", "create_session", `{"sessionId":"sess_f"}`))
+	says(t, besides(t, dir, "call", "create_job", `{"jobId":"job_f","sessionId":"sess_f","instruction":"Say it.","start":false,"items":[{"input":"one"},{"input":"two"},{"input":"forever"}]}`))
+	main := says(t, besides(t, dir, "call", "get_session", `{"sessionId":"sess_f"}`))
+	thread, err := between(main, `"threadId":"`, `"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := atTerminal(t, 120, 20, besides(t, dir, "jobs", "-f", "--session", "sess_f"))
+	jobs.see("[..........]  0/3")
+	children := atTerminal(t, 120, 20, besides(t, dir, "subagents", "-f", "sess_f"))
+	children.see("LAST WORD")
+	jobLines, untilJob := piped(t, besides(t, dir, "jobs", "-f", "--session", "sess_f"))
+	untilJob("job_f")
+	childLines, untilChild := piped(t, besides(t, dir, "subagents", "-f", "sess_f"))
+	untilChild("SUBAGENT")
+
+	says(t, besides(t, dir, "call", "start_job", `{"jobId":"job_f"}`))
+	jobs.see("[######....]  2/3")
+	untilJob("job_f 2/3  1 running  0 failed")
+	says(t, besides(t, dir, "call", "cancel_job", `{"jobId":"job_f"}`))
+	jobs.see("cancelled  [##########]  3/3")
+	untilJob("job_f 3/3  0 running  1 failed")
+	says(t, besides(t, dir, "call", "spawn_subagent", `{"subagentId":"sub_f","sessionId":"sess_f","threadId":"`+thread+`","role":"helper","input":"hello"}`))
+	children.see("You said: hello")
+	untilChild("sub_f")
+
+	for _, c := range []*exec.Cmd{jobLines, childLines} {
+		_ = c.Process.Signal(syscall.SIGINT)
+		if err := c.Wait(); err != nil {
+			t.Errorf("the pipe ended with %v", err)
+		}
+	}
+	for _, c := range []*console{jobs, children} {
+		c.typing("\x03")
+		if code := exitCode(c); code != 0 {
+			t.Errorf("the exit code is %d", code)
+		}
+	}
+}
+
+// TestTasksAreFollowed shows changes as they come: lines in a pipe, the list drawn
+// anew at a terminal.
+func TestTasksAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "c.yaml", liveConfig)
+	writeFile(t, dir, "s.yaml", liveScript)
+	serveIn(t, dir)
+	says(t, besides(t, dir, "call", "create_session", `{"sessionId":"sess_f"}`))
+	says(t, besides(t, dir, "call", "create_task", `{"taskId":"task_f","sessionId":"sess_f","objective":"Ship it","worker":"external","start":true}`))
+
+	screen := atTerminal(t, 120, 20, besides(t, dir, "tasks", "-f", "--session", "sess_f"))
+	screen.see("running")
+	pipe, until := piped(t, besides(t, dir, "tasks", "-f", "--session", "sess_f"))
 	until("task_f")
 	says(t, besides(t, dir, "call", "append_task_progress", `{"taskId":"task_f","progress":{"percent":40,"phase":"working"}}`))
-	until("task.progress")
+	until("task_f 40% working")
 	screen.see("[####......]  40% working")
 	says(t, besides(t, dir, "call", "complete_task", `{"taskId":"task_f"}`))
 	until("task.completed")
