@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -168,25 +169,38 @@ func (p *replaying) turnOptions(t *evidence.CaseTurn) *event.TurnOptions {
 	return &o
 }
 
-// models offers the models of the recording, the first one as the default.
+// models offers the models of the recording: those that answered, the first one as
+// the default, and those that could have.
 func (p *replaying) models(o *loop.Options) {
 	seen := map[string]bool{}
-	for _, a := range p.c.Answers {
+	offer := func(provider, name string) (id string) {
 		info := model.Info{
-			Provider: a.Provider, Model: a.Model, HasCredential: true,
+			Provider: provider, Model: name, HasCredential: true,
 			Capabilities: []string{model.CapTools, model.CapStreaming, model.CapVision, model.CapReasoning, model.CapStructuredOutput},
 		}
-		if seen[info.ID()] || a.Provider == "" || a.Model == "" {
-			continue
+		if seen[info.ID()] || provider == "" || name == "" {
+			return ""
 		}
-		if !seen[a.Provider] {
-			o.Providers = append(o.Providers, &recordedModel{p, a.Provider})
+		if !seen[provider] {
+			o.Providers = append(o.Providers, &recordedModel{p, provider})
 		}
-		seen[info.ID()], seen[a.Provider] = true, true
-		if o.Models = append(o.Models, info); o.DefaultModel == "" {
-			o.DefaultModel = info.ID()
-		} else {
-			o.Fallback = append(o.Fallback, info.ID())
+		seen[info.ID()], seen[provider] = true, true
+		o.Models = append(o.Models, info)
+		return info.ID()
+	}
+	for _, a := range p.c.Answers {
+		switch id := offer(a.Provider, a.Model); {
+		case id == "":
+		case o.DefaultModel == "":
+			o.DefaultModel = id
+		default:
+			o.Fallback = append(o.Fallback, id)
+		}
+	}
+	for _, id := range p.c.Environment.Candidates {
+		provider, name, _ := strings.Cut(id, "/")
+		if id := offer(provider, name); o.DefaultModel == "" {
+			o.DefaultModel = id
 		}
 	}
 	if len(o.Models) == 0 {

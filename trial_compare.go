@@ -192,41 +192,9 @@ func runOf(p *command.ComparedRun, list []*foundTrial) command.ComparedSide {
 	return run
 }
 
-// storedComparison is a comparison with the trials that it rests on.
-type storedComparison struct {
-	Comparison *command.ComparisonRecord `json:"comparison"`
-	Dataset    map[string]string         `json:"dataset"`
-	Verifier   event.BenchmarkVerifier   `json:"verifier"`
-	Trials     []comparedTrial           `json:"trials"`
-}
-
-type comparedTrial struct {
-	TrialID          string   `json:"trialId"`
-	TaskID           string   `json:"taskId"`
-	ConfigurationID  string   `json:"configurationId"`
-	SessionID        string   `json:"sessionId"`
-	Status           string   `json:"status"`
-	Reward           float64  `json:"reward"`
-	DurationMs       int64    `json:"durationMs"`
-	TimedOut         bool     `json:"timedOut"`
-	CostUSD          *float64 `json:"costUSD"`
-	EvidenceComplete bool     `json:"evidenceComplete"`
-	TrajectoryRef    string   `json:"trajectoryRef,omitempty"`
-}
-
+// storeComparison stores a comparison with the trials that it rests on.
 func (r *Runtime) storeComparison(ctx context.Context, rec *command.ComparisonRecord, baseline, candidate []*foundTrial) (string, error) {
-	b := &baseline[0].Benchmark
-	s := storedComparison{Comparison: rec, Dataset: map[string]string{"datasetId": b.DatasetID, "datasetVersion": b.DatasetVersion}, Verifier: verifierOf(baseline[0])}
-	for _, side := range [][]*foundTrial{baseline, candidate} {
-		for _, t := range side {
-			s.Trials = append(s.Trials, comparedTrial{
-				TrialID: t.TrialID, TaskID: t.Benchmark.TaskID, ConfigurationID: t.Benchmark.ConfigurationID, SessionID: t.sessionID, Status: t.Status,
-				Reward: t.Reward.Value, DurationMs: t.DurationMs, TimedOut: t.TimedOut, CostUSD: t.CostUSD, EvidenceComplete: t.EvidenceComplete(),
-				TrajectoryRef: t.TrajectoryRef,
-			})
-		}
-	}
-	raw, err := json.MarshalIndent(s, "", "  ")
+	raw, err := json.MarshalIndent(qcBenchmark(rec, baseline, candidate), "", "  ")
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the comparison could not be written down")
 	}

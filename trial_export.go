@@ -84,6 +84,8 @@ type trialExport struct {
 	// retain are the contents that the transcript refers to.
 	retain []string
 	p      packing
+	// seal says which facts the pack was made of.
+	seal evidence.Seal
 }
 
 func (x *trialExport) do(ctx context.Context) (*exportedTrial, error) {
@@ -104,10 +106,26 @@ func (x *trialExport) do(ctx context.Context) (*exportedTrial, error) {
 		return nil, err
 	}
 	x.p.refs.ArtifactManifestRef = ref
-	if ref, err = x.storeJSON(ctx, x.p.pack()); err != nil {
+	if ref, err = x.storePack(ctx); err != nil {
 		return nil, err
 	}
 	return x.record(ctx, ref)
+}
+
+// storePack stores the pack, signed. All that it refers to is named by hashes, so
+// the signature holds that as well.
+func (x *trialExport) storePack(ctx context.Context) (string, error) {
+	raw, err := evidence.Sealed(x.p.pack(), x.seal)
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, err, "the pack could not be written down")
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil { // people read it; the proof is of its content
+		return "", fault.Wrap(fault.Internal, err, "the pack could not be written down")
+	}
+	ref, err := x.r.manager.PutOutput(ctx, &b)
+	x.types[ref] = "application/json"
+	return ref, err
 }
 
 // trajectory writes the trajectory as it is now and looks at what came out.
@@ -214,6 +232,7 @@ func (x *trialExport) transcript(ctx context.Context) error {
 		return err
 	}
 	x.types[ref], x.p.refs.RuntimeTranscriptRef, x.retain = "application/json", ref, res.Refs
+	x.seal = evidence.Seal{Format: evidence.TrialFormat, SessionID: scope.SessionID, Through: res.Through, Head: res.Head, Events: res.Events, Key: key}
 	x.list("runtime-transcript.json", "agentd", ref, size, "application/json", redactionOf(x.p.sum.Redactions))
 	return nil
 }

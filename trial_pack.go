@@ -12,7 +12,8 @@ import (
 // reference that nobody gave, or a report that nobody made.
 const unavailable = "unavailable"
 
-// trialPack is what is exported of a trial.
+// trialPack is what is exported of a trial. The proof of [evidence.Sealed] follows
+// as the member integrity.
 type trialPack struct {
 	SchemaVersion      string          `json:"schemaVersion"`
 	Benchmark          packBenchmark   `json:"benchmark"`

@@ -136,10 +136,20 @@ func comparedAnswer(p *event.ModelCompleted) map[string]string {
 	if p.Message != nil {
 		says["text"] = p.Message.Text
 		for i, c := range p.Message.ToolCalls {
-			says[fmt.Sprintf("call %d", i+1)] = c.ToolName + " " + string(c.Arguments)
+			says[fmt.Sprintf("call %d", i+1)] = c.ToolName + " " + meaning(c.Arguments)
 		}
 	}
 	return says
+}
+
+// meaning is JSON in one form: a case that another program read and wrote again has
+// the same content in other letters.
+func meaning(raw event.Raw) string {
+	b, err := canonical(raw)
+	if err != nil {
+		return string(raw) // arguments that are no JSON are what they are
+	}
+	return string(b)
 }
 
 func comparedDecision(e *event.Event) map[string]string {

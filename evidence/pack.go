@@ -197,15 +197,9 @@ func (p *packWriter) section(name string, value any, inSummary bool) error {
 	if err != nil {
 		return err
 	}
-	h := sectionHash{Name: name}
-	if b[0] == '[' {
-		if h.Items, h.SHA256, err = digestList(b); err != nil {
-			return err
-		}
-	} else {
-		d := newDigest(false)
-		d.add(b)
-		h.SHA256 = d.hex()
+	h, err := hashSection(name, b)
+	if err != nil {
+		return err
 	}
 	if err := p.name(name); err != nil {
 		return err

@@ -2,8 +2,10 @@ package evidence
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -40,6 +42,9 @@ type Case struct {
 	InventoryRefs []string         `json:"inventoryRefs"`
 	// Expected are the assertions: the facts without ids and times.
 	Expected []Fact `json:"expected"`
+	// Integrity is the proof, which [Verify] checks; a case that was made by hand
+	// has none.
+	Integrity json.RawMessage `json:"integrity,omitempty"`
 }
 
 // CaseEnvironment is what decisions depend on beside the facts.
@@ -47,6 +52,9 @@ type CaseEnvironment struct {
 	PermissionMode string             `json:"permissionMode,omitempty"`
 	Rules          []event.PolicyRule `json:"rules"`
 	Workspace      string             `json:"workspace,omitempty"`
+	// Candidates are the models that a turn could have been given, each as
+	// provider/model: whether there was a choice is a fact too.
+	Candidates []string `json:"candidates,omitempty"`
 }
 
 // CaseTurn is a turn that is run again.
@@ -124,9 +132,9 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, en
 	if res.Correlation = r.finish(); len(r.c.Turns) == 0 {
 		return nil, ErrNothing
 	}
-	b, err := plainJSON(r.c)
+	b, err := Sealed(r.c, res.seal(ReplayFormat, scope, opt))
 	if err == nil {
-		_, err = w.Write(append(b, '\n'))
+		_, err = w.Write(b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("evidence: replay case: %w", err)
@@ -184,6 +192,12 @@ func (r *recording) take(e *event.Event) {
 		r.c.InventoryRefs = append(r.c.InventoryRefs, nonempty(p.InventoryRef)...)
 		if len(p.Tools) > 0 {
 			r.c.Tools = p.Tools
+		}
+	case *event.RoutingCandidates:
+		for _, c := range p.Candidates {
+			if id := c.Provider + "/" + c.Model; !slices.Contains(r.c.Environment.Candidates, id) {
+				r.c.Environment.Candidates = append(r.c.Environment.Candidates, id)
+			}
 		}
 	case *event.HookCompleted, *event.HookFailed:
 		r.limit("hooks are not run again")

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,15 +38,17 @@ type Chapter struct {
 
 // Review is a page for people, made of the same facts as the evidence.
 type Review struct {
-	Chapters           []*Chapter  `json:"chapters"`
-	EvidenceID         string      `json:"evidenceId"`
-	ExportedAt         time.Time   `json:"exportedAt"`
-	Format             string      `json:"format"`
-	HTML               string      `json:"html"`
-	Markdown           string      `json:"markdown"`
-	RuntimeCorrelation Correlation `json:"runtimeCorrelation"`
-	Scope              Scope       `json:"scope"`
-	Title              string      `json:"title"`
+	Chapters   []*Chapter `json:"chapters"`
+	EvidenceID string     `json:"evidenceId"`
+	ExportedAt time.Time  `json:"exportedAt"`
+	Format     string     `json:"format"`
+	HTML       string     `json:"html"`
+	// Integrity is the proof, which [Verify] checks.
+	Integrity          json.RawMessage `json:"integrity,omitempty"`
+	Markdown           string          `json:"markdown"`
+	RuntimeCorrelation Correlation     `json:"runtimeCorrelation"`
+	Scope              Scope           `json:"scope"`
+	Title              string          `json:"title"`
 }
 
 // chapters are the parts of a review, in order.
@@ -93,11 +96,11 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 		return nil, err
 	}
 	res.Correlation, res.Summary = page.RuntimeCorrelation, []byte(`{"partial":true,"format":"`+ReviewFormat+`"}`)
-	b, err := canonicalOf(page)
+	b, err := Sealed(page, res.seal(ReviewFormat, scope, opt))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.Write(append(b, '\n')); err != nil {
+	if _, err := w.Write(b); err != nil {
 		return nil, fmt.Errorf("evidence: review: %w", err)
 	}
 	return res, nil

@@ -108,7 +108,11 @@ func sayPermission(e *event.Event) (string, bool) {
 	case *event.ActionResolved:
 		return fmt.Sprintf("The action was %s: %s by %s%s.", p.Status, p.Decision, source(p.DecisionSource), because(p.Reason)), true
 	case *event.SandboxApplied:
-		says := fmt.Sprintf("It was confined by %s (files: %s, network %s: %s)", p.Mode, p.Enforcement.Filesystem, p.Network, p.Enforcement.Network)
+		who := "It"
+		if p.HookRunID != "" {
+			who = "The hook's program"
+		}
+		says := fmt.Sprintf("%s was confined by %s (files: %s, network %s: %s)", who, p.Mode, p.Enforcement.Filesystem, p.Network, p.Enforcement.Network)
 		if len(p.NotEnforced) > 0 {
 			says += "; not enforced: " + strings.Join(p.NotEnforced, "; ")
 		}

@@ -113,25 +113,30 @@ type siblingRef struct {
 // The pack is verified first; one that was changed is refused. It stays the proof:
 // the result names it by its hash.
 func WriteSibling(pack io.ReadSeeker, ref string, at time.Time, w io.Writer) error {
-	v, err := Verify(pack, VerifyOptions{})
+	r, err := siblingOf(pack, at)
 	if err != nil {
 		return err
 	}
+	return writePlain(w, r.pack(ref))
+}
+
+// siblingOf verifies a pack and reads what the sibling's shape needs of it.
+func siblingOf(pack io.ReadSeeker, at time.Time) (*siblingReader, error) {
+	v, err := Verify(pack, VerifyOptions{})
+	if err != nil {
+		return nil, err
+	}
 	if v.Finding != nil {
-		return fmt.Errorf("evidence: the pack was changed: %w", v.Finding)
+		return nil, fmt.Errorf("evidence: the pack was changed: %w", v.Finding)
 	}
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("evidence: %w", err)
+		return nil, fmt.Errorf("evidence: %w", err)
 	}
 	r := &siblingReader{at: at.UTC()}
 	if err := r.read(pack); err != nil {
-		return fmt.Errorf("evidence: %w", err)
+		return nil, fmt.Errorf("evidence: %w", err)
 	}
-	b, err := plainJSON(r.pack(ref))
-	if err == nil {
-		_, err = w.Write(append(b, '\n'))
-	}
-	return err
+	return r, nil
 }
 
 // siblingReader takes what it needs out of a pack.

@@ -18,7 +18,9 @@ func KeyID(key ed25519.PublicKey) string {
 
 // integrity is the last section of a pack: what proves the others.
 type integrity struct {
-	Chain     chainProof    `json:"chain"`
+	Chain chainProof `json:"chain"`
+	// Document is the format of what is proven; empty for an evidence pack.
+	Document  string        `json:"document,omitempty"`
 	KeyID     string        `json:"keyId"`
 	PublicKey []byte        `json:"publicKey"`
 	Sections  []sectionHash `json:"sections"`

@@ -3,6 +3,7 @@ package evidence
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -45,14 +46,21 @@ func (f *Finding) String() string {
 // Verification is what [Verify] found out.
 type Verification struct {
 	// Finding is the first thing that was changed; nil if nothing was.
-	Finding    *Finding `json:"finding"`
-	EvidenceID string   `json:"evidenceId,omitempty"`
-	ExportedAt string   `json:"exportedAt,omitempty"`
-	Scope      Scope    `json:"scope"`
-	RuntimeID  string   `json:"runtimeId,omitempty"`
-	Events     int64    `json:"events"`
-	Through    uint64   `json:"through"`
-	HeadHash   string   `json:"headHash,omitempty"`
+	Finding *Finding `json:"finding"`
+	// Format is what the document says that it is, Kind the same in words: evidence
+	// pack, replay case, review or trial pack. Only a pack holds its facts; what the
+	// others say of the chain is attested by the signature alone.
+	Format string `json:"format,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	// Unproven says that the document carries no proof: the finding says what it is.
+	Unproven   bool   `json:"unproven,omitempty"`
+	EvidenceID string `json:"evidenceId,omitempty"`
+	ExportedAt string `json:"exportedAt,omitempty"`
+	Scope      Scope  `json:"scope"`
+	RuntimeID  string `json:"runtimeId,omitempty"`
+	Events     int64  `json:"events"`
+	Through    uint64 `json:"through"`
+	HeadHash   string `json:"headHash,omitempty"`
 	// Complete says that the pack holds every fact from the first on.
 	Complete bool `json:"complete"`
 	// KeyID names the key that signed; KeyKnown says that it is the one that the
@@ -125,8 +133,9 @@ type verifier struct {
 	// chain is where the facts have led to.
 	last     store.Hash
 	sequence uint64
-	// session is the one whose chain is followed.
-	session string
+	// session is the one whose chain is followed, correlated the one that the
+	// document names beside its scope.
+	session, correlated string
 	// broken says that a fact was found that doesn't follow.
 	broken bool
 }
@@ -140,7 +149,7 @@ func (v *verifier) found(f Finding) {
 
 func (v *verifier) document() error {
 	if tok, err := v.dec.Token(); err != nil || tok != json.Delim('{') {
-		return errors.Join(errors.New("it is not a JSON object"), err)
+		return errors.Join(errors.New("it is not a JSON object (a page carries no proof: verify the export as .json)"), err)
 	}
 	for v.dec.More() {
 		tok, err := v.dec.Token()
@@ -222,9 +231,10 @@ func (v *verifier) member(name string) error {
 func (v *verifier) value(name string, b []byte) error {
 	into := map[string]any{
 		"evidenceId": &v.res.EvidenceID, "exportedAt": &v.res.ExportedAt, "scope": &v.res.Scope, "integrity": &v.proof,
-		"runtimeCorrelation": &struct {
+		"format": &v.res.Format, "runtimeCorrelation": &struct {
 			RuntimeID *string `json:"runtimeId"`
-		}{&v.res.RuntimeID},
+			SessionID *string `json:"sessionId"`
+		}{&v.res.RuntimeID, &v.correlated},
 	}[name]
 	if into != nil {
 		dec := json.NewDecoder(bytes.NewReader(b))
@@ -246,14 +256,13 @@ func (v *verifier) value(name string, b []byte) error {
 			v.begin(v.res.Scope.SessionID)
 		}
 	case "format":
-		if string(b) != `"`+Format+`"` {
-			return &Finding{Byte: v.at[name], Section: name, Detail: "it has the format " + string(b) + ", which is not " + Format}
+		if v.res.Format != Format && sealedFormats[v.res.Format] == "" {
+			return &Finding{Byte: v.at[name], Section: name, Detail: "it has the format " + string(b) + ", which is neither that of a pack nor of another signed document"}
 		}
 	}
-	d := newDigest(false)
-	d.add(b)
-	v.sums[name] = sectionHash{Name: name, SHA256: d.hex()}
-	return nil
+	h, err := hashSection(name, b)
+	v.sums[name] = h
+	return err
 }
 
 // exactly reports whether a value is all that its JSON says: the decoder also takes
@@ -340,26 +349,52 @@ func (v *verifier) scoped() bool { return v.res.Scope.SessionID != "" }
 // judge compares what was read with the proof.
 func (v *verifier) judge() {
 	if v.proof == nil {
-		if v.res.Finding == nil {
-			v.found(Finding{Byte: v.dec.InputOffset(), Section: "integrity", Detail: "the proof is missing: this is a summary, or a part of a pack"})
-		}
+		v.unproven()
 		return
 	}
 	p := v.proof
 	v.res.KeyID, v.res.Through, v.res.HeadHash, v.res.Complete = p.KeyID, p.Chain.Through, p.Chain.HeadHash, p.Chain.Complete
 	v.sections()
+	v.kind()
 	at := v.at["integrity"]
-	genesis := store.Genesis(v.res.Scope.SessionID)
 	switch {
 	case !p.signed():
 		v.found(Finding{Byte: at, Section: "integrity", Detail: "the signature doesn't hold"})
-	case v.session != v.res.Scope.SessionID || p.Chain.Genesis != hex.EncodeToString(genesis[:]) || p.Chain.HeadHash != hex.EncodeToString(v.last[:]) || p.Chain.Through != v.sequence ||
-		p.Chain.Events != v.res.Events || p.Chain.Complete != v.res.Scope.whole() || p.Chain.Algorithm != "sha256":
+	case v.res.Format != cmp.Or(p.Document, Format):
+		v.found(Finding{Byte: at, Section: "integrity", Detail: "the proof is that of another kind of document"})
+	case !v.leads():
 		v.found(Finding{Byte: at, Section: "integrity", Detail: "the facts don't lead to the head of the chain"})
 	case v.opt.KeyID != "" && v.opt.KeyID != p.KeyID:
 		v.found(Finding{Byte: at, Section: "integrity", Detail: "it is signed with the key " + p.KeyID + ", not with " + v.opt.KeyID})
 	}
 	v.res.KeyKnown = v.opt.KeyID != "" && v.opt.KeyID == p.KeyID
+}
+
+// kind finds out what the document is. A trial's pack has no member for it.
+func (v *verifier) kind() {
+	if v.res.Format == "" && v.proof.Document == TrialFormat {
+		v.res.Format = TrialFormat
+	}
+	v.res.Kind = cmp.Or(sealedFormats[v.res.Format], "evidence pack")
+	if v.proof.Document != "" {
+		v.res.Events, v.res.Scope.SessionID = v.proof.Chain.Events, cmp.Or(v.res.Scope.SessionID, v.correlated)
+	}
+}
+
+// leads reports whether the facts lead to the head of the chain that the proof
+// names. A document without facts only has to be of that chain.
+func (v *verifier) leads() bool {
+	c := &v.proof.Chain
+	genesis := store.Genesis(v.res.Scope.SessionID)
+	if c.Genesis != hex.EncodeToString(genesis[:]) || c.Algorithm != "sha256" {
+		return false
+	}
+	if v.proof.Document != "" {
+		_, facts := v.at["events"]
+		return !facts && !c.Complete
+	}
+	return v.session == v.res.Scope.SessionID && c.HeadHash == hex.EncodeToString(v.last[:]) && c.Through == v.sequence &&
+		c.Events == v.res.Events && c.Complete == v.res.Scope.whole()
 }
 
 // sections compares the hash of each section with the proof.

@@ -18,8 +18,9 @@
 // no fact began still gives a span, marked with agentruntime.correlation =
 // missing_correlation. What has not ended gives none.
 //
-// Spans and measurements carry ids, enumerations, counts and durations. They never
-// carry content: no prompt, argument, output, path, message or reason. A name that
+// Spans and measurements carry ids, enumerations, counts and durations. Without
+// [Content] they never carry content: no prompt, argument, output, path, message or
+// reason. A name that
 // a model or a caller chose (a tool, a role) is used if it looks like a name.
 //
 // Names are those of the GenAI semantic conventions at [SchemaURL]; what these have

@@ -149,7 +149,7 @@ func (k *kit) submit(tr event.Trace, text string) *command.SubmitTurnResult {
 // until follows the session to a fact.
 func (k *kit) until(ok func(*event.Event) bool) *event.Event {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(k.Context(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(k.Context(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	sub, err := k.runtime.Subscribe(ctx, command.Local(), "sess_a", 0)
 	if err != nil {

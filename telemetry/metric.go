@@ -32,6 +32,8 @@ var (
 	timeToFirstChunk = &Instrument{Name: "gen_ai.client.operation.time_to_first_chunk", Unit: "s", Description: "Time from a model call to the first piece of its answer.", Bounds: durationBounds}
 	turnDuration     = &Instrument{Name: "agentruntime.turn.duration", Unit: "s", Description: "Duration of turns, from submission to end.", Bounds: waitBounds}
 	taskDuration     = &Instrument{Name: "agentruntime.task.duration", Unit: "s", Description: "Duration of attempts at tasks.", Bounds: waitBounds}
+	jobDuration      = &Instrument{Name: "agentruntime.job.duration", Unit: "s", Description: "Duration of jobs, from creation to end.", Bounds: waitBounds}
+	jobItemDuration  = &Instrument{Name: "agentruntime.job.item.duration", Unit: "s", Description: "Duration of attempts at items of jobs.", Bounds: waitBounds}
 	modelRetries     = &Instrument{Name: "agentruntime.model.retries", Unit: "{retry}", Description: "Model calls that repeat a failed one."}
 	taskRetries      = &Instrument{Name: "agentruntime.task.retries", Unit: "{retry}", Description: "Attempts at a task after the first."}
 	toolDuration     = &Instrument{Name: "agentruntime.tool.duration", Unit: "s", Description: "Duration of tool calls, without the wait for a permission.", Bounds: durationBounds}
@@ -50,7 +52,7 @@ var (
 // Instruments returns all metrics, in the order of the reference.
 func Instruments() []*Instrument {
 	return []*Instrument{
-		tokenUsage, modelDuration, timeToFirstChunk, turnDuration, taskDuration, modelRetries, taskRetries, toolDuration, hookDuration,
+		tokenUsage, modelDuration, timeToFirstChunk, turnDuration, taskDuration, jobDuration, jobItemDuration, modelRetries, taskRetries, toolDuration, hookDuration,
 		queueWait, permissionWait, processRuntime, cost, unpriced, rateLimits, quotaEvents, exports, exportDuration,
 	}
 }

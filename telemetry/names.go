@@ -15,6 +15,8 @@ const (
 	OpExecuteTool = "execute_tool"
 
 	OpTaskRun        = "task_run"
+	OpJobRun         = "job_run"
+	OpJobItem        = "job_item"
 	OpResolveContext = "resolve_context"
 	OpCompactContext = "compact_context"
 	OpProcessExec    = "process_exec"
@@ -46,6 +48,10 @@ const (
 	AttrToolName          = "gen_ai.tool.name"
 	AttrToolCallID        = "gen_ai.tool.call.id"
 	AttrToolType          = "gen_ai.tool.type"
+	AttrToolArguments     = "gen_ai.tool.call.arguments"
+	AttrToolResult        = "gen_ai.tool.call.result"
+	AttrInputMessages     = "gen_ai.input.messages"
+	AttrOutputMessages    = "gen_ai.output.messages"
 	AttrProcessExecutable = "process.executable.name"
 	AttrProcessExitCode   = "process.exit.code"
 	AttrHTTPStatus        = "http.response.status_code"
@@ -119,6 +125,10 @@ const (
 	AttrLimitName   = "agentruntime.limit.name"
 	AttrRetryAfter  = "agentruntime.retry_after"
 	AttrDepth       = "agentruntime.subagent.depth"
+	AttrJobItems    = "agentruntime.job.items"
+	AttrJobFailed   = "agentruntime.job.failed_items"
+	AttrConcurrency = "agentruntime.job.concurrency"
+	AttrWillRetry   = "agentruntime.will_retry"
 	AttrFailureMode = "agentruntime.hook.failure"
 )
 

@@ -48,12 +48,17 @@ type (
 		Attributes    []jsonAttr  `json:"attributes"`
 		Events        []jsonEvent `json:"events,omitempty"`
 		DroppedEvents int         `json:"droppedEventsCount,omitempty"`
+		Links         []jsonLink  `json:"links,omitempty"`
 		Status        *jsonStatus `json:"status,omitempty"`
 	}
 	jsonEvent struct {
 		Time       string     `json:"timeUnixNano"`
 		Name       string     `json:"name"`
 		Attributes []jsonAttr `json:"attributes,omitempty"`
+	}
+	jsonLink struct {
+		TraceID string `json:"traceId"`
+		SpanID  string `json:"spanId"`
 	}
 	jsonStatus struct {
 		Code int `json:"code"`
@@ -104,6 +109,9 @@ func spanJSON(s *Span) jsonSpan {
 	}
 	for _, e := range s.Events {
 		out.Events = append(out.Events, jsonEvent{nanos(e.Time), e.Name, attrsJSON(e.Attrs)})
+	}
+	for _, l := range s.Links {
+		out.Links = append(out.Links, jsonLink(l))
 	}
 	if s.Failed {
 		out.Status = &jsonStatus{StatusError}

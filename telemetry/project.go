@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"time"
 
 	"agentd/event"
 )
@@ -30,6 +29,10 @@ type Projector struct {
 	open map[string]*Span
 	// kinds are those of unfinished tasks.
 	kinds map[string]string
+	// jobs are those that have not ended.
+	jobs map[string]*job
+	// content says that content is exported as well.
+	content bool
 
 	out Output
 }
@@ -42,6 +45,8 @@ type thread struct {
 	// caller sent, parent the span that it was spawned under.
 	root, trace, parent string
 	depth               int64
+	// link is the item of a job that the thread works on.
+	link Link
 }
 
 // turn is what later facts need to know about a turn.
@@ -63,11 +68,23 @@ type turn struct {
 // keepEnded bounds the ended turns that are remembered.
 const keepEnded = 32
 
+// Option changes what a projector exports.
+type Option func(*Projector)
+
+// Content also exports content, in the attributes that the conventions have for it:
+// inputs, answers, arguments and results, each up to 8 KiB. Content is what facts
+// hold, so what was redacted there is redacted here.
+func Content() Option { return func(p *Projector) { p.content = true } }
+
 // New returns a projector for a session, before its first fact.
-func New(sessionID string) *Projector {
-	return &Projector{
-		session: sessionID, threads: map[string]*thread{}, turns: map[string]*turn{}, open: map[string]*Span{}, kinds: map[string]string{},
+func New(sessionID string, options ...Option) *Projector {
+	p := &Projector{
+		session: sessionID, threads: map[string]*thread{}, turns: map[string]*turn{}, open: map[string]*Span{}, kinds: map[string]string{}, jobs: map[string]*job{},
 	}
+	for _, o := range options {
+		o(p)
+	}
+	return p
 }
 
 // Sequence returns the sequence of the newest fact.
@@ -75,7 +92,7 @@ func (p *Projector) Sequence() uint64 { return p.sequence }
 
 // Open returns how many spans have begun and not ended.
 func (p *Projector) Open() int {
-	n := len(p.open)
+	n := len(p.open) + len(p.jobs)
 	for _, t := range p.turns {
 		if t.span != nil {
 			n++
@@ -192,6 +209,8 @@ func (p *Projector) applyBeside(e *event.Event) { //nolint:cyclop // a table
 		p.artifactChanged(e, x)
 	case *event.EvidenceChanged:
 		p.evidenceChanged(e, x)
+	case *event.JobCreated, *event.JobStatusChanged, *event.JobItemStarted, *event.JobItemCompleted, *event.JobItemFailed:
+		p.applyJob(e)
 	case *event.CostRecorded, *event.RateLimitHit, *event.QuotaState, *event.RoutingDecision, *event.RuntimeNotice:
 		p.accounted(e)
 	}
@@ -300,7 +319,7 @@ func (p *Projector) take(e *event.Event, id, name string, kind Kind, ms int64) *
 	s := p.open[id]
 	if s == nil {
 		s = p.span(e, id, name, kind, p.placeOf(e))
-		s.Start = e.Time.Add(-time.Duration(max(ms, 0)) * time.Millisecond)
+		s.Start = e.Time.Add(-millis(ms))
 		s.set(Attr{AttrCorrelation, MissingCorrelation})
 	}
 	delete(p.open, id)

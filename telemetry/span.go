@@ -27,11 +27,16 @@ type Span struct {
 	Start, End                time.Time
 	Attrs                     []Attr
 	Events                    []SpanEvent
+	// Links lead to spans of other traces that this one works for.
+	Links []Link
 	// DroppedEvents counts those that were too many.
 	DroppedEvents int
 	// Failed sets the status to error; without it the status is unset.
 	Failed bool
 }
+
+// Link names a span, mostly of another trace.
+type Link struct{ TraceID, SpanID string }
 
 // SpanEvent is something that happened during a span.
 type SpanEvent struct {
@@ -120,6 +125,8 @@ func seconds(key string, ms int64) Attr {
 	}
 	return Attr{key, toSeconds(ms)}
 }
+
+func millis(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
 
 func toSeconds(ms int64) float64 { return float64(ms) / 1000 }
 

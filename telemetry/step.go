@@ -45,7 +45,7 @@ func (p *Projector) modelCompleted(e *event.Event, x *event.ModelCompleted) {
 	model := name(x.Model)
 	s := p.finish(e, x.ModelRequestID, chatName(model), Client, x.DurationMs, "", append(usage(&x.Usage),
 		Attr{AttrOperation, OpChat}, Attr{AttrResponseModel, model}, Attr{AttrResponseID, name(x.ResponseID)},
-		Attr{AttrFinishReasons, []string{x.StopReason}}, seconds(AttrTimeToFirstChunk, x.TimeToFirstTokenMs))...)
+		Attr{AttrFinishReasons, []string{x.StopReason}}, seconds(AttrTimeToFirstChunk, x.TimeToFirstTokenMs), p.output(x))...)
 	p.orProvider(s, x.Provider)
 	attrs := p.modelAttrs(s)
 	p.measure(modelDuration, s.End.Sub(s.Start).Seconds(), attrs...)
@@ -145,7 +145,7 @@ func (p *Projector) toolStarted(e *event.Event, x *event.ToolStarted) {
 	t.tools[e.ToolCallID] = max(t.tools[e.ToolCallID]+1, x.AttemptCount)
 	s.Name = toolName(x.ToolName)
 	s.set(Attr{AttrToolName, name(x.ToolName)}, Attr{AttrToolType, toolType(x.RuntimeOwner)}, Attr{AttrPolicy, x.Policy},
-		Attr{AttrOwner, name(x.RuntimeOwner)}, positive(AttrAttempt, x.AttemptCount))
+		Attr{AttrOwner, name(x.RuntimeOwner)}, positive(AttrAttempt, x.AttemptCount), p.contentOf(AttrToolArguments, string(x.SafeArgs)))
 	s.note(e.Time, "agentruntime.tool.started")
 }
 
@@ -154,7 +154,8 @@ func (p *Projector) toolResult(e *event.Event, x *event.ToolResult) {
 	if x.Status == "error" {
 		errorType = "tool_error"
 	}
-	p.toolEnded(e, x.ToolName, x.DurationMs, errorType, Attr{AttrStatus, x.Status}, positive(AttrSizeBytes, x.SizeBytes), flag(AttrTruncated, x.Truncated))
+	p.toolEnded(e, x.ToolName, x.DurationMs, errorType, Attr{AttrStatus, x.Status}, positive(AttrSizeBytes, x.SizeBytes), flag(AttrTruncated, x.Truncated),
+		p.contentOf(AttrToolResult, x.Preview))
 }
 
 func (p *Projector) toolFailed(e *event.Event, x *event.ToolFailed) {

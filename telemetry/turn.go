@@ -52,7 +52,10 @@ func (p *Projector) turnSubmitted(e *event.Event, x *event.TurnSubmitted) {
 	}
 	t.span = p.span(e, e.TurnID, called, Internal, place{trace: t.trace, parent: parent})
 	t.span.set(Attr{AttrOperation, OpInvokeAgent}, Attr{AttrConversation, p.session}, Attr{AttrAgentName, th.agent},
-		Attr{AttrAgentID, e.SubagentID}, Attr{AttrSource, x.Source}, positive(AttrDepth, th.depth))
+		Attr{AttrAgentID, e.SubagentID}, Attr{AttrSource, x.Source}, positive(AttrDepth, th.depth), p.input(x))
+	if th.link != (Link{}) {
+		t.span.Links = []Link{th.link}
+	}
 	p.turns[e.TurnID] = t
 	p.adopt(e, t)
 }

@@ -37,7 +37,8 @@ takes FILE.json for the pack alone, FILE.zip or a directory for the pack with it
 facts, the contents that they refer to, and a manifest.
 
 --format agent-evidence writes the pack in the shape of the Agent Evidence
-standard instead, as one JSON document that names the signed pack by its hash.
+standard instead: one JSON document that names the signed pack by its hash, or with
+FILE.zip or a directory both of them and that standard's export manifest.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd export evidence sess_01 > pack.json\n  agentd export evidence sess_01 --turn turn_01 --out evidence.zip\n  agentd export evidence sess_01 --format agent-evidence > sibling.json",
@@ -52,27 +53,73 @@ type evidenceExport struct {
 	format string
 }
 
-// asSibling writes a pack in the shape of the sibling standard.
-func asSibling(ctx context.Context, f facts, ref string, w io.Writer) error {
-	var pack bytes.Buffer
-	if err := copyOutput(ctx, f, ref, &pack); err != nil {
+// replayExport is export_replay with the form in which the case is written.
+type replayExport struct {
+	command.ExportReplay
+	format string
+}
+
+// sibling is the form of the Agent Evidence standard.
+const sibling = "agent-evidence"
+
+// formatted returns the command behind an export, and the form that was asked for.
+func formatted(p command.Params) (command.Params, string, error) {
+	format := "agentd"
+	switch x := p.(type) {
+	case *evidenceExport:
+		p, format = &x.ExportEvidence, x.format
+	case *replayExport:
+		p, format = &x.ExportReplay, x.format
+	}
+	if format != "agentd" && format != sibling {
+		return nil, "", usagef("--format is agentd or %s, not %q", sibling, format)
+	}
+	return p, format, nil
+}
+
+// asSibling writes a pack or a case in the shape of the sibling standard.
+func asSibling(ctx context.Context, f facts, p command.Params, ref string, w io.Writer) error {
+	var doc bytes.Buffer
+	if err := copyOutput(ctx, f, ref, &doc); err != nil {
 		return err
 	}
-	return evidence.WriteSibling(bytes.NewReader(pack.Bytes()), ref, time.Now(), w)
+	if _, ok := p.(*command.ExportReplay); ok {
+		return evidence.WriteSiblingReplay(bytes.NewReader(doc.Bytes()), ref, time.Now(), w)
+	}
+	return evidence.WriteSibling(bytes.NewReader(doc.Bytes()), ref, time.Now(), w)
+}
+
+// siblingTo writes a pack or a case in the sibling's shape to a file; a pack also to
+// an archive or a directory, with that standard's manifest.
+func siblingTo(p command.Params) func(ctx context.Context, f facts, ref, out string) error {
+	return func(ctx context.Context, f facts, ref, out string) error {
+		_, isCase := p.(*command.ExportReplay)
+		if isCase || strings.HasSuffix(out, ".json") {
+			return intoFile(out, func(w io.Writer) error { return asSibling(ctx, f, p, ref, w) })
+		}
+		return packTo(ctx, f, ref, out, func(pack io.ReadSeeker, to evidence.Bundle) error {
+			return evidence.WriteSiblingBundle(pack, ref, time.Now(), to)
+		})
+	}
 }
 
 func (a *app) exportReplayCommand() *cobra.Command {
-	p := &command.ExportReplay{}
-	return a.exporting(&p.ExportScope, p, &cobra.Command{
+	p := &replayExport{}
+	cmd := a.exporting(&p.ExportScope, p, &cobra.Command{
 		Use:   "replay SESSION",
 		Short: "Export a replay case",
 		Long: `Exports turns with everything that answered them, so that "agentd replay" can run
 them again. Without --out the case goes to standard output, with --json the answer
-of export_replay. --out takes FILE.json.
+of export_replay. --out takes FILE.json. "agentd evidence verify" checks the case.
+
+--format agent-evidence writes it in the shape of the Agent Evidence standard
+instead, which names the case by its hash and can't be run.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
-		Example: "  agentd export replay sess_01 --turn turn_01 > case.json",
+		Example: "  agentd export replay sess_01 --turn turn_01 > case.json\n  agentd export replay sess_01 --format agent-evidence > replay.json",
 	})
+	cmd.Flags().StringVar(&p.format, "format", "agentd", "agentd or agent-evidence")
+	return cmd
 }
 
 func (a *app) exportReviewCommand() *cobra.Command {
@@ -106,45 +153,30 @@ func (a *app) exporting(scope *command.ExportScope, p command.Params, cmd *cobra
 }
 
 func (a *app) export(ctx context.Context, f facts, p command.Params, out string) error {
-	var format string
-	if x, ok := p.(*evidenceExport); ok {
-		p, format = &x.ExportEvidence, x.format
-	}
-	sibling := format == "agent-evidence"
-	if format != "" && format != "agentd" && !sibling {
-		return usagef("--format is agentd or agent-evidence, not %q", format)
+	p, format, err := formatted(p)
+	if err != nil {
+		return err
 	}
 	var res command.ExportResult
 	if err := f.do(ctx, p, &res); err != nil {
 		return err
 	}
-	if out == "" && sibling {
-		return asSibling(ctx, f, res.Ref, a.out)
+	if out == "" && format == sibling {
+		return asSibling(ctx, f, p, res.Ref, a.out)
 	}
 	if out == "" && a.json {
 		return writeJSON(a.out, res)
 	}
-	to := exportTo
-	if sibling {
-		to = func(ctx context.Context, f facts, ref, out string) error {
-			return intoFile(out, func(w io.Writer) error { return asSibling(ctx, f, ref, w) })
-		}
+	if out == "" {
+		return showExport(ctx, f, p, res.Ref, a.out)
 	}
-	switch p.(type) {
-	case *command.ExportReplay:
+	to := exportTo
+	if format == sibling {
+		to = siblingTo(p)
+	} else if _, ok := p.(*command.ExportReplay); ok {
 		to = caseTo
-		if out == "" {
-			return copyOutput(ctx, f, res.Ref, a.out)
-		}
-	case *command.ExportReview:
+	} else if _, ok := p.(*command.ExportReview); ok {
 		to = reviewTo
-		if out == "" {
-			return copyReview(ctx, f, res.Ref, ".md", a.out)
-		}
-	default:
-		if out == "" {
-			return copyOutput(ctx, f, res.Ref, a.out)
-		}
 	}
 	if err := to(ctx, f, res.Ref, out); err != nil {
 		return fmt.Errorf("export to %s: %w", out, err)
@@ -152,6 +184,14 @@ func (a *app) export(ctx context.Context, f facts, p command.Params, out string)
 	return a.print(map[string]string{"evidenceId": res.EvidenceID, "ref": res.Ref, "out": out}, func(p *printer) {
 		p.linef("%s is in %s", res.EvidenceID, plainText(out))
 	})
+}
+
+// showExport writes an export to standard output; a review as Markdown.
+func showExport(ctx context.Context, f facts, p command.Params, ref string, w io.Writer) error {
+	if _, ok := p.(*command.ExportReview); ok {
+		return copyReview(ctx, f, ref, ".md", w)
+	}
+	return copyOutput(ctx, f, ref, w)
 }
 
 // openOutput opens what is behind a reference.
@@ -179,11 +219,18 @@ func copyOutput(ctx context.Context, f facts, ref string, w io.Writer) error {
 	return errors.Join(err, r.Close())
 }
 
-// exportTo writes an export to a file, an archive or a directory.
+// exportTo writes a pack to a file, or with its contents to an archive or a
+// directory.
 func exportTo(ctx context.Context, f facts, ref, out string) (err error) {
 	if strings.HasSuffix(out, ".json") {
 		return intoFile(out, func(w io.Writer) error { return copyOutput(ctx, f, ref, w) })
 	}
+	open := func(ref string) (io.ReadCloser, error) { return openOutput(ctx, f, ref) }
+	return packTo(ctx, f, ref, out, func(pack io.ReadSeeker, to evidence.Bundle) error { return evidence.WriteBundle(pack, open, to) })
+}
+
+// packTo writes what is made of a pack to an archive or a directory.
+func packTo(ctx context.Context, f facts, ref, out string, write func(io.ReadSeeker, evidence.Bundle) error) (err error) {
 	pack, err := os.CreateTemp("", "agentd-export-*")
 	if err != nil {
 		return err
@@ -195,18 +242,17 @@ func exportTo(ctx context.Context, f facts, ref, out string) (err error) {
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	open := func(ref string) (io.ReadCloser, error) { return openOutput(ctx, f, ref) }
 	if strings.HasSuffix(out, ".zip") {
 		return intoFile(out, func(w io.Writer) error {
 			z := &zipBundle{zip.NewWriter(w)}
-			return errors.Join(evidence.WriteBundle(pack, open, z), z.w.Close())
+			return errors.Join(write(pack, z), z.w.Close())
 		})
 	}
 	d := &dirBundle{dir: out}
 	if err := d.begin(); err != nil {
 		return err
 	}
-	return errors.Join(evidence.WriteBundle(pack, open, d), d.end())
+	return errors.Join(write(pack, d), d.end())
 }
 
 // caseTo writes a replay case to a file.

@@ -20,16 +20,19 @@ import (
 // replayResult is what a replay came to.
 type replayResult struct {
 	// Kind says what is compared: facts, policy or live.
-	Kind        string                       `json:"kind"`
-	EvidenceID  string                       `json:"evidenceId"`
-	Scope       evidence.Scope               `json:"scope"`
-	Turns       int                          `json:"turns"`
-	Facts       int                          `json:"facts"`
-	Determinism string                       `json:"determinism"`
-	Limits      []string                     `json:"limits"`
-	Difference  *evidence.Difference         `json:"difference"`
-	Decisions   []evidence.Difference        `json:"decisions"`
-	Outcomes    []evidence.OutcomeDifference `json:"outcomes"`
+	Kind        string         `json:"kind"`
+	EvidenceID  string         `json:"evidenceId"`
+	Scope       evidence.Scope `json:"scope"`
+	Turns       int            `json:"turns"`
+	Facts       int            `json:"facts"`
+	Determinism string         `json:"determinism"`
+	Limits      []string       `json:"limits"`
+	// Integrity says whether the case is as it was exported: verified, changed, or
+	// unsigned. It is run again either way: who changes a case tries something out.
+	Integrity  string                       `json:"integrity"`
+	Difference *evidence.Difference         `json:"difference"`
+	Decisions  []evidence.Difference        `json:"decisions"`
+	Outcomes   []evidence.OutcomeDifference `json:"outcomes"`
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -44,7 +47,8 @@ they did, and compares the facts. Nothing is asked and nothing is executed. With
 --all every turn of a session is exported and run again, each on its own.
 
 Compared are what was asked, answered, decided and reached; ids, times, pieces of
-answers, costs and processes are not.
+answers, costs and processes are not. A case that was changed after its export is
+run all the same, and said to be changed.
 
 --with tries something else: policy=FILE and mode=MODE decide the recorded calls
 again and list every decision that would be another one; model=PROVIDER/MODEL asks
@@ -171,8 +175,21 @@ func (a *app) replayOne(ctx context.Context, data []byte, w *whatIf) (_ *replayR
 	}
 	return &replayResult{
 		Kind: w.kind(), EvidenceID: c.EvidenceID, Scope: c.Scope, Turns: len(c.Turns), Facts: len(c.Expected), Determinism: c.Determinism, Limits: c.Limits,
+		Integrity:  caseIntegrity(data, &c),
 		Difference: report.Difference, Decisions: report.Decisions, Outcomes: report.Outcomes,
 	}, nil
+}
+
+// caseIntegrity says whether a case is as it was exported.
+func caseIntegrity(data []byte, c *evidence.Case) string {
+	if len(c.Integrity) == 0 {
+		return "unsigned"
+	}
+	v, err := evidence.Verify(bytes.NewReader(data), evidence.VerifyOptions{})
+	if err != nil || v.Finding != nil {
+		return "changed"
+	}
+	return "verified"
 }
 
 func printReplays(p *printer, results []*replayResult) {
@@ -190,6 +207,9 @@ func printReplays(p *printer, results []*replayResult) {
 			p.linef("%s %s: %s, %s", p.paint(green, "same"), of, plural(int64(r.Turns), "turn"), plural(int64(r.Facts), "fact"))
 		default:
 			p.linef("%s %s: %s", p.paint(red, "different"), of, plainText(r.Difference.Says))
+		}
+		if r.Integrity == "changed" {
+			p.linef("  the case is not as it was exported: see agentd evidence verify")
 		}
 		for _, l := range r.Limits {
 			p.linef("  the replay is approximate: %s", plainText(l))

@@ -25,6 +25,9 @@ func (s *story) govern(e *event.Event) {
 			"scope": p.Scope, "event_id": e.ID,
 		}
 	case *event.SandboxApplied:
+		if p.HookRunID != "" {
+			return // the boundary of a hook's program, not of the call
+		}
 		c.Extra["sandbox"] = Extra{"mode": p.Mode, "network": p.Network, "enforcement": p.Enforcement, "event_id": e.ID}
 	case *event.SandboxViolation:
 		c.add("sandbox_violations", Extra{"boundary": p.Boundary, "path": p.Path, "detail": p.Detail, "event_id": e.ID})
