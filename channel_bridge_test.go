@@ -84,24 +84,30 @@ func TestHostAnswersThroughItsChannel(t *testing.T) {
 }
 
 func TestForwardedPermissionSurvivesRestartAndTimesOut(t *testing.T) {
-	k := newKitWith(t, func(o *agentd.Options) { o.Loop.ActionTimeout = time.Second }, says("hello"), wantsToWrite, says("done"))
-	token := k.channelIn("sess_t", "chan_t", asked("client"))
-	r := k.submit("sess_t", "write")
-	k.forwardedTo("sess_t", "chan_t")
-	k.close()
-	k.open()
-	gone := k.until("sess_t", is(event.TypeChannelDisconnected, "")).Payload.(*event.ChannelDisconnected)
-	if len(gone.PendingPermissionIDs) != 1 {
-		t.Errorf("got %+v", gone)
-	}
-	k.completes(r) // nobody answers
-	if p := k.returnedTo("sess_t", "chan_t"); p.Decision != "timeout" || p.AnswerSource != "timeout" || p.FinalDecider != "local" {
-		t.Errorf("got %+v", p)
-	}
-	do[command.ReconnectChannelResult](k, &command.ReconnectChannel{ChannelID: "chan_t", ResumeToken: token})
-	if n := k.count("sess_t", event.TypeChannelPermissionForwarded); n != 1 {
-		t.Errorf("%d times forwarded", n)
-	}
+	inTime(t, 250*time.Millisecond, func(limit time.Duration) bool {
+		k := newKitWith(t, func(o *agentd.Options) { o.Loop.ActionTimeout = limit }, says("hello"), wantsToWrite, says("done"))
+		token := k.channelIn("sess_t", "chan_t", asked("client"))
+		r := k.submit("sess_t", "write")
+		k.forwardedTo("sess_t", "chan_t")
+		k.close()
+		k.open()
+		gone := k.until("sess_t", is(event.TypeChannelDisconnected, ""))
+		k.completes(r) // nobody answers
+		if k.until("sess_t", is(event.TypeActionResolved, "")).Sequence < gone.Sequence {
+			return false // it timed out before the restart
+		}
+		if p := gone.Payload.(*event.ChannelDisconnected); len(p.PendingPermissionIDs) != 1 {
+			t.Errorf("got %+v", p)
+		}
+		if p := k.returnedTo("sess_t", "chan_t"); p.Decision != "timeout" || p.AnswerSource != "timeout" || p.FinalDecider != "local" {
+			t.Errorf("got %+v", p)
+		}
+		do[command.ReconnectChannelResult](k, &command.ReconnectChannel{ChannelID: "chan_t", ResumeToken: token})
+		if n := k.count("sess_t", event.TypeChannelPermissionForwarded); n != 1 {
+			t.Errorf("%d times forwarded", n)
+		}
+		return true
+	})
 }
 
 func TestPeerThatComesLateIsAsked(t *testing.T) {

@@ -126,7 +126,7 @@ func finishAfterCrash(t *testing.T, mem *storetest.Mem, when string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	if err := p.work(ctx); err != nil {
 		t.Fatalf("%s: %v", when, err)

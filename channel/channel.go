@@ -22,6 +22,9 @@
 // answer is recorded for each, as a function of the folded state: whatever was
 // missed is found at the next look.
 //
+// Beside the hub the package has what the adapters of protocols share: [NextWithin]
+// follows a stream, [Chapters] finds the history of a thread, also of a fork.
+//
 // # Concurrency
 //
 // All methods of Hub may be called by many goroutines. Decisions run under the

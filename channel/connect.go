@@ -74,7 +74,7 @@ func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.Con
 		tx.Emit(event.Event{Type: event.TypeChannelConnected, Scope: event.Scope{ChannelID: id}, Payload: fact})
 		return &opened{ChannelID: id}, nil
 	})
-	arrived.settle(err)
+	arrived.settle(context.WithoutCancel(ctx), err)
 	if err != nil {
 		return nil, err
 	}

@@ -77,16 +77,28 @@ func (h *Hub) arrive(channelID, sessionID string) *arrival {
 
 // settle ends the arrival: the connection stands and replaces the one before, or,
 // after an error, is forgotten.
-func (a *arrival) settle(err error) {
+func (a *arrival) settle(ctx context.Context, err error) {
+	if err != nil {
+		a.undo()
+		return
+	}
+	if a.before != nil {
+		a.h.mu.Lock()
+		a.before.end()
+		a.h.mu.Unlock()
+	}
+	if a.h.linked(a.channelID, a.sessionID) == 0 {
+		// It went while it was being recorded, and whoever saw it go found nothing to
+		// record yet.
+		a.h.record(ctx, a.channelID, map[string]uint64{a.sessionID: a.mine.number}, departure{reason: "closed", grace: a.h.grace()})
+	}
+}
+
+// undo forgets a connection that could not be recorded.
+func (a *arrival) undo() {
 	h := a.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil {
-		if a.before != nil {
-			a.before.end()
-		}
-		return
-	}
 	p := h.peers[a.channelID]
 	if p == nil || p.links[a.sessionID] != a.mine {
 		return

@@ -75,7 +75,7 @@ func (h *Hub) resume(ctx context.Context, writer command.Caller, p *command.Reco
 		}
 		return replayed(tx, c, from, readable)
 	})
-	arrived.settle(err)
+	arrived.settle(context.WithoutCancel(ctx), err)
 	return res, err
 }
 
@@ -177,7 +177,7 @@ func (h *Hub) ack(ctx context.Context, caller command.Caller, p *command.AckEven
 		return acknowledged(tx, c, p.Sequence, added != nil)
 	})
 	if added != nil {
-		added.settle(err)
+		added.settle(context.WithoutCancel(ctx), err)
 	}
 	return res, err
 }

@@ -128,6 +128,7 @@ type contextKey int
 const (
 	callerKey contextKey = iota
 	roleKey
+	passingKey
 )
 
 // CallerFrom returns the caller of a request that a [Mount] handles; false if

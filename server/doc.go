@@ -50,6 +50,14 @@
 // the client goes or the server stops, the channel is told so. It ends when the
 // peer came back on another connection.
 //
+// # Several nodes
+//
+// A backend that another node must stand in for says so with a fault that names
+// that node. A command, a page or a stream is then passed on with the caller's own
+// token, once, and a subscription over WebSocket is relayed. Backends whose events
+// can be read on every node, as agentd's, need that for commands and for streams of
+// channels alone.
+//
 // # JSON-RPC connections
 //
 // Over WebSocket and standard input the methods are the commands, and subscribe

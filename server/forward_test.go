@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,5 +44,90 @@ func TestStoppingEndsWhatANodeDoesNotAnswer(t *testing.T) {
 	}
 	if strings.Contains(r.log.String(), "cut off") {
 		t.Error("the request had to be cut off")
+	}
+}
+
+// channelElsewhere is a backend whose channels belong to another node.
+type channelElsewhere struct {
+	*fake
+	node string
+}
+
+// FollowChannel implements [command.ChannelFollower].
+func (e *channelElsewhere) FollowChannel(context.Context, command.Caller, string, string) (command.ChannelStream, error) {
+	f := fault.New(fault.Unavailable, "another node has it")
+	f.Elsewhere = e.node
+	return nil, f
+}
+
+// TestASubscriptionOfAChannelIsRelayed: what is tied to a channel belongs to the
+// node that owns the session; the client sees no difference until that node dies.
+func TestASubscriptionOfAChannelIsRelayed(t *testing.T) {
+	owner := &following{fake: newFake()}
+	owner.open("s", "a")
+	owner.deltas("s", 4)
+	there := runOn(t, owner, nil)
+	here := runOn(t, &channelElsewhere{newFake(), there.base}, nil)
+	c := here.dial(t.Context(), "client-token")
+	defer hangUp(c)
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s","after":2,"channelId":"chan_a","snapshot":true,"types":["model.*"]}}`)
+	var a rpcAnswer
+	var sub struct {
+		SubscriptionID string
+		After          uint64
+	}
+	if data := wsRead(t, c); json.Unmarshal(data, &a) != nil || json.Unmarshal(a.Result, &sub) != nil || sub.After != 2 || sub.SubscriptionID != "subscription_1" {
+		t.Fatalf("got %s", data)
+	}
+	wantRPC := func(method, part string) {
+		t.Helper()
+		var a rpcAnswer
+		if data := wsRead(t, c); json.Unmarshal(data, &a) != nil || a.Method != method || !strings.Contains(string(a.Params), part) {
+			t.Fatalf("got %s, want %s with %s", data, method, part)
+		}
+	}
+	wantRPC("snapshot", `"sessionId":"s"`)
+	for want := 3; want <= 5; want++ {
+		wantRPC("event", fmt.Sprintf(`"sequence":%d`, want))
+	}
+	owner.deltas("s", 1)
+	wantRPC("event", `"sequence":6`)
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":2,"method":"unsubscribe","params":{"subscriptionId":"subscription_1"}}`)
+	checkRPC(t, "unsubscribe", wsRead(t, c), 0, "2")
+	owner.deltas("s", 1) // nobody hears of it
+	eventually(t, "the owner lets go of it", func() bool { return figure(there, `agentd_subscribers{transport="websocket"}`) == 0 })
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":3,"method":"subscribe","params":{"sessionId":"s","after":6,"channelId":"chan_a"}}`)
+	checkRPC(t, "again", wsRead(t, c), 0, "3")
+	wantRPC("event", `"sequence":7`)
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":4,"method":"subscribe","params":{"sessionId":"none","channelId":"chan_a"}}`)
+	checkRPC(t, "a mistake that the owner finds", wsRead(t, c), -32000, "4")
+	there.stop()
+	wantRPC("subscription.ended", `"code":"unavailable"`)
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":5,"method":"subscribe","params":{"sessionId":"s","channelId":"chan_a"}}`)
+	checkRPC(t, "without its owner", wsRead(t, c), -32000, "5")
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":6,"method":"list_sessions"}`)
+	checkRPC(t, "after all", wsRead(t, c), 0, "6")
+	if n := figure(here, `agentd_subscribers{transport="websocket"}`); n != 0 {
+		t.Errorf("%g subscriptions are still counted", n)
+	}
+}
+
+// TestStoppingEndsARelayThatHangs: nor must a node that takes the connection and
+// says nothing.
+func TestStoppingEndsARelayThatHangs(t *testing.T) {
+	asked := make(chan struct{})
+	node := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		close(asked)
+		<-q.Context().Done()
+	}))
+	defer node.Close()
+	r := runOn(t, &channelElsewhere{newFake(), node.URL}, nil)
+	c := r.dial(t.Context(), "client-token")
+	defer hangUp(c)
+	wsSendf(t, c, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s","channelId":"chan_a"}}`)
+	<-asked
+	r.stop()
+	if strings.Contains(r.log.String(), "cut off") {
+		t.Error("the connection had to be cut off")
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -25,15 +26,28 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 		ctx, end = s.whileGood(ctx, q.login)
 		defer end()
 	}
+	pass := &passing{body: http.NoBody}
+	if q.authorization != "" && !q.forwarded && !m.Spools {
+		ctx = context.WithValue(ctx, passingKey, pass)
+	}
+	header := w.Header().Clone()
 	r = r.WithContext(ctx)
 	if !m.Spools && r.Body != nil && r.Body != http.NoBody {
 		body := &chargedBody{ReadCloser: r.Body, s: s}
 		defer body.giveBack()
 		// Who begins to answer has read the body: a long stream must not hold it.
 		r.Body, w.begun = body, body.giveBack
+		if ctx.Value(passingKey) != nil {
+			pass.body, r.Body = body, pass
+		}
 	}
 	m.Handler.ServeHTTP(w, r)
-	return nil
+	if pass.to == "" || w.status != 0 {
+		return nil
+	}
+	clear(w.Header()) // what the handler prepared belongs to its own answer
+	maps.Copy(w.Header(), header)
+	return s.forwardMount(w, r, q, pass)
 }
 
 // whileGood returns a context that ends, with the reason as its cause, when the

@@ -39,9 +39,18 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	// The content may be of a model's or a tool's making: no browser runs it here.
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Cache-Control", "private, no-cache")
+	ignoreOtherUnits(r.Header)
 	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "the range lies outside of the content or can't be read"}
 	http.ServeContent(pw, r, "", time.Time{}, out.Content)
 	return nil
+}
+
+// ignoreOtherUnits takes away a Range in a unit that isn't known here: RFC 9110 has
+// such a request answered as if it asked for the whole.
+func ignoreOtherUnits(h http.Header) {
+	if unit, _, _ := strings.Cut(h.Get("Range"), "="); !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
+		h.Del("Range")
+	}
 }
 
 // validRef refuses what can't be a reference before anybody looks it up: control

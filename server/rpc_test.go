@@ -117,17 +117,25 @@ func TestRPCRoles(t *testing.T) {
 // dial opens a WebSocket.
 func (r *running) dial(ctx context.Context, token string) *websocket.Conn {
 	r.t.Helper()
+	c, err := r.tryDial(ctx, token)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+func (r *running) tryDial(ctx context.Context, token string) (*websocket.Conn, error) {
 	c, res, err := websocket.Dial(ctx, r.base+"/v1/ws", &websocket.DialOptions{
 		HTTPClient: r.client, HTTPHeader: map[string][]string{"Authorization": {"Bearer " + token}},
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		return nil, err
 	}
 	if res.Body != nil {
 		res.Body.Close()
 	}
 	c.SetReadLimit(64 << 20)
-	return c
+	return c, nil
 }
 
 // hangUp closes a connection that may be closed already.

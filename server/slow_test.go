@@ -3,8 +3,11 @@ package server_test
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"agentd/server"
 )
@@ -12,28 +15,63 @@ import (
 // A WebSocket client that subscribes and doesn't read is cut off; another one
 // gets everything meanwhile.
 func TestAWebSocketClientThatDoesNotReadIsCutOff(t *testing.T) {
-	r := run(t, func(o *server.Options) { o.WriteTimeout, o.SendBuffer = 300*time.Millisecond, 8<<10 })
+	inTime(t, time.Second, func(limit time.Duration) bool { return cutOffWithin(t, limit) })
+}
+
+// trySubscribe connects and subscribes to the session s.
+func (r *running) trySubscribe() (*websocket.Conn, error) {
+	r.t.Helper()
+	c, err := r.tryDial(r.t.Context(), "client-token")
+	if err == nil {
+		wsSendf(r.t, c, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s"}}`)
+	}
+	return c, err
+}
+
+// cutOffWithin says whether the client that reads was quick enough.
+func cutOffWithin(t *testing.T, limit time.Duration) bool {
+	t.Helper()
+	r := run(t, func(o *server.Options) { o.WriteTimeout, o.SendBuffer = limit, 8<<10 })
+	defer r.stop()
 	r.fake.open("s", "a")
-	slow := r.dial(t.Context(), "client-token")
+	slow, err := r.trySubscribe()
+	if err != nil {
+		t.Logf("with a limit of %v there was no connection: %v", limit, err)
+		return false
+	}
 	defer hangUp(slow)
-	wsSendf(t, slow, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s"}}`)
-	quick := r.dial(t.Context(), "client-token")
+	quick, err := r.trySubscribe()
+	if err != nil {
+		t.Logf("with a limit of %v there was no connection: %v", limit, err)
+		return false
+	}
 	defer hangUp(quick)
-	wsSendf(t, quick, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s"}}`)
-	checkRPC(t, "subscribe", wsRead(t, quick), 0, "1")
+	_, data, err := quick.Read(t.Context())
+	if err != nil {
+		t.Logf("with a limit of %v there was no answer: %v", limit, err)
+		return false
+	}
+	checkRPC(t, "subscribe", data, 0, "1")
 	const total = 30_000
-	go func() {
+	var growing sync.WaitGroup
+	defer growing.Wait()
+	growing.Go(func() {
 		for range total / 100 {
 			r.fake.deltas("s", 100)
 		}
-	}()
+	})
 	for i := range total {
-		want := fmt.Sprintf(`"sequence":%d,`, i+1)
-		if data := wsRead(t, quick); !bytes.Contains(data, []byte(want)) {
+		_, data, err := quick.Read(t.Context())
+		if err != nil {
+			t.Logf("with a limit of %v the quick one was cut off after %d events: %v", limit, i, err)
+			return false
+		}
+		if want := fmt.Sprintf(`"sequence":%d,`, i+1); !bytes.Contains(data, []byte(want)) {
 			t.Fatalf("event %d is %s", i+1, data)
 		}
 	}
 	eventually(t, "the slow one is gone", func() bool { return figure(r, `agentd_subscribers{transport="websocket"}`) == 1 })
+	return true
 }
 
 // A client that reads now and then, a byte at a time, may stay as long as the

@@ -194,7 +194,12 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q *request,
 
 // snapshot returns what get_session says, as it goes into the first frame.
 func (s *Server) snapshot(ctx context.Context, q *request, sessionID string) ([]byte, error) {
-	v, err := s.backend.Do(ctx, q.caller, &command.GetSession{SessionID: sessionID})
+	p := &command.GetSession{SessionID: sessionID}
+	v, err := s.backend.Do(ctx, q.caller, p)
+	if to := q.forwardable(err); to != "" {
+		d, _ := command.Lookup(p.Command())
+		return s.forwardCommand(ctx, q, to, d, marshal(p), err)
+	}
 	if err != nil {
 		return nil, err
 	}

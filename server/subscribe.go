@@ -50,12 +50,28 @@ type subscribeResult struct {
 	Gap          *Repair `json:"gap,omitempty"`
 }
 
+// subscriptionEnd is told when a subscription ends by itself.
+type subscriptionEnd struct {
+	SubscriptionID string        `json:"subscriptionId"`
+	SessionID      string        `json:"sessionId,omitempty"`
+	Problem        *wire.Problem `json:"problem"`
+}
+
 // subscribe is the method of that name.
 func (p *peer) subscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
 	var in subscribeParams
 	if err := wire.Decode(params, &in); err != nil {
 		return nil, nil, err
 	}
+	result, then, err = p.subscribeHere(ctx, in)
+	if to := p.rpc.q.forwardable(err); to != "" {
+		return p.subscribeAt(ctx, to, in.SessionID, params, err)
+	}
+	return result, then, err
+}
+
+// subscribeHere serves a subscription from this node.
+func (p *peer) subscribeHere(ctx context.Context, in subscribeParams) (result []byte, then func(), err error) {
 	sub := &subscription{sessionID: in.SessionID, done: make(chan struct{})}
 	if sub.filter, err = newFilter(strings.Join(in.Types, ","), in.Profile, in.View); err != nil {
 		return nil, nil, err
@@ -114,21 +130,31 @@ func (p *peer) open(sub *subscription, after uint64) (release func(), err error)
 	}
 	sub.ctx, sub.cancel = ctx, cancel
 	sub.cursor.Store(after)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.next++
-	sub.id = fmt.Sprintf("subscription_%d", p.next)
-	p.subs[sub.id] = sub
+	p.enlist(sub)
 	return func() {
 		cancel()
 		sub.stream.Close()
 		done()
 		sub.channel.Left(p.left())
-		p.mu.Lock()
-		delete(p.subs, sub.id)
-		p.mu.Unlock()
-		close(sub.done)
+		p.strike(sub)
 	}, nil
+}
+
+// enlist gives a subscription its id.
+func (p *peer) enlist(sub *subscription) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next++
+	sub.id = fmt.Sprintf("subscription_%d", p.next)
+	p.subs[sub.id] = sub
+}
+
+// strike takes a subscription that has ended off the list.
+func (p *peer) strike(sub *subscription) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.subs, sub.id)
+	close(sub.done)
 }
 
 // left says why a subscription ended, as channels are told: the connection did, or
@@ -149,15 +175,15 @@ func (p *peer) start(sub *subscription, release func(), first []byte, gap *Repai
 		if err == nil {
 			err = p.deliver(sub)
 		}
-		if err == nil || sub.ctx.Err() != nil {
-			return
+		if err != nil && sub.ctx.Err() == nil {
+			p.tellEnd(sub, err)
 		}
-		p.notify("subscription.ended", marshal(struct {
-			SubscriptionID string        `json:"subscriptionId"`
-			SessionID      string        `json:"sessionId,omitempty"`
-			Problem        *wire.Problem `json:"problem"`
-		}{sub.id, sub.sessionID, problemOf(err, p.rpc.q.id)}))
 	})
+}
+
+// tellEnd says why a subscription ended.
+func (p *peer) tellEnd(sub *subscription, why error) {
+	p.notify("subscription.ended", marshal(subscriptionEnd{sub.id, sub.sessionID, problemOf(why, p.rpc.q.id)}))
 }
 
 // begin sends what comes before the first event.

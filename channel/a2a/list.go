@@ -3,6 +3,8 @@ package a2a
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,18 +33,38 @@ type listRequest struct {
 
 // listResponse is the answer of ListTasks. All of its fields are always there.
 type listResponse struct {
-	Tasks         []any  `json:"tasks"`
-	NextPageToken string `json:"nextPageToken"`
-	PageSize      int    `json:"pageSize"`
-	TotalSize     int64  `json:"totalSize"`
+	Tasks         []json.RawMessage `json:"tasks"`
+	NextPageToken string            `json:"nextPageToken"`
+	PageSize      int               `json:"pageSize"`
+	TotalSize     int64             `json:"totalSize"`
 }
 
-// listTasks is the operation ListTasks.
+// listTasks is the operation ListTasks. A page that would be too large has fewer
+// tasks: it is asked for again with as many as fit, so that the next one begins
+// behind them.
 func (s *Server) listTasks(ctx context.Context, c *call, req *listRequest) (*listResponse, error) {
 	p, err := req.command()
 	if err != nil {
 		return nil, err
 	}
+	out := &listResponse{PageSize: p.Limit}
+	for {
+		found, err := s.findTasks(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		if out.Tasks, err = s.fill(ctx, c, req, found.PeerTasks); err != nil {
+			return nil, err
+		}
+		if len(out.Tasks) == len(found.PeerTasks) {
+			out.TotalSize, out.NextPageToken = found.Total, base64.RawURLEncoding.EncodeToString([]byte(found.NextCursor))
+			return out, nil
+		}
+		p.Limit = len(out.Tasks)
+	}
+}
+
+func (s *Server) findTasks(ctx context.Context, c *call, p *command.ListPeerTasks) (*command.ListPeerTasksResult, error) {
 	res, err := s.do(ctx, c, p)
 	if fault.KindOf(err) == fault.InvalidParams && err != nil {
 		return nil, badParam("pageToken", "is not one that this list gave")
@@ -54,18 +76,38 @@ func (s *Server) listTasks(ctx context.Context, c *call, req *listRequest) (*lis
 	if !ok {
 		return nil, fmt.Errorf("a2a: list_peer_tasks gave a %T", res)
 	}
-	out := &listResponse{
-		Tasks: []any{}, PageSize: p.Limit, TotalSize: found.Total,
-		NextPageToken: base64.RawURLEncoding.EncodeToString([]byte(found.NextCursor)),
-	}
-	for i := range found.PeerTasks {
-		t, err := s.taskNow(ctx, c.caller, &found.PeerTasks[i], req.HistoryLength)
+	return found, nil
+}
+
+// fill encodes tasks as far as they fit into a page, and at least one.
+func (s *Server) fill(ctx context.Context, c *call, req *listRequest, list []command.PeerTaskRecord) ([]json.RawMessage, error) {
+	out, left := []json.RawMessage{}, s.opt.MaxList
+	for i := range list {
+		t, err := s.taskNow(ctx, c.caller, &list[i], req.HistoryLength)
+		if f, ok := errors.AsType[*fault.Error](err); ok && f.Elsewhere != "" {
+			t, err = briefly(&list[i]), nil // another node has the rest
+		}
 		if err != nil {
 			return nil, err
 		}
-		out.Tasks = append(out.Tasks, listed(t, req.IncludeArtifacts))
+		b, err := json.Marshal(listed(t, req.IncludeArtifacts))
+		if err != nil {
+			return nil, fmt.Errorf("a2a: task %s: %w", t.ID, err)
+		}
+		if left -= int64(len(b)); left < 0 && i > 0 {
+			break
+		}
+		out = append(out, b)
 	}
 	return out, nil
+}
+
+// briefly is a task as far as its record tells.
+func briefly(rec *command.PeerTaskRecord) *proto.Task {
+	t := newView(rec, false).task
+	at := rec.StatusAt.UTC().Truncate(time.Millisecond)
+	t.Status = proto.TaskStatus{State: theirState(rec.Status), Timestamp: &at}
+	return &t
 }
 
 // listed is a task in a list: without artifacts, or with the field even if there are

@@ -1,9 +1,14 @@
 package a2a_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"agentd/channel/a2a"
 )
 
 func TestListTasks(t *testing.T) {
@@ -90,4 +95,37 @@ func checkPages(t *testing.T, k *kit, b binding) {
 	if len(seen) != 6 || token != "" {
 		t.Errorf("%d of six tasks in three pages, then %q", len(seen), token)
 	}
+}
+
+// TestPagesAreBoundedInBytes: a page that would be too large has fewer tasks, and
+// the next one begins behind them; a task that is too large by itself is alone.
+func TestPagesAreBoundedInBytes(t *testing.T) {
+	const most = 20_000
+	both(t, func(t *testing.T, b binding) {
+		k := newKit(t, func(o *a2a.Options) { o.MaxList = most })
+		sizes := []int{1000, 9000, 30_000, 100, 9000, 100}
+		for i, n := range sizes {
+			k.call(b, "SendMessage", message(fmt.Sprint("m", i), "say "+strings.Repeat("x", n))).task()
+		}
+		var seen []string
+		pages := 0
+		for token := ""; pages == 0 || token != ""; pages++ {
+			a := k.call(b, "ListTasks", object{"pageSize": 50, "pageToken": token, "includeArtifacts": true}).ok()
+			list := a.result["tasks"].([]any)
+			if size, err := json.Marshal(list); err != nil || len(list) == 0 || (len(list) > 1 && len(size) > most+2*len(list)) {
+				t.Errorf("page %d has %d tasks in %d bytes (%v)", pages, len(list), len(size), err)
+			}
+			if a.result["totalSize"] != float64(len(sizes)) || a.result["pageSize"] != float64(50) {
+				t.Errorf("page %d says %v of %v", pages, a.result["pageSize"], a.result["totalSize"])
+			}
+			for _, task := range list {
+				seen = append(seen, str(task, "id"))
+			}
+			token = str(a.result, "nextPageToken")
+		}
+		slices.Sort(seen)
+		if len(slices.Compact(seen)) != len(sizes) || pages < 3 {
+			t.Errorf("%d tasks in %d pages: %v", len(seen), pages, seen)
+		}
+	})
 }

@@ -37,6 +37,9 @@ type Options struct {
 	Card CardInfo
 	// Push says how peers are told. Without a key nobody is.
 	Push PushOptions
+	// PassOn has the node that owns a session answer a request that failed with the
+	// given error, before anything was sent; false if it can't. Nil never can.
+	PassOn func(context.Context, error) bool
 	// Fixtures makes the server behave as the protocol's test kit expects, by the
 	// prefix of the message id.
 	Fixtures bool
@@ -49,6 +52,9 @@ type Options struct {
 	// message, default 100.
 	MaxBody  int64
 	MaxParts int
+	// MaxList bounds the bytes of a page of tasks, default 8 MiB; a page has at least
+	// one task.
+	MaxList int64
 	// Heartbeat is the longest silence of a stream, default 10 s.
 	Heartbeat time.Duration
 	// CancelWait is how long CancelTask waits for the task to stop, default 5 s.
@@ -85,8 +91,9 @@ type PushOptions struct {
 	Backoff, MaxBackoff time.Duration
 	// Timeout of one request, default 15 s.
 	Timeout time.Duration
-	// Workers is how many tasks are told of at once, default 8.
-	Workers int
+	// Workers is how many tasks of one account are told of at once, default 8;
+	// AllWorkers of all accounts together, default 128.
+	Workers, AllWorkers int
 	// Transport replaces the guarded one, in tests.
 	Transport http.RoundTripper
 }
@@ -95,11 +102,15 @@ func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.PassOn == nil {
+		o.PassOn = func(context.Context, error) bool { return false }
+	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
 	setDefault(&o.MaxBody, 16<<20)
 	setDefault(&o.MaxParts, 100)
+	setDefault(&o.MaxList, 8<<20)
 	setDefault(&o.Heartbeat, 10*time.Second)
 	setDefault(&o.CancelWait, 5*time.Second)
 	setDefault(&o.Card.MaxAge, 5*time.Minute)
@@ -109,6 +120,7 @@ func (o *Options) setDefaults() {
 	setDefault(&p.MaxBackoff, 5*time.Minute)
 	setDefault(&p.Timeout, 15*time.Second)
 	setDefault(&p.Workers, 8)
+	setDefault(&p.AllWorkers, 128)
 }
 
 // setDefault replaces a value that isn't positive.

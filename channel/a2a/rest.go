@@ -87,6 +87,7 @@ func find(r *http.Request) (*route, map[string]any, error) {
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	result, st, err := s.rest(w, r)
 	switch {
+	case err != nil && s.opt.PassOn(r.Context(), err):
 	case err != nil:
 		s.complain(r, err)
 		writeREST(w, r, err)

@@ -97,6 +97,9 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := &rpcResponse{JSONRPC: "2.0", ID: req.ID, Result: result}
 	if err != nil {
+		if s.opt.PassOn(r.Context(), err) {
+			return
+		}
 		s.complain(r, err)
 		answer = rpcFailure(req.ID, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 )
@@ -81,7 +82,7 @@ func (st *stream) run(ctx context.Context, send func(proto.Event) error, idle ti
 	defer sub.Close()
 	read := st.s.reader(ctx, st.caller)
 	for !st.over() {
-		events, err := next(ctx, sub, idle)
+		events, err := channel.NextWithin(ctx, sub, idle)
 		if err != nil {
 			return err
 		}
@@ -104,17 +105,6 @@ func (st *stream) run(ctx context.Context, send func(proto.Event) error, idle ti
 		}
 	}
 	return nil
-}
-
-// next waits for facts, at most for the given time; nil is none.
-func next(ctx context.Context, sub command.Stream, idle time.Duration) ([]command.Delivered, error) {
-	wait, cancel := context.WithTimeout(ctx, idle)
-	defer cancel()
-	events, err := sub.Next(wait)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil
-	}
-	return events, err
 }
 
 // tell sends what follows from a fact.

@@ -16,9 +16,9 @@ import (
 // teller finds it there.
 type teller struct {
 	s    *Server
+	ctx  context.Context //nolint:containedctx // its life, from start to close
 	stop context.CancelFunc
 	all  sync.WaitGroup
-	wake chan struct{} // there is something in the queue
 	// tracked says that a task is open: the facts of all sessions are followed only
 	// while one is.
 	tracked chan struct{}
@@ -29,8 +29,7 @@ type teller struct {
 	// byTask and bySession find the open tasks.
 	byTask    map[string]*told
 	bySession map[string]map[*told]bool
-	// queue are the tasks to look at, each at most once.
-	queue []*told
+	crew      crew
 }
 
 // told is a task that somebody is told of.
@@ -53,7 +52,8 @@ type tries struct {
 }
 
 func newTeller(s *Server) *teller {
-	t := &teller{s: s, wake: make(chan struct{}, 1), tracked: make(chan struct{}, 1), byTask: map[string]*told{}, bySession: map[string]map[*told]bool{}}
+	t := &teller{s: s, tracked: make(chan struct{}, 1), byTask: map[string]*told{}, bySession: map[string]map[*told]bool{}}
+	t.crew.lines = map[string]*line{}
 	t.client = &http.Client{
 		Transport: s.opt.Push.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -65,19 +65,23 @@ func newTeller(s *Server) *teller {
 
 // start begins to tell.
 func (t *teller) start(ctx context.Context) {
-	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.all.Go(func() { t.listen(ctx) })
-	for range t.s.opt.Push.Workers {
-		t.all.Go(func() { t.work(ctx) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ctx, t.stop = ctx, stop
+	for _, l := range t.crew.lines {
+		t.hire(l)
 	}
 }
 
 // close ends the telling and waits for it.
 func (t *teller) close() {
+	t.mu.Lock()
 	if t.stop != nil {
 		t.stop()
 	}
-	t.mu.Lock()
+	t.ctx = nil // nobody is hired any more
 	for _, x := range t.byTask {
 		if x.timer != nil {
 			x.timer.Stop()
@@ -117,15 +121,7 @@ func (t *teller) enqueue(x *told) {
 		x.again = true
 	case !x.queued:
 		x.queued = true
-		t.queue = append(t.queue, x)
-		t.signal()
-	}
-}
-
-func (t *teller) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
+		t.hire(t.crew.add(x))
 	}
 }
 
@@ -264,42 +260,6 @@ func (t *teller) takeUp(ctx context.Context) error {
 // host is the caller that acts for the server in an account.
 func host(account string) command.Caller {
 	return command.Caller{Account: account, Actor: event.Actor{Kind: "host", ID: Protocol, Account: account}}
-}
-
-// work looks at tasks, one after the other.
-func (t *teller) work(ctx context.Context) {
-	for ctx.Err() == nil {
-		x := t.take()
-		if x == nil {
-			select {
-			case <-ctx.Done():
-			case <-t.wake:
-			}
-			continue
-		}
-		wait, done, err := t.look(ctx, x)
-		if err != nil && ctx.Err() == nil {
-			t.s.opt.Logger.Warn("an A2A task could not be told of", "taskId", x.rec.TaskID, "error", err)
-			wait = t.s.opt.Push.MaxBackoff
-		}
-		t.put(x, wait, done && err == nil)
-	}
-}
-
-// take returns the next task of the queue, or nil.
-func (t *teller) take() *told {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.queue) == 0 {
-		return nil
-	}
-	x := t.queue[0]
-	t.queue = t.queue[1:]
-	x.queued, x.busy = false, true
-	if len(t.queue) > 0 {
-		t.signal() // the others have something to do too
-	}
-	return x
 }
 
 // put takes a task back from a worker.

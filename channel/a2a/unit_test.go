@@ -69,10 +69,14 @@ func TestSealing(t *testing.T) {
 	if got, err := s.open("here", sealed); err != nil || string(got) != "secret" {
 		t.Errorf("%q %v", got, err)
 	}
+	first := "A" // one in 64 begins with it already
+	if sealed[0] == 'A' {
+		first = "B"
+	}
 	for name, err := range map[string]error{
 		"elsewhere":   second(s.open("there", sealed)),
 		"another key": second(other.open("here", sealed)),
-		"changed":     second(s.open("here", "A"+sealed[1:])),
+		"changed":     second(s.open("here", first+sealed[1:])),
 		"short":       second(s.open("here", "AAAA")),
 		"no base64":   second(s.open("here", "%")),
 	} {

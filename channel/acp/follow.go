@@ -3,7 +3,9 @@ package acp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 )
@@ -124,73 +126,60 @@ func (s *session) tell(u update) { s.a.wire.notify("session/update", &notificati
 // say shows a text that is no fact: the answer to a command, a question.
 func (s *session) say(words string) { s.tell(&chunk{"agent_message_chunk", "", text(words)}) }
 
-// pageSize is how many facts are read at once.
-const pageSize = 500
-
-// replay tells the client everything that was said in a session, without the turns
-// that were taken back. It returns the last sequence and the actions that wait.
+// replay tells the client everything that was said in a session, and in what it was
+// forked from, without the turns that were taken back. It returns the last sequence
+// and the actions that wait.
 func (s *session) replay(ctx context.Context) (last uint64, pending []*action, err error) {
-	removed := map[string]bool{}
-	last, err = s.each(ctx, s.id, 0, func(e *event.Event) {
-		if p, ok := e.Payload.(*event.RollbackCompleted); ok {
-			for _, id := range p.RemovedTurns {
-				removed[id] = true
-			}
-		}
-	})
+	rt, caller := s.a.opt.Runtime, s.a.opt.Caller
+	chapters, err := channel.Chapters(ctx, rt, caller, s.id, s.threadID)
 	if err != nil {
 		return 0, nil, err
 	}
-	waiting := map[string]*action{}
-	var order []string
-	t := s.translator()
-	_, err = s.each(ctx, s.id, last, func(e *event.Event) {
-		switch p := e.Payload.(type) {
-		case *event.ActionRequired:
-			waiting[e.ActionID] = &action{id: e.ActionID, turnID: e.TurnID, toolCallID: e.ToolCallID, required: p}
-			order = append(order, e.ActionID)
-		case *event.ActionResolved:
-			delete(waiting, e.ActionID)
-		}
-		if removed[e.TurnID] || (e.ThreadID != "" && e.ThreadID != s.threadID) {
-			return
-		}
-		for _, u := range t.updates(e) {
-			s.tell(u)
-		}
-	})
-	for _, id := range order {
-		if act := waiting[id]; act != nil {
-			pending = append(pending, act)
+	removed := map[string]bool{}
+	for i := range chapters {
+		c := &chapters[i]
+		if c.Through, err = c.Read(ctx, rt, caller, func(e *event.Event) { takenBack(e, removed) }); err != nil {
+			return 0, nil, err
 		}
 	}
-	return last, pending, err
+	var open asked
+	for i := range chapters {
+		c, t := &chapters[i], s.translator()
+		open = asked{} // what a source waited for is its own
+		if last, err = c.Read(ctx, rt, caller, func(e *event.Event) {
+			open.take(e)
+			if removed[e.TurnID] || (e.ThreadID != "" && e.ThreadID != c.ThreadID) {
+				return
+			}
+			for _, u := range t.updates(e) {
+				s.tell(u)
+			}
+		}); err != nil {
+			return 0, nil, err
+		}
+	}
+	return last, open.list, nil
 }
 
-// each reads the facts of a session up to a sequence, 0 for all there are, and
-// returns the sequence of the last.
-func (s *session) each(ctx context.Context, id string, until uint64, with func(*event.Event)) (uint64, error) {
-	after := uint64(0)
-	for {
-		page, last, err := s.a.opt.Runtime.Events(ctx, s.a.opt.Caller, id, after, pageSize)
-		if err != nil {
-			return 0, err
+// takenBack notes the turns that a rollback removed.
+func takenBack(e *event.Event, removed map[string]bool) {
+	if p, ok := e.Payload.(*event.RollbackCompleted); ok {
+		for _, id := range p.RemovedTurns {
+			removed[id] = true
 		}
-		if until == 0 {
-			until = last
-		}
-		for i := range page {
-			if page[i].Sequence > until {
-				return until, nil
-			}
-			after = page[i].Sequence
-			if e, err := event.Decode(page[i].Data); err == nil { // one of a newer server is passed over
-				with(e)
-			}
-		}
-		if len(page) == 0 || after >= until {
-			return until, nil
-		}
+	}
+}
+
+// asked are the actions that wait for an answer, oldest first.
+type asked struct{ list []*action }
+
+// take folds a fact.
+func (w *asked) take(e *event.Event) {
+	switch p := e.Payload.(type) {
+	case *event.ActionRequired:
+		w.list = append(w.list, &action{id: e.ActionID, turnID: e.TurnID, toolCallID: e.ToolCallID, required: p})
+	case *event.ActionResolved:
+		w.list = slices.DeleteFunc(w.list, func(a *action) bool { return a.id == e.ActionID })
 	}
 }
 

@@ -180,27 +180,38 @@ func sameFolder(x, y string) bool {
 	return errX == nil && errY == nil && rx == ry
 }
 
+// mainThread is the first that is no child of another here: the parent of a fork is
+// in another session.
 func (v *view) mainThread() string {
-	for i := range v.Threads {
-		if v.Threads[i].ParentThreadID == "" {
-			return v.Threads[i].ThreadID
-		}
+	if i := v.main(); i >= 0 {
+		return v.Threads[i].ThreadID
 	}
 	return ""
 }
 
+func (v *view) main() int {
+	here := map[string]bool{}
+	for i := range v.Threads {
+		here[v.Threads[i].ThreadID] = true
+	}
+	for i := range v.Threads {
+		if !here[v.Threads[i].ParentThreadID] {
+			return i
+		}
+	}
+	return -1
+}
+
 // lastModel is the model that the last turn was given.
 func (v *view) lastModel() string {
-	for i := range v.Threads {
-		if v.Threads[i].ParentThreadID != "" {
-			continue
+	i := v.main()
+	if i < 0 {
+		return ""
+	}
+	for _, t := range slices.Backward(v.Threads[i].Turns) {
+		if t.Options != nil && t.Options.Model != "" {
+			return t.Options.Model
 		}
-		for _, t := range slices.Backward(v.Threads[i].Turns) {
-			if t.Options != nil && t.Options.Model != "" {
-				return t.Options.Model
-			}
-		}
-		break
 	}
 	return ""
 }

@@ -23,6 +23,9 @@ type Options struct {
 	Runtime command.Runtime
 	// Caller returns who sends a request; false refuses it.
 	Caller func(r *http.Request) (command.Caller, bool)
+	// PassOn has the node that owns a session answer a request that failed with the
+	// given error, before anything was sent; false if it can't. Nil never can.
+	PassOn func(context.Context, error) bool
 	// Heartbeat is the longest silence of a stream, default 10 s.
 	Heartbeat time.Duration
 	// MaxBody is the largest body, default 32 MiB.
@@ -51,6 +54,9 @@ func New(opt Options) *Handler {
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.serve(w, r); err != nil {
+		if h.opt.PassOn != nil && h.opt.PassOn(r.Context(), err) {
+			return
+		}
 		if fault.KindOf(err) == fault.Internal && r.Context().Err() == nil {
 			h.opt.Logger.Error("a run of the AG-UI endpoint failed", "error", err)
 		}

@@ -14,8 +14,8 @@
 //     the same turn. A run that doesn't, while something is open, is refused.
 //   - A run without anything new is told the messages that there are, and follows
 //     what is running, if something is.
-//   - A client that goes away interrupts its turn, unless it said otherwise. A
-//     server that stops doesn't.
+//   - A client that goes away interrupts its turn, unless it said otherwise or only
+//     looked on. A server that stops doesn't.
 //
 // Deciding what a fact means for the front end ([narrator]) is apart from sending
 // it.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -120,10 +120,16 @@ func (r *run) resume(ctx context.Context) error {
 	for i := range list {
 		waiting[list[i].ActionID] = &list[i]
 	}
+	answered := map[string]bool{}
 	for i := range r.in.Resume {
-		if waiting[r.in.Resume[i].InterruptID] == nil {
-			return fault.New(fault.Conflict, "resume: nothing waits for the interrupt %.80q", r.in.Resume[i].InterruptID)
+		id := r.in.Resume[i].InterruptID
+		switch {
+		case waiting[id] == nil:
+			return fault.New(fault.Conflict, "resume: nothing waits for the interrupt %.80q", id)
+		case answered[id]: // nothing is answered then: which of the two would it be?
+			return fault.Param("resume", "the interrupt %s is answered twice", id)
 		}
+		answered[id] = true
 	}
 	if len(r.in.Resume) < len(waiting) {
 		return fault.New(fault.Conflict, "resume: %d interrupts are open, and %d are answered: a run answers all of them", len(waiting), len(r.in.Resume))
@@ -148,7 +154,8 @@ func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
 		err = r.follow(ctx, n, out)
 	}
 	if ctx.Err() != nil {
-		if r.in.ForwardedProps.OnDisconnect != "continue" && !n.over() {
+		// Who only looked on, a page that was loaded anew, takes nothing along.
+		if r.in.ForwardedProps.OnDisconnect != "continue" && !r.history && !n.over() {
 			r.abandon(ctx)
 		}
 		return nil
@@ -220,7 +227,7 @@ func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
 	}
 	defer stream.Close()
 	for !n.over() {
-		facts, err := next(ctx, stream, r.h.opt.Heartbeat)
+		facts, err := channel.NextWithin(ctx, stream, r.h.opt.Heartbeat)
 		if err != nil {
 			return err
 		}
@@ -240,17 +247,6 @@ func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
 		}
 	}
 	return nil
-}
-
-// next returns the next facts, or none after a while.
-func next(ctx context.Context, s command.Stream, wait time.Duration) ([]command.Delivered, error) {
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	facts, err := s.Next(waiting)
-	if err != nil && ctx.Err() == nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
-		return nil, nil
-	}
-	return facts, err
 }
 
 // abandon interrupts the turn of a client that went away.
@@ -275,24 +271,25 @@ func runError(err error) object {
 	return object{"type": "RUN_ERROR", "message": f.Detail, "code": string(f.Kind)}
 }
 
-// messages returns what was said in the session, without what was taken back.
+// messages returns what was said in the session, and in what it was forked from,
+// without what was taken back.
 func (r *run) messages(ctx context.Context) ([]object, error) {
-	t := &transcript{removed: map[string]bool{}}
-	for after := uint64(0); after < r.after; {
-		page, _, err := r.h.opt.Runtime.Events(ctx, r.caller, r.in.ThreadID, after, 500)
-		if err != nil {
-			return nil, err
-		}
-		if len(page) == 0 {
-			break
-		}
-		for i := range page {
-			if after = page[i].Sequence; after > r.after {
-				break
-			}
-			if e, err := event.Decode(page[i].Data); err == nil && e.SubagentID == "" {
+	rt, t := r.h.opt.Runtime, &transcript{removed: map[string]bool{}}
+	if r.after == 0 || len(r.view.Threads) == 0 {
+		return t.list(), nil
+	}
+	chapters, err := channel.Chapters(ctx, rt, r.caller, r.in.ThreadID, r.view.Threads[0].ThreadID)
+	if err != nil {
+		return nil, err
+	}
+	chapters[len(chapters)-1].Through = r.after
+	for i := range chapters {
+		if _, err := chapters[i].Read(ctx, rt, r.caller, func(e *event.Event) {
+			if e.SubagentID == "" && (e.ThreadID == "" || e.ThreadID == chapters[i].ThreadID) {
 				t.fact(e)
 			}
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return t.list(), nil

@@ -134,7 +134,7 @@ func (k *kit) stop() {
 	}
 	k.http.CloseClientConnections()
 	k.http.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // only a defect takes that long
 	defer cancel()
 	if err := k.rt.Close(ctx); err != nil {
 		k.t.Error(err)

@@ -33,6 +33,9 @@ type Options struct {
 	Runtime command.Runtime
 	// Caller returns who sends a request; false refuses it.
 	Caller func(r *http.Request) (command.Caller, bool)
+	// PassOn has the node that owns a session answer a request that failed with the
+	// given error, before anything was sent; false if it can't. Nil never can.
+	PassOn func(context.Context, error) bool
 	// Models lists the models as "provider/model", the default first.
 	Models func() []string
 	// ActionWait is how long a request waits for somebody to answer an action,
@@ -86,6 +89,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled): // nobody hears it
+	case a.opt.PassOn != nil && a.opt.PassOn(r.Context(), err):
 	default:
 		a.complain(r, err)
 		writeError(w, err)

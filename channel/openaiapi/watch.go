@@ -2,11 +2,11 @@ package openaiapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 )
@@ -173,7 +173,7 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 				return o, actionRequired(o.waiting[0])
 			}
 		}
-		facts, err := next(ctx, stream, wait)
+		facts, err := channel.NextWithin(ctx, stream, wait)
 		if err != nil {
 			return o, err
 		}
@@ -237,17 +237,6 @@ const blockedFor = 200 * time.Millisecond
 
 func blocked(why string) *apiError {
 	return newError(http.StatusServiceUnavailable, "server_error", "blocked", "the turn is blocked: "+why+"; resume_thread lets it go on")
-}
-
-// next returns the next facts, or none after a while.
-func next(ctx context.Context, s command.Stream, wait time.Duration) ([]command.Delivered, error) {
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	facts, err := s.Next(waiting)
-	if err != nil && ctx.Err() == nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
-		return nil, nil
-	}
-	return facts, err
 }
 
 // actionRequired says that somebody has to answer first.

@@ -55,7 +55,7 @@ func (s *serving) newA2A(rt command.Runtime) (*a2a.Server, error) {
 		address = s.note.URL
 	}
 	return a2a.New(a2a.Options{
-		Runtime: rt, Caller: a2aCaller, Logger: s.log, Fixtures: s.fixtures,
+		Runtime: rt, Caller: a2aCaller, PassOn: server.PassOn, Logger: s.log, Fixtures: s.fixtures,
 		Card: a2a.CardInfo{
 			Name: c.A2A.Name, Description: c.A2A.Description, URL: address, Version: s.version, Extended: c.A2A.ExtendedCard,
 		},

@@ -2,6 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
 
 	"agentd/channel/a2a/peer"
 	"agentd/cmd/agentd/internal/config"
@@ -20,26 +25,98 @@ func (noPeers) Check(string) error {
 // Wake implements [work.Peers].
 func (noPeers) Wake(string, string) {}
 
-// peerTokens are the credentials for peers, which must not be told.
+// peerTokens are the credentials for peers, which must not be told. What can't be
+// read is complained about where it is needed.
 func (a *app) peerTokens(c *config.Config) []string {
 	var out []string
-	for _, p := range c.Peers {
-		if v := a.env[p.TokenEnv]; v != "" {
+	for i := range c.Peers {
+		if v, err := a.peerToken(&c.Peers[i]); err == nil && v != "" {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
+// maxPeerToken bounds the content of a file that holds a token.
+const maxPeerToken = 8 << 10
+
+// peerToken reads the credential for a peer; empty if it has none.
+func (a *app) peerToken(p *config.Peer) (string, error) {
+	if p.TokenFile == "" {
+		return a.env[p.TokenEnv], nil
+	}
+	b, err := os.ReadFile(p.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("peers: token of %s: %w", p.ID, err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" || len(token) > maxPeerToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", fmt.Errorf("peers: %s holds no token", p.TokenFile)
+	}
+	return token, nil
+}
+
+// graceOf is how long calls of a client's tools wait for it; 0 in the file is not at
+// all.
+func graceOf(c *config.Config) time.Duration {
+	if c.Channels.ToolGrace == 0 {
+		return -1
+	}
+	return time.Duration(c.Channels.ToolGrace)
+}
+
+// peerSecrets are the credentials for peers as they are now, by the peer's id.
+type peerSecrets struct {
+	mu   sync.RWMutex
+	byID map[string]string
+}
+
+func (s *peerSecrets) get(id string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byID[id]
+}
+
+func (s *peerSecrets) set(id, token string) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = s.byID[id] != token
+	s.byID[id] = token
+	return changed
+}
+
+// reloadPeerTokens reads the files with credentials again. One that can't be read
+// changes nothing.
+func (s *serving) reloadPeerTokens() {
+	for i := range s.loaded.Config.Peers {
+		p := &s.loaded.Config.Peers[i]
+		if p.TokenFile == "" {
+			continue
+		}
+		token, err := s.peerToken(p)
+		switch {
+		case err != nil:
+			s.log.Error("the token of a peer was not read again", "peer", p.ID, "error", err)
+		case s.peerSecrets.set(p.ID, token):
+			s.log.Info("the token of a peer was replaced", "peer", p.ID)
+		}
+	}
+}
+
 // openPeers makes what gives work to other agents, before the runtime that wakes it.
 func (s *serving) openPeers() error {
 	c := s.loaded.Config
 	opt := peer.Options{Logger: s.log}
-	for _, p := range c.Peers {
-		token := s.env[p.TokenEnv]
+	s.peerSecrets = &peerSecrets{byID: map[string]string{}}
+	for i, p := range c.Peers {
+		token, err := s.peerToken(&c.Peers[i])
+		if err != nil {
+			return err
+		}
+		s.peerSecrets.set(p.ID, token)
 		opt.Peers = append(opt.Peers, peer.Peer{
 			ID: p.ID, CardURL: p.CardURL, AllowPrivate: p.AllowPrivate, Hosts: p.Hosts, Delivery: p.Delivery,
-			Token: func() string { return token },
+			Token: func() string { return s.peerSecrets.get(p.ID) },
 		})
 	}
 	if c.A2A.URL != "" {

@@ -17,7 +17,7 @@ import (
 func (s *serving) openaiMounts(rt command.Runtime) []server.Mount {
 	models := s.modelIDs(s.loaded.Config)
 	api := openaiapi.New(openaiapi.Options{
-		Runtime: &permitted{rt}, Caller: callerOf, Logger: s.log, ActionWait: time.Minute,
+		Runtime: &permitted{rt}, Caller: callerOf, PassOn: server.PassOn, Logger: s.log, ActionWait: time.Minute,
 		Models: func() []string { return models },
 	})
 	return []server.Mount{

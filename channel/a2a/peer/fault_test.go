@@ -36,7 +36,7 @@ func TestASlowPeerIsNotAskedTwice(t *testing.T) {
 		f.takes(r)
 		<-r.Context().Done()
 	})
-	k := newKit(t, f, func(o *peerOptions) { o.Timeout = 100 * time.Millisecond })
+	k := newKit(t, f, func(o *peerOptions) { o.Timeout = time.Second }) // other requests are in time
 	k.delegate()
 	k.stands("running")
 	f.set("theirs-1", proto.TaskStateCompleted, "done")

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,18 +23,27 @@ import (
 	"agentd/tool"
 )
 
-// mute is a model that answers with what it was told last.
+// mute is a model that answers with what it was told last, or gives it to a peer if
+// it begins with "PEER: ".
 type mute struct{}
 
 func (mute) Name() string { return "mute" }
 
 func (mute) Stream(_ context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
 	return func(yield func(model.Chunk, error) bool) {
-		text := "nothing"
+		text, last := "nothing", &model.Message{}
 		for _, m := range r.Messages {
+			last = m
 			if m.Role == model.RoleUser {
 				text = "heard " + m.Text
 			}
+		}
+		if id, what, ok := strings.Cut(last.Text, ": "); ok && last.Role == model.RoleUser {
+			args, _ := json.Marshal(map[string]string{"role": "counter", "input": what, "peer": id})
+			if yield(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: tool.SpawnAgent, Arguments: args}}, nil) {
+				yield(model.Chunk{Done: &model.Done{StopReason: "tool_use", Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}}, nil)
+			}
+			return
 		}
 		if yield(model.Chunk{Text: text}, nil) {
 			yield(model.Chunk{Done: &model.Done{StopReason: "end_turn", Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}}, nil)
@@ -84,7 +94,7 @@ func newKit(t *testing.T, f *fake, change ...func(*peer.Options)) *kit {
 
 func (k *kit) start() {
 	k.t.Helper()
-	registry, err := tool.NewRegistry(tool.Builtins(&tool.Options{})...)
+	registry, err := tool.NewRegistry(tool.Builtins(&tool.Options{Peers: []string{"theirs"}})...)
 	if err != nil {
 		k.t.Fatal(err)
 	}

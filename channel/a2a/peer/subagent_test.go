@@ -2,6 +2,7 @@ package peer_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
@@ -81,5 +82,39 @@ func TestASubagentAtAPeerIsClosed(t *testing.T) {
 	k.await(0, func(e *event.Event) bool { return e.Type == event.TypeTaskCancelled })
 	if got := f.task("theirs-1").Status.State; got != proto.TaskStateCanceled {
 		t.Errorf("there it is %s", got)
+	}
+}
+
+// TestAModelGivesWorkToAPeer: a model may name a peer of the configuration, and
+// somebody is asked before its words go there.
+func TestAModelGivesWorkToAPeer(t *testing.T) {
+	f := newFake(t)
+	k := newKit(t, f)
+	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text("theirs: Count the words.")})
+	asked := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
+	if p := asked.Payload.(*event.ActionRequired); p.ActionType != "tool_permission" || p.ToolName != "spawn_agent" || len(f.messages()) != 0 {
+		t.Fatalf("asked %+v, sent %s", p, mustJSON(f.messages()))
+	}
+	do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow"})
+	k.stands("running")
+	f.set("theirs-1", proto.TaskStateCompleted, "", text("report", "42 words"))
+	done := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeToolResult })
+	if p := done.Payload.(*event.ToolResult); p.ToolName != "spawn_agent" || !strings.Contains(p.Preview, "42 words") {
+		t.Errorf("the call gave %+v", p)
+	}
+	if m := f.messages(); len(m) != 1 || m[0].Parts[0].Text() != "Count the words." {
+		t.Errorf("sent: %s", mustJSON(m))
+	}
+	k.await(0, func(e *event.Event) bool { return e.Type == event.TypeTurnCompleted })
+}
+
+// TestAModelNamesNoPeerOfItsOwn: where words may go is the configuration's to say.
+func TestAModelNamesNoPeerOfItsOwn(t *testing.T) {
+	f := newFake(t)
+	k := newKit(t, f)
+	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text(f.srv.URL + ": Count the words.")})
+	failed := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeToolFailed })
+	if p := failed.Payload.(*event.ToolFailed); p.ErrorCategory != "invalid_input" || len(f.messages()) != 0 {
+		t.Errorf("the call gave %+v, sent %s", p, mustJSON(f.messages()))
 	}
 }

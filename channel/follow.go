@@ -1,0 +1,103 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+)
+
+// NextWithin returns the next facts of a stream, or none if there were none for a
+// while: what follows a stream for a remote client shows then that it is alive.
+func NextWithin(ctx context.Context, s command.Stream, wait time.Duration) ([]command.Delivered, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	facts, err := s.Next(waiting)
+	if err != nil && ctx.Err() == nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return facts, err
+}
+
+// Chapter is a part of a thread's history: the facts of one session, up to a
+// sequence.
+type Chapter struct {
+	SessionID, ThreadID string
+	// Through is the last sequence that belongs to it; 0 is all that there are.
+	Through uint64
+}
+
+// maxChapters bounds how many forks of forks are followed.
+const maxChapters = 100
+
+// Chapters returns where the history of a thread is, the oldest part first. A thread
+// that began by itself has one; that of a fork begins in the session that it was
+// forked from. A source that isn't there any more is left out, with what is before it.
+func Chapters(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID, threadID string) ([]Chapter, error) {
+	list := []Chapter{{SessionID: sessionID, ThreadID: threadID}}
+	for len(list) < maxChapters {
+		from, err := forkOf(ctx, rt, caller, &list[0])
+		if err != nil && fault.KindOf(err) == fault.NotFound && len(list) > 1 {
+			return list[1:], nil
+		}
+		if err != nil || from == nil {
+			return list, err
+		}
+		list = append([]Chapter{{from.SessionID, from.ThreadID, from.Sequence}}, list...)
+	}
+	return list, nil
+}
+
+// forkOf returns what a chapter's thread was forked from, nil if it wasn't: the thread
+// of a fork is the first of its session.
+func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *Chapter) (*event.ForkPoint, error) {
+	facts, _, err := rt.Events(ctx, caller, c.SessionID, 0, 2)
+	if err != nil || len(facts) < 2 || facts[0].Sequence != 1 {
+		return nil, err
+	}
+	first, err := event.Decode(facts[0].Data)
+	if err != nil {
+		return nil, nil //nolint:nilerr // one of a newer server: what it says isn't known here
+	}
+	created, ok := first.Payload.(*event.SessionCreated)
+	if !ok || created.ForkedFrom == nil {
+		return nil, nil
+	}
+	var second event.Event
+	if _, err := event.DecodeHeader(facts[1].Data, &second); err != nil || second.ThreadID != c.ThreadID {
+		return nil, nil //nolint:nilerr // as above
+	}
+	return created.ForkedFrom, nil
+}
+
+// Read hands the facts of a chapter over, in order, and returns the sequence of the
+// last. What a newer server wrote and can't be read here is passed over.
+func (c *Chapter) Read(ctx context.Context, rt command.Runtime, caller command.Caller, with func(*event.Event)) (uint64, error) {
+	through := c.Through
+	for after := uint64(0); ; {
+		page, last, err := rt.Events(ctx, caller, c.SessionID, after, readPage)
+		if err != nil {
+			return 0, err
+		}
+		if through == 0 {
+			through = last
+		}
+		for i := range page {
+			if after = page[i].Sequence; after > through {
+				return through, nil
+			}
+			if e, err := event.Decode(page[i].Data); err == nil {
+				with(e)
+			}
+		}
+		if len(page) == 0 || after >= through {
+			return through, nil
+		}
+	}
+}
+
+// readPage is how many facts are read at once.
+const readPage = 500

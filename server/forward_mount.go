@@ -1,0 +1,102 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"agentd/fault"
+)
+
+// maxPassed is the largest body of a request to a mount that can be passed on: it
+// has been read here when it turns out that another node has to answer.
+const maxPassed = 4 << 20
+
+// passing is a request to a mount that another node could answer.
+type passing struct {
+	body io.ReadCloser
+	kept bytes.Buffer
+	// lost says that the body was too large to be kept.
+	lost bool
+	// to is where the request goes, and why the reason; set by [PassOn].
+	to  string
+	why error
+}
+
+// PassOn has another node answer a request that a [Mount] handles and that failed
+// with err, because that node owns the session. It reports whether that is
+// possible; the handler then returns without having written anything. It is called
+// by the goroutine that handles the request.
+func PassOn(ctx context.Context, err error) bool {
+	p, ok := ctx.Value(passingKey).(*passing)
+	f, known := errors.AsType[*fault.Error](err)
+	if !ok || !known || f.Elsewhere == "" || p.lost {
+		return false
+	}
+	p.to, p.why = f.Elsewhere, err
+	return true
+}
+
+// Read implements [io.Reader]; it keeps what is read.
+func (p *passing) Read(b []byte) (int, error) {
+	n, err := p.body.Read(b)
+	if p.lost = p.lost || p.kept.Len()+n > maxPassed; p.lost {
+		p.kept = bytes.Buffer{}
+	} else {
+		_, _ = p.kept.Write(b[:n]) // it never fails
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (p *passing) Close() error { return p.body.Close() }
+
+// oneHop are headers that concern one connection, or that this node has answered
+// for already.
+var oneHop = []string{
+	"Authorization", "Connection", "Content-Length", "Cookie", "Date", "Host", "Keep-Alive", "Origin", "Proxy-Authenticate", "Proxy-Authorization",
+	"Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "X-Request-Id",
+}
+
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		if !slices.Contains(oneHop, name) {
+			to[name] = values
+		}
+	}
+}
+
+// forwardMount passes a request to a mount on, and the answer back as it comes.
+func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request, p *passing) error {
+	if _, err := io.Copy(io.Discard, p); err != nil || p.lost { // what the handler left
+		return errors.Join(p.why, err)
+	}
+	ctx, cancel := s.untilStop(r.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, r.Method, p.to+r.URL.RequestURI(), bytes.NewReader(p.kept.Bytes())) //nolint:gosec // the address is that of a node which registered in our own store
+	if err != nil {
+		return errors.Join(p.why, err)
+	}
+	copyHeader(req.Header, r.Header)
+	req.Header.Set("Authorization", q.authorization)
+	req.Header.Set("X-Request-ID", q.id)
+	req.Header.Set(forwardedHeader, "1")
+	s.metrics.forwarded.Add(1)
+	res, err := s.nodes.Do(req) //nolint:gosec // as above
+	if err != nil {
+		return errors.Join(p.why, err)
+	}
+	defer func() { _ = res.Body.Close() }() // what was read is what counts
+	if res.StatusCode == http.StatusUnauthorized {
+		return p.why // that node doesn't know this token
+	}
+	copyHeader(w.Header(), res.Header)
+	w.WriteHeader(res.StatusCode)
+	stop := context.AfterFunc(ctx, func() { _ = res.Body.Close() })
+	defer stop()
+	_, err = io.Copy(&flushing{w, http.NewResponseController(w)}, res.Body)
+	return ignoreGone(err)
+}
