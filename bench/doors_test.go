@@ -13,10 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -105,10 +102,12 @@ const think = time.Millisecond
 
 // BenchmarkSubmit is the time until submit_turn is acknowledged over HTTP by a
 // server that does nothing else: the turn before has ended, and all that follows
-// from it. Beside it, in the same rounds and after the same pause: an HTTP request
-// that the server answers from memory, the shortest command that is made durable,
-// and the disk alone, in the same directory with as many bytes as a submission's
-// facts have. The disk is measured once more without pauses.
+// from it. Beside it, in the same rounds and after the same pause: the first turn of
+// a new session, an HTTP request that the server answers from memory, the shortest
+// command that is made durable, and the disk alone, in the same directory with as
+// many bytes as a submission's facts have: fdatasync of a preallocated file and of
+// one that grows, and fsync of one that grows. The disk is measured once more
+// without pauses.
 func BenchmarkSubmit(b *testing.B) {
 	dir := b.TempDir()
 	p := serve(b, program(b), filepath.Join(dir, "data"))
@@ -119,19 +118,28 @@ func BenchmarkSubmit(b *testing.B) {
 	size := submissionSize(b, c)
 	in := newSyncFile(b, filepath.Join(dir, "preallocated"), 64<<20, size)
 	end := newSyncFile(b, filepath.Join(dir, "appended"), 0, size)
-	var submit, create, health, overwrite, add result
+	grown := newSyncFile(b, filepath.Join(dir, "grown"), 0, size)
+	grown.sync = grown.f.Sync
+	var first, submit, create, health, overwrite, add, whole result
 	for b.Loop() {
 		var r command.SubmitTurnResult
-		submit.time(b, func() error { return h.post("submit_turn", `{"input":"hello"}`, &r) })
+		first.time(b, func() error { return h.post("submit_turn", `{"input":"hello"}`, &r) })
+		waitForEnd(b, c, &r)
+		again := fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"input":"hello"}`, r.SessionID, r.ThreadID)
+		submit.time(b, func() error { return h.post("submit_turn", again, &r) })
 		waitForEnd(b, c, &r)
 		create.time(b, func() error { return h.post("create_session", `{}`, nil) })
 		health.time(b, func() error { return h.do("GET", "/healthz", "", nil) })
 		overwrite.time(b, in.write)
 		add.time(b, end.write)
+		whole.time(b, grown.write)
 	}
 	busy := measureN(b, 1, 1000, func(int) error { return in.write() })
 	b.ReportMetric(submit.percentile(50), "p50-µs")
 	b.ReportMetric(submit.percentile(99), "p99-µs")
+	b.ReportMetric(first.percentile(50), "first-p50-µs")
+	b.ReportMetric(whole.percentile(50), "fsync-p50-µs")
+	b.ReportMetric(submit.percentile(50)/whole.percentile(50), "of-fsync")
 	b.ReportMetric(create.percentile(50), "create-p50-µs")
 	b.ReportMetric(health.percentile(50), "http-p50-µs")
 	b.ReportMetric(overwrite.percentile(50), "fdatasync-p50-µs")
@@ -220,6 +228,7 @@ func submissionSize(b *testing.B, c *client.Client) int {
 // syncFile is a file to which some bytes are made durable, again and again.
 type syncFile struct {
 	f    *os.File
+	sync func() error
 	data []byte
 	pos  int64
 }
@@ -241,7 +250,7 @@ func newSyncFile(b *testing.B, path string, written int64, size int) *syncFile {
 	if err := f.Sync(); err != nil {
 		b.Fatal(err)
 	}
-	return &syncFile{f: f, data: make([]byte, size)}
+	return &syncFile{f: f, sync: func() error { return syscall.Fdatasync(int(f.Fd())) }, data: make([]byte, size)}
 }
 
 func (s *syncFile) write() error {
@@ -249,7 +258,7 @@ func (s *syncFile) write() error {
 		return err
 	}
 	s.pos += int64(len(s.data))
-	return syscall.Fdatasync(int(s.f.Fd()))
+	return s.sync()
 }
 
 // waitForEnd waits until the server is idle again: the task of the turn is the
@@ -324,131 +333,6 @@ func rpc(c *websocket.Conn) error {
 		err = fmt.Errorf("answer: %s", answer)
 	}
 	return err
-}
-
-// BenchmarkSubscribers submits turns to one session that many follow: the time
-// of a command must not grow with their number, and all must get all events in
-// order. The lag is from an event's own time to its arrival, the readers being
-// in this process, on the same processors.
-func BenchmarkSubscribers(b *testing.B) {
-	path := program(b)
-	for _, n := range []int{0, 10, 100, 1000} {
-		b.Run(fmt.Sprintf("subscribers=%d", n), func(b *testing.B) { benchmarkSubscribers(b, path, n) })
-	}
-}
-
-func benchmarkSubscribers(b *testing.B, path string, n int) {
-	p := serve(b, path, filepath.Join(b.TempDir(), "data"))
-	defer p.stop()
-	c := p.client()
-	defer c.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if _, err := client.Call[command.CreateSessionResult](ctx, c, &command.CreateSession{SessionID: "s"}); err != nil {
-		b.Fatal(err)
-	}
-	var lags lagged
-	var last atomic.Uint64
-	var wg sync.WaitGroup
-	for range n {
-		follower := p.client()
-		wg.Go(func() { follow(ctx, b, follower, &lags, &last) })
-	}
-	// One turn is about a dozen events; the queue takes what the loop doesn't get to.
-	cpu := childTime(b, p.cmd.Process.Pid)
-	r := measureN(b, 1, b.N, func(int) error {
-		return submit(ctx, c)
-	})
-	last.Store(settled(b, c))
-	cpu = childTime(b, p.cmd.Process.Pid) - cpu
-	if err := submit(ctx, c); err != nil { // what comes after the last event tells the readers that they have all
-		b.Fatal(err)
-	}
-	wg.Wait()
-	b.ReportMetric(r.percentile(50), "submit-p50-µs")
-	b.ReportMetric(float64(cpu.Microseconds())/float64(last.Load()), "server-cpu-µs/event")
-	if n > 0 {
-		b.ReportMetric(lags.percentile(99), "lag-p99-ms")
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
-func submit(ctx context.Context, c *client.Client) error {
-	_, err := client.Call[command.SubmitTurnResult](ctx, c, &command.SubmitTurn{SessionID: "s", Input: event.Raw(`"hello"`)})
-	return err
-}
-
-// settled waits until all turns ended and returns the session's last sequence.
-func settled(tb testing.TB, c *client.Client) uint64 {
-	tb.Helper()
-	for {
-		s, err := client.Call[command.ListSessionsResult](context.Background(), c, &command.ListSessions{})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if s.Sessions[0].Status == "completed" {
-			page, err := c.Events(context.Background(), "s", 0, 1)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			return page.LastSequence
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// follow reads every event of the session until the last one, in order.
-func follow(ctx context.Context, b *testing.B, c *client.Client, lags *lagged, last *atomic.Uint64) {
-	defer c.Close()
-	want := uint64(1)
-	for e, err := range c.Follow(ctx, "s", 0, nil) {
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		if e.Sequence != want {
-			b.Errorf("got %d, want %d", e.Sequence, want)
-			return
-		}
-		if decoded, err := e.Decode(); err == nil {
-			lags.add(time.Since(decoded.Time))
-		}
-		if want++; last.Load() != 0 && want > last.Load() {
-			return
-		}
-	}
-}
-
-// lagged collects delays.
-type lagged struct {
-	mu   sync.Mutex
-	lags []time.Duration
-}
-
-func (l *lagged) add(d time.Duration) {
-	l.mu.Lock()
-	l.lags = append(l.lags, d)
-	l.mu.Unlock()
-}
-
-func (l *lagged) percentile(p int) float64 {
-	slices.Sort(l.lags)
-	return float64(l.lags[min(len(l.lags)-1, len(l.lags)*p/100)].Microseconds()) / 1000
-}
-
-// childTime is the processor time of another process.
-func childTime(tb testing.TB, pid int) time.Duration {
-	tb.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')'):]))
-	var user, system int64
-	if _, err := fmt.Sscan(fields[12]+" "+fields[13], &user, &system); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond // a tick is 10 ms
 }
 
 // BenchmarkStart is the time from the start of the program to its word that it is

@@ -150,9 +150,17 @@ func fill(b *testing.B, dir string, n int) {
 
 const childVariable = "AGENTD_BENCH_CHILD"
 
-// TestMain is also the child of [BenchmarkIdleSessions]: it opens a runtime, tells
-// how long that took and how much memory it holds, and ends.
+// TestMain is also the child of [BenchmarkIdleSessions], which opens a runtime, tells
+// how long that took and how much memory it holds, and ends; and the followers of
+// BenchmarkSubscribers.
 func TestMain(m *testing.M) {
+	if task := os.Getenv(readersVariable); task != "" {
+		if err := read(task); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if dir := os.Getenv(childVariable); dir != "" {
 		if err := child(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -22,7 +22,8 @@ const (
 	longThreads = 12
 	longRounds  = 8
 	// Each round measures so many turns of every thread: from the tenth of threads
-	// made for the round, and around the thousandth of the old ones.
+	// made for the round, and around the thousandth of the old ones, one of these and
+	// one of those.
 	longWindow = 6
 	shortTurn  = 10
 	longTurn   = 1000
@@ -30,10 +31,9 @@ const (
 
 // BenchmarkLongThread is the cost of a turn (model, read_file, model) late in a
 // thread against that of one early in it, over HTTP: processor time and bytes
-// written of the server. Both are measured in turn in one store, so that neither
-// the load of the machine nor the size of the store tells them apart. The kernel
-// counts processor time in steps of 10 ms and the store compacts now and then, so
-// the turns of several threads are measured together.
+// written of the server. Both are measured in turn in one store, turn by turn, so
+// that neither the load of the machine nor the size of the store nor what the store
+// writes now and then tells them apart.
 //
 // The provider reads and drops what it is sent. What grows with the thread by the
 // nature of the protocol, sending the whole conversation with each request, is in
@@ -47,11 +47,13 @@ func BenchmarkLongThread(b *testing.B) {
 	var early, late cost
 	for range longRounds {
 		fresh := threads(b, s, shortTurn-1)
-		early.measure(b, s, model, fresh)
+		for range longWindow {
+			early.measure(b, s, model, fresh)
+			late.measure(b, s, model, old)
+		}
 		for _, c := range fresh {
 			c.Close()
 		}
-		late.measure(b, s, model, old)
 	}
 	for _, c := range old {
 		c.Close()
@@ -90,12 +92,12 @@ type cost struct {
 func (c *cost) measure(b *testing.B, s *rig.Server, m *rig.Model, sessions []*rig.Session) {
 	b.Helper()
 	before, received := s.Usage(b), m.Received()
-	turns(b, sessions, longWindow)
+	turns(b, sessions, 1)
 	used := s.Usage(b).Sub(before)
 	c.used.CPU += used.CPU
 	c.used.Written += used.Written
 	c.sent += m.Received() - received
-	c.turns += longWindow * len(sessions)
+	c.turns += len(sessions)
 }
 
 func (c *cost) report(b *testing.B, name string) {
