@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -280,7 +281,16 @@ func (r *Runtime) ID() string { return r.opt.RuntimeID }
 
 // Do carries out a command and returns a pointer to its result. Errors are faults.
 func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	return command.Listing(p, func() (any, error) { return r.do(ctx, caller, p) })
+}
+
+// do hands a command to the part that carries it out.
+func (r *Runtime) do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
 	switch q := p.(type) {
+	case *command.SubmitTurn:
+		if err := r.checkCwd(ctx, q); err != nil {
+			return nil, err
+		}
 	case *command.Explain:
 		return answer(r.explain(ctx, caller, q))
 	case *command.ExportEvidence:
@@ -310,6 +320,23 @@ func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Param
 	return r.manager.Do(ctx, caller, p)
 }
 
+// checkCwd refuses a turn whose folder isn't in its session's workspace: it would be
+// done elsewhere than its caller thinks.
+func (r *Runtime) checkCwd(ctx context.Context, p *command.SubmitTurn) error {
+	if p.Options == nil || !filepath.IsAbs(p.Options.Cwd) {
+		return nil
+	}
+	check := func(s *state.Session) error { return r.loop.CheckCwd(s, p.Options.Cwd) }
+	err := error(fault.New(fault.NotFound, "there is no session"))
+	if p.SessionID != "" {
+		err = r.manager.View(ctx, p.SessionID, check)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		return check(&state.Session{}) // a new one has the runtime's workspace
+	}
+	return err
+}
+
 // answer makes a typed result what Do returns: nothing beside an error.
 func answer[R any](res *R, err error) (any, error) {
 	if err != nil {
@@ -325,12 +352,8 @@ func (r *Runtime) Events(ctx context.Context, caller command.Caller, sessionID s
 
 // Subscribe follows a session from the fact after the given sequence on.
 func (r *Runtime) Subscribe(ctx context.Context, caller command.Caller, sessionID string, after uint64) (*session.Subscription, error) {
-	account, err := r.manager.Account(ctx, sessionID)
-	if err != nil {
+	if err := r.manager.See(ctx, caller, sessionID); err != nil {
 		return nil, err
-	}
-	if !caller.Sees(account) || (sessionID == event.RuntimeSession && !caller.Admin) {
-		return nil, fault.New(fault.NotFound, "there is no session %s", sessionID)
 	}
 	return r.manager.Subscribe(ctx, sessionID, after)
 }

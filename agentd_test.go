@@ -90,7 +90,7 @@ func (k *kit) submit(sessionID, text string) *command.SubmitTurnResult {
 // until follows a session to the first event that the condition accepts.
 func (k *kit) until(sessionID string, ok func(*event.Event) bool) *event.Event {
 	k.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	sub, err := k.r.Subscribe(ctx, command.Local(), sessionID, 0)
 	if err != nil {
@@ -218,7 +218,8 @@ func TestQuestionWaitsForItsAnswer(t *testing.T) {
 }
 
 func TestInterruptStopsAStreamingModel(t *testing.T) {
-	k := newKit(t, script.Answer{Text: strings.Repeat("and on ", 1000), Delay: 5 * time.Millisecond})
+	var h halting
+	k := newKitWith(t, h.use, says("and on and on"))
 	r := k.submit("sess_i", "talk")
 	next := k.submit("sess_i", "and then")
 	k.until("sess_i", is(event.TypeModelDelta, r.TurnID))
@@ -252,11 +253,12 @@ func TestFailedModelFailsTheTurn(t *testing.T) {
 }
 
 func TestStopInTheMiddleGoesOnAfterRestart(t *testing.T) {
-	k := newKit(t, script.Answer{Text: strings.Repeat("slowly ", 200), Delay: 5 * time.Millisecond})
+	var h halting
+	k := newKitWith(t, h.use, says("very slowly"))
 	r := k.submit("sess_r", "go")
 	k.until("sess_r", is(event.TypeModelDelta, r.TurnID))
 	k.close()
-	k.script.Answers[0].Delay = 0
+	h.goesOn.Store(true)
 	k.open()
 	k.until("sess_r", is(event.TypeTurnCompleted, r.TurnID))
 	failed := k.until("sess_r", is(event.TypeModelFailed, r.TurnID)).Payload.(*event.ModelFailed)
@@ -266,11 +268,13 @@ func TestStopInTheMiddleGoesOnAfterRestart(t *testing.T) {
 }
 
 func TestManualRecoveryWaitsForResume(t *testing.T) {
-	k := newKit(t, script.Answer{Text: strings.Repeat("slowly ", 200), Delay: 5 * time.Millisecond})
+	var h halting
+	k := newKitWith(t, h.use, says("very slowly"))
 	r := k.submit("sess_m", "go")
 	k.until("sess_m", is(event.TypeModelDelta, r.TurnID))
 	k.close()
-	k.script.Answers[0].Delay, k.manual = 0, true
+	k.manual = true
+	h.goesOn.Store(true)
 	k.open()
 	k.until("sess_m", is(event.TypeThreadUpdated, ""))
 	read := do[state.ThreadReadModel](k, &command.GetThreadRead{SessionID: "sess_m", ThreadID: r.ThreadID})
@@ -288,7 +292,8 @@ func TestManualRecoveryWaitsForResume(t *testing.T) {
 }
 
 func TestWithoutRecoveryOthersWorkIsLeftAlone(t *testing.T) {
-	k := newKit(t, script.Answer{Text: strings.Repeat("slowly ", 200), Delay: 5 * time.Millisecond})
+	var h halting
+	k := newKitWith(t, h.use, says("very slowly"))
 	r := k.submit("sess_n", "go")
 	k.until("sess_n", is(event.TypeModelDelta, r.TurnID))
 	k.close()
@@ -306,7 +311,7 @@ func TestWithoutRecoveryOthersWorkIsLeftAlone(t *testing.T) {
 	if after := len(k.types("sess_n", r.TurnID)); after != before {
 		t.Errorf("%d facts became %d", before, after)
 	}
-	k.script.Answers[0].Delay = 0
+	h.goesOn.Store(true)
 	k.open()
 	k.until("sess_n", is(event.TypeTurnCompleted, r.TurnID))
 }

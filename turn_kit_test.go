@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"agentd"
 	"agentd/command"
@@ -80,6 +82,34 @@ func listened(into *listener) func(*agentd.Options) {
 		into.Provider = o.Provider
 		o.Provider = into
 	}
+}
+
+// halting sends the first piece of each answer and then nothing more, until it goes
+// on.
+type halting struct {
+	model.Provider
+	goesOn atomic.Bool
+}
+
+func (h *halting) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
+	return func(yield func(model.Chunk, error) bool) {
+		for c, err := range h.Provider.Stream(ctx, r) {
+			if !yield(c, err) {
+				return
+			}
+			if !h.goesOn.Load() {
+				<-ctx.Done()
+				yield(model.Chunk{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+// use puts it in front of the kit's own provider.
+func (h *halting) use(o *agentd.Options) {
+	h.Provider = o.Provider
+	o.Provider = h
 }
 
 // fakeTool runs a function.
@@ -182,6 +212,19 @@ func refused(k *kit, p command.Params, kind fault.Kind) string {
 		k.Fatalf("%s: got %v, %v; want %v", p.Command(), res, err, kind)
 	}
 	return err.Error()
+}
+
+// inTime tries with a time limit, then with longer ones, until what must happen
+// before the limit passes did: on a busy machine a short one passes too early. The
+// try says whether it did.
+func inTime(t *testing.T, limit time.Duration, try func(limit time.Duration) bool) {
+	t.Helper()
+	for ; limit < 5*time.Minute; limit *= 4 {
+		if try(limit) {
+			return
+		}
+	}
+	t.Fatal("the limit passed too early, however long it was")
 }
 
 // ends waits for the end of a turn, and of its task.

@@ -237,35 +237,50 @@ func TestDeadline(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	k := newKitWith(t, func(o *agentd.Options) { o.Provider = hang })
-	failed := k.fails(k.ask("sess_a", "go", &event.TurnOptions{TimeoutMs: 50}), "timed_out")
-	if !failed.Error.Retryable || failed.Status != "failed" {
-		t.Errorf("%+v", failed)
-	}
-	if k.count("sess_a", event.TypeTaskTimedOut) != 1 {
-		t.Error("the task didn't time out")
-	}
+	inTime(t, 50*time.Millisecond, func(limit time.Duration) bool {
+		k := newKitWith(t, func(o *agentd.Options) { o.Provider = hang })
+		failed := k.fails(k.ask("sess_a", "go", &event.TurnOptions{TimeoutMs: limit.Milliseconds()}), "timed_out")
+		if !failed.Error.Retryable || failed.Status != "failed" {
+			t.Errorf("%+v", failed)
+		}
+		if k.count("sess_a", event.TypeTaskTimedOut) != 1 {
+			t.Error("the task didn't time out")
+		}
+		return k.count("sess_a", event.TypeModelDelta) > 0
+	})
 }
 
 func TestDeadlineStopsATool(t *testing.T) {
+	var began atomic.Bool
 	forever := func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+		began.Store(true)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	k := newKitWith(t, withTools(t, reads("forever", forever)), wants("forever", nil))
-	k.fails(k.ask("sess_a", "go", &event.TurnOptions{TimeoutMs: 50}), "timed_out")
-	if p := payloads[*event.ToolFailed](k, "sess_a"); len(p) != 1 || p[0].ErrorCategory != "timeout" {
-		t.Errorf("%+v", p)
-	}
+	inTime(t, 50*time.Millisecond, func(limit time.Duration) bool {
+		k := newKitWith(t, withTools(t, reads("forever", forever)), wants("forever", nil))
+		k.fails(k.ask("sess_a", "go", &event.TurnOptions{TimeoutMs: limit.Milliseconds()}), "timed_out")
+		if !began.Load() {
+			return false
+		}
+		if p := payloads[*event.ToolFailed](k, "sess_a"); len(p) != 1 || p[0].ErrorCategory != "timeout" {
+			t.Errorf("%+v", p)
+		}
+		return true
+	})
 }
 
 // TestDeadlineOfATurnThatWaits: a question doesn't outlive its turn's time.
 func TestDeadlineOfATurnThatWaits(t *testing.T) {
-	k := newKit(t, script.Answer{Ask: &script.Ask{Prompt: "Well?"}})
-	k.fails(k.ask("sess_a", "go", &event.TurnOptions{TimeoutMs: 50}), "timed_out")
-	if p := payloads[*event.ActionResolved](k, "sess_a"); len(p) != 1 || p[0].Status != "cancelled" {
-		t.Errorf("%+v", p)
-	}
+	inTime(t, 50*time.Millisecond, func(limit time.Duration) bool {
+		k := newKit(t, script.Answer{Ask: &script.Ask{Prompt: "Well?"}})
+		k.fails(k.ask("sess_a", "go", &event.TurnOptions{TimeoutMs: limit.Milliseconds()}), "timed_out")
+		asked := k.count("sess_a", event.TypeActionRequired)
+		if p := payloads[*event.ActionResolved](k, "sess_a"); len(p) != asked || asked == 1 && p[0].Status != "cancelled" {
+			t.Errorf("%d questions, %+v", asked, p)
+		}
+		return asked == 1
+	})
 }
 
 func TestRepeatedCallsAreWarnedAboutThenStopped(t *testing.T) {

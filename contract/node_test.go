@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -71,14 +72,21 @@ func proxy(t *testing.T, modules, upstream string, flags ...string) string {
 }
 
 // freePort returns a port that was free a moment ago: the proxy can't choose one.
+// It lies below those that the kernel gives to connections, so that none of them
+// takes it meanwhile.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		port := 15000 + rand.IntN(15000)
+		var l net.Listener
+		if l, err = new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal(err)
+	return 0
 }
 
 // lines keeps what a program says.

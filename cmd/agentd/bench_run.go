@@ -84,10 +84,14 @@ func (a *app) benchRun(ctx context.Context, o *benchOptions) (err error) {
 		return err
 	}
 	b := &bench{a: a, o: o}
+	defer func() {
+		if b.scratch != "" {
+			err = errors.Join(err, os.RemoveAll(b.scratch))
+		}
+	}()
 	if err := b.prepare(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.scratch)) }()
 	if err := b.run(ctx); err != nil {
 		return err
 	}

@@ -238,7 +238,7 @@ func TestBenchHidesTheTestsFromTheAgent(t *testing.T) {
 	d := &dataset{t, dir}
 	d.task("hello", "Write hello.", "echo the-secret-of-the-test; echo 1 > /logs/verifier/reward.txt\n")
 	script := filepath.Join(d.dir, "tasks", "hello", "tests", "test.sh")
-	answers := fmt.Sprintf("answers:\n  - tools:\n      - {name: shell, arguments: {command: %q}}\n      - {name: read_file, arguments: {path: %q}}\n  - {text: Done.}\n", "cat "+script+"; cat given.txt", script)
+	answers := fmt.Sprintf("answers:\n  - tools:\n      - {name: shell, arguments: {command: %q}}\n      - {name: read_file, arguments: {path: %q}}\n  - {text: Done.}\n", "cat '"+script+"'; cat given.txt", script)
 	code, res, said := d.bench("run", filepath.Join(d.dir, "tasks", "hello"), "--config", d.config("base", answers))
 	if code != 0 {
 		t.Fatalf("exit %d: %s %+v", code, said, res)

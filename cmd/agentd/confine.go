@@ -39,8 +39,23 @@ func hookProfiles(c *config.Config, tools sandbox.Profile) func(name string) san
 func confineProfile(c *config.Confine, hidden []string) sandbox.Profile {
 	return sandbox.Profile{
 		Mode: sandbox.Mode(c.Mode), Network: sandbox.Network(c.Network), AllowedHosts: c.Allowed,
-		WriteRoots: c.WriteRoots, Hidden: hidden, Env: c.Env,
+		ReadRoots: fromHome(c.ReadRoots), WriteRoots: c.WriteRoots, Hidden: hidden, Env: c.Env,
 	}
+}
+
+// fromHome are paths in which ~ stands for the home folder.
+func fromHome(paths []string) []string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return paths // what can't be found is then said of "~"
+	}
+	out := slices.Clone(paths)
+	for i, p := range paths {
+		if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || strings.HasPrefix(rest, "/")) {
+			out[i] = filepath.Join(home, rest)
+		}
+	}
+	return out
 }
 
 // programs are the places of the files that a configured command names, so that it
@@ -115,6 +130,7 @@ func (a *app) confineServers(c *config.Config, servers []mcp.Server, hidden []st
 func (a *app) serverProfile(s *config.MCP, root string, hidden []string) sandbox.Profile {
 	p := confineProfile(&s.Sandbox, hidden)
 	p.Root, p.Env, p.Kept = root, nil, programs(s.Command) // its variables are those of the command
+	p.Protected = []string{filepath.Join(root, loop.RulesFile)}
 	if p.Network == "" {
 		p.Network = sandbox.NetworkAllow
 	}

@@ -64,7 +64,7 @@ func examineSandbox(c *config.Config) *sandboxReport {
 func profileOf(c *config.Config, hidden []string) sandbox.Profile {
 	return sandbox.Profile{
 		Mode: sandbox.Mode(c.Sandbox.Mode), Root: c.Workspace.Root, Network: sandbox.Network(c.Sandbox.Network), AllowedHosts: c.Sandbox.Allowed,
-		WriteRoots: c.Sandbox.WriteRoots, Hidden: hidden, Env: c.Sandbox.Env,
+		ReadRoots: fromHome(c.Sandbox.ReadRoots), WriteRoots: c.Sandbox.WriteRoots, Hidden: hidden, Env: c.Sandbox.Env,
 		Limits: sandbox.Limits{MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes},
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +16,7 @@ import (
 
 func (a *app) evidenceCommand() *cobra.Command {
 	return parent("evidence", "Check exported evidence",
-		"Checks evidence that \"agentd export evidence\" or export_evidence gave.\nNo store and no server is needed.\n\nExit codes: those of its commands.",
+		"Checks what \"agentd export\", \"agentd bench export\" and the commands behind them\ngave. No store and no server is needed.\n\nExit codes: those of its commands.",
 		"  agentd evidence verify evidence.zip", a.evidenceVerifyCommand())
 }
 
@@ -23,17 +24,22 @@ func (a *app) evidenceVerifyCommand() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Verify an evidence pack offline",
+		Short: "Verify a signed export offline",
 		Long: `Verifies a pack: a JSON file, or a bundle as a directory or a zip archive. Every
 fact is held against the session's hash chain, every section and file against its
 hash, and all hashes against the signature. What is judged is content: a pack that
 another program wrote as JSON with other white space is still the same.
 
+Replay cases, reviews (as .json) and packs of benchmark trials are verified as
+well. They hold no facts: every section is held against its hash and all hashes
+against the signature, which also names the place in the chain that they were made
+at. A document that carries no proof is named for what it is.
+
 A pack names the key that signed it, but can't prove whose key that is. Compare it
 with the key id that the runtime's operator told you, or give that with --key.
 
 Exit codes: 0 nothing was changed, 1 something was (the first change is named with
-its place) or the file can't be read, 2 usage.`,
+its place), there is no proof, or the file can't be read, 2 usage.`,
 		Example: "  agentd evidence verify pack.json\n  agentd evidence verify --key sha256:… evidence.zip\n  agentd evidence verify --json evidence/",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
@@ -83,12 +89,19 @@ func verifyEvidence(path string, opt evidence.VerifyOptions) (*evidence.Verifica
 }
 
 func printVerification(p *printer, v *evidence.Verification) {
+	if v.Unproven {
+		p.linef("%s", p.paint(red, "not verified: "+plainText(v.Finding.Detail)))
+		return
+	}
 	if v.Finding != nil {
 		p.linef("%s", p.paint(red, "changed: "+plainText(v.Finding.String())))
 		return
 	}
-	p.linef("%s of session %s: %d facts through %d, chain head %s", plainText(v.EvidenceID), plainText(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
-	if !v.Complete {
+	p.linef("%s of session %s: %d facts through %d, chain head %s", plainText(cmp.Or(v.EvidenceID, v.Kind)), plainText(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
+	switch {
+	case v.Format != evidence.Format:
+		p.linef("a %s holds no facts; that it was made of these is attested by the signature alone", v.Kind)
+	case !v.Complete:
 		p.linef("the facts between those of its scope are attested by the signature alone")
 	}
 	p.linef("signed with the key %s", v.KeyID)

@@ -20,8 +20,36 @@ import (
 func (a *app) policyCommand() *cobra.Command {
 	return parent("policy", "Look at the permission policy, and try another one",
 		"Looks at the permission policy, and tries another one on what was decided before.",
-		"  agentd policy show\n  agentd policy test new-policy.yaml",
-		a.policyShowCommand(), a.policyTestCommand())
+		"  agentd policy show\n  agentd policy test new-policy.yaml\n  agentd policy accept",
+		a.policyShowCommand(), a.policyTestCommand(), a.policyAcceptCommand())
+}
+
+func (a *app) policyAcceptCommand() *cobra.Command {
+	p := &command.SetPolicy{AcceptWorkspace: true}
+	cmd := &cobra.Command{
+		Use:   "accept",
+		Short: "Take the rules of a workspace as its file has them now",
+		Long: `Takes the rules of a workspace as .agentd-permissions.yaml has them now. A change
+of that file that narrows what is allowed counts by itself; one that allows more
+doesn't, because a program of an agent may have made it, until a person says so
+with this command. It is the workspace of the configuration, or that of a session,
+and holds for all sessions that work there. Look at the file before you do this.
+With --json the answer is that of set_policy.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd policy accept\n  agentd policy accept --session sess_01 --reason \"reviewed\"",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			res := &command.PolicyResult{}
+			if err := a.with(cmd, toAct, func(f facts) error { return f.do(cmd.Context(), p, res) }); err != nil {
+				return err
+			}
+			return a.print(res, func(out *printer) { printPolicy(out, res) })
+		},
+	}
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "the session; default the workspace of the configuration")
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for people")
+	return a.where(cmd)
 }
 
 func (a *app) policyShowCommand() *cobra.Command {

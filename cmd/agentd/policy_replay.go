@@ -61,7 +61,9 @@ func (r *replayer) fact(e *event.Event) {
 			r.cwds[e.TurnID] = filepath.Join(r.root, p.Options.Cwd)
 		}
 	case *event.SandboxApplied:
-		r.held = p.Enforcement.Filesystem != "none"
+		if p.HookRunID == "" {
+			r.held = p.Enforcement.Filesystem != "none"
+		}
 	case *event.PermissionEvaluated:
 		r.decide(e, p)
 	}

@@ -67,7 +67,7 @@ func TestNodesForward(t *testing.T) {
 	}
 	// A node that dies keeps its sessions until its lease is over.
 	a.signal(syscall.SIGKILL)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	for {
 		err := c.Do(ctx, &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"and again"`)}, &second)

@@ -39,7 +39,7 @@ func mainThread(ctx context.Context, f facts, sessionID string) (*state.ThreadRe
 		return nil, err
 	}
 	for i := range s.Threads {
-		if s.Threads[i].ParentThreadID == "" {
+		if s.Threads[i].ParentThreadID == "" || s.Threads[i].Role == "fork" { // the parent of a fork is in another session
 			return &s.Threads[i], nil
 		}
 	}

@@ -82,7 +82,8 @@ type serving struct {
 	// fixtures says that protocols offer what their conformance suites expect.
 	fixtures bool
 	// peers gives work to other agents.
-	peers *peer.Client
+	peers       *peer.Client
+	peerSecrets *peerSecrets
 	// closers end what the protocols have open, before the runtime is closed.
 	closers []func() error
 }

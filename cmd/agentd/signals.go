@@ -72,6 +72,7 @@ func (s *serving) reload(ctx context.Context) {
 		}
 	}
 	setLevel(s.level, next.Config.Log.Level)
+	s.reloadPeerTokens()
 	s.log.Info("configuration reloaded", "changes", len(changes))
 	s.loaded.TakeOver(next)
 }

@@ -36,8 +36,8 @@ func (a *app) telemetryExportCommand() *cobra.Command {
 		Long: `Rebuilds the OpenTelemetry spans of a session from its facts, with the ids that
 they had, or would have had, while it ran. They go to standard output as OTLP
 JSON, one request a line, to a file, or to a collector. What has not ended gives
-no span; how much that is goes to standard error. No content is exported: no
-prompt, argument or output.
+no span; how much that is goes to standard error. No content is exported, no
+prompt, argument or output, unless telemetry.content is set.
 
 With --signal metrics the session's measurements are summed up instead, from its
 first to its last fact.
@@ -120,7 +120,7 @@ type telemetrySink struct {
 
 // run projects the session page by page.
 func (s *telemetrySink) run(ctx context.Context, f facts) error {
-	p := telemetry.New(s.x.session)
+	p := telemetry.New(s.x.session, telemetryOptions(s.settings)...)
 	for after := uint64(0); ; {
 		page, last, err := f.page(ctx, s.x.session, after, followPage)
 		if err != nil {

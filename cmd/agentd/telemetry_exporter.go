@@ -97,13 +97,21 @@ func (a *app) newExporter(c *config.Config, s store.Store, runtimeID string, log
 	e := &exporter{
 		client: newOTLPClient(t.OTLPEndpoint, t, a.env), resource: a.resource(t, runtimeID), log: log, signals: t.Signals,
 		queueMax: int(t.QueueSize), interval: time.Duration(t.MetricsInterval), linger: lingerFor, backoff: firstBackoff,
-		follower: projection{store: s, sessions: map[string]*followed{}},
+		follower: projection{store: s, options: telemetryOptions(t), sessions: map[string]*followed{}},
 		behind:   map[string]stretch{}, moved: make(chan struct{}, 1), ready: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	if e.interval <= 0 {
 		e.interval = time.Minute
 	}
 	return e
+}
+
+// telemetryOptions are what the configuration asks of projectors.
+func telemetryOptions(t *config.Telemetry) []telemetry.Option {
+	if t.Content {
+		return []telemetry.Option{telemetry.Content()}
+	}
+	return nil
 }
 
 // resource says who the telemetry is from.

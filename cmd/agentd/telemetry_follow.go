@@ -30,7 +30,9 @@ type followed struct {
 
 // projection reads what was committed and projects it. It is for one goroutine.
 type projection struct {
-	store    store.Store
+	store store.Store
+	// options are those of the projectors.
+	options  []telemetry.Option
 	sessions map[string]*followed
 	uses     uint64
 }
@@ -42,7 +44,7 @@ func (f *projection) session(id string) *followed {
 		if len(f.sessions) >= maxFollowed {
 			f.evict()
 		}
-		s = &followed{projector: telemetry.New(id), next: 1}
+		s = &followed{projector: telemetry.New(id, f.options...), next: 1}
 		f.sessions[id] = s
 	}
 	f.uses++

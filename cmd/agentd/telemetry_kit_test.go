@@ -194,7 +194,7 @@ func (s *sender) turn(session string) {
 // until follows a session to a fact.
 func (s *sender) until(session string, ok func(*event.Event) bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	sub, err := s.runtime.Subscribe(ctx, command.Local(), session, 0)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *sender) told(code string) {
 	s.Helper()
 	feed := s.runtime.SubscribeAll(command.Local())
 	defer feed.Close()
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	for !slices.Contains(s.notices(), code) {
 		if _, err := feed.Next(ctx); err != nil {

@@ -49,6 +49,17 @@ func spanProto(s *telemetry.Span) (*tracepb.Span, error) {
 	for _, e := range s.Events {
 		out.Events = append(out.Events, &tracepb.Span_Event{TimeUnixNano: uint64(e.Time.UnixNano()), Name: e.Name, Attributes: attrsProto(e.Attrs)})
 	}
+	for _, l := range s.Links {
+		trace, err := hex.DecodeString(l.TraceID)
+		if err != nil {
+			return nil, fmt.Errorf("link of span %s: %w", s.Name, err)
+		}
+		span, err := hex.DecodeString(l.SpanID)
+		if err != nil {
+			return nil, fmt.Errorf("link of span %s: %w", s.Name, err)
+		}
+		out.Links = append(out.Links, &tracepb.Span_Link{TraceId: trace, SpanId: span})
+	}
 	if s.Failed {
 		out.Status = &tracepb.Status{Code: telemetry.StatusError}
 	}

@@ -57,7 +57,8 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	w := &wiring{settle: func(context.Context) {}, close: func() error { return nil }}
 	w.options = agentd.Options{
 		Store: s, RuntimeID: id, Recovery: c.Recovery, Logger: log, Peers: noPeers{},
-		Session: session.Options{InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter)},
+		Channels: agentd.ChannelLimits{Silence: time.Duration(c.Channels.Silence), ToolGrace: graceOf(c)},
+		Session:  session.Options{InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter)},
 	}
 	o := &w.options.Loop
 	secrets, err := a.wireModels(c, o)
@@ -246,16 +247,18 @@ func parseWorkspaceRules(content []byte) ([]event.PolicyRule, error) {
 	return out, nil
 }
 
-// hiddenPaths are what no tool may read: the store, its tokens and its keys.
+// hiddenPaths are what no tool may read: the store, its tokens and its keys, and
+// what the configuration hides.
 func hiddenPaths(c *config.Config) ([]string, error) {
 	dirs := []string{c.Local()}
 	if !c.Database() && c.Data != c.Local() {
 		dirs = append(dirs, c.Data)
 	}
+	dirs = append(dirs, fromHome(c.Sandbox.Hidden)...)
 	for i, d := range dirs {
 		abs, err := filepath.Abs(d)
 		if err != nil {
-			return nil, fmt.Errorf("data directory: %w", err)
+			return nil, fmt.Errorf("hidden %s: %w", d, err)
 		}
 		dirs[i] = abs
 	}
@@ -265,7 +268,7 @@ func hiddenPaths(c *config.Config) ([]string, error) {
 func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 	o.Sandbox = sandbox.Profile{
 		Mode: sandbox.Mode(c.Sandbox.Mode), Network: sandbox.Network(c.Sandbox.Network), AllowedHosts: c.Sandbox.Allowed,
-		WriteRoots: c.Sandbox.WriteRoots, Hidden: hidden, Env: c.Sandbox.Env,
+		ReadRoots: fromHome(c.Sandbox.ReadRoots), WriteRoots: c.Sandbox.WriteRoots, Hidden: hidden, Env: c.Sandbox.Env,
 		Limits: sandbox.Limits{
 			MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes, WallClock: time.Duration(c.Sandbox.Limits.WallClock),
 		},
@@ -313,7 +316,7 @@ func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidd
 // wireTools registers the built-in tools, and those of MCP servers as they come
 // and go.
 func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, w *wiring, hidden []string, log *slog.Logger) error {
-	r, err := tool.NewRegistry(tool.Builtins(&tool.Options{Hidden: hidden})...)
+	r, err := tool.NewRegistry(tool.Builtins(&tool.Options{Hidden: hidden, Peers: c.PeerIDs()})...)
 	if err != nil {
 		return err
 	}

@@ -103,6 +103,7 @@ var importTable = []row{
 	{dir: "bench/collector", role: program, why: "an OpenTelemetry Collector for the test of the telemetry; a module of its own"},
 	{dir: "bench/rawlog", role: program, why: "the raw file that the engines are compared with; for bench alone"},
 	{dir: "internal/gen/generate", role: program, why: "reads the catalogues and writes what follows from them"},
+	{dir: "scripts/testlog", role: program, why: "names the tests that a run skipped; for the Makefile alone"},
 
 	{dir: "event/eventtest", role: support},
 	{dir: "store/storetest", role: support},

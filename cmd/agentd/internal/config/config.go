@@ -45,9 +45,13 @@ type Config struct {
 	Actions struct {
 		Timeout Span `json:"timeout"`
 	} `json:"actions"`
-	Recovery  string    `json:"recovery"`
-	MCP       []MCP     `json:"mcp"`
-	Peers     []Peer    `json:"peers"`
+	Recovery string `json:"recovery"`
+	MCP      []MCP  `json:"mcp"`
+	Peers    []Peer `json:"peers"`
+	Channels struct {
+		Silence   Span `json:"silence"`
+		ToolGrace Span `json:"toolGrace"`
+	} `json:"channels"`
 	A2A       A2A       `json:"a2a"`
 	Telemetry Telemetry `json:"telemetry"`
 }
@@ -77,6 +81,7 @@ type Telemetry struct {
 	Compression     string   `json:"compression"`
 	QueueSize       int64    `json:"queueSize"`
 	Resource        []string `json:"resource"`
+	Content         bool     `json:"content"`
 }
 
 // Provider is a provider of models.
@@ -146,6 +151,7 @@ type Confine struct {
 	Mode       string   `json:"mode"`
 	Network    string   `json:"network"`
 	Allowed    []string `json:"allowedHosts"`
+	ReadRoots  []string `json:"readRoots"`
 	WriteRoots []string `json:"writeRoots"`
 	Env        []string `json:"env"`
 }
@@ -155,9 +161,12 @@ type Sandbox struct {
 	Mode       string   `json:"mode"`
 	Network    string   `json:"network"`
 	Allowed    []string `json:"allowedHosts"`
+	ReadRoots  []string `json:"readRoots"`
 	WriteRoots []string `json:"writeRoots"`
-	Env        []string `json:"env"`
-	Limits     struct {
+	// Hidden can't be read by tools, hooks and MCP servers.
+	Hidden []string `json:"hidden"`
+	Env    []string `json:"env"`
+	Limits struct {
 		MemoryMB  int64 `json:"memoryMB"`
 		Processes int64 `json:"processes"`
 		WallClock Span  `json:"wallClock"`
@@ -187,12 +196,17 @@ type Peer struct {
 	ID       string `json:"id"`
 	Protocol string `json:"protocol"`
 	CardURL  string `json:"cardURL"`
-	// TokenEnv names the environment variable that holds the token.
+	// TokenEnv names the environment variable that holds the token, TokenFile the file
+	// that does.
 	TokenEnv     string   `json:"tokenEnv"`
+	TokenFile    string   `json:"tokenFile"`
 	AllowPrivate bool     `json:"allowPrivate"`
 	Hosts        []string `json:"hosts"`
 	Delivery     string   `json:"delivery"`
 }
+
+// PeerIDs are the names of the other agents.
+func (c *Config) PeerIDs() []string { return ids(c.Peers) }
 
 // Span is a duration that is written as in the file.
 type Span time.Duration
@@ -260,6 +274,11 @@ func (c *Config) problems() [][2]string {
 	for i, m := range c.MCP {
 		if (len(m.Command) == 0) == (m.URL == "") {
 			add(fmt.Sprintf("mcp[%d]", i), "needs either command or url")
+		}
+	}
+	for i, p := range c.Peers {
+		if p.TokenEnv != "" && p.TokenFile != "" {
+			add(fmt.Sprintf("peers[%d]", i), "has both tokenEnv and tokenFile")
 		}
 	}
 	for i, h := range c.Hooks {
