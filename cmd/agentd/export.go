@@ -37,8 +37,8 @@ takes FILE.json for the pack alone, FILE.zip or a directory for the pack with it
 facts, the contents that they refer to, and a manifest.
 
 --format agent-evidence writes the pack in the shape of the Agent Evidence
-standard instead: one JSON document that names the signed pack by its hash, or with
-FILE.zip or a directory both of them and that standard's export manifest.
+standard instead: one JSON document that names the signed pack by its hash, or
+with FILE.zip or a directory both of them and that standard's export manifest.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd export evidence sess_01 > pack.json\n  agentd export evidence sess_01 --turn turn_01 --out evidence.zip\n  agentd export evidence sess_01 --format agent-evidence > sibling.json",

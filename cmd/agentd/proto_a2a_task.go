@@ -20,8 +20,8 @@ func (a *app) createTaskCommand() *cobra.Command {
 agent card. "-" reads the objective from standard input. With --json the answer is
 that of create_task.
 
-It returns when the task is durable; "agentd tasks -f" shows what becomes of it. A
-server carries it out; if none holds the data, it goes on when the next one starts.
+It returns when the task is durable; "agentd tasks -f" shows what becomes of it.
+A server carries it out; if none holds the data, the next one does when it starts.
 Work for another agent needs a server that runs.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
