@@ -37,9 +37,9 @@ func TestAnItemCostsTheSameInAJobOfAnyLength(t *testing.T) { costOver(t, 100, 10
 
 func TestLongAnItemCostsTheSameInAJobOfAnyLength(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
-		t.Skip("set AGENTD_TEST_LONG for 100,000 items")
+		t.Skip("set AGENTD_TEST_LONG for 10,000 items")
 	}
-	costOver(t, 100, 1000, 10_000, 100_000)
+	costOver(t, 100, 10_000)
 }
 
 func costOver(t *testing.T, sizes ...int) {
