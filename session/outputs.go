@@ -204,6 +204,10 @@ func indexOutputs(ops []store.IndexOp, e *event.Event) ([]store.IndexOp, error) 
 // indexKept appends an entry for each reference by which an encoded fact protects
 // what it names.
 func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp {
+	switch e.Payload.(type) {
+	case *event.ModelDelta, *event.ReasoningDelta:
+		return ops // a piece of a text; the whole follows
+	}
 	refs := RefsIn(data)
 	if len(refs) == 0 {
 		return ops
