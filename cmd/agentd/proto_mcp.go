@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,24 @@ const mcpPath = "/mcp"
 
 // mcpMount offers the runtime to MCP clients that bring a token.
 func (s *serving) mcpMount(rt command.Runtime) server.Mount {
+	var built atomic.Pointer[mcpserver.Server]
+	// Made for the first who asks: reading the schemas of all commands takes longer
+	// than the rest of the start.
+	handler := sync.OnceValue(func() http.Handler {
+		m := s.mcpServer(rt)
+		built.Store(m)
+		return m.Handler()
+	})
+	s.closers = append(s.closers, func() error {
+		if m := built.Load(); m != nil {
+			return m.Close()
+		}
+		return nil
+	})
+	return server.Mount{Prefix: mcpPath, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) })}
+}
+
+func (s *serving) mcpServer(rt command.Runtime) *mcpserver.Server {
 	m, err := mcpserver.New(mcpserver.Options{
 		Runtime: rt, Schema: gen.Schema, Version: s.version, Logger: s.log, Fixtures: s.fixtures,
 		Identify: func(r *http.Request) (mcpserver.Identity, bool) {
@@ -35,8 +55,7 @@ func (s *serving) mcpMount(rt command.Runtime) server.Mount {
 	if err != nil {
 		panic(err) // the schemas are part of the program
 	}
-	s.closers = append(s.closers, m.Close)
-	return server.Mount{Prefix: mcpPath, Handler: m.Handler()}
+	return m
 }
 
 func (a *app) mcpCommand() *cobra.Command {
