@@ -21,6 +21,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "agentd/cmd/agentd/internal/collector" // before all others
 )
 
 func main() {

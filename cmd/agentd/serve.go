@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -88,17 +87,8 @@ type serving struct {
 	closers []func() error
 }
 
-// collectAt is how much the heap may grow, in percent, before it is collected.
-// Almost all that a turn allocates is gone a moment later, and a collection costs
-// what the sessions in memory hold: Go's own 100 costs a quarter more processor
-// time a turn. GOGC and GOMEMLIMIT go before it.
-const collectAt = 300
-
 // run opens everything, serves until ctx ends, and closes it in reverse order.
 func (s *serving) run(ctx context.Context) error {
-	if s.env["GOGC"] == "" {
-		debug.SetGCPercent(collectAt)
-	}
 	signals := catchSignals()
 	defer signal.Stop(signals)
 	if err := s.open(ctx); err != nil {
