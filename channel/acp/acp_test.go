@@ -2,7 +2,6 @@ package acp_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,45 +11,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"agentd"
 	"agentd/channel/acp"
 	"agentd/command"
-	"agentd/loop"
+	"agentd/internal/adaptertest"
 	"agentd/model/provider/script"
-	"agentd/store/storetest"
-	"agentd/tool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// runtime is the real one as adapters want it.
-type runtime = agentd.Port
-
-// open starts a runtime whose model plays a script.
-func open(t *testing.T, answers ...script.Answer) runtime {
-	t.Helper()
-	tools, err := tool.NewRegistry(tool.Builtins(nil)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := storetest.NewMem()
-	rt, err := agentd.Open(t.Context(), agentd.Options{
-		Store: st, Model: "script", Provider: script.New("script", &script.Script{Answers: answers}),
-		Loop: loop.Options{Workspace: t.TempDir(), Tools: tools},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rt.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return rt.Port()
-}
 
 // line is any message.
 type line struct {
@@ -182,7 +149,7 @@ func (p *peer) refused(m line, code int) {
 }
 
 func TestWhatIsNoMessageIsAnsweredAndPassedOver(t *testing.T) {
-	p := connect(t, open(t))
+	p := connect(t, adaptertest.Open(t))
 	for _, c := range []struct {
 		line string
 		id   string
@@ -215,7 +182,7 @@ func TestWhatIsNoMessageIsAnsweredAndPassedOver(t *testing.T) {
 }
 
 func TestALineOverTheBoundIsSkipped(t *testing.T) {
-	p := connect(t, open(t))
+	p := connect(t, adaptertest.Open(t))
 	sent := make(chan struct{})
 	go func() { // the answer comes while the line is still being sent
 		defer close(sent)
@@ -231,7 +198,7 @@ func TestALineOverTheBoundIsSkipped(t *testing.T) {
 }
 
 func TestAClientThatIsGoneLeavesTheTurn(t *testing.T) {
-	rt := open(t,
+	rt := adaptertest.Open(t,
 		script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "x"}}}},
 		script.Answer{Text: "Written."})
 	p := connect(t, rt)
@@ -272,7 +239,7 @@ func TestWhatIsNoClearYesIsNone(t *testing.T) {
 		"cancelled":         `"result":{"outcome":{"outcome":"cancelled"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			rt := open(t,
+			rt := adaptertest.Open(t,
 				script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "x"}}}},
 				script.Answer{Text: "Not written."})
 			p := connect(t, rt)
@@ -286,7 +253,7 @@ func TestWhatIsNoClearYesIsNone(t *testing.T) {
 }
 
 func TestAClientThatCannotBeAskedIsTold(t *testing.T) {
-	rt := open(t,
+	rt := adaptertest.Open(t,
 		script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "x"}}}},
 		script.Answer{Text: "Not written."})
 	p := connect(t, rt)
@@ -311,7 +278,7 @@ func TestAClientThatCannotBeAskedIsTold(t *testing.T) {
 }
 
 func TestAnAnswerThatDoesNotFitIsAskedForAgain(t *testing.T) {
-	rt := open(t,
+	rt := adaptertest.Open(t,
 		script.Answer{Ask: &script.Ask{Prompt: "How many?", Schema: map[string]any{"type": "integer", "minimum": 3}}},
 		script.Answer{Text: "Good."})
 	p := connect(t, rt)
@@ -335,7 +302,7 @@ func TestAnOutputThatBreaksEndsTheConnection(t *testing.T) {
 	_ = outRead.Close()
 	served := make(chan error, 1)
 	go func() {
-		served <- acp.New(acp.Options{Runtime: open(t), Caller: command.Local()}).Serve(t.Context(), inRead, outWrite)
+		served <- acp.New(acp.Options{Runtime: adaptertest.Open(t), Caller: command.Local()}).Serve(t.Context(), inRead, outWrite)
 	}()
 	if _, err := io.WriteString(inWrite, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`+"\n"); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentd/command"
+	"agentd/internal/adaptertest"
 	"agentd/model/provider/script"
 )
 
@@ -67,7 +68,7 @@ func TestAForkIsLoadedWithItsPast(t *testing.T) {
 	for said, answer := range map[string]string{"first": "one", "elsewhere": "two", "second": "three", "third": "four"} {
 		answers = append(answers, script.Answer{When: &script.When{Contains: said}, Text: answer})
 	}
-	rt := open(t, answers...)
+	rt := adaptertest.Open(t, answers...)
 	p := connect(t, rt)
 	cwd := t.TempDir()
 	p.answerTo(p.ask("initialize", `{"protocolVersion":1,"clientCapabilities":{}}`))

@@ -15,75 +15,14 @@ import (
 
 	"agentd"
 	"agentd/channel/agui"
-	"agentd/command"
-	"agentd/loop"
+	"agentd/internal/adaptertest"
 	"agentd/model/provider/script"
-	"agentd/store/storetest"
-	"agentd/tool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runtime is the real one as adapters want it.
 type runtime = agentd.Port
-
-// open starts a runtime whose model plays a script.
-func open(t *testing.T, answers ...script.Answer) runtime {
-	t.Helper()
-	tools, err := tool.NewRegistry(tool.Builtins(nil)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := storetest.NewMem()
-	rt, err := agentd.Open(t.Context(), agentd.Options{
-		Store: st, Model: "script", Provider: script.New("script", &script.Script{Answers: answers}),
-		Loop: loop.Options{Workspace: t.TempDir(), Tools: tools},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rt.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return rt.Port()
-}
-
-func caller(r *http.Request) (command.Caller, bool) {
-	return command.Local(), r.Header.Get("X-Stranger") == ""
-}
-
-// writes asks for a tool that has to be allowed.
-func writes() script.Answer {
-	return script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "x"}}}}
-}
-
-// turn returns how the only turn of a session stands.
-func turn(t *testing.T, rt runtime, sessionID string) (status, category string) {
-	t.Helper()
-	none := 0
-	res, err := rt.Do(context.Background(), command.Local(), &command.GetSession{SessionID: sessionID, Limit: &none})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v struct {
-		Threads []struct {
-			Turns []struct{ Status, FailureCategory string }
-		}
-	}
-	if err := json.Unmarshal(b, &v); err != nil || len(v.Threads) != 1 || len(v.Threads[0].Turns) != 1 {
-		t.Fatalf("%v: %s", err, b)
-	}
-	return v.Threads[0].Turns[0].Status, v.Threads[0].Turns[0].FailureCategory
-}
 
 // told is one event of a run.
 type told = map[string]any
@@ -114,8 +53,8 @@ func message(threadID, runID, text string) string {
 }
 
 func TestAllThatIsOpenIsAnsweredTogether(t *testing.T) {
-	rt := open(t, writes(), script.Answer{Text: "Written."})
-	h := agui.New(agui.Options{Runtime: rt, Caller: caller})
+	rt := adaptertest.Open(t, adaptertest.Writes(), script.Answer{Text: "Written."})
+	h := agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller})
 	events, _ := run(t, h, message("thread_a", "run_1", "write"))
 	end := events[len(events)-1]
 	ask := end["outcome"].(told)["interrupts"].([]any)[0].(told)
@@ -136,7 +75,7 @@ func TestAllThatIsOpenIsAnsweredTogether(t *testing.T) {
 			t.Errorf("%s: %d", name, status)
 		}
 	}
-	if status, _ := turn(t, rt, "thread_a"); status != "blocked" {
+	if status, _ := adaptertest.Turn(t, rt, "thread_a"); status != "blocked" {
 		t.Errorf("the turn is %s", status)
 	}
 	events, _ = run(t, h, `{"threadId":"thread_a","runId":"run_5","messages":[],"resume":[{"interruptId":"`+ask["id"].(string)+`","status":"resolved","payload":true}]}`)
@@ -146,7 +85,7 @@ func TestAllThatIsOpenIsAnsweredTogether(t *testing.T) {
 }
 
 func TestWhatCannotBeRunIsRefused(t *testing.T) {
-	h := agui.New(agui.Options{Runtime: open(t), Caller: caller, MaxBody: 1000})
+	h := agui.New(agui.Options{Runtime: adaptertest.Open(t), Caller: adaptertest.Caller, MaxBody: 1000})
 	for body, want := range map[string]int{
 		`nonsense`:       400,
 		`{"threadId":7}`: 400,
@@ -178,8 +117,8 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 }
 
 func TestASilentRunIsKeptOpenAndAServerThatStopsEndsIt(t *testing.T) {
-	rt := open(t, script.Answer{Stall: time.Hour, Text: "late"})
-	s := httptest.NewServer(agui.New(agui.Options{Runtime: rt, Caller: caller, Heartbeat: 5 * time.Millisecond}))
+	rt := adaptertest.Open(t, script.Answer{Stall: time.Hour, Text: "late"})
+	s := httptest.NewServer(agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller, Heartbeat: 5 * time.Millisecond}))
 	defer s.Close()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(message("t", "r", "x")))
 	if err != nil {
@@ -200,7 +139,7 @@ func TestASilentRunIsKeptOpenAndAServerThatStopsEndsIt(t *testing.T) {
 	if beats < 3 {
 		t.Fatal("the stream ended")
 	}
-	if status, _ := turn(t, rt, "t"); status != "running" {
+	if status, _ := adaptertest.Turn(t, rt, "t"); status != "running" {
 		t.Errorf("the turn is %s", status)
 	}
 	if err := rt.Close(context.Background()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"agentd/channel/agui"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/adaptertest"
 )
 
 // recorded is a runtime whose only session has these facts.
@@ -73,7 +74,7 @@ func TestARunWhoseThreadWasBlocked(t *testing.T) {
 		"another thread": {[]event.Event{inThread("thread_other", "blocked"), end}, `"RUN_FINISHED"`},
 		"stands":         {[]event.Event{inThread("thread_main", "blocked")}, `"code":"blocked"`},
 	} {
-		h := agui.New(agui.Options{Runtime: record(c.facts...), Caller: caller})
+		h := agui.New(agui.Options{Runtime: record(c.facts...), Caller: adaptertest.Caller})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/agui",
 			strings.NewReader(`{"threadId":"thread_a","runId":"run_a","messages":[{"id":"m","role":"user","content":"go"}]}`)))

@@ -13,6 +13,7 @@ import (
 	"agentd/channel/agui"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/adaptertest"
 	"agentd/model/provider/script"
 )
 
@@ -47,16 +48,16 @@ func leave(t *testing.T, h http.Handler, body, at string) {
 // TestWhoOnlyLookedOnEndsNothing: a page that was loaded anew and closed again leaves
 // the turn to whoever began it; that one takes it along.
 func TestWhoOnlyLookedOnEndsNothing(t *testing.T) {
-	rt := open(t, script.Answer{Stall: time.Hour, Text: "late"})
-	h := agui.New(agui.Options{Runtime: rt, Caller: caller})
+	rt := adaptertest.Open(t, script.Answer{Stall: time.Hour, Text: "late"})
+	h := agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller})
 	leave(t, h, `{"threadId":"thread_a","runId":"run_a","messages":[{"id":"m","role":"user","content":"go"}],"forwardedProps":{"onDisconnect":"continue"}}`, "STEP_STARTED")
 	leave(t, h, `{"threadId":"thread_a","runId":"run_look","messages":[]}`, "MESSAGES_SNAPSHOT")
-	if status, _ := turn(t, rt, "thread_a"); status != "running" {
+	if status, _ := adaptertest.Turn(t, rt, "thread_a"); status != "running" {
 		t.Fatalf("somebody looked on and went, and the turn is %s", status)
 	}
 	leave(t, h, message("thread_a", "run_a", "go"), "STEP_STARTED")
 	await(t, rt, "thread_a", "turn.failed")
-	if status, category := turn(t, rt, "thread_a"); status != "cancelled" || category != "interrupted" {
+	if status, category := adaptertest.Turn(t, rt, "thread_a"); status != "cancelled" || category != "interrupted" {
 		t.Errorf("the turn of a client that went is %s, %s", status, category)
 	}
 }
@@ -85,8 +86,8 @@ func await(t *testing.T, rt runtime, sessionID, kind string) {
 // TestAnInterruptIsAnsweredOnce: one that is answered twice in a run answers nothing,
 // and one that was answered is not open any more.
 func TestAnInterruptIsAnsweredOnce(t *testing.T) {
-	rt := open(t, writes(), script.Answer{Text: "Written."})
-	h := agui.New(agui.Options{Runtime: rt, Caller: caller})
+	rt := adaptertest.Open(t, adaptertest.Writes(), script.Answer{Text: "Written."})
+	h := agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller})
 	events, _ := run(t, h, message("thread_a", "run_1", "write"))
 	id := events[len(events)-1]["outcome"].(told)["interrupts"].([]any)[0].(told)["id"].(string)
 	yes := `{"interruptId":"` + id + `","status":"resolved","payload":true}`
@@ -98,7 +99,7 @@ func TestAnInterruptIsAnsweredOnce(t *testing.T) {
 		if _, status := resume("run_2", answers...); status != http.StatusBadRequest {
 			t.Errorf("%v: %d", answers, status)
 		}
-		if status, _ := turn(t, rt, "thread_a"); status != "blocked" {
+		if status, _ := adaptertest.Turn(t, rt, "thread_a"); status != "blocked" {
 			t.Fatalf("%v: the turn is %s", answers, status)
 		}
 	}
@@ -110,15 +111,15 @@ func TestAnInterruptIsAnsweredOnce(t *testing.T) {
 			t.Errorf("again: %d", status)
 		}
 	}
-	if status, _ := turn(t, rt, "thread_a"); status != "completed" {
+	if status, _ := adaptertest.Turn(t, rt, "thread_a"); status != "completed" {
 		t.Errorf("the turn is %s", status)
 	}
 }
 
 // TestAForkTellsItsPast: a page that opens a fork gets what was said before it.
 func TestAForkTellsItsPast(t *testing.T) {
-	rt := open(t, script.Answer{When: &script.When{Contains: "first"}, Text: "one"}, script.Answer{When: &script.When{Contains: "second"}, Text: "two"})
-	h := agui.New(agui.Options{Runtime: rt, Caller: caller})
+	rt := adaptertest.Open(t, script.Answer{When: &script.When{Contains: "first"}, Text: "one"}, script.Answer{When: &script.When{Contains: "second"}, Text: "two"})
+	h := agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller})
 	run(t, h, message("thread_a", "run_1", "first"))
 	facts, last, err := rt.Events(t.Context(), command.Local(), "thread_a", 0, 1000)
 	if err != nil {

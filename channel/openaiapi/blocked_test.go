@@ -13,6 +13,7 @@ import (
 	"agentd/channel/openaiapi"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/adaptertest"
 )
 
 // recorded is a runtime whose only session has these facts. A stream tells them one
@@ -90,7 +91,7 @@ func get(t *testing.T, h http.Handler, path string) (int, map[string]any) {
 // at last, not that some thread was blocked at some time.
 func TestATurnThatWasBlockedAndWentOn(t *testing.T) {
 	api := func(r command.Runtime) *openaiapi.API {
-		return openaiapi.New(openaiapi.Options{Runtime: r, Caller: caller, ActionWait: time.Minute})
+		return openaiapi.New(openaiapi.Options{Runtime: r, Caller: adaptertest.Caller, ActionWait: time.Minute})
 	}
 	went := api(record(submitted(), inThread("thread_a", "blocked", "a restart"), inThread("thread_a", "resumed", ""), completed()))
 	if code, v := get(t, went, "/v1/responses/resp_sess_a.turn_a"); code != http.StatusOK || v["status"] != "completed" {
@@ -117,7 +118,7 @@ func TestFailuresOfOursAreLogged(t *testing.T) {
 	var log strings.Builder
 	r := record(submitted())
 	r.err = context.DeadlineExceeded
-	api := openaiapi.New(openaiapi.Options{Runtime: r, Caller: caller, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	api := openaiapi.New(openaiapi.Options{Runtime: r, Caller: adaptertest.Caller, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w := post(t, api, "/v1/chat/completions", `{"messages":[{"role":"user","content":"go"}]}`)
 	refused(t, w, http.StatusInternalServerError, "internal")
 	if strings.Contains(w.Body.String(), "deadline") || !strings.Contains(log.String(), "deadline") {
@@ -127,7 +128,7 @@ func TestFailuresOfOursAreLogged(t *testing.T) {
 
 // TestBodiesThatAreNoObjects are refused in words.
 func TestBodiesThatAreNoObjects(t *testing.T) {
-	api := openaiapi.New(openaiapi.Options{Runtime: record(submitted()), Caller: caller})
+	api := openaiapi.New(openaiapi.Options{Runtime: record(submitted()), Caller: adaptertest.Caller})
 	for _, body := range []string{`[]`, `17`, `"x"`, `{`, ``} {
 		if e := refused(t, post(t, api, "/v1/responses", body), http.StatusBadRequest, "invalid_params"); e.Error.Message != "the body is not a JSON object" {
 			t.Errorf("%s: %s", body, e.Error.Message)

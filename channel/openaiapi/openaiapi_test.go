@@ -16,74 +16,14 @@ import (
 	"agentd"
 	"agentd/channel/openaiapi"
 	"agentd/command"
-	"agentd/loop"
+	"agentd/internal/adaptertest"
 	"agentd/model/provider/script"
-	"agentd/store/storetest"
-	"agentd/tool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runtime is the real one as adapters want it.
 type runtime = agentd.Port
-
-// open starts a runtime whose model plays a script.
-func open(t *testing.T, answers ...script.Answer) runtime {
-	t.Helper()
-	tools, err := tool.NewRegistry(tool.Builtins(nil)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := storetest.NewMem()
-	rt, err := agentd.Open(t.Context(), agentd.Options{
-		Store: st, Model: "script", Provider: script.New("script", &script.Script{Answers: answers}),
-		Loop: loop.Options{Workspace: t.TempDir(), Tools: tools},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rt.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return rt.Port()
-}
-
-func caller(r *http.Request) (command.Caller, bool) {
-	return command.Local(), r.Header.Get("X-Stranger") == ""
-}
-
-// writes asks for a tool that has to be allowed.
-func writes() script.Answer {
-	return script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "x"}}}}
-}
-
-// turn returns how the only turn of a session stands.
-func turn(t *testing.T, rt runtime, sessionID string) (status, category string) {
-	t.Helper()
-	none := 0
-	res, err := rt.Do(context.Background(), command.Local(), &command.GetSession{SessionID: sessionID, Limit: &none})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v struct {
-		Threads []struct {
-			Turns []struct{ Status, FailureCategory string }
-		}
-	}
-	if err := json.Unmarshal(b, &v); err != nil || len(v.Threads) != 1 || len(v.Threads[0].Turns) != 1 {
-		t.Fatalf("%v: %s", err, b)
-	}
-	return v.Threads[0].Turns[0].Status, v.Threads[0].Turns[0].FailureCategory
-}
 
 func post(t *testing.T, h http.Handler, path, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -114,8 +54,8 @@ func refused(t *testing.T, w *httptest.ResponseRecorder, status int, code string
 }
 
 func TestATurnThatNobodyAnswersIsToldAndStays(t *testing.T) {
-	rt := open(t, writes(), script.Answer{Text: "Written."})
-	api := openaiapi.New(openaiapi.Options{Runtime: rt, Caller: caller, ActionWait: 20 * time.Millisecond})
+	rt := adaptertest.Open(t, adaptertest.Writes(), script.Answer{Text: "Written."})
+	api := openaiapi.New(openaiapi.Options{Runtime: rt, Caller: adaptertest.Caller, ActionWait: 20 * time.Millisecond})
 	w := post(t, api, "/v1/responses", `{"input":"write","metadata":{"session_id":"sess_a"}}`)
 	e := refused(t, w, http.StatusForbidden, "action_required")
 	_, rest, found := strings.Cut(e.Error.Message, "the action ")
@@ -123,7 +63,7 @@ func TestATurnThatNobodyAnswersIsToldAndStays(t *testing.T) {
 	if !found || w.Header().Get("X-Should-Retry") != "false" {
 		t.Fatalf("%s %v", e.Error.Message, w.Header())
 	}
-	if status, _ := turn(t, rt, "sess_a"); status != "blocked" {
+	if status, _ := adaptertest.Turn(t, rt, "sess_a"); status != "blocked" {
 		t.Errorf("the turn is %s", status)
 	}
 	// The stream tells it too.
@@ -195,7 +135,7 @@ func follow(t *testing.T, rt runtime, sessionID, with string) {
 }
 
 func TestWhatCannotBeReadIsRefused(t *testing.T) {
-	api := openaiapi.New(openaiapi.Options{Runtime: open(t), Caller: caller, MaxBody: 1000})
+	api := openaiapi.New(openaiapi.Options{Runtime: adaptertest.Open(t), Caller: adaptertest.Caller, MaxBody: 1000})
 	large := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 2000) + `"}]}`
 	refused(t, post(t, api, "/v1/chat/completions", large), http.StatusRequestEntityTooLarge, "payload_too_large")
 	refused(t, post(t, api, "/v1/chat/completions", `{"messages":7}`), http.StatusBadRequest, "invalid_params")
@@ -215,8 +155,8 @@ func TestWhatCannotBeReadIsRefused(t *testing.T) {
 }
 
 func TestASilentStreamIsKeptOpenAndAServerThatStopsLeavesTheTurn(t *testing.T) {
-	rt := open(t, script.Answer{Stall: time.Hour, Text: "late"})
-	api := openaiapi.New(openaiapi.Options{Runtime: rt, Caller: caller, Heartbeat: 5 * time.Millisecond})
+	rt := adaptertest.Open(t, script.Answer{Stall: time.Hour, Text: "late"})
+	api := openaiapi.New(openaiapi.Options{Runtime: rt, Caller: adaptertest.Caller, Heartbeat: 5 * time.Millisecond})
 	s := httptest.NewServer(api)
 	defer s.Close()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/chat/completions",
@@ -239,7 +179,7 @@ func TestASilentStreamIsKeptOpenAndAServerThatStopsLeavesTheTurn(t *testing.T) {
 	if beats < 3 {
 		t.Fatal("the stream ended")
 	}
-	if status, _ := turn(t, rt, "sess_s"); status != "running" {
+	if status, _ := adaptertest.Turn(t, rt, "sess_s"); status != "running" {
 		t.Errorf("the turn is %s", status)
 	}
 	// The runtime stops while the client is there: the stream says so and ends.

@@ -110,6 +110,7 @@ var importTable = []row{
 	{dir: "store/storetest", role: support},
 	{dir: "model/provider/providertest", role: support},
 	{dir: "internal/pgtest", role: support},
+	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},
 	{dir: "internal/nodetest", role: support},
 	{dir: "internal/escapetest", role: support, why: "tests alone: what an agent can reach and leaves behind"},
 	{dir: "internal/tourtest", role: support, why: "drives commands for the tests of the schemas and of the OpenAPI document"},
