@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"net"
 	"slices"
 
 	"agentd/event"
@@ -50,6 +51,20 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// rest is the number of bytes that were not read yet.
+func (r *bodyReader) rest() int64 { return Body{r.pieces}.Len() - int64(r.offset) }
+
+// WriteTo implements [io.WriterTo]: to a socket all pieces go at once.
+func (r *bodyReader) WriteTo(w io.Writer) (int64, error) {
+	if len(r.pieces) == 0 {
+		return 0, nil
+	}
+	left := net.Buffers(slices.Clone(r.pieces))
+	left[0] = left[0][r.offset:]
+	r.pieces, r.offset = nil, 0
+	return left.WriteTo(w)
 }
 
 // Close implements [io.Closer].

@@ -21,7 +21,7 @@ var errEventTooLong = errors.New("an event of the stream is too long")
 
 // Reader reads server-sent events. It takes lines that end with LF, CR or CRLF,
 // skips comments, ids and unknown fields, and gives events without data no
-// attention. Unlike a browser it also returns an event that the end of the
+// attention. A field "error" that holds an object is an event of that name. Unlike a browser it also returns an event that the end of the
 // stream leaves without its empty line: servers forget it.
 type Reader struct {
 	in      *bufio.Reader
@@ -34,9 +34,12 @@ type Reader struct {
 	begun   bool
 }
 
+// bufferSize is how much of a stream is read at once.
+const bufferSize = 4 << 10
+
 // NewReader returns a reader that refuses events longer than maxEvent bytes.
 func NewReader(r io.Reader, maxEvent int) *Reader {
-	return &Reader{in: bufio.NewReaderSize(r, 4<<10), max: maxEvent}
+	return &Reader{in: bufio.NewReaderSize(r, bufferSize), max: maxEvent}
 }
 
 // Next returns the next event. Its error is io.EOF at the end of the stream, and
@@ -71,16 +74,29 @@ func (r *Reader) field(line []byte) error {
 	switch string(name) {
 	case "event":
 		r.name = string(value)
+	case "error":
+		// Not of the standard: llama.cpp said so until late 2025 that it has failed.
+		if !bytes.HasPrefix(value, []byte("{")) {
+			return nil
+		}
+		r.name = "error"
+		return r.add(value)
 	case "data":
-		if len(r.data)+len(value)+1 > r.max {
-			return errEventTooLong
-		}
-		if r.hasData {
-			r.data = append(r.data, '\n')
-		}
-		r.data = append(r.data, value...)
-		r.hasData = true
+		return r.add(value)
 	}
+	return nil
+}
+
+// add takes a line of an event's data.
+func (r *Reader) add(value []byte) error {
+	if len(r.data)+len(value)+1 > r.max {
+		return errEventTooLong
+	}
+	if r.hasData {
+		r.data = append(r.data, '\n')
+	}
+	r.data = append(r.data, value...)
+	r.hasData = true
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package httpstream
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/model"
@@ -135,7 +137,13 @@ func setIf(h http.Header, name, value string) {
 // read plays the body. What it is shows in its first character: the type that
 // servers and proxies claim is often wrong.
 func (x *exchange) read(d Decoder) error {
-	first, err := x.tap.first()
+	in := buffers.Get().(*bufio.Reader)
+	in.Reset(x.tap)
+	defer func() {
+		in.Reset(nil)
+		buffers.Put(in)
+	}()
+	first, err := firstOf(in)
 	switch {
 	case errors.Is(err, io.EOF):
 		return x.broken(io.EOF, true)
@@ -144,13 +152,17 @@ func (x *exchange) read(d Decoder) error {
 	case first == '<':
 		return x.webPage(http.StatusOK)
 	case first == '{' || first == '[':
-		return x.readWhole(d)
+		return x.readWhole(in, d)
 	}
-	return x.readStream(d)
+	return x.readStream(in, d)
 }
 
-func (x *exchange) readStream(d Decoder) error {
-	events := NewReader(x.tap, x.conn.maxEvent)
+// buffers are those through which answers are read: a turn reads many, and most
+// are smaller than the buffer.
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferSize) }}
+
+func (x *exchange) readStream(in io.Reader, d Decoder) error {
+	events := NewReader(in, x.conn.maxEvent)
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -187,8 +199,8 @@ func (x *exchange) endStream(d Decoder, cause error) error {
 	return x.broken(cause, true)
 }
 
-func (x *exchange) readWhole(d Decoder) error {
-	body, err := io.ReadAll(io.LimitReader(x.tap, int64(x.conn.maxEvent)+1))
+func (x *exchange) readWhole(in io.Reader, d Decoder) error {
+	body, err := io.ReadAll(io.LimitReader(in, int64(x.conn.maxEvent)+1))
 	switch {
 	case err != nil:
 		return x.broken(err, true)
@@ -293,17 +305,11 @@ type tap struct {
 	keep   int
 	kept   []byte
 	total  int64
-	ahead  []byte
 	timer  *time.Timer
 }
 
 // Read implements [io.Reader].
 func (t *tap) Read(p []byte) (int, error) {
-	if len(t.ahead) > 0 {
-		n := copy(p, t.ahead)
-		t.ahead = t.ahead[n:]
-		return n, nil
-	}
 	if t.total >= t.limit {
 		return 0, errTooMuch
 	}
@@ -321,23 +327,20 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// first returns the first character that is no space, and leaves it there. A body
+// firstOf returns the first character that is no space, and leaves it there. A body
 // that begins with more space than anyone sends is taken for a stream.
-func (t *tap) first() (byte, error) {
-	buf := make([]byte, 4<<10)
-	n := 0
-	for n < len(buf) {
-		got, err := t.Read(buf[n:])
-		n += got
-		begun := bytes.TrimLeft(bytes.TrimPrefix(buf[:n], []byte("\xEF\xBB\xBF")), " \t\r\n")
-		if len(begun) > 0 {
-			t.ahead = buf[:n]
+func firstOf(in *bufio.Reader) (byte, error) {
+	for {
+		_, err := in.Peek(in.Buffered() + 1)
+		there, _ := in.Peek(in.Buffered()) // it is there
+		begun := bytes.TrimLeft(bytes.TrimPrefix(there, []byte("\xEF\xBB\xBF")), " \t\r\n")
+		switch {
+		case len(begun) > 0:
 			return begun[0], nil
-		}
-		if err != nil {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return ' ', nil
+		case err != nil:
 			return 0, err
 		}
 	}
-	t.ahead = buf[:n]
-	return ' ', nil
 }
