@@ -42,7 +42,65 @@ func TestConformance(t *testing.T) {
 		Failure:       `{"type":"error","error":{"type":"invalid_request_error","message":"%s"},"request_id":"req_1"}`,
 		Overflow:      `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 214315 tokens > 200000 maximum"}}`,
 		StreamFailure: providertest.Named(`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
+		Content:       content(),
 	})
+}
+
+func content() providertest.Content {
+	hi := func(reason string) string {
+		return providertest.Named(start, textStart, text("Hi"), stop0, stopped(reason), end)
+	}
+	tool := func(index, id, name string) string {
+		return `{"type":"content_block_start","index":` + index + `,"content_block":{"type":"tool_use","id":"` + id + `","name":"` + name + `","input":{}}}`
+	}
+	input := func(index, s string) string {
+		return `{"type":"content_block_delta","index":` + index + `,"delta":{"type":"input_json_delta","partial_json":"` + s + `"}}`
+	}
+	return providertest.Content{
+		Calls: providertest.Named(
+			start, textStart, text("I look."), stop0, tool("1", "toolu_1", "read_file"), input("1", ""), input("1", `{\"path\":\"ä`), ping,
+			tool("2", "toolu_2", "shell"), input("2", `{\"command`), input("1", `.txt\"}`), stop1, input("2", `\": \"ls\"}`), stop2, stopped("tool_use"), end,
+		),
+		Reasoning: providertest.Named(
+			start, `{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hmm, "}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"so."}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}`, stop0,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`,
+			`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hi"}}`, stop1, stopped("end_turn"), end,
+		),
+		// The vendor doesn't count the reasoning apart.
+		Usage:    event.Usage{InputTokens: 1125, OutputTokens: 15, CachedInputTokens: 1000},
+		Refusal:  providertest.Named(start, `{"type":"message_delta","delta":{"stop_reason":"refusal","stop_sequence":null,"stop_details":{"type":"refusal","category":null,"explanation":"That was declined."}},"usage":{"output_tokens":0}}`, end),
+		Filtered: providertest.Named(start, textStart, text("Hi"), `{"type":"error","error":{"type":"invalid_request_error","code":"content_filter","message":"Output blocked by content filtering policy"}}`),
+		Stops: map[string]string{
+			"end_turn": hi("end_turn"), "max_tokens": hi("model_context_window_exceeded"), "stop_sequence": hi("stop_sequence"), "other": hi("pause_turn"), "refusal": hi("refusal"),
+		},
+		CutCall:  providertest.Named(start, tool("0", "toolu_1", "shell"), input("0", `{\"command\": \"rm`), stop0, stopped("max_tokens"), end),
+		BareCall: providertest.Named(start, tool("0", "toolu_1", "shell"), stop0, stopped("max_tokens"), end),
+		Split:    providertest.Named(start, textStart, text(`a\ud83d`), text(`\udc4bz`), stop0, stopped("end_turn"), end),
+		Slow:     providertest.Named(start, textStart, text("Half"), `{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your rate limit."}}`),
+	}
+}
+
+// TestRefusalIsExplained: what the vendor says about it is told behind what the
+// model said before, and nothing is made up where it says nothing.
+func TestRefusalIsExplained(t *testing.T) {
+	delta := func(details string) string {
+		return `{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":` + details + `},"usage":{"output_tokens":3}}`
+	}
+	for _, c := range []struct{ name, details, want string }{
+		{"explained", `{"type":"refusal","category":"cyber","explanation":"Declined: it could do harm."}`, "Well,\n\nDeclined: it could do harm."},
+		{"not explained", `{"type":"refusal","category":null,"explanation":null}`, "Well,"},
+		{"no details", `null`, "Well,"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := play(t, start, textStart, text("Well,"), stop0, delta(c.details), end)
+			if got.Err != nil || got.Text != c.want || got.Done.StopReason != "refusal" {
+				t.Fatalf("got %q, %+v, %v", got.Text, got.Done, got.Err)
+			}
+		})
+	}
 }
 
 func play(t *testing.T, events ...string) providertest.Result {

@@ -108,7 +108,7 @@ func (b *block) stop(a *httpstream.Answer) {
 	b.text.WriteString(b.joiner.Flush())
 	if b.kind == "tool_use" {
 		input := b.text.String()
-		if input == "" {
+		if input == "" && b.input != "{}" { // which is also what a block begins with
 			input = b.input // it came whole with the start
 		}
 		b.call = a.ToolCall(b.id, b.name, input)

@@ -22,8 +22,14 @@ type streamEvent struct {
 		Signature   string          `json:"signature"`
 		PartialJSON httpstream.Text `json:"partial_json"`
 		StopReason  string          `json:"stop_reason"`
+		StopDetails *stopDetails    `json:"stop_details"`
 	} `json:"delta"`
 	Usage *usage `json:"usage"`
+}
+
+// stopDetails say more about a refusal; any of it may be missing.
+type stopDetails struct {
+	Explanation httpstream.Text `json:"explanation"`
 }
 
 // message is the start of an answer in a stream, or a whole answer.
@@ -32,6 +38,7 @@ type message struct {
 	Type       string            `json:"type"`
 	Content    []json.RawMessage `json:"content"`
 	StopReason string            `json:"stop_reason"`
+	Details    *stopDetails      `json:"stop_details"`
 	Usage      *usage            `json:"usage"`
 }
 
@@ -67,10 +74,11 @@ func (c *counts) event() event.Usage {
 
 // decoder reads one answer.
 type decoder struct {
-	id     string
-	stop   string
-	counts counts
-	blocks blocks
+	id      string
+	stop    string
+	details *stopDetails
+	counts  counts
+	blocks  blocks
 }
 
 // Event implements [httpstream.Decoder].
@@ -100,7 +108,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		d.blocks.stop(ev.Index, a)
 	case "message_delta":
 		if ev.Delta.StopReason != "" {
-			d.stop = ev.Delta.StopReason
+			d.stop, d.details = ev.Delta.StopReason, ev.Delta.StopDetails
 		}
 		d.counts.add(ev.Usage)
 	case "message_stop":
@@ -128,7 +136,7 @@ func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	if m.Type != "message" {
 		return nil
 	}
-	d.id, d.stop = m.ID, m.StopReason
+	d.id, d.stop, d.details = m.ID, m.StopReason, m.Details
 	d.counts.add(m.Usage)
 	for i, b := range m.Content {
 		if err := d.blocks.start(i, b, a); err != nil {
@@ -152,8 +160,21 @@ func (d *decoder) finish(a *httpstream.Answer) error {
 		return httpstream.Unfinished()
 	}
 	d.blocks.stopAll(a)
+	d.explain(a)
 	a.Finish(model.Done{StopReason: d.stopReason(), Usage: d.counts.event(), ResponseID: d.id, Native: d.blocks.native()})
 	return nil
+}
+
+// explain hands on what the API says to the user about a refusal, behind what the
+// model said before it.
+func (d *decoder) explain(a *httpstream.Answer) {
+	if d.stop != "refusal" || d.details == nil || d.details.Explanation == "" {
+		return
+	}
+	if a.Written() {
+		a.Text("\n\n")
+	}
+	a.Text(d.details.Explanation)
 }
 
 func (d *decoder) stopReason() string {

@@ -35,7 +35,29 @@ func TestConformance(t *testing.T) {
 		Failure:       `[{"error":{"code":400,"message":"%s","status":"INVALID_ARGUMENT"}}]`,
 		Overflow:      `{"error":{"code":400,"message":"The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}`,
 		StreamFailure: providertest.Events(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`),
+		Content:       content(),
 	})
+}
+
+func content() providertest.Content {
+	hi := func(reason string) string {
+		return providertest.Events(parts(`{"text":"H"}`), last(`{"text":"i"}`, reason))
+	}
+	return providertest.Content{
+		Calls: providertest.Events(
+			parts(`{"text":"I "}`), parts(`{"text":"look."}`), parts(`{"functionCall":{"name":"read_file","args":{"path":"ä.txt"}},"thoughtSignature":"c2ln"}`),
+			parts(`{"functionCall":{"name":"shell","args":{"command":"ls"}}}`), last(``, "STOP"),
+		),
+		WholeCalls: true,
+		Reasoning:  providertest.Events(parts(`{"text":"Hmm, ","thought":true}`), parts(`{"text":"so.","thought":true}`), last(`{"text":"Hi"}`, "STOP")),
+		Usage:      event.Usage{InputTokens: 42, OutputTokens: 12, CachedInputTokens: 30, ReasoningTokens: 5},
+		// The vendor blocks the prompt, and has no word for a model that declines.
+		Refusal: providertest.Events(`{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},` + usage + `,"modelVersion":"m"}`), RefusalFails: true,
+		Filtered: hi("SAFETY"),
+		Stops:    map[string]string{"end_turn": hi("STOP"), "max_tokens": hi("MAX_TOKENS"), "other": hi("OTHER")},
+		Split:    providertest.Events(parts(`{"text":"a\ud83d"}`), last(`{"text":"\udc4bz"}`, "STOP")),
+		Slow:     providertest.Events(parts(`{"text":"Half"}`), `{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED"}}`),
+	}
 }
 
 func play(t *testing.T, events ...string) providertest.Result {

@@ -33,6 +33,10 @@ type Answer struct {
 	written   int
 	names     map[string]string
 	done      *model.Done
+	// held is the last tool call until something follows it: only then, or at the
+	// end, is it known to be whole. bare says that it came without arguments.
+	held *model.ToolCall
+	bare bool
 }
 
 func newAnswer(r *model.Request, yield func(model.Chunk, error) bool) *Answer {
@@ -40,8 +44,33 @@ func newAnswer(r *model.Request, yield func(model.Chunk, error) bool) *Answer {
 }
 
 func (a *Answer) emit(c model.Chunk) {
+	a.release()
+	a.send(c)
+}
+
+func (a *Answer) send(c model.Chunk) {
 	if !a.stopped && a.done == nil && !a.yield(c, nil) {
 		a.stopped = true
+	}
+}
+
+// release hands on the call that was held back.
+func (a *Answer) release() {
+	if c := a.held; c != nil {
+		a.held = nil
+		a.send(model.Chunk{ToolCall: c})
+	}
+}
+
+// cutCall stands for the arguments of a call whose answer ended before them.
+const cutCall = "(nothing: the answer was cut off before the arguments)"
+
+// cut marks the call with which an answer was broken off. One without arguments
+// must not be taken for a call that needs none: a tool whose arguments are all
+// optional would do more than anybody asked for.
+func (a *Answer) cut(stopReason string) {
+	if a.held != nil && a.bare && (stopReason == StopMaxTokens || stopReason == StopRefusal) {
+		a.held.Arguments, a.held.Malformed = nil, cutCall
 	}
 }
 
@@ -63,7 +92,8 @@ func (a *Answer) Reasoning(t Text) {
 
 // ToolCall hands on a whole tool call. It gives the call an id if it has none,
 // takes no arguments for an empty object, and anything but an object for
-// malformed. It returns the call as it was handed on.
+// malformed. It returns the call as it is handed on, unless the answer turns out
+// to be broken off at it.
 func (a *Answer) ToolCall(id, name, arguments string) model.ToolCall {
 	if id == "" {
 		id = madeID(a.req, a.calls)
@@ -75,7 +105,9 @@ func (a *Answer) ToolCall(id, name, arguments string) model.ToolCall {
 	c.Arguments, c.Malformed = parseArguments(arguments)
 	a.calls++
 	a.written += len(name) + len(arguments)
-	a.emit(model.Chunk{ToolCall: &c})
+	a.release()
+	held := c
+	a.held, a.bare = &held, len(trimSpace([]byte(arguments))) == 0
 	return c
 }
 
@@ -92,6 +124,8 @@ func (a *Answer) Finish(d model.Done) {
 	if a.done != nil {
 		return
 	}
+	a.cut(d.StopReason)
+	a.release()
 	if s := a.reasoning.Flush(); s != "" {
 		a.emit(model.Chunk{Reasoning: s})
 	}
@@ -241,10 +275,13 @@ func (f *Fragments) Find(id string) int {
 	return next
 }
 
+// Indices returns the indices of the calls, in the order in which Flush hands them
+// on.
+func (f *Fragments) Indices() []int { return slices.Sorted(slices.Values(f.order)) }
+
 // Flush hands all calls on, in the order of their indices.
 func (f *Fragments) Flush(a *Answer) {
-	slices.Sort(f.order)
-	for _, i := range f.order {
+	for _, i := range f.Indices() {
 		c := f.calls[i]
 		a.ToolCall(c.id, c.name, string(c.arguments)+c.joiner.Flush())
 	}

@@ -55,6 +55,10 @@ func ParseFailure(body []byte) *Failure {
 		Detail  json.RawMessage `json:"detail"`
 		Message string          `json:"message"`
 		Code    json.RawMessage `json:"code"`
+		// Some servers in front of vLLM say it flat.
+		FlatType    string          `json:"error_type"`
+		FlatCode    json.RawMessage `json:"error_code"`
+		FlatMessage string          `json:"error_message"`
 	}
 	if json.Unmarshal(body, &outer) != nil {
 		return nil
@@ -66,6 +70,8 @@ func ParseFailure(body []byte) *Failure {
 		return parseInner(body)
 	case outer.Message != "" && len(outer.Code) > 0:
 		return parseInner(body)
+	case outer.FlatMessage != "":
+		return &Failure{Type: outer.FlatType, Code: plain(outer.FlatCode), Message: outer.FlatMessage, RetryAfter: waitInMessage(outer.FlatMessage)}
 	case len(outer.Detail) > 0:
 		return &Failure{Message: plain(outer.Detail)}
 	}

@@ -49,6 +49,8 @@ func TestReader(t *testing.T) {
 		{"a mark is one only at the start", "data: a\n\n\xEF\xBB\xBFdata: b\n\n", []read{{"", "a"}}},
 		{"half a mark", "\xEF\xBB", nil},
 		{"nothing", "", nil},
+		{"an error as a field", "data: a\n\nerror: {\"code\":500}\n\ndata: b\n\n", []read{{"", "a"}, {"error", `{"code":500}`}, {"", "b"}}},
+		{"a word after error is nothing", "error: bad\ndata: a\n\n", []read{{"", "a"}}},
 		{"colons in data", "data: a:b\n\n", []read{{"", "a:b"}}},
 	} {
 		for way, r := range map[string]io.Reader{

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 
@@ -14,6 +15,8 @@ type native struct {
 	contentText    []byte
 	plainText      []byte
 	details        []map[string]any
+	// extras are what calls brought along, by their index.
+	extras map[int]json.RawMessage
 }
 
 func (n *native) add(part *delta) {
@@ -48,18 +51,54 @@ func samePiece(a, b map[string]any) bool {
 	return b["index"] != nil && reflect.DeepEqual(a["type"], b["type"]) && reflect.DeepEqual(a["index"], b["index"])
 }
 
-// raw is an object whose members belong to the assistant's message; nil if there
-// are none.
-func (n *native) raw(tools bool) event.Raw {
+// extra keeps what a call brings along; a later piece of it replaces an earlier one.
+func (n *native) extra(index int, value json.RawMessage) {
+	if len(value) == 0 || value[0] != '{' {
+		return
+	}
+	if n.extras == nil {
+		n.extras = map[int]json.RawMessage{}
+	}
+	n.extras[index] = bytes.Clone(value)
+}
+
+// callExtra is what goes back with one call.
+type callExtra struct {
+	Extra json.RawMessage `json:"extra_content,omitempty"`
+}
+
+// extraOf returns what belongs to the calls with the indices, in their order; nil
+// if none brought anything.
+func (n *native) extraOf(calls []int) []callExtra {
+	if len(n.extras) == 0 {
+		return nil
+	}
+	out := make([]callExtra, len(calls))
+	for i, index := range calls {
+		out[i].Extra = n.extras[index]
+	}
+	return out
+}
+
+// extraMember holds what belongs to the calls, not to the message.
+const extraMember = "tool_calls"
+
+// raw is an object whose members belong to the assistant's message, but for
+// extraMember; nil if there are none.
+func (n *native) raw(calls []int) event.Raw {
 	members := map[string]any{}
-	switch {
+	switch tools := len(calls) > 0; {
 	case len(n.details) > 0:
 		members["reasoning_details"] = n.details
 	case tools && len(n.contentText) > 0:
 		members["reasoning_content"] = string(n.contentText)
 	case tools && len(n.plainText) > 0:
 		members["reasoning"] = string(n.plainText)
-	default:
+	}
+	if extra := n.extraOf(calls); extra != nil {
+		members[extraMember] = extra
+	}
+	if len(members) == 0 {
 		return nil
 	}
 	b, err := json.Marshal(members)
@@ -67,4 +106,21 @@ func (n *native) raw(tools bool) event.Raw {
 		return nil // what was read as JSON can be written
 	}
 	return b
+}
+
+// parted is a native value, taken apart again.
+func parted(raw []byte) (members []byte, extras []callExtra) {
+	if !bytes.Contains(raw, []byte(`"`+extraMember+`"`)) {
+		return raw, nil
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil || json.Unmarshal(all[extraMember], &extras) != nil {
+		return raw, nil
+	}
+	delete(all, extraMember)
+	members, err := json.Marshal(all)
+	if err != nil {
+		return nil, extras // what was read as JSON can be written
+	}
+	return members, extras
 }

@@ -13,11 +13,13 @@
 //   - tool calls without ids, or whole instead of in fragments;
 //   - reasoning as reasoning_content, as reasoning, or as reasoning_details;
 //   - an end without [DONE], or with nothing else;
+//   - an error in the middle, as an event, as a field of its own, or flat;
 //   - one JSON object in place of a stream.
 //
 // Reasoning goes back, in the form in which it came, with answers that ask for
 // tools: models that reason between tool calls need it, and others refuse it
-// elsewhere. Reasoning details always go back.
+// elsewhere. Reasoning details always go back, and so does what a server adds to a
+// tool call as extra_content.
 //
 // A server that doesn't take a member of the request gets it taken out with
 // Options.Extra, for example {"stream_options": null}.

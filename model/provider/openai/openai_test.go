@@ -40,7 +40,33 @@ func TestConformance(t *testing.T) {
 		Failure:       `{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":null}}`,
 		Overflow:      `{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
 		StreamFailure: providertest.Events(`{"error":{"message":"The engine is currently overloaded","type":"overloaded_error","code":null}}`),
+		Content:       contents(),
 	})
+}
+
+func contents() providertest.Content {
+	hi := func(reason string) string {
+		return providertest.Events(piece(`{"content":"Hi"}`), finish(reason), usageChunk, "[DONE]")
+	}
+	return providertest.Content{
+		Calls: providertest.Events(
+			piece(`{"role":"assistant","content":"I look."}`),
+			piece(`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"read_file","arguments":""}}]}`),
+			piece(`{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"shell","arguments":"{\"comm"}}]}`),
+			piece(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"path\":\"ä"}}]}`),
+			piece(`{"tool_calls":[{"index":1,"function":{"arguments":"and\": \"ls\"}"}},{"index":0,"function":{"arguments":".txt\"}"}}]}`),
+			finish("tool_calls"), usageChunk, "[DONE]",
+		),
+		Reasoning: providertest.Events(piece(`{"reasoning_content":"Hmm, "}`), piece(`{"reasoning_content":"so."}`), piece(`{"content":"Hi"}`), finish("stop"), usageChunk, "[DONE]"),
+		Usage:     event.Usage{InputTokens: 20, OutputTokens: 9, CachedInputTokens: 16, ReasoningTokens: 4},
+		Refusal:   providertest.Events(piece(`{"refusal":"I can't "}`), piece(`{"refusal":"do that."}`), finish("stop"), usageChunk, "[DONE]"),
+		Filtered:  providertest.Events(piece(`{"content":"Hi"}`), finish("content_filter"), "[DONE]"),
+		Stops:     map[string]string{"end_turn": hi("stop"), "max_tokens": hi("length"), "other": hi("tired")},
+		CutCall:   providertest.Events(piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"shell","arguments":"{\"command\":\"rm"}}]}`), finish("length"), usageChunk, "[DONE]"),
+		BareCall:  providertest.Events(piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"shell","arguments":""}}]}`), finish("length"), usageChunk, "[DONE]"),
+		Split:     providertest.Events(piece(`{"content":"a\ud83d"}`), piece(`{"content":"\udc4bz"}`), finish("stop"), usageChunk, "[DONE]"),
+		Slow:      providertest.Events(piece(`{"content":"Half"}`), `{"error":{"code":"rate_limit_exceeded","type":"requests","message":"Please try again in 1s."}}`),
+	}
 }
 
 func play(t *testing.T, stream string) providertest.Result {
@@ -129,6 +155,17 @@ func TestStreams(t *testing.T) {
 		{"half a surrogate pair at a border", []string{piece(`{"content":"a\ud83d"}`), piece(`{"content":"\udc4bz"}`), finish("stop"), usageChunk}, providertest.Result{Text: "a👋z", Done: &model.Done{StopReason: "end_turn"}}},
 		{"half a character at a border", []string{piece("{\"content\":\"a\xf0\x9f\"}"), piece("{\"content\":\"\x91\x8bz\"}"), finish("stop"), usageChunk}, providertest.Result{Text: "a👋z", Done: &model.Done{StopReason: "end_turn"}}},
 		{"a character that is never finished", []string{piece("{\"content\":\"a\xf0\x9f\"}"), finish("stop"), usageChunk}, providertest.Result{Text: "a\uFFFD", Done: &model.Done{StopReason: "end_turn"}}},
+		{"a comment that keeps the connection open", []string{piece(`{"content":"Hi"}`) + "\n\n: OPENROUTER PROCESSING", finish("stop"), usageChunk, "[DONE]"}, providertest.Result{Text: "Hi", Done: &model.Done{StopReason: "end_turn"}}},
+		{"an error in a field of its own", []string{piece(`{"content":"Hi"}`) + "\n\nerror: {\"code\":400,\"message\":\"the request exceeds the available context size\",\"type\":\"invalid_request_error\"}", "[DONE]"}, providertest.Result{
+			Text: "Hi", Err: &model.Error{Category: model.ContextOverflow},
+		}},
+		{"an error as an object of type error", []string{piece(`{"content":"Hi"}`), `{"object":"error","message":"Internal server error","type":"InternalServerError","param":null,"code":500}`}, providertest.Result{
+			Text: "Hi", Err: &model.Error{Category: model.ServerError, Retryable: true},
+		}},
+		{"an error with flat members", []string{piece(`{"content":"Hi"}`), `{"error_type":"context_length_exceeded","error_message":"too many tokens"}`}, providertest.Result{
+			Text: "Hi", Err: &model.Error{Category: model.ContextOverflow},
+		}},
+		{"text about errors", []string{piece(`{"content":"say \"error\": \"error_message\""}`), finish("stop"), usageChunk}, providertest.Result{Text: `say "error": "error_message"`, Done: &model.Done{StopReason: "end_turn"}}},
 		{"other choices", []string{piece(`{"content":"Hi"}`), `{"choices":[{"index":1,"delta":{"content":"no"}}]}`, finish("stop"), usageChunk}, providertest.Result{Text: "Hi", Done: &model.Done{StopReason: "end_turn"}}},
 		{"nothing but [DONE]", []string{"[DONE]"}, providertest.Result{Err: &model.Error{Category: model.Malformed, Retryable: true}}},
 	} {
@@ -248,6 +285,43 @@ func TestRequest(t *testing.T) {
 		if _, ok := body[absent]; ok {
 			t.Errorf("%s is sent", absent)
 		}
+	}
+}
+
+// TestWhatCallsBringAlongGoesBack: Gemini's compatible door puts the signatures of
+// its thoughts on the calls, and refuses calls that come back without.
+func TestWhatCallsBringAlongGoesBack(t *testing.T) {
+	got := play(t, providertest.Events(
+		piece(`{"reasoning_content":"Hmm."}`),
+		piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"a","arguments":"{"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}`),
+		piece(`{"tool_calls":[{"index":0,"function":{"arguments":"}"}},{"index":1,"id":"y","function":{"name":"b","arguments":"{}"},"extra_content":null}]}`),
+		finish("tool_calls"), usageChunk, "[DONE]",
+	))
+	if got.Err != nil || len(got.Calls) != 2 || string(got.Calls[0].Arguments) != "{}" {
+		t.Fatalf("got %+v, %v", got.Calls, got.Err)
+	}
+	encode := func(by string) map[string]any {
+		p := New(Options{Name: "g", BaseURL: "http://127.0.0.1:1/v1"})
+		var body map[string]any
+		if err := json.Unmarshal(p.body(&model.Request{Model: "m", Messages: []*model.Message{
+			{Role: model.RoleAssistant, ToolCalls: got.Calls, Native: got.Done.Native, NativeBy: by},
+		}}).Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		return providertest.At(t, body, "messages.0").(map[string]any)
+	}
+	back := encode("g")
+	want := map[string]any{"google": map[string]any{"thought_signature": "c2ln"}}
+	if d := cmp.Diff(want, providertest.At(t, back, "tool_calls.0.extra_content")); d != "" {
+		t.Fatal(d)
+	}
+	second := providertest.At(t, back, "tool_calls.1").(map[string]any)
+	if _, has := second["extra_content"]; has || second["id"] != "y" || back["reasoning_content"] != "Hmm." || len(back["tool_calls"].([]any)) != 2 {
+		t.Fatalf("%v", back)
+	}
+	// What one provider brought along is nothing to another.
+	if other := fmt.Sprint(encode("somebody else")); strings.Contains(other, "signature") || strings.Contains(other, "Hmm") {
+		t.Fatal(other)
 	}
 }
 

@@ -132,6 +132,11 @@ func (p *Provider) assistant(m *model.Message) []byte {
 	} else {
 		b = httpstream.AppendString(b, m.Text)
 	}
+	var members []byte
+	var extras []callExtra
+	if m.NativeBy == p.Name() {
+		members, extras = parted(m.Native)
+	}
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
 		if i == 0 {
@@ -141,16 +146,16 @@ func (p *Provider) assistant(m *model.Message) []byte {
 		}
 		b = httpstream.AppendString(append(b, `{"type":"function","id":`...), p.callID(c.ProviderID))
 		b = httpstream.AppendString(append(b, `,"function":{"name":`...), httpstream.ToolName(c.Name))
-		b = httpstream.AppendString(append(b, `,"arguments":`...), string(httpstream.Arguments(c)))
-		b = append(b, "}}"...)
+		b = closed(httpstream.AppendString(append(b, `,"arguments":`...), string(httpstream.Arguments(c))))
+		if len(extras) == len(m.ToolCalls) && json.Valid(extras[i].Extra) {
+			b = append(append(b, `,"extra_content":`...), extras[i].Extra...)
+		}
+		b = closed(b)
 	}
 	if len(m.ToolCalls) > 0 {
 		b = append(b, ']')
 	}
-	if m.NativeBy == p.Name() {
-		b = appendMembers(b, m.Native)
-	}
-	return closed(b)
+	return closed(appendMembers(b, members))
 }
 
 // appendMembers adds the members of an object that the decoder made.

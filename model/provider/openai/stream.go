@@ -41,6 +41,9 @@ type toolCall struct {
 	Index    *int     `json:"index"`
 	ID       string   `json:"id"`
 	Function function `json:"function"`
+	// Extra is what a vendor adds to a call and wants back with it, such as the
+	// thought signature of Gemini.
+	Extra json.RawMessage `json:"extra_content"`
 }
 
 type function struct {
@@ -140,7 +143,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 // failure is the error in an event. Looking for it in every event would read each
 // of them twice.
 func failure(e httpstream.Event) *httpstream.Failure {
-	if e.Name == "error" || bytes.Contains(e.Data, []byte(`"error"`)) {
+	if e.Name == "error" || bytes.Contains(e.Data, []byte(`"error"`)) || bytes.Contains(e.Data, []byte(`"error_message"`)) {
 		return httpstream.ParseFailure(e.Data)
 	}
 	return nil
@@ -223,9 +226,11 @@ func (d *decoder) delta(part *delta, a *httpstream.Answer) error {
 	}
 	for i := range part.ToolCalls {
 		c := &part.ToolCalls[i]
-		if err := d.calls.Add(d.index(c), c.ID, c.Function.Name, httpstream.Text(c.Function.Arguments)); err != nil {
+		index := d.index(c)
+		if err := d.calls.Add(index, c.ID, c.Function.Name, httpstream.Text(c.Function.Arguments)); err != nil {
 			return err
 		}
+		d.native.extra(index, c.Extra)
 	}
 	return nil
 }
@@ -263,8 +268,9 @@ func (d *decoder) done(a *httpstream.Answer) error {
 	if !d.finished && !a.Written() && d.calls.Last() < 0 {
 		return httpstream.Unfinished()
 	}
+	native := d.native.raw(d.calls.Indices())
 	d.calls.Flush(a)
-	a.Finish(model.Done{StopReason: d.stopReason(), Usage: d.usage, ResponseID: d.id, Native: d.native.raw(a.Calls() > 0)})
+	a.Finish(model.Done{StopReason: d.stopReason(), Usage: d.usage, ResponseID: d.id, Native: native})
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package providertest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,6 +31,8 @@ type Subject struct {
 	Overflow string
 	// StreamFailure is an event of a stream that says the server is overloaded.
 	StreamFailure string
+	// Content are answers with more than a text.
+	Content Content
 }
 
 // HelloText is the text of Subject.Hello.
@@ -45,6 +45,7 @@ func request() *model.Request {
 // Run holds a provider to what is promised for every server.
 func Run(t *testing.T, s Subject) {
 	t.Run("Streams", s.streams)
+	t.Run("Content", s.content)
 	t.Run("Statuses", s.statuses)
 	t.Run("Waits", s.waits)
 	t.Run("Standing", s.standing)
@@ -251,8 +252,14 @@ func (s Subject) ends(t *testing.T) {
 			Write(w, s.Half, 0)
 			<-r.Context().Done()
 		})
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, IdleTimeout: 50 * time.Millisecond}), request())
-		s.wantHalf(t, got, model.Timeout)
+		// On a busy machine a short limit passes before anything has come.
+		for limit := 50 * time.Millisecond; ; limit *= 4 {
+			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, IdleTimeout: limit}), request())
+			if got.Text != "" || limit > time.Minute {
+				s.wantHalf(t, got, model.Timeout)
+				return
+			}
+		}
 	})
 	t.Run("stalls before the answer", func(t *testing.T) {
 		srv := Serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -360,89 +367,5 @@ func (s Subject) unreachable(t *testing.T) {
 				t.Fatalf("got %+v", got.Err)
 			}
 		})
-	}
-}
-
-// stops: the provider ends soon after its caller wants it to.
-func (s Subject) stops(t *testing.T) {
-	// Server that sends half an answer and tells when its client is gone.
-	half := func(t *testing.T) (*Server, <-chan struct{}) {
-		gone := make(chan struct{})
-		return Serve(t, func(w http.ResponseWriter, r *http.Request) {
-			Write(w, s.Half, 0)
-			<-r.Context().Done()
-			close(gone)
-		}), gone
-	}
-	t.Run("context", func(t *testing.T) {
-		srv, gone := half(t)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		var last error
-		for c, err := range s.New(httpstream.Options{BaseURL: srv.URL}).Stream(ctx, request()) {
-			if c.Text != "" {
-				cancel(errors.New("the user said stop"))
-			}
-			last = err
-		}
-		var e *model.Error
-		if !errors.As(last, &e) || e.Category != model.Interrupted || !strings.Contains(e.Message, "the user said stop") {
-			t.Fatalf("got %v", last)
-		}
-		<-gone
-	})
-	t.Run("deadline", func(t *testing.T) {
-		srv, gone := half(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		got := Collect(ctx, t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
-		if got.Err == nil || got.Err.Category != model.Timeout {
-			t.Fatalf("got %v", got.Err)
-		}
-		if srv.Count() > 0 {
-			<-gone
-		}
-	})
-	t.Run("ended before", func(t *testing.T) {
-		srv := Play(t, s.Hello, 0)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		got := Collect(ctx, t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
-		if got.Err == nil || got.Err.Category != model.Interrupted {
-			t.Fatalf("got %v", got.Err)
-		}
-	})
-	t.Run("consumer", func(t *testing.T) {
-		srv, gone := half(t)
-		for c := range s.New(httpstream.Options{BaseURL: srv.URL}).Stream(t.Context(), request()) {
-			if c.Text != "" {
-				break
-			}
-		}
-		<-gone
-	})
-}
-
-// reuses: an iterator can be played twice, and connections serve again.
-func (s Subject) reuses(t *testing.T) {
-	srv := Play(t, s.Hello, 5)
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	p := s.New(httpstream.Options{BaseURL: srv.URL, Client: &http.Client{Transport: transport}})
-	seq := p.Stream(t.Context(), request())
-	for range 3 {
-		var text strings.Builder
-		for c, err := range seq {
-			if err != nil {
-				t.Fatal(err)
-			}
-			text.WriteString(c.Text)
-		}
-		if text.String() != HelloText {
-			t.Fatalf("got %q", text.String())
-		}
-	}
-	if srv.Count() != 3 || srv.Connections() != 1 {
-		t.Fatalf("%d requests over %d connections", srv.Count(), srv.Connections())
 	}
 }

@@ -43,7 +43,45 @@ func TestConformance(t *testing.T) {
 		Failure:       `{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":null}}`,
 		Overflow:      `{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":"context_length_exceeded"}}`,
 		StreamFailure: providertest.Named(`{"type":"error","code":"server_is_overloaded","message":"Try later","param":null,"sequence_number":4}`),
+		Content:       content(),
 	})
+}
+
+// incomplete is the last event of an answer that was broken off.
+func incomplete(reason string) string {
+	return `{"type":"response.incomplete","response":{"id":"resp_1","object":"response","status":"incomplete","incomplete_details":{"reason":"` + reason + `"},"output":[],"usage":{"input_tokens":1,"output_tokens":2}}}`
+}
+
+func content() providertest.Content {
+	hi := func(last string) string {
+		return providertest.Named(created, msgAdded, partAdded, delta("H"), delta("i"), msgDone("Hi"), last)
+	}
+	cut := func(args string) string {
+		return `{"type":"response.output_item.done","output_index":0,"item":{"id":"fc_1","type":"function_call","status":"incomplete","call_id":"call_1","name":"shell","arguments":"` + args + `"}}`
+	}
+	return providertest.Content{
+		Calls: providertest.Named(
+			created, msgAdded, partAdded, delta("I look."), msgDone("I look."),
+			`{"type":"response.output_item.added","output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"read_file","arguments":""}}`,
+			`{"type":"response.function_call_arguments.delta","output_index":1,"item_id":"fc_1","delta":"{\"path\""}`,
+			`{"type":"response.function_call_arguments.done","output_index":1,"item_id":"fc_1","arguments":"{\"path\":\"ä.txt\"}"}`,
+			callDone("1", "call_1", "read_file", `{\"path\":\"ä.txt\"}`), callDone("2", "call_2", "shell", `{\"command\":\"ls\"}`), completed,
+		),
+		Reasoning: providertest.Named(
+			created, `{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"Hmm, "}`,
+			`{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"so."}`,
+			`{"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hmm, so."}],"encrypted_content":"enc"}}`,
+			`{"type":"response.output_text.delta","output_index":1,"delta":"Hi"}`, completed,
+		),
+		Usage:    event.Usage{InputTokens: 30, OutputTokens: 12, CachedInputTokens: 10, ReasoningTokens: 5},
+		Refusal:  providertest.Named(created, `{"type":"response.refusal.delta","output_index":0,"delta":"I won't"}`, `{"type":"response.refusal.done","output_index":0,"refusal":"I won't"}`, `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"refusal","refusal":"I won't"}]}}`, completed),
+		Filtered: hi(incomplete("content_filter")),
+		Stops:    map[string]string{"end_turn": hi(completed), "max_tokens": hi(incomplete("max_output_tokens")), "other": hi(incomplete("tired"))},
+		CutCall:  providertest.Named(created, cut(`{\"command\":\"rm`), incomplete("max_output_tokens")),
+		BareCall: providertest.Named(created, cut(``), incomplete("max_output_tokens")),
+		Split:    providertest.Named(created, msgAdded, partAdded, delta(`a\ud83d`), delta(`\udc4bz`), completed),
+		Slow:     providertest.Named(created, delta("Half"), `{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"rate_limit_exceeded","message":"Please try again in 20ms"}}}`),
+	}
 }
 
 func play(t *testing.T, events ...string) providertest.Result {
