@@ -35,6 +35,11 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request
 	if err != nil {
 		return err
 	}
+	held := s.holding(q)
+	defer held.release()
+	if err := held.take(len(result), d.Mutates); err != nil {
+		return err
+	}
 	return writeJSON(w, result)
 }
 

@@ -77,7 +77,8 @@
 // the metrics, and never waited for without end. Commands that change state are
 // admitted apart from those that read, so reading goes on under overload. A
 // reader that is slow holds at most one batch of events and is cut off when a
-// write takes longer than [Options.WriteTimeout].
+// write takes longer than [Options.WriteTimeout], sooner when the server stops;
+// large answers that wait for their readers are bounded by [Options.MaxAnswers].
 //
 // # Concurrency
 //

@@ -85,24 +85,43 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 	if cloudEvents && eq.filter.items {
 		return fault.Param("view", "items are no events of their own: CloudEvents have the view events")
 	}
-	leave, err := s.admit(r.Context(), q.login.TokenID, false)
+	body, link, err := s.pageBody(r, q, eq, cloudEvents)
 	if err != nil {
 		return err
+	}
+	held := s.holding(q)
+	defer held.release()
+	if err := held.take(len(body), false); err != nil {
+		return err
+	}
+	if cloudEvents {
+		return writeCloudEvents(w, body, link)
+	}
+	return writeJSON(w, body)
+}
+
+// pageBody returns a page in the form that is asked for, and where to go on if
+// the form has no place for it. It counts as a read until it is made, not until
+// the client took it in.
+func (s *Server) pageBody(r *http.Request, q *request, eq *eventQuery, cloudEvents bool) (body []byte, link string, err error) {
+	leave, err := s.admit(r.Context(), q.login.TokenID, false)
+	if err != nil {
+		return nil, "", err
 	}
 	defer leave()
 	p, err := s.page(r.Context(), q.caller, q.variable, eq)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if cloudEvents {
-		return writeCloudEvents(w, r, p)
+		body, err = p.cloudEvents()
+		return body, p.next(r), err
 	}
-	return writeJSON(w, p.json())
+	return p.json(), "", nil
 }
 
-// writeCloudEvents writes a page as a batch of CloudEvents. Where to go on says a
-// Link header, because the batch has no place for it.
-func writeCloudEvents(w http.ResponseWriter, r *http.Request, p *page) error {
+// cloudEvents returns a page as a batch of CloudEvents.
+func (p *page) cloudEvents() ([]byte, error) {
 	body := []byte{'['}
 	for i, data := range p.events {
 		if i > 0 {
@@ -110,19 +129,33 @@ func writeCloudEvents(w http.ResponseWriter, r *http.Request, p *page) error {
 		}
 		c, err := transfer.CloudEvent(data)
 		if err != nil {
-			return fault.Wrap(fault.Internal, err, "an event can't be written as a CloudEvent")
+			return nil, fault.Wrap(fault.Internal, err, "an event can't be written as a CloudEvent")
 		}
 		body = append(body, c...)
 	}
-	if p.nextAfter < p.last {
-		next := r.URL.Query() // whoever follows the link wants the same filter
-		next.Del("lastEventId")
-		next.Set("after", strconv.FormatUint(p.nextAfter, 10))
-		w.Header().Set("Link", "<?"+next.Encode()+`>; rel="next"`)
+	return append(body, ']'), nil
+}
+
+// next is a Link header to the next page, empty if this is the last.
+func (p *page) next(r *http.Request) string {
+	if p.nextAfter >= p.last {
+		return ""
+	}
+	next := r.URL.Query() // whoever follows the link wants the same filter
+	next.Del("lastEventId")
+	next.Set("after", strconv.FormatUint(p.nextAfter, 10))
+	return "<?" + next.Encode() + `>; rel="next"`
+}
+
+// writeCloudEvents sends a batch of CloudEvents. Where to go on says a Link header,
+// because the batch has no place for it.
+func writeCloudEvents(w http.ResponseWriter, body []byte, link string) error {
+	if link != "" {
+		w.Header().Set("Link", link)
 	}
 	w.Header().Set("Content-Type", transfer.CloudEventsType)
 	w.Header().Set("Cache-Control", "no-store")
-	_, err := w.Write(append(body, ']')) //nolint:gosec // JSON, and nosniff is set
+	_, err := w.Write(body) //nolint:gosec // JSON, and nosniff is set
 	return ignoreGone(err)
 }
 

@@ -3,11 +3,13 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
 
+	"agentd/command"
 	"agentd/fault"
 )
 
@@ -24,6 +26,8 @@ type passing struct {
 	// to is where the request goes, and why the reason; set by [PassOn].
 	to  string
 	why error
+	// command has another node carry out a command of this request.
+	command func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error)
 }
 
 // PassOn has another node answer a request that a [Mount] handles and that failed
@@ -38,6 +42,29 @@ func PassOn(ctx context.Context, err error) bool {
 	}
 	p.to, p.why = f.Elsewhere, err
 	return true
+}
+
+// Elsewhere carries out a command on the node that err names as the owner of its
+// session, with the token of a request to a [Mount]. It is for protocols in which a
+// request stands in a session of this node and can't be passed on as a whole. An
+// error that names no node, and one of a request that was passed on to this node,
+// is returned as it is. Request is the context of the request; the command may be
+// carried out after it ended.
+func Elsewhere(ctx, request context.Context, p command.Params, err error) (json.RawMessage, error) {
+	pass, ok := request.Value(passingKey).(*passing)
+	f, known := errors.AsType[*fault.Error](err)
+	if !ok || !known || f.Elsewhere == "" {
+		return nil, err
+	}
+	d, ok := command.Lookup(p.Command())
+	if !ok {
+		return nil, err
+	}
+	body, encoding := json.Marshal(p)
+	if encoding != nil {
+		return nil, errors.Join(err, encoding)
+	}
+	return pass.command(ctx, f.Elsewhere, d, body, err)
 }
 
 // Read implements [io.Reader]; it keeps what is read.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	rtmetrics "runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,6 +216,7 @@ func (s *Server) writeTraffic(w *MetricWriter) {
 	w.Gauge("agentd_http_in_flight", "Requests under way, open streams included.", float64(m.inFlight.Load()))
 	w.Gauge("agentd_connections", "Open connections.", float64(m.connections.Load()))
 	w.Gauge("agentd_body_bytes", "Memory of large bodies that are being read or carried out.", float64(s.bodies.used.Load()))
+	w.Gauge("agentd_answer_bytes", "Memory of large answers on their way to clients.", float64(s.answers.inUse()))
 	w.Counter("agentd_received_bytes_total", "Bytes of bodies and messages that came in.", float64(m.received.Load()))
 	w.Counter("agentd_sent_bytes_total", "Bytes of bodies and messages that went out.", float64(m.sent.Load()))
 	w.Counter("agentd_panics_total", "Requests that ended in a defect of agentd.", float64(m.panics.Load()))
@@ -225,6 +227,9 @@ func writeProcess(w *MetricWriter) {
 	runtime.ReadMemStats(&mem)
 	w.Gauge("agentd_goroutines", "Goroutines of the process.", float64(runtime.NumGoroutine()))
 	w.Gauge("agentd_heap_bytes", "Bytes of live and unswept heap objects.", float64(mem.HeapAlloc))
+	live := []rtmetrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	rtmetrics.Read(live)
+	w.Gauge("agentd_heap_live_bytes", "Bytes of the heap that the last collection found in use.", float64(live[0].Value.Uint64()))
 	w.Gauge("agentd_memory_bytes", "Memory that the process has from the system.", float64(mem.Sys))
 	w.Counter("agentd_gc_cycles_total", "Garbage collections.", float64(mem.NumGC))
 }

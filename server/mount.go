@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"agentd/command"
 )
 
 // serveMount hands a request to whoever is mounted, within the bounds that hold for
@@ -28,6 +30,9 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 	}
 	pass := &passing{body: http.NoBody}
 	if q.authorization != "" && !q.forwarded && !m.Spools {
+		pass.command = func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error) {
+			return s.forwardCommand(ctx, q, to, d, body, why)
+		}
 		ctx = context.WithValue(ctx, passingKey, pass)
 	}
 	header := w.Header().Clone()

@@ -38,6 +38,9 @@ type Options struct {
 	MaxBody int64
 	// MaxBodies bounds the bytes of all bodies in memory, default 256 MiB.
 	MaxBodies int64
+	// MaxAnswers bounds the bytes of all large answers on their way to clients,
+	// default 256 MiB; one token may have half of them.
+	MaxAnswers int64
 	// MaxHeader is the largest size of a request's line and headers, default 32 KiB.
 	MaxHeader int
 	// MaxConnections bounds open connections, default 4096.
@@ -70,7 +73,7 @@ type Options struct {
 	// Heartbeat is the longest silence of a stream, default 10 s, at most 15 s.
 	Heartbeat time.Duration
 	// StopTimeout is how long Serve waits for requests under way when it is told
-	// to stop, default 10 s.
+	// to stop, default 10 s. From then on a write may take a quarter of it.
 	StopTimeout time.Duration
 }
 
@@ -104,6 +107,7 @@ func (o *Options) setDefaults() {
 	}
 	setDefault(&o.MaxBody, 32<<20)
 	setDefault(&o.MaxBodies, 256<<20)
+	setDefault(&o.MaxAnswers, 256<<20)
 	setDefault(&o.MaxHeader, 32<<10)
 	setDefault(&o.MaxConnections, 4096)
 	setDefault(&o.MaxMutations, 512)

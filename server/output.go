@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +11,10 @@ import (
 
 // maxRef is the longest reference that is looked up.
 const maxRef = 512
+
+// outputPart is about what an output takes in memory while it is sent: a part of
+// it and a buffer.
+const outputPart = 512 << 10
 
 // serveOutput answers GET /v1/outputs/{ref}.
 func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request) error {
@@ -27,6 +32,8 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 		return err
 	}
 	defer func() { _ = out.Content.Close() }() // it was only read
+	held := s.holding(q)
+	defer held.release()
 	h := w.Header()
 	media := out.MediaType
 	if media == "" {
@@ -41,6 +48,12 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	h.Set("Cache-Control", "private, no-cache")
 	ignoreOtherUnits(r.Header)
 	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "the range lies outside of the content or can't be read"}
+	if r.Method != http.MethodHead {
+		pw.admit = func(h http.Header) error {
+			n, _ := strconv.Atoi(h.Get("Content-Length")) // it is always there, and ours
+			return held.take(min(n, outputPart), false)
+		}
+	}
 	http.ServeContent(pw, r, "", time.Time{}, out.Content)
 	return nil
 }

@@ -126,10 +126,12 @@ func (p *peer) goesAside(m message) bool {
 }
 
 func (p *peer) reply(data []byte) {
-	answer, then := p.rpc.handle(p.ctx, data)
+	held := p.s.holding(p.rpc.q)
+	answer, then := p.rpc.handle(p.ctx, held, data)
 	if answer != nil {
 		p.send(answer)
 	}
+	held.release()
 	for _, next := range then {
 		next()
 	}

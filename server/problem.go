@@ -60,11 +60,18 @@ type problemWriter struct {
 	// detail is said instead of the other handler's words.
 	detail  string
 	swallow bool
+	// admit, if there is one, may refuse an answer by what its header says.
+	admit func(http.Header) error
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *problemWriter) WriteHeader(status int) {
 	if status < http.StatusBadRequest {
+		if err := w.refusal(); err != nil {
+			w.swallow = true
+			writeProblem(w.ResponseWriter, err, w.requestID)
+			return
+		}
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
@@ -77,6 +84,22 @@ func (w *problemWriter) WriteHeader(status int) {
 		}
 	}
 	writeProblem(w.ResponseWriter, fault.New(kind, "%s", w.detail), w.requestID)
+}
+
+// refusal says why an answer isn't let through, and takes away what would describe
+// it.
+func (w *problemWriter) refusal() error {
+	if w.admit == nil {
+		return nil
+	}
+	h := w.Header()
+	err := w.admit(h)
+	if err != nil {
+		for _, name := range []string{"ETag", "Content-Range", "Accept-Ranges", "Content-Encoding"} {
+			h.Del(name)
+		}
+	}
+	return err
 }
 
 // Write implements [http.ResponseWriter].

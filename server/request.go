@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"agentd/command"
@@ -33,7 +34,13 @@ type request struct {
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{id: s.requestID(r), template: "other"}
-	rec := &recorder{ResponseWriter: w, timeout: s.opt.WriteTimeout}
+	rec := &recorder{ResponseWriter: w}
+	rec.timeout.Store(int64(s.opt.WriteTimeout))
+	if r.ProtoMajor > 1 {
+		rec.patience = s.conns.patience
+		s.conns.add(rec)
+		defer s.conns.remove(rec)
+	}
 	h := w.Header()
 	h.Set("X-Request-ID", q.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -198,9 +205,11 @@ func levelOf(k fault.Kind) slog.Level {
 // recorder notes what is sent, and gives each write its deadline.
 type recorder struct {
 	http.ResponseWriter
-	timeout time.Duration
-	status  int
-	bytes   int64
+	// timeout of a write, and what it becomes when the server stops.
+	timeout  atomic.Int64
+	patience time.Duration
+	status   int
+	bytes    int64
 	// begun, if there is one, is told that the answer begins.
 	begun func()
 }
@@ -222,15 +231,24 @@ func (w *recorder) WriteHeader(status int) {
 }
 
 // Write implements [http.ResponseWriter].
-func (w *recorder) Write(p []byte) (int, error) {
+func (w *recorder) Write(p []byte) (n int, err error) {
 	if w.status == 0 {
 		w.begin(http.StatusOK)
 	}
-	w.deadline()
-	n, err := w.ResponseWriter.Write(p)
-	w.bytes += int64(n)
-	return n, err
+	for {
+		w.deadline()
+		m, err := w.ResponseWriter.Write(p[n:min(len(p), n+writePart)])
+		n += m
+		w.bytes += int64(m)
+		if err != nil || n >= len(p) {
+			return n, err
+		}
+	}
 }
+
+// writePart is how much has to be taken in within the time of one write: a large
+// answer over a slow line takes long, but goes on.
+const writePart = 64 << 10
 
 // FlushError sends what is buffered; [http.ResponseController] calls it.
 func (w *recorder) FlushError() error {
@@ -244,7 +262,14 @@ func (w *recorder) FlushError() error {
 // deadline allows the next write its time. A writer that knows no deadlines, as
 // in some tests, has none.
 func (w *recorder) deadline() {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(time.Duration(w.timeout.Load())))
+}
+
+// hurry bounds the write that is under way and those to come. It may be called
+// beside them.
+func (w *recorder) hurry() {
+	w.timeout.Store(int64(w.patience))
+	w.deadline()
 }
 
 // Unwrap lets [http.ResponseController] reach the connection.

@@ -21,18 +21,18 @@ type rpc struct {
 }
 
 // handle carries out one message or batch and returns the answer, nil if none is
-// wanted, and what to do once it was sent.
-func (c *rpc) handle(ctx context.Context, message []byte) (answer []byte, then []func()) {
+// wanted, and what to do once it was sent. The caller releases held then.
+func (c *rpc) handle(ctx context.Context, held *holding, message []byte) (answer []byte, then []func()) {
 	requests, batch, bad := wire.ParseRPC(message)
 	if bad != nil {
 		return wire.AppendRPCError(nil, nil, c.stamp(bad)), nil
 	}
 	if !batch {
-		answer, next := c.one(ctx, &requests[0])
+		answer, next := c.one(ctx, held, &requests[0])
 		return answer, next
 	}
 	for i := range requests {
-		one, next := c.one(ctx, &requests[i])
+		one, next := c.one(ctx, held, &requests[i])
 		then = append(then, next...)
 		if one == nil {
 			continue
@@ -50,11 +50,11 @@ func (c *rpc) handle(ctx context.Context, message []byte) (answer []byte, then [
 }
 
 // one carries out one request.
-func (c *rpc) one(ctx context.Context, r *wire.RPCRequest) (answer []byte, then []func()) {
+func (c *rpc) one(ctx context.Context, held *holding, r *wire.RPCRequest) (answer []byte, then []func()) {
 	if r.Err != nil {
 		return wire.AppendRPCError(nil, r.ID, c.stamp(r.Err)), nil
 	}
-	result, next, bad := c.call(ctx, r)
+	result, next, bad := c.call(ctx, held, r)
 	if next != nil {
 		then = []func(){next}
 	}
@@ -67,7 +67,7 @@ func (c *rpc) one(ctx context.Context, r *wire.RPCRequest) (answer []byte, then 
 	return wire.AppendRPCResult(nil, r.ID, result), then
 }
 
-func (c *rpc) call(ctx context.Context, r *wire.RPCRequest) (result []byte, then func(), bad *wire.RPCError) {
+func (c *rpc) call(ctx context.Context, held *holding, r *wire.RPCRequest) (result []byte, then func(), bad *wire.RPCError) {
 	var err error
 	if m := c.extra[r.Method]; m != nil {
 		result, then, err = m(ctx, r.Params)
@@ -78,6 +78,9 @@ func (c *rpc) call(ctx context.Context, r *wire.RPCRequest) (result []byte, then
 		}
 		if err = permit(c.q.login.Role, d.Scope, d.Name); err == nil {
 			result, err = c.s.do(ctx, c.q, d, r.Params)
+		}
+		if err == nil {
+			err = held.take(len(result), d.Mutates)
 		}
 	}
 	if err != nil {
@@ -102,7 +105,9 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, q *request) er
 	if err != nil {
 		return err
 	}
-	answer, _ := (&rpc{s: s, q: q}).handle(r.Context(), body)
+	held := s.holding(q)
+	defer held.release()
+	answer, _ := (&rpc{s: s, q: q}).handle(r.Context(), held, body)
 	if answer == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return nil

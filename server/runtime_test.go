@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"agentd"
 	"agentd/command"
+	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/model/provider/script"
 	"agentd/store/storetest"
 )
@@ -28,7 +31,8 @@ func (l live) Status(context.Context) any { return map[string]string{"runtimeId"
 // runLive starts a server over the real runtime on a store in memory.
 func runLive(t testing.TB) *running {
 	st := storetest.NewMem()
-	rt, err := agentd.Open(context.Background(), agentd.Options{Store: st, Provider: script.New("script", nil), Model: "script"})
+	opt := agentd.Options{Store: st, Provider: script.New("script", nil), Model: "script"}
+	rt, err := agentd.Open(context.Background(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +40,7 @@ func runLive(t testing.TB) *running {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		replaytest.Recorded(t, opt)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
@@ -221,4 +226,59 @@ func benchmarkSubscribers(b *testing.B, n int) {
 	began := time.Now()
 	followers.Wait()
 	b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms-until-all-have-all")
+}
+
+// The runtime's own session can be read before it has a fact, by an admin, and its
+// stream shows the first one.
+func TestTheRuntimesSessionIsThereFromTheStart(t *testing.T) {
+	r := runLive(t)
+	ask := func(method, path, body, token string) answer {
+		req := r.request(method, path, body)
+		req.Header.Set("Authorization", "Bearer "+token)
+		return r.do(req)
+	}
+	const events, session = "/v1/sessions/" + event.RuntimeSession + "/events", `{"sessionId":"` + event.RuntimeSession + `"}`
+	for _, c := range [][3]string{{"GET", events, ""}, {"POST", "/v1/commands/get_session", session}} {
+		if a := ask(c[0], c[1], c[2], "client-token"); a.status != 404 || a.problem(t).Code != "not_found" {
+			t.Errorf("%s for a client: %d %s", c[1], a.status, a.body)
+		}
+	}
+	var page struct {
+		Events       []json.RawMessage
+		LastSequence *uint64
+		NextAfter    uint64
+	}
+	ask("GET", events, "", "admin-token").decode(t, &page)
+	if len(page.Events) != 0 || page.LastSequence == nil || *page.LastSequence != 0 || page.NextAfter != 0 {
+		t.Errorf("the page is %+v", page)
+	}
+	var got struct {
+		SessionID, RuntimeID string
+		Sequence             uint64
+		History              struct {
+			Events    []json.RawMessage
+			Truncated bool
+		}
+	}
+	ask("POST", "/v1/commands/get_session", session, "admin-token").decode(t, &got)
+	if got.SessionID != event.RuntimeSession || got.RuntimeID == "" || got.Sequence != 0 || got.History.Events == nil || len(got.History.Events) != 0 || got.History.Truncated {
+		t.Errorf("the session is %+v", got)
+	}
+	res, frames := r.stream(t.Context(), events+"?snapshot=1", "admin-token")
+	defer res.Body.Close()
+	if f, err := frames.Next(); err != nil || f.Event != "snapshot" {
+		t.Fatalf("first %+v, %v", f, err)
+	}
+	if a := ask("POST", "/v1/commands/set_policy", `{"mode":"plan"}`, "admin-token"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for id := 1; ; id++ {
+		f, err := frames.Next()
+		if err != nil || f.ID != strconv.Itoa(id) {
+			t.Fatalf("frame %+v, %v, want %d", f, err, id)
+		}
+		if bytes.Contains(f.Data, []byte(`"type":"policy.changed"`)) {
+			return
+		}
+	}
 }

@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"agentd/fault"
 )
@@ -76,7 +74,9 @@ const maxRawHeader = 1 << 20
 
 // Serve answers on a listener, which it closes, until ctx ends; then it accepts
 // nothing more, ends the streams, waits up to StopTimeout for requests under
-// way, and returns nil. It may be called for several listeners.
+// way, and returns nil. A client that takes nothing in meanwhile is cut off
+// sooner: each write has a quarter of that time. It may be called for several
+// listeners.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	logger := s.opt.Logger
 	srv := &http.Server{
@@ -104,6 +104,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.StopTimeout)
 	defer cancel()
 	s.endStreams()
+	s.conns.hurry()
 	err := errors.Join(srv.Shutdown(stop), s.Stop(stop))
 	if err != nil {
 		logger.Warn("requests under way were cut off", "error", err)
@@ -120,80 +121,6 @@ type lineLogger struct{ to *slog.Logger }
 func (l *lineLogger) Write(p []byte) (int, error) {
 	l.to.Debug("connection", "detail", strings.TrimSpace(string(p)))
 	return len(p), nil
-}
-
-// boundedListener turns connections over the bound away at once.
-type boundedListener struct {
-	net.Listener
-	s *Server
-	// raw says that the connection's bytes are HTTP, not TLS.
-	raw bool
-}
-
-// Accept implements [net.Listener].
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		open := &l.s.metrics.connections
-		if open.Add(1) <= int64(l.s.opt.MaxConnections) {
-			if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
-				_ = b.SetWriteBuffer(l.s.opt.SendBuffer) // a system that can't has its own bound
-			}
-			return &countedConn{Conn: c, open: open.Add, raw: l.raw}, nil
-		}
-		open.Add(-1)
-		l.refuse(c)
-	}
-}
-
-// refuse answers without reading: the request may never come. What fits into the
-// socket's buffer is written without waiting.
-func (l *boundedListener) refuse(c net.Conn) {
-	err := l.s.hit(fault.Unavailable, "connections", "too many connections are open; try again shortly")
-	if l.raw {
-		_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		_, _ = c.Write(rawProblem(err))
-	}
-	_ = c.Close()
-}
-
-// countedConn counts a connection until it is closed, and turns the plain-text
-// answers that net/http gives before a handler runs into problems.
-type countedConn struct {
-	net.Conn
-	open func(int64) int64
-	raw  bool
-	once sync.Once
-}
-
-// Close implements [net.Conn].
-func (c *countedConn) Close() error {
-	c.once.Do(func() { c.open(-1) })
-	return c.Conn.Close()
-}
-
-// CloseWrite lets net/http end its side of the connection after an error.
-func (c *countedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-// Write implements [net.Conn].
-func (c *countedConn) Write(p []byte) (int, error) {
-	if c.raw {
-		if err := bareError(p); err != nil {
-			if _, err := c.Conn.Write(rawProblem(err)); err != nil {
-				return 0, err
-			}
-			return len(p), nil
-		}
-	}
-	return c.Conn.Write(p)
 }
 
 // bareError recognises an answer that net/http wrote by itself: no handler of

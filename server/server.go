@@ -24,6 +24,8 @@ type Server struct {
 	streams          atomic.Int64
 	streamsPerToken  quota
 	bodies           budget
+	answers          answers
+	conns            conns
 
 	mu      sync.Mutex
 	stopped bool
@@ -35,6 +37,10 @@ type Server struct {
 	sockets int
 	idle    chan struct{}
 }
+
+// patienceParts is how many times a client that takes nothing in could be waited
+// for while the server stops.
+const patienceParts = 4
 
 // New returns a server over a backend. If opt is nil every option has its
 // default; then only the addresses without a token answer.
@@ -48,6 +54,8 @@ func New(b Backend, opt *Options) *Server {
 	s.mutations, s.reads = newGate(s.opt.MaxMutations), newGate(s.opt.MaxReads)
 	s.perToken.most, s.streamsPerToken.most = s.opt.MaxMutationsPerToken, s.opt.MaxStreamsPerToken
 	s.bodies.most = s.opt.MaxBodies
+	s.answers.most = s.opt.MaxAnswers
+	s.conns.patience = min(s.opt.WriteTimeout, s.opt.StopTimeout/patienceParts)
 	s.metrics.started = time.Now()
 	s.docs = newDocuments(s.opt.Documents)
 	s.routes = s.table()

@@ -77,10 +77,7 @@ func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
 			return
 		case <-stop.Done():
 			timer.Stop()
-			if p.ctx.Err() == nil {
-				_ = conn.Close(websocket.StatusGoingAway, "the server is stopping")
-				p.cancel(errGone)
-			}
+			p.sayGoodbye(conn)
 			return
 		case <-timer.C:
 		}
@@ -89,19 +86,33 @@ func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
 			p.cancel(errGone)
 			return
 		}
-		if err := p.ping(conn); err != nil { //nolint:contextcheck // the same
+		if err := p.ping(stop, conn); err != nil && stop.Err() == nil { //nolint:contextcheck // the same
 			p.cancel(errGone)
 			return
 		}
 	}
 }
 
-// ping waits for the client's answer, unless nothing is read at the moment.
-func (p *peer) ping(conn *websocket.Conn) error {
+// sayGoodbye closes the connection because the server stops. A client that
+// doesn't answer, or doesn't even read, is not waited for long.
+func (p *peer) sayGoodbye(conn *websocket.Conn) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	cut := time.AfterFunc(p.s.conns.patience, func() { p.cancel(errGone) })
+	defer cut.Stop()
+	_ = conn.Close(websocket.StatusGoingAway, "the server is stopping")
+	p.cancel(errGone)
+}
+
+// ping waits for the client's answer, unless nothing is read at the moment, and
+// no longer than until the server stops.
+func (p *peer) ping(stop context.Context, conn *websocket.Conn) error {
 	if p.waiting.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.s.opt.WriteTimeout)
 	defer cancel()
+	defer context.AfterFunc(stop, cancel)()
 	return conn.Ping(ctx)
 }

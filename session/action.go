@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -55,7 +57,7 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 			a = rec.Action // resolved long ago
 		}
 		switch {
-		case a.ActionType != "tool_permission" && a.ActionType != "sandbox_escape":
+		case !state.AsksPermission(a.ActionType):
 			return nil, fault.New(fault.Conflict, "action %s asks for %s, not for a permission; use respond_action", a.ActionID, a.ActionType)
 		case a.Status != state.ActionPending && a.Decision == p.Decision && a.DecisionSource == "host_policy":
 			return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
@@ -72,6 +74,12 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 
 // checkAnswer holds a submitted answer against the action's schema.
 func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
+	switch {
+	case a.ActionType == "credential" && a.CredentialRef != "":
+		return checkReference(a, p)
+	case a.ActionType == planApproval && p.Decision == "allow":
+		return checkChoice(a, p)
+	}
 	if p.Decision != "submit" || len(a.Schema) == 0 || r.m.opt.CheckAnswer == nil {
 		return nil
 	}
@@ -82,6 +90,76 @@ func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
 		return fault.Param("payload", "does not satisfy the action's schema: %s", err)
 	}
 	return nil
+}
+
+// checkReference holds the answer to the request for a credential against the
+// references that the action offers. What isn't one of them may be the credential
+// itself, so it is neither stored nor repeated.
+func checkReference(a *state.Action, p *command.RespondAction) error {
+	if p.Decision != "submit" {
+		if len(p.Payload) > 0 {
+			return fault.Param("payload", "belongs to the decision submit")
+		}
+		return nil
+	}
+	var offered struct {
+		Enum []string `json:"enum"`
+	}
+	var ref string
+	if json.Unmarshal(a.Schema, &offered) != nil || json.Unmarshal(p.Payload, &ref) != nil || !slices.Contains(offered.Enum, ref) {
+		return fault.Param("payload", "must be the reference of a credential, one of %s; the credential itself is never given in an answer", strings.Join(offered.Enum, ", "))
+	}
+	return nil
+}
+
+// planApproval is the type of the action that asks whether a plan is approved.
+const planApproval = "plan_approval"
+
+// planChoice is what may come with the approval of a plan.
+type planChoice struct {
+	PermissionMode string `json:"permissionMode"`
+}
+
+// checkChoice holds the mode that an approver chose against those that the action
+// offers. It is done here whether or not there is somebody to check schemas: what
+// the agent may do next hangs on it.
+func checkChoice(a *state.Action, p *command.RespondAction) error {
+	if len(p.Payload) == 0 {
+		return nil
+	}
+	var offered struct {
+		Properties struct {
+			PermissionMode struct {
+				Enum []string `json:"enum"`
+			} `json:"permissionMode"`
+		} `json:"properties"`
+	}
+	var chosen planChoice
+	d := json.NewDecoder(bytes.NewReader(p.Payload))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&chosen); err != nil {
+		return fault.Param("payload", "must be an object with permissionMode alone: %s", err)
+	}
+	if err := json.Unmarshal(a.Schema, &offered); err != nil {
+		return fault.Wrap(fault.Internal, err, "the schema of action %s can't be read", a.ActionID)
+	}
+	modes := offered.Properties.PermissionMode.Enum
+	if chosen.PermissionMode != "" && !slices.Contains(modes, chosen.PermissionMode) {
+		return fault.Param("payload.permissionMode", "%q is none of %s", chosen.PermissionMode, strings.Join(modes, ", "))
+	}
+	return nil
+}
+
+// planMode is the permission mode that an approved plan is carried out in.
+func planMode(a *state.Action, p *command.RespondAction) string {
+	if a.ActionType != planApproval || p.Decision != "allow" {
+		return ""
+	}
+	var chosen planChoice
+	if json.Unmarshal(p.Payload, &chosen) != nil || chosen.PermissionMode == "" {
+		return "default"
+	}
+	return chosen.PermissionMode
 }
 
 // resolve emits the answer to a pending action and, where a permission was asked
@@ -103,18 +181,24 @@ func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction, sou
 	}
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: out})
 	r.stepOfPeer(tx, scope, p.Peer, "the peer answered")
-	if a.ActionType != "tool_permission" && a.ActionType != "sandbox_escape" {
+	if !state.AsksPermission(a.ActionType) {
 		return
 	}
 	resolved := &event.PermissionResolved{
 		Decision: p.Decision, DecisionSource: source, DecisionReason: reason, ActionID: a.ActionID, ToolName: a.ToolName,
-		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(), ChannelID: p.ChannelID,
+		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(), ChannelID: p.ChannelID, PermissionMode: planMode(a, p),
+	}
+	if a.ActionType == planApproval {
+		resolved.Scope = "once" // of this plan, whatever comes after it
 	}
 	if p.Decision == "submit" {
 		resolved.Decision = "allow"
 	}
 	if resolved.Decision == "allow" && resolved.Scope == "session" {
 		resolved.GrantID = tx.NewID(event.PrefixGrant)
+		if p.ExpiresInMs > 0 {
+			resolved.ExpiresAt = tx.Now().Add(time.Duration(p.ExpiresInMs) * time.Millisecond)
+		}
 	}
 	tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: resolved})
 }

@@ -111,18 +111,7 @@ func (k *kit) submit(p command.SubmitTurn) *command.SubmitTurnResult {
 // events returns a session's events, decoded.
 func (k *kit) events(sessionID string) []*event.Event {
 	k.Helper()
-	var out []*event.Event
-	for rec, err := range k.store.Read(context.Background(), sessionID, store.Range{}) {
-		if err != nil {
-			k.Fatal(err)
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			k.Fatal(err)
-		}
-		out = append(out, e)
-	}
-	return out
+	return storetest.Facts(k, k.store, sessionID)
 }
 
 func (k *kit) types(sessionID string) []event.Type {

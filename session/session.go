@@ -136,6 +136,12 @@ func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSe
 		res.SessionSnapshot = st.Snapshot()
 		return nil
 	})
+	if fault.KindOf(err) == fault.NotFound && r.m.See(ctx, r.caller, p.SessionID) == nil {
+		// The runtime's own session is there before its first fact.
+		empty := state.New(p.SessionID)
+		empty.RuntimeID = r.m.opt.RuntimeID
+		res.SessionSnapshot, err = empty.Snapshot(), nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -258,8 +258,13 @@ func (m *Manager) Subscribe(ctx context.Context, sessionID string, after uint64)
 	return s, nil
 }
 
-// maxRead bounds the records of one Next.
-const maxRead = 256
+// Bounds of what one Next reads from the store: many slow subscribers hold as
+// much each.
+const (
+	maxRead = 256
+	// maxReadBytes may be exceeded by the last record.
+	maxReadBytes = 128 << 10
+)
 
 // Next returns the next facts, at least one; it waits for one until ctx ends. The
 // records are shared with other subscribers and must not be changed.
@@ -290,11 +295,15 @@ func (s *Subscription) read(ctx context.Context) ([]store.Record, error) {
 	if reaches || last <= s.next {
 		return records, nil
 	}
+	bytes := 0
 	for rec, err := range s.m.opt.Store.Read(ctx, s.id, store.Range{After: s.next, Before: last + 1, Limit: maxRead}) {
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("session: read %s: %w", s.id, err))
 		}
 		records = append(records, rec)
+		if bytes += len(rec.Data); bytes >= maxReadBytes {
+			break
+		}
 	}
 	return records, nil
 }

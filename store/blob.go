@@ -16,14 +16,15 @@ const refPrefix = "sha256:"
 // RefOf returns the reference of a blob whose content has that sum.
 func RefOf(sum Hash) string { return refPrefix + hex.EncodeToString(sum[:]) }
 
-// ParseRef returns the sum in a blob's reference.
+// ParseRef returns the sum in a blob's reference. A blob has one reference: capital
+// letters are none.
 func ParseRef(ref string) (Hash, error) {
 	var sum Hash
 	s, ok := strings.CutPrefix(ref, refPrefix)
 	if !ok || len(s) != 2*len(sum) {
 		return sum, fmt.Errorf("store: %q is not a blob reference", ref)
 	}
-	if _, err := hex.Decode(sum[:], []byte(s)); err != nil {
+	if _, err := hex.Decode(sum[:], []byte(s)); err != nil || RefOf(sum) != ref {
 		return sum, fmt.Errorf("store: %q is not a blob reference", ref)
 	}
 	return sum, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"strings"
 
 	"agentd/store"
 
@@ -16,10 +17,20 @@ import (
 // readError says what a failed read is: damage, or trouble with the medium.
 func readError(err error) error {
 	if pdb.IsCorruptionError(err) || errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, oneLine{err})
 	}
 	return err
 }
+
+// oneLine is an error of Pebble without the marks that it adds in further lines.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	text, _, _ := strings.Cut(e.error.Error(), "\n")
+	return text
+}
+
+func (e oneLine) Unwrap() error { return e.error }
 
 // getCopy returns a copy of a key's value, or store.ErrNotFound.
 func getCopy(r pdb.Reader, key []byte) ([]byte, error) {

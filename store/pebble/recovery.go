@@ -150,7 +150,7 @@ func (in *inspection) checkTail(fs vfs.FS, path string, number uint64) error {
 func (in *inspection) refusal(salvage bool) error {
 	for _, f := range in.findings {
 		if f.fatal && !salvage {
-			return fmt.Errorf("%w: %s Restore a backup, or open a copy with salvage to keep what is readable", store.ErrCorrupt, f.text)
+			return fmt.Errorf("%w: %s A copy of it can be opened with Options.Salvage, to keep what is readable", store.ErrCorrupt, f.text)
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func openError(err error) error {
 	case errors.As(err, &errno) && !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	return fmt.Errorf("%w: %w", store.ErrCorrupt, oneLine{err})
 }
 
 // isNewerFormat recognises Pebble's refusal of a format that it doesn't know;

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"agentd/fault"
+)
+
+// hurrier writes to a client and can be told to lose its patience.
+type hurrier interface{ hurry() }
+
+// conns are the open connections, and the answers on those of HTTP/2, which many
+// share and where each waits for its own reader.
+type conns struct {
+	// patience is how long a write may take once the server stops.
+	patience time.Duration
+
+	mu       sync.Mutex
+	open     map[hurrier]struct{}
+	hurrying bool
+}
+
+func (cs *conns) add(c hurrier) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.open == nil {
+		cs.open = map[hurrier]struct{}{}
+	}
+	cs.open[c] = struct{}{}
+	if cs.hurrying {
+		c.hurry()
+	}
+}
+
+func (cs *conns) remove(c hurrier) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.open, c)
+}
+
+// hurry gives every write, those under way included, no more than the patience
+// of a server that stops: whoever takes nothing in must not hold it up.
+func (cs *conns) hurry() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.hurrying = true
+	for c := range cs.open {
+		c.hurry()
+	}
+}
+
+// boundedListener turns connections over the bound away at once.
+type boundedListener struct {
+	net.Listener
+	s *Server
+	// raw says that the connection's bytes are HTTP, not TLS.
+	raw bool
+}
+
+// Accept implements [net.Listener].
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		open := &l.s.metrics.connections
+		if open.Add(1) <= int64(l.s.opt.MaxConnections) {
+			if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+				_ = b.SetWriteBuffer(l.s.opt.SendBuffer) // a system that can't has its own bound
+			}
+			counted := &countedConn{Conn: c, s: l.s, raw: l.raw}
+			l.s.conns.add(counted)
+			return counted, nil
+		}
+		open.Add(-1)
+		l.refuse(c)
+	}
+}
+
+// refuse answers without reading: the request may never come. What fits into the
+// socket's buffer is written without waiting.
+func (l *boundedListener) refuse(c net.Conn) {
+	err := l.s.hit(fault.Unavailable, "connections", "too many connections are open; try again shortly")
+	if l.raw {
+		_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		_, _ = c.Write(rawProblem(err))
+	}
+	_ = c.Close()
+}
+
+// countedConn counts a connection until it is closed, turns the plain-text
+// answers that net/http gives before a handler runs into problems, and is
+// impatient with its reader once the server stops.
+type countedConn struct {
+	net.Conn
+	s    *Server
+	raw  bool
+	once sync.Once
+
+	mu      sync.Mutex
+	hurried bool
+}
+
+// Close implements [net.Conn].
+func (c *countedConn) Close() error {
+	c.once.Do(func() {
+		c.s.metrics.connections.Add(-1)
+		c.s.conns.remove(c)
+	})
+	return c.Conn.Close()
+}
+
+// CloseWrite lets net/http end its side of the connection after an error.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// hurry bounds the write that is under way, if there is one, and those to come.
+func (c *countedConn) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hurried = true
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.s.conns.patience)) // one that is closed needs none
+}
+
+// refresh gives a write that begins after hurry its own time.
+func (c *countedConn) refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hurried {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.s.conns.patience))
+	}
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *countedConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if most := time.Now().Add(c.s.conns.patience); c.hurried && (t.IsZero() || t.After(most)) {
+		t = most
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *countedConn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// Write implements [net.Conn].
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.refresh()
+	if c.raw {
+		if err := bareError(p); err != nil {
+			if _, err := c.Conn.Write(rawProblem(err)); err != nil {
+				return 0, err
+			}
+			return len(p), nil
+		}
+	}
+	return c.Conn.Write(p)
+}
