@@ -42,8 +42,8 @@ func TestModesMean(t *testing.T) {
 		{"list_files", `{"path":"."}`, "aaaaaaaa"},
 		{"shell", `{"command":"cat a"}`, "??aaaada"},
 		{"shell", `{"command":"cat /etc/hostname"}`, "??aaaada"},
-		{"update_plan", `{"items":[]}`, "a?aaaada"}, // only default names both beside reads
-		{"request_input", `{"prompt":"which?"}`, "a?aaaada"},
+		{"update_plan", `{"items":[]}`, "a?aaaada"},          // only default names both beside reads
+		{"request_input", `{"prompt":"which?"}`, "a?aaadda"}, // nothing waits for a person who isn't asked
 		{"write_file", `{"path":"b","content":""}`, "??aaaada"},
 		{"edit_file", `{"path":"b","old":"x","new":"y"}`, "??aaaada"},
 		{"shell", `{"command":"touch b"}`, "??aaaada"},

@@ -13,10 +13,14 @@ type RespondAction struct {
 	ActionID string `json:"actionId" check:"id"`
 	// Decision is one of those that the action offers.
 	Decision string `json:"decision" enum:"allow deny cancel submit"`
-	// Payload is the answer's content, such as structured input.
+	// Payload is the answer's content: structured input, the permissionMode that an
+	// approved plan is carried out in, or the reference of a credential.
 	Payload event.Raw `json:"payload,omitempty"`
 	// Scope of an allow: once (default) or session.
 	Scope string `json:"scope,omitempty" enum:"once session"`
+	// ExpiresInMs is how long an allow for the session holds; as long as the session if
+	// absent.
+	ExpiresInMs int64 `json:"expiresInMs,omitempty" max:"31622400000"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// ChannelID is the channel that the answer comes through, if it does.
@@ -98,6 +102,8 @@ type ActionRecord struct {
 	SafeArgs event.Raw `json:"safeArgs,omitempty"`
 	// Reason says why somebody is asked.
 	Reason string `json:"reason,omitempty"`
+	// CredentialRef names what a credential is asked for.
+	CredentialRef string `json:"credentialRef,omitempty"`
 	// ExpiresAt is when the action answers itself.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// ChannelID is the channel whose peer is to act, if only that one can.

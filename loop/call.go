@@ -516,6 +516,12 @@ func (c *call) fail(ctx context.Context, err error) error {
 				Provider: c.info.Provider, Model: c.info.Model, RetryAfterMs: p.RetryAfterMs, ModelRequestID: c.req.RequestID, Source: "provider",
 			}})
 		}
+		if p.ErrorCategory == model.RateLimited && !p.Retryable {
+			// Waiting doesn't help: the account is used up. How much it held isn't told.
+			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: &event.QuotaState{
+				QuotaName: "provider_account", Provider: c.info.Provider, ModelRequestID: c.req.RequestID, Reason: p.Message,
+			}})
+		}
 		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: c.scope, Payload: p})
 	})
 }

@@ -93,7 +93,7 @@ func (l *Loop) subject(s *state.Session, t *state.Thread, mode string) *subject 
 		mode = l.modeOf(s, t, t.Active)
 	}
 	x := &subject{mode: mode, rules: l.rulesOf(s), place: l.workplace(s, t, t.Active), state: s, sel: l.selection(s, t, t.Active)}
-	x.sel.Policy, x.sel.Escalate = l.standing(x.mode, x.rules), l.mayEscalate(x.mode)
+	x.sel.Policy, x.sel.Escalate, x.sel.Planning = l.standing(x.mode, x.rules), l.mayEscalate(x.mode), l.mayPlan(x.mode, t, nil)
 	x.sel.Extra = clientTools(s)
 	return x
 }
@@ -113,16 +113,18 @@ func (l *Loop) getToolInventory(ctx context.Context, caller command.Caller, p *c
 // environment is the answer of get_execution_environment.
 type environment struct {
 	command.EnvironmentRead
-	WorkspaceID     string           `json:"workspaceId"`
-	AdditionalRoots []string         `json:"additionalRoots"`
-	Shell           string           `json:"shell"`
-	OS              string           `json:"os"`
-	Arch            string           `json:"arch"`
-	EnvRef          string           `json:"envRef"`
-	Env             []string         `json:"env"`
-	PermissionMode  string           `json:"permissionMode"`
-	NetworkProfile  string           `json:"networkProfile"`
-	ResourceLimits  map[string]int64 `json:"resourceLimits"`
+	WorkspaceID     string   `json:"workspaceId"`
+	AdditionalRoots []string `json:"additionalRoots"`
+	Shell           string   `json:"shell"`
+	OS              string   `json:"os"`
+	Arch            string   `json:"arch"`
+	EnvRef          string   `json:"envRef"`
+	Env             []string `json:"env"`
+	PermissionMode  string   `json:"permissionMode"`
+	NetworkProfile  string   `json:"networkProfile"`
+	// SandboxProfile is what the standard calls the sandbox.
+	SandboxProfile *event.SandboxApplied `json:"sandboxProfile"`
+	ResourceLimits map[string]int64      `json:"resourceLimits"`
 }
 
 func (l *Loop) getEnvironment(ctx context.Context, caller command.Caller, p *command.GetExecutionEnvironment) (*environment, error) {
@@ -145,6 +147,7 @@ func (l *Loop) environment(s *subject) *environment {
 		},
 		WorkspaceID: event.NotApplicable, AdditionalRoots: []string{}, Shell: "/bin/sh", OS: runtime.GOOS, Arch: runtime.GOARCH,
 		EnvRef: event.NotApplicable, Env: l.envNames(), PermissionMode: s.mode, NetworkProfile: applied.Network, ResourceLimits: applied.ProcessLimits,
+		SandboxProfile: applied,
 	}
 	if w := s.state.Workspace; w != nil && w.WorkspaceID != "" {
 		out.WorkspaceID = w.WorkspaceID

@@ -57,6 +57,8 @@ type conversation struct {
 	notes []string
 	// current is the input of the turn that runs, told again after a compaction.
 	current *model.Message
+	// spanned is the turn that the last boundary fell into, if it fell into one.
+	spanned string
 	// answer is the text of the last answer, schema what it must satisfy.
 	answer string
 	schema event.Raw
@@ -385,6 +387,7 @@ func (c *conversation) compacted(ctx context.Context, s store.Store, p *event.Co
 		c.closeStep("the call was not carried out")
 	}
 	c.messages, c.tokens, c.marks, c.covers = nil, 0, nil, p.ThroughSequence
+	c.spanned = c.running
 	c.add(&model.Message{Role: model.RoleUser, Text: summaryIntro + summary})
 	if c.current != nil {
 		c.add(&model.Message{Role: model.RoleUser, Text: "The request that you are working on:\n\n" + c.current.Text, Media: c.current.Media})
@@ -457,11 +460,14 @@ func (c *conversation) hooked(ctx context.Context, s store.Store, turnID string,
 	return nil
 }
 
-// turnIDs lists the turns since the last boundary.
+// turnIDs lists the turns since the last boundary, also the one that it fell into.
 func (c *conversation) turnIDs() []string {
-	out := make([]string, len(c.marks))
-	for i, m := range c.marks {
-		out[i] = m.turnID
+	out := make([]string, 0, len(c.marks)+1)
+	if c.spanned != "" {
+		out = append(out, c.spanned)
+	}
+	for _, m := range c.marks {
+		out = append(out, m.turnID)
 	}
 	return out
 }

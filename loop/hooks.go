@@ -47,9 +47,18 @@ func (h *hookRecorder) Report(_ context.Context, fact event.Payload) error {
 	}
 	return h.l.m.Emit(context.WithoutCancel(h.l.ctx), h.k.session, event.ByLoop, func(tx *session.Tx) error {
 		tx.Emit(e)
+		if p, ok := fact.(*event.HookFailed); ok && p.FailureBehavior == hook.FailOpen {
+			tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: h.scope, Payload: &event.RuntimeNotice{
+				Code: codeHookOpen, Message: "the hook " + p.HandlerRef + " failed at " + p.Point + ", and the work went on without it: " + p.Message,
+				Advice: "mend the hook; with failure: closed what it guards is blocked instead",
+			}})
+		}
 		return nil
 	})
 }
+
+// codeHookOpen marks the warning that work went on without a hook's word.
+const codeHookOpen = "hook_failed_open"
 
 // Keep implements [hook.Recorder].
 func (h *hookRecorder) Keep(_ context.Context, mediaType string, content []byte) (string, error) {

@@ -32,6 +32,7 @@ import (
 	"agentd/fault"
 	"agentd/hook"
 	"agentd/model"
+	"agentd/permission"
 	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
@@ -71,6 +72,9 @@ type Options struct {
 	TrustRules bool
 	// NobodyToAsk says that no person can answer: what would ask is denied.
 	NobodyToAsk bool
+	// Confinement, if set, is what decisions take to confine commands, instead of what
+	// Processes would do: a replay runs none.
+	Confinement *permission.Sandbox
 	// ActionTimeout ends questions that nobody answers; 0 is never.
 	ActionTimeout time.Duration
 	// Outputs bounds what is kept of tools' outputs.
@@ -87,6 +91,10 @@ type Options struct {
 	FlushEvery time.Duration
 	// MaxRunning bounds the threads that are worked on at once; default 1024.
 	MaxRunning int
+	// StartAfter is how long a thread's work waits for whoever called for it to be
+	// answered; 0 is not at all. A turn that starts in the moment in which it is
+	// acknowledged takes the second core from the acknowledgement.
+	StartAfter time.Duration
 	// MaxTranscripts bounds the conversations that are kept in memory; default 1024.
 	MaxTranscripts int
 	// Logger defaults to one that discards.
@@ -128,12 +136,17 @@ type Loop struct {
 	returns map[key]int
 	// calls holds the model calls that this process makes, by request id.
 	calls map[string]struct{}
+	// stops holds who is ending which process, and why, until the end is a fact.
+	stops map[string]stop
 }
 
 type key struct{ session, thread string }
 
 // stopGrace is how long tool calls may take to end when the runtime stops.
 const stopGrace = 10 * time.Second
+
+// Limits returns the limits of turns that hold.
+func (l *Loop) Limits() Policy { return l.opt.Policy }
 
 // runner is the work on one thread.
 type runner struct {
@@ -161,7 +174,7 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*time.Timer{}, returns: map[key]int{}, calls: map[string]struct{}{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*time.Timer{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
 	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
 	for _, p := range opt.Providers {
@@ -330,7 +343,15 @@ func (l *Loop) wake(k key, cause error) {
 		return
 	}
 	l.runners[k] = &runner{}
-	l.wg.Go(func() { l.run(k) })
+	if l.opt.StartAfter <= 0 {
+		l.wg.Go(func() { l.run(k) })
+		return
+	}
+	l.wg.Add(1)
+	time.AfterFunc(l.opt.StartAfter, func() {
+		defer l.wg.Done()
+		l.run(k)
+	})
 }
 
 // run works on a thread until it has nothing to do.

@@ -10,12 +10,15 @@ import (
 )
 
 // emitOwned begins a tool that no implementation carries out: request_input asks,
-// and the answer ends it; spawn_agent is carried out by the scheduler of work,
-// which sees the start and ends the call when the child ends.
+// and the answer ends it; present_plan was approved, or it wouldn't begin; spawn_agent
+// is carried out by the scheduler of work, which sees the start and ends the call
+// when the child ends.
 func (r *toolRun) emitOwned(tx *session.Tx) {
 	switch {
 	case r.entry.Info.ToolName == tool.RequestInput:
 		r.askInput(tx)
+	case r.entry.Info.ToolName == tool.PresentPlan:
+		r.leavePlan(tx)
 	case r.entry.Info.ToolName == tool.SpawnAgent && r.l.opt.Subagents:
 	case r.client() != nil:
 		r.askClient(tx, r.client())
@@ -120,7 +123,7 @@ func expireAction(tx *session.Tx, e ExpireAction) {
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
 		Decision: decision, Status: "expired", DecisionSource: "timeout", ActionType: a.ActionType, Reason: "nobody answered in time",
 	}})
-	if a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape" {
+	if state.AsksPermission(a.ActionType) {
 		tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: &event.PermissionResolved{
 			Decision: "timeout", DecisionSource: "default", DecisionReason: "nobody answered in time", ActionID: a.ActionID, ToolName: a.ToolName,
 		}})

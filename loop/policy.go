@@ -55,6 +55,9 @@ func (l *Loop) modeOf(s *state.Session, t *state.Thread, turn *state.Turn) strin
 
 // ownMode is a turn's own permission mode, its thread's, the session's, the host's.
 func (l *Loop) ownMode(s *state.Session, t *state.Thread, turn *state.Turn) string {
+	if turn != nil && turn.PermissionMode != "" {
+		return turn.PermissionMode // its plan was approved
+	}
 	if m := optionsOf(turn).PermissionMode; m != "" {
 		return m
 	}
@@ -99,8 +102,13 @@ func grantsOf(s *state.Session) []permission.Grant {
 
 // selection says which tools a turn may use, and how each stands.
 func (l *Loop) selection(s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
-	mode, rules := l.modeOf(s, t, turn), l.rulesOf(s)
-	sel := tool.Selection{Escalate: l.mayEscalate(mode), Policy: l.standing(mode, rules), Extra: expectedTools(s, l.opt.Clock())}
+	return l.selectionIn(l.modeOf(s, t, turn), s, t, turn)
+}
+
+func (l *Loop) selectionIn(mode string, s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
+	sel := tool.Selection{
+		Escalate: l.mayEscalate(mode), Planning: l.mayPlan(mode, t, turn), Policy: l.standing(mode, l.rulesOf(s)), Extra: expectedTools(s, l.opt.Clock()),
+	}
 	if turn != nil && turn.Options != nil {
 		sel.Tools = turn.Options.Tools
 	}

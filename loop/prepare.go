@@ -264,7 +264,7 @@ func (l *Loop) ask(tx *session.Tx, t *state.Thread, turn *state.Turn, p *prepara
 		}
 	} else {
 		// A turn that was routed before needs what it needed then.
-		a.InputTokens = t.ContextTokens
+		a.InputTokens = max(t.ContextTokens, estimateOf(t))
 		if r := t.Routing; r != nil && r.Profile != nil {
 			a.Required = append(a.Required, r.Profile.RequiredCapabilities...)
 		}

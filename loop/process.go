@@ -72,6 +72,9 @@ type plans struct {
 
 // confinement is what would confine a command, as the permission is decided by it.
 func (l *Loop) confinement(w workplace) permission.Sandbox {
+	if l.opt.Confinement != nil {
+		return *l.opt.Confinement
+	}
 	p, err := l.plan(w, false)
 	if err != nil {
 		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}
@@ -127,13 +130,17 @@ func NoBoundary(cwd, why string) *event.SandboxApplied {
 // BoundaryOf is the fact of what a plan enforces.
 func BoundaryOf(p *sandbox.Plan, cwd string) *event.SandboxApplied {
 	limits := p.Profile.Limits
+	stated := map[string]int64{
+		"memoryMB": limits.MemoryMB, "processes": limits.Processes, "wallClockMs": limits.WallClock.Milliseconds(),
+	}
+	if limits.OpenFiles > 0 {
+		stated["openFiles"] = limits.OpenFiles
+	}
 	return &event.SandboxApplied{
 		Mode: string(p.Profile.Mode), Cwd: cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
 		AllowedHosts: p.Profile.AllowedHosts, Enforcement: event.Enforcement(p.Enforcement), NotEnforced: p.NotEnforced,
 		Hidden: p.Hidden, Protected: p.Protected(),
-		ProcessLimits: map[string]int64{
-			"memoryMB": limits.MemoryMB, "processes": limits.Processes, "wallClockMs": limits.WallClock.Milliseconds(),
-		},
+		ProcessLimits: stated,
 	}
 }
 
@@ -331,8 +338,10 @@ func (x *running) end(tx *session.Tx, exit process.Exit, reason string) {
 		return
 	}
 	if exit.TimedOut || exit.Terminated {
+		by := x.l.stoppedBy(x.id)
 		tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: x.scope, Payload: &event.ProcessTerminated{
 			ProcessID: x.id, Reason: reason, Signal: exit.SignalName, DurationMs: ms, OutputRef: ref, EndedAt: exit.Ended,
+			Detail: by.reason, TerminatedBy: by.by,
 		}})
 		return
 	}

@@ -136,6 +136,10 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	if strings.HasSuffix(p.Signal, "KILL") {
 		grace = 0
 	}
+	reason := l.redactText(p.Reason)
+	// Whoever records the end first, the fact names who wanted it.
+	l.stopping(p.ProcessID, &stop{reason, session.ActorOf(caller)})
+	defer l.stopping(p.ProcessID, nil)
 	if err := x.Terminate(ctx, grace); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the process could not be ended")
 	}
@@ -143,7 +147,6 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the end of the process is not known")
 	}
-	reason := l.redactText(p.Reason)
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
 		now := tx.State.Environment.Find(p.ProcessID)
 		if now != nil && now.Status == state.ProcessRunning {
@@ -154,6 +157,30 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 		}
 		return &command.ProcessResult{ProcessID: p.ProcessID, Status: state.ProcessTerminated}, nil
 	})
+}
+
+// stop is the wish of a caller to end a process.
+type stop struct {
+	reason string
+	by     *event.Actor
+}
+
+// stopping notes who is ending a process; nil takes the note away.
+func (l *Loop) stopping(processID string, s *stop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s == nil {
+		delete(l.stops, processID)
+		return
+	}
+	l.stops[processID] = *s
+}
+
+// stoppedBy returns who is ending a process, if somebody is.
+func (l *Loop) stoppedBy(processID string) stop {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stops[processID]
 }
 
 // signals that a caller may name.

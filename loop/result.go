@@ -41,10 +41,11 @@ func (o *Outputs) defaults() {
 func (r *toolRun) succeeded(ctx context.Context, res *tool.Result) error {
 	r.after(ctx, res)
 	changed, kept := r.host.changes(ctx, res.Changed)
-	return r.emitResult(func(tx *session.Tx, _ *state.Thread) {
+	return r.emitResult(func(tx *session.Tx, t *state.Thread) {
 		for _, b := range kept {
 			tx.Keep(b)
 		}
+		r.offerAnew(tx, t)
 		p := &event.ToolResult{
 			ToolName: r.request.ToolName, Status: "ok", DurationMs: time.Since(r.began).Milliseconds(),
 			ProcessID: res.ProcessID, ChangedFiles: changed,
@@ -127,8 +128,14 @@ func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) e
 				r.askOutside(tx, t, failed)
 				return
 			}
+		} else if failed.Boundary != "" {
+			// Another category says more of the call, such as one that may have had
+			// effects; the boundary was hit all the same.
+			r.emitViolation(tx, failed)
 		}
-		r.emitFailed(tx, failed)
+		if !r.askCredential(tx, t, failed) {
+			r.emitFailed(tx, failed)
+		}
 	})
 }
 

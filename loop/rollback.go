@@ -157,6 +157,9 @@ func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID s
 		}
 		b.note(e, gone)
 	}
+	if gone[b.toTurn] {
+		return fault.New(fault.NotFound, "turn %s was taken back: it is no turn of thread %s any more", b.toTurn, threadID)
+	}
 	b.turns = slices.DeleteFunc(b.turns, func(id string) bool { return gone[id] })
 	b.changes = slices.DeleteFunc(b.changes, func(t workspace.Turned) bool { return gone[t.TurnID] })
 	if b.turns == nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +31,8 @@ type toolRun struct {
 	trace   event.Trace
 	place   workplace
 	mode    string
+	// credentials are the references that people gave in the session.
+	credentials map[string]string
 	// rewritten is where the input is that a hook put in the place of the model's.
 	rewritten string
 	// refused is why the call doesn't run at all.
@@ -108,13 +109,13 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 		}
 		at, offered = placeOf(s, t), t.Inventory
 		inv = l.opt.Tools.Resolve(l.selection(s, t, t.Active))
-		w := l.workplace(s, t, t.Active)
+		w, given := l.workplace(s, t, t.Active), credentialsOf(s)
 		for _, c := range t.Active.Tools[e.From:e.To] {
 			if l.opt.Policy.ended(c) || c.Status == state.ToolRunning || c.Decision == permission.Ask {
 				continue
 			}
 			r := &toolRun{l: l, k: k, call: *c, place: w, mode: l.modeOf(s, t, t.Active), scope: toolScope(t, t.Active, c), trace: t.Trace(k.session, t.Active)}
-			r.scope.StepID = l.m.NewID(event.PrefixStep)
+			r.scope.StepID, r.credentials = l.m.NewID(event.PrefixStep), given
 			if a := s.Actions.Find(c.ActionID); a != nil && a.ActionType == "sandbox_escape" {
 				r.outside = true
 			}
@@ -190,7 +191,7 @@ func notEscalated(mode string) string {
 
 // mayEscalate reports whether calls may ask to run outside of the sandbox.
 func (l *Loop) mayEscalate(mode string) bool {
-	return mode == permission.ModeOnRequest && l.opt.Processes != nil && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
+	return mode == permission.ModeOnRequest && (l.opt.Processes != nil || l.opt.Confinement != nil) && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
 }
 
 func (r *toolRun) refuse(err error) {
@@ -208,7 +209,10 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 		r.emitFailed(tx, r.refused)
 		return
 	case r.call.Decision == permission.Allow:
-		// Somebody was asked and allowed it.
+		// Somebody was asked and allowed it, or gave what it lacked.
+		if r.revoked(tx, t) {
+			return
+		}
 	case r.call.Decision == "":
 		d := permission.Decide(r.question(tx, t))
 		r.decision = &d
@@ -244,23 +248,6 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 	}
 }
 
-// refusal is the error of a call that was asked about and not allowed.
-func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
-	err := tool.Errorf(tool.Denied, "the call was not allowed")
-	if a := tx.State.Actions.Find(r.call.ActionID); a != nil {
-		switch {
-		case a.Status == state.ActionExpired:
-			err.Message = "nobody answered the request for permission in time"
-		case a.DecisionReason != "":
-			err.Message = "the call was not allowed: " + a.DecisionReason
-		case a.DecisionSource == "human":
-			err.Message = "the user did not allow the call"
-		}
-	}
-	err.Advice = "Do not try the same in another way; ask what to do instead or go on without it."
-	return err
-}
-
 // emitDecision records the decision and, if somebody has to be asked, the request.
 func (r *toolRun) emitDecision(tx *session.Tx, t *state.Thread, d *permission.Decision) {
 	p := r.l.clean(d.PermissionEvaluated)
@@ -293,55 +280,6 @@ func (l *Loop) clean(p event.PermissionEvaluated) event.PermissionEvaluated {
 		p.Subcommands[i] = l.redactText(p.Subcommands[i])
 	}
 	return p
-}
-
-// emitRequest asks somebody for permission.
-func (r *toolRun) emitRequest(tx *session.Tx, t *state.Thread, d *permission.Decision, p *event.PermissionEvaluated) {
-	kind, why := "tool_permission", p.DecisionReason
-	if d.NeedsOutside {
-		kind = "sandbox_escape"
-	}
-	if reason, asked := tool.Escalation(r.input); asked && r.entry.Info.ToolName == tool.Shell {
-		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
-	}
-	r.ask(tx, t, kind, p.ApprovalActionID, why, p)
-}
-
-// ask emits the request and the action of a call that waits for permission.
-func (r *toolRun) ask(tx *session.Tx, _ *state.Thread, kind, actionID, why string, p *event.PermissionEvaluated) {
-	scope := r.scope
-	scope.ActionID = actionID
-	if plan, err := r.l.plan(r.place, true); kind == "sandbox_escape" && err == nil && len(plan.Exposed) > 0 {
-		why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
-	}
-	tx.Emit(event.Event{Type: event.TypePermissionRequested, Scope: scope, Payload: &event.PermissionRequested{
-		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,
-	}})
-	a := &event.ActionRequired{
-		ActionType: kind, Prompt: r.prompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
-		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
-	}
-	if after := r.l.opt.ActionTimeout; after > 0 {
-		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "deny"
-	}
-	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: a})
-}
-
-// prompt says in one line what the call would do.
-func (r *toolRun) prompt() string {
-	clean, _ := r.l.redactJSON(r.input)
-	var in struct {
-		Command string `json:"command"`
-		Path    string `json:"path"`
-	}
-	_ = json.Unmarshal(clean, &in) // a tool without these fields shows its whole input
-	switch {
-	case in.Command != "":
-		return "Run: " + tool.Preview(in.Command, 500)
-	case in.Path != "":
-		return "Allow " + r.request.ToolName + " on " + in.Path + "?"
-	}
-	return "Allow " + r.request.ToolName + " " + tool.Preview(string(clean), 300) + "?"
 }
 
 // safeArgs are the call's arguments as facts show them: inline, or by reference.
@@ -402,12 +340,16 @@ func (r *toolRun) run(group context.Context) error {
 	defer cancel()
 	r.began = time.Now()
 	r.host = newToolHost(r)
+	ruled := r.l.hasRules(r.place.root)
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
-		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host,
+		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host, Credentials: r.credentials,
 		TraceParent: r.trace.Span(r.k.session, toolSpan(r.call.ToolCallID, r.call.Attempts+1)).Parent(),
 	})
 	r.host.close()
+	if !ruled {
+		r.tellNewRules()
+	}
 	switch {
 	case err == nil && res == nil:
 		err = tool.Errorf(tool.Execution, "%s gave neither a result nor an error", r.request.ToolName)

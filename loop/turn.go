@@ -4,6 +4,7 @@ import (
 	"agentd/event"
 	"agentd/session"
 	"agentd/state"
+	"agentd/tool"
 )
 
 func scopeOf(t *state.Thread, turn *state.Turn) event.Scope {
@@ -45,7 +46,7 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 		}
 		count, begun := attemptOf(tx.State, turn)
 		if !begun {
-			tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: scope, Payload: &event.TaskAttemptStarted{
+			tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: ofAttempt(scope), Payload: &event.TaskAttemptStarted{
 				Status: "running", AttemptCount: count, Reason: attemptReason(count), Worker: &event.Worker{Kind: "agent", ThreadID: t.ThreadID},
 			}})
 		}
@@ -85,6 +86,25 @@ func attemptReason(count int64) string {
 	return "first"
 }
 
+// ofAttempt is the scope of a fact about an attempt: an attempt is a run, and has
+// its id.
+func ofAttempt(s event.Scope) event.Scope {
+	s.AttemptID = s.RunID
+	return s
+}
+
+// afterAttempt says what follows an attempt that failed. Nobody tries the task of
+// a turn again; of another one its scheduler decides.
+func afterAttempt(implicit bool, status string) string {
+	switch {
+	case implicit:
+		return "none: submit another turn"
+	case status == state.TurnCancelled:
+		return event.NextAttemptAsked
+	}
+	return event.NextAttemptByPolicy
+}
+
 // completeTurn ends a turn well. Structured is the answer of a turn with an
 // output schema.
 func completeTurn(tx *session.Tx, t *state.Thread, outcome string, structured event.Raw) {
@@ -95,7 +115,7 @@ func completeTurn(tx *session.Tx, t *state.Thread, outcome string, structured ev
 		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
 		StructuredOutput: structured,
 	}})
-	tx.Emit(event.Event{Type: event.TypeTaskAttemptCompleted, Scope: scope, Payload: &event.TaskAttemptCompleted{
+	tx.Emit(event.Event{Type: event.TypeTaskAttemptCompleted, Scope: ofAttempt(scope), Payload: &event.TaskAttemptCompleted{
 		Status: "completed", DurationMs: elapsed(tx, turn),
 	}})
 	if implicit(tx, turn) {
@@ -143,7 +163,8 @@ func cancelTurn(tx *session.Tx, t *state.Thread, e CancelTurn) {
 }
 
 // closeOpen records the end of what a turn that ends had open. Category is that
-// of tool calls which were under way.
+// of tool calls which were under way; calls that were only asked for are told as
+// interrupted, so that none disappears without a word.
 func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
 	turn := t.Active
 	scope := scopeOf(t, turn)
@@ -156,11 +177,15 @@ func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
 		dropAction(tx, scope, id, reason)
 	}
 	for _, c := range turn.Tools {
-		if c.Status == state.ToolRunning {
-			tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, turn, c), Payload: &event.ToolFailed{
-				ToolName: c.ToolName, ErrorCategory: category, Message: reason,
-			}})
+		failed := &event.ToolFailed{ToolName: c.ToolName, ErrorCategory: category, Message: reason}
+		switch c.Status {
+		case state.ToolRunning:
+		case state.ToolRequested:
+			failed.ErrorCategory, failed.Message = tool.Interrupted, "the turn ended before the call was carried out: "+reason
+		default:
+			continue
 		}
+		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, turn, c), Payload: failed})
 	}
 }
 
@@ -174,7 +199,7 @@ func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
 		Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", Reason: reason,
 	}})
-	if a != nil && (a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape") {
+	if a != nil && state.AsksPermission(a.ActionType) {
 		tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: &event.PermissionResolved{
 			Decision: "cancel", DecisionSource: "default", DecisionReason: reason, ActionID: id, ToolName: a.ToolName,
 		}})
@@ -191,8 +216,9 @@ func endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status, category
 		Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
 	}})
 	if turn.Status == state.TurnRunning {
-		tx.Emit(event.Event{Type: event.TypeTaskAttemptFailed, Scope: scope, Payload: &event.TaskAttemptFailed{
+		tx.Emit(event.Event{Type: event.TypeTaskAttemptFailed, Scope: ofAttempt(scope), Payload: &event.TaskAttemptFailed{
 			Status: status, FailureCategory: category, Error: why, Retryable: why.Retryable, DurationMs: elapsed(tx, turn),
+			NextAttemptPolicy: afterAttempt(implicit(tx, turn), status),
 		}})
 	}
 	if !implicit(tx, turn) {

@@ -61,6 +61,7 @@ func calls() []call {
 		{"shell asks to leave", out},
 		{"plan", otherCall("update_plan", "local", true)},
 		{"input", otherCall("request_input", "local", true)},
+		{"hand over", otherCall("present_plan", "local", true)},
 		{"agent", otherCall("spawn_agent", "local", false)},
 		{"agent elsewhere", away},
 		{"agent elsewhere, hidden", hidden},
@@ -92,7 +93,8 @@ var modeTable = map[string]string{
 	"shell lifted":             "??aaadaa",
 	"shell asks to leave":      "????dd??",
 	"plan":                     "a?aaadaa",
-	"input":                    "a?aaadaa",
+	"input":                    "a?aaddaa",
+	"hand over":                "ddddd?dd",
 	"agent":                    "??aaadaa",
 	"agent elsewhere":          "????dda?",
 	"agent elsewhere, hidden":  "????dda?",
@@ -119,7 +121,7 @@ func TestModes(t *testing.T) {
 			if d.PermissionMode != mode || d.DecisionSource != "mode" {
 				t.Errorf("%s in %s: mode %q, source %q", c.name, mode, d.PermissionMode, d.DecisionSource)
 			}
-			if want := d.Decision == Deny && mode == ModeNever; d.CannotAsk != want {
+			if want := d.Decision == Deny && mode == ModeNever && c.name != "hand over"; d.CannotAsk != want {
 				t.Errorf("%s in %s: CannotAsk is %v", c.name, mode, d.CannotAsk)
 			}
 		}
@@ -157,17 +159,19 @@ func TestRulesHoldInEveryMode(t *testing.T) {
 				t.Errorf("%s: a deny rule gives %s by %s %v", name, d.Decision, d.DecisionSource, d.RuleRefs)
 			}
 			want := Ask
-			if mode == ModeNever || mode == ModePlan {
+			handsOver := c.q.Tool.ToolName == toolPresentPlan
+			if mode == ModeNever || (mode == ModePlan) != handsOver {
 				want = Deny
 			}
 			if d := decide(ruleFor(c, Ask, true), ruleFor(c, Allow, true)); d.Decision != want {
 				t.Errorf("%s: an ask rule gives %s", name, d.Decision)
 			}
 			d := decide(ruleFor(c, Allow, true))
-			if mode != ModePlan && !c.q.Outside && d.Decision != Allow {
+			waits := mode == ModeNever && c.q.Tool.ToolName == toolRequestInput
+			if mode != ModePlan && !c.q.Outside && !waits && !handsOver && d.Decision != Allow {
 				t.Errorf("%s: an allow rule gives %s", name, d.Decision)
 			}
-			if mode == ModePlan && d.Decision != without.Decision {
+			if (mode == ModePlan || waits || handsOver) && d.Decision != without.Decision {
 				t.Errorf("%s: an allow rule makes %s of %s", name, d.Decision, without.Decision)
 			}
 			if c.q.Outside && d.Decision == Allow {
@@ -222,6 +226,47 @@ func TestNobodyToAsk(t *testing.T) {
 	q.Rules = []event.PolicyRule{{Decision: Allow, Tool: "*"}}
 	if d := Decide(q); d.Decision != Deny || !d.CannotAsk {
 		t.Errorf("request_input waits for nobody: %s", d.Decision)
+	}
+	q.Interactive, q.Mode = true, ModeNever
+	if d := Decide(q); d.Decision != Deny || !d.CannotAsk || !strings.Contains(d.DecisionReason, "mode never can't ask") {
+		t.Errorf("request_input waits in mode never: %s (%s)", d.Decision, d.DecisionReason)
+	}
+	q = otherCall("present_plan", "local", true)
+	q.Interactive, q.Mode = false, ModePlan
+	if d := Decide(q); d.Decision != Deny || !d.CannotAsk || !strings.Contains(d.DecisionReason, "nobody can be asked") {
+		t.Errorf("present_plan waits for nobody: %s (%s)", d.Decision, d.DecisionReason)
+	}
+}
+
+// TestPlanIsLeftByAnAnswerAlone: neither a rule, a hook nor an earlier approval ends
+// the mode plan.
+func TestPlanIsLeftByAnAnswerAlone(t *testing.T) {
+	q := otherCall(toolPresentPlan, "local", true)
+	q.Mode = ModePlan
+	q.Rules = []event.PolicyRule{{Decision: Allow, Tool: "*"}}
+	q.Hook = &Opinion{Decision: Allow, HandlerRef: "check"}
+	asked := Decide(q)
+	if asked.Decision != Ask || asked.DecisionSource != "mode" {
+		t.Errorf("%s by %s", asked.Decision, asked.DecisionSource)
+	}
+	q.Grants = []Grant{grantFor(t, asked)}
+	if d := Decide(q); d.Decision != Ask || d.GrantID != "" {
+		t.Errorf("a grant makes it %s", d.Decision)
+	}
+	q.Hook.Decision = Deny
+	if d := Decide(q); d.Decision != Deny || d.DecisionSource != "hook" {
+		t.Errorf("a hook's deny makes it %s by %s", d.Decision, d.DecisionSource)
+	}
+	for _, mode := range Modes() {
+		policy, _ := Inventory(mode, nil, q.Tool)
+		if want := map[bool]string{true: PolicyAsk, false: PolicyDenied}[mode == ModePlan]; policy != want {
+			t.Errorf("in %s it stands as %s, want %s", mode, policy, want)
+		}
+	}
+	for mode, want := range map[string]string{ModeNever: PolicyDenied, ModePlan: PolicyDenied, ModeDefault: PolicyAllowed} {
+		if policy, why := Inventory(mode, nil, otherCall(toolRequestInput, "local", true).Tool); policy != want {
+			t.Errorf("request_input in %s stands as %s (%s), want %s", mode, policy, why, want)
+		}
 	}
 }
 

@@ -19,7 +19,9 @@
 //
 // An ask that a [Grant] answers is an allow. An ask that nobody can answer (the
 // modes never and plan, or a question that isn't Interactive) is a denial that
-// says so: nothing waits for a person who isn't there.
+// says so: nothing waits for a person who isn't there. That holds for request_input
+// too, which is a question itself. The one thing that mode plan asks about is the
+// plan (present_plan), and nothing but the answer to that question allows it.
 //
 // A rule for the shell is held against every simple command of the line, in
 // whatever form the shell would run it (see [Analyse]). Where what runs can't be

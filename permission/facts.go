@@ -21,8 +21,18 @@ const (
 	kindFileWrite
 	// kindTalk is update_plan and request_input: they touch nothing.
 	kindTalk
+	// kindHandOver is present_plan: it changes nothing but the mode, and only with an
+	// approval.
+	kindHandOver
 	// kindAgent starts an agent, whose own calls are judged one by one.
 	kindAgent
+)
+
+// Built-in tools that are known by name elsewhere too.
+const (
+	toolUpdatePlan   = "update_plan"
+	toolRequestInput = "request_input"
+	toolPresentPlan  = "present_plan"
 )
 
 // kindOf knows the built-in tools by name. A tool that runs elsewhere is judged
@@ -38,8 +48,10 @@ func kindOf(info *event.ToolInfo) kind {
 		return kindFileRead
 	case "write_file", "edit_file":
 		return kindFileWrite
-	case "update_plan", "request_input":
+	case toolUpdatePlan, toolRequestInput:
 		return kindTalk
+	case toolPresentPlan:
+		return kindHandOver
 	case "spawn_agent":
 		return kindAgent
 	}
@@ -85,7 +97,7 @@ func look(q *Question) *facts {
 		f.lookShell(q, in)
 	case kindFileRead, kindFileWrite:
 		f.lookFile(q, in)
-	case kindOther, kindTalk, kindAgent:
+	case kindOther, kindTalk, kindHandOver, kindAgent:
 		f.lookOther(q, in)
 	}
 	return f
@@ -240,7 +252,7 @@ func (f *facts) lookOther(q *Question, in map[string]any) {
 	f.text = strings.TrimSuffix(b.String(), "\n")
 	f.key = grantKey("input", q.Tool.ToolName, f.text, strconv.FormatBool(q.Outside))
 	f.reads = q.Tool.IsReadOnly
-	f.inside = f.reads && f.kind == kindTalk
+	f.inside = f.reads && (f.kind == kindTalk || f.kind == kindHandOver)
 	if f.destructive {
 		f.impact = "the tool says of itself that it destroys"
 		f.rollback = "none is known: ask whoever runs the tool"

@@ -41,7 +41,7 @@ func Inventory(mode string, rules []event.PolicyRule, info event.ToolInfo) (poli
 	if f.kind == kindShell && r.deny == nil && r.ask == nil && r.allow == nil {
 		return shellPolicy(mode)
 	}
-	if o.decision == Ask && (mode == ModeNever || mode == ModePlan) {
+	if o.decision == Ask && !q.canAsk(f) {
 		return PolicyDenied, "mode " + mode + " can't ask; " + o.reason
 	}
 	switch o.decision {

@@ -11,9 +11,12 @@ func (q *Question) byMode(f *facts) outcome {
 		return outcome{decision: decision, source: sourceMode, reason: "in mode " + q.Mode + " " + fmt.Sprintf(format, args...)}
 	}
 	what := q.name(f)
+	if f.kind == kindHandOver {
+		return q.handOver(say)
+	}
 	// A command is no read, whatever it looks like: what it does is known only as far
-	// as its words tell. Nor are a plan and a question, though they touch nothing: only
-	// the default mode names them beside reads. A rule can let them run.
+	// as its words tell. Nor are a plan and a question, though they touch nothing: the
+	// modes that let them run name them. A rule can let them run, too.
 	reads := f.reads && f.unclear == "" && f.kind != kindShell && f.kind != kindTalk
 	switch q.Mode {
 	case ModeDefault:
@@ -40,6 +43,21 @@ func (q *Question) byMode(f *facts) outcome {
 		return q.bySandbox(f, say)
 	}
 	return outcome{decision: Ask, source: sourceDefault, reason: fmt.Sprintf("the mode %q is not known", q.Mode)}
+}
+
+// handOver is the mode's voice about a plan that is handed over. Approving it ends
+// the mode plan, so nothing but an answer to the very question allows it.
+func (q *Question) handOver(say func(string, string, ...any) outcome) outcome {
+	if q.Mode == ModePlan {
+		return say(Ask, "only reads run until somebody approves the plan")
+	}
+	return say(Deny, "there is no plan to approve: that is for mode %s", ModePlan)
+}
+
+// canAsk says that the mode lets somebody be asked. In mode plan that is so for the
+// plan alone.
+func (q *Question) canAsk(f *facts) bool {
+	return q.Mode != ModeNever && (q.Mode != ModePlan || f.kind == kindHandOver)
 }
 
 // bySandbox is the voice of the modes in which the sandbox is the boundary.

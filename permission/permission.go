@@ -133,7 +133,8 @@ type Decision struct {
 //     sandbox; what needs to leave it asks, and so does a command of which can't
 //     be told what it runs.
 //   - never: as auto, and what would ask is denied.
-//   - plan: reads; the rest is denied.
+//   - plan: reads; the rest is denied. present_plan asks whether the
+//     plan is approved, which ends the mode; no rule, hook or grant answers that.
 //   - bypass: everything but what a rule says. Leaving the sandbox asks even here:
 //     only an approval lifts it.
 func Decide(q Question) Decision {
@@ -151,13 +152,14 @@ func Decide(q Question) Decision {
 		if f.leaves && !q.Outside {
 			o.reason += "; what it writes to is outside of the sandbox, so an approval is one to run outside"
 		}
-		o = q.answer(o, &d)
+		o = q.answer(f, o, &d)
 	}
 	d.PermissionEvaluated = event.PermissionEvaluated{
 		Decision: o.decision, DecisionSource: o.source, DecisionReason: o.reason, RuleRefs: o.refs,
 		Scope: f.scope(&q), Destructive: f.destructive, ToolName: q.Tool.ToolName, PermissionMode: q.Mode,
 		Impact: f.impact, RollbackAdvice: f.rollback, Subcommands: f.subcommands(), ExpiresAt: o.expires,
 	}
+	d.PermissionEvaluated.GrantID = d.GrantID
 	if d.RuleRefs == nil {
 		d.RuleRefs = []string{}
 	}
@@ -188,8 +190,10 @@ func (q *Question) settle(f *facts, r *ruling) outcome {
 		return hook
 	case q.Outside:
 		return outcome{decision: Ask, source: sourceMode, reason: "the call asks to run outside of the sandbox, and only an approval lifts it"}
-	case q.waitsForNobody():
+	case q.waitsForNobody(f):
 		return outcome{decision: Ask, source: sourceMode, reason: "request_input waits for a person"}
+	case f.kind == kindHandOver:
+		return base
 	case r.allow != nil:
 		return *r.allow
 	case hook.decision == Allow:
@@ -200,8 +204,8 @@ func (q *Question) settle(f *facts, r *ruling) outcome {
 }
 
 // waitsForNobody says that the call asks a person who isn't there.
-func (q *Question) waitsForNobody() bool {
-	return q.Tool.ToolName == "request_input" && !q.Interactive
+func (q *Question) waitsForNobody(f *facts) bool {
+	return q.Tool.ToolName == toolRequestInput && f.kind == kindTalk && (!q.Interactive || !q.canAsk(f))
 }
 
 // byHook is the hook's voice; the zero outcome if it has none.
@@ -229,8 +233,8 @@ func (q *Question) byHook() outcome {
 
 // answer replaces an ask: by a grant that covers it, or by a denial where nobody
 // can be asked.
-func (q *Question) answer(o outcome, d *Decision) outcome {
-	if g := q.granted(d.Key); g != nil && !q.waitsForNobody() {
+func (q *Question) answer(f *facts, o outcome, d *Decision) outcome {
+	if g := q.granted(d.Key); g != nil && !q.waitsForNobody(f) && f.kind != kindHandOver {
 		d.GrantID = g.ID
 		return outcome{
 			decision: Allow, source: sourceHuman, refs: o.refs, expires: g.ExpiresAt,
@@ -238,7 +242,7 @@ func (q *Question) answer(o outcome, d *Decision) outcome {
 		}
 	}
 	switch {
-	case q.Mode == ModeNever || q.Mode == ModePlan:
+	case !q.canAsk(f):
 		o.reason = "mode " + q.Mode + " can't ask, so it is denied; it would ask because " + o.reason
 	case !q.Interactive:
 		o.reason = "nobody can be asked, so it is denied; it would ask because " + o.reason

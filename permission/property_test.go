@@ -98,13 +98,14 @@ func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawQuestion(t)
 		d := Decide(q)
-		if d.Decision == Ask && (q.Mode == ModeNever || q.Mode == ModePlan || !q.Interactive) {
+		handsOver := q.Mode == ModePlan && q.Tool.ToolName == toolPresentPlan
+		if d.Decision == Ask && (q.Mode == ModeNever || (q.Mode == ModePlan && !handsOver) || !q.Interactive) {
 			t.Fatalf("it asks: %s", d.DecisionReason)
 		}
 		if d.CannotAsk && d.Decision != Deny {
 			t.Fatalf("it can't ask, and the decision is %s", d.Decision)
 		}
-		if q.waitsForNobody() && d.Decision != Deny {
+		if q.waitsForNobody(look(&q)) && d.Decision != Deny {
 			t.Fatalf("it waits for nobody: %s", d.DecisionReason)
 		}
 		asking := q
@@ -112,7 +113,7 @@ func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 		if asking.Mode == ModeNever {
 			asking.Mode = ModeAuto
 		}
-		if d.CannotAsk && q.Mode != ModePlan && !q.waitsForNobody() && Decide(asking).Decision != Ask {
+		if d.CannotAsk && q.Mode != ModePlan && !q.waitsForNobody(look(&q)) && Decide(asking).Decision != Ask {
 			t.Fatal("it says that it can't ask, but it wouldn't")
 		}
 	})

@@ -21,6 +21,8 @@ const (
 	UpdatePlan   = "update_plan"
 	RequestInput = "request_input"
 	SpawnAgent   = "spawn_agent"
+	// PresentPlan is offered in the permission mode plan alone.
+	PresentPlan = "present_plan"
 )
 
 // Capabilities that the built-in tools name in their Info.
@@ -29,6 +31,7 @@ const (
 	CapFilesWrite = "files.write"
 	CapProcess    = "process.run"
 	CapPlan       = "plan.update"
+	CapPlanHand   = "plan.present"
 	CapAsk        = "user.ask"
 	CapSubagent   = "subagent.spawn"
 )
@@ -58,7 +61,9 @@ type builtin struct {
 	// more is what it is where calls may ask to leave the sandbox; nil if that makes
 	// no difference.
 	more *event.ToolInfo
-	run  func(ctx context.Context, call *Call) (*Result, error)
+	// planning says that it is offered only where plans are made.
+	planning bool
+	run      func(ctx context.Context, call *Call) (*Result, error)
 }
 
 // Info implements Tool.
@@ -85,6 +90,7 @@ func builtins(f *files, peers ...string) []Tool {
 	return []Tool{
 		newReadFile(f), newWriteFile(f), newEditFile(f), newListFiles(f), newSearchFiles(f),
 		newShell(f), newUpdatePlan(), newRequestInput(), newSpawnAgent(peers),
+		newPresentPlan(),
 	}
 }
 

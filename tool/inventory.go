@@ -226,6 +226,8 @@ type Selection struct {
 	Policy func(info event.ToolInfo) (policy, reason string)
 	// Escalate offers calls to ask to run outside of the sandbox.
 	Escalate bool
+	// Planning offers what a turn hands its plan over with.
+	Planning bool
 	// Extra are tools that are there for this selection alone. One whose name is
 	// taken, by the registry or by an extra one before it, is left out.
 	Extra []Tool
@@ -252,6 +254,9 @@ func (r *Registry) Resolve(sel Selection) *Inventory {
 	picked := make([]*Entry, 0, len(offered))
 	verdicts := make([]verdict, 0, len(offered))
 	for _, e := range offered {
+		if b, ok := e.Tool.(*builtin); ok && b.planning && !sel.Planning {
+			continue
+		}
 		if e.more != nil && sel.Escalate {
 			e = e.more
 		}

@@ -302,3 +302,24 @@ func BenchmarkResolve(b *testing.B) {
 		r.Resolve(Selection{Policy: ask})
 	}
 }
+
+// TestPlanIsPresentedWherePlansAreMade: elsewhere the tool isn't there at all.
+func TestPlanIsPresentedWherePlansAreMade(t *testing.T) {
+	r, err := NewRegistry(Builtins(nil)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, without := r.Resolve(Selection{Planning: true}), r.Resolve(Selection{})
+	if _, err := with.Lookup(PresentPlan); err != nil {
+		t.Error(err)
+	}
+	if _, err := without.Lookup(PresentPlan); err == nil || len(without.Entries) != len(with.Entries)-1 {
+		t.Errorf("%d tools with it, %d without: %v", len(with.Entries), len(without.Entries), err)
+	}
+	if text := PlanText(event.Raw(`{"plan":"one"}`)); text != "one" {
+		t.Errorf("the plan is %q", text)
+	}
+	if text := PlanText(event.Raw(`{"plan":`)); text != "" {
+		t.Errorf("half an object gives %q", text)
+	}
+}

@@ -9,9 +9,11 @@ import (
 )
 
 // IsLoopOwned reports whether the loop itself carries out the tool of that name:
-// it waits for a person or for another thread, so a call of it is a state of the
-// turn, not of a goroutine.
-func IsLoopOwned(name string) bool { return name == RequestInput || name == SpawnAgent }
+// it waits for a person or for another thread, or changes what the turn may do, so a
+// call of it is a state of the turn, not of a goroutine.
+func IsLoopOwned(name string) bool {
+	return name == RequestInput || name == SpawnAgent || name == PresentPlan
+}
 
 const requestInputSchema = `{
 	"type": "object",
@@ -67,6 +69,41 @@ func newSpawnAgent(peers []string) *builtin {
 		IsConcurrencySafe: true,
 		InterruptBehavior: interruptCancel,
 	}, withPeers(peers), loopOwned(SpawnAgent))
+}
+
+const presentPlanSchema = `{
+	"type": "object",
+	"properties": {
+		"plan": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "The whole plan as Markdown: what you would change, where, in which order, how it is checked, and what is still open."}
+	},
+	"required": ["plan"],
+	"additionalProperties": false
+}`
+
+func newPresentPlan() *builtin {
+	b := define(event.ToolInfo{
+		ToolName: PresentPlan,
+		Description: "You are in plan mode: only reading works, and nothing may be changed. Find out what you need, " +
+			"then hand your plan over with this tool. The person approves it, and you carry it out in the same " +
+			"turn; or sends it back with a comment, and you change it. Don't use it for a question that needs no " +
+			"change of anything: answer that instead.",
+		Capabilities:      []string{CapPlanHand},
+		IsReadOnly:        true,
+		InterruptBehavior: interruptCancel,
+	}, presentPlanSchema, loopOwned(PresentPlan))
+	b.planning = true
+	return b
+}
+
+// PlanText is the plan in the input of a call of present_plan.
+func PlanText(input event.Raw) string {
+	var in struct {
+		Plan string `json:"plan"`
+	}
+	if json.Unmarshal(input, &in) != nil {
+		return "" // it isn't shown then; the call itself is refused
+	}
+	return in.Plan
 }
 
 // loopOwned is the Run of a tool that must not get here.

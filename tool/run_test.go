@@ -172,7 +172,7 @@ func TestBuiltins(t *testing.T) {
 	props := map[string]string{
 		ReadFile: "limit offset path!", WriteFile: "content! path!", EditFile: "all new! old! path!", ListFiles: "glob path!",
 		SearchFiles: "glob path pattern!", Shell: "background command! cwd timeoutMs tty", UpdatePlan: "items!",
-		RequestInput: "prompt! schema", SpawnAgent: "input! role! wait",
+		RequestInput: "prompt! schema", SpawnAgent: "input! role! wait", PresentPlan: "plan!",
 	}
 	tools := Builtins(nil)
 	if len(tools) != len(props) {
@@ -227,7 +227,7 @@ func TestBuiltins(t *testing.T) {
 			}
 		}
 	}
-	if !IsLoopOwned(RequestInput) || !IsLoopOwned(SpawnAgent) || IsLoopOwned(Shell) {
+	if !IsLoopOwned(RequestInput) || !IsLoopOwned(SpawnAgent) || !IsLoopOwned(PresentPlan) || IsLoopOwned(Shell) {
 		t.Error("IsLoopOwned")
 	}
 }

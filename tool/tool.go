@@ -57,6 +57,9 @@ type Call struct {
 	MaxOutput int64
 	// Outside says that this call was allowed to leave the sandbox.
 	Outside bool
+	// Credentials are the references that people gave for credentials in the call's
+	// session, by [Need.Name].
+	Credentials map[string]string
 	// TraceParent is the W3C trace context of the call, if it has one.
 	TraceParent string
 	// Host is whoever runs the call.
@@ -166,6 +169,21 @@ type Error struct {
 	Retryable bool
 	// Boundary and Path say what was hit, for a sandbox violation.
 	Boundary, Path string
+	// Credential is what the call was refused for want of, before it did anything; nil
+	// if that isn't the reason. The runtime may ask a person which one to use, and runs
+	// the call again.
+	Credential *Need
+}
+
+// Need is a credential that a call lacks.
+type Need struct {
+	// Name is what the credential is for, as facts and [Call.Credentials] name it.
+	Name string
+	// For is the same in words for people.
+	For string
+	// References are those that may be given, such as env:NAME: where a credential is
+	// read from, never the credential.
+	References []string
 }
 
 // Error implements error.

@@ -25,6 +25,12 @@
 // that an HTTP server refuses because it forgot the session are made again in a
 // new one, once.
 //
+// A server over HTTP that answers 401 and has [Server.Credentials] can be signed in
+// to: a call that it refused says which credential it lacks ([tool.Need]), and in the
+// place of a server that can't be reached without one stands the tool sign_in. The
+// call that comes with a choice ([tool.Call.Credentials]) uses it, and all after it,
+// until the server refuses that one too. The token is read at each request.
+//
 // [Client.Close] returns when no process and no goroutine is left. A server's
 // process leads a process group of its own that is ended whole, and on Linux the
 // kernel ends the process if the runtime dies. Descendants that leave the group
@@ -40,6 +46,7 @@ package mcp
 
 import (
 	"log/slog"
+	"os"
 	"os/exec"
 	"time"
 
@@ -60,6 +67,10 @@ type Server struct {
 	// Headers are sent with each HTTP request. They never follow a redirect to
 	// another origin.
 	Headers map[string]string
+	// Credentials are the references of bearer tokens that a person may choose for a
+	// server over HTTP when it answers 401, such as env:NAME; see [Options.Credential].
+	// None is used before.
+	Credentials []string
 	// Cwd is the folder that the process starts in; Options.Root if empty.
 	Cwd string
 	// Timeout of a call; two minutes if zero.
@@ -87,6 +98,9 @@ type Options struct {
 	// Root is the workspace: where processes start, and what servers are told that
 	// ask for roots. Empty tells them none.
 	Root string
+	// Credential reads what is behind a reference, at each use of it. Its errors are
+	// shown to people and models: they say nothing of what was read.
+	Credential func(ref string) (string, error)
 	// OnChange is called after the result of Tools changed.
 	OnChange func()
 	// OnState is called after the state of a server changed. The reason is for
@@ -96,6 +110,9 @@ type Options struct {
 	// group; an error keeps it from starting. The command has its environment,
 	// folder and standard streams; SysProcAttr is set as this package needs it.
 	Exec func(server string, cmd *exec.Cmd) error
+	// Limited says, from how the process of a server ended, whether a limit of its
+	// sandbox ended it. Nil knows of no limits.
+	Limited func(state *os.ProcessState) bool
 	// OnProcess is called when the process of a server was started (running) and
 	// when it was reaped.
 	OnProcess func(server string, pid int, running bool)

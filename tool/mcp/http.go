@@ -35,10 +35,11 @@ type httpCarrier struct {
 	cancel context.CancelFunc
 }
 
-func newHTTP(cfg Server, lost func(error)) *httpCarrier {
+func newHTTP(s *server, lost func(error)) *httpCarrier {
+	cfg := s.cfg
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	ctx, cancel := context.WithCancel(context.Background())
-	trip := &roundTripper{ctx: ctx, base: base, headers: http.Header{}, lost: lost}
+	trip := &roundTripper{ctx: ctx, base: base, headers: http.Header{}, lost: lost, server: s}
 	for k, v := range cfg.Headers {
 		trip.headers.Set(k, v)
 	}
@@ -100,6 +101,7 @@ type roundTripper struct {
 	base    http.RoundTripper
 	headers http.Header
 	lost    func(error)
+	server  *server
 
 	mu       sync.Mutex
 	answered bool
@@ -116,6 +118,12 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			req.Header[k] = v
 		}
 	}
+	if err := t.authorize(req); err != nil {
+		defer cancel()
+		defer release()
+		noted.note(false, 0, false)
+		return nil, err
+	}
 	var wrote atomic.Bool
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }}))
 	resp, err := t.base.RoundTrip(req)
@@ -130,6 +138,9 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	expired := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" && req.Method != http.MethodDelete
 	noted.note(true, resp.StatusCode, expired)
+	if resp.StatusCode == http.StatusUnauthorized {
+		t.server.unauthorized()
+	}
 	t.mu.Lock()
 	t.answered = true
 	t.mu.Unlock()
@@ -141,6 +152,17 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel()
 	})
 	return resp, nil
+}
+
+// authorize adds the token that somebody chose. It is for the server's own address:
+// a redirect leads nowhere else.
+func (t *roundTripper) authorize(req *http.Request) error {
+	token, err := t.server.bearer()
+	if err != nil || token == "" {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	return nil
 }
 
 // body bounds and repairs an answer.

@@ -109,7 +109,7 @@ func (s *server) carry(l *link) (carrier, error) {
 		s.mu.Unlock()
 		return p, nil
 	case s.cfg.URL != "":
-		return newHTTP(s.cfg, l.lost), nil
+		return newHTTP(s, l.lost), nil
 	default:
 		return nil, errors.New("the server has neither a command nor an address")
 	}

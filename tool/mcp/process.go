@@ -209,6 +209,11 @@ func (p *process) said(how string) string {
 	}
 }
 
+// limited says whether a limit of its sandbox ended the process.
+func (p *process) limited() bool {
+	return p.opts.Limited != nil && p.started && p.exits(drainGrace) && p.opts.Limited(p.cmd.ProcessState)
+}
+
 // abort implements carrier: nothing that is written in a handshake can hang.
 func (p *process) abort() {}
 

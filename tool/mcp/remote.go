@@ -22,7 +22,9 @@ type remote struct {
 	server *server
 	// original is its name at the server.
 	original string
-	info     event.ToolInfo
+	// signsIn says that it is none of the server's: it connects to it.
+	signsIn bool
+	info    event.ToolInfo
 	// output is the schema of its structured result, if it has one.
 	output *jsonschema.Schema
 }
@@ -101,12 +103,21 @@ func (r *remote) Info() event.ToolInfo { return r.info }
 func (r *remote) Boundary() *event.SandboxApplied { return r.server.cfg.Boundary }
 
 // Available implements [Availability].
-func (r *remote) Available() (ok bool, reason string) { return r.server.available() }
+func (r *remote) Available() (ok bool, reason string) {
+	if r.signsIn {
+		return true, ""
+	}
+	return r.server.available()
+}
 
 // Run implements [tool.Tool].
 func (r *remote) Run(ctx context.Context, call *tool.Call) (*tool.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.server.cfg.Timeout, errTimeout)
 	defer cancel()
+	r.server.use(call.Credentials[r.server.credentialName()])
+	if r.signsIn {
+		return r.connect(ctx)
+	}
 	var dead *link
 	for {
 		l, err := r.server.current(ctx, dead)
@@ -125,7 +136,7 @@ func (r *remote) Run(ctx context.Context, call *tool.Call) (*tool.Result, error)
 			dead = l
 			continue
 		}
-		return nil, r.failure(ctx, err, sent)
+		return nil, r.failure(ctx, l, err, sent)
 	}
 }
 
@@ -134,11 +145,15 @@ func (r *remote) notReached(ctx context.Context, err error) *tool.Error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 		return r.ended(ctx)
 	}
-	return &tool.Error{
+	e := &tool.Error{
 		Category: tool.Unavailable, Retryable: !errors.Is(err, errClosed),
 		Message: fmt.Sprintf("the MCP server %q was not reached: %s", r.server.cfg.ID, r.server.public(clean(err.Error(), maxNote))),
 		Advice:  "Go on without this tool, or try it again later.",
 	}
+	if r.server.refusesAll() {
+		e.Credential = r.server.need()
+	}
+	return e
 }
 
 // ended is the error of a call whose context ended.
@@ -155,7 +170,7 @@ func (r *remote) ended(ctx context.Context) *tool.Error {
 
 // failure decides what an error of the SDK means. What matters most is whether
 // the tool may have run.
-func (r *remote) failure(ctx context.Context, err error, sent *delivery) *tool.Error {
+func (r *remote) failure(ctx context.Context, l *link, err error, sent *delivery) *tool.Error {
 	if e, ok := errors.AsType[*tool.Error](err); ok {
 		return e
 	}
@@ -167,12 +182,16 @@ func (r *remote) failure(ctx context.Context, err error, sent *delivery) *tool.E
 	}
 	status := sent.httpStatus()
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
-		return tool.Errorf(tool.Unavailable, "the MCP server %q refuses the runtime's credentials: HTTP status %d", r.server.cfg.ID, status)
+		e := tool.Errorf(tool.Unavailable, "the MCP server %q refuses the runtime's credentials: HTTP status %d", r.server.cfg.ID, status)
+		if status == http.StatusUnauthorized {
+			e.Credential = r.server.need()
+		}
+		return e
 	}
 	if e := answered(err); e != nil && status < http.StatusInternalServerError {
 		return r.refused(e)
 	}
-	return r.gone(err)
+	return r.gone(l, err)
 }
 
 // Codes that the SDK itself gives to the end of a connection, and to requests
@@ -205,8 +224,12 @@ func (r *remote) refused(e *jsonrpc.Error) *tool.Error {
 }
 
 // gone is the error of a call whose server was lost before it answered.
-func (r *remote) gone(err error) *tool.Error {
+func (r *remote) gone(l *link, err error) *tool.Error {
 	e := tool.Errorf(tool.Lost, "the MCP server %q was lost during the call: %s", r.server.cfg.ID, r.server.public(clean(err.Error(), maxNote)))
+	if p, ok := l.carrier.(*process); ok && p.limited() {
+		e.Boundary = "limit"
+		e.Message = fmt.Sprintf("a limit of its sandbox ended the MCP server %q during the call: %s", r.server.cfg.ID, clean(p.tail.last(500), maxNote))
+	}
 	if r.info.IsReadOnly {
 		e.Category, e.Retryable = tool.Unavailable, true
 		return e

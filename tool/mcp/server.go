@@ -39,6 +39,14 @@ type server struct {
 	skipped  []string
 	connects int
 	stderr   *tail
+	// chosen is the reference of the credential in use, rejected the one that the
+	// server didn't take, choices how often one was chosen. refuses says that the
+	// server answered 401 since it was connected last, asks that sign_in is offered.
+	chosen, rejected string
+	choices          int
+	refuses, asks    bool
+	// wake ends the pause before the next attempt.
+	wake chan struct{}
 }
 
 func newServer(cfg Server, opts Options) *server {
@@ -54,7 +62,7 @@ func newServer(cfg Server, opts Options) *server {
 	opts.Logger = opts.Logger.With("mcpServer", cfg.ID)
 	return &server{
 		cfg: cfg, opts: opts, prefix: serverPrefix(cfg.ID),
-		settled: make(chan struct{}), changed: make(chan struct{}), state: Starting,
+		settled: make(chan struct{}), changed: make(chan struct{}), wake: make(chan struct{}, 1), state: Starting,
 	}
 }
 
@@ -69,9 +77,9 @@ func (s *server) run(ctx context.Context) {
 		legacy  bool
 		wait    time.Duration
 	)
-	for rest(ctx, wait) {
+	for rest(ctx, s.wake, wait) {
 		s.become(Starting, "")
-		began := time.Now()
+		began, chosen := time.Now(), s.chosenSoFar()
 		l, err := s.connect(ctx, legacy)
 		if err == nil {
 			s.adopt(l)
@@ -86,15 +94,24 @@ func (s *server) run(ctx context.Context) {
 		if attempt++; time.Since(began) >= s.cfg.StartTimeout+stable {
 			attempt = 1
 		}
-		wait = s.opts.pause(attempt)
+		if wait = s.opts.pause(attempt); chosen != s.chosenSoFar() {
+			wait = 0 // the attempt was made with what somebody has replaced since
+		}
 		if s.miss(ctx, err, wait) {
 			settle()
 		}
 	}
 }
 
-// rest waits before an attempt; it says false if ctx ended.
-func rest(ctx context.Context, d time.Duration) bool {
+// chosenSoFar counts how often a credential was chosen.
+func (s *server) chosenSoFar() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.choices
+}
+
+// rest waits before an attempt, or until it is woken; it says false if ctx ended.
+func rest(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
@@ -102,6 +119,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-wake:
 		return true
 	case <-ctx.Done():
 		return false
@@ -186,6 +205,7 @@ func (s *server) adopt(l *link) {
 	s.mu.Lock()
 	s.link = l
 	s.connects++
+	s.refuses = false
 	s.mu.Unlock()
 	s.become(Ready, "")
 }
@@ -240,14 +260,14 @@ func (s *server) become(state State, reason string) {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	offers := len(s.tools) > 0
+	asked := s.asks
+	s.asks = s.wantsCredential()
+	asks := s.asks != asked
 	s.mu.Unlock()
-	if same {
-		return
-	}
-	if s.opts.OnState != nil {
+	if !same && s.opts.OnState != nil {
 		s.opts.OnState(s.cfg.ID, state, reason)
 	}
-	if offers && wasAvailable != (state == Ready) && s.opts.OnChange != nil {
+	if (asks || !same && offers && wasAvailable != (state == Ready)) && s.opts.OnChange != nil {
 		s.opts.OnChange()
 	}
 }
@@ -300,7 +320,11 @@ func (s *server) available() (ok bool, reason string) {
 func (s *server) snapshot() []*remote {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.tools)
+	tools := slices.Clone(s.tools)
+	if s.asks {
+		tools = append(tools, s.signIn())
+	}
+	return tools
 }
 
 func (s *server) status() Status {

@@ -1,0 +1,93 @@
+package loop
+
+import (
+	"encoding/json"
+	"strings"
+
+	"agentd/event"
+	"agentd/permission"
+	"agentd/session"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// refusal is the error of a call that was asked about and not allowed.
+func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
+	err := tool.Errorf(tool.Denied, "the call was not allowed")
+	if a := tx.State.Actions.Find(r.call.ActionID); a != nil {
+		switch a.ActionType {
+		case planAction:
+			return planRefusal(a)
+		case credentialAction:
+			return noCredential(a)
+		}
+		switch {
+		case a.Status == state.ActionExpired:
+			err.Message = "nobody answered the request for permission in time"
+		case a.DecisionReason != "":
+			err.Message = "the call was not allowed: " + a.DecisionReason
+		case a.DecisionSource == "human":
+			err.Message = "the user did not allow the call"
+		}
+	}
+	err.Advice = "Do not try the same in another way; ask what to do instead or go on without it."
+	return err
+}
+
+// emitRequest asks somebody for permission.
+func (r *toolRun) emitRequest(tx *session.Tx, t *state.Thread, d *permission.Decision, p *event.PermissionEvaluated) {
+	kind, why := "tool_permission", p.DecisionReason
+	switch {
+	case d.NeedsOutside:
+		kind = "sandbox_escape"
+	case r.entry.Info.ToolName == tool.PresentPlan:
+		kind = planAction
+	}
+	if reason, asked := tool.Escalation(r.input); asked && r.entry.Info.ToolName == tool.Shell {
+		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
+	}
+	r.ask(tx, t, kind, p.ApprovalActionID, why, p)
+}
+
+// ask emits the request and the action of a call that waits for permission.
+func (r *toolRun) ask(tx *session.Tx, _ *state.Thread, kind, actionID, why string, p *event.PermissionEvaluated) {
+	scope := r.scope
+	scope.ActionID = actionID
+	if plan, err := r.l.plan(r.place, true); kind == "sandbox_escape" && err == nil && len(plan.Exposed) > 0 {
+		why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
+	}
+	tx.Emit(event.Event{Type: event.TypePermissionRequested, Scope: scope, Payload: &event.PermissionRequested{
+		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,
+	}})
+	a := &event.ActionRequired{
+		ActionType: kind, Prompt: r.prompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
+		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
+	}
+	if kind == planAction {
+		a.Schema = planAnswer
+	}
+	if after := r.l.opt.ActionTimeout; after > 0 {
+		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "deny"
+	}
+	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: a})
+}
+
+// prompt says in one line what the call would do.
+func (r *toolRun) prompt() string {
+	clean, _ := r.l.redactJSON(r.input)
+	if r.entry.Info.ToolName == tool.PresentPlan {
+		return "Approve this plan?\n\n" + tool.Preview(tool.PlanText(clean), planPreview)
+	}
+	var in struct {
+		Command string `json:"command"`
+		Path    string `json:"path"`
+	}
+	_ = json.Unmarshal(clean, &in) // a tool without these fields shows its whole input
+	switch {
+	case in.Command != "":
+		return "Run: " + tool.Preview(in.Command, 500)
+	case in.Path != "":
+		return "Allow " + r.request.ToolName + " on " + in.Path + "?"
+	}
+	return "Allow " + r.request.ToolName + " " + tool.Preview(string(clean), 300) + "?"
+}

@@ -1,0 +1,214 @@
+package agentd_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/hook"
+	"agentd/model/provider/script"
+)
+
+// why asks, and holds each statement to the fact that it names.
+func (k *kit) why(p *command.Explain) *command.ExplainResult {
+	k.Helper()
+	res := do[command.ExplainResult](k, p)
+	byID := map[string]*event.Event{}
+	for _, e := range k.facts(p.SessionID) {
+		byID[e.ID] = e
+	}
+	last := uint64(0)
+	for _, f := range res.Facts {
+		e := byID[f.EventID]
+		if e == nil || e.Sequence != f.Sequence || string(e.Type) != f.Type || f.Says == "" || f.Sequence <= last {
+			k.Errorf("%+v is said of %+v", f, e)
+		}
+		last = f.Sequence
+	}
+	return res
+}
+
+// tells checks that the chain has facts that say so, in that order: pairs of a type
+// and words of what it says.
+func (k *kit) tells(res *command.ExplainResult, pairs ...string) {
+	k.Helper()
+	at := 0
+	for i := 0; i < len(pairs); i += 2 {
+		for at < len(res.Facts) && (res.Facts[at].Type != pairs[i] || !strings.Contains(res.Facts[at].Says, pairs[i+1])) {
+			at++
+		}
+		if at == len(res.Facts) {
+			var all []string
+			for _, f := range res.Facts {
+				all = append(all, f.Type+": "+f.Says)
+			}
+			k.Fatalf("no %s says %q where it is due:\n%s", pairs[i], pairs[i+1], strings.Join(all, "\n"))
+		}
+		at++
+	}
+}
+
+// TestWhyAnAction: from the model's wish over the rule to the answer and what came
+// of it; and the later call that the approval still held for.
+func TestWhyAnAction(t *testing.T) {
+	write := wants("write_file", map[string]any{"path": "a.txt", "content": "a"})
+	k := newKitWith(t, mode("auto"), write, says("done"), write, says("done"))
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Reason: "careful", Rules: []event.PolicyRule{{RuleID: "look", Decision: "ask", Tool: "write_file", Reason: "I want to see it"}}})
+	k.unrepeatable = "the session's rules are not the host's"
+	r := k.submit("sess_a", "go")
+	id, _ := k.required("sess_a", 1)
+	do[command.RespondActionResult](k, &command.RespondAction{ActionID: id, Decision: "allow", Scope: "session", Reason: "fine"})
+	k.completes(r)
+	res := k.why(&command.Explain{SessionID: "sess_a", ActionID: id})
+	k.tells(res, "policy.changed", "because careful", "model.completed", "asked for write_file", "permission.evaluated", "I want to see it",
+		"permission.requested", "was asked", "action.required", "tool_permission", "action.resolved", "allow", "permission.resolved", "for the whole session, because fine",
+		"tool.started", "ran", "tool.result", "changed 1 files")
+	if !strings.Contains(res.Answer, "asked for write_file") || !strings.Contains(res.Answer, "because fine") {
+		t.Errorf("the answer is %s", res.Answer)
+	}
+	second := k.submit("sess_a", "again")
+	k.completes(second)
+	var call string
+	for _, e := range k.facts("sess_a") {
+		if e.TurnID == second.TurnID && e.Type == event.TypeToolStarted {
+			call = e.ToolCallID
+		}
+	}
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", ToolCallID: call}), "policy.changed", "1 rules", "permission.resolved", "because fine",
+		"model.completed", "asked for write_file", "permission.evaluated", "approved before", "tool.result", "write_file")
+}
+
+// TestWhyAPlan: the approval names itself in what followed from it.
+func TestWhyAPlan(t *testing.T) {
+	k := newKitWith(t, mode("plan"), planning()...)
+	r := k.submit("sess_a", "go")
+	id, _ := k.required("sess_a", 1)
+	k.approve(id, "auto")
+	k.completes(r)
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", ActionID: id}), "model.completed", "present_plan", "permission.evaluated", "only reads run until", "action.required", "plan_approval",
+		"permission.resolved", "goes on in mode auto", "policy.changed", "mode auto", "tool.result", "present_plan")
+	for _, e := range k.facts("sess_a") {
+		if e.Type == event.TypeToolStarted && e.Payload.(*event.ToolStarted).ToolName == "write_file" {
+			k.tells(k.why(&command.Explain{SessionID: "sess_a", ToolCallID: e.ToolCallID}), "policy.changed", "because the plan was approved ("+id+")", "permission.evaluated", "in mode auto")
+		}
+		if e.Type == event.TypePolicyChanged {
+			k.tells(k.why(&command.Explain{SessionID: "sess_a", EventID: e.ID}), "action.resolved", "allow", "policy.changed", "the plan was approved")
+		}
+	}
+}
+
+// TestWhyAPolicy: a change that belongs to no call is answered for by itself.
+func TestWhyAPolicy(t *testing.T) {
+	k := newKit(t)
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Mode: "auto", Reason: "it is Friday"})
+	for _, e := range k.facts("sess_a") {
+		if e.Type != event.TypePolicyChanged {
+			continue
+		}
+		res := k.why(&command.Explain{SessionID: "sess_a", EventID: e.ID})
+		if len(res.Facts) != 1 || res.Answer != "The session's policy changed: mode auto, 0 rules; by the host, because it is Friday." {
+			t.Errorf("%+v", res)
+		}
+	}
+}
+
+// TestWhyATask: its attempts, what it waited for, its children.
+func TestWhyATask(t *testing.T) {
+	k := newKitWith(t, nil, script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "a"}}}}, says("done"))
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	k.unrepeatable = "a task's own thread isn't run again"
+	task := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_a", TaskID: "task_a", Objective: "write it", Start: true})
+	do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_a", TaskID: "task_b", ParentTaskID: "task_a", Objective: "a part of it"})
+	id, _ := k.required("sess_a", 1)
+	k.until("sess_a", func(e *event.Event) bool { return e.Type == event.TypeTaskWaiting && e.TaskID == task.TaskID })
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", ActionID: id}), "permission.evaluated", "write_file", "action.required", "tool_permission", "task.waiting", "it waits for "+id)
+	do[command.RespondActionResult](k, &command.RespondAction{ActionID: id, Decision: "deny", Reason: "not that file"})
+	k.until("sess_a", func(e *event.Event) bool { return e.Type == event.TypeTaskCompleted && e.TaskID == task.TaskID })
+	res := k.why(&command.Explain{SessionID: "sess_a", TaskID: "task_a"})
+	k.tells(res, "task.created", "write it", "task.attempt.started", "Attempt 1", "permission.evaluated", "write_file", "tool.failed", "not that file", "task.completed", "completed")
+	k.tells(res, "task.created", "a part of it")
+}
+
+// TestWhyNothing: what no fact is about isn't made up.
+func TestWhyNothing(t *testing.T) {
+	k := newKit(t, says("done"))
+	k.completes(k.submit("sess_a", "go"))
+	for _, p := range []command.Explain{{ToolCallID: "tool_x"}, {ActionID: "action_x"}, {TurnID: "turn_x"}, {TaskID: "task_x"}, {SubagentID: "sub_x"}, {JobID: "job_x"}, {JobID: "job_x", ItemID: "item_x"}, {EventID: "evt_x"}} {
+		p.SessionID = "sess_a"
+		refused(k, &p, fault.NotFound)
+	}
+	refused(k, &command.Explain{SessionID: "sess_a"}, fault.InvalidParams)
+	refused(k, &command.Explain{SessionID: "sess_a", TurnID: "a", TaskID: "b"}, fault.InvalidParams)
+}
+
+// TestWhyAHook: what a hook said is part of the chain, and its fact leads there.
+func TestWhyAHook(t *testing.T) {
+	h := &hooks{points: []hook.Point{hook.PreToolUse}, answer: func(context.Context, *hook.Input, string) (string, error) {
+		return `{"decision":"deny","reason":"not on a Friday"}`, nil
+	}}
+	k := newKitWith(t, all(mode("bypass"), h.use(t)), wants("write_file", map[string]any{"path": "a.txt", "content": "a"}), says("done"))
+	k.completes(k.submit("sess_a", "go"))
+	asked := 0
+	for _, e := range k.facts("sess_a") {
+		var p *command.Explain
+		switch e.Type {
+		case event.TypeHookCompleted:
+			p = &command.Explain{SessionID: "sess_a", EventID: e.ID}
+		case event.TypeToolFailed:
+			p = &command.Explain{SessionID: "sess_a", ToolCallID: e.ToolCallID}
+		default:
+			continue
+		}
+		asked++
+		res := k.why(p)
+		k.tells(res, "model.completed", "asked for write_file", "hook.completed", "said deny, because not on a Friday", "permission.evaluated", "denied by a hook", "tool.failed", "denied")
+		if !strings.Contains(res.Answer, "not on a Friday") {
+			t.Errorf("the answer is %s", res.Answer)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// TestWhyASubagent: who started it, by which call, in which mode, and how it ended.
+func TestWhyASubagent(t *testing.T) {
+	k := newKitWith(t, mode("auto"), wants("spawn_agent", map[string]any{"role": "reviewer", "input": "look"}), says("seen"), says("done"))
+	k.unrepeatable = "subagents are not run again"
+	r := k.submit("sess_a", "go")
+	k.completes(r)
+	spawned := k.until("sess_a", is(event.TypeSubagentSpawned, ""))
+	k.until("sess_a", is(event.TypeSubagentCompleted, ""))
+	res := k.why(&command.Explain{SessionID: "sess_a", SubagentID: spawned.SubagentID})
+	k.tells(res, "model.completed", "asked for spawn_agent", "permission.evaluated", "agents start", "subagent.spawned", "as reviewer, in mode auto",
+		"turn.submitted", "look", "turn.completed", "completed", "subagent.completed", "ended as completed")
+}
+
+// TestWhyAnItem: its attempts and the work in them, and nothing of other items.
+func TestWhyAnItem(t *testing.T) {
+	fail := script.Answer{Error: &script.Error{Category: "invalid_request", Message: "no such thing"}}
+	k := newKitWith(t, nil, fail)
+	k.unrepeatable = "jobs are not run again"
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	do[command.JobResult](k, &command.CreateJob{
+		JobID: "job_a", SessionID: "sess_a", Instruction: "look at it", Concurrency: 1,
+		Items: []command.JobItemInput{{ItemID: "one", Input: event.Raw(`"a"`)}, {ItemID: "two", Input: event.Raw(`"b"`)}},
+	})
+	k.until("sess_a", func(e *event.Event) bool {
+		return e.JobID == "job_a" && (e.Type == event.TypeJobCompleted || e.Type == event.TypeJobFailed)
+	})
+	res := k.why(&command.Explain{SessionID: "sess_a", JobID: "job_a", ItemID: "one"})
+	k.tells(res, "job.item.started", "attempt 1", "model.failed", "no such thing", "turn.failed", "no such thing", "job.item.failed", "it isn't tried again")
+	for _, f := range res.Facts {
+		if strings.Contains(f.Says, "item two") {
+			t.Errorf("%+v", f)
+		}
+	}
+	whole := k.why(&command.Explain{SessionID: "sess_a", JobID: "job_a"})
+	k.tells(whole, "job.created", "2 items: look at it", "job.item.failed", "item one failed", "job.item.started", "item two", "job.failed", "all 2 items failed")
+}
