@@ -366,9 +366,6 @@ func TestTerminal(t *testing.T) {
 		}
 		// Control-C typed into the terminal reaches the command: it is its
 		// controlling terminal.
-		if signal.Ignored(syscall.SIGINT) {
-			t.Skip("skipped: Control-C; the test itself was started so that it is ignored, and so is the command")
-		}
 		p = start(t, m, Spec{Line: `trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done`, TTY: true, Profile: profile, Background: true})
 		waitFor(t, p, "ready")
 		if err := p.Write(context.Background(), []byte{3}); err != nil {
@@ -392,6 +389,28 @@ func TestTerminal(t *testing.T) {
 		p = start(t, m, Spec{Line: "true", Profile: profile})
 		if err := p.Resize(1, 1); err == nil {
 			t.Error("resized a process without a terminal")
+		}
+	})
+}
+
+// TestIgnoredSignalsAreNotPassedOn: agentd may have been started by nohup or in the
+// background, where signals are ignored; its commands heed them all the same.
+func TestIgnoredSignalsAreNotPassedOn(t *testing.T) {
+	ignored := []os.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+	signal.Ignore(ignored...)
+	defer signal.Reset(ignored...)
+	inModes(t, func(t *testing.T, m *Manager, profile sandbox.Profile) {
+		exit := wait(t, start(t, m, Spec{Line: "grep -E 'Sig(Ign|Blk)' /proc/self/status", Profile: profile}))
+		if text := string(exit.Stdout.Head); text != "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n" {
+			t.Errorf("%q", text)
+		}
+		p := start(t, m, Spec{Line: `trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done`, TTY: true, Profile: profile, Background: true})
+		waitFor(t, p, "ready")
+		if err := p.Write(context.Background(), []byte{3}); err != nil {
+			t.Fatal(err)
+		}
+		if exit := wait(t, p); exit.Code != 9 {
+			t.Errorf("%+v %q", exit, exit.Stdout.Head)
 		}
 	})
 }

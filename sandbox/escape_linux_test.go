@@ -81,14 +81,30 @@ func connected(s *scene, _ result) bool {
 	return s.reached.Load() > 0
 }
 
-func gone(s *scene, _ result) bool {
-	return syscall.Kill(s.victim.Process.Pid, 0) != nil || victimHurt(s)
+func gone(s *scene, r result) bool {
+	ended := func() bool { return syscall.Kill(s.victim.Process.Pid, 0) != nil || victimHurt(s) }
+	// A signal that was sent takes its time to end a process.
+	for range 500 {
+		if ended() || r.Code != 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return ended()
 }
 
+// victimHurt tells a victim that ended, was stopped, or runs at another priority
+// than we do, who started it.
 func victimHurt(s *scene) bool {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.victim.Process.Pid))
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	return len(fields) < 17 || fields[0] == "Z" || fields[0] == "t" || fields[0] == "T" || fields[16] != "0"
+	const nice = 16
+	victim, ours := stat(s.victim.Process.Pid), stat(os.Getpid())
+	return len(victim) <= nice || victim[0] == "Z" || victim[0] == "t" || victim[0] == "T" || victim[nice] != ours[nice]
+}
+
+// stat returns what the kernel says of a process, from its state on.
+func stat(pid int) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 }
 
 // attempts is the table.

@@ -227,11 +227,21 @@ func (p *Plan) rlimits() []stage.Limit {
 	}
 	add(unix.RLIMIT_CPU, int64((l.CPU+time.Second-1)/time.Second))
 	add(unix.RLIMIT_FSIZE, l.FileSizeMB<<20)
-	add(unix.RLIMIT_NOFILE, l.OpenFiles)
+	add(unix.RLIMIT_NOFILE, atMost(unix.RLIMIT_NOFILE, l.OpenFiles))
 	if p.use.nproc {
 		add(unix.RLIMIT_NPROC, l.Processes+stageThreads)
 	}
 	return limits
+}
+
+// atMost is a limit, or our own hard one if that is lower: an ordinary user can't
+// raise it, and what is asked for is that there be no more.
+func atMost(resource int, value int64) int64 {
+	var own unix.Rlimit
+	if unix.Getrlimit(resource, &own) == nil && uint64(value) > own.Max {
+		return int64(own.Max)
+	}
+	return value
 }
 
 // lookPath finds a program in the PATH of the command's environment. What isn't

@@ -128,7 +128,8 @@ func (a *app) confineServers(c *config.Config, servers []mcp.Server, hidden []st
 // managers, by which most servers are started, and the network, which is what many
 // of them are for; never the data directory.
 func (a *app) serverProfile(s *config.MCP, root string, hidden []string) sandbox.Profile {
-	p := confineProfile(&s.Sandbox, hidden)
+	p := confineProfile(&s.Sandbox.Confine, hidden)
+	p.Limits = serverLimits(&s.Sandbox)
 	p.Root, p.Env, p.Kept = root, nil, programs(s.Command) // its variables are those of the command
 	p.Protected = []string{filepath.Join(root, loop.RulesFile)}
 	if p.Network == "" {
@@ -138,6 +139,22 @@ func (a *app) serverProfile(s *config.MCP, root string, hidden []string) sandbox
 		p.WriteRoots = caches(a.env["HOME"], s.Command[0])
 	}
 	return p
+}
+
+// Limits of an MCP server that the configuration says nothing of: more than a
+// browser with some pages needs, and less than what takes a machine down.
+const (
+	serverMemoryMB  = 8192
+	serverProcesses = 2048
+	serverOpenFiles = 16384
+)
+
+func serverLimits(c *config.ConfineServer) sandbox.Limits {
+	return sandbox.Limits{
+		MemoryMB:  c.Limits.MemoryMB.Or(serverMemoryMB),
+		Processes: c.Limits.Processes.Or(serverProcesses),
+		OpenFiles: c.Limits.OpenFiles.Or(serverOpenFiles),
+	}
 }
 
 // caches are the folders below the home folder in which package managers keep what
@@ -230,10 +247,33 @@ func keepChild(p sandbox.Profile, cmd sandbox.Command) (int, error) {
 				_ = child.Signal(int(n), true) // one that is gone needs none
 			}
 		case <-child.Done():
-			exit := child.Wait()
-			return exit.Code, exit.Failure
+			return keptExit(child.Wait(), plan)
 		}
 	}
+}
+
+// exitLimited is what a keeper ends with if a limit ended its command. The command
+// itself can't make it: its own code of that number becomes another.
+const exitLimited = 121
+
+// keptExit is the exit code of a keeper whose command has ended.
+func keptExit(exit sandbox.Exit, plan *sandbox.Plan) (int, error) {
+	if exit.Failure != nil {
+		return 0, exit.Failure
+	}
+	if v := sandbox.Classify(exit, "", plan); v != nil && v.Boundary == "limit" && !exit.Success() {
+		fmt.Fprintln(os.Stderr, "agentd: a limit of mcp[].sandbox.limits was hit:", v.Detail)
+		return exitLimited, nil
+	}
+	if exit.Code == exitLimited {
+		return exitFailed, nil
+	}
+	return exit.Code, nil
+}
+
+// limited says whether a server's process was ended by one of its limits.
+func limited(state *os.ProcessState) bool {
+	return runtime.GOOS == "linux" && state != nil && state.ExitCode() == exitLimited
 }
 
 // boundaryNote says in one line how a server is confined.

@@ -2,15 +2,20 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
 	"agentd/sandbox"
 )
@@ -24,7 +29,7 @@ func tinyMCP() {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params struct {
-				Arguments struct{ Read, Write, Env string } `json:"arguments"`
+				Arguments tinyArguments `json:"arguments"`
 			} `json:"params"`
 		}
 		if json.Unmarshal(lines.Bytes(), &m) != nil || m.ID == nil {
@@ -37,7 +42,7 @@ func tinyMCP() {
 		case "tools/list":
 			result = `{"tools":[{"name":"touch","description":"d","inputSchema":{"type":"object"}}]}`
 		case "tools/call":
-			text, _ := json.Marshal(tinyCall(m.Params.Arguments.Read, m.Params.Arguments.Write, m.Params.Arguments.Env))
+			text, _ := json.Marshal(tinyCall(&m.Params.Arguments))
 			result = `{"content":[{"type":"text","text":` + string(text) + `}]}`
 		default:
 			fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32601,\"message\":\"unknown\"}}\n", m.ID)
@@ -47,21 +52,51 @@ func tinyMCP() {
 	}
 }
 
-func tinyCall(read, write, env string) string {
-	if env != "" {
-		return "env " + os.Getenv(env)
-	}
-	if write != "" {
-		if err := os.WriteFile(write, []byte("x"), 0o600); err != nil {
+// tinyArguments say what the tool is to do: one of them.
+type tinyArguments struct {
+	Read, Write, Env string
+	// Eat is memory in MiB, Fork and Open are numbers.
+	Eat, Fork, Open, Exit int
+}
+
+func tinyCall(a *tinyArguments) string {
+	switch {
+	case a.Env != "":
+		return "env " + os.Getenv(a.Env)
+	case a.Exit != 0:
+		os.Exit(a.Exit)
+	case a.Eat+a.Fork+a.Open != 0:
+		return tinyGreed(a)
+	case a.Write != "":
+		if err := os.WriteFile(a.Write, []byte("x"), 0o600); err != nil {
 			return "not written: " + err.Error()
 		}
 		return "written"
 	}
-	b, err := os.ReadFile(read)
+	b, err := os.ReadFile(a.Read)
 	if err != nil {
 		return "not read: " + err.Error()
 	}
 	return "read " + string(b)
+}
+
+// tinyGreed takes more than is good, until it is refused, and says how much it got.
+func tinyGreed(a *tinyArguments) string {
+	var kept [][]byte
+	for range a.Eat {
+		kept = append(kept, bytes.Repeat([]byte{1}, 1<<20))
+	}
+	for n := range a.Fork {
+		if err := exec.Command("sleep", "300").Start(); err != nil {
+			return fmt.Sprintf("forked %d: %v", n, err)
+		}
+	}
+	for n := range a.Open {
+		if _, err := os.Open("/dev/null"); err != nil {
+			return fmt.Sprintf("opened %d: %v", n, err)
+		}
+	}
+	return fmt.Sprintf("took all, and %d MiB", len(kept))
 }
 
 // withServer adds the tiny MCP server to a configuration.
@@ -110,6 +145,22 @@ func calls(arguments ...string) string {
 // confined.
 func serverFacts(t *testing.T, dir string) (results []string, applied []*event.SandboxApplied) {
 	t.Helper()
+	for _, e := range serverEvents(t, dir) {
+		switch p := e.Payload.(type) {
+		case *event.ToolResult:
+			results = append(results, p.Preview)
+		case *event.ToolFailed:
+			t.Errorf("%+v", p)
+		case *event.SandboxApplied:
+			applied = append(applied, p)
+		}
+	}
+	return results, applied
+}
+
+// serverEvents runs a turn and returns its facts.
+func serverEvents(t *testing.T, dir string) []*event.Event {
+	t.Helper()
 	cmd := playing(t, dir, "run", "--json", "--mode", "bypass", "go")
 	var errs strings.Builder
 	cmd.Stderr = &errs
@@ -117,21 +168,15 @@ func serverFacts(t *testing.T, dir string) (results []string, applied []*event.S
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, &errs)
 	}
+	var events []*event.Event
 	for line := range strings.Lines(string(out)) {
 		e, err := event.Decode([]byte(strings.TrimSpace(line)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch p := e.Payload.(type) {
-		case *event.ToolResult:
-			results = append(results, p.Preview)
-		case *event.ToolFailed:
-			t.Errorf("%+v\n%s", p, &errs)
-		case *event.SandboxApplied:
-			applied = append(applied, p)
-		}
+		events = append(events, e)
 	}
-	return results, applied
+	return events
 }
 
 // TestServersAreConfined: an MCP server runs in a profile of its own, which its
@@ -180,6 +225,83 @@ func TestServersAreConfined(t *testing.T) {
 				t.Errorf("%+v", applied)
 			}
 		})
+	}
+}
+
+// TestServersAreLimited: a server that takes more memory, processes or files than its
+// limits allow is ended or refused, which the facts of the call say; agentd goes on,
+// and starts the server again.
+func TestServersAreLimited(t *testing.T) {
+	report := sandbox.Probe()
+	if !report.CgroupMemory.Available || !report.CgroupPids.Available {
+		t.Skipf("skipped: limits of MCP servers; there are no control groups: %s %s", report.CgroupMemory.Reason, report.CgroupPids.Reason)
+	}
+	const ended = `a limit of its sandbox ended the MCP server "tiny" during the call: .*`
+	for name, c := range map[string]struct{ calls, said []string }{
+		"memory": {
+			[]string{"{eat: 600}", "{env: HOME}"},
+			[]string{"^limit violated: " + ended + "memory: the control group's limit ended a process", "^lost: " + ended + "memory", "^env /"},
+		},
+		"processes": {
+			[]string{"{fork: 500}", "{env: HOME}", "{exit: 3}"},
+			[]string{"^forked [1-5]?[0-9]: .*resource temporarily unavailable", "^env /", "^limit violated: " + ended + "processes: the control group refused a fork", "^lost: " + ended + "processes"},
+		},
+		"files": {[]string{"{open: 500}", "{env: HOME}"}, []string{"^opened [1-8]?[0-9]: .*too many open files", "^env /"}},
+		// The keeper's own exit code from the server says nothing.
+		"none": {[]string{"{exit: 121}", "{env: HOME}"}, []string{`^lost: the MCP server "tiny" was lost`, "^env /"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, applied := greedyCalls(t, c.calls)
+			if len(said) != len(c.said) || applied != len(c.calls) {
+				t.Fatalf("%d facts of the boundary; %q", applied, said)
+			}
+			for i, pattern := range c.said {
+				if !regexp.MustCompile(pattern).MatchString(said[i]) {
+					t.Errorf("%q isn't %s", said[i], pattern)
+				}
+			}
+		})
+	}
+}
+
+// greedyCalls has the calls made by a server with narrow limits, and returns what came
+// of them and how many facts stated the limits.
+func greedyCalls(t *testing.T, arguments []string) (said []string, applied int) {
+	t.Helper()
+	dir := play(t, "")
+	writeFile(t, dir, "s.yaml", calls(arguments...))
+	withServer(t, dir, ", sandbox: {limits: {memoryMB: 192, processes: 60, openFiles: 90}}")
+	for _, e := range serverEvents(t, dir) {
+		switch p := e.Payload.(type) {
+		case *event.ToolResult:
+			said = append(said, p.Preview)
+		case *event.ToolFailed:
+			said = append(said, p.ErrorCategory+": "+p.Message)
+		case *event.SandboxViolation:
+			said = append(said, p.Boundary+" violated: "+p.Detail)
+		case *event.SandboxApplied:
+			applied++
+			want := map[string]int64{"memoryMB": 192, "processes": 60, "openFiles": 90, "wallClockMs": 0}
+			if !maps.Equal(p.ProcessLimits, want) || p.Enforcement.Limits != "cgroup+rlimits" {
+				t.Errorf("%+v", p)
+			}
+		}
+	}
+	return said, applied
+}
+
+// TestServersHaveLimitsByDefault: a server of which the configuration says nothing is
+// bounded, and only the word takes a bound away.
+func TestServersHaveLimitsByDefault(t *testing.T) {
+	var c config.MCP
+	c.Command = []string{"x"}
+	a := &app{}
+	if got, want := a.serverProfile(&c, "/", nil).Limits, (sandbox.Limits{MemoryMB: 8192, Processes: 2048, OpenFiles: 16384}); got != want {
+		t.Errorf("%+v", got)
+	}
+	c.Sandbox.Limits.MemoryMB, c.Sandbox.Limits.Processes = config.Unlimited, "7"
+	if got, want := a.serverProfile(&c, "/", nil).Limits, (sandbox.Limits{Processes: 7, OpenFiles: 16384}); got != want {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -105,6 +105,7 @@ func attempts() []attempt {
 	all = append(all, networks()...)
 	all = append(all, kernels()...)
 	all = append(all, strangers()...)
+	all = append(append(all, cleverWrites()...), cleverCalls()...)
 	return append(append(all, floods()...), fileTools()...)
 }
 
@@ -278,6 +279,7 @@ func fileTools() []attempt {
 		out,
 		attempt{name: "write_file in a read-only workspace", tool: "write_file", args: map[string]any{"path": "new", "content": "x"}, claims: readOnly, escaped: wrote},
 		attempt{name: "shell in a folder outside", tool: "shell", args: map[string]any{"command": "pwd; touch here", "cwd": "$OUT"}, claims: always, escaped: changed},
+		attempt{name: "shell in a linked folder", tool: "shell", args: map[string]any{"command": "pwd; touch here", "cwd": "way-out"}, claims: always, escaped: changed},
 		attempt{name: "shell in the hidden folder", tool: "shell", args: map[string]any{"command": "cat token", "cwd": ".agentd"}, claims: always, escaped: leaked},
 	)
 }

@@ -16,15 +16,16 @@ import (
 
 // TestServerEscapes runs the table as an MCP server that was started by a real
 // "agentd serve", in the profile that servers get if the configuration says nothing:
-// the workspace and the caches can be written, the network is allowed, no limits.
+// the workspace and the caches can be written, the network is allowed, the limits are
+// wide.
 func TestServerEscapes(t *testing.T) {
 	w := newWorld(t, sandbox.WorkspaceWrite)
 	base := filepath.Dir(w.outside)
 	home := filepath.Dir(w.private)
 	w.must(os.MkdirAll(home+"/.cache", 0o755))
-	w.profile.Network, w.profile.Limits, w.profile.WriteRoots = sandbox.NetworkAllow, sandbox.Limits{}, []string{home + "/.cache"}
+	w.profile.Network, w.profile.Limits, w.profile.WriteRoots = sandbox.NetworkAllow, sandbox.Limits{MemoryMB: 8192, Processes: 2048, OpenFiles: 16384}, []string{home + "/.cache"}
 	w.prepare()
-	all := lines(writesOutside(), readsOfTheStore(), privateReads(), rulesOfTheWorkspace(), networks(), kernels(), strangers())
+	all := lines(writesOutside(), readsOfTheStore(), privateReads(), rulesOfTheWorkspace(), networks(), kernels(), strangers(), cleverWrites(), cleverCalls())
 	a := &agentServer{T: t, s: newSecrets(), dir: base + "/bin", data: w.hidden, found: map[string][]byte{}}
 	w.configure(a, all)
 	a.start("HOME="+home, serverVariable+"=run")

@@ -158,3 +158,25 @@ func (a *agentServer) controls() {
 		a.Errorf("only %d redactions", n)
 	}
 }
+
+// moreControls shows the same for the doors, the command line, its files and the
+// engine's files.
+func (a *agentServer) moreControls() {
+	a.Helper()
+	for place, words := range map[string][]string{
+		"A2A": {doorWord, "word-end"}, "AG-UI": {"word-model", "word-file", "word-end"}, "OpenAI": {"word-end"}, "MCP": {"word-end", "word-input"}, "ACP": {"word-end", "word-input"},
+		"the command line":                    {"word-input", "word-file", "word-command", "word-trial", "word-metadata"},
+		"the telemetry":                       {"word-input", "word-model", "word-trial", doorWord},
+		"every version in the engine's files": {"word-input", "word-large", "word-question", "word-trial", "word-reward"},
+		"the file session.jsonl":              {"word-input"}, "the file cloud.jsonl": {"word-input"}, "the file backup.tar": {"MANIFEST"},
+		"the file evidence.zip": {"word-input"}, "the file replay.json": {"word-input"}, "the file sibling.json": {"replay_id"},
+		"the file review.html": {"word-input"}, "the file review.json": {"word-input"}, "the file spans.pb": {"word-input"},
+	} {
+		parts := expand(a.found[place], 3)
+		for _, word := range words {
+			if !slices.ContainsFunc(parts, func(b []byte) bool { return bytes.Contains(b, []byte(word)) }) {
+				a.Errorf("%s is not in %s (%d bytes): nothing was shown about it", word, place, len(a.found[place]))
+			}
+		}
+	}
+}

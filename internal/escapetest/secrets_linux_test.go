@@ -3,6 +3,7 @@ package escapetest
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -77,8 +78,14 @@ func (s secrets) carry(word string, names ...string) string {
 
 // forms are a secret as it is and as it may be written.
 func forms(secret string) []string {
-	b64 := base64.StdEncoding.EncodeToString([]byte(secret))
-	return []string{secret, url.QueryEscape(secret), hex.EncodeToString([]byte(secret)), b64[:len(b64)/4*4-4]}
+	all := []string{secret, url.QueryEscape(secret), hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret)))}
+	// In base64 a text looks different by where it begins; its first and last
+	// characters depend on the neighbours.
+	for shift := range 3 {
+		b64 := base64.StdEncoding.EncodeToString([]byte("xxx"[:shift] + secret))
+		all = append(all, b64[4:len(b64)/4*4-4])
+	}
+	return all
 }
 
 // TestSecretsAreNowhere plants secrets at every way in of a real server and looks
@@ -93,18 +100,76 @@ func TestSecretsAreNowhere(t *testing.T) {
 		sess = srv.turn(sess, turn)
 	}
 	srv.collect(sess)
+	srv.doors(sess)
+	srv.lines(sess, srv.trial())
+	srv.sent("word-trial")
+	srv.image()
 	srv.stop()
 	srv.readFiles()
+	srv.readRaw()
 	for place, content := range srv.found {
-		for name, secret := range s {
-			for _, form := range forms(secret) {
-				if i := bytes.Index(content, []byte(form)); i >= 0 {
-					t.Errorf("the %s is in %s: …%s[here]", name, place, before(content, i))
-				}
-			}
+		for _, part := range expand(content, 3) {
+			s.search(t, place, part)
 		}
 	}
 	srv.controls()
+	srv.moreControls()
+}
+
+// search reports each secret that is in a content, in whatever form.
+func (s secrets) search(t *testing.T, place string, content []byte) {
+	t.Helper()
+	for name, secret := range s {
+		for _, form := range forms(secret) {
+			if i := bytes.Index(content, []byte(form)); i >= 0 {
+				t.Errorf("the %s is in %s: …%s[here]", name, place, before(content, i))
+			}
+		}
+	}
+}
+
+// TestTheSearchFindsWhatIsPacked: a secret is found in each form and packing in which
+// the test above looks for it.
+func TestTheSearchFindsWhatIsPacked(t *testing.T) {
+	secret := newSecrets()["github"]
+	inner, err := json.Marshal(map[string]string{"a": `{"b":"` + secret[:3] + `\u00` + hex.EncodeToString([]byte(secret[3:4])) + secret[4:] + `"}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := map[string][]byte{
+		"as it is":         []byte("a " + secret + " b"),
+		"gzip":             gzipped(t, []byte("a "+secret)),
+		"gzip in base64":   []byte("x " + base64.StdEncoding.EncodeToString(gzipped(t, []byte(secret))) + " y"),
+		"JSON in JSON":     inner,
+		"base64":           []byte(base64.StdEncoding.EncodeToString([]byte("12" + secret + "345"))),
+		"base64, inside":   []byte(base64.StdEncoding.EncodeToString([]byte("1" + secret + "345"))),
+		"base64 of an URL": []byte(base64.RawURLEncoding.EncodeToString([]byte("?>" + secret))),
+		"hexadecimal":      []byte(strings.ToUpper(hex.EncodeToString([]byte(secret)))),
+	}
+	for name, content := range packed {
+		found := false
+		for _, part := range expand(content, 3) {
+			for _, form := range forms(secret) {
+				found = found || bytes.Contains(part, []byte(form))
+			}
+		}
+		if !found {
+			t.Errorf("not found: %s", name)
+		}
+	}
+}
+
+func gzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // before is what stands before a place, without what stands there.
@@ -122,9 +187,11 @@ type agentServer struct {
 	logs   bytes.Buffer
 	logged sync.WaitGroup
 	vendor *httptest.Server
-	asked  struct {
+	// collector takes the telemetry.
+	collector *httptest.Server
+	asked     struct {
 		sync.Mutex
-		bodies bytes.Buffer
+		bodies, telemetry bytes.Buffer
 	}
 	// found is everything that came out, by place.
 	found map[string][]byte
@@ -135,6 +202,7 @@ func startServer(t *testing.T, s secrets) *agentServer {
 	dir := room(t)
 	a := &agentServer{T: t, s: s, dir: dir, data: dir + "/data", found: map[string][]byte{}}
 	a.serveVendor()
+	a.serveCollector()
 	a.files()
 	a.start("PROVIDER_KEY="+s["provider key"], "OTHER_VARIABLE="+s["other variable"],
 		"LISTED="+s.carry("word-listed", "github"), serverVariable+"="+s.carry("word-mcp", "slack", "provider key"))
@@ -145,9 +213,8 @@ func startServer(t *testing.T, s secrets) *agentServer {
 func (a *agentServer) start(env ...string) {
 	a.Helper()
 	bin := a.dir + "/agentd"
-	build := exec.Command("go", "build", "-o", bin, "agentd/cmd/agentd")
-	if out, err := build.CombinedOutput(); err != nil {
-		a.Skipf("skipped: a real server; it can't be built here: %v\n%s", err, out)
+	if _, err := os.Stat(bin); err != nil {
+		a.build(bin)
 	}
 	a.cmd = exec.Command(bin, "serve", "--config", a.dir+"/agentd.yaml")
 	a.cmd.Dir = a.dir
@@ -163,6 +230,16 @@ func (a *agentServer) start(env ...string) {
 	a.must(err)
 	if a.url = regexp.MustCompile(`http://\S+`).FindString(line); a.url == "" {
 		a.Fatalf("no address in %q", line)
+	}
+}
+
+func (a *agentServer) build(bin string) {
+	a.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		a.Skipf("skipped: a real server; it can't be built here: %v", err)
+	}
+	if out, err := exec.Command("go", "build", "-o", bin, "agentd/cmd/agentd").CombinedOutput(); err != nil {
+		a.Fatalf("build: %v\n%s", err, out)
 	}
 }
 
@@ -215,6 +292,7 @@ func (a *agentServer) files() {
 		},
 		"permissions": map[string]any{"mode": "bypass"},
 		"sandbox":     map[string]any{"env": []string{"LISTED"}},
+		"telemetry":   map[string]any{"otlpEndpoint": a.collector.URL, "content": true, "metricsInterval": "1s"},
 		"hooks": []any{
 			map[string]any{"point": "user_prompt_submit", "command": []string{ws + "/hook.sh"}},
 			map[string]any{"point": "post_tool_use", "command": []string{ws + "/hook.sh"}},
@@ -264,8 +342,9 @@ func (a *agentServer) answers() []any {
 			call("write_file", map[string]any{"path": "settings.env", "content": "word-clean"}),
 			call("no_such_tool", map[string]any{"about": s.carry("word-unknown", "aws")}),
 		}},
-		map[string]any{"ask": map[string]any{"prompt": s.carry("word-question", "aws")}},
 		map[string]any{"text": "Done. " + s.carry("word-end", "anthropic")},
+		map[string]any{"ask": map[string]any{"prompt": s.carry("word-question", "aws")}},
+		map[string]any{"text": "Done again. " + s.carry("word-again", "anthropic")},
 	}
 }
 
@@ -278,6 +357,7 @@ func (a *agentServer) do(place, method, path string, body any) []byte {
 	a.must(err)
 	req.Header.Set("Authorization", "Bearer "+a.s["admin token"])
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("A2a-Version", "1.0")
 	res, err := http.DefaultClient.Do(req)
 	a.must(err)
 	defer res.Body.Close()
@@ -348,6 +428,24 @@ func (a *agentServer) turn(sessionID string, u userTurn) string {
 	if id == "" || turn == "" {
 		a.Fatalf("submit_turn: %v", res)
 	}
+	a.followTo(id, func(e streamed) bool {
+		if e.TurnID != turn {
+			return false
+		}
+		if e.Type == "action.required" {
+			a.command("respond_action", map[string]any{"actionId": e.ActionID, "decision": "submit", "payload": a.s.carry("word-answer", "github"), "reason": a.s.carry("word-reason", "slack")})
+		}
+		return e.Type == "task.completed" || e.Type == "task.failed"
+	})
+	return id
+}
+
+// streamed is what the test reads of a fact.
+type streamed struct{ Type, TurnID, ActionID string }
+
+// followTo keeps the stream of a session up to a fact.
+func (a *agentServer) followTo(id string, end func(streamed) bool) {
+	a.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // so that a broken test ends
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/v1/sessions/"+id+"/events?after=0", nil)
@@ -366,15 +464,9 @@ func (a *agentServer) turn(sessionID string, u userTurn) string {
 		if !ok {
 			continue
 		}
-		var e struct{ Type, TurnID, ActionID string }
-		if json.Unmarshal(data, &e) != nil || e.TurnID != turn {
-			continue
-		}
-		switch e.Type {
-		case "action.required":
-			a.command("respond_action", map[string]any{"actionId": e.ActionID, "decision": "submit", "payload": a.s.carry("word-answer", "github"), "reason": a.s.carry("word-reason", "slack")})
-		case "task.completed", "task.failed":
-			return id
+		var e streamed
+		if json.Unmarshal(data, &e) == nil && end(e) {
+			return
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,8 @@ import (
 	"agentd/store/pebble"
 	"agentd/tool"
 	"agentd/workspace"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -87,6 +90,7 @@ type world struct {
 	abstract                   string
 	key                        string
 	stranger                   *exec.Cmd
+	shm                        int // key of memory that a stranger shares
 	reached                    atomic.Int64
 	ruled                      bool // the rules of the workspace count
 	settled                    chan struct{}
@@ -259,7 +263,7 @@ func (w *world) fill(line string) string {
 	line = attackForm.ReplaceAllString(line, attackVariable+"=$1 "+w.attacker)
 	return strings.NewReplacer(
 		"$OUT", w.outside, "$HID", w.hidden, "$PRIV", w.private, "$RULES", loop.RulesFile, "$WS", w.workspace, "$TCP", w.tcp, "$UDP", w.udp, "$UNIX", w.unix, "$GRAM", w.gram,
-		"$ABSTRACT", w.abstract, "$PID", fmt.Sprint(w.stranger.Process.Pid), "$SELF", fmt.Sprint(os.Getpid()), "$TMP", w.tmp,
+		"$ABSTRACT", w.abstract, "$PID", fmt.Sprint(w.stranger.Process.Pid), "$SELF", fmt.Sprint(os.Getpid()), "$TMP", w.tmp, "$SHM", strconv.Itoa(w.shm),
 	).Replace(line)
 }
 
@@ -280,7 +284,13 @@ func (w *world) hurt() bool {
 	}
 	_, rest, _ := strings.Cut(string(b), ") ")
 	f := strings.Fields(rest)
-	return len(f) < 17 || slices.Contains([]string{"Z", "t", "T", "X"}, f[0]) || f[16] != "0"
+	return len(f) < 17 || slices.Contains([]string{"Z", "t", "T", "X"}, f[0]) || f[16] != niceness()
+}
+
+// niceness is that of the test, which its children begin with.
+func niceness() string {
+	n, _ := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the call fails for strangers alone
+	return strconv.Itoa(20 - n)                          // the kernel says 20 less the value
 }
 
 // connected reports whether something came through a socket.
@@ -327,6 +337,7 @@ func running(argument string) bool {
 
 func (w *world) startStranger() {
 	w.Helper()
+	w.share()
 	w.stranger = exec.Command("sleep", "1000000")
 	w.stranger.Env = []string{"PLANTED=" + plantedOther}
 	w.must(w.stranger.Start())
@@ -334,6 +345,15 @@ func (w *world) startStranger() {
 		_ = w.stranger.Process.Kill()
 		_ = w.stranger.Wait() // it was killed
 	})
+}
+
+// share makes a piece of memory that any program of the user can find by its key.
+func (w *world) share() {
+	w.Helper()
+	w.shm = 0x61000000 + os.Getpid()
+	id, err := unix.SysvShmGet(w.shm, 4096, unix.IPC_CREAT|0o600)
+	w.must(err)
+	w.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) }) // it ends with the machine anyway
 }
 
 // copySelf puts the attacker where commands can run it.

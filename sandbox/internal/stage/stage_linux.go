@@ -93,6 +93,25 @@ func (s *stage) step(name string, do func() error) bool {
 	return false
 }
 
+// inherited are the signals that a Go program goes on to ignore if whoever started it
+// did, as nohup and shells in the background do. Its children would, too: a command
+// that no Control-C reaches.
+var inherited = []syscall.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
+	syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+}
+
+// heedSignals gives the command the usual dispositions. The stage itself is the init of
+// its namespace, which the kernel shields from the default, or has a session of its own.
+func heedSignals() error {
+	for _, sig := range inherited {
+		if err := defaultSignal(sig); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // start forks the command from this thread, so that it inherits every
 // restriction.
 func (s *stage) start() error {
@@ -104,6 +123,9 @@ func (s *stage) start() error {
 	}
 	if s.Env == nil {
 		attr.Env = []string{}
+	}
+	if err := heedSignals(); err != nil {
+		return err
 	}
 	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
 	if err != nil {

@@ -89,6 +89,14 @@ func prctl(option, value uintptr) error {
 	return result(errno)
 }
 
+// defaultSignal sets a signal's disposition to the default.
+func defaultSignal(sig syscall.Signal) error {
+	var action [4]uint64 // struct sigaction: zero is SIG_DFL without flags
+	const setSize = 8
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, setSize, 0, 0)
+	return result(errno)
+}
+
 func openTree(path string, flags uintptr) (int, error) {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {

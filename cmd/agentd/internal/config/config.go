@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -187,8 +189,34 @@ type MCP struct {
 	URL     string   `json:"url"`
 	Env     []string `json:"env"`
 	// TrustHints believes the server when it says that a tool only reads.
-	TrustHints bool    `json:"trustHints"`
-	Sandbox    Confine `json:"sandbox"`
+	TrustHints bool `json:"trustHints"`
+	// Credentials are references of bearer tokens that may be chosen when a server over
+	// HTTP asks for one.
+	Credentials []string      `json:"credentials"`
+	Sandbox     ConfineServer `json:"sandbox"`
+}
+
+// ConfineServer is the profile of an MCP server.
+type ConfineServer struct {
+	Confine
+
+	Limits struct {
+		MemoryMB  Bounded `json:"memoryMB"`
+		Processes Bounded `json:"processes"`
+		OpenFiles Bounded `json:"openFiles"`
+	} `json:"limits"`
+}
+
+// Bounded is a setting of type [Bound]. The zero value is one that wasn't given.
+type Bounded string
+
+// Or returns the bound, 0 if there is none, or what holds if nothing was given.
+func (b Bounded) Or(def int64) int64 {
+	if b == "" {
+		return def
+	}
+	n, _ := strconv.ParseInt(string(b), 10, 64) // the word is no number
+	return n
 }
 
 // Peer is another agent.
@@ -237,6 +265,28 @@ func (c *Config) Local() string {
 	return c.Data
 }
 
+// checkCredentials holds the references of credentials to their form. What isn't one
+// may be a credential, so it isn't repeated.
+func checkCredentials(add func(path, format string, args ...any), i int, m *MCP) {
+	for j, ref := range m.Credentials {
+		if !IsReference(ref) {
+			add(fmt.Sprintf("mcp[%d].credentials[%d]", i, j), "is neither env:NAME nor file: with an absolute path; the credential itself doesn't belong into the file")
+		}
+	}
+	if len(m.Credentials) > 0 && m.URL == "" {
+		add(fmt.Sprintf("mcp[%d].credentials", i), "are for servers over HTTP")
+	}
+}
+
+// IsReference reports whether a text says where a credential is read from.
+func IsReference(text string) bool {
+	if name, ok := strings.CutPrefix(text, "env:"); ok {
+		return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
+	}
+	path, ok := strings.CutPrefix(text, "file:")
+	return ok && filepath.IsAbs(path) && !strings.ContainsAny(path, "\x00\r\n")
+}
+
 // decode fills a Config from resolved values.
 func decode(values []Value) (*Config, error) {
 	by := map[string]any{}
@@ -275,6 +325,7 @@ func (c *Config) problems() [][2]string {
 		if (len(m.Command) == 0) == (m.URL == "") {
 			add(fmt.Sprintf("mcp[%d]", i), "needs either command or url")
 		}
+		checkCredentials(add, i, &m)
 	}
 	for i, p := range c.Peers {
 		if p.TokenEnv != "" && p.TokenFile != "" {

@@ -52,6 +52,8 @@ func TestFileProblems(t *testing.T) {
 		{"boolean", "insecure: yes\n", []string{`1:11: insecure: must be a boolean, not the text "yes"`}},
 		{"address", "listen: nowhere\n", []string{`1:9: listen: "nowhere" is not an address such as 127.0.0.1:8700`}},
 		{"port", "listen: 127.0.0.1:99999\n", []string{`1:9: listen: "127.0.0.1:99999" is not an address such as 127.0.0.1:8700: the port must be a number from 0 to 65535`}},
+		{"bound of zero", "mcp:\n  - {id: a, command: [x], sandbox: {limits: {memoryMB: 0}}}\n", []string{`2:56: mcp[0].sandbox.limits.memoryMB: "0" is neither a whole number from 1 to 1099511627776 nor unlimited`}},
+		{"bound by another word", "mcp:\n  - {id: a, command: [x], sandbox: {limits: {openFiles: none}}}\n", []string{`2:57: mcp[0].sandbox.limits.openFiles: "none" is neither a whole number from 1 to 1099511627776 nor unlimited`}},
 		{"url", "mcp:\n  - {id: a, url: ftp://x}\n", []string{`2:18: mcp[0].url: "ftp://x" is not an address that begins with http:// or https://`}},
 		{"secret in a url", "mcp:\n  - {id: a, url: \"http://u:pw@x\"}\n", []string{`2:18: mcp[0].url: the address "http://u:xxxxx@x" holds a name or a password; keys belong into the environment`}},
 		{"anchor", "recovery: &a auto\n", []string{"1:11: recovery: anchors, aliases and tags are not taken"}},
@@ -96,6 +98,9 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 		{"script for another kind", "providers:\n  - {id: a, kind: openai, script: x}\n", "is for kind script only"},
 		{"half of TLS", "tls: {cert: a}\n", ":1:1: tls: cert and key are given together"},
 		{"MCP server with two ways", "mcp:\n  - {id: a, command: [x], url: \"http://x\"}\n", "needs either command or url"},
+		{"credential in clear", "mcp:\n  - {id: a, url: \"http://x\", credentials: [abcdef]}\n", "is neither env:NAME nor file: with an absolute path"},
+		{"credential in a relative file", "mcp:\n  - {id: a, url: \"http://x\", credentials: [\"file:token\"]}\n", "is neither env:NAME nor file: with an absolute path"},
+		{"credential of a program", "mcp:\n  - {id: a, command: [x], credentials: [\"env:A\"]}\n", "are for servers over HTTP"},
 		{"MCP server without a way", "mcp:\n  - {id: a}\n", "needs either command or url"},
 		{"hook without a program", "hooks:\n  - {point: stop, command: []}\n", "hooks[0]: needs either command or url"},
 	}
@@ -117,6 +122,7 @@ func TestEveryKeyOfTheContract(t *testing.T) {
 	c := l.Config
 	if c.RuntimeID != "my_runtime" || c.Providers[0].Models[0].Price.CachedInputPerMTok != 0.05 || c.Hooks[0].Match.Tool != "shell" ||
 		time.Duration(c.Hooks[0].Timeout) != 5*time.Second || c.Sandbox.Limits.MemoryMB != 2048 || c.MCP[1].URL == "" ||
+		c.MCP[0].Sandbox.Limits.MemoryMB.Or(1) != 4096 || c.MCP[0].Sandbox.Limits.Processes.Or(1) != 0 || c.MCP[0].Sandbox.Limits.OpenFiles.Or(1) != 1 ||
 		c.Permissions.Rules[0].Match != "git push *" || time.Duration(c.Outputs.ExpireAfter) != 720*time.Hour || c.Peers[0].Protocol != "a2a" {
 		t.Errorf("values got lost: %+v", c)
 	}

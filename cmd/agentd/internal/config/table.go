@@ -15,6 +15,8 @@ const (
 	Texts Type = "list of text"
 	// Integer is a whole number, not negative.
 	Integer Type = "integer"
+	// Bound is a whole number over 0, or the word unlimited.
+	Bound Type = "integer or unlimited"
 	// Number may have a fraction; it isn't negative.
 	Number Type = "number"
 	// Fraction is a number over 0 and up to 1.
@@ -176,6 +178,7 @@ func peerSettings() []Setting {
 		{Name: "mcp[].command", Type: Texts, Means: "The program and its arguments, for a server on standard input and output."},
 		{Name: "mcp[].url", Type: URL, Means: "The address of a server over HTTP."},
 		{Name: "mcp[].env", Type: Texts, Means: "Names of environment variables that the program is given."},
+		{Name: "mcp[].credentials", Type: Texts, Means: "References of bearer tokens, env:NAME or file:/path, that a person may choose when a server over HTTP answers 401; see concepts. None is used before."},
 		{Name: "mcp[].trustHints", Type: Boolean, Default: "false", Means: "Believe the server when it says that a tool only reads."},
 		{Name: "mcp[].sandbox.mode", Type: Choice, Values: sandboxModes, Means: "What the program may write; workspace_write if not given. In danger_full_access it is kept from the data directory alone."},
 		{Name: "mcp[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program reaches the network; allow if not given."},
@@ -183,6 +186,9 @@ func peerSettings() []Setting {
 		{Name: "mcp[].sandbox.readRoots", Type: Texts, Means: "Folders and files that the program may read beside the workspace and the system's; if empty, everything that isn't hidden."},
 		{Name: "mcp[].sandbox.writeRoots", Type: Texts, Means: "Further folders that the program may write; if not given, the caches of package managers (~/.cache, ~/.npm, ~/.local/share/uv and others that are there)."},
 		{Name: "mcp[].sandbox.env", Type: Texts, Means: "Names of further environment variables that the program is given."},
+		{Name: "mcp[].sandbox.limits.memoryMB", Type: Bound, Means: "Memory of the server's processes together, in MiB; 8192 if not given."},
+		{Name: "mcp[].sandbox.limits.processes", Type: Bound, Means: "Processes and threads of the server; 2048 if not given."},
+		{Name: "mcp[].sandbox.limits.openFiles", Type: Bound, Means: "Open files of each of the server's processes; 16384 if not given."},
 		{Name: "peers[]", Type: Objects, Means: "Other agents that work can be handed to."},
 		{Name: "peers[].id", Type: Text, Required: true, Means: "Name of the peer."},
 		{Name: "peers[].protocol", Type: Choice, Values: []string{"a2a"}, Required: true, Means: "How it is spoken to."},

@@ -20,6 +20,8 @@ func (s *Setting) parse(text string) (any, error) {
 		return s.choice(text)
 	case Integer:
 		return parseInteger(text)
+	case Bound:
+		return parseBound(text)
 	case Number, Fraction:
 		return s.number(text)
 	case Boolean:
@@ -55,6 +57,25 @@ func parseInteger(text string) (any, error) {
 	}
 	return n, nil
 }
+
+// Unlimited is the word for a bound that isn't one.
+const Unlimited = "unlimited"
+
+// parseBound returns a bound as text. A zero is refused: some would mean nothing by
+// it, and others everything.
+func parseBound(text string) (any, error) {
+	if text == Unlimited {
+		return text, nil
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
+	if err != nil || n <= 0 || n > maxBound {
+		return nil, fmt.Errorf("%q is neither a whole number from 1 to %d nor %s", text, int64(maxBound), Unlimited)
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// maxBound is more than any machine has, and small enough to be counted in bytes.
+const maxBound = 1 << 40
 
 func (s *Setting) number(text string) (any, error) {
 	f, err := strconv.ParseFloat(text, 64)
