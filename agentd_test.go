@@ -28,6 +28,9 @@ type kit struct {
 	dir    string
 	change func(*agentd.Options)
 	r      *agentd.Runtime
+	// unrepeatable says why the test's sessions can't be run again; empty if they
+	// are, at its end.
+	unrepeatable string
 }
 
 func newKit(t *testing.T, answers ...script.Answer) *kit {
@@ -39,7 +42,10 @@ func newKitWith(t *testing.T, change func(*agentd.Options), answers ...script.An
 	t.Helper()
 	k := &kit{T: t, store: storetest.Strict(t, storetest.NewMem()), script: &script.Script{Answers: answers}, dir: t.TempDir(), change: change}
 	k.open()
-	t.Cleanup(k.close)
+	t.Cleanup(func() {
+		k.close()
+		k.replay()
+	})
 	return k
 }
 

@@ -47,7 +47,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	replayed.Report(os.Stdout)
+	os.Exit(code)
 }
 
 // crashScript streams slowly, so that a kill hits answers in the middle.

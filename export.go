@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ func (r *Runtime) export(ctx context.Context, caller command.Caller, p command.P
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
 	x := &export{r: r, caller: caller, params: p, scope: exportScope(scope), kind: kind}
-	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: x.readable(ctx)}
+	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: x.readable(ctx), Content: x.content(ctx)}
 	return x.do(ctx, f)
 }
 
@@ -88,6 +89,21 @@ func (x *export) readable(ctx context.Context) func(string) bool {
 			return false
 		}
 		return b.Close() == nil
+	}
+}
+
+// content reads what a replay needs of what lies behind references.
+func (x *export) content(ctx context.Context) func(string) ([]byte, error) {
+	return func(ref string) ([]byte, error) {
+		b, _, err := x.r.manager.Output(ctx, x.caller, ref)
+		if err != nil {
+			return nil, err
+		}
+		defer b.Close()
+		if b.Info().Size > inlineExport {
+			return nil, errors.New("it is too large to be a part of a case")
+		}
+		return io.ReadAll(b)
 	}
 }
 
@@ -132,7 +148,11 @@ func (x *export) write(ctx context.Context, f io.Writer) (*evidence.Exported, er
 
 // environment is what decisions depend on beside the facts, as it is now.
 func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, error) {
-	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, Rules: []event.PolicyRule{}}
+	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, NobodyToAsk: x.r.opt.Loop.NobodyToAsk, Rules: []event.PolicyRule{}}
+	limits, err := json.Marshal(x.r.loop.Limits()) //nolint:musttag // a form of its own, which only a replay reads
+	if err == nil {
+		env.Limits = limits
+	}
 	res, _, err := x.r.loop.Do(ctx, x.caller, &command.GetPolicy{SessionID: x.scope.SessionID})
 	if err != nil {
 		return env, err

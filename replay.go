@@ -18,6 +18,7 @@ import (
 	"agentd/evidence"
 	"agentd/loop"
 	"agentd/model"
+	"agentd/permission"
 	"agentd/session"
 	"agentd/store"
 	"agentd/tool"
@@ -75,7 +76,7 @@ func ReplayWith(ctx context.Context, s store.Store, c *evidence.Case, with Repla
 	if with.Model != "" && with.Live == nil {
 		return nil, errors.New("agentd: replay: another model has no recorded answers: it must be asked")
 	}
-	p := &replaying{c: c, with: with, results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
+	p := &replaying{c: c, with: with, answers: slices.Clone(c.Answers), results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
 	opt, remove, err := p.options(s)
 	if err != nil {
 		return nil, fmt.Errorf("agentd: replay: %w", err)
@@ -101,7 +102,11 @@ type replaying struct {
 	r    *Runtime
 	got  evidence.Projection
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// turn is the one that runs, asked how many answers it was given.
+	turn      string
+	asked     int
+	answers   []evidence.CaseAnswer
 	results   []evidence.CaseResult
 	decisions []evidence.CaseDecision
 }
@@ -131,8 +136,13 @@ func (p *replaying) options(s store.Store) (opt Options, remove func(), err erro
 	}
 	opt = Options{Store: s, RuntimeID: "runtime_replay", Recovery: "none"}
 	opt.Loop = loop.Options{
-		Workspace: dir, Tools: tools, Host: p.host(),
+		Workspace: dir, Tools: tools, Host: p.host(), NobodyToAsk: p.c.Environment.NobodyToAsk, Confinement: p.confinement(),
 		Random: func() float64 { return 0 }, Backoff: model.Backoff{Base: time.Millisecond, Max: time.Millisecond},
+	}
+	if raw := p.c.Environment.Limits; len(raw) > 0 {
+		if err := json.Unmarshal(raw, &opt.Loop.Policy); err != nil { //nolint:musttag // the form that the export wrote
+			return opt, remove, fmt.Errorf("the limits of the case: %w", err)
+		}
 	}
 	p.models(&opt.Loop)
 	return opt, remove, nil
@@ -150,14 +160,23 @@ func (p *replaying) host() loop.HostPolicy {
 	return h
 }
 
+// confinement is what held for commands; nothing did if the recording has none.
+func (p *replaying) confinement() *permission.Sandbox {
+	s := p.c.Environment.Sandbox
+	if s == nil {
+		return nil
+	}
+	return &permission.Sandbox{Mode: s.Mode, Filesystem: s.Filesystem, Network: s.Network, WriteRoots: s.WriteRoots}
+}
+
 // turnOptions are those of the recording, but for what is tried instead.
 func (p *replaying) turnOptions(t *evidence.CaseTurn) *event.TurnOptions {
-	if p.with.Live == nil && p.with.Host == nil {
-		return t.Options
-	}
 	o := event.TurnOptions{}
 	if t.Options != nil {
 		o = *t.Options
+	}
+	if p.with.Live == nil && len(t.Tools) > 0 {
+		o.Tools = t.Tools // the runtime of a replay has those of all turns
 	}
 	if p.with.Host != nil && p.with.Host.Mode != "" {
 		o.PermissionMode = p.with.Host.Mode
@@ -175,7 +194,7 @@ func (p *replaying) models(o *loop.Options) {
 	seen := map[string]bool{}
 	offer := func(provider, name string) (id string) {
 		info := model.Info{
-			Provider: provider, Model: name, HasCredential: true,
+			Provider: provider, Model: name, HasCredential: true, ContextWindow: p.c.Environment.Windows[provider+"/"+name],
 			Capabilities: []string{model.CapTools, model.CapStreaming, model.CapVision, model.CapReasoning, model.CapStructuredOutput},
 		}
 		if seen[info.ID()] || provider == "" || name == "" {
@@ -216,12 +235,15 @@ func (p *replaying) tools() (*tool.Registry, error) {
 	builtins := tool.Builtins(nil)
 	for _, info := range p.c.Tools {
 		i := slices.IndexFunc(builtins, func(t tool.Tool) bool { return t.Info().ToolName == info.ToolName })
-		if i >= 0 && (info.ToolName == tool.RequestInput || info.ToolName == tool.SpawnAgent) {
+		if i >= 0 && tool.IsLoopOwned(info.ToolName) {
 			list = append(list, builtins[i])
 			continue
 		}
 		if i >= 0 && len(info.InputSchema) == 0 {
 			info = builtins[i].Info()
+		}
+		if i >= 0 && info.ToolName == tool.Shell {
+			info.InputSchema = escalating(builtins[i], info.InputSchema)
 		}
 		if len(info.InputSchema) == 0 {
 			info.InputSchema = event.Raw(`{"type":"object"}`)
@@ -230,6 +252,19 @@ func (p *replaying) tools() (*tool.Registry, error) {
 		list = append(list, &recordedTool{p, info})
 	}
 	return tool.NewRegistry(list...)
+}
+
+// escalating is the schema of commands that may ask to leave the sandbox: the loop
+// decides where they may, whatever the schema says.
+func escalating(shell tool.Tool, otherwise event.Raw) event.Raw {
+	r, err := tool.NewRegistry(shell)
+	if err != nil {
+		return otherwise
+	}
+	for _, e := range r.Resolve(tool.Selection{Escalate: true}).Entries {
+		return e.Info.InputSchema
+	}
+	return otherwise
 }
 
 // recordedModel answers as the recording does.
@@ -242,24 +277,47 @@ type recordedModel struct {
 func (m *recordedModel) Name() string { return m.name }
 
 // Stream implements [model.Provider].
-func (m *recordedModel) Stream(_ context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
+func (m *recordedModel) Stream(context.Context, *model.Request) iter.Seq2[model.Chunk, error] {
 	return func(yield func(model.Chunk, error) bool) {
-		answers := m.p.c.Answers
-		if r.Call < 0 || r.Call >= int64(len(answers)) {
-			yield(model.Chunk{}, &model.Error{Category: model.InvalidRequest, Message: fmt.Sprintf("the recording has no answer to call %d", r.Call+1)})
+		a, n := m.p.next()
+		if a == nil {
+			yield(model.Chunk{}, &model.Error{Category: model.InvalidRequest, Message: fmt.Sprintf("the recording has no answer to call %d", n)})
 			return
 		}
-		a := answers[r.Call]
 		if a.ErrorCategory != "" {
 			yield(model.Chunk{}, &model.Error{Category: a.ErrorCategory, Message: a.ErrorMessage, Retryable: a.Retryable})
 			return
 		}
-		for _, c := range chunks(&a) {
+		for _, c := range chunks(a) {
 			if !yield(c, nil) {
 				return
 			}
 		}
 	}
+}
+
+// next returns the next answer that the running turn was given, in the order of the
+// recording: also a call that was cut off has its place. An answer that names no
+// turn fits any. The number is that of the call within its turn, from 1.
+func (p *replaying) next() (*evidence.CaseAnswer, int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	for i := range p.answers {
+		if a := &p.answers[i]; a.TurnID == p.turn || a.TurnID == "" {
+			found := *a
+			p.answers = slices.Delete(p.answers, i, i+1)
+			return &found, p.asked
+		}
+	}
+	return nil, p.asked
+}
+
+// begin says which turn of the recording runs from now on.
+func (p *replaying) begin(turnID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn, p.asked = turnID, 0
 }
 
 func chunks(a *evidence.CaseAnswer) []model.Chunk {
@@ -268,7 +326,9 @@ func chunks(a *evidence.CaseAnswer) []model.Chunk {
 	if m := a.Message; m != nil {
 		out = append(out, model.Chunk{Text: m.Text, Reasoning: m.Reasoning})
 		for _, c := range m.ToolCalls {
-			out = append(out, model.Chunk{ToolCall: &model.ToolCall{ProviderID: c.ProviderCallID, Name: c.ToolName, Arguments: c.Arguments}})
+			out = append(out, model.Chunk{ToolCall: &model.ToolCall{
+				ProviderID: c.ProviderCallID, Name: c.ToolName, Arguments: c.Arguments, Malformed: a.Malformed[c.ToolCallID],
+			}})
 		}
 		done.Native = m.Native
 	}
@@ -291,9 +351,9 @@ func (t *recordedTool) Run(_ context.Context, call *tool.Call) (*tool.Result, er
 	case !ok:
 		return nil, tool.Errorf(tool.Unavailable, "the recording has no more results of %s", t.info.ToolName)
 	case x.ErrorCategory != "":
-		return nil, &tool.Error{Category: x.ErrorCategory, Message: x.ErrorMessage, Advice: x.Advice, Retryable: x.Retryable}
+		return nil, &tool.Error{Category: x.ErrorCategory, Message: x.ErrorMessage, Advice: x.Advice, Retryable: x.Retryable, Boundary: x.Boundary, Path: x.Path}
 	}
-	return &tool.Result{Output: []byte(x.Output), IsError: x.IsError, ExitCode: x.ExitCode}, nil
+	return &tool.Result{Output: []byte(x.Output), IsError: x.IsError, ExitCode: x.ExitCode, Background: x.Background}, nil
 }
 
 // result takes the first recorded result of a tool for the same input, else the
@@ -330,6 +390,7 @@ func (p *replaying) run(ctx context.Context) error {
 	}
 	defer sub.Close()
 	for _, t := range p.c.Turns {
+		p.begin(t.TurnID)
 		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: replaySession, Input: t.Input, Options: p.turnOptions(t)})
 		if err != nil {
 			return err
@@ -383,6 +444,10 @@ func (p *replaying) answer(ctx context.Context, e *event.Event) error {
 	}
 	d := p.decisions[i]
 	p.decisions = slices.Delete(p.decisions, i, i+1)
-	_, err := p.r.Do(ctx, command.Local(), &command.RespondAction{ActionID: e.ActionID, Decision: d.Decision, Payload: d.Payload, Scope: d.Scope})
+	var answer command.Params = &command.RespondAction{ActionID: e.ActionID, Decision: d.Decision, Payload: d.Payload, Scope: d.Scope}
+	if d.Source == "host_policy" {
+		answer = &command.ResolvePermission{ActionID: e.ActionID, Decision: d.Decision}
+	}
+	_, err := p.r.Do(ctx, command.Local(), answer)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
+	"agentd/evidence/replaytest"
 	"agentd/model/provider/script"
 	"agentd/store"
 	"agentd/store/storetest"
@@ -25,33 +26,11 @@ type kit struct {
 	store store.Store
 	dir   string
 	r     *agentd.Runtime
-	// sessions are those that ran turns.
-	sessions map[string]bool
-}
-
-// replayAll runs every session that a test recorded again on its recordings: what
-// came out then comes out now. Where the case itself says that it can't bring
-// everything back, nothing is claimed.
-func (k *kit) replayAll() {
-	k.Helper()
-	for id := range k.sessions {
-		c := caseOf(k, command.ExportScope{SessionID: id})
-		if c.Determinism != "deterministic" {
-			continue
-		}
-		s := storetest.NewMem()
-		if d, err := agentd.Replay(context.Background(), s, c); err != nil || d != nil {
-			k.Errorf("the replay of %s: %+v, %v", id, d, err)
-		}
-		if err := s.Close(); err != nil {
-			k.Error(err)
-		}
-	}
 }
 
 func newKit(t testing.TB, change func(*agentd.Options), answers ...script.Answer) *kit {
 	t.Helper()
-	k := &kit{TB: t, store: storetest.NewMem(), dir: t.TempDir(), sessions: map[string]bool{}}
+	k := &kit{TB: t, store: storetest.NewMem(), dir: t.TempDir()}
 	opt := agentd.Options{Store: k.store, Provider: script.New("script", &script.Script{Answers: answers}), Model: "test", RuntimeID: "runtime_test"}
 	opt.Loop.Workspace, opt.Loop.Host.Mode = k.dir, "auto"
 	if change != nil {
@@ -62,10 +41,10 @@ func newKit(t testing.TB, change func(*agentd.Options), answers ...script.Answer
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		k.replayAll()
 		if err := k.r.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		replaytest.Recorded(t, opt)
 	})
 	return k
 }
@@ -90,7 +69,6 @@ func (k *kit) turn(sessionID, text string, o *event.TurnOptions) string {
 	k.until(sessionID, func(e *event.Event) bool {
 		return e.TurnID == sub.TurnID && (e.Type == event.TypeTaskCompleted || e.Type == event.TypeTaskFailed || e.Type == event.TypeTaskCancelled)
 	})
-	k.sessions[sessionID] = true
 	return sub.TurnID
 }
 

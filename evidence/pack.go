@@ -42,6 +42,8 @@ type Options struct {
 	// Readable says whether what is behind a reference can be read; nil means that
 	// nothing can.
 	Readable func(ref string) bool
+	// Content reads what is behind a reference, for replay cases; nil leaves it there.
+	Content func(ref string) ([]byte, error)
 }
 
 // Exported says what a pack holds.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,44 +53,72 @@ type CaseEnvironment struct {
 	PermissionMode string             `json:"permissionMode,omitempty"`
 	Rules          []event.PolicyRule `json:"rules"`
 	Workspace      string             `json:"workspace,omitempty"`
+	// NobodyToAsk says that no person could answer.
+	NobodyToAsk bool `json:"nobodyToAsk,omitempty"`
+	// Sandbox is what confined commands, as the facts say; absent if none ran.
+	Sandbox *CaseSandbox `json:"sandbox,omitempty"`
+	// Limits are those of turns that the runtime had, in a form of its own.
+	Limits event.Raw `json:"limits,omitempty"`
+	// Windows are the context windows of models, where a turn names them.
+	Windows map[string]int64 `json:"windows,omitempty"`
 	// Candidates are the models that a turn could have been given, each as
 	// provider/model: whether there was a choice is a fact too.
 	Candidates []string `json:"candidates,omitempty"`
+}
+
+// CaseSandbox is what confined commands.
+type CaseSandbox struct {
+	Mode string `json:"mode"`
+	// Filesystem and Network say that the kernel enforced what the mode asks for.
+	Filesystem bool     `json:"filesystem"`
+	Network    bool     `json:"network"`
+	WriteRoots []string `json:"writeRoots,omitempty"`
 }
 
 // CaseTurn is a turn that is run again.
 type CaseTurn struct {
 	Input   event.Raw          `json:"input"`
 	Options *event.TurnOptions `json:"options,omitempty"`
-	TurnID  string             `json:"turnId"`
-	ended   bool
+	// Tools are the names of those that the turn had; absent if it got to none.
+	Tools  []string `json:"tools,omitempty"`
+	TurnID string   `json:"turnId"`
+	ended  bool
 }
 
 // CaseAnswer is an answer of a model, or its failure.
 type CaseAnswer struct {
-	ErrorCategory string              `json:"errorCategory,omitempty"`
-	ErrorMessage  string              `json:"errorMessage,omitempty"`
-	EventID       string              `json:"eventId"`
-	Message       *event.ModelMessage `json:"message,omitempty"`
-	Model         string              `json:"model"`
-	Provider      string              `json:"provider"`
-	Retryable     bool                `json:"retryable,omitempty"`
-	StopReason    string              `json:"stopReason,omitempty"`
-	Usage         event.Usage         `json:"usage"`
+	ErrorCategory string `json:"errorCategory,omitempty"`
+	ErrorMessage  string `json:"errorMessage,omitempty"`
+	EventID       string `json:"eventId"`
+	// Malformed are the arguments that are no JSON, by the call.
+	Malformed  map[string]string   `json:"malformed,omitempty"`
+	Message    *event.ModelMessage `json:"message,omitempty"`
+	Model      string              `json:"model"`
+	Provider   string              `json:"provider"`
+	Retryable  bool                `json:"retryable,omitempty"`
+	StopReason string              `json:"stopReason,omitempty"`
+	// TurnID is the turn that asked.
+	TurnID string      `json:"turnId,omitempty"`
+	Usage  event.Usage `json:"usage"`
 }
 
 // CaseResult is what a tool gave. Output is what the fact shows of it.
 type CaseResult struct {
-	Advice        string    `json:"advice,omitempty"`
-	Arguments     event.Raw `json:"arguments,omitempty"`
-	ErrorCategory string    `json:"errorCategory,omitempty"`
-	ErrorMessage  string    `json:"errorMessage,omitempty"`
-	EventID       string    `json:"eventId"`
-	ExitCode      *int      `json:"exitCode,omitempty"`
-	IsError       bool      `json:"isError,omitempty"`
-	Output        string    `json:"output,omitempty"`
-	Retryable     bool      `json:"retryable,omitempty"`
-	ToolName      string    `json:"toolName"`
+	Advice    string    `json:"advice,omitempty"`
+	Arguments event.Raw `json:"arguments,omitempty"`
+	// Background says that a command went on when the call ended.
+	Background bool `json:"background,omitempty"`
+	// Boundary and Path say what of the sandbox the call hit.
+	Boundary      string `json:"boundary,omitempty"`
+	ErrorCategory string `json:"errorCategory,omitempty"`
+	ErrorMessage  string `json:"errorMessage,omitempty"`
+	EventID       string `json:"eventId"`
+	ExitCode      *int   `json:"exitCode,omitempty"`
+	IsError       bool   `json:"isError,omitempty"`
+	Output        string `json:"output,omitempty"`
+	Path          string `json:"path,omitempty"`
+	Retryable     bool   `json:"retryable,omitempty"`
+	ToolName      string `json:"toolName"`
 }
 
 // CaseDecision is the answer to an action.
@@ -99,7 +128,9 @@ type CaseDecision struct {
 	EventID    string    `json:"eventId"`
 	Payload    event.Raw `json:"payload,omitempty"`
 	Scope      string    `json:"scope,omitempty"`
-	ToolName   string    `json:"toolName,omitempty"`
+	// Source says who decided: human, or host_policy.
+	Source   string `json:"source,omitempty"`
+	ToolName string `json:"toolName,omitempty"`
 }
 
 // ExportReplay writes the replay case of a scope.
@@ -108,7 +139,7 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, en
 	if err != nil {
 		return nil, err
 	}
-	r := &recording{scope: scope, turns: map[string]*CaseTurn{}, args: map[string]event.Raw{}, asked: map[string]*event.ActionRequired{}, limits: map[string]bool{}}
+	r := &recording{scope: scope, turns: map[string]*CaseTurn{}, args: map[string]event.Raw{}, asked: map[string]*event.ActionRequired{}, limits: map[string]bool{}, content: opt.Content, tools: map[string]event.ToolInfo{}}
 	r.c = &Case{
 		Format: ReplayFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: scope, Determinism: "deterministic", Environment: env,
 		Limits: []string{}, Turns: []*CaseTurn{}, Answers: []CaseAnswer{}, Results: []CaseResult{}, Decisions: []CaseDecision{},
@@ -151,8 +182,22 @@ type recording struct {
 	turns     map[string]*CaseTurn
 	args      map[string]event.Raw
 	asked     map[string]*event.ActionRequired
+	// violated is the last call that hit a boundary.
+	violated  *CaseResult
 	limits    map[string]bool
 	projected Projection
+	// content reads what is behind a reference; nil if nothing can be read.
+	content func(ref string) ([]byte, error)
+	// tools are all that the turns had, models all that could be asked, shells the
+	// calls of commands; decided says that a decision was made.
+	tools   map[string]event.ToolInfo
+	models  []string
+	shells  map[string]bool
+	decided bool
+	// sandboxed says that a fact told what confines commands.
+	sandboxed bool
+	// window is that of the model which the turn will be given.
+	window int64
 }
 
 // limit notes why a replay can only be approximate.
@@ -174,34 +219,29 @@ func (r *recording) take(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		t := &CaseTurn{TurnID: e.TurnID, Input: p.Input, Options: p.Options}
-		if len(p.Input) == 0 {
+		if len(p.Input) == 0 && !r.read(p.InputRef, &t.Input) {
 			r.limit("a large input is only there as its preview")
 			t.Input, _ = plainJSON(p.Preview) // a string always encodes
 		}
 		r.turns[e.TurnID] = t
 		r.c.Turns = append(r.c.Turns, t)
-	case *event.TurnSteered, *event.TurnInterruptRequested:
-		r.limit("a turn was steered or interrupted while it ran")
-	case *event.TurnCompleted, *event.TurnFailed:
-		if t := r.turns[e.TurnID]; t != nil {
-			t.ended = true
-		}
+	case *event.TurnCompleted:
+		r.ended(e.TurnID)
+	case *event.TurnFailed:
+		r.ended(e.TurnID)
+		r.failed(p)
 	case *event.ContextResolved:
+		r.window = p.ContextWindow
 		r.c.ContextRefs = append(r.c.ContextRefs, nonempty(p.ContextRef)...)
 	case *event.ToolCatalogResolved:
 		r.c.InventoryRefs = append(r.c.InventoryRefs, nonempty(p.InventoryRef)...)
-		if len(p.Tools) > 0 {
-			r.c.Tools = p.Tools
-		}
+		r.inventory(e.TurnID, p)
 	case *event.RoutingCandidates:
-		for _, c := range p.Candidates {
-			if id := c.Provider + "/" + c.Model; !slices.Contains(r.c.Environment.Candidates, id) {
-				r.c.Environment.Candidates = append(r.c.Environment.Candidates, id)
-			}
-		}
-	case *event.HookCompleted, *event.HookFailed:
-		r.limit("hooks are not run again")
+		r.candidates(p)
+	case *event.RoutingDecision:
+		r.selected(p)
 	default:
+		r.bounds(e)
 		r.answers(e)
 	}
 }
@@ -210,17 +250,24 @@ func (r *recording) take(e *event.Event) {
 func (r *recording) answers(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.ModelCompleted:
-		if p.Message == nil {
+		m := p.Message
+		if m == nil {
+			m = r.summary(p.MessageRef)
+		}
+		if m == nil {
 			r.limit("a large answer is only behind its reference")
 		}
-		r.c.Answers = append(r.c.Answers, CaseAnswer{EventID: e.ID, Provider: p.Provider, Model: p.Model, Message: p.Message, StopReason: p.StopReason, Usage: p.Usage})
-		r.remember(p.Message)
+		m, malformed := r.arguments(m)
+		r.c.Answers = append(r.c.Answers, CaseAnswer{
+			EventID: e.ID, TurnID: e.TurnID, Provider: p.Provider, Model: p.Model, Message: m, Malformed: malformed, StopReason: p.StopReason, Usage: p.Usage,
+		})
+		r.remember(m)
 	case *event.ModelFailed:
 		r.c.Answers = append(r.c.Answers, CaseAnswer{
-			EventID: e.ID, Provider: p.Provider, Model: p.Model, ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message, Retryable: p.Retryable,
+			EventID: e.ID, TurnID: e.TurnID, Provider: p.Provider, Model: p.Model, ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message, Retryable: p.Retryable,
 		})
 	case *event.ToolResult:
-		x := CaseResult{EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], Output: p.Preview, IsError: p.Status == "error"}
+		x := CaseResult{EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], Output: p.Preview, IsError: p.Status == "error", Background: p.Status == "background"}
 		if p.ExitCode.Present && !p.ExitCode.Null {
 			code := int(p.ExitCode.Value)
 			x.ExitCode = &code
@@ -231,8 +278,18 @@ func (r *recording) answers(e *event.Event) {
 			EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message,
 			Advice: p.Advice, Retryable: p.Retryable,
 		})
+	case *event.SandboxViolation:
+		r.violated = &CaseResult{
+			EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: categoryViolation,
+			ErrorMessage: p.Detail, Boundary: p.Boundary, Path: p.Path,
+		}
 	case *event.ActionRequired:
 		r.asked[e.ActionID] = p
+		if p.ActionType == "sandbox_escape" && r.violated != nil {
+			// The call is run again if somebody allows it: it had a result before.
+			r.c.Results = append(r.c.Results, *r.violated)
+			r.violated = nil
+		}
 	case *event.ActionResolved:
 		r.decision(e, p)
 	case *event.PermissionEvaluated:
@@ -255,7 +312,7 @@ func (r *recording) mode(t *CaseTurn, mode string) {
 }
 
 func (r *recording) decision(e *event.Event, p *event.ActionResolved) {
-	d := CaseDecision{EventID: e.ID, ActionType: p.ActionType, Decision: p.Decision, Payload: p.Payload, Scope: p.Scope}
+	d := CaseDecision{EventID: e.ID, ActionType: p.ActionType, Decision: p.Decision, Payload: p.Payload, Scope: p.Scope, Source: p.DecisionSource}
 	if q := r.asked[e.ActionID]; q != nil {
 		d.ActionType, d.ToolName = q.ActionType, q.ToolName
 	}
@@ -286,6 +343,9 @@ func (r *recording) finish() Correlation {
 			o.QueuePolicy, o.ExpectedTurnID = "", "" // the turns run one after the other
 			t.Options = &o
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.tools)) {
+		r.c.Tools = append(r.c.Tools, r.tools[name])
 	}
 	r.c.Expected = r.projected.Facts()
 	r.c.RuntimeCorrelation = r.ids.result(r.scope, r.runtimeID)

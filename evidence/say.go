@@ -10,7 +10,7 @@ import (
 // say puts a fact into words. Key says that the answer needs it; a fact without
 // words adds nothing to an explanation.
 func say(e *event.Event) (says string, key bool) {
-	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask} {
+	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask, saySubagent, sayJob} {
 		if says, key := part(e); says != "" {
 			return says, key
 		}
@@ -102,7 +102,11 @@ func sayPermission(e *event.Event) (string, bool) {
 	case *event.PermissionRequested:
 		return fmt.Sprintf("A %s was asked%s.", orElse(p.AskedOf, "human"), because(p.Reason)), false
 	case *event.PermissionResolved:
-		return fmt.Sprintf("%s answered: %s%s%s.", actor(p.ResolvedBy, source(p.DecisionSource)), p.Decision, inScope(p.Scope), because(p.DecisionReason)), true
+		says := fmt.Sprintf("%s answered: %s%s%s", by(p.ResolvedBy, p.DecisionSource), p.Decision, inScope(p.Scope), because(p.DecisionReason))
+		if p.PermissionMode != "" {
+			says += "; it goes on in mode " + p.PermissionMode
+		}
+		return says + ".", true
 	case *event.ActionRequired:
 		return fmt.Sprintf("The work waited for an answer (%s): %s", p.ActionType, clip(p.Prompt)), e.ToolCallID == ""
 	case *event.ActionResolved:
@@ -120,9 +124,25 @@ func sayPermission(e *event.Event) (string, bool) {
 	case *event.SandboxViolation:
 		return fmt.Sprintf("It hit the %s boundary: %s.", p.Boundary, clip(p.Detail)), true
 	case *event.PolicyChanged:
-		return fmt.Sprintf("The %s's policy changed: mode %s, %d rules.", p.Source, orElse(p.Mode, "unchanged"), len(p.Rules)), false
+		return sayPolicy(p), p.ApprovalActionID != ""
 	}
 	return "", false
+}
+
+// sayPolicy says what a policy is, who changed it and by which approval.
+func sayPolicy(p *event.PolicyChanged) string {
+	says := fmt.Sprintf("The %s's policy changed: mode %s", p.Source, orElse(p.Mode, "unchanged"))
+	if p.Source != "turn" {
+		says += fmt.Sprintf(", %d rules", len(p.Rules))
+	}
+	if p.ChangedBy != nil {
+		says += "; by " + lower(actor(p.ChangedBy, "runtime"))
+	}
+	says += because(p.Reason)
+	if p.ApprovalActionID != "" {
+		says += " (" + p.ApprovalActionID + ")"
+	}
+	return says + "."
 }
 
 func sayHook(e *event.Event) (string, bool) {
@@ -198,6 +218,67 @@ func sayTask(e *event.Event) (string, bool) {
 	return "", false
 }
 
+func saySubagent(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.SubagentSpawned:
+		says := fmt.Sprintf("%s started the subagent %s", actor(p.SpawnedBy, "agent"), e.SubagentID)
+		if p.Role != "" {
+			says += " as " + p.Role
+		}
+		if i := p.Isolation; i != nil && i.PermissionMode != "" {
+			says += ", in mode " + i.PermissionMode
+		}
+		return says + ".", true
+	case *event.SubagentStatus:
+		return fmt.Sprintf("The subagent became %s%s.", p.Status, because(p.Reason)), false
+	case *event.SubagentEnded:
+		says := "The subagent ended as " + p.Status + because(p.Reason)
+		if p.Error != nil {
+			says += ": " + clip(p.Error.Message)
+		}
+		return says + ".", true
+	}
+	return "", false
+}
+
+func sayJob(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.JobCreated:
+		return fmt.Sprintf("%s created the job of %d items: %s.", actor(p.CreatedBy, "somebody"), p.ItemCount, clip(p.Instruction)), true
+	case *event.JobStatusChanged:
+		says := "The job became " + p.Status + because(p.Reason)
+		if p.Error != nil {
+			says += ": " + clip(p.Error.Message)
+		}
+		return says + ".", true
+	case *event.JobHeld:
+		return "The job was held" + because(p.Reason) + ".", true
+	case *event.JobItemStarted:
+		return fmt.Sprintf("The item %s began (attempt %d).", e.JobItemID, p.AttemptCount), false
+	case *event.JobItemCompleted:
+		return fmt.Sprintf("The item %s ended as %s at attempt %d.", e.JobItemID, p.Status, p.AttemptCount), true
+	case *event.JobItemFailed:
+		next := "it isn't tried again"
+		if p.WillRetry {
+			next = "it is tried again"
+		}
+		return fmt.Sprintf("Attempt %d of the item %s failed: %s; %s.", p.AttemptCount, e.JobItemID, clip(p.Error.Message), next), true
+	}
+	return "", false
+}
+
+// by names who answered: the one who did, or else where the answer comes from.
+func by(a *event.Actor, decisionSource string) string {
+	if a != nil && a.Kind != "" && a.Kind != "unknown" {
+		return actor(a, "")
+	}
+	s := source(decisionSource)
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// lower begins a name in the middle of a sentence.
+func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
 // actor names who did something.
 func actor(a *event.Actor, otherwise string) string {
 	switch {
@@ -222,6 +303,10 @@ func source(s string) string {
 		return "a person"
 	case "host_policy":
 		return "the host's policy"
+	case "default":
+		return "the runtime"
+	case "classifier":
+		return "a classifier"
 	case "timeout":
 		return "the time limit"
 	case "runtime":

@@ -14,6 +14,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/event/eventtest"
+	"agentd/evidence/replaytest"
 	"agentd/hook"
 	"agentd/model"
 	"agentd/model/provider/script"
@@ -105,6 +106,7 @@ func newKit(t *testing.T, w world) *kit {
 		if err := k.runtime.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		replaytest.Recorded(t, opt)
 	})
 	return k
 }

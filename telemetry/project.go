@@ -101,6 +101,21 @@ func (p *Projector) Open() int {
 	return n
 }
 
+// Idle reports whether a projector that begins after the newest fact would show the
+// same of what follows, but for late facts of turns that have ended: nothing is open,
+// and no thread has a place under another.
+func (p *Projector) Idle() bool {
+	if p.Open() > 0 || len(p.kinds) > 0 {
+		return false
+	}
+	for _, t := range p.threads {
+		if *t != (thread{}) {
+			return false
+		}
+	}
+	return true
+}
+
 // Apply projects the next fact. A fact that was applied already yields nothing.
 func (p *Projector) Apply(e *event.Event) Output {
 	if e.Sequence != 0 && e.Sequence <= p.sequence {

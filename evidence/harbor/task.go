@@ -120,12 +120,21 @@ func LoadTask(dir string) (*Task, error) {
 	return t, nil
 }
 
+// stepNames are the names of the steps, for people.
+func (c *Config) stepNames() string {
+	names := make([]string, 0, len(c.Steps))
+	for i := range c.Steps {
+		names = append(names, c.Steps[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
 func (c *Config) check() error {
 	switch {
 	case len(c.Steps) > 0:
-		return errors.New("tasks of several steps are not run")
-	case c.Agent.TimeoutSec < 0, c.Verifier.TimeoutSec < 0:
-		return errors.New("timeout_sec is negative")
+		return fmt.Errorf("the task has several steps (%s), and such tasks are not run: the format doesn't say what the folder of a step holds, nor how its results are written", c.stepNames())
+	case !waitable(c.Agent.TimeoutSec), !waitable(c.Verifier.TimeoutSec):
+		return errors.New("timeout_sec is negative, too short or longer than a year")
 	case c.Environment.OS == "windows":
 		return errors.New("environment.os is windows")
 	}
@@ -136,6 +145,17 @@ func (c *Config) check() error {
 		c.Verifier.TimeoutSec = defaultVerifierTimeout
 	}
 	return nil
+}
+
+// Bounds of a timeout that is given, in seconds.
+const (
+	shortestTimeout = 1e-3
+	longestTimeout  = 365 * 24 * 3600
+)
+
+// waitable refuses what a file can say and nobody can wait for: also inf and nan.
+func waitable(seconds float64) bool {
+	return seconds == 0 || (seconds >= shortestTimeout && seconds <= longestTimeout)
 }
 
 func readInstruction(path string) (string, error) {

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentd/event"
+	"agentd/store"
+)
+
+// Positions say how far the telemetry of each session has got. They are index
+// entries beside the facts, written when the collector has taken what they stand
+// for, so after a kill the next process goes on where the last one was believed:
+// nothing is lost, and at most what was not confirmed is sent again.
+
+const (
+	// kindTelemetry is the kind of the entries; the key is the session.
+	kindTelemetry = "telemetry"
+	// telemetryOwner is what the entries are written in the name of. It has no facts,
+	// so it is in no list of sessions. Nodes that share a store have one each.
+	telemetryOwner = "telemetry.positions"
+	// maxOwners bounds the nodes.
+	maxOwners = 256
+	// metaTelemetry is when a store's telemetry was sent for the first time. What was
+	// there before is never sent by itself.
+	metaTelemetry = "telemetryBegan"
+	// catchUpFor bounds how old what an earlier process left may be: who was without
+	// telemetry for a week doesn't want that week at once.
+	catchUpFor = 24 * time.Hour
+)
+
+// position is how far a session's telemetry has got.
+type position struct {
+	// Sent is the last fact whose telemetry the collector has, or that had none.
+	Sent uint64 `json:"sent"`
+	// From is a fact after which nothing that was open matters any more: reading goes
+	// on after it.
+	From uint64 `json:"from"`
+}
+
+// positions keeps them. It is for one goroutine but for load, which any may call.
+type positions struct {
+	store store.Store
+	owner string
+	epoch uint64
+}
+
+// load returns a session's position; false if there is none.
+func (p *positions) load(ctx context.Context, sessionID string) (pos position, ok bool, err error) {
+	v, err := p.store.Get(ctx, kindTelemetry, sessionID)
+	if errors.Is(err, store.ErrNotFound) {
+		return position{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(v, &pos)
+	}
+	if err != nil {
+		return position{}, false, fmt.Errorf("position of session %s: %w", sessionID, err)
+	}
+	return pos, true, nil
+}
+
+// save makes positions durable. A claim that another process took over is claimed
+// again, once.
+func (p *positions) save(ctx context.Context, marks map[string]position) error {
+	batch := &store.Batch{}
+	for id, pos := range marks {
+		v, err := json.Marshal(pos)
+		if err != nil {
+			return err
+		}
+		batch.Index = append(batch.Index, store.IndexOp{Entry: store.Entry{Kind: kindTelemetry, Key: id, Value: v}})
+	}
+	for again := range 2 {
+		if p.owner == "" || again > 0 {
+			if err := p.claim(ctx); err != nil {
+				return err
+			}
+		}
+		batch.SessionID, batch.Epoch = p.owner, p.epoch
+		err := p.store.Append(ctx, []*store.Batch{batch})[0]
+		if !errors.Is(err, store.ErrFenced) {
+			return err
+		}
+	}
+	return store.ErrFenced
+}
+
+// claim finds a name that no other node has.
+func (p *positions) claim(ctx context.Context) error {
+	for n := range maxOwners {
+		name := fmt.Sprintf("%s.%d", telemetryOwner, n)
+		c, err := p.store.Claim(ctx, name)
+		if _, owned := errors.AsType[*store.OwnedError](err); owned {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.owner, p.epoch = name, c.Epoch
+		return nil
+	}
+	return errors.New("too many nodes write positions")
+}
+
+// release gives the name back.
+func (p *positions) release(ctx context.Context) {
+	if p.owner != "" {
+		_ = p.store.Release(ctx, p.owner, p.epoch) // its lease ends anyway
+		p.owner = ""
+	}
+}
+
+// began returns since when the store's telemetry is sent.
+func (p *positions) began(ctx context.Context, now time.Time) (time.Time, error) {
+	v, err := p.store.SetMeta(ctx, metaTelemetry, []byte(now.UTC().Format(time.RFC3339Nano)))
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(v))
+	if oldest := now.Add(-catchUpFor); at.Before(oldest) {
+		at = oldest
+	}
+	return at, err
+}
+
+// behind returns the facts of a session that no collector has, those since a time.
+// False says that there are none.
+func (p *positions) behind(ctx context.Context, sessionID string, since time.Time) (stretch, bool, error) {
+	last, ok, err := p.fact(ctx, sessionID, store.Range{Reverse: true, Limit: 1})
+	if err != nil || !ok || last.Time.Before(since) {
+		return stretch{}, false, err
+	}
+	pos, known, err := p.load(ctx, sessionID)
+	if err != nil || known {
+		return stretch{first: pos.Sent + 1, last: last.Sequence}, pos.Sent < last.Sequence, err
+	}
+	for rec, err := range p.store.Read(ctx, sessionID, store.Range{Before: last.Sequence + 1}) {
+		if err != nil {
+			return stretch{}, false, err
+		}
+		var head event.Event
+		if _, err := event.DecodeHeader(rec.Data, &head); err == nil && !head.Time.Before(since) {
+			return stretch{first: rec.Sequence, last: last.Sequence}, true, nil
+		}
+	}
+	return stretch{}, false, nil
+}
+
+// fact returns the head of the first fact in a range.
+func (p *positions) fact(ctx context.Context, sessionID string, r store.Range) (head event.Event, ok bool, err error) {
+	for rec, err := range p.store.Read(ctx, sessionID, r) {
+		if err != nil {
+			return head, false, err
+		}
+		_, err = event.DecodeHeader(rec.Data, &head)
+		return head, err == nil, err
+	}
+	return head, false, nil
+}
+
+// catchUp notes what an earlier process left. It is done before anything is
+// followed; what is committed meanwhile waits.
+func (e *exporter) catchUp(ctx context.Context) error {
+	since, err := e.positions.began(ctx, e.began)
+	if err != nil {
+		return err
+	}
+	for id, err := range e.follower.store.Sessions(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		s, ok, err := e.positions.behind(ctx, id, since)
+		if err != nil {
+			return err
+		}
+		if ok {
+			e.note(id, s)
+		}
+	}
+	return nil
+}
+
+// mark notes a position, which holds once all spans before it are sent.
+func (e *exporter) mark(sessionID string, pos position) {
+	e.mu.Lock()
+	if n := len(e.queue); n > 0 {
+		e.queue[n-1].marks = append(e.queue[n-1].marks, marked{sessionID, pos})
+	} else {
+		e.reached[sessionID] = pos
+	}
+	e.mu.Unlock()
+	signalOne(e.ready)
+}
+
+// savePositions makes the positions durable that were reached. What fails is tried
+// again with the next.
+func (e *exporter) savePositions(ctx context.Context) {
+	e.mu.Lock()
+	marks := e.reached
+	e.reached = map[string]position{}
+	e.mu.Unlock()
+	if len(marks) == 0 {
+		return
+	}
+	if err := e.positions.save(ctx, marks); err != nil {
+		e.log.Warn("how far telemetry has got can't be kept; some of it may be sent twice after a restart", "error", err)
+		e.mu.Lock()
+		for id, pos := range marks {
+			if _, newer := e.reached[id]; !newer {
+				e.reached[id] = pos
+			}
+		}
+		e.mu.Unlock()
+	}
+}
+
+// room waits until the queue takes more. It is for what an earlier process left,
+// which can wait in the journal; false says that the program ends.
+func (e *exporter) room(ctx context.Context) bool {
+	for {
+		e.mu.Lock()
+		full := len(e.queue) > e.queueMax/2
+		e.mu.Unlock()
+		if !full {
+			return true
+		}
+		select {
+		case <-e.sent:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
