@@ -90,7 +90,7 @@ func (h *Hub) bridge(ctx context.Context, sessionID string) error {
 
 // asksPermission reports whether an action is a request for permission.
 func asksPermission(a *state.Action) bool {
-	return a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape"
+	return state.AsksPermission(a.ActionType)
 }
 
 // decides reports whether a peer is asked for permissions.

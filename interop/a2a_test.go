@@ -1,14 +1,8 @@
 package interop_test
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -29,82 +23,33 @@ answers:
     text: at last
 `
 
-// a2aServer is a server that can be killed and started again.
+// a2aServer is a server, and what drives it.
 type a2aServer struct {
-	t    *testing.T
-	kit  *protoKit
-	dir  string
-	args []string
-
-	cmd   *exec.Cmd
-	log   *bytes.Buffer
-	url   string
-	token string
+	*served
+	kit *protoKit
 }
 
 func startA2A(t *testing.T, k *protoKit, args ...string) *a2aServer {
 	t.Helper()
-	s := &a2aServer{t: t, kit: k, dir: t.TempDir(), args: args}
-	config := "data: data\nproviders:\n  - {id: script, kind: script, script: script.yaml, models: [{id: script}]}\na2a: {push: {allowHosts: [127.0.0.1]}}\n"
-	for name, text := range map[string]string{"config.yaml": config, "script.yaml": a2aScript} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.start()
-	t.Cleanup(func() {
-		s.end(syscall.SIGTERM)
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", s.log.Bytes())
-		}
-	})
-	return s
+	return &a2aServer{serve(t, a2aFolder(t, "a2a: {push: {allowHosts: [127.0.0.1]}}\n", a2aScript), nil, args...), k}
 }
 
-func (s *a2aServer) start() {
-	s.t.Helper()
-	s.log = &bytes.Buffer{}
-	s.cmd = exec.Command(s.kit.agentd, append([]string{"serve", "--json", "--config", "config.yaml", "--listen", "127.0.0.1:0"}, s.args...)...)
-	s.cmd.Dir, s.cmd.Stderr = s.dir, s.log
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		s.t.Fatalf("agentd serve: %v\n%s", err, s.log.Bytes())
-	}
-	var note struct{ URL string }
-	if err := json.Unmarshal(line, &note); err != nil {
-		s.t.Fatal(err)
-	}
-	token, err := os.ReadFile(filepath.Join(s.dir, "data", "token"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.url, s.token = note.URL, strings.TrimSpace(string(token))
-}
-
-func (s *a2aServer) end(sig syscall.Signal) {
-	s.t.Helper()
-	_ = s.cmd.Process.Signal(sig)
-	if err := s.cmd.Wait(); err != nil && sig != syscall.SIGKILL {
-		s.t.Errorf("agentd serve: %v", err)
-	}
+// a2aFolder makes a folder with a script and a configuration that begins like this.
+func a2aFolder(t *testing.T, config, script string) string {
+	t.Helper()
+	config += "data: data\nproviders:\n  - {id: script, kind: script, script: script.yaml, models: [{id: script}]}\n"
+	return folder(t, map[string]string{"config.yaml": config, "script.yaml": script})
 }
 
 // scene runs one of a2a.mjs and reads what it found.
-func (s *a2aServer) scene(binding, name string, into any, args ...string) {
-	s.t.Helper()
-	out := s.kit.node(s.t, "a2a.mjs", append([]string{s.url, s.token, binding, name}, args...)...)
+func (s *a2aServer) scene(t *testing.T, binding, name string, into any, args ...string) {
+	t.Helper()
+	out := s.kit.node(t, "a2a.mjs", append([]string{s.url, s.token, binding, name}, args...)...)
 	if into == nil {
 		return
 	}
 	if err := json.Unmarshal(out, into); err != nil {
-		s.t.Fatalf("%v: %s", err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 
@@ -113,14 +58,12 @@ func TestA2AClient(t *testing.T) {
 	s := startA2A(t, k)
 	for binding, path := range map[string]string{"JSONRPC": "/a2a/rpc", "HTTP+JSON": "/a2a/rest"} {
 		t.Run(binding, func(t *testing.T) {
-			in := *s
-			in.t = t
 			var found struct{ Paths []string }
-			in.scene(binding, "all", &found)
+			s.scene(t, binding, "all", &found)
 			if len(found.Paths) != 1 || found.Paths[0] != path {
 				t.Errorf("the client spoke to %v", found.Paths)
 			}
-			in.scene(binding, "push", nil)
+			s.scene(t, binding, "push", nil)
 		})
 	}
 }
@@ -130,10 +73,10 @@ func TestA2AClientOverAKill(t *testing.T) {
 	k := newProtoKit(t, "the client of the A2A SDK")
 	s := startA2A(t, k)
 	var task struct{ ID, ContextID string }
-	s.scene("JSONRPC", "begin", &task)
-	s.end(syscall.SIGKILL)
+	s.scene(t, "JSONRPC", "begin", &task)
+	s.kill()
 	s.start()
-	s.scene("HTTP+JSON", "goOn", nil, task.ID, task.ContextID)
+	s.scene(t, "HTTP+JSON", "goOn", nil, task.ID, task.ContextID)
 }
 
 // The behaviours that the protocol's test kit asks for.
@@ -167,7 +110,7 @@ func TestA2AFixtures(t *testing.T) {
 		names = append(names, name)
 	}
 	var found map[string]behaviour
-	s.scene("HTTP+JSON", "fixtures", &found, names...)
+	s.scene(t, "HTTP+JSON", "fixtures", &found, names...)
 	for name, w := range want {
 		b := found[name]
 		if len(b.Events) == 0 || !strings.HasSuffix(b.Events[len(b.Events)-1], w.end) || b.Artifact.Kind != w.kind {

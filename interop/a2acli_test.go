@@ -114,8 +114,8 @@ func (c *a2aCLI) updates(from io.Reader, each func(*cliUpdate)) {
 // SDK: by the card, which names both bindings, and by each of them.
 func TestA2ACommandLine(t *testing.T) {
 	program := buildA2ACLI(t)
-	n := startNode(t, "", a2aScript)
-	token := []string{"--auth", "Bearer " + n.token()}
+	n := serve(t, a2aFolder(t, "", a2aScript), nil)
+	token := []string{"--auth", "Bearer " + n.token}
 	for name, c := range map[string]*a2aCLI{
 		"card":      {address: n.url, flags: token},
 		"JSONRPC":   {address: n.url + "/a2a/rpc", flags: append([]string{"--transport", "jsonrpc"}, token...)},

@@ -1,20 +1,14 @@
 package interop_test
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"agentd/client"
@@ -36,117 +30,6 @@ answers:
     text: at last
 `
 
-// a2aNode is a real server that can be killed and started again.
-type a2aNode struct {
-	t       *testing.T
-	program string
-	dir     string
-	env     []string
-
-	cmd    *exec.Cmd
-	log    *bytes.Buffer
-	url    string
-	client *client.Client
-}
-
-func startNode(t *testing.T, config, script string, env ...string) *a2aNode {
-	t.Helper()
-	program, err := protoBuild()
-	if err != nil {
-		t.Fatalf("go build: %v\n%s", err, program)
-	}
-	n := &a2aNode{t: t, program: program, dir: t.TempDir(), env: append(protoEnvironment(), env...)}
-	config += "data: data\nproviders:\n  - {id: script, kind: script, script: script.yaml, models: [{id: script}]}\n"
-	for name, text := range map[string]string{"config.yaml": config, "script.yaml": script} {
-		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.start()
-	t.Cleanup(func() {
-		n.end(syscall.SIGTERM)
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", n.log.Bytes())
-		}
-	})
-	return n
-}
-
-func (n *a2aNode) start() {
-	n.t.Helper()
-	n.log = &bytes.Buffer{}
-	n.cmd = exec.Command(n.program, "serve", "--json", "--config", "config.yaml", "--listen", "127.0.0.1:0")
-	n.cmd.Dir, n.cmd.Stderr, n.cmd.Env = n.dir, n.log, n.env
-	out, err := n.cmd.StdoutPipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := n.cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		n.t.Fatalf("agentd serve: %v\n%s", err, n.log.Bytes())
-	}
-	var note struct{ URL string }
-	if err := json.Unmarshal(line, &note); err != nil {
-		n.t.Fatal(err)
-	}
-	n.url = note.URL
-	if n.client, err = client.New(note.URL, &client.Options{Token: n.token()}); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-func (n *a2aNode) token() string {
-	n.t.Helper()
-	b, err := os.ReadFile(filepath.Join(n.dir, "data", "token"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func (n *a2aNode) end(sig syscall.Signal) {
-	n.t.Helper()
-	n.client.Close()
-	_ = n.cmd.Process.Signal(sig)
-	if err := n.cmd.Wait(); err != nil && sig != syscall.SIGKILL {
-		n.t.Errorf("agentd serve: %v", err)
-	}
-}
-
-// await returns the first fact of a session that fits.
-func (n *a2aNode) await(sessionID string, fits func(*event.Event) bool) *event.Event {
-	n.t.Helper()
-	for e, err := range n.client.Follow(n.t.Context(), sessionID, 0, nil) {
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		if e.Frame != "" {
-			continue
-		}
-		d, err := e.Decode()
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		if fits(d) {
-			return d
-		}
-	}
-	n.t.Fatalf("the fact did not come in %s", sessionID)
-	return nil
-}
-
-func nodeDo[R any](n *a2aNode, p command.Params) *R {
-	n.t.Helper()
-	res, err := client.Call[R](n.t.Context(), n.client, p)
-	if err != nil {
-		n.t.Fatalf("%s: %v", p.Command(), err)
-	}
-	return res
-}
-
 // front is the address that others know a node by, whichever port it listens on.
 type front struct {
 	*httptest.Server
@@ -167,7 +50,7 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-func (f *front) lead(n *a2aNode) {
+func (f *front) lead(n *served) {
 	n.t.Helper()
 	u, err := url.Parse(n.url)
 	if err != nil {
@@ -179,30 +62,30 @@ func (f *front) lead(n *a2aNode) {
 const tokenVariable = "PEER_TOKEN"
 
 // twoNodes are a server that gives work and one that takes it, with its front.
-func twoNodes(t *testing.T) (giver, taker *a2aNode, f *front) {
+func twoNodes(t *testing.T) (giver, taker *served, f *front) {
 	t.Helper()
 	f = newFront(t)
-	taker = startNode(t, fmt.Sprintf("a2a: {url: %q}\n", f.URL), a2aTaker)
+	taker = serve(t, a2aFolder(t, fmt.Sprintf("a2a: {url: %q}\n", f.URL), a2aTaker), nil)
 	f.lead(taker)
-	giver = startNode(t, fmt.Sprintf("peers:\n  - {id: taker, protocol: a2a, cardURL: %q, tokenEnv: %s, allowPrivate: true}\n", f.URL, tokenVariable), a2aTaker,
-		tokenVariable+"="+taker.token())
+	peers := fmt.Sprintf("peers:\n  - {id: taker, protocol: a2a, cardURL: %q, tokenEnv: %s, allowPrivate: true}\n", f.URL, tokenVariable)
+	giver = serve(t, a2aFolder(t, peers, a2aTaker), []string{tokenVariable + "=" + taker.token})
 	return giver, taker, f
 }
 
 // delegate gives a task away and returns the fact that links it.
-func (n *a2aNode) delegate(sessionID, objective string) *event.Event {
-	n.t.Helper()
-	nodeDo[command.CreateSessionResult](n, &command.CreateSession{SessionID: sessionID})
-	nodeDo[command.TaskResult](n, &command.CreateTask{TaskID: "task_" + sessionID, SessionID: sessionID, Objective: objective, Peer: "taker", Start: true})
-	return n.await(sessionID, func(e *event.Event) bool { return e.Type == event.TypeChannelPeerTaskLinked })
+func (s *served) delegate(sessionID, objective string) *event.Event {
+	s.t.Helper()
+	servedDo[command.CreateSessionResult](s, &command.CreateSession{SessionID: sessionID})
+	servedDo[command.TaskResult](s, &command.CreateTask{TaskID: "task_" + sessionID, SessionID: sessionID, Objective: objective, Peer: "taker", Start: true})
+	return s.await(sessionID, func(e *event.Event) bool { return e.Type == event.TypeChannelPeerTaskLinked })
 }
 
 func completed(e *event.Event) bool { return e.Type == event.TypeTaskCompleted }
 
 // inbound finds the taker's side of a peer's task.
-func (n *a2aNode) inbound(remoteID string) *command.PeerTaskRecord {
-	n.t.Helper()
-	return nodeDo[command.PeerTaskRecord](n, &command.GetPeerTask{PeerTaskKey: command.PeerTaskKey{NativeProtocol: "a2a", RemoteTaskID: remoteID}})
+func (s *served) inbound(remoteID string) *command.PeerTaskRecord {
+	s.t.Helper()
+	return servedDo[command.PeerTaskRecord](s, &command.GetPeerTask{PeerTaskKey: command.PeerTaskKey{NativeProtocol: "a2a", RemoteTaskID: remoteID}})
 }
 
 func TestA2ABetweenServers(t *testing.T) {
@@ -243,8 +126,8 @@ func TestA2ABetweenServersOverAKillOfThePeer(t *testing.T) {
 	if p := asked.Payload.(*event.ActionRequired); !strings.Contains(p.Prompt, "Which colour?") {
 		t.Errorf("the question is %+v", p)
 	}
-	taker.end(syscall.SIGKILL)
-	nodeDo[command.RespondActionResult](giver, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"red"`)})
+	taker.kill()
+	servedDo[command.RespondActionResult](giver, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"red"`)})
 	giver.await("sess_ask", func(e *event.Event) bool {
 		p, ok := e.Payload.(*event.PeerTaskUpdated)
 		return ok && p.Status == "unreachable"
@@ -262,15 +145,15 @@ func TestA2ABetweenServersOverAKillOfThePeer(t *testing.T) {
 func TestA2ABetweenServersOverAKillOfTheGiver(t *testing.T) {
 	giver, taker, _ := twoNodes(t)
 	out := giver.delegate("sess_slow", "slow").Payload.(*event.PeerTaskLinked)
-	giver.end(syscall.SIGKILL)
+	giver.kill()
 	giver.start()
-	nodeDo[command.TaskResult](giver, &command.CancelTask{TaskID: "task_sess_slow"})
+	servedDo[command.TaskResult](giver, &command.CancelTask{TaskID: "task_sess_slow"})
 	giver.await("sess_slow", func(e *event.Event) bool { return e.Type == event.TypeTaskCancelled })
 	rec := taker.inbound(out.RemoteTaskID)
 	if rec.Status != "cancelled" {
 		t.Errorf("there it is %s", rec.Status)
 	}
-	all := nodeDo[command.ListPeerTasksResult](taker, &command.ListPeerTasks{NativeProtocol: "a2a"})
+	all := servedDo[command.ListPeerTasksResult](taker, &command.ListPeerTasks{NativeProtocol: "a2a"})
 	if len(all.PeerTasks) != 1 {
 		t.Errorf("the peer has %d tasks", len(all.PeerTasks))
 	}

@@ -1,9 +1,7 @@
 package interop_test
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"agentd/internal/nodetest"
@@ -71,51 +68,4 @@ func (k *protoKit) node(t *testing.T, program string, args ...string) []byte {
 // tests were started with.
 func protoEnvironment() []string {
 	return slices.DeleteFunc(nodetest.Environment(), func(kv string) bool { return strings.HasPrefix(kv, "AGENTD_") })
-}
-
-// protoServer is a running server.
-type protoServer struct {
-	URL string `json:"url"`
-	PID int    `json:"pid"`
-	// Token is the admin's.
-	Token string `json:"-"`
-}
-
-// serve runs "agentd serve" in a folder until the test ends.
-func (k *protoKit) serve(t *testing.T, dir string) *protoServer {
-	t.Helper()
-	cmd := exec.Command(k.agentd, "serve", "--json", "--config", filepath.Join(dir, "config.yaml"), "--listen", "127.0.0.1:0")
-	cmd.Dir, cmd.Env = dir, protoEnvironment()
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("agentd serve: %v", err)
-		}
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", log.Bytes())
-		}
-	})
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("agentd serve: %v\n%s", err, log.Bytes())
-	}
-	s := &protoServer{}
-	if err := json.Unmarshal(line, s); err != nil {
-		t.Fatal(err)
-	}
-	token, err := os.ReadFile(filepath.Join(dir, "data", "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Token = string(bytes.TrimSpace(token))
-	return s
 }

@@ -1,8 +1,6 @@
 package interop_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -55,19 +53,7 @@ providers:
 // acpFolder makes a folder with a configuration and a workspace.
 func acpFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{"config.yaml": acpConfig, "script.yaml": strings.ReplaceAll(acpScript, "LONG", strings.Repeat("and wait ", 50_000))} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return folder(t, map[string]string{"config.yaml": acpConfig, "script.yaml": strings.ReplaceAll(acpScript, "LONG", strings.Repeat("and wait ", 50_000))})
 }
 
 func TestACPWithTheOfficialClient(t *testing.T) {
@@ -82,7 +68,7 @@ func TestACPWithTheOfficialClient(t *testing.T) {
 		t.Run("server/"+scene, func(t *testing.T) {
 			t.Parallel()
 			dir := acpFolder(t)
-			k.serve(t, dir)
+			serve(t, dir, nil)
 			k.node(t, "acp.mjs", dir, scene)
 		})
 	}

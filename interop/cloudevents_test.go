@@ -5,6 +5,6 @@ import "testing"
 func TestFactsAreCloudEvents(t *testing.T) {
 	k := newProtoKit(t, "holding facts against the CloudEvents library")
 	dir := acpFolder(t)
-	s := k.serve(t, dir)
-	k.node(t, "cloudevents.mjs", dir, s.URL, s.Token)
+	s := serve(t, dir, nil)
+	k.node(t, "cloudevents.mjs", dir, s.url, s.token)
 }

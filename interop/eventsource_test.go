@@ -9,8 +9,8 @@ import (
 func TestEventSourceLosesNothingWhenItIsCut(t *testing.T) {
 	k := newProtoKit(t, "holding event streams against the eventsource package")
 	dir := acpFolder(t)
-	s := k.serve(t, dir)
+	s := serve(t, dir, nil)
 	for range 3 {
-		k.node(t, "eventsource.mjs", dir, s.URL, s.Token, strconv.FormatUint(uint64(rand.Uint32()), 10))
+		k.node(t, "eventsource.mjs", dir, s.url, s.token, strconv.FormatUint(uint64(rand.Uint32()), 10))
 	}
 }

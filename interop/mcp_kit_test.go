@@ -1,15 +1,10 @@
 package interop_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
 )
 
@@ -41,81 +36,7 @@ routing: {default: script/script}
 // mcpFolder makes a folder with a configuration.
 func mcpFolder(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"script.yaml": mcpScript, "config.yaml": mcpConfig} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// mcpServer is a running program.
-type mcpServer struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	log   bytes.Buffer
-	ended bool
-	url   string
-	token string
-}
-
-// mcpServe runs "agentd serve" in a folder until the test ends or it is killed.
-func (k *protoKit) mcpServe(t *testing.T, dir string, args ...string) *mcpServer {
-	t.Helper()
-	s := &mcpServer{t: t, cmd: exec.Command(k.agentd, append([]string{"serve", "--json", "--config", "config.yaml", "--listen", "127.0.0.1:0"}, args...)...)}
-	s.cmd.Dir, s.cmd.Stderr = dir, &s.log
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.stop)
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("agentd serve: %v", err)
-	}
-	var said struct {
-		URL string `json:"url"`
-	}
-	if err := json.Unmarshal(line, &said); err != nil {
-		t.Fatal(err)
-	}
-	token, err := os.ReadFile(filepath.Join(dir, "data", "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.url, s.token = said.URL, string(bytes.TrimSpace(token))
-	return s
-}
-
-func (s *mcpServer) stop() {
-	if s.ended {
-		return
-	}
-	s.ended = true
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone, which Wait tells
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("agentd serve: %v", err)
-	}
-	if s.t.Failed() {
-		s.t.Logf("the server's log:\n%s", s.log.Bytes())
-	}
-}
-
-// kill ends the program as a crash does.
-func (s *mcpServer) kill() {
-	s.t.Helper()
-	s.ended = true
-	if err := s.cmd.Process.Kill(); err != nil {
-		s.t.Fatal(err)
-	}
-	_ = s.cmd.Wait() // it was killed
+	return folder(t, map[string]string{"script.yaml": mcpScript, "config.yaml": mcpConfig})
 }
 
 // mcpAnswer is an answer of the newer revision.
@@ -128,7 +49,7 @@ type mcpAnswer struct {
 }
 
 // ask sends a request of a client that takes tasks.
-func (s *mcpServer) ask(method string, params map[string]any) *mcpAnswer {
+func (s *served) ask(method string, params map[string]any) *mcpAnswer {
 	s.t.Helper()
 	params["_meta"] = map[string]any{
 		"io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,19 +41,25 @@ var mcpScenarios = map[string]string{
 		tasks-mrtr-composition json-schema-2020-12 http-header-validation http-custom-header-server-validation`,
 }
 
-// mcpSkipped is the one check that the suite itself leaves out.
+// mcpSkipped is the one check that the suite itself leaves out; the tests of
+// channel/mcpserver have what it would look at.
 const mcpSkipped = "tasks-status-notifications"
+
+// mcpElsewhere are the scenarios of an extension that agentd doesn't offer: resources
+// that are skills. The suite counts them in neither revision.
+const mcpElsewhere = "sep-2640-skills-"
 
 // TestMCPConformance runs the protocol's own suite against the program, in both
 // revisions. Every check of every scenario has to hold, also where the suite only
 // warns.
 func TestMCPConformance(t *testing.T) {
 	k := newProtoKit(t, "the conformance suite of the Model Context Protocol")
-	s := k.mcpServe(t, mcpFolder(t), "--fixtures")
+	s := serve(t, mcpFolder(t), nil, "--fixtures")
 	preload, err := filepath.Abs("mcp_auth.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}
+	k.holdsAllScenarios(t)
 	// The parallel ones end before the server does.
 	t.Run("revisions", func(t *testing.T) {
 		for revision, names := range mcpScenarios {
@@ -70,6 +77,36 @@ func TestMCPConformance(t *testing.T) {
 			})
 		}
 	})
+}
+
+// listedScenario is a line of the suite's list: a name, and the revisions that it is
+// of, or that it is of an extension.
+var listedScenario = regexp.MustCompile(`(?m)^\s+- (\S+) \[([^\]]+)\]$`)
+
+// holdsAllScenarios holds the scenarios that are expected to run against those that
+// the suite has: what a later version of it adds can't be missed.
+func (k *protoKit) holdsAllScenarios(t *testing.T) {
+	t.Helper()
+	suite := filepath.Join(k.modules, "@modelcontextprotocol", "conformance", "dist", "index.js")
+	cmd := exec.CommandContext(t.Context(), k.nodeProgram, suite, "list", "--server")
+	cmd.Env = protoEnvironment()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the suite's list: %v\n%s", err, out)
+	}
+	listed := listedScenario.FindAllStringSubmatch(string(out), -1)
+	if len(listed) < 60 {
+		t.Fatalf("the suite's list has %d scenarios:\n%s", len(listed), out)
+	}
+	for _, m := range listed {
+		revisions := strings.Split(strings.ReplaceAll(m[2], "extension", "2026-07-28"), ",")
+		for revision, names := range mcpScenarios {
+			expected := slices.Contains(revisions, revision) && !strings.HasPrefix(m[1], mcpElsewhere)
+			if slices.Contains(strings.Fields(names), m[1]) != expected {
+				t.Errorf("%s is in the suite for %s; here for %s: %v", m[1], m[2], revision, !expected)
+			}
+		}
+	}
 }
 
 // resultFolder is the name of the folder in which a scenario's checks are.
@@ -142,7 +179,7 @@ func TestMCPOfficialClient(t *testing.T) {
 	t.Run("stdio alone", func(t *testing.T) {
 		k.node(t, "mcp.mjs", "stdio", dir)
 	})
-	s := k.mcpServe(t, dir)
+	s := serve(t, dir, nil)
 	t.Run("http", func(t *testing.T) {
 		k.node(t, "mcp.mjs", "http", s.url+"/mcp", s.token)
 	})
@@ -154,9 +191,8 @@ func TestMCPOfficialClient(t *testing.T) {
 // TestMCPTaskSurvivesACrash kills the program while a task waits for an answer. The
 // task is there at the next start and is answered then.
 func TestMCPTaskSurvivesACrash(t *testing.T) {
-	k := newProtoKit(t, "the Model Context Protocol")
 	dir := mcpFolder(t)
-	s := k.mcpServe(t, dir)
+	s := serve(t, dir, nil)
 	created := s.ask("tools/call", map[string]any{"name": "run_turn", "arguments": map[string]any{"input": "write it"}})
 	id, _ := created.Result["taskId"].(string)
 	if id == "" {
@@ -164,7 +200,7 @@ func TestMCPTaskSurvivesACrash(t *testing.T) {
 	}
 	s.task(id, "input_required")
 	s.kill()
-	s = k.mcpServe(t, dir)
+	s.start()
 	responses := map[string]any{}
 	for key := range s.task(id, "input_required")["inputRequests"].(map[string]any) {
 		responses[key] = map[string]any{"action": "accept", "content": map[string]any{"decision": "allow"}}
@@ -182,7 +218,7 @@ func TestMCPTaskSurvivesACrash(t *testing.T) {
 }
 
 // task polls a task until it has a status.
-func (s *mcpServer) task(id, until string) map[string]any {
+func (s *served) task(id, until string) map[string]any {
 	s.t.Helper()
 	for {
 		a := s.ask("tasks/get", map[string]any{"taskId": id})

@@ -10,8 +10,8 @@ import (
 func TestOpenAIEndpointWithTheOfficialClient(t *testing.T) {
 	k := newProtoKit(t, "holding the OpenAI-compatible endpoint against the official client")
 	dir := acpFolder(t)
-	s := k.serve(t, dir)
-	k.node(t, "openai.mjs", dir, s.URL, s.Token, k.observer(t, dir))
+	s := serve(t, dir, nil)
+	k.node(t, "openai.mjs", dir, s.url, s.token, k.observer(t, dir))
 }
 
 // observer makes a token that may only look.

@@ -26,6 +26,12 @@ var words = map[string]string{
 	"cancel": "cancel",
 }
 
+// wantsValue says that the message itself is the answer: to a question, and the
+// reference of a credential.
+func (a *pendingAction) wantsValue() bool {
+	return a.ActionType == "structured_input" || a.ActionType == "credential"
+}
+
 // replyTo reads a message as the answer to one of the actions that wait. The answer
 // to a question is the message itself; an approval needs a clear word.
 func replyTo(m *proto.Message, waiting []pendingAction) (*reply, error) {
@@ -44,17 +50,22 @@ func replyTo(m *proto.Message, waiting []pendingAction) (*reply, error) {
 	if structured {
 		return r, r.check(&a)
 	}
+	word := words[strings.ToLower(strings.Trim(text, " .!\n\t"))]
 	switch {
-	case a.ActionType == "structured_input" && data != nil:
+	case a.ActionType == "credential" && data == nil && word == "cancel":
+		r.Decision = word
+	case a.wantsValue() && data != nil:
 		b, err := json.Marshal(data)
 		if err != nil {
 			return nil, badParam("message.parts", "has data that can't be read")
 		}
 		r.Decision, r.Payload = "submit", b
-	case a.ActionType == "structured_input":
+	case a.ActionType == "credential":
+		r.Decision, r.Payload = "submit", typed(strings.TrimSpace(text), a.Schema)
+	case a.wantsValue():
 		r.Decision, r.Payload = "submit", typed(text, a.Schema)
 	default:
-		r.Decision = words[strings.ToLower(strings.Trim(text, " .!\n\t"))]
+		r.Decision = word
 	}
 	return r, r.check(&a)
 }

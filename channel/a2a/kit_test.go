@@ -15,6 +15,7 @@ import (
 	"agentd/channel/a2a"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/adaptertest"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/store/storetest"
@@ -28,6 +29,8 @@ import (
 //	hold           answers when the gate opens
 //	ask Q          asks Q, then repeats the answer
 //	write F        writes a file, which needs an approval
+//	unlock         calls a tool that needs a credential
+//	plan P         hands a plan over, in the mode plan
 //	refuse, fail   doesn't answer
 type agent struct {
 	mu    sync.Mutex
@@ -75,7 +78,7 @@ func (a *agent) answer(ctx context.Context, r *model.Request, send func(model.Ch
 			return err
 		}
 		send(model.Chunk{Text: "let go"})
-	case (verb == "ask" || verb == "write") && result != "":
+	case (verb == "ask" || verb == "write" || verb == "unlock" || verb == "plan") && result != "":
 		send(model.Chunk{Text: "got " + result})
 	case verb == "ask":
 		args, _ := json.Marshal(map[string]string{"prompt": rest})
@@ -84,6 +87,13 @@ func (a *agent) answer(ctx context.Context, r *model.Request, send func(model.Ch
 	case verb == "write":
 		args, _ := json.Marshal(map[string]string{"path": rest, "content": "x"})
 		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: "write_file", Arguments: args}})
+		stop = "tool_use"
+	case verb == "unlock":
+		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: adaptertest.Locked().Info().ToolName, Arguments: []byte("{}")}})
+		stop = "tool_use"
+	case verb == "plan":
+		args, _ := json.Marshal(map[string]string{"plan": rest})
+		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: tool.PresentPlan, Arguments: args}})
 		stop = "tool_use"
 	case verb == "refuse":
 		send(model.Chunk{Text: "I won't."})
@@ -173,7 +183,7 @@ type tokenKey struct{}
 
 func (k *kit) start() {
 	k.t.Helper()
-	registry, err := tool.NewRegistry(tool.Builtins(&tool.Options{})...)
+	registry, err := tool.NewRegistry(append(tool.Builtins(&tool.Options{}), adaptertest.Locked())...)
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -21,12 +21,49 @@ type action struct {
 // isInput says that a value is wanted, not a yes or a no.
 func (act *action) isInput() bool { return slices.Contains(act.required.Decisions, "submit") }
 
-// Options of a permission request.
+// Options of a permission request. A plan is approved for the turn that made it, and
+// may say in which mode it is carried out.
 const (
 	optionOnce   = "allow_once"
 	optionAlways = "allow_always"
+	optionAuto   = "approve_auto"
 	optionReject = "reject_once"
 )
+
+// isPlan says that a plan is to be approved.
+func (act *action) isPlan() bool { return act.required.ActionType == "plan_approval" }
+
+// options are what the client's user can choose.
+func (act *action) options() []permissionOption {
+	if !act.isPlan() {
+		return []permissionOption{
+			{optionOnce, "Allow", "allow_once"}, {optionAlways, "Allow for this session", "allow_always"}, {optionReject, "Reject", "reject_once"},
+		}
+	}
+	out := []permissionOption{{optionOnce, "Approve the plan", "allow_once"}}
+	if slices.Contains(modesOf(act.required.Schema), modeAuto) {
+		out = append(out, permissionOption{optionAuto, "Approve it, and go on in mode " + modeAuto, "allow_always"})
+	}
+	return append(out, permissionOption{optionReject, "Keep planning", "reject_once"})
+}
+
+// modeAuto is the mode that is offered with the approval of a plan.
+const modeAuto = "auto"
+
+// modesOf are the permission modes that the answer to a plan may choose.
+func modesOf(schema event.Raw) []string {
+	var s struct {
+		Properties struct {
+			PermissionMode struct {
+				Enum []string `json:"enum"`
+			} `json:"permissionMode"`
+		} `json:"properties"`
+	}
+	if len(schema) == 0 || json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	return s.Properties.PermissionMode.Enum
+}
 
 // put asks the client's user about an action, once.
 func (s *session) put(act *action) {
@@ -83,7 +120,7 @@ func (s *session) askPermission(ctx context.Context, act *action) {
 	t := s.translator()
 	p := act.required
 	title := titleOf(p.ToolName, p.SafeArgs)
-	if p.ToolName == "" || p.ActionType == "sandbox_escape" {
+	if p.ToolName == "" || p.ActionType == "sandbox_escape" || act.isPlan() {
 		title = clip(p.Prompt)
 	}
 	shown := t.proposal(act.toolCallID, p.ToolName, p.SafeArgs)
@@ -97,9 +134,7 @@ func (s *session) askPermission(ctx context.Context, act *action) {
 	req := &permissionRequest{SessionID: s.id, ToolCall: permissionCall{toolCall{
 		ToolCallID: id, Title: title, Name: p.ToolName, Kind: kindOf(p.ToolName), Status: "pending",
 		Locations: t.locations(p.ToolName, p.SafeArgs), RawInput: p.SafeArgs,
-	}, shown}, Options: []permissionOption{
-		{optionOnce, "Allow", "allow_once"}, {optionAlways, "Allow for this session", "allow_always"}, {optionReject, "Reject", "reject_once"},
-	}}
+	}, shown}, Options: act.options()}
 	var answer permissionAnswer
 	if err := s.a.wire.ask(ctx, "session/request_permission", req, &answer); err != nil {
 		s.unasked(ctx, act, err)
@@ -115,9 +150,13 @@ func (s *session) askPermission(ctx context.Context, act *action) {
 func decisionOf(act *action, outcome, option string) *command.RespondAction {
 	r := &command.RespondAction{ActionID: act.id}
 	switch {
+	case outcome == "selected" && option == optionOnce && act.isPlan():
+		r.Decision = "allow"
+	case outcome == "selected" && option == optionAuto && act.isPlan():
+		r.Decision, r.Payload = "allow", object("permissionMode", modeAuto)
 	case outcome == "selected" && option == optionOnce:
 		r.Decision, r.Scope = "allow", "once"
-	case outcome == "selected" && option == optionAlways:
+	case outcome == "selected" && option == optionAlways && !act.isPlan():
 		r.Decision, r.Scope = "allow", "session"
 	case outcome == "cancelled" && slices.Contains(act.required.Decisions, "cancel"):
 		r.Decision = "cancel"
@@ -176,7 +215,8 @@ func (s *session) respond(ctx context.Context, r *command.RespondAction) error {
 
 // askForm puts a question as a form, again if the answer doesn't fit.
 func (s *session) askForm(ctx context.Context, act *action, f *form) {
-	message := act.required.Prompt
+	question := act.question()
+	message := question
 	for ctx.Err() == nil {
 		var answer formAnswer
 		err := s.a.wire.ask(ctx, "elicitation/create", &formRequest{
@@ -194,13 +234,22 @@ func (s *session) askForm(ctx context.Context, act *action, f *form) {
 		if wrong == nil {
 			return
 		}
-		message = act.required.Prompt + "\n" + errorOf(wrong).Message
+		message = question + "\n" + errorOf(wrong).Message
 	}
+}
+
+// question is what is asked, and why.
+func (act *action) question() string {
+	words := act.required.Prompt
+	if act.required.Reason != "" {
+		words += "\n\nWhy it is asked: " + act.required.Reason
+	}
+	return words
 }
 
 // pose shows a question in words and ends the prompt: the next one is its answer.
 func (s *session) pose(act *action) {
-	words := act.required.Prompt
+	words := act.question()
 	if choices := choicesOf(act.required.Schema); len(choices) > 0 {
 		words += "\n\nOne of: " + strings.Join(choices, ", ")
 	}

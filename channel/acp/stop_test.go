@@ -8,23 +8,12 @@ import (
 	"time"
 
 	"agentd/channel/acp"
+	"agentd/internal/adaptertest"
 )
-
-// stuck is a pipe that nobody empties.
-type stuck struct{ entered, release chan struct{} }
-
-func (s *stuck) Write(p []byte) (int, error) {
-	select {
-	case s.entered <- struct{}{}:
-	default:
-	}
-	<-s.release
-	return len(p), nil
-}
 
 // TestAClientThatDoesNotRead: it must not keep the program from ending.
 func TestAClientThatDoesNotRead(t *testing.T) {
-	out := &stuck{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	out := adaptertest.NewStuck()
 	in, feed := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -34,7 +23,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	if _, err := io.Copy(feed, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`+"\n")); err != nil {
 		t.Fatal(err)
 	}
-	<-out.entered
+	<-out.Entered
 	stop()
 	select {
 	case err := <-ended:
@@ -44,6 +33,6 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	case <-time.After(2 * time.Minute): // only a defect takes that long
 		t.Error("a client that doesn't read keeps the agent from ending")
 	}
-	close(out.release)
+	close(out.Release)
 	_ = feed.Close()
 }

@@ -20,6 +20,8 @@ const (
 	toolShell  = "shell"
 	toolPlan   = "update_plan"
 	toolInput  = "request_input"
+	// toolPresent hands a plan over for approval.
+	toolPresent = "present_plan"
 )
 
 // shownOutput bounds what is shown of a command's output while it runs.
@@ -42,6 +44,7 @@ type arguments struct {
 	Pattern string `json:"pattern"`
 	Prompt  string `json:"prompt"`
 	Role    string `json:"role"`
+	Plan    string `json:"plan"`
 }
 
 func argumentsOf(raw event.Raw) arguments {
@@ -61,6 +64,8 @@ func kindOf(tool string) string {
 		return "search"
 	case toolShell:
 		return "execute"
+	case toolPresent:
+		return "switch_mode"
 	}
 	return "other"
 }
@@ -82,7 +87,7 @@ func titleOf(tool string, raw event.Raw) string {
 		what = a.Role
 	}
 	words := map[string]string{
-		toolRead: "Read", toolList: "List", toolWrite: "Write", toolEdit: "Edit", toolSearch: "Search for", toolShell: "Run", toolInput: "Ask:",
+		toolRead: "Read", toolList: "List", toolWrite: "Write", toolEdit: "Edit", toolSearch: "Search for", toolShell: "Run", toolInput: "Ask:", toolPresent: "Present a plan",
 	}
 	verb := words[tool]
 	if verb == "" {
@@ -211,6 +216,10 @@ func (t *translator) proposal(id, name string, raw event.Raw) []toolContent {
 	case toolEdit:
 		if a.Path != "" {
 			return []toolContent{t.diff(a.Path, &a.Old, a.New)}
+		}
+	case toolPresent:
+		if a.Plan != "" {
+			return []toolContent{block(a.Plan)}
 		}
 	case toolWrite:
 		if before, known := t.earlier(id); known {

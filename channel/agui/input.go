@@ -189,8 +189,26 @@ func (x *answer) decision(act *command.ActionRecord) *command.RespondAction {
 		r.Decision, r.Payload = "submit", x.Payload
 	default:
 		r.Decision, r.Scope, r.Reason = x.approval()
+		if act.ActionType == planApproval && r.Decision == "allow" {
+			r.Scope, r.Payload = "", x.mode()
+		}
 	}
 	return r
+}
+
+// mode is what the approval of a plan says about how it is carried out.
+func (x *answer) mode() event.Raw {
+	var p struct {
+		PermissionMode string `json:"permissionMode"`
+	}
+	if json.Unmarshal(x.Payload, &p) != nil || p.PermissionMode == "" {
+		return nil
+	}
+	b, err := json.Marshal(&p)
+	if err != nil {
+		return nil // a text always encodes
+	}
+	return b
 }
 
 // approval reads a yes or a no: true, {"approved": true} or {"decision": "allow"}.

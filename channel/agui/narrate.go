@@ -338,6 +338,29 @@ func (n *narrator) interrupt(who string, e *event.Event, p *event.ActionRequired
 // approvalSchema is what answers a request for permission.
 const approvalSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"scope":{"type":"string","enum":["once","session"]},"reason":{"type":"string"}},"required":["approved"]}`
 
+// planApproval is the type of an action that asks whether a plan is carried out.
+const planApproval = "plan_approval"
+
+// planSchema is what answers a plan: a yes or a no and, with what the plan's own
+// schema offers, in which mode it is carried out.
+func planSchema(offered event.Raw) event.Raw {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if len(offered) > 0 {
+		_ = json.Unmarshal(offered, &s) // one without members offers nothing
+	}
+	members := object{"approved": object{"type": "boolean"}, "reason": object{"type": "string"}}
+	for name, member := range s.Properties {
+		members[name] = member
+	}
+	b, err := json.Marshal(object{"type": "object", "properties": members, "required": []string{"approved"}})
+	if err != nil {
+		return event.Raw(approvalSchema) // what was decoded encodes again
+	}
+	return b
+}
+
 func interruptOf(a *command.ActionRecord) object {
 	o := object{"id": a.ActionID, "reason": a.ActionType}
 	about := object{"decisions": a.Decisions}
@@ -347,7 +370,10 @@ func interruptOf(a *command.ActionRecord) object {
 		}
 	}
 	schema := a.Schema
-	if !slices.Contains(a.Decisions, "submit") {
+	switch {
+	case a.ActionType == planApproval:
+		schema = planSchema(a.Schema)
+	case !slices.Contains(a.Decisions, "submit"):
 		schema = event.Raw(approvalSchema)
 	}
 	if len(schema) > 0 && schema[0] == '{' {

@@ -122,11 +122,25 @@ func elicitation(a *command.ActionRecord) *mcp.ElicitParams {
 		p.RequestedSchema = decisionForm(a)
 	case isForm(a.Schema):
 		p.RequestedSchema = a.Schema
+	case isValue(a.Schema):
+		p.RequestedSchema = map[string]any{"type": "object", "properties": map[string]any{"answer": a.Schema}, "required": []any{"answer"}}
 	default:
 		p.RequestedSchema = textForm
 	}
 	return p
 }
+
+// isValue reports whether a schema is of one plain value, such as the reference of a
+// credential: a form can ask for it as it is.
+func isValue(schema event.Raw) bool {
+	var s struct {
+		Type string `json:"type"`
+	}
+	return json.Unmarshal(schema, &s) == nil && slices.Contains(plainTypes, s.Type)
+}
+
+// plainTypes are those of the values that a form can ask for.
+var plainTypes = []string{"string", "number", "integer", "boolean"}
 
 // textForm asks for what no form can describe.
 var textForm = json.RawMessage(`{"type":"object","properties":{"answer":{"type":"string","title":"Answer","description":"A text, or JSON."}},"required":["answer"]}`)
@@ -139,14 +153,30 @@ func decisionForm(a *command.ActionRecord) map[string]any {
 			decisions = append(decisions, d)
 		}
 	}
-	return map[string]any{
-		"type": "object", "required": []any{"decision"},
-		"properties": map[string]any{
-			"decision": map[string]any{"type": "string", "title": "Decision", "enum": decisions},
-			"scope":    map[string]any{"type": "string", "title": "For how long", "enum": []any{"once", "session"}, "default": "once"},
-			"reason":   map[string]any{"type": "string", "title": "Reason"},
-		},
+	properties := map[string]any{
+		"decision": map[string]any{"type": "string", "title": "Decision", "enum": decisions},
+		"reason":   map[string]any{"type": "string", "title": "Reason"},
 	}
+	if more := membersOf(a.Schema); len(more) > 0 {
+		// Such as the mode that an approved plan is carried out in.
+		for name, member := range more {
+			properties[name] = member
+		}
+	} else {
+		properties["scope"] = map[string]any{"type": "string", "title": "For how long", "enum": []any{"once", "session"}, "default": "once"}
+	}
+	return map[string]any{"type": "object", "required": []any{"decision"}, "properties": properties}
+}
+
+// membersOf are what may come with a decision, if a form can ask for it.
+func membersOf(schema event.Raw) map[string]json.RawMessage {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if !isForm(schema) || json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	return s.Properties
 }
 
 // isForm reports whether a schema can be shown as a form: an object whose members are
@@ -162,7 +192,7 @@ func isForm(schema event.Raw) bool {
 		return false
 	}
 	for _, p := range s.Properties {
-		if !slices.Contains([]string{"string", "number", "integer", "boolean"}, p.Type) {
+		if !slices.Contains(plainTypes, p.Type) {
 			return false
 		}
 	}
@@ -210,6 +240,16 @@ func response(a *command.ActionRecord, r *mcp.ElicitResult) *command.RespondActi
 		p.Reason, _ = r.Content["reason"].(string)
 		if p.Decision != "allow" {
 			p.Scope = ""
+			break
+		}
+		given := map[string]any{}
+		for name := range membersOf(a.Schema) {
+			if value, ok := r.Content[name]; ok {
+				given[name] = value
+			}
+		}
+		if len(given) > 0 {
+			p.Payload = encode(given)
 		}
 	default:
 		p.Decision, p.Payload = "submit", payload(a, r.Content)
@@ -221,6 +261,9 @@ func response(a *command.ActionRecord, r *mcp.ElicitResult) *command.RespondActi
 func payload(a *command.ActionRecord, content map[string]any) event.Raw {
 	if isForm(a.Schema) {
 		return encode(content)
+	}
+	if isValue(a.Schema) {
+		return encode(content["answer"])
 	}
 	text, _ := content["answer"].(string)
 	if json.Valid([]byte(text)) && text != "" {

@@ -102,11 +102,15 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "the body can't be read: "+err.Error(), status)
 			return
 		}
-		modern = modern || m.Params.Meta.Version >= statelessSince
+		modern = modern || m.version() >= statelessSince
 		if modern && !d.named(w, r, m) {
 			return
 		}
-		streams = m.Method == "tools/call" || m.Method == "subscriptions/listen"
+		streams = m.Method == "tools/call" || m.Method == methodListen
+		if modern && m.listens() && plainListen(r, m) {
+			serveBeating(d.listenTo(m), w, r, d.s.opt.Heartbeat)
+			return
+		}
 	}
 	switch {
 	case modern:
@@ -130,11 +134,23 @@ type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
-		TaskID *string `json:"taskId"`
-		Meta   struct {
-			Version string `json:"io.modelcontextprotocol/protocolVersion"`
-		} `json:"_meta"`
+		TaskID        *string        `json:"taskId"`
+		Meta          map[string]any `json:"_meta"`
+		Notifications struct {
+			TaskIDs []string `json:"taskIds"`
+		} `json:"notifications"`
 	} `json:"params"`
+}
+
+// version is the revision that a request says it is of.
+func (m *message) version() string {
+	v, _ := m.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
+	return v
+}
+
+// listens reports whether a request subscribes to tasks.
+func (m *message) listens() bool {
+	return m.Method == methodListen && len(m.ID) > 0 && len(m.Params.Notifications.TaskIDs) > 0
 }
 
 // peek reads the body and leaves it for the next reader. What isn't a message is

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"path"
 	"reflect"
@@ -23,6 +24,10 @@ type Identity struct {
 	Role command.Role
 	// Tools are globs over the names of tools; nil shows all that the role allows.
 	Tools []string
+	// Elsewhere has the node that owns a session carry out a command that failed with
+	// err here because it doesn't. It returns the result, or err if it names no such
+	// node; nil where there is one node.
+	Elsewhere func(ctx context.Context, p command.Params, err error) (json.RawMessage, error)
 }
 
 // wants reports whether a tool is among those that were chosen.

@@ -19,6 +19,7 @@ import (
 	"agentd/channel/mcpserver"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/adaptertest"
 	"agentd/internal/gen"
 	"agentd/loop"
 	"agentd/model/provider/script"
@@ -38,7 +39,15 @@ const (
 // answers is what the model says, by what it is asked.
 func answers() []script.Answer {
 	when := func(s string) *script.When { return &script.When{Contains: s} }
+	on := func(words string, a script.Answer) script.Answer {
+		a.When = when(words)
+		return a
+	}
 	return []script.Answer{
+		on("plan first", adaptertest.Plans()),
+		{When: when("plan first"), Text: "It is carried out."},
+		on("open the vault", adaptertest.Unlocks()),
+		{When: when("open the vault"), Text: "It is open."},
 		{When: when("say hello"), Text: "Hello to you."},
 		{When: when("wait long"), Stall: time.Hour, Text: "late"},
 		{When: when("break"), Error: &script.Error{Category: "invalid_request", Message: "no such thing"}},
@@ -105,7 +114,7 @@ func identify(r *http.Request) (mcpserver.Identity, bool) {
 // facts.
 func (k *kit) start() *kit {
 	k.t.Helper()
-	tools, err := tool.NewRegistry(tool.Builtins(nil)...)
+	tools, err := tool.NewRegistry(append(tool.Builtins(nil), adaptertest.Locked())...)
 	if err != nil {
 		k.t.Fatal(err)
 	}

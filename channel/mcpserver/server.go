@@ -166,7 +166,10 @@ func (s *Server) Close() error {
 // the given identity. It returns when in ends or ctx does.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, id Identity) error {
 	srv := s.build(id.Role, &id)
-	streams := newLinger(ctx, in, out)
+	lives, end := context.WithCancel(ctx)
+	defer end()
+	tasks := newListenPipe(lives, s, &id, in, out)
+	streams := newLinger(ctx, tasks, tasks)
 	session, err := srv.Connect(ctx, &mcp.IOTransport{Reader: streams, Writer: streams, MaxLineLength: int(s.opt.MaxBody)}, nil)
 	if err != nil {
 		return fmt.Errorf("mcpserver: %w", err)
@@ -180,6 +183,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, id
 		// the process.
 		return nil
 	}
+	end()
+	tasks.running.Wait()
 	if err != nil && !gone(err) {
 		return fmt.Errorf("mcpserver: %w", err)
 	}

@@ -58,14 +58,20 @@ type createTaskResult struct {
 	task
 }
 
-// taskResult is how a task stands.
-type taskResult struct {
-	mcp.ResultBase
-	ResultType string `json:"resultType"`
+// detailedTask is a task with all that its status brings: what an answer and a
+// notification say of it.
+type detailedTask struct {
 	task
 	InputRequests mcp.InputRequestMap `json:"inputRequests,omitempty"`
 	Result        json.RawMessage     `json:"result,omitempty"`
 	Error         *jsonrpc.Error      `json:"error,omitempty"`
+}
+
+// taskResult is how a task stands.
+type taskResult struct {
+	mcp.ResultBase
+	ResultType string `json:"resultType"`
+	detailedTask
 }
 
 // taskAck says that a request was taken, and no more.
@@ -87,7 +93,7 @@ func newResult(t task) *taskResult {
 	if t.PollIntervalMs == 0 {
 		t.PollIntervalMs = pollEvery.Milliseconds()
 	}
-	return &taskResult{ResultType: "complete", task: t}
+	return &taskResult{ResultType: "complete", detailedTask: detailedTask{task: t}}
 }
 
 // taskSource knows tasks.

@@ -149,7 +149,11 @@ func (s *Server) do(ctx context.Context, id *Identity, p command.Params) (any, e
 	if err := id.may(p); err != nil {
 		return nil, err
 	}
-	return s.opt.Runtime.Do(ctx, id.Caller, p)
+	res, err := s.opt.Runtime.Do(ctx, id.Caller, p)
+	if err == nil || id.Elsewhere == nil {
+		return res, err
+	}
+	return id.Elsewhere(ctx, p, err)
 }
 
 // ask carries out a command and reads its result into another type, which has part

@@ -127,18 +127,10 @@ func (a *API) askedChat(r *http.Request, c command.Caller, q *chatRequest) (*ask
 
 func (a *API) chat(w http.ResponseWriter, r *http.Request, c command.Caller) error {
 	var q chatRequest
-	if err := a.read(w, r, &q); err != nil {
-		return err
-	}
-	in, err := a.askedChat(r, c, &q)
+	in, turn, err := begin(a, w, r, c, &q, a.askedChat)
 	if err != nil {
 		return err
 	}
-	turn, err := a.submit(r.Context(), c, r, in)
-	if err != nil {
-		return err
-	}
-	tell(w, turn)
 	answer := &chatAnswer{
 		ID: answerID("chatcmpl-", turn.SessionID, turn.TurnID), Created: a.opt.Clock().Unix(), Model: in.model,
 	}
@@ -149,16 +141,9 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request, c command.Caller) err
 		usage := q.StreamOptions != nil && q.StreamOptions.IncludeUsage
 		return a.streamChat(w, r, c, turn, &chatStream{chatAnswer: answer, usage: usage, whole: len(in.schema) > 0})
 	}
-	o, err := a.watch(r.Context(), c, turn, deaf{})
-	if r.Context().Err() != nil {
-		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
-		return r.Context().Err()
-	}
+	o, err := a.whole(r, c, turn)
 	if err != nil {
 		return err
-	}
-	if failure := o.failed(); failure != nil {
-		return failure
 	}
 	answer.Object = "chat.completion"
 	answer.Usage = usageOf(&o.usage)

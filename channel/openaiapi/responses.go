@@ -133,18 +133,10 @@ func (a *API) askedResponse(r *http.Request, c command.Caller, q *responseReques
 
 func (a *API) createResponse(w http.ResponseWriter, r *http.Request, c command.Caller) error {
 	var q responseRequest
-	if err := a.read(w, r, &q); err != nil {
-		return err
-	}
-	in, err := a.askedResponse(r, c, &q)
+	in, turn, err := begin(a, w, r, c, &q, a.askedResponse)
 	if err != nil {
 		return err
 	}
-	turn, err := a.submit(r.Context(), c, r, in)
-	if err != nil {
-		return err
-	}
-	tell(w, turn)
 	res := a.newResponse(turn.SessionID, turn.TurnID, &q)
 	if q.Stream {
 		return a.streamResponse(w, r, c, turn, &responseStream{response: res, whole: len(in.schema) > 0, background: q.Background})
@@ -154,16 +146,9 @@ func (a *API) createResponse(w http.ResponseWriter, r *http.Request, c command.C
 		writeJSON(w, http.StatusOK, res)
 		return nil
 	}
-	o, err := a.watch(r.Context(), c, turn, deaf{})
-	if r.Context().Err() != nil {
-		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
-		return r.Context().Err()
-	}
+	o, err := a.whole(r, c, turn)
 	if err != nil {
 		return err
-	}
-	if failure := o.failed(); failure != nil {
-		return failure
 	}
 	res.finish(o)
 	writeJSON(w, http.StatusOK, res)

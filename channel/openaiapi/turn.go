@@ -188,3 +188,38 @@ func (a *API) abandon(ctx context.Context, c command.Caller, sessionID, turnID s
 		a.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", sessionID, "turn", turnID, "error", err)
 	}
 }
+
+// begin reads a request into q, submits the turn that it asks for, and names that
+// turn in the answer's headers.
+func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Caller, q *Q, of func(*http.Request, command.Caller, *Q) (*asked, error)) (*asked, *command.SubmitTurnResult, error) {
+	if err := a.read(w, r, q); err != nil {
+		return nil, nil, err
+	}
+	in, err := of(r, c, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	turn, err := a.submit(r.Context(), c, r, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	tell(w, turn)
+	return in, turn, nil
+}
+
+// whole follows a turn to its end for an answer in one piece. A client that goes away
+// ends it.
+func (a *API) whole(r *http.Request, c command.Caller, turn *command.SubmitTurnResult) (*outcome, error) {
+	o, err := a.watch(r.Context(), c, turn, deaf{})
+	if r.Context().Err() != nil {
+		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+		return nil, r.Context().Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if failure := o.failed(); failure != nil {
+		return nil, failure
+	}
+	return o, nil
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -49,13 +50,20 @@ func (s *serving) mcpServer(rt command.Runtime) *mcpserver.Server {
 		Identify: func(r *http.Request) (mcpserver.Identity, bool) {
 			caller, known := server.CallerFrom(r.Context())
 			role, ok := server.RoleFrom(r.Context())
-			return mcpserver.Identity{Caller: caller, Role: role}, known && ok
+			return mcpserver.Identity{Caller: caller, Role: role, Elsewhere: elsewhere(r.Context())}, known && ok
 		},
 	})
 	if err != nil {
 		panic(err) // the schemas are part of the program
 	}
 	return m
+}
+
+// elsewhere has the node that owns a session carry out commands of a request.
+func elsewhere(request context.Context) func(context.Context, command.Params, error) (json.RawMessage, error) {
+	return func(ctx context.Context, p command.Params, err error) (json.RawMessage, error) {
+		return server.Elsewhere(ctx, request, p, err)
+	}
 }
 
 func (a *app) mcpCommand() *cobra.Command {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"agentd/internal/pgtest"
 )
 
@@ -106,4 +108,86 @@ func TestProtocolsOnTheWrongNode(t *testing.T) {
 	if status, got := b.post("/v1/responses", `{"model":"agentd","input":"and on","previous_response_id":"`+made.ID+`"}`); !strings.Contains(got, `"completed"`) {
 		t.Errorf("the next response: %d %s", status, got)
 	}
+}
+
+// mcpCall sends a request of the revision in which each stands for itself, as a
+// client that takes tasks if it says so.
+func (p *process) mcpCall(method, params, name string, tasks bool) string {
+	p.t.Helper()
+	capabilities := `{}`
+	if tasks {
+		capabilities = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + capabilities + `},` + params + `}}`
+	_, got := p.post(mcpPath, body, "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name)
+	return got
+}
+
+// TestMCPOnTheWrongNode: a call about a session that another node owns is carried
+// out there, in the revision without sessions of its own and in the one with them,
+// in which a client is bound to the node that it opened its session with.
+func TestMCPOnTheWrongNode(t *testing.T) {
+	a, b := nodes(t)
+	tool := func(p *process, name, arguments string, tasks bool) string {
+		return p.mcpCall("tools/call", `"name":"`+name+`","arguments":`+arguments, name, tasks)
+	}
+	turn := `{"sessionId":"sess_shared","create":true,"input":"hello"}`
+	if got := tool(a, "run_turn", turn, false); !strings.Contains(got, `"completed"`) {
+		t.Fatal(got)
+	}
+	for name, got := range map[string]string{
+		"another turn": tool(b, "run_turn", turn, false),
+		"a read":       tool(b, "get_session", `{"sessionId":"sess_shared"}`, false),
+		"a task":       tool(b, "run_turn", turn, true),
+	} {
+		if !strings.Contains(got, "sess_shared") || strings.Contains(got, `"isError":true`) {
+			t.Errorf("%s: %.600s", name, got)
+		}
+	}
+	b.mcpTaskElsewhere(tool(a, "run_turn", turn, true))
+	b.mcpSessionElsewhere()
+}
+
+// mcpTaskElsewhere follows a task of the other node to its end.
+func (p *process) mcpTaskElsewhere(created string) {
+	p.t.Helper()
+	_, after, ok := strings.Cut(created, `"taskId":"`)
+	id, _, _ := strings.Cut(after, `"`)
+	if !ok {
+		p.t.Fatal(created)
+	}
+	told := p.mcpCall("subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, "", true)
+	if !strings.Contains(told, `"notifications/tasks"`) || !strings.Contains(told, `"completed"`) {
+		p.t.Errorf("told of the task: %s", told)
+	}
+	if got := p.mcpCall("tasks/get", `"taskId":"`+id+`"`, id, true); !strings.Contains(got, `"status":"completed"`) {
+		p.t.Errorf("the task: %s", got)
+	}
+}
+
+// mcpSessionElsewhere calls a tool in a session of an older revision.
+func (p *process) mcpSessionElsewhere() {
+	p.t.Helper()
+	transport := &mcp.StreamableClientTransport{Endpoint: p.url + mcpPath, HTTPClient: &http.Client{Transport: tokenTransport(p.token())}}
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(p.t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for range 2 {
+		res, err := s.CallTool(p.t.Context(), &mcp.CallToolParams{Name: "run_turn", Arguments: map[string]any{"sessionId": "sess_shared", "input": "hello"}})
+		if err != nil || res.IsError {
+			p.t.Fatalf("%v %+v", err, res)
+		}
+	}
+}
+
+// tokenTransport adds a token to requests.
+type tokenTransport string
+
+func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(t))
+	return http.DefaultTransport.RoundTrip(r)
 }

@@ -11,30 +11,50 @@ import (
 
 	"agentd"
 	"agentd/command"
+	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/loop"
 	"agentd/model/provider/script"
 	"agentd/store/storetest"
 	"agentd/tool"
 )
 
-// Open starts a runtime whose model plays a script, as adapters want it.
+// Open starts a runtime whose model plays a script, as adapters want it. What it
+// recorded is run again when the test ends.
 func Open(t *testing.T, answers ...script.Answer) agentd.Port {
 	t.Helper()
-	tools, err := tool.NewRegistry(tool.Builtins(nil)...)
+	return open(t, true, answers)
+}
+
+// OpenAsking is [Open] for [Plans] and [Unlocks], of which nothing is run again: a
+// replay has neither the mode before the plan was approved nor a vault that is
+// locked.
+func OpenAsking(t *testing.T, answers ...script.Answer) agentd.Port {
+	t.Helper()
+	return open(t, false, answers)
+}
+
+func open(t *testing.T, replay bool, answers []script.Answer) agentd.Port {
+	t.Helper()
+	tools, err := tool.NewRegistry(append(tool.Builtins(nil), Locked())...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	st := storetest.NewMem()
-	rt, err := agentd.Open(t.Context(), agentd.Options{
+	opt := agentd.Options{
 		Store: st, Model: "script", Provider: script.New("script", &script.Script{Answers: answers}),
 		Loop: loop.Options{Workspace: t.TempDir(), Tools: tools},
-	})
+	}
+	rt, err := agentd.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
+		}
+		if replay {
+			replaytest.Recorded(t, opt)
 		}
 		if err := st.Close(); err != nil {
 			t.Error(err)
@@ -51,6 +71,43 @@ func Caller(r *http.Request) (command.Caller, bool) {
 // Writes asks for a tool that has to be allowed.
 func Writes() script.Answer {
 	return script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "x"}}}}
+}
+
+// Plans hands a plan over, which has to be approved. It works in the mode plan.
+func Plans() script.Answer {
+	return script.Answer{Tools: []script.Tool{{Name: tool.PresentPlan, Arguments: map[string]any{"plan": "1. Look.\n2. Write it down."}}}}
+}
+
+// Unlocks asks for a tool that needs a credential: one of References has to be named.
+func Unlocks() script.Answer {
+	return script.Answer{Tools: []script.Tool{{Name: lockedName, Arguments: map[string]any{}}}}
+}
+
+// References are where the credential of [Unlocks] may be read from.
+func References() []string { return []string{"env:FIRST_KEY", "env:SECOND_KEY"} }
+
+const lockedName = "open_vault"
+
+// Locked is the tool of [Unlocks], which [Open] has.
+func Locked() tool.Tool { return locked{} }
+
+// locked is a tool that says which credential it was called with.
+type locked struct{}
+
+// Info implements [tool.Tool].
+func (locked) Info() event.ToolInfo {
+	return event.ToolInfo{ToolName: lockedName, Description: "Opens the vault.", InputSchema: event.Raw(`{"type":"object"}`), IsReadOnly: true, RuntimeOwner: "local", InterruptBehavior: "cancel"}
+}
+
+// Run implements [tool.Tool].
+func (locked) Run(_ context.Context, c *tool.Call) (*tool.Result, error) {
+	with := c.Credentials["vault"]
+	if with == "" {
+		err := tool.Errorf(tool.Unavailable, "the vault is locked")
+		err.Credential = &tool.Need{Name: "vault", For: "the vault", References: References()}
+		return nil, err
+	}
+	return &tool.Result{Output: []byte("opened with " + with)}, nil
 }
 
 // Turn returns how the only turn of a session stands.
@@ -77,4 +134,25 @@ func Turn(t *testing.T, rt agentd.Port, sessionID string) (status, category stri
 		t.Fatalf("%v: %s", err, b)
 	}
 	return v.Threads[0].Turns[0].Status, v.Threads[0].Turns[0].FailureCategory
+}
+
+// Stuck is a pipe that nobody empties, and that knows no deadlines.
+type Stuck struct {
+	// Entered has a value once somebody writes; writes return when Release is closed.
+	Entered, Release chan struct{}
+}
+
+// NewStuck returns one.
+func NewStuck() *Stuck {
+	return &Stuck{Entered: make(chan struct{}, 1), Release: make(chan struct{})}
+}
+
+// Write implements [io.Writer].
+func (s *Stuck) Write(p []byte) (int, error) {
+	select {
+	case s.Entered <- struct{}{}:
+	default:
+	}
+	<-s.Release
+	return len(p), nil
 }

@@ -36,8 +36,10 @@ type fake struct {
 	card   func(object)
 	faults map[string]func(w http.ResponseWriter, r *http.Request) bool
 	begin  func(t *proto.Task)
-	// streaming and push are what the card offers.
+	// streaming and push are what the card offers; tells is how often somebody who
+	// asked to be told is told of a change.
 	streaming, push bool
+	tells           int
 }
 
 func newFake(t *testing.T) *fake {
@@ -105,6 +107,25 @@ func (f *fake) awaitCall(method string) {
 		case <-next:
 		case <-f.t.Context().Done():
 			f.t.Fatalf("%s was not called", method)
+		}
+	}
+}
+
+// awaitTask returns when the agent has a task.
+func (f *fake) awaitTask(id string) {
+	f.t.Helper()
+	for {
+		f.mu.Lock()
+		_, there := f.tasks[id]
+		next := f.changed
+		f.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-next:
+		case <-f.t.Context().Done():
+			f.t.Fatalf("%s did not come", id)
 		}
 	}
 }
@@ -249,8 +270,31 @@ func (f *fake) task(id string) *proto.Task {
 	return f.tasks[id]
 }
 
-// set changes a task's state, with a message where a text is given, and artifacts.
+// set changes a task's state, with a message where a text is given, and artifacts,
+// and tells those who asked to be told.
 func (f *fake) set(id string, s proto.TaskState, text string, artifacts ...*proto.Artifact) {
+	f.change(id, s, text, artifacts...)
+	f.mu.Lock()
+	tells := f.tells
+	f.mu.Unlock()
+	for range tells {
+		f.notify()
+	}
+}
+
+// notify tells all who asked to be told, without a word that could be believed.
+func (f *fake) notify() {
+	f.mu.Lock()
+	places := slices.Clone(f.pushes)
+	f.mu.Unlock()
+	for _, p := range places {
+		if got := tell(f.t, p.URL, p.Token); got != http.StatusNoContent {
+			f.t.Errorf("a notification was answered with %d", got)
+		}
+	}
+}
+
+func (f *fake) change(id string, s proto.TaskState, text string, artifacts ...*proto.Artifact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	have := f.tasks[id]

@@ -77,6 +77,7 @@ func newKit(t *testing.T, f *fake, change ...func(*peer.Options)) *kit {
 	mux := http.NewServeMux()
 	mux.HandleFunc(peer.PushPath, func(w http.ResponseWriter, r *http.Request) { k.client.PushHandler().ServeHTTP(w, r) })
 	k.push = httptest.NewServer(mux)
+	k.opt.Push.URL = k.push.URL // for peers whose delivery is push
 	for _, c := range change {
 		c(&k.opt)
 	}

@@ -84,8 +84,10 @@ func partSize(p *proto.Part) int64 {
 func (r *run) reconcile(ctx context.Context, s *proto.TaskStatus, whole *proto.Task) error {
 	r.got.done = true
 	said := &command.UpdatePeerTask{Status: unreconciled, RemoteStatus: string(s.State), Message: keep(s.Message), Reason: "the peer is done; what it delivers is being fetched"}
-	if err := r.report(ctx, said); err != nil {
-		return err
+	if !r.done() { // else it was said before, and why it is still so
+		if err := r.report(ctx, said); err != nil {
+			return err
+		}
 	}
 	r.w.Link.Status = unreconciled
 	if whole == nil {

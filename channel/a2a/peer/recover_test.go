@@ -204,9 +204,6 @@ func TestNotifications(t *testing.T) {
 	k := newKit(t, f, func(o *peerOptions) {
 		o.Peers[0].Delivery, o.Poll, o.MaxPoll = "push", hour, hour
 	})
-	k.client.Close()
-	k.opt.Push.URL = k.push.URL
-	k.restart()
 	k.delegate()
 	k.stands("running")
 	if p := k.facts(event.TypeChannelPeerTaskLinked)[0].Payload.(*event.PeerTaskLinked); p.DeliveryMechanism != "push" {

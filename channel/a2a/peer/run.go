@@ -173,7 +173,7 @@ func (r *run) trouble(ctx context.Context, err error) (more bool, _ error) {
 		return r.giveUpLate(ctx, err)
 	case why == tooLarge && linked:
 		return true, r.fail(ctx, "peer_output_too_large", fmt.Sprintf("the peer delivers more than the %d bytes that are taken", r.c.opt.MaxBody))
-	case why == refused && linked && r.w.Link.Status == unreconciled:
+	case why == refused && r.done():
 		return true, r.fail(ctx, "peer_output_refused", "what the peer delivered can't be fetched: "+plain(err))
 	case !linked && (!r.w.Sent || r.unsent) && (errors.Is(err, errCard) || why == refused):
 		return true, r.report(ctx, &command.UpdatePeerTask{Status: "rejected", Category: categoryOf(err), Reason: plain(err)})
@@ -200,6 +200,10 @@ func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ e
 		reason = "the peer doesn't take our credential: " + plain(err)
 	}
 	up := &command.UpdatePeerTask{Status: "unreachable", Reason: reason, Category: "peer_unreachable"}
+	if r.done() && r.failures < r.c.opt.Attempts {
+		// It is known how the task stands there; what it delivered is all that is missing.
+		up = &command.UpdatePeerTask{Status: unreconciled, Reason: "the peer is done, and what it delivered can't be fetched now: " + plain(err)}
+	}
 	if r.failures >= r.c.opt.Attempts {
 		up.Final = true
 		up.Reason = fmt.Sprintf("%s (given up after %d tries)", reason, r.failures)
@@ -217,6 +221,9 @@ func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ e
 	r.pause(ctx, wait)
 	return true, nil
 }
+
+// done reports whether the peer is known to be done with the task.
+func (r *run) done() bool { return r.w.Link != nil && r.w.Link.Status == unreconciled }
 
 // giveUpLate stops telling a peer that nobody waits any more.
 func (r *run) giveUpLate(ctx context.Context, err error) (more bool, _ error) {
