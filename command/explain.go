@@ -1,6 +1,10 @@
 package command
 
-import "agentd/fault"
+import (
+	"cmp"
+
+	"agentd/fault"
+)
 
 // Explain answers why something was allowed, blocked, routed or failed.
 type Explain struct {
@@ -14,6 +18,15 @@ type Explain struct {
 	TurnID string `json:"turnId,omitempty" check:"id"`
 	// TaskID asks about a task.
 	TaskID string `json:"taskId,omitempty" check:"id"`
+	// SubagentID asks about a child.
+	SubagentID string `json:"subagentId,omitempty" check:"id"`
+	// JobID asks about a job, or with itemId about one of its items.
+	JobID string `json:"jobId,omitempty" check:"id"`
+	// ItemID asks about an item of a job.
+	ItemID string `json:"itemId,omitempty" check:"id"`
+	// EventID asks about a fact, such as a hook's answer or a change of the policy, and
+	// what it belongs to.
+	EventID string `json:"eventId,omitempty" check:"id"`
 }
 
 // Command implements [Params].
@@ -21,8 +34,9 @@ func (*Explain) Command() Name { return "explain" }
 
 // Validate implements [Params].
 func (p *Explain) Validate() error {
+	const ids = "toolCallId, actionId, turnId, taskId, subagentId, jobId, itemId and eventId"
 	given := 0
-	for _, id := range []string{p.ToolCallID, p.ActionID, p.TurnID, p.TaskID} {
+	for _, id := range []string{p.ToolCallID, p.ActionID, p.TurnID, p.TaskID, p.SubagentID, cmp.Or(p.ItemID, p.JobID), p.EventID} {
 		if id != "" {
 			given++
 		}
@@ -32,12 +46,17 @@ func (p *Explain) Validate() error {
 	}
 	switch given {
 	case 0:
-		return fault.Param("toolCallId", "is missing: one of toolCallId, actionId, turnId and taskId is needed")
+		return fault.Param("toolCallId", "is missing: one of %s is needed", ids)
 	case 1:
 		return nil
 	default:
-		return fault.Param("toolCallId", "only one of toolCallId, actionId, turnId and taskId can be asked about")
+		return fault.Param("toolCallId", "only one of %s can be asked about; jobId may come with itemId", ids)
 	}
+}
+
+// Asked is the id that is asked about.
+func (p *Explain) Asked() string {
+	return cmp.Or(p.ToolCallID, p.ActionID, p.TurnID, p.TaskID, p.SubagentID, p.ItemID, p.JobID, p.EventID)
 }
 
 // ExplainResult is the chain of facts that answers the question.

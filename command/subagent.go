@@ -168,12 +168,20 @@ type SubagentRecord struct {
 	SessionID string `json:"sessionId"`
 	// ParentThreadID is the parent's thread.
 	ParentThreadID string `json:"parentThreadId"`
+	// ParentTurnID is the parent's turn that the child was created in, if there was one.
+	ParentTurnID string `json:"parentTurnId,omitempty"`
+	// ParentSubagentID is the parent, if it is a child itself.
+	ParentSubagentID string `json:"parentSubagentId,omitempty"`
 	// ThreadID is the child's own thread.
 	ThreadID string `json:"threadId"`
 	// Role of the child.
 	Role string `json:"role,omitempty"`
 	// Nickname for people.
 	Nickname string `json:"nickname,omitempty"`
+	// Isolation bounds what the child may do.
+	Isolation *event.Isolation `json:"isolation,omitempty"`
+	// Model that the child was bound to; its parent's choice if absent.
+	Model string `json:"model,omitempty"`
 	// Status of the child.
 	Status string `json:"status"`
 	// LastMessage is a preview of what the child said last.

@@ -70,7 +70,7 @@ var catalog = []Def{
 	{Type: "hook.started", Family: FamilyHook, Needs: inTurn, Payload: (*HookStarted)(nil), By: BySession | ByLoop, Since: "0.1", Means: "A hook runs."},
 	{Type: "hook.completed", Family: FamilyHook, Needs: inTurn, Payload: (*HookCompleted)(nil), By: BySession | ByLoop, Since: "0.1", Means: "A hook answered."},
 	{Type: "hook.failed", Family: FamilyHook, Needs: inTurn, Payload: (*HookFailed)(nil), By: BySession | ByLoop, Since: "0.1", Means: "A hook gave no answer."},
-	{Type: "policy.changed", Family: FamilyPolicy, Payload: (*PolicyChanged)(nil), By: BySession | ByRuntime, Since: "0.1", Means: "The policy of the host, the workspace or the session changed."},
+	{Type: "policy.changed", Family: FamilyPolicy, Payload: (*PolicyChanged)(nil), By: BySession | ByLoop | ByRuntime, Since: "0.1", Means: "The policy of the host, the workspace, the session or a turn changed."},
 	{Type: "process.started", Family: FamilyProcess, Needs: Process, Payload: (*ProcessStarted)(nil), By: ByLoop | ByWork, Since: "0.1", Means: "A process is in the ledger and about to run."},
 	{Type: "process.output", Family: FamilyProcess, Needs: Process, Payload: (*ProcessOutput)(nil), By: ByLoop | ByWork, Since: "0.1", Means: "A process wrote something."},
 	{Type: "process.input", Family: FamilyProcess, Needs: Process, Payload: (*ProcessInput)(nil), By: BySession | ByLoop, Since: "0.1", Means: "Something was written to a process."},

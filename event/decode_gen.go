@@ -4351,6 +4351,9 @@ func (p *PermissionEvaluated) decodeJSON(s *scanner) bool {
 		case "subcommands":
 			bit = 1 << 15
 			ok = s.strings(&p.Subcommands)
+		case "grantId":
+			bit = 1 << 16
+			ok = s.text(&p.GrantID)
 		default:
 			return false
 		}
@@ -4512,6 +4515,9 @@ func (p *PermissionResolved) decodeJSON(s *scanner) bool {
 		case "channelId":
 			bit = 1 << 9
 			ok = s.text(&p.ChannelID)
+		case "permissionMode":
+			bit = 1 << 10
+			ok = s.text(&p.PermissionMode)
 		default:
 			return false
 		}
@@ -5016,6 +5022,8 @@ func (p *PolicyChanged) decodeJSON(s *scanner) bool {
 					p.Source = "workspace"
 				case "session":
 					p.Source = "session"
+				case "turn":
+					p.Source = "turn"
 				default:
 					ok = false
 				}
@@ -5063,6 +5071,9 @@ func (p *PolicyChanged) decodeJSON(s *scanner) bool {
 		case "held":
 			bit = 1 << 6
 			ok = s.strings(&p.Held)
+		case "approvalActionId":
+			bit = 1 << 7
+			ok = s.text(&p.ApprovalActionID)
 		default:
 			return false
 		}

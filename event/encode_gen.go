@@ -3241,6 +3241,10 @@ func (p *PermissionEvaluated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"subcommands":`...)
 		dst = appendStrings(dst, p.Subcommands)
 	}
+	if p.GrantID != "" {
+		dst = append(dst, `,"grantId":`...)
+		dst = appendString(dst, p.GrantID)
+	}
 	return append(dst, '}')
 }
 
@@ -3362,6 +3366,10 @@ func (p *PermissionResolved) appendJSON(dst []byte) []byte {
 	if p.ChannelID != "" {
 		dst = append(dst, `,"channelId":`...)
 		dst = appendString(dst, p.ChannelID)
+	}
+	if p.PermissionMode != "" {
+		dst = append(dst, `,"permissionMode":`...)
+		dst = appendString(dst, p.PermissionMode)
 	}
 	return append(dst, '}')
 }
@@ -3721,6 +3729,10 @@ func (p *PolicyChanged) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"held":`...)
 		dst = appendStrings(dst, p.Held)
 	}
+	if p.ApprovalActionID != "" {
+		dst = append(dst, `,"approvalActionId":`...)
+		dst = appendString(dst, p.ApprovalActionID)
+	}
 	return append(dst, '}')
 }
 
@@ -3729,9 +3741,9 @@ func (p *PolicyChanged) check() error {
 		return missing("payload")
 	}
 	switch p.Source {
-	case "host", "workspace", "session":
+	case "host", "workspace", "session", "turn":
 	default:
-		return notOneOf("source", p.Source, "host workspace session")
+		return notOneOf("source", p.Source, "host workspace session turn")
 	}
 	switch p.Mode {
 	case "", "default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto":

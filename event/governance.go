@@ -22,6 +22,8 @@ type PermissionEvaluated struct {
 	RollbackAdvice   string    `json:"rollbackAdvice,omitempty"`
 	// Subcommands are the simple commands that a command line was parsed into.
 	Subcommands []string `json:"subcommands,omitempty"`
+	// GrantID is the earlier approval that answered an ask.
+	GrantID string `json:"grantId,omitempty"`
 }
 
 // PermissionRequested says that a person or the host is asked.
@@ -46,6 +48,8 @@ type PermissionResolved struct {
 	ExpiresAt      time.Time `json:"expiresAt,omitzero"`
 	ResolvedBy     *Actor    `json:"resolvedBy,omitempty"`
 	ChannelID      string    `json:"channelId,omitempty"`
+	// PermissionMode is the mode that an approved plan is carried out in.
+	PermissionMode string `json:"permissionMode,omitempty"`
 }
 
 // Enforcement names, per boundary, the mechanism that the kernel really
@@ -147,7 +151,8 @@ type PolicyRule struct {
 
 // PolicyChanged gives the whole policy of one source after the change.
 type PolicyChanged struct {
-	Source    string       `json:"source" enum:"host workspace session"`
+	// Source says whose policy it is. That of a turn is its mode alone, and ends with it.
+	Source    string       `json:"source" enum:"host workspace session turn"`
 	Mode      string       `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
 	Rules     []PolicyRule `json:"rules"`
 	Reason    string       `json:"reason,omitempty"`
@@ -158,6 +163,9 @@ type PolicyChanged struct {
 	// Held says what the workspace's file has changed that doesn't count until a
 	// person accepts it.
 	Held []string `json:"held,omitempty"`
+	// ApprovalActionID is the action whose answer changed it, such as the approval of
+	// a plan.
+	ApprovalActionID string `json:"approvalActionId,omitempty"`
 }
 
 // OutputStored says that a large output lives behind a reference.

@@ -256,6 +256,12 @@ type TaskAttemptCompleted struct {
 	Late              bool         `json:"late,omitempty"`
 }
 
+// What follows an attempt that failed, where a policy has a word on it.
+const (
+	NextAttemptAsked    = "none: retry_task starts another"
+	NextAttemptByPolicy = "as the retry policy says"
+)
+
 // TaskAttemptFailed ends an attempt otherwise. A lost attempt has status "unknown".
 type TaskAttemptFailed struct {
 	Status            string       `json:"status" enum:"failed cancelled unknown"`

@@ -138,7 +138,7 @@ const (
 	TypeHookCompleted Type = "hook.completed"
 	// TypeHookFailed: A hook gave no answer.
 	TypeHookFailed Type = "hook.failed"
-	// TypePolicyChanged: The policy of the host, the workspace or the session changed.
+	// TypePolicyChanged: The policy of the host, the workspace, the session or a turn changed.
 	TypePolicyChanged Type = "policy.changed"
 	// TypeProcessStarted: A process is in the ledger and about to run.
 	TypeProcessStarted Type = "process.started"

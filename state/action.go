@@ -1,6 +1,8 @@
 package state
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -47,8 +49,10 @@ type Action struct {
 	Reason         string    `json:"reason,omitempty"`
 	RuleRefs       []string  `json:"ruleRefs,omitempty"`
 	Destructive    bool      `json:"destructive,omitempty"`
-	ExpiresAt      time.Time `json:"expiresAt,omitzero"`
-	OnTimeout      string    `json:"onTimeout,omitempty"`
+	// CredentialRef names what a credential is asked for.
+	CredentialRef string    `json:"credentialRef,omitempty"`
+	ExpiresAt     time.Time `json:"expiresAt,omitzero"`
+	OnTimeout     string    `json:"onTimeout,omitempty"`
 	// ChannelID is the channel whose peer is to act, if only that one can.
 	ChannelID string    `json:"channelId,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -86,7 +90,7 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
-		Destructive: p.Destructive, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
+		Destructive: p.Destructive, CredentialRef: p.CredentialRef, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
 		ChannelID: f.e.ChannelID, CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
 	}
 	if child := f.s.Subagents.Find(f.e.SubagentID); child != nil {
@@ -97,17 +101,62 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		turn.Waiting = append(turn.Waiting, a.ActionID)
 		turn.Phase = waitingPhase(p.ActionType)
 		for _, c := range turn.Tools {
-			if c.ToolCallID == f.e.ToolCallID {
-				c.ActionID = a.ActionID
+			if c.ToolCallID != f.e.ToolCallID {
+				continue
+			}
+			c.ActionID = a.ActionID
+			if a.asksForCall() {
+				c.Status, c.Decision = ToolRequested, "ask" // it runs again with the answer
 			}
 		}
+		f.turnTaskWaits(turn)
 	}
+}
+
+// turnTaskWaits gives the task of a turn the status that its turn has: no other
+// fact says that it waits, or that it goes on.
+func (f *fold) turnTaskWaits(turn *Turn) {
+	t := f.s.Tasks.Find(turn.TaskID)
+	if t == nil || t.TaskKind != TaskKindTurn {
+		return
+	}
+	switch t.Status {
+	case TaskRunning, TaskWaitingInput, TaskWaitingPermission, TaskWaitingResource, TaskBlocked:
+	default:
+		return // such as cancelled: the task's own facts have the word
+	}
+	status, reason := TaskRunning, ""
+	thread := f.s.Thread(turn.ThreadID)
+	switch {
+	case len(turn.Waiting) > 0:
+		status, reason = TaskWaitingPermission, "waits for a permission"
+		if a := f.s.Actions.Find(turn.Waiting[0]); a != nil && !AsksPermission(a.ActionType) {
+			status, reason = waitingPhase(a.ActionType), "waits for an answer"
+		}
+	case thread != nil && thread.Block != nil:
+		status, reason = TaskBlocked, thread.Block.Reason
+	}
+	t.StatusReason, t.Blockers = reason, first(turn.Waiting, keepRefs)
+	t.UpdatedAt, t.StatusSequence = f.e.Time, f.e.Sequence
+	f.setTaskStatus(t, status)
+}
+
+// AsksPermission reports whether an action of that type is a request for permission:
+// its answer is one to allow or deny, and permission.resolved tells it.
+func AsksPermission(actionType string) bool {
+	return actionType == "tool_permission" || actionType == "sandbox_escape" || actionType == "plan_approval"
+}
+
+// asksForCall reports whether the action asks for the credential that a tool call
+// was refused for.
+func (a *Action) asksForCall() bool {
+	return a.ActionType == "credential" && a.CredentialRef != "" && a.ToolName != ""
 }
 
 // waitingPhase is the phase of a turn that waits for an action of that type.
 func waitingPhase(actionType string) string {
 	switch actionType {
-	case "structured_input", "plan_approval":
+	case "structured_input":
 		return "waiting_input"
 	case "credential", "client_tool", "resume":
 		return "waiting_resource"
@@ -134,12 +183,54 @@ func (f *fold) actionResolved(p *event.ActionResolved) {
 	}
 	f.s.Actions.Recent = recent(f.s.Actions.Recent, a, keepActions)
 	turn := f.turn()
+	if a.asksForCall() {
+		f.credentialAnswered(a, turn)
+	}
 	if turn == nil {
 		return
 	}
 	turn.Waiting = without(turn.Waiting, a.ActionID)
 	if len(turn.Waiting) == 0 {
 		turn.Phase = "running"
+	}
+	f.turnTaskWaits(turn)
+}
+
+// keepCredentials bounds the references that a session remembers; one that was
+// dropped is asked for again.
+const keepCredentials = 50
+
+// Credential is the reference that somebody gave when a credential was asked for.
+type Credential struct {
+	// Name says what it is for, Reference where it is read from; see
+	// [event.ActionRequired.CredentialRef].
+	Name      string    `json:"name"`
+	Reference string    `json:"reference"`
+	ActionID  string    `json:"actionId"`
+	At        time.Time `json:"at"`
+	Sequence  uint64    `json:"sequence"`
+}
+
+// credentialAnswered lets the call that asked run again, or not, and remembers the
+// reference.
+func (f *fold) credentialAnswered(a *Action, turn *Turn) {
+	var ref string
+	given := (a.Decision == "submit" || a.Decision == "allow") && json.Unmarshal(a.Payload, &ref) == nil && ref != ""
+	if given {
+		kept := slices.DeleteFunc(slices.Clone(f.s.Credentials), func(c Credential) bool { return c.Name == a.CredentialRef })
+		f.s.Credentials = recent(kept, Credential{
+			Name: a.CredentialRef, Reference: ref, ActionID: a.ActionID, At: f.e.Time, Sequence: f.e.Sequence,
+		}, keepCredentials)
+	}
+	if turn == nil {
+		return
+	}
+	for _, c := range turn.Tools {
+		if c.ActionID == a.ActionID && c.Status == ToolRequested {
+			if c.Decision = a.Decision; given {
+				c.Decision = "allow"
+			}
+		}
 	}
 }
 

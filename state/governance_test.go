@@ -80,7 +80,7 @@ func TestApprovalBlocksAndGrants(t *testing.T) {
 
 func TestWaitingPhases(t *testing.T) {
 	for actionType, want := range map[string]string{
-		"structured_input": "waiting_input", "plan_approval": "waiting_input", "credential": "waiting_resource",
+		"structured_input": "waiting_input", "plan_approval": "waiting_permission", "credential": "waiting_resource",
 		"sandbox_escape": "waiting_permission", "host_policy": "waiting_permission",
 	} {
 		st := tell(t)

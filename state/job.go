@@ -282,7 +282,7 @@ func (f *fold) jobItemStarted(j *Job, p *event.JobItemStarted) {
 // jobItemCompleted lets the item leave: it stays readable as a record of its own.
 func (f *fold) jobItemCompleted(j *Job, p *event.JobItemCompleted) {
 	item := f.takeItem(j, p.Index, p.AttemptCount)
-	item.AttemptCount, item.LastError = p.AttemptCount, nil
+	item.AttemptCount = p.AttemptCount // the last error stays: it says why there were more
 	item.OutputRef, item.Output, item.DurationMs = p.OutputRef, value(p.Output), p.DurationMs
 	item.EndedAt = f.e.Time
 	f.putItem(j, item, p.Status)

@@ -162,6 +162,12 @@ const keepWorkspaces = 1000
 // policyChanged replaces the policy of one source; the sources are few and fixed, and
 // the workspaces of the runtime's session bounded.
 func (f *fold) policyChanged(p *event.PolicyChanged) {
+	if p.Source == "turn" {
+		if turn := f.turn(); turn != nil {
+			turn.PermissionMode = p.Mode
+		}
+		return
+	}
 	perm := &f.s.Permission
 	policy := Policy{
 		Source: p.Source, Mode: p.Mode, Rules: first(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,

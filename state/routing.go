@@ -135,6 +135,9 @@ func (f *fold) costRecorded(p *event.CostRecorded) {
 	c.Last = f.cost(p.CostUSD, p.Currency, p.Basis, p.ModelRequestID)
 	if p.CostUSD == nil {
 		c.Unpriced++
+		if turn := f.anyTurn(); turn != nil {
+			turn.Unpriced++
+		}
 		return
 	}
 	c.Priced++
@@ -177,6 +180,12 @@ func (f *fold) modelAnswered(p *event.ModelCompleted) {
 		over.Over = true
 		r.RateLimit = &over
 	}
+	for i, q := range r.Quotas {
+		if q.Provider != "" && q.Provider == p.Provider && q.Status == quotaBlocked {
+			r.Quotas = removed(r.Quotas, i) // who answers isn't used up any more
+			break
+		}
+	}
 }
 
 func (f *fold) rateLimitHit(p *event.RateLimitHit) {
@@ -187,6 +196,9 @@ func (f *fold) rateLimitHit(p *event.RateLimitHit) {
 	}
 }
 
+// quotaBlocked is the status of a quota that nothing is left of.
+const quotaBlocked = "blocked"
+
 func (f *fold) quotaChanged(p *event.QuotaState) {
 	r := &f.s.Routing
 	q := Quota{
@@ -194,8 +206,9 @@ func (f *fold) quotaChanged(p *event.QuotaState) {
 		Unit: p.Unit, Reason: p.Reason, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, At: f.e.Time, Sequence: f.e.Sequence,
 	}
 	if f.e.Type == event.TypeQuotaBlocked {
-		q.Status = "blocked"
-		if turn := f.turn(); turn != nil {
+		q.Status = quotaBlocked
+		// A provider's quota leaves the others to be asked.
+		if turn := f.turn(); turn != nil && p.Provider == "" {
 			turn.QuotaBlocked = p.QuotaName + ": " + p.Reason
 		}
 		f.incident("quota_blocked", "nothing is left of the quota "+p.QuotaName+": "+p.Reason, false)

@@ -69,7 +69,7 @@ func TestCostsAddUp(t *testing.T) {
 	if c.TotalUSD == nil || *c.TotalUSD != 0.75 || c.Priced != 2 || c.Unpriced != 1 || *c.TurnCostUSD != 0.75 {
 		t.Errorf("cost %+v", c)
 	}
-	if turn := st.s.ThreadRead("thread_1").Turns[0]; turn.CostState.CostUSD != 0.75 {
+	if turn := st.s.ThreadRead("thread_1").Turns[0]; turn.CostState.CostUSD == nil || *turn.CostState.CostUSD != 0.75 || turn.CostState.Unpriced != 1 {
 		t.Errorf("the turn's cost is %v", turn.CostState)
 	}
 }

@@ -80,7 +80,10 @@ type Session struct {
 	Threads         []*Thread `json:"threads"`
 	ArchivedThreads int64     `json:"archivedThreads,omitempty"`
 
-	Actions   Actions    `json:"actions"`
+	Actions Actions `json:"actions"`
+	// Credentials are the references that were given for credentials, oldest first.
+	Credentials []Credential `json:"credentials,omitempty"`
+
 	Tasks     Tasks      `json:"tasks"`
 	Incidents []Incident `json:"incidents,omitempty"`
 

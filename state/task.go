@@ -461,7 +461,7 @@ func mergeProgress(have, update *event.Progress) *event.Progress {
 
 func (f *fold) taskCompleted(t *Task, p *event.TaskCompleted) {
 	t.Summary, t.StatusReason, t.StatusSequence = p.Summary, "", f.e.Sequence
-	t.Blockers, t.RetryAt, t.QueuePosition = nil, time.Time{}, 0
+	t.NativeStatus, t.Blockers, t.RetryAt, t.QueuePosition = "", nil, time.Time{}, 0
 	setIf(&t.DeliveryState, p.DeliveryState)
 	t.Acceptance = mergeCriteria(t.Acceptance, p.Acceptance)
 	f.linkResults(t, p.Artifacts, p.EvidenceRefs)

@@ -162,6 +162,9 @@ func (f *fold) threadUpdated(p *event.ThreadUpdated) {
 	case "archived":
 		f.archiveThread(t)
 	}
+	if t.Active != nil {
+		f.turnTaskWaits(t.Active)
+	}
 }
 
 // archiveThread takes a thread out of the working set.

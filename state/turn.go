@@ -33,6 +33,10 @@ type Turn struct {
 	Options  *event.TurnOptions `json:"options,omitempty"`
 	By       *event.Actor       `json:"submittedBy,omitempty"`
 
+	// PermissionMode is the mode that the turn goes on in since its plan was approved;
+	// empty if that is none of its own.
+	PermissionMode string `json:"permissionMode,omitempty"`
+
 	// SubmittedSequence is where the turn's input is found.
 	SubmittedSequence uint64    `json:"submittedSequence"`
 	SubmittedAt       time.Time `json:"submittedAt"`
@@ -73,6 +77,8 @@ type Turn struct {
 
 	Usage   event.Usage `json:"usage,omitzero"`
 	CostUSD float64     `json:"costUSD,omitempty"`
+	// Unpriced counts the requests that no price is known for.
+	Unpriced int64 `json:"unpriced,omitempty"`
 
 	// AnswerSequence is where the turn's last answer is found, once it ended.
 	AnswerSequence uint64 `json:"answerSequence,omitempty"`

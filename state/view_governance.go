@@ -1,6 +1,9 @@
 package state
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // PermissionState says what may run, who decides, and what was decided.
 type PermissionState struct {
@@ -79,6 +82,12 @@ func (s *Session) permissionMode(thread string) (mode, source string) {
 			if p.Source == from && p.Mode != "" {
 				return p.Mode, from + "_policy"
 			}
+		}
+	}
+	// Nobody set one here: what the configuration says is known from what it decided.
+	for _, d := range slices.Backward(s.Permission.Decisions) {
+		if within(thread, d.ThreadID) && d.PermissionMode != "" {
+			return d.PermissionMode, "last_decision"
 		}
 	}
 	return Unknown, Unknown

@@ -49,9 +49,20 @@ type TurnView struct {
 	OutputRefs        []Output           `json:"outputRefs,omitempty"`
 }
 
-// TurnCost is what a turn's requests cost as far as it is known.
+// TurnCost is what a turn's requests cost as far as it is known: null if no price
+// of any of them is.
 type TurnCost struct {
-	CostUSD float64 `json:"costUSD"`
+	CostUSD *float64 `json:"costUSD"`
+	// Unpriced counts the requests that no price is known for.
+	Unpriced int64 `json:"unpriced,omitempty"`
+}
+
+func (t *Turn) cost() TurnCost {
+	if t.Unpriced > 0 && t.CostUSD == 0 {
+		return TurnCost{Unpriced: t.Unpriced}
+	}
+	usd := t.CostUSD
+	return TurnCost{CostUSD: &usd, Unpriced: t.Unpriced}
 }
 
 // StepView is a model call or a tool call of a turn.
@@ -113,7 +124,7 @@ func (s *Session) turnView(t *Thread, x *Turn) TurnView {
 		SubmittedSequence: x.SubmittedSequence, SubmittedAt: x.SubmittedAt, StartedAt: x.StartedAt, CompletedAt: x.EndedAt,
 		Interrupt: x.Interrupt, Steered: x.Steered, Waiting: listed(x.Waiting),
 		StepCount: x.Step, ToolCount: x.ToolCount, FailedTools: x.FailedTools, Steps: steps(x),
-		Usage: x.Usage, CostState: TurnCost{CostUSD: x.CostUSD}, Outcome: x.Outcome, FailureCategory: x.FailureCategory, Error: x.Error,
+		Usage: x.Usage, CostState: x.cost(), Outcome: x.Outcome, FailureCategory: x.FailureCategory, Error: x.Error,
 		HookRuns:   copied(func(h *HookRun) bool { return h.TurnID == x.TurnID }, s.Permission.Hooks, s.Permission.HookRuns),
 		Processes:  copied(func(p *Process) bool { return p.TurnID == x.TurnID }, s.Environment.Active, s.Environment.Recent),
 		OutputRefs: copied(func(o *Output) bool { return o.TurnID == x.TurnID }, s.Outputs.Recent),

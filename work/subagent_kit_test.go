@@ -215,18 +215,7 @@ func (k *stage) until(sessionID string, ok func(*event.Event) bool) *event.Event
 
 func (k *stage) events(sessionID string) []*event.Event {
 	k.Helper()
-	var out []*event.Event
-	for rec, err := range k.store.Read(context.Background(), sessionID, store.Range{}) {
-		if err != nil {
-			k.Fatal(err)
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			k.Fatal(err)
-		}
-		out = append(out, e)
-	}
-	return out
+	return storetest.Facts(k, k.store, sessionID)
 }
 
 func (k *stage) view(sessionID string, f func(*state.Session)) {

@@ -134,6 +134,7 @@ func (w *Work) endedChild(ctx context.Context, sessionID, id string) (*state.Sub
 func childRecord(a *state.Subagent) *command.SubagentRecord {
 	return &command.SubagentRecord{
 		SubagentID: a.SubagentID, SessionID: a.SessionID, ParentThreadID: a.ParentThreadID, ThreadID: a.ThreadID,
+		ParentTurnID: a.ParentTurnID, ParentSubagentID: a.ParentSubagentID, Isolation: a.Isolation, Model: a.Model,
 		Role: a.Role, Nickname: a.Nickname, Status: a.Status, LastMessage: a.LastMessage, LastMessageRef: a.LastMessageRef,
 		Error: a.Error, SpawnedAt: a.SpawnedAt,
 	}

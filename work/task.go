@@ -222,6 +222,7 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 		if err := e.assign(p.Worker); err != nil {
 			return err
 		}
+		e.observe(p.Artifacts)
 		e.emit(event.TypeTaskUpdated, up)
 		return nil
 	})

@@ -116,10 +116,12 @@ func (e *edit) startAttempt(scope event.Scope, status string, worker *event.Work
 	if !mayBecome(e.t.Status, state.TaskRunning) || underWay(&e.t) != nil {
 		return "", conflict(&e.t, "no attempt can start")
 	}
-	e.emitScoped(event.TypeTaskAttemptStarted, scope, started)
+	attempt := scope
+	attempt.AttemptID = scope.RunID // an attempt is a run, and has its id
+	e.emitScoped(event.TypeTaskAttemptStarted, attempt, started)
 	e.t.CurrentRunID = scope.RunID
 	e.t.Attempts = append(slices.Clone(e.t.Attempts), state.Attempt{
-		RunID: scope.RunID, Status: status, AttemptCount: started.AttemptCount, Reason: started.Reason,
+		RunID: scope.RunID, AttemptID: scope.RunID, Status: status, AttemptCount: started.AttemptCount, Reason: started.Reason,
 		ThreadID: scope.ThreadID, TurnID: scope.TurnID, Worker: worker, RetryPolicy: &p, StartedAt: e.tx.Now(),
 	})
 	return scope.RunID, e.becomeIn(event.TypeTaskStarted, scope, &event.TaskStatusChanged{Status: state.TaskRunning})

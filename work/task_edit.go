@@ -129,12 +129,18 @@ func (e *edit) endAttempt(runID, status string, lastError *event.Failure) {
 // attemptScope is the ids of a fact about an attempt.
 func (e *edit) attemptScope(a *state.Attempt) event.Scope {
 	s := e.scope(a.RunID)
-	s.AttemptID, s.ThreadID, s.TurnID = a.AttemptID, a.ThreadID, a.TurnID
+	s.AttemptID, s.ThreadID, s.TurnID = a.RunID, a.ThreadID, a.TurnID
 	return s
 }
 
-// failAttempt emits the end of an attempt that didn't succeed.
+// failAttempt emits the end of an attempt that didn't succeed. Next says what
+// follows, if that is known already.
 func (e *edit) failAttempt(a *state.Attempt, status string, f *event.Failure, next string) {
+	if next == "" {
+		if next = event.NextAttemptByPolicy; status == state.AttemptCancelled {
+			next = event.NextAttemptAsked
+		}
+	}
 	e.emitScoped(event.TypeTaskAttemptFailed, e.attemptScope(a), &event.TaskAttemptFailed{
 		Status: status, FailureCategory: f.Category, Error: f, Retryable: f.Retryable,
 		NextAttemptPolicy: next, DurationMs: since(e.tx.Now(), a.StartedAt),

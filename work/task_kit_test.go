@@ -240,18 +240,7 @@ func (k *crew) awaitTask(taskID, what string, ok func(*state.Task) bool) *state.
 // facts are the facts of a session, decoded.
 func (k *crew) facts(sessionID string) []*event.Event {
 	k.Helper()
-	var out []*event.Event
-	for rec, err := range k.store.Read(context.Background(), sessionID, store.Range{}) {
-		if err != nil {
-			k.Fatal(err)
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			k.Fatal(err)
-		}
-		out = append(out, e)
-	}
-	return out
+	return storetest.Facts(k, k.store, sessionID)
 }
 
 // about are the types of the facts about a task, without those of edges.

@@ -138,7 +138,7 @@ func (w *Work) nextExternal(e *edit, a *state.Attempt, o outlook) (time.Time, er
 func (w *Work) lose(e *edit, a *state.Attempt, f *event.Failure) error {
 	after := *e
 	after.endAttempt(a.RunID, state.AttemptUnknown, f)
-	next := "none: retry_task starts another"
+	next := event.NextAttemptAsked
 	if _, again := w.retryAt(&after.t, f, e.tx.Now()); again {
 		next = "another attempt, as the retry policy says"
 	}
@@ -265,7 +265,7 @@ func (e *edit) mirror(thread *state.Thread, turn *state.Turn) error {
 	case len(turn.Waiting) > 0:
 		fact = event.TypeTaskWaiting
 		p.Status, p.Blockers, p.StatusReason = state.TaskWaitingInput, turn.Waiting, "waits for an answer"
-		if a := e.tx.State.Actions.Find(turn.Waiting[0]); a != nil && (a.ActionType == "tool_permission" || a.ActionType == "sandbox_escape") {
+		if a := e.tx.State.Actions.Find(turn.Waiting[0]); a != nil && state.AsksPermission(a.ActionType) {
 			p.Status, p.StatusReason = state.TaskWaitingPermission, "waits for a permission"
 		}
 	case thread.Block != nil:

@@ -184,12 +184,26 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 		case a.Status != state.AttemptCompleted:
 			return conflict(&e.t, "its last attempt is %s", a.Status)
 		}
+		e.observe(p.Artifacts)
 		return e.complete(done)
 	}, func(e *edit, a *state.Attempt) {
 		e.emitScoped(event.TypeTaskAttemptCompleted, e.attemptScope(a), &event.TaskAttemptCompleted{
 			Status: state.AttemptCompleted, CompletionSummary: p.Summary, Late: true,
 		})
 	})
+}
+
+// observe tells of deliverables that the task didn't have yet. Whoever reports
+// them made them; the runtime saw a reference.
+func (e *edit) observe(links []event.ArtifactLink) {
+	for _, l := range links {
+		if slices.ContainsFunc(e.t.Artifacts, func(x event.ArtifactLink) bool { return x.ArtifactID == l.ArtifactID }) {
+			continue
+		}
+		scope := e.scope(e.t.CurrentRunID)
+		scope.ArtifactID = l.ArtifactID
+		e.emitScoped(event.TypeArtifactChanged, scope, &event.ArtifactChanged{Change: "observed", Kind: "output", URI: l.URI, MediaType: l.MediaType})
+	}
 }
 
 // completion is the fact of a task's end, if nothing is open.

@@ -24,6 +24,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -160,17 +161,23 @@ func (w *Work) handler(ctx context.Context, caller command.Caller, p command.Par
 // Committed implements [session.Observer]: it notes what has to be looked at.
 func (w *Work) Committed(sessionID string, facts []event.Event) {
 	w.book.note(sessionID, facts)
-	var kept []event.Event
+	n := 0
 	for i := range facts {
 		if concerns(facts[i].Type) {
-			kept = append(kept, facts[i])
+			n++
 		}
 	}
-	if len(kept) == 0 {
+	if n == 0 {
 		return
 	}
 	w.mu.Lock()
-	w.due[sessionID] = append(w.due[sessionID], kept...)
+	due := slices.Grow(w.due[sessionID], n)
+	for i := range facts {
+		if concerns(facts[i].Type) {
+			due = append(due, facts[i])
+		}
+	}
+	w.due[sessionID] = due
 	w.mu.Unlock()
 	select {
 	case w.woken <- struct{}{}:

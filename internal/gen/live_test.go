@@ -14,6 +14,7 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/fault"
 	"agentd/internal/gen"
 	"agentd/internal/tourtest"
@@ -37,10 +38,11 @@ func start(t *testing.T, answers ...script.Answer) *runtime {
 	t.Helper()
 	st := storetest.NewMem()
 	processes := sync.OnceValue(func() *process.Manager { return process.New(process.Options{Report: sandbox.Probe()}) })
-	rt, err := agentd.Open(t.Context(), agentd.Options{
+	opt := agentd.Options{
 		Store: st, Provider: script.New("script", &script.Script{Answers: answers}), Model: "script",
 		Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}},
-	})
+	}
+	rt, err := agentd.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +50,7 @@ func start(t *testing.T, answers ...script.Answer) *runtime {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		replaytest.Recorded(t, opt)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

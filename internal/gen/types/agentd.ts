@@ -890,6 +890,8 @@ export interface PermissionEvaluated {
   rollbackAdvice?: string;
   /** Subcommands are the simple commands that a command line was parsed into. */
   subcommands?: string[];
+  /** GrantID is the earlier approval that answered an ask. */
+  grantId?: string;
 }
 
 /** PermissionRequested says that a person or the host is asked. */
@@ -914,6 +916,8 @@ export interface PermissionResolved {
   expiresAt?: string;
   resolvedBy?: Actor;
   channelId?: string;
+  /** PermissionMode is the mode that an approved plan is carried out in. */
+  permissionMode?: string;
 }
 
 /** SandboxApplied says which boundary a tool or a process received. */
@@ -997,7 +1001,8 @@ export interface HookFailed {
 
 /** PolicyChanged gives the whole policy of one source after the change. */
 export interface PolicyChanged {
-  source: "host" | "workspace" | "session";
+  /** Source says whose policy it is. That of a turn is its mode alone, and ends with it. */
+  source: "host" | "workspace" | "session" | "turn";
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   rules: PolicyRule[];
   reason?: string;
@@ -1006,6 +1011,8 @@ export interface PolicyChanged {
   workspace?: string;
   /** Held says what the workspace's file has changed that doesn't count until a person accepts it. */
   held?: string[];
+  /** ApprovalActionID is the action whose answer changed it, such as the approval of a plan. */
+  approvalActionId?: string;
 }
 
 /** PolicyRule is one permission rule. */
@@ -1964,7 +1971,7 @@ export interface EventPayloads {
   "hook.completed": HookCompleted;
   /** A hook gave no answer. */
   "hook.failed": HookFailed;
-  /** The policy of the host, the workspace or the session changed. */
+  /** The policy of the host, the workspace, the session or a turn changed. */
   "policy.changed": PolicyChanged;
   /** A process is in the ledger and about to run. */
   "process.started": ProcessStarted;

@@ -167,10 +167,12 @@ export interface RespondActionParams {
   actionId: string;
   /** One of those that the action offers. */
   decision: "allow" | "deny" | "cancel" | "submit";
-  /** The answer's content, such as structured input. */
+  /** The answer's content: structured input, the permissionMode that an approved plan is carried out in, or the reference of a credential. */
   payload?: Json;
   /** Scope of an allow: once (default) or session. */
   scope?: "once" | "session";
+  /** How long an allow for the session holds; as long as the session if absent. */
+  expiresInMs?: number;
   /** Reason for people. */
   reason?: string;
   /** The channel that the answer comes through, if it does. */
@@ -1547,6 +1549,14 @@ export interface ExplainParams {
   turnId?: string;
   /** taskId asks about a task. */
   taskId?: string;
+  /** subagentId asks about a child. */
+  subagentId?: string;
+  /** jobId asks about a job, or with itemId about one of its items. */
+  jobId?: string;
+  /** itemId asks about an item of a job. */
+  itemId?: string;
+  /** eventId asks about a fact, such as a hook's answer or a change of the policy, and what it belongs to. */
+  eventId?: string;
 }
 
 /** One piece of a turn's input. */
@@ -1715,6 +1725,8 @@ export interface ActionRecord {
   safeArgs?: Json;
   /** Reason says why somebody is asked. */
   reason?: string;
+  /** credentialRef names what a credential is asked for. */
+  credentialRef?: string;
   /** When the action answers itself. */
   expiresAt?: string;
   /** The channel whose peer is to act, if only that one can. */
@@ -1994,12 +2006,20 @@ export interface SubagentRecord {
   sessionId: string;
   /** The parent's thread. */
   parentThreadId: string;
+  /** The parent's turn that the child was created in, if there was one. */
+  parentTurnId?: string;
+  /** The parent, if it is a child itself. */
+  parentSubagentId?: string;
   /** The child's own thread. */
   threadId: string;
   /** Role of the child. */
   role?: string;
   /** Nickname for people. */
   nickname?: string;
+  /** Isolation bounds what the child may do. */
+  isolation?: Isolation;
+  /** Model that the child was bound to; its parent's choice if absent. */
+  model?: string;
   /** Status of the child. */
   status: string;
   /** A preview of what the child said last. */
@@ -2228,6 +2248,8 @@ export interface PermissionEvaluated {
   rollbackAdvice?: string;
   /** The simple commands that a command line was parsed into. */
   subcommands?: string[];
+  /** The earlier approval that answered an ask. */
+  grantId?: string;
 }
 
 /** A policy: a mode and the rules that hold. */
