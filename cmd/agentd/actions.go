@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/command"
+	"agentd/event"
 )
 
 // action is what the program shows of an action's record.
@@ -25,18 +26,34 @@ type action struct {
 	// SubagentID and SubagentRole are those of the child that asks, if one does.
 	SubagentID   string `json:"subagentId"`
 	SubagentRole string `json:"subagentRole"`
+
+	Reason        string    `json:"reason"`
+	RuleRefs      []string  `json:"ruleRefs"`
+	Schema        event.Raw `json:"schema"`
+	SafeArgs      event.Raw `json:"safeArgs"`
+	InputRef      string    `json:"inputRef"`
+	CredentialRef string    `json:"credentialRef"`
+	ExpiresAt     time.Time `json:"expiresAt"`
 }
 
 func (a *app) actionsCommand() *cobra.Command {
 	p := &command.ListActions{}
 	var every bool
 	cmd := &cobra.Command{
-		Use:     "actions",
-		Short:   "List what waits for a decision or an input",
-		Long:    "Lists the actions that are pending, or with --all also those that were answered.\nWith --json the answer is that of list_actions.\n\nExit codes: 0 done, 1 failed, 2 usage.",
-		Example: "  agentd actions\n  agentd actions --session sess_01 --all\n  agentd approve action_01",
-		Args:    args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:   "actions [ACTION]",
+		Short: "List what waits for a decision or an input, or show one of them",
+		Long: `Lists the actions that are pending, or with --all also those that were answered.
+With an ACTION it shows that one whole: a plan as it was written, the arguments of
+a call, why it is asked, and how to answer. With --json the answer is that of
+list_actions, or the action's record.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd actions\n  agentd actions action_01\n  agentd actions --session sess_01 --all\n  agentd approve action_01",
+		Args:    args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 1 {
+				return a.with(cmd, toLook, func(f facts) error { return a.showAction(cmd.Context(), f, given[0]) })
+			}
 			if p.Status = "pending"; every {
 				p.Status = ""
 			}
@@ -84,27 +101,42 @@ func (a *app) listActions(cmd *cobra.Command, f facts, p *command.ListActions) e
 
 func (a *app) approveCommand() *cobra.Command {
 	p := &command.RespondAction{}
-	var input string
+	var input, mode, credential string
 	cmd := &cobra.Command{
 		Use:   "approve ACTION",
 		Short: "Answer an action: allow it, or give the input that it asks for",
 		Long: `Answers an action. Without --input the answer is "allow"; with --input it is
-"submit" with that value: JSON, or a text. The same answer twice is fine, another
-one fails.
+"submit" with that value: JSON, or a text. A plan is approved with the permission
+mode that it is carried out in (--mode). A credential is given as a reference
+(--credential env:NAME or file:/path), never as the credential itself. The same
+answer twice is fine, another one fails.
 
 Exit codes: 0 answered, 1 failed, 2 usage.`,
 		Example: `  agentd approve action_01
   agentd approve --scope session action_01
+  agentd approve --mode auto action_01
+  agentd approve --credential env:GITHUB_TOKEN action_01
   agentd approve --input '{"colour":"blue"}' action_01`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.ActionID, p.Decision = given[0], "allow"
-			if cmd.Flags().Changed("input") {
+			flags := cmd.Flags()
+			if several := countOf(flags.Changed("input"), flags.Changed("credential"), flags.Changed("mode")); several > 1 {
+				return usagef("only one of --input, --credential and --mode can be given")
+			}
+			switch {
+			case flags.Changed("input"):
 				p.Decision, p.Payload = "submit", inputValue(input)
+			case flags.Changed("credential"):
+				p.Decision, p.Payload = "submit", marshal(credential)
+			case flags.Changed("mode"):
+				p.Payload = planChoice(mode)
 			}
 			return a.respond(cmd, p)
 		},
 	}
+	cmd.Flags().StringVar(&mode, "mode", "", "the permission mode that a plan is carried out in")
+	cmd.Flags().StringVar(&credential, "credential", "", "the reference of a credential: env:NAME or file:/path")
 	cmd.Flags().StringVar(&input, "input", "", "the input that was asked for: JSON or a text")
 	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
@@ -117,8 +149,8 @@ func (a *app) denyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "deny ACTION",
 		Short:   "Answer an action: deny it",
-		Long:    "Denies an action, or with --cancel gives no answer to a question. The same answer\ntwice is fine, another one fails.\n\nExit codes: 0 answered, 1 failed, 2 usage.",
-		Example: "  agentd deny action_01\n  agentd deny --reason \"not on a Friday\" action_01",
+		Long:    "Denies an action, or with --cancel gives no answer to a question. A plan goes back\nto the agent with the reason as the comment. The same answer twice is fine,\nanother one fails.\n\nExit codes: 0 answered, 1 failed, 2 usage.",
+		Example: "  agentd deny action_01\n  agentd deny --reason \"not on a Friday\" action_01\n  agentd deny --reason \"a test is missing\" action_02",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if p.ActionID, p.Decision = given[0], "deny"; cancel {
@@ -130,6 +162,17 @@ func (a *app) denyCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel a question instead")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return a.where(cmd)
+}
+
+// countOf counts what is true.
+func countOf(set ...bool) int {
+	n := 0
+	for _, b := range set {
+		if b {
+			n++
+		}
+	}
+	return n
 }
 
 // respond sends an answer.

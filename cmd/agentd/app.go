@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
-
-	"agentd/cmd/agentd/internal/config"
-	"agentd/fault"
 )
 
 // Exit codes, as documented in every command's help.
@@ -32,6 +27,7 @@ type Main struct {
 // other. When ctx ends the command stops as on SIGTERM.
 func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	a := &app{version: m.Version, in: stdin, out: stdout, err: stderr, env: envMap(env)}
+	a.jsonErrors = slices.Contains(args, "--json")
 	if a.version == "" {
 		a.version = "devel"
 	}
@@ -53,6 +49,9 @@ type app struct {
 	env     map[string]string
 	// json says that standard output holds JSON only.
 	json bool
+	// jsonErrors says that an error is written as JSON. It is known before the
+	// command line was understood, because it may be what is wrong.
+	jsonErrors bool
 	// server is the address that --server names.
 	server string
 }
@@ -83,45 +82,6 @@ func usagef(format string, args ...any) error {
 
 // silent ends the program with a code after everything was said.
 func silent(code int) error { return &exitError{code, nil} }
-
-// exit reports an error, once and here alone, and returns the exit code.
-func (a *app) exit(cmd *cobra.Command, err error) int {
-	if err == nil {
-		return exitOK
-	}
-	code := exitFailed
-	if e, ok := errors.AsType[*exitError](err); ok {
-		code = e.code
-		if e.err == nil {
-			return code
-		}
-	}
-	a.sayf("agentd: %s", describe(err))
-	if code == exitUsage && cmd != nil && !isConfigError(err) {
-		a.sayf("Run '%s --help' for how it is used.", cmd.CommandPath())
-	}
-	return code
-}
-
-// describe returns an error as a person should read it.
-func describe(err error) string {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		text := f.Detail
-		if f.Err != nil {
-			text += ": " + f.Err.Error()
-		}
-		if f.Kind == fault.Unauthenticated {
-			text += "; set AGENTD_TOKEN to a token of that server"
-		}
-		return text
-	}
-	return err.Error()
-}
-
-func isConfigError(err error) bool {
-	_, is := errors.AsType[*config.Error](err)
-	return is
-}
 
 // sayf tells something about the run itself. Where standard error can't be
 // written there is nobody to tell.

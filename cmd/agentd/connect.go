@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"os"
@@ -36,6 +37,8 @@ type facts interface {
 	page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error)
 	// follow delivers facts after a sequence, then live ones.
 	follow(ctx context.Context, sessionID string, after uint64, types []string) iter.Seq2[fact, error]
+	// content returns the beginning of what is behind a reference.
+	content(ctx context.Context, ref string, most int64) ([]byte, error)
 	// live reports whether somebody carries out turns.
 	live() bool
 	close() error
@@ -170,6 +173,19 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 }
 
 func (l *localFacts) live() bool { return l.runtime != nil }
+
+func (l *localFacts) content(ctx context.Context, ref string, most int64) ([]byte, error) {
+	open := l.manager.Output
+	if l.runtime != nil {
+		open = l.runtime.Output
+	}
+	b, _, err := open(ctx, l.caller, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = b.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(b, most))
+}
 
 func (l *localFacts) do(ctx context.Context, p command.Params, result any) error {
 	if err := p.Validate(); err != nil {

@@ -140,7 +140,7 @@ func storeFindings(ctx context.Context, c *config.Config) []finding {
 		s, err = pebble.Open(c.Data, nil)
 	}
 	if err != nil {
-		return []finding{fail("store", "", "%v", explain(err, c))}
+		return []finding{fail("store", "", "%s", describe(explain(err)))}
 	}
 	meta, err := s.Meta(ctx)
 	if err = errors.Join(err, s.Close()); err != nil {

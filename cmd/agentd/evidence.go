@@ -44,6 +44,9 @@ its place), there is no proof, or the file can't be read, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
 			v, err := verifyEvidence(given[0], evidence.VerifyOptions{KeyID: key})
+			if err == nil && v.Finding != nil {
+				err = notEvidence(given[0])
+			}
 			if err != nil {
 				return err
 			}
@@ -58,6 +61,18 @@ its place), there is no proof, or the file can't be read, 2 usage.`,
 	}
 	cmd.Flags().StringVar(&key, "key", "", "id of the key that must have signed")
 	return cmd
+}
+
+// notEvidence says so if a file isn't of a kind that can carry a proof at all.
+func notEvidence(path string) error {
+	kind, err := kindOf(path)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if kind.name != kindSession && kind.name != kindPlain {
+		return nil
+	}
+	return fmt.Errorf("verify: %w", kind.isNot(path, "signed evidence", "agentd export evidence"))
 }
 
 // verifyEvidence verifies a pack in whichever form it is.

@@ -21,15 +21,28 @@ func openStore(ctx context.Context, c *config.Config, address string, log *slog.
 	if c.Database() {
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{Address: address, Logger: log})
 		if err != nil {
-			return nil, explain(err, c)
+			return nil, explain(err)
 		}
 		return s, nil
 	}
 	s, err := pebble.Open(c.Data, &pebble.Options{Logger: log})
 	if err != nil {
-		return nil, explain(err, c)
+		return nil, explain(err)
 	}
+	keepFromGit(c.Data)
 	return s, nil
+}
+
+// keepFromGit leaves a file in the data directory that hides it from git: by
+// default it is in the folder that the agent works in, and one careless "git add"
+// would publish every conversation.
+func keepFromGit(dir string) {
+	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return // it is there, or can't be: nothing depends on it
+	}
+	_, _ = f.WriteString("*\n")
+	_ = f.Close()
 }
 
 // openExisting opens facts that must be there already, so that a wrong path on
@@ -47,17 +60,14 @@ func hasStore(dir string) bool {
 	return err == nil
 }
 
-// explain adds what can be done about a store that doesn't open.
-func explain(err error, c *config.Config) error {
+// explain adds what can be done about a store that doesn't open; for what can
+// also happen later, advice does.
+func explain(err error) error {
 	switch {
 	case errors.Is(err, store.ErrLocked):
 		return &lockedError{err}
 	case errors.Is(err, store.ErrNewer):
 		return fmt.Errorf("%w; use that version, or another directory with --data", err)
-	case errors.Is(err, store.ErrCorrupt):
-		return fmt.Errorf("%w; keep a copy of %s as it is, and restore a backup with \"agentd restore\"", err, c.Data)
-	case errors.Is(err, store.ErrNoSpace):
-		return fmt.Errorf("%w; make space on the disk of %s", err, c.Data)
 	}
 	return err
 }

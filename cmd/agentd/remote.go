@@ -100,6 +100,15 @@ func certSum(der []byte) string {
 
 func (r *remoteFacts) live() bool { return true }
 
+func (r *remoteFacts) content(ctx context.Context, ref string, most int64) ([]byte, error) {
+	out, err := r.client.Output(ctx, ref, client.Range{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Body.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(out.Body, most))
+}
+
 func (r *remoteFacts) do(ctx context.Context, p command.Params, result any) error {
 	return r.client.Do(ctx, p, result)
 }

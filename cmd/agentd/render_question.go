@@ -29,6 +29,9 @@ func (q *question) panel(k ink, cols int) []string {
 	if q.isInput() {
 		return append([]string{k.paint(yellow, "? ") + k.paint(bold, plainText(p.Prompt))}, q.choiceLines(k)...)
 	}
+	if q.isPlan() {
+		return q.planPanel(k, cols)
+	}
 	title := "Allow " + p.ToolName + "?"
 	if p.ActionType == "sandbox_escape" {
 		title = "Allow " + p.ToolName + " to run outside of the sandbox?"
@@ -112,6 +115,8 @@ func (q *question) reasons(k ink, cols int) []string {
 // prompt is what stands before the answer.
 func (q *question) prompt() string {
 	switch {
+	case q.isPlan():
+		return planPrompt
 	case !q.isInput():
 		return "[y] once  [a] for this session  [n] no, with a reason if you like: "
 	case len(q.choices()) > 0:
@@ -137,6 +142,9 @@ func (q *question) parse(line string) (*command.RespondAction, string) {
 		return r, wrong
 	}
 	word, reason, _ := strings.Cut(line, " ")
+	if q.isPlan() {
+		return q.parsePlan(r, strings.ToLower(word), strings.TrimSpace(reason))
+	}
 	switch strings.ToLower(word) {
 	case "y", "yes":
 		r.Decision = "allow"
@@ -157,6 +165,8 @@ func (q *question) parse(line string) (*command.RespondAction, string) {
 // describe says what an answer was.
 func (q *question) describe(r *command.RespondAction) string {
 	switch {
+	case q.isPlan():
+		return describePlan(r)
 	case r.Decision == "submit":
 		return "answered: " + clip(plainText(string(r.Payload)), 60)
 	case r.Scope == "session":

@@ -270,3 +270,42 @@ func TestEditorRows(t *testing.T) {
 		}
 	})
 }
+
+// board remembers what was put on it.
+type board struct {
+	printed []string
+	shown   []string
+}
+
+func (b *board) print(lines ...string) { b.printed = append(b.printed, lines...) }
+func (b *board) show(lines []string)   { b.shown = lines }
+func (*board) size() (int, int)        { return 40, 24 }
+
+// TestNotesDoNotBreakAText: what happens while a paragraph comes is seen at once, and
+// stays below the paragraph, which stays whole.
+func TestNotesDoNotBreakAText(t *testing.T) {
+	b := &board{}
+	v := &view{stage: b}
+	v.write("| a | b |\n|---|---|\n| 1 ")
+	v.note(cyan, "+", "queued: next")
+	v.refresh()
+	if len(b.printed) != 0 || !strings.Contains(strings.Join(b.shown, "\n"), "+ queued: next") {
+		t.Errorf("printed %q, shown %q", b.printed, b.shown)
+	}
+	v.write("| 2 |\n\nEnd")
+	v.note(cyan, "+", "queued: another")
+	v.rest()
+	v.refresh()
+	want := []string{" a  │ b", "────┼────", " 1  │ 2", "", "End", "", "+ queued: next", "+ queued: another"}
+	got := make([]string, len(b.printed))
+	for i, line := range b.printed {
+		got[i] = strings.TrimRight(line, " ")
+	}
+	if d := cmp.Diff(want, got); d != "" || len(b.shown) != 0 {
+		t.Errorf("%s\nshown %q", d, b.shown)
+	}
+	v.note(cyan, "+", "alone")
+	if b.printed[len(b.printed)-1] != "+ alone" {
+		t.Errorf("%q", b.printed)
+	}
+}

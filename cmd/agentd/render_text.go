@@ -38,6 +38,8 @@ func shortArgs(name string, args event.Raw) string {
 		return plainText(strings.TrimSpace(strconv.Quote(text("pattern")) + " " + text("path") + " " + text("glob")))
 	case tool.RequestInput:
 		return plainText(text("prompt"))
+	case tool.PresentPlan:
+		return ""
 	case tool.SpawnAgent:
 		return plainText(strings.TrimPrefix(text("role")+": "+text("input"), ": "))
 	case tool.UpdatePlan:

@@ -23,6 +23,8 @@ type view struct {
 	reasoning string
 	// streamed is the model request whose text was shown piece by piece.
 	streamed string
+	// spoke says that the model's last answer had a text.
+	spoke bool
 	// last is the kind of what was printed last.
 	last kind
 	// openLine says that the answer's last line has no end yet.
@@ -35,7 +37,12 @@ type view struct {
 	frame  int
 	// warned are the notes that are said once.
 	warned map[string]bool
+	// later are notes that came in the middle of a text, and follow it.
+	later []note
 }
+
+// note is a line beside the conversation.
+type note struct{ colour, mark, text string }
 
 // runningTool is a tool call that has no end yet.
 type runningTool struct {
@@ -100,6 +107,7 @@ func (v *view) said(text string) {
 func (v *view) model(e *event.Event) bool {
 	switch p := e.Payload.(type) {
 	case *event.ModelRequested:
+		v.spoke = false
 		if p.Purpose == "compaction" {
 			v.work("compacting", e.Time)
 			return true
@@ -162,6 +170,7 @@ func (v *view) write(text string) {
 	if text == "" {
 		return
 	}
+	v.spoke = true
 	text = plainBlock(text)
 	if v.answer == nil {
 		v.blocks(v.text.add(text))
@@ -206,6 +215,11 @@ func (v *view) flush() {
 	v.endReasoning()
 	if v.answer == nil {
 		v.blocks(v.text.end())
+		later := v.later
+		v.later = nil
+		for _, n := range later {
+			v.note(n.colour, n.mark, n.text)
+		}
 		return
 	}
 	if v.openLine {
@@ -219,6 +233,9 @@ func (v *view) flush() {
 // completed ends a turn with what it took.
 func (v *view) completed(p *event.TurnCompleted) {
 	v.rest()
+	if note := unusualEnd(p, v.spoke); note != "" {
+		v.note(yellow, markWarn, note)
+	}
 	line := facets(plural(p.Steps, "step"), took(p.DurationMs), tokens(p.Usage)+" tokens", costOf(p.Usage, p.CostUSD))
 	v.gap(kindEnd)
 	v.stage.print(v.ink.paint(dim, line))
@@ -242,6 +259,23 @@ func (v *view) failed(p *event.TurnFailed) {
 	v.note(red, markFailed, "the turn failed ("+strings.ReplaceAll(p.FailureCategory, "_", " ")+"): "+why)
 }
 
+// unusualEnd says what an answer lacks although its turn ended well; empty if
+// nothing.
+func unusualEnd(p *event.TurnCompleted, spoke bool) string {
+	switch p.Outcome {
+	case "refusal":
+		return "the model declined to go on; take the turn back (agentd undo) and ask differently, or ask another model"
+	case "max_tokens":
+		return "the answer is cut off: the model has written as much as it may at once; ask it to go on"
+	case "other":
+		return "the answer may not be whole: the provider ended it for a reason of its own"
+	}
+	if !spoke && len(p.StructuredOutput) == 0 {
+		return "the last answer of the model is empty"
+	}
+	return ""
+}
+
 func costOf(u *event.Usage, usd float64) string {
 	if usd == 0 && u != nil && u.InputTokens+u.OutputTokens > 0 {
 		return "" // no price is known
@@ -261,8 +295,13 @@ func (v *view) work(status string, since time.Time) { v.status, v.since = status
 // maxNote bounds a note: most of them quote somebody.
 const maxNote = 300
 
-// note adds a line beside the conversation.
+// note adds a line beside the conversation. One that comes in the middle of a
+// paragraph, a table or some code doesn't break it, but waits below for its end.
 func (v *view) note(colour, mark, text string) {
+	if v.answer == nil && v.text.rest != "" {
+		v.later = append(v.later, note{colour, mark, text})
+		return
+	}
 	v.flush()
 	cols, _ := v.stage.size()
 	v.gap(kindNote)
@@ -315,6 +354,9 @@ func (v *view) live(now time.Time) []string {
 			out = append(out, v.ink.paint(dim, "  "+line))
 		}
 	}
+	for _, n := range v.later {
+		out = append(out, v.ink.paint(n.colour, n.mark)+" "+clip(plainText(n.text), max(cols-2, 10)))
+	}
 	spin := string(spinner[v.frame%len(spinner)])
 	for _, t := range v.tools {
 		out = append(out, v.ink.paint(cyan, spin)+" "+clip(t.name+" "+t.args, max(cols-12, 10))+v.ink.paint(dim, elapsed(now, t.since)))
@@ -345,4 +387,4 @@ func isTurnEnd(e *event.Event) bool {
 }
 
 // quietTools are those whose output is for the model, not for people.
-var quietTools = map[string]int{tool.ReadFile: 0, tool.ListFiles: 0, tool.SearchFiles: 3, tool.UpdatePlan: 0, tool.RequestInput: 0}
+var quietTools = map[string]int{tool.ReadFile: 0, tool.ListFiles: 0, tool.SearchFiles: 3, tool.UpdatePlan: 0, tool.RequestInput: 0, tool.PresentPlan: 0}

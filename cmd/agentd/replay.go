@@ -77,7 +77,7 @@ case can't be run, 2 usage.`,
 			if all != "" {
 				return a.with(cmd, toAct, func(f facts) error { return a.replayAll(cmd.Context(), f, all, w) })
 			}
-			data, err := os.ReadFile(given[0])
+			data, err := readCase(given[0])
 			if err != nil {
 				return fmt.Errorf("replay: %w", err)
 			}
@@ -89,6 +89,18 @@ case can't be run, 2 usage.`,
 	cmd.Flags().StringArrayVar(&w.changes, "with", nil, "try model=…, policy=FILE or mode=…; can be repeated")
 	cmd.Flags().StringVar(&w.workspace, "workspace", "", "with --live: run the tools here instead of in a copy")
 	return a.where(cmd)
+}
+
+// readCase reads a case; what is something else is said to be.
+func readCase(path string) ([]byte, error) {
+	kind, err := kindOf(path)
+	if err != nil {
+		return nil, err
+	}
+	if kind.name != kindCase {
+		return nil, kind.isNot(path, "a replay case", "agentd export replay")
+	}
+	return os.ReadFile(path)
 }
 
 // replayAll exports each turn of a session and runs it again.

@@ -22,7 +22,8 @@ run" runs one turn, "agentd serve" the server, and the other commands look at th
 facts or act on them from a shell.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration can't be
-used, 3 (run) the turn waits for an action that nobody can answer.`,
+used, 3 (run) the turn waits for an action that nobody can answer. With --json an
+error is one JSON object on standard error.`,
 		Example: `  agentd chat
   agentd run "what does this repository do?"
   git diff | agentd run "review this"

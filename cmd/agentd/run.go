@@ -84,10 +84,11 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 				return err
 			}
 		}
-		if err := unfinished(cmd.Context(), f, p.SessionID); err != nil {
+		seen, err := unfinished(cmd.Context(), f, p.SessionID)
+		if err != nil {
 			return err
 		}
-		return a.turn(cmd.Context(), f, p, d, o)
+		return a.turn(cmd.Context(), f, p, d, o, seen)
 	})
 	return errors.Join(err, d.close())
 }

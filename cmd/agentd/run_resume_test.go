@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,5 +163,52 @@ func TestContinueAfterALostCall(t *testing.T) {
 	out, _ := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != exitBlocked || !strings.Contains(string(out), "blocked") || !strings.Contains(string(out), "lost") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// TestContinueAsksForTheTurnBefore: where nobody else could answer, what the turn
+// before asks is asked by the run that waits for it, or ends that run.
+func TestContinueAsksForTheTurnBefore(t *testing.T) {
+	dir := play(t, `answers:
+  - {when: {contains: begin}, tools: [{name: write_file, arguments: {path: a, content: "1"}}]}
+  - {when: {contains: begin}, tools: [{name: write_file, arguments: {path: b, content: "2"}}]}
+  - {when: {contains: begin}, tools: [{name: write_file, arguments: {path: c, content: "3"}}]}
+  - {when: {contains: begin}, text: begun}
+`)
+	config := []string{"--config", filepath.Join(dir, "c.yaml")}
+	waiting := func(args ...string) (action string) {
+		t.Helper()
+		out, errs, code := program(t, append(append(args[:1:1], config...), args[1:]...)...)
+		_, after, found := strings.Cut(errs, "waits for action ")
+		action, _, _ = strings.Cut(after, ":")
+		if code != exitBlocked || !found || out != "" {
+			t.Fatalf("exit code %d, %q, %q", code, out, errs)
+		}
+		return action
+	}
+	approve := func(action string) {
+		t.Helper()
+		if _, errs, code := program(t, append([]string{"approve", action}, config...)...); code != 0 {
+			t.Fatalf("exit code %d, %q", code, errs)
+		}
+	}
+	first := waiting("run", "begin")
+	approve(first)
+	second := waiting("run", "--continue", "and then")
+	if second == first || !exists(filepath.Join(dir, "ws", "a")) {
+		t.Errorf("%s, then %s", first, second)
+	}
+	approve(second)
+	// At a terminal it is asked, and both turns come to their end.
+	c := atTerminal(t, 80, 24, playing(t, dir, "run", "--continue", "at last"))
+	c.see("? Allow write_file?")
+	c.typing("y\r")
+	c.see("You said: at last")
+	c.see("1 step")
+	if code := c.end(); code != 0 || !exists(filepath.Join(dir, "ws", "c")) {
+		t.Errorf("exit code %d", code)
+	}
+	if strings.Contains(c.screen.text(), "begun") {
+		t.Error("what the turn before says is shown")
 	}
 }

@@ -47,24 +47,31 @@ func mainThread(ctx context.Context, f facts, sessionID string) (*state.ThreadRe
 }
 
 // unfinished takes up what a process that opened the data itself left in a session
-// when it ended, and refuses to add a turn behind one that can't end here.
-func unfinished(ctx context.Context, f facts, sessionID string) error {
+// when it ended, and refuses to add a turn behind one that can't end here. What the
+// turn before asks from now on has a greater sequence than the one it returns; 0
+// says that its questions are for others to answer.
+func unfinished(ctx context.Context, f facts, sessionID string) (seen uint64, err error) {
 	if _, local := f.(*localFacts); !local || sessionID == "" {
-		return nil
+		return 0, nil
 	}
 	if err := takeUp(ctx, f, sessionID); err != nil {
-		return err
+		return 0, err
+	}
+	none := 0
+	var s command.SessionRead
+	if err := f.do(ctx, &command.GetSession{SessionID: sessionID, Limit: &none}, &s); err != nil {
+		return 0, err
 	}
 	t, err := mainThread(ctx, f, sessionID)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case len(t.PendingRequests) > 0:
-		return fmt.Errorf("turn %s of session %s waits for an answer: \"agentd chat --session %s\" asks for it", t.ActiveTurnID, sessionID, sessionID)
+		return 0, fmt.Errorf("turn %s of session %s waits for an answer: \"agentd chat --session %s\" asks for it", t.ActiveTurnID, sessionID, sessionID)
 	case t.Block != nil:
-		return &exitError{exitBlocked, fmt.Errorf("turn %s of session %s is blocked: %s; \"agentd chat --session %s\" lets it go on", t.ActiveTurnID, sessionID, t.Block.Reason, sessionID)}
+		return 0, &exitError{exitBlocked, fmt.Errorf("turn %s of session %s is blocked: %s; \"agentd chat --session %s\" lets it go on", t.ActiveTurnID, sessionID, t.Block.Reason, sessionID)}
 	}
-	return nil
+	return s.Sequence, nil
 }
 
 // takeUp has this process go on with what another left in a session; a server has

@@ -55,6 +55,18 @@ func TestRunIsDenied(t *testing.T) {
 	}
 }
 
+// TestRunSaysThatAnAnswerIsCut: a part of an answer is not taken for the whole.
+func TestRunSaysThatAnAnswerIsCut(t *testing.T) {
+	dir := play(t, "answers:\n  - {text: half a sent, stopReason: max_tokens}\n")
+	c := atTerminal(t, 80, 24, playing(t, dir, "run", "hello"))
+	c.see("half a sent")
+	c.see("the answer is cut off")
+	c.see("1 step")
+	if code := c.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestRunWithoutColour(t *testing.T) {
 	dir := play(t, workScript)
 	for variable, live := range map[string]bool{"NO_COLOR=1": true, "TERM=dumb": false} {
@@ -341,6 +353,22 @@ func TestQuestionParse(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q is %q, want %q", line, got, want)
+		}
+	}
+	plan := &question{id: "action_1", required: &event.ActionRequired{ActionType: "plan_approval", ToolName: "present_plan", Decisions: []string{"allow", "deny", "cancel"}}}
+	const again = "answer y, a, a permission mode, or n with what to change"
+	for line, want := range map[string]string{
+		"y": `allow {"permissionMode":"default"} `, "a": `allow {"permissionMode":"auto"} `, "bypass": `allow {"permissionMode":"bypass"} `,
+		"n": "deny  ", "no a test is missing": "deny  a test is missing", "/cancel": "cancel  ",
+		"plan": again, "": again, "yes but": again, "sure": again,
+	} {
+		r, wrong := plan.parse(line)
+		got := wrong
+		if wrong == "" {
+			got = r.Decision + " " + string(r.Payload) + " " + r.Reason
+		}
+		if got != want {
+			t.Errorf("to a plan %q is %q, want %q", line, got, want)
 		}
 	}
 	for _, tt := range []struct{ schema, line, want string }{

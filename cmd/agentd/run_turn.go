@@ -39,10 +39,16 @@ type runner struct {
 	broken  error
 	lost    bool
 	waiting map[string]bool
+	// from is the first fact that is shown. What comes before it, and what the turn
+	// before does, matters for its questions alone: if before is set nobody else is
+	// there to answer them, and this turn can't begin until they are.
+	from   uint64
+	before bool
 }
 
-// turn submits a turn and follows it to its end.
-func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, d *dialogue, o *runFlags) error {
+// turn submits a turn and follows it to its end. Seen is the last fact of the
+// session that was looked at, if this process answers for the turn before.
+func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, d *dialogue, o *runFlags, seen uint64) error {
 	var res command.SubmitTurnResult
 	if err := f.do(ctx, p, &res); err != nil {
 		if fault.KindOf(err) == fault.InvalidParams { // no turn began: a flag names what isn't there
@@ -58,6 +64,10 @@ func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, d *dialo
 	after := uint64(0)
 	if p.SessionID != "" {
 		after = res.Sequence - 1
+		r.from = res.Sequence
+	}
+	if seen > 0 {
+		after, r.before = min(after, seen), true
 	}
 	w := startFollowing(ctx, f, res.SessionID, after)
 	defer w.stop()
@@ -155,7 +165,7 @@ func (r *runner) told(t told) (done bool, err error) {
 		return false, nil
 	}
 	r.lost = false
-	if r.json {
+	if r.json && t.fact.sequence >= r.from {
 		out := r.printer()
 		out.linef("%s", t.fact.data)
 		if err := out.flush(); err != nil && r.view.writeErr == nil {
@@ -171,6 +181,9 @@ func (r *runner) told(t told) (done bool, err error) {
 
 // fact takes one fact; done says that nothing more is waited for.
 func (r *runner) fact(e *event.Event) (done bool, err error) {
+	if r.isBefore(e) {
+		return r.asksBefore(e)
+	}
 	if !r.concerns(e) {
 		return false, nil
 	}
@@ -193,6 +206,22 @@ func (r *runner) fact(e *event.Event) (done bool, err error) {
 		r.sayf("agentd: the turn is blocked: %s", plainText(p.Reason))
 		r.sayf("Let it go on with: agentd call resume_thread '{\"sessionId\":%q,\"threadId\":%q}'", r.sessionID, r.threadID)
 		return true, silent(exitBlocked)
+	}
+	return r.next()
+}
+
+// isBefore reports whether a fact is of a turn that this one waits for and answers
+// for.
+func (r *runner) isBefore(e *event.Event) bool {
+	return r.before && e.ThreadID == r.threadID && e.TurnID != "" && e.TurnID != r.turnID
+}
+
+// asksBefore takes a fact of the turn before: its questions are asked here, as
+// nobody else would, and nothing else of it is shown.
+func (r *runner) asksBefore(e *event.Event) (done bool, err error) {
+	if q := r.questions.fact(e); q != nil && q == r.asking {
+		r.asking = nil
+		r.release()
 	}
 	return r.next()
 }
@@ -247,7 +276,10 @@ func (r *runner) unanswered(q *question) (done bool, err error) {
 		what = q.required.ToolName
 	}
 	r.view.stage.show(nil)
-	r.sayf("agentd: the turn waits for action %s: %s", q.id, plainText(what))
+	if what = plainText(what); q.isPlan() {
+		what = "a plan waits to be approved\n\n" + plainBlock(planOf(q.required.Prompt, q.required.SafeArgs)) + "\n"
+	}
+	r.sayf("agentd: the turn waits for action %s: %s", q.id, what)
 	if q.required.Reason != "" {
 		r.sayf("Why: %s", plainText(q.required.Reason))
 	}
@@ -344,6 +376,9 @@ func (r *runner) unread(err error) (done bool, stopped error) {
 func (r *runner) ended(e *event.Event) error {
 	switch p := e.Payload.(type) {
 	case *event.TurnCompleted:
+		if note := unusualEnd(p, r.view.spoke); note != "" && r.unseen() {
+			r.sayf("agentd: %s", note)
+		}
 		if r.structured && !r.json {
 			return r.printStructured(p.StructuredOutput)
 		}
@@ -361,6 +396,13 @@ func (r *runner) ended(e *event.Event) error {
 		return fmt.Errorf("the turn failed (%s): %s", p.FailureCategory, plainText(why))
 	}
 	return nil
+}
+
+// unseen reports whether notes are shown to nobody: the answer goes into a pipe or
+// a file, and who reads it must not take a part for the whole.
+func (r *runner) unseen() bool {
+	lines, ok := r.view.stage.(*lineStage)
+	return ok && lines.w == nil && !r.json
 }
 
 func (r *runner) printStructured(value event.Raw) error {

@@ -44,6 +44,14 @@ func start(t *testing.T, data string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, data: data, lines: make(chan string, 10_000)}
 	p.cmd = self(t, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	p.begin()
+	return p
+}
+
+// begin runs the command and waits for the line that says where it listens.
+func (p *process) begin() {
+	t := p.t
+	t.Helper()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +72,6 @@ func start(t *testing.T, data string, args ...string) *process {
 	if p.url, err = between(line, "agentd listens on ", " (data "); err != nil {
 		t.Fatal(err)
 	}
-	return p
 }
 
 func (p *process) scan(logged io.Reader) {

@@ -11,6 +11,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/command"
+	"agentd/fault"
 )
 
 // statusInfo is the answer of "agentd status".
@@ -67,6 +68,8 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 		info.Data = ""
 	}
 	if info.Server, err = r.status(ctx); err != nil {
+		kind := fault.KindOf(err)
+		info.Running = kind == fault.Unauthenticated || kind == fault.Forbidden // it answers, though not to us
 		info.Problem = describe(err)
 		return info, nil
 	}
@@ -88,8 +91,12 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 }
 
 func (s *statusInfo) print(p *printer) {
-	if !s.Running {
-		p.linef("%s: %s", p.paint(yellow, "not running"), s.Problem)
+	if len(s.Server) == 0 {
+		state := "not running"
+		if s.Running {
+			state = "running"
+		}
+		p.linef("%s: %s", p.paint(yellow, state), s.Problem)
 		if s.Data != "" {
 			p.linef("data: %s", s.Data)
 		}

@@ -61,17 +61,33 @@ type exporter struct {
 	wg     sync.WaitGroup
 
 	moved, ready chan struct{} // wake the follower, the sender
+	sent         chan struct{} // wakes a follower that waits for room
+	positions    *positions
 
 	mu     sync.Mutex
 	behind map[string]stretch
 	turn   []string
-	queue  []telemetry.Span
-	meter  telemetry.Meter
+	queue  []queuedSpan
+	// reached are positions that can be kept now.
+	reached map[string]position
+	meter   telemetry.Meter
 
 	figures exportFigures
 	// outage and lossySaid are the sender's own.
 	outage    outage
 	lossySaid bool
+}
+
+// queuedSpan waits to be sent; its marks hold when it is.
+type queuedSpan struct {
+	telemetry.Span
+	marks []marked
+}
+
+// marked is a position of a session.
+type marked struct {
+	session string
+	at      position
 }
 
 // exportFigures are what /metrics tells about the exporter.
@@ -99,7 +115,9 @@ func (a *app) newExporter(c *config.Config, s store.Store, runtimeID string, log
 		queueMax: int(t.QueueSize), interval: time.Duration(t.MetricsInterval), linger: lingerFor, backoff: firstBackoff,
 		follower: projection{store: s, options: telemetryOptions(t), sessions: map[string]*followed{}},
 		behind:   map[string]stretch{}, moved: make(chan struct{}, 1), ready: make(chan struct{}, 1), ended: make(chan struct{}),
+		sent: make(chan struct{}, 1), positions: &positions{store: s}, reached: map[string]position{},
 	}
+	e.follower.position = e.positions.load
 	if e.interval <= 0 {
 		e.interval = time.Minute
 	}
@@ -160,18 +178,24 @@ func (e *exporter) close() {
 	e.stop()
 	e.wg.Wait()
 	e.cut()
+	e.positions.release(context.Background())
 }
 
 // Committed implements [session.Observer].
 func (e *exporter) Committed(sessionID string, facts []event.Event) {
-	s := stretch{facts[0].Sequence, facts[len(facts)-1].Sequence}
+	first := facts[0].Sequence
+	e.note(sessionID, stretch{first: first, last: facts[len(facts)-1].Sequence, own: first})
+}
+
+// note notes that a stretch of a session is to be read.
+func (e *exporter) note(sessionID string, s stretch) {
 	e.mu.Lock()
 	known, ok := e.behind[sessionID]
 	switch {
 	case ok:
-		e.behind[sessionID] = stretch{known.first, s.last}
+		e.behind[sessionID] = known.join(s)
 	case len(e.behind) >= maxBehind:
-		e.figures.unread.Add(int64(len(facts)))
+		e.figures.unread.Add(int64(s.last - s.first + 1))
 	default:
 		e.behind[sessionID] = s
 		e.turn = append(e.turn, sessionID)
@@ -202,6 +226,9 @@ func (e *exporter) take() (id string, s stretch) {
 
 // follow reads what moved until ctx ends, and then what is left.
 func (e *exporter) follow(ctx context.Context) {
+	if err := e.catchUp(ctx); err != nil {
+		e.log.Warn("telemetry that an earlier process left can't be found", "error", err, "advice", "agentd telemetry export rebuilds it from the facts")
+	}
 	for {
 		id, s := e.take()
 		if id == "" {
@@ -215,11 +242,31 @@ func (e *exporter) follow(ctx context.Context) {
 			}
 		}
 		// The end of the program cuts what is sent, not what is read: that takes no time.
-		if err := e.follower.read(context.WithoutCancel(ctx), id, s, e.add); err != nil {
+		whole := true
+		pos, err := e.follower.read(context.WithoutCancel(ctx), id, s, func(out telemetry.Output, own bool) {
+			whole = e.takeOne(ctx, out, own) && whole
+		})
+		if err == nil && pos != nil && whole {
+			e.mark(id, *pos)
+		}
+		if err != nil {
 			e.figures.unread.Add(int64(s.last - s.first + 1))
 			e.log.Warn("telemetry of a session can't be read", "sessionId", id, "error", err)
 		}
 	}
+}
+
+// takeOne takes what a fact yields. What an earlier process left waits for room, and
+// its measurements were counted then. False says that it was left to the next.
+func (e *exporter) takeOne(ctx context.Context, out telemetry.Output, own bool) bool {
+	if !own {
+		out.Measures = nil
+		if len(out.Spans) > 0 && !e.room(ctx) {
+			return false
+		}
+	}
+	e.add(out)
+	return true
 }
 
 // add queues what a fact yields.
@@ -233,7 +280,9 @@ func (e *exporter) add(out telemetry.Output) {
 	if e.wants("traces") {
 		room := max(e.queueMax-len(e.queue), 0)
 		n := min(room, len(out.Spans))
-		e.queue = append(e.queue, out.Spans[:n]...)
+		for _, span := range out.Spans[:n] {
+			e.queue = append(e.queue, queuedSpan{Span: span})
+		}
 		dropped = len(out.Spans) - n
 	}
 	e.mu.Unlock()
@@ -250,15 +299,25 @@ func (e *exporter) wants(signal string) bool {
 func (e *exporter) batch() []telemetry.Span {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.queue[:min(len(e.queue), maxBatch)])
+	out := make([]telemetry.Span, 0, min(len(e.queue), maxBatch))
+	for i := range cap(out) {
+		out = append(out, e.queue[i].Span)
+	}
+	return out
 }
 
 func (e *exporter) done(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for i := range n {
+		for _, m := range e.queue[i].marks {
+			e.reached[m.session] = m.at
+		}
+	}
 	if e.queue = e.queue[n:]; len(e.queue) == 0 {
 		e.queue = nil
 	}
+	signalOne(e.sent)
 }
 
 // send sends spans as they come and metrics from time to time, until following has
@@ -300,11 +359,13 @@ func (e *exporter) drain(ctx context.Context) {
 	for ctx.Err() == nil {
 		spans := e.batch()
 		if len(spans) == 0 {
+			e.savePositions(ctx)
 			return
 		}
 		again, after := e.attempt(ctx, spans)
 		if !again {
 			wait = e.backoff
+			e.savePositions(ctx)
 			continue
 		}
 		if e.isEnding() {

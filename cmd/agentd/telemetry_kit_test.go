@@ -36,6 +36,15 @@ type collector struct {
 	requests int
 	// came is signalled at each request.
 	came chan struct{}
+	// taking is called after spans were taken and before that is said.
+	taking func()
+}
+
+// after says what happens between taking spans and saying so.
+func (c *collector) after(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taking = f
 }
 
 // newCollector starts a collector. Answer writes a refusal and returns true, or
@@ -77,6 +86,16 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.take(w, r.URL.Path, data)
+	c.mu.Lock()
+	taking := c.taking
+	c.mu.Unlock()
+	if taking != nil && r.URL.Path == "/v1/traces" {
+		taking()
+	}
+	select {
+	case c.came <- struct{}{}: // what was taken can be seen now
+	default:
+	}
 }
 
 func (c *collector) take(w http.ResponseWriter, path string, data []byte) {

@@ -227,7 +227,7 @@ func TestTelemetryTakesUp(t *testing.T) {
 	from := func(first, last uint64) []telemetry.Span {
 		p := projection{store: mem, sessions: map[string]*followed{}}
 		var out []telemetry.Span
-		if err := p.read(t.Context(), "sess_a", stretch{first, last}, func(o telemetry.Output) { out = append(out, o.Spans...) }); err != nil {
+		if _, err := p.read(t.Context(), "sess_a", stretch{first: first, last: last}, func(o telemetry.Output, _ bool) { out = append(out, o.Spans...) }); err != nil {
 			t.Fatal(err)
 		}
 		return out
@@ -260,12 +260,14 @@ func TestTelemetryTakesUp(t *testing.T) {
 func TestTelemetryForgetsIdleSessions(t *testing.T) {
 	p := projection{store: storetest.NewMem(), sessions: map[string]*followed{}}
 	for i := range maxFollowed + 100 {
-		p.session(fmt.Sprint("sess_", i))
+		if _, err := p.session(t.Context(), fmt.Sprint("sess_", i), 1); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if len(p.sessions) != maxFollowed || p.sessions["sess_0"] != nil || p.sessions[fmt.Sprint("sess_", maxFollowed+99)] == nil {
 		t.Errorf("%d sessions are kept", len(p.sessions))
 	}
-	if err := p.read(t.Context(), "sess_absent", stretch{1, 3}, func(telemetry.Output) {}); err != nil {
+	if _, err := p.read(t.Context(), "sess_absent", stretch{first: 1, last: 3}, func(telemetry.Output, bool) {}); err != nil {
 		t.Errorf("a session whose facts are gone: %v", err)
 	}
 }

@@ -128,6 +128,13 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd sessions import sess_01.jsonl\n  agentd sessions import --data /var/lib/agentd sess_01.jsonl",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			kind, err := kindOf(given[0])
+			if err == nil && kind.name != kindSession {
+				err = kind.isNot(given[0], "an exported session", "agentd sessions export")
+			}
+			if err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
 			file, err := os.Open(given[0])
 			if err != nil {
 				return fmt.Errorf("import: %w", err)

@@ -19,13 +19,15 @@ func (a *app) whyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why ID",
 		Short: "Say why something was allowed, blocked, routed or failed",
-		Long: `Answers for a tool call, an action, a turn or a task, from the facts alone: the
-chain that led to it, each with its sequence ("agentd events" shows it whole).
+		Long: `Answers for a tool call, an action, a turn, a task, a subagent, a job, an item of
+a job or a single fact, from the facts alone: the chain that led to it, each with
+its sequence and id ("agentd events" shows it whole). A fact is answered for by
+what it belongs to: a hook's answer by its tool call, a policy by who changed it.
 Without --session the newest sessions are looked through. With --json the answer
 is that of explain.
 
 Exit codes: 0 answered, 1 failed, 2 usage.`,
-		Example: "  agentd why tool_01\n  agentd why --session sess_01 --json turn_01",
+		Example: "  agentd why tool_01\n  agentd why action_01\n  agentd why --session sess_01 --json turn_01",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if !event.ValidID(given[0]) {
@@ -56,7 +58,7 @@ func (a *app) why(ctx context.Context, f facts, session, id string) error {
 		}
 		return a.printWhy(raw)
 	}
-	return fmt.Errorf("there is no tool call, action, turn or task %s in %s", id, plural(int64(len(sessions)), "session"))
+	return fmt.Errorf("there is nothing called %s in %s", id, plural(int64(len(sessions)), "session"))
 }
 
 // explanation asks about an id; where its prefix doesn't say what it names, all
@@ -70,6 +72,10 @@ func explanation(ctx context.Context, f facts, session, id string) (json.RawMess
 		{event.PrefixTurn, command.Explain{SessionID: session, TurnID: id}},
 		{event.PrefixAction, command.Explain{SessionID: session, ActionID: id}},
 		{event.PrefixTask, command.Explain{SessionID: session, TaskID: id}},
+		{event.PrefixSubagent, command.Explain{SessionID: session, SubagentID: id}},
+		{event.PrefixJob, command.Explain{SessionID: session, JobID: id}},
+		{event.PrefixJobItem, command.Explain{SessionID: session, ItemID: id}},
+		{event.PrefixEvent, command.Explain{SessionID: session, EventID: id}},
 	}
 	for _, k := range kinds {
 		if strings.HasPrefix(id, string(k.prefix)) {
@@ -98,9 +104,9 @@ func (a *app) printWhy(raw json.RawMessage) error {
 			return
 		}
 		out.linef("")
-		rows := [][]string{{"SEQUENCE", "FACT", "SAYS"}}
+		rows := [][]string{{"SEQUENCE", "FACT", "EVENT", "SAYS"}}
 		for _, f := range res.Facts {
-			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, clip(plainText(f.Says), 160)})
+			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, f.EventID, clip(plainText(f.Says), 160)})
 		}
 		out.table(rows)
 	})

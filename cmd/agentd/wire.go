@@ -65,8 +65,8 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	if err != nil {
 		return nil, err
 	}
-	o.Redact = redact.New(redact.Options{Values: append(append(secrets, a.env["AGENTD_TOKEN"]), append(a.telemetryKeys(c), a.peerTokens(c)...)...)})
-	o.Workspace, o.ActionTimeout = c.Workspace.Root, time.Duration(c.Actions.Timeout)
+	o.Redact = redact.New(redact.Options{Values: append(append(secrets, a.env["AGENTD_TOKEN"]), slices.Concat(a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c))...)})
+	o.Workspace, o.ActionTimeout, o.StartAfter = c.Workspace.Root, time.Duration(c.Actions.Timeout), startAfter
 	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes)}
 	if o.Host, err = hostPolicy(c); err != nil {
 		return nil, err
@@ -265,6 +265,9 @@ func hiddenPaths(c *config.Config) ([]string, error) {
 	return dirs, nil
 }
 
+// startAfter is about the time that a server takes to write an answer.
+const startAfter = 100 * time.Microsecond
+
 func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 	o.Sandbox = sandbox.Profile{
 		Mode: sandbox.Mode(c.Sandbox.Mode), Network: sandbox.Network(c.Sandbox.Network), AllowedHosts: c.Sandbox.Allowed,
@@ -326,7 +329,7 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	}
 	servers := make([]mcp.Server, len(c.MCP))
 	for i, m := range c.MCP {
-		servers[i] = mcp.Server{ID: m.ID, Command: m.Command, URL: m.URL, TrustHints: m.TrustHints}
+		servers[i] = mcp.Server{ID: m.ID, Command: m.Command, URL: m.URL, TrustHints: m.TrustHints, Credentials: m.Credentials}
 		for _, name := range slices.Concat(m.Env, m.Sandbox.Env) {
 			if v, ok := a.env[name]; ok && !strings.Contains(name, "=") {
 				servers[i].Env = append(servers[i].Env, name+"="+v)
@@ -358,7 +361,8 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	}
 	mu.Lock()
 	client = mcp.Open(context.WithoutCancel(ctx), servers, mcp.Options{
-		Logger: log, Version: a.version, Root: root, OnChange: update, Exec: execute,
+		Logger: log, Version: a.version, Root: root, OnChange: update, Exec: execute, Limited: limited,
+		Credential: a.credential,
 		OnState: func(server string, state mcp.State, reason string) {
 			log.Info("MCP server", "id", server, "state", string(state), "reason", reason)
 		},

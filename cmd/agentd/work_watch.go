@@ -36,7 +36,7 @@ func (a *app) watch(ctx context.Context, f facts, w watched) error {
 			return err
 		}
 	}
-	if !f.live() {
+	if _, local := f.(*localFacts); local { // also one that could carry out turns: it takes up none
 		a.sayf("No server holds the data: there will be no changes.")
 		return nil
 	}

@@ -17,7 +17,7 @@ const generated = "<!-- Generated from the code of cmd/agentd; run \"go test ./c
 func cliReference(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("# Command line\n\n" + generated)
-	b.WriteString("`agentd COMMAND --help` says the same. Answers go to standard output; logs, progress and advice go to standard error.\n\n")
+	b.WriteString("`agentd COMMAND --help` says the same. Answers go to standard output; logs, progress and advice go to standard error. With `--json` an error is one JSON object on standard error, with `error`, `code` and `exitCode`.\n\n")
 	b.WriteString("| Exit code | Means |\n| --- | --- |\n| 0 | Done; for `run`: the turn completed; for `verify`: everything fits. |\n| 1 | Failed; for `verify`: problems were found. |\n| 2 | The command line or the configuration can't be used. |\n| 3 | `run`: the turn waits for an action that nobody can answer. |\n\n")
 	b.WriteString("| Command | Does |\n| --- | --- |\n")
 	list := commandTree(root)[1:]

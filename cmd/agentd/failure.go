@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/fault"
+	"agentd/store"
+)
+
+// failure is an error as --json writes it, on standard error: standard output is
+// for answers.
+type failure struct {
+	Error    string `json:"error"`
+	Code     string `json:"code"`
+	ExitCode int    `json:"exitCode"`
+}
+
+// Codes of failures that have no kind: those of this program alone.
+const (
+	codeUsage   = "usage"
+	codeConfig  = "config"
+	codeBlocked = "blocked"
+	codeFailed  = "failed"
+)
+
+// exit reports an error, once and here alone, and returns the exit code.
+func (a *app) exit(cmd *cobra.Command, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	if e, ok := errors.AsType[*exitError](err); ok {
+		code = e.code
+		if e.err == nil {
+			return code
+		}
+	}
+	if a.jsonErrors {
+		// Where standard error can't be written there is nobody to tell.
+		_ = writeJSON(a.err, failure{Error: describe(err), Code: failureCode(err, code), ExitCode: code})
+		return code
+	}
+	a.sayf("agentd: %s", describe(err))
+	if code == exitUsage && cmd != nil && !isConfigError(err) {
+		a.sayf("Run '%s --help' for how it is used.", cmd.CommandPath())
+	}
+	return code
+}
+
+// failureCode returns the kind of an error, or what the exit code says of it.
+func failureCode(err error, exit int) string {
+	if isConfigError(err) {
+		return codeConfig
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return string(f.Kind)
+	}
+	switch exit {
+	case exitUsage:
+		return codeUsage
+	case exitBlocked:
+		return codeBlocked
+	}
+	return codeFailed
+}
+
+func isConfigError(err error) bool {
+	_, is := errors.AsType[*config.Error](err)
+	return is
+}
+
+// describe returns an error as a person should read it, with what to do next.
+func describe(err error) string {
+	text := err.Error()
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		text = f.Detail
+		if f.Err != nil {
+			text += ": " + cause(f.Err)
+		}
+	}
+	if next := advice(err); next != "" {
+		text += "; " + next
+	}
+	return text
+}
+
+// cause returns the text of what lies behind a fault. Of a request that failed it
+// leaves out the address of the command: the caller named the server, not that.
+func cause(err error) string {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err.Error()
+	}
+	return err.Error()
+}
+
+// advice returns what can be done about an error that doesn't say it itself.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, store.ErrCorrupt):
+		return `keep a copy of the data as it is, and restore a backup with "agentd restore"`
+	case errors.Is(err, store.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
+		return "make space on that disk"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return `"agentd serve" starts a server, --server names another one`
+	}
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return ""
+	}
+	switch f.Kind { //nolint:exhaustive // the others say what to do in their detail
+	case fault.Unauthenticated:
+		return "set AGENTD_TOKEN to a token of that server"
+	case fault.NotFound:
+		return whereListed(f.Detail)
+	}
+	return ""
+}
+
+// whereListed returns how the ids of what isn't there are found.
+func whereListed(detail string) string {
+	rest, ok := strings.CutPrefix(detail, "there is no ")
+	if !ok {
+		return ""
+	}
+	var list string
+	switch noun, _, _ := strings.Cut(rest, " "); noun {
+	case "session", "task", "job", "schedule":
+		list = noun + "s"
+	case "action":
+		list = "actions --all"
+	case "token":
+		list = "tokens list"
+	default:
+		return ""
+	}
+	return `"agentd ` + list + `" lists them`
+}
