@@ -123,7 +123,7 @@ bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BEN
 
 .PHONY: escape
 escape: ## Try to escape from the sandbox as an agent would, and print what this machine enforces.
-	$(GO) test -count=1 -v -run 'TestEscapes|TestHookEscapes|TestServerEscapes|TestReadRoots|TestAttempts|TestOutputFlood|TestNothingOutlives|TestSecrets' ./internal/escapetest
+	$(GO) test -count=1 -v -run 'TestEscapes|TestHookEscapes|TestServerEscapes|TestReadRoots|TestAttempts|TestOutputFlood|TestNothingOutlives|TestKilledServer|TestSecrets|TestTheSearch' ./internal/escapetest
 
 .PHONY: bench-peers
 bench-peers: ## Turns over HTTP beside goose, codex and River (installs the peers with npm into a temporary folder).

@@ -20,13 +20,16 @@ func (r *Runtime) explain(ctx context.Context, caller command.Caller, p *command
 	if err := r.manager.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
 		return nil, err
 	}
-	q := evidence.Question{ToolCallID: p.ToolCallID, ActionID: p.ActionID, TurnID: p.TurnID, TaskID: p.TaskID}
+	q := evidence.Question{
+		ToolCallID: p.ToolCallID, ActionID: p.ActionID, TurnID: p.TurnID, TaskID: p.TaskID,
+		SubagentID: p.SubagentID, JobID: p.JobID, ItemID: p.ItemID, EventID: p.EventID,
+	}
 	res, found, err := evidence.Explain(r.facts(ctx, p.SessionID), q)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
 	}
 	if !found {
-		return nil, fault.New(fault.NotFound, "no fact of session %s is about %s", p.SessionID, q.ToolCallID+q.ActionID+q.TurnID+q.TaskID)
+		return nil, fault.New(fault.NotFound, "no fact of session %s is about %s", p.SessionID, p.Asked())
 	}
 	return res, nil
 }

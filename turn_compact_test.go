@@ -2,6 +2,8 @@ package agentd_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/model"
+	"agentd/session"
 )
 
 // talker answers turns with their number and summaries with a summary.
@@ -251,4 +254,55 @@ func TestCompactionKeepsAPendingApproval(t *testing.T) {
 	if k.file("a") != "1" || k.count("sess_a", event.TypeToolStarted) != 1 {
 		t.Errorf("%q", k.file("a"))
 	}
+}
+
+// TestCompactionKeepsWhatPeopleRelyOn: an incident that still stands, evidence that
+// was exported and what a task delivered are named in the boundary and in the
+// summary, which the model is shown, and are still there afterwards.
+func TestCompactionKeepsWhatPeopleRelyOn(t *testing.T) {
+	talk := &talker{tokens: 100}
+	k := newKitWith(t, talk.use)
+	r := k.submit("sess_a", "one")
+	k.completes(r)
+	proof := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_a"}})
+	task := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_a", Objective: "paint", Worker: "external", Start: true})
+	do[command.TaskResult](k, &command.CompleteTask{TaskID: task.TaskID, Artifacts: []event.ArtifactLink{{ArtifactID: "artifact_picture", URI: "file:///picture.png"}}})
+	incident := k.incident("sess_a", r.ThreadID)
+	b := do[command.CompactThreadResult](k, &command.CompactThread{SessionID: "sess_a", ThreadID: r.ThreadID}).Boundary
+	kept := map[string][]string{incident: b.Preserved.Incidents, proof.EvidenceID: b.Preserved.EvidenceRefs, "artifact_picture": b.Preserved.ArtifactRefs}
+	summary := k.output(b.SummaryRef)
+	k.completes(k.submit("sess_a", "two"))
+	heard := talk.heard[len(talk.heard)-1]
+	for id, list := range kept {
+		if !slices.Contains(list, id) || !strings.Contains(summary, id) || !strings.Contains(heard, id) {
+			t.Errorf("%s is lost: preserved %v, summary %q, heard %q", id, list, summary, heard)
+		}
+	}
+	if read := k.thread(r); len(read.Incidents) == 0 || !read.Incidents[0].Active {
+		t.Errorf("%+v", read.Incidents)
+	}
+}
+
+// incident records that something is wrong with a thread, as a runtime would that
+// runs between two of the kit's, and returns its id.
+func (k *kit) incident(sessionID, threadID string) (id string) {
+	k.Helper()
+	k.close()
+	m := session.New(session.Options{Store: k.store, RuntimeID: "runtime_other"})
+	err := m.Emit(context.Background(), sessionID, event.ByRuntime, func(tx *session.Tx) error {
+		tx.Emit(event.Event{Type: event.TypeRuntimeError, Scope: event.Scope{ThreadID: threadID}, Payload: &event.RuntimeNotice{
+			Code: "disk_failing", Message: "The disk fails.",
+		}})
+		return nil
+	})
+	if err = errors.Join(err, m.Close(context.Background())); err != nil {
+		k.Fatal(err)
+	}
+	for _, e := range k.facts(sessionID) {
+		if e.Type == event.TypeRuntimeError {
+			id = e.ID
+		}
+	}
+	k.open()
+	return id
 }

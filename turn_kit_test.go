@@ -25,6 +25,7 @@ import (
 	"agentd/sandbox"
 	"agentd/state"
 	"agentd/store"
+	"agentd/store/storetest"
 	"agentd/tool"
 )
 
@@ -271,18 +272,7 @@ func (k *kit) facts(sessionID string) []*event.Event {
 
 func factsOf(tb testing.TB, s store.Store, sessionID string) []*event.Event {
 	tb.Helper()
-	var out []*event.Event
-	for rec, err := range s.Read(context.Background(), sessionID, store.Range{}) {
-		if err != nil {
-			tb.Fatal(err)
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		out = append(out, e)
-	}
-	return out
+	return storetest.Facts(tb, s, sessionID)
 }
 
 // payloads returns the payloads of one kind, in order.

@@ -67,9 +67,18 @@ func TestInvalidTextIsMended(t *testing.T) {
 
 // TestFloodIsBounded: a command that prints 100 MB leaves a bounded output, and
 // says how much it was.
-func TestFloodIsBounded(t *testing.T) {
+func TestFloodIsBounded(t *testing.T) { floodIsBounded(t, 100_000_000) }
+
+// TestLongFloodOfAGigabyte is the same with ten times as much.
+func TestLongFloodOfAGigabyte(t *testing.T) {
+	if os.Getenv("AGENTD_TEST_LONG") == "" {
+		t.Skip("AGENTD_TEST_LONG is not set: no command writes a gigabyte")
+	}
+	floodIsBounded(t, 1_000_000_000)
+}
+
+func floodIsBounded(t *testing.T, size int64) {
 	needsSandbox(t)
-	const size = 100_000_000
 	k := newKitWith(t, all(mode("auto"), withShell, func(o *agentd.Options) { o.Loop.Outputs = loop.Outputs{MaxBytes: 1 << 20} }),
 		wants("shell", map[string]any{"command": fmt.Sprintf("yes 0123456789 | head -c %d", size)}), says("done"))
 	k.completes(k.submit("sess_a", "go"))

@@ -30,33 +30,43 @@ func (w *world) anyPath() string {
 	return strings.Join(names, "/")
 }
 
-// edit does one random thing. What the file system refuses doesn't happen.
+// edit does one random thing. What the file system refuses doesn't happen, and
+// neither does what links would take out of the world: the machine is not ours.
 func (w *world) edit(rel string) {
-	p := w.path(rel)
+	dir := w.inside()
+	defer func() { _ = dir.Close() }()
 	switch rapid.SampledFrom([]string{"write", "write", "append", "remove", "removeAll", "mkdir", "chmod", "link", "rename"}).Draw(w.t, "edit") {
 	case "write":
-		_ = os.MkdirAll(filepath.Dir(p), 0o755)
-		_ = os.WriteFile(p, []byte(rapid.StringN(0, 40, -1).Draw(w.t, "content")), os.FileMode(rapid.SampledFrom([]int{0o644, 0o600, 0o755}).Draw(w.t, "mode")))
+		_ = dir.MkdirAll(filepath.Dir(rel), 0o755)
+		_ = dir.WriteFile(rel, []byte(rapid.StringN(0, 40, -1).Draw(w.t, "content")), os.FileMode(rapid.SampledFrom([]int{0o644, 0o600, 0o755}).Draw(w.t, "mode")))
 	case "append":
-		if f, err := os.OpenFile(p, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		if f, err := dir.OpenFile(rel, os.O_APPEND|os.O_WRONLY, 0); err == nil {
 			_, _ = f.WriteString("more\n")
 			_ = f.Close()
 		}
 	case "remove":
-		_ = os.Remove(p)
+		_ = dir.Remove(rel)
 	case "removeAll":
-		_ = os.RemoveAll(p)
+		_ = dir.RemoveAll(rel)
 	case "mkdir":
-		_ = os.MkdirAll(p, 0o755)
+		_ = dir.MkdirAll(rel, 0o755)
 	case "chmod":
-		if info, err := os.Lstat(p); err == nil && info.Mode()&os.ModeSymlink == 0 {
-			_ = os.Chmod(p, os.FileMode(rapid.SampledFrom([]int{0o700, 0o755, 0o744}).Draw(w.t, "mode")))
+		if info, err := dir.Lstat(rel); err == nil && info.Mode()&os.ModeSymlink == 0 {
+			_ = dir.Chmod(rel, os.FileMode(rapid.SampledFrom([]int{0o700, 0o755, 0o744}).Draw(w.t, "mode")))
 		}
 	case "link":
-		_ = os.Symlink(rapid.SampledFrom([]string{"a", "../b", "dir", "/nowhere", "../../.."}).Draw(w.t, "target"), p)
+		_ = dir.Symlink(rapid.SampledFrom([]string{"a", "../b", "dir", "/nowhere", "../../.."}).Draw(w.t, "target"), rel)
 	case "rename":
-		_ = os.Rename(p, w.path(w.anyPath()))
+		_ = dir.Rename(rel, w.anyPath())
 	}
+}
+
+// inside opens the world so that nothing leads out of it.
+func (w *world) inside() *os.Root {
+	w.Helper()
+	dir, err := os.OpenRoot(w.root)
+	w.must(err)
+	return dir
 }
 
 // toolEdit does what a file tool does: it writes or removes one file, and makes

@@ -108,6 +108,7 @@ var importTable = []row{
 
 	{dir: "event/eventtest", role: support},
 	{dir: "store/storetest", role: support},
+	{dir: "evidence/replaytest", role: support, why: "runs the sessions that tests recorded again"},
 	{dir: "model/provider/providertest", role: support},
 	{dir: "internal/pgtest", role: support},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},

@@ -1,0 +1,158 @@
+package agentd_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"agentd"
+	"agentd/command"
+	"agentd/event"
+	"agentd/hook"
+	"agentd/model"
+	"agentd/model/provider/script"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// phase is what a client that asks now is told of a thread and of one of its turns.
+func (k *kit) phase(r *command.SubmitTurnResult) (thread, turn string) {
+	k.Helper()
+	read := k.thread(r)
+	for i := range read.Turns {
+		if read.Turns[i].TurnID == r.TurnID {
+			return read.Phase, read.Turns[i].Phase
+		}
+	}
+	for _, q := range read.QueuedTurns {
+		if q.TurnID == r.TurnID {
+			return read.Phase, "queued"
+		}
+	}
+	k.Fatalf("turn %s isn't there: %+v", r.TurnID, read)
+	return "", ""
+}
+
+// expects holds what a client is told against what must be told.
+func (k *kit) expects(r *command.SubmitTurnResult, want string) {
+	k.Helper()
+	if thread, turn := k.phase(r); thread != want || turn != want {
+		k.Errorf("the thread is %s, the turn %s; want %s", thread, turn, want)
+	}
+}
+
+// TestPhasesAreSeenWhileTheyLast stops a turn in each of its phases and asks for it
+// as a client does.
+func TestPhasesAreSeenWhileTheyLast(t *testing.T) {
+	t.Run("accepted and queued", func(t *testing.T) {
+		asked, release := make(chan struct{}), make(chan struct{})
+		first := true
+		h := &hooks{points: []hook.Point{hook.UserPromptSubmit}, answer: func(context.Context, *hook.Input, string) (string, error) {
+			if first {
+				first = false
+				close(asked)
+				<-release
+			}
+			return `{}`, nil
+		}}
+		k := newKitWith(t, h.use(t))
+		r := k.submit("sess_a", "go")
+		<-asked
+		next := k.submit("sess_a", "then this")
+		k.expects(r, "accepted")
+		if _, turn := k.phase(next); turn != "queued" || r.Status != "accepted" || next.Status != "queued" || next.Position != 1 {
+			t.Errorf("%s, %+v, %+v", turn, r, next)
+		}
+		close(release)
+		k.completes(r)
+		k.completes(next)
+	})
+	t.Run("streaming", func(t *testing.T) {
+		var h halting
+		k := newKitWith(t, h.use, says("and on and on"))
+		r := k.submit("sess_a", "go")
+		k.until("sess_a", is(event.TypeModelDelta, r.TurnID))
+		k.expects(r, "streaming")
+		do[command.InterruptTurnResult](k, &command.InterruptTurn{SessionID: "sess_a"})
+		k.fails(r, "interrupted")
+		k.expects(r, "cancelled")
+	})
+	t.Run("running", func(t *testing.T) {
+		begun, release := make(chan struct{}), make(chan struct{})
+		hold := func(context.Context, *tool.Call) (*tool.Result, error) {
+			close(begun)
+			<-release
+			return &tool.Result{Output: []byte("ok")}, nil
+		}
+		k := newKitWith(t, withTools(t, reads("hold", hold)), wants("hold", nil), says("done"))
+		r := k.submit("sess_a", "go")
+		<-begun
+		k.expects(r, "running")
+		close(release)
+		k.completes(r)
+		k.expects(r, "completed")
+	})
+	t.Run("waiting", func(t *testing.T) {
+		k := newKit(t, wants("write_file", map[string]any{"path": "a", "content": "1"}), script.Answer{Ask: &script.Ask{Prompt: "Well?"}}, says("done"))
+		r := k.submit("sess_a", "go")
+		action, _ := k.required("sess_a", 1)
+		k.expects(r, "waiting_permission")
+		k.respond(action, "allow")
+		action, _ = k.required("sess_a", 2)
+		k.expects(r, "waiting_input")
+		do[command.RespondActionResult](k, &command.RespondAction{ActionID: action, Decision: "submit", Payload: event.Raw(`"yes"`)})
+		k.completes(r)
+	})
+	t.Run("retrying", func(t *testing.T) {
+		k := newKitWith(t, nil, script.Answer{Error: &script.Error{Category: "rate_limited", Message: "slow", Retryable: true, RetryAfter: time.Minute}})
+		r := k.submit("sess_a", "go")
+		k.until("sess_a", is(event.TypeRunStatus, r.TurnID))
+		k.expects(r, "retrying")
+		do[command.InterruptTurnResult](k, &command.InterruptTurn{SessionID: "sess_a"})
+		k.fails(r, "interrupted")
+	})
+}
+
+// TestBlockedIsSeen: a thread that can't go on by itself says so, and why.
+func TestBlockedIsSeen(t *testing.T) {
+	var h halting
+	k := newKitWith(t, h.use, says("very slowly"))
+	r := k.submit("sess_a", "go")
+	k.until("sess_a", is(event.TypeModelDelta, r.TurnID))
+	k.close()
+	k.manual = true
+	h.goesOn.Store(true)
+	k.open()
+	k.until("sess_a", is(event.TypeThreadUpdated, ""))
+	if read := k.thread(r); read.Status != "blocked" || read.Phase != "blocked" || read.Block == nil || read.Block.Reason == "" {
+		t.Errorf("the thread is %s, %s: %+v", read.Status, read.Phase, read.Block)
+	}
+	do[command.ResumeThreadResult](k, &command.ResumeThread{SessionID: "sess_a", ThreadID: r.ThreadID})
+	k.completes(r)
+}
+
+// TestPhasesFollowTheFacts goes through the facts of a turn that has seen
+// everything, and looks at what a client would have been told after each of them.
+func TestPhasesFollowTheFacts(t *testing.T) {
+	k := newKitWith(t, func(o *agentd.Options) { o.Loop.Backoff = model.Backoff{Base: time.Millisecond} },
+		failing("overloaded", true), script.Answer{Text: "I write.", Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a", "content": "1"}}}}, says("done"))
+	r := k.submit("sess_a", "go")
+	action, _ := k.required("sess_a", 1)
+	k.respond(action, "allow")
+	k.completes(r)
+	s := state.New("sess_a")
+	var phases []string
+	for _, e := range k.facts("sess_a") {
+		if _, err := s.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+		if read := s.ThreadRead(r.ThreadID); read != nil && e.TurnID == r.TurnID && (len(phases) == 0 || phases[len(phases)-1] != read.Phase) {
+			phases = append(phases, read.Phase)
+		}
+	}
+	want := []string{"accepted", "preparing", "running", "retrying", "running", "streaming", "running", "waiting_permission", "running", "streaming", "running", "completed"}
+	if !slices.Equal(phases, want) {
+		t.Errorf("got  %v\nwant %v", phases, want)
+	}
+}
