@@ -353,3 +353,26 @@ func TestTheEnvironmentHasTheStandardsNames(t *testing.T) {
 		t.Error("the sandbox is not told")
 	}
 }
+
+// TestAListedSessionSaysWhatItDoes: also before its first turn has ended.
+func TestAListedSessionSaysWhatItDoes(t *testing.T) {
+	k := newKit(t, wants("write_file", map[string]any{"path": "a", "content": "a"}), says("done"))
+	listed := func() command.SessionSummary {
+		t.Helper()
+		res := do[command.ListSessionsResult](k, &command.ListSessions{Query: "sess_a"})
+		if len(res.Sessions) != 1 {
+			t.Fatalf("%+v", res)
+		}
+		return res.Sessions[0]
+	}
+	r := k.submit("sess_a", "go")
+	action, _ := k.required("sess_a", 1)
+	if s := listed(); s.Status != "blocked" || s.TurnCount != 1 {
+		t.Errorf("while it waits: %+v", s)
+	}
+	k.respond(action, "allow")
+	k.completes(r)
+	if s := listed(); s.Status != "completed" || s.TurnCount != 1 {
+		t.Errorf("at the end: %+v", s)
+	}
+}

@@ -178,7 +178,7 @@ func (i *Import) add(rec *store.Record) error {
 		return fault.New(fault.Conflict, "fact %d doesn't go on where session %s ends", rec.Sequence, w.id)
 	}
 	b := &i.batch
-	if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
+	if b.Index, err = indexFact(b.Index, w.state, e, changesSummary(e.Payload)); err != nil {
 		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
 	}
 	if b.Index, err = indexOutputs(b.Index, e); err != nil {

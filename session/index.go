@@ -82,7 +82,8 @@ func sessionKey(st *state.Session) string {
 // changesSummary reports whether a fact has its session's summary written again.
 func changesSummary(p event.Payload) bool {
 	switch p.(type) {
-	case *event.SessionCreated, *event.SessionUpdated, *event.ThreadStarted, *event.TurnCompleted, *event.TurnFailed:
+	case *event.SessionCreated, *event.SessionUpdated, *event.ThreadStarted, *event.TurnSubmitted, *event.TurnStarted,
+		*event.TurnCompleted, *event.TurnFailed, *event.ActionRequired, *event.ActionResolved:
 		return true
 	}
 	return false
@@ -98,10 +99,14 @@ func lastSummary(facts []event.Event) int {
 	return last
 }
 
-// indexFact appends the entries that follow from a fact, given the state after it.
-func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event) ([]store.IndexOp, error) {
-	if changesSummary(e.Payload) {
-		return indexSession(ops, st)
+// indexFact appends the entries that follow from a fact, given the state after it:
+// the session's summary only if that is asked for.
+func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bool) ([]store.IndexOp, error) {
+	if summed {
+		var err error
+		if ops, err = indexSession(ops, st); err != nil {
+			return nil, err
+		}
 	}
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:

@@ -239,7 +239,7 @@ func (f *refold) fact(rec store.Record) bool {
 }
 
 func (f *refold) derive(e *event.Event, data []byte) error {
-	ops, err := indexFact(nil, f.state, e)
+	ops, err := indexFact(nil, f.state, e, changesSummary(e.Payload))
 	if err != nil {
 		return err
 	}

@@ -325,10 +325,8 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i >= summary || !changesSummary(e.Payload) {
-			if b.Index, err = indexFact(b.Index, w.state, e); err != nil {
-				return nil, err
-			}
+		if b.Index, err = indexFact(b.Index, w.state, e, i == summary); err != nil {
+			return nil, err
 		}
 		if b.Index, err = indexOutputs(b.Index, e); err != nil {
 			return nil, err
