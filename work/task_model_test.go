@@ -32,10 +32,12 @@ type refTask struct {
 	open      bool // a criterion is
 	heartbeat time.Duration
 	heard     time.Time
-	claimed   bool
-	asked     bool // cancellation
-	why       string
-	was       string // before it was archived
+	// lost is when the attempt before was given up, if that is why another begins.
+	lost    time.Time
+	claimed bool
+	asked   bool // cancellation
+	why     string
+	was     string // before it was archived
 }
 
 func (t *refTask) succeeded() bool {
@@ -82,7 +84,7 @@ func (r reference) begin(t *refTask, claimed bool, now time.Time) {
 		}
 	}
 	if t.external {
-		t.status, t.heard, t.claimed = "running", now, claimed
+		t.status, t.heard, t.claimed, t.lost = "running", now, claimed, time.Time{}
 		t.attempts = append(t.attempts, "running")
 		return
 	}
@@ -112,8 +114,9 @@ func (r reference) settle(now time.Time) {
 			case t.status == "blocked" && t.why == "acceptance" && !t.open:
 				t.status = "completed"
 			case t.status == "retrying":
-				r.begin(t, false, now)
+				r.begin(t, false, later(t.lost, now))
 			case t.status == "running" && t.heartbeat > 0 && now.Sub(t.heard) >= t.heartbeat:
+				t.lost = t.heard.Add(t.heartbeat) // also if that is looked at later
 				t.end("unknown", "lost")
 				if t.tried() < t.max {
 					t.status = "retrying"
@@ -122,6 +125,14 @@ func (r reference) settle(now time.Time) {
 			changed = changed || t.status != was
 		}
 	}
+}
+
+// later is when an attempt that was lost is tried again, or now if none was.
+func later(lost, now time.Time) time.Time {
+	if lost.IsZero() {
+		return now
+	}
+	return lost
 }
 
 // release notes which dependencies are done. One that once was stays so.
