@@ -356,6 +356,7 @@ func (l *Loop) wake(k key, cause error) {
 
 // run works on a thread until it has nothing to do.
 func (l *Loop) run(k key) {
+	roomy()
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()

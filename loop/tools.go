@@ -82,7 +82,10 @@ func (l *Loop) runTools(k key, e RunTools) error {
 	for i, r := range runs {
 		if r.started {
 			r.alone = len(runs) == 1
-			wg.Go(func() { errs[i] = r.run(ctx) })
+			wg.Go(func() {
+				roomy()
+				errs[i] = r.run(ctx)
+			})
 		}
 	}
 	wg.Wait()

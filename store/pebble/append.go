@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"agentd/store"
 
@@ -128,9 +129,26 @@ func (s *Store) publish() {
 	}
 	s.view.Unlock()
 	s.touched = s.touched[:0]
-	// The snapshot isn't in use: readers hold the lock while they use it, and
-	// what they made of it doesn't need it. Close fails only for a closed one.
-	_ = old.Close()
+	s.retire(old)
+}
+
+// oldestFor is how long the oldest snapshot is kept.
+const oldestFor = time.Second
+
+// retire closes a snapshot that isn't in use: readers hold the lock while they use
+// it, and what they made of it doesn't need it. When the oldest one goes, Pebble looks
+// for tables that can be compacted now, at each commit if there is no other. So one is
+// kept for a while that is older than the rest. Close fails only for a closed one.
+func (s *Store) retire(old *pdb.Snapshot) {
+	now := time.Now()
+	if s.oldest != nil && now.Sub(s.kept) < oldestFor {
+		_ = old.Close()
+		return
+	}
+	if s.oldest != nil {
+		_ = s.oldest.Close()
+	}
+	s.oldest, s.kept = old, now
 }
 
 // batchSize is what the batches will take, so that they are copied once.

@@ -45,6 +45,11 @@ type Store struct {
 	overlay map[string]bool
 	relaxed uint64 // version of the signal at which there was no pressure
 
+	// oldest is a snapshot that nobody reads from, and since when; see retire. The
+	// commit lock guards it.
+	oldest *pdb.Snapshot
+	kept   time.Time
+
 	// view guards what readers see: the last durable state.
 	view     sync.RWMutex
 	snap     *pdb.Snapshot
@@ -244,6 +249,9 @@ func (s *Store) writeOut() {
 // release gives back whatever of the store there is, in reverse order.
 func (s *Store) release() error {
 	var errs []error
+	if s.oldest != nil {
+		errs = append(errs, s.oldest.Close())
+	}
 	if s.snap != nil {
 		errs = append(errs, s.snap.Close())
 	}
