@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -124,8 +125,34 @@ func sealedAgain(t testing.TB, doc []byte, format string) []byte {
 // TestMutationsOfSealedDocumentsAreFound changes replay cases, reviews and trial
 // packs at random: whatever changes their content is found.
 func TestMutationsOfSealedDocumentsAreFound(t *testing.T) {
+	sum := 0
+	for _, n := range mutateSealed(t, 24) {
+		sum += n
+	}
+	if sum < 1000 {
+		t.Errorf("only %d mutations changed something", sum)
+	}
+}
+
+// TestLongMutationsOfSealedDocuments: at least a thousand of each document.
+func TestLongMutationsOfSealedDocuments(t *testing.T) {
+	if os.Getenv("AGENTD_TEST_LONG") == "" {
+		t.Skip("skipped: a thousand mutations of each sealed document; AGENTD_TEST_LONG is not set")
+	}
+	for name, n := range mutateSealed(t, 110) {
+		if n < 1000 {
+			t.Errorf("%s: only %d mutations changed something", name, n)
+		}
+	}
+}
+
+// mutateSealed tries each mutation so many times on each document, and returns how
+// many changed the document; all of them have to be found.
+func mutateSealed(t *testing.T, rounds int) map[string]int {
+	t.Helper()
+	out := map[string]int{}
 	r := rand.New(rand.NewPCG(9, 10)) // a test repeats itself
-	found, tried := 0, map[string]bool{}
+	tried := map[string]bool{}
 	docs := sealedDocs(t)
 	for _, name := range slices.Sorted(keysOf(docs)) {
 		doc := docs[name]
@@ -136,7 +163,7 @@ func TestMutationsOfSealedDocumentsAreFound(t *testing.T) {
 					continue
 				}
 			}
-			for range 24 {
+			for range rounds {
 				changed := m.do(r, slices.Clone(doc))
 				if reflect.DeepEqual(parsed(changed), original) {
 					continue // another way to write the same, or two equal items swapped
@@ -148,20 +175,18 @@ func TestMutationsOfSealedDocumentsAreFound(t *testing.T) {
 				if v.Finding == nil {
 					t.Errorf("%s: %s: not found in\n%s", name, m.name, changed)
 				}
-				found++
+				out[name]++
 				tried[m.name] = true
 			}
 		}
+		t.Logf("%s: %d mutations found", name, out[name])
 	}
 	for _, m := range sealedMutations(t) {
 		if !tried[m.name] {
 			t.Errorf("%q was never tried", m.name)
 		}
 	}
-	if found < 1000 {
-		t.Errorf("only %d mutations changed something", found)
-	}
-	t.Logf("%d mutations found", found)
+	return out
 }
 
 func keysOf[V any](m map[string]V) func(yield func(string) bool) {
