@@ -99,6 +99,7 @@ func (s *stage) step(name string, do func() error) bool {
 var inherited = []syscall.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
 	syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+	32, 33, // those of the C library, which Go leaves alone
 }
 
 // heedSignals gives the command the usual dispositions. The stage itself is the init of
