@@ -97,14 +97,17 @@ test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node
 	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 # The tests of the whole program start it hundreds of times, which the race
-# detector makes four times as slow; all that it links runs here.
+# detector makes four times as slow; all that it links runs here. Those of the
+# repository itself read it from one goroutine.
+PLAIN = ./cmd/agentd ./interop ./internal/repotest ./internal/gen/generate
+
 .PHONY: test-race
-test-race: $(LOG) ## All quick tests with the race detector, but for those of the whole program.
-	CGO_ENABLED=1 $(LOG) $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -e '/cmd/agentd$$' -e '/interop$$')
+test-race: $(LOG) ## All quick tests with the race detector, but for those that test-program runs.
+	CGO_ENABLED=1 $(LOG) $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
 .PHONY: test-program
-test-program: $(LOG) ## The tests that start the whole program, without the race detector.
-	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./cmd/agentd ./interop
+test-program: $(LOG) ## The tests of the whole program and of the repository, without the race detector.
+	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) $(PLAIN)
 
 .PHONY: test-long
 test-long: $(LOG) ## What test-race leaves out: many rounds of kill -9, allocation counts.

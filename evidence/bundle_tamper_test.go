@@ -1,3 +1,7 @@
+//go:build !race
+
+// Sequential and long: the race detector would only make them slower.
+
 package evidence_test
 
 import (

@@ -1,3 +1,7 @@
+//go:build !race
+
+// It begins with what the sequential tests seal.
+
 package evidence_test
 
 import (
