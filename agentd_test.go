@@ -322,6 +322,26 @@ func TestWithoutRecoveryOthersWorkIsLeftAlone(t *testing.T) {
 	k.until("sess_n", is(event.TypeTurnCompleted, r.TurnID))
 }
 
+// TestWhatADeadNodeLeftIsTakenUp when somebody uses its session elsewhere: no start
+// looks for it there.
+func TestWhatADeadNodeLeftIsTakenUp(t *testing.T) {
+	asked, d := make(chan struct{}, 1), &dying{}
+	k := newKitWith(t, all(stuck(asked), mortal(d)))
+	r := k.submit("sess_t", "go")
+	<-asked
+	k.crash(d)
+	k.script.Answers = []script.Answer{says("done"), says("and more")}
+	k.change = func(o *agentd.Options) { o.Recovery = "none" }
+	k.open()
+	next := k.submit("sess_t", "and more")
+	k.until("sess_t", is(event.TypeTurnCompleted, r.TurnID))
+	k.until("sess_t", is(event.TypeTurnCompleted, next.TurnID))
+	failed := k.until("sess_t", is(event.TypeModelFailed, r.TurnID)).Payload.(*event.ModelFailed)
+	if failed.ErrorCategory != "interrupted" || !failed.Retryable {
+		t.Errorf("got %+v", failed)
+	}
+}
+
 func TestRuntimeIDIsMadeOnce(t *testing.T) {
 	k := newKit(t)
 	id := k.r.ID()

@@ -415,9 +415,13 @@ func (l *Loop) step(k key) (done bool, err error) {
 	l.mu.Unlock()
 	var next Effect
 	var at time.Time
+	var left bool
 	look := func(s *state.Session) error {
 		next = l.opt.Policy.Next(s, k.thread, l.opt.Clock())
 		at = wakeAt(s, k.thread)
+		if _, idle := next.(Nothing); idle {
+			left = l.leftAlone(s, k.thread)
+		}
 		return nil
 	}
 	err = l.m.Peek(l.ctx, k.session, look)
@@ -430,6 +434,9 @@ func (l *Loop) step(k key) (done bool, err error) {
 	l.alarm(k, at)
 	switch e := next.(type) {
 	case Nothing:
+		if left {
+			return false, l.recover(l.ctx, k.session)
+		}
 		return true, nil
 	case StartTurn:
 		return false, l.startTurn(k, e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"agentd/event"
 	"agentd/fault"
@@ -80,6 +81,31 @@ func (l *Loop) recover(ctx context.Context, sessionID string) error {
 	return nil
 }
 
+// leftAlone reports whether a thread waits for something that nobody is at. Whoever
+// runs a thread has its calls made by itself, so such a call is that of a node that
+// died, and whose session this one has taken over.
+func (l *Loop) leftAlone(s *state.Session, threadID string) bool {
+	t := s.Thread(threadID)
+	if t == nil || t.Block != nil {
+		return false
+	}
+	if c := t.Context; c != nil && c.Running != nil && !l.isOurs(c.Running.CompactionID) {
+		return true
+	}
+	if t.Active == nil {
+		return false
+	}
+	if c := t.Active.Call; c != nil && c.Status == state.CallRunning && !l.isOurs(c.ModelRequestID) {
+		return true
+	}
+	return slices.ContainsFunc(t.Active.Tools, l.lostTool)
+}
+
+// lostTool reports whether a call is under way that nobody makes.
+func (l *Loop) lostTool(c *state.ToolCall) bool {
+	return c.Status == state.ToolRunning && c.ActionID == "" && !l.isOurs(c.ToolCallID) && !l.spawns(c)
+}
+
 // recoverThread records the end of what was in flight.
 func (l *Loop) recoverThread(tx *session.Tx, t *state.Thread) []string {
 	out := l.recoverCompaction(tx, t)
@@ -150,7 +176,7 @@ func (l *Loop) recoverHooks(tx *session.Tx, t *state.Thread) []string {
 func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 	var out []string
 	for _, c := range t.Active.Tools {
-		if c.Status != state.ToolRunning || c.ActionID != "" || l.isOurs(c.ToolCallID) || l.spawns(c) {
+		if !l.lostTool(c) {
 			continue
 		}
 		failed := &event.ToolFailed{

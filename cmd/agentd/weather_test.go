@@ -334,7 +334,7 @@ func (s *storm) calm() *figures {
 // and large answers have a bound of their own.
 func (s *storm) bounded(before, now *figures) {
 	s.t.Helper()
-	const each, answers, room = 256 << 10, 128 << 20, 32 << 20
+	const each, answers, room = 512 << 10, 128 << 20, 32 << 20
 	// The heap may grow to four times what is in use before it is collected.
 	for name, garbage := range map[string]float64{"agentd_heap_live_bytes": 1, "agentd_memory_bytes": 4} {
 		most := before.by[name] + garbage*(float64(s.clients*each)+answers+room)
