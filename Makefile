@@ -97,9 +97,9 @@ test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node
 	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 # The tests of the whole program start it hundreds of times, which the race
-# detector makes four times as slow; all that it links runs here. Those of the
-# repository itself read it from one goroutine.
-PLAIN = ./cmd/agentd ./interop ./internal/repotest ./internal/gen/generate
+# detector makes four times as slow; all that it links runs here. So do attempts to
+# escape. Those of the repository itself read it from one goroutine.
+PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./internal/gen/generate
 
 .PHONY: test-race
 test-race: $(LOG) ## All quick tests with the race detector, but for those that test-program runs.

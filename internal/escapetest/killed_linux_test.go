@@ -38,6 +38,7 @@ func TestKilledServerLeavesNoProcess(t *testing.T) {
 	id := a.turn("", userTurn{text: "stay"})
 	a.until("it is ready", func() bool { return strings.Contains(a.output(id), "ready") && running("71010") })
 	a.must(a.cmd.Process.Kill())
+	a.logged.Wait()
 	_ = a.cmd.Wait() // it was killed
 	a.until("the process ended with its server", func() bool { return !running("71010") })
 	a.start()
