@@ -91,10 +91,6 @@ type Options struct {
 	FlushEvery time.Duration
 	// MaxRunning bounds the threads that are worked on at once; default 1024.
 	MaxRunning int
-	// StartAfter is how long a thread's work waits for whoever called for it to be
-	// answered; 0 is not at all. A turn that starts in the moment in which it is
-	// acknowledged takes the second core from the acknowledgement.
-	StartAfter time.Duration
 	// MaxTranscripts bounds the conversations that are kept in memory; default 1024.
 	MaxTranscripts int
 	// Logger defaults to one that discards.
@@ -343,15 +339,7 @@ func (l *Loop) wake(k key, cause error) {
 		return
 	}
 	l.runners[k] = &runner{}
-	if l.opt.StartAfter <= 0 {
-		l.wg.Go(func() { l.run(k) })
-		return
-	}
-	l.wg.Add(1)
-	time.AfterFunc(l.opt.StartAfter, func() {
-		defer l.wg.Done()
-		l.run(k)
-	})
+	l.wg.Go(func() { l.run(k) })
 }
 
 // run works on a thread until it has nothing to do.

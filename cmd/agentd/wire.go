@@ -66,7 +66,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 		return nil, err
 	}
 	o.Redact = redact.New(redact.Options{Values: append(append(secrets, a.env["AGENTD_TOKEN"]), slices.Concat(a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c))...)})
-	o.Workspace, o.ActionTimeout, o.StartAfter = c.Workspace.Root, time.Duration(c.Actions.Timeout), startAfter
+	o.Workspace, o.ActionTimeout = c.Workspace.Root, time.Duration(c.Actions.Timeout)
 	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes)}
 	if o.Host, err = hostPolicy(c); err != nil {
 		return nil, err
@@ -264,9 +264,6 @@ func hiddenPaths(c *config.Config) ([]string, error) {
 	}
 	return dirs, nil
 }
-
-// startAfter is about the time that a server takes to write an answer.
-const startAfter = 100 * time.Microsecond
 
 func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 	o.Sandbox = sandbox.Profile{
