@@ -230,7 +230,7 @@ func TestLongRealShells(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			compare(t, 10000, 100+seed, disguise)
-			compare(t, 60000, 200+seed, safeSoup)
+			compare(t, 25000, 200+seed, safeSoup)
 		})
 	}
 }
