@@ -273,16 +273,24 @@ func TestStopInTheMiddleGoesOnAfterRestart(t *testing.T) {
 	}
 }
 
-func TestManualRecoveryWaitsForResume(t *testing.T) {
+// restartedByHand is a runtime with manual recovery that was restarted in the middle of
+// a turn, and has blocked its thread.
+func restartedByHand(t *testing.T, sessionID string) (*kit, *command.SubmitTurnResult) {
+	t.Helper()
 	var h halting
 	k := newKitWith(t, h.use, says("very slowly"))
-	r := k.submit("sess_m", "go")
-	k.until("sess_m", is(event.TypeModelDelta, r.TurnID))
+	r := k.submit(sessionID, "go")
+	k.until(sessionID, is(event.TypeModelDelta, r.TurnID))
 	k.close()
 	k.manual = true
 	h.goesOn.Store(true)
 	k.open()
-	k.until("sess_m", is(event.TypeThreadUpdated, ""))
+	k.until(sessionID, is(event.TypeThreadUpdated, ""))
+	return k, r
+}
+
+func TestManualRecoveryWaitsForResume(t *testing.T) {
+	k, r := restartedByHand(t, "sess_m")
 	read := do[state.ThreadReadModel](k, &command.GetThreadRead{SessionID: "sess_m", ThreadID: r.ThreadID})
 	if read.Status != "blocked" {
 		t.Errorf("the thread is %s", read.Status)

@@ -116,15 +116,7 @@ func TestPhasesAreSeenWhileTheyLast(t *testing.T) {
 
 // TestBlockedIsSeen: a thread that can't go on by itself says so, and why.
 func TestBlockedIsSeen(t *testing.T) {
-	var h halting
-	k := newKitWith(t, h.use, says("very slowly"))
-	r := k.submit("sess_a", "go")
-	k.until("sess_a", is(event.TypeModelDelta, r.TurnID))
-	k.close()
-	k.manual = true
-	h.goesOn.Store(true)
-	k.open()
-	k.until("sess_a", is(event.TypeThreadUpdated, ""))
+	k, r := restartedByHand(t, "sess_a")
 	if read := k.thread(r); read.Status != "blocked" || read.Phase != "blocked" || read.Block == nil || read.Block.Reason == "" {
 		t.Errorf("the thread is %s, %s: %+v", read.Status, read.Phase, read.Block)
 	}

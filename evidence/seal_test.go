@@ -9,6 +9,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -158,7 +159,7 @@ func mutateSealed(t *testing.T, rounds int) map[string]int {
 	r := rand.New(rand.NewPCG(9, 10)) // a test repeats itself
 	tried := map[string]bool{}
 	docs := sealedDocs(t)
-	for _, name := range slices.Sorted(keysOf(docs)) {
+	for _, name := range slices.Sorted(maps.Keys(docs)) {
 		doc := docs[name]
 		keyID, original := verified(t, doc).KeyID, parsed(doc)
 		for _, m := range sealedMutations(t) {
@@ -191,16 +192,6 @@ func mutateSealed(t *testing.T, rounds int) map[string]int {
 		}
 	}
 	return out
-}
-
-func keysOf[V any](m map[string]V) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func hasList(doc map[string]any) bool {

@@ -35,7 +35,7 @@ func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
 }
 
 // emitRequest asks somebody for permission.
-func (r *toolRun) emitRequest(tx *session.Tx, t *state.Thread, d *permission.Decision, p *event.PermissionEvaluated) {
+func (r *toolRun) emitRequest(tx *session.Tx, d *permission.Decision, p *event.PermissionEvaluated) {
 	kind, why := "tool_permission", p.DecisionReason
 	switch {
 	case d.NeedsOutside:
@@ -46,15 +46,17 @@ func (r *toolRun) emitRequest(tx *session.Tx, t *state.Thread, d *permission.Dec
 	if reason, asked := tool.Escalation(r.input); asked && r.entry.Info.ToolName == tool.Shell {
 		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
 	}
-	r.ask(tx, t, kind, p.ApprovalActionID, why, p)
+	r.ask(tx, kind, p.ApprovalActionID, why, p)
 }
 
 // ask emits the request and the action of a call that waits for permission.
-func (r *toolRun) ask(tx *session.Tx, _ *state.Thread, kind, actionID, why string, p *event.PermissionEvaluated) {
+func (r *toolRun) ask(tx *session.Tx, kind, actionID, why string, p *event.PermissionEvaluated) {
 	scope := r.scope
 	scope.ActionID = actionID
-	if plan, err := r.l.plan(r.place, true); kind == "sandbox_escape" && err == nil && len(plan.Exposed) > 0 {
-		why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
+	if kind == "sandbox_escape" {
+		if plan, err := r.l.plan(r.place, true); err == nil && len(plan.Exposed) > 0 {
+			why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
+		}
 	}
 	tx.Emit(event.Event{Type: event.TypePermissionRequested, Scope: scope, Payload: &event.PermissionRequested{
 		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,

@@ -80,7 +80,7 @@ func (r *toolRun) revoked(tx *session.Tx, t *state.Thread) bool {
 	if d.Decision != permission.Deny || d.CannotAsk || a.ActionType != credentialAction && d.DecisionSource != byRule {
 		return false
 	}
-	r.emitDecision(tx, t, &d)
+	r.emitDecision(tx, &d)
 	return true
 }
 

@@ -224,7 +224,7 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 		return
 	}
 	if d := r.decision; d != nil {
-		r.emitDecision(tx, t, d)
+		r.emitDecision(tx, d)
 		if d.Decision != permission.Allow {
 			return
 		}
@@ -252,7 +252,7 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 }
 
 // emitDecision records the decision and, if somebody has to be asked, the request.
-func (r *toolRun) emitDecision(tx *session.Tx, t *state.Thread, d *permission.Decision) {
+func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	p := r.l.clean(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
 	if d.Decision == permission.Ask {
@@ -269,7 +269,7 @@ func (r *toolRun) emitDecision(tx *session.Tx, t *state.Thread, d *permission.De
 		err.Advice = "Do not try the same in another way; say what you need and why."
 		r.emitFailed(tx, err)
 	case permission.Ask:
-		r.emitRequest(tx, t, d, &p)
+		r.emitRequest(tx, d, &p)
 	}
 }
 
@@ -343,7 +343,7 @@ func (r *toolRun) run(group context.Context) error {
 	defer cancel()
 	r.began = time.Now()
 	r.host = newToolHost(r)
-	ruled := r.l.hasRules(r.place.root)
+	ruled := r.entry.Info.IsReadOnly || r.l.hasRules(r.place.root) // what only reads makes no rules
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
 		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host, Credentials: r.credentials,

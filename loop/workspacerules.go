@@ -283,7 +283,7 @@ func (l *Loop) hasRules(root string) bool {
 // a person may have made it meanwhile, and rules that narrow are never left out on a
 // suspicion. But people are told who may have written what they are asked with.
 func (r *toolRun) tellNewRules() {
-	if r.entry.Info.IsReadOnly || !r.l.hasRules(r.place.root) {
+	if !r.l.hasRules(r.place.root) {
 		return
 	}
 	err := r.emit(func(tx *session.Tx, _ *state.Thread) {

@@ -15,22 +15,11 @@ import (
 // fork forks a session's only thread at its end.
 func fork(t *testing.T, rt command.Runtime, sessionID string) string {
 	t.Helper()
-	none := 0
-	res, err := rt.Do(t.Context(), command.Local(), &command.GetSession{SessionID: sessionID, Limit: &none})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var v struct {
 		Sequence uint64
 		Threads  []struct{ ThreadID string }
 	}
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatal(err)
-	}
+	adaptertest.Session(t, rt, sessionID, &v)
 	made, err := rt.Do(t.Context(), command.Local(), &command.ForkThread{SessionID: sessionID, ThreadID: v.Threads[0].ThreadID, AtSequence: v.Sequence})
 	if err != nil {
 		t.Fatal(err)

@@ -113,6 +113,24 @@ func (locked) Run(_ context.Context, c *tool.Call) (*tool.Result, error) {
 // Turn returns how the only turn of a session stands.
 func Turn(t *testing.T, rt agentd.Port, sessionID string) (status, category string) {
 	t.Helper()
+	var v struct {
+		Threads []struct {
+			Turns []struct {
+				Status          string `json:"status"`
+				FailureCategory string `json:"failureCategory"`
+			} `json:"turns"`
+		} `json:"threads"`
+	}
+	Session(t, rt, sessionID, &v)
+	if len(v.Threads) != 1 || len(v.Threads[0].Turns) != 1 {
+		t.Fatalf("%+v", v)
+	}
+	return v.Threads[0].Turns[0].Status, v.Threads[0].Turns[0].FailureCategory
+}
+
+// Session reads how a session stands, as a client would decode it.
+func Session(t *testing.T, rt command.Runtime, sessionID string, into any) {
+	t.Helper()
 	none := 0
 	res, err := rt.Do(context.Background(), command.Local(), &command.GetSession{SessionID: sessionID, Limit: &none})
 	if err != nil {
@@ -122,18 +140,9 @@ func Turn(t *testing.T, rt agentd.Port, sessionID string) (status, category stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	var v struct {
-		Threads []struct {
-			Turns []struct {
-				Status          string `json:"status"`
-				FailureCategory string `json:"failureCategory"`
-			} `json:"turns"`
-		} `json:"threads"`
-	}
-	if err := json.Unmarshal(b, &v); err != nil || len(v.Threads) != 1 || len(v.Threads[0].Turns) != 1 {
+	if err := json.Unmarshal(b, into); err != nil {
 		t.Fatalf("%v: %s", err, b)
 	}
-	return v.Threads[0].Turns[0].Status, v.Threads[0].Turns[0].FailureCategory
 }
 
 // Stuck is a pipe that nobody empties, and that knows no deadlines.
