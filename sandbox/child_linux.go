@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +21,9 @@ type Child struct {
 	conn  *net.UnixConn
 	group group
 	pidNS bool
+	// forked by a launcher: it takes a program, with this limit of open files.
+	forked    bool
+	openFiles [2]uint64
 
 	done   chan struct{} // closed when exit is known
 	closed chan struct{} // closed when nothing is left
@@ -41,7 +45,7 @@ func (p *Plan) Start(cmd Command) (*Child, error) {
 	if err := cmd.check(); err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	c, err := p.begin()
+	c, err := p.begin(nil)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
@@ -55,15 +59,15 @@ func (c Command) check() error {
 	return nil
 }
 
-// begin starts a stage in the namespaces and control groups of the plan. It waits
-// to be told what to become.
-func (p *Plan) begin() (*Child, error) {
+// begin starts a stage in the namespaces and control groups of the plan, by the
+// launcher if there is one. It waits to be told what to become.
+func (p *Plan) begin(l *launcher) (*Child, error) {
 	c := &Child{done: make(chan struct{}), closed: make(chan struct{}), pidNS: p.use.pid}
 	var err error
 	if c.group, err = p.makeGroup(); err != nil {
 		return nil, err
 	}
-	if err := c.launch(p.attributes(c.group)); err != nil {
+	if err := c.launch(p.attributes(c.group), l); err != nil {
 		c.cleanUp()
 		return nil, err
 	}
@@ -120,13 +124,32 @@ func (c *Child) tell(p *Plan, cmd Command) error {
 	for _, f := range tasks {
 		fds = append(fds, int(f.Fd()))
 	}
-	message := stage.Message(stage.MsgSpec, stage.EncodeSpec(p.spec(cmd, c.group, tmp)))
+	message, err := c.message(p.spec(cmd, c.group, tmp))
+	if err != nil {
+		return err
+	}
 	n, _, err := c.conn.WriteMsgUnix(message, unix.UnixRights(fds...), nil)
 	if err != nil {
 		return err
 	}
 	_, err = c.conn.Write(message[n:])
 	return err
+}
+
+// message says to the stage what to do, in its own language.
+func (c *Child) message(s *stage.Spec) ([]byte, error) {
+	if !c.forked {
+		return stage.Message(stage.MsgSpec, stage.EncodeSpec(s)), nil
+	}
+	limited := slices.ContainsFunc(s.Limits, func(l stage.Limit) bool { return l.Resource == unix.RLIMIT_NOFILE })
+	if !limited {
+		s.OpenFiles = c.openFiles
+	}
+	program, err := stage.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	return stage.Message(stage.MsgProgram, program), nil
 }
 
 func closeAll(files []*os.File) {
@@ -174,32 +197,42 @@ func enterUser(sys *syscall.SysProcAttr) {
 	sys.AmbientCaps = stageCaps
 }
 
-// launch starts our own binary as the stage.
-func (c *Child) launch(sys *syscall.SysProcAttr) error {
+// launch starts the stage: by the launcher, or without one as a start of our own
+// binary.
+func (c *Child) launch(sys *syscall.SysProcAttr, l *launcher) (err error) {
 	if sys.UseCgroupFD {
 		defer unix.Close(sys.CgroupFD) // only named a place
+	}
+	if l != nil {
+		c.forked, c.openFiles = true, l.openFiles
+		c.proc, c.conn, err = l.fork(sys)
+		return err
 	}
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return err
 	}
 	defer theirs.Close() // the stage has its own
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return errors.Join(err, ours.Close())
-	}
-	defer null.Close() // the stage has its own
-	files := []*os.File{null, null, null, theirs}
-	// One processor and no garbage collector: the stage lives for a few system
-	// calls and must not be slower than they are.
-	c.proc, err = os.StartProcess("/proc/self/exe", []string{"agentd-sandbox"}, &os.ProcAttr{
-		Dir: "/", Env: []string{stage.Marker + "=1", "GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: sys,
-	})
-	if err != nil {
+	if c.proc, err = startSelf("1", theirs, sys); err != nil {
 		return errors.Join(err, ours.Close())
 	}
 	c.conn = ours
 	return nil
+}
+
+// startSelf starts our own binary as a stage, or as what the mode says.
+func startSelf(mode string, control *os.File, sys *syscall.SysProcAttr) (*os.Process, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close() // the stage has its own
+	// One processor and no garbage collector: the stage lives for a few system
+	// calls and must not be slower than they are.
+	return os.StartProcess("/proc/self/exe", []string{"agentd-sandbox"}, &os.ProcAttr{
+		Dir: "/", Env: []string{stage.Marker + "=" + mode, "GOMAXPROCS=1", "GOGC=off"},
+		Files: []*os.File{null, null, null, control}, Sys: sys,
+	})
 }
 
 // Pid of the process at the top of the tree, as the machine numbers it. Its end is
@@ -287,7 +320,10 @@ func (c *Child) follow() {
 		case stage.MsgReady:
 			c.serve(file)
 		case stage.MsgFailed:
-			c.finish(c.failed(payload))
+			c.finish(c.failed(failure(payload)))
+			known = true
+		case stage.MsgStopped:
+			c.finish(c.failed(stopped(payload)))
 			known = true
 		case stage.MsgExited:
 			c.finish(c.exited(payload))
@@ -372,14 +408,14 @@ func statusExit(status syscall.WaitStatus) Exit {
 
 // failed is the exit of a child that did not start; one that was being killed
 // meanwhile was killed.
-func (c *Child) failed(payload []byte) Exit {
+func (c *Child) failed(why error) Exit {
 	c.mu.Lock()
 	killed := c.kill
 	c.mu.Unlock()
 	if killed {
 		return c.vanished(nil)
 	}
-	return Exit{Failure: failure(payload)}
+	return Exit{Failure: why}
 }
 
 // vanished is the exit of a child whose stage ended without a word.
@@ -405,7 +441,20 @@ func failure(payload []byte) error {
 	}
 	var all []error
 	for _, f := range failed {
-		all = append(all, fmt.Errorf("sandbox: %s: %w", f.Step, syscall.Errno(f.Errno)))
+		all = append(all, stepFailure(f))
 	}
 	return errors.Join(all...)
+}
+
+// stopped names the step that a forked stage could not do.
+func stopped(payload []byte) error {
+	f, err := stage.DecodeStopped(payload)
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	return stepFailure(f)
+}
+
+func stepFailure(f stage.Failed) error {
+	return fmt.Errorf("sandbox: %s: %w", f.Step, syscall.Errno(f.Errno))
 }

@@ -9,10 +9,10 @@
 // weakened silently: whoever runs a plan can read the difference first, and a
 // step that fails later ends the command before it began.
 //
-// [Plan.Start] starts our own binary again (see package stage, which needs no call
-// in main). The new process is the init of its namespaces; it waits, so that the
-// caller can make the process durable in its ledger, and runs the command after
-// [Child.Go]. A command and everything it started end together: when the command
+// [Plan.Start] starts our own binary again, [Warm.Start] has a small process that it
+// keeps for that fork one (see package stage, which needs no call in main). The new
+// process is the init of its namespaces; it waits, so that the caller can make the
+// process durable in its ledger, and runs the command after [Child.Go]. A command and everything it started end together: when the command
 // exits, when [Child.Kill] is called, and when the parent dies in whatever way.
 //
 // # What a profile means
@@ -53,11 +53,15 @@
 //
 // # Speed
 //
-// Most of what a sandbox costs is a start of our binary and new namespaces. [Warm]
-// pays for both ahead of time: it keeps one process that waits to be told what to
-// become. BenchmarkTrue compares both ways with a bare start. For an ordinary user
-// a new user namespace makes the kernel copy our page tables, which takes longer
-// the more memory we use; with Warm that, too, happens beside the command.
+// Most of what a sandbox costs is new namespaces and a start of our binary. [Warm]
+// pays for the second once: its first command starts a launcher beside it, a process
+// of some hundred kilobytes without a Go runtime, which forks every further stage as
+// a child of ours. And it pays for the first ahead of time: it keeps one stage that
+// waits to be told what to become. BenchmarkTrue compares both ways with a bare
+// start. For an ordinary user a new user namespace makes the kernel copy page
+// tables, which takes longer the more memory a process uses; the launcher uses
+// little. Where there is no launcher (it was killed three times, the kernel refuses,
+// there is no pid namespace), stages are started as by Plan.Start.
 //
 // # Concurrency
 //

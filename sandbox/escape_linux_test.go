@@ -274,6 +274,13 @@ func profiles(s *scene) map[string]Profile {
 // profiles on lesser machines.
 func TestEscapes(t *testing.T) { eachProfile(t, false) }
 
+// TestEscapesOfAnExecutedStage runs the table where no launcher is there to fork
+// the stage.
+func TestEscapesOfAnExecutedStage(t *testing.T) {
+	t.Setenv(secretName, "planted")
+	escapes(t, variants[0], "workspace_write", executed)
+}
+
 // TestLongEscapes runs what is left.
 func TestLongEscapes(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
@@ -293,7 +300,7 @@ func eachProfile(t *testing.T, others bool) {
 			}
 			for _, name := range []string{"workspace_write", "read_only", "network allow"} {
 				if strings.Contains(v.profiles, name) != others {
-					t.Run(name, func(t *testing.T) { escapes(t, v, name) })
+					t.Run(name, func(t *testing.T) { escapes(t, v, name, forked) })
 				}
 			}
 		})
@@ -301,10 +308,11 @@ func eachProfile(t *testing.T, others bool) {
 }
 
 // escapes runs the table under one profile.
-func escapes(t *testing.T, v variant, profile string) {
+func escapes(t *testing.T, v variant, profile string, start starter) {
 	changedReport := report()
 	v.change(&changedReport)
 	s := newScene(t)
+	s.start = start
 	plan, err := Prepare(profiles(s)[profile], changedReport)
 	if err != nil {
 		t.Fatal(err)

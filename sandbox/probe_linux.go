@@ -168,7 +168,7 @@ func tryStage(flags uintptr, user bool, want func(*stage.Spec)) ([]stage.Failed,
 		enterUser(sys)
 	}
 	c := &Child{}
-	if err := c.launch(sys); err != nil {
+	if err := c.launch(sys, nil); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -60,9 +60,42 @@ func prepared(t *testing.T, p Profile) *Plan {
 // run runs a shell line and returns what came of it.
 func run(t *testing.T, plan *Plan, line string, env ...string) result {
 	t.Helper()
+	return runBy(t, forked, plan, line, env...)
+}
+
+// starter starts a stage that becomes a command.
+type starter func(*Plan, Command) (*Child, error)
+
+// executed starts our binary again.
+var executed starter = (*Plan).Start
+
+// forked forks the stage, where that can be.
+var forked starter = func(p *Plan, cmd Command) (*Child, error) {
+	if !p.use.pid || !canFork {
+		return p.Start(cmd)
+	}
+	l, err := testLauncher()
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.begin(l)
+	if err != nil {
+		return nil, err
+	}
+	return c.become(p, cmd)
+}
+
+// starters are both ways, for tests that compare.
+var starters = map[string]starter{"executed": executed, "forked": forked}
+
+// testLauncher is one for all tests. It ends with the test binary.
+var testLauncher = sync.OnceValues(startLauncher)
+
+func runBy(t *testing.T, start starter, plan *Plan, line string, env ...string) result {
+	t.Helper()
 	outR, outW := pipe(t)
 	errR, errW := pipe(t)
-	child, err := plan.Start(Command{Argv: []string{"sh", "-c", line}, Env: env, Stdout: outW, Stderr: errW})
+	child, err := start(plan, Command{Argv: []string{"sh", "-c", line}, Env: env, Stdout: outW, Stderr: errW})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +157,10 @@ func TestPartsOfTheView(t *testing.T) {
 		"environment":   {"env -u PWD -u OLDPWD -u SHLVL -u _ env | cut -d= -f1 | grep -v -e '^_$' -e PWD -e SHLVL | sort | tr '\\n' ' '", "HOME LANG PATH TERM TMPDIR "},
 		"status":        {"exit 0", ""},
 	} {
-		if r := run(t, plan, c.line); r.stdout != c.want || r.Code != 0 {
-			t.Errorf("%s: %+v\n%q, want %q\n%s", name, r.Exit, r.stdout, c.want, r.stderr)
+		for how, start := range starters {
+			if r := runBy(t, start, plan, c.line); r.stdout != c.want || r.Code != 0 {
+				t.Errorf("%s, %s: %+v\n%q, want %q\n%s", name, how, r.Exit, r.stdout, c.want, r.stderr)
+			}
 		}
 	}
 	if r := run(t, plan, "exec 3<>/dev/tcp/127.0.0.1/1; exit 7"); r.Code == 0 {
@@ -192,9 +227,21 @@ func TestStageRunsFirst(t *testing.T) {
 }
 
 func TestKillAndClose(t *testing.T) {
+	// Not as subtests: the ordinary user's run names those of the table alone.
+	for how, start := range starters {
+		t.Logf("%s", how)
+		killAndClose(t, start)
+	}
+	if strings.Contains(cmdlines(), "sleep\x00"+nap("8200")) {
+		t.Error("something is left")
+	}
+}
+
+func killAndClose(t *testing.T, start starter) {
+	t.Helper()
 	for _, mode := range []Mode{WorkspaceWrite, DangerFullAccess} {
 		plan := prepared(t, Profile{Mode: mode, Root: workspace(t)})
-		child, err := plan.Start(Command{Argv: []string{"sleep", nap("8200")}})
+		child, err := start(plan, Command{Argv: []string{"sleep", nap("8200")}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +260,7 @@ func TestKillAndClose(t *testing.T) {
 			t.Errorf("%s: %v", mode, err)
 		}
 		// Closed before it was let run.
-		child, err = plan.Start(Command{Argv: []string{"touch", "ran"}})
+		child, err = start(plan, Command{Argv: []string{"touch", "ran"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,8 +271,5 @@ func TestKillAndClose(t *testing.T) {
 		if _, err := plan.Start(Command{}); err == nil {
 			t.Errorf("%s: nothing was started", mode)
 		}
-	}
-	if strings.Contains(cmdlines(), "sleep\x00"+nap("8200")) {
-		t.Error("something is left")
 	}
 }

@@ -21,6 +21,7 @@ type scene struct {
 	victim                     *exec.Cmd
 	reached                    atomic.Int64 // connections and datagrams that came out
 	settled                    chan struct{}
+	start                      starter // of the stages; forked if nil
 }
 
 // lastWord is a datagram that isn't counted: what was sent before it has been.
@@ -59,7 +60,11 @@ const guardText = "rules"
 func (s *scene) try(t *testing.T, plan *Plan, a attempt) result {
 	t.Helper()
 	s.restore(t)
-	return run(t, plan, `attack() { `+attackEnv+`="$1" "$ATTACKER" "$2"; }; `+a.line, s.env()...)
+	start := forked
+	if s.start != nil {
+		start = s.start
+	}
+	return runBy(t, start, plan, `attack() { `+attackEnv+`="$1" "$ATTACKER" "$2"; }; `+a.line, s.env()...)
 }
 
 // newScene sets up what can be attacked.

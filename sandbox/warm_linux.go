@@ -3,15 +3,16 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Warm starts commands faster: it keeps one stage ready that has not been told yet
-// what to become, in the namespaces of the plan that was used last. The zero value
-// is ready for use; close it.
+// Warm starts commands faster: it keeps a launcher that forks stages, and one stage
+// ready that has not been told yet what to become, in the namespaces of the plan that
+// was used last. The zero value is ready for use; close it.
 type Warm struct {
 	mu      sync.Mutex
 	spare   *spare
@@ -19,7 +20,14 @@ type Warm struct {
 	filled  chan struct{} // not nil while it is being made
 	closed  bool
 	wg      sync.WaitGroup
+
+	launcher *launcher // nil before the first spare, and when it was lost
+	launched int       // how many there were
 }
+
+// maxLaunchers is how many launchers are tried: where they fail, stages are started
+// without.
+const maxLaunchers = 3
 
 // refillAfter is how long a new spare waits for the command to end, so that the two
 // don't compete for the processors: most commands are short.
@@ -64,8 +72,76 @@ func (w *Warm) start(p *Plan, cmd Command) (*Child, error) {
 		}
 		// It died a moment ago, or has become stale in a way that nobody foresaw.
 	}
-	return p.Start(cmd)
+	w.mu.Lock()
+	l := w.launcher
+	w.mu.Unlock()
+	c, err := w.begin(p, l)
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	return c.become(p, cmd)
 }
+
+// begin starts a stage by the launcher, and without it if that fails: whoever needs
+// the stage then sees why it can't be had.
+func (w *Warm) begin(p *Plan, l *launcher) (*Child, error) {
+	if l != nil && p.use.pid {
+		c, err := p.begin(l)
+		if err == nil {
+			return c, nil
+		}
+		w.lose(l)
+	}
+	return p.begin(nil)
+}
+
+// lose gives up a launcher that failed.
+func (w *Warm) lose(l *launcher) {
+	w.mu.Lock()
+	ours := w.launcher == l
+	if ours {
+		w.launcher = nil
+	}
+	w.mu.Unlock()
+	if ours {
+		l.close()
+	}
+}
+
+// launch returns the launcher, and starts it if there is none. Only the one who makes
+// the spare does. What begins no pid namespace needs none: the stage is no init then
+// and has more to do than a launcher's can.
+func (w *Warm) launch(p *Plan) *launcher {
+	w.mu.Lock()
+	l := w.launcher
+	wanted := l == nil && !w.closed && p.use.pid && canFork && w.launched < maxLaunchers
+	if wanted {
+		w.launched++
+	}
+	w.mu.Unlock()
+	if !wanted {
+		return l
+	}
+	l, err := startLauncher()
+	if err != nil {
+		return nil
+	}
+	w.mu.Lock()
+	closed := w.closed
+	if !closed {
+		w.launcher = l
+	}
+	w.mu.Unlock()
+	if closed {
+		l.close()
+		return nil
+	}
+	return l
+}
+
+// canFork says where launchers are known to work: the system call that forks takes
+// its arguments in another order on some architectures.
+const canFork = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
 // take returns the spare if it is of the kind and still as good as new. One that
 // is being made is waited for: it is further than a new one would be.
@@ -139,7 +215,7 @@ func (w *Warm) fill(p *Plan) {
 	filled := make(chan struct{})
 	w.filled = filled
 	w.mu.Unlock()
-	s := p.spare()
+	s := w.makeSpare(p)
 	w.mu.Lock()
 	w.filled = nil
 	if !w.closed {
@@ -152,13 +228,14 @@ func (w *Warm) fill(p *Plan) {
 	}
 }
 
-// spare makes one, or nothing: whoever needs a stage then makes it and sees why not.
-func (p *Plan) spare() *spare {
+// makeSpare makes one, or nothing: whoever needs a stage then makes it and sees why
+// not.
+func (w *Warm) makeSpare(p *Plan) *spare {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil
 	}
-	c, err := p.begin()
+	c, err := w.begin(p, w.launch(p))
 	if err != nil {
 		_ = mounts.Close()
 		return nil
@@ -177,4 +254,11 @@ func (w *Warm) Close() {
 		s.discard()
 	}
 	w.wg.Wait()
+	w.mu.Lock()
+	l := w.launcher
+	w.launcher = nil
+	w.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
 }

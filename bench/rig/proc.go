@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -13,8 +14,8 @@ import (
 
 // Usage is what a process has used so far.
 type Usage struct {
-	// CPU is the processor time of the process, Children that of the children that
-	// it waited for, and of theirs.
+	// CPU is the processor time of the process, Children that of its children: those
+	// that it waited for, with theirs, and those that still run.
 	CPU, Children time.Duration
 	// Written is the bytes that it had written to storage.
 	Written int64
@@ -51,6 +52,7 @@ func ReadUsage(pid int) (Usage, error) {
 	if u.CPU, err = processorTime(pid); err != nil {
 		return Usage{}, err
 	}
+	u.Children += livingChildren(pid)
 	if u.Written, err = field(fmt.Sprintf("/proc/%d/io", pid), "write_bytes:"); err != nil {
 		return Usage{}, err
 	}
@@ -92,4 +94,20 @@ func Load() string {
 	}
 	one, _, _ := strings.Cut(string(b), " ")
 	return one
+}
+
+// livingChildren is the processor time of the children that still run: it is not
+// among that of the children that were waited for.
+func livingChildren(pid int) (total time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		b, _ := os.ReadFile(file)
+		for child := range strings.FieldsSeq(string(b)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				t, _ := processorTime(n)
+				total += t
+			}
+		}
+	}
+	return total
 }

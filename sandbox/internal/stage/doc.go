@@ -1,5 +1,6 @@
 // Package stage is the first code that runs inside a sandbox: a new start of our
-// own binary that puts itself into the boundaries and then starts the command.
+// own binary, or a fork of one, that puts itself into the boundaries and then starts
+// the command.
 //
 // # Contract
 //
@@ -17,6 +18,26 @@
 // a child inherits them from the thread that forks it. So one process can be both
 // the init of the new pid namespace and the one that prepares the command, and no
 // second start of a Go program is paid for.
+//
+// # A program of system calls
+//
+// What a stage does to itself is decided before: [Spec] is compiled to a list of
+// system calls with their arguments, and to what is to be done when one of them
+// fails. Carrying that out needs no memory, no lock and no second thread, hence no
+// runtime: so the process that does it need not be a Go program that was started
+// properly.
+//
+// # The launcher
+//
+// That is used by a launcher (see [LauncherMode]): the binary is started once, forks
+// a process that has given up almost all its memory, and ends. For each request that
+// process forks a stage, with the namespaces that are asked for, whose parent is the
+// launcher's own. Such a stage takes a compiled program instead of a spec and does
+// everything else as above, by the code in forked_linux.go. It is the init of a pid
+// namespace; for others, who find their descendants by reading /proc, the binary is
+// started anew.
+//
+// Both kinds run the same programs, and tests hold them to look the same from inside.
 //
 // # Why it runs in an init function
 //

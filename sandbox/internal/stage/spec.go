@@ -17,6 +17,10 @@ const (
 	MsgReady  = 'R'
 	MsgFailed = 'E'
 	MsgExited = 'X'
+	// To a stage that was forked a program is sent instead of a spec, and it names
+	// the one step that failed by a number.
+	MsgProgram = 'P'
+	MsgStopped = 'F'
 )
 
 // HeaderSize is the size of a message's header: its kind and its length.
@@ -71,6 +75,10 @@ type Spec struct {
 	Tasks uint64
 	// Limits are resource limits, soft and hard.
 	Limits []Limit
+	// OpenFiles are the soft and the hard limit of open files that the command gets
+	// if Limits doesn't say it. A stage that was executed needs no word about it: Go
+	// gives a new process the limits from before it raised its own.
+	OpenFiles [2]uint64
 	// NoNewPrivs, DropCaps, Landlock and Seccomp restrict the command.
 	NoNewPrivs, DropCaps bool
 	// KeepCover drops only the capabilities by which root could look below what
@@ -169,6 +177,17 @@ func DecodeFailed(b []byte) ([]Failed, error) {
 	r := &reader{b: b}
 	visitFailed(r, &f)
 	return f, r.end()
+}
+
+// DecodeStopped reads the step that a forked stage could not do.
+func DecodeStopped(b []byte) (Failed, error) {
+	if len(b) != 8 {
+		return Failed{}, errCodec
+	}
+	word := func(b []byte) uint32 {
+		return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+	}
+	return Failed{Step: stepName(word(b)), Errno: uint64(word(b[4:]))}, nil
 }
 
 func (s *Spec) visit(c codec) {

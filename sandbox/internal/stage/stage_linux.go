@@ -3,6 +3,7 @@ package stage
 import (
 	"errors"
 	"syscall"
+	"unsafe"
 )
 
 // Exit codes of the stage itself. What became of the command is told over the
@@ -13,24 +14,25 @@ const (
 )
 
 func init() { //nolint:gochecknoinits // measured: see the package comment, "Why it runs in an init function"
-	if _, ok := syscall.Getenv(Marker); ok {
-		// All init functions run on the startup thread, which package runtime
-		// documents, and this one never returns: the thread is ours without
-		// LockOSThread, whose first call would start one thread more.
-		syscall.Exit(run(conn{ControlFD}))
+	mode, ok := syscall.Getenv(Marker)
+	if !ok {
+		return
 	}
+	// All init functions run on the startup thread, which package runtime
+	// documents, and this one never returns: the thread is ours without
+	// LockOSThread, whose first call would start one thread more.
+	if mode == LauncherMode {
+		syscall.Exit(launcher(ControlFD))
+	}
+	syscall.Exit(run(conn{ControlFD}))
 }
 
 // stage is the state of one run.
 type stage struct {
 	*Spec
-	conn   conn
-	failed []Failed
-
-	trees    []int // clones of Keep, in its order
-	devices  []int // clones of devices, in the order of the table
-	tasks    []int // open files of Tasks
-	listener int   // the proxy's listener, or -1
+	conn conn
+	area *area
+	prog header
 
 	leaf   int
 	pidfd  int
@@ -45,52 +47,69 @@ func run(c conn) int {
 	if err != nil {
 		return exitFailed
 	}
-	s := &stage{Spec: spec, conn: c, listener: -1}
-	s.step(StepFiles, func() error { return s.takeFiles(fds) })
-	s.prepare()
+	s := &stage{Spec: spec, conn: c}
+	s.compile(fds)
+	s.area.run(s.prog.prepare, s.Probe)
 	if s.Probe {
-		s.restrict()
+		s.area.run(s.prog.restrict, true)
 	}
-	if len(s.failed) > 0 {
-		c.send(MsgFailed, EncodeFailed(s.failed), -1)
+	if s.gaveUp() {
 		return exitFailed
 	}
-	c.send(MsgReady, nil, s.listener)
+	c.send(MsgReady, nil, int(s.area.listener))
 	if s.Probe {
 		return exitDone
 	}
-	if s.listener >= 0 {
-		_ = syscall.Close(s.listener)
+	if s.area.listener >= 0 {
+		_ = syscall.Close(int(s.area.listener))
 	}
 	if kind, _, err := c.receive(); err != nil || kind != MsgGo {
 		return exitDone // the parent changed its mind or died: nothing has run
 	}
-	s.restrict()
-	if len(s.failed) == 0 {
-		s.step("start the command", s.start)
-	}
-	if len(s.failed) > 0 {
-		c.send(MsgFailed, EncodeFailed(s.failed), -1)
+	s.area.run(s.prog.restrict, false)
+	s.start()
+	if s.gaveUp() {
 		return exitFailed
 	}
 	s.follow()
 	return exitDone
 }
 
-// step does one step unless one before failed; a probe tries them all. It tells
-// whether the step was done.
-func (s *stage) step(name string, do func() error) bool {
-	if len(s.failed) > 0 && !s.Probe {
-		return false
+// compile makes the program of what comes before the command, and the memory that
+// it runs in.
+func (s *stage) compile(fds []int) {
+	b := newBuilder()
+	h := b.stage(s.Spec)
+	program := b.finish(h)
+	memory := make([]uint64, (payloadAt+len(program)+7)/8)
+	s.area = (*area)(unsafe.Pointer(&memory[0]))
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&memory[0])), len(memory)*8)[payloadAt:], program)
+	s.prog = *(*header)(unsafe.Add(unsafe.Pointer(s.area), payloadAt))
+	s.area.listener = -1
+	switch {
+	case b.bad:
+		s.area.fail(0, syscall.EINVAL)
+	case !s.Probe && len(fds) != int(h.files):
+		s.area.fail(0, syscall.EBADF)
 	}
-	err := do()
-	if err == nil {
-		return true
+	for i, fd := range fds[:min(len(fds), maxRights)] {
+		s.area.fds[i] = int32(fd)
 	}
-	errno := syscall.EINVAL
-	errors.As(err, &errno)
-	s.failed = append(s.failed, Failed{Step: name, Errno: uint64(errno)})
-	return false
+	if s.area.failures > 0 {
+		s.prog = header{}
+	}
+}
+
+// gaveUp reports the steps that failed, if any did.
+func (s *stage) gaveUp() bool {
+	var failed []Failed
+	for _, f := range s.area.failed[:s.area.failures] {
+		failed = append(failed, Failed{Step: stepName(f.name), Errno: uint64(f.errno)})
+	}
+	if len(failed) > 0 {
+		s.conn.send(MsgFailed, EncodeFailed(failed), -1)
+	}
+	return len(failed) > 0
 }
 
 // inherited are the signals that a Go program goes on to ignore if whoever started it
@@ -115,7 +134,16 @@ func heedSignals() error {
 
 // start forks the command from this thread, so that it inherits every
 // restriction.
-func (s *stage) start() error {
+func (s *stage) start() {
+	if s.area.failures > 0 {
+		return
+	}
+	if err := s.forkExec(); err != 0 {
+		s.area.fail(stepStart, err)
+	}
+}
+
+func (s *stage) forkExec() syscall.Errno {
 	attr := &syscall.ProcAttr{
 		Dir:   s.Dir,
 		Env:   s.Env,
@@ -125,12 +153,12 @@ func (s *stage) start() error {
 	if s.Env == nil {
 		attr.Env = []string{}
 	}
-	if err := heedSignals(); err != nil {
-		return err
+	if err := errors.Join(heedSignals(), s.keepLimit()); err != nil {
+		return number(err)
 	}
 	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
 	if err != nil {
-		return err
+		return number(err)
 	}
 	s.leaf = pid
 	// The pipes and the terminal are the command's now: their other ends must see
@@ -138,5 +166,23 @@ func (s *stage) start() error {
 	for fd := range 3 {
 		_ = syscall.Close(fd)
 	}
+	return 0
+}
+
+// keepLimit tells package syscall of a limit of open files: it gives what it forks
+// back the one from before the runtime raised it, unless it knows of a new one.
+func (s *stage) keepLimit() error {
+	for _, l := range s.Limits {
+		if l.Resource == syscall.RLIMIT_NOFILE {
+			return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: l.Value, Max: l.Value})
+		}
+	}
 	return nil
+}
+
+// number is what the kernel said.
+func number(err error) syscall.Errno {
+	errno := syscall.EINVAL
+	errors.As(err, &errno)
+	return errno
 }

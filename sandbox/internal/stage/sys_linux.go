@@ -44,10 +44,18 @@ const (
 	rightTruncate     = 0x4000
 	rightIoctlDev     = 0x8000
 	rightResolveUnix  = 0x10000
+	sysPrlimit        = syscall.SYS_PRLIMIT64
+	sysClone3         = 435
+	cloneIntoCgroup   = 0x200000000
+	sigBlock          = 0
+	sigSetMask        = 2
+	signalSetSize     = 8
 )
 
 // mountAttr is struct mount_attr.
-type mountAttr struct{ set, clr, propagation, usernsFD uint64 }
+type mountAttr struct{ set, _, _, _ uint64 }
+
+const mountAttrSize = unsafe.Sizeof(mountAttr{})
 
 // pollFD is struct pollfd.
 type pollFD struct {
@@ -65,16 +73,10 @@ type pathBeneathAttr struct {
 	parent int32
 }
 
-// sockFilter and sockFprog are a program of classic BPF.
-type sockFilter struct {
-	code   uint16
-	jt, jf uint8
-	k      uint32
-}
-
+// sockFprog is a program of classic BPF: its length and its address.
 type sockFprog struct {
 	length uint16
-	filter *sockFilter
+	filter uintptr
 }
 
 func result(errno syscall.Errno) error {
@@ -84,50 +86,10 @@ func result(errno syscall.Errno) error {
 	return nil
 }
 
-func prctl(option, value uintptr) error {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0)
-	return result(errno)
-}
-
 // defaultSignal sets a signal's disposition to the default.
 func defaultSignal(sig syscall.Signal) error {
 	var action [4]uint64 // struct sigaction: zero is SIG_DFL without flags
-	const setSize = 8
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, setSize, 0, 0)
-	return result(errno)
-}
-
-func openTree(path string, flags uintptr) (int, error) {
-	p, err := syscall.BytePtrFromString(path)
-	if err != nil {
-		return -1, err
-	}
-	at := atFdcwd
-	fd, _, errno := syscall.RawSyscall(sysOpenTree, uintptr(at), uintptr(unsafe.Pointer(p)), flags)
-	return int(fd), result(errno)
-}
-
-func moveMount(fd int, path string) error {
-	p, err := syscall.BytePtrFromString(path)
-	if err != nil {
-		return err
-	}
-	var empty byte
-	at := atFdcwd
-	_, _, errno := syscall.RawSyscall6(sysMoveMount, uintptr(fd), uintptr(unsafe.Pointer(&empty)),
-		uintptr(at), uintptr(unsafe.Pointer(p)), moveEmptyPath, 0)
-	return result(errno)
-}
-
-// setAttr changes the flags of a mount, or with a path of "" those of a tree.
-func setAttr(fd int, path string, flags uintptr, set uint64) error {
-	p, err := syscall.BytePtrFromString(path)
-	if err != nil {
-		return err
-	}
-	attr := mountAttr{set: set}
-	_, _, errno := syscall.RawSyscall6(sysMountSetattr, uintptr(fd), uintptr(unsafe.Pointer(p)),
-		flags, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, signalSetSize, 0, 0)
 	return result(errno)
 }
 

@@ -1,0 +1,196 @@
+package stage
+
+import (
+	"strconv"
+	"syscall"
+	"unsafe"
+)
+
+// Compile turns a spec into the program of a stage that was forked; see [LauncherMode].
+func Compile(s *Spec) ([]byte, error) {
+	b := newBuilder()
+	h := b.stage(s)
+	if b.bad {
+		return nil, syscall.EINVAL
+	}
+	begin := len(b.ops)
+	b.start(s)
+	if b.bad {
+		// What can't be told to the kernel is refused like what it refuses.
+		b.ops = b.ops[:begin]
+		b.prctl(noSuchOption, 0)
+	}
+	h.start = span{uint32(begin), uint32(len(b.ops))}
+	return b.finish(h), nil
+}
+
+// noSuchOption is one that prctl calls invalid.
+const noSuchOption = 1<<31 - 1
+
+// stage writes what happens before the command.
+func (b *builder) stage(s *Spec) (h header) {
+	h.files = 3 + uint32(s.Tasks)
+	b.takeFiles(s)
+	b.prepare(s)
+	h.prepare.to = uint32(len(b.ops))
+	h.restrict.from = h.prepare.to
+	b.restrict(s)
+	h.restrict.to = uint32(len(b.ops))
+	return h
+}
+
+// takeFiles takes over what came with the spec: standard input, output and error.
+// The parent opened them: a file that is open for writing in this namespace would
+// keep its mount from becoming read-only.
+func (b *builder) takeFiles(s *Spec) {
+	if s.Probe {
+		return
+	}
+	b.step(StepFiles)
+	for to := range 3 {
+		from := atFiles + 4*uint32(to)
+		b.call(syscall.SYS_DUP3, load(from), value(to), value(0))
+		b.closeCell(from)
+	}
+}
+
+// prepare does what needs privileges: mounts and network. Nothing of the command
+// runs yet.
+func (b *builder) prepare(s *Spec) {
+	b.step(StepDumpable)
+	b.prctl(prSetDumpable, 0)
+	if !s.PidNS {
+		b.step(StepSubreaper)
+		b.prctl(prSetSubreaper, 1)
+	}
+	if s.MountNS {
+		b.mounts(s)
+	}
+	if s.Loopback {
+		b.step(StepLoopback)
+		b.loopbackUp()
+	}
+	if s.ProxyPort != 0 {
+		b.step(StepListen)
+		b.listen(s)
+	}
+}
+
+func (b *builder) prctl(option, v uintptr) *op {
+	return b.call(syscall.SYS_PRCTL, value(option), value(v), value(0), value(0), value(0))
+}
+
+// ifreqFlags is the part of struct ifreq that sets an interface's flags.
+type ifreqFlags struct {
+	name  [syscall.IFNAMSIZ]byte
+	flags uint16
+	_     [22]byte
+}
+
+// loopbackUp lets programs inside talk to each other. The namespace has no other
+// device.
+func (b *builder) loopbackUp() {
+	fd := b.cell()
+	b.call(sysSocket, value(syscall.AF_INET), value(syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC), value(0)).into(fd)
+	req := ifreqFlags{flags: syscall.IFF_UP | syscall.IFF_RUNNING}
+	copy(req.name[:], "lo")
+	b.call(syscall.SYS_IOCTL, load(fd), value(syscall.SIOCSIFFLAGS), address(place(b, req)))
+	b.closeCell(fd)
+}
+
+// listen opens the proxy's door inside. A socket stays in the namespace where it
+// was made, whoever holds it: so the parent can accept on it, and no relay is
+// needed.
+func (b *builder) listen(s *Spec) {
+	sa := syscall.RawSockaddrInet4{Family: syscall.AF_INET, Addr: [4]byte{127, 0, 0, 1}}
+	port := (*[2]byte)(unsafe.Pointer(&sa.Port))
+	port[0], port[1] = byte(s.ProxyPort>>8), byte(s.ProxyPort)
+	fd := b.cell()
+	b.call(sysSocket, value(syscall.AF_INET), value(syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC), value(0)).into(fd)
+	b.call(sysBind, load(fd), address(place(b, sa)), value(unsafe.Sizeof(sa)))
+	b.call(sysListen, load(fd), value(128))
+	// Only now: whoever looks at the listener finds one that listens, or none.
+	b.call(syscall.SYS_FCNTL, load(fd), value(syscall.F_DUPFD_CLOEXEC), value(0)).into(atListener)
+	b.closeCell(fd)
+}
+
+// restrict gives up, on this thread and for what it forks, everything that the
+// command shall not have. Seccomp is last: the filter may forbid the steps before.
+func (b *builder) restrict(s *Spec) {
+	b.step(StepTasks)
+	b.enterTasks(s)
+	b.step(StepLimits)
+	b.limits(s)
+	if s.DropCaps {
+		b.step(StepCaps)
+		b.dropCaps()
+	}
+	if s.KeepCover {
+		b.step(StepCaps)
+		b.keepCover()
+	}
+	if s.NoNewPrivs {
+		b.step(StepNoNewPrivs)
+		b.prctl(prSetNoNewPrivs, 1)
+	}
+	if s.LandlockFS != 0 || s.LandlockNet != 0 || s.LandlockScoped != 0 {
+		b.step(StepLandlock)
+		b.landlock(s)
+	}
+	if len(s.Seccomp) > 0 {
+		b.step(StepSeccomp)
+		b.seccomp(s)
+	}
+}
+
+// enterTasks moves this one thread into its control groups. A thread that moves
+// itself needs no lock over all processes, which moving a process would wait for
+// during several milliseconds.
+func (b *builder) enterTasks(s *Spec) {
+	for i := range uint32(s.Tasks) {
+		fd := atFiles + 4*(3+i)
+		b.call(syscall.SYS_WRITE, load(fd), b.text("0"), value(1))
+		b.closeCell(fd)
+	}
+}
+
+func (b *builder) limits(s *Spec) {
+	set := func(resource, soft, hard uint64) {
+		b.call(sysPrlimit, value(0), value(resource), address(place(b, syscall.Rlimit{Cur: soft, Max: hard})), value(0))
+	}
+	for _, l := range s.Limits {
+		set(l.Resource, l.Value, l.Value)
+	}
+	if s.OpenFiles != [2]uint64{} {
+		set(syscall.RLIMIT_NOFILE, s.OpenFiles[0], s.OpenFiles[1])
+	}
+}
+
+// start executes the command, in a process that was forked for it. A Go program
+// ignores some signals if whoever started it did, as nohup and shells in the
+// background do, and its children would, too: a command that no Control-C reaches.
+func (b *builder) start(s *Spec) {
+	b.step(StepStart)
+	argv, env := b.addresses(s.Argv), b.addresses(s.Env)
+	for _, sig := range inherited {
+		// Zero is SIG_DFL without flags.
+		b.call(syscall.SYS_RT_SIGACTION, value(int(sig)), address(place(b, [4]uint64{})), value(0), value(signalSetSize))
+	}
+	b.call(syscall.SYS_SETSID)
+	if s.TTY {
+		b.call(syscall.SYS_IOCTL, value(0), value(syscall.TIOCSCTTY), value(1))
+	}
+	if s.Dir != "" {
+		b.call(syscall.SYS_CHDIR, b.text(s.Dir))
+	}
+	b.call(syscall.SYS_RT_SIGPROCMASK, value(sigSetMask), address(atMask), value(0), value(signalSetSize))
+	b.call(syscall.SYS_EXECVE, b.text(s.Path), address(argv), address(env))
+}
+
+// privateOptions are those of a private directory.
+func privateOptions(s *Spec) string {
+	if s.PrivateBytes == 0 {
+		return "mode=1777"
+	}
+	return "mode=1777,size=" + strconv.FormatUint(s.PrivateBytes, 10)
+}
