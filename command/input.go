@@ -3,6 +3,7 @@ package command
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"agentd/event"
 	"agentd/fault"
@@ -58,7 +59,39 @@ func normalInput(in event.Raw) (event.Raw, error) {
 	}
 }
 
+// A text that needs no escapes is put between these as it is: most inputs are such.
+const (
+	textBegins = `[{"type":"text","text":`
+	textEnds   = `}]`
+)
+
+// PlainText returns the text of an input that is one text without escapes.
+func PlainText(parts event.Raw) (string, bool) {
+	rest, ok := strings.CutPrefix(string(parts), textBegins)
+	if rest, ends := strings.CutSuffix(rest, textEnds); ok && ends && isPlain(rest) {
+		return rest[1 : len(rest)-1], true
+	}
+	return "", false
+}
+
+// isPlain reports whether JSON is a text whose characters stand for themselves, also
+// for the encoder, which escapes what HTML would take for markup.
+func isPlain(in string) bool {
+	if len(in) < len(`"a"`) || in[0] != '"' || in[len(in)-1] != '"' {
+		return false
+	}
+	for i := 1; i < len(in)-1; i++ {
+		if c := in[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
+}
+
 func normalText(in event.Raw) (event.Raw, error) {
+	if isPlain(string(in)) {
+		return event.Raw(textBegins + string(in) + textEnds), nil
+	}
 	var s string
 	if err := wire.DecodeValue("input", in, &s); err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func (bs *blocks) start(index int, raw json.RawMessage, a *httpstream.Answer) er
 		Name      string          `json:"name"`
 		Input     json.RawMessage `json:"input"`
 	}
-	if err := json.Unmarshal(raw, &v); err != nil {
+	if err := httpstream.Unmarshal(raw, &v); err != nil {
 		return err
 	}
 	b := &block{kind: v.Type, as: append(json.RawMessage(nil), raw...), id: v.ID, name: v.Name, signature: v.Signature}

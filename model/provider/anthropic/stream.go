@@ -88,7 +88,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		return nil
 	}
 	var ev streamEvent
-	if err := json.Unmarshal(data, &ev); err != nil {
+	if err := httpstream.Unmarshal(data, &ev); err != nil {
 		return err
 	}
 	if ev.Type == "" {
@@ -130,7 +130,7 @@ func (d *decoder) failed(data []byte) error {
 // Whole implements [httpstream.Decoder].
 func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	var m message
-	if err := json.Unmarshal(body, &m); err != nil {
+	if err := httpstream.Unmarshal(body, &m); err != nil {
 		return err
 	}
 	if m.Type != "message" {

@@ -67,7 +67,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		}
 	}
 	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := httpstream.Unmarshal(data, &c); err != nil {
 		return err
 	}
 	return d.take(&c, a)
@@ -76,9 +76,9 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 // Whole implements [httpstream.Decoder]: one response, or a list of them.
 func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	var list []chunk
-	if err := json.Unmarshal(body, &list); err != nil {
+	if err := httpstream.Unmarshal(body, &list); err != nil {
 		var one chunk
-		if err := json.Unmarshal(body, &one); err != nil {
+		if err := httpstream.Unmarshal(body, &one); err != nil {
 			return err
 		}
 		list = []chunk{one}
@@ -154,7 +154,7 @@ func (d *decoder) take(c *chunk, a *httpstream.Answer) error {
 func (d *decoder) candidate(c *candidate, a *httpstream.Answer) error {
 	for _, raw := range c.Content.Parts {
 		var p part
-		if err := json.Unmarshal(raw, &p); err != nil {
+		if err := httpstream.Unmarshal(raw, &p); err != nil {
 			return err
 		}
 		if err := d.part(&p, raw, a); err != nil {

@@ -93,7 +93,9 @@ func (o *Object) Raw(name string, value []byte) {
 }
 
 // String adds a text.
-func (o *Object) String(name, value string) { o.Raw(name, AppendString(nil, value)) }
+func (o *Object) String(name, value string) {
+	o.Raw(name, AppendString(make([]byte, 0, len(value)+2), value))
+}
 
 // Pieces adds a member whose value is JSON already, in pieces. They are not
 // copied, and must not change as long as the body is used.
@@ -107,7 +109,7 @@ func (o *Object) Pieces(name string, pieces [][]byte) {
 }
 
 func (o *Object) key(name string) {
-	b := []byte{','}
+	b := append(make([]byte, 0, len(name)+4), ',')
 	if !o.begun {
 		b[0] = '{'
 		o.begun = true

@@ -29,7 +29,11 @@ func standingOf(h http.Header) *model.Standing {
 // count returns the first header that holds a number, or -1.
 func count(h http.Header, names ...string) int64 {
 	for _, name := range names {
-		if n, err := strconv.ParseInt(strings.TrimSpace(h.Get(name)), 10, 64); err == nil && n >= 0 {
+		value := strings.TrimSpace(h.Get(name))
+		if value == "" {
+			continue // most are not there, and an error costs more than a look
+		}
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
 			return n
 		}
 	}

@@ -1,6 +1,7 @@
 package httpstream
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -24,6 +25,23 @@ func dial() func(ctx context.Context, network, address string) (net.Conn, error)
 // 32 KiB at a time, only to hand it to the kernel. Under TLS the pieces are copied
 // anyway, when they are encrypted.
 type socket struct{ *net.TCPConn }
+
+// Write implements [io.Writer]. The header of a request whose body follows waits in
+// the kernel for it, so that both travel together; if nothing comes the kernel sends
+// it by itself after a while.
+func (s socket) Write(b []byte) (int, error) {
+	if !bytes.HasPrefix(b, post) || !bytes.HasSuffix(b, headerEnd) || bytes.Contains(b, noBody) {
+		return s.TCPConn.Write(b)
+	}
+	n := s.writeMore(b)
+	if n == len(b) {
+		return n, nil
+	}
+	rest, err := s.TCPConn.Write(b[n:])
+	return n + rest, err
+}
+
+var post, headerEnd, noBody = []byte("POST "), []byte("\r\n\r\n"), []byte("\r\nContent-Length: 0\r\n")
 
 // ReadFrom implements [io.ReaderFrom], which is how Go's HTTP client writes a
 // request's body: a reader that is limited to the length that the header named.

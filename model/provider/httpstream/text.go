@@ -1,7 +1,6 @@
 package httpstream
 
 import (
-	"encoding/json"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -14,7 +13,7 @@ import (
 // surrogate pair in three bytes.
 type Text string
 
-// UnmarshalJSON implements [json.Unmarshaler]. Null is empty.
+// UnmarshalJSON implements json.Unmarshaler. Null is empty.
 func (t *Text) UnmarshalJSON(b []byte) error {
 	if len(b) >= 2 && b[0] == '"' && !needsCare(b) {
 		*t = Text(b[1 : len(b)-1])
@@ -22,7 +21,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	}
 	if len(b) < 2 || b[0] != '"' || !strings.Contains(string(b), `\u`) && utf8.Valid(b) {
 		var s string
-		if err := json.Unmarshal(b, &s); err != nil {
+		if err := Unmarshal(b, &s); err != nil {
 			return err
 		}
 		*t = Text(s)

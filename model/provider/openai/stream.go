@@ -80,7 +80,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 			Text httpstream.Text `json:"text"`
 		} `json:"thinking"`
 	}
-	if err := json.Unmarshal(b, &parts); err != nil {
+	if err := httpstream.Unmarshal(b, &parts); err != nil {
 		return err
 	}
 	for _, p := range parts {
@@ -134,7 +134,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		return f.Error()
 	}
 	var c chunk
-	if err := json.Unmarshal(e.Data, &c); err != nil {
+	if err := httpstream.Unmarshal(e.Data, &c); err != nil {
 		return err
 	}
 	return d.take(&c, a)
@@ -152,7 +152,7 @@ func failure(e httpstream.Event) *httpstream.Failure {
 // Whole implements [httpstream.Decoder].
 func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	var c chunk
-	if err := json.Unmarshal(body, &c); err != nil {
+	if err := httpstream.Unmarshal(body, &c); err != nil {
 		return err
 	}
 	if len(c.Choices) == 0 {

@@ -69,7 +69,7 @@ func (s *items) done(index int, raw json.RawMessage, a *httpstream.Answer) error
 		return &model.Error{Category: model.Malformed, Message: "the answer holds too many items"}
 	}
 	var it item
-	if err := json.Unmarshal(raw, &it); err != nil {
+	if err := httpstream.Unmarshal(raw, &it); err != nil {
 		return err
 	}
 	s.came = true

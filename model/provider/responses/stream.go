@@ -61,7 +61,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		return nil
 	}
 	var ev streamEvent
-	if err := json.Unmarshal(data, &ev); err != nil {
+	if err := httpstream.Unmarshal(data, &ev); err != nil {
 		return err
 	}
 	if ev.Type == "" {
@@ -96,7 +96,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 // Whole implements [httpstream.Decoder].
 func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	var r response
-	if err := json.Unmarshal(body, &r); err != nil {
+	if err := httpstream.Unmarshal(body, &r); err != nil {
 		return err
 	}
 	if r.Object != "response" && r.Output == nil {
