@@ -126,7 +126,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	so := opt.Session
 	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
-	so.CheckTurn, so.CheckAnswer, so.Redact = r.loop.CheckTurn, tool.ValidateOutput, redact
+	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
 	r.manager = session.New(so)
 	if err := r.loop.Start(ctx, r.manager); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
@@ -303,6 +303,8 @@ func (r *Runtime) do(ctx context.Context, caller command.Caller, p command.Param
 		return answer(r.startTrial(ctx, caller, q))
 	case *command.RecordBenchmarkReward:
 		return answer(r.recordReward(ctx, caller, q))
+	case *command.EndBenchmarkTrial:
+		return answer(r.endTrial(ctx, caller, q))
 	case *command.ExportBenchmarkTrial:
 		return answer(r.exportTrial(ctx, caller, q))
 	case *command.CompareBenchmarkRuns:

@@ -98,7 +98,11 @@ func (k *kit) until(sessionID string, ok func(*event.Event) bool) *event.Event {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
-	sub, err := k.r.Subscribe(ctx, command.Local(), sessionID, 0)
+	oldest, err := k.r.Port().Oldest(ctx, command.Local(), sessionID)
+	if err != nil {
+		k.Fatal(err)
+	}
+	sub, err := k.r.Subscribe(ctx, command.Local(), sessionID, oldest-1)
 	if err != nil {
 		k.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentd"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/session"
 	"agentd/state"
 	"agentd/store"
 	"agentd/store/storetest"
@@ -77,36 +77,28 @@ func TestCursorPastTheEndIsRepaired(t *testing.T) {
 	}
 }
 
-// trimmed is a store that retention removed the beginning of a session from.
-type trimmed struct {
-	store.Store
-	session string
-	before  atomic.Uint64
-}
-
-func (s *trimmed) Read(ctx context.Context, id string, r store.Range) iter.Seq2[store.Record, error] {
-	if before := s.before.Load(); id == s.session && before > 0 && r.After < before-1 && r.Limit == 1 {
-		r.After = before - 1
-	}
-	return s.Store.Read(ctx, id, r)
-}
-
 func TestCursorThatRetentionRemovedIsRepaired(t *testing.T) {
 	k := newKitWith(t, nil)
-	k.close()
-	s := &trimmed{Store: k.store, session: "sess_t"}
-	k.change = func(o *agentd.Options) { o.Store = s }
-	k.open()
 	token := k.channelIn("sess_t", "chan_t", nil)
-	s.before.Store(6)
+	do[command.ChannelResult](k, &command.DisconnectChannel{ChannelID: "chan_t"})
+	last := uint64(len(k.facts("sess_t")))
+	gone, err := k.r.TrimSession(t.Context(), command.Local(), "sess_t", session.TrimOptions{Before: 6})
+	if err != nil || gone.Through != 5 {
+		t.Fatalf("got %+v, %v", gone, err)
+	}
 	back := do[command.ReconnectChannelResult](k, &command.ReconnectChannel{ChannelID: "chan_t", ResumeToken: token, LastSequence: new(uint64(2))})
-	if back.RecoveryMode != "snapshot_repair" || back.ReplayFrom != 6 || back.Gap == nil || *back.Gap != (command.ChannelGap{From: 3, To: 5, Reason: "retention"}) {
+	if back.RecoveryMode != "snapshot_repair" || back.ReplayFrom != 6 || back.Gap == nil || *back.Gap != (command.ChannelGap{From: 3, To: 5, Reason: "retention"}) || len(back.Snapshot) == 0 {
 		t.Errorf("got %+v, %+v", back, back.Gap)
 	}
-	if repaired := payloads[*event.SnapshotRepaired](k, "sess_t"); len(repaired) != 1 || repaired[0].GapFrom != 3 || repaired[0].GapTo != 5 {
+	repaired := payloads[*event.SnapshotRepaired](k, "sess_t")
+	if len(repaired) != 2 || repaired[0].GapTo != 5 || repaired[0].Status != "unavailable" || repaired[1].GapFrom != 3 || repaired[1].GapTo != 5 {
 		t.Errorf("got %+v", repaired)
 	}
-	s.before.Store(0)
+	// A cursor behind what is gone is as good as any.
+	back = do[command.ReconnectChannelResult](k, &command.ReconnectChannel{ChannelID: "chan_t", ResumeToken: token, LastSequence: &last})
+	if back.RecoveryMode != "replay" || back.ReplayFrom != last+1 || back.Gap != nil {
+		t.Errorf("got %+v", back)
+	}
 }
 
 func TestPeerThatComesTwiceReplacesItself(t *testing.T) {

@@ -80,7 +80,6 @@ func TestATurnsTaskIsBlockedWithItsThread(t *testing.T) {
 func TestARuleThatDeniesHoldsOverAnApproval(t *testing.T) {
 	for _, decision := range []string{"deny", "ask"} {
 		k := newKit(t, wants("write_file", map[string]any{"path": "a.txt", "content": "a"}), says("done"))
-		k.unrepeatable = "the rules changed while the session ran"
 		r := k.submit("sess_a", "go")
 		id, _ := k.required("sess_a", 1)
 		do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Rules: []event.PolicyRule{{Decision: decision, Tool: "write_file", Reason: "not now"}}})
@@ -300,6 +299,7 @@ func TestASubagentsRecordNamesItsParents(t *testing.T) {
 	if len(list) != 2 {
 		t.Errorf("%d children", len(list))
 	}
+	do[command.WaitSubagentsResult](k, &command.WaitSubagents{SubagentIDs: []string{child.SubagentID, grandchild.SubagentID}})
 }
 
 // TestAUsedUpAccountIsAQuota: it is told as one, and another provider's model is
@@ -327,7 +327,6 @@ func TestAUsedUpAccountIsAQuota(t *testing.T) {
 func TestWhoEndedAProcessIsInTheFact(t *testing.T) {
 	needsSandbox(t)
 	k := newKitWith(t, all(withShell, mode("bypass")), wants("shell", map[string]any{"command": "sleep 1000", "background": true}), says("done"))
-	k.unrepeatable = "a process was ended from outside"
 	k.completes(k.submit("sess_a", "go"))
 	started := payloads[*event.ProcessStarted](k, "sess_a")[0]
 	do[command.ProcessResult](k, &command.TerminateProcess{ProcessID: started.ProcessID, Reason: "enough"})

@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"agentd/command"
@@ -28,16 +29,31 @@ func (r *Runtime) explain(ctx context.Context, caller command.Caller, p *command
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
 	}
+	oldest, err := r.manager.Oldest(ctx, p.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if !found && oldest > 1 {
+		return nil, fault.New(fault.NotFound, "no fact of session %s is about %s; those through %d were removed by retention", p.SessionID, p.Asked(), oldest-1)
+	}
 	if !found {
 		return nil, fault.New(fault.NotFound, "no fact of session %s is about %s", p.SessionID, p.Asked())
+	}
+	if oldest > 1 {
+		res.Answer += fmt.Sprintf(" The events through %d were removed by retention: what they said is not part of this.", oldest-1)
 	}
 	return res, nil
 }
 
-// facts yields all facts of a session.
+// facts yields all facts of a session that there are.
 func (r *Runtime) facts(ctx context.Context, sessionID string) iter.Seq2[*event.Event, error] {
 	return func(yield func(*event.Event, error) bool) {
-		for rec, err := range r.opt.Store.Read(ctx, sessionID, store.Range{}) {
+		oldest, err := r.manager.Oldest(ctx, sessionID)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for rec, err := range r.opt.Store.Read(ctx, sessionID, store.Range{After: oldest - 1}) {
 			if err != nil {
 				yield(nil, err)
 				return

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -16,6 +18,7 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store"
 )
 
 const (
@@ -148,7 +151,7 @@ func (x *export) write(ctx context.Context, f io.Writer) (*evidence.Exported, er
 
 // environment is what decisions depend on beside the facts, as it is now.
 func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, error) {
-	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, NobodyToAsk: x.r.opt.Loop.NobodyToAsk, Rules: []event.PolicyRule{}}
+	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, NobodyToAsk: x.r.opt.Loop.NobodyToAsk, Rules: []event.PolicyRule{}, Catalog: catalogOf(&x.r.opt.Loop)}
 	limits, err := json.Marshal(x.r.loop.Limits()) //nolint:musttag // a form of its own, which only a replay reads
 	if err == nil {
 		env.Limits = limits
@@ -160,17 +163,38 @@ func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, err
 	if policy, ok := res.(*command.PolicyResult); ok {
 		env.PermissionMode, env.Rules = policy.Mode, append(env.Rules, policy.Rules...)
 	}
-	err = x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
+	var began time.Time
+	if err := x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
+		began = s.CreatedAt
 		if s.Workspace != nil && s.Workspace.Root != "" {
 			env.Workspace = s.Workspace.Root
 		}
 		return nil
-	})
+	}); err != nil {
+		return env, err
+	}
+	env.RulesChanged, err = x.hostChanged(ctx, began)
 	return env, err
+}
+
+// hostChanged reports whether the host's policy was changed after a moment. When that
+// was in the session's own story its facts don't tell.
+func (x *export) hostChanged(ctx context.Context, since time.Time) (changed bool, err error) {
+	err = x.r.manager.View(ctx, event.RuntimeSession, func(s *state.Session) error {
+		changed = slices.ContainsFunc(s.Permission.Policies, func(p state.Policy) bool { return p.Source == "host" && !p.ChangedAt.Before(since) })
+		return nil
+	})
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+	return changed, err
 }
 
 // failed says why there is no pack.
 func (x *export) failed(err error) error {
+	if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
+		return fault.New(fault.NotFound, "no fact of session %s is in that scope; those through %d were removed by retention", x.scope.SessionID, removed.Through)
+	}
 	if errors.Is(err, evidence.ErrNothing) {
 		return fault.New(fault.NotFound, "no fact of session %s is in that scope", x.scope.SessionID)
 	}

@@ -22,17 +22,12 @@ func (p Port) Events(ctx context.Context, c command.Caller, sessionID string, af
 	return delivered(sessionID, records), last, err
 }
 
-// Oldest implements [command.Runtime]. Nothing is removed by retention yet; the
-// first record says so, also when that changes.
+// Oldest implements [command.Runtime].
 func (p Port) Oldest(ctx context.Context, c command.Caller, sessionID string) (uint64, error) {
-	records, _, err := p.Runtime.Events(ctx, c, sessionID, 0, 1)
-	if err != nil {
+	if err := p.manager.See(ctx, c, sessionID); err != nil {
 		return 0, err
 	}
-	if len(records) == 0 {
-		return 1, nil
-	}
-	return records[0].Sequence, nil
+	return p.manager.Oldest(ctx, sessionID)
 }
 
 // Subscribe implements [command.Runtime].

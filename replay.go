@@ -1,12 +1,10 @@
 package agentd
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -77,6 +75,7 @@ func ReplayWith(ctx context.Context, s store.Store, c *evidence.Case, with Repla
 		return nil, errors.New("agentd: replay: another model has no recorded answers: it must be asked")
 	}
 	p := &replaying{c: c, with: with, answers: slices.Clone(c.Answers), results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
+	p.others, p.acts = newParties(p), newActing(p)
 	opt, remove, err := p.options(s)
 	if err != nil {
 		return nil, fmt.Errorf("agentd: replay: %w", err)
@@ -86,10 +85,12 @@ func ReplayWith(ctx context.Context, s store.Store, c *evidence.Case, with Repla
 		return nil, err
 	}
 	err = p.run(ctx)
+	p.acts.close()
 	if err = errors.Join(err, p.r.Close(ctx)); err != nil && !errors.Is(err, errUnanswered) {
 		return nil, fmt.Errorf("agentd: replay: %w", err)
 	}
-	got := p.got.Facts()
+	p.acts.wg.Wait()
+	got := evidence.Within(c, p.got.Facts())
 	return &ReplayReport{
 		Difference: evidence.Compare(c.Expected, got), Decisions: evidence.CompareDecisions(c.Expected, got), Outcomes: evidence.CompareOutcomes(c.Expected, got),
 	}, nil
@@ -109,6 +110,8 @@ type replaying struct {
 	answers   []evidence.CaseAnswer
 	results   []evidence.CaseResult
 	decisions []evidence.CaseDecision
+	others    *parties
+	acts      *acting
 }
 
 // options wire a runtime to the recordings. The folder of the case is used if it
@@ -144,8 +147,13 @@ func (p *replaying) options(s store.Store) (opt Options, remove func(), err erro
 			return opt, remove, fmt.Errorf("the limits of the case: %w", err)
 		}
 	}
-	p.models(&opt.Loop)
-	return opt, remove, nil
+	if err := p.models(&opt.Loop); err != nil {
+		return opt, remove, fmt.Errorf("the models of the case: %w", err)
+	}
+	p.acts.options(&opt)
+	opt.Observer = p.others
+	opt.Loop.Hooks, err = p.others.runner()
+	return opt, remove, err
 }
 
 // host is the policy of the recording, or the one to try.
@@ -175,8 +183,11 @@ func (p *replaying) turnOptions(t *evidence.CaseTurn) *event.TurnOptions {
 	if t.Options != nil {
 		o = *t.Options
 	}
-	if p.with.Live == nil && len(t.Tools) > 0 {
+	if p.with.Live == nil && len(t.Tools) > 0 && p.hasMore(t.Tools) {
 		o.Tools = t.Tools // the runtime of a replay has those of all turns
+	}
+	if p.with.Live == nil {
+		o.TimeoutMs = p.acts.timeout(t.TurnID)
 	}
 	if p.with.Host != nil && p.with.Host.Mode != "" {
 		o.PermissionMode = p.with.Host.Mode
@@ -190,7 +201,10 @@ func (p *replaying) turnOptions(t *evidence.CaseTurn) *event.TurnOptions {
 
 // models offers the models of the recording: those that answered, the first one as
 // the default, and those that could have.
-func (p *replaying) models(o *loop.Options) {
+func (p *replaying) models(o *loop.Options) error {
+	if p.c.Environment.Catalog != nil && len(p.c.Environment.Catalog.Models) > 0 {
+		return p.catalog(o)
+	}
 	seen := map[string]bool{}
 	offer := func(provider, name string) (id string) {
 		info := model.Info{
@@ -226,6 +240,7 @@ func (p *replaying) models(o *loop.Options) {
 		info := model.Info{Provider: "recorded", Model: "none", HasCredential: true, Capabilities: []string{model.CapTools, model.CapStreaming}}
 		o.Providers, o.Models, o.DefaultModel = []model.Provider{&recordedModel{p, "recorded"}}, []model.Info{info}, info.ID()
 	}
+	return nil
 }
 
 // tools are those of the recording. Asking for an input is left to the loop: the
@@ -267,118 +282,6 @@ func escalating(shell tool.Tool, otherwise event.Raw) event.Raw {
 	return otherwise
 }
 
-// recordedModel answers as the recording does.
-type recordedModel struct {
-	p    *replaying
-	name string
-}
-
-// Name implements [model.Provider].
-func (m *recordedModel) Name() string { return m.name }
-
-// Stream implements [model.Provider].
-func (m *recordedModel) Stream(context.Context, *model.Request) iter.Seq2[model.Chunk, error] {
-	return func(yield func(model.Chunk, error) bool) {
-		a, n := m.p.next()
-		if a == nil {
-			yield(model.Chunk{}, &model.Error{Category: model.InvalidRequest, Message: fmt.Sprintf("the recording has no answer to call %d", n)})
-			return
-		}
-		if a.ErrorCategory != "" {
-			yield(model.Chunk{}, &model.Error{Category: a.ErrorCategory, Message: a.ErrorMessage, Retryable: a.Retryable})
-			return
-		}
-		for _, c := range chunks(a) {
-			if !yield(c, nil) {
-				return
-			}
-		}
-	}
-}
-
-// next returns the next answer that the running turn was given, in the order of the
-// recording: also a call that was cut off has its place. An answer that names no
-// turn fits any. The number is that of the call within its turn, from 1.
-func (p *replaying) next() (*evidence.CaseAnswer, int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked++
-	for i := range p.answers {
-		if a := &p.answers[i]; a.TurnID == p.turn || a.TurnID == "" {
-			found := *a
-			p.answers = slices.Delete(p.answers, i, i+1)
-			return &found, p.asked
-		}
-	}
-	return nil, p.asked
-}
-
-// begin says which turn of the recording runs from now on.
-func (p *replaying) begin(turnID string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.turn, p.asked = turnID, 0
-}
-
-func chunks(a *evidence.CaseAnswer) []model.Chunk {
-	var out []model.Chunk
-	done := &model.Done{StopReason: a.StopReason, Usage: a.Usage}
-	if m := a.Message; m != nil {
-		out = append(out, model.Chunk{Text: m.Text, Reasoning: m.Reasoning})
-		for _, c := range m.ToolCalls {
-			out = append(out, model.Chunk{ToolCall: &model.ToolCall{
-				ProviderID: c.ProviderCallID, Name: c.ToolName, Arguments: c.Arguments, Malformed: a.Malformed[c.ToolCallID],
-			}})
-		}
-		done.Native = m.Native
-	}
-	return append(out, model.Chunk{Done: done})
-}
-
-// recordedTool gives what the tool gave.
-type recordedTool struct {
-	p    *replaying
-	info event.ToolInfo
-}
-
-// Info implements [tool.Tool].
-func (t *recordedTool) Info() event.ToolInfo { return t.info }
-
-// Run implements [tool.Tool].
-func (t *recordedTool) Run(_ context.Context, call *tool.Call) (*tool.Result, error) {
-	x, ok := t.p.result(t.info.ToolName, call.Input)
-	switch {
-	case !ok:
-		return nil, tool.Errorf(tool.Unavailable, "the recording has no more results of %s", t.info.ToolName)
-	case x.ErrorCategory != "":
-		return nil, &tool.Error{Category: x.ErrorCategory, Message: x.ErrorMessage, Advice: x.Advice, Retryable: x.Retryable, Boundary: x.Boundary, Path: x.Path}
-	}
-	return &tool.Result{Output: []byte(x.Output), IsError: x.IsError, ExitCode: x.ExitCode, Background: x.Background}, nil
-}
-
-// result takes the first recorded result of a tool for the same input, else the
-// first of the tool: a hook may have rewritten the input.
-func (p *replaying) result(name string, input event.Raw) (evidence.CaseResult, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	same := func(x evidence.CaseResult) bool { return x.ToolName == name && sameJSON(x.Arguments, input) }
-	i := slices.IndexFunc(p.results, same)
-	if i < 0 {
-		i = slices.IndexFunc(p.results, func(x evidence.CaseResult) bool { return x.ToolName == name })
-	}
-	if i < 0 {
-		return evidence.CaseResult{}, false
-	}
-	x := p.results[i]
-	p.results = slices.Delete(p.results, i, i+1)
-	return x, true
-}
-
-func sameJSON(a, b event.Raw) bool {
-	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
-}
-
 // run submits the turns one after the other and answers what they ask.
 func (p *replaying) run(ctx context.Context) error {
 	if _, err := p.r.Do(ctx, command.Local(), &command.CreateSession{SessionID: replaySession}); err != nil {
@@ -389,39 +292,61 @@ func (p *replaying) run(ctx context.Context) error {
 		return err
 	}
 	defer sub.Close()
-	for _, t := range p.c.Turns {
+	p.others.offer()
+	for i, t := range p.c.Turns {
+		if t.Unstarted {
+			continue
+		}
+		if err := p.acts.idle(ctx, sub); err != nil {
+			return err
+		}
+		if err := p.others.beforeTurn(ctx, i); err != nil {
+			return err
+		}
 		p.begin(t.TurnID)
 		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: replaySession, Input: t.Input, Options: p.turnOptions(t)})
 		if err != nil {
 			return err
 		}
+		p.acts.turn(t.TurnID, res.(*command.SubmitTurnResult))
 		if err := p.follow(ctx, sub, res.(*command.SubmitTurnResult).TurnID); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := p.others.settle(ctx, sub); err != nil {
+		return err
+	}
+	return p.acts.finish(ctx, sub)
 }
 
 // follow takes the facts of a turn until it has ended.
 func (p *replaying) follow(ctx context.Context, sub *session.Subscription, turnID string) error {
 	for ended := false; !ended; {
-		records, err := sub.Next(ctx)
+		events, err := p.acts.more(ctx, sub)
 		if err != nil {
 			return err
 		}
-		for _, rec := range records {
-			e, err := event.Decode(rec.Data)
-			if err != nil {
+		for _, e := range events {
+			if err := p.take(ctx, e); err != nil {
 				return err
 			}
-			p.got.Take(e)
-			if err := p.answer(ctx, e); err != nil {
-				return err
-			}
-			ended = ended || e.TurnID == turnID && (e.Type == event.TypeTurnCompleted || e.Type == event.TypeTurnFailed)
+			ended = ended || e.TurnID == turnID && (e.Type == event.TypeTurnCompleted || e.Type == event.TypeTurnFailed) || p.acts.complete()
 		}
 	}
 	return nil
+}
+
+// take takes a fact, and does what was done then.
+func (p *replaying) take(ctx context.Context, e *event.Event) error {
+	p.got.Take(e)
+	p.others.saw(e)
+	if err := p.others.reached(ctx); err != nil {
+		return err
+	}
+	if err := p.answer(ctx, e); err != nil {
+		return err
+	}
+	return errors.Join(p.acts.began(ctx, e), p.acts.reached(ctx))
 }
 
 // answer answers an action as it was answered.
@@ -430,7 +355,11 @@ func (p *replaying) answer(ctx context.Context, e *event.Event) error {
 	if !ok {
 		return nil
 	}
-	i := slices.IndexFunc(p.decisions, func(d evidence.CaseDecision) bool { return d.ActionType == q.ActionType && d.ToolName == q.ToolName })
+	call := p.others.recordedCall(ctx, e.ThreadID, e.ToolCallID)
+	if p.others.unanswered(q, call) {
+		return nil
+	}
+	i := p.decision(q, call)
 	if i < 0 && p.with.Live == nil && p.with.Host == nil {
 		return fmt.Errorf("%w: %s %s", errUnanswered, q.ActionType, q.ToolName)
 	}
@@ -442,11 +371,19 @@ func (p *replaying) answer(ctx context.Context, e *event.Event) error {
 		_, err := p.r.Do(ctx, command.Local(), refusal)
 		return err
 	}
+	if err := p.others.beforeDecision(ctx); err != nil {
+		return err
+	}
 	d := p.decisions[i]
 	p.decisions = slices.Delete(p.decisions, i, i+1)
-	var answer command.Params = &command.RespondAction{ActionID: e.ActionID, Decision: d.Decision, Payload: d.Payload, Scope: d.Scope}
+	return p.acts.respond(ctx, e.ActionID, d)
+}
+
+// respond gives an answer that was given.
+func (p *replaying) respond(ctx context.Context, actionID string, d evidence.CaseDecision) error {
+	var answer command.Params = &command.RespondAction{ActionID: actionID, Decision: d.Decision, Payload: d.Payload, Scope: d.Scope, ExpiresInMs: p.acts.holds(&d)}
 	if d.Source == "host_policy" {
-		answer = &command.ResolvePermission{ActionID: e.ActionID, Decision: d.Decision}
+		answer = &command.ResolvePermission{ActionID: actionID, Decision: d.Decision}
 	}
 	_, err := p.r.Do(ctx, command.Local(), answer)
 	return err

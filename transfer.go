@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"io"
 	"strings"
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence"
 	"agentd/fault"
 	"agentd/session"
 	"agentd/store"
@@ -20,7 +22,14 @@ import (
 // outputs that its facts refer to. Memory doesn't grow with the session, but for
 // the references.
 func (r *Runtime) ExportSession(ctx context.Context, caller command.Caller, sessionID string, to io.Writer) error {
-	_, last, err := r.Events(ctx, caller, sessionID, 0, 1) // who may not see the session learns nothing
+	if err := r.manager.See(ctx, caller, sessionID); err != nil { // who may not see the session learns nothing
+		return err
+	}
+	base, err := evidence.Removed(ctx, r.opt.Store, sessionID)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
+	}
+	_, last, err := r.Events(ctx, caller, sessionID, base.Sequence, 1)
 	if err != nil {
 		return err
 	}
@@ -29,12 +38,16 @@ func (r *Runtime) ExportSession(ctx context.Context, caller command.Caller, sess
 		return err
 	}
 	out := bufio.NewWriterSize(to, 256<<10)
-	w, err := transfer.NewWriter(out, transfer.Header{SessionID: sessionID, RuntimeID: r.ID(), ExportedAt: r.manager.Now()})
+	head := transfer.Header{SessionID: sessionID, RuntimeID: r.ID(), ExportedAt: r.manager.Now(), RemovedThrough: base.Sequence}
+	if base.Sequence > 0 {
+		head.RemovedHash = hex.EncodeToString(base.Hash[:])
+	}
+	w, err := transfer.NewWriter(out, head)
 	if err != nil {
 		return err
 	}
 	x := &sessionExport{r: r, caller: caller, w: w, seen: map[string]bool{}}
-	for rec, err := range r.opt.Store.Read(ctx, sessionID, store.Range{Before: last + 1}) {
+	for rec, err := range r.opt.Store.Read(ctx, sessionID, store.Range{After: base.Sequence, Before: last + 1}) {
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
 		}
@@ -154,6 +167,9 @@ func (r *Runtime) checkImport(ctx context.Context, from io.Reader) (*transfer.Su
 	var check *session.ImportCheck
 	sum, err := transfer.Read(from, transfer.Visitor{
 		Header: func(h *transfer.Header) (err error) {
+			if h.RemovedThrough > 0 {
+				return fault.New(fault.Conflict, "the facts of session %s through %d were removed by retention before the export: it can be read and checked, but not taken over", h.SessionID, h.RemovedThrough)
+			}
 			check, err = r.manager.CheckImport(ctx, h.SessionID)
 			return err
 		},

@@ -3,6 +3,8 @@ package agentd_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,34 +137,42 @@ func TestOpenWorkIsNotDoubled(t *testing.T) {
 }
 
 // TestImportGoesOn imports a session whose first facts an earlier import wrote
-// before it was cut off.
+// before it was cut off. It was cut off in the middle of a turn, and the runtime that
+// starts meanwhile doesn't take that for work of its own.
 func TestImportGoesOn(t *testing.T) {
-	from := newKit(t, says("one"))
-	from.completes(from.submit("sess_cut", "hello"))
+	const group = 256 // facts are written so many at a time
+	from := newKit(t)
+	for len(from.facts("sess_cut")) <= group+10 {
+		from.completes(from.submit("sess_cut", "again"))
+	}
 	file := from.exported("sess_cut")
 	to := newKit(t)
+	if err := to.r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	manager := session.New(session.Options{Store: to.store, RuntimeID: to.r.ID()})
 	in, err := manager.BeginImport(t.Context(), "sess_cut")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	cut := errors.New("cut off")
 	if _, err := transfer.Read(bytes.NewReader(file), transfer.Visitor{Event: func(r store.Record) error {
-		if n++; n > 5 {
-			return nil
-		}
 		return in.Add(t.Context(), &r)
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.Close(t.Context(), nil); err != nil {
-		t.Fatal(err)
+	if got, err := in.Close(t.Context(), cut); !errors.Is(err, cut) || got.Written != group {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if open, err := manager.Open(t.Context()); err != nil || slices.Contains(open, "sess_cut") {
+		t.Fatalf("unfinished: %v, %v", open, err)
 	}
 	if err := manager.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	to.open()
 	got, err := to.imports(file, agentd.ImportOptions{})
-	if err != nil || got.Written != got.Events-5 {
+	if err != nil || got.Written != got.Events-group {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if !bytes.Equal(bytesOf(t, from.store, "sess_cut"), bytesOf(t, to.store, "sess_cut")) {

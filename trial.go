@@ -85,7 +85,7 @@ func (r *Runtime) newTrial(p *command.StartBenchmarkTrial) (*newTrial, error) {
 		s.options.TimeoutMs = p.TimeoutMs
 	}
 	s.started = &event.BenchmarkTrialStarted{
-		Status: "running", TimeoutMs: p.TimeoutMs, Sandbox: string(r.opt.Loop.Sandbox.Mode), Attempt: 1, RequestDigest: s.digest(p),
+		Status: "running", TimeoutMs: p.TimeoutMs, Sandbox: string(r.opt.Loop.Sandbox.Mode), Attempt: 1, MultiTurn: p.MultiTurn, RequestDigest: s.digest(p),
 	}
 	if budget := r.opt.Loop.Budget.SessionCostUSD; budget > 0 {
 		s.started.BudgetUSD = &budget
@@ -176,7 +176,11 @@ func (s *newTrial) digest(p *command.StartBenchmarkTrial) string {
 	h := sha256.New()
 	b := s.b
 	b.TrialID = ""
-	for _, part := range []any{b, s.dataset, s.r.manager.Redact(p.Configuration), s.r.manager.Redact(p.Input), p.TimeoutMs} {
+	parts := []any{b, s.dataset, s.r.manager.Redact(p.Configuration), s.r.manager.Redact(p.Input), p.TimeoutMs}
+	if p.MultiTurn {
+		parts = append(parts, "multiTurn")
+	}
+	for _, part := range parts {
 		raw, _ := json.Marshal(part) //nolint:errchkjson // these types always encode
 		h.Write(append(raw, '\n'))
 	}

@@ -131,11 +131,10 @@ func (x *trialExport) storePack(ctx context.Context) (string, error) {
 // trajectory writes the trajectory as it is now and looks at what came out.
 func (x *trialExport) trajectory(ctx context.Context) error {
 	t := &x.t.Trial
-	scope := atif.Scope{SessionID: x.t.sessionID, ThreadID: t.ThreadID, TurnID: t.TurnID}
 	if t.TurnID == "" {
 		return fault.New(fault.Conflict, "trial %s has no turn yet: there is nothing to export", t.TrialID)
 	}
-	ref, sum, err := x.r.storeTrajectory(ctx, scope, t)
+	ref, sum, err := x.r.storeTrajectory(ctx, trajectoryScope(x.t.sessionID, t), t)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the trajectory can't be written")
 	}
@@ -212,7 +211,8 @@ func (x *trialExport) transcript(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	scope := evidence.Scope{SessionID: x.t.sessionID, ThreadID: x.t.ThreadID, TurnID: x.t.TurnID}
+	about := trajectoryScope(x.t.sessionID, &x.t.Trial)
+	scope := evidence.Scope{SessionID: about.SessionID, ThreadID: about.ThreadID, TurnID: about.TurnID}
 	readable := (&export{r: x.r, caller: x.caller}).readable(ctx)
 	res, err := evidence.Export(ctx, x.r.opt.Store, scope, evidence.Options{
 		EvidenceID: x.id, At: x.r.manager.Now(), Key: key, Before: x.t.head + 1, Readable: readable,

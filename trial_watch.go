@@ -235,6 +235,9 @@ func judgeTrials(s *state.Session, now time.Time) (over []verdict, again time.Ti
 
 // judgeTrial decides about one trial.
 func judgeTrial(s *state.Session, t *state.Trial, now time.Time) (v *verdict, until time.Time) {
+	if t.MultiTurn {
+		return judgeTurns(s, t, now)
+	}
 	turn, thread := trialTurn(s, t)
 	v = &verdict{trial: *t}
 	if turn != nil {
@@ -297,6 +300,9 @@ func (t *trials) finish(ctx context.Context, sessionID string, v *verdict) error
 	if v.category == "timed_out" && v.trial.TurnID != "" {
 		runtime := command.Caller{Admin: true, Actor: event.Actor{Kind: "runtime"}}
 		stop := &command.InterruptTurn{SessionID: sessionID, ThreadID: v.trial.ThreadID, TurnID: v.trial.TurnID, Reason: v.reason}
+		if v.trial.MultiTurn {
+			stop.TurnID, stop.Queue = "", "clear" // whichever runs, and those that wait
+		}
 		if _, err := t.r.manager.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
 			return fmt.Errorf("agentd: trial %s: %w", v.trial.TrialID, err)
 		}
@@ -335,16 +341,18 @@ func (t *trials) recall(ctx context.Context, sessionID string, v *verdict) error
 // ended makes the payload of a trial's end, and stores its trajectory.
 func (t *trials) ended(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string) {
 	p := v.outcome(t.r.manager.Now())
-	scope := atif.Scope{SessionID: sessionID, ThreadID: v.trial.ThreadID, TurnID: v.trial.TurnID}
 	if v.trial.TurnID == "" {
 		p.EvidenceGaps = append(p.EvidenceGaps, "no turn was run")
 		return p, ""
 	}
-	ref, sum, err := t.r.storeTrajectory(ctx, scope, &v.trial)
+	ref, sum, err := t.r.storeTrajectory(ctx, trajectoryScope(sessionID, &v.trial), &v.trial)
 	if err != nil {
 		t.r.opt.Logger.Error("a trial has no trajectory", "trialId", v.trial.TrialID, "error", err)
 		p.EvidenceGaps = append(p.EvidenceGaps, "the trajectory could not be written: "+err.Error())
 		return p, ""
+	}
+	if v.trial.MultiTurn {
+		v.severalOutcome(p, sum.Turns)
 	}
 	p.TrajectoryRef = ref
 	describe(p, sum)

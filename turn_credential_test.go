@@ -115,7 +115,6 @@ func TestCredentialIsGivenByReference(t *testing.T) {
 	s := newSigned(t)
 	var heard listener
 	k := newKitWith(t, all(s.use(t), listened(&heard), mode("bypass")), wants(signIn, nil), wants(askIt, nil), says("done"), wants(askIt, nil), says("done"))
-	k.unrepeatable = "an MCP server isn't run again"
 	r := k.submit("sess_a", "go")
 	id, p := k.required("sess_a", 1)
 	if p.ActionType != "credential" || p.CredentialRef != "mcp:signed" || !slices.Equal(p.Decisions, []string{"submit", "cancel"}) || p.ToolName != signIn ||
@@ -182,7 +181,6 @@ func (k *kit) holdsNothingOf(secret string) {
 func TestCredentialWaitsOverARestart(t *testing.T) {
 	s := newSigned(t)
 	k := newKitWith(t, all(s.use(t), mode("bypass")), wants(signIn, nil), wants(askIt, nil), says("done"), wants(signIn, nil), says("done"))
-	k.unrepeatable = "an MCP server isn't run again"
 	r := k.submit("sess_a", "go")
 	id, _ := k.required("sess_a", 1)
 	k.close()
@@ -212,7 +210,6 @@ func TestNoCredential(t *testing.T) {
 	}
 	kitOf := func(change func(*agentd.Options)) *kit {
 		k := newKitWith(t, all(s.use(t), change), wants(signIn, nil), says("done"))
-		k.unrepeatable = "an MCP server isn't run again"
 		return k
 	}
 	k := kitOf(mode("bypass"))
@@ -246,7 +243,6 @@ func TestNoCredential(t *testing.T) {
 func TestDeniedWhileItWaited(t *testing.T) {
 	s := newSigned(t)
 	k := newKitWith(t, all(s.use(t), mode("bypass")), wants(signIn, nil), says("done"))
-	k.unrepeatable = "an MCP server isn't run again"
 	r := k.submit("sess_a", "go")
 	id, _ := k.required("sess_a", 1)
 	do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Rules: []event.PolicyRule{{RuleID: "no", Decision: "deny", Tool: "mcp__*"}}})

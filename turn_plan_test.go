@@ -341,7 +341,6 @@ func TestGrantExpires(t *testing.T) {
 		expired bool
 	}{{3_600_000, false}, {1, true}} {
 		k := newKit(t, write, says("done"), write, says("done"))
-		k.unrepeatable = "when an approval ends depends on the time"
 		r := k.submit("sess_a", "go")
 		id, _ := k.required("sess_a", 1)
 		do[command.RespondActionResult](k, &command.RespondAction{ActionID: id, Decision: "allow", Scope: "session", ExpiresInMs: tc.holds})

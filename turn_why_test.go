@@ -58,7 +58,6 @@ func TestWhyAnAction(t *testing.T) {
 	k := newKitWith(t, mode("auto"), write, says("done"), write, says("done"))
 	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
 	do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Reason: "careful", Rules: []event.PolicyRule{{RuleID: "look", Decision: "ask", Tool: "write_file", Reason: "I want to see it"}}})
-	k.unrepeatable = "the session's rules are not the host's"
 	r := k.submit("sess_a", "go")
 	id, _ := k.required("sess_a", 1)
 	do[command.RespondActionResult](k, &command.RespondAction{ActionID: id, Decision: "allow", Scope: "session", Reason: "fine"})
@@ -121,7 +120,6 @@ func TestWhyAPolicy(t *testing.T) {
 func TestWhyATask(t *testing.T) {
 	k := newKitWith(t, nil, script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "a.txt", "content": "a"}}}}, says("done"))
 	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
-	k.unrepeatable = "a task's own thread isn't run again"
 	task := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_a", TaskID: "task_a", Objective: "write it", Start: true})
 	do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_a", TaskID: "task_b", ParentTaskID: "task_a", Objective: "a part of it"})
 	id, _ := k.required("sess_a", 1)
@@ -179,7 +177,6 @@ func TestWhyAHook(t *testing.T) {
 // TestWhyASubagent: who started it, by which call, in which mode, and how it ended.
 func TestWhyASubagent(t *testing.T) {
 	k := newKitWith(t, mode("auto"), wants("spawn_agent", map[string]any{"role": "reviewer", "input": "look"}), says("seen"), says("done"))
-	k.unrepeatable = "subagents are not run again"
 	r := k.submit("sess_a", "go")
 	k.completes(r)
 	spawned := k.until("sess_a", is(event.TypeSubagentSpawned, ""))
@@ -193,7 +190,6 @@ func TestWhyASubagent(t *testing.T) {
 func TestWhyAnItem(t *testing.T) {
 	fail := script.Answer{Error: &script.Error{Category: "invalid_request", Message: "no such thing"}}
 	k := newKitWith(t, nil, fail)
-	k.unrepeatable = "jobs are not run again"
 	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
 	do[command.JobResult](k, &command.CreateJob{
 		JobID: "job_a", SessionID: "sess_a", Instruction: "look at it", Concurrency: 1,

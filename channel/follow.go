@@ -54,6 +54,10 @@ func Chapters(ctx context.Context, rt command.Runtime, caller command.Caller, se
 // forkOf returns what a chapter's thread was forked from, nil if it wasn't: the thread
 // of a fork is the first of its session.
 func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *Chapter) (*event.ForkPoint, error) {
+	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
+	if err != nil || oldest > 1 {
+		return nil, err // what the first fact said is gone
+	}
 	facts, _, err := rt.Events(ctx, caller, c.SessionID, 0, 2)
 	if err != nil || len(facts) < 2 || facts[0].Sequence != 1 {
 		return nil, err
@@ -74,10 +78,15 @@ func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *C
 }
 
 // Read hands the facts of a chapter over, in order, and returns the sequence of the
-// last. What a newer server wrote and can't be read here is passed over.
+// last. What a newer server wrote and can't be read here is passed over, and so is
+// what retention removed.
 func (c *Chapter) Read(ctx context.Context, rt command.Runtime, caller command.Caller, with func(*event.Event)) (uint64, error) {
 	through := c.Through
-	for after := uint64(0); ; {
+	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
+	if err != nil {
+		return 0, err
+	}
+	for after := oldest - 1; ; {
 		page, last, err := rt.Events(ctx, caller, c.SessionID, after, readPage)
 		if err != nil {
 			return 0, err

@@ -146,7 +146,7 @@ func advance(tx *session.Tx, channelID string, to uint64) error {
 func (h *Hub) snapshot(ctx context.Context, caller command.Caller, sessionID string) (event.Raw, error) {
 	var snap *state.SessionSnapshot
 	if err := h.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
-		snap = s.Snapshot()
+		snap = h.m.Snapshot(s)
 		return nil
 	}); err != nil {
 		return nil, err

@@ -57,6 +57,19 @@ type Page struct {
 	LastSequence uint64
 	// NextAfter is what to pass as after for the next page.
 	NextAfter uint64
+	// Gap says which events are missing before the first; nil if none are.
+	Gap *Gap
+}
+
+// Gap marks events that can't be replayed.
+type Gap struct {
+	// From and To are the first and the last sequence that is missing.
+	From uint64 `json:"gapFrom"`
+	To   uint64 `json:"gapTo"`
+	// Reason is retention, or cursor_past_end for a cursor that the server never gave
+	// out; Status is unavailable or stale.
+	Reason string `json:"reason"`
+	Status string `json:"status"`
 }
 
 // Events returns the events of a session after a sequence, at most limit of them;
@@ -74,11 +87,12 @@ func (c *Client) Events(ctx context.Context, sessionID string, after uint64, lim
 		Events       []json.RawMessage `json:"events"`
 		LastSequence uint64            `json:"lastSequence"`
 		NextAfter    uint64            `json:"nextAfter"`
+		Gap          *Gap              `json:"gap"`
 	}
 	if err := c.json(req, &answer); err != nil {
 		return nil, err
 	}
-	page := &Page{LastSequence: answer.LastSequence, NextAfter: answer.NextAfter}
+	page := &Page{LastSequence: answer.LastSequence, NextAfter: answer.NextAfter, Gap: answer.Gap}
 	for _, data := range answer.Events {
 		e, err := parseEvent(data)
 		if err != nil {

@@ -62,6 +62,9 @@ type StartBenchmarkTrial struct {
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// TimeoutMs ends the trial after that time.
 	TimeoutMs int64 `json:"timeoutMs,omitempty" max:"31536000000"`
+	// MultiTurn makes the trial go on after the turn of input: all turns of its thread
+	// belong to it, until end_benchmark_trial.
+	MultiTurn bool `json:"multiTurn,omitempty"`
 }
 
 // Command implements [Params].
@@ -71,6 +74,9 @@ func (*StartBenchmarkTrial) Command() Name { return "start_benchmark_trial" }
 func (p *StartBenchmarkTrial) Validate() (err error) {
 	if err = first(check(p), notRuntime(p.SessionID)); err == nil && len(p.Input) > 0 {
 		p.Input, err = normalInput(p.Input)
+	}
+	if err == nil && p.MultiTurn && len(p.Input) == 0 {
+		return fault.Param("input", "is needed: a trial of several turns begins with one")
 	}
 	return err
 }
@@ -132,6 +138,24 @@ type TrialResult struct {
 	// TrialID is the trial's id.
 	TrialID string `json:"trialId"`
 }
+
+// EndBenchmarkTrial ends a trial of several turns.
+type EndBenchmarkTrial struct {
+	Mutation
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId" check:"id"`
+	// FailureCategory says what went wrong outside the agent, such as environment or
+	// verifier_error; without it the trial is what its turns were.
+	FailureCategory string `json:"failureCategory,omitempty" max:"256"`
+	// Reason is the same for people.
+	Reason string `json:"reason,omitempty" max:"10000"`
+}
+
+// Command implements [Params].
+func (*EndBenchmarkTrial) Command() Name { return "end_benchmark_trial" }
+
+// Validate implements [Params].
+func (p *EndBenchmarkTrial) Validate() error { return check(p) }
 
 // ExportBenchmarkTrial exports a trial's pack and trajectory.
 type ExportBenchmarkTrial struct {

@@ -18,6 +18,13 @@ func benchmarkDefs() []Def {
 			Example: `{"trialId":"trial_1","reward":{"value":0.75,"criteria":["tests pass"]},"verifier":{"name":"unit-tests","version":"1","status":"completed"}}`,
 		},
 		{
+			Name: "end_benchmark_trial", Noun: "benchmark", New: func() Params { return &EndBenchmarkTrial{} }, Result: (*TrialResult)(nil),
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Means:   "Ends a trial of several turns.",
+			Doc:     "Other trials end with their turn. It is a conflict while a turn of the trial runs or waits; to end a trial that has ended is fine.",
+			Example: `{"trialId":"trial_1"}`,
+		},
+		{
 			Name: "export_benchmark_trial", Noun: "benchmark", New: func() Params { return &ExportBenchmarkTrial{} }, Result: (*ExportBenchmarkTrialResult)(nil),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Exports a trial's pack and trajectory.",

@@ -101,12 +101,16 @@ func (*GetSession) Command() Name { return "get_session" }
 // Validate implements [Params].
 func (p *GetSession) Validate() error {
 	if p.Before != "" {
-		if n, err := p.Before.Int64(); err != nil || n < 1 {
+		// One below 0 leads into the history that a fork inherits.
+		if n, err := p.Before.Int64(); err != nil || n == 0 || n < minCursor {
 			return fault.Param("before", "%q is not a cursor", clip(string(p.Before)))
 		}
 	}
 	return check(p)
 }
+
+// minCursor bounds cursors: those of histories that are read.
+const minCursor = -1 << 62
 
 // History is a window of a session's events, oldest first.
 type History struct {
@@ -116,6 +120,22 @@ type History struct {
 	Cursor string `json:"cursor,omitempty"`
 	// Truncated says that there are older events.
 	Truncated bool `json:"truncated"`
+	// RemovedThrough is the last event that retention removed, if the window reaches
+	// that far: what came before can't be read any more.
+	RemovedThrough uint64 `json:"removedThrough,omitempty"`
+	// Origin is the session that the events are of, if the window lies before the
+	// beginning of a fork: it goes on where the fork's own events end.
+	Origin *HistoryOrigin `json:"origin,omitempty"`
+}
+
+// HistoryOrigin is where a fork's earlier events are.
+type HistoryOrigin struct {
+	// SessionID has the events.
+	SessionID string `json:"sessionId"`
+	// ThreadID is the thread that was forked.
+	ThreadID string `json:"threadId,omitempty"`
+	// Sequence is the last one that belongs to the fork.
+	Sequence uint64 `json:"sequence"`
 }
 
 // SessionRead is what callers may rely on in the session snapshot.

@@ -53,8 +53,24 @@ type TurnRead struct {
 	Status string `json:"status"`
 	// Phase is the finer state beside the status.
 	Phase string `json:"phase"`
-	// SubmittedSequence is that of turn.submitted.
+	// SubmittedSequence is that of turn.submitted, of an inherited turn in its origin.
 	SubmittedSequence uint64 `json:"submittedSequence"`
+	// Inherited says that the turn is of the session that this one was forked from.
+	Inherited bool `json:"inherited,omitempty"`
+	// Origin is where an inherited turn's facts are.
+	Origin *TurnOrigin `json:"origin,omitempty"`
+}
+
+// TurnOrigin is where the facts of an inherited turn are.
+type TurnOrigin struct {
+	// SessionID has the facts.
+	SessionID string `json:"sessionId"`
+	// ThreadID is the turn's thread there.
+	ThreadID string `json:"threadId"`
+	// SubmittedSequence is where they begin.
+	SubmittedSequence uint64 `json:"submittedSequence,omitempty"`
+	// EndSequence is where they end; absent if the turn had not ended at the fork.
+	EndSequence uint64 `json:"endSequence,omitempty"`
 }
 
 // ReadModel implements [ReadModel].

@@ -59,6 +59,8 @@ type BenchmarkTrialStarted struct {
 	BudgetUSD *float64 `json:"budgetUSD,omitempty"`
 	Sandbox   string   `json:"sandbox,omitempty"`
 	Attempt   int64    `json:"attempt,omitempty"`
+	// MultiTurn says that the trial is all turns of its thread, until it is ended.
+	MultiTurn bool `json:"multiTurn,omitempty"`
 	// RequestDigest is a fingerprint of what was asked for under the trial's id.
 	RequestDigest string `json:"requestDigest,omitempty"`
 }

@@ -222,6 +222,14 @@ func Lookup(t Type) (*Def, bool) {
 	return &catalog[i], true
 }
 
+// TypeOf returns a type by its name, which for those of the catalogue costs no memory.
+func TypeOf(name []byte) Type {
+	if i, ok := byType()[Type(name)]; ok {
+		return catalog[i].Type
+	}
+	return Type(name)
+}
+
 var byType = sync.OnceValue(func() map[Type]int {
 	m := make(map[Type]int, len(catalog))
 	for i := range catalog {

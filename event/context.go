@@ -1,5 +1,7 @@
 package event
 
+import "time"
+
 // ContextItem is something that was selected for the model's context.
 type ContextItem struct {
 	Kind   string `json:"kind" enum:"instructions history file memory knowledge source browser policy tool_inventory summary other"`
@@ -18,12 +20,14 @@ type ContextOmission struct {
 
 // ContextResolved says what went into the context of a turn's model calls.
 type ContextResolved struct {
-	Items           []ContextItem     `json:"items"`
-	Omissions       []ContextOmission `json:"omissions,omitempty"`
-	MissingFacts    []string          `json:"missingFacts,omitempty"`
-	EstimatedTokens int64             `json:"estimatedTokens,omitempty"`
-	ContextWindow   int64             `json:"contextWindow,omitempty"`
-	ContextRef      string            `json:"contextRef,omitempty"`
+	Items        []ContextItem     `json:"items"`
+	Omissions    []ContextOmission `json:"omissions,omitempty"`
+	MissingFacts []string          `json:"missingFacts,omitempty"`
+	// EstimatedTokens is what was said so far, the input and the files; instructions and
+	// the descriptions of tools are not in it, but in what a provider counts.
+	EstimatedTokens int64  `json:"estimatedTokens,omitempty"`
+	ContextWindow   int64  `json:"contextWindow,omitempty"`
+	ContextRef      string `json:"contextRef,omitempty"`
 }
 
 // CompactionStarted opens a compaction.
@@ -112,6 +116,35 @@ type HistoryWindowLoaded struct {
 	ToSequence   uint64 `json:"toSequence"`
 	Truncated    bool   `json:"truncated"`
 	Reason       string `json:"reason,omitempty"`
+	// Turns are the newest ones that a fork inherits, oldest first; their facts are in
+	// the sessions that they name. MoreTurns says that there are older ones.
+	Turns     []InheritedTurn `json:"turns,omitempty"`
+	MoreTurns bool            `json:"moreTurns,omitempty"`
+}
+
+// InheritedTurn refers to a turn of another session that belongs to a fork's history.
+type InheritedTurn struct {
+	TurnID    string `json:"turnId" check:"nonempty"`
+	SessionID string `json:"sessionId" check:"nonempty"`
+	ThreadID  string `json:"threadId" check:"nonempty"`
+	TaskID    string `json:"taskId,omitempty"`
+	RunID     string `json:"runId,omitempty"`
+	// Status is how the turn ended; stale, if it had not ended at the fork: how it went
+	// on is not part of the fork.
+	Status          string  `json:"status" enum:"completed failed cancelled stale"`
+	Source          string  `json:"source,omitempty"`
+	Preview         string  `json:"preview,omitempty"`
+	Outcome         string  `json:"outcome,omitempty"`
+	FailureCategory string  `json:"failureCategory,omitempty"`
+	Steps           int64   `json:"steps,omitempty"`
+	Usage           *Usage  `json:"usage,omitempty"`
+	CostUSD         float64 `json:"costUSD,omitempty"`
+	// SubmittedSequence and EndSequence are where its facts begin and end over there.
+	SubmittedSequence uint64    `json:"submittedSequence,omitempty"`
+	EndSequence       uint64    `json:"endSequence,omitempty"`
+	SubmittedAt       time.Time `json:"submittedAt,omitzero"`
+	StartedAt         time.Time `json:"startedAt,omitzero"`
+	CompletedAt       time.Time `json:"completedAt,omitzero"`
 }
 
 // HistoryReconstructed says how a session was rebuilt from its facts.
@@ -136,7 +169,10 @@ type RollbackStarted struct {
 	Force bool `json:"force,omitempty"`
 	// BaselineSequence is the last event of the turn that stays.
 	BaselineSequence uint64 `json:"baselineSequence,omitempty"`
-	RequestedBy      *Actor `json:"requestedBy,omitempty"`
+	// Origin and InheritedTurns are as in [RollbackCompleted].
+	Origin         *ForkPoint `json:"origin,omitempty"`
+	InheritedTurns int64      `json:"inheritedTurns,omitempty"`
+	RequestedBy    *Actor     `json:"requestedBy,omitempty"`
 }
 
 // RollbackFile is what a rollback did with one file.
@@ -148,10 +184,15 @@ type RollbackFile struct {
 
 // RollbackCompleted says what a rollback removed, kept and repaired.
 type RollbackCompleted struct {
-	RollbackID        string         `json:"rollbackId" check:"nonempty"`
-	ToTurnID          string         `json:"toTurnId" check:"nonempty"`
-	RemovedTurns      []string       `json:"removedTurns"`
-	BaselineSequence  uint64         `json:"baselineSequence"`
+	RollbackID       string   `json:"rollbackId" check:"nonempty"`
+	ToTurnID         string   `json:"toTurnId" check:"nonempty"`
+	RemovedTurns     []string `json:"removedTurns"`
+	BaselineSequence uint64   `json:"baselineSequence"`
+	// Origin is set when a fork goes back behind its beginning: where in another
+	// session its history ends now, at sequence 0 if nothing of it is left. The first
+	// InheritedTurns of the removed ones are that session's, which stays as it is.
+	Origin            *ForkPoint     `json:"origin,omitempty"`
+	InheritedTurns    int64          `json:"inheritedTurns,omitempty"`
 	AffectedTools     []string       `json:"affectedTools,omitempty"`
 	AffectedArtifacts []string       `json:"affectedArtifacts,omitempty"`
 	AffectedSubagents []string       `json:"affectedSubagents,omitempty"`

@@ -7510,6 +7510,110 @@ func (p *HistoryWindowLoaded) decodeJSON(s *scanner) bool {
 		case "reason":
 			bit = 1 << 3
 			ok = s.text(&p.Reason)
+		case "turns":
+			bit = 1 << 4
+			ok = decodeList(s, &p.Turns)
+		case "moreTurns":
+			bit = 1 << 5
+			ok = s.bool(&p.MoreTurns)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *InheritedTurn) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "turnId":
+			bit = 1 << 0
+			ok = s.text(&p.TurnID)
+		case "sessionId":
+			bit = 1 << 1
+			ok = s.text(&p.SessionID)
+		case "threadId":
+			bit = 1 << 2
+			ok = s.text(&p.ThreadID)
+		case "taskId":
+			bit = 1 << 3
+			ok = s.text(&p.TaskID)
+		case "runId":
+			bit = 1 << 4
+			ok = s.text(&p.RunID)
+		case "status":
+			bit = 1 << 5
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "completed":
+					p.Status = "completed"
+				case "failed":
+					p.Status = "failed"
+				case "cancelled":
+					p.Status = "cancelled"
+				case "stale":
+					p.Status = "stale"
+				default:
+					ok = false
+				}
+			}
+		case "source":
+			bit = 1 << 6
+			ok = s.text(&p.Source)
+		case "preview":
+			bit = 1 << 7
+			ok = s.text(&p.Preview)
+		case "outcome":
+			bit = 1 << 8
+			ok = s.text(&p.Outcome)
+		case "failureCategory":
+			bit = 1 << 9
+			ok = s.text(&p.FailureCategory)
+		case "steps":
+			bit = 1 << 10
+			ok = s.int(&p.Steps)
+		case "usage":
+			bit = 1 << 11
+			if !s.null() {
+				p.Usage = new(Usage)
+				ok = p.Usage.decodeJSON(s)
+			}
+		case "costUSD":
+			bit = 1 << 12
+			ok = s.float(&p.CostUSD)
+		case "submittedSequence":
+			bit = 1 << 13
+			ok = s.uint(&p.SubmittedSequence)
+		case "endSequence":
+			bit = 1 << 14
+			ok = s.uint(&p.EndSequence)
+		case "submittedAt":
+			bit = 1 << 15
+			ok = s.time(&p.SubmittedAt)
+		case "startedAt":
+			bit = 1 << 16
+			ok = s.time(&p.StartedAt)
+		case "completedAt":
+			bit = 1 << 17
+			ok = s.time(&p.CompletedAt)
 		default:
 			return false
 		}
@@ -7610,8 +7714,17 @@ func (p *RollbackStarted) decodeJSON(s *scanner) bool {
 		case "baselineSequence":
 			bit = 1 << 5
 			ok = s.uint(&p.BaselineSequence)
-		case "requestedBy":
+		case "origin":
 			bit = 1 << 6
+			if !s.null() {
+				p.Origin = new(ForkPoint)
+				ok = p.Origin.decodeJSON(s)
+			}
+		case "inheritedTurns":
+			bit = 1 << 7
+			ok = s.int(&p.InheritedTurns)
+		case "requestedBy":
+			bit = 1 << 8
 			if !s.null() {
 				p.RequestedBy = new(Actor)
 				ok = p.RequestedBy.decodeJSON(s)
@@ -7655,23 +7768,32 @@ func (p *RollbackCompleted) decodeJSON(s *scanner) bool {
 		case "baselineSequence":
 			bit = 1 << 3
 			ok = s.uint(&p.BaselineSequence)
-		case "affectedTools":
+		case "origin":
 			bit = 1 << 4
+			if !s.null() {
+				p.Origin = new(ForkPoint)
+				ok = p.Origin.decodeJSON(s)
+			}
+		case "inheritedTurns":
+			bit = 1 << 5
+			ok = s.int(&p.InheritedTurns)
+		case "affectedTools":
+			bit = 1 << 6
 			ok = s.strings(&p.AffectedTools)
 		case "affectedArtifacts":
-			bit = 1 << 5
+			bit = 1 << 7
 			ok = s.strings(&p.AffectedArtifacts)
 		case "affectedSubagents":
-			bit = 1 << 6
+			bit = 1 << 8
 			ok = s.strings(&p.AffectedSubagents)
 		case "affectedJobs":
-			bit = 1 << 7
+			bit = 1 << 9
 			ok = s.strings(&p.AffectedJobs)
 		case "files":
-			bit = 1 << 8
+			bit = 1 << 10
 			ok = decodeList(s, &p.Files)
 		case "readModelRepaired":
-			bit = 1 << 9
+			bit = 1 << 11
 			ok = s.bool(&p.ReadModelRepaired)
 		default:
 			return false
@@ -7936,8 +8058,11 @@ func (p *BenchmarkTrialStarted) decodeJSON(s *scanner) bool {
 		case "attempt":
 			bit = 1 << 4
 			ok = s.int(&p.Attempt)
-		case "requestDigest":
+		case "multiTurn":
 			bit = 1 << 5
+			ok = s.bool(&p.MultiTurn)
+		case "requestDigest":
+			bit = 1 << 6
 			ok = s.text(&p.RequestDigest)
 		default:
 			return false

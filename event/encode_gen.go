@@ -5562,12 +5562,135 @@ func (p *HistoryWindowLoaded) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"reason":`...)
 		dst = appendString(dst, p.Reason)
 	}
+	if len(p.Turns) != 0 {
+		dst = append(dst, `,"turns":`...)
+		dst = append(dst, '[')
+		for i := range p.Turns {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.Turns[i].appendJSON(dst)
+		}
+		dst = append(dst, ']')
+	}
+	if p.MoreTurns {
+		dst = append(dst, `,"moreTurns":`...)
+		dst = strconv.AppendBool(dst, p.MoreTurns)
+	}
 	return append(dst, '}')
 }
 
 func (p *HistoryWindowLoaded) check() error {
 	if p == nil {
 		return missing("payload")
+	}
+	for i := range p.Turns {
+		if err := p.Turns[i].check(); err != nil {
+			return withinItem("turns", i, err)
+		}
+	}
+	return nil
+}
+
+func (p *InheritedTurn) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"turnId":`...)
+	dst = appendString(dst, p.TurnID)
+	dst = append(dst, `,"sessionId":`...)
+	dst = appendString(dst, p.SessionID)
+	dst = append(dst, `,"threadId":`...)
+	dst = appendString(dst, p.ThreadID)
+	if p.TaskID != "" {
+		dst = append(dst, `,"taskId":`...)
+		dst = appendString(dst, p.TaskID)
+	}
+	if p.RunID != "" {
+		dst = append(dst, `,"runId":`...)
+		dst = appendString(dst, p.RunID)
+	}
+	dst = append(dst, `,"status":`...)
+	dst = appendString(dst, p.Status)
+	if p.Source != "" {
+		dst = append(dst, `,"source":`...)
+		dst = appendString(dst, p.Source)
+	}
+	if p.Preview != "" {
+		dst = append(dst, `,"preview":`...)
+		dst = appendString(dst, p.Preview)
+	}
+	if p.Outcome != "" {
+		dst = append(dst, `,"outcome":`...)
+		dst = appendString(dst, p.Outcome)
+	}
+	if p.FailureCategory != "" {
+		dst = append(dst, `,"failureCategory":`...)
+		dst = appendString(dst, p.FailureCategory)
+	}
+	if p.Steps != 0 {
+		dst = append(dst, `,"steps":`...)
+		dst = strconv.AppendInt(dst, p.Steps, 10)
+	}
+	if p.Usage != nil {
+		dst = append(dst, `,"usage":`...)
+		dst = p.Usage.appendJSON(dst)
+	}
+	if p.CostUSD != 0 {
+		dst = append(dst, `,"costUSD":`...)
+		dst = appendFloat(dst, p.CostUSD)
+	}
+	if p.SubmittedSequence != 0 {
+		dst = append(dst, `,"submittedSequence":`...)
+		dst = strconv.AppendUint(dst, p.SubmittedSequence, 10)
+	}
+	if p.EndSequence != 0 {
+		dst = append(dst, `,"endSequence":`...)
+		dst = strconv.AppendUint(dst, p.EndSequence, 10)
+	}
+	if !p.SubmittedAt.IsZero() {
+		dst = append(dst, `,"submittedAt":`...)
+		dst = appendTime(dst, p.SubmittedAt)
+	}
+	if !p.StartedAt.IsZero() {
+		dst = append(dst, `,"startedAt":`...)
+		dst = appendTime(dst, p.StartedAt)
+	}
+	if !p.CompletedAt.IsZero() {
+		dst = append(dst, `,"completedAt":`...)
+		dst = appendTime(dst, p.CompletedAt)
+	}
+	return append(dst, '}')
+}
+
+func (p *InheritedTurn) check() error {
+	if p.TurnID == "" {
+		return missing("turnId")
+	}
+	if p.SessionID == "" {
+		return missing("sessionId")
+	}
+	if p.ThreadID == "" {
+		return missing("threadId")
+	}
+	switch p.Status {
+	case "completed", "failed", "cancelled", "stale":
+	default:
+		return notOneOf("status", p.Status, "completed failed cancelled stale")
+	}
+	if p.Usage != nil {
+		if err := p.Usage.check(); err != nil {
+			return within("usage", err)
+		}
+	}
+	if err := checkFloat("costUSD", p.CostUSD); err != nil {
+		return err
+	}
+	if err := checkTime("submittedAt", p.SubmittedAt); err != nil {
+		return err
+	}
+	if err := checkTime("startedAt", p.StartedAt); err != nil {
+		return err
+	}
+	if err := checkTime("completedAt", p.CompletedAt); err != nil {
+		return err
 	}
 	return nil
 }
@@ -5618,6 +5741,14 @@ func (p *RollbackStarted) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"baselineSequence":`...)
 		dst = strconv.AppendUint(dst, p.BaselineSequence, 10)
 	}
+	if p.Origin != nil {
+		dst = append(dst, `,"origin":`...)
+		dst = p.Origin.appendJSON(dst)
+	}
+	if p.InheritedTurns != 0 {
+		dst = append(dst, `,"inheritedTurns":`...)
+		dst = strconv.AppendInt(dst, p.InheritedTurns, 10)
+	}
 	if p.RequestedBy != nil {
 		dst = append(dst, `,"requestedBy":`...)
 		dst = p.RequestedBy.appendJSON(dst)
@@ -5640,6 +5771,11 @@ func (p *RollbackStarted) check() error {
 	default:
 		return notOneOf("files", p.Files, "restore keep")
 	}
+	if p.Origin != nil {
+		if err := p.Origin.check(); err != nil {
+			return within("origin", err)
+		}
+	}
 	if p.RequestedBy != nil {
 		if err := p.RequestedBy.check(); err != nil {
 			return within("requestedBy", err)
@@ -5657,6 +5793,14 @@ func (p *RollbackCompleted) appendJSON(dst []byte) []byte {
 	dst = appendStrings(dst, p.RemovedTurns)
 	dst = append(dst, `,"baselineSequence":`...)
 	dst = strconv.AppendUint(dst, p.BaselineSequence, 10)
+	if p.Origin != nil {
+		dst = append(dst, `,"origin":`...)
+		dst = p.Origin.appendJSON(dst)
+	}
+	if p.InheritedTurns != 0 {
+		dst = append(dst, `,"inheritedTurns":`...)
+		dst = strconv.AppendInt(dst, p.InheritedTurns, 10)
+	}
 	if len(p.AffectedTools) != 0 {
 		dst = append(dst, `,"affectedTools":`...)
 		dst = appendStrings(dst, p.AffectedTools)
@@ -5698,6 +5842,11 @@ func (p *RollbackCompleted) check() error {
 	}
 	if p.ToTurnID == "" {
 		return missing("toTurnId")
+	}
+	if p.Origin != nil {
+		if err := p.Origin.check(); err != nil {
+			return within("origin", err)
+		}
 	}
 	for i := range p.Files {
 		if err := p.Files[i].check(); err != nil {
@@ -5884,6 +6033,10 @@ func (p *BenchmarkTrialStarted) appendJSON(dst []byte) []byte {
 	if p.Attempt != 0 {
 		dst = append(dst, `,"attempt":`...)
 		dst = strconv.AppendInt(dst, p.Attempt, 10)
+	}
+	if p.MultiTurn {
+		dst = append(dst, `,"multiTurn":`...)
+		dst = strconv.AppendBool(dst, p.MultiTurn)
 	}
 	if p.RequestDigest != "" {
 		dst = append(dst, `,"requestDigest":`...)

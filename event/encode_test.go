@@ -98,6 +98,14 @@ func hasTime(v reflect.Value) bool {
 		if at, ok := reflect.TypeAssert[time.Time](f); ok && !at.IsZero() {
 			return true
 		}
+		if f.Kind() != reflect.Slice || f.Type().Elem().Kind() != reflect.Struct {
+			continue
+		}
+		for i := range f.Len() {
+			if hasTime(f.Index(i)) {
+				return true
+			}
+		}
 	}
 	return false
 }

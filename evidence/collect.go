@@ -61,7 +61,9 @@ type collector struct {
 	// readable says whether what is behind a reference can be read now.
 	readable func(ref string) bool
 	state    *state.Session
-	lists    map[string]*spool
+	// base stands for the facts that were removed.
+	base  *store.Snapshot
+	lists map[string]*spool
 
 	timeline timeline
 	ids      correlation

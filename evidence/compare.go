@@ -32,23 +32,44 @@ type Projection struct {
 	tool  map[[2]int][]Fact
 	// asked are the calls that the fact of a turn asked for, by its place.
 	asked map[[2]int][]int
+	// reached counts the facts by what they belong to; last is that of the last one.
+	reached map[string]int
+	last    string
+	// agents are the facts of subagents, under those of a call that started them.
+	agents map[string]*Projection
+	under  map[[2]int][]*Projection
+	// begun is the last turn that started, steering the input that no turn took up yet.
+	begun    int
+	steering []Fact
 }
 
 // Take adds a fact if it is one of those that are compared.
 func (p *Projection) Take(e *event.Event) {
+	if e.SubagentID != "" {
+		p.takeAgent(e)
+		return
+	}
+	p.collect(e)
+}
+
+// collect adds a fact of the projection's own thread.
+func (p *Projection) collect(e *event.Event) {
 	if p.turns == nil {
 		p.turns, p.calls, p.count = map[string]int{}, map[string]int{}, map[int]int{}
 		p.main, p.tool, p.asked = map[int][]Fact{}, map[[2]int][]Fact{}, map[[2]int][]int{}
+		p.reached = map[string]int{}
 	}
 	if e.Type == event.TypeTurnSubmitted {
 		p.turns[e.TurnID] = len(p.turns) + 1
 	}
 	turn := p.turns[e.TurnID]
+	p.steps(e, turn)
 	says := compared(e)
 	if turn == 0 || says == nil {
 		return
 	}
 	f := Fact{Type: e.Type, Says: says, Of: fmt.Sprintf("turn %d", turn), EventID: e.ID}
+	defer func() { p.last = f.Of; p.reached[f.Of]++ }()
 	if call := p.call(turn, applicable(e.ToolCallID)); call > 0 {
 		f.Of += fmt.Sprintf(", call %d", call)
 		p.tool[[2]int{turn, call}] = append(p.tool[[2]int{turn, call}], f)
@@ -79,12 +100,12 @@ func (p *Projection) call(turn int, id string) int {
 // answer those of the calls that it asked for, whichever of them ran first.
 func (p *Projection) Facts() []Fact {
 	out := []Fact{}
-	for turn := 1; turn <= len(p.turns); turn++ {
+	for turn := 0; turn <= len(p.turns); turn++ { // what came before the first has 0
 		placed := map[int]bool{}
 		add := func(call int) {
 			if !placed[call] {
 				placed[call] = true
-				out = append(out, p.tool[[2]int{turn, call}]...)
+				out = append(append(out, p.tool[[2]int{turn, call}]...), p.ofAgents(turn, call)...)
 			}
 		}
 		for i, f := range p.main[turn] {
@@ -97,7 +118,7 @@ func (p *Projection) Facts() []Fact {
 			add(call)
 		}
 	}
-	return out
+	return append(out, p.ofAgents(0, 0)...)
 }
 
 // compared returns what is compared of a fact; nil if it isn't.
@@ -127,6 +148,12 @@ func compared(e *event.Event) map[string]string {
 		return says
 	case *event.ToolFailed:
 		return map[string]string{"tool": p.ToolName, "category": p.ErrorCategory}
+	}
+	if says := comparedParty(e); says != nil {
+		return says
+	}
+	if says := comparedAct(e, nil); says != nil {
+		return says
 	}
 	return comparedDecision(e)
 }

@@ -67,9 +67,16 @@ func Export(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Wri
 	if err != nil {
 		return nil, err
 	}
+	base, err := Removed(ctx, facts, scope.SessionID)
+	if err != nil {
+		return nil, err
+	}
 	c := newCollector(scope, opt.Readable)
 	defer func() { err = errors.Join(err, c.close()) }()
-	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: through + 1}) {
+	if err := c.beginAt(&base); err != nil {
+		return nil, err
+	}
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{After: base.Sequence, Before: through + 1}) {
 		if err != nil {
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}
@@ -93,6 +100,9 @@ func Export(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Wri
 // lastFact finds the last fact of a scope that isn't the record of an export.
 func lastFact(ctx context.Context, facts Facts, scope Scope, before uint64) (uint64, error) {
 	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: before, Reverse: true}) {
+		if errors.Is(err, store.ErrTrimmed) {
+			return 0, fmt.Errorf("%w: %w", ErrNothing, err)
+		}
 		if err != nil {
 			return 0, fmt.Errorf("evidence: read: %w", err)
 		}
@@ -177,7 +187,7 @@ func (p *packWriter) write(ctx context.Context, facts Facts, c *collector, opt O
 	if err := p.lists(c); err != nil {
 		return err
 	}
-	if err := p.events(ctx, facts, c.scope, through); err != nil {
+	if err := p.events(ctx, facts, c, through); err != nil {
 		return err
 	}
 	return p.end(opt.Key)
@@ -267,17 +277,21 @@ func (l *eventLine) digestLine() []byte {
 }
 
 // events writes the facts of the scope. A chain that doesn't hold is not signed.
-func (p *packWriter) events(ctx context.Context, facts Facts, scope Scope, through uint64) error {
+func (p *packWriter) events(ctx context.Context, facts Facts, c *collector, through uint64) error {
+	scope := c.scope
 	if err := p.name("events"); err != nil {
 		return err
 	}
 	if _, err := p.w.WriteString("["); err != nil {
 		return err
 	}
-	last := store.Genesis(scope.SessionID)
-	p.proof.Chain = chainProof{Algorithm: "sha256", Complete: scope.whole(), Genesis: hex.EncodeToString(last[:]), Through: through}
+	genesis, last := store.Genesis(scope.SessionID), c.base.Hash
+	p.proof.Chain = chainProof{
+		Algorithm: "sha256", Complete: scope.whole() && c.base.Sequence == 0, Genesis: hex.EncodeToString(genesis[:]),
+		Through: through, Removed: c.base.Sequence,
+	}
 	chain, sum, written := store.NewChain(last), newDigest(true), uint64(0)
-	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: through + 1}) {
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{After: c.base.Sequence, Before: through + 1}) {
 		if err != nil {
 			return fmt.Errorf("evidence: read: %w", err)
 		}

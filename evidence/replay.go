@@ -36,6 +36,10 @@ type Case struct {
 	Answers   []CaseAnswer   `json:"answers"`
 	Results   []CaseResult   `json:"results"`
 	Decisions []CaseDecision `json:"decisions"`
+	// Acts are what was done to the session from outside, in order.
+	Acts []CaseAct `json:"acts,omitempty"`
+	// Parties are the others who had a part in the turns; absent if nobody had.
+	Parties *CaseParties `json:"parties,omitempty"`
 	// Tools are the tools of the turns; ContextRefs and InventoryRefs point to what
 	// the model was given.
 	Tools         []event.ToolInfo `json:"tools"`
@@ -53,6 +57,8 @@ type CaseEnvironment struct {
 	PermissionMode string             `json:"permissionMode,omitempty"`
 	Rules          []event.PolicyRule `json:"rules"`
 	Workspace      string             `json:"workspace,omitempty"`
+	// RulesChanged says that the host's rules changed after the session began.
+	RulesChanged bool `json:"rulesChanged,omitempty"`
 	// NobodyToAsk says that no person could answer.
 	NobodyToAsk bool `json:"nobodyToAsk,omitempty"`
 	// Sandbox is what confined commands, as the facts say; absent if none ran.
@@ -64,6 +70,9 @@ type CaseEnvironment struct {
 	// Candidates are the models that a turn could have been given, each as
 	// provider/model: whether there was a choice is a fact too.
 	Candidates []string `json:"candidates,omitempty"`
+	// Catalog is what the runtime knew of models and money; absent from a case that
+	// was made without it.
+	Catalog *CaseCatalog `json:"catalog,omitempty"`
 }
 
 // CaseSandbox is what confined commands.
@@ -82,14 +91,23 @@ type CaseTurn struct {
 	// Tools are the names of those that the turn had; absent if it got to none.
 	Tools  []string `json:"tools,omitempty"`
 	TurnID string   `json:"turnId"`
-	ended  bool
+	// Open says that the recording ends before the turn does, Unstarted that the turn
+	// never started.
+	Open      bool `json:"open,omitempty"`
+	Unstarted bool `json:"unstarted,omitempty"`
+	ended     bool
+	started   bool
 }
 
 // CaseAnswer is an answer of a model, or its failure.
 type CaseAnswer struct {
+	// Acts is how many acts came before it.
+	Acts          int    `json:"acts,omitempty"`
 	ErrorCategory string `json:"errorCategory,omitempty"`
 	ErrorMessage  string `json:"errorMessage,omitempty"`
 	EventID       string `json:"eventId"`
+	// Held says that an act came while the turn waited to ask again.
+	Held bool `json:"held,omitempty"`
 	// Malformed are the arguments that are no JSON, by the call.
 	Malformed  map[string]string   `json:"malformed,omitempty"`
 	Message    *event.ModelMessage `json:"message,omitempty"`
@@ -104,8 +122,12 @@ type CaseAnswer struct {
 
 // CaseResult is what a tool gave. Output is what the fact shows of it.
 type CaseResult struct {
-	Advice    string    `json:"advice,omitempty"`
-	Arguments event.Raw `json:"arguments,omitempty"`
+	// Acts is how many acts came before it.
+	Acts int `json:"acts,omitempty"`
+	// Changed are the files that the call changed.
+	Changed   []event.FileChange `json:"changed,omitempty"`
+	Advice    string             `json:"advice,omitempty"`
+	Arguments event.Raw          `json:"arguments,omitempty"`
 	// Background says that a command went on when the call ended.
 	Background bool `json:"background,omitempty"`
 	// Boundary and Path say what of the sandbox the call hit.
@@ -118,11 +140,23 @@ type CaseResult struct {
 	Output        string `json:"output,omitempty"`
 	Path          string `json:"path,omitempty"`
 	Retryable     bool   `json:"retryable,omitempty"`
-	ToolName      string `json:"toolName"`
+	// Credential is what the call was refused for want of, and CredentialRefs which
+	// could be given.
+	Credential     string   `json:"credential,omitempty"`
+	CredentialRefs []string `json:"credentialRefs,omitempty"`
+	// ToolCallID is the call that it ended.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	ToolName   string `json:"toolName"`
 }
 
 // CaseDecision is the answer to an action.
 type CaseDecision struct {
+	// Acts is how many acts came before it.
+	Acts int `json:"acts,omitempty"`
+	// Status is expired or cancelled if nobody answered, and open if nobody had when the
+	// recording ended. Expires says that the approval ends.
+	Status     string    `json:"status,omitempty"`
+	Expires    bool      `json:"expires,omitempty"`
 	ActionType string    `json:"actionType"`
 	Decision   string    `json:"decision"`
 	EventID    string    `json:"eventId"`
@@ -131,6 +165,8 @@ type CaseDecision struct {
 	// Source says who decided: human, or host_policy.
 	Source   string `json:"source,omitempty"`
 	ToolName string `json:"toolName,omitempty"`
+	// ToolCallID is the call that it is about.
+	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
 // ExportReplay writes the replay case of a scope.
@@ -145,8 +181,15 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, en
 		Limits: []string{}, Turns: []*CaseTurn{}, Answers: []CaseAnswer{}, Results: []CaseResult{}, Decisions: []CaseDecision{},
 		Tools: []event.ToolInfo{}, ContextRefs: []string{}, InventoryRefs: []string{},
 	}
+	base, err := Removed(ctx, facts, scope.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if base.Sequence > 0 {
+		r.limit(RemovedNote(&base))
+	}
 	res := &Exported{Summary: []byte(`{"partial":true,"format":"` + ReplayFormat + `"}`)}
-	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: through + 1}) {
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{After: base.Sequence, Before: through + 1}) {
 		if err != nil {
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}
@@ -158,6 +201,9 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, en
 		if scope.has(e) {
 			res.Events++
 			r.take(e)
+		} else {
+			r.peer(e)
+			r.beyond(e)
 		}
 	}
 	if res.Correlation = r.finish(); len(r.c.Turns) == 0 {
@@ -198,6 +244,8 @@ type recording struct {
 	sandboxed bool
 	// window is that of the model which the turn will be given.
 	window int64
+	party  partyFacts
+	act    actFacts
 }
 
 // limit notes why a replay can only be approximate.
@@ -212,10 +260,13 @@ func (r *recording) take(e *event.Event) {
 	r.ids.take(e)
 	r.runtimeID = e.RuntimeID
 	if e.SubagentID != "" {
-		r.limit("subagents are not run again")
+		r.agent(e)
 		return
 	}
+	r.beforeFact(e)
+	defer r.afterFact(e)
 	r.projected.Take(e)
+	r.others(e)
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		t := &CaseTurn{TurnID: e.TurnID, Input: p.Input, Options: p.Options}
@@ -224,6 +275,7 @@ func (r *recording) take(e *event.Event) {
 			t.Input, _ = plainJSON(p.Preview) // a string always encodes
 		}
 		r.turns[e.TurnID] = t
+		r.party.main = e.ThreadID
 		r.c.Turns = append(r.c.Turns, t)
 	case *event.TurnCompleted:
 		r.ended(e.TurnID)
@@ -267,7 +319,7 @@ func (r *recording) answers(e *event.Event) {
 			EventID: e.ID, TurnID: e.TurnID, Provider: p.Provider, Model: p.Model, ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message, Retryable: p.Retryable,
 		})
 	case *event.ToolResult:
-		x := CaseResult{EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], Output: p.Preview, IsError: p.Status == "error", Background: p.Status == "background"}
+		x := CaseResult{EventID: e.ID, ToolCallID: applicable(e.ToolCallID), ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], Output: p.Preview, IsError: p.Status == "error", Background: p.Status == "background"}
 		if p.ExitCode.Present && !p.ExitCode.Null {
 			code := int(p.ExitCode.Value)
 			x.ExitCode = &code
@@ -275,12 +327,12 @@ func (r *recording) answers(e *event.Event) {
 		r.c.Results = append(r.c.Results, x)
 	case *event.ToolFailed:
 		r.c.Results = append(r.c.Results, CaseResult{
-			EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message,
+			EventID: e.ID, ToolCallID: applicable(e.ToolCallID), ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message,
 			Advice: p.Advice, Retryable: p.Retryable,
 		})
 	case *event.SandboxViolation:
 		r.violated = &CaseResult{
-			EventID: e.ID, ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: categoryViolation,
+			EventID: e.ID, ToolCallID: applicable(e.ToolCallID), ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: categoryViolation,
 			ErrorMessage: p.Detail, Boundary: p.Boundary, Path: p.Path,
 		}
 	case *event.ActionRequired:
@@ -312,12 +364,15 @@ func (r *recording) mode(t *CaseTurn, mode string) {
 }
 
 func (r *recording) decision(e *event.Event, p *event.ActionResolved) {
-	d := CaseDecision{EventID: e.ID, ActionType: p.ActionType, Decision: p.Decision, Payload: p.Payload, Scope: p.Scope, Source: p.DecisionSource}
+	if r.peerAnswered(e, p) {
+		return
+	}
+	d := CaseDecision{EventID: e.ID, ToolCallID: applicable(e.ToolCallID), ActionType: p.ActionType, Decision: p.Decision, Payload: p.Payload, Scope: p.Scope, Source: p.DecisionSource}
 	if q := r.asked[e.ActionID]; q != nil {
 		d.ActionType, d.ToolName = q.ActionType, q.ToolName
 	}
 	if p.Status != "resolved" {
-		r.limit("an action expired or was cancelled")
+		r.unanswered(&d, p)
 	}
 	r.c.Decisions = append(r.c.Decisions, d)
 }
@@ -335,15 +390,14 @@ func (r *recording) remember(m *event.ModelMessage) {
 // finish completes the case.
 func (r *recording) finish() Correlation {
 	for _, t := range r.c.Turns {
-		if !t.ended {
-			r.limit("a turn has not ended")
-		}
 		if t.Options != nil {
 			o := *t.Options
 			o.QueuePolicy, o.ExpectedTurnID = "", "" // the turns run one after the other
 			t.Options = &o
 		}
 	}
+	r.partiesEnd()
+	r.actsEnd()
 	for _, name := range slices.Sorted(maps.Keys(r.tools)) {
 		r.c.Tools = append(r.c.Tools, r.tools[name])
 	}

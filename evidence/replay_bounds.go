@@ -20,25 +20,12 @@ const (
 // bounds notes what happened beside the answers and can't be made to happen again.
 func (r *recording) bounds(e *event.Event) { //nolint:cyclop // a table
 	switch p := e.Payload.(type) {
-	case *event.TurnSteered, *event.TurnInterruptRequested:
-		r.limit("a turn was steered or interrupted while it ran")
-	case *event.HookCompleted, *event.HookFailed:
-		r.limit("hooks are not run again")
-	case *event.PolicyChanged:
-		if r.decided && p.ApprovalActionID == "" { // the answer that changes it is given again
-			r.limit("the rules changed while the session ran")
-		}
 	case *event.PermissionEvaluated:
 		r.judged(e, p)
 	case *event.CompactionStarted:
-		switch {
-		case p.Trigger == "requested":
-			r.limit("the conversation was compacted on request")
-		case r.scope.TurnID != "":
+		if r.scope.TurnID != "" {
 			r.limit("what was said before the turn was compacted in it")
 		}
-	case *event.RollbackCompleted:
-		r.limit("turns were taken back")
 	case *event.SandboxApplied:
 		r.confined(e, p)
 	}
@@ -92,12 +79,10 @@ func (r *recording) ended(turnID string) {
 // failed notes failures that come from the clock or from what things cost.
 func (r *recording) failed(p *event.TurnFailed) {
 	switch p.FailureCategory {
-	case "timed_out":
-		r.limit("a turn ran out of time")
 	case "internal":
 		r.limit("the runtime itself failed")
 	case "quota_blocked":
-		r.limit("a budget kept a model from being asked")
+		r.spent()
 	}
 }
 
@@ -115,7 +100,10 @@ func (r *recording) inventory(turnID string, p *event.ToolCatalogResolved) {
 	for i := range list {
 		t := list[i]
 		if t.RuntimeOwner == "client" {
-			r.limit("tools of a connected peer are not run again")
+			if names = append(names, t.ToolName); !r.offers(t.ToolName) {
+				r.limit("tools of a connected peer are not run again")
+			}
+			continue
 		}
 		if known, ok := r.tools[t.ToolName]; ok && len(t.InputSchema) == 0 {
 			t.InputSchema, t.Description = known.InputSchema, known.Description
@@ -146,15 +134,14 @@ func (r *recording) candidates(p *event.RoutingCandidates) {
 	}
 	for _, x := range p.Excluded {
 		all = append(all, x.Model)
-		if x.Category == "credential" || x.Category == "quota" || x.Category == "network" {
-			r.limit("a model could not be asked")
-		}
+		r.excluded(x)
 	}
 	slices.Sort(all)
 	if r.models != nil && !slices.Equal(r.models, all) {
 		r.limit("the models that could be asked changed")
 	}
 	r.models = all
+	r.catalogued(all)
 }
 
 // selected keeps the context window of the model that was chosen.

@@ -76,8 +76,15 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 	for _, c := range chapters {
 		r.chapters[c.name] = &Chapter{Name: c.name, Title: c.title, Statements: []Statement{}}
 	}
+	base, err := Removed(ctx, facts, scope.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if base.Sequence > 0 {
+		r.open["removed"] = Statement{At: opt.At.UTC(), Says: "What happened before is not known: " + RemovedNote(&base), Sequence: base.Sequence}
+	}
 	res := &Exported{}
-	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{Before: through + 1}) {
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{After: base.Sequence, Before: through + 1}) {
 		if err != nil {
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}

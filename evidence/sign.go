@@ -37,7 +37,9 @@ type chainProof struct {
 	Events   int64  `json:"events"`
 	Genesis  string `json:"genesis"`
 	HeadHash string `json:"headHash"`
-	Through  uint64 `json:"through"`
+	// Removed is the last of the facts that retention removed before the export.
+	Removed uint64 `json:"removedThrough,omitempty"`
+	Through uint64 `json:"through"`
 }
 
 // sectionHash is the SHA-256 sum of a section's canonical form; of "events", of

@@ -130,6 +130,9 @@ func (c *collector) signals(running []string) ([]Signal, []Gap) {
 		gaps = append(gaps, Gap{Signal: signal, Reason: reason, EventIDs: ids})
 	}
 	out = append(out, c.traceSignal(gap), c.undoSignal(gap))
+	if c.base.Sequence > 0 {
+		gap("events", RemovedNote(c.base))
+	}
 	if len(running) > 0 {
 		gap("calls", "these calls had begun and not ended", running...)
 	}

@@ -63,6 +63,8 @@ type Verification struct {
 	HeadHash   string `json:"headHash,omitempty"`
 	// Complete says that the pack holds every fact from the first on.
 	Complete bool `json:"complete"`
+	// Removed is the last of the facts that retention removed before the export.
+	Removed uint64 `json:"removedThrough,omitempty"`
 	// KeyID names the key that signed; KeyKnown says that it is the one that the
 	// caller expected.
 	KeyID    string `json:"keyId,omitempty"`
@@ -354,6 +356,7 @@ func (v *verifier) judge() {
 	}
 	p := v.proof
 	v.res.KeyID, v.res.Through, v.res.HeadHash, v.res.Complete = p.KeyID, p.Chain.Through, p.Chain.HeadHash, p.Chain.Complete
+	v.res.Removed = p.Chain.Removed
 	v.sections()
 	v.kind()
 	at := v.at["integrity"]
@@ -394,7 +397,7 @@ func (v *verifier) leads() bool {
 		return !facts && !c.Complete
 	}
 	return v.session == v.res.Scope.SessionID && c.HeadHash == hex.EncodeToString(v.last[:]) && c.Through == v.sequence &&
-		c.Events == v.res.Events && c.Complete == v.res.Scope.whole()
+		c.Events == v.res.Events && c.Complete == (v.res.Scope.whole() && c.Removed == 0)
 }
 
 // sections compares the hash of each section with the proof.

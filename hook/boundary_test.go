@@ -18,7 +18,7 @@ func TestBoundaryIsToldFirst(t *testing.T) {
 	for _, failed := range []error{nil, errors.New("no disk")} {
 		_ = os.Remove(ran)
 		h := Hook{Point: PreToolUse, Command: script(t, "touch "+ran)}
-		r, err := New(Options{Hooks: []Hook{h}, Exec: Direct, NewID: func() string { return "hook_1" }})
+		r, err := New(Options{Hooks: []Hook{h}, Exec: direct, NewID: func() string { return "hook_1" }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,6 +30,9 @@ func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
 		Argv: o.h.Command, Env: env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer, Profile: o.h.Profile,
 		Confined: func(b *event.SandboxApplied) error { return o.confined(ctx, b) },
 	})
+	if known, ok := errors.AsType[*Failure](err); ok {
+		return nil, &failure{category: known.Category, message: clip(known.Message, maxReason), retryable: known.Retryable}
+	}
 	if err != nil {
 		return nil, &failure{category: "spawn", message: clip(err.Error(), maxReason), retryable: false}
 	}

@@ -94,6 +94,16 @@ type Match struct {
 // didn't run; how it ended is in [Exit].
 type Exec func(ctx context.Context, c Command) (Exit, error)
 
+// Failure is an error of [Exec] that says what kind of failure it is, for one that
+// knows: it plays a run again that failed. Any other error is one to start.
+type Failure struct {
+	Category, Message string
+	Retryable         bool
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Category + ": " + f.Message }
+
 // Command is a command for [Exec].
 type Command struct {
 	Argv []string

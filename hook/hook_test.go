@@ -110,7 +110,7 @@ func runner(t *testing.T, hooks ...Hook) *Runner {
 	t.Helper()
 	n := 0
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := New(Options{Hooks: hooks, Exec: Direct, HTTP: client, NewID: func() string { n++; return fmt.Sprintf("hook_%d", n) }})
+	r, err := New(Options{Hooks: hooks, Exec: direct, HTTP: client, NewID: func() string { n++; return fmt.Sprintf("hook_%d", n) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -513,7 +513,7 @@ func TestNew(t *testing.T) {
 		`hook 1: url "file:///x" is no http`:         {Point: Stop, URL: "file:///x"},
 		`hook 1: match.tool "[" is no glob`:          {Point: Stop, Command: []string{"x"}, Match: Match{Tool: "["}},
 	} {
-		if _, err := New(Options{Hooks: []Hook{h}, Exec: Direct, NewID: id}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(Options{Hooks: []Hook{h}, Exec: direct, NewID: id}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", h, err, want)
 		}
 	}
@@ -532,7 +532,7 @@ func TestHasAndNames(t *testing.T) {
 			{Point: PreToolUse, Match: Match{Tool: "sh*"}, Command: []string{"./check.sh", "--token=" + password}},
 			{Point: Stop, URL: "http://user:" + password + "@127.0.0.1:1/a?token=" + password},
 		},
-		Exec: Direct, NewID: func() string { return "hook_1" },
+		Exec: direct, NewID: func() string { return "hook_1" },
 	})
 	if err != nil {
 		t.Fatal(err)

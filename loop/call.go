@@ -320,7 +320,7 @@ func pull(ctx context.Context, p model.Provider, r *model.Request) (<-chan pulle
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		roomy()
+		roomy(false)
 		send := func(v pulled) bool {
 			select {
 			case out <- v:

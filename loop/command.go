@@ -110,6 +110,9 @@ func (l *Loop) getToolInventory(ctx context.Context, caller command.Caller, p *c
 	return res, nil
 }
 
+// shell is what runs the commands of the shell tool.
+const shell = "/bin/sh"
+
 // environment is the answer of get_execution_environment.
 type environment struct {
 	command.EnvironmentRead
@@ -145,7 +148,7 @@ func (l *Loop) environment(s *subject) *environment {
 		EnvironmentRead: command.EnvironmentRead{
 			Cwd: s.place.cwd, WorkspaceRoots: []string{s.place.root}, Sandbox: applied, Processes: processesOf(s.state),
 		},
-		WorkspaceID: event.NotApplicable, AdditionalRoots: []string{}, Shell: "/bin/sh", OS: runtime.GOOS, Arch: runtime.GOARCH,
+		WorkspaceID: event.NotApplicable, AdditionalRoots: []string{}, Shell: shell, OS: runtime.GOOS, Arch: runtime.GOARCH,
 		EnvRef: event.NotApplicable, Env: l.envNames(), PermissionMode: s.mode, NetworkProfile: applied.Network, ResourceLimits: applied.ProcessLimits,
 		SandboxProfile: applied,
 	}
@@ -277,7 +280,7 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 			return nil, fault.Param("input.escalate", "%s", notEscalated(mode))
 		}
 		d := permission.Decide(permission.Question{
-			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolvePath,
+			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolveBelow(w.root),
 			Rules: l.rulesOf(tx.State), Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
 		})
 		out := l.clean(d.PermissionEvaluated)

@@ -33,7 +33,7 @@ type conversation struct {
 	offered bool
 	gap     store.Range
 	// pending holds facts that are committed and not in messages yet.
-	pending []event.Event
+	pending []heard
 	// broken says that a fact was missed or taken back: derive it again.
 	broken bool
 
@@ -105,11 +105,19 @@ func (c *conversation) offer(threadID string, facts []event.Event) {
 	c.offered = true
 	for i := range facts {
 		if facts[i].Sequence > c.through && facts[i].ThreadID == threadID && said(facts[i].Type) {
-			c.pending = append(c.pending, facts[i])
+			c.pending = append(c.pending, heardOf(&facts[i]))
 		}
 	}
 	c.through = last
 }
+
+// heard is what a conversation takes from a fact. The whole is eight times as large.
+type heard struct {
+	turnID, toolCallID string
+	payload            event.Payload
+}
+
+func heardOf(e *event.Event) heard { return heard{e.TurnID, e.ToolCallID, e.Payload} }
 
 // said reports whether facts of a type change what a model is told.
 func said(t event.Type) bool {
@@ -144,7 +152,7 @@ func (c *conversation) settle(ctx context.Context, s store.Store, through uint64
 	c.pending = nil
 	c.mu.Unlock()
 	for i := range facts {
-		if err := c.apply(ctx, s, &facts[i]); err != nil {
+		if err := c.apply(ctx, s, facts[i]); err != nil {
 			return false, err
 		}
 	}
@@ -154,16 +162,16 @@ func (c *conversation) settle(ctx context.Context, s store.Store, through uint64
 }
 
 // apply adds what a fact says.
-func (c *conversation) apply(ctx context.Context, s store.Store, e *event.Event) error {
-	switch p := e.Payload.(type) {
+func (c *conversation) apply(ctx context.Context, s store.Store, e heard) error {
+	switch p := e.payload.(type) {
 	case *event.TurnSubmitted:
 		in := input{parts: p.Input, ref: p.InputRef}
 		if p.Options != nil {
 			in.schema = p.Options.OutputSchema
 		}
-		c.inputs[e.TurnID] = in
+		c.inputs[e.turnID] = in
 	case *event.TurnStarted:
-		return c.startTurn(ctx, s, e.TurnID)
+		return c.startTurn(ctx, s, e.turnID)
 	case *event.TurnSteered:
 		c.steers = append(c.steers, input{parts: p.Input, ref: p.InputRef})
 	case *event.ModelRequested:
@@ -171,22 +179,22 @@ func (c *conversation) apply(ctx context.Context, s store.Store, e *event.Event)
 	case *event.ModelCompleted:
 		return c.answered(ctx, s, p)
 	case *event.ToolResult:
-		return c.toolResult(ctx, s, e.ToolCallID, p)
+		return c.toolResult(ctx, s, e.toolCallID, p)
 	case *event.ToolFailed:
-		c.toolFailed(e.ToolCallID, p)
+		c.toolFailed(e.toolCallID, p)
 	case *event.TurnCompleted:
-		c.endTurn(e.TurnID)
+		c.endTurn(e.turnID)
 	case *event.TurnFailed:
 		if p.FailureCategory == "hook_blocked" && p.Steps == 0 {
-			c.withdraw(e.TurnID)
+			c.withdraw(e.turnID)
 		}
-		c.endTurn(e.TurnID)
+		c.endTurn(e.turnID)
 	case *event.CompactionCompleted:
 		return c.compacted(ctx, s, p)
 	case *event.RollbackCompleted:
 		c.rolledBack(p)
 	case *event.HookCompleted:
-		return c.hooked(ctx, s, e.TurnID, p)
+		return c.hooked(ctx, s, e.turnID, p)
 	case *event.RuntimeNotice:
 		if p.Code == codeRepeats {
 			c.notes = append(c.notes, p.Message+" "+p.Advice)

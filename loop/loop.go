@@ -111,6 +111,7 @@ type Loop struct {
 	host        atomic.Pointer[HostPolicy]
 	plans       plans
 	pins        pins
+	roots       roots
 	clients     clientNames
 	standings   sync.Map // standingKey → policy and reason
 	// commands says that what runs commands was asked for, so it must be closed.
@@ -127,7 +128,7 @@ type Loop struct {
 	mu      sync.Mutex
 	closed  bool
 	runners map[key]*runner
-	alarms  map[key]*time.Timer
+	alarms  map[key]*alarm
 	// returns counts how often in a row a thread could not be looked at.
 	returns map[key]int
 	// calls holds the model calls that this process makes, by request id.
@@ -170,7 +171,7 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*time.Timer{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
 	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
 	for _, p := range opt.Providers {
@@ -257,7 +258,7 @@ func (l *Loop) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
 	for k, t := range l.alarms {
-		t.Stop()
+		t.timer.Stop()
 		delete(l.alarms, k)
 	}
 	l.mu.Unlock()
@@ -328,6 +329,10 @@ func archives(e *event.Event) bool {
 func (l *Loop) wake(k key, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.wakeLocked(k, cause)
+}
+
+func (l *Loop) wakeLocked(k key, cause error) {
 	if r := l.runners[k]; r != nil {
 		r.again = true
 		if cause != nil && r.interrupt != nil {
@@ -344,7 +349,7 @@ func (l *Loop) wake(k key, cause error) {
 
 // run works on a thread until it has nothing to do.
 func (l *Loop) run(k key) {
-	roomy()
+	roomy(false)
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
@@ -526,20 +531,6 @@ func (l *Loop) settle(k key) error {
 		return nil
 	}
 	return wait()
-}
-
-// alarm has the thread looked at again at a time; the zero time takes it back.
-func (l *Loop) alarm(k key, at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t := l.alarms[k]; t != nil {
-		t.Stop()
-		delete(l.alarms, k)
-	}
-	if at.IsZero() || l.closed {
-		return
-	}
-	l.alarms[k] = time.AfterFunc(at.Sub(l.opt.Clock()), func() { l.wake(k, errDeadline) })
 }
 
 // interruptible returns a context that an interrupt of the thread's turn ends.

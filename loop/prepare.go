@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -122,10 +122,7 @@ func (l *Loop) rootOf(s *state.Session) string {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	if resolved, err := filepath.EvalSymlinks(root); err == nil {
-		root = resolved
-	}
-	return root
+	return l.roots.resolve(root)
 }
 
 // CheckCwd refuses a folder that no turn of a session would work in.
@@ -159,6 +156,9 @@ func optionsOf(turn *state.Turn) event.TurnOptions {
 
 // readContextFiles reads the files that every turn's context has, if they are there.
 func (l *Loop) readContextFiles(p *preparation) {
+	if !slices.ContainsFunc(contextFiles, func(name string) bool { return !lacks(p.root, name) }) {
+		return
+	}
 	root, err := os.OpenRoot(p.root)
 	if err != nil {
 		p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: p.root, Reason: "the workspace can't be read: " + reason(err)})
@@ -320,12 +320,11 @@ func earlierRef(t *state.Thread, f contextFile) string {
 // catalogue says which tools the turn may use: the whole list when it changed, a
 // reference to it otherwise.
 func (p *preparation) catalogue(tx *session.Tx, t *state.Thread) *event.ToolCatalogResolved {
-	out := p.inventory.Payload()
-	if inv := t.Inventory; inv != nil && inv.Digest == out.Digest && inv.InventoryRef != "" {
-		out.InventoryRef, out.Tools = inv.InventoryRef, nil
-		return out
+	if inv := t.Inventory; inv != nil && inv.Digest == p.inventory.Digest && inv.InventoryRef != "" {
+		return &event.ToolCatalogResolved{ToolCount: int64(len(p.inventory.Entries)), Digest: inv.Digest, InventoryRef: inv.InventoryRef}
 	}
-	full, err := json.Marshal(out.Tools)
+	out := p.inventory.Payload()
+	full, err := p.inventory.JSON()
 	if err == nil { // a schema that isn't JSON keeps its tool out of the inventory
 		out.InventoryRef = tx.Blob(full, "application/json")
 	}

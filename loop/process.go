@@ -129,19 +129,23 @@ func NoBoundary(cwd, why string) *event.SandboxApplied {
 
 // BoundaryOf is the fact of what a plan enforces.
 func BoundaryOf(p *sandbox.Plan, cwd string) *event.SandboxApplied {
-	limits := p.Profile.Limits
+	return &event.SandboxApplied{
+		Mode: string(p.Profile.Mode), Cwd: cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
+		AllowedHosts: p.Profile.AllowedHosts, Enforcement: event.Enforcement(p.Enforcement), NotEnforced: p.NotEnforced,
+		Hidden: p.Hidden, Protected: p.Protected(),
+		ProcessLimits: statedLimits(&p.Profile.Limits),
+	}
+}
+
+// statedLimits are limits as facts state them.
+func statedLimits(limits *sandbox.Limits) map[string]int64 {
 	stated := map[string]int64{
 		"memoryMB": limits.MemoryMB, "processes": limits.Processes, "wallClockMs": limits.WallClock.Milliseconds(),
 	}
 	if limits.OpenFiles > 0 {
 		stated["openFiles"] = limits.OpenFiles
 	}
-	return &event.SandboxApplied{
-		Mode: string(p.Profile.Mode), Cwd: cwd, ReadRoots: p.ReadRoots, WriteRoots: p.WriteRoots, Network: string(p.Profile.Network),
-		AllowedHosts: p.Profile.AllowedHosts, Enforcement: event.Enforcement(p.Enforcement), NotEnforced: p.NotEnforced,
-		Hidden: p.Hidden, Protected: p.Protected(),
-		ProcessLimits: stated,
-	}
+	return stated
 }
 
 // envNames are the names of the variables that a command sees.

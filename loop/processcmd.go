@@ -23,7 +23,7 @@ func (l *Loop) reach(ctx context.Context, caller command.Caller, p command.Param
 		return "", nil, nil, err
 	}
 	if l.opt.Processes != nil {
-		if x := l.processes().Get(processID); x != nil {
+		if x := l.processes().Reach(processID); x != nil {
 			return sessionID, known, x, nil
 		}
 	}

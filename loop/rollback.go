@@ -22,6 +22,8 @@ type takenBack struct {
 	baseline uint64
 	turns    []string
 	changes  []workspace.Turned
+	// legacy is what is taken back of a fork's inherited history; nil if nothing is.
+	legacy   *legacy
 	tools    []string
 	artefact []string
 	children []string
@@ -56,8 +58,8 @@ func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *com
 			return nil, err
 		}
 		tx.Emit(event.Event{Type: event.TypeHistoryRollbackStarted, Scope: event.Scope{ThreadID: p.ThreadID}, Payload: &event.RollbackStarted{
-			RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.turns, Files: policy, Force: p.Force, BaselineSequence: b.baseline,
-			RequestedBy: session.ActorOf(caller),
+			RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.removed(), Files: policy, Force: p.Force, BaselineSequence: b.baseline,
+			Origin: b.legacy.point(), InheritedTurns: b.legacy.count(), RequestedBy: session.ActorOf(caller),
 		}})
 		return &struct{}{}, nil
 	}); err != nil {
@@ -71,7 +73,7 @@ func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *com
 	}
 	return session.Write(ctx, l.m, caller, p, p.SessionID, event.BySession, func(tx *session.Tx) (*command.RollbackThreadResult, error) {
 		tx.Emit(b.completed(id, p.ThreadID, files))
-		return &command.RollbackThreadResult{RemovedTurns: b.turns, Files: files}, nil
+		return &command.RollbackThreadResult{RemovedTurns: b.removed(), Files: files}, nil
 	})
 }
 
@@ -94,12 +96,13 @@ func quiet(s *state.Session, t *state.Thread, threadID string) error {
 func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command.RollbackThread) (*takenBack, error) {
 	b := &takenBack{toTurn: p.ToTurnID}
 	var through uint64
+	var origin *event.ForkPoint
 	if err := l.m.ViewAs(ctx, caller, p.SessionID, func(s *state.Session) error {
 		t := s.Thread(p.ThreadID)
 		if err := quiet(s, t, p.ThreadID); err != nil {
 			return err
 		}
-		b.root, through = l.workplace(s, t, nil).root, s.Sequence
+		b.root, through, origin = l.workplace(s, t, nil).root, s.Sequence, s.Origin(t)
 		for _, turn := range t.Recent {
 			if turn.TurnID == p.ToTurnID {
 				b.baseline = turn.EndSequence
@@ -114,10 +117,18 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 		b.toTurn = event.NotApplicable
 	case b.baseline == 0:
 		turn, err := l.oldTurn(ctx, p)
-		if err != nil {
+		if err != nil && (origin == nil || fault.KindOf(err) != fault.NotFound) {
 			return nil, err
 		}
-		b.baseline = turn.EndSequence
+		if turn != nil {
+			b.baseline = turn.EndSequence
+		}
+	}
+	if origin != nil && b.baseline == 0 {
+		var err error
+		if b.legacy, err = l.behind(ctx, origin, b.toTurn); err != nil {
+			return nil, err
+		}
 	}
 	if err := l.readBack(ctx, b, p.SessionID, p.ThreadID, through); err != nil {
 		return nil, err
@@ -145,6 +156,9 @@ func (l *Loop) oldTurn(ctx context.Context, p *command.RollbackThread) (*state.T
 func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID string, through uint64) error {
 	gone := map[string]bool{}
 	for rec, err := range l.opt.Store.Read(ctx, sessionID, store.Range{After: b.baseline, Before: through + 1}) {
+		if errors.Is(err, store.ErrTrimmed) {
+			return fault.Wrap(fault.Conflict, err, "what the turns of thread %s did before was removed by retention: they can't be taken back", threadID)
+		}
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
 		}
@@ -157,7 +171,7 @@ func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID s
 		}
 		b.note(e, gone)
 	}
-	if gone[b.toTurn] {
+	if gone[b.toTurn] && b.legacy == nil {
 		return fault.New(fault.NotFound, "turn %s was taken back: it is no turn of thread %s any more", b.toTurn, threadID)
 	}
 	b.turns = slices.DeleteFunc(b.turns, func(id string) bool { return gone[id] })
@@ -196,7 +210,7 @@ func (b *takenBack) note(e *event.Event, gone map[string]bool) {
 	case *event.JobCreated:
 		b.jobs = append(b.jobs, e.JobID)
 	case *event.RollbackCompleted:
-		for _, id := range p.RemovedTurns {
+		for _, id := range ownTurns(p) {
 			// Taken back before. Whether its files were is another matter: if they were
 			// kept, they are still there to be taken back with.
 			gone[id] = true
@@ -212,7 +226,7 @@ func (b *takenBack) changed(turnID string, files []event.FileChange) {
 
 // previewRollback says what would happen.
 func (l *Loop) previewRollback(ctx context.Context, b *takenBack, p *command.RollbackThread) (*command.RollbackThreadResult, error) {
-	res := &command.RollbackThreadResult{RemovedTurns: b.turns, Files: []event.RollbackFile{}}
+	res := &command.RollbackThreadResult{RemovedTurns: b.removed(), Files: []event.RollbackFile{}}
 	var err error
 	switch {
 	case p.Files != "restore":
@@ -223,6 +237,7 @@ func (l *Loop) previewRollback(ctx context.Context, b *takenBack, p *command.Rol
 		if res.Files, err = l.opt.Vault.Preview(ctx, b.root, b.changes, workspace.ApplyOptions{Force: p.Force}); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "the workspace can't be looked at")
 		}
+		res.Files = b.legacy.beside(res.Files)
 	}
 	if p.Diff && l.opt.Vault != nil {
 		if res.Diff, err = l.opt.Vault.Diff(ctx, b.root, b.changes, workspace.DiffOptions{Redact: l.redactText}); err != nil {
@@ -247,6 +262,7 @@ func (l *Loop) takeBack(ctx context.Context, b *takenBack, policy string, force 
 	if err != nil {
 		return nil, fmt.Errorf("loop: rollback: %w", err)
 	}
+	files = b.legacy.beside(files)
 	if files == nil {
 		files = []event.RollbackFile{}
 	}
@@ -269,12 +285,24 @@ func (b *takenBack) all(change, why string) []event.RollbackFile {
 			}
 		}
 	}
-	return out
+	if change == "kept" {
+		return b.legacy.kept(out)
+	}
+	return b.legacy.beside(out)
+}
+
+// removed lists the turns that go, the inherited ones first.
+func (b *takenBack) removed() []string {
+	if b.legacy == nil {
+		return b.turns
+	}
+	return slices.Concat(b.legacy.turns, b.turns, []string{})
 }
 
 func (b *takenBack) completed(id, threadID string, files []event.RollbackFile) event.Event {
 	return event.Event{Type: event.TypeHistoryRollbackCompleted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.RollbackCompleted{
-		RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.turns, BaselineSequence: b.baseline,
+		RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.removed(), BaselineSequence: b.baseline,
+		Origin: b.legacy.point(), InheritedTurns: b.legacy.count(),
 		AffectedTools: b.tools, AffectedArtifacts: b.artefact, AffectedSubagents: b.children, AffectedJobs: b.jobs,
 		Files: files, ReadModelRepaired: true,
 	}}
@@ -284,11 +312,12 @@ func (b *takenBack) completed(id, threadID string, files []event.RollbackFile) e
 func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
 	var begun []state.Rollback
 	var root string
+	origins := map[string]*event.ForkPoint{}
 	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
 		begun = slices.Clone(s.History.RunningRollbacks)
 		for _, r := range begun {
 			if t := s.Thread(r.ThreadID); t != nil {
-				root = l.workplace(s, t, nil).root
+				root, origins[r.ThreadID] = l.workplace(s, t, nil).root, s.Origin(t)
 			}
 		}
 		return nil
@@ -301,6 +330,11 @@ func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
 			continue
 		}
 		b := &takenBack{root: root, toTurn: r.ToTurnID, baseline: r.BaselineSequence}
+		if origin := origins[r.ThreadID]; r.Origin != nil && origin != nil {
+			if b.legacy, err = l.behind(ctx, origin, r.ToTurnID); err != nil {
+				return err
+			}
+		}
 		if err := l.readBack(ctx, b, sessionID, r.ThreadID, r.Sequence); err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (l *Loop) runTools(k key, e RunTools) error {
 		if r.started {
 			r.alone = len(runs) == 1
 			wg.Go(func() {
-				roomy()
+				roomy(false)
 				errs[i] = r.run(ctx)
 			})
 		}
@@ -246,7 +246,7 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 	_, outside := tool.Escalation(r.input)
 	return permission.Question{
 		Outside: outside && r.entry.Info.ToolName == tool.Shell, Mode: r.l.modeOf(s, t, t.Active), Interactive: !r.l.opt.NobodyToAsk, Tool: r.entry.Info, Input: r.input,
-		ToolCallID: r.call.ToolCallID, Root: r.place.root, Cwd: r.place.cwd, Resolve: resolvePath,
+		ToolCallID: r.call.ToolCallID, Root: r.place.root, Cwd: r.place.cwd, Resolve: resolveBelow(r.place.root),
 		Rules: r.l.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: r.opinion, Sandbox: r.l.confinement(r.place),
 	}
 }

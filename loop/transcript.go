@@ -40,6 +40,12 @@ func newTranscripts(s store.Store, limit int) *transcripts {
 func (t *transcripts) offer(sessionID string, facts []event.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if removes(facts) {
+		for _, k := range t.byID[sessionID] {
+			t.drop(k)
+		}
+		return
+	}
 	for threadID, k := range t.byID[sessionID] {
 		k.c.offer(threadID, facts)
 	}
@@ -180,10 +186,7 @@ type place struct {
 func placeOf(s *state.Session, t *state.Thread) place {
 	p := place{
 		from: t.StartedSequence, last: t.LastSequence, through: s.Sequence,
-		first: t.TurnCount <= 1 && len(t.Recent) == 0, open: map[string]uint64{},
-	}
-	if t.Role == "main" || t.Role == "fork" {
-		p.fork = s.ForkedFrom
+		first: t.TurnCount <= 1 && len(t.Recent) == 0 && t.Base == nil, open: map[string]uint64{}, fork: s.Origin(t),
 	}
 	for _, turn := range t.Queue {
 		p.open[turn.TurnID] = turn.SubmittedSequence
@@ -205,6 +208,9 @@ func placeOf(s *state.Session, t *state.Thread) place {
 
 // load derives a conversation from the journal.
 func (t *transcripts) load(ctx context.Context, c *conversation, k key, at place) error {
+	if done, err := t.loadTrimmed(ctx, c, k, at); done || err != nil {
+		return err
+	}
 	if at.boundary != nil {
 		return t.loadAfter(ctx, c, k, at)
 	}
@@ -225,7 +231,12 @@ const maxForks = 1000
 
 // loadFork derives the conversation up to a fork, which may be one of a fork.
 func (t *transcripts) loadFork(ctx context.Context, c *conversation, f *event.ForkPoint, depth int) error {
-	earlier, err := t.forkOf(ctx, f)
+	k, r := key{f.SessionID, f.ThreadID}, store.Range{Before: f.Sequence + 1}
+	undone, origin, err := t.undone(ctx, k, r)
+	if err != nil {
+		return err
+	}
+	earlier, err := forkOf(ctx, t.store, f, origin)
 	if err != nil {
 		return err
 	}
@@ -237,7 +248,7 @@ func (t *transcripts) loadFork(ctx context.Context, c *conversation, f *event.Fo
 			return err
 		}
 	}
-	if err := t.loadAll(ctx, c, key{f.SessionID, f.ThreadID}, store.Range{Before: f.Sequence + 1}); err != nil {
+	if err := t.replay(ctx, c, k, r, undone); err != nil {
 		return err
 	}
 	c.endTurn(c.running) // what was under way at the fork is not under way here
@@ -247,9 +258,15 @@ func (t *transcripts) loadFork(ctx context.Context, c *conversation, f *event.Fo
 }
 
 // forkOf returns where the history of a forked thread goes on; nil if it began
-// where it is.
-func (t *transcripts) forkOf(ctx context.Context, f *event.ForkPoint) (*event.ForkPoint, error) {
-	created, err := readFact(ctx, t.store, f.SessionID, 1)
+// where it is. Origin is where its last rollback left it, if one went that far.
+func forkOf(ctx context.Context, s store.Store, f, origin *event.ForkPoint) (*event.ForkPoint, error) {
+	if origin != nil {
+		if origin.Sequence == 0 {
+			return nil, nil
+		}
+		return origin, nil
+	}
+	created, err := readFact(ctx, s, f.SessionID, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +274,7 @@ func (t *transcripts) forkOf(ctx context.Context, f *event.ForkPoint) (*event.Fo
 	if !ok || p.ForkedFrom == nil {
 		return nil, nil
 	}
-	started, err := readFact(ctx, t.store, f.SessionID, 2)
+	started, err := readFact(ctx, s, f.SessionID, 2)
 	if err != nil || started.ThreadID != f.ThreadID {
 		return nil, err
 	}
@@ -276,7 +293,7 @@ func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at 
 		if err != nil {
 			return err
 		}
-		if err := c.apply(ctx, t.store, e); err != nil {
+		if err := c.apply(ctx, t.store, heardOf(e)); err != nil {
 			return err
 		}
 	}
@@ -284,7 +301,7 @@ func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at 
 		return err
 	}
 	r := store.Range{After: at.boundary.Sequence - 1, Before: at.through + 1}
-	undone, err := t.undone(ctx, k, r)
+	undone, _, err := t.undone(ctx, k, r)
 	if err != nil {
 		return err
 	}
@@ -319,7 +336,7 @@ func (t *transcripts) loadTurn(ctx context.Context, c *conversation, k key, at p
 		if e == nil || e.TurnID != id {
 			continue
 		}
-		if err := c.apply(ctx, t.store, e); err != nil {
+		if err := c.apply(ctx, t.store, heardOf(e)); err != nil {
 			return err
 		}
 	}
@@ -342,7 +359,7 @@ func oldTurn(ctx context.Context, s store.Store, sessionID, turnID string) (*sta
 // loadAll derives a conversation from its beginning. Turns that a rollback took
 // back, and summaries that covered them, are left out.
 func (t *transcripts) loadAll(ctx context.Context, c *conversation, k key, r store.Range) error {
-	undone, err := t.undone(ctx, k, r)
+	undone, _, err := t.undone(ctx, k, r)
 	if err != nil {
 		return err
 	}
@@ -350,19 +367,19 @@ func (t *transcripts) loadAll(ctx context.Context, c *conversation, k key, r sto
 }
 
 // undone finds what later rollbacks took back: turns, and summaries by their
-// sequence.
-func (t *transcripts) undone(ctx context.Context, k key, r store.Range) (map[string]bool, error) {
-	out := map[string]bool{}
+// sequence; and the place in another session that they went back to.
+func (t *transcripts) undone(ctx context.Context, k key, r store.Range) (out map[string]bool, origin *event.ForkPoint, err error) {
+	out = map[string]bool{}
 	through := map[uint64]uint64{}
 	for rec, err := range t.store.Read(ctx, k.session, r) {
 		if err != nil {
-			return nil, fmt.Errorf("loop: read: %w", err)
+			return nil, nil, fmt.Errorf("loop: read: %w", err)
 		}
 		e, err := decodeIf(rec, k.thread, func(t event.Type) bool {
 			return t == event.TypeContextCompactionCompleted || t == event.TypeHistoryRollbackCompleted
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if e == nil {
 			continue
@@ -371,8 +388,11 @@ func (t *transcripts) undone(ctx context.Context, k key, r store.Range) (map[str
 		case *event.CompactionCompleted:
 			through[e.Sequence] = p.ThroughSequence
 		case *event.RollbackCompleted:
-			for _, id := range p.RemovedTurns {
+			for _, id := range ownTurns(p) {
 				out[id] = true
+			}
+			if p.Origin != nil {
+				origin = p.Origin
 			}
 			for sequence, covers := range through {
 				if covers > p.BaselineSequence {
@@ -381,7 +401,13 @@ func (t *transcripts) undone(ctx context.Context, k key, r store.Range) (map[str
 			}
 		}
 	}
-	return out, nil
+	return out, origin, nil
+}
+
+// ownTurns are the removed turns that are the thread's own: those that it inherited
+// come first.
+func ownTurns(p *event.RollbackCompleted) []string {
+	return p.RemovedTurns[min(int(max(0, p.InheritedTurns)), len(p.RemovedTurns)):]
 }
 
 // replay applies the thread's facts of a range.
@@ -397,7 +423,7 @@ func (t *transcripts) replay(ctx context.Context, c *conversation, k key, r stor
 		if e == nil || undone[e.TurnID] || undone[strconv.FormatUint(e.Sequence, 10)] || e.Type == event.TypeHistoryRollbackCompleted {
 			continue
 		}
-		if err := c.apply(ctx, t.store, e); err != nil {
+		if err := c.apply(ctx, t.store, heardOf(e)); err != nil {
 			return err
 		}
 	}

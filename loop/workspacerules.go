@@ -299,6 +299,9 @@ func (r *toolRun) tellNewRules() {
 }
 
 func readRules(root string) ([]byte, error) {
+	if lacks(root, RulesFile) {
+		return nil, fs.ErrNotExist
+	}
 	dir, err := os.OpenRoot(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -52,17 +52,3 @@ func (b Backoff) filled() Backoff {
 	}
 	return b
 }
-
-// Safe reports whether a request that failed with a category may be asked again
-// as it is. A model call changes nothing outside, and nothing is done with an
-// answer before it is whole, so all that may pass by itself is safe, also when
-// part of the answer had arrived. The rest would fail the same way again.
-func Safe(category string) bool {
-	switch category {
-	case RateLimited, Overloaded, ServerError, Timeout, Network, Interrupted, Malformed:
-		return true
-	case Auth, InvalidRequest, ContextOverflow, ContentFilter:
-		return false
-	}
-	return false
-}

@@ -158,14 +158,6 @@ func (r *Routing) chain() []string {
 // for a model doesn't want another.
 func (a Ask) locksModel() bool { return a.Model != "" || a.Provider == "" && a.ThreadModel != "" }
 
-// WithResting returns the routing with what rests by now, for a [Fallback] that
-// is decided later than the routing was. The choice stays as it is.
-func (r *Routing) WithResting(resting map[string]Rest, now time.Time) Routing {
-	out := *r
-	out.ask.Resting, out.ask.Now = resting, now
-	return out
-}
-
 // Fallback chooses the next model of the host's fallback list after the ones in
 // failed, oldest first, of which the last just failed with cause. One that rests
 // is passed over if a later one doesn't. It reports false if the host doesn't fall

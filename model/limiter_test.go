@@ -336,15 +336,3 @@ func TestBackoffProperties(t *testing.T) {
 		}
 	})
 }
-
-func TestSafe(t *testing.T) {
-	for category, want := range map[string]bool{
-		model.RateLimited: true, model.Overloaded: true, model.ServerError: true, model.Timeout: true, model.Network: true,
-		model.Interrupted: true, model.Malformed: true,
-		model.Auth: false, model.InvalidRequest: false, model.ContextOverflow: false, model.ContentFilter: false, "": false, "new": false,
-	} {
-		if got := model.Safe(category); got != want {
-			t.Errorf("%q: %v", category, got)
-		}
-	}
-}

@@ -156,24 +156,3 @@ func (a Ask) Profile() *event.TaskProfile {
 	}
 	return p
 }
-
-// RequiredBy lists the capabilities that a request needs: streaming always,
-// tools if it has any, vision if it shows pictures, structured output if its
-// answer must satisfy a schema and structured is set. A host that validates and
-// repairs answers itself leaves it unset.
-func RequiredBy(r *Request, structured bool) []string {
-	out := []string{CapStreaming}
-	if len(r.Tools) > 0 {
-		out = append(out, CapTools)
-	}
-	for _, m := range r.Messages {
-		if len(m.Media) > 0 {
-			out = append(out, CapVision)
-			break
-		}
-	}
-	if structured && len(r.OutputSchema) > 0 {
-		out = append(out, CapStructuredOutput)
-	}
-	return out
-}

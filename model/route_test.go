@@ -323,14 +323,17 @@ func TestNoFallbackFromALock(t *testing.T) {
 
 func TestFallbackWhenTheNextRests(t *testing.T) {
 	ask := model.Ask{Default: "a/big", Fallback: []string{"a/small", "b/small"}, FallbackOn: []string{model.Timeout}, Now: noon}
-	first := model.Route(fleet(), ask)
-	// The chain was decided while all were awake.
-	next, ok := model.Fallback(first.WithResting(resting("rate_limited", "a/small"), noon), []string{"a/big"}, model.Timeout)
+	// The routing is made again with what rests by now.
+	later := func(models ...string) model.Routing {
+		ask.Resting = resting("rate_limited", models...)
+		return model.Route(fleet(), ask)
+	}
+	next, ok := model.Fallback(later("a/small"), []string{"a/big"}, model.Timeout)
 	if !ok || next.Selected.ID() != "b/small" || !next.RestUntil.IsZero() {
 		t.Errorf("one rests: %v %+v", ok, next.Selected)
 	}
 	// c/plain is awake, but not in the chain: the first of the chain is waited for.
-	next, ok = model.Fallback(first.WithResting(resting("rate_limited", "a/small", "b/small"), noon), []string{"a/big"}, model.Timeout)
+	next, ok = model.Fallback(later("a/small", "b/small"), []string{"a/big"}, model.Timeout)
 	if !ok || next.Selected.ID() != "a/small" || !next.RestUntil.Equal(noon.Add(time.Second)) {
 		t.Errorf("all rest: %v %+v until %v", ok, next.Selected, next.RestUntil)
 	}
@@ -382,21 +385,5 @@ func TestProfile(t *testing.T) {
 		if p.SettingsSource != c.settings || p.FallbackPolicy != c.fallback || p.Continuity != c.continuity {
 			t.Errorf("%+v: %+v", c.ask, p)
 		}
-	}
-}
-
-func TestRequiredBy(t *testing.T) {
-	r := &model.Request{
-		Tools: []model.ToolSpec{{}}, OutputSchema: event.Raw(`{}`),
-		Messages: []*model.Message{{}, {Media: []model.Media{{MediaType: "image/png"}}}, {Media: []model.Media{{}}}},
-	}
-	if got := model.RequiredBy(r, true); !slices.Equal(got, []string{"streaming", "tools", "vision", "structured_output"}) {
-		t.Errorf("got %v", got)
-	}
-	if got := model.RequiredBy(r, false); slices.Contains(got, "structured_output") {
-		t.Errorf("got %v", got)
-	}
-	if got := model.RequiredBy(&model.Request{}, true); !slices.Equal(got, []string{"streaming"}) {
-		t.Errorf("got %v", got)
 	}
 }

@@ -1,20 +1,16 @@
 package model
 
-import "agentd/event"
-
 // Tokens are estimated by weighing bytes: what a provider counts depends on the
 // model's own vocabulary, which is neither small nor public everywhere. The
 // weights follow what holds for common vocabularies (about four letters of prose
 // a token, a digit or a sign nearly one each, a CJK character about one). The
 // estimate is a sum of weights, so it grows with the text, never jumps back, and
-// costs a table lookup a byte. A [Calibration] corrects it by what a provider
-// counted last.
+// costs a table lookup a byte. Once a provider counted, its number is used.
 const (
 	unitsPerToken = 32
-	// What a message, a tool call and a tool cost beyond their text.
+	// What a message and a tool call cost beyond their text.
 	messageTokens  = 4
 	toolCallTokens = 8
-	toolTokens     = 12
 	// imageTokens is what a picture costs at common sizes and providers.
 	imageTokens = 1200
 	// A file is sent as text or pages; its bytes are weighed as prose.
@@ -86,63 +82,4 @@ func estimateMedia(m Media) int64 {
 		return imageTokens
 	}
 	return EstimateText(m.Name) + EstimateText(m.URL) + int64(len(m.Data)+bytesPerFileToken-1)/bytesPerFileToken
-}
-
-// EstimateTools estimates the tokens of what a model is told about tools.
-func EstimateTools(tools []ToolSpec) int64 {
-	var n int64
-	for _, t := range tools {
-		n += toolTokens + EstimateText(t.Name) + EstimateText(t.Description) + estimateBytes(t.Schema)
-	}
-	return n
-}
-
-// EstimateRequest estimates a whole request. Its cost grows with the thread: a
-// caller that keeps a thread's sum adds [EstimateMessage] of what is new instead.
-func EstimateRequest(r *Request) int64 {
-	n := EstimateText(r.System) + EstimateTools(r.Tools) + estimateBytes(r.OutputSchema)
-	for _, m := range r.Messages {
-		n += EstimateMessage(m)
-	}
-	return n
-}
-
-// Calibration corrects estimates of a thread by the last request whose usage a
-// provider told. The zero value corrects nothing.
-type Calibration struct {
-	// Estimated is what that request was estimated at, Counted what it was.
-	Estimated int64
-	Counted   int64
-}
-
-// The correction is bounded: a provider that tells nonsense, or counts only what
-// it hadn't cached, must not make a full context look empty.
-const (
-	minCorrection = 0.5
-	maxCorrection = 3.0
-)
-
-// Learn returns the calibration that follows from a request's usage; c itself if
-// the usage says nothing.
-func (c Calibration) Learn(estimated int64, u event.Usage) Calibration {
-	if estimated <= 0 || u.InputTokens <= 0 {
-		return c
-	}
-	return Calibration{Estimated: estimated, Counted: u.InputTokens}
-}
-
-// Factor is what estimates are multiplied with.
-func (c Calibration) Factor() float64 {
-	if c.Estimated <= 0 || c.Counted <= 0 {
-		return 1
-	}
-	return min(maxCorrection, max(minCorrection, float64(c.Counted)/float64(c.Estimated)))
-}
-
-// Apply corrects an estimate; never to less than 1 if it is positive.
-func (c Calibration) Apply(estimated int64) int64 {
-	if estimated <= 0 {
-		return 0
-	}
-	return max(1, int64(float64(estimated)*c.Factor()))
 }

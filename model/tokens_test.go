@@ -47,69 +47,31 @@ func TestEstimateProperties(t *testing.T) {
 	})
 }
 
-func TestEstimateRequestCountsEveryPart(t *testing.T) {
-	full := func() *model.Request {
-		return &model.Request{
-			System: "be brief", OutputSchema: event.Raw(`{"type":"object"}`),
-			Tools: []model.ToolSpec{{Name: "shell", Description: "runs a command", Schema: event.Raw(`{"type":"object"}`)}},
-			Messages: []*model.Message{{
-				Text: "hello", Reasoning: "hm", ToolName: "shell",
-				ToolCalls: []model.ToolCall{{Name: "shell", Arguments: event.Raw(`{"command":"ls"}`), Malformed: "{"}},
-				Media:     []model.Media{{MediaType: "image/png"}, {MediaType: "text/plain", Name: "a.txt", Data: []byte("some text here")}, {URL: "https://example.com/x"}},
-			}},
+func TestEstimateMessageCountsEveryPart(t *testing.T) {
+	full := func() *model.Message {
+		return &model.Message{
+			Text: "hello", Reasoning: "hm", ToolName: "shell",
+			ToolCalls: []model.ToolCall{{Name: "shell", Arguments: event.Raw(`{"command":"ls"}`), Malformed: "{"}},
+			Media:     []model.Media{{MediaType: "image/png"}, {MediaType: "text/plain", Name: "a.txt", Data: []byte("some text here")}, {URL: "https://example.com/x"}},
 		}
 	}
-	whole := model.EstimateRequest(full())
-	for name, without := range map[string]func(*model.Request){
-		"system":      func(r *model.Request) { r.System = "" },
-		"schema":      func(r *model.Request) { r.OutputSchema = nil },
-		"tools":       func(r *model.Request) { r.Tools = nil },
-		"description": func(r *model.Request) { r.Tools[0].Description = "" },
-		"arguments":   func(r *model.Request) { r.Tools[0].Schema = nil },
-		"text":        func(r *model.Request) { r.Messages[0].Text = "" },
-		"reasoning":   func(r *model.Request) { r.Messages[0].Reasoning = "" },
-		"tool name":   func(r *model.Request) { r.Messages[0].ToolName = "" },
-		"calls":       func(r *model.Request) { r.Messages[0].ToolCalls = nil },
-		"given":       func(r *model.Request) { r.Messages[0].ToolCalls[0].Arguments = nil },
-		"malformed":   func(r *model.Request) { r.Messages[0].ToolCalls[0].Malformed = "" },
-		"picture":     func(r *model.Request) { r.Messages[0].Media = r.Messages[0].Media[1:] },
-		"file":        func(r *model.Request) { r.Messages[0].Media[1].Data = nil },
-		"address":     func(r *model.Request) { r.Messages[0].Media[2].URL = "" },
-		"messages":    func(r *model.Request) { r.Messages = nil },
+	whole := model.EstimateMessage(full())
+	for name, without := range map[string]func(*model.Message){
+		"text":      func(m *model.Message) { m.Text = "" },
+		"reasoning": func(m *model.Message) { m.Reasoning = "" },
+		"tool name": func(m *model.Message) { m.ToolName = "" },
+		"calls":     func(m *model.Message) { m.ToolCalls = nil },
+		"given":     func(m *model.Message) { m.ToolCalls[0].Arguments = nil },
+		"malformed": func(m *model.Message) { m.ToolCalls[0].Malformed = "" },
+		"picture":   func(m *model.Message) { m.Media = m.Media[1:] },
+		"file":      func(m *model.Message) { m.Media[1].Data = nil },
+		"address":   func(m *model.Message) { m.Media[2].URL = "" },
 	} {
-		r := full()
-		without(r)
-		if got := model.EstimateRequest(r); got >= whole {
+		m := full()
+		without(m)
+		if got := model.EstimateMessage(m); got >= whole {
 			t.Errorf("without %s it is %d of %d", name, got, whole)
 		}
-	}
-}
-
-func TestCalibration(t *testing.T) {
-	var none model.Calibration
-	if none.Apply(100) != 100 || none.Apply(0) != 0 || none.Apply(-5) != 0 {
-		t.Error("the zero value corrects")
-	}
-	c := none.Learn(1000, event.Usage{InputTokens: 1200})
-	if got := c.Apply(500); got != 600 {
-		t.Errorf("%d", got)
-	}
-	if again := c.Learn(1000, event.Usage{}); again != c {
-		t.Error("a usage that says nothing taught something")
-	}
-	if again := c.Learn(0, event.Usage{InputTokens: 5}); again != c {
-		t.Error("a request without an estimate taught something")
-	}
-	for _, x := range []struct {
-		counted int64
-		want    float64
-	}{{1, 0.5}, {1_000_000, 3}, {2000, 2}} {
-		if got := none.Learn(1000, event.Usage{InputTokens: x.counted}).Factor(); got != x.want {
-			t.Errorf("counted %d: %v", x.counted, got)
-		}
-	}
-	if tiny := none.Learn(1000, event.Usage{InputTokens: 1}); tiny.Apply(1) != 1 {
-		t.Error("something became nothing")
 	}
 }
 

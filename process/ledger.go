@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"agentd/event"
-	"agentd/sandbox"
 )
 
 // Entry is what the ledger keeps of a process.
@@ -34,15 +33,6 @@ func (e Entry) Started() event.ProcessStarted {
 		s.Rows, s.Cols = int64(e.Rows), int64(e.Cols)
 	}
 	return s
-}
-
-// EntryOf is what a fact says of a process.
-func EntryOf(s event.ProcessStarted) Entry {
-	return Entry{
-		ProcessID: s.ProcessID, Command: s.Command, Cwd: s.Cwd, TTY: s.TTY, Background: s.Background,
-		Rows: int(s.Rows), Cols: int(s.Cols),
-		Pid: int(s.Pid), StartTime: s.StartTime, BootID: s.BootID, Cgroup: s.Cgroup,
-	}
 }
 
 // identify describes a process that was just started.
@@ -86,36 +76,3 @@ func (f Fate) MayStillExist() bool { return f.State == Unreachable }
 
 // reapFor bounds the wait for the end of one process that was killed.
 const reapFor = 5 * time.Second
-
-// Applied is a plan as a fact.
-func Applied(plan *sandbox.Plan) event.SandboxApplied {
-	l := plan.Profile.Limits
-	limits := map[string]int64{}
-	for name, value := range map[string]int64{
-		"memoryMB": l.MemoryMB, "processes": l.Processes, "wallClockMs": l.WallClock.Milliseconds(),
-		"cpuMs": l.CPU.Milliseconds(), "fileSizeMB": l.FileSizeMB, "openFiles": l.OpenFiles,
-	} {
-		if value > 0 {
-			limits[name] = value
-		}
-	}
-	return event.SandboxApplied{
-		Mode: string(plan.Profile.Mode), Cwd: plan.Profile.Cwd,
-		ReadRoots: list(plan.ReadRoots), WriteRoots: list(plan.WriteRoots),
-		Network: string(plan.Profile.Network), AllowedHosts: plan.Profile.AllowedHosts,
-		Enforcement: event.Enforcement(plan.Enforcement), ProcessLimits: limits, NotEnforced: plan.NotEnforced,
-	}
-}
-
-// list is never nil: facts have empty lists, not null.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
-// Violated is a violation as a fact.
-func Violated(v *sandbox.Violation, toolName string) event.SandboxViolation {
-	return event.SandboxViolation{Boundary: v.Boundary, Path: v.Path, Host: v.Host, Detail: v.Detail, ToolName: toolName}
-}

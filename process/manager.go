@@ -30,6 +30,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	running map[string]*Process // nil while one is being started
+	settled *sync.Cond          // one that was being started runs, or never will
 	closing bool
 	wg      sync.WaitGroup
 }
@@ -42,7 +43,9 @@ func New(opts Options) *Manager {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Manager{opts: opts, running: map[string]*Process{}}
+	m := &Manager{opts: opts, running: map[string]*Process{}}
+	m.settled = sync.NewCond(&m.mu)
+	return m
 }
 
 // Prepare says how a profile will be enforced.
@@ -154,6 +157,7 @@ func (m *Manager) publish(p *Process) (closing bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running[p.ID()] = p
+	m.settled.Broadcast()
 	return m.closing
 }
 
@@ -162,6 +166,7 @@ func (m *Manager) forget(p *Process) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.running, p.ID())
+	m.settled.Broadcast()
 }
 
 // launch starts the process, enters it into the ledger and lets it run.
@@ -212,6 +217,20 @@ func (m *Manager) Get(processID string) *Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.running[processID]
+}
+
+// Reach is Get for whoever knows a process from the ledger, which has it a moment
+// before it runs: it waits for that moment. The ledger's own writer must not call it.
+func (m *Manager) Reach(processID string) *Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for {
+		p, known := m.running[processID]
+		if p != nil || !known {
+			return p
+		}
+		m.settled.Wait()
+	}
 }
 
 // List lists the running processes by the time of their start.

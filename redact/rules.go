@@ -1,17 +1,5 @@
 package redact
 
-import "slices"
-
-// Rules lists the names of the built-in rules, sorted.
-func Rules() []string {
-	names := []string{RuleValue, ruleKey}
-	for _, e := range builtin() {
-		names = append(names, e.rule)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // ruleAssigned names a value beside a telling name, ruleKey one under a telling
 // key of a JSON object.
 const (

@@ -22,6 +22,9 @@ type Repair struct {
 	// Reason is retention, or cursor_past_end for a cursor that this store never
 	// gave out.
 	Reason string `json:"reason"`
+	// Status is unavailable for events that are gone, stale for a cursor that is
+	// not this store's.
+	Status string `json:"status"`
 	// GapFrom and GapTo are the first and the last sequence that is missing.
 	GapFrom uint64 `json:"gapFrom"`
 	GapTo   uint64 `json:"gapTo"`
@@ -35,12 +38,12 @@ func place(sessionID string, after, oldest, last uint64) (from uint64, gap *Repa
 	switch {
 	case after > last:
 		return last, &Repair{
-			SessionID: sessionID, RecoveryMode: "snapshot_repair", Reason: "cursor_past_end",
+			SessionID: sessionID, RecoveryMode: "snapshot_repair", Reason: "cursor_past_end", Status: "stale",
 			GapFrom: last + 1, GapTo: after, ContinuesAfter: last,
 		}
 	case oldest > 0 && after < oldest-1:
 		return oldest - 1, &Repair{
-			SessionID: sessionID, RecoveryMode: "snapshot_repair", Reason: "retention",
+			SessionID: sessionID, RecoveryMode: "snapshot_repair", Reason: "retention", Status: "unavailable",
 			GapFrom: after + 1, GapTo: oldest - 1, ContinuesAfter: oldest - 1,
 		}
 	}
@@ -57,7 +60,7 @@ func (s *Server) locate(ctx context.Context, c command.Caller, sessionID string,
 	if err != nil {
 		return 0, nil, err
 	}
-	_, last, err := s.backend.Events(ctx, c, sessionID, after, 1)
+	_, last, err := s.backend.Events(ctx, c, sessionID, max(after, oldest-min(oldest, 1)), 1)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -33,7 +33,10 @@ type ItemEvent struct {
 	// EventID and EventType name the event that it is derived from.
 	EventID   string     `json:"eventId"`
 	EventType event.Type `json:"eventType"`
-	Item      Item       `json:"item"`
+	// Payload is the item, where every envelope has what it says; Item is the same under
+	// its own name.
+	Payload *Item `json:"payload"`
+	Item    *Item `json:"item"`
 }
 
 // Item is something that a client shows: a message, a tool call, a command. It
@@ -125,7 +128,8 @@ func (d *derivation) add(step string, it Item) {
 		Type: step, SchemaVersion: event.SchemaExtension, RuntimeID: d.e.RuntimeID,
 		Sequence: d.e.Sequence, Timestamp: d.e.Time, SessionID: d.e.SessionID, ThreadID: d.e.ThreadID,
 		TurnID: d.e.TurnID, TaskID: d.e.TaskID, RunID: d.e.RunID, StepID: d.e.StepID, ToolCallID: d.e.ToolCallID,
-		ActionID: d.e.ActionID, ProcessID: d.e.ProcessID, SubagentID: d.e.SubagentID, EventID: d.e.ID, EventType: d.e.Type, Item: it,
+		ActionID: d.e.ActionID, ProcessID: d.e.ProcessID, SubagentID: d.e.SubagentID, EventID: d.e.ID, EventType: d.e.Type,
+		Payload: &it, Item: &it,
 	})
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"slices"
@@ -221,8 +222,8 @@ func (f *filter) apply(e *command.Delivered) ([][]byte, error) {
 func typeOf(data []byte) string {
 	const head = `{"type":"`
 	if len(data) > len(head) && string(data[:len(head)]) == head {
-		if i := slices.Index(data[len(head):], '"'); i >= 0 {
-			return string(data[len(head) : len(head)+i])
+		if i := bytes.IndexByte(data[len(head):], '"'); i >= 0 {
+			return string(event.TypeOf(data[len(head) : len(head)+i]))
 		}
 	}
 	var e event.Event

@@ -224,33 +224,38 @@ func (o *sse) begin(snapshot []byte, gap *Repair) error {
 }
 
 // follow delivers events until the client goes, the token ends or the server stops.
+// A stream that is never quiet, or whose filter lets nothing through, is checked and
+// gives a sign of life all the same.
 func (s *Server) follow(ctx context.Context, out *sse, stream command.Stream, l *login, f *filter) error {
-	checked := time.Now()
 	for {
-		wait, cancel := context.WithTimeout(ctx, l.until(s.opt.Heartbeat))
+		if err := followFor(ctx, l.until(s.opt.Heartbeat), out, stream, f); err != nil {
+			return err
+		}
+		if err := errors.Join(l.again(ctx), out.heartbeat()); err != nil {
+			return err
+		}
+	}
+}
+
+// followFor delivers events for a while. One timer serves all of them.
+func followFor(ctx context.Context, d time.Duration, out *sse, stream command.Stream, f *filter) error {
+	wait, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for wait.Err() == nil {
 		batch, err := stream.Next(wait)
-		quiet := wait.Err() != nil && ctx.Err() == nil
-		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
 			err = out.events(batch, f)
-		case quiet:
-			err = nil
+		case wait.Err() != nil:
+			return nil // it was quiet
 		}
 		if err != nil {
 			return err
 		}
-		// A stream that is never quiet, or whose filter lets nothing through, must
-		// be checked and give a sign of life all the same.
-		if quiet || time.Since(checked) >= l.until(s.opt.Heartbeat) {
-			if err := errors.Join(l.again(ctx), out.heartbeat()); err != nil {
-				return err
-			}
-			checked = time.Now()
-		}
 	}
+	return nil
 }
 
 // end tells the client why a stream ends, unless the client is the reason.

@@ -8,12 +8,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/event"
+	"agentd/event/eventtest"
 	"agentd/internal/wire"
 	"agentd/server"
 )
@@ -168,8 +170,8 @@ func TestAGapIsMarked(t *testing.T) {
 		want  server.Repair
 		next  string
 	}{
-		{"retention", 3, server.Repair{SessionID: "s", RecoveryMode: "snapshot_repair", Reason: "retention", GapFrom: 4, GapTo: 9, ContinuesAfter: 9}, "10"},
-		{"past the end", 50, server.Repair{SessionID: "s", RecoveryMode: "snapshot_repair", Reason: "cursor_past_end", GapFrom: 21, GapTo: 50, ContinuesAfter: 20}, "21"},
+		{"retention", 3, server.Repair{SessionID: "s", RecoveryMode: "snapshot_repair", Reason: "retention", Status: "unavailable", GapFrom: 4, GapTo: 9, ContinuesAfter: 9}, "10"},
+		{"past the end", 50, server.Repair{SessionID: "s", RecoveryMode: "snapshot_repair", Reason: "cursor_past_end", Status: "stale", GapFrom: 21, GapTo: 50, ContinuesAfter: 20}, "21"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := run(t, nil)
@@ -235,6 +237,40 @@ func TestFilters(t *testing.T) {
 		}
 		if p.NextAfter != 4 {
 			t.Errorf("%s: nextAfter %d", c.query, p.NextAfter)
+		}
+	}
+}
+
+// TestItemsAreEnvelopes: but for the type, which the standard's closed list doesn't
+// have, and the version that says so, an item event is an event.
+func TestItemsAreEnvelopes(t *testing.T) {
+	r := run(t, nil)
+	r.fake.open("s", "a")
+	tool := event.Scope{ThreadID: "th", TurnID: "tu", TaskID: "ta", RunID: "ru", StepID: "st", ToolCallID: "tool_1", ModelRequestID: "req_1", ProcessID: "proc_1", ActionID: "action_1"}
+	r.fake.append("s",
+		event.Event{Type: event.TypeTurnSubmitted, Scope: tool, Payload: &event.TurnSubmitted{Status: "accepted", Source: "user", Preview: "hi"}},
+		event.Event{Type: event.TypeModelDelta, Scope: tool, Payload: &event.ModelDelta{Text: "he"}},
+		event.Event{Type: event.TypeToolStarted, Scope: tool, Payload: &event.ToolStarted{ToolName: "shell", Policy: "allowed"}},
+		event.Event{Type: event.TypeToolResult, Scope: tool, Payload: &event.ToolResult{ToolName: "shell", Status: "ok", Preview: "done", ChangedFiles: []event.FileChange{{Path: "a.txt", Change: "created"}}}},
+	)
+	var page struct{ Events []map[string]any }
+	r.do(r.request("GET", "/v1/sessions/s/events?view=items", "")).decode(t, &page)
+	if len(page.Events) != 5 {
+		t.Fatalf("%d items", len(page.Events))
+	}
+	strict := eventtest.Strict(t)
+	for _, e := range page.Events {
+		item, ok := e["payload"].(map[string]any)
+		if !ok || item["itemId"] == "" || item["kind"] == "" || item["status"] == "" || !reflect.DeepEqual(e["item"], e["payload"]) {
+			t.Errorf("%s has the payload %v and the item %v", e["type"], e["payload"], e["item"])
+		}
+		e["type"], e["schemaVersion"] = "tool.progress", event.SchemaStandard
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := strict.Validate(b); err != nil {
+			t.Errorf("%s: %v", b, err)
 		}
 	}
 }

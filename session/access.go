@@ -2,13 +2,11 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
-	"agentd/store"
 )
 
 // See reports a session that isn't there, or that the caller may not see, as not
@@ -41,22 +39,12 @@ func (m *Manager) Account(ctx context.Context, sessionID string) (string, error)
 	if account, ok := m.accounts.get(sessionID); ok {
 		return account, nil
 	}
-	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{Limit: 1}) {
-		if err != nil {
-			return "", storeFault(fmt.Errorf("session: read %s: %w", sessionID, err))
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			return "", storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
-		}
-		created, ok := e.Payload.(*event.SessionCreated)
-		if !ok {
-			return "", storeFault(fmt.Errorf("%w: session %s begins with %s", store.ErrCorrupt, sessionID, e.Type))
-		}
-		m.accounts.put(sessionID, created.Account)
-		return created.Account, nil
+	created, err := m.created(ctx, sessionID)
+	if err != nil {
+		return "", err
 	}
-	return "", noSession(sessionID)
+	m.accounts.put(sessionID, created.Account)
+	return created.Account, nil
 }
 
 // recent keeps what was asked for lately: at least so many entries, at most twice

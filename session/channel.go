@@ -157,6 +157,9 @@ func (m *Manager) ChannelCursor(ctx context.Context, channelID, sessionID string
 // is none.
 func (m *Manager) Readable(ctx context.Context, sessionID string, after uint64) (uint64, error) {
 	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Limit: 1}) {
+		if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
+			return removed.Through + 1, nil
+		}
 		if err != nil {
 			return 0, storeFault(err)
 		}

@@ -141,7 +141,7 @@ func (f *Feed) read(ctx context.Context, sessionID string, missing span) ([]Feed
 	var out []FeedRecord
 	for rec, err := range f.m.opt.Store.Read(ctx, sessionID, store.Range{After: missing.first - 1, Before: missing.last + 1, Limit: maxRead}) {
 		if err != nil {
-			return nil, storeFault(err)
+			return nil, behindFault(err)
 		}
 		out = append(out, FeedRecord{sessionID, rec})
 	}

@@ -18,6 +18,11 @@ type Figures struct {
 	AppendBounds  []float64
 	AppendCounts  []uint64
 	AppendSeconds float64
+	// TrimmedSessions counts how often a session's events were removed,
+	// TrimmedEvents and TrimmedBytes what was.
+	TrimmedSessions, TrimmedEvents, TrimmedBytes uint64
+	// RetainEvents is how long events of sessions at rest are kept; 0 is for ever.
+	RetainEvents time.Duration
 }
 
 // appendBounds, in seconds, reach from a fast disk to one that is stuck.
@@ -28,6 +33,15 @@ type tally struct {
 	commits, batches, facts, bytes, failures atomic.Uint64
 	nanoseconds                              atomic.Int64
 	counts                                   [len(appendBounds) + 1]atomic.Uint64
+
+	trimmedSessions, trimmedEvents, trimmedBytes atomic.Uint64
+}
+
+// trimmed counts one removal.
+func (t *tally) trimmed(r *Trimmed) {
+	t.trimmedSessions.Add(1)
+	t.trimmedEvents.Add(r.Events)
+	t.trimmedBytes.Add(uint64(r.Bytes))
 }
 
 // committed counts one commit. Durations and sizes are counted once a commit,
@@ -63,6 +77,7 @@ func (m *Manager) Figures() Figures {
 	f := Figures{
 		Loaded: m.Loaded(), Waiting: m.journal.waiting(),
 		Commits: t.commits.Load(), Batches: t.batches.Load(), Facts: t.facts.Load(), Bytes: t.bytes.Load(), Failures: t.failures.Load(),
+		RetainEvents: m.opt.RetainEvents, TrimmedSessions: t.trimmedSessions.Load(), TrimmedEvents: t.trimmedEvents.Load(), TrimmedBytes: t.trimmedBytes.Load(),
 		AppendBounds: appendBounds[:], AppendSeconds: time.Duration(t.nanoseconds.Load()).Seconds(),
 	}
 	for i := range t.counts {

@@ -36,11 +36,20 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 	}); err != nil {
 		return nil, err
 	}
+	if oldest, err := r.m.Oldest(ctx, p.SessionID); err != nil {
+		return nil, err
+	} else if oldest > 1 {
+		return nil, fault.New(fault.Conflict, "the events of session %s through %d were removed by retention, so a fork would have no history to refer to", p.SessionID, oldest-1)
+	}
 	hash, err := r.hashAt(ctx, p.SessionID, p.AtSequence)
 	if err != nil {
 		return nil, err
 	}
 	source.ForkedFrom.Hash = hash
+	past, err := r.inherited(ctx, source.ForkedFrom)
+	if err != nil {
+		return nil, err
+	}
 	id := r.m.NewID(event.PrefixSession)
 	return mutate(ctx, r, id, true, func(tx *Tx) (*command.ForkThreadResult, error) {
 		threadID := tx.NewID(event.PrefixThread)
@@ -48,8 +57,9 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 		tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.ThreadStarted{
 			Role: "fork", ParentThreadID: p.ThreadID,
 		}})
-		tx.Emit(event.Event{Type: event.TypeHistoryWindowLoaded, Payload: &event.HistoryWindowLoaded{
+		tx.Emit(event.Event{Type: event.TypeHistoryWindowLoaded, Scope: event.Scope{ThreadID: threadID}, Payload: &event.HistoryWindowLoaded{
 			FromSequence: 1, ToSequence: p.AtSequence, Reason: "forked from session " + p.SessionID,
+			Turns: past.turns, MoreTurns: past.more,
 		}})
 		return &command.ForkThreadResult{SessionID: id, ThreadID: threadID}, nil
 	})

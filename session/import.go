@@ -151,6 +151,7 @@ func (i *Import) Close(ctx context.Context, failed error) (Imported, error) {
 	i.closed = true
 	w := i.w
 	if failed == nil {
+		i.whole()
 		failed = i.write(ctx)
 	}
 	if failed != nil {
@@ -199,17 +200,18 @@ func (i *Import) add(rec *store.Record) error {
 	return nil
 }
 
+// whole says whether the session has unfinished work, now that all of it is here.
+// Until then it only seems so, and whoever looks for such sessions would go on with
+// what ended elsewhere.
+func (i *Import) whole() {
+	i.w.open = i.w.state.HasOpenWork()
+	i.batch.Index = append(i.batch.Index, openEntry(i.w.id, i.w.open))
+}
+
 // write appends what was collected, with the state if enough was.
 func (i *Import) write(ctx context.Context) error {
 	w, b := i.w, &i.batch
-	if len(b.Records) == 0 {
-		return nil
-	}
 	b.SessionID, b.Epoch = w.id, w.epoch
-	if open := w.state.HasOpenWork(); open != w.open {
-		w.open = open
-		b.Index = append(b.Index, openEntry(w.id, open))
-	}
 	size := 0
 	for j := range b.Records {
 		size += len(b.Records[j].Data)
@@ -222,8 +224,10 @@ func (i *Import) write(ctx context.Context) error {
 		return storeFault(err)
 	}
 	w.last = w.state.UpdatedAt
-	// Subscribers learn of them; nobody is to act on what happened elsewhere.
-	w.m.topics.publish(w.id, b.Records)
+	if len(b.Records) > 0 {
+		// Subscribers learn of them; nobody is to act on what happened elsewhere.
+		w.m.topics.publish(w.id, b.Records)
+	}
 	clear(w.claims)
 	i.got.Written += uint64(len(b.Records))
 	i.batch = store.Batch{}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -76,7 +78,9 @@ func turnKey(sessionID, turnID string) string { return sessionID + "/" + turnID 
 
 // sessionKey orders sessions by creation.
 func sessionKey(st *state.Session) string {
-	return fmt.Sprintf("%016x/%s", st.CreatedAt.UnixMicro(), st.SessionID)
+	var at [8]byte
+	binary.BigEndian.PutUint64(at[:], uint64(st.CreatedAt.UnixMicro()))
+	return hex.EncodeToString(at[:]) + "/" + st.SessionID
 }
 
 // changesSummary reports whether a fact has its session's summary written again.
@@ -103,21 +107,18 @@ func lastSummary(facts []event.Event) int {
 // the session's summary only if that is asked for.
 func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bool) ([]store.IndexOp, error) {
 	if summed {
-		var err error
-		if ops, err = indexSession(ops, st); err != nil {
-			return nil, err
-		}
+		ops = indexSession(ops, st)
 	}
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
-		v, err := json.Marshal(submittedRecord(e, p))
-		return append(ops, put(kindTurn, turnKey(e.SessionID, e.TurnID), v)), err
+		r := submittedRecord(e, p)
+		return append(ops, put(kindTurn, turnKey(e.SessionID, e.TurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
 	case *event.TurnSteered:
 		if p.SubmittedTurnID == "" {
 			return ops, nil
 		}
-		v, err := json.Marshal(steeredRecord(e, p))
-		return append(ops, put(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), v)), err
+		r := steeredRecord(e, p)
+		return append(ops, put(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
 	case *event.TaskCreated:
 		ops = append(ops, put(kindTask, e.TaskID, []byte(e.SessionID)))
 		if p.TaskKind != state.TaskKindTurn {
@@ -144,16 +145,17 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 	return ops, nil
 }
 
-func indexSession(ops []store.IndexOp, st *state.Session) ([]store.IndexOp, error) {
-	v, err := json.Marshal(summary(st))
-	if err != nil {
-		return nil, fmt.Errorf("session: summary: %w", err)
-	}
+// recordSize is what a summary or a turn's record takes at most, mostly.
+const recordSize = 320
+
+func indexSession(ops []store.IndexOp, st *state.Session) []store.IndexOp {
+	s := summary(st)
+	v := appendSummary(make([]byte, 0, recordSize), &s)
 	ops = append(ops, put(kindSession, sessionKey(st), v))
 	if st.Account != "" {
 		ops = append(ops, put(accountSessions(st.Account), sessionKey(st), v))
 	}
-	return ops, nil
+	return ops
 }
 
 func summary(st *state.Session) command.SessionSummary {

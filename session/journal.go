@@ -32,6 +32,7 @@ type journal struct {
 
 	tally tally
 	spare sync.Pool // of *pending
+	rooms sync.Pool // of *room
 
 	// What belongs to the leader: the size of the group before, and scratch.
 	lastGroup int
@@ -57,8 +58,9 @@ const lingers = time.Millisecond
 type pending struct {
 	batch store.Batch
 	facts []event.Event
-	// Most batches have one fact: it lives here, in one allocation with the rest.
-	oneFact   [1]event.Event
+	// room is where the facts lie.
+	room *room
+	// Most batches have one fact: its record lives here, in one allocation with the rest.
 	oneRecord [1]store.Record
 	err       error
 	done      bool
@@ -74,22 +76,47 @@ type pending struct {
 	after      func()
 }
 
+// room holds the facts of a batch until they are durable and everybody was told.
+// Facts are large, and a decision adds them one by one.
+type room struct{ facts []event.Event }
+
+// Rooms are made for fewFacts; one that grew beyond manyFacts isn't kept.
+const fewFacts, manyFacts = 4, 64
+
 func newJournal(s store.Store, published func(*pending)) *journal {
 	j := &journal{store: s, published: published}
 	j.straggler = time.AfterFunc(time.Hour, j.late)
 	j.straggler.Stop()
 	j.spare.New = func() any { return &pending{wake: make(chan bool, 1)} }
+	j.rooms.New = func() any { return &room{facts: make([]event.Event, 0, fewFacts)} }
 	return j
 }
 
 // begin returns an empty batch.
-func (j *journal) begin() *pending { return j.spare.Get().(*pending) }
+func (j *journal) begin() *pending {
+	p := j.spare.Get().(*pending)
+	p.room = j.rooms.Get().(*room)
+	return p
+}
 
 // recycle takes back a batch that nobody else refers to. Its channel is empty:
 // whatever was sent was received.
 func (j *journal) recycle(p *pending) {
+	j.vacate(p)
 	*p = pending{wake: p.wake}
 	j.spare.Put(p)
+}
+
+// vacate takes back the room of a batch whose facts nobody looks at any more.
+func (j *journal) vacate(p *pending) {
+	r := p.room
+	p.room, p.facts = nil, nil
+	if r == nil || cap(r.facts) > manyFacts {
+		return
+	}
+	clear(r.facts)
+	r.facts = r.facts[:0]
+	j.rooms.Put(r)
 }
 
 // enqueue adds a batch. Batches of one session are committed in the order in
@@ -184,6 +211,7 @@ func (j *journal) round(own *pending) {
 			if p.after != nil {
 				p.after()
 			}
+			j.vacate(p)
 			close(p.settled)
 		case p != own:
 			p.wake <- false // from here on p is its waiter's

@@ -33,6 +33,9 @@ type Options struct {
 	CheckTurn func(*event.TurnOptions) error
 	// CheckAnswer holds an answer against the schema of its action; nil accepts all.
 	CheckAnswer func(schema, answer event.Raw) error
+	// Place says where the commands of a thread run, which facts alone don't; nil
+	// leaves that unknown. It is called with the session's lock held.
+	Place func(*state.Session, *state.Thread) *state.Place
 	// Redact takes secrets out of what callers send before it is stored; nil keeps
 	// everything.
 	Redact func(event.Raw) event.Raw
@@ -52,6 +55,9 @@ type Options struct {
 	// refers to; 0 is for ever. The value of today decides, also for outputs that
 	// were stored under another one.
 	ExpireAfter time.Duration
+	// RetainEvents is how long the events of a session at rest are kept after its
+	// last one; 0 is for ever.
+	RetainEvents time.Duration
 	// TailEvents bounds the newest facts that are kept in memory for subscribers
 	// of a session in use; default 256.
 	TailEvents int
@@ -96,6 +102,7 @@ type Manager struct {
 	outputs outputs
 	// accounts has the owners of the sessions that were read lately.
 	accounts recent[string]
+	scratch  sync.Pool // of *[]byte, for encoding facts
 
 	mu      sync.Mutex
 	writers map[string]*writer
@@ -111,16 +118,25 @@ func New(opt Options) *Manager {
 	opt.setDefaults()
 	m := &Manager{opt: opt, writers: map[string]*writer{}, stop: make(chan struct{})}
 	m.journal = newJournal(opt.Store, m.published)
+	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
 	m.accounts.keep = 1 << 14
 	m.stopped.Go(m.sweep)
 	m.stopped.Go(func() { m.topics.tell(m.stop) })
 	if opt.ExpireAfter > 0 {
-		ctx, cancel := context.WithCancel(context.Background())
-		m.stopped.Go(func() { <-m.stop; cancel() })
-		m.stopped.Go(func() { m.expireOutputs(ctx) })
+		m.untilStop(m.expireOutputs)
+	}
+	if opt.RetainEvents > 0 {
+		m.untilStop(m.retainEvents)
 	}
 	return m
+}
+
+// untilStop runs do with a context that ends with the manager, which waits for it.
+func (m *Manager) untilStop(do func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stopped.Go(func() { <-m.stop; cancel() })
+	m.stopped.Go(func() { do(ctx) })
 }
 
 // Close stops the manager's goroutines, writes the snapshots that are due and

@@ -255,20 +255,22 @@ func keepInside(ops []store.IndexOp, tx *Tx) []store.IndexOp {
 // refLength is that of "sha256:" and a sum in hexadecimal.
 const refLength = len("sha256:") + 64
 
-var refMark = []byte(`"sha256:`)
+// A reference begins with refMark. Quotes and letters are everywhere in JSON, so what
+// is searched for is the end of it, refRare.
+var refMark, refRare = []byte(`"sha256:`), []byte(`256:`)
 
 // RefsIn returns the references that stand in JSON as whole strings, up to a
 // bound. Hashes of files and of commands look the same; they are told by their key.
 func RefsIn(data []byte) (refs []string) {
 	for from := 0; len(refs) < maxInside; {
-		i := bytes.Index(data[from:], refMark)
+		i := bytes.Index(data[from:], refRare)
 		if i < 0 {
 			return refs
 		}
-		begin := from + i
-		from = begin + len(refMark)
+		from += i + len(refRare)
+		begin := from - len(refMark)
 		end := begin + 1 + refLength
-		if end >= len(data) || data[end] != '"' || isHash(data[:begin]) {
+		if begin < 0 || !bytes.HasPrefix(data[begin:], refMark) || end >= len(data) || data[end] != '"' || isHash(data[:begin]) {
 			continue
 		}
 		ref := string(data[begin+1 : end])

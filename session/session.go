@@ -60,7 +60,10 @@ func (r *request) created(p *command.CreateSession) *event.SessionCreated {
 func (r *request) repeatedSession(ctx context.Context, sessionID string, p *command.CreateSession) (*command.CreateSessionResult, error) {
 	var first *event.SessionCreated
 	res := &command.CreateSessionResult{SessionID: sessionID}
-	for rec, err := range r.m.opt.Store.Read(ctx, sessionID, store.Range{Limit: 2}) {
+	for rec, err := range r.m.opt.Store.Read(ctx, sessionID, store.Range{Limit: 3}) {
+		if errors.Is(err, store.ErrTrimmed) {
+			return r.repeatedTrimmed(ctx, sessionID, p)
+		}
 		if err != nil {
 			return nil, storeFault(err)
 		}
@@ -71,8 +74,11 @@ func (r *request) repeatedSession(ctx context.Context, sessionID string, p *comm
 		if c, ok := e.Payload.(*event.SessionCreated); ok {
 			first = c
 		}
-		if e.Type == event.TypeThreadStarted {
+		if e.Type == event.TypeThreadStarted && rec.Sequence == 2 {
 			res.ThreadID = e.ThreadID
+		}
+		if p, ok := e.Payload.(*event.TurnSubmitted); ok && first != nil && first.Title == titleOf(p.Preview) {
+			first.Title = "" // nobody gave it: the session was named after its first turn
 		}
 	}
 	if first == nil || !sameSession(first, r.created(p)) {
@@ -133,14 +139,14 @@ type GetSessionResult struct {
 func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSessionResult, error) {
 	res := &GetSessionResult{}
 	err := r.view(ctx, p.SessionID, func(st *state.Session) error {
-		res.SessionSnapshot = st.Snapshot()
+		res.SessionSnapshot = r.m.Snapshot(st)
 		return nil
 	})
 	if fault.KindOf(err) == fault.NotFound && r.m.See(ctx, r.caller, p.SessionID) == nil {
 		// The runtime's own session is there before its first fact.
 		empty := state.New(p.SessionID)
 		empty.RuntimeID = r.m.opt.RuntimeID
-		res.SessionSnapshot, err = empty.Snapshot(), nil
+		res.SessionSnapshot, err = r.m.Snapshot(empty), nil
 	}
 	if err != nil {
 		return nil, err
@@ -149,12 +155,12 @@ func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSe
 	if p.Limit != nil {
 		limit = *p.Limit
 	}
-	before := res.Sequence + 1
+	before := int64(res.Sequence) + 1
 	if p.Before != "" {
 		n, _ := p.Before.Int64() // Validate checked it
-		before = min(uint64(n), before)
+		before = min(n, before)
 	}
-	res.History, err = r.m.window(ctx, p.SessionID, before, limit)
+	res.History, err = r.history(ctx, res.SessionSnapshot, before, limit)
 	return res, err
 }
 
@@ -169,6 +175,10 @@ func (m *Manager) window(ctx context.Context, sessionID string, before uint64, l
 	}
 	var oldest uint64
 	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{Before: before, Limit: limit, Reverse: true}) {
+		if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
+			h.RemovedThrough = removed.Through
+			break
+		}
 		if err != nil {
 			return h, storeFault(err)
 		}
@@ -176,7 +186,7 @@ func (m *Manager) window(ctx context.Context, sessionID string, before uint64, l
 		oldest = rec.Sequence
 	}
 	slices.Reverse(h.Events)
-	if h.Truncated = oldest > 1; h.Truncated {
+	if h.Truncated = oldest > 1 || h.RemovedThrough > 0; h.Truncated && h.RemovedThrough == 0 {
 		h.Cursor = strconv.FormatUint(oldest, 10)
 	}
 	return h, nil

@@ -17,12 +17,37 @@ func (r *request) getThreadRead(ctx context.Context, p *command.GetThreadRead) (
 			_, err := findThread(st, p.ThreadID)
 			return err
 		}
+		if r.m.opt.Place != nil {
+			model.Fill(r.m.opt.Place(st, st.Thread(p.ThreadID)))
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return model, nil
+}
+
+// Snapshot returns the wire form of a session, with what the runtime knows of where
+// its commands run. The session's lock is held, as in [Manager.ViewAs].
+func (m *Manager) Snapshot(st *state.Session) *state.SessionSnapshot {
+	snap := st.Snapshot()
+	if m.opt.Place == nil {
+		return snap
+	}
+	for _, t := range snap.Threads {
+		thread := st.Thread(t.ThreadID)
+		if thread == nil {
+			thread = &state.Thread{}
+		}
+		t.Fill(m.opt.Place(st, thread))
+	}
+	main := st.MainThread()
+	if main == nil {
+		main = &state.Thread{}
+	}
+	snap.Fill(m.opt.Place(st, main))
+	return snap
 }
 
 // resumeThread lets a blocked thread go on. What a thread waits for (an answer)

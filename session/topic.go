@@ -295,10 +295,16 @@ func (s *Subscription) read(ctx context.Context) ([]store.Record, error) {
 	if reaches || last <= s.next {
 		return records, nil
 	}
+	return s.readStore(ctx, last)
+}
+
+// readStore returns what the store has after the cursor, up to a sequence.
+func (s *Subscription) readStore(ctx context.Context, last uint64) ([]store.Record, error) {
+	var records []store.Record
 	bytes := 0
 	for rec, err := range s.m.opt.Store.Read(ctx, s.id, store.Range{After: s.next, Before: last + 1, Limit: maxRead}) {
 		if err != nil {
-			return nil, storeFault(fmt.Errorf("session: read %s: %w", s.id, err))
+			return nil, behindFault(fmt.Errorf("session: read %s: %w", s.id, err))
 		}
 		records = append(records, rec)
 		if bytes += len(rec.Data); bytes >= maxReadBytes {

@@ -92,7 +92,7 @@ func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTu
 			return first, err
 		}
 	}
-	t, err := r.threadForTurn(tx, p)
+	t, err := r.threadForTurn(tx, p, sub.Preview)
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +164,8 @@ func (m *Manager) redactText(s string) string {
 
 // submissionDigest is a fingerprint of what the caller asked for with a turn.
 func submissionDigest(p *event.TurnSubmitted) string {
-	h := sha256.New()
-	for _, part := range []any{p.Input, p.InputRef, p.Options, p.Metadata} {
-		b, _ := json.Marshal(part) //nolint:errchkjson // these types always encode
-		h.Write(append(b, '\n'))
-	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := sha256.Sum256(appendAsked(make([]byte, 0, 512), p))
+	return hex.EncodeToString(sum[:])
 }
 
 // repeatedTurn answers a submission whose turn exists already, or returns nil.
@@ -196,10 +192,11 @@ func repeatedTurn(tx *Tx, p *command.SubmitTurn, sub *event.TurnSubmitted) (*com
 }
 
 // threadForTurn returns the thread that a turn goes to. In a session that
-// doesn't exist yet it opens the session and its main thread first.
-func (r *request) threadForTurn(tx *Tx, p *command.SubmitTurn) (*state.Thread, error) {
+// doesn't exist yet it opens the session, which is named after what the turn says,
+// and its main thread first.
+func (r *request) threadForTurn(tx *Tx, p *command.SubmitTurn, preview string) (*state.Thread, error) {
 	if tx.State.Sequence == 0 {
-		threadID := r.open(tx, &command.CreateSession{}, p.ThreadID)
+		threadID := r.open(tx, &command.CreateSession{Title: titleOf(preview)}, p.ThreadID)
 		return &state.Thread{ThreadID: threadID, Role: "main"}, nil
 	}
 	if p.ThreadID == "" {
@@ -296,6 +293,9 @@ func turnScope(turn *state.Turn, t *state.Thread) event.Scope {
 
 // preview is the beginning of an input's text.
 func preview(parts event.Raw) string {
+	if text, ok := command.PlainText(parts); ok {
+		return clip(text, 200)
+	}
 	var list []command.Part
 	if json.Unmarshal(parts, &list) != nil {
 		return ""
@@ -307,6 +307,11 @@ func preview(parts event.Raw) string {
 		}
 	}
 	return clip(strings.Join(texts, " "), 200)
+}
+
+// titleOf names a session after the beginning of its first input.
+func titleOf(preview string) string {
+	return clip(strings.Join(strings.Fields(preview), " "), 60)
 }
 
 // clip shortens a text to at most n bytes, at a character's border.

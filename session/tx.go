@@ -25,18 +25,12 @@ type Tx struct {
 	blobs [][]byte
 	// blobRefs has the reference of each of the blobs that somebody may ask for.
 	blobRefs []string
+	// trim removes facts in the same write; nil for most decisions.
+	trim *store.Trim
 }
 
 // Emit adds a fact. The writer sets its id, time, sequence, runtime and session.
-func (tx *Tx) Emit(e event.Event) {
-	if len(tx.facts) == 1 && cap(tx.facts) == 1 {
-		tx.facts = append(make([]event.Event, 0, fewFacts), tx.facts[0])
-	}
-	tx.facts = append(tx.facts, e)
-}
-
-// fewFacts is what most decisions of more than one fact have at most.
-const fewFacts = 3
+func (tx *Tx) Emit(e event.Event) { tx.facts = append(tx.facts, e) }
 
 // Now returns the time that the decision's facts will carry.
 func (tx *Tx) Now() time.Time { return tx.now }

@@ -21,7 +21,7 @@ type Problem struct {
 	SessionID string `json:"sessionId,omitempty"`
 	// Sequence is the fact at which it was found; 0 if it isn't about one.
 	Sequence uint64 `json:"sequence,omitempty"`
-	// What is chain, fact, snapshot, index or blob.
+	// What is chain, base, fact, snapshot, index or blob.
 	What string `json:"what"`
 	// Detail says what differs, for people.
 	Detail string `json:"detail"`
@@ -39,13 +39,17 @@ func (p Problem) String() string {
 
 // Report is the result of a verification.
 type Report struct {
-	Sessions  int64     `json:"sessions"`
-	Events    int64     `json:"events"`
-	Bytes     int64     `json:"bytes"`
-	Snapshots int64     `json:"snapshots"`
-	Entries   int64     `json:"indexEntries"`
-	Blobs     int64     `json:"blobs"`
-	Problems  []Problem `json:"problems"`
+	Sessions  int64 `json:"sessions"`
+	Events    int64 `json:"events"`
+	Bytes     int64 `json:"bytes"`
+	Snapshots int64 `json:"snapshots"`
+	Entries   int64 `json:"indexEntries"`
+	Blobs     int64 `json:"blobs"`
+	// Trimmed counts the sessions whose first facts were removed, Removed these: they
+	// are verified from what stands for them, which nothing here can prove.
+	Trimmed  int64     `json:"trimmedSessions"`
+	Removed  int64     `json:"removedEvents"`
+	Problems []Problem `json:"problems"`
 }
 
 // VerifyOptions say what to verify. The zero value means everything.
@@ -56,8 +60,8 @@ type VerifyOptions struct {
 	Progress func(Report)
 }
 
-// Verify folds every session again from its first fact, hashes its chain, and
-// compares the stored snapshots, records and index entries with what comes out.
+// Verify folds every session again from its first fact, or from what stands for those
+// that were removed, hashes its chain, and compares the stored snapshots, records and index entries with what comes out.
 // It changes nothing, and may run beside a runtime that has the store open as
 // long as nothing is appended meanwhile. The error says why the verification
 // itself could not go on; differences are in the report.
@@ -126,6 +130,8 @@ func (v *verification) add(one Report) {
 	r.Bytes += one.Bytes
 	r.Snapshots += one.Snapshots
 	r.Entries += one.Entries
+	r.Trimmed += one.Trimmed
+	r.Removed += one.Removed
 	r.Problems = append(r.Problems, one.Problems...)
 	if v.opt.Progress != nil {
 		v.opt.Progress(*r)
@@ -142,7 +148,9 @@ type refold struct {
 	stored  store.Snapshot
 	records map[string]recordSum
 	entries map[store.IndexKey]indexSum
-	report  Report
+	// base is the last fact that was removed.
+	base   uint64
+	report Report
 }
 
 type recordSum struct {
@@ -156,11 +164,16 @@ type indexSum struct {
 }
 
 func (v *verification) session(ctx context.Context, id string) Report {
-	f := &refold{
-		verification: v, ctx: ctx, id: id, state: state.New(id), chain: store.NewChain(store.Genesis(id)),
-		records: map[string]recordSum{}, entries: map[store.IndexKey]indexSum{},
+	f := &refold{verification: v, ctx: ctx, id: id, records: map[string]recordSum{}, entries: map[store.IndexKey]indexSum{}}
+	st, hash, err := origin(ctx, v.store, id)
+	if err != nil {
+		f.problemf(0, "base", "%v", err)
+		return f.report
 	}
-	var err error
+	f.state, f.chain, f.base = st, store.NewChain(hash), st.Sequence
+	if f.base > 0 {
+		f.report.Trimmed, f.report.Removed = 1, int64(f.base)
+	}
 	if f.stored, err = v.store.Snapshot(ctx, id, stateSnapshot); err != nil && !errors.Is(err, store.ErrNotFound) {
 		f.problemf(0, "snapshot", "%v", err)
 	}
@@ -177,7 +190,7 @@ func (f *refold) problemf(seq uint64, what, format string, args ...any) {
 
 // facts folds all facts; false if they can't be followed to the end.
 func (f *refold) facts() bool {
-	for rec, err := range f.store.Read(f.ctx, f.id, store.Range{}) {
+	for rec, err := range f.store.Read(f.ctx, f.id, store.Range{After: f.base}) {
 		if err != nil {
 			f.problemf(f.state.Sequence+1, "fact", "can't be read: %v", err)
 			return false
@@ -196,7 +209,7 @@ func (f *refold) facts() bool {
 		f.report.Events++
 		f.report.Bytes += int64(len(rec.Data))
 	}
-	if f.state.Sequence == 0 {
+	if f.state.Sequence == f.base {
 		f.problemf(0, "fact", "there are no facts")
 		return false
 	}
@@ -292,7 +305,9 @@ func (f *refold) snapshots() {
 		want, ok := f.records[s.Name]
 		delete(f.records, s.Name)
 		if !ok {
-			f.problemf(s.Sequence, "snapshot", "the record %s follows from no fact", s.Name)
+			if s.Sequence > f.base { // the fact that an earlier one follows from is gone
+				f.problemf(s.Sequence, "snapshot", "the record %s follows from no fact", s.Name)
+			}
 		} else if want.sequence != s.Sequence || want.sum != sha256.Sum256(s.Data) {
 			f.problemf(want.sequence, "snapshot", "the record %s is not what the facts fold to", s.Name)
 		}

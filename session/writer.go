@@ -40,9 +40,8 @@ type writer struct {
 	sinceFacts, sinceBytes, snapshotBytes int
 
 	// Scratch of the decision that is being made, kept to spare the collector.
-	tx       Tx
-	ends     []int
-	factSize int // the size of an encoded fact, on average
+	tx   Tx
+	ends []int
 
 	// newest is the batch that was enqueued last; when it is done, all that the
 	// state contains is durable.
@@ -127,11 +126,14 @@ func (w *writer) peek(ctx context.Context, view func(*state.Session) error) erro
 func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
 	p := w.m.journal.begin()
 	tx := &w.tx
-	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.oneFact[:0]}
-	if err := decide(tx); err != nil || tx.empty() {
+	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.room.facts}
+	err := decide(tx)
+	p.room.facts = tx.facts
+	if err != nil || tx.empty() {
 		w.m.journal.recycle(p)
 		return nil, err
 	}
+	tx.tellTurnTasks()
 	if err := w.seal(p, tx, by); err != nil {
 		return nil, err
 	}
@@ -270,7 +272,7 @@ func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
 		}
 	}
 	b := &p.batch
-	*b = store.Batch{SessionID: w.id, Epoch: w.epoch, Index: tx.index, Blobs: tx.blobs}
+	*b = store.Batch{SessionID: w.id, Epoch: w.epoch, Index: tx.index, Blobs: tx.blobs, Trim: tx.trim}
 	if b.Records = p.oneRecord[:]; len(tx.facts) != 1 {
 		b.Records = make([]store.Record, len(tx.facts))
 	}
@@ -307,11 +309,16 @@ func (w *writer) check(e *event.Event, by event.Emitter) error {
 	return nil
 }
 
+// maxScratch bounds the buffers for encoding that are kept.
+const maxScratch = 256 << 10
+
 // encode stamps, encodes and folds the facts and collects what follows from
 // them: index entries, and records of what left the working set. It leaves the
 // ends of the encoded facts in w.ends.
 func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
-	buf := make([]byte, 0, (w.factSize+128)*len(tx.facts))
+	scratch := w.m.scratch.Get().(*[]byte)
+	defer w.m.scratch.Put(scratch)
+	buf := (*scratch)[:0]
 	w.ends = w.ends[:0]
 	summary := lastSummary(tx.facts)
 	for i := range tx.facts {
@@ -347,10 +354,10 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 		w.open = open
 		b.Index = append(b.Index, openEntry(w.id, open))
 	}
-	if len(tx.facts) > 0 {
-		w.factSize = (3*w.factSize + len(buf)/len(tx.facts)) / 4
+	if cap(buf) <= maxScratch {
+		*scratch = buf
 	}
-	return buf, nil
+	return bytes.Clone(buf), nil
 }
 
 // track remembers the index entries of a batch until the store shows them, and
@@ -378,6 +385,9 @@ func tracked(kind string) bool {
 // last one. A large state is written less often, so that its cost per fact stays
 // the same.
 func (w *writer) snapshot(b *store.Batch) error {
+	if b.Trim != nil {
+		return w.addSnapshot(b) // what was stored before may be of a fact that goes
+	}
 	if w.sinceFacts < w.m.opt.SnapshotEvery || w.sinceBytes < 4*w.snapshotBytes {
 		return nil
 	}
@@ -439,7 +449,8 @@ func loadState(ctx context.Context, s store.Store, id string, head store.Head) (
 		return st, snap.Hash, len(snap.Data), nil
 	}
 	// A snapshot is only a shortcut; the facts are the truth.
-	return state.New(id), store.Genesis(id), 0, nil
+	st, hash, err := origin(ctx, s, id)
+	return st, hash, 0, err
 }
 
 type replayed struct{ facts, bytes int }
@@ -500,9 +511,12 @@ func (w *writer) quiesce() error {
 func storeFault(err error) error {
 	var f *fault.Error
 	var owned *store.OwnedError
+	var removed *store.TrimmedError
 	switch {
 	case errors.As(err, &f):
 		return err
+	case errors.As(err, &removed):
+		return fault.Wrap(fault.NotFound, err, "the events of session %s through %d were removed by retention", removed.SessionID, removed.Through)
 	case errors.Is(err, store.ErrExists):
 		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is in use")
 	case errors.Is(err, store.ErrNoSpace):

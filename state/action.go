@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -113,32 +114,56 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 	}
 }
 
-// turnTaskWaits gives the task of a turn the status that its turn has: no other
-// fact says that it waits, or that it goes on.
+// turnTaskWaits gives the task of a turn the status that its turn has. The task's
+// own fact follows in the same write; in the facts of older versions there is none.
 func (f *fold) turnTaskWaits(turn *Turn) {
-	t := f.s.Tasks.Find(turn.TaskID)
-	if t == nil || t.TaskKind != TaskKindTurn {
+	t := f.s.TurnTask(turn)
+	if t == nil {
 		return
 	}
-	switch t.Status {
-	case TaskRunning, TaskWaitingInput, TaskWaitingPermission, TaskWaitingResource, TaskBlocked:
-	default:
-		return // such as cancelled: the task's own facts have the word
-	}
-	status, reason := TaskRunning, ""
-	thread := f.s.Thread(turn.ThreadID)
-	switch {
-	case len(turn.Waiting) > 0:
-		status, reason = TaskWaitingPermission, "waits for a permission"
-		if a := f.s.Actions.Find(turn.Waiting[0]); a != nil && !AsksPermission(a.ActionType) {
-			status, reason = waitingPhase(a.ActionType), "waits for an answer"
+	asked, block := "", ""
+	if len(turn.Waiting) > 0 {
+		asked = "tool_permission"
+		if a := f.s.Actions.Find(turn.Waiting[0]); a != nil {
+			asked = a.ActionType
 		}
-	case thread != nil && thread.Block != nil:
-		status, reason = TaskBlocked, thread.Block.Reason
 	}
+	if thread := f.s.Thread(turn.ThreadID); thread != nil && thread.Block != nil {
+		block = cmp.Or(thread.Block.Reason, ThreadBlocked)
+	}
+	status, reason := TurnTaskStatus(asked, block)
 	t.StatusReason, t.Blockers = reason, first(turn.Waiting, keepRefs)
 	t.UpdatedAt, t.StatusSequence = f.e.Time, f.e.Sequence
 	f.setTaskStatus(t, status)
+}
+
+// TurnTask returns the implicit task of a turn while its status is the turn's to
+// say; nil for a task of its own and for one whose facts have the word, such as one
+// that is being cancelled.
+func (s *Session) TurnTask(turn *Turn) *Task {
+	t := s.Tasks.Find(turn.TaskID)
+	if t == nil || t.TaskKind != TaskKindTurn {
+		return nil
+	}
+	switch t.Status {
+	case TaskRunning, TaskWaitingInput, TaskWaitingPermission, TaskWaitingResource, TaskBlocked:
+		return t
+	}
+	return nil
+}
+
+// TurnTaskStatus is the status of the task of a turn that waits for an action of
+// that type, or whose thread is blocked for that reason; empty is neither.
+func TurnTaskStatus(asked, block string) (status, reason string) {
+	switch {
+	case asked != "" && AsksPermission(asked):
+		return TaskWaitingPermission, "waits for a permission"
+	case asked != "":
+		return waitingPhase(asked), "waits for an answer"
+	case block != "":
+		return TaskBlocked, block
+	}
+	return TaskRunning, ""
 }
 
 // AsksPermission reports whether an action of that type is a request for permission:

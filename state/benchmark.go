@@ -62,6 +62,9 @@ type Trial struct {
 	BudgetUSD *float64        `json:"budgetUSD,omitempty"`
 	Sandbox   string          `json:"sandbox,omitempty"`
 	Attempt   int64           `json:"attempt,omitempty"`
+	// MultiTurn says that the trial is all turns of its thread, until it is ended;
+	// TurnID is then the first.
+	MultiTurn bool `json:"multiTurn,omitempty"`
 
 	DurationMs      int64             `json:"durationMs,omitempty"`
 	FailureCategory string            `json:"failureCategory,omitempty"`
@@ -231,7 +234,7 @@ func (f *fold) takeTrial() *Trial {
 func (f *fold) trialStarted(p *event.BenchmarkTrialStarted) {
 	t := f.takeTrial()
 	t.Status, t.TimeoutMs, t.BudgetUSD, t.Sandbox, t.Attempt = p.Status, p.TimeoutMs, p.BudgetUSD, p.Sandbox, p.Attempt
-	t.StartedAt, t.EndedAt = f.e.Time, time.Time{}
+	t.MultiTurn, t.StartedAt, t.EndedAt = p.MultiTurn, f.e.Time, time.Time{}
 	f.s.Benchmark.Started++
 	f.s.Benchmark.Open = append(f.s.Benchmark.Open, t)
 }

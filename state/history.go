@@ -54,8 +54,12 @@ type Rollback struct {
 	ToTurnID     string   `json:"toTurnId"`
 	RemovedTurns []string `json:"removedTurns,omitempty"`
 	// RemovedCount counts all removed turns; the list is bounded.
-	RemovedCount      int64                `json:"removedCount"`
-	BaselineSequence  uint64               `json:"baselineSequence,omitempty"`
+	RemovedCount     int64  `json:"removedCount"`
+	BaselineSequence uint64 `json:"baselineSequence,omitempty"`
+	// Origin is where in another session the history of the fork ends now, if it went
+	// back behind its beginning; InheritedTurns counts the removed turns from there.
+	Origin            *event.ForkPoint     `json:"origin,omitempty"`
+	InheritedTurns    int64                `json:"inheritedTurns,omitempty"`
 	AffectedTools     []string             `json:"affectedTools,omitempty"`
 	AffectedArtifacts []string             `json:"affectedArtifacts,omitempty"`
 	AffectedSubagents []string             `json:"affectedSubagents,omitempty"`
@@ -109,6 +113,7 @@ func (f *fold) history() {
 	switch p := f.e.Payload.(type) {
 	case *event.HistoryWindowLoaded:
 		h.Window = &HistoryWindow{FromSequence: p.FromSequence, ToSequence: p.ToSequence, Truncated: p.Truncated, Reason: p.Reason, At: f.e.Time}
+		f.inherit(p)
 	case *event.HistoryReconstructed:
 		h.Reconstructions++
 		h.Reconstruction = &Reconstruction{
@@ -134,6 +139,7 @@ func (f *fold) rollbackStarted(p *event.RollbackStarted) {
 	r := f.takeRollback(p.RollbackID)
 	r.ThreadID, r.ToTurnID, r.FilesPolicy, r.RequestedBy = f.e.ThreadID, p.ToTurnID, p.Files, p.RequestedBy
 	r.Force, r.BaselineSequence = p.Force, p.BaselineSequence
+	r.Origin, r.InheritedTurns = p.Origin, p.InheritedTurns
 	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
 	r.StartedAt, r.Sequence = f.e.Time, f.e.Sequence
 	f.s.History.RunningRollbacks = append(f.s.History.RunningRollbacks, r)
@@ -154,6 +160,7 @@ func (f *fold) takeRollback(id string) Rollback {
 func (f *fold) rollbackCompleted(p *event.RollbackCompleted) {
 	r := f.takeRollback(p.RollbackID)
 	r.ThreadID, r.ToTurnID, r.BaselineSequence = f.e.ThreadID, p.ToTurnID, p.BaselineSequence
+	r.Origin, r.InheritedTurns = p.Origin, p.InheritedTurns
 	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
 	r.AffectedTools, r.AffectedArtifacts = first(p.AffectedTools, keepItems), first(p.AffectedArtifacts, keepItems)
 	r.AffectedSubagents, r.AffectedJobs = first(p.AffectedSubagents, keepItems), first(p.AffectedJobs, keepItems)
@@ -173,6 +180,9 @@ func (f *fold) removeTurns(p *event.RollbackCompleted) {
 	}
 	t.UpdatedAt = f.e.Time
 	t.staleBoundary(p.BaselineSequence)
+	if p.Origin != nil {
+		t.leave(p)
+	}
 	var kept []*Turn
 	for _, turn := range t.Recent {
 		if slices.Contains(p.RemovedTurns, turn.TurnID) {

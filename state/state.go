@@ -53,7 +53,9 @@ const (
 )
 
 // Version of the fold. A stored state of another version is not used; the
-// session is folded again from its facts.
+// session is folded again from its facts. Where retention removed these, the state
+// that stands for them is all there is: who raises the version has to read those of
+// the versions before.
 const Version = 2
 
 // Session is the folded state of one session.

@@ -49,6 +49,13 @@ type Thread struct {
 	Queue []*Turn `json:"queue,omitempty"`
 	// Recent holds the last finished turns, oldest first.
 	Recent []*Turn `json:"recent,omitempty"`
+	// Inherited are the last turns that a fork has from other sessions, oldest first,
+	// as long as they come right before Recent; MoreInherited says that there are others.
+	Inherited     []event.InheritedTurn `json:"inherited,omitempty"`
+	MoreInherited bool                  `json:"moreInherited,omitempty"`
+	// Base is where the history of a fork that was rolled back behind its beginning
+	// ends in another session; nil if that is where the session was forked.
+	Base *event.ForkPoint `json:"base,omitempty"`
 	// TurnCount counts the turns that were ever submitted.
 	TurnCount int64 `json:"turnCount"`
 	// ModelCalls counts the model calls that ever ended with an answer.

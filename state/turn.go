@@ -282,6 +282,7 @@ func (f *fold) endTurn(status string) *Turn {
 	turn.ContextTokens = t.ContextTokens
 	if len(t.Recent) == keepTurns {
 		f.evict("turn/"+t.Recent[0].TurnID, t.Recent[0])
+		t.passInherited()
 	}
 	t.Recent = recent(t.Recent, turn, keepTurns)
 	return turn

@@ -132,7 +132,11 @@ type EnvironmentSnapshot struct {
 	EnvRef          string   `json:"envRef"`
 	NetworkProfile  string   `json:"networkProfile"`
 	SandboxMode     string   `json:"sandboxMode"`
-	// Shell, OS and Arch are not among the facts of a session.
+	// SandboxBasis says where mode, network, roots and limits are from: "applied" is a
+	// fact of what a command received, "configured" what the next one is to receive.
+	SandboxBasis string `json:"sandboxBasis"`
+	// Shell, OS and Arch are not among the facts of a session: the runtime that
+	// answers fills in its own (see [Place]).
 	Shell           string           `json:"shell"`
 	OS              string           `json:"os"`
 	Arch            string           `json:"arch"`
@@ -149,7 +153,7 @@ type EnvironmentSnapshot struct {
 func (s *Session) environmentSnapshot(t *Thread) EnvironmentSnapshot {
 	env := &s.Environment
 	v := EnvironmentSnapshot{
-		Cwd: env.Cwd, AdditionalRoots: []string{}, EnvRef: Unknown, NetworkProfile: Unknown, SandboxMode: Unknown,
+		Cwd: env.Cwd, AdditionalRoots: []string{}, EnvRef: Unknown, NetworkProfile: Unknown, SandboxMode: Unknown, SandboxBasis: Unknown,
 		Shell: Unknown, OS: Unknown, Arch: Unknown, ResourceLimits: map[string]int64{}, MayStillExist: []string{},
 		ActiveProcesses: copied(func(*Process) bool { return true }, env.Active),
 		RecentProcesses: copied(func(*Process) bool { return true }, env.Recent),
@@ -184,7 +188,7 @@ func (v *EnvironmentSnapshot) bound(sandbox *AppliedSandbox) {
 	if sandbox.Cwd != "" {
 		v.Cwd = sandbox.Cwd
 	}
-	v.NetworkProfile, v.SandboxMode = sandbox.Network, sandbox.Mode
+	v.NetworkProfile, v.SandboxMode, v.SandboxBasis = sandbox.Network, sandbox.Mode, "applied"
 	v.AdditionalRoots = append(listed(sandbox.ReadRoots), sandbox.WriteRoots...)
 	v.ResourceLimits = counts(sandbox.ProcessLimits)
 	if sandbox.EnvironmentRef != "" {

@@ -101,11 +101,14 @@ func (s *Session) threadRead(t *Thread) *ThreadReadModel {
 	if t.Active != nil {
 		m.ActiveTurnID = t.Active.TurnID
 	}
-	m.Truncated = t.TurnCount > int64(len(m.Turns))
+	m.Truncated = t.MoreInherited || t.TurnCount > int64(len(m.Turns)-len(t.Inherited))
 	s.threadLists(m)
 	m.Diagnostics = s.diagnostics(t, m)
 	return m
 }
+
+// Fill adds what the runtime knows of where the thread's commands run.
+func (m *ThreadReadModel) Fill(p *Place) { m.ExecutionEnvironment.fill(p) }
 
 // threadLists fills the lists that hold the thread's part of the session's.
 func (s *Session) threadLists(m *ThreadReadModel) {

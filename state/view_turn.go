@@ -25,8 +25,12 @@ type TurnView struct {
 	StartedAt         time.Time          `json:"startedAt,omitzero"`
 	CompletedAt       time.Time          `json:"completedAt,omitzero"`
 	Interrupt         *Interrupt         `json:"interrupt,omitempty"`
-	Steered           int64              `json:"steered,omitempty"`
-	Waiting           []string           `json:"waiting,omitempty"`
+	// Inherited says that the turn is of the session that this one was forked from:
+	// its sequences, tool calls and tasks are found at Origin.
+	Inherited bool        `json:"inherited,omitempty"`
+	Origin    *TurnOrigin `json:"origin,omitempty"`
+	Steered   int64       `json:"steered,omitempty"`
+	Waiting   []string    `json:"waiting,omitempty"`
 
 	StepCount   int64 `json:"stepCount"`
 	ToolCount   int64 `json:"toolCount"`
@@ -101,10 +105,13 @@ func queuedTurns(t *Thread) []QueuedTurn {
 	return out
 }
 
-// turns returns the finished turns that are kept, the active one and those that
-// wait, in that order.
+// turns returns the inherited turns, the finished ones that are kept, the active one
+// and those that wait, in that order.
 func (s *Session) turns(t *Thread) []TurnView {
-	out := make([]TurnView, 0, len(t.Recent)+len(t.Queue)+1)
+	out := make([]TurnView, 0, len(t.Inherited)+len(t.Recent)+len(t.Queue)+1)
+	for i := range t.Inherited {
+		out = append(out, inheritedView(&t.Inherited[i]))
+	}
 	for _, x := range t.Recent {
 		out = append(out, s.turnView(t, x))
 	}

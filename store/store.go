@@ -12,7 +12,8 @@
 // nothing of that batch is visible, now or later, except after
 // [ErrUnknownOutcome].
 //
-// Safety: a session's records are numbered from 1 without gaps. A batch is
+// Safety: a session's records are numbered from 1 without gaps; only its beginning
+// can be removed, by a [Trim], and never the last record. A batch is
 // written only if its First is the session's head plus one and its Epoch is the
 // epoch of the session's newest claim; both are checked atomically with the
 // write. So two owners can never both write, whatever clocks and leases say.
@@ -57,6 +58,8 @@ var (
 	ErrUnknownOutcome = errors.New("store: the outcome of the append is unknown")
 	// ErrCorrupt: stored bytes are damaged.
 	ErrCorrupt = errors.New("store: stored data is damaged")
+	// ErrTrimmed: records were asked for that were removed, see [TrimmedError].
+	ErrTrimmed = errors.New("store: the records were removed")
 	// ErrNewer: the data was written by a newer version of agentd.
 	ErrNewer = errors.New("store: the data was written by a newer version of agentd")
 	// ErrLocked: another process has the store open.
@@ -77,6 +80,21 @@ type OwnedError struct {
 func (e *OwnedError) Error() string {
 	return fmt.Sprintf("store: session %s is owned by node %s until %s", e.SessionID, e.Owner, e.Until.Format(time.RFC3339))
 }
+
+// TrimmedError says that records were asked for which are not there any more. It
+// is an [ErrTrimmed].
+type TrimmedError struct {
+	SessionID string
+	// Through is the last record that was removed.
+	Through uint64
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("store: the records of session %s through %d were removed", e.SessionID, e.Through)
+}
+
+// Is makes the error an [ErrTrimmed].
+func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }
 
 // Hash is a SHA-256 sum.
 type Hash [32]byte
@@ -134,6 +152,16 @@ type IndexOp struct {
 	IfAbsent bool
 }
 
+// Trim removes the beginning of a session. What stands for it stays, see
+// [Store.Base].
+type Trim struct {
+	// Through is the last record that goes, Hash the chain's hash at it.
+	Through uint64
+	Hash    Hash
+	// Data is what the records folded to.
+	Data []byte
+}
+
 // Batch is an atomic write to one session.
 type Batch struct {
 	SessionID string
@@ -146,6 +174,10 @@ type Batch struct {
 	// Blobs are stored in the same atomic write; use them for small content that
 	// a record refers to, and [Store.PutBlob] for what is large.
 	Blobs [][]byte
+	// Trim, if not nil, removes records in the same atomic write. The last of them
+	// must be stored already, with that hash, and at least one record must be left
+	// after the batch; else the batch fails with ErrConflict.
+	Trim *Trim
 }
 
 // Range selects records of a session: After < sequence < Before.
@@ -215,8 +247,13 @@ type Store interface {
 	Head(ctx context.Context, sessionID string) (Head, error)
 	// Read yields records of a session. A damaged record ends the sequence with an
 	// error that wraps ErrCorrupt and names the place. A session that doesn't
-	// exist yields nothing.
+	// exist yields nothing. A range that takes in records which were removed yields
+	// a *TrimmedError in their place: nobody takes what is left for all there was.
 	Read(ctx context.Context, sessionID string, r Range) iter.Seq2[Record, error]
+	// Base returns what stands for the records that were removed from a session: the
+	// last of them by its sequence and hash, with the data of its [Trim]. It is
+	// ErrNotFound for a session that has all its records.
+	Base(ctx context.Context, sessionID string) (Snapshot, error)
 	// Snapshot returns the newest snapshot of that name, or ErrNotFound.
 	Snapshot(ctx context.Context, sessionID, name string) (Snapshot, error)
 	// Snapshots yields all snapshots of a session, ordered by name.

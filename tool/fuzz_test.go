@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -14,16 +15,34 @@ func TestRealPath(t *testing.T) {
 	for name, want := range map[string]string{
 		"in/file": "in/file", "alias/file": "in/file", "again/file": "in/file", "again/new/x": "in/new/x", ".": ".", "datalink/token": "data/token",
 	} {
-		if got, err := RealPath(d.root, d.root, name); err != nil || got != want {
+		if got, err := realPath(d.root, d.root, name); err != nil || got != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 	for _, name := range []string{"up", "parent/x", "slash", "dangling", "..", "chain2"} {
 		var e *Error
-		if got, err := RealPath(d.root, d.root, name); !errors.As(err, &e) || e.Category != SandboxViolation {
+		if got, err := realPath(d.root, d.root, name); !errors.As(err, &e) || e.Category != SandboxViolation {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
+}
+
+// realPath is where a read of name leads to, with links followed, as far as it exists.
+func realPath(root, cwd, name string) (string, error) {
+	t, err := (&files{}).open(&Call{Root: root, Cwd: cwd})
+	if err != nil {
+		return "", err
+	}
+	defer t.close()
+	rel, err := t.locate(name)
+	if err != nil {
+		return "", err
+	}
+	at, err := t.real(rel)
+	if err != nil {
+		return "", t.explain(context.Background(), name, rel, err)
+	}
+	return at, nil
 }
 
 // Wherever a path leads, it leads to a place within the root.

@@ -241,6 +241,8 @@ type Inventory struct {
 	Digest string
 
 	byName map[string]*Entry
+	// encoded is the JSON of the tools, made when it is asked for.
+	encoded func() ([]byte, error)
 }
 
 // Resolve returns the tools that a selection leaves, with their policy. Equal
@@ -356,8 +358,13 @@ func newInventory(entries []*Entry, verdicts []verdict, digest string) *Inventor
 		inv.Entries[i] = &own
 		inv.byName[own.Info.ToolName] = &own
 	}
+	inv.encoded = sync.OnceValues(func() ([]byte, error) { return json.Marshal(inv.Payload().Tools) })
 	return inv
 }
+
+// JSON returns the tools in full, as JSON that must not be changed. Every session
+// stores it once.
+func (inv *Inventory) JSON() ([]byte, error) { return inv.encoded() }
 
 // Lookup returns the tool that a model called by name. The error is an [*Error]
 // of category not_found that names a tool that is called almost so.

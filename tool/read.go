@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 
 	"agentd/event"
 )
@@ -88,7 +89,8 @@ func (f *files) read(ctx context.Context, call *Call) (*Result, error) {
 	}
 	defer file.Close()
 	about := FileRead{Path: rel, SizeBytes: fi.Size()}
-	r := bufio.NewReaderSize(&stopReader{ctx: ctx, r: file}, int(min(max(fi.Size()+1, binarySample), 64<<10)))
+	r, giveBack := readerFor(&stopReader{ctx: ctx, r: file}, fi.Size())
+	defer giveBack()
 	sample, err := r.Peek(binarySample)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, failed(ctx, err, "read "+quote(in.Path))
@@ -97,6 +99,22 @@ func (f *files) read(ctx context.Context, call *Call) (*Result, error) {
 		return readBinary(ctx, file, fi, sample, &about)
 	}
 	return readText(ctx, r, &in, call.maxOutput(), &about)
+}
+
+// smallReaders are for files that fit into the sample by which binary files are known.
+var smallReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, binarySample) }}
+
+// readerFor returns a buffered reader for a file of a size. It must be given back.
+func readerFor(r io.Reader, size int64) (_ *bufio.Reader, giveBack func()) {
+	if size >= binarySample {
+		return bufio.NewReaderSize(r, int(min(size+1, 64<<10))), func() {}
+	}
+	small := smallReaders.Get().(*bufio.Reader)
+	small.Reset(r)
+	return small, func() {
+		small.Reset(nil)
+		smallReaders.Put(small)
+	}
 }
 
 // stopReader ends with its context.

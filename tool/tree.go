@@ -288,26 +288,6 @@ func (t *tree) real(rel string) (string, error) {
 	return done, nil
 }
 
-// RealPath is [Locate] with symbolic links followed: the place that a read of name
-// leads to, as far as it exists. Rules about paths judge it beside the name,
-// since read_file, list_files and search_files follow links within the workspace.
-func RealPath(root, cwd, name string) (string, error) {
-	t, err := (&files{}).open(&Call{Root: root, Cwd: cwd})
-	if err != nil {
-		return "", err
-	}
-	defer t.close()
-	rel, err := t.locate(name)
-	if err != nil {
-		return "", err
-	}
-	at, err := t.real(rel)
-	if err != nil {
-		return "", t.explain(context.Background(), name, rel, err)
-	}
-	return at, nil
-}
-
 // splitLink splits a link's target without cleaning it: ".." after a link means
 // the parent of where that link leads.
 func splitLink(target string) []string {

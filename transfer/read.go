@@ -139,8 +139,12 @@ func (r *reader) begin(data []byte) error {
 	case !name(l.Session.SessionID) || !name(l.Session.RuntimeID):
 		return errors.New("the first line has a name that is too long or can't be shown")
 	}
+	origin, err := l.Session.origin()
+	if err != nil {
+		return err
+	}
 	r.sum.Header = *l.Session
-	r.chain = store.NewChain(store.Genesis(l.Session.SessionID))
+	r.chain = store.NewChain(origin)
 	if r.visit.Header == nil {
 		return nil
 	}
@@ -177,7 +181,7 @@ func (r *reader) event(data []byte) error {
 	if r.visit.Event == nil {
 		return nil
 	}
-	return r.visit.Event(store.Record{Sequence: r.sum.Events, Data: data, Hash: hash})
+	return r.visit.Event(store.Record{Sequence: r.sum.RemovedThrough + r.sum.Events, Data: data, Hash: hash})
 }
 
 // content gives a visitor the pieces of an output while they are read.

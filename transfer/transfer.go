@@ -18,6 +18,10 @@
 // changed, missing, added or moved line is an error that names the line. An output
 // that the writing runtime had no more is a line with "missing":true.
 //
+// A session whose first facts were removed by retention says so in the first line
+// ("removedThrough" and the chain's hash there, "removedHash"), which the signature
+// covers; its facts begin behind them.
+//
 // Contents that were kept for undo are not in the file: they are sealed with a key
 // of their runtime.
 package transfer
@@ -54,6 +58,24 @@ type Header struct {
 	SessionID  string    `json:"sessionId"`
 	RuntimeID  string    `json:"runtimeId"`
 	ExportedAt time.Time `json:"exportedAt"`
+	// RemovedThrough is the last fact that retention removed before the export, 0 if
+	// none was; RemovedHash is the chain's hash there, in hexadecimal.
+	RemovedThrough uint64 `json:"removedThrough,omitempty"`
+	RemovedHash    string `json:"removedHash,omitempty"`
+}
+
+// origin returns the hash that the chain of the file's facts begins with.
+func (h *Header) origin() (store.Hash, error) {
+	if h.RemovedThrough == 0 && h.RemovedHash == "" {
+		return store.Genesis(h.SessionID), nil
+	}
+	var out store.Hash
+	b, err := hex.DecodeString(h.RemovedHash)
+	if err != nil || len(b) != len(out) || h.RemovedThrough == 0 {
+		return out, errors.New("what it says of removed facts can't be understood")
+	}
+	copy(out[:], b)
+	return out, nil
 }
 
 // Output is a piece of an output.
@@ -86,7 +108,11 @@ type Signature struct {
 
 // message is what is signed.
 func message(h *Header, e *End) []byte {
-	return fmt.Appendf(nil, "%s%q\n%q\n%d\n%s\n%d\n%s\n", signedAs, h.SessionID, h.RuntimeID, e.Events, e.Head, e.Outputs, e.OutputsHash)
+	m := fmt.Appendf(nil, "%s%q\n%q\n%d\n%s\n%d\n%s\n", signedAs, h.SessionID, h.RuntimeID, e.Events, e.Head, e.Outputs, e.OutputsHash)
+	if h.RemovedThrough > 0 {
+		m = fmt.Appendf(m, "removed %d\n%s\n", h.RemovedThrough, h.RemovedHash)
+	}
+	return m
 }
 
 // line is any line but a fact.
@@ -112,7 +138,11 @@ type Writer struct {
 // NewWriter writes the first line.
 func NewWriter(to io.Writer, h Header) (*Writer, error) {
 	h.Format = Format
-	w := &Writer{to: to, header: h, chain: store.NewChain(store.Genesis(h.SessionID)), names: sha256.New()}
+	origin, err := h.origin()
+	if err != nil {
+		return nil, fmt.Errorf("transfer: %w", err)
+	}
+	w := &Writer{to: to, header: h, chain: store.NewChain(origin), names: sha256.New()}
 	return w, w.line(&line{Session: &h})
 }
 

@@ -177,3 +177,50 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestRemovedBeginning writes a session without its first facts: the file says so, its
+// facts have their own sequences, and nobody can change that unnoticed.
+func TestRemovedBeginning(t *testing.T) {
+	chain := store.NewChain(store.Genesis("sess_a"))
+	var facts [][]byte
+	for i := range 5 {
+		facts = append(facts, fmt.Appendf(nil, `{"sequence":%d,"text":"fact"}`, i+1))
+	}
+	for _, f := range facts[:3] {
+		chain.Next(f)
+	}
+	at := chain.Last()
+	var b bytes.Buffer
+	w, err := transfer.NewWriter(&b, transfer.Header{SessionID: "sess_a", RuntimeID: "runtime_a", RemovedThrough: 3, RemovedHash: fmt.Sprintf("%x", at)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range facts[3:] {
+		if err := w.Event(f); err != nil {
+			t.Fatal(err)
+		}
+		chain.Next(f)
+	}
+	if err := w.Close(key()); err != nil {
+		t.Fatal(err)
+	}
+	var last store.Record
+	sum, err := transfer.Read(bytes.NewReader(b.Bytes()), transfer.Visitor{Event: func(r store.Record) error { last = r; return nil }})
+	if err != nil || sum.RemovedThrough != 3 || sum.Events != 2 || last.Sequence != 5 || last.Hash != chain.Last() {
+		t.Errorf("got %+v, %v, last fact %d", sum, err, last.Sequence)
+	}
+	for old, replacement := range map[string]string{
+		`"removedThrough":3`: `"removedThrough":2`,
+		fmt.Sprintf(`,"removedThrough":3,"removedHash":"%x"`, at): "",
+		fmt.Sprintf("%x", at):                 strings.Repeat("0", 64),
+		fmt.Sprintf(`"removedHash":"%x"`, at): `"removedHash":"00"`,
+	} {
+		changed := bytes.Replace(b.Bytes(), []byte(old), []byte(replacement), 1)
+		if bytes.Equal(changed, b.Bytes()) {
+			t.Fatalf("the file has no %s", old)
+		}
+		if _, err := transfer.Read(bytes.NewReader(changed), transfer.Visitor{}); err == nil {
+			t.Errorf("%s was changed to %s, and nobody noticed", old, replacement)
+		}
+	}
+}

@@ -128,7 +128,7 @@ func TestContentsThatCannotBeReadBack(t *testing.T) {
 	swapped.BeforeRef = strings.Replace(swapped.BeforeRef, fileState("1").Hash[len(hashSHA256):], sum, 1)
 	k.want(told(k.apply(false, []event.FileChange{swapped})), "unavailable a: its earlier content is damaged")
 
-	ref, _ := BlobRef(files[0].BeforeRef)
+	ref, _ := blobRef(files[0].BeforeRef)
 	k.must(k.store.DeleteBlob(k.ctx, ref))
 	k.want(told(k.apply(false, files[:1])), "unavailable a: its earlier content is no longer kept")
 	k.want(k.read("a"), "2")

@@ -119,7 +119,7 @@ func TestInlineBlobsGoWithTheFacts(t *testing.T) {
 	k.write("a", "2")
 	c, err := r.Finish(k.ctx)
 	k.must(err)
-	ref, _ := BlobRef(c.Files[0].BeforeRef)
+	ref, _ := blobRef(c.Files[0].BeforeRef)
 	if _, err := k.store.OpenBlob(k.ctx, ref); !errors.Is(err, store.ErrNotFound) {
 		t.Fatalf("it was stored before the facts: %v", err)
 	}

@@ -152,17 +152,6 @@ func parsePlace(parts []string) (place, error) {
 	return at, nil
 }
 
-// BlobRef returns the reference of the blob that holds an earlier content, for
-// whoever decides which blobs are still needed. It is false for references that
-// aren't of this package or need no blob.
-func BlobRef(beforeRef string) (string, bool) {
-	e, err := parseRef(beforeRef)
-	if err != nil || e.kind == kindDir {
-		return "", false
-	}
-	return store.RefOf(e.at.blob), true
-}
-
 // clip shortens what came from outside, for messages.
 func clip(s string) string {
 	if len(s) > 100 {

@@ -108,7 +108,7 @@ func TestReferences(t *testing.T) {
 		if _, err := store.ParseRef(ref); err == nil {
 			t.Fatalf("%s can be served as an output", ref)
 		}
-		blob, ok := BlobRef(ref)
+		blob, ok := blobRef(ref)
 		if ok != (e.kind != kindDir) || ok && blob != store.RefOf(e.at.blob) {
 			t.Fatalf("%s: blob %q, %v", ref, blob, ok)
 		}
@@ -126,7 +126,7 @@ func TestWhatIsNoReference(t *testing.T) {
 		if e, err := parseRef(ref); err == nil {
 			t.Errorf("%q is taken for %+v", ref, e)
 		}
-		if _, ok := BlobRef(ref); ok {
+		if _, ok := blobRef(ref); ok {
 			t.Errorf("%q has a blob", ref)
 		}
 	}

@@ -102,6 +102,7 @@ func (a *app) listActions(cmd *cobra.Command, f facts, p *command.ListActions) e
 func (a *app) approveCommand() *cobra.Command {
 	p := &command.RespondAction{}
 	var input, mode, credential string
+	var holds time.Duration
 	cmd := &cobra.Command{
 		Use:   "approve ACTION",
 		Short: "Answer an action: allow it, or give the input that it asks for",
@@ -114,6 +115,7 @@ answer twice is fine, another one fails.
 Exit codes: 0 answered, 1 failed, 2 usage.`,
 		Example: `  agentd approve action_01
   agentd approve --scope session action_01
+  agentd approve --scope session --for 30m action_01
   agentd approve --mode auto action_01
   agentd approve --credential env:GITHUB_TOKEN action_01
   agentd approve --input '{"colour":"blue"}' action_01`,
@@ -123,6 +125,9 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 			flags := cmd.Flags()
 			if several := countOf(flags.Changed("input"), flags.Changed("credential"), flags.Changed("mode")); several > 1 {
 				return usagef("only one of --input, --credential and --mode can be given")
+			}
+			if err := grantFor(p, holds, flags.Changed("for")); err != nil {
+				return err
 			}
 			switch {
 			case flags.Changed("input"):
@@ -139,8 +144,23 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&credential, "credential", "", "the reference of a credential: env:NAME or file:/path")
 	cmd.Flags().StringVar(&input, "input", "", "the input that was asked for: JSON or a text")
 	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session")
+	cmd.Flags().DurationVar(&holds, "for", 0, "how long an allow for the session holds: 30m, 8h")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return a.where(cmd)
+}
+
+// grantFor says how long an allow for the session holds.
+func grantFor(p *command.RespondAction, holds time.Duration, given bool) error {
+	switch {
+	case !given:
+		return nil
+	case p.Scope != "session":
+		return usagef("--for goes with --scope session only: an allow for once is used at once")
+	case holds < time.Millisecond:
+		return usagef("--for: %s is no time to hold; give one such as 30m", holds)
+	}
+	p.ExpiresInMs = holds.Milliseconds()
+	return nil
 }
 
 func (a *app) denyCommand() *cobra.Command {

@@ -42,11 +42,21 @@ type runtimeStatus struct {
 	Recovery  []string `json:"recovered"`
 	Ready     bool     `json:"ready"`
 	Problem   string   `json:"problem,omitempty"`
+	// Retention is how long the events of a session at rest are kept, absent for
+	// ever; RemovedEvents and RemovedFrom count what was removed since the start, and
+	// from how many sessions.
+	Retention     string `json:"retention,omitempty"`
+	RemovedEvents uint64 `json:"removedEvents"`
+	RemovedFrom   uint64 `json:"removedFromSessions"`
 }
 
 // Status implements [server.Backend].
 func (b *backend) Status(ctx context.Context) any {
 	s := runtimeStatus{RuntimeID: b.ID(), PID: os.Getpid(), Listen: b.listen, Ready: true, Recovery: []string{}}
+	f := b.Figures()
+	if s.RemovedEvents, s.RemovedFrom = f.TrimmedEvents, f.TrimmedSessions; f.RetainEvents > 0 {
+		s.Retention = f.RetainEvents.String()
+	}
 	meta, err := b.store.Meta(ctx)
 	if err == nil {
 		s.Engine, s.Data, s.Format = meta.Engine, meta.Location, meta.Version

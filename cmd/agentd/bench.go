@@ -32,7 +32,8 @@ the baseline, the others are compared with it.
 
 The agent works in a copy of environment/, without a container. The script runs in
 the sandbox afterwards, in the same folder. What a mode would ask about is denied.
-Results are written as Harbor writes them: JOBS/JOB/TASK__XXXXXXX/.
+A task with [[steps]] is worked on step by step, in one session: a turn and a
+score each. Results are written as Harbor writes them: JOBS/JOB/TASK__XXXXXXX/.
 
 Exit codes: 0 every trial has a score, 1 one has none or the run failed, 2 usage,
 or a task or a configuration can't be used.`,

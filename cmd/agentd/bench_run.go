@@ -152,7 +152,7 @@ func (b *bench) identify() error {
 		if err != nil {
 			return err
 		}
-		scripts, err := t.Digest(harbor.TestsDir)
+		scripts, err := t.VerifierDigest()
 		if err != nil {
 			return err
 		}
@@ -333,7 +333,7 @@ func (b *bench) writeJob() error {
 			}
 			lock.Trials = append(lock.Trials, harbor.LockTrial{
 				Task:        harbor.LockTask{Name: t.Name, Type: "local", Digest: digest},
-				Timeouts:    map[string]any{"agent_sec": b.scaled(t.AgentTimeout()).Seconds(), "verifier_sec": b.scaled(t.VerifierTimeout()).Seconds()},
+				Timeouts:    b.timeouts(t),
 				Agent:       map[string]any{"name": "agentd", "configuration": c.id},
 				Environment: map[string]any{"type": "local"}, Verifier: map[string]any{"name": verifierName, "version": b.verifier},
 			})
@@ -348,6 +348,22 @@ func (b *bench) writeJob() error {
 		harbor.WriteJSON(filepath.Join(b.dir, "lock.json"), lock),
 		harbor.WriteJSON(filepath.Join(b.dir, "config.json"), settings),
 		os.WriteFile(filepath.Join(b.dir, "job.log"), []byte(log), 0o600))
+}
+
+// timeouts are the limits of a task, or of each of its steps.
+func (b *bench) timeouts(t *harbor.Task) map[string]any {
+	limits := func(agent, verifier time.Duration) map[string]any {
+		return map[string]any{"agent_sec": b.scaled(agent).Seconds(), "verifier_sec": b.scaled(verifier).Seconds()}
+	}
+	if len(t.Config.Steps) == 0 {
+		return limits(t.AgentTimeout(), t.VerifierTimeout())
+	}
+	steps := map[string]any{}
+	for i := range t.Config.Steps {
+		s := &t.Config.Steps[i]
+		steps[s.Name] = limits(s.AgentTimeout(), s.VerifierTimeout())
+	}
+	return map[string]any{"steps": steps}
 }
 
 func (b *bench) scaled(d time.Duration) time.Duration {
@@ -371,6 +387,7 @@ func (b *bench) print(p *printer) {
 		rows = append(rows, []string{plainText(t.Task), plainText(t.ConfigurationID), plainText(t.TrialID), plainText(status), reward})
 	}
 	p.table(rows)
+	b.printSteps(p)
 	for _, c := range b.result.Comparisons {
 		p.linef("")
 		printComparison(p, c)

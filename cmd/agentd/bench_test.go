@@ -270,7 +270,7 @@ func TestBenchRefusesWhatCannotBeRun(t *testing.T) {
 		"no instruction":         {[]string{"run", filepath.Join(d.dir, "mute"), "--config", config}, "instruction.md"},
 		"an unknown version":     {[]string{"run", filepath.Join(d.dir, "later"), "--config", config}, "9.9"},
 		"a broken task.toml":     {[]string{"run", filepath.Join(d.dir, "broken"), "--config", config}, "task.toml"},
-		"several steps":          {[]string{"run", filepath.Join(d.dir, "steps"), "--config", config}, "several steps"},
+		"a step without files":   {[]string{"run", filepath.Join(d.dir, "steps"), "--config", config}, "line 1: steps[0].name: steps/one: there is no instruction.md"},
 		"a broken configuration": {[]string{"run", tasks, "--config", filepath.Join(d.dir, "bad.yaml")}, "nonsense"},
 		"no trials":              {[]string{"run", tasks, "--config", config, "-n", "0"}, "greater than zero"},
 		"a version of ATIF":      {[]string{"export", "x", "--atif-version", "2"}, "1.8 or 1.4"},

@@ -28,8 +28,10 @@ type benchTrialResult struct {
 	FailureCategory string             `json:"failureCategory,omitempty"`
 	Reward          *float64           `json:"reward"`
 	Rewards         map[string]float64 `json:"rewards,omitempty"`
-	DurationMs      int64              `json:"durationMs"`
-	CostUSD         *float64           `json:"costUSD"`
+	// Steps are those of a task that has several, as far as it came.
+	Steps      []*benchStepResult `json:"steps,omitempty"`
+	DurationMs int64              `json:"durationMs"`
+	CostUSD    *float64           `json:"costUSD"`
 	// Exception is the name of what went wrong outside the agent, Error its words.
 	Exception string `json:"exception,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -51,6 +53,9 @@ type benchTrial struct {
 	stage, workspace string
 	ended            *event.BenchmarkTrialEnded
 	start            command.StartBenchmarkTrialResult
+	// mode is the session's permission mode, seen the last fact that was followed.
+	mode string
+	seen uint64
 }
 
 // exception is something that went wrong outside the agent; its name is one that
@@ -115,6 +120,9 @@ func (t *benchTrial) steps(ctx context.Context) error {
 	if err := timed(&t.out.EnvironmentSetup, t.setUp); err != nil {
 		return err
 	}
+	if len(t.task.Config.Steps) > 0 {
+		return t.runSteps(ctx)
+	}
 	if err := timed(&t.out.AgentExecution, func() error { return t.runAgent(ctx) }); err != nil {
 		return err
 	}
@@ -168,45 +176,73 @@ func isImageFile(rel string) bool {
 
 // runAgent runs the trial's turn to the trial's end.
 func (t *benchTrial) runAgent(ctx context.Context) error {
-	mode := t.config.c.Permissions.Mode
-	if mode == "" || mode == "default" {
-		mode = "never" // there is nobody to ask
-	}
-	var created command.CreateSessionResult
-	if err := t.f.do(ctx, &command.CreateSession{
-		Title: t.at.Name, Workspace: &event.Workspace{Root: t.workspace}, PermissionMode: mode,
-	}, &created); err != nil {
+	if err := t.newSession(ctx); err != nil {
 		return err
 	}
-	t.res.SessionID = created.SessionID
-	instruction, err := json.Marshal(t.task.Instruction)
-	if err != nil {
+	limit := t.b.scaled(t.task.AgentTimeout()).Milliseconds()
+	if err := t.begin(ctx, t.task.Instruction, &command.StartBenchmarkTrial{TimeoutMs: limit}, nil); err != nil {
 		return err
 	}
-	settings, err := json.Marshal(map[string]any{"configFile": t.config.path, "permissionMode": mode, "agent": "agentd " + t.b.a.version})
-	if err != nil {
+	if err := t.follow(ctx, neverSeen); err != nil {
 		return err
 	}
-	if err := t.f.do(ctx, &command.StartBenchmarkTrial{
-		Benchmark: &command.TrialBenchmark{
-			DatasetID: t.b.id, DatasetVersion: t.b.version, DatasetRef: t.b.o.dataset, TaskID: t.task.Name, TrialID: t.at.Name,
-			ConfigurationID: t.config.id, Role: t.config.role, HarborJobRef: t.b.dir, HarborTrialRef: t.at.Dir,
-			TaskTomlRef: filepath.Join(t.task.Dir, harbor.TaskFile), SingleChangedVariable: t.b.o.changed,
-		},
-		Dataset:   &command.TrialDataset{SelectionPolicy: "all tasks of the folder", TaskCount: int64(len(t.b.tasks))},
-		SessionID: created.SessionID, Input: instruction, Configuration: settings, TimeoutMs: t.b.scaled(t.task.AgentTimeout()).Milliseconds(),
-	}, &t.start); err != nil {
-		return err
-	}
-	if err := t.follow(ctx); err != nil {
-		return err
-	}
+	t.out.AgentResult = t.agentResult(t.ended.Usage, t.ended.CostUSD)
 	return t.keepTrajectory(ctx)
 }
 
-// follow waits for the trial's end. What it asks is refused: nobody is there.
-func (t *benchTrial) follow(ctx context.Context) error {
-	for f, err := range t.f.follow(ctx, t.start.SessionID, 0, nil) {
+// agentResult is what the agent used.
+func (t *benchTrial) agentResult(u *event.Usage, cost *float64) *harbor.AgentResult {
+	r := &harbor.AgentResult{CostUSD: cost, Metadata: map[string]any{"session_id": t.start.SessionID, "trial_id": t.start.TrialID}}
+	if u != nil {
+		r.InputTokens, r.CacheTokens, r.OutputTokens = u.InputTokens, u.CachedInputTokens, u.OutputTokens
+	}
+	return r
+}
+
+// newSession makes the trial's session, in its workspace.
+func (t *benchTrial) newSession(ctx context.Context) error {
+	t.mode = t.config.c.Permissions.Mode
+	if t.mode == "" || t.mode == "default" {
+		t.mode = "never" // there is nobody to ask
+	}
+	var created command.CreateSessionResult
+	err := t.f.do(ctx, &command.CreateSession{
+		Title: t.at.Name, Workspace: &event.Workspace{Root: t.workspace}, PermissionMode: t.mode,
+	}, &created)
+	t.res.SessionID = created.SessionID
+	return err
+}
+
+// begin starts the trial with its first instruction.
+func (t *benchTrial) begin(ctx context.Context, instruction string, p *command.StartBenchmarkTrial, options *event.TurnOptions) error {
+	config := map[string]any{"configFile": t.config.path, "permissionMode": t.mode, "agent": "agentd " + t.b.a.version}
+	if options != nil {
+		config["options"] = options
+	}
+	var err error
+	if p.Input, err = json.Marshal(instruction); err != nil {
+		return err
+	}
+	if p.Configuration, err = json.Marshal(config); err != nil {
+		return err
+	}
+	p.SessionID = t.res.SessionID
+	p.Benchmark = &command.TrialBenchmark{
+		DatasetID: t.b.id, DatasetVersion: t.b.version, DatasetRef: t.b.o.dataset, TaskID: t.task.Name, TrialID: t.at.Name,
+		ConfigurationID: t.config.id, Role: t.config.role, HarborJobRef: t.b.dir, HarborTrialRef: t.at.Dir,
+		TaskTomlRef: filepath.Join(t.task.Dir, harbor.TaskFile), SingleChangedVariable: t.b.o.changed,
+	}
+	p.Dataset = &command.TrialDataset{SelectionPolicy: "all tasks of the folder", TaskCount: int64(len(t.b.tasks))}
+	return t.f.do(ctx, p, &t.start)
+}
+
+// neverSeen waits for the trial's end alone.
+func neverSeen(*event.Event) bool { return false }
+
+// follow waits for the trial's end, or for a fact. What is asked is refused: nobody
+// is there.
+func (t *benchTrial) follow(ctx context.Context, until func(*event.Event) bool) error {
+	for f, err := range t.f.follow(ctx, t.start.SessionID, t.seen, nil) {
 		if err != nil {
 			return err
 		}
@@ -214,31 +250,35 @@ func (t *benchTrial) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		t.seen = e.Sequence
 		switch p := e.Payload.(type) {
 		case *event.BenchmarkTrialEnded:
 			t.ended = p
 			t.res.Status, t.res.FailureCategory, t.res.DurationMs, t.res.CostUSD = p.Status, p.FailureCategory, p.DurationMs, p.CostUSD
 			return nil
 		case *event.ActionRequired:
-			decision := "deny"
-			if !slices.Contains(p.Decisions, decision) {
-				decision = "cancel"
-			}
-			var res command.RespondActionResult
-			if err := t.f.do(ctx, &command.RespondAction{ActionID: e.ActionID, Decision: decision, Reason: "nobody is there to answer"}, &res); err != nil {
-				t.b.log.Warn("an action could not be answered", "actionId", e.ActionID, "error", err)
-			}
+			t.refuse(ctx, e, p)
+		}
+		if until(e) {
+			return nil
 		}
 	}
 	return errors.New("the trial's facts ended before the trial")
 }
 
+func (t *benchTrial) refuse(ctx context.Context, e *event.Event, p *event.ActionRequired) {
+	decision := "deny"
+	if !slices.Contains(p.Decisions, decision) {
+		decision = "cancel"
+	}
+	var res command.RespondActionResult
+	if err := t.f.do(ctx, &command.RespondAction{ActionID: e.ActionID, Decision: decision, Reason: "nobody is there to answer"}, &res); err != nil {
+		t.b.log.Warn("an action could not be answered", "actionId", e.ActionID, "error", err)
+	}
+}
+
 // keepTrajectory puts the trajectory where a script may look for it.
 func (t *benchTrial) keepTrajectory(ctx context.Context) error {
-	t.out.AgentResult = &harbor.AgentResult{CostUSD: t.ended.CostUSD, Metadata: map[string]any{"session_id": t.start.SessionID, "trial_id": t.start.TrialID}}
-	if u := t.ended.Usage; u != nil {
-		t.out.AgentResult.InputTokens, t.out.AgentResult.CacheTokens, t.out.AgentResult.OutputTokens = u.InputTokens, u.CachedInputTokens, u.OutputTokens
-	}
 	if t.ended.TrajectoryRef == "" {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"agentd/command"
@@ -28,34 +29,69 @@ const (
 	maxTestOutput = 4 << 20
 )
 
+// scoring is what scores a task, or a step of one.
+type scoring struct {
+	// at is where the script leaves what it finds, and finds the trajectory.
+	at *harbor.Layout
+	// tests are the folders that make up /tests; later ones win.
+	tests   []string
+	timeout time.Duration
+	env     map[string]string
+	// id names the process.
+	id string
+}
+
 // verify runs the task's script on what the agent left, and records the score.
 func (t *benchTrial) verify(ctx context.Context) error {
-	script, err := t.task.Test()
+	reward, err := t.score(ctx, &scoring{
+		at: t.at, tests: []string{filepath.Join(t.task.Dir, harbor.TestsDir)}, timeout: t.task.VerifierTimeout(), env: t.task.Config.Verifier.Env, id: t.at.Name,
+	})
 	if err != nil {
-		return &exception{"VerifierError", err}
-	}
-	tests := filepath.Join(t.stage, harbor.TestsDir)
-	if err := os.Mkdir(tests, 0o700); err != nil {
 		return err
 	}
-	if err := copyTree(filepath.Dir(script), tests, nil); err != nil {
-		return err
-	}
-	if err := rewritePaths(tests, t.places(tests)); err != nil {
-		return err
-	}
-	if err := t.runScript(ctx, tests); err != nil {
-		return err
-	}
-	reward, err := harbor.ReadReward(t.at.Verifier())
+	t.out.VerifierResult = &harbor.VerifierResult{Rewards: reward.Values}
+	return t.record(ctx, reward)
+}
+
+// score runs a script and reads what it gave. The copy of the tests is removed: an
+// agent that goes on afterwards has no business with it.
+func (t *benchTrial) score(ctx context.Context, s *scoring) (*harbor.Reward, error) {
+	tests, err := os.MkdirTemp(t.stage, harbor.TestsDir+"-*")
 	if err != nil {
-		return &exception{rewardException(err), err}
+		return nil, err
 	}
+	defer func() {
+		if err := os.RemoveAll(tests); err != nil {
+			t.b.log.Warn("a copy of tests could not be removed", "path", tests, "error", err)
+		}
+	}()
+	for _, from := range s.tests {
+		if err := copyTree(from, tests, nil); err != nil {
+			return nil, err
+		}
+	}
+	if info, err := os.Stat(filepath.Join(tests, harbor.TestScript)); err != nil || !info.Mode().IsRegular() {
+		return nil, &exception{"VerifierError", fmt.Errorf("there is no %s/%s", harbor.TestsDir, harbor.TestScript)}
+	}
+	if err := rewritePaths(tests, t.places(s.at, tests)); err != nil {
+		return nil, err
+	}
+	if err := t.runTests(ctx, s, tests); err != nil {
+		return nil, err
+	}
+	reward, err := harbor.ReadReward(s.at.Verifier())
+	if err != nil {
+		return nil, &exception{rewardException(err), err}
+	}
+	return reward, nil
+}
+
+// record records the trial's score.
+func (t *benchTrial) record(ctx context.Context, reward *harbor.Reward) error {
 	value, err := reward.Value(t.b.o.reward)
 	if err != nil {
 		return &exception{rewardException(err), err}
 	}
-	t.out.VerifierResult = &harbor.VerifierResult{Rewards: reward.Values}
 	t.res.Rewards = reward.Values
 	var res command.TrialResult
 	if err := t.f.do(ctx, &command.RecordBenchmarkReward{
@@ -82,55 +118,32 @@ func rewardException(err error) string {
 // place is a path of Harbor's containers and where it is here.
 type place struct{ there, here string }
 
-func (t *benchTrial) places(tests string) []place {
-	out := []place{{"/logs/verifier", t.at.Verifier()}, {"/logs/agent", t.at.Agent()}, {"/logs/artifacts", t.at.Artifacts()}, {"/tests", tests}}
+func (t *benchTrial) places(at *harbor.Layout, tests string) []place {
+	out := []place{{"/logs/verifier", at.Verifier()}, {"/logs/agent", at.Agent()}, {"/logs/artifacts", at.Artifacts()}}
+	if tests != "" {
+		out = append(out, place{"/tests", tests})
+	}
 	if dir := t.task.Config.Environment.Workdir; dir != "" && dir != "/" {
 		out = append(out, place{filepath.Clean(dir), t.workspace})
 	}
 	return out
 }
 
-// runScript runs the script in the sandbox. How it exits doesn't matter, what it
-// leaves does.
-func (t *benchTrial) runScript(ctx context.Context, tests string) error {
-	shell := "bash"
-	if _, err := exec.LookPath(shell); err != nil {
-		shell = "sh"
-	}
-	o := &t.f.wired.options.Loop
-	profile := o.Sandbox
-	profile.Root, profile.Cwd = t.workspace, t.workspace
-	// The data directory stays hidden; the results, hidden from the agent, must be
-	// written.
-	var err error
-	if profile.Hidden, err = hiddenPaths(t.config.c); err != nil {
-		return err
-	}
-	profile.WriteRoots = append(append([]string{}, profile.WriteRoots...), t.at.Verifier(), t.at.Agent(), t.at.Artifacts(), tests)
-	if profile.Mode == sandbox.ReadOnly {
-		profile.Mode = sandbox.WorkspaceWrite
-	}
-	timeout := t.b.scaled(t.task.VerifierTimeout())
-	profile.Limits.WallClock = timeout
-	env := []string{
-		"TESTS_DIR=" + tests, "LOGS_DIR=" + t.at.Dir, "VERIFIER_DIR=" + t.at.Verifier(), "AGENT_DIR=" + t.at.Agent(),
-		"ARTIFACTS_DIR=" + t.at.Artifacts(), "WORKSPACE=" + t.workspace,
-	}
-	for name, value := range t.task.Config.Verifier.Env {
+// runTests runs the script that scores. How it exits doesn't matter, what it leaves
+// does.
+func (t *benchTrial) runTests(ctx context.Context, s *scoring, tests string) error {
+	env := []string{"TESTS_DIR=" + tests}
+	for name, value := range s.env {
 		env = append(env, name+"="+os.Expand(value, func(name string) string { return t.b.a.env[name] }))
 	}
-	p, err := o.Processes().Start(ctx, processes.Spec{
-		ProcessID: "verifier_" + t.at.Name, Argv: []string{shell, filepath.Join(tests, harbor.TestScript)}, Cwd: t.workspace, Env: env,
-		Merge: true, Profile: profile, TimeoutMs: timeout.Milliseconds(), MaxOutput: maxTestOutput,
+	timeout := t.b.scaled(s.timeout)
+	exit, err := t.runScript(ctx, &taskScript{
+		id: "verifier_" + s.id, at: s.at, argv: []string{shell(), filepath.Join(tests, harbor.TestScript)}, env: env, writes: []string{tests}, timeout: timeout,
 	})
 	if err != nil {
 		return &exception{"VerifierError", fmt.Errorf("the script can't be run: %w", err)}
 	}
-	exit, err := p.Wait(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(t.at.Verifier(), harbor.TestStdout), exit.Stdout.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.at.Verifier(), harbor.TestStdout), exit.Stdout.Bytes(), 0o600); err != nil {
 		return err
 	}
 	switch {
@@ -142,6 +155,53 @@ func (t *benchTrial) runScript(ctx context.Context, tests string) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// shell is what runs scripts.
+func shell() string {
+	if _, err := exec.LookPath("bash"); err != nil {
+		return "sh"
+	}
+	return "bash"
+}
+
+// taskScript is something of the task's that is run beside the agent.
+type taskScript struct {
+	id      string
+	at      *harbor.Layout
+	argv    []string
+	env     []string
+	writes  []string
+	timeout time.Duration
+}
+
+// runScript runs something of the task's in the sandbox, in the workspace.
+func (t *benchTrial) runScript(ctx context.Context, s *taskScript) (processes.Exit, error) {
+	o := &t.f.wired.options.Loop
+	profile := o.Sandbox
+	profile.Root, profile.Cwd = t.workspace, t.workspace
+	// The data directory stays hidden; the results, hidden from the agent, must be
+	// written.
+	var err error
+	if profile.Hidden, err = hiddenPaths(t.config.c); err != nil {
+		return processes.Exit{}, err
+	}
+	profile.WriteRoots = append(append([]string{}, profile.WriteRoots...), s.at.Verifier(), s.at.Agent(), s.at.Artifacts())
+	profile.WriteRoots = append(profile.WriteRoots, s.writes...)
+	if profile.Mode == sandbox.ReadOnly {
+		profile.Mode = sandbox.WorkspaceWrite
+	}
+	profile.Limits.WallClock = s.timeout
+	env := append([]string{
+		"LOGS_DIR=" + s.at.Dir, "VERIFIER_DIR=" + s.at.Verifier(), "AGENT_DIR=" + s.at.Agent(), "ARTIFACTS_DIR=" + s.at.Artifacts(), "WORKSPACE=" + t.workspace,
+	}, s.env...)
+	p, err := o.Processes().Start(ctx, processes.Spec{
+		ProcessID: s.id, Argv: s.argv, Cwd: t.workspace, Env: env, Merge: true, Profile: profile, TimeoutMs: max(s.timeout.Milliseconds(), 1), MaxOutput: maxTestOutput,
+	})
+	if err != nil {
+		return processes.Exit{}, err
+	}
+	return p.Wait(context.WithoutCancel(ctx))
 }
 
 // rewritePaths replaces the paths of Harbor's containers in a copy of a task's
@@ -203,8 +263,9 @@ func inName(c byte, others string) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || strings.IndexByte(others, c) >= 0
 }
 
-// copyTree copies the content of a folder, which may not exist. Links are copied
-// as they are if they stay inside; anything else but files and folders is refused.
+// copyTree copies the content of a folder, which may not exist, over what is there.
+// Links are copied as they are if they stay inside; anything else but files and
+// folders is refused.
 func copyTree(from, to string, skip func(rel string) bool) error {
 	src, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -231,9 +292,17 @@ func copyEntry(src, dst *os.Root, rel string, d fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
+	there, err := cleared(dst, rel)
 	switch {
+	case err != nil:
+		return err
 	case d.IsDir():
+		if there {
+			return nil
+		}
 		return dst.Mkdir(rel, info.Mode().Perm()|0o700)
+	case there:
+		return fmt.Errorf("%s is a folder there already", rel)
 	case d.Type()&fs.ModeSymlink != 0:
 		target, err := src.Readlink(rel)
 		if err != nil {
@@ -251,4 +320,18 @@ func copyEntry(src, dst *os.Root, rel string, d fs.DirEntry) error {
 		return err
 	}
 	return dst.WriteFile(rel, content, info.Mode().Perm()|0o600)
+}
+
+// cleared removes what is at a place, unless that is a folder: then it is there.
+func cleared(dst *os.Root, rel string) (there bool, err error) {
+	info, err := dst.Lstat(rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.IsDir():
+		return true, nil
+	}
+	return false, dst.Remove(rel)
 }

@@ -42,5 +42,8 @@ func collectSessions(w *server.MetricWriter, f session.Figures) {
 	w.Counter("agentd_facts_total", "Facts that were made durable.", float64(f.Facts))
 	w.Counter("agentd_facts_bytes_total", "Bytes of those facts.", float64(f.Bytes))
 	w.Counter("agentd_journal_failures_total", "Batches that the store did not take.", float64(f.Failures))
+	w.Counter("agentd_retention_sessions_total", "Sessions whose first events were removed.", float64(f.TrimmedSessions))
+	w.Counter("agentd_retention_events_total", "Events that were removed.", float64(f.TrimmedEvents))
+	w.Counter("agentd_retention_bytes_total", "Bytes of those events.", float64(f.TrimmedBytes))
 	w.Histogram("agentd_append_seconds", "How long a write to the store took.", f.AppendBounds, f.AppendCounts, f.AppendSeconds)
 }

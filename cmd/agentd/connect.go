@@ -33,7 +33,8 @@ type fact struct {
 type facts interface {
 	// do carries out a command and stores its result in what result points to.
 	do(ctx context.Context, p command.Params, result any) error
-	// page returns facts of a session after a sequence, and its last sequence.
+	// page returns facts of a session after a sequence, and its last sequence. Where
+	// retention removed what follows, it begins with the oldest that there is.
 	page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error)
 	// follow delivers facts after a sequence, then live ones.
 	follow(ctx context.Context, sessionID string, after uint64, types []string) iter.Seq2[fact, error]
@@ -212,6 +213,9 @@ func (l *localFacts) page(ctx context.Context, sessionID string, after uint64, l
 		read = l.runtime.Events
 	}
 	records, last, err := read(ctx, l.caller, sessionID, after, limit)
+	if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
+		records, last, err = read(ctx, l.caller, sessionID, removed.Through, limit)
+	}
 	return factsOf(records), last, err
 }
 

@@ -93,6 +93,7 @@ func (a *app) past(ctx context.Context, f facts, sessionID string, o *eventFlags
 			return 0, err
 		}
 		for _, e := range page {
+			a.sayGap(after, e.sequence)
 			if err := a.event(e, o.types); err != nil {
 				return 0, err
 			}
@@ -101,6 +102,13 @@ func (a *app) past(ctx context.Context, f facts, sessionID string, o *eventFlags
 		if len(page) == 0 || after >= last {
 			return after, nil
 		}
+	}
+}
+
+// sayGap says which facts are not there any more between two that follow each other.
+func (a *app) sayGap(after, next uint64) {
+	if next > after+1 {
+		a.sayf("The facts %d to %d were removed by retention.", after+1, next-1)
 	}
 }
 

@@ -116,6 +116,8 @@ func printVerification(p *printer, v *evidence.Verification) {
 	switch {
 	case v.Format != evidence.Format:
 		p.linef("a %s holds no facts; that it was made of these is attested by the signature alone", v.Kind)
+	case v.Removed > 0:
+		p.linef("the facts through %d were removed by retention before the export; the rest of the chain is checked from there", v.Removed)
 	case !v.Complete:
 		p.linef("the facts between those of its scope are attested by the signature alone")
 	}

@@ -14,6 +14,7 @@ func (s *serving) mounts(rt command.Runtime) []server.Mount {
 	mounts := []server.Mount{
 		{Prefix: backupPath, Handler: http.HandlerFunc(s.serveBackup)},
 		{Prefix: transferPath, Spools: true, Handler: http.HandlerFunc(s.serveTransfer)},
+		{Prefix: trimPath, Handler: http.HandlerFunc(s.serveTrim)},
 		s.mcpMount(rt),
 	}
 	mounts = append(mounts, s.aguiMount(rt), s.pushMount())

@@ -29,7 +29,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
 	cmd.Flags().BoolVar(&all, "all", false, "all pages")
-	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand())
+	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand())
 	return a.where(cmd)
 }
 

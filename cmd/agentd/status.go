@@ -117,6 +117,13 @@ func (s *statusInfo) print(p *printer) {
 	p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, (time.Duration(said.UptimeSeconds) * time.Second).String())
 	p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
 	p.linef("%d connections, %d streams, %d actions wait for an answer", said.Connections, said.Streams, s.PendingActions)
+	if r := &said.Runtime; r.Retention != "" || r.RemovedEvents > 0 {
+		kept := "for ever"
+		if r.Retention != "" {
+			kept = "for " + plainText(r.Retention)
+		}
+		p.linef("events of sessions at rest are kept %s; %d of %d sessions were removed since the start", kept, r.RemovedEvents, r.RemovedFrom)
+	}
 	for _, r := range said.Runtime.Recovery {
 		p.linef("%s %s", p.paint(yellow, "at the start:"), plainText(r))
 	}

@@ -63,13 +63,15 @@ type exporter struct {
 	moved, ready chan struct{} // wake the follower, the sender
 	sent         chan struct{} // wakes a follower that waits for room
 	positions    *positions
+	marks        *telemetryMarks
 
 	mu     sync.Mutex
 	behind map[string]stretch
 	turn   []string
 	queue  []queuedSpan
-	// reached are positions that can be kept now.
-	reached map[string]position
+	// reached is what can be kept now, left the marks of earlier processes.
+	reached reached
+	left    map[string]leftover
 	meter   telemetry.Meter
 
 	figures exportFigures
@@ -82,12 +84,6 @@ type exporter struct {
 type queuedSpan struct {
 	telemetry.Span
 	marks []marked
-}
-
-// marked is a position of a session.
-type marked struct {
-	session string
-	at      position
 }
 
 // exportFigures are what /metrics tells about the exporter.
@@ -115,7 +111,7 @@ func (a *app) newExporter(c *config.Config, s store.Store, runtimeID string, log
 		queueMax: int(t.QueueSize), interval: time.Duration(t.MetricsInterval), linger: lingerFor, backoff: firstBackoff,
 		follower: projection{store: s, options: telemetryOptions(t), sessions: map[string]*followed{}},
 		behind:   map[string]stretch{}, moved: make(chan struct{}, 1), ready: make(chan struct{}, 1), ended: make(chan struct{}),
-		sent: make(chan struct{}, 1), positions: &positions{store: s}, reached: map[string]position{},
+		sent: make(chan struct{}, 1), positions: &positions{store: s}, marks: newMarks(s), left: map[string]leftover{},
 	}
 	e.follower.position = e.positions.load
 	if e.interval <= 0 {
@@ -179,6 +175,7 @@ func (e *exporter) close() {
 	e.wg.Wait()
 	e.cut()
 	e.positions.release(context.Background())
+	e.marks.release(context.Background())
 }
 
 // Committed implements [session.Observer].
@@ -226,14 +223,15 @@ func (e *exporter) take() (id string, s stretch) {
 
 // follow reads what moved until ctx ends, and then what is left.
 func (e *exporter) follow(ctx context.Context) {
-	if err := e.catchUp(ctx); err != nil {
-		e.log.Warn("telemetry that an earlier process left can't be found", "error", err, "advice", "agentd telemetry export rebuilds it from the facts")
-	}
+	again := e.look(ctx)
 	for {
 		id, s := e.take()
 		if id == "" {
 			select {
 			case <-e.moved:
+				continue
+			case <-again:
+				again = e.look(ctx)
 				continue
 			case <-ctx.Done():
 			}
@@ -243,11 +241,11 @@ func (e *exporter) follow(ctx context.Context) {
 		}
 		// The end of the program cuts what is sent, not what is read: that takes no time.
 		whole := true
-		pos, err := e.follower.read(context.WithoutCancel(ctx), id, s, func(out telemetry.Output, own bool) {
+		at, err := e.follower.read(context.WithoutCancel(ctx), id, s, func(out telemetry.Output, own bool) {
 			whole = e.takeOne(ctx, out, own) && whole
 		})
-		if err == nil && pos != nil && whole {
-			e.mark(id, *pos)
+		if err == nil && whole && (at.at != nil || at.through > 0) {
+			e.reach(at)
 		}
 		if err != nil {
 			e.figures.unread.Add(int64(s.last - s.first + 1))
@@ -311,7 +309,7 @@ func (e *exporter) done(n int) {
 	defer e.mu.Unlock()
 	for i := range n {
 		for _, m := range e.queue[i].marks {
-			e.reached[m.session] = m.at
+			e.reached.add(m)
 		}
 	}
 	if e.queue = e.queue[n:]; len(e.queue) == 0 {

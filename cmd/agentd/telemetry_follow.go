@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"agentd/event"
@@ -125,11 +126,11 @@ func (f *projection) evict() {
 
 // read projects a stretch of a session. What is before it and was not read yet is
 // looked at for the work that it left open, but gives nothing. It returns how far the
-// session's telemetry has got, if that is worth keeping.
-func (f *projection) read(ctx context.Context, id string, s stretch, yield func(out telemetry.Output, own bool)) (*position, error) {
+// session's telemetry has got.
+func (f *projection) read(ctx context.Context, id string, s stretch, yield func(out telemetry.Output, own bool)) (marked, error) {
 	x, err := f.session(ctx, id, s.first)
 	if err != nil {
-		return nil, err
+		return marked{}, err
 	}
 	gave := false
 	for x.next <= s.last {
@@ -139,14 +140,18 @@ func (f *projection) read(ctx context.Context, id string, s stretch, yield func(
 		})
 		if err != nil {
 			f.forget(id) // what follows is read again
-			return nil, err
+			return marked{}, err
 		}
 		if n == 0 {
 			x.next = s.last + 1 // retention removed the rest
 		}
 	}
 	x.sent = max(x.sent, x.next-1)
-	return x.mark(gave), nil
+	m := marked{session: id, at: x.mark(gave)}
+	if x.projector.Idle() {
+		m.through = x.sent
+	}
+	return m, nil
 }
 
 // mark returns the position that is reached, if something was given out or it is far
@@ -164,6 +169,10 @@ func (x *followed) mark(gave bool) *position {
 
 func (f *projection) page(ctx context.Context, id string, x *followed, s stretch, yield func(telemetry.Output, bool)) (n int, err error) {
 	for rec, err := range f.store.Read(ctx, id, store.Range{After: x.next - 1, Before: s.last + 1, Limit: followPage}) {
+		if removed, ok := errors.AsType[*store.TrimmedError](err); ok && removed.Through >= x.next {
+			x.next = removed.Through + 1
+			return f.page(ctx, id, x, s, yield)
+		}
 		if err != nil {
 			return n, fmt.Errorf("read session %s: %w", id, err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"agentd/client"
 	"agentd/command"
+	"agentd/internal/pgtest"
 	"agentd/store"
 	"agentd/telemetry"
 )
@@ -25,7 +26,14 @@ import (
 type killed struct {
 	*testing.T
 	*collector
-	data, conf string
+	// dir is where the files of this machine are, data where the facts are.
+	dir, data, conf string
+}
+
+// start starts the server again.
+func (k *killed) start() *process {
+	k.Helper()
+	return start(k.T, k.dir, "--data", k.data, "--state-dir", k.dir, "--config", k.conf)
 }
 
 // rebuilt returns the ids of all spans of a session, as its facts say.
@@ -89,9 +97,20 @@ func (k *killed) turn(p *process, session string) {
 // what it took and didn't confirm is sent again.
 func TestAKillLosesNoTelemetry(t *testing.T) {
 	dir := t.TempDir()
-	k := &killed{T: t, collector: newCollector(t, nil), data: filepath.Join(dir, "data")}
-	k.conf = writeFile(t, dir, "c.yaml", fmt.Sprintf("telemetry: {otlpEndpoint: %q, signals: [traces], metricsInterval: 1h}\nworkspace: {root: %q}\n", k.URL, dir))
-	p := start(t, k.data, "--config", k.conf)
+	killLosesNothing(t, dir, dir)
+}
+
+// TestAKillLosesNoTelemetryOnPostgreSQL: the node that was killed lives on for the
+// others until its lease is over.
+func TestAKillLosesNoTelemetryOnPostgreSQL(t *testing.T) {
+	killLosesNothing(t, t.TempDir(), pgtest.Shared(t).Database(t))
+}
+
+func killLosesNothing(t *testing.T, dir, data string) {
+	t.Helper()
+	k := &killed{T: t, collector: newCollector(t, nil), dir: dir, data: data}
+	k.conf = writeFile(t, t.TempDir(), "c.yaml", fmt.Sprintf("telemetry: {otlpEndpoint: %q, signals: [traces], metricsInterval: 1h}\nworkspace: {root: %q}\n", k.URL, t.TempDir()))
+	p := k.start()
 	k.turn(p, "sess_a")
 	k.turn(p, "sess_a")
 	for len(k.taken()) == 0 {
@@ -119,7 +138,7 @@ func TestAKillLosesNoTelemetry(t *testing.T) {
 		t.Fatal("nothing was left to be sent")
 	}
 	k.answers(nil)
-	p = start(t, k.data, "--config", k.conf)
+	p = k.start()
 	k.arrives(a)
 	k.arrives(b)
 	if code := p.stop(syscall.SIGTERM); code != 0 {
@@ -140,7 +159,7 @@ func (k *killed) unconfirmed() {
 	before := counted(k.taken())
 	hangs, goOn := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	p := start(k.T, k.data, "--config", k.conf)
+	p := k.start()
 	k.after(func() {
 		if once.CompareAndSwap(false, true) {
 			close(hangs)
@@ -157,7 +176,7 @@ func (k *killed) unconfirmed() {
 		delete(batch, id)
 	}
 	all := k.rebuilt("sess_a")
-	p = start(k.T, k.data, "--config", k.conf)
+	p = k.start()
 	k.arrives(all)
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		k.Fatalf("exit code %d", code)
@@ -230,9 +249,9 @@ func knowing(s store.Store, kept *position) *projection {
 func readFrom(t *testing.T, p *projection, first, last uint64) ([]telemetry.Span, *position) {
 	t.Helper()
 	var out []telemetry.Span
-	pos, err := p.read(t.Context(), "sess_a", stretch{first: first, last: last}, func(o telemetry.Output, _ bool) { out = append(out, o.Spans...) })
+	m, err := p.read(t.Context(), "sess_a", stretch{first: first, last: last}, func(o telemetry.Output, _ bool) { out = append(out, o.Spans...) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out, pos
+	return out, m.at
 }

@@ -22,6 +22,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/model/provider/script"
+	"agentd/store"
 	"agentd/store/storetest"
 )
 
@@ -164,6 +165,11 @@ func (l *lockedBuffer) String() string {
 // needed.
 func newSender(t *testing.T, url string, change func(*config.Telemetry)) *sender {
 	t.Helper()
+	return newSenderOver(t, storetest.NewMem(), url, change)
+}
+
+func newSenderOver(t *testing.T, over store.Store, url string, change func(*config.Telemetry)) *sender {
+	t.Helper()
 	s := &sender{T: t, log: &lockedBuffer{}}
 	c := &config.Config{Telemetry: config.Telemetry{
 		OTLPEndpoint: url, QueueSize: 1000, Timeout: config.Span(time.Minute), MetricsInterval: config.Span(time.Hour),
@@ -171,13 +177,12 @@ func newSender(t *testing.T, url string, change func(*config.Telemetry)) *sender
 	if change != nil {
 		change(&c.Telemetry)
 	}
-	mem := storetest.NewMem()
 	a := &app{version: "test", env: map[string]string{"COLLECTOR_KEY": strings.Repeat("k", 20)}}
-	s.e = a.newExporter(c, mem, "runtime_test", slog.New(slog.NewTextHandler(s.log, nil)))
+	s.e = a.newExporter(c, over, "runtime_test", slog.New(slog.NewTextHandler(s.log, nil)))
 	s.e.linger, s.e.backoff = time.Millisecond, time.Millisecond
 	var err error
 	s.runtime, err = agentd.Open(t.Context(), agentd.Options{
-		Store: mem, RuntimeID: "runtime_test", Observer: s.e, Provider: script.New("script", nil), Model: "test",
+		Store: s.e.marks, RuntimeID: "runtime_test", Observer: s.e, Provider: script.New("script", nil), Model: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

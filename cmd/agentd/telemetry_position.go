@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"agentd/event"
@@ -41,9 +42,11 @@ type position struct {
 	From uint64 `json:"from"`
 }
 
-// positions keeps them. It is for one goroutine but for load, which any may call.
+// positions keeps them. Any goroutine may use it.
 type positions struct {
 	store store.Store
+
+	mu    sync.Mutex // one write at a time
 	owner string
 	epoch uint64
 }
@@ -63,17 +66,19 @@ func (p *positions) load(ctx context.Context, sessionID string) (pos position, o
 	return pos, true, nil
 }
 
-// save makes positions durable. A claim that another process took over is claimed
-// again, once.
-func (p *positions) save(ctx context.Context, marks map[string]position) error {
-	batch := &store.Batch{}
-	for id, pos := range marks {
+// save makes positions durable, with other changes of the index. A claim that another
+// process took over is claimed again, once.
+func (p *positions) save(ctx context.Context, reached map[string]position, more ...store.IndexOp) error {
+	batch := &store.Batch{Index: more}
+	for id, pos := range reached {
 		v, err := json.Marshal(pos)
 		if err != nil {
 			return err
 		}
 		batch.Index = append(batch.Index, store.IndexOp{Entry: store.Entry{Kind: kindTelemetry, Key: id, Value: v}})
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for again := range 2 {
 		if p.owner == "" || again > 0 {
 			if err := p.claim(ctx); err != nil {
@@ -108,6 +113,8 @@ func (p *positions) claim(ctx context.Context) error {
 
 // release gives the name back.
 func (p *positions) release(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.owner != "" {
 		_ = p.store.Release(ctx, p.owner, p.epoch) // its lease ends anyway
 		p.owner = ""
@@ -138,7 +145,13 @@ func (p *positions) behind(ctx context.Context, sessionID string, since time.Tim
 	if err != nil || known {
 		return stretch{first: pos.Sent + 1, last: last.Sequence}, pos.Sent < last.Sequence, err
 	}
-	for rec, err := range p.store.Read(ctx, sessionID, store.Range{Before: last.Sequence + 1}) {
+	var gone uint64 // what retention removed can't be sent
+	if base, err := p.store.Base(ctx, sessionID); err == nil {
+		gone = base.Sequence
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return stretch{}, false, err
+	}
+	for rec, err := range p.store.Read(ctx, sessionID, store.Range{After: gone, Before: last.Sequence + 1}) {
 		if err != nil {
 			return stretch{}, false, err
 		}
@@ -160,65 +173,6 @@ func (p *positions) fact(ctx context.Context, sessionID string, r store.Range) (
 		return head, err == nil, err
 	}
 	return head, false, nil
-}
-
-// catchUp notes what an earlier process left. It is done before anything is
-// followed; what is committed meanwhile waits.
-func (e *exporter) catchUp(ctx context.Context) error {
-	since, err := e.positions.began(ctx, e.began)
-	if err != nil {
-		return err
-	}
-	for id, err := range e.follower.store.Sessions(ctx, "") {
-		if err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		s, ok, err := e.positions.behind(ctx, id, since)
-		if err != nil {
-			return err
-		}
-		if ok {
-			e.note(id, s)
-		}
-	}
-	return nil
-}
-
-// mark notes a position, which holds once all spans before it are sent.
-func (e *exporter) mark(sessionID string, pos position) {
-	e.mu.Lock()
-	if n := len(e.queue); n > 0 {
-		e.queue[n-1].marks = append(e.queue[n-1].marks, marked{sessionID, pos})
-	} else {
-		e.reached[sessionID] = pos
-	}
-	e.mu.Unlock()
-	signalOne(e.ready)
-}
-
-// savePositions makes the positions durable that were reached. What fails is tried
-// again with the next.
-func (e *exporter) savePositions(ctx context.Context) {
-	e.mu.Lock()
-	marks := e.reached
-	e.reached = map[string]position{}
-	e.mu.Unlock()
-	if len(marks) == 0 {
-		return
-	}
-	if err := e.positions.save(ctx, marks); err != nil {
-		e.log.Warn("how far telemetry has got can't be kept; some of it may be sent twice after a restart", "error", err)
-		e.mu.Lock()
-		for id, pos := range marks {
-			if _, newer := e.reached[id]; !newer {
-				e.reached[id] = pos
-			}
-		}
-		e.mu.Unlock()
-	}
 }
 
 // room waits until the queue takes more. It is for what an earlier process left,

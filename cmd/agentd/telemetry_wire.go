@@ -16,7 +16,7 @@ func (a *app) wireTelemetry(c *config.Config, s store.Store, w *wiring, log *slo
 	if w.exporter == nil {
 		return
 	}
-	w.options.Observer = w.exporter
+	w.options.Observer, w.options.Store = w.exporter, w.exporter.marks
 	closeRest := w.close
 	w.close = func() error {
 		w.exporter.close()

@@ -63,7 +63,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file string) error {
 	write := func(w io.Writer) error { return f.exportSession(ctx, sessionID, w) }
 	if format == "cloudevents" {
-		write = func(w io.Writer) error { return writeCloudEvents(ctx, f, sessionID, w) }
+		write = func(w io.Writer) error { return a.writeCloudEvents(ctx, f, sessionID, w) }
 	}
 	if file == "-" {
 		return write(a.out)
@@ -84,8 +84,9 @@ func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file str
 	})
 }
 
-// writeCloudEvents writes each fact of a session as a CloudEvent.
-func writeCloudEvents(ctx context.Context, f facts, sessionID string, to io.Writer) error {
+// writeCloudEvents writes each fact of a session as a CloudEvent. The form has no
+// place to say that the first ones are gone, so people are told.
+func (a *app) writeCloudEvents(ctx context.Context, f facts, sessionID string, to io.Writer) error {
 	out := bufio.NewWriter(to)
 	for after := uint64(0); ; {
 		page, last, err := f.page(ctx, sessionID, after, command.MaxPage)
@@ -93,6 +94,7 @@ func writeCloudEvents(ctx context.Context, f facts, sessionID string, to io.Writ
 			return err
 		}
 		for _, x := range page {
+			a.sayGap(after, x.sequence)
 			data, err := transfer.CloudEvent(x.data)
 			if err != nil {
 				return err
@@ -150,7 +152,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 func (a *app) importFrom(ctx context.Context, f mover, file *os.File, allowOpen bool) error {
 	got, err := f.importSession(ctx, file, allowOpen)
 	if err != nil {
-		return err
+		return byFlag(err, "(allowOpen)", "(--allow-open)")
 	}
 	return a.print(got, func(p *printer) {
 		p.linef("%s: %d facts of %s, %d of them new, %d outputs (%d missing)", got.SessionID, got.Events, got.RuntimeID, got.Written, got.Outputs, got.Missing)
@@ -159,6 +161,14 @@ func (a *app) importFrom(ctx context.Context, f mover, file *os.File, allowOpen 
 			a.sayf("It has unfinished work, which the next start takes up.")
 		}
 	})
+}
+
+// byFlag names a flag where an answer names the parameter that it stands for.
+func byFlag(err error, parameter, flag string) error {
+	if text := err.Error(); strings.Contains(text, parameter) {
+		return fault.New(fault.KindOf(err), "%s", strings.ReplaceAll(text, parameter, flag))
+	}
+	return err
 }
 
 func (l *localFacts) exportSession(ctx context.Context, sessionID string, to io.Writer) error {

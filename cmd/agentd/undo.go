@@ -140,10 +140,13 @@ func planRollback(ctx context.Context, f facts, sessionID, turn string) (*comman
 		return nil, err
 	}
 	p := &command.RollbackThread{SessionID: sessionID, ThreadID: t.ThreadID}
-	var turns []string
+	var turns, inherited []string
 	for _, x := range t.Turns {
 		if x.TurnID != t.ActiveTurnID {
 			turns = append(turns, x.TurnID)
+		}
+		if x.Inherited {
+			inherited = append(inherited, x.TurnID)
 		}
 	}
 	at := len(turns) - 1
@@ -155,6 +158,7 @@ func planRollback(ctx context.Context, f facts, sessionID, turn string) (*comman
 		if turns, err = turnsOf(ctx, f, sessionID, t.ThreadID); err != nil {
 			return nil, err
 		}
+		turns = append(inherited, turns...)
 		if at = len(turns) - 1; turn != "" {
 			at = slices.Index(turns, turn)
 		}

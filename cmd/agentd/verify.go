@@ -21,7 +21,8 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION...]",
 		Short: "Re-fold and re-hash what is stored",
-		Long: `Reads every session from its first fact, recomputes its hash chain, folds its
+		Long: `Reads every session from its first fact, or from what stands for the facts that
+retention removed, recomputes its hash chain, folds its
 state again, and compares snapshots, index entries and contents with the result.
 It changes nothing. While a server holds the data, what is verified is a copy of
 the moment, which the server makes as for "agentd backup".
@@ -131,6 +132,9 @@ func printReport(p *printer, r *session.Report) {
 		p.linef("%s", p.paint(red, plainText(problem.String())))
 	}
 	p.linef("%d sessions, %d facts (%d bytes), %d snapshots, %d index entries, %d blobs", r.Sessions, r.Events, r.Bytes, r.Snapshots, r.Entries, r.Blobs)
+	if r.Trimmed > 0 {
+		p.linef("%d sessions begin after %d events that were removed by retention: they are checked from what stands for these", r.Trimmed, r.Removed)
+	}
 	if len(r.Problems) == 0 {
 		p.linef("%s", p.paint(green, "everything fits"))
 		return

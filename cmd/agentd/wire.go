@@ -58,7 +58,9 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	w.options = agentd.Options{
 		Store: s, RuntimeID: id, Recovery: c.Recovery, Logger: log, Peers: noPeers{},
 		Channels: agentd.ChannelLimits{Silence: time.Duration(c.Channels.Silence), ToolGrace: graceOf(c)},
-		Session:  session.Options{InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter)},
+		Session: session.Options{
+			InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter), RetainEvents: time.Duration(c.Retention.Events),
+		},
 	}
 	o := &w.options.Loop
 	secrets, err := a.wireModels(c, o)

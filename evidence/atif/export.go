@@ -59,11 +59,18 @@ type Summary struct {
 	// TraceID is the only trace that its facts belong to; empty if there is none, or
 	// more than one.
 	TraceID string
+	// Turns are the turns of the document itself that ended, in order.
+	Turns []TurnEnd
 	// Files are the files that were changed, Outputs what was stored of outputs.
 	Files   []File
 	Outputs []Output
 	// Redactions counts the secrets that were taken out of what is shown here.
 	Redactions int64
+}
+
+// TurnEnd says how a turn ended; FailureCategory is empty for one that completed.
+type TurnEnd struct {
+	TurnID, Status, FailureCategory, Error string
 }
 
 // File is a file that a call changed.
@@ -120,7 +127,9 @@ type exporting struct {
 	denied   map[string]bool
 	redacted map[string]bool
 	traces   []string
-	sum      Summary
+	// removed says which facts are missing; empty if none are.
+	removed string
+	sum     Summary
 }
 
 func (x *exporting) setDefaults() {
@@ -137,7 +146,14 @@ func (x *exporting) setDefaults() {
 
 // each hands all facts of the session to a function.
 func (x *exporting) each(ctx context.Context, facts evidence.Facts, take func(*event.Event)) error {
-	for rec, err := range facts.Read(ctx, x.scope.SessionID, store.Range{Before: x.opt.Before}) {
+	base, err := evidence.Removed(ctx, facts, x.scope.SessionID)
+	if err != nil {
+		return err
+	}
+	if base.Sequence > 0 {
+		x.removed = evidence.RemovedNote(&base) + ". "
+	}
+	for rec, err := range facts.Read(ctx, x.scope.SessionID, store.Range{After: base.Sequence, Before: x.opt.Before}) {
 		if err != nil {
 			return fmt.Errorf("atif: read: %w", err)
 		}

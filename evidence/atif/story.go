@@ -41,6 +41,7 @@ type story struct {
 	ids      event.Scope
 	runtime  string
 	outcome  Extra
+	turns    []TurnEnd
 	final    FinalMetrics
 	calls    int64
 	asides   int64
@@ -74,6 +75,7 @@ func (s *story) tail() *Trajectory {
 	}
 	f := s.final
 	f.Steps, f.Extra = s.count, Extra{"llm_calls": s.calls}
+	t.Notes += s.x.removed
 	if s.asides > 0 {
 		t.Notes += fmt.Sprintf("%d calls of models made summaries or judged; they are in the totals and in no metrics of a step. ", s.asides)
 	}
@@ -88,6 +90,9 @@ func (s *story) tail() *Trajectory {
 		}
 	}
 	maps.Copy(t.Extra, s.outcome)
+	if len(s.turns) > 1 {
+		t.Extra["turns"] = s.severalTurns()
+	}
 	return t
 }
 
@@ -181,15 +186,34 @@ func (s *story) turn(e *event.Event) {
 	case *event.TurnSteered:
 		s.steers = append(s.steers, s.said(e, p.Input, p.InputRef, p.Preview))
 	case *event.TurnCompleted:
-		s.ended(Extra{"status": p.Status, "outcome": p.Outcome})
+		s.ended(TurnEnd{TurnID: e.TurnID, Status: p.Status}, Extra{"status": p.Status, "outcome": p.Outcome})
 	case *event.TurnFailed:
-		s.ended(Extra{"status": p.Status, "outcome": p.Outcome, "failure_category": p.FailureCategory, "error": p.Error.Message})
+		s.ended(TurnEnd{TurnID: e.TurnID, Status: p.Status, FailureCategory: p.FailureCategory, Error: p.Error.Message},
+			Extra{"status": p.Status, "outcome": p.Outcome, "failure_category": p.FailureCategory, "error": p.Error.Message})
 	}
 }
 
-func (s *story) ended(outcome Extra) {
+func (s *story) ended(turn TurnEnd, outcome Extra) {
 	s.close()
 	s.outcome = outcome
+	s.turns = append(s.turns, turn)
+	if s.parent == nil {
+		s.x.sum.Turns = append(s.x.sum.Turns, turn)
+	}
+}
+
+// severalTurns lists the turns of a document that has more than one: where it ended
+// is then only the last one's end.
+func (s *story) severalTurns() []Extra {
+	var out []Extra
+	for _, t := range s.turns {
+		x := Extra{"turn_id": t.TurnID, "status": t.Status}
+		if t.FailureCategory != "" {
+			x["failure_category"], x["error"] = t.FailureCategory, t.Error
+		}
+		out = append(out, x)
+	}
+	return out
 }
 
 // said is the step of somebody's input.

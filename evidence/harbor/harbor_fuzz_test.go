@@ -28,10 +28,14 @@ func FuzzTask(f *testing.F) {
 	f.Add([]byte("[verifier]\ntimeout_sec = inf\n"), []byte("x"))
 	f.Add([]byte("[verifier]\ntimeout_sec = 1e-30\n"), []byte("x"))
 	f.Add([]byte("a = ["), []byte(""))
+	f.Add([]byte("[[steps]]\nname = \"first\"\nmin_reward = {a = 1, b = 0.5}\n[steps.agent]\ntimeout_sec = 2\n[steps.healthcheck]\ncommand = \"x\"\ninterval_sec = 0\n"), []byte("x"))
+	f.Add([]byte("steps = [{name = \"first\", min_reward = inf}]\nmulti_step_reward_strategy = \"final\"\n"), []byte("x"))
+	f.Add([]byte("[[steps]]\nname = \"../..\"\n[[steps]]\n[[steps]]\n"), []byte("x"))
 	f.Fuzz(func(t *testing.T, toml, instruction []byte) {
 		dir := t.TempDir()
 		put(t, filepath.Join(dir, "task.toml"), toml)
 		put(t, filepath.Join(dir, "instruction.md"), instruction)
+		put(t, filepath.Join(dir, "steps", "first", "instruction.md"), instruction)
 		task, err := harbor.LoadTask(dir)
 		if (task == nil) == (err == nil) {
 			t.Fatalf("%v, %v", task, err)
@@ -39,7 +43,29 @@ func FuzzTask(f *testing.F) {
 		if err == nil && (task.AgentTimeout() <= 0 || task.VerifierTimeout() <= 0) {
 			t.Errorf("%q: %v, %v", toml, task.AgentTimeout(), task.VerifierTimeout())
 		}
+		if err == nil {
+			checkSteps(t, task)
+		}
 	})
+}
+
+// checkSteps: steps are below the task, can be waited for and be told apart.
+func checkSteps(t *testing.T, task *harbor.Task) {
+	t.Helper()
+	seen := map[string]bool{}
+	for i := range task.Config.Steps {
+		s := &task.Config.Steps[i]
+		if s.AgentTimeout() <= 0 || s.VerifierTimeout() <= 0 || s.Instruction == "" || seen[s.Name] || !filepath.IsLocal(filepath.Join("steps", s.Name)) {
+			t.Errorf("%+v", s)
+		}
+		seen[s.Name] = true
+		if h := s.Healthcheck; h != nil && (h.Timeout() <= 0 || h.Interval(0) < 0 || *h.Retries < 1) {
+			t.Errorf("%+v", h)
+		}
+		if enough := s.Misses(s.MinReward); enough != "" {
+			t.Errorf("what must be reached isn't enough: %s", enough)
+		}
+	}
 }
 
 // Whatever a verifier wrote, the reward is numbers that can be counted with, or
@@ -74,6 +100,7 @@ func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"id":"1","task_name":"t","trial_name":"t__1","verifier_result":{"rewards":{"reward":1}}}`))
 	f.Add([]byte(`[{"path":"../x","sha256":"00"}]`))
 	f.Add([]byte(`null`))
+	f.Add([]byte(`{"id":"1","task_name":"t","trial_name":"t__abcdefg","task_id":{"path":"p"},"agent_info":{"name":"a","version":"1"},"started_at":"2026-01-01T00:00:00Z","finished_at":"2026-01-01T00:00:00Z","verifier_result":{},"step_results":[null,{"step_name":"a","verifier_result":{"rewards":{"a":1}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "f.json")
 		put(t, path, data)

@@ -18,6 +18,7 @@ import (
 //	jobs/<job>/<task>__<7 characters>/
 //	    config.json result.json trial.log exception.txt
 //	    agent/ verifier/ artifacts/
+//	    steps/<step>/ agent/ verifier/ artifacts/      (a task of several steps)
 type Layout struct {
 	// Dir is the trial's folder, Name its own name.
 	Dir, Name string
@@ -30,7 +31,18 @@ func NewLayout(jobDir, task, suffix string) (*Layout, error) {
 	if !trialName.MatchString(name) {
 		return nil, fmt.Errorf("harbor: %q can't be the name of a trial", name)
 	}
-	l := &Layout{Dir: filepath.Join(jobDir, name), Name: name}
+	return (&Layout{Dir: filepath.Join(jobDir, name), Name: name}).made()
+}
+
+// Step makes the folders of one of the trial's steps.
+func (l *Layout) Step(name string) (*Layout, error) {
+	if !stepName.MatchString(name) {
+		return nil, fmt.Errorf("harbor: %q can't be the name of a step", name)
+	}
+	return (&Layout{Dir: filepath.Join(l.Dir, StepsDir, name), Name: l.Name}).made()
+}
+
+func (l *Layout) made() (*Layout, error) {
 	for _, dir := range []string{l.Agent(), l.Verifier(), l.Artifacts()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("harbor: trial: %w", err)

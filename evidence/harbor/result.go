@@ -32,6 +32,19 @@ type TrialResult struct {
 	AgentSetup       *Timing         `json:"agent_setup"`
 	AgentExecution   *Timing         `json:"agent_execution"`
 	Verifier         *Timing         `json:"verifier"`
+	// StepResults are those of a task of several steps, as far as it came. Such a
+	// trial has its agent's result in them, and none of its own.
+	StepResults []*StepResult `json:"step_results,omitempty"`
+}
+
+// StepResult is what a step came to.
+type StepResult struct {
+	StepName       string          `json:"step_name"`
+	AgentResult    *AgentResult    `json:"agent_result"`
+	VerifierResult *VerifierResult `json:"verifier_result"`
+	ExceptionInfo  *ExceptionInfo  `json:"exception_info"`
+	AgentExecution *Timing         `json:"agent_execution"`
+	Verifier       *Timing         `json:"verifier"`
 }
 
 // TaskID says where a task is.
@@ -187,16 +200,33 @@ func (t *TrialResult) Check() error {
 	case t.VerifierResult == nil && t.ExceptionInfo == nil:
 		return errors.New("harbor: result: it has neither scores nor a reason why not")
 	}
-	if t.VerifierResult != nil {
-		for name, v := range t.VerifierResult.Rewards {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return fmt.Errorf("harbor: result: the score %q is not a number", name)
-			}
+	results, parts := []*VerifierResult{t.VerifierResult}, []*Timing{t.EnvironmentSetup, t.AgentSetup, t.AgentExecution, t.Verifier}
+	for i, s := range t.StepResults {
+		if s == nil || s.StepName == "" {
+			return fmt.Errorf("harbor: result: step_results[%d] has no step_name", i)
+		}
+		results, parts = append(results, s.VerifierResult), append(parts, s.AgentExecution, s.Verifier)
+	}
+	for _, r := range results {
+		if err := r.check(); err != nil {
+			return err
 		}
 	}
-	for _, x := range []*Timing{t.EnvironmentSetup, t.AgentSetup, t.AgentExecution, t.Verifier} {
+	for _, x := range parts {
 		if x != nil && x.FinishedAt.Before(x.StartedAt) {
 			return errors.New("harbor: result: a part ends before it starts")
+		}
+	}
+	return nil
+}
+
+func (r *VerifierResult) check() error {
+	if r == nil {
+		return nil
+	}
+	for name, v := range r.Rewards {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("harbor: result: the score %q is not a number", name)
 		}
 	}
 	return nil

@@ -38,7 +38,8 @@ const maxInstruction = 1 << 20
 type Task struct {
 	// Dir is the folder, Name its own name within the data set.
 	Dir, Name string
-	// Instruction is what the agent is told.
+	// Instruction is what the agent is told. A task of several steps has one for each
+	// of them instead: [Step.Instruction].
 	Instruction string
 	Config      Config
 }
@@ -56,9 +57,10 @@ type Config struct {
 	Verifier    Verifier    `toml:"verifier"`
 	Environment Environment `toml:"environment"`
 	Source      string      `toml:"source"`
-	Steps       []struct {
-		Name string `toml:"name"`
-	} `toml:"steps"`
+	// Steps are those of a task that has several; RewardStrategy says how their scores
+	// become that of the trial.
+	Steps          []Step `toml:"steps"`
+	RewardStrategy string `toml:"multi_step_reward_strategy"`
 	// Artifacts are paths, or tables with source and destination.
 	Artifacts []any `toml:"artifacts"`
 }
@@ -101,7 +103,7 @@ func LoadTask(dir string) (*Task, error) {
 	t := &Task{Dir: dir, Name: filepath.Base(filepath.Clean(dir))}
 	path := filepath.Join(dir, TaskFile)
 	if _, err := toml.DecodeFile(path, &t.Config); err != nil {
-		return nil, fmt.Errorf("harbor: %s: %w", path, err)
+		return nil, fmt.Errorf("harbor: %s: %w", path, placed(err))
 	}
 	c := &t.Config
 	if c.SchemaVersion == "" {
@@ -113,6 +115,12 @@ func LoadTask(dir string) (*Task, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("harbor: %s: %w", path, err)
 	}
+	if len(c.Steps) > 0 {
+		if err := t.loadSteps(path); err != nil {
+			return nil, fmt.Errorf("harbor: %w", err)
+		}
+		return t, nil
+	}
 	var err error
 	if t.Instruction, err = readInstruction(filepath.Join(dir, InstructionFile)); err != nil {
 		return nil, fmt.Errorf("harbor: task %s: %w", t.Name, err)
@@ -120,21 +128,14 @@ func LoadTask(dir string) (*Task, error) {
 	return t, nil
 }
 
-// stepNames are the names of the steps, for people.
-func (c *Config) stepNames() string {
-	names := make([]string, 0, len(c.Steps))
-	for i := range c.Steps {
-		names = append(names, c.Steps[i].Name)
-	}
-	return strings.Join(names, ", ")
-}
+var errTimeout = errors.New("it is negative, too short or longer than a year")
 
 func (c *Config) check() error {
 	switch {
-	case len(c.Steps) > 0:
-		return fmt.Errorf("the task has several steps (%s), and such tasks are not run: the format doesn't say what the folder of a step holds, nor how its results are written", c.stepNames())
-	case !waitable(c.Agent.TimeoutSec), !waitable(c.Verifier.TimeoutSec):
-		return errors.New("timeout_sec is negative, too short or longer than a year")
+	case !waitable(c.Agent.TimeoutSec):
+		return fmt.Errorf("agent.timeout_sec: %w", errTimeout)
+	case !waitable(c.Verifier.TimeoutSec):
+		return fmt.Errorf("verifier.timeout_sec: %w", errTimeout)
 	case c.Environment.OS == "windows":
 		return errors.New("environment.os is windows")
 	}

@@ -152,6 +152,7 @@ func (t *Tally) Session(tb testing.TB, r *agentd.Runtime, sessionID string) {
 		return // it had no turns
 	}
 	if len(whole.Limits) > 0 {
+		tb.Logf("%s is not run again: %s", sessionID, strings.Join(whole.Limits, "; "))
 		t.Exempt(whole.Limits[0], 1)
 		return
 	}

@@ -142,7 +142,28 @@ func trials(t *testing.T, do Do) {
 		do("record_benchmark_reward", fmt.Sprintf(`{"trialId":"trial_%s","reward":{"value":0.5,"criteria":["said"]},"verifier":{"name":"ears","version":"1","status":"completed"}}`, c))
 		do("export_benchmark_trial", fmt.Sprintf(`{"trialId":"trial_%s"}`, c))
 	}
+	session := field(t, do("start_benchmark_trial", `{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_turns","configurationId":"baseline","role":"baseline"},"input":"Say it.","multiTurn":true}`), "sessionId")
+	waitForTurn(t, session, do)
+	do("end_benchmark_trial", `{"trialId":"trial_turns"}`)
 	do("compare_benchmark_runs", `{"baseline":{"configurationId":"baseline","trialIds":["trial_baseline"]},"candidate":{"configurationId":"candidate","trialIds":["trial_candidate"]},"decision":"keep"}`)
+}
+
+// waitForTurn asks until the session's turn has ended.
+func waitForTurn(t *testing.T, sessionID string, do Do) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		var s struct {
+			Threads []struct {
+				Status string `json:"status"`
+			} `json:"threads"`
+		}
+		if err := json.Unmarshal(do("get_session", fmt.Sprintf(`{"sessionId":%q,"limit":1}`, sessionID)), &s); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Threads) > 0 && s.Threads[0].Status == "completed" {
+			return
+		}
+	}
 }
 
 // waitForTrial asks until the session's trial has ended.

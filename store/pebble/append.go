@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -199,6 +198,11 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 	if err := checkAux(in); err != nil {
 		return err
 	}
+	if in.Trim != nil {
+		if err := s.checkTrim(in, c.next.Sequence); err != nil {
+			return err
+		}
+	}
 	if track {
 		if err := s.checkIndex(in.Index); err != nil {
 			return err
@@ -206,6 +210,11 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 	}
 	if len(in.Blobs) > 0 {
 		if err := s.putBlobs(b, in.Blobs); err != nil {
+			return err
+		}
+	}
+	if in.Trim != nil {
+		if err := putTrim(b, in.SessionID, in.Trim); err != nil {
 			return err
 		}
 	}
@@ -314,10 +323,7 @@ func putSnapshot(b *pdb.Batch, session string, sn *store.Snapshot) {
 	n := 1 + copy(op.Key[1:], session)
 	op.Key[n] = 0
 	copy(op.Key[n+1:], sn.Name)
-	op.Value[0] = valueFormat
-	binary.BigEndian.PutUint64(op.Value[1:], sn.Sequence)
-	copy(op.Value[9:], sn.Hash[:])
-	copy(op.Value[snapHeader:], sn.Data)
+	putSnapshotValue(op.Value, sn.Sequence, sn.Hash, sn.Data)
 	_ = op.Finish()
 }
 

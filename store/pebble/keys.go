@@ -10,6 +10,7 @@ import (
 
 // The first byte of a key says what it is.
 const (
+	keyBase     = 'a' // 'a' + session                      → format, sequence, hash, data
 	keyChunk    = 'c' // 'c' + id or sum + index           → compressed chunk
 	keyBlob     = 'b' // 'b' + sum                          → where the chunks are
 	keyEvent    = 'e' // 'e' + session + 0 + sequence       → format, hash, JSON
@@ -91,6 +92,21 @@ func parseEvent(seq uint64, v []byte) (store.Record, error) {
 		return store.Record{}, fmt.Errorf("%w: the value has no valid header", store.ErrCorrupt)
 	}
 	return store.Record{Sequence: seq, Hash: store.Hash(v[1:eventHeader]), Data: v[eventHeader:]}, nil
+}
+
+// snapshotValue returns the stored form of a snapshot or a base.
+func snapshotValue(sequence uint64, hash store.Hash, data []byte) []byte {
+	v := make([]byte, snapHeader+len(data))
+	putSnapshotValue(v, sequence, hash, data)
+	return v
+}
+
+// putSnapshotValue fills dst, which has the value's length.
+func putSnapshotValue(dst []byte, sequence uint64, hash store.Hash, data []byte) {
+	dst[0] = valueFormat
+	binary.BigEndian.PutUint64(dst[1:], sequence)
+	copy(dst[9:], hash[:])
+	copy(dst[snapHeader:], data)
 }
 
 // parseSnapshot returns the snapshot in a stored value. Data is a copy.

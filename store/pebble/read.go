@@ -108,7 +108,8 @@ func lastHead(it *pdb.Iterator) (store.Head, error) {
 	return store.Head{Sequence: r.Sequence, Hash: r.Hash}, err
 }
 
-// Read yields records of a session. A gap in the sequence is damage.
+// Read yields records of a session. A gap in the sequence that no trim made is
+// damage.
 func (s *Store) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
 	return func(yield func(store.Record, error) bool) {
 		done, err := s.calls.enter(ctx)
@@ -129,13 +130,14 @@ func (s *Store) Read(ctx context.Context, sessionID string, r store.Range) iter.
 			yield(store.Record{}, readError(err))
 			return
 		}
-		w := walk{it: it, session: sessionID, r: r, yield: yield}
+		w := walk{s: s, it: it, session: sessionID, r: r, yield: yield}
 		w.run(ctx)
 	}
 }
 
 // walk is one pass over a session's records.
 type walk struct {
+	s       *Store
 	it      *pdb.Iterator
 	session string
 	r       store.Range
@@ -178,8 +180,11 @@ func (w *walk) records(ctx context.Context) (stopped bool, err error) {
 	if err := w.it.Error(); err != nil {
 		return false, readError(err)
 	}
-	if w.r.Reverse && w.last > w.r.After+1 {
-		return false, fmt.Errorf("%w: records %d to %d are missing", store.ErrCorrupt, w.r.After+1, w.last-1)
+	switch {
+	case w.last == 0:
+		return false, w.s.absent(w.session, w.r.After+1, nil)
+	case w.r.Reverse && w.last > w.r.After+1:
+		return false, w.missing(w.r.After+1, w.last-1)
 	}
 	return false, nil
 }
@@ -189,9 +194,9 @@ func (w *walk) record() (store.Record, error) {
 	seq := eventSeq(w.it.Key())
 	switch {
 	case w.r.Reverse && w.last != 0 && seq != w.last-1:
-		return store.Record{}, fmt.Errorf("%w: records %d to %d are missing", store.ErrCorrupt, seq+1, w.last-1)
+		return store.Record{}, w.missing(seq+1, w.last-1)
 	case !w.r.Reverse && seq != max(w.last, w.r.After)+1:
-		return store.Record{}, fmt.Errorf("%w: records %d to %d are missing", store.ErrCorrupt, max(w.last, w.r.After)+1, seq-1)
+		return store.Record{}, w.missing(max(w.last, w.r.After)+1, seq-1)
 	}
 	v, err := w.it.ValueAndErr()
 	if err != nil {

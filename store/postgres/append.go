@@ -174,6 +174,7 @@ func (s *Store) transact(ctx context.Context, batches []*store.Batch, units []*u
 		var ok bool
 		return row.Scan(&ok, &others)
 	})
+	queueTrims(&b, units)
 	queueSnapshots(&b, batches, units)
 	queueChanges(&b, changes(batches, units))
 	queueBlobs(&b, batches, units)
@@ -287,7 +288,7 @@ func queueChanges(b *pgx.Batch, list []change) {
 
 // look reads what decides whether units can be written.
 func (s *Store) look(ctx context.Context, units []*unit) (found, error) {
-	f := found{sessions: map[string]sessionRow{}, keys: map[store.IndexKey]bool{}}
+	f := found{sessions: map[string]sessionRow{}, keys: map[store.IndexKey]bool{}, trims: map[string]bool{}}
 	var sessions []string
 	var wanted entries
 	for _, u := range units {
@@ -303,6 +304,9 @@ func (s *Store) look(ctx context.Context, units []*unit) (found, error) {
 		f.sessions[id] = state
 		return true, err
 	}, stateSQL, sessions)
+	if err == nil {
+		err = s.lookTrims(ctx, units, &f)
+	}
 	if err != nil || len(wanted.kinds) == 0 {
 		return f, err
 	}

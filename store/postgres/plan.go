@@ -35,6 +35,8 @@ type unit struct {
 	absent   []store.IndexKey
 	// contradicts: the first batch needs a key absent that it puts itself.
 	contradicts bool
+	// trim removes records; such a unit is a wave of its own.
+	trim *store.Trim
 }
 
 // wave is a part of a call that is one transaction: no two of its batches
@@ -116,7 +118,7 @@ func (g *group) nextWave() *wave {
 // take adds a batch unless it contends with the wave.
 func (w *wave) take(i int, b *store.Batch) bool {
 	size := sizeOf(b)
-	if len(w.units) > 0 && (w.bytes+size > maxWave || w.touches(b)) {
+	if len(w.units) > 0 && (w.bytes+size > maxWave || w.touches(b) || b.Trim != nil || w.units[0].trim != nil) {
 		return false
 	}
 	u := w.of[b.SessionID]
@@ -144,7 +146,7 @@ func (w *wave) touches(b *store.Batch) bool {
 }
 
 func newUnit(b *store.Batch) *unit {
-	u := &unit{session: b.SessionID, epoch: b.Epoch, expected: anyHead}
+	u := &unit{session: b.SessionID, epoch: b.Epoch, expected: anyHead, trim: b.Trim}
 	if len(b.Records) > 0 {
 		u.expected = expectedHead(b.Records)
 	}
@@ -241,6 +243,7 @@ func changes(batches []*store.Batch, units []*unit) []change {
 type found struct {
 	sessions map[string]sessionRow
 	keys     map[store.IndexKey]bool
+	trims    map[string]bool // sessions in which the last record that goes is there
 }
 
 type sessionRow struct{ epoch, head int64 }
@@ -253,6 +256,9 @@ func (f found) judge(u *unit) error {
 	}
 	if u.expected != anyHead && u.expected != row.head {
 		return fmt.Errorf("%w: session %s is at %d", store.ErrConflict, u.session, row.head)
+	}
+	if err := f.judgeTrim(u, row.head); err != nil {
+		return err
 	}
 	if u.contradicts {
 		return fmt.Errorf("%w: the batch puts it itself", store.ErrExists)
@@ -308,6 +314,9 @@ func sizeOf(b *store.Batch) int {
 	}
 	for _, c := range b.Blobs {
 		n += len(c)
+	}
+	if b.Trim != nil {
+		n += len(b.Trim.Data)
 	}
 	return n
 }

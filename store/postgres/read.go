@@ -115,13 +115,43 @@ func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record,
 	}
 	page := make([]store.Record, 0, len(rows))
 	for _, row := range rows {
+		if from, through := p.hole(int64(row.Sequence)); from > 0 {
+			return page, s.absent(ctx, p.session, through, fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, from))
+		}
 		if err := p.check(row.Record, row.crc); err != nil {
 			return page, err
 		}
 		page = append(page, row.Record)
 	}
 	p.advance(page, limit)
+	if next := p.next(); p.done && p.left != 0 && next > 0 {
+		return page, s.absent(ctx, p.session, next, nil)
+	}
 	return page, nil
+}
+
+// next is the first record that a read which is done would have gone on with; 0 if
+// it saw the whole range. Most often there is none: the session ends there.
+func (p *recordPager) next() int64 {
+	switch {
+	case p.after+1 >= p.before:
+		return 0
+	case p.reverse:
+		return p.before - 1
+	}
+	return p.after + 1
+}
+
+// hole returns the first and the last record that should stand before the one of
+// the given sequence in a read, 0 if it is the next.
+func (p *recordPager) hole(sequence int64) (from, through int64) {
+	switch {
+	case p.reverse && p.last != 0 && sequence != p.last-1:
+		return p.last - 1, p.last - 1
+	case !p.reverse && sequence != max(p.last, p.after)+1:
+		return max(p.last, p.after) + 1, sequence - 1
+	}
+	return 0, 0
 }
 
 // recordRow is a record with its checksum.
@@ -139,19 +169,9 @@ func scanRecord(row pgx.CollectableRow) (recordRow, error) {
 	return r, err
 }
 
-// check holds a record against its checksum and its neighbour.
+// check holds a record against its checksum.
 func (p *recordPager) check(r store.Record, crc int64) error {
 	sequence := int64(r.Sequence)
-	want := p.last + 1
-	if p.reverse {
-		want = p.last - 1
-	}
-	if p.last != 0 && sequence != want {
-		return fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, want)
-	}
-	if p.last == 0 && !p.reverse && sequence != p.after+1 {
-		return fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, p.after+1)
-	}
 	if checksum(p.session, r.Sequence, r.Hash[:], r.Data) != crc {
 		return fmt.Errorf("postgres: read: %w: session %s: record %d doesn't match its checksum", store.ErrCorrupt, p.session, sequence)
 	}

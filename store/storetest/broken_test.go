@@ -87,6 +87,18 @@ func brokenEngines() []broken {
 		{"keeps keys as text", cleansKeys, []string{"index/keys with any bytes"}},
 		{"drops empty values", dropsEmpty, []string{"index/empty and large values"}},
 		{"never replaces", keepsFirst, []string{"index/put, replace, delete", "snapshot/put, replace, not found", "blob/delete"}},
+		{"calls what is left of a session all", goneSilently, []string{
+			"trim/what was removed is told, what is left is read", "trim/another node sees it",
+		}},
+		{"removes nothing", neverTrims, []string{"trim/again, further on", "trim/in one batch with its last record's successor"}},
+		{"removes before it judges", trimsFirst, []string{
+			"trim/what can't be removed is refused and leaves nothing", "trim/a batch that fails removes nothing",
+		}},
+		{"removes by prefix", trimsByPrefix, []string{"trim/other sessions are left alone"}},
+		{"invents bases", inventsBases, []string{"trim/a session that was never trimmed has no base"}},
+		{"forgets bases", forgetsBases, []string{"trim/what was removed is told, what is left is read", "trim/another node sees it"}},
+		{"never moves a base", keepsFirstBase, []string{"trim/again, further on"}},
+		{"reads in pages and sees no hole", readsInPages, []string{"trim/readers beside it see all, or that something is gone"}},
 		{"lists empty sessions", listsEmpty, []string{"sessions/only those with records", "read/a session that doesn't exist"}},
 		{"puts partial blobs", putsPartial, []string{"blob/a reader that fails leaves nothing"}},
 		{"loses the last chunk", losesLastChunk, []string{"blob/every size", "blob/reads in small pieces"}},

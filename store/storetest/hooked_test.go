@@ -17,6 +17,7 @@ type hooked struct {
 	append     func(ctx context.Context, batches []*store.Batch) []error
 	head       func(ctx context.Context, id string) (store.Head, error)
 	read       func(ctx context.Context, id string, r store.Range) iter.Seq2[store.Record, error]
+	base       func(ctx context.Context, id string) (store.Snapshot, error)
 	snapshot   func(ctx context.Context, id, name string) (store.Snapshot, error)
 	snapshots  func(ctx context.Context, id string) iter.Seq2[store.Snapshot, error]
 	get        func(ctx context.Context, kind, key string) ([]byte, error)
@@ -33,7 +34,7 @@ type hooked struct {
 
 func newHooked(s store.Store) *hooked {
 	return &hooked{
-		Store: s, claim: s.Claim, release: s.Release, append: s.Append, head: s.Head, read: s.Read,
+		Store: s, claim: s.Claim, release: s.Release, append: s.Append, head: s.Head, read: s.Read, base: s.Base,
 		snapshot: s.Snapshot, snapshots: s.Snapshots, get: s.Get, scan: s.Scan, sessions: s.Sessions,
 		putBlob: s.PutBlob, openBlob: s.OpenBlob, deleteBlob: s.DeleteBlob, follow: s.Follow,
 		meta: s.Meta, setMeta: s.SetMeta, close: s.Close,
@@ -58,6 +59,10 @@ func (h *hooked) Head(ctx context.Context, id string) (store.Head, error) {
 
 func (h *hooked) Read(ctx context.Context, id string, r store.Range) iter.Seq2[store.Record, error] {
 	return h.read(ctx, id, r)
+}
+
+func (h *hooked) Base(ctx context.Context, id string) (store.Snapshot, error) {
+	return h.base(ctx, id)
 }
 
 func (h *hooked) Snapshot(ctx context.Context, id, name string) (store.Snapshot, error) {

@@ -42,7 +42,9 @@ type memData struct {
 type memSession struct {
 	epoch uint64
 	// owner made the newest claim; nil after its release.
-	owner     *Mem
+	owner *Mem
+	// base stands for the records that were removed; nil if all are there.
+	base      *store.Snapshot
 	records   []store.Record
 	snapshots map[string]store.Snapshot
 }
@@ -168,7 +170,22 @@ func (m *Mem) judge(b *store.Batch, afterFailure bool) error {
 			return fmt.Errorf("session %s: sequence %d where %d is next: %w", b.SessionID, r.Sequence, want, store.ErrConflict)
 		}
 	}
+	if err := s.judgeTrim(b); err != nil {
+		return err
+	}
 	return m.data.judgeIndex(b.Index)
+}
+
+// judgeTrim holds a removal against what is stored.
+func (s *memSession) judgeTrim(b *store.Batch) error {
+	if b.Trim == nil {
+		return nil
+	}
+	at := slices.IndexFunc(s.records, func(r store.Record) bool { return r.Sequence == b.Trim.Through })
+	if at < 0 || s.records[at].Hash != b.Trim.Hash || at+1 == len(s.records)+len(b.Records) {
+		return fmt.Errorf("session %s: can't be removed through %d: %w", b.SessionID, b.Trim.Through, store.ErrConflict)
+	}
+	return nil
 }
 
 // judgeIndex walks the operations in order: a key may come and go in one batch.
@@ -194,6 +211,10 @@ func (m *Mem) apply(b *store.Batch) {
 	s := m.data.sessions[b.SessionID]
 	for _, r := range b.Records {
 		s.records = append(s.records, cloneRecord(r))
+	}
+	if t := b.Trim; t != nil {
+		s.records = slices.DeleteFunc(slices.Clone(s.records), func(r store.Record) bool { return r.Sequence <= t.Through })
+		s.base = &store.Snapshot{SessionID: b.SessionID, Sequence: t.Through, Hash: t.Hash, Data: slices.Clone(t.Data)}
 	}
 	for _, snap := range b.Snapshots {
 		if s.snapshots == nil {

@@ -24,13 +24,55 @@ func (m *Mem) Head(ctx context.Context, sessionID string) (store.Head, error) {
 
 // Read implements [store.Store].
 func (m *Mem) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
-	return yieldAll(ctx, func() ([]store.Record, error) {
-		if err := m.enter(ctx); err != nil {
-			return nil, err
+	return func(yield func(store.Record, error) bool) {
+		var removed error
+		whole := true
+		for rec, err := range yieldAll(ctx, func() (list []store.Record, err error) {
+			if err := m.enter(ctx); err != nil {
+				return nil, err
+			}
+			defer m.leave()
+			list, removed = m.data.session(sessionID).selected(sessionID, r)
+			return list, nil
+		}, cloneRecord) {
+			if whole = err == nil; !yield(rec, err) {
+				return
+			}
 		}
-		defer m.leave()
-		return inRange(m.data.session(sessionID).records, r), nil
-	}, cloneRecord)
+		if removed != nil && whole {
+			yield(store.Record{}, removed)
+		}
+	}
+}
+
+// selected returns the records that a range selects, and an error if it also
+// selects records that were removed: then a read that goes up yields none.
+func (s *memSession) selected(id string, r store.Range) ([]store.Record, error) {
+	list := inRange(s.records, r)
+	if s.base == nil || r.After >= s.base.Sequence || (r.Before != 0 && r.Before <= r.After+1) {
+		return list, nil
+	}
+	removed := &store.TrimmedError{SessionID: id, Through: s.base.Sequence}
+	switch {
+	case !r.Reverse:
+		return nil, removed
+	case r.Limit > 0 && len(list) == r.Limit:
+		return list, nil
+	}
+	return list, removed
+}
+
+// Base implements [store.Store].
+func (m *Mem) Base(ctx context.Context, sessionID string) (store.Snapshot, error) {
+	if err := m.enter(ctx); err != nil {
+		return store.Snapshot{}, err
+	}
+	defer m.leave()
+	base := m.data.session(sessionID).base
+	if base == nil {
+		return store.Snapshot{}, fmt.Errorf("base of session %s: %w", sessionID, store.ErrNotFound)
+	}
+	return cloneSnapshot(*base), nil
 }
 
 // inRange returns the records that a range selects. It is the reference for

@@ -21,6 +21,9 @@
 //   - A call whose context has ended fails with the context's error and changes
 //     nothing. An iterator may go on after its context ended, but if it stops
 //     before its end it yields an error.
+//   - A read over records that were removed yields the error in their place: at
+//     once if it goes up, after what is left if it goes down. What begins before
+//     a removal may end with it, never with a hole.
 //   - What an iterator yields stays valid after the next step.
 //   - Other calls may be made inside the loop over an iterator.
 //   - After Close every call fails with [store.ErrClosed], and so ends a Follow
@@ -96,6 +99,7 @@ func suite() []group {
 		{"read", readChecks()},
 		{"index", indexChecks()},
 		{"snapshot", snapshotChecks()},
+		{"trim", trimChecks()},
 		{"sessions", sessionsChecks()},
 		{"blob", blobChecks()},
 		{"lifecycle", lifecycleChecks()},

@@ -70,8 +70,9 @@ func itemEventSchema() object {
 		{"subagentId", word("Set on the items of a child.")},
 		{"eventId", word("The event that it is derived from.")},
 		{"eventType", word("That event's type.")},
-		{"item", object{{"$ref", openAPIRefs + "Item"}}},
-	}, "type", "schemaVersion", "runtimeId", "sequence", "timestamp", "sessionId", "eventId", "eventType", "item")
+		{"payload", object{{"$ref", openAPIRefs + "Item"}}},
+		{"item", object{{"description", "The same as payload."}, {"$ref", openAPIRefs + "Item"}}},
+	}, "type", "schemaVersion", "runtimeId", "sequence", "timestamp", "sessionId", "eventId", "eventType", "payload", "item")
 }
 
 func itemSchema() object {
@@ -101,6 +102,7 @@ func gapSchema() object {
 		{"sessionId", word("")},
 		{"recoveryMode", word("", "snapshot_repair")},
 		{"reason", word("Why: they were removed, or the cursor lies past the session's end.", "retention", "cursor_past_end")},
+		{"status", word("What becomes of them: they are gone, or the cursor is not this store's.", "unavailable", "stale")},
 		{"gapFrom", number("The first sequence that is missing.", 1)},
 		{"gapTo", number("The last sequence that is missing.", 1)},
 		{"continuesAfter", number("The sequence after which the events go on.", 0)},
@@ -118,6 +120,9 @@ func serverStatusSchema() object {
 		{"recovered", object{{"description", "What was repaired when the store was opened."}, {"type", "array"}, {"items", object{{"type", "string"}}}}},
 		{"ready", object{{"description", "Whether commands can be carried out."}, {"type", "boolean"}}},
 		{"problem", word("Why they can't.")},
+		{"retention", word("How long the events of a session at rest are kept; absent is for ever.")},
+		{"removedEvents", number("Events that were removed since the start.", 0)},
+		{"removedFromSessions", number("Sessions that they were removed from.", 0)},
 	}, "runtimeId")
 	return structure("The server's state, for operators.", object{
 		{"version", word("The build's version.")},

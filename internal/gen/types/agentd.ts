@@ -683,6 +683,7 @@ export interface ContextResolved {
   items: ContextItem[];
   omissions?: ContextOmission[];
   missingFacts?: string[];
+  /** EstimatedTokens is what was said so far, the input and the files; instructions and the descriptions of tools are not in it, but in what a provider counts. */
   estimatedTokens?: number;
   contextWindow?: number;
   contextRef?: string;
@@ -1463,6 +1464,33 @@ export interface HistoryWindowLoaded {
   toSequence: number;
   truncated: boolean;
   reason?: string;
+  /** Turns are the newest ones that a fork inherits, oldest first; their facts are in the sessions that they name. MoreTurns says that there are older ones. */
+  turns?: InheritedTurn[];
+  moreTurns?: boolean;
+}
+
+/** InheritedTurn refers to a turn of another session that belongs to a fork's history. */
+export interface InheritedTurn {
+  turnId: string;
+  sessionId: string;
+  threadId: string;
+  taskId?: string;
+  runId?: string;
+  /** Status is how the turn ended; stale, if it had not ended at the fork: how it went on is not part of the fork. */
+  status: "completed" | "failed" | "cancelled" | "stale";
+  source?: string;
+  preview?: string;
+  outcome?: string;
+  failureCategory?: string;
+  steps?: number;
+  usage?: Usage;
+  costUSD?: number;
+  /** SubmittedSequence and EndSequence are where its facts begin and end over there. */
+  submittedSequence?: number;
+  endSequence?: number;
+  submittedAt?: string;
+  startedAt?: string;
+  completedAt?: string;
 }
 
 /** HistoryReconstructed says how a session was rebuilt from its facts. */
@@ -1487,6 +1515,9 @@ export interface RollbackStarted {
   force?: boolean;
   /** BaselineSequence is the last event of the turn that stays. */
   baselineSequence?: number;
+  /** Origin and InheritedTurns are as in [RollbackCompleted]. */
+  origin?: ForkPoint;
+  inheritedTurns?: number;
   requestedBy?: Actor;
 }
 
@@ -1496,6 +1527,9 @@ export interface RollbackCompleted {
   toTurnId: string;
   removedTurns: string[];
   baselineSequence: number;
+  /** Origin is set when a fork goes back behind its beginning: where in another session its history ends now, at sequence 0 if nothing of it is left. The first InheritedTurns of the removed ones are that session's, which stays as it is. */
+  origin?: ForkPoint;
+  inheritedTurns?: number;
   affectedTools?: string[];
   affectedArtifacts?: string[];
   affectedSubagents?: string[];
@@ -1549,6 +1583,8 @@ export interface BenchmarkTrialStarted {
   budgetUSD?: number;
   sandbox?: string;
   attempt?: number;
+  /** MultiTurn says that the trial is all turns of its thread, until it is ended. */
+  multiTurn?: boolean;
   /** RequestDigest is a fingerprint of what was asked for under the trial's id. */
   requestDigest?: string;
 }

@@ -1425,6 +1425,8 @@ export interface StartBenchmarkTrialParams {
   sessionId?: string;
   /** timeoutMs ends the trial after that time. */
   timeoutMs?: number;
+  /** multiTurn makes the trial go on after the turn of input: all turns of its thread belong to it, until end_benchmark_trial. */
+  multiTurn?: boolean;
 }
 
 /** Says which trial of which data set is run. */
@@ -1503,6 +1505,18 @@ export interface BenchmarkVerifier {
   version?: string;
   /** Status says how the verification ended. */
   status?: string;
+}
+
+/** Ends a trial of several turns. */
+export interface EndBenchmarkTrialParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The trial's id. */
+  trialId: string;
+  /** failureCategory says what went wrong outside the agent, such as environment or verifier_error; without it the trial is what its turns were. */
+  failureCategory?: string;
+  /** The same for people. */
+  reason?: string;
 }
 
 /** Exports a trial's pack and trajectory. */
@@ -1675,8 +1689,24 @@ export interface TurnRead {
   status: string;
   /** The finer state beside the status. */
   phase: string;
-  /** That of turn.submitted. */
+  /** That of turn.submitted, of an inherited turn in its origin. */
   submittedSequence: number;
+  /** Inherited says that the turn is of the session that this one was forked from. */
+  inherited?: boolean;
+  /** Where an inherited turn's facts are. */
+  origin?: TurnOrigin;
+}
+
+/** Where the facts of an inherited turn are. */
+export interface TurnOrigin {
+  /** sessionId has the facts. */
+  sessionId: string;
+  /** The turn's thread there. */
+  threadId: string;
+  /** Where they begin. */
+  submittedSequence?: number;
+  /** Where they end; absent if the turn had not ended at the fork. */
+  endSequence?: number;
 }
 
 /** What callers may rely on in the read model of a turn that waits. */
@@ -1745,6 +1775,20 @@ export interface History {
   cursor?: string;
   /** Truncated says that there are older events. */
   truncated: boolean;
+  /** The last event that retention removed, if the window reaches that far: what came before can't be read any more. */
+  removedThrough?: number;
+  /** The session that the events are of, if the window lies before the beginning of a fork: it goes on where the fork's own events end. */
+  origin?: HistoryOrigin;
+}
+
+/** Where a fork's earlier events are. */
+export interface HistoryOrigin {
+  /** sessionId has the events. */
+  sessionId: string;
+  /** The thread that was forked. */
+  threadId?: string;
+  /** The last one that belongs to the fork. */
+  sequence: number;
 }
 
 /** The durable acceptance of a turn. */
@@ -2869,6 +2913,8 @@ export interface Commands {
   start_benchmark_trial: { params: StartBenchmarkTrialParams; result: StartBenchmarkTrialResult };
   /** Attaches a score to a trial. */
   record_benchmark_reward: { params: RecordBenchmarkRewardParams; result: TrialResult };
+  /** Ends a trial of several turns. */
+  end_benchmark_trial: { params: EndBenchmarkTrialParams; result: TrialResult };
   /** Exports a trial's pack and trajectory. */
   export_benchmark_trial: { params: ExportBenchmarkTrialParams; result: ExportBenchmarkTrialResult };
   /** Holds two configurations against each other. */

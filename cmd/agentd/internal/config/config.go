@@ -38,9 +38,12 @@ type Config struct {
 		Mode  string `json:"mode"`
 		Rules []Rule `json:"rules"`
 	} `json:"permissions"`
-	Hooks      []Hook  `json:"hooks"`
-	Sandbox    Sandbox `json:"sandbox"`
-	Outputs    Outputs `json:"outputs"`
+	Hooks     []Hook  `json:"hooks"`
+	Sandbox   Sandbox `json:"sandbox"`
+	Outputs   Outputs `json:"outputs"`
+	Retention struct {
+		Events Span `json:"events"`
+	} `json:"retention"`
 	Compaction struct {
 		AtContextFraction float64 `json:"atContextFraction"`
 	} `json:"compaction"`

@@ -165,6 +165,7 @@ func workSettings() []Setting {
 		{Name: "outputs.inlineBytes", Type: Size, Default: "4096", Means: "The largest content that is kept in a fact; what is larger goes behind a reference."},
 		{Name: "outputs.previewBytes", Type: Size, Default: "1024", Means: "How much of it is shown in the fact."},
 		{Name: "outputs.expireAfter", Type: Duration, Default: "720h", Means: "How long large outputs are kept."},
+		{Name: "retention.events", Type: Duration, Means: "How long the events of a session at rest are kept after its last one, before they are removed for good; absent is for ever. See operations."},
 		{Name: "compaction.atContextFraction", Type: Fraction, Default: "0.8", Means: "Part of the context window at which a thread is compacted."},
 		{Name: "actions.timeout", Type: Duration, Means: "How long a question waits for an answer before it counts as denied; absent is for ever."},
 		{Name: "recovery", Type: Choice, Values: []string{"auto", "manual"}, Default: "auto", Means: "After a crash: go on with what is safe to repeat, or wait for resume_thread."},

@@ -10,10 +10,10 @@ import (
 	"agentd/event"
 )
 
-// Direct is an [Exec] that runs a command as it is, without a sandbox, with PATH
+// direct is an [Exec] that runs a command as it is, without a sandbox, with PATH
 // and LANG and what the hook asks for as its environment. A runtime that has a
 // sandbox gives its own.
-func Direct(ctx context.Context, c Command) (Exit, error) {
+func direct(ctx context.Context, c Command) (Exit, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir = c.Cwd
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}, c.Env...)

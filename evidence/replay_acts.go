@@ -1,0 +1,422 @@
+package evidence
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"agentd/event"
+)
+
+// Kinds of acts.
+const (
+	// ActSteer adds input to the turn that runs, ActInterrupt stops it.
+	ActSteer     = "steer"
+	ActInterrupt = "interrupt"
+	// ActQueued submits a turn behind the one that runs and takes it back again.
+	ActQueued = "queued"
+	// ActPolicy changes the rules or the mode of a source.
+	ActPolicy = "policy"
+	// ActCompact asks for a compaction, ActRollback takes turns back.
+	ActCompact  = "compact"
+	ActRollback = "rollback"
+	// ActDeadline lets the time of the turn that runs pass, ActTime that of approvals.
+	ActDeadline = "deadline"
+	ActTime     = "time"
+)
+
+// CaseAct is something that was done to the session from outside, and where in the
+// story: after facts that both runs share, and before everything that came from
+// outside later. What came later says so by counting the acts before it.
+type CaseAct struct {
+	// EventID is that of the fact which tells of the act.
+	EventID string `json:"eventId"`
+	Kind    string `json:"kind"`
+	// Turns is how many turns had started.
+	Turns int `json:"turns"`
+	// After says how many facts there were of the turn that ran and of its calls, by
+	// what they belong to; see [Fact]. Absent if no turn ran.
+	After map[string]int `json:"after,omitempty"`
+	// TurnID is the turn that was steered, interrupted or queued, or the one that a
+	// rollback leaves as the last; absent if it leaves none.
+	TurnID  string             `json:"turnId,omitempty"`
+	Input   event.Raw          `json:"input,omitempty"`
+	Options *event.TurnOptions `json:"options,omitempty"`
+	Reason  string             `json:"reason,omitempty"`
+	// Cause is that of an interrupt which no person wanted.
+	Cause  string      `json:"cause,omitempty"`
+	Policy *CasePolicy `json:"policy,omitempty"`
+	// Files says what a rollback does with files, Force that it overwrites.
+	Files string `json:"files,omitempty"`
+	Force bool   `json:"force,omitempty"`
+}
+
+// CasePolicy is the whole policy of a source.
+type CasePolicy struct {
+	Source string             `json:"source"`
+	Mode   string             `json:"mode,omitempty"`
+	Rules  []event.PolicyRule `json:"rules"`
+	Held   []string           `json:"held,omitempty"`
+}
+
+// Reaches reports whether the facts that were collected are those of an act's place,
+// or more.
+func (p *Projection) Reaches(a *CaseAct) bool {
+	for of, n := range a.After {
+		if p.reached[of] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// actFacts are what a recording remembers of where the session stands.
+type actFacts struct {
+	// started counts the turns that started, running is the one that runs, last the
+	// greatest place in the case that a turn which started has.
+	started int
+	running string
+	last    int
+	// queued counts the turns that never started and were taken back.
+	queued int
+	// open is what the turn waits for: answers, results, decisions.
+	open map[string]bool
+	// retrying says that the turn waits before it asks again, limited that it does so
+	// for a limit of the runtime.
+	retrying, limited bool
+	// stopped says that the turn was interrupted.
+	stopped bool
+	// ran are the tool calls that were started.
+	ran map[string]bool
+	// before is the place before the last thing that came from outside, which is what
+	// came says; nil if nothing came in this turn.
+	before map[string]int
+	came   func() *int
+	// trail are the outcomes that were cut off one after the other, trailed the place
+	// before the first of them.
+	trail   []func() *int
+	trailed map[string]int
+	// unexplained says that an action was cancelled, and nothing says yet why.
+	unexplained bool
+	// grants are the approvals that end with the time.
+	grants []grantEnd
+	// counted are how many answers, results and decisions know the acts before them.
+	counted [4]int
+	threads map[string]bool
+}
+
+// place is what was reached of the turn that runs; nil if none does.
+func (r *recording) place() map[string]int {
+	if r.act.running == "" {
+		return nil
+	}
+	of := fmt.Sprintf("turn %d", r.projected.turns[r.act.running])
+	out := map[string]int{}
+	for k, n := range r.projected.reached {
+		if k == of || strings.HasPrefix(k, of+",") {
+			out[k] = n
+		}
+	}
+	return out
+}
+
+// waits reports whether the turn that runs waits for something from outside: only
+// then a replay can hold it.
+func (r *recording) waits() bool { return len(r.act.open) > 0 }
+
+// done appends an act at a place.
+func (r *recording) done(e *event.Event, a CaseAct, after map[string]int) {
+	a.EventID, a.Turns, a.After = e.ID, r.act.started, after
+	r.c.Acts = append(r.c.Acts, a)
+}
+
+// beforeFact follows where the session stands and takes what was done to it. It is
+// told of a fact before the fact is collected.
+func (r *recording) beforeFact(e *event.Event) {
+	f := &r.act
+	switch p := e.Payload.(type) {
+	case *event.TurnSubmitted:
+		if f.threads == nil {
+			f.threads = map[string]bool{}
+		}
+		f.threads[e.ThreadID] = true
+	case *event.TurnStarted:
+		r.turnStarts(e)
+	case *event.TurnCompleted:
+		r.turnEnds(e, nil)
+	case *event.TurnFailed:
+		r.turnEnds(e, p)
+	case *event.ModelRequested:
+		f.retrying, f.limited = false, false
+		r.opens(p.ModelRequestID)
+	case *event.ModelCompleted:
+		if f.stopped && f.open[p.ModelRequestID] {
+			r.limit("an answer ended while its turn was interrupted")
+		}
+		r.comes(p.ModelRequestID, r.nextAnswer(), false)
+	case *event.ModelFailed:
+		r.comes(p.ModelRequestID, r.nextAnswer(), p.ErrorCategory == "interrupted" || p.ErrorCategory == "timeout")
+	case *event.RateLimitHit:
+		f.limited = f.limited || p.Source == "client"
+	case *event.RunStatus:
+		f.retrying = f.retrying || p.Phase == "retrying"
+	default:
+		r.beforeCall(e)
+	}
+}
+
+// beforeCall is beforeFact for facts of calls and actions.
+func (r *recording) beforeCall(e *event.Event) {
+	f := &r.act
+	switch p := e.Payload.(type) {
+	case *event.ToolStarted:
+		if f.ran == nil {
+			f.ran = map[string]bool{}
+		}
+		f.ran[e.ToolCallID] = true
+		r.opens(e.ToolCallID)
+	case *event.ToolResult:
+		r.comes(e.ToolCallID, r.nextResult(), false)
+	case *event.ToolFailed:
+		r.comes(e.ToolCallID, r.nextResult(), p.ErrorCategory == "interrupted" || p.ErrorCategory == "timeout")
+	case *event.ActionRequired:
+		delete(f.open, e.ToolCallID) // it is the answer that is waited for
+		r.opens(e.ActionID)
+	case *event.ActionResolved:
+		r.comes(e.ActionID, r.nextDecision(), p.Status == "cancelled")
+	case *event.HookStarted:
+		r.opens(p.HookRunID)
+	case *event.HookCompleted:
+		r.comes(p.HookRunID, r.nextHook(), false)
+	case *event.HookFailed:
+		r.comes(p.HookRunID, r.nextHook(), p.ErrorCategory == categoryLost)
+	case *event.PermissionResolved:
+		r.granted(p)
+	case *event.PermissionEvaluated:
+		r.grantsHold(e)
+	default:
+		r.outside(e)
+	}
+}
+
+// opens notes that the turn waits for something.
+func (r *recording) opens(id string) {
+	if r.act.open == nil {
+		r.act.open = map[string]bool{}
+	}
+	r.act.open[id] = true
+	r.act.trail = nil
+}
+
+// comes notes that something came which the turn waited for; cut says that it came
+// because the turn was stopped.
+func (r *recording) comes(id string, acts func() *int, cut bool) {
+	f := &r.act
+	if !f.open[id] {
+		return
+	}
+	f.before, f.came = r.place(), acts
+	if !cut {
+		f.trail = nil
+	} else {
+		if f.trail == nil {
+			f.trailed = f.before
+		}
+		f.trail = append(f.trail, acts)
+	}
+	delete(f.open, id)
+}
+
+// nextAnswer, nextResult and nextDecision give the count of acts before what is
+// recorded next; nil if it isn't recorded.
+func (r *recording) nextAnswer() func() *int {
+	i := len(r.c.Answers)
+	return func() *int {
+		if i < len(r.c.Answers) {
+			return &r.c.Answers[i].Acts
+		}
+		return nil
+	}
+}
+
+func (r *recording) nextResult() func() *int {
+	i := len(r.c.Results)
+	return func() *int {
+		if i < len(r.c.Results) {
+			return &r.c.Results[i].Acts
+		}
+		return nil
+	}
+}
+
+func (r *recording) nextDecision() func() *int {
+	i := len(r.c.Decisions)
+	return func() *int {
+		if i < len(r.c.Decisions) {
+			return &r.c.Decisions[i].Acts
+		}
+		return nil
+	}
+}
+
+func (r *recording) nextHook() func() *int {
+	i := 0
+	if r.c.Parties != nil {
+		i = len(r.c.Parties.Hooks)
+	}
+	return func() *int {
+		if r.c.Parties != nil && i < len(r.c.Parties.Hooks) {
+			return &r.c.Parties.Hooks[i].Acts
+		}
+		return nil
+	}
+}
+
+// afterFact tells what was recorded how many acts came before it.
+func (r *recording) afterFact(e *event.Event) {
+	r.filesOf(e)
+	n, c := len(r.c.Acts), &r.act.counted
+	for ; c[0] < len(r.c.Answers); c[0]++ {
+		r.c.Answers[c[0]].Acts = n
+	}
+	for ; c[1] < len(r.c.Results); c[1]++ {
+		r.c.Results[c[1]].Acts = n
+	}
+	for ; c[2] < len(r.c.Decisions); c[2]++ {
+		r.c.Decisions[c[2]].Acts = n
+	}
+	for p := r.c.Parties; p != nil && c[3] < len(p.Hooks); c[3]++ {
+		p.Hooks[c[3]].Acts = n
+	}
+}
+
+// filesOf tells a result which files the call changed.
+func (r *recording) filesOf(e *event.Event) {
+	var files []event.FileChange
+	switch p := e.Payload.(type) {
+	case *event.ToolResult:
+		files = p.ChangedFiles
+	case *event.ToolFailed:
+		files = p.ChangedFiles
+	}
+	if n := len(r.c.Results) - 1; n >= 0 && r.c.Results[n].EventID == e.ID {
+		for _, f := range files {
+			r.c.Results[n].Changed = append(r.c.Results[n].Changed, event.FileChange{Path: f.Path, Change: f.Change})
+		}
+	}
+}
+
+// turnStarts takes the start of a turn. A replay submits the turns one after the
+// other, so they must have started in that order.
+func (r *recording) turnStarts(e *event.Event) {
+	f := &r.act
+	r.grantsEnd(e)
+	i := slices.IndexFunc(r.c.Turns, func(t *CaseTurn) bool { return t.TurnID == e.TurnID })
+	if i < 0 {
+		return
+	}
+	if i < f.last {
+		r.limit("turns started in another order than they were submitted")
+	}
+	f.last = i
+	r.c.Turns[i].started = true
+	f.started++
+	f.running, f.open, f.retrying, f.limited, f.stopped = e.TurnID, nil, false, false, false
+	f.before, f.came, f.trail = nil, nil, nil
+}
+
+// turnEnds takes the end of a turn; failed is nil if it ended well.
+func (r *recording) turnEnds(e *event.Event, failed *event.TurnFailed) {
+	f := &r.act
+	i := slices.IndexFunc(r.c.Turns, func(t *CaseTurn) bool { return t.TurnID == e.TurnID })
+	if i >= 0 && !r.c.Turns[i].started && failed != nil {
+		r.takenFromQueue(e, i, failed)
+		return
+	}
+	if e.TurnID != f.running {
+		return
+	}
+	if failed != nil && failed.FailureCategory == "timed_out" && !f.stopped {
+		r.outOfTime(e)
+	}
+	f.running, f.open, f.retrying = "", nil, false
+	if f.unexplained {
+		r.limit("an action was cancelled")
+	}
+}
+
+// takenFromQueue takes the end of a turn that never started. A replay submits it just
+// before that, so those that were submitted before must have started.
+func (r *recording) takenFromQueue(e *event.Event, i int, failed *event.TurnFailed) {
+	f := &r.act
+	t := r.c.Turns[i]
+	if t.Unstarted = true; !r.waits() || i != f.started+f.queued || failed.FailureCategory != "interrupted" {
+		r.limit("a turn was taken from the queue")
+		return
+	}
+	f.queued++
+	a := CaseAct{Kind: ActQueued, TurnID: e.TurnID}
+	if failed.Error != nil {
+		a.Reason = failed.Error.Message
+	}
+	r.done(e, a, r.place())
+	if n := len(r.c.Acts) - 1; n > 0 && r.c.Acts[n-1].Kind == ActInterrupt && r.c.Acts[n-1].TurnID == f.running {
+		// The interrupt cleared the queue: what waits behind a turn that ends would start.
+		r.c.Acts[n-1], r.c.Acts[n] = r.c.Acts[n], r.c.Acts[n-1]
+		r.c.Acts[n-1].After = r.c.Acts[n].After
+	}
+}
+
+// outOfTime takes the end of a turn whose time was used: what was cut off came after.
+func (r *recording) outOfTime(e *event.Event) {
+	f := &r.act
+	if f.trail == nil {
+		r.limit("a turn ran out of time between two steps")
+		return
+	}
+	r.done(e, CaseAct{Kind: ActDeadline, TurnID: e.TurnID}, f.trailed)
+	f.unexplained = false
+	for _, acts := range f.trail {
+		if n := acts(); n != nil {
+			*n = len(r.c.Acts)
+		}
+	}
+}
+
+// actsEnd completes what the case says about acts.
+func (r *recording) actsEnd() {
+	f := &r.act
+	if n := len(r.c.Acts); n > 0 && len(f.threads) > 1 {
+		r.limit("what was done to one of several threads is not done again")
+	}
+	if r.c.Environment.RulesChanged && r.decided {
+		r.limit("the host's rules changed after the session began")
+	}
+	// What isn't the host's comes with acts, or came after the scope.
+	r.c.Environment.Rules = slices.DeleteFunc(slices.Clone(r.c.Environment.Rules), func(x event.PolicyRule) bool { return isOwnPolicy(x.Source) })
+	for i, t := range r.c.Turns {
+		switch {
+		case t.ended:
+		case t.started && t.TurnID == f.running:
+			t.Open = true
+		case t.started || i < f.last:
+			r.limit("a turn has not ended")
+		default:
+			t.Unstarted = true
+		}
+	}
+	if f.unexplained {
+		r.limit("an action was cancelled")
+	}
+	r.openActions()
+}
+
+// openActions notes the questions that nobody had answered when the recording ended.
+func (r *recording) openActions() {
+	for _, id := range slices.Sorted(maps.Keys(r.asked)) {
+		if q := r.asked[id]; r.act.open[id] {
+			r.c.Decisions = append(r.c.Decisions, CaseDecision{ActionType: q.ActionType, ToolName: q.ToolName, Status: "open", Acts: len(r.c.Acts)})
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package loop
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// An alarm that goes off while it is taken back finds something else under way, such
+// as the model call that follows what it was set for, and must not stop that.
+func TestAnAlarmStopsOnlyWhatItWasSetFor(t *testing.T) {
+	k, now := key{"sess_a", "thread_a"}, time.Now()
+	var stopped error
+	l := &Loop{
+		alarms: map[key]*alarm{}, runners: map[key]*runner{k: {interrupt: func(cause error) { stopped = cause }}},
+		opt: Options{Clock: func() time.Time { return now }},
+	}
+	l.alarm(k, now.Add(time.Hour))
+	before := l.alarms[k]
+	l.alarm(k, now.Add(time.Hour))
+	if l.ring(k, before); stopped != nil {
+		t.Fatal("an alarm that was replaced stopped what was under way")
+	}
+	if l.Ring(k.session, k.thread); stopped != nil || !l.runners[k].again {
+		t.Fatalf("an alarm that isn't due stopped what was under way, or nobody looked: %v", stopped)
+	}
+	now = now.Add(2 * time.Hour)
+	if l.Ring(k.session, k.thread); !errors.Is(stopped, errDeadline) || l.alarms[k] != nil {
+		t.Fatalf("an alarm that is due stopped nothing: %v", stopped)
+	}
+	stopped = nil
+	l.alarm(k, now.Add(time.Hour))
+	late := l.alarms[k]
+	l.alarm(k, time.Time{})
+	if l.ring(k, late); stopped != nil {
+		t.Fatal("an alarm that was taken back stopped what was under way")
+	}
+	l.alarm(k, now.Add(time.Hour))
+	if l.ring(k, l.alarms[k]); !errors.Is(stopped, errDeadline) {
+		t.Fatal("an alarm stopped nothing")
+	}
+}
