@@ -270,7 +270,7 @@ func (m *Manager) use(sessionID string, do func(*writer) error) error {
 // View runs a function on a session's state and returns when all that it saw is
 // durable. The function must copy what it keeps.
 func (m *Manager) View(ctx context.Context, sessionID string, view func(*state.Session) error) error {
-	return m.write(ctx, sessionID, 0, false, func(tx *Tx) error { return view(tx.State) })
+	return m.use(sessionID, func(w *writer) error { return w.view(ctx, view) })
 }
 
 // published is called by the journal for each batch that is durable.

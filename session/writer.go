@@ -111,6 +111,16 @@ func (w *writer) doSoon(ctx context.Context, by event.Emitter, decide func(*Tx) 
 	return p, nil
 }
 
+// view looks at the state and returns when all of it is durable.
+func (w *writer) view(ctx context.Context, view func(*state.Session) error) error {
+	w.mu.Lock()
+	if err := w.ready(ctx, false); err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	return w.settle(view(w.state))
+}
+
 // peek looks at the state, whether or not it is durable.
 func (w *writer) peek(ctx context.Context, view func(*state.Session) error) error {
 	w.mu.Lock()
