@@ -28,9 +28,6 @@ type kit struct {
 	dir    string
 	change func(*agentd.Options)
 	r      *agentd.Runtime
-	// unrepeatable says why the test's sessions can't be run again; empty if they
-	// are, at its end.
-	unrepeatable string
 }
 
 func newKit(t *testing.T, answers ...script.Answer) *kit {

@@ -22,7 +22,7 @@ import (
 	"agentd/tool"
 )
 
-// replaySession is the session that a case is run in.
+// replaySession is the session that a case is run in, unless it is a fork.
 const replaySession = "sess_replay"
 
 // errUnanswered says that the replay asks something that the recording didn't.
@@ -102,6 +102,8 @@ type replaying struct {
 	with ReplayOptions
 	r    *Runtime
 	got  evidence.Projection
+	// session is the one that the case is run in.
+	session string
 
 	mu sync.Mutex
 	// turn is the one that runs, asked how many answers it was given.
@@ -284,10 +286,10 @@ func escalating(shell tool.Tool, otherwise event.Raw) event.Raw {
 
 // run submits the turns one after the other and answers what they ask.
 func (p *replaying) run(ctx context.Context) error {
-	if _, err := p.r.Do(ctx, command.Local(), &command.CreateSession{SessionID: replaySession}); err != nil {
+	if err := p.create(ctx); err != nil {
 		return err
 	}
-	sub, err := p.r.Subscribe(ctx, command.Local(), replaySession, 0)
+	sub, err := p.r.Subscribe(ctx, command.Local(), p.session, 0)
 	if err != nil {
 		return err
 	}
@@ -304,7 +306,7 @@ func (p *replaying) run(ctx context.Context) error {
 			return err
 		}
 		p.begin(t.TurnID)
-		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: replaySession, Input: t.Input, Options: p.turnOptions(t)})
+		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: p.session, Input: t.Input, Options: p.turnOptions(t)})
 		if err != nil {
 			return err
 		}

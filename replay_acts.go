@@ -94,7 +94,7 @@ func (x *acting) timeout(turnID string) int64 {
 // pass lets time pass.
 func (x *acting) pass(d time.Duration) {
 	x.ahead.Add(int64(d + time.Hour))
-	x.p.r.loop.Ring(replaySession, x.thread)
+	x.p.r.loop.Ring(x.p.session, x.thread)
 }
 
 // faithful reports whether the story is the recorded one: with another policy, or
@@ -347,7 +347,7 @@ func (x *acting) finish(ctx context.Context, sub *session.Subscription) error {
 		return err
 	}
 	var head uint64
-	if err := x.p.r.View(ctx, replaySession, func(s *state.Session) error {
+	if err := x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
 		head = s.Sequence
 		return nil
 	}); err != nil {

@@ -19,7 +19,7 @@ func (x *acting) act(ctx context.Context, a *evidence.CaseAct) error {
 	switch a.Kind {
 	case evidence.ActSteer:
 		o := event.TurnOptions{QueuePolicy: "steer", ExpectedTurnID: x.turns[a.TurnID]}
-		return x.command(ctx, &command.SubmitTurn{SessionID: replaySession, Input: a.Input, Options: &o})
+		return x.command(ctx, &command.SubmitTurn{SessionID: x.p.session, Input: a.Input, Options: &o})
 	case evidence.ActInterrupt:
 		return x.interrupt(ctx, a)
 	case evidence.ActQueued:
@@ -31,7 +31,7 @@ func (x *acting) act(ctx context.Context, a *evidence.CaseAct) error {
 			return err
 		}
 		x.wg.Go(func() { // it ends when the model has answered; how is a fact
-			_, _ = x.p.r.Do(ctx, command.Local(), &command.CompactThread{SessionID: replaySession, ThreadID: x.thread})
+			_, _ = x.p.r.Do(ctx, command.Local(), &command.CompactThread{SessionID: x.p.session, ThreadID: x.thread})
 		})
 		return nil
 	case evidence.ActRollback:
@@ -39,8 +39,14 @@ func (x *acting) act(ctx context.Context, a *evidence.CaseAct) error {
 			return err
 		}
 		return x.command(ctx, &command.RollbackThread{
-			SessionID: replaySession, ThreadID: x.thread, ToTurnID: x.turns[a.TurnID], ToStart: a.TurnID == "", Files: a.Files, Force: a.Force,
+			SessionID: x.p.session, ThreadID: x.thread, ToTurnID: x.turns[a.TurnID], ToStart: a.TurnID == "", Files: a.Files, Force: a.Force,
 		})
+	case evidence.ActModels:
+		offer, err := x.p.offer(a.Models)
+		if err == nil {
+			x.p.r.loop.SetOffer(offer)
+		}
+		return err
 	case evidence.ActDeadline:
 		x.pass(turnTime)
 		return nil
@@ -58,7 +64,7 @@ func (x *acting) command(ctx context.Context, p command.Params) error {
 
 // findThread finds the thread that the turns are in, also before the first.
 func (x *acting) findThread(ctx context.Context) error {
-	return x.p.r.View(ctx, replaySession, func(s *state.Session) error {
+	return x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
 		if t := s.MainThread(); t != nil {
 			x.thread = t.ThreadID
 		}
@@ -69,9 +75,9 @@ func (x *acting) findThread(ctx context.Context) error {
 func (x *acting) interrupt(ctx context.Context, a *evidence.CaseAct) error {
 	turnID := x.turns[a.TurnID]
 	if a.Cause == "" {
-		return x.command(ctx, &command.InterruptTurn{SessionID: replaySession, TurnID: turnID, Reason: a.Reason})
+		return x.command(ctx, &command.InterruptTurn{SessionID: x.p.session, TurnID: turnID, Reason: a.Reason})
 	}
-	return x.p.r.manager.Emit(ctx, replaySession, event.BySession, func(tx *session.Tx) error { // as the runtime does
+	return x.p.r.manager.Emit(ctx, x.p.session, event.BySession, func(tx *session.Tx) error { // as the runtime does
 		t := tx.State.Thread(x.thread)
 		if t == nil || t.Active == nil || t.Active.TurnID != turnID {
 			return nil
@@ -91,11 +97,11 @@ func (x *acting) queued(ctx context.Context, a *evidence.CaseAct) error {
 		return fmt.Errorf("the case has no turn %s", a.TurnID)
 	}
 	t := x.p.c.Turns[i]
-	res, err := x.p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: replaySession, Input: t.Input, Options: x.p.turnOptions(t)})
+	res, err := x.p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: x.p.session, Input: t.Input, Options: x.p.turnOptions(t)})
 	if err != nil {
 		return err
 	}
-	return x.command(ctx, &command.InterruptTurn{SessionID: replaySession, TurnID: res.(*command.SubmitTurnResult).TurnID, Reason: a.Reason})
+	return x.command(ctx, &command.InterruptTurn{SessionID: x.p.session, TurnID: res.(*command.SubmitTurnResult).TurnID, Reason: a.Reason})
 }
 
 // policy sets the policy of a source. That of a workspace comes from no command: the
@@ -107,9 +113,9 @@ func (x *acting) policy(ctx context.Context, a *evidence.CaseAct) error {
 	}
 	rules := append([]event.PolicyRule{}, p.Rules...)
 	if p.Source == "session" {
-		return x.command(ctx, &command.SetPolicy{SessionID: replaySession, Mode: p.Mode, Rules: rules, Reason: a.Reason})
+		return x.command(ctx, &command.SetPolicy{SessionID: x.p.session, Mode: p.Mode, Rules: rules, Reason: a.Reason})
 	}
-	return x.p.r.manager.Emit(ctx, replaySession, event.BySession|event.ByLoop, func(tx *session.Tx) error {
+	return x.p.r.manager.Emit(ctx, x.p.session, event.BySession|event.ByLoop, func(tx *session.Tx) error {
 		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: &event.PolicyChanged{Source: p.Source, Mode: p.Mode, Rules: rules, Held: p.Held, Reason: a.Reason}})
 		return nil
 	})

@@ -25,7 +25,7 @@ func (x *parties) turnOf(ctx context.Context, threadID string) string {
 		return running
 	}
 	var parent, call, id string
-	if err := x.p.r.View(ctx, replaySession, func(s *state.Session) error {
+	if err := x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
 		of := func(a *state.Subagent) bool { return a.ThreadID == threadID }
 		for _, list := range [][]*state.Subagent{s.Subagents.Open, s.Subagents.Recent} {
 			if i := slices.IndexFunc(list, of); i >= 0 {
@@ -66,7 +66,7 @@ func (x *parties) spawnAll(ctx context.Context, ok func(evidence.Moment) bool) e
 // spawn starts a subagent that was started from outside, under the id that it had.
 func (x *parties) spawn(ctx context.Context, a *evidence.CaseAgent) error {
 	w, parent := a.Spawn, ""
-	if err := x.p.r.View(ctx, replaySession, func(s *state.Session) error {
+	if err := x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
 		if p := s.Subagents.Find(w.ParentSubagentID); p != nil {
 			parent = p.ThreadID
 		} else if t := s.MainThread(); t != nil && w.ParentSubagentID == "" {
@@ -80,7 +80,7 @@ func (x *parties) spawn(ctx context.Context, a *evidence.CaseAgent) error {
 	x.working[a.SubagentID] = true
 	x.p.mu.Unlock()
 	_, err := x.p.r.Do(ctx, command.Local(), &command.SpawnSubagent{
-		SubagentID: a.SubagentID, SessionID: replaySession, ThreadID: parent, TurnID: x.p.acts.turns[w.ParentTurnID],
+		SubagentID: a.SubagentID, SessionID: x.p.session, ThreadID: parent, TurnID: x.p.acts.turns[w.ParentTurnID],
 		Role: w.Role, Nickname: w.Nickname, Model: w.Model, Input: w.Input, Isolation: w.Isolation,
 	})
 	return err

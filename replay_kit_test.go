@@ -17,10 +17,6 @@ func (k *kit) replay() {
 	if k.Failed() || k.Skipped() {
 		return
 	}
-	if k.unrepeatable != "" {
-		replayed.Exempt(k.unrepeatable, 1)
-		return
-	}
 	change := k.change
 	k.change = func(o *agentd.Options) {
 		if change != nil {

@@ -67,7 +67,7 @@ func (x *parties) recordedCall(ctx context.Context, threadID, toolCallID string)
 // note remembers what the calls that a thread has open are in the recording.
 func (x *parties) note(ctx context.Context, threadID string) {
 	var ids []string
-	err := x.p.r.View(ctx, replaySession, func(s *state.Session) error {
+	err := x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
 		if t := s.Thread(threadID); t != nil && t.Active != nil {
 			for _, c := range t.Active.Tools {
 				ids = append(ids, c.ToolCallID)

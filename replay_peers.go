@@ -44,13 +44,13 @@ func (x *parties) moves(ctx context.Context, list []evidence.CasePeer) error {
 	defer x.moving.Unlock()
 	for _, p := range list {
 		var do command.Params = &command.ConnectChannel{
-			ChannelID: p.ChannelID, SessionID: replaySession, Transport: "in_process", PeerRole: "client", Tools: p.Tools,
+			ChannelID: p.ChannelID, SessionID: x.p.session, Transport: "in_process", PeerRole: "client", Tools: p.Tools,
 		}
 		switch token := x.tokens[p.ChannelID]; {
 		case p.Gone:
 			do = &command.DisconnectChannel{ChannelID: p.ChannelID}
 		case token != "":
-			do = &command.ReconnectChannel{ChannelID: p.ChannelID, ResumeToken: token, SessionID: replaySession}
+			do = &command.ReconnectChannel{ChannelID: p.ChannelID, ResumeToken: token, SessionID: x.p.session}
 		}
 		res, err := x.p.r.Do(ctx, command.Local(), do)
 		if err != nil {

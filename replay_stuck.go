@@ -97,7 +97,7 @@ func (x *acting) stuck(ctx context.Context) bool {
 	}
 	x.held.mu.Unlock()
 	var head uint64
-	err := x.p.r.View(ctx, replaySession, func(s *state.Session) error {
+	err := x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
 		head = s.Sequence
 		return nil
 	})

@@ -16,22 +16,13 @@ import (
 
 // deafness are mistakes in how the program listens to others.
 var deafness = map[string]change{
-	"nothing is changed": {says: "the same"},
 	"the word of hooks isn't heard": {
 		"loop/hooks.go", "	if out.Decision == hook.Block {\n", "	out.Decision = hook.Continue\n	if out.Decision == hook.Block {\n",
 		`turn 2, call 1: permission.evaluated: decision was "deny" and is "allow"`,
 	},
-	"hooks are not asked before a call": {
-		"loop/hooks.go", "	if r.refused != nil || (!pre && !asked) {\n", "	if r.refused != nil || pre || !asked {\n",
-		"turn 2, call 1: the recording has hook.completed (decision deny",
-	},
 	"the refusal of a peer is taken for a result": {
 		"loop/clienttool.go", `case a.Decision != "submit":`, `case a.Decision == "never":`,
 		`turn 2, call 2: tool.failed: category was "denied" and is "execution"`,
-	},
-	"errors of peers are taken for results": {
-		"loop/clienttool.go", "IsError: in.IsError}", "IsError: false}",
-		`turn 2, call 3: tool.result: status was "error" and is "ok"`,
 	},
 	"money is no object": {
 		"model/budget.go", "	if b.SessionCostUSD <= 0 {\n", "	if b.SessionCostUSD <= 1000 {\n",

@@ -38,6 +38,9 @@ type Case struct {
 	Decisions []CaseDecision `json:"decisions"`
 	// Acts are what was done to the session from outside, in order.
 	Acts []CaseAct `json:"acts,omitempty"`
+	// Inherited are the turns before the recording that a rollback of a fork tells of,
+	// oldest first.
+	Inherited []CaseInherited `json:"inherited,omitempty"`
 	// Parties are the others who had a part in the turns; absent if nobody had.
 	Parties *CaseParties `json:"parties,omitempty"`
 	// Tools are the tools of the turns; ContextRefs and InventoryRefs point to what
@@ -73,6 +76,9 @@ type CaseEnvironment struct {
 	// Catalog is what the runtime knew of models and money; absent from a case that
 	// was made without it.
 	Catalog *CaseCatalog `json:"catalog,omitempty"`
+	// Earlier are the models that could be asked at the beginning, if they were others
+	// than those of the catalog; the first one was the default.
+	Earlier []CaseModel `json:"earlier,omitempty"`
 }
 
 // CaseSandbox is what confined commands.
@@ -289,7 +295,7 @@ func (r *recording) take(e *event.Event) {
 		r.c.InventoryRefs = append(r.c.InventoryRefs, nonempty(p.InventoryRef)...)
 		r.inventory(e.TurnID, p)
 	case *event.RoutingCandidates:
-		r.candidates(p)
+		r.candidates(e, p)
 	case *event.RoutingDecision:
 		r.selected(p)
 	default:
@@ -398,6 +404,7 @@ func (r *recording) finish() Correlation {
 	}
 	r.partiesEnd()
 	r.actsEnd()
+	r.modelsEnd()
 	for _, name := range slices.Sorted(maps.Keys(r.tools)) {
 		r.c.Tools = append(r.c.Tools, r.tools[name])
 	}

@@ -24,6 +24,8 @@ const (
 	// ActDeadline lets the time of the turn that runs pass, ActTime that of approvals.
 	ActDeadline = "deadline"
 	ActTime     = "time"
+	// ActModels changes the models that can be asked, as a start with others does.
+	ActModels = "models"
 )
 
 // CaseAct is something that was done to the session from outside, and where in the
@@ -47,6 +49,9 @@ type CaseAct struct {
 	// Cause is that of an interrupt which no person wanted.
 	Cause  string      `json:"cause,omitempty"`
 	Policy *CasePolicy `json:"policy,omitempty"`
+	// Models are those that can be asked from then on, the first one as the default;
+	// absent if they are those of the catalog.
+	Models []CaseModel `json:"models,omitempty"`
 	// Files says what a rollback does with files, Force that it overwrites.
 	Files string `json:"files,omitempty"`
 	Force bool   `json:"force,omitempty"`
@@ -104,6 +109,7 @@ type actFacts struct {
 	// counted are how many answers, results and decisions know the acts before them.
 	counted [4]int
 	threads map[string]bool
+	inheritFacts
 }
 
 // place is what was reached of the turn that runs; nil if none does.

@@ -20,6 +20,8 @@ func (r *recording) outside(e *event.Event) {
 		r.compactionAsked(e, p)
 	case *event.RollbackStarted:
 		r.rolledBack(e, p)
+	case *event.RollbackCompleted:
+		r.inheritedFiles(p)
 	}
 }
 
@@ -109,12 +111,19 @@ func (r *recording) compactionAsked(e *event.Event, p *event.CompactionStarted) 
 	r.done(e, CaseAct{Kind: ActCompact}, r.place())
 }
 
-// rolledBack takes turns that were taken back.
+// limitTakenBack says that a rollback can't be done again.
+const limitTakenBack = "turns before the recording were taken back"
+
+// rolledBack takes turns that were taken back. Those that a fork inherited are none of the
+// recording's: the fact itself has to tell of them.
 func (r *recording) rolledBack(e *event.Event, p *event.RollbackStarted) {
 	a := CaseAct{Kind: ActRollback, TurnID: applicable(p.ToTurnID), Files: p.Files, Force: p.Force}
 	known := a.TurnID == "" || slices.ContainsFunc(r.c.Turns, func(t *CaseTurn) bool { return t.TurnID == a.TurnID && t.started })
+	if p.Origin != nil {
+		known = r.inherits(p)
+	}
 	if r.act.running != "" || !known {
-		r.limit("turns before the recording were taken back")
+		r.limit(limitTakenBack)
 		return
 	}
 	r.done(e, a, nil)

@@ -70,7 +70,7 @@ func (r *recording) agent(e *event.Event) {
 	case *event.ToolCatalogResolved:
 		r.inventory(e.TurnID, p)
 	case *event.RoutingCandidates:
-		r.candidates(p)
+		r.candidates(e, p)
 	case *event.RoutingDecision:
 		r.selected(p)
 	default:

@@ -121,29 +121,6 @@ func (r *recording) inventory(turnID string, p *event.ToolCatalogResolved) {
 	}
 }
 
-// candidates takes the models that could be asked. If others come or go while the
-// session runs, a replay, which has them all from its beginning, chooses otherwise.
-func (r *recording) candidates(p *event.RoutingCandidates) {
-	var all []string
-	for _, c := range p.Candidates {
-		id := c.Provider + "/" + c.Model
-		all = append(all, id)
-		if !slices.Contains(r.c.Environment.Candidates, id) {
-			r.c.Environment.Candidates = append(r.c.Environment.Candidates, id)
-		}
-	}
-	for _, x := range p.Excluded {
-		all = append(all, x.Model)
-		r.excluded(x)
-	}
-	slices.Sort(all)
-	if r.models != nil && !slices.Equal(r.models, all) {
-		r.limit("the models that could be asked changed")
-	}
-	r.models = all
-	r.catalogued(all)
-}
-
 // selected keeps the context window of the model that was chosen.
 func (r *recording) selected(p *event.RoutingDecision) {
 	if r.window == 0 {

@@ -47,20 +47,18 @@ func (r *recording) excluded(x event.Exclusion) {
 	}
 }
 
-// catalogued notes that the models of a turn are not those of the catalog: they
-// changed since.
-func (r *recording) catalogued(ids []string) {
+// catalogued reports whether models are those of the catalog; without one, nobody knows
+// of others.
+func (r *recording) catalogued(ids []string) bool {
 	if r.c.Environment.Catalog == nil {
-		return
+		return r.models == nil
 	}
 	var known []string
 	for _, m := range r.c.Environment.Catalog.Models {
 		known = append(known, m.Provider+"/"+m.Model)
 	}
 	slices.Sort(known)
-	if !slices.Equal(known, ids) {
-		r.limit("the models that could be asked changed")
-	}
+	return slices.Equal(known, ids)
 }
 
 // spent notes that a budget ended a turn. What other turns spent is not in the case

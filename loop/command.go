@@ -411,7 +411,7 @@ func (l *Loop) compacted(ctx context.Context, sessionID, id string, from uint64)
 // CheckTurn refuses options that can't be meant: a model or a tool that nobody knows.
 func (l *Loop) CheckTurn(o *event.TurnOptions) error {
 	if o.Model != "" || o.Provider != "" {
-		if !model.Known(l.opt.Models, o.Provider, o.Model) {
+		if !model.Known(l.offer.Load().Models, o.Provider, o.Model) {
 			return fault.Param("options.model", "%q is not a configured model; there are %s", o.Provider+joiner(o)+o.Model, l.modelNames())
 		}
 	}
@@ -438,7 +438,7 @@ func joiner(o *event.TurnOptions) string {
 
 func (l *Loop) modelNames() string {
 	var names []string
-	for _, i := range l.opt.Models {
+	for _, i := range l.offer.Load().Models {
 		names = append(names, i.ID())
 	}
 	slices.Sort(names)

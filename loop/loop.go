@@ -109,6 +109,7 @@ type Loop struct {
 	limiter     *model.Limiter
 	transcripts *transcripts
 	host        atomic.Pointer[HostPolicy]
+	offer       atomic.Pointer[Offer]
 	plans       plans
 	pins        pins
 	roots       roots
@@ -177,9 +178,7 @@ func New(opt Options) (*Loop, error) {
 	for _, p := range opt.Providers {
 		l.providers[p.Name()] = p
 	}
-	for _, i := range opt.Models {
-		l.limiter.Set(i.ID(), i.Limits)
-	}
+	l.SetOffer(Offer{Models: opt.Models, DefaultModel: opt.DefaultModel, Fallback: opt.Fallback})
 	l.host.Store(&HostPolicy{Mode: opt.Host.Mode, Rules: opt.Host.Rules})
 	l.plans.byPlace = map[planKey]*sandbox.Plan{}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())

@@ -218,7 +218,7 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 func (l *Loop) prepare(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation) {
 	scope := scopeOf(t, turn)
 	ask := l.ask(tx, t, turn, p)
-	routing := model.Route(l.opt.Models, ask)
+	routing := model.Route(l.offer.Load().Models, ask)
 	resolved := p.resolved(tx, t)
 	if routing.Selected != nil {
 		resolved.ContextWindow = routing.Selected.ContextWindow
@@ -250,10 +250,10 @@ func (l *Loop) outOfBudget(tx *session.Tx, scope event.Scope, excluded []event.E
 // ask is what the turn needs of a model.
 func (l *Loop) ask(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation) model.Ask {
 	o := optionsOf(turn)
-	cost := &tx.State.Routing.Cost
+	cost, offer := &tx.State.Routing.Cost, l.offer.Load()
 	a := model.Ask{
 		Provider: o.Provider, Model: o.Model, ThreadModel: t.Model,
-		Default: l.opt.DefaultModel, Fallback: l.opt.Fallback, FallbackOn: l.opt.Policy.FallbackOn,
+		Default: offer.DefaultModel, Fallback: offer.Fallback, FallbackOn: l.opt.Policy.FallbackOn,
 		Cost: l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced).Status, Resting: l.limiter.Resting(), Now: tx.Now(),
 		TaskKind: "turn",
 	}
@@ -340,7 +340,7 @@ func (l *Loop) fallback(tx *session.Tx, t *state.Thread, e Fallback) {
 	d := t.Routing.Decision
 	ask := l.ask(tx, t, turn, nil)
 	failed := append(append([]string(nil), d.Failed...), d.SelectedProvider+"/"+d.SelectedModel)
-	next, ok := model.Fallback(model.Route(l.opt.Models, ask), failed, e.Cause)
+	next, ok := model.Fallback(model.Route(l.offer.Load().Models, ask), failed, e.Cause)
 	if !ok {
 		failTurn(tx, t, FailTurn{turn.TurnID, "model_failed", e.Cause + ": " + turn.Call.Message})
 		return
@@ -350,7 +350,7 @@ func (l *Loop) fallback(tx *session.Tx, t *state.Thread, e Fallback) {
 
 // model finds a model that was chosen.
 func (l *Loop) model(provider, name string) (model.Info, model.Provider, error) {
-	for _, i := range l.opt.Models {
+	for _, i := range l.offer.Load().Models {
 		if i.Provider == provider && i.Model == name {
 			if p := l.providers[provider]; p != nil {
 				return i, p, nil
