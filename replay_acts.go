@@ -13,6 +13,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
+	"agentd/loop"
 	"agentd/session"
 	"agentd/state"
 )
@@ -78,9 +79,33 @@ func (x *acting) options(opt *Options) {
 		}
 		return 0
 	}
+	if slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool { return a.Before != "" }) && x.faithful() {
+		opt.Loop.Pace = x.pace
+	}
 	if slices.ContainsFunc(x.p.c.Decisions, func(d evidence.CaseDecision) bool { return d.Status == statusExpired }) {
 		opt.Loop.ActionTimeout = actionTime
 	}
+}
+
+// pace holds a turn that was interrupted between two steps before what it never did.
+func (x *acting) pace(_ string, next loop.Effect) time.Duration {
+	var before string
+	switch next.(type) {
+	case loop.StartTurn:
+		before = evidence.BeforeStart
+	case loop.CallModel, loop.Compact:
+		before = evidence.BeforeCall
+	default:
+		return 0
+	}
+	x.p.mu.Lock()
+	defer x.p.mu.Unlock()
+	if slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool {
+		return a.Before == before && a.TurnID == x.p.turn && (before == evidence.BeforeStart || a.Calls == x.p.asked)
+	}) {
+		return turnTime
+	}
+	return 0
 }
 
 // timeout is the time limit of a turn: one that the replay's clock alone can reach.

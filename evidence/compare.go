@@ -25,6 +25,8 @@ type Fact struct {
 // asked, answered, decided and reached. Pieces of answers, progress, costs,
 // processes and the queue are left out: they depend on timing and machine.
 type Projection struct {
+	// turns numbers the turns in the order in which they were taken up, which need not
+	// be the one in which they were submitted; those that wait have 0.
 	turns map[string]int
 	calls map[string]int
 	count map[int]int
@@ -38,7 +40,9 @@ type Projection struct {
 	// agents are the facts of subagents, under those of a call that started them.
 	agents map[string]*Projection
 	under  map[[2]int][]*Projection
-	// begun is the last turn that started, steering the input that no turn took up yet.
+	// numbered counts the turns that have a number, begun is the last that started,
+	// steering the input that no turn took up yet.
+	numbered int
 	begun    int
 	steering []Fact
 }
@@ -59,12 +63,9 @@ func (p *Projection) collect(e *event.Event) {
 		p.main, p.tool, p.asked = map[int][]Fact{}, map[[2]int][]Fact{}, map[[2]int][]int{}
 		p.reached = map[string]int{}
 	}
-	if e.Type == event.TypeTurnSubmitted {
-		p.turns[e.TurnID] = len(p.turns) + 1
-	}
-	turn := p.turns[e.TurnID]
-	p.steps(e, turn)
 	says := compared(e)
+	turn := p.number(e, says != nil)
+	p.steps(e, turn)
 	if turn == 0 || says == nil {
 		return
 	}
@@ -84,6 +85,22 @@ func (p *Projection) collect(e *event.Event) {
 	}
 }
 
+// number returns the number of a fact's turn; 0 if it has none yet. The first fact that
+// tells of work on a turn gives it one: that it is compared says so, and so does a hook
+// that is asked about it, or input that is added to it.
+func (p *Projection) number(e *event.Event, isCompared bool) int {
+	n, submitted := p.turns[e.TurnID]
+	switch {
+	case e.Type == event.TypeTurnSubmitted && !submitted:
+		p.turns[e.TurnID] = 0
+	case submitted && n == 0 && (isCompared || e.Type == event.TypeHookStarted || e.Type == event.TypeTurnSteered):
+		p.numbered++
+		n = p.numbered
+		p.turns[e.TurnID] = n
+	}
+	return n
+}
+
 // call numbers the calls of a turn in the order in which the model asked for them.
 func (p *Projection) call(turn int, id string) int {
 	if id == "" {
@@ -100,7 +117,7 @@ func (p *Projection) call(turn int, id string) int {
 // answer those of the calls that it asked for, whichever of them ran first.
 func (p *Projection) Facts() []Fact {
 	out := []Fact{}
-	for turn := 0; turn <= len(p.turns); turn++ { // what came before the first has 0
+	for turn := 0; turn <= p.numbered; turn++ { // what came before the first has 0
 		placed := map[int]bool{}
 		add := func(call int) {
 			if !placed[call] {

@@ -28,6 +28,12 @@ const (
 	ActModels = "models"
 )
 
+// What a turn was about to do that was interrupted between two steps.
+const (
+	BeforeStart = "start"
+	BeforeCall  = "call"
+)
+
 // CaseAct is something that was done to the session from outside, and where in the
 // story: after facts that both runs share, and before everything that came from
 // outside later. What came later says so by counting the acts before it.
@@ -47,7 +53,11 @@ type CaseAct struct {
 	Options *event.TurnOptions `json:"options,omitempty"`
 	Reason  string             `json:"reason,omitempty"`
 	// Cause is that of an interrupt which no person wanted.
-	Cause  string      `json:"cause,omitempty"`
+	Cause string `json:"cause,omitempty"`
+	// Before is what a turn was about to do that was interrupted between two steps, and
+	// never did: start, or call, which is to ask a model, as it had done Calls times.
+	Before string      `json:"before,omitempty"`
+	Calls  int         `json:"calls,omitempty"`
 	Policy *CasePolicy `json:"policy,omitempty"`
 	// Models are those that can be asked from then on, the first one as the default;
 	// absent if they are those of the catalog.
@@ -78,11 +88,16 @@ func (p *Projection) Reaches(a *CaseAct) bool {
 
 // actFacts are what a recording remembers of where the session stands.
 type actFacts struct {
-	// started counts the turns that started, running is the one that runs, last the
-	// greatest place in the case that a turn which started has.
+	// started counts the turns that started, running is the one that runs.
 	started int
 	running string
-	last    int
+	// entering is the turn that hooks were asked about before it started, enteringHook
+	// the last run of one.
+	entering, enteringHook string
+	// last is the greatest place among those submitted that a turn which started has,
+	// reordered says that one started before others that were submitted earlier.
+	last      int
+	reordered bool
 	// queued counts the turns that never started and were taken back.
 	queued int
 	// open is what the turn waits for: answers, results, decisions.
@@ -90,8 +105,13 @@ type actFacts struct {
 	// retrying says that the turn waits before it asks again, limited that it does so
 	// for a limit of the runtime.
 	retrying, limited bool
-	// stopped says that the turn was interrupted.
+	// calls counts how often the turn that runs asked a model, routed says that it has one
+	// to ask.
+	calls  int
+	routed bool
+	// stopped says that the turn was interrupted, cutting what it waited for then.
 	stopped bool
+	cutting map[string]bool
 	// ran are the tool calls that were started.
 	ran map[string]bool
 	// before is the place before the last thing that came from outside, which is what
@@ -117,8 +137,12 @@ func (r *recording) place() map[string]int {
 	if r.act.running == "" {
 		return nil
 	}
-	of := fmt.Sprintf("turn %d", r.projected.turns[r.act.running])
-	out := map[string]int{}
+	number := r.projected.turns[r.act.running]
+	if number == 0 { // nothing was told of it yet: it is the next
+		number = r.projected.numbered + 1
+	}
+	of := fmt.Sprintf("turn %d", number)
+	out := map[string]int{of: 0} // a turn that has not started may have no facts
 	for k, n := range r.projected.reached {
 		if k == of || strings.HasPrefix(k, of+",") {
 			out[k] = n
@@ -155,6 +179,7 @@ func (r *recording) beforeFact(e *event.Event) {
 		r.turnEnds(e, p)
 	case *event.ModelRequested:
 		f.retrying, f.limited = false, false
+		f.calls++
 		r.opens(p.ModelRequestID)
 	case *event.ModelCompleted:
 		if f.stopped && f.open[p.ModelRequestID] {
@@ -163,6 +188,8 @@ func (r *recording) beforeFact(e *event.Event) {
 		r.comes(p.ModelRequestID, r.nextAnswer(), false)
 	case *event.ModelFailed:
 		r.comes(p.ModelRequestID, r.nextAnswer(), p.ErrorCategory == "interrupted" || p.ErrorCategory == "timeout")
+	case *event.RoutingDecision:
+		f.routed = f.running != "" && e.TurnID == f.running
 	case *event.RateLimitHit:
 		f.limited = f.limited || p.Source == "client"
 	case *event.RunStatus:
@@ -192,10 +219,15 @@ func (r *recording) beforeCall(e *event.Event) {
 	case *event.ActionResolved:
 		r.comes(e.ActionID, r.nextDecision(), p.Status == "cancelled")
 	case *event.HookStarted:
+		r.entered(e.TurnID, p.HookRunID)
 		r.opens(p.HookRunID)
 	case *event.HookCompleted:
+		r.outlasted(p.HookRunID)
 		r.comes(p.HookRunID, r.nextHook(), false)
 	case *event.HookFailed:
+		if p.ErrorCategory != categoryLost {
+			r.outlasted(p.HookRunID)
+		}
 		r.comes(p.HookRunID, r.nextHook(), p.ErrorCategory == categoryLost)
 	case *event.PermissionResolved:
 		r.granted(p)
@@ -313,67 +345,6 @@ func (r *recording) filesOf(e *event.Event) {
 	}
 }
 
-// turnStarts takes the start of a turn. A replay submits the turns one after the
-// other, so they must have started in that order.
-func (r *recording) turnStarts(e *event.Event) {
-	f := &r.act
-	r.grantsEnd(e)
-	i := slices.IndexFunc(r.c.Turns, func(t *CaseTurn) bool { return t.TurnID == e.TurnID })
-	if i < 0 {
-		return
-	}
-	if i < f.last {
-		r.limit("turns started in another order than they were submitted")
-	}
-	f.last = i
-	r.c.Turns[i].started = true
-	f.started++
-	f.running, f.open, f.retrying, f.limited, f.stopped = e.TurnID, nil, false, false, false
-	f.before, f.came, f.trail = nil, nil, nil
-}
-
-// turnEnds takes the end of a turn; failed is nil if it ended well.
-func (r *recording) turnEnds(e *event.Event, failed *event.TurnFailed) {
-	f := &r.act
-	i := slices.IndexFunc(r.c.Turns, func(t *CaseTurn) bool { return t.TurnID == e.TurnID })
-	if i >= 0 && !r.c.Turns[i].started && failed != nil {
-		r.takenFromQueue(e, i, failed)
-		return
-	}
-	if e.TurnID != f.running {
-		return
-	}
-	if failed != nil && failed.FailureCategory == "timed_out" && !f.stopped {
-		r.outOfTime(e)
-	}
-	f.running, f.open, f.retrying = "", nil, false
-	if f.unexplained {
-		r.limit("an action was cancelled")
-	}
-}
-
-// takenFromQueue takes the end of a turn that never started. A replay submits it just
-// before that, so those that were submitted before must have started.
-func (r *recording) takenFromQueue(e *event.Event, i int, failed *event.TurnFailed) {
-	f := &r.act
-	t := r.c.Turns[i]
-	if t.Unstarted = true; !r.waits() || i != f.started+f.queued || failed.FailureCategory != "interrupted" {
-		r.limit("a turn was taken from the queue")
-		return
-	}
-	f.queued++
-	a := CaseAct{Kind: ActQueued, TurnID: e.TurnID}
-	if failed.Error != nil {
-		a.Reason = failed.Error.Message
-	}
-	r.done(e, a, r.place())
-	if n := len(r.c.Acts) - 1; n > 0 && r.c.Acts[n-1].Kind == ActInterrupt && r.c.Acts[n-1].TurnID == f.running {
-		// The interrupt cleared the queue: what waits behind a turn that ends would start.
-		r.c.Acts[n-1], r.c.Acts[n] = r.c.Acts[n], r.c.Acts[n-1]
-		r.c.Acts[n-1].After = r.c.Acts[n].After
-	}
-}
-
 // outOfTime takes the end of a turn whose time was used: what was cut off came after.
 func (r *recording) outOfTime(e *event.Event) {
 	f := &r.act
@@ -401,17 +372,18 @@ func (r *recording) actsEnd() {
 	}
 	// What isn't the host's comes with acts, or came after the scope.
 	r.c.Environment.Rules = slices.DeleteFunc(slices.Clone(r.c.Environment.Rules), func(x event.PolicyRule) bool { return isOwnPolicy(x.Source) })
-	for i, t := range r.c.Turns {
+	for _, t := range r.c.Turns {
 		switch {
 		case t.ended:
 		case t.started && t.TurnID == f.running:
 			t.Open = true
-		case t.started || i < f.last:
+		case t.started:
 			r.limit("a turn has not ended")
 		default:
 			t.Unstarted = true
 		}
 	}
+	r.inOrder()
 	if f.unexplained {
 		r.limit("an action was cancelled")
 	}

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -66,16 +67,58 @@ func (r *recording) steered(e *event.Event, p *event.TurnSteered) {
 // interrupted takes the wish to stop a turn.
 func (r *recording) interrupted(e *event.Event, p *event.TurnInterruptRequested) {
 	f := &r.act
+	a := CaseAct{Kind: ActInterrupt, TurnID: e.TurnID, Reason: p.Reason, Cause: p.Cause}
 	again := f.retrying && !f.limited && len(f.open) == 0 && len(r.c.Answers) > 0
-	if e.TurnID != f.running || !again && !r.waits() {
-		r.limit("a turn was interrupted between two steps")
+	switch {
+	case r.enters(e.TurnID):
+		if r.projected.turns[e.TurnID] == 0 {
+			a.Before = BeforeStart
+		}
+		r.takenUp(slices.Index(r.c.Turns, r.turns[e.TurnID]))
+	case r.party.open[e.TurnID]:
+		r.limit(limitAgentChanged)
+		return
+	case e.TurnID != f.running:
+		r.limit(limitBetween)
+		return
+	case r.waits():
+	case again:
+		r.c.Answers[len(r.c.Answers)-1].Held = true
+	case r.unasked():
+		a.Before, a.Calls = BeforeCall, f.calls
+	default:
+		r.limit(limitBetween)
 		return
 	}
-	if again {
-		r.c.Answers[len(r.c.Answers)-1].Held = true
+	f.stopped, f.cutting = true, maps.Clone(f.open)
+	r.done(e, a, r.place())
+}
+
+// limitBetween says that a replay can't hold a turn where it was interrupted.
+const limitBetween = "a turn was interrupted between two steps"
+
+// enters reports whether a turn is the next to start, and stands where a replay can
+// hold it: nothing was done about it and nothing else is under way, or a hook is asked.
+// Only the turn that a thread is at can be interrupted; another one is taken from the
+// queue.
+func (r *recording) enters(turnID string) bool {
+	f := &r.act
+	t := r.turns[turnID]
+	if f.running != "" || t == nil || t.started || t.ended {
+		return false
 	}
-	f.stopped = true
-	r.done(e, CaseAct{Kind: ActInterrupt, TurnID: e.TurnID, Reason: p.Reason, Cause: p.Cause}, r.place())
+	return r.projected.turns[turnID] == 0 && !r.waits() || turnID == f.entering && f.open[f.enteringHook]
+}
+
+// unasked reports whether the next that the turn does is to ask a model: it waits for a
+// limit of the runtime, or was given a model and has not asked it yet. With subagents
+// nobody can tell whose call is the next.
+func (r *recording) unasked() bool {
+	f := &r.act
+	if p := r.c.Parties; p != nil && len(p.Agents) > 0 {
+		return false
+	}
+	return f.retrying && f.limited || f.routed && f.calls == 0
 }
 
 // isOwnPolicy reports whether a source is one whose policy is a session's own.

@@ -13,6 +13,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
+	"agentd/hook"
 	"agentd/model"
 	"agentd/model/provider/script"
 	"agentd/tool"
@@ -275,23 +276,17 @@ func TestReplayEndsWithTheRecording(t *testing.T) {
 	})
 }
 
-// TestACaseSaysWhatCantBeDoneAgain: a replay can't hold a turn that waits for a limit
-// of the runtime, and the case says so.
+// TestACaseSaysWhatCantBeDoneAgain: input that was added to a turn before it started
+// isn't added again, and the case says so.
 func TestACaseSaysWhatCantBeDoneAgain(t *testing.T) {
-	k := newKit(t, func(o *agentd.Options) {
-		o.Loop.Models = []model.Info{{Provider: "script", Model: "test", HasCredential: true, Limits: model.Limits{RequestsPerMinute: 1}}}
-		o.Loop.DefaultModel, o.Loop.Providers, o.Provider, o.Model = "script/test", []model.Provider{o.Provider}, nil, ""
-	}, script.Answer{Text: "one"}, script.Answer{Text: "two"})
-	k.turn("sess_limit", "one", nil)
-	r := k.submit("sess_limit", "two", nil)
-	k.until("sess_limit", func(e *event.Event) bool {
-		p, ok := e.Payload.(*event.RunStatus)
-		return ok && p.Phase == "retrying"
-	})
+	k := newKit(t, heldAt(t, hook.UserPromptSubmit))
+	r := k.submit("sess_limit", "one", nil)
+	k.untilHeld("sess_limit")
+	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_limit", Input: event.Raw(`"more"`), Options: &event.TurnOptions{QueuePolicy: "steer"}})
 	do[command.InterruptTurnResult](k, &command.InterruptTurn{SessionID: r.SessionID, TurnID: r.TurnID})
 	k.sees(r, event.TypeTurnFailed)
 	c := caseOf(k, command.ExportScope{SessionID: "sess_limit"})
-	if c.Determinism != "approximate" || !slices.Contains(c.Limits, "a turn was interrupted between two steps") {
+	if c.Determinism != "approximate" || !slices.Contains(c.Limits, "a turn was steered before it started") {
 		t.Errorf("%s, limits %v", c.Determinism, c.Limits)
 	}
 }

@@ -43,6 +43,9 @@ type agentFacts struct {
 	main string
 }
 
+// limitAgentChanged says that something was done to a subagent that isn't done again.
+const limitAgentChanged = "a subagent was steered, interrupted or changed from outside"
+
 // agent takes a fact of a subagent.
 func (r *recording) agent(e *event.Event) {
 	defer r.afterFact(e)
@@ -61,7 +64,7 @@ func (r *recording) agent(e *event.Event) {
 			r.limit("a subagent ran out of time")
 		}
 	case *event.TurnSteered, *event.TurnInterruptRequested, *event.PolicyChanged, *event.RollbackStarted:
-		r.limit("a subagent was steered, interrupted or changed from outside")
+		r.limit(limitAgentChanged)
 	case *event.ActionResolved:
 		if p.Status != "resolved" {
 			r.limit("a question of a subagent was not answered")

@@ -1,6 +1,10 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"agentd/state"
+)
 
 // alarm has the thread looked at again at a time; the zero time takes it back.
 func (l *Loop) alarm(k key, at time.Time) {
@@ -52,4 +56,21 @@ func (l *Loop) Ring(sessionID, threadID string) {
 		a.timer.Stop()
 		l.ring(k, a)
 	}
+}
+
+// paced holds a thread before an effect as long as [Options.Pace] says.
+func (l *Loop) paced(k key, next Effect) error {
+	if l.opt.Pace == nil {
+		return nil
+	}
+	wait := l.opt.Pace(k.thread, next)
+	if wait <= 0 {
+		return nil
+	}
+	ctx, done := l.interruptible(l.ctx, k)
+	defer done()
+	if err := l.still(ctx, k, next, func(*state.Session, *state.Thread) {}); err != nil {
+		return err
+	}
+	return sleep(ctx, wait)
 }

@@ -98,6 +98,9 @@ type Options struct {
 	// Clock defaults to time.Now, Random to a source of its own.
 	Clock  func() time.Time
 	Random func() float64
+	// Pace says how long a thread is held before it does its next effect; 0 or less is
+	// not at all. An interrupt ends the wait. If nil, nothing is held.
+	Pace func(threadID string, next Effect) time.Duration
 }
 
 // Loop executes the effects of all threads.
@@ -424,6 +427,9 @@ func (l *Loop) step(k key) (done bool, err error) {
 		return false, err
 	}
 	l.alarm(k, at)
+	if err := l.paced(k, next); err != nil {
+		return false, err
+	}
 	switch e := next.(type) {
 	case Nothing:
 		if left {
