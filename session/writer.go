@@ -398,7 +398,7 @@ func (w *writer) snapshot(b *store.Batch) error {
 	if b.Trim != nil {
 		return w.addSnapshot(b) // what was stored before may be of a fact that goes
 	}
-	if w.sinceFacts < w.m.opt.SnapshotEvery || w.sinceBytes < 4*w.snapshotBytes {
+	if w.sinceFacts < w.m.opt.SnapshotEvery || w.sinceBytes < 8*w.snapshotBytes {
 		return nil
 	}
 	return w.addSnapshot(b)
