@@ -77,11 +77,13 @@ func PlainText(parts event.Raw) (string, bool) {
 // isPlain reports whether JSON is a text whose characters stand for themselves, also
 // for the encoder, which escapes what HTML would take for markup.
 func isPlain(in string) bool {
-	if len(in) < len(`"a"`) || in[0] != '"' || in[len(in)-1] != '"' {
-		return false
-	}
-	for i := 1; i < len(in)-1; i++ {
-		if c := in[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+	return len(in) >= len(`"a"`) && in[0] == '"' && in[len(in)-1] == '"' && NeedsNoEscape(in[1:len(in)-1])
+}
+
+// NeedsNoEscape reports whether the encoder writes a text as it is.
+func NeedsNoEscape(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			return false
 		}
 	}

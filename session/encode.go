@@ -65,16 +65,6 @@ func appendAsked(b []byte, p *event.TurnSubmitted) []byte {
 	return append(b, '\n')
 }
 
-// needsNothing reports whether characters stand for themselves in JSON.
-func needsNothing(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return true
-}
-
 func appendOptional(b []byte, key, s string) []byte {
 	if s == "" {
 		return b
@@ -83,7 +73,7 @@ func appendOptional(b []byte, key, s string) []byte {
 }
 
 func appendText(b []byte, s string) []byte {
-	if !needsNothing(s) {
+	if !command.NeedsNoEscape(s) {
 		return appendAny(b, s)
 	}
 	b = append(b, '"')

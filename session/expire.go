@@ -284,7 +284,20 @@ func (r *request) expiredFault(ctx context.Context, ref string) error {
 
 // expireOutputs sweeps until ctx ends.
 func (m *Manager) expireOutputs(ctx context.Context) {
-	every := min(max(m.opt.ExpireAfter/16, time.Second), time.Hour)
+	m.sweepOld(ctx, m.opt.ExpireAfter, func(before time.Time) {
+		swept, err := m.ExpireOutputs(ctx, before)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			m.opt.Logger.Warn("old outputs could not be removed", "error", err)
+		case swept.Expired > 0 || swept.Deleted > 0:
+			m.opt.Logger.Info("old outputs were removed", "expired", swept.Expired, "deleted", swept.Deleted, "kept", swept.Kept)
+		}
+	})
+}
+
+// sweepOld has what is older than an age swept, again and again until ctx ends.
+func (m *Manager) sweepOld(ctx context.Context, age time.Duration, sweep func(before time.Time)) {
+	every := min(max(age/16, time.Second), time.Hour)
 	timer := time.NewTimer(min(every, time.Minute))
 	defer timer.Stop()
 	for {
@@ -293,13 +306,7 @@ func (m *Manager) expireOutputs(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		swept, err := m.ExpireOutputs(ctx, m.Now().Add(-m.opt.ExpireAfter))
-		switch {
-		case err != nil && ctx.Err() == nil:
-			m.opt.Logger.Warn("old outputs could not be removed", "error", err)
-		case swept.Expired > 0 || swept.Deleted > 0:
-			m.opt.Logger.Info("old outputs were removed", "expired", swept.Expired, "deleted", swept.Deleted, "kept", swept.Kept)
-		}
+		sweep(m.Now().Add(-age))
 		timer.Reset(every)
 	}
 }

@@ -118,22 +118,13 @@ func (m *Manager) isOld(ctx context.Context, sessionID string, before time.Time)
 
 // retainEvents sweeps until ctx ends.
 func (m *Manager) retainEvents(ctx context.Context) {
-	every := min(max(m.opt.RetainEvents/16, time.Second), time.Hour)
-	timer := time.NewTimer(min(every, time.Minute))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		swept, err := m.RetainEvents(ctx, m.Now().Add(-m.opt.RetainEvents))
+	m.sweepOld(ctx, m.opt.RetainEvents, func(before time.Time) {
+		swept, err := m.RetainEvents(ctx, before)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			m.opt.Logger.Warn("old events could not be removed", "error", err)
 		case swept.Sessions > 0:
 			m.opt.Logger.Info("old events were removed", "sessions", swept.Sessions, "events", swept.Events, "kept", swept.Kept)
 		}
-		timer.Reset(every)
-	}
+	})
 }
