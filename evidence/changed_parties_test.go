@@ -2,9 +2,6 @@ package evidence_test
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"agentd"
@@ -56,17 +53,5 @@ func TestLongReplayFindsAProgramThatIsDeaf(t *testing.T) {
 		k.gives(e, `{"output":"no such thing","isError":true}`)
 	})
 	k.turn("sess_deaf", "more", nil)
-	file := filepath.Join(t.TempDir(), "case.json")
-	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: "sess_deaf"}})
-	if err := os.WriteFile(file, k.output(res.Ref), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range deafness {
-		t.Run(name, func(t *testing.T) {
-			out, err := exec.Command(changed(t, c), file).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), c.says) {
-				t.Errorf("%v: %s", err, out)
-			}
-		})
-	}
+	findsEach(t, k, "sess_deaf", deafness)
 }

@@ -105,8 +105,15 @@ func TestLongReplayFindsAChangedProgram(t *testing.T) {
 		wants("write_file", map[string]any{"path": "c.txt", "content": "d"}), script.Answer{Text: "not allowed"})
 	k.turn("sess_changed", "go", nil)
 	k.turn("sess_changed", "again", &event.TurnOptions{PermissionMode: "plan"})
+	findsEach(t, k, "sess_changed", changes)
+}
+
+// findsEach replays a session in programs with one change each, which say what is
+// different.
+func findsEach(t *testing.T, k *kit, sessionID string, changes map[string]change) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "case.json")
-	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: "sess_changed"}})
+	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: sessionID}})
 	if err := os.WriteFile(file, k.output(res.Ref), 0o600); err != nil {
 		t.Fatal(err)
 	}
