@@ -7,12 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,9 +21,9 @@ import (
 
 	"github.com/coder/websocket"
 
+	"agentd/bench/rig"
 	"agentd/client"
 	"agentd/command"
-	"agentd/event"
 )
 
 // process is a real agentd server.
@@ -36,19 +37,6 @@ type process struct {
 }
 
 var listens = regexp.MustCompile(`http://\S+`)
-
-// program builds agentd once for each test.
-func program(tb testing.TB) string {
-	tb.Helper()
-	path := filepath.Join(tb.TempDir(), "agentd")
-	build := exec.Command("go", "build", "-o", path, "agentd/cmd/agentd")
-	build.Dir = ".."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		tb.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
 
 // serve starts a server and waits for its word that it is ready.
 func serve(tb testing.TB, path, data string) *process {
@@ -112,38 +100,38 @@ const think = time.Millisecond
 // once more without pauses.
 func BenchmarkSubmit(b *testing.B) {
 	dir := b.TempDir()
-	p := serve(b, program(b), filepath.Join(dir, "data"))
+	p := serve(b, rig.Build(b), filepath.Join(dir, "data"))
 	defer p.stop()
-	c, h := p.client(), p.plain()
-	defer c.Close()
-	defer h.conn.Close()
-	size := submissionSize(b, c)
+	h := p.plain()
+	size := submissionSize(b, h, filepath.Join(dir, "data"))
 	in := newSyncFile(b, filepath.Join(dir, "preallocated"), 64<<20, size)
 	end := newSyncFile(b, filepath.Join(dir, "appended"), 0, size)
 	grown := newSyncFile(b, filepath.Join(dir, "grown"), 0, size)
 	grown.sync = grown.f.Sync
+	begin, open := h.command("submit_turn", `{"input":"hello"}`), h.command("create_session", `{}`)
+	healthz := h.request("GET", "/healthz", "")
 	var first, submit, create, health, overwrite, add, whole result
 	for b.Loop() {
-		var r command.SubmitTurnResult
-		first.time(b, func() error { return h.post("submit_turn", `{"input":"hello"}`, &r) })
-		waitForEnd(b, c, &r)
-		again := fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"input":"hello"}`, r.SessionID, r.ThreadID)
+		first.time(b, func() error { return h.exchange(begin) })
+		r := h.submitted()
+		again := h.command("submit_turn", fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"input":"hello"}`, r.SessionID, r.ThreadID))
 		for _, other := range []struct {
 			*result
 			op func() error
 		}{
-			{&create, func() error { return h.post("create_session", `{}`, nil) }},
-			{&health, func() error { return h.do("GET", "/healthz", "", nil) }},
+			{&create, func() error { return h.exchange(open) }},
+			{&health, func() error { return h.exchange(healthz) }},
 			{&overwrite, in.write},
 			{&add, end.write},
 			{&whole, grown.write},
 		} {
-			submit.time(b, func() error { return h.post("submit_turn", again, &r) })
-			waitForEnd(b, c, &r)
+			submit.time(b, func() error { return h.exchange(again) })
+			h.submitted()
 			other.time(b, other.op)
 		}
 	}
 	busy := measureN(b, 1, 1000, func(int) error { return in.write() })
+	b.ReportMetric(float64(size), "bytes")
 	b.ReportMetric(submit.percentile(50), "p50-µs")
 	b.ReportMetric(submit.percentile(99), "p99-µs")
 	b.ReportMetric(first.percentile(50), "first-p50-µs")
@@ -172,66 +160,141 @@ func (r *result) time(tb testing.TB, op func() error) {
 	r.n++
 }
 
-// plain is one HTTP connection without the goroutines of Go's client, whose
-// changes take as long as the server does.
+// plain is one HTTP connection over a blocking socket: what Go's client and its
+// poller do takes as long as the server does.
 type plain struct {
-	conn  net.Conn
-	in    *bufio.Reader
-	token string
+	tb          testing.TB
+	fd          int
+	host, token string
+	in          [64 << 10]byte
+	answer      []byte // the last one's, in in
+	length      int    // of its header
 }
 
 func (p *process) plain() *plain {
 	p.tb.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	host := strings.TrimPrefix(p.url, "http://")
+	conn, err := net.Dial("tcp", host)
 	if err != nil {
 		p.tb.Fatal(err)
 	}
-	return &plain{conn: conn, in: bufio.NewReader(conn), token: p.token}
-}
-
-// post carries out a command.
-func (h *plain) post(name, params string, result any) error {
-	return h.do("POST", "/v1/commands/"+name, params, result)
-}
-
-func (h *plain) do(method, path, body string, result any) error {
-	_, err := fmt.Fprintf(h.conn, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		method, path, h.conn.RemoteAddr(), h.token, len(body), body)
+	defer conn.Close()
+	f, err := conn.(*net.TCPConn).File()
 	if err != nil {
+		p.tb.Fatal(err)
+	}
+	p.tb.Cleanup(func() { _ = f.Close() })
+	fd := int(f.Fd()) // and blocking from here on
+	return &plain{tb: p.tb, fd: fd, host: host, token: p.token}
+}
+
+// command is the request that carries out a command.
+func (h *plain) command(name, params string) []byte {
+	return h.request("POST", "/v1/commands/"+name, params)
+}
+
+func (h *plain) request(method, path, body string) []byte {
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		method, path, h.host, h.token, len(body), body)
+}
+
+var headerEnd = []byte("\r\n\r\n")
+
+// exchange sends a request and returns when its whole answer is there.
+func (h *plain) exchange(request []byte) error {
+	if _, err := syscall.Write(h.fd, request); err != nil {
 		return err
 	}
-	resp, err := http.ReadResponse(h.in, nil)
-	if err != nil {
-		return err
+	got, whole := 0, len(h.in)
+	for got < whole {
+		n, err := syscall.Read(h.fd, h.in[got:])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		got += n
+		if end := bytes.Index(h.in[:got], headerEnd); end >= 0 && whole == len(h.in) {
+			length, err := strconv.Atoi(headerValue(h.in[:end+2], "\r\nContent-Length: "))
+			if err != nil {
+				return err
+			}
+			h.length = end + len(headerEnd)
+			whole = h.length + length
+		}
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, answer)
+	h.answer = h.in[:got]
+	if !bytes.HasPrefix(h.answer, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("%s", h.answer)
 	}
-	if err == nil && result != nil {
-		err = json.Unmarshal(answer, result)
-	}
-	return err
+	return nil
 }
 
-// submissionSize is the size of the facts of one submission.
-func submissionSize(b *testing.B, c *client.Client) int {
+// headerValue finds a header that must be there.
+func headerValue(header []byte, name string) string {
+	_, rest, _ := bytes.Cut(header, []byte(name))
+	value, _, _ := bytes.Cut(rest, []byte("\r\n"))
+	return string(value)
+}
+
+// submitted decodes the answer to submit_turn and waits until the server is idle
+// again: the task of the turn is the last that ends.
+func (h *plain) submitted() command.SubmitTurnResult {
+	h.tb.Helper()
+	var r command.SubmitTurnResult
+	if err := json.Unmarshal(h.answer[h.length:], &r); err != nil {
+		h.tb.Fatal(err)
+	}
+	page := h.request("GET", fmt.Sprintf("/v1/sessions/%s/events?after=%d", r.SessionID, r.Sequence), "")
+	for {
+		time.Sleep(think)
+		if err := h.exchange(page); err != nil {
+			h.tb.Fatal(err)
+		}
+		if bytes.Contains(h.answer, []byte(`"task.completed"`)) {
+			return r
+		}
+	}
+}
+
+// submissionSize is what a submission into a session that is open adds to the
+// server's log: the least of several, because the turn that follows may add to it
+// before it is looked at.
+func submissionSize(b *testing.B, h *plain, data string) int {
 	b.Helper()
-	r, err := client.Call[command.SubmitTurnResult](b.Context(), c, &command.SubmitTurn{Input: event.Raw(`"hello"`)})
-	if err != nil {
+	if err := h.exchange(h.command("submit_turn", `{"input":"hello"}`)); err != nil {
 		b.Fatal(err)
 	}
-	waitForEnd(b, c, r)
-	page, err := c.Events(b.Context(), r.SessionID, 0, int(r.Sequence))
-	if err != nil {
-		b.Fatal(err)
+	r := h.submitted()
+	again := h.command("submit_turn", fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"input":"hello"}`, r.SessionID, r.ThreadID))
+	least := int64(math.MaxInt64)
+	for range 20 {
+		before := logSize(b, data)
+		if err := h.exchange(again); err != nil {
+			b.Fatal(err)
+		}
+		least = min(least, logSize(b, data)-before)
+		h.submitted()
 	}
-	n := 0
-	for _, e := range page.Events {
-		n += len(e.Data)
+	return int(least)
+}
+
+// logSize is how many bytes the store's logs hold.
+func logSize(b *testing.B, data string) (size int64) {
+	b.Helper()
+	logs, err := filepath.Glob(filepath.Join(data, "db", "*.log"))
+	if err != nil || len(logs) == 0 {
+		b.Fatal("the store has no log ", err)
 	}
-	return n
+	for _, path := range logs {
+		info, err := os.Stat(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		size += info.Size()
+	}
+	return size
 }
 
 // syncFile is a file to which some bytes are made durable, again and again.
@@ -270,25 +333,11 @@ func (s *syncFile) write() error {
 	return s.sync()
 }
 
-// waitForEnd waits until the server is idle again: the task of the turn is the
-// last that ends.
-func waitForEnd(tb testing.TB, c *client.Client, r *command.SubmitTurnResult) {
-	tb.Helper()
-	for e, err := range c.Follow(context.Background(), r.SessionID, r.Sequence, nil) {
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if strings.Contains(string(e.Data), `"task.completed"`) {
-			return
-		}
-	}
-}
-
 // BenchmarkCommands is the rate of create_session with 64 connections, over HTTP
 // and as JSON-RPC over WebSocket.
 func BenchmarkCommands(b *testing.B) {
 	const connections = 64
-	path := program(b)
+	path := rig.Build(b)
 	b.Run("http", func(b *testing.B) {
 		p := serve(b, path, filepath.Join(b.TempDir(), "data"))
 		defer p.stop()
@@ -347,7 +396,7 @@ func rpc(c *websocket.Conn) error {
 // BenchmarkStart is the time from the start of the program to its word that it is
 // ready, over an empty store and over one with 100,000 sessions.
 func BenchmarkStart(b *testing.B) {
-	path := program(b)
+	path := rig.Build(b)
 	for _, n := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
 			dir := filepath.Join(b.TempDir(), "data")

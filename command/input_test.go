@@ -3,6 +3,9 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -45,5 +48,38 @@ func TestAPlainInputBecomesWhatAnyOtherWould(t *testing.T) {
 	}
 	if _, err := normalInput(event.Raw(`""`)); err == nil {
 		t.Error("an empty text was accepted")
+	}
+}
+
+// TestPlainAndEscapedParametersAreTheSame holds the short way in which plain strings
+// are read against the general one, which an escape asks for, for every parameter.
+func TestPlainAndEscapedParametersAreTheSame(t *testing.T) {
+	seen := 0
+	for _, d := range Catalog() {
+		for _, sf := range reflect.VisibleFields(reflect.TypeOf(d.New()).Elem()) {
+			name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
+			if name == "" || name == "-" {
+				continue
+			}
+			plain, err := Decode(d.Name, fmt.Appendf(nil, `{%q: "aA"}`, name))
+			escaped, wrong := Decode(d.Name, fmt.Appendf(nil, `{%q: "\u0061A"}`, name))
+			if (err == nil) != (wrong == nil) || (err != nil && err.Error() != wrong.Error()) {
+				t.Errorf("%s.%s: %v, escaped %v", d.Name, name, err, wrong)
+				continue
+			}
+			if err != nil {
+				continue
+			}
+			seen++
+			if raw := reflect.ValueOf(escaped).Elem().FieldByIndex(sf.Index); sf.Type == reflect.TypeFor[event.Raw]() && string(raw.Bytes()) == `"\u0061A"` {
+				raw.SetBytes([]byte(`"aA"`)) // what is kept as it came keeps its escapes
+			}
+			if !reflect.DeepEqual(plain, escaped) {
+				t.Errorf("%s.%s: %+v, escaped %+v", d.Name, name, plain, escaped)
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d parameters take a string", seen)
 	}
 }

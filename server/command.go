@@ -67,8 +67,9 @@ func (s *Server) do(ctx context.Context, q *request, d *command.Def, body []byte
 		return nil, err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, s.opt.CommandTimeout)
-	defer cancel()
+	limited := withDeadline(ctx, s.opt.CommandTimeout)
+	defer limited.end()
+	ctx = limited
 	value, err := s.backend.Do(ctx, q.caller, p)
 	if to := q.forwardable(err); to != "" {
 		return s.forwardCommand(ctx, q, to, d, body, err)

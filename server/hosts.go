@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"agentd/fault"
 )
@@ -28,15 +29,38 @@ var loopbackNames = map[string]bool{"localhost": true, "127.0.0.1": true, "::1":
 // check refuses a request that a web page sent through a name of its own (DNS
 // rebinding) or from another origin.
 func (l hostList) check(r *http.Request) error {
-	local := localAddr(r.Context())
-	if local.unix {
+	p, _ := r.Context().Value(linkKey{}).(*link)
+	if p == nil {
+		p = &link{} // a handler that has no connection, as in some tests
+		if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+			p.local = addressOf(a)
+		}
+	}
+	if p.local.unix {
 		// No browser reaches a Unix socket, and its clients have no name for it.
-		return l.checkOrigin(r, local)
+		return l.checkOrigin(r, p.local)
 	}
-	if !l.ours(r.Host, local, schemeOf(r)) {
-		return fault.New(fault.Forbidden, "the Host header names somebody else; the server must be told of further names with its allowed hosts")
+	if known := p.host.Load(); known == nil || *known != r.Host {
+		if !l.ours(r.Host, p.local, schemeOf(r)) {
+			return fault.New(fault.Forbidden, "the Host header names somebody else; the server must be told of further names with its allowed hosts")
+		}
+		p.host.Store(&r.Host)
 	}
-	return l.checkOrigin(r, local)
+	return l.checkOrigin(r, p.local)
+}
+
+// link is what is known of a connection beside its requests.
+type link struct {
+	local address
+	// host is a Host header that was found to name us.
+	host atomic.Pointer[string]
+}
+
+type linkKey struct{}
+
+// withLink gives the requests of a connection what is known of it.
+func withLink(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, linkKey{}, &link{local: addressOf(c.LocalAddr())})
 }
 
 func (l hostList) checkOrigin(r *http.Request, local address) error {
@@ -51,19 +75,14 @@ func (l hostList) checkOrigin(r *http.Request, local address) error {
 	return nil
 }
 
-// address is where a request came in.
+// address is where a request came in: the listener's side of its connection.
 type address struct {
 	ip   net.IP
 	port string
 	unix bool
 }
 
-// localAddr returns the address of the listener's side of a request's connection.
-func localAddr(ctx context.Context) address {
-	a, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return address{}
-	}
+func addressOf(a net.Addr) address {
 	if a.Network() == "unix" {
 		return address{unix: true}
 	}

@@ -50,12 +50,12 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		if v := recover(); v != nil {
 			s.recovered(rec, q, v)
 		}
-		s.finish(r, rec, q, time.Since(began))
+		took := time.Since(began)
+		s.count(r, rec, q, took)
+		rec.deliver(r)
+		s.log(r, rec, q, took)
 	}()
-	if q.err = s.answer(rec, r, q); q.err == nil {
-		return
-	}
-	if rec.status == 0 {
+	if q.err = s.answer(rec, r, q); q.err != nil && rec.status == 0 {
 		if r.Context().Err() != nil && errors.Is(q.err, context.Canceled) {
 			return // the client went away
 		}
@@ -160,30 +160,45 @@ func (s *Server) recovered(w *recorder, q *request, v any) {
 	}
 }
 
-// finish counts and logs a request. No header and no query is logged: a token
-// might be in them.
-func (s *Server) finish(r *http.Request, w *recorder, q *request, took time.Duration) {
-	method := r.Method
-	switch method {
+// methodOf is a request's method in metrics and logs.
+func methodOf(r *http.Request) string {
+	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-	default:
-		method = "other"
+		return r.Method
 	}
-	s.metrics.requests.get(q.template, method, strconv.Itoa(w.status)).Add(1)
+	return "other"
+}
+
+// count counts a request. Who has its answer finds it counted.
+func (s *Server) count(r *http.Request, w *recorder, q *request, took time.Duration) {
+	s.metrics.requests.get(q.template, methodOf(r), strconv.Itoa(w.status)).Add(1)
 	s.metrics.latency.get(q.template).observe(took)
 	s.metrics.sent.Add(w.bytes)
+}
+
+// log logs a request. No header and no query is logged: a token might be in them.
+func (s *Server) log(r *http.Request, w *recorder, q *request, took time.Duration) {
+	level := slog.LevelInfo
+	var f *fault.Error
+	if q.err != nil {
+		f = classify(q.err)
+		level = levelOf(f.Kind)
+	}
+	if !s.opt.Logger.Enabled(r.Context(), level) {
+		return
+	}
 	attrs := []slog.Attr{
-		slog.String("method", method), slog.String("path", q.template), slog.Int("status", w.status),
-		slog.Duration("duration", took), slog.Int64("bytes", w.bytes), slog.String("requestId", q.id),
+		slog.String("method", methodOf(r)), slog.String("path", q.template), slog.Int("status", w.status),
+		slog.Float64("durationMs", float64(took.Microseconds())/1000), slog.Int64("bytes", w.bytes), slog.String("requestId", q.id),
+	}
+	if d, ok := command.Lookup(command.Name(q.variable)); ok && q.template == commandTemplate {
+		attrs = append(attrs, slog.String("command", string(d.Name)))
 	}
 	if q.login != nil {
 		attrs = append(attrs, slog.String("caller", q.login.Name))
 	}
-	level := slog.LevelInfo
-	if q.err != nil {
-		f := classify(q.err)
+	if f != nil {
 		attrs = append(attrs, slog.String("code", string(f.Kind)))
-		level = levelOf(f.Kind)
 		if level > slog.LevelInfo {
 			attrs = append(attrs, slog.Any("error", q.err))
 		}
@@ -257,6 +272,16 @@ func (w *recorder) FlushError() error {
 	}
 	w.deadline()
 	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// deliver sends an answer that is whole: net/http would do so when the handler has
+// returned, and the client would wait for the log. Over HTTP/2 it would take a frame
+// more.
+func (w *recorder) deliver(r *http.Request) {
+	if r.ProtoMajor == 1 && w.status != 0 && w.Header().Get("Content-Length") != "" {
+		// The last write's time is not over; if it fails, nobody is left to be told.
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+	}
 }
 
 // deadline allows the next write its time. A writer that knows no deadlines, as

@@ -12,6 +12,9 @@ import (
 // handler answers a request. An error before the first byte becomes a problem.
 type handler func(w http.ResponseWriter, r *http.Request, q *request) error
 
+// commandTemplate is the address of all commands.
+const commandTemplate = "/v1/commands/{command}"
+
 // route is one address.
 type route struct {
 	method string
@@ -26,7 +29,7 @@ type route struct {
 // table lists all addresses of the server.
 func (s *Server) table() []route {
 	return []route{
-		{http.MethodPost, "/v1/commands/{command}", false, s.serveCommand},
+		{http.MethodPost, commandTemplate, false, s.serveCommand},
 		{http.MethodPost, "/v1/rpc", false, s.serveRPC},
 		{http.MethodGet, "/v1/ws", false, s.serveWebSocket},
 		{http.MethodGet, "/v1/sessions/{id}/events", false, s.serveEvents},

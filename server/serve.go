@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,6 +85,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxRawHeader,
 		ErrorLog:          log.New(&lineLogger{logger}, "", 0),
 		TLSConfig:         s.opt.TLS,
+		ConnContext:       withLink,
 	}
 	bounded := &boundedListener{Listener: l, s: s, raw: s.opt.TLS == nil}
 	failed := make(chan error, 1)
@@ -154,13 +154,4 @@ func rawProblem(err error) []byte {
 	}
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%sConnection: close\r\n\r\n%s",
 		p.Status, http.StatusText(p.Status), len(body), retry, body)
-}
-
-// LoadTLS returns a configuration with a certificate and its key.
-func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("server: TLS: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
 }

@@ -52,11 +52,12 @@ func stopsWithin(t *testing.T, limit time.Duration, secure bool) bool {
 		if !secure {
 			return
 		}
-		cert, key, _ := certificate(t)
-		var err error
-		if o.TLS, err = server.LoadTLS(cert, key); err != nil {
+		certFile, keyFile, _ := certificate(t)
+		cert, err := server.LoadCertificate(certFile, keyFile)
+		if err != nil {
 			t.Fatal(err)
 		}
+		o.TLS = cert.Config()
 	})
 	if secure {
 		r.base = "https://" + r.addr
@@ -160,7 +161,10 @@ func TestTheDeliveryPageIsComplete(t *testing.T) {
 		"/v1/commands/{command}", "/v1/rpc", "/v1/ws", "/v1/sessions/{sessionId}/events", "/v1/events", "/v1/outputs/{ref}", "/v1/catalog",
 		"/v1/openapi.json", "/v1/schemas/{name}", "/v1/status", "/healthz", "/readyz", "/metrics",
 		"`after`", "`limit`", "`types`", "`profile=standard`", "`view=items`", "`snapshot=1`", "`channelId`", "`lastEventId`", "`Last-Event-ID`",
-		"`snapshot`", "`snapshot.repaired`", "`problem`", "`subscribe`", "`unsubscribe`", "`subscription.ended`", "`Range",
+		"`snapshot`", "`snapshot.repaired`", "`problem`", "`subscribe`", "`unsubscribe`", "`drain`", "`subscription.ended`", "`Range",
+		"`item.started`", "`item.updated`", "`item.completed`", "`itemId`", "`kind`", "`status`", "`title`", "`delta`", "`text`", "`data`", "`eventType`",
+		"`user_message`", "`agent_message`", "`reasoning`", "`tool_call`", "`plan`", "`file_change`", "`command`", "`action`", "`subagent`", "`compaction`", "`error`",
+		"`observer`", "`client`", "`admin`",
 	} {
 		if !strings.Contains(string(page), name) {
 			t.Errorf("it doesn't name %s", name)

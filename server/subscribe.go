@@ -20,8 +20,10 @@ type subscription struct {
 	stream    command.Stream
 	ctx       context.Context
 	cancel    context.CancelFunc
-	// started is set, and done closed, by the goroutine that delivers.
+	// started is set, and done closed, by the goroutine that delivers. It closes
+	// begun once what comes before the first event was sent; nil if relayed.
 	started atomic.Bool
+	begun   chan struct{}
 	done    chan struct{}
 	cursor  atomic.Uint64
 	// stopAt is the sequence after which a draining connection ends, plus one.
@@ -72,7 +74,7 @@ func (p *peer) subscribe(ctx context.Context, params []byte) (result []byte, the
 
 // subscribeHere serves a subscription from this node.
 func (p *peer) subscribeHere(ctx context.Context, in subscribeParams) (result []byte, then func(), err error) {
-	sub := &subscription{sessionID: in.SessionID, done: make(chan struct{})}
+	sub := &subscription{sessionID: in.SessionID, begun: make(chan struct{}), done: make(chan struct{})}
 	if sub.filter, err = newFilter(strings.Join(in.Types, ","), in.Profile, in.View); err != nil {
 		return nil, nil, err
 	}
@@ -172,6 +174,7 @@ func (p *peer) start(sub *subscription, release func(), first []byte, gap *Repai
 	p.tasks.Go(func() {
 		defer release()
 		err := p.begin(sub, first, gap)
+		close(sub.begun)
 		if err == nil {
 			err = p.deliver(sub)
 		}
@@ -226,9 +229,10 @@ func (p *peer) deliver(sub *subscription) error {
 
 // unsubscribe is the method of that name. No event of the subscription comes
 // after its answer.
-func (p *peer) unsubscribe(_ context.Context, params []byte) (result []byte, then func(), err error) {
+func (p *peer) unsubscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
 	var in struct {
 		SubscriptionID string `json:"subscriptionId"`
+		Drain          bool   `json:"drain"`
 	}
 	if err := wire.Decode(params, &in); err != nil {
 		return nil, nil, err
@@ -242,13 +246,21 @@ func (p *peer) unsubscribe(_ context.Context, params []byte) (result []byte, the
 	if sub == nil {
 		return nil, nil, fault.New(fault.NotFound, "there is no subscription %s", clip(in.SubscriptionID))
 	}
-	sub.cancel()
 	// In a batch the subscription may not have started; then it never sends.
-	if sub.started.Load() {
-		<-sub.done
+	if !sub.started.Load() {
+		sub.cancel()
+		return unsubscribed, nil, nil
 	}
-	return []byte(`{"unsubscribed":true}`), nil, nil
+	if in.Drain {
+		p.finish(ctx, sub)
+	} else {
+		sub.cancel()
+	}
+	<-sub.done
+	return unsubscribed, nil, nil
 }
+
+var unsubscribed = []byte(`{"unsubscribed":true}`)
 
 // drain lets each subscription deliver what is durable now, and ends it then.
 func (p *peer) drain() {
@@ -259,14 +271,26 @@ func (p *peer) drain() {
 	}
 	p.mu.Unlock()
 	for _, sub := range subs {
-		if sub.sessionID == "" {
-			sub.cancel()
-			continue
-		}
-		_, last, err := p.s.backend.Events(p.ctx, p.rpc.q.caller, sub.sessionID, sub.cursor.Load(), 1)
-		sub.stopAt.Store(last + 1)
-		if err != nil || sub.cursor.Load() >= last {
-			sub.cancel()
-		}
+		p.finish(p.ctx, sub)
+	}
+}
+
+// finish has a subscription end by itself once it delivered what is durable now.
+// The stream of all sessions has no such point, and one that another node serves
+// is that node's: they end at once.
+func (p *peer) finish(ctx context.Context, sub *subscription) {
+	if sub.sessionID == "" || sub.begun == nil {
+		sub.cancel()
+		return
+	}
+	select {
+	case <-sub.begun:
+	case <-sub.done:
+		return
+	}
+	_, last, err := p.s.backend.Events(ctx, p.rpc.q.caller, sub.sessionID, sub.cursor.Load(), 1)
+	sub.stopAt.Store(last + 1)
+	if err != nil || sub.cursor.Load() >= last {
+		sub.cancel()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -58,11 +59,11 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 
 func TestTLS(t *testing.T) {
 	certFile, keyFile, roots := certificate(t)
-	config, err := server.LoadTLS(certFile, keyFile)
+	cert, err := server.LoadCertificate(certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, func(o *server.Options) { o.TLS = config })
+	r := run(t, func(o *server.Options) { o.TLS = cert.Config() })
 	r.base = "https://" + r.addr
 	r.fake.open("s", "a")
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
@@ -90,6 +91,57 @@ func TestTLS(t *testing.T) {
 	wsSendf(t, c, `{"jsonrpc":"2.0","id":1,"method":"list_sessions"}`)
 	checkRPC(t, "over TLS", wsRead(t, c), 0, "1")
 	_ = c.Close(websocket.StatusNormalClosure, "")
+}
+
+// TestACertificateIsRenewed: connections that are opened from then on get the new
+// one, those that are open go on, and files that can't be used change nothing.
+func TestACertificateIsRenewed(t *testing.T) {
+	certFile, keyFile, first := certificate(t)
+	cert, err := server.LoadCertificate(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, func(o *server.Options) { o.TLS = cert.Config() })
+	r.fake.open("s", "a")
+	r.base = "https://" + r.addr
+	ask := func(roots *x509.CertPool) error {
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+		defer c.CloseIdleConnections()
+		res, err := c.Get(r.base + "/healthz")
+		if err == nil {
+			err = res.Body.Close()
+		}
+		return err
+	}
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: first}}}
+	defer r.client.CloseIdleConnections()
+	res, frames := r.stream(t.Context(), "/v1/sessions/s/events", "client-token")
+	defer res.Body.Close()
+	if changed, err := cert.Renew(certFile, keyFile); err != nil || changed {
+		t.Errorf("the same files: changed %v, %v", changed, err)
+	}
+	if _, err := cert.Renew(certFile, certFile); err == nil {
+		t.Error("a key that is none was taken")
+	}
+	if err := ask(first); err != nil {
+		t.Errorf("with the first certificate: %v", err)
+	}
+	nextCert, nextKey, next := certificate(t)
+	if changed, err := cert.Renew(nextCert, nextKey); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	if err := ask(next); err != nil {
+		t.Errorf("with the next certificate: %v", err)
+	}
+	if err := ask(first); err == nil {
+		t.Error("the first certificate is still shown")
+	}
+	r.fake.deltas("s", 1)
+	for want := range 2 {
+		if f, err := frames.Next(); err != nil || f.ID != strconv.Itoa(want+1) {
+			t.Fatalf("the open stream: %+v, %v", f, err)
+		}
+	}
 }
 
 func TestTheStreamIsWhatTheCodecWrites(t *testing.T) {

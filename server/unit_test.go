@@ -139,6 +139,8 @@ func TestItems(t *testing.T) {
 		{event.Event{Type: event.TypeTurnSubmitted, Payload: &event.TurnSubmitted{Status: "accepted", Source: "user", Preview: "hi"}}, "completed user_message turn_1 completed hi"},
 		{event.Event{Type: event.TypeModelRequested, Payload: &event.ModelRequested{Purpose: "turn"}}, "started agent_message req_1 in_progress"},
 		{event.Event{Type: event.TypeModelRequested, Payload: &event.ModelRequested{Purpose: "compaction"}}, ""},
+		{event.Event{Type: event.TypeModelRequested, Payload: &event.ModelRequested{Purpose: "repair"}}, "started agent_message req_1 in_progress"},
+		{event.Event{Type: event.TypeModelCompleted, Payload: &event.ModelCompleted{ModelRequestID: "req_1", Purpose: "compaction", Message: &event.ModelMessage{Text: "a summary", Reasoning: "hm"}}}, ""},
 		{event.Event{Type: event.TypeModelDelta, Payload: &event.ModelDelta{Text: "he"}}, "updated agent_message req_1 in_progress +he"},
 		{event.Event{Type: event.TypeModelCompleted, Payload: &event.ModelCompleted{ModelRequestID: "req_1", Message: &event.ModelMessage{Text: "hello", Reasoning: "hm"}}}, "completed reasoning req_1:reasoning completed hm; completed agent_message req_1 completed hello"},
 		{event.Event{Type: event.TypeModelFailed, Payload: &event.ModelFailed{ModelRequestID: "req_1", ErrorCategory: "interrupted"}}, "completed agent_message req_1 cancelled"},

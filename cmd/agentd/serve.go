@@ -68,7 +68,8 @@ type serving struct {
 	log     *slog.Logger
 	level   *slog.LevelVar
 
-	tls      *tls.Config // nil without TLS
+	cert     *server.Certificate // nil without TLS, as tls is
+	tls      *tls.Config
 	store    store.Store
 	wired    *wiring
 	runtime  *agentd.Runtime
@@ -98,7 +99,11 @@ func (s *serving) run(ctx context.Context) error {
 		return errors.Join(err, s.close(ctx))
 	}
 	err := s.serve(ctx, signals)
-	s.log.Info("stopped", "error", err)
+	if err != nil {
+		s.log.Error("stopped", "error", err)
+	} else {
+		s.log.Info("stopped")
+	}
 	return err
 }
 

@@ -59,6 +59,10 @@ func (s *serving) reload(ctx context.Context) {
 		s.log.Error("the configuration was not reloaded", "error", err)
 		return
 	}
+	if err := s.renewCertificate(); err != nil {
+		s.log.Error("the configuration was not reloaded", "error", err)
+		return
+	}
 	changes := config.Changes(s.loaded, next)
 	if err := s.reloadPolicy(ctx, changes, next.Config); err != nil {
 		s.log.Error("the configuration was not reloaded", "error", err)
@@ -75,6 +79,22 @@ func (s *serving) reload(ctx context.Context) {
 	s.reloadPeerTokens()
 	s.log.Info("configuration reloaded", "changes", len(changes))
 	s.loaded.TakeOver(next)
+}
+
+// renewCertificate reads the files of the certificate again, and tells the
+// commands of this machine which one to expect.
+func (s *serving) renewCertificate() error {
+	if s.cert == nil {
+		return nil
+	}
+	c := s.loaded.Config
+	changed, err := s.cert.Renew(c.TLS.Cert, c.TLS.Key)
+	if err != nil || !changed {
+		return err
+	}
+	s.log.Info("certificate renewed", "file", c.TLS.Cert)
+	s.note.CertSHA256 = certSum(s.cert.Leaf())
+	return s.note.write(c.Local())
 }
 
 // reloadPolicy makes changed permissions the host's policy, by a command and so

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,7 +26,8 @@ func (a *app) stdioCommand() *cobra.Command {
 		Short: "Speak JSON-RPC over standard input and output",
 		Long: `Speaks JSON-RPC 2.0 over standard input and output, one message a line: all
 commands, and subscribe and unsubscribe with event notifications. Ends when
-standard input ends and everything that was asked is answered.
+standard input ends, everything that was asked is answered, and subscriptions have
+delivered what is durable by then.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  echo '{"jsonrpc":"2.0","id":1,"method":"list_sessions"}' | agentd stdio`,
@@ -64,7 +67,7 @@ func (a *app) relay(ctx context.Context, r *remoteFacts) error {
 	}
 	defer conn.CloseNow() //nolint:errcheck // the ordinary end closes it before
 	conn.SetReadLimit(maxMessage)
-	w := &relayed{conn: conn, out: a.out, idle: make(chan struct{}, 1)}
+	w := &relayed{conn: conn, out: a.out, idle: make(chan struct{}, 1), subscribed: map[string]bool{}}
 	received := make(chan error, 1)
 	go func() { received <- w.receive(ctx) }()
 	sent := make(chan error, 1)
@@ -72,7 +75,7 @@ func (a *app) relay(ctx context.Context, r *remoteFacts) error {
 	select {
 	case err = <-sent:
 		if err == nil {
-			err = w.drain(ctx, received)
+			err = w.finish(ctx, received)
 		}
 	case err = <-received:
 	case <-ctx.Done():
@@ -84,14 +87,17 @@ func (a *app) relay(ctx context.Context, r *remoteFacts) error {
 	return err
 }
 
-// relayed counts requests that have no answer yet.
+// relayed counts requests that have no answer yet, and knows what is subscribed.
 type relayed struct {
 	conn *websocket.Conn
 	out  io.Writer
 
-	mu      sync.Mutex
-	waiting int
-	idle    chan struct{}
+	mu         sync.Mutex
+	waiting    int
+	idle       chan struct{}
+	subscribed map[string]bool
+	// ending says that what is answered from now on was asked by us.
+	ending bool
 }
 
 func (w *relayed) add(n int) {
@@ -109,6 +115,76 @@ func (w *relayed) open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waiting
+}
+
+// finish waits for the answers to everything that was asked, and has each
+// subscription deliver what is durable then.
+func (w *relayed) finish(ctx context.Context, received <-chan error) error {
+	if err := w.drain(ctx, received); err != nil {
+		return err
+	}
+	for _, id := range w.end() {
+		w.add(1)
+		ask, err := json.Marshal(map[string]any{
+			"jsonrpc": "2.0", "id": 1, "method": "unsubscribe",
+			"params": map[string]any{"subscriptionId": id, "drain": true},
+		})
+		if err != nil {
+			return fmt.Errorf("stdio: %w", err)
+		}
+		if err := w.conn.Write(ctx, websocket.MessageText, ask); err != nil {
+			return fmt.Errorf("stdio: %w", err)
+		}
+	}
+	return w.drain(ctx, received)
+}
+
+// end returns what is subscribed, and has answers not be shown any more.
+func (w *relayed) end() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending = true
+	return slices.Sorted(maps.Keys(w.subscribed))
+}
+
+// note keeps what an answer says about subscriptions, and reports whether it is
+// to be shown.
+func (w *relayed) note(answer []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range subscriptionsOf(answer) {
+		w.subscribed[id] = true
+	}
+	return !w.ending
+}
+
+// subscriptionsOf returns the subscriptions that an answer, or a batch of them,
+// says were made.
+func subscriptionsOf(answer []byte) []string {
+	if !bytes.Contains(answer, []byte(`"subscriptionId"`)) {
+		return nil
+	}
+	if answer[0] != '[' {
+		answer = append(append([]byte{'['}, answer...), ']')
+	}
+	var all []struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if json.Unmarshal(answer, &all) != nil {
+		return nil
+	}
+	var ids []string
+	for _, a := range all {
+		var result struct {
+			SubscriptionID string `json:"subscriptionId"`
+			RecoveryMode   string `json:"recoveryMode"`
+		}
+		// Of all results only that of subscribe has both.
+		if json.Unmarshal(a.Result, &result) == nil && result.SubscriptionID != "" && result.RecoveryMode != "" {
+			ids = append(ids, result.SubscriptionID)
+		}
+	}
+	return ids
 }
 
 // drain waits until everything that was asked is answered.
@@ -155,10 +231,13 @@ func (w *relayed) receive(ctx context.Context) error {
 			}
 			return fmt.Errorf("stdio: %w", err)
 		}
-		if _, err := w.out.Write(append(message, '\n')); err != nil {
-			return fmt.Errorf("stdio: %w", err)
+		answer := isAnswer(message)
+		if !answer || w.note(message) {
+			if _, err := w.out.Write(append(message, '\n')); err != nil {
+				return fmt.Errorf("stdio: %w", err)
+			}
 		}
-		if isAnswer(message) {
+		if answer {
 			w.add(-1)
 		}
 	}

@@ -32,6 +32,9 @@ func Decode(data []byte, into any) error {
 	if data[0] != '{' {
 		return notAnObject(data).fault()
 	}
+	if decodeFlat(data, into) {
+		return nil
+	}
 	if at := decode(data, into); at != nil {
 		return at.fault()
 	}

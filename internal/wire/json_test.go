@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -167,6 +169,33 @@ func TestClipKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
+// sameAsGeneral holds what is read without the general decoder against it.
+func sameAsGeneral(t *testing.T, body []byte) bool {
+	t.Helper()
+	var flat, general sample
+	body = bytes.Trim(body, jsonSpace)
+	if len(body) == 0 || body[0] != '{' || !decodeFlat(body, &flat) {
+		return false
+	}
+	if at := decode(body, &general); at != nil || !reflect.DeepEqual(flat, general) {
+		t.Errorf("%s: read as %+v; the general decoder has %+v, %v", body, flat, general, at)
+	}
+	return true
+}
+
+func TestPlainObjectsAreReadAsOthersAre(t *testing.T) {
+	for body, plain := range map[string]bool{
+		`{}`: true, ` { } `: true, `{"name":"x"}`: true, "{ \"name\" :\t\"x y/<>&'\" ,\"raw\":\"r\"}": true, `{"raw":""}`: true, `{"name":""}`: true,
+		`{"name":"x","name":"y"}`: false, `{"name":null}`: false, `{"name":"\u0078"}`: false, "{\"name\":\"\x7f\"}": false, `{"name":"ü"}`: false,
+		`{"Name":"x"}`: false, `{"unknown":"x"}`: false, `{"name":"x",}`: false, `{"name":"x"`: false, `{"name":"x"}}`: false, `{"name" "x"}`: false,
+		`{"name":x}`: false, `{"at":"x"}`: false, `{"inner":"x"}`: false, `{,"name":"x"}`: false, `{"name":"x"} {}`: false, `{`: false,
+	} {
+		if got := sameAsGeneral(t, []byte(body)); got != plain {
+			t.Errorf("%s: plain is %t", body, got)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{}`, `{"name":"x","raw":{"a":[1]}}`, `{"inner":{"tags":["a"]},"list":[{"id":"1"}]}`, `{"at":1}`, `{"short":{"text":"x"}}`, `{"a":1,"a":2}`, "\xff", `[[[[`} {
 		f.Add([]byte(s))
@@ -174,6 +203,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var s sample
 		err := Decode(body, &s)
+		sameAsGeneral(t, body)
 		if err != nil {
 			var known *fault.Error
 			if !errors.As(err, &known) || known.Kind != fault.InvalidParams || known.Detail == "" || !utf8.ValidString(known.Detail) {

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestCertificateIsRenewedOnSIGHUP: the files of the certificate change, the server
+// shows the new one, and the commands of this machine still find it.
+func TestCertificateIsRenewedOnSIGHUP(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir)
+	config := writeFile(t, dir, "c.yaml", "tls: {cert: "+cert+", key: "+key+"}\n")
+	p := start(t, filepath.Join(dir, "data"), "--config", config)
+	shown := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return certSum(conn.ConnectionState().PeerCertificates[0].Raw)
+	}
+	first := shown()
+	whole, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, filepath.Base(key), "no key")
+	p.signal(syscall.SIGHUP)
+	p.wait("the configuration was not reloaded")
+	if shown() != first {
+		t.Error("files that can't be used took the certificate away")
+	}
+	writeFile(t, dir, filepath.Base(key), string(whole))
+	certificate(t, dir) // under the same names
+	p.signal(syscall.SIGHUP)
+	p.wait("certificate renewed")
+	p.wait("configuration reloaded")
+	if shown() == first {
+		t.Error("the old certificate is still shown")
+	}
+	if out, errs, code := program(t, "run", "--data", p.data, "hello"); code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	p.stop(syscall.SIGTERM)
+}
+
+// TestStdioOverAServerDeliversBeforeItEnds: what is durable when standard input ends
+// arrives, also where a server is asked, and nothing that was not asked for.
+func TestStdioOverAServerDeliversBeforeItEnds(t *testing.T) {
+	p := start(t, filepath.Join(t.TempDir(), "data"))
+	turn := p.submit("hello")
+	p.completed(turn)
+	last, err := p.client().Events(t.Context(), turn.SessionID, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		cmd := self(t, "stdio", "--data", p.data)
+		subscribe := fmt.Sprintf(`{"jsonrpc":"2.0","id":%%d,"method":"subscribe","params":{"sessionId":%q%%s}}`, turn.SessionID)
+		cmd.Stdin = strings.NewReader("[" + fmt.Sprintf(subscribe, 1, "") + "]\n" +
+			fmt.Sprintf(subscribe, 2, `,"types":["turn.completed"],"snapshot":true`) + "\n" +
+			`{"jsonrpc":"2.0","id":3,"method":"subscribe","params":{}}`)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		events, answers := bytes.Count(out, []byte(`"method":"event"`)), bytes.Count(out, []byte(`"result":`))
+		if want := int(last.LastSequence) + 1; events < want || answers != 3 || bytes.Count(out, []byte(`"method":"snapshot"`)) != 1 {
+			t.Fatalf("%d events, want at least %d; %d answers, want 3:\n%s", events, want, answers, out)
+		}
+	}
+	p.stop(syscall.SIGTERM)
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"sync/atomic"
+)
+
+// Certificate is what a server shows to its clients. It can be renewed while the
+// server runs: connections that are open keep what they were opened with.
+type Certificate struct {
+	current atomic.Pointer[tls.Certificate]
+}
+
+// LoadCertificate reads a certificate chain and its key.
+func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
+	c := &Certificate{}
+	if _, err := c.Renew(certFile, keyFile); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Renew reads the files again and shows what they hold to every connection that is
+// opened from then on. It reports whether that is another certificate. Files that
+// can't be used change nothing.
+func (c *Certificate) Renew(certFile, keyFile string) (changed bool, err error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return false, fmt.Errorf("server: TLS: %w", err)
+	}
+	old := c.current.Swap(&pair)
+	return old == nil || !bytes.Equal(old.Certificate[0], pair.Certificate[0]), nil
+}
+
+// Leaf returns the server's own certificate, as DER.
+func (c *Certificate) Leaf() []byte { return c.current.Load().Certificate[0] }
+
+// Config returns a configuration that always shows the newest certificate.
+func (c *Certificate) Config() *tls.Config {
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
+		MinVersion:     tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	}
+}
