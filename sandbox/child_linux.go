@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -67,7 +66,11 @@ func (p *Plan) begin(l *launcher) (*Child, error) {
 	if c.group, err = p.makeGroup(); err != nil {
 		return nil, err
 	}
-	if err := c.launch(p.attributes(c.group), l); err != nil {
+	sys, err := p.attributes(c.group)
+	if err == nil {
+		err = c.launch(sys, l)
+	}
+	if err != nil {
 		c.cleanUp()
 		return nil, err
 	}
@@ -136,22 +139,6 @@ func (c *Child) tell(p *Plan, cmd Command) error {
 	return err
 }
 
-// message says to the stage what to do, in its own language.
-func (c *Child) message(s *stage.Spec) ([]byte, error) {
-	if !c.forked {
-		return stage.Message(stage.MsgSpec, stage.EncodeSpec(s)), nil
-	}
-	limited := slices.ContainsFunc(s.Limits, func(l stage.Limit) bool { return l.Resource == unix.RLIMIT_NOFILE })
-	if !limited {
-		s.OpenFiles = c.openFiles
-	}
-	program, err := stage.Compile(s)
-	if err != nil {
-		return nil, err
-	}
-	return stage.Message(stage.MsgProgram, program), nil
-}
-
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()
@@ -162,7 +149,7 @@ func closeAll(files []*os.File) {
 var stageCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
 
 // attributes says how the stage's process is made.
-func (p *Plan) attributes(g group) *syscall.SysProcAttr {
+func (p *Plan) attributes(g group) (*syscall.SysProcAttr, error) {
 	sys := &syscall.SysProcAttr{Setsid: true}
 	for flag, used := range map[uintptr]bool{
 		unix.CLONE_NEWNS: p.use.mount, unix.CLONE_NEWPID: p.use.pid, unix.CLONE_NEWIPC: p.use.ipc, unix.CLONE_NEWNET: p.use.net,
@@ -175,11 +162,13 @@ func (p *Plan) attributes(g group) *syscall.SysProcAttr {
 		enterUser(sys)
 	}
 	if g.unified != "" {
-		if fd, err := unix.Open(g.unified, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
-			sys.UseCgroupFD, sys.CgroupFD = true, fd
+		fd, err := unix.Open(g.unified, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open control group: %w", err)
 		}
+		sys.UseCgroupFD, sys.CgroupFD = true, fd
 	}
-	return sys
+	return sys, nil
 }
 
 // enterUser puts the process into a user namespace where every id is itself: root

@@ -27,8 +27,15 @@ type launcher struct {
 	// openFiles are the soft and the hard limit that what we start gets.
 	openFiles [2]uint64
 
-	mu sync.Mutex // one request at a time
+	// patience bounds the wait for an answer.
+	patience time.Duration
+
+	mu   sync.Mutex // one request at a time
+	lost bool       // an answer is missing: the next one would be another's
 }
+
+// errLost says that a launcher can't be used any more.
+var errLost = errors.New("the launcher was lost")
 
 // launcherAnswers bounds the wait for an answer. It takes a fraction of a
 // millisecond; a launcher that somebody stopped must not stop everything else.
@@ -48,7 +55,7 @@ func startLauncher() (*launcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start launcher: %w", err)
 	}
-	l := &launcher{conn: ours, openFiles: openFiles}
+	l := &launcher{conn: ours, openFiles: openFiles, patience: launcherAnswers}
 	if err := l.begin(theirs); err != nil {
 		return nil, fmt.Errorf("start launcher: %w", errors.Join(err, ours.Close()))
 	}
@@ -63,10 +70,14 @@ func (l *launcher) begin(theirs *os.File) error {
 		return err
 	}
 	pid, err := l.answer()
+	if err != nil {
+		_ = first.Kill() // it has ended, unless somebody stopped it
+	}
 	if _, waited := first.Wait(); err == nil {
 		err = waited
 	}
 	if err != nil {
+		l.reapUntaken()
 		return err
 	}
 	l.proc, err = os.FindProcess(pid)
@@ -75,7 +86,7 @@ func (l *launcher) begin(theirs *os.File) error {
 
 // answer reads a process id.
 func (l *launcher) answer() (int, error) {
-	if err := l.conn.SetReadDeadline(time.Now().Add(launcherAnswers)); err != nil {
+	if err := l.conn.SetReadDeadline(time.Now().Add(l.patience)); err != nil {
 		return 0, err
 	}
 	var b [stage.AnswerSize]byte
@@ -84,11 +95,8 @@ func (l *launcher) answer() (int, error) {
 		return 0, err
 	}
 	pid := int64(binary.LittleEndian.Uint64(b[:]))
-	switch {
-	case n != len(b) || pid == 0:
+	if n != len(b) || pid == 0 {
 		return 0, errors.New("the launcher said nothing")
-	case pid < 0:
-		return 0, syscall.Errno(-pid)
 	}
 	return int(pid), nil
 }
@@ -129,17 +137,59 @@ func (l *launcher) ask(sys *syscall.SysProcAttr, theirs *os.File) (int, error) {
 	binary.NativeEndian.PutUint64(request[:], uint64(sys.Cloneflags))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, _, err := l.conn.WriteMsgUnix(request[:], unix.UnixRights(fds...), nil); err != nil {
+	if l.lost {
+		return 0, errLost
+	}
+	_, _, err := l.conn.WriteMsgUnix(request[:], unix.UnixRights(fds...), nil)
+	if err != nil {
+		l.lost = true
 		return 0, err
 	}
-	return l.answer()
+	pid, err := l.answer()
+	switch {
+	case err != nil:
+		l.lost = true
+	case pid < 0:
+		err = syscall.Errno(-pid) // the kernel's word; the launcher lives
+	}
+	return pid, err
 }
 
-// close ends the launcher and waits for it. Stages go on.
+// isLost tells whether the launcher can't be used any more.
+func (l *launcher) isLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// close ends the launcher and waits for it. Stages go on, but those that nobody
+// learned of.
 func (l *launcher) close() {
-	_ = l.conn.Close()
-	_ = l.proc.Kill() // it would end by itself, unless it hangs
+	_ = l.proc.Kill() // which ends a request that is under way, too
 	_, _ = l.proc.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
+	l.reapUntaken()
+	_ = l.conn.Close()
+}
+
+// reapUntaken ends and collects what the launcher made and said when nobody listened
+// any more: it is our child, and would stay one that nobody waits for.
+func (l *launcher) reapUntaken() {
+	for {
+		pid, err := l.answer()
+		if err != nil {
+			return
+		}
+		if pid < 0 {
+			continue
+		}
+		if proc, err := os.FindProcess(pid); err == nil {
+			_ = proc.Kill()
+			_, _ = proc.Wait()
+		}
+	}
 }
 
 // mapIDs says who is who in a new user namespace, as package syscall does it for a

@@ -66,6 +66,7 @@ func TestEndsAreLikeExecuted(t *testing.T) {
 		"much to say":      {Argv: []string{"sh", "-c", `test ${#0} -eq 102400 && test ${#LONG} -eq 102400`, long}, Env: []string{"LONG=" + long, "B=" + long, "C=" + long, "D=" + long}},
 		"a zero in it":     {Argv: []string{"echo", "a\x00b"}},
 		"too much to say":  {Argv: []string{"echo", long + long}},
+		"far too much":     {Argv: []string{"echo", strings.Repeat(long, 90)}},
 		"a background job": {Argv: []string{"sh", "-c", "sleep 100000 & exit 3"}},
 	} {
 		var first string

@@ -105,6 +105,9 @@ func (p *Plan) decideFiles() {
 	if !p.use.seccomp {
 		p.lacksf("processes: system calls aren't filtered: %s", first(r.Seccomp.Reason, r.NoNewPrivs.Reason))
 	}
+	if r.Inherited != "" {
+		p.lacksf("filesystem: files that were open when agentd was started are open in the command: %s", r.Inherited)
+	}
 	if !p.use.mount {
 		p.lackMount()
 	}

@@ -36,6 +36,12 @@ func TestPrepareSaysWhatIsEnforced(t *testing.T) {
 			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits"},
 			nil,
 		},
+		"a kernel that leaves files open": {
+			func(r *Report) { r.Inherited = "close_range: REASON" },
+			Profile{Limits: limits},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits"},
+			[]string{"files that were open when agentd was started are open in the command: close_range: REASON"},
+		},
 		"network allow": {
 			func(*Report) {},
 			Profile{Network: NetworkAllow},

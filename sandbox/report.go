@@ -55,6 +55,9 @@ type Report struct {
 	CgroupPids   Feature `json:"cgroupPids"`
 	CgroupMemory Feature `json:"cgroupMemory"`
 	Rlimits      Feature `json:"rlimits"`
+	// Inherited says why files that were left open in this process when it was started
+	// are open in commands, too; empty if they aren't.
+	Inherited string `json:"inherited,omitempty"`
 
 	cgroups cgroups
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentd/sandbox/internal/stage"
@@ -45,7 +46,7 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 		MountNS: u.mount, PidNS: u.pid, NetNS: u.net,
 		NoNewPrivs: u.noNewPrivs, DropCaps: u.dropCaps,
 		Tasks: uint64(len(g.tasks())), Limits: p.rlimits(),
-		Loopback: u.net,
+		Loopback: u.net, KeepFiles: p.report.Inherited != "",
 	}
 	if u.proxy {
 		s.ProxyPort = proxyPort
@@ -75,6 +76,31 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	s.Env = env
 	s.Path = lookPath(cmd.Argv[0], env, s.Dir)
 	return s
+}
+
+// message says to the stage what to do, in its own language.
+func (c *Child) message(s *stage.Spec) ([]byte, error) {
+	if !c.forked {
+		return fitting(stage.MsgSpec, stage.EncodeSpec(s))
+	}
+	limited := slices.ContainsFunc(s.Limits, func(l stage.Limit) bool { return l.Resource == unix.RLIMIT_NOFILE })
+	if !limited {
+		s.OpenFiles = c.openFiles
+	}
+	program, err := stage.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	return fitting(stage.MsgProgram, program)
+}
+
+// fitting frames a message that the stage would take. The kernel takes less, and
+// gives the same reason.
+func fitting(kind byte, payload []byte) ([]byte, error) {
+	if len(payload) > stage.MaxMessage {
+		return nil, syscall.E2BIG
+	}
+	return stage.Message(kind, payload), nil
 }
 
 // proxyPort is where the proxy listens inside; the namespace is the command's own.

@@ -90,7 +90,9 @@ func (w *Warm) begin(p *Plan, l *launcher) (*Child, error) {
 		if err == nil {
 			return c, nil
 		}
-		w.lose(l)
+		if l.isLost() { // and not merely refused by the kernel
+			w.lose(l)
+		}
 	}
 	return p.begin(nil)
 }

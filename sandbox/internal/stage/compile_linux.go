@@ -42,6 +42,9 @@ func (b *builder) stage(s *Spec) (h header) {
 // takeFiles takes over what came with the spec: standard input, output and error.
 // The parent opened them: a file that is open for writing in this namespace would
 // keep its mount from becoming read-only.
+//
+// Nothing else is to reach the command, also not what whoever started the parent
+// left open in it: such a file, or a folder, is outside of every boundary.
 func (b *builder) takeFiles(s *Spec) {
 	if s.Probe {
 		return
@@ -51,6 +54,9 @@ func (b *builder) takeFiles(s *Spec) {
 		from := atFiles + 4*uint32(to)
 		b.call(syscall.SYS_DUP3, load(from), value(to), value(0))
 		b.closeCell(from)
+	}
+	if !s.KeepFiles {
+		b.call(sysCloseRange, value(3), value(uint64(1<<32-1)), value(closeRangeCloexec))
 	}
 }
 

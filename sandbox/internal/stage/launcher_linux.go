@@ -97,7 +97,12 @@ func (a *area) serve() {
 			exit(exitDone)
 		}
 		pid, errno := uintptr(0), syscall.EINVAL
-		if n == AskedSize && files > 0 {
+		switch {
+		case a.msg.flags&syscall.MSG_CTRUNC != 0:
+			// A descriptor found no room. Without that of its control group a stage
+			// would be born outside of it.
+			errno = syscall.EMFILE
+		case n == AskedSize && files > 0:
 			pid, errno = a.fork(*(*uint64)(unsafe.Pointer(&a.head)), files)
 		}
 		for i := range files {

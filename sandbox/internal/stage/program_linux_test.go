@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"os"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -181,5 +182,26 @@ func TestDecodeStopped(t *testing.T) {
 	}
 	if _, err := DecodeStopped(nil); err == nil {
 		t.Error("nothing was read")
+	}
+}
+
+// TestTrimKeepsTheProgram: where the kernel calls the program by another name than
+// its maps do, its own code would seem spare.
+func TestTrimKeepsTheProgram(t *testing.T) {
+	maps, err := readAll("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if touches(spare(maps, exe, 0), ownAddresses()) {
+		t.Error("the program's own memory is spare")
+	}
+	for i, address := range ownAddresses() {
+		if !touches(spare(maps, "/another/name", 0), []uintptr{address}) {
+			t.Errorf("address %d isn't in the program: %x\n%s", i, address, maps)
+		}
 	}
 }

@@ -54,6 +54,9 @@ func (a *area) receiveFiles(fd int32, length uintptr) (n, files int) {
 		control: uintptr(unsafe.Pointer(&a.control)), controllen: unsafe.Sizeof(a.control),
 	}
 	r, _, errno := syscall.RawSyscall6(sysRecvmsg, uintptr(fd), uintptr(unsafe.Pointer(&a.msg)), syscall.MSG_CMSG_CLOEXEC, 0, 0, 0)
+	for errno == syscall.EINTR {
+		r, _, errno = syscall.RawSyscall6(sysRecvmsg, uintptr(fd), uintptr(unsafe.Pointer(&a.msg)), syscall.MSG_CMSG_CLOEXEC, 0, 0, 0)
+	}
 	if errno != 0 {
 		return -1, 0
 	}

@@ -69,6 +69,9 @@ type Spec struct {
 	Loopback  bool
 	ProxyPort uint64
 
+	// KeepFiles lets descriptors that nobody meant for the command reach it, because
+	// this kernel can't mark them all at once.
+	KeepFiles bool
 	// Tasks counts the descriptors that come after those of standard input, output
 	// and error: files of control groups that the command's thread enters itself
 	// into.
@@ -197,7 +200,7 @@ func (s *Spec) visit(c codec) {
 	c.str(&s.Dir)
 	for _, f := range []*bool{
 		&s.TTY, &s.Probe, &s.MountNS, &s.PidNS, &s.NetNS, &s.ReadOnly, &s.Dev, &s.Proc, &s.Loopback,
-		&s.NoNewPrivs, &s.DropCaps, &s.KeepCover,
+		&s.NoNewPrivs, &s.DropCaps, &s.KeepCover, &s.KeepFiles,
 	} {
 		flag(c, f)
 	}

@@ -11,7 +11,7 @@ import (
 func TestSpecSurvivesTheSocket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s Spec
-		for _, b := range []*bool{&s.TTY, &s.Probe, &s.MountNS, &s.PidNS, &s.NetNS, &s.ReadOnly, &s.Dev, &s.Proc, &s.Loopback, &s.NoNewPrivs, &s.DropCaps, &s.KeepCover} {
+		for _, b := range []*bool{&s.TTY, &s.Probe, &s.MountNS, &s.PidNS, &s.NetNS, &s.ReadOnly, &s.Dev, &s.Proc, &s.Loopback, &s.NoNewPrivs, &s.DropCaps, &s.KeepCover, &s.KeepFiles} {
 			*b = rapid.Bool().Draw(t, "flag")
 		}
 		for _, n := range []*uint64{&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped} {

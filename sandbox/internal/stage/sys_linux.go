@@ -46,6 +46,8 @@ const (
 	rightResolveUnix  = 0x10000
 	sysPrlimit        = syscall.SYS_PRLIMIT64
 	sysClone3         = 435
+	sysCloseRange     = 436
+	closeRangeCloexec = 4
 	cloneIntoCgroup   = 0x200000000
 	sigBlock          = 0
 	sigSetMask        = 2

@@ -38,7 +38,11 @@ func (a *area) planTrim(keep extent) {
 	if err != nil {
 		return
 	}
-	for _, e := range spare(maps, string(exe[:n]), tls) {
+	parts := spare(maps, string(exe[:n]), tls)
+	if touches(parts, ownAddresses()) {
+		return
+	}
+	for _, e := range parts {
 		// The area may have become one with a neighbour.
 		for _, part := range []extent{{e.from, min(e.to, keep.from)}, {max(e.from, keep.to), e.to}} {
 			if part.from < part.to && a.extents < maxExtents {
@@ -68,6 +72,26 @@ func spare(maps []byte, exe string, tls uintptr) []extent {
 		out = append(out, e)
 	}
 	return out
+}
+
+// ownAddresses are in the program's code, its constants and its data: if one of them
+// seems spare, then because the kernel calls the program's file by two names.
+func ownAddresses() []uintptr {
+	const constant = "constant"
+	code := **(**uintptr)(unsafe.Pointer(&serveRequests))
+	return []uintptr{code, uintptr(unsafe.Pointer(unsafe.StringData(constant))), uintptr(unsafe.Pointer(&serveRequests))}
+}
+
+// touches tells whether one of the addresses is in one of the extents.
+func touches(extents []extent, addresses []uintptr) bool {
+	for _, e := range extents {
+		for _, address := range addresses { //nolint:modernize // this package imports as little as it can
+			if e.holds(address) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // parseMap reads "from-to perms offset device inode path".
