@@ -3,7 +3,9 @@ package agentd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence"
 	"agentd/fault"
 	"agentd/session"
 	"agentd/store"
@@ -136,6 +139,38 @@ func TestOpenWorkIsNotDoubled(t *testing.T) {
 	}
 }
 
+// holdsPart fails unless a session of which an import brought the first part can be
+// looked at, and nobody goes on with it, also after a restart.
+func (k *kit) holdsPart(sessionID string) {
+	k.Helper()
+	for range 2 {
+		if list := do[command.ListSessionsResult](k, &command.ListSessions{}); len(list.Sessions) != 1 {
+			k.Errorf("listed %+v", list.Sessions)
+		}
+		part := do[session.GetSessionResult](k, &command.GetSession{SessionID: sessionID})
+		if len(part.History.Events) == 0 {
+			k.Error("nothing can be read")
+		}
+		for _, p := range []command.Params{
+			&command.SubmitTurn{SessionID: sessionID, Create: true, Input: quoted("mine")},
+			&command.ResumeThread{SessionID: sessionID, ThreadID: part.Threads[0].ThreadID},
+		} {
+			_, err := k.r.Do(k.Context(), command.Local(), p)
+			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "repeat the import") {
+				k.Errorf("%s: %v", p.Command(), err)
+			}
+		}
+		if err := k.r.Close(k.Context()); err != nil {
+			k.Error(err)
+		}
+		k.open()
+	}
+	report, err := session.Verify(k.Context(), k.store, session.VerifyOptions{})
+	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "was cut off") {
+		k.Errorf("verify: %+v, %v", report.Problems, err)
+	}
+}
+
 // TestImportGoesOn imports a session whose first facts an earlier import wrote
 // before it was cut off. It was cut off in the middle of a turn, and the runtime that
 // starts meanwhile doesn't take that for work of its own.
@@ -171,11 +206,47 @@ func TestImportGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	to.open()
+	to.holdsPart("sess_cut")
 	got, err := to.imports(file, agentd.ImportOptions{})
 	if err != nil || got.Written != got.Events-group {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if !bytes.Equal(bytesOf(t, from.store, "sess_cut"), bytesOf(t, to.store, "sess_cut")) {
 		t.Fatal("the facts are not the same")
+	}
+}
+
+// TestSumsAreNoOutputs: versions, keys and digests look like references. They are
+// none, so nothing is said to be missing, neither in an exported session nor in its
+// evidence.
+func TestSumsAreNoOutputs(t *testing.T) {
+	from := newKit(t, says("solved"))
+	sum := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
+	trial := trialOf("trial_sums", "fix-7", "base")
+	trial.DatasetVersion = sum("a")
+	started, _ := from.try(&command.StartBenchmarkTrial{Benchmark: trial, Input: quoted("solve it")})
+	score := scoreOf("trial_sums", 1)
+	score.Verifier = &event.BenchmarkVerifier{Name: "tests", Version: sum("b"), Status: "completed"}
+	do[command.TrialResult](from, score)
+	do[command.ExportBenchmarkTrialResult](from, &command.ExportBenchmarkTrial{TrialID: "trial_sums"})
+	pack := do[command.ExportResult](from, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: started.SessionID}})
+	var held struct{ Contents []evidence.Content }
+	if err := json.Unmarshal(pack.Pack, &held); err != nil || len(held.Contents) == 0 {
+		t.Fatalf("%d contents, %v", len(held.Contents), err)
+	}
+	for _, c := range held.Contents {
+		if c.Status != "stored" {
+			t.Errorf("the evidence misses %+v", c)
+		}
+	}
+	// The export of a trial is no fact of what happened: another one is the same.
+	do[command.ExportBenchmarkTrialResult](from, &command.ExportBenchmarkTrial{TrialID: "trial_sums"})
+	var again struct{ Contents []evidence.Content }
+	if err := json.Unmarshal(do[command.ExportResult](from, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: started.SessionID}}).Pack, &again); err != nil || !slices.Equal(again.Contents, held.Contents) {
+		t.Errorf("%v: the contents were %+v and are %+v", err, held.Contents, again.Contents)
+	}
+	got, err := newKit(t).imports(from.exported(started.SessionID), agentd.ImportOptions{})
+	if err != nil || got.Missing != 0 || got.Outputs < 5 {
+		t.Errorf("imported %+v, %v", got, err)
 	}
 }

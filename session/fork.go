@@ -18,6 +18,9 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 	if first, err := repeated[command.ForkThreadResult](ctx, r); first != nil || err != nil {
 		return first, err
 	}
+	made := false
+	end := r.m.forks.beginFork(p.SessionID)
+	defer func() { end(made) }()
 	source := &event.SessionCreated{}
 	if err := r.view(ctx, p.SessionID, func(st *state.Session) error {
 		t, err := findThread(st, p.ThreadID)
@@ -51,6 +54,7 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 		return nil, err
 	}
 	id := r.m.NewID(event.PrefixSession)
+	made = true // or it isn't known: then the origin is better kept
 	return mutate(ctx, r, id, true, func(tx *Tx) (*command.ForkThreadResult, error) {
 		threadID := tx.NewID(event.PrefixThread)
 		tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: source})

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"agentd/event"
@@ -106,10 +107,27 @@ func (m *Manager) sameFact(ctx context.Context, sessionID string, rec *store.Rec
 // earlier import wrote before it was cut off is not written again. The session is
 // nobody else's until Close; check it with [Manager.CheckImport] first.
 type Import struct {
-	w      *writer
-	batch  store.Batch
-	got    Imported
+	w     *writer
+	batch store.Batch
+	got   Imported
+	// here is the last fact of the file that is here already.
+	here   store.Record
 	closed bool
+	// forked is called at the end if the session is a fork, see [forkGuard].
+	forked func(made bool)
+}
+
+// importMark stands in the place of a session's state while not all of an import is
+// stored. If that is cut off, the part that is here looks like a session: whoever
+// went on with it would keep the rest out, or do what was done elsewhere.
+const importMark = "an import is under way"
+
+// errMarked says that a session's state is [importMark].
+var errMarked = errors.New("session: " + importMark)
+
+// errPartial refuses to go on with a session.
+func errPartial(sessionID string) error {
+	return fault.New(fault.Conflict, "an import of session %s was cut off, and only its first events are here: repeat the import with the same file", sessionID)
 }
 
 // BeginImport begins to take over a session.
@@ -131,15 +149,27 @@ func (m *Manager) BeginImport(ctx context.Context, sessionID string) (*Import, e
 func (i *Import) Add(ctx context.Context, rec *store.Record) error {
 	i.got.Events = rec.Sequence
 	if rec.Sequence <= i.w.state.Sequence {
-		return nil // here already; CheckImport compared them
+		// Here already. CheckImport compared them, but others may have written since:
+		// the last one is compared again, and its hash covers those before.
+		i.here = store.Record{Sequence: rec.Sequence, Hash: rec.Hash}
+		return nil
 	}
-	if err := i.add(rec); err != nil {
+	if err := i.add(ctx, rec); err != nil {
 		return err
 	}
 	if len(i.batch.Records) < importGroup {
 		return nil
 	}
-	return i.write(ctx)
+	return i.write(ctx, i.mark)
+}
+
+// mark says that what is written isn't all yet.
+func (i *Import) mark(b *store.Batch) error {
+	if !i.w.partial { // else it was said, and is so until all is here
+		b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: i.w.id, Name: stateSnapshot, Data: []byte(importMark)})
+	}
+	i.w.partial = true
+	return nil
 }
 
 // Close writes what is left, unless the import failed before, and gives the
@@ -150,26 +180,46 @@ func (i *Import) Close(ctx context.Context, failed error) (Imported, error) {
 	}
 	i.closed = true
 	w := i.w
+	if failed == nil && i.here.Sequence > 0 {
+		failed = w.m.sameFact(ctx, w.id, &i.here)
+	}
 	if failed == nil {
-		i.whole()
-		failed = i.write(ctx)
+		failed = i.whole(ctx)
 	}
 	if failed != nil {
 		w.failed = true // its state may be ahead of the store
 		w.m.drop(w)
 	}
 	i.got.OpenWork = w.state.HasOpenWork()
+	if i.forked != nil {
+		i.forked(true)
+	}
 	w.mu.Unlock()
 	w.m.release(w)
 	return i.got, failed
 }
 
+// refersTo announces a fork, and looks again whether its origin is still as it was
+// when the file was checked.
+func (i *Import) refersTo(ctx context.Context, p *event.SessionCreated) error {
+	if p.ForkedFrom == nil {
+		return nil
+	}
+	i.forked = i.w.m.forks.beginFork(p.ForkedFrom.SessionID)
+	return i.w.m.checkForkPoint(ctx, p.Account, p.ForkedFrom)
+}
+
 // add folds a fact and collects what follows from it, as the writer does with its own.
-func (i *Import) add(rec *store.Record) error {
+func (i *Import) add(ctx context.Context, rec *store.Record) error {
 	w := i.w
 	e, err := event.Decode(rec.Data)
 	if err != nil {
 		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+	}
+	if p, ok := e.Payload.(*event.SessionCreated); ok && i.forked == nil {
+		if err := i.refersTo(ctx, p); err != nil {
+			return err
+		}
 	}
 	evicted, err := w.state.Apply(e)
 	if err != nil {
@@ -200,16 +250,26 @@ func (i *Import) add(rec *store.Record) error {
 	return nil
 }
 
-// whole says whether the session has unfinished work, now that all of it is here.
-// Until then it only seems so, and whoever looks for such sessions would go on with
-// what ended elsewhere.
-func (i *Import) whole() {
-	i.w.open = i.w.state.HasOpenWork()
-	i.batch.Index = append(i.batch.Index, openEntry(i.w.id, i.w.open))
+// whole writes what is left, and whether the session has unfinished work, now that all
+// of it is here. Until then it only seems so, and whoever looks for such sessions would
+// go on with what ended elsewhere.
+func (i *Import) whole(ctx context.Context) error {
+	w := i.w
+	w.open = w.state.HasOpenWork()
+	i.batch.Index = append(i.batch.Index, openEntry(w.id, w.open))
+	state := w.snapshot
+	if w.partial {
+		state = w.addSnapshot // in the place of the mark
+	}
+	if err := i.write(ctx, state); err != nil {
+		return err
+	}
+	w.partial = false
+	return nil
 }
 
-// write appends what was collected, with the state if enough was.
-func (i *Import) write(ctx context.Context) error {
+// write appends what was collected, with what stands for the state.
+func (i *Import) write(ctx context.Context, state func(*store.Batch) error) error {
 	w, b := i.w, &i.batch
 	b.SessionID, b.Epoch = w.id, w.epoch
 	size := 0
@@ -217,7 +277,7 @@ func (i *Import) write(ctx context.Context) error {
 		size += len(b.Records[j].Data)
 	}
 	w.track(b, len(b.Records), size)
-	if err := w.snapshot(b); err != nil {
+	if err := state(b); err != nil {
 		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
 	}
 	if err := w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]; err != nil {

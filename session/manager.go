@@ -103,6 +103,7 @@ type Manager struct {
 	// accounts has the owners of the sessions that were read lately.
 	accounts recent[string]
 	scratch  sync.Pool // of *[]byte, for encoding facts
+	forks    forkGuard
 
 	mu      sync.Mutex
 	writers map[string]*writer

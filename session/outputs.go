@@ -281,9 +281,11 @@ func RefsIn(data []byte) (refs []string) {
 	return refs
 }
 
-// isHash reports whether what stands before a value says that it is a hash.
+// isHash reports whether what stands before a value says that it is a hash, the name
+// of a key or a version, also where JSON was written for people.
 func isHash(before []byte) bool {
-	for _, key := range []string{`Hash":`, `"hash":`, `"digest":`, `"grant":`} {
+	before = bytes.TrimRight(before, " ")
+	for _, key := range []string{`Hash":`, `"hash":`, `"digest":`, `"grant":`, `"keyId":`, `ersion":`} {
 		if bytes.HasSuffix(before, []byte(key)) {
 			return true
 		}

@@ -24,11 +24,12 @@ type Retained struct {
 // moment and that are at rest, see [Manager.Trim]. It may be cut off at any point and
 // called again.
 func (m *Manager) RetainEvents(ctx context.Context, before time.Time) (Retained, error) {
-	var sum Retained
-	old, err := m.oldSessions(ctx, before)
+	old, damaged, err := m.oldSessions(ctx, before)
+	sum := Retained{Kept: damaged}
 	if err != nil || len(old) == 0 {
 		return sum, err
 	}
+	defer m.forks.beginRemoval()()
 	forks, err := m.forked(ctx)
 	if err != nil {
 		return sum, err
@@ -66,29 +67,34 @@ func isOwned(err error) bool {
 }
 
 // oldSessions lists the sessions whose last fact was written before a moment and
-// that have events to remove. It claims nothing.
-func (m *Manager) oldSessions(ctx context.Context, before time.Time) ([]string, error) {
-	var out []string
+// that have events to remove, and counts those of which damage keeps it from saying
+// so. It claims nothing.
+func (m *Manager) oldSessions(ctx context.Context, before time.Time) (out []string, damaged int, err error) {
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindSession}) {
 		if err != nil {
-			return nil, storeFault(err)
+			return nil, damaged, storeFault(err)
 		}
 		var s command.SessionSummary
 		if err := json.Unmarshal(e.Value, &s); err != nil {
-			return nil, storeFault(fmt.Errorf("%w: index of sessions: %w", store.ErrCorrupt, err))
+			damaged++
+			m.keptEvents(e.Key, storeFault(fmt.Errorf("%w: index of sessions: %w", store.ErrCorrupt, err)))
+			continue
 		}
 		if s.SessionID == event.RuntimeSession || !s.UpdatedAt.Before(before) {
 			continue
 		}
 		old, err := m.isOld(ctx, s.SessionID, before)
-		if err != nil {
-			return nil, err
-		}
-		if old {
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+			damaged++
+			m.keptEvents(s.SessionID, err)
+		case err != nil:
+			return nil, damaged, err
+		case old:
 			out = append(out, s.SessionID)
 		}
 	}
-	return out, nil
+	return out, damaged, nil
 }
 
 // isOld looks at a session's last fact. One of which only the fact is left that

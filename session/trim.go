@@ -48,6 +48,7 @@ type Trimmed struct {
 // A session with unfinished work, one that a fork refers to, one that a connected
 // peer has not read and the runtime's own keep everything.
 func (m *Manager) Trim(ctx context.Context, sessionID string, opt TrimOptions) (*Trimmed, error) {
+	defer m.forks.beginRemoval()()
 	forks, err := m.forked(ctx)
 	if err != nil {
 		return nil, err
@@ -55,13 +56,19 @@ func (m *Manager) Trim(ctx context.Context, sessionID string, opt TrimOptions) (
 	return m.trim(ctx, sessionID, opt, forks)
 }
 
-// trim is [Manager.Trim], given the sessions that forks refer to.
+// forkRefers is why a session keeps its facts.
+func forkRefers(sessionID string) error {
+	return fault.New(fault.Conflict, "a fork refers to the events of session %s, so they are kept", sessionID)
+}
+
+// trim is [Manager.Trim], given the sessions that forks refer to. They were looked for
+// after the guard of forks was told.
 func (m *Manager) trim(ctx context.Context, sessionID string, opt TrimOptions, forks map[string]bool) (*Trimmed, error) {
 	switch {
 	case sessionID == event.RuntimeSession:
 		return nil, fault.New(fault.Conflict, "the runtime's own session keeps its events")
 	case forks[sessionID]:
-		return nil, fault.New(fault.Conflict, "a fork refers to the events of session %s, so they are kept", sessionID)
+		return nil, forkRefers(sessionID)
 	}
 	b, err := m.boundary(ctx, sessionID, opt)
 	if err != nil {
@@ -71,6 +78,9 @@ func (m *Manager) trim(ctx context.Context, sessionID string, opt TrimOptions, f
 	err = m.write(ctx, sessionID, event.ByRuntime, false, func(tx *Tx) error {
 		if err := tx.atRest(); err != nil {
 			return err
+		}
+		if m.forks.refers(sessionID) {
+			return forkRefers(sessionID)
 		}
 		if err := b.fits(tx.State); err != nil || res.Events == 0 || opt.DryRun {
 			return err
@@ -215,6 +225,18 @@ func origin(ctx context.Context, s store.Store, sessionID string) (*state.Sessio
 	}
 	st, err := BaseState(&base)
 	return st, base.Hash, err
+}
+
+// replayBase loads a session whose first facts were removed and whose state isn't
+// stored any more: that is only a shortcut, also here.
+func (w *writer) replayBase(ctx context.Context) (*state.Session, replayed, error) {
+	st, hash, err := origin(ctx, w.m.opt.Store, w.id)
+	if err != nil {
+		return nil, replayed{}, err
+	}
+	w.state, w.chain = st, store.NewChain(hash)
+	tail, err := replay(ctx, w.m.opt.Store, st, w.chain)
+	return st, tail, err
 }
 
 // BaseState returns the state that stands for the facts that were removed from a

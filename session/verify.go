@@ -300,6 +300,9 @@ func (f *refold) snapshots() {
 		}
 		f.report.Snapshots++
 		if s.Name == stateSnapshot {
+			if string(s.Data) == importMark {
+				f.problemf(0, "snapshot", "an import of the session was cut off: repeat it with the same file")
+			}
 			continue
 		}
 		want, ok := f.records[s.Name]

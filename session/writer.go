@@ -35,6 +35,9 @@ type writer struct {
 	chain  *store.Chain
 	open   bool
 	last   time.Time
+	// partial says that an import of the session was cut off: nobody may go on with it
+	// but an import of the rest.
+	partial bool
 
 	// What was appended since the last snapshot, and how large that one was.
 	sinceFacts, sinceBytes, snapshotBytes int
@@ -134,6 +137,9 @@ func (w *writer) peek(ctx context.Context, view func(*state.Session) error) erro
 // decided runs a decision and makes a batch of its facts, which are part of the
 // state from here on; nil if there are none.
 func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
+	if w.partial {
+		return nil, errPartial(w.id)
+	}
 	p := w.m.journal.begin()
 	tx := &w.tx
 	*tx = Tx{State: w.state, w: w, ctx: ctx, now: w.now(), facts: p.room.facts}
@@ -429,11 +435,18 @@ func (w *writer) load(ctx context.Context) error {
 		return nil
 	}
 	st, hash, size, err := loadState(ctx, w.m.opt.Store, w.id, claim.Head)
+	if errors.Is(err, errMarked) {
+		w.partial = true
+		st, hash, err = origin(ctx, w.m.opt.Store, w.id)
+	}
 	if err != nil {
 		return err
 	}
 	w.state, w.chain, w.snapshotBytes = st, store.NewChain(hash), size
 	tail, err := replay(ctx, w.m.opt.Store, st, w.chain)
+	if errors.Is(err, store.ErrTrimmed) && st.Sequence == 0 {
+		st, tail, err = w.replayBase(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -457,6 +470,9 @@ func loadState(ctx context.Context, s store.Store, id string, head store.Head) (
 	}
 	if st, err := state.Decode(snap.Data); err == nil && snap.Sequence <= head.Sequence && st.Sequence == snap.Sequence {
 		return st, snap.Hash, len(snap.Data), nil
+	}
+	if string(snap.Data) == importMark {
+		return nil, store.Hash{}, 0, errMarked
 	}
 	// A snapshot is only a shortcut; the facts are the truth.
 	st, hash, err := origin(ctx, s, id)
@@ -502,7 +518,7 @@ func (w *writer) retire(ctx context.Context) error {
 	}
 	w.failed = true
 	var err error
-	if w.sinceFacts >= w.m.opt.SnapshotEvery/4 {
+	if w.sinceFacts >= w.m.opt.SnapshotEvery/4 && !w.partial {
 		b := &store.Batch{SessionID: w.id, Epoch: w.epoch}
 		if err = w.addSnapshot(b); err == nil {
 			err = w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]

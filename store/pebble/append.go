@@ -19,6 +19,9 @@ type session struct {
 	head store.Head
 	// next is the head with what is staged; the store's commit lock guards it.
 	next store.Head
+	// trimmed is the last record that is removed or staged to be; 0 if that was not
+	// done under this claim. The commit lock guards it.
+	trimmed uint64
 }
 
 // Claim makes the caller the one writer of a session. Claims of one process
@@ -199,7 +202,7 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 		return err
 	}
 	if in.Trim != nil {
-		if err := s.checkTrim(in, c.next.Sequence); err != nil {
+		if err := s.checkTrim(in, c); err != nil {
 			return err
 		}
 	}
@@ -217,6 +220,7 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 		if err := putTrim(b, in.SessionID, in.Trim); err != nil {
 			return err
 		}
+		c.trimmed = in.Trim.Through
 	}
 	for i := range in.Records {
 		putRecord(b, in.SessionID, &in.Records[i])

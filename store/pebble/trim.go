@@ -11,8 +11,9 @@ import (
 )
 
 // checkTrim holds a removal against what is stored: the last record that goes has
-// that hash, and one is left.
-func (s *Store) checkTrim(in *store.Batch, head uint64) error {
+// that hash, and one is left. What a batch before it in the same call removes is
+// still stored.
+func (s *Store) checkTrim(in *store.Batch, c *session) error {
 	t := in.Trim
 	v, err := getCopy(s.db, eventKey(in.SessionID, t.Through))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -24,7 +25,7 @@ func (s *Store) checkTrim(in *store.Batch, head uint64) error {
 			return fmt.Errorf("pebble: trim session %s: record %d: %w", in.SessionID, t.Through, err)
 		}
 	}
-	if err != nil || rec.Hash != t.Hash || t.Through >= head+uint64(len(in.Records)) {
+	if err != nil || rec.Hash != t.Hash || t.Through <= c.trimmed || t.Through >= c.next.Sequence+uint64(len(in.Records)) {
 		return fmt.Errorf("%w: session %s can't be removed through record %d", store.ErrConflict, in.SessionID, t.Through)
 	}
 	return nil

@@ -92,7 +92,7 @@ func brokenEngines() []broken {
 		}},
 		{"removes nothing", neverTrims, []string{"trim/again, further on", "trim/in one batch with its last record's successor"}},
 		{"removes before it judges", trimsFirst, []string{
-			"trim/what can't be removed is refused and leaves nothing", "trim/a batch that fails removes nothing",
+			"trim/what can't be removed is refused and leaves nothing", "trim/a batch that fails removes nothing", "trim/twice in one call",
 		}},
 		{"removes by prefix", trimsByPrefix, []string{"trim/other sessions are left alone"}},
 		{"invents bases", inventsBases, []string{"trim/a session that was never trimmed has no base"}},

@@ -16,6 +16,7 @@ func trimChecks() []check {
 		{"what was removed is told, what is left is read", trimRanges},
 		{"in one batch with its last record's successor", trimAll},
 		{"again, further on", trimAgain},
+		{"twice in one call", trimTwice},
 		{"other sessions are left alone", trimNeighbours},
 		{"what can't be removed is refused and leaves nothing", trimRefused},
 		{"a batch that fails removes nothing", trimAtomic},
@@ -154,6 +155,23 @@ func trimAgain(k *kit) {
 	k.trimmed("s", base, all[7:])
 	more := k.grow("s", 3, 100)
 	k.trimmed("s", base, append(all[7:], more...))
+}
+
+// trimTwice removes twice in one call: what the first removal took, the second can't
+// name any more.
+func trimTwice(k *kit) {
+	all, c := k.grow("s", 6, 100), k.claim("s")
+	batch := func(through int) *store.Batch {
+		return &store.Batch{SessionID: "s", Epoch: c.Epoch, Trim: trimOf(all[:through])}
+	}
+	errs := k.s.Append(k.ctx, []*store.Batch{batch(2), batch(4), batch(3)})
+	if errs[0] != nil || errs[1] != nil || !errors.Is(errs[2], store.ErrConflict) {
+		k.Errorf("removed through 2, 4 and 3: %v", errs)
+	}
+	for range 2 {
+		k.trimmed("s", trimOf(all[:4]), all[4:])
+		k.reopen()
+	}
 }
 
 func trimNeighbours(k *kit) {
