@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"agentd/command"
@@ -106,6 +107,22 @@ func (c *Chapter) Read(ctx context.Context, rt command.Runtime, caller command.C
 			return through, nil
 		}
 	}
+}
+
+// Removed returns the last fact of a chapter that retention removed, 0 if all are
+// there. Whoever shows a chapter says so with [RemovedNote]: nobody is to take the rest
+// for all there was.
+func (c *Chapter) Removed(ctx context.Context, rt command.Runtime, caller command.Caller) (uint64, error) {
+	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
+	if err != nil {
+		return 0, err
+	}
+	return oldest - 1, nil
+}
+
+// RemovedNote tells a person what isn't shown.
+func RemovedNote(through uint64) string {
+	return fmt.Sprintf("The beginning of this conversation isn't shown: its events through %d were removed by retention.", through)
 }
 
 // readPage is how many facts are read at once.

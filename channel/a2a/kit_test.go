@@ -15,6 +15,7 @@ import (
 	"agentd/channel/a2a"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/internal/adaptertest"
 	"agentd/loop"
 	"agentd/model"
@@ -148,6 +149,8 @@ type kit struct {
 	agent *agent
 	dir   string
 
+	// wiring is what the runtime was opened with last.
+	wiring  agentd.Options
 	runtime *agentd.Runtime
 	peers   *a2a.Server
 	http    *httptest.Server
@@ -172,6 +175,7 @@ func newKit(t *testing.T, change ...func(*a2a.Options)) *kit {
 	t.Cleanup(func() {
 		k.stop()
 		http.DefaultClient.CloseIdleConnections()
+		replaytest.Recorded(t, k.wiring)
 		if err := k.store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -187,10 +191,10 @@ func (k *kit) start() {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	k.runtime, err = agentd.Open(context.Background(), agentd.Options{
+	k.wiring = agentd.Options{
 		Store: k.store, Provider: k.agent, Model: "agent", Loop: loop.Options{Tools: registry, Workspace: k.dir},
-	})
-	if err != nil {
+	}
+	if k.runtime, err = agentd.Open(context.Background(), k.wiring); err != nil {
 		k.t.Fatal(err)
 	}
 	opt := k.opt

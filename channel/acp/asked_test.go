@@ -19,7 +19,7 @@ func TestAPlanIsShownAndApproved(t *testing.T) {
 		"reject_once":  `"status":"failed"`,
 	} {
 		t.Run(option, func(t *testing.T) {
-			p := connect(t, adaptertest.OpenAsking(t, adaptertest.Plans(), script.Answer{Text: "Carried out."}))
+			p := connect(t, adaptertest.Open(t, adaptertest.Plans(), script.Answer{Text: "Carried out."}))
 			id := p.open("{}")
 			if m := p.answerTo(p.ask("session/set_mode", fmt.Sprintf(`{"sessionId":%q,"modeId":"plan"}`, id))); m.Error != nil {
 				t.Fatal(m.Error)
@@ -49,7 +49,7 @@ func TestAPlanIsShownAndApproved(t *testing.T) {
 func TestACredentialIsChosen(t *testing.T) {
 	reference := adaptertest.References()[1]
 	t.Run("form", func(t *testing.T) {
-		p := connect(t, adaptertest.OpenAsking(t, adaptertest.Unlocks(), script.Answer{Text: "Done."}))
+		p := connect(t, adaptertest.Open(t, adaptertest.Unlocks(), script.Answer{Text: "Done."}))
 		prompt := p.prompt(p.open(`{"elicitation":{"form":{}}}`), "open it")
 		m := p.asked("elicitation/create")
 		if !strings.Contains(string(m.Params), `"enum":["env:FIRST_KEY","env:SECOND_KEY"]`) || !strings.Contains(string(m.Params), "the vault is locked") {
@@ -60,7 +60,7 @@ func TestACredentialIsChosen(t *testing.T) {
 		p.answerTo(prompt)
 	})
 	t.Run("words", func(t *testing.T) {
-		p := connect(t, adaptertest.OpenAsking(t, adaptertest.Unlocks(), script.Answer{Text: "Done."}))
+		p := connect(t, adaptertest.Open(t, adaptertest.Unlocks(), script.Answer{Text: "Done."}))
 		id := p.open("{}")
 		prompt := p.prompt(id, "open it")
 		p.next(func(m *line) bool { return strings.Contains(string(m.Params), "One of: env:FIRST_KEY, env:SECOND_KEY") })

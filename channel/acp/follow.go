@@ -145,6 +145,9 @@ func (s *session) replay(ctx context.Context) (last uint64, pending []*action, e
 	var open asked
 	for i := range chapters {
 		c, t := &chapters[i], s.translator()
+		if err := s.replayRemoved(ctx, c); err != nil {
+			return 0, nil, err
+		}
 		open = asked{} // what a source waited for is its own
 		if last, err = c.Read(ctx, rt, caller, func(e *event.Event) {
 			open.take(e)
@@ -159,6 +162,22 @@ func (s *session) replay(ctx context.Context) (last uint64, pending []*action, e
 		}
 	}
 	return last, open.list, nil
+}
+
+// replayRemoved says that a part of what was said is gone, as a notice to clients
+// that take them.
+func (s *session) replayRemoved(ctx context.Context, c *channel.Chapter) error {
+	through, err := c.Removed(ctx, s.a.opt.Runtime, s.a.opt.Caller)
+	if err != nil || through == 0 {
+		return err
+	}
+	note := channel.RemovedNote(through)
+	if client := s.a.capabilities(); client.notices() {
+		s.tell(&noticeUpdate{"notice", "warning", note, ""})
+	} else {
+		s.say(note)
+	}
+	return nil
 }
 
 // takenBack notes the turns that a rollback removed.

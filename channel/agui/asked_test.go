@@ -35,7 +35,7 @@ func TestAPlanIsAnInterrupt(t *testing.T) {
 		`true`: "default",
 		`{"approved":false,"reason":"more detail"}`: "",
 	} {
-		rt := adaptertest.OpenAsking(t, adaptertest.Plans(), script.Answer{Text: "Carried out."})
+		rt := adaptertest.Open(t, adaptertest.Plans(), script.Answer{Text: "Carried out."})
 		h := agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller})
 		if _, err := rt.Do(t.Context(), command.Local(), &command.CreateSession{SessionID: "thread_p"}); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestAPlanIsAnInterrupt(t *testing.T) {
 }
 
 func TestACredentialIsAnInterrupt(t *testing.T) {
-	rt := adaptertest.OpenAsking(t, adaptertest.Unlocks(), script.Answer{Text: "Done."})
+	rt := adaptertest.Open(t, adaptertest.Unlocks(), script.Answer{Text: "Done."})
 	h := agui.New(agui.Options{Runtime: rt, Caller: adaptertest.Caller})
 	events, _ := run(t, h, message("thread_c", "run_1", "open it"))
 	ask := interruptIn(t, events)

@@ -23,8 +23,10 @@ type run struct {
 	turnID string
 	// after is the sequence behind which the run's facts begin.
 	after uint64
-	// history says that the client is told the messages that there are.
+	// history says that the client is told the messages that there are, removed the last
+	// fact that is gone, 0 if all are there.
 	history bool
+	removed uint64
 	view    *view
 }
 
@@ -175,14 +177,14 @@ func (r *run) opening(ctx context.Context, out *events) error {
 	if err := out.send(first); err != nil {
 		return err
 	}
-	if err := out.send(object{"type": "STATE_SNAPSHOT", "snapshot": r.state()}); err != nil {
-		return err
+	var messages []object
+	if r.history {
+		var err error
+		if messages, err = r.messages(ctx); err != nil {
+			return err
+		}
 	}
-	if !r.history {
-		return nil
-	}
-	messages, err := r.messages(ctx)
-	if err != nil {
+	if err := out.send(object{"type": "STATE_SNAPSHOT", "snapshot": r.state()}); err != nil || !r.history {
 		return err
 	}
 	return out.send(object{"type": "MESSAGES_SNAPSHOT", "messages": messages})
@@ -196,6 +198,9 @@ func (r *run) state() object {
 		out = object{}
 	}
 	own := object{"sessionId": r.in.ThreadID, "turnId": r.turnID}
+	if r.removed > 0 {
+		own["removedThrough"] = r.removed
+	}
 	if v := r.view; v != nil {
 		own["title"], own["permissionMode"] = v.Title, v.PermissionMode
 		if len(v.Threads) > 0 {
@@ -272,7 +277,8 @@ func runError(err error) object {
 }
 
 // messages returns what was said in the session, and in what it was forked from,
-// without what was taken back.
+// without what was taken back. Where retention removed the beginning, a message says
+// so: the protocol has no other place that every front end shows.
 func (r *run) messages(ctx context.Context) ([]object, error) {
 	rt, t := r.h.opt.Runtime, &transcript{removed: map[string]bool{}}
 	if r.after == 0 || len(r.view.Threads) == 0 {
@@ -284,8 +290,19 @@ func (r *run) messages(ctx context.Context) ([]object, error) {
 	}
 	chapters[len(chapters)-1].Through = r.after
 	for i := range chapters {
-		if _, err := chapters[i].Read(ctx, rt, r.caller, func(e *event.Event) {
-			if e.SubagentID == "" && (e.ThreadID == "" || e.ThreadID == chapters[i].ThreadID) {
+		c := &chapters[i]
+		removed, err := c.Removed(ctx, rt, r.caller)
+		if err != nil {
+			return nil, err
+		}
+		if removed > 0 {
+			t.entries = append(t.entries, entry{message: object{"id": c.SessionID + ".removed", "role": "assistant", "content": channel.RemovedNote(removed)}})
+		}
+		if c.SessionID == r.in.ThreadID {
+			r.removed = removed
+		}
+		if _, err := c.Read(ctx, rt, r.caller, func(e *event.Event) {
+			if e.SubagentID == "" && (e.ThreadID == "" || e.ThreadID == c.ThreadID) {
 				t.fact(e)
 			}
 		}); err != nil {

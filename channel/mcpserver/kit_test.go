@@ -19,6 +19,7 @@ import (
 	"agentd/channel/mcpserver"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/internal/adaptertest"
 	"agentd/internal/gen"
 	"agentd/loop"
@@ -66,9 +67,11 @@ func answers() []script.Answer {
 
 // kit is a server over the real runtime.
 type kit struct {
-	t      *testing.T
-	store  store.Store
-	root   string
+	t     *testing.T
+	store store.Store
+	root  string
+	// wiring is what the runtime was opened with last.
+	wiring agentd.Options
 	rt     *agentd.Runtime
 	server *mcpserver.Server
 	http   *httptest.Server
@@ -83,6 +86,9 @@ func newKit(t *testing.T) *kit {
 	k.options = mcpserver.Options{Schema: gen.Schema, Version: "test", Identify: identify, IDs: event.NewIDs(nil, nil)}
 	t.Cleanup(func() {
 		k.stop()
+		if k.wiring.Store != nil { // it was started
+			replaytest.Recorded(t, k.wiring)
+		}
 		if err := k.store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -118,11 +124,11 @@ func (k *kit) start() *kit {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	k.rt, err = agentd.Open(context.Background(), agentd.Options{
+	k.wiring = agentd.Options{
 		Store: k.store, Model: "script", Provider: script.New("script", &script.Script{Answers: answers()}),
 		Loop: loop.Options{Workspace: k.root, Tools: tools},
-	})
-	if err != nil {
+	}
+	if k.rt, err = agentd.Open(context.Background(), k.wiring); err != nil {
 		k.t.Fatal(err)
 	}
 	k.options.Runtime = k.rt.Port()

@@ -23,19 +23,6 @@ import (
 // recorded is run again when the test ends.
 func Open(t *testing.T, answers ...script.Answer) agentd.Port {
 	t.Helper()
-	return open(t, true, answers)
-}
-
-// OpenAsking is [Open] for [Plans] and [Unlocks], of which nothing is run again: a
-// replay has neither the mode before the plan was approved nor a vault that is
-// locked.
-func OpenAsking(t *testing.T, answers ...script.Answer) agentd.Port {
-	t.Helper()
-	return open(t, false, answers)
-}
-
-func open(t *testing.T, replay bool, answers []script.Answer) agentd.Port {
-	t.Helper()
 	tools, err := tool.NewRegistry(append(tool.Builtins(nil), Locked())...)
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +40,7 @@ func open(t *testing.T, replay bool, answers []script.Answer) agentd.Port {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if replay {
-			replaytest.Recorded(t, opt)
-		}
+		replaytest.Recorded(t, opt)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"agentd/channel/a2a/peer"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/store/storetest"
@@ -58,9 +59,10 @@ func serve(t *testing.T, binding string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.runtime, err = agentd.Open(context.Background(), agentd.Options{
+	wiring := agentd.Options{
 		Store: storetest.NewMem(), Provider: writer{}, Model: "writer", Loop: loop.Options{Tools: registry, Workspace: s.dir},
-	}); err != nil {
+	}
+	if s.runtime, err = agentd.Open(context.Background(), wiring); err != nil {
 		t.Fatal(err)
 	}
 	var peers *a2a.Server
@@ -91,6 +93,10 @@ func serve(t *testing.T, binding string) *served {
 		srv.Close()
 		peers.Close()
 		if err := s.runtime.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		replaytest.Recorded(t, wiring)
+		if err := wiring.Store.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/event/eventtest"
+	"agentd/evidence/replaytest"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/store"
@@ -57,6 +58,8 @@ type kit struct {
 	opt   peer.Options
 	store *storetest.Mem
 
+	// wiring is what the runtime was opened with last.
+	wiring  agentd.Options
 	runtime *agentd.Runtime
 	client  *peer.Client
 	push    *httptest.Server
@@ -86,6 +89,7 @@ func newKit(t *testing.T, f *fake, change ...func(*peer.Options)) *kit {
 		k.stop()
 		k.push.Close()
 		k.validate()
+		replaytest.Recorded(t, k.wiring)
 		if err := k.store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -102,10 +106,10 @@ func (k *kit) start() {
 	if k.client, err = peer.New(k.opt); err != nil {
 		k.t.Fatal(err)
 	}
-	k.runtime, err = agentd.Open(context.Background(), agentd.Options{
+	k.wiring = agentd.Options{
 		Store: k.store, Provider: mute{}, Model: "mute", Loop: loop.Options{Tools: registry, Workspace: k.t.TempDir()}, Peers: k.client,
-	})
-	if err != nil {
+	}
+	if k.runtime, err = agentd.Open(context.Background(), k.wiring); err != nil {
 		k.t.Fatal(err)
 	}
 	k.client.Start(k.runtime.Port())
