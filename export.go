@@ -198,6 +198,9 @@ func (x *export) failed(err error) error {
 	if errors.Is(err, evidence.ErrNothing) {
 		return fault.New(fault.NotFound, "no fact of session %s is in that scope", x.scope.SessionID)
 	}
+	if errors.Is(err, evidence.ErrNoTurns) {
+		return fault.New(fault.NotFound, "no turn of session %s is in that scope: there is nothing to run again", x.scope.SessionID)
+	}
 	return fault.Wrap(fault.Unavailable, err, "the session's facts can't be exported")
 }
 
@@ -255,6 +258,16 @@ func (r *Runtime) exportResult(ctx context.Context, caller command.Caller, x *ex
 		return nil, fault.Wrap(fault.Unavailable, err, "the pack can't be read back")
 	}
 	return res, nil
+}
+
+// EvidenceKeyID returns the id of the key that the runtime signs with, which whoever
+// verifies an export has to be told.
+func (r *Runtime) EvidenceKeyID(ctx context.Context) (string, error) {
+	key, err := r.signingKey(ctx)
+	if err != nil {
+		return "", err
+	}
+	return evidence.KeyID(key.Public().(ed25519.PublicKey)), nil
 }
 
 // signingKey returns the runtime's key, made at the first use.

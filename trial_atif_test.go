@@ -112,6 +112,11 @@ func TestTrajectoryOfToolsDecisionsAndARetry(t *testing.T) {
 	if len(tr.Agent.ToolDefinitions) == 0 || tr.Agent.ModelName != "script/test" || tr.SessionID != "sess_a" || tr.TrajectoryID != r.TurnID {
 		t.Errorf("head %+v", tr.Agent)
 	}
+	for _, d := range tr.Agent.ToolDefinitions {
+		if d.Type != "function" || d.Function.Description == "" || len(d.Function.Parameters) == 0 {
+			t.Errorf("the model was told more of %+v", d)
+		}
+	}
 	if k.file("b.txt") != "-" {
 		t.Error("the denied write happened")
 	}

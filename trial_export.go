@@ -115,15 +115,12 @@ func (x *trialExport) do(ctx context.Context) (*exportedTrial, error) {
 // storePack stores the pack, signed. All that it refers to is named by hashes, so
 // the signature holds that as well.
 func (x *trialExport) storePack(ctx context.Context) (string, error) {
+	x.seal.Indent = true // people read it
 	raw, err := evidence.Sealed(x.p.pack(), x.seal)
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the pack could not be written down")
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil { // people read it; the proof is of its content
-		return "", fault.Wrap(fault.Internal, err, "the pack could not be written down")
-	}
-	ref, err := x.r.manager.PutOutput(ctx, &b)
+	ref, err := x.r.manager.PutOutput(ctx, bytes.NewReader(raw))
 	x.types[ref] = "application/json"
 	return ref, err
 }

@@ -31,6 +31,8 @@ const (
 
 // bundleFile is a line of the manifest.
 type bundleFile struct {
+	// Marks tell where a content was changed; the pack has its own.
+	Marks     *marks `json:"marks,omitempty"`
 	MediaType string `json:"mediaType"`
 	Path      string `json:"path"`
 	Role      string `json:"role"`
@@ -135,21 +137,39 @@ type bundling struct {
 	files []bundleFile
 }
 
-// counted hashes and counts what goes through it.
+// counted hashes, marks and counts what goes through it.
 type counted struct {
 	w   io.Writer
 	sum interface {
 		io.Writer
 		Sum([]byte) []byte
 	}
-	n int64
+	marker *marker
+	n      int64
+}
+
+func newCounted(w io.Writer) *counted {
+	return &counted{w: w, sum: sha256.New(), marker: newMarker()}
 }
 
 func (c *counted) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
-	c.sum.Write(p[:n]) //nolint:errcheck // a hash never fails, by its contract
+	c.sum.Write(p[:n])    //nolint:errcheck // a hash never fails, by its contract
+	c.marker.Write(p[:n]) //nolint:errcheck // nor does this
 	c.n += int64(n)
 	return n, err
+}
+
+// roleContent is that of the files whose marks the manifest has.
+const roleContent = "content"
+
+// line is what the manifest says of what went through.
+func (c *counted) line(path, role, mediaType string) bundleFile {
+	f := bundleFile{Path: path, Role: role, MediaType: mediaType, Size: c.n, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
+	if role == roleContent {
+		f.Marks = c.marker.marks()
+	}
+	return f
 }
 
 func (b *bundling) file(path, role, mediaType string, r io.Reader) error {
@@ -165,11 +185,11 @@ func (b *bundling) write(path, role, mediaType string, fill func(io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("evidence: bundle: %s: %w", path, err)
 	}
-	c := &counted{w: w, sum: sha256.New()}
+	c := newCounted(w)
 	if err := fill(c); err != nil {
 		return fmt.Errorf("evidence: bundle: %s: %w", path, err)
 	}
-	b.files = append(b.files, bundleFile{Path: path, Role: role, MediaType: mediaType, Size: c.n, SHA256: hex.EncodeToString(c.sum.Sum(nil))})
+	b.files = append(b.files, c.line(path, role, mediaType))
 	return nil
 }
 
@@ -194,7 +214,7 @@ func (b *bundling) content(ref string, open func(string) (io.ReadCloser, error))
 	if err != nil {
 		return fmt.Errorf("evidence: bundle: %w", err)
 	}
-	err = b.file(outputPath(ref), "content", "application/octet-stream", r)
+	err = b.file(outputPath(ref), roleContent, "application/octet-stream", r)
 	return errors.Join(err, r.Close())
 }
 

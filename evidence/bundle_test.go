@@ -3,6 +3,7 @@ package evidence_test
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -80,18 +81,42 @@ func TestBundleVerifiesAndItsChangesAreFound(t *testing.T) {
 	}
 }
 
-// TestFindingNamesTheByte: a changed fact of the lines, and a changed manifest,
-// are found at the byte.
+// TestFindingNamesTheByte: a changed byte of any file is named, also in an archive,
+// whose files can't be sought in.
 func TestFindingNamesTheByte(t *testing.T) {
 	m := bundled(t)
-	for _, path := range []string{"events.jsonl", "manifest.json"} {
-		for _, at := range []int{10, 200, m.files[path].Len() - 5} {
+	outputs := 0
+	for path, file := range m.files {
+		places := []int{10, file.Len() / 3, file.Len() / 2, file.Len() - 5}
+		if strings.HasPrefix(path, "outputs/") {
+			outputs++
+		}
+		if path == "evidence.json" {
+			places = places[:3] // the end of it is the signature
+		}
+		for _, at := range places {
 			files := m.fs()
 			files[path].Data[at] ^= 1
-			v := evidence.VerifyBundle(files, evidence.VerifyOptions{})
-			if v.Finding == nil || v.Finding.File != path || v.Finding.Byte != int64(at) {
-				t.Errorf("%s byte %d: %v", path, at, v.Finding)
+			for how, files := range map[string]fs.FS{"directory": files, "archive": unseekable{files}} {
+				v := evidence.VerifyBundle(files, evidence.VerifyOptions{})
+				if v.Finding == nil || v.Finding.File != path || v.Finding.Byte != int64(at) {
+					t.Errorf("%s: %s byte %d: %v", how, path, at, v.Finding)
+				}
 			}
 		}
 	}
+	if outputs == 0 {
+		t.Error("the bundle has no contents")
+	}
+}
+
+// unseekable has files that are read once from their beginning.
+type unseekable struct{ fs.FS }
+
+func (u unseekable) Open(path string) (fs.File, error) {
+	f, err := u.FS.Open(path)
+	if _, folder := f.(fs.ReadDirFile); err != nil || folder {
+		return f, err
+	}
+	return struct{ fs.File }{f}, nil
 }

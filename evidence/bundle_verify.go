@@ -3,8 +3,7 @@ package evidence
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +12,12 @@ import (
 )
 
 // VerifyBundle holds a bundle against its pack, and the pack against its proof.
-// Contents are judged, not how an archive packs them.
+// Contents are judged, not how an archive packs them. An export in the sibling
+// standard's shape is held against the signed pack in it.
 func VerifyBundle(files fs.FS, opt VerifyOptions) *Verification {
+	if isSibling(files) {
+		return verifySibling(files, opt)
+	}
 	b := &bundleCheck{files: files, opt: opt}
 	v := b.pack()
 	if v.Finding != nil {
@@ -49,7 +52,7 @@ func (b *bundleCheck) open(path string) (fs.File, *hashed, *Finding) {
 	if err != nil {
 		return nil, nil, changed(path, 0, "it is missing, or can't be opened: %v", err)
 	}
-	c := &counted{w: io.Discard, sum: sha256.New()}
+	c := newCounted(io.Discard)
 	return f, &hashed{io.TeeReader(f, c), c}, nil
 }
 
@@ -58,7 +61,7 @@ func (b *bundleCheck) line(path, role, mediaType string, h *hashed) *Finding {
 	if _, err := io.Copy(io.Discard, h); err != nil {
 		return changed(path, h.c.n, "it can't be read: %v", err)
 	}
-	b.lines = append(b.lines, bundleFile{Path: path, Role: role, MediaType: mediaType, Size: h.c.n, SHA256: hex.EncodeToString(h.c.sum.Sum(nil))})
+	b.lines = append(b.lines, h.c.line(path, role, mediaType))
 	return nil
 }
 
@@ -77,7 +80,7 @@ func (b *bundleCheck) pack() *Verification {
 	facts := &factLines{r: bufio.NewReaderSize(events, 64<<10)}
 	opt := b.opt
 	opt.items, opt.facts = b.outline.item, facts.compare
-	v, err := Verify(pack, opt)
+	v, err := verify(pack, opt, func() (io.ReadCloser, error) { return b.files.Open(bundlePack) })
 	if err != nil { // an archive's checksum, or the medium
 		return &Verification{Finding: changed(bundlePack, pack.c.n, "it can't be read: %v", err)}
 	}
@@ -157,18 +160,50 @@ func (b *bundleCheck) content(ref string) *Finding {
 		return missing
 	}
 	defer f.Close()
-	if f := b.line(path, "content", "application/octet-stream", h); f != nil {
+	if f := b.line(path, roleContent, "application/octet-stream", h); f != nil {
 		return f
 	}
 	if got := "sha256:" + b.lines[len(b.lines)-1].SHA256; got != ref {
-		return changed(path, 0, "it was changed: its content has the hash %s", got)
+		f := changed(path, 0, "it was changed: its content has the hash %s", got)
+		b.place(f, ref)
+		return f
 	}
 	return nil
+}
+
+// place finds where a content was changed, if the manifest tells. The manifest isn't
+// signed: whoever changed it too hides the place, not the change.
+func (b *bundleCheck) place(f *Finding, ref string) {
+	var m manifest
+	text, err := fs.ReadFile(b.files, bundleManifest)
+	if err != nil || json.Unmarshal(text, &m) != nil {
+		return
+	}
+	i := slices.IndexFunc(m.Files, func(l bundleFile) bool { return l.Path == f.File && "sha256:"+l.SHA256 == ref && l.Marks != nil })
+	if i < 0 {
+		return
+	}
+	file, err := b.files.Open(f.File)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if p, err := m.Files[i].Marks.first(file); err == nil && p != nil {
+		f.Byte, f.Exact = p.from, p.exact
+		if !p.exact {
+			f.Until = p.until
+		}
+	} else if err == nil { // all that was there is there still
+		f.Byte, f.Exact = m.Files[i].Size, true
+	}
 }
 
 // strangers finds a file that the manifest doesn't know.
 func (b *bundleCheck) strangers() *Finding {
 	known := []string{bundleManifest}
+	if isSibling(b.files) {
+		known = []string{siblingManifest}
+	}
 	for _, l := range b.lines {
 		known = append(known, l.Path)
 	}

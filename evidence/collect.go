@@ -226,7 +226,7 @@ var (
 	refMark = []byte(`"sha256:`)
 	// notRefs are members that hold sums of other things, or what is never exported:
 	// earlier contents of files serve to restore them and nothing else.
-	notRefs = [][]byte{[]byte(`Hash":`), []byte(`"hash":`), []byte(`igest":`), []byte(`"grant":`), []byte(`"beforeRef":`)}
+	notRefs = [][]byte{[]byte(`Hash":`), []byte(`"hash":`), []byte(`igest":`), []byte(`"grant":`), []byte(`ersion":`), []byte(`"beforeRef":`)}
 )
 
 // refsIn returns the references that stand in an encoded fact as whole strings.

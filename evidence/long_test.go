@@ -159,6 +159,31 @@ func TestLongExport(t *testing.T) {
 		t.Fatalf("%v, %v", v, err)
 	}
 	t.Logf("verify: %.0f facts a second", float64(v.Events)/time.Since(begin).Seconds())
+	namesChange(t, f)
+}
+
+// namesChange changes a byte of a file, which verification must name.
+func namesChange(t *testing.T, f *os.File) {
+	t.Helper()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, at := make([]byte, 1), info.Size()*2/3
+	if _, err := f.ReadAt(one, at); err != nil {
+		t.Fatal(err)
+	}
+	one[0] ^= 1
+	if _, err := f.WriteAt(one, at); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	v, err := evidence.Verify(f, evidence.VerifyOptions{})
+	if err != nil || v.Finding == nil || v.Finding.Byte != at || !v.Finding.Exact {
+		t.Errorf("byte %d of %d was changed: %v, %v", at, info.Size(), v.Finding, err)
+	}
 }
 
 // BenchmarkExportLong measures the export of 100,000 facts: the rate, and the

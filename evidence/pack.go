@@ -24,6 +24,9 @@ const Format = "agentd-evidence-1"
 // ErrNothing says that no fact of the session is in the scope.
 var ErrNothing = errors.New("evidence: no fact is in the scope")
 
+// ErrNoTurns says that no turn of the session is in the scope.
+var ErrNoTurns = errors.New("evidence: no turn is in the scope")
+
 // Facts is where the facts come from; a [store.Store] is one.
 type Facts interface {
 	// Read yields records of a session.
@@ -88,7 +91,8 @@ func Export(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Wri
 			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
 		}
 	}
-	p := &packWriter{w: bufio.NewWriterSize(w, 64<<10), summary: []byte(`{"partial":true,`)}
+	p := &packWriter{summary: []byte(`{"partial":true,`), marked: newMarker()}
+	p.w = bufio.NewWriterSize(io.MultiWriter(w, p.marked), 64<<10)
 	if err := p.write(ctx, facts, c, opt, through); err != nil {
 		return nil, err
 	}
@@ -129,7 +133,12 @@ type packWriter struct {
 	summary  []byte
 	proof    integrity
 	exported Exported
+	// marked makes the marks of what is written.
+	marked *marker
 }
+
+// markedFrom is the first section that differs only if the facts do.
+const markedFrom = "scope"
 
 // runtimeSummary is what the session's state says of itself.
 type runtimeSummary struct {
@@ -195,11 +204,18 @@ func (p *packWriter) write(ctx context.Context, facts Facts, c *collector, opt O
 
 // name begins a section.
 func (p *packWriter) name(name string) error {
-	comma := ",\n"
-	if len(p.proof.Sections) == 0 {
-		comma = "\n"
+	if len(p.proof.Sections) > 0 {
+		if err := p.w.WriteByte(','); err != nil {
+			return err
+		}
 	}
-	_, err := p.w.WriteString(comma + `"` + name + `":`)
+	if name == markedFrom {
+		if err := p.w.Flush(); err != nil {
+			return err
+		}
+		p.marked.begin()
+	}
+	_, err := p.w.WriteString("\n\"" + name + `":`)
 	return err
 }
 
@@ -337,14 +353,18 @@ func (p *packWriter) event(line *eventLine, comma bool) error {
 
 // end signs and closes the pack.
 func (p *packWriter) end(key ed25519.PrivateKey) error {
+	if err := p.name("integrity"); err != nil {
+		return err
+	}
+	if err := p.w.Flush(); err != nil {
+		return err
+	}
+	p.proof.Marks = p.marked.marks()
 	if err := p.proof.sign(key); err != nil {
 		return err
 	}
 	b, err := canonicalOf(p.proof)
 	if err != nil {
-		return err
-	}
-	if err := p.name("integrity"); err != nil {
 		return err
 	}
 	if _, err := p.w.Write(append(b, "\n}\n"...)); err != nil {

@@ -1,11 +1,14 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +44,10 @@ type Review struct {
 	Chapters   []*Chapter `json:"chapters"`
 	EvidenceID string     `json:"evidenceId"`
 	ExportedAt time.Time  `json:"exportedAt"`
-	Format     string     `json:"format"`
-	HTML       string     `json:"html"`
+	// Facts are those that statements rest on, in their order.
+	Facts  []Cited `json:"facts"`
+	Format string  `json:"format"`
+	HTML   string  `json:"html"`
 	// Integrity is the proof, which [Verify] checks.
 	Integrity          json.RawMessage `json:"integrity,omitempty"`
 	Markdown           string          `json:"markdown"`
@@ -72,7 +77,10 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 	if err != nil {
 		return nil, err
 	}
-	r := &reviewing{scope: scope, chapters: map[string]*Chapter{}, open: map[string]Statement{}, args: map[string]event.Raw{}}
+	r := &reviewing{
+		scope: scope, chapters: map[string]*Chapter{}, open: map[string]openPoint{}, cited: map[uint64]Cited{},
+		calls: calls{args: map[string]event.Raw{}, agents: map[string]string{}},
+	}
 	for _, c := range chapters {
 		r.chapters[c.name] = &Chapter{Name: c.name, Title: c.title, Statements: []Statement{}}
 	}
@@ -81,7 +89,7 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 		return nil, err
 	}
 	if base.Sequence > 0 {
-		r.open["removed"] = Statement{At: opt.At.UTC(), Says: "What happened before is not known: " + RemovedNote(&base), Sequence: base.Sequence}
+		r.open["removed"] = openPoint{Statement: Statement{At: opt.At.UTC(), Says: "What happened before is not known: " + RemovedNote(&base), Sequence: base.Sequence}}
 	}
 	res := &Exported{}
 	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{After: base.Sequence, Before: through + 1}) {
@@ -95,6 +103,7 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 		res.Through, res.Head = rec.Sequence, rec.Hash
 		if scope.has(e) {
 			res.Events++
+			r.data = rec.Data
 			r.take(e)
 		}
 	}
@@ -121,9 +130,27 @@ type reviewing struct {
 	title     string
 	chapters  map[string]*Chapter
 	// open are statements about what has not ended, by what it is.
-	open map[string]Statement
-	// args are the arguments of the calls that run, by their id.
-	args map[string]event.Raw
+	open  map[string]openPoint
+	calls calls
+	// data is the fact that is looked at, cited are those that statements rest on.
+	data  []byte
+	cited map[uint64]Cited
+	spent spent
+}
+
+// openPoint is a statement that holds until something ends.
+type openPoint struct {
+	Statement
+	fact Cited
+}
+
+// spent is what all turns used together.
+type spent struct {
+	turns, in, out int64
+	usd            float64
+	unpriced       bool
+	last           *event.Event
+	fact           Cited
 }
 
 // add puts a sentence into a chapter.
@@ -136,7 +163,13 @@ func (r *reviewing) add(chapter string, e *event.Event, says string, refs ...str
 		c.Left++
 		return
 	}
-	c.Statements = append(c.Statements, statement(e, says, refs...))
+	c.Statements = append(c.Statements, statement(e, r.calls.who(e)+says, refs...))
+	r.cited[e.Sequence] = cite(e, r.data)
+}
+
+// opens says what has not ended, until something ends it.
+func (r *reviewing) opens(what string, e *event.Event, says string) {
+	r.open[what] = openPoint{statement(e, r.calls.who(e)+says), cite(e, r.data)}
 }
 
 func statement(e *event.Event, says string, refs ...string) Statement {
@@ -148,32 +181,27 @@ func (r *reviewing) take(e *event.Event) {
 	if r.runtimeID == "" {
 		r.runtimeID = e.RuntimeID
 	}
+	r.calls.take(e)
 	says, _ := say(e)
 	switch p := e.Payload.(type) {
 	case *event.SessionCreated:
 		r.title = p.Title
 	case *event.TurnSubmitted, *event.TurnSteered:
 		r.add("asked", e, says)
-		r.open["turn "+e.TurnID] = statement(e, "The turn "+e.TurnID+" has not ended.")
+		r.opens("turn "+e.TurnID, e, "The turn "+e.TurnID+" has not ended.")
 	case *event.ModelCompleted:
-		if p.Message != nil && p.Message.Text != "" {
-			r.add("done", e, fmt.Sprintf("The model %s answered: %q.", p.Model, clip(p.Message.Text)))
-		}
+		r.answer(e, p)
 	case *event.TurnCompleted:
 		r.add("done", e, says)
 		r.cost(e, p.Usage, p.CostUSD)
 	case *event.TurnFailed:
 		r.add("failures", e, says)
 		r.cost(e, p.Usage, p.CostUSD)
-	case *event.ToolStarted:
-		if len(p.SafeArgs) > 0 {
-			r.args[e.ToolCallID] = p.SafeArgs
-		}
 	case *event.ToolResult:
-		r.add("done", e, says)
+		r.add("done", e, r.calls.with(says, e))
 		r.changes(e, p.ToolName, p.ChangedFiles)
 	case *event.ToolFailed:
-		r.add("failures", e, says)
+		r.add("failures", e, r.calls.with(says, e))
 		r.changes(e, p.ToolName, p.ChangedFiles)
 	case *event.ArtifactChanged:
 		r.add("changed", e, fmt.Sprintf("The artifact %s was %s.", e.ArtifactID, p.Change), nonempty(p.DiffRef, p.ReadRef, p.URI)...)
@@ -183,18 +211,34 @@ func (r *reviewing) take(e *event.Event) {
 	r.ends(e)
 }
 
+// answer says what a model answered, if that was more than calls of tools.
+func (r *reviewing) answer(e *event.Event, p *event.ModelCompleted) {
+	switch {
+	case p.Message != nil && p.Message.Text != "":
+		r.add("done", e, fmt.Sprintf("The model %s answered: %q.", p.Model, clip(p.Message.Text)))
+	case p.MessageRef != "":
+		r.add("done", e, fmt.Sprintf("The model %s answered at length.", p.Model), p.MessageRef)
+	}
+}
+
 // others puts the remaining facts into chapters by their kind.
 func (r *reviewing) others(e *event.Event, says string) {
 	switch p := e.Payload.(type) {
-	case *event.PermissionEvaluated, *event.PermissionResolved, *event.RoutingDecision, *event.PolicyChanged, *event.HookCompleted, *event.SandboxApplied:
+	case *event.PermissionEvaluated:
+		r.add("decided", e, r.calls.with(says, e))
+	case *event.PermissionResolved, *event.RoutingDecision, *event.PolicyChanged, *event.HookCompleted, *event.SandboxApplied, *event.TurnInterruptRequested:
 		r.add("decided", e, says)
 	case *event.ActionRequired:
 		r.add("decided", e, says)
-		r.open["action "+e.ActionID] = statement(e, fmt.Sprintf("The action %s waits for an answer: %s", e.ActionID, clip(p.Prompt)))
+		r.opens("action "+e.ActionID, e, fmt.Sprintf("The action %s waits for an answer: %s", e.ActionID, clip(p.Prompt)))
 	case *event.ActionResolved:
 		r.add("decided", e, says)
-	case *event.ModelFailed, *event.SandboxViolation, *event.HookFailed, *event.ProcessFailed, *event.CompactionFailed, *event.TaskAttemptFailed:
+	case *event.ModelFailed, *event.SandboxViolation, *event.HookFailed, *event.ProcessFailed, *event.CompactionFailed, *event.TaskAttemptFailed, *event.JobItemFailed:
 		r.add("failures", e, says)
+	case *event.RoutingCandidates:
+		if e.Type == event.TypeRoutingNotPossible {
+			r.add("failures", e, says)
+		}
 	case *event.RuntimeNotice:
 		r.add("failures", e, p.Message)
 	case *event.QuotaState, *event.RateLimitHit:
@@ -204,16 +248,58 @@ func (r *reviewing) others(e *event.Event, says string) {
 			r.add("decided", e, fmt.Sprintf("The verification %s says: %s.", o.Name, o.Status))
 		}
 		r.add("decided", e, p.Note)
+	default:
+		r.work(e, says)
+	}
+}
+
+// work puts tasks, jobs, subagents and processes into chapters. What lives in the
+// background is open until it ends.
+func (r *reviewing) work(e *event.Event, says string) {
+	switch p := e.Payload.(type) {
+	case *event.SubagentSpawned:
+		r.add("done", e, says)
+		r.opens("subagent "+e.SubagentID, e, "The subagent "+e.SubagentID+" has not ended.")
+	case *event.SubagentEnded, *event.CompactionCompleted, *event.JobStatusChanged, *event.JobHeld:
+		r.add("done", e, says)
+	case *event.RollbackCompleted:
+		r.add("done", e, fmt.Sprintf("%d turns were taken back.", len(p.RemovedTurns)))
+	case *event.TaskCreated:
+		if p.TaskKind != "turn" {
+			r.add("asked", e, says)
+			r.opens("task "+e.TaskID, e, "The task "+e.TaskID+" has not ended.")
+		}
+	case *event.JobCreated:
+		r.add("asked", e, says)
+		r.opens("job "+e.JobID, e, "The job "+e.JobID+" has not ended.")
+	case *event.ProcessStarted:
+		r.opens("process "+p.ProcessID, e, fmt.Sprintf("The process %s has not ended: %s", p.ProcessID, clip(strings.Join(p.Command, " "))))
+	case *event.BenchmarkRewardRecorded:
+		r.add("decided", e, fmt.Sprintf("The trial was scored: %g.", p.Value))
 	}
 }
 
 // ends removes what a fact ends from the open points.
 func (r *reviewing) ends(e *event.Event) {
-	switch e.Payload.(type) {
+	switch p := e.Payload.(type) {
 	case *event.TurnCompleted, *event.TurnFailed:
 		delete(r.open, "turn "+e.TurnID)
 	case *event.ActionResolved:
 		delete(r.open, "action "+e.ActionID)
+	case *event.SubagentEnded:
+		delete(r.open, "subagent "+e.SubagentID)
+	case *event.TaskCompleted:
+		delete(r.open, "task "+e.TaskID)
+	case *event.TaskStatusChanged:
+		if slices.Contains([]string{"cancelled", "timed_out", "failed", "lost", "completed", "archived"}, p.Status) {
+			delete(r.open, "task "+e.TaskID)
+		}
+	case *event.JobStatusChanged:
+		if slices.Contains([]string{"completed", "failed", "cancelled"}, p.Status) {
+			delete(r.open, "job "+e.JobID)
+		}
+	case *event.ProcessCompleted, *event.ProcessTerminated, *event.ProcessFailed:
+		delete(r.open, "process "+e.ProcessID)
 	}
 }
 
@@ -224,10 +310,10 @@ func (r *reviewing) changes(e *event.Event, tool string, files []event.FileChang
 		shown := len(c.Statements)
 		r.add("changed", e, fmt.Sprintf("%s: %s was %s.", tool, f.Path, f.Change))
 		if len(c.Statements) > shown {
-			c.Statements[shown].Diff = diff(tool, r.args[e.ToolCallID], f)
+			c.Statements[shown].Diff = diff(tool, r.calls.args[e.ToolCallID], f)
 		}
 	}
-	delete(r.args, e.ToolCallID)
+	delete(r.calls.args, e.ToolCallID)
 }
 
 func (r *reviewing) cost(e *event.Event, u *event.Usage, usd float64) {
@@ -241,6 +327,28 @@ func (r *reviewing) cost(e *event.Event, u *event.Usage, usd float64) {
 		says += "; no price is known"
 	}
 	r.add("costs", e, says+".")
+	t := &r.spent
+	t.turns, t.in, t.out, t.usd, t.unpriced = t.turns+1, t.in+u.InputTokens, t.out+u.OutputTokens, t.usd+usd, t.unpriced || usd == 0
+	t.last, t.fact = e, cite(e, r.data)
+}
+
+// total says what all turns used, if there were several. It rests on their ends, of
+// which the last is named.
+func (r *reviewing) total() {
+	t := &r.spent
+	if t.turns < 2 {
+		return
+	}
+	says := fmt.Sprintf("The %d turns together used %d tokens in and %d out", t.turns, t.in, t.out)
+	if t.usd > 0 {
+		says += fmt.Sprintf(", which cost %.6g USD", t.usd)
+	}
+	if t.unpriced {
+		says += "; of some no price is known"
+	}
+	c := r.chapters["costs"]
+	c.Statements = append(c.Statements, statement(t.last, says+"."))
+	r.cited[t.last.Sequence] = t.fact
 }
 
 func nonempty(list ...string) []string {
@@ -255,13 +363,18 @@ func nonempty(list ...string) []string {
 
 // page completes the review.
 func (r *reviewing) page(opt Options) (*Review, error) {
-	for _, s := range sortedBy(r.open, func(s Statement) uint64 { return s.Sequence }) {
+	r.total()
+	for _, s := range sortedBy(r.open, func(s openPoint) uint64 { return s.Sequence }) {
 		c := r.chapters["open"]
-		c.Statements = append(c.Statements, s)
+		c.Statements = append(c.Statements, s.Statement)
+		if s.EventID != "" {
+			r.cited[s.Sequence] = s.fact
+		}
 	}
 	page := &Review{
 		Format: ReviewFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: r.scope,
 		RuntimeCorrelation: r.ids.result(r.scope, r.runtimeID), Title: r.title,
+		Facts: slices.SortedFunc(maps.Values(r.cited), func(a, b Cited) int { return cmp.Compare(a.Sequence, b.Sequence) }),
 	}
 	for _, c := range chapters {
 		page.Chapters = append(page.Chapters, r.chapters[c.name])

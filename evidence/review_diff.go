@@ -70,7 +70,7 @@ func (b *diffText) lines(sign byte, text string) {
 
 // fenced makes text that others wrote a block of Markdown: the fence is longer than
 // any in the text, and control characters are gone.
-func fenced(text string) string {
+func fenced(language, text string) string {
 	text = strings.Map(func(c rune) rune {
 		if c != '\n' && c != '\t' && (c < ' ' || c == 0x7f) {
 			return -1
@@ -81,7 +81,7 @@ func fenced(text string) string {
 	for strings.Contains(text, fence) {
 		fence += "`"
 	}
-	return fence + "diff\n" + text + fence
+	return fence + language + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence
 }
 
 // indent moves a block into the item of a list.

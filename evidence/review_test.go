@@ -2,6 +2,9 @@ package evidence_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -117,5 +120,70 @@ func TestReviewShowsDiffs(t *testing.T) {
 	}
 	if strings.Contains(r.HTML, "<script>") || !strings.Contains(r.HTML, "&lt;/pre&gt;&lt;script&gt;") {
 		t.Error("the page doesn't escape it")
+	}
+}
+
+// TestReviewLinksEachStatementToItsEvent: every link of the pages leads to the fact
+// that the statement rests on, which is shown as it is stored.
+func TestReviewLinksEachStatementToItsEvent(t *testing.T) {
+	k, _ := busy(t, nil)
+	r := reviewOf(k, command.ExportScope{SessionID: "sess_busy"})
+	shown := map[uint64]evidence.Cited{}
+	for _, f := range r.Facts {
+		shown[f.Sequence] = f
+	}
+	for _, e := range k.facts("sess_busy") {
+		if f, ok := shown[e.Sequence]; ok && (f.EventID != e.ID || f.Type != e.Type || !strings.Contains(f.Text, e.ID)) {
+			t.Errorf("fact %d is shown as %+v", e.Sequence, f)
+		}
+	}
+	statements := 0
+	for _, c := range r.Chapters {
+		for _, s := range c.Statements {
+			statements++
+			if shown[s.Sequence].EventID != s.EventID {
+				t.Errorf("%q rests on fact %d, which is not shown", s.Says, s.Sequence)
+			}
+			for page, want := range map[string][2]string{
+				r.HTML:     {fmt.Sprintf(`<a href="#fact-%d">%s</a>`, s.Sequence, s.EventID), fmt.Sprintf(`<details id="fact-%d">`, s.Sequence)},
+				r.Markdown: {fmt.Sprintf(`[%s](#fact-%d)`, strings.ReplaceAll(s.EventID, "_", `\_`), s.Sequence), fmt.Sprintf(`<a id="fact-%d"></a>`, s.Sequence)},
+			} {
+				if !strings.Contains(page, want[0]) || strings.Count(page, want[1]) != 1 {
+					t.Errorf("a page has no link %s, or not one place %s", want[0], want[1])
+				}
+			}
+		}
+	}
+	if statements < 10 || len(r.Facts) > statements {
+		t.Errorf("%d statements, %d facts", statements, len(r.Facts))
+	}
+}
+
+// TestReviewSaysWhatRanAndWhatItCost: a reader learns which command ran, who did it,
+// and what all turns cost together.
+func TestReviewSaysWhatRanAndWhatItCost(t *testing.T) {
+	usage := &script.Usage{InputTokens: 10, OutputTokens: 2}
+	k := newKit(t, nil,
+		script.Answer{Tools: []script.Tool{{Name: "read_file", Arguments: map[string]any{"path": "seen.txt"}}, {Name: "write_file", Arguments: map[string]any{"path": "denied.txt", "content": "x"}}}},
+		script.Answer{Text: "done", Usage: usage}, script.Answer{Text: "again", Usage: usage},
+	)
+	if err := os.WriteFile(filepath.Join(k.dir, "seen.txt"), []byte("seen"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.turn("sess_what", "first", &event.TurnOptions{PermissionMode: "plan"})
+	k.turn("sess_what", "second", nil)
+	r := reviewOf(k, command.ExportScope{SessionID: "sess_what"})
+	text := map[string]string{}
+	for _, c := range r.Chapters {
+		for _, s := range c.Statements {
+			text[c.Name] += s.Says + "\n"
+		}
+	}
+	for chapter, want := range map[string]string{
+		"done": `the call was "seen.txt"`, "failures": `denied.txt`, "costs": "The 2 turns together used",
+	} {
+		if !strings.Contains(text[chapter], want) {
+			t.Errorf("the chapter %s doesn't say %q:\n%s", chapter, want, text[chapter])
+		}
 	}
 }

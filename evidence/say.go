@@ -29,7 +29,7 @@ func sayTurn(e *event.Event) (string, bool) {
 	case *event.TurnInterruptRequested:
 		return fmt.Sprintf("%s wanted the turn stopped%s.", actor(p.RequestedBy, "user"), because(p.Reason)), true
 	case *event.TurnCompleted:
-		return fmt.Sprintf("The turn completed after %d model calls (%s).", p.Steps, p.Outcome), true
+		return fmt.Sprintf("The turn completed after %d model call%s (%s).", p.Steps, plural(p.Steps), p.Outcome), true
 	case *event.TurnFailed:
 		return fmt.Sprintf("The turn ended as %s: %s (%s).", p.Status, p.Error.Message, p.FailureCategory), true
 	case *event.RuntimeNotice:
@@ -169,7 +169,7 @@ func sayTool(e *event.Event) (string, bool) {
 			says += fmt.Sprintf(", exit code %d", p.ExitCode.Value)
 		}
 		if n := len(p.ChangedFiles); n > 0 {
-			says += fmt.Sprintf(", and changed %d files", n)
+			says += fmt.Sprintf(", and changed %d file%s", n, plural(n))
 		}
 		return says + ".", true
 	case *event.ToolFailed:
@@ -334,6 +334,13 @@ func inScope(scope string) string {
 		return " for the whole session"
 	}
 	return ""
+}
+
+func plural[N int | int64](n N) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
 }
 
 func orElse(s, otherwise string) string {

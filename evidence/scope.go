@@ -32,5 +32,5 @@ func (s *Scope) has(e *event.Event) bool {
 // end of a scope are left out, so that exporting twice gives the same twice.
 func isExport(e *event.Event) bool {
 	p, ok := e.Payload.(*event.EvidenceChanged)
-	return ok && (p.Kind == "evidence" || p.Kind == "replay" || p.Kind == "review")
+	return ok && (p.Kind == "evidence" || p.Kind == "replay" || p.Kind == "review" || p.Kind == "benchmark_trial")
 }

@@ -31,6 +31,8 @@ type Seal struct {
 	Head      store.Hash
 	Events    int64
 	Key       ed25519.PrivateKey
+	// Indent writes the members for people, over several lines.
+	Indent bool
 }
 
 // Sealed returns a document as JSON with the proof as its last member: the hash of
@@ -52,10 +54,14 @@ func Sealed(doc any, s Seal) ([]byte, error) {
 	}}
 	out := []byte("{")
 	for dec.More() {
-		if out, err = proof.member(dec, out); err != nil {
+		if out, err = proof.member(dec, out, s.Indent); err != nil {
 			return nil, fmt.Errorf("evidence: seal: %w", err)
 		}
 	}
+	out = append(out, proofLine...)
+	m := newMarker()
+	_, _ = m.Write(out) // never fails
+	proof.Marks = m.marks()
 	if err := proof.sign(s.Key); err != nil {
 		return nil, err
 	}
@@ -63,11 +69,11 @@ func Sealed(doc any, s Seal) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(append(out, "\n\"integrity\":"...), b...), "\n}\n"...), nil
+	return append(append(out, b...), "\n}\n"...), nil
 }
 
 // member copies the next member of a document, and adds its hash to the proof.
-func (i *integrity) member(dec *json.Decoder, out []byte) ([]byte, error) {
+func (i *integrity) member(dec *json.Decoder, out []byte, pretty bool) ([]byte, error) {
 	t, err := dec.Token()
 	if err != nil {
 		return nil, err
@@ -92,7 +98,12 @@ func (i *integrity) member(dec *json.Decoder, out []byte) ([]byte, error) {
 	}
 	out = append(append(append(out, '\n'), quoted...), ':')
 	// What models and tools wrote stays as they wrote it; the hash is of the content.
-	return append(append(out, raw...), ','), nil
+	if !pretty {
+		return append(append(out, raw...), ','), nil
+	}
+	var lines bytes.Buffer
+	err = json.Indent(&lines, raw, "", "  ")
+	return append(append(out, lines.Bytes()...), ','), err
 }
 
 // hashSection hashes a section in canonical form: a list item by item.

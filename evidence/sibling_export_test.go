@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"agentd/command"
@@ -67,6 +68,50 @@ func TestSiblingExport(t *testing.T) {
 	changed := bytes.Replace(k.output(res.Ref), []byte("write_file"), []byte("write_fool"), 1)
 	if err := evidence.WriteSiblingBundle(bytes.NewReader(changed), res.Ref, time.Unix(2e9, 0), memoryBundle{}); err == nil {
 		t.Error("a changed pack was exported")
+	}
+}
+
+// TestSiblingExportIsVerified: the shape has no proof, but all of it follows from the
+// signed pack beside it, so a change of any byte of any file is found there.
+func TestSiblingExportIsVerified(t *testing.T) {
+	k, _ := busy(t, nil)
+	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
+	written := memoryBundle{}
+	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, time.Unix(2e9, 0), written); err != nil {
+		t.Fatal(err)
+	}
+	files := func() fstest.MapFS {
+		out := fstest.MapFS{}
+		for path, b := range written {
+			out[path] = &fstest.MapFile{Data: bytes.Clone(b.Bytes())}
+		}
+		return out
+	}
+	if v := evidence.VerifyBundle(files(), evidence.VerifyOptions{}); v.Finding != nil || v.EvidenceID != res.EvidenceID || v.Files != 3 {
+		t.Fatalf("%+v", v)
+	}
+	for path, b := range written {
+		for _, at := range []int{20, b.Len() / 2} {
+			changed := files()
+			changed[path].Data[at] ^= 1
+			if v := evidence.VerifyBundle(changed, evidence.VerifyOptions{}); v.Finding == nil || v.Finding.File != path || v.Finding.Byte != int64(at) {
+				t.Errorf("%s, byte %d: %v", path, at, v.Finding)
+			}
+		}
+		more, less, without := files(), files(), files()
+		more[path].Data = append(more[path].Data, "{}"...)
+		less[path].Data = less[path].Data[:b.Len()-3]
+		delete(without, path)
+		for what, files := range map[string]fstest.MapFS{"longer": more, "shorter": less, "missing": without} {
+			if v := evidence.VerifyBundle(files, evidence.VerifyOptions{}); v.Finding == nil {
+				t.Errorf("%s is %s, and that is not found", path, what)
+			}
+		}
+	}
+	stranger := files()
+	stranger["more.json"] = &fstest.MapFile{Data: []byte("{}")}
+	if v := evidence.VerifyBundle(stranger, evidence.VerifyOptions{}); v.Finding == nil || v.Finding.File != "more.json" {
+		t.Errorf("a file more: %v", v.Finding)
 	}
 }
 

@@ -20,8 +20,10 @@ func KeyID(key ed25519.PublicKey) string {
 type integrity struct {
 	Chain chainProof `json:"chain"`
 	// Document is the format of what is proven; empty for an evidence pack.
-	Document  string        `json:"document,omitempty"`
-	KeyID     string        `json:"keyId"`
+	Document string `json:"document,omitempty"`
+	KeyID    string `json:"keyId"`
+	// Marks tell where a change is.
+	Marks     *marks        `json:"marks,omitempty"`
 	PublicKey []byte        `json:"publicKey"`
 	Sections  []sectionHash `json:"sections"`
 	Signature []byte        `json:"signature,omitempty"`

@@ -20,8 +20,11 @@ import (
 type Finding struct {
 	// File of a bundle; empty for a pack on its own.
 	File string `json:"file,omitempty"`
-	// Byte is where in the file the changed part begins.
-	Byte int64 `json:"byte"`
+	// Byte is where in the file the changed part begins. Exact says that it is the
+	// first byte that was changed; if Until is set, that one is before it.
+	Byte  int64 `json:"byte"`
+	Exact bool  `json:"exact,omitempty"`
+	Until int64 `json:"until,omitempty"`
 	// Section of the pack, and the fact if it is about one.
 	Section  string `json:"section,omitempty"`
 	Sequence uint64 `json:"sequence,omitempty"`
@@ -34,6 +37,9 @@ func (f *Finding) String() string {
 		where = f.File + ", "
 	}
 	where += fmt.Sprintf("byte %d", f.Byte)
+	if f.Until > f.Byte+1 {
+		where += fmt.Sprintf(" to %d", f.Until-1)
+	}
 	if f.Section != "" {
 		where += ", section " + f.Section
 	}
@@ -86,6 +92,11 @@ type VerifyOptions struct {
 // Verify reads a pack and holds it against its own proof. The error says that it
 // could not be read at all; what was changed is a finding.
 func Verify(r io.Reader, opt VerifyOptions) (*Verification, error) {
+	return verify(r, opt, seekable(r))
+}
+
+// verify verifies what can be opened again to find the place of a change.
+func verify(r io.Reader, opt VerifyOptions, open again) (*Verification, error) {
 	in := &failing{r: bufio.NewReaderSize(r, 64<<10)}
 	v := &verifier{dec: json.NewDecoder(in), opt: opt, res: &Verification{}, sums: map[string]sectionHash{}, at: map[string]int64{}}
 	err := v.document()
@@ -96,10 +107,13 @@ func Verify(r io.Reader, opt VerifyOptions) (*Verification, error) {
 		var stop *Finding
 		if !errors.As(err, &stop) {
 			stop = &Finding{Byte: v.dec.InputOffset(), Section: v.section, Detail: "it can't be read: " + err.Error()}
+			v.cutOff = errors.Is(err, io.ErrUnexpectedEOF)
 		}
 		v.found(*stop)
+		v.stop = stop
 	}
 	v.judge()
+	v.locate(open)
 	return v.res, nil
 }
 
@@ -138,8 +152,11 @@ type verifier struct {
 	// session is the one whose chain is followed, correlated the one that the
 	// document names beside its scope.
 	session, correlated string
-	// broken says that a fact was found that doesn't follow.
-	broken bool
+	// stop is what ended the reading too early.
+	stop *Finding
+	// broken says that a fact was found that doesn't follow, cutOff that the file ended
+	// too early.
+	broken, cutOff bool
 }
 
 // found keeps the finding that stands first.

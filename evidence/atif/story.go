@@ -96,25 +96,28 @@ func (s *story) tail() *Trajectory {
 	return t
 }
 
-// tools keeps the definitions of the tools that the model is offered.
+// tools keeps the definitions of the tools that the model is offered. The fact says
+// which they are; what the model was told of each is in the inventory that it names.
 func (s *story) tools(p *event.ToolCatalogResolved) {
-	list := p.Tools
-	if len(list) == 0 && p.InventoryRef != "" {
-		raw, _ := s.x.read(p.InventoryRef, 8<<20)
-		var inventory struct {
-			Tools []event.ToolInfo `json:"tools"`
-		}
-		if json.Unmarshal(raw, &list) != nil && json.Unmarshal(raw, &inventory) == nil {
-			list = inventory.Tools
-		}
+	list, told := p.Tools, map[string]*event.ToolInfo{}
+	inventory := s.inventory(p.InventoryRef)
+	for i := range inventory {
+		told[inventory[i].ToolName] = &inventory[i]
+	}
+	if len(list) == 0 {
+		list = inventory
 	}
 	if len(list) == 0 {
 		return
 	}
 	s.defs = nil
-	for _, t := range list {
+	for i := range list {
+		t := &list[i]
 		if t.Policy == "unavailable" {
 			continue
+		}
+		if whole := told[t.ToolName]; whole != nil && t.Description == "" && len(t.InputSchema) == 0 {
+			t = whole
 		}
 		d := ToolDefinition{Type: "function", Function: Function{Name: t.ToolName, Description: t.Description, Parameters: t.InputSchema}}
 		if len(t.InputSchema) == 0 && t.InputSchemaRef != "" {
@@ -124,6 +127,21 @@ func (s *story) tools(p *event.ToolCatalogResolved) {
 		}
 		s.defs = append(s.defs, d)
 	}
+}
+
+// inventory reads the tools behind a reference; none if they can't be read.
+func (s *story) inventory(ref string) (list []event.ToolInfo) {
+	raw, ok := s.x.read(ref, 8<<20)
+	if !ok {
+		return nil
+	}
+	var inventory struct {
+		Tools []event.ToolInfo `json:"tools"`
+	}
+	if json.Unmarshal(raw, &list) != nil && json.Unmarshal(raw, &inventory) == nil {
+		list = inventory.Tools
+	}
+	return list
 }
 
 // read returns what is behind a reference, as far as it can be read.

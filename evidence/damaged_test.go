@@ -1,0 +1,116 @@
+package evidence_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"agentd"
+	"agentd/evidence"
+	"agentd/store/storetest"
+)
+
+// giveUp is less than what a replay waits where nothing tells that it can't go on, and
+// more than it ever has to.
+const giveUp = 5 * time.Second
+
+// endsWhenDamaged runs a case again with one damage at a time. Each replay ends, and none
+// has to be waited for: in a bubble time passes only if there is nothing else to do.
+func endsWhenDamaged(tb testing.TB, c *evidence.Case) {
+	tb.Helper()
+	t, ok := tb.(*testing.T)
+	if !ok {
+		return
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := damages(t, raw)
+	step := 1 + len(all)/6
+	if os.Getenv("AGENTD_TEST_LONG") != "" {
+		step = 1
+	}
+	for i := len(all) % step; i < len(all); i += step {
+		synctest.Test(t, func(t *testing.T) { endsDamaged(t, all[i]) })
+	}
+}
+
+func endsDamaged(t *testing.T, d damage) {
+	t.Helper()
+	var c evidence.Case
+	if json.Unmarshal(d.data, &c) != nil {
+		return // it is no case any more
+	}
+	began, s := time.Now(), storetest.NewMem()
+	diff, err := agentd.Replay(t.Context(), s, &c)
+	if took := time.Since(began); took > giveUp {
+		t.Errorf("%s: the replay was waited for (%v, %v)", d.name, diff, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// damage is a case with something in it that isn't as it was.
+type damage struct {
+	name string
+	data []byte
+}
+
+// damages are all that can be done to what a case plays: each element is left out, each
+// member, each number is one more, each text another.
+func damages(t *testing.T, raw []byte) []damage {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var out []damage
+	save := func(name string) {
+		b, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, damage{name, b})
+	}
+	for _, k := range []string{"acts", "answers", "decisions", "inherited", "parties", "results", "tools", "turns"} {
+		if doc[k] != nil {
+			damageIn(doc[k], k, func(v any) { doc[k] = v }, save)
+		}
+	}
+	return out
+}
+
+// damageIn saves the document with each damage to a value, which set replaces in it.
+func damageIn(v any, name string, set func(any), save func(string)) {
+	instead := func(x any, how string) {
+		set(x)
+		save(name + " " + how)
+		set(v)
+	}
+	switch x := v.(type) {
+	case []any:
+		for i := range x {
+			at := fmt.Sprintf("%s[%d]", name, i)
+			instead(slices.Delete(slices.Clone(x), i, i+1), fmt.Sprintf("without %d", i))
+			damageIn(x[i], at, func(y any) { x[i] = y }, save)
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			less := maps.Clone(x)
+			delete(less, k)
+			instead(less, "without "+k)
+			damageIn(x[k], name+"."+k, func(y any) { x[k] = y }, save)
+		}
+	case float64:
+		instead(x+1, "is one more")
+	case string:
+		instead(x+"x", "is another")
+	}
+}
