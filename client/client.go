@@ -75,7 +75,7 @@ func New(base string, opt *Options) (*Client, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("client: %q is not the address of a server", base)
+		return nil, fmt.Errorf("client: %q is not the address of a server such as http://127.0.0.1:8700", base)
 	}
 	u.RawQuery, u.Fragment, u.User = "", "", nil
 	u.Path = strings.TrimSuffix(u.Path, "/")

@@ -57,6 +57,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if p.Status = "pending"; every {
 				p.Status = ""
 			}
+			if err := p.Validate(); err != nil {
+				return &exitError{exitUsage, err}
+			}
 			return a.with(cmd, toLook, func(f facts) error { return a.listActions(cmd, f, p) })
 		},
 	}

@@ -48,6 +48,8 @@ type runtimeStatus struct {
 	Retention     string `json:"retention,omitempty"`
 	RemovedEvents uint64 `json:"removedEvents"`
 	RemovedFrom   uint64 `json:"removedFromSessions"`
+	// EvidenceKeyID names the key that exports are signed with.
+	EvidenceKeyID string `json:"evidenceKeyId,omitempty"`
 }
 
 // Status implements [server.Backend].
@@ -62,6 +64,9 @@ func (b *backend) Status(ctx context.Context) any {
 		s.Engine, s.Data, s.Format = meta.Engine, meta.Location, meta.Version
 		s.Recovery = append(s.Recovery, meta.Recovery...)
 		err = b.Err()
+	}
+	if err == nil {
+		s.EvidenceKeyID, err = b.EvidenceKeyID(ctx)
 	}
 	if err != nil {
 		s.Ready, s.Problem = false, err.Error()

@@ -116,24 +116,47 @@ func (b *bench) prepare() error {
 	if err := b.identify(); err != nil {
 		return err
 	}
-	name := b.o.job
-	if name == "" {
-		name = time.Now().Format("2006-01-02__15-04-05")
-	}
-	if b.dir, err = filepath.Abs(filepath.Join(b.o.jobs, name)); err != nil {
-		return fmt.Errorf("jobs: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(b.dir), 0o700); err != nil {
-		return fmt.Errorf("jobs: %w", err)
-	}
-	if err := os.Mkdir(b.dir, 0o700); err != nil {
-		return fmt.Errorf("a job needs a folder of its own: %w", err)
-	}
 	if b.scratch, err = os.MkdirTemp("", "agentd-bench-*"); err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
+	if err := b.load(); err != nil { // nothing is left behind by a configuration that can't be used
+		return err
+	}
+	name, err := b.folder()
+	if err != nil {
+		return err
+	}
 	b.result = benchResult{Job: name, Dir: b.dir, DatasetID: b.id, DatasetVersion: b.version, Trials: []*benchTrialResult{}, Comparisons: []*command.ComparisonRecord{}, Notes: []string{}}
-	return b.load()
+	return nil
+}
+
+// folder makes the job's folder, which no other job has, and returns its name. Jobs
+// that begin in the same second are numbered.
+func (b *bench) folder() (name string, err error) {
+	jobs, err := filepath.Abs(b.o.jobs)
+	if err == nil {
+		err = os.MkdirAll(jobs, 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("jobs: %w", err)
+	}
+	begun := time.Now().Format("2006-01-02__15-04-05")
+	for i := 1; ; i++ {
+		switch name = b.o.job; {
+		case name == "" && i == 1:
+			name = begun
+		case name == "":
+			name = fmt.Sprintf("%s-%d", begun, i)
+		}
+		b.dir = filepath.Join(jobs, name)
+		err := os.Mkdir(b.dir, 0o700)
+		if err == nil {
+			return name, nil
+		}
+		if b.o.job != "" || !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("a job needs a folder of its own: %w", err)
+		}
+	}
 }
 
 // identify names the data set, its version and that of its verifier.
@@ -294,10 +317,18 @@ func (b *bench) order(t *benchTrialResult) int {
 // compare holds each candidate against the baseline, over the trials that have a
 // score.
 func (b *bench) compare(ctx context.Context, f *localFacts) {
-	scored := map[string][]string{}
+	scored, unscored := map[string][]string{}, map[string]int{}
 	for _, t := range b.result.Trials {
 		if t.Reward != nil {
 			scored[t.ConfigurationID] = append(scored[t.ConfigurationID], t.TrialID)
+		} else {
+			unscored[t.ConfigurationID]++
+		}
+	}
+	for i := range b.configs {
+		id := b.configs[i].id
+		if n := unscored[id]; n > 0 && len(scored[id]) > 0 && len(b.configs) > 1 {
+			b.result.Notes = append(b.result.Notes, fmt.Sprintf("%d of %d trials of %s have no score and are left out of the comparison", n, n+len(scored[id]), id))
 		}
 	}
 	base := &b.configs[0]

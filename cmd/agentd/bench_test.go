@@ -70,7 +70,14 @@ func (d *dataset) bench(args ...string) (int, benchResult, string) {
 	if args[1] == "run" {
 		args = append(args, "--jobs-dir", filepath.Join(d.dir, "jobs"), "--job", "job", "--json")
 	}
-	code := (&Main{}).Run(context.Background(), args, strings.NewReader(""), &out, &errs, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir})
+	if !slices.Contains(args, "--data") { // the program would remove the sessions, which are to be run again
+		args = append(args, "--data", filepath.Join(d.TempDir(), "data"))
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}
+	if err := noteStart(recorded(d.T).dir, d.dir, args, env); err != nil {
+		d.Fatal(err)
+	}
+	code := (&Main{}).Run(context.Background(), args, strings.NewReader(""), &out, &errs, env)
 	var res benchResult
 	if out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &res); err != nil {

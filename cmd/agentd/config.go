@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/model"
 )
 
 func (a *app) configCommand() *cobra.Command {
 	return parent("config", "Show or check the configuration",
-		"The configuration is laid over in this order: defaults, the file, the environment,\nflags. A later layer wins.",
+		"The configuration is laid over in this order: defaults, the file, the environment,\nflags. A later layer wins.\n\nExit codes: those of its commands.",
 		"  agentd config show\n  agentd config check agentd.yaml", a.configShow(), a.configCheck())
 }
 
@@ -33,7 +34,9 @@ func (a *app) configShow() *cobra.Command {
 		Short: "Show each setting's value and where it comes from",
 		Long: `Shows what holds after all layers: the value of each setting and its origin.
 Passwords in addresses are not shown. A setting that this release only checks is
-marked with "not in use yet".`,
+marked with "not in use yet".
+
+Exit codes: 0 done, 2 the configuration can't be used.`,
 		Example: "  agentd config show\n  agentd config show --config agentd.yaml --listen 127.0.0.1:9000\n  agentd config show --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -133,7 +136,10 @@ func (a *app) configCheck() *cobra.Command {
 		Example: "  agentd config check agentd.yaml\n  agentd config check --json agentd.yaml",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, files []string) error {
-			_, err := config.Load(config.Sources{File: files[0]})
+			loaded, err := config.Load(config.Sources{File: files[0]})
+			if err == nil {
+				err = checkModels(loaded.Config)
+			}
 			res := checkedFile{File: files[0], Valid: err == nil, Problems: problemsOf(err)}
 			if err := a.print(res, func(p *printer) {
 				if err != nil {
@@ -150,6 +156,19 @@ func (a *app) configCheck() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// checkModels checks what routing names against the models of the providers. Without
+// any the environment decides which ones there are.
+func checkModels(c *config.Config) error {
+	if len(c.Providers) == 0 {
+		return nil
+	}
+	var all []model.Info
+	for _, p := range c.Providers {
+		all = append(all, modelsOf(p, "")...)
+	}
+	return checkRouting(&c.Routing, all)
 }
 
 // plainLines is plainText for a text of several lines.

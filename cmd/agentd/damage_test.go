@@ -20,6 +20,7 @@ func TestDamagedDataIsSaidInOneLine(t *testing.T) {
 	if _, said, code := program(t, "sessions", "--data", data); code != 0 { // opening it makes tables of the log
 		t.Fatal(said)
 	}
+	recorded(t).replay(t)
 	tables, err := filepath.Glob(filepath.Join(data, "db", "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("no tables: %v", err)

@@ -25,9 +25,10 @@ func (s *serving) checkDoor() error {
 	c := s.loaded.Config
 	if c.TLS.Cert != "" {
 		var err error
-		if s.tls, err = server.LoadTLS(c.TLS.Cert, c.TLS.Key); err != nil {
+		if s.cert, err = server.LoadCertificate(c.TLS.Cert, c.TLS.Key); err != nil {
 			return &exitError{exitUsage, err}
 		}
+		s.tls = s.cert.Config()
 		return nil
 	}
 	if c.Socket != "" || isLoopback(c.Listen) {
@@ -65,8 +66,8 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 		return nil, err
 	}
 	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, rand.Text()+rand.Text())
-	if s.tls != nil {
-		s.note.CertSHA256 = certSum(s.tls.Certificates[0].Certificate[0])
+	if s.cert != nil {
+		s.note.CertSHA256 = certSum(s.cert.Leaf())
 	}
 	return &localAuth{next: s.tokens, sum: sha256.Sum256([]byte(s.note.Token))}, nil
 }

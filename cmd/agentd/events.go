@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"agentd/event"
 )
 
 // eventFlags say which facts "events" shows.
@@ -19,6 +22,7 @@ type eventFlags struct {
 	types  []string
 	after  uint64
 	last   uint64
+	ids    bool
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -27,8 +31,10 @@ func (a *app) eventsCommand() *cobra.Command {
 		Use:   "events SESSION",
 		Short: "Show a session's facts",
 		Long: `Shows a session's facts, one a line: time, sequence, type and what matters most.
-With --json each line is the envelope as it is stored. With -f new facts are shown
-as they come, until the command is stopped.
+With --ids a line also has the id of the narrowest thing that it is about, for
+"agentd why": a tool call, an action, a turn or a task. With --json each line is
+the envelope as it is stored. With -f new facts are shown as they come, until the
+command is stopped.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  agentd events sess_01
@@ -36,10 +42,8 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
   agentd events --types 'tool.*,action.*' --json sess_01`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			for _, t := range o.types {
-				if _, err := path.Match(t, ""); err != nil || t == "" {
-					return usagef("--types: %q is not a pattern such as tool.*", t)
-				}
+			if err := checkTypes(o.types); err != nil {
+				return err
 			}
 			return a.with(cmd, toLook, func(f facts) error { return a.events(cmd.Context(), f, given[0], o) })
 		},
@@ -47,8 +51,23 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with new facts as they come")
 	cmd.Flags().StringSliceVar(&o.types, "types", nil, "only these types; * stands for anything")
 	cmd.Flags().Uint64Var(&o.after, "after", 0, "only facts after this sequence")
+	cmd.Flags().BoolVar(&o.ids, "ids", false, "show what each fact is about, for agentd why")
 	cmd.Flags().Uint64Var(&o.last, "last", 0, "only so many of the newest facts, and those that follow")
 	return a.where(cmd)
+}
+
+// checkTypes refuses what no type of event could fit: whoever mistypes one would
+// wait for it.
+func checkTypes(patterns []string) error {
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			return usagef("--types: %q is not a pattern such as tool.*", p)
+		}
+		if !slices.ContainsFunc(event.Catalog(), func(d event.Def) bool { return wanted(string(d.Type), []string{p}) }) {
+			return usagef("--types: no event type fits %q", p)
+		}
+	}
+	return nil
 }
 
 // pageSize is how many facts are read at once.
@@ -68,7 +87,7 @@ func (a *app) events(ctx context.Context, f facts, sessionID string, o *eventFla
 			return nil // it was stopped, as -f always is
 		}
 		if err == nil {
-			err = a.event(e, o.types)
+			err = a.event(e, o)
 		}
 		if err != nil {
 			return err
@@ -94,7 +113,7 @@ func (a *app) past(ctx context.Context, f facts, sessionID string, o *eventFlags
 		}
 		for _, e := range page {
 			a.sayGap(after, e.sequence)
-			if err := a.event(e, o.types); err != nil {
+			if err := a.event(e, o); err != nil {
 				return 0, err
 			}
 			after = e.sequence
@@ -113,14 +132,15 @@ func (a *app) sayGap(after, next uint64) {
 }
 
 // event shows one fact if its type is wanted.
-func (a *app) event(e fact, types []string) error {
+func (a *app) event(e fact, o *eventFlags) error {
 	line, err := parseLine(e.data)
 	if err != nil {
 		return err
 	}
-	if !wanted(line.Type, types) {
+	if !wanted(line.Type, o.types) {
 		return nil
 	}
+	line.withID = o.ids
 	p := a.printer()
 	if a.json {
 		p.linef("%s", e.data)
@@ -142,11 +162,26 @@ func wanted(typ string, patterns []string) bool {
 // eventLine is what a line shows of an envelope. It is read without the
 // catalogue, so that facts of a newer server are shown too.
 type eventLine struct {
-	Type      string         `json:"type"`
-	Timestamp time.Time      `json:"timestamp"`
-	Sequence  uint64         `json:"sequence"`
-	TurnID    string         `json:"turnId"`
-	Payload   map[string]any `json:"payload"`
+	Type       string         `json:"type"`
+	Timestamp  time.Time      `json:"timestamp"`
+	Sequence   uint64         `json:"sequence"`
+	TurnID     string         `json:"turnId"`
+	TaskID     string         `json:"taskId"`
+	ToolCallID string         `json:"toolCallId"`
+	ActionID   string         `json:"actionId"`
+	Payload    map[string]any `json:"payload"`
+	withID     bool
+}
+
+// about is the id of the narrowest thing that the fact is about, of those that
+// "agentd why" can explain.
+func (l *eventLine) about() string {
+	for _, id := range []string{l.ToolCallID, l.ActionID, l.TurnID, l.TaskID} {
+		if id != "" && id != event.NotApplicable {
+			return id
+		}
+	}
+	return ""
 }
 
 func parseLine(data []byte) (*eventLine, error) {
@@ -166,7 +201,11 @@ func (l *eventLine) format(p *printer) string {
 	if pad := 5 - len(seq); pad > 0 {
 		seq = strings.Repeat(" ", pad) + seq
 	}
-	line := p.paint(dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.paint(l.colour(), kind) + " " + l.summary()
+	line := p.paint(dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.paint(l.colour(), kind) + " "
+	if l.withID {
+		line += p.paint(dim, fmt.Sprintf("%-32s", plainText(l.about()))) + " "
+	}
+	line += l.summary()
 	return strings.TrimRight(line, " ")
 }
 

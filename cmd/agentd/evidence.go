@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +18,62 @@ import (
 
 func (a *app) evidenceCommand() *cobra.Command {
 	return parent("evidence", "Check exported evidence",
-		"Checks what \"agentd export\", \"agentd bench export\" and the commands behind them\ngave. No store and no server is needed.\n\nExit codes: those of its commands.",
-		"  agentd evidence verify evidence.zip", a.evidenceVerifyCommand())
+		"Checks what \"agentd export\", \"agentd bench export\" and the commands behind them\ngave, and names the key that a runtime signs with.\n\nExit codes: those of its commands.",
+		"  agentd evidence verify evidence.zip\n  agentd evidence key", a.evidenceVerifyCommand(), a.evidenceKeyCommand())
+}
+
+// evidenceKey is the answer of "agentd evidence key".
+type evidenceKey struct {
+	RuntimeID string `json:"runtimeId"`
+	KeyID     string `json:"evidenceKeyId"`
+}
+
+func (a *app) evidenceKeyCommand() *cobra.Command {
+	return a.where(&cobra.Command{
+		Use:   "key",
+		Short: "Print the id of the key that exports are signed with",
+		Long: `Prints the id of the key with which this runtime signs evidence, replay cases,
+reviews, trials and exported sessions. Tell it to those who verify: no export can
+prove whose key it was signed with.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd evidence key\n  agentd evidence verify --key $(agentd evidence key) evidence.zip",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, toAct, func(f facts) error {
+				key, err := keyOf(cmd.Context(), f)
+				if err != nil {
+					return err
+				}
+				return a.print(key, func(p *printer) { p.linef("%s", plainText(key.KeyID)) })
+			})
+		},
+	})
+}
+
+// keyOf asks a runtime for its key.
+func keyOf(ctx context.Context, f facts) (*evidenceKey, error) {
+	switch f := f.(type) {
+	case *remoteFacts:
+		status, err := f.status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var said struct {
+			Runtime evidenceKey `json:"runtime"`
+		}
+		if err := json.Unmarshal(status, &said); err != nil {
+			return nil, fmt.Errorf("status: %w", err)
+		}
+		if said.Runtime.KeyID == "" {
+			return nil, errors.New("the server doesn't say which key it signs with")
+		}
+		return &said.Runtime, nil
+	case *localFacts:
+		id, err := f.runtime.EvidenceKeyID(ctx)
+		return &evidenceKey{RuntimeID: f.runtime.ID(), KeyID: id}, err
+	}
+	return nil, errors.New("the key can't be asked for here")
 }
 
 func (a *app) evidenceVerifyCommand() *cobra.Command {
@@ -36,16 +92,20 @@ against the signature, which also names the place in the chain that they were ma
 at. A document that carries no proof is named for what it is.
 
 A pack names the key that signed it, but can't prove whose key that is. Compare it
-with the key id that the runtime's operator told you, or give that with --key.
+with the id that the runtime's operator told you ("agentd evidence key"), or give
+that with --key.
 
-Exit codes: 0 nothing was changed, 1 something was (the first change is named with
-its place), there is no proof, or the file can't be read, 2 usage.`,
+A change is named with its place: the byte, if one byte alone was changed, or the
+first of the few among which the change begins; the section, and the fact.
+
+Exit codes: 0 nothing was changed, 1 something was (the first change is named),
+there is no proof, or the file can't be read, 2 usage.`,
 		Example: "  agentd evidence verify pack.json\n  agentd evidence verify --key sha256:… evidence.zip\n  agentd evidence verify --json evidence/",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
 			v, err := verifyEvidence(given[0], evidence.VerifyOptions{KeyID: key})
 			if err == nil && v.Finding != nil {
-				err = notEvidence(given[0])
+				err = notEvidence(given[0], v)
 			}
 			if err != nil {
 				return err
@@ -64,12 +124,13 @@ its place), there is no proof, or the file can't be read, 2 usage.`,
 }
 
 // notEvidence says so if a file isn't of a kind that can carry a proof at all.
-func notEvidence(path string) error {
+func notEvidence(path string, v *evidence.Verification) error {
 	kind, err := kindOf(path)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	if kind.name != kindSession && kind.name != kindPlain {
+	proven := v.KeyID != "" || v.Finding.Exact // a damaged file still has its proof
+	if kind.name != kindSession && kind.name != kindPlain && (kind.name != kindUnknown || proven) {
 		return nil
 	}
 	return fmt.Errorf("verify: %w", kind.isNot(path, "signed evidence", "agentd export evidence"))
@@ -123,7 +184,7 @@ func printVerification(p *printer, v *evidence.Verification) {
 	}
 	p.linef("signed with the key %s", v.KeyID)
 	if !v.KeyKnown {
-		p.linef("compare that with the key id of the runtime %s, or use --key", plainText(v.RuntimeID))
+		p.linef("compare that with what \"agentd evidence key\" says at the runtime %s, or use --key", plainText(v.RuntimeID))
 	}
 	p.linef("%s", p.paint(green, "nothing was changed"))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"agentd/evidence"
@@ -27,8 +28,9 @@ const (
 	kindPack    = "pack"
 	kindSession = "session"
 	kindOther   = "other"
-	// kindPlain can't carry a proof.
-	kindPlain = "plain"
+	// kindPlain can't carry a proof, kindUnknown could if it was damaged.
+	kindPlain   = "plain"
+	kindUnknown = "unknown"
 )
 
 // kindsByFormat are the documents that name their format.
@@ -62,10 +64,12 @@ func kindOf(path string) (fileKind, error) {
 		return fileKind{}, err
 	}
 	if info.IsDir() {
-		if _, err := os.Stat(path + "/manifest.json"); err != nil {
-			return fileKind{kindOther, "a directory that is no bundle", ""}, nil
+		for _, name := range []string{"manifest.json", "evidence.json", "export-manifest.json"} {
+			if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+				return fileKind{kindPack, "a bundle of evidence", "agentd evidence verify"}, nil
+			}
 		}
-		return fileKind{kindPack, "a bundle of evidence", "agentd evidence verify"}, nil
+		return fileKind{kindPlain, "a directory that is no bundle", ""}, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -99,7 +103,7 @@ func kindOfHead(head []byte) fileKind {
 			return m.kind
 		}
 	}
-	return fileKind{kindOther, "none of the files that agentd exports", ""}
+	return fileKind{kindUnknown, "none of the files that agentd exports", ""}
 }
 
 // topMembers returns the members of a JSON object as far as they can be read, and its

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -167,7 +168,7 @@ func (w *world) example(t *testing.T, line string) {
 	w.copyTo(t, dir)
 	script := w.names.Replace(line)
 	if strings.HasPrefix(line, "agentd serve") {
-		p := serveLine(t, w.command(dir, "exec "+script))
+		p := serveLine(t, w.command(t, dir, "exec "+script))
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
@@ -179,7 +180,7 @@ func (w *world) example(t *testing.T, line string) {
 		}
 	}
 	var out, errs bytes.Buffer
-	cmd := w.command(dir, "set -e\n"+script)
+	cmd := w.command(t, dir, "set -e\n"+script)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	code := cmd.ProcessState.ExitCode()
@@ -216,15 +217,22 @@ var before = map[string]string{
 	"agentd tokens revoke":   "agentd tokens create laptop > token.txt",
 }
 
+// substituted is what a shell puts the output of a command into.
+var substituted = regexp.MustCompile(`\$\([^)]*\)`)
+
 // parse holds the command of a line against its flags and its number of arguments.
 func (w *world) parse(t *testing.T, line string) {
 	t.Helper()
+	line = substituted.ReplaceAllString(line, "word")
 	at := strings.Index(line, "agentd ")
 	if at < 0 {
 		return // "agentd" alone
 	}
 	first, _, _ := strings.Cut(line[at:], " | ")
 	first, _, _ = strings.Cut(first, " > ")
+	if strings.HasSuffix(line[:at], "<(") {
+		first, _, _ = strings.Cut(first, ")")
+	}
 	out, err := exec.Command("sh", "-c", "for word in "+strings.TrimPrefix(first, "agentd ")+`; do printf '%s\0' "$word"; done`).Output()
 	if err != nil {
 		t.Fatalf("the shell doesn't read it: %v", err)
@@ -243,21 +251,22 @@ func (w *world) parse(t *testing.T, line string) {
 }
 
 // command is a shell that runs in a folder, with agentd in its path.
-func (w *world) command(dir, script string) *exec.Cmd {
+func (w *world) command(t *testing.T, dir, script string) *exec.Cmd {
+	t.Helper()
 	shell := []string{"sh", "-c", script}
 	if bash, err := exec.LookPath("bash"); err == nil {
 		shell = []string{bash, "-o", "pipefail", "-c", script}
 	}
 	cmd := exec.CommandContext(w.Context(), shell[0], shell[1:]...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "AGENTD_CONFIG=agentd.yaml", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "AGENTD_CONFIG=agentd.yaml", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
 	return cmd
 }
 
 func (w *world) sh(dir, script string) string {
 	w.Helper()
 	var errs bytes.Buffer
-	cmd := w.command(dir, "set -e\n"+script)
+	cmd := w.command(w.T, dir, "set -e\n"+script)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
@@ -269,7 +278,7 @@ func (w *world) sh(dir, script string) string {
 // serve runs a server over the world in a folder.
 func (w *world) serve(dir string) *process {
 	w.Helper()
-	return serveLine(w.T, w.command(dir, "exec agentd serve --listen 127.0.0.1:0"))
+	return serveLine(w.T, w.command(w.T, dir, "exec agentd serve --listen 127.0.0.1:0"))
 }
 
 // serveLine starts a command that serves, and waits until it is ready.

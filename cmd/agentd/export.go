@@ -20,10 +20,30 @@ import (
 	"agentd/evidence"
 )
 
+// exportCommand exports evidence by itself, because that is what is mostly wanted,
+// and has a command for each kind of export.
 func (a *app) exportCommand() *cobra.Command {
-	return parent("export", "Export evidence of a session",
-		"Exports what happened in a session, a thread, a turn or a task, made of its facts\nalone. Each export is recorded in the session.\n\nExit codes: those of its commands.",
-		"  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html", a.exportEvidenceCommand(), a.exportReplayCommand(), a.exportReviewCommand())
+	cmd := a.exportEvidenceCommand()
+	export := cmd.RunE
+	cmd.Use, cmd.Short = "export SESSION", "Export evidence of a session"
+	cmd.Long = "Exports what happened in a session, a thread, a turn or a task, made of its facts\nalone. Each export is recorded in the session. Without the name of a kind it is\nthe signed evidence pack.\n\nExit codes: 0 done, 1 failed, 2 usage."
+	cmd.Example = "  agentd export sess_01 > pack.json\n  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html"
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if len(given) == 1 {
+			return nil
+		}
+		return noSuchCommand(cmd, given)
+	}
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		if len(given) == 0 {
+			_ = cmd.Help() // it goes to standard output, like every answer
+			return silent(exitUsage)
+		}
+		return export(cmd, given)
+	}
+	cmd.AddCommand(a.exportEvidenceCommand(), a.exportReplayCommand(), a.exportReviewCommand())
+	return cmd
 }
 
 func (a *app) exportEvidenceCommand() *cobra.Command {
@@ -157,6 +177,9 @@ func (a *app) export(ctx context.Context, f facts, p command.Params, out string)
 	if err != nil {
 		return err
 	}
+	if err := checkOut(p, out); err != nil { // before the session records an export
+		return err
+	}
 	var res command.ExportResult
 	if err := f.do(ctx, p, &res); err != nil {
 		return err
@@ -262,11 +285,7 @@ func caseTo(ctx context.Context, f facts, ref, out string) error {
 
 // reviewTo writes a review to a file in the form that its name asks for.
 func reviewTo(ctx context.Context, f facts, ref, out string) error {
-	form := filepath.Ext(out)
-	if form != ".md" && form != ".html" && form != ".json" {
-		return usagef("a review is a file that ends with .md, .html or .json")
-	}
-	return intoFile(out, func(w io.Writer) error { return copyReview(ctx, f, ref, form, w) })
+	return intoFile(out, func(w io.Writer) error { return copyReview(ctx, f, ref, filepath.Ext(out), w) })
 }
 
 // copyReview writes a review in one of its forms.
@@ -303,9 +322,13 @@ func intoFile(path string, write func(io.Writer) error) error {
 // same pack gives the same archive.
 type zipBundle struct{ w *zip.Writer }
 
+// zipTime is the time of all files in an archive, the first that the format knows:
+// the same export gives the same bytes.
+var zipTime = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Create implements [evidence.Bundle].
 func (z *zipBundle) Create(path string) (io.Writer, error) {
-	return z.w.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate, Modified: time.Time{}})
+	return z.w.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate, Modified: zipTime})
 }
 
 // dirBundle writes a bundle as a directory.

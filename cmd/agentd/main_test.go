@@ -14,15 +14,25 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// reporting runs the tests and says what was run again.
+type reporting struct{ testscript.TestingM }
+
+func (r reporting) Run() int {
+	code := r.TestingM.Run()
+	replayed.Report(os.Stdout)
+	return code
+}
+
 // TestMain lets the test binary be agentd itself when it is run under that name,
 // so that tests run real processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"agentd": main, "tinymcp": tinyMCP})
+	testscript.Main(reporting{m}, map[string]func(){"agentd": noted, "tinymcp": tinyMCP})
 }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:   "testdata/script",
+		Setup: recordScript,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   cmdExits,
 			"waitfor": cmdWaitFor,
@@ -85,7 +95,7 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe)
 	cmd.Args = append([]string{"agentd"}, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")}
+	cmd.Env = []string{"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
 	return cmd
 }
 

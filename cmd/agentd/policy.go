@@ -19,7 +19,7 @@ import (
 
 func (a *app) policyCommand() *cobra.Command {
 	return parent("policy", "Look at the permission policy, and try another one",
-		"Looks at the permission policy, and tries another one on what was decided before.",
+		"Looks at the permission policy, and tries another one on what was decided before.\n\nExit codes: those of its commands.",
 		"  agentd policy show\n  agentd policy test new-policy.yaml\n  agentd policy accept",
 		a.policyShowCommand(), a.policyTestCommand(), a.policyAcceptCommand())
 }

@@ -35,6 +35,23 @@ func TestEventLine(t *testing.T) {
 	if want := at.Local().Format("15:04:05.000") + "     7 turn.failed                  failed  internal  no[2J luck"; plain != want {
 		t.Errorf("line is\n%q, want\n%q", plain, want)
 	}
+	for _, c := range []struct{ ids, want string }{
+		{`"turnId":"turn_1","taskId":"task_1","toolCallId":"tool_1"`, "tool_1 "},
+		{`"turnId":"turn_1","toolCallId":"not_applicable"`, "turn_1 "},
+		{`"taskId":"task_1"`, "task_1 "},
+	} {
+		about, err := parseLine([]byte(`{"type":"tool.started","payload":{},` + c.ids + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bare := about.format(&printer{}); strings.Contains(bare, "_1") {
+			t.Errorf("ids that nobody asked for: %q", bare)
+		}
+		about.withID = true
+		if got := about.format(&printer{}) + " "; !strings.Contains(got, " "+c.want) {
+			t.Errorf("%s: %q doesn't name %s", c.ids, got, c.want)
+		}
+	}
 	if coloured := line.format(&printer{colour: true}); !strings.Contains(coloured, "\x1b[31mturn.failed") {
 		t.Errorf("a failure isn't red: %q", coloured)
 	}

@@ -128,10 +128,10 @@ func alsoCell(s config.Setting) string {
 
 func meansCell(s config.Setting) string {
 	text := s.Means
-	switch {
-	case s.Required:
+	if s.Required {
 		text += " Required."
-	case s.Reload:
+	}
+	if s.Reload {
 		text += " Reload."
 	}
 	if s.Later {

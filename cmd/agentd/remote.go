@@ -17,6 +17,7 @@ import (
 
 	"agentd/client"
 	"agentd/command"
+	"agentd/fault"
 	"agentd/internal/wire"
 )
 
@@ -170,6 +171,9 @@ func (r *remoteFacts) send(ctx context.Context, method, path string, body io.Rea
 	req.Header.Set("Authorization", "Bearer "+r.token)
 	res, err := r.http.Do(req)
 	if err != nil {
+		if ctx.Err() == nil {
+			err = fault.Wrap(fault.Unavailable, err, "the server can't be reached")
+		}
 		return nil, err
 	}
 	if res.StatusCode < 300 {

@@ -44,7 +44,9 @@ func (a *app) replayCommand() *cobra.Command {
 		Long: `Runs the turns of a case ("agentd export replay") again through the loop and the
 permission decisions of this program, with models, tools and people that answer as
 they did, and compares the facts. Nothing is asked and nothing is executed. With
---all every turn of a session is exported and run again, each on its own.
+--all every turn of a session is exported and run again, each on its own; turns
+with subagents, and others that lack something on their own, are run in one case
+of the whole session.
 
 Compared are what was asked, answered, decided and reached; ids, times, pieces of
 answers, costs and processes are not. A case that was changed after its export is
@@ -103,32 +105,52 @@ func readCase(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// replayAll exports each turn of a session and runs it again.
+// deterministic is how a case says that it brings everything back.
+const deterministic = "deterministic"
+
+// replayAll exports each turn of a session and runs it again. What a turn on its own
+// can't bring back, such as the work of its subagents, is run in the case of the
+// whole session, if that one can.
 func (a *app) replayAll(ctx context.Context, f facts, sessionID string, w *whatIf) error {
-	var whole command.ExportResult
-	if err := f.do(ctx, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: sessionID}}, &whole); err != nil {
-		return err
-	}
-	data, err := outputOf(ctx, f, whole.Ref)
+	data, whole, err := exportedCase(ctx, f, command.ExportScope{SessionID: sessionID})
 	if err != nil {
 		return err
 	}
-	var c evidence.Case
-	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("replay: %w", err)
-	}
+	exact := w.kind() == replayFacts && whole.Determinism == deterministic
 	var cases [][]byte
-	for _, t := range c.Turns {
-		var one command.ExportResult
-		if err := f.do(ctx, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: sessionID, TurnID: t.TurnID}}, &one); err != nil {
+	left := false
+	for _, t := range whole.Turns {
+		one, c, err := exportedCase(ctx, f, command.ExportScope{SessionID: sessionID, TurnID: t.TurnID})
+		if err != nil {
 			return err
 		}
-		if data, err = outputOf(ctx, f, one.Ref); err != nil {
-			return err
+		if exact && c.Determinism != deterministic {
+			left = true
+			continue
 		}
+		cases = append(cases, one)
+	}
+	if left || len(whole.Turns) == 0 { // of a session without turns of its own others did something
 		cases = append(cases, data)
 	}
 	return a.replay(ctx, cases, w)
+}
+
+// exportedCase exports a scope as a case.
+func exportedCase(ctx context.Context, f facts, scope command.ExportScope) ([]byte, *evidence.Case, error) {
+	var res command.ExportResult
+	if err := f.do(ctx, &command.ExportReplay{ExportScope: scope}, &res); err != nil {
+		return nil, nil, err
+	}
+	data, err := outputOf(ctx, f, res.Ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &evidence.Case{}
+	if err := json.Unmarshal(data, c); err != nil {
+		return nil, nil, fmt.Errorf("replay: %w", err)
+	}
+	return data, c, nil
 }
 
 func outputOf(ctx context.Context, f facts, ref string) ([]byte, error) {

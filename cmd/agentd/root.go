@@ -46,8 +46,10 @@ error is one JSON object on standard error.`,
 	a.add(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
 	a.add(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
 	a.add(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
+	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
+	addCompletion(root)
 	return root
 }
 
@@ -81,14 +83,36 @@ func parent(use, short, long, example string, children ...*cobra.Command) *cobra
 	return c
 }
 
-// args makes a mistake in the number of arguments a usage error.
+// args makes a mistake in the number of arguments a usage error that says which
+// ones are expected.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
-		if err := check(cmd, given); err != nil {
-			return &exitError{exitUsage, err}
+		if check(cmd, given) == nil {
+			return nil
 		}
-		return nil
+		want := argumentsOf(cmd.Use)
+		switch {
+		case len(want) == 0:
+			return usagef("%s takes no argument such as %q", cmd.CommandPath(), given[0])
+		case len(given) < len(want):
+			return usagef("%s is missing: %s %s", want[len(given)], cmd.CommandPath(), strings.Join(want, " "))
+		}
+		return usagef("there are %d arguments, but %s takes %s", len(given), cmd.CommandPath(), strings.Join(want, " "))
 	}
+}
+
+// argumentsOf returns the names of the arguments in a line of usage.
+func argumentsOf(use string) []string {
+	var names []string
+	words := strings.Fields(use)
+	for i := 1; i < len(words); i++ {
+		if strings.HasPrefix(words[i], "--") {
+			i++ // a flag and its value
+			continue
+		}
+		names = append(names, words[i])
+	}
+	return names
 }
 
 // where adds the flags that say which facts a command is about.

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"agentd/client"
+	"agentd/cmd/agentd/internal/config"
 	"agentd/command"
 )
 
@@ -63,7 +65,7 @@ func (p *process) begin() {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill(); p.log.Wait() })
+	t.Cleanup(p.end)
 	p.log.Go(func() { p.scan(logged) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -125,6 +127,20 @@ func (p *process) stop(sig os.Signal) int {
 		p.t.Fatal(err)
 	}
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// end ends the process if nobody did. One of several nodes over a database gives its
+// sessions back, so that they can be run again at once.
+func (p *process) end() {
+	if p.cmd.ProcessState == nil {
+		sig := os.Kill
+		if slices.ContainsFunc(p.cmd.Args, config.IsDatabase) {
+			sig = syscall.SIGTERM
+		}
+		_ = p.cmd.Process.Signal(sig) // it may be gone already
+	}
+	p.log.Wait()
+	_ = p.cmd.Wait() // of one that was waited for there is nothing to know
 }
 
 func (p *process) client() *client.Client {

@@ -22,6 +22,9 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --json --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.Validate(); err != nil {
+				return &exitError{exitUsage, err}
+			}
 			return a.with(cmd, toLook, func(f facts) error { return a.listSessions(cmd, f, p, all) })
 		},
 	}
@@ -93,7 +96,8 @@ func (a *app) callCommand() *cobra.Command {
 		Long: `Carries out a command as over HTTP: a JSON object of parameters in, the result as
 JSON out. "-" reads the parameters from standard input.
 
-Exit codes: 0 done, 1 failed, 2 usage.`,
+Exit codes: 0 done, 1 failed, 2 usage, also if a parameter is missing or doesn't
+fit.`,
 		Example: `  agentd call get_session '{"sessionId":"sess_01"}'
   agentd call interrupt_turn '{"sessionId":"sess_01"}'`,
 		Args: args(cobra.RangeArgs(1, 2)),
@@ -107,6 +111,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				body = []byte(text)
 			}
 			p, err := command.Decode(command.Name(given[0]), body)
+			if err == nil {
+				err = p.Validate()
+			}
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -121,10 +128,13 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			}
 			// Most commands only add facts, which a later server acts on. One that needs
 			// tools or models says that nobody carries it out here.
-			if err := a.with(cmd, toLook, call); !needsLoop {
-				return err
+			if err = a.with(cmd, toLook, call); needsLoop {
+				err = a.with(cmd, toAct, call)
 			}
-			return a.with(cmd, toAct, call)
+			if fault.KindOf(err) == fault.InvalidParams {
+				err = &exitError{exitUsage, err}
+			}
+			return err
 		},
 	}
 	return a.where(cmd)

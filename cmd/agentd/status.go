@@ -117,6 +117,9 @@ func (s *statusInfo) print(p *printer) {
 	p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, (time.Duration(said.UptimeSeconds) * time.Second).String())
 	p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
 	p.linef("%d connections, %d streams, %d actions wait for an answer", said.Connections, said.Streams, s.PendingActions)
+	if key := said.Runtime.EvidenceKeyID; key != "" {
+		p.linef("signs with the key %s", plainText(key))
+	}
 	if r := &said.Runtime; r.Retention != "" || r.RemovedEvents > 0 {
 		kept := "for ever"
 		if r.Retention != "" {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,6 +73,11 @@ func (x *telemetryExport) check() error {
 		return usagef("--signal is traces or metrics")
 	case x.to != "" && x.out != "":
 		return usagef("--to and --out don't go together")
+	case x.to == "":
+		return nil
+	}
+	if u, err := url.Parse(x.to); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usagef("--to is an address such as http://127.0.0.1:4318, not %q", x.to)
 	}
 	return nil
 }
@@ -206,10 +213,13 @@ func (s *telemetrySink) giveMetrics(ctx context.Context) error {
 }
 
 func sentTo(to string, err error) error {
-	if err != nil {
-		return fmt.Errorf("send to %s: %w", to, err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ECONNREFUSED): // the advice for it is about servers of ours
+		return fmt.Errorf("send to %s: no collector listens there: %s", to, cause(err))
 	}
-	return nil
+	return fmt.Errorf("send to %s: %w", to, err)
 }
 
 func (s *telemetrySink) write(data []byte, err error) error {

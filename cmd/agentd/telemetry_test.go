@@ -394,7 +394,7 @@ func exportForms(t *testing.T, c *collector, data, session string, spans int) {
 		!strings.Contains(out, `"name":"agentruntime.model.retries"`) || !strings.Contains(out, `"agentruntime.session.id"`) {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-	for _, bad := range [][]string{{"--format", "xml"}, {"--signal", "logs"}, {"--to", "http://127.0.0.1:1", "--out", "x"}} {
+	for _, bad := range [][]string{{"--format", "xml"}, {"--signal", "logs"}, {"--to", "http://127.0.0.1:1", "--out", "x"}, {"--to", "ftp://127.0.0.1"}, {"--to", "collector"}} {
 		if _, _, code := program(t, append([]string{"telemetry", "export", session, "--data", data}, bad...)...); code != exitUsage {
 			t.Errorf("%v: exit code %d", bad, code)
 		}
@@ -403,7 +403,7 @@ func exportForms(t *testing.T, c *collector, data, session string, spans int) {
 		t.Errorf("an absent session: exit code %d: %s", code, errs)
 	}
 	c.Close()
-	if _, errs, code := program(t, "telemetry", "export", session, "--data", data, "--to", c.URL); code != exitFailed || !strings.Contains(errs, "send to") {
+	if _, errs, code := program(t, "telemetry", "export", session, "--data", data, "--to", c.URL); code != exitFailed || !strings.Contains(errs, "no collector listens there") || strings.Contains(errs, "agentd serve") {
 		t.Errorf("a collector that isn't there: exit code %d: %s", code, errs)
 	}
 }

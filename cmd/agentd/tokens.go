@@ -10,13 +10,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/command"
+	"agentd/fault"
 	"agentd/server"
 )
 
 func (a *app) tokensCommand() *cobra.Command {
 	return parent("tokens", "Create, list and revoke tokens",
 		`Tokens let others talk to the server. They are kept, hashed, in a file of the data
-directory; a running server sees a change at the next request.`,
+directory; a running server sees a change at the next request.
+
+Exit codes: those of its commands.`,
 		"  agentd tokens create --role client --account alice laptop\n  agentd tokens list\n  agentd tokens revoke laptop",
 		a.tokensCreate(), a.tokensList(), a.tokensRevoke())
 }
@@ -53,7 +56,8 @@ func (a *app) tokensCreate() *cobra.Command {
 		Short: "Make a token and print it, this once",
 		Long: `Makes a token and prints it. It can't be shown again. Roles: admin may do
 everything and sees every account; client works in its account; observer reads in
-its account.
+its account. Without --account that is the account without a name, to which also
+belongs what the admin and the commands of this machine open.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd tokens create --role client --account alice laptop\n  agentd tokens create --role observer --expires 720h dashboard",
@@ -68,6 +72,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			}
 			return a.withTokens(cmd, func(t *server.Tokens) error {
 				made, secret, err := t.Create(n)
+				if fault.KindOf(err) == fault.InvalidParams {
+					return &exitError{exitUsage, err}
+				}
 				if err != nil {
 					return err
 				}
@@ -79,7 +86,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", "client", "admin, client or observer")
-	cmd.Flags().StringVar(&account, "account", "", "the account whose sessions it sees")
+	cmd.Flags().StringVar(&account, "account", "", "the account whose sessions it sees; default the one without a name")
 	cmd.Flags().DurationVar(&lifetime, "expires", 0, "how long it is good, such as 720h; default for ever")
 	return a.settings(cmd, "data", "stateDir")
 }
@@ -88,7 +95,7 @@ func (a *app) tokensList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List tokens",
-		Long:    "Lists all tokens, also those that ended, without their secrets. The admin token\nin DATA/token or AGENTD_TOKEN is not among them.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Long:    "Lists all tokens, also those that ended, without their secrets. The admin token\nin DATA/token or AGENTD_TOKEN is not among them. When a token was last used is\nwritten now and then, and may lag behind by some minutes.\n\nExit codes: 0 done, 1 failed, 2 usage.",
 		Example: "  agentd tokens list\n  agentd tokens list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -131,6 +131,9 @@ func (a *app) wireModels(c *config.Config, o *loop.Options) ([]string, error) {
 		o.Providers = append(o.Providers, provider)
 		o.Models = append(o.Models, modelsOf(p, key)...)
 	}
+	if err := checkRouting(&c.Routing, o.Models); err != nil {
+		return nil, err
+	}
 	o.DefaultModel, o.Fallback = c.Routing.Default, c.Routing.Fallback
 	if o.DefaultModel == "" {
 		o.DefaultModel = o.Models[0].ID()
@@ -144,6 +147,26 @@ func (a *app) wireModels(c *config.Config, o *loop.Options) ([]string, error) {
 		o.Policy.CompactAt = c.Compaction.AtContextFraction
 	}
 	return secrets, nil
+}
+
+// checkRouting refuses routing to models that nobody offers. Which ones there are
+// isn't in the file where a provider has no list.
+func checkRouting(r *config.Routing, models []model.Info) error {
+	for i, name := range append([]string{r.Default}, r.Fallback...) {
+		if name == "" || slices.ContainsFunc(models, func(m model.Info) bool { return m.ID() == name }) {
+			continue
+		}
+		setting := "routing.default"
+		if i > 0 {
+			setting = fmt.Sprintf("routing.fallback[%d]", i-1)
+		}
+		ids := make([]string, len(models))
+		for j := range models {
+			ids[j] = models[j].ID()
+		}
+		return usagef("%s: %q is none of the models that there are: %s", setting, name, strings.Join(ids, ", "))
+	}
+	return nil
 }
 
 // keyEnv is the variable that holds a provider's key; for a vendor at its own

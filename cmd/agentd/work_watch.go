@@ -71,7 +71,7 @@ func (a *app) changes(ctx context.Context, f facts, w watched, last uint64) erro
 func (a *app) change(e fact, types []string) error {
 	line, err := parseLine(e.data)
 	if err != nil || a.json || !wanted(line.Type, types) {
-		return errors.Join(err, a.event(e, types))
+		return errors.Join(err, a.event(e, &eventFlags{types: types}))
 	}
 	var about struct {
 		TaskID     string `json:"taskId"`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -117,7 +118,7 @@ func validJSON(data []byte) *RPCError {
 	var v jsontext.Value
 	if err := json.Unmarshal(data, &v); err != nil {
 		at := placeOf(err)
-		return rpcError(fault.RPCParse, "the message is not valid JSON: "+at.Error())
+		return rpcError(fault.RPCParse, strings.Replace(at.Error(), "the body", "the message", 1))
 	}
 	return nil
 }

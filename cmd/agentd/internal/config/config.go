@@ -364,6 +364,7 @@ type reporter func(path, format string, args ...any)
 
 func (c *Config) checkProviders(add reporter) {
 	known, list := map[string]bool{}, ids(c.Providers)
+	unlisted := map[string]bool{} // providers whose models the program knows
 	for i, p := range c.Providers {
 		at := fmt.Sprintf("providers[%d]", i)
 		checkUnique(add, "providers", list, i, p.ID)
@@ -374,6 +375,7 @@ func (c *Config) checkProviders(add reporter) {
 			add(at+".script", "is for kind script only")
 		}
 		models := ids(p.Models)
+		unlisted[p.ID] = len(models) == 0
 		for j, m := range p.Models {
 			checkUnique(add, at+".models", models, j, m.ID)
 			known[p.ID+"/"+m.ID] = true
@@ -383,7 +385,7 @@ func (c *Config) checkProviders(add reporter) {
 		return
 	}
 	check := func(path, name string) {
-		if name != "" && !known[name] {
+		if provider, _, _ := strings.Cut(name, "/"); name != "" && !known[name] && !unlisted[provider] {
 			add(path, "%q is none of the configured models (provider/model)", name)
 		}
 	}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+
+	"agentd"
+	"agentd/cmd/agentd/internal/config"
+	"agentd/evidence/replaytest"
+	"agentd/store"
+)
+
+// The tests of this package run the program as processes. Each process notes where its
+// facts are and how it is configured. When a test has ended, and with it its processes,
+// every session that they left is run again on its recordings: what came out then must
+// come out now. A case is made with what the program is configured with when it is made,
+// so a session is run again as the processes over its store were configured, the last
+// one first, until it is the same.
+
+// startsVariable names the directory in which processes note how they were started.
+const startsVariable = "STARTS_NOTED_IN"
+
+// replayed counts the sessions of this package's tests that were run again.
+var replayed replaytest.Tally
+
+// recordings are the [recording]s of the tests that run, by their names.
+var recordings sync.Map
+
+// recording is what the processes of a test leave.
+type recording struct {
+	// dir is where they note how they were started.
+	dir string
+	// over says that the sessions were run again already.
+	over bool
+}
+
+// recorded returns where the processes of a test note how they were started. Their
+// sessions are run again when the test has ended: after what is cleaned up from here on
+// and before its directories are removed.
+func recorded(tb testing.TB) *recording {
+	tb.Helper()
+	if r, ok := recordings.Load(tb.Name()); ok {
+		return r.(*recording)
+	}
+	r := &recording{dir: tb.TempDir()}
+	recordings.Store(tb.Name(), r)
+	tb.Cleanup(func() {
+		recordings.Delete(tb.Name())
+		r.replay(tb)
+	})
+	return r
+}
+
+// noting is the variable that has a process note how it was started.
+func noting(tb testing.TB) string {
+	tb.Helper()
+	return startsVariable + "=" + recorded(tb).dir
+}
+
+// recordScript does for a script what recorded does for a test.
+func recordScript(env *testscript.Env) error {
+	tb, ok := env.T().(testing.TB)
+	if !ok {
+		return errors.New("the script is no test")
+	}
+	r := &recording{dir: tb.TempDir()}
+	env.Setenv(startsVariable, r.dir)
+	env.Defer(func() { r.replay(tb) })
+	return nil
+}
+
+// replay runs every session again that the processes of a test recorded. A test that
+// spoils what was recorded calls it before.
+func (r *recording) replay(tb testing.TB) {
+	tb.Helper()
+	if r.over || tb.Failed() || tb.Skipped() {
+		return // what a broken test left says nothing
+	}
+	r.over = true
+	starts, err := readStarts(r.dir)
+	if err != nil {
+		tb.Errorf("how the processes of the test were started: %v", err)
+		return
+	}
+	for _, data := range slices.Sorted(maps.Keys(starts)) {
+		replayStore(tb, starts[data])
+	}
+}
+
+// replayStore runs the sessions of a store again, which processes had open.
+func replayStore(tb testing.TB, starts []*started) {
+	tb.Helper()
+	ctx, log := context.Background(), slog.New(slog.DiscardHandler)
+	s, err := openExisting(ctx, &starts[0].Config, log)
+	for range 6000 {
+		if !errors.Is(err, store.ErrLocked) {
+			break
+		}
+		// A child that a server was just making when it ended has the lock for a moment.
+		time.Sleep(10 * time.Millisecond)
+		s, err = openExisting(ctx, &starts[0].Config, log)
+	}
+	if err != nil {
+		tb.Errorf("the facts that the test left: %v", err)
+		return
+	}
+	var options []agentd.Options
+	var wired []*wiring
+	for _, st := range starts {
+		w, err := (&app{env: st.Env, version: "devel"}).wire(ctx, &st.Config, s, log)
+		if err != nil {
+			tb.Logf("%v could not run: %v", st.Args, err) // and so has recorded nothing
+			continue
+		}
+		if slices.Contains(st.Args, "--fixtures") {
+			addFixtureModel(&w.options.Loop)
+		}
+		options, wired = append(options, w.options), append(wired, w)
+	}
+	replayed.Reopened(tb, options...)
+	for _, w := range wired {
+		err = errors.Join(err, w.close())
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		tb.Error(err)
+	}
+}
+
+// started is how a process was started.
+type started struct {
+	At   time.Time
+	Args []string
+	// Dir is where it ran.
+	Dir    string
+	Env    map[string]string
+	Config config.Config
+	// Runs says that it carries out turns; others look at what is there.
+	Runs bool
+}
+
+// noted is the program as a process that notes how it was started.
+func noted() {
+	dir := os.Getenv(startsVariable)
+	if _, confined := os.LookupEnv(confineVariable); !confined && dir != "" {
+		here, err := os.Getwd()
+		if err == nil {
+			err = noteStart(dir, here, os.Args[1:], os.Environ())
+		}
+		if err != nil {
+			panic(fmt.Sprintf("the start can't be noted: %v", err))
+		}
+	}
+	main()
+}
+
+// noteStart notes how the program is started. What has no facts, or can't be used, isn't
+// noted.
+func noteStart(dir, here string, args, env []string) error {
+	a := &app{env: envMap(env)}
+	cmd, rest, err := a.root().Find(args)
+	if err != nil || cmd.ParseFlags(rest) != nil || cmd.Flags().Lookup("data") == nil {
+		return nil //nolint:nilerr // the program itself says what is wrong with it
+	}
+	for _, c := range configurations(a, cmd) {
+		s := started{At: time.Now(), Args: args, Dir: here, Env: a.env, Config: *c}
+		s.Runs = slices.Contains([]string{"serve", "run", "chat", "stdio", "acp", "mcp", "import"}, cmd.Name())
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(s); err != nil {
+			return err
+		}
+		f, err := os.CreateTemp(dir, "start-*")
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(b.Bytes())
+		if err = errors.Join(err, f.Close(), os.Rename(f.Name(), f.Name()+".noted")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configurations are those that a command is run with: a benchmark has several.
+func configurations(a *app, cmd *cobra.Command) []*config.Config {
+	sources := []config.Sources{a.sources(cmd)}
+	if files, err := cmd.Flags().GetStringArray("config"); err == nil {
+		sources = nil
+		for _, f := range files {
+			sources = append(sources, config.Sources{File: f, Env: func(name string) string { return a.env[name] }, Flags: map[string]string{"data": cmd.Flag("data").Value.String()}})
+		}
+	}
+	var out []*config.Config
+	for _, src := range sources {
+		if loaded, err := config.Load(src); err == nil {
+			out = append(out, loaded.Config)
+		}
+	}
+	return out
+}
+
+// readStarts returns how processes were started, by the facts that they worked on:
+// those that carry out turns before the others, the last one first, each configuration
+// once.
+func readStarts(dir string) (map[string][]*started, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "start-*.noted"))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]*started{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		s := &started{}
+		if err := gob.NewDecoder(bytes.NewReader(data)).Decode(s); err != nil {
+			return nil, err
+		}
+		s.settle(dir)
+		if s.Config.Database() && s.Runs || hasStore(s.Config.Data) {
+			out[s.Config.Data] = append(out[s.Config.Data], s)
+		}
+	}
+	for data, list := range out {
+		slices.SortFunc(list, func(a, b *started) int { return cmp.Or(cmp.Compare(b.rank(), a.rank()), b.At.Compare(a.At)) })
+		if out[data], err = distinct(list); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *started) rank() int {
+	if s.Runs {
+		return 1
+	}
+	return 0
+}
+
+// settle makes the configuration one that can be used from here, without what a replay
+// neither asks nor runs, and which writes nothing but to the store.
+func (s *started) settle(local string) {
+	c := &s.Config
+	from := func(path string) string {
+		if path == "" || filepath.IsAbs(path) || config.IsDatabase(path) {
+			return path
+		}
+		return filepath.Join(s.Dir, path)
+	}
+	c.Data, c.Workspace.Root = from(c.Data), from(c.Workspace.Root)
+	if resolved, err := filepath.EvalSymlinks(c.Data); err == nil {
+		c.Data = resolved
+	}
+	for i := range c.Providers {
+		c.Providers[i].Script = ""
+	}
+	c.StateDir, c.Listen, c.Socket, c.Retention.Events = local, "", "", 0
+	c.MCP, c.Hooks, c.Peers, c.Telemetry = nil, nil, nil, config.Telemetry{}
+}
+
+// distinct leaves each configuration once.
+func distinct(list []*started) ([]*started, error) {
+	var out []*started
+	seen := map[string]bool{}
+	for _, s := range list {
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(&s.Config); err != nil {
+			return nil, err
+		}
+		if !seen[b.String()] {
+			out = append(out, s)
+		}
+		seen[b.String()] = true
+	}
+	return out, nil
+}
