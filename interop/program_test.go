@@ -30,6 +30,7 @@ func folder(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
+	t.Cleanup(func() { replayFolder(t, dir) })
 	return dir
 }
 

@@ -272,6 +272,9 @@ func TestLongCollector(t *testing.T) {
 	again, _, _ := received(t, file)
 	compare(t, spans, again[len(spans):])
 	stop()
+	if out, err := exec.Command(agentd, "replay", "--all", id, "--config", conf, "--data", filepath.Join(dir, "data")).CombinedOutput(); err != nil {
+		t.Errorf("the session, run again: %v: %s", err, out)
+	}
 }
 
 // tree draws the spans with their parents' names.

@@ -180,13 +180,19 @@ func newSenderOver(t *testing.T, over store.Store, url string, change func(*conf
 	a := &app{version: "test", env: map[string]string{"COLLECTOR_KEY": strings.Repeat("k", 20)}}
 	s.e = a.newExporter(c, over, "runtime_test", slog.New(slog.NewTextHandler(s.log, nil)))
 	s.e.linger, s.e.backoff = time.Millisecond, time.Millisecond
-	var err error
-	s.runtime, err = agentd.Open(t.Context(), agentd.Options{
+	opt := agentd.Options{
 		Store: s.e.marks, RuntimeID: "runtime_test", Observer: s.e, Provider: script.New("script", nil), Model: "test",
-	})
-	if err != nil {
+	}
+	var err error
+	if s.runtime, err = agentd.Open(t.Context(), opt); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if !t.Failed() && !t.Skipped() { // what a broken test left says nothing
+			opt.Store = over
+			replayed.Reopened(t, opt)
+		}
+	})
 	s.e.start(t.Context(), s.runtime.Report)
 	t.Cleanup(s.end)
 	return s

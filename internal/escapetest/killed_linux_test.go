@@ -62,6 +62,7 @@ func TestKilledServerLeavesNoProcess(t *testing.T) {
 		t.Error(res)
 	}
 	a.stop()
+	a.replay()
 }
 
 func (a *agentServer) writeJSON(name string, content any) {

@@ -54,6 +54,7 @@ func TestServerEscapes(t *testing.T) {
 			t.Errorf("a child of the server outlived agentd: %s", left)
 		}
 	}
+	a.replay()
 }
 
 // selfish attempts would only end the server that makes them.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	pdb "github.com/cockroachdb/pebble/v2"
 
+	"agentd/evidence/replaytest"
 	"agentd/store"
 )
 
@@ -81,6 +83,16 @@ func (a *agentServer) stop() {
 	a.logged.Wait()
 	a.must(a.cmd.Wait())
 	a.found["the log"] = a.logs.Bytes()
+}
+
+// replay runs the sessions again that servers recorded which have ended.
+func (a *agentServer) replay() {
+	a.Helper()
+	replaytest.Program(a.T, func(args ...string) *exec.Cmd {
+		cmd := a.cli(args...)
+		cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == "--log-level" || arg == "debug" })
+		return cmd
+	})
 }
 
 // readFiles reads what the server wrote: the bytes of each file, and what is in the

@@ -114,6 +114,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 	srv.controls()
 	srv.moreControls()
+	srv.replay()
 }
 
 // search reports each secret that is in a content, in whatever form.

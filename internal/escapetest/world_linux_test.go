@@ -22,6 +22,7 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/loop"
 	"agentd/model/provider/script"
 	"agentd/process"
@@ -210,6 +211,7 @@ func (w *world) open(permissionMode string, answers []script.Answer, change func
 		if err := w.r.Close(context.Background()); err != nil {
 			w.Error(err)
 		}
+		replaytest.Recorded(w, opt)
 		if err := w.store.Close(); err != nil {
 			w.Error(err)
 		}
