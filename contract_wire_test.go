@@ -204,6 +204,27 @@ func TestInventedCursors(t *testing.T) {
 	}
 }
 
+// TestAHistoryAlwaysHasACursor: a client that pages back reads it without asking
+// whether it is there; at the beginning it is empty.
+func TestAHistoryAlwaysHasACursor(t *testing.T) {
+	k := newKit(t, says("one"))
+	k.completes(k.submit("sess_a", "hi"))
+	for _, c := range []struct {
+		limit string
+		begin bool
+	}{{"1000", true}, {"2", false}, {"0", false}} {
+		res, refusal := wired(k, "get_session", `{"sessionId":"sess_a","limit":`+c.limit+`}`)
+		if refusal != "" {
+			t.Fatal(refusal)
+		}
+		history, _ := res["history"].(map[string]any)
+		cursor, ok := history["cursor"].(string)
+		if !ok || (cursor == "") != c.begin || history["truncated"] != !c.begin {
+			t.Errorf("limit %s: cursor %v, truncated %v", c.limit, history["cursor"], history["truncated"])
+		}
+	}
+}
+
 // TestTheRuntimesOwnSessionIsThereFromTheStart: who may see it can wait for its
 // first fact.
 func TestTheRuntimesOwnSessionIsThereFromTheStart(t *testing.T) {

@@ -116,8 +116,8 @@ const minCursor = -1 << 62
 type History struct {
 	// Events are envelopes as the stream delivers them.
 	Events []event.Raw `json:"events" as:"event"`
-	// Cursor is what to pass as before to get older events; absent at the beginning.
-	Cursor string `json:"cursor,omitempty"`
+	// Cursor is what to pass as before to get older events; empty at the beginning.
+	Cursor string `json:"cursor"`
 	// Truncated says that there are older events.
 	Truncated bool `json:"truncated"`
 	// RemovedThrough is the last event that retention removed, if the window reaches

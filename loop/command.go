@@ -331,13 +331,11 @@ func (l *Loop) compactThread(ctx context.Context, caller command.Caller, p *comm
 		case t.Routing == nil || t.Routing.Decision == nil || t.ModelCalls == 0:
 			return nil, fault.New(fault.Conflict, "thread %s has nothing to compact: no model has answered yet", p.ThreadID)
 		}
-		scope := event.Scope{ThreadID: t.ThreadID, TurnID: event.NotApplicable, SubagentID: t.SubagentID}
-		turns := turnsSince(t)
-		if t.Active != nil {
-			scope = scopeOf(t, t.Active)
-		} else if len(turns) > 0 {
-			scope.TurnID = turns[len(turns)-1]
+		turns, last := turnsSince(t), ""
+		if len(turns) > 0 {
+			last = turns[len(turns)-1]
 		}
+		scope := compactionScope(t, last)
 		id, from = tx.NewID(event.PrefixCompaction), tx.Sequence()
 		l.ours(id, true) // until it was carried out
 		tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: scope, Payload: &event.CompactionStarted{

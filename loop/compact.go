@@ -97,6 +97,9 @@ func (c *compaction) look(ctx context.Context) error {
 // compactionScope is that of a compaction's facts.
 func compactionScope(t *state.Thread, turnID string) event.Scope {
 	scope := event.Scope{ThreadID: t.ThreadID, TurnID: turnID, SubagentID: t.SubagentID}
+	if turn := t.Known(turnID); turn != nil {
+		scope.TaskID, scope.RunID = turn.TaskID, turn.RunID
+	}
 	if t.Active != nil {
 		scope = scopeOf(t, t.Active)
 	}

@@ -114,7 +114,8 @@ func expireAction(tx *session.Tx, e ExpireAction) {
 		decision = "cancel"
 	}
 	scope := event.Scope{
-		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
+		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, RunID: tx.State.RunOf(a),
+		ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
 	}
 	if at := endsAt(tx.State, a); !at.Equal(a.ExpiresAt) {
 		loseAction(tx, a, scope)

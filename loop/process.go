@@ -394,7 +394,7 @@ func recoverProcesses(tx *session.Tx, fates []process.Fate) []string {
 		if x == nil || x.Status != state.ProcessRunning {
 			continue
 		}
-		scope := event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
+		scope := processScope(tx.State, x)
 		out = append(out, "process "+x.ProcessID+": "+f.Detail)
 		if f.State == process.Unreachable {
 			tx.Emit(event.Event{Type: event.TypeProcessFailed, Scope: scope, Payload: &event.ProcessFailed{

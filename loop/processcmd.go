@@ -32,7 +32,7 @@ func (l *Loop) reach(ctx context.Context, caller command.Caller, p command.Param
 		why = "process " + processID + " can't be reached: it belongs to an earlier run of agentd"
 	}
 	_, err = session.Write(ctx, l.m, caller, unkeyed{p}, sessionID, event.BySession|event.ByLoop|event.ByRuntime, func(tx *session.Tx) (*struct{}, error) {
-		tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: processScope(known), Payload: &event.RuntimeNotice{
+		tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: processScope(tx.State, known), Payload: &event.RuntimeNotice{
 			Code: "process_unreachable", Message: why, Advice: "list_processes shows what is known of it",
 		}})
 		return &struct{}{}, nil
@@ -46,8 +46,19 @@ func (l *Loop) reach(ctx context.Context, caller command.Caller, p command.Param
 // unkeyed is a command without its idempotency key, which belongs to the outcome.
 type unkeyed struct{ command.Params }
 
-func processScope(x *state.Process) event.Scope {
-	return event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
+// processScope is that of a fact about a process: of its call, of the turn that made
+// the call with its task, and of the child whose thread it is.
+func processScope(s *state.Session, x *state.Process) event.Scope {
+	scope := event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
+	t := s.Thread(x.ThreadID)
+	if t == nil {
+		return scope
+	}
+	scope.SubagentID = t.SubagentID
+	if turn := t.Known(x.TurnID); turn != nil {
+		scope.TaskID, scope.RunID = turn.TaskID, turn.RunID
+	}
+	return scope
 }
 
 // writeStdin writes to a process. The same key again doesn't write twice.
@@ -75,7 +86,7 @@ func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command
 	}
 	preview := l.redactText(validText([]byte(clip(string(data), 200))))
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.WriteProcessStdinResult, error) {
-		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(known), Payload: &event.ProcessInput{
+		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(tx.State, known), Payload: &event.ProcessInput{
 			ProcessID: p.ProcessID, SizeBytes: int64(len(data)), Preview: preview, EOF: p.EOF, WrittenBy: session.ActorOf(caller),
 		}})
 		return &command.WriteProcessStdinResult{ProcessID: p.ProcessID, WrittenBytes: int64(len(data))}, nil
@@ -104,7 +115,7 @@ func (l *Loop) resizeProcess(ctx context.Context, caller command.Caller, p *comm
 		return nil, fault.Wrap(fault.Unavailable, err, "the terminal could not be resized")
 	}
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
-		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(known), Payload: &event.ProcessInput{
+		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(tx.State, known), Payload: &event.ProcessInput{
 			ProcessID: p.ProcessID, Rows: p.Rows, Cols: p.Cols, WrittenBy: session.ActorOf(caller),
 		}})
 		return &command.ProcessResult{ProcessID: p.ProcessID, Status: state.ProcessRunning}, nil
@@ -150,7 +161,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
 		now := tx.State.Environment.Find(p.ProcessID)
 		if now != nil && now.Status == state.ProcessRunning {
-			tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: processScope(known), Payload: &event.ProcessTerminated{
+			tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: processScope(tx.State, known), Payload: &event.ProcessTerminated{
 				ProcessID: p.ProcessID, Reason: "user", Signal: exit.SignalName, Detail: reason, DurationMs: exit.Duration().Milliseconds(),
 				TerminatedBy: session.ActorOf(caller), EndedAt: exit.Ended,
 			}})

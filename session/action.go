@@ -176,8 +176,8 @@ func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction, sou
 		out.Payload = payload
 	}
 	scope := event.Scope{
-		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
-		ChannelID: answerThrough(a, p),
+		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, RunID: tx.State.RunOf(a),
+		ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID, ChannelID: answerThrough(a, p),
 	}
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: out})
 	r.stepOfPeer(tx, scope, p.Peer, "the peer answered")

@@ -85,6 +85,17 @@ func (a *Actions) Find(id string) *Action {
 	return nil
 }
 
+// RunOf returns the run of the turn that an action belongs to, empty if it belongs
+// to none that is unfinished.
+func (s *Session) RunOf(a *Action) string {
+	if t := s.Thread(a.ThreadID); t != nil {
+		if turn := t.Turn(a.TurnID); turn != nil && turn.TaskID == a.TaskID {
+			return turn.RunID
+		}
+	}
+	return ""
+}
+
 func (f *fold) actionRequired(p *event.ActionRequired) {
 	a := &Action{
 		ActionID: f.e.ActionID, SessionID: f.e.SessionID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID,

@@ -138,6 +138,20 @@ func (t *Thread) Turn(id string) *Turn {
 	return nil
 }
 
+// Known returns a turn that the state still holds, an unfinished one or one of the
+// last that ended, or nil.
+func (t *Thread) Known(id string) *Turn {
+	if turn := t.Turn(id); turn != nil {
+		return turn
+	}
+	for _, turn := range t.Recent {
+		if turn.TurnID == id {
+			return turn
+		}
+	}
+	return nil
+}
+
 func (f *fold) threadStarted(p *event.ThreadStarted) {
 	t := f.s.Thread(f.e.ThreadID)
 	if t == nil {

@@ -87,7 +87,7 @@ func (w *Work) giveInput(tx *session.Tx, a *state.Subagent, t *state.Thread, by 
 	if err != nil {
 		return nil, err
 	}
-	scope := event.Scope{ThreadID: t.ThreadID, TurnID: res.TurnID, SubagentID: a.SubagentID}
+	scope := event.Scope{ThreadID: t.ThreadID, TurnID: res.TurnID, TaskID: res.TaskID, RunID: res.RunID, SubagentID: a.SubagentID}
 	clean := w.m.Redact(input)
 	said := &event.SubagentMessage{From: by, TurnID: res.TurnID}
 	if len(clean) <= factBytes {

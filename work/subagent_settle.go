@@ -133,7 +133,7 @@ func (w *Work) answer(ctx context.Context, sessionID string, sequence uint64) (s
 func (w *Work) emitStanding(tx *session.Tx, a *state.Subagent, now childStanding, text string) {
 	scope := event.Scope{ThreadID: a.ThreadID, SubagentID: a.SubagentID}
 	if now.turn != nil {
-		scope.TurnID = now.turn.TurnID
+		scope.TurnID, scope.TaskID, scope.RunID = now.turn.TurnID, now.turn.TaskID, now.turn.RunID
 	}
 	switch now.status {
 	case childCompleted:

@@ -62,7 +62,7 @@ func (w *Work) spawn(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, er
 	if parent == nil {
 		return nil, fault.New(fault.NotFound, "there is no open thread %s in session %s", b.parentThread, tx.State.SessionID)
 	}
-	turn := knownTurn(parent, b.parentTurn)
+	turn := parent.Known(b.parentTurn)
 	if b.parentTurn != "" && turn == nil {
 		return nil, fault.New(fault.NotFound, "there is no turn %s in thread %s", b.parentTurn, b.parentThread)
 	}
@@ -101,22 +101,6 @@ func mayHelp(st *state.Session, parent *state.Thread) error {
 	}
 	if t := st.Tasks.Find(taskID); t != nil && t.Status == state.TaskCancelling {
 		return conflict(t, "no new work begins under it")
-	}
-	return nil
-}
-
-// knownTurn returns a turn of the thread, also one that ended lately.
-func knownTurn(t *state.Thread, id string) *state.Turn {
-	if id == "" {
-		return nil
-	}
-	if turn := t.Turn(id); turn != nil {
-		return turn
-	}
-	for _, turn := range t.Recent {
-		if turn.TurnID == id {
-			return turn
-		}
 	}
 	return nil
 }

@@ -246,15 +246,7 @@ func turnOf(st *state.Session, a *state.Attempt) (*state.Thread, *state.Turn) {
 	if thread == nil {
 		return nil, nil
 	}
-	if t := thread.Turn(a.TurnID); t != nil {
-		return thread, t
-	}
-	for _, t := range thread.Recent {
-		if t.TurnID == a.TurnID {
-			return thread, t
-		}
-	}
-	return thread, nil
+	return thread, thread.Known(a.TurnID)
 }
 
 // mirror gives the task the status that its turn has.

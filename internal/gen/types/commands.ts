@@ -1771,8 +1771,8 @@ export interface ActionRecord {
 export interface History {
   /** Envelopes as the stream delivers them. */
   events: AgentdEvent[];
-  /** What to pass as before to get older events; absent at the beginning. */
-  cursor?: string;
+  /** What to pass as before to get older events; empty at the beginning. */
+  cursor: string;
   /** Truncated says that there are older events. */
   truncated: boolean;
   /** The last event that retention removed, if the window reaches that far: what came before can't be read any more. */
