@@ -11,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/hook"
 	"agentd/model"
 	"agentd/model/provider/script"
 	"agentd/state"
@@ -121,5 +122,23 @@ func (c *crashCase) awaitRollback(ctx context.Context) error {
 		if err := c.r.View(ctx, "sess_a", func(s *state.Session) error { running = len(s.History.RunningRollbacks) > 0; return nil }); err != nil || !running {
 			return err
 		}
+	}
+}
+
+func TestCrashAtEveryWriteWithHooks(t *testing.T) {
+	h := &hooks{points: hook.Points(), answer: always(`{}`)}
+	lost := 0
+	crashEverywhere(t, &scene{
+		name: "hooks", turns: 1, twice: true, answers: []script.Answer{wants("change", nil), says("done")}, change: h.use(t),
+		check: func(c *crashCase) {
+			for _, e := range factsOf(c, c.mem.Node(), "sess_a") {
+				if e.Type == event.TypeHookFailed {
+					lost++
+				}
+			}
+		},
+	})
+	if lost == 0 {
+		t.Error("no hook was cut off")
 	}
 }

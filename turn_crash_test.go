@@ -102,6 +102,9 @@ type scene struct {
 	turns   int
 	// then is done after the turns.
 	then func(*crashCase, context.Context) error
+	// twice says that a crash has something run twice that a replay knows once: only
+	// the whole scene is run again.
+	twice bool
 	// check looks at the workspace at the end.
 	check func(*crashCase)
 }
@@ -121,6 +124,8 @@ type crashCase struct {
 	mu   sync.Mutex
 	runs map[string]int // tool call → how often it ran
 	lost bool           // the thread was blocked
+	// recovered counts the attempts that a crash made.
+	recovered int
 }
 
 func (c *crashCase) ran(call *tool.Call) {
@@ -131,9 +136,17 @@ func (c *crashCase) ran(call *tool.Call) {
 
 // open starts a runtime over a store.
 func (c *crashCase) open(s store.Store) error {
+	opt, err := c.options(s)
+	if err == nil {
+		c.r, err = agentd.Open(context.Background(), opt)
+	}
+	return err
+}
+
+func (c *crashCase) options(s store.Store) (agentd.Options, error) {
 	v, err := workspace.New(workspace.Options{Blobs: s, Key: c.key, Inline: 1 << 20})
 	if err != nil {
-		return err
+		return agentd.Options{}, err
 	}
 	c.vault = v
 	opt := agentd.Options{Store: s, Provider: script.New("script", &script.Script{Answers: c.scene.answers}), Model: "test", RuntimeID: "runtime_a"}
@@ -151,8 +164,20 @@ func (c *crashCase) open(s store.Store) error {
 	if c.scene.change != nil {
 		c.scene.change(&opt)
 	}
-	c.r, err = agentd.Open(context.Background(), opt)
-	return err
+	return opt, nil
+}
+
+// replay runs the scene again as it was recorded.
+func (c *crashCase) replay() {
+	c.Helper()
+	opt, err := c.options(c.mem.Node())
+	if err != nil {
+		c.Fatal(err)
+	}
+	replayAgain(c, opt)
+	if err := c.vault.Close(); err != nil {
+		c.Error(err)
+	}
 }
 
 func (c *crashCase) shut() {
@@ -297,6 +322,7 @@ func (c *crashCase) verify() {
 	}
 	c.verifyEnds(facts)
 	c.verifyCalls(facts)
+	c.recovered = c.verifyAttempts(facts)
 	if c.scene.check != nil {
 		c.scene.check(c)
 	}
@@ -400,13 +426,14 @@ func crashEverywhere(t *testing.T, s *scene) {
 	whole := newCrashCase(t, s)
 	writes := whole.run(-1, false) - 1
 	whole.verify()
-	if t.Failed() || whole.lost {
+	whole.replay()
+	if t.Failed() || whole.lost || whole.recovered > 0 {
 		t.Fatalf("the scene itself fails")
 	}
 	if writes < 10 {
 		t.Fatalf("only %d writes: the scene shows too little", writes)
 	}
-	t.Logf("%s: %d writes", s.name, writes)
+	recovered := 0
 	for _, after := range []bool{false, true} {
 		for n := range writes {
 			name := fmt.Sprintf("before %d", n+1)
@@ -417,7 +444,18 @@ func crashEverywhere(t *testing.T, s *scene) {
 				c := newCrashCase(t, s)
 				c.run(n, after)
 				c.verify()
+				if !s.twice {
+					c.replay()
+				}
+				if c.recovered > 1 {
+					t.Errorf("one crash made %d attempts", c.recovered)
+				}
+				recovered += c.recovered
 			})
 		}
+	}
+	t.Logf("%s: %d writes; %d of %d crashes made an attempt", s.name, writes, recovered, 2*writes)
+	if recovered == 0 || recovered == 2*writes {
+		t.Errorf("%d of %d crashes made an attempt: some cut something off, and some don't", recovered, 2*writes)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"agentd/model/provider/script"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store"
 	"agentd/store/pebble"
 	"agentd/tool"
 )
@@ -53,14 +54,10 @@ func toolChild(dir, round string) error {
 	if err != nil {
 		return err
 	}
-	answers := []script.Answer{wants("mark", nil), {Tools: []script.Tool{{Name: "look"}, {Name: "look"}}}, says("done")}
-	opt := agentd.Options{Store: s, Provider: script.New("script", &script.Script{Answers: answers, Repeat: true}), Model: "test"}
-	opt.Loop.Workspace, opt.Loop.Host.Mode = dir, "bypass"
-	registry, err := tool.NewRegistry(marker(dir), reads("look", gives("seen")))
+	opt, err := toolOptions(dir, s)
 	if err != nil {
 		return err
 	}
-	opt.Loop.Tools = registry
 	r, err := agentd.Open(context.Background(), opt)
 	if err != nil {
 		return err
@@ -78,6 +75,15 @@ func toolChild(dir, round string) error {
 		return err
 	}
 	return s.Close()
+}
+
+func toolOptions(dir string, s store.Store) (agentd.Options, error) {
+	answers := []script.Answer{wants("mark", nil), {Tools: []script.Tool{{Name: "look"}, {Name: "look"}}}, says("done")}
+	opt := agentd.Options{Store: s, Provider: script.New("script", &script.Script{Answers: answers, Repeat: true}), Model: "test"}
+	opt.Loop.Workspace, opt.Loop.Host.Mode = dir, "bypass"
+	var err error
+	opt.Loop.Tools, err = tool.NewRegistry(marker(dir), reads("look", gives("seen")))
+	return opt, err
 }
 
 // toolClient submits turns one after the other and resumes what a crash blocked.
@@ -163,7 +169,7 @@ func toolRound(t *testing.T, dir, round string, acked map[string]string) {
 }
 
 // checkTools holds the store and the world against each other.
-func checkTools(t *testing.T, dir string, acked map[string]string) (lost int) {
+func checkTools(t *testing.T, dir string, acked map[string]string) (lost, recovered int) {
 	t.Helper()
 	s, err := pebble.Open(filepath.Join(dir, "data"), nil)
 	if err != nil {
@@ -207,6 +213,7 @@ func checkTools(t *testing.T, dir string, acked map[string]string) (lost int) {
 		}
 		c.verifyEnds(facts)
 		c.verifyCalls(facts)
+		recovered += c.verifyAttempts(facts)
 	}
 	for id := range runs {
 		t.Errorf("call %s ran, and no fact says that it was started", id)
@@ -216,7 +223,12 @@ func checkTools(t *testing.T, dir string, acked map[string]string) (lost int) {
 			t.Errorf("turn %s was acknowledged and ended %d times", id, ended[id])
 		}
 	}
-	return lost
+	opt, err := toolOptions(dir, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayAgain(t, opt)
+	return lost, recovered
 }
 
 func killTools(t *testing.T, rounds int) {
@@ -227,8 +239,8 @@ func killTools(t *testing.T, rounds int) {
 		toolRound(t, dir, fmt.Sprint(round), acked)
 	}
 	toolRound(t, dir, drain, acked)
-	lost := checkTools(t, dir, acked)
-	t.Logf("%d rounds: %d turns, %d of %d sessions lost a call", rounds, len(acked), lost, toolSessions)
+	lost, recovered := checkTools(t, dir, acked)
+	t.Logf("%d rounds: %d turns, %d of %d sessions lost a call, %d turns went on in another run", rounds, len(acked), lost, toolSessions, recovered)
 	if len(acked) < rounds {
 		t.Errorf("only %d turns: the load was too small to show anything", len(acked))
 	}

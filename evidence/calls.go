@@ -153,9 +153,10 @@ func lineOf(s *event.Scope, name string) *CallLine {
 func (c *collector) turnEnds(e *event.Event, status, outcome, category string) error {
 	t := c.turns[e.TurnID]
 	if t == nil {
-		t = &turnLine{TurnID: e.TurnID, ThreadID: e.ThreadID, TaskID: e.TaskID, RunID: e.RunID}
+		t = &turnLine{TurnID: e.TurnID, ThreadID: e.ThreadID, TaskID: e.TaskID}
 	}
 	delete(c.turns, e.TurnID)
+	t.RunID = e.RunID // after a crash that of the last attempt
 	t.Status, t.Outcome, t.FailureCategory, t.EndEventID, t.EndSequence = status, outcome, category, e.ID, e.Sequence
 	return c.lists["turns"].add(t)
 }

@@ -106,15 +106,21 @@ func (l *Loop) lostTool(c *state.ToolCall) bool {
 	return c.Status == state.ToolRunning && c.ActionID == "" && !l.isOurs(c.ToolCallID) && !l.spawns(c)
 }
 
-// recoverThread records the end of what was in flight.
+// recoverThread records the end of what was in flight. A turn that lost something
+// goes on in another run.
 func (l *Loop) recoverThread(tx *session.Tx, t *state.Thread) []string {
 	out := l.recoverCompaction(tx, t)
 	if t.Active == nil {
 		return out
 	}
-	out = append(out, l.recoverCall(tx, t)...)
-	out = append(out, l.recoverHooks(tx, t)...)
-	return append(out, l.recoverTools(tx, t)...)
+	cut := len(out) > 0 && t.Context.Running.TurnID == t.Active.TurnID
+	lost := l.recoverCall(tx, t)
+	lost = append(lost, l.recoverHooks(tx, t)...)
+	lost = append(lost, l.recoverTools(tx, t)...)
+	if cut || len(lost) > 0 {
+		recoverRun(tx, t)
+	}
+	return append(out, lost...)
 }
 
 // recoverCall ends a model call that nobody makes any more: it is safe to ask again.
@@ -135,8 +141,8 @@ func (l *Loop) recoverCompaction(tx *session.Tx, t *state.Thread) []string {
 	}
 	r := t.Context.Running
 	scope := event.Scope{ThreadID: t.ThreadID, TurnID: r.TurnID, SubagentID: t.SubagentID}
-	if t.Active != nil && t.Active.TurnID == r.TurnID {
-		scope = scopeOf(t, t.Active)
+	if turn := t.Known(r.TurnID); turn != nil {
+		scope = scopeOf(t, turn)
 	}
 	if r.ModelRequestID != "" {
 		asked := scope

@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"slices"
+
 	"agentd/event"
 	"agentd/session"
 	"agentd/state"
@@ -116,7 +118,7 @@ func completeTurn(tx *session.Tx, t *state.Thread, outcome string, structured ev
 		StructuredOutput: structured,
 	}})
 	tx.Emit(event.Event{Type: event.TypeTaskAttemptCompleted, Scope: ofAttempt(scope), Payload: &event.TaskAttemptCompleted{
-		Status: "completed", DurationMs: elapsed(tx, turn),
+		Status: "completed", DurationMs: attemptTook(tx, turn),
 	}})
 	if implicit(tx, turn) {
 		tx.Emit(event.Event{Type: event.TypeTaskCompleted, Scope: scope, Payload: &event.TaskCompleted{
@@ -130,6 +132,19 @@ func elapsed(tx *session.Tx, turn *state.Turn) int64 {
 		return 0
 	}
 	return tx.Now().Sub(turn.StartedAt).Milliseconds()
+}
+
+// attemptTook is the time of the attempt that a turn is in: after a crash it began
+// later than the turn.
+func attemptTook(tx *session.Tx, turn *state.Turn) int64 {
+	if task := tx.State.Tasks.Find(turn.TaskID); task != nil {
+		for _, a := range slices.Backward(task.Attempts) {
+			if a.RunID == turn.RunID && a.Reason == state.AttemptAfterCrash {
+				return tx.Now().Sub(a.StartedAt).Milliseconds()
+			}
+		}
+	}
+	return elapsed(tx, turn)
 }
 
 // failTurn ends a turn that can't go on.
@@ -217,7 +232,7 @@ func endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status, category
 	}})
 	if turn.Status == state.TurnRunning {
 		tx.Emit(event.Event{Type: event.TypeTaskAttemptFailed, Scope: ofAttempt(scope), Payload: &event.TaskAttemptFailed{
-			Status: status, FailureCategory: category, Error: why, Retryable: why.Retryable, DurationMs: elapsed(tx, turn),
+			Status: status, FailureCategory: category, Error: why, Retryable: why.Retryable, DurationMs: attemptTook(tx, turn),
 			NextAttemptPolicy: afterAttempt(implicit(tx, turn), status),
 		}})
 	}

@@ -72,12 +72,12 @@ func (p *past) read(rec store.Record) (done bool, err error) {
 	case *event.TurnCompleted:
 		p.ends[e.TurnID] = event.InheritedTurn{
 			Status: state.TurnCompleted, Outcome: x.Outcome, Steps: x.Steps, Usage: x.Usage, CostUSD: x.CostUSD,
-			EndSequence: e.Sequence, CompletedAt: e.Time,
+			RunID: e.RunID, EndSequence: e.Sequence, CompletedAt: e.Time,
 		}
 	case *event.TurnFailed:
 		p.ends[e.TurnID] = event.InheritedTurn{
 			Status: x.Status, Outcome: x.Outcome, FailureCategory: x.FailureCategory, Steps: x.Steps, Usage: x.Usage, CostUSD: x.CostUSD,
-			EndSequence: e.Sequence, CompletedAt: e.Time,
+			RunID: e.RunID, EndSequence: e.Sequence, CompletedAt: e.Time,
 		}
 	case *event.TurnStarted:
 		p.started(&e)
@@ -109,9 +109,9 @@ func (p *past) started(e *event.Event) {
 	}
 	x, ended := p.ends[e.TurnID]
 	if !ended {
-		x.Status = state.Stale
+		x.Status, x.RunID = state.Stale, e.RunID
 	}
-	x.TurnID, x.SessionID, x.ThreadID, x.TaskID, x.RunID = e.TurnID, p.at.SessionID, p.at.ThreadID, e.TaskID, e.RunID
+	x.TurnID, x.SessionID, x.ThreadID, x.TaskID = e.TurnID, p.at.SessionID, p.at.ThreadID, e.TaskID
 	x.StartedAt = e.Time
 	p.turns = append(p.turns, x)
 	p.open[e.TurnID] = true

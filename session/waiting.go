@@ -45,9 +45,23 @@ func (tx *Tx) tellTurnTask(t *state.Thread) {
 	case state.TaskBlocked:
 		typ = event.TypeTaskBlocked
 	}
-	tx.Emit(event.Event{Type: typ, Scope: turnScope(turn, t), Payload: &event.TaskStatusChanged{
+	scope := turnScope(turn, t)
+	scope.RunID = tx.runOf(turn)
+	tx.Emit(event.Event{Type: typ, Scope: scope, Payload: &event.TaskStatusChanged{
 		Status: status, StatusReason: reason, Blockers: waiting,
 	}})
+}
+
+// runOf returns the run that a turn is in after the decision.
+func (tx *Tx) runOf(turn *state.Turn) string {
+	run := turn.RunID
+	for i := range tx.facts {
+		e := &tx.facts[i]
+		if p, ok := e.Payload.(*event.TaskAttemptStarted); ok && state.GoesOnIn(turn, e, p) {
+			run = e.RunID
+		}
+	}
+	return run
 }
 
 // speaksFor reports whether the decision ends the turn, or says itself what becomes

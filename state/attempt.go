@@ -19,6 +19,10 @@ const (
 	AttemptUnknown   = Unknown
 )
 
+// AttemptAfterCrash is the reason of an attempt in which a turn goes on that a crash
+// cut off.
+const AttemptAfterCrash = "crash_recovery"
+
 const (
 	// keepAttempts bounds the attempts of a task in the working set. An older one
 	// that has ended leaves as a record of its own.
@@ -148,6 +152,15 @@ func (f *fold) attemptStarted(t *Task, p *event.TaskAttemptStarted) {
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID,
 		Worker: p.Worker, InputRefs: first(p.InputRefs, keepRefs), RetryPolicy: p.RetryPolicy, StartedAt: f.e.Time,
 	})
+	if turn := f.turn(); turn != nil && GoesOnIn(turn, f.e, p) {
+		turn.RunID = f.e.RunID
+	}
+}
+
+// GoesOnIn reports whether an attempt that starts is the run that a turn goes on in
+// after a crash. Any other attempt of a turn has the run that the turn has.
+func GoesOnIn(turn *Turn, e *event.Event, p *event.TaskAttemptStarted) bool {
+	return p.Reason == AttemptAfterCrash && e.TurnID == turn.TurnID && e.TaskID == turn.TaskID
 }
 
 // attemptWorkedOn makes an attempt that was being prepared a running one: its
