@@ -23,10 +23,15 @@ import (
 // nothing of what it did before a crash but its ids.
 type clientPeer struct{ r *agentd.Runtime }
 
-func openPeer(dir string, s store.Store) (*clientPeer, error) {
+// peerOptions are those of the runtime that the client is at.
+func peerOptions(dir string, s store.Store) agentd.Options {
 	opt := agentd.Options{Store: s, Provider: script.New("script", &script.Script{Answers: []script.Answer{opensEditor, says("done")}}), Model: "test", RuntimeID: "runtime_a"}
 	opt.Loop.Workspace, opt.Loop.Host.Mode, opt.Channels.ToolGrace = dir, "bypass", time.Hour
-	r, err := agentd.Open(context.Background(), opt)
+	return opt
+}
+
+func openPeer(dir string, s store.Store) (*clientPeer, error) {
+	r, err := agentd.Open(context.Background(), peerOptions(dir, s))
 	return &clientPeer{r}, err
 }
 
@@ -121,8 +126,8 @@ func TestCrashAtEveryWriteOfAClientsCall(t *testing.T) {
 
 func finishAfterCrash(t *testing.T, mem *storetest.Mem, when string) {
 	t.Helper()
-	s := storetest.Strict(t, mem)
-	p, err := openPeer(t.TempDir(), s)
+	s, dir := storetest.Strict(t, mem), t.TempDir()
+	p, err := openPeer(dir, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +151,7 @@ func finishAfterCrash(t *testing.T, mem *storetest.Mem, when string) {
 	if err != nil || len(report.Problems) > 0 {
 		t.Errorf("%s: %v, %v", when, report.Problems, err)
 	}
+	replayAgain(t, peerOptions(dir, s))
 }
 
 // TestFactsOfAChannelAlternate has peers connect, come back, fall away and go from

@@ -62,11 +62,15 @@ func openRuntime(dir string) (*agentd.Runtime, store.Store, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := agentd.Open(context.Background(), agentd.Options{
+	r, err := agentd.Open(context.Background(), crashOptions(s))
+	return r, s, err
+}
+
+func crashOptions(s store.Store) agentd.Options {
+	return agentd.Options{
 		Store: s, Provider: script.New("script", crashScript), Model: "slow",
 		Session: session.Options{SnapshotEvery: 16, IdleAfter: 20 * time.Millisecond},
-	})
-	return r, s, err
+	}
 }
 
 const crashSessions = 6
@@ -301,6 +305,14 @@ func crashRounds(t *testing.T, rounds int) {
 		}
 	}
 	t.Logf("%d rounds: %d turns tried, %d acknowledged", rounds, len(w.tried), len(w.acked))
+	s, err := pebble.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayAgain(t, crashOptions(s))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 	if len(w.acked) < rounds/2 {
 		t.Errorf("only %d turns were acknowledged in %d rounds: the load was too small to show anything", len(w.acked), rounds)
 	}

@@ -74,7 +74,7 @@ func ReplayWith(ctx context.Context, s store.Store, c *evidence.Case, with Repla
 	if with.Model != "" && with.Live == nil {
 		return nil, errors.New("agentd: replay: another model has no recorded answers: it must be asked")
 	}
-	p := &replaying{c: c, with: with, answers: slices.Clone(c.Answers), results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
+	p := &replaying{c: c, with: with, asked: map[string]int{}, answers: slices.Clone(c.Answers), results: slices.Clone(c.Results), decisions: slices.Clone(c.Decisions)}
 	p.others, p.acts = newParties(p), newActing(p)
 	opt, remove, err := p.options(s)
 	if err != nil {
@@ -106,9 +106,9 @@ type replaying struct {
 	session string
 
 	mu sync.Mutex
-	// turn is the one that runs, asked how many answers it was given.
+	// turn is the one that runs, asked how many answers each was given.
 	turn      string
-	asked     int
+	asked     map[string]int
 	answers   []evidence.CaseAnswer
 	results   []evidence.CaseResult
 	decisions []evidence.CaseDecision
@@ -139,7 +139,7 @@ func (p *replaying) options(s store.Store) (opt Options, remove func(), err erro
 	if err != nil {
 		return opt, remove, err
 	}
-	opt = Options{Store: s, RuntimeID: "runtime_replay", Recovery: "none"}
+	opt = Options{Store: s, RuntimeID: "runtime_replay", Recovery: "none", Work: p.others.limits()}
 	opt.Loop = loop.Options{
 		Workspace: dir, Tools: tools, Host: p.host(), NobodyToAsk: p.c.Environment.NobodyToAsk, Confinement: p.confinement(),
 		Random: func() float64 { return 0 }, Backoff: model.Backoff{Base: time.Millisecond, Max: time.Millisecond},
@@ -253,7 +253,7 @@ func (p *replaying) tools() (*tool.Registry, error) {
 	for _, info := range p.c.Tools {
 		i := slices.IndexFunc(builtins, func(t tool.Tool) bool { return t.Info().ToolName == info.ToolName })
 		if i >= 0 && tool.IsLoopOwned(info.ToolName) {
-			list = append(list, builtins[i])
+			list = append(list, p.loopOwned(builtins[i], info.InputSchema))
 			continue
 		}
 		if i >= 0 && len(info.InputSchema) == 0 {
@@ -299,14 +299,21 @@ func (p *replaying) run(ctx context.Context) error {
 		if t.Unstarted {
 			continue
 		}
+		if err := p.others.spawnBefore(ctx, sub, i); err != nil {
+			return err
+		}
 		if err := p.acts.idle(ctx, sub); err != nil {
 			return err
 		}
 		if err := p.others.beforeTurn(ctx, i); err != nil {
 			return err
 		}
+		thread, err := p.acts.threadOf(ctx, t.Thread)
+		if err != nil {
+			return err
+		}
 		p.begin(t.TurnID)
-		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: p.session, Input: t.Input, Options: p.turnOptions(t)})
+		res, err := p.r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: p.session, ThreadID: thread, Input: t.Input, Options: p.turnOptions(t)})
 		if err != nil {
 			return err
 		}
@@ -314,8 +321,13 @@ func (p *replaying) run(ctx context.Context) error {
 		if err := p.follow(ctx, sub, res.(*command.SubmitTurnResult).TurnID); err != nil {
 			return err
 		}
+		if t.Open && p.acts.faithful() {
+			if err := p.acts.leave(ctx, t.Thread); err != nil {
+				return err
+			}
+		}
 	}
-	if err := p.others.settle(ctx, sub); err != nil {
+	if err := p.others.remaining(ctx, sub); err != nil {
 		return err
 	}
 	return p.acts.finish(ctx, sub)
@@ -342,19 +354,39 @@ func (p *replaying) follow(ctx context.Context, sub *session.Subscription, turnI
 func (p *replaying) take(ctx context.Context, e *event.Event) error {
 	p.got.Take(e)
 	p.others.saw(e)
+	if err := p.others.elsewhere(ctx, e); err != nil {
+		return err
+	}
 	if err := p.others.reached(ctx); err != nil {
 		return err
 	}
 	if err := p.answer(ctx, e); err != nil {
 		return err
 	}
-	return errors.Join(p.acts.began(ctx, e), p.acts.reached(ctx))
+	if err := errors.Join(p.acts.began(ctx, e), p.acts.reached(ctx)); err != nil {
+		return err
+	}
+	return p.others.reached(ctx) // what comes after an act
+}
+
+// takeMore takes the next facts.
+func (p *replaying) takeMore(ctx context.Context, sub *session.Subscription) error {
+	events, err := p.acts.more(ctx, sub)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := p.take(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // answer answers an action as it was answered.
 func (p *replaying) answer(ctx context.Context, e *event.Event) error {
 	q, ok := e.Payload.(*event.ActionRequired)
-	if !ok {
+	if !ok || p.others.away[e.SubagentID] { // what another agent asks is answered with its work
 		return nil
 	}
 	call := p.others.recordedCall(ctx, e.ThreadID, e.ToolCallID)

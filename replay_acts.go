@@ -36,12 +36,17 @@ type acting struct {
 	// turns are the turns of the replay by those of the recording; started counts them.
 	turns   map[string]string
 	started int
+	// thread is the one of the last turn, threads are those of the replay by those of the
+	// recording, as far as they are there; the main one has no name there.
 	thread  string
+	threads map[string]string
 	seen    uint64
 	// waiting are decisions that come after an act.
 	waiting []laterDecision
-	// asked says that a compaction was asked for and has not begun.
-	asked bool
+	// asked says that a compaction was asked for and has not begun, compacting counts
+	// those who wait for the end of one.
+	asked      bool
+	compacting atomic.Int32
 	// ahead is how far the clock was moved, long says that the next wait before asking
 	// again doesn't end by itself.
 	ahead atomic.Int64
@@ -55,6 +60,8 @@ type acting struct {
 	// closed when there are more.
 	done    int
 	stopped bool
+	// closed says that a subagent was stopped.
+	closed  bool
 	changed chan struct{}
 }
 
@@ -64,7 +71,7 @@ type laterDecision struct {
 }
 
 func newActing(p *replaying) *acting {
-	return &acting{p: p, turns: map[string]string{}, end: make(chan struct{}), held: newHeldBack(), changed: make(chan struct{})}
+	return &acting{p: p, turns: map[string]string{}, threads: map[string]string{}, end: make(chan struct{}), held: newHeldBack(), changed: make(chan struct{})}
 }
 
 // close lets go of everything that is held back.
@@ -79,7 +86,8 @@ func (x *acting) options(opt *Options) {
 		}
 		return 0
 	}
-	if slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool { return a.Before != "" }) && x.faithful() {
+	agents := x.p.c.Parties != nil && len(x.p.c.Parties.Held) > 0
+	if (agents || slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool { return a.Before != "" })) && x.faithful() {
 		opt.Loop.Pace = x.pace
 	}
 	if slices.ContainsFunc(x.p.c.Decisions, func(d evidence.CaseDecision) bool { return d.Status == statusExpired }) {
@@ -88,24 +96,39 @@ func (x *acting) options(opt *Options) {
 }
 
 // pace holds a turn that was interrupted between two steps before what it never did.
-func (x *acting) pace(_ string, next loop.Effect) time.Duration {
-	var before string
-	switch next.(type) {
-	case loop.StartTurn:
-		before = evidence.BeforeStart
-	case loop.CallModel, loop.Compact:
-		before = evidence.BeforeCall
-	default:
-		return 0
-	}
-	x.p.mu.Lock()
-	defer x.p.mu.Unlock()
-	if slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool {
-		return a.Before == before && a.TurnID == x.p.turn && (before == evidence.BeforeStart || a.Calls == x.p.asked)
-	}) {
+func (x *acting) pace(threadID string, next loop.Effect) time.Duration {
+	if before := stepOf(next); before != "" && x.holdsBefore(x.p.others.turnOf(context.Background(), threadID), before) {
 		return turnTime
 	}
 	return 0
+}
+
+// stepOf is the step that an effect is, among those that a turn is held before.
+func stepOf(next loop.Effect) string {
+	switch e := next.(type) {
+	case loop.StartTurn:
+		return evidence.BeforeStart
+	case loop.RunTools:
+		return evidence.BeforeTools
+	case loop.CallModel, loop.Compact, loop.Fallback, loop.CheckOutput, loop.CompleteTurn:
+		return evidence.BeforeCall
+	case loop.FailTurn:
+		if e.Category != "timed_out" {
+			return evidence.BeforeCall
+		}
+	}
+	return ""
+}
+
+// holdsBefore reports whether a turn of the recording never did what it would do next.
+func (x *acting) holdsBefore(turnID, before string) bool {
+	x.p.mu.Lock()
+	defer x.p.mu.Unlock()
+	is := func(turn, step string, calls int) bool {
+		return step == before && turn == turnID && (before == evidence.BeforeStart || calls == x.p.asked[turnID])
+	}
+	return slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool { return is(a.TurnID, a.Before, a.Calls) }) ||
+		x.p.c.Parties != nil && slices.ContainsFunc(x.p.c.Parties.Held, func(h evidence.CaseHold) bool { return is(h.TurnID, h.Before, h.Calls) })
 }
 
 // timeout is the time limit of a turn: one that the replay's clock alone can reach.
@@ -152,10 +175,10 @@ func (x *acting) before(ctx context.Context, acts int) bool {
 // cut waits for the end of a call that was cut off with its turn.
 func (x *acting) cut(ctx context.Context, category string) {
 	x.mu.Lock()
-	stopped := x.stopped
+	stopped, closed := x.stopped, x.closed
 	x.mu.Unlock()
-	if x.faithful() && stopped && (category == "interrupted" || category == "timeout" || category == "lost") {
-		x.hold(ctx)
+	if x.faithful() && (stopped && (category == "interrupted" || category == "timeout" || category == "lost") || closed && category == "interrupted") {
+		x.never(ctx)
 	}
 }
 
@@ -173,6 +196,11 @@ func (x *acting) never(ctx context.Context) {
 	x.hold(ctx)
 }
 
+// unended reports whether a turn is one whose end the recording doesn't have.
+func (x *acting) unended(turnID string) bool {
+	return x.open() != nil || x.faithful() && x.p.others.isOpen(turnID)
+}
+
 // open returns the turn that runs if it is one whose end the
 // recording doesn't have.
 func (x *acting) open() *evidence.CaseTurn {
@@ -188,9 +216,9 @@ func (x *acting) open() *evidence.CaseTurn {
 
 // answer holds an answer of a model back until its place; a is nil if the recording
 // has none. False says that the call is cut off.
-func (x *acting) answer(ctx context.Context, a *evidence.CaseAnswer) bool {
+func (x *acting) answer(ctx context.Context, turnID string, a *evidence.CaseAnswer) bool {
 	if a == nil {
-		if x.open() != nil {
+		if x.unended(turnID) {
 			x.never(ctx)
 			return false
 		}
@@ -200,22 +228,24 @@ func (x *acting) answer(ctx context.Context, a *evidence.CaseAnswer) bool {
 	if !x.before(ctx, a.Acts) {
 		return false
 	}
-	x.cut(ctx, a.ErrorCategory)
+	if !a.Lost {
+		x.cut(ctx, a.ErrorCategory)
+	}
 	return ctx.Err() == nil
 }
 
 // result does the same for the result of a tool; cancels says that an interrupt stops
 // the tool. An error says that the call is cut off.
-func (x *acting) result(ctx context.Context, r *evidence.CaseResult, found, cancels bool) error {
+func (x *acting) result(ctx context.Context, turnID string, r *evidence.CaseResult, found, cancels bool) error {
 	switch {
-	case !found && x.open() != nil:
+	case !found && x.unended(turnID):
 		x.never(ctx)
 		return context.Canceled
 	case !found:
 		return nil
 	case !x.before(ctx, r.Acts):
 		return context.Canceled
-	case cancels:
+	case cancels && !r.Lost:
 		x.cut(ctx, r.ErrorCategory)
 	}
 	return nil
@@ -271,6 +301,13 @@ func (x *acting) turn(recorded string, res *command.SubmitTurnResult) {
 	x.mu.Unlock()
 }
 
+// has reports whether there were so many acts, or all.
+func (x *acting) has(acts int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.done >= min(acts, len(x.p.c.Acts))
+}
+
 // next is the act that is to be done next; nil if there is none.
 func (x *acting) next() *evidence.CaseAct {
 	x.mu.Lock()
@@ -298,10 +335,26 @@ func (x *acting) reached(ctx context.Context) error {
 // idle does the acts that came when no turn ran, and passes over those of the last
 // turn that it never came to.
 func (x *acting) idle(ctx context.Context, sub *session.Subscription) error {
-	for a := x.next(); a != nil && a.Turns <= x.started; a = x.next() {
+	return x.idleUntil(ctx, sub, len(x.p.c.Acts))
+}
+
+// idleUntil does so until there were so many acts.
+func (x *acting) idleUntil(ctx context.Context, sub *session.Subscription, acts int) error {
+	for a := x.next(); a != nil && a.Turns <= x.started && !x.has(acts); a = x.next() {
+		if a.SubagentID != "" && x.faithful() {
+			if err := x.untilDone(ctx, sub); err != nil {
+				return err
+			}
+			continue
+		}
 		if a.After != nil || !x.repeats(a) {
 			x.skip()
 			continue
+		}
+		for x.faithful() && !x.p.got.Reaches(&evidence.CaseAct{After: a.Agents}) {
+			if err := x.p.takeMore(ctx, sub); err != nil {
+				return err
+			}
 		}
 		x.p.begin(event.NotApplicable)
 		if err := x.do(ctx, a); err != nil {
@@ -314,6 +367,23 @@ func (x *acting) idle(ctx context.Context, sub *session.Subscription) error {
 		}
 	}
 	return nil
+}
+
+// untilDone takes facts until the next act was done, which is one to a subagent: it works
+// on when no turn runs.
+func (x *acting) untilDone(ctx context.Context, sub *session.Subscription) error {
+	x.mu.Lock()
+	done := x.done
+	x.mu.Unlock()
+	for err := x.reached(ctx); ; {
+		x.mu.Lock()
+		moved := x.done > done
+		x.mu.Unlock()
+		if err != nil || moved {
+			return err
+		}
+		err = x.p.takeMore(ctx, sub)
+	}
 }
 
 // repeats reports whether an act is done again when no turn runs: where a policy is
@@ -366,9 +436,18 @@ func (x *acting) complete() bool {
 	return x.p.got.Reaches(&all)
 }
 
-// finish does the acts after the last turn and takes what is left of the facts.
+// finish does the acts after the last turn and takes what is left of the facts. One that
+// doesn't say how far subagents had come is done when all have ended.
 func (x *acting) finish(ctx context.Context, sub *session.Subscription) error {
+	if a := x.next(); a != nil && a.Agents == nil && a.SubagentID == "" {
+		if err := x.p.others.settle(ctx, sub); err != nil {
+			return err
+		}
+	}
 	if err := x.idle(ctx, sub); err != nil {
+		return err
+	}
+	if err := x.p.others.settle(ctx, sub); err != nil {
 		return err
 	}
 	var head uint64
@@ -409,7 +488,8 @@ func (x *acting) do(ctx context.Context, a *evidence.CaseAct) error {
 		return nil
 	}
 	x.mu.Lock()
-	x.stopped = x.stopped || a.Kind == evidence.ActInterrupt || a.Kind == evidence.ActDeadline
+	x.stopped = x.stopped || (a.Kind == evidence.ActInterrupt || a.Kind == evidence.ActDeadline) && a.SubagentID == ""
+	x.closed = x.closed || a.SubagentID != "" && (a.Kind == evidence.ActInterrupt || a.Kind == evidence.ActClose)
 	x.mu.Unlock()
 	return x.did(ctx)
 }

@@ -16,6 +16,9 @@ import (
 
 // act carries an act out through the command that it was.
 func (x *acting) act(ctx context.Context, a *evidence.CaseAct) error {
+	if a.SubagentID != "" {
+		return x.p.others.act(ctx, a)
+	}
 	switch a.Kind {
 	case evidence.ActSteer:
 		o := event.TurnOptions{QueuePolicy: "steer", ExpectedTurnID: x.turns[a.TurnID]}
@@ -27,19 +30,19 @@ func (x *acting) act(ctx context.Context, a *evidence.CaseAct) error {
 	case evidence.ActPolicy:
 		return x.policy(ctx, a)
 	case evidence.ActCompact:
-		if err := x.findThread(ctx); err != nil {
+		thread, err := x.threadOf(ctx, a.Thread)
+		if err != nil {
 			return err
 		}
-		x.wg.Go(func() { // it ends when the model has answered; how is a fact
-			_, _ = x.p.r.Do(ctx, command.Local(), &command.CompactThread{SessionID: x.p.session, ThreadID: x.thread})
-		})
+		x.compact(ctx, thread)
 		return nil
 	case evidence.ActRollback:
-		if err := x.findThread(ctx); err != nil {
+		thread, err := x.threadOf(ctx, a.Thread)
+		if err != nil {
 			return err
 		}
 		return x.command(ctx, &command.RollbackThread{
-			SessionID: x.p.session, ThreadID: x.thread, ToTurnID: x.turns[a.TurnID], ToStart: a.TurnID == "", Files: a.Files, Force: a.Force,
+			SessionID: x.p.session, ThreadID: thread, ToTurnID: x.turns[a.TurnID], ToStart: a.TurnID == "", Files: a.Files, Force: a.Force,
 		})
 	case evidence.ActModels:
 		offer, err := x.p.offer(a.Models)
@@ -57,19 +60,57 @@ func (x *acting) act(ctx context.Context, a *evidence.CaseAct) error {
 	return errors.New("the case has an act that this program doesn't know")
 }
 
+// compact asks for a compaction. It ends when the model has answered; how is a fact.
+func (x *acting) compact(ctx context.Context, threadID string) {
+	x.compacting.Add(1)
+	x.wg.Go(func() {
+		_, _ = x.p.r.Do(ctx, command.Local(), &command.CompactThread{SessionID: x.p.session, ThreadID: threadID})
+		x.compacting.Add(-1)
+		x.held.tell()
+	})
+}
+
 func (x *acting) command(ctx context.Context, p command.Params) error {
 	_, err := x.p.r.Do(ctx, command.Local(), p)
 	return err
 }
 
-// findThread finds the thread that the turns are in, also before the first.
-func (x *acting) findThread(ctx context.Context) error {
-	return x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
-		if t := s.MainThread(); t != nil {
-			x.thread = t.ThreadID
-		}
+// threadOf returns the thread that is one of the recording, and starts it if it isn't
+// there.
+func (x *acting) threadOf(ctx context.Context, recorded string) (id string, err error) {
+	if id = x.threads[recorded]; id != "" {
+		return id, nil
+	}
+	if recorded != "" {
+		id, err = x.anotherThread(ctx)
+	} else {
+		err = x.p.r.View(ctx, x.p.session, func(s *state.Session) error {
+			if t := s.MainThread(); t != nil {
+				id = t.ThreadID
+			}
+			return nil
+		})
+	}
+	x.threads[recorded] = id
+	return id, err
+}
+
+// leave has what comes in a thread of the recording from now on come in another: a turn
+// is at this one that never ends.
+func (x *acting) leave(ctx context.Context, recorded string) error {
+	id, err := x.anotherThread(ctx)
+	x.threads[recorded] = id
+	return err
+}
+
+// anotherThread starts a thread, as whoever works in threads of their own does.
+func (x *acting) anotherThread(ctx context.Context) (id string, err error) {
+	err = x.p.r.manager.Emit(ctx, x.p.session, event.BySession, func(tx *session.Tx) error {
+		id = tx.NewID(event.PrefixThread)
+		tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: id}, Payload: &event.ThreadStarted{Role: "task"}})
 		return nil
 	})
+	return id, err
 }
 
 func (x *acting) interrupt(ctx context.Context, a *evidence.CaseAct) error {

@@ -2,6 +2,7 @@ package agentd_test
 
 import (
 	"context"
+	"testing"
 
 	"agentd"
 	"agentd/evidence/replaytest"
@@ -9,6 +10,14 @@ import (
 
 // replayed counts the sessions of this package's tests that were run again.
 var replayed replaytest.Tally
+
+// replayAgain runs every session again that runtimes with these options recorded.
+func replayAgain(tb testing.TB, opt agentd.Options) {
+	tb.Helper()
+	if !tb.Failed() && !tb.Skipped() {
+		replayed.Reopened(tb, opt)
+	}
+}
 
 // replay runs every session that a test recorded again, in a runtime that takes
 // nothing up.

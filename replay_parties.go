@@ -30,8 +30,12 @@ type parties struct {
 	// calls are the calls of the recording by those of the replay, as far as they are
 	// known; threads the turns of subagents by their threads.
 	calls, threads map[string]string
-	// working are the subagents that have not ended.
-	working map[string]bool
+	// agents are the subagents by those of the recording.
+	agents map[string]child
+	// working are the subagents that have not ended, and their turns and compactions, each
+	// with its thread; away are those that are other agents.
+	working map[string]string
+	away    map[string]bool
 	// given are the answers with tool calls that each thread was given; told counts
 	// those that are facts.
 	given map[string][]*event.ModelMessage
@@ -44,7 +48,7 @@ type parties struct {
 }
 
 func newParties(p *replaying) *parties {
-	x := &parties{p: p, given: map[string][]*event.ModelMessage{}, told: map[string]int{}, known: map[string]bool{}, tokens: map[string]string{}, calls: map[string]string{}, threads: map[string]string{}, working: map[string]bool{}}
+	x := &parties{p: p, given: map[string][]*event.ModelMessage{}, told: map[string]int{}, known: map[string]bool{}, tokens: map[string]string{}, calls: map[string]string{}, threads: map[string]string{}, agents: map[string]child{}, working: map[string]string{}, away: map[string]bool{}}
 	if c := p.c.Parties; c != nil {
 		x.hooks, x.peers, x.silent = slices.Clone(c.Hooks), slices.Clone(c.Peers), slices.Clone(c.Unanswered)
 		x.spawns = slices.DeleteFunc(slices.Clone(c.Agents), func(a evidence.CaseAgent) bool { return a.Spawn == nil })

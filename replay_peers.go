@@ -84,9 +84,6 @@ func (x *parties) beforeTurn(ctx context.Context, number int) error {
 	if x.p.with.Live != nil {
 		return nil
 	}
-	if err := x.spawnAll(ctx, func(m evidence.Moment) bool { return m.Turns <= number }); err != nil {
-		return err
-	}
 	return x.moves(ctx, list)
 }
 

@@ -30,8 +30,9 @@ func (m *recordedModel) Stream(ctx context.Context, r *model.Request) iter.Seq2[
 			yield(model.Chunk{}, err)
 			return
 		}
-		a, n := m.p.next(m.p.others.turnOf(ctx, r.CacheKey))
-		if !m.p.acts.answer(ctx, a) {
+		turn := m.p.others.turnOf(ctx, r.CacheKey)
+		a, n := m.p.next(turn)
+		if !m.p.acts.answer(ctx, turn, a) {
 			yield(model.Chunk{}, context.Canceled)
 			return
 		}
@@ -58,22 +59,22 @@ func (m *recordedModel) Stream(ctx context.Context, r *model.Request) iter.Seq2[
 func (p *replaying) next(turn string) (*evidence.CaseAnswer, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked++
+	p.asked[turn]++
 	for i := range p.answers {
-		if a := &p.answers[i]; a.TurnID == turn || a.TurnID == "" || p.turn == event.NotApplicable {
+		if a := &p.answers[i]; a.TurnID == turn || a.TurnID == "" || p.turn == event.NotApplicable && turn == p.turn {
 			found := *a
 			p.answers = slices.Delete(p.answers, i, i+1)
-			return &found, p.asked
+			return &found, p.asked[turn]
 		}
 	}
-	return nil, p.asked
+	return nil, p.asked[turn]
 }
 
 // begin says which turn of the recording runs from now on.
 func (p *replaying) begin(turnID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn, p.asked = turnID, 0
+	p.turn = turnID
 }
 
 func chunks(a *evidence.CaseAnswer) []model.Chunk {
@@ -103,7 +104,8 @@ func (t *recordedTool) Info() event.ToolInfo { return t.info }
 // Run implements [tool.Tool].
 func (t *recordedTool) Run(ctx context.Context, call *tool.Call) (*tool.Result, error) {
 	x, ok := t.p.result(t.info.ToolName, call.Input, t.p.others.recordedCall(ctx, call.ThreadID, call.ToolCallID))
-	if err := t.p.acts.result(ctx, &x, ok, t.info.InterruptBehavior == "cancel"); err != nil {
+	turn := t.p.others.turnOf(ctx, call.ThreadID)
+	if err := t.p.acts.result(ctx, turn, &x, ok, t.info.InterruptBehavior == "cancel"); err != nil {
 		return nil, err
 	}
 	switch {

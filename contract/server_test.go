@@ -9,6 +9,7 @@ import (
 
 	"agentd"
 	"agentd/command"
+	"agentd/evidence/replaytest"
 	"agentd/fault"
 	"agentd/internal/tourtest"
 	"agentd/loop"
@@ -71,7 +72,7 @@ func serve(t *testing.T) (address string) {
 	t.Helper()
 	st := storetest.NewMem()
 	processes := sync.OnceValue(func() *process.Manager { return process.New(process.Options{Report: sandbox.Probe()}) })
-	rt, err := agentd.Open(t.Context(), agentd.Options{Store: st, Model: "script", Provider: script.New("script", &script.Script{
+	opt := agentd.Options{Store: st, Model: "script", Provider: script.New("script", &script.Script{
 		Answers: append(tourtest.Answers(), []script.Answer{
 			{Ask: &script.Ask{Prompt: "Which colour?"}},
 			{Text: "Blue, then."},
@@ -81,7 +82,8 @@ func serve(t *testing.T) (address string) {
 			}},
 			{When: &script.When{Contains: "Run something."}, Text: "It runs."},
 		}...),
-	}), Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}}})
+	}), Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}}}
+	rt, err := agentd.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +101,7 @@ func serve(t *testing.T) (address string) {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		replaytest.Recorded(t, opt)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

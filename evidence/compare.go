@@ -40,6 +40,15 @@ type Projection struct {
 	// agents are the facts of subagents, under those of a call that started them.
 	agents map[string]*Projection
 	under  map[[2]int][]*Projection
+	// above is the projection that an agent's is part of, prefix what its facts belong
+	// to there.
+	above  *Projection
+	prefix string
+	// over says that the agent was told to have ended since it was given something.
+	over bool
+	// elsewhere says that the agent is another one, told and ended are its facts.
+	elsewhere   bool
+	told, ended []Fact
 	// numbered counts the turns that have a number, begun is the last that started,
 	// steering the input that no turn took up yet.
 	numbered int
@@ -58,11 +67,15 @@ func (p *Projection) Take(e *event.Event) {
 
 // collect adds a fact of the projection's own thread.
 func (p *Projection) collect(e *event.Event) {
+	if p.elsewhere {
+		p.collectElsewhere(e)
+		return
+	}
 	if p.turns == nil {
 		p.turns, p.calls, p.count = map[string]int{}, map[string]int{}, map[int]int{}
 		p.main, p.tool, p.asked = map[int][]Fact{}, map[[2]int][]Fact{}, map[[2]int][]int{}
-		p.reached = map[string]int{}
 	}
+	p.stands(e)
 	says := compared(e)
 	turn := p.number(e, says != nil)
 	p.steps(e, turn)
@@ -70,7 +83,7 @@ func (p *Projection) collect(e *event.Event) {
 		return
 	}
 	f := Fact{Type: e.Type, Says: says, Of: fmt.Sprintf("turn %d", turn), EventID: e.ID}
-	defer func() { p.last = f.Of; p.reached[f.Of]++ }()
+	defer func() { p.last = f.Of; p.reaches(f.Of) }()
 	if call := p.call(turn, applicable(e.ToolCallID)); call > 0 {
 		f.Of += fmt.Sprintf(", call %d", call)
 		p.tool[[2]int{turn, call}] = append(p.tool[[2]int{turn, call}], f)
@@ -116,6 +129,9 @@ func (p *Projection) call(turn int, id string) int {
 // Facts returns what was collected: the facts of each turn in order, and after an
 // answer those of the calls that it asked for, whichever of them ran first.
 func (p *Projection) Facts() []Fact {
+	if p.elsewhere {
+		return slices.Concat(p.told, p.ended)
+	}
 	out := []Fact{}
 	for turn := 0; turn <= p.numbered; turn++ { // what came before the first has 0
 		placed := map[int]bool{}

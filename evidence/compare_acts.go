@@ -3,6 +3,7 @@ package evidence
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func (p *Projection) taken(turn int) {
 	for _, f := range p.steering {
 		if f.Of == of {
 			p.main[turn] = append(p.main[turn], f)
-			p.reached[of]++
+			p.reaches(of)
 		}
 	}
 	p.steering = slices.DeleteFunc(p.steering, func(f Fact) bool { return f.Of == of })
@@ -91,15 +92,25 @@ func saidWords(input event.Raw, preview string) string {
 // Within returns the facts of a replay without those that a turn got after its
 // recording had ended.
 func Within(c *Case, got []Fact) []Fact {
-	open := slices.IndexFunc(c.Turns, func(t *CaseTurn) bool { return t.Open })
-	if open < 0 {
-		return got
-	}
-	of := fmt.Sprintf("turn %d", open+1)
 	left := map[string]int{}
 	for _, f := range c.Expected {
 		left[f.Of]++
 	}
+	for i, t := range c.Turns {
+		if t != nil && t.Open {
+			got = within(fmt.Sprintf("turn %d", i+1), maps.Clone(left), got)
+		}
+	}
+	if c.Parties != nil {
+		for _, t := range c.Parties.Open {
+			got = within(t.Of, maps.Clone(left), got)
+		}
+	}
+	return got
+}
+
+// within returns facts without those of a turn beyond so many of each kind.
+func within(of string, left map[string]int, got []Fact) []Fact {
 	return slices.DeleteFunc(slices.Clone(got), func(f Fact) bool {
 		if f.Of != of && !strings.HasPrefix(f.Of, of+",") {
 			return false

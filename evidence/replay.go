@@ -97,6 +97,8 @@ type CaseTurn struct {
 	// Tools are the names of those that the turn had; absent if it got to none.
 	Tools  []string `json:"tools,omitempty"`
 	TurnID string   `json:"turnId"`
+	// Thread is the one that the turn is in; absent if that is the main one.
+	Thread string `json:"thread,omitempty"`
 	// Open says that the recording ends before the turn does, Unstarted that the turn
 	// never started.
 	Open      bool `json:"open,omitempty"`
@@ -112,8 +114,10 @@ type CaseAnswer struct {
 	ErrorCategory string `json:"errorCategory,omitempty"`
 	ErrorMessage  string `json:"errorMessage,omitempty"`
 	EventID       string `json:"eventId"`
-	// Held says that an act came while the turn waited to ask again.
+	// Held says that an act came while the turn waited to ask again, Lost that the call was
+	// interrupted although nobody had stopped its turn.
 	Held bool `json:"held,omitempty"`
+	Lost bool `json:"lost,omitempty"`
 	// Malformed are the arguments that are no JSON, by the call.
 	Malformed  map[string]string   `json:"malformed,omitempty"`
 	Message    *event.ModelMessage `json:"message,omitempty"`
@@ -143,9 +147,11 @@ type CaseResult struct {
 	EventID       string `json:"eventId"`
 	ExitCode      *int   `json:"exitCode,omitempty"`
 	IsError       bool   `json:"isError,omitempty"`
-	Output        string `json:"output,omitempty"`
-	Path          string `json:"path,omitempty"`
-	Retryable     bool   `json:"retryable,omitempty"`
+	// Lost says that the call was interrupted although nobody had stopped its turn.
+	Lost      bool   `json:"lost,omitempty"`
+	Output    string `json:"output,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Retryable bool   `json:"retryable,omitempty"`
 	// Credential is what the call was refused for want of, and CredentialRefs which
 	// could be given.
 	Credential     string   `json:"credential,omitempty"`
@@ -212,8 +218,8 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, en
 			r.beyond(e)
 		}
 	}
-	if res.Correlation = r.finish(); len(r.c.Turns) == 0 {
-		return nil, ErrNothing
+	if res.Correlation = r.finish(); len(r.c.Turns) == 0 && (r.c.Parties == nil || len(r.c.Parties.Agents) == 0) {
+		return nil, ErrNoTurns
 	}
 	b, err := Sealed(r.c, res.seal(ReplayFormat, scope, opt))
 	if err == nil {
@@ -265,6 +271,7 @@ func (r *recording) limit(why string) {
 func (r *recording) take(e *event.Event) {
 	r.ids.take(e)
 	r.runtimeID = e.RuntimeID
+	r.turnTo(e)
 	if e.SubagentID != "" {
 		r.agent(e)
 		return
@@ -275,13 +282,12 @@ func (r *recording) take(e *event.Event) {
 	r.others(e)
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
-		t := &CaseTurn{TurnID: e.TurnID, Input: p.Input, Options: p.Options}
+		t := &CaseTurn{TurnID: e.TurnID, Thread: r.beside(e.ThreadID), Input: p.Input, Options: p.Options}
 		if len(p.Input) == 0 && !r.read(p.InputRef, &t.Input) {
 			r.limit("a large input is only there as its preview")
 			t.Input, _ = plainJSON(p.Preview) // a string always encodes
 		}
 		r.turns[e.TurnID] = t
-		r.party.main = e.ThreadID
 		r.c.Turns = append(r.c.Turns, t)
 	case *event.TurnCompleted:
 		r.ended(e.TurnID)
@@ -323,6 +329,7 @@ func (r *recording) answers(e *event.Event) {
 	case *event.ModelFailed:
 		r.c.Answers = append(r.c.Answers, CaseAnswer{
 			EventID: e.ID, TurnID: e.TurnID, Provider: p.Provider, Model: p.Model, ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message, Retryable: p.Retryable,
+			Lost: p.ErrorCategory == "interrupted" && !r.act.stopped,
 		})
 	case *event.ToolResult:
 		x := CaseResult{EventID: e.ID, ToolCallID: applicable(e.ToolCallID), ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], Output: p.Preview, IsError: p.Status == "error", Background: p.Status == "background"}
@@ -334,7 +341,7 @@ func (r *recording) answers(e *event.Event) {
 	case *event.ToolFailed:
 		r.c.Results = append(r.c.Results, CaseResult{
 			EventID: e.ID, ToolCallID: applicable(e.ToolCallID), ToolName: p.ToolName, Arguments: r.args[e.ToolCallID], ErrorCategory: p.ErrorCategory, ErrorMessage: p.Message,
-			Advice: p.Advice, Retryable: p.Retryable,
+			Advice: p.Advice, Retryable: p.Retryable, Lost: p.ErrorCategory == "interrupted" && !r.act.stopped,
 		})
 	case *event.SandboxViolation:
 		r.violated = &CaseResult{
@@ -402,6 +409,7 @@ func (r *recording) finish() Correlation {
 			t.Options = &o
 		}
 	}
+	r.inputsEnd()
 	r.partiesEnd()
 	r.actsEnd()
 	r.modelsEnd()

@@ -14,6 +14,10 @@ const (
 	// ActSteer adds input to the turn that runs, ActInterrupt stops it.
 	ActSteer     = "steer"
 	ActInterrupt = "interrupt"
+	// ActInput gives a subagent input, ActClose stops it for good, ActResume lets it go on.
+	ActInput  = "input"
+	ActClose  = "close"
+	ActResume = "resume"
 	// ActQueued submits a turn behind the one that runs and takes it back again.
 	ActQueued = "queued"
 	// ActPolicy changes the rules or the mode of a source.
@@ -32,6 +36,7 @@ const (
 const (
 	BeforeStart = "start"
 	BeforeCall  = "call"
+	BeforeTools = "tools"
 )
 
 // CaseAct is something that was done to the session from outside, and where in the
@@ -46,25 +51,36 @@ type CaseAct struct {
 	// After says how many facts there were of the turn that ran and of its calls, by
 	// what they belong to; see [Fact]. Absent if no turn ran.
 	After map[string]int `json:"after,omitempty"`
+	// Agents says the same of subagents if no turn ran.
+	Agents map[string]int `json:"agents,omitempty"`
 	// TurnID is the turn that was steered, interrupted or queued, or the one that a
 	// rollback leaves as the last; absent if it leaves none.
 	TurnID  string             `json:"turnId,omitempty"`
 	Input   event.Raw          `json:"input,omitempty"`
 	Options *event.TurnOptions `json:"options,omitempty"`
 	Reason  string             `json:"reason,omitempty"`
+	// SubagentID is the subagent that it was done to; TurnID is then its turn.
+	SubagentID string `json:"subagentId,omitempty"`
 	// Cause is that of an interrupt which no person wanted.
 	Cause string `json:"cause,omitempty"`
 	// Before is what a turn was about to do that was interrupted between two steps, and
-	// never did: start, or call, which is to ask a model, as it had done Calls times.
+	// never did: start, or call, which is to ask a model or to end, or tools, which is to run
+	// those of the last answer. It had asked Calls times.
 	Before string      `json:"before,omitempty"`
 	Calls  int         `json:"calls,omitempty"`
 	Policy *CasePolicy `json:"policy,omitempty"`
 	// Models are those that can be asked from then on, the first one as the default;
 	// absent if they are those of the catalog.
 	Models []CaseModel `json:"models,omitempty"`
+	// Thread is the one that a compaction or a rollback is about; absent if that is the
+	// main one.
+	Thread string `json:"thread,omitempty"`
 	// Files says what a rollback does with files, Force that it overwrites.
 	Files string `json:"files,omitempty"`
 	Force bool   `json:"force,omitempty"`
+	// during is the turn that ran, numbered how many had a number.
+	during   string
+	numbered int
 }
 
 // CasePolicy is the whole policy of a source.
@@ -88,63 +104,41 @@ func (p *Projection) Reaches(a *CaseAct) bool {
 
 // actFacts are what a recording remembers of where the session stands.
 type actFacts struct {
-	// started counts the turns that started, running is the one that runs.
+	// turnFacts are those of the thread that the fact at hand is about.
+	*turnFacts
+	// on are the facts of all threads, marks the turns of the main threads in which those
+	// answers, results, decisions and hooks came that know the acts before them.
+	on    map[string]*turnFacts
+	marks [4][]string
+	// others are the threads beside the main one.
+	others map[string]bool
+	// started counts the turns that started.
 	started int
-	running string
-	// entering is the turn that hooks were asked about before it started, enteringHook
-	// the last run of one.
-	entering, enteringHook string
 	// last is the greatest place among those submitted that a turn which started has,
 	// reordered says that one started before others that were submitted earlier.
 	last      int
 	reordered bool
-	// queued counts the turns that never started and were taken back.
-	queued int
-	// open is what the turn waits for: answers, results, decisions.
-	open map[string]bool
-	// retrying says that the turn waits before it asks again, limited that it does so
-	// for a limit of the runtime.
-	retrying, limited bool
-	// calls counts how often the turn that runs asked a model, routed says that it has one
-	// to ask.
-	calls  int
-	routed bool
-	// stopped says that the turn was interrupted, cutting what it waited for then.
-	stopped bool
-	cutting map[string]bool
 	// ran are the tool calls that were started.
 	ran map[string]bool
-	// before is the place before the last thing that came from outside, which is what
-	// came says; nil if nothing came in this turn.
-	before map[string]int
-	came   func() *int
-	// trail are the outcomes that were cut off one after the other, trailed the place
-	// before the first of them.
-	trail   []func() *int
-	trailed map[string]int
-	// unexplained says that an action was cancelled, and nothing says yet why.
-	unexplained bool
 	// grants are the approvals that end with the time.
 	grants []grantEnd
-	// counted are how many answers, results and decisions know the acts before them.
-	counted [4]int
-	threads map[string]bool
 	inheritFacts
 }
 
 // place is what was reached of the turn that runs; nil if none does.
 func (r *recording) place() map[string]int {
-	if r.act.running == "" {
+	running := r.main()
+	if running == "" {
 		return nil
 	}
-	number := r.projected.turns[r.act.running]
+	number := r.projected.turns[running]
 	if number == 0 { // nothing was told of it yet: it is the next
 		number = r.projected.numbered + 1
 	}
 	of := fmt.Sprintf("turn %d", number)
 	out := map[string]int{of: 0} // a turn that has not started may have no facts
 	for k, n := range r.projected.reached {
-		if k == of || strings.HasPrefix(k, of+",") {
+		if k == of || strings.HasPrefix(k, of+",") || strings.HasPrefix(k, "agent ") {
 			out[k] = n
 		}
 	}
@@ -157,7 +151,13 @@ func (r *recording) waits() bool { return len(r.act.open) > 0 }
 
 // done appends an act at a place.
 func (r *recording) done(e *event.Event, a CaseAct, after map[string]int) {
-	a.EventID, a.Turns, a.After = e.ID, r.act.started, after
+	a.EventID, a.Turns, a.After, a.numbered = e.ID, r.act.started, after, r.projected.numbered
+	if after != nil {
+		a.during = r.main()
+	} else {
+		a.Agents = r.agentsPlace()
+	}
+	r.besideOthers(&a)
 	r.c.Acts = append(r.c.Acts, a)
 }
 
@@ -165,12 +165,8 @@ func (r *recording) done(e *event.Event, a CaseAct, after map[string]int) {
 // told of a fact before the fact is collected.
 func (r *recording) beforeFact(e *event.Event) {
 	f := &r.act
+	defer f.steps(e)
 	switch p := e.Payload.(type) {
-	case *event.TurnSubmitted:
-		if f.threads == nil {
-			f.threads = map[string]bool{}
-		}
-		f.threads[e.ThreadID] = true
 	case *event.TurnStarted:
 		r.turnStarts(e)
 	case *event.TurnCompleted:
@@ -178,8 +174,6 @@ func (r *recording) beforeFact(e *event.Event) {
 	case *event.TurnFailed:
 		r.turnEnds(e, p)
 	case *event.ModelRequested:
-		f.retrying, f.limited = false, false
-		f.calls++
 		r.opens(p.ModelRequestID)
 	case *event.ModelCompleted:
 		if f.stopped && f.open[p.ModelRequestID] {
@@ -188,12 +182,6 @@ func (r *recording) beforeFact(e *event.Event) {
 		r.comes(p.ModelRequestID, r.nextAnswer(), false)
 	case *event.ModelFailed:
 		r.comes(p.ModelRequestID, r.nextAnswer(), p.ErrorCategory == "interrupted" || p.ErrorCategory == "timeout")
-	case *event.RoutingDecision:
-		f.routed = f.running != "" && e.TurnID == f.running
-	case *event.RateLimitHit:
-		f.limited = f.limited || p.Source == "client"
-	case *event.RunStatus:
-		f.retrying = f.retrying || p.Phase == "retrying"
 	default:
 		r.beforeCall(e)
 	}
@@ -254,7 +242,7 @@ func (r *recording) comes(id string, acts func() *int, cut bool) {
 	if !f.open[id] {
 		return
 	}
-	f.before, f.came = r.place(), acts
+	f.before, f.came, f.numbered = r.place(), acts, r.projected.numbered
 	if !cut {
 		f.trail = nil
 	} else {
@@ -314,18 +302,18 @@ func (r *recording) nextHook() func() *int {
 // afterFact tells what was recorded how many acts came before it.
 func (r *recording) afterFact(e *event.Event) {
 	r.filesOf(e)
-	n, c := len(r.c.Acts), &r.act.counted
-	for ; c[0] < len(r.c.Answers); c[0]++ {
-		r.c.Answers[c[0]].Acts = n
+	c := &r.act.marks
+	for i := len(c[0]); i < len(r.c.Answers); i++ {
+		r.mark(0, &r.c.Answers[i].Acts)
 	}
-	for ; c[1] < len(r.c.Results); c[1]++ {
-		r.c.Results[c[1]].Acts = n
+	for i := len(c[1]); i < len(r.c.Results); i++ {
+		r.mark(1, &r.c.Results[i].Acts)
 	}
-	for ; c[2] < len(r.c.Decisions); c[2]++ {
-		r.c.Decisions[c[2]].Acts = n
+	for i := len(c[2]); i < len(r.c.Decisions); i++ {
+		r.mark(2, &r.c.Decisions[i].Acts)
 	}
-	for p := r.c.Parties; p != nil && c[3] < len(p.Hooks); c[3]++ {
-		p.Hooks[c[3]].Acts = n
+	for p, i := r.c.Parties, len(c[3]); p != nil && i < len(p.Hooks); i++ {
+		r.mark(3, &p.Hooks[i].Acts)
 	}
 }
 
@@ -364,9 +352,6 @@ func (r *recording) outOfTime(e *event.Event) {
 // actsEnd completes what the case says about acts.
 func (r *recording) actsEnd() {
 	f := &r.act
-	if n := len(r.c.Acts); n > 0 && len(f.threads) > 1 {
-		r.limit("what was done to one of several threads is not done again")
-	}
 	if r.c.Environment.RulesChanged && r.decided {
 		r.limit("the host's rules changed after the session began")
 	}
@@ -375,7 +360,7 @@ func (r *recording) actsEnd() {
 	for _, t := range r.c.Turns {
 		switch {
 		case t.ended:
-		case t.started && t.TurnID == f.running:
+		case t.started && r.runs(t.TurnID):
 			t.Open = true
 		case t.started:
 			r.limit("a turn has not ended")
@@ -384,16 +369,19 @@ func (r *recording) actsEnd() {
 		}
 	}
 	r.inOrder()
-	if f.unexplained {
-		r.limit("an action was cancelled")
+	for _, on := range f.on {
+		if on.unexplained {
+			r.limit("an action was cancelled")
+		}
 	}
 	r.openActions()
+	r.oneAfterTheOther()
 }
 
 // openActions notes the questions that nobody had answered when the recording ended.
 func (r *recording) openActions() {
 	for _, id := range slices.Sorted(maps.Keys(r.asked)) {
-		if q := r.asked[id]; r.act.open[id] {
+		if q := r.asked[id]; r.isOpen(id) {
 			r.c.Decisions = append(r.c.Decisions, CaseDecision{ActionType: q.ActionType, ToolName: q.ToolName, Status: "open", Acts: len(r.c.Acts)})
 		}
 	}

@@ -19,6 +19,8 @@ func (r *recording) outside(e *event.Event) {
 		r.policyChanged(e, p)
 	case *event.CompactionStarted:
 		r.compactionAsked(e, p)
+	case *event.ThreadStarted:
+		r.threadStarts(e, p)
 	case *event.RollbackStarted:
 		r.rolledBack(e, p)
 	case *event.RollbackCompleted:
@@ -35,6 +37,7 @@ func (r *recording) beyond(e *event.Event) {
 	if r.scope.TurnID != "" && len(r.c.Turns) > 0 && r.c.Turns[0].ended {
 		return // it came after the turn
 	}
+	r.turnTo(e)
 	r.policyChanged(e, p)
 	r.projected.Take(e)
 }
@@ -68,7 +71,8 @@ func (r *recording) steered(e *event.Event, p *event.TurnSteered) {
 func (r *recording) interrupted(e *event.Event, p *event.TurnInterruptRequested) {
 	f := &r.act
 	a := CaseAct{Kind: ActInterrupt, TurnID: e.TurnID, Reason: p.Reason, Cause: p.Cause}
-	again := f.retrying && !f.limited && len(f.open) == 0 && len(r.c.Answers) > 0
+	n := len(r.c.Answers) - 1
+	again := f.retrying && !f.limited && len(f.open) == 0 && n >= 0 && r.c.Answers[n].TurnID == e.TurnID && !r.hasAgents()
 	switch {
 	case r.enters(e.TurnID):
 		if r.projected.turns[e.TurnID] == 0 {
@@ -76,21 +80,22 @@ func (r *recording) interrupted(e *event.Event, p *event.TurnInterruptRequested)
 		}
 		r.takenUp(slices.Index(r.c.Turns, r.turns[e.TurnID]))
 	case r.party.open[e.TurnID]:
-		r.limit(limitAgentChanged)
+		r.agentInterrupted(e, p)
 		return
 	case e.TurnID != f.running:
 		r.limit(limitBetween)
 		return
 	case r.waits():
 	case again:
-		r.c.Answers[len(r.c.Answers)-1].Held = true
-	case r.unasked():
-		a.Before, a.Calls = BeforeCall, f.calls
+		r.c.Answers[n].Held = true
+	case r.between(f.turnFacts) != "":
+		a.Before, a.Calls = r.between(f.turnFacts), f.calls
 	default:
 		r.limit(limitBetween)
 		return
 	}
 	f.stopped, f.cutting = true, maps.Clone(f.open)
+	r.stopsBelow(f.thread, e.ID)
 	r.done(e, a, r.place())
 }
 
@@ -110,16 +115,8 @@ func (r *recording) enters(turnID string) bool {
 	return r.projected.turns[turnID] == 0 && !r.waits() || turnID == f.entering && f.open[f.enteringHook]
 }
 
-// unasked reports whether the next that the turn does is to ask a model: it waits for a
-// limit of the runtime, or was given a model and has not asked it yet. With subagents
-// nobody can tell whose call is the next.
-func (r *recording) unasked() bool {
-	f := &r.act
-	if p := r.c.Parties; p != nil && len(p.Agents) > 0 {
-		return false
-	}
-	return f.retrying && f.limited || f.routed && f.calls == 0
-}
+// hasAgents reports whether subagents had a part.
+func (r *recording) hasAgents() bool { return r.c.Parties != nil && len(r.c.Parties.Agents) > 0 }
 
 // isOwnPolicy reports whether a source is one whose policy is a session's own.
 func isOwnPolicy(source string) bool { return source == "session" || source == "workspace" }
@@ -135,7 +132,7 @@ func (r *recording) policyChanged(e *event.Event, p *event.PolicyChanged) {
 	if !setsPolicy(p) {
 		return
 	}
-	if r.act.running != "" && !r.waits() {
+	if r.act.running != "" && !r.waits() || r.agentGoesOn() {
 		r.limit("the rules changed between two steps of a turn")
 		return
 	}
@@ -151,7 +148,7 @@ func (r *recording) compactionAsked(e *event.Event, p *event.CompactionStarted) 
 		r.limit("a compaction was asked for between two steps of a turn")
 		return
 	}
-	r.done(e, CaseAct{Kind: ActCompact}, r.place())
+	r.done(e, CaseAct{Kind: ActCompact, Thread: r.beside(e.ThreadID)}, r.place())
 }
 
 // limitTakenBack says that a rollback can't be done again.
@@ -160,7 +157,7 @@ const limitTakenBack = "turns before the recording were taken back"
 // rolledBack takes turns that were taken back. Those that a fork inherited are none of the
 // recording's: the fact itself has to tell of them.
 func (r *recording) rolledBack(e *event.Event, p *event.RollbackStarted) {
-	a := CaseAct{Kind: ActRollback, TurnID: applicable(p.ToTurnID), Files: p.Files, Force: p.Force}
+	a := CaseAct{Kind: ActRollback, Thread: r.beside(e.ThreadID), TurnID: applicable(p.ToTurnID), Files: p.Files, Force: p.Force}
 	known := a.TurnID == "" || slices.ContainsFunc(r.c.Turns, func(t *CaseTurn) bool { return t.TurnID == a.TurnID && t.started })
 	if p.Origin != nil {
 		known = r.inherits(p)

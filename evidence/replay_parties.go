@@ -19,6 +19,12 @@ type CaseParties struct {
 	Unanswered []string `json:"unanswered,omitempty"`
 	// Agents are the subagents that tool calls started, in the order of their turns.
 	Agents []CaseAgent `json:"agents,omitempty"`
+	// Generations is how deep they were below each other.
+	Generations int64 `json:"generations,omitempty"`
+	// Held are the turns of subagents that were stopped between two steps, Open those
+	// that the recording has no end of.
+	Held []CaseHold     `json:"held,omitempty"`
+	Open []CaseOpenTurn `json:"open,omitempty"`
 }
 
 // CaseHook is a run of a hook: its answer, or why it gave none.
@@ -83,6 +89,7 @@ func (r *recording) parties() *CaseParties {
 // others takes what others said and did.
 func (r *recording) others(e *event.Event) {
 	r.peer(e)
+	r.wishesAgent(e)
 	switch p := e.Payload.(type) {
 	case *event.HookStarted:
 		if r.party.started == nil {

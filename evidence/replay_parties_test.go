@@ -46,6 +46,7 @@ func finds(k *kit, sessionID string, mutants map[string]mutant) {
 			k.Errorf("%s: %s", name, d.Says)
 		}
 	}
+	endsWhenDamaged(k.TB, c)
 }
 
 // hooked gives a runtime hooks that answer by their name. An answer that begins with

@@ -54,6 +54,29 @@ func TestReplayStartsTurnsInTheirOrder(t *testing.T) {
 	})
 }
 
+// TestReplayTakesFromTheMiddleOfTheQueue: turns that were taken from the queue while
+// others waited before and behind them never start again, and the others do.
+func TestReplayTakesFromTheMiddleOfTheQueue(t *testing.T) {
+	tools := &waiting{"wait", make(chan struct{})}
+	k := newKit(t, with(t, tools), wants("wait", nil), script.Answer{Text: "one"}, script.Answer{Text: "two"}, script.Answer{Text: "four"})
+	first := k.submit("sess_queue", "one", nil)
+	k.sees(first, event.TypeToolStarted)
+	var behind []*command.SubmitTurnResult
+	for _, text := range []string{"two", "three", "four", "five"} {
+		behind = append(behind, k.submit("sess_queue", text, nil))
+	}
+	for _, i := range []int{3, 1} {
+		do[command.InterruptTurnResult](k, &command.InterruptTurn{SessionID: "sess_queue", TurnID: behind[i].TurnID, Reason: "not any more"})
+		k.sees(behind[i], event.TypeTurnFailed)
+	}
+	close(tools.let)
+	k.sees(behind[2], event.TypeTurnCompleted)
+	finds(k, "sess_queue", map[string]mutant{
+		"nobody takes it": {without(evidence.ActQueued), "the recording has turn.failed"},
+		"it is another":   {func(c *evidence.Case) { c.Turns[3], c.Turns[4] = c.Turns[4], c.Turns[3] }, "turn 4: model.completed: text was"},
+	})
+}
+
 // TestReplayInterruptsBeforeATurnStarts: a turn that was stopped while a hook was asked
 // whether it may begin doesn't begin, and the one after it does.
 func TestReplayInterruptsBeforeATurnStarts(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/evidence/replaytest"
 	"agentd/fault"
 	"agentd/model/provider/script"
 	"agentd/server"
@@ -22,7 +23,8 @@ import (
 func trimmedSession(t *testing.T, through uint64) (*running, *agentd.Runtime) {
 	t.Helper()
 	st := storetest.Strict(t, storetest.NewMem())
-	rt, err := agentd.Open(context.Background(), agentd.Options{Store: st, Provider: script.New("script", nil), Model: "script"})
+	opt := agentd.Options{Store: st, Provider: script.New("script", nil), Model: "script"}
+	rt, err := agentd.Open(context.Background(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +32,7 @@ func trimmedSession(t *testing.T, through uint64) (*running, *agentd.Runtime) {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		replaytest.Recorded(t, opt)
 	})
 	r := runOn(t, live{rt.Port()}, nil)
 	var turn command.SubmitTurnResult

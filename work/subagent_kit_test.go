@@ -57,16 +57,8 @@ func newStage(t testing.TB, answers ...script.Answer) *stage {
 
 func (k *stage) open() {
 	k.Helper()
-	info := model.Info{
-		Provider: "script", Model: "test", HasCredential: true,
-		Capabilities: []string{model.CapTools, model.CapStreaming}, Price: k.price,
-	}
 	var err error
-	k.l, err = loop.New(loop.Options{
-		Store: k.store, Models: []model.Info{info}, Providers: []model.Provider{script.New("script", k.script)}, DefaultModel: "script/test",
-		Host: loop.HostPolicy{Mode: k.mode}, Subagents: true, Workspace: k.TempDir(),
-	})
-	if err != nil {
+	if k.l, err = loop.New(k.loopOptions()); err != nil {
 		k.Fatal(err)
 	}
 	k.w = work.New(work.Options{Limits: k.limits, Narrow: k.l.Narrow, Clock: k.clock})
@@ -89,6 +81,18 @@ func (k *stage) open() {
 		if err := k.w.Recover(ctx, id); err != nil {
 			k.Fatal(err)
 		}
+	}
+}
+
+// loopOptions say how the turns of a stage run.
+func (k *stage) loopOptions() loop.Options {
+	info := model.Info{
+		Provider: "script", Model: "test", HasCredential: true,
+		Capabilities: []string{model.CapTools, model.CapStreaming}, Price: k.price,
+	}
+	return loop.Options{
+		Store: k.store, Models: []model.Info{info}, Providers: []model.Provider{script.New("script", k.script)}, DefaultModel: "script/test",
+		Host: loop.HostPolicy{Mode: k.mode}, Subagents: true, Workspace: k.TempDir(),
 	}
 }
 
@@ -120,6 +124,7 @@ func (k *stage) close() {
 	for _, p := range report.Problems {
 		k.Error(p)
 	}
+	replayAll(k, k.loopOptions())
 }
 
 func (k *stage) do(c command.Caller, p command.Params) (any, error) {

@@ -68,7 +68,11 @@ func (k *crew) started() *crew {
 		k.script = &script.Script{}
 	}
 	k.open()
-	k.Cleanup(func() { k.close(); k.verified() })
+	k.Cleanup(func() {
+		k.close()
+		k.verified()
+		replayAll(k, k.loopOptions())
+	})
 	return k
 }
 
@@ -84,13 +88,7 @@ func (k *crew) open() {
 			k.Fatal(err)
 		}
 	}
-	if k.l, err = loop.New(loop.Options{
-		Store: k.store, Providers: []model.Provider{script.New("script", k.script)}, DefaultModel: "script/test",
-		Models: []model.Info{{
-			Provider: "script", Model: "test", HasCredential: true, Price: k.price, Capabilities: []string{model.CapTools, model.CapStreaming},
-		}},
-		Host: loop.HostPolicy{Mode: k.mode}, Workspace: k.dir, Tools: k.tools, Subagents: true, Recovery: k.recovery,
-	}); err != nil {
+	if k.l, err = loop.New(k.loopOptions()); err != nil {
 		k.Fatal(err)
 	}
 	k.w = work.New(work.Options{Limits: k.limits, Do: k.do, CheckTurn: k.l.CheckTurn, Recovery: k.recovery, Redact: k.redact})
@@ -106,6 +104,17 @@ func (k *crew) open() {
 	}
 	k.w.Start(k.m)
 	k.recover()
+}
+
+// loopOptions say how the turns of a crew run.
+func (k *crew) loopOptions() loop.Options {
+	return loop.Options{
+		Store: k.store, Providers: []model.Provider{script.New("script", k.script)}, DefaultModel: "script/test",
+		Models: []model.Info{{
+			Provider: "script", Model: "test", HasCredential: true, Price: k.price, Capabilities: []string{model.CapTools, model.CapStreaming},
+		}},
+		Host: loop.HostPolicy{Mode: k.mode}, Workspace: k.dir, Tools: k.tools, Subagents: true, Recovery: k.recovery,
+	}
 }
 
 func (k *crew) recover() {
