@@ -129,7 +129,7 @@ func TestCrashAtEveryWriteWithHooks(t *testing.T) {
 	h := &hooks{points: hook.Points(), answer: always(`{}`)}
 	lost := 0
 	crashEverywhere(t, &scene{
-		name: "hooks", turns: 1, twice: true, answers: []script.Answer{wants("change", nil), says("done")}, change: h.use(t),
+		name: "hooks", turns: 1, answers: []script.Answer{wants("change", nil), says("done")}, change: h.use(t),
 		check: func(c *crashCase) {
 			for _, e := range factsOf(c, c.mem.Node(), "sess_a") {
 				if e.Type == event.TypeHookFailed {

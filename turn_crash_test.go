@@ -102,9 +102,6 @@ type scene struct {
 	turns   int
 	// then is done after the turns.
 	then func(*crashCase, context.Context) error
-	// twice says that a crash has something run twice that a replay knows once: only
-	// the whole scene is run again.
-	twice bool
 	// check looks at the workspace at the end.
 	check func(*crashCase)
 }
@@ -444,9 +441,7 @@ func crashEverywhere(t *testing.T, s *scene) {
 				c := newCrashCase(t, s)
 				c.run(n, after)
 				c.verify()
-				if !s.twice {
-					c.replay()
-				}
+				c.replay()
 				if c.recovered > 1 {
 					t.Errorf("one crash made %d attempts", c.recovered)
 				}

@@ -49,6 +49,10 @@ type Projection struct {
 	// elsewhere says that the agent is another one, told and ended are its facts.
 	elsewhere   bool
 	told, ended []Fact
+	// recorded says that it is a recording that is projected, and not a replay; vain are
+	// the facts of hooks that were asked in vain there, also those of agents.
+	recorded bool
+	vain     map[string]bool
 	// numbered counts the turns that have a number, begun is the last that started,
 	// steering the input that no turn took up yet.
 	numbered int
@@ -86,9 +90,10 @@ func (p *Projection) collect(e *event.Event) {
 	defer func() { p.last = f.Of; p.reaches(f.Of) }()
 	if call := p.call(turn, applicable(e.ToolCallID)); call > 0 {
 		f.Of += fmt.Sprintf(", call %d", call)
-		p.tool[[2]int{turn, call}] = append(p.tool[[2]int{turn, call}], f)
+		at := [2]int{turn, call}
+		p.tool[at] = append(p.inVain(p.tool[at], e, &f), f)
 	} else {
-		p.main[turn] = append(p.main[turn], f)
+		p.main[turn] = append(p.inVain(p.main[turn], e, &f), f)
 	}
 	if m, ok := e.Payload.(*event.ModelCompleted); ok && m.Message != nil {
 		at := [2]int{turn, len(p.main[turn]) - 1}

@@ -187,7 +187,7 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, en
 	if err != nil {
 		return nil, err
 	}
-	r := &recording{scope: scope, turns: map[string]*CaseTurn{}, args: map[string]event.Raw{}, asked: map[string]*event.ActionRequired{}, limits: map[string]bool{}, content: opt.Content, tools: map[string]event.ToolInfo{}}
+	r := &recording{scope: scope, turns: map[string]*CaseTurn{}, args: map[string]event.Raw{}, asked: map[string]*event.ActionRequired{}, limits: map[string]bool{}, content: opt.Content, tools: map[string]event.ToolInfo{}, projected: Projection{recorded: true}}
 	r.c = &Case{
 		Format: ReplayFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: scope, Determinism: "deterministic", Environment: env,
 		Limits: []string{}, Turns: []*CaseTurn{}, Answers: []CaseAnswer{}, Results: []CaseResult{}, Decisions: []CaseDecision{},
@@ -412,6 +412,7 @@ func (r *recording) finish() Correlation {
 	r.inputsEnd()
 	r.partiesEnd()
 	r.actsEnd()
+	r.hooksEnd()
 	r.modelsEnd()
 	for _, name := range slices.Sorted(maps.Keys(r.tools)) {
 		r.c.Tools = append(r.c.Tools, r.tools[name])
