@@ -133,9 +133,9 @@ func (k *kit) shapes(docs map[string]string, pack, replay string) {
 	}
 	for what, err := range map[string]error{
 		"bundle":          evidence.WriteBundle(strings.NewReader(pack), open, bundle),
-		"sibling":         evidence.WriteSibling(strings.NewReader(pack), "ref", time.Unix(0, 0), &one),
-		"sibling bundle":  evidence.WriteSiblingBundle(strings.NewReader(pack), "ref", time.Unix(0, 0), sibling),
-		"sibling replay ": evidence.WriteSiblingReplay(strings.NewReader(replay), "ref", time.Unix(0, 0), &again),
+		"sibling":         evidence.WriteSibling(strings.NewReader(pack), "ref", &one),
+		"sibling bundle":  evidence.WriteSiblingBundle(strings.NewReader(pack), "ref", sibling),
+		"sibling replay ": evidence.WriteSiblingReplay(strings.NewReader(replay), "ref", &again),
 	} {
 		if err != nil {
 			k.Fatalf("%s: %v", what, err)

@@ -2,6 +2,9 @@ package evidence_test
 
 import (
 	"bytes"
+	"crypto/subtle"
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"slices"
@@ -107,6 +110,28 @@ func TestFindingNamesTheByte(t *testing.T) {
 	}
 	if outputs == 0 {
 		t.Error("the bundle has no contents")
+	}
+}
+
+// TestAHiddenPlaceIsNotNamed changes contents so that their checksums are the same:
+// the change is found, and no byte is named for it.
+func TestAHiddenPlaceIsNotNamed(t *testing.T) {
+	m := bundled(t)
+	same := binary.LittleEndian.AppendUint64(nil, 1|crc32.Castagnoli<<1) // the checksum's own polynomial
+	tried := 0
+	for path, file := range m.files {
+		if !strings.HasPrefix(path, "outputs/") || file.Len() < len(same) {
+			continue
+		}
+		tried++
+		files := m.fs()
+		subtle.XORBytes(files[path].Data, files[path].Data[:len(same)], same)
+		if v := evidence.VerifyBundle(files, evidence.VerifyOptions{}); v.Finding == nil || v.Finding.File != path || v.Finding.Exact || v.Finding.Byte != 0 {
+			t.Errorf("%s: %+v", path, v.Finding)
+		}
+	}
+	if tried == 0 {
+		t.Error("no content is long enough")
 	}
 }
 

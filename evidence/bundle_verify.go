@@ -150,7 +150,11 @@ func (b *bundleCheck) rest(v *Verification) *Finding {
 	if !bytes.Equal(got, want) {
 		return changed(bundleManifest, firstDifference(got, want), "it doesn't say what is in the bundle")
 	}
-	return b.strangers()
+	known := []string{bundleManifest}
+	for i := range b.lines {
+		known = append(known, b.lines[i].Path)
+	}
+	return unknownFile(b.files, known)
 }
 
 func (b *bundleCheck) content(ref string) *Finding {
@@ -188,28 +192,24 @@ func (b *bundleCheck) place(f *Finding, ref string) {
 		return
 	}
 	defer file.Close()
-	if p, err := m.Files[i].Marks.first(file); err == nil && p != nil {
+	p, err := m.Files[i].Marks.first(file)
+	switch was, is := m.Files[i].Size, b.lines[len(b.lines)-1].Size; {
+	case err != nil:
+	case p != nil:
 		f.Byte, f.Exact = p.from, p.exact
 		if !p.exact {
 			f.Until = p.until
 		}
-	} else if err == nil { // all that was there is there still
-		f.Byte, f.Exact = m.Files[i].Size, true
+	case is > was: // all that was there is there still
+		f.Byte, f.Exact = was, true
 	}
 }
 
-// strangers finds a file that the manifest doesn't know.
-func (b *bundleCheck) strangers() *Finding {
-	known := []string{bundleManifest}
-	if isSibling(b.files) {
-		known = []string{siblingManifest}
-	}
-	for _, l := range b.lines {
-		known = append(known, l.Path)
-	}
+// unknownFile finds a file that is none of those.
+func unknownFile(files fs.FS, known []string) *Finding {
 	slices.Sort(known)
 	var found *Finding
-	err := fs.WalkDir(b.files, ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

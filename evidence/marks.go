@@ -99,9 +99,9 @@ type place struct {
 }
 
 // first returns the place of the first change in what was marked; nil if all marks
-// hold.
+// hold. Marks that no export has could make it slow.
 func (m *marks) first(r io.Reader) (*place, error) {
-	if m.Block < 1 || m.Block > 1<<24 || m.From < 0 || m.From > 1<<20 || len(m.Sums)%4 != 0 {
+	if m.Block < markBlock || m.Block > 1<<24 || m.From < 0 || m.From > 1<<20 || len(m.Sums)%4 != 0 || len(m.Sums) > 4*maxMarks {
 		return nil, errors.New("the marks can't be used")
 	}
 	p, err := differs(r, make([]byte, m.From), 0, new(uint32), m.Head)

@@ -374,8 +374,9 @@ func (r *reviewing) page(opt Options) (*Review, error) {
 	page := &Review{
 		Format: ReviewFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: r.scope,
 		RuntimeCorrelation: r.ids.result(r.scope, r.runtimeID), Title: r.title,
-		Facts: slices.SortedFunc(maps.Values(r.cited), func(a, b Cited) int { return cmp.Compare(a.Sequence, b.Sequence) }),
+		Facts: slices.AppendSeq([]Cited{}, maps.Values(r.cited)),
 	}
+	slices.SortFunc(page.Facts, func(a, b Cited) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	for _, c := range chapters {
 		page.Chapters = append(page.Chapters, r.chapters[c.name])
 	}

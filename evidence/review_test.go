@@ -187,3 +187,14 @@ func TestReviewSaysWhatRanAndWhatItCost(t *testing.T) {
 		}
 	}
 }
+
+// TestReviewOfNothingHasEmptyLists: who reads a review needn't tell a list of nothing
+// from none.
+func TestReviewOfNothingHasEmptyLists(t *testing.T) {
+	k := newKit(t, nil)
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_new"})
+	res := do[command.ExportResult](k, &command.ExportReview{ExportScope: command.ExportScope{SessionID: "sess_new"}})
+	if !strings.Contains(string(res.Pack), `"facts":[]`) || strings.Contains(string(res.Pack), `":null`) {
+		t.Errorf("%s", res.Pack)
+	}
+}

@@ -111,9 +111,9 @@ type siblingRef struct {
 // WriteSibling writes a pack in the shape of the Agent Evidence standard: what was
 // claimed, the facts on which each claim rests, what is complete and what is not.
 // The pack is verified first; one that was changed is refused. It stays the proof:
-// the result names it by its hash.
-func WriteSibling(pack io.ReadSeeker, ref string, at time.Time, w io.Writer) error {
-	r, err := siblingOf(pack, at)
+// the result names it by its hash, and has the time of its export.
+func WriteSibling(pack io.ReadSeeker, ref string, w io.Writer) error {
+	r, err := siblingOf(pack)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func WriteSibling(pack io.ReadSeeker, ref string, at time.Time, w io.Writer) err
 }
 
 // siblingOf verifies a pack and reads what the sibling's shape needs of it.
-func siblingOf(pack io.ReadSeeker, at time.Time) (*siblingReader, error) {
+func siblingOf(pack io.ReadSeeker) (*siblingReader, error) {
 	v, err := Verify(pack, VerifyOptions{})
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func siblingOf(pack io.ReadSeeker, at time.Time) (*siblingReader, error) {
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
-	r := &siblingReader{at: at.UTC()}
+	r := &siblingReader{}
 	if err := r.read(pack); err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
@@ -141,7 +141,6 @@ func siblingOf(pack io.ReadSeeker, at time.Time) (*siblingReader, error) {
 
 // siblingReader takes what it needs out of a pack.
 type siblingReader struct {
-	at          time.Time
 	evidenceID  string
 	exportedAt  time.Time
 	scope       Scope
@@ -246,11 +245,11 @@ func skipObject(dec *json.Decoder) error {
 func (r *siblingReader) pack(ref string) *siblingPack {
 	c := &r.correlation
 	p := &siblingPack{
-		EvidencePackID: r.evidenceID, SchemaVersion: siblingVersion, Status: "verified", CreatedAt: r.exportedAt, UpdatedAt: r.at,
+		EvidencePackID: r.evidenceID, SchemaVersion: siblingVersion, Status: "verified", CreatedAt: r.exportedAt, UpdatedAt: r.exportedAt,
 		Scope:    siblingScope{RuntimeID: c.RuntimeID, SessionID: c.SessionID, ThreadID: r.scope.ThreadID, TurnID: r.scope.TurnID, TaskID: r.scope.TaskID},
 		Producer: siblingProducer{ID: c.RuntimeID, Type: "runtime", Name: "agentd"},
 		Claims:   []siblingClaim{}, Sources: []siblingSource{}, SupportEdges: []siblingEdge{}, Redactions: []siblingRedaction{}, Telemetry: []siblingTelemetry{},
-		VerificationResults: []siblingCheck{{VerificationID: r.evidenceID + ":integrity", CheckType: "hash_chain_and_signature", Status: "passed", CheckedAt: r.at}},
+		VerificationResults: []siblingCheck{{VerificationID: r.evidenceID + ":integrity", CheckType: "hash_chain_and_signature", Status: "passed", CheckedAt: r.exportedAt}},
 		Refs:                []siblingRef{{RefID: r.evidenceID, Kind: Format, URI: "agentd:outputs/" + ref, Hash: ref, MediaType: "application/json"}},
 	}
 	if len(r.gaps) > 0 {

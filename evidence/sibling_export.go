@@ -35,9 +35,10 @@ type siblingFile struct {
 }
 
 // WriteSiblingBundle writes a pack in the sibling standard's shape, the signed pack
-// that proves it, and that standard's manifest of both.
-func WriteSiblingBundle(pack io.ReadSeeker, ref string, at time.Time, to Bundle) error {
-	r, err := siblingOf(pack, at)
+// that proves it, and that standard's manifest of both. All of it, times too, follows
+// from the signed pack: what didn't could be changed.
+func WriteSiblingBundle(pack io.ReadSeeker, ref string, to Bundle) error {
+	r, err := siblingOf(pack)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func WriteSiblingBundle(pack io.ReadSeeker, ref string, at time.Time, to Bundle)
 		return err
 	}
 	m := &siblingExport{
-		ExportID: r.evidenceID + ":export", EvidencePackID: r.evidenceID, SchemaVersion: siblingVersion, CreatedAt: r.at, Producer: p.Producer,
+		ExportID: r.evidenceID + ":export", EvidencePackID: r.evidenceID, SchemaVersion: siblingVersion, CreatedAt: r.exportedAt, Producer: p.Producer,
 		Completeness: p.Completeness,
 	}
 	for _, f := range b.files {
@@ -104,7 +105,7 @@ type siblingStep struct {
 // WriteSiblingReplay writes a replay case in the sibling standard's shape: which
 // turns run again, what must come out, and what the recordings can't bring back.
 // The case must verify. It stays what is run: the result names it by its hash.
-func WriteSiblingReplay(doc io.ReadSeeker, ref string, at time.Time, w io.Writer) error {
+func WriteSiblingReplay(doc io.ReadSeeker, ref string, w io.Writer) error {
 	v, err := Verify(doc, VerifyOptions{})
 	if err != nil {
 		return err
@@ -119,13 +120,13 @@ func WriteSiblingReplay(doc io.ReadSeeker, ref string, at time.Time, w io.Writer
 	if err := json.NewDecoder(doc).Decode(&c); err != nil || c.Format != ReplayFormat {
 		return errors.Join(errors.New("evidence: it is not a replay case"), err)
 	}
-	return writePlain(w, c.sibling(ref, at.UTC()))
+	return writePlain(w, c.sibling(ref))
 }
 
-func (c *Case) sibling(ref string, at time.Time) *siblingReplay {
+func (c *Case) sibling(ref string) *siblingReplay {
 	ids := &c.RuntimeCorrelation
 	r := &siblingReplay{
-		ReplayID: c.EvidenceID, SchemaVersion: siblingVersion, Determinism: c.Determinism, CreatedAt: c.ExportedAt, UpdatedAt: at,
+		ReplayID: c.EvidenceID, SchemaVersion: siblingVersion, Determinism: c.Determinism, CreatedAt: c.ExportedAt, UpdatedAt: c.ExportedAt,
 		Scope:        siblingScope{RuntimeID: ids.RuntimeID, SessionID: ids.SessionID, ThreadID: c.Scope.ThreadID, TurnID: c.Scope.TurnID, TaskID: c.Scope.TaskID},
 		Producer:     siblingProducer{ID: ids.RuntimeID, Type: "runtime", Name: "agentd"},
 		InputRefs:    []siblingRef{{RefID: c.EvidenceID, Kind: ReplayFormat, URI: "agentd:outputs/" + ref, Hash: ref, MediaType: "application/json"}},

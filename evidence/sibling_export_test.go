@@ -30,7 +30,7 @@ func TestSiblingExport(t *testing.T) {
 	k, _ := busy(t, nil)
 	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	files := memoryBundle{}
-	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, time.Unix(2e9, 0), files); err != nil {
+	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, files); err != nil {
 		t.Fatal(err)
 	}
 	var m struct {
@@ -66,7 +66,7 @@ func TestSiblingExport(t *testing.T) {
 	}
 	verified(t, files["agentd-evidence.json"].Bytes())
 	changed := bytes.Replace(k.output(res.Ref), []byte("write_file"), []byte("write_fool"), 1)
-	if err := evidence.WriteSiblingBundle(bytes.NewReader(changed), res.Ref, time.Unix(2e9, 0), memoryBundle{}); err == nil {
+	if err := evidence.WriteSiblingBundle(bytes.NewReader(changed), res.Ref, memoryBundle{}); err == nil {
 		t.Error("a changed pack was exported")
 	}
 }
@@ -77,7 +77,7 @@ func TestSiblingExportIsVerified(t *testing.T) {
 	k, _ := busy(t, nil)
 	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	written := memoryBundle{}
-	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, time.Unix(2e9, 0), written); err != nil {
+	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, written); err != nil {
 		t.Fatal(err)
 	}
 	files := func() fstest.MapFS {
@@ -108,11 +108,27 @@ func TestSiblingExportIsVerified(t *testing.T) {
 			}
 		}
 	}
+	// Times that were changed in every file, and hashes that fit to it again.
+	late := files()
+	times := regexp.MustCompile(`"(updated|checked)_at":"\d{4}`)
+	before := refOf(late["evidence-pack.json"].Data)
+	late["evidence-pack.json"].Data = times.ReplaceAll(late["evidence-pack.json"].Data, []byte(`"${1}_at":"1999`))
+	manifest := late["export-manifest.json"]
+	manifest.Data = bytes.ReplaceAll(manifest.Data, []byte(before), []byte(refOf(late["evidence-pack.json"].Data)))
+	manifest.Data = regexp.MustCompile(`"created_at":"\d{4}`).ReplaceAll(manifest.Data, []byte(`"created_at":"1999`))
+	if v := evidence.VerifyBundle(late, evidence.VerifyOptions{}); v.Finding == nil {
+		t.Error("other times are not found")
+	}
 	stranger := files()
 	stranger["more.json"] = &fstest.MapFile{Data: []byte("{}")}
 	if v := evidence.VerifyBundle(stranger, evidence.VerifyOptions{}); v.Finding == nil || v.Finding.File != "more.json" {
 		t.Errorf("a file more: %v", v.Finding)
 	}
+}
+
+func refOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // TestSiblingReplay holds a replay in the sibling's shape against what that standard
@@ -122,7 +138,7 @@ func TestSiblingReplay(t *testing.T) {
 	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	doc := k.output(res.Ref)
 	var out bytes.Buffer
-	if err := evidence.WriteSiblingReplay(bytes.NewReader(doc), res.Ref, time.Unix(2e9, 0), &out); err != nil {
+	if err := evidence.WriteSiblingReplay(bytes.NewReader(doc), res.Ref, &out); err != nil {
 		t.Fatal(err)
 	}
 	var r struct {
@@ -156,7 +172,7 @@ func TestSiblingReplay(t *testing.T) {
 	for name, wrong := range map[string]string{
 		"changed": strings.Replace(string(doc), "written & read", "written & rued", 1), "a review": string(k.output(do[command.ExportResult](k, &command.ExportReview{ExportScope: command.ExportScope{SessionID: "sess_busy"}}).Ref)),
 	} {
-		if err := evidence.WriteSiblingReplay(strings.NewReader(wrong), res.Ref, time.Unix(2e9, 0), io.Discard); err == nil {
+		if err := evidence.WriteSiblingReplay(strings.NewReader(wrong), res.Ref, io.Discard); err == nil {
 			t.Errorf("%s: it was exported", name)
 		}
 	}

@@ -20,7 +20,7 @@ func TestSibling(t *testing.T) {
 	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	pack := k.output(res.Ref)
 	var out bytes.Buffer
-	if err := evidence.WriteSibling(bytes.NewReader(pack), res.Ref, time.Unix(2e9, 0), &out); err != nil {
+	if err := evidence.WriteSibling(bytes.NewReader(pack), res.Ref, &out); err != nil {
 		t.Fatal(err)
 	}
 	var p struct {
@@ -92,7 +92,7 @@ func TestSibling(t *testing.T) {
 	}
 
 	changed := bytes.Replace(pack, []byte("write_file"), []byte("write_fool"), 1)
-	if err := evidence.WriteSibling(bytes.NewReader(changed), res.Ref, time.Unix(2e9, 0), &out); err == nil || !strings.Contains(err.Error(), "was changed") {
+	if err := evidence.WriteSibling(bytes.NewReader(changed), res.Ref, &out); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("a changed pack: %v", err)
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"time"
 )
 
 // isSibling reports whether files are an export in the sibling standard's shape.
@@ -52,20 +50,10 @@ func readBack(files fs.FS, path string) (io.ReadSeeker, string, error) {
 
 // siblingFollows makes the files again that follow from a signed pack.
 func siblingFollows(files fs.FS, pack io.ReadSeeker, ref string) *Finding {
-	var head struct {
-		CreatedAt time.Time `json:"created_at"`
-	}
-	text, err := fs.ReadFile(files, siblingManifest)
-	if err == nil {
-		err = json.Unmarshal(text, &head)
-	}
-	if err != nil {
-		return changed(siblingManifest, 0, "it can't be read: %v", err)
-	}
 	same := &sameBundle{files: files}
-	_, err = pack.Seek(0, io.SeekStart)
+	_, err := pack.Seek(0, io.SeekStart)
 	if err == nil {
-		err = WriteSiblingBundle(pack, ref, head.CreatedAt, same)
+		err = WriteSiblingBundle(pack, ref, same)
 	}
 	if err = errors.Join(err, same.end()); err != nil {
 		var f *Finding
@@ -74,7 +62,7 @@ func siblingFollows(files fs.FS, pack io.ReadSeeker, ref string) *Finding {
 		}
 		return f
 	}
-	return same.strangers()
+	return unknownFile(files, same.known)
 }
 
 // sameBundle compares what is written to it with files that are there.
@@ -111,15 +99,6 @@ func (b *sameBundle) end() error {
 		return changed(last.path, last.at, "something follows after its end")
 	}
 	return closed
-}
-
-// strangers finds a file that is none of those.
-func (b *sameBundle) strangers() *Finding {
-	c := &bundleCheck{files: b.files}
-	for _, path := range b.known {
-		c.lines = append(c.lines, bundleFile{Path: path})
-	}
-	return c.strangers()
 }
 
 // sameFile compares what is written with a file.

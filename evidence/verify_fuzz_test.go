@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"io"
 	"testing"
-	"time"
 
 	"agentd/evidence"
 )
@@ -49,8 +48,7 @@ func FuzzSibling(f *testing.F) {
 	f.Add([]byte(`{"format":"agentd.evidence/1","events":[{"sequence":1,"type":"turn.submitted"}],"turns":[{}]}`))
 	f.Add([]byte(`{"format":"agentd.replay/1","turns":[{"answers":[]}],"expected":[1]}`))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		at := time.Unix(0, 0)
-		_ = evidence.WriteSibling(bytes.NewReader(data), "ref", at, io.Discard)
-		_ = evidence.WriteSiblingReplay(bytes.NewReader(data), "ref", at, io.Discard)
+		_ = evidence.WriteSibling(bytes.NewReader(data), "ref", io.Discard)
+		_ = evidence.WriteSiblingReplay(bytes.NewReader(data), "ref", io.Discard)
 	})
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"sync/atomic"
@@ -16,22 +15,21 @@ type Certificate struct {
 // LoadCertificate reads a certificate chain and its key.
 func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	c := &Certificate{}
-	if _, err := c.Renew(certFile, keyFile); err != nil {
+	if err := c.Renew(certFile, keyFile); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
 // Renew reads the files again and shows what they hold to every connection that is
-// opened from then on. It reports whether that is another certificate. Files that
-// can't be used change nothing.
-func (c *Certificate) Renew(certFile, keyFile string) (changed bool, err error) {
+// opened from then on. Files that can't be used change nothing.
+func (c *Certificate) Renew(certFile, keyFile string) error {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return false, fmt.Errorf("server: TLS: %w", err)
+		return fmt.Errorf("server: TLS: %w", err)
 	}
-	old := c.current.Swap(&pair)
-	return old == nil || !bytes.Equal(old.Certificate[0], pair.Certificate[0]), nil
+	c.current.Store(&pair)
+	return nil
 }
 
 // Leaf returns the server's own certificate, as DER.

@@ -44,7 +44,8 @@ func (l hostList) check(r *http.Request) error {
 		if !l.ours(r.Host, p.local, schemeOf(r)) {
 			return fault.New(fault.Forbidden, "the Host header names somebody else; the server must be told of further names with its allowed hosts")
 		}
-		p.host.Store(&r.Host)
+		host := strings.Clone(r.Host) // the request itself may go
+		p.host.Store(&host)
 	}
 	return l.checkOrigin(r, p.local)
 }

@@ -1,15 +1,18 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"agentd/command"
 	"agentd/event"
@@ -381,6 +384,27 @@ func FuzzFilter(f *testing.F) {
 			_, _ = fl.apply(&command.Delivered{Data: data})
 		}
 	})
+}
+
+// TestAConnectionKeepsNoRequest: what is remembered of a connection is a name, not the
+// request, with its headers and its token, that brought it.
+func TestAConnectionKeepsNoRequest(t *testing.T) {
+	l := &link{}
+	request := func() weak.Pointer[http.Request] {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
+		r = r.WithContext(context.WithValue(r.Context(), linkKey{}, l))
+		if err := newHostList(nil).check(r); err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(r)
+	}()
+	runtime.GC()
+	if request.Value() != nil {
+		t.Error("the request is still there")
+	}
+	if known := l.host.Load(); known == nil || *known != "localhost" {
+		t.Error("the host isn't remembered")
+	}
 }
 
 // Whatever headers say, they are read without a panic and never let a stranger in.

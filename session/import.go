@@ -183,6 +183,9 @@ func (i *Import) Close(ctx context.Context, failed error) (Imported, error) {
 	if failed == nil && i.here.Sequence > 0 {
 		failed = w.m.sameFact(ctx, w.id, &i.here)
 	}
+	if failed == nil && w.partial && i.got.Events < w.state.Sequence {
+		failed = errPartial(w.id) // by an older file, which isn't the one that was cut off
+	}
 	if failed == nil {
 		failed = i.whole(ctx)
 	}

@@ -87,11 +87,10 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	if err != nil || note == nil || note.Data != dataName(c) {
 		return nil, err
 	}
-	r, err := dialNote(note)
+	r, err := dialNote(c.Local(), note)
 	if err != nil {
 		return nil, err
 	}
-	r.http.Transport = &renewing{next: r.http.Transport, dir: c.Local(), note: note}
 	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := r.status(probe); err != nil {

@@ -104,9 +104,9 @@ func asSibling(ctx context.Context, f facts, p command.Params, ref string, w io.
 		return err
 	}
 	if _, ok := p.(*command.ExportReplay); ok {
-		return evidence.WriteSiblingReplay(bytes.NewReader(doc.Bytes()), ref, time.Now(), w)
+		return evidence.WriteSiblingReplay(bytes.NewReader(doc.Bytes()), ref, w)
 	}
-	return evidence.WriteSibling(bytes.NewReader(doc.Bytes()), ref, time.Now(), w)
+	return evidence.WriteSibling(bytes.NewReader(doc.Bytes()), ref, w)
 }
 
 // siblingTo writes a pack or a case in the sibling's shape to a file; a pack also to
@@ -118,7 +118,7 @@ func siblingTo(p command.Params) func(ctx context.Context, f facts, ref, out str
 			return intoFile(out, func(w io.Writer) error { return asSibling(ctx, f, p, ref, w) })
 		}
 		return packTo(ctx, f, ref, out, func(pack io.ReadSeeker, to evidence.Bundle) error {
-			return evidence.WriteSiblingBundle(pack, ref, time.Now(), to)
+			return evidence.WriteSiblingBundle(pack, ref, to)
 		})
 	}
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -21,10 +23,17 @@ func checkOut(p command.Params, out string) error {
 		return usagef("export to %s: a review is a file that ends with .md, .html or .json", out)
 	}
 	if !isReview && !isCase && form != ".json" && form != ".zip" {
-		if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
-			return fmt.Errorf("export to %s: %w", out, errNotEmpty)
+		entries, err := os.ReadDir(out)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the directory is made, with those above it
 		}
-		return nil // the directory is made, with those above it
+		if len(entries) > 0 {
+			err = errNotEmpty
+		}
+		if err != nil {
+			return fmt.Errorf("export to %s: %w", out, err)
+		}
+		return nil
 	}
 	if _, err := os.Stat(filepath.Dir(out)); err != nil {
 		return fmt.Errorf("export to %s: %w", out, err)

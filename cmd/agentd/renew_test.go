@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/server"
 )
 
 // TestCertificateIsRenewedOnSIGHUP: the files of the certificate change, the server
@@ -16,8 +20,8 @@ import (
 func TestCertificateIsRenewedOnSIGHUP(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
-	config := writeFile(t, dir, "c.yaml", "tls: {cert: "+cert+", key: "+key+"}\n")
-	p := start(t, filepath.Join(dir, "data"), "--config", config)
+	file := writeFile(t, dir, "c.yaml", "tls: {cert: "+cert+", key: "+key+"}\n")
+	p := start(t, filepath.Join(dir, "data"), "--config", file)
 	shown := func() string {
 		t.Helper()
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true})
@@ -28,6 +32,10 @@ func TestCertificateIsRenewedOnSIGHUP(t *testing.T) {
 		return certSum(conn.ConnectionState().PeerCertificates[0].Raw)
 	}
 	first := shown()
+	running, err := new(app).remote(t.Context(), &config.Config{Data: p.data}) // a command that goes on
+	if err != nil || running == nil {
+		t.Fatalf("%v, %v", running, err)
+	}
 	whole, err := os.ReadFile(key)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +57,39 @@ func TestCertificateIsRenewedOnSIGHUP(t *testing.T) {
 	if out, errs, code := program(t, "run", "--data", p.data, "hello"); code != 0 {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
+	running.http.CloseIdleConnections() // as a minute without a request does
+	if _, err := running.status(t.Context()); err != nil {
+		t.Errorf("a command that was running: %v", err)
+	}
 	p.stop(syscall.SIGTERM)
+}
+
+// TestTheNoteFollowsTheCertificate: if the note about the server couldn't be written,
+// the next signal writes it, although the certificate is the same then.
+func TestTheNoteFollowsTheCertificate(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := certificate(t, dir)
+	cert, err := server.LoadCertificate(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(dir, "state")
+	c := &config.Config{StateDir: state}
+	c.TLS.Cert, c.TLS.Key = certFile, keyFile
+	s := &serving{loaded: &config.Loaded{Config: c}, log: slog.New(slog.DiscardHandler), cert: cert, note: &serverNote{CertSHA256: certSum(cert.Leaf())}}
+	certificate(t, dir) // under the same names
+	if err := s.renewCertificate(); err == nil {
+		t.Fatal("a note was written into a directory that isn't there")
+	}
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.renewCertificate(); err != nil {
+		t.Fatal(err)
+	}
+	if note, err := readNote(state); err != nil || note == nil || note.CertSHA256 != certSum(cert.Leaf()) {
+		t.Errorf("the note is %+v, %v", note, err)
+	}
 }
 
 // TestStdioOverAServerDeliversBeforeItEnds: what is durable when standard input ends

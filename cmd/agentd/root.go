@@ -101,11 +101,12 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// argumentsOf returns the names of the arguments in a line of usage.
+// argumentsOf returns the names of the arguments in a line of usage, up to another
+// form of it.
 func argumentsOf(use string) []string {
 	var names []string
 	words := strings.Fields(use)
-	for i := 1; i < len(words); i++ {
+	for i := 1; i < len(words) && words[i] != "|"; i++ {
 		if strings.HasPrefix(words[i], "--") {
 			i++ // a flag and its value
 			continue

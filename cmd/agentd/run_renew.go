@@ -1,14 +1,17 @@
 package main
 
 import (
+	"crypto/tls"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
 )
 
-// renewing follows the server of a data directory over a restart. Each start has a
-// token of its own, and perhaps another address, which the note says: a request
-// that isn't let in, or reaches nobody, is sent once more if the note has changed.
+// renewing follows the server of a data directory over a restart, or over the renewal
+// of its certificate. Each start has a token of its own, and perhaps another address,
+// which the note says: a request that isn't let in, or reaches nobody, is sent once
+// more if the note has changed.
 type renewing struct {
 	next http.RoundTripper
 	dir  string
@@ -28,7 +31,9 @@ func (t *renewing) RoundTrip(req *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	now := t.renew(used)
-	if now == used {
+	// Without a restart only the certificate has changed, and what failed for another
+	// reason may have been carried out.
+	if now == used || now.Token == used.Token && !errors.Is(err, errCertificate) {
 		return res, err
 	}
 	again := req
@@ -53,7 +58,7 @@ func (t *renewing) current() *serverNote {
 }
 
 // renew returns the note of now, or the given one if there is no other. A server
-// on a socket, or with TLS, keeps its way in; only its token changes.
+// on a socket, or with TLS, keeps its way in; its token and its certificate change.
 func (t *renewing) renew(used *serverNote) *serverNote {
 	note, err := readNote(t.dir)
 	t.mu.Lock()
@@ -61,10 +66,31 @@ func (t *renewing) renew(used *serverNote) *serverNote {
 	if t.note != used {
 		return t.note // somebody else was quicker
 	}
-	if err == nil && note != nil && note.Token != used.Token && note.Socket == used.Socket && note.CertSHA256 == used.CertSHA256 {
+	sameWay := err == nil && note != nil && note.Socket == used.Socket && (note.CertSHA256 == "") == (used.CertSHA256 == "")
+	if sameWay && (note.Token != used.Token || note.CertSHA256 != used.CertSHA256) {
 		t.note = note
 	}
 	return t.note
+}
+
+var errCertificate = errors.New("the server has another certificate than its note in the data directory says")
+
+// pinned trusts the certificate that the note names, whoever signed it: the note
+// comes from the server itself. Without a name the system decides.
+func (t *renewing) pinned() *tls.Config {
+	if t.note.CertSHA256 == "" {
+		return nil
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares with the pin
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if len(c.PeerCertificates) == 0 || certSum(c.PeerCertificates[0].Raw) != t.current().CertSHA256 {
+				return errCertificate
+			}
+			return nil
+		},
+	}
 }
 
 // addressed sends a request to the server of a note.

@@ -88,13 +88,20 @@ func (s *serving) renewCertificate() error {
 		return nil
 	}
 	c := s.loaded.Config
-	changed, err := s.cert.Renew(c.TLS.Cert, c.TLS.Key)
-	if err != nil || !changed {
+	if err := s.cert.Renew(c.TLS.Cert, c.TLS.Key); err != nil {
 		return err
 	}
+	note := *s.note
+	note.CertSHA256 = certSum(s.cert.Leaf())
+	if note.CertSHA256 == s.note.CertSHA256 {
+		return nil
+	}
 	s.log.Info("certificate renewed", "file", c.TLS.Cert)
-	s.note.CertSHA256 = certSum(s.cert.Leaf())
-	return s.note.write(c.Local())
+	if err := note.write(c.Local()); err != nil {
+		return err // the next signal tries again
+	}
+	*s.note = note
+	return nil
 }
 
 // reloadPolicy makes changed permissions the host's policy, by a command and so

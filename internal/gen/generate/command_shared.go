@@ -123,6 +123,7 @@ func serverStatusSchema() object {
 		{"retention", word("How long the events of a session at rest are kept; absent is for ever.")},
 		{"removedEvents", number("Events that were removed since the start.", 0)},
 		{"removedFromSessions", number("Sessions that they were removed from.", 0)},
+		{"evidenceKeyId", word("The id of the key that exports are signed with.")},
 	}, "runtimeId")
 	return structure("The server's state, for operators.", object{
 		{"version", word("The build's version.")},
