@@ -47,7 +47,7 @@ func (r *Runtime) sessionForTrial(ctx context.Context, caller command.Caller, p 
 	}
 	if id := p.Benchmark.TrialID; id != "" {
 		if found, err := r.manager.Locate(ctx, session.KindTrial, id); fault.KindOf(err) != fault.NotFound {
-			return found, err
+			return r.visibleTrial(ctx, caller, id, found, err)
 		}
 	}
 	res, err := r.manager.Do(ctx, caller, &command.CreateSession{Title: "trial of " + p.Benchmark.TaskID})
@@ -59,6 +59,19 @@ func (r *Runtime) sessionForTrial(ctx context.Context, caller command.Caller, p 
 		return "", fault.New(fault.Internal, "a session could not be created")
 	}
 	return created.SessionID, nil
+}
+
+// visibleTrial returns the session of a trial that exists. Whoever may not see it
+// learns that the id is taken, and not by which session.
+func (r *Runtime) visibleTrial(ctx context.Context, caller command.Caller, id, sessionID string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	err = r.manager.ViewAs(ctx, caller, sessionID, func(*state.Session) error { return nil })
+	if fault.KindOf(err) == fault.NotFound {
+		return "", fault.New(fault.Conflict, "trial %s exists with another content", id)
+	}
+	return sessionID, err
 }
 
 // newTrial is a trial that is about to start: what its facts will say.

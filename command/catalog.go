@@ -41,6 +41,9 @@ type Def struct {
 	Result any
 	// Mutates says that the command changes state and takes an idempotency key.
 	Mutates bool
+	// Waits says that the command only waits for most of its time: among the bounds
+	// of a server it counts as a stream, so that it keeps nobody from reading.
+	Waits bool
 	// Scope is the least role that may call the command; see [Need].
 	Scope Role
 	// Available is false for a command that this release doesn't carry out yet: it

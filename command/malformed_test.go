@@ -38,6 +38,7 @@ var malformed = []struct {
 	{"create_session", `{title:"x"}`, ""},
 	{"create_session", `{"metadata":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, ""},
 	{"create_session", strings.Repeat(`{"metadata":`, 100_000), ""},
+	{"create_session", `{"workspace":{"root":"a\u0000b"}}`, "workspace.root"},
 	// Unknown and repeated parameters.
 	{"create_session", `{"nope":1}`, "nope"},
 	{"create_session", `{"Title":"x"}`, "Title"},

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"agentd/event"
@@ -30,6 +31,9 @@ func (*CreateSession) Command() Name { return "create_session" }
 func (p *CreateSession) Validate() error {
 	if p.SessionID == event.RuntimeSession {
 		return fault.Param("sessionId", "%s is the runtime's own session", event.RuntimeSession)
+	}
+	if p.Workspace != nil && strings.ContainsRune(p.Workspace.Root, 0) {
+		return fault.Param("workspace.root", "can't be a folder: it contains a zero byte")
 	}
 	return check(p)
 }

@@ -19,7 +19,7 @@ func subagentDefs() []Def {
 		},
 		{
 			Name: "wait_subagents", Noun: "subagent", New: func() Params { return &WaitSubagents{} }, Result: (*WaitSubagentsResult)(nil),
-			Scope: RoleObserver, Since: "0.1", Available: true,
+			Waits: true, Scope: RoleObserver, Since: "0.1", Available: true,
 			Means:   "Waits until children have nothing to do any more.",
 			Doc:     "timedOut says that not all of them were done in time; their work goes on.",
 			Example: `{"subagentIds":["sub_reviewer"],"timeoutMs":30000}`,

@@ -57,15 +57,20 @@ func permit(have, need command.Role, name command.Name) error {
 	return fault.New(fault.Forbidden, "%s needs a token with the role %s; this one has the role %s", name, need, have)
 }
 
+var errNoToken = fault.New(fault.Unauthenticated, "the request has no token: send Authorization: Bearer TOKEN")
+
 // bearer returns the token of a request.
 func bearer(r *http.Request) (string, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
-		return "", fault.New(fault.Unauthenticated, "the request has no token: send Authorization: Bearer TOKEN")
+		return "", errNoToken
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	token = strings.TrimSpace(token)
-	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
+	if len(values) == 1 && strings.EqualFold(scheme, "Bearer") && token == "" {
+		return "", errNoToken
+	}
+	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || len(token) > maxToken {
 		return "", fault.New(fault.Unauthenticated, "the Authorization header must be: Bearer TOKEN")
 	}
 	return token, nil
@@ -114,13 +119,12 @@ func (l *login) again(ctx context.Context) error {
 	return nil
 }
 
-// until returns how long a stream may be silent: to the heartbeat, or to the
-// end of the token.
-func (l *login) until(heartbeat time.Duration) time.Duration {
-	if l.Expires.IsZero() {
-		return heartbeat
+// until returns how long a token need not be looked at: for a while, or to its end.
+func (l *login) until(d time.Duration) time.Duration {
+	if !l.Expires.IsZero() {
+		d = min(d, time.Until(l.Expires))
 	}
-	return max(0, min(heartbeat, time.Until(l.Expires)))
+	return max(0, d)
 }
 
 type contextKey int

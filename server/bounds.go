@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/command"
 	"agentd/fault"
 )
 
@@ -77,6 +78,15 @@ func (s *Server) hit(kind fault.Kind, bound, detail string) error {
 		f.RetryAfter = time.Second
 	}
 	return f
+}
+
+// enter lets a command of the catalogue begin. One that only waits takes the place
+// of a stream: the others' reads go on.
+func (s *Server) enter(ctx context.Context, token string, d *command.Def) (leave func(), err error) {
+	if d.Waits {
+		return s.openStream(token, "wait")
+	}
+	return s.admit(ctx, token, d.Mutates)
 }
 
 // admit lets a command begin. The caller calls leave when it is done.

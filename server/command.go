@@ -62,7 +62,7 @@ func (s *Server) do(ctx context.Context, q *request, d *command.Def, body []byte
 	if err := permit(q.login.Role, command.Need(p), d.Name); err != nil {
 		return nil, err
 	}
-	leave, err := s.admit(ctx, q.login.TokenID, d.Mutates)
+	leave, err := s.enter(ctx, q.login.TokenID, d)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"time"
@@ -159,13 +160,23 @@ func (c *countedConn) SetDeadline(t time.Time) error {
 // Write implements [net.Conn].
 func (c *countedConn) Write(p []byte) (int, error) {
 	c.refresh()
-	if c.raw {
-		if err := bareError(p); err != nil {
-			if _, err := c.Conn.Write(rawProblem(err)); err != nil {
-				return 0, err
-			}
-			return len(p), nil
+	if err := c.bareError(p); err != nil {
+		if _, err := c.Conn.Write(rawProblem(err)); err != nil {
+			return 0, err
 		}
+		return len(p), nil
 	}
 	return c.Conn.Write(p)
+}
+
+// bareError recognises an answer that net/http wrote by itself. Over TLS there is
+// one that isn't encrypted: to a client that doesn't speak TLS.
+func (c *countedConn) bareError(p []byte) error {
+	switch {
+	case c.raw:
+		return bareError(p)
+	case bytes.HasPrefix(p, []byte("HTTP/1.0 400 ")):
+		return fault.New(fault.InvalidParams, "the server speaks TLS: use https://")
+	}
+	return nil
 }

@@ -28,8 +28,8 @@
 // then live ones. The cursor is the Last-Event-ID header, else the parameter
 // lastEventId, else after, else 0. An SSE frame has the sequence as its id and
 // the stored envelope as its data. A comment goes out at least every
-// [Options.Heartbeat]; then, and when the token's time is up, the token is
-// checked again, and a stream whose token isn't good any more ends with a frame
+// [Options.Heartbeat]. The token is checked again every [Options.Recheck] and when
+// its time is up, and a stream whose token isn't good any more ends with a frame
 // "event: problem".
 //
 // A cursor that can't be replayed, because retention removed what follows it or

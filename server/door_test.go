@@ -81,6 +81,32 @@ func TestSubscriptionsOverWebSocketAreBounded(t *testing.T) {
 	eventually(t, "the places are free again", func() bool { return ask(three, 7).Error == nil })
 }
 
+// TestWhoWaitsKeepsNobodyFromReading: a command that only waits is bounded like a
+// stream, not like a read.
+func TestWhoWaitsKeepsNobodyFromReading(t *testing.T) {
+	r := run(t, func(o *server.Options) {
+		o.MaxReads, o.MaxStreamsPerToken, o.AdmissionWait = 2, 2, time.Millisecond
+	})
+	r.fake.open("s", "a")
+	r.fake.hold, r.fake.entered = make(chan struct{}), make(chan struct{}, 10)
+	wait := func() answer {
+		return r.do(r.request("POST", "/v1/commands/wait_subagents", `{"subagentIds":["sub_a"]}`))
+	}
+	var waiting sync.WaitGroup
+	for range 2 {
+		waiting.Go(func() { wait() })
+		<-r.fake.entered
+	}
+	if a := r.do(r.request("POST", "/v1/commands/get_session", `{"sessionId":"s"}`)); a.status != 200 {
+		t.Errorf("a read beside those who wait: %d %s", a.status, a.body)
+	}
+	if a := wait(); a.status != 429 || a.header.Get("Retry-After") == "" {
+		t.Errorf("one too many who wait: %d %s", a.status, a.body)
+	}
+	close(r.fake.hold)
+	waiting.Wait()
+}
+
 // TestCutSocketsGetTheLogOnceAndInOrder: clients of a WebSocket are cut off at random
 // places and come back behind what they have.
 func TestCutSocketsGetTheLogOnceAndInOrder(t *testing.T) {

@@ -165,17 +165,34 @@ func writeCloudEvents(w http.ResponseWriter, body []byte, link string) error {
 // acceptsSSE reports whether a client asks for a stream.
 func acceptsSSE(h http.Header) bool { return accepts(h, wire.SSEType) }
 
-// accepts reports whether a client names a media type.
+// accepts reports whether a client names a media type, and doesn't like plain JSON
+// better.
 func accepts(h http.Header, want string) bool {
+	wanted, plain := 0.0, 0.0
 	for _, v := range h.Values("Accept") {
 		for part := range strings.SplitSeq(v, ",") {
-			media, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(media), want) {
-				return true
+			media, params, _ := strings.Cut(part, ";")
+			switch media = strings.TrimSpace(media); {
+			case strings.EqualFold(media, want):
+				wanted = max(wanted, quality(params))
+			case strings.EqualFold(media, "application/json"):
+				plain = max(plain, quality(params))
 			}
 		}
 	}
-	return false
+	return wanted > 0 && wanted >= plain
+}
+
+// quality reads how much a client likes a media type: 1, if it doesn't say.
+func quality(params string) float64 {
+	for p := range strings.SplitSeq(params, ";") {
+		if name, value, ok := strings.Cut(p, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
+			if q, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil {
+				return q
+			}
+		}
+	}
+	return 1
 }
 
 // page is an answer with events.

@@ -22,7 +22,7 @@ type fake struct {
 	wake     chan struct{} // closed and replaced at each append
 	next     int
 	notReady error
-	// hold makes mutations wait until it is closed; entered is told of each.
+	// hold makes mutations and wait_subagents wait until it is closed; entered is told of each.
 	hold    chan struct{}
 	entered chan struct{}
 	callers []command.Caller
@@ -105,7 +105,8 @@ func (f *fake) Do(ctx context.Context, c command.Caller, p command.Params) (any,
 	f.callers = append(f.callers, c)
 	hold := f.hold
 	f.mu.Unlock()
-	if _, mutates := p.(command.Mutating); mutates && hold != nil {
+	_, mutates := p.(command.Mutating)
+	if _, waits := p.(*command.WaitSubagents); (mutates || waits) && hold != nil {
 		f.entered <- struct{}{}
 		select {
 		case <-hold:

@@ -100,7 +100,7 @@ func runOn(t testing.TB, b server.Backend, change func(*server.Options)) *runnin
 	r := &running{tokens: newTokens(), log: &lockedBuffer{}}
 	r.t, _ = t.(*testing.T)
 	opt := &server.Options{
-		Auth: r.tokens, Heartbeat: 50 * time.Millisecond, Version: "test",
+		Auth: r.tokens, Heartbeat: 50 * time.Millisecond, Recheck: 50 * time.Millisecond, Version: "test",
 		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {

@@ -62,7 +62,7 @@ func (s *Server) whileGood(parent context.Context, l *login) (ctx context.Contex
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		for {
-			timer := time.NewTimer(l.until(s.opt.Heartbeat))
+			timer := time.NewTimer(l.until(s.opt.Recheck))
 			select {
 			case <-ctx.Done():
 				timer.Stop()

@@ -115,3 +115,15 @@ func TestMountBodiesShareTheBudget(t *testing.T) {
 		t.Errorf("the stream: %d", got)
 	}
 }
+
+// TestProblemsOfMountsAreLikeTheServersOwn: they have the request's id and the time
+// to wait.
+func TestProblemsOfMountsAreLikeTheServersOwn(t *testing.T) {
+	r := mounted(t, func(w http.ResponseWriter, _ *http.Request) {
+		server.WriteProblem(w, &fault.Error{Kind: fault.RateLimited, Detail: "busy", RetryAfter: 1500 * time.Millisecond})
+	}, nil)
+	a := r.get("/m")
+	if p := a.problem(t); a.status != 429 || p.RequestID == "" || p.RequestID != a.header.Get("X-Request-ID") || a.header.Get("Retry-After") != "2" || p.RetryAfter != 2 {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+}

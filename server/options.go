@@ -72,6 +72,9 @@ type Options struct {
 	AdmissionWait time.Duration
 	// Heartbeat is the longest silence of a stream, default 10 s, at most 15 s.
 	Heartbeat time.Duration
+	// Recheck is how often the token of an open stream is looked at again, default
+	// 1 s: so long it outlives its revocation.
+	Recheck time.Duration
 	// StopTimeout is how long Serve waits for requests under way when it is told
 	// to stop, default 10 s. From then on a write may take a quarter of it.
 	StopTimeout time.Duration
@@ -123,6 +126,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CommandTimeout, 5*time.Minute)
 	setDefault(&o.AdmissionWait, 2*time.Second)
 	setDefault(&o.Heartbeat, 10*time.Second)
+	setDefault(&o.Recheck, time.Second)
 	setDefault(&o.StopTimeout, 10*time.Second)
 	o.Heartbeat = min(o.Heartbeat, maxHeartbeat)
 }

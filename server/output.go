@@ -46,7 +46,7 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	// The content may be of a model's or a tool's making: no browser runs it here.
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Cache-Control", "private, no-cache")
-	ignoreOtherUnits(r.Header)
+	tidyRange(r.Header)
 	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "the range lies outside of the content or can't be read"}
 	if r.Method != http.MethodHead {
 		pw.admit = func(h http.Header) error {
@@ -58,12 +58,37 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	return nil
 }
 
-// ignoreOtherUnits takes away a Range in a unit that isn't known here: RFC 9110 has
-// such a request answered as if it asked for the whole.
-func ignoreOtherUnits(h http.Header) {
-	if unit, _, _ := strings.Cut(h.Get("Range"), "="); !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
+// tidyRange prepares a Range for net/http, which is less lenient than RFC 9110: the
+// unit may be in any case, one that isn't known here is as if it weren't there, a
+// position may have any number of digits, and the last zero bytes are none.
+func tidyRange(h http.Header) {
+	unit, set, _ := strings.Cut(h.Get("Range"), "=")
+	if !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
 		h.Del("Range")
+		return
 	}
+	specs := strings.Split(set, ",")
+	for i, spec := range specs {
+		first, last, ok := strings.Cut(strings.TrimSpace(spec), "-")
+		switch {
+		case ok && first == "" && last != "" && strings.Trim(last, "0") == "":
+			specs[i] = farAway + "-"
+		case ok:
+			specs[i] = position(first) + "-" + position(last)
+		}
+	}
+	h.Set("Range", "bytes="+strings.Join(specs, ","))
+}
+
+// farAway is a position after the end of every output.
+const farAway = "999999999999999999"
+
+// position returns a position in a form that fits into 64 bits.
+func position(s string) string {
+	if s = strings.TrimSpace(s); len(s) > len(farAway) && strings.Trim(s, "0123456789") == "" {
+		return farAway
+	}
+	return s
 }
 
 // validRef refuses what can't be a reference before anybody looks it up: control

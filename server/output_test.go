@@ -39,16 +39,25 @@ func TestOutputs(t *testing.T) {
 		{"what the client has", "GET", []string{"If-None-Match", tag}, 304, ""},
 		{"head", "HEAD", nil, 200, ""},
 		{"a range in another unit", "GET", []string{"Range", "lines=1-2"}, 200, "0123456789"},
+		{"a unit in capitals", "GET", []string{"Range", "Bytes=2-4"}, 206, "234"},
+		{"a position of many digits", "GET", []string{"Range", "bytes=8-99999999999999999999999"}, 206, "89"},
+		{"an end of many digits", "GET", []string{"Range", "bytes=-99999999999999999999999"}, 206, "0123456789"},
+		{"a range and the last zero bytes", "GET", []string{"Range", "bytes=2-4,-0"}, 206, "234"},
+		{"the content that the client means", "GET", []string{"If-Match", tag}, 200, "0123456789"},
 	} {
 		if a := get(c.method, c.header...); a.status != c.status || string(a.body) != c.body {
 			t.Errorf("%s: %d %q, want %d %q", c.name, a.status, a.body, c.status, c.body)
 		}
 	}
-	for _, bad := range []string{"bytes=10-", "bytes=5-2", "bytes=x"} {
+	for _, bad := range []string{"bytes=10-", "bytes=5-2", "bytes=x", "bytes=-0", "bytes=99999999999999999999999-"} {
 		a := get("GET", "Range", bad)
 		if p := a.problem(t); a.status != 416 || p.Code != "range_not_satisfiable" {
 			t.Errorf("%s: %d %s", bad, a.status, a.body)
 		}
+	}
+	other := get("GET", "If-Match", `"other"`)
+	if p := other.problem(t); other.status != 409 || !strings.Contains(p.Detail, "If-Match") {
+		t.Errorf("other content than the client means: %d %s", other.status, other.body)
 	}
 	if a := get("GET", "Range", "bytes=10-"); a.header.Get("Content-Range") != "bytes */10" {
 		t.Errorf("416 doesn't say the size: %v", a.header)

@@ -51,6 +51,12 @@ func writeProblem(w http.ResponseWriter, err error, requestID string) {
 	_, _ = w.Write(body) // a client that went away needs no answer
 }
 
+// WriteProblem answers a request of a [Mount] with an error, as the server's own
+// addresses do: with the request's id, and with the time to wait if there is one.
+func WriteProblem(w http.ResponseWriter, err error) {
+	writeProblem(w, err, w.Header().Get("X-Request-ID"))
+}
+
 func problemJSON(p *wire.Problem) []byte { return marshal(p) }
 
 // problemWriter turns the plain-text errors of other handlers into problems.
@@ -76,14 +82,17 @@ func (w *problemWriter) WriteHeader(status int) {
 		return
 	}
 	w.swallow = true
-	kind := fault.InvalidParams
+	kind, detail := fault.InvalidParams, w.detail
+	if status == http.StatusPreconditionFailed {
+		kind, detail = fault.Conflict, "the content is another one than the request's If-Match or If-Unmodified-Since allows"
+	}
 	for _, d := range fault.Table() {
 		if d.HTTP == status {
 			kind = d.Kind
 			break
 		}
 	}
-	writeProblem(w.ResponseWriter, fault.New(kind, "%s", w.detail), w.requestID)
+	writeProblem(w.ResponseWriter, fault.New(kind, "%s", detail), w.requestID)
 }
 
 // refusal says why an answer isn't let through, and takes away what would describe

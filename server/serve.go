@@ -30,7 +30,11 @@ func Listen(ctx context.Context, addr string, secure bool) (net.Listener, error)
 	if !secure && !isLoopback(host) {
 		return nil, fmt.Errorf("server: %s can be reached from other machines: use TLS, or say that it is meant to be insecure", addr)
 	}
-	l, err := lc.Listen(ctx, "tcp", addr)
+	network := "tcp"
+	if ip := net.ParseIP(host); ip != nil && ip.To4() != nil {
+		network = "tcp4" // else 0.0.0.0 would be all addresses of IPv6, too
+	}
+	l, err := lc.Listen(ctx, network, addr)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -49,9 +53,13 @@ func isLoopback(host string) bool {
 func listenUnix(ctx context.Context, lc *net.ListenConfig, path string) (net.Listener, error) {
 	var d net.Dialer
 	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("server: somebody listens on %s already", path), c.Close())
+		_ = c.Close() // nothing was sent
+		return nil, fmt.Errorf("server: %w", errors.New("another process listens there"))
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSocket == 0 {
+			return nil, fmt.Errorf("server: %w", errors.New("something that is no socket has this name"))
+		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("server: %w", err)
 		}

@@ -227,13 +227,20 @@ func (o *sse) begin(snapshot []byte, gap *Repair) error {
 // A stream that is never quiet, or whose filter lets nothing through, is checked and
 // gives a sign of life all the same.
 func (s *Server) follow(ctx context.Context, out *sse, stream command.Stream, l *login, f *filter) error {
-	for {
-		if err := followFor(ctx, l.until(s.opt.Heartbeat), out, stream, f); err != nil {
+	for beat := time.Now().Add(s.opt.Heartbeat); ; {
+		if err := followFor(ctx, l.until(min(s.opt.Recheck, time.Until(beat))), out, stream, f); err != nil {
 			return err
 		}
-		if err := errors.Join(l.again(ctx), out.heartbeat()); err != nil {
+		if err := l.again(ctx); err != nil {
 			return err
 		}
+		if time.Until(beat) > 0 {
+			continue
+		}
+		if err := out.heartbeat(); err != nil {
+			return err
+		}
+		beat = time.Now().Add(s.opt.Heartbeat)
 	}
 }
 

@@ -400,6 +400,25 @@ func TestARevokedTokenEndsItsStreams(t *testing.T) {
 	}
 }
 
+// TestARevokedTokenIsNotGoodUntilTheHeartbeat: its streams end long before that.
+func TestARevokedTokenIsNotGoodUntilTheHeartbeat(t *testing.T) {
+	r := run(t, func(o *server.Options) { o.Heartbeat, o.Recheck = time.Hour, 5*time.Millisecond })
+	r.fake.open("s", "a")
+	req := r.request(http.MethodGet, "/v1/sessions/s/events", "")
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	r.tokens.revoke("client-token")
+	// The stream has an end only because of the token.
+	all, err := io.ReadAll(res.Body)
+	if err != nil || !bytes.Contains(all, []byte("event: problem")) || bytes.Contains(all, []byte("heartbeat")) {
+		t.Errorf("%v:\n%s", err, all)
+	}
+}
+
 func TestAnExpiredTokenEndsItsStreams(t *testing.T) {
 	r := run(t, func(o *server.Options) { o.Heartbeat = time.Hour })
 	r.fake.open("s", "a")

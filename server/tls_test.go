@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,5 +163,19 @@ func TestTheStreamIsWhatTheCodecWrites(t *testing.T) {
 	}
 	if string(buf) != want {
 		t.Errorf("got %q, want %q", buf, want)
+	}
+}
+
+// TestPlainHTTPToTLS: a client that forgot https is told so, like of every mistake.
+func TestPlainHTTPToTLS(t *testing.T) {
+	certFile, keyFile, _ := certificate(t)
+	cert, err := server.LoadCertificate(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, func(o *server.Options) { o.TLS = cert.Config() })
+	a := r.get("/healthz")
+	if p := a.problem(t); a.status != 400 || p.Code != "invalid_params" || !strings.Contains(p.Detail, "https://") {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -19,6 +19,27 @@ import (
 	"agentd/fault"
 )
 
+// TestAccepts: what a client likes less or refuses is not what it gets.
+func TestAccepts(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"":                                    false,
+		"*/*":                                 false,
+		"text/event-stream":                   true,
+		"Text/Event-Stream; q=1":              true,
+		"application/json, text/event-stream": true,
+		"application/json;q=0.5, text/event-stream;q=0.9":  true,
+		"application/json, text/event-stream;q=0.5":        false,
+		"text/event-stream;q=0":                            false,
+		"text/event-stream;q=0.5, application/json;Q=0.6":  false,
+		"text/event-stream;q=oops":                         true,
+		"text/plain;q=0.1, text/event-stream;charset=utf8": true,
+	} {
+		if got := acceptsSSE(http.Header{"Accept": {accept}}); got != want {
+			t.Errorf("%q asks for a stream: %t", accept, got)
+		}
+	}
+}
+
 func TestMatch(t *testing.T) {
 	for _, c := range []struct {
 		pattern, path, want string

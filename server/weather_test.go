@@ -493,5 +493,8 @@ func TestListenRefusesOtherMachinesUnlessSecured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if host, _, err := net.SplitHostPort(l.Addr().String()); err != nil || host != "0.0.0.0" {
+		t.Errorf("it listens on %s: more than was asked for", l.Addr())
+	}
 	l.Close()
 }

@@ -69,8 +69,8 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, q *reque
 // watch pings the client, checks its token again, and closes the connection when
 // either fails or the server stops.
 func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
-	for {
-		timer := time.NewTimer(p.rpc.q.login.until(p.s.opt.Heartbeat))
+	for beat := time.Now().Add(p.s.opt.Heartbeat); ; {
+		timer := time.NewTimer(p.rpc.q.login.until(min(p.s.opt.Recheck, time.Until(beat))))
 		select {
 		case <-p.ctx.Done():
 			timer.Stop()
@@ -86,6 +86,10 @@ func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
 			p.cancel(errGone)
 			return
 		}
+		if time.Until(beat) > 0 {
+			continue
+		}
+		beat = time.Now().Add(p.s.opt.Heartbeat)
 		if err := p.ping(stop, conn); err != nil && stop.Err() == nil { //nolint:contextcheck // the same
 			p.cancel(errGone)
 			return

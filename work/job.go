@@ -301,8 +301,11 @@ func itemScope(j *state.Job, item *state.JobItem) event.Scope {
 // retryJobItem starts another attempt at an item that failed.
 func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *command.RetryJobItem) (*command.JobRecord, error) {
 	// A repeated call must not fail because its first one started the item.
-	if first, err := session.Repeated[command.JobRecord](ctx, w.m, caller, p); first != nil || err != nil {
-		return first, err
+	switch first, err := session.Repeated[command.JobRecord](ctx, w.m, caller, p); {
+	case err != nil:
+		return nil, err
+	case first != nil:
+		return w.jobNow(ctx, caller, first), nil
 	}
 	failed, line, err := w.failedItem(ctx, caller, p.JobID, p.ItemID)
 	if err != nil {
@@ -379,11 +382,18 @@ func (w *Work) changeJob(ctx context.Context, caller command.Caller, p command.P
 	if err != nil {
 		return nil, hidden(err, "job", id)
 	}
-	if now, err := w.getJob(ctx, caller, &command.GetJob{JobID: id}); err == nil {
-		now.NextCursor = command.SealCursor("get_job", now.NextCursor)
-		return now, nil
+	return w.jobNow(ctx, caller, res), nil
+}
+
+// jobNow returns the job that a command was about as it is now: what is kept with
+// the command has its id alone. A job that can't be read any more is that.
+func (w *Work) jobNow(ctx context.Context, caller command.Caller, kept *command.JobRecord) *command.JobRecord {
+	now, err := w.getJob(ctx, caller, &command.GetJob{JobID: kept.JobID})
+	if err != nil {
+		return kept
 	}
-	return res, nil
+	now.NextCursor = command.SealCursor("get_job", now.NextCursor)
+	return now
 }
 
 // ordinal reads the cursor of a page of items.

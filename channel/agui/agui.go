@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"agentd/command"
@@ -118,7 +120,15 @@ func writeError(w http.ResponseWriter, err error) {
 		f = fault.New(fault.Internal, "something went wrong inside agentd")
 	}
 	d := f.Kind.Def()
-	b, bad := json.Marshal(map[string]any{"title": d.Title, "status": d.HTTP, "detail": f.Detail, "code": f.Kind, "type": "about:blank"})
+	said := map[string]any{"title": d.Title, "status": d.HTTP, "detail": f.Detail, "code": f.Kind, "type": "about:blank"}
+	if id := w.Header().Get("X-Request-ID"); id != "" {
+		said["requestId"] = id // it joins the answer to the server's log
+	}
+	if wait := int64(math.Ceil(f.RetryAfter.Seconds())); wait > 0 {
+		said["retryAfter"] = wait
+		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
+	}
+	b, bad := json.Marshal(said)
 	if bad != nil {
 		b = []byte(`{}`)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/fault"
-	"agentd/internal/wire"
 	"agentd/server"
 	"agentd/store"
 	"agentd/store/pebble"
@@ -165,14 +164,14 @@ func (s *serving) serveBackup(w http.ResponseWriter, r *http.Request) {
 	caller, ok := server.CallerFrom(r.Context())
 	switch {
 	case !ok || !caller.Admin:
-		refuse(w, fault.New(fault.Forbidden, "a backup holds every account's facts: only an admin may have it"))
+		server.WriteProblem(w, fault.New(fault.Forbidden, "a backup holds every account's facts: only an admin may have it"))
 		return
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, fault.New(fault.MethodNotAllowed, "possible here: POST"))
+		server.WriteProblem(w, fault.New(fault.MethodNotAllowed, "possible here: POST"))
 		return
 	case !s.backups.TryLock():
-		refuse(w, fault.New(fault.RateLimited, "another backup is under way"))
+		server.WriteProblem(w, &fault.Error{Kind: fault.RateLimited, Detail: "another backup is under way", RetryAfter: 10 * time.Second})
 		return
 	}
 	defer s.backups.Unlock()
@@ -182,7 +181,7 @@ func (s *serving) serveBackup(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.log.Error("backup failed", "error", err)
 		if !out.started {
-			refuse(w, fault.Wrap(fault.KindOf(err), err, "the backup could not be made; the log says why"))
+			server.WriteProblem(w, fault.Wrap(fault.KindOf(err), err, "the backup could not be made; the log says why"))
 		}
 	}
 }
@@ -197,12 +196,4 @@ type startedWriter struct {
 func (w *startedWriter) Write(p []byte) (int, error) {
 	w.started = true
 	return w.ResponseWriter.Write(p)
-}
-
-// refuse answers with a problem.
-func refuse(w http.ResponseWriter, err *fault.Error) {
-	p := wire.ProblemOf(err)
-	w.Header().Set("Content-Type", wire.ProblemType)
-	w.WriteHeader(p.Status)
-	_ = writeJSON(w, p) // a client that went away needs no answer
 }

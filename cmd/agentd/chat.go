@@ -54,7 +54,6 @@ Exit codes: 0 left, 1 failed, 2 usage.`,
 	}
 	o.add(cmd)
 	cmd.Flags().BoolVar(&last, "continue", false, "go on with the last session")
-	completeModes(cmd)
 	return a.where(cmd)
 }
 

@@ -75,6 +75,24 @@ func TestEventsFollowsWithFilters(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 }
 
+// TestEveryProblemHasItsRequest: also where the program itself answers, and not its
+// server.
+func TestEveryProblemHasItsRequest(t *testing.T) {
+	p := start(t, filepath.Join(t.TempDir(), "data"))
+	for _, path := range []string{"/v1/transfer/sess_none", "/v1/trim/sess_none", "/v1/backup", "/agui", "/v1/sessions/sess_none/events"} {
+		res := p.get(path, "X-Request-ID", "req_mine")
+		var said struct{ Code, RequestID string }
+		err := json.NewDecoder(res.Body).Decode(&said)
+		if err != nil || res.StatusCode < 400 || said.Code == "" || said.RequestID != "req_mine" || res.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %+v, %v", path, res.StatusCode, said, err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	p.stop(syscall.SIGTERM)
+}
+
 // submitTo submits a turn to a session.
 func (p *process) submitTo(sessionID string) *command.SubmitTurnResult {
 	p.t.Helper()

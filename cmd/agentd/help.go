@@ -43,36 +43,3 @@ func helpCommand() *cobra.Command {
 		},
 	}
 }
-
-// completions say how each shell is given its script.
-var completions = map[string]struct{ needs, example string }{
-	"bash":       {"It needs the package bash-completion.", "  source <(agentd completion bash)\n  agentd completion bash > /etc/bash_completion.d/agentd"},
-	"zsh":        {"A new shell knows it, if compinit is loaded.", "  agentd completion zsh > \"${fpath[1]}/_agentd\""},
-	"fish":       {"A new shell knows it.", "  agentd completion fish | source\n  agentd completion fish > ~/.config/fish/completions/agentd.fish"},
-	"powershell": {"Put the line into the profile to have it in every shell.", "  agentd completion powershell | Out-String | Invoke-Expression"},
-}
-
-// addCompletion adds cobra's command for completion, with help like that of the
-// others.
-func addCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() != "completion" {
-			continue
-		}
-		c.Short = "Write the script that completes commands in a shell"
-		c.Long = "Writes the script that completes commands, flags and their values in a shell.\n\nExit codes: those of its commands."
-		c.Example = "  source <(agentd completion bash)\n  agentd completion zsh > \"${fpath[1]}/_agentd\""
-		c.Args, c.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help() // as for every command that only holds others
-			return silent(exitUsage)
-		}
-		for _, shell := range c.Commands() {
-			about := completions[shell.Name()]
-			shell.Short = "Write the script for " + shell.Name()
-			shell.Long = "Writes the script that completes agentd's commands in " + shell.Name() + ".\n" + about.needs + "\n\nExit codes: 0 done, 1 failed, 2 usage."
-			shell.Example = about.example
-			shell.Args = args(cobra.NoArgs)
-		}
-	}
-}

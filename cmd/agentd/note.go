@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -41,6 +42,20 @@ func newServerNote(at net.Addr, c *config.Config, token string) *serverNote {
 	}
 	n.URL = scheme + "://" + at.String()
 	return n
+}
+
+// base is where the commands of this machine reach the server. One that listens on
+// all addresses has none of them as its name, but is on loopback, too.
+func (n *serverNote) base() string {
+	u, err := url.Parse(n.URL)
+	if err != nil {
+		return n.URL
+	}
+	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsUnspecified() {
+		return n.URL
+	}
+	u.Host = net.JoinHostPort("127.0.0.1", u.Port())
+	return u.String()
 }
 
 // dataName names the data without secrets, the same for every process that means

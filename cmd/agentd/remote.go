@@ -54,7 +54,7 @@ func serverAddress(address string) (base, socket string) {
 // dialNote returns the server that a note in a directory is about, and follows it
 // when the note changes.
 func dialNote(dir string, n *serverNote) (*remoteFacts, error) {
-	base := n.URL
+	base := n.base()
 	if n.Socket != "" {
 		base = strings.TrimSuffix(strings.Replace(base, "+unix", "", 1), n.Socket) + "localhost"
 	}

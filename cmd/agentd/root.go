@@ -75,12 +75,25 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 
 // parent returns a command that only holds others.
 func parent(use, short, long, example string, children ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, SuggestionsMinimumDistance: 2, Args: noSuchCommand, RunE: func(cmd *cobra.Command, _ []string) error {
-		_ = cmd.Help() // it goes to standard output, like every answer
-		return silent(exitUsage)
-	}}
+	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, SuggestionsMinimumDistance: 2, Args: noSuchCommand, RunE: needsCommand}
 	c.AddCommand(children...)
 	return c
+}
+
+// needsCommand answers a command that only holds others: with its help or, for a
+// program, with a mistake like every other.
+func needsCommand(cmd *cobra.Command, _ []string) error {
+	if asked, err := cmd.Flags().GetBool("json"); err != nil || !asked {
+		_ = cmd.Help() // it goes to standard output, like every answer
+		return silent(exitUsage)
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usagef("%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(names, ", "))
 }
 
 // args makes a mistake in the number of arguments a usage error that says which

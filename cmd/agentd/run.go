@@ -13,7 +13,6 @@ import (
 
 	"agentd/command"
 	"agentd/event"
-	"agentd/permission"
 )
 
 // runFlags are what "run" takes beside what every turn does.
@@ -56,16 +55,7 @@ that nobody can answer here ("agentd actions" lists it).`,
 	f.StringVar(&o.schema, "schema", "", "file with a JSON Schema that the final answer satisfies; standard output is then that JSON")
 	f.BoolVar(&o.wait, "wait", false, "wait for others to answer what can't be asked here")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say on standard error what is done, also where that isn't a terminal")
-	completeModes(cmd)
 	return a.where(cmd)
-}
-
-// completeModes lets a shell complete --mode.
-func completeModes(cmd *cobra.Command) {
-	modes := cobra.FixedCompletions(permission.Modes(), cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc("mode", modes); err != nil {
-		panic(err) // the flag isn't there: a mistake in the program
-	}
 }
 
 func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {

@@ -98,7 +98,7 @@ func (t *renewing) addressed(req *http.Request, n *serverNote) *http.Request {
 	req = req.Clone(req.Context())
 	req.Header.Set("Authorization", "Bearer "+n.Token)
 	if n.Socket == "" {
-		if _, host, ok := strings.Cut(n.URL, "://"); ok {
+		if _, host, ok := strings.Cut(n.base(), "://"); ok {
 			req.URL.Host, req.Host = host, ""
 		}
 	}

@@ -54,21 +54,26 @@ func unfinished(ctx context.Context, f facts, sessionID string) (seen uint64, er
 	if _, local := f.(*localFacts); !local || sessionID == "" {
 		return 0, nil
 	}
-	if err := takeUp(ctx, f, sessionID); err != nil {
-		return 0, err
-	}
+	// What is asked is looked at before the turn goes on: it may soon ask the next.
 	none := 0
 	var s command.SessionRead
 	if err := f.do(ctx, &command.GetSession{SessionID: sessionID, Limit: &none}, &s); err != nil {
 		return 0, err
 	}
 	t, err := mainThread(ctx, f, sessionID)
-	switch {
+	if err != nil {
+		return 0, err
+	}
+	if len(t.PendingRequests) > 0 {
+		return 0, fmt.Errorf("turn %s of session %s waits for an answer: \"agentd chat --session %s\" asks for it", t.ActiveTurnID, sessionID, sessionID)
+	}
+	if err := takeUp(ctx, f, sessionID); err != nil {
+		return 0, err
+	}
+	switch t, err = mainThread(ctx, f, sessionID); {
 	case err != nil:
 		return 0, err
-	case len(t.PendingRequests) > 0:
-		return 0, fmt.Errorf("turn %s of session %s waits for an answer: \"agentd chat --session %s\" asks for it", t.ActiveTurnID, sessionID, sessionID)
-	case t.Block != nil:
+	case t.Block != nil && len(t.PendingRequests) == 0:
 		return 0, &exitError{exitBlocked, fmt.Errorf("turn %s of session %s is blocked: %s; \"agentd chat --session %s\" lets it go on", t.ActiveTurnID, sessionID, t.Block.Reason, sessionID)}
 	}
 	return s.Sequence, nil

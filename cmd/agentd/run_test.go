@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -224,6 +225,28 @@ func TestRunWrongServer(t *testing.T) {
 		t.Errorf("no server: %d\n%s%s", code, out, errs)
 	}
 	p.stop(syscall.SIGTERM)
+}
+
+// TestRunBlockedIsAFailureOfItsOwn: for a program it is one JSON object, like every
+// failure, and its code tells it from the others.
+func TestRunBlockedIsAFailureOfItsOwn(t *testing.T) {
+	dir := play(t, "answers:\n  - tools: [{name: write_file, arguments: {path: a.txt, content: x}}]\n")
+	cmd := playing(t, dir, "run", "--json", "hello")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, _ := cmd.Output()
+	var said failure
+	if err := json.Unmarshal([]byte(errs.String()), &said); err != nil || cmd.ProcessState.ExitCode() != exitBlocked {
+		t.Fatalf("exit code %d, %v:\n%s", cmd.ProcessState.ExitCode(), err, errs.String())
+	}
+	if said.Code != codeBlocked || said.ExitCode != exitBlocked || !strings.Contains(said.Error, "agentd approve action_") {
+		t.Errorf("%+v", said)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no event: %s", line)
+		}
+	}
 }
 
 // TestRunUnread: who reads the answer goes away in mid-turn. The turn is

@@ -203,9 +203,8 @@ func (r *runner) fact(e *event.Event) (done bool, err error) {
 	}
 	if p, ok := e.Payload.(*event.ThreadUpdated); ok && p.Status == "blocked" && len(p.ActionIDs) == 0 && e.ThreadID == r.threadID {
 		r.view.stage.show(nil)
-		r.sayf("agentd: the turn is blocked: %s", plainText(p.Reason))
-		r.sayf("Let it go on with: agentd call resume_thread '{\"sessionId\":%q,\"threadId\":%q}'", r.sessionID, r.threadID)
-		return true, silent(exitBlocked)
+		return true, &exitError{exitBlocked, fmt.Errorf("the turn is blocked: %s\nLet it go on with: agentd call resume_thread '{\"sessionId\":%q,\"threadId\":%q}'",
+			plainText(p.Reason), r.sessionID, r.threadID)}
 	}
 	return r.next()
 }
@@ -279,20 +278,21 @@ func (r *runner) unanswered(q *question) (done bool, err error) {
 	if what = plainText(what); q.isPlan() {
 		what = "a plan waits to be approved\n\n" + plainBlock(planOf(q.required.Prompt, q.required.SafeArgs)) + "\n"
 	}
-	r.sayf("agentd: the turn waits for action %s: %s", q.id, what)
+	text := fmt.Sprintf("the turn waits for action %s: %s\n", q.id, what)
 	if q.required.Reason != "" {
-		r.sayf("Why: %s", plainText(q.required.Reason))
+		text += "Why: " + plainText(q.required.Reason) + "\n"
 	}
 	if q.isInput() {
-		r.sayf("Answer it with \"agentd approve %s --input VALUE\".", q.id)
+		text += fmt.Sprintf("Answer it with \"agentd approve %s --input VALUE\".", q.id)
 	} else {
-		r.sayf("Answer it with \"agentd approve %s\" or \"agentd deny %s\".", q.id, q.id)
+		text += fmt.Sprintf("Answer it with \"agentd approve %s\" or \"agentd deny %s\".", q.id, q.id)
 	}
 	if r.flags.wait {
+		r.sayf("agentd: %s", text)
 		r.waiting[q.id] = true
 		return false, nil
 	}
-	return true, silent(exitBlocked)
+	return true, &exitError{exitBlocked, errors.New(text)}
 }
 
 // answered takes a line that was typed.

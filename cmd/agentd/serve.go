@@ -177,7 +177,11 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 
 func (s *serving) listen(ctx context.Context) (err error) {
 	if s.listener, err = server.Listen(ctx, s.address(), true); err != nil {
-		return fmt.Errorf("can't listen on %s: %w; --listen names another address", s.address(), errors.Unwrap(err))
+		advice := "--listen names another address"
+		if s.loaded.Config.Socket != "" {
+			advice = "--socket names another path"
+		}
+		return fmt.Errorf("can't listen on %s: %w; %s", s.address(), errors.Unwrap(err), advice)
 	}
 	return nil
 }

@@ -276,6 +276,34 @@ func TestSecondServerIsRefused(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 }
 
+// TestCommandsReachAServerOnAllAddresses: the commands of this machine find it by
+// its data directory, as every other.
+func TestCommandsReachAServerOnAllAddresses(t *testing.T) {
+	for _, listen := range []string{"0.0.0.0:0", ":0"} {
+		p := start(t, filepath.Join(t.TempDir(), "data"), "--insecure", "--listen", listen)
+		for _, args := range [][]string{{"run", "--data", p.data, "hello"}, {"status", "--data", p.data}} {
+			if out, errs, code := program(t, args...); code != 0 {
+				t.Errorf("%s, %v: exit code %d\n%s%s", listen, args, code, out, errs)
+			}
+		}
+		p.stop(syscall.SIGTERM)
+	}
+}
+
+// TestTakenSocket: whoever can't have the socket is told why, and how to go on.
+func TestTakenSocket(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	p := start(t, filepath.Join(dir, "data"), "--socket", socket)
+	for path, want := range map[string]string{socket: "another process listens there", writeFile(t, dir, "file", "x"): "no socket has this name"} {
+		_, errs, code := program(t, "serve", "--data", filepath.Join(dir, "other"), "--socket", path)
+		if code != 1 || !strings.Contains(errs, want) || !strings.Contains(errs, "--socket names another path") || strings.Contains(errs, "%!") {
+			t.Errorf("exit code %d, want 1 and %q:\n%s", code, want, errs)
+		}
+	}
+	p.stop(syscall.SIGTERM)
+}
+
 // TestKilledServer kills a server under load: everything that it acknowledged is
 // there afterwards and comes to its end, and the note it left misleads nobody.
 func TestKilledServer(t *testing.T) { killRounds(t, 3) }

@@ -100,7 +100,7 @@ Exit codes: 0 done, 1 failed, 2 usage, also if a parameter is missing or doesn't
 fit.`,
 		Example: `  agentd call get_session '{"sessionId":"sess_01"}'
   agentd call interrupt_turn '{"sessionId":"sess_01"}'`,
-		Args: args(cobra.RangeArgs(1, 2)),
+		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: commandNames,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			body := []byte("{}")
 			if len(given) == 2 {

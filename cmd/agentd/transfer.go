@@ -217,40 +217,39 @@ func (s *serving) serveTransfer(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, transferPath), "/")
 	switch {
 	case !ok:
-		refuse(w, fault.New(fault.Unauthenticated, "a token is needed"))
+		s.refuse(w, fault.New(fault.Unauthenticated, "a token is needed"))
 	case id != "" && r.Method == http.MethodGet:
 		s.sendSession(w, r, caller, id)
 	case id == "" && r.Method == http.MethodPost:
 		s.takeSession(w, r, caller)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		refuse(w, fault.New(fault.MethodNotAllowed, "possible here: GET %s/SESSION and POST %s", transferPath, transferPath))
+		s.refuse(w, fault.New(fault.MethodNotAllowed, "possible here: GET %s/SESSION and POST %s", transferPath, transferPath))
 	}
 }
 
 func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller command.Caller, id string) {
 	out := &startedWriter{ResponseWriter: w}
 	w.Header().Set("Content-Type", "application/jsonl")
-	if err := s.runtime.ExportSession(r.Context(), caller, id, out); err != nil {
-		if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
-			s.log.Error("a session could not be exported", "sessionId", id, "error", err)
-		}
-		if !out.started {
-			refuseError(w, err)
-		}
+	switch err := s.runtime.ExportSession(r.Context(), caller, id, out); {
+	case err == nil:
+	case out.started:
+		s.log.Error("a session could not be exported", "sessionId", id, "error", err, "requestId", w.Header().Get("X-Request-ID"))
+	default:
+		s.refuse(w, err)
 	}
 }
 
 // takeSession spools what comes, because it is read twice.
 func (s *serving) takeSession(w http.ResponseWriter, r *http.Request, caller command.Caller) {
 	if !caller.Admin {
-		refuse(w, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one"))
+		s.refuse(w, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one"))
 		return
 	}
 	r.Body = &patientBody{ReadCloser: r.Body, deadline: http.NewResponseController(w)}
 	got, err := s.importBody(r, caller)
 	if err != nil {
-		refuseError(w, err)
+		s.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -285,11 +284,10 @@ func (s *serving) importBody(r *http.Request, caller command.Caller) (got *agent
 	return s.runtime.ImportSession(r.Context(), caller, spool, agentd.ImportOptions{AllowOpen: r.URL.Query().Get("allowOpen") == "true"})
 }
 
-// refuseError answers with an error as a problem.
-func refuseError(w http.ResponseWriter, err error) {
-	f, ok := errors.AsType[*fault.Error](err)
-	if !ok {
-		f = fault.Wrap(fault.Internal, err, "it could not be done; the log says why")
+// refuse answers with an error, and logs what isn't the caller's mistake.
+func (s *serving) refuse(w http.ResponseWriter, err error) {
+	if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
+		s.log.Error("a request could not be carried out", "error", err, "requestId", w.Header().Get("X-Request-ID"))
 	}
-	refuse(w, f)
+	server.WriteProblem(w, err)
 }

@@ -121,22 +121,22 @@ func (s *serving) serveTrim(w http.ResponseWriter, r *http.Request) {
 	caller, ok := server.CallerFrom(r.Context())
 	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, trimPath), "/")
 	if !ok {
-		refuse(w, fault.New(fault.Unauthenticated, "a token is needed"))
+		s.refuse(w, fault.New(fault.Unauthenticated, "a token is needed"))
 		return
 	}
 	if id == "" || r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, fault.New(fault.MethodNotAllowed, "possible here: POST %s/SESSION", trimPath))
+		s.refuse(w, fault.New(fault.MethodNotAllowed, "possible here: POST %s/SESSION", trimPath))
 		return
 	}
 	opt, err := trimQuery(r.URL.Query())
 	if err != nil {
-		refuseError(w, err)
+		s.refuse(w, err)
 		return
 	}
 	got, err := s.runtime.TrimSession(r.Context(), caller, id, opt)
 	if err != nil {
-		refuseError(w, err)
+		s.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/command"
+	"agentd/permission"
+)
+
+// completions say how each shell is given its script.
+var completions = map[string]struct{ needs, example string }{
+	"bash":       {"It needs the package bash-completion.", "  source <(agentd completion bash)\n  agentd completion bash > /etc/bash_completion.d/agentd"},
+	"zsh":        {"A new shell knows it, if compinit is loaded.", "  agentd completion zsh > \"${fpath[1]}/_agentd\""},
+	"fish":       {"A new shell knows it.", "  agentd completion fish | source\n  agentd completion fish > ~/.config/fish/completions/agentd.fish"},
+	"powershell": {"Put the line into the profile to have it in every shell.", "  agentd completion powershell | Out-String | Invoke-Expression"},
+}
+
+// addCompletion adds cobra's command for completion, with help like that of the
+// others, and lets shells complete the values of flags.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completeValues(root, choices())
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Short = "Write the script that completes commands in a shell"
+		c.Long = "Writes the script that completes commands, flags and their values in a shell.\n\nExit codes: those of its commands."
+		c.Example = "  source <(agentd completion bash)\n  agentd completion zsh > \"${fpath[1]}/_agentd\""
+		c.Args, c.RunE = noSuchCommand, needsCommand
+		for _, shell := range c.Commands() {
+			about := completions[shell.Name()]
+			shell.Short = "Write the script for " + shell.Name()
+			shell.Long = "Writes the script that completes agentd's commands in " + shell.Name() + ".\n" + about.needs + "\n\nExit codes: 0 done, 1 failed, 2 usage."
+			shell.Example = about.example
+			shell.Args = args(cobra.NoArgs)
+		}
+	}
+}
+
+// choices are the values of flags that take only some: by the flag's name, or by
+// those of command and flag where the name alone doesn't tell.
+func choices() map[string][]string {
+	all := map[string][]string{
+		"mode":         permission.Modes(),
+		"role":         {string(command.RoleAdmin), string(command.RoleClient), string(command.RoleObserver)},
+		"scope":        {"once", "session"},
+		"queue-policy": {"queue", "reject", "interrupt", "steer"},
+		"missed":       {"run_once", "skip", "run_all"},
+		"overlap":      {"skip", "queue", "allow"},
+		"files":        {"restore", "keep"},
+		"signal":       {"traces", "metrics"},
+		"atif-version": {"1.8", "1.4"},
+
+		"agentd export format":           {"agentd", "agent-evidence"},
+		"agentd export evidence format":  {"agentd", "agent-evidence"},
+		"agentd sessions export format":  {"session", "cloudevents"},
+		"agentd telemetry export format": {"otlp-json", "otlp"},
+	}
+	for _, s := range config.Table() {
+		if s.Flag != "" && len(s.Values) > 0 {
+			all[s.Flag] = s.Values
+		}
+	}
+	return all
+}
+
+// completeValues tells shells the values of the flags of a command and of those
+// below it.
+func completeValues(cmd *cobra.Command, all map[string][]string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		values := all[f.Name]
+		if values == nil {
+			values = all[cmd.CommandPath()+" "+f.Name]
+		}
+		if values == nil || f.Value.Type() != "string" {
+			return
+		}
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // it has one already: a mistake in the program
+		}
+	})
+	for _, c := range cmd.Commands() {
+		completeValues(c, all)
+	}
+}
+
+// commandNames completes the name of a command of the catalogue.
+func commandNames(_ *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(given) == 0 {
+		for _, d := range command.Catalog() {
+			if strings.HasPrefix(string(d.Name), begun) {
+				names = append(names, string(d.Name)+"\t"+d.Means)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
