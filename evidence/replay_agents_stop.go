@@ -176,12 +176,16 @@ func (r *recording) agentEnded(p *event.SubagentEnded) {
 		return
 	}
 	r.c.Acts[n].Kind = ActClose
-	for n > 0 && r.c.Acts[n-1].Kind == ActClose && r.worksFor(r.c.Acts[n-1].SubagentID, f.thread) {
+	for n > 0 && r.c.Acts[n-1].Kind == ActClose && r.c.Acts[n-1].Reason == closedWith+r.c.Acts[n].Reason && r.worksFor(r.c.Acts[n-1].SubagentID, f.thread) {
 		r.c.Acts[n].After = r.c.Acts[n-1].After // before any of them had ended
 		r.c.Acts = slices.Delete(r.c.Acts, n-1, n)
 		n--
 	}
 }
+
+// closedWith begins the reason of the end of a subagent that ends because the one that it
+// works for does.
+const closedWith = "its parent was closed: "
 
 // worksFor reports whether a subagent works for a thread.
 func (r *recording) worksFor(agent, thread string) bool {

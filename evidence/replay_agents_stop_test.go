@@ -102,6 +102,35 @@ func TestReplayOfSubagentsThatStillWork(t *testing.T) {
 	})
 }
 
+// TestReplayClosesSubagents: children are closed one by one, or with the one that they
+// work for, as they were.
+func TestReplayClosesSubagents(t *testing.T) {
+	k := newKit(t, nil, told("stall", script.Answer{Stall: time.Hour}))
+	main := do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_close"}).ThreadID
+	var ids [3]string
+	for i, thread := 0, main; i < len(ids); i++ {
+		res := k.spawn("sess_close", thread, "stall", nil)
+		k.until("sess_close", ofAgent(res.SubagentID, event.TypeModelRequested))
+		ids[i], thread = res.SubagentID, res.ThreadID
+	}
+	other := k.spawn("sess_close", main, "stall", nil)
+	k.until("sess_close", ofAgent(other.SubagentID, event.TypeModelRequested))
+	for _, id := range []string{ids[2], ids[0], other.SubagentID} {
+		do[command.SubagentResult](k, &command.CloseSubagent{SubagentID: id, Reason: "enough"})
+		k.until("sess_close", ofAgent(id, event.TypeTurnFailed))
+	}
+	k.until("sess_close", ofAgent(ids[1], event.TypeTurnFailed))
+	c := caseOf(k, command.ExportScope{SessionID: "sess_close"})
+	if len(c.Acts) != 3 || c.Acts[0].SubagentID != ids[2] || c.Acts[1].SubagentID != ids[0] {
+		t.Errorf("the acts are %+v", c.Acts)
+	}
+	finds(k, "sess_close", map[string]mutant{
+		"nobody closes the first": {func(c *evidence.Case) { undone(c, 1) }, "agent 1, turn 1: the recording has model.failed"},
+		"nobody closes the other": {func(c *evidence.Case) { undone(c, 2) }, "agent 2, turn 1: the recording has model.failed"},
+		"it ended before it did":  {func(c *evidence.Case) { c.Acts[0].After["agent 1, agent 1, agent 1, ended"] = 1 }, "the recording has model.failed"},
+	})
+}
+
 // TestReplayGivesMoreToSubagents: input that wakes a child which had ended, and a
 // compaction of what it said, come again when it has ended.
 func TestReplayGivesMoreToSubagents(t *testing.T) {
