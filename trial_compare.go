@@ -128,7 +128,10 @@ func compared(p *command.CompareBenchmarkRuns, baseline, candidate []*foundTrial
 	rec.TimeoutRateDelta = rec.Candidate.TimeoutRate - rec.Baseline.TimeoutRate
 	n := float64(len(baseline) + len(candidate))
 	rec.EvidenceCompletenessRate = (rec.Baseline.EvidenceCompletenessRate*float64(len(baseline)) + rec.Candidate.EvidenceCompletenessRate*float64(len(candidate))) / n
-	rec.P0QcGateRegressionCount, rec.Decision = p.P0QcGateRegressionCount, cmp.Or(p.Decision, undecided)
+	rec.Decision = cmp.Or(p.Decision, undecided)
+	if p.P0QcGateRegressionCount != nil { // else the standard wants a number all the same, and the risks say so
+		rec.P0QcGateRegressionCount = *p.P0QcGateRegressionCount
+	}
 	if rec.Baseline.CostUSD != nil && rec.Candidate.CostUSD != nil {
 		d := *rec.Candidate.CostUSD/float64(len(candidate)) - *rec.Baseline.CostUSD/float64(len(baseline))
 		rec.CostDeltaUSD = &d
@@ -151,6 +154,9 @@ func risks(p *command.CompareBenchmarkRuns, rec *command.ComparisonRecord, first
 	}
 	if verifierOf(first).Name == "" {
 		out = append(out, "nobody named the verifier")
+	}
+	if p.P0QcGateRegressionCount == nil {
+		out = append(out, "nobody said whether the quality gate found regressions")
 	}
 	if rec.P0QcGateRegressionCount > 0 {
 		out = append(out, fmt.Sprintf("the quality gate found %d regressions", rec.P0QcGateRegressionCount))

@@ -39,7 +39,7 @@ func TestComparisonOfTwoConfigurations(t *testing.T) {
 	k := endless(newKit(t))
 	tasks := []string{"a", "b", "c", "d"}
 	p := &command.CompareBenchmarkRuns{
-		Baseline: k.scored("base", nil, tasks, 0, 0.5, 1, 0), Candidate: k.scored("cand", nil, tasks, 1, 0.5, 1, 0.5), P0QcGateRegressionCount: 2, Decision: "revert",
+		Baseline: k.scored("base", nil, tasks, 0, 0.5, 1, 0), Candidate: k.scored("cand", nil, tasks, 1, 0.5, 1, 0.5), P0QcGateRegressionCount: new(int64(2)), Decision: "revert",
 	}
 	c := do[command.CompareBenchmarkRunsResult](k, p).Comparison
 	if far(c.MeanRewardDelta, 0.375) || c.Decision != "revert" || c.P0QcGateRegressionCount != 2 || c.EvidenceCompletenessRate != 1 || c.TimeoutRateDelta != 0 {
@@ -67,7 +67,7 @@ func TestComparisonOfTwoConfigurations(t *testing.T) {
 		t.Errorf("the stored comparison has %d trials: %v", len(stored.Trials), err)
 	}
 	x := do[command.ExportBenchmarkTrialResult](k, &command.ExportBenchmarkTrial{TrialID: p.Candidate.TrialIDs[0]})
-	if !strings.Contains(string(x.Pack), `"p0QcGateRegressionCount": 2`) {
+	if !strings.Contains(string(x.Pack), `"p0QcGateRegressionCount": 2`) || !strings.Contains(string(x.Pack), `"promotionEligible": false`) {
 		t.Errorf("the pack of a compared trial: %s", x.Pack)
 	}
 }
@@ -79,7 +79,7 @@ func TestComparisonOfDifferentTasksIsUnpaired(t *testing.T) {
 	c := do[command.CompareBenchmarkRunsResult](k, &command.CompareBenchmarkRuns{
 		Baseline: k.scored("base", nil, []string{"a", "b"}, 0.1, 0.3), Candidate: k.scored("cand", nil, []string{"c", "d", "e"}, 0.5, 0.7, 0.9),
 	}).Comparison
-	if c.Interval.Method != "welch" || far(c.MeanRewardDelta, 0.5) || c.Decision != "undecided" {
+	if c.Interval.Method != "welch" || far(c.MeanRewardDelta, 0.5) || c.Decision != "undecided" || !strings.Contains(c.RemainingRisk, "quality gate") {
 		t.Errorf("%+v %+v", c, c.Interval)
 	}
 	// Welch: se² = 0.02/2 + 0.04/3, degrees 2.8824, t(0.975) = 3.259.

@@ -65,8 +65,9 @@ type packRefs struct {
 
 // packMetrics are the trial's figures; null is not known.
 type packMetrics struct {
-	Reward                *float64 `json:"reward"`
-	DurationMs            int64    `json:"durationMs"`
+	Reward *float64 `json:"reward"`
+	// DurationMs is null until the trial has ended.
+	DurationMs            *int64   `json:"durationMs"`
 	Timeout               bool     `json:"timeout"`
 	DeniedSideEffectCount int64    `json:"deniedSideEffectCount"`
 	EvidenceComplete      bool     `json:"evidenceComplete"`
@@ -183,16 +184,16 @@ func (p *packing) status() string {
 func (p *packing) metrics() packMetrics {
 	t := &p.t.Trial
 	m := packMetrics{
-		DurationMs: t.DurationMs, Timeout: t.TimedOut, DeniedSideEffectCount: p.sum.DeniedEffects, EvidenceComplete: p.complete(),
+		Timeout: t.TimedOut, DeniedSideEffectCount: p.sum.DeniedEffects, EvidenceComplete: p.complete(),
 		Tokens: p.sum.Usage.InputTokens + p.sum.Usage.OutputTokens, CachedTokens: p.sum.Usage.CachedInputTokens, ArtifactCount: len(p.manifest),
 	}
 	if t.Reward != nil {
 		m.Reward = &t.Reward.Value
 	}
-	if p.sum.Priced > 0 {
-		cost := p.sum.CostUSD
-		m.CostUSD = &cost
+	if !t.EndedAt.IsZero() {
+		m.DurationMs = &t.DurationMs
 	}
+	m.CostUSD = p.sum.Cost()
 	return m
 }
 
@@ -209,7 +210,7 @@ func (p *packing) inputs() packInputs {
 	}
 	return packInputs{
 		P0QcGateRegressionCount: p.regressions, FailureCategory: cmp.Or(category, "none"),
-		PromotionEligible:       t.Status == "completed" && p.complete(),
+		PromotionEligible:       t.Status == "completed" && p.complete() && (p.regressions == nil || *p.regressions == 0),
 		ArtifactManifestPresent: true, TrajectoryAtifCompatible: p.doc.valid,
 	}
 }

@@ -56,7 +56,7 @@ func TestComparisonIsABenchmarkOfAgentQC(t *testing.T) {
 	tasks := []string{"a", "b", "c"}
 	for decision, outcome := range map[string]string{"revert": "revert", "": "needs-review", "looks fine": "needs-review", "promote": "promote"} {
 		rec := do[command.CompareBenchmarkRunsResult](k, &command.CompareBenchmarkRuns{
-			Baseline: k.scored("base", nil, tasks, 0, 0.5, 1), Candidate: k.scored("cand", nil, tasks, 1, 0.25, 1), P0QcGateRegressionCount: 1, Decision: decision,
+			Baseline: k.scored("base", nil, tasks, 0, 0.5, 1), Candidate: k.scored("cand", nil, tasks, 1, 0.25, 1), P0QcGateRegressionCount: new(int64(1)), Decision: decision,
 		}).Comparison
 		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(k.output(rec.ComparisonRef)))
 		if err != nil {

@@ -24,8 +24,7 @@ func interval(baseline, candidate []sample) (delta float64, out command.Compared
 	delta = mean(c) - mean(b)
 	if diffs, ok := pairs(baseline, candidate); ok {
 		out = command.ComparedInterval{Method: "paired", Level: confidence, Samples: int64(len(diffs))}
-		se := math.Sqrt(variance(diffs) / float64(len(diffs)))
-		bound(&out, mean(diffs), se, float64(len(diffs)-1), len(diffs))
+		bound(&out, delta, pairedError(diffs, delta), float64(len(diffs)-1), len(diffs))
 		return delta, out
 	}
 	out = command.ComparedInterval{Method: "welch", Level: confidence, Samples: int64(len(b) + len(c))}
@@ -56,9 +55,12 @@ func bound(out *command.ComparedInterval, center, se, degrees float64, least int
 	out.Low, out.High = &low, &high
 }
 
-// pairs returns the difference of the means for each task, if both sides ran the
-// same tasks, each as often as the other, and more than one.
-func pairs(baseline, candidate []sample) ([]float64, bool) {
+// difference is that of the means of one task, with the task's share of all trials.
+type difference struct{ value, share float64 }
+
+// pairs returns the difference for each task, if both sides ran the same tasks, each
+// as often as the other, and more than one.
+func pairs(baseline, candidate []sample) ([]difference, bool) {
 	b, c := byTask(baseline), byTask(candidate)
 	if len(b) != len(c) || len(b) < 2 {
 		return nil, false
@@ -71,11 +73,23 @@ func pairs(baseline, candidate []sample) ([]float64, bool) {
 		tasks = append(tasks, task)
 	}
 	slices.Sort(tasks)
-	diffs := make([]float64, 0, len(tasks))
+	diffs := make([]difference, 0, len(tasks))
 	for _, task := range tasks {
-		diffs = append(diffs, mean(c[task])-mean(b[task]))
+		diffs = append(diffs, difference{mean(c[task]) - mean(b[task]), float64(len(b[task])) / float64(len(baseline))})
 	}
 	return diffs, true
+}
+
+// pairedError is the standard error of the sum of differences by their shares, which
+// is delta. With equal shares it is that of their mean; with others a task that ran
+// more often counts for more, as it does in delta.
+func pairedError(diffs []difference, delta float64) float64 {
+	n, sum := float64(len(diffs)), 0.0
+	for _, d := range diffs {
+		x := d.share * (d.value - delta)
+		sum += x * x
+	}
+	return math.Sqrt(sum * n / (n - 1))
 }
 
 func byTask(list []sample) map[string][]float64 {

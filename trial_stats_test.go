@@ -47,3 +47,19 @@ func TestIntervalsCoverTheTruth(t *testing.T) {
 		}
 	}
 }
+
+// TestAnIntervalIsAroundItsDifference: tasks that ran more often than others count for
+// more in the difference of the means, and so in the middle of the interval.
+func TestAnIntervalIsAroundItsDifference(t *testing.T) {
+	var b, c []sample
+	for i := range 12 {
+		task := string(rune('a' + i))
+		for range 1 + 8*(i%2) {
+			b, c = append(b, sample{task, 0}), append(c, sample{task, 1 - float64(i%2) + 0.01*float64(i)})
+		}
+	}
+	delta, i := interval(b, c)
+	if i.Method != "paired" || math.Abs((*i.Low+*i.High)/2-delta) > 1e-9 {
+		t.Errorf("the difference is %v, the interval %s %v to %v", delta, i.Method, *i.Low, *i.High)
+	}
+}

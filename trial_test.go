@@ -400,3 +400,50 @@ func sessionOf(k *kit, i int) string {
 	}
 	return "sess_many"
 }
+
+// TestEvidenceOfATrialHoldsTheTrial: an evidence pack of a trial's session names data
+// set, trial and configuration, and the score is a verdict in it.
+func TestEvidenceOfATrialHoldsTheTrial(t *testing.T) {
+	k := newKit(t, says("Fixed."))
+	res, _ := k.try(&command.StartBenchmarkTrial{Benchmark: trialOf("trial_1", "fix-7", "cand"), Input: quoted("Fix it.")})
+	k.score("trial_1", 0.5)
+	x := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: res.SessionID}})
+	type entry struct {
+		Type    string
+		Content struct {
+			Benchmark struct{ DatasetID, TrialID, ConfigurationID string }
+			Value     float64
+		}
+	}
+	var pack struct{ Trials, Verification []entry }
+	if err := json.Unmarshal(x.Pack, &pack); err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, e := range pack.Trials {
+		types = append(types, e.Type)
+		if b := e.Content.Benchmark; b.DatasetID != "small-fixes" || b.ConfigurationID != "cand" {
+			t.Errorf("%s is about %+v", e.Type, b)
+		}
+	}
+	if got := strings.Join(types, " "); got != "benchmark.dataset.resolved benchmark.configuration.resolved benchmark.trial.started benchmark.trial.completed benchmark.reward.recorded" {
+		t.Errorf("facts of the trial: %s", got)
+	}
+	if v := pack.Verification; len(v) != 1 || v[0].Content.Value != 0.5 {
+		t.Errorf("verdicts: %+v", v)
+	}
+}
+
+// TestATrialThatHasNotEndedHasNoDuration: what isn't known yet is null, not zero.
+func TestATrialThatHasNotEndedHasNoDuration(t *testing.T) {
+	k := newKitWith(t, mode("default"), wants("write_file", map[string]any{"path": "a.txt", "content": "x"}), says("Fixed."))
+	res := do[command.StartBenchmarkTrialResult](k, &command.StartBenchmarkTrial{Benchmark: trialOf("trial_1", "fix-7", "cand"), Input: quoted("Fix it.")})
+	k.until(res.SessionID, func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
+	x := do[command.ExportBenchmarkTrialResult](k, &command.ExportBenchmarkTrial{TrialID: "trial_1"})
+	var pack struct {
+		Metrics map[string]json.RawMessage `json:"metrics"`
+	}
+	if err := json.Unmarshal(x.Pack, &pack); err != nil || string(pack.Metrics["durationMs"]) != "null" {
+		t.Errorf("%s, %v", x.Pack, err)
+	}
+}

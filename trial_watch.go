@@ -383,10 +383,7 @@ func (v *verdict) outcome(now time.Time) *event.BenchmarkTrialEnded {
 func describe(p *event.BenchmarkTrialEnded, sum *atif.Summary) {
 	usage := sum.Usage
 	p.Usage, p.ModelCalls, p.ToolCalls, p.DeniedSideEffects = &usage, sum.ModelCalls, sum.ToolCalls, sum.DeniedEffects
-	if sum.Priced > 0 {
-		cost := sum.CostUSD
-		p.CostUSD = &cost
-	}
+	p.CostUSD = sum.Cost()
 	if sum.Unanswered > 0 {
 		p.EvidenceGaps = append(p.EvidenceGaps, fmt.Sprintf("%d tool calls have no result", sum.Unanswered))
 	}

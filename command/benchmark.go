@@ -193,7 +193,7 @@ type CompareBenchmarkRuns struct {
 	// Candidate is what is tried.
 	Candidate *ComparedRun `json:"candidate"`
 	// P0QcGateRegressionCount is how many regressions the quality gate found.
-	P0QcGateRegressionCount int64 `json:"p0QcGateRegressionCount,omitempty"`
+	P0QcGateRegressionCount *int64 `json:"p0QcGateRegressionCount,omitempty"`
 	// Decision that was taken, such as promote or revert; undecided if absent.
 	Decision string `json:"decision,omitempty" max:"1000"`
 	// RemainingRisk is what the figures don't show, for people.

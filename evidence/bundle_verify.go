@@ -15,6 +15,13 @@ import (
 // Contents are judged, not how an archive packs them. An export in the sibling
 // standard's shape is held against the signed pack in it.
 func VerifyBundle(files fs.FS, opt VerifyOptions) *Verification {
+	far := &asFar{files: files, first: map[string]*damage{}}
+	v := verifyFiles(far, opt)
+	v.Finding = far.explain(v.Finding)
+	return v
+}
+
+func verifyFiles(files fs.FS, opt VerifyOptions) *Verification {
 	if isSibling(files) {
 		return verifySibling(files, opt)
 	}

@@ -18,7 +18,6 @@ type openCall struct {
 // CallLine is one tool or model call in a pack.
 type CallLine struct {
 	ChangedFiles   []string     `json:"changedFiles,omitempty"`
-	CostUSD        *float64     `json:"costUSD,omitempty"`
 	DurationMs     int64        `json:"durationMs,omitempty"`
 	EndEventID     string       `json:"endEventId,omitempty"`
 	EndSequence    uint64       `json:"endSequence,omitempty"`

@@ -52,7 +52,7 @@ func applicable(id string) string {
 var lists = []string{
 	"turns", "modelCalls", "toolCalls", "failedCalls", "artifacts", "context", "compactions", "routing", "permission",
 	"sandbox", "hooks", "processes", "limits", "tasks", "subagents", "jobs", "channels", "history", "incidents",
-	"verification", "notes", "redactions", "contents",
+	"trials", "verification", "notes", "redactions", "contents",
 }
 
 // collector folds the facts of a scope into the sections of a pack.
@@ -131,7 +131,7 @@ var families = map[event.Family]string{
 	event.FamilyRouting: "routing", event.FamilyPermission: "permission", event.FamilyAction: "permission", event.FamilyPolicy: "permission",
 	event.FamilySandbox: "sandbox", event.FamilyHook: "hooks", event.FamilyProcess: "processes", event.FamilyLimit: "limits",
 	event.FamilyTask: "tasks", event.FamilySubagent: "subagents", event.FamilyJob: "jobs", event.FamilyChannel: "channels",
-	event.FamilyHistory: "history", event.FamilyRuntime: "incidents",
+	event.FamilyHistory: "history", event.FamilyRuntime: "incidents", event.FamilyBenchmark: "trials",
 }
 
 // listed adds a fact to the list of its family.
@@ -148,7 +148,19 @@ func (c *collector) listed(e *event.Event) error {
 	if x.Says == "" || d.Family == event.FamilyLimit || d.Family == event.FamilySandbox {
 		x.Content = e.Payload
 	}
+	if d.Family == event.FamilyBenchmark {
+		x.Content = benchmarkFact{e.Benchmark, e.Comparison, e.Payload, e.Refs}
+	}
 	return c.lists[name].add(x)
+}
+
+// benchmarkFact is what a fact of a trial says: which trial it is about stands beside
+// its payload.
+type benchmarkFact struct {
+	Benchmark  *event.Benchmark  `json:"benchmark,omitempty"`
+	Comparison *event.Comparison `json:"comparison,omitempty"`
+	Payload    event.Payload     `json:"payload"`
+	Refs       map[string]string `json:"refs,omitempty"`
 }
 
 // records adds what has a list of its own.
@@ -167,6 +179,8 @@ func (c *collector) records(e *event.Event) error {
 		return add("artifacts")
 	case *event.OutputRedacted:
 		return add("redactions")
+	case *event.BenchmarkRewardRecorded: // somebody's verdict
+		return add("verification")
 	case *event.EvidenceChanged:
 		return c.evidence(e, p)
 	case *event.OutputExpired:

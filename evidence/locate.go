@@ -46,9 +46,7 @@ func (v *verifier) locate(open again) {
 		v.res.Unproven, *f = false, *v.stop
 	}
 	if l.proof == nil {
-		if v.cutOff {
-			f.Byte, f.Exact, f.Detail = l.size, true, "the file is cut off: "+f.Detail
-		}
+		l.unread()
 		return
 	}
 	if !l.proof.signed() || f.Section == "integrity" {
@@ -59,7 +57,13 @@ func (v *verifier) locate(open again) {
 	if f.Sequence == 0 {
 		part -= int64(len(f.Section)) + 2 // the name of a section belongs to it
 	}
+	if v.unread {
+		part = 0
+	}
 	if p, err := l.first(); err == nil && p != nil && p.until > part {
+		if p.until <= v.at[f.Section]-int64(len(f.Section))-3 {
+			f.Section = "" // it was only noticed there
+		}
 		f.Byte, f.Exact, f.Until = max(p.from, part), p.exact && p.from >= part, 0
 		if !f.Exact {
 			f.Until = p.until
@@ -95,6 +99,20 @@ func (l *locator) read() error {
 		l.proof = nil // it was exported before there were marks
 	}
 	return nil
+}
+
+// unread says where a file ends that was cut off, or where a proof can't be read any
+// more: the change is there or before.
+func (l *locator) unread() {
+	f := l.v.res.Finding
+	if l.v.cutOff {
+		f.Byte, f.Exact, f.Detail = l.size, true, "the file is cut off: "+f.Detail
+		return
+	}
+	var wrong *json.SyntaxError
+	if err := json.NewDecoder(bytes.NewReader(l.raw)).Decode(&integrity{}); f.Section == "integrity" && errors.As(err, &wrong) {
+		f.Byte, f.Until = l.end, l.end+wrong.Offset
+	}
 }
 
 // first returns the place of the first change before the proof; nil if there is none.

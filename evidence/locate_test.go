@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,50 @@ func TestOneChangedByteIsNamed(t *testing.T) {
 			if f := finding(t, changed); f.Byte != int64(at) || !f.Exact || f.Section != "integrity" {
 				t.Errorf("%s: byte %d of the proof (%s) was changed, the finding is %+v", name, at, part, f)
 			}
+		}
+	}
+}
+
+// TestAByteMoreOrLessIsNamed puts single bytes in and takes them out: the finding is the
+// first byte that isn't what it was.
+func TestAByteMoreOrLessIsNamed(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 8))
+	for name, doc := range signedDocuments(t) {
+		proof := bytes.LastIndex(doc, []byte("\n\"integrity\":"))
+		for i := range 80 {
+			at := 1 + r.IntN(proof-2)
+			changed := slices.Delete(bytes.Clone(doc), at, at+1)
+			if i%2 == 0 {
+				changed = slices.Insert(bytes.Clone(doc), at, byte('a'+r.IntN(26)))
+			}
+			first := at
+			for first < proof && changed[first] == doc[first] { // one of several that are the same
+				first++
+			}
+			if spaces(doc[at]) || spaces(changed[at]) || spaces(doc[first]) {
+				continue // white space between values is not content
+			}
+			if f := finding(t, changed); f.Byte != int64(first) || !f.Exact {
+				t.Errorf("%s, seed %d: byte %d (%q) was changed, the finding is %+v", name, seed, first, doc[max(0, at-20):at+5], f)
+			}
+		}
+	}
+}
+
+// TestAProofThatCannotBeReadIsNotMissing: the place is somewhere in the proof, up to
+// where it can't be read any more.
+func TestAProofThatCannotBeReadIsNotMissing(t *testing.T) {
+	for name, doc := range signedDocuments(t) {
+		at := bytes.LastIndex(doc, []byte(`"keyId":`))
+		changed := bytes.Clone(doc)
+		changed[at] = 'x'
+		v, err := evidence.Verify(bytes.NewReader(changed), evidence.VerifyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := v.Finding; v.Unproven || f == nil || f.Section != "integrity" || f.Byte > int64(at) || f.Until != int64(at)+1 {
+			t.Errorf("%s: byte %d was changed: %+v %+v", name, at, v, f)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -16,7 +17,16 @@ const (
 	maxMarks  = 1 << 15
 )
 
-var markTable = crc32.MakeTable(crc32.Castagnoli)
+var (
+	markTable = crc32.MakeTable(crc32.Castagnoli)
+	// markTop finds an entry of the table: each has another highest byte.
+	markTop = func() (byTop [256]byte) {
+		for i, sum := range markTable {
+			byTop[sum>>24] = byte(i)
+		}
+		return byTop
+	}()
+)
 
 // marks tell where in a file a change is: checksums of its bytes up to every so
 // many. That something was changed is found by hashes, and that the marks are those
@@ -104,13 +114,14 @@ func (m *marks) first(r io.Reader) (*place, error) {
 	if m.Block < markBlock || m.Block > 1<<24 || m.From < 0 || m.From > 1<<20 || len(m.Sums)%4 != 0 || len(m.Sums) > 4*maxMarks {
 		return nil, errors.New("the marks can't be used")
 	}
-	p, err := differs(r, make([]byte, m.From), 0, new(uint32), m.Head)
+	in := bufio.NewReader(r)
+	p, err := differs(in, make([]byte, m.From), 0, new(uint32), m.Head)
 	if p != nil || err != nil {
 		return p, err
 	}
 	block, at, sum := make([]byte, m.Block), m.From, uint32(0)
 	for rest := m.Sums; len(rest) > 0; rest = rest[4:] {
-		p, err := differs(r, block, at, &sum, binary.BigEndian.Uint32(rest))
+		p, err := differs(in, block, at, &sum, binary.BigEndian.Uint32(rest))
 		if p != nil || err != nil {
 			return p, err
 		}
@@ -120,15 +131,21 @@ func (m *marks) first(r io.Reader) (*place, error) {
 }
 
 // differs reads the next block and says where it differs from its checksum.
-func differs(r io.Reader, block []byte, at int64, sum *uint32, want uint32) (*place, error) {
+func differs(r *bufio.Reader, block []byte, at int64, sum *uint32, want uint32) (*place, error) {
 	n, err := io.ReadFull(r, block)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
-	if *sum = crc32.Update(*sum, markTable, block[:n]); *sum == want {
+	before := *sum
+	if *sum = crc32.Update(before, markTable, block[:n]); *sum == want {
 		return nil, nil //nolint:nilnil // nothing was changed, which is no error
 	}
-	if i, ok := changedByte(n, *sum^want); ok {
+	i, ok := changedByte(n, *sum^want)
+	if !ok {
+		next, _ := r.Peek(1)
+		i, ok = shifted(block[:n], next, before, want)
+	}
+	if ok {
 		return &place{from: at + int64(i), until: at + int64(i) + 1, exact: true}, nil
 	}
 	return &place{from: at, until: at + max(int64(n), 1)}, nil
@@ -139,12 +156,8 @@ func differs(r io.Reader, block []byte, at int64, sum *uint32, want uint32) (*pl
 // byte makes goes through the bytes after it whatever they are, so it can be
 // followed back from the end of the block.
 func changedByte(length int, difference uint32) (at int, ok bool) {
-	var byTop [256]byte // every entry of the table has another highest byte
-	for i, sum := range markTable {
-		byTop[sum>>24] = byte(i)
-	}
 	for i := length - 1; i >= 0; i-- {
-		k := byTop[difference>>24]
+		k := markTop[difference>>24]
 		if markTable[k] == difference {
 			if ok {
 				return 0, false // two explanations are none

@@ -66,6 +66,9 @@ type Exported struct {
 
 // Export writes the evidence pack of a scope.
 func Export(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Writer) (_ *Exported, err error) {
+	if scope, err = scope.resolved(ctx, facts, opt.Before); err != nil {
+		return nil, err
+	}
 	through, err := lastFact(ctx, facts, scope, opt.Before)
 	if err != nil {
 		return nil, err

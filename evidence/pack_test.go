@@ -200,3 +200,40 @@ func TestPlantedSecretIsInNoExport(t *testing.T) {
 		}
 	}
 }
+
+// TestPackOfATaskHoldsTheTasksBelowIt: all that was done for the parts of a task, of
+// which only the first facts name it, and nothing of others.
+func TestPackOfATaskHoldsTheTasksBelowIt(t *testing.T) {
+	k := newKit(t, nil, script.Answer{Text: "part"}, script.Answer{Text: "other"})
+	k.turn("sess_tasks", "begin", nil)
+	parent := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "all of it", Worker: "external", Start: true}).TaskID
+	ended := func(taskID string) {
+		k.until("sess_tasks", func(e *event.Event) bool { return e.Type == event.TypeTaskCompleted && e.TaskID == taskID })
+	}
+	part := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "a part", ParentTaskID: parent, Start: true}).TaskID
+	ended(part)
+	other := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "something else", Start: true}).TaskID
+	ended(other)
+	scope := command.ExportScope{SessionID: "sess_tasks", TaskID: parent}
+	pack := k.evidenceOf(scope)
+	verified(t, pack)
+	p := view(t, pack)
+	if len(p.ModelCalls) != 1 || len(p.Turns) != 1 || p.Turns[0]["status"] != "completed" {
+		t.Errorf("model calls %v, turns %v", p.ModelCalls, p.Turns)
+	}
+	for _, e := range p.Events {
+		if strings.Contains(e.Data, other) || !strings.Contains(e.Data, parent) && !strings.Contains(e.Data, part) {
+			t.Errorf("fact %d is of another task", e.Sequence)
+		}
+	}
+	if again := k.evidenceOf(scope); !bytes.Equal(timeless(pack), timeless(again)) {
+		t.Error("the same scope gave another pack")
+	}
+	done := false
+	for _, c := range reviewOf(k, scope).Chapters {
+		done = done || c.Name == "done" && len(c.Statements) > 0
+	}
+	if !done {
+		t.Error("the review says of nothing that it was done")
+	}
+}

@@ -73,6 +73,10 @@ const maxStatements = 500
 // ExportReview writes the review of a scope as JSON, with the page in it as
 // Markdown and as HTML.
 func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Writer) (*Exported, error) {
+	scope, err := scope.resolved(ctx, facts, opt.Before)
+	if err != nil {
+		return nil, err
+	}
 	through, err := lastFact(ctx, facts, scope, opt.Before)
 	if err != nil {
 		return nil, err
@@ -317,8 +321,8 @@ func (r *reviewing) changes(e *event.Event, tool string, files []event.FileChang
 }
 
 func (r *reviewing) cost(e *event.Event, u *event.Usage, usd float64) {
-	if u == nil {
-		return
+	if u == nil || u.InputTokens == 0 && u.OutputTokens == 0 {
+		return // no model answered: there is nothing that could have a price
 	}
 	says := fmt.Sprintf("The turn used %d tokens in and %d out", u.InputTokens, u.OutputTokens)
 	if usd > 0 {

@@ -188,6 +188,19 @@ func TestReviewSaysWhatRanAndWhatItCost(t *testing.T) {
 	}
 }
 
+// TestReviewGivesNoPriceToNothing: a turn that no model answered cost nothing, which is
+// not a price that nobody knows.
+func TestReviewGivesNoPriceToNothing(t *testing.T) {
+	k := newKit(t, nil, script.Answer{Error: &script.Error{Category: "invalid_request", Message: "no"}})
+	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_none", Create: true, Input: event.Raw(`"ask"`)})
+	k.until("sess_none", func(e *event.Event) bool { return e.Type == event.TypeTurnFailed })
+	for _, c := range reviewOf(k, command.ExportScope{SessionID: "sess_none"}).Chapters {
+		if c.Name == "costs" && len(c.Statements) > 0 {
+			t.Errorf("costs: %+v", c.Statements)
+		}
+	}
+}
+
 // TestReviewOfNothingHasEmptyLists: who reads a review needn't tell a list of nothing
 // from none.
 func TestReviewOfNothingHasEmptyLists(t *testing.T) {

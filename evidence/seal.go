@@ -135,6 +135,9 @@ var strangers = []struct{ member, says string }{
 // unproven says what a document is that has no proof. A pack that has lost its own
 // was changed.
 func (v *verifier) unproven() {
+	if _, begun := v.at["integrity"]; begun && v.res.Finding != nil {
+		return // there is a proof, and it can't be read any more
+	}
 	says := "the proof is missing: this is a summary, or a part of a pack"
 	if v.res.Format != Format {
 		for _, s := range strangers {

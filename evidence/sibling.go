@@ -304,5 +304,15 @@ func (r *siblingReader) completeness() map[string]siblingComplete {
 		}
 		out[s.Signal] = c
 	}
+	for _, g := range r.gaps { // what is missing is said, also of what is no signal of its own
+		if c, ok := out[g.Signal]; !ok || c.Notes == unsignalled {
+			c.MissingFacts = append(c.MissingFacts, siblingMissing{Fact: g.Signal, Reason: "unavailable", Details: g.Reason})
+			c.Status, c.Notes = "partial", unsignalled
+			out[g.Signal] = c
+		}
+	}
 	return out
 }
+
+// unsignalled is said of an area that is only there because something of it is missing.
+const unsignalled = "what is there of it is in other areas"

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"agentd/command"
+	"agentd/event"
 	"agentd/evidence"
+	"agentd/model/provider/script"
 )
 
 // TestSibling holds a pack in the sibling standard's shape against what that
@@ -94,5 +96,33 @@ func TestSibling(t *testing.T) {
 	changed := bytes.Replace(pack, []byte("write_file"), []byte("write_fool"), 1)
 	if err := evidence.WriteSibling(bytes.NewReader(changed), res.Ref, &out); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("a changed pack: %v", err)
+	}
+}
+
+// TestSiblingSaysWhatIsMissing: a gap that is no signal of its own is said all the same.
+func TestSiblingSaysWhatIsMissing(t *testing.T) {
+	k := newKit(t, nil, script.Answer{Text: "late", Stall: time.Hour})
+	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_slow", Create: true, Input: event.Raw(`"wait"`)})
+	asked := k.until("sess_slow", func(e *event.Event) bool { return e.Type == event.TypeModelRequested })
+	pack := k.evidenceOf(command.ExportScope{SessionID: "sess_slow"})
+	if !bytes.Contains(pack, []byte(asked.ID)) {
+		t.Fatal("the call is not in the pack")
+	}
+	var out bytes.Buffer
+	if err := evidence.WriteSibling(bytes.NewReader(pack), "sha256:00", &out); err != nil {
+		t.Fatal(err)
+	}
+	var p struct {
+		Status       string
+		Completeness map[string]struct {
+			Status       string
+			MissingFacts []struct{ Details string } `json:"missing_facts"`
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &p); err != nil {
+		t.Fatal(err)
+	}
+	if c := p.Completeness["calls"]; p.Status != "partial" || c.Status != "partial" || len(c.MissingFacts) != 1 || c.MissingFacts[0].Details == "" {
+		t.Errorf("%s, %+v", p.Status, c)
 	}
 }

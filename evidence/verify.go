@@ -107,7 +107,7 @@ func verify(r io.Reader, opt VerifyOptions, open again) (*Verification, error) {
 		var stop *Finding
 		if !errors.As(err, &stop) {
 			stop = &Finding{Byte: v.dec.InputOffset(), Section: v.section, Detail: "it can't be read: " + err.Error()}
-			v.cutOff = errors.Is(err, io.ErrUnexpectedEOF)
+			v.cutOff, v.unread = errors.Is(err, io.ErrUnexpectedEOF), true
 		}
 		v.found(*stop)
 		v.stop = stop
@@ -155,8 +155,9 @@ type verifier struct {
 	// stop is what ended the reading too early.
 	stop *Finding
 	// broken says that a fact was found that doesn't follow, cutOff that the file ended
-	// too early.
-	broken, cutOff bool
+	// too early, unread that it is no JSON: where that was noticed says little about
+	// where it begins.
+	broken, cutOff, unread bool
 }
 
 // found keeps the finding that stands first.
@@ -273,6 +274,7 @@ func (v *verifier) value(name string, b []byte) error {
 	case "scope":
 		if v.session == "" {
 			v.begin(v.res.Scope.SessionID)
+			v.res.Scope.family = newFamily(v.res.Scope.TaskID)
 		}
 	case "format":
 		if v.res.Format != Format && sealedFormats[v.res.Format] == "" {

@@ -340,6 +340,9 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 	for i := range tx.facts {
 		e := &tx.facts[i]
 		e.ID, e.Time, e.RuntimeID, e.Sequence = w.m.NewID(event.PrefixEvent), tx.now, w.m.opt.RuntimeID, w.state.Sequence+1
+		if e.TraceID == "" {
+			e.TraceID = w.state.TraceOf(e)
+		}
 		start := len(buf)
 		buf = event.AppendJSON(buf, e)
 		w.ends = append(w.ends, len(buf))

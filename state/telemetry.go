@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"slices"
 
 	"agentd/event"
 )
@@ -82,6 +83,28 @@ func (t *Thread) Trace(sessionID string, turn *Turn) event.Trace {
 		return event.Trace{TraceID: turn.TraceID}
 	}
 	return event.Trace{TraceID: event.TraceIDOf(sessionID, cmp.Or(t.RootTurnID, turn.TurnID))}
+}
+
+// TraceOf returns the trace that the caller of a fact's turn sent, for facts that others
+// than the caller and the loop add to the turn: an approval that somebody else gives, a
+// subagent, a recovery. It is empty if the caller sent none.
+func (s *Session) TraceOf(e *event.Event) string {
+	if s.Telemetry.TraceCount == 0 || !known(e.TurnID) {
+		return ""
+	}
+	t := s.Thread(e.ThreadID)
+	if t == nil {
+		return ""
+	}
+	if turn := t.Turn(e.TurnID); turn != nil {
+		return turn.TraceID
+	}
+	for _, turn := range slices.Backward(t.Recent) { // what comes after its end, such as an export
+		if turn.TurnID == e.TurnID {
+			return turn.TraceID
+		}
+	}
+	return t.TraceID // a subagent's thread belongs to one trace
 }
 
 // apply notes the trace of any fact; t is the fact's thread or nil.

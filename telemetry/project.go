@@ -272,11 +272,14 @@ func (p *Projector) placeOf(e *event.Event) place {
 // rootPlace is the place of a span that no turn holds: in the trace of the caller,
 // or in one that the fact begins.
 func (p *Projector) rootPlace(e *event.Event) place {
+	if known(e.TurnID) {
+		return place{
+			trace:  cmp.Or(e.TraceID, event.TraceIDOf(p.session, e.TurnID)),
+			parent: cmp.Or(e.SpanID, event.SpanIDOf(p.session, e.TurnID)),
+		}
+	}
 	if e.TraceID != "" {
 		return place{trace: e.TraceID, parent: e.SpanID}
-	}
-	if known(e.TurnID) {
-		return place{trace: event.TraceIDOf(p.session, e.TurnID), parent: event.SpanIDOf(p.session, e.TurnID)}
 	}
 	return place{trace: event.TraceIDOf(p.session, cmp.Or(e.RunID, e.ID))}
 }

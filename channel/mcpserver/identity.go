@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -13,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/command"
+	"agentd/event"
 	"agentd/fault"
 )
 
@@ -127,11 +127,8 @@ func chosenTools(next mcp.MethodHandler) mcp.MethodHandler {
 // traceContext reads the W3C trace context that the protocol carries in _meta.
 func traceContext(req mcp.Request) (trace, span string, ok bool) {
 	value, _ := metaOf(req.GetParams())["traceparent"].(string)
-	parts := strings.Split(value, "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || !isHex(parts[1], 32) || !isHex(parts[2], 16) {
-		return "", "", false
-	}
-	return parts[1], parts[2], true
+	t, ok := event.ParseTraceParent(value)
+	return t.TraceID, t.SpanID, ok
 }
 
 // metaOf returns the _meta of parameters. Those of a request without any are a nil
@@ -141,15 +138,6 @@ func metaOf(p mcp.Params) map[string]any {
 		return nil
 	}
 	return p.GetMeta()
-}
-
-// isHex reports whether s has n hexadecimal digits in lower case, not all zero.
-func isHex(s string, n int) bool {
-	if len(s) != n || s != strings.ToLower(s) || strings.Trim(s, "0") == "" {
-		return false
-	}
-	_, err := hex.DecodeString(s)
-	return err == nil
 }
 
 // clip shortens what is quoted back to a client.

@@ -329,4 +329,14 @@ func TestTheTraceOfARequestIsInItsFacts(t *testing.T) {
 			t.Errorf("%q: %s", bad, a.Body)
 		}
 	}
+	// What is none by the rules of the header is none here either.
+	for i, bad := range []string{"ff-" + trace + "-" + span + "-01", "00-" + trace + "-" + span + "-01-x", "00-" + trace + "-" + span + "-zz"} {
+		id := fmt.Sprintf("sess_bad%d", i)
+		k.send("ann", "tools/call", map[string]any{
+			"name": "create_session", "arguments": map[string]any{"sessionId": id}, "_meta": map[string]any{"traceparent": bad},
+		}, nil)
+		if e := k.until(id, event.TypeSessionCreated); e.TraceID != "" {
+			t.Errorf("%q gave the trace %q", bad, e.TraceID)
+		}
+	}
 }

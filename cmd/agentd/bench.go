@@ -64,6 +64,7 @@ or a task or a configuration can't be used.`,
 func (a *app) benchCompareCommand() *cobra.Command {
 	p := &command.CompareBenchmarkRuns{}
 	var baseline, candidate string
+	var regressions int64
 	cmd := &cobra.Command{
 		Use:   "compare --baseline CONFIG=TRIALS --candidate CONFIG=TRIALS",
 		Short: "Compare the trials of two configurations",
@@ -81,6 +82,9 @@ Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 			if p.Candidate, err = sideOf("candidate", candidate); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("p0-regressions") {
+				p.P0QcGateRegressionCount = &regressions
+			}
 			return a.with(cmd, toAct, func(f facts) error {
 				var res command.CompareBenchmarkRunsResult
 				if err := f.do(cmd.Context(), p, &res); err != nil {
@@ -93,7 +97,7 @@ Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 	cmd.Flags().StringVar(&baseline, "baseline", "", "what was there: CONFIG=ID,ID...")
 	cmd.Flags().StringVar(&candidate, "candidate", "", "what is tried: CONFIG=ID,ID...")
 	cmd.Flags().StringVar(&p.Decision, "decision", "", "what was decided: promote, revert ...")
-	cmd.Flags().Int64Var(&p.P0QcGateRegressionCount, "p0-regressions", 0, "regressions that the quality gate found")
+	cmd.Flags().Int64Var(&regressions, "p0-regressions", 0, "regressions that the quality gate found")
 	return a.where(cmd)
 }
 

@@ -283,11 +283,7 @@ func (s *benchStep) keepTrajectory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var cost *float64
-	if sum.Priced > 0 {
-		cost = &sum.CostUSD
-	}
-	s.out.AgentResult = t.agentResult(&sum.Usage, cost)
+	s.out.AgentResult = t.agentResult(&sum.Usage, sum.Cost())
 	s.out.AgentResult.Metadata["turn_id"], s.out.AgentResult.Metadata["status"] = s.res.TurnID, s.res.Status
 	if s.res.FailureCategory != "" {
 		s.out.AgentResult.Metadata["failure_category"] = s.res.FailureCategory

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/zip"
 	"bytes"
 	"cmp"
 	"context"
@@ -95,8 +94,9 @@ A pack names the key that signed it, but can't prove whose key that is. Compare 
 with the id that the runtime's operator told you ("agentd evidence key"), or give
 that with --key.
 
-A change is named with its place: the byte, if one byte alone was changed, or the
-first of the few among which the change begins; the section, and the fact.
+A change is named with its place: the byte, if one byte alone was changed, put in
+or taken out, or the first of the few among which the change begins; the section,
+and the fact. In a zip archive it is the byte of the file in it.
 
 Exit codes: 0 nothing was changed, 1 something was (the first change is named),
 there is no proof, or the file can't be read, 2 usage.`,
@@ -152,11 +152,7 @@ func verifyEvidence(path string, opt evidence.VerifyOptions) (*evidence.Verifica
 	}
 	magic := make([]byte, 4)
 	if _, err := io.ReadFull(f, magic); err == nil && bytes.Equal(magic, []byte("PK\x03\x04")) {
-		archive, err := zip.NewReader(f, info.Size())
-		if err != nil {
-			return &evidence.Verification{Finding: &evidence.Finding{File: path, Detail: "the archive is damaged: " + err.Error()}}, nil
-		}
-		return evidence.VerifyBundle(archive, opt), nil
+		return evidence.VerifyArchive(f, info.Size(), opt), nil
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
@@ -184,7 +180,7 @@ func printVerification(p *printer, v *evidence.Verification) {
 	}
 	p.linef("signed with the key %s", v.KeyID)
 	if !v.KeyKnown {
-		p.linef("compare that with what \"agentd evidence key\" says at the runtime %s, or use --key", plainText(v.RuntimeID))
+		p.linef("compare that with what \"agentd evidence key\" says at the runtime that exported it, or use --key; the session is of %s", plainText(v.RuntimeID))
 	}
 	p.linef("%s", p.paint(green, "nothing was changed"))
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +36,42 @@ func TestServePostgres(t *testing.T) {
 	}
 	if out, errs, code := program(t, "verify", "--data", url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, errs)
+	}
+}
+
+// TestASessionMovesToADatabase takes a session over from a directory, on a machine on
+// which nothing ran yet: its evidence there is the same but for id, time and key.
+func TestASessionMovesToADatabase(t *testing.T) {
+	url, dir := pgtest.Shared(t).Database(t), t.TempDir()
+	here, file, state := filepath.Join(dir, "here"), filepath.Join(dir, "s.jsonl"), filepath.Join(dir, "not", "yet")
+	must := func(args ...string) string {
+		t.Helper()
+		out, errs, code := program(t, args...)
+		if code != 0 {
+			t.Fatalf("%v: %d\n%s%s", args, code, out, errs)
+		}
+		return out
+	}
+	var first struct{ SessionID string }
+	line, _, _ := strings.Cut(must("run", "--json", "--data", here, "hello"), "\n")
+	if err := json.Unmarshal([]byte(line), &first); err != nil {
+		t.Fatal(err)
+	}
+	must("sessions", "export", first.SessionID, "--data", here, "--out", file)
+	must("sessions", "import", file, "--data", url, "--state-dir", state)
+	var packs [2]map[string]json.RawMessage
+	for i, where := range [][]string{{"--data", here}, {"--data", url, "--state-dir", state}} {
+		if err := json.Unmarshal([]byte(must(append([]string{"export", "evidence", first.SessionID}, where...)...)), &packs[i]); err != nil {
+			t.Fatal(err)
+		}
+		for _, own := range []string{"evidenceId", "exportedAt", "integrity"} {
+			delete(packs[i], own)
+		}
+	}
+	for name, section := range packs[0] {
+		if other := packs[1][name]; !bytes.Equal(section, other) {
+			t.Errorf("%s: %s and %s", name, section, other)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -325,6 +326,11 @@ func wireHooks(c *config.Config, o *loop.Options) error {
 const undoInline = 256 << 10
 
 func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidden []string) error {
+	// A database has no folder that was made with it, and the first command on this
+	// machine need not be "agentd serve".
+	if err := os.MkdirAll(c.Local(), 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
 	key, err := workspace.LoadKey(c.Local())
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)

@@ -49,6 +49,7 @@ func downlevel(step *Step) {
 	if step.Extra == nil {
 		step.Extra = Extra{}
 	}
+	step.flatten()
 	calls := Extra{}
 	for _, c := range step.ToolCalls {
 		if len(c.Extra) > 0 {
@@ -81,5 +82,25 @@ func downlevel(step *Step) {
 	step.Observation.Results = kept
 	if len(results) > 0 {
 		step.Extra["results"] = results
+	}
+}
+
+// flatten makes the message a text; what was beside the text is only named.
+func (s *Step) flatten() {
+	var others []any
+	for _, p := range s.Message.Parts {
+		if p.Type != "text" {
+			others = append(others, p.Type)
+			continue
+		}
+		if s.Message.Text != "" {
+			s.Message.Text += "\n\n"
+		}
+		s.Message.Text += p.Text
+	}
+	s.Message.Parts = nil
+	if len(others) > 0 {
+		named, _ := s.Extra["other_parts"].([]any)
+		s.Extra["other_parts"] = append(others, named...)
 	}
 }

@@ -68,6 +68,15 @@ type Summary struct {
 	Redactions int64
 }
 
+// Cost is what all calls cost; nil if that isn't known of every one.
+func (s *Summary) Cost() *float64 {
+	if s.Priced == 0 || s.Unpriced > 0 {
+		return nil
+	}
+	cost := s.CostUSD
+	return &cost
+}
+
 // TurnEnd says how a turn ended; FailureCategory is empty for one that completed.
 type TurnEnd struct {
 	TurnID, Status, FailureCategory, Error string

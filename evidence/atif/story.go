@@ -33,7 +33,7 @@ type story struct {
 	inputs map[string]*Step
 	waits  []string
 	later  []*Step
-	// steers are told with the next call.
+	// steers are told with the next call, or at the end of their turn.
 	steers []*Step
 	// costs came before the answer that they are of.
 	costs map[string]*float64
@@ -213,6 +213,7 @@ func (s *story) turn(e *event.Event) {
 
 func (s *story) ended(turn TurnEnd, outcome Extra) {
 	s.close()
+	s.steered() // no call came any more that could have been told
 	s.outcome = outcome
 	s.turns = append(s.turns, turn)
 	if s.parent == nil {
@@ -244,25 +245,12 @@ func (s *story) said(e *event.Event, input event.Raw, ref, preview string) *Step
 			step.Extra["input_ref"] = ref
 		}
 	}
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
+	var parts []inputPart
 	if len(input) == 0 || json.Unmarshal(input, &parts) != nil {
 		return step
 	}
-	said, others := "", []string{}
-	for _, p := range parts {
-		if p.Text == "" && p.Type != "text" {
-			others = append(others, p.Type)
-			continue
-		}
-		if said != "" {
-			said += "\n\n"
-		}
-		said += p.Text
-	}
-	step.Message = *Text(said)
+	var others []string
+	step.Message, others = s.x.shown(parts)
 	if len(others) > 0 {
 		step.Extra["other_parts"] = others
 	}
@@ -281,6 +269,15 @@ func (s *story) emit(step *Step) {
 	}
 	if err := s.write(step); err != nil && s.err == nil {
 		s.err = err
+	}
+}
+
+// steered tells what was said to a turn while it ran.
+func (s *story) steered() {
+	steers := s.steers
+	s.steers = nil
+	for _, step := range steers {
+		s.emit(step)
 	}
 }
 
@@ -336,9 +333,7 @@ func (o *openStep) observe() {
 // end finishes the story. A turn that never began is still what was asked.
 func (s *story) end() {
 	s.close()
-	for _, step := range s.steers {
-		s.emit(step)
-	}
+	s.steered()
 	for _, id := range s.waits {
 		if step := s.inputs[id]; step != nil && s.count == 0 {
 			s.emit(step)

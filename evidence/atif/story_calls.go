@@ -14,10 +14,7 @@ func (s *story) modelCall(e *event.Event) {
 	case *event.ModelRequested:
 		if own(p.Purpose) {
 			s.close()
-			for _, step := range s.steers {
-				s.emit(step)
-			}
-			s.steers = nil
+			s.steered()
 		}
 	case *event.ModelCompleted:
 		s.count1(&p.Usage)

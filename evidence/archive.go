@@ -1,0 +1,220 @@
+package evidence
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// VerifyArchive verifies a bundle, or an export in the sibling standard's shape, that
+// is in a zip archive. One whose own directory was damaged is read from its beginning,
+// file by file, to find where.
+func VerifyArchive(r io.ReaderAt, size int64, opt VerifyOptions) *Verification {
+	files, broken := openArchive(r, size)
+	v := VerifyBundle(files, opt)
+	switch {
+	case broken == nil:
+	case v.Finding == nil || v.Finding.File == ".":
+		v.Finding = &Finding{Byte: broken.at, Detail: "the archive's directory can't be used, and the files in it are as they were: " + broken.err.Error()}
+	default:
+		v.Finding.Detail += "; the archive's directory can't be used: " + broken.err.Error()
+	}
+	return v
+}
+
+// damage is where something can't be read any more, and why.
+type damage struct {
+	at  int64
+	err error
+}
+
+// openArchive opens an archive, or what can be found of it.
+func openArchive(r io.ReaderAt, size int64) (fs.FS, *damage) {
+	archive, err := zip.NewReader(r, size)
+	if err == nil {
+		for _, f := range archive.File {
+			if _, err = f.DataOffset(); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil {
+		return archive, nil
+	}
+	found := &salvage{r: r, size: size, members: map[string]int64{}}
+	return found, &damage{found.scan(), err}
+}
+
+// salvage is what is in an archive whose directory can't be used: where the packed
+// bytes of each file begin, as its header before them says.
+type salvage struct {
+	r       io.ReaderAt
+	size    int64
+	members map[string]int64
+}
+
+const (
+	localHeader = "PK\x03\x04"
+	headerSize  = 30
+	maxName     = 256
+)
+
+// scan looks for the files, and returns where the last of them ends.
+func (s *salvage) scan() int64 {
+	end := int64(0)
+	for at := s.next(0); at >= 0; at = s.next(end) {
+		name, data, ok := s.header(at)
+		if end = at + 1; !ok {
+			continue
+		}
+		if _, known := s.members[name]; !known {
+			s.members[name] = data
+		}
+		// A file that is damaged ends nobody knows where: the next one is looked for in it.
+		packed := &section{r: bufio.NewReader(io.NewSectionReader(s.r, data, s.size-data))}
+		if _, err := io.Copy(io.Discard, flate.NewReader(packed)); err == nil {
+			end = data + packed.n
+		}
+	}
+	return end
+}
+
+// header reads what stands before the packed bytes of a file.
+func (s *salvage) header(at int64) (name string, data int64, ok bool) {
+	head := make([]byte, headerSize+maxName)
+	n, err := s.r.ReadAt(head, at)
+	if err != nil && !errors.Is(err, io.EOF) || n < headerSize {
+		return "", 0, false
+	}
+	method, length, extra := binary.LittleEndian.Uint16(head[8:]), int(binary.LittleEndian.Uint16(head[26:])), int(binary.LittleEndian.Uint16(head[28:]))
+	if method != zip.Deflate || length == 0 || headerSize+length > n {
+		return "", 0, false
+	}
+	name = string(head[headerSize : headerSize+length])
+	return name, at + int64(headerSize+length+extra), fs.ValidPath(name)
+}
+
+// next looks for the next header; -1 if there is none.
+func (s *salvage) next(from int64) int64 {
+	block := make([]byte, 64<<10)
+	for from < s.size {
+		n, _ := s.r.ReadAt(block, from)
+		if i := bytes.Index(block[:n], []byte(localHeader)); i >= 0 {
+			return from + int64(i)
+		}
+		if n < len(block) {
+			break
+		}
+		from += int64(n - len(localHeader) + 1)
+	}
+	return -1
+}
+
+// section counts what the unpacking takes; it takes no byte more than it needs.
+type section struct {
+	r *bufio.Reader
+	n int64
+}
+
+func (s *section) ReadByte() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err == nil {
+		s.n++
+	}
+	return b, err
+}
+
+func (s *section) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	return n, err
+}
+
+// Open implements [fs.FS]; it knows no folders.
+func (s *salvage) Open(name string) (fs.File, error) {
+	data, ok := s.members[name]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &salvaged{name: name, ReadCloser: flate.NewReader(bufio.NewReader(io.NewSectionReader(s.r, data, s.size-data)))}, nil
+}
+
+// salvaged is a file of such an archive.
+type salvaged struct {
+	io.ReadCloser
+	name string
+}
+
+// Stat implements [fs.File]; of the file only that it is one is known.
+func (s *salvaged) Stat() (fs.FileInfo, error) { return s, nil }
+
+// Name and the others implement [fs.FileInfo].
+func (s *salvaged) Name() string    { return s.name }
+func (*salvaged) Size() int64       { return 0 }
+func (*salvaged) Mode() fs.FileMode { return 0o400 }
+func (*salvaged) ModTime() time.Time {
+	return time.Time{}
+}
+func (*salvaged) IsDir() bool { return false }
+func (*salvaged) Sys() any    { return nil }
+
+// asFar is files that end where they can't be read any more: what an archive's packing
+// and its checksums say is less than what the proof says, and must not hide it.
+type asFar struct {
+	files fs.FS
+	// first is the damage that was met first in each file.
+	first map[string]*damage
+}
+
+// Open implements [fs.FS].
+func (a *asFar) Open(name string) (fs.File, error) {
+	f, err := a.files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return f, err
+	}
+	return &asFarFile{File: f, name: name, in: a}, nil
+}
+
+type asFarFile struct {
+	fs.File
+	name string
+	n    int64
+	in   *asFar
+}
+
+func (f *asFarFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.n += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if f.in.first[f.name] == nil {
+			f.in.first[f.name] = &damage{f.n, err}
+		}
+		err = io.EOF
+	}
+	return n, err
+}
+
+// explain adds to a finding what was met while reading.
+func (a *asFar) explain(found *Finding) *Finding {
+	if found == nil {
+		for name, d := range a.first { // it takes a checksum that alone is wrong to get here
+			return changed(name, d.at, "its content is as it was, but it can't be read without an error: %v", d.err)
+		}
+		return nil
+	}
+	if d := a.first[found.File]; d != nil {
+		found.Detail += "; it can't be read without an error: " + d.err.Error()
+		// Where reading ended is not where the change is.
+		found.Exact = found.Exact && found.Byte < d.at
+	}
+	return found
+}
