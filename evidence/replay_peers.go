@@ -108,7 +108,28 @@ func (r *recording) cameBack(e *event.Event) {
 		delete(f.gone, e.ChannelID)
 		return
 	}
+	if r.awayForNothing(e.ChannelID) {
+		return
+	}
 	r.parties().Peers = append(r.parties().Peers, CasePeer{EventID: e.ID, ChannelID: e.ChannelID, Tools: slices.Clone(f.offered[e.ChannelID]), When: r.now()})
+}
+
+// awayForNothing forgets that a peer went, if nothing happened meanwhile: a replay could
+// not do both in the same moment, and a call that the peer was to carry out afterwards
+// would end with its going.
+func (r *recording) awayForNothing(channelID string) bool {
+	peers := r.parties().Peers
+	for i := range slices.Backward(peers) {
+		if peers[i].ChannelID != channelID {
+			continue
+		}
+		if !peers[i].Gone || peers[i].When != r.now() {
+			return false
+		}
+		r.c.Parties.Peers = slices.Delete(peers, i, i+1)
+		return true
+	}
+	return false
 }
 
 // left takes a peer that nobody waits for any more.
