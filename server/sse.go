@@ -262,7 +262,7 @@ func followFor(ctx context.Context, d time.Duration, out *sse, stream command.St
 			return err
 		}
 	}
-	return nil
+	return ctx.Err() // it may have ended while a batch was written
 }
 
 // end tells the client why a stream ends, unless the client is the reason.

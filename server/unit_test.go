@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -450,4 +451,17 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("%q: %q %q", trace, tr, span)
 		}
 	})
+}
+
+// TestAStreamEndsWithItsContext: also if that ended while a batch was written, when the
+// next one isn't waited for any more. It would be followed again and again.
+func TestAStreamEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := followFor(ctx, time.Hour, nil, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+	if err := followFor(t.Context(), -time.Second, nil, nil, nil); err != nil {
+		t.Errorf("a while that is over ends with %v", err)
+	}
 }

@@ -251,6 +251,9 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	defer cancel()
 	stopWatching()
 	background.Wait()
+	ended := make(chan struct{})
+	defer close(ended)
+	go s.watchStop(ended, signals)
 	err := s.close(stop)
 	select {
 	case doorErr := <-served:

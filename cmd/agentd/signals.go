@@ -37,6 +37,21 @@ func (s *serving) watchSignals(ctx context.Context, got <-chan os.Signal) {
 	}
 }
 
+// watchStop still writes all stacks on SIGQUIT while the server stops, which may be what
+// takes too long. There is nothing left to reload.
+func (s *serving) watchStop(ended <-chan struct{}, got <-chan os.Signal) {
+	for {
+		select {
+		case <-ended:
+			return
+		case sig := <-got:
+			if sig == syscall.SIGQUIT {
+				s.dump()
+			}
+		}
+	}
+}
+
 // dump writes the stacks of all goroutines to standard error.
 func (s *serving) dump() {
 	buf := make([]byte, 1<<20)
