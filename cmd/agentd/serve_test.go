@@ -413,6 +413,31 @@ func TestSIGQUITDumpsAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestSIGQUITDumpsDuringAStop: a stop that takes long, here for a request whose body
+// doesn't come, can be looked into.
+func TestSIGQUITDumpsDuringAStop(t *testing.T) {
+	p := start(t, filepath.Join(t.TempDir(), "data"))
+	c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "POST /v1/commands/list_sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", p.token()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 100)); err != nil { // the body is wanted
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait(`"stopping"`)
+	p.signal(syscall.SIGQUIT)
+	p.wait("SIGQUIT: ")
+	if _, err := io.WriteString(c, "{}"); err != nil {
+		t.Error(err)
+	}
+	p.wait(`"stopped"`)
+}
+
 // certificate makes a self-signed certificate that no one trusts.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
