@@ -236,4 +236,7 @@ func TestPackOfATaskHoldsTheTasksBelowIt(t *testing.T) {
 	if !done {
 		t.Error("the review says of nothing that it was done")
 	}
+	if c := caseOf(k, scope); len(c.Turns) != 1 || len(c.Answers) != 1 || len(c.Expected) == 0 {
+		t.Errorf("the case has %d turns, %d answers, %d facts", len(c.Turns), len(c.Answers), len(c.Expected))
+	}
 }

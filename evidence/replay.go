@@ -183,6 +183,10 @@ type CaseDecision struct {
 
 // ExportReplay writes the replay case of a scope.
 func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, env CaseEnvironment, w io.Writer) (*Exported, error) {
+	scope, err := scope.resolved(ctx, facts, opt.Before)
+	if err != nil {
+		return nil, err
+	}
 	through, err := lastFact(ctx, facts, scope, opt.Before)
 	if err != nil {
 		return nil, err
