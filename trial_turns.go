@@ -69,11 +69,14 @@ func (r *Runtime) endTrial(ctx context.Context, caller command.Caller, p *comman
 	if err != nil {
 		return nil, err
 	}
-	turns, err := r.endable(ctx, t)
+	v, err := r.toldVerdict(t, p)
 	if err != nil {
 		return nil, err
 	}
-	v, err := r.toldVerdict(t, p)
+	if !t.MultiTurn && !t.EndedAt.IsZero() && p.FailureCategory != "" {
+		return r.unscored(ctx, caller, p, t.sessionID, v)
+	}
+	turns, err := r.endable(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +99,33 @@ func (r *Runtime) endTrial(ctx context.Context, caller command.Caller, p *comman
 			return nil, err
 		}
 		return res, v.emit(tx, ended, ref)
+	})
+}
+
+// unscored makes a trial that ended with its turn a failed one: it could not be scored.
+// All else that is known of it stays.
+func (r *Runtime) unscored(ctx context.Context, caller command.Caller, p *command.EndBenchmarkTrial, sessionID string, v *verdict) (*command.TrialResult, error) {
+	return session.Write(ctx, r.manager, caller, p, sessionID, asBenchmark, func(tx *session.Tx) (*command.TrialResult, error) {
+		res := &command.TrialResult{TrialID: p.TrialID}
+		now := tx.State.Benchmark.Find(p.TrialID)
+		switch {
+		case now == nil:
+			return nil, fault.New(fault.Conflict, "trial %s ended too long ago", p.TrialID)
+		case now.Reward != nil:
+			return nil, fault.New(fault.Conflict, "trial %s has a score", p.TrialID)
+		case now.FailureCategory == v.category:
+			return res, nil // it is known
+		case now.FailureCategory != "":
+			return nil, fault.New(fault.Conflict, "trial %s failed already: %s", p.TrialID, now.FailureCategory)
+		}
+		usage := now.Usage
+		v.trial = *now
+		return res, v.emit(tx, &event.BenchmarkTrialEnded{
+			Status: "failed", FailureCategory: v.category, Error: &event.Failure{Message: v.reason, Category: v.category},
+			DurationMs: now.DurationMs, Cleanup: now.Cleanup, TrajectoryRef: now.TrajectoryRef, ArtifactRefs: now.ArtifactRefs, TimedOut: now.TimedOut,
+			Usage: &usage, CostUSD: now.CostUSD, ModelCalls: now.ModelCalls, ToolCalls: now.ToolCalls, DeniedSideEffects: now.DeniedSideEffects,
+			EvidenceGaps: now.EvidenceGaps,
+		}, now.TrajectoryRef)
 	})
 }
 

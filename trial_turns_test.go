@@ -12,6 +12,7 @@ import (
 	"agentd/evidence/atif"
 	"agentd/fault"
 	"agentd/model/provider/script"
+	"agentd/state"
 )
 
 // turnsTrial starts a trial of several turns and waits for the end of the first.
@@ -125,4 +126,36 @@ func TestWhatCannotBeEnded(t *testing.T) {
 	if said := refused(one, &command.EndBenchmarkTrial{TrialID: "trial_1"}, fault.Conflict); !strings.Contains(said, "ends with its turn") {
 		t.Error(said)
 	}
+}
+
+// TestATrialThatCannotBeScored: one that ended with its turn becomes a failed one, once,
+// with all else that is known of it; one that has a score doesn't.
+func TestATrialThatCannotBeScored(t *testing.T) {
+	k := newKitWith(t, nil, says("Fixed."), says("Fixed."))
+	res, completed := k.try(&command.StartBenchmarkTrial{Benchmark: trialOf("trial_1", "fix-7", "base"), Input: quoted("Fix it.")})
+	refused(k, &command.EndBenchmarkTrial{TrialID: "trial_1"}, fault.Conflict)
+	broken := &command.EndBenchmarkTrial{TrialID: "trial_1", FailureCategory: "verifier_error", Reason: "the script is missing"}
+	for range 2 {
+		do[command.TrialResult](k, broken)
+	}
+	refused(k, &command.EndBenchmarkTrial{TrialID: "trial_1", FailureCategory: "environment"}, fault.Conflict)
+	if n := k.count(res.SessionID, event.TypeBenchmarkTrialFailed); n != 1 {
+		t.Errorf("it failed %d times", n)
+	}
+	failed := k.until(res.SessionID, is(event.TypeBenchmarkTrialFailed, ""))
+	was, now := completed.Payload.(*event.BenchmarkTrialEnded), failed.Payload.(*event.BenchmarkTrialEnded)
+	if now.FailureCategory != "verifier_error" || now.Error.Message != "the script is missing" || now.TrajectoryRef != was.TrajectoryRef || now.DurationMs != was.DurationMs || now.ModelCalls != was.ModelCalls {
+		t.Errorf("it ended as %+v, then as %+v", was, now)
+	}
+	if err := k.r.View(context.Background(), res.SessionID, func(s *state.Session) error {
+		if b := &s.Benchmark; b.Completed != 0 || b.Failed != 1 || b.Find("trial_1").Status != "failed" {
+			t.Errorf("%d completed, %d failed", b.Completed, b.Failed)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	k.try(&command.StartBenchmarkTrial{Benchmark: trialOf("trial_2", "fix-7", "base"), Input: quoted("Fix it.")})
+	do[command.TrialResult](k, &command.RecordBenchmarkReward{TrialID: "trial_2", Reward: &command.Reward{Value: new(1.0)}})
+	refused(k, &command.EndBenchmarkTrial{TrialID: "trial_2", FailureCategory: "verifier_error"}, fault.Conflict)
 }

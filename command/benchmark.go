@@ -139,7 +139,8 @@ type TrialResult struct {
 	TrialID string `json:"trialId"`
 }
 
-// EndBenchmarkTrial ends a trial of several turns.
+// EndBenchmarkTrial ends a trial of several turns, or tells why one that ended with its
+// turn has no score.
 type EndBenchmarkTrial struct {
 	Mutation
 	// TrialID is the trial's id.

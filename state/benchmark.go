@@ -241,6 +241,13 @@ func (f *fold) trialStarted(p *event.BenchmarkTrialStarted) {
 
 func (f *fold) trialEnded(p *event.BenchmarkTrialEnded) {
 	t := f.takeTrial()
+	if !t.EndedAt.IsZero() { // what its verification came to is told afterwards
+		if t.Status == "completed" {
+			f.s.Benchmark.Completed--
+		} else {
+			f.s.Benchmark.Failed--
+		}
+	}
 	t.Status, t.DurationMs, t.FailureCategory, t.Error = p.Status, p.DurationMs, p.FailureCategory, p.Error
 	t.TimedOut, t.Cleanup, t.TrajectoryRef = p.TimedOut, p.Cleanup, p.TrajectoryRef
 	t.ArtifactRefs, t.EndedAt = first(p.ArtifactRefs, keepRefs), f.e.Time

@@ -212,7 +212,11 @@ func TestBenchWithVerifiersThatFail(t *testing.T) {
 		"nothing": "RewardFileNotFoundError", "link": "VerifierOutputParseError", "several": "VerifierOutputParseError", "without": "VerifierError", "works": "",
 	}
 	for _, x := range res.Trials {
-		if x.Exception != want[x.Task] || (x.Reward != nil) != (x.Task == "works") || x.Status != "completed" {
+		status, category := "failed", "verifier_error"
+		if x.Task == "works" {
+			status, category = "completed", ""
+		}
+		if x.Exception != want[x.Task] || (x.Reward != nil) != (x.Task == "works") || x.Status != status || x.FailureCategory != category {
 			t.Errorf("%s: %+v", x.Task, x)
 		}
 		r, err := harbor.ReadResult(filepath.Join(x.Dir, "result.json"))

@@ -46,11 +46,27 @@ func (t *benchTrial) verify(ctx context.Context) error {
 	reward, err := t.score(ctx, &scoring{
 		at: t.at, tests: []string{filepath.Join(t.task.Dir, harbor.TestsDir)}, timeout: t.task.VerifierTimeout(), env: t.task.Config.Verifier.Env, id: t.at.Name,
 	})
+	if err == nil {
+		t.out.VerifierResult = &harbor.VerifierResult{Rewards: reward.Values}
+		err = t.record(ctx, reward)
+	}
 	if err != nil {
+		err = errors.Join(err, t.unscored(ctx, err))
+	}
+	return err
+}
+
+// unscored makes it a fact that a trial could not be scored. One whose agent failed is
+// a failed one already.
+func (t *benchTrial) unscored(ctx context.Context, why error) error {
+	if _, ok := errors.AsType[*exception](why); !ok || t.ended.FailureCategory != "" {
+		return nil
+	}
+	p := &command.EndBenchmarkTrial{TrialID: t.start.TrialID, FailureCategory: failedVerifier, Reason: why.Error()}
+	if err := t.f.do(ctx, p, &command.TrialResult{}); err != nil {
 		return err
 	}
-	t.out.VerifierResult = &harbor.VerifierResult{Rewards: reward.Values}
-	return t.record(ctx, reward)
+	return t.follow(ctx, neverSeen)
 }
 
 // score runs a script and reads what it gave. The copy of the tests is removed: an

@@ -1507,7 +1507,7 @@ export interface BenchmarkVerifier {
   status?: string;
 }
 
-/** Ends a trial of several turns. */
+/** Ends a trial of several turns, or tells why one that ended with its turn has no score. */
 export interface EndBenchmarkTrialParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -2913,7 +2913,7 @@ export interface Commands {
   start_benchmark_trial: { params: StartBenchmarkTrialParams; result: StartBenchmarkTrialResult };
   /** Attaches a score to a trial. */
   record_benchmark_reward: { params: RecordBenchmarkRewardParams; result: TrialResult };
-  /** Ends a trial of several turns. */
+  /** Ends a trial of several turns, or tells why a trial has no score. */
   end_benchmark_trial: { params: EndBenchmarkTrialParams; result: TrialResult };
   /** Exports a trial's pack and trajectory. */
   export_benchmark_trial: { params: ExportBenchmarkTrialParams; result: ExportBenchmarkTrialResult };
