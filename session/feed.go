@@ -113,8 +113,12 @@ func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 		}
 		if id != "" {
 			records, err := f.read(ctx, id, missing)
-			if err != nil || len(records) > 0 {
-				return records, err
+			if err != nil {
+				f.putBack(id, missing) // whoever asks again gets them
+				return nil, err
+			}
+			if len(records) > 0 {
+				return records, nil
 			}
 			continue
 		}

@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 	"agentd/session"
+	"agentd/store"
+	"agentd/store/storetest"
 )
 
 func TestFeedHasEveryFactOfEverySessionOnce(t *testing.T) {
@@ -79,5 +84,50 @@ func TestOutputsBelongToTheirSession(t *testing.T) {
 		if _, _, err := k.m.Output(context.Background(), other, ref); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%q: got %v", ref, err)
 		}
+	}
+}
+
+// stalled is a store that doesn't answer a read before its context ends, once.
+type stalled struct {
+	store.Store
+	once *atomic.Bool
+}
+
+func (s stalled) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
+	if !s.once.CompareAndSwap(true, false) {
+		return s.Store.Read(ctx, sessionID, r)
+	}
+	return func(yield func(store.Record, error) bool) {
+		<-ctx.Done()
+		yield(store.Record{}, ctx.Err())
+	}
+}
+
+// TestFeedGivesUpAReadAndLosesNothing: whoever waits only for a while asks again, and
+// gets what was being read when the while was over.
+func TestFeedGivesUpAReadAndLosesNothing(t *testing.T) {
+	stall := &atomic.Bool{}
+	k := newKitOn(t, stalled{storetest.NewMem(), stall}, nil)
+	feed := k.m.SubscribeAll(admin)
+	defer feed.Close()
+	first := k.submit(command.SubmitTurn{SessionID: "sess_a", Create: true})
+	var last uint64
+	for last < first.Sequence {
+		records, err := feed.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = records[len(records)-1].Sequence
+	}
+	stall.Store(true)
+	k.submit(command.SubmitTurn{SessionID: "sess_a"})
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	if _, err := feed.Next(ctx); err == nil {
+		t.Fatal("a read that didn't end gave something")
+	}
+	records, err := feed.Next(t.Context())
+	if err != nil || len(records) == 0 || records[0].Sequence != last+1 {
+		t.Fatalf("after it was given up: %v, %v; %d was the last before", records, err, last)
 	}
 }
