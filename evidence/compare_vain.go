@@ -27,7 +27,7 @@ func (p *Projection) inVain(list []Fact, e *event.Event, f *Fact) []Fact {
 		if g.Type != event.TypeHookCompleted && g.Type != event.TypeHookFailed {
 			break
 		}
-		if isLost(e) && g.Says["point"] == "post_tool_use" || g.Says["hook"] != "" && g.Says["hook"] == f.Says["hook"] && g.Says["point"] == f.Says["point"] {
+		if isLost(e) && g.Says["point"] == afterTool || g.Says["hook"] != "" && g.Says["hook"] == f.Says["hook"] && g.Says["point"] == f.Says["point"] {
 			first = i
 		}
 	}
@@ -43,6 +43,9 @@ func (p *Projection) inVain(list []Fact, e *event.Event, f *Fact) []Fact {
 	}
 	return list[:first]
 }
+
+// afterTool is the point at which hooks are asked about a result.
+const afterTool = "post_tool_use"
 
 // isLost reports whether a fact is the end of a call that a crash cut off.
 func isLost(e *event.Event) bool {

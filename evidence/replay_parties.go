@@ -100,6 +100,12 @@ func (r *recording) others(e *event.Event) {
 		r.hookAnswered(e, p)
 	case *event.HookFailed:
 		r.hookFailed(e, p)
+	case *event.ToolFailed:
+		if isLost(e) { // with what hooks were to say of its result
+			r.party.cut = slices.DeleteFunc(r.party.cut, func(h hookPlace) bool {
+				return h.toolCallID == e.ToolCallID && h.point == afterTool
+			})
+		}
 	case *event.ActionRequired:
 		if p.CredentialRef != "" {
 			r.lacked(e, p)
