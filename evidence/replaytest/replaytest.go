@@ -261,7 +261,7 @@ func runAgain(r *agentd.Runtime, sessionID string) *verdict {
 		return &verdict{limits: whole.Limits}
 	}
 	cases, alone := []*evidence.Case{whole}, whole.Turns
-	if len(alone) == 1 || len(alone) > maxAlone {
+	if len(alone) == 1 || len(alone) > maxAlone || raceDetector {
 		alone = nil
 	}
 	for _, turn := range alone {

@@ -1,0 +1,5 @@
+//go:build race
+
+package replaytest
+
+const raceDetector = true
