@@ -16,6 +16,7 @@ import (
 	"agentd/event"
 	"agentd/evidence"
 	"agentd/fault"
+	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -152,6 +153,10 @@ func (x *export) write(ctx context.Context, f io.Writer) (*evidence.Exported, er
 // environment is what decisions depend on beside the facts, as it is now.
 func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, error) {
 	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, NobodyToAsk: x.r.opt.Loop.NobodyToAsk, Rules: []event.PolicyRule{}, Catalog: catalogOf(&x.r.opt.Loop)}
+	if x.r.opt.Loop.Sandbox.Mode == sandbox.ReadOnly {
+		// It holds for the file tools too, which leave no fact of what confined them.
+		env.Sandbox = &evidence.CaseSandbox{Mode: string(sandbox.ReadOnly), Filesystem: true, Network: true}
+	}
 	limits, err := json.Marshal(x.r.loop.Limits()) //nolint:musttag // a form of its own, which only a replay reads
 	if err == nil {
 		env.Limits = limits

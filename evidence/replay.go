@@ -64,7 +64,8 @@ type CaseEnvironment struct {
 	RulesChanged bool `json:"rulesChanged,omitempty"`
 	// NobodyToAsk says that no person could answer.
 	NobodyToAsk bool `json:"nobodyToAsk,omitempty"`
-	// Sandbox is what confined commands, as the facts say; absent if none ran.
+	// Sandbox is what confined commands, as the facts say, or read_only if the runtime
+	// has that; absent if none ran.
 	Sandbox *CaseSandbox `json:"sandbox,omitempty"`
 	// Limits are those of turns that the runtime had, in a form of its own.
 	Limits event.Raw `json:"limits,omitempty"`
