@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"slices"
 
 	"agentd/event"
 )
@@ -96,13 +95,8 @@ func (s *Session) TraceOf(e *event.Event) string {
 	if t == nil {
 		return ""
 	}
-	if turn := t.Turn(e.TurnID); turn != nil {
+	if turn := t.Known(e.TurnID); turn != nil { // also after its end, as with an export
 		return turn.TraceID
-	}
-	for _, turn := range slices.Backward(t.Recent) { // what comes after its end, such as an export
-		if turn.TurnID == e.TurnID {
-			return turn.TraceID
-		}
 	}
 	return t.TraceID // a subagent's thread belongs to one trace
 }
