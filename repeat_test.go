@@ -5,24 +5,48 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 )
 
-// TestARetriedItemIsRepeatedWithItsJob: the same retry again, with its key, gives
-// the job and not only its id.
-func TestARetriedItemIsRepeatedWithItsJob(t *testing.T) {
+// TestCommandsOfAJobAreRepeatedWithTheirFirstAnswer: the same call again, with its key,
+// is told what the first was, however far the job has gone since.
+func TestCommandsOfAJobAreRepeatedWithTheirFirstAnswer(t *testing.T) {
 	k := newKitWith(t, mode("default"), wants("write_file", map[string]any{"path": "a.txt", "content": "x"}))
 	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
-	created := do[command.JobResult](k, &command.CreateJob{SessionID: "sess_a", Instruction: "Write.", Items: []command.JobItemInput{{ItemID: "i", Input: quoted("a")}}})
-	k.until("sess_a", func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
+	wait := false
+	created := do[command.JobResult](k, &command.CreateJob{
+		SessionID: "sess_a", Instruction: "Write.", Items: []command.JobItemInput{{ItemID: "i", Input: quoted("a")}}, Start: &wait,
+	})
+	key := func(k string) command.Mutation { return command.Mutation{IdempotencyKey: k} }
+	calls := []command.Params{
+		&command.StartJob{Mutation: key("start"), JobID: created.JobID},
+		&command.CancelJob{Mutation: key("cancel"), JobID: created.JobID, Reason: "enough"},
+		&command.RetryJobItem{Mutation: key("retry"), JobID: created.JobID, ItemID: "i"},
+	}
+	var told []command.JobRecord
+	for _, p := range calls {
+		told = append(told, *do[command.JobRecord](k, p))
+		if p.Command() == "start_job" {
+			k.until("sess_a", func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
+		}
+	}
 	do[command.JobRecord](k, &command.CancelJob{JobID: created.JobID})
-	retry := &command.RetryJobItem{Mutation: command.Mutation{IdempotencyKey: "k"}, JobID: created.JobID, ItemID: "i"}
-	do[command.JobRecord](k, retry)
-	again := do[command.JobRecord](k, retry)
-	if again.SessionID != "sess_a" || again.Status == "" || len(again.Items) != 1 || again.CreatedAt.IsZero() {
-		t.Errorf("the repeated retry gives %+v", again)
+	for i, p := range calls {
+		again := do[command.JobRecord](k, p)
+		if again.SessionID != "sess_a" || again.Status == "" || len(again.Items) != 1 || again.CreatedAt.IsZero() {
+			t.Errorf("the repeated %s gives %+v", p.Command(), again)
+		}
+		if diff := cmp.Diff(told[i], *again); diff != "" {
+			t.Errorf("the repeated %s was told something else:\n%s", p.Command(), diff)
+		}
+	}
+	_, err := k.r.Do(context.Background(), command.Local(), &command.CancelJob{Mutation: key("cancel"), JobID: created.JobID, Reason: "other"})
+	if fault.KindOf(err) != fault.Conflict {
+		t.Errorf("the same key with other parameters: %v", err)
 	}
 }
 

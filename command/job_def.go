@@ -14,7 +14,7 @@ func jobDefs() []Def {
 			Name: "start_job", Noun: "job", New: func() Params { return &StartJob{} }, Result: (*JobRecord)(nil),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Starts a job that waits.",
-			Doc:     "A job waits that was created with start: false or, with recovery: manual, that was running when the runtime was started again; its items go on where they were. Starting a job that runs already changes nothing. The answer is the job as it is now, also to a repeated call.",
+			Doc:     "A job waits that was created with start: false or, with recovery: manual, that was running when the runtime was started again; its items go on where they were. Starting a job that runs already changes nothing. The answer is the job after it.",
 			Example: `{"jobId":"job_french"}`,
 		},
 		{
@@ -35,14 +35,14 @@ func jobDefs() []Def {
 			Name: "cancel_job", Noun: "job", New: func() Params { return &CancelJob{} }, Result: (*JobRecord)(nil),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Stops a job.",
-			Doc:     "Items that are done stay as they are. The answer is the job as it is now, also to a repeated call.",
+			Doc:     "Items that are done stay as they are. The answer is the job after it.",
 			Example: `{"jobId":"job_french","reason":"wrong language"}`,
 		},
 		{
 			Name: "retry_job_item", Noun: "job", New: func() Params { return &RetryJobItem{} }, Result: (*JobRecord)(nil),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Starts a new attempt at an item that failed.",
-			Doc:     "An item that hasn't failed is a conflict. A retry makes no second output. The answer is the job as it is now, also to a repeated call.",
+			Doc:     "An item that hasn't failed is a conflict. A retry makes no second output. The answer is the job after it.",
 			Example: `{"jobId":"job_french","itemId":"item_2"}`,
 		},
 	}

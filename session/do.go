@@ -127,6 +127,54 @@ func (r *request) dispatch(ctx context.Context, p command.Params) (any, error) {
 type firstResult struct {
 	Digest string          `json:"digest"`
 	Result json.RawMessage `json:"result"`
+	// Answer is what the caller was told, for a command whose answer is made from the
+	// result after its write; see [Answered].
+	Answer json.RawMessage `json:"answer,omitempty"`
+}
+
+// told is what a repeated call gets.
+func (f *firstResult) told() json.RawMessage {
+	if f.Answer != nil {
+		return f.Answer
+	}
+	return f.Result
+}
+
+// Answered keeps the answer to a command that was made from the result of its [Write],
+// such as a view of what the write led to, for repeated calls. It returns the answer
+// that counts: the one that was kept first.
+func Answered[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params, sessionID string, answer *R) (*R, error) {
+	r, err := m.request(caller, p)
+	if err != nil || r.key == "" {
+		return answer, err
+	}
+	told := answer
+	err = m.write(ctx, sessionID, r.by, false, func(tx *Tx) error {
+		v, found, err := tx.Lookup(kindKey, r.key)
+		if err != nil || !found {
+			return err
+		}
+		first, err := r.first(v)
+		if err != nil {
+			return err
+		}
+		if first.Answer != nil {
+			told, err = decodeTold[R](first)
+			return err
+		}
+		if first.Answer, err = json.Marshal(answer); err == nil {
+			v, err = json.Marshal(first)
+		}
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "the answer could not be kept")
+		}
+		tx.index = append(tx.index, store.IndexOp{Entry: store.Entry{Kind: kindKey, Key: r.key, Value: v}})
+		return nil
+	})
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return told, nil
 }
 
 // mutate runs a decision that yields a result, once for each idempotency key.
@@ -170,18 +218,35 @@ func repeated[R any](ctx context.Context, r *request) (*R, error) {
 	if err != nil {
 		return nil, storeFault(err)
 	}
-	var first firstResult
-	if err := json.Unmarshal(v, &first); err != nil {
-		return nil, storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
+	first, err := r.first(v)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTold[R](first)
+}
+
+// first reads what is kept under the call's idempotency key.
+func (r *request) first(v []byte) (*firstResult, error) {
+	first := &firstResult{}
+	if err := json.Unmarshal(v, first); err != nil {
+		return nil, errKept(err)
 	}
 	if first.Digest != r.digest {
 		return nil, fault.New(fault.Conflict, "the idempotency key was used with other parameters")
 	}
-	result := new(R)
-	if err := json.Unmarshal(first.Result, result); err != nil {
-		return nil, storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
+	return first, nil
+}
+
+func decodeTold[R any](first *firstResult) (*R, error) {
+	told := new(R)
+	if err := json.Unmarshal(first.told(), told); err != nil {
+		return nil, errKept(err)
 	}
-	return result, nil
+	return told, nil
+}
+
+func errKept(err error) error {
+	return storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
 }
 
 // remember binds the idempotency key to the result, in the same write as the facts.

@@ -397,7 +397,7 @@ func (w *writer) track(b *store.Batch, facts, size int) {
 
 // tracked tells of which kinds a decision looks up what isn't durable yet.
 func tracked(kind string) bool {
-	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindKept || kind == kindCursor
+	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindKept || kind == kindCursor || kind == kindKey
 }
 
 // snapshot adds the folded state to the batch when enough was appended since the

@@ -305,7 +305,7 @@ func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *comma
 	case err != nil:
 		return nil, err
 	case first != nil:
-		return w.jobNow(ctx, caller, first), nil
+		return w.jobAnswer(ctx, caller, p, first)
 	}
 	failed, line, err := w.failedItem(ctx, caller, p.JobID, p.ItemID)
 	if err != nil {
@@ -382,18 +382,23 @@ func (w *Work) changeJob(ctx context.Context, caller command.Caller, p command.P
 	if err != nil {
 		return nil, hidden(err, "job", id)
 	}
-	return w.jobNow(ctx, caller, res), nil
+	return w.jobAnswer(ctx, caller, p, res)
 }
 
-// jobNow returns the job that a command was about as it is now: what is kept with
-// the command has its id alone. A job that can't be read any more is that.
-func (w *Work) jobNow(ctx context.Context, caller command.Caller, kept *command.JobRecord) *command.JobRecord {
+// jobAnswer answers a command about a job with the job after it, and a repeated one
+// with what the first was told. What is kept with the command's own write has the
+// job's id alone: a crash before the answer was kept leaves that, and nobody was told
+// anything.
+func (w *Work) jobAnswer(ctx context.Context, caller command.Caller, p command.Params, kept *command.JobRecord) (*command.JobRecord, error) {
+	if kept.Status != "" {
+		return kept, nil
+	}
 	now, err := w.getJob(ctx, caller, &command.GetJob{JobID: kept.JobID})
 	if err != nil {
-		return kept
+		return nil, err
 	}
 	now.NextCursor = command.SealCursor("get_job", now.NextCursor)
-	return now
+	return session.Answered(ctx, w.m, caller, p, now.SessionID, now)
 }
 
 // ordinal reads the cursor of a page of items.
