@@ -291,6 +291,9 @@ func (r *Runtime) do(ctx context.Context, caller command.Caller, p command.Param
 		if err := r.checkCwd(ctx, q); err != nil {
 			return nil, err
 		}
+		if caller.Answer != nil && caller.RequestID != "" {
+			caller.Answer.Then(r.loop.Hold(caller.RequestID))
+		}
 	case *command.Explain:
 		return answer(r.explain(ctx, caller, q))
 	case *command.ExportEvidence:

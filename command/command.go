@@ -101,6 +101,25 @@ type Caller struct {
 	RequestID string
 	// TraceID and SpanID are the caller's trace context, if it sent one.
 	TraceID, SpanID string
+	// Answer has what may wait until the caller was told of the outcome; nil if
+	// nothing may.
+	Answer *Answer
+}
+
+// Answer is what the answer to a command is sent with. It is for one goroutine.
+type Answer struct{ then []func() }
+
+// Then has something done once the answer was sent. Who gives commands with an Answer
+// must call Sent whatever becomes of them.
+func (a *Answer) Then(do func()) { a.then = append(a.then, do) }
+
+// Sent does what waited for the answer.
+func (a *Answer) Sent() {
+	then := a.then
+	a.then = nil
+	for _, do := range then {
+		do()
+	}
 }
 
 // Sees reports whether the caller may see what belongs to that account.

@@ -137,6 +137,9 @@ type Loop struct {
 	returns map[key]int
 	// calls holds the model calls that this process makes, by request id.
 	calls map[string]struct{}
+	// held has the threads that a request gave something to do and that are not looked
+	// at before it was answered, by request id.
+	held map[string]*waiting
 	// stops holds who is ending which process, and why, until the end is a fact.
 	stops map[string]stop
 }
@@ -175,7 +178,7 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, held: map[string]*waiting{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
 	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
 	for _, p := range opt.Providers {
@@ -305,7 +308,9 @@ func (l *Loop) Committed(sessionID string, facts []event.Event) {
 			continue
 		}
 		switch facts[i].Type { //nolint:exhaustive // the rest gives a thread nothing to do
-		case event.TypeTurnSubmitted, event.TypeTurnSteered, event.TypeActionResolved, event.TypeThreadUpdated,
+		case event.TypeTurnSubmitted:
+			l.wakeAfter(facts[i].RequestID, key{sessionID, facts[i].ThreadID})
+		case event.TypeTurnSteered, event.TypeActionResolved, event.TypeThreadUpdated,
 			event.TypeHistoryRollbackCompleted:
 			l.wake(key{sessionID, facts[i].ThreadID}, nil)
 		case event.TypeContextCompactionStarted:

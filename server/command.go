@@ -31,6 +31,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request
 	if err != nil {
 		return err
 	}
+	q.caller.Answer = &q.answer
 	result, err := s.do(r.Context(), q, d, body)
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ type request struct {
 	// forwarded says that a node passed it on to us.
 	authorization string
 	forwarded     bool
+	// answer is told when the answer was sent, for commands over HTTP.
+	answer command.Answer
 }
 
 // serveHTTP carries a request through all checks to its handler.
@@ -45,6 +47,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-ID", q.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	s.metrics.inFlight.Add(1)
+	defer q.answer.Sent()
 	defer func() {
 		s.metrics.inFlight.Add(-1)
 		if v := recover(); v != nil {

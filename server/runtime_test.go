@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,6 +109,39 @@ func TestATurnOverEveryDoor(t *testing.T) {
 	if a := r.do(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"other","idempotencyKey":"k"}`)); a.status != 409 || a.problem(t).Code != "conflict" {
 		t.Errorf("the same key with another input: %d %s", a.status, a.body)
 	}
+}
+
+// A turn waits for the answer to its submission, but not for a client that is gone:
+// whoever vanishes without taking the answer in has submitted a turn all the same.
+func TestAVanishedClientsTurnsRun(t *testing.T) {
+	r := runLive(t)
+	r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s"}`)).decode(t, &struct{}{})
+	body := `{"sessionId":"s","input":"hello"}`
+	for try := 0; ; try++ {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "POST /v1/commands/submit_turn HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer client-token\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			r.addr, len(body), body)
+		time.Sleep(time.Duration(try) * 100 * time.Microsecond)
+		if err := errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		// One that left before the decision may have submitted nothing.
+		if log := r.get("/v1/sessions/s/events?after=0").body; bytes.Contains(log, []byte("turn.submitted")) {
+			break
+		}
+	}
+	one, frames := r.stream(t.Context(), "/v1/sessions/s/events?after=0", "client-token")
+	defer one.Body.Close()
+	readLog(t, func() []byte {
+		f, err := frames.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Data
+	}, 1)
 }
 
 // readLog reads events until a turn is completed.

@@ -58,14 +58,14 @@ func (w *Work) wakeSchedule(id string) {
 	}
 }
 
-// cronConcerns reports whether facts of a type are about schedules, or may be the
-// end of a run.
-func cronConcerns(t event.Type) bool {
-	switch t { //nolint:exhaustive // the rest says nothing of schedules
-	case event.TypeScheduleCreated, event.TypeScheduleDeleted, event.TypeScheduleResumed,
-		event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled,
-		event.TypeTaskCompleted, event.TypeTaskFailed, event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskLost:
+// cronConcerns reports whether a fact is about a schedule, or may be the end of a run.
+func cronConcerns(e *event.Event) bool {
+	switch e.Type { //nolint:exhaustive // the rest says nothing of schedules
+	case event.TypeScheduleCreated, event.TypeScheduleDeleted, event.TypeScheduleResumed:
 		return true
+	case event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled,
+		event.TypeTaskCompleted, event.TypeTaskFailed, event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskLost:
+		return scheduleOf(orElse(e.JobID, e.TaskID)) != ""
 	}
 	return false
 }

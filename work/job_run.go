@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/command"
@@ -19,6 +20,8 @@ const progressEvery = time.Second
 type jobRuns struct {
 	mu   sync.Mutex
 	byID map[string]*jobRun
+	// running is how many there are.
+	running atomic.Int64
 }
 
 // jobRun is the work on one job. All that it knows is in the facts; what it keeps
@@ -33,11 +36,15 @@ type jobRun struct {
 	told    event.JobCounts
 }
 
-// jobConcerns reports whether facts of a type may give a job something to do.
-func jobConcerns(t event.Type) bool {
+// jobConcerns reports whether facts of a type may give a job something to do: one that
+// begins, or one that is worked on.
+func jobConcerns(t event.Type, running bool) bool {
 	switch t { //nolint:exhaustive // the rest gives a job nothing to do
-	case event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeJobStarted, event.TypeJobItemStarted, event.TypeJobCancelled:
+	case event.TypeJobStarted:
 		return true
+	case event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeJobItemStarted, event.TypeJobItemCompleted, event.TypeJobItemFailed,
+		event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled, event.TypeThreadUpdated:
+		return running
 	}
 	return false
 }
@@ -111,7 +118,16 @@ func (w *Work) runJob(sessionID, jobID string) {
 	}
 	r := &jobRun{sessionID: sessionID, jobID: jobID, woken: make(chan struct{}, 1)}
 	w.jobs.byID[jobID] = r
+	w.jobs.running.Add(1)
 	w.wg.Go(func() { w.workOn(r) })
+}
+
+// drop forgets a job that nobody works on any more. The lock is held.
+func (rs *jobRuns) drop(jobID string) {
+	if rs.byID[jobID] != nil {
+		delete(rs.byID, jobID)
+		rs.running.Add(-1)
+	}
 }
 
 // retryStep is how long the work on a job rests after an error of the store.
@@ -132,7 +148,7 @@ func (w *Work) workOn(r *jobRun) {
 		r.rest(w.ctx, again, w.opt.Clock())
 	}
 	w.jobs.mu.Lock()
-	delete(w.jobs.byID, r.jobID)
+	w.jobs.drop(r.jobID)
 	w.jobs.mu.Unlock()
 }
 
@@ -145,7 +161,7 @@ func (w *Work) leaveJob(r *jobRun) bool {
 		r.wake()
 		return false
 	default:
-		delete(w.jobs.byID, r.jobID)
+		w.jobs.drop(r.jobID)
 		return true
 	}
 }

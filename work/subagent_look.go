@@ -18,15 +18,23 @@ import (
 // spawnAgent is the tool by which a model spawns a child.
 const spawnAgent = "spawn_agent"
 
-// subagentConcerns reports whether facts of a type may change how a child stands.
-func subagentConcerns(t event.Type) bool {
-	switch t { //nolint:exhaustive // the rest says nothing of children
-	case event.TypeToolStarted, event.TypeTurnSubmitted, event.TypeTurnStarted, event.TypeTurnCompleted, event.TypeTurnFailed,
-		event.TypeTurnInterruptRequested, event.TypeActionRequired, event.TypeActionResolved, event.TypeThreadUpdated,
+// subagentConcerns reports whether a fact may change how a child stands, or asks for
+// one.
+func subagentConcerns(e *event.Event) bool {
+	switch e.Type { //nolint:exhaustive // the rest says nothing of children
+	case event.TypeToolStarted:
+		p, ok := e.Payload.(*event.ToolStarted)
+		return e.SubagentID != "" || (ok && p.ToolName == spawnAgent)
+	case event.TypeThreadUpdated:
+		p, ok := e.Payload.(*event.ThreadUpdated)
+		return e.SubagentID != "" || (ok && p.Status == "resumed")
+	case event.TypeTurnSubmitted, event.TypeTurnStarted, event.TypeTurnCompleted, event.TypeActionRequired, event.TypeActionResolved:
+		return e.SubagentID != ""
+	case event.TypeTurnFailed, event.TypeTurnInterruptRequested,
 		event.TypeSubagentSpawned, event.TypeSubagentStatus, event.TypeSubagentCompleted, event.TypeSubagentFailed, event.TypeSubagentClosed:
 		return true
 	}
-	return peerChildConcerns(t)
+	return e.SubagentID != "" && peerChildConcerns(e.Type)
 }
 
 // lookAtSubagents does what follows from facts: it spawns what a model asked for,

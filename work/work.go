@@ -161,9 +161,9 @@ func (w *Work) handler(ctx context.Context, caller command.Caller, p command.Par
 // Committed implements [session.Observer]: it notes what has to be looked at.
 func (w *Work) Committed(sessionID string, facts []event.Event) {
 	w.book.note(sessionID, facts)
-	n := 0
+	n, jobs := 0, w.jobs.running.Load() > 0
 	for i := range facts {
-		if concerns(facts[i].Type) {
+		if concerns(&facts[i], jobs) {
 			n++
 		}
 	}
@@ -173,7 +173,7 @@ func (w *Work) Committed(sessionID string, facts []event.Event) {
 	w.mu.Lock()
 	due := slices.Grow(w.due[sessionID], n)
 	for i := range facts {
-		if concerns(facts[i].Type) {
+		if concerns(&facts[i], jobs) {
 			due = append(due, facts[i])
 		}
 	}
@@ -185,9 +185,10 @@ func (w *Work) Committed(sessionID string, facts []event.Event) {
 	}
 }
 
-// concerns reports whether facts of a type may give the scheduler something to do.
-func concerns(t event.Type) bool {
-	return subagentConcerns(t) || jobConcerns(t) || cronConcerns(t)
+// concerns reports whether a fact may give the scheduler something to do. Most are of
+// turns that no child, no job and no schedule has to do with, and nobody is woken.
+func concerns(e *event.Event, jobs bool) bool {
+	return subagentConcerns(e) || jobConcerns(e.Type, jobs) || cronConcerns(e)
 }
 
 // run looks at what is due until the scheduler is closed.
