@@ -31,60 +31,61 @@ func endsWhenDamaged(tb testing.TB, c *evidence.Case) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := damages(t, raw)
-	step := 1 + len(all)/6
+	all := damages(t, raw, func(int, string, func() []byte) {})
+	step := 1 + all/6
 	if os.Getenv("AGENTD_TEST_LONG") != "" {
 		step = 1
 	}
-	for i := len(all) % step; i < len(all); i += step {
-		synctest.Test(t, func(t *testing.T) { endsDamaged(t, all[i]) })
-	}
+	damages(t, raw, func(i int, name string, encode func() []byte) {
+		if i%step == all%step {
+			data := encode()
+			synctest.Test(t, func(t *testing.T) { endsDamaged(t, name, data) })
+		}
+	})
 }
 
-func endsDamaged(t *testing.T, d damage) {
+func endsDamaged(t *testing.T, name string, data []byte) {
 	t.Helper()
 	var c evidence.Case
-	if json.Unmarshal(d.data, &c) != nil {
+	if json.Unmarshal(data, &c) != nil {
 		return // it is no case any more
 	}
 	began, s := time.Now(), storetest.NewMem()
 	diff, err := agentd.Replay(t.Context(), s, &c)
 	if took := time.Since(began); took > giveUp {
-		t.Errorf("%s: the replay was waited for (%v, %v)", d.name, diff, err)
+		t.Errorf("%s: the replay was waited for (%v, %v)", name, diff, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// damage is a case with something in it that isn't as it was.
-type damage struct {
-	name string
-	data []byte
-}
-
-// damages are all that can be done to what a case plays: each element is left out, each
-// member, each number is one more, each text another.
-func damages(t *testing.T, raw []byte) []damage {
+// damages counts all that can be done to what a case plays: each element is left out,
+// each member, each number is one more, each text another. Do may have the damaged
+// document encoded, which takes long.
+func damages(t *testing.T, raw []byte, do func(i int, name string, encode func() []byte)) (n int) {
 	t.Helper()
 	var doc map[string]any
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		t.Fatal(err)
 	}
-	var out []damage
-	save := func(name string) {
+	encode := func() []byte {
 		b, err := json.Marshal(doc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, damage{name, b})
+		return b
+	}
+	save := func(name string) {
+		do(n, name, encode)
+		n++
 	}
 	for _, k := range []string{"acts", "answers", "decisions", "inherited", "parties", "results", "tools", "turns"} {
 		if doc[k] != nil {
 			damageIn(doc[k], k, func(v any) { doc[k] = v }, save)
 		}
 	}
-	return out
+	return n
 }
 
 // damageIn saves the document with each damage to a value, which set replaces in it.

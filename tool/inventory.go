@@ -38,8 +38,6 @@ const maxInventories = 64
 // come and go by source, such as the servers of a protocol. Many goroutines may
 // use it; what it hands out doesn't change any more.
 type Registry struct {
-	schemas *Schemas
-
 	mu       sync.Mutex
 	bySource map[string][]*Entry
 	byName   map[string]*Entry
@@ -68,7 +66,6 @@ type Entry struct {
 // NewRegistry returns a Registry with the tools that stay, as a rule [Builtins].
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{
-		schemas:  NewSchemas(0),
 		bySource: make(map[string][]*Entry),
 		changed:  make(chan struct{}),
 	}
@@ -172,7 +169,7 @@ func (r *Registry) describe(source string, t Tool, info event.ToolInfo) *Entry {
 		e.Info.InputSchema = nil // it would break the fact that lists it
 	}
 	if e.broken == nil {
-		e.schema, e.broken = r.schemas.Compile(e.Info.InputSchema)
+		e.schema, e.broken = schemas.Compile(e.Info.InputSchema)
 	}
 	b, err := json.Marshal(e.Info)
 	if err != nil {

@@ -154,6 +154,10 @@ func NewSchemas(limit int) *Schemas {
 	return &Schemas{limit: limit, byKey: make(map[[sha256.Size]byte]*list.Element), order: list.New()}
 }
 
+// schemas are those of all registries of the process: the built-in tools are the same
+// in all of them, and compiling theirs takes longer than all else that makes one.
+var schemas = NewSchemas(0)
+
 // Compile returns a tool's schema compiled, or why it can't be. A failure is kept
 // too: a schema that doesn't compile won't do so the next time.
 func (c *Schemas) Compile(schema event.Raw) (*Schema, error) {

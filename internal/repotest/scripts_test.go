@@ -102,7 +102,18 @@ func TestPlainScript(t *testing.T) {
 func TestPlainScriptFails(t *testing.T) {
 	dir := smallModule(t, strings.Replace(longTest, "OUTCOME", `t.Error("a round was lost")`, 1))
 	out, err := script(t, dir, "test-plain.sh")
-	if err == nil || !strings.Contains(out, "a round was lost") || !strings.Contains(out, "failed: ./p") {
+	if err == nil || !strings.Contains(out, "a round was lost") || !strings.Contains(out, "--- FAIL: TestLongRounds") {
 		t.Errorf("a failing long test went by: %v\n%s", err, out)
+	}
+}
+
+// A script that finds no tests has lost them.
+func TestPlainScriptWithoutTests(t *testing.T) {
+	dir := smallModule(t, "package p\n")
+	if err := os.Remove(filepath.Join(dir, "p", "alloc_test.go")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := script(t, dir, "test-plain.sh"); err == nil || !strings.Contains(out, "no package has tests") {
+		t.Errorf("no test was found, and nobody said so: %v\n%s", err, out)
 	}
 }
