@@ -168,7 +168,9 @@ func (w *world) example(t *testing.T, line string) {
 	w.copyTo(t, dir)
 	script := w.names.Replace(line)
 	if strings.HasPrefix(line, "agentd serve") {
-		p := serveLine(t, w.command(t, dir, "exec "+script))
+		cmd := w.command(t, dir, "exec "+script)
+		cmd.Env = append(cmd.Env, "AGENTD_LISTEN=127.0.0.1:0") // somebody may have the usual port, such as another line
+		p := serveLine(t, cmd)
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
