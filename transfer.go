@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"strings"
 
 	"agentd/command"
@@ -80,7 +81,7 @@ type sessionExport struct {
 
 // note remembers the references in a text that were not there before.
 func (x *sessionExport) note(data []byte) {
-	for _, ref := range session.RefsIn(data) {
+	for _, ref := range store.RefsIn(data, math.MaxInt) {
 		if !x.seen[ref] {
 			x.seen[ref] = true
 			x.refs = append(x.refs, ref)

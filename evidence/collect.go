@@ -1,10 +1,10 @@
 package evidence
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -220,7 +220,7 @@ type Content struct {
 
 // contents adds what a fact refers to, each once.
 func (c *collector) contents(e *event.Event, data []byte) error {
-	for _, ref := range refsIn(data) {
+	for _, ref := range store.RefsIn(data, math.MaxInt, notExported) {
 		if c.refs[ref] {
 			continue
 		}
@@ -236,36 +236,9 @@ func (c *collector) contents(e *event.Event, data []byte) error {
 	return nil
 }
 
-var (
-	refMark = []byte(`"sha256:`)
-	// notRefs are members that hold sums of other things, or what is never exported:
-	// earlier contents of files serve to restore them and nothing else.
-	notRefs = [][]byte{[]byte(`Hash":`), []byte(`"hash":`), []byte(`igest":`), []byte(`"grant":`), []byte(`ersion":`), []byte(`"beforeRef":`)}
-)
-
-// refsIn returns the references that stand in an encoded fact as whole strings.
-func refsIn(data []byte) []string {
-	var refs []string
-	for from := 0; ; {
-		i := bytes.Index(data[from:], refMark)
-		if i < 0 {
-			return refs
-		}
-		begin := from + i
-		from = begin + len(refMark)
-		end := begin + 1 + len("sha256:") + 64
-		isRef := end < len(data) && data[end] == '"'
-		for _, not := range notRefs {
-			isRef = isRef && !bytes.HasSuffix(data[:begin], not)
-		}
-		if !isRef {
-			continue
-		}
-		if _, err := store.ParseRef(string(data[begin+1 : end])); err == nil {
-			refs = append(refs, string(data[begin+1:end]))
-		}
-	}
-}
+// notExported is a member that refers to what is never exported: earlier contents of
+// files serve to restore them and nothing else.
+const notExported = `"beforeRef":`
 
 // timeline counts facts.
 type timeline struct {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -102,7 +101,7 @@ const refOverlap = 128
 func (r *refReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.tail = append(r.tail, p[:n]...)
-	for _, ref := range RefsIn(r.tail) {
+	for _, ref := range store.RefsIn(r.tail, maxInside) {
 		if !r.seen[ref] && len(r.refs) < maxInside {
 			r.seen[ref] = true
 			r.refs = append(r.refs, ref)
@@ -208,7 +207,7 @@ func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp
 	case *event.ModelDelta, *event.ReasoningDelta:
 		return ops // a piece of a text; the whole follows
 	}
-	refs := RefsIn(data)
+	refs := store.RefsIn(data, maxInside)
 	if len(refs) == 0 {
 		return ops
 	}
@@ -245,52 +244,11 @@ func keepInside(ops []store.IndexOp, tx *Tx) []store.IndexOp {
 		if given[tx.blobRefs[i]] {
 			continue
 		}
-		for _, ref := range RefsIn(content) {
+		for _, ref := range store.RefsIn(content, maxInside) {
 			ops = append(ops, put(kindKept, ref+"/"+tx.w.id, nil))
 		}
 	}
 	return ops
-}
-
-// refLength is that of "sha256:" and a sum in hexadecimal.
-const refLength = len("sha256:") + 64
-
-// A reference begins with refMark. Quotes and letters are everywhere in JSON, so what
-// is searched for is the end of it, refRare.
-var refMark, refRare = []byte(`"sha256:`), []byte(`256:`)
-
-// RefsIn returns the references that stand in JSON as whole strings, up to a
-// bound. Hashes of files and of commands look the same; they are told by their key.
-func RefsIn(data []byte) (refs []string) {
-	for from := 0; len(refs) < maxInside; {
-		i := bytes.Index(data[from:], refRare)
-		if i < 0 {
-			return refs
-		}
-		from += i + len(refRare)
-		begin := from - len(refMark)
-		end := begin + 1 + refLength
-		if begin < 0 || !bytes.HasPrefix(data[begin:], refMark) || end >= len(data) || data[end] != '"' || isHash(data[:begin]) {
-			continue
-		}
-		ref := string(data[begin+1 : end])
-		if _, err := store.ParseRef(ref); err == nil {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
-}
-
-// isHash reports whether what stands before a value says that it is a hash, the name
-// of a key or a version, also where JSON was written for people.
-func isHash(before []byte) bool {
-	before = bytes.TrimRight(before, " ")
-	for _, key := range []string{`Hash":`, `"hash":`, `"digest":`, `"grant":`, `"keyId":`, `ersion":`} {
-		if bytes.HasSuffix(before, []byte(key)) {
-			return true
-		}
-	}
-	return false
 }
 
 // refers reports whether a batch stores content or refers to some.
