@@ -32,6 +32,7 @@ func TestFactsOfATurnNameItsTask(t *testing.T) {
 	refused(k, &command.WriteProcessStdin{ProcessID: started.ProcessID, Data: "x"}, "unavailable")
 	do[command.SubagentResult](k, &command.SendSubagentInput{SubagentID: child.SubagentID, Input: quoted("more")})
 	do[command.WaitSubagentsResult](k, wait)
+	do[command.RollbackThreadResult](k, &command.RollbackThread{SessionID: "sess_a", ThreadID: child.ThreadID, ToTurnID: started.TurnID})
 	do[command.CompactThreadResult](k, &command.CompactThread{SessionID: "sess_a", ThreadID: child.ThreadID})
 
 	seen := map[event.Type]bool{}
@@ -46,7 +47,7 @@ func TestFactsOfATurnNameItsTask(t *testing.T) {
 	}
 	for _, typ := range []event.Type{
 		event.TypeActionResolved, event.TypePermissionResolved, event.TypeProcessInput, event.TypeRuntimeWarning,
-		event.TypeSubagentInput, event.TypeSubagentCompleted, event.TypeContextCompactionCompleted,
+		event.TypeSubagentInput, event.TypeSubagentCompleted, event.TypeHistoryRollbackCompleted, event.TypeContextCompactionCompleted,
 	} {
 		if !seen[typ] {
 			t.Errorf("the story has no %s", typ)

@@ -304,3 +304,38 @@ func TestACrashOfASubagent(t *testing.T) {
 		}
 	}
 }
+
+// TestAChildGoesOnWithItsThread: what blocks the thread of a child, and what lets it go
+// on, is told of the child too, whichever command was used.
+func TestAChildGoesOnWithItsThread(t *testing.T) {
+	s := silentAt("look")
+	k, dies := newMortal(t, all(mode("bypass"), s.use, func(o *agentd.Options) { o.Recovery = "manual" }),
+		script.Answer{When: &script.When{Contains: "look"}, Text: "seen"}, wants("spawn_agent", map[string]any{"role": "reviewer", "input": "look"}), says("done"))
+	r := k.submit("sess_a", "go")
+	run := s.silence(k, r.RunID)
+	dies()
+	k.open()
+	stands := func(status string) *event.Event {
+		t.Helper()
+		return k.until("sess_a", func(e *event.Event) bool {
+			p, ok := e.Payload.(*event.SubagentStatus)
+			return ok && p.Status == status && e.RunID != run
+		})
+	}
+	child := stands("blocked")
+	queued := do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_a", ThreadID: child.ThreadID, Input: quoted("later")})
+	do[command.QueueResult](k, &command.RemoveQueuedTurn{SessionID: "sess_a", TurnID: queued.TurnID})
+	do[command.ResumeThreadResult](k, &command.ResumeThread{SessionID: "sess_a", ThreadID: child.ThreadID})
+	s.silence(k, r.RunID, run)
+	for _, e := range k.facts("sess_a") {
+		if e.ThreadID == child.ThreadID && e.SubagentID != child.SubagentID {
+			t.Errorf("%s is of the child's thread and names the child %q", e.Type, e.SubagentID)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	if e := stands("running"); e.Sequence < child.Sequence {
+		t.Errorf("the child is said to run at %d and to be blocked at %d", e.Sequence, child.Sequence)
+	}
+}

@@ -132,6 +132,33 @@ func TestWhyATask(t *testing.T) {
 	k.tells(res, "task.created", "a part of it")
 }
 
+// TestWhyATaskThatWaits: how the task stands that it waits for, and what was told too
+// late.
+func TestWhyATaskThatWaits(t *testing.T) {
+	k := newKit(t)
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	do[command.TaskResult](k, &command.CreateTask{TaskID: "first", SessionID: "sess_a", Objective: "one", Worker: "external"})
+	do[command.TaskResult](k, &command.CreateTask{TaskID: "second", SessionID: "sess_a", Objective: "two", DependsOn: []string{"first"}, Start: true})
+	do[command.TaskRunResult](k, &command.StartTask{TaskID: "first"})
+	do[command.TaskResult](k, &command.CancelTask{TaskID: "first"})
+	of := func(status string) func(*event.Event) bool {
+		return func(e *event.Event) bool {
+			p, ok := e.Payload.(*event.TaskDependencyUpdated)
+			return ok && e.TaskID == "second" && p.Status == status
+		}
+	}
+	k.until("sess_a", of("failed"))
+	res := k.why(&command.Explain{SessionID: "sess_a", TaskID: "second"})
+	k.tells(res, "task.blocked", "waits for first", "task.dependency.updated", "first, which it depends on, ended without being completed")
+	if !strings.Contains(res.Answer, "ended without being completed") {
+		t.Errorf("the answer is %s", res.Answer)
+	}
+	refused(k, &command.CompleteTask{TaskID: "first"}, fault.Conflict)
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", TaskID: "first"}), "task.cancelled", "cancelled", "task.attempt.completed", "changed nothing")
+	do[command.RelationshipsResult](k, &command.UnlinkTasks{TaskID: "second", Kind: "blocked_by", TargetID: "first"})
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", TaskID: "second"}), "task.blocked", "waits for first", "task.dependency.updated", "doesn't depend on first any more")
+}
+
 // TestWhyNothing: what no fact is about isn't made up.
 func TestWhyNothing(t *testing.T) {
 	k := newKit(t, says("done"))

@@ -62,7 +62,7 @@ type Projection struct {
 
 // Take adds a fact if it is one of those that are compared.
 func (p *Projection) Take(e *event.Event) {
-	if e.SubagentID != "" {
+	if agentOf(e) != "" {
 		p.takeAgent(e)
 		return
 	}

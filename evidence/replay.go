@@ -277,7 +277,7 @@ func (r *recording) take(e *event.Event) {
 	r.ids.take(e)
 	r.runtimeID = e.RuntimeID
 	r.turnTo(e)
-	if e.SubagentID != "" {
+	if agentOf(e) != "" {
 		r.agent(e)
 		return
 	}

@@ -102,8 +102,6 @@ func (r *recording) agent(e *event.Event) {
 		if p.FailureCategory == "timed_out" {
 			r.limit("a subagent ran out of time")
 		}
-	case *event.TurnInterruptRequested:
-		r.agentInterrupted(e, p)
 	case *event.TurnSteered:
 		r.agentSteered(e)
 	case *event.SubagentMessage:

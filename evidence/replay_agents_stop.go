@@ -19,6 +19,15 @@ func (r *recording) bornOf(e *event.Event, p *event.SubagentSpawned) {
 	f.on[p.ChildThreadID] = child
 }
 
+// agentOf returns the subagent whose step a fact is. That it is to stop is none: it is done
+// to it, and facts of older versions don't name it.
+func agentOf(e *event.Event) string {
+	if e.Type == event.TypeTurnInterruptRequested {
+		return ""
+	}
+	return e.SubagentID
+}
+
 // limitAgentBetween says that a subagent was stopped where a replay can't hold it.
 const limitAgentBetween = "a subagent was stopped between two steps"
 

@@ -209,13 +209,38 @@ func sayTask(e *event.Event) (string, bool) {
 	case *event.TaskAttemptStarted:
 		return fmt.Sprintf("Attempt %d began (%s).", p.AttemptCount, p.Reason), false
 	case *event.TaskAttemptFailed:
+		if p.Late {
+			return fmt.Sprintf("The attempt was said to have failed after it had been given up (%s); that changed nothing.", p.Error.Message), false
+		}
 		return fmt.Sprintf("The attempt ended as %s: %s.", p.Status, p.Error.Message), true
 	case *event.TaskAttemptCompleted:
+		if p.Late {
+			return "The attempt was said to be complete after it had been given up; that changed nothing.", false
+		}
 		return "The attempt completed.", false
+	case *event.TaskDependencyUpdated:
+		return sayDependency(p)
 	case *event.TaskCompleted:
 		return "The task completed.", true
 	}
 	return "", false
+}
+
+// sayDependency says how it stands with a task that another one waits for.
+func sayDependency(p *event.TaskDependencyUpdated) (string, bool) {
+	if p.Kind != "blocked_by" {
+		return "", false
+	}
+	says := "The task depends on " + p.TargetID
+	switch {
+	case p.Change == "removed":
+		says = "The task doesn't depend on " + p.TargetID + " any more"
+	case p.Status == "satisfied":
+		says = "The task " + p.TargetID + ", which it depends on, is completed"
+	case p.Status == "failed":
+		says = "The task " + p.TargetID + ", which it depends on, ended without being completed"
+	}
+	return says + because(p.Reason) + ".", true
 }
 
 func saySubagent(e *event.Event) (string, bool) {

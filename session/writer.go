@@ -343,6 +343,9 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 		if e.TraceID == "" {
 			e.TraceID = w.state.TraceOf(e)
 		}
+		if t := w.state.Thread(e.ThreadID); t != nil && e.SubagentID == "" {
+			e.SubagentID = t.SubagentID // whoever tells of a child's thread tells of the child
+		}
 		start := len(buf)
 		buf = event.AppendJSON(buf, e)
 		w.ends = append(w.ends, len(buf))
