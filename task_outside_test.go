@@ -243,3 +243,39 @@ func TestEachAttemptBeginsOnce(t *testing.T) {
 		t.Errorf("attempts %v, those of the submitted turns %v", begun, ordinals)
 	}
 }
+
+// TestCancelReachesWhatAnItemLeft: an item of a task's job is done and its thread was
+// idle, but the child and the process that it left in the background work for the task.
+func TestCancelReachesWhatAnItemLeft(t *testing.T) {
+	needsSandbox(t)
+	leaves, slow := &script.When{Contains: "leave"}, &script.When{Contains: "slow"}
+	k := newKitWith(t, all(mode("auto"), withShell),
+		script.Answer{When: leaves, Tools: []script.Tool{
+			{Name: "spawn_agent", Arguments: map[string]any{"role": "helper", "input": "slow", "wait": false}},
+			{Name: "shell", Arguments: map[string]any{"command": "cat", "background": true}},
+		}},
+		script.Answer{When: leaves, Text: "left"}, script.Answer{When: slow, Stall: time.Hour, Text: "done"})
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_a", TaskID: "task_a", Objective: "slow", Start: true})
+	do[command.JobResult](k, &command.CreateJob{
+		JobID: "job_a", TaskID: "task_a", Instruction: "do", Items: []command.JobItemInput{{ItemID: "one", Input: quoted("leave")}, {ItemID: "two", Input: quoted("slow")}},
+	})
+	left := k.until("sess_a", is(event.TypeJobItemCompleted, "")).ThreadID
+	do[command.TaskResult](k, &command.CancelTask{TaskID: "task_a"})
+	ended := k.until("sess_a", func(e *event.Event) bool { return e.Type == event.TypeTaskCancelled && e.TaskID == "task_a" })
+	seen := map[event.Type]uint64{}
+	for _, e := range k.facts("sess_a") {
+		if e.Type == event.TypeSubagentClosed || e.ThreadID == left {
+			seen[e.Type] = e.Sequence
+		}
+	}
+	for _, typ := range []event.Type{event.TypeSubagentClosed, event.TypeProcessTerminated} {
+		if at := seen[typ]; at == 0 || at > ended.Sequence {
+			t.Errorf("%s is at %d, the task's end at %d", typ, at, ended.Sequence)
+		}
+	}
+	k.until("sess_a", func(e *event.Event) bool {
+		p, ok := e.Payload.(*event.ThreadUpdated)
+		return ok && e.ThreadID == left && p.Status == "archived"
+	})
+}

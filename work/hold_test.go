@@ -148,3 +148,35 @@ func TestManualRecoveryStopsWhatIsBeingCancelled(t *testing.T) {
 		k.await("task_a", state.TaskCancelled)
 	})
 }
+
+// TestAHeldJobLeavesNothingBehind: nobody works on a job that is held, and yet the
+// threads of its items are put away when it is cancelled.
+func TestAHeldJobLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCrew(t, when("item", script.Answer{Text: "ok", Stall: time.Minute}))
+		k.recovery = "manual"
+		ask[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", SessionID: "sess_a", Instruction: "item", Items: items(2, word)})
+		synctest.Wait()
+		k.restart()
+		ask[command.JobRecord](k, &command.CancelJob{JobID: "job_a"})
+		synctest.Wait()
+		open := map[string]bool{}
+		for _, e := range k.facts("sess_a") {
+			switch p := e.Payload.(type) {
+			case *event.ThreadStarted:
+				open[e.ThreadID] = p.Role == "job_item"
+			case *event.ThreadUpdated:
+				open[e.ThreadID] = open[e.ThreadID] && p.Status != "archived"
+			}
+		}
+		for id, left := range open {
+			if left {
+				t.Errorf("thread %s is left", id)
+			}
+		}
+		if len(open) != 3 {
+			t.Errorf("%d threads", len(open))
+		}
+	})
+}

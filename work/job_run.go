@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,23 +38,25 @@ type jobRun struct {
 }
 
 // jobConcerns reports whether facts of a type may give a job something to do: one that
-// begins, or one that is worked on.
+// begins, one that is worked on, or one that was cancelled while nobody did.
 func jobConcerns(t event.Type, running bool) bool {
 	switch t { //nolint:exhaustive // the rest gives a job nothing to do
-	case event.TypeJobStarted:
+	case event.TypeJobStarted, event.TypeJobCancelled:
 		return true
 	case event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeJobItemStarted, event.TypeJobItemCompleted, event.TypeJobItemFailed,
-		event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled, event.TypeThreadUpdated:
+		event.TypeJobCompleted, event.TypeJobFailed, event.TypeThreadUpdated,
+		event.TypeSubagentStatus, event.TypeSubagentCompleted, event.TypeSubagentFailed, event.TypeSubagentClosed,
+		event.TypeProcessCompleted, event.TypeProcessFailed, event.TypeProcessTerminated:
 		return running
 	}
 	return false
 }
 
-// lookAtJobs has somebody work on the jobs that started, and wakes those who work
-// on the session's jobs.
+// lookAtJobs has somebody work on the jobs that started, or that left something
+// behind, and wakes those who work on the session's jobs.
 func (w *Work) lookAtJobs(_ context.Context, sessionID string, facts []event.Event) error {
 	for i := range facts {
-		if facts[i].Type == event.TypeJobStarted {
+		if t := facts[i].Type; t == event.TypeJobStarted || t == event.TypeJobCancelled {
 			w.runJob(sessionID, facts[i].JobID)
 		}
 	}
@@ -305,6 +308,7 @@ func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobSta
 			return err
 		}
 	}
+	sweep(tx)
 	return nil
 }
 
@@ -349,7 +353,18 @@ func (w *Work) endItem(tx *session.Tx, j *state.Job, e *jobEnd) {
 		why.Retryable = again
 		emitItemFailed(tx, j, item, why, again)
 	}
-	archive(tx, item.ThreadID)
+	if !helped(tx.State, item.ThreadID) {
+		archive(tx, item.ThreadID)
+	}
+}
+
+// helped reports whether somebody still works for a thread: a child, or a process. It
+// stays in the working set until they end, so that a cancellation finds them.
+func helped(s *state.Session, threadID string) bool {
+	return slices.ContainsFunc(s.Environment.Active, func(p *state.Process) bool { return p.ThreadID == threadID }) ||
+		slices.ContainsFunc(s.Subagents.Open, func(a *state.Subagent) bool {
+			return a.ParentThreadID == threadID && (a.Status != childIdle && a.Status != childInterrupted || helped(s, a.ThreadID))
+		})
 }
 
 // archive takes the thread of an item out of the working set.
@@ -382,18 +397,24 @@ func emitItemCompleted(tx *session.Tx, j *state.Job, item *state.JobItem, e *job
 // ended; done says that none is left.
 func (w *Work) sweepThreads(ctx context.Context, r *jobRun) (done bool, err error) {
 	err = w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error {
-		left, idle := leftThreads(tx.State)
-		for _, id := range idle {
-			archive(tx, id)
-		}
-		done = left == len(idle)
+		done = sweep(tx)
 		return nil
 	})
 	return done, err
 }
 
+// sweep puts away the threads that items left and that nothing goes on in; done says
+// that none is left.
+func sweep(tx *session.Tx) (done bool) {
+	left, idle := leftThreads(tx.State)
+	for _, id := range idle {
+		archive(tx, id)
+	}
+	return left == len(idle)
+}
+
 // leftThreads finds the threads of items that no job works on any more: how many
-// there are, and those whose turns ended.
+// there are, and those whose turns ended and that nobody works for.
 func leftThreads(s *state.Session) (left int, idle []string) {
 	assigned := map[string]bool{}
 	for _, j := range s.Jobs.Open {
@@ -405,7 +426,7 @@ func leftThreads(s *state.Session) (left int, idle []string) {
 		if t.Role != "job_item" || assigned[t.ThreadID] {
 			continue
 		}
-		if left++; !t.Busy() {
+		if left++; !t.Busy() && !helped(s, t.ThreadID) {
 			idle = append(idle, t.ThreadID)
 		}
 	}
