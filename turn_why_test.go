@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -157,6 +158,20 @@ func TestWhyATaskThatWaits(t *testing.T) {
 	k.tells(k.why(&command.Explain{SessionID: "sess_a", TaskID: "first"}), "task.cancelled", "cancelled", "task.attempt.completed", "changed nothing")
 	do[command.RelationshipsResult](k, &command.UnlinkTasks{TaskID: "second", Kind: "blocked_by", TargetID: "first"})
 	k.tells(k.why(&command.Explain{SessionID: "sess_a", TaskID: "second"}), "task.blocked", "waits for first", "task.dependency.updated", "doesn't depend on first any more")
+}
+
+// TestWhyARunOfASchedule: which run was started, and why another one wasn't.
+func TestWhyARunOfASchedule(t *testing.T) {
+	k := newKitWith(t, nil, script.Answer{Text: "done", Stall: time.Hour})
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	do[command.ScheduleResult](k, &command.CreateSchedule{ScheduleID: "often", SessionID: "sess_a", EveryMs: 1000, Overlap: "skip", Task: event.Raw(`{"objective":"again"}`)})
+	fired, missed := k.until("sess_a", is(event.TypeScheduleFired, "")), k.until("sess_a", is(event.TypeScheduleMissed, ""))
+	run := fired.Payload.(*event.ScheduleFired).TaskID
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", EventID: fired.ID}), "schedule.fired", "often started "+run)
+	k.tells(k.why(&command.Explain{SessionID: "sess_a", EventID: missed.ID}), "schedule.missed", "missed 1 run, because the run before went on")
+	do[command.ScheduleResult](k, &command.DeleteSchedule{ScheduleID: "often"})
+	do[command.TaskResult](k, &command.CancelTask{TaskID: run})
+	k.until("sess_a", is(event.TypeTaskCancelled, ""))
 }
 
 // TestWhyNothing: what no fact is about isn't made up.

@@ -10,7 +10,7 @@ import (
 // say puts a fact into words. Key says that the answer needs it; a fact without
 // words adds nothing to an explanation.
 func say(e *event.Event) (says string, key bool) {
-	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask, saySubagent, sayJob} {
+	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask, saySubagent, sayJob, saySchedule} {
 		if says, key := part(e); says != "" {
 			return says, key
 		}
@@ -288,6 +288,27 @@ func sayJob(e *event.Event) (string, bool) {
 			next = "it is tried again"
 		}
 		return fmt.Sprintf("Attempt %d of the item %s failed: %s; %s.", p.AttemptCount, e.JobItemID, clip(p.Error.Message), next), true
+	}
+	return "", false
+}
+
+// saySchedule says what a schedule did, and why it didn't.
+func saySchedule(e *event.Event) (string, bool) {
+	switch p := e.Payload.(type) {
+	case *event.ScheduleFired:
+		if p.Error != nil {
+			return fmt.Sprintf("The schedule %s could not start what was due: %s.", p.ScheduleID, clip(p.Error.Message)), true
+		}
+		return fmt.Sprintf("The schedule %s started %s.", p.ScheduleID, orElse(p.JobID, p.TaskID)), true
+	case *event.ScheduleMissed:
+		why := map[string]string{"down": "the runtime was down", "overlap": "the run before went on", "paused": "it was paused"}[p.Reason]
+		return fmt.Sprintf("The schedule %s missed %d run%s%s.", p.ScheduleID, p.Count, plural(p.Count), because(why)), true
+	case *event.ScheduleQueued:
+		return fmt.Sprintf("The schedule %s lets a run wait for the end of the one before.", p.ScheduleID), true
+	case *event.SchedulePaused:
+		return fmt.Sprintf("%s paused the schedule %s%s.", actor(p.PausedBy, "user"), p.ScheduleID, because(p.Reason)), true
+	case *event.ScheduleResumed:
+		return fmt.Sprintf("%s resumed the schedule %s%s.", actor(p.ResumedBy, "user"), p.ScheduleID, because(p.Reason)), true
 	}
 	return "", false
 }
