@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -103,6 +105,17 @@ func (s *serving) reloadPeerTokens() {
 	}
 }
 
+// onThisMachine reports whether an address names this machine and nothing else. Whoever
+// writes it into the configuration means it; a name that resolves to it is not enough.
+func onThisMachine(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+}
+
 // openPeers makes what gives work to other agents, before the runtime that wakes it.
 func (s *serving) openPeers() error {
 	c := s.loaded.Config
@@ -115,7 +128,7 @@ func (s *serving) openPeers() error {
 		}
 		s.peerSecrets.set(p.ID, token)
 		opt.Peers = append(opt.Peers, peer.Peer{
-			ID: p.ID, CardURL: p.CardURL, AllowPrivate: p.AllowPrivate, Hosts: p.Hosts, Delivery: p.Delivery,
+			ID: p.ID, CardURL: p.CardURL, AllowPrivate: p.AllowPrivate || onThisMachine(p.CardURL), Hosts: p.Hosts, Delivery: p.Delivery,
 			Token: func() string { return s.peerSecrets.get(p.ID) },
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -56,6 +57,55 @@ func TestPeerTokensAreReadAgain(t *testing.T) {
 		if got != first {
 			t.Fatalf("the peer was shown %q", got)
 		}
+	}
+	p.stop(syscall.SIGTERM)
+}
+
+// TestAPeerOnThisMachine: one that the configuration names by its loopback address is
+// asked; the same address in a command is not.
+func TestAPeerOnThisMachine(t *testing.T) {
+	var asked atomic.Int64
+	peer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(peer.Close)
+	dir := t.TempDir()
+	config := writeFile(t, dir, "c.yaml", fmt.Sprintf("peers: [{id: theirs, protocol: a2a, cardURL: %q}]\n", peer.URL))
+	p := start(t, filepath.Join(dir, "data"), "--config", config)
+	c := p.client()
+	fails := func(to string) (facts string) {
+		t.Helper()
+		task, err := client.Call[command.TaskResult](t.Context(), c, &command.CreateTask{Objective: "count", Peer: to, Start: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := client.Call[struct {
+			SessionID string `json:"sessionId"`
+		}](t.Context(), c, &command.GetTask{TaskID: task.TaskID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range c.Follow(t.Context(), found.SessionID, 0, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts += string(e.Data) + "\n"
+			var f event.Event
+			if _, err := event.DecodeHeader(e.Data, &f); err != nil {
+				t.Fatal(err)
+			}
+			if f.Type == event.TypeTaskFailed || f.Type == event.TypeTaskBlocked {
+				break
+			}
+		}
+		return facts
+	}
+	if facts := fails(peer.URL); asked.Load() > 0 || !strings.Contains(facts, "peer_address") {
+		t.Errorf("an address of a command was asked %d times:\n%s", asked.Load(), facts)
+	}
+	if facts := fails("theirs"); asked.Load() == 0 || strings.Contains(facts, "peer_address") {
+		t.Errorf("the configured one was asked %d times:\n%s", asked.Load(), facts)
 	}
 	p.stop(syscall.SIGTERM)
 }

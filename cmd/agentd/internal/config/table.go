@@ -196,7 +196,7 @@ func peerSettings() []Setting {
 		{Name: "peers[].cardURL", Type: URL, Required: true, Means: "Where its agent card is; without a path the usual place on that host."},
 		{Name: "peers[].tokenEnv", Type: Text, Means: "Environment variable that holds the bearer token; the token itself is never in the file."},
 		{Name: "peers[].tokenFile", Type: Text, Means: "File that holds the bearer token instead; it is read again on SIGHUP."},
-		{Name: "peers[].allowPrivate", Type: Boolean, Means: "Whether the host of the card may have an address that is not public."},
+		{Name: "peers[].allowPrivate", Type: Boolean, Means: "Whether the host of the card may have an address that is not public. A loopback address in cardURL needs no more."},
 		{Name: "peers[].hosts", Type: Texts, Means: "Further hosts, with a port or without, that the card may name."},
 		{Name: "peers[].delivery", Type: Choice, Values: []string{"auto", "streaming", "polling", "push"}, Means: "How its tasks are followed; auto if not given: in streams, if the peer offers them. Push needs a2a.url."},
 		{Name: "channels.silence", Type: Duration, Default: "90s", Means: "How long a remote channel without a stream may give no sign of life before it counts as gone."},
