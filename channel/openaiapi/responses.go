@@ -105,7 +105,7 @@ func (a *API) placeOf(r *http.Request, c command.Caller, q *responseRequest) (pl
 		if err != nil {
 			return place{}, err
 		}
-		return a.branch(r.Context(), c, sessionID, turnID)
+		return a.branch(r.Context(), c, r, sessionID, turnID)
 	}
 	return a.named(r.Context(), c, r, q.Metadata)
 }
@@ -118,7 +118,7 @@ func (a *API) askedResponse(r *http.Request, c command.Caller, q *responseReques
 	if err != nil {
 		return nil, err
 	}
-	out := &asked{model: q.Model, metadata: q.Metadata, api: "openai.responses"}
+	out := &asked{model: q.Model, metadata: q.Metadata, api: "openai.responses", background: q.Background}
 	if q.Text != nil && q.Text.Format != nil {
 		if out.schema, err = schemaOf("text.format", q.Text.Format.Type, q.Text.Format.Schema); err != nil {
 			return nil, err
@@ -267,7 +267,11 @@ func (o *outcome) items() []outputItem {
 			out = append(out, reasoning(s.id, s.reasoning))
 		}
 		if s.text != "" {
-			out = append(out, message(s.id, "completed", s.text))
+			status := "completed"
+			if !s.over && !o.ended {
+				status = "in_progress"
+			}
+			out = append(out, message(s.id, status, s.text))
 		}
 	}
 	return out

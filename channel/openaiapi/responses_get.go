@@ -74,6 +74,7 @@ func (res *response) submitted(e *event.Event) {
 	}
 	var about map[string]string
 	_ = json.Unmarshal(p.Metadata, &about) // another caller's may be anything
+	res.Background = about["background"] == "true" && about["channel"] == "openai.responses"
 	for name, value := range about {
 		if own, is := strings.CutPrefix(name, "openai."); is {
 			res.Metadata[own] = value

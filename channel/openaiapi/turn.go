@@ -2,6 +2,8 @@ package openaiapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,41 +70,72 @@ func (a *API) named(ctx context.Context, c command.Caller, r *http.Request, meta
 	if !event.ValidID(id) {
 		return place{}, fault.Param("metadata.session_id", "%q is not an id", clip(id))
 	}
-	none := 0
-	v, err := do[struct {
-		Threads []struct {
-			TurnCount int64 `json:"turnCount"`
-		} `json:"threads"`
-	}](ctx, a, c, &command.GetSession{SessionID: id, Limit: &none})
+	v, err := a.look(ctx, c, id)
 	if fault.KindOf(err) == fault.NotFound {
 		return place{sessionID: id, create: true}, nil
 	}
 	if err != nil {
 		return place{}, err
 	}
-	return place{sessionID: id, known: len(v.Threads) > 0 && v.Threads[0].TurnCount > 0}, nil
+	return place{sessionID: id, create: true, known: len(v.Threads) > 0 && v.Threads[0].TurnCount > 0 && !v.began(turnOf(c, r))}, nil
+}
+
+// view is the part of a session's snapshot that is needed here.
+type view struct {
+	Threads []struct {
+		ThreadID  string `json:"threadId"`
+		TurnCount int64  `json:"turnCount"`
+		Turns     []struct {
+			TurnID string `json:"turnId"`
+		} `json:"turns"`
+	} `json:"threads"`
+}
+
+// began says whether the conversation began with a turn: for a request that made it, it
+// had no past.
+func (v *view) began(turnID string) bool {
+	t := &v.Threads[0]
+	return len(t.Turns) > 0 && int64(len(t.Turns)) == t.TurnCount && t.Turns[0].TurnID == turnID
+}
+
+// has says whether the conversation has a turn.
+func (v *view) has(turnID string) bool {
+	for _, t := range v.Threads[0].Turns {
+		if t.TurnID == turnID {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *API) look(ctx context.Context, c command.Caller, sessionID string) (*view, error) {
+	none := 0
+	return do[view](ctx, a, c, &command.GetSession{SessionID: sessionID, Limit: &none})
+}
+
+// turnOf is the turn of a request with an idempotency key, so that the same request
+// again finds it in a conversation that has gone on with it. Without a key it is empty.
+func turnOf(c command.Caller, r *http.Request) string {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(c.Account + "\x00" + key))
+	return "turn_openai_" + hex.EncodeToString(sum[:13])
 }
 
 // branch returns where a conversation goes on behind a turn: its session, or, if
 // others came after it there, a fork that ends with it.
-func (a *API) branch(ctx context.Context, c command.Caller, sessionID, turnID string) (place, error) {
-	none := 0
-	v, err := do[struct {
-		Threads []struct {
-			ThreadID string `json:"threadId"`
-			Turns    []struct {
-				TurnID string `json:"turnId"`
-			} `json:"turns"`
-		} `json:"threads"`
-	}](ctx, a, c, &command.GetSession{SessionID: sessionID, Limit: &none})
+func (a *API) branch(ctx context.Context, c command.Caller, r *http.Request, sessionID, turnID string) (place, error) {
+	v, err := a.look(ctx, c, sessionID)
 	if err != nil {
 		return place{}, err
 	}
 	if len(v.Threads) == 0 {
 		return place{}, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
 	}
-	main := &v.Threads[0]
-	if n := len(main.Turns); n > 0 && main.Turns[n-1].TurnID == turnID {
+	main, own := &v.Threads[0], turnOf(c, r)
+	if n := len(main.Turns); n > 0 && main.Turns[n-1].TurnID == turnID || own != "" && v.has(own) {
 		return place{sessionID: sessionID, known: true}, nil
 	}
 	_, end, err := a.span(ctx, c, sessionID, turnID)
@@ -112,7 +145,9 @@ func (a *API) branch(ctx context.Context, c command.Caller, sessionID, turnID st
 	if end == 0 {
 		return place{}, fault.New(fault.Conflict, "previous_response_id: that response is not finished")
 	}
-	fork, err := do[command.ForkThreadResult](ctx, a, c, &command.ForkThread{SessionID: sessionID, ThreadID: main.ThreadID, AtSequence: end})
+	p := &command.ForkThread{SessionID: sessionID, ThreadID: main.ThreadID, AtSequence: end}
+	p.IdempotencyKey = own
+	fork, err := do[command.ForkThreadResult](ctx, a, c, p)
 	if err != nil {
 		return place{}, err
 	}
@@ -157,6 +192,8 @@ type asked struct {
 	schema   event.Raw
 	metadata map[string]string
 	api      string
+	// background says that the turn goes on without its client.
+	background bool
 }
 
 // submit makes a request a turn.
@@ -170,11 +207,14 @@ func (a *API) submit(ctx context.Context, c command.Caller, r *http.Request, q *
 		o.Model = m.ID
 	}
 	about := map[string]string{"channel": q.api}
+	if q.background {
+		about["background"] = "true"
+	}
 	for name, value := range q.metadata {
 		about["openai."+name] = value
 	}
 	p := &command.SubmitTurn{
-		SessionID: q.place.sessionID, Create: q.place.create, Input: q.input, Options: o, Metadata: raw(about),
+		SessionID: q.place.sessionID, Create: q.place.create, TurnID: turnOf(c, r), Input: q.input, Options: o, Metadata: raw(about),
 	}
 	p.IdempotencyKey = r.Header.Get("Idempotency-Key")
 	return do[command.SubmitTurnResult](ctx, a, c, p)

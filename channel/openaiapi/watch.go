@@ -14,7 +14,7 @@ import (
 // step is what one model call of a turn said.
 type step struct {
 	id, text, reasoning string
-	silent              bool
+	silent, over        bool
 }
 
 // outcome is what is known of a turn: what was said, and how it ended.
@@ -112,7 +112,7 @@ func (o *outcome) completed(p *event.ModelCompleted, l listener) error {
 	if s == nil {
 		return nil
 	}
-	o.stop, o.model = p.StopReason, p.Provider+"/"+p.Model
+	o.stop, o.model, s.over = p.StopReason, p.Provider+"/"+p.Model, true
 	if p.Message != nil && s.text == "" && p.Message.Text != "" {
 		s.text = p.Message.Text
 		if err := l.said(s, s.text); err != nil {
