@@ -237,8 +237,8 @@ func (n *narrator) tool(who string, e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.ToolResult:
 		n.result(who, e.ToolCallID, p.Preview)
-		if p.ToolName == "update_plan" && who == "" {
-			n.plan(p.StructuredContent)
+		if items := planOf(p); items != nil && who == "" {
+			n.plan(items)
 		}
 	case *event.ToolFailed:
 		n.result(who, e.ToolCallID, p.Message)
@@ -255,15 +255,20 @@ func (n *narrator) result(who, id, content string) {
 }
 
 // plan tells what the agent is about to do, as an activity and in the state.
-func (n *narrator) plan(structured event.Raw) {
-	var p struct {
+func (n *narrator) plan(items []object) {
+	n.emit("", object{"type": "ACTIVITY_SNAPSHOT", "messageId": n.turnID + ".plan", "activityType": "PLAN", "content": object{"items": items}, "replace": true})
+	n.emit("", object{"type": "STATE_DELTA", "delta": []object{{"op": "add", "path": "/agentd/plan", "value": items}}})
+}
+
+// planOf returns the plan that a result sets; nil if it sets none.
+func planOf(p *event.ToolResult) []object {
+	var plan struct {
 		Items []object `json:"items"`
 	}
-	if json.Unmarshal(structured, &p) != nil || p.Items == nil {
-		return
+	if p.ToolName != "update_plan" || json.Unmarshal(p.StructuredContent, &plan) != nil {
+		return nil
 	}
-	n.emit("", object{"type": "ACTIVITY_SNAPSHOT", "messageId": n.turnID + ".plan", "activityType": "PLAN", "content": object{"items": p.Items}, "replace": true})
-	n.emit("", object{"type": "STATE_DELTA", "delta": []object{{"op": "add", "path": "/agentd/plan", "value": p.Items}}})
+	return plan.Items
 }
 
 // present tells of a subagent that this run hasn't heard of: it began before.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"agentd/channel"
@@ -28,6 +29,10 @@ type run struct {
 	history bool
 	removed uint64
 	view    *view
+	// mode is what the turn runs in if not in the session's, plan what it is about to do,
+	// as far as it was read.
+	mode string
+	plan []object
 }
 
 // view is the part of a session's snapshot that is needed here.
@@ -52,7 +57,15 @@ func (r *run) look(ctx context.Context) (*view, error) {
 	if fault.KindOf(err) == fault.NotFound {
 		return nil, nil
 	}
-	return v, err
+	if err != nil || v.PermissionMode != "" {
+		return v, err
+	}
+	host, err := do[command.PolicyResult](ctx, r.h, r.caller, &command.GetPolicy{SessionID: r.in.ThreadID})
+	if err != nil {
+		return nil, err
+	}
+	v.PermissionMode = host.Mode
+	return v, nil
 }
 
 // pending are the actions that wait in the session.
@@ -96,10 +109,8 @@ func (r *run) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.turnID, r.after = made.TurnID, made.Sequence-1
-	if r.view == nil {
-		r.view, err = r.look(ctx)
-	}
+	r.turnID, r.after, r.mode = made.TurnID, made.Sequence-1, p.PermissionMode
+	r.view, err = r.look(ctx)
 	return err
 }
 
@@ -143,7 +154,9 @@ func (r *run) resume(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	var err error
+	r.view, err = r.look(ctx)
+	return err
 }
 
 // tell sends the run as events. What goes wrong once they began is told among them.
@@ -198,11 +211,17 @@ func (r *run) state() object {
 		out = object{}
 	}
 	own := object{"sessionId": r.in.ThreadID, "turnId": r.turnID}
+	if before, ok := out["agentd"].(map[string]any); ok && before["plan"] != nil {
+		own["plan"] = before["plan"] // it holds until there is another
+	}
+	if r.plan != nil {
+		own["plan"] = r.plan
+	}
 	if r.removed > 0 {
 		own["removedThrough"] = r.removed
 	}
 	if v := r.view; v != nil {
-		own["title"], own["permissionMode"] = v.Title, v.PermissionMode
+		own["title"], own["permissionMode"] = v.Title, firstOf(r.mode, v.PermissionMode)
 		if len(v.Threads) > 0 {
 			own["status"], own["phase"], own["turnCount"] = v.Threads[0].Status, v.Threads[0].Phase, v.Threads[0].TurnCount
 		}
@@ -309,13 +328,20 @@ func (r *run) messages(ctx context.Context) ([]object, error) {
 			return nil, err
 		}
 	}
+	r.plan = t.planned()
 	return t.list(), nil
 }
 
-// transcript gathers the messages of a conversation.
+// transcript gathers the messages of a conversation, and its plans.
 type transcript struct {
 	entries []entry
+	plans   []plan
 	removed map[string]bool
+}
+
+type plan struct {
+	turnID string
+	items  []object
 }
 
 type entry struct {
@@ -341,6 +367,9 @@ func (t *transcript) fact(e *event.Event) {
 		t.add(e, assistant(p))
 	case *event.ToolResult:
 		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Preview})
+		if items := planOf(p); items != nil {
+			t.plans = append(t.plans, plan{e.TurnID, items})
+		}
 	case *event.ToolFailed:
 		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Message, "error": p.Message})
 	case *event.RollbackCompleted:
@@ -361,6 +390,16 @@ func assistant(p *event.ModelCompleted) object {
 		m["toolCalls"] = calls
 	}
 	return m
+}
+
+// planned is the last plan that wasn't taken back.
+func (t *transcript) planned() []object {
+	for _, p := range slices.Backward(t.plans) {
+		if !t.removed[p.turnID] {
+			return p.items
+		}
+	}
+	return nil
 }
 
 func (t *transcript) list() []object {
