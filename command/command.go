@@ -99,8 +99,8 @@ type Caller struct {
 	Actor event.Actor
 	// RequestID joins facts to a request's log lines.
 	RequestID string
-	// TraceID and SpanID are the caller's trace context, if it sent one.
-	TraceID, SpanID string
+	// TraceID, SpanID and TraceState are the caller's trace context, if it sent one.
+	TraceID, SpanID, TraceState string
 	// Answer has what may wait until the caller was told of the outcome; nil if
 	// nothing may.
 	Answer *Answer

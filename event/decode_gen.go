@@ -542,6 +542,9 @@ func (p *TurnSubmitted) decodeJSON(s *scanner) bool {
 				p.SubmittedBy = new(Actor)
 				ok = p.SubmittedBy.decodeJSON(s)
 			}
+		case "traceState":
+			bit = 1 << 9
+			ok = s.text(&p.TraceState)
 		default:
 			return false
 		}

@@ -326,6 +326,10 @@ func (p *TurnSubmitted) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"submittedBy":`...)
 		dst = p.SubmittedBy.appendJSON(dst)
 	}
+	if p.TraceState != "" {
+		dst = append(dst, `,"traceState":`...)
+		dst = appendString(dst, p.TraceState)
+	}
 	return append(dst, '}')
 }
 

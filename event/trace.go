@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 )
 
@@ -13,11 +14,18 @@ const (
 	spanIDLength  = 16
 )
 
+// Bounds of a trace's state: the members that W3C Trace Context allows, and the length
+// that everybody has to pass on.
+const (
+	maxStateMembers = 32
+	maxStateLength  = 512
+)
+
 // Trace is a place in a distributed trace, as W3C Trace Context names it: a trace
-// and the span in it that work belongs to, both in lower-case hex. The zero value
-// is no place.
+// and the span in it that work belongs to, both in lower-case hex, and what the tracing
+// systems on the way here have to say to those behind. The zero value is no place.
 type Trace struct {
-	TraceID, SpanID string
+	TraceID, SpanID, State string
 }
 
 // ParseTraceParent reads the value of a traceparent header, or of the field of that
@@ -39,6 +47,30 @@ func ParseTraceParent(value string) (Trace, bool) {
 	return t, t.valid()
 }
 
+// stateMember is one member of a tracestate: a key, maybe with its tenant, and a value.
+var stateMember = regexp.MustCompile(`^[a-z0-9][a-z0-9_*/-]{0,255}(@[a-z][a-z0-9_*/-]{0,13})?=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$`)
+
+// ParseTraceState reads the value of a tracestate header, several joined with commas. It
+// returns it without empty members, and nothing if it doesn't fit or is longer than what
+// has to be passed on: without it the trace is still whole.
+func ParseTraceState(value string) string {
+	var members []string
+	for m := range strings.SplitSeq(value, ",") {
+		if m = strings.Trim(m, " \t"); m == "" {
+			continue
+		}
+		if !stateMember.MatchString(m) {
+			return ""
+		}
+		members = append(members, m)
+	}
+	state := strings.Join(members, ",")
+	if len(members) > maxStateMembers || len(state) > maxStateLength {
+		return ""
+	}
+	return state
+}
+
 func (t Trace) valid() bool {
 	return len(t.TraceID) == traceIDLength && len(t.SpanID) == spanIDLength &&
 		strings.Trim(t.TraceID, "0") != "" && strings.Trim(t.SpanID, "0") != ""
@@ -55,7 +87,7 @@ func (t Trace) Parent() string {
 
 // Span returns the place of the span that stands for id, in the same trace.
 func (t Trace) Span(sessionID, id string) Trace {
-	return Trace{TraceID: t.TraceID, SpanID: SpanIDOf(sessionID, id)}
+	return Trace{TraceID: t.TraceID, SpanID: SpanIDOf(sessionID, id), State: t.State}
 }
 
 // TraceIDOf returns the trace that a turn begins when nobody sent it one. It

@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"agentd/event"
@@ -46,5 +47,18 @@ func TestDerivedTrace(t *testing.T) {
 	ctx := event.WithTrace(context.Background(), tr)
 	if event.TraceFrom(ctx) != tr || event.TraceFrom(context.Background()) != (event.Trace{}) {
 		t.Error("the context doesn't carry the trace")
+	}
+}
+
+func TestTraceState(t *testing.T) {
+	many := strings.Repeat("a=b,", 32)
+	for value, want := range map[string]string{
+		"": "", " , ": "", "rojo=00f067aa0ba902b7": "rojo=00f067aa0ba902b7", " a=b ,,\tt1@sys=c d ": "a=b,t1@sys=c d",
+		many: many[:len(many)-1], many + "c=d": "", "a=" + strings.Repeat("x", 256): "a=" + strings.Repeat("x", 256), "a=" + strings.Repeat("x", 257): "",
+		strings.Repeat("a="+strings.Repeat("x", 200)+",", 3): "", "a": "", "a=": "", "A=b": "", "a=b=c": "", "a=é": "", "a=b\r\nX: y": "", "@a=b": "",
+	} {
+		if got := event.ParseTraceState(value); got != want {
+			t.Errorf("%q is read as %q, want %q", value, got, want)
+		}
 	}
 }

@@ -37,6 +37,8 @@ type TurnSubmitted struct {
 	Options     *TurnOptions `json:"options,omitempty"`
 	Metadata    Raw          `json:"metadata,omitempty"`
 	SubmittedBy *Actor       `json:"submittedBy,omitempty"`
+	// TraceState came with the caller's trace; it is handed on to those who are asked.
+	TraceState string `json:"traceState,omitempty"`
 }
 
 // TurnStarted says that a turn left the queue and runs.

@@ -23,8 +23,11 @@ const (
 // exec runs a command hook.
 func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
 	env := o.h.Env
-	if tr := o.trace(ctx); tr != "" {
-		env = append(slices.Clone(env), "TRACEPARENT="+tr)
+	if tr := o.trace(ctx); tr.Parent() != "" {
+		env = append(slices.Clone(env), "TRACEPARENT="+tr.Parent())
+		if tr.State != "" {
+			env = append(env, "TRACESTATE="+tr.State)
+		}
 	}
 	exit, err := o.r.opt.Exec(ctx, Command{
 		Argv: o.h.Command, Env: env, Cwd: o.cwd(), Stdin: stdin, MaxOutput: MaxAnswer, Profile: o.h.Profile,
@@ -75,9 +78,9 @@ func (o *one) cwd() string {
 	return o.in.Cwd
 }
 
-// trace is the trace context of the run, or empty if the work has none.
-func (o *one) trace(ctx context.Context) string {
-	return event.TraceFrom(ctx).Span(o.in.SessionID, o.id).Parent()
+// trace is the trace context of the run; it has no parent if the work has none.
+func (o *one) trace(ctx context.Context) event.Trace {
+	return event.TraceFrom(ctx).Span(o.in.SessionID, o.id)
 }
 
 func read(data []byte) (*answer, *failure) {
@@ -96,8 +99,11 @@ func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	if tr := o.trace(ctx); tr != "" {
-		req.Header.Set("Traceparent", tr)
+	if tr := o.trace(ctx); tr.Parent() != "" {
+		req.Header.Set("Traceparent", tr.Parent())
+		if tr.State != "" {
+			req.Header.Set("Tracestate", tr.State)
+		}
 	}
 	resp, err := o.r.http.Do(req)
 	if err != nil {

@@ -237,7 +237,7 @@ func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err e
 		if t.Active.Steered > t.Active.SteeredSeen || (e.Repair && e.Attempt == 1) {
 			c.req.Failed = 0 // as the fact will say
 		}
-		c.req.TraceParent = t.Trace(c.k.session, t.Active).Span(c.k.session, c.req.RequestID).Parent()
+		c.trace(t)
 		if o := t.Active.Options; o != nil && c.info.Can(model.CapStructuredOutput) {
 			c.req.OutputSchema = o.OutputSchema
 		}

@@ -78,7 +78,7 @@ func (c *compaction) look(ctx context.Context) error {
 		c.preserved = preservedOf(s, t)
 		c.call = &call{l: c.l, k: c.k, req: &model.Request{RequestID: c.l.m.NewID(event.PrefixRequest), CacheKey: c.k.thread, Call: t.CallsEnded}}
 		if t.Active != nil {
-			c.call.req.TraceParent = t.Trace(c.k.session, t.Active).Span(c.k.session, c.call.req.RequestID).Parent()
+			c.call.trace(t)
 		}
 		var d *state.RoutingDecision
 		if t.Routing != nil {

@@ -21,6 +21,12 @@ func toolSpan(toolCallID string, attempt int64) string {
 	return toolCallID
 }
 
+// trace tells the model's provider where in the trace of the active turn the call is.
+func (c *call) trace(t *state.Thread) {
+	tr := t.Trace(c.k.session, t.Active).Span(c.k.session, c.req.RequestID)
+	c.req.TraceParent, c.req.TraceState = tr.Parent(), tr.State
+}
+
 // traced puts the trace of a turn into the context. A turn that is over has none.
 func (l *Loop) traced(ctx context.Context, k key, turnID string) context.Context {
 	var tr event.Trace

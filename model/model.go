@@ -45,8 +45,8 @@ type Request struct {
 	OutputSchema event.Raw
 	// MaxOutputTokens bounds the answer; 0 leaves it to the provider.
 	MaxOutputTokens int64
-	// TraceParent is the W3C trace context of the call, if it has one.
-	TraceParent string
+	// TraceParent and TraceState are the W3C trace context of the call, if it has one.
+	TraceParent, TraceState string
 }
 
 // Roles of a message.

@@ -101,7 +101,7 @@ func (s *Server) forward(ctx context.Context, q *request, method, to string, hea
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"Accept", "Last-Event-Id", "Traceparent"} {
+	for _, name := range []string{"Accept", "Last-Event-Id", "Traceparent", "Tracestate"} {
 		if v := strings.Join(header.Values(name), ","); v != "" {
 			req.Header.Set(name, v)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -120,6 +121,9 @@ func (s *Server) identify(r *http.Request, q *request, public bool) error {
 	q.caller.RequestID = q.id
 	q.authorization, q.forwarded = r.Header.Get("Authorization"), r.Header.Get(forwardedHeader) != ""
 	q.caller.TraceID, q.caller.SpanID = traceOf(r.Header.Get("Traceparent"))
+	if q.caller.TraceID != "" {
+		q.caller.TraceState = event.ParseTraceState(strings.Join(r.Header.Values("Tracestate"), ","))
+	}
 	return nil
 }
 

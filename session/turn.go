@@ -127,6 +127,9 @@ func (r *request) submission(tx *Tx, p *command.SubmitTurn) *event.TurnSubmitted
 	sub := &event.TurnSubmitted{
 		Source: "user", Preview: preview(input), Options: p.Options, Metadata: r.m.redact(p.Metadata), SubmittedBy: r.actor(),
 	}
+	if state := r.caller.TraceState; r.m.redactText(state) == state { // a part of it is of no use
+		sub.TraceState = state
+	}
 	if p.Peer != nil {
 		sub.Source = "channel"
 	}

@@ -71,7 +71,7 @@ func (f *fold) inheritTrace(t *Thread) {
 	}
 	t.RootTurnID = cmp.Or(parent.RootTurnID, t.ParentTurnID)
 	if turn := parent.Turn(t.ParentTurnID); turn != nil {
-		t.TraceID = turn.TraceID
+		t.TraceID, t.TraceState = turn.TraceID, turn.TraceState
 	}
 }
 
@@ -79,7 +79,7 @@ func (f *fold) inheritTrace(t *Thread) {
 // the one that follows from the turn at the root of the work.
 func (t *Thread) Trace(sessionID string, turn *Turn) event.Trace {
 	if turn.TraceID != "" {
-		return event.Trace{TraceID: turn.TraceID}
+		return event.Trace{TraceID: turn.TraceID, State: turn.TraceState}
 	}
 	return event.Trace{TraceID: event.TraceIDOf(sessionID, cmp.Or(t.RootTurnID, turn.TurnID))}
 }

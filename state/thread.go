@@ -26,9 +26,10 @@ type Thread struct {
 	ParentTurnID   string `json:"parentTurnId,omitempty"`
 	SubagentID     string `json:"subagentId,omitempty"`
 	// RootTurnID is the turn that a subagent's work hangs on, over all levels, and
-	// TraceID the trace that its caller sent, if it sent one.
+	// TraceID the trace that its caller sent, if it sent one, with TraceState.
 	RootTurnID     string    `json:"rootTurnId,omitempty"`
 	TraceID        string    `json:"traceId,omitempty"`
+	TraceState     string    `json:"traceState,omitempty"`
 	TaskID         string    `json:"taskId,omitempty"`
 	Cwd            string    `json:"cwd,omitempty"`
 	PermissionMode string    `json:"permissionMode,omitempty"`

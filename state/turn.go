@@ -21,17 +21,19 @@ const (
 
 // Turn is one submitted input cycle.
 type Turn struct {
-	TurnID   string             `json:"turnId"`
-	ThreadID string             `json:"threadId"`
-	TaskID   string             `json:"taskId"`
-	RunID    string             `json:"runId"`
-	TraceID  string             `json:"traceId,omitempty"`
-	Status   string             `json:"status"`
-	Phase    string             `json:"phase"`
-	Source   string             `json:"source"`
-	Preview  string             `json:"preview,omitempty"`
-	Options  *event.TurnOptions `json:"options,omitempty"`
-	By       *event.Actor       `json:"submittedBy,omitempty"`
+	TurnID   string `json:"turnId"`
+	ThreadID string `json:"threadId"`
+	TaskID   string `json:"taskId"`
+	RunID    string `json:"runId"`
+	TraceID  string `json:"traceId,omitempty"`
+	// TraceState came with the trace.
+	TraceState string             `json:"traceState,omitempty"`
+	Status     string             `json:"status"`
+	Phase      string             `json:"phase"`
+	Source     string             `json:"source"`
+	Preview    string             `json:"preview,omitempty"`
+	Options    *event.TurnOptions `json:"options,omitempty"`
+	By         *event.Actor       `json:"submittedBy,omitempty"`
 
 	// PermissionMode is the mode that the turn goes on in since its plan was approved;
 	// empty if that is none of its own.
@@ -175,7 +177,10 @@ func (f *fold) turnSubmitted(p *event.TurnSubmitted) {
 	turn := &Turn{
 		TurnID: f.e.TurnID, ThreadID: f.e.ThreadID, TaskID: f.e.TaskID, RunID: f.e.RunID, TraceID: cmp.Or(f.e.TraceID, t.TraceID),
 		Status: p.Status, Phase: p.Status, Source: p.Source, Preview: p.Preview, Options: p.Options, By: p.SubmittedBy,
-		SubmittedSequence: f.e.Sequence, SubmittedAt: f.e.Time,
+		SubmittedSequence: f.e.Sequence, SubmittedAt: f.e.Time, TraceState: p.TraceState,
+	}
+	if turn.TraceState == "" && turn.TraceID == t.TraceID {
+		turn.TraceState = t.TraceState
 	}
 	t.TurnCount++
 	t.UpdatedAt = f.e.Time

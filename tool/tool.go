@@ -60,8 +60,8 @@ type Call struct {
 	// Credentials are the references that people gave for credentials in the call's
 	// session, by [Need.Name].
 	Credentials map[string]string
-	// TraceParent is the W3C trace context of the call, if it has one.
-	TraceParent string
+	// TraceParent and TraceState are the W3C trace context of the call, if it has one.
+	TraceParent, TraceState string
 	// Host is whoever runs the call.
 	Host Host
 }

@@ -31,6 +31,7 @@ type cloudEvent struct {
 	DataContentType string          `json:"datacontenttype"`
 	Sequence        string          `json:"sequence"`
 	TraceParent     string          `json:"traceparent,omitempty"`
+	TraceState      string          `json:"tracestate,omitempty"`
 	Data            json.RawMessage `json:"data"`
 }
 
@@ -38,7 +39,8 @@ type cloudEvent struct {
 // the whole envelope, so that nothing is lost.
 func CloudEvent(data []byte) ([]byte, error) {
 	var e event.Event
-	if _, err := event.DecodeHeader(data, &e); err != nil {
+	payload, err := event.DecodeHeader(data, &e)
+	if err != nil {
 		return nil, fmt.Errorf("transfer: %w", err)
 	}
 	c := cloudEvent{
@@ -48,6 +50,15 @@ func CloudEvent(data []byte) ([]byte, error) {
 	}
 	if e.TraceID != "" && e.SpanID != "" {
 		c.TraceParent = "00-" + e.TraceID + "-" + e.SpanID + "-01"
+		if e.Type == event.TypeTurnSubmitted { // the one fact that has it
+			var p struct {
+				TraceState string `json:"traceState"`
+			}
+			if err := json.Unmarshal(payload, &p); err != nil {
+				return nil, fmt.Errorf("transfer: %w", err)
+			}
+			c.TraceState = p.TraceState
+		}
 	}
 	return json.Marshal(&c)
 }

@@ -95,8 +95,8 @@ func (s *Server) identify(local *Identity) mcp.Middleware {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "nobody knows who asks"}
 			}
 			own := *id
-			if trace, span, ok := traceContext(req); ok {
-				own.Caller.TraceID, own.Caller.SpanID = trace, span
+			if t, ok := traceContext(req); ok {
+				own.Caller.TraceID, own.Caller.SpanID, own.Caller.TraceState = t.TraceID, t.SpanID, t.State
 			}
 			return next(context.WithValue(ctx, identityKey, &own), method, req)
 		}
@@ -125,10 +125,15 @@ func chosenTools(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // traceContext reads the W3C trace context that the protocol carries in _meta.
-func traceContext(req mcp.Request) (trace, span string, ok bool) {
-	value, _ := metaOf(req.GetParams())["traceparent"].(string)
+func traceContext(req mcp.Request) (event.Trace, bool) {
+	meta := metaOf(req.GetParams())
+	value, _ := meta["traceparent"].(string)
 	t, ok := event.ParseTraceParent(value)
-	return t.TraceID, t.SpanID, ok
+	if ok {
+		value, _ = meta["tracestate"].(string)
+		t.State = event.ParseTraceState(value)
+	}
+	return t, ok
 }
 
 // metaOf returns the _meta of parameters. Those of a request without any are a nil

@@ -324,6 +324,13 @@ func TestTheTraceOfARequestIsInItsFacts(t *testing.T) {
 	if e.TraceID != trace {
 		t.Errorf("the trace is %q", e.TraceID)
 	}
+	k.send("ann", "tools/call", map[string]any{
+		"name": "submit_turn", "arguments": map[string]any{"sessionId": "sess_t", "input": "x"},
+		"_meta": map[string]any{"traceparent": "00-" + trace + "-" + span + "-01", "tracestate": "rojo=1,congo=2"},
+	}, nil)
+	if e := k.until("sess_t", event.TypeTurnSubmitted); e.Payload.(*event.TurnSubmitted).TraceState != "rojo=1,congo=2" {
+		t.Errorf("%+v", e.Payload)
+	}
 	for _, bad := range []string{"00-" + strings.Repeat("0", 32) + "-" + span + "-01", "nonsense", "00-" + trace} {
 		if a := k.send("ann", "tools/call", map[string]any{"name": "list_sessions", "_meta": map[string]any{"traceparent": bad}}, nil); a.Error != nil {
 			t.Errorf("%q: %s", bad, a.Body)

@@ -52,6 +52,9 @@ func (l *link) rounds(ctx context.Context, r *remote, call *tool.Call, token str
 	if call.TraceParent != "" {
 		params.Meta["traceparent"] = call.TraceParent
 	}
+	if call.TraceState != "" {
+		params.Meta["tracestate"] = call.TraceState
+	}
 	params.SetProgressToken(token)
 	for range maxRounds {
 		res, err := l.session.CallTool(ctx, params)

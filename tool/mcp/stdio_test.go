@@ -55,11 +55,13 @@ func TestProgressAndTrace(t *testing.T) {
 		h := newHost()
 		call := callOf(`{}`)
 		call.Host, call.TraceParent = h, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		call.TraceState = "rojo=00f067aa0ba902b7"
 		out, err := find(t, c, "mcp__s__meta").Run(t.Context(), call)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantText(t, string(out.Output), call.TraceParent)
+		wantText(t, string(out.Output), call.TraceState)
 
 		proceed := find(t, c, "mcp__s__proceed")
 		go func() {

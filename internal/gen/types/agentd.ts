@@ -142,6 +142,8 @@ export interface TurnSubmitted {
   options?: TurnOptions;
   metadata?: Json;
   submittedBy?: Actor;
+  /** TraceState came with the caller's trace; it is handed on to those who are asked. */
+  traceState?: string;
 }
 
 /** TurnOptions are the choices that a caller makes for one turn. */

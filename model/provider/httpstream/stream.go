@@ -118,6 +118,7 @@ func (c *Conn) request(ctx context.Context, r *model.Request, e Exchange) (*http
 	req.Header.Set("Accept", "text/event-stream, application/json")
 	req.Header.Set("User-Agent", "agentd")
 	setIf(req.Header, "Traceparent", r.TraceParent)
+	setIf(req.Header, "Tracestate", r.TraceState)
 	setIf(req.Header, "X-Client-Request-Id", r.RequestID)
 	for k, v := range e.Header {
 		req.Header[http.CanonicalHeaderKey(k)] = v
