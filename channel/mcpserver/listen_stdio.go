@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // cancelled is what a client says of a request that it doesn't wait for any more.
@@ -70,7 +72,7 @@ func (l *listenPipe) take(more []byte) {
 		}
 		l.line, more = append(l.line, more[:i]...), more[i:]
 		whole := l.line[len(l.line)-1] == '\n'
-		if whole && !l.through && l.listen(l.line) {
+		if whole && !l.through && (l.refuse(l.line) || l.listen(l.line)) {
 			l.line = nil
 			continue
 		}
@@ -81,6 +83,35 @@ func (l *listenPipe) take(more []byte) {
 	if l.err != nil { // the last line may have no end
 		l.ready, l.line = append(l.ready, l.line...), nil
 	}
+}
+
+// refuse answers a line that is no message, and reports whether it is none: the SDK would
+// end the connection for it, and with it whatever runs.
+func (l *listenPipe) refuse(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return false
+	}
+	a := &wireAnswer{Version: "2.0", ID: json.RawMessage("null")}
+	var batch []json.RawMessage
+	switch {
+	case !json.Valid(line):
+		a.Error = &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is not valid JSON"}
+	case line[0] != '[':
+		batch = append(batch, line)
+	case json.Unmarshal(line, &batch) != nil || len(batch) == 0:
+		a.Error = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the batch is empty"}
+	}
+	for _, m := range batch {
+		if _, err := jsonrpc.DecodeMessage(m); err != nil {
+			a.Error = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the line is not a message of JSON-RPC 2.0"}
+		}
+	}
+	if a.Error == nil {
+		return false
+	}
+	_, _ = l.Write(append(encode(a), '\n')) // a client that went away needs no answer
+	return true
 }
 
 // listen begins a subscription to tasks and reports whether the line asked for one.

@@ -1,6 +1,7 @@
 package mcpserver_test
 
 import (
+	"bufio"
 	"context"
 	"image/png"
 	"io"
@@ -154,5 +155,39 @@ func TestALateErrorIsAMessageOfTheStream(t *testing.T) {
 		if a.Status != http.StatusBadRequest {
 			t.Errorf("the status is %d", a.Status)
 		}
+	}
+}
+
+func TestALineThatIsNoMessageEndsNothing(t *testing.T) {
+	k := newKit(t).start()
+	fromClient, toServer := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- k.server.ServeStdio(context.Background(), fromClient, toClient, mcpserver.Identity{Caller: command.Local(), Role: command.RoleAdmin})
+		_, _ = fromClient.Close(), toClient.Close() // the client finds both at their end
+	}()
+	answers := bufio.NewReader(fromServer)
+	say := func(line, want string) {
+		t.Helper()
+		if _, err := io.WriteString(toServer, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := answers.ReadString('\n'); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%q is answered with %q, %v; want %s", line, got, err, want)
+		}
+	}
+	for line, want := range map[string]string{
+		`garbage`: `"code":-32700`, `{"jsonrpc":`: `"code":-32700`, "\ufeff{}": `"code":-32700`, `"x"`: `"code":-32600`, `[]`: `"code":-32600`, `{}`: `"code":-32600`,
+		`{"jsonrpc":"2.0"}`: `"code":-32600`, `{"jsonrpc":"1.0","id":3,"method":"ping"}`: `"code":-32600`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`: `"code":-32600`,
+	} {
+		say(line, want)
+	}
+	say(`[{"jsonrpc":"2.0","id":3,"method":"ping"}]`, `[{"jsonrpc":"2.0","id":3,"result":{}}]`)
+	say(`[{"jsonrpc":"2.0","id":3,"method":"ping"},7]`, `"code":-32600`)
+	say(`{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"`+older+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, `"id":4`)
+	_ = toServer.Close() // the server reads its end
+	if err := <-done; err != nil {
+		t.Errorf("ServeStdio: %v", err)
 	}
 }
