@@ -35,7 +35,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		return exitOK
 	}
 	code := exitFailed
-	if e, ok := errors.AsType[*exitError](err); ok {
+	if e, ok := errors.AsType[*exitError](err); ok && !errors.Is(err, errInterrupted) {
 		code = e.code
 		if e.err == nil {
 			return code
@@ -106,6 +106,8 @@ func advice(err error) string {
 		return `keep a copy of the data as it is, and restore a backup with "agentd restore"`
 	case errors.Is(err, store.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		return "make space on that disk"
+	case errors.Is(err, syscall.ECONNREFUSED) && strings.Contains(err.Error(), "postgres: "):
+		return "start the database, or name another one with --data"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return `"agentd serve" starts a server, --server names another one`
 	}

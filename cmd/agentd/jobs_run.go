@@ -42,7 +42,7 @@ Exit codes: 0 all items are done, 1 the job or an item failed, 2 usage.`,
   seq 10 | agentd job run - --instruction "Is it a prime?"`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := a.readJob(given[0], schema, p); err != nil {
+			if err := a.readJob(cmd.Context(), given[0], schema, p); err != nil {
 				return &exitError{exitUsage, err}
 			}
 			if attempts > 1 {
@@ -62,9 +62,11 @@ Exit codes: 0 all items are done, 1 the job or an item failed, 2 usage.`,
 }
 
 // readJob reads the items and the schema of a job.
-func (a *app) readJob(file, schema string, p *command.CreateJob) error {
-	in := a.in
-	if file != "-" {
+func (a *app) readJob(ctx context.Context, file, schema string, p *command.CreateJob) error {
+	var in io.Reader
+	if file == "-" {
+		in = a.input(ctx)
+	} else {
 		opened, err := os.Open(file)
 		if err != nil {
 			return err

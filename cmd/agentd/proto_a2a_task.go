@@ -30,7 +30,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
   agentd tasks create --later --session sess_01 "tidy up"`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			text, err := a.textOrInput(given[0])
+			text, err := a.textOrInput(cmd.Context(), given[0])
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ Exit codes: 0 done, 1 failed or the backup has problems, 2 usage.`,
 			if loaded.Config.Database() {
 				return usagef("the data is in a database: use its own tools, such as pg_restore")
 			}
-			in, err := a.openInput(given[0])
+			in, err := a.openInput(cmd.Context(), given[0])
 			if err != nil {
 				return err
 			}
@@ -47,9 +47,9 @@ Exit codes: 0 done, 1 failed or the backup has problems, 2 usage.`,
 	return a.settings(cmd, "data")
 }
 
-func (a *app) openInput(name string) (io.ReadCloser, error) {
+func (a *app) openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return io.NopCloser(a.in), nil
+		return io.NopCloser(a.input(ctx)), nil
 	}
 	f, err := os.Open(name)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ that nobody can answer here ("agentd actions" lists it).`,
 }
 
 func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
-	text, used, err := a.promptText(given)
+	text, used, err := a.promptText(cmd.Context(), given)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (o *runFlags) params(text string) (*command.SubmitTurn, error) {
 const silence = 3 * time.Second
 
 // promptText returns the prompt, and whether standard input was read for it.
-func (a *app) promptText(given []string) (text string, used bool, err error) {
+func (a *app) promptText(ctx context.Context, given []string) (text string, used bool, err error) {
 	var words []string
 	wait := false
 	for _, g := range given {
@@ -135,7 +136,7 @@ func (a *app) promptText(given []string) (text string, used bool, err error) {
 	}
 	piped := ""
 	if wait || !isTerminal(a.in) {
-		if piped, err = a.piped(wait || len(words) == 0); err != nil {
+		if piped, err = a.piped(ctx, wait || len(words) == 0); err != nil {
 			return "", false, err
 		}
 		used = true
@@ -157,19 +158,19 @@ func (a *app) promptText(given []string) (text string, used bool, err error) {
 const maxPiped = 32 << 20
 
 // piped returns what standard input holds.
-func (a *app) piped(patient bool) (string, error) {
+func (a *app) piped(ctx context.Context, patient bool) (string, error) {
 	if a.in == nil {
 		return "", nil
 	}
 	f, isFile := a.in.(*os.File)
 	if patient || !isFile || !isPipe(f) {
-		data, err := io.ReadAll(io.LimitReader(a.in, maxPiped))
+		data, err := io.ReadAll(io.LimitReader(a.input(ctx), maxPiped))
 		if err != nil {
 			return "", fmt.Errorf("read standard input: %w", err)
 		}
 		return string(data), nil
 	}
-	return a.pipedSoon(f)
+	return a.pipedSoon(a.input(ctx))
 }
 
 func isPipe(f *os.File) bool {
@@ -180,7 +181,7 @@ func isPipe(f *os.File) bool {
 // pipedSoon reads a pipe to its end, if anything comes in time. A read of a pipe
 // can't always be ended, so the goroutine that reads a silent one is left to the
 // end of the process.
-func (a *app) pipedSoon(f *os.File) (string, error) {
+func (a *app) pipedSoon(f io.Reader) (string, error) {
 	type result struct {
 		data []byte
 		err  error

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -109,6 +110,49 @@ func TestRunTwiceInterrupted(t *testing.T) {
 	c.typing("\x03")
 	c.typing("\x03")
 	if code := c.end(); code == 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// silentInput says that it is read, and then has nothing for anybody.
+type silentInput struct{ read func() }
+
+func (s silentInput) Read([]byte) (int, error) {
+	s.read()
+	select {}
+}
+
+// TestInterruptedInput stops commands that wait for standard input.
+func TestInterruptedInput(t *testing.T) {
+	dir := play(t, workScript)
+	for _, args := range [][]string{
+		{"run", "-"},
+		{"submit", "-"},
+		{"tasks", "create", "-"},
+		{"call", "list_sessions", "-"},
+		{"job", "run", "--instruction", "x", "-"},
+		{"schedules", "create", "--every", "1h", "--instruction", "x", "--items", "-"},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		var out, errs bytes.Buffer
+		code := (&Main{}).Run(ctx, append(args, "--config", filepath.Join(dir, "c.yaml")), silentInput{stop}, &out, &errs, nil)
+		if code != 1 || !strings.Contains(errs.String(), "interrupted") {
+			t.Errorf("%v: exit code %d\n%s", args, code, errs.String())
+		}
+	}
+}
+
+// TestUndoInterrupted presses Ctrl-C where undo asks.
+func TestUndoInterrupted(t *testing.T) {
+	dir := play(t, workScript)
+	if out, errs, code := program(t, "run", "--config", filepath.Join(dir, "c.yaml"), "hello"); code != 0 {
+		t.Fatalf("run: %d\n%s%s", code, out, errs)
+	}
+	c := atTerminal(t, 80, 24, playing(t, dir, "undo"))
+	c.see("Take it back?")
+	c.typing("\x03")
+	c.see("nothing was changed")
+	if code := c.end(); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 }

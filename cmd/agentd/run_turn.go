@@ -384,7 +384,7 @@ func (r *runner) ended(e *event.Event) error {
 		}
 	case *event.TurnFailed:
 		if r.interrupted && p.FailureCategory == "interrupted" {
-			return errors.New("interrupted")
+			return errInterrupted
 		}
 		why := p.Outcome
 		if p.Error != nil {

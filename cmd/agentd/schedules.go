@@ -116,7 +116,7 @@ Exit codes: 0 created, 1 failed, 2 usage.`,
   agentd schedules create --cron "30 2 * * *" --time-zone Europe/Paris --missed run_all --task "Back up."`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.readSchedule(o); err != nil {
+			if err := a.readSchedule(cmd.Context(), o); err != nil {
 				return &exitError{exitUsage, err}
 			}
 			return a.with(cmd, toRun, func(f facts) error { return a.askSchedule(cmd.Context(), f, &o.CreateSchedule) })
@@ -139,7 +139,7 @@ Exit codes: 0 created, 1 failed, 2 usage.`,
 }
 
 // readSchedule puts together what the flags say.
-func (a *app) readSchedule(o *newSchedule) error {
+func (a *app) readSchedule(ctx context.Context, o *newSchedule) error {
 	o.EveryMs = o.every.Milliseconds()
 	switch {
 	case (o.task == "") == (o.items == ""):
@@ -150,7 +150,7 @@ func (a *app) readSchedule(o *newSchedule) error {
 	var err error
 	if o.task != "" {
 		o.Task, err = json.Marshal(map[string]string{"objective": o.task})
-	} else if err = a.readJob(o.items, "", &o.job); err == nil {
+	} else if err = a.readJob(ctx, o.items, "", &o.job); err == nil {
 		o.Job, err = json.Marshal(struct {
 			Instruction string                 `json:"instruction"`
 			Items       []command.JobItemInput `json:"items"`

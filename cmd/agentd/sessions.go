@@ -104,7 +104,7 @@ fit.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			body := []byte("{}")
 			if len(given) == 2 {
-				text, err := a.textOrInput(given[1])
+				text, err := a.textOrInput(cmd.Context(), given[1])
 				if err != nil {
 					return err
 				}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -43,15 +45,31 @@ func (t *turnFlags) params(text string) (*command.SubmitTurn, error) {
 }
 
 // textOrInput returns an argument, or what standard input holds if it is "-".
-func (a *app) textOrInput(arg string) (string, error) {
+func (a *app) textOrInput(ctx context.Context, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(a.in, 32<<20))
+	data, err := io.ReadAll(io.LimitReader(a.input(ctx), 32<<20))
 	if err != nil {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	return strings.TrimRight(string(data), "\n"), nil
+}
+
+// errInterrupted ends a read of standard input.
+var errInterrupted = errors.New("interrupted")
+
+// input is standard input until ctx ends. A read of it can't be ended: whoever stops a
+// command that waits for input is answered at once, and what reads is left to the end of
+// the process.
+func (a *app) input(ctx context.Context) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, a.in)
+		_ = w.CloseWithError(err) // it never fails; nil is the end of the input
+	}()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(errInterrupted) })
+	return r
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -68,7 +86,7 @@ Exit codes: 0 accepted or queued, 1 failed, 2 usage.`,
   agentd submit --session sess_01 --queue-policy steer "shorter"`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			text, err := a.textOrInput(given[0])
+			text, err := a.textOrInput(cmd.Context(), given[0])
 			if err != nil {
 				return err
 			}

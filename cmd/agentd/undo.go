@@ -86,7 +86,7 @@ func (a *app) undo(ctx context.Context, f facts, turn string, o *undoFlags) erro
 		return a.print(raw, func(*printer) {})
 	}
 	if !o.yes && !a.json && isTerminal(a.in) && isTerminal(a.out) {
-		if err := a.confirm("Take it back? [y/N] "); err != nil {
+		if err := a.confirm(ctx, "Take it back? [y/N] "); err != nil {
 			return err
 		}
 	}
@@ -100,9 +100,9 @@ func (a *app) undo(ctx context.Context, f facts, turn string, o *undoFlags) erro
 }
 
 // confirm asks for a yes.
-func (a *app) confirm(prompt string) error {
+func (a *app) confirm(ctx context.Context, prompt string) error {
 	_, _ = fmt.Fprint(a.out, prompt) // if it can't be written, reading fails too
-	line, err := bufio.NewReader(a.in).ReadString('\n')
+	line, err := bufio.NewReader(a.input(ctx)).ReadString('\n')
 	if word := strings.ToLower(strings.TrimSpace(line)); err == nil && (word == "y" || word == "yes") {
 		return nil
 	}
