@@ -7,6 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"agentd/event"
+	"agentd/hook"
+	"agentd/permission"
 )
 
 // Config is a checked configuration. Its fields are those of the file.
@@ -340,6 +344,16 @@ func (c *Config) problems() [][2]string {
 			add(fmt.Sprintf("hooks[%d]", i), "needs either command or url")
 		} else if len(h.Command) > 0 && h.Command[0] == "" {
 			add(fmt.Sprintf("hooks[%d].command", i), "names no program")
+		} else if _, err := filepath.Match(h.Match.Tool, ""); err != nil {
+			add(fmt.Sprintf("hooks[%d].match.tool", i), "%q is no glob: %v", h.Match.Tool, err)
+		} else if time.Duration(h.Timeout) > hook.MaxTimeout {
+			add(fmt.Sprintf("hooks[%d].timeout", i), "%v is more than %v", time.Duration(h.Timeout), hook.MaxTimeout)
+		}
+	}
+	for i, r := range c.Permissions.Rules {
+		rule := event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
+		if _, err := permission.ParseRules("host", []event.PolicyRule{rule}); err != nil {
+			add(fmt.Sprintf("permissions.rules[%d]", i), "%s", strings.TrimPrefix(err.Error(), "rule 1: "))
 		}
 	}
 	c.Telemetry.check(add)

@@ -45,6 +45,8 @@ func TestFileProblems(t *testing.T) {
 		{"list instead of a scalar", "recovery: [auto]\n", []string{"1:11: recovery: must be a single value: choice"}},
 		{"number instead of text", "runtimeId: 12\n", []string{`1:12: runtimeId: must be text; write "12"`}},
 		{"text instead of a number", "budget: {sessionCostUSD: \"3\"}\n", []string{`1:26: budget.sessionCostUSD: must be a number, not the text "3"`}},
+		{"number beyond an integer", "telemetry: {queueSize: 99999999999999999999}\n", []string{`1:24: telemetry.queueSize: must be an integer, not the text "99999999999999999999"`}},
+		{"byte order mark before an unknown key", "\ufefflisen: x\n", []string{"1:1: lisen: unknown key; did you mean listen?"}},
 		{"negative number", "budget: {sessionCostUSD: -3}\n", []string{`1:26: budget.sessionCostUSD: "-3" is not a number from 0 on`}},
 		{"fraction", "compaction: {atContextFraction: 1.5}\n", []string{`1:33: compaction.atContextFraction: "1.5" is not a fraction over 0 and up to 1`}},
 		{"duration", "outputs: {expireAfter: 3 days}\n", []string{`1:24: outputs.expireAfter: "3 days" is not a duration such as 500ms, 30s, 10m or 720h`}},
@@ -103,6 +105,9 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 		{"credential of a program", "mcp:\n  - {id: a, command: [x], credentials: [\"env:A\"]}\n", "are for servers over HTTP"},
 		{"MCP server without a way", "mcp:\n  - {id: a}\n", "needs either command or url"},
 		{"hook without a program", "hooks:\n  - {point: stop, command: []}\n", "hooks[0]: needs either command or url"},
+		{"rule without a glob", "permissions:\n  rules:\n    - {decision: deny, tool: x}\n    - {decision: deny, tool: \"[a\"}\n", `:4:7: permissions.rules[1]: tool "[a" is no glob: a "[" has no "]"`},
+		{"hook without a glob", "hooks:\n  - {point: stop, command: [x], match: {tool: \"[\"}}\n", `:2:41: hooks[0].match.tool: "[" is no glob: syntax error in pattern`},
+		{"hook for too long", "hooks:\n  - {point: stop, command: [x], timeout: 100h}\n", `:2:33: hooks[0].timeout: 100h0m0s is more than 10m0s`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

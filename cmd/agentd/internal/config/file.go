@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -73,7 +74,8 @@ func parseFile(path string, data []byte) (f *fileValues, err error) {
 		}
 	}()
 	f = &fileValues{name: path, values: map[string]any{}, places: map[string]place{}}
-	parsed, err := parser.ParseBytes(data, 0)
+	// Some editors begin a file with a byte order mark, and YAML allows that.
+	parsed, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\ufeff")), 0)
 	if err != nil {
 		return nil, syntaxError(path, err)
 	}
@@ -273,7 +275,11 @@ func (f *fileValues) scalar(s *Setting, n ast.Node, path string) (any, bool) {
 		return nil, false
 	}
 	if quoted && (s.Type == Integer || s.Type == Number || s.Type == Fraction || s.Type == Boolean) {
-		f.failf(n, path, "must be a %s, not the text %q", s.Type, text)
+		article := "a"
+		if s.Type == Integer {
+			article = "an"
+		}
+		f.failf(n, path, "must be %s %s, not the text %q", article, s.Type, text)
 		return nil, false
 	}
 	if text == "" && s.Required {
