@@ -42,6 +42,9 @@ Exit codes: 0 left, 1 failed, 2 usage.`,
 			if last && o.session != "" {
 				return usagef("--continue and --session exclude each other")
 			}
+			if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
+				return err
+			}
 			return a.with(cmd, toRun, func(f facts) error {
 				if last {
 					if o.session, err = lastSession(cmd.Context(), f); err != nil {

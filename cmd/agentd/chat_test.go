@@ -248,6 +248,7 @@ func TestChatUsage(t *testing.T) {
 		"there is no session yet": {"chat", "--continue"},
 		"there is no session x":   {"chat", "--session", "x"},
 		"has no --json":           {"chat", "--json"},
+		"is not one of default":   {"chat", "--mode", "king"},
 	} {
 		c := atTerminal(t, 80, 24, playing(t, dir, args...))
 		c.see(want)
