@@ -64,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			n := server.NewToken{Name: given[0], Role: command.Role(role), Account: account}
-			if lifetime < 0 {
+			if lifetime < 0 || lifetime == 0 && cmd.Flags().Changed("expires") { // 0 would be for ever
 				return usagef("--expires: a token can't have ended before it is made")
 			}
 			if lifetime > 0 {
