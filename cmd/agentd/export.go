@@ -48,7 +48,7 @@ func (a *app) exportCommand() *cobra.Command {
 
 func (a *app) exportEvidenceCommand() *cobra.Command {
 	p := &evidenceExport{}
-	cmd := a.exporting(&p.ExportScope, p, &cobra.Command{
+	cmd := a.exporting(&p.ExportScope, p, "FILE.json, FILE.zip or a new directory", &cobra.Command{
 		Use:   "evidence SESSION",
 		Short: "Export a signed evidence pack",
 		Long: `Exports a pack that "agentd evidence verify" checks on any machine. Without --out
@@ -125,7 +125,7 @@ func siblingTo(p command.Params) func(ctx context.Context, f facts, ref, out str
 
 func (a *app) exportReplayCommand() *cobra.Command {
 	p := &replayExport{}
-	cmd := a.exporting(&p.ExportScope, p, &cobra.Command{
+	cmd := a.exporting(&p.ExportScope, p, "FILE.json", &cobra.Command{
 		Use:   "replay SESSION",
 		Short: "Export a replay case",
 		Long: `Exports turns with everything that answered them, so that "agentd replay" can run
@@ -144,7 +144,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 
 func (a *app) exportReviewCommand() *cobra.Command {
 	p := &command.ExportReview{}
-	return a.exporting(&p.ExportScope, p, &cobra.Command{
+	return a.exporting(&p.ExportScope, p, "FILE.md, FILE.html or FILE.json", &cobra.Command{
 		Use:   "review SESSION",
 		Short: "Export a page for people",
 		Long: `Exports what was asked, done, decided, changed and left open, each statement
@@ -158,7 +158,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 }
 
 // exporting completes a command that exports a scope.
-func (a *app) exporting(scope *command.ExportScope, p command.Params, cmd *cobra.Command) *cobra.Command {
+func (a *app) exporting(scope *command.ExportScope, p command.Params, forms string, cmd *cobra.Command) *cobra.Command {
 	var out string
 	cmd.Args = args(cobra.ExactArgs(1))
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -168,7 +168,7 @@ func (a *app) exporting(scope *command.ExportScope, p command.Params, cmd *cobra
 	cmd.Flags().StringVar(&scope.ThreadID, "thread", "", "only this thread")
 	cmd.Flags().StringVar(&scope.TurnID, "turn", "", "only this turn")
 	cmd.Flags().StringVar(&scope.TaskID, "task", "", "only this task")
-	cmd.Flags().StringVar(&out, "out", "", "where it goes: FILE.json, FILE.zip or a new directory (default standard output)")
+	cmd.Flags().StringVar(&out, "out", "", "where it goes: "+forms+" (default standard output)")
 	return a.where(cmd)
 }
 

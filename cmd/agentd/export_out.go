@@ -22,6 +22,9 @@ func checkOut(p command.Params, out string) error {
 	if isReview && form != ".md" && form != ".html" && form != ".json" {
 		return usagef("export to %s: a review is a file that ends with .md, .html or .json", out)
 	}
+	if isCase && form == ".zip" {
+		return usagef("export to %s: a replay case is one JSON file", out)
+	}
 	if !isReview && !isCase && form != ".json" && form != ".zip" {
 		entries, err := os.ReadDir(out)
 		if errors.Is(err, fs.ErrNotExist) {
