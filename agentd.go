@@ -94,6 +94,8 @@ type Runtime struct {
 	channels *channel.Hub
 	// trials ends benchmark trials.
 	trials *trials
+	// repeats keeps calls apart that may be the same one.
+	repeats lanes
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -281,6 +283,13 @@ func (r *Runtime) ID() string { return r.opt.RuntimeID }
 
 // Do carries out a command and returns a pointer to its result. Errors are faults.
 func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	for _, lane := range lanesOf(caller, p) {
+		leave, err := r.repeats.enter(ctx, lane)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
 	return command.Listing(p, func() (any, error) { return r.do(ctx, caller, p) })
 }
 

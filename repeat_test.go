@@ -2,7 +2,9 @@ package agentd_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +12,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/tool"
 )
 
 // TestCommandsOfAJobAreRepeatedWithTheirFirstAnswer: the same call again, with its key,
@@ -60,5 +63,95 @@ func TestATrialOfAnotherAccountHidesItsSession(t *testing.T) {
 	})
 	if fault.KindOf(err) != fault.Conflict || strings.Contains(err.Error(), first.SessionID) {
 		t.Errorf("another account's trial under the same id: %v", err)
+	}
+}
+
+// TestTheSameCallAtTheSameTime: with the same key, or the same id for something new, all
+// are told the first result, and nothing is made twice.
+func TestTheSameCallAtTheSameTime(t *testing.T) {
+	gate := make(chan struct{})
+	hold := func(context.Context, *tool.Call) (*tool.Result, error) {
+		<-gate
+		return &tool.Result{Output: []byte("ok")}, nil
+	}
+	k := newKitWith(t, withTools(t, reads("hold", hold)), wants("hold", nil), says("done"))
+	defer close(gate)
+	r := k.submit("sess_a", "go")
+	k.until("sess_a", is(event.TypeToolStarted, r.TurnID))
+	for i := range 10 {
+		waits := do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_a", Input: quoted("wait")})
+		do[command.TaskResult](k, &command.CreateTask{TaskID: fmt.Sprintf("task_x%d", i), SessionID: "sess_a", Objective: "x"})
+		do[command.TaskResult](k, &command.CreateTask{TaskID: fmt.Sprintf("task_y%d", i), SessionID: "sess_a", Objective: "y", DependsOn: []string{fmt.Sprintf("task_x%d", i)}})
+		before := len(do[command.ListSessionsResult](k, &command.ListSessions{Page: command.Page{Limit: 1000}}).Sessions)
+		calls := []struct{ name, params string }{
+			{"connect_channel", `{"idempotencyKey":"connect_N","transport":"websocket","peerRole":"client","sessionId":"sess_a"}`},
+			{"connect_channel", `{"channelId":"chan_N","transport":"websocket","peerRole":"client","sessionId":"sess_a"}`},
+			{"remove_queued_turn", `{"idempotencyKey":"remove_N","sessionId":"sess_a","turnId":"` + waits.TurnID + `"}`},
+			{"unlink_tasks", `{"idempotencyKey":"unlink_N","taskId":"task_yN","kind":"blocked_by","targetId":"task_xN"}`},
+			{"set_policy", `{"idempotencyKey":"policy_N","sessionId":"sess_a","mode":"auto"}`},
+			{"create_task", `{"taskId":"task_N","objective":"o"}`},
+			{"create_task", `{"idempotencyKey":"task_N","objective":"o"}`},
+			{"create_job", `{"jobId":"job_N","instruction":"o","items":[{"input":"a"}],"start":false}`},
+		}
+		for _, c := range calls {
+			params := strings.ReplaceAll(c.params, `N"`, fmt.Sprintf(`%d"`, i))
+			var told [4]string
+			var all sync.WaitGroup
+			for n := range told {
+				all.Go(func() {
+					res, refusal := wired(k, c.name, params)
+					told[n] = fmt.Sprint(res, refusal)
+				})
+			}
+			all.Wait()
+			for n := range told {
+				if told[n] != told[0] || strings.HasPrefix(told[n], "map[]") {
+					t.Fatalf("%s %s: %q", c.name, params, told)
+				}
+			}
+		}
+		if after := len(do[command.ListSessionsResult](k, &command.ListSessions{Page: command.Page{Limit: 1000}}).Sessions); after != before+3 {
+			t.Fatalf("three calls without a session opened %d", after-before)
+		}
+	}
+}
+
+// TestAPolicyIsRepeatedWithItsFirstAnswer: also after the host's rules changed.
+func TestAPolicyIsRepeatedWithItsFirstAnswer(t *testing.T) {
+	k := newKit(t)
+	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	set := `{"sessionId":"sess_a","mode":"auto","idempotencyKey":"k"}`
+	first, refusal := wired(k, "set_policy", set)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	if _, refusal := wired(k, "set_policy", `{"rules":[{"decision":"deny","tool":"shell","match":"rm *"}]}`); refusal != "" {
+		t.Fatal(refusal)
+	}
+	for range 2 {
+		if again, refusal := wired(k, "set_policy", set); refusal != "" || fmt.Sprint(again) != fmt.Sprint(first) {
+			t.Errorf("first %v, again %v %s", first, again, refusal)
+		}
+		k.close()
+		k.open()
+	}
+}
+
+// TestATurnsIDCountsBesideAKey: where no session is named there is still one turn with
+// an id, whatever key the call comes with.
+func TestATurnsIDCountsBesideAKey(t *testing.T) {
+	k := newKit(t)
+	for i, keys := range [][2]string{{"", "a"}, {"b", ""}, {"c", "d"}} {
+		submit := func(key, input string) (map[string]any, string) {
+			return wired(k, "submit_turn", fmt.Sprintf(`{"turnId":"turn_%d","input":%q,"idempotencyKey":%q}`, i, input, key))
+		}
+		first, refusal := submit(keys[0], "hi")
+		again, refusedAgain := submit(keys[1], "hi")
+		if refusal+refusedAgain != "" || fmt.Sprint(first) != fmt.Sprint(again) {
+			t.Errorf("%q: first %v %s, again %v %s", keys, first, refusal, again, refusedAgain)
+		}
+		if res, refusal := submit("", "other"); !strings.HasPrefix(refusal, "conflict") {
+			t.Errorf("%q: another content: %v %s", keys, res, refusal)
+		}
 	}
 }

@@ -190,12 +190,6 @@ func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.
 
 // setPolicy replaces the policy of a session, or the host's.
 func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.SetPolicy) (*command.PolicyResult, error) {
-	if p.AcceptWorkspace {
-		if err := l.acceptRules(ctx, caller, p); err != nil {
-			return nil, err
-		}
-		return l.getPolicy(ctx, caller, &command.GetPolicy{SessionID: p.SessionID})
-	}
 	source, id := "session", p.SessionID
 	if id == "" || id == event.RuntimeSession {
 		source, id = "host", event.RuntimeSession
@@ -205,14 +199,27 @@ func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.
 		return nil, fault.Param("rules", "%s", err)
 	}
 	p.Rules = rules
-	_, err = session.Write(ctx, l.m, caller, p, id, event.BySession, func(tx *session.Tx) (*struct{}, error) {
-		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: l.changedPolicy(tx, source, p, caller)})
-		return &struct{}{}, nil
-	})
+	first, err := session.Repeated[command.PolicyResult](ctx, l.m, caller, p)
+	switch {
+	case err != nil, first != nil && first.Mode != "":
+		return first, err
+	case first != nil: // a crash came before the answer was kept
+	case p.AcceptWorkspace:
+		err = l.acceptRules(ctx, caller, p)
+	default:
+		_, err = session.Write(ctx, l.m, caller, p, id, event.BySession, func(tx *session.Tx) (*struct{}, error) {
+			tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: l.changedPolicy(tx, source, p, caller)})
+			return &struct{}{}, nil
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
-	return l.getPolicy(ctx, caller, &command.GetPolicy{SessionID: p.SessionID})
+	now, err := l.getPolicy(ctx, caller, &command.GetPolicy{SessionID: p.SessionID})
+	if err != nil {
+		return nil, err
+	}
+	return session.Answered(ctx, l.m, caller, p, id, now)
 }
 
 func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy, caller command.Caller) *event.PolicyChanged {

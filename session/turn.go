@@ -27,19 +27,31 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 		return nil, err
 	}
 	sessionID, create := p.SessionID, p.Create
+	own := &request{}
 	if sessionID == "" {
 		sessionID, create = r.m.NewID(event.PrefixSession), true
-		if p.TurnID != "" && r.key == "" {
-			// Without a session the turn's own id is what makes a repeat safe.
+		if p.TurnID != "" {
+			// Without a session the turn's own id is what makes a repeat safe, also
+			// beside an idempotency key.
 			digest, err := command.Digest(p)
 			if err != nil {
 				return nil, fault.Wrap(fault.Internal, err, "the parameters could not be compared")
 			}
-			r.key, r.digest = r.caller.Account+"//turn/"+p.TurnID, hex.EncodeToString(digest[:])
+			own = &request{m: r.m, key: r.caller.Account + "//turn/" + p.TurnID, digest: hex.EncodeToString(digest[:])}
+			if r.key == "" {
+				r.key, r.digest, own.key = own.key, own.digest, ""
+			}
 		}
 	}
+	if first, err := repeated[command.SubmitTurnResult](ctx, own); first != nil || err != nil {
+		return first, err
+	}
 	return mutate(ctx, r, sessionID, create, func(tx *Tx) (*command.SubmitTurnResult, error) {
-		return r.decideSubmit(tx, p)
+		res, err := r.decideSubmit(tx, p)
+		if err != nil {
+			return nil, err
+		}
+		return res, own.remember(tx, res)
 	})
 }
 
