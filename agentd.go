@@ -283,13 +283,11 @@ func (r *Runtime) ID() string { return r.opt.RuntimeID }
 
 // Do carries out a command and returns a pointer to its result. Errors are faults.
 func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
-	for _, lane := range lanesOf(caller, p) {
-		leave, err := r.repeats.enter(ctx, lane)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
+	leave, err := r.repeats.enter(ctx, lanesOf(caller, p))
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	return command.Listing(p, func() (any, error) { return r.do(ctx, caller, p) })
 }
 

@@ -59,8 +59,26 @@ func givenID(p command.Params) string {
 	return ""
 }
 
-// enter waits until the lane is free. Whoever entered leaves.
-func (l *lanes) enter(ctx context.Context, name string) (leave func(), err error) {
+// enter waits until all of the lanes are free. Whoever entered leaves.
+func (l *lanes) enter(ctx context.Context, names []string) (leave func(), err error) {
+	var in []func()
+	leave = func() {
+		for _, out := range in {
+			out()
+		}
+	}
+	for _, name := range names {
+		out, err := l.enterOne(ctx, name)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		in = append(in, out)
+	}
+	return leave, nil
+}
+
+func (l *lanes) enterOne(ctx context.Context, name string) (leave func(), err error) {
 	l.mu.Lock()
 	at := l.names[name]
 	if at == nil {

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/model/provider/script"
 	"agentd/tool"
 )
 
@@ -75,7 +77,8 @@ func TestTheSameCallAtTheSameTime(t *testing.T) {
 		return &tool.Result{Output: []byte("ok")}, nil
 	}
 	k := newKitWith(t, withTools(t, reads("hold", hold)), wants("hold", nil), says("done"))
-	defer close(gate)
+	release := sync.OnceFunc(func() { close(gate) })
+	defer release()
 	r := k.submit("sess_a", "go")
 	k.until("sess_a", is(event.TypeToolStarted, r.TurnID))
 	for i := range 10 {
@@ -113,6 +116,33 @@ func TestTheSameCallAtTheSameTime(t *testing.T) {
 		if after := len(do[command.ListSessionsResult](k, &command.ListSessions{Page: command.Page{Limit: 1000}}).Sessions); after != before+3 {
 			t.Fatalf("three calls without a session opened %d", after-before)
 		}
+	}
+	release()
+	k.completes(r) // nothing of this is the running turn's business
+}
+
+// TestTheSameCallWaitsNoLongerThanItsCaller: whoever gives up while the first call is
+// carried out is told so.
+func TestTheSameCallWaitsNoLongerThanItsCaller(t *testing.T) {
+	k := newKit(t, script.Answer{Text: "one"}, script.Answer{Stall: time.Hour})
+	r := k.submit("sess_a", "hi")
+	k.completes(r)
+	compact := func(ctx context.Context) error {
+		_, err := k.r.Do(ctx, command.Local(), &command.CompactThread{Mutation: command.Mutation{IdempotencyKey: "k"}, SessionID: "sess_a", ThreadID: r.ThreadID})
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error)
+	go func() { first <- compact(ctx) }()
+	k.until("sess_a", is(event.TypeContextCompactionStarted, ""))
+	impatient, gaveUp := context.WithCancel(t.Context())
+	gaveUp()
+	if err := compact(impatient); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "still being carried out") {
+		t.Errorf("the second call: %v", err)
+	}
+	cancel()
+	if err := <-first; err == nil {
+		t.Error("the first call succeeded without its model")
 	}
 }
 
