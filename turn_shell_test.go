@@ -1,13 +1,18 @@
 package agentd_test
 
 import (
+	"encoding/base64"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/redact"
 	"agentd/sandbox"
 )
 
@@ -156,6 +161,50 @@ func TestBackgroundProcessOutlivesItsCall(t *testing.T) {
 	}
 	if text != "hello\n" {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestPiecesOfAnOutputLieSideBySide: each says where it begins and has its text, or
+// where what isn't text can be read.
+func TestPiecesOfAnOutputLieSideBySide(t *testing.T) {
+	needsSandbox(t)
+	redacts := func(o *agentd.Options) { o.Loop.Redact = redact.New(redact.Options{}) }
+	k := newKitWith(t, all(mode("auto"), withShell, redacts), wants("shell", map[string]any{"command": "cat", "background": true}), says("done"))
+	k.completes(k.submit("sess_a", "go"))
+	id := payloads[*event.ToolResult](k, "sess_a")[0].ProcessID
+	const whole = "abc\xff\x00def"
+	write := func(b string, eof bool, until func(*event.ProcessOutput) bool) {
+		do[command.WriteProcessStdinResult](k, &command.WriteProcessStdin{ProcessID: id, Base64: command.Base64(base64.StdEncoding.EncodeToString([]byte(b))), EOF: eof})
+		k.until("sess_a", func(e *event.Event) bool {
+			p, ok := e.Payload.(*event.ProcessOutput)
+			return ok && until(p)
+		})
+	}
+	write(whole[:3], false, func(p *event.ProcessOutput) bool { return p.Text != "" }) // the end of it is held back: a secret may begin there
+	write(whole[3:5], false, func(p *event.ProcessOutput) bool { return p.Binary })
+	write(whole[5:], true, func(p *event.ProcessOutput) bool { return strings.HasSuffix(p.Text, "f") })
+	at := int64(0)
+	for _, p := range payloads[*event.ProcessOutput](k, "sess_a") {
+		piece := p.Text
+		if p.Binary {
+			blob, _, err := k.r.Output(t.Context(), command.Local(), p.OutputRef)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(blob)
+			if err := errors.Join(err, blob.Close()); err != nil {
+				t.Fatal(err)
+			}
+			piece = string(b)
+		}
+		end := at + int64(len(piece))
+		if piece == "" || p.Offset != at || p.SizeBytes != int64(len(piece)) || end > int64(len(whole)) || whole[at:end] != piece {
+			t.Fatalf("at %d of %q: %+v is %q", at, whole, p, piece)
+		}
+		at = end
+	}
+	if at != int64(len(whole)) {
+		t.Errorf("the pieces end at %d", at)
 	}
 }
 

@@ -24,6 +24,7 @@ type ProcessOutput struct {
 	ProcessID string `json:"processId" check:"nonempty"`
 	Stream    string `json:"stream" enum:"stdout stderr tty"`
 	Text      string `json:"text,omitempty"`
+	// OutputRef is where a piece is that isn't text.
 	OutputRef string `json:"outputRef,omitempty"`
 	// Offset of the piece's first byte in the stream.
 	Offset    int64 `json:"offset"`

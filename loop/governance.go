@@ -69,6 +69,16 @@ func (l *Loop) native(r event.Raw) event.Raw {
 type redacted struct {
 	stream *redact.Stream
 	clean  []byte
+	// from and to are where in a process's stream lies what wasn't given out yet.
+	from, to int64
+}
+
+// held is the number of bytes that wait for what follows them.
+func (r *redacted) held() int {
+	if r.stream == nil {
+		return 0
+	}
+	return r.stream.Held()
 }
 
 func (r *redacted) add(l *Loop, s string) {

@@ -243,18 +243,44 @@ func (x *running) output(c process.Chunk) {
 		r = &redacted{}
 		x.text[c.Stream] = r
 	}
-	p := &event.ProcessOutput{ProcessID: x.id, Stream: c.Stream, Offset: c.Offset, SizeBytes: int64(len(c.Data))}
-	if tool.IsBinary(c.Data) {
-		p.Binary = true
-	} else {
+	binary := tool.IsBinary(c.Data)
+	if r.held() == 0 {
+		r.from = c.Offset
+	}
+	if !binary {
 		r.add(x.l, validText(c.Data))
-		p.Text = r.take(false)
+		r.to = c.Offset + int64(len(c.Data))
+	}
+	p := x.piece(c.Stream, r, binary) // what was held back comes before what isn't text
+	if p == nil && !binary {
+		return
 	}
 	if err := x.emit(func(tx *session.Tx) {
-		tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
+		if p != nil {
+			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
+		}
+		if binary {
+			clean, _ := x.l.redactBytes(c.Data)
+			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: &event.ProcessOutput{
+				ProcessID: x.id, Stream: c.Stream, OutputRef: tx.Blob(clean, "application/octet-stream"),
+				Offset: c.Offset, SizeBytes: int64(len(c.Data)), Binary: true,
+			}})
+		}
 	}); err != nil {
 		x.l.opt.Logger.Warn("output of a process could not be recorded", "processId", x.id, "error", err)
 	}
+}
+
+// piece is what can be given out of a stream, at its end all that was held back; nil
+// if there is nothing.
+func (x *running) piece(stream string, r *redacted, end bool) *event.ProcessOutput {
+	text := r.take(end)
+	if text == "" {
+		return nil
+	}
+	from := r.from
+	r.from = max(from, r.to-int64(r.held()))
+	return &event.ProcessOutput{ProcessID: x.id, Stream: stream, Text: text, Offset: from, SizeBytes: r.from - from}
 }
 
 // validText is the text of a piece of output; what isn't UTF-8 in it is replaced.
@@ -268,8 +294,8 @@ func validText(b []byte) string {
 // rest gives out what was held back of a stream.
 func (x *running) rest(tx *session.Tx) {
 	for stream, r := range x.text {
-		if s := r.take(true); s != "" {
-			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: &event.ProcessOutput{ProcessID: x.id, Stream: stream, Text: s}})
+		if p := x.piece(stream, r, true); p != nil {
+			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
 		}
 	}
 }

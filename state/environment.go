@@ -147,7 +147,6 @@ func (x *Process) output(p *event.ProcessOutput) {
 	case "tty":
 		x.TTYBytes = max(x.TTYBytes, end)
 	}
-	setIf(&x.OutputRef, p.OutputRef)
 }
 
 func (f *fold) endProcess(i int, status, outputRef string) {

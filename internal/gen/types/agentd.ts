@@ -1055,6 +1055,7 @@ export interface ProcessOutput {
   processId: string;
   stream: "stdout" | "stderr" | "tty";
   text?: string;
+  /** OutputRef is where a piece is that isn't text. */
   outputRef?: string;
   /** Offset of the piece's first byte in the stream. */
   offset: number;
