@@ -60,6 +60,8 @@ type acting struct {
 	// closed when there are more.
 	done    int
 	stopped bool
+	// answering is closed when the answers were given that turns are held for.
+	answering chan struct{}
 	// closed says that a subagent was stopped.
 	closed  bool
 	changed chan struct{}
@@ -86,8 +88,8 @@ func (x *acting) options(opt *Options) {
 		}
 		return 0
 	}
-	agents := x.p.c.Parties != nil && len(x.p.c.Parties.Held) > 0
-	if (agents || slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool { return a.Before != "" })) && x.faithful() {
+	held := x.p.c.Parties != nil && len(x.p.c.Parties.Held) > 0 || slices.ContainsFunc(x.p.c.Decisions, x.answersTheStopped)
+	if (held || slices.ContainsFunc(x.p.c.Acts, func(a evidence.CaseAct) bool { return a.Before != "" })) && x.faithful() {
 		opt.Loop.Pace = x.pace
 	}
 	if slices.ContainsFunc(x.p.c.Decisions, func(d evidence.CaseDecision) bool { return d.Status == statusExpired }) {
@@ -95,8 +97,38 @@ func (x *acting) options(opt *Options) {
 	}
 }
 
+// answersTheStopped reports whether an action was answered after its turn was told to
+// stop, and before it did.
+func (x *acting) answersTheStopped(d evidence.CaseDecision) bool {
+	return d.Status == "" && d.Acts > 0 && d.Acts <= len(x.p.c.Acts) && x.p.c.Acts[d.Acts-1].Kind == evidence.ActInterrupt
+}
+
+// holdStill keeps turns where they are while one is told to stop whose actions are answered
+// then: it would end them itself.
+func (x *acting) holdStill(a *evidence.CaseAct) (letGo func()) {
+	if a.Kind != evidence.ActInterrupt || len(x.waiting) == 0 {
+		return func() {}
+	}
+	answered := make(chan struct{})
+	x.mu.Lock()
+	x.answering = answered
+	x.mu.Unlock()
+	return func() {
+		x.mu.Lock()
+		x.answering = nil
+		x.mu.Unlock()
+		close(answered)
+	}
+}
+
 // pace holds a turn that was interrupted between two steps before what it never did.
 func (x *acting) pace(threadID string, next loop.Effect) time.Duration {
+	x.mu.Lock()
+	answering := x.answering
+	x.mu.Unlock()
+	if answering != nil {
+		<-answering
+	}
 	if before := stepOf(next); before != "" && x.holdsBefore(x.p.others.turnOf(context.Background(), threadID), before) {
 		return turnTime
 	}
@@ -480,6 +512,7 @@ func (x *acting) skip() {
 
 // do does an act.
 func (x *acting) do(ctx context.Context, a *evidence.CaseAct) error {
+	defer x.holdStill(a)()
 	if err := x.act(ctx, a); err != nil {
 		return fmt.Errorf("%s: %w", a.Kind, err)
 	}

@@ -3,6 +3,7 @@ package evidence_test
 import (
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +83,32 @@ func TestReplayInterruptsAfterAnAnswer(t *testing.T) {
 				"nobody stops it":  {without(evidence.ActInterrupt), "turn 1"},
 				"it never started": {func(c *evidence.Case) { c.Acts[0].Before = evidence.BeforeStart }, "turn 1: the recording has turn.started"},
 			})
+		})
+	}
+}
+
+// TestReplayAnswersAfterAnInterrupt: an action that somebody answered after its turn was
+// told to stop, and before the turn ended it, is answered again then, and not ended.
+func TestReplayAnswersAfterAnInterrupt(t *testing.T) {
+	for _, decision := range []string{"cancel", "allow", "deny"} {
+		t.Run(decision, func(t *testing.T) {
+			var told atomic.Bool
+			g := newGate(func(string, loop.Effect) bool { return told.Load() })
+			k := newKit(t, func(o *agentd.Options) { g.options(o); o.Loop.Host.Mode = "default" },
+				wants("write_file", map[string]any{"path": "a.txt", "content": "x"}), script.Answer{Text: "done"})
+			r := k.submit("sess_stop", "go", nil)
+			asked := k.sees(r, event.TypeActionRequired)
+			told.Store(true)
+			do[command.InterruptTurnResult](k, &command.InterruptTurn{SessionID: r.SessionID, TurnID: r.TurnID, Reason: "enough"})
+			<-g.reached
+			do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: decision})
+			g.passed()
+			k.sees(r, event.TypeTurnFailed)
+			for range 5 { // whoever is first decides, so chance must not
+				if d := replayed(t, caseOf(k, command.ExportScope{SessionID: "sess_stop"})); d != nil {
+					t.Fatalf("%s", d.Says)
+				}
+			}
 		})
 	}
 }
