@@ -46,7 +46,12 @@ func (a *agent) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Ch
 		a.mu.Lock()
 		a.calls++
 		a.mu.Unlock()
-		if err := a.answer(ctx, r, func(c model.Chunk) bool { return yield(c, nil) }); err != nil {
+		more := true // until whoever asks has been stopped
+		send := func(c model.Chunk) bool {
+			more = more && yield(c, nil)
+			return more
+		}
+		if err := a.answer(ctx, r, send); err != nil && more {
 			yield(model.Chunk{}, err)
 		}
 	}
