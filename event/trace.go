@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Lengths of the ids of W3C Trace Context, in hex digits.
@@ -48,7 +49,10 @@ func ParseTraceParent(value string) (Trace, bool) {
 }
 
 // stateMember is one member of a tracestate: a key, maybe with its tenant, and a value.
-var stateMember = regexp.MustCompile(`^[a-z0-9][a-z0-9_*/-]{0,255}(@[a-z][a-z0-9_*/-]{0,13})?=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$`)
+// It is long when it is compiled, and most programs never see one.
+var stateMember = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9][a-z0-9_*/-]{0,255}(@[a-z][a-z0-9_*/-]{0,13})?=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$`)
+})
 
 // ParseTraceState reads the value of a tracestate header, several joined with commas. It
 // returns it without empty members, and nothing if it doesn't fit or is longer than what
@@ -59,7 +63,7 @@ func ParseTraceState(value string) string {
 		if m = strings.Trim(m, " \t"); m == "" {
 			continue
 		}
-		if !stateMember.MatchString(m) {
+		if !stateMember().MatchString(m) {
 			return ""
 		}
 		members = append(members, m)

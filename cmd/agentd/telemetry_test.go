@@ -306,27 +306,7 @@ func TestTelemetryExportEqualsLive(t *testing.T) {
 	conf := writeFile(t, dir, "c.yaml", fmt.Sprintf(busy, dir, c.URL))
 	p := start(t, data, "--config", conf)
 	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-	token, err := os.ReadFile(filepath.Join(data, adminTokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	traced, err := client.New(p.url, &client.Options{Token: strings.TrimSpace(string(token)), HTTPClient: &http.Client{Transport: withHeader{"Traceparent", "00-" + trace + "-" + parent + "-01"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer traced.Close()
-	r, err := client.Call[command.SubmitTurnResult](t.Context(), traced, submitParams(t, "go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for e, err := range traced.Follow(t.Context(), r.SessionID, r.Sequence, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Type == "task.completed" && bytes.Contains(e.Data, []byte(r.TurnID)) {
-			break // not that of the subagent
-		}
-	}
+	r := p.turnWith(t, data, withHeaders{"Traceparent": "00-" + trace + "-" + parent + "-01"})
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -413,12 +393,42 @@ func sortedSpans(spans []*tracepb.Span) []*tracepb.Span {
 	return spans
 }
 
-// withHeader sends a header with every request.
-type withHeader struct{ name, value string }
+// turnWith has the server do a turn that was submitted with headers, to the end of its
+// task.
+func (p *process) turnWith(t *testing.T, data string, h withHeaders) *command.SubmitTurnResult {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(data, adminTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(p.url, &client.Options{Token: strings.TrimSpace(string(token)), HTTPClient: &http.Client{Transport: h}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := client.Call[command.SubmitTurnResult](t.Context(), c, submitParams(t, "go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range c.Follow(t.Context(), r.SessionID, r.Sequence, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == "task.completed" && bytes.Contains(e.Data, []byte(r.TurnID)) {
+			break // not that of the subagent
+		}
+	}
+	return r
+}
 
-func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+// withHeaders sends headers with every request.
+type withHeaders map[string]string
+
+func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(h.name, h.value)
+	for name, value := range h {
+		r.Header.Set(name, value)
+	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 

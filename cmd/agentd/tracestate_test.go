@@ -5,14 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-
-	"agentd/client"
-	"agentd/command"
 )
 
 // TestTraceStateIsHandedOn: what came with the caller's trace goes to the model, to hooks
@@ -49,28 +45,7 @@ hooks:
   - {point: user_prompt_submit, url: "%[1]s/hook"}
 `, s.URL, dir))
 	p := start(t, data, "--config", conf)
-	token, err := os.ReadFile(filepath.Join(data, adminTokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bearer := strings.TrimSpace(string(token))
-	traced, err := client.New(p.url, &client.Options{Token: bearer, HTTPClient: &http.Client{Transport: withHeaders{"Traceparent": parent, "Tracestate": " " + state + ",,"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer traced.Close()
-	r, err := client.Call[command.SubmitTurnResult](t.Context(), traced, submitParams(t, "go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for e, err := range traced.Follow(t.Context(), r.SessionID, r.Sequence, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Type == "task.completed" && strings.Contains(string(e.Data), r.TurnID) {
-			break
-		}
-	}
+	r := p.turnWith(t, data, withHeaders{"Traceparent": parent, "Tracestate": " " + state + ",,"})
 	mu.Lock()
 	defer mu.Unlock()
 	for path, least := range map[string]int{"/hook": 1, "/v1/chat/completions": 3} {
@@ -87,15 +62,4 @@ hooks:
 	if code != 0 || strings.Count(out, `"tracestate":"`+state+`"`) != 1 {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-}
-
-// withHeaders sends headers with every request.
-type withHeaders map[string]string
-
-func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	for name, value := range h {
-		r.Header.Set(name, value)
-	}
-	return http.DefaultTransport.RoundTrip(r)
 }
