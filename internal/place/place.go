@@ -1,0 +1,158 @@
+// Package place keeps files and folders by what they are instead of by name.
+//
+// # Contract
+//
+// A [Place] is resolved once: symbolic links are followed then, and the device and
+// the inode of what was found are kept. From there on the place is that file or
+// folder and no other. [Place.Check] and [Place.OpenRoot] follow the same path
+// again and fail with [ErrReplaced] if it leads anywhere else, so a folder that was
+// renamed, or that a link has taken the place of, is refused and never used.
+//
+// [Places] remembers places by path for the life of the process. A path that was
+// stored earlier, when its links were resolved, must still be free of links when it
+// is met again.
+//
+// # Concurrency
+//
+// A Place doesn't change. The methods of Places may be called by many goroutines.
+package place
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// ErrReplaced reports that a path leads to something other than it did when it was
+// resolved.
+var ErrReplaced = errors.New("it was moved or replaced")
+
+// Place is a file or folder that was resolved once.
+type Place struct {
+	// Path is absolute and has no symbolic links.
+	Path string
+	info fs.FileInfo
+}
+
+// Resolve follows the symbolic links of a path and keeps what it leads to.
+func Resolve(path string) (Place, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Place{}, err
+	}
+	resolved, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return Place{}, err
+	}
+	info, err := os.Lstat(resolved)
+	if err != nil {
+		return Place{}, err
+	}
+	return Place{Path: resolved, info: info}, nil
+}
+
+// IsDir reports whether the place is a folder.
+func (p Place) IsDir() bool { return p.info != nil && p.info.IsDir() }
+
+// IsZero reports whether nothing was resolved.
+func (p Place) IsZero() bool { return p.info == nil }
+
+// Is reports whether info describes this very file or folder, under whatever name.
+func (p Place) Is(info fs.FileInfo) bool { return p.info != nil && os.SameFile(p.info, info) }
+
+// Check reports whether the path still leads to the place, without any symbolic
+// link. The error wraps [ErrReplaced] or says that nothing is there.
+func (p Place) Check() error {
+	resolved, err := filepath.EvalSymlinks(p.Path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Path, err)
+	}
+	if resolved != p.Path {
+		return fmt.Errorf("%s: %w: it leads to %s now", p.Path, ErrReplaced, resolved)
+	}
+	info, err := os.Lstat(p.Path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Path, err)
+	}
+	if !p.Is(info) {
+		return fmt.Errorf("%s: %w", p.Path, ErrReplaced)
+	}
+	return nil
+}
+
+// OpenRoot opens the folder. What it returns is this place even if the path is
+// replaced while it is opened.
+func (p Place) OpenRoot() (*os.Root, error) {
+	root, err := os.OpenRoot(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil && !p.Is(info) {
+		err = fmt.Errorf("%s: %w", p.Path, ErrReplaced)
+	}
+	if err != nil {
+		_ = root.Close() // nothing was written
+		return nil, err
+	}
+	return root, nil
+}
+
+// Places remembers places by path. The zero value is ready for use.
+type Places struct {
+	mu    sync.Mutex
+	known map[string]Place
+}
+
+// Fix returns the place that path was resolved to first, and resolves it if it
+// wasn't. The path must be absolute and free of symbolic links: it was resolved
+// before it was stored.
+func (ps *Places) Fix(path string) (Place, error) {
+	ps.mu.Lock()
+	known, ok := ps.known[path]
+	ps.mu.Unlock()
+	if ok {
+		return known, known.Check()
+	}
+	found, err := Resolve(path)
+	if err != nil {
+		return Place{}, err
+	}
+	if found.Path != path {
+		return Place{}, fmt.Errorf("%s: %w: it leads to %s now", path, ErrReplaced, found.Path)
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if known, ok := ps.known[path]; ok {
+		return known, known.Check()
+	}
+	if ps.known == nil {
+		ps.known = map[string]Place{}
+	}
+	ps.known[path] = found
+	return found, nil
+}
+
+// Forget drops what is known of a path: the operator says that the folder was
+// replaced on purpose.
+func (ps *Places) Forget(path string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	delete(ps.known, path)
+}
+
+// Below returns the places that lie below dir, without dir itself.
+func (ps *Places) Below(dir string) []Place {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var out []Place
+	for path, p := range ps.known {
+		if rel, err := filepath.Rel(dir, path); err == nil && rel != "." && filepath.IsLocal(rel) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
