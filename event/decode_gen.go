@@ -4652,6 +4652,9 @@ func (p *Enforcement) decodeJSON(s *scanner) bool {
 		case "limits":
 			bit = 1 << 3
 			ok = s.text(&p.Limits)
+		case "rules":
+			bit = 1 << 4
+			ok = s.text(&p.Rules)
 		default:
 			return false
 		}
@@ -4694,6 +4697,10 @@ func (p *SandboxViolation) decodeJSON(s *scanner) bool {
 					p.Boundary = "limit"
 				case "environment":
 					p.Boundary = "environment"
+				case "rule":
+					p.Boundary = "rule"
+				case "workspace":
+					p.Boundary = "workspace"
 				default:
 					ok = false
 				}

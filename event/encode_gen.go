@@ -3481,6 +3481,8 @@ func (p *Enforcement) appendJSON(dst []byte) []byte {
 	dst = appendString(dst, p.Processes)
 	dst = append(dst, `,"limits":`...)
 	dst = appendString(dst, p.Limits)
+	dst = append(dst, `,"rules":`...)
+	dst = appendString(dst, p.Rules)
 	return append(dst, '}')
 }
 
@@ -3525,9 +3527,9 @@ func (p *SandboxViolation) check() error {
 		return missing("payload")
 	}
 	switch p.Boundary {
-	case "filesystem", "network", "process", "limit", "environment":
+	case "filesystem", "network", "process", "limit", "environment", "rule", "workspace":
 	default:
-		return notOneOf("boundary", p.Boundary, "filesystem network process limit environment")
+		return notOneOf("boundary", p.Boundary, "filesystem network process limit environment rule workspace")
 	}
 	if p.Detail == "" {
 		return missing("detail")

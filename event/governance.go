@@ -59,6 +59,8 @@ type Enforcement struct {
 	Network    string `json:"network" check:"nonempty"`
 	Processes  string `json:"processes" check:"nonempty"`
 	Limits     string `json:"limits" check:"nonempty"`
+	// Rules is what holds deny and ask rules where a command starts programs.
+	Rules string `json:"rules"`
 }
 
 // SandboxApplied says which boundary a tool or a process received.
@@ -84,7 +86,7 @@ type SandboxApplied struct {
 
 // SandboxViolation says that a boundary was hit.
 type SandboxViolation struct {
-	Boundary string `json:"boundary" enum:"filesystem network process limit environment"`
+	Boundary string `json:"boundary" enum:"filesystem network process limit environment rule workspace"`
 	Path     string `json:"path,omitempty"`
 	Host     string `json:"host,omitempty"`
 	Detail   string `json:"detail" check:"nonempty"`

@@ -101,7 +101,7 @@ func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
 	}
 	p := &event.SandboxApplied{
 		Mode: string(sandbox.WorkspaceWrite), Cwd: r.place.cwd, ReadRoots: []string{r.place.root}, WriteRoots: []string{r.place.root}, Network: "deny",
-		Enforcement: event.Enforcement{Filesystem: "os.Root", Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None},
+		Enforcement: event.Enforcement{Filesystem: "os.Root", Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None, Rules: sandbox.None},
 	}
 	if l.opt.Sandbox.Mode == sandbox.ReadOnly && !r.outside {
 		p.Mode, p.WriteRoots = string(sandbox.ReadOnly), []string{}
@@ -122,7 +122,7 @@ func (l *Loop) commandBoundary(w workplace, outside bool) *event.SandboxApplied 
 func NoBoundary(cwd, why string) *event.SandboxApplied {
 	return &event.SandboxApplied{
 		Mode: "none", Cwd: cwd, ReadRoots: []string{"/"}, WriteRoots: []string{"/"}, Network: "allow",
-		Enforcement: event.Enforcement{Filesystem: sandbox.None, Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None},
+		Enforcement: event.Enforcement{Filesystem: sandbox.None, Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None, Rules: sandbox.None},
 		NotEnforced: []string{why},
 	}
 }

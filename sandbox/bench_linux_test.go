@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -131,4 +132,51 @@ func finishTrue(b *testing.B, start func(Command) (*Child, error)) {
 		b.Errorf("%+v", exit)
 	}
 	pending = append(pending, child)
+}
+
+// BenchmarkSupervision measures what one start of a program costs more when it is
+// asked about: the same loop with and without supervision, in turn.
+func BenchmarkSupervision(b *testing.B) {
+	if !report().Supervise.Available {
+		b.Skip("no supervision here: " + report().Supervise.Reason)
+	}
+	const starts = 200
+	line := fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true a b c; i=$((i+1)); done", starts)
+	dir := b.TempDir()
+	var warm Warm
+	defer warm.Close()
+	var took [2][]time.Duration
+	for b.Loop() {
+		for i, supervised := range []bool{false, true} {
+			plan, err := Prepare(Profile{Root: dir, Supervised: supervised}, report())
+			if err != nil {
+				b.Fatal(err)
+			}
+			cmd := Command{Argv: []string{"/bin/sh", "-c", line}}
+			if supervised {
+				cmd.Supervise = func(Start) string { return "" }
+			}
+			child, err := warm.Start(plan, cmd)
+			if err != nil {
+				b.Fatal(err)
+			}
+			began := time.Now()
+			if err := child.Go(); err != nil {
+				b.Fatal(err)
+			}
+			if e := child.Wait(); !e.Success() {
+				b.Fatalf("%+v", e)
+			}
+			took[i] = append(took[i], time.Since(began))
+			child.Close()
+		}
+	}
+	var median [2]float64
+	for i := range took {
+		slices.Sort(took[i])
+		median[i] = float64(took[i][len(took[i])/2].Microseconds()) / starts
+	}
+	b.ReportMetric(median[0], "µs/start-plain")
+	b.ReportMetric(median[1], "µs/start-supervised")
+	b.ReportMetric(median[1]-median[0], "µs/start-more")
 }

@@ -16,8 +16,31 @@ type Command struct {
 	Env []string
 	// TTY makes Stdin the controlling terminal.
 	TTY bool
+	// Supervise, if not nil, is asked before each program that the command or
+	// anything below it starts, and refuses it by returning why. The command itself is
+	// not asked about. It works where [Enforcement.Rules] isn't none, is called by one
+	// goroutine, and must not wait for the command.
+	Supervise func(Start) (refusal string)
 	// Stdin, Stdout and Stderr are the command's. Nil is /dev/null.
 	Stdin, Stdout, Stderr *os.File
+}
+
+// Start is a program that a command is about to start, as the kernel was asked to.
+type Start struct {
+	// Path of the program's file as the sandbox sees it, absolute and without links.
+	Path string
+	// Dev and Ino are what the file is known by under all of its names.
+	Dev, Ino uint64
+	// Argv are the arguments, with the name that the caller gave it first.
+	Argv []string
+	// Dir is the working directory.
+	Dir string
+}
+
+// Refused is a start that was refused, with the reason that was given.
+type Refused struct {
+	Start  Start
+	Reason string
 }
 
 // Exit is how a command ended.
@@ -40,6 +63,8 @@ type Exit struct {
 	ForksRefused int64
 	// RefusedHosts are what the proxy did not let through.
 	RefusedHosts []string
+	// Refused are the first starts of programs that were refused.
+	Refused []Refused
 }
 
 // Success tells whether the command ran and said that all is well.

@@ -33,6 +33,9 @@ type Child struct {
 	tmp     string
 	proxy   *proxy
 	kill    bool
+	// ask is the command's supervision, supervisor what serves it.
+	ask        func(Start) string
+	supervisor *supervisor
 }
 
 // errNoCommand says that there is nothing to run.
@@ -102,7 +105,7 @@ func (c *Child) tell(p *Plan, cmd Command) error {
 		}
 	}
 	c.mu.Lock()
-	c.allowed = p.Profile.AllowedHosts
+	c.allowed, c.ask = p.Profile.AllowedHosts, cmd.Supervise
 	if tmp != "/tmp" {
 		c.tmp = tmp
 	}
@@ -308,6 +311,8 @@ func (c *Child) follow() {
 		switch kind {
 		case stage.MsgReady:
 			c.serve(file)
+		case stage.MsgSupervise:
+			c.supervise(file)
 		case stage.MsgFailed:
 			c.finish(c.failed(failure(payload)))
 			known = true
@@ -336,6 +341,9 @@ func (c *Child) finish(e Exit) {
 	if c.proxy != nil {
 		e.RefusedHosts = c.proxy.refusedHosts()
 	}
+	if c.supervisor != nil {
+		e.Refused = c.supervisor.refusals()
+	}
 	c.mu.Unlock()
 	c.exit = e
 	close(c.done)
@@ -356,11 +364,33 @@ func (c *Child) serve(file *os.File) {
 	c.mu.Unlock()
 }
 
+// supervise answers for the programs that the command starts. Without a listener the
+// kernel refuses all of them, the command itself too.
+func (c *Child) supervise(listener *os.File) {
+	if listener == nil {
+		return
+	}
+	c.mu.Lock()
+	ask := c.ask
+	c.mu.Unlock()
+	s, err := newSupervisor(listener, ask)
+	if err != nil {
+		_ = listener.Close() // starts are refused, which is the safe side
+		return
+	}
+	c.mu.Lock()
+	c.supervisor = s
+	c.mu.Unlock()
+}
+
 // cleanUp removes what the run needed outside.
 func (c *Child) cleanUp() {
 	c.mu.Lock()
-	p, tmp := c.proxy, c.tmp
+	p, s, tmp := c.proxy, c.supervisor, c.tmp
 	c.mu.Unlock()
+	if s != nil {
+		s.close()
+	}
 	if p != nil {
 		p.close()
 	}

@@ -14,7 +14,7 @@ var errUnsupported = errors.New("commands run on Linux only")
 func Probe() Report {
 	no := unavailable("%s has no sandbox", runtime.GOOS)
 	return Report{
-		Kernel: runtime.GOOS, Landlock: no, Seccomp: no, NoNewPrivs: no, UserNamespace: no, MountNamespace: no,
+		Kernel: runtime.GOOS, Landlock: no, Seccomp: no, NoNewPrivs: no, Supervise: no, UserNamespace: no, MountNamespace: no,
 		PidNamespace: no, NetworkNamespace: no, ProcMount: no, PidMax: no, CgroupKill: no, CgroupPids: no, CgroupMemory: no, Rlimits: no,
 	}
 }

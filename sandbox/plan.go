@@ -14,6 +14,8 @@ type Enforcement struct {
 	Network    string
 	Processes  string
 	Limits     string
+	// Rules is what holds rules where programs start; see [Command.Supervise].
+	Rules string
 }
 
 // None says that a boundary isn't enforced.
@@ -48,6 +50,7 @@ type mechanisms struct {
 	dropCaps, noNewPrivs       bool
 	cover                      bool // hidden paths are covered, nothing else is done to files
 	proxy                      bool
+	supervise                  bool // starts of programs are asked about
 	denySockets                bool // by seccomp alone
 	denyAttributes             bool // by seccomp alone
 	cgroupPids, cgroupMemory   bool
@@ -71,6 +74,7 @@ func Prepare(profile Profile, report Report) (*Plan, error) {
 	p.decideNetwork()
 	p.decideProcesses()
 	p.decideLimits()
+	p.decideRules()
 	return p, nil
 }
 
@@ -132,13 +136,33 @@ func (p *Plan) decideCover() {
 	p.Enforcement.Filesystem = "mount_namespace"
 }
 
-// Protected are the protected files that are there now and that a command can't
-// change.
+// decideRules says what asks before a program starts.
+func (p *Plan) decideRules() {
+	p.Enforcement.Rules = None
+	if !p.Profile.Supervised {
+		return
+	}
+	r := p.report
+	// Loading a filter takes no_new_privs, or the capability that the cover needs.
+	p.use.supervise = r.Supervise.Available && (p.use.seccomp || p.use.cover)
+	if p.use.supervise {
+		p.Enforcement.Rules = "seccomp_notify"
+		return
+	}
+	why := r.Supervise.Reason
+	if why == "" {
+		why = "there is no filter to load it with"
+	}
+	p.lacksf("rules: nothing asks the rules when a command starts a program: %s", why)
+}
+
+// Protected are the protected files and folders that are there now and that a
+// command can't change.
 func (p *Plan) Protected() []string {
 	var out []string
 	for _, path := range p.Profile.Protected {
 		enforced := p.use.mount || p.use.landlock && !p.writes(path)
-		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && enforced {
+		if info, err := os.Lstat(path); err == nil && (info.Mode().IsRegular() || info.IsDir()) && enforced {
 			out = append(out, path)
 		}
 	}

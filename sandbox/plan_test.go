@@ -15,7 +15,7 @@ import (
 func full() Report {
 	yes := available()
 	return Report{
-		Kernel: "Linux", UID: 1000, Landlock: yes, LandlockABI: 7, Seccomp: yes, NoNewPrivs: yes, UserNamespace: yes,
+		Kernel: "Linux", UID: 1000, Landlock: yes, LandlockABI: 7, Seccomp: yes, NoNewPrivs: yes, Supervise: yes, UserNamespace: yes,
 		MountNamespace: yes, PidNamespace: yes, NetworkNamespace: yes, ProcMount: yes, PidMax: yes,
 		CgroupVersion: 2, CgroupKill: yes, CgroupPids: yes, CgroupMemory: yes, Rlimits: yes,
 	}
@@ -33,49 +33,49 @@ func TestPrepareSaysWhatIsEnforced(t *testing.T) {
 		"everything": {
 			func(*Report) {},
 			Profile{Limits: limits},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits", None},
 			nil,
 		},
 		"a kernel that leaves files open": {
 			func(r *Report) { r.Inherited = "close_range: REASON" },
 			Profile{Limits: limits},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits", None},
 			[]string{"files that were open when agentd was started are open in the command: close_range: REASON"},
 		},
 		"network allow": {
 			func(*Report) {},
 			Profile{Network: NetworkAllow},
-			Enforcement{"mount_namespace+landlock", None, "pid_namespace+landlock", "rlimits"},
+			Enforcement{"mount_namespace+landlock", None, "pid_namespace+landlock", "rlimits", None},
 			nil,
 		},
 		"proxy": {
 			func(*Report) {},
 			Profile{Network: NetworkProxy},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp+proxy", "pid_namespace+landlock", "rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp+proxy", "pid_namespace+landlock", "rlimits", None},
 			nil,
 		},
 		"danger": {
 			func(*Report) {},
 			Profile{Mode: DangerFullAccess, Network: NetworkDeny, Hidden: []string{"/secret"}},
-			Enforcement{"mount_namespace", None, "cgroup+subreaper", "rlimits"},
+			Enforcement{"mount_namespace", None, "cgroup+subreaper", "rlimits", None},
 			nil,
 		},
 		"danger, nothing to hide": {
 			func(*Report) {},
 			Profile{Mode: DangerFullAccess},
-			Enforcement{None, None, "cgroup+subreaper", "rlimits"},
+			Enforcement{None, None, "cgroup+subreaper", "rlimits", None},
 			nil,
 		},
 		"danger without namespaces": {
 			func(r *Report) { r.MountNamespace = no },
 			Profile{Mode: DangerFullAccess, Hidden: []string{"/secret"}},
-			Enforcement{None, None, "cgroup+subreaper", "rlimits"},
+			Enforcement{None, None, "cgroup+subreaper", "rlimits", None},
 			[]string{"/secret can be read: mount namespace"},
 		},
 		"no namespaces": {
 			func(r *Report) { r.MountNamespace, r.PidNamespace, r.NetworkNamespace = no, no, no },
 			Profile{Network: NetworkProxy, Hidden: []string{"/secret"}},
-			Enforcement{"landlock", "seccomp", "landlock+cgroup+subreaper", "rlimits"},
+			Enforcement{"landlock", "seccomp", "landlock+cgroup+subreaper", "rlimits", None},
 			[]string{"modes, owners and times", "/tmp is the machine's", "names, sizes and times below /secret", "proxy can't be reached"},
 		},
 		"old Landlock alone": {
@@ -84,7 +84,7 @@ func TestPrepareSaysWhatIsEnforced(t *testing.T) {
 				r.LandlockABI = 2
 			},
 			Profile{Mode: ReadOnly},
-			Enforcement{"landlock", None, "subreaper", "rlimits"},
+			Enforcement{"landlock", None, "subreaper", "rlimits", None},
 			[]string{"aren't filtered", "modes, owners and times", "/tmp is the machine's", "truncated", "network: nothing is enforced", "signals reach"},
 		},
 		"nothing": {
@@ -92,37 +92,61 @@ func TestPrepareSaysWhatIsEnforced(t *testing.T) {
 				*r = Report{Kernel: "other", Landlock: no, Seccomp: no, NoNewPrivs: no, MountNamespace: no, PidNamespace: no, NetworkNamespace: no, Rlimits: no}
 			},
 			Profile{ReadRoots: []string{"/"}, Limits: limits},
-			Enforcement{None, None, None, None},
+			Enforcement{None, None, None, None, None},
 			[]string{"not the read roots alone", "aren't filtered", "filesystem: nothing is enforced", "network: nothing", "signals reach", "none is enforced but the time"},
+		},
+		"supervised": {
+			func(*Report) {},
+			Profile{Supervised: true},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "rlimits", "seccomp_notify"},
+			nil,
+		},
+		"supervised, outside": {
+			func(*Report) {},
+			Profile{Mode: DangerFullAccess, Hidden: []string{"/secret"}, Supervised: true},
+			Enforcement{"mount_namespace", None, "cgroup+subreaper", "rlimits", "seccomp_notify"},
+			nil,
+		},
+		"supervised, outside with nothing to load a filter by": {
+			func(*Report) {},
+			Profile{Mode: DangerFullAccess, Supervised: true},
+			Enforcement{None, None, "cgroup+subreaper", "rlimits", None},
+			[]string{"nothing asks the rules when a command starts a program"},
+		},
+		"supervised, without the kernel's help": {
+			func(r *Report) { r.Supervise = no },
+			Profile{Supervised: true},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "rlimits", None},
+			[]string{"nothing asks the rules when a command starts a program: REASON"},
 		},
 		"no seccomp": {
 			func(r *Report) { r.Seccomp = no },
 			Profile{},
-			Enforcement{"mount_namespace+landlock", "network_namespace", "pid_namespace+landlock", "rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace", "pid_namespace+landlock", "rlimits", None},
 			[]string{"aren't filtered", "Unix sockets"},
 		},
 		"no own proc": {
 			func(r *Report) { r.ProcMount = no },
 			Profile{},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "rlimits", None},
 			[]string{"/proc shows"},
 		},
 		"root without control groups": {
 			func(r *Report) { r.UID, r.CgroupPids, r.CgroupMemory = 0, no, no },
 			Profile{Limits: limits},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "rlimits", None},
 			[]string{"each process", "301 processes are allowed instead of 10"},
 		},
 		"root without control groups and namespaces": {
 			func(r *Report) { r.UID, r.CgroupPids, r.PidNamespace = 0, no, no },
 			Profile{Limits: limits},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "landlock+cgroup+subreaper", "cgroup+rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "landlock+cgroup+subreaper", "cgroup+rlimits", None},
 			[]string{"isn't bounded for root"},
 		},
 		"user without control groups": {
 			func(r *Report) { r.CgroupPids = no },
 			Profile{Limits: limits},
-			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits"},
+			Enforcement{"mount_namespace+landlock", "network_namespace+seccomp", "pid_namespace+landlock", "cgroup+rlimits", None},
 			[]string{"counted with the user's others"},
 		},
 	} {

@@ -63,6 +63,29 @@ func probeRestrictions(r *Report, abi syscall.Errno) {
 	if auditArch == 0 {
 		r.Seccomp = unavailable("no filter for %s", runtime.GOARCH)
 	}
+	r.Supervise = probeSupervision(r.Seccomp)
+}
+
+// probeSupervision tries whether starts of programs can be handed to us, and whether
+// we may read what is started.
+func probeSupervision(seccomp Feature) Feature {
+	if !seccomp.Available {
+		return seccomp
+	}
+	failed, err := tryStage(0, false, func(s *stage.Spec) {
+		s.NoNewPrivs, s.Supervise = true, unix.SYS_SECCOMP
+		s.Seccomp = seccompFilter(filterWants{supervise: true, nothingElse: true})
+	})
+	if err != nil {
+		return unavailable("%v", err)
+	}
+	if f := step(failed, stage.StepSupervise, stage.StepNoNewPrivs); !f.Available {
+		return f
+	}
+	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(scope)) == "3" {
+		return unavailable("kernel.yama.ptrace_scope is 3: the arguments of programs can't be read")
+	}
+	return available()
 }
 
 // namespaces that are tried, together and one by one.
@@ -137,7 +160,7 @@ func tryNamespaces(r *Report, user bool) {
 }
 
 func fillMount(r *Report, failed []stage.Failed) {
-	r.MountNamespace = step(failed, stage.StepPrivate, stage.StepClone, stage.StepReadOnly, stage.StepTmpfs, stage.StepDev, stage.StepAttach, stage.StepHide, stage.StepCaps)
+	r.MountNamespace = step(failed, stage.StepPrivate, stage.StepClone, stage.StepReadOnly, stage.StepTmpfs, stage.StepDev, stage.StepAttach, stage.StepPin, stage.StepHide, stage.StepCaps)
 	if r.ProcMount.Reason == "" {
 		r.ProcMount = step(failed, stage.StepProc)
 		r.PidMax = step(failed, stage.StepPidMax, stage.StepProc)
@@ -149,8 +172,8 @@ func wantAll(s *stage.Spec) {
 	s.MountNS, s.PidNS, s.NetNS = true, true, true
 	s.ReadOnly, s.Dev, s.Proc, s.PidMax = true, true, true, 1<<15
 	s.Private, s.PrivateBytes = privatePaths, 1<<20
-	s.Keep = []stage.Tree{{Path: "/etc"}}
-	s.Hidden = []string{"/etc"}
+	s.Keep = []stage.Tree{{File: stage.File{Path: "/etc"}}}
+	s.Pinned, s.Hidden = []string{"/etc"}, []stage.File{{Path: "/etc"}}
 	s.Loopback, s.ProxyPort = true, proxyPort
 	s.DropCaps, s.NoNewPrivs = true, true
 }

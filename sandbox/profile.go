@@ -3,11 +3,14 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"agentd/internal/place"
 )
 
 // Mode says what a command may write.
@@ -50,11 +53,20 @@ type Profile struct {
 	// Hidden paths can't be read or written: the data directory with the store, its
 	// token and its keys.
 	Hidden []string
-	// Protected files can be read but not written, replaced, renamed or removed,
-	// although a write root holds them: what says how an agent is bounded. It holds
-	// for a file that is there when the command starts; nothing keeps a command from
-	// making one that isn't.
+	// Protected files and folders can be read but not written, replaced, renamed or
+	// removed, although a write root holds them: what says how an agent is bounded. It
+	// holds for what is there when the command starts; nothing keeps a command from
+	// making a file that isn't.
 	Protected []string
+	// Pinned folders can't be renamed, removed or replaced, although a write root
+	// holds them: the workspaces of other sessions.
+	Pinned []string
+	// Identities say what Root, WriteRoots and Hidden led to when they were resolved,
+	// by path; such a path is not resolved again. A command whose path leads elsewhere
+	// by now does not begin. What isn't listed is resolved by [Prepare].
+	Identities map[string]Identity
+	// Supervised says that commands are started with [Command.Supervise].
+	Supervised bool
 	// Network is deny if empty.
 	Network Network
 	// AllowedHosts are what the proxy lets through: "example.org",
@@ -66,6 +78,9 @@ type Profile struct {
 	// Limits bound what a command uses.
 	Limits Limits
 }
+
+// Identity is what a path led to: a device and an inode.
+type Identity struct{ Dev, Ino uint64 }
 
 // Limits bound a command and what it starts. Zero is no limit.
 type Limits struct {
@@ -131,7 +146,11 @@ func (l Limits) check() error {
 
 // resolvePaths makes every path absolute and free of symbolic links.
 func (p Profile) resolvePaths() (Profile, error) {
-	root, err := directory(p.Root)
+	p.Identities = maps.Clone(p.Identities)
+	if p.Identities == nil {
+		p.Identities = map[string]Identity{}
+	}
+	root, err := p.fixed(p.Root, directory)
 	if err != nil {
 		return p, fmt.Errorf("root: %w", err)
 	}
@@ -147,7 +166,7 @@ func (p Profile) resolvePaths() (Profile, error) {
 	for _, list := range []*[]string{&p.ReadRoots, &p.WriteRoots} {
 		*list = slices.Clone(*list)
 		for i, path := range *list {
-			if (*list)[i], err = existing(path); err != nil {
+			if (*list)[i], err = p.fixed(path, existing); err != nil {
 				return p, fmt.Errorf("root %s: %w", path, err)
 			}
 		}
@@ -159,13 +178,57 @@ func (p Profile) resolvePaths() (Profile, error) {
 			p.Kept = append(p.Kept, resolved)
 		}
 	}
-	if p.Hidden, err = each(p.Hidden, resolvedOrAbsolute); err != nil {
+	fixOrAbsolute := func(path string) (string, error) { return p.fixed(path, resolvedOrAbsolute) }
+	if p.Hidden, err = each(p.Hidden, fixOrAbsolute); err != nil {
 		return p, fmt.Errorf("hidden %w", err)
 	}
 	if p.Protected, err = each(p.Protected, besideParent); err != nil {
 		return p, fmt.Errorf("protected %w", err)
 	}
 	return p, nil
+}
+
+// fixed resolves a path unless its identity is known already, and keeps what it
+// leads to.
+func (p *Profile) fixed(path string, resolve func(string) (string, error)) (string, error) {
+	if _, known := p.Identities[path]; known {
+		return path, nil
+	}
+	resolved, err := resolve(path)
+	if err != nil {
+		return "", err
+	}
+	if found, err := place.Resolve(resolved); err == nil {
+		p.Identities[resolved] = IdentityOf(found)
+	}
+	return resolved, nil
+}
+
+// IdentityOf is what a place is known by.
+func IdentityOf(p place.Place) Identity {
+	dev, ino := p.ID()
+	return Identity{Dev: dev, Ino: ino}
+}
+
+// CheckPlaces reports the first path of the profile that doesn't lead any more to
+// what it led to when it was resolved. The error wraps [place.ErrReplaced].
+func (p *Plan) CheckPlaces() error {
+	for _, path := range slices.Concat([]string{p.Profile.Root}, p.Profile.WriteRoots, p.Profile.Hidden) {
+		want, known := p.Profile.Identities[path]
+		if !known {
+			continue
+		}
+		found, err := place.Resolve(path)
+		if err == nil && found.Path == path && IdentityOf(found) == want {
+			continue
+		}
+		what := "the workspace or write root"
+		if slices.Contains(p.Profile.Hidden, path) {
+			what = "the hidden path"
+		}
+		return fmt.Errorf("%s %s is not what it was when agentd resolved it: %w; put it back, or restart agentd to accept the change", what, path, place.ErrReplaced)
+	}
+	return nil
 }
 
 // each maps paths; an error names the path.

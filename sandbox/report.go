@@ -32,6 +32,8 @@ type Report struct {
 	LandlockABI int     `json:"landlockAbi"`
 	Seccomp     Feature `json:"seccomp"`
 	NoNewPrivs  Feature `json:"noNewPrivs"`
+	// Supervise asks us before a command starts a program.
+	Supervise Feature `json:"supervise"`
 
 	// UserNamespace says whether one can be made. InUserNamespace says that the
 	// others below are to be had inside of one only.
@@ -83,6 +85,7 @@ func (r Report) Rows() []Row {
 		{"landlock", landlock},
 		{"seccomp", r.Seccomp},
 		{"no_new_privs", r.NoNewPrivs},
+		{"supervised starts", r.Supervise},
 		{"user namespace", r.UserNamespace},
 		{"mount namespace", r.MountNamespace},
 		{"pid namespace", r.PidNamespace},

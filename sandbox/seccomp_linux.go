@@ -21,6 +21,8 @@ type filterWants struct {
 	attributes bool
 	// debug forbids to look into other processes.
 	debug bool
+	// supervise asks a listener before a program starts; nothingElse forbids nothing.
+	supervise, nothingElse bool
 }
 
 // denied are system calls that only attacks and administrators need. io_uring is
@@ -67,6 +69,14 @@ func seccompFilter(w filterWants) []byte {
 	if foreignBit != 0 {
 		f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, foreignBit)
 		f.ret(unix.SECCOMP_RET_KILL_PROCESS)
+	}
+	if w.supervise {
+		f.when(unix.SYS_EXECVE, unix.SECCOMP_RET_USER_NOTIF)
+		f.when(unix.SYS_EXECVEAT, unix.SECCOMP_RET_USER_NOTIF)
+	}
+	if w.nothingElse {
+		f.ret(unix.SECCOMP_RET_ALLOW)
+		return f.b
 	}
 	f.deny(denied)
 	f.deny(deniedArch)

@@ -75,5 +75,5 @@ func rights(oob []byte) *os.File {
 		return nil
 	}
 	unix.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), "proxy")
+	return os.NewFile(uintptr(fds[0]), "of the stage")
 }

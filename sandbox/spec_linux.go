@@ -52,7 +52,10 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 		s.ProxyPort = proxyPort
 	}
 	if u.mount {
-		s.Hidden, s.Protected = p.Profile.Hidden, p.Profile.Protected
+		s.Pinned, s.Protected = p.pinned(), p.Profile.Protected
+		for _, path := range p.Profile.Hidden {
+			s.Hidden = append(s.Hidden, p.file(path))
+		}
 		s.KeepCover = u.cover && !u.dropCaps
 	}
 	if u.mount && !u.cover {
@@ -66,8 +69,12 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	if u.landlock {
 		p.landlock(s, tmp)
 	}
-	if u.seccomp {
-		s.Seccomp = seccompFilter(p.filterWants())
+	supervised := u.supervise && cmd.Supervise != nil
+	if u.seccomp || supervised {
+		s.Seccomp = seccompFilter(p.filterWants(supervised))
+	}
+	if supervised {
+		s.Supervise = unix.SYS_SECCOMP
 	}
 	env := environment(p.Profile, os.LookupEnv, cmd.TTY, tmp, int(s.ProxyPort))
 	for _, entry := range cmd.Env {
@@ -76,6 +83,36 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	s.Env = env
 	s.Path = lookPath(cmd.Argv[0], env, s.Dir)
 	return s
+}
+
+// file is a path with what it is known by.
+func (p *Plan) file(path string) stage.File {
+	id := p.Profile.Identities[path]
+	return stage.File{Path: path, Dev: id.Dev, Ino: id.Ino}
+}
+
+// pinned are the folders that may not be renamed, outermost first: those of the
+// profile, and all between a write root and what is covered below it. A cover has a
+// name, and would come off if a folder above it got another.
+func (p *Plan) pinned() []string {
+	var out []string
+	above := func(path string) {
+		for dir := filepath.Dir(path); dir != "/" && dir != "." && p.writes(dir); dir = filepath.Dir(dir) {
+			if !slices.Contains(p.WriteRoots, dir) {
+				out = append(out, dir)
+			}
+		}
+	}
+	for _, path := range slices.Concat(p.Profile.Hidden, p.Profile.Protected, p.Profile.Pinned) {
+		above(path)
+	}
+	for _, path := range p.Profile.Pinned {
+		if p.writes(path) && !slices.Contains(p.WriteRoots, path) {
+			out = append(out, path)
+		}
+	}
+	slices.Sort(out) // a folder sorts before what is in it
+	return slices.Compact(out)
 }
 
 // message says to the stage what to do, in its own language.
@@ -124,11 +161,11 @@ func (p *Plan) keep() []stage.Tree {
 	}
 	for _, path := range outermost(slices.Concat([]string{p.Profile.Root}, p.Profile.ReadRoots, p.Profile.Kept)) {
 		if below(path) && !slices.ContainsFunc(p.WriteRoots, func(w string) bool { return within(path, w) }) {
-			trees = append(trees, stage.Tree{Path: path, ReadOnly: true})
+			trees = append(trees, stage.Tree{File: p.file(path), ReadOnly: true})
 		}
 	}
 	for _, path := range p.WriteRoots {
-		trees = append(trees, stage.Tree{Path: path})
+		trees = append(trees, stage.Tree{File: p.file(path)})
 	}
 	return trees
 }
@@ -222,8 +259,12 @@ func without(root string, hidden []string) []string {
 }
 
 // filterWants says what seccomp forbids under this plan.
-func (p *Plan) filterWants() filterWants {
+func (p *Plan) filterWants(supervised bool) filterWants {
+	if !p.use.seccomp {
+		return filterWants{supervise: supervised, nothingElse: true}
+	}
 	w := filterWants{
+		supervise:  supervised,
 		families:   []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK},
 		attributes: p.use.denyAttributes,
 		debug:      !p.use.pid && !p.use.landlock,

@@ -10,7 +10,7 @@ import (
 // Violation says that a command hit a boundary. Its boundaries are those of the
 // fact "sandbox.violation".
 type Violation struct {
-	// Boundary is filesystem, network, process or limit.
+	// Boundary is filesystem, network, process, limit or rule.
 	Boundary string
 	Path     string
 	Host     string
@@ -26,6 +26,9 @@ const (
 	sigXFSZ = 25
 	sigSys  = 31
 )
+
+// BoundaryRule is the boundary of a program that a rule didn't let start.
+const BoundaryRule = "rule"
 
 const inferred = "inferred from the output: "
 
@@ -59,6 +62,8 @@ func (e Exit) facts(plan *Plan) *Violation {
 	}
 	l := plan.Profile.Limits
 	switch {
+	case len(e.Refused) > 0:
+		return &Violation{Boundary: BoundaryRule, Path: e.Refused[0].Start.Path, Detail: e.Refused[0].Reason}
 	case e.OutOfMemory > 0:
 		return &Violation{Boundary: "limit", Detail: "memory: the control group's limit ended a process"}
 	case e.Code != 0 && e.ForksRefused > 0:

@@ -57,6 +57,15 @@ func Resolve(path string) (Place, error) {
 // IsDir reports whether the place is a folder.
 func (p Place) IsDir() bool { return p.info != nil && p.info.IsDir() }
 
+// ID returns the device and the inode of the place, or zeros where the system has
+// none.
+func (p Place) ID() (dev, ino uint64) {
+	if p.info == nil {
+		return 0, 0
+	}
+	return identity(p.info)
+}
+
 // IsZero reports whether nothing was resolved.
 func (p Place) IsZero() bool { return p.info == nil }
 
@@ -128,6 +137,27 @@ func (ps *Places) Fix(path string) (Place, error) {
 	defer ps.mu.Unlock()
 	if known, ok := ps.known[path]; ok {
 		return known, known.Check()
+	}
+	if ps.known == nil {
+		ps.known = map[string]Place{}
+	}
+	ps.known[path] = found
+	return found, nil
+}
+
+// Keep returns the place that path was resolved to first, symbolic links followed,
+// and resolves it if it wasn't. A path that leads nowhere is not remembered, and the
+// error wraps [fs.ErrNotExist]; one that led somewhere before and doesn't now is
+// returned with the error of [Place.Check].
+func (ps *Places) Keep(path string) (Place, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if known, ok := ps.known[path]; ok {
+		return known, known.Check()
+	}
+	found, err := Resolve(path)
+	if err != nil {
+		return Place{}, err
 	}
 	if ps.known == nil {
 		ps.known = map[string]Place{}

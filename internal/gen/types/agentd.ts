@@ -949,11 +949,13 @@ export interface Enforcement {
   network: string;
   processes: string;
   limits: string;
+  /** Rules is what holds deny and ask rules where a command starts programs. */
+  rules: string;
 }
 
 /** SandboxViolation says that a boundary was hit. */
 export interface SandboxViolation {
-  boundary: "filesystem" | "network" | "process" | "limit" | "environment";
+  boundary: "filesystem" | "network" | "process" | "limit" | "environment" | "rule" | "workspace";
   path?: string;
   host?: string;
   detail: string;

@@ -2367,6 +2367,8 @@ export interface Enforcement {
   network: string;
   processes: string;
   limits: string;
+  /** What holds deny and ask rules where a command starts programs. */
+  rules: string;
 }
 
 /** The new channel. */

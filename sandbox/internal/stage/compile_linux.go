@@ -127,6 +127,12 @@ func (b *builder) restrict(s *Spec) {
 	b.enterTasks(s)
 	b.step(StepLimits)
 	b.limits(s)
+	// Without no_new_privs a filter takes a capability that goes next.
+	early := len(s.Seccomp) > 0 && !s.NoNewPrivs
+	if early {
+		b.step(StepSeccomp)
+		b.seccomp(s)
+	}
 	if s.DropCaps {
 		b.step(StepCaps)
 		b.dropCaps()
@@ -143,7 +149,7 @@ func (b *builder) restrict(s *Spec) {
 		b.step(StepLandlock)
 		b.landlock(s)
 	}
-	if len(s.Seccomp) > 0 {
+	if len(s.Seccomp) > 0 && !early {
 		b.step(StepSeccomp)
 		b.seccomp(s)
 	}

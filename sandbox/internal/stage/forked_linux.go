@@ -29,6 +29,11 @@ func (a *area) forked(files int) {
 	}
 	a.run(h.restrict, false)
 	a.giveUp()
+	if a.supervisor >= 0 {
+		a.put(MsgSupervise, 0)
+		a.say(a.conn, HeaderSize, a.supervisor)
+		shut(a.supervisor)
+	}
 	a.launch(h.start)
 	a.giveUp()
 	followCommand(a)

@@ -3,6 +3,7 @@ package stage
 import (
 	"strconv"
 	"syscall"
+	"unsafe"
 )
 
 // devices that are harmless to everybody.
@@ -40,13 +41,17 @@ func (b *builder) mounts(s *Spec) {
 	for i, t := range s.Keep {
 		b.attach(trees[i], t.Path)
 	}
+	b.step(StepPin)
+	for _, path := range s.Pinned {
+		b.overItself(path, 0)
+	}
 	b.step(StepProtect)
 	for _, path := range s.Protected {
-		b.protect(path)
+		b.overItself(path, attrReadOnly|attrNoSuid|attrNoDev)
 	}
 	b.step(StepHide)
-	for _, path := range s.Hidden {
-		b.hide(path)
+	for _, f := range s.Hidden {
+		b.hide(f)
 	}
 }
 
@@ -82,7 +87,11 @@ func (b *builder) cloneTrees(s *Spec) (trees, nodes []uint32) {
 		if t.ReadOnly {
 			attr |= attrReadOnly
 		}
-		_, fd := b.openTree(t.Path, openTreeClone|openTreeCloexec|atRecursive)
+		found := b.find(t.Path)
+		b.same(t.File)
+		fd := b.cell()
+		b.call(sysOpenTree, load(found), b.text(""), value(openTreeClone|openTreeCloexec|atRecursive|atEmptyPath)).into(fd)
+		b.closeCell(found)
 		b.setAttr(load(fd), "", atEmptyPath|atRecursive, attr)
 		trees = append(trees, fd)
 	}
@@ -185,44 +194,74 @@ func (b *builder) mkdirAll(path string) {
 	}
 }
 
-// look opens a path without following a link, and says of what type it is. The
-// instructions of what follows are left out if it isn't there; absent says how many.
-func (b *builder) look(path string) (at int) {
-	fd := b.cell()
-	at = len(b.ops)
-	b.call(syscall.SYS_OPENAT, cwd, b.text(path), value(oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC), value(0)).into(fd)
+// find opens a path in which no part is a link, and looks at what it is.
+func (b *builder) find(path string) (fd uint32) {
+	fd = b.cell()
+	how := place(b, openHow{flags: oPath | syscall.O_CLOEXEC, resolve: resolveNoSymlinks})
+	b.call(sysOpenat2, cwd, b.text(path), address(how), value(unsafe.Sizeof(openHow{}))).into(fd)
 	b.call(sysFstat, load(fd), address(atStat))
-	b.closeCell(fd)
-	return at
+	return fd
 }
 
-// absent makes the look at lead to here if nothing is there.
-func (b *builder) absent(at int) {
-	b.ops[at].except(len(b.ops)-at-1, syscall.ENOENT, syscall.ENOTDIR)
+// same gives up unless what was looked at last is what the path led to when it was
+// resolved: by then a name may have been given to something else.
+func (b *builder) same(f File) {
+	if f.Ino == 0 {
+		return
+	}
+	step := b.name
+	b.rename(StepSame)
+	b.compute(opUnlessOther, f.Dev, 0, f.Ino)
+	at := len(b.ops) - 1
+	b.closeFails()
+	b.over(at)
+	b.name = step
 }
 
-// protect puts a file over itself, read-only. The name is a mount then, which can
-// be neither renamed, removed nor replaced from inside, and no hard link leads out
-// of it.
-func (b *builder) protect(path string) {
-	at := b.look(path)
-	regular := b.unlessMode(syscall.S_IFREG)
-	_, fd := b.openTree(path, openTreeClone|openTreeCloexec|atNoFollow)
-	b.setAttr(load(fd), "", atEmptyPath, attrReadOnly|attrNoSuid|attrNoDev)
-	b.moveMount(fd, path)
+// closeFails is a call that fails.
+func (b *builder) closeFails() { b.call(syscall.SYS_CLOSE, value(-1)) }
+
+// overItself puts a file or a directory over itself, with further flags. The name is
+// a mount then, which can be neither renamed, removed nor replaced from inside, and
+// no hard link leads out of it. What isn't there, or is a link, is left out.
+func (b *builder) overItself(path string, attr uint64) {
+	at := len(b.ops)
+	found := b.find(path)
+	fd := b.cell()
+	b.call(sysOpenTree, load(found), b.text(""), value(openTreeClone|openTreeCloexec|atRecursive|atEmptyPath)).into(fd)
+	if attr != 0 {
+		b.setAttr(load(fd), "", atEmptyPath|atRecursive, attr)
+	}
+	b.moveOnto(fd, found)
 	b.closeCell(fd)
-	b.over(regular)
+	b.closeCell(found)
 	b.absent(at)
 }
 
-// hide covers a path. One that isn't there, or not any more, needs no cover.
-func (b *builder) hide(path string) {
-	at := b.look(path)
+// absent makes the find at lead to here if nothing is there, or a link.
+func (b *builder) absent(at int) {
+	b.ops[at].except(len(b.ops)-at-1, syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP)
+}
+
+// moveOnto attaches a tree to what another descriptor stands for.
+func (b *builder) moveOnto(tree, target uint32) {
+	b.call(sysMoveMount, load(tree), b.text(""), load(target), b.text(""), value(moveEmptyPath|moveOntoEmptyPath))
+}
+
+// hide covers a path. One that wasn't there when it was resolved needs no cover
+// while it isn't; one that was there must be what it was.
+func (b *builder) hide(f File) {
+	at := len(b.ops)
+	found := b.find(f.Path)
+	b.same(f)
 	dir := b.unlessMode(syscall.S_IFDIR)
-	b.tmpfs(path, syscall.MS_NOEXEC|syscall.MS_RDONLY, "mode=000,size=4k")
+	b.tmpfs(f.Path, syscall.MS_NOEXEC|syscall.MS_RDONLY, "mode=000,size=4k")
 	done := b.jump()
 	b.over(dir)
-	b.mount("/dev/null", path, "", syscall.MS_BIND, "")
+	b.mount("/dev/null", f.Path, "", syscall.MS_BIND, "")
 	b.over(done)
-	b.absent(at)
+	b.closeCell(found)
+	if f.Ino == 0 {
+		b.absent(at)
+	}
 }

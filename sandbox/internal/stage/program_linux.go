@@ -48,6 +48,9 @@ const (
 	opUnlessMode
 	// opUnlessOpen leaves them out if the descriptor at args[0] is none.
 	opUnlessOpen
+	// opUnlessOther leaves them out if the file that was looked at last is the one
+	// with the device args[0] and the inode args[2].
+	opUnlessOther
 	// opClear clears the bits args[1] of the uint32 at args[0].
 	opClear
 	// opRelocate makes addresses of args[1] offsets at args[0], which count from
@@ -82,26 +85,28 @@ type area struct {
 	_        uint64 // no offset of zero
 	conn     int32
 	listener int32
-	leaf     int32
-	ended    uint32
-	status   uint32
-	failures uint32
-	pipe     [2]int32
-	fds      [maxRights]int32
-	mask     uint64 // signals that were blocked before
-	head     [HeaderSize + 3]byte
-	text     [64]byte
-	poll     [2]pollFD
-	failed   [maxFailures]failure
-	msg      msghdr
-	vec      [2]iovec
-	control  [128]byte
-	stat     [256]byte
-	info     [128]byte
-	usage    syscall.Rusage
-	clone    [11]uint64
-	extents  uint32
-	extent   [maxExtents]extent
+	// supervisor is asked before each start of a program.
+	supervisor int32
+	leaf       int32
+	ended      uint32
+	status     uint32
+	failures   uint32
+	pipe       [2]int32
+	fds        [maxRights]int32
+	mask       uint64 // signals that were blocked before
+	head       [HeaderSize + 3]byte
+	text       [64]byte
+	poll       [2]pollFD
+	failed     [maxFailures]failure
+	msg        msghdr
+	vec        [2]iovec
+	control    [128]byte
+	stat       [256]byte
+	info       [128]byte
+	usage      syscall.Rusage
+	clone      [11]uint64
+	extents    uint32
+	extent     [maxExtents]extent
 }
 
 // The area fits in front of the program.
@@ -127,10 +132,11 @@ type iovec struct{ base, length uintptr }
 
 // Offsets in the area that programs name.
 const (
-	atFiles    = uint32(unsafe.Offsetof(area{}.fds))
-	atListener = uint32(unsafe.Offsetof(area{}.listener))
-	atStat     = uint32(unsafe.Offsetof(area{}.stat))
-	atMask     = uint32(unsafe.Offsetof(area{}.mask))
+	atFiles      = uint32(unsafe.Offsetof(area{}.fds))
+	atListener   = uint32(unsafe.Offsetof(area{}.listener))
+	atSupervisor = uint32(unsafe.Offsetof(area{}.supervisor))
+	atStat       = uint32(unsafe.Offsetof(area{}.stat))
+	atMask       = uint32(unsafe.Offsetof(area{}.mask))
 )
 
 // run carries out a part of a program. It stops at the first step that fails; a
@@ -188,6 +194,11 @@ func (a *area) compute(o *op) uint32 {
 	case opUnlessMode:
 		st := (*syscall.Stat_t)(unsafe.Pointer(&a.stat))
 		if uint64(st.Mode)&syscall.S_IFMT != o.args[0] {
+			return uint32(o.args[1]) * opSize
+		}
+	case opUnlessOther:
+		st := (*syscall.Stat_t)(unsafe.Pointer(&a.stat))
+		if uint64(st.Dev) == o.args[0] && uint64(st.Ino) == o.args[2] {
 			return uint32(o.args[1]) * opSize
 		}
 	case opClear:

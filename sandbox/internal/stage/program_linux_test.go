@@ -130,7 +130,7 @@ func TestProgramComputes(t *testing.T) {
 
 func TestCompileRefusesZeros(t *testing.T) {
 	for _, s := range []Spec{
-		{MountNS: true, Hidden: []string{"/a\x00b"}}, {Seccomp: make([]byte, 7)}, {Seccomp: make([]byte, 8*4097)},
+		{MountNS: true, Hidden: []File{{Path: "/a\x00b"}}}, {Seccomp: make([]byte, 7)}, {Seccomp: make([]byte, 8*4097)},
 	} {
 		if _, err := Compile(&s); err == nil {
 			t.Errorf("%+v was compiled", s)

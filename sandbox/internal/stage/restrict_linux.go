@@ -108,5 +108,10 @@ func (b *builder) seccomp(s *Spec) {
 	filter := b.bytes(s.Seccomp)
 	prog := place(b, sockFprog{length: uint16(n), filter: uintptr(filter &^ inData)})
 	b.compute(opRelocate, uint64(prog+uint32(unsafe.Offsetof(sockFprog{}.filter))), 1)
+	if s.Supervise != 0 {
+		b.rename(StepSupervise)
+		b.call(uintptr(s.Supervise), value(seccompSetFilter), value(seccompListener), address(prog)).into(atSupervisor)
+		return
+	}
 	b.call(syscall.SYS_PRCTL, value(prSetSeccomp), value(seccompFilterMode), address(prog))
 }

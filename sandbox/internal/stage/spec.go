@@ -15,8 +15,10 @@ const (
 	MsgGo     = 'G'
 	MsgSignal = 'K'
 	MsgReady  = 'R'
-	MsgFailed = 'E'
-	MsgExited = 'X'
+	// MsgSupervise carries the listener that is asked before each start of a program.
+	MsgSupervise = 'N'
+	MsgFailed    = 'E'
+	MsgExited    = 'X'
 	// To a stage that was forked a program is sent instead of a spec, and it names
 	// the one step that failed by a number.
 	MsgProgram = 'P'
@@ -53,11 +55,14 @@ type Spec struct {
 	Private []string
 	// PrivateBytes bounds each of them.
 	PrivateBytes uint64
-	// Hidden are directories and files that nothing inside can read.
-	Hidden []string
-	// Protected are files that become read-only and can't be replaced. One that isn't
-	// there, or isn't a regular file, is left out.
+	// Pinned are directories that can't be renamed or removed, each after those that
+	// hold it: what is covered below them stays below their names.
+	Pinned []string
+	// Protected are files and directories that become read-only and can't be
+	// replaced. One that isn't there, or is a link, is left out.
 	Protected []string
+	// Hidden are directories and files that nothing inside can read.
+	Hidden []File
 	// Dev replaces /dev by its harmless devices, Proc mounts the /proc of the
 	// pid namespace.
 	Dev, Proc bool
@@ -92,11 +97,22 @@ type Spec struct {
 	LandlockScoped uint64
 	Rules          []Rule
 	Seccomp        []byte
+	// Supervise says that the filter hands starts of programs to a listener, which
+	// is sent to the parent before the command starts. It is the number of the
+	// system call seccomp, which package syscall doesn't know; zero is no listener.
+	Supervise uint64
+}
+
+// File is a path, and what it was when it was resolved. A path without an inode
+// wasn't there then.
+type File struct {
+	Path     string
+	Dev, Ino uint64
 }
 
 // Tree is a part of the file system that is carried into the sandbox.
 type Tree struct {
-	Path     string
+	File
 	ReadOnly bool
 }
 
@@ -204,12 +220,13 @@ func (s *Spec) visit(c codec) {
 	} {
 		flag(c, f)
 	}
-	list(c, &s.Keep, func(t *Tree) { c.str(&t.Path); flag(c, &t.ReadOnly) })
+	list(c, &s.Keep, func(t *Tree) { t.visit(c); flag(c, &t.ReadOnly) })
 	strs(c, &s.Private)
-	strs(c, &s.Hidden)
+	strs(c, &s.Pinned)
 	strs(c, &s.Protected)
+	list(c, &s.Hidden, func(f *File) { f.visit(c) })
 	for _, n := range []*uint64{
-		&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped,
+		&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped, &s.Supervise,
 	} {
 		c.num(n)
 	}
@@ -218,6 +235,12 @@ func (s *Spec) visit(c codec) {
 	filter := string(s.Seccomp)
 	c.str(&filter)
 	s.Seccomp = []byte(filter)
+}
+
+func (f *File) visit(c codec) {
+	c.str(&f.Path)
+	c.num(&f.Dev)
+	c.num(&f.Ino)
 }
 
 func (e *Exited) visit(c codec) {

@@ -14,14 +14,18 @@ func TestSpecSurvivesTheSocket(t *testing.T) {
 		for _, b := range []*bool{&s.TTY, &s.Probe, &s.MountNS, &s.PidNS, &s.NetNS, &s.ReadOnly, &s.Dev, &s.Proc, &s.Loopback, &s.NoNewPrivs, &s.DropCaps, &s.KeepCover, &s.KeepFiles} {
 			*b = rapid.Bool().Draw(t, "flag")
 		}
-		for _, n := range []*uint64{&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped} {
+		for _, n := range []*uint64{&s.PrivateBytes, &s.PidMax, &s.ProxyPort, &s.Tasks, &s.LandlockFS, &s.LandlockNet, &s.LandlockScoped, &s.Supervise} {
 			*n = rapid.Uint64().Draw(t, "number")
 		}
-		for _, l := range []*[]string{&s.Argv, &s.Env, &s.Private, &s.Hidden, &s.Protected} {
+		for _, l := range []*[]string{&s.Argv, &s.Env, &s.Private, &s.Pinned, &s.Protected} {
 			*l = rapid.SliceOf(rapid.String()).Draw(t, "list")
 		}
 		s.Path, s.Dir = rapid.String().Draw(t, "path"), rapid.String().Draw(t, "dir")
-		s.Keep = []Tree{{Path: rapid.String().Draw(t, "tree"), ReadOnly: rapid.Bool().Draw(t, "ro")}}
+		file := func() File {
+			return File{Path: rapid.String().Draw(t, "file"), Dev: rapid.Uint64().Draw(t, "dev"), Ino: rapid.Uint64().Draw(t, "ino")}
+		}
+		s.Keep = []Tree{{File: file(), ReadOnly: rapid.Bool().Draw(t, "ro")}}
+		s.Hidden = []File{file(), file()}
 		s.Limits = []Limit{{Resource: rapid.Uint64().Draw(t, "resource"), Value: rapid.Uint64().Draw(t, "value")}}
 		s.Rules = []Rule{{Path: rapid.String().Draw(t, "rule"), Access: rapid.Uint64().Draw(t, "access")}}
 		s.Seccomp = rapid.SliceOf(rapid.Byte()).Draw(t, "seccomp")

@@ -67,6 +67,10 @@ func run(c conn) int {
 		return exitDone // the parent changed its mind or died: nothing has run
 	}
 	s.area.run(s.prog.restrict, false)
+	if s.area.supervisor >= 0 {
+		c.send(MsgSupervise, nil, int(s.area.supervisor))
+		_ = syscall.Close(int(s.area.supervisor))
+	}
 	s.start()
 	if s.gaveUp() {
 		return exitFailed
@@ -85,7 +89,7 @@ func (s *stage) compile(fds []int) {
 	s.area = (*area)(unsafe.Pointer(&memory[0]))
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&memory[0])), len(memory)*8)[payloadAt:], program)
 	s.prog = *(*header)(unsafe.Add(unsafe.Pointer(s.area), payloadAt))
-	s.area.listener = -1
+	s.area.listener, s.area.supervisor = -1, -1
 	switch {
 	case b.bad:
 		s.area.fail(0, syscall.EINVAL)

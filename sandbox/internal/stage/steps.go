@@ -14,6 +14,8 @@ const (
 	StepProc       = "mount /proc"
 	StepPidMax     = "bound the pids"
 	StepAttach     = "attach a tree"
+	StepSame       = "find a path as it was when it was resolved"
+	StepPin        = "pin a directory"
 	StepProtect    = "protect a file"
 	StepHide       = "hide a path"
 	StepLoopback   = "bring up the loopback device"
@@ -23,6 +25,7 @@ const (
 	StepCaps       = "drop capabilities"
 	StepLandlock   = "restrict by Landlock"
 	StepSeccomp    = "load the seccomp filter"
+	StepSupervise  = "supervise the start of programs"
 	StepStart      = "start the command"
 )
 
@@ -30,8 +33,8 @@ const (
 // room for names.
 var stepNames = [...]string{
 	StepFiles, StepDumpable, StepSubreaper, StepTasks, StepPrivate, StepClone, StepReadOnly, StepTmpfs, StepDev, StepProc,
-	StepPidMax, StepAttach, StepProtect, StepHide, StepLoopback, StepListen, StepLimits, StepNoNewPrivs, StepCaps,
-	StepLandlock, StepSeccomp, StepStart,
+	StepPidMax, StepAttach, StepSame, StepPin, StepProtect, StepHide, StepLoopback, StepListen, StepLimits, StepNoNewPrivs,
+	StepCaps, StepLandlock, StepSeccomp, StepSupervise, StepStart,
 }
 
 // stepStart is the number of [StepStart].

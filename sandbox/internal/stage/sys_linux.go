@@ -21,6 +21,7 @@ const (
 	atRecursive       = 0x8000
 	atNoFollow        = 0x100
 	moveEmptyPath     = 0x4
+	moveOntoEmptyPath = 0x40
 	attrReadOnly      = 0x1
 	attrNoSuid        = 0x2
 	attrNoDev         = 0x4
@@ -47,6 +48,10 @@ const (
 	sysPrlimit        = syscall.SYS_PRLIMIT64
 	sysClone3         = 435
 	sysCloseRange     = 436
+	sysOpenat2        = 437
+	resolveNoSymlinks = 0x4
+	seccompSetFilter  = 1
+	seccompListener   = 0x8
 	closeRangeCloexec = 4
 	cloneIntoCgroup   = 0x200000000
 	sigBlock          = 0
@@ -58,6 +63,9 @@ const (
 type mountAttr struct{ set, _, _, _ uint64 }
 
 const mountAttrSize = unsafe.Sizeof(mountAttr{})
+
+// openHow is struct open_how.
+type openHow struct{ flags, mode, resolve uint64 }
 
 // pollFD is struct pollfd.
 type pollFD struct {

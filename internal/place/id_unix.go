@@ -1,0 +1,16 @@
+//go:build unix
+
+package place
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// identity returns the device and the inode of a file.
+func identity(info fs.FileInfo) (dev, ino uint64) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev), uint64(st.Ino) //nolint:unconvert // narrower on some systems
+	}
+	return 0, 0
+}

@@ -1,0 +1,208 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// witnessed is a workspace with a program that leaves a mark when it runs.
+type witnessed struct {
+	dir     string
+	witness Identity
+	mark    string
+	mu      sync.Mutex
+	seen    []Start
+}
+
+// newWitnessed makes one. The witness is a program of its own, not a script: a
+// copy of /bin/touch that leaves what its first argument names.
+func newWitnessed(t *testing.T) *witnessed {
+	t.Helper()
+	w := &witnessed{dir: workspace(t)}
+	w.mark = filepath.Join(w.dir, "mark")
+	touch, err := os.ReadFile("/bin/touch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(w.dir, "witness")
+	if err := os.WriteFile(path, touch, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	w.witness = Identity{Dev: st.Dev, Ino: st.Ino}
+	return w
+}
+
+// supervise refuses the witness under every name.
+func (w *witnessed) supervise(s Start) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, s)
+	if (Identity{Dev: s.Dev, Ino: s.Ino}) == w.witness {
+		return "the witness may not run"
+	}
+	return ""
+}
+
+// startWays are ways to start a program. W is the witness, M the mark.
+var startWays = []struct{ name, line string }{
+	{"plain", `$W $M`},
+	{"relative", `./witness $M`},
+	{"parent", `mkdir -p d; cd d; ../witness $M`},
+	{"exec", `exec $W $M`},
+	{"subshell", `(true; $W $M)`},
+	{"background", `$W $M & wait`},
+	{"env", `env -i $W $M`},
+	{"xargs", `echo $M | xargs $W`},
+	{"find", `find . -maxdepth 0 -exec $W $M \;`},
+	{"timeout", `timeout 5 $W $M`},
+	{"path", `PATH=$PWD:$PATH; witness $M`},
+	{"computed", `x=wit; y=ness; ./$x$y $M`},
+	{"nested shell", `sh -c "sh -c '$W $M'"`},
+	{"stdin", `echo "$W $M" | sh`},
+	{"symlink", `ln -s witness other; ./other $M`},
+	{"symlink chain", `ln -s witness one; ln -s one two; ln -s $PWD/two three; ./three $M`},
+	{"hard link", `ln witness other; ./other $M`},
+	{"renamed", `mv witness other; ./other $M; mv other witness`},
+	{"directory link", `ln -s . here; here/here/witness $M`},
+	{"dots", `././/witness $M`},
+	{"interpreter", `printf '#!%s\n' $W > s; chmod +x s; cp s $M.src; ./s $M`},
+	{"interpreter with option", `printf '#! %s -a\n' $W > s; chmod +x s; ./s $M`},
+	{"interpreter of interpreter", `printf '#!%s\n' $W > a; printf '#!%s\n' $PWD/a > b; chmod +x a b; ./b $M`},
+	{"relative interpreter", `printf '#!./witness\n' > s; chmod +x s; ./s $M`},
+	{"env interpreter", `printf '#!/usr/bin/env %s\n' $W > s; chmod +x s; ./s $M`},
+	{"other name", `bash -c "exec -a innocent $W $M"`},
+	{"descriptor", `bash -c 'exec 9<witness; exec /proc/self/fd/9 "$M"'`},
+	{"descriptor of /dev", `bash -c 'exec 9<witness; exec /dev/fd/9 "$M"'`},
+	{"own folder", `cd /proc/self/cwd && ./witness $M`},
+	{"through the root", `/proc/self/root$W $M`},
+	{"script without interpreter", `echo "$W $M" > s; chmod +x s; ./s`},
+	{"nice", `nice -n 5 $W $M`},
+	{"setsid", `setsid -w $W $M`},
+	{"many arguments", `$W $M $(seq 1 20000)`},
+}
+
+func TestSupervisionHoldsEveryStart(t *testing.T) {
+	if !report().Supervise.Available {
+		t.Skip("no supervision here: " + report().Supervise.Reason)
+	}
+	for name, mode := range map[string]Mode{"confined": WorkspaceWrite, "outside": DangerFullAccess} {
+		for how, start := range map[string]starter{"forked": forked, "executed": executed} {
+			t.Run(name+" "+how, func(t *testing.T) { superviseAll(t, mode, start) })
+		}
+	}
+}
+
+// superviseAll tries all ways to start a program: each leaves its mark without
+// supervision and none with it.
+func superviseAll(t *testing.T, mode Mode, start starter) {
+	hidden := workspace(t)
+	for _, way := range startWays {
+		t.Run(way.name, func(t *testing.T) {
+			for _, supervised := range []bool{false, true} {
+				w := newWitnessed(t)
+				plan := prepared(t, Profile{Mode: mode, Root: w.dir, Hidden: []string{hidden}, Supervised: supervised})
+				var ask func(Start) string
+				if supervised {
+					if plan.Enforcement.Rules != "seccomp_notify" {
+						t.Fatalf("rules are held by %q: %q", plan.Enforcement.Rules, plan.NotEnforced)
+					}
+					ask = w.supervise
+				}
+				supervising := func(p *Plan, cmd Command) (*Child, error) {
+					cmd.Supervise = ask
+					return start(p, cmd)
+				}
+				r := runBy(t, supervising, plan, way.line, "W="+w.dir+"/witness", "M="+w.mark)
+				ran := exists(w.mark)
+				switch {
+				case supervised && ran:
+					t.Errorf("the witness ran: %+v", w.seen)
+				case supervised && (len(r.Refused) != 1 || r.Refused[0].Reason != "the witness may not run"):
+					t.Errorf("refused %+v, stderr %q", r.Refused, r.stderr)
+				case !supervised && !ran:
+					t.Errorf("the way doesn't work without supervision: %q", r.stderr)
+				case !supervised && len(r.Refused) != 0:
+					t.Errorf("refused %+v", r.Refused)
+				}
+			}
+		})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestSupervisionSeesRealArguments looks at what is told of each start.
+func TestSupervisionSeesRealArguments(t *testing.T) {
+	if !report().Supervise.Available {
+		t.Skip("no supervision here: " + report().Supervise.Reason)
+	}
+	w := newWitnessed(t)
+	plan := prepared(t, Profile{Root: w.dir, Supervised: true})
+	supervising := func(p *Plan, cmd Command) (*Child, error) {
+		cmd.Supervise = w.supervise
+		return forked(p, cmd)
+	}
+	r := runBy(t, supervising, plan, `mkdir sub; cd sub; x="a  b"; printf '#!/bin/sh -e\nexit 0\n' > s; chmod +x s; ./s "$x" ""; /usr/bin/env true c; ./nothing; exit 0`)
+	if r.Code != 0 || len(r.Refused) != 0 {
+		t.Fatalf("%+v", r)
+	}
+	var got []string
+	for _, s := range w.seen {
+		got = append(got, filepath.Base(s.Path)+"("+strings.Join(s.Argv, "|")+") in "+strings.TrimPrefix(s.Dir, w.dir))
+	}
+	text := strings.Join(got, "\n")
+	for _, want := range []string{
+		"s(./s|a  b|) in /sub",
+		"(/bin/sh|-e|./s|a  b|) in /sub",
+		"env(/usr/bin/env|true|c) in /sub",
+		"true(true|c) in /sub",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "nothing") {
+		t.Errorf("a program that isn't there was asked about:\n%s", text)
+	}
+}
+
+// TestCommandsEndWithTheirSupervisor kills commands whose programs wait for an answer.
+func TestCommandsEndWithTheirSupervisor(t *testing.T) {
+	if !report().Supervise.Available {
+		t.Skip("no supervision here: " + report().Supervise.Reason)
+	}
+	plan := prepared(t, Profile{Root: workspace(t), Supervised: true})
+	asked, answer := make(chan struct{}), make(chan struct{})
+	child, err := plan.Start(Command{Argv: []string{"/bin/sh", "-c", "/bin/true; /bin/true"}, Supervise: func(Start) string {
+		asked <- struct{}{}
+		<-answer
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Go(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	if e := child.Wait(); !e.Killed {
+		t.Errorf("%+v", e)
+	}
+	child.Close()
+}
