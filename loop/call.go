@@ -203,7 +203,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // request records that the model is asked, unless a budget is spent.
-func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err error) {
+func (c *call) request(decided Effect, e CallModel) (at position, asked bool, err error) {
 	purpose := "turn"
 	if e.Repair {
 		purpose = "repair"
@@ -245,7 +245,7 @@ func (c *call) request(decided Effect, e CallModel) (at place, asked bool, err e
 			c.context = t.Context.Resolved
 		}
 		c.inventory = t.Inventory
-		at = placeOf(tx.State, t)
+		at = positionOf(tx.State, t)
 		at.through = tx.Sequence() - 1
 		at.last = at.through
 		return nil

@@ -212,7 +212,7 @@ func loseAction(tx *session.Tx, a *state.Action, scope event.Scope) {
 func (l *Loop) finish(k key, e FinishTool) error {
 	r := &toolRun{l: l, k: k}
 	var a *state.Action
-	var at place
+	var at position
 	if err := l.still(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
 		if x := s.Actions.Find(e.ActionID); x != nil && x.ActionType == clientAction {
 			c := *x
@@ -223,7 +223,7 @@ func (l *Loop) finish(k key, e FinishTool) error {
 				r.call, r.scope = *c, toolScope(t, t.Active, c)
 			}
 		}
-		r.place, r.mode, at = l.workplace(s, t, t.Active), l.modeOf(s, t, t.Active), placeOf(s, t)
+		r.place, r.mode, at = l.workplace(s, t, t.Active), l.modeOf(s, t, t.Active), positionOf(s, t)
 	}); err != nil {
 		return err
 	}

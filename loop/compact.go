@@ -28,7 +28,7 @@ type compaction struct {
 	e     Compact
 	id    string
 	scope event.Scope
-	at    place
+	at    position
 	call  *call
 	// turns are those that the summary will stand for.
 	turns     []string
@@ -73,7 +73,7 @@ func (c *compaction) look(ctx context.Context) error {
 		if t == nil {
 			return errMoved
 		}
-		c.at, c.before = placeOf(s, t), t.ContextTokens
+		c.at, c.before = positionOf(s, t), t.ContextTokens
 		c.scope = compactionScope(t, c.e.TurnID)
 		c.preserved = preservedOf(s, t)
 		c.call = &call{l: c.l, k: c.k, req: &model.Request{RequestID: c.l.m.NewID(event.PrefixRequest), CacheKey: c.k.thread, Call: t.CallsEnded}}

@@ -107,12 +107,12 @@ func (l *Loop) beforeTurn(k key, e StartTurn) error {
 	defer done()
 	var in hook.Input
 	var scope event.Scope
-	var at place
+	var at position
 	first := false
 	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
 		in, scope = l.moment(s, t, t.Turn(e.TurnID))
 		first = t.TurnCount == 1 && (t.Role == "main" || t.Role == "fork")
-		at = placeOf(s, t)
+		at = positionOf(s, t)
 	}); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (l *Loop) beforeTurn(k key, e StartTurn) error {
 }
 
 // promptSubmitted shows the hooks what the user wants.
-func (l *Loop) promptSubmitted(ctx context.Context, k key, turnID string, at place, in hook.Input, scope event.Scope) error {
+func (l *Loop) promptSubmitted(ctx context.Context, k key, turnID string, at position, in hook.Input, scope event.Scope) error {
 	conv, err := l.transcripts.get(ctx, k, at)
 	if err != nil {
 		return err
@@ -154,10 +154,10 @@ func (l *Loop) tellHooks(k key, e TellHooks) error {
 	defer done()
 	var in hook.Input
 	var scope event.Scope
-	var at place
+	var at position
 	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
 		in, scope = l.moment(s, t, t.Active)
-		at = placeOf(s, t)
+		at = positionOf(s, t)
 	}); err != nil {
 		return err
 	}

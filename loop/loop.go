@@ -31,6 +31,7 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/hook"
+	"agentd/internal/place"
 	"agentd/model"
 	"agentd/permission"
 	"agentd/sandbox"
@@ -62,6 +63,9 @@ type Options struct {
 	Subagents bool
 	// Workspace is the folder of sessions that name none; default the current one.
 	Workspace string
+	// Places keeps workspaces and hidden paths by identity. The tools and the vault
+	// should have the same one; default a new one.
+	Places *place.Places
 	// Instructions stand above every conversation; a default is built in.
 	Instructions string
 	// Host is the permission policy of the host.
@@ -216,6 +220,9 @@ func (o *Options) defaults() error {
 	if o.Workspace == "" {
 		o.Workspace = "."
 	}
+	if o.Places == nil {
+		o.Places = &place.Places{}
+	}
 	if o.Instructions == "" {
 		o.Instructions = instructions
 	}
@@ -229,6 +236,10 @@ func (o *Options) defaults() error {
 	}
 	return nil
 }
+
+// Places returns what keeps workspaces and hidden paths by identity, for all parts
+// of the runtime.
+func (l *Loop) Places() *place.Places { return l.opt.Places }
 
 // Start binds the loop to the manager that it observes and takes over the host's
 // policy that was set by command, and what is known of the rules of workspaces.

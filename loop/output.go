@@ -13,11 +13,11 @@ import (
 // checkOutput holds the final answer against the turn's schema: it completes the
 // turn, asks the model once more, or fails the turn.
 func (l *Loop) checkOutput(k key, e CheckOutput) error {
-	var at place
+	var at position
 	var step int64
 	last := false // no call is left
 	if err := l.still(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
-		at, step = placeOf(s, t), t.Active.Step
+		at, step = positionOf(s, t), t.Active.Step
 		last = step >= l.opt.Policy.maxSteps(t.Active)
 	}); err != nil {
 		return err

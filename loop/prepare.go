@@ -30,7 +30,7 @@ var contextFiles = []string{"AGENTS.md"}
 
 // preparation is what a turn is prepared with, gathered before it is recorded.
 type preparation struct {
-	place
+	position
 	root, cwd string
 	files     []contextFile
 	omissions []event.ContextOmission
@@ -63,13 +63,13 @@ func (l *Loop) gather(k key, turnID string) (*preparation, error) {
 		}
 		turn := t.Turn(turnID)
 		w := l.workplace(s, t, turn)
-		p.root, p.cwd, p.place = w.root, w.cwd, placeOf(s, t)
+		p.root, p.cwd, p.position = w.root, w.cwd, positionOf(s, t)
 		sel = l.selection(s, t, turn)
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	conv, err := l.transcripts.get(l.ctx, k, p.place)
+	conv, err := l.transcripts.get(l.ctx, k, p.position)
 	if err != nil {
 		return nil, err
 	}

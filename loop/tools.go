@@ -102,7 +102,7 @@ func (l *Loop) oursAll(runs []*toolRun, on bool) {
 // requested collects the calls of a group that are to be judged or run.
 func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, error) {
 	var runs []*toolRun
-	var at place
+	var at position
 	var inv *tool.Inventory
 	var offered *state.ToolInventory
 	if err := l.m.View(ctx, k.session, func(s *state.Session) error {
@@ -110,7 +110,7 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 		if t == nil || t.Active == nil || t.Active.TurnID != e.TurnID || len(t.Active.Tools) < e.To {
 			return errMoved
 		}
-		at, offered = placeOf(s, t), t.Inventory
+		at, offered = positionOf(s, t), t.Inventory
 		inv = l.opt.Tools.Resolve(l.selection(s, t, t.Active))
 		w, given := l.workplace(s, t, t.Active), credentialsOf(s)
 		for _, c := range t.Active.Tools[e.From:e.To] {

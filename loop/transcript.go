@@ -53,7 +53,7 @@ func (t *transcripts) offer(sessionID string, facts []event.Event) {
 
 // get returns the thread's conversation with all facts through the given one.
 // It is for the thread's runner alone.
-func (t *transcripts) get(ctx context.Context, k key, at place) (*conversation, error) {
+func (t *transcripts) get(ctx context.Context, k key, at position) (*conversation, error) {
 	if c := t.find(k); c != nil {
 		ok, err := t.settle(ctx, c, k, at.last)
 		if ok {
@@ -164,8 +164,8 @@ func (t *transcripts) unlink(x *kept) {
 	}
 }
 
-// place says how much of a thread's history its conversation is derived from.
-type place struct {
+// position says how much of a thread's history its conversation is derived from.
+type position struct {
 	// from and last are the first and the newest fact of the thread, through is the
 	// last one of the session that counts.
 	from, last, through uint64
@@ -182,9 +182,9 @@ type place struct {
 	fork *event.ForkPoint
 }
 
-// placeOf reads from the state what is needed to derive a conversation.
-func placeOf(s *state.Session, t *state.Thread) place {
-	p := place{
+// positionOf reads from the state what is needed to derive a conversation.
+func positionOf(s *state.Session, t *state.Thread) position {
+	p := position{
 		from: t.StartedSequence, last: t.LastSequence, through: s.Sequence,
 		first: t.TurnCount <= 1 && len(t.Recent) == 0 && t.Base == nil, open: map[string]uint64{}, fork: s.Origin(t),
 	}
@@ -207,7 +207,7 @@ func placeOf(s *state.Session, t *state.Thread) place {
 }
 
 // load derives a conversation from the journal.
-func (t *transcripts) load(ctx context.Context, c *conversation, k key, at place) error {
+func (t *transcripts) load(ctx context.Context, c *conversation, k key, at position) error {
 	if done, err := t.loadTrimmed(ctx, c, k, at); done || err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func forkOf(ctx context.Context, s store.Store, f, origin *event.ForkPoint) (*ev
 // loadAfter derives a conversation from a summary and what followed it. The
 // inputs of turns that were submitted before the summary are looked up, and what
 // was said in the turn in which it was made: it may not have been told yet.
-func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at place) error {
+func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at position) error {
 	for turnID, sequence := range at.open {
 		if sequence > at.boundary.Sequence || turnID == at.boundary.TurnID {
 			continue
@@ -310,7 +310,7 @@ func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at 
 
 // loadTurn applies what was said, before the summary, in the turn in which it was
 // made.
-func (t *transcripts) loadTurn(ctx context.Context, c *conversation, k key, at place) error {
+func (t *transcripts) loadTurn(ctx context.Context, c *conversation, k key, at position) error {
 	id, from := at.boundary.TurnID, at.made
 	if id == "" || id == event.NotApplicable {
 		return nil

@@ -80,7 +80,7 @@ func TestConversationWhileFactsCome(t *testing.T) {
 				}
 			}
 		}
-		at := placeOf(st.s, st.s.Thread("th"))
+		at := positionOf(st.s, st.s.Thread("th"))
 		at.through, at.last, at.open = uint64(through), uint64(through), nil
 		c, err := tr.get(t.Context(), k, at)
 		if err != nil {
@@ -114,7 +114,7 @@ func TestConversationAfterAFailedRead(t *testing.T) {
 	}
 	tr := newTranscripts(j, 8)
 	k := key{"sess_a", "th"}
-	at := placeOf(st.s, st.s.Thread("th"))
+	at := positionOf(st.s, st.s.Thread("th"))
 	at.through, at.last = uint64(before), uint64(before)
 	if _, err := tr.get(t.Context(), k, at); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestConversationsAreBounded(t *testing.T) {
 	reads := 0
 	j.read = func() { reads++ }
 	tr := newTranscripts(j, 2)
-	at := placeOf(st.s, st.s.Thread("th"))
+	at := positionOf(st.s, st.s.Thread("th"))
 	get := func(thread string) {
 		t.Helper()
 		if _, err := tr.get(t.Context(), key{"sess_a", thread}, at); err != nil {

@@ -28,7 +28,7 @@ func removes(facts []event.Event) bool {
 // the summary that stood for them, if there was one, a note, and what followed. It is
 // false if what the conversation begins with is still there. A session is trimmed only
 // at rest, so no turn lies on both sides.
-func (t *transcripts) loadTrimmed(ctx context.Context, c *conversation, k key, at place) (bool, error) {
+func (t *transcripts) loadTrimmed(ctx context.Context, c *conversation, k key, at position) (bool, error) {
 	base, err := t.store.Base(ctx, k.session)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
