@@ -21,9 +21,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // ErrReplaced reports that a path leads to something other than it did when it was
@@ -52,6 +54,29 @@ func Resolve(path string) (Place, error) {
 		return Place{}, err
 	}
 	return Place{Path: resolved, info: info}, nil
+}
+
+// Nearest says where a path leads once its symbolic links are followed. Of a path
+// that doesn't exist yet the folders that do are followed, and the rest is kept.
+func Nearest(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for at := abs; ; at = filepath.Dir(at) {
+		resolved, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(resolved, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return "", err
+		}
+		if _, err := os.Lstat(at); err == nil {
+			return "", fmt.Errorf("%s is a symbolic link that leads nowhere", at)
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
 }
 
 // IsDir reports whether the place is a folder.
@@ -93,9 +118,13 @@ func (p Place) Check() error {
 }
 
 // OpenRoot opens the folder. What it returns is this place even if the path is
-// replaced while it is opened.
+// replaced while it is opened. The error wraps [ErrReplaced] if the path leads
+// nowhere or to something else.
 func (p Place) OpenRoot() (*os.Root, error) {
 	root, err := os.OpenRoot(p.Path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%s: %w: %w", p.Path, ErrReplaced, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +193,37 @@ func (ps *Places) Keep(path string) (Place, error) {
 	}
 	ps.known[path] = found
 	return found, nil
+}
+
+// Recall returns the place that path was resolved to first, without looking at the
+// disk again: what is opened has to be compared with it, as [Place.OpenRoot] does. A
+// path that is new is resolved as by [Places.Fix].
+func (ps *Places) Recall(path string) (Place, error) {
+	if known, ok := ps.Known(path); ok {
+		return known, nil
+	}
+	return ps.Fix(path)
+}
+
+// Known returns the place that path was resolved to, if it was.
+func (ps *Places) Known(path string) (Place, bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	known, ok := ps.known[path]
+	return known, ok
+}
+
+// Renew drops what is known of paths that lead elsewhere now, as a restart would:
+// the operator says that what is there is meant.
+func (ps *Places) Renew() {
+	ps.mu.Lock()
+	known := maps.Clone(ps.known)
+	ps.mu.Unlock()
+	for path, p := range known {
+		if p.Check() != nil {
+			ps.Forget(path)
+		}
+	}
 }
 
 // Forget drops what is known of a path: the operator says that the folder was

@@ -101,3 +101,49 @@ func TestBelow(t *testing.T) {
 		t.Errorf("Below = %v, want %s alone", below, dir)
 	}
 }
+
+// TestRenewAcceptsWhatIsThere takes over another folder, and never a link.
+func TestRenewAcceptsWhatIsThere(t *testing.T) {
+	dir, linked := folder(t, "ws"), folder(t, "linked")
+	var places place.Places
+	for _, d := range []string{dir, linked} {
+		if _, err := places.Recall(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Rename(dir, dir+"2"), os.Mkdir(dir, 0o755), os.Rename(linked, linked+"2"), os.Symlink(dir, linked)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{dir, linked} {
+		p, err := places.Recall(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.OpenRoot(); !errors.Is(err, place.ErrReplaced) {
+			t.Errorf("OpenRoot of %s = %v, want ErrReplaced", d, err)
+		}
+	}
+	places.Renew()
+	if p, err := places.Recall(dir); err != nil || p.Check() != nil {
+		t.Errorf("Recall after Renew = %v", err)
+	}
+	if _, err := places.Recall(linked); !errors.Is(err, place.ErrReplaced) {
+		t.Errorf("Recall of a link after Renew = %v, want ErrReplaced", err)
+	}
+}
+
+// TestNearest follows the links of what exists of a path.
+func TestNearest(t *testing.T) {
+	dir := folder(t, "ws")
+	link, dangling := filepath.Join(filepath.Dir(dir), "link"), filepath.Join(dir, "dangling")
+	if err := errors.Join(os.Symlink(dir, link), os.Symlink("/nowhere/at/all", dangling)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := place.Nearest(filepath.Join(link, "a", "..", "a", "b"))
+	if want := filepath.Join(dir, "a", "b"); err != nil || got != want {
+		t.Errorf("Nearest = %s, %v, want %s", got, err, want)
+	}
+	if got, err := place.Nearest(dangling); err == nil {
+		t.Errorf("Nearest of a link that leads nowhere = %s", got)
+	}
+}
