@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"agentd/event"
+	"agentd/internal/place"
 )
 
 // Names of the built-in tools.
@@ -51,6 +52,9 @@ type Options struct {
 	// list, by whatever name they are reached: the runtime's own data directory,
 	// which may well lie in the workspace.
 	Hidden []string
+	// Places keeps workspaces and hidden paths by identity. It should be the one of
+	// the whole runtime; default a new one.
+	Places *place.Places
 	// Peers are the other agents that spawn_agent may give work to, by their ids.
 	Peers []string
 }
@@ -83,7 +87,7 @@ func Builtins(o *Options) []Tool {
 	if o == nil {
 		o = &Options{}
 	}
-	return builtins(&files{hidden: o.Hidden}, o.Peers...)
+	return builtins(newFiles(o.Places, o.Hidden), o.Peers...)
 }
 
 func builtins(f *files, peers ...string) []Tool {

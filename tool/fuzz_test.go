@@ -29,7 +29,7 @@ func TestRealPath(t *testing.T) {
 
 // realPath is where a read of name leads to, with links followed, as far as it exists.
 func realPath(root, cwd, name string) (string, error) {
-	t, err := (&files{}).open(&Call{Root: root, Cwd: cwd})
+	t, err := newFiles(nil, nil).open(&Call{Root: root, Cwd: cwd})
 	if err != nil {
 		return "", err
 	}

@@ -46,7 +46,7 @@ func newDesk(t testing.TB, hidden ...string) *desk {
 	for i, h := range hidden {
 		hidden[i] = filepath.Join(root, h)
 	}
-	d.files = &files{hidden: hidden}
+	d.files = newFiles(nil, hidden)
 	for _, tl := range builtins(d.files) {
 		d.tools[tl.Info().ToolName] = tl
 	}

@@ -221,7 +221,7 @@ func TestSearchFilesStops(t *testing.T) {
 		d.put(fmt.Sprintf("d%d/f", i), strings.Repeat("x\n", 1000))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	tr, err := (&files{}).open(d.call(obj{}))
+	tr, err := newFiles(nil, nil).open(d.call(obj{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+
+	"agentd/internal/place"
 )
 
 // Why a strict step through the tree did not work.
@@ -30,7 +32,8 @@ const (
 
 // files is what the file tools share.
 type files struct {
-	hidden []string
+	places *place.Places
+	hidden *hiddenPaths
 	// gap, if not nil, is called between a look at a name and its use, so that
 	// tests can change what stands there.
 	gap func(name string)
@@ -39,6 +42,13 @@ type files struct {
 	// locks holds the files that a call changes right now, with the number of
 	// calls that have or want them.
 	locks map[string]*fileLock
+}
+
+func newFiles(places *place.Places, hidden []string) *files {
+	if places == nil {
+		places = &place.Places{}
+	}
+	return &files{places: places, hidden: newHiddenPaths(places, hidden)}
 }
 
 type fileLock struct {
@@ -77,10 +87,10 @@ func (f *files) lock(abs string) (unlock func()) {
 type tree struct {
 	root      *os.Root
 	base, cwd string
-	// hidden are the paths within the workspace that nobody may use, and
+	// hidden are the paths within the workspace that no call may use, and
 	// hiddenIDs are the same by identity, for when they have another name.
 	hidden    []string
-	hiddenIDs []fs.FileInfo
+	hiddenIDs []place.Place
 	gap       func(name string)
 }
 
@@ -89,21 +99,24 @@ func (f *files) open(call *Call) (*tree, error) {
 	if !filepath.IsAbs(call.Root) {
 		return nil, Errorf(Execution, "the workspace root %s is not an absolute path", quote(call.Root))
 	}
-	root, err := os.OpenRoot(call.Root)
-	if err != nil {
+	at, err := f.places.Recall(filepath.Clean(call.Root))
+	var root *os.Root
+	if err == nil {
+		root, err = at.OpenRoot()
+	}
+	switch {
+	case errors.Is(err, place.ErrReplaced):
+		return nil, workspaceReplaced(call.Root)
+	case err != nil:
 		return nil, Errorf(Execution, "open the workspace: %v", err)
 	}
-	t := &tree{root: root, base: filepath.Clean(call.Root), cwd: call.Cwd, gap: f.gap}
+	t := &tree{root: root, base: at.Path, cwd: call.Cwd, gap: f.gap}
 	if t.cwd == "" {
 		t.cwd = t.base
 	}
-	for _, h := range f.hidden {
-		if rel, ok := within(t.base, h); ok {
-			t.hidden = append(t.hidden, rel)
-		}
-		if fi, err := os.Stat(h); err == nil {
-			t.hiddenIDs = append(t.hiddenIDs, fi)
-		}
+	if err := f.hidden.apply(t, at); err != nil {
+		t.close()
+		return nil, err
 	}
 	return t, nil
 }
@@ -129,7 +142,7 @@ func (t *tree) locate(name string) (string, error) {
 
 func (t *tree) isHidden(fi fs.FileInfo) bool {
 	for _, h := range t.hiddenIDs {
-		if os.SameFile(h, fi) {
+		if h.Is(fi) {
 			return true
 		}
 	}
@@ -187,10 +200,6 @@ func (t *tree) dir(rel string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.isHiddenRoot(d) {
-		_ = d.Close()
-		return nil, errHidden
-	}
 	for _, name := range parts(rel) {
 		next, err := t.enter(d, name)
 		_ = d.Close()
@@ -200,14 +209,6 @@ func (t *tree) dir(rel string) (*os.Root, error) {
 		d = next
 	}
 	return d, nil
-}
-
-func (t *tree) isHiddenRoot(d *os.Root) bool {
-	if len(t.hiddenIDs) == 0 {
-		return false
-	}
-	fi, err := d.Stat(".")
-	return err == nil && t.isHidden(fi)
 }
 
 // regular opens the regular file called name within dir for reading. It follows

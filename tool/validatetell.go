@@ -50,7 +50,7 @@ func (t *teller) walk(ve *jsonschema.ValidationError) {
 		return
 	case *kind.Required:
 		for _, name := range k.Missing {
-			t.addf("%s: is missing%s", place(append(slices.Clone(ve.InstanceLocation), name)), t.wants(ve.SchemaURL, name))
+			t.addf("%s: is missing%s", writeLocation(append(slices.Clone(ve.InstanceLocation), name)), t.wants(ve.SchemaURL, name))
 		}
 		return
 	}
@@ -73,7 +73,7 @@ func (t *teller) addf(format string, args ...any) {
 // alternatives tells about the alternative that the value comes nearest to: the
 // one that fails deepest in it, then the one with the fewest faults.
 func (t *teller) alternatives(ve *jsonschema.ValidationError) {
-	at := place(ve.InstanceLocation)
+	at := writeLocation(ve.InstanceLocation)
 	if one, ok := ve.ErrorKind.(*kind.OneOf); ok && len(one.Subschemas) > 1 {
 		t.addf("%s: satisfies %d of the alternatives, but must satisfy exactly one; given %s", at, len(one.Subschemas), t.given(ve))
 		return
@@ -120,7 +120,7 @@ func (t *teller) unknown(ve *jsonschema.ValidationError, names []string) {
 		if like, ok := nearest(name, known); ok {
 			hint = fmt.Sprintf("; did you mean %q?", like)
 		}
-		t.addf("%s: is not a known property%s", place(append(slices.Clone(ve.InstanceLocation), name)), hint)
+		t.addf("%s: is not a known property%s", writeLocation(append(slices.Clone(ve.InstanceLocation), name)), hint)
 	}
 	if len(known) > 0 {
 		t.advice = append(t.advice, "Known properties: "+someOf(known, 30)+".")
@@ -129,7 +129,7 @@ func (t *teller) unknown(ve *jsonschema.ValidationError, names []string) {
 
 // leaf tells about a single broken rule.
 func (t *teller) leaf(ve *jsonschema.ValidationError) {
-	at, given := place(ve.InstanceLocation), t.given(ve)
+	at, given := writeLocation(ve.InstanceLocation), t.given(ve)
 	switch k := ve.ErrorKind.(type) {
 	case *kind.Type:
 		t.addf("%s: expected %s, given %s", at, strings.Join(k.Want, " or "), given)
@@ -255,8 +255,8 @@ func child(v any, name string) any {
 	return nil
 }
 
-// place writes a location as people do: items[2].status.
-func place(location []string) string {
+// writeLocation writes a location as people do: items[2].status.
+func writeLocation(location []string) string {
 	var b strings.Builder
 	for _, name := range location {
 		switch _, err := strconv.Atoi(name); {
@@ -320,7 +320,7 @@ func schemaFault(err error) string {
 			for len(ve.Causes) > 0 {
 				ve = ve.Causes[len(ve.Causes)-1]
 			}
-			return "at " + place(ve.InstanceLocation) + " it breaks the rule " + rule(ve.ErrorKind) + " of JSON Schema"
+			return "at " + writeLocation(ve.InstanceLocation) + " it breaks the rule " + rule(ve.ErrorKind) + " of JSON Schema"
 		}
 	}
 	return clip(strings.Join(strings.Fields(err.Error()), " "), 300)

@@ -25,7 +25,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 )
 
 // ErrReplaced reports that a path leads to something other than it did when it was
@@ -97,6 +96,9 @@ func (p Place) IsZero() bool { return p.info == nil }
 // Is reports whether info describes this very file or folder, under whatever name.
 func (p Place) Is(info fs.FileInfo) bool { return p.info != nil && os.SameFile(p.info, info) }
 
+// Same reports whether the other place is the same file or folder.
+func (p Place) Same(other Place) bool { return p.Is(other.info) }
+
 // Check reports whether the path still leads to the place, without any symbolic
 // link. The error wraps [ErrReplaced] or says that nothing is there.
 func (p Place) Check() error {
@@ -122,10 +124,10 @@ func (p Place) Check() error {
 // nowhere or to something else.
 func (p Place) OpenRoot() (*os.Root, error) {
 	root, err := os.OpenRoot(p.Path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, fmt.Errorf("%s: %w: %w", p.Path, ErrReplaced, err)
-	}
 	if err != nil {
+		if now, statErr := os.Stat(p.Path); statErr != nil || !p.Is(now) {
+			err = fmt.Errorf("%s: %w: %w", p.Path, ErrReplaced, err)
+		}
 		return nil, err
 	}
 	info, err := root.Stat(".")
