@@ -174,10 +174,10 @@ func (p *parser) setChar() (rune, bool) {
 // link adds the nodes of the parts, from the last to the first, so that each knows
 // what follows it. It returns the first.
 func (p *parser) link(parts []part, next int32) int32 {
-	for i := len(parts) - 1; i >= 0; i-- {
-		n := parts[i].node
+	for _, part := range slices.Backward(parts) {
+		n := part.node
 		n.next = next
-		for _, seq := range parts[i].alternatives {
+		for _, seq := range part.alternatives {
 			n.alts = append(n.alts, p.link(seq, next))
 		}
 		p.g.nodes = append(p.g.nodes, n)

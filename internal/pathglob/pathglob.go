@@ -173,7 +173,7 @@ func (r *run) symbol(c rune) bool {
 		r.step(s, first)
 	}
 	if c == AnyText || c == AnyName || c == Undotted {
-		for i := 0; i < len(r.next); i++ {
+		for i := 0; i < len(r.next); i++ { //nolint:intrange // it grows meanwhile
 			r.step(r.next[i], more)
 		}
 		for _, s := range r.now { // it may stand for nothing

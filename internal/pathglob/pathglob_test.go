@@ -45,7 +45,7 @@ func expand(pattern string) []string {
 // take nothing left out, or take one folder.
 func withoutStars(pattern string) []string {
 	for i := 0; i < len(pattern); i++ {
-		size := 0
+		var size int
 		switch {
 		case pattern[i] == '\\':
 			i++
@@ -222,9 +222,19 @@ func TestMatchBelow(t *testing.T) {
 		pattern, dir string
 		want         bool
 	}{
-		{"docs/**", "docs", true}, {"docs/**", "docs/a", true}, {"docs/**", "src", false}, {"docs/**", ".", true},
-		{"*.md", "docs", false}, {"**/*.md", "docs/x", true}, {"a/*/c", "a/b", true}, {"a/*/c", "a/b/c", false},
-		{"/etc/**", "/", true}, {"/etc/**", "/etc", true}, {"/etc/**", "/usr", false}, {"{a,b}/c", "b", true}, {"{a,b}/c", "c", false},
+		{"docs/**", "docs", true},
+		{"docs/**", "docs/a", true},
+		{"docs/**", "src", false},
+		{"docs/**", ".", true},
+		{"*.md", "docs", false},
+		{"**/*.md", "docs/x", true},
+		{"a/*/c", "a/b", true},
+		{"a/*/c", "a/b/c", false},
+		{"/etc/**", "/", true},
+		{"/etc/**", "/etc", true},
+		{"/etc/**", "/usr", false},
+		{"{a,b}/c", "b", true},
+		{"{a,b}/c", "c", false},
 	} {
 		g, err := Compile(tc.pattern)
 		if err != nil {
