@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // hole stands for a part of a text that can't be known before it runs. A command
@@ -23,69 +24,144 @@ const (
 // glob is a pattern over a text: "*" is any text, "?" any character, "[a-z]" and
 // "[!a-z]" a character of a set, "\" takes the next character as it is. A slash
 // or a blank is a character like others.
+//
+// It is held against a text in one pass: the positions that the pattern can be at
+// are the bits of a set, and a character costs as much as the set has words. So the
+// time grows linearly with the text, whatever the pattern is. A glob doesn't change.
 type glob struct {
-	items []globItem
+	// size is how many characters it takes at least.
+	size int
+	// loops are the positions at which a star stands, accepts those at which the text
+	// may end.
+	loops, accepts bitset
+	// ascii and wide are the positions at which a character is taken; sets are those
+	// that depend on more than one character, for characters that aren't in ascii.
+	ascii [utf8.RuneSelf]bitset
+	wide  map[rune]bitset
+	sets  []placedSet
 	// prefix is the text before the first special character.
 	prefix string
 	// open says that it ends in " *": then the text before it matches too, so that
 	// "git push *" means git push with and without arguments.
 	open bool
+	// all says that it is nothing but stars: it takes every text.
+	all bool
+	// tail says that it is its prefix and then a star.
+	tail bool
 }
 
-type globItem struct {
-	star, any bool
-	lit       rune
-	set       []rune // pairs of first and last
-	not       bool
+// placedSet is a set of characters at a position of a glob.
+type placedSet struct {
+	at  int
+	set charSet
+}
+
+// charSet is a set of characters, as pairs of first and last.
+type charSet struct {
+	pairs []rune
+	not   bool
+}
+
+func (s *charSet) takes(c rune) bool {
+	for i := 0; i < len(s.pairs); i += 2 {
+		if s.pairs[i] <= c && c <= s.pairs[i+1] {
+			return !s.not
+		}
+	}
+	return s.not
 }
 
 // parseGlob reads a pattern.
 func parseGlob(pattern string) (*glob, error) {
-	g := &glob{}
-	var prefix strings.Builder
-	plain := true
 	r := []rune(pattern)
+	g := &glob{wide: map[rune]bitset{}, loops: newBitset(len(r) + 1), accepts: newBitset(len(r) + 1)}
+	words := len(g.loops)
+	table := make(bitset, len(g.ascii)*words)
+	for c := range g.ascii {
+		g.ascii[c] = table[c*words : (c+1)*words]
+	}
+	var prefix strings.Builder
+	plain, stars := true, 0
+	blank := false // the last item is a blank
 	for i := 0; i < len(r); i++ {
-		it := globItem{lit: r[i]}
+		lit := r[i]
 		switch r[i] {
 		case '*':
-			it = globItem{star: true}
+			g.loops.set(g.size)
+			plain = false
+			stars++
+			continue
 		case '?':
-			it = globItem{any: true}
+			g.addSet(charSet{not: true})
+			plain, blank = false, false
+			continue
 		case '[':
 			set, next, err := parseSet(r, i+1)
 			if err != nil {
 				return nil, err
 			}
-			it, i = set, next
+			g.addSet(set)
+			plain, blank, i = false, false, next
+			continue
 		case '\\':
 			if i++; i == len(r) {
 				return nil, errors.New(`nothing follows the last "\"`)
 			}
-			it.lit = r[i]
+			lit = r[i]
 		}
-		plain = plain && it.lit != 0
+		g.addLiteral(lit)
+		blank = lit == ' '
 		if plain {
-			prefix.WriteRune(it.lit)
+			prefix.WriteRune(lit)
 		}
-		g.items = append(g.items, it)
 	}
 	g.prefix = prefix.String()
-	n := len(g.items)
-	g.open = n >= 3 && g.items[n-1].star && g.items[n-2].lit == ' '
+	g.all = g.size == 0 && stars > 0
+	g.open = blank && g.size+stars >= 3 && g.loops.has(g.size) && r[len(r)-2] == ' '
+	g.tail = stars == 1 && g.loops.has(g.size) && len(g.sets) == 0
+	g.accepts.set(g.size)
+	if g.open {
+		g.accepts.set(g.size - 1)
+	}
 	return g, nil
 }
 
+// addLiteral adds a character that stands for itself.
+func (g *glob) addLiteral(c rune) {
+	if c < utf8.RuneSelf {
+		if c != hole {
+			g.ascii[c].set(g.size)
+		}
+	} else {
+		if g.wide[c] == nil {
+			g.wide[c] = newBitset(len(g.loops) * 64)
+		}
+		g.wide[c].set(g.size)
+	}
+	g.size++
+}
+
+// addSet adds a set of characters. A hole is in none.
+func (g *glob) addSet(s charSet) {
+	for c := range g.ascii {
+		if c != hole && s.takes(rune(c)) {
+			g.ascii[c].set(g.size)
+		}
+	}
+	g.sets = append(g.sets, placedSet{g.size, s})
+	g.size++
+}
+
 // parseSet reads a set of characters up to its "]".
-func parseSet(r []rune, i int) (globItem, int, error) {
-	it := globItem{}
+func parseSet(r []rune, i int) (charSet, int, error) {
+	out := charSet{}
 	if i < len(r) && (r[i] == '!' || r[i] == '^') {
-		it.not = true
+		out.not = true
 		i++
 	}
 	for start := i; i < len(r); i++ {
 		if r[i] == ']' && i > start {
-			return it, i, nil
+			return out, i, nil
 		}
 		lo := r[i]
 		if lo == '\\' && i+1 < len(r) {
@@ -98,101 +174,83 @@ func parseSet(r []rune, i int) (globItem, int, error) {
 			i += 2
 		}
 		if hi < lo {
-			return it, 0, fmt.Errorf("the set has %q before %q", lo, hi)
+			return out, 0, fmt.Errorf("the set has %q before %q", lo, hi)
 		}
-		it.set = append(it.set, lo, hi)
+		out.pairs = append(out.pairs, lo, hi)
 	}
-	return it, 0, errors.New(`a "[" has no "]"`)
+	return out, 0, errors.New(`a "[" has no "]"`)
 }
 
-func (it *globItem) takes(c rune) bool {
-	switch {
-	case it.any:
-		return true
-	case it.set != nil:
-		for i := 0; i < len(it.set); i += 2 {
-			if it.set[i] <= c && c <= it.set[i+1] {
-				return !it.not
-			}
-		}
-		return it.not
-	default:
-		return it.lit == c
-	}
-}
-
-// all says that the pattern is nothing but stars: it takes every text.
-func (g *glob) all() bool {
-	for _, it := range g.items {
-		if !it.star {
-			return false
-		}
-	}
-	return len(g.items) > 0
-}
+// literal says that the pattern takes one text alone.
+func (g *glob) literal() bool { return utf8.RuneCountInString(g.prefix) == g.size && g.loops.empty() }
 
 // match holds the pattern against a text that may have holes.
 func (g *glob) match(text string) verdict {
-	subject := []rune(text)
-	switch {
-	case g.run(g.items, subject, false):
+	return g.search("", text, []int{0})
+}
+
+// search holds the pattern against head followed by the rest of the text from one of
+// the places in starts, which are in ascending order. It reads the text once.
+func (g *glob) search(head, text string, starts []int) verdict {
+	if g.tail && head == "" && len(starts) == 1 && strings.HasPrefix(text[starts[0]:], g.prefix) {
 		return matches
-	case g.open && g.run(g.items[:len(g.items)-2], subject, false):
+	}
+	if g.run(head, text, starts, false) {
 		return matches
-	case !strings.ContainsRune(text, hole):
-		return misses
-	case g.run(g.items, subject, true), g.open && g.run(g.items[:len(g.items)-2], subject, true):
+	}
+	if (strings.ContainsRune(text, hole) || strings.ContainsRune(head, hole)) && g.run(head, text, starts, true) {
 		return may
 	}
 	return misses
 }
 
-// run reports whether items take the whole subject. A hole is taken by a star
-// alone; if loose, a hole stands for any text.
-func (g *glob) run(items []globItem, subject []rune, loose bool) bool {
-	m := len(items)
-	now, next := make([]bool, m+1), make([]bool, m+1)
-	now[0] = true
-	closure(items, now)
-	for _, c := range subject {
-		clear(next)
-		wild := c == hole && loose
-		some := false
-		for i, on := range now {
-			if !on {
-				continue
-			}
-			switch {
-			case wild:
-				// The hole may be empty, or take this item and any after it.
-				for k := i; k <= m; k++ {
-					next[k] = true
-				}
-			case i == m:
-				continue
-			case items[i].star:
-				next[i] = true
-			case c != hole && items[i].takes(c):
-				next[i+1] = true
-			default:
-				continue
-			}
-			some = true
-		}
-		if !some {
-			return false
-		}
-		closure(items, next)
-		now, next = next, now
+// run reports whether the pattern takes head and the rest of the text from one of the
+// starts. A hole is taken by a star alone; if loose, a hole stands for any text.
+func (g *glob) run(head, text string, starts []int, loose bool) bool {
+	begin := newBitset(g.size + 1)
+	begin.set(0)
+	scratch := newBitset(g.size + 1)
+	for _, c := range head {
+		g.step(begin, scratch, c, loose)
+		begin, scratch = scratch, begin
 	}
-	return now[m]
+	now := newBitset(g.size + 1)
+	for i := 0; ; {
+		if len(starts) > 0 && starts[0] == i {
+			now.or(begin)
+			starts = starts[1:]
+		}
+		if i >= len(text) {
+			return now.meets(g.accepts)
+		}
+		if now.empty() {
+			if len(starts) == 0 {
+				return false
+			}
+			i = starts[0]
+			continue
+		}
+		c, n := utf8.DecodeRuneInString(text[i:])
+		i += n
+		g.step(now, scratch, c, loose)
+		now, scratch = scratch, now
+	}
 }
 
-// closure adds what stars reach by taking nothing.
-func closure(items []globItem, on []bool) {
-	for i := range items {
-		if on[i] && items[i].star {
-			on[i+1] = true
+// step writes the positions after a character into next.
+func (g *glob) step(now, next bitset, c rune, loose bool) {
+	switch {
+	case c == hole && loose:
+		next.from(now)
+		return
+	case c < utf8.RuneSelf:
+		next.advance(now, g.ascii[c], g.loops)
+		return
+	}
+	next.advance(now, g.wide[c], g.loops)
+	for i := range g.sets {
+		if s := &g.sets[i]; now.has(s.at) && s.set.takes(c) {
+			next.set(s.at + 1)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (h *holder) hold(r *rule) (verdict, string) {
 	case h.f.unclear != "":
 		return may, "this call: " + h.f.unclear
 	case h.f.place != nil:
-		v, _ := matchPath(r.Match, *h.f.place, h.q.Root)
+		v, _ := r.matchPath(*h.f.place, h.q.Root)
 		return v, h.f.place.abs
 	case r.text == nil:
 		return may, "this call: its pattern is broken"
@@ -61,13 +61,11 @@ func (h *holder) holdLine(r *rule) (verdict, string) {
 	v, what := misses, ""
 	for i := range l.Commands {
 		c := &l.Commands[i]
-		for _, form := range c.forms() {
-			switch got := r.text.match(form); {
-			case got == matches:
-				return matches, quote(c)
-			case got == may && v == misses:
-				v, what = may, quote(c)+", a part of which is known only when it runs"
-			}
+		switch got := r.text.matchCommand(c); {
+		case got == matches:
+			return matches, quote(c)
+		case got == may && v == misses:
+			v, what = may, quote(c)+", a part of which is known only when it runs"
 		}
 	}
 	switch {
@@ -99,14 +97,8 @@ func (h *holder) hides(r *rule, c *Command) string {
 	if c.plain {
 		return ""
 	}
-	for i := 1; i < len(c.Words); i++ {
-		words := c.Words[i:]
-		if _, value, ok := strings.Cut(words[0], "="); ok && r.text.match(strings.Join(append([]string{value}, words[1:]...), " ")) == matches {
-			return "it may run its arguments"
-		}
-		if r.text.match(strings.Join(words, " ")) == matches {
-			return "it may run its arguments"
-		}
+	if text, starts := c.arguments(); r.text.search("", text, starts) == matches {
+		return "it may run its arguments"
 	}
 	if slices.ContainsFunc(c.inner, r.guessed) {
 		return "it may run its arguments"
@@ -128,8 +120,7 @@ func (r *rule) guessed(l *Line) bool {
 		return true
 	}
 	return slices.ContainsFunc(l.Commands, func(c Command) bool {
-		return c.Unknown != "" || slices.ContainsFunc(c.inner, r.guessed) ||
-			slices.ContainsFunc(c.forms(), func(form string) bool { return r.text.match(form) != misses })
+		return c.Unknown != "" || slices.ContainsFunc(c.inner, r.guessed) || r.text.matchCommand(&c) != misses
 	})
 }
 
@@ -190,13 +181,13 @@ func (h *holder) holdFiles(r *rule) (verdict, string) {
 		case !w.Known:
 			note(may, "a file that is known only when it runs")
 		default:
-			got, _ := matchPath(r.Match, at.placeOf(w.Path), h.q.Root)
+			got, _ := r.matchPath(at.placeOf(w.Path), h.q.Root)
 			note(got, w.Path)
 		}
 	}
 	for _, p := range h.f.line.Inputs {
 		if reads {
-			got, _ := matchPath(r.Match, at.placeOf(p), h.q.Root)
+			got, _ := r.matchPath(at.placeOf(p), h.q.Root)
 			note(got, p)
 		}
 	}
@@ -204,7 +195,7 @@ func (h *holder) holdFiles(r *rule) (verdict, string) {
 		c := &h.f.line.Commands[i]
 		if reads || (writes && !c.ReadOnly) {
 			for _, w := range c.operands() {
-				if got, _ := matchPath(r.Match, at.placeOf(w), h.q.Root); got == matches {
+				if got, _ := r.matchPath(at.placeOf(w), h.q.Root); got == matches {
 					note(may, w+" in "+quote(c))
 				}
 			}
@@ -229,7 +220,7 @@ func (h *holder) cover() []finding {
 	}
 	for _, r := range h.allows {
 		if h.f.place != nil {
-			if _, both := matchPath(r.Match, *h.f.place, h.q.Root); both {
+			if _, both := r.matchPath(*h.f.place, h.q.Root); both {
 				used = append(used, finding{r, h.f.place.abs})
 			}
 			continue
@@ -288,7 +279,7 @@ func (h *holder) coverWrite(w Write) *finding {
 		if !r.applies("write_file") {
 			continue
 		}
-		_, both := matchPath(r.Match, pl, h.q.Root)
+		_, both := r.matchPath(pl, h.q.Root)
 		if both || (r.Match == "" && pl.inside) {
 			return &finding{r, pl.abs}
 		}

@@ -67,19 +67,34 @@ func (c *Command) system() bool {
 	return false
 }
 
-// forms are the texts that a deny or ask rule is held against: as it stands, by
-// the program's bare name, and without options that stand before a subcommand.
-func (c *Command) forms() []string {
-	out := []string{strings.Join(c.Words, " ")}
-	words := c.Words
-	if base := path.Base(words[0]); base != words[0] {
-		words = append([]string{base}, words[1:]...)
-		out = append(out, strings.Join(words, " "))
+// matchCommand holds the pattern of a deny or ask rule against a command: as it stands,
+// by the program's bare name, and without options that stand before a subcommand.
+func (g *glob) matchCommand(c *Command) verdict {
+	text := strings.Join(c.Words, " ")
+	v := g.match(text)
+	base, rest := path.Base(c.Words[0]), text[len(c.Words[0]):]
+	if base != c.Words[0] && v != matches {
+		v = max(v, g.search(base, rest, []int{0}))
 	}
-	for _, sub := range subcommands(words) {
-		out = append(out, strings.Join(sub, " "))
+	rest = strings.TrimPrefix(rest, " ")
+	if starts := subcommandStarts(base, c.Words); v != matches && len(starts) > 0 {
+		v = max(v, g.search(base+" ", rest, starts))
 	}
-	return out
+	return v
+}
+
+// arguments returns the command's arguments as one text, with the places at which a
+// command could begin in it: every word, and every value of an option.
+func (c *Command) arguments() (text string, starts []int) {
+	at := 0
+	for _, w := range c.Words[1:] {
+		starts = append(starts, at)
+		if i := strings.IndexByte(w, '='); i >= 0 && i+1 < len(w) {
+			starts = append(starts, at+i+1)
+		}
+		at += len(w) + 1
+	}
+	return strings.Join(c.Words[1:], " "), starts
 }
 
 // operands are the words that may name files.

@@ -3,8 +3,6 @@ package permission
 import (
 	"path"
 	"strings"
-
-	"github.com/bmatcuk/doublestar/v4"
 )
 
 // place is a path as a rule sees it: by its name, and by where it leads.
@@ -62,49 +60,53 @@ func (q *Question) writable(pl place) bool {
 	return false
 }
 
-// names are the forms of a path that a pattern is held against: an absolute
-// pattern against the absolute path, another against the path relative to the
-// workspace, which one outside doesn't have.
-func names(pattern, p, root string) []string {
+// relative returns the form of a path that the rule's pattern is held against: an
+// absolute pattern against the absolute path, another against the path relative to
+// the workspace, which one outside doesn't have.
+func (r *rule) relative(p, root string) (string, bool) {
 	switch {
-	case path.IsAbs(pattern):
-		return []string{p}
+	case path.IsAbs(r.Match):
+		return p, true
 	case !within(p, root):
-		return nil
-	case p == path.Clean(root):
-		return []string{".", ""}
+		return "", false
 	}
-	return []string{strings.TrimPrefix(strings.TrimPrefix(p, path.Clean(root)), "/")}
+	return strings.TrimPrefix(strings.TrimPrefix(p, path.Clean(root)), "/"), true
 }
 
-// matchPath holds a path pattern against a place. It matches if one of the names
-// does; both says that it does by name and by where the path leads, which is what
-// an allow rule needs.
-func matchPath(pattern string, pl place, root string) (v verdict, both bool) {
-	hit := func(p string) bool {
-		for _, n := range names(pattern, p, root) {
-			if ok, err := doublestar.Match(pattern, n); ok && err == nil {
-				return true
-			}
-		}
+// takesPath reports whether the rule's pattern takes an absolute path.
+func (r *rule) takesPath(p, root string) bool {
+	if r.paths == nil {
 		return false
 	}
-	byName, byReal := hit(pl.abs), hit(pl.real)
+	name, ok := r.relative(p, root)
+	return ok && (r.paths.Match(name) || name == "" && r.paths.Match("."))
+}
+
+// takesBelow reports whether the rule's pattern may take something below a folder.
+func (r *rule) takesBelow(dir, root string) bool {
+	if r.paths == nil {
+		return false
+	}
+	if name, ok := r.relative(dir, root); ok {
+		return r.paths.MatchBelow(name)
+	}
+	return within(path.Clean(root), dir)
+}
+
+// matchPath holds the rule's pattern against a place. It matches if one of the names
+// does; both says that it does by name and by where the path leads, which is what an
+// allow rule needs.
+func (r *rule) matchPath(pl place, root string) (v verdict, both bool) {
+	byName := r.takesPath(pl.abs, root)
+	byReal := byName
+	if pl.real != pl.abs {
+		byReal = r.takesPath(pl.real, root)
+	}
 	if byName || byReal {
 		return matches, byName && byReal
 	}
-	if pl.tree && (below(pattern, pl.abs, root) || below(pattern, pl.real, root)) {
+	if pl.tree && (r.takesBelow(pl.abs, root) || r.takesBelow(pl.real, root)) {
 		return may, false
 	}
 	return misses, false
-}
-
-// below reports whether the pattern could match something under the folder p.
-func below(pattern, p, root string) bool {
-	base, _ := doublestar.SplitPattern(pattern)
-	if !path.IsAbs(base) {
-		base = path.Clean(root) + "/" + base
-	}
-	base = path.Clean(base)
-	return within(base, p) || within(p, base)
 }

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"agentd/event"
+	"agentd/internal/pathglob"
 )
 
 // maxPattern is how many bytes a pattern may have.
@@ -70,13 +69,13 @@ func checkRule(r *event.PolicyRule) error {
 		return fmt.Errorf("tool %q is no glob: %w", r.Tool, err)
 	}
 	if onlyFiles(tool) {
-		if !doublestar.ValidatePattern(r.Match) {
-			return fmt.Errorf("match %q is no glob of paths", r.Match)
+		if _, err := pathglob.Compile(r.Match); err != nil {
+			return fmt.Errorf("match %q is no glob of paths: %w", clip(r.Match, 200), err)
 		}
 		return nil
 	}
 	if _, err := parseGlob(r.Match); err != nil {
-		return fmt.Errorf("match %q is no glob: %w", r.Match, err)
+		return fmt.Errorf("match %q is no glob: %w", clip(r.Match, 200), err)
 	}
 	return nil
 }
@@ -109,9 +108,10 @@ func RuleRef(r event.PolicyRule) string {
 type rule struct {
 	event.PolicyRule
 	ref string
-	// tool is nil if the pattern is broken; text is nil if there is no pattern, or
-	// a broken one.
+	// tool is nil if the pattern is broken; text and paths are nil if the pattern is
+	// broken for commands and inputs, or for paths.
 	tool, text *glob
+	paths      *pathglob.Glob
 }
 
 // whole says that the rule is about every call of a tool of that kind. Of paths
@@ -120,7 +120,7 @@ func (r *rule) whole(k kind) bool {
 	if r.Match == "" {
 		return true
 	}
-	return k != kindFileRead && k != kindFileWrite && r.text != nil && r.text.all()
+	return k != kindFileRead && k != kindFileWrite && r.text != nil && r.text.all
 }
 
 // readRules prepares the rules, in an order that doesn't depend on the given one.
@@ -130,6 +130,9 @@ func readRules(rules []event.PolicyRule) []rule {
 		c := rule{PolicyRule: r, ref: RuleRef(r)}
 		c.tool, _ = parseGlob(r.Tool)
 		c.text, _ = parseGlob(r.Match)
+		if c.aboutFiles() {
+			c.paths, _ = pathglob.Compile(r.Match)
+		}
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b rule) int {
@@ -147,6 +150,9 @@ func (r *rule) applies(tool string) bool {
 	}
 	return r.tool.match(tool) == matches
 }
+
+// aboutFiles says whether the rule is about a file tool.
+func (r *rule) aboutFiles() bool { return slices.ContainsFunc(fileTools, r.applies) }
 
 // finding is a rule that speaks, with what it is about.
 type finding struct {

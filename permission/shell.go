@@ -111,6 +111,9 @@ type analyser struct {
 	// guess counts how often what is read is the argument of a program that may or
 	// may not run it.
 	guess int
+	// certain says that only commands that run for certain are asked for: nothing is
+	// guessed.
+	certain bool
 	// seen are the texts that were read already, for this line.
 	seen map[string]bool
 	*effort
@@ -169,6 +172,9 @@ func (a *analyser) script(text string, deep int) {
 		a.hiddenf("the line can't be parsed: %v", err)
 	} else {
 		a.walk(bash, deep)
+	}
+	if a.certain && err == nil {
+		return
 	}
 	posix, perr := parse(text, syntax.LangPOSIX)
 	switch {
@@ -293,7 +299,7 @@ func (a *analyser) run(words []word, deep int) {
 	c.Wrapper = w.wrapper
 	c.Unknown = w.unknown
 	classify(&c, words)
-	if !c.plain && !w.followed {
+	if !c.plain && !w.followed && !a.certain {
 		c.inner = a.guesses(words[1:])
 	}
 	a.line.Commands[i] = c

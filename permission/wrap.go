@@ -119,10 +119,20 @@ func (a *analyser) unwrapMore(name string, words []word, deep int) wrapped {
 	case slices.Contains([]string{"parallel", "at", "batch", "crontab", "ssh", "slogin", "mosh", "rsh", "entr", "tmux", "screen", "expect", "fish", "csh", "tcsh", "pwsh", "powershell", "nu", "m4", "gdb", "lldb"}, name):
 		a.hiddenf("what %q runs can't be told", show(words))
 		return wrapped{}
-	case strings.HasPrefix(name, "ld-linux"), strings.HasPrefix(name, "ld-musl"), strings.HasPrefix(name, "ld.so"), strings.HasPrefix(name, "ld64.so"):
+	case name == "coreutils" && len(words) > 1 && strings.HasPrefix(words[1].text, "--coreutils-prog"):
+		_, program, _ := strings.Cut(words[1].text, "=")
+		a.run(append([]word{{text: program}}, words[2:]...), deep+1)
+		return wrapped{followed: true}
+	case isLoader(name):
 		return a.prefix(name, wrapper{own: true, long: []string{"library-path", "preload", "audit", "argv0"}}, words, deep)
 	}
 	return wrapped{}
+}
+
+// isLoader says that a program is the dynamic loader, which runs the program it is
+// told to.
+func isLoader(name string) bool {
+	return slices.ContainsFunc([]string{"ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-uClibc"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // prefix follows a wrapper whose command is the rest of its words.

@@ -24,30 +24,34 @@ func gitSplit(words []string) int {
 	return len(words)
 }
 
-// subcommands are the command without the options before its subcommand, so that
-// "git -C x push" is "git push" too. Which options of a program other than git
-// take a value isn't known here: then the word after an option is taken once as
-// its value and once as the subcommand.
-func subcommands(words []string) [][]string {
-	if words[0] == "git" {
-		if i := gitSplit(words); i > 1 && i < len(words) {
-			return [][]string{append([]string{"git"}, words[i:]...)}
+// subcommandStarts returns where the subcommand of a program may begin in the text of
+// its arguments if options stand before it, so that "git -C x push" is "git push" too.
+// Which options of a program other than git take a value isn't known here: then the
+// word after an option is taken once as its value and once as the subcommand.
+func subcommandStarts(name string, words []string) []int {
+	if name == "git" {
+		i := gitSplit(words)
+		if i <= 1 || i >= len(words) {
+			return nil
 		}
-		return nil
+		return []int{len(strings.Join(words[1:i], " ")) + 1}
 	}
-	var out [][]string
+	var starts []int
+	at := 0
 	for i := 1; i < len(words); i++ {
+		from := at
+		at += len(words[i]) + 1
 		if strings.HasPrefix(words[i], "-") {
 			continue
 		}
 		if i > 1 {
-			out = append(out, append([]string{words[0]}, words[i:]...))
+			starts = append(starts, from)
 		}
 		if before := words[i-1]; i == 1 || !strings.HasPrefix(before, "-") || strings.Contains(before, "=") {
 			break
 		}
 	}
-	return out
+	return starts
 }
 
 // git finds the programs that git runs: by settings, by aliases, by options.

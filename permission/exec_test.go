@@ -1,0 +1,171 @@
+package permission
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	"agentd/event"
+)
+
+// programs are the files of a small machine; rm has two names, and busybox many.
+var programs = map[string]FileID{
+	"rm": {1, 10}, "/usr/bin/rm": {1, 10}, "/tmp/hard": {1, 10}, "/ws/soft": {1, 10},
+	"git": {1, 11}, "sh": {1, 12}, "dash": {1, 12}, "env": {1, 13}, "busybox": {1, 14}, "ash": {1, 14}, "/ws/copy": {1, 99},
+}
+
+func findProgram(name string) (FileID, bool) {
+	id, ok := programs[name]
+	return id, ok
+}
+
+func guardRules() []event.PolicyRule {
+	return []event.PolicyRule{
+		{Decision: Deny, Tool: "shell", Match: "rm *", RuleID: "rm", Reason: "deleting is manual"},
+		{Decision: Deny, Tool: "shell", Match: "git push *", RuleID: "push"},
+		{Decision: Ask, Tool: "shell", Match: "npm publish *", RuleID: "npm"},
+		{Decision: Deny, Tool: "shell", Match: "mkfs*", RuleID: "mkfs"},
+		{Decision: Allow, Tool: "shell", Match: "*"},
+	}
+}
+
+func TestGuard(t *testing.T) {
+	guard := NewGuard(guardRules(), nil, findProgram)
+	for _, tc := range []struct{ file, argv, rule string }{
+		{"/usr/bin/rm", "rm|x", "host:rm"},
+		{"/usr/bin/rm", "rm", "host:rm"},
+		{"/usr/bin/rm", "ls|x", "host:rm"},
+		{"/usr/bin/rm", "", "host:rm"},
+		{"/tmp/hard", "harmless|x", "host:rm"},
+		{"/ws/copy", "copy|x", ""}, // a copy is another file: a documented limit
+		{"/ws/copy", "rm|x", "host:rm"},
+		{"/ws/rm", "rm|x", "host:rm"},
+		{"/usr/bin/git", "git|push", "host:push"},
+		{"/usr/bin/git", "git|-C|x|push|origin", "host:push"},
+		{"/usr/lib/git-core/git-push", "git-push|origin", "host:push"},
+		{"/usr/bin/git", "git|status", ""},
+		{"/usr/bin/git", "git|commit|-m|git push later", ""},
+		{"/usr/bin/env", "env|A=1|rm|x", "host:rm"},
+		{"/usr/bin/dash", "sh|-c|rm x", "host:rm"},
+		{"/usr/bin/dash", "sh|-c|ls; if false; then rm x; fi", "host:rm"},
+		{"/usr/bin/dash", "sh|-c|$x", ""},
+		{"/usr/bin/dash", "sh|x.sh", ""},
+		{"/bin/busybox", "rm|x", "host:rm"},
+		{"/bin/busybox", "busybox|rm|x", "host:rm"},
+		{"/bin/busybox", "ls|rm", ""},
+		{"/bin/busybox", "busybox|sh|-c|rm x", "host:rm"},
+		{"/usr/bin/coreutils", "rm|x", "host:rm"},
+		{"/usr/bin/coreutils", "coreutils|--coreutils-prog=rm|x", "host:rm"},
+		{"/usr/bin/coreutils", "ls|x", ""},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|/usr/bin/rm|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|--argv0|ls|/ws/soft|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|soft|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|/usr/bin/ls|rm", ""},
+		{"/usr/bin/npm", "npm|publish", "host:npm"},
+		{"/usr/bin/npm", "npm|install", ""},
+		{"/sbin/mkfs.ext4", "mkfs.ext4|/dev/sda", "host:mkfs"},
+		{"/usr/bin/ls", "ls|rm|x", ""},
+		{"/usr/bin/some-runner", "some-runner|rm|x", ""}, // it may run it: then that start is judged
+		{"/usr/bin/xargs", "xargs|rm", "host:rm"},
+	} {
+		s := Start{Path: tc.file, Dir: "/ws", ID: programs[tc.file]}
+		if s.ID == (FileID{}) {
+			s.ID = programs[path.Base(tc.file)]
+		}
+		if tc.argv != "" {
+			s.Argv = strings.Split(tc.argv, "|")
+		}
+		got, refused := guard.Judge(s)
+		if refused != (tc.rule != "") || got.RuleRef != tc.rule {
+			t.Errorf("%s as %q: %v %+v", tc.file, tc.argv, refused, got)
+		}
+		if refused && (got.Command == "" || !strings.Contains(got.Reason, got.RuleRef)) {
+			t.Errorf("%s as %q: the refusal lacks something: %+v", tc.file, tc.argv, got)
+		}
+	}
+}
+
+func TestGuardLeavesOutWhatWasAnswered(t *testing.T) {
+	npm := Start{Path: "/usr/bin/npm", Argv: []string{"npm", "publish"}}
+	if _, refused := NewGuard(guardRules(), []string{"host:npm"}, nil).Judge(npm); refused {
+		t.Error("an ask rule that was answered refuses")
+	}
+	if _, refused := NewGuard(guardRules(), []string{"host:rm"}, nil).Judge(Start{Path: "/usr/bin/rm", Argv: []string{"rm"}}); !refused {
+		t.Error("a deny rule can be answered")
+	}
+	for name, rules := range map[string][]event.PolicyRule{
+		"none":       nil,
+		"allow":      {{Decision: Allow, Tool: "shell", Match: "rm *"}},
+		"no pattern": {{Decision: Deny, Tool: "shell"}},
+		"files":      {{Decision: Deny, Tool: "write_file", Match: "docs/**"}},
+		"everything": {{Decision: Ask, Tool: "shell", Match: "*"}},
+	} {
+		if NewGuard(rules, nil, nil) != nil {
+			t.Errorf("%s: there is a guard", name)
+		}
+	}
+}
+
+// Whatever the line is judged to run for certain, the guard refuses where it starts.
+func TestGuardAgreesWithTheLine(t *testing.T) {
+	guard := NewGuard(tablePolicy(), nil, nil)
+	for _, tc := range shellTable {
+		l := Analyse(tc.line)
+		for _, c := range l.Commands {
+			if strings.ContainsRune(strings.Join(c.Words, ""), hole) || strings.HasPrefix(c.Words[0], "-") {
+				continue
+			}
+			want := false
+			for i := range guard.rules {
+				want = want || guard.rules[i].text.matchCommand(&c) == matches
+			}
+			_, refused := guard.Judge(Start{Path: absolute(c.Words[0], "/ws"), Argv: c.Words})
+			if want && !refused {
+				t.Errorf("%q runs %q, which is denied but would start", tc.line, c.Words)
+			}
+		}
+	}
+}
+
+func TestGuardIsSafeForManyGoroutines(t *testing.T) {
+	guard := NewGuard(guardRules(), nil, findProgram)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for k := range 50 {
+				_, refused := guard.Judge(Start{Path: "/usr/bin/rm", Argv: []string{"rm", fmt.Sprint("é", i, k)}})
+				if !refused {
+					t.Error("rm isn't refused")
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkGuard(b *testing.B) {
+	guard := NewGuard(guardRules(), nil, findProgram)
+	for name, argv := range map[string][]string{
+		"ls":  {"ls", "-la", "src"},
+		"cc":  {"cc", "-O2", "-Wall", "-Wextra", "-DNAME=\"x\"", "-Iinclude", "-c", "-o", "build/x.o", "src/x.c"},
+		"sh":  {"sh", "-c", "for f in *.c; do cc -c $f; done"},
+		"git": {"git", "-C", "/ws", "status", "--porcelain"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				guard.Judge(Start{Path: "/usr/bin/" + argv[0], Argv: argv, Dir: "/ws"})
+			}
+		})
+	}
+	for _, n := range []int{10000, 20000, 40000} {
+		argv := append([]string{"cc"}, strings.Fields(strings.Repeat("-I x ", n/2))...)
+		b.Run(fmt.Sprint("words-", n), func(b *testing.B) {
+			for b.Loop() {
+				guard.Judge(Start{Path: "/usr/bin/cc", Argv: argv, Dir: "/ws"})
+			}
+		})
+	}
+}
