@@ -54,7 +54,7 @@ func (r *toolRun) ask(tx *session.Tx, kind, actionID, why string, p *event.Permi
 	scope := r.scope
 	scope.ActionID = actionID
 	if kind == "sandbox_escape" {
-		if plan, err := r.l.plan(r.place, true); err == nil && len(plan.Exposed) > 0 {
+		if plan, err := r.l.plan(r.place, true, false); err == nil && len(plan.Exposed) > 0 {
 			why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
 		}
 	}

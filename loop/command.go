@@ -143,7 +143,7 @@ func (l *Loop) getEnvironment(ctx context.Context, caller command.Caller, p *com
 }
 
 func (l *Loop) environment(s *subject) *environment {
-	applied := l.commandBoundary(s.place, false)
+	applied := l.commandBoundary(s.place, s.rules)
 	out := &environment{
 		EnvironmentRead: command.EnvironmentRead{
 			Cwd: s.place.cwd, WorkspaceRoots: []string{s.place.root}, Sandbox: applied, Processes: processesOf(s.state),

@@ -24,6 +24,10 @@ type Governance struct {
 	// root and folder are those of each call.
 	Processes func() *process.Manager
 	Sandbox   sandbox.Profile
+	// Bounds are the files and folders by which agents are bounded, beside those that
+	// every workspace has: configuration, hooks, programs of servers. A relative path is
+	// one in each workspace.
+	Bounds []string
 	// Hooks are asked and told at the points of a turn.
 	Hooks *hook.Runner
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"agentd/event"
 	"agentd/hook"
+	"agentd/internal/place"
 	"agentd/permission"
 	"agentd/process"
 	"agentd/sandbox"
@@ -93,7 +93,7 @@ func (l *Loop) hooked(ctx context.Context, k key, p hook.Point, in hook.Input, s
 func (l *Loop) moment(s *state.Session, t *state.Thread, turn *state.Turn) (hook.Input, event.Scope) {
 	w := l.workplace(s, t, turn)
 	return hook.Input{
-		Cwd: w.cwd, Workspace: w.root, PermissionMode: l.modeOf(s, t, turn), Sandbox: l.commandBoundary(w, false),
+		Cwd: w.cwd, Workspace: w.root, PermissionMode: l.modeOf(s, t, turn), Sandbox: l.commandBoundary(w, l.rulesOf(s)),
 	}, scopeOf(t, turn)
 }
 
@@ -230,7 +230,7 @@ func (l *Loop) completeTurn(k key, e CompleteTurn) error {
 func (r *toolRun) hookInput(mode string) hook.Input {
 	return hook.Input{
 		ToolCallID: r.call.ToolCallID, Cwd: r.place.cwd, Workspace: r.place.root, PermissionMode: mode,
-		Sandbox: r.l.commandBoundary(r.place, false), ToolName: r.request.ToolName, Input: r.input,
+		Sandbox: r.commandBoundary(), ToolName: r.request.ToolName, Input: r.input,
 	}
 }
 
@@ -396,13 +396,18 @@ func (r *toolRun) afterFailure(ctx context.Context, failed *tool.Error) {
 
 // HookExec returns what runs the commands of hooks: each in the sandbox of the
 // profile that it names, whose root is the hook's workspace. The boundary is told
-// before anything runs; the rules of the workspace are protected like from tools.
-func HookExec(m func() *process.Manager, profiles func(name string) sandbox.Profile) hook.Exec {
+// before anything runs; what bounds agents is protected like from tools, and paths are
+// what the registry of places knows them as.
+func HookExec(m func() *process.Manager, places *place.Places, bounds []string, profiles func(name string) sandbox.Profile) hook.Exec {
 	ids := event.NewIDs(nil, nil)
 	return func(ctx context.Context, c hook.Command) (hook.Exit, error) {
 		profile := profiles(c.Profile)
 		profile.Root, profile.Cwd = c.Cwd, c.Cwd
-		profile.Protected = append(slices.Clip(profile.Protected), filepath.Join(c.Cwd, RulesFile))
+		profile.Protected = Bounds(c.Cwd, bounds)
+		profile, err := profile.Fixed(places)
+		if err != nil {
+			return hook.Exit{}, err
+		}
 		plan, err := m().Prepare(profile)
 		if err == nil && c.Confined != nil {
 			err = c.Confined(BoundaryOf(plan, c.Cwd))

@@ -34,7 +34,6 @@ import (
 	"agentd/internal/place"
 	"agentd/model"
 	"agentd/permission"
-	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -190,7 +189,7 @@ func New(opt Options) (*Loop, error) {
 	}
 	l.SetOffer(Offer{Models: opt.Models, DefaultModel: opt.DefaultModel, Fallback: opt.Fallback})
 	l.host.Store(&HostPolicy{Mode: opt.Host.Mode, Rules: opt.Host.Rules})
-	l.plans.byPlace = map[planKey]*sandbox.Plan{}
+	l.plans.byPlace = map[planKey]madePlan{}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.tools, l.endTools = context.WithCancelCause(context.Background())
 	return l, nil

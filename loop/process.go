@@ -3,14 +3,13 @@ package loop
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/internal/place"
 	"agentd/permission"
 	"agentd/process"
 	"agentd/sandbox"
@@ -26,56 +25,12 @@ func (l *Loop) processes() *process.Manager {
 	return l.opt.Processes()
 }
 
-// plan says how a command in that place will be confined. Outside lifts the
-// sandbox, which only an approval may.
-func (l *Loop) plan(w workplace, outside bool) (*sandbox.Plan, error) {
-	if l.opt.Processes == nil {
-		return nil, tool.Errorf(tool.Unavailable, "this runtime runs no commands")
-	}
-	k := planKey{w, outside}
-	l.plans.Lock()
-	defer l.plans.Unlock()
-	if p := l.plans.byPlace[k]; p != nil {
-		return p, nil
-	}
-	profile := l.opt.Sandbox
-	profile.Root, profile.Cwd = w.root, w.cwd
-	if l.opt.ParseRules != nil {
-		profile.Protected = append(slices.Clip(profile.Protected), filepath.Join(w.root, RulesFile))
-	}
-	if outside {
-		profile.Mode = sandbox.DangerFullAccess
-	}
-	p, err := l.processes().Prepare(profile)
-	if err != nil {
-		return nil, err
-	}
-	if len(l.plans.byPlace) >= maxPlans {
-		clear(l.plans.byPlace)
-	}
-	l.plans.byPlace[k] = p
-	return p, nil
-}
-
-// maxPlans bounds the plans that are kept.
-const maxPlans = 256
-
-type planKey struct {
-	place   workplace
-	outside bool
-}
-
-type plans struct {
-	sync.Mutex
-	byPlace map[planKey]*sandbox.Plan
-}
-
 // confinement is what would confine a command, as the permission is decided by it.
 func (l *Loop) confinement(w workplace) permission.Sandbox {
 	if l.opt.Confinement != nil {
 		return *l.opt.Confinement
 	}
-	p, err := l.plan(w, false)
+	p, err := l.plan(w, false, false)
 	if err != nil {
 		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}
 	}
@@ -95,7 +50,7 @@ func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
 	}
 	switch {
 	case info.ToolName == tool.Shell:
-		return l.commandBoundary(r.place, r.outside)
+		return r.commandBoundary()
 	case info.IsReadOnly || info.RuntimeOwner != "local" || tool.IsLoopOwned(info.ToolName) || info.ToolName == tool.UpdatePlan:
 		return nil
 	}
@@ -109,13 +64,22 @@ func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
 	return p
 }
 
-// commandBoundary is the boundary that a command in that place gets.
-func (l *Loop) commandBoundary(w workplace, outside bool) *event.SandboxApplied {
-	p, err := l.plan(w, outside)
+// commandBoundary is the boundary that a command in that place gets under rules.
+func (l *Loop) commandBoundary(w workplace, rules []event.PolicyRule) *event.SandboxApplied {
+	p, err := l.plan(w, false, permission.NewGuard(rules, nil, nil) != nil)
 	if err != nil {
 		return NoBoundary(w.cwd, err.Error())
 	}
 	return BoundaryOf(p, w.cwd)
+}
+
+// commandBoundary is the boundary that a command of the call gets.
+func (r *toolRun) commandBoundary() *event.SandboxApplied {
+	p, err := r.plan(r.place.cwd)
+	if err != nil {
+		return NoBoundary(r.place.cwd, err.Error())
+	}
+	return BoundaryOf(p, r.place.cwd)
 }
 
 // NoBoundary is the fact of what runs without a sandbox, and why.
@@ -173,7 +137,7 @@ type running struct {
 // in the ledger before any of its code runs, and what it changes is found.
 func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, error) {
 	l := h.r.l
-	plan, err := l.plan(workplace{h.r.place.root, c.Cwd}, h.r.outside)
+	plan, err := h.r.plan(c.Cwd)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +153,7 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 	p, err := l.processes().Start(ctx, process.Spec{
 		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
 		Plan: plan, Env: h.r.processTrace(x.id), TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
+		Supervise: h.r.supervision(plan),
 	})
 	if err != nil {
 		return nil, x.notStarted(err)
@@ -305,6 +270,9 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 	if err := x.emit(func(tx *session.Tx) { x.end(tx, exit, x.why(ctx, exit)) }); err != nil {
 		return nil, err
 	}
+	if errors.Is(exit.Failure, place.ErrReplaced) {
+		return nil, replaced(exit.Failure)
+	}
 	if exit.Failure != nil {
 		return nil, tool.Errorf(tool.Execution, "the command could not be started: %v", exit.Failure)
 	}
@@ -312,13 +280,16 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 		ProcessID: x.id, Code: exit.Code, Signal: exit.SignalName, TimedOut: exit.TimedOut,
 		Output: joined(exit.Stdout), Dropped: exit.Stdout.Dropped(),
 	}
-	if v := exit.Violation; v != nil && exit.Code != 0 && !exit.TimedOut && !exit.Terminated {
+	if v := exit.Violation; v != nil && (exit.Code != 0 || v.Boundary == sandbox.BoundaryRule) {
 		err := tool.Errorf(tool.SandboxViolation, "%s", v.Detail)
 		err.Boundary, err.Path = v.Boundary, v.Path
+		err.Advice = "Stay within the workspace, or say why the command needs more."
+		if v.Boundary == sandbox.BoundaryRule {
+			err.Category, err.Advice = tool.Denied, "Do not try the same in another way; say what you need and why."
+		}
 		if said := tool.Preview(string(out.Output), 1000); said != "" {
 			err.Message += "; the command printed:\n" + said
 		}
-		err.Advice = "Stay within the workspace, or say why the command needs more."
 		return nil, err
 	}
 	return out, nil

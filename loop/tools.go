@@ -43,6 +43,8 @@ type toolRun struct {
 	decision *permission.Decision
 	outside  bool
 	started  bool
+	// guard is what rules demand of the call's commands.
+	guard guarded
 	// alone says that no other call runs beside it.
 	alone bool
 	began time.Time
@@ -119,8 +121,9 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 			}
 			r := &toolRun{l: l, k: k, call: *c, place: w, mode: l.modeOf(s, t, t.Active), scope: toolScope(t, t.Active, c), trace: t.Trace(k.session, t.Active)}
 			r.scope.StepID, r.credentials = l.m.NewID(event.PrefixStep), given
-			if a := s.Actions.Find(c.ActionID); a != nil && a.ActionType == "sandbox_escape" {
-				r.outside = true
+			r.guard.rules = l.rulesOf(s)
+			if a := s.Actions.Find(c.ActionID); a != nil {
+				r.outside, r.guard.answered = a.ActionType == "sandbox_escape", a.RuleRefs
 			}
 			runs = append(runs, r)
 		}
@@ -140,6 +143,9 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 		r.request, r.input = request, request.Arguments
 		r.check(inv)
 		r.absent(offered)
+		if r.request.ToolName == tool.Shell && l.opt.Processes != nil {
+			r.guard.prepare(r.place.root)
+		}
 	}
 	return runs, nil
 }
@@ -229,6 +235,9 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 			return
 		}
 		r.outside = d.NeedsOutside && d.GrantID != ""
+		if d.GrantID != "" {
+			r.guard.answered = d.RuleRefs
+		}
 	}
 	if r.refused != nil {
 		r.emitFailed(tx, r.refused)
@@ -343,7 +352,10 @@ func (r *toolRun) run(group context.Context) error {
 	defer cancel()
 	r.began = time.Now()
 	r.host = newToolHost(r)
-	ruled := r.entry.Info.IsReadOnly || r.l.hasRules(r.place.root) // what only reads makes no rules
+	var unmade []string
+	if !r.entry.Info.IsReadOnly { // what only reads makes none
+		unmade = r.l.unmadeBounds(r.place.root)
+	}
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
 		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host, Credentials: r.credentials,
@@ -351,9 +363,7 @@ func (r *toolRun) run(group context.Context) error {
 		TraceState:  r.trace.State,
 	})
 	r.host.close()
-	if !ruled {
-		r.tellNewRules()
-	}
+	r.tellMadeBounds(unmade)
 	switch {
 	case err == nil && res == nil:
 		err = tool.Errorf(tool.Execution, "%s gave neither a result nor an error", r.request.ToolName)

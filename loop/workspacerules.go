@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -267,35 +266,6 @@ func (l *Loop) workspaceRules(root string) foundRules {
 		})
 	}
 	return found
-}
-
-// hasRules tells whether a workspace has a file of rules.
-func (l *Loop) hasRules(root string) bool {
-	if l.opt.ParseRules == nil {
-		return false
-	}
-	_, err := os.Lstat(filepath.Join(root, RulesFile))
-	return err == nil
-}
-
-// tellNewRules says that the file of rules appeared during the call. No mount covers a
-// name that isn't there, so a command can make it. What it denies counts all the same:
-// a person may have made it meanwhile, and rules that narrow are never left out on a
-// suspicion. But people are told who may have written what they are asked with.
-func (r *toolRun) tellNewRules() {
-	if !r.l.hasRules(r.place.root) {
-		return
-	}
-	err := r.emit(func(tx *session.Tx, _ *state.Thread) {
-		tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: r.scope, Payload: &event.RuntimeNotice{
-			Code:    "workspace_rules_made",
-			Message: fmt.Sprintf("%s appeared in %s while %s ran; what it denies or asks about counts from the next turn on", RulesFile, r.place.root, r.request.ToolName),
-			Advice:  "if nobody meant it: remove the file, then agentd policy accept",
-		}})
-	})
-	if err != nil && !errors.Is(err, errMoved) {
-		r.l.opt.Logger.Warn("new rules of a workspace could not be told", "toolCallId", r.call.ToolCallID, "error", err)
-	}
 }
 
 func readRules(root string) ([]byte, error) {

@@ -177,7 +177,7 @@ func (p *Process) launch(ctx context.Context) error {
 	}
 	p.files = files
 	p.child, err = p.manager.warm.Start(p.plan, sandbox.Command{
-		Argv: p.spec.Argv, Dir: p.spec.Cwd, Env: p.spec.Env, TTY: p.spec.TTY,
+		Argv: p.spec.Argv, Dir: p.spec.Cwd, Env: p.spec.Env, TTY: p.spec.TTY, Supervise: p.spec.Supervise,
 		Stdin: files.stdin, Stdout: files.stdout, Stderr: files.stderr,
 	})
 	p.files.closeTheirs()

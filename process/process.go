@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,9 @@ type Spec struct {
 	TimeoutMs int64
 	// MaxOutput bounds what is kept of each stream; 1 MiB if zero.
 	MaxOutput int64
+	// Supervise is asked before each program that the command starts; see
+	// [sandbox.Command].
+	Supervise func(sandbox.Start) (refusal string)
 	// Ledger makes the process durable before it runs. If it fails, the process is
 	// ended and Start fails with its error. Nil keeps no ledger.
 	Ledger func(ctx context.Context, e Entry) error
@@ -253,7 +257,11 @@ func (p *Process) complete() {
 	e.Stdout, e.Stderr = p.files.output()
 	e.TimedOut, e.Terminated = p.timedOut.Load(), p.terminated.Load()
 	e.SignalName = signalName(e.Signal)
-	if !e.TimedOut && !e.Terminated {
+	if e.Failure != nil {
+		// The stage tells which step failed; that a path was replaced says more.
+		e.Failure = cmp.Or(p.plan.CheckPlaces(), e.Failure)
+	}
+	if !e.TimedOut && !e.Terminated || len(e.Refused) > 0 {
 		e.Violation = sandbox.Classify(e.Exit, p.tail(e), p.plan)
 	}
 	p.exit = e

@@ -25,6 +25,9 @@ type Child struct{}
 // Start says that commands can't run here.
 func (p *Plan) Start(Command) (*Child, error) { return nil, errUnsupported }
 
+// LookPath finds nothing.
+func (p *Plan) LookPath(string) (Identity, bool) { return Identity{}, false }
+
 // Pid is 0.
 func (c *Child) Pid() int { return 0 }
 

@@ -136,6 +136,49 @@ func (p *Plan) decideCover() {
 	p.Enforcement.Filesystem = "mount_namespace"
 }
 
+// Unresolved are hidden paths that weren't there when the plan was prepared.
+func (p *Plan) Unresolved() []string {
+	var out []string
+	for _, path := range p.Profile.Hidden {
+		if _, known := p.Profile.Identities[path]; !known {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// Covering returns the plan with more that is hidden, protected and pinned, for one
+// command. The paths are absolute and have no links.
+func (p *Plan) Covering(hidden, protected, pinned []string) *Plan {
+	c := *p
+	hidden = slices.DeleteFunc(outermost(hidden), func(path string) bool {
+		return slices.ContainsFunc(p.Profile.Hidden, func(h string) bool { return within(path, h) })
+	})
+	c.Profile.Hidden = slices.Concat(p.Profile.Hidden, hidden)
+	c.Profile.Protected = slices.Concat(p.Profile.Protected, protected)
+	c.Profile.Pinned = slices.Concat(p.Profile.Pinned, pinned)
+	c.NotEnforced, c.Exposed = slices.Clip(p.NotEnforced), slices.Clip(p.Exposed)
+	if p.use.mount {
+		c.Hidden = slices.Concat(p.Hidden, hidden)
+		return &c
+	}
+	why := p.report.MountNamespace.Reason
+	for _, path := range hidden {
+		c.lacksf("rules: %s can be read by commands although a rule denies it: mount namespace: %s", path, why)
+	}
+	for _, path := range protected {
+		c.lacksf("rules: %s can be changed by commands although a rule denies it: mount namespace: %s", path, why)
+	}
+	return &c
+}
+
+// Lacking returns the plan with one more sentence about what isn't enforced.
+func (p *Plan) Lacking(sentence string) *Plan {
+	c := *p
+	c.NotEnforced = append(slices.Clip(p.NotEnforced), sentence)
+	return &c
+}
+
 // decideRules says what asks before a program starts.
 func (p *Plan) decideRules() {
 	p.Enforcement.Rules = None

@@ -182,6 +182,7 @@ func (p Profile) resolvePaths() (Profile, error) {
 	if p.Hidden, err = each(p.Hidden, fixOrAbsolute); err != nil {
 		return p, fmt.Errorf("hidden %w", err)
 	}
+	p.Hidden = outermost(p.Hidden) // a cover over a folder covers what is in it
 	if p.Protected, err = each(p.Protected, besideParent); err != nil {
 		return p, fmt.Errorf("protected %w", err)
 	}
@@ -204,6 +205,40 @@ func (p *Profile) fixed(path string, resolve func(string) (string, error)) (stri
 	return resolved, nil
 }
 
+// Fixed returns the profile with the identities of its paths. What places knows of a
+// path holds; what is new to it is resolved and remembered. A hidden path that isn't
+// there yet stays a name. The error wraps [place.ErrReplaced] if a path leads elsewhere
+// now.
+func (p Profile) Fixed(places *place.Places) (Profile, error) {
+	p.Identities = map[string]Identity{}
+	fix := func(path string) (string, error) {
+		at, err := place.Nearest(path)
+		if err != nil {
+			return path, nil //nolint:nilerr // Prepare says what is wrong with it
+		}
+		found, err := places.Fix(at)
+		if errors.Is(err, place.ErrReplaced) || err != nil && !found.IsZero() {
+			return "", fmt.Errorf("%s is not what it was when agentd resolved it: %w; put it back, or reload or restart agentd to accept the change", at, place.ErrReplaced)
+		}
+		if err == nil {
+			p.Identities[at] = IdentityOf(found)
+		}
+		return at, nil
+	}
+	var err error
+	if p.Root, err = fix(p.Root); err != nil {
+		return p, err
+	}
+	if p.WriteRoots, err = each(p.WriteRoots, fix); err != nil {
+		return p, fmt.Errorf("write root %w", err)
+	}
+	if p.Hidden, err = each(p.Hidden, fix); err != nil {
+		return p, fmt.Errorf("hidden path %w", err)
+	}
+	p.Hidden = outermost(p.Hidden)
+	return p, nil
+}
+
 // IdentityOf is what a place is known by.
 func IdentityOf(p place.Place) Identity {
 	dev, ino := p.ID()
@@ -222,11 +257,11 @@ func (p *Plan) CheckPlaces() error {
 		if err == nil && found.Path == path && IdentityOf(found) == want {
 			continue
 		}
-		what := "the workspace or write root"
+		what := "workspace or write root"
 		if slices.Contains(p.Profile.Hidden, path) {
-			what = "the hidden path"
+			what = "hidden path"
 		}
-		return fmt.Errorf("%s %s is not what it was when agentd resolved it: %w; put it back, or restart agentd to accept the change", what, path, place.ErrReplaced)
+		return fmt.Errorf("%s %s is not what it was when agentd resolved it: %w; put it back, or reload or restart agentd to accept the change", what, path, place.ErrReplaced)
 	}
 	return nil
 }

@@ -311,6 +311,17 @@ func atMost(resource int, value int64) int64 {
 	return value
 }
 
+// LookPath finds a program by its name in the PATH of the plan's commands, or by its
+// absolute path.
+func (p *Plan) LookPath(name string) (Identity, bool) {
+	path := lookPath(name, environment(p.Profile, os.LookupEnv, false, "/tmp", 0), p.Profile.Cwd)
+	var st unix.Stat_t
+	if !filepath.IsAbs(path) || unix.Stat(path, &st) != nil {
+		return Identity{}, false
+	}
+	return Identity{Dev: uint64(st.Dev), Ino: st.Ino}, true //nolint:unconvert // narrower on some architectures
+}
+
 // lookPath finds a program in the PATH of the command's environment. What isn't
 // found is left to execve, whose error says it.
 func lookPath(name string, env []string, dir string) string {

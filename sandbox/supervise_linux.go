@@ -86,6 +86,7 @@ func (s *supervisor) refusals() []Refused {
 // the command's own, which was judged before.
 func (s *supervisor) serve() {
 	defer close(s.done)
+	defer s.listener.Close() // without us every start is refused, and none waits
 	for first := true; ; first = false {
 		n, err := s.receive()
 		if err != nil {
@@ -107,11 +108,14 @@ func (s *supervisor) receive() (*notification, error) {
 		var got error
 		err := s.raw.Read(func(fd uintptr) bool {
 			waiting := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			if _, err := unix.Poll(waiting, 0); err != nil && !errors.Is(err, unix.EINTR) {
-				got = err
-				return true
+			_, err := unix.Poll(waiting, 0)
+			for errors.Is(err, unix.EINTR) {
+				_, err = unix.Poll(waiting, 0)
 			}
 			switch {
+			case err != nil:
+				got = err
+				return true
 			case waiting[0].Revents&unix.POLLIN != 0:
 				got = control(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
 				return true

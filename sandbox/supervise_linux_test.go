@@ -87,7 +87,7 @@ var startWays = []struct{ name, line string }{
 	{"script without interpreter", `echo "$W $M" > s; chmod +x s; ./s`},
 	{"nice", `nice -n 5 $W $M`},
 	{"setsid", `setsid -w $W $M`},
-	{"many arguments", `$W $M $(seq 1 20000)`},
+	{"many arguments", `$W $(printf "$M %.0s" $(seq 1 3000))`},
 }
 
 func TestSupervisionHoldsEveryStart(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
 	"agentd/loop"
-	processes "agentd/process"
 	"agentd/sandbox"
 	"agentd/tool/mcp"
 )
@@ -39,7 +38,7 @@ func hookProfiles(c *config.Config, tools sandbox.Profile) func(name string) san
 func confineProfile(c *config.Confine, hidden []string) sandbox.Profile {
 	return sandbox.Profile{
 		Mode: sandbox.Mode(c.Mode), Network: sandbox.Network(c.Network), AllowedHosts: c.Allowed,
-		ReadRoots: fromHome(c.ReadRoots), WriteRoots: c.WriteRoots, Hidden: hidden, Env: c.Env,
+		ReadRoots: fromHome(c.ReadRoots), WriteRoots: c.WriteRoots, Hidden: visibleAgain(hidden, c.Visible), Env: c.Env,
 	}
 }
 
@@ -97,18 +96,22 @@ func fromHere(command []string) []string {
 
 // confineServers gives each MCP server that is a process of ours its profile, and
 // says in the facts of its calls what that is worth here.
-func (a *app) confineServers(c *config.Config, servers []mcp.Server, hidden []string, m func() *processes.Manager, root string) (func(string, *exec.Cmd) error, error) {
+func (a *app) confineServers(c *config.Config, servers []mcp.Server, o *loop.Options, root string) (func(string, *exec.Cmd) error, error) {
 	profiles := map[string]sandbox.Profile{}
 	for i, s := range c.MCP {
 		if len(s.Command) == 0 {
 			continue
 		}
-		p := a.serverProfile(&s, root, hidden)
+		p := a.serverProfile(&s, root, o)
 		if runtime.GOOS != "linux" {
 			servers[i].Boundary = loop.NoBoundary(root, "processes are confined on Linux only")
 			continue
 		}
-		plan, err := m().Prepare(p)
+		p, err := p.Fixed(o.Places)
+		if err != nil {
+			return nil, &exitError{exitUsage, fmt.Errorf("mcp[%d].sandbox: %w", i, err)}
+		}
+		plan, err := o.Processes().Prepare(p)
 		if err != nil {
 			return nil, &exitError{exitUsage, fmt.Errorf("mcp[%d].sandbox: %w", i, err)}
 		}
@@ -127,11 +130,11 @@ func (a *app) confineServers(c *config.Config, servers []mcp.Server, hidden []st
 // serverProfile is what an MCP server gets: the workspace, the caches of package
 // managers, by which most servers are started, and the network, which is what many
 // of them are for; never the data directory.
-func (a *app) serverProfile(s *config.MCP, root string, hidden []string) sandbox.Profile {
-	p := confineProfile(&s.Sandbox.Confine, hidden)
+func (a *app) serverProfile(s *config.MCP, root string, o *loop.Options) sandbox.Profile {
+	p := confineProfile(&s.Sandbox.Confine, o.Sandbox.Hidden)
 	p.Limits = serverLimits(&s.Sandbox)
 	p.Root, p.Env, p.Kept = root, nil, programs(s.Command) // its variables are those of the command
-	p.Protected = []string{filepath.Join(root, loop.RulesFile)}
+	p.Protected = loop.Bounds(root, o.Bounds)
 	if p.Network == "" {
 		p.Network = sandbox.NetworkAllow
 	}

@@ -17,6 +17,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
+	"agentd/loop"
 	"agentd/sandbox"
 )
 
@@ -296,11 +297,11 @@ func TestServersHaveLimitsByDefault(t *testing.T) {
 	var c config.MCP
 	c.Command = []string{"x"}
 	a := &app{}
-	if got, want := a.serverProfile(&c, "/", nil).Limits, (sandbox.Limits{MemoryMB: 8192, Processes: 2048, OpenFiles: 16384}); got != want {
+	if got, want := a.serverProfile(&c, "/", &loop.Options{}).Limits, (sandbox.Limits{MemoryMB: 8192, Processes: 2048, OpenFiles: 16384}); got != want {
 		t.Errorf("%+v", got)
 	}
 	c.Sandbox.Limits.MemoryMB, c.Sandbox.Limits.Processes = config.Unlimited, "7"
-	if got, want := a.serverProfile(&c, "/", nil).Limits, (sandbox.Limits{Processes: 7, OpenFiles: 16384}); got != want {
+	if got, want := a.serverProfile(&c, "/", &loop.Options{}).Limits, (sandbox.Limits{Processes: 7, OpenFiles: 16384}); got != want {
 		t.Errorf("%+v", got)
 	}
 }

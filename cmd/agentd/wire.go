@@ -20,6 +20,7 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
 	"agentd/hook"
+	"agentd/internal/place"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/model/provider/anthropic"
@@ -273,24 +274,6 @@ func parseWorkspaceRules(content []byte) ([]event.PolicyRule, error) {
 	return out, nil
 }
 
-// hiddenPaths are what no tool may read: the store, its tokens and its keys, and
-// what the configuration hides.
-func hiddenPaths(c *config.Config) ([]string, error) {
-	dirs := []string{c.Local()}
-	if !c.Database() && c.Data != c.Local() {
-		dirs = append(dirs, c.Data)
-	}
-	dirs = append(dirs, fromHome(c.Sandbox.Hidden)...)
-	for i, d := range dirs {
-		abs, err := filepath.Abs(d)
-		if err != nil {
-			return nil, fmt.Errorf("hidden %s: %w", d, err)
-		}
-		dirs[i] = abs
-	}
-	return dirs, nil
-}
-
 func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 	o.Sandbox = sandbox.Profile{
 		Mode: sandbox.Mode(c.Sandbox.Mode), Network: sandbox.Network(c.Sandbox.Network), AllowedHosts: c.Sandbox.Allowed,
@@ -299,6 +282,7 @@ func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 			MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes, WallClock: time.Duration(c.Sandbox.Limits.WallClock),
 		},
 	}
+	o.Places, o.Bounds = &place.Places{}, boundPaths(c)
 	o.Processes = sync.OnceValue(func() *processes.Manager { return processes.New(processes.Options{Report: sandbox.Probe()}) })
 }
 
@@ -307,7 +291,7 @@ func wireHooks(c *config.Config, o *loop.Options) error {
 		return nil
 	}
 	ids := event.NewIDs(nil, nil)
-	opt := hook.Options{NewID: func() string { return ids.New(event.PrefixHook) }, Exec: loop.HookExec(o.Processes, hookProfiles(c, o.Sandbox))}
+	opt := hook.Options{NewID: func() string { return ids.New(event.PrefixHook) }, Exec: loop.HookExec(o.Processes, o.Places, o.Bounds, hookProfiles(c, o.Sandbox))}
 	for i, h := range c.Hooks {
 		opt.Hooks = append(opt.Hooks, hook.Hook{
 			Point: hook.Point(h.Point), Match: hook.Match{Tool: h.Match.Tool}, Command: fromHere(h.Command), URL: h.URL,
@@ -347,7 +331,7 @@ func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidd
 // wireTools registers the built-in tools, and those of MCP servers as they come
 // and go.
 func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, w *wiring, hidden []string, log *slog.Logger) error {
-	r, err := tool.NewRegistry(tool.Builtins(&tool.Options{Hidden: hidden, Peers: c.PeerIDs()})...)
+	r, err := tool.NewRegistry(tool.Builtins(&tool.Options{Places: o.Places, Hidden: hidden, Peers: c.PeerIDs()})...)
 	if err != nil {
 		return err
 	}
@@ -368,7 +352,7 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
-	execute, err := a.confineServers(c, servers, hidden, o.Processes, root)
+	execute, err := a.confineServers(c, servers, o, root)
 	if err != nil {
 		return err
 	}

@@ -143,8 +143,9 @@ func (p Place) OpenRoot() (*os.Root, error) {
 
 // Places remembers places by path. The zero value is ready for use.
 type Places struct {
-	mu    sync.Mutex
-	known map[string]Place
+	mu      sync.Mutex
+	known   map[string]Place
+	renewed uint64
 }
 
 // Fix returns the place that path was resolved to first, and resolves it if it
@@ -168,27 +169,6 @@ func (ps *Places) Fix(path string) (Place, error) {
 	defer ps.mu.Unlock()
 	if known, ok := ps.known[path]; ok {
 		return known, known.Check()
-	}
-	if ps.known == nil {
-		ps.known = map[string]Place{}
-	}
-	ps.known[path] = found
-	return found, nil
-}
-
-// Keep returns the place that path was resolved to first, symbolic links followed,
-// and resolves it if it wasn't. A path that leads nowhere is not remembered, and the
-// error wraps [fs.ErrNotExist]; one that led somewhere before and doesn't now is
-// returned with the error of [Place.Check].
-func (ps *Places) Keep(path string) (Place, error) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if known, ok := ps.known[path]; ok {
-		return known, known.Check()
-	}
-	found, err := Resolve(path)
-	if err != nil {
-		return Place{}, err
 	}
 	if ps.known == nil {
 		ps.known = map[string]Place{}
@@ -234,6 +214,15 @@ func (ps *Places) Forget(path string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	delete(ps.known, path)
+	ps.renewed++
+}
+
+// Renewed counts how often a path was forgotten: what was made of places before may
+// be out of date.
+func (ps *Places) Renewed() uint64 {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.renewed
 }
 
 // Below returns the places that lie below dir, without dir itself.

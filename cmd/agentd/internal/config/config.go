@@ -15,6 +15,9 @@ import (
 
 // Config is a checked configuration. Its fields are those of the file.
 type Config struct {
+	// File is where it was read from; empty if there was none.
+	File string `json:"-"`
+
 	RuntimeID    string   `json:"runtimeId"`
 	Listen       string   `json:"listen"`
 	Socket       string   `json:"socket"`
@@ -163,6 +166,7 @@ type Confine struct {
 	ReadRoots  []string `json:"readRoots"`
 	WriteRoots []string `json:"writeRoots"`
 	Env        []string `json:"env"`
+	Visible    []string `json:"visible"`
 }
 
 // Sandbox says what tools may do.
@@ -174,8 +178,12 @@ type Sandbox struct {
 	WriteRoots []string `json:"writeRoots"`
 	// Hidden can't be read by tools, hooks and MCP servers.
 	Hidden []string `json:"hidden"`
-	Env    []string `json:"env"`
-	Limits struct {
+	// Visible are places of the usual list of secrets that tools may use after all.
+	Visible []string `json:"visible"`
+	// Protected can't be written by tools, beside what bounds agents anyway.
+	Protected []string `json:"protected"`
+	Env       []string `json:"env"`
+	Limits    struct {
 		MemoryMB  int64 `json:"memoryMB"`
 		Processes int64 `json:"processes"`
 		WallClock Span  `json:"wallClock"`

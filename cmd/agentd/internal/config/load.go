@@ -74,6 +74,7 @@ func Load(src Sources) (*Loaded, error) {
 	if out.Config, err = decode(out.Values); err != nil {
 		return nil, err
 	}
+	out.Config.File = src.File
 	for _, p := range out.Config.problems() {
 		errs = append(errs, file.at(p[0], p[1]))
 	}

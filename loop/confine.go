@@ -1,0 +1,226 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"agentd/event"
+	"agentd/internal/place"
+	"agentd/permission"
+	"agentd/sandbox"
+	"agentd/tool"
+)
+
+// plan says how a command in that place will be confined. Outside lifts the
+// sandbox, which only an approval may; supervised asks rules before each program.
+func (l *Loop) plan(w workplace, outside, supervised bool) (*sandbox.Plan, error) {
+	if l.opt.Processes == nil {
+		return nil, tool.Errorf(tool.Unavailable, "this runtime runs no commands")
+	}
+	// The folder itself is looked at each time: a plan is about what it was.
+	if _, err := l.Places().Fix(w.root); err != nil {
+		return nil, replaced(err)
+	}
+	k, bounds := planKey{w, outside, supervised}, l.bounds(w.root)
+	l.plans.Lock()
+	defer l.plans.Unlock()
+	if p := l.plans.byPlace[k]; p.plan != nil && l.plans.renewed == l.Places().Renewed() && slices.Equal(p.bounds, bounds) && !appeared(p.plan) {
+		return p.plan, nil
+	}
+	if l.plans.renewed != l.Places().Renewed() || len(l.plans.byPlace) >= maxPlans {
+		clear(l.plans.byPlace)
+		l.plans.renewed = l.Places().Renewed()
+	}
+	profile := l.opt.Sandbox
+	profile.Root, profile.Cwd, profile.Supervised = w.root, w.cwd, supervised
+	profile.Protected = bounds
+	if outside {
+		profile.Mode = sandbox.DangerFullAccess
+	}
+	profile, err := profile.Fixed(l.Places())
+	if err != nil {
+		return nil, replaced(err)
+	}
+	p, err := l.processes().Prepare(profile)
+	if err != nil {
+		return nil, err
+	}
+	l.plans.byPlace[k] = madePlan{p, bounds}
+	return p, nil
+}
+
+// appeared says that a hidden path is there which wasn't when the plan was made.
+func appeared(p *sandbox.Plan) bool {
+	return slices.ContainsFunc(p.Unresolved(), func(path string) bool {
+		_, err := os.Lstat(path)
+		return err == nil
+	})
+}
+
+// maxPlans bounds the plans that are kept.
+const maxPlans = 256
+
+type planKey struct {
+	place               workplace
+	outside, supervised bool
+}
+
+// madePlan is a plan, and the bounds that it was made with.
+type madePlan struct {
+	plan   *sandbox.Plan
+	bounds []string
+}
+
+type plans struct {
+	sync.Mutex
+	byPlace map[planKey]madePlan
+	// renewed is the state of the registry of places that the plans were made by.
+	renewed uint64
+}
+
+// replaced is the refusal of a workspace, or of what is hidden from it, that isn't
+// what it was.
+func replaced(err error) error {
+	if !errors.Is(err, place.ErrReplaced) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	refused := tool.Errorf(tool.SandboxViolation, "%v", err)
+	refused.Boundary = "workspace"
+	refused.Advice = "Nothing can run here until the operator has put it back, or has reloaded agentd to accept it."
+	return refused
+}
+
+// guarded is what rules demand of the commands of a call, beyond the sandbox that all
+// commands get.
+type guarded struct {
+	rules []event.PolicyRule
+	// supervised says that a rule is about programs that commands start.
+	supervised bool
+	// answered are the rules that a person was asked about for this very call.
+	answered []string
+	// hidden and readOnly are the files that deny rules cover.
+	hidden, readOnly []string
+	// missed says why files that a rule denies may be uncovered.
+	missed string
+}
+
+// prepare finds out what the rules demand in a workspace.
+func (g *guarded) prepare(root string) {
+	g.supervised = permission.NewGuard(g.rules, nil, nil) != nil
+	g.coverFiles(root)
+}
+
+// plan says how a command of the call will be confined in a folder.
+func (r *toolRun) plan(cwd string) (*sandbox.Plan, error) {
+	p, err := r.l.plan(workplace{r.place.root, cwd}, r.outside, r.guard.supervised)
+	if err != nil {
+		return nil, err
+	}
+	pinned := r.l.otherWorkspaces(p)
+	if len(r.guard.hidden)+len(r.guard.readOnly)+len(pinned) > 0 {
+		p = p.Covering(r.guard.hidden, r.guard.readOnly, pinned)
+	}
+	if r.guard.missed != "" {
+		p = p.Lacking(r.guard.missed)
+	}
+	return p, nil
+}
+
+// otherWorkspaces are the workspaces of other sessions that a command could move,
+// and with them what those sessions are bound to.
+func (l *Loop) otherWorkspaces(p *sandbox.Plan) []string {
+	var out []string
+	for _, root := range p.WriteRoots {
+		for _, other := range l.Places().Below(root) {
+			if other.IsDir() && !slices.Contains(p.Profile.Hidden, other.Path) {
+				out = append(out, other.Path)
+			}
+		}
+	}
+	return out
+}
+
+// supervision holds the rules against each program that a command of the call
+// starts; nil if none has anything to say.
+func (r *toolRun) supervision(p *sandbox.Plan) func(sandbox.Start) string {
+	if !r.guard.supervised || p.Enforcement.Rules == sandbox.None {
+		return nil
+	}
+	guard := permission.NewGuard(r.guard.rules, r.guard.answered, func(name string) (permission.FileID, bool) {
+		id, ok := p.LookPath(name)
+		return permission.FileID(id), ok
+	})
+	if guard == nil { // all of them were answered
+		return nil
+	}
+	return func(s sandbox.Start) string {
+		refusal, refused := guard.Judge(permission.Start{Path: s.Path, ID: permission.FileID{Dev: s.Dev, Ino: s.Ino}, Argv: s.Argv, Dir: s.Dir})
+		if !refused {
+			return ""
+		}
+		return r.l.redactText(refusalText(&refusal))
+	}
+}
+
+// refusalText says which rule kept a program from starting, and what to do.
+func refusalText(f *permission.Refusal) string {
+	why := ""
+	if f.Reason != "" {
+		why = ": " + f.Reason
+	}
+	command := tool.Preview(f.Command, 300)
+	if f.Decision == permission.Ask {
+		return fmt.Sprintf("the command tried to start %q, and the rule %s asks about that%s; run it as a call of its own, so that a person can be asked", command, f.RuleRef, why)
+	}
+	return fmt.Sprintf("the command tried to start %q, which the rule %s denies%s", command, f.RuleRef, why)
+}
+
+// Bounds of the search for files that deny rules cover.
+const (
+	maxCovered = 1000
+	maxWalked  = 200_000
+)
+
+// coverFiles finds the files below the workspace that deny rules are about, so that
+// commands can't read or write them either. A walk over the workspace is what a rule
+// with a pattern over paths costs; without one nothing is looked at.
+func (g *guarded) coverFiles(root string) {
+	cover := permission.NewCover(g.rules, root)
+	if cover == nil {
+		return
+	}
+	walked := 0
+	errEnough := errors.New("enough")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what we can't list, commands of the same user can't either
+		}
+		if walked++; walked > maxWalked || len(g.hidden)+len(g.readOnly) > maxCovered {
+			return errEnough
+		}
+		skip := error(nil)
+		if d.IsDir() && path != root {
+			skip = fs.SkipDir
+		}
+		switch hidden, readOnly, _ := cover.Match(path); {
+		case path == root || d.Type()&fs.ModeSymlink != 0:
+		case hidden:
+			g.hidden = append(g.hidden, path)
+			return skip
+		case readOnly:
+			g.readOnly = append(g.readOnly, path)
+		}
+		if !cover.Below(path) {
+			return skip
+		}
+		return nil
+	})
+	if err != nil {
+		g.missed = fmt.Sprintf("rules: not every file that a rule denies is covered: the workspace has more than %d entries, or more than %d match", maxWalked, maxCovered)
+	}
+}
