@@ -129,6 +129,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	so := opt.Session
 	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
 	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
+	so.ResolveWorkspace = r.loop.ResolveWorkspace
 	r.manager = session.New(so)
 	if err := r.loop.Start(ctx, r.manager); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))

@@ -62,6 +62,9 @@ type Options struct {
 	Subagents bool
 	// Workspace is the folder of sessions that name none; default the current one.
 	Workspace string
+	// Data are the folders that the runtime keeps its own files in. No session may work
+	// in one of them, or above one unless it is a direct child.
+	Data []string
 	// Places keeps workspaces and hidden paths by identity. The tools and the vault
 	// should have the same one; default a new one.
 	Places *place.Places
@@ -118,7 +121,7 @@ type Loop struct {
 	offer       atomic.Pointer[Offer]
 	plans       plans
 	pins        pins
-	roots       roots
+	homes       homes
 	clients     clientNames
 	standings   sync.Map // standingKey → policy and reason
 	// commands says that what runs commands was asked for, so it must be closed.
@@ -183,6 +186,13 @@ func New(opt Options) (*Loop, error) {
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
 		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, held: map[string]*waiting{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
+	var err error
+	if l.homes, err = newHomes(&l.opt); err != nil {
+		return nil, err
+	}
+	if why := l.homes.refuse(l.homes.workspace); why != "" {
+		opt.Logger.Warn("sessions that name no workspace are refused", "workspace", l.homes.workspace, "reason", why)
+	}
 	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
 	for _, p := range opt.Providers {
 		l.providers[p.Name()] = p
@@ -227,7 +237,7 @@ func (o *Options) defaults() error {
 	}
 	o.Outputs.defaults()
 	if o.Tools == nil {
-		r, err := tool.NewRegistry(tool.Builtins(nil)...)
+		r, err := tool.NewRegistry(tool.Builtins(&tool.Options{Hidden: o.Sandbox.Hidden, Places: o.Places})...)
 		if err != nil {
 			return fmt.Errorf("loop: %w", err)
 		}

@@ -113,16 +113,16 @@ func (l *Loop) workplace(s *state.Session, t *state.Thread, turn *state.Turn) wo
 	return w
 }
 
-// rootOf is the workspace of a session: its own, or the runtime's.
+// rootOf is the workspace of a session: its own, which was resolved when the session
+// was created, or the runtime's.
 func (l *Loop) rootOf(s *state.Session) string {
-	root := l.opt.Workspace
-	if s.Workspace != nil && s.Workspace.Root != "" {
-		root = s.Workspace.Root
+	if s.Workspace == nil || s.Workspace.Root == "" {
+		return l.homes.workspace
 	}
-	if abs, err := filepath.Abs(root); err == nil {
-		root = abs
+	if abs, err := filepath.Abs(s.Workspace.Root); err == nil {
+		return abs
 	}
-	return l.roots.resolve(root)
+	return s.Workspace.Root
 }
 
 // CheckCwd refuses a folder that no turn of a session would work in.
@@ -159,7 +159,7 @@ func (l *Loop) readContextFiles(p *preparation) {
 	if !slices.ContainsFunc(contextFiles, func(name string) bool { return !lacks(p.root, name) }) {
 		return
 	}
-	root, err := os.OpenRoot(p.root)
+	root, err := l.openRoot(p.root)
 	if err != nil {
 		p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: p.root, Reason: "the workspace can't be read: " + reason(err)})
 		return

@@ -2,73 +2,126 @@ package loop
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/internal/place"
+	"agentd/tool"
 )
 
-// maxRoots bounds how many folders [roots] remembers.
-const maxRoots = 1024
-
-// roots remembers where workspaces lead. Several steps of a turn ask, and following
-// the symbolic links looks at each part of the path; that the answer still holds is
-// seen by looking at the folder itself.
-type roots struct {
-	mu    sync.Mutex
-	known map[string]root
+// homes are the paths that workspaces are held against, without symbolic links.
+type homes struct {
+	// workspace is the folder of sessions that name none.
+	workspace string
+	// data are the folders that the runtime keeps its own files in, hidden those that
+	// tools must not see.
+	data, hidden []string
 }
 
-// root is a folder as it was found.
-type root struct {
-	resolved string
-	info     fs.FileInfo
+// newHomes resolves the paths once: from then on they are what they are now.
+func newHomes(o *Options) (homes, error) {
+	h := homes{}
+	var err error
+	if h.workspace, err = place.Nearest(o.Workspace); err != nil {
+		return h, fmt.Errorf("loop: the workspace %s: %w", o.Workspace, err)
+	}
+	// A folder that isn't there yet is fixed by the first call that uses it.
+	if _, err := o.Places.Fix(h.workspace); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return h, fmt.Errorf("loop: the workspace: %w", err)
+	}
+	for _, list := range []struct {
+		from []string
+		to   *[]string
+	}{{o.Data, &h.data}, {o.Sandbox.Hidden, &h.hidden}} {
+		for _, path := range list.from {
+			if at, err := place.Nearest(path); err == nil {
+				path = at
+			}
+			*list.to = append(*list.to, path)
+		}
+	}
+	return h, nil
 }
 
-// resolve says where a path leads, or returns it as it is if it leads nowhere.
-func (r *roots) resolve(path string) string {
-	info, err := os.Stat(path)
+// refuse says why a folder can't be a workspace, and what to do instead; empty if it
+// can. A data directory that is a direct child is covered by the sandbox: with
+// folders in between, one of them could be renamed.
+func (h *homes) refuse(root string) string {
+	for _, data := range h.data {
+		if filepath.Dir(data) != root && data != root && within(root, data) {
+			return fmt.Sprintf("it contains agentd's data directory %s; use a folder that doesn't, such as a project below it, or move the data with --data to a direct child of the workspace or out of it", data)
+		}
+	}
+	for _, hidden := range slices.Concat(h.data, h.hidden) {
+		if within(hidden, root) {
+			return fmt.Sprintf("it lies in %s, which is hidden from tools; use another folder, or take that path off sandbox.hidden", hidden)
+		}
+	}
+	return ""
+}
+
+// ResolveWorkspace returns the workspace of a new session as it is stored: absolute,
+// and without symbolic links, so that it stays the folder that it is now. It refuses
+// a folder in which tools could reach what belongs to the runtime.
+func (l *Loop) ResolveWorkspace(w *event.Workspace) (*event.Workspace, error) {
+	if w == nil || w.Root == "" {
+		if why := l.homes.refuse(l.homes.workspace); why != "" {
+			return nil, fault.Param("workspace.root", "the server's workspace %s can't be used: %s", l.homes.workspace, why)
+		}
+		return w, nil
+	}
+	root, err := place.Nearest(w.Root)
 	if err != nil {
-		return path
+		return nil, fault.Param("workspace.root", "%q can't be resolved: %s", w.Root, reason(err))
 	}
-	if at, ok := r.get(path); ok && at.still(path, info) {
-		return at.resolved
+	if why := l.homes.refuse(root); why != "" {
+		return nil, fault.Param("workspace.root", "%q can't be a workspace: %s", w.Root, why)
 	}
-	resolved, err := filepath.EvalSymlinks(path)
+	at, err := l.opt.Places.Fix(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, place.ErrReplaced):
+		return nil, fault.Param("workspace.root", "%q was moved or replaced since agentd first used it; restart or reload agentd to accept what is there now", w.Root)
+	case err != nil:
+		return nil, fault.Param("workspace.root", "%q can't be used: %s", w.Root, reason(err))
+	case !at.IsDir():
+		return nil, fault.Param("workspace.root", "%q is not a folder", w.Root)
+	}
+	resolved := *w
+	resolved.Root = root
+	return &resolved, nil
+}
+
+// checkPlace refuses calls in a workspace that a session must not have, such as one
+// that was stored before the data directory was moved into it.
+func (l *Loop) checkPlace(info *event.ToolInfo, w workplace) error {
+	if !slices.ContainsFunc(info.Capabilities, func(c string) bool {
+		return c == tool.CapFilesRead || c == tool.CapFilesWrite || c == tool.CapProcess
+	}) {
+		return nil
+	}
+	why := l.homes.refuse(w.root)
+	if why == "" {
+		return nil
+	}
+	err := tool.Errorf(tool.SandboxViolation, "the workspace %s can't be used: %s", w.root, why)
+	err.Boundary, err.Path = "workspace", w.root
+	return err
+}
+
+// openRoot opens a workspace that is still the folder that it was.
+func (l *Loop) openRoot(path string) (*os.Root, error) {
+	at, err := l.opt.Places.Recall(path)
 	if err != nil {
-		return path
+		return nil, err
 	}
-	r.put(path, root{resolved: resolved, info: info})
-	return resolved
-}
-
-// still reports whether a path leads to the same folder under the same name.
-func (at root) still(path string, info fs.FileInfo) bool {
-	if !os.SameFile(at.info, info) {
-		return false
-	}
-	if at.resolved == path {
-		return true
-	}
-	there, err := os.Lstat(at.resolved)
-	return err == nil && os.SameFile(there, info)
-}
-
-func (r *roots) get(path string) (root, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at, ok := r.known[path]
-	return at, ok
-}
-
-func (r *roots) put(path string, at root) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.known == nil || len(r.known) >= maxRoots {
-		r.known = map[string]root{}
-	}
-	r.known[path] = at
+	return at.OpenRoot()
 }
 
 // resolveBelow returns what says where a path leads once symbolic links are

@@ -1,9 +1,17 @@
 package loop
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/internal/place"
+	"agentd/state"
+	"agentd/tool"
 )
 
 // folder makes a folder and returns its path without symbolic links.
@@ -30,49 +38,93 @@ func relink(t *testing.T, to, link string) {
 	}
 }
 
-func TestAWorkspaceIsFoundAgainAfterItsLinksChanged(t *testing.T) {
-	top := folder(t, t.TempDir())
-	first, second := folder(t, top, "first"), folder(t, top, "second")
-	link := filepath.Join(top, "link")
-	var r roots
-	want := func(path, resolved string) {
-		t.Helper()
-		for range 2 { // the second time it is remembered
-			if got := r.resolve(path); got != resolved {
-				t.Fatalf("%s leads to %s, want %s", path, got, resolved)
-			}
-		}
-	}
-	relink(t, first, link)
-	want(link, first)
-	want(first, first)
-	relink(t, second, link)
-	want(link, second)
-	moved := filepath.Join(top, "moved")
-	if err := os.Rename(second, moved); err != nil {
+// loopAt returns a loop whose workspace and data are at these paths.
+func loopAt(t *testing.T, workspace string, data, hidden []string) *Loop {
+	t.Helper()
+	o := Options{Workspace: workspace, Data: data}
+	o.Sandbox.Hidden = append(slices.Clone(data), hidden...)
+	l, err := New(o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	want(link, link) // it leads nowhere
-	relink(t, moved, link)
-	want(link, moved)
-	folder(t, top, "second")
-	want(link, moved)
-	// A part in the middle becomes a link to the same name elsewhere.
-	inner := folder(t, moved, "inner")
-	want(filepath.Join(link, "inner"), inner)
-	other := folder(t, first, "inner")
-	relink(t, first, link)
-	want(filepath.Join(link, "inner"), other)
+	return l
 }
 
-func TestOnlyManyWorkspacesAreForgotten(t *testing.T) {
+// TestWorkspaceIsStoredWithoutLinks: whatever form a client gives a root in, the
+// stored path is absolute and has no links, and stays that folder.
+func TestWorkspaceIsStoredWithoutLinks(t *testing.T) {
 	top := folder(t, t.TempDir())
-	var r roots
-	for i := range maxRoots + 2 {
-		r.put(filepath.Join(top, string(rune('a'+i%26))+string(rune(i))), root{resolved: "elsewhere"})
+	ws := folder(t, top, "ws")
+	relink(t, ws, filepath.Join(top, "link"))
+	relink(t, "link", filepath.Join(top, "chain"))
+	t.Chdir(top)
+	l := loopAt(t, ".", nil, nil)
+	for given, want := range map[string]string{
+		ws: ws, ws + "/": ws, ws + "/../ws": ws, "ws": ws, "./ws/.": ws, "link": ws, "chain": ws, filepath.Join(top, "chain"): ws,
+		"link/none/yet": filepath.Join(ws, "none", "yet"),
+	} {
+		got, err := l.ResolveWorkspace(&event.Workspace{WorkspaceID: "w", Root: given})
+		if err != nil || got.Root != want || got.WorkspaceID != "w" {
+			t.Errorf("%s is stored as %+v, %v, want %s", given, got, err, want)
+		}
 	}
-	if n := len(r.known); n > maxRoots || n == 0 {
-		t.Fatalf("%d folders are remembered", n)
+	if got := l.rootOf(&state.Session{}); got != top {
+		t.Errorf("the runtime's workspace is %s, want %s", got, top)
+	}
+	if err := os.WriteFile(filepath.Join(top, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	relink(t, "nowhere", filepath.Join(top, "broken"))
+	for _, given := range []string{"file", "file/below", "broken"} {
+		if got, err := l.ResolveWorkspace(&event.Workspace{Root: given}); fault.KindOf(err) != fault.InvalidParams {
+			t.Errorf("%s is taken as %+v, %v", given, got, err)
+		}
+	}
+	if err := os.Rename(ws, ws+"2"); err != nil {
+		t.Fatal(err)
+	}
+	folder(t, top, "ws")
+	if _, err := l.ResolveWorkspace(&event.Workspace{Root: ws}); fault.KindOf(err) != fault.InvalidParams {
+		t.Errorf("another folder is taken for the workspace: %v", err)
+	}
+	if _, err := l.openRoot(ws); !errors.Is(err, place.ErrReplaced) {
+		t.Errorf("another folder is opened as the workspace: %v", err)
+	}
+	l.Places().Renew()
+	if _, err := l.ResolveWorkspace(&event.Workspace{Root: ws}); err != nil {
+		t.Errorf("after a reload: %v", err)
+	}
+}
+
+// TestWorkspaceBesideData: a workspace may have the data directory as a direct child,
+// and must not have it deeper, be it or lie in it, or in what is hidden.
+func TestWorkspaceBesideData(t *testing.T) {
+	top := folder(t, t.TempDir())
+	data, hidden := folder(t, top, "home", "proj", "data"), folder(t, top, "home", "keys")
+	relink(t, hidden, filepath.Join(top, "link"))
+	for root, allowed := range map[string]bool{
+		"home/proj": true, "home/proj/data": false, "home/proj/data/below": false, "home": false, ".": false,
+		"home/keys": false, "home/keys/below": false, "link": false, "home/proj/database": true, "home/other": true,
+	} {
+		root = filepath.Join(top, root)
+		l := loopAt(t, root, []string{data}, []string{hidden})
+		_, named := l.ResolveWorkspace(&event.Workspace{Root: root})
+		_, none := l.ResolveWorkspace(nil)
+		for how, err := range map[string]error{"named": named, "the runtime's": none} {
+			if allowed != (err == nil) || err != nil && fault.KindOf(err) != fault.InvalidParams {
+				t.Errorf("%s, %s: %v", root, how, err)
+			}
+		}
+		at, err := place.Nearest(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, capability := range []string{tool.CapFilesRead, tool.CapFilesWrite, tool.CapProcess, tool.CapPlan} {
+			err := l.checkPlace(&event.ToolInfo{Capabilities: []string{capability}}, workplace{root: at, cwd: at})
+			if refused := !allowed && capability != tool.CapPlan; refused != (err != nil) {
+				t.Errorf("%s: a call with %s: %v", root, capability, err)
+			}
+		}
 	}
 }
 

@@ -174,6 +174,9 @@ func (r *toolRun) check(inv *tool.Inventory) {
 	if err == nil {
 		err = r.checkEscalation()
 	}
+	if err == nil {
+		err = r.l.checkPlace(&entry.Info, r.place)
+	}
 	if err != nil {
 		r.refuse(err)
 	}
@@ -215,6 +218,9 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 	r.started, r.decision = false, nil
 	switch {
 	case r.refused != nil && r.refused.Category != tool.HookBlocked:
+		if r.refused.Category == tool.SandboxViolation {
+			r.emitViolation(tx, r.refused)
+		}
 		r.emitFailed(tx, r.refused)
 		return
 	case r.call.Decision == permission.Allow:

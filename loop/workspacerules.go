@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -235,7 +234,7 @@ func (f foundRules) warnings(root string, held []string) []*event.RuntimeNotice 
 // about everything: what it would have denied isn't known.
 func (l *Loop) workspaceRules(root string) foundRules {
 	var found foundRules
-	content, err := readRules(root)
+	content, err := l.readRules(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return found
@@ -268,11 +267,11 @@ func (l *Loop) workspaceRules(root string) foundRules {
 	return found
 }
 
-func readRules(root string) ([]byte, error) {
+func (l *Loop) readRules(root string) ([]byte, error) {
 	if lacks(root, RulesFile) {
 		return nil, fs.ErrNotExist
 	}
-	dir, err := os.OpenRoot(root)
+	dir, err := l.openRoot(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

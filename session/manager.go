@@ -31,6 +31,10 @@ type Options struct {
 	// CheckTurn refuses options of a turn that can't be meant, such as a model that
 	// nobody knows; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
+	// ResolveWorkspace returns the workspace of a new session as it is stored, or
+	// refuses it; it is asked also for a session that names none. Nil takes all as
+	// they are given.
+	ResolveWorkspace func(*event.Workspace) (*event.Workspace, error)
 	// CheckAnswer holds an answer against the schema of its action; nil accepts all.
 	CheckAnswer func(schema, answer event.Raw) error
 	// Place says where the commands of a thread run, which facts alone don't; nil

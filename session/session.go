@@ -22,6 +22,13 @@ func (r *request) createSession(ctx context.Context, p *command.CreateSession) (
 	if sessionID == "" {
 		sessionID = r.m.NewID(event.PrefixSession)
 	}
+	w, err := r.m.resolveWorkspace(p.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	resolved := *p
+	resolved.Workspace = w
+	p = &resolved
 	res, err := mutate(ctx, r, sessionID, true, func(tx *Tx) (*command.CreateSessionResult, error) {
 		if tx.State.Sequence > 0 {
 			return nil, errSessionExists
@@ -32,6 +39,14 @@ func (r *request) createSession(ctx context.Context, p *command.CreateSession) (
 		return r.repeatedSession(ctx, sessionID, p)
 	}
 	return res, err
+}
+
+// resolveWorkspace is where a new session works, as it is stored.
+func (m *Manager) resolveWorkspace(w *event.Workspace) (*event.Workspace, error) {
+	if m.opt.ResolveWorkspace == nil {
+		return w, nil
+	}
+	return m.opt.ResolveWorkspace(w)
 }
 
 var errSessionExists = errors.New("session: exists")

@@ -211,6 +211,9 @@ func repeatedTurn(tx *Tx, p *command.SubmitTurn, sub *event.TurnSubmitted) (*com
 // and its main thread first.
 func (r *request) threadForTurn(tx *Tx, p *command.SubmitTurn, preview string) (*state.Thread, error) {
 	if tx.State.Sequence == 0 {
+		if _, err := r.m.resolveWorkspace(nil); err != nil {
+			return nil, err
+		}
 		threadID := r.open(tx, &command.CreateSession{Title: titleOf(preview)}, p.ThreadID)
 		return &state.Thread{ThreadID: threadID, Role: "main"}, nil
 	}

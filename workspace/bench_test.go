@@ -21,7 +21,9 @@ func BenchmarkLook(b *testing.B) {
 	opt := Options{SpoolDir: b.TempDir()}
 	opt.setDefaults()
 	first := func() *index {
-		x := newIndex(k.root, &opt)
+		at, err := opt.Places.Recall(k.root)
+		k.must(err)
+		x := newIndex(at, &opt, nil)
 		k.must(x.refresh(k.ctx))
 		return x
 	}

@@ -32,16 +32,13 @@ const maxDiff = 1 << 20
 // is named.
 func (v *Vault) Diff(ctx context.Context, root string, changes []Turned, opt DiffOptions) (string, error) {
 	defaultTo(&opt.MaxBytes, 1<<20)
-	root, err := cleanRoot(root)
+	changes, err := v.unfold(ctx, changes)
 	if err != nil {
 		return "", err
 	}
-	if changes, err = v.unfold(ctx, changes); err != nil {
-		return "", err
-	}
-	r, err := os.OpenRoot(root)
+	r, _, err := v.openRoot(root)
 	if err != nil {
-		return "", fmt.Errorf("workspace: root: %w", err)
+		return "", err
 	}
 	defer r.Close()
 	all := histories(changes)

@@ -2,20 +2,36 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"agentd/internal/place"
 )
 
 // dirHandle is an open folder. Names are looked up in it without following
 // symbolic links.
 type dirHandle struct{ f *os.File }
 
-func openDir(path string) (*dirHandle, error) {
-	return dirAt(unix.AT_FDCWD, path, 0)
+// openDir opens a folder that is still at its path.
+func openDir(at place.Place) (*dirHandle, error) {
+	d, err := dirAt(unix.AT_FDCWD, at.Path, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := d.f.Stat()
+	if err == nil && !at.Is(info) {
+		err = fmt.Errorf("%s: %w", at.Path, place.ErrReplaced)
+	}
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *dirHandle) sub(name string) (*dirHandle, error) {
@@ -110,7 +126,7 @@ func statFile(f *os.File) (fileStat, error) {
 func fromStat(st *unix.Stat_t) fileStat {
 	s := fileStat{
 		kind: kindOther, mode: int64(st.Mode) & 0o7777, size: st.Size,
-		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), ino: st.Ino,
+		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), dev: uint64(st.Dev), ino: st.Ino, //nolint:unconvert // it isn't unsigned everywhere
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -127,7 +143,7 @@ func fromStat(st *unix.Stat_t) fileStat {
 func statInfo(info fs.FileInfo) fileStat {
 	s := portableStat(info)
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.ctime, s.ino = st.Ctim.Nano(), st.Ino
+		s.ctime, s.dev, s.ino = st.Ctim.Nano(), uint64(st.Dev), st.Ino //nolint:unconvert // it isn't unsigned everywhere
 	}
 	return s
 }

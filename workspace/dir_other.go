@@ -5,6 +5,8 @@ package workspace
 import (
 	"io/fs"
 	"os"
+
+	"agentd/internal/place"
 )
 
 // dirHandle is an open folder. Names are looked up in it without following
@@ -14,8 +16,9 @@ type dirHandle struct {
 	f    *os.File
 }
 
-func openDir(path string) (*dirHandle, error) {
-	root, err := os.OpenRoot(path)
+// openDir opens a folder that is still at its path.
+func openDir(at place.Place) (*dirHandle, error) {
+	root, err := at.OpenRoot()
 	if err != nil {
 		return nil, err
 	}

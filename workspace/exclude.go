@@ -2,7 +2,10 @@ package workspace
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"agentd/internal/place"
 )
 
 // exclusion is what is excluded from one workspace.
@@ -11,13 +14,18 @@ type exclusion struct {
 	// entries out without putting a path together.
 	paths map[string]bool
 	names map[string]bool
+	// ids are devices and inodes, for when they have another name.
+	ids [][2]uint64
 }
 
-func newExclusion(root string, absolute []string) *exclusion {
+func newExclusion(root string, absolute []string, places *place.Places) *exclusion {
 	e := &exclusion{paths: map[string]bool{}, names: map[string]bool{}}
 	for _, path := range absolute {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			path = resolved
+		// What was moved keeps its identity; what isn't there has none.
+		if at, ok := places.Known(path); ok {
+			if st := statInfo(at.Info()); st.ino != 0 {
+				e.ids = append(e.ids, [2]uint64{st.dev, st.ino})
+			}
 		}
 		rel, err := filepath.Rel(root, path)
 		if err != nil || !filepath.IsLocal(rel) {
@@ -34,6 +42,11 @@ func newExclusion(root string, absolute []string) *exclusion {
 // a slash, or empty.
 func (e *exclusion) has(prefix, name string) bool {
 	return e.names[name] && e.paths[prefix+name]
+}
+
+// is says whether what has been looked at is excluded, under whatever name.
+func (e *exclusion) is(st fileStat) bool {
+	return slices.Contains(e.ids, [2]uint64{st.dev, st.ino})
 }
 
 // covers says whether a path is excluded, itself or with a folder above it.

@@ -19,7 +19,8 @@ type fileStat struct {
 	mode         int64
 	size         int64
 	mtime, ctime int64
-	ino          uint64
+	// dev and ino are 0 where the system doesn't tell.
+	dev, ino uint64
 }
 
 // state returns the state that the identity alone tells; for a file it is the

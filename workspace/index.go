@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"sync"
+
+	"agentd/internal/place"
 )
 
 // node is an entry of a workspace as it was last seen.
@@ -53,12 +55,12 @@ type was struct {
 	open func() (*bytes.Reader, error)
 	size int64
 	// at is where the content is kept already.
-	at *place
+	at *location
 }
 
 // index remembers a workspace between looks.
 type index struct {
-	root string
+	root place.Place
 	opt  *Options
 	// exclude is not looked at.
 	exclude *exclusion
@@ -78,9 +80,9 @@ type index struct {
 	windows map[*window]struct{}
 }
 
-func newIndex(root string, opt *Options) *index {
+func newIndex(root place.Place, opt *Options, exclude []string) *index {
 	return &index{
-		root: root, opt: opt, exclude: newExclusion(root, opt.Exclude), windows: map[*window]struct{}{},
+		root: root, opt: opt, exclude: newExclusion(root.Path, exclude, opt.Places), windows: map[*window]struct{}{},
 		top: &node{st: fileStat{kind: kindDir}, children: map[string]*node{}},
 	}
 }

@@ -39,7 +39,7 @@ func (v *Vault) describe(ctx context.Context, deltas []delta) (*Changes, error) 
 }
 
 // fact returns the change as it is recorded. at is where its content is.
-func (d *delta) fact(at *place) event.FileChange {
+func (d *delta) fact(at *location) event.FileChange {
 	c := event.FileChange{Path: d.path, Change: changeModified, AfterHash: d.after.Hash, Mode: d.after.Mode, Note: d.note}
 	from := d.before.state.kind()
 	switch {
@@ -53,7 +53,7 @@ func (d *delta) fact(at *place) event.FileChange {
 	case at != nil:
 		c.BeforeRef = formatRef(from, d.before.state, *at)
 	case from == kindDir:
-		c.BeforeRef = formatRef(kindDir, d.before.state, place{})
+		c.BeforeRef = formatRef(kindDir, d.before.state, location{})
 	default:
 		c.Note = d.before.note
 		if c.Note == "" {
@@ -65,8 +65,8 @@ func (d *delta) fact(at *place) event.FileChange {
 
 // keepAll stores the contents of deltas and returns where each is; nil for those
 // without. What may go inline is added to out.
-func (v *Vault) keepAll(ctx context.Context, deltas []delta, out *Changes) ([]*place, error) {
-	places := make([]*place, len(deltas))
+func (v *Vault) keepAll(ctx context.Context, deltas []delta, out *Changes) ([]*location, error) {
+	places := make([]*location, len(deltas))
 	var open []int
 	var total int64
 	for i := range deltas {
@@ -98,10 +98,10 @@ type keeper struct {
 	out     *Changes
 
 	pack    bytes.Buffer
-	waiting []*place // in the pack: the blob is set when it is stored
+	waiting []*location // in the pack: the blob is set when it is stored
 }
 
-func (k *keeper) keep(w *was) (*place, error) {
+func (k *keeper) keep(w *was) (*location, error) {
 	content, err := w.open()
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (k *keeper) keep(w *was) (*place, error) {
 			return nil, err
 		}
 		k.out.Blobs = append(k.out.Blobs, b.Bytes())
-		return &place{blob: sha256.Sum256(b.Bytes())}, nil
+		return &location{blob: sha256.Sum256(b.Bytes())}, nil
 	case k.packing && w.size <= packItem:
 		return k.packUp(sealed)
 	default:
@@ -126,13 +126,13 @@ func (k *keeper) keep(w *was) (*place, error) {
 	}
 }
 
-func (k *keeper) packUp(sealed io.Reader) (*place, error) {
+func (k *keeper) packUp(sealed io.Reader) (*location, error) {
 	off := int64(k.pack.Len())
 	n, err := k.pack.ReadFrom(sealed)
 	if err != nil {
 		return nil, err
 	}
-	at := &place{off: off, n: n}
+	at := &location{off: off, n: n}
 	k.waiting = append(k.waiting, at)
 	if k.pack.Len() >= packSize {
 		return at, k.flush()

@@ -202,6 +202,9 @@ func (l *look) entry(dir *node, h *dirHandle, prefix, name string, rules *ignore
 		}
 		return nil
 	}
+	if l.x.exclude.is(st) {
+		return nil
+	}
 	if n == nil {
 		if !l.room(above) {
 			return nil

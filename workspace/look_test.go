@@ -318,7 +318,7 @@ func TestRecentFilesAreReadAgain(t *testing.T) {
 		k.write("recent", "2222")
 		x := k.v.known(k.root)
 		defer k.v.release(x)
-		root, err := openDir(k.root)
+		root, err := openDir(x.root)
 		k.must(err)
 		defer root.close()
 		n := x.find("recent")

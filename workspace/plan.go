@@ -129,7 +129,7 @@ func (h *history) step(now State, force bool) (Step, bool) {
 
 // ours says whether a state is the one that the turns left, or one that a
 // rollback passes through: where a folder and something else take each other's
-// place there is nothing for a moment, and a folder is open while it is filled.
+// location there is nothing for a moment, and a folder is open while it is filled.
 func (h *history) ours(now State) bool {
 	if now == h.after {
 		return true

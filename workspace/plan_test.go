@@ -25,7 +25,7 @@ func did(path string, from, to State) event.FileChange {
 	if to == (State{}) {
 		c.Change = changeDeleted
 	}
-	c.BeforeRef = formatRef(from.kind(), from, place{})
+	c.BeforeRef = formatRef(from.kind(), from, location{})
 	return c
 }
 

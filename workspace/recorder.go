@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/internal/place"
 )
 
 // Changes are what one tool call changed.
@@ -29,7 +30,8 @@ type Changes struct {
 // many goroutines. Finish or Close must be called.
 type Recorder struct {
 	v    *Vault
-	root string
+	at   place.Place
+	root string // where it is
 	dir  *os.Root
 	x    *index // nil until it is needed
 	// exclude are paths that must not change.
@@ -68,15 +70,11 @@ const (
 // Record returns a recorder for one tool call in the workspace at root, an
 // absolute path.
 func (v *Vault) Record(root string) (*Recorder, error) {
-	root, err := cleanRoot(root)
+	dir, at, err := v.openRoot(root)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.OpenRoot(root)
-	if err != nil {
-		return nil, fmt.Errorf("workspace: root: %w", err)
-	}
-	return &Recorder{v: v, root: root, dir: dir, exclude: newExclusion(root, v.opt.Exclude), touched: map[string]*touched{}}, nil
+	return &Recorder{v: v, at: at, root: at.Path, dir: dir, exclude: newExclusion(at.Path, v.exclude, v.opt.Places), touched: map[string]*touched{}}, nil
 }
 
 // Changing keeps what is at path, absolute or relative to the root, before a
@@ -265,7 +263,7 @@ func (r *Recorder) Before(ctx context.Context) error {
 	if r.done || r.window != nil {
 		return errors.New("workspace: Before was called twice, or after the end")
 	}
-	x, err := r.v.index(r.root)
+	x, err := r.v.index(r.at)
 	if err != nil {
 		return err
 	}

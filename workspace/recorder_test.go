@@ -313,7 +313,7 @@ func TestClosedRecorder(t *testing.T) {
 // The runtime's own data may be in the workspace: it is never touched.
 func TestExcludedPaths(t *testing.T) {
 	k := newKit(t, Options{})
-	k.v.opt.Exclude = []string{k.path("data/store"), k.path("key"), realTemp(t)}
+	k.v.exclude = []string{k.path("data/store"), k.path("key"), realTemp(t)}
 	k.write("data/store/log", "1")
 	k.write("key", "1")
 	files := k.shell(func() {

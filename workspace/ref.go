@@ -55,8 +55,8 @@ func linkState(target string) State {
 	return State{Hash: hashLink + hex.EncodeToString(sum[:])}
 }
 
-// place is where sealed bytes are in the blob store.
-type place struct {
+// location is where sealed bytes are in the blob store.
+type location struct {
 	blob store.Hash
 	// off and n select a part of the blob; n 0 is the whole.
 	off, n int64
@@ -66,12 +66,12 @@ type place struct {
 type earlier struct {
 	state State
 	kind  string
-	at    place
+	at    location
 }
 
 // formatRef returns "undo:KIND:MODE" for a folder, and for the others also
 // ":SUM:BLOB", and ":OFFSET+LENGTH" if the content is a part of the blob.
-func formatRef(kind string, s State, at place) string {
+func formatRef(kind string, s State, at location) string {
 	ref := refScheme + kind + ":" + strconv.FormatInt(s.Mode, 8)
 	if kind == kindDir {
 		return ref
@@ -109,7 +109,7 @@ func parseRef(ref string) (earlier, error) {
 	if len(parts) != 4 && len(parts) != 5 || !e.setHash(parts[2]) {
 		return earlier{}, bad
 	}
-	if e.at, err = parsePlace(parts[3:]); err != nil {
+	if e.at, err = parseLocation(parts[3:]); err != nil {
 		return earlier{}, bad
 	}
 	return e, nil
@@ -130,8 +130,8 @@ func (e *earlier) setHash(sum string) bool {
 	return true
 }
 
-func parsePlace(parts []string) (place, error) {
-	var at place
+func parseLocation(parts []string) (location, error) {
+	var at location
 	var err error
 	if at.blob, err = store.ParseRef(hashSHA256 + parts[0]); err != nil {
 		return at, err

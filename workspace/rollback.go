@@ -56,24 +56,20 @@ func outcomes(steps []Step) []event.RollbackFile {
 
 // prepare observes the paths and plans. The root must be closed.
 func (v *Vault) prepare(ctx context.Context, root string, changes []Turned, opt ApplyOptions) (*os.Root, []Step, error) {
-	root, err := cleanRoot(root)
+	changes, err := v.unfold(ctx, changes)
 	if err != nil {
 		return nil, nil, err
 	}
-	changes, err = v.unfold(ctx, changes)
+	r, at, err := v.openRoot(root)
 	if err != nil {
 		return nil, nil, err
-	}
-	r, err := os.OpenRoot(root)
-	if err != nil {
-		return nil, nil, fmt.Errorf("workspace: root: %w", err)
 	}
 	now, err := observeAll(ctx, r, changes)
 	if err != nil {
 		return nil, nil, errors.Join(err, r.Close())
 	}
 	steps := Plan(changes, now, opt.Force)
-	exclude(steps, newExclusion(root, v.opt.Exclude))
+	exclude(steps, newExclusion(at.Path, v.exclude, v.opt.Places))
 	if err := v.check(ctx, steps); err != nil {
 		return nil, nil, errors.Join(err, r.Close())
 	}

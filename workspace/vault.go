@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"sync"
 
+	"agentd/internal/place"
 	"agentd/store"
 )
 
@@ -32,6 +34,9 @@ type Options struct {
 	// Exclude are absolute paths that are never looked at, changed or restored,
 	// with what is below them: the runtime's own data, if it is in a workspace.
 	Exclude []string
+	// Places keeps workspaces by identity. It should be the one of the whole runtime;
+	// default a new one.
+	Places *place.Places
 	// MaxFile bounds the content that is kept of one file. If zero, 16 MiB.
 	MaxFile int64
 	// MaxBytes bounds the contents that are held of one workspace for commands.
@@ -55,6 +60,9 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
+	if o.Places == nil {
+		o.Places = &place.Places{}
+	}
 	defaultTo(&o.MaxFile, 16<<20)
 	defaultTo(&o.MaxBytes, 64<<20)
 	defaultTo(&o.MaxFiles, 20_000)
@@ -73,6 +81,8 @@ func defaultTo[T int | int64](v *T, value T) {
 type Vault struct {
 	opt    Options
 	sealer *sealer
+	// exclude is Options.Exclude without symbolic links.
+	exclude []string
 	// step is called before every change of a file that Apply makes; an error
 	// stops it there, as a crash would. For tests.
 	step func() error
@@ -95,7 +105,15 @@ func New(opt Options) (*Vault, error) {
 	}
 	opt.Key = nil // what is needed was derived
 	opt.setDefaults()
-	return &Vault{opt: opt, sealer: s, indexes: map[string]*list.Element{}, order: list.New()}, nil
+	v := &Vault{opt: opt, sealer: s, indexes: map[string]*list.Element{}, order: list.New()}
+	for _, path := range opt.Exclude {
+		if at, err := place.Nearest(path); err == nil {
+			path = at
+		}
+		v.exclude = append(v.exclude, path)
+		_, _ = opt.Places.Fix(path) // what isn't there has a name only
+	}
+	return v, nil
 }
 
 // Close forgets what is remembered of workspaces. Recorders that are at work
@@ -114,21 +132,27 @@ func (v *Vault) Close() error {
 
 // index returns the memory of a workspace, which it makes if need be, held: it
 // isn't forgotten until released.
-func (v *Vault) index(root string) (*index, error) {
+func (v *Vault) index(root place.Place) (*index, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
 		return nil, errors.New("workspace: the vault is closed")
 	}
-	if e, ok := v.indexes[root]; ok {
-		v.order.MoveToFront(e)
+	if e, ok := v.indexes[root.Path]; ok {
 		x := e.Value.(*index)
-		x.holders++
-		return x, nil
+		switch {
+		case x.root.Same(root):
+			v.order.MoveToFront(e)
+			x.holders++
+			return x, nil
+		case x.holders > 0:
+			return nil, fmt.Errorf("workspace: %s: %w", root.Path, place.ErrReplaced)
+		}
+		v.drop(e)
 	}
-	x := newIndex(root, &v.opt)
+	x := newIndex(root, &v.opt, v.exclude)
 	x.holders = 1
-	v.indexes[root] = v.order.PushFront(x)
+	v.indexes[root.Path] = v.order.PushFront(x)
 	v.shrink()
 	return x, nil
 }
@@ -153,47 +177,58 @@ func (v *Vault) release(x *index) {
 	v.shrink()
 }
 
+// drop forgets a workspace that isn't in use.
+func (v *Vault) drop(e *list.Element) {
+	x := e.Value.(*index)
+	v.order.Remove(e)
+	delete(v.indexes, x.root.Path)
+	_ = x.close() // a nameless file of copies: nothing is lost with it
+}
+
 // shrink forgets workspaces beyond the bound, those in use never.
 func (v *Vault) shrink() {
 	for e := v.order.Back(); e != nil && v.order.Len() > v.opt.MaxRoots; {
 		x, before := e.Value.(*index), e.Prev()
 		if x.holders == 0 {
-			v.order.Remove(e)
-			delete(v.indexes, x.root)
-			_ = x.close() // a nameless file of copies: nothing is lost with it
+			v.drop(e)
 		}
 		e = before
 	}
 }
 
-// cleanRoot checks a workspace's root.
-func cleanRoot(root string) (string, error) {
+// openRoot opens a workspace. The error says so if it isn't the folder any more that it
+// was when it was first used.
+func (v *Vault) openRoot(root string) (*os.Root, place.Place, error) {
 	if !filepath.IsAbs(root) {
-		return "", fmt.Errorf("workspace: the root %q is not an absolute path", clip(root))
+		return nil, place.Place{}, fmt.Errorf("workspace: the root %q is not an absolute path", clip(root))
 	}
-	resolved, err := filepath.EvalSymlinks(root)
+	at, err := v.opt.Places.Recall(filepath.Clean(root))
+	var dir *os.Root
+	if err == nil {
+		dir, err = at.OpenRoot()
+	}
 	if err != nil {
-		return "", fmt.Errorf("workspace: root: %w", err)
+		return nil, place.Place{}, fmt.Errorf("workspace: root: %w", err)
 	}
-	return resolved, nil
+	return dir, at, nil
 }
 
 // put stores one sealed content and returns where.
-func (v *Vault) put(ctx context.Context, content io.ReadSeeker) (place, error) {
+func (v *Vault) put(ctx context.Context, content io.ReadSeeker) (location, error) {
 	sealed, err := v.sealer.seal(content)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	return v.putSealed(ctx, sealed)
 }
 
-func (v *Vault) putSealed(ctx context.Context, sealed io.Reader) (place, error) {
+func (v *Vault) putSealed(ctx context.Context, sealed io.Reader) (location, error) {
 	info, err := v.opt.Blobs.PutBlob(ctx, sealed)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	sum, err := store.ParseRef(info.Ref)
-	return place{blob: sum}, err
+	return location{blob: sum}, err
 }
 
 // open writes an earlier content to w. After an error what was written is

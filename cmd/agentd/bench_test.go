@@ -339,7 +339,7 @@ func TestBenchCommandsOnKeptFacts(t *testing.T) {
 }
 
 func TestPathsOfContainersAreReplacedWhole(t *testing.T) {
-	places := []containerPath{{"/logs/verifier", "/here/v"}, {"/tests", "/here/t$1"}, {"/app", "/here/w"}}
+	places := []mappedPath{{"/logs/verifier", "/here/v"}, {"/tests", "/here/t$1"}, {"/app", "/here/w"}}
 	for in, want := range map[string]string{
 		"echo 1 > /logs/verifier/reward.txt":  "echo 1 > /here/v/reward.txt",
 		"cd /app && pytest /tests/test_a.py":  "cd /here/w && pytest /here/t$1/test_a.py",

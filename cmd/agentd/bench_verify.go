@@ -131,16 +131,16 @@ func rewardException(err error) string {
 	return harbor.ErrRewardParse.Error()
 }
 
-// containerPath is a path of Harbor's containers and where it is here.
-type containerPath struct{ there, here string }
+// mappedPath is a path of Harbor's containers and where it is here.
+type mappedPath struct{ there, here string }
 
-func (t *benchTrial) places(at *harbor.Layout, tests string) []containerPath {
-	out := []containerPath{{"/logs/verifier", at.Verifier()}, {"/logs/agent", at.Agent()}, {"/logs/artifacts", at.Artifacts()}}
+func (t *benchTrial) places(at *harbor.Layout, tests string) []mappedPath {
+	out := []mappedPath{{"/logs/verifier", at.Verifier()}, {"/logs/agent", at.Agent()}, {"/logs/artifacts", at.Artifacts()}}
 	if tests != "" {
-		out = append(out, containerPath{"/tests", tests})
+		out = append(out, mappedPath{"/tests", tests})
 	}
 	if dir := t.task.Config.Environment.Workdir; dir != "" && dir != "/" {
-		out = append(out, containerPath{filepath.Clean(dir), t.workspace})
+		out = append(out, mappedPath{filepath.Clean(dir), t.workspace})
 	}
 	return out
 }
@@ -223,7 +223,7 @@ func (t *benchTrial) runScript(ctx context.Context, s *taskScript) (processes.Ex
 // rewritePaths replaces the paths of Harbor's containers in a copy of a task's
 // tests: there is no container here, and the sandbox gives no other names to
 // folders.
-func rewritePaths(dir string, places []containerPath) error {
+func rewritePaths(dir string, places []mappedPath) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func rewritePaths(dir string, places []containerPath) error {
 
 // replacePaths replaces whole paths: not the beginning of a longer name, and not
 // the end of a longer path.
-func replacePaths(text []byte, places []containerPath) []byte {
+func replacePaths(text []byte, places []mappedPath) []byte {
 	for _, p := range places {
 		var out bytes.Buffer
 		for at := 0; ; {

@@ -28,14 +28,19 @@ var secretPlaces = []string{
 	"/var/lib/kubelet", "/var/run/secrets", "/run/secrets", "/run/credentials",
 }
 
-// hiddenPaths are what no tool may read: the store, its tokens and its keys, places
-// where secrets are kept, and what the configuration hides.
-func hiddenPaths(c *config.Config) ([]string, error) {
+// dataDirs are the folders that agentd keeps the store, its tokens and its keys in.
+func dataDirs(c *config.Config) []string {
 	dirs := []string{c.Local()}
 	if !c.Database() && c.Data != c.Local() {
 		dirs = append(dirs, c.Data)
 	}
-	dirs = append(dirs, fromHome(c.Sandbox.Hidden)...)
+	return dirs
+}
+
+// hiddenPaths are what no tool may read: agentd's own data, places where secrets are
+// kept, and what the configuration hides.
+func hiddenPaths(c *config.Config) ([]string, error) {
+	dirs := append(dataDirs(c), fromHome(c.Sandbox.Hidden)...)
 	for i, d := range dirs {
 		abs, err := filepath.Abs(d)
 		if err != nil {

@@ -92,6 +92,7 @@ func (s *serving) reload(ctx context.Context) {
 	}
 	setLevel(s.level, next.Config.Log.Level)
 	s.reloadPeerTokens()
+	s.wired.options.Loop.Places.Renew() // folders that were replaced on purpose
 	s.log.Info("configuration reloaded", "changes", len(changes))
 	s.loaded.TakeOver(next)
 }

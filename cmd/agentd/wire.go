@@ -76,6 +76,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 		return nil, err
 	}
 	o.ParseRules, o.TrustRules = parseWorkspaceRules, c.Workspace.TrustRules
+	o.Data, o.Places = dataDirs(c), &place.Places{}
 	hidden, err := hiddenPaths(c)
 	if err != nil {
 		return nil, err
@@ -282,7 +283,7 @@ func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {
 			MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes, WallClock: time.Duration(c.Sandbox.Limits.WallClock),
 		},
 	}
-	o.Places, o.Bounds = &place.Places{}, boundPaths(c)
+	o.Bounds = boundPaths(c)
 	o.Processes = sync.OnceValue(func() *processes.Manager { return processes.New(processes.Options{Report: sandbox.Probe()}) })
 }
 
@@ -319,7 +320,7 @@ func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidd
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
 	}
-	v, err := workspace.New(workspace.Options{Blobs: s, Key: key, Inline: undoInline, Exclude: hidden, SpoolDir: c.Local()})
+	v, err := workspace.New(workspace.Options{Blobs: s, Key: key, Inline: undoInline, Exclude: hidden, SpoolDir: c.Local(), Places: o.Places})
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
 	}

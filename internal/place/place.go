@@ -96,6 +96,9 @@ func (p Place) IsZero() bool { return p.info == nil }
 // Is reports whether info describes this very file or folder, under whatever name.
 func (p Place) Is(info fs.FileInfo) bool { return p.info != nil && os.SameFile(p.info, info) }
 
+// Info describes what the place was when it was resolved.
+func (p Place) Info() fs.FileInfo { return p.info }
+
 // Same reports whether the other place is the same file or folder.
 func (p Place) Same(other Place) bool { return p.Is(other.info) }
 
