@@ -134,6 +134,9 @@ func applyEdit(content []byte, in *editInput) ([]byte, *FileWritten, error) {
 	case n > 1 && !in.All:
 		return nil, nil, ambiguous(content, old, n, in)
 	}
+	if after := int64(len(content)) + int64(n)*int64(len(repl)-len(old)); after > maxEdit {
+		return nil, nil, Errorf(InvalidInput, "%s would have %s after %d replacements; files of more than %s can't be edited", quote(in.Path), size(after), n, size(maxEdit))
+	}
 	at := bytes.Index(content, old)
 	about := &FileWritten{Replacements: n, Line: 1 + bytes.Count(content[:at], newline)}
 	return bytes.ReplaceAll(content, old, repl), about, nil

@@ -5,25 +5,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
-// findStep is how much of a file is searched before the context is looked at.
-const findStep = 256 << 10
+const (
+	// findWork is how much is searched before the context is looked at: bytes times
+	// the instructions of the pattern, which each byte may cost.
+	findWork = 8 << 20
+	// maxFindStep bounds the bytes of that.
+	maxFindStep = 256 << 10
+	// maxPattern is the longest pattern, maxProgram the most instructions that it may
+	// be compiled to.
+	maxPattern = 8 << 10
+	maxProgram = 4000
+)
 
 // finder finds the lines that a pattern matches.
 type finder struct {
 	re     *regexp.Regexp
 	needle needle
+	// step is how many bytes are searched before the context is looked at.
+	step int
 }
 
 // newFinder compiles a pattern so that it never matches over the end of a line:
 // then a whole file can be searched at once, which is faster than line by line
 // and gives the same.
 func newFinder(pattern string) (*finder, error) {
+	if len(pattern) > maxPattern {
+		return nil, Errorf(InvalidInput, "pattern: has %d bytes, at most %d are possible", len(pattern), maxPattern)
+	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl&^syntax.OneLine)
 	if err != nil {
 		return nil, badPattern(pattern, err)
@@ -33,7 +49,30 @@ func newFinder(pattern string) (*finder, error) {
 	if err != nil {
 		return nil, badPattern(pattern, err)
 	}
-	return &finder{re: re, needle: needleOf(parsed)}, nil
+	size, err := programSize(parsed)
+	if err != nil {
+		return nil, badPattern(pattern, err)
+	}
+	if size > maxProgram {
+		return nil, &Error{
+			Category: InvalidInput, Message: fmt.Sprintf("pattern: is too complex: it has %d steps, at most %d are possible", size, maxProgram),
+			Advice: "Use fewer or smaller counts such as {1,1000}, or search in several calls.",
+		}
+	}
+	return &finder{re: re, needle: needleOf(parsed), step: max(1<<10, min(maxFindStep, findWork/size))}, nil
+}
+
+// programSize is the number of instructions of a pattern.
+func programSize(parsed *syntax.Regexp) (int, error) {
+	again, err := syntax.Parse(parsed.String(), syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	prog, err := syntax.Compile(again.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	return len(prog.Inst), nil
 }
 
 // withinLine changes a pattern so that a line is a text: what matches a line end
@@ -101,19 +140,65 @@ func (f *finder) lines(ctx context.Context, data []byte, found func(line int, te
 	line := 1
 	var scratch []byte
 	for len(data) > 0 && ctx.Err() == nil {
-		part := data
-		if len(data) > findStep {
-			if i := bytes.IndexByte(data[findStep:], '\n'); i >= 0 {
-				part = data[:findStep+i+1]
-			}
-		}
-		if !f.needle.in(part, &scratch) {
+		part := f.wholeLines(data)
+		switch {
+		case !f.needle.in(part, &scratch):
 			line += bytes.Count(part, newline)
-		} else if !f.part(part, &line, found) {
+		case len(part) > 2*f.step:
+			if !f.longLine(ctx, part, &line, found) {
+				return
+			}
+		case !f.part(part, &line, found):
 			return
 		}
 		data = data[len(part):]
 	}
+}
+
+// wholeLines returns the lines that data begins with, about a step of them. One that
+// is longer than a step comes alone.
+func (f *finder) wholeLines(data []byte) []byte {
+	if len(data) <= f.step {
+		return data
+	}
+	if i := bytes.LastIndexByte(data[:f.step], '\n'); i >= 0 {
+		return data[:i+1]
+	}
+	if i := bytes.IndexByte(data[f.step:], '\n'); i >= 0 {
+		return data[:f.step+i+1]
+	}
+	return data
+}
+
+// longLine searches one line in a way that ends with the context.
+func (f *finder) longLine(ctx context.Context, data []byte, line *int, found func(line int, text []byte) bool) bool {
+	text := bytes.TrimSuffix(data, newline)
+	m := f.re.FindReaderIndex(&runesUntil{ctx: ctx, data: text})
+	if len(m) > 0 && ctx.Err() == nil && !found(*line, around(text, m[0])) {
+		return false
+	}
+	*line += bytes.Count(data, newline)
+	return ctx.Err() == nil
+}
+
+// runesUntil reads characters until its context ends.
+type runesUntil struct {
+	ctx  context.Context //nolint:containedctx // a reader has no other way to it
+	data []byte
+	read int
+}
+
+// ReadRune implements [io.RuneReader].
+func (r *runesUntil) ReadRune() (rune, int, error) {
+	if r.read++; r.read%1024 == 0 && r.ctx.Err() != nil {
+		return 0, 0, r.ctx.Err()
+	}
+	if len(r.data) == 0 {
+		return 0, 0, io.EOF
+	}
+	c, n := utf8.DecodeRune(r.data)
+	r.data = r.data[n:]
+	return c, n, nil
 }
 
 // part searches whole lines, of which the first has the number *line, and moves

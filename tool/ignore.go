@@ -7,22 +7,29 @@ import (
 	"path"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"agentd/internal/pathglob"
 )
 
-// maxIgnoreFile bounds how much of a .gitignore is read.
-const maxIgnoreFile = 1 << 20
+const (
+	// maxIgnoreFile bounds how much of a .gitignore is read.
+	maxIgnoreFile = 1 << 20
+	// maxIgnoreRules bounds the rules that hold in one folder, with those of the
+	// folders above it: each is held against each entry.
+	maxIgnoreRules = 2000
+)
 
 // ignoreList is the .gitignore of one folder, and through up those above it.
 type ignoreList struct {
 	up    *ignoreList
 	base  string // the folder, relative to the workspace
 	rules []ignoreRule
+	total int // rules of this and those above
 }
 
 type ignoreRule struct {
 	// literal matches a name or path as it is, suffix its end; else glob does.
-	literal, suffix, glob string
+	literal, suffix string
+	glob            *pathglob.Glob
 	// anchored rules are about the path below base, others about the name alone.
 	anchored bool
 	dirOnly  bool
@@ -59,8 +66,7 @@ func (r *ignoreRule) matches(base, rel string, isDir bool) bool {
 	case r.suffix != "":
 		return strings.HasSuffix(name, r.suffix)
 	default:
-		ok, err := doublestar.Match(r.glob, name)
-		return err == nil && ok
+		return r.glob.Match(name)
 	}
 }
 
@@ -72,17 +78,22 @@ func (l *ignoreList) with(t *tree, d *os.Root, rel string) *ignoreList {
 		return l
 	}
 	defer f.Close()
-	rules := parseIgnore(io.LimitReader(f, maxIgnoreFile))
+	total := 0
+	if l != nil {
+		total = l.total
+	}
+	rules := parseIgnore(io.LimitReader(f, maxIgnoreFile), maxIgnoreRules-total)
 	if len(rules) == 0 {
 		return l
 	}
-	return &ignoreList{up: l, base: rel, rules: rules}
+	return &ignoreList{up: l, base: rel, rules: rules, total: total + len(rules)}
 }
 
-func parseIgnore(r io.Reader) []ignoreRule {
+// parseIgnore reads the first rules, at most that many.
+func parseIgnore(r io.Reader, most int) []ignoreRule {
 	var rules []ignoreRule
 	s := bufio.NewScanner(r)
-	for s.Scan() {
+	for len(rules) < most && s.Scan() {
 		if rule, ok := parseIgnoreLine(s.Text()); ok {
 			rules = append(rules, rule)
 		}
@@ -113,8 +124,8 @@ func parseIgnoreLine(line string) (ignoreRule, bool) {
 	case !r.anchored && strings.HasPrefix(line, "*") && !strings.ContainsAny(line[1:], `*?[\`) && len(line) > 1:
 		r.suffix = line[1:]
 	default:
-		r.glob = ignoreGlob(line)
-		if !doublestar.ValidatePattern(r.glob) {
+		var err error
+		if r.glob, err = pathglob.Compile(ignoreGlob(line)); err != nil {
 			return r, false
 		}
 	}

@@ -13,9 +13,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"agentd/event"
+	"agentd/internal/pathglob"
 )
 
 // Policies of a tool in an inventory; values of Info's Policy.
@@ -323,7 +322,7 @@ func matches(globs []string, name string) bool {
 		if g == name || g == "*" {
 			return true
 		}
-		if ok, err := doublestar.Match(g, name); err == nil && ok {
+		if glob, err := pathglob.Compile(g); err == nil && glob.Match(name) {
 			return true
 		}
 	}

@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"agentd/event"
+	"agentd/internal/pathglob"
 )
 
 const (
@@ -95,7 +94,7 @@ func (f *files) list(ctx context.Context, call *Call) (*Result, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	about := FileList{Path: rel, Ignored: w.skipped, Incomplete: errors.Is(err, errEnough)}
+	about := FileList{Path: rel, Ignored: w.skipped, Incomplete: w.incomplete || errors.Is(err, errEnough)}
 	shown := shallowest(l.found, maxListed)
 	var b bytes.Buffer
 	for _, e := range shown {
@@ -106,8 +105,8 @@ func (f *files) list(ctx context.Context, call *Call) (*Result, error) {
 		b.WriteString(line + "\n")
 		about.Shown++
 	}
-	about.More = len(l.found) - about.Shown
-	return &Result{Output: withNotes(b.Bytes(), about.notes(w.unreadable)), Structured: structured(&about)}, nil
+	about.More = l.matched - about.Shown
+	return &Result{Output: withNotes(b.Bytes(), about.notes(&w)), Structured: structured(&about)}, nil
 }
 
 // joinShown puts what was asked for before what was found in it, so that every
@@ -120,7 +119,7 @@ func joinShown(asked, show string) string {
 	return strings.TrimSuffix(dir, "/") + "/" + show
 }
 
-func (about *FileList) notes(unreadable int) []string {
+func (about *FileList) notes(w *walk) []string {
 	var notes []string
 	if about.Shown == 0 && about.More == 0 {
 		notes = append(notes, "nothing found")
@@ -129,27 +128,31 @@ func (about *FileList) notes(unreadable int) []string {
 		notes = append(notes, fmt.Sprintf("%d more; narrow it with path or glob", about.More))
 	}
 	if about.Incomplete {
-		notes = append(notes, fmt.Sprintf("stopped after %d entries", maxWalked))
+		notes = append(notes, fmt.Sprintf("not everything was looked at: at most %d entries and %d levels are", maxWalked, maxLevels))
 	}
 	if about.Ignored > 0 {
 		notes = append(notes, fmt.Sprintf(".gitignore leaves out %d here", about.Ignored))
 	}
-	if unreadable > 0 {
-		notes = append(notes, count(unreadable, "folder")+" could not be read")
+	if w.unreadable > 0 {
+		notes = append(notes, count(w.unreadable, "folder")+" could not be read")
 	}
 	return notes
 }
 
 // lister gathers what list_files found.
 type lister struct {
-	base   string
-	match  func(rel string) bool
-	found  []listed
-	walked int
+	base  string
+	match func(rel string) bool
+	// found are the shallowest of what matched so far, and some more.
+	found           []listed
+	matched, walked int
 }
 
-func (l *lister) visit(dir string, d *os.Root, entries []fs.DirEntry) error {
+func (l *lister) visit(ctx context.Context, dir string, d *os.Root, entries []fs.DirEntry) error {
 	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if l.walked++; l.walked > maxWalked {
 			return errEnough
 		}
@@ -166,7 +169,11 @@ func (l *lister) visit(dir string, d *os.Root, entries []fs.DirEntry) error {
 				show += " -> " + clip(to, 200)
 			}
 		}
+		l.matched++
 		l.found = append(l.found, listed{rel: rel, depth: strings.Count(rel, "/"), show: oneLine(show)})
+		if len(l.found) >= 4*maxListed {
+			l.found = shallowest(l.found, maxListed)
+		}
 	}
 	return nil
 }
@@ -205,9 +212,10 @@ func globber(glob string) (func(rel string) bool, error) {
 		return func(string) bool { return true }, nil
 	}
 	glob = strings.TrimPrefix(glob, "./")
-	if !doublestar.ValidatePattern(glob) {
+	pattern, err := pathglob.Compile(glob)
+	if err != nil {
 		return nil, &Error{
-			Category: InvalidInput, Message: fmt.Sprintf("glob: %s is not a valid pattern", quote(glob)),
+			Category: InvalidInput, Message: fmt.Sprintf("glob: %s is not a valid pattern: %v", quote(clip(glob, 200)), err),
 			Advice: "Use * ? [a-z] {a,b} and ** for any folders; every [ and { needs its end.",
 		}
 	}
@@ -216,7 +224,6 @@ func globber(glob string) (func(rel string) bool, error) {
 		if byName {
 			rel = path.Base(rel)
 		}
-		ok, err := doublestar.Match(glob, rel)
-		return err == nil && ok
+		return pattern.Match(rel)
 	}, nil
 }

@@ -124,7 +124,7 @@ func TestIgnoreRules(t *testing.T) {
 		{"/", "a", true, false},
 		{"!", "a", true, false},
 	} {
-		l := &ignoreList{base: ".", rules: parseIgnore(strings.NewReader(c.rules))}
+		l := &ignoreList{base: ".", rules: parseIgnore(strings.NewReader(c.rules), maxIgnoreRules)}
 		if got := l.ignored(c.rel, c.isDir); got != c.want {
 			t.Errorf("%q on %s: %v", c.rules, c.rel, got)
 		}

@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// maxNearLines is how many lines are compared to find the nearest.
+	// maxNearLines and maxNearBytes bound the texts that are compared to find out what
+	// differs.
 	maxNearLines = 50_000
+	maxNearBytes = 8 << 20
 	// maxShown is how much of a line a message shows.
 	maxShown = 200
 )
@@ -23,6 +25,9 @@ func mismatch(content []byte, in *editInput) *Error {
 	if len(bytes.TrimSpace(content)) == 0 {
 		e.Message += ": the file is empty"
 		e.Advice = "Use write_file to give it a content."
+		return e
+	}
+	if !comparable(content) || !comparable([]byte(in.Old)) {
 		return e
 	}
 	lines := strings.Split(string(content), "\n")
@@ -51,6 +56,11 @@ func mismatch(content []byte, in *editInput) *Error {
 	e.Message += ": no line is like it"
 	e.Advice = "Read the file first, or look for the text with search_files."
 	return e
+}
+
+// comparable reports whether a text is small enough to be compared line by line.
+func comparable(text []byte) bool {
+	return len(text) <= maxNearBytes && bytes.Count(text, newline) < maxNearLines
 }
 
 func areLines(n int) string {
@@ -112,41 +122,62 @@ func sameButBlanks(lines, want []string) (at, n int) {
 	for len(want) > 0 && want[len(want)-1] == "" {
 		want = want[:len(want)-1]
 	}
-	if len(want) == 0 || len(lines) > maxNearLines {
+	if len(want) == 0 {
 		return -1, 0
 	}
-	have := squeezeAll(lines)
-	for i := range have {
-		if i+len(want) <= len(have) && equalLines(have[i:i+len(want)], want) {
-			return i, len(want)
-		}
+	at, n = longestPrefix(squeezeAll(lines), want)
+	if n < len(want) {
+		return -1, 0
 	}
-	return -1, 0
-}
-
-func equalLines(a, b []string) bool {
-	for i := range b {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	return at, n
 }
 
 // sharedBeginning finds the place where the most first lines of want stand, and
 // returns it with their number; -1 if not even the first does.
 func sharedBeginning(lines, want []string) (at, n int) {
-	at = -1
 	if len(want) < 2 || strings.TrimSpace(want[0]) == "" {
-		return at, 0
+		return -1, 0
 	}
-	for i := range lines {
-		k := 0
-		for k < len(want) && i+k < len(lines) && strings.TrimRight(lines[i+k], "\r") == strings.TrimRight(want[k], "\r") {
+	// All of want isn't there, except for ends of lines that don't count here.
+	return longestPrefix(trimEnds(lines), trimEnds(want)[:len(want)-1])
+}
+
+func trimEnds(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = strings.TrimRight(l, "\r")
+	}
+	return out
+}
+
+// longestPrefix finds the first place where the most of want's first lines stand, in
+// linear time (Knuth, Morris and Pratt); -1 if there is none.
+func longestPrefix(lines, want []string) (at, n int) {
+	// back[k] is the length of the longest beginning of want that also ends its first
+	// k lines.
+	back := make([]int, len(want)+1)
+	for k, i := 0, 1; i < len(want); i++ {
+		for k > 0 && want[i] != want[k] {
+			k = back[k]
+		}
+		if want[i] == want[k] {
 			k++
 		}
-		if k > n && k < len(want) {
-			at, n = i, k
+		back[i+1] = k
+	}
+	at = -1
+	for i, k := 0, 0; i < len(lines); i++ {
+		for k > 0 && lines[i] != want[k] {
+			k = back[k]
+		}
+		if lines[i] == want[k] {
+			k++
+		}
+		if k > n {
+			at, n = i-k+1, k
+		}
+		if k == len(want) {
+			return at, n
 		}
 	}
 	return at, n
@@ -169,7 +200,7 @@ func nearestLine(lines []string, want string) int {
 		return -1
 	}
 	best, at := 0.5, -1
-	for i, l := range lines[:min(len(lines), maxNearLines)] {
+	for i, l := range lines {
 		if s := likeness(pairs, l); s > best {
 			best, at = s, i
 		}

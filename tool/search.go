@@ -24,6 +24,9 @@ const (
 	searchWorkers = 2
 	// searchBatch is how many files of a folder a worker takes at once.
 	searchBatch = 128
+	// searchAhead is how many batches may be searched, or wait to be put into order,
+	// beside the one that is next: it bounds what is kept of a search.
+	searchAhead = 16
 	// maxMatchText is how much of a matching line is shown.
 	maxMatchText = 300
 )
@@ -105,6 +108,7 @@ type searcher struct {
 
 	mu       sync.Mutex
 	pending  map[int]batchResult // finished, but one before it is not
+	ahead    chan struct{}       // has an element for each batch that isn't in order yet
 	next     int
 	out      []string
 	files    int
@@ -129,7 +133,7 @@ type batchResult struct {
 func (s *searcher) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	s.stop = cancel
+	s.stop, s.ahead = cancel, make(chan struct{}, searchAhead)
 	d, rel, err := s.t.openDir(ctx, s.asked)
 	if err != nil {
 		if !s.isFile(ctx) {
@@ -176,6 +180,11 @@ func (s *searcher) walk(ctx context.Context, d *os.Root, batches chan<- batch) e
 	index := 0
 	send := func(dir string, names []string) error {
 		select {
+		case s.ahead <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
 		case batches <- batch{index: index, dir: dir, names: names}:
 			index++
 			return nil
@@ -183,9 +192,12 @@ func (s *searcher) walk(ctx context.Context, d *os.Root, batches chan<- batch) e
 			return ctx.Err()
 		}
 	}
-	w := walk{t: s.t, visit: func(dir string, _ *os.Root, entries []fs.DirEntry) error {
+	w := walk{t: s.t, visit: func(ctx context.Context, dir string, _ *os.Root, entries []fs.DirEntry) error {
 		var names []string
 		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if !e.Type().IsRegular() || !s.match(relativeTo(s.base, path.Join(dir, e.Name()))) {
 				continue
 			}
@@ -275,6 +287,10 @@ func (s *searcher) add(index int, res batchResult) {
 		}
 		delete(s.pending, s.next)
 		s.next++
+		select {
+		case <-s.ahead:
+		default: // the one file of a search is no batch of a walk
+		}
 		s.out = append(s.out, r.lines...)
 		s.files += r.files
 		s.tooLarge += r.tooLarge

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -18,17 +19,27 @@ type walk struct {
 	// everything turns leaving out off, for a start that is left out itself.
 	everything bool
 	// visit is told the entries of each folder. It may keep the slice.
-	visit func(dir string, d *os.Root, entries []fs.DirEntry) error
+	visit func(ctx context.Context, dir string, d *os.Root, entries []fs.DirEntry) error
 	// skipped counts entries that were left out, unreadable folders that couldn't
 	// be read.
 	skipped, unreadable int
+	// incomplete says that a folder had too many entries, or lay too deep.
+	incomplete bool
 }
+
+const (
+	// maxLevels is how deep a walk goes: each level has a handle open, and a path that
+	// grows with it.
+	maxLevels = 100
+	// dirBatch is how many entries are read before the context is looked at.
+	dirBatch = 1024
+)
 
 // from walks the folder d, which lies at rel. It closes d.
 func (w *walk) from(ctx context.Context, d *os.Root, rel string) error {
 	up, left := w.above(rel)
 	w.everything = left
-	return w.folder(ctx, d, rel, up)
+	return w.folder(ctx, d, rel, 0, up)
 }
 
 // above returns the .gitignore files above rel, and whether they, or being part
@@ -60,12 +71,12 @@ func (w *walk) above(rel string) (*ignoreList, bool) {
 	return list, false
 }
 
-func (w *walk) folder(ctx context.Context, d *os.Root, rel string, up *ignoreList) error {
+func (w *walk) folder(ctx context.Context, d *os.Root, rel string, level int, up *ignoreList) error {
 	defer d.Close()
+	entries, err := w.entries(ctx, d)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	entries, err := readDir(d)
 	if err != nil {
 		w.unreadable++
 		return nil // the rest can still be shown; the count is told
@@ -74,13 +85,20 @@ func (w *walk) folder(ctx context.Context, d *os.Root, rel string, up *ignoreLis
 	if !w.everything && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ".gitignore" }) {
 		list = up.with(w.t, d, rel)
 	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return w.leaveOut(rel, e, list) })
-	if err := w.visit(rel, d, entries); err != nil {
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return ctx.Err() == nil && w.leaveOut(rel, e, list) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := w.visit(ctx, rel, d, entries); err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
+		}
+		if level == maxLevels {
+			w.incomplete = true
+			return nil
 		}
 		sub, err := w.t.enter(d, e.Name())
 		if err != nil {
@@ -89,22 +107,38 @@ func (w *walk) folder(ctx context.Context, d *os.Root, rel string, up *ignoreLis
 			}
 			continue
 		}
-		if err := w.folder(ctx, sub, path.Join(rel, e.Name()), list); err != nil {
+		if err := w.folder(ctx, sub, path.Join(rel, e.Name()), level+1, list); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readDir(d *os.Root) ([]fs.DirEntry, error) {
+// entries returns those of a folder, sorted; of a folder that has more than a walk
+// looks at, the first that come.
+func (w *walk) entries(ctx context.Context, d *os.Root) ([]fs.DirEntry, error) {
 	f, err := d.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	if err != nil && len(entries) == 0 {
-		return nil, err
+	var entries []fs.DirEntry
+	for ctx.Err() == nil {
+		if len(entries) >= maxWalked {
+			w.incomplete = true
+			break
+		}
+		some, err := f.ReadDir(dirBatch)
+		entries = append(entries, some...)
+		if errors.Is(err, io.EOF) || err == nil && len(some) == 0 {
+			break
+		}
+		if err != nil && len(entries) == 0 {
+			return nil, err
+		}
+		if err != nil {
+			break // what could be read is shown
+		}
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, nil

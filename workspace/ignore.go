@@ -3,18 +3,21 @@ package workspace
 import (
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"agentd/internal/pathglob"
 )
 
 // Bounds of one .gitignore; what is beyond them is not read.
 const (
 	maxIgnoreBytes = 64 << 10
 	maxIgnoreRules = 1000
+	// maxRulesTried bounds the rules that are held against one entry, those of folders
+	// above included.
+	maxRulesTried = 2000
 )
 
 // ignoreRule is one line of a .gitignore.
 type ignoreRule struct {
-	pattern string
+	pattern *pathglob.Glob
 	negated bool
 	// dirOnly holds for folders alone, anchored for the whole path from the file's
 	// folder on instead of the last name.
@@ -55,18 +58,24 @@ func parseIgnoreLine(line string) (ignoreRule, bool) {
 	line, r.dirOnly = strings.CutSuffix(line, "/")
 	r.anchored = strings.Contains(line, "/")
 	// A leading "**/" says that the rest may begin anywhere.
-	r.pattern = strings.TrimPrefix(line, "/")
+	line = strings.TrimPrefix(line, "/")
+	if line == "" {
+		return r, false
+	}
 	// Braces mean nothing in a .gitignore, but do to the matcher.
-	r.pattern = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(r.pattern)
-	return r, r.pattern != "" && doublestar.ValidatePattern(r.pattern)
+	var err error
+	r.pattern, err = pathglob.Compile(strings.NewReplacer("{", `\{`, "}", `\}`).Replace(line))
+	return r, err == nil
 }
 
 // ignores says whether a path is ignored, given that no folder above it is. The
 // last rule that matches decides, those of deeper folders first.
 func (i *ignoreRules) ignores(path string, dir bool) bool {
-	for ; i != nil; i = i.above {
+	tried := 0
+	for ; i != nil && tried < maxRulesTried; i = i.above {
 		below := path[len(i.prefix):]
 		for k := len(i.rules) - 1; k >= 0; k-- {
+			tried++
 			if i.rules[k].matches(below, dir) {
 				return !i.rules[k].negated
 			}
@@ -82,6 +91,5 @@ func (r *ignoreRule) matches(path string, dir bool) bool {
 	if !r.anchored {
 		path = path[strings.LastIndexByte(path, '/')+1:]
 	}
-	ok, err := doublestar.Match(r.pattern, path)
-	return ok && err == nil
+	return r.pattern.Match(path)
 }

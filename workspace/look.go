@@ -115,6 +115,9 @@ func (l *look) walk(ctx context.Context, dir *node, h *dirHandle, prefix string,
 		}
 		names, err := h.names(nameBatch)
 		for _, name := range names {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			n := l.entry(dir, h, prefix, name, rules, above)
 			if n == nil {
 				continue

@@ -57,7 +57,7 @@ var importTable = []row{
 	{dir: "permission", may: []string{"event", "internal/pathglob"}},
 	{dir: "hook", may: []string{"event"}},
 	{dir: "redact", may: []string{"event"}},
-	{dir: "workspace", may: []string{"event", "store", "internal/place"}},
+	{dir: "workspace", may: []string{"event", "store", "internal/place", "internal/pathglob"}},
 	{dir: "tool", may: []string{"event", "internal/place", "internal/pathglob"}},
 	{dir: "tool/mcp", role: adapter, may: []string{"tool", "event"}},
 	{dir: "model", may: []string{"event"}},
