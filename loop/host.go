@@ -108,7 +108,7 @@ func (h *toolHost) close() {
 func (h *toolHost) Changing(ctx context.Context, path string) error {
 	if h.r.l.opt.Sandbox.Mode == sandbox.ReadOnly && !h.r.outside {
 		err := tool.Errorf(tool.SandboxViolation, "the workspace is read-only: sandbox.mode is read_only")
-		err.Boundary, err.Path = "filesystem", path
+		err.Boundary, err.Path, err.Liftable = "filesystem", path, true
 		return err
 	}
 	rec, err := h.keeper()

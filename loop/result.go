@@ -124,7 +124,7 @@ func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) e
 		}
 		if failed.Category == tool.SandboxViolation {
 			r.emitViolation(tx, failed)
-			if r.l.modeOf(tx.State, t, t.Active) == permission.ModeOnFailure && !r.l.opt.NobodyToAsk && !r.outside {
+			if r.l.modeOf(tx.State, t, t.Active) == permission.ModeOnFailure && !r.l.opt.NobodyToAsk && !r.outside && r.liftable(failed) {
 				r.askOutside(tx, t, failed)
 				return
 			}
@@ -137,6 +137,12 @@ func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) e
 			r.emitFailed(tx, failed)
 		}
 	})
+}
+
+// liftable reports whether the call would work outside of the sandbox: a command
+// would wherever its workspace is still there, a file tool stays in the workspace.
+func (r *toolRun) liftable(err *tool.Error) bool {
+	return err.Liftable || r.entry.Info.ToolName == tool.Shell && err.Boundary != "workspace"
 }
 
 func (r *toolRun) emitViolation(tx *session.Tx, err *tool.Error) {

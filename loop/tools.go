@@ -177,6 +177,9 @@ func (r *toolRun) check(inv *tool.Inventory) {
 	if err == nil {
 		err = r.l.checkPlace(&entry.Info, r.place)
 	}
+	if err == nil {
+		err = tool.CheckPath(entry.Info.ToolName, r.place.root, r.place.cwd, r.input, resolveBelow(r.place.root))
+	}
 	if err != nil {
 		r.refuse(err)
 	}

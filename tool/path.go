@@ -1,9 +1,12 @@
 package tool
 
 import (
+	"encoding/json"
 	"path"
 	"path/filepath"
 	"strings"
+
+	"agentd/event"
 )
 
 // maxPath is longer than any path that a kernel opens in one piece.
@@ -39,6 +42,32 @@ func Locate(root, cwd, name string) (string, error) {
 	return rel, nil
 }
 
+// CheckPath refuses the path of a file tool's call that leads outside of the
+// workspace root, before anyone is asked about the call: an approval could not make
+// it work. resolve says where an absolute path leads once links are followed. Other
+// tools have no such path.
+func CheckPath(toolName, root, cwd string, input event.Raw, resolve func(path string) string) error {
+	switch toolName {
+	case ReadFile, WriteFile, EditFile, ListFiles, SearchFiles:
+	default:
+		return nil
+	}
+	in := struct {
+		Path string `json:"path"`
+	}{"."}
+	if err := json.Unmarshal(input, &in); err != nil {
+		return Errorf(InvalidInput, "the input is not what the schema asks for: %v", err)
+	}
+	rel, err := Locate(root, cwd, in.Path)
+	if err != nil {
+		return err
+	}
+	if _, ok := within(root, resolve(filepath.Join(root, filepath.FromSlash(rel)))); !ok {
+		return outsideThroughLink(in.Path)
+	}
+	return nil
+}
+
 // within returns abs relative to root, with slashes, if it is root or below it.
 func within(root, abs string) (string, bool) {
 	root, abs = filepath.Clean(root), filepath.Clean(abs)
@@ -54,9 +83,17 @@ func within(root, abs string) (string, bool) {
 func outside(name string) *Error {
 	return &Error{
 		Category: SandboxViolation, Message: quote(name) + " is outside the workspace",
-		Advice:   "Use a path within the workspace.",
+		Advice: "File tools work within the workspace only; use a path there. With shell a command can write to the folders of " +
+			"sandbox.writeRoots, and can ask to run outside where the permission mode allows that.",
 		Boundary: "filesystem", Path: clip(name, 300),
 	}
+}
+
+// outsideThroughLink is the refusal of a path that a link takes out of the workspace.
+func outsideThroughLink(name string) *Error {
+	e := outside(name)
+	e.Message = quote(name) + " leads outside the workspace through a symbolic link"
+	return e
 }
 
 // hiddenPath is the refusal of what belongs to the runtime itself, or what the

@@ -47,9 +47,7 @@ func (t *tree) explain(ctx context.Context, name, rel string, err error) *Error 
 // notPermitted tells a link that leads outside from a file whose mode forbids it.
 func (t *tree) notPermitted(name, rel string) *Error {
 	if _, err := t.real(rel); err != nil && err == fs.ErrPermission { //nolint:errorlint // real returns it as it is for a link that leaves; the system's own is wrapped
-		e := outside(name)
-		e.Message = quote(name) + " leads outside the workspace through a symbolic link"
-		return e
+		return outsideThroughLink(name)
 	}
 	return Errorf(Execution, "the file system does not permit to open %s", quote(name))
 }
