@@ -66,6 +66,10 @@ type facts struct {
 	reads, inside bool
 	// leaves says that the call is known to need more than the sandbox gives.
 	leaves bool
+	// bound is what the call would change of what bounds the agent.
+	bound string
+	// onlyOnce says that an approval can't be for the session.
+	onlyOnce bool
 	// unclear says why the call can't be judged; empty if it can.
 	unclear string
 
@@ -144,18 +148,20 @@ func (f *facts) lookShell(q *Question, in map[string]any) {
 	line, _ := in["command"].(string)
 	cwd, _ := in["cwd"].(string)
 	here := q.placeOf(orDot(cwd))
-	f.key = grantKey("shell", line, here.abs, here.real, fmt.Sprint(in["background"]), strconv.FormatBool(q.Outside))
+	key := []string{"shell", line, here.abs, here.real, fmt.Sprint(in["background"]), strconv.FormatBool(q.Outside)}
+	f.key = grantKey(key...)
 	if strings.TrimSpace(line) == "" {
 		f.unclear = "it has no command"
 		f.line = &Line{}
+		f.onlyOnce = q.Outside
 		return
 	}
 	f.line = Analyse(line)
-	at := *q
-	at.Cwd, f.cwd = here.abs, here.abs
+	f.cwd = here.abs
+	at := q.from(here.abs)
 	f.unclear = strings.Join(f.line.Hidden, "; ")
 	f.reads = f.line.readOnly()
-	f.inside = f.reads && here.inside && f.line.readsWithin(&at)
+	f.inside = f.reads && here.inside && f.line.readsWithin(at)
 	for _, w := range f.line.Writes {
 		if w.harmless() {
 			continue
@@ -165,11 +171,23 @@ func (f *facts) lookShell(q *Question, in map[string]any) {
 		}
 		pl := at.placeOf(w.Path)
 		f.writes = append(f.writes, pl)
-		if !q.writable(pl) && !within(pl.abs, "/tmp") && !within(pl.abs, "/var/tmp") {
+		if f.bound == "" {
+			f.bound = q.bounded(pl)
+		}
+		if f.bound != "" || !q.writable(pl) && !within(pl.abs, "/tmp") && !within(pl.abs, "/var/tmp") {
 			f.leaves = true
 		}
 	}
+	if q.Outside || f.leaves {
+		f.key = grantKey(append(key, f.line.namedFiles(at)...)...)
+		f.onlyOnce = !f.line.repeatable(at)
+	}
 	f.lookHarm()
+}
+
+// wordInside says that a word of the line, if it is a path, is one inside the workspace.
+func (f *facts) wordInside(q *Question, w string) bool {
+	return wordInside(q.from(f.cwd), w, f.line.moved)
 }
 
 // lookHarm gathers what the commands would destroy.
@@ -232,6 +250,10 @@ func (f *facts) lookFile(q *Question, in map[string]any) {
 		return
 	}
 	f.leaves = !q.writable(pl)
+	if f.bound = q.bounded(pl); f.bound != "" {
+		// What is written to such a file matters as much as which one it is.
+		f.key = grantKey("bound", q.Tool.ToolName, pl.abs, pl.real, strconv.FormatBool(q.Outside), inOneForm(in))
+	}
 	if q.Tool.ToolName == "write_file" {
 		f.impact = "writes the whole content of " + pl.abs
 	} else {
@@ -240,16 +262,21 @@ func (f *facts) lookFile(q *Question, in map[string]any) {
 	f.rollback = adviceFiles
 }
 
-// lookOther brings the input of another tool into one form: names in order, no
-// blanks, characters as they are.
-func (f *facts) lookOther(q *Question, in map[string]any) {
+// inOneForm writes an input with its names in order, no blanks, and characters as they
+// are.
+func inOneForm(in map[string]any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(in); err != nil {
-		f.unclear = "its input can't be read: " + err.Error()
+		return fmt.Sprint(in) // it was read as JSON, so it can be written as JSON
 	}
-	f.text = strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// lookOther brings the input of another tool into one form.
+func (f *facts) lookOther(q *Question, in map[string]any) {
+	f.text = inOneForm(in)
 	f.key = grantKey("input", q.Tool.ToolName, f.text, strconv.FormatBool(q.Outside))
 	f.reads = q.Tool.IsReadOnly
 	f.inside = f.reads && (f.kind == kindTalk || f.kind == kindHandOver)

@@ -24,9 +24,10 @@ const (
 // [Decision.Key]. The key is
 //
 //   - of a shell call: the line to the letter, its working directory, and
-//     whether it runs in the background;
+//     whether it runs in the background; outside of the sandbox also the content
+//     of the files that the line names;
 //   - of a file tool: the path, where it leads, and for a tool that searches the
-//     folder; what is written may differ;
+//     folder; what is written may differ, unless the file bounds the agent;
 //   - of another tool: the whole input.
 //
 // A call that asks to run outside of the sandbox has another key than the same

@@ -167,8 +167,7 @@ func (h *holder) holdFiles(r *rule) (verdict, string) {
 	if r.tool == nil || (!writes && !reads) {
 		return misses, ""
 	}
-	at := *h.q
-	at.Cwd = h.f.cwd
+	at := h.q.from(h.f.cwd)
 	v, what := misses, ""
 	note := func(got verdict, name string) {
 		if got > v {
@@ -232,8 +231,8 @@ func (h *holder) cover() []finding {
 	return used
 }
 
-// coverLine needs a rule for every command and every written file that isn't a
-// read.
+// coverLine needs a rule for every command and every written file that the mode doesn't
+// let run by itself. What a rule matches it covers, reads included.
 func (h *holder) coverLine() []finding {
 	if len(h.f.line.Doubts) > 0 {
 		return nil
@@ -241,16 +240,18 @@ func (h *holder) coverLine() []finding {
 	var used []finding
 	for i := range h.f.line.Commands {
 		c := &h.f.line.Commands[i]
-		if c.Wrapper || c.ReadOnly {
-			continue
-		}
 		n := len(used)
 		for _, r := range h.allows {
 			if r.applies(h.q.Tool.ToolName) && allows(r, c) {
 				used = append(used, finding{r, quote(c)})
 			}
 		}
-		if len(used) == n {
+		if len(used) == n && !c.Wrapper && !h.q.runsByMode(h.f, c) {
+			return nil
+		}
+	}
+	for _, p := range h.f.line.Inputs {
+		if h.q.Mode == ModeUntrusted && !h.f.wordInside(h.q, p) {
 			return nil
 		}
 	}
@@ -258,11 +259,11 @@ func (h *holder) coverLine() []finding {
 		if w.harmless() {
 			continue
 		}
-		found := h.coverWrite(w)
-		if found == nil {
+		if found := h.coverWrite(w); found != nil {
+			used = append(used, *found)
+		} else if !h.q.writesByMode(h.f, w) {
 			return nil
 		}
-		used = append(used, *found)
 	}
 	return used
 }
@@ -272,9 +273,7 @@ func (h *holder) coverWrite(w Write) *finding {
 	if !w.Known {
 		return nil
 	}
-	at := *h.q
-	at.Cwd = h.f.cwd
-	pl := at.placeOf(w.Path)
+	pl := h.q.from(h.f.cwd).placeOf(w.Path)
 	for _, r := range h.allows {
 		if !r.applies("write_file") {
 			continue

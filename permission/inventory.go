@@ -65,5 +65,8 @@ func shellPolicy(mode string) (policy, reason string) {
 	case ModePlan:
 		return PolicyDenied, "in mode plan only reads run, and commands are denied"
 	}
-	return PolicyAsk, "in mode " + mode + " commands ask"
+	if mode == ModeUntrusted {
+		return PolicyAsk, "in mode untrusted commands ask, unless they only read, inside the workspace"
+	}
+	return PolicyAsk, "in mode " + mode + " commands ask, unless they only read"
 }

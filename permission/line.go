@@ -129,17 +129,16 @@ func (l *Line) readOnly() bool {
 // its words alone, none of which may be unknown or lead out.
 func (l *Line) readsWithin(q *Question) bool {
 	for i := range l.Commands {
-		c := &l.Commands[i]
-		if c.host {
+		if !l.Commands[i].readsWithin(q, l.moved) {
 			return false
-		}
-		for _, w := range c.Words[1:] {
-			if !wordInside(q, w, l.moved) {
-				return false
-			}
 		}
 	}
 	return !slices.ContainsFunc(l.Inputs, func(p string) bool { return !wordInside(q, p, l.moved) })
+}
+
+// readsWithin says that a command that only reads does so inside the workspace.
+func (c *Command) readsWithin(q *Question, moved bool) bool {
+	return !c.host && !slices.ContainsFunc(c.Words[1:], func(w string) bool { return !wordInside(q, w, moved) })
 }
 
 // wordInside says that a word, if it is a path, is one inside the workspace.

@@ -14,10 +14,12 @@ func (q *Question) byMode(f *facts) outcome {
 	if f.kind == kindHandOver {
 		return q.handOver(say)
 	}
-	// A command is no read, whatever it looks like: what it does is known only as far
-	// as its words tell. Nor are a plan and a question, though they touch nothing: the
-	// modes that let them run name them. A rule can let them run, too.
-	reads := f.reads && f.unclear == "" && f.kind != kindShell && f.kind != kindTalk
+	// A plan and a question are no reads, though they touch nothing: the modes that let
+	// them run name them. A rule can let them run, too.
+	reads := f.reads && f.unclear == "" && f.kind != kindTalk
+	if reads && f.kind == kindShell && q.readsUnconfined() != "" && (q.Mode == ModeDefault || q.Mode == ModeUntrusted) {
+		return say(Ask, "commands that only read run inside the sandbox, but %s", q.readsUnconfined())
+	}
 	switch q.Mode {
 	case ModeDefault:
 		if f.kind == kindTalk {
@@ -33,7 +35,7 @@ func (q *Question) byMode(f *facts) outcome {
 		}
 		return say(Ask, "only reads inside the workspace run by themselves, and %s", what)
 	case ModePlan:
-		if reads {
+		if reads && f.kind != kindShell {
 			return say(Allow, "reads run, and %s", what)
 		}
 		return say(Deny, "only reads run, and %s", what)
@@ -68,6 +70,8 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 		return say(Ask, "what runs must be known, and %s", what)
 	case f.kind == kindTalk:
 		return say(Allow, "%s runs: it touches nothing", q.Tool.ToolName)
+	case f.kind == kindShell && q.Sandbox.Exposed != "":
+		return say(Ask, "commands run by themselves where they can't read the runtime's own data, but here %s", q.Sandbox.Exposed)
 	case f.reads:
 		return say(Allow, "reads run, and %s", what)
 	case f.kind == kindAgent:
@@ -78,14 +82,50 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 		return say(Allow, "writes inside the workspace run, and %s", what)
 	case f.kind == kindOther:
 		return say(Ask, "what runs inside the sandbox runs by itself, and %s is not confined by it", what)
-	case q.Sandbox.Exposed != "":
-		return say(Ask, "commands run by themselves where they can't read the runtime's own data, but here %s", q.Sandbox.Exposed)
 	case q.Sandbox.lifted():
 		return say(Allow, "commands run: the sandbox is lifted by danger_full_access")
 	case q.Sandbox.holds():
 		return say(Allow, "commands inside the sandbox run")
 	}
 	return say(Ask, "commands inside the sandbox run by themselves, but %s", q.missing())
+}
+
+// readsUnconfined says why a command that only reads isn't confined; empty if it is.
+func (q *Question) readsUnconfined() string {
+	switch {
+	case q.Sandbox.Exposed != "":
+		return q.Sandbox.Exposed
+	case !q.Sandbox.holds():
+		return q.missing()
+	}
+	return ""
+}
+
+// runsByMode says that the mode lets one command of a line run by itself.
+func (q *Question) runsByMode(f *facts, c *Command) bool {
+	reads := c.ReadOnly && c.Unknown == ""
+	switch q.Mode {
+	case ModeDefault:
+		return reads && q.readsUnconfined() == ""
+	case ModeUntrusted:
+		return reads && q.readsUnconfined() == "" && c.readsWithin(q.from(f.cwd), f.line.moved)
+	case ModeBypass:
+		return true
+	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
+		return q.Sandbox.Exposed == "" && (reads || q.Sandbox.holds())
+	}
+	return false
+}
+
+// writesByMode says that the mode lets a redirection write a file by itself.
+func (q *Question) writesByMode(f *facts, w Write) bool {
+	switch q.Mode {
+	case ModeBypass:
+		return true
+	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
+		return q.Sandbox.Exposed == "" && q.Sandbox.holds() && (!w.Known || q.writable(q.from(f.cwd).placeOf(w.Path)))
+	}
+	return false
 }
 
 // missing says what the sandbox doesn't enforce.

@@ -15,6 +15,13 @@ type place struct {
 	tree bool
 }
 
+// from returns the question with another folder that relative paths start from.
+func (q *Question) from(cwd string) *Question {
+	at := *q
+	at.Cwd = cwd
+	return &at
+}
+
 // placeOf judges a path by its name and by the resolver's answer.
 func (q *Question) placeOf(p string) place {
 	abs := p

@@ -74,6 +74,13 @@ type Question struct {
 	Sandbox Sandbox
 	// Outside says that the call asks to run outside of the sandbox.
 	Outside bool
+	// Bounds are absolute paths of files and folders that bound the agent: its
+	// configuration, hooks, rules. Changing one asks in every mode.
+	Bounds []string
+	// Contents returns a hash of the content of a regular file, and false if there is
+	// none or it can't be read. Nil knows no contents. An approval to run outside is for
+	// the contents of the files that the line names.
+	Contents func(path string) (hash string, ok bool)
 }
 
 // Opinion is what hooks say about a call.
@@ -123,6 +130,9 @@ type Decision struct {
 	GrantID string
 	// Key is what a grant for this very call is made of; see [Grant].
 	Key string
+	// SessionScope says that an approval may be given for the session. Outside of the
+	// sandbox that takes a line of which all is known, and files whose content is.
+	SessionScope bool
 }
 
 // Decide answers a question. What each mode lets run:
@@ -147,7 +157,7 @@ func Decide(q Question) Decision {
 	f := look(&q)
 	r := holdRules(&q, f)
 	o := q.settle(f, r)
-	d := Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves}
+	d := Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves, SessionScope: !f.onlyOnce}
 	if o.decision == Ask {
 		if f.leaves && !q.Outside {
 			o.reason += "; what it writes to is outside of the sandbox, so an approval is one to run outside"
@@ -186,6 +196,8 @@ func (q *Question) settle(f *facts, r *ruling) outcome {
 		return base
 	case r.ask != nil:
 		return *r.ask
+	case f.bound != "":
+		return f.askAboutBound()
 	case hook.decision == Ask:
 		return hook
 	case q.Outside:
