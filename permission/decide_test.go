@@ -82,9 +82,9 @@ var modeTable = map[string]string{
 	"write inside":             "??aaadaa",
 	"write outside":            "????dda?",
 	"write in a read-only box": "????dda?",
-	"shell reads":              "??aaadaa",
-	"shell reads outside":      "??aaadaa",
-	"shell reads the host":     "??aaadaa",
+	"shell reads":              "aaaaadaa",
+	"shell reads outside":      "a?aaadaa",
+	"shell reads the host":     "a?aaadaa",
 	"shell writes":             "??aaadaa",
 	"shell writes out":         "????dda?",
 	"shell hidden":             "????dda?",
@@ -196,7 +196,7 @@ func TestHookIsWeighed(t *testing.T) {
 		{Ask, Allow, ModeNever, "ls", Deny, "hook"},
 		{Deny, Allow, ModeBypass, "ls", Deny, "hook"},
 		{"block", Allow, ModeBypass, "ls", Deny, "hook"},
-		{"continue", "", ModeDefault, "ls", Ask, "mode"},
+		{"continue", "", ModeDefault, "touch a", Ask, "mode"},
 		{Deny, Deny, ModeDefault, "ls", Deny, "rule"},
 	} {
 		q := shellQuestion(tc.mode, tc.line, nil)

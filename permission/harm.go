@@ -78,7 +78,7 @@ func harmFiles(name string, args []word) *Harm {
 		}
 	case "sed", "perl":
 		if slices.ContainsFunc(args, func(w word) bool {
-			return inPlace(w.text) || (name == "perl" && strings.HasPrefix(w.text, "-") && strings.Contains(w.text, "i"))
+			return name == "sed" && editsInPlace(w.text) || (name == "perl" && strings.HasPrefix(w.text, "-") && strings.Contains(w.text, "i"))
 		}) {
 			return &Harm{"changes files in place", adviceFiles}
 		}
@@ -90,6 +90,15 @@ func harmFiles(name string, args []word) *Harm {
 		}
 	}
 	return nil
+}
+
+// editsInPlace says that an option of sed's is -i, in whatever spelling.
+func editsInPlace(option string) bool {
+	if long, ok := strings.CutPrefix(option, "--"); ok {
+		name, _, _ := strings.Cut(long, "=")
+		return len(name) > 0 && strings.HasPrefix("in-place", name)
+	}
+	return strings.HasPrefix(option, "-") && strings.Contains(option, "i")
 }
 
 func operandTexts(args []word) []string {

@@ -12,6 +12,8 @@ type holder struct {
 	q      *Question
 	f      *facts
 	allows []*rule
+	// files is made when the first rule about files is held.
+	files *fileHolder
 }
 
 // hold says whether a deny or ask rule is about the call, and about which part.
@@ -159,49 +161,6 @@ func allows(r *rule, c *Command) bool {
 }
 
 func quote(c *Command) string { return fmt.Sprintf("%q", clip(c.Text(), 200)) }
-
-// holdFiles holds a rule about files against what a line names: what it writes
-// to, and what its words may mean.
-func (h *holder) holdFiles(r *rule) (verdict, string) {
-	writes, reads := r.applies("write_file") || r.applies("edit_file"), r.applies("read_file")
-	if r.tool == nil || (!writes && !reads) {
-		return misses, ""
-	}
-	at := h.q.from(h.f.cwd)
-	v, what := misses, ""
-	note := func(got verdict, name string) {
-		if got > v {
-			v, what = got, name
-		}
-	}
-	for _, w := range h.f.line.Writes {
-		switch {
-		case !writes || w.harmless():
-		case !w.Known:
-			note(may, "a file that is known only when it runs")
-		default:
-			got, _ := r.matchPath(at.placeOf(w.Path), h.q.Root)
-			note(got, w.Path)
-		}
-	}
-	for _, p := range h.f.line.Inputs {
-		if reads {
-			got, _ := r.matchPath(at.placeOf(p), h.q.Root)
-			note(got, p)
-		}
-	}
-	for i := range h.f.line.Commands {
-		c := &h.f.line.Commands[i]
-		if reads || (writes && !c.ReadOnly) {
-			for _, w := range c.operands() {
-				if got, _ := r.matchPath(at.placeOf(w), h.q.Root); got == matches {
-					note(may, w+" in "+quote(c))
-				}
-			}
-		}
-	}
-	return v, what
-}
 
 // cover returns the allow rules that together cover the whole call, or none.
 func (h *holder) cover() []finding {

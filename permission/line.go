@@ -40,17 +40,53 @@ func unique(in []Command) []Command {
 	return out
 }
 
-// scripts marks programs of the workspace that the line itself may have written
-// before: what they run is then as unknown as the text that was written.
+// scripts marks programs that the line itself may have written before, or whose settings
+// it has: what they run is then as unknown as the text that was written.
 func (l *Line) scripts() {
-	wrote := slices.ContainsFunc(l.Writes, func(w Write) bool { return !w.harmless() })
+	wrote, settings := false, false
+	for _, w := range l.Writes {
+		wrote = wrote || !w.harmless()
+		settings = settings || programFile(w.Path)
+	}
 	for i := range l.Commands {
 		c := &l.Commands[i]
-		if wrote && c.Unknown == "" && c.isScript() {
+		runs := path.Base(c.Words[0]) == "git" || !c.ReadOnly && !c.plain
+		if c.Unknown == "" && !c.Wrapper && (wrote && c.isScript() || settings && runs) {
 			c.Unknown = "the line may have written what it runs"
+			c.plain, c.ReadOnly = false, false
 		}
 		wrote = wrote || (!c.Wrapper && !c.ReadOnly)
+		settings = settings || c.copies() && (slices.ContainsFunc(c.Words[1:], programFile) || slices.ContainsFunc(c.operands(), programFile))
 	}
+}
+
+// copies says that a command writes the files that its words name.
+func (c *Command) copies() bool {
+	return !c.ReadOnly && slices.Contains(strings.Fields("cp mv ln link install tee dd gunzip bunzip2 unxz zstd unzip curl wget sed rsync patch"), path.Base(c.Words[0]))
+}
+
+// programFiles are names of files that programs take as code, or as settings that choose
+// what they run; programFolders are folders of such files.
+var (
+	programFiles = strings.Fields(`Makefile makefile GNUmakefile *.mk *.make CMakeLists.txt *.cmake build.ninja meson.build SConstruct Justfile justfile Rakefile Gemfile
+		package.json .npmrc .yarnrc* .pnpmfile* *.js *.mjs *.cjs *.ts *.py *.rb *.pl *.sh *.go go.mod go.work *.rs Cargo.toml *.toml *.gradle *.kts pom.xml build.xml Dockerfile
+		.gitconfig .gitattributes .gitmodules gitconfig .vimrc .exrc .gdbinit .bashrc .bash_profile .profile .zshrc .envrc .env.mk conftest.py setup.cfg tox.ini pytest.ini
+		.pre-commit-config.yaml *.so *.c *.h *.cc *.cpp *.java Vagrantfile Jenkinsfile config`)
+	programFolders = []string{".git", ".cargo", ".husky", ".ssh", "hooks"}
+)
+
+// programFile says that a path may be such a file. One that isn't known may be.
+func programFile(p string) bool {
+	if strings.ContainsRune(p, hole) {
+		return true
+	}
+	elements := strings.Split(path.Clean(p), "/")
+	base := elements[len(elements)-1]
+	return slices.ContainsFunc(elements, func(e string) bool { return slices.Contains(programFolders, e) }) ||
+		slices.ContainsFunc(programFiles, func(pattern string) bool {
+			ok, err := path.Match(pattern, base)
+			return ok && err == nil
+		})
 }
 
 // Text is the command for people.

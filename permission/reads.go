@@ -2,54 +2,61 @@ package permission
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// reader describes a program that only reads unless an option says otherwise.
+// reader describes a program that only reads as long as it is given no options but
+// those that are listed here. What isn't listed may write or run something.
 type reader struct {
-	// short are the letters of options, and long the long options, that make it
-	// write or run something.
-	short string
-	long  []string
+	optionTable
 	// host says that it tells about the machine, not about files it is given.
 	host bool
 	// most is how many operands it may have, plus one; 0 is any number.
 	most int
 }
 
-// readers are the programs that are known to only read.
+// harmlessReaders only read, whatever they are given: none of their options writes or
+// runs anything.
+var harmlessReaders = strings.Fields(`cat tac head tail wc nl od hexdump strings rev ls dir vdir stat readlink realpath
+	basename dirname cut paste tr fold fmt expand unexpand column comm join cmp diff seq factor numfmt expr
+	md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum grep egrep fgrep zcat jq du which type
+	echo true false : pwd test [ [[ sleep yes cal nproc
+	cd pushd popd dirs export readonly local declare typeset unset set shopt shift return exit break continue wait read
+	mapfile readarray getopts let trap umask ulimit times hash command alias unalias nice time exec printf`)
+
+// hostReaders are such programs that tell about the machine.
+var hostReaders = strings.Fields(`whereis uptime uname arch id whoami groups logname who w df ps pgrep free lscpu locale getconf tty printenv env`)
+
+// readers are the programs that only read with some of their options.
 var readers = map[string]reader{
-	"cat": {}, "tac": {}, "head": {}, "tail": {}, "wc": {}, "nl": {}, "od": {}, "hexdump": {}, "strings": {}, "rev": {},
-	"ls": {}, "dir": {}, "vdir": {}, "stat": {}, "readlink": {}, "realpath": {}, "basename": {}, "dirname": {},
-	"file": {short: "C", long: []string{"compile"}},
-	"cut":  {}, "paste": {}, "tr": {}, "fold": {}, "fmt": {}, "expand": {}, "unexpand": {}, "column": {}, "comm": {}, "join": {},
-	"cmp": {}, "diff": {}, "diff3": {long: []string{"diff-program"}}, "sdiff": {short: "o", long: []string{"output", "diff-program"}}, "seq": {}, "factor": {}, "numfmt": {}, "expr": {},
-	"md5sum": {}, "sha1sum": {}, "sha224sum": {}, "sha256sum": {}, "sha384sum": {}, "sha512sum": {}, "b2sum": {}, "cksum": {}, "sum": {},
-	"grep": {}, "egrep": {}, "fgrep": {}, "zgrep": {}, "zcat": {}, "bzcat": {}, "xzcat": {}, "zstdcat": {},
-	"rg":   {short: "z", long: []string{"pre", "hostname-bin", "search-zip"}},
-	"sort": {short: "oST", long: []string{"output", "compress-program", "temporary-directory"}},
-	"uniq": {most: 2},
-	"tree": {short: "oR", long: []string{"output"}},
-	"jq":   {}, "fd": {short: "xX", long: []string{"exec", "exec-batch"}}, "fdfind": {short: "xX", long: []string{"exec", "exec-batch"}},
-	"yq": {short: "is", long: []string{"inplace", "in-place", "split-exp"}},
-	"du": {}, "which": {}, "whereis": {host: true}, "type": {},
-	"echo": {}, "printf": {}, "true": {}, "false": {}, ":": {}, "pwd": {}, "test": {}, "[": {}, "[[": {}, "sleep": {}, "yes": {},
-	"date": {short: "s", long: []string{"set"}}, "cal": {}, "uptime": {host: true}, "uname": {host: true}, "arch": {host: true},
-	"id": {host: true}, "whoami": {host: true}, "groups": {host: true}, "logname": {host: true}, "who": {host: true}, "w": {host: true},
-	"hostname": {short: "FbB", long: []string{"file", "boot"}, host: true, most: 1}, "nproc": {}, "df": {host: true},
-	"ps": {host: true}, "pgrep": {host: true}, "free": {host: true}, "lscpu": {host: true}, "locale": {host: true}, "getconf": {host: true}, "tty": {host: true}, "printenv": {host: true},
-	// What a shell does itself, within its own process.
-	"cd": {}, "pushd": {}, "popd": {}, "dirs": {}, "export": {}, "readonly": {}, "local": {}, "declare": {}, "typeset": {}, "unset": {}, "set": {}, "shopt": {},
-	"shift": {}, "return": {}, "exit": {}, "break": {}, "continue": {}, "wait": {}, "read": {}, "mapfile": {}, "readarray": {}, "getopts": {}, "let": {},
-	"trap": {}, "umask": {}, "ulimit": {}, "times": {}, "hash": {}, "jobs": {short: "x"}, "command": {}, "env": {host: true}, "alias": {}, "unalias": {},
-	"nice": {}, "time": {}, "exec": {},
+	"file": {optionTable: optionTable{short: "bcdEhiklLnNprsSvz0e:F:f:m:P:", long: "brief checking-printout mime mime-type mime-encoding extension dereference no-dereference files-from= separator= keep-going list raw special-files exclude= magic-file= print0 no-buffer no-pad parameter= version help"}},
+	"sort": {optionTable: optionTable{short: "bcCdfghiMmnrRsuVzk:t:", long: "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort ignore-nonprinting month-sort numeric-sort random-sort random-source= reverse sort= version-sort batch-size= check? debug files0-from= key= merge parallel= stable field-separator= unique zero-terminated help version"}},
+	"uniq": {optionTable: optionTable{short: "cdDiuzf:s:w:#", long: "count repeated all-repeated? skip-fields= group? ignore-case skip-chars= unique zero-terminated check-chars= help version"}, most: 2},
+	"tree": {optionTable: optionTable{short: "adflxifpsughDFqNrtUcvnACSXJL:P:I:H:T:", long: "noreport charset= filelimit= timefmt= du si inodes device dirsfirst filesfirst gitignore matchdirs prune sort= help version"}},
+	"rg": {optionTable: optionTable{short: "abcFhHiIlLnNopPqsSuUvVwx.0A:B:C:e:f:g:j:m:M:d:E:r:t:T:", long: `after-context= before-context= context= regexp= file= glob= iglob= max-count= max-columns=
+		max-depth= max-filesize= type= type-not= type-add= type-clear= type-list encoding= replace= threads= files files-with-matches files-without-match count count-matches
+		ignore-case smart-case case-sensitive fixed-strings word-regexp line-regexp line-number no-line-number with-filename no-filename hidden no-hidden no-ignore
+		no-ignore-vcs no-ignore-parent follow no-follow invert-match json multiline multiline-dotall only-matching passthru pcre2 pretty quiet sort= sortr= stats text
+		trim unrestricted vimgrep color= colors= heading no-heading null null-data column no-column byte-offset messages no-messages no-config path-separator= engine=
+		crlf glob-case-insensitive one-file-system ignore-file= include-zero binary debug version help`}},
+	"fd": fdReader, "fdfind": fdReader,
+	"yq":       {optionTable: optionTable{short: "ePnrNCMjvVyYcSo:p:I:", long: "prettyPrint null-input unwrapScalar? no-doc colors no-colors output-format= input-format= indent= exit-status tojson raw-output yaml-output version help"}},
+	"date":     {optionTable: optionTable{short: "uRd:f:r:I::", long: "date= file= iso-8601? rfc-3339= rfc-email utc universal reference= debug help version"}},
+	"hostname": {optionTable: optionTable{short: "aAdfiIsy", long: "alias all-fqdns all-ip-addresses domain fqdn long ip-address short yp nis help version"}, host: true, most: 1},
+	"diff3":    {optionTable: optionTable{short: "aAeE3imTxXL:", long: "show-all ed show-overlap easy-only merge text strip-trailing-cr initial-tab label= help version"}},
+	"jobs":     {optionTable: optionTable{short: "lnprs", ordered: true}},
+	"zgrep":    {optionTable: optionTable{short: "cEFGhHilLnoPqsvwxA:B:C:e:m:#"}},
+	"bzcat":    {optionTable: optionTable{short: "qsv"}}, "xzcat": {optionTable: optionTable{short: "qv"}},
 }
+
+var fdReader = reader{optionTable: optionTable{short: "HIugsiaFlLp0q1d:E:e:t:S:j:c:", long: `hidden no-ignore no-ignore-vcs no-ignore-parent unrestricted case-sensitive ignore-case glob regex fixed-strings
+	absolute-path list-details follow full-path max-depth= min-depth= exact-depth= exclude= type= extension= size= changed-within= changed-before= owner= color= threads=
+	max-results= print0 quiet show-errors base-directory= path-separator= search-path= one-file-system prune and= format= version help`}}
 
 // writers change something, and are known not to run their arguments.
 var writers = strings.Fields(`rm rmdir cp mv mkdir mkfifo mknod touch chmod chown chgrp ln link unlink tee truncate
-	shred dd gzip gunzip bzip2 bunzip2 xz unxz zstd unzip kill pkill killall sync
+	shred dd gzip gunzip bzip2 bunzip2 xz unxz zstd unzip kill pkill killall sync install
 	curl ping dig host nslookup traceroute disown fg bg history`)
 
 // versioned are programs of which --version tells no more than that.
@@ -73,74 +80,68 @@ func classify(c *Command, words []word) {
 		c.ReadOnly, c.plain, c.host, c.Unknown = true, true, true, ""
 		return
 	}
+	if c.Unknown == "" {
+		c.Unknown = languageDoubt(name, words)
+	}
 	switch name {
 	case "find":
 		c.ReadOnly, c.plain = findReads(words), true
-	case "sed":
-		c.ReadOnly, c.plain, c.Unknown = sedReads(words)
+	case "sed", "gsed":
+		c.classifySed(words)
 	case "awk", "gawk", "mawk", "nawk":
 		c.ReadOnly, c.plain, c.Unknown = awkReads(words)
 	case "git":
 		c.ReadOnly, c.plain = gitReads(words), c.Unknown == ""
 	case "go":
-		c.ReadOnly = len(words) > 1 && (words[1].text == "version" || words[1].text == "doc" || (words[1].text == "env" && !hasOption(words[2:], "wu", nil)))
+		c.ReadOnly = goReads(words)
 		c.host = c.ReadOnly
 	default:
-		r, ok := readers[name]
-		if ok {
-			c.ReadOnly, c.host = r.reads(words[1:]), r.host
-			c.plain = c.ReadOnly
-			if name == "cd" || name == "pushd" || name == "popd" {
-				c.host = len(words) != 2 || strings.HasPrefix(words[1].text, "-")
-			}
-		}
-		c.plain = c.plain || slices.Contains(writers, name)
+		c.classifyReader(name, words)
 	}
 	if c.Unknown != "" {
-		c.ReadOnly = false
+		c.ReadOnly, c.plain = false, false
 	}
 }
 
-// reads says that the options leave it a reader.
-func (r *reader) reads(args []word) bool {
-	if r.short == "" && r.long == nil && r.most == 0 {
-		return true
+// classifyReader looks a program up among those that read and those that write.
+func (c *Command) classifyReader(name string, words []word) {
+	r, listed := readers[name]
+	switch {
+	case slices.Contains(harmlessReaders, name):
+		c.ReadOnly = true
+	case slices.Contains(hostReaders, name):
+		c.ReadOnly, c.host = true, true
+	case listed:
+		c.ReadOnly, c.host = r.reads(name, words[1:]), r.host
 	}
-	if hasOption(args, r.short, r.long) {
+	c.plain = c.ReadOnly || slices.Contains(writers, name)
+	if name == "cd" || name == "pushd" || name == "popd" {
+		c.host = len(words) != 2 || strings.HasPrefix(words[1].text, "-")
+	}
+}
+
+// reads says that a reader is given nothing but options that only read.
+func (r *reader) reads(name string, args []word) bool {
+	p := r.parse(args)
+	if p.doubt != "" || r.most > 0 && len(p.operands) >= r.most {
 		return false
 	}
-	operands := 0
-	for _, w := range args {
-		if w.splits {
-			operands += 2
-		} else if !strings.HasPrefix(w.text, "-") || w.text == "-" {
-			operands++
-		}
+	if slices.ContainsFunc(p.operands, func(w word) bool { return r.most > 0 && w.splits }) {
+		return false // it may be more operands than one
 	}
-	return r.most == 0 || operands < r.most
+	return name != "date" || !slices.ContainsFunc(p.operands, func(w word) bool { return !strings.HasPrefix(w.text, "+") })
 }
 
-// hasOption says that one of the options is there, or may be. Long names may be
-// shortened.
-func hasOption(args []word, short string, long []string) bool {
-	for _, w := range args {
-		t := w.text
-		switch {
-		case t == "" || (t[0] != '-' && t[0] != 0):
-			if w.expands {
-				return true // "x$y" may become "x" and any option after it
-			}
-			continue
-		case t[0] == 0:
-			return true
-		case strings.HasPrefix(t, "--"):
-			name, _, _ := strings.Cut(t[2:], "=")
-			if name != "" && slices.ContainsFunc(long, func(l string) bool { return strings.HasPrefix(l, name) || strings.ContainsRune(name, hole) }) {
-				return true
-			}
-		case strings.ContainsAny(t[1:], short) || strings.ContainsRune(t, hole):
-			return true
-		}
+// goReads says that a go command only tells something.
+func goReads(words []word) bool {
+	if len(words) < 2 || slices.ContainsFunc(words, func(w word) bool { return !w.known() }) {
+		return false
+	}
+	switch words[1].text {
+	case "version", "doc":
+		return true
+	case "env":
+		return !slices.ContainsFunc(words[2:], func(w word) bool { return strings.HasPrefix(w.text, "-") && w.text != "-json" })
 	}
 	return false
 }
@@ -148,77 +149,27 @@ func hasOption(args []word, short string, long []string) bool {
 // findReads says that find neither runs nor writes by itself; what -exec runs is
 // a command of its own.
 func findReads(words []word) bool {
-	for _, w := range words[1:] {
+	for i, w := range words[1:] {
 		switch w.text {
 		case "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-ok", "-okdir":
 			return false
 		}
-		if strings.HasPrefix(w.text, string(hole)) || (w.splits && strings.HasPrefix(w.text, "-")) {
+		if findMayRun(words[1:], i) {
 			return false
 		}
 	}
 	return true
 }
 
-// sedSimple is a sed script that does nothing but print, delete, quit and
-// substitute: no file is written and nothing is run.
-var sedSimple = regexp.MustCompile(sedScript())
-
-// sedScript is the pattern of such scripts. A set of characters in an expression
-// has no delimiter in it, because there sed and a simpler reader differ.
-func sedScript() string {
-	expression := func(delimiter string) string {
-		return `([^` + delimiter + `\\\[\n]|\\.|\[[^\]\[\\/|#\n]+\])*`
+// findMayRun says that a word of find's may turn out to be an action. The quoted name of
+// a folder that options follow can't: what it would run isn't there.
+func findMayRun(args []word, i int) bool {
+	w := args[i]
+	if !w.mayBeOption() && !(w.splits && strings.HasPrefix(w.text, "-")) {
+		return false
 	}
-	substitute := func(delimiter string) string {
-		return `s` + delimiter + expression(delimiter) + delimiter + `([^` + delimiter + `\\\n]|\\.)*` + delimiter + `[gpiI0-9]*`
-	}
-	address := `([0-9]+|\$|/` + expression("/") + `/)`
-	command := `(p|d|q|Q|=|D|P|N|n|g|G|h|H|x|` + substitute("/") + `|` + substitute(`\|`) + `|` + substitute("#") + `)`
-	return `^(\s*(` + address + `(,(` + address + `|\+[0-9]+))?)?\s*!?\s*` + command + `\s*(;|\n|$))*$`
-}
-
-// sedReads says that a sed command only reads.
-func sedReads(words []word) (reads, plain bool, unknown string) {
-	given := false
-	for i := 1; i < len(words); i++ {
-		t := words[i].text
-		script := ""
-		switch {
-		case !words[i].known():
-			return false, false, "its script is known only when it runs"
-		case t == "--expression" || t == "-e" || t == "-ne" || t == "-Ee" || t == "-nEe" || t == "-re":
-			if i++; i < len(words) {
-				script, given = words[i].text, true
-			}
-		case strings.HasPrefix(t, "--expression="):
-			script, given = t[len("--expression="):], true
-		case t == "-n" || t == "-E" || t == "-r" || t == "-s" || t == "-u" || t == "-z" || t == "-nE" || t == "-En" || t == "-nr" || t == "-rn" ||
-			t == "--quiet" || t == "--silent" || t == "--regexp-extended" || t == "--null-data" || t == "--posix" || t == "--sandbox" || t == "--":
-			continue
-		case strings.HasPrefix(t, "-") && t != "-":
-			return false, inPlace(t), unless(inPlace(t), "its options are not known")
-		case !given:
-			script, given = t, true
-		default:
-			continue // a file
-		}
-		if strings.ContainsRune(script, hole) || !sedSimple.MatchString(script) {
-			return false, false, "its script may run a command"
-		}
-	}
-	return true, true, ""
-}
-
-func inPlace(option string) bool {
-	return option == "-i" || strings.HasPrefix(option, "-i.") || strings.HasPrefix(option, "--in-place")
-}
-
-func unless(b bool, s string) string {
-	if b {
-		return ""
-	}
-	return s
+	folder := i == 0 && !w.splits && (len(args) == 1 || strings.HasPrefix(args[1].text, "-"))
+	return !folder
 }
 
 // awkReads says that an awk command only reads: its program has nothing in it
@@ -227,9 +178,11 @@ func awkReads(words []word) (reads, plain bool, unknown string) {
 	for i := 1; i < len(words); i++ {
 		t := words[i].text
 		switch {
+		case words[i].expands:
+			return false, false, "its program is known only when it runs"
 		case t == "-F" || t == "-v":
 			i++
-			if i < len(words) && !words[i].known() && words[i].splits {
+			if i < len(words) && words[i].splits {
 				return false, false, "its program is known only when it runs"
 			}
 			continue

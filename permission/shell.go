@@ -21,6 +21,8 @@ const (
 	effortOfALine = 256
 	// maxGuess is how often an argument that may be a line is looked into.
 	maxGuess = 3
+	// maxReasons is how many reasons and hosts are kept; one is enough to ask.
+	maxReasons = 64
 )
 
 // Line is what is known about a command line before it runs.
@@ -42,6 +44,8 @@ type Line struct {
 	// that no shell reads it.
 	text          string
 	moved, broken bool
+	// inputs are Inputs, with what else is known of them.
+	inputs []word
 }
 
 // Command is one simple command in normal form: its words as the program gets
@@ -61,6 +65,10 @@ type Command struct {
 	host bool
 	// plain says that it is known not to run its arguments.
 	plain bool
+	// args are its words with what else is known of them.
+	args []word
+	// files are those that its code names.
+	files []string
 	// inner are its arguments, read as command lines.
 	inner []*Line
 }
@@ -108,6 +116,7 @@ type analyser struct {
 	// tainted are variables whose text may be code once arithmetic reads them.
 	tainted  map[string]bool
 	taintAll bool
+	vars     *variables
 	// guess counts how often what is read is the argument of a program that may or
 	// may not run it.
 	guess int
@@ -128,17 +137,18 @@ type effort struct {
 }
 
 func newAnalyser(text string, guess int, e *effort) *analyser {
-	return &analyser{line: &Line{text: text}, guess: guess, seen: map[string]bool{}, effort: e}
+	vars := &variables{values: map[string][][]rune{}, unknown: map[string]bool{}}
+	return &analyser{line: &Line{text: text}, vars: vars, guess: guess, seen: map[string]bool{}, effort: e}
 }
 
 func (a *analyser) hiddenf(format string, args ...any) {
-	if s := visible(clip(fmt.Sprintf(format, args...), 300)); !slices.Contains(a.line.Hidden, s) {
+	if s := visible(clip(fmt.Sprintf(format, args...), 300)); len(a.line.Hidden) < maxReasons && !slices.Contains(a.line.Hidden, s) {
 		a.line.Hidden = append(a.line.Hidden, s)
 	}
 }
 
 func (a *analyser) doubtf(format string, args ...any) {
-	if s := visible(clip(fmt.Sprintf(format, args...), 300)); !slices.Contains(a.line.Doubts, s) {
+	if s := visible(clip(fmt.Sprintf(format, args...), 300)); len(a.line.Doubts) < maxReasons && !slices.Contains(a.line.Doubts, s) {
 		a.line.Doubts = append(a.line.Doubts, s)
 	}
 }
@@ -216,6 +226,7 @@ func differs(f *syntax.File) bool {
 func (a *analyser) walk(f *syntax.File, deep int) {
 	for n := range syntax.Preorder(f) {
 		a.taint(n)
+		a.vars.learn(n)
 	}
 	for n := range syntax.Preorder(f) {
 		a.node(n, deep)
@@ -239,6 +250,15 @@ func (a *analyser) node(n syntax.Node, deep int) {
 	}
 }
 
+// wordOf is a word of the line, with the files that it may name.
+func (a *analyser) wordOf(w *syntax.Word) word {
+	out := wordOf(w)
+	if w != nil && (!out.known() || out.splits || strings.HasPrefix(out.text, "~")) {
+		out.names = a.vars.fileNames(w)
+	}
+	return out
+}
+
 // call takes a simple command as it stands in the line.
 func (a *analyser) call(n *syntax.CallExpr, deep int) {
 	if len(n.Args) == 0 {
@@ -246,7 +266,7 @@ func (a *analyser) call(n *syntax.CallExpr, deep int) {
 	}
 	words := make([]word, len(n.Args))
 	for i, w := range n.Args {
-		words[i] = wordOf(w)
+		words[i] = a.wordOf(w)
 	}
 	a.run(words, deep)
 }
@@ -265,7 +285,7 @@ func (a *analyser) background(n *syntax.Stmt, deep int) {
 		var words []word
 		for _, w := range c.Args {
 			if w.Pos().After(r.Pos()) {
-				words = append(words, wordOf(w))
+				words = append(words, a.wordOf(w))
 			}
 		}
 		a.run(words, deep)
@@ -291,7 +311,7 @@ func (a *analyser) run(words []word, deep int) {
 		a.hiddenf("the name of the command %q is known only when it runs", show(words))
 		return
 	}
-	c := Command{Words: texts(words)}
+	c := Command{Words: texts(words), args: words}
 	a.hosts(c.Words)
 	i := len(a.line.Commands)
 	a.line.Commands = append(a.line.Commands, c)
@@ -342,7 +362,7 @@ func (a *analyser) redirect(n *syntax.Redirect) {
 	if n.Hdoc != nil || n.Op == syntax.WordHdoc || n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc {
 		return
 	}
-	w := wordOf(n.Word)
+	w := a.wordOf(n.Word)
 	if (n.Op == syntax.DplOut || n.Op == syntax.DplIn) && w.known() && strings.Trim(w.text, "0123456789-") == "" {
 		return // a copy of a descriptor
 	}
@@ -352,6 +372,7 @@ func (a *analyser) redirect(n *syntax.Redirect) {
 	}
 	if n.Op == syntax.RdrIn || n.Op == syntax.DplIn {
 		a.line.Inputs = append(a.line.Inputs, w.text)
+		a.line.inputs = append(a.line.inputs, w)
 		return
 	}
 	a.line.Writes = append(a.line.Writes, Write{
@@ -374,7 +395,7 @@ func (a *analyser) hosts(words []string) {
 				host = ""
 			}
 		}
-		if host != "" && !slices.Contains(a.line.Hosts, host) {
+		if host != "" && len(a.line.Hosts) < maxReasons && !slices.Contains(a.line.Hosts, host) {
 			a.line.Hosts = append(a.line.Hosts, host)
 		}
 	}

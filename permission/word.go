@@ -17,6 +17,11 @@ type word struct {
 	// expands says that this is because of a variable or a command, not of a
 	// pattern of file names, which keeps its beginning.
 	expands bool
+	// path says that it is the path of a file that was found: it doesn't begin with a
+	// dash.
+	path bool
+	// names are what it may stand for if it names a file; nil says no more than the text.
+	names [][]rune
 }
 
 func (w word) known() bool { return !strings.ContainsRune(w.text, hole) }

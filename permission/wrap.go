@@ -115,7 +115,7 @@ func (a *analyser) unwrapMore(name string, words []word, deep int) wrapped {
 	case isShell(name):
 		return a.shell(name, words, deep)
 	case isInterpreter(name):
-		return interpreter(words)
+		return interpreter(name, words)
 	case slices.Contains([]string{"parallel", "at", "batch", "crontab", "ssh", "slogin", "mosh", "rsh", "entr", "tmux", "screen", "expect", "fish", "csh", "tcsh", "pwsh", "powershell", "nu", "m4", "gdb", "lldb"}, name):
 		a.hiddenf("what %q runs can't be told", show(words))
 		return wrapped{}
@@ -274,7 +274,7 @@ func (a *analyser) find(words []word, deep int) wrapped {
 		switch words[i].text {
 		case "-exec", "-execdir", "-ok", "-okdir":
 		default:
-			if words[i].splits && strings.HasPrefix(words[i].text, string(hole)) && i > 1 {
+			if findMayRun(words[1:], i-1) {
 				a.doubtf("find may get -exec from a word that is known only when it runs")
 			}
 			continue
@@ -282,6 +282,9 @@ func (a *analyser) find(words []word, deep int) wrapped {
 		var inner []word
 		for i++; i < len(words) && words[i].text != ";" && (words[i].text != "+" || words[i-1].text != "{}"); i++ {
 			w := words[i]
+			// What it finds begins with the folder that it starts from, and find takes none
+			// that begins with a dash.
+			w.path = strings.HasPrefix(w.text, "{}") && !slices.ContainsFunc(words, func(o word) bool { return strings.HasPrefix(o.text, "-files0") })
 			w.text = strings.ReplaceAll(w.text, "{}", string(hole))
 			inner = append(inner, w)
 		}

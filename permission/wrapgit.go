@@ -60,7 +60,7 @@ func (a *analyser) git(words []word, deep int) wrapped {
 	for i := 1; i < at; i++ {
 		t := words[i].text
 		switch {
-		case !words[i].known() && (words[i].splits || t[0] == 0):
+		case words[i].mayBeOption():
 			a.hiddenf("git gets options that are known only when it runs")
 			return wrapped{followed: true}
 		case t == "-c" && i+1 < len(words):
@@ -93,24 +93,34 @@ func (a *analyser) gitSetting(w word, deep int) {
 	}
 }
 
+// gitCode are the options of git's commands whose value is a command, names a program or
+// is a setting. A letter counts wherever it stands in a bundle.
+var gitCode = map[string]language{
+	"clone": {short: "uc", long: []string{"upload-pack", "config", "template"}}, "fetch": {long: []string{"upload-pack"}}, "pull": {long: []string{"upload-pack", "exec"}, short: "x"},
+	"ls-remote": {long: []string{"upload-pack", "exec"}}, "push": {long: []string{"receive-pack", "exec"}}, "archive": {long: []string{"exec", "remote"}},
+	"fetch-pack": {long: []string{"upload-pack", "exec"}}, "send-pack": {long: []string{"receive-pack", "exec"}},
+	"rebase": {short: "x", long: []string{"exec"}}, "difftool": {short: "xt", long: []string{"extcmd", "tool", "gui"}}, "mergetool": {short: "t", long: []string{"tool", "gui"}},
+	"grep": {short: "O", long: []string{"open-files-in-pager", "textconv"}}, "init": {long: []string{"template"}}, "filter-branch": {any: true}, "filter-repo": {any: true},
+	"log": gitTextconv, "diff": gitTextconv, "show": gitTextconv, "cat-file": {long: []string{"textconv", "filters"}}, "blame": {long: []string{"textconv"}},
+	"submodule": {long: []string{"upload-pack"}}, "interpret-trailers": {any: true}, "help": {short: "w", long: []string{"web"}},
+}
+
+var gitTextconv = language{long: []string{"ext-diff", "textconv"}}
+
 // gitCommand looks at a subcommand that runs a command of its arguments.
 func (a *analyser) gitCommand(sub string, args []word, deep int) wrapped {
-	for i, w := range args {
-		if w.splits && strings.HasPrefix(w.text, string(hole)) {
-			continue
-		}
-		if line, ok := gitRuns(sub, texts(args), i); ok {
-			a.hiddenf("git %s runs %q", sub, line)
-			if !strings.ContainsRune(line, hole) {
-				a.script(line, deep+1)
-			}
-		}
-		if strings.HasPrefix(w.text, "ext::") {
+	if l, ok := gitCode[sub]; ok && (l.any || hasOption(beforeEnd(args), l.short, l.long)) {
+		a.hiddenf("git %s may run a program that an option names", sub)
+		a.gitLines(sub, args, deep)
+	}
+	for _, w := range args {
+		if strings.Contains(w.text, "ext::") {
 			a.hiddenf("git runs %q as a transport", w.text)
 		}
 	}
 	if sub == "config" && !gitLists(sub, args) {
 		a.gitConfig(args)
+		a.gitLines(sub, args, deep)
 	}
 	switch {
 	case sub == "submodule" && len(args) > 1 && slices.ContainsFunc(args, func(w word) bool { return w.text == "foreach" }):
@@ -121,13 +131,40 @@ func (a *analyser) gitCommand(sub string, args []word, deep int) wrapped {
 		}
 		a.joined(rest, "git submodule foreach", deep)
 		return wrapped{followed: true}
+	case sub == "submodule" && slices.ContainsFunc(args, word.mayBeOption):
+		a.hiddenf("git submodule may run a text that is known only when it runs")
 	case sub == "bisect" && len(args) > 1 && args[0].text == "run":
 		a.run(args[1:], deep+1)
 		return wrapped{followed: true}
+	case sub == "bisect" && len(args) > 0 && args[0].mayBeOption():
+		a.hiddenf("git bisect may run what its words name")
 	case !slices.Contains(gitKnown, sub):
 		return wrapped{followed: true, unknown: "git " + sub + " is no command of git's own: it may be an alias"}
 	}
 	return wrapped{followed: true}
+}
+
+// beforeEnd returns the arguments up to "--", where options can stand.
+func beforeEnd(args []word) []word {
+	if i := slices.IndexFunc(args, func(w word) bool { return w.text == "--" }); i >= 0 {
+		return args[:i]
+	}
+	return args
+}
+
+// gitLines reads every argument that may be a line, so that what it would run for certain
+// is denied and not only asked about.
+func (a *analyser) gitLines(sub string, args []word, deep int) {
+	for i, w := range args {
+		if _, value, ok := strings.Cut(w.text, "="); ok && strings.HasPrefix(w.text, "--") && w.known() {
+			a.script(value, deep+1)
+			continue
+		}
+		takes := strings.HasPrefix(w.text, "-") || sub == "config" && strings.HasPrefix(strings.ToLower(w.text), "alias.")
+		if takes && i+1 < len(args) && args[i+1].known() && !strings.HasPrefix(args[i+1].text, "-") {
+			a.script(strings.TrimPrefix(args[i+1].text, "!"), deep+1)
+		}
+	}
 }
 
 // gitConfig hides the line if it sets what git runs: the next command of the line
@@ -146,37 +183,6 @@ func (a *analyser) gitConfig(args []word) {
 
 func gitSafe(key string) bool {
 	return slices.ContainsFunc(gitSafeConfig, func(p string) bool { return strings.HasPrefix(key, p) })
-}
-
-// gitRuns returns the command in an option of git's, if word i is one.
-func gitRuns(sub string, args []string, i int) (string, bool) {
-	t := args[i]
-	next := func() (string, bool) {
-		if i+1 < len(args) {
-			return args[i+1], true
-		}
-		return "", false
-	}
-	if name, value, ok := strings.Cut(t, "="); ok {
-		switch {
-		case strings.HasPrefix(name, "--upload-p"), strings.HasPrefix(name, "--receive-p"), name == "--exec", strings.HasPrefix(name, "--extcmd"),
-			strings.HasPrefix(name, "--open-files"), sub == "filter-branch" && strings.HasSuffix(name, "-filter"):
-			return value, true
-		}
-	}
-	switch {
-	case strings.HasPrefix(t, "--upload-p"), strings.HasPrefix(t, "--receive-p"), t == "--exec",
-		sub == "rebase" && t == "-x", sub == "difftool" && (t == "-x" || t == "--extcmd"), sub == "clone" && t == "-u",
-		sub == "filter-branch" && strings.HasSuffix(t, "-filter"):
-		return next()
-	case sub == "grep" && (strings.HasPrefix(t, "-O") || strings.HasPrefix(t, "--open-files")):
-		return strings.TrimPrefix(t, "-O"), true
-	case sub == "rebase" && strings.HasPrefix(t, "-x"):
-		return t[2:], true
-	case sub == "config" && strings.HasPrefix(strings.ToLower(t), "alias.") && i+1 < len(args):
-		return strings.TrimPrefix(args[i+1], "!"), true
-	}
-	return "", false
 }
 
 // gitKnown are git's own commands: another name may be an alias for anything.

@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -20,7 +21,7 @@ func (a *analyser) shell(name string, words []word, deep int) wrapped {
 	line, i := false, 1
 	for ; i < len(words); i++ {
 		t := words[i].text
-		if !words[i].known() && (words[i].splits || strings.HasPrefix(t, string(hole))) {
+		if words[i].mayBeOption() {
 			a.hiddenf("what %q runs is known only when it runs", show(words))
 			return wrapped{followed: true}
 		}
@@ -61,7 +62,7 @@ func (a *analyser) shell(name string, words []word, deep int) wrapped {
 
 // file is a script that a shell reads.
 func (a *analyser) file(name string, w word) {
-	if !w.known() || w.text == "-" || strings.HasPrefix(w.text, "/dev/") || strings.HasPrefix(w.text, "/proc/") {
+	if mayBeStdin(w) {
 		a.hiddenf("%s runs what it reads", name)
 	}
 }
@@ -116,41 +117,54 @@ func (a *analyser) exports(name string, words []word) wrapped {
 
 // test evaluates an index if it is asked whether a variable is set.
 func (a *analyser) test(name string, words []word) wrapped {
-	for i, w := range words {
-		dynamic := w.splits && i > 0
-		if (w.text == "-v" || w.text == "-R" || dynamic) && i+1 < len(words) {
-			if next := words[i+1]; !next.known() || strings.Contains(next.text, "[") {
-				if w.text == "-v" || w.text == "-R" {
-					a.doubtf("%s -v evaluates an index", name)
-				}
-			}
+	for i := 1; i+1 < len(words); i++ {
+		w, next := words[i], words[i+1]
+		asks := w.text == "-v" || w.text == "-R"
+		switch {
+		case asks && (!next.known() || strings.Contains(next.text, "[")),
+			w.mayBeOption() && (strings.Contains(next.text, "[") || w.expands && next.mayBeOption()):
+			a.doubtf("%s may evaluate an index", name)
 		}
 	}
 	return wrapped{followed: true}
 }
 
+// builtinOptions are the options of what a shell does itself and may run or set
+// something by. They end at the first operand.
+var builtinOptions = map[string]optionTable{
+	"hash": {short: "dlrtp:", ordered: true}, "enable": {short: "adnpsf:", ordered: true}, "printf": {short: "v:", ordered: true},
+	"mapfile": {short: "td:n:O:s:u:C:c:", ordered: true}, "readarray": {short: "td:n:O:s:u:C:c:", ordered: true},
+	"read": {short: "ersa:d:i:n:N:p:t:u:", ordered: true}, "wait": {short: "fnp:", ordered: true}, "unset": {short: "fvn", ordered: true},
+	"getopts": {ordered: true}, "bind": {ordered: true}, "complete": {ordered: true}, "compgen": {ordered: true},
+}
+
 // builtin knows what a shell does itself that may run something else.
 func (a *analyser) builtin(name string, words []word) wrapped {
-	for i, w := range words[1:] {
-		option := strings.HasPrefix(w.text, "-")
-		switch {
-		case name == "hash" && option && strings.Contains(w.text, "p"),
-			name == "enable" && option && strings.Contains(w.text, "f"),
-			name == "bind", name == "complete" && option, name == "compgen" && option,
-			(name == "mapfile" || name == "readarray") && option && strings.Contains(w.text, "C"):
-			a.hiddenf("%q changes what commands run", show(words))
-		case name == "set" || name == "shopt" || name == "hash" || name == "enable" || name == "complete" || name == "compgen":
-		case name == "let":
+	if name == "let" {
+		for _, w := range words[1:] {
 			a.letText(w)
-		case name == "printf":
-			if i == 0 && strings.HasPrefix(w.text, "-v") {
-				a.named(name, w)
-				if len(words) > 2 {
-					a.named(name, words[2])
-				}
-			}
-			return wrapped{followed: true}
-		default:
+		}
+	}
+	t, ok := builtinOptions[name]
+	if !ok {
+		return wrapped{followed: true}
+	}
+	p := t.parse(words[1:])
+	switch {
+	case p.has("p") && name == "hash", p.has("f") && name == "enable", p.has("C"), name == "bind" && len(words) > 1,
+		p.doubt != "" && name != "printf" && name != "read" && name != "wait" && name != "unset":
+		a.hiddenf("%q may change what commands run", show(words))
+	case p.doubt != "":
+		a.doubtf("%s may set a variable that is known only when it runs", name)
+	}
+	for _, o := range p.options {
+		if o.name == "v" && name == "printf" || o.name == "a" && name == "read" || o.name == "p" && name == "wait" {
+			a.named(name, o.value)
+		}
+	}
+	switch name {
+	case "read", "mapfile", "readarray", "unset", "getopts":
+		for _, w := range p.operands {
 			a.named(name, w)
 		}
 	}
@@ -185,27 +199,43 @@ func isInterpreter(name string) bool {
 	return false
 }
 
-// interpreter says whether code stands in the arguments or comes from stdin.
-func interpreter(words []word) wrapped {
+// interpreterOptions are the options of interpreters that neither are nor name code.
+var interpreterOptions = map[string]optionTable{
+	"python": {short: "bBdEhIOPqRsSuvVxW:X:m:", ordered: true}, "pypy": {short: "bBdEhIOPqRsSuvVxW:X:m:", ordered: true},
+	"node": {short: "hvi", long: "test watch no-warnings trace-warnings enable-source-maps experimental-vm-modules max-old-space-size= check version help", ordered: true},
+	"perl": {short: "wWtTcv", ordered: true}, "ruby": {short: "wvc", ordered: true}, "php": {short: "nlv", ordered: true},
+}
+
+// moduleTools are modules of Python's that run no code from their arguments.
+var moduleTools = strings.Fields(`pytest unittest venv pip http.server json.tool compileall py_compile build ensurepip black ruff mypy flake8 isort pylint tox`)
+
+// interpreter says whether code stands in the arguments or comes from stdin. A file of
+// code is a program like others.
+func interpreter(name string, words []word) wrapped {
 	if len(words) == 2 && (words[1].text == "--version" || words[1].text == "-V" || words[1].text == "-v") {
 		return wrapped{followed: true}
 	}
-	for _, w := range words[1:] {
-		t := w.text
-		switch {
-		case !w.known():
-			return wrapped{unknown: "its code is known only when it runs"}
-		case t == "-" || strings.HasPrefix(t, "/dev/") || strings.HasPrefix(t, "/proc/"):
-			return wrapped{unknown: "it runs code that it reads"}
-		case t == "eval" || strings.HasPrefix(t, "--eval") || strings.HasPrefix(t, "--exec") || strings.HasPrefix(t, "--print") || strings.HasPrefix(t, "--run"):
-			return wrapped{unknown: "it runs code in its arguments"}
-		case strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && strings.ContainsAny(t[1:], "ceErRpxB"):
-			return wrapped{unknown: "it runs code in its arguments"}
-		case t == "-m":
-			return wrapped{}
-		case !strings.HasPrefix(t, "-"):
-			return wrapped{} // a file of code
+	t := interpreterOptions[strings.TrimRight(name, "0123456789.")]
+	t.ordered = true
+	p := t.parse(words[1:])
+	if p.doubt != "" {
+		return wrapped{unknown: "it may run code in its arguments: " + p.doubt}
+	}
+	for _, o := range p.options {
+		if o.name == "m" {
+			if slices.Contains(moduleTools, o.value.text) {
+				return wrapped{}
+			}
+			return wrapped{unknown: "the module that it runs may take code from its arguments"}
 		}
 	}
-	return wrapped{unknown: "it runs code that it reads"}
+	switch {
+	case len(p.operands) == 0:
+		return wrapped{unknown: "it runs code that it reads"}
+	case mayBeStdin(p.operands[0]) || slices.ContainsFunc(p.operands, func(w word) bool { return w.text == "-" }):
+		return wrapped{unknown: "it runs code that it reads"}
+	case p.operands[0].text == "eval" || p.operands[0].text == "repl" || p.operands[0].text == "exec" || p.operands[0].text == "x":
+		return wrapped{unknown: "it runs code in its arguments"}
+	}
+	return wrapped{}
 }
