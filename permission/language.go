@@ -83,7 +83,7 @@ func languageDoubt(name string, words []word) string {
 		return "its options may run a command"
 	case strings.HasSuffix(name, "tar") && len(args) > 0 && strings.ContainsAny(args[0].text, l.short):
 		return "its options may run a command" // tar takes its letters without a dash, too
-	case strings.HasSuffix(name, "make"):
+	case name == "make" || name == "gmake" || name == "bmake":
 		return makeDoubt(args)
 	}
 	return ""

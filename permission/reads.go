@@ -114,7 +114,7 @@ func (c *Command) classifyReader(name string, words []word) {
 	case listed:
 		c.ReadOnly, c.host = r.reads(name, words[1:]), r.host
 	}
-	c.plain = c.ReadOnly || slices.Contains(writers, name)
+	c.plain = c.ReadOnly || slices.Contains(writers, name) || slices.Contains(databases, name)
 	if name == "cd" || name == "pushd" || name == "popd" {
 		c.host = len(words) != 2 || strings.HasPrefix(words[1].text, "-")
 	}
