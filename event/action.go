@@ -19,6 +19,9 @@ type ActionRequired struct {
 	// OnTimeout is the decision that applies when nobody answers in time.
 	OnTimeout   string `json:"onTimeout,omitempty" enum:"deny cancel"`
 	Destructive bool   `json:"destructive,omitempty"`
+	// OnceOnly says that an approval can't be for the session: what would run can
+	// change between two calls.
+	OnceOnly bool `json:"onceOnly,omitempty"`
 	// CredentialRef names what is asked for; the credential itself never appears.
 	CredentialRef string `json:"credentialRef,omitempty"`
 }

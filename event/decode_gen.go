@@ -3001,8 +3001,11 @@ func (p *ActionRequired) decodeJSON(s *scanner) bool {
 		case "destructive":
 			bit = 1 << 12
 			ok = s.bool(&p.Destructive)
-		case "credentialRef":
+		case "onceOnly":
 			bit = 1 << 13
+			ok = s.bool(&p.OnceOnly)
+		case "credentialRef":
+			bit = 1 << 14
 			ok = s.text(&p.CredentialRef)
 		default:
 			return false

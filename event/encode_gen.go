@@ -2251,6 +2251,10 @@ func (p *ActionRequired) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"destructive":`...)
 		dst = strconv.AppendBool(dst, p.Destructive)
 	}
+	if p.OnceOnly {
+		dst = append(dst, `,"onceOnly":`...)
+		dst = strconv.AppendBool(dst, p.OnceOnly)
+	}
 	if p.CredentialRef != "" {
 		dst = append(dst, `,"credentialRef":`...)
 		dst = appendString(dst, p.CredentialRef)

@@ -46,11 +46,12 @@ func (r *toolRun) emitRequest(tx *session.Tx, d *permission.Decision, p *event.P
 	if reason, asked := tool.Escalation(r.input); asked && r.entry.Info.ToolName == tool.Shell {
 		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
 	}
-	r.ask(tx, kind, p.ApprovalActionID, why, p)
+	r.ask(tx, kind, why, d, p)
 }
 
 // ask emits the request and the action of a call that waits for permission.
-func (r *toolRun) ask(tx *session.Tx, kind, actionID, why string, p *event.PermissionEvaluated) {
+func (r *toolRun) ask(tx *session.Tx, kind, why string, d *permission.Decision, p *event.PermissionEvaluated) {
+	actionID := p.ApprovalActionID
 	scope := r.scope
 	scope.ActionID = actionID
 	if kind == "sandbox_escape" {
@@ -64,6 +65,7 @@ func (r *toolRun) ask(tx *session.Tx, kind, actionID, why string, p *event.Permi
 	a := &event.ActionRequired{
 		ActionType: kind, Prompt: r.prompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
 		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
+		OnceOnly: !d.SessionScope,
 	}
 	if kind == planAction {
 		a.Schema = planAnswer

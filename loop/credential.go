@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"agentd/event"
 	"agentd/permission"
@@ -76,12 +77,31 @@ func (r *toolRun) revoked(tx *session.Tx, t *state.Thread) bool {
 	if a == nil {
 		return false
 	}
-	d := permission.Decide(r.question(tx, t))
+	q := r.question(tx, t)
+	d := permission.Decide(q)
+	if a.ActionType == "sandbox_escape" && !approvedStill(a, q, &d) {
+		err := tool.Errorf(tool.Denied, "a file that the command names was changed after the approval to run it outside of the sandbox")
+		err.Advice = "Ask again: the approval was for the content that the person saw."
+		r.emitFailed(tx, err)
+		return true
+	}
 	if d.Decision != permission.Deny || d.CannotAsk || a.ActionType != credentialAction && d.DecisionSource != byRule {
 		return false
 	}
 	r.emitDecision(tx, &d)
 	return true
+}
+
+// approvedStill says that the approval to leave the sandbox is for what would run now:
+// the same line, and the same content of the files that it names. The call may have
+// been asked about before it ran, or after it hit the sandbox.
+func approvedStill(a *state.Action, q permission.Question, now *permission.Decision) bool {
+	approved, ok := permission.GrantFrom("", a.ToolName, a.Scope, time.Time{})
+	if !ok || approved.Key == now.Key {
+		return ok
+	}
+	q.Outside = true
+	return approved.Key == permission.Decide(q).Key
 }
 
 // offerAnew offers the turn the tools that came with a credential.

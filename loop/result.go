@@ -170,5 +170,5 @@ func (r *toolRun) askOutside(tx *session.Tx, t *state.Thread, err *tool.Error) {
 	}
 	p.ApprovalActionID = tx.NewID(event.PrefixAction)
 	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
-	r.ask(tx, "sandbox_escape", p.ApprovalActionID, "the call hit the sandbox ("+err.Message+"); it can only succeed outside of it", &p)
+	r.ask(tx, "sandbox_escape", "the call hit the sandbox ("+err.Message+"); it can only succeed outside of it", &d, &p)
 }

@@ -75,6 +75,8 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 // checkAnswer holds a submitted answer against the action's schema.
 func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
 	switch {
+	case a.OnceOnly && p.Scope == "session":
+		return fault.Param("scope", "action %s can be approved once, not for the session: what it runs may change between two calls", a.ActionID)
 	case a.ActionType == "credential" && a.CredentialRef != "":
 		return checkReference(a, p)
 	case a.ActionType == planApproval && p.Decision == "allow":

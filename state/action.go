@@ -50,6 +50,8 @@ type Action struct {
 	Reason         string    `json:"reason,omitempty"`
 	RuleRefs       []string  `json:"ruleRefs,omitempty"`
 	Destructive    bool      `json:"destructive,omitempty"`
+	// OnceOnly says that an approval can't be for the session.
+	OnceOnly bool `json:"onceOnly,omitempty"`
 	// CredentialRef names what a credential is asked for.
 	CredentialRef string    `json:"credentialRef,omitempty"`
 	ExpiresAt     time.Time `json:"expiresAt,omitzero"`
@@ -102,7 +104,7 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
-		Destructive: p.Destructive, CredentialRef: p.CredentialRef, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
+		Destructive: p.Destructive, OnceOnly: p.OnceOnly, CredentialRef: p.CredentialRef, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
 		ChannelID: f.e.ChannelID, CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
 	}
 	if child := f.s.Subagents.Find(f.e.SubagentID); child != nil {

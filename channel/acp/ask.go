@@ -36,9 +36,11 @@ func (act *action) isPlan() bool { return act.required.ActionType == "plan_appro
 // options are what the client's user can choose.
 func (act *action) options() []permissionOption {
 	if !act.isPlan() {
-		return []permissionOption{
-			{optionOnce, "Allow", "allow_once"}, {optionAlways, "Allow for this session", "allow_always"}, {optionReject, "Reject", "reject_once"},
+		out := []permissionOption{{optionOnce, "Allow", "allow_once"}}
+		if !act.required.OnceOnly {
+			out = append(out, permissionOption{optionAlways, "Allow for this session", "allow_always"})
 		}
+		return append(out, permissionOption{optionReject, "Reject", "reject_once"})
 	}
 	out := []permissionOption{{optionOnce, "Approve the plan", "allow_once"}}
 	if slices.Contains(modesOf(act.required.Schema), modeAuto) {

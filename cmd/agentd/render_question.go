@@ -117,6 +117,8 @@ func (q *question) prompt() string {
 	switch {
 	case q.isPlan():
 		return planPrompt
+	case !q.isInput() && q.required.OnceOnly:
+		return "[y] once  [n] no, with a reason if you like: "
 	case !q.isInput():
 		return "[y] once  [a] for this session  [n] no, with a reason if you like: "
 	case len(q.choices()) > 0:
@@ -149,6 +151,9 @@ func (q *question) parse(line string) (*command.RespondAction, string) {
 	case "y", "yes":
 		r.Decision = "allow"
 	case "a", "always":
+		if q.required.OnceOnly {
+			return r, "this can be allowed once, not for the session: what it runs may change between two calls; answer y or n"
+		}
 		r.Decision, r.Scope = "allow", "session"
 	case "n", "no":
 		r.Decision, r.Reason = "deny", strings.TrimSpace(reason)

@@ -647,6 +647,8 @@ export interface ActionRequired {
   /** OnTimeout is the decision that applies when nobody answers in time. */
   onTimeout?: "deny" | "cancel";
   destructive?: boolean;
+  /** OnceOnly says that an approval can't be for the session: what would run can change between two calls. */
+  onceOnly?: boolean;
   /** CredentialRef names what is asked for; the credential itself never appears. */
   credentialRef?: string;
 }
