@@ -29,6 +29,7 @@ import (
 	"agentd/fault"
 	"agentd/loop"
 	"agentd/model"
+	"agentd/quota"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -69,8 +70,10 @@ type Options struct {
 	// Peers speaks to the other agents that work can be given to. If nil, whoever calls
 	// the commands about the work of peers does.
 	Peers work.Peers
-	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger and
-	// Observer are set by Open.
+	// Quotas bound what each account may use; the zero value bounds nothing.
+	Quotas quota.Policy
+	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger,
+	// Observer and Quotas are set by Open.
 	Session session.Options
 }
 
@@ -128,6 +131,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	so := opt.Session
 	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
+	so.Quotas = opt.Quotas
 	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
 	so.ResolveWorkspace = r.loop.ResolveWorkspace
 	r.manager = session.New(so)
@@ -388,6 +392,9 @@ func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.S
 
 // Figures returns the measurements of the session layer.
 func (r *Runtime) Figures() session.Figures { return r.manager.Figures() }
+
+// SetQuotas replaces the limits of accounts. What is in use already stays.
+func (r *Runtime) SetQuotas(p quota.Policy) { r.manager.SetQuotas(p) }
 
 // Report records a fact about the runtime itself in the runtime's own session.
 func (r *Runtime) Report(ctx context.Context, t event.Type, n *event.RuntimeNotice) error {

@@ -32,7 +32,7 @@ func (p Port) Oldest(ctx context.Context, c command.Caller, sessionID string) (u
 
 // Subscribe implements [command.Runtime].
 func (p Port) Subscribe(ctx context.Context, c command.Caller, sessionID string, after uint64) (command.Stream, error) {
-	sub, err := p.Runtime.Subscribe(ctx, c, sessionID, after)
+	sub, err := p.manager.SubscribeAs(ctx, c, sessionID, after)
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,12 @@ func (p Port) Subscribe(ctx context.Context, c command.Caller, sessionID string,
 }
 
 // SubscribeAll implements [command.Runtime].
-func (p Port) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
-	return &feedStream{p.Runtime.SubscribeAll(c)}, nil
+func (p Port) SubscribeAll(ctx context.Context, c command.Caller) (command.Stream, error) {
+	feed, err := p.manager.SubscribeAllAs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &feedStream{feed}, nil
 }
 
 // Output implements [command.Runtime].

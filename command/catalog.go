@@ -41,6 +41,9 @@ type Def struct {
 	Result any
 	// Mutates says that the command changes state and takes an idempotency key.
 	Mutates bool
+	// EndsWork says that the command ends, stops or answers something. It is carried
+	// out also for an account whose storage quota is used up.
+	EndsWork bool
 	// Waits says that the command only waits for most of its time: among the bounds
 	// of a server it counts as a stream, so that it keeps nobody from reading.
 	Waits bool
@@ -71,7 +74,7 @@ var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(
 		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
 		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(), peerDefs(), peerWorkDefs(),
-		evidenceDefs(), benchmarkDefs(), explainDefs(),
+		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(),
 	)
 })
 

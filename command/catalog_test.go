@@ -58,7 +58,7 @@ func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
 	want := strings.Fields(`ack_events append_task_progress archive_task cancel_job cancel_task close_subagent compact_thread
 		compare_benchmark_runs complete_task connect_channel create_job create_schedule create_session create_task
 		delete_schedule disconnect_channel end_benchmark_trial evaluate_permission explain export_benchmark_trial export_evidence
-		export_replay export_review fail_task fork_thread get_execution_environment get_job get_peer_task get_peer_work get_policy
+		export_replay export_review fail_task fork_thread get_execution_environment get_job get_peer_task get_peer_work get_policy get_quotas
 		get_session get_task get_thread_read get_tool_inventory interrupt_turn link_peer_task link_tasks list_actions list_channels
 		list_jobs list_peer_pushes list_peer_tasks list_processes list_schedules list_sessions list_subagents
 		list_tasks pause_schedule pause_task promote_queued_turn reconnect_channel record_benchmark_reward
@@ -180,7 +180,7 @@ var contractRow = regexp.MustCompile("(?m)^\\| (`[a-z_]+`(?:, `[a-z_]+`)*) \\|")
 var beyond = []string{
 	"create_schedule", "list_schedules", "pause_schedule", "resume_schedule", "delete_schedule",
 	"get_peer_task", "list_peer_tasks", "settle_peer_task", "set_peer_push", "remove_peer_push", "report_peer_push", "list_peer_pushes",
-	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial",
+	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial", "get_quotas",
 }
 
 func TestCatalogueIsTheContracts(t *testing.T) {

@@ -19,14 +19,14 @@ func channelDefs() []Def {
 		},
 		{
 			Name: "ack_events", Noun: "channel", New: func() Params { return &AckEvents{} }, Result: (*ChannelResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Says how far a peer has got.",
 			Doc:     "An acknowledgement never goes back; one past the end is a conflict. It is durable, and counts as a sign of life. The first of each connection is a fact (channel.message); the others show in the fact that ends the connection, so that acknowledging doesn't make events.",
 			Example: `{"channelId":"chan_1","sequence":42}`,
 		},
 		{
 			Name: "disconnect_channel", Noun: "channel", New: func() Params { return &DisconnectChannel{} }, Result: (*ChannelResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Closes a channel.",
 			Doc:     "What the peer asked for goes on; calls of its own tools are lost. The peer may come back with reconnect_channel.",
 			Example: `{"channelId":"chan_1","reason":"the laptop is closed"}`,

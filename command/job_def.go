@@ -33,7 +33,7 @@ func jobDefs() []Def {
 		},
 		{
 			Name: "cancel_job", Noun: "job", New: func() Params { return &CancelJob{} }, Result: (*JobRecord)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Stops a job.",
 			Doc:     "Items that are done stay as they are. The answer is the job after it.",
 			Example: `{"jobId":"job_french","reason":"wrong language"}`,

@@ -19,7 +19,7 @@ func peerDefs() []Def {
 		},
 		{
 			Name: "settle_peer_task", Noun: "peer", New: func() Params { return &SettlePeerTask{} }, Result: (*PeerTaskRecord)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Records that the end of a peer's task was reconciled.",
 			Doc:     "The artifacts become edges of the local task. A task that hasn't ended is a conflict; a second time changes nothing.",
 			Example: `{"nativeProtocol":"a2a","remoteTaskId":"5f0e","remoteStatus":"TASK_STATE_COMPLETED","artifacts":[{"artifactId":"artifact_1","mediaType":"text/plain"}]}`,
@@ -33,14 +33,14 @@ func peerDefs() []Def {
 		},
 		{
 			Name: "remove_peer_push", Noun: "peer", New: func() Params { return &RemovePeerPush{} }, Result: (*PeerPushResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Takes a wish to be told back.",
 			Doc:     "One that isn't there is no error.",
 			Example: `{"nativeProtocol":"a2a","remoteTaskId":"5f0e","configId":"hook"}`,
 		},
 		{
 			Name: "report_peer_push", Noun: "peer", New: func() Params { return &ReportPeerPush{} }, Result: (*PeerPushResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Records what came of telling a peer.",
 			Doc:     "A report about something that isn't there any more changes nothing.",
 			Example: `{"nativeProtocol":"a2a","remoteTaskId":"5f0e","configId":"hook","outcome":"delivered","through":42,"final":true}`,

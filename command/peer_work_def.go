@@ -19,7 +19,7 @@ func peerWorkDefs() []Def {
 		},
 		{
 			Name: "update_peer_task", Noun: "peer", New: func() Params { return &UpdatePeerTask{} }, Result: (*TaskResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Records how a delegated task stands at the peer.",
 			Doc:     "The local task follows: it waits for an input or a resource, goes on, completes, fails, is cancelled or lost. Completed means that everything was fetched; until then it is completed_unreconciled. What is known already changes nothing.",
 			Example: `{"taskId":"task_review","runId":"run_1","channelId":"chan_peer","remoteTaskId":"5f0e","status":"running","remoteStatus":"TASK_STATE_WORKING"}`,

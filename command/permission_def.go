@@ -12,7 +12,7 @@ func permissionDefs() []Def {
 		},
 		{
 			Name: "resolve_permission", Noun: "permission", New: func() Params { return &ResolvePermission{} }, Result: (*RespondActionResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Answers a request for permission as the host's policy.",
 			Doc:     "The answer's source is host_policy; the fact names the caller.",
 			Example: `{"actionId":"action_1","decision":"deny","reason":"outside of working hours"}`,

@@ -12,7 +12,7 @@ func processDefs() []Def {
 		},
 		{
 			Name: "terminate_process", Noun: "process", New: func() Params { return &TerminateProcess{} }, Result: (*ProcessResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Ends a process and what it started.",
 			Doc:     "What remains some time after the signal is killed. A process that can't be reached any more is unavailable.",
 			Example: `{"processId":"proc_shell","reason":"not needed any more"}`,

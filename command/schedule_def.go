@@ -19,7 +19,7 @@ func scheduleDefs() []Def {
 		},
 		{
 			Name: "pause_schedule", Noun: "schedule", New: func() Params { return &PauseSchedule{} }, Result: (*ScheduleResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Holds a schedule.",
 			Doc:     "It starts nothing until resume_schedule; what it started goes on. Pausing a paused one changes nothing.",
 			Example: `{"scheduleId":"schedule_daily","reason":"holidays"}`,
@@ -33,7 +33,7 @@ func scheduleDefs() []Def {
 		},
 		{
 			Name: "delete_schedule", Noun: "schedule", New: func() Params { return &DeleteSchedule{} }, Result: (*ScheduleResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Ends a schedule.",
 			Doc:     "What it started stays and goes on.",
 			Example: `{"scheduleId":"schedule_daily"}`,

@@ -33,7 +33,7 @@ func subagentDefs() []Def {
 		},
 		{
 			Name: "close_subagent", Noun: "subagent", New: func() Params { return &CloseSubagent{} }, Result: (*SubagentResult)(nil),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Stops a child and releases what it holds.",
 			Doc:     "Its thread and its facts stay readable.",
 			Example: `{"subagentId":"sub_reviewer","reason":"done"}`,

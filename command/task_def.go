@@ -46,7 +46,7 @@ func taskStateDefs() []Def {
 	return []Def{
 		{
 			Name: "pause_task", Noun: "task", New: func() Params { return &PauseTask{} }, Result: (*TaskResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Holds a task.",
 			Doc:     "The running step reaches its next durable fact first.",
 			Example: `{"taskId":"task_review","reason":"waiting for the release"}`,
@@ -60,28 +60,28 @@ func taskStateDefs() []Def {
 		},
 		{
 			Name: "cancel_task", Noun: "task", New: func() Params { return &CancelTask{} }, Result: (*TaskResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Stops a task.",
 			Doc:     "The intent is recorded first, then it reaches children, jobs, processes and subagents, unless propagate is false. The task is cancelling until all of them have settled, then cancelled, also if the runtime is restarted in between. No new work starts under a task that is being cancelled.",
 			Example: `{"taskId":"task_review","propagate":true}`,
 		},
 		{
 			Name: "complete_task", Noun: "task", New: func() Params { return &CompleteTask{} }, Result: (*TaskResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Ends a task well.",
 			Doc:     "A task with open acceptance criteria is a conflict: satisfy or waive each with a reason.",
 			Example: `{"taskId":"task_review","summary":"All pages read.","artifacts":[{"artifactId":"artifact_report","uri":"report.md","mediaType":"text/markdown"}]}`,
 		},
 		{
 			Name: "fail_task", Noun: "task", New: func() Params { return &FailTask{} }, Result: (*TaskResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Ends an attempt at a task with an error.",
 			Doc:     "If the error is retryable and the retry policy allows it, another attempt follows; else the task has failed.",
 			Example: `{"taskId":"task_review","error":{"message":"a page is missing","category":"not_found","retryable":false}}`,
 		},
 		{
 			Name: "archive_task", Noun: "task", New: func() Params { return &ArchiveTask{} }, Result: (*TaskResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Takes an ended task out of the lists.",
 			Doc:     "A task that hasn't ended is a conflict.",
 			Example: `{"taskId":"task_review"}`,

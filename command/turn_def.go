@@ -12,14 +12,14 @@ func turnDefs() []Def {
 		},
 		{
 			Name: "interrupt_turn", Noun: "turn", New: func() Params { return &InterruptTurn{} }, Result: (*InterruptTurnResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Stops a turn.",
 			Doc:     "With nothing running the answer is interrupted: false, not an error. The turn ends in turn.failed with the status cancelled once its current step has reached a durable fact.",
 			Example: `{"sessionId":"sess_docs","reason":"wrong folder","queue":"keep"}`,
 		},
 		{
 			Name: "remove_queued_turn", Noun: "turn", New: func() Params { return &RemoveQueuedTurn{} }, Result: (*QueueResult)(nil),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Takes a waiting turn out of the queue.",
 			Doc:     "A turn that runs already is a conflict: interrupt it.",
 			Example: `{"sessionId":"sess_docs","turnId":"turn_2"}`,

@@ -92,7 +92,7 @@ var catalog = []Def{
 	{Type: "cost.recorded", Family: FamilyLimit, Needs: inTurn, Payload: (*CostRecorded)(nil), By: ByLoop, Since: "0.1", Means: "The cost of a request."},
 	{Type: "rate_limit.hit", Family: FamilyLimit, Needs: inTurn, Payload: (*RateLimitHit)(nil), By: ByLoop, Since: "0.1", Means: "A rate limit asked to wait."},
 	{Type: "quota.low", Family: FamilyLimit, Needs: inTurn, Payload: (*QuotaState)(nil), By: ByLoop | ByWork, Since: "0.1", Means: "Little is left of a budget or a quota."},
-	{Type: "quota.blocked", Family: FamilyLimit, Needs: inTurn, Payload: (*QuotaState)(nil), By: ByLoop | ByWork, Since: "0.1", Means: "Nothing is left of a budget or a quota."},
+	{Type: "quota.blocked", Family: FamilyLimit, Needs: inTurn, Payload: (*QuotaState)(nil), By: BySession | ByLoop | ByWork, Since: "0.1", Means: "Nothing is left of a budget or a quota."},
 	{Type: "channel.connected", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelConnected)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer has a usable connection."},
 	{Type: "channel.disconnected", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelDisconnected)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer closed or fell silent."},
 	{Type: "channel.resumed", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelResumed)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer came back with its token."},

@@ -6481,14 +6481,17 @@ func (p *QuotaState) decodeJSON(s *scanner) bool {
 		case "quotaName":
 			bit = 1 << 4
 			ok = s.text(&p.QuotaName)
-		case "provider":
+		case "account":
 			bit = 1 << 5
+			ok = s.text(&p.Account)
+		case "provider":
+			bit = 1 << 6
 			ok = s.text(&p.Provider)
 		case "modelRequestId":
-			bit = 1 << 6
+			bit = 1 << 7
 			ok = s.text(&p.ModelRequestID)
 		case "reason":
-			bit = 1 << 7
+			bit = 1 << 8
 			ok = s.text(&p.Reason)
 		default:
 			return false

@@ -4823,6 +4823,10 @@ func (p *QuotaState) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"quotaName":`...)
 		dst = appendString(dst, p.QuotaName)
 	}
+	if p.Account != "" {
+		dst = append(dst, `,"account":`...)
+		dst = appendString(dst, p.Account)
+	}
 	if p.Provider != "" {
 		dst = append(dst, `,"provider":`...)
 		dst = appendString(dst, p.Provider)

@@ -99,6 +99,7 @@ type QuotaState struct {
 	Remaining      *float64 `json:"remaining"`
 	Unit           string   `json:"unit,omitempty"`
 	QuotaName      string   `json:"quotaName,omitempty"`
+	Account        string   `json:"account,omitempty"`
 	Provider       string   `json:"provider,omitempty"`
 	ModelRequestID string   `json:"modelRequestId,omitempty"`
 	Reason         string   `json:"reason,omitempty"`

@@ -29,6 +29,9 @@ func (m *Manager) Do(ctx context.Context, caller command.Caller, p command.Param
 
 func (m *Manager) request(caller command.Caller, p command.Params) (*request, error) {
 	req := &request{m: m, caller: caller, by: event.BySession}
+	if d, ok := command.Lookup(p.Command()); ok {
+		req.endsWork = d.EndsWork
+	}
 	if mut, ok := p.(command.Mutating); ok && mut.Key() != "" {
 		digest, err := command.Digest(p)
 		if err != nil {
@@ -82,6 +85,8 @@ type request struct {
 	caller command.Caller
 	// by is what the facts are emitted as.
 	by event.Emitter
+	// endsWork says that the command is carried out also when storage is used up.
+	endsWork bool
 	// key and digest are set when the call has an idempotency key.
 	key, digest string
 }
@@ -116,6 +121,8 @@ func (r *request) dispatch(ctx context.Context, p command.Params) (any, error) {
 		return r.forkThread(ctx, p)
 	case *command.ListProcesses:
 		return r.listProcesses(ctx, p)
+	case *command.GetQuotas:
+		return r.getQuotas(ctx, p)
 	}
 	if do := r.peerCommand(ctx, p); do != nil {
 		return do()
@@ -185,6 +192,9 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 	var result *R
 	err := r.m.write(ctx, sessionID, r.by, create, func(tx *Tx) error {
 		if err := r.visible(tx.State); err != nil {
+			return err
+		}
+		if err := r.checkStorage(tx); err != nil {
 			return err
 		}
 		var err error

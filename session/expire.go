@@ -243,7 +243,9 @@ func (m *Manager) deleteStep(ctx context.Context, step []doomed, sum *Swept) ([]
 			needed, err = m.any(ctx, kindKept, d.ref)
 		}
 		if err == nil && !needed {
+			size := m.blobSize(ctx, d.ref)
 			err = m.opt.Store.DeleteBlob(ctx, d.ref)
+			m.freeBytes(ctx, d.sessionID, size)
 			sum.Deleted++
 		}
 		if err != nil {
@@ -252,6 +254,16 @@ func (m *Manager) deleteStep(ctx context.Context, step []doomed, sum *Swept) ([]
 		done = append(done, d)
 	}
 	return done, nil
+}
+
+// blobSize returns the size of stored content; 0 if it is gone already.
+func (m *Manager) blobSize(ctx context.Context, ref string) int64 {
+	blob, err := m.opt.Store.OpenBlob(ctx, ref)
+	if err != nil {
+		return 0
+	}
+	defer blob.Close()
+	return blob.Info().Size
 }
 
 // forget removes a note. One that can't be removed now is followed again, which

@@ -6,6 +6,7 @@ import (
 
 	"agentd/command"
 	"agentd/fault"
+	"agentd/quota"
 	"agentd/store"
 )
 
@@ -30,6 +31,8 @@ type Feed struct {
 	behind map[string]span
 	turn   []string
 	err    error // why the feed ended
+	// usage counts the feed; nil if it is the runtime's own.
+	usage *quota.Account
 }
 
 // FeedRecord is a fact of some session.
@@ -46,8 +49,24 @@ func (m *Manager) SubscribeAll(caller command.Caller) *Feed {
 	return f
 }
 
+// SubscribeAllAs is [Manager.SubscribeAll] for a caller among whose subscriptions the
+// feed counts.
+func (m *Manager) SubscribeAllAs(ctx context.Context, caller command.Caller) (*Feed, error) {
+	usage, err := m.countSubscription(ctx, caller, "")
+	if err != nil {
+		return nil, err
+	}
+	f := m.SubscribeAll(caller)
+	f.usage = usage
+	return f, nil
+}
+
 // Close ends the feed.
-func (f *Feed) Close() { f.m.topics.removeFeed(f) }
+func (f *Feed) Close() {
+	if f.m.topics.removeFeed(f) && f.usage != nil {
+		f.usage.Add(quota.Subscriptions, -1)
+	}
+}
 
 // mark says that facts of a session became durable. They extend what the feed was
 // told before without a gap, so that each is delivered once.

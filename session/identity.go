@@ -134,14 +134,16 @@ func (m *Manager) PutOutput(ctx context.Context, r io.Reader) (string, error) {
 	if err != nil {
 		return "", storeFault(err)
 	}
-	m.outputs.put(info.Ref, found.refs, m.Now())
+	m.outputs.put(info, found.refs, m.Now())
 	return info.Ref, nil
 }
 
 // Refer lets those who see the session read what is behind a reference. What that
 // content refers to never expires.
 func (tx *Tx) Refer(ref, mediaType string) {
-	tx.Retain(tx.w.m.outputs.inside(ref)...)
+	refs, size := tx.w.m.outputs.inside(ref)
+	tx.Retain(refs...)
+	tx.referred += size
 	tx.index = append(tx.index, refEntry(ref, tx.w.id, mediaType))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/quota"
 	"agentd/state"
 	"agentd/store"
 )
@@ -219,8 +220,13 @@ func (i *Import) add(ctx context.Context, rec *store.Record) error {
 	if err != nil {
 		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
 	}
-	if p, ok := e.Payload.(*event.SessionCreated); ok && i.forked == nil {
-		if err := i.refersTo(ctx, p); err != nil {
+	if p, ok := e.Payload.(*event.SessionCreated); ok {
+		if i.forked == nil {
+			if err := i.refersTo(ctx, p); err != nil {
+				return err
+			}
+		}
+		if err := i.open(ctx, p.Account); err != nil {
 			return err
 		}
 	}
@@ -250,6 +256,19 @@ func (i *Import) add(ctx context.Context, rec *store.Record) error {
 		b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: w.id, Name: x.Name, Sequence: e.Sequence, Data: data})
 	}
 	b.Records = append(b.Records, *rec)
+	return nil
+}
+
+// open counts the session among those of its account.
+func (i *Import) open(ctx context.Context, account string) error {
+	usage, err := i.w.m.usageOf(ctx, account)
+	if err == nil {
+		err = usage.Reserve(quota.Sessions, 1)
+	}
+	if err != nil {
+		return i.w.m.refuseAtQuota(ctx, "", err)
+	}
+	i.w.usage = usage
 	return nil
 }
 
@@ -287,6 +306,10 @@ func (i *Import) write(ctx context.Context, state func(*store.Batch) error) erro
 		return storeFault(err)
 	}
 	w.last = w.state.UpdatedAt
+	if w.usage != nil {
+		w.usage.Add(quota.StoredBytes, int64(size))
+		w.recordStanding()
+	}
 	if len(b.Records) > 0 {
 		// Subscribers learn of them; nobody is to act on what happened elsewhere.
 		w.m.topics.publish(w.id, b.Records)

@@ -14,7 +14,7 @@ import (
 )
 
 // Kinds of index entries. All but kindKey, kindClaim, kindRef, kindOutput,
-// kindOutputAt, kindDoomed and kindCursor are derived from facts: Verify computes them again
+// kindOutputAt, kindDoomed, kindCursor and kindUsage are derived from facts: Verify computes them again
 // and compares.
 const (
 	// kindOpen: session id → nothing, while the session has unfinished work.
@@ -78,9 +78,16 @@ func turnKey(sessionID, turnID string) string { return sessionID + "/" + turnID 
 
 // sessionKey orders sessions by creation.
 func sessionKey(st *state.Session) string {
+	return timeKey(st.CreatedAt) + "/" + st.SessionID
+}
+
+// timeKey orders keys by time. The zero time comes first.
+func timeKey(t time.Time) string {
 	var at [8]byte
-	binary.BigEndian.PutUint64(at[:], uint64(st.CreatedAt.UnixMicro()))
-	return hex.EncodeToString(at[:]) + "/" + st.SessionID
+	if !t.IsZero() {
+		binary.BigEndian.PutUint64(at[:], uint64(t.UnixMicro()))
+	}
+	return hex.EncodeToString(at[:])
 }
 
 // changesSummary reports whether a fact has its session's summary written again.

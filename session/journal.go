@@ -74,6 +74,8 @@ type pending struct {
 	// it has called after.
 	unattended bool
 	after      func()
+	// charge is what the batch adds to the use of an account.
+	charge charge
 }
 
 // room holds the facts of a batch until they are durable and everybody was told.
@@ -235,6 +237,7 @@ func (j *journal) commit() {
 	took := time.Since(began)
 	for i, p := range j.group {
 		p.err, p.done = errs[i], true
+		p.charge.settle(p.err)
 		if p.err == nil {
 			j.published(p)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/quota"
 	"agentd/state"
 	"agentd/store"
 )
@@ -62,6 +63,8 @@ type Options struct {
 	// RetainEvents is how long the events of a session at rest are kept after its
 	// last one; 0 is for ever.
 	RetainEvents time.Duration
+	// Quotas bound what each account may use; the zero value bounds nothing.
+	Quotas quota.Policy
 	// TailEvents bounds the newest facts that are kept in memory for subscribers
 	// of a session in use; default 256.
 	TailEvents int
@@ -108,6 +111,12 @@ type Manager struct {
 	accounts recent[string]
 	scratch  sync.Pool // of *[]byte, for encoding facts
 	forks    forkGuard
+	quotas   quota.Book
+	// counting ends with the manager; sessions are counted under it.
+	counting     context.Context //nolint:containedctx // it is the manager's own
+	stopCounting context.CancelFunc
+	// opened is when the manager began: older sessions are those of earlier processes.
+	opened time.Time
 
 	mu      sync.Mutex
 	writers map[string]*writer
@@ -125,7 +134,10 @@ func New(opt Options) *Manager {
 	m.journal = newJournal(opt.Store, m.published)
 	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
+	m.opened = m.Now()
 	m.accounts.keep = 1 << 14
+	m.quotas.SetPolicy(opt.Quotas)
+	m.counting, m.stopCounting = context.WithCancel(context.Background())
 	m.stopped.Go(m.sweep)
 	m.stopped.Go(func() { m.topics.tell(m.stop) })
 	if opt.ExpireAfter > 0 {
@@ -159,6 +171,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 	close(m.stop)
+	m.stopCounting()
 	m.stopped.Wait()
 	var errs []error
 	for _, w := range writers {
@@ -240,7 +253,7 @@ func (m *Manager) EmitSoon(ctx context.Context, sessionID string, by event.Emitt
 		}
 		return err
 	})
-	return wait, err
+	return wait, m.refuseAtQuota(ctx, sessionID, err)
 }
 
 // Peek is [Manager.View] without the wait: what it sees may never become durable.
@@ -252,7 +265,8 @@ func (m *Manager) Peek(ctx context.Context, sessionID string, view func(*state.S
 
 // write runs a decision; create says that the session need not exist.
 func (m *Manager) write(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
-	return m.use(sessionID, func(w *writer) error { return w.do(ctx, by, create, decide) })
+	err := m.use(sessionID, func(w *writer) error { return w.do(ctx, by, create, decide) })
+	return m.refuseAtQuota(ctx, sessionID, err)
 }
 
 // use does something with a session's writer.

@@ -102,17 +102,18 @@ func (ts *topics) addFeed(f *Feed) {
 	ts.followed.Add(1)
 }
 
-func (ts *topics) removeFeed(f *Feed) {
+func (ts *topics) removeFeed(f *Feed) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if _, ok := ts.news.feeds[f]; !ok {
-		return
+		return false
 	}
 	delete(ts.news.feeds, f)
 	ts.followed.Add(-1)
 	if len(ts.news.feeds) == 0 {
 		ts.news.forget() // what happens while nobody follows is not told either
 	}
+	return true
 }
 
 // tellFeeds tells each feed what there is, until there is nothing.

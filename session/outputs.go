@@ -54,10 +54,11 @@ type outputs struct {
 type ahead struct {
 	at   time.Time
 	refs []string
+	size int64
 }
 
 // put notes content that a fact will refer to.
-func (o *outputs) put(ref string, inside []string, now time.Time) {
+func (o *outputs) put(info store.BlobInfo, inside []string, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fresh == nil {
@@ -68,7 +69,7 @@ func (o *outputs) put(ref string, inside []string, now time.Time) {
 			delete(o.fresh, r)
 		}
 	}
-	o.fresh[ref] = ahead{now, inside}
+	o.fresh[info.Ref] = ahead{now, inside, info.Size}
 }
 
 // awaited reports whether a fact may still come for content.
@@ -79,11 +80,13 @@ func (o *outputs) awaited(ref string, now time.Time) bool {
 	return ok && now.Sub(a.at) <= freshFor
 }
 
-// inside returns what content that was stored ahead of its fact refers to.
-func (o *outputs) inside(ref string) []string {
+// inside returns what content that was stored ahead of its fact refers to, and its
+// size.
+func (o *outputs) inside(ref string) (refs []string, size int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.fresh[ref].refs
+	a := o.fresh[ref]
+	return a.refs, a.size
 }
 
 // refReader gathers the references in what is read through it.

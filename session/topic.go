@@ -6,8 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/quota"
 	"agentd/store"
 )
 
@@ -163,17 +165,19 @@ func (ts *topics) subscribe(id string, s *Subscription) *topic {
 	return t
 }
 
-func (ts *topics) unsubscribe(id string, s *Subscription) {
+// unsubscribe removes a subscriber. It is false if that was done before.
+func (ts *topics) unsubscribe(id string, s *Subscription) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.byID[id]
 	if t == nil || !t.leave(s) {
-		return
+		return false
 	}
 	ts.followed.Add(-1)
 	if t.size() == 0 {
 		delete(ts.byID, id)
 	}
+	return true
 }
 
 // leave removes a subscriber. It is false if that was done before.
@@ -237,6 +241,27 @@ type Subscription struct {
 	topic *topic
 	next  uint64 // the last sequence that was returned
 	wake  chan struct{}
+	// usage counts the subscription; nil if it is the runtime's own.
+	usage *quota.Account
+}
+
+// SubscribeAs is [Manager.Subscribe] for a caller who may see the session: the
+// subscription counts among those of its account.
+func (m *Manager) SubscribeAs(ctx context.Context, caller command.Caller, sessionID string, after uint64) (*Subscription, error) {
+	if err := m.See(ctx, caller, sessionID); err != nil {
+		return nil, err
+	}
+	usage, err := m.countSubscription(ctx, caller, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.Subscribe(ctx, sessionID, after)
+	if err != nil {
+		usage.Add(quota.Subscriptions, -1)
+		return nil, err
+	}
+	s.usage = usage
+	return s, nil
 }
 
 // Subscribe follows a session that exists, from the fact after the given
@@ -315,7 +340,11 @@ func (s *Subscription) readStore(ctx context.Context, last uint64) ([]store.Reco
 }
 
 // Close ends the subscription.
-func (s *Subscription) Close() { s.m.topics.unsubscribe(s.id, s) }
+func (s *Subscription) Close() {
+	if s.m.topics.unsubscribe(s.id, s) && s.usage != nil {
+		s.usage.Add(quota.Subscriptions, -1)
+	}
+}
 
 func (s *Subscription) signal() {
 	select {

@@ -97,6 +97,7 @@ func (m *Manager) trim(ctx context.Context, sessionID string, opt TrimOptions, f
 	}
 	if res.Events > 0 && !opt.DryRun {
 		m.journal.tally.trimmed(res)
+		m.freeBytes(ctx, sessionID, res.Bytes)
 		m.opt.Logger.Info("events were removed", "sessionId", sessionID, "from", res.From, "through", res.Through, "events", res.Events, "bytes", res.Bytes)
 	}
 	return res, nil

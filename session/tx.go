@@ -27,6 +27,10 @@ type Tx struct {
 	blobRefs []string
 	// trim removes facts in the same write; nil for most decisions.
 	trim *store.Trim
+	// referred is the size of content that was stored ahead of the decision, opens
+	// says that room for a session was reserved.
+	referred int64
+	opens    bool
 }
 
 // Emit adds a fact. The writer sets its id, time, sequence, runtime and session.

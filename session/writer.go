@@ -11,6 +11,7 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/quota"
 	"agentd/state"
 	"agentd/store"
 )
@@ -38,6 +39,8 @@ type writer struct {
 	// partial says that an import of the session was cut off: nobody may go on with it
 	// but an import of the rest.
 	partial bool
+	// usage counts what the session's account uses; nil for the runtime's own session.
+	usage *quota.Account
 
 	// What was appended since the last snapshot, and how large that one was.
 	sinceFacts, sinceBytes, snapshotBytes int
@@ -149,8 +152,13 @@ func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx)
 		w.m.journal.recycle(p)
 		return nil, err
 	}
+	if err := w.reserve(tx); err != nil {
+		w.m.journal.recycle(p)
+		return nil, err
+	}
 	tx.tellTurnTasks()
 	if err := w.seal(p, tx, by); err != nil {
+		w.giveBack(tx)
 		return nil, err
 	}
 	w.newest = p
@@ -311,6 +319,7 @@ func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
 		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
 	}
 	p.facts = tx.facts
+	w.charge(p, tx, len(buf))
 	return nil
 }
 
@@ -460,6 +469,12 @@ func (w *writer) load(ctx context.Context) error {
 		return fmt.Errorf("%w: session %s ends at %d, its facts at %d", store.ErrCorrupt, w.id, claim.Head.Sequence, st.Sequence)
 	}
 	w.sinceFacts, w.sinceBytes = tail.facts, tail.bytes
+	if w.id != event.RuntimeSession {
+		if w.usage, err = w.m.usageOf(ctx, st.Account); err != nil {
+			return err
+		}
+		w.recordStanding()
+	}
 	w.last, w.open, w.loaded = st.UpdatedAt, st.HasOpenWork(), true
 	return nil
 }
@@ -523,14 +538,36 @@ func (w *writer) retire(ctx context.Context) error {
 		return nil
 	}
 	w.failed = true
-	var err error
+	return errors.Join(w.appendLast(ctx), w.m.opt.Store.Release(ctx, w.id, w.epoch))
+}
+
+// appendLast stores what spares work later: the state if the tail grew long, and the
+// total of the session's account.
+func (w *writer) appendLast(ctx context.Context) error {
+	b := &store.Batch{SessionID: w.id, Epoch: w.epoch}
 	if w.sinceFacts >= w.m.opt.SnapshotEvery/4 && !w.partial {
-		b := &store.Batch{SessionID: w.id, Epoch: w.epoch}
-		if err = w.addSnapshot(b); err == nil {
-			err = w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]
+		if err := w.addSnapshot(b); err != nil {
+			return err
 		}
 	}
-	return errors.Join(err, w.m.opt.Store.Release(ctx, w.id, w.epoch))
+	keeps := false
+	if w.usage != nil {
+		var op store.IndexOp
+		if op, keeps = keptUsage(w.usage, w.m, true); keeps {
+			b.Index = append(b.Index, op)
+		}
+	}
+	if len(b.Snapshots) == 0 && len(b.Index) == 0 {
+		return nil
+	}
+	err := w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]
+	if keeps {
+		w.usage.Kept(err == nil)
+		if len(b.Snapshots) == 0 {
+			return nil // another session of the account stores it later
+		}
+	}
+	return err
 }
 
 // quiesce waits for the batches under way.

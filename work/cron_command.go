@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"agentd/command"
@@ -95,14 +96,53 @@ func (w *Work) createSchedule(ctx context.Context, caller command.Caller, p *com
 	if err != nil {
 		return nil, err
 	}
+	if err := w.checkInterval(caller.Account, p, due); err != nil {
+		return nil, err
+	}
 	sessionID, err := w.sessionForSchedule(ctx, caller, p)
 	if err != nil {
 		return nil, err
 	}
 	return session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
+		if err := w.checkInterval(tx.State.Account, p, due); err != nil {
+			return nil, err
+		}
 		due.from = tx.Now()
 		return w.emitSchedule(tx, p, due.next(tx.Now()), session.ActorOf(caller))
 	})
+}
+
+// checkInterval refuses a schedule that is due more often than its account may have
+// one run.
+func (w *Work) checkInterval(account string, p *command.CreateSchedule, due *timing) error {
+	limits := w.m.Limits(account)
+	least, got := limits.ScheduleMinInterval, due.shortest(w.m.Now())
+	if got >= least {
+		return nil
+	}
+	name := "everyMs"
+	if p.Cron != "" {
+		name = "cron"
+	}
+	return fault.Param(name, "the schedule is due every %v, and the shortest interval of this account is %v (quotas.scheduleMinInterval)", got, least)
+}
+
+// shortest returns the least time between two of the next due times.
+func (t *timing) shortest(now time.Time) time.Duration {
+	if t.cron == nil {
+		return t.every
+	}
+	const looks = 100 // of an expression such as "0,1 * * * *" the next ones tell enough
+	least := time.Duration(math.MaxInt64)
+	at := t.next(now)
+	for range looks {
+		next := t.next(at)
+		if next.IsZero() || least <= time.Minute {
+			break
+		}
+		least, at = min(least, next.Sub(at)), next
+	}
+	return least
 }
 
 func (w *Work) sessionForSchedule(ctx context.Context, caller command.Caller, p *command.CreateSchedule) (string, error) {

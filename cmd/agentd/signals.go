@@ -91,6 +91,7 @@ func (s *serving) reload(ctx context.Context) {
 		}
 	}
 	setLevel(s.level, next.Config.Log.Level)
+	s.runtime.SetQuotas(next.Config.Quotas.Policy())
 	s.reloadPeerTokens()
 	s.wired.options.Loop.Places.Renew() // folders that were replaced on purpose
 	s.log.Info("configuration reloaded", "changes", len(changes))

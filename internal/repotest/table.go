@@ -68,7 +68,8 @@ var importTable = []row{
 	{dir: "model/provider/anthropic", role: adapter, may: []string{"model/provider/httpstream", "model", "event"}},
 	{dir: "model/provider/gemini", role: adapter, may: []string{"model/provider/httpstream", "model", "event"}},
 
-	{dir: "session", may: []string{"state", "store", "command", "event", "fault"}},
+	{dir: "quota", standardOnly: true, why: "counts and limits alone, for whoever says what is in use"},
+	{dir: "session", may: []string{"state", "store", "command", "event", "fault", "quota"}},
 	{dir: "loop", may: []string{"session", "state", "store", "command", "event", "fault", "model", "tool", "permission", "hook", "sandbox", "process", "redact", "workspace", "internal/place"}, pureFiles: []string{"next.go"}},
 	{dir: "work", may: []string{"session", "state", "store", "command", "event", "fault"}},
 	{dir: "telemetry", may: []string{"event"}},
@@ -87,7 +88,7 @@ var importTable = []row{
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel", "transfer",
+		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel", "transfer", "quota",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console"}},

@@ -1269,6 +1269,7 @@ export interface QuotaState {
   remaining: number | null;
   unit?: string;
   quotaName?: string;
+  account?: string;
   provider?: string;
   modelRequestId?: string;
   reason?: string;

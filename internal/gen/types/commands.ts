@@ -1573,6 +1573,12 @@ export interface ExplainParams {
   eventId?: string;
 }
 
+/** Says how much of its quotas an account uses. */
+export interface GetQuotasParams {
+  /** Account that is asked about; absent, the caller's own, and for an admin all. */
+  account?: string;
+}
+
 /** One piece of a turn's input. */
 export interface Part {
   /** Type says what the part is: text, image, file or ref. */
@@ -2743,6 +2749,24 @@ export interface ExplainedFact {
   says: string;
 }
 
+/** Lists quotas with their use. */
+export interface GetQuotasResult {
+  /** Quotas of the account, or of each account. */
+  quotas: QuotaUse[];
+}
+
+/** How much an account uses of one quota. */
+export interface QuotaUse {
+  /** Account that the quota is of; empty for the operator's, which has no name. */
+  account: string;
+  /** Its name. */
+  quota: "sessions" | "queuedTurns" | "subscriptions" | "storedBytes" | "schedules" | "processes";
+  /** The most that the account may use; null if there is none. */
+  limit: number;
+  /** How much it uses. */
+  used: number;
+}
+
 /** An error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
 export interface Problem {
   /** A short line for people, the same for every error of the code. */
@@ -2923,6 +2947,8 @@ export interface Commands {
   compare_benchmark_runs: { params: CompareBenchmarkRunsParams; result: CompareBenchmarkRunsResult };
   /** Answers why something was allowed, blocked, routed or failed. */
   explain: { params: ExplainParams; result: ExplainResult };
+  /** Says how much of its quotas an account uses. */
+  get_quotas: { params: GetQuotasParams; result: GetQuotasResult };
 }
 
 /** The name of a command. */

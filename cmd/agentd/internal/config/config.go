@@ -58,6 +58,7 @@ type Config struct {
 		Timeout Span `json:"timeout"`
 	} `json:"actions"`
 	Recovery string `json:"recovery"`
+	Quotas   Quotas `json:"quotas"`
 	MCP      []MCP  `json:"mcp"`
 	Peers    []Peer `json:"peers"`
 	Channels struct {
@@ -331,7 +332,7 @@ func (c *Config) problems() [][2]string {
 		add("tls", "cert and key are given together or not at all")
 	}
 	c.checkProviders(add)
-	for name, list := range map[string][]string{"mcp": ids(c.MCP), "peers": ids(c.Peers)} {
+	for name, list := range map[string][]string{"mcp": ids(c.MCP), "peers": ids(c.Peers), "quotas.accounts": ids(c.Quotas.Accounts)} {
 		for i, id := range list {
 			checkUnique(add, name, list, i, id)
 		}

@@ -155,4 +155,5 @@ func (l *Loaded) TakeOver(next *Loaded) {
 	}
 	l.Config.Log.Level = next.Config.Log.Level
 	l.Config.Permissions = next.Config.Permissions
+	l.Config.Quotas = next.Config.Quotas
 }

@@ -27,6 +27,8 @@ const (
 	Duration Type = "duration"
 	// Size is a number of bytes, or a number with a unit, such as 4KiB.
 	Size Type = "size"
+	// SizeBound is a size over 0, or the word unlimited.
+	SizeBound Type = "size or unlimited"
 	// URL is an absolute http or https address.
 	URL Type = "URL"
 	// Address is a host and a port.
@@ -70,7 +72,7 @@ var (
 // Table returns all settings, in the order of the reference.
 func Table() []Setting {
 	var all []Setting
-	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), peerSettings(), telemetrySettings()} {
+	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), quotaSettings(), peerSettings(), telemetrySettings()} {
 		all = append(all, part...)
 	}
 	return all

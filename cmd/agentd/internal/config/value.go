@@ -30,6 +30,8 @@ func (s *Setting) parse(text string) (any, error) {
 		return parseDuration(text)
 	case Size:
 		return ParseSize(text)
+	case SizeBound:
+		return parseSizeBound(text)
 	case URL:
 		return parseURL(text)
 	case Address:
@@ -70,6 +72,18 @@ func parseBound(text string) (any, error) {
 	n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 	if err != nil || n <= 0 || n > maxBound {
 		return nil, fmt.Errorf("%q is neither a whole number from 1 to %d nor %s", text, int64(maxBound), Unlimited)
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// parseSizeBound is [parseBound] for sizes.
+func parseSizeBound(text string) (any, error) {
+	if text == Unlimited {
+		return text, nil
+	}
+	n, err := ParseSize(text)
+	if err != nil || n == 0 {
+		return nil, fmt.Errorf("%q is neither a size over 0, such as 64kB or 10GiB, nor %s", text, Unlimited)
 	}
 	return strconv.FormatInt(n, 10), nil
 }

@@ -1,0 +1,14 @@
+package command
+
+// quotaDefs are the catalogue's entries for quotas.
+func quotaDefs() []Def {
+	return []Def{
+		{
+			Name: "get_quotas", Noun: "quota", New: func() Params { return &GetQuotas{} }, Result: (*GetQuotasResult)(nil),
+			Scope: RoleObserver, Available: true, Since: "0.2",
+			Means:   "Says how much of its quotas an account uses.",
+			Doc:     "An admin sees every account, or the one it names; everyone else sees its own. storedBytes is the size of events and of the contents stored with them, counted as it is written: content that is stored twice counts twice.",
+			Example: `{"account":"acme"}`,
+		},
+	}
+}

@@ -1,0 +1,185 @@
+package quota
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Book has the counters of all accounts. The zero value is ready and limits
+// nothing.
+type Book struct {
+	policy atomic.Pointer[Policy]
+
+	mu       sync.Mutex
+	accounts map[string]*Account
+}
+
+// SetPolicy replaces the limits. What is in use already stays, also above a limit.
+func (b *Book) SetPolicy(p Policy) { b.policy.Store(&p) }
+
+// Limits returns the limits of an account.
+func (b *Book) Limits(account string) Limits {
+	p := b.policy.Load()
+	if p == nil {
+		return Limits{}
+	}
+	return p.For(account)
+}
+
+// Account returns the counters of an account. Load is called when it is asked for
+// the first time, and again as long as that fails: it returns what an earlier
+// process counted.
+func (b *Book) Account(id string, load func(*Account) (Total, error)) (*Account, error) {
+	a := b.account(id)
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	if a.loaded {
+		return a, nil
+	}
+	t, err := load(a)
+	if err != nil {
+		return nil, err
+	}
+	a.Add(Sessions, t.Sessions)
+	a.Add(StoredBytes, t.StoredBytes)
+	a.loaded = true
+	return a, nil
+}
+
+func (b *Book) account(id string) *Account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.accounts[id]
+	if a == nil {
+		if b.accounts == nil {
+			b.accounts = map[string]*Account{}
+		}
+		a = &Account{id: id, book: b}
+		b.accounts[id] = a
+	}
+	return a
+}
+
+// IDs returns the accounts that were asked for, in order.
+func (b *Book) IDs() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ids := make([]string, 0, len(b.accounts))
+	for id := range b.accounts {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Account counts what one account has in use.
+type Account struct {
+	id   string
+	book *Book
+
+	// loading guards loaded.
+	loading sync.Mutex
+	loaded  bool
+
+	mu   sync.Mutex
+	used [count]int64
+	// in has the part of each session, for quotas that a session's state tells.
+	in [count]map[string]int64
+	// told is when the account was last told that a quota is reached.
+	told [count]time.Time
+	// complete says that all sessions are counted, dirty that the total changed since
+	// it was stored at keptAt, underway that it is being stored.
+	complete, dirty, underway bool
+	keptAt                    time.Time
+}
+
+// ID returns the account's name; empty for the operator's.
+func (a *Account) ID() string { return a.id }
+
+// Reserve takes room for n more, or returns a [*ReachedError] and takes nothing.
+func (a *Account) Reserve(n Name, more int64) error {
+	return a.reserve(n, more, func(int) {})
+}
+
+// ReserveIn is [Account.Reserve] for a quota whose use [Account.Set] tells.
+func (a *Account) ReserveIn(n Name, session string, more int64) error {
+	return a.reserve(n, more, func(i int) { a.change(i, session, a.in[i][session]+more) })
+}
+
+func (a *Account) reserve(n Name, more int64, also func(i int)) error {
+	limits := a.book.Limits(a.id)
+	limit, i := limits.Of(n), n.index()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if limit > 0 && a.used[i]+more > limit {
+		return &ReachedError{Account: a.id, Quota: n, Limit: limit, Used: a.used[i]}
+	}
+	a.used[i] += more
+	a.dirty = a.dirty || n.kept()
+	also(i)
+	return nil
+}
+
+// Add counts what came into use, or went out of it, whatever the limit is.
+func (a *Account) Add(n Name, more int64) {
+	i := n.index()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used[i] = max(0, a.used[i]+more)
+	a.dirty = a.dirty || n.kept()
+}
+
+// Set says how much of a quota one session uses now.
+func (a *Account) Set(n Name, session string, used int64) {
+	i := n.index()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used[i] = max(0, a.used[i]+used-a.in[i][session])
+	a.change(i, session, used)
+}
+
+// change writes down a session's part. Only sessions with one are kept.
+func (a *Account) change(i int, session string, used int64) {
+	if used == 0 {
+		delete(a.in[i], session)
+		return
+	}
+	if a.in[i] == nil {
+		a.in[i] = map[string]int64{}
+	}
+	a.in[i][session] = used
+}
+
+// Room returns a [*ReachedError] if nothing is left of a quota.
+func (a *Account) Room(n Name) error {
+	limits := a.book.Limits(a.id)
+	if limit, used := limits.Of(n), a.Used(n); limit > 0 && used >= limit {
+		return &ReachedError{Account: a.id, Quota: n, Limit: limit, Used: used}
+	}
+	return nil
+}
+
+// Used returns how much is in use.
+func (a *Account) Used(n Name) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used[n.index()]
+}
+
+// tellEvery is how often an account is told of one quota at most: a caller that
+// goes on asking must not be able to fill the journal with refusals.
+const tellEvery = time.Minute
+
+// Tell reports whether a fact is due that a quota is reached.
+func (a *Account) Tell(n Name, now time.Time) bool {
+	i := n.index()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.told[i]; !t.IsZero() && now.Sub(t) < tellEvery {
+		return false
+	}
+	a.told[i] = now
+	return true
+}

@@ -1,0 +1,396 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/quota"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Every write of a session passes through here, so that no command and no part of
+// the runtime can begin something that isn't counted. Room is reserved by the facts
+// that a decision emits, before they are folded; how much a session uses afterwards
+// is read from its state.
+
+// kindUsage: "@" and an account → what it uses, as [quota.Total].
+const kindUsage = "usage"
+
+// usageOf returns the counters of an account.
+func (m *Manager) usageOf(ctx context.Context, account string) (*quota.Account, error) {
+	return m.quotas.Account(account, func(a *quota.Account) (quota.Total, error) {
+		var t quota.Total
+		v, err := m.opt.Store.Get(ctx, kindUsage, "@"+account)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return t, storeFault(err)
+		default:
+			if err := json.Unmarshal(v, &t); err != nil {
+				return t, storeFault(fmt.Errorf("%w: usage of an account: %w", store.ErrCorrupt, err))
+			}
+		}
+		m.countSessionsSince(a, t)
+		return t, nil
+	})
+}
+
+// countSessionsSince counts, in the background, the sessions of an account that are
+// in the index and not in its stored total: those of the last seconds before a
+// crash, and all of a store that was written before there were quotas. Those of this
+// process are counted as they are created.
+func (m *Manager) countSessionsSince(a *quota.Account, t quota.Total) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.stopped.Go(func() {
+		n, err := m.sessionsBetween(m.counting, a.ID(), timeKey(t.At)+"0", timeKey(m.opened))
+		if err != nil {
+			if m.counting.Err() == nil {
+				m.opt.Logger.Warn("the sessions of an account could not be counted", "account", a.ID(), "error", err)
+			}
+			return
+		}
+		a.Add(quota.Sessions, n)
+		a.Complete()
+	})
+}
+
+// sessionsBetween counts the sessions of an account in a range of the index.
+func (m *Manager) sessionsBetween(ctx context.Context, account, after, before string) (int64, error) {
+	kind := kindSession
+	if account != "" {
+		kind = accountSessions(account)
+	}
+	var n int64
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kind, After: after}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return 0, err
+		}
+		if e.Key >= before {
+			break
+		}
+		var s command.SessionSummary
+		if account == "" && (json.Unmarshal(e.Value, &s) != nil || s.Account != "" || s.SessionID == event.RuntimeSession) {
+			continue
+		}
+		n++
+	}
+	return n, nil
+}
+
+// beginning is what a decision begins, by quota.
+type beginning struct {
+	name quota.Name
+	n    int64
+}
+
+// begins returns the account whose session a decision opens, if it opens one, and
+// what it begins.
+func begins(facts []event.Event) (opened *event.SessionCreated, begun [3]beginning) {
+	begun = [3]beginning{{name: quota.QueuedTurns}, {name: quota.Schedules}, {name: quota.Processes}}
+	for i := range facts {
+		switch p := facts[i].Payload.(type) {
+		case *event.SessionCreated:
+			opened = p
+		case *event.TurnSubmitted:
+			if p.Status == state.TurnQueued {
+				begun[0].n++
+			}
+		case *event.ScheduleCreated:
+			begun[1].n++
+		case *event.ProcessStarted:
+			begun[2].n++
+		}
+	}
+	return opened, begun
+}
+
+// reserve takes room for what a decision begins. The error is a
+// [*quota.ReachedError] if there is none.
+func (w *writer) reserve(tx *Tx) error {
+	if w.id == event.RuntimeSession {
+		return nil
+	}
+	opened, begun := begins(tx.facts)
+	if opened != nil {
+		usage, err := w.m.usageOf(tx.ctx, opened.Account)
+		if err == nil {
+			err = usage.Room(quota.StoredBytes)
+		}
+		if err == nil {
+			err = usage.Reserve(quota.Sessions, 1)
+		}
+		if err != nil {
+			return err
+		}
+		w.usage, tx.opens = usage, true
+	}
+	if w.usage == nil {
+		return nil
+	}
+	for _, b := range begun {
+		if b.n == 0 {
+			continue
+		}
+		if err := w.usage.ReserveIn(b.name, w.id, b.n); err != nil {
+			w.giveBack(tx)
+			return err
+		}
+	}
+	return nil
+}
+
+// checkStorage refuses a command that adds to a session whose account has used up
+// its storage. Work under way goes on to its end, and can be stopped.
+func (r *request) checkStorage(tx *Tx) error {
+	if r.endsWork || tx.w.usage == nil {
+		return nil
+	}
+	return tx.w.usage.Room(quota.StoredBytes)
+}
+
+// giveBack returns the room of a decision that isn't written.
+func (w *writer) giveBack(tx *Tx) {
+	if w.usage == nil {
+		return
+	}
+	w.recordStanding()
+	if tx.opens {
+		w.usage.Add(quota.Sessions, -1)
+		w.usage, tx.opens = nil, false
+	}
+}
+
+// recordStanding says how much the session uses of what its state tells.
+func (w *writer) recordStanding() {
+	if w.usage == nil || w.state == nil {
+		return
+	}
+	queued := 0
+	for _, t := range w.state.Threads {
+		queued += len(t.Queue)
+	}
+	w.usage.Set(quota.QueuedTurns, w.id, int64(queued))
+	w.usage.Set(quota.Schedules, w.id, int64(len(w.state.Schedules.Open)))
+	w.usage.Set(quota.Processes, w.id, int64(len(w.state.Environment.Active)))
+}
+
+// changesStanding reports whether facts change what recordStanding tells.
+func changesStanding(facts []event.Event) bool {
+	for i := range facts {
+		switch p := facts[i].Payload.(type) {
+		case *event.QueueChanged, *event.ScheduleCreated, *event.ScheduleDeleted, *event.ProcessStarted,
+			*event.ProcessCompleted, *event.ProcessFailed, *event.ProcessTerminated, *event.TurnStarted, *event.TurnFailed:
+			return true
+		case *event.TurnSubmitted:
+			if p.Status == state.TurnQueued {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// charge makes a batch part of what its account uses, once it is durable.
+func (w *writer) charge(p *pending, tx *Tx, size int) {
+	if w.usage == nil {
+		return
+	}
+	if changesStanding(tx.facts) {
+		w.recordStanding()
+	}
+	p.charge = charge{usage: w.usage, bytes: int64(size) + tx.referred, opens: tx.opens}
+	for _, blob := range tx.blobs {
+		p.charge.bytes += int64(len(blob))
+	}
+	if op, due := keptUsage(w.usage, w.m, false); due {
+		p.charge.keeps = true
+		p.batch.Index = append(p.batch.Index, op)
+	}
+}
+
+// keptUsage returns the index entry of an account's total, if one is due.
+func keptUsage(a *quota.Account, m *Manager, atOnce bool) (store.IndexOp, bool) {
+	t, due := a.Due(m.Now(), atOnce)
+	if !due {
+		return store.IndexOp{}, false
+	}
+	v, _ := json.Marshal(t) //nolint:errchkjson // numbers and a time always encode
+	return put(kindUsage, "@"+a.ID(), v), true
+}
+
+// charge is what a batch adds to the use of an account.
+type charge struct {
+	usage *quota.Account
+	bytes int64
+	// opens says that the batch opens a session, keeps that it stores a total.
+	opens, keeps bool
+}
+
+// settle counts a batch whose outcome is known.
+func (c *charge) settle(err error) {
+	if c.usage == nil {
+		return
+	}
+	if c.keeps {
+		c.usage.Kept(err == nil)
+	}
+	switch {
+	case err == nil:
+		c.usage.Add(quota.StoredBytes, c.bytes)
+	case c.opens:
+		c.usage.Add(quota.Sessions, -1)
+	}
+}
+
+// freeBytes counts stored bytes of a session that are gone.
+func (m *Manager) freeBytes(ctx context.Context, sessionID string, n int64) {
+	account, err := m.Account(ctx, sessionID)
+	if err != nil || sessionID == event.RuntimeSession {
+		return
+	}
+	if usage, err := m.usageOf(ctx, account); err == nil {
+		usage.Add(quota.StoredBytes, -n)
+	}
+}
+
+// refuseAtQuota makes the error of a quota that is reached one for callers, and
+// records the fact.
+func (m *Manager) refuseAtQuota(ctx context.Context, sessionID string, err error) error {
+	reached, ok := errors.AsType[*quota.ReachedError](err)
+	if !ok {
+		return err
+	}
+	m.recordQuotaReached(ctx, sessionID, reached)
+	f := fault.Wrap(fault.RateLimited, reached, "%s; %s", reached.Error(), quotaAdvice(reached.Quota))
+	f.RetryAfter = reached.RetryAfter()
+	return f
+}
+
+func quotaAdvice(n quota.Name) string {
+	switch n {
+	case quota.QueuedTurns:
+		return "wait for turns to end, or take some out of the queue"
+	case quota.Subscriptions:
+		return "close a stream first"
+	case quota.Processes:
+		return "wait for a process to end, or terminate one"
+	case quota.Schedules:
+		return "delete a schedule, or ask the operator to raise quotas.schedules"
+	case quota.Sessions, quota.StoredBytes:
+	}
+	return fmt.Sprintf("ask the operator to raise quotas.%s", n)
+}
+
+// recordQuotaReached writes quota.blocked to the session where it happened, or to
+// the runtime's own. Whoever goes on asking causes no more than one per minute.
+func (m *Manager) recordQuotaReached(ctx context.Context, sessionID string, r *quota.ReachedError) {
+	usage, err := m.usageOf(ctx, r.Account)
+	if err != nil || !usage.Tell(r.Quota, m.Now()) {
+		return
+	}
+	limit, used, left := float64(r.Limit), float64(r.Used), float64(max(0, r.Limit-r.Used))
+	fact := event.Event{
+		Type: event.TypeQuotaBlocked, Scope: event.Scope{ThreadID: event.NotApplicable, TurnID: event.NotApplicable},
+		Payload: &event.QuotaState{
+			Limit: &limit, Used: &used, Remaining: &left, QuotaName: string(r.Quota), Account: r.Account, Reason: r.Error(),
+		},
+	}
+	ctx = context.WithoutCancel(ctx)
+	emit := func(tx *Tx) error {
+		if tx.State.Sequence == 0 {
+			openRuntime(tx)
+		}
+		tx.Emit(fact)
+		return nil
+	}
+	err = noSession(sessionID)
+	if sessionID != "" {
+		err = m.write(ctx, sessionID, event.BySession, false, emit)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		err = m.write(ctx, event.RuntimeSession, event.BySession, true, emit)
+	}
+	if err != nil {
+		m.opt.Logger.Warn("a quota that was reached could not be recorded", "account", r.Account, "quota", string(r.Quota), "error", err)
+	}
+}
+
+// SetQuotas replaces the limits of accounts.
+func (m *Manager) SetQuotas(p quota.Policy) { m.quotas.SetPolicy(p) }
+
+// Limits returns the limits of an account.
+func (m *Manager) Limits(account string) quota.Limits { return m.quotas.Limits(account) }
+
+// countSubscription takes room for a stream.
+func (m *Manager) countSubscription(ctx context.Context, caller command.Caller, sessionID string) (*quota.Account, error) {
+	usage, err := m.usageOf(ctx, caller.Account)
+	if err != nil {
+		return nil, err
+	}
+	if err := usage.Reserve(quota.Subscriptions, 1); err != nil {
+		return nil, m.refuseAtQuota(ctx, sessionID, err)
+	}
+	return usage, nil
+}
+
+// getQuotas answers what an account uses, or, for an admin, what each does.
+func (r *request) getQuotas(ctx context.Context, p *command.GetQuotas) (*command.GetQuotasResult, error) {
+	if !r.caller.Admin && p.Account != "" && p.Account != r.caller.Account {
+		return nil, fault.New(fault.Forbidden, "get_quotas for another account needs a token with the role admin")
+	}
+	accounts := []string{r.caller.Account}
+	if p.Account != "" {
+		accounts = []string{p.Account}
+	} else if r.caller.Admin {
+		var err error
+		if accounts, err = r.m.accountsInUse(ctx); err != nil {
+			return nil, err
+		}
+	}
+	res := &command.GetQuotasResult{Quotas: []command.QuotaUse{}}
+	for _, account := range accounts {
+		usage, err := r.m.usageOf(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		limits := r.m.Limits(account)
+		for _, name := range quota.Names() {
+			use := command.QuotaUse{Account: account, Quota: string(name), Used: usage.Used(name)}
+			if limit := limits.Of(name); limit > 0 {
+				use.Limit = &limit
+			}
+			res.Quotas = append(res.Quotas, use)
+		}
+	}
+	return res, nil
+}
+
+// accountsInUse returns the accounts that have stored something or were seen by this
+// process, the operator's first.
+func (m *Manager) accountsInUse(ctx context.Context) ([]string, error) {
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindUsage}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		if _, err := m.usageOf(ctx, e.Key[1:]); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := m.usageOf(ctx, ""); err != nil {
+		return nil, err
+	}
+	return m.quotas.IDs(), nil
+}
