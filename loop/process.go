@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/fault"
 	"agentd/internal/place"
 	"agentd/permission"
 	"agentd/process"
@@ -198,7 +199,11 @@ func (x *running) notStarted(err error) error {
 			}})
 		}
 	})
-	return tool.Errorf(tool.Execution, "the command could not be started: %v", errors.Join(err, failed))
+	category := tool.Execution
+	if fault.KindOf(err) == fault.RateLimited { // a quota: the same command may run later
+		category = tool.Unavailable
+	}
+	return tool.Errorf(category, "the command could not be started: %v", errors.Join(err, failed))
 }
 
 // output records a piece of output.

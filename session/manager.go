@@ -117,6 +117,9 @@ type Manager struct {
 	stopCounting context.CancelFunc
 	// opened is when the manager began: older sessions are those of earlier processes.
 	opened time.Time
+	// standings guards standingsKnown, see loadStandings.
+	standings      sync.Mutex
+	standingsKnown bool
 
 	mu      sync.Mutex
 	writers map[string]*writer

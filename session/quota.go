@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"agentd/command"
 	"agentd/event"
@@ -36,58 +37,69 @@ func (m *Manager) usageOf(ctx context.Context, account string) (*quota.Account, 
 				return t, storeFault(fmt.Errorf("%w: usage of an account: %w", store.ErrCorrupt, err))
 			}
 		}
-		m.countSessionsSince(a, t)
-		return t, nil
+		return t, m.countSessionsSince(ctx, a, t)
 	})
 }
 
-// countSessionsSince counts, in the background, the sessions of an account that are
-// in the index and not in its stored total: those of the last seconds before a
-// crash, and all of a store that was written before there were quotas. Those of this
-// process are counted as they are created.
-func (m *Manager) countSessionsSince(a *quota.Account, t quota.Total) {
+// soonCounted is how many sessions are counted at once; more are counted while the
+// account goes on.
+const soonCounted = 1000
+
+// countSessionsSince counts the sessions of an account that are in the index and not
+// in its stored total: those of the last seconds before a crash, and all of a store
+// that was written before there were quotas. Those of this process are counted as
+// they are created. Only the first of very many are waited for.
+func (m *Manager) countSessionsSince(ctx context.Context, a *quota.Account, t quota.Total) error {
+	next, err := m.countSessions(ctx, a, timeKey(t.At)+"0", soonCounted)
+	if err != nil || next == "" {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return nil
 	}
 	m.stopped.Go(func() {
-		n, err := m.sessionsBetween(m.counting, a.ID(), timeKey(t.At)+"0", timeKey(m.opened))
-		if err != nil {
-			if m.counting.Err() == nil {
-				m.opt.Logger.Warn("the sessions of an account could not be counted", "account", a.ID(), "error", err)
-			}
-			return
+		if _, err := m.countSessions(m.counting, a, next, math.MaxInt); err != nil && m.counting.Err() == nil {
+			m.opt.Logger.Warn("the sessions of an account could not be counted", "account", a.ID(), "error", err)
 		}
-		a.Add(quota.Sessions, n)
-		a.Complete()
 	})
+	return nil
 }
 
-// sessionsBetween counts the sessions of an account in a range of the index.
-func (m *Manager) sessionsBetween(ctx context.Context, account, after, before string) (int64, error) {
+// countSessions counts at most so many sessions of an account that are older than
+// this process. It returns the key to go on after, or nothing at the end.
+func (m *Manager) countSessions(ctx context.Context, a *quota.Account, after string, most int) (next string, err error) {
 	kind := kindSession
-	if account != "" {
-		kind = accountSessions(account)
+	if a.ID() != "" {
+		kind = accountSessions(a.ID())
 	}
 	var n int64
+	before := timeKey(m.opened)
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kind, After: after}) {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return 0, err
+			return "", storeFault(err)
 		}
 		if e.Key >= before {
 			break
 		}
+		if most--; most < 0 {
+			a.Add(quota.Sessions, n)
+			return after, nil
+		}
+		after = e.Key
 		var s command.SessionSummary
-		if account == "" && (json.Unmarshal(e.Value, &s) != nil || s.Account != "" || s.SessionID == event.RuntimeSession) {
+		if a.ID() == "" && (json.Unmarshal(e.Value, &s) != nil || s.Account != "" || s.SessionID == event.RuntimeSession) {
 			continue
 		}
 		n++
 	}
-	return n, nil
+	a.Add(quota.Sessions, n)
+	a.Complete()
+	return "", nil
 }
 
 // beginning is what a decision begins, by quota.
@@ -274,7 +286,7 @@ func (m *Manager) refuseAtQuota(ctx context.Context, sessionID string, err error
 		return err
 	}
 	m.recordQuotaReached(ctx, sessionID, reached)
-	f := fault.Wrap(fault.RateLimited, reached, "%s; %s", reached.Error(), quotaAdvice(reached.Quota))
+	f := fault.New(fault.RateLimited, "%s; %s", reached.Error(), quotaAdvice(reached.Quota))
 	f.RetryAfter = reached.RetryAfter()
 	return f
 }
@@ -344,53 +356,4 @@ func (m *Manager) countSubscription(ctx context.Context, caller command.Caller, 
 		return nil, m.refuseAtQuota(ctx, sessionID, err)
 	}
 	return usage, nil
-}
-
-// getQuotas answers what an account uses, or, for an admin, what each does.
-func (r *request) getQuotas(ctx context.Context, p *command.GetQuotas) (*command.GetQuotasResult, error) {
-	if !r.caller.Admin && p.Account != "" && p.Account != r.caller.Account {
-		return nil, fault.New(fault.Forbidden, "get_quotas for another account needs a token with the role admin")
-	}
-	accounts := []string{r.caller.Account}
-	if p.Account != "" {
-		accounts = []string{p.Account}
-	} else if r.caller.Admin {
-		var err error
-		if accounts, err = r.m.accountsInUse(ctx); err != nil {
-			return nil, err
-		}
-	}
-	res := &command.GetQuotasResult{Quotas: []command.QuotaUse{}}
-	for _, account := range accounts {
-		usage, err := r.m.usageOf(ctx, account)
-		if err != nil {
-			return nil, err
-		}
-		limits := r.m.Limits(account)
-		for _, name := range quota.Names() {
-			use := command.QuotaUse{Account: account, Quota: string(name), Used: usage.Used(name)}
-			if limit := limits.Of(name); limit > 0 {
-				use.Limit = &limit
-			}
-			res.Quotas = append(res.Quotas, use)
-		}
-	}
-	return res, nil
-}
-
-// accountsInUse returns the accounts that have stored something or were seen by this
-// process, the operator's first.
-func (m *Manager) accountsInUse(ctx context.Context) ([]string, error) {
-	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindUsage}) {
-		if err != nil {
-			return nil, storeFault(err)
-		}
-		if _, err := m.usageOf(ctx, e.Key[1:]); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := m.usageOf(ctx, ""); err != nil {
-		return nil, err
-	}
-	return m.quotas.IDs(), nil
 }

@@ -255,3 +255,32 @@ func TestQuotasOfOthersAreForAdmins(t *testing.T) {
 		t.Errorf("an admin is shown %v", seen)
 	}
 }
+
+func TestProcessesOfAnAccountAreBounded(t *testing.T) {
+	k := newKit(t, limited(quota.Limits{Processes: 1}))
+	r := callAs[command.SubmitTurnResult](k, acme, &command.SubmitTurn{Input: text("runs")})
+	scope := func(id string) event.Scope {
+		return event.Scope{ThreadID: r.ThreadID, TurnID: r.TurnID, TaskID: r.TaskID, RunID: r.RunID, ProcessID: id}
+	}
+	start := func(id string) error {
+		return k.m.Emit(context.Background(), r.SessionID, event.ByLoop, func(tx *session.Tx) error {
+			tx.Emit(event.Event{Type: event.TypeProcessStarted, Scope: scope(id), Payload: &event.ProcessStarted{ProcessID: id, Command: []string{"sleep"}, Cwd: "/"}})
+			return nil
+		})
+	}
+	if err := start("proc_1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := start("proc_2"); fault.KindOf(err) != fault.RateLimited {
+		t.Errorf("a second process: %v", err)
+	}
+	if err := k.m.Emit(context.Background(), r.SessionID, event.ByLoop, func(tx *session.Tx) error {
+		tx.Emit(event.Event{Type: event.TypeProcessCompleted, Scope: scope("proc_1"), Payload: &event.ProcessCompleted{ProcessID: "proc_1"}})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := start("proc_3"); err != nil {
+		t.Error(err)
+	}
+}

@@ -168,7 +168,7 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 	if err != nil {
 		return err
 	}
-	l.manager = session.New(session.Options{Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes)})
+	l.manager = session.New(session.Options{Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes), Quotas: c.Quotas.Policy()})
 	return nil
 }
 
