@@ -7,6 +7,7 @@ import (
 	"compress/flate"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"time"
@@ -16,8 +17,13 @@ import (
 // is in a zip archive. One whose own directory was damaged is read from its beginning,
 // file by file, to find where.
 func VerifyArchive(r io.ReaderAt, size int64, opt VerifyOptions) *Verification {
-	files, broken := openArchive(r, size)
-	v := VerifyBundle(files, opt)
+	left := newAllowance(size)
+	files, broken := openArchive(r, size, left)
+	if broken != nil && files == nil {
+		return &Verification{Finding: &Finding{Byte: broken.at, Detail: broken.err.Error()}}
+	}
+	opt.maxValue = maxValue
+	v := VerifyBundle(&boundedFiles{files, left}, opt)
 	switch {
 	case broken == nil:
 	case v.Finding == nil || v.Finding.File == ".":
@@ -34,10 +40,14 @@ type damage struct {
 	err error
 }
 
-// openArchive opens an archive, or what can be found of it.
-func openArchive(r io.ReaderAt, size int64) (fs.FS, *damage) {
+// openArchive opens an archive, or what can be found of it; nothing if it holds more
+// than is looked at.
+func openArchive(r io.ReaderAt, size int64, left *allowance) (fs.FS, *damage) {
 	archive, err := zip.NewReader(r, size)
 	if err == nil {
+		if n := len(archive.File); n > maxEntries {
+			return nil, &damage{0, fmt.Errorf("the archive has %d files, and at most %d are looked at", n, maxEntries)}
+		}
 		for _, f := range archive.File {
 			if _, err = f.DataOffset(); err != nil {
 				break
@@ -48,7 +58,11 @@ func openArchive(r io.ReaderAt, size int64) (fs.FS, *damage) {
 		return archive, nil
 	}
 	found := &salvage{r: r, size: size, members: map[string]int64{}}
-	return found, &damage{found.scan(), err}
+	at, over := found.scan(left)
+	if over != nil {
+		return nil, &damage{at, over}
+	}
+	return found, &damage{at, err}
 }
 
 // salvage is what is in an archive whose directory can't be used: where the packed
@@ -65,8 +79,9 @@ const (
 	maxName     = 256
 )
 
-// scan looks for the files, and returns where the last of them ends.
-func (s *salvage) scan() int64 {
+// scan looks for the files, and returns where the last of them ends. The error says
+// that there is more than is looked at.
+func (s *salvage) scan(left *allowance) (int64, error) {
 	end := int64(0)
 	for at := s.next(0); at >= 0; at = s.next(end) {
 		name, data, ok := s.header(at)
@@ -76,13 +91,20 @@ func (s *salvage) scan() int64 {
 		if _, known := s.members[name]; !known {
 			s.members[name] = data
 		}
+		if len(s.members) > maxEntries {
+			return at, fmt.Errorf("the archive has more than %d files", maxEntries)
+		}
 		// A file that is damaged ends nobody knows where: the next one is looked for in it.
 		packed := &section{r: bufio.NewReader(io.NewSectionReader(s.r, data, s.size-data))}
-		if _, err := io.Copy(io.Discard, flate.NewReader(packed)); err == nil {
+		n, err := io.Copy(io.Discard, io.LimitReader(flate.NewReader(packed), left.left+1))
+		if left.left -= n; left.left < 0 {
+			return at, left.spent()
+		}
+		if err == nil {
 			end = data + packed.n
 		}
 	}
-	return end
+	return end, nil
 }
 
 // header reads what stands before the packed bytes of a file.

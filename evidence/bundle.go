@@ -65,6 +65,9 @@ type outline struct {
 }
 
 func (o *outline) item(section string, b []byte) error {
+	if len(o.stored)+len(o.unavailable)+len(o.redactions) == maxListed {
+		return &Finding{Section: section, Detail: fmt.Sprintf("it lists more than %d contents and redactions", maxListed)}
+	}
 	switch section {
 	case "contents":
 		var c Content

@@ -110,16 +110,20 @@ func (b *bundleCheck) pack() *Verification {
 type factLines struct {
 	r  *bufio.Reader
 	at int64
+	// want and got are the line as it must be and as it is; no more is read of it.
+	want, got []byte
 }
 
 func (l *factLines) compare(sequence uint64, data string) error {
-	line, err := l.r.ReadBytes('\n')
-	if want := data + "\n"; err != nil || string(line) != want {
-		f := changed(bundleEvents, l.at+firstDifference(line, []byte(want)), "it is not the fact that the pack holds")
+	l.want = append(append(l.want[:0], data...), '\n')
+	l.got = slices.Grow(l.got[:0], len(l.want))[:len(l.want)]
+	n, err := io.ReadFull(l.r, l.got)
+	if err != nil || !bytes.Equal(l.got, l.want) {
+		f := changed(bundleEvents, l.at+firstDifference(l.got[:n], l.want), "it is not the fact that the pack holds")
 		f.Sequence = sequence
 		return f
 	}
-	l.at += int64(len(line))
+	l.at += int64(n)
 	return nil
 }
 
@@ -150,8 +154,8 @@ func (b *bundleCheck) rest(v *Verification) *Finding {
 	if err != nil {
 		return changed(bundleManifest, 0, "it can't be made again: %v", err)
 	}
-	got, err := fs.ReadFile(b.files, bundleManifest)
-	if err != nil {
+	got, err := readAtMost(b.files, bundleManifest, int64(len(want)))
+	if err != nil && got == nil {
 		return changed(bundleManifest, 0, "it is missing, or can't be read: %v", err)
 	}
 	if !bytes.Equal(got, want) {
@@ -186,7 +190,7 @@ func (b *bundleCheck) content(ref string) *Finding {
 // signed: whoever changed it too hides the place, not the change.
 func (b *bundleCheck) place(f *Finding, ref string) {
 	var m manifest
-	text, err := fs.ReadFile(b.files, bundleManifest)
+	text, err := readAtMost(b.files, bundleManifest, maxManifest)
 	if err != nil || json.Unmarshal(text, &m) != nil {
 		return
 	}

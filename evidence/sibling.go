@@ -216,6 +216,8 @@ func (r *siblingReader) list(dec *json.Decoder, name string) error {
 
 func (r *siblingReader) take(name string, x Entry) {
 	switch {
+	case name == "redactions" && len(r.redactions) == maxListed:
+		r.left++
 	case name == "redactions":
 		r.redactions = append(r.redactions, x)
 	case x.Says == "":

@@ -20,7 +20,14 @@ func isSibling(files fs.FS) bool {
 // no proof; the signed pack beside it has, and the other files follow from it, so
 // they are made again and compared.
 func verifySibling(files fs.FS, opt VerifyOptions) *Verification {
-	pack, ref, err := readBack(files, siblingSignedFile)
+	pack := &rereader{files: files, path: siblingSignedFile}
+	defer pack.Close()
+	sum := newCounted(io.Discard)
+	_, err := io.Copy(sum, pack)
+	ref := "sha256:" + hex.EncodeToString(sum.sum.Sum(nil))
+	if err == nil {
+		err = pack.Close()
+	}
 	if err != nil {
 		return &Verification{Finding: changed(siblingSignedFile, 0, "it is missing, or can't be read: %v", err)}
 	}
@@ -35,17 +42,6 @@ func verifySibling(files fs.FS, opt VerifyOptions) *Verification {
 	v.Finding = siblingFollows(files, pack, ref)
 	v.Files = 3
 	return v
-}
-
-// readBack reads a file, and returns the reference of its content.
-func readBack(files fs.FS, path string) (io.ReadSeeker, string, error) {
-	data, err := fs.ReadFile(files, path)
-	if err != nil {
-		return nil, "", err
-	}
-	c := newCounted(io.Discard)
-	_, err = c.Write(data)
-	return bytes.NewReader(data), "sha256:" + hex.EncodeToString(c.sum.Sum(nil)), err
 }
 
 // siblingFollows makes the files again that follow from a signed pack.

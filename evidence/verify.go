@@ -84,6 +84,8 @@ type VerifyOptions struct {
 	// KeyID is the key that must have signed; empty accepts any, and leaves open
 	// who it was.
 	KeyID string
+	// maxValue bounds one value of the document; 0 is no bound.
+	maxValue int64
 	// items and facts, if set, learn what stands in the lists; for bundles.
 	items func(section string, canonical []byte) error
 	facts func(sequence uint64, data string) error
@@ -98,7 +100,9 @@ func Verify(r io.Reader, opt VerifyOptions) (*Verification, error) {
 // verify verifies what can be opened again to find the place of a change.
 func verify(r io.Reader, opt VerifyOptions, open again) (*Verification, error) {
 	in := &failing{r: bufio.NewReaderSize(r, 64<<10)}
-	v := &verifier{dec: json.NewDecoder(in), opt: opt, res: &Verification{}, sums: map[string]sectionHash{}, at: map[string]int64{}}
+	guard := &valueGuard{r: in, most: opt.maxValue}
+	guard.dec = json.NewDecoder(guard)
+	v := &verifier{dec: guard.dec, opt: opt, res: &Verification{}, sums: map[string]sectionHash{}, at: map[string]int64{}}
 	err := v.document()
 	if in.err != nil {
 		return nil, fmt.Errorf("evidence: verify: %w", in.err)
@@ -180,6 +184,9 @@ func (v *verifier) document() error {
 		v.section = name
 		if _, twice := v.at[name]; twice {
 			return &Finding{Byte: v.dec.InputOffset(), Section: name, Detail: "the section is there twice"}
+		}
+		if len(v.names) == maxSections {
+			return &Finding{Byte: v.dec.InputOffset(), Section: name, Detail: fmt.Sprintf("it has more than %d sections", maxSections)}
 		}
 		if name == "partial" {
 			return &Finding{Byte: v.dec.InputOffset(), Section: name, Detail: "this is the summary of a pack; the whole pack is what its reference names"}
