@@ -187,7 +187,7 @@ func keyEnv(p config.Provider) string {
 }
 
 func newProvider(p config.Provider, key string) (model.Provider, error) {
-	o := httpstream.Options{Name: p.ID, BaseURL: p.BaseURL, APIKey: key}
+	o := httpstream.Options{Name: p.ID, BaseURL: p.BaseURL, APIKey: key, MaxAnswer: p.MaxAnswer}
 	switch p.Kind {
 	case "openai":
 		return openai.New(o), nil

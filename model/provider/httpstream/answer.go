@@ -31,17 +31,23 @@ type Answer struct {
 	reasoning Joiner
 	calls     int
 	written   int
-	names     map[string]string
-	done      *model.Done
+	// most bounds what is handed on.
+	most  int64
+	names map[string]string
+	done  *model.Done
 	// held is the last tool call until something follows it: only then, or at the
 	// end, is it known to be whole. bare says that it came without arguments.
 	held *model.ToolCall
 	bare bool
 }
 
-func newAnswer(r *model.Request, yield func(model.Chunk, error) bool) *Answer {
-	return &Answer{req: r, yield: yield, names: originalNames(r.Tools)}
+func newAnswer(r *model.Request, yield func(model.Chunk, error) bool, most int64) *Answer {
+	return &Answer{req: r, yield: yield, most: most, names: originalNames(r.Tools)}
 }
+
+// tooLong reports whether more came than an answer may hold. Nothing is handed on
+// from there.
+func (a *Answer) tooLong() bool { return int64(a.written) > a.most }
 
 func (a *Answer) emit(c model.Chunk) {
 	a.release()
@@ -49,7 +55,7 @@ func (a *Answer) emit(c model.Chunk) {
 }
 
 func (a *Answer) send(c model.Chunk) {
-	if !a.stopped && a.done == nil && !a.yield(c, nil) {
+	if !a.stopped && a.done == nil && !a.tooLong() && !a.yield(c, nil) {
 		a.stopped = true
 	}
 }

@@ -199,7 +199,9 @@ func (x *exchange) broken(err error, answering bool) error {
 	case errors.Is(err, errEventTooLong):
 		return &model.Error{Category: model.Malformed, Message: fmt.Sprintf("the server sent a piece longer than %d bytes", x.conn.maxEvent)}
 	case errors.Is(err, errTooMuch):
-		return &model.Error{Category: model.Malformed, Message: fmt.Sprintf("the answer is longer than %d bytes", x.conn.maxAnswer)}
+		return &model.Error{Category: model.Malformed, Message: fmt.Sprintf("the body of the answer is longer than %d bytes", x.conn.maxBody)}
+	case errors.Is(err, errTooLong):
+		return &model.Error{Category: model.Malformed, Message: fmt.Sprintf("the answer is longer than %d bytes; providers[].maxAnswerBytes sets how much is taken", x.conn.maxAnswer)}
 	case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && answering:
 		return Unfinished()
 	case errors.As(err, &timeout) && timeout.Timeout():

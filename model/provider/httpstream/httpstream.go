@@ -11,7 +11,7 @@
 //   - soon after the caller's context ends (interrupted, or timeout for a deadline),
 //   - when the server sends nothing for Options.IdleTimeout (timeout). Comments and
 //     pings of a server that is still thinking count as something,
-//   - when an event is longer than [MaxEvent] or the answer longer than [MaxAnswer]
+//   - when an event is longer than [MaxEvent] or the answer longer than [Options.MaxAnswer]
 //     (malformed), so that no server can fill the memory.
 //
 // Nothing is retried. Redirects are not followed, because a key sent in a header
@@ -41,8 +41,13 @@ const (
 	// MaxEvent is the length of the longest event that is read. The last event of
 	// some vendors holds the whole answer again.
 	MaxEvent = 16 << 20
-	// MaxAnswer is the length of the longest body that is read.
-	MaxAnswer = 128 << 20
+	// DefaultMaxAnswer is how much text, reasoning and arguments of tool calls one
+	// answer may hold. It is more than any model writes at once, and an answer is held
+	// several times while it is recorded.
+	DefaultMaxAnswer = 16 << 20
+	// wireFactor is how many times longer a body may be than what it says: a stream
+	// that sends token by token needs some hundred bytes for each.
+	wireFactor = 8
 	// MaxRaw is how much of what the server sent is kept.
 	MaxRaw = 128 << 10
 	// MaxToolCalls is how many tool calls one answer may hold.
@@ -67,6 +72,9 @@ type Options struct {
 	// IdleTimeout is how long the server may be silent; if zero,
 	// DefaultIdleTimeout.
 	IdleTimeout time.Duration
+	// MaxAnswer is how many bytes of text, reasoning and arguments of tool calls one
+	// answer may hold; if zero, DefaultMaxAnswer.
+	MaxAnswer int64
 	// Headers are sent with each request, over the adapter's own.
 	Headers map[string]string
 	// Extra are members of the request's body beside the adapter's own, such as
@@ -104,9 +112,10 @@ type Conn struct {
 	extra   map[string]json.RawMessage
 	key     string
 	secrets secrets
-	// maxEvent and maxAnswer are the bounds, smaller in tests.
-	maxEvent  int
-	maxAnswer int64
+	// maxEvent, maxAnswer and maxBody are the bounds: of an event, of what an answer
+	// says, and of what it takes to say it.
+	maxEvent           int
+	maxAnswer, maxBody int64
 	// tools is the list of tools that was sent last.
 	tools atomic.Pointer[encodedTools]
 }
@@ -123,7 +132,10 @@ func New(o Options, name, base string) *Conn {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = DefaultIdleTimeout
 	}
-	c := &Conn{name: o.Name, client: clientOf(o.Client), idle: o.IdleTimeout, headers: o.Headers, extra: o.Extra, key: o.APIKey, secrets: secretsOf(o), maxEvent: MaxEvent, maxAnswer: MaxAnswer}
+	if o.MaxAnswer <= 0 {
+		o.MaxAnswer = DefaultMaxAnswer
+	}
+	c := &Conn{name: o.Name, client: clientOf(o.Client), idle: o.IdleTimeout, headers: o.Headers, extra: o.Extra, key: o.APIKey, secrets: secretsOf(o), maxEvent: MaxEvent, maxAnswer: o.MaxAnswer, maxBody: wireFactor * o.MaxAnswer}
 	c.base, c.baseErr = parseBase(o.BaseURL)
 	return c
 }

@@ -35,7 +35,7 @@ type Exchange struct {
 // the answer. See the package comment.
 func (c *Conn) Stream(ctx context.Context, r *model.Request, build func() Exchange) iter.Seq2[model.Chunk, error] {
 	return func(yield func(model.Chunk, error) bool) {
-		a := newAnswer(r, yield)
+		a := newAnswer(r, yield, c.maxAnswer)
 		x := &exchange{conn: c, caller: ctx, answer: a}
 		err := x.run(build())
 		switch {
@@ -62,7 +62,8 @@ type exchange struct {
 
 var (
 	errIdle      = errors.New("the server was silent for too long")
-	errTooMuch   = errors.New("the answer is too long")
+	errTooMuch   = errors.New("the body is too long")
+	errTooLong   = errors.New("the answer is too long")
 	errDrainTime = errors.New("the connection wasn't closed in time")
 )
 
@@ -89,7 +90,7 @@ func (x *exchange) run(e Exchange) error {
 	}
 	defer resp.Body.Close()
 	x.standing = standingOf(resp.Header)
-	x.tap = &tap{in: resp.Body, idle: x.conn.idle, cancel: x.cancel, limit: x.conn.maxAnswer, keep: MaxRaw + x.conn.secrets.longest()}
+	x.tap = &tap{in: resp.Body, idle: x.conn.idle, cancel: x.cancel, limit: x.conn.maxBody, keep: MaxRaw + x.conn.secrets.longest()}
 	if resp.StatusCode/100 != 2 {
 		return x.refused(resp)
 	}
@@ -172,6 +173,9 @@ func (x *exchange) readStream(in io.Reader, d Decoder) error {
 		if err := d.Event(e, x.answer); err != nil {
 			return asMalformed(err, e.Data)
 		}
+		if x.answer.tooLong() {
+			return x.broken(errTooLong, true)
+		}
 		if x.answer.done != nil || x.answer.stopped {
 			return nil
 		}
@@ -213,6 +217,9 @@ func (x *exchange) readWhole(in io.Reader, d Decoder) error {
 	}
 	if err := d.Whole(body, x.answer); err != nil {
 		return asMalformed(err, body)
+	}
+	if x.answer.tooLong() {
+		return x.broken(errTooLong, true)
 	}
 	if x.answer.done == nil && !x.answer.stopped {
 		return malformed("the server sent JSON that is no answer: %s", clip(string(body), maxShown))

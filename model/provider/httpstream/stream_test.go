@@ -206,7 +206,7 @@ func TestBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := &endless{text: text}
 			c := conn(func(context.Context) io.ReadCloser { return io.NopCloser(in) })
-			c.maxEvent, c.maxAnswer = 1<<10, 1<<20
+			c.maxEvent, c.maxAnswer, c.maxBody = 1<<10, 1<<17, 1<<20
 			_, _, err := play(t.Context(), c, nil)
 			var e *model.Error
 			if !errors.As(err, &e) || e.Category != model.Malformed || e.Retryable || in.read > 2<<20 || len(e.Raw) > MaxRaw {

@@ -104,6 +104,7 @@ type Provider struct {
 	BaseURL   string  `json:"baseURL"`
 	APIKeyEnv string  `json:"apiKeyEnv"`
 	Script    string  `json:"script"`
+	MaxAnswer int64   `json:"maxAnswerBytes"`
 	Models    []Model `json:"models"`
 }
 

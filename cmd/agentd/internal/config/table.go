@@ -104,6 +104,7 @@ func modelSettings() []Setting {
 		{Name: "providers[].baseURL", Type: URL, Means: "Where it is reached."},
 		{Name: "providers[].apiKeyEnv", Type: Text, Means: "Environment variable that holds the key; the key itself is never in the file."},
 		{Name: "providers[].script", Type: Text, Means: "For kind script: the file with the answers; without it the provider repeats what the user said."},
+		{Name: "providers[].maxAnswerBytes", Type: Size, Means: "How much text, reasoning and arguments of tool calls one answer may hold; 16MiB if not given. A longer one fails as malformed."},
 		{Name: "providers[].models[]", Type: Objects, Means: "The models that it offers."},
 		{Name: "providers[].models[].id", Type: Text, Required: true, Means: "The provider's name of the model."},
 		{Name: "providers[].models[].capabilities", Type: Choices, Values: modelAbilities, Means: "What the model can do."},
