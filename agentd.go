@@ -293,6 +293,9 @@ func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Param
 		return nil, err
 	}
 	defer leave()
+	if err := r.manager.CheckNewID(ctx, caller, p); err != nil {
+		return nil, err
+	}
 	return command.Listing(p, func() (any, error) { return r.do(ctx, caller, p) })
 }
 
