@@ -14,6 +14,7 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/yamlbound"
 	"agentd/permission"
 )
 
@@ -171,6 +172,9 @@ func readPolicy(path string) (permission.Policy, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return permission.Policy{}, err
+	}
+	if err := yamlbound.Check(data, yamlbound.Limits{Bytes: 4 << 20, Collections: 64 << 10}); err != nil {
+		return permission.Policy{}, fmt.Errorf("%s: %w", path, err)
 	}
 	var whole struct {
 		Permissions *yaml.MapSlice `yaml:"permissions"`

@@ -21,6 +21,7 @@ import (
 	"agentd/event"
 	"agentd/hook"
 	"agentd/internal/place"
+	"agentd/internal/yamlbound"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/model/provider/anthropic"
@@ -256,7 +257,17 @@ func hostPolicy(c *config.Config) (loop.HostPolicy, error) {
 }
 
 // parseWorkspaceRules reads the rules that a workspace brings along.
-func parseWorkspaceRules(content []byte) ([]event.PolicyRule, error) {
+func parseWorkspaceRules(content []byte) (_ []event.PolicyRule, err error) {
+	defer func() {
+		// The parser of others gives up on some malformed files, and this one comes with
+		// whatever was checked out.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the file can't be parsed: %v", r)
+		}
+	}()
+	if err := yamlbound.Check(content, yamlbound.Limits{}); err != nil {
+		return nil, err
+	}
 	var file struct {
 		Rules []struct {
 			Decision string `yaml:"decision"`

@@ -51,6 +51,7 @@ var importTable = []row{
 
 	{dir: "internal/place", standardOnly: true, why: "files and folders by identity, for all that opens or covers them"},
 	{dir: "internal/pathglob", standardOnly: true, why: "one matcher of paths for rules and tools"},
+	{dir: "internal/yamlbound", standardOnly: true, why: "what a file may cost is settled before any parser reads it"},
 	{dir: "sandbox", may: []string{"sandbox/internal/stage", "internal/place"}},
 	{dir: "sandbox/internal/stage", why: "what the confined child runs before anything else of the program"},
 	{dir: "process", may: []string{"sandbox", "event"}},

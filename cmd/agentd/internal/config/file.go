@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"agentd/internal/yamlbound"
 )
 
 // maxFile bounds a configuration file.
@@ -74,6 +76,10 @@ func parseFile(path string, data []byte) (f *fileValues, err error) {
 		}
 	}()
 	f = &fileValues{name: path, values: map[string]any{}, places: map[string]place{}}
+	// A project's file comes with whatever was checked out.
+	if err := yamlbound.Check(data, yamlbound.Limits{Bytes: maxFile, Collections: 64 << 10, Aliases: 1000}); err != nil {
+		return nil, &Error{File: path, Problem: err.Error()}
+	}
 	// Some editors begin a file with a byte order mark, and YAML allows that.
 	parsed, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\ufeff")), 0)
 	if err != nil {
