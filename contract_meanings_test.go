@@ -40,8 +40,8 @@ func TestModesMean(t *testing.T) {
 	for _, c := range []struct{ tool, input, want string }{
 		{"read_file", `{"path":"a"}`, "aaaaaaaa"},
 		{"list_files", `{"path":"."}`, "aaaaaaaa"},
-		{"shell", `{"command":"cat a"}`, "??aaaada"},
-		{"shell", `{"command":"cat /etc/hostname"}`, "??aaaada"},
+		{"shell", `{"command":"cat a"}`, "aaaaaada"}, // commands that only read are reads
+		{"shell", `{"command":"cat /etc/hostname"}`, "a?aaaada"},
 		{"update_plan", `{"items":[]}`, "a?aaaada"},          // only default names both beside reads
 		{"request_input", `{"prompt":"which?"}`, "a?aaadda"}, // nothing waits for a person who isn't asked
 		{"write_file", `{"path":"b","content":""}`, "??aaaada"},

@@ -13,8 +13,9 @@
 //  1. A deny rule denies, in every mode, whatever a hook or a grant says.
 //  2. A hook's deny or block denies.
 //  3. In mode plan everything but a read is denied.
-//  4. An ask rule, a rule that can't be told to miss (see below), a hook's ask
-//     and the wish to leave the sandbox ask, whatever allows otherwise.
+//  4. An ask rule, a rule that can't be told to miss (see below), a change to what
+//     bounds the agent, a hook's ask and the wish to leave the sandbox ask, whatever
+//     allows otherwise.
 //  5. An allow rule allows, then a hook's allow, then the mode decides.
 //
 // An ask that a [Grant] answers is an allow. An ask that nobody can answer (the
@@ -27,10 +28,13 @@
 // whatever form the shell would run it (see [Analyse]). Where what runs can't be
 // known (a computed command name, text piped into a shell, a line that can't be
 // parsed), a deny or an ask rule with a pattern may or may not match: then it
-// asks. So a deny rule is never evaded by a disguise within one line, and an
-// allow rule covers a line only if every part of it is known and allowed. What a
-// program does that is itself allowed to run (a script on disk, make, a test
-// suite) is not seen here; that is what the sandbox is for.
+// asks. So is a word that is known only when it runs, wherever it could be an option
+// of a program whose options can run something. An allow rule covers the commands
+// that it matches, those that only read included; a line is allowed if every command
+// of it is covered or runs by itself in the mode. What a program does that is itself
+// allowed to run (a script on disk, make, a test suite) is not seen here: [Guard]
+// judges what it starts, and [Cover] says which files it must not see, inside the
+// sandbox.
 //
 // Patterns: over commands and inputs "*" is any text, slashes and blanks
 // included, and a pattern that ends in " *" takes the command without arguments
@@ -40,10 +44,13 @@
 // it leads, while an allow rule needs both. A rule for files with a pattern also
 // speaks about shell lines: a redirection into a file is a write_file of it, one
 // from a file a read_file (denied or asked as such), and a word that names such a
-// file asks. The input of other tools is compared in one form: names sorted, no
+// file, or may become one that does, asks. The input of other tools is compared in one form: names sorted, no
 // blanks, characters unescaped.
 //
 // Adding a deny rule never allows more, and the order of rules is irrelevant.
+//
+// The time that a decision takes grows linearly with the line, the rules and their
+// patterns.
 //
 // # Concurrency
 //
