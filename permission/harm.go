@@ -96,7 +96,7 @@ func harmFiles(name string, args []word) *Harm {
 func editsInPlace(option string) bool {
 	if long, ok := strings.CutPrefix(option, "--"); ok {
 		name, _, _ := strings.Cut(long, "=")
-		return len(name) > 0 && strings.HasPrefix("in-place", name)
+		return name != "" && name == "in-place"[:min(len(name), len("in-place"))]
 	}
 	return strings.HasPrefix(option, "-") && strings.Contains(option, "i")
 }

@@ -68,7 +68,7 @@ func TestGlobWorkIsLinear(t *testing.T) {
 			}
 			// Matching from every word on is the same as matching from each of them.
 			want := misses
-			for i := 0; i < 50; i++ {
+			for i := range 50 {
 				want = max(want, g.match(text[2*i:]))
 			}
 			if got := g.search("", text, starts[:50]); got != want {

@@ -1,6 +1,9 @@
 package permission
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // optionTable describes the options of a program as getopt reads them: attached values
 // (-ofile), bundles (-la) and shortened long names (--outp=file) included.
@@ -68,7 +71,7 @@ func (p *parsedArgs) doubtf(doubt string) {
 	}
 }
 
-// add records an option and returns how many words its value takes: it is attached, or
+// addOption records an option and returns how many words its value takes: it is attached, or
 // the next word.
 func (p *parsedArgs) addOption(name, attached string, isAttached, takesValue bool, rest []word) int {
 	switch {
@@ -137,12 +140,5 @@ func (p *parsedArgs) shortOptions(t *optionTable, letters string, rest []word) i
 
 // has says that one of the options was given.
 func (p *parsedArgs) has(names ...string) bool {
-	for _, o := range p.options {
-		for _, n := range names {
-			if o.name == n {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.options, func(o option) bool { return slices.Contains(names, o.name) })
 }

@@ -165,7 +165,7 @@ func findReads(words []word) bool {
 // a folder that options follow can't: what it would run isn't there.
 func findMayRun(args []word, i int) bool {
 	w := args[i]
-	if !w.mayBeOption() && !(w.splits && strings.HasPrefix(w.text, "-")) {
+	if !w.mayBeOption() && (!w.splits || !strings.HasPrefix(w.text, "-")) {
 		return false
 	}
 	folder := i == 0 && !w.splits && (len(args) == 1 || strings.HasPrefix(args[1].text, "-"))

@@ -16,6 +16,7 @@ package yamlbound
 import (
 	"bytes"
 	"fmt"
+	"strings"
 )
 
 // Limits of a text. Zero is the default of each.
@@ -90,7 +91,7 @@ func (s *scanner) scan(line []byte) error {
 			if c == '[' || c == '{' {
 				s.collections++
 			}
-		case (c == '"' || c == '\'') && bytes.IndexByte([]byte("\n:-,[{?!&"), previous) >= 0:
+		case (c == '"' || c == '\'') && strings.IndexByte("\n:-,[{?!&", previous) >= 0:
 			s.quote = c
 		case c == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t'):
 			return nil
@@ -99,7 +100,7 @@ func (s *scanner) scan(line []byte) error {
 			s.collections++
 		case (c == ']' || c == '}') && s.flow > 0:
 			s.flow--
-		case c == '*' && bytes.IndexByte([]byte("\n:-,[{?"), previous) >= 0:
+		case c == '*' && strings.IndexByte("\n:-,[{?", previous) >= 0:
 			s.aliases++
 		}
 		if c != ' ' && c != '\t' && c != '\r' {
