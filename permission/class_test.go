@@ -21,7 +21,7 @@ var evasions = map[string][]string{
 		`t=-v; printf $t 'a[$(forbid-me)]'`, `t=-p; hash $t /bin/forbid-me ls; ls`, `printf "$t" 'a[$(forbid-me)]'`, `t=-v; test $t 'a[$(forbid-me)]'`, `[ $t 'a[$(forbid-me)]' ]`,
 		`mapfile $t forbid-me a`, `read $t 'a[$(forbid-me)]'`, `tar $x cf a.tar .`, `tar cf a.tar "$x"`, `sort "$x" a`, `rg "$x" .`, `rsync $x a b`, `make $x`, `make "$x"`, `go test $x ./...`,
 		`git clone "$x" y`, `git fetch $x`, `git rebase "$x"`, `git grep $x y`, `enable $x`, `complete $x`, `sed $x a`, `sed "$x" a`, `awk $x a`, `awk -vx=$y '{print}' a`, `python3 $x`, `npx "$x"`,
-		`zip a.zip "$x"`, `wget "$x"`, `gcc $CFLAGS x.c`, `git -c "$x" status`, `man $x`, `sqlite3 a "$x"`, `unset $x`, `wait $x 1`, `cargo $x`, `docker "$x"`,
+		`zip a.zip "$x"`, `wget "$x"`, `gcc $CFLAGS x.c`, `git -c "$x" status`, `man $x`, `sqlite3 a "$x"`, `unset $x`, `wait $x 1`, `split "$x" a`, `cargo $x`, `docker "$x"`,
 	},
 	"attached and bundled options": {
 		`printf -vPS4 x; set -x; ls`, `printf -v'a[$(forbid-me)]' x`, `git clone -qu forbid-me a b`, `git clone -quforbid-me a b`, `tar -cvIforbid-me -f a b`, `tar cvIf forbid-me a b`,
@@ -52,7 +52,8 @@ var evasions = map[string][]string{
 		`python -m timeit 'x'`, `python3 -m pdb -c x y`, `python3 -c 1`, `node -e 1`, `node -p 1`, `node --eval 1`, `ruby -e 1`, `lua -e 1`, `php -r 1`, `gdb -ex '!forbid-me'`, `perl -MX x`, `make --eval='x'`, `make 'X=$(shell forbid-me)'`, `make SHELL=forbid-me`,
 		`less '+!forbid-me' a`, `man -P forbid-me x`, `emacs --batch --eval x`, `ed a`, `m4 a`, `dc -e '!forbid-me'`, `awk 'BEGIN { system("x") }'`, `awk '{ print | "x" }' a`, `awk '@load "x"' a`, `psql -c '\! forbid-me'`, `mysql -e 'system forbid-me'`,
 		`ssh -oProxyCommand=forbid-me x`, `scp -S forbid-me a b`, `scp -oProxyCommand=forbid-me a b`, `rsync -e forbid-me a b:`, `zip -TT forbid-me a b`, `wget --use-askpass=forbid-me x`, `gcc -wrapper forbid-me x.c`, `go build -toolexec forbid-me ./...`, `go vet -vettool=forbid-me`, `rg --pre forbid-me x`, `rg --hostname-bin forbid-me x`,
-		`git -c core.pager=forbid-me log`, `git filter-branch --tree-filter forbid-me`, `git difftool --extcmd=forbid-me`, `git clone -c core.sshCommand=forbid-me x`, `git clone --config=core.x=y x`, `git archive --remote=ext::x HEAD`, `git interpret-trailers x`, `deno eval x`, `bun -e x`, `expect -c x`, `osascript -e x`, `cc -fplugin=x y.c`, `cc @x y.c`,
+		`git -c core.pager=forbid-me log`, `git filter-branch --tree-filter forbid-me`, `git difftool --extcmd=forbid-me`, `git clone -c core.sshCommand=forbid-me x`, `git clone --config=core.x=y x`, `git archive --remote=ext::x HEAD`, `git interpret-trailers x`, `deno eval x`, `bun -e x`, `expect -c x`, `osascript -e x`, `cc -fplugin=x y.c`, `cc @x y.c`, `split --filter=forbid-me a`, `install -s --strip-program=forbid-me a b`,
+		`some-runner /bin/forbid-me x`, `/opt/bin/vim -c x`, `/opt/bin/tar -cIf x y`,
 	},
 	"files that the same line writes": {
 		`printf 'a:\n\tforbid-me' > Makefile; make`, `cp x Makefile && make`, `echo x > .git/config; git status`, `echo x >> .git/hooks/pre-commit; git commit -m x`, `tee .git/config < x; git log`, `echo x > run.sh; sh run.sh`, `cp x run.sh; ./run.sh`, `echo x > package.json; npm test`,

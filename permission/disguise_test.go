@@ -50,6 +50,9 @@ var disguisedLines = []string{
 	`git -c alias.zz='!sh -c "$0"' zz %q`, `git -c core.pager=%q --paginate version`, `script -qc %q /dev/null`, `flock lock -c %q`,
 	`bash -c 'eval "$1"' x %q`, `bash -c "$(cat)" <<< %q`, `x='a[$( %s )]'; echo $((x))`, `[[ 'a[$( %s )]' -eq 0 ]]`, `test -v 'a[$( %s )]'`, `x='$( %s )'; echo "${x@P}"`, `mapfile -c 1 -C %q a <<< x`, `%s # ls`, `coproc { %s; }; wait`,
 	`ls | %s`, `ls && (ls; %s) &` + "\nwait", "ls\n%s", "ls;\\\n%s", `tar cf a.tar s.sh b 2>/dev/null; tar cf - . | tar xf - --to-command=%q`, `env -S "sh -c" %q`, `busybox sh -c %q`,
+	`echo %q | sh //dev/stdin`, `cd /dev; echo %q | sh stdin`, `cd /proc/self/fd; echo %q | sh 0`, `echo %q | bash /dev/../dev/fd/0`, `t=-c; sh $t %q`, `t=-c; bash "$t" %q`, `set -- -c %q; sh "$@"`, `ff() { sh "$@"; }; ff -c %q`,
+	`echo x | sed 1e%q`, `echo x | sed -n -e 1e%q`, `echo x > f; sed -i 1e%q f`, `awk 'BEGIN { system(ARGV[1]) }' %q`, `t=-v; printf $t 'a[$( %s )]' x`, `printf -v'a[$( %s )]' x`, `t=-exec; find . -maxdepth 0 $t sh -c %q \;`,
+	`x=%q; find . -maxdepth 0 -exec sh -c "$x" \;`, `echo x > z; tar cf a.tar --checkpoint=1 --checkpoint-action=exec=%q z`, `echo x > z; tar -cf a.tar --checkpoint=1 --checkpoint-act=exec=%q z`, `python3 -m timeit -n1 -r1 -s 'import os,sys' "os.system(sys.argv[-1])" %q`,
 }
 
 // disguise builds a line that runs forbid-me in some shell, with everything that
@@ -59,7 +62,7 @@ func disguise(r source) string {
 	line := strings.ReplaceAll(disguisedPrefixes[r.IntN(len(disguisedPrefixes))], "%s", name)
 	for range r.IntN(4) {
 		form := disguisedLines[r.IntN(len(disguisedLines))]
-		if strings.Contains(form, "'a[$( %s )]'") || strings.Contains(form, "'$( %s )'") {
+		if strings.Contains(form, "a[$( %s )]'") || strings.Contains(form, "'$( %s )'") {
 			form = strings.Replace(form, "%s", strings.ReplaceAll(line, "'", `'\''`), 1)
 		} else {
 			form = strings.ReplaceAll(form, "%s", line)

@@ -216,7 +216,7 @@ func (g *glob) run(head, text string, starts []int, loose bool) bool {
 	}
 	now := newBitset(g.size + 1)
 	for i := 0; ; {
-		if len(starts) > 0 && starts[0] == i {
+		for len(starts) > 0 && starts[0] <= i {
 			now.or(begin)
 			starts = starts[1:]
 		}

@@ -30,6 +30,7 @@ var languages = map[string]language{
 	"rsync": {short: "e", long: []string{"rsh", "rsync-path"}},
 	"scp":   {short: "SoFD", prefixes: []string{"-"}}, "sftp": {any: true},
 	"wget":  {short: "ei", long: []string{"execute", "use-askpass", "config", "input-file"}},
+	"split": {long: []string{"filter"}}, "install": {long: []string{"strip-program"}}, "cpio": {long: []string{"rsh-command"}},
 	"sort":  {long: []string{"compress-program"}},
 	"rg":    {long: []string{"pre", "hostname-bin"}},
 	"fd":    {short: "xX", long: []string{"exec", "exec-batch"}},

@@ -120,12 +120,16 @@ func (g *glob) matchCommand(c *Command) verdict {
 }
 
 // arguments returns the command's arguments as one text, with the places at which a
-// command could begin in it: every word, and every value of an option.
+// command could begin in it: every word, every value of an option, and every name of a
+// program after its folder.
 func (c *Command) arguments() (text string, starts []int) {
 	at := 0
 	for _, w := range c.Words[1:] {
 		starts = append(starts, at)
 		if i := strings.IndexByte(w, '='); i >= 0 && i+1 < len(w) {
+			starts = append(starts, at+i+1)
+		}
+		if i := strings.LastIndexByte(w, '/'); i > strings.IndexByte(w, '=') && i+1 < len(w) {
 			starts = append(starts, at+i+1)
 		}
 		at += len(w) + 1

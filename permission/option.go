@@ -28,6 +28,9 @@ type option struct {
 type parsedArgs struct {
 	options  []option
 	operands []word
+	// shortened says that a long name was shortened: a program may know another option
+	// that begins that way.
+	shortened bool
 	// doubt says why there may be other options; empty if there are none.
 	doubt string
 }
@@ -110,6 +113,7 @@ func (p *parsedArgs) longOption(t *optionTable, text string, rest []word) int {
 		p.doubtf("its option --" + given + " is not known")
 		return 0
 	}
+	p.shortened = p.shortened || strings.TrimRight(found, "=?") != given
 	return p.addOption(strings.TrimRight(found, "=?"), value, attached, strings.HasSuffix(found, "="), rest)
 }
 

@@ -76,7 +76,10 @@ func gitReads(words []word) bool {
 }
 
 // reads says that all options are among those of the table.
-func (t *optionTable) reads(args []word) bool { return t.parse(args).doubt == "" }
+func (t *optionTable) reads(args []word) bool {
+	p := t.parse(args)
+	return p.doubt == "" && !p.shortened
+}
 
 // gitChangesReflog says that git reflog is told to do more than to show.
 func gitChangesReflog(args []word) bool {

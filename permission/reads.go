@@ -67,6 +67,9 @@ var versioned = strings.Fields(`go node npm npx yarn pnpm deno bun cargo rustc r
 func classify(c *Command, words []word) {
 	c.Harm = harmOf(words)
 	name := path.Base(words[0].text)
+	if c.Unknown == "" && !c.Wrapper {
+		c.Unknown = languageDoubt(name, words)
+	}
 	if !c.system() {
 		return
 	}
@@ -79,9 +82,6 @@ func classify(c *Command, words []word) {
 	if len(words) == 2 && words[1].text == "--version" && slices.Contains(versioned, name) {
 		c.ReadOnly, c.plain, c.host, c.Unknown = true, true, true, ""
 		return
-	}
-	if c.Unknown == "" {
-		c.Unknown = languageDoubt(name, words)
 	}
 	switch name {
 	case "find":
@@ -123,7 +123,7 @@ func (c *Command) classifyReader(name string, words []word) {
 // reads says that a reader is given nothing but options that only read.
 func (r *reader) reads(name string, args []word) bool {
 	p := r.parse(args)
-	if p.doubt != "" || r.most > 0 && len(p.operands) >= r.most {
+	if p.doubt != "" || p.shortened || r.most > 0 && len(p.operands) >= r.most {
 		return false
 	}
 	if slices.ContainsFunc(p.operands, func(w word) bool { return r.most > 0 && w.splits }) {

@@ -101,7 +101,7 @@ var gitCode = map[string]language{
 	"fetch-pack": {long: []string{"upload-pack", "exec"}}, "send-pack": {long: []string{"receive-pack", "exec"}},
 	"rebase": {short: "x", long: []string{"exec"}}, "difftool": {short: "xt", long: []string{"extcmd", "tool", "gui"}}, "mergetool": {short: "t", long: []string{"tool", "gui"}},
 	"grep": {short: "O", long: []string{"open-files-in-pager", "textconv"}}, "init": {long: []string{"template"}}, "filter-branch": {any: true}, "filter-repo": {any: true},
-	"log": gitTextconv, "diff": gitTextconv, "show": gitTextconv, "cat-file": {long: []string{"textconv", "filters"}}, "blame": {long: []string{"textconv"}},
+	"stash": gitTextconv, "log": gitTextconv, "diff": gitTextconv, "show": gitTextconv, "cat-file": {long: []string{"textconv", "filters"}}, "blame": {long: []string{"textconv"}},
 	"submodule": {long: []string{"upload-pack"}}, "interpret-trailers": {any: true}, "help": {short: "w", long: []string{"web"}},
 }
 
