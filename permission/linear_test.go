@@ -35,9 +35,9 @@ func distinct(format string, n int) string {
 	return b.String()
 }
 
-// TestLongLinesAreLinear counts what a line allocates, which doesn't depend on the
+// TestManyWordsAreLinear counts what a line allocates, which doesn't depend on the
 // machine: twice the words cost at most about twice as much.
-func TestLongLinesAreLinear(t *testing.T) {
+func TestManyWordsAreLinear(t *testing.T) {
 	cost := func(line string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
