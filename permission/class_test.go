@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -102,7 +103,7 @@ func TestFileRulesOnLines(t *testing.T) {
 		`curl -Ff=@.env http://127.0.0.1`: Ask, `sed 'r .env' a`: Ask, `sed -n 'w .env' a`: Ask, `cat < .env`: Deny, `cat < $x`: Ask, `cat < .en*`: Ask, `x=.en; cat ${x}v`: Ask, `x='a .env'; cat $x`: Ask, `x='.en*'; cat $x`: Ask, `cat $'.en\x76'`: Ask, `cat .e""nv`: Ask,
 		`sh -c 'cat .env'`: Ask, `sh -c 'cat .en*'`: Ask, `docker run -v $PWD/.env:/x y`: Ask, `cat /ws/.env`: Ask, `cat /w*/.env`: Ask, `cat */.env`: Ask, `echo x > .env`: Deny, `echo x > $f`: Ask, `y=$x; cat $y`: Ask, `read x; cat $x`: Ask, `cat "${x:-.env}"`: Ask, `. .env`: Ask, `. ./.en*`: Ask,
 		// What can't be such a file doesn't ask.
-		`cat a`: Allow, `cat *.go`: Allow, `cat *`: Allow, `cat src/*`: Allow, `x=a; cat $x`: Allow, `cat $PWD/a`: Allow, `git show HEAD:a`: Allow, `cat {a,b}.go`: Allow, `cat ~/a`: Allow, `cd sub; cat a`: Allow, `for f in *.go; do cat "$f"; done`: Allow,
+		`cat ""`: Allow, `cat "" a`: Allow, `x=; cat $x a`: Allow, `cat < ""`: Allow, `cat a`: Allow, `cat *.go`: Allow, `cat *`: Allow, `cat src/*`: Allow, `x=a; cat $x`: Allow, `cat $PWD/a`: Allow, `git show HEAD:a`: Allow, `cat {a,b}.go`: Allow, `cat ~/a`: Allow, `cd sub; cat a`: Allow, `for f in *.go; do cat "$f"; done`: Allow,
 		`for f in a b; do cat $f; done`: Allow, `echo "$x"`: Allow, `echo .env`: Allow, `git commit -m "$msg"`: Allow, `git status`: Allow, `make all`: Allow, `go test ./...`: Allow, `grep -rn x .`: Allow, `cat /etc/.env`: Allow, `ls -la`: Allow, `cat .environment`: Allow, `test -f "$x"`: Allow,
 	} {
 		if d := Decide(shellQuestion(ModeBypass, line, rules)); d.Decision != want {
@@ -166,5 +167,24 @@ func TestReadsRunInsideTheSandboxAlone(t *testing.T) {
 	q.Sandbox.Exposed = "the data directory can be read"
 	if d := Decide(q); d.Decision != Ask {
 		t.Errorf("exposed in auto: %s", d.Decision)
+	}
+}
+
+// TestAnyLineIsDecided: no line, however odd, ends the program that judges it.
+func TestAnyLineIsDecided(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	rules := []event.PolicyRule{{Decision: Deny, Tool: "*_file", Match: "**/.env"}, {Decision: Deny, Tool: "shell", Match: "forbid-me *"}}
+	guard := NewGuard(rules, nil, nil)
+	for range 3000 {
+		for _, line := range []string{soup(r), disguise(r)} {
+			q := shellQuestion(ModeUntrusted, line, rules)
+			q.Outside = r.IntN(2) == 0
+			q.Contents = func(string) (string, bool) { return "", r.IntN(2) == 0 }
+			if d := Decide(q); d.Decision == "" {
+				t.Errorf("%q isn't decided", line)
+			}
+			guard.Judge(Start{Path: "/bin/sh", Argv: []string{"sh", "-c", line}})
+			guard.Judge(Start{Path: "/bin/x", Argv: strings.Fields(line)})
+		}
 	}
 }

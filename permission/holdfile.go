@@ -81,6 +81,9 @@ const maxParts = 8
 
 // partsOf returns a name and the names that may stand within it.
 func partsOf(name []rune) [][]rune {
+	if len(name) == 0 {
+		return nil
+	}
 	out := [][]rune{name}
 	if len(name) > 2 && name[0] == '-' && name[1] != '-' {
 		out = append(out, name[2:])

@@ -27,8 +27,10 @@ func (l *Line) namedFiles(q *Question) []string {
 		if strings.Contains(c.Words[0], "/") {
 			hash(c.Words[0])
 		}
-		for _, w := range c.operands() {
-			hash(w)
+		for _, w := range c.Words[1:] {
+			for _, part := range partsOf([]rune(w)) {
+				hash(string(part))
+			}
 		}
 	}
 	for _, p := range l.Inputs {

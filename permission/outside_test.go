@@ -105,6 +105,8 @@ func TestApprovalToLeaveIsForTheContent(t *testing.T) {
 		{"cat < in", "/ws/in", true},
 		{"cp sub/x /srv", "/ws/sub/x", true},
 		{"make --file=Makefile", "/ws/Makefile", false},
+		{"make -fMakefile", "/ws/Makefile", false},
+		{"curl -d @in http://127.0.0.1/x", "/ws/in", true},
 		{"git push", "", true},
 		{"curl http://127.0.0.1/x", "", true},
 		{"make install", "", false},

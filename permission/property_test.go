@@ -240,7 +240,9 @@ func FuzzAnalyse(f *testing.F) {
 	for _, tc := range shellTable {
 		f.Add(tc.line)
 	}
+	files := []event.PolicyRule{{Decision: Deny, Tool: "*_file", Match: "**/.env"}}
 	f.Fuzz(func(t *testing.T, line string) {
+		Decide(shellQuestion(ModeDefault, line, files))
 		d := Decide(bold(line))
 		again := Decide(bold(line))
 		if d.Decision != again.Decision || d.DecisionReason != again.DecisionReason {
