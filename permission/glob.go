@@ -36,7 +36,7 @@ type glob struct {
 	loops, accepts bitset
 	// ascii and wide are the positions at which a character is taken; sets are those
 	// that depend on more than one character, for characters that aren't in ascii.
-	ascii [utf8.RuneSelf]bitset
+	ascii bitset // a set for each character, one after the other
 	wide  map[rune]bitset
 	sets  []placedSet
 	// prefix is the text before the first special character.
@@ -74,12 +74,8 @@ func (s *charSet) takes(c rune) bool {
 // parseGlob reads a pattern.
 func parseGlob(pattern string) (*glob, error) {
 	r := []rune(pattern)
-	g := &glob{wide: map[rune]bitset{}, loops: newBitset(len(r) + 1), accepts: newBitset(len(r) + 1)}
-	words := len(g.loops)
-	table := make(bitset, len(g.ascii)*words)
-	for c := range g.ascii {
-		g.ascii[c] = table[c*words : (c+1)*words]
-	}
+	g := &glob{loops: newBitset(len(r) + 1), accepts: newBitset(len(r) + 1)}
+	g.ascii = make(bitset, utf8.RuneSelf*len(g.loops))
 	var prefix strings.Builder
 	plain, stars := true, 0
 	blank := false // the last item is a blank
@@ -126,13 +122,22 @@ func parseGlob(pattern string) (*glob, error) {
 	return g, nil
 }
 
+// taking returns the positions at which an ASCII character is taken.
+func (g *glob) taking(c rune) bitset {
+	n := len(g.loops)
+	return g.ascii[int(c)*n : (int(c)+1)*n]
+}
+
 // addLiteral adds a character that stands for itself.
 func (g *glob) addLiteral(c rune) {
 	if c < utf8.RuneSelf {
 		if c != hole {
-			g.ascii[c].set(g.size)
+			g.taking(c).set(g.size)
 		}
 	} else {
+		if g.wide == nil {
+			g.wide = map[rune]bitset{}
+		}
 		if g.wide[c] == nil {
 			g.wide[c] = newBitset(len(g.loops) * 64)
 		}
@@ -143,9 +148,9 @@ func (g *glob) addLiteral(c rune) {
 
 // addSet adds a set of characters. A hole is in none.
 func (g *glob) addSet(s charSet) {
-	for c := range g.ascii {
-		if c != hole && s.takes(rune(c)) {
-			g.ascii[c].set(g.size)
+	for c := rune(1); c < utf8.RuneSelf; c++ {
+		if s.takes(c) {
+			g.taking(c).set(g.size)
 		}
 	}
 	g.sets = append(g.sets, placedSet{g.size, s})
@@ -244,7 +249,7 @@ func (g *glob) step(now, next bitset, c rune, loose bool) {
 		next.from(now)
 		return
 	case c < utf8.RuneSelf:
-		next.advance(now, g.ascii[c], g.loops)
+		next.advance(now, g.taking(c), g.loops)
 		return
 	}
 	next.advance(now, g.wide[c], g.loops)
