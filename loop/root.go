@@ -126,13 +126,18 @@ func (l *Loop) openRoot(path string) (*os.Root, error) {
 
 // resolveBelow returns what says where a path leads once symbolic links are
 // followed. Below a folder that was resolved only the rest of the path has to be
-// looked at.
+// looked at. If a link has taken the folder's own place, the path stays as it is: what
+// opens the folder refuses it then, and says why.
 func resolveBelow(root string) func(path string) string {
 	return func(path string) string {
 		if plain(root, path) {
 			return path
 		}
-		return resolvePath(path)
+		resolved := resolvePath(path)
+		if within(root, path) && !within(root, resolved) && resolvePath(root) != root {
+			return path
+		}
+		return resolved
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"agentd/event"
-	"agentd/internal/place"
 	"agentd/permission"
 	"agentd/sandbox"
 	"agentd/session"
@@ -179,25 +178,11 @@ func (r *toolRun) check(inv *tool.Inventory) {
 		err = r.l.checkPlace(&entry.Info, r.place)
 	}
 	if err == nil {
-		err = r.checkPath()
+		err = tool.CheckPath(entry.Info.ToolName, r.place.root, r.place.cwd, r.input, resolveBelow(r.place.root))
 	}
 	if err != nil {
 		r.refuse(err)
 	}
-}
-
-// checkPath refuses a file tool's path outside of the workspace. What a replaced
-// workspace leads to is outside, too, but that isn't what is wrong.
-func (r *toolRun) checkPath() error {
-	root := r.place.root
-	err := tool.CheckPath(r.entry.Info.ToolName, root, r.place.cwd, r.input, resolveBelow(root))
-	if err == nil {
-		return nil
-	}
-	if _, moved := r.l.opt.Places.Fix(root); errors.Is(moved, place.ErrReplaced) {
-		return tool.WorkspaceReplaced(root)
-	}
-	return err
 }
 
 // checkEscalation refuses a wish to leave the sandbox where nobody would be asked.

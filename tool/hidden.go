@@ -99,8 +99,8 @@ func hiddenReplaced(path string) *Error {
 	}
 }
 
-// WorkspaceReplaced is the refusal of a workspace whose path leads elsewhere now.
-func WorkspaceReplaced(root string) *Error {
+// workspaceReplaced is the refusal of a workspace whose path leads elsewhere now.
+func workspaceReplaced(root string) *Error {
 	return &Error{
 		Category: SandboxViolation, Message: fmt.Sprintf("the workspace %s is no longer the folder that it was: it was moved or replaced", quote(root)),
 		Advice:   "Put the folder back, or restart or reload agentd to accept the one that is there now; a symbolic link is never accepted. For another folder open another session.",

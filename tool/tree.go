@@ -106,7 +106,7 @@ func (f *files) open(call *Call) (*tree, error) {
 	}
 	switch {
 	case errors.Is(err, place.ErrReplaced):
-		return nil, WorkspaceReplaced(call.Root)
+		return nil, workspaceReplaced(call.Root)
 	case err != nil:
 		return nil, Errorf(Execution, "open the workspace: %v", err)
 	}
