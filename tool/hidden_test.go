@@ -137,7 +137,7 @@ func TestHiddenByAnyName(t *testing.T) {
 			d.text(ListFiles, obj{"path": "."})
 		}
 		d.put("conf/secret.txt", "the secret")
-		if err := os.Link(filepath.Join(d.root, "conf/secret.txt"), filepath.Join(d.root, "hard.txt")); err != nil {
+		if err := os.Link(filepath.Join(d.root, "conf", "secret.txt"), filepath.Join(d.root, "hard.txt")); err != nil {
 			t.Fatal(err)
 		}
 		for _, path := range []string{"conf/secret.txt", "hard.txt"} {

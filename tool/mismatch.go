@@ -27,7 +27,7 @@ func mismatch(content []byte, in *editInput) *Error {
 		e.Advice = "Use write_file to give it a content."
 		return e
 	}
-	if !comparable(content) || !comparable([]byte(in.Old)) {
+	if !smallEnough(content) || !smallEnough([]byte(in.Old)) {
 		return e
 	}
 	lines := strings.Split(string(content), "\n")
@@ -58,8 +58,8 @@ func mismatch(content []byte, in *editInput) *Error {
 	return e
 }
 
-// comparable reports whether a text is small enough to be compared line by line.
-func comparable(text []byte) bool {
+// smallEnough reports whether a text is small enough to be compared line by line.
+func smallEnough(text []byte) bool {
 	return len(text) <= maxNearBytes && bytes.Count(text, newline) < maxNearLines
 }
 

@@ -76,7 +76,7 @@ func TestExcludedByAnyName(t *testing.T) {
 		k.write(data+"/token", "secret")
 		k.write("f", "1")
 		k.open(Options{Exclude: []string{filepath.Join(k.root, data)}})
-		top := strings.SplitN(data, "/", 2)[0]
+		top, _, _ := strings.Cut(data, "/")
 		files := k.shell(func() {
 			k.must(os.Rename(k.path(top), k.path("moved")))
 			k.write("f", "2")
