@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"agentd/internal/netaddr"
 )
 
 // proxy lets HTTP requests and CONNECT tunnels through to allowed hosts.
@@ -131,21 +133,12 @@ func (p *proxy) check(ctx context.Context, host, port string) (string, error) {
 		return "", fmt.Errorf("resolve %s: %w", host, err)
 	}
 	for _, addr := range addrs {
-		if public(addr) || strings.EqualFold(host, "localhost") || Allowed(p.allowed, addr.Unmap().String(), port) {
+		if netaddr.Public(addr) || strings.EqualFold(host, "localhost") || Allowed(p.allowed, addr.Unmap().String(), port) {
 			return net.JoinHostPort(addr.Unmap().String(), port), nil
 		}
 	}
 	return "", fmt.Errorf("%s has private addresses only; to allow them name the address", host)
 }
-
-// public tells whether an address is one of the internet's.
-func public(a netip.Addr) bool {
-	a = a.Unmap()
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !sharedSpace.Contains(a)
-}
-
-// sharedSpace is the address space of carriers, private in effect.
-var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
 // Allowed tells whether a list of hosts lets a host and port through. An entry is a
 // name, "*." and a name for everything below it, or an address; with ":port" it is

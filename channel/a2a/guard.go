@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"net/http"
-	"net/netip"
 	"time"
 
 	"agentd/channel/a2a/dial"
@@ -10,9 +9,6 @@ import (
 
 // errRefused says that an address must not be told.
 var errRefused = dial.ErrRefused
-
-// public reports whether an address belongs to the public internet.
-func public(ip netip.Addr) bool { return dial.Public(ip) }
 
 // guarded returns a transport that dials only public addresses, and any address of
 // an allowed host.
