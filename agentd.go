@@ -252,6 +252,11 @@ func runtimeID(ctx context.Context, opt Options) (string, error) {
 	return string(kept), nil
 }
 
+// Reconfigure makes another configuration of permissions the host's, with a fact.
+func (r *Runtime) Reconfigure(ctx context.Context, host loop.HostPolicy) error {
+	return r.loop.Reconfigure(ctx, host)
+}
+
 // reportRecovery turns what the store found at its opening into facts of the
 // runtime's own session: what was lost is said, not passed over.
 func (r *Runtime) reportRecovery(ctx context.Context) error {

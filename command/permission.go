@@ -78,7 +78,8 @@ type SetPolicy struct {
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Mode that holds where no rule does; stays if absent.
 	Mode string `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
-	// Rules replace the earlier ones of the same policy; they stay if absent. A
+	// Rules replace those that an earlier command stored for the same policy; they
+	// stay if absent. Rules of the configuration stay whatever is given, and a
 	// session's rules add to the host's.
 	Rules []event.PolicyRule `json:"rules,omitzero" max:"10000"`
 	// AcceptWorkspace takes the rules of the workspace as its file has them now, of

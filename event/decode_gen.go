@@ -5066,26 +5066,39 @@ func (p *PolicyChanged) decodeJSON(s *scanner) bool {
 					ok = false
 				}
 			}
-		case "rules":
+		case "modeOrigin":
 			bit = 1 << 2
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "configuration":
+					p.ModeOrigin = "configuration"
+				case "stored":
+					p.ModeOrigin = "stored"
+				default:
+					ok = false
+				}
+			}
+		case "rules":
+			bit = 1 << 3
 			ok = decodeList(s, &p.Rules)
 		case "reason":
-			bit = 1 << 3
+			bit = 1 << 4
 			ok = s.text(&p.Reason)
 		case "changedBy":
-			bit = 1 << 4
+			bit = 1 << 5
 			if !s.null() {
 				p.ChangedBy = new(Actor)
 				ok = p.ChangedBy.decodeJSON(s)
 			}
 		case "workspace":
-			bit = 1 << 5
+			bit = 1 << 6
 			ok = s.text(&p.Workspace)
 		case "held":
-			bit = 1 << 6
+			bit = 1 << 7
 			ok = s.strings(&p.Held)
 		case "approvalActionId":
-			bit = 1 << 7
+			bit = 1 << 8
 			ok = s.text(&p.ApprovalActionID)
 		default:
 			return false
@@ -5152,6 +5165,19 @@ func (p *PolicyRule) decodeJSON(s *scanner) bool {
 					p.Source = "workspace"
 				case "session":
 					p.Source = "session"
+				default:
+					ok = false
+				}
+			}
+		case "origin":
+			bit = 1 << 6
+			var value []byte
+			if value, ok = s.plainString(); ok {
+				switch string(value) {
+				case "configuration":
+					p.Origin = "configuration"
+				case "stored":
+					p.Origin = "stored"
 				default:
 					ok = false
 				}

@@ -3714,6 +3714,10 @@ func (p *PolicyChanged) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"mode":`...)
 		dst = appendString(dst, p.Mode)
 	}
+	if p.ModeOrigin != "" {
+		dst = append(dst, `,"modeOrigin":`...)
+		dst = appendString(dst, p.ModeOrigin)
+	}
 	dst = append(dst, `,"rules":`...)
 	dst = append(dst, '[')
 	for i := range p.Rules {
@@ -3760,6 +3764,11 @@ func (p *PolicyChanged) check() error {
 	default:
 		return notOneOf("mode", p.Mode, "default untrusted on_request on_failure never plan bypass auto")
 	}
+	switch p.ModeOrigin {
+	case "", "configuration", "stored":
+	default:
+		return notOneOf("modeOrigin", p.ModeOrigin, "configuration stored")
+	}
 	for i := range p.Rules {
 		if err := p.Rules[i].check(); err != nil {
 			return withinItem("rules", i, err)
@@ -3795,6 +3804,10 @@ func (p *PolicyRule) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"source":`...)
 		dst = appendString(dst, p.Source)
 	}
+	if p.Origin != "" {
+		dst = append(dst, `,"origin":`...)
+		dst = appendString(dst, p.Origin)
+	}
 	return closeObject(dst, start)
 }
 
@@ -3811,6 +3824,11 @@ func (p *PolicyRule) check() error {
 	case "", "host", "workspace", "session":
 	default:
 		return notOneOf("source", p.Source, "host workspace session")
+	}
+	switch p.Origin {
+	case "", "configuration", "stored":
+	default:
+		return notOneOf("origin", p.Origin, "configuration stored")
 	}
 	return nil
 }

@@ -149,16 +149,21 @@ type PolicyRule struct {
 	Reason string `json:"reason,omitempty"`
 	// Source says whose rule it is.
 	Source string `json:"source,omitempty" enum:"host workspace session"`
+	// Origin says where a rule of the host comes from: its configuration, or a command
+	// that added it.
+	Origin string `json:"origin,omitempty" enum:"configuration stored"`
 }
 
 // PolicyChanged gives the whole policy of one source after the change.
 type PolicyChanged struct {
 	// Source says whose policy it is. That of a turn is its mode alone, and ends with it.
-	Source    string       `json:"source" enum:"host workspace session turn"`
-	Mode      string       `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
-	Rules     []PolicyRule `json:"rules"`
-	Reason    string       `json:"reason,omitempty"`
-	ChangedBy *Actor       `json:"changedBy,omitempty"`
+	Source string `json:"source" enum:"host workspace session turn"`
+	Mode   string `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	// ModeOrigin says where the host's mode comes from, as a rule's origin does.
+	ModeOrigin string       `json:"modeOrigin,omitempty" enum:"configuration stored"`
+	Rules      []PolicyRule `json:"rules"`
+	Reason     string       `json:"reason,omitempty"`
+	ChangedBy  *Actor       `json:"changedBy,omitempty"`
 	// Workspace is the folder whose rules these are, in the runtime's own session:
 	// what its sessions are held to. Empty in a session.
 	Workspace string `json:"workspace,omitempty"`

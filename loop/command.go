@@ -224,16 +224,11 @@ func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.
 
 func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy, caller command.Caller) *event.PolicyChanged {
 	out := &event.PolicyChanged{Source: source, Mode: p.Mode, Reason: l.redactText(p.Reason), ChangedBy: session.ActorOf(caller)}
-	rules := p.Rules
 	if source == "host" {
-		host := l.host.Load()
-		if out.Mode == "" {
-			out.Mode = host.Mode
-		}
-		if rules == nil {
-			rules = host.Rules
-		}
+		l.host.Load().changed(p.Mode, p.Rules).describe(out)
+		return out
 	}
+	rules := p.Rules
 	for _, old := range tx.State.Permission.Policies {
 		if old.Source != source {
 			continue

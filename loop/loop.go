@@ -117,7 +117,8 @@ type Loop struct {
 	providers   map[string]model.Provider
 	limiter     *model.Limiter
 	transcripts *transcripts
-	host        atomic.Pointer[HostPolicy]
+	host        atomic.Pointer[hostPolicy]
+	hostMu      sync.Mutex // held while host is replaced
 	offer       atomic.Pointer[Offer]
 	plans       plans
 	pins        pins
@@ -198,7 +199,7 @@ func New(opt Options) (*Loop, error) {
 		l.providers[p.Name()] = p
 	}
 	l.SetOffer(Offer{Models: opt.Models, DefaultModel: opt.DefaultModel, Fallback: opt.Fallback})
-	l.host.Store(&HostPolicy{Mode: opt.Host.Mode, Rules: opt.Host.Rules})
+	l.host.Store(firstHostPolicy(opt.Host))
 	l.plans.byPlace = map[planKey]madePlan{}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.tools, l.endTools = context.WithCancelCause(context.Background())
@@ -260,7 +261,7 @@ func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 		for _, p := range s.Permission.Policies {
 			switch {
 			case p.Source == "host":
-				l.setHost(p.Mode, p.Rules)
+				l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules))
 			case p.Workspace != "":
 				l.pins.set(p.Workspace, p.Rules)
 			}
@@ -270,7 +271,7 @@ func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return fmt.Errorf("loop: the host's policy: %w", err)
 	}
-	return nil
+	return l.limitStoredMode(ctx, "the runtime was started")
 }
 
 // Close lets what is under way reach its next durable fact, and starts nothing

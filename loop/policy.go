@@ -9,13 +9,6 @@ import (
 	"agentd/tool"
 )
 
-// HostPolicy is the permission policy of the host: what the configuration says,
-// until set_policy says otherwise.
-type HostPolicy struct {
-	Mode  string
-	Rules []event.PolicyRule
-}
-
 // modeWidths orders the permission modes by what they let happen without asking.
 var modeWidths = map[string]int{
 	permission.ModePlan: 0, permission.ModeUntrusted: 1, permission.ModeDefault: 2, permission.ModeNever: 3,
@@ -72,15 +65,15 @@ func (l *Loop) ownMode(s *state.Session, t *state.Thread, turn *state.Turn) stri
 	if s.PermissionMode != "" {
 		return s.PermissionMode
 	}
-	if h := l.host.Load(); h.Mode != "" {
-		return h.Mode
+	if h := l.host.Load(); h.mode != "" {
+		return h.mode
 	}
 	return permission.ModeDefault
 }
 
 // rulesOf are the rules that hold in a session: the host's and its own.
 func (l *Loop) rulesOf(s *state.Session) []event.PolicyRule {
-	rules := l.host.Load().Rules
+	rules := l.host.Load().rules
 	for _, p := range s.Permission.Policies {
 		if p.Workspace == "" { // the runtime's session remembers those of workspaces
 			rules = append(slices.Clip(rules), p.Rules...)
@@ -169,17 +162,9 @@ func (l *Loop) committedPolicy(facts []event.Event) {
 		switch {
 		case !ok:
 		case p.Source == "host":
-			l.setHost(p.Mode, p.Rules)
+			l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules))
 		case p.Workspace != "":
 			l.pins.set(p.Workspace, p.Rules)
 		}
 	}
-}
-
-// setHost replaces the host's policy. A mode that isn't given stays.
-func (l *Loop) setHost(mode string, rules []event.PolicyRule) {
-	if mode == "" {
-		mode = l.host.Load().Mode
-	}
-	l.host.Store(&HostPolicy{Mode: mode, Rules: rules})
 }

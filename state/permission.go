@@ -40,11 +40,13 @@ type Permission struct {
 
 // Policy is the whole policy of one source.
 type Policy struct {
-	Source    string             `json:"source"`
-	Mode      string             `json:"mode,omitempty"`
-	Rules     []event.PolicyRule `json:"rules,omitempty"`
-	Reason    string             `json:"reason,omitempty"`
-	ChangedBy *event.Actor       `json:"changedBy,omitempty"`
+	Source string `json:"source"`
+	Mode   string `json:"mode,omitempty"`
+	// ModeOrigin says where the host's mode comes from, as the origin of a rule does.
+	ModeOrigin string             `json:"modeOrigin,omitempty"`
+	Rules      []event.PolicyRule `json:"rules,omitempty"`
+	Reason     string             `json:"reason,omitempty"`
+	ChangedBy  *event.Actor       `json:"changedBy,omitempty"`
 	// Workspace is the folder whose rules these are, in the runtime's own session.
 	Workspace string `json:"workspace,omitempty"`
 	// Held is what the workspace's file says and doesn't count yet.
@@ -170,7 +172,7 @@ func (f *fold) policyChanged(p *event.PolicyChanged) {
 	}
 	perm := &f.s.Permission
 	policy := Policy{
-		Source: p.Source, Mode: p.Mode, Rules: first(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
+		Source: p.Source, Mode: p.Mode, ModeOrigin: p.ModeOrigin, Rules: first(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
 		Workspace: p.Workspace, Held: first(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
 	}
 	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source && x.Workspace == p.Workspace })

@@ -80,7 +80,7 @@ func Start(tb testing.TB, program, baseURL string) *Server {
 	must(tb, os.WriteFile(config, fmt.Appendf(nil, settings, baseURL, ModelName, ModelName, s.Workspace), 0o600))
 	s.cmd = exec.Command(program, "serve", "--config", config, "--data", data, "--listen", "127.0.0.1:0", "--log-level", "error")
 	s.cmd.Stderr = &s.log
-	s.cmd.Dir = s.Workspace
+	s.cmd.Dir, s.cmd.Env = s.Workspace, append(os.Environ(), "XDG_STATE_HOME="+dir)
 	out, err := s.cmd.StdoutPipe()
 	must(tb, err)
 	must(tb, s.cmd.Start())

@@ -52,6 +52,8 @@ type app struct {
 	// jsonErrors says that an error is written as JSON. It is known before the
 	// command line was understood, because it may be what is wrong.
 	jsonErrors bool
+	// warnedNoKey says that the missing key of the user was reported.
+	warnedNoKey bool
 	// server is the address that --server names.
 	server string
 }

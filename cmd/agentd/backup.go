@@ -33,7 +33,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd backup agentd-2026-11-15.tar\n  agentd backup --data /var/lib/agentd - | gzip > agentd.tar.gz",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			loaded, err := a.load(cmd)
+			loaded, err := a.loadOnly(cmd)
 			if err != nil {
 				return err
 			}
@@ -92,12 +92,14 @@ func (a *app) opener(cmd *cobra.Command, c *config.Config) opener {
 
 // copyFacts asks the server for a backup, or makes one of the data directory.
 func (a *app) copyFacts(ctx context.Context, c *config.Config, w io.Writer, open opener) error {
-	r, err := a.remote(ctx, c)
-	if err != nil {
-		return err
-	}
-	if r != nil {
-		return r.backup(ctx, w)
+	if a.server != "" || a.trustsData(c) {
+		r, err := a.remote(ctx, c)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			return r.backup(ctx, w)
+		}
 	}
 	s, err := open(ctx)
 	if err != nil {

@@ -245,7 +245,7 @@ func (b *bench) run(ctx context.Context) error {
 // solutions, is hidden from the agent's commands, and so are the results; its file
 // tools stay in the workspace anyway.
 func (b *bench) open(ctx context.Context, c *benchConfig) (*localFacts, error) {
-	s, err := openStore(ctx, c.c, "", b.log)
+	s, err := b.a.openStore(ctx, c.c, "", b.log)
 	if err != nil {
 		return nil, err
 	}

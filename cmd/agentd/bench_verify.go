@@ -199,7 +199,7 @@ func (t *benchTrial) runScript(ctx context.Context, s *taskScript) (processes.Ex
 	// The data directory stays hidden; the results, hidden from the agent, must be
 	// written.
 	var err error
-	if profile.Hidden, err = hiddenPaths(t.config.c); err != nil {
+	if profile.Hidden, err = t.b.a.hiddenPaths(t.config.c); err != nil {
 		return processes.Exit{}, err
 	}
 	profile.WriteRoots = append(append([]string{}, profile.WriteRoots...), s.at.Verifier(), s.at.Agent(), s.at.Artifacts())

@@ -40,7 +40,7 @@ Exit codes: 0 done, 2 the configuration can't be used.`,
 		Example: "  agentd config show\n  agentd config show --config agentd.yaml --listen 127.0.0.1:9000\n  agentd config show --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := a.load(cmd)
+			loaded, err := a.loadOnly(cmd)
 			if err != nil {
 				return err
 			}

@@ -215,6 +215,7 @@ func TestServersAreConfined(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeFile(t, filepath.Join(dir, "data"), "token", "planted")
+			accepted(t, filepath.Join(dir, "data"))
 			got, applied := serverFacts(t, dir)
 			if len(got) != 6 || !strings.HasPrefix(got[0], "not read") || !strings.HasPrefix(got[1], "not read") {
 				t.Fatalf("%q", got)

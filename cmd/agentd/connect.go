@@ -83,7 +83,10 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	if a.server != "" {
 		return dialServer(a.server, a.token(c))
 	}
-	note, err := readNote(c.Local())
+	if err := a.checkData(c); err != nil {
+		return nil, err
+	}
+	note, err := trustedNote(c.Local())
 	if err != nil || note == nil || note.Data != dataName(c) {
 		return nil, err
 	}
@@ -108,7 +111,7 @@ func (a *app) token(c *config.Config) string {
 		return t
 	}
 	kept, err := os.ReadFile(filepath.Join(c.Local(), adminTokenFile))
-	if err != nil {
+	if err != nil || !a.trustsData(c) {
 		return ""
 	}
 	return strings.TrimSpace(string(kept))
@@ -131,7 +134,7 @@ func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog
 	open := openExisting
 	if n == toRun || n == toServe {
 		open = func(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
-			return openStore(ctx, c, "", log)
+			return a.openStore(ctx, c, "", log)
 		}
 	}
 	s, err := open(ctx, c, log)

@@ -59,12 +59,12 @@ Exit codes: 0 nothing stands in the way, 1 something does, 2 usage.`,
 		Example: "  agentd doctor\n  agentd doctor --network\n  agentd doctor --config agentd.yaml --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := a.load(cmd)
+			loaded, err := a.loadOnly(cmd)
 			if err != nil {
 				return err
 			}
 			found := a.examine(cmd.Context(), loaded.Config, network)
-			box := examineSandbox(loaded.Config)
+			box := a.examineSandbox(loaded.Config)
 			found = append(found, box.findings()...)
 			if err := a.print(map[string]any{"findings": found, "sandbox": box}, func(p *printer) {
 				printFindings(p, found)
@@ -85,16 +85,10 @@ Exit codes: 0 nothing stands in the way, 1 something does, 2 usage.`,
 // examine looks at everything but the sandbox, one after the other.
 func (a *app) examine(ctx context.Context, c *config.Config, network bool) []finding {
 	found := []finding{ok("configuration", "can be used")}
-	running, err := a.remote(ctx, c)
-	if err != nil {
-		found = append(found, fail("server", "remove the file if no server runs", "%v", err))
-	}
-	if running != nil {
-		defer running.close()
-		found = append(found, ok("server", "runs and answers at %s", running.base))
+	if err := a.checkData(c); err != nil {
+		found = append(found, fail("data", "", "%v", err), listenFinding(ctx, c))
 	} else {
-		found = append(found, ok("server", "none runs"), listenFinding(ctx, c))
-		found = append(found, storeFindings(ctx, c)...)
+		found = append(found, a.serverFindings(ctx, c)...)
 	}
 	if !c.Database() {
 		found = append(found, diskFindings(c.Data)...)
@@ -107,6 +101,21 @@ func (a *app) examine(ctx context.Context, c *config.Config, network bool) []fin
 		found = append(found, mcpFinding(ctx, m, network))
 	}
 	return found
+}
+
+// serverFindings looks at the server that holds the data, or else at the data.
+func (a *app) serverFindings(ctx context.Context, c *config.Config) []finding {
+	var found []finding
+	running, err := a.remote(ctx, c)
+	if err != nil {
+		found = append(found, fail("server", "remove the file if no server runs", "%v", err))
+	}
+	if running != nil {
+		defer running.close()
+		return append(found, ok("server", "runs and answers at %s", running.base))
+	}
+	found = append(found, ok("server", "none runs"), listenFinding(ctx, c))
+	return append(found, storeFindings(ctx, c)...)
 }
 
 func listenFinding(ctx context.Context, c *config.Config) finding {

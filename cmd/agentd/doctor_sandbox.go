@@ -36,7 +36,7 @@ type mechanism struct {
 
 // examineSandbox tries what the kernel offers and plans the configured profile
 // with it, as a tool call would.
-func examineSandbox(c *config.Config) *sandboxReport {
+func (a *app) examineSandbox(c *config.Config) *sandboxReport {
 	probed := sandbox.Probe()
 	r := &sandboxReport{
 		Kernel: probed.Kernel, UID: probed.UID, Mode: c.Sandbox.Mode, Network: c.Sandbox.Network,
@@ -45,7 +45,7 @@ func examineSandbox(c *config.Config) *sandboxReport {
 	for _, row := range probed.Rows() {
 		r.Mechanisms = append(r.Mechanisms, mechanism{row.Name, row.Available, row.Reason})
 	}
-	hidden, err := hiddenPaths(c)
+	hidden, err := a.hiddenPaths(c)
 	if err != nil {
 		r.Problem = err.Error()
 		return r

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 
 	"agentd/server"
@@ -55,9 +53,6 @@ func isLoopback(address string) bool {
 // commands of this machine.
 func (s *serving) openTokens() (server.Authenticator, error) {
 	dir := s.loaded.Config.Local()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
 	admin, err := server.AdminToken(filepath.Join(dir, adminTokenFile), s.env["AGENTD_TOKEN"])
 	if err != nil {
 		return nil, err

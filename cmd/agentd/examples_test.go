@@ -28,6 +28,7 @@ var notRun = map[string]string{
 	"agentd completion":              "cobra's own",
 	"agentd policy accept --session": "needs rules that wait; the script rules.txtar has them",
 	"agentd approve --mode":          "needs a plan that waits; the script plan.txtar has one",
+	"agentd data accept ./":          "asks at a terminal; the script data.txtar has --yes",
 	"agentd approve --credential":    "needs a server that wants a credential; its own tests have one",
 }
 
@@ -261,7 +262,7 @@ func (w *world) command(t *testing.T, dir, script string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(w.Context(), shell[0], shell[1:]...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "AGENTD_CONFIG=agentd.yaml", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_CONFIG=agentd.yaml", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
 	return cmd
 }
 
@@ -316,5 +317,8 @@ func (w *world) copyTo(t *testing.T, dir string) {
 	t.Helper()
 	if out, err := exec.Command("cp", "-Rp", w.dir, dir).CombinedOutput(); err != nil { // os.CopyFS forgets who may read
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if data := filepath.Join(dir, ".agentd"); exists(data) { // a copy is another directory
+		accepted(t, data)
 	}
 }

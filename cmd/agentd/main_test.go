@@ -14,12 +14,25 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// stateHome is where the processes of tests keep the key that tells whose data a
+// directory holds: the same for all of them, and never the user's own.
+var stateHome string
+
 // reporting runs the tests and says what was run again.
 type reporting struct{ testscript.TestingM }
 
 func (r reporting) Run() int {
+	var err error
+	if stateHome, err = os.MkdirTemp("", "agentd-state-*"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := r.TestingM.Run()
 	replayed.Report(os.Stdout)
+	if err := os.RemoveAll(stateHome); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return code
 }
 
@@ -95,8 +108,16 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe)
 	cmd.Args = append([]string{"agentd"}, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
+	cmd.Env = []string{"HOME=" + cmd.Dir, "XDG_STATE_HOME=" + stateHome, "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
 	return cmd
+}
+
+// accepted makes a directory that a test filled one that agentd uses.
+func accepted(t *testing.T, dir string) {
+	t.Helper()
+	if out, errs, code := program(t, "data", "accept", "--yes", dir); code != 0 {
+		t.Fatalf("%d: %s%s", code, out, errs)
+	}
 }
 
 func writeFile(t *testing.T, dir, name, content string) string {

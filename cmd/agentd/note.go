@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/datadir"
 )
 
 // noteFile says, in the directory of this machine, where the server listens.
@@ -109,6 +110,35 @@ func readNote(dir string) (*serverNote, error) {
 		return nil, fmt.Errorf("note about the server: %s: %w", filepath.Join(dir, noteFile), err)
 	}
 	return n, nil
+}
+
+// trustedNote is readNote for those who go where the note sends them, with what they
+// have to say. A file must not be able to send them to another machine.
+func trustedNote(dir string) (*serverNote, error) {
+	n, err := readNote(dir)
+	if err != nil || n == nil {
+		return nil, err
+	}
+	if reason := n.leadsAway(); reason != "" {
+		return nil, fmt.Errorf("%s %s, so nothing is sent there; to use that server name it with --server URL, and its token in AGENTD_TOKEN", filepath.Join(dir, noteFile), reason)
+	}
+	return n, nil
+}
+
+// leadsAway says why the note's address isn't one of this machine's own; empty if it
+// is.
+func (n *serverNote) leadsAway() string {
+	if n.Socket == "" {
+		if !loopbackURL(n.base()) {
+			return fmt.Sprintf("names %s, which is not a loopback address", plainText(n.URL))
+		}
+		return ""
+	}
+	info, err := os.Lstat(n.Socket)
+	if err == nil && (info.Mode()&fs.ModeSocket == 0 || !datadir.Mine(info)) {
+		return fmt.Sprintf("names the socket %s, which another user made", plainText(n.Socket))
+	}
+	return "" // where there is none, no one answers
 }
 
 // remove takes the note away, unless another server has put its own there.

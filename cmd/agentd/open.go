@@ -16,8 +16,16 @@ import (
 	"agentd/store/postgres"
 )
 
-// openStore opens the facts that the configuration names.
-func openStore(ctx context.Context, c *config.Config, address string, log *slog.Logger) (store.Store, error) {
+// openStore opens the facts that the configuration names, and makes the store if
+// there is none.
+func (a *app) openStore(ctx context.Context, c *config.Config, address string, log *slog.Logger) (store.Store, error) {
+	if err := a.claimData(c); err != nil {
+		return nil, err
+	}
+	return openData(ctx, c, address, log)
+}
+
+func openData(ctx context.Context, c *config.Config, address string, log *slog.Logger) (store.Store, error) {
 	if c.Database() {
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{Address: address, Logger: log})
 		if err != nil {
@@ -51,7 +59,7 @@ func openExisting(ctx context.Context, c *config.Config, log *slog.Logger) (stor
 	if !c.Database() && !hasStore(c.Data) {
 		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" make one, --data names another place", c.Data)
 	}
-	return openStore(ctx, c, "", log)
+	return openData(ctx, c, "", log)
 }
 
 // hasStore reports whether a directory holds a store.

@@ -30,17 +30,17 @@ var secretPlaces = []string{
 
 // dataDirs are the folders that agentd keeps the store, its tokens and its keys in.
 func dataDirs(c *config.Config) []string {
-	dirs := []string{c.Local()}
-	if !c.Database() && c.Data != c.Local() {
-		dirs = append(dirs, c.Data)
+	var out []string
+	for _, d := range c.Directories() {
+		out = append(out, d.Path)
 	}
-	return dirs
+	return out
 }
 
 // hiddenPaths are what no tool may read: agentd's own data, places where secrets are
 // kept, and what the configuration hides.
-func hiddenPaths(c *config.Config) ([]string, error) {
-	dirs := append(dataDirs(c), fromHome(c.Sandbox.Hidden)...)
+func (a *app) hiddenPaths(c *config.Config) ([]string, error) {
+	dirs := append(a.ownFiles(c), fromHome(c.Sandbox.Hidden)...)
 	for i, d := range dirs {
 		abs, err := filepath.Abs(d)
 		if err != nil {

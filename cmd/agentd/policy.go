@@ -89,6 +89,9 @@ func (a *app) policy(cmd *cobra.Command, p *command.GetPolicy) (*command.PolicyR
 		if err != nil {
 			return nil, &exitError{exitUsage, fmt.Errorf("permissions.rules: %w", err)}
 		}
+		for i := range rules {
+			rules[i].Origin = "configuration"
+		}
 		return &command.PolicyResult{Mode: c.Permissions.Mode, Rules: rules}, nil
 	}
 	res := &command.PolicyResult{}
@@ -109,15 +112,24 @@ func printPolicy(out *printer, res *command.PolicyResult) {
 		out.linef("no rules: the mode decides")
 		return
 	}
-	rows := [][]string{{"DECISION", "TOOL", "MATCH", "SOURCE", "REASON"}}
+	rows := [][]string{{"DECISION", "TOOL", "MATCH", "ORIGIN", "REASON"}}
 	for _, r := range res.Rules {
 		match := r.Match
 		if match == "" {
 			match = "-"
 		}
-		rows = append(rows, []string{r.Decision, plainText(r.Tool), plainText(match), r.Source, plainText(r.Reason)})
+		rows = append(rows, []string{r.Decision, plainText(r.Tool), plainText(match), originOf(&r), plainText(r.Reason)})
 	}
 	out.table(rows)
+}
+
+// originOf says where a rule comes from: the configuration, a command that stored it
+// for the host, the workspace or the session.
+func originOf(r *event.PolicyRule) string {
+	if r.Origin == "" {
+		return r.Source
+	}
+	return r.Origin
 }
 
 func (a *app) policyTestCommand() *cobra.Command {

@@ -84,6 +84,7 @@ func TestNodesForward(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, adminTokenFile), token, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		accepted(t, dir)
 	}
 	a := start(t, one, "--data", url, "--state-dir", one)
 	b := start(t, two, "--data", url, "--state-dir", two)

@@ -24,6 +24,7 @@ func nodes(t *testing.T) (a, b *process) {
 		if err := os.WriteFile(filepath.Join(dir, adminTokenFile), token, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		accepted(t, dir)
 	}
 	return start(t, one, "--data", url, "--state-dir", one), start(t, two, "--data", url, "--state-dir", two)
 }

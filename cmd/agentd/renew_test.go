@@ -32,7 +32,7 @@ func TestCertificateIsRenewedOnSIGHUP(t *testing.T) {
 		return certSum(conn.ConnectionState().PeerCertificates[0].Raw)
 	}
 	first := shown()
-	running, err := new(app).remote(t.Context(), &config.Config{Data: p.data}) // a command that goes on
+	running, err := (&app{env: map[string]string{"XDG_STATE_HOME": stateHome}}).remote(t.Context(), &config.Config{Data: p.data}) // a command that goes on
 	if err != nil || running == nil {
 		t.Fatalf("%v, %v", running, err)
 	}

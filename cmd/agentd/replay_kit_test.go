@@ -7,6 +7,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -80,6 +81,7 @@ func recordScript(env *testscript.Env) error {
 	}
 	r := &recording{dir: tb.TempDir()}
 	env.Setenv(startsVariable, r.dir)
+	env.Setenv("XDG_STATE_HOME", stateHome)
 	env.Defer(func() { r.replay(tb) })
 	return nil
 }
@@ -122,7 +124,14 @@ func replayStore(tb testing.TB, starts []*started) {
 	var options []agentd.Options
 	var wired []*wiring
 	for _, st := range starts {
-		w, err := (&app{env: st.Env, version: "devel"}).wire(ctx, &st.Config, s, log)
+		st.Env["XDG_STATE_HOME"] = stateHome
+		a := &app{env: st.Env, version: "devel", err: io.Discard}
+		if !st.Config.Database() {
+			if err := a.keeper().Accept(st.Config.Data); err != nil {
+				tb.Logf("%v: %v", st.Args, err)
+			}
+		}
+		w, err := a.wire(ctx, &st.Config, s, log)
 		if err != nil {
 			tb.Logf("%v could not run: %v", st.Args, err) // and so has recorded nothing
 			continue
@@ -269,7 +278,7 @@ func (s *started) settle(local string) {
 	for i := range c.Providers {
 		c.Providers[i].Script = ""
 	}
-	c.StateDir, c.Listen, c.Socket, c.Retention.Events = local, "", "", 0
+	c.StateDir, c.Listen, c.Socket, c.Retention.Events = filepath.Join(local, "state"), "", "", 0
 	c.MCP, c.Hooks, c.Peers, c.Telemetry = nil, nil, nil, config.Telemetry{}
 }
 

@@ -118,15 +118,17 @@ func (a *app) replayWith(ctx context.Context, s store.Store, c *evidence.Case, w
 		}
 		return agentd.ReplayWith(ctx, s, c, with)
 	}
-	conf := *w.config
-	conf.Data = filepath.Join(dir, "data")
+	conf := w.config.WithData(filepath.Join(dir, "data"))
+	if err := a.acceptNew(conf, conf.Data); err != nil {
+		return nil, err
+	}
 	if conf.Workspace.Root = w.workspace; w.workspace == "" {
 		conf.Workspace.Root = filepath.Join(dir, "workspace")
 		if err := copyWorkspace(c.Environment.Workspace, conf.Workspace.Root, dir, w.config.Data); err != nil {
 			return nil, err
 		}
 	}
-	wired, err := a.wire(ctx, &conf, s, a.quiet(&conf, false))
+	wired, err := a.wire(ctx, conf, s, a.quiet(conf, false))
 	if err != nil {
 		return nil, err
 	}

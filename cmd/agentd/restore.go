@@ -29,7 +29,7 @@ Exit codes: 0 done, 1 failed or the backup has problems, 2 usage.`,
 		Example: "  agentd restore --data ./restored agentd-2026-11-15.tar\n  gunzip < agentd.tar.gz | agentd restore --data ./restored -",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			loaded, err := a.load(cmd)
+			loaded, err := a.loadOnly(cmd)
 			if err != nil {
 				return err
 			}
@@ -82,6 +82,9 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 		if report, err = verifyRestored(ctx, dir); err != nil {
 			return err
 		}
+	}
+	if err := a.acceptNew(c, dir); err != nil {
+		return err
 	}
 	// An empty target would be in the way of the rename.
 	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -45,7 +45,7 @@ error is one JSON object on standard error.`,
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
 	a.add(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
 	a.add(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
-	a.add(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
+	a.add(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
@@ -173,6 +173,16 @@ func lowerFirst(s string) string {
 
 // load reads the configuration of a command.
 func (a *app) load(cmd *cobra.Command) (*config.Loaded, error) {
+	loaded, err := a.loadOnly(cmd)
+	if err != nil || a.server != "" { // another machine's data
+		return loaded, err
+	}
+	return loaded, a.checkData(loaded.Config)
+}
+
+// loadOnly reads the configuration without a look at the data, for commands that
+// believe nothing in it.
+func (a *app) loadOnly(cmd *cobra.Command) (*config.Loaded, error) {
 	loaded, err := config.Load(a.sources(cmd))
 	if err != nil {
 		return nil, &exitError{exitUsage, err}

@@ -60,7 +60,7 @@ func (t *renewing) current() *serverNote {
 // renew returns the note of now, or the given one if there is no other. A server
 // on a socket, or with TLS, keeps its way in; its token and its certificate change.
 func (t *renewing) renew(used *serverNote) *serverNote {
-	note, err := readNote(t.dir)
+	note, err := trustedNote(t.dir)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.note != used {

@@ -163,10 +163,10 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 		if err := s.listen(ctx); err != nil {
 			return err
 		}
-		s.store, err = openStore(ctx, c, nodeURL(s.listener.Addr(), s.tls != nil), s.log)
+		s.store, err = s.app.openStore(ctx, c, nodeURL(s.listener.Addr(), s.tls != nil), s.log)
 		return err
 	}
-	if s.store, err = openStore(ctx, c, "", s.log); err != nil {
+	if s.store, err = s.app.openStore(ctx, c, "", s.log); err != nil {
 		return err
 	}
 	if err := removeScratch(c.Data); err != nil {

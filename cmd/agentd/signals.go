@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"agentd/cmd/agentd/internal/config"
-	"agentd/command"
 )
 
 // catchSignals makes SIGHUP and SIGQUIT harmless. It comes before the server says
@@ -121,8 +120,7 @@ func (s *serving) renewCertificate() error {
 	return nil
 }
 
-// reloadPolicy makes changed permissions the host's policy, by a command and so
-// with a fact.
+// reloadPolicy makes changed permissions the host's policy, with a fact.
 func (s *serving) reloadPolicy(ctx context.Context, changes []config.Change, c *config.Config) error {
 	if !slices.ContainsFunc(changes, func(v config.Change) bool { return strings.HasPrefix(v.Name, "permissions.") }) {
 		return nil
@@ -131,6 +129,5 @@ func (s *serving) reloadPolicy(ctx context.Context, changes []config.Change, c *
 	if err != nil {
 		return err
 	}
-	_, err = s.runtime.Do(ctx, command.Local(), &command.SetPolicy{Mode: host.Mode, Rules: host.Rules, Reason: "the configuration was reloaded"})
-	return err
+	return s.runtime.Reconfigure(ctx, host)
 }

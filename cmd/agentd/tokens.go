@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -31,8 +29,8 @@ func (a *app) withTokens(cmd *cobra.Command, do func(*server.Tokens) error) erro
 		return err
 	}
 	dir := loaded.Config.Local()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("tokens: %w", err)
+	if err := a.claimData(loaded.Config); err != nil {
+		return err
 	}
 	t, err := server.OpenTokens(filepath.Join(dir, tokensFile), nil)
 	if err != nil {

@@ -33,15 +33,16 @@ place) or the verification could not be done, 2 usage.`,
   agentd verify --data ./.agentd sess_01
   agentd verify --json`,
 		RunE: func(cmd *cobra.Command, sessions []string) error {
-			loaded, err := a.load(cmd)
+			loaded, err := a.loadOnly(cmd)
 			if err != nil {
 				return err
 			}
 			if a.server != "" {
 				return a.verifyServed(cmd.Context(), loaded.Config, sessions, nil)
 			}
+			trusted := a.trustsData(loaded.Config)
 			s, err := openExisting(cmd.Context(), loaded.Config, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
-			if locked, ok := errors.AsType[*lockedError](err); ok {
+			if locked, ok := errors.AsType[*lockedError](err); ok && trusted {
 				return a.verifyServed(cmd.Context(), loaded.Config, sessions, locked)
 			}
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -53,6 +52,11 @@ type wiring struct {
 
 // wire chooses the parts that the configuration asks for.
 func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *slog.Logger) (*wiring, error) {
+	// A store that was there already says nothing of the directory for this machine's
+	// files.
+	if err := a.claimData(c); err != nil {
+		return nil, err
+	}
 	id, err := runtimeID(ctx, c, s)
 	if err != nil {
 		return nil, err
@@ -78,7 +82,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	}
 	o.ParseRules, o.TrustRules = parseWorkspaceRules, c.Workspace.TrustRules
 	o.Data, o.Places = dataDirs(c), &place.Places{}
-	hidden, err := hiddenPaths(c)
+	hidden, err := a.hiddenPaths(c)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +257,7 @@ func hostPolicy(c *config.Config) (loop.HostPolicy, error) {
 	if err != nil {
 		return loop.HostPolicy{}, &exitError{exitUsage, fmt.Errorf("permissions.rules: %w", err)}
 	}
-	return loop.HostPolicy{Mode: c.Permissions.Mode, Rules: rules}, nil
+	return loop.HostPolicy{Mode: c.Permissions.Mode, DefaultMode: !c.ModeChosen(), Rules: rules}, nil
 }
 
 // parseWorkspaceRules reads the rules that a workspace brings along.
@@ -322,11 +326,6 @@ func wireHooks(c *config.Config, o *loop.Options) error {
 const undoInline = 256 << 10
 
 func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidden []string) error {
-	// A database has no folder that was made with it, and the first command on this
-	// machine need not be "agentd serve".
-	if err := os.MkdirAll(c.Local(), 0o700); err != nil {
-		return fmt.Errorf("state directory: %w", err)
-	}
 	key, err := workspace.LoadKey(c.Local())
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)

@@ -219,7 +219,7 @@ func (a *agentServer) start(env ...string) {
 	}
 	a.cmd = exec.Command(bin, "serve", "--config", a.dir+"/agentd.yaml")
 	a.cmd.Dir = a.dir
-	a.cmd.Env = append(append(os.Environ(), "AGENTD_TOKEN="+a.s["admin token"]), env...)
+	a.cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+a.dir+"/state", "AGENTD_TOKEN="+a.s["admin token"]), env...)
 	out, err := a.cmd.StdoutPipe()
 	a.must(err)
 	errs, err := a.cmd.StderrPipe()

@@ -103,6 +103,7 @@ var importTable = []row{
 	{dir: "cmd/agentd", role: program},
 	{dir: "cmd/agentd/internal/collector", role: program, why: "how often the program collects garbage; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/config", role: program, why: "the program's table of settings; for cmd/agentd alone"},
+	{dir: "cmd/agentd/internal/datadir", role: program, why: "which data directories are this user's; for cmd/agentd alone"},
 	{dir: "bench", role: program, why: "compares engines, so it links them"},
 	{dir: "bench/rig", role: program, why: "a fake provider and a real server for the benchmarks of turns; for bench alone"},
 	{dir: "bench/peers", role: program, why: "turns beside other agents; for bench alone"},

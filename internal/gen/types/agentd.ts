@@ -1011,6 +1011,8 @@ export interface PolicyChanged {
   /** Source says whose policy it is. That of a turn is its mode alone, and ends with it. */
   source: "host" | "workspace" | "session" | "turn";
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** ModeOrigin says where the host's mode comes from, as a rule's origin does. */
+  modeOrigin?: "configuration" | "stored";
   rules: PolicyRule[];
   reason?: string;
   changedBy?: Actor;
@@ -1036,6 +1038,8 @@ export interface PolicyRule {
   reason?: string;
   /** Source says whose rule it is. */
   source?: "host" | "workspace" | "session";
+  /** Origin says where a rule of the host comes from: its configuration, or a command that added it. */
+  origin?: "configuration" | "stored";
 }
 
 /** ProcessStarted enters a process into the ledger. It is durable before the process runs any code of the command. */

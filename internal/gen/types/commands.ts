@@ -1005,7 +1005,7 @@ export interface SetPolicyParams {
   sessionId?: string;
   /** Mode that holds where no rule does; stays if absent. */
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /** Rules replace the earlier ones of the same policy; they stay if absent. A session's rules add to the host's. */
+  /** Rules replace those that an earlier command stored for the same policy; they stay if absent. Rules of the configuration stay whatever is given, and a session's rules add to the host's. */
   rules?: PolicyRule[];
   /** acceptWorkspace takes the rules of the workspace as its file has them now, of the session or without one of the runtime: what allows more than before counts only after that. Mode and rules stay, and must be absent. */
   acceptWorkspace?: boolean;
@@ -1027,6 +1027,8 @@ export interface PolicyRule {
   reason?: string;
   /** Source says whose rule it is. */
   source?: "host" | "workspace" | "session";
+  /** Origin says where a rule of the host comes from: its configuration, or a command that added it. */
+  origin?: "configuration" | "stored";
 }
 
 /** Lists the tools that a session, a thread or a mode has. */

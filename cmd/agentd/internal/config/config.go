@@ -67,6 +67,8 @@ type Config struct {
 	} `json:"channels"`
 	A2A       A2A       `json:"a2a"`
 	Telemetry Telemetry `json:"telemetry"`
+	// dataChosen and modeChosen say that data and permissions.mode were given.
+	dataChosen, modeChosen bool
 }
 
 // A2A says how other agents give work over the Agent2Agent protocol.
@@ -261,25 +263,6 @@ func (s *Span) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	*s = Span(d)
 	return err
-}
-
-// Database reports whether the facts are in a database and not in a directory.
-func (c *Config) Database() bool { return IsDatabase(c.Data) }
-
-// IsDatabase reports whether data names a database and not a directory.
-func IsDatabase(data string) bool {
-	return strings.HasPrefix(data, "postgres://") || strings.HasPrefix(data, "postgresql://")
-}
-
-// Local returns the directory for the files of this machine.
-func (c *Config) Local() string {
-	switch {
-	case c.StateDir != "":
-		return c.StateDir
-	case c.Database():
-		return find("data").Default
-	}
-	return c.Data
 }
 
 // checkCredentials holds the references of credentials to their form. What isn't one

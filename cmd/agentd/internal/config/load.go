@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -75,6 +76,7 @@ func Load(src Sources) (*Loaded, error) {
 		return nil, err
 	}
 	out.Config.File = src.File
+	out.Config.dataChosen, out.Config.modeChosen = out.given("data"), out.given("permissions.mode")
 	for _, p := range out.Config.problems() {
 		errs = append(errs, file.at(p[0], p[1]))
 	}
@@ -82,6 +84,11 @@ func Load(src Sources) (*Loaded, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// given reports whether a setting has a value that isn't its default.
+func (l *Loaded) given(name string) bool {
+	return slices.ContainsFunc(l.Values, func(v Value) bool { return v.Name == name && v.Layer != FromDefault })
 }
 
 // at returns an error with the place of the nearest key that the file has.
@@ -154,6 +161,6 @@ func (l *Loaded) TakeOver(next *Loaded) {
 		}
 	}
 	l.Config.Log.Level = next.Config.Log.Level
-	l.Config.Permissions = next.Config.Permissions
 	l.Config.Quotas = next.Config.Quotas
+	l.Config.Permissions, l.Config.modeChosen = next.Config.Permissions, next.Config.modeChosen
 }
