@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"math"
 	"slices"
 	"strings"
@@ -74,12 +75,14 @@ type shape struct {
 	// random also asks for digits and letters that look drawn, because the prefix
 	// alone says too little.
 	random bool
+	// inWord finds the prefix also behind a letter.
+	inWord bool
 }
 
 func (h shape) matcher() matcher {
 	most := max(h.max, maxToken)
 	return func(s string, at int, final bool) (int, int, verdict) {
-		if !boundary(s, at) {
+		if !boundary(s, at) && !glued(s, at, h.inWord) {
 			return at, at, no
 		}
 		begin := at + len(h.prefix)
@@ -135,6 +138,24 @@ func boundary(s string, at int) bool {
 		return strings.HasSuffix(strings.TrimRight(before[:n-1], "0123456789;"), "[")
 	}
 	return false
+}
+
+// maxGlued is how long a word may be that a secret is glued to. What is longer is
+// encoded data, in which every prefix turns up sooner or later.
+const maxGlued = 256
+
+// glued reports whether a token may begin within a word: behind a digit or, if
+// letters say nothing against it, behind a letter.
+func glued(s string, at int, letters bool) bool {
+	if !letters && !digits[s[at-1]] {
+		return false
+	}
+	for i := at - 1; i >= 0 && base64URL[s[i]]; i-- {
+		if at-i >= maxGlued {
+			return false
+		}
+	}
+	return true
 }
 
 func isHex(s string) bool {
@@ -193,7 +214,7 @@ const (
 // matchJWT finds header.payload.signature, each in base64url; the first two are
 // JSON objects, which encode to a begin of eyJ.
 func matchJWT(s string, at int, final bool) (int, int, verdict) {
-	if !boundary(s, at) {
+	if !boundary(s, at) && !(glued(s, at, true) && carriesHeader(s, at)) {
 		return at, at, no
 	}
 	end := at
@@ -215,6 +236,13 @@ func matchJWT(s string, at int, final bool) (int, int, verdict) {
 		end++
 	}
 	return at, end, no
+}
+
+// carriesHeader reports whether the JSON object of a header is encoded at a place,
+// which tells a token within a word from a name such as keyJSON.
+func carriesHeader(s string, at int) bool {
+	plain, err := base64.RawURLEncoding.DecodeString(s[at:run(s, at, base64URL, maxHeader)])
+	return err == nil && json.Valid(plain)
 }
 
 // maxBlock bounds a private key. RSA with 16,384 bits has less.

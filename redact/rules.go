@@ -5,63 +5,75 @@ package redact
 const (
 	ruleAssigned = "assigned_secret"
 	ruleKey      = "secret_key"
+	ruleOwn      = "agentd_token"
+)
+
+// Where the prefix of a shape counts. A secret may be glued to what stands before it,
+// but words end in some prefixes (task-, disk_test_, shelf_, laughs_): these count behind a
+// digit, and not behind a letter.
+const (
+	apart  = false
+	inWord = true
 )
 
 // shapes are the tokens that tell themselves by their begin. The prefixes and
-// lengths are those that the vendors document or use.
+// lengths are those that the vendors document or use; the first resumes a channel of
+// agentd's.
 var shapes = []shape{
-	{"aws_key", "AKIA", upperNum, 16, 16, false},
-	{"aws_key", "ASIA", upperNum, 16, 16, false},
-	{"aws_key", "ABIA", upperNum, 16, 16, false},
-	{"aws_key", "ACCA", upperNum, 16, 16, false},
+	{ruleOwn, "rt_", base64URL, 43, 43, true, apart},
 
-	{"github_token", "ghp_", alnum, 36, 255, false},
-	{"github_token", "gho_", alnum, 36, 255, false},
-	{"github_token", "ghu_", alnum, 36, 255, false},
-	{"github_token", "ghs_", alnum, 36, 255, false},
-	{"github_token", "ghr_", alnum, 36, 255, false},
-	{"github_token", "github_pat_", words, 22, 255, false},
+	{"aws_key", "AKIA", upperNum, 16, 16, false, inWord},
+	{"aws_key", "ASIA", upperNum, 16, 16, false, inWord},
+	{"aws_key", "ABIA", upperNum, 16, 16, false, inWord},
+	{"aws_key", "ACCA", upperNum, 16, 16, false, inWord},
 
-	{"gitlab_token", "glpat-", dotted, 20, 0, false},
-	{"gitlab_token", "gldt-", dotted, 20, 0, false},
-	{"gitlab_token", "glrt-", dotted, 20, 0, false},
-	{"gitlab_token", "glcbt-", dotted, 20, 0, false},
-	{"gitlab_token", "glptt-", dotted, 20, 0, false},
+	{"github_token", "ghp_", alnum, 36, 255, false, inWord},
+	{"github_token", "gho_", alnum, 36, 255, false, inWord},
+	{"github_token", "ghu_", alnum, 36, 255, false, inWord},
+	{"github_token", "ghs_", alnum, 36, 255, false, apart},
+	{"github_token", "ghr_", alnum, 36, 255, false, inWord},
+	{"github_token", "github_pat_", words, 22, 255, false, inWord},
 
-	{"slack_token", "xoxb-", base64URL, 10, 0, true},
-	{"slack_token", "xoxp-", base64URL, 10, 0, true},
-	{"slack_token", "xoxa-", base64URL, 10, 0, true},
-	{"slack_token", "xoxr-", base64URL, 10, 0, true},
-	{"slack_token", "xoxs-", base64URL, 10, 0, true},
-	{"slack_token", "xoxe-", base64URL, 10, 0, true},
-	{"slack_token", "xapp-", base64URL, 10, 0, true},
-	{"slack_webhook", "hooks.slack.com/services/", classOf("A-Za-z0-9/"), 20, 0, false},
+	{"gitlab_token", "glpat-", dotted, 20, 0, false, inWord},
+	{"gitlab_token", "gldt-", dotted, 20, 0, false, inWord},
+	{"gitlab_token", "glrt-", dotted, 20, 0, false, inWord},
+	{"gitlab_token", "glcbt-", dotted, 20, 0, false, inWord},
+	{"gitlab_token", "glptt-", dotted, 20, 0, false, inWord},
 
-	{"anthropic_key", "sk-ant-", base64URL, 20, 0, true},
-	{"openai_key", "sk-", base64URL, 20, 0, true},
-	{"google_key", "AIza", base64URL, 35, 35, false},
-	{"google_token", "ya29.", dotted, 20, 0, true},
-	{"google_secret", "GOCSPX-", base64URL, 28, 28, false},
-	{"xai_key", "xai-", alnum, 20, 0, true},
-	{"groq_key", "gsk_", alnum, 20, 0, true},
-	{"huggingface_token", "hf_", alnum, 30, 64, false},
+	{"slack_token", "xoxb-", base64URL, 10, 0, true, inWord},
+	{"slack_token", "xoxp-", base64URL, 10, 0, true, inWord},
+	{"slack_token", "xoxa-", base64URL, 10, 0, true, inWord},
+	{"slack_token", "xoxr-", base64URL, 10, 0, true, inWord},
+	{"slack_token", "xoxs-", base64URL, 10, 0, true, inWord},
+	{"slack_token", "xoxe-", base64URL, 10, 0, true, inWord},
+	{"slack_token", "xapp-", base64URL, 10, 0, true, inWord},
+	{"slack_webhook", "hooks.slack.com/services/", classOf("A-Za-z0-9/"), 20, 0, false, inWord},
 
-	{"stripe_key", "sk_live_", alnum, 16, 0, false},
-	{"stripe_key", "sk_test_", alnum, 16, 0, false},
-	{"stripe_key", "rk_live_", alnum, 16, 0, false},
-	{"stripe_key", "rk_test_", alnum, 16, 0, false},
-	{"stripe_key", "whsec_", base64Std, 24, 0, false},
+	{"anthropic_key", "sk-ant-", base64URL, 20, 0, true, apart},
+	{"openai_key", "sk-", base64URL, 20, 0, true, apart},
+	{"google_key", "AIza", base64URL, 35, 35, false, inWord},
+	{"google_token", "ya29.", dotted, 20, 0, true, apart},
+	{"google_secret", "GOCSPX-", base64URL, 28, 28, false, inWord},
+	{"xai_key", "xai-", alnum, 20, 0, true, apart},
+	{"groq_key", "gsk_", alnum, 20, 0, true, inWord},
+	{"huggingface_token", "hf_", alnum, 30, 64, false, apart},
 
-	{"npm_token", "npm_", alnum, 36, 36, false},
-	{"pypi_token", "pypi-", base64URL, 50, 0, true},
-	{"sendgrid_key", "SG.", dotted, 60, 72, true},
-	{"digitalocean_token", "dop_v1_", lowerHex, 64, 64, false},
-	{"shopify_token", "shpat_", alnum, 32, 32, false},
-	{"grafana_token", "glsa_", words, 32, 64, false},
-	{"vault_token", "hvs.", base64URL, 24, 0, true},
-	{"tailscale_key", "tskey-", base64URL, 20, 0, true},
-	{"linear_key", "lin_api_", alnum, 32, 0, false},
-	{"age_key", "AGE-SECRET-KEY-1", upperNum, 58, 58, false},
+	{"stripe_key", "sk_live_", alnum, 16, 0, false, apart},
+	{"stripe_key", "sk_test_", alnum, 16, 0, false, apart},
+	{"stripe_key", "rk_live_", alnum, 16, 0, false, apart},
+	{"stripe_key", "rk_test_", alnum, 16, 0, false, apart},
+	{"stripe_key", "whsec_", base64Std, 24, 0, false, inWord},
+
+	{"npm_token", "npm_", alnum, 36, 36, false, apart},
+	{"pypi_token", "pypi-", base64URL, 50, 0, true, inWord},
+	{"sendgrid_key", "SG.", dotted, 60, 72, true, apart},
+	{"digitalocean_token", "dop_v1_", lowerHex, 64, 64, false, inWord},
+	{"shopify_token", "shpat_", alnum, 32, 32, false, inWord},
+	{"grafana_token", "glsa_", words, 32, 64, false, inWord},
+	{"vault_token", "hvs.", base64URL, 24, 0, true, apart},
+	{"tailscale_key", "tskey-", base64URL, 20, 0, true, inWord},
+	{"linear_key", "lin_api_", alnum, 32, 0, false, apart},
+	{"age_key", "AGE-SECRET-KEY-1", upperNum, 58, 58, false, inWord},
 }
 
 // names that tell a secret when something is assigned to them; weak ones tell
@@ -95,6 +107,7 @@ func builtin() []entry {
 		out = append(out, entry{rule: h.rule, keyword: h.prefix, match: h.matcher()})
 	}
 	out = append(out,
+		entry{rule: ruleOwn, keyword: ownPrefix, match: matchOwn},
 		entry{rule: "jwt", keyword: "eyJ", match: matchJWT},
 		entry{rule: "private_key", keyword: "-----BEGIN ", match: matchBlock},
 		entry{rule: "url_password", keyword: "://", match: matchURL},

@@ -17,6 +17,9 @@ const (
 	tokensFile     = "tokens.json"
 )
 
+// localTokenPrefix makes the token in the note one that redaction knows by its shape.
+const localTokenPrefix = "agentd_local_"
+
 // checkDoor refuses, before anything is opened, an address that others could
 // listen in on, and loads the TLS configuration, if there is one.
 func (s *serving) checkDoor() error {
@@ -60,7 +63,7 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 	if s.tokens, err = server.OpenTokens(filepath.Join(dir, tokensFile), &server.TokensOptions{Admin: admin}); err != nil {
 		return nil, err
 	}
-	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, rand.Text()+rand.Text())
+	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, localTokenPrefix+rand.Text()+rand.Text())
 	if s.cert != nil {
 		s.note.CertSHA256 = certSum(s.cert.Leaf())
 	}
