@@ -41,7 +41,7 @@ func wordText(t *rapid.T) string {
 		agentd session runtime event test live api ant user value index the quick brown Fox HTTPServer ParseURL`)
 	part := rapid.OneOf(
 		rapid.SampledFrom(words),
-		rapid.StringMatching(`[a-z]{1,12}`), rapid.StringMatching(`[A-Z][a-z]{1,10}`), rapid.StringMatching(`[A-Z]{1,8}`),
+		rapid.StringMatching(`([bdfglmnprt][aeiou]){1,5}`), rapid.StringMatching(`[BDFGL][aeiou]([bdfglmnprt][aeiou]){0,4}`), rapid.StringMatching(`([BDFGL][AEIOU]){1,4}`),
 		rapid.StringMatching(`[0-9]{1,6}`), rapid.StringMatching(`v[0-9]\.[0-9]{1,2}`), rapid.StringMatching(`[0-9a-f]{40}`), rapid.StringMatching(`[0-9a-f]{64}`),
 		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), rapid.StringMatching(` sess_[0-9a-z]{26} `),
 	)
