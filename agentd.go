@@ -30,6 +30,7 @@ import (
 	"agentd/loop"
 	"agentd/model"
 	"agentd/quota"
+	"agentd/redact"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -177,6 +178,25 @@ func (opt *Options) complete() error {
 	return nil
 }
 
+// RedactParams takes secrets out of what a caller sends, before any part of the runtime
+// sees it: what no part sees, no part stores. The parameters come back as they are if
+// they hold none, or if there is no redactor.
+func RedactParams(r *redact.Redactor, p command.Params) (command.Params, error) {
+	if r == nil {
+		return p, nil
+	}
+	return command.Redact(p, command.Redactor{
+		Text: func(s string) string {
+			clean, _ := r.Text(s)
+			return clean
+		},
+		JSON: func(v event.Raw) event.Raw {
+			clean, _ := r.JSON(v)
+			return clean
+		},
+	})
+}
+
 // redaction returns what takes secrets out of what callers send, or nil.
 func redaction(opt Options) func(event.Raw) event.Raw {
 	redactor := opt.Loop.Redact
@@ -293,6 +313,10 @@ func (r *Runtime) ID() string { return r.opt.RuntimeID }
 
 // Do carries out a command and returns a pointer to its result. Errors are faults.
 func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	p, err := RedactParams(r.opt.Loop.Redact, p)
+	if err != nil {
+		return nil, err
+	}
 	leave, err := r.repeats.enter(ctx, lanesOf(caller, p))
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ type ConnectChannelResult struct {
 	// ChannelID is the channel's id.
 	ChannelID string `json:"channelId"`
 	// ResumeToken lets the peer come back; only its hash is kept.
-	ResumeToken string `json:"resumeToken"`
+	ResumeToken string `json:"resumeToken" secret:"pass"`
 }
 
 // ReconnectChannel brings a peer back.
@@ -49,7 +49,7 @@ type ReconnectChannel struct {
 	// ChannelID is the channel's id.
 	ChannelID string `json:"channelId" check:"id"`
 	// ResumeToken that the peer received; a wrong one is forbidden.
-	ResumeToken string `json:"resumeToken" max:"4096"`
+	ResumeToken string `json:"resumeToken" max:"4096" secret:"pass"`
 	// SessionID to follow; the channel's if absent.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// LastSequence that the peer has; the last acknowledged one if absent.

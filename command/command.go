@@ -55,7 +55,7 @@ type Params interface {
 type Mutation struct {
 	// IdempotencyKey makes a retry safe: the same key with the same parameters
 	// gives the first result again, with other parameters a conflict.
-	IdempotencyKey string `json:"idempotencyKey,omitempty" max:"256"`
+	IdempotencyKey string `json:"idempotencyKey,omitempty" max:"256" secret:"refuse"`
 }
 
 // Key returns the idempotency key.
@@ -72,7 +72,7 @@ type Page struct {
 	// Limit is the most that is returned; 0 means 100.
 	Limit int `json:"limit,omitempty" max:"1000"`
 	// Cursor goes on where an earlier answer's nextCursor ended.
-	Cursor string `json:"cursor,omitempty" max:"2048"`
+	Cursor string `json:"cursor,omitempty" max:"2048" secret:"pass"`
 }
 
 // Bounds of a page.

@@ -15,11 +15,11 @@ type PeerStep struct {
 	// NativeProtocol of the peer, such as a2a.
 	NativeProtocol string `json:"nativeProtocol" max:"128"`
 	// RemoteTaskID is the task as the peer knows it.
-	RemoteTaskID string `json:"remoteTaskId" max:"256"`
+	RemoteTaskID string `json:"remoteTaskId" max:"256" secret:"refuse"`
 	// RemoteContextID is the conversation as the peer knows it.
-	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024"`
+	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024" secret:"refuse"`
 	// RemoteMessageID is the peer's message that the step is about.
-	RemoteMessageID string `json:"remoteMessageId,omitempty" max:"1024"`
+	RemoteMessageID string `json:"remoteMessageId,omitempty" max:"1024" secret:"refuse"`
 	// RemoteAgentRef names the peer; never a credential.
 	RemoteAgentRef string `json:"remoteAgentRef,omitempty" max:"1024"`
 	// RemoteStatus is the task's state in the peer's words.
@@ -35,7 +35,7 @@ type PeerTaskKey struct {
 	// NativeProtocol of the peer, such as a2a.
 	NativeProtocol string `json:"nativeProtocol" max:"128"`
 	// RemoteTaskID is the task as the peer knows it.
-	RemoteTaskID string `json:"remoteTaskId" max:"256"`
+	RemoteTaskID string `json:"remoteTaskId" max:"256" secret:"refuse"`
 	// Direction is inbound for work that a peer gave us (default), outbound for
 	// work that we gave a peer.
 	Direction string `json:"direction,omitempty" enum:"inbound outbound"`
@@ -59,9 +59,9 @@ type PeerTaskRecord struct {
 	// Direction is inbound or outbound.
 	Direction string `json:"direction" enum:"inbound outbound"`
 	// RemoteTaskID is the task as the peer knows it.
-	RemoteTaskID string `json:"remoteTaskId"`
+	RemoteTaskID string `json:"remoteTaskId" secret:"refuse"`
 	// RemoteContextID is the conversation as the peer knows it.
-	RemoteContextID string `json:"remoteContextId,omitempty"`
+	RemoteContextID string `json:"remoteContextId,omitempty" secret:"refuse"`
 	// Account that the task belongs to.
 	Account string `json:"account,omitempty"`
 	// SessionID of the local task.
@@ -93,7 +93,7 @@ type ListPeerTasks struct {
 	// Direction is inbound (default) or outbound.
 	Direction string `json:"direction,omitempty" enum:"inbound outbound"`
 	// RemoteContextID keeps the tasks of one conversation.
-	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024"`
+	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024" secret:"refuse"`
 	// Status keeps the tasks with one of these statuses.
 	Status []string `json:"status,omitempty" max:"20"`
 	// StatusAfter keeps the tasks whose status changed at that time or later.
@@ -158,11 +158,11 @@ type SetPeerPush struct {
 	Mutation
 	PeerTaskKey
 	// ConfigID names the wish within the task.
-	ConfigID string `json:"configId" max:"256"`
+	ConfigID string `json:"configId" max:"256" secret:"refuse"`
 	// Target is the host that is told, for people.
 	Target string `json:"target" max:"1024"`
 	// Sealed is the whole configuration, encrypted: it holds credentials.
-	Sealed string `json:"sealed" max:"65536"`
+	Sealed string `json:"sealed" max:"65536" secret:"pass"`
 }
 
 // Command implements [Params].
@@ -176,7 +176,7 @@ type RemovePeerPush struct {
 	Mutation
 	PeerTaskKey
 	// ConfigID names the wish within the task.
-	ConfigID string `json:"configId" max:"256"`
+	ConfigID string `json:"configId" max:"256" secret:"refuse"`
 }
 
 // Command implements [Params].
@@ -190,7 +190,7 @@ type ReportPeerPush struct {
 	Mutation
 	PeerTaskKey
 	// ConfigID names the wish within the task.
-	ConfigID string `json:"configId" max:"256"`
+	ConfigID string `json:"configId" max:"256" secret:"refuse"`
 	// Outcome of the attempts.
 	Outcome string `json:"outcome" enum:"delivered failing gave_up refused"`
 	// Through is the sequence of the session up to which the peer was told.
@@ -216,7 +216,7 @@ func (p *ReportPeerPush) Validate() error { return check(p) }
 // PeerPushResult names a wish to be told after a change.
 type PeerPushResult struct {
 	// ConfigID names the wish within the task.
-	ConfigID string `json:"configId"`
+	ConfigID string `json:"configId" secret:"refuse"`
 	// Changed is false if everything was like that already.
 	Changed bool `json:"changed"`
 }
@@ -226,7 +226,7 @@ type ListPeerPushes struct {
 	// NativeProtocol of the peers, such as a2a.
 	NativeProtocol string `json:"nativeProtocol" max:"128"`
 	// RemoteTaskID keeps the wishes about one task.
-	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256"`
+	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256" secret:"refuse"`
 	// Unfinished keeps those with something left to tell.
 	Unfinished bool `json:"unfinished,omitempty"`
 	// All lists those of every account; for admins.
@@ -250,11 +250,11 @@ type PeerPushRecord struct {
 	// NativeProtocol of the peer.
 	NativeProtocol string `json:"nativeProtocol"`
 	// RemoteTaskID is the task as the peer knows it.
-	RemoteTaskID string `json:"remoteTaskId"`
+	RemoteTaskID string `json:"remoteTaskId" secret:"refuse"`
 	// Account that the task belongs to.
 	Account string `json:"account,omitempty"`
 	// ConfigID names the wish within the task.
-	ConfigID string `json:"configId"`
+	ConfigID string `json:"configId" secret:"refuse"`
 	// Target is the host that is told.
 	Target string `json:"target"`
 	// Sealed is the whole configuration, encrypted.

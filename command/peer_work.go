@@ -73,9 +73,9 @@ func (PeerWork) ReadModel() string { return "peer_work" }
 // PeerLink is how an attempt stands at the peer.
 type PeerLink struct {
 	// RemoteTaskID is the task as the peer knows it.
-	RemoteTaskID string `json:"remoteTaskId"`
+	RemoteTaskID string `json:"remoteTaskId" secret:"refuse"`
 	// RemoteContextID is the conversation as the peer knows it.
-	RemoteContextID string `json:"remoteContextId,omitempty"`
+	RemoteContextID string `json:"remoteContextId,omitempty" secret:"refuse"`
 	// DeliveryMechanism says how we learn what becomes of the task.
 	DeliveryMechanism string `json:"deliveryMechanism,omitempty"`
 	// Status is how the task stands there, in our words.
@@ -122,11 +122,11 @@ type LinkPeerTask struct {
 	// RemoteAgentRef names the peer; never a credential.
 	RemoteAgentRef string `json:"remoteAgentRef,omitempty" max:"1024"`
 	// RemoteMessageID is the message that begins the work.
-	RemoteMessageID string `json:"remoteMessageId" max:"1024"`
+	RemoteMessageID string `json:"remoteMessageId" max:"1024" secret:"refuse"`
 	// RemoteTaskID is the task as the peer knows it; absent before it is known.
-	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256"`
+	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256" secret:"refuse"`
 	// RemoteContextID is the conversation as the peer knows it.
-	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024"`
+	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024" secret:"refuse"`
 	// DeliveryMechanism says how we learn what becomes of the task.
 	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"polling streaming subscription push"`
 	// Card is the peer's card as it was read.
@@ -152,7 +152,7 @@ type UpdatePeerTask struct {
 	// ChannelID is the channel to the peer.
 	ChannelID string `json:"channelId" check:"id"`
 	// RemoteTaskID is the task as the peer knows it; absent before it is known.
-	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256"`
+	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256" secret:"refuse"`
 	// Status is how the task stands there, in our words.
 	Status string `json:"status" enum:"running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown"`
 	// RemoteStatus is the same in the peer's words.
@@ -167,7 +167,7 @@ type UpdatePeerTask struct {
 	// Category of the failure, for programs.
 	Category string `json:"category,omitempty" max:"128"`
 	// RemoteMessageID is the message that the change is about.
-	RemoteMessageID string `json:"remoteMessageId,omitempty" max:"1024"`
+	RemoteMessageID string `json:"remoteMessageId,omitempty" max:"1024" secret:"refuse"`
 	// Message is that message in the peer's own form.
 	Message event.Raw `json:"message,omitempty" check:"object"`
 	// Question is what a waiting peer wants to know.

@@ -11,11 +11,11 @@ type EvaluatePermission struct {
 	// SessionID whose policy is asked; the host's if absent.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// ToolName of the tool.
-	ToolName string `json:"toolName" max:"256"`
+	ToolName string `json:"toolName" max:"256" secret:"refuse"`
 	// Input of the call.
 	Input event.Raw `json:"input"`
 	// Cwd of the call; the workspace's root if absent.
-	Cwd string `json:"cwd,omitempty" max:"4096"`
+	Cwd string `json:"cwd,omitempty" max:"4096" secret:"refuse"`
 	// PermissionMode to ask under; the session's if absent.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
 }

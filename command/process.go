@@ -14,10 +14,10 @@ type WriteProcessStdin struct {
 	// ProcessID is the process's id.
 	ProcessID string `json:"processId" check:"id"`
 	// Data is written as text.
-	Data string `json:"data,omitempty" max:"16777216"`
+	Data string `json:"data,omitempty" max:"16777216" secret:"pass"`
 	// Base64 is written as the bytes that it stands for. true instead of a text says
 	// that data is in base64.
-	Base64 Base64 `json:"base64,omitempty" also:"boolean" max:"22369624"`
+	Base64 Base64 `json:"base64,omitempty" also:"boolean" max:"22369624" secret:"pass"`
 	// EOF closes the process's input after the data.
 	EOF bool `json:"eof,omitempty"`
 }

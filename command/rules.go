@@ -30,6 +30,8 @@ type rule struct {
 	id       bool
 	object   bool
 	signed   bool
+	// secret says what happens to a secret in the field.
+	secret   string
 	min, max *float64
 	// inner are the rules of the struct that the field, or each of its elements, holds.
 	inner *rules
@@ -91,7 +93,8 @@ func ruleOf(sf reflect.StructField) rule {
 		index: sf.Index[0], name: name, required: options == "",
 		enum: strings.Fields(sf.Tag.Get("enum")),
 		id:   slices.Contains(tags, "id"), object: slices.Contains(tags, "object"), signed: slices.Contains(tags, "signed"),
-		min: boundOf(sf, "min"), max: boundOf(sf, "max"),
+		secret: sf.Tag.Get("secret"),
+		min:    boundOf(sf, "min"), max: boundOf(sf, "max"),
 		embedded: sf.Anonymous && name == "",
 	}
 	if s := structIn(sf.Type); s != nil {

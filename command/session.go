@@ -96,7 +96,7 @@ type GetSession struct {
 	Limit *int `json:"limit,omitempty" max:"1000"`
 	// Before is the cursor of an earlier answer's history: only older events are
 	// returned.
-	Before json.Number `json:"before,omitempty" max:"20"`
+	Before json.Number `json:"before,omitempty" max:"20" secret:"pass"`
 }
 
 // Command implements [Params].

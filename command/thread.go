@@ -100,7 +100,7 @@ type ResumeThread struct {
 	// ThreadID is the thread's id.
 	ThreadID string `json:"threadId" check:"id"`
 	// ResumeToken continues where a provider or a peer left off, if it gave one.
-	ResumeToken string `json:"resumeToken,omitempty" max:"4096"`
+	ResumeToken string `json:"resumeToken,omitempty" max:"4096" secret:"pass"`
 }
 
 // Command implements [Params].

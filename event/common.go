@@ -35,9 +35,9 @@ type Usage struct {
 // Workspace is the folder that a session works in.
 type Workspace struct {
 	// WorkspaceID names the workspace.
-	WorkspaceID string `json:"workspaceId,omitempty"`
+	WorkspaceID string `json:"workspaceId,omitempty" secret:"refuse"`
 	// Root is the folder's path.
-	Root string `json:"root,omitempty"`
+	Root string `json:"root,omitempty" secret:"refuse"`
 }
 
 // SessionCreated is the first fact of every session.

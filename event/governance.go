@@ -138,13 +138,13 @@ type HookFailed struct {
 // PolicyRule is one permission rule.
 type PolicyRule struct {
 	// RuleID is what decisions name the rule by.
-	RuleID string `json:"ruleId,omitempty"`
+	RuleID string `json:"ruleId,omitempty" secret:"refuse"`
 	// Decision where the rule matches.
 	Decision string `json:"decision" enum:"allow ask deny"`
 	// Tool is a glob over the names of tools.
-	Tool string `json:"tool" check:"nonempty"`
+	Tool string `json:"tool" check:"nonempty" secret:"refuse"`
 	// Match narrows the rule: a glob over commands, paths or the input.
-	Match string `json:"match,omitempty"`
+	Match string `json:"match,omitempty" secret:"refuse"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty"`
 	// Source says whose rule it is.

@@ -7,7 +7,7 @@ type Isolation struct {
 	// PermissionMode of the subagent; its parent's if absent.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
 	// Cwd is the folder that the subagent works in.
-	Cwd string `json:"cwd,omitempty"`
+	Cwd string `json:"cwd,omitempty" secret:"refuse"`
 	// BudgetUSD is the subagent's share of its parent's budget.
 	BudgetUSD float64 `json:"budgetUSD,omitempty"`
 }

@@ -27,7 +27,7 @@ type TaskConstraints struct {
 	// Model that the work uses.
 	Model string `json:"model,omitempty"`
 	// Cwd is the folder that the work is done in.
-	Cwd string `json:"cwd,omitempty"`
+	Cwd string `json:"cwd,omitempty" secret:"refuse"`
 	// Network says what the work may reach.
 	Network string `json:"network,omitempty"`
 	// MaxCostUSD bounds the cost of the work.

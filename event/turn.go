@@ -11,7 +11,7 @@ type TurnOptions struct {
 	// QueuePolicy says what happens on a busy thread; default queue.
 	QueuePolicy string `json:"queuePolicy,omitempty" enum:"queue reject interrupt steer"`
 	// ExpectedTurnID is the turn that the input is meant to steer.
-	ExpectedTurnID string `json:"expectedTurnId,omitempty"`
+	ExpectedTurnID string `json:"expectedTurnId,omitempty" secret:"refuse"`
 	// MaxSteps bounds the turn's model calls.
 	MaxSteps int64 `json:"maxSteps,omitempty"`
 	// Tools that the turn may use; all that the session has if absent.
@@ -19,7 +19,7 @@ type TurnOptions struct {
 	// OutputSchema is the JSON Schema that the final answer satisfies.
 	OutputSchema Raw `json:"outputSchema,omitempty"`
 	// Cwd is the folder that the turn works in, within the workspace.
-	Cwd string `json:"cwd,omitempty"`
+	Cwd string `json:"cwd,omitempty" secret:"refuse"`
 	// TimeoutMs ends the turn after that time.
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
 }

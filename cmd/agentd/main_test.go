@@ -115,8 +115,8 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 // accepted makes a directory that a test filled one that agentd uses.
 func accepted(t *testing.T, dir string) {
 	t.Helper()
-	if out, errs, code := program(t, "data", "accept", "--yes", dir); code != 0 {
-		t.Fatalf("%d: %s%s", code, out, errs)
+	if err := (&app{env: map[string]string{"XDG_STATE_HOME": stateHome}}).keeper().Accept(dir); err != nil {
+		t.Fatal(err)
 	}
 }
 
