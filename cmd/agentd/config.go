@@ -10,6 +10,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/model"
+	"agentd/redact"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -141,9 +142,14 @@ func (a *app) configCheck() *cobra.Command {
 				err = checkModels(loaded.Config)
 			}
 			res := checkedFile{File: files[0], Valid: err == nil, Problems: problemsOf(err)}
+			shapes := redact.New(redact.Options{})
+			for i := range res.Problems {
+				res.Problems[i].Problem, _ = shapes.Text(res.Problems[i].Problem)
+			}
 			if err := a.print(res, func(p *printer) {
 				if err != nil {
-					p.linef("%s", plainLines(err.Error()))
+					text, _ := shapes.Text(err.Error())
+					p.linef("%s", plainLines(text))
 					return
 				}
 				p.linef("%s can be used", files[0])

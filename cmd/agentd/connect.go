@@ -18,6 +18,7 @@ import (
 	"agentd"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/command"
+	"agentd/redact"
 	"agentd/session"
 	"agentd/store"
 )
@@ -128,6 +129,7 @@ type localFacts struct {
 	runtime *agentd.Runtime  // if this process does
 	wired   *wiring
 	caller  command.Caller
+	redact  *redact.Redactor // for commands that the manager carries out
 }
 
 func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
@@ -171,6 +173,7 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 	if err != nil {
 		return err
 	}
+	l.redact = a.redactor(c)
 	l.manager = session.New(session.Options{Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes), Quotas: c.Quotas.Policy()})
 	return nil
 }
@@ -192,6 +195,10 @@ func (l *localFacts) content(ctx context.Context, ref string, most int64) ([]byt
 
 func (l *localFacts) do(ctx context.Context, p command.Params, result any) error {
 	if err := p.Validate(); err != nil {
+		return err
+	}
+	p, err := agentd.RedactParams(l.redact, p)
+	if err != nil {
 		return err
 	}
 	do := l.manager.Do

@@ -10,6 +10,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/fault"
+	"agentd/redact"
 	"agentd/store"
 )
 
@@ -41,12 +42,14 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 			return code
 		}
 	}
+	// An error quotes what was typed or read, which may be a key in the wrong place.
+	said, _ := redact.New(redact.Options{}).Text(describe(err))
 	if a.jsonErrors {
 		// Where standard error can't be written there is nobody to tell.
-		_ = writeJSON(a.err, failure{Error: describe(err), Code: failureCode(err, code), ExitCode: code})
+		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
 		return code
 	}
-	a.sayf("agentd: %s", describe(err))
+	a.sayf("agentd: %s", said)
 	if code == exitUsage && cmd != nil && !isConfigError(err) {
 		a.sayf("Run '%s --help' for how it is used.", cmd.CommandPath())
 	}

@@ -70,11 +70,10 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 		},
 	}
 	o := &w.options.Loop
-	secrets, err := a.wireModels(c, o)
-	if err != nil {
+	if err := a.wireModels(c, o); err != nil {
 		return nil, err
 	}
-	o.Redact = redact.New(redact.Options{Values: append(append(secrets, a.env["AGENTD_TOKEN"]), slices.Concat(a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c))...)})
+	o.Redact = a.redactor(c)
 	o.Workspace, o.ActionTimeout = c.Workspace.Root, time.Duration(c.Actions.Timeout)
 	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes)}
 	if o.Host, err = hostPolicy(c); err != nil {
@@ -93,6 +92,12 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	err = errors.Join(wireVault(c, s, o, w, hidden), a.wireTools(ctx, c, o, w, hidden, log))
 	a.wireTelemetry(c, s, w, log)
 	return w, err
+}
+
+// redactor takes out the secrets that this program knows, beside those that it can
+// tell by their shape.
+func (a *app) redactor(c *config.Config) *redact.Redactor {
+	return redact.New(redact.Options{Values: slices.Concat(a.providerKeys(c), []string{a.token(c)}, a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c))})
 }
 
 // usual says where a vendor's key is found and which protocol it speaks, for a
@@ -124,23 +129,30 @@ func (a *app) providersOf(c *config.Config) []config.Provider {
 	return out
 }
 
-// wireModels fills in who answers. It returns the keys, which must not be told.
-func (a *app) wireModels(c *config.Config, o *loop.Options) ([]string, error) {
-	var secrets []string
+// providerKeys are the keys of the providers.
+func (a *app) providerKeys(c *config.Config) []string {
+	var out []string
+	for _, p := range a.providersOf(c) {
+		if key := a.env[keyEnv(p)]; key != "" {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// wireModels fills in who answers.
+func (a *app) wireModels(c *config.Config, o *loop.Options) error {
 	for _, p := range a.providersOf(c) {
 		key := a.env[keyEnv(p)]
-		if key != "" {
-			secrets = append(secrets, key)
-		}
 		provider, err := newProvider(p, key)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		o.Providers = append(o.Providers, provider)
 		o.Models = append(o.Models, modelsOf(p, key)...)
 	}
 	if err := checkRouting(&c.Routing, o.Models); err != nil {
-		return nil, err
+		return err
 	}
 	o.DefaultModel, o.Fallback = c.Routing.Default, c.Routing.Fallback
 	if o.DefaultModel == "" {
@@ -154,7 +166,7 @@ func (a *app) wireModels(c *config.Config, o *loop.Options) ([]string, error) {
 	if c.Compaction.AtContextFraction > 0 {
 		o.Policy.CompactAt = c.Compaction.AtContextFraction
 	}
-	return secrets, nil
+	return nil
 }
 
 // checkRouting refuses routing to models that nobody offers. Which ones there are

@@ -316,6 +316,7 @@ func (c *Config) problems() [][2]string {
 		add("tls", "cert and key are given together or not at all")
 	}
 	c.checkProviders(add)
+	c.checkVariables(add)
 	for name, list := range map[string][]string{"mcp": ids(c.MCP), "peers": ids(c.Peers), "quotas.accounts": ids(c.Quotas.Accounts)} {
 		for i, id := range list {
 			checkUnique(add, name, list, i, id)

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/redact"
+)
+
+// maxVariable is longer than any name that people give a variable.
+const maxVariable = 64
+
+// variable is what stands where the name of an environment variable belongs.
+type variable struct {
+	path, text string
+	// assigned says that NAME=value may stand there, too.
+	assigned bool
+}
+
+// variables returns all of them.
+func (c *Config) variables() []variable {
+	var out []variable
+	list := func(path string, texts []string, assigned bool) {
+		for i, text := range texts {
+			out = append(out, variable{fmt.Sprintf("%s[%d]", path, i), text, assigned})
+		}
+	}
+	for i, p := range c.Providers {
+		out = append(out, variable{path: fmt.Sprintf("providers[%d].apiKeyEnv", i), text: p.APIKeyEnv})
+	}
+	for i, p := range c.Peers {
+		out = append(out, variable{path: fmt.Sprintf("peers[%d].tokenEnv", i), text: p.TokenEnv})
+	}
+	for i, h := range c.Telemetry.Headers {
+		out = append(out, variable{path: fmt.Sprintf("telemetry.headers[%d].env", i), text: h.Env})
+	}
+	for i, m := range c.MCP {
+		list(fmt.Sprintf("mcp[%d].env", i), m.Env, false)
+		list(fmt.Sprintf("mcp[%d].sandbox.env", i), m.Sandbox.Env, false)
+	}
+	for i, h := range c.Hooks {
+		list(fmt.Sprintf("hooks[%d].sandbox.env", i), h.Sandbox.Env, true)
+	}
+	list("sandbox.env", c.Sandbox.Env, true)
+	return out
+}
+
+// checkVariables refuses secrets where the name of a variable belongs. What stands
+// there may be a key, so it is never repeated.
+func (c *Config) checkVariables(add reporter) {
+	shapes := redact.New(redact.Options{})
+	for _, v := range c.variables() {
+		name, value := v.text, ""
+		if v.assigned {
+			name, value, _ = strings.Cut(v.text, "=")
+		}
+		switch _, found := shapes.Text(value); {
+		case v.text == "":
+		case looksLikeKey(shapes, name) || found.Any():
+			add(v.path, "names an environment variable, but what stands there (%d characters) looks like a secret itself: put it into a variable, and the variable's name here; a key that was in a file should be replaced", len(v.text))
+		case !isVariable(name):
+			add(v.path, "names an environment variable: letters, digits and _, and no digit first; a value doesn't belong here")
+		}
+	}
+}
+
+// isVariable reports whether a text can be the name of an environment variable.
+func isVariable(s string) bool {
+	return s != "" && !isDigit(rune(s[0])) && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '_' && !isDigit(r) && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}
+
+func isDigit(r rune) bool { return r >= '0' && r <= '9' }
+
+// looksLikeKey reports whether a text looks like a secret: by its shape, its length, or
+// because it looks drawn. Names in capitals have digits, too.
+func looksLikeKey(shapes *redact.Redactor, s string) bool {
+	if _, found := shapes.Text(s); found.Any() || len(s) > maxVariable {
+		return true
+	}
+	if !slices.ContainsFunc([]rune(s), func(r rune) bool { return r >= 'a' && r <= 'z' }) {
+		return false
+	}
+	_, found := shapes.Text("secret=" + s)
+	return found.Any()
+}
