@@ -21,14 +21,14 @@ func permissionDefs() []Def {
 			Name: "get_policy", Noun: "permission", New: func() Params { return &GetPolicy{} }, Result: (*PolicyResult)(nil),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Returns the policy of a session, or the host's.",
-			Doc:     "A session's policy lists the host's rules too; the source of each says whose it is.",
+			Doc:     "A session's policy lists the host's rules too; the source of each says whose it is, and the origin of a host's rule whether it is configured or stored.",
 			Example: `{"sessionId":"sess_docs"}`,
 		},
 		{
 			Name: "set_policy", Noun: "permission", New: func() Params { return &SetPolicy{} }, Result: (*PolicyResult)(nil),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the policy of a session, or the host's.",
-			Doc:     "Without a session it is the host's policy, and the caller must be an admin. A session's rules add to the host's: the strictest match wins. With acceptWorkspace it takes the rules of the workspace as .agentd-permissions.yaml has them now: changes of that file that allow more don't count before somebody does that.",
+			Doc:     "Without a session it is the host's policy, and the caller must be an admin; rules of the configuration stay whatever is given, and a mode that is wider than the configuration's holds until the next start. A session's rules add to the host's: the strictest match wins. With acceptWorkspace it takes the rules of the workspace as .agentd-permissions.yaml has them now: changes of that file that allow more don't count before somebody does that.",
 			Example: `{"sessionId":"sess_docs","mode":"auto","rules":[{"decision":"deny","tool":"shell","match":"git push *","reason":"pushes are manual"}]}`,
 		},
 	}
