@@ -41,7 +41,7 @@ func Redact(p Params, r Redactor) (Params, error) {
 	if err != nil {
 		return nil, fmt.Errorf("command: %s: %w", p.Command(), err)
 	}
-	clean, ok := reflect.New(v.Type()).Interface().(Params)
+	clean, ok := reflect.TypeAssert[Params](reflect.New(v.Type()))
 	if !ok {
 		return nil, fmt.Errorf("command: %s can't be copied", p.Command())
 	}

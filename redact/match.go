@@ -214,7 +214,8 @@ const (
 // matchJWT finds header.payload.signature, each in base64url; the first two are
 // JSON objects, which encode to a begin of eyJ.
 func matchJWT(s string, at int, final bool) (int, int, verdict) {
-	if !boundary(s, at) && !(glued(s, at, true) && carriesHeader(s, at)) {
+	inWord := !boundary(s, at)
+	if inWord && !glued(s, at, true) {
 		return at, at, no
 	}
 	end := at
@@ -233,15 +234,18 @@ func matchJWT(s string, at int, final bool) (int, int, verdict) {
 		if end == len(s) || s[end] != '.' {
 			return at, at, no
 		}
+		if part == 0 && inWord && !isHeader(s[begin:end]) {
+			return at, at, no
+		}
 		end++
 	}
 	return at, end, no
 }
 
-// carriesHeader reports whether the JSON object of a header is encoded at a place,
-// which tells a token within a word from a name such as keyJSON.
-func carriesHeader(s string, at int) bool {
-	plain, err := base64.RawURLEncoding.DecodeString(s[at:run(s, at, base64URL, maxHeader)])
+// isHeader reports whether a text is an encoded JSON object, which tells a token
+// within a word from a name such as keyJSON.
+func isHeader(text string) bool {
+	plain, err := base64.RawURLEncoding.DecodeString(text)
 	return err == nil && json.Valid(plain)
 }
 

@@ -24,7 +24,7 @@ func TestNotesThatLeadAway(t *testing.T) {
 
 // A socket counts if this user made it.
 func TestNotesThatNameASocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "s") // a socket's path is short
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}

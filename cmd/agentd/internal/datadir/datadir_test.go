@@ -182,7 +182,7 @@ func TestWithoutAKey(t *testing.T) {
 			t.Errorf("%s: the directory is not there: %v", name, err)
 		}
 	}
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is what is refused
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, keeperAt("").Check(dir), false, "chmod go-w")
