@@ -183,6 +183,9 @@ var beyond = []string{
 	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial", "get_quotas",
 }
 
+// announced are the commands of the contract that are still to come.
+var announced = []string{"update_session", "delete_session", "list_turns", "search", "get_diff", "usage", "test_policy"}
+
 func TestCatalogueIsTheContracts(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(shared, "CONTRACT.md"))
 	if err != nil {
@@ -204,7 +207,14 @@ func TestCatalogueIsTheContracts(t *testing.T) {
 	for _, d := range Catalog() {
 		have = append(have, string(d.Name))
 	}
+	for _, name := range announced {
+		if slices.Contains(have, name) {
+			t.Errorf("%s is in the catalogue now: take it off the list of those to come", name)
+		}
+		want = slices.DeleteFunc(want, func(w string) bool { return w == name })
+	}
 	slices.Sort(want)
+	want = slices.Compact(want) // a row may say more of a command
 	slices.Sort(have)
 	if !slices.Equal(have, want) {
 		t.Errorf("catalogue: %v\ncontract:  %v", have, want)

@@ -102,6 +102,7 @@ func outlived(mark string) func(*world, *call) bool {
 func attempts() []attempt {
 	all := append(writesOutside(), readsOfTheStore()...)
 	all = append(append(all, privateReads()...), rulesOfTheWorkspace()...)
+	all = append(append(all, boundsOfTheAgent()...), renamedFolders()...)
 	all = append(all, networks()...)
 	all = append(all, kernels()...)
 	all = append(all, strangers()...)

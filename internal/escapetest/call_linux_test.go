@@ -159,7 +159,7 @@ func wrongBoundary(a *event.SandboxApplied, p *sandbox.Plan) []string {
 	}
 	if a.Mode != string(p.Profile.Mode) || a.Enforcement != event.Enforcement(p.Enforcement) || !slices.Equal(a.NotEnforced, p.NotEnforced) ||
 		!slices.Equal(a.WriteRoots, p.WriteRoots) || !slices.Equal(a.ReadRoots, p.ReadRoots) || !slices.Equal(a.Hidden, p.Hidden) ||
-		protectsRules(p) != (len(a.Protected) == 1) || a.Network != string(p.Profile.Network) {
+		!slices.Equal(a.Protected, p.Protected()) || a.Network != string(p.Profile.Network) {
 		return []string{fmt.Sprintf("sandbox.applied says %+v, the plan is %+v", a, p)}
 	}
 	return nil

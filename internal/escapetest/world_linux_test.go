@@ -86,6 +86,7 @@ type world struct {
 	testing.TB
 	outside, workspace, hidden string
 	private                    string // a folder that the configuration hides
+	nested                     string // a file that it hides, below a folder of the workspace
 	attacker, tmp              string
 	tcp, udp, unix, gram       string
 	abstract                   string
@@ -128,8 +129,8 @@ func limits() sandbox.Limits {
 func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 	tb.Helper()
 	base := room(tb)
-	w := &world{TB: tb, outside: base + "/outside", workspace: base + "/ws", hidden: base + "/ws/.agentd", attacker: base + "/bin/attacker", private: base + "/home/.ssh"}
-	for _, dir := range []string{w.outside, w.hidden, base + "/bin", w.private} {
+	w := &world{TB: tb, outside: base + "/outside", workspace: base + "/ws", hidden: base + "/ws/.agentd", attacker: base + "/bin/attacker", private: base + "/home/.ssh", nested: base + "/ws/conf/deep/secret"}
+	for _, dir := range []string{w.outside, w.hidden, base + "/bin", w.private, filepath.Dir(w.nested), w.workspace + "/.git/hooks"} {
 		w.must(os.MkdirAll(dir, 0o755))
 	}
 	w.must(os.Symlink(w.outside, w.workspace+"/way-out"))
@@ -150,7 +151,7 @@ func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 		tb.Fatal("there is no key to look for")
 	}
 	w.restore()
-	w.profile = sandbox.Profile{Mode: mode, Hidden: []string{w.hidden, w.private}, Limits: limits()}
+	w.profile = sandbox.Profile{Mode: mode, Hidden: []string{w.hidden, w.private, w.nested}, Limits: limits()}
 	w.prepare()
 	return w
 }
@@ -160,7 +161,7 @@ func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 func (w *world) prepare() {
 	w.Helper()
 	p := w.profile
-	p.Root, p.Protected = w.workspace, []string{w.rules()}
+	p.Root, p.Protected = w.workspace, loop.Bounds(w.workspace, nil)
 	var err error
 	w.plan, err = sandbox.Prepare(p, report())
 	w.must(err)
@@ -168,6 +169,11 @@ func (w *world) prepare() {
 
 // rules is the file with the rules of the workspace.
 func (w *world) rules() string { return w.workspace + "/" + loop.RulesFile }
+
+// bounds are files of the workspace's repository that make git run programs.
+func (w *world) bounds() map[string]string {
+	return map[string]string{w.workspace + "/.git/config": "[core]\n", w.workspace + "/.git/hooks/pre-commit": "#!/bin/sh\n"}
+}
 
 // plantedRules deny what nobody asks for.
 const plantedRules = `{"rules":[{"decision":"deny","tool":"no_such_tool"}]}`
@@ -253,6 +259,12 @@ func (w *world) restore() {
 	w.must(os.WriteFile(w.hidden+"/token", []byte(plantedToken), 0o644))
 	w.must(os.WriteFile(w.private+"/id", []byte(plantedPrivate), 0o644))
 	w.must(os.WriteFile(w.rules(), []byte(plantedRules), 0o644))
+	for path, text := range w.bounds() {
+		w.must(os.WriteFile(path, []byte(text), 0o644))
+	}
+	if _, err := os.Lstat(w.nested); err != nil { // the same file, for as long as nothing took it away
+		w.must(os.WriteFile(w.nested, []byte(plantedPrivate), 0o644))
+	}
 	w.must(os.RemoveAll(w.workspace + "/other"))
 	w.must(os.Chtimes(w.outside+"/victim", time.Unix(1e9, 0), time.Unix(1e9, 0)))
 }
@@ -264,7 +276,7 @@ var attackForm = regexp.MustCompile(`ATTACK:(\w+):`)
 func (w *world) fill(line string) string {
 	line = attackForm.ReplaceAllString(line, attackVariable+"=$1 "+w.attacker)
 	return strings.NewReplacer(
-		"$OUT", w.outside, "$HID", w.hidden, "$PRIV", w.private, "$RULES", loop.RulesFile, "$WS", w.workspace, "$TCP", w.tcp, "$UDP", w.udp, "$UNIX", w.unix, "$GRAM", w.gram,
+		"$OUT", w.outside, "$HID", w.hidden, "$PRIV", w.private, "$NESTED", w.nested, "$RULES", loop.RulesFile, "$WS", w.workspace, "$TCP", w.tcp, "$UDP", w.udp, "$UNIX", w.unix, "$GRAM", w.gram,
 		"$ABSTRACT", w.abstract, "$PID", fmt.Sprint(w.stranger.Process.Pid), "$SELF", fmt.Sprint(os.Getpid()), "$TMP", w.tmp, "$SHM", strconv.Itoa(w.shm),
 	).Replace(line)
 }

@@ -1,0 +1,53 @@
+package escapetest
+
+import "os"
+
+// unbound: what bounds the agent, or what the repository runs for people, isn't what
+// it was.
+func unbound(w *world, _ *call) bool {
+	for path, text := range w.bounds() {
+		if b, err := os.ReadFile(path); err != nil || string(b) != text {
+			return true
+		}
+	}
+	entries, err := os.ReadDir(w.workspace + "/.git/hooks")
+	return err != nil || len(entries) != 1
+}
+
+// boundsOfTheAgent change what git runs for whoever uses the repository.
+func boundsOfTheAgent() []attempt {
+	return []attempt{
+		{name: "write a git hook", line: "echo pwned > .git/hooks/pre-commit", claims: protects, escaped: unbound},
+		{name: "make another git hook", line: "echo pwned > .git/hooks/post-checkout", claims: protects, escaped: unbound},
+		{name: "append to git's configuration", line: "printf '[core]\\n\\tfsmonitor = pwned\\n' >> .git/config", claims: protects, escaped: unbound},
+		{name: "git config", line: "cd .git/.. && git config core.hooksPath /tmp/x", claims: protects, escaped: unbound},
+		{name: "rename over git's configuration", line: "echo pwned > other; mv -f other .git/config", claims: protects, escaped: unbound},
+		{name: "remove git's hooks", line: "rm -rf .git/hooks", claims: protects, escaped: unbound},
+		{name: "move git's hooks away", line: "mv .git/hooks other && mkdir .git/hooks && echo pwned > .git/hooks/pre-commit", claims: protects, escaped: unbound},
+		{name: "another repository in its place", line: "mv .git other && mkdir -p .git/hooks && echo pwned > .git/config", claims: protects, escaped: unbound},
+		{name: "a link in the place of the repository", line: "mv .git other; ln -s other .git; echo pwned > .git/config", claims: protects, escaped: unbound},
+		{name: "a git hook by a hard link", line: "ln .git/hooks/pre-commit other && echo pwned > other", claims: protects, escaped: unbound},
+		{name: "mode of a git hook", line: "chmod 777 .git/hooks/pre-commit && echo pwned > .git/hooks/pre-commit", claims: protects, escaped: unbound},
+		{name: "write_file into git's hooks", tool: "write_file", args: map[string]any{"path": ".git/hooks/pre-commit", "content": "pwned"}, claims: always, escaped: unbound},
+		{name: "write_file over git's configuration", tool: "write_file", args: map[string]any{"path": ".git/config", "content": "pwned"}, claims: always, escaped: unbound},
+		{name: "edit_file of git's configuration", tool: "edit_file", args: map[string]any{"path": ".git/config", "old": "[core]", "new": "pwned"}, claims: always, escaped: unbound},
+	}
+}
+
+// renamedFolders look at what is hidden below a folder of the workspace.
+func renamedFolders() []attempt {
+	return []attempt{
+		{name: "hidden file", line: "cat $NESTED", claims: mounts, escaped: leaked},
+		{name: "hidden file by renaming it", line: "mv $NESTED other; cat other", claims: mounts, escaped: leaked},
+		{name: "hidden file by renaming its folder", line: "mv conf/deep other; cat other/secret", claims: mounts, escaped: leaked},
+		{name: "hidden file by renaming the folder above", line: "mv conf other; cat other/deep/secret", claims: mounts, escaped: leaked},
+		{name: "hidden file by another in its place", line: "mv conf other; mkdir -p conf/deep; : > conf/deep/secret; cat other/deep/secret", claims: mounts, escaped: leaked},
+		{name: "hidden file by exchanging folders", line: "rm -f f; mkdir -p f/deep; ATTACK:exchange: $WS/conf; cat f/deep/secret; rm -rf f", claims: mounts, escaped: leaked},
+		{name: "hidden file by removing its folder", line: "rm -rf conf; cat $NESTED; ls conf/deep && exit 1; exit 0", claims: mounts, escaped: func(w *world, _ *call) bool {
+			b, err := os.ReadFile(w.nested)
+			return err != nil || string(b) != plantedPrivate
+		}},
+		{name: "hidden file by read_file", tool: "read_file", args: map[string]any{"path": "conf/deep/secret"}, claims: always, escaped: leaked},
+		{name: "hidden file by search_files", tool: "search_files", args: map[string]any{"pattern": "planted"}, claims: always, escaped: leaked},
+	}
+}
