@@ -54,7 +54,9 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	if u.mount {
 		s.Pinned, s.Protected = p.pinned(), p.Profile.Protected
 		for _, path := range p.Profile.Hidden {
-			s.Hidden = append(s.Hidden, p.file(path))
+			if !p.gone(path) {
+				s.Hidden = append(s.Hidden, p.file(path))
+			}
 		}
 		s.KeepCover = u.cover && !u.dropCaps
 	}
@@ -83,6 +85,14 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	s.Env = env
 	s.Path = lookPath(cmd.Argv[0], env, s.Dir)
 	return s
+}
+
+// gone says that a path isn't there inside, because a private directory is in its
+// place: nothing has to be covered.
+func (p *Plan) gone(path string) bool {
+	in := func(dir string) bool { return within(path, dir) }
+	return !p.use.cover && slices.ContainsFunc(privatePaths, in) &&
+		!slices.ContainsFunc(p.keep(), func(t stage.Tree) bool { return in(t.Path) })
 }
 
 // file is a path with what it is known by.
