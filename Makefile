@@ -126,7 +126,11 @@ bench: ## Run the benchmarks of the whole and of the packages (BENCH=pattern BEN
 
 .PHONY: escape
 escape: ## Try to escape from the sandbox as an agent would, and print what this machine enforces.
-	$(GO) test -count=1 -v -run 'TestEscapes|TestHookEscapes|TestServerEscapes|TestReadRoots|TestAttempts|TestOutputFlood|TestNothingOutlives|TestKilledServer|TestSecrets|TestTheSearch' ./internal/escapetest
+	$(GO) test -count=1 -v -run 'TestEscapes|TestHookEscapes|TestServerEscapes|TestReadRoots|TestAttempts|TestOutputFlood|TestNothingOutlives|TestKilledServer|TestSecrets|TestTheSearch|TestRules|TestDenied|TestShellPrograms' ./internal/escapetest
+
+.PHONY: fuzz-shell
+fuzz-shell: ## Run 100,000 random shell programs under a rule that denies one program; its mark must never appear.
+	AGENTD_TEST_PROGRAMS=1 $(GO) test -count=1 -v -timeout 120m -run TestLongShellPrograms ./internal/escapetest
 
 .PHONY: bench-peers
 bench-peers: ## Turns over HTTP beside goose, codex and River (installs the peers with npm into a temporary folder).

@@ -149,7 +149,13 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.stop = stop
 	r.background.Go(func() { r.follow(run) })
 	if opt.Recovery != "none" {
-		r.background.Go(func() { r.recover(run) })
+		// Listed before any command can come: what is begun from here on was left
+		// unfinished by no earlier process.
+		unfinished, err := r.manager.Open(ctx)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("agentd: list unfinished sessions: %w", err), r.Close(ctx))
+		}
+		r.background.Go(func() { r.recover(run, unfinished) })
 	}
 	return r, nil
 }
@@ -229,12 +235,8 @@ func (o observers) Committed(sessionID string, facts []event.Event) {
 
 // recover takes up what an earlier process left unfinished: first turns, then the
 // work that is made of them.
-func (r *Runtime) recover(ctx context.Context) {
-	ids, err := r.manager.Open(ctx)
-	if err == nil {
-		err = r.loop.Recover(ctx)
-	}
-	err = errors.Join(err, r.channels.Recover(ctx))
+func (r *Runtime) recover(ctx context.Context, ids []string) {
+	err := errors.Join(r.loop.Recover(ctx, ids), r.channels.Recover(ctx))
 	for _, id := range ids {
 		if ctx.Err() != nil {
 			return

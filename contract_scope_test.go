@@ -16,7 +16,7 @@ func TestFactsOfATurnNameItsTask(t *testing.T) {
 	needsSandbox(t)
 	work := &script.When{Contains: "child work"}
 	k := newKitWith(t, all(mode("default"), withShell),
-		script.Answer{When: work, Tools: []script.Tool{{Name: "shell", Arguments: map[string]any{"command": "cat", "background": true}}}},
+		script.Answer{When: work, Tools: []script.Tool{{Name: "shell", Arguments: map[string]any{"command": "tee copy", "background": true}}}},
 		script.Answer{When: work, Text: "it runs"})
 	parent := k.submit("sess_a", "hello")
 	k.completes(parent)

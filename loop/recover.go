@@ -17,11 +17,7 @@ import (
 // Recover takes up the sessions that had unfinished work when the process
 // stopped: what was in flight becomes facts, then Next decides as always. A
 // session that can't be recovered is reported and doesn't hold up the others.
-func (l *Loop) Recover(ctx context.Context) error {
-	ids, err := l.m.Open(ctx)
-	if err != nil {
-		return fmt.Errorf("loop: recover: %w", err)
-	}
+func (l *Loop) Recover(ctx context.Context, ids []string) error {
 	var errs []error
 	for _, id := range ids {
 		if ctx.Err() != nil {

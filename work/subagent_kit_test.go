@@ -74,7 +74,7 @@ func (k *stage) open() {
 	if err != nil {
 		k.Fatal(err)
 	}
-	if err := k.l.Recover(ctx); err != nil {
+	if err := k.l.Recover(ctx, open); err != nil {
 		k.Fatal(err)
 	}
 	for _, id := range open {

@@ -122,7 +122,7 @@ func (k *crew) recover() {
 	ctx := context.Background()
 	ids, err := k.m.Open(ctx)
 	if err == nil {
-		err = k.l.Recover(ctx)
+		err = k.l.Recover(ctx, ids)
 	}
 	for _, id := range ids {
 		err = errors.Join(err, k.w.Recover(ctx, id))

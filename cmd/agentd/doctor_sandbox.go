@@ -56,7 +56,7 @@ func (a *app) examineSandbox(c *config.Config) *sandboxReport {
 		return r
 	}
 	e := plan.Enforcement
-	r.Boundaries = []boundary{{"filesystem", e.Filesystem}, {"network", e.Network}, {"processes", e.Processes}, {"limits", e.Limits}}
+	r.Boundaries = []boundary{{"filesystem", e.Filesystem}, {"network", e.Network}, {"processes", e.Processes}, {"limits", e.Limits}, {"rules", e.Rules}}
 	r.NotEnforced = append(r.NotEnforced, plan.NotEnforced...)
 	return r
 }
@@ -65,7 +65,8 @@ func profileOf(c *config.Config, hidden []string) sandbox.Profile {
 	return sandbox.Profile{
 		Mode: sandbox.Mode(c.Sandbox.Mode), Root: c.Workspace.Root, Network: sandbox.Network(c.Sandbox.Network), AllowedHosts: c.Sandbox.Allowed,
 		ReadRoots: fromHome(c.Sandbox.ReadRoots), WriteRoots: c.Sandbox.WriteRoots, Hidden: hidden, Env: c.Sandbox.Env,
-		Limits: sandbox.Limits{MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes},
+		Limits:     sandbox.Limits{MemoryMB: c.Sandbox.Limits.MemoryMB, Processes: c.Sandbox.Limits.Processes},
+		Supervised: true, // as if there were a rule about commands
 	}
 }
 
