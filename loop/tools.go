@@ -274,16 +274,16 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	p := r.l.clean(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
-	if d.Decision == permission.Ask {
+	if d.Decision == permission.Ask && r.refused == nil {
 		p.ApprovalActionID = tx.NewID(event.PrefixAction)
 	}
 	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
+	if d.Decision != permission.Allow && r.refused != nil {
+		r.emitFailed(tx, r.refused) // a hook said so, and said why; no approval would help
+		return
+	}
 	switch d.Decision {
 	case permission.Deny:
-		if r.refused != nil {
-			r.emitFailed(tx, r.refused) // a hook said so, and said why
-			return
-		}
 		err := tool.Errorf(tool.Denied, "%s", p.DecisionReason)
 		err.Advice = "Do not try the same in another way; say what you need and why."
 		r.emitFailed(tx, err)

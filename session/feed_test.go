@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -90,7 +89,8 @@ func TestOutputsBelongToTheirSession(t *testing.T) {
 // stalled is a store that doesn't answer a read before its context ends, once.
 type stalled struct {
 	store.Store
-	once *atomic.Bool
+	once  *atomic.Bool
+	began chan<- struct{}
 }
 
 func (s stalled) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
@@ -98,6 +98,7 @@ func (s stalled) Read(ctx context.Context, sessionID string, r store.Range) iter
 		return s.Store.Read(ctx, sessionID, r)
 	}
 	return func(yield func(store.Record, error) bool) {
+		close(s.began)
 		<-ctx.Done()
 		yield(store.Record{}, ctx.Err())
 	}
@@ -106,8 +107,8 @@ func (s stalled) Read(ctx context.Context, sessionID string, r store.Range) iter
 // TestFeedGivesUpAReadAndLosesNothing: whoever waits only for a while asks again, and
 // gets what was being read when the while was over.
 func TestFeedGivesUpAReadAndLosesNothing(t *testing.T) {
-	stall := &atomic.Bool{}
-	k := newKitOn(t, stalled{storetest.NewMem(), stall}, nil)
+	stall, began := &atomic.Bool{}, make(chan struct{})
+	k := newKitOn(t, stalled{storetest.NewMem(), stall, began}, nil)
 	feed := k.m.SubscribeAll(admin)
 	defer feed.Close()
 	first := k.submit(command.SubmitTurn{SessionID: "sess_a", Create: true})
@@ -122,7 +123,10 @@ func TestFeedGivesUpAReadAndLosesNothing(t *testing.T) {
 	stall.Store(true)
 	k.submit(command.SubmitTurn{SessionID: "sess_a"})
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Millisecond, cancel)
+	go func() {
+		<-began
+		cancel()
+	}()
 	if _, err := feed.Next(ctx); err == nil {
 		t.Fatal("a read that didn't end gave something")
 	}
