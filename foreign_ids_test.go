@@ -2,7 +2,9 @@ package agentd_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -48,16 +50,14 @@ func TestIDsOfOthersLookUnknown(t *testing.T) {
 			}
 			ask := func(id string) string {
 				with := map[string]any{}
-				for name, v := range example {
-					with[name] = v
-				}
+				maps.Copy(with, example)
 				with[field] = id
 				body, _ := json.Marshal(with)
 				p, err := command.Decode(d.Name, body)
 				if err == nil {
 					err = run(stranger, p)
 				}
-				f, ok := err.(*fault.Error)
+				f, ok := errors.AsType[*fault.Error](err)
 				if !ok {
 					return fmt.Sprint(err)
 				}
@@ -101,7 +101,7 @@ func TestTakenIDSaysNothingOfItsOwner(t *testing.T) {
 				continue
 			}
 			err := run(stranger, mustDecode(t, name, fill(session)))
-			f, ok := err.(*fault.Error)
+			f, ok := errors.AsType[*fault.Error](err)
 			if want := "the id " + id + " can't be used here; choose another one"; !ok || f.Kind != fault.Conflict || f.Detail != want {
 				t.Errorf("%s %s: %v, want a conflict: %s", name, fill(session), err, want)
 			}

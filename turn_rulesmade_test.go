@@ -36,7 +36,10 @@ func TestRulesThatAnAgentMakesAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newKitWith(t, all(mode("bypass"), withShell, withRules(true)),
 				wants(x.tool, x.input), wants("shell", shell("true")), says("done"), writing("vendor/a", "x"), says("done"))
-			k.completes(k.submit("sess_a", "go"))
+			turn := k.submit("sess_a", "go")
+			actionID, _ := k.required("sess_a", 1) // what bounds agents asks in every mode
+			k.respond(actionID, "allow")
+			k.completes(turn)
 			calls := payloads[*event.ToolResult](k, "sess_a")
 			made := k.rulesMade("sess_a")
 			if len(calls) != 2 || len(made) != 1 {

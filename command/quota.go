@@ -24,8 +24,8 @@ type QuotaUse struct {
 	Account string `json:"account"`
 	// Quota is its name.
 	Quota string `json:"quota" enum:"sessions queuedTurns subscriptions storedBytes schedules processes"`
-	// Limit is the most that the account may use; null if there is none.
-	Limit *int64 `json:"limit"`
+	// Limit is the most that the account may use; absent if there is none.
+	Limit *int64 `json:"limit,omitempty"`
 	// Used is how much it uses.
 	Used int64 `json:"used"`
 }

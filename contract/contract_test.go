@@ -178,6 +178,7 @@ func driveGoverned(c *client, threadID, firstTurn string) {
 	c.do("evaluate_permission", `{"toolName":"shell","input":{"command":"rm -rf x"}}`, nil)
 	c.do("set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`, nil)
 	c.do("get_policy", `{"sessionId":"s"}`, nil)
+	c.do("get_quotas", `{}`, nil)
 	c.do("compact_thread", "{"+thread+"}", nil)
 	var turn command.SubmitTurnResult
 	c.do("submit_turn", `{"sessionId":"s","input":"Run something."}`, &turn)

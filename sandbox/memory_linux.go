@@ -59,8 +59,8 @@ func (m *foreignMemory) text(addr uint64, most int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if i := bytes.IndexByte(p, 0); i >= 0 {
-			return string(append(out, p[:i]...)), nil
+		if text, _, ended := bytes.Cut(p, []byte{0}); ended {
+			return string(append(out, text...)), nil
 		}
 		if out = append(out, p...); len(out) > most {
 			return "", unix.ENAMETOOLONG

@@ -191,7 +191,7 @@ func (p Profile) resolvePaths() (Profile, error) {
 
 // fixed resolves a path unless its identity is known already, and keeps what it
 // leads to.
-func (p *Profile) fixed(path string, resolve func(string) (string, error)) (string, error) {
+func (p Profile) fixed(path string, resolve func(string) (string, error)) (string, error) {
 	if _, known := p.Identities[path]; known {
 		return path, nil
 	}

@@ -104,7 +104,7 @@ func (v *view) describe(file *os.File, argv []string) (Start, []byte, error) {
 	head := make([]byte, 256)
 	count, err := readable.Read(head)
 	if err != nil && count == 0 {
-		return start, nil, nil //nolint:nilerr // an empty file is no program
+		return start, nil, nil // an empty file is no program
 	}
 	return start, head[:count], nil
 }
@@ -120,7 +120,7 @@ func shebang(head []byte) (interpreter, option string, ok bool) {
 		line = line[:i]
 	}
 	text := strings.Trim(string(line), " \t")
-	interpreter, option, _ = strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
+	interpreter, _, _ = strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
 	if interpreter == "" {
 		return "", "", false
 	}

@@ -69,7 +69,7 @@ type programFuzz struct {
 
 func newProgramFuzz(t *testing.T, seed uint64) *programFuzz {
 	t.Helper()
-	f := &programFuzz{Rand: rand.New(rand.NewPCG(seed, 17)), dir: room(t), has: map[string]bool{}} //nolint:gosec // it shall be the same each time
+	f := &programFuzz{Rand: rand.New(rand.NewPCG(seed, 17)), dir: room(t), has: map[string]bool{}} // the same each time
 	f.witness, f.mark = plantWitness(t, f.dir)
 	f.rules = []event.PolicyRule{{Decision: "deny", Tool: "shell", Match: "witness *"}}
 	for _, name := range []string{"bash", "python3", "perl", "make", "git", "busybox", "ex", "setpriv", "script", "flock", "m4", "ed"} {

@@ -154,6 +154,7 @@ func (r *runtime) governed(threadID, firstTurn string) {
 	do[command.EvaluatePermissionResult](r, "evaluate_permission", `{"sessionId":"s","toolName":"shell","input":{"command":"rm -rf x"}}`)
 	do[command.PolicyResult](r, "set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`)
 	do[command.PolicyResult](r, "get_policy", `{"sessionId":"s"}`)
+	do[command.GetQuotasResult](r, "get_quotas", `{}`)
 	if b := do[command.CompactThreadResult](r, "compact_thread", `{"sessionId":"s","threadId":%q}`, threadID); b.Boundary.SummaryRef == "" {
 		r.Errorf("got %+v", b)
 	}

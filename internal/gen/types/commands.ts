@@ -2763,8 +2763,8 @@ export interface QuotaUse {
   account: string;
   /** Its name. */
   quota: "sessions" | "queuedTurns" | "subscriptions" | "storedBytes" | "schedules" | "processes";
-  /** The most that the account may use; null if there is none. */
-  limit: number;
+  /** The most that the account may use; absent if there is none. */
+  limit?: number;
   /** How much it uses. */
   used: number;
 }

@@ -198,7 +198,7 @@ func (a *area) compute(o *op) uint32 {
 		}
 	case opUnlessOther:
 		st := (*syscall.Stat_t)(unsafe.Pointer(&a.stat))
-		if uint64(st.Dev) == o.args[0] && uint64(st.Ino) == o.args[2] {
+		if uint64(st.Dev) == o.args[0] && st.Ino == o.args[2] { //nolint:unconvert // narrower on some architectures
 			return uint32(o.args[1]) * opSize
 		}
 	case opClear:

@@ -65,7 +65,7 @@ type mountAttr struct{ set, _, _, _ uint64 }
 const mountAttrSize = unsafe.Sizeof(mountAttr{})
 
 // openHow is struct open_how.
-type openHow struct{ flags, mode, resolve uint64 }
+type openHow struct{ flags, _, resolve uint64 }
 
 // pollFD is struct pollfd.
 type pollFD struct {
