@@ -130,7 +130,7 @@ escape: ## Try to escape from the sandbox as an agent would, and print what this
 
 .PHONY: fuzz-shell
 fuzz-shell: ## Run 100,000 random shell programs under a rule that denies one program; its mark must never appear.
-	AGENTD_TEST_PROGRAMS=1 $(GO) test -count=1 -v -timeout 120m -run TestLongShellPrograms ./internal/escapetest
+	AGENTD_TEST_PROGRAMS=100000 $(GO) test -count=1 -v -timeout 240m -run TestManyShellPrograms ./internal/escapetest
 
 .PHONY: bench-peers
 bench-peers: ## Turns over HTTP beside goose, codex and River (installs the peers with npm into a temporary folder).

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"agentd/event"
@@ -194,9 +195,21 @@ func (g *guarded) coverFiles(root string) {
 	if cover == nil {
 		return
 	}
+	g.coverBelow(cover, root, "")
+	// A pattern that begins with a slash may be about files elsewhere.
+	if slices.ContainsFunc(g.rules, func(r event.PolicyRule) bool { return r.Decision == permission.Deny && strings.HasPrefix(r.Match, "/") }) {
+		g.coverBelow(cover, "/", root)
+	}
+}
+
+// coverBelow covers what lies below a folder, but not below another.
+func (g *guarded) coverBelow(cover *permission.Cover, root, but string) {
 	walked := 0
 	errEnough := errors.New("enough")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if path == but || root == "/" && slices.Contains([]string{"/proc", "/sys", "/dev"}, path) {
+			return fs.SkipDir
+		}
 		if err != nil {
 			return nil //nolint:nilerr // what we can't list, commands of the same user can't either
 		}
@@ -221,6 +234,6 @@ func (g *guarded) coverFiles(root string) {
 		return nil
 	})
 	if err != nil {
-		g.missed = fmt.Sprintf("rules: not every file that a rule denies is covered: the workspace has more than %d entries, or more than %d match", maxWalked, maxCovered)
+		g.missed = fmt.Sprintf("rules: not every file that a rule denies is covered: %s has more than %d entries, or more than %d match", root, maxWalked, maxCovered)
 	}
 }

@@ -59,7 +59,7 @@ func TestHostileRegexps(t *testing.T) {
 	}
 }
 
-// TestLongLineIsFound: a line that is searched in pieces gives what a short one does.
+// TestVeryLongLineIsFound: a line that is searched in pieces gives what a short one does.
 func TestLongLineIsFound(t *testing.T) {
 	find, err := newFinder(`(?:x{1,500})?needle$`)
 	if err != nil {

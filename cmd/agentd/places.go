@@ -24,7 +24,6 @@ var secretPlaces = []string{
 	"~/.mozilla", "~/.config/chromium", "~/.config/google-chrome", "~/.config/BraveSoftware", "~/.config/microsoft-edge", "~/.thunderbird",
 	"~/.claude/.credentials.json", "~/.codex/auth.json", "~/.config/goose", "~/.local/share/opencode/auth.json",
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
-	"/root/.ssh", "/root/.gnupg", "/root/.aws", "/root/.kube", "/root/.netrc", "/root/.docker/config.json",
 	"/var/lib/kubelet", "/var/run/secrets", "/run/secrets", "/run/credentials",
 }
 

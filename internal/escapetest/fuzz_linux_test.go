@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,14 +19,22 @@ import (
 
 // TestShellPrograms runs random shell programs that try to start a program which a
 // rule denies: the reading of the line and the supervision together.
-func TestShellPrograms(t *testing.T) { runPrograms(t, 1, 600) }
+func TestShellPrograms(t *testing.T) { runPrograms(t, 1, 400) }
 
-// TestLongShellPrograms runs a hundred thousand of them.
-func TestLongShellPrograms(t *testing.T) {
-	if os.Getenv("AGENTD_TEST_PROGRAMS") == "" {
+// TestManyShellPrograms runs as many of them as the variable says, in several
+// sandboxes beside each other, each with a seed of its own.
+func TestManyShellPrograms(t *testing.T) {
+	count, err := strconv.Atoi(os.Getenv("AGENTD_TEST_PROGRAMS"))
+	if err != nil {
 		t.Skip("AGENTD_TEST_PROGRAMS is not set: 100,000 random shell programs are not run (make fuzz-shell)")
 	}
-	runPrograms(t, 20261116, 100_000)
+	workers := runtime.NumCPU()
+	for i := range workers {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			runPrograms(t, uint64(20261116+i), (count+workers-1)/workers)
+		})
+	}
 }
 
 // batch is how many programs one sandboxed command runs, one after the other.
