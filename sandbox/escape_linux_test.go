@@ -450,7 +450,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(base+"/self", "-test.v", "-test.run", "^(TestEscapes|TestProbe|TestProxy.*|TestParts.*|TestKillAndClose|TestReadRootsNarrow|TestFullAccess.*|TestRootStays.*)$/^as_it_is$/^workspace_write$")
+	cmd := exec.Command(base+"/self", "-test.v", "-test.run", "^(TestEscapes|TestProbe|TestProxy.*|TestParts.*|TestKillAndClose|TestReadRootsNarrow|TestFullAccess.*|TestRootStays.*|TestSupervision.*)$/^as_it_is$/^workspace_write$")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), userEnv+"="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

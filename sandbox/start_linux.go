@@ -38,7 +38,7 @@ func startsOf(n *notification) ([]Start, error) {
 	}
 	view, err := openView(pid)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("its view of the file system: %v", err) //nolint:errorlint // it is no error of the start
 	}
 	defer view.close()
 	file, err := view.open(dirfd, path, flags)

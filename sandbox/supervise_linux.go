@@ -179,11 +179,11 @@ func (s *supervisor) judge(n *notification, first bool) unix.Errno {
 	return 0
 }
 
-// missing says that there is no such program: callers that search a list of folders
-// go on with the next.
+// missing says that there is no such program, or none that the user may look at:
+// callers that search a list of folders go on with the next.
 func missing(errno unix.Errno) bool {
 	switch errno {
-	case unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EFAULT, unix.E2BIG, unix.EBADF:
+	case unix.EACCES, unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EFAULT, unix.E2BIG, unix.EBADF:
 		return true
 	default:
 		return false
