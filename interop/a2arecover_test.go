@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -229,6 +230,11 @@ func TestRecoveryOverKillsOfThePeer(t *testing.T) {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	accept := exec.Command(taker.program, "data", "accept", "--yes", data) // it was made by hand
+	accept.Env = taker.env
+	if out, err := accept.CombinedOutput(); err != nil {
+		t.Fatalf("agentd data accept: %v\n%s", err, out)
 	}
 	taker.start()
 	f.lead(taker)

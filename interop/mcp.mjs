@@ -18,7 +18,7 @@ const types = await load("types.js");
 const transport = (secret = token) =>
   how === "http"
     ? new StreamableHTTPClientTransport(new URL(where), { requestInit: { headers: { Authorization: `Bearer ${secret}` } } })
-    : new StdioClientTransport({ command: agentd, args: ["mcp", "--config", join(where, "config.yaml")], cwd: where, stderr: "inherit" });
+    : new StdioClientTransport({ command: agentd, args: ["mcp", "--config", join(where, "config.yaml")], cwd: where, env: process.env, stderr: "inherit" });
 
 // connect returns a client that answers what it is asked, and what it was asked.
 async function connect(answer) {

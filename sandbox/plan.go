@@ -28,7 +28,8 @@ type Plan struct {
 	Profile Profile
 	// ReadRoots and WriteRoots are what can really be read and written.
 	ReadRoots, WriteRoots []string
-	// Hidden is what really can't be read of the profile's hidden paths.
+	// Hidden is what really can't be read of the profile's hidden paths, of those that
+	// are there.
 	Hidden      []string
 	Enforcement Enforcement
 	// NotEnforced has a sentence for each thing that was asked for and isn't
@@ -69,7 +70,12 @@ func Prepare(profile Profile, report Report) (*Plan, error) {
 	if resolved.Mode == DangerFullAccess {
 		resolved.Network = NetworkAllow
 	}
-	p := &Plan{Profile: resolved, Hidden: slices.Clone(resolved.Hidden), report: report}
+	p := &Plan{Profile: resolved, report: report}
+	for _, path := range resolved.Hidden {
+		if _, there := resolved.Identities[path]; there {
+			p.Hidden = append(p.Hidden, path)
+		}
+	}
 	p.decideFiles()
 	p.decideNetwork()
 	p.decideProcesses()

@@ -60,7 +60,7 @@ func TestHostileRegexps(t *testing.T) {
 }
 
 // TestVeryLongLineIsFound: a line that is searched in pieces gives what a short one does.
-func TestLongLineIsFound(t *testing.T) {
+func TestVeryLongLineIsFound(t *testing.T) {
 	find, err := newFinder(`(?:x{1,500})?needle$`)
 	if err != nil {
 		t.Fatal(err)

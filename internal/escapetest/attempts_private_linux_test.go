@@ -33,8 +33,10 @@ func privateReads() []attempt {
 func rulesOfTheWorkspace() []attempt {
 	return []attempt{
 		{name: "empty the rules", line: "echo '[]' > $RULES", claims: protects, escaped: unruled},
-		{name: "empty the rules by their path", line: "echo '[]' > $WS/$RULES", claims: protects, boundary: "filesystem", escaped: unruled},
-		{name: "append to the rules", line: "echo >> $WS/$RULES", claims: protects, boundary: "filesystem", escaped: unruled},
+		{name: "empty the rules by their path", line: "echo '[]' > $WS/$RULES", claims: protects, escaped: unruled},
+		{name: "append to the rules", line: "echo >> $WS/$RULES", claims: protects, escaped: unruled},
+		{name: "empty the rules by a computed name", line: "n=$(ls -A | grep permissions); echo '[]' > $WS/\"$n\"", claims: protects, boundary: "filesystem", escaped: unruled},
+		{name: "append to the rules by a program", line: "echo | tee -a $WS/$RULES", claims: protects, boundary: "filesystem", escaped: unruled},
 		{name: "remove the rules", line: "rm -f $RULES", claims: protects, boundary: "filesystem", escaped: unruled},
 		{name: "rename the rules", line: "mv $RULES other", claims: protects, boundary: "filesystem", escaped: unruled},
 		{name: "rename over the rules", line: "echo '[]' > other; mv -f other $RULES", claims: protects, escaped: unruled},

@@ -127,11 +127,13 @@ func (c *call) wrong(p *sandbox.Plan, shell bool) []string {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-	say(c.permission == nil || c.permission.DecisionReason == "" || c.permission.DecisionSource == "", "no decision with a reason")
+	// A path that no approval could open is refused before anything is decided.
+	early := c.permission == nil && c.started == nil && c.failed != nil && c.failed.ErrorCategory == "sandbox_violation"
+	say(!early && (c.permission == nil || c.permission.DecisionReason == "" || c.permission.DecisionSource == ""), "no decision with a reason")
 	say((c.result == nil) == (c.failed == nil), "not exactly one end")
 	say(c.processes != c.ended, "%d processes started, %d ended", c.processes, c.ended)
 	say(c.started == nil && (c.result != nil || c.processes > 0), "something ran without tool.started")
-	say(c.permission != nil && c.permission.Decision != "allow" && c.started != nil, "it ran although the decision is %s", c.permission.Decision)
+	say(c.permission != nil && c.permission.Decision != "allow" && c.started != nil, "it ran although the decision is %+v", c.permission)
 	at := func(t event.Type) int { return slices.Index(c.order, t) }
 	if c.started != nil {
 		say(at(event.TypePermissionEvaluated) > at(event.TypeToolStarted), "the decision comes after the start")
@@ -158,7 +160,7 @@ func wrongBoundary(a *event.SandboxApplied, p *sandbox.Plan) []string {
 		return []string{"no sandbox.applied"}
 	}
 	if a.Mode != string(p.Profile.Mode) || a.Enforcement != event.Enforcement(p.Enforcement) || !slices.Equal(a.NotEnforced, p.NotEnforced) ||
-		!slices.Equal(a.WriteRoots, p.WriteRoots) || !slices.Equal(a.ReadRoots, p.ReadRoots) || !slices.Equal(a.Hidden, p.Hidden) ||
+		!slices.Equal(a.WriteRoots, p.WriteRoots) || !slices.Equal(a.ReadRoots, p.ReadRoots) || slices.ContainsFunc(p.Hidden, func(h string) bool { return !slices.Contains(a.Hidden, h) }) ||
 		!slices.Equal(a.Protected, p.Protected()) || a.Network != string(p.Profile.Network) {
 		return []string{fmt.Sprintf("sandbox.applied says %+v, the plan is %+v", a, p)}
 	}

@@ -220,6 +220,13 @@ func (a *agentServer) start(env ...string) {
 	a.cmd = exec.Command(bin, "serve", "--config", a.dir+"/agentd.yaml")
 	a.cmd.Dir = a.dir
 	a.cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+a.dir+"/state", "AGENTD_TOKEN="+a.s["admin token"]), env...)
+	if filled, err := os.ReadDir(a.data); err == nil && len(filled) > 0 { // by the test, and not by agentd
+		accept := exec.Command(bin, "data", "accept", "--yes", a.data)
+		accept.Env = a.cmd.Env
+		if out, err := accept.CombinedOutput(); err != nil {
+			a.Fatalf("agentd data accept: %v\n%s", err, out)
+		}
+	}
 	out, err := a.cmd.StdoutPipe()
 	a.must(err)
 	errs, err := a.cmd.StderrPipe()
