@@ -184,7 +184,7 @@ func TestCommandsEndWithTheirSupervisor(t *testing.T) {
 		t.Skip("no supervision here: " + report().Supervise.Reason)
 	}
 	plan := prepared(t, Profile{Root: workspace(t), Supervised: true})
-	asked, answer := make(chan struct{}), make(chan struct{})
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
 	child, err := plan.Start(Command{Argv: []string{"/bin/sh", "-c", "/bin/true; /bin/true"}, Supervise: func(Start) string {
 		asked <- struct{}{}
 		<-answer
