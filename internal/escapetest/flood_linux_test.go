@@ -44,6 +44,10 @@ func TestAttemptsSucceedWithoutASandbox(t *testing.T) {
 		"TCP by the shell":              "needs bash",
 		"rename race by a program":      "chance decides",
 		"MPTCP":                         "not every kernel has it",
+		"hard link":                     "what bounds the agent is covered even there, and no link crosses mounts",
+		"private key by a hard link":    "as hard link",
+		"the runtime's environment":     "the cover takes the privilege to look into other processes",
+		"a stranger's environment":      "as the runtime's environment",
 	} {
 		if !harmless[name] {
 			t.Errorf("%s is not in the table", name)
@@ -52,7 +56,7 @@ func TestAttemptsSucceedWithoutASandbox(t *testing.T) {
 		delete(harmless, name)
 	}
 	w := newWorld(t, sandbox.DangerFullAccess)
-	w.profile.Hidden = nil // otherwise it is covered even there
+	w.profile.Hidden = nil // otherwise they are covered even there
 	var mine []attempt
 	for _, a := range attempts() {
 		if harmless[a.name] && a.tool == "" {
