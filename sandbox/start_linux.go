@@ -28,11 +28,12 @@ func startsOf(n *notification) ([]Start, error) {
 	if n.nr == unix.SYS_EXECVEAT {
 		dirfd, pathArg, argvArg, flags = int(int32(n.args[0])), n.args[1], n.args[2], n.args[4]
 	}
-	path, err := (&foreignMemory{pid: pid}).text(pathArg, maxStartPath)
+	memory := &foreignMemory{pid: pid}
+	path, err := memory.text(pathArg, maxStartPath)
 	if err != nil {
 		return nil, fmt.Errorf("path: %w", err)
 	}
-	argv, err := arguments(pid, argvArg)
+	argv, err := arguments(memory, argvArg)
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -49,11 +50,11 @@ func startsOf(n *notification) ([]Start, error) {
 }
 
 // chain follows a program to what the kernel really runs.
-func (v *view) chain(file *os.File, path string, argv []string) ([]Start, error) {
+func (v *view) chain(file int, path string, argv []string) ([]Start, error) {
 	var starts []Start
 	for {
 		start, head, err := v.describe(file, argv)
-		_ = file.Close() // it was opened to be looked at
+		_ = unix.Close(file) // it was opened to be looked at
 		if err != nil {
 			return nil, err
 		}
@@ -79,13 +80,13 @@ func (v *view) chain(file *os.File, path string, argv []string) ([]Start, error)
 }
 
 // describe says what a file is, and reads its beginning.
-func (v *view) describe(file *os.File, argv []string) (Start, []byte, error) {
+func (v *view) describe(file int, argv []string) (Start, []byte, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+	if err := unix.Fstat(file, &st); err != nil {
 		return Start{}, nil, err
 	}
-	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
-	path, err := os.Readlink(self)
+	self := "/proc/self/fd/" + strconv.Itoa(file)
+	path, err := readlink(self)
 	if err != nil {
 		return Start{}, nil, err
 	}
@@ -93,20 +94,30 @@ func (v *view) describe(file *os.File, argv []string) (Start, []byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return start, nil, nil // the kernel refuses it
 	}
-	readable, err := os.Open(self)
+	readable, err := openFile(self, unix.O_RDONLY)
 	if errors.Is(err, os.ErrPermission) {
 		return start, nil, nil // a script that can't be read can't be run either
 	}
 	if err != nil {
 		return Start{}, nil, err
 	}
-	defer readable.Close() // opened for reading
+	defer unix.Close(readable) // opened for reading
 	head := make([]byte, 256)
-	count, err := readable.Read(head)
-	if err != nil && count == 0 {
-		return start, nil, nil // an empty file is no program
+	count, err := uninterrupted(func() (int, error) { return unix.Read(readable, head) })
+	if err != nil {
+		return start, nil, nil // the kernel can't read it either
 	}
 	return start, head[:count], nil
+}
+
+// readlink is [os.Readlink] with room for the longest link at once.
+func readlink(path string) (string, error) {
+	room := make([]byte, maxStartPath)
+	n, err := unix.Readlink(path, room)
+	if err != nil {
+		return "", err
+	}
+	return string(room[:n]), nil
 }
 
 // shebang reads the interpreter of a script, and the one argument that it may have,
@@ -129,34 +140,35 @@ func shebang(head []byte) (interpreter, option string, ok bool) {
 	return interpreter, option, true
 }
 
-// view is the file system as a process sees it.
+// view is the file system as a process sees it. Descriptors are plain numbers: a
+// program waits for each call here, and os.File makes more of them.
 type view struct {
 	pid  int
-	root *os.File
+	root int
 	cwd  string
 }
 
 // openView looks through a process.
 func openView(pid int) (*view, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	cwd, err := os.Readlink(dir + "/cwd")
+	cwd, err := readlink(dir + "/cwd")
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenFile(dir+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, err := openFile(dir+"/root", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
 	return &view{pid: pid, root: root, cwd: cwd}, nil
 }
 
-func (v *view) close() { _ = v.root.Close() }
+func (v *view) close() { _ = unix.Close(v.root) }
 
 // open opens what a path means to the process.
-func (v *view) open(dirfd int, path string, flags uint64) (*os.File, error) {
+func (v *view) open(dirfd int, path string, flags uint64) (int, error) {
 	if path == "" {
 		if flags&unix.AT_EMPTY_PATH == 0 {
-			return nil, unix.ENOENT
+			return -1, unix.ENOENT
 		}
 		return v.descriptor(strconv.Itoa(dirfd))
 	}
@@ -164,8 +176,8 @@ func (v *view) open(dirfd int, path string, flags uint64) (*os.File, error) {
 		base := v.cwd
 		if dirfd != unix.AT_FDCWD {
 			var err error
-			if base, err = os.Readlink(v.own("fd/" + strconv.Itoa(dirfd))); err != nil {
-				return nil, err
+			if base, err = readlink(v.own("fd/" + strconv.Itoa(dirfd))); err != nil {
+				return -1, err
 			}
 		}
 		path = base + "/" + path
@@ -174,7 +186,7 @@ func (v *view) open(dirfd int, path string, flags uint64) (*os.File, error) {
 		first, rest, _ := strings.Cut(name, "/")
 		switch {
 		case name == "exe":
-			return os.OpenFile(v.own("exe"), unix.O_PATH, 0)
+			return openFile(v.own("exe"), unix.O_PATH)
 		case first == "fd":
 			return v.descriptor(rest)
 		case first == "root":
@@ -187,22 +199,32 @@ func (v *view) open(dirfd int, path string, flags uint64) (*os.File, error) {
 	if flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
 		how.Flags |= unix.O_NOFOLLOW
 	}
-	fd, err := unix.Openat2(int(v.root.Fd()), path, &how)
-	if err != nil {
-		return nil, err
+	return uninterrupted(func() (int, error) { return unix.Openat2(v.root, path, &how) })
+}
+
+func openFile(path string, flags int) (int, error) {
+	return uninterrupted(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) })
+}
+
+// uninterrupted repeats a call that a signal ended: the runtime sends itself some, and
+// file systems of the network and of other programs let them through.
+func uninterrupted(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
 	}
-	return os.NewFile(uintptr(fd), path), nil
 }
 
 // own is a file of the process below /proc, as we see it.
 func (v *view) own(name string) string { return "/proc/" + strconv.Itoa(v.pid) + "/" + name }
 
 // descriptor opens what a descriptor of the process stands for.
-func (v *view) descriptor(number string) (*os.File, error) {
+func (v *view) descriptor(number string) (int, error) {
 	if _, err := strconv.ParseUint(number, 10, 31); err != nil {
-		return nil, unix.EBADF
+		return -1, unix.EBADF
 	}
-	return os.OpenFile(v.own("fd/"+number), unix.O_PATH, 0)
+	return openFile(v.own("fd/"+number), unix.O_PATH)
 }
 
 // ownFile says which of its own files below /proc a process means by a path: to us
@@ -226,11 +248,11 @@ func ownFile(path string) (string, bool) {
 }
 
 // arguments reads a list of texts that ends with a zero.
-func arguments(pid int, addr uint64) ([]string, error) {
+func arguments(texts *foreignMemory, addr uint64) ([]string, error) {
 	if addr == 0 {
 		return nil, nil // the kernel takes that for an empty list
 	}
-	pointers, texts := &foreignMemory{pid: pid}, &foreignMemory{pid: pid}
+	pointers := &foreignMemory{pid: texts.pid}
 	var argv []string
 	for total := 0; ; addr += wordSize {
 		p, err := pointers.word(addr)

@@ -1,10 +1,11 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,8 @@ import (
 // past what rules about programs can hold, and the rest of the sandbox holds it.
 type supervisor struct {
 	listener *os.File
-	raw      syscall.RawConn
+	fd       int // the listener's
+	stop     int // an eventfd that ends serve
 	ask      func(Start) string
 	done     chan struct{} // closed when serve has ended
 
@@ -50,29 +52,26 @@ type answer struct {
 
 // newSupervisor takes over a listener and serves it.
 func newSupervisor(listener *os.File, ask func(Start) string) (*supervisor, error) {
-	// The file has to be waited for by the runtime's poller.
-	fd, err := unix.FcntlInt(listener.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	pollable := os.NewFile(uintptr(fd), "supervisor")
-	raw, err := pollable.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(err, pollable.Close())
-	}
-	_ = listener.Close() // pollable is a copy
-	s := &supervisor{listener: pollable, raw: raw, ask: ask, done: make(chan struct{})}
+	s := &supervisor{listener: listener, fd: int(listener.Fd()), stop: stop, ask: ask, done: make(chan struct{})}
+	// Without it each question and each answer may wake another processor, which costs
+	// more than the question. Kernels before 6.6 don't know it.
+	wake := uint64(unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+	_ = control(s.fd, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unsafe.Pointer(&wake))
 	go s.serve()
 	return s, nil
 }
 
 // close ends the supervision and waits for it.
 func (s *supervisor) close() {
-	_ = s.listener.Close()
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(s.stop, one[:]) // fails only if the counter is full: then it is readable, too
 	<-s.done
+	_ = unix.Close(s.stop)
 }
 
 // refusals are what was refused so far.
@@ -83,8 +82,11 @@ func (s *supervisor) refusals() []Refused {
 }
 
 // serve answers until the last process of the command has ended. The first start is
-// the command's own, which was judged before.
+// the command's own, which was judged before. It has a thread of its own, so that the
+// kernel can switch from the process that asks to it and back.
 func (s *supervisor) serve() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	defer close(s.done)
 	defer s.listener.Close() // without us every start is refused, and none waits
 	for first := true; ; first = false {
@@ -97,55 +99,34 @@ func (s *supervisor) serve() {
 			a.errno, a.flags = -int32(errno), 0
 		}
 		// A process that is gone needs no answer.
-		_ = s.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a))
+		_ = control(s.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a))
 	}
 }
 
 // receive waits for the next start.
 func (s *supervisor) receive() (*notification, error) {
 	for {
-		n := &notification{}
-		var got error
-		err := s.raw.Read(func(fd uintptr) bool {
-			waiting := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			_, err := unix.Poll(waiting, 0)
-			for errors.Is(err, unix.EINTR) {
-				_, err = unix.Poll(waiting, 0)
-			}
-			switch {
-			case err != nil:
-				got = err
-				return true
-			case waiting[0].Revents&unix.POLLIN != 0:
-				got = control(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
-				return true
-			case waiting[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0:
-				got = os.ErrClosed
-				return true
-			}
-			return false
-		})
-		switch {
-		case err != nil:
+		waiting := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.stop), Events: unix.POLLIN}}
+		if _, err := unix.Poll(waiting, -1); errors.Is(err, unix.EINTR) {
+			continue
+		} else if err != nil {
 			return nil, err
-		case errors.Is(got, unix.ENOENT), errors.Is(got, unix.EINTR):
-			continue // the process died before it was looked at
-		case got != nil:
-			return nil, got
 		}
-		return n, nil
+		if waiting[1].Revents != 0 || waiting[0].Revents&unix.POLLIN == 0 {
+			return nil, os.ErrClosed
+		}
+		n := &notification{}
+		err := control(s.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINTR) {
+			continue // the process died before it was looked at
+		}
+		return n, err
 	}
 }
 
 // control does an ioctl on the listener.
-func (s *supervisor) control(request uintptr, arg unsafe.Pointer) error {
-	var got error
-	err := s.raw.Control(func(fd uintptr) { got = control(fd, request, arg) })
-	return errors.Join(err, got)
-}
-
-func control(fd, request uintptr, arg unsafe.Pointer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, request, uintptr(arg)); errno != 0 {
+func control(fd int, request uintptr, arg unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
 		return errno
 	}
 	return nil
@@ -159,7 +140,7 @@ func (s *supervisor) judge(n *notification, first bool) unix.Errno {
 	starts, err := startsOf(n)
 	// What was read is about this process only if it still waits: its number may
 	// belong to another by now.
-	if gone := s.control(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); gone != nil {
+	if gone := control(s.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); gone != nil {
 		return unix.ESRCH
 	}
 	var errno unix.Errno
