@@ -31,7 +31,7 @@ func Inventory(mode string, rules []event.PolicyRule, info event.ToolInfo) (poli
 	}
 	var whole []event.PolicyRule
 	for _, r := range rules {
-		if c := readRules([]event.PolicyRule{r})[0]; c.whole(f.kind) && c.applies(info.ToolName) {
+		if c := compileRules([]event.PolicyRule{r})[0]; c.whole(f.kind) && c.applies(info.ToolName) {
 			whole = append(whole, r)
 		}
 	}

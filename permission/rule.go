@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"agentd/event"
 	"agentd/internal/pathglob"
@@ -123,8 +124,28 @@ func (r *rule) whole(k kind) bool {
 	return k != kindFileRead && k != kindFileWrite && r.text != nil && r.text.all
 }
 
-// readRules prepares the rules, in an order that doesn't depend on the given one.
+// compiledRules are rules as they were given, and what was made of them.
+type compiledRules struct {
+	given []event.PolicyRule
+	rules []rule
+}
+
+// lastRules are the rules that were read last. One call asks about the same rules
+// several times, and rules change rarely, so most questions find them here.
+var lastRules atomic.Pointer[compiledRules]
+
+// readRules prepares the rules, in an order that doesn't depend on the given one. The
+// result is shared: it must not be changed.
 func readRules(rules []event.PolicyRule) []rule {
+	if last := lastRules.Load(); last != nil && slices.Equal(last.given, rules) {
+		return last.rules
+	}
+	c := &compiledRules{slices.Clone(rules), compileRules(rules)}
+	lastRules.Store(c)
+	return c.rules
+}
+
+func compileRules(rules []event.PolicyRule) []rule {
 	out := make([]rule, 0, len(rules))
 	for _, r := range rules {
 		c := rule{PolicyRule: r, ref: RuleRef(r)}

@@ -21,6 +21,6 @@ func FuzzParseRules(f *testing.F) {
 		if _, err := ParseRules("host", rules); err != nil {
 			t.Errorf("%+v was taken, and %+v isn't: %v", given, rules, err)
 		}
-		readRules(rules)
+		compileRules(rules)
 	})
 }
