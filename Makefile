@@ -11,6 +11,11 @@ LINT := bin/golangci-lint
 # Runs "go test" and names at the end what was skipped, and why.
 LOG  := bin/testlog
 
+# Without cgo in every pass but that of the race detector, and with the flags that go
+# test has: what one pass compiled, the next ones find.
+export CGO_ENABLED ?= 0
+TRIM ?= -trimpath
+
 # Arguments for "agentd serve" in "make run", for example ARGS="--listen :8701".
 ARGS ?=
 # How much "make test-random" tries.
@@ -37,7 +42,7 @@ run: build ## Build agentd and run the server (ARGS="..." for its flags).
 build: ## Build bin/agentd, static, without cgo.
 	@GO=$(GO) sh scripts/go.sh
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/agentd ./cmd/agentd
+	$(GO) build $(TRIM) -o bin/agentd ./cmd/agentd
 
 .PHONY: generate
 generate: ## Write everything that is generated from the catalogues.
@@ -53,10 +58,9 @@ fix: $(LINT) ## Apply the fixes that linters propose, then format.
 	$(LINT) fmt
 
 .PHONY: lint
-lint: $(LINT) ## Formatting, go.mod, go vet, golangci-lint, generated files.
+lint: $(LINT) ## Formatting, go.mod, golangci-lint (go vet is one of its linters), generated files.
 	@$(STEP) "Formatting (gofumpt)" $(LINT) fmt --diff
 	@$(STEP) "go.mod and go.sum are tidy" $(GO) mod tidy -diff
-	@$(STEP) "go vet" $(GO) vet ./...
 	@$(STEP) "go vet and go.mod, bench" sh -c '$(GO) -C bench vet ./... && $(GO) -C bench mod tidy -diff'
 	@$(STEP) "golangci-lint" $(LINT) run ./...
 	@$(STEP) "Generated files are up to date" $(GO) run -tags bootstrap ./internal/gen/generate -check
@@ -72,19 +76,18 @@ needs: ## Install what "make test" needs beyond Go (Debian, as root): a C compil
 	@sh scripts/needs.sh
 
 .PHONY: test
-test: ## Everything that CI checks: lint, all tests with the race detector, long tests, PostgreSQL and Node.js required.
+test: ## Everything that CI checks: lint and all tests but the long ones, PostgreSQL and Node.js required.
 	@RAPID_SEED=$(SEED) sh scripts/phases.sh $(MAKE) --no-print-directory test-steps
 	@printf '\n==> make test: everything passed\n'
 
 .PHONY: test-steps
 test-steps:
 	@$(STEP) "What the tests need beyond Go" $(MAKE) --no-print-directory needs
-	@$(STEP) "Build" $(MAKE) --no-print-directory build
+	@$(STEP) "Build" $(MAKE) --no-print-directory build TRIM=
 	@$(STEP) "golangci-lint, the tool" sh scripts/lint-tool.sh
 	@$(MAKE) --no-print-directory lint
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
 	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests of the whole program" $(MAKE) --no-print-directory test-program
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Long tests and tests that the race detector disturbs" $(MAKE) --no-print-directory test-long
 
 # Always asked, because go knows better than make whether it is current.
 .PHONY: $(LOG)
@@ -96,22 +99,28 @@ $(LOG):
 test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node.js only if they are installed.
 	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
-# The tests of the whole program start it hundreds of times, which the race
-# detector makes four times as slow; all that it links runs here. So do attempts to
-# escape. Those of the repository itself read it from one goroutine.
-PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./internal/gen/generate
+# What runs without the race detector. The tests of the whole program, and attempts to
+# escape, start it hundreds of times, which the detector makes four times as slow; all
+# that it links runs in the race pass. The rest starts no goroutines, and has tests that
+# try thousands of inputs.
+PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./internal/gen/... \
+	./command ./contract ./event/... ./evidence/... ./fault ./permission ./redact ./state \
+	./internal/netaddr ./internal/pathglob ./internal/yamlbound
 
-.PHONY: test-race
-test-race: $(LOG) ## All quick tests with the race detector, but for those that test-program runs.
-	CGO_ENABLED=1 $(LOG) $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
-
-.PHONY: test-program
-test-program: $(LOG) ## The tests of the whole program and of the repository, without the race detector.
+.PHONY: test-plain
+test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
 	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) $(PLAIN)
+	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short -timeout $(TEST_TIMEOUT)
+
+# Random tests of packages with goroutines make fewer rounds here: a round takes ten
+# times as long, and "make test-random" makes many.
+.PHONY: test-race
+test-race: $(LOG) ## All other quick tests, with the race detector.
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
 .PHONY: test-long
-test-long: $(LOG) ## What test-race leaves out: many rounds of kill -9, allocation counts.
-	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh -timeout $(TEST_TIMEOUT)
+test-long: $(LOG) ## What "make test" leaves out: a thousand clients and rounds, gigabytes, a real OpenTelemetry Collector. Takes half an hour.
+	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh long -timeout 120m
 	# A real OpenTelemetry Collector, in a module of its own because it is large.
 	AGENTD_TEST_LONG=1 $(LOG) $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
 

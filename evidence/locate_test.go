@@ -1,7 +1,3 @@
-//go:build !race
-
-// Sequential and long: the race detector would only make them slower.
-
 package evidence_test
 
 import (

@@ -1,7 +1,3 @@
-//go:build !race
-
-// It begins with what the sequential tests seal.
-
 package evidence_test
 
 import (

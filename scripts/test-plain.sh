@@ -1,23 +1,26 @@
 #!/bin/sh
-# Runs, without the race detector, the tests that the race pass leaves out:
+# Runs, without the race detector, tests that other passes leave out.
 #
-#   - tests named TestLong...: many rounds of what a quicker test covers once
-#     (kill -9, damaged files). They skip unless AGENTD_TEST_LONG is set;
-#   - tests in files with the build constraint !race: they measure allocations,
-#     which the race detector changes.
+#   test-plain.sh short [go test flags]
+#     Tests in files with the build constraint !race: they measure allocations, or
+#     try so much in one goroutine that the race detector costs minutes.
+#   test-plain.sh long [go test flags]
+#     Tests named TestLong...: many rounds of what a quicker test covers once
+#     (kill -9, damaged files). They skip unless AGENTD_TEST_LONG is set.
 #
-# Everything else has run in the race pass and isn't run again. Arguments are
-# passed on to go test, or to what GOTEST says instead, seen from the root.
+# GOTEST says what to run instead of go test, seen from the root.
 set -eu
 cd "$(dirname "$0")/.."
+kind=$1
+shift
 
 # names FILE... prints the tests of the given files that belong here.
 names() {
 	for file in "$@"; do
-		if grep -q '^//go:build .*!race' "$file"; then
-			sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' "$file"
-		else
+		if [ "$kind" = long ]; then
 			sed -n 's/^func \(TestLong[A-Za-z0-9_]*\)(.*/\1/p' "$file"
+		elif grep -q '^//go:build .*!race' "$file"; then
+			sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' "$file"
 		fi
 	done | grep -v '^TestMain$' | sort -u
 }
@@ -40,5 +43,6 @@ if [ "$count" -eq 0 ]; then
 	exit 1
 fi
 echo "packages with tests of this kind: $count"
+[ "$kind" = short ] || export AGENTD_TEST_LONG=1
 # shellcheck disable=SC2086 # GOTEST and dirs are words
-AGENTD_TEST_LONG=1 ${GOTEST:-go test} "$@" -run "^($tests)\$" $dirs
+${GOTEST:-go test} "$@" -run "^($tests)\$" $dirs
