@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -336,6 +337,7 @@ func TestManyRecordersAtOnce(t *testing.T) {
 		k.write(fmt.Sprintf("d%d/f", i), "1")
 	}
 	tree := k.tree()
+	apart := t.TempDir()
 	turns := make([][]event.FileChange, 8)
 	var wg sync.WaitGroup
 	for i := range turns {
@@ -351,8 +353,14 @@ func TestManyRecordersAtOnce(t *testing.T) {
 			} else {
 				err = r.Changing(k.ctx, path)
 			}
+			// At once, as the file tools do: a recorder that begins meanwhile would take
+			// an empty file for what was there before.
+			made := filepath.Join(apart, fmt.Sprint(i))
 			if err == nil {
-				err = os.WriteFile(k.path(path), []byte("2"), 0o644)
+				err = os.WriteFile(made, []byte("2"), 0o644)
+			}
+			if err == nil {
+				err = os.Rename(made, k.path(path))
 			}
 			if err != nil {
 				t.Error(err)
