@@ -11,7 +11,13 @@
 # GOTEST says what to run instead of go test, seen from the root.
 set -eu
 cd "$(dirname "$0")/.."
-kind=$1
+case ${1-} in
+short | long) kind=$1 ;;
+*)
+	echo "test-plain.sh: which tests: short or long?" >&2
+	exit 2
+	;;
+esac
 shift
 
 # names FILE... prints the tests of the given files that belong here.

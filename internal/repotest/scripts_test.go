@@ -88,20 +88,26 @@ func TestOrdinary(t *testing.T) { t.Error("must not run here") }
 
 func TestPlainScript(t *testing.T) {
 	dir := smallModule(t, strings.Replace(longTest, "OUTCOME", "", 1))
-	out, err := script(t, dir, "test-plain.sh", "-v")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, want := range []string{"many rounds", "counted", "packages with tests of this kind: 1"} {
-		if !strings.Contains(out, want) {
+	for kind, want := range map[string]string{"long": "many rounds", "short": "counted"} {
+		out, err := script(t, dir, "test-plain.sh", kind, "-v")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if !strings.Contains(out, want) || !strings.Contains(out, "packages with tests of this kind: 1") {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
+		if strings.Contains(out, "many rounds") && strings.Contains(out, "counted") {
+			t.Errorf("%s runs tests of the other kind:\n%s", kind, out)
+		}
+	}
+	if out, err := script(t, dir, "test-plain.sh"); err == nil || !strings.Contains(out, "short or long") {
+		t.Errorf("without a kind: %v\n%s", err, out)
 	}
 }
 
 func TestPlainScriptFails(t *testing.T) {
 	dir := smallModule(t, strings.Replace(longTest, "OUTCOME", `t.Error("a round was lost")`, 1))
-	out, err := script(t, dir, "test-plain.sh")
+	out, err := script(t, dir, "test-plain.sh", "long")
 	if err == nil || !strings.Contains(out, "a round was lost") || !strings.Contains(out, "--- FAIL: TestLongRounds") {
 		t.Errorf("a failing long test went by: %v\n%s", err, out)
 	}
@@ -113,7 +119,7 @@ func TestPlainScriptWithoutTests(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "p", "alloc_test.go")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := script(t, dir, "test-plain.sh"); err == nil || !strings.Contains(out, "no package has tests") {
+	if out, err := script(t, dir, "test-plain.sh", "long"); err == nil || !strings.Contains(out, "no package has tests") {
 		t.Errorf("no test was found, and nobody said so: %v\n%s", err, out)
 	}
 }
