@@ -12,12 +12,12 @@ type RespondAction struct {
 	// ActionID is the action that waits.
 	ActionID string `json:"actionId" check:"id"`
 	// Decision is one of those that the action offers.
-	Decision string `json:"decision" enum:"allow deny cancel submit"`
+	Decision string `json:"decision" enum:"@actionAnswer"`
 	// Payload is the answer's content: structured input, the permissionMode that an
 	// approved plan is carried out in, or the reference of a credential.
 	Payload event.Raw `json:"payload,omitempty"`
 	// Scope of an allow: once (default) or session.
-	Scope string `json:"scope,omitempty" enum:"once session"`
+	Scope string `json:"scope,omitempty" enum:"@approvalScope"`
 	// ExpiresInMs is how long an allow for the session holds; as long as the session if
 	// absent.
 	ExpiresInMs int64 `json:"expiresInMs,omitempty" max:"31622400000"`
@@ -40,7 +40,7 @@ type RespondActionResult struct {
 	// ActionID is the action's id.
 	ActionID string `json:"actionId"`
 	// Status of the action.
-	Status string `json:"status" enum:"pending resolved expired"`
+	Status string `json:"status" enum:"@actionStatus"`
 }
 
 // ListActions lists actions.
@@ -49,7 +49,7 @@ type ListActions struct {
 	// SessionID keeps the actions of one session.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Status keeps the actions with that status; all if absent.
-	Status string `json:"status,omitempty" enum:"pending resolved expired"`
+	Status string `json:"status,omitempty" enum:"@actionStatus"`
 }
 
 // Command implements [Params].
@@ -87,7 +87,7 @@ type ActionRecord struct {
 	// ParentTurnID is the turn that the child works for.
 	ParentTurnID string `json:"parentTurnId,omitempty"`
 	// Status of the action.
-	Status string `json:"status" enum:"pending resolved expired"`
+	Status string `json:"status" enum:"@actionStatus"`
 	// ActionType says what kind of answer is asked for.
 	ActionType string `json:"actionType"`
 	// Prompt for people.

@@ -22,7 +22,7 @@ type TrialBenchmark struct {
 	// ConfigurationID names the configuration that is tried.
 	ConfigurationID string `json:"configurationId" max:"1000"`
 	// Role of the configuration in a comparison.
-	Role string `json:"role" enum:"baseline candidate control"`
+	Role string `json:"role" enum:"@trialRole"`
 	// HarborJobRef is the job in Harbor.
 	HarborJobRef string `json:"harborJobRef,omitempty" max:"4096"`
 	// HarborTrialRef is the trial in Harbor.
@@ -276,7 +276,7 @@ type ComparedSide struct {
 // ComparedInterval is a confidence interval of the difference of two mean rewards.
 type ComparedInterval struct {
 	// Method is paired, over the tasks that both sides ran, or welch.
-	Method string `json:"method" enum:"paired welch"`
+	Method string `json:"method" enum:"@comparisonMethod"`
 	// Level is the confidence.
 	Level float64 `json:"level"`
 	// Low bounds the difference from below; absent where there are too few trials.

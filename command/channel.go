@@ -13,9 +13,9 @@ type ConnectChannel struct {
 	// ChannelID is the channel's id; made if absent.
 	ChannelID string `json:"channelId,omitempty" check:"id"`
 	// Transport that the peer uses.
-	Transport string `json:"transport" enum:"websocket sse json_rpc grpc http_json stdio in_process custom"`
+	Transport string `json:"transport" enum:"@channelTransport"`
 	// PeerRole says what the peer is.
-	PeerRole string `json:"peerRole" enum:"client host worker remote_runtime peer_agent tool_server"`
+	PeerRole string `json:"peerRole" enum:"@peerRole"`
 	// AccountRef names the peer's account; never a credential.
 	AccountRef string `json:"accountRef,omitempty" max:"1000"`
 	// Capabilities that the peer offers.
@@ -70,7 +70,7 @@ type ReconnectChannelResult struct {
 	// ReplayFrom is the first sequence that is sent again.
 	ReplayFrom uint64 `json:"replayFrom"`
 	// RecoveryMode is snapshot_repair where the cursor can't be replayed.
-	RecoveryMode string `json:"recoveryMode" enum:"replay snapshot_repair"`
+	RecoveryMode string `json:"recoveryMode" enum:"@recoveryMode"`
 	// Gap is what can't be replayed, if something can't.
 	Gap *ChannelGap `json:"gap,omitempty"`
 }

@@ -9,7 +9,7 @@ type GetToolInventory struct {
 	// ThreadID whose tools are asked for; the main thread if absent.
 	ThreadID string `json:"threadId,omitempty" check:"id"`
 	// PermissionMode to ask under; the session's if absent.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 }
 
 // Command implements [Params].
@@ -32,7 +32,7 @@ type GetExecutionEnvironment struct {
 	// ThreadID whose environment is asked for; the main thread if absent.
 	ThreadID string `json:"threadId,omitempty" check:"id"`
 	// PermissionMode to ask under; the session's if absent.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 }
 
 // Command implements [Params].

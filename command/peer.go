@@ -25,7 +25,7 @@ type PeerStep struct {
 	// RemoteStatus is the task's state in the peer's words.
 	RemoteStatus string `json:"remoteStatus,omitempty" max:"128"`
 	// DeliveryMechanism says how the peer learns what becomes of the task.
-	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"polling streaming subscription push"`
+	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"@deliveryMechanism"`
 	// Message is the peer's message in its own form.
 	Message event.Raw `json:"message,omitempty" check:"object"`
 }
@@ -38,7 +38,7 @@ type PeerTaskKey struct {
 	RemoteTaskID string `json:"remoteTaskId" max:"256" secret:"refuse"`
 	// Direction is inbound for work that a peer gave us (default), outbound for
 	// work that we gave a peer.
-	Direction string `json:"direction,omitempty" enum:"inbound outbound"`
+	Direction string `json:"direction,omitempty" enum:"@direction"`
 }
 
 // GetPeerTask returns what joins a peer's task to a local one.
@@ -57,7 +57,7 @@ type PeerTaskRecord struct {
 	// NativeProtocol of the peer.
 	NativeProtocol string `json:"nativeProtocol"`
 	// Direction is inbound or outbound.
-	Direction string `json:"direction" enum:"inbound outbound"`
+	Direction string `json:"direction" enum:"@direction"`
 	// RemoteTaskID is the task as the peer knows it.
 	RemoteTaskID string `json:"remoteTaskId" secret:"refuse"`
 	// RemoteContextID is the conversation as the peer knows it.
@@ -91,7 +91,7 @@ type ListPeerTasks struct {
 	// NativeProtocol of the peers, such as a2a.
 	NativeProtocol string `json:"nativeProtocol" max:"128"`
 	// Direction is inbound (default) or outbound.
-	Direction string `json:"direction,omitempty" enum:"inbound outbound"`
+	Direction string `json:"direction,omitempty" enum:"@direction"`
 	// RemoteContextID keeps the tasks of one conversation.
 	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024" secret:"refuse"`
 	// Status keeps the tasks with one of these statuses.
@@ -192,7 +192,7 @@ type ReportPeerPush struct {
 	// ConfigID names the wish within the task.
 	ConfigID string `json:"configId" max:"256" secret:"refuse"`
 	// Outcome of the attempts.
-	Outcome string `json:"outcome" enum:"delivered failing gave_up refused"`
+	Outcome string `json:"outcome" enum:"@deliveryOutcome"`
 	// Through is the sequence of the session up to which the peer was told.
 	Through uint64 `json:"through,omitempty"`
 	// RemoteStatus is the last state that the peer was told.

@@ -128,7 +128,7 @@ type LinkPeerTask struct {
 	// RemoteContextID is the conversation as the peer knows it.
 	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024" secret:"refuse"`
 	// DeliveryMechanism says how we learn what becomes of the task.
-	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"polling streaming subscription push"`
+	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"@deliveryMechanism"`
 	// Card is the peer's card as it was read.
 	Card event.Raw `json:"card,omitempty" check:"object"`
 	// Reason for people.
@@ -154,7 +154,7 @@ type UpdatePeerTask struct {
 	// RemoteTaskID is the task as the peer knows it; absent before it is known.
 	RemoteTaskID string `json:"remoteTaskId,omitempty" max:"256" secret:"refuse"`
 	// Status is how the task stands there, in our words.
-	Status string `json:"status" enum:"running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown"`
+	Status string `json:"status" enum:"@peerTaskStatus"`
 	// RemoteStatus is the same in the peer's words.
 	RemoteStatus string `json:"remoteStatus,omitempty" max:"128"`
 	// Reason for people; never a credential.
@@ -199,7 +199,7 @@ type PeerQuestion struct {
 	// Prompt for people.
 	Prompt string `json:"prompt" max:"65536"`
 	// Decisions that can be taken; submit and cancel if absent.
-	Decisions []string `json:"decisions,omitempty" enum:"allow deny cancel submit" max:"4"`
+	Decisions []string `json:"decisions,omitempty" enum:"@actionAnswer" max:"4"`
 	// Schema of the answer.
 	Schema event.Raw `json:"schema,omitempty" check:"object"`
 }

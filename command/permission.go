@@ -17,7 +17,7 @@ type EvaluatePermission struct {
 	// Cwd of the call; the workspace's root if absent.
 	Cwd string `json:"cwd,omitempty" max:"4096" secret:"refuse"`
 	// PermissionMode to ask under; the session's if absent.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 }
 
 // Command implements [Params].
@@ -66,7 +66,7 @@ func (p *GetPolicy) Validate() error { return check(p) }
 // PolicyResult is a policy: a mode and the rules that hold.
 type PolicyResult struct {
 	// Mode that holds where no rule does.
-	Mode string `json:"mode" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Mode string `json:"mode" enum:"@permissionMode"`
 	// Rules in force; the strictest match wins.
 	Rules []event.PolicyRule `json:"rules"`
 }
@@ -77,7 +77,7 @@ type SetPolicy struct {
 	// SessionID of the policy; the host's if absent, which needs the role admin.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Mode that holds where no rule does; stays if absent.
-	Mode string `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Mode string `json:"mode,omitempty" enum:"@permissionMode"`
 	// Rules replace those that an earlier command stored for the same policy; they
 	// stay if absent. Rules of the configuration stay whatever is given, and a
 	// session's rules add to the host's.

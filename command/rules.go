@@ -91,7 +91,7 @@ func ruleOf(sf reflect.StructField) rule {
 	tags := strings.Fields(sf.Tag.Get("check"))
 	r := rule{
 		index: sf.Index[0], name: name, required: options == "",
-		enum: strings.Fields(sf.Tag.Get("enum")),
+		enum: event.EnumValues(sf.Tag.Get("enum")),
 		id:   slices.Contains(tags, "id"), object: slices.Contains(tags, "object"), signed: slices.Contains(tags, "signed"),
 		secret: sf.Tag.Get("secret"),
 		min:    boundOf(sf, "min"), max: boundOf(sf, "max"),

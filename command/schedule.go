@@ -27,10 +27,10 @@ type CreateSchedule struct {
 	// Missed says what becomes of runs that were due while the runtime was down or the
 	// schedule paused: run_once (the default) starts one for all, skip none, run_all
 	// each, one after the other.
-	Missed string `json:"missed,omitempty" enum:"skip run_once run_all"`
+	Missed string `json:"missed,omitempty" enum:"@missedRuns"`
 	// Overlap says what becomes of a run that is due while the last one goes on: skip
 	// (the default) leaves it out, queue lets one wait for the end, allow starts it.
-	Overlap string `json:"overlap,omitempty" enum:"skip queue allow"`
+	Overlap string `json:"overlap,omitempty" enum:"@overlappingRuns"`
 	// Job are the parameters of create_job.
 	Job event.Raw `json:"job,omitempty" check:"object"`
 	// Task are the parameters of create_task, in place of a job.
@@ -170,11 +170,11 @@ type ScheduleRecord struct {
 	// TimeZone that cron is meant in.
 	TimeZone string `json:"timeZone,omitempty"`
 	// Kind of what is started.
-	Kind string `json:"kind" enum:"job task"`
+	Kind string `json:"kind" enum:"@scheduledKind"`
 	// Missed is the policy for runs that were due while the runtime was down.
-	Missed string `json:"missed" enum:"skip run_once run_all"`
+	Missed string `json:"missed" enum:"@missedRuns"`
 	// Overlap is the policy for a run that is due while the last one goes on.
-	Overlap string `json:"overlap" enum:"skip queue allow"`
+	Overlap string `json:"overlap" enum:"@overlappingRuns"`
 	// NextAt is when the next run is due.
 	NextAt time.Time `json:"nextAt,omitzero"`
 	// QueuedDueAt is when a run was due that waits for the end of the one before.

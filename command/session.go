@@ -19,7 +19,7 @@ type CreateSession struct {
 	// Workspace is the folder that the session works in; the server's if absent.
 	Workspace *event.Workspace `json:"workspace,omitempty"`
 	// PermissionMode of the session; the server's if absent.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	// Metadata is the caller's own, kept as it is.
 	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
 }

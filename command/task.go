@@ -29,7 +29,7 @@ type TaskFields struct {
 	// task is lost.
 	HeartbeatTimeoutMs int64 `json:"heartbeatTimeoutMs,omitempty" max:"31536000000"`
 	// Visibility says who is shown the task; default foreground.
-	Visibility string `json:"visibility,omitempty" enum:"foreground background internal hidden"`
+	Visibility string `json:"visibility,omitempty" enum:"@taskVisibility"`
 	// Priority is a hint for the scheduler, a word or a number.
 	Priority Priority `json:"priority,omitempty" also:"number" max:"100"`
 	// Owner is who answers for the task.
@@ -57,7 +57,7 @@ type Criterion struct {
 	// Description says what must hold.
 	Description string `json:"description" max:"10000"`
 	// Status of the criterion; default open.
-	Status string `json:"status,omitempty" enum:"open satisfied waived"`
+	Status string `json:"status,omitempty" enum:"@criterionStatus"`
 	// Reason says why it was satisfied or waived.
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// EvidenceRefs point to evidence for it.
@@ -123,7 +123,7 @@ type CreateTask struct {
 	DependsOn []string `json:"dependsOn,omitempty" check:"id"`
 	// Worker says who works: agentd in a thread of its own (runtime, the default),
 	// or the caller, who reports (external).
-	Worker string `json:"worker,omitempty" enum:"runtime external"`
+	Worker string `json:"worker,omitempty" enum:"@taskWorker"`
 	// Peer is another agent that works on the task: the id of a configured one, or the
 	// address of an agent card.
 	Peer string `json:"peer,omitempty" max:"2048"`
@@ -178,7 +178,7 @@ type UpdateTask struct {
 	// an empty list takes every dependency away.
 	DependsOn []string `json:"dependsOn,omitzero" check:"id"`
 	// Worker says who works: agentd (runtime) or the caller (external).
-	Worker string `json:"worker,omitempty" enum:"runtime external"`
+	Worker string `json:"worker,omitempty" enum:"@taskWorker"`
 	// DeliveryState says whether the result reached who asked for it.
 	DeliveryState *Delivery `json:"deliveryState,omitempty" also:"string"`
 	// Artifacts are added to the task's deliverables.

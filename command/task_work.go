@@ -15,7 +15,7 @@ type StartTask struct {
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// Worker changes who works; the task's own if absent.
-	Worker string `json:"worker,omitempty" enum:"runtime external"`
+	Worker string `json:"worker,omitempty" enum:"@taskWorker"`
 }
 
 // Command implements [Params].
@@ -32,7 +32,7 @@ type RetryTask struct {
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// Worker changes who works; the task's own if absent.
-	Worker string `json:"worker,omitempty" enum:"runtime external"`
+	Worker string `json:"worker,omitempty" enum:"@taskWorker"`
 }
 
 // Command implements [Params].
@@ -207,7 +207,7 @@ type ListTasks struct {
 	// SessionID keeps the tasks of one session.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Status keeps the tasks with that status.
-	Status string `json:"status,omitempty" enum:"draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown"`
+	Status string `json:"status,omitempty" enum:"@taskStatus"`
 	// ParentTaskID keeps the children of one task.
 	ParentTaskID string `json:"parentTaskId,omitempty" check:"id"`
 }
@@ -247,7 +247,7 @@ type LinkTasks struct {
 	// TaskID is the edge's near end.
 	TaskID string `json:"taskId" check:"id"`
 	// Kind of the edge.
-	Kind string `json:"kind" enum:"parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence"`
+	Kind string `json:"kind" enum:"@taskRelation"`
 	// TargetID is the edge's other end.
 	TargetID string `json:"targetId" check:"id"`
 	// Reason for people.
@@ -279,7 +279,7 @@ type UnlinkTasks struct {
 	// TaskID is the edge's near end.
 	TaskID string `json:"taskId" check:"id"`
 	// Kind of the edge.
-	Kind string `json:"kind" enum:"parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence"`
+	Kind string `json:"kind" enum:"@taskRelation"`
 	// TargetID is the edge's other end.
 	TargetID string `json:"targetId" check:"id"`
 	// Reason for people.

@@ -152,7 +152,7 @@ type RollbackThread struct {
 	// ToStart takes all turns back; toTurnId is then absent.
 	ToStart bool `json:"toStart,omitempty"`
 	// Files says what becomes of the files that the removed turns changed; default keep.
-	Files string `json:"files,omitempty" enum:"restore keep"`
+	Files string `json:"files,omitempty" enum:"@rollbackFiles"`
 	// Preview says what would happen and changes nothing.
 	Preview bool `json:"preview,omitempty"`
 	// Force overwrites files that someone else changed since.

@@ -79,7 +79,7 @@ type SubmitTurnResult struct {
 	RunID string `json:"runId"`
 	// Status is accepted or queued. A turn that steers another one is accepted
 	// into it: the ids are then those of the running turn.
-	Status string `json:"status" enum:"accepted queued"`
+	Status string `json:"status" enum:"@turnAccepted"`
 	// Position in the queue, from 1, when queued.
 	Position int64 `json:"position,omitempty"`
 	// Sequence of turn.submitted; of turn.steered, if the turn steers another one.
@@ -98,7 +98,7 @@ type InterruptTurn struct {
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// Queue says what becomes of the turns that wait: keep (default) or clear.
-	Queue string `json:"queue,omitempty" enum:"keep clear"`
+	Queue string `json:"queue,omitempty" enum:"@queueAfterInterrupt"`
 	// Peer says that a peer wants its task stopped.
 	Peer *PeerStep `json:"peer,omitempty"`
 }

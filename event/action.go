@@ -28,13 +28,13 @@ type ActionRequired struct {
 
 // ActionResolved is the answer to an action.
 type ActionResolved struct {
-	Decision       string `json:"decision" enum:"allow deny cancel submit"`
+	Decision       string `json:"decision" enum:"@actionAnswer"`
 	Status         string `json:"status" enum:"resolved expired cancelled"`
 	DecisionSource string `json:"decisionSource" enum:"human host_policy timeout runtime"`
 	ActionType     string `json:"actionType,omitempty"`
 	Payload        Raw    `json:"payload,omitempty"`
 	PayloadRef     string `json:"payloadRef,omitempty"`
-	Scope          string `json:"scope,omitempty" enum:"once session"`
+	Scope          string `json:"scope,omitempty" enum:"@approvalScope"`
 	Reason         string `json:"reason,omitempty"`
 	ResolvedBy     *Actor `json:"resolvedBy,omitempty"`
 }

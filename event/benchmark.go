@@ -10,7 +10,7 @@ type Benchmark struct {
 	TaskID                string `json:"taskId,omitempty"`
 	TrialID               string `json:"trialId,omitempty"`
 	ConfigurationID       string `json:"configurationId,omitempty"`
-	Role                  string `json:"role,omitempty" enum:"baseline candidate control"`
+	Role                  string `json:"role,omitempty" enum:"@trialRole"`
 	HarborJobRef          string `json:"harborJobRef,omitempty"`
 	HarborTrialRef        string `json:"harborTrialRef,omitempty"`
 	TaskTomlRef           string `json:"taskTomlRef,omitempty"`
@@ -123,7 +123,7 @@ type BenchmarkRun struct {
 // BenchmarkInterval is a confidence interval of the difference of two mean rewards.
 type BenchmarkInterval struct {
 	// Method is paired, over the tasks that both sides ran, or welch.
-	Method string `json:"method" enum:"paired welch"`
+	Method string `json:"method" enum:"@comparisonMethod"`
 	// Level is the confidence, such as 0.95.
 	Level float64 `json:"level"`
 	// Low and High bound the difference; null where too few trials are there to say.

@@ -2,8 +2,8 @@ package event
 
 // ChannelConnected says that a peer has a usable connection.
 type ChannelConnected struct {
-	Transport      string   `json:"transport" enum:"websocket sse json_rpc grpc http_json stdio in_process custom"`
-	PeerRole       string   `json:"peerRole" enum:"client host worker remote_runtime peer_agent tool_server"`
+	Transport      string   `json:"transport" enum:"@channelTransport"`
+	PeerRole       string   `json:"peerRole" enum:"@peerRole"`
 	AccountRef     string   `json:"accountRef,omitempty"`
 	Capabilities   []string `json:"capabilities,omitempty"`
 	NativeProtocol string   `json:"nativeProtocol,omitempty"`
@@ -54,7 +54,7 @@ type ChannelDisconnected struct {
 
 // ChannelResumed says that a peer came back with its token.
 type ChannelResumed struct {
-	RecoveryMode   string `json:"recoveryMode" enum:"replay snapshot_repair"`
+	RecoveryMode   string `json:"recoveryMode" enum:"@recoveryMode"`
 	ReplayFrom     uint64 `json:"replayFrom"`
 	LastSequence   uint64 `json:"lastSequence"`
 	ResumeTokenRef string `json:"resumeTokenRef,omitempty"`
@@ -78,17 +78,17 @@ type ChannelPermissionForwarded struct {
 	RequestedBy *Actor `json:"requestedBy" check:"nonnil"`
 	// Target is the tool, process or action that the request is about.
 	Target       string `json:"target" check:"nonempty"`
-	FinalDecider string `json:"finalDecider" enum:"local remote"`
+	FinalDecider string `json:"finalDecider" enum:"@finalDecider"`
 	ChannelOnly  bool   `json:"channelOnly"`
 }
 
 // ChannelPermissionReturned is a peer's, or our own, answer to a forwarded request.
 type ChannelPermissionReturned struct {
 	ActionID     string `json:"actionId" check:"nonempty"`
-	Decision     string `json:"decision" enum:"allow deny timeout cancel"`
+	Decision     string `json:"decision" enum:"@approvalDecision"`
 	AnswerSource string `json:"answerSource" enum:"user timeout policy host peer"`
 	DecidedBy    *Actor `json:"decidedBy,omitempty"`
-	FinalDecider string `json:"finalDecider" enum:"local remote"`
+	FinalDecider string `json:"finalDecider" enum:"@finalDecider"`
 	ChannelOnly  bool   `json:"channelOnly"`
 	Reason       string `json:"reason,omitempty"`
 }
@@ -96,12 +96,12 @@ type ChannelPermissionReturned struct {
 // PeerTaskLinked joins a peer's task to a local one.
 type PeerTaskLinked struct {
 	NativeProtocol    string `json:"nativeProtocol" check:"nonempty"`
-	Direction         string `json:"direction" enum:"inbound outbound"`
+	Direction         string `json:"direction" enum:"@direction"`
 	RemoteTaskID      string `json:"remoteTaskId" check:"nonempty"`
 	RemoteContextID   string `json:"remoteContextId,omitempty"`
 	RemoteAgentRef    string `json:"remoteAgentRef,omitempty"`
 	AgentCardRef      string `json:"agentCardRef,omitempty"`
-	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"polling streaming subscription push"`
+	DeliveryMechanism string `json:"deliveryMechanism,omitempty" enum:"@deliveryMechanism"`
 	// RemoteMessageID is the peer's message that the task began with; Message is it
 	// in the peer's own form, a large one is behind MessageRef.
 	RemoteMessageID string `json:"remoteMessageId,omitempty"`
@@ -112,11 +112,11 @@ type PeerTaskLinked struct {
 // PeerTaskUpdated is a change of a peer's task as the peer told it.
 type PeerTaskUpdated struct {
 	NativeProtocol     string   `json:"nativeProtocol,omitempty"`
-	Direction          string   `json:"direction,omitempty" enum:"inbound outbound"`
+	Direction          string   `json:"direction,omitempty" enum:"@direction"`
 	RemoteTaskID       string   `json:"remoteTaskId" check:"nonempty"`
 	RemoteContextID    string   `json:"remoteContextId,omitempty"`
 	RemoteStatus       string   `json:"remoteStatus" check:"nonempty"`
-	Status             string   `json:"status" enum:"running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown"`
+	Status             string   `json:"status" enum:"@peerTaskStatus"`
 	Reason             string   `json:"reason,omitempty"`
 	RemoteArtifactRefs []string `json:"remoteArtifactRefs,omitempty"`
 	MessageRef         string   `json:"messageRef,omitempty"`
@@ -153,7 +153,7 @@ type PeerPushReported struct {
 	NativeProtocol string `json:"nativeProtocol" check:"nonempty"`
 	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
 	ConfigID       string `json:"configId" check:"nonempty"`
-	Outcome        string `json:"outcome" enum:"delivered failing gave_up refused"`
+	Outcome        string `json:"outcome" enum:"@deliveryOutcome"`
 	// Through is the sequence of the session up to which the peer was told.
 	Through      uint64 `json:"through"`
 	RemoteStatus string `json:"remoteStatus,omitempty"`

@@ -45,7 +45,7 @@ type SessionCreated struct {
 	Title          string     `json:"title,omitempty"`
 	Account        string     `json:"account,omitempty"`
 	Workspace      *Workspace `json:"workspace,omitempty"`
-	PermissionMode string     `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string     `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	Metadata       Raw        `json:"metadata,omitempty"`
 	CreatedBy      *Actor     `json:"createdBy,omitempty"`
 	// ForkedFrom is set on a fork; its history up to that point is the source's.
@@ -66,7 +66,7 @@ type ForkPoint struct {
 type SessionUpdated struct {
 	Title          *string    `json:"title,omitempty"`
 	Workspace      *Workspace `json:"workspace,omitempty"`
-	PermissionMode string     `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string     `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	Metadata       Raw        `json:"metadata,omitempty"`
 	Status         string     `json:"status,omitempty" enum:"open archived degraded"`
 	PinnedThreads  []string   `json:"pinnedThreads,omitempty"`
@@ -81,7 +81,7 @@ type ThreadStarted struct {
 	ParentThreadID string `json:"parentThreadId,omitempty"`
 	ParentTurnID   string `json:"parentTurnId,omitempty"`
 	Cwd            string `json:"cwd,omitempty"`
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	Model          string `json:"model,omitempty"`
 }
 
@@ -110,7 +110,7 @@ type QueueChanged struct {
 	Queue     []QueueEntry `json:"queue"`
 	Reason    string       `json:"reason" enum:"queued started removed promoted cleared resumed"`
 	TurnID    string       `json:"turnId,omitempty"`
-	Policy    string       `json:"policy,omitempty" enum:"queue reject interrupt steer"`
+	Policy    string       `json:"policy,omitempty" enum:"@queuePolicy"`
 	ChangedBy *Actor       `json:"changedBy,omitempty"`
 }
 
@@ -131,7 +131,7 @@ type RunStatus struct {
 type SnapshotUpdated struct {
 	Snapshot     string `json:"snapshot" check:"nonempty"`
 	AtSequence   uint64 `json:"atSequence"`
-	RecoveryMode string `json:"recoveryMode,omitempty" enum:"replay snapshot_repair"`
+	RecoveryMode string `json:"recoveryMode,omitempty" enum:"@recoveryMode"`
 	Reason       string `json:"reason,omitempty"`
 }
 

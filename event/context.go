@@ -33,7 +33,7 @@ type ContextResolved struct {
 // CompactionStarted opens a compaction.
 type CompactionStarted struct {
 	CompactionID  string   `json:"compactionId" check:"nonempty"`
-	Trigger       string   `json:"trigger" enum:"context_fraction requested context_overflow"`
+	Trigger       string   `json:"trigger" enum:"@compactionTrigger"`
 	AffectedTurns []string `json:"affectedTurns"`
 	TokensBefore  int64    `json:"tokensBefore"`
 	Attempt       int64    `json:"attempt,omitempty"`
@@ -50,7 +50,7 @@ type Preserved struct {
 // CompactionCompleted replaces earlier turns by a summary in the context.
 type CompactionCompleted struct {
 	CompactionID    string    `json:"compactionId" check:"nonempty"`
-	Trigger         string    `json:"trigger" enum:"context_fraction requested context_overflow"`
+	Trigger         string    `json:"trigger" enum:"@compactionTrigger"`
 	AffectedTurns   []string  `json:"affectedTurns"`
 	SummaryRef      string    `json:"summaryRef" check:"nonempty"`
 	SummaryPreview  string    `json:"summaryPreview,omitempty"`
@@ -65,7 +65,7 @@ type CompactionCompleted struct {
 // CompactionFailed leaves the thread as it was.
 type CompactionFailed struct {
 	CompactionID string  `json:"compactionId" check:"nonempty"`
-	Trigger      string  `json:"trigger" enum:"context_fraction requested context_overflow"`
+	Trigger      string  `json:"trigger" enum:"@compactionTrigger"`
 	Error        Failure `json:"error"`
 	Attempt      int64   `json:"attempt,omitempty"`
 	WillRetry    bool    `json:"willRetry"`
@@ -164,7 +164,7 @@ type RollbackStarted struct {
 	// ToTurnID is the turn that stays; not_applicable when all turns go.
 	ToTurnID     string   `json:"toTurnId" check:"nonempty"`
 	RemovedTurns []string `json:"removedTurns"`
-	Files        string   `json:"files" enum:"restore keep"`
+	Files        string   `json:"files" enum:"@rollbackFiles"`
 	// Force says that files are restored even if someone else changed them since.
 	Force bool `json:"force,omitempty"`
 	// BaselineSequence is the last event of the turn that stays.

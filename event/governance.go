@@ -5,7 +5,7 @@ import "time"
 // PermissionEvaluated is a decision on whether something may run, before it runs.
 type PermissionEvaluated struct {
 	Decision       string   `json:"decision" enum:"allow deny ask"`
-	DecisionSource string   `json:"decisionSource" enum:"mode rule hook human host_policy classifier default"`
+	DecisionSource string   `json:"decisionSource" enum:"@decisionSource"`
 	DecisionReason string   `json:"decisionReason" check:"nonempty"`
 	RuleRefs       []string `json:"ruleRefs"`
 	// Scope is what the decision is about: paths, hosts, the command's parts.
@@ -38,12 +38,12 @@ type PermissionRequested struct {
 
 // PermissionResolved is the outcome of a request for permission.
 type PermissionResolved struct {
-	Decision       string    `json:"decision" enum:"allow deny timeout cancel"`
-	DecisionSource string    `json:"decisionSource" enum:"mode rule hook human host_policy classifier default"`
+	Decision       string    `json:"decision" enum:"@approvalDecision"`
+	DecisionSource string    `json:"decisionSource" enum:"@decisionSource"`
 	DecisionReason string    `json:"decisionReason,omitempty"`
 	ActionID       string    `json:"actionId,omitempty"`
 	ToolName       string    `json:"toolName,omitempty"`
-	Scope          string    `json:"scope,omitempty" enum:"once session"`
+	Scope          string    `json:"scope,omitempty" enum:"@approvalScope"`
 	GrantID        string    `json:"grantId,omitempty"`
 	ExpiresAt      time.Time `json:"expiresAt,omitzero"`
 	ResolvedBy     *Actor    `json:"resolvedBy,omitempty"`
@@ -96,7 +96,7 @@ type SandboxViolation struct {
 // HookStarted says that a hook runs.
 type HookStarted struct {
 	HookRunID  string `json:"hookRunId" check:"nonempty"`
-	Point      string `json:"point" enum:"session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop"`
+	Point      string `json:"point" enum:"@hookPoint"`
 	HandlerRef string `json:"handlerRef" check:"nonempty"`
 	TimeoutMs  int64  `json:"timeoutMs,omitempty"`
 	InputRef   string `json:"inputRef,omitempty"`
@@ -106,7 +106,7 @@ type HookStarted struct {
 // HookCompleted is a hook's answer.
 type HookCompleted struct {
 	HookRunID            string   `json:"hookRunId" check:"nonempty"`
-	Point                string   `json:"point" enum:"session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop"`
+	Point                string   `json:"point" enum:"@hookPoint"`
 	HandlerRef           string   `json:"handlerRef" check:"nonempty"`
 	Decision             string   `json:"decision" enum:"continue block allow deny ask"`
 	DurationMs           int64    `json:"durationMs"`
@@ -124,7 +124,7 @@ type HookCompleted struct {
 // HookFailed says that a hook gave no answer, and what follows.
 type HookFailed struct {
 	HookRunID       string `json:"hookRunId" check:"nonempty"`
-	Point           string `json:"point" enum:"session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop"`
+	Point           string `json:"point" enum:"@hookPoint"`
 	HandlerRef      string `json:"handlerRef" check:"nonempty"`
 	ErrorCategory   string `json:"errorCategory" enum:"timeout spawn exit malformed network internal lost"`
 	Message         string `json:"message" check:"nonempty"`
@@ -151,16 +151,16 @@ type PolicyRule struct {
 	Source string `json:"source,omitempty" enum:"host workspace session"`
 	// Origin says where a rule of the host comes from: its configuration, or a command
 	// that added it.
-	Origin string `json:"origin,omitempty" enum:"configuration stored"`
+	Origin string `json:"origin,omitempty" enum:"@policyOrigin"`
 }
 
 // PolicyChanged gives the whole policy of one source after the change.
 type PolicyChanged struct {
 	// Source says whose policy it is. That of a turn is its mode alone, and ends with it.
 	Source string `json:"source" enum:"host workspace session turn"`
-	Mode   string `json:"mode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	Mode   string `json:"mode,omitempty" enum:"@permissionMode"`
 	// ModeOrigin says where the host's mode comes from, as a rule's origin does.
-	ModeOrigin string       `json:"modeOrigin,omitempty" enum:"configuration stored"`
+	ModeOrigin string       `json:"modeOrigin,omitempty" enum:"@policyOrigin"`
 	Rules      []PolicyRule `json:"rules"`
 	Reason     string       `json:"reason,omitempty"`
 	ChangedBy  *Actor       `json:"changedBy,omitempty"`

@@ -12,7 +12,7 @@ type ModelRequested struct {
 	EstimatedTokens int64  `json:"estimatedTokens,omitempty"`
 	RequestRef      string `json:"requestRef,omitempty"`
 	// Purpose tells a turn's own call from a compaction or a classification.
-	Purpose string `json:"purpose,omitempty" enum:"turn compaction repair classification"`
+	Purpose string `json:"purpose,omitempty" enum:"@modelPurpose"`
 }
 
 // ModelDelta is a piece of the answer's text.
@@ -47,7 +47,7 @@ type ModelCompleted struct {
 	Provider       string `json:"provider,omitempty"`
 	Model          string `json:"model,omitempty"`
 	// Purpose tells a turn's own call from a compaction; empty is the turn's own.
-	Purpose            string        `json:"purpose,omitempty" enum:"turn compaction repair classification"`
+	Purpose            string        `json:"purpose,omitempty" enum:"@modelPurpose"`
 	StopReason         string        `json:"stopReason" enum:"end_turn tool_use max_tokens stop_sequence refusal other"`
 	Usage              Usage         `json:"usage"`
 	UsageSource        string        `json:"usageSource,omitempty" enum:"provider estimated"`

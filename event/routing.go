@@ -33,8 +33,8 @@ type RoutingCandidates struct {
 
 // LimitState is a short view of the limits at a decision.
 type LimitState struct {
-	Cost      string `json:"cost,omitempty" enum:"ok low blocked unknown not_applicable"`
-	Quota     string `json:"quota,omitempty" enum:"ok low blocked unknown not_applicable"`
+	Cost      string `json:"cost,omitempty" enum:"@headroom"`
+	Quota     string `json:"quota,omitempty" enum:"@headroom"`
 	RateLimit string `json:"rateLimit,omitempty" enum:"ok limited unknown not_applicable"`
 }
 

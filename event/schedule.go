@@ -14,11 +14,11 @@ type ScheduleCreated struct {
 	// TimeZone that cron is meant in.
 	TimeZone string `json:"timeZone,omitempty"`
 	// Missed says what becomes of runs that were due while nobody could start them.
-	Missed string `json:"missed" enum:"skip run_once run_all"`
+	Missed string `json:"missed" enum:"@missedRuns"`
 	// Overlap says what becomes of a run that is due while the last one goes on.
-	Overlap string `json:"overlap" enum:"skip queue allow"`
+	Overlap string `json:"overlap" enum:"@overlappingRuns"`
 	// Kind of what is started; Run are its parameters, RunRef where large ones are.
-	Kind      string    `json:"kind" enum:"job task"`
+	Kind      string    `json:"kind" enum:"@scheduledKind"`
 	Run       Raw       `json:"run,omitempty"`
 	RunRef    string    `json:"runRef,omitempty"`
 	NextAt    time.Time `json:"nextAt,omitzero"`

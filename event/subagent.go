@@ -5,7 +5,7 @@ type Isolation struct {
 	// Tools that the subagent may use; its parent's if absent.
 	Tools []string `json:"tools,omitempty"`
 	// PermissionMode of the subagent; its parent's if absent.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	// Cwd is the folder that the subagent works in.
 	Cwd string `json:"cwd,omitempty" secret:"refuse"`
 	// BudgetUSD is the subagent's share of its parent's budget.

@@ -23,7 +23,7 @@ type TaskConstraints struct {
 	// Tools that the work may use.
 	Tools []string `json:"tools,omitempty"`
 	// PermissionMode of the work.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	// Model that the work uses.
 	Model string `json:"model,omitempty"`
 	// Cwd is the folder that the work is done in.
@@ -44,7 +44,7 @@ type TaskConstraints struct {
 type AcceptanceCriterion struct {
 	ID          string `json:"id" check:"nonempty"`
 	Description string `json:"description" check:"nonempty"`
-	Status      string `json:"status,omitempty" enum:"open satisfied waived"`
+	Status      string `json:"status,omitempty" enum:"@criterionStatus"`
 	// By and Reason say who satisfied or waived the criterion, and why.
 	By           *Actor   `json:"by,omitempty"`
 	Reason       string   `json:"reason,omitempty"`
@@ -87,13 +87,13 @@ type TaskCreated struct {
 	ObjectiveRef string `json:"objectiveRef,omitempty"`
 	TaskKind     string `json:"taskKind" check:"nonempty"`
 	TaskFamily   string `json:"taskFamily,omitempty"`
-	Visibility   string `json:"visibility" enum:"foreground background internal hidden"`
+	Visibility   string `json:"visibility" enum:"@taskVisibility"`
 	Status       string `json:"status" enum:"draft accepted"`
 	Priority     string `json:"priority,omitempty"`
 	RequestedBy  *Actor `json:"requestedBy,omitempty"`
 	Owner        *Actor `json:"owner,omitempty"`
 	Assignee     *Actor `json:"assignee,omitempty"`
-	WorkerKind   string `json:"workerKind,omitempty" enum:"runtime external peer"`
+	WorkerKind   string `json:"workerKind,omitempty" enum:"@attemptWorker"`
 	// Peer is the agent that works on it, if one does: a configured one's id, or the
 	// address of a card.
 	Peer               string                `json:"peer,omitempty"`
@@ -109,7 +109,7 @@ type TaskCreated struct {
 
 // TaskStatusChanged moves a task to another status, with the reason.
 type TaskStatusChanged struct {
-	Status       string `json:"status" enum:"draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown"`
+	Status       string `json:"status" enum:"@taskStatus"`
 	NativeStatus string `json:"nativeStatus,omitempty"`
 	StatusReason string `json:"statusReason,omitempty"`
 	// Blockers are the ids (tasks, actions) that a blocked or waiting task waits for.
@@ -129,9 +129,9 @@ type TaskUpdated struct {
 	// ObjectiveRef is where the whole objective is when Objective shows its beginning.
 	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
 	TaskKind           string                `json:"taskKind,omitempty"`
-	WorkerKind         string                `json:"workerKind,omitempty" enum:"runtime external peer"`
+	WorkerKind         string                `json:"workerKind,omitempty" enum:"@attemptWorker"`
 	Priority           string                `json:"priority,omitempty"`
-	Visibility         string                `json:"visibility,omitempty" enum:"foreground background internal hidden"`
+	Visibility         string                `json:"visibility,omitempty" enum:"@taskVisibility"`
 	Owner              *Actor                `json:"owner,omitempty"`
 	Assignee           *Actor                `json:"assignee,omitempty"`
 	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
@@ -229,7 +229,7 @@ type TaskDelegated struct {
 // TaskDependencyUpdated adds, changes or removes one edge of the task graph.
 type TaskDependencyUpdated struct {
 	Change   string `json:"change" enum:"added updated removed"`
-	Kind     string `json:"kind" enum:"parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence"`
+	Kind     string `json:"kind" enum:"@taskRelation"`
 	TargetID string `json:"targetId" check:"nonempty"`
 	// Status of the edge: a satisfied dependency no longer blocks.
 	Status string `json:"status" enum:"active satisfied failed removed"`

@@ -12,7 +12,7 @@ type ToolInfo struct {
 	IsReadOnly        bool     `json:"isReadOnly"`
 	IsConcurrencySafe bool     `json:"isConcurrencySafe"`
 	IsDestructive     bool     `json:"isDestructive"`
-	InterruptBehavior string   `json:"interruptBehavior" enum:"cancel block ignore"`
+	InterruptBehavior string   `json:"interruptBehavior" enum:"@interruptBehavior"`
 	MetadataRef       string   `json:"metadataRef,omitempty"`
 	Reason            string   `json:"reason,omitempty"`
 	// Source names what offers the tool where that comes and goes, such as
@@ -38,7 +38,7 @@ type ToolStarted struct {
 	RuntimeOwner      string `json:"runtimeOwner,omitempty"`
 	IsReadOnly        bool   `json:"isReadOnly"`
 	IsDestructive     bool   `json:"isDestructive,omitempty"`
-	InterruptBehavior string `json:"interruptBehavior,omitempty" enum:"cancel block ignore"`
+	InterruptBehavior string `json:"interruptBehavior,omitempty" enum:"@interruptBehavior"`
 	AttemptCount      int64  `json:"attemptCount,omitempty"`
 }
 

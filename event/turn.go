@@ -7,9 +7,9 @@ type TurnOptions struct {
 	// Provider of the model.
 	Provider string `json:"provider,omitempty"`
 	// PermissionMode of this turn; the session's if absent.
-	PermissionMode string `json:"permissionMode,omitempty" enum:"default untrusted on_request on_failure never plan bypass auto"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	// QueuePolicy says what happens on a busy thread; default queue.
-	QueuePolicy string `json:"queuePolicy,omitempty" enum:"queue reject interrupt steer"`
+	QueuePolicy string `json:"queuePolicy,omitempty" enum:"@queuePolicy"`
 	// ExpectedTurnID is the turn that the input is meant to steer.
 	ExpectedTurnID string `json:"expectedTurnId,omitempty" secret:"refuse"`
 	// MaxSteps bounds the turn's model calls.
@@ -26,7 +26,7 @@ type TurnOptions struct {
 
 // TurnSubmitted is the durable acceptance of a turn, before any work on it.
 type TurnSubmitted struct {
-	Status string `json:"status" enum:"accepted queued"`
+	Status string `json:"status" enum:"@turnAccepted"`
 	Source string `json:"source" enum:"user system channel task job subagent schedule benchmark replay"`
 	// Input is a list of parts; a large one is behind InputRef.
 	Input    Raw    `json:"input,omitempty"`
@@ -78,7 +78,7 @@ type TurnFailed struct {
 // TurnInterruptRequested records the wish to stop a turn; the loop acts on it.
 type TurnInterruptRequested struct {
 	Reason      string `json:"reason,omitempty"`
-	Queue       string `json:"queue" enum:"keep clear"`
+	Queue       string `json:"queue" enum:"@queueAfterInterrupt"`
 	RequestedBy *Actor `json:"requestedBy,omitempty"`
 	// Cause says that no person wants it: the turn showed no progress for longer than
 	// its work may, and fails as timed out.

@@ -35,11 +35,7 @@ const (
 )
 
 // Modes returns the modes, in the order of the documentation.
-func Modes() []string {
-	return []string{
-		ModeDefault, ModeUntrusted, ModeOnRequest, ModeOnFailure, ModeNever, ModePlan, ModeBypass, ModeAuto,
-	}
-}
+func Modes() []string { return event.EnumValues("@permissionMode") }
 
 // Question is a tool call that somebody wants to make. Tool and Input are
 // required.

@@ -25,7 +25,7 @@ func readTags(f reflect.StructField) tags {
 	return tags{
 		wire:     name,
 		required: options == "",
-		enum:     strings.Fields(f.Tag.Get("enum")),
+		enum:     event.EnumValues(f.Tag.Get("enum")),
 		nonEmpty: strings.Contains(f.Tag.Get("check"), "nonempty"),
 		nonNil:   strings.Contains(f.Tag.Get("check"), "nonnil"),
 	}

@@ -83,6 +83,11 @@ func TestMarksOfLongTests(t *testing.T) {
 	report(t, checkLongTests(packagesOf(t, fsys)), nil)
 }
 
+func TestEnumsAreDeclaredOnce(t *testing.T) {
+	_, fsys, _ := repository(t)
+	report(t, checkEnums(packagesOf(t, fsys)), nil)
+}
+
 func TestDependencies(t *testing.T) {
 	root, fsys, _ := repository(t)
 	required, err := readRequirements(root)

@@ -170,3 +170,8 @@ func TestPlain()    {}
 		"TestLongBad doesn't look at AGENTD_TEST_LONG",
 		"TestHidden looks at AGENTD_TEST_LONG, so its name must begin with TestLong")
 }
+
+func TestRuleForEnums(t *testing.T) {
+	code := "package event\n\ntype t struct {\n\tA string `enum:\"x y\"`\n\tB string `enum:\"x y\"`\n\tC string `enum:\"@z\"`\n\tD string `enum:\"@z\"`\n\tE string `enum:\"one\"`\n\tF string `enum:\"one\"`\n}\n"
+	expect(t, checkEnums(packagesOf(t, tree(map[string]string{"event/a.go": code}))), `the enumeration "x y" is written out 2 times`)
+}

@@ -155,7 +155,7 @@ func (c *commandModel) fields(t reflect.Type) []commandField {
 		}
 		f := commandField{
 			wire: name, doc: fieldDoc(sf.Name, name, c.docs[t.PkgPath()].of(t.Name()+"."+sf.Name)), typ: sf.Type, tagged: options == "",
-			enum: strings.Fields(sf.Tag.Get("enum")), check: strings.Fields(sf.Tag.Get("check")),
+			enum: event.EnumValues(sf.Tag.Get("enum")), check: strings.Fields(sf.Tag.Get("check")),
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), as: sf.Tag.Get("as"), also: sf.Tag.Get("also"),
 		}
 		if s := structOf(sf.Type); s != nil {

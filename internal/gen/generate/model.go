@@ -180,7 +180,7 @@ func (f *field) readTags(sf reflect.StructField) error {
 	default:
 		return fmt.Errorf("json option %q is not supported", options)
 	}
-	f.enum = strings.Fields(sf.Tag.Get("enum"))
+	f.enum = event.EnumValues(sf.Tag.Get("enum"))
 	for rule := range strings.FieldsSeq(sf.Tag.Get("check")) {
 		switch rule {
 		case "nonempty":

@@ -1,0 +1,60 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+)
+
+// enums are the enumerations that several fields share. A field names one by
+// `enum:"@permissionMode"`; one that stands at a single field is written out there.
+var enums = map[string]string{
+	"actionAnswer":        "allow deny cancel submit",
+	"actionStatus":        "pending resolved expired",
+	"approvalDecision":    "allow deny timeout cancel",
+	"approvalScope":       "once session",
+	"attemptWorker":       "runtime external peer",
+	"channelTransport":    "websocket sse json_rpc grpc http_json stdio in_process custom",
+	"compactionTrigger":   "context_fraction requested context_overflow",
+	"comparisonMethod":    "paired welch",
+	"criterionStatus":     "open satisfied waived",
+	"decisionSource":      "mode rule hook human host_policy classifier default",
+	"deliveryMechanism":   "polling streaming subscription push",
+	"deliveryOutcome":     "delivered failing gave_up refused",
+	"direction":           "inbound outbound",
+	"finalDecider":        "local remote",
+	"headroom":            "ok low blocked unknown not_applicable",
+	"hookPoint":           "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop",
+	"interruptBehavior":   "cancel block ignore",
+	"missedRuns":          "skip run_once run_all",
+	"modelPurpose":        "turn compaction repair classification",
+	"overlappingRuns":     "skip queue allow",
+	"peerRole":            "client host worker remote_runtime peer_agent tool_server",
+	"peerTaskStatus":      "running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown",
+	"permissionMode":      "default untrusted on_request on_failure never plan bypass auto",
+	"policyOrigin":        "configuration stored",
+	"queueAfterInterrupt": "keep clear",
+	"queuePolicy":         "queue reject interrupt steer",
+	"recoveryMode":        "replay snapshot_repair",
+	"rollbackFiles":       "restore keep",
+	"scheduledKind":       "job task",
+	"taskRelation":        "parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence",
+	"taskStatus":          "draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown",
+	"taskVisibility":      "foreground background internal hidden",
+	"taskWorker":          "runtime external",
+	"trialRole":           "baseline candidate control",
+	"turnAccepted":        "accepted queued",
+}
+
+// EnumValues returns the values of an enum tag, nil if it is empty. A name that isn't
+// declared panics: it is a mistake in a catalogue.
+func EnumValues(tag string) []string {
+	name, shared := strings.CutPrefix(tag, "@")
+	if !shared {
+		return strings.Fields(tag)
+	}
+	values, ok := enums[name]
+	if !ok {
+		panic(fmt.Sprintf("event: the enumeration %q isn't declared", name))
+	}
+	return strings.Fields(values)
+}
