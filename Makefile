@@ -26,6 +26,8 @@ BENCHTIME ?= 1s
 # No package of tests may hang for longer than this. On a fresh machine under
 # load, contract took ten minutes, "npm ci" included.
 TEST_TIMEOUT ?= 30m
+# Further flags of go test, for example TESTFLAGS="-count=1 -run TestName".
+TESTFLAGS ?=
 # What "make test" draws its random tests from: always the same, so that a change
 # fails for its own sake alone. "make test-random" draws others.
 SEED ?= 1
@@ -109,20 +111,28 @@ PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./inter
 
 .PHONY: test-plain
 test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
-	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) $(PLAIN)
-	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short -timeout $(TEST_TIMEOUT)
+	$(LOG) $(GO) test $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
+	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
 
 # Random tests of packages with goroutines make fewer rounds here: a round takes ten
 # times as long, and "make test-random" makes many.
 .PHONY: test-race
 test-race: $(LOG) ## All other quick tests, with the race detector.
-	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
 .PHONY: test-long
 test-long: $(LOG) ## What "make test" leaves out: a thousand clients and rounds, gigabytes, a real OpenTelemetry Collector. Takes half an hour.
 	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh long -timeout 120m
 	# A real OpenTelemetry Collector, in a module of its own because it is large.
 	AGENTD_TEST_LONG=1 $(LOG) $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
+
+# How much else the machine does during "make stress", and how often the tests run.
+LOAD   ?= 8
+ROUNDS ?= 3
+
+.PHONY: stress
+stress: ## All quick tests, three times beside a load of 8 (LOAD=8 ROUNDS=3): none may depend on the machine's speed.
+	AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require RAPID_SEED=$(SEED) sh scripts/stress.sh $(LOAD) $(ROUNDS) $(MAKE) --no-print-directory test-plain test-race TESTFLAGS=-count=1
 
 .PHONY: test-random
 test-random: ## The property tests with ten times the checks, drawn anew each time (CHECKS=1000).

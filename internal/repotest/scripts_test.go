@@ -123,3 +123,22 @@ func TestPlainScriptWithoutTests(t *testing.T) {
 		t.Errorf("no test was found, and nobody said so: %v\n%s", err, out)
 	}
 }
+
+// TestStressScript: every round runs beside the load, a failure ends it with its exit
+// code, and the load is gone afterwards.
+func TestStressScript(t *testing.T) {
+	dir := t.TempDir()
+	rounds := filepath.Join(dir, "rounds")
+	out, err := script(t, dir, "stress.sh", "2", "3", "sh", "-c", "echo round >> "+rounds)
+	if err != nil || !strings.Contains(out, "3 rounds passed beside a load of 2") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(rounds)
+	if err != nil || strings.Count(string(text), "round\n") != 3 {
+		t.Errorf("the command ran %q times, %v", text, err)
+	}
+	out, err = script(t, dir, "stress.sh", "1", "3", "sh", "-c", "exit 7")
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 7 || !strings.Contains(out, "round 1 of 3 failed (exit 7)") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
