@@ -1,22 +1,19 @@
 package loop
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"agentd/event"
 	"agentd/fault"
 	"agentd/model"
+	"agentd/permission"
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
@@ -32,6 +29,7 @@ var contextFiles = []string{"AGENTS.md"}
 type preparation struct {
 	position
 	root, cwd string
+	rules     []event.PolicyRule
 	files     []contextFile
 	omissions []event.ContextOmission
 	history   int64 // tokens of the conversation so far
@@ -64,6 +62,7 @@ func (l *Loop) gather(k key, turnID string) (*preparation, error) {
 		turn := t.Turn(turnID)
 		w := l.workplace(s, t, turn)
 		p.root, p.cwd, p.position = w.root, w.cwd, positionOf(s, t)
+		p.rules = l.rulesOf(s)
 		sel = l.selection(s, t, turn)
 		return nil
 	}); err != nil {
@@ -165,8 +164,9 @@ func (l *Loop) readContextFiles(p *preparation) {
 		return
 	}
 	defer func() { _ = root.Close() }() // it was only read
+	denied := permission.NewCover(p.rules, p.root)
 	for _, name := range contextFiles {
-		b, err := readSmall(root, name)
+		b, err := l.readSmall(root, p.root, name, denied)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -185,33 +185,6 @@ func reason(err error) string {
 		return path.Err.Error()
 	}
 	return err.Error()
-}
-
-// readSmall reads a text file of the workspace.
-func readSmall(root *os.Root, name string) ([]byte, error) {
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	b, err := io.ReadAll(io.LimitReader(f, maxContextFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > maxContextFile {
-		return nil, fmt.Errorf("it is longer than %d bytes", maxContextFile)
-	}
-	if !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0 {
-		return nil, errors.New("it is not a text file")
-	}
-	return b, nil
 }
 
 // prepare records the turn's context, tools and model.

@@ -279,5 +279,5 @@ func (l *Loop) readRules(root string) ([]byte, error) {
 		return nil, fmt.Errorf("the workspace can't be read: %w", err)
 	}
 	defer func() { _ = dir.Close() }() // it was only read
-	return readSmall(dir, RulesFile)
+	return l.readSmall(dir, root, RulesFile, nil)
 }
