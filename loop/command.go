@@ -284,7 +284,7 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		d := permission.Decide(permission.Question{
 			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolveBelow(w.root),
 			Rules: l.rulesOf(tx.State), Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
-			Bounds: l.bounds(w.root), Contents: contentHash,
+			Bounds: l.bounds(w.root), Contents: contentHash, Text: scriptText,
 		})
 		out := l.clean(d.PermissionEvaluated)
 		out.SafeArgs, _ = l.redactJSON(p.Input)

@@ -266,7 +266,7 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 		Outside: outside && r.entry.Info.ToolName == tool.Shell, Mode: r.l.modeOf(s, t, t.Active), Interactive: !r.l.opt.NobodyToAsk, Tool: r.entry.Info, Input: r.input,
 		ToolCallID: r.call.ToolCallID, Root: r.place.root, Cwd: r.place.cwd, Resolve: resolveBelow(r.place.root),
 		Rules: r.l.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: r.opinion, Sandbox: r.l.confinement(r.place),
-		Bounds: r.l.bounds(r.place.root), Contents: contentHash,
+		Bounds: r.l.bounds(r.place.root), Contents: contentHash, Text: scriptText,
 	}
 }
 

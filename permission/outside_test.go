@@ -86,11 +86,19 @@ func TestApprovalOfABoundIsForItsContent(t *testing.T) {
 
 // TestApprovalToLeaveIsForTheContent: a script that was rewritten needs another approval.
 func TestApprovalToLeaveIsForTheContent(t *testing.T) {
-	files := map[string]string{"/ws/build.sh": "1", "/ws/sub/x": "1", "/ws/in": "1", "/ws/x.py": "1", "/ws/Makefile": "1"}
+	files := map[string]string{
+		"/ws/build.sh": "1", "/ws/sub/x": "1", "/ws/in": "1", "/ws/x.py": "1", "/ws/Makefile": "1", "/ws/sources.sh": "1", "/ws/lib.sh": "1",
+		"/ws/makes.sh": "1", "/ws/itself.sh": "1", "/ws/args.sh": "1", "/ws/tool": "1", "/ws/deep.sh": "1",
+	}
+	scripts := map[string]string{
+		"/ws/build.sh": "#!/bin/sh\nset -e\ncp in out\n", "/ws/sources.sh": ". ./lib.sh\n", "/ws/lib.sh": "cp in out\n", "/ws/makes.sh": "make\n",
+		"/ws/itself.sh": "sh itself.sh\n", "/ws/args.sh": "\"$@\"\n", "/ws/x.py": "import os\n", "/ws/deep.sh": "#!/usr/bin/env bash\n./sources.sh\n",
+	}
 	outside := func(line string) Question {
 		q := shellQuestion(ModeAuto, line, nil)
 		q.Outside = true
 		q.Contents = func(p string) (string, bool) { h, ok := files[p]; return h, ok }
+		q.Text = func(p string) (string, bool) { text, ok := scripts[p]; return text, ok }
 		return q
 	}
 	for _, tc := range []struct {
@@ -99,7 +107,17 @@ func TestApprovalToLeaveIsForTheContent(t *testing.T) {
 	}{
 		{"sh build.sh", "/ws/build.sh", true},
 		{"./build.sh -v", "/ws/build.sh", true},
-		{"python3 x.py", "/ws/x.py", true},
+		{"python3 x.py", "/ws/x.py", false}, // what it imports isn't known
+		{"./tool", "/ws/tool", false},       // nor what a program runs
+		{"sh sources.sh", "/ws/lib.sh", true},
+		{"sh sources.sh", "/ws/sources.sh", true},
+		{"sh sources.sh", "/ws/in", true},
+		{"sh sources.sh x", "/ws/lib.sh", true},
+		{"./sources.sh", "/ws/sources.sh", false}, // it doesn't say what runs it
+		{"bash deep.sh", "/ws/deep.sh", false},
+		{"sh makes.sh", "/ws/makes.sh", false},
+		{"sh itself.sh", "/ws/itself.sh", false},
+		{"sh args.sh rm", "/ws/args.sh", false},
 		{"env A=1 sh build.sh", "/ws/build.sh", true},
 		{"sh -c 'sh build.sh'", "/ws/build.sh", true},
 		{"cat < in", "/ws/in", true},

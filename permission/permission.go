@@ -77,6 +77,9 @@ type Question struct {
 	// none or it can't be read. Nil knows no contents. An approval to run outside is for
 	// the contents of the files that the line names.
 	Contents func(path string) (hash string, ok bool)
+	// Text returns the content of a regular file that is a short text, and false for
+	// anything else. Nil knows none. A shell script that a line runs is read by it.
+	Text func(path string) (text string, ok bool)
 }
 
 // Opinion is what hooks say about a call.
