@@ -116,6 +116,18 @@ func (g *guarded) prepare(root string) {
 	g.coverFiles(root)
 }
 
+// denied says which files of a workspace rules deny reading; nil if there are none.
+func (g *guarded) denied(root string) func(path string) bool {
+	cover := permission.NewCover(g.rules, root)
+	if cover == nil {
+		return nil
+	}
+	return func(path string) bool {
+		hidden, _, _ := cover.Match(path)
+		return hidden
+	}
+}
+
 // plan says how a command of the call will be confined in a folder.
 func (r *toolRun) plan(cwd string) (*sandbox.Plan, error) {
 	p, err := r.l.plan(workplace{r.place.root, cwd}, r.outside, r.guard.supervised)

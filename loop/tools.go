@@ -368,7 +368,7 @@ func (r *toolRun) run(group context.Context) error {
 	}
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
-		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Host: r.host, Credentials: r.credentials,
+		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Denied: r.guard.denied(r.place.root), Host: r.host, Credentials: r.credentials,
 		TraceParent: r.trace.Span(r.k.session, toolSpan(r.call.ToolCallID, r.call.Attempts+1)).Parent(),
 		TraceState:  r.trace.State,
 	})

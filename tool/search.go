@@ -89,7 +89,7 @@ func (f *files) search(ctx context.Context, call *Call) (*Result, error) {
 		return nil, err
 	}
 	defer t.close()
-	s := &searcher{t: t, find: find, match: match, asked: in.Path, pending: map[int]batchResult{}}
+	s := &searcher{t: t, find: find, match: match, asked: in.Path, denied: call.Denied, pending: map[int]batchResult{}}
 	if err := s.run(ctx); err != nil {
 		return nil, failed(ctx, err, "search")
 	}
@@ -99,12 +99,13 @@ func (f *files) search(ctx context.Context, call *Call) (*Result, error) {
 // searcher is one search: a walk that cuts the files into batches, workers that
 // search them, and a collector that puts the results back into order.
 type searcher struct {
-	t     *tree
-	find  *finder
-	match func(rel string) bool
-	asked string
-	base  string
-	only  string // the name of the one file that was asked for
+	t      *tree
+	find   *finder
+	match  func(rel string) bool
+	denied func(path string) bool
+	asked  string
+	base   string
+	only   string // the name of the one file that was asked for
 
 	mu       sync.Mutex
 	pending  map[int]batchResult // finished, but one before it is not
@@ -113,6 +114,7 @@ type searcher struct {
 	out      []string
 	files    int
 	tooLarge int
+	leftOut  int // because a rule denies reading them
 	more     bool
 	stop     context.CancelFunc
 }
@@ -127,6 +129,7 @@ type batchResult struct {
 	lines    []string
 	files    int
 	tooLarge int
+	leftOut  int
 }
 
 // run returns when the workers ended. Enough matches end it early.
@@ -229,6 +232,10 @@ func (s *searcher) search(ctx context.Context, b batch) batchResult {
 		if ctx.Err() != nil || len(res.lines) > maxMatches {
 			break
 		}
+		if s.denied != nil && s.denied(s.t.abs(path.Join(b.dir, name))) {
+			res.leftOut++
+			continue
+		}
 		data, ok := s.load(d, name, &buf, &res)
 		if !ok {
 			continue
@@ -294,6 +301,7 @@ func (s *searcher) add(index int, res batchResult) {
 		s.out = append(s.out, r.lines...)
 		s.files += r.files
 		s.tooLarge += r.tooLarge
+		s.leftOut += r.leftOut
 		if len(s.out) > maxMatches {
 			s.out, s.more = s.out[:maxMatches], true
 			s.stop()
@@ -321,6 +329,9 @@ func (s *searcher) result(limit int64) *Result {
 	}
 	if s.tooLarge > 0 {
 		notes = append(notes, fmt.Sprintf("%s of more than %s not searched", count(s.tooLarge, "file"), size(maxSearched)))
+	}
+	if s.leftOut > 0 {
+		notes = append(notes, fmt.Sprintf("%s that a rule denies not searched", count(s.leftOut, "file")))
 	}
 	return &Result{Output: withNotes(b.Bytes(), notes), Structured: structured(&about)}
 }

@@ -57,6 +57,9 @@ type Call struct {
 	MaxOutput int64
 	// Outside says that this call was allowed to leave the sandbox.
 	Outside bool
+	// Denied says that a rule denies reading the file at an absolute path, which a tool
+	// that reads many files leaves out. Nil denies none.
+	Denied func(path string) bool
 	// Credentials are the references that people gave for credentials in the call's
 	// session, by [Need.Name].
 	Credentials map[string]string
