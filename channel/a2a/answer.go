@@ -8,6 +8,7 @@ import (
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"agentd/event"
+	"agentd/internal/wire"
 )
 
 // reply is a peer's answer to an action.
@@ -42,7 +43,7 @@ func replyTo(m *proto.Message, waiting []pendingAction) (*reply, error) {
 	if r.ActionID != "" {
 		i := slices.IndexFunc(waiting, func(x pendingAction) bool { return x.id == r.ActionID })
 		if i < 0 {
-			return nil, badParam("message.parts", "names the action %s, which doesn't wait for an answer", clip(r.ActionID))
+			return nil, badParam("message.parts", "names the action %s, which doesn't wait for an answer", wire.Clip(r.ActionID))
 		}
 		a = waiting[i]
 	}

@@ -8,6 +8,7 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -315,11 +316,13 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 			return nil, err
 		}
 		step.RemoteStatus = string(t.Status.State)
-		res, err := s.do(ctx, c, &command.InterruptTurn{SessionID: rec.SessionID, TurnID: rec.TurnID, Reason: "cancelled by the peer", Peer: step})
+		res, err := channel.ResultOf[command.InterruptTurnResult](s.do(ctx, c, &command.InterruptTurn{
+			SessionID: rec.SessionID, TurnID: rec.TurnID, Reason: "cancelled by the peer", Peer: step,
+		}))
 		if err != nil {
 			return nil, err
 		}
-		if r, ok := res.(*command.InterruptTurnResult); ok && r.Interrupted {
+		if res.Interrupted {
 			return s.cancelled(ctx, c, rec)
 		}
 	}

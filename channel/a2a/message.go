@@ -13,6 +13,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/wire"
 	"agentd/state"
 )
 
@@ -66,7 +67,7 @@ func checkPart(i int, p *proto.Part) error {
 	if err == nil && (strings.HasPrefix(name, "text/") || slices.Contains(inputModes, name)) {
 		return nil
 	}
-	f := errorf(contentType, "message.parts[%d]: the media type %q is not supported", i, clip(p.MediaType))
+	f := errorf(contentType, "message.parts[%d]: the media type %q is not supported", i, wire.Clip(p.MediaType))
 	f.metadata = map[string]string{"supported": strings.Join(inputModes, ", ")}
 	return f
 }

@@ -10,6 +10,7 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -66,18 +67,11 @@ func (s *Server) record(ctx context.Context, c *call, taskID string) (*command.P
 	if len(taskID) > maxID {
 		return nil, noTask(taskID)
 	}
-	res, err := s.do(ctx, c, &command.GetPeerTask{PeerTaskKey: command.PeerTaskKey{NativeProtocol: Protocol, RemoteTaskID: taskID}})
-	if err != nil {
-		if fault.KindOf(err) == fault.NotFound {
-			return nil, noTask(taskID)
-		}
-		return nil, err
+	rec, err := channel.ResultOf[command.PeerTaskRecord](s.do(ctx, c, &command.GetPeerTask{PeerTaskKey: key(taskID)}))
+	if err != nil && fault.KindOf(err) == fault.NotFound {
+		return nil, noTask(taskID)
 	}
-	rec, ok := res.(*command.PeerTaskRecord)
-	if !ok {
-		return nil, fmt.Errorf("a2a: get_peer_task gave a %T", res)
-	}
-	return rec, nil
+	return rec, err
 }
 
 // look brings a task's view up to date and looks at it.

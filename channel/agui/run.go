@@ -3,7 +3,6 @@ package agui
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // run is one run: which turn it follows, from where on.
@@ -182,7 +182,7 @@ func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
 }
 
 // opening sends what a run begins with.
-func (r *run) opening(ctx context.Context, out *events) error {
+func (r *run) opening(ctx context.Context, out events) error {
 	first := object{"type": "RUN_STARTED", "threadId": r.in.ThreadID, "runId": r.in.RunID, "protocolVersion": protocolVersion}
 	if r.in.ParentRunID != "" {
 		first["parentRunId"] = r.in.ParentRunID
@@ -231,7 +231,7 @@ func (r *run) state() object {
 }
 
 // follow sends what facts mean until the run is over.
-func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
+func (r *run) follow(ctx context.Context, n *narrator, out events) error {
 	if r.turnID == "" {
 		return out.send(n.finished(object{"type": "success"}))
 	}
@@ -256,7 +256,7 @@ func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
 			return err
 		}
 		if len(facts) == 0 {
-			if err := out.beat(); err != nil {
+			if err := out.Beat(); err != nil {
 				return err
 			}
 		}
@@ -288,11 +288,8 @@ func (r *run) abandon(ctx context.Context) {
 
 // runError is the event of a run that can't go on.
 func runError(err error) object {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		f = fault.New(fault.Internal, "something went wrong inside agentd")
-	}
-	return object{"type": "RUN_ERROR", "message": f.Detail, "code": string(f.Kind)}
+	p := wire.ProblemOf(err)
+	return object{"type": "RUN_ERROR", "message": p.Detail, "code": p.Code}
 }
 
 // messages returns what was said in the session, and in what it was forked from,

@@ -10,6 +10,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // turnRef names a turn durably: its ids, and where its facts begin. As a text it is
@@ -34,11 +35,11 @@ func (r turnRef) String() string {
 func parseRef(text string) (turnRef, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || !event.ValidID(parts[0]) || !event.ValidID(parts[1]) {
-		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", clip(text))
+		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", wire.Clip(text))
 	}
 	sequence, err := strconv.ParseUint(parts[2], 10, 64)
 	if err != nil || sequence == 0 {
-		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", clip(text))
+		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", wire.Clip(text))
 	}
 	return turnRef{Session: parts[0], Turn: parts[1], Sequence: sequence}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // The tools that last as long as a turn.
@@ -166,7 +167,7 @@ func clientMetadata(req *mcp.CallToolRequest) event.Raw {
 	if info == nil || info.Name == "" {
 		return nil
 	}
-	return encode(map[string]any{"mcpClient": map[string]any{"name": clip(info.Name), "version": clip(info.Version)}})
+	return encode(map[string]any{"mcpClient": map[string]any{"name": wire.Clip(info.Name), "version": wire.Clip(info.Version)}})
 }
 
 // goOn answers what the turn waited for, and waits on.
@@ -220,7 +221,7 @@ func turnArgs(members map[string]json.RawMessage) (sessionID, turnID string, err
 		delete(members, name)
 	}
 	for name := range members {
-		return "", "", fault.Param(clip(name), "is not a parameter of %s", waitTurn)
+		return "", "", fault.Param(wire.Clip(name), "is not a parameter of %s", waitTurn)
 	}
 	return sessionID, turnID, nil
 }

@@ -8,6 +8,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // chatRequest is the part of a chat completion request that has an effect, or
@@ -67,7 +68,7 @@ func (q *chatRequest) messages() ([]said, error) {
 		switch m.Role {
 		case "system", "developer", "user", "assistant":
 		default:
-			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", clip(m.Role))
+			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", wire.Clip(m.Role))
 		}
 		if err := readContent(&s, at+".content", m.Content); err != nil {
 			return nil, err
@@ -102,7 +103,7 @@ func schemaOf(at, kind string, given event.Raw) (event.Raw, error) {
 		}
 		return given, nil
 	}
-	return nil, fault.Param(at+".type", "%q is not known", clip(kind))
+	return nil, fault.Param(at+".type", "%q is not known", wire.Clip(kind))
 }
 
 // asked turns the request into ours.

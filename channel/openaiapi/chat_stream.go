@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"agentd/command"
+	"agentd/internal/wire"
 )
 
 // chatStream sends an answer in chunks.
@@ -15,14 +16,14 @@ type chatStream struct {
 	// whether it satisfies its schema.
 	whole bool
 
-	out   *events
+	out   *wire.SSEWriter
 	spoke *step
 }
 
 // streamChat answers a request in chunks. What goes wrong once the stream began is
 // told in it.
 func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Caller, turn *command.SubmitTurnResult, s *chatStream) error {
-	s.Object, s.out = "chat.completion.chunk", newEvents(w)
+	s.Object, s.out = "chat.completion.chunk", wire.NewSSEWriter(w)
 	empty := ""
 	err := s.chunk(&chatDelta{Role: "assistant", Content: &empty}, nil)
 	var o *outcome
@@ -41,14 +42,14 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 		}
 	}
 	if err != nil {
-		_ = s.out.send("", map[string]any{"error": describe(err)}) // the client may be gone
+		_ = s.out.Send("", map[string]any{"error": describe(err)}) // the client may be gone
 	}
 	return nil
 }
 
 func (s *chatStream) chunk(d *chatDelta, reason *string) error {
 	s.Choices = []chatChoice{{Delta: d, FinishReason: reason}}
-	return s.out.send("", s.chatAnswer)
+	return s.out.Send("", s.chatAnswer)
 }
 
 // said implements [listener].
@@ -70,7 +71,7 @@ func (s *chatStream) reasoned(*step, string) error { return nil }
 func (s *chatStream) stepped(*step) error { return nil }
 
 // alive implements [listener].
-func (s *chatStream) alive() error { return s.out.beat() }
+func (s *chatStream) alive() error { return s.out.Beat() }
 
 // end sends what comes after the text.
 func (s *chatStream) end(o *outcome) error {
@@ -86,9 +87,9 @@ func (s *chatStream) end(o *outcome) error {
 	}
 	if s.usage {
 		s.Choices, s.Usage = []chatChoice{}, usageOf(&o.usage)
-		if err := s.out.send("", s.chatAnswer); err != nil {
+		if err := s.out.Send("", s.chatAnswer); err != nil {
 			return err
 		}
 	}
-	return s.out.write("data: [DONE]\n\n")
+	return s.out.SendText("[DONE]")
 }

@@ -9,6 +9,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // responsePrefix begins the ids of responses.
@@ -56,10 +57,10 @@ func (q *responseRequest) items() ([]said, error) {
 			continue // what an earlier answer thought comes back with it
 		}
 		if items[i].Type != "" && items[i].Type != "message" {
-			return nil, fault.Param(at+".type", "%q can't be used; messages can", clip(items[i].Type))
+			return nil, fault.Param(at+".type", "%q can't be used; messages can", wire.Clip(items[i].Type))
 		}
 		if !slices.Contains([]string{"system", "developer", "user", "assistant"}, items[i].Role) {
-			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", clip(items[i].Role))
+			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", wire.Clip(items[i].Role))
 		}
 		s := said{role: items[i].Role}
 		if err := readContent(&s, at+".content", items[i].Content); err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"agentd/command"
+	"agentd/internal/wire"
 )
 
 // responseStream sends a response as events.
@@ -14,7 +15,7 @@ type responseStream struct {
 	// client.
 	whole, background bool
 
-	out      *events
+	out      *wire.SSEWriter
 	sequence int64
 	// open is the item that is being sent, items those that were.
 	open  *outputItem
@@ -27,13 +28,13 @@ type fields map[string]any
 func (s *responseStream) send(kind string, f fields) error {
 	f["type"], f["sequence_number"] = kind, s.sequence
 	s.sequence++
-	return s.out.send(kind, f)
+	return s.out.Send(kind, f)
 }
 
 // streamResponse answers a request as events. What goes wrong once the stream
 // began is told in it.
 func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.Caller, turn *command.SubmitTurnResult, s *responseStream) error {
-	s.out = newEvents(w)
+	s.out = wire.NewSSEWriter(w)
 	err := s.send("response.created", fields{"response": s.response})
 	if err == nil {
 		err = s.send("response.in_progress", fields{"response": s.response})
@@ -114,7 +115,7 @@ func (s *responseStream) reasoned(at *step, text string) error {
 func (s *responseStream) stepped(*step) error { return s.close() }
 
 // alive implements [listener].
-func (s *responseStream) alive() error { return s.out.beat() }
+func (s *responseStream) alive() error { return s.out.Beat() }
 
 // close ends the item that is open.
 func (s *responseStream) close() error {

@@ -4,15 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // place is where a conversation goes on.
@@ -26,22 +26,7 @@ type place struct {
 
 // do carries out a command and reads its result into R, which may be a part of it.
 func do[R any](ctx context.Context, a *API, c command.Caller, p command.Params) (*R, error) {
-	res, err := a.opt.Runtime.Do(ctx, c, p)
-	if err != nil {
-		return nil, err
-	}
-	if typed, ok := res.(*R); ok {
-		return typed, nil
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		return nil, fmt.Errorf("openaiapi: result of %s: %w", p.Command(), err)
-	}
-	out := new(R)
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("openaiapi: result of %s: %w", p.Command(), err)
-	}
-	return out, nil
+	return channel.ResultOf[R](a.opt.Runtime.Do(ctx, c, p))
 }
 
 // answerID names a turn to clients. It is all that is needed to find it again.
@@ -52,7 +37,7 @@ func parseID(prefix, id string) (sessionID, turnID string, err error) {
 	rest, ok := strings.CutPrefix(id, prefix)
 	at := strings.LastIndexByte(rest, '.')
 	if !ok || at <= 0 || !event.ValidID(rest[:at]) || !event.ValidID(rest[at+1:]) {
-		return "", "", fault.New(fault.NotFound, "there is no response %s", clip(id))
+		return "", "", fault.New(fault.NotFound, "there is no response %s", wire.Clip(id))
 	}
 	return rest[:at], rest[at+1:], nil
 }
@@ -68,7 +53,7 @@ func (a *API) named(ctx context.Context, c command.Caller, r *http.Request, meta
 		return place{}, nil
 	}
 	if !event.ValidID(id) {
-		return place{}, fault.Param("metadata.session_id", "%q is not an id", clip(id))
+		return place{}, fault.Param("metadata.session_id", "%q is not an id", wire.Clip(id))
 	}
 	v, err := a.look(ctx, c, id)
 	if fault.KindOf(err) == fault.NotFound {
@@ -232,7 +217,7 @@ func (a *API) abandon(ctx context.Context, c command.Caller, sessionID, turnID s
 // begin reads a request into q, submits the turn that it asks for, and names that
 // turn in the answer's headers.
 func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Caller, q *Q, of func(*http.Request, command.Caller, *Q) (*asked, error)) (*asked, *command.SubmitTurnResult, error) {
-	if err := a.read(w, r, q); err != nil {
+	if err := wire.ReadForeign(w, r, a.opt.MaxBody, q); err != nil {
 		return nil, nil, err
 	}
 	in, err := of(r, c, q)
