@@ -80,14 +80,15 @@ var importTable = []row{
 	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
 	{dir: "transfer", may: []string{"event", "store"}},
 	{dir: "channel", may: []string{"session", "state", "store", "command", "event", "fault"}},
+	{dir: "channel/turnview", may: []string{"event"}, standardOnly: true, why: "what the adapters of protocols show of a turn, without I/O"},
 	// Adapters of protocols send events and quote texts as the server does: internal/wire has both.
-	{dir: "channel/a2a", role: adapter, may: []string{"channel/a2a/dial", "channel", "command", "event", "state", "fault", "internal/wire"}},
+	{dir: "channel/a2a", role: adapter, may: []string{"channel/a2a/dial", "channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
 	{dir: "channel/a2a/peer", role: adapter, may: []string{"channel/a2a/dial", "channel", "command", "event", "state", "fault", "internal/wire"}},
 	{dir: "channel/a2a/dial", may: []string{"internal/netaddr"}, standardOnly: true, why: "what both sides of the protocol dial other agents with"},
-	{dir: "channel/acp", role: adapter, may: []string{"channel", "command", "event", "state", "fault", "internal/wire"}},
-	{dir: "channel/agui", role: adapter, may: []string{"channel", "command", "event", "state", "fault", "internal/wire"}},
-	{dir: "channel/openaiapi", role: adapter, may: []string{"channel", "command", "event", "state", "fault", "internal/wire"}},
-	{dir: "channel/mcpserver", role: adapter, may: []string{"channel", "command", "event", "state", "fault", "internal/wire"}},
+	{dir: "channel/acp", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
+	{dir: "channel/agui", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
+	{dir: "channel/openaiapi", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
+	{dir: "channel/mcpserver", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
