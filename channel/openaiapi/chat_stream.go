@@ -3,6 +3,7 @@ package openaiapi
 import (
 	"net/http"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/internal/wire"
 )
@@ -16,14 +17,15 @@ type chatStream struct {
 	// whether it satisfies its schema.
 	whole bool
 
-	out   *wire.SSEWriter
-	spoke *step
+	*wire.SSEWriter
+	// spoke is the model call of the last piece.
+	spoke string
 }
 
 // streamChat answers a request in chunks. What goes wrong once the stream began is
 // told in it.
 func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Caller, turn *command.SubmitTurnResult, s *chatStream) error {
-	s.Object, s.out = "chat.completion.chunk", wire.NewSSEWriter(w)
+	s.Object, s.SSEWriter = "chat.completion.chunk", wire.NewSSEWriter(w)
 	empty := ""
 	err := s.chunk(&chatDelta{Role: "assistant", Content: &empty}, nil)
 	var o *outcome
@@ -42,36 +44,28 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 		}
 	}
 	if err != nil {
-		_ = s.out.Send("", map[string]any{"error": describe(err)}) // the client may be gone
+		_ = s.Send("", map[string]any{"error": describe(err)}) // the client may be gone
 	}
 	return nil
 }
 
 func (s *chatStream) chunk(d *chatDelta, reason *string) error {
 	s.Choices = []chatChoice{{Delta: d, FinishReason: reason}}
-	return s.out.Send("", s.chatAnswer)
+	return s.Send("", s.chatAnswer)
 }
 
-// said implements [listener].
-func (s *chatStream) said(at *step, text string) error {
-	if s.whole || text == "" {
+// show implements [listener].
+func (s *chatStream) show(c turnview.Change) error {
+	p, ok := c.(turnview.PartGrown)
+	if !ok || s.whole || p.Agent != "" || p.Kind != turnview.Text {
 		return nil
 	}
-	if s.spoke != nil && s.spoke != at {
-		text = "\n\n" + text // as the whole answer has it
+	if s.spoke != "" && s.spoke != p.CallID {
+		p.Content = "\n\n" + p.Content // as the whole answer has it
 	}
-	s.spoke = at
-	return s.chunk(&chatDelta{Content: &text}, nil)
+	s.spoke = p.CallID
+	return s.chunk(&chatDelta{Content: &p.Content}, nil)
 }
-
-// reasoned implements [listener].
-func (s *chatStream) reasoned(*step, string) error { return nil }
-
-// stepped implements [listener].
-func (s *chatStream) stepped(*step) error { return nil }
-
-// alive implements [listener].
-func (s *chatStream) alive() error { return s.out.Beat() }
 
 // end sends what comes after the text.
 func (s *chatStream) end(o *outcome) error {
@@ -86,10 +80,10 @@ func (s *chatStream) end(o *outcome) error {
 		return err
 	}
 	if s.usage {
-		s.Choices, s.Usage = []chatChoice{}, usageOf(&o.usage)
-		if err := s.out.Send("", s.chatAnswer); err != nil {
+		s.Choices, s.Usage = []chatChoice{}, usageOf(o.End.Usage())
+		if err := s.Send("", s.chatAnswer); err != nil {
 			return err
 		}
 	}
-	return s.out.SendText("[DONE]")
+	return s.SendText("[DONE]")
 }
