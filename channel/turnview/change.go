@@ -41,7 +41,7 @@ type PartGrown struct {
 // PartClosed ends it.
 type PartClosed struct{ PartRef }
 
-// ModelAnswered ends a model call well. The tool calls that it asks for follow.
+// ModelAnswered ends a model call well, after what it said and the tools it calls.
 type ModelAnswered struct {
 	Agent string
 	*event.ModelCompleted

@@ -171,14 +171,13 @@ func (f *fold) answered(p *event.ModelCompleted) {
 		f.say(p.ModelRequestID, Text, p.Message.Text)
 	}
 	f.closeCall(p.ModelRequestID)
+	if p.Message != nil {
+		for i := range p.Message.ToolCalls {
+			t := &p.Message.ToolCalls[i]
+			f.called(t.ToolCallID, p.ModelRequestID, t.ToolName, t.Arguments)
+		}
+	}
 	f.emit(ModelAnswered{f.agent, p})
-	if p.Message == nil {
-		return
-	}
-	for i := range p.Message.ToolCalls {
-		t := &p.Message.ToolCalls[i]
-		f.called(t.ToolCallID, p.ModelRequestID, t.ToolName, t.Arguments)
-	}
 }
 
 // called tells of a tool call, the first time that it is heard of.
