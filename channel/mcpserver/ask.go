@@ -32,7 +32,7 @@ func (w *waiter) attend(ctx context.Context) (*mcp.CallToolResult, error) {
 	caps := w.req.ClientCapabilities()
 	switch {
 	case caps == nil || caps.Elicitation == nil || !w.id.Role.Allows(command.RoleClient):
-		return (&outcome{ref: w.ref, watch: &w.watch, status: "action_required", actions: actions}).result(), nil
+		return (&outcome{ref: w.ref, watch: w.watch, status: "action_required", actions: actions}).result(), nil
 	case w.req.ProtocolVersion() >= statelessSince:
 		return &mcp.CallToolResult{InputRequests: inputRequests(actions), RequestState: w.ref.String()}, nil
 	}

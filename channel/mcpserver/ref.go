@@ -152,13 +152,13 @@ func threadOf(ref turnRef) *command.GetThreadRead {
 
 // replay reads the facts of a turn up to its end.
 func (s *Server) replay(ctx context.Context, id *Identity, ref turnRef) (*watch, error) {
-	w := new(watch)
+	w := newWatch(ref)
 	err := s.scan(ctx, id, ref.Session, ref.Sequence-1, func(e *event.Event, payload []byte) (bool, error) {
 		if e.TurnID != ref.Turn {
 			return true, nil
 		}
 		err := w.apply(e, payload)
-		return !w.over(), err
+		return w.End == nil, err
 	})
 	return w, err
 }

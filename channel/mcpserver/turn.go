@@ -238,7 +238,7 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	waiting, cancel := context.WithTimeout(call, limit)
 	defer cancel()
 	defer context.AfterFunc(s.stop, cancel)()
-	w := &waiter{s: s, id: id, req: req, ref: ref, seen: newProgress(req)}
+	w := &waiter{s: s, id: id, req: req, ref: ref, watch: newWatch(ref), seen: newProgress(req)}
 	res, err := w.run(waiting)
 	switch {
 	case err == nil:
@@ -248,7 +248,7 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	case s.stop.Err() != nil:
 		return s.failed(fault.New(fault.Unavailable, "the server stops; the turn goes on at the next start, and %s waits for it again", waitTurn), id), nil
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		return (&outcome{ref: ref, watch: &w.watch, status: "running"}).result(), nil
+		return (&outcome{ref: ref, watch: w.watch, status: "running"}).result(), nil
 	}
 	return s.failed(err, id), nil
 }

@@ -1,6 +1,7 @@
 package turnview
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -165,6 +166,23 @@ func (v *View) Last() *Call {
 		}
 	}
 	return nil
+}
+
+// AnswerText returns what a model answered. One that is too large for its event is read
+// from where it is kept.
+func AnswerText(p *event.ModelCompleted, read func(ref string) ([]byte, error)) (string, error) {
+	if p.Message != nil {
+		return p.Message.Text, nil
+	}
+	if p.MessageRef == "" {
+		return "", nil
+	}
+	b, err := read(p.MessageRef)
+	var m event.ModelMessage
+	if err != nil || json.Unmarshal(b, &m) == nil {
+		return m.Text, err
+	}
+	return strings.ToValidUTF8(string(b), "�"), nil
 }
 
 // Text is what the turn's own agent said, one model call after the other.
