@@ -150,12 +150,10 @@ func (v *view) statusMessage(e *event.Event) *proto.Message {
 			parts = textParts(v.answer)
 		}
 	case *event.TurnFailed:
-		if p.Error != nil {
-			parts = textParts(p.Error.Message)
-		}
+		parts = textParts(v.turn.End.Reason())
 	case *event.ActionResolved:
-		if len(v.actions) > 0 && interrupted(theirState(v.peer.Status)) {
-			parts = askParts(v.actions[0].id, v.actions[0].ActionRequired)
+		if waiting := v.actions(); len(waiting) > 0 && interrupted(theirState(v.peer.Status)) {
+			parts = askParts(waiting[0].ID, waiting[0].ActionRequired)
 		}
 	}
 	if len(parts) == 0 {
