@@ -56,7 +56,7 @@ func (f *fold) emit(c Change) {
 
 // own reports whether the event is of the turn itself, not of a subagent.
 func (f *fold) own() bool {
-	return f.agent == "" && (f.v.TurnID == f.e.TurnID || f.v.TurnID == "" && (f.e.ThreadID == "" || f.e.ThreadID == f.v.ThreadID))
+	return f.agent == "" && (f.v.TurnID == f.e.TurnID || f.v.TurnID == "" && (f.v.ThreadID == "" || f.e.ThreadID == "" || f.e.ThreadID == f.v.ThreadID))
 }
 
 // concerns reports whether the event is part of the story: of the turn, of its thread,

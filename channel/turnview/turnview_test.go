@@ -57,7 +57,7 @@ func drawStory(t *rapid.T) []*event.Event {
 }
 
 func drawIDs(t *rapid.T) View {
-	return rapid.SampledFrom([]View{{TurnID: "turn_1"}, {TurnID: "turn_1", ThreadID: "thread_1"}, {ThreadID: "thread_1"}}).Draw(t, "view")
+	return rapid.SampledFrom([]View{{TurnID: "turn_1"}, {TurnID: "turn_1", ThreadID: "thread_1"}, {ThreadID: "thread_1"}, {}}).Draw(t, "view")
 }
 
 func TestFold(t *testing.T) {

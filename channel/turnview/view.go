@@ -10,9 +10,11 @@ import (
 
 // View is how a turn stands.
 type View struct {
-	// TurnID is the turn. Without one the view follows all turns of the thread.
+	// TurnID is the turn. Without one the view follows the turns of the thread, each
+	// to its end: an adapter begins the next with a new view.
 	TurnID string
-	// ThreadID is the turn's thread. Without one it is that of the turn's first event.
+	// ThreadID is the turn's thread. Without one it is that of the turn's first event,
+	// and any without a turn.
 	ThreadID string
 
 	// Calls are the model calls, oldest first.
