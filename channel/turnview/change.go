@@ -114,12 +114,12 @@ type Ended struct {
 }
 
 // Usage is what the turn used as a whole, as far as it is known.
-func (e *Ended) Usage() event.Usage {
+func (c Ended) Usage() event.Usage {
 	var u *event.Usage
-	if e.Completed != nil {
-		u = e.Completed.Usage
+	if c.Completed != nil {
+		u = c.Completed.Usage
 	} else {
-		u = e.Failed.Usage
+		u = c.Failed.Usage
 	}
 	if u == nil {
 		return event.Usage{}
@@ -128,22 +128,22 @@ func (e *Ended) Usage() event.Usage {
 }
 
 // Category is why the turn failed, for programs; empty if it didn't.
-func (e *Ended) Category() string {
-	if e.Failed == nil {
+func (c Ended) Category() string {
+	if c.Failed == nil {
 		return ""
 	}
-	return e.Failed.FailureCategory
+	return c.Failed.FailureCategory
 }
 
 // Reason is why the turn failed, for people; empty if it didn't.
-func (e *Ended) Reason() string {
+func (c Ended) Reason() string {
 	switch {
-	case e.Failed == nil:
+	case c.Failed == nil:
 		return ""
-	case e.Failed.Error != nil:
-		return e.Failed.Error.Message
+	case c.Failed.Error != nil:
+		return c.Failed.Error.Message
 	}
-	return e.Failed.Outcome
+	return c.Failed.Outcome
 }
 
 func (c Located) apply(v *View) { v.ThreadID = c.ThreadID }

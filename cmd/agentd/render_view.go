@@ -249,7 +249,7 @@ func (v *view) failed(p *event.TurnFailed) {
 		v.note(yellow, markFailed, facets("interrupted", took(p.DurationMs)))
 		return
 	}
-	v.note(red, markFailed, "the turn failed ("+strings.ReplaceAll(p.FailureCategory, "_", " ")+"): "+(&turnview.Ended{Failed: p}).Reason())
+	v.note(red, markFailed, "the turn failed ("+strings.ReplaceAll(p.FailureCategory, "_", " ")+"): "+turnview.Ended{Failed: p}.Reason())
 }
 
 // unusualEnd says what an answer lacks although its turn ended well; empty if

@@ -95,7 +95,7 @@ var importTable = []row{
 		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel", "transfer", "quota",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
-	{dir: "server", may: []string{"command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console"}},
+	{dir: "server", may: []string{"channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console"}},
 	{dir: "client", may: []string{"command", "event", "fault", "internal/wire"}},
 	{dir: "conformance", may: []string{"client", "command", "event", "fault"}},
 
