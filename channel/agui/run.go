@@ -165,7 +165,7 @@ func (r *run) resume(ctx context.Context) error {
 func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
 	ctx := req.Context()
 	out := newEvents(w)
-	n := &narrator{threadID: r.in.ThreadID, runID: r.in.RunID, view: turnview.View{TurnID: r.turnID}}
+	n := &narrator{threadID: r.in.ThreadID, runID: r.in.RunID, view: turnview.View{TurnID: r.turnID, WithSubagents: true}}
 	err := r.opening(ctx, out)
 	if err == nil {
 		err = r.follow(ctx, n, out)

@@ -57,7 +57,7 @@ func (s *chatStream) chunk(d *chatDelta, reason *string) error {
 // show implements [listener].
 func (s *chatStream) show(c turnview.Change) error {
 	p, ok := c.(turnview.PartGrown)
-	if !ok || s.whole || p.Agent != "" || p.Kind != turnview.Text {
+	if !ok || s.whole || p.Kind != turnview.Text {
 		return nil
 	}
 	if s.spoke != "" && s.spoke != p.CallID {

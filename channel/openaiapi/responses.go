@@ -267,7 +267,7 @@ func (o *outcome) items() []outputItem {
 	}
 	for i := range o.Calls {
 		call := &o.Calls[i]
-		if call.Agent != "" || call.Failed {
+		if call.Failed {
 			continue
 		}
 		for _, p := range call.Parts {

@@ -62,19 +62,16 @@ func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.C
 
 // show implements [listener].
 func (s *responseStream) show(c turnview.Change) error {
+	if s.whole {
+		return nil
+	}
 	switch c := c.(type) {
 	case turnview.PartOpened:
-		if !s.whole && c.Agent == "" {
-			return s.begin(itemOf(c.CallID, c.Kind, "in_progress", ""))
-		}
+		return s.begin(itemOf(c.CallID, c.Kind, "in_progress", ""))
 	case turnview.PartGrown:
-		if !s.whole && c.Agent == "" {
-			return s.grow(c.Content)
-		}
+		return s.grow(c.Content)
 	case turnview.PartClosed:
-		if !s.whole && c.Agent == "" {
-			return s.close()
-		}
+		return s.close()
 	}
 	return nil
 }

@@ -9,11 +9,8 @@ import (
 // Change is what an event changes in a view. The set is closed.
 type Change interface{ apply(v *View) }
 
-// Apply makes a change that another view with the same ids returned.
+// Apply makes a change that another view of the same turn returned.
 func (v *View) Apply(c Change) { c.apply(v) }
-
-// Located says which thread the turn is in.
-type Located struct{ ThreadID string }
 
 // ModelAsked begins a model call. Of one that doesn't speak nothing but its failure
 // follows.
@@ -98,7 +95,8 @@ type ActionClosed struct{ ActionID string }
 // BlockChanged says whether the thread goes on.
 type BlockChanged struct{ Blocked *Blocked }
 
-// SubagentStarted tells of a subagent for the first time since it began.
+// SubagentStarted tells of a subagent for the first time since it began. All but the
+// id is empty if its beginning wasn't seen.
 type SubagentStarted struct{ ID, Name, Role, Parent, ToolCallID string }
 
 // SubagentEnded says that a subagent has done its work, or failed.
@@ -146,10 +144,8 @@ func (c Ended) Reason() string {
 	return c.Failed.Outcome
 }
 
-func (c Located) apply(v *View) { v.ThreadID = c.ThreadID }
-
 func (c ModelAsked) apply(v *View) {
-	*v.findOrAddCall(c.Agent, c.CallID) = Call{Agent: c.Agent, ID: c.CallID, Step: c.Step, Purpose: c.Purpose}
+	*v.findOrAddCall(c.Agent, c.CallID) = Call{Agent: c.Agent, ID: c.CallID, Purpose: c.Purpose}
 }
 
 func (v *View) findOrAddCall(agent, id string) *Call {
@@ -188,6 +184,8 @@ func (c ToolCalled) apply(v *View) {
 
 func (ToolStarted) apply(*View)    {}
 func (ToolProgressed) apply(*View) {}
+func (ToolEnded) apply(*View)      {}
+func (ModeSet) apply(*View)        {}
 
 func (c ToolWrote) apply(v *View) {
 	t := v.Tool(c.ToolCallID)
@@ -197,10 +195,7 @@ func (c ToolWrote) apply(v *View) {
 	}
 }
 
-func (c ToolEnded) apply(v *View) { v.Tool(c.ToolCallID).Ended = true }
-
 func (c PlanSet) apply(v *View)     { v.Plan = c.Items }
-func (c ModeSet) apply(v *View)     { v.Mode = c.Mode }
 func (c ActionAsked) apply(v *View) { v.Actions = append(v.Actions, c.Action) }
 
 func (c ActionClosed) apply(v *View) {
@@ -215,7 +210,7 @@ func (c SubagentStarted) apply(v *View) {
 		v.Subagents = append(v.Subagents, Subagent{ID: c.ID})
 		s = v.Subagent(c.ID)
 	}
-	*s = Subagent{ID: c.ID, Name: c.Name, Role: c.Role, Parent: c.Parent, ToolCallID: c.ToolCallID, Run: s.Run + 1, Open: true}
+	s.Run, s.Open = s.Run+1, true
 }
 
 func (c SubagentEnded) apply(v *View) { v.Subagent(c.ID).Open = false }

@@ -7,7 +7,8 @@
 // A [View] is how a turn stands. [View.Fold] takes an event in and returns the
 // [Change]s that it makes, in order, for adapters that stream. The same events give
 // the same view and the same changes, live and when they are read again; the changes
-// of a view, applied to an empty one with the same ids, give the same view. Events
+// of a view, applied to an empty one of the same turn and thread, give the same view.
+// Events
 // that say nothing of the turn, and types of events that aren't known here, change
 // nothing. An event may be the first that is seen: a message that goes on or a tool
 // that ends without its beginning is shown from there.
@@ -18,8 +19,8 @@
 // that follows, both before the end of their model call, everything before the end
 // of the turn.
 //
-// Subagents work for the turn, so their events count too. Each change says whose it
-// is; the turn's own agent has the empty id.
+// Where subagents are shown, each change says whose it is; the turn's own agent has the
+// empty id.
 //
 // The package does no I/O. A View belongs to one goroutine.
 package turnview

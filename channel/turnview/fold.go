@@ -26,8 +26,8 @@ func (v *View) Fold(e *event.Event) []Change {
 	if v.End != nil || !f.concerns() {
 		return nil
 	}
-	if v.ThreadID == "" && f.own() && v.TurnID != "" && e.ThreadID != "" {
-		f.emit(Located{e.ThreadID})
+	if v.ThreadID == "" && v.TurnID != "" && f.agent == "" {
+		v.ThreadID = e.ThreadID
 	}
 	f.event()
 	return f.out
@@ -68,7 +68,7 @@ func (f *fold) concerns() bool {
 	case *event.ActionRequired, *event.ActionResolved:
 		return f.agent != "" || f.own() || f.v.TurnID == ""
 	}
-	return f.agent != "" || f.own()
+	return f.agent != "" && f.v.WithSubagents || f.own()
 }
 
 func (f *fold) event() {
@@ -97,7 +97,11 @@ func (f *fold) event() {
 			f.emit(ModeSet{p.Mode})
 		}
 	case *event.SubagentSpawned:
-		f.subagent(p)
+		c := SubagentStarted{ID: f.agent, Name: p.Nickname, Role: p.Role, Parent: p.ParentSubagentID}
+		if f.e.ToolCallID != event.NotApplicable {
+			c.ToolCallID = f.e.ToolCallID
+		}
+		f.began(c)
 	case *event.SubagentEnded:
 		if s := f.v.Subagent(f.agent); s != nil && s.Open {
 			f.closeParts(func(c *Call) bool { return c.Agent == f.agent })
@@ -113,21 +117,12 @@ func (f *fold) event() {
 }
 
 // introduce tells of a subagent that began before the first event that was seen.
-func (f *fold) introduce() {
-	if s := f.v.Subagent(f.agent); f.agent != "" && (s == nil || !s.Open) {
-		f.emit(SubagentStarted{ID: f.agent})
-	}
-}
+func (f *fold) introduce() { f.began(SubagentStarted{ID: f.agent}) }
 
-func (f *fold) subagent(p *event.SubagentSpawned) {
-	if s := f.v.Subagent(f.agent); f.agent == "" || s != nil && s.Open {
-		return
+func (f *fold) began(c SubagentStarted) {
+	if s := f.v.Subagent(c.ID); f.v.WithSubagents && c.ID != "" && (s == nil || !s.Open) {
+		f.emit(c)
 	}
-	call := f.e.ToolCallID
-	if call == event.NotApplicable {
-		call = ""
-	}
-	f.emit(SubagentStarted{f.agent, p.Nickname, p.Role, p.ParentSubagentID, call})
 }
 
 // say adds to the part that is open, after closing another and opening it.

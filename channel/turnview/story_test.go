@@ -91,7 +91,7 @@ func TestStories(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := View{TurnID: "turn", ThreadID: "thread"}
+			v := View{TurnID: "turn", ThreadID: "thread", WithSubagents: true}
 			var all []Change
 			for _, e := range c.events {
 				all = append(all, v.Fold(e)...)

@@ -16,6 +16,9 @@ type View struct {
 	// ThreadID is the turn's thread. Without one it is that of the turn's first event,
 	// and any without a turn.
 	ThreadID string
+	// WithSubagents adds what subagents say and do. What they ask always counts: the
+	// turn waits for it.
+	WithSubagents bool
 
 	// Calls are the model calls, oldest first.
 	Calls []Call
@@ -27,8 +30,6 @@ type View struct {
 	Subagents []Subagent
 	// Plan is what the agent means to do.
 	Plan []PlanItem
-	// Mode is the session's permission mode, if it was changed.
-	Mode string
 	// Blocked says why the thread doesn't go on; nil if it does.
 	Blocked *Blocked
 	// End is set once the turn is over.
@@ -40,8 +41,6 @@ type Call struct {
 	// Agent is the subagent that asks; empty is the turn's own agent.
 	Agent string
 	ID    string
-	// Step counts the calls of a turn, from 1.
-	Step int64
 	// Purpose is turn, repair, compaction or classification; empty is turn.
 	Purpose string
 	// Parts are what was said, in order.
@@ -78,8 +77,6 @@ type Tool struct {
 	Args   event.Raw
 	// Output is the end of what it wrote so far.
 	Output []byte
-	// Ended says that the call has a result, or failed.
-	Ended bool
 }
 
 // MaxOutput bounds how much of a tool's output is kept.
@@ -102,12 +99,6 @@ func (a *Action) WantsValue() bool { return slices.Contains(a.Decisions, "submit
 // Subagent is an agent that works for the turn.
 type Subagent struct {
 	ID string
-	// Name and Role are empty if its beginning wasn't seen.
-	Name, Role string
-	// Parent is the subagent that it works for; empty is the turn's own agent.
-	Parent string
-	// ToolCallID is the call that began it.
-	ToolCallID string
 	// Run counts how often it began, from 1; Open says that it hasn't ended since.
 	Run  int
 	Open bool

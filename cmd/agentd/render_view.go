@@ -58,6 +58,7 @@ func (v *view) fact(e *event.Event) {
 	if v.turn.End != nil {
 		v.turn = turnview.View{}
 	}
+	v.turn.WithSubagents = true // the caller says whose facts are shown
 	for _, c := range v.turn.Fold(e) {
 		v.show(c, e.Time)
 	}
