@@ -93,24 +93,18 @@ func (s *Server) look(ctx context.Context, caller command.Caller, rec *command.P
 	return nil
 }
 
-// page is how many facts are read at once.
-const page = 500
-
 // catchUp folds the facts that came since the view was last looked at.
 func (s *Server) catchUp(ctx context.Context, caller command.Caller, sessionID string, v *view) error {
+	if v.ended() {
+		return nil
+	}
 	read := s.reader(ctx, caller)
-	for !v.ended() {
-		events, last, err := s.opt.Runtime.Events(ctx, caller, sessionID, v.through, page)
-		if err != nil {
+	for d, err := range channel.Facts(ctx, s.opt.Runtime, caller, sessionID, v.through) {
+		if err != nil || v.ended() {
 			return err
 		}
-		for i := range events {
-			if _, err := v.take(&events[i], read); err != nil {
-				return err
-			}
-		}
-		if len(events) == 0 || v.through >= last {
-			return nil
+		if _, err := v.take(&d, read); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -115,25 +116,19 @@ func (s *Server) findTurn(ctx context.Context, id *Identity, sessionID, turnID s
 // are no more. The event is valid during the call.
 func (s *Server) scan(ctx context.Context, id *Identity, sessionID string, after uint64, visit func(e *event.Event, payload []byte) (bool, error)) error {
 	var e event.Event
-	for {
-		page, last, err := s.opt.Runtime.Events(ctx, id.Caller, sessionID, after, command.MaxPage)
+	for d, err := range channel.Facts(ctx, s.opt.Runtime, id.Caller, sessionID, after) {
 		if err != nil {
 			return err
 		}
-		for _, d := range page {
-			payload, err := event.DecodeHeader(d.Data, &e)
-			if err != nil {
-				return fmt.Errorf("mcpserver: %w", err)
-			}
-			if more, err := visit(&e, payload); err != nil || !more {
-				return err
-			}
-			after = d.Sequence
+		payload, err := event.DecodeHeader(d.Data, &e)
+		if err != nil {
+			return fmt.Errorf("mcpserver: %w", err)
 		}
-		if len(page) == 0 || after >= last {
-			return nil
+		if more, err := visit(&e, payload); err != nil || !more {
+			return err
 		}
 	}
+	return nil
 }
 
 // threadRead is the part of a thread's read model that says how a turn stands.

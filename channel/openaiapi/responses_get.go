@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"agentd/channel"
 	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
@@ -28,25 +29,21 @@ func (a *API) recall(ctx context.Context, c command.Caller, id string) (*respons
 	if err != nil {
 		return nil, err
 	}
-	begin, end, err := a.span(ctx, c, sessionID, turnID)
+	begin, _, err := a.span(ctx, c, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
 	o := &outcome{turnview.View{TurnID: turnID}}
 	res := a.newResponse(sessionID, turnID, &responseRequest{})
-	for after := begin - 1; ; {
-		page, last, err := a.opt.Runtime.Events(ctx, c, sessionID, after, 500)
+	for d, err := range channel.Facts(ctx, a.opt.Runtime, c, sessionID, begin-1) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page {
-			after = page[i].Sequence
-			if e, err := event.Decode(page[i].Data); err == nil { // one of a newer release is passed over
-				res.submitted(e, turnID)
-				o.Fold(e)
-			}
+		if e, err := event.Decode(d.Data); err == nil { // one of a newer release is passed over
+			res.submitted(e, turnID)
+			o.Fold(e)
 		}
-		if len(page) == 0 || o.End != nil || after >= last || (end > 0 && after >= end) {
+		if o.End != nil {
 			break
 		}
 	}

@@ -142,31 +142,25 @@ func (a *API) branch(ctx context.Context, c command.Caller, r *http.Request, ses
 // span finds the sequences at which a turn was submitted and ended; an end of 0 is
 // none yet.
 func (a *API) span(ctx context.Context, c command.Caller, sessionID, turnID string) (begin, end uint64, err error) {
-	for after := uint64(0); ; {
-		page, last, err := a.opt.Runtime.Events(ctx, c, sessionID, after, 500)
+	var e event.Event
+	for d, err := range channel.Facts(ctx, a.opt.Runtime, c, sessionID, 0) {
 		if err != nil {
 			return 0, 0, err
 		}
-		for i := range page {
-			after = page[i].Sequence
-			var e event.Event
-			if _, err := event.DecodeHeader(page[i].Data, &e); err != nil || e.TurnID != turnID {
-				continue
-			}
-			switch e.Type { //nolint:exhaustive // the others are within
-			case event.TypeTurnSubmitted:
-				begin = e.Sequence
-			case event.TypeTurnCompleted, event.TypeTurnFailed:
-				return begin, e.Sequence, nil
-			}
+		if _, err := event.DecodeHeader(d.Data, &e); err != nil || e.TurnID != turnID {
+			continue
 		}
-		if len(page) == 0 || after >= last {
-			if begin == 0 {
-				return 0, 0, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
-			}
-			return begin, 0, nil
+		switch e.Type { //nolint:exhaustive // the others are within
+		case event.TypeTurnSubmitted:
+			begin = e.Sequence
+		case event.TypeTurnCompleted, event.TypeTurnFailed:
+			return begin, e.Sequence, nil
 		}
 	}
+	if begin == 0 {
+		return 0, 0, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
+	}
+	return begin, 0, nil
 }
 
 // asked is a request of either API in our words.
