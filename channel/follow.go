@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 
 	"agentd/command"
@@ -22,6 +23,17 @@ func NextWithin(ctx context.Context, s command.Stream, wait time.Duration) ([]co
 		return nil, nil
 	}
 	return facts, err
+}
+
+// Abandon interrupts the turn of a client that went away, if there is one.
+func Abandon(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID, turnID string, log *slog.Logger) {
+	if turnID == "" {
+		return
+	}
+	p := &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client went away"}
+	if _, err := rt.Do(context.WithoutCancel(ctx), caller, p); err != nil {
+		log.Warn("a turn whose client went away could not be interrupted", "session", sessionID, "turn", turnID, "error", err)
+	}
 }
 
 // Chapter is a part of a thread's history: the facts of one session, up to a

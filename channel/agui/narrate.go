@@ -66,24 +66,19 @@ func (n *narrator) show(c turnview.Change) {
 			n.nextStep(fmt.Sprintf("step %d", c.Step))
 		}
 	case turnview.PartOpened:
+		kind, role, id := messageOf(c.PartRef)
 		if c.Kind == turnview.Reasoning {
-			n.emit(c.Agent, object{"type": "REASONING_START", "messageId": reasoningID(c.CallID)})
-			n.emit(c.Agent, object{"type": "REASONING_MESSAGE_START", "messageId": reasoningID(c.CallID), "role": "reasoning"})
-		} else {
-			n.emit(c.Agent, object{"type": "TEXT_MESSAGE_START", "messageId": c.CallID, "role": "assistant"})
+			n.emit(c.Agent, object{"type": "REASONING_START", "messageId": id})
 		}
+		n.emit(c.Agent, object{"type": kind + "_START", "messageId": id, "role": role})
 	case turnview.PartGrown:
-		if c.Kind == turnview.Reasoning {
-			n.emit(c.Agent, object{"type": "REASONING_MESSAGE_CONTENT", "messageId": reasoningID(c.CallID), "delta": c.Content})
-		} else {
-			n.emit(c.Agent, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": c.CallID, "delta": c.Content})
-		}
+		kind, _, id := messageOf(c.PartRef)
+		n.emit(c.Agent, object{"type": kind + "_CONTENT", "messageId": id, "delta": c.Content})
 	case turnview.PartClosed:
+		kind, _, id := messageOf(c.PartRef)
+		n.emit(c.Agent, object{"type": kind + "_END", "messageId": id})
 		if c.Kind == turnview.Reasoning {
-			n.emit(c.Agent, object{"type": "REASONING_MESSAGE_END", "messageId": reasoningID(c.CallID)})
-			n.emit(c.Agent, object{"type": "REASONING_END", "messageId": reasoningID(c.CallID)})
-		} else {
-			n.emit(c.Agent, object{"type": "TEXT_MESSAGE_END", "messageId": c.CallID})
+			n.emit(c.Agent, object{"type": "REASONING_END", "messageId": id})
 		}
 	case turnview.ToolCalled:
 		if c.CallID != "" { // another is in a message that came before the run
@@ -105,6 +100,14 @@ func (n *narrator) show(c turnview.Change) {
 	case turnview.Ended:
 		n.turnEnded(&c)
 	}
+}
+
+// messageOf is a part as a message of the protocol.
+func messageOf(p turnview.PartRef) (kind, role, id string) {
+	if p.Kind == turnview.Reasoning {
+		return "REASONING_MESSAGE", "reasoning", reasoningID(p.CallID)
+	}
+	return "TEXT_MESSAGE", "assistant", p.CallID
 }
 
 // nextStep ends a step and begins another; a model that is asked again is still in

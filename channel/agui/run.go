@@ -173,7 +173,7 @@ func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
 	if ctx.Err() != nil {
 		// Who only looked on, a page that was loaded anew, takes nothing along.
 		if r.in.ForwardedProps.OnDisconnect != "continue" && !r.history && !n.ended {
-			r.abandon(ctx)
+			channel.Abandon(ctx, r.h.opt.Runtime, r.caller, r.in.ThreadID, r.turnID, r.h.opt.Logger)
 		}
 		return nil
 	}
@@ -273,19 +273,6 @@ func (r *run) follow(ctx context.Context, n *narrator, out events) error {
 		}
 	}
 	return nil
-}
-
-// abandon interrupts the turn of a client that went away.
-func (r *run) abandon(ctx context.Context) {
-	if r.turnID == "" {
-		return
-	}
-	_, err := do[command.InterruptTurnResult](context.WithoutCancel(ctx), r.h, r.caller, &command.InterruptTurn{
-		SessionID: r.in.ThreadID, TurnID: r.turnID, Reason: "the client went away",
-	})
-	if err != nil {
-		r.h.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", r.in.ThreadID, "turn", r.turnID, "error", err)
-	}
 }
 
 // runError is the event of a run that can't go on.

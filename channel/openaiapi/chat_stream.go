@@ -3,6 +3,7 @@ package openaiapi
 import (
 	"net/http"
 
+	"agentd/channel"
 	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/internal/wire"
@@ -33,7 +34,7 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 		o, err = a.watch(r.Context(), c, turn, s)
 	}
 	if r.Context().Err() != nil {
-		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+		channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
 		return nil //nolint:nilerr // nobody hears it
 	}
 	if err == nil {

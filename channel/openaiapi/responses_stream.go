@@ -3,6 +3,7 @@ package openaiapi
 import (
 	"net/http"
 
+	"agentd/channel"
 	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/internal/wire"
@@ -46,7 +47,7 @@ func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.C
 	}
 	if r.Context().Err() != nil {
 		if !s.background {
-			a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+			channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
 		}
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -199,15 +198,6 @@ func (a *API) submit(ctx context.Context, c command.Caller, r *http.Request, q *
 	return do[command.SubmitTurnResult](ctx, a, c, p)
 }
 
-// abandon interrupts the turn of a client that went away.
-func (a *API) abandon(ctx context.Context, c command.Caller, sessionID, turnID string) {
-	ctx = context.WithoutCancel(ctx)
-	_, err := do[command.InterruptTurnResult](ctx, a, c, &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client went away"})
-	if err != nil && !errors.Is(err, context.Canceled) {
-		a.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", sessionID, "turn", turnID, "error", err)
-	}
-}
-
 // begin reads a request into q, submits the turn that it asks for, and names that
 // turn in the answer's headers.
 func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Caller, q *Q, of func(*http.Request, command.Caller, *Q) (*asked, error)) (*asked, *command.SubmitTurnResult, error) {
@@ -231,7 +221,7 @@ func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Call
 func (a *API) whole(r *http.Request, c command.Caller, turn *command.SubmitTurnResult) (*outcome, error) {
 	o, err := a.watch(r.Context(), c, turn, deaf{})
 	if r.Context().Err() != nil {
-		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+		channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
 		return nil, r.Context().Err()
 	}
 	if err != nil {

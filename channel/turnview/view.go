@@ -123,39 +123,29 @@ func Speaks(purpose string) bool { return purpose == "" || purpose == "turn" || 
 
 // Call returns a model call; nil if it isn't known.
 func (v *View) Call(id string) *Call {
-	for i := len(v.Calls) - 1; i >= 0; i-- {
-		if v.Calls[i].ID == id {
-			return &v.Calls[i]
-		}
-	}
-	return nil
+	return newest(v.Calls, func(c *Call) bool { return c.ID == id })
 }
 
 // Tool returns a tool call; nil if it isn't known.
 func (v *View) Tool(id string) *Tool {
-	for i := len(v.Tools) - 1; i >= 0; i-- {
-		if v.Tools[i].ID == id {
-			return &v.Tools[i]
-		}
-	}
-	return nil
+	return newest(v.Tools, func(t *Tool) bool { return t.ID == id })
 }
 
 // Subagent returns a subagent; nil if it isn't known.
 func (v *View) Subagent(id string) *Subagent {
-	i := slices.IndexFunc(v.Subagents, func(s Subagent) bool { return s.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &v.Subagents[i]
+	return newest(v.Subagents, func(s *Subagent) bool { return s.ID == id })
 }
 
 // Last returns the newest call of the turn's own agent that has an answer; nil if
 // there is none.
 func (v *View) Last() *Call {
-	for i := len(v.Calls) - 1; i >= 0; i-- {
-		if c := &v.Calls[i]; c.Agent == "" && c.Answer != nil {
-			return c
+	return newest(v.Calls, func(c *Call) bool { return c.Agent == "" && c.Answer != nil })
+}
+
+func newest[T any](list []T, is func(*T) bool) *T {
+	for i := len(list) - 1; i >= 0; i-- {
+		if is(&list[i]) {
+			return &list[i]
 		}
 	}
 	return nil
