@@ -23,7 +23,8 @@
 // missed is found at the next look.
 //
 // Beside the hub the package has what the adapters of protocols share: [NextWithin]
-// follows a stream, [Chapters] finds the history of a thread, also of a fork.
+// follows a stream, [Facts] reads what there is of a session, [Chapters] finds the
+// history of a thread, also of a fork, and [ResultOf] reads the result of a command.
 //
 // # Concurrency
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"log/slog"
 	"time"
 
 	"agentd/command"
@@ -21,6 +23,17 @@ func NextWithin(ctx context.Context, s command.Stream, wait time.Duration) ([]co
 		return nil, nil
 	}
 	return facts, err
+}
+
+// Abandon interrupts the turn of a client that went away, if there is one.
+func Abandon(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID, turnID string, log *slog.Logger) {
+	if turnID == "" {
+		return
+	}
+	p := &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client went away"}
+	if _, err := rt.Do(context.WithoutCancel(ctx), caller, p); err != nil {
+		log.Warn("a turn whose client went away could not be interrupted", "session", sessionID, "turn", turnID, "error", err)
+	}
 }
 
 // Chapter is a part of a thread's history: the facts of one session, up to a
@@ -82,31 +95,24 @@ func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *C
 // last. What a newer server wrote and can't be read here is passed over, and so is
 // what retention removed.
 func (c *Chapter) Read(ctx context.Context, rt command.Runtime, caller command.Caller, with func(*event.Event)) (uint64, error) {
-	through := c.Through
 	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
 	if err != nil {
 		return 0, err
 	}
-	for after := oldest - 1; ; {
-		page, last, err := rt.Events(ctx, caller, c.SessionID, after, readPage)
+	through := max(c.Through, oldest-1)
+	for d, err := range Facts(ctx, rt, caller, c.SessionID, oldest-1) {
 		if err != nil {
 			return 0, err
 		}
-		if through == 0 {
-			through = last
+		if c.Through > 0 && d.Sequence > c.Through {
+			break
 		}
-		for i := range page {
-			if after = page[i].Sequence; after > through {
-				return through, nil
-			}
-			if e, err := event.Decode(page[i].Data); err == nil {
-				with(e)
-			}
-		}
-		if len(page) == 0 || after >= through {
-			return through, nil
+		through = max(through, d.Sequence)
+		if e, err := event.Decode(d.Data); err == nil {
+			with(e)
 		}
 	}
+	return through, nil
 }
 
 // Removed returns the last fact of a chapter that retention removed, 0 if all are
@@ -127,3 +133,25 @@ func RemovedNote(through uint64) string {
 
 // readPage is how many facts are read at once.
 const readPage = 500
+
+// Facts reads the facts of a session after a sequence, up to the last that there is.
+// After an error it ends.
+func Facts(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID string, after uint64) iter.Seq2[command.Delivered, error] {
+	return func(yield func(command.Delivered, error) bool) {
+		for {
+			page, last, err := rt.Events(ctx, caller, sessionID, after, readPage)
+			if err != nil {
+				yield(command.Delivered{}, err)
+				return
+			}
+			for i := range page {
+				if after = page[i].Sequence; !yield(page[i], nil) {
+					return
+				}
+			}
+			if len(page) == 0 || after >= last {
+				return
+			}
+		}
+	}
+}

@@ -15,13 +15,14 @@ import (
 
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // serveCommand answers POST /v1/commands/{command}.
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request) error {
 	d, ok := command.Lookup(command.Name(q.variable))
 	if !ok {
-		return fault.New(fault.NotFound, "there is no command %s", clip(q.variable))
+		return fault.New(fault.NotFound, "there is no command %s", wire.Clip(q.variable))
 	}
 	if err := permit(q.login.Role, d.Scope, d.Name); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (s *Server) bodyFault(err error) error {
 // checkMedia refuses a body that says that it is not JSON.
 func checkMedia(h http.Header) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return fault.New(fault.UnsupportedMedia, "the body must not be encoded; %s is", clip(enc))
+		return fault.New(fault.UnsupportedMedia, "the body must not be encoded; %s is", wire.Clip(enc))
 	}
 	header := h.Get("Content-Type")
 	if header == "" {
@@ -162,7 +163,7 @@ func checkMedia(h http.Header) error {
 	media, params, err := mime.ParseMediaType(header)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || media != "application/json" || (charset != "" && charset != "utf-8") {
-		return fault.New(fault.UnsupportedMedia, "the body must be application/json in UTF-8, not %s", clip(header))
+		return fault.New(fault.UnsupportedMedia, "the body must be application/json in UTF-8, not %s", wire.Clip(header))
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func place(sessionID string, after, oldest, last uint64) (from uint64, gap *Repa
 // exist, whatever tricks are in it.
 func (s *Server) locate(ctx context.Context, c command.Caller, sessionID string, after uint64) (from uint64, gap *Repair, err error) {
 	if !event.ValidID(sessionID) {
-		return 0, nil, fault.New(fault.NotFound, "there is no session %s", clip(sessionID))
+		return 0, nil, fault.New(fault.NotFound, "there is no session %s", wire.Clip(sessionID))
 	}
 	oldest, err := s.backend.Oldest(ctx, c, sessionID)
 	if err != nil {

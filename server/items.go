@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/channel/turnview"
 	"agentd/event"
 )
 
@@ -173,14 +174,14 @@ func (d *derivation) message(p event.Payload) {
 	it := Item{ItemID: d.e.ModelRequestID, Kind: "agent_message", Status: inProgress}
 	switch p := p.(type) {
 	case *event.ModelRequested:
-		if speaks(p.Purpose) {
+		if turnview.Speaks(p.Purpose) {
 			d.add(itemStarted, it)
 		}
 	case *event.ModelDelta:
 		it.Delta = p.Text
 		d.add(itemUpdated, it)
 	case *event.ModelCompleted:
-		if !speaks(p.Purpose) {
+		if !turnview.Speaks(p.Purpose) {
 			return
 		}
 		if p.Message != nil && p.Message.Reasoning != "" {
@@ -198,12 +199,6 @@ func (d *derivation) message(p event.Payload) {
 		}
 		d.add(itemCompleted, it)
 	}
-}
-
-// speaks tells a call whose answer is the agent's, to the user or as another try at
-// an answer of the wrong form, from one for the runtime's own use.
-func speaks(purpose string) bool {
-	return purpose == "" || purpose == "turn" || purpose == "repair"
 }
 
 func (d *derivation) reasoningID() string { return d.e.ModelRequestID + ":reasoning" }

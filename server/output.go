@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // maxRef is the longest reference that is looked up.
@@ -20,7 +21,7 @@ const outputPart = 512 << 10
 func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request) error {
 	ref := q.variable
 	if !validRef(ref) {
-		return fault.New(fault.NotFound, "there is no output %s", clip(ref))
+		return fault.New(fault.NotFound, "there is no output %s", wire.Clip(ref))
 	}
 	leave, err := s.admit(r.Context(), q.login.TokenID, false)
 	if err != nil {

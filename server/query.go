@@ -11,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // Bounds of a page of events.
@@ -40,7 +41,7 @@ func parseQuery(r *http.Request) (*eventQuery, error) {
 	}
 	for name, v := range values {
 		if !slices.Contains(queryNames, name) {
-			return nil, fault.Param(clip(name), "there is no such parameter; there are %s", strings.Join(queryNames, ", "))
+			return nil, fault.Param(wire.Clip(name), "there is no such parameter; there are %s", strings.Join(queryNames, ", "))
 		}
 		if len(v) > 1 {
 			return nil, fault.Param(name, "is given twice")
@@ -53,7 +54,7 @@ func parseQuery(r *http.Request) (*eventQuery, error) {
 	if v := values.Get("limit"); values.Has("limit") {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > maxPage {
-			return nil, fault.Param("limit", "%q is not between 1 and %d", clip(v), maxPage)
+			return nil, fault.Param("limit", "%q is not between 1 and %d", wire.Clip(v), maxPage)
 		}
 		q.limit = n
 	}
@@ -78,7 +79,7 @@ func (q *eventQuery) cursor(h http.Header, values url.Values) error {
 		}
 		n, err := strconv.ParseUint(from.value, 10, 63)
 		if err != nil {
-			return fault.Param(from.name, "%q is not a sequence", clip(from.value))
+			return fault.Param(from.name, "%q is not a sequence", wire.Clip(from.value))
 		}
 		q.after = n
 	}
@@ -92,7 +93,7 @@ func flag(name, value string) (bool, error) {
 	case "1", "true":
 		return true, nil
 	}
-	return false, fault.Param(name, "%q is neither 1 nor 0", clip(value))
+	return false, fault.Param(name, "%q is neither 1 nor 0", wire.Clip(value))
 }
 
 // filter says which events are delivered, and as what.
@@ -116,14 +117,14 @@ func newFilter(types, profile, view string) (filter, error) {
 	case "standard":
 		f.standard = true
 	default:
-		return f, fault.Param("profile", "%q is not standard", clip(profile))
+		return f, fault.Param("profile", "%q is not standard", wire.Clip(profile))
 	}
 	switch view {
 	case "", "events":
 	case "items":
 		f.items = true
 	default:
-		return f, fault.Param("view", "%q is neither events nor items", clip(view))
+		return f, fault.Param("view", "%q is neither events nor items", wire.Clip(view))
 	}
 	if types == "" {
 		return f, nil
@@ -144,7 +145,7 @@ func newFilter(types, profile, view string) (filter, error) {
 // checkGlob refuses a pattern that no type fits: it is a slip of the pen.
 func (f *filter) checkGlob(g string) error {
 	if g == "" || len(g) > maxGlobLength || strings.Trim(g, "abcdefghijklmnopqrstuvwxyz_.*") != "" {
-		return fault.Param("types", "%q is not a pattern: an event type in which * stands for any characters", clip(g))
+		return fault.Param("types", "%q is not a pattern: an event type in which * stands for any characters", wire.Clip(g))
 	}
 	for _, d := range event.Catalog() {
 		if glob(g, string(d.Type)) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // handler answers a request. An error before the first byte becomes a problem.
@@ -116,7 +117,7 @@ func wrongMethod(w http.ResponseWriter, fits []*route, method string) error {
 	slices.Sort(allow)
 	list := strings.Join(slices.Compact(allow), ", ")
 	w.Header().Set("Allow", list)
-	return fault.New(fault.MethodNotAllowed, "%s is not possible here; possible: %s", clip(method), list)
+	return fault.New(fault.MethodNotAllowed, "%s is not possible here; possible: %s", wire.Clip(method), list)
 }
 
 // mount returns the mount with the longest prefix of a path, or nil.
@@ -130,12 +131,4 @@ func (s *Server) mount(path string) *Mount {
 		}
 	}
 	return best
-}
-
-// clip shortens what is quoted back to a caller.
-func clip(s string) string {
-	if len(s) > 80 {
-		s = s[:80] + "…"
-	}
-	return strings.ToValidUTF8(s, "�")
 }

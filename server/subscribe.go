@@ -244,7 +244,7 @@ func (p *peer) unsubscribe(ctx context.Context, params []byte) (result []byte, t
 	sub := p.subs[in.SubscriptionID]
 	p.mu.Unlock()
 	if sub == nil {
-		return nil, nil, fault.New(fault.NotFound, "there is no subscription %s", clip(in.SubscriptionID))
+		return nil, nil, fault.New(fault.NotFound, "there is no subscription %s", wire.Clip(in.SubscriptionID))
 	}
 	// In a batch the subscription may not have started; then it never sends.
 	if !sub.started.Load() {

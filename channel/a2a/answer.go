@@ -7,7 +7,9 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel/turnview"
 	"agentd/event"
+	"agentd/internal/wire"
 )
 
 // reply is a peer's answer to an action.
@@ -28,25 +30,25 @@ var words = map[string]string{
 
 // wantsValue says that the message itself is the answer: to a question, and the
 // reference of a credential.
-func (a *pendingAction) wantsValue() bool {
+func wantsValue(a *turnview.Action) bool {
 	return a.ActionType == "structured_input" || a.ActionType == "credential"
 }
 
 // replyTo reads a message as the answer to one of the actions that wait. The answer
 // to a question is the message itself; an approval needs a clear word.
-func replyTo(m *proto.Message, waiting []pendingAction) (*reply, error) {
+func replyTo(m *proto.Message, waiting []turnview.Action) (*reply, error) {
 	r := &reply{}
 	text, data := content(m)
 	structured := data != nil && r.read(data)
 	a := waiting[0]
 	if r.ActionID != "" {
-		i := slices.IndexFunc(waiting, func(x pendingAction) bool { return x.id == r.ActionID })
+		i := slices.IndexFunc(waiting, func(x turnview.Action) bool { return x.ID == r.ActionID })
 		if i < 0 {
-			return nil, badParam("message.parts", "names the action %s, which doesn't wait for an answer", clip(r.ActionID))
+			return nil, badParam("message.parts", "names the action %s, which doesn't wait for an answer", wire.Clip(r.ActionID))
 		}
 		a = waiting[i]
 	}
-	r.ActionID = a.id
+	r.ActionID = a.ID
 	if structured {
 		return r, r.check(&a)
 	}
@@ -54,7 +56,7 @@ func replyTo(m *proto.Message, waiting []pendingAction) (*reply, error) {
 	switch {
 	case a.ActionType == "credential" && data == nil && word == "cancel":
 		r.Decision = word
-	case a.wantsValue() && data != nil:
+	case wantsValue(&a) && data != nil:
 		b, err := json.Marshal(data)
 		if err != nil {
 			return nil, badParam("message.parts", "has data that can't be read")
@@ -62,7 +64,7 @@ func replyTo(m *proto.Message, waiting []pendingAction) (*reply, error) {
 		r.Decision, r.Payload = "submit", b
 	case a.ActionType == "credential":
 		r.Decision, r.Payload = "submit", typed(strings.TrimSpace(text), a.Schema)
-	case a.wantsValue():
+	case wantsValue(&a):
 		r.Decision, r.Payload = "submit", typed(text, a.Schema)
 	default:
 		r.Decision = word
@@ -80,7 +82,7 @@ func (r *reply) read(data any) bool {
 	return err == nil && json.Unmarshal(b, r) == nil
 }
 
-func (r *reply) check(a *pendingAction) error {
+func (r *reply) check(a *turnview.Action) error {
 	if r.Decision == "" && len(r.Payload) > 0 {
 		r.Decision = "submit"
 	}
@@ -88,7 +90,7 @@ func (r *reply) check(a *pendingAction) error {
 		return nil
 	}
 	return badParam("message.parts", "is no answer to what is asked (%s): answer with one of the words %s, or with a data part {\"actionId\": %q, \"decision\": …}",
-		a.ActionType, strings.Join(a.Decisions, ", "), a.id)
+		a.ActionType, strings.Join(a.Decisions, ", "), a.ID)
 }
 
 // content returns a message's text, and the value of its first data part.

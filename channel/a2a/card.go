@@ -14,6 +14,7 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 )
 
@@ -91,16 +92,12 @@ func (s *Server) extendedCard(ctx context.Context, c *call) (*proto.AgentCard, e
 	if !s.card.public.Capabilities.ExtendedAgentCard {
 		return nil, errorf(unsupported, "this agent has no extended card")
 	}
-	res, err := s.do(ctx, c, &command.GetToolInventory{})
+	inventory, err := channel.ResultOf[command.GetToolInventoryResult](s.do(ctx, c, &command.GetToolInventory{}))
 	if err != nil {
 		return nil, err
 	}
 	out := s.card.public
 	out.Skills = slices.Clone(out.Skills)
-	inventory, ok := res.(*command.GetToolInventoryResult)
-	if !ok {
-		return nil, fmt.Errorf("a2a: get_tool_inventory gave a %T", res)
-	}
 	for _, t := range inventory.Tools {
 		out.Skills = append(out.Skills, proto.AgentSkill{
 			ID: "tool-" + t.ToolName, Name: t.ToolName, Description: orElse(t.Description, t.ToolName), Tags: []string{"tool"},

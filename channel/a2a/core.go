@@ -8,6 +8,8 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -131,10 +133,10 @@ func (s *Server) goOn(ctx context.Context, c *call, m *proto.Message) (*sent, er
 func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRecord, m *proto.Message) (again bool, err error) {
 	var known, ended bool
 	var now proto.TaskState
-	var waiting []pendingAction
+	var waiting []turnview.Action
 	err = s.look(ctx, c.caller, rec, func(v *view) {
 		known, ended, now = v.heard(m.ID) && s.fixture(m.ID) == "", v.ended(), v.task.Status.State
-		waiting = append(waiting, v.actions...)
+		waiting = v.actions()
 	})
 	switch {
 	case err != nil || known:
@@ -169,7 +171,7 @@ func (v *view) heard(messageID string) bool {
 	return false
 }
 
-func (s *Server) answer(ctx context.Context, c *call, m *proto.Message, waiting []pendingAction, step *command.PeerStep, key string) (again bool, err error) {
+func (s *Server) answer(ctx context.Context, c *call, m *proto.Message, waiting []turnview.Action, step *command.PeerStep, key string) (again bool, err error) {
 	r, err := replyTo(m, waiting)
 	if err != nil {
 		return false, err
@@ -315,11 +317,13 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 			return nil, err
 		}
 		step.RemoteStatus = string(t.Status.State)
-		res, err := s.do(ctx, c, &command.InterruptTurn{SessionID: rec.SessionID, TurnID: rec.TurnID, Reason: "cancelled by the peer", Peer: step})
+		res, err := channel.ResultOf[command.InterruptTurnResult](s.do(ctx, c, &command.InterruptTurn{
+			SessionID: rec.SessionID, TurnID: rec.TurnID, Reason: "cancelled by the peer", Peer: step,
+		}))
 		if err != nil {
 			return nil, err
 		}
-		if r, ok := res.(*command.InterruptTurnResult); ok && r.Interrupted {
+		if res.Interrupted {
 			return s.cancelled(ctx, c, rec)
 		}
 	}

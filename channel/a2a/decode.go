@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // free are the objects whose keys are the peer's own.
@@ -140,7 +141,7 @@ func jsonBody(r *http.Request) error {
 	if err == nil && (name == "application/json" || name == "application/a2a+json") {
 		return nil
 	}
-	return errorf(contentType, "the content type must be application/json or application/a2a+json, not %q", clip(got))
+	return errorf(contentType, "the content type must be application/json or application/a2a+json, not %q", wire.Clip(got))
 }
 
 // negotiate refuses versions that the server doesn't speak. A peer that names none
@@ -156,7 +157,7 @@ func negotiate(r *http.Request) error {
 	if got == Version || strings.HasPrefix(got, Version+".") {
 		return nil
 	}
-	f := errorf(versionUnknown, "version %s of the protocol is not spoken here; spoken: %s", clip(got), Version)
+	f := errorf(versionUnknown, "version %s of the protocol is not spoken here; spoken: %s", wire.Clip(got), Version)
 	f.metadata = map[string]string{"supportedVersions": Version}
 	return f
 }

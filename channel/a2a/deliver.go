@@ -9,13 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // look tells of a task what is to be told now. Wait is when it is to be looked at
@@ -40,12 +41,14 @@ func (t *teller) look(ctx context.Context, x *told) (wait time.Duration, done bo
 	if t.s.seal == nil {
 		return 0, ended, nil
 	}
-	res, err := t.s.opt.Runtime.Do(ctx, caller, &command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: x.rec.RemoteTaskID, Unfinished: true})
+	list, err := channel.ResultOf[command.ListPeerPushesResult](t.s.opt.Runtime.Do(ctx, caller, &command.ListPeerPushes{
+		NativeProtocol: Protocol, RemoteTaskID: x.rec.RemoteTaskID, Unfinished: true,
+	}))
 	if err != nil {
 		return 0, false, err
 	}
 	left := false
-	for _, p := range res.(*command.ListPeerPushesResult).Pushes { //nolint:forcetypeassert // the command's result
+	for _, p := range list.Pushes {
 		d := &delivery{t: t, x: x, rec: p, caller: caller, task: task, updates: updates, through: through, ended: ended}
 		again, err := d.run(ctx)
 		if err != nil {
@@ -142,7 +145,7 @@ func (d *delivery) left() []update {
 func (d *delivery) failed(ctx context.Context, tries *tries, told uint64, attempts int64, status int, cause error) (time.Duration, error) {
 	o := &d.t.s.opt.Push
 	tries.count++
-	r := &command.ReportPeerPush{Outcome: "failing", Through: told, Attempts: attempts, HTTPStatus: int64(status), Detail: cut(cause.Error())}
+	r := &command.ReportPeerPush{Outcome: "failing", Through: told, Attempts: attempts, HTTPStatus: int64(status), Detail: wire.Shorten(cause.Error(), 500)}
 	switch {
 	case errors.Is(cause, errRefused):
 		r.Outcome, r.Final = "refused", true
@@ -184,14 +187,6 @@ func (x *told) triesOf(configID string) *tries {
 		x.tries[configID] = t
 	}
 	return t
-}
-
-// cut bounds a text for a fact.
-func cut(s string) string {
-	if len(s) > 500 {
-		return strings.ToValidUTF8(s[:500], "")
-	}
-	return s
 }
 
 // post tells a place. The status is 0 if there was no answer.

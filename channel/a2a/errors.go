@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // kind is a kind of error of the protocol: one row of its table.
@@ -74,8 +75,8 @@ func badParam(field, format string, args ...any) *failure {
 // noTask is the refusal of a task that isn't there, or isn't the caller's: the two
 // can't be told apart.
 func noTask(id string) *failure {
-	f := errorf(taskNotFound, "there is no task %s", clip(id))
-	f.metadata = map[string]string{"taskId": clip(id)}
+	f := errorf(taskNotFound, "there is no task %s", wire.Clip(id))
+	f.metadata = map[string]string{"taskId": wire.Clip(id)}
 	return f
 }
 
@@ -141,12 +142,4 @@ func (f *failure) details() []map[string]any {
 		})
 	}
 	return out
-}
-
-// clip shortens what is quoted back to a peer.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
 }

@@ -10,8 +10,10 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // Bounds of a page.
@@ -65,18 +67,11 @@ func (s *Server) listTasks(ctx context.Context, c *call, req *listRequest) (*lis
 }
 
 func (s *Server) findTasks(ctx context.Context, c *call, p *command.ListPeerTasks) (*command.ListPeerTasksResult, error) {
-	res, err := s.do(ctx, c, p)
+	found, err := channel.ResultOf[command.ListPeerTasksResult](s.do(ctx, c, p))
 	if fault.KindOf(err) == fault.InvalidParams && err != nil {
 		return nil, badParam("pageToken", "is not one that this list gave")
 	}
-	if err != nil {
-		return nil, err
-	}
-	found, ok := res.(*command.ListPeerTasksResult)
-	if !ok {
-		return nil, fmt.Errorf("a2a: list_peer_tasks gave a %T", res)
-	}
-	return found, nil
+	return found, err
 }
 
 // fill encodes tasks as far as they fit into a page, and at least one.
@@ -147,7 +142,7 @@ func (req *listRequest) command() (*command.ListPeerTasks, error) {
 	if req.Status != proto.TaskStateUnspecified {
 		ours, ok := ourState(req.Status)
 		if !ok {
-			return nil, badParam("status", "is not a state of tasks: %q", clip(string(req.Status)))
+			return nil, badParam("status", "is not a state of tasks: %q", wire.Clip(string(req.Status)))
 		}
 		p.Status = []string{ours}
 	}

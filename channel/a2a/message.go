@@ -13,6 +13,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/wire"
 	"agentd/state"
 )
 
@@ -66,7 +67,7 @@ func checkPart(i int, p *proto.Part) error {
 	if err == nil && (strings.HasPrefix(name, "text/") || slices.Contains(inputModes, name)) {
 		return nil
 	}
-	f := errorf(contentType, "message.parts[%d]: the media type %q is not supported", i, clip(p.MediaType))
+	f := errorf(contentType, "message.parts[%d]: the media type %q is not supported", i, wire.Clip(p.MediaType))
 	f.metadata = map[string]string{"supported": strings.Join(inputModes, ", ")}
 	return f
 }
@@ -149,12 +150,10 @@ func (v *view) statusMessage(e *event.Event) *proto.Message {
 			parts = textParts(v.answer)
 		}
 	case *event.TurnFailed:
-		if p.Error != nil {
-			parts = textParts(p.Error.Message)
-		}
+		parts = textParts(v.turn.End.Reason())
 	case *event.ActionResolved:
-		if len(v.actions) > 0 && interrupted(theirState(v.peer.Status)) {
-			parts = askParts(v.actions[0].id, v.actions[0].ActionRequired)
+		if waiting := v.actions(); len(waiting) > 0 && interrupted(theirState(v.peer.Status)) {
+			parts = askParts(waiting[0].ID, waiting[0].ActionRequired)
 		}
 	}
 	if len(parts) == 0 {

@@ -9,9 +9,11 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/channel/a2a/dial"
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // Bounds of a configuration.
@@ -124,13 +126,9 @@ func (s *Server) pushes(ctx context.Context, c *call, taskID string) ([]*proto.P
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.do(ctx, c, &command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: rec.RemoteTaskID})
+	list, err := channel.ResultOf[command.ListPeerPushesResult](s.do(ctx, c, &command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: rec.RemoteTaskID}))
 	if err != nil {
 		return nil, err
-	}
-	list, ok := res.(*command.ListPeerPushesResult)
-	if !ok {
-		return nil, fmt.Errorf("a2a: list_peer_pushes gave a %T", res)
 	}
 	out := []*proto.PushConfig{}
 	for i := range list.Pushes {
@@ -170,7 +168,7 @@ func (s *Server) getPush(ctx context.Context, c *call, req *proto.GetTaskPushCon
 			return p, nil
 		}
 	}
-	f := errorf(taskNotFound, "task %s has no push notification configuration %s", req.TaskID, clip(req.ID))
+	f := errorf(taskNotFound, "task %s has no push notification configuration %s", req.TaskID, wire.Clip(req.ID))
 	f.metadata = map[string]string{"taskId": string(req.TaskID)}
 	return nil, f
 }

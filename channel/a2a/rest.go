@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentd/internal/wire"
 )
 
 // route is one address of the HTTP+JSON binding, below [RESTPath]. A segment {x} of
@@ -76,7 +78,7 @@ func find(r *http.Request) (*route, map[string]any, error) {
 		allow = append(allow, routes[i].methods...)
 	}
 	if len(allow) > 0 {
-		f := errorf(wrongMethod, "%s is not possible here", clip(r.Method))
+		f := errorf(wrongMethod, "%s is not possible here", wire.Clip(r.Method))
 		f.metadata = map[string]string{"allow": strings.Join(allow, ", ")}
 		return nil, nil, f
 	}
@@ -179,13 +181,13 @@ func queryParams(q url.Values, values map[string]any) error {
 		case slices.Contains(numbers, name):
 			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
-				return badParam(name, "is not a whole number: %q", clip(text))
+				return badParam(name, "is not a whole number: %q", wire.Clip(text))
 			}
 			values[name] = n
 		case slices.Contains(booleans, name):
 			b, err := strconv.ParseBool(text)
 			if err != nil {
-				return badParam(name, "is neither true nor false: %q", clip(text))
+				return badParam(name, "is neither true nor false: %q", wire.Clip(text))
 			}
 			values[name] = b
 		default:

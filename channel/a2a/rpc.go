@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"agentd/internal/wire"
 )
 
 // rpcRequest is a request of the JSON-RPC binding.
@@ -131,7 +133,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, req *rpcRequest) (a
 	}
 	do, ok := s.operations[*req.Method]
 	if !ok {
-		return nil, nil, errorf(methodNotFound, "there is no method %s", clip(*req.Method))
+		return nil, nil, errorf(methodNotFound, "there is no method %s", wire.Clip(*req.Method))
 	}
 	return do(r.Context(), c, req.Params)
 }

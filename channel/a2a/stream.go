@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/wire"
 )
 
 // stream follows a task. It reads the journal as fast as its reader takes what is
@@ -174,43 +174,9 @@ func (st *stream) answerID() proto.ArtifactID { return proto.ArtifactID(artifact
 // serve sends a stream as server-sent events. Wrap puts each into the binding's
 // form, and failed an error that comes after the first.
 func (st *stream) serve(w http.ResponseWriter, r *http.Request, heartbeat time.Duration, wrap func(any) any, failed func(error) any) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	out := &sse{w: w, flush: http.NewResponseController(w)}
-	err := st.run(r.Context(), func(e proto.Event) error { return out.send(wrap(proto.StreamResponse{Event: e})) }, heartbeat, out.beat)
-	if err != nil && r.Context().Err() == nil && !errors.Is(err, errGone) {
-		_ = out.send(failed(err)) // the last that is tried
+	out := wire.NewSSEWriter(w)
+	err := st.run(r.Context(), func(e proto.Event) error { return out.Send("", wrap(proto.StreamResponse{Event: e})) }, heartbeat, out.Beat)
+	if err != nil && r.Context().Err() == nil && !errors.Is(err, wire.ErrReaderGone) {
+		_ = out.Send("", failed(err)) // the last that is tried
 	}
-}
-
-// errGone says that the reader went away or is too slow.
-var errGone = errors.New("a2a: the reader of a stream is gone")
-
-// sse writes server-sent events.
-type sse struct {
-	w     http.ResponseWriter
-	flush *http.ResponseController
-}
-
-func (o *sse) send(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return o.write("data: " + string(b) + "\n\n")
-}
-
-func (o *sse) beat() error { return o.write(": still here\n\n") }
-
-func (o *sse) write(s string) error {
-	if _, err := o.w.Write([]byte(s)); err != nil {
-		return errors.Join(errGone, err)
-	}
-	if err := o.flush.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return errors.Join(errGone, err)
-	}
-	return nil
 }

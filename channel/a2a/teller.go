@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -228,11 +229,10 @@ func news(t event.Type) bool {
 func (t *teller) takeUp(ctx context.Context) error {
 	p := &command.ListPeerTasks{NativeProtocol: Protocol, Unsettled: true, All: true}
 	for p.Limit = command.MaxPage; ; {
-		res, err := t.s.opt.Runtime.Do(ctx, command.Local(), p)
+		list, err := channel.ResultOf[command.ListPeerTasksResult](t.s.opt.Runtime.Do(ctx, command.Local(), p))
 		if err != nil {
 			return err
 		}
-		list := res.(*command.ListPeerTasksResult) //nolint:forcetypeassert // the command's result
 		for i := range list.PeerTasks {
 			t.track(list.PeerTasks[i].Account, &list.PeerTasks[i])
 		}
@@ -240,19 +240,21 @@ func (t *teller) takeUp(ctx context.Context) error {
 			break
 		}
 	}
-	res, err := t.s.opt.Runtime.Do(ctx, command.Local(), &command.ListPeerPushes{NativeProtocol: Protocol, Unfinished: true, All: true})
+	list, err := channel.ResultOf[command.ListPeerPushesResult](t.s.opt.Runtime.Do(ctx, command.Local(), &command.ListPeerPushes{
+		NativeProtocol: Protocol, Unfinished: true, All: true,
+	}))
 	if err != nil {
 		return err
 	}
-	for _, push := range res.(*command.ListPeerPushesResult).Pushes { //nolint:forcetypeassert // the command's result
-		res, err := t.s.opt.Runtime.Do(ctx, host(push.Account), &command.GetPeerTask{PeerTaskKey: key(push.RemoteTaskID)})
+	for _, push := range list.Pushes {
+		rec, err := channel.ResultOf[command.PeerTaskRecord](t.s.opt.Runtime.Do(ctx, host(push.Account), &command.GetPeerTask{PeerTaskKey: key(push.RemoteTaskID)}))
 		if err != nil && fault.KindOf(err) == fault.NotFound {
 			continue // a wish to be told of a task that isn't here must not keep the others from it
 		}
 		if err != nil {
 			return err
 		}
-		t.track(push.Account, res.(*command.PeerTaskRecord)) //nolint:forcetypeassert // the command's result
+		t.track(push.Account, rec)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel/turnview"
 	"agentd/event"
 	"agentd/state"
 )
@@ -93,30 +94,30 @@ func TestCamelCase(t *testing.T) {
 }
 
 func TestReplies(t *testing.T) {
-	ask := pendingAction{"action_q", &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit", "cancel"}}}
-	number := pendingAction{"action_n", &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit", "cancel"}, Schema: event.Raw(`{"type":"integer"}`)}}
-	approve := pendingAction{"action_a", &event.ActionRequired{ActionType: "tool_permission", Decisions: []string{"allow", "deny", "cancel"}}}
+	ask := turnview.Action{ID: "action_q", ActionRequired: &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit", "cancel"}}}
+	number := turnview.Action{ID: "action_n", ActionRequired: &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit", "cancel"}, Schema: event.Raw(`{"type":"integer"}`)}}
+	approve := turnview.Action{ID: "action_a", ActionRequired: &event.ActionRequired{ActionType: "tool_permission", Decisions: []string{"allow", "deny", "cancel"}}}
 	text := func(s string) *proto.Message { return &proto.Message{Parts: proto.ContentParts{proto.NewTextPart(s)}} }
 	data := func(v any) *proto.Message { return &proto.Message{Parts: proto.ContentParts{proto.NewDataPart(v)}} }
 	for name, c := range map[string]struct {
 		m       *proto.Message
-		waiting []pendingAction
+		waiting []turnview.Action
 		want    string // action, decision and payload; empty: refused
 	}{
-		"text":              {text("red"), []pendingAction{ask}, `action_q submit "red"`},
-		"a number":          {text("42"), []pendingAction{number}, `action_n submit 42`},
-		"no number":         {text("many"), []pendingAction{number}, `action_n submit "many"`},
-		"digits as a text":  {text("42"), []pendingAction{ask}, `action_q submit "42"`},
-		"data":              {data(map[string]any{"colour": "red"}), []pendingAction{ask}, `action_q submit {"colour":"red"}`},
-		"cancelled":         {data(map[string]any{"decision": "cancel"}), []pendingAction{ask}, `action_q cancel `},
-		"payload alone":     {data(map[string]any{"actionId": "action_q", "payload": 7}), []pendingAction{ask}, `action_q submit 7`},
-		"the oldest":        {text("x"), []pendingAction{ask, number}, `action_q submit "x"`},
-		"the one named":     {data(map[string]any{"actionId": "action_a", "decision": "deny"}), []pendingAction{ask, approve}, `action_a deny `},
-		"a word":            {text(" YES! "), []pendingAction{approve}, `action_a allow `},
-		"no word":           {text("go ahead maybe"), []pendingAction{approve}, ``},
-		"not offered":       {data(map[string]any{"decision": "submit"}), []pendingAction{approve}, ``},
-		"another one named": {data(map[string]any{"actionId": "action_x", "decision": "deny"}), []pendingAction{approve}, ``},
-		"nothing":           {&proto.Message{Parts: proto.ContentParts{proto.NewRawPart([]byte("x"))}}, []pendingAction{approve}, ``},
+		"text":              {text("red"), []turnview.Action{ask}, `action_q submit "red"`},
+		"a number":          {text("42"), []turnview.Action{number}, `action_n submit 42`},
+		"no number":         {text("many"), []turnview.Action{number}, `action_n submit "many"`},
+		"digits as a text":  {text("42"), []turnview.Action{ask}, `action_q submit "42"`},
+		"data":              {data(map[string]any{"colour": "red"}), []turnview.Action{ask}, `action_q submit {"colour":"red"}`},
+		"cancelled":         {data(map[string]any{"decision": "cancel"}), []turnview.Action{ask}, `action_q cancel `},
+		"payload alone":     {data(map[string]any{"actionId": "action_q", "payload": 7}), []turnview.Action{ask}, `action_q submit 7`},
+		"the oldest":        {text("x"), []turnview.Action{ask, number}, `action_q submit "x"`},
+		"the one named":     {data(map[string]any{"actionId": "action_a", "decision": "deny"}), []turnview.Action{ask, approve}, `action_a deny `},
+		"a word":            {text(" YES! "), []turnview.Action{approve}, `action_a allow `},
+		"no word":           {text("go ahead maybe"), []turnview.Action{approve}, ``},
+		"not offered":       {data(map[string]any{"decision": "submit"}), []turnview.Action{approve}, ``},
+		"another one named": {data(map[string]any{"actionId": "action_x", "decision": "deny"}), []turnview.Action{approve}, ``},
+		"nothing":           {&proto.Message{Parts: proto.ContentParts{proto.NewRawPart([]byte("x"))}}, []turnview.Action{approve}, ``},
 	} {
 		r, err := replyTo(c.m, c.waiting)
 		got := ""

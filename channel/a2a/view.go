@@ -2,10 +2,12 @@ package a2a
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/state"
@@ -19,11 +21,10 @@ type view struct {
 	fixtures bool
 	// through is the last fact that was looked at.
 	through uint64
-	// answer is what the model said last, structured what it said in the form that
-	// was asked for.
+	// turn is what the task's turn waits for and how it ended; all that it said would
+	// be too much to keep. answer is what its model said last.
+	turn   turnview.View
 	answer string
-	// actions are the pending actions, oldest first.
-	actions []pendingAction
 	// updates are what a peer is told, in order, but for pieces of answers.
 	updates []update
 	// size is about what the contents take in memory.
@@ -36,17 +37,11 @@ type update struct {
 	event    proto.Event
 }
 
-// pendingAction is something that the peer can answer.
-type pendingAction struct {
-	id string
-	*event.ActionRequired
-}
-
 // reader returns the content behind a reference of ours.
 type reader func(ref string) ([]byte, error)
 
 func newView(rec *command.PeerTaskRecord, fixtures bool) *view {
-	v := &view{fixtures: fixtures, through: rec.Sequence - 1}
+	v := &view{fixtures: fixtures, through: rec.Sequence - 1, turn: turnview.View{TurnID: rec.TurnID}}
 	v.peer = state.PeerTask{
 		TaskID: rec.TaskID, TurnID: rec.TurnID, Direction: state.PeerInbound, RemoteTaskID: rec.RemoteTaskID, Status: state.PeerIdle,
 	}
@@ -90,18 +85,19 @@ func (v *view) apply(e *event.Event, read reader) error {
 	case *event.PeerTaskUpdated:
 		return v.say(p.Message, p.MessageRef, read)
 	case *event.ModelCompleted:
-		return v.answered(p, read)
+		if !turnview.Speaks(p.Purpose) {
+			return nil
+		}
+		var err error
+		v.answer, err = turnview.AnswerText(p, read)
+		v.size += len(v.answer)
+		return err
 	case *event.ArtifactChanged:
 		return v.produced(e, p, read)
-	case *event.ActionRequired:
-		if state.AsksPeer(p.ActionType) {
-			v.actions = append(v.actions, pendingAction{e.ActionID, p})
-		}
-	case *event.ActionResolved:
-		v.resolved(e.ActionID)
 	case *event.TurnCompleted:
 		v.deliver(e, p)
 	}
+	v.turn.Fold(e)
 	if v.peer.Follow(e) || v.asks(e) {
 		v.setStatus(e, v.statusMessage(e))
 	}
@@ -114,13 +110,9 @@ func (v *view) asks(e *event.Event) bool {
 	return ok && state.AsksPeer(p.ActionType) && interrupted(theirState(v.peer.Status))
 }
 
-func (v *view) resolved(actionID string) {
-	for i, a := range v.actions {
-		if a.id == actionID {
-			v.actions = append(v.actions[:i:i], v.actions[i+1:]...)
-			return
-		}
-	}
+// actions are those that the peer can answer, oldest first.
+func (v *view) actions() []turnview.Action {
+	return slices.DeleteFunc(slices.Clone(v.turn.Actions), func(a turnview.Action) bool { return !state.AsksPeer(a.ActionType) })
 }
 
 // setStatus gives the task its state. A message that the last one had becomes part
@@ -158,29 +150,6 @@ func (v *view) say(message event.Raw, ref string, read reader) error {
 	return nil
 }
 
-// answered notes what the model said last.
-func (v *view) answered(p *event.ModelCompleted, read reader) error {
-	if p.Purpose == "compaction" || p.Purpose == "classification" {
-		return nil
-	}
-	message := p.Message
-	if message == nil && p.MessageRef != "" {
-		b, err := read(p.MessageRef)
-		if err != nil {
-			return err
-		}
-		message = &event.ModelMessage{}
-		if err := json.Unmarshal(b, message); err != nil {
-			message.Text = string(b)
-		}
-	}
-	if message != nil {
-		v.answer = message.Text
-		v.size += len(message.Text)
-	}
-	return nil
-}
-
 // deliver makes the answer of a turn that ended well an artifact.
 func (v *view) deliver(e *event.Event, p *event.TurnCompleted) {
 	var parts proto.ContentParts
@@ -212,12 +181,7 @@ func textParts(text string) proto.ContentParts {
 
 // add puts an artifact into the task, in place of one with the same id.
 func (v *view) add(sequence uint64, a *proto.Artifact) {
-	for i, old := range v.task.Artifacts {
-		if old.ID == a.ID {
-			v.task.Artifacts = append(v.task.Artifacts[:i:i], v.task.Artifacts[i+1:]...)
-			break
-		}
-	}
+	v.task.Artifacts = slices.DeleteFunc(slices.Clone(v.task.Artifacts), func(old *proto.Artifact) bool { return old.ID == a.ID })
 	v.task.Artifacts = append(v.task.Artifacts, a)
 	v.updates = append(v.updates, update{sequence, &proto.TaskArtifactUpdateEvent{
 		TaskID: v.task.ID, ContextID: v.task.ContextID, Artifact: a, LastChunk: true,

@@ -10,6 +10,7 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -66,18 +67,11 @@ func (s *Server) record(ctx context.Context, c *call, taskID string) (*command.P
 	if len(taskID) > maxID {
 		return nil, noTask(taskID)
 	}
-	res, err := s.do(ctx, c, &command.GetPeerTask{PeerTaskKey: command.PeerTaskKey{NativeProtocol: Protocol, RemoteTaskID: taskID}})
-	if err != nil {
-		if fault.KindOf(err) == fault.NotFound {
-			return nil, noTask(taskID)
-		}
-		return nil, err
+	rec, err := channel.ResultOf[command.PeerTaskRecord](s.do(ctx, c, &command.GetPeerTask{PeerTaskKey: key(taskID)}))
+	if err != nil && fault.KindOf(err) == fault.NotFound {
+		return nil, noTask(taskID)
 	}
-	rec, ok := res.(*command.PeerTaskRecord)
-	if !ok {
-		return nil, fmt.Errorf("a2a: get_peer_task gave a %T", res)
-	}
-	return rec, nil
+	return rec, err
 }
 
 // look brings a task's view up to date and looks at it.
@@ -99,24 +93,18 @@ func (s *Server) look(ctx context.Context, caller command.Caller, rec *command.P
 	return nil
 }
 
-// page is how many facts are read at once.
-const page = 500
-
 // catchUp folds the facts that came since the view was last looked at.
 func (s *Server) catchUp(ctx context.Context, caller command.Caller, sessionID string, v *view) error {
+	if v.ended() {
+		return nil
+	}
 	read := s.reader(ctx, caller)
-	for !v.ended() {
-		events, last, err := s.opt.Runtime.Events(ctx, caller, sessionID, v.through, page)
-		if err != nil {
+	for d, err := range channel.Facts(ctx, s.opt.Runtime, caller, sessionID, v.through) {
+		if err != nil || v.ended() {
 			return err
 		}
-		for i := range events {
-			if _, err := v.take(&events[i], read); err != nil {
-				return err
-			}
-		}
-		if len(events) == 0 || v.through >= last {
-			return nil
+		if _, err := v.take(&d, read); err != nil {
+			return err
 		}
 	}
 	return nil

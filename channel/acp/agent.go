@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -309,20 +310,5 @@ func (a *Agent) capabilities() clientCapabilities {
 
 // do carries out a command and reads its result into R, which may be a part of it.
 func do[R any](ctx context.Context, a *Agent, p command.Params) (*R, error) {
-	res, err := a.opt.Runtime.Do(ctx, a.opt.Caller, p)
-	if err != nil {
-		return nil, err
-	}
-	if typed, ok := res.(*R); ok {
-		return typed, nil
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		return nil, fmt.Errorf("acp: result of %s: %w", p.Command(), err)
-	}
-	out := new(R)
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("acp: result of %s: %w", p.Command(), err)
-	}
-	return out, nil
+	return channel.ResultOf[R](a.opt.Runtime.Do(ctx, a.opt.Caller, p))
 }

@@ -7,19 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 )
-
-// action is something that a turn waits for.
-type action struct {
-	id, turnID, toolCallID string
-	required               *event.ActionRequired
-}
-
-// isInput says that a value is wanted, not a yes or a no.
-func (act *action) isInput() bool { return slices.Contains(act.required.Decisions, "submit") }
 
 // Options of a permission request. A plan is approved for the turn that made it, and
 // may say in which mode it is carried out.
@@ -31,19 +23,19 @@ const (
 )
 
 // isPlan says that a plan is to be approved.
-func (act *action) isPlan() bool { return act.required.ActionType == "plan_approval" }
+func isPlan(act *turnview.Action) bool { return act.ActionType == "plan_approval" }
 
 // options are what the client's user can choose.
-func (act *action) options() []permissionOption {
-	if !act.isPlan() {
+func optionsFor(act *turnview.Action) []permissionOption {
+	if !isPlan(act) {
 		out := []permissionOption{{optionOnce, "Allow", "allow_once"}}
-		if !act.required.OnceOnly {
+		if !act.OnceOnly {
 			out = append(out, permissionOption{optionAlways, "Allow for this session", "allow_always"})
 		}
 		return append(out, permissionOption{optionReject, "Reject", "reject_once"})
 	}
 	out := []permissionOption{{optionOnce, "Approve the plan", "allow_once"}}
-	if slices.Contains(modesOf(act.required.Schema), modeAuto) {
+	if slices.Contains(modesOf(act.Schema), modeAuto) {
 		out = append(out, permissionOption{optionAuto, "Approve it, and go on in mode " + modeAuto, "allow_always"})
 	}
 	return append(out, permissionOption{optionReject, "Keep planning", "reject_once"})
@@ -68,14 +60,14 @@ func modesOf(schema event.Raw) []string {
 }
 
 // put asks the client's user about an action, once.
-func (s *session) put(act *action) {
-	if !act.isInput() {
-		s.beside(act.id, func(ctx context.Context) { s.askPermission(ctx, act) })
+func (s *session) put(act *turnview.Action) {
+	if !act.WantsValue() {
+		s.beside(act.ID, func(ctx context.Context) { s.askPermission(ctx, act) })
 		return
 	}
 	client := s.a.capabilities()
-	if form, fits := formOf(act.required.Schema); fits && client.forms() {
-		s.beside(act.id, func(ctx context.Context) { s.askForm(ctx, act, form) })
+	if form, fits := formOf(act.Schema); fits && client.forms() {
+		s.beside(act.ID, func(ctx context.Context) { s.askForm(ctx, act, form) })
 		return
 	}
 	s.mu.Lock()
@@ -111,32 +103,32 @@ func (s *session) withdraw(id string) {
 		cancel()
 		delete(s.asked, id)
 	}
-	if s.question != nil && s.question.id == id {
+	if s.question != nil && s.question.ID == id {
 		s.question = nil
 	}
 }
 
 // askPermission puts a yes-or-no question and passes the answer on.
-func (s *session) askPermission(ctx context.Context, act *action) {
+func (s *session) askPermission(ctx context.Context, act *turnview.Action) {
 	s.readBefore(ctx, act)
-	t := s.translator()
-	p := act.required
+	t := s.translator("")
+	p := act.ActionRequired
 	title := titleOf(p.ToolName, p.SafeArgs)
-	if p.ToolName == "" || p.ActionType == "sandbox_escape" || act.isPlan() {
+	if p.ToolName == "" || p.ActionType == "sandbox_escape" || isPlan(act) {
 		title = clip(p.Prompt)
 	}
-	shown := t.proposal(act.toolCallID, p.ToolName, p.SafeArgs)
+	shown := t.proposal(act.ToolCallID, p.ToolName, p.SafeArgs)
 	if p.Reason != "" {
 		shown = append(shown, block("Why it is asked: "+p.Reason))
 	}
-	id := act.toolCallID
+	id := act.ToolCallID
 	if id == "" {
-		id = act.id
+		id = act.ID
 	}
 	req := &permissionRequest{SessionID: s.id, ToolCall: permissionCall{toolCall{
 		ToolCallID: id, Title: title, Name: p.ToolName, Kind: kindOf(p.ToolName), Status: "pending",
 		Locations: t.locations(p.ToolName, p.SafeArgs), RawInput: p.SafeArgs,
-	}, shown}, Options: act.options()}
+	}, shown}, Options: optionsFor(act)}
 	var answer permissionAnswer
 	if err := s.a.wire.ask(ctx, "session/request_permission", req, &answer); err != nil {
 		s.unasked(ctx, act, err)
@@ -149,18 +141,18 @@ func (s *session) askPermission(ctx context.Context, act *action) {
 
 // decisionOf turns the client's answer into ours. Whatever isn't a clear yes is
 // none.
-func decisionOf(act *action, outcome, option string) *command.RespondAction {
-	r := &command.RespondAction{ActionID: act.id}
+func decisionOf(act *turnview.Action, outcome, option string) *command.RespondAction {
+	r := &command.RespondAction{ActionID: act.ID}
 	switch {
-	case outcome == "selected" && option == optionOnce && act.isPlan():
+	case outcome == "selected" && option == optionOnce && isPlan(act):
 		r.Decision = "allow"
-	case outcome == "selected" && option == optionAuto && act.isPlan():
+	case outcome == "selected" && option == optionAuto && isPlan(act):
 		r.Decision, r.Payload = "allow", object("permissionMode", modeAuto)
 	case outcome == "selected" && option == optionOnce:
 		r.Decision, r.Scope = "allow", "once"
-	case outcome == "selected" && option == optionAlways && !act.isPlan():
+	case outcome == "selected" && option == optionAlways && !isPlan(act):
 		r.Decision, r.Scope = "allow", "session"
-	case outcome == "cancelled" && slices.Contains(act.required.Decisions, "cancel"):
+	case outcome == "cancelled" && slices.Contains(act.Decisions, "cancel"):
 		r.Decision = "cancel"
 	default:
 		r.Decision = "deny"
@@ -170,32 +162,32 @@ func decisionOf(act *action, outcome, option string) *command.RespondAction {
 
 // readBefore asks the client for the content that a file has before it is
 // replaced, so that the change can be shown; the client knows what isn't saved yet.
-func (s *session) readBefore(ctx context.Context, act *action) {
-	a := argumentsOf(act.required.SafeArgs)
+func (s *session) readBefore(ctx context.Context, act *turnview.Action) {
+	a := argumentsOf(act.SafeArgs)
 	client := s.a.capabilities()
-	if act.required.ToolName != toolWrite || a.Path == "" || !client.FS.ReadTextFile {
+	if act.ToolName != toolWrite || a.Path == "" || !client.FS.ReadTextFile {
 		return
 	}
 	var file struct {
 		Content string `json:"content"`
 	}
-	name := s.translator().absolute(a.Path)
+	name := s.translator("").absolute(a.Path)
 	err := s.a.wire.ask(ctx, "fs/read_text_file", map[string]string{"sessionId": s.id, "path": name}, &file)
 	if err != nil {
 		return // a new file, or one that the client can't read: then no change is shown
 	}
 	s.mu.Lock()
-	s.before[act.toolCallID] = file.Content
+	s.before[act.ToolCallID] = file.Content
 	s.mu.Unlock()
 }
 
 // unasked handles a question that the client didn't answer: withdrawn, or refused.
-func (s *session) unasked(ctx context.Context, act *action, err error) {
+func (s *session) unasked(ctx context.Context, act *turnview.Action, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.a.opt.Logger.Warn("the client did not answer an action", "session", s.id, "action", act.id, "error", err)
-	s.say("The turn waits for the action " + act.id + ", which this client did not answer. \"agentd approve " + act.id + "\" and \"agentd deny " + act.id + "\" do.")
+	s.a.opt.Logger.Warn("the client did not answer an action", "session", s.id, "action", act.ID, "error", err)
+	s.say("The turn waits for the action " + act.ID + ", which this client did not answer. \"agentd approve " + act.ID + "\" and \"agentd deny " + act.ID + "\" do.")
 }
 
 // respond passes an answer on. It returns what is wrong with it, if it can be given
@@ -216,19 +208,19 @@ func (s *session) respond(ctx context.Context, r *command.RespondAction) error {
 }
 
 // askForm puts a question as a form, again if the answer doesn't fit.
-func (s *session) askForm(ctx context.Context, act *action, f *form) {
-	question := act.question()
+func (s *session) askForm(ctx context.Context, act *turnview.Action, f *form) {
+	question := questionOf(act)
 	message := question
 	for ctx.Err() == nil {
 		var answer formAnswer
 		err := s.a.wire.ask(ctx, "elicitation/create", &formRequest{
-			Mode: "form", SessionID: s.id, ToolCallID: act.toolCallID, Message: message, RequestedSchema: f.schema,
+			Mode: "form", SessionID: s.id, ToolCallID: act.ToolCallID, Message: message, RequestedSchema: f.schema,
 		}, &answer)
 		if err != nil {
 			s.unasked(ctx, act, err)
 			return
 		}
-		r := &command.RespondAction{ActionID: act.id, Decision: "cancel"}
+		r := &command.RespondAction{ActionID: act.ID, Decision: "cancel"}
 		if answer.Action == "accept" {
 			r.Decision, r.Payload = "submit", f.payload(answer.Content)
 		}
@@ -241,18 +233,18 @@ func (s *session) askForm(ctx context.Context, act *action, f *form) {
 }
 
 // question is what is asked, and why.
-func (act *action) question() string {
-	words := act.required.Prompt
-	if act.required.Reason != "" {
-		words += "\n\nWhy it is asked: " + act.required.Reason
+func questionOf(act *turnview.Action) string {
+	words := act.Prompt
+	if act.Reason != "" {
+		words += "\n\nWhy it is asked: " + act.Reason
 	}
 	return words
 }
 
 // pose shows a question in words and ends the prompt: the next one is its answer.
-func (s *session) pose(act *action) {
-	words := act.question()
-	if choices := choicesOf(act.required.Schema); len(choices) > 0 {
+func (s *session) pose(act *turnview.Action) {
+	words := questionOf(act)
+	if choices := choicesOf(act.Schema); len(choices) > 0 {
 		words += "\n\nOne of: " + strings.Join(choices, ", ")
 	}
 	s.say(words + "\n")
@@ -260,7 +252,7 @@ func (s *session) pose(act *action) {
 }
 
 // answer gives the text of a prompt to the question that is open.
-func (s *session) answer(ctx context.Context, act *action, input event.Raw) error {
+func (s *session) answer(ctx context.Context, act *turnview.Action, input event.Raw) error {
 	var parts []command.Part
 	if err := json.Unmarshal(input, &parts); err != nil {
 		return fmt.Errorf("acp: input: %w", err)
@@ -271,11 +263,11 @@ func (s *session) answer(ctx context.Context, act *action, input event.Raw) erro
 			texts = append(texts, parts[i].Text)
 		}
 	}
-	payload, err := valueOf(act.required.Schema, strings.Join(texts, "\n"))
+	payload, err := valueOf(act.Schema, strings.Join(texts, "\n"))
 	if err != nil {
 		return err
 	}
-	_, err = do[command.RespondActionResult](ctx, s.a, &command.RespondAction{ActionID: act.id, Decision: "submit", Payload: payload})
+	_, err = do[command.RespondActionResult](ctx, s.a, &command.RespondAction{ActionID: act.ID, Decision: "submit", Payload: payload})
 	if err != nil && fault.KindOf(err) == fault.InvalidParams {
 		s.mu.Lock()
 		s.question = act // it can be answered again

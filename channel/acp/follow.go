@@ -3,18 +3,18 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 )
 
 // follow tells the client what happens in a session until the session is closed.
-func (s *session) follow(after uint64, pending []*action) {
+func (s *session) follow(after uint64, pending []turnview.Action) {
 	s.tell(&commandsUpdate{"available_commands_update", slashCommands()})
-	for _, act := range pending {
-		s.put(act)
+	for i := range pending {
+		s.put(&pending[i])
 	}
 	err := s.pass(after)
 	if s.ctx.Err() != nil {
@@ -38,7 +38,7 @@ func (s *session) pass(after uint64) error {
 		return err
 	}
 	defer stream.Close()
-	t := s.translator()
+	t := s.translator(s.threadID)
 	t.own = s.isOwn
 	for {
 		facts, err := stream.Next(s.ctx)
@@ -53,11 +53,12 @@ func (s *session) pass(after uint64) error {
 	}
 }
 
-// translator returns one for the session's facts from here on.
-func (s *session) translator() *translator {
-	t := newTranslator(s.root, s.a.capabilities())
-	t.earlier = s.earlier
-	return t
+// translator returns one for the facts of a thread from here on.
+func (s *session) translator(threadID string) *translator {
+	return &translator{
+		root: s.root, client: s.a.capabilities(), view: turnview.View{ThreadID: threadID},
+		own: func(string) bool { return false }, earlier: s.earlier,
+	}
 }
 
 func (s *session) isOwn(turnID string) bool {
@@ -75,49 +76,47 @@ func (s *session) earlier(toolCallID string) (string, bool) {
 
 // fact does what one fact calls for.
 func (s *session) fact(t *translator, e *event.Event) {
-	if e.ThreadID == "" || e.ThreadID == s.threadID {
-		for _, u := range t.updates(e) {
-			s.tell(u)
-		}
+	updates, changes := t.updates(e)
+	for _, u := range updates {
+		s.tell(u)
 	}
-	switch p := e.Payload.(type) {
-	case *event.ActionRequired:
-		s.put(&action{id: e.ActionID, turnID: e.TurnID, toolCallID: e.ToolCallID, required: p})
-	case *event.ActionResolved:
-		s.withdraw(e.ActionID)
-	case *event.PolicyChanged:
-		s.modeChanged(p)
-	case *event.ThreadUpdated:
-		if p.Status == "blocked" && len(p.ActionIDs) == 0 && e.ThreadID == s.threadID {
-			s.finish("", &rpcError{Code: codeInternal, Message: "the turn is blocked: " + p.Reason + "; /resume lets it go on", Data: object("code", p.Code)})
+	for _, c := range changes {
+		switch c := c.(type) {
+		case turnview.ActionAsked:
+			s.put(&c.Action)
+		case turnview.ActionClosed:
+			s.withdraw(c.ActionID)
+		case turnview.ModeSet:
+			s.modeChanged(c.Mode)
+		case turnview.BlockChanged:
+			if b := c.Blocked; b != nil {
+				s.finish("", &rpcError{Code: codeInternal, Message: b.String() + "; /resume lets it go on", Data: object("code", b.Code)})
+			}
+		case turnview.Ended:
+			s.turnEnded(t, e.TurnID)
 		}
-	case *event.TurnCompleted, *event.TurnFailed:
-		s.turnEnded(t, e)
 	}
 }
 
 // modeChanged tells that the mode is another, whoever changed it.
-func (s *session) modeChanged(p *event.PolicyChanged) {
-	if p.Source != "session" || p.Mode == "" {
-		return
-	}
+func (s *session) modeChanged(mode string) {
 	s.mu.Lock()
-	s.mode = p.Mode
+	s.mode = mode
 	s.mu.Unlock()
-	s.tell(&modeUpdate{"current_mode_update", p.Mode})
+	s.tell(&modeUpdate{"current_mode_update", mode})
 	if options, err := s.config(s.ctx); err == nil {
 		s.tell(&configUpdate{"config_option_update", options})
 	}
 }
 
-func (s *session) turnEnded(t *translator, e *event.Event) {
+func (s *session) turnEnded(t *translator, turnID string) {
 	s.mu.Lock()
-	mine := s.prompt != nil && s.prompt.turnID == e.TurnID
-	delete(s.own, e.TurnID)
+	mine := s.prompt != nil && s.prompt.turnID == turnID
+	delete(s.own, turnID)
 	clear(s.before)
 	s.mu.Unlock()
 	if mine {
-		s.finish(t.stopReason(e))
+		s.finish(t.stopReason())
 	}
 }
 
@@ -129,7 +128,7 @@ func (s *session) say(words string) { s.tell(&chunk{"agent_message_chunk", "", t
 // replay tells the client everything that was said in a session, and in what it was
 // forked from, without the turns that were taken back. It returns the last sequence
 // and the actions that wait.
-func (s *session) replay(ctx context.Context) (last uint64, pending []*action, err error) {
+func (s *session) replay(ctx context.Context) (last uint64, pending []turnview.Action, err error) {
 	rt, caller := s.a.opt.Runtime, s.a.opt.Caller
 	chapters, err := channel.Chapters(ctx, rt, caller, s.id, s.threadID)
 	if err != nil {
@@ -142,26 +141,26 @@ func (s *session) replay(ctx context.Context) (last uint64, pending []*action, e
 			return 0, nil, err
 		}
 	}
-	var open asked
 	for i := range chapters {
-		c, t := &chapters[i], s.translator()
+		c := &chapters[i]
+		t := s.translator(c.ThreadID)
 		if err := s.replayRemoved(ctx, c); err != nil {
 			return 0, nil, err
 		}
-		open = asked{} // what a source waited for is its own
 		if last, err = c.Read(ctx, rt, caller, func(e *event.Event) {
-			open.take(e)
-			if removed[e.TurnID] || (e.ThreadID != "" && e.ThreadID != c.ThreadID) {
+			updates, _ := t.updates(e)
+			if removed[e.TurnID] {
 				return
 			}
-			for _, u := range t.updates(e) {
+			for _, u := range updates {
 				s.tell(u)
 			}
 		}); err != nil {
 			return 0, nil, err
 		}
+		pending = t.view.Actions // what a source waited for is its own
 	}
-	return last, open.list, nil
+	return last, pending, nil
 }
 
 // replayRemoved says that a part of what was said is gone, as a notice to clients
@@ -189,38 +188,18 @@ func takenBack(e *event.Event, removed map[string]bool) {
 	}
 }
 
-// asked are the actions that wait for an answer, oldest first.
-type asked struct{ list []*action }
-
-// take folds a fact.
-func (w *asked) take(e *event.Event) {
-	switch p := e.Payload.(type) {
-	case *event.ActionRequired:
-		w.list = append(w.list, &action{id: e.ActionID, turnID: e.TurnID, toolCallID: e.ToolCallID, required: p})
-	case *event.ActionResolved:
-		w.list = slices.DeleteFunc(w.list, func(a *action) bool { return a.id == e.ActionID })
-	}
-}
-
 // pending returns the actions of a session that wait for an answer.
-func (s *session) pending(ctx context.Context) ([]*action, error) {
+func (s *session) pending(ctx context.Context) ([]turnview.Action, error) {
 	list, err := do[command.ListActionsResult](ctx, s.a, &command.ListActions{SessionID: s.id, Status: "pending"})
 	if err != nil {
 		return nil, err
 	}
-	var out []*action
+	var out []turnview.Action
 	for _, raw := range list.Actions {
-		var r struct {
-			command.ActionRecord
-			Destructive bool `json:"destructive"`
+		var act turnview.Action
+		if json.Unmarshal(raw, &act) == nil {
+			out = append(out, act)
 		}
-		if json.Unmarshal(raw, &r) != nil {
-			continue
-		}
-		out = append(out, &action{id: r.ActionID, turnID: r.TurnID, toolCallID: r.ToolCallID, required: &event.ActionRequired{
-			ActionType: r.ActionType, Prompt: r.Prompt, Schema: r.Schema, Decisions: r.Decisions, ToolName: r.ToolName,
-			SafeArgs: r.SafeArgs, Reason: r.Reason, ExpiresAt: r.ExpiresAt, Destructive: r.Destructive,
-		}})
 	}
 	return out, nil
 }

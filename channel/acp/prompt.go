@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -63,7 +64,7 @@ func (a *Agent) prompt(ctx context.Context, p *promptParams) (any, func(), error
 
 // begin claims the session for a prompt. If a question is open, the prompt is its
 // answer, and waits for the turn that asked.
-func (s *session) begin() (*promptCall, *action, error) {
+func (s *session) begin() (*promptCall, *turnview.Action, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.prompt != nil {
@@ -75,7 +76,7 @@ func (s *session) begin() (*promptCall, *action, error) {
 	}
 	question := s.question
 	if question != nil {
-		call.turnID, s.question = question.turnID, nil
+		call.turnID, s.question = question.TurnID, nil
 	} else {
 		s.own[call.turnID] = true
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -34,7 +35,7 @@ type session struct {
 	// asked holds, for each action that was put to the client, how to withdraw it.
 	asked map[string]context.CancelFunc
 	// question is the action that the next prompt answers.
-	question *action
+	question *turnview.Action
 	// before are contents of files that the client gave, by tool call.
 	before map[string]string
 }
@@ -119,7 +120,7 @@ func (a *Agent) newOpen(id, threadID, root string) *session {
 
 // register makes a session known, and returns what is done once the client knows
 // it too: following its facts.
-func (s *session) register(after uint64, pending []*action) (then func()) {
+func (s *session) register(after uint64, pending []turnview.Action) (then func()) {
 	s.a.mu.Lock()
 	s.a.sessions[s.id] = s
 	s.a.mu.Unlock()

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
+	"agentd/channel/turnview"
 	"agentd/event"
 )
 
@@ -23,16 +23,6 @@ const (
 	// toolPresent hands a plan over for approval.
 	toolPresent = "present_plan"
 )
-
-// shownOutput bounds what is shown of a command's output while it runs.
-const shownOutput = 8 << 10
-
-// call is what is known of a tool call while it isn't finished.
-type call struct {
-	name   string
-	args   event.Raw
-	output []byte
-}
 
 // arguments are those of built-in tools that are shown.
 type arguments struct {
@@ -109,86 +99,56 @@ func clip(s string) string {
 	return s
 }
 
-// announce shows a call that the model asked for.
-func (t *translator) announce(id, name string, args event.Raw) []update {
-	if name == toolPlan || t.calls[id] != nil {
-		return nil // a plan is shown when it was recorded
-	}
-	t.calls[id] = &call{name: name, args: args}
-	return []update{&toolUpdate{SessionUpdate: "tool_call", toolCall: toolCall{
-		ToolCallID: id, Title: titleOf(name, args), Name: name, Kind: kindOf(name), Status: "pending",
-		Locations: t.locations(name, args), RawInput: args,
-	}, Content: t.proposal(id, name, args)}}
-}
-
-// changed tells what is new about a call, after announcing it if that is needed:
-// a client that came later doesn't know it.
-func (t *translator) changed(e *event.Event, name string, args event.Raw, u toolUpdate) []update {
-	out := t.announce(e.ToolCallID, name, args)
-	u.SessionUpdate, u.ToolCallID = "tool_call_update", e.ToolCallID
-	return append(out, &u)
-}
-
-// tool translates facts of tool calls.
-func (t *translator) tool(e *event.Event) []update {
-	switch p := e.Payload.(type) {
-	case *event.ToolStarted:
-		if p.ToolName == toolPlan {
-			return nil
+// tool translates changes of tool calls. A plan is shown when it was recorded, and its
+// call isn't.
+func (t *translator) tool(c turnview.Change) []update {
+	switch c := c.(type) {
+	case turnview.ToolCalled:
+		if c.Name != toolPlan {
+			return []update{&toolUpdate{SessionUpdate: "tool_call", toolCall: toolCall{
+				ToolCallID: c.ToolCallID, Title: titleOf(c.Name, c.Args), Name: c.Name, Kind: kindOf(c.Name), Status: "pending",
+				Locations: t.locations(c.Name, c.Args), RawInput: c.Args,
+			}, Content: t.proposal(c.ToolCallID, c.Name, c.Args)}}
 		}
-		return t.changed(e, p.ToolName, p.SafeArgs, toolUpdate{toolCall: toolCall{Status: "in_progress"}})
-	case *event.ProcessOutput:
-		return t.output(e, p)
-	case *event.ToolProgress:
-		if p.Message == "" || p.ToolName == toolPlan {
-			return nil
+	case turnview.ToolStarted:
+		return t.toolChanged(c.ToolCallID, toolUpdate{toolCall: toolCall{Status: "in_progress"}})
+	case turnview.ToolProgressed:
+		return t.toolChanged(c.ToolCallID, toolUpdate{Content: []toolContent{block(c.Message)}})
+	case turnview.ToolWrote:
+		output := strings.ToValidUTF8(string(t.view.Tool(c.ToolCallID).Output), "�")
+		return t.toolChanged(c.ToolCallID, toolUpdate{Content: []toolContent{block(output)}})
+	case turnview.ToolEnded:
+		if f := c.Failure; f != nil {
+			return t.toolChanged(c.ToolCallID, toolUpdate{
+				toolCall: toolCall{Status: "failed", Locations: t.changedFiles(f.ChangedFiles), RawOutput: object("errorCategory", f.ErrorCategory)},
+				Content:  []toolContent{block(f.Message)},
+			})
 		}
-		return t.changed(e, p.ToolName, nil, toolUpdate{Content: []toolContent{block(p.Message)}})
-	case *event.ToolResult:
-		if p.ToolName == toolPlan {
-			return plan(p.StructuredContent)
-		}
-		return t.result(e, p)
-	case *event.ToolFailed:
-		return t.changed(e, p.ToolName, nil, toolUpdate{
-			toolCall: toolCall{Status: "failed", Locations: t.changedFiles(p.ChangedFiles), RawOutput: object("errorCategory", p.ErrorCategory)},
-			Content:  []toolContent{block(p.Message)},
-		})
+		return t.toolChanged(c.ToolCallID, t.result(c.ToolCallID, c.Result))
 	}
 	return nil
 }
 
-// output shows the end of what a command wrote so far.
-func (t *translator) output(e *event.Event, p *event.ProcessOutput) []update {
-	c := t.calls[e.ToolCallID]
-	if c == nil || p.Text == "" {
+func (t *translator) toolChanged(id string, u toolUpdate) []update {
+	if t.view.Tool(id).Name == toolPlan {
 		return nil
 	}
-	c.output = append(c.output, p.Text...)
-	if over := len(c.output) - shownOutput; over > 0 {
-		c.output = slices.Clone(c.output[over:])
-	}
-	return t.changed(e, c.name, c.args, toolUpdate{Content: []toolContent{block(strings.ToValidUTF8(string(c.output), "�"))}})
+	u.SessionUpdate, u.ToolCallID = "tool_call_update", id
+	return []update{&u}
 }
 
 // result shows how a call ended: the change of a file where it is known exactly,
 // the output otherwise.
-func (t *translator) result(e *event.Event, p *event.ToolResult) []update {
+func (t *translator) result(id string, p *event.ToolResult) toolUpdate {
 	status := "completed"
 	if p.Status == "error" {
 		status = "failed"
 	}
-	var args event.Raw
-	if c := t.calls[e.ToolCallID]; c != nil {
-		args = c.args
-	}
-	shown := t.change(e.ToolCallID, p, args)
+	shown := t.change(id, p, t.view.Tool(id).Args)
 	if shown == nil && p.Preview != "" {
 		shown = []toolContent{block(p.Preview)}
 	}
-	return t.changed(e, p.ToolName, args, toolUpdate{toolCall: toolCall{
-		Status: status, Locations: t.changedFiles(p.ChangedFiles), RawOutput: rawOutput(p),
-	}, Content: shown})
+	return toolUpdate{toolCall: toolCall{Status: status, Locations: t.changedFiles(p.ChangedFiles), RawOutput: rawOutput(p)}, Content: shown}
 }
 
 func rawOutput(p *event.ToolResult) event.Raw {
@@ -285,18 +245,9 @@ func (t *translator) changedFiles(files []event.FileChange) []location {
 }
 
 // plan shows what the model is about to do.
-func plan(structured event.Raw) []update {
-	var p struct {
-		Items []struct {
-			Step   string `json:"step"`
-			Status string `json:"status"`
-		} `json:"items"`
-	}
-	if err := json.Unmarshal(structured, &p); err != nil {
-		return nil
-	}
+func plan(items []turnview.PlanItem) update {
 	out := &planUpdate{"plan", []planEntry{}}
-	for _, item := range p.Items {
+	for _, item := range items {
 		switch item.Status {
 		case "pending", "in_progress", "completed":
 		default: // the protocol has no word for a step that was given up
@@ -304,5 +255,5 @@ func plan(structured event.Raw) []update {
 		}
 		out.Entries = append(out.Entries, planEntry{item.Step, "medium", item.Status})
 	}
-	return []update{out}
+	return out
 }

@@ -2,8 +2,8 @@ package acp
 
 import (
 	"encoding/json"
-	"slices"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 )
@@ -20,40 +20,40 @@ type translator struct {
 	// earlier returns the content that a file had before a call, if it is known.
 	earlier func(toolCallID string) (string, bool)
 
-	// silent are model requests that aren't the turn's own, spoken those of which
-	// something was shown already.
-	silent, spoken map[string]bool
-	calls          map[string]*call
+	// view is the turn that runs, or that ran last.
+	view turnview.View
 	// window is the size of the model's context, 0 if it isn't known; used is what
 	// the last request took of it.
 	window, used int64
-	// stop is why the model stopped last.
-	stop string
 }
 
-func newTranslator(root string, client clientCapabilities) *translator {
-	return &translator{
-		root: root, client: client, silent: map[string]bool{}, spoken: map[string]bool{}, calls: map[string]*call{},
-		own: func(string) bool { return false }, earlier: func(string) (string, bool) { return "", false },
+// updates returns what the client is told of a fact, and what the fact changes in the
+// turn. Facts of subagents are their own affair: the call that started one tells what
+// came of it.
+func (t *translator) updates(e *event.Event) ([]update, []turnview.Change) {
+	if t.view.End != nil {
+		t.view = turnview.View{ThreadID: t.view.ThreadID, Actions: t.view.Actions}
 	}
+	changes := t.view.Fold(e)
+	if e.SubagentID != "" || e.ThreadID != "" && e.ThreadID != t.view.ThreadID {
+		return nil, changes
+	}
+	out := t.aside(e)
+	for _, c := range changes {
+		out = append(out, t.show(c)...)
+	}
+	return out, changes
 }
 
-// updates returns what the client is told of a fact. Facts of subagents are their
-// own affair: the call that started one tells what came of it.
-func (t *translator) updates(e *event.Event) []update {
-	if e.SubagentID != "" {
-		return nil
-	}
+// aside translates facts that are no part of the turn's own story.
+func (t *translator) aside(e *event.Event) []update {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
-		if t.own(e.TurnID) {
-			return nil
+		if !t.own(e.TurnID) {
+			return userChunks(e.TurnID, p.Input, p.Preview)
 		}
-		return userChunks(e.TurnID, p.Input, p.Preview)
 	case *event.TurnSteered:
 		return userChunks("", p.Input, p.Preview)
-	case *event.TurnCompleted, *event.TurnFailed:
-		t.silent, t.spoken, t.calls = map[string]bool{}, map[string]bool{}, map[string]*call{}
 	case *event.ContextResolved:
 		t.window = p.ContextWindow
 	case *event.SessionUpdated:
@@ -70,8 +70,27 @@ func (t *translator) updates(e *event.Event) []update {
 		return t.compaction(p.CompactionID, "completed", "")
 	case *event.CompactionFailed:
 		return t.compaction(p.CompactionID, "failed", p.Error.Message)
+	}
+	return nil
+}
+
+// show translates a change of the turn.
+func (t *translator) show(c turnview.Change) []update {
+	switch c := c.(type) {
+	case turnview.PartGrown:
+		kind := "agent_message_chunk"
+		if c.Kind == turnview.Reasoning {
+			kind = "agent_thought_chunk"
+		}
+		return []update{&chunk{kind, c.CallID, text(c.Content)}}
+	case turnview.ModelAnswered:
+		if t.used = c.Usage.InputTokens + c.Usage.OutputTokens; t.window > 0 {
+			return []update{&usageUpdate{SessionUpdate: "usage_update", Used: t.used, Size: t.window}}
+		}
+	case turnview.PlanSet:
+		return []update{plan(c.Items)}
 	default:
-		return append(t.model(e), t.tool(e)...)
+		return t.tool(c)
 	}
 	return nil
 }
@@ -87,55 +106,6 @@ func userChunks(id string, input event.Raw, preview string) []update {
 		if c := blockOf(&parts[i]); c != nil {
 			out = append(out, &chunk{"user_message_chunk", id, c})
 		}
-	}
-	return out
-}
-
-// model translates facts of model calls.
-func (t *translator) model(e *event.Event) []update {
-	switch p := e.Payload.(type) {
-	case *event.ModelRequested:
-		if p.Purpose == "compaction" || p.Purpose == "classification" {
-			t.silent[p.ModelRequestID] = true
-		}
-	case *event.ModelDelta:
-		return t.chunk(e, "agent_message_chunk", p.Text)
-	case *event.ReasoningDelta:
-		return t.chunk(e, "agent_thought_chunk", p.Text)
-	case *event.ModelCompleted:
-		return t.completed(p)
-	}
-	return nil
-}
-
-func (t *translator) chunk(e *event.Event, kind, s string) []update {
-	if s == "" || t.silent[e.ModelRequestID] {
-		return nil
-	}
-	t.spoken[e.ModelRequestID] = true
-	return []update{&chunk{kind, e.ModelRequestID, text(s)}}
-}
-
-// completed shows the answer of a provider that sent it in one piece, the calls
-// that it asks for, and what it took.
-func (t *translator) completed(p *event.ModelCompleted) []update {
-	if t.silent[p.ModelRequestID] || slices.Contains([]string{"compaction", "classification"}, p.Purpose) {
-		return nil
-	}
-	t.stop = p.StopReason
-	var out []update
-	if m := p.Message; m != nil {
-		if !t.spoken[p.ModelRequestID] && m.Text != "" {
-			out = append(out, &chunk{"agent_message_chunk", p.ModelRequestID, text(m.Text)})
-		}
-		for i := range m.ToolCalls {
-			c := &m.ToolCalls[i]
-			out = append(out, t.announce(c.ToolCallID, c.ToolName, c.Arguments)...)
-		}
-	}
-	t.used = p.Usage.InputTokens + p.Usage.OutputTokens
-	if t.window > 0 {
-		out = append(out, &usageUpdate{SessionUpdate: "usage_update", Used: t.used, Size: t.window})
 	}
 	return out
 }
@@ -165,28 +135,23 @@ func (t *translator) compaction(id, status, problem string) []update {
 	return []update{&compactionUpdate{"compaction_update", id, status, problem}}
 }
 
-// stopReason says in the protocol's words how a turn ended; an error says why it
+// stopReason says in the protocol's words how the turn ended; an error says why it
 // failed.
-func (t *translator) stopReason(e *event.Event) (string, error) {
-	if p, failed := e.Payload.(*event.TurnFailed); failed {
-		switch p.FailureCategory {
-		case "interrupted":
-			return "cancelled", nil
-		case "step_limit":
-			return "max_turn_requests", nil
+func (t *translator) stopReason() (string, error) {
+	switch end := t.view.End; {
+	case end.Category() == "interrupted":
+		return "cancelled", nil
+	case end.Category() == "step_limit":
+		return "max_turn_requests", nil
+	case end.Failed != nil:
+		why := end.Reason()
+		if end.Failed.Error != nil && end.Failed.Error.Advice != "" {
+			why += "; " + end.Failed.Error.Advice
 		}
-		why := p.Outcome
-		if p.Error != nil {
-			why = p.Error.Message
-			if p.Error.Advice != "" {
-				why += "; " + p.Error.Advice
-			}
-		}
-		return "", &rpcError{Code: codeInternal, Message: "the turn failed: " + why, Data: object("failureCategory", p.FailureCategory)}
+		return "", &rpcError{Code: codeInternal, Message: "the turn failed: " + why, Data: object("failureCategory", end.Category())}
 	}
-	switch t.stop {
-	case "max_tokens", "refusal":
-		return t.stop, nil
+	if last := t.view.Last(); last != nil && (last.Answer.StopReason == "max_tokens" || last.Answer.StopReason == "refusal") {
+		return last.Answer.StopReason, nil
 	}
 	return "end_turn", nil
 }

@@ -3,17 +3,16 @@ package agui
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // protocolVersion is the one that this package speaks.
@@ -90,19 +89,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 // read decodes and checks the body.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*input, error) {
 	in := &input{}
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, h.opt.MaxBody)).Decode(in)
-	var large *http.MaxBytesError
-	var kind *json.UnmarshalTypeError
-	var known *fault.Error
+	if err := wire.ReadForeign(w, r, h.opt.MaxBody, in); err != nil {
+		return nil, err
+	}
 	switch {
-	case errors.As(err, &known): // the server's own bound
-		return nil, known
-	case errors.As(err, &large):
-		return nil, fault.New(fault.PayloadTooLarge, "the body is larger than %d bytes", h.opt.MaxBody)
-	case errors.As(err, &kind) && kind.Field != "":
-		return nil, fault.Param(kind.Field, "can't be a %s", kind.Value)
-	case err != nil:
-		return nil, fault.New(fault.InvalidParams, "the body is not a JSON object")
 	case !event.ValidID(in.ThreadID) || in.ThreadID == event.RuntimeSession:
 		return nil, fault.Param("threadId", "%.80q can't be the id of a thread", in.ThreadID)
 	case !event.ValidID(in.RunID):
@@ -115,45 +105,25 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*input, error) {
 
 // writeError answers with a problem, as agentd's other addresses do.
 func writeError(w http.ResponseWriter, err error) {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		f = fault.New(fault.Internal, "something went wrong inside agentd")
-	}
-	d := f.Kind.Def()
-	said := map[string]any{"title": d.Title, "status": d.HTTP, "detail": f.Detail, "code": f.Kind, "type": "about:blank"}
-	if id := w.Header().Get("X-Request-ID"); id != "" {
-		said["requestId"] = id // it joins the answer to the server's log
-	}
-	if wait := int64(math.Ceil(f.RetryAfter.Seconds())); wait > 0 {
-		said["retryAfter"] = wait
-		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
+	said := struct {
+		wire.Problem
+		Type string `json:"type"`
+	}{wire.ProblemOf(err), "about:blank"}
+	said.RequestID = w.Header().Get("X-Request-ID") // it joins the answer to the server's log
+	if said.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(said.RetryAfter, 10))
 	}
 	b, bad := json.Marshal(said)
 	if bad != nil {
 		b = []byte(`{}`)
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Type", wire.ProblemType)
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(d.HTTP)
+	w.WriteHeader(said.Status)
 	_, _ = w.Write(append(b, '\n')) // a client that went away needs no answer
 }
 
 // do carries out a command and reads its result into R, which may be a part of it.
 func do[R any](ctx context.Context, h *Handler, c command.Caller, p command.Params) (*R, error) {
-	res, err := h.opt.Runtime.Do(ctx, c, p)
-	if err != nil {
-		return nil, err
-	}
-	if typed, ok := res.(*R); ok {
-		return typed, nil
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		return nil, fmt.Errorf("agui: result of %s: %w", p.Command(), err)
-	}
-	out := new(R)
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("agui: result of %s: %w", p.Command(), err)
-	}
-	return out, nil
+	return channel.ResultOf[R](h.opt.Runtime.Do(ctx, c, p))
 }

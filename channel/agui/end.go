@@ -3,52 +3,49 @@ package agui
 import (
 	"slices"
 
-	"agentd/command"
-	"agentd/event"
+	"agentd/channel/turnview"
 )
-
-// ask takes actions that waited before the run began.
-func (n *narrator) ask(list []command.ActionRecord) {
-	for i := range list {
-		n.waiting = append(n.waiting, interruptOf(&list[i]))
-	}
-	n.settle()
-}
 
 // settle ends the run if the turn waits for an answer. It is called when all facts
 // that are there were taken, so that what is asked together is told together.
 func (n *narrator) settle() {
-	if !n.ended && n.blocked != "" {
-		n.fail(n.blocked, "blocked")
-	}
-	if n.ended || len(n.waiting) == 0 {
+	if n.ended {
 		return
 	}
-	n.quiet()
-	for _, id := range slices.Clone(n.children) {
-		var asks []any
-		for _, w := range n.waiting {
-			if w["subagentRunId"] == n.childID(id) {
-				asks = append(asks, w["id"])
-			}
-		}
-		o := object{"type": "suspended"}
-		if asks != nil {
-			o["interruptIds"] = asks
-		}
-		n.emit(id, object{"type": "SUBAGENT_FINISHED", "outcome": o})
-		n.forget(id)
+	if n.view.Blocked != nil {
+		n.fail(n.view.Blocked.String()+"; resume_thread lets it go on", "blocked")
+		return
 	}
-	n.out = append(n.out, n.finished(object{"type": "interrupt", "interrupts": n.waiting}))
+	var waiting []object
+	asks := map[string][]string{}
+	for i := range n.view.Actions {
+		a := &n.view.Actions[i]
+		waiting = append(waiting, n.interrupt(a))
+		asks[a.Agent] = append(asks[a.Agent], a.ID)
+	}
+	if waiting != nil {
+		n.suspend(asks)
+		n.out = append(n.out, n.finished(object{"type": "interrupt", "interrupts": waiting}))
+	}
 }
 
-// quiet ends everything that is open.
-func (n *narrator) quiet() {
-	for _, id := range n.children {
-		n.hush(id)
+// suspend ends everything that is open. Subagents go on without the run, or when what
+// they ask is answered.
+func (n *narrator) suspend(asks map[string][]string) {
+	for _, c := range n.view.CloseOpen() {
+		n.show(c)
 	}
-	n.hush("")
 	n.endStep()
+	for _, s := range n.view.Subagents {
+		if !s.Open {
+			continue
+		}
+		o := object{"type": "suspended"}
+		if asks[s.ID] != nil {
+			o["interruptIds"] = asks[s.ID]
+		}
+		n.emit(s.ID, object{"type": "SUBAGENT_FINISHED", "outcome": o})
+	}
 }
 
 // finished is the end of a run that didn't fail.
@@ -61,39 +58,26 @@ func (n *narrator) finished(outcome object) object {
 	return o
 }
 
-// close ends subagents that go on without the turn.
-func (n *narrator) close() {
-	n.quiet()
-	for _, id := range slices.Clone(n.children) {
-		n.emit(id, object{"type": "SUBAGENT_FINISHED", "outcome": object{"type": "suspended"}})
-		n.forget(id)
-	}
-}
-
-func (n *narrator) completed(p *event.TurnCompleted) {
-	n.close()
-	o := n.finished(object{"type": "success"})
-	if len(p.StructuredOutput) > 0 {
-		o["result"] = p.StructuredOutput
-	}
-	n.out = append(n.out, o)
-}
-
-func (n *narrator) failed(p *event.TurnFailed) {
-	if p.FailureCategory == "interrupted" {
-		n.close()
+// turnEnded ends the run with its turn.
+func (n *narrator) turnEnded(end *turnview.Ended) {
+	switch {
+	case end.Completed != nil:
+		n.suspend(nil)
+		o := n.finished(object{"type": "success"})
+		if len(end.Completed.StructuredOutput) > 0 {
+			o["result"] = end.Completed.StructuredOutput
+		}
+		n.out = append(n.out, o)
+	case end.Category() == "interrupted":
+		n.suspend(nil)
 		n.out = append(n.out, n.finished(object{"type": "cancelled"}))
-		return
+	default:
+		n.fail(end.Reason(), end.Category())
 	}
-	why := p.Outcome
-	if p.Error != nil {
-		why = p.Error.Message
-	}
-	n.fail(why, p.FailureCategory)
 }
 
 func (n *narrator) fail(why, code string) {
-	n.close()
+	n.suspend(nil)
 	n.ended = true
 	o := object{"type": "RUN_ERROR", "message": why, "code": code}
 	if usage := n.used(); usage != nil {
@@ -105,7 +89,11 @@ func (n *narrator) fail(why, code string) {
 // used sums up the tokens of each model.
 func (n *narrator) used() []object {
 	var out []object
-	for _, p := range n.usage {
+	for i := range n.view.Calls {
+		p := n.view.Calls[i].Answer
+		if p == nil {
+			continue
+		}
 		at := slices.IndexFunc(out, func(o object) bool { return o["provider"] == p.Provider && o["model"] == p.Model })
 		if at < 0 {
 			at = len(out)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -177,15 +178,14 @@ func textOf(parts []command.Part) string {
 }
 
 // decision turns an answer into ours. Whatever isn't a clear yes is none.
-func (x *answer) decision(act *command.ActionRecord) *command.RespondAction {
+func (x *answer) decision(act *turnview.Action) *command.RespondAction {
 	r := &command.RespondAction{ActionID: x.InterruptID}
-	input := slices.Contains(act.Decisions, "submit")
 	switch {
 	case x.Status == "cancelled" && slices.Contains(act.Decisions, "cancel"):
 		r.Decision = "cancel"
 	case x.Status != "resolved":
 		r.Decision = "deny"
-	case input:
+	case act.WantsValue():
 		r.Decision, r.Payload = "submit", x.Payload
 	default:
 		r.Decision, r.Scope, r.Reason = x.approval()

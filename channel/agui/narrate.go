@@ -1,49 +1,27 @@
 package agui
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
-	"agentd/command"
+	"agentd/channel/turnview"
 	"agentd/event"
 )
 
-// narrator decides what facts mean for the front end. It sends nothing: what it
-// decided is taken from it.
+// narrator says what becomes of a turn in the protocol's words. It sends nothing: what
+// it said is taken from it.
 type narrator struct {
 	threadID, runID string
-	// turnID is the turn that the run is about.
-	turnID string
+	// view is the turn that the run is about.
+	view turnview.View
 
 	out   []object
 	ended bool
-	// step is the open step of the turn; text and reasoning are the open messages,
-	// by the speaker: "" is the agent, others are subagents.
-	step            string
-	text, reasoning map[string]string
-	// silent are model requests that aren't a turn's own, spoken those of which
-	// something was told.
-	silent, spoken map[string]bool
-	// children are the subagents that are open, in the order in which they began;
-	// gone counts how often each ended.
-	children []string
-	gone     map[string]int
-	waiting  []object
-	// main is the turn's thread here, blocked why it doesn't go on.
-	main, blocked string
-	usage         []*event.ModelCompleted
+	// step is the open step of the turn.
+	step string
 }
-
-func newNarrator(threadID, runID string) *narrator {
-	return &narrator{
-		threadID: threadID, runID: runID, text: map[string]string{}, reasoning: map[string]string{},
-		silent: map[string]bool{}, spoken: map[string]bool{}, gone: map[string]int{},
-	}
-}
-
-func (n *narrator) over() bool { return n.ended }
 
 // take returns what is to be sent.
 func (n *narrator) take() []object {
@@ -62,8 +40,8 @@ func (n *narrator) emit(who string, o object) {
 
 // childID names one invocation of a subagent: a run's events name each once.
 func (n *narrator) childID(id string) string {
-	if again := n.gone[id]; again > 0 {
-		return fmt.Sprintf("%s.%d", id, again+1)
+	if s := n.view.Subagent(id); s != nil && s.Run > 1 {
+		return fmt.Sprintf("%s.%d", id, s.Run)
 	}
 	return id
 }
@@ -80,80 +58,56 @@ func arguments(raw event.Raw) string {
 	return string(raw)
 }
 
-// fact takes one fact.
-func (n *narrator) fact(e *event.Event) {
-	if n.ended || (e.SubagentID == "" && e.TurnID != n.turnID && !isThread(e)) {
-		return
-	}
-	who := e.SubagentID
-	switch p := e.Payload.(type) {
-	case *event.SubagentSpawned:
-		n.child(who, p.Role, p.Nickname, p.ParentSubagentID, e.ToolCallID)
-	case *event.SubagentEnded:
-		n.childEnded(who, p)
-	case *event.ActionRequired:
-		n.waiting = append(n.waiting, n.interrupt(who, e, p))
-	case *event.ActionResolved:
-		n.waiting = slices.DeleteFunc(n.waiting, func(o object) bool { return o["id"] == e.ActionID })
-	case *event.ThreadUpdated:
-		if who == "" && e.ThreadID == n.main {
-			n.block(p)
+// show tells a change of the turn.
+func (n *narrator) show(c turnview.Change) {
+	switch c := c.(type) {
+	case turnview.ModelAsked:
+		if c.Agent == "" && turnview.Speaks(c.Purpose) {
+			n.nextStep(fmt.Sprintf("step %d", c.Step))
 		}
-	case *event.TurnCompleted:
-		if who == "" {
-			n.completed(p)
+	case turnview.PartOpened:
+		kind, role, id := messageOf(c.PartRef)
+		if c.Kind == turnview.Reasoning {
+			n.emit(c.Agent, object{"type": "REASONING_START", "messageId": id})
 		}
-	case *event.TurnFailed:
-		if who == "" {
-			n.failed(p)
+		n.emit(c.Agent, object{"type": kind + "_START", "messageId": id, "role": role})
+	case turnview.PartGrown:
+		kind, _, id := messageOf(c.PartRef)
+		n.emit(c.Agent, object{"type": kind + "_CONTENT", "messageId": id, "delta": c.Content})
+	case turnview.PartClosed:
+		kind, _, id := messageOf(c.PartRef)
+		n.emit(c.Agent, object{"type": kind + "_END", "messageId": id})
+		if c.Kind == turnview.Reasoning {
+			n.emit(c.Agent, object{"type": "REASONING_END", "messageId": id})
 		}
-	default:
-		n.model(who, e)
-		n.tool(who, e)
+	case turnview.ToolCalled:
+		if c.CallID != "" { // another is in a message that came before the run
+			n.emit(c.Agent, object{"type": "TOOL_CALL_START", "toolCallId": c.ToolCallID, "toolCallName": c.Name, "parentMessageId": c.CallID})
+			n.emit(c.Agent, object{"type": "TOOL_CALL_ARGS", "toolCallId": c.ToolCallID, "delta": arguments(c.Args)})
+			n.emit(c.Agent, object{"type": "TOOL_CALL_END", "toolCallId": c.ToolCallID})
+		}
+	case turnview.ToolEnded:
+		n.emit(c.Agent, object{"type": "TOOL_CALL_RESULT", "messageId": resultID(c.ToolCallID), "toolCallId": c.ToolCallID, "content": c.Preview(), "role": "tool"})
+	case turnview.PlanSet:
+		n.emit("", object{"type": "ACTIVITY_SNAPSHOT", "messageId": n.view.TurnID + ".plan", "activityType": "PLAN", "content": object{"items": c.Items}, "replace": true})
+		n.emit("", object{"type": "STATE_DELTA", "delta": []object{{"op": "add", "path": "/agentd/plan", "value": c.Items}}})
+	case turnview.ModeSet:
+		n.emit("", object{"type": "STATE_DELTA", "delta": []object{{"op": "add", "path": "/agentd/permissionMode", "value": c.Mode}}})
+	case turnview.SubagentStarted:
+		n.child(&c)
+	case turnview.SubagentEnded:
+		n.childEnded(&c)
+	case turnview.Ended:
+		n.turnEnded(&c)
 	}
 }
 
-// block notes whether the turn's thread goes on. One that was blocked may have gone
-// on since: settle tells what came last.
-func (n *narrator) block(p *event.ThreadUpdated) {
-	switch {
-	case p.Status != "blocked":
-		n.blocked = ""
-	case len(p.ActionIDs) == 0:
-		n.blocked = "the turn is blocked: " + p.Reason + "; resume_thread lets it go on"
+// messageOf is a part as a message of the protocol.
+func messageOf(p turnview.PartRef) (kind, role, id string) {
+	if p.Kind == turnview.Reasoning {
+		return "REASONING_MESSAGE", "reasoning", reasoningID(p.CallID)
 	}
-}
-
-func isThread(e *event.Event) bool { return e.Type == event.TypeThreadUpdated }
-
-// model tells what a model says.
-func (n *narrator) model(who string, e *event.Event) {
-	switch p := e.Payload.(type) {
-	case *event.ModelRequested:
-		if p.Purpose == "compaction" || p.Purpose == "classification" {
-			n.silent[p.ModelRequestID] = true
-		} else if who == "" {
-			n.nextStep(fmt.Sprintf("step %d", p.Step))
-		}
-	case *event.ModelDelta:
-		n.say(who, e.ModelRequestID, p.Text)
-	case *event.ReasoningDelta:
-		n.think(who, e.ModelRequestID, p.Text)
-	case *event.ModelFailed:
-		n.hush(who)
-	case *event.ModelCompleted:
-		if n.silent[p.ModelRequestID] {
-			return
-		}
-		n.usage = append(n.usage, p)
-		if p.Message != nil && !n.spoken[p.ModelRequestID] {
-			n.say(who, p.ModelRequestID, p.Message.Text)
-		}
-		n.hush(who)
-		if p.Message != nil {
-			n.calls(who, p)
-		}
-	}
+	return "TEXT_MESSAGE", "assistant", p.CallID
 }
 
 // nextStep ends a step and begins another; a model that is asked again is still in
@@ -174,170 +128,30 @@ func (n *narrator) endStep() {
 	}
 }
 
-func (n *narrator) say(who, id, text string) {
-	if text == "" || n.silent[id] {
+func (n *narrator) child(c *turnview.SubagentStarted) {
+	o := object{"type": "SUBAGENT_STARTED", "name": cmp.Or(c.Name, c.Role, "subagent")}
+	if c.Role != "" {
+		o["description"] = c.Role
+	}
+	if s := n.view.Subagent(c.Parent); s != nil && s.Open {
+		o["parentSubagentRunId"] = n.childID(c.Parent)
+	}
+	if c.ToolCallID != "" {
+		o["parentToolCallId"] = c.ToolCallID
+	}
+	n.emit(c.ID, o)
+}
+
+func (n *narrator) childEnded(c *turnview.SubagentEnded) {
+	if c.Status != "failed" {
+		n.emit(c.ID, object{"type": "SUBAGENT_FINISHED", "outcome": object{"type": "success"}})
 		return
 	}
-	n.present(who)
-	n.endThought(who)
-	n.spoken[id] = true
-	if n.text[who] != id {
-		n.hush(who)
-		n.text[who] = id
-		n.emit(who, object{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"})
+	why := c.Reason
+	if c.Error != nil {
+		why = c.Error.Message
 	}
-	n.emit(who, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": text})
-}
-
-func (n *narrator) think(who, id, text string) {
-	if text == "" || n.silent[id] {
-		return
-	}
-	n.present(who)
-	id = reasoningID(id)
-	if n.reasoning[who] != id {
-		n.hush(who)
-		n.reasoning[who] = id
-		n.emit(who, object{"type": "REASONING_START", "messageId": id})
-		n.emit(who, object{"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"})
-	}
-	n.emit(who, object{"type": "REASONING_MESSAGE_CONTENT", "messageId": id, "delta": text})
-}
-
-func (n *narrator) endThought(who string) {
-	if id := n.reasoning[who]; id != "" {
-		delete(n.reasoning, who)
-		n.emit(who, object{"type": "REASONING_MESSAGE_END", "messageId": id})
-		n.emit(who, object{"type": "REASONING_END", "messageId": id})
-	}
-}
-
-// hush ends the messages that a speaker has open.
-func (n *narrator) hush(who string) {
-	n.endThought(who)
-	if id := n.text[who]; id != "" {
-		delete(n.text, who)
-		n.emit(who, object{"type": "TEXT_MESSAGE_END", "messageId": id})
-	}
-}
-
-// calls tells the tool calls that a model asks for.
-func (n *narrator) calls(who string, p *event.ModelCompleted) {
-	for i := range p.Message.ToolCalls {
-		n.present(who)
-		c := &p.Message.ToolCalls[i]
-		n.emit(who, object{"type": "TOOL_CALL_START", "toolCallId": c.ToolCallID, "toolCallName": c.ToolName, "parentMessageId": p.ModelRequestID})
-		n.emit(who, object{"type": "TOOL_CALL_ARGS", "toolCallId": c.ToolCallID, "delta": arguments(c.Arguments)})
-		n.emit(who, object{"type": "TOOL_CALL_END", "toolCallId": c.ToolCallID})
-	}
-}
-
-// tool tells what became of tool calls.
-func (n *narrator) tool(who string, e *event.Event) {
-	switch p := e.Payload.(type) {
-	case *event.ToolResult:
-		n.result(who, e.ToolCallID, p.Preview)
-		if items := planOf(p); items != nil && who == "" {
-			n.plan(items)
-		}
-	case *event.ToolFailed:
-		n.result(who, e.ToolCallID, p.Message)
-	case *event.PolicyChanged:
-		if p.Source == "session" && p.Mode != "" {
-			n.emit("", object{"type": "STATE_DELTA", "delta": []object{{"op": "add", "path": "/agentd/permissionMode", "value": p.Mode}}})
-		}
-	}
-}
-
-func (n *narrator) result(who, id, content string) {
-	n.present(who)
-	n.emit(who, object{"type": "TOOL_CALL_RESULT", "messageId": resultID(id), "toolCallId": id, "content": content, "role": "tool"})
-}
-
-// plan tells what the agent is about to do, as an activity and in the state.
-func (n *narrator) plan(items []object) {
-	n.emit("", object{"type": "ACTIVITY_SNAPSHOT", "messageId": n.turnID + ".plan", "activityType": "PLAN", "content": object{"items": items}, "replace": true})
-	n.emit("", object{"type": "STATE_DELTA", "delta": []object{{"op": "add", "path": "/agentd/plan", "value": items}}})
-}
-
-// planOf returns the plan that a result sets; nil if it sets none.
-func planOf(p *event.ToolResult) []object {
-	var plan struct {
-		Items []object `json:"items"`
-	}
-	if p.ToolName != "update_plan" || json.Unmarshal(p.StructuredContent, &plan) != nil {
-		return nil
-	}
-	return plan.Items
-}
-
-// present tells of a subagent that this run hasn't heard of: it began before.
-func (n *narrator) present(who string) {
-	if who != "" && !slices.Contains(n.children, who) {
-		n.child(who, "", "", "", "")
-	}
-}
-
-func (n *narrator) child(id, role, nickname, parent, toolCallID string) {
-	if slices.Contains(n.children, id) {
-		return
-	}
-	n.children = append(n.children, id)
-	o := object{"type": "SUBAGENT_STARTED", "name": firstOf(nickname, role, "subagent")}
-	if role != "" {
-		o["description"] = role
-	}
-	if slices.Contains(n.children, parent) {
-		o["parentSubagentRunId"] = n.childID(parent)
-	}
-	if toolCallID != "" && toolCallID != event.NotApplicable {
-		o["parentToolCallId"] = toolCallID
-	}
-	n.emit(id, o)
-}
-
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
-func (n *narrator) childEnded(id string, p *event.SubagentEnded) {
-	if !slices.Contains(n.children, id) {
-		return
-	}
-	n.hush(id)
-	if p.Status == "failed" {
-		why := p.Reason
-		if p.Error != nil {
-			why = p.Error.Message
-		}
-		n.emit(id, object{"type": "SUBAGENT_ERROR", "message": firstOf(why, "it failed")})
-	} else {
-		n.emit(id, object{"type": "SUBAGENT_FINISHED", "outcome": object{"type": "success"}})
-	}
-	n.forget(id)
-}
-
-func (n *narrator) forget(id string) {
-	n.gone[id]++
-	n.children = slices.DeleteFunc(n.children, func(x string) bool { return x == id })
-}
-
-// interrupt is an action in the protocol's words.
-func (n *narrator) interrupt(who string, e *event.Event, p *event.ActionRequired) object {
-	o := interruptOf(&command.ActionRecord{
-		ActionID: e.ActionID, ToolCallID: e.ToolCallID, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema,
-		Decisions: p.Decisions, ToolName: p.ToolName, SafeArgs: p.SafeArgs, Reason: p.Reason, ExpiresAt: p.ExpiresAt,
-	})
-	if who != "" {
-		n.present(who)
-		o["subagentRunId"] = n.childID(who)
-	}
-	return o
+	n.emit(c.ID, object{"type": "SUBAGENT_ERROR", "message": cmp.Or(why, "it failed")})
 }
 
 // approvalSchema is what answers a request for permission.
@@ -366,8 +180,12 @@ func planSchema(offered event.Raw) event.Raw {
 	return b
 }
 
-func interruptOf(a *command.ActionRecord) object {
-	o := object{"id": a.ActionID, "reason": a.ActionType}
+// interrupt is an action in the protocol's words.
+func (n *narrator) interrupt(a *turnview.Action) object {
+	o := object{"id": a.ID, "reason": a.ActionType}
+	if n.view.Subagent(a.Agent) != nil {
+		o["subagentRunId"] = n.childID(a.Agent)
+	}
 	about := object{"decisions": a.Decisions}
 	for name, value := range map[string]string{"message": a.Prompt, "toolCallId": a.ToolCallID} {
 		if value != "" {
@@ -378,7 +196,7 @@ func interruptOf(a *command.ActionRecord) object {
 	switch {
 	case a.ActionType == planApproval:
 		schema = planSchema(a.Schema)
-	case !slices.Contains(a.Decisions, "submit"):
+	case !a.WantsValue():
 		schema = event.Raw(approvalSchema)
 	}
 	if len(schema) > 0 && schema[0] == '{' {

@@ -1,17 +1,19 @@
 package agui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
 
 	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // run is one run: which turn it follows, from where on.
@@ -32,7 +34,7 @@ type run struct {
 	// mode is what the turn runs in if not in the session's, plan what it is about to do,
 	// as far as it was read.
 	mode string
-	plan []object
+	plan []turnview.PlanItem
 }
 
 // view is the part of a session's snapshot that is needed here.
@@ -41,12 +43,12 @@ type view struct {
 	Title          string `json:"title"`
 	PermissionMode string `json:"permissionMode"`
 	Threads        []struct {
-		ThreadID        string                 `json:"threadId"`
-		Status          string                 `json:"status"`
-		Phase           string                 `json:"phase"`
-		ActiveTurnID    string                 `json:"activeTurnId"`
-		TurnCount       int64                  `json:"turnCount"`
-		PendingRequests []command.ActionRecord `json:"pendingRequests"`
+		ThreadID        string            `json:"threadId"`
+		Status          string            `json:"status"`
+		Phase           string            `json:"phase"`
+		ActiveTurnID    string            `json:"activeTurnId"`
+		TurnCount       int64             `json:"turnCount"`
+		PendingRequests []turnview.Action `json:"pendingRequests"`
 	} `json:"threads"`
 }
 
@@ -69,8 +71,8 @@ func (r *run) look(ctx context.Context) (*view, error) {
 }
 
 // pending are the actions that wait in the session.
-func (v *view) pending() []command.ActionRecord {
-	var out []command.ActionRecord
+func (v *view) pending() []turnview.Action {
+	var out []turnview.Action
 	if v != nil {
 		for i := range v.Threads {
 			out = append(out, v.Threads[i].PendingRequests...)
@@ -98,7 +100,7 @@ func (r *run) begin(ctx context.Context) error {
 		return r.attach()
 	}
 	if waiting := v.pending(); len(waiting) > 0 && v.Threads[0].ActiveTurnID != r.in.RunID {
-		return fault.New(fault.Conflict, "the thread waits for the action %s: answer it with resume", waiting[0].ActionID)
+		return fault.New(fault.Conflict, "the thread waits for the action %s: answer it with resume", waiting[0].ID)
 	}
 	p := r.in.ForwardedProps
 	made, err := do[command.SubmitTurnResult](ctx, r.h, r.caller, &command.SubmitTurn{
@@ -128,10 +130,10 @@ func (r *run) attach() error {
 
 // resume answers interrupts, and goes on with the turn that waited.
 func (r *run) resume(ctx context.Context) error {
-	waiting := map[string]*command.ActionRecord{}
+	waiting := map[string]*turnview.Action{}
 	list := r.view.pending()
 	for i := range list {
-		waiting[list[i].ActionID] = &list[i]
+		waiting[list[i].ID] = &list[i]
 	}
 	answered := map[string]bool{}
 	for i := range r.in.Resume {
@@ -163,15 +165,15 @@ func (r *run) resume(ctx context.Context) error {
 func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
 	ctx := req.Context()
 	out := newEvents(w)
-	n := newNarrator(r.in.ThreadID, r.in.RunID)
+	n := &narrator{threadID: r.in.ThreadID, runID: r.in.RunID, view: turnview.View{TurnID: r.turnID, WithSubagents: true}}
 	err := r.opening(ctx, out)
 	if err == nil {
 		err = r.follow(ctx, n, out)
 	}
 	if ctx.Err() != nil {
 		// Who only looked on, a page that was loaded anew, takes nothing along.
-		if r.in.ForwardedProps.OnDisconnect != "continue" && !r.history && !n.over() {
-			r.abandon(ctx)
+		if r.in.ForwardedProps.OnDisconnect != "continue" && !r.history && !n.ended {
+			channel.Abandon(ctx, r.h.opt.Runtime, r.caller, r.in.ThreadID, r.turnID, r.h.opt.Logger)
 		}
 		return nil
 	}
@@ -182,7 +184,7 @@ func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
 }
 
 // opening sends what a run begins with.
-func (r *run) opening(ctx context.Context, out *events) error {
+func (r *run) opening(ctx context.Context, out events) error {
 	first := object{"type": "RUN_STARTED", "threadId": r.in.ThreadID, "runId": r.in.RunID, "protocolVersion": protocolVersion}
 	if r.in.ParentRunID != "" {
 		first["parentRunId"] = r.in.ParentRunID
@@ -221,7 +223,7 @@ func (r *run) state() object {
 		own["removedThrough"] = r.removed
 	}
 	if v := r.view; v != nil {
-		own["title"], own["permissionMode"] = v.Title, firstOf(r.mode, v.PermissionMode)
+		own["title"], own["permissionMode"] = v.Title, cmp.Or(r.mode, v.PermissionMode)
 		if len(v.Threads) > 0 {
 			own["status"], own["phase"], own["turnCount"] = v.Threads[0].Status, v.Threads[0].Phase, v.Threads[0].TurnCount
 		}
@@ -231,16 +233,16 @@ func (r *run) state() object {
 }
 
 // follow sends what facts mean until the run is over.
-func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
+func (r *run) follow(ctx context.Context, n *narrator, out events) error {
 	if r.turnID == "" {
 		return out.send(n.finished(object{"type": "success"}))
 	}
-	n.turnID = r.turnID
 	if r.view != nil && len(r.view.Threads) > 0 {
-		n.main = r.view.Threads[0].ThreadID
+		n.view.ThreadID = r.view.Threads[0].ThreadID
 	}
 	if r.history {
-		n.ask(r.view.pending())
+		n.view.Actions = r.view.pending()
+		n.settle()
 		if err := out.all(n.take()); err != nil {
 			return err
 		}
@@ -250,19 +252,19 @@ func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
 		return err
 	}
 	defer stream.Close()
-	for !n.over() {
+	for !n.ended {
 		facts, err := channel.NextWithin(ctx, stream, r.h.opt.Heartbeat)
 		if err != nil {
 			return err
 		}
 		if len(facts) == 0 {
-			if err := out.beat(); err != nil {
+			if err := out.Beat(); err != nil {
 				return err
 			}
 		}
 		for i := range facts {
-			if e, err := event.Decode(facts[i].Data); err == nil { // one of a newer release is passed over
-				n.fact(e)
+			for _, c := range n.view.Read(facts[i].Data) {
+				n.show(c)
 			}
 		}
 		n.settle()
@@ -273,26 +275,10 @@ func (r *run) follow(ctx context.Context, n *narrator, out *events) error {
 	return nil
 }
 
-// abandon interrupts the turn of a client that went away.
-func (r *run) abandon(ctx context.Context) {
-	if r.turnID == "" {
-		return
-	}
-	_, err := do[command.InterruptTurnResult](context.WithoutCancel(ctx), r.h, r.caller, &command.InterruptTurn{
-		SessionID: r.in.ThreadID, TurnID: r.turnID, Reason: "the client went away",
-	})
-	if err != nil {
-		r.h.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", r.in.ThreadID, "turn", r.turnID, "error", err)
-	}
-}
-
 // runError is the event of a run that can't go on.
 func runError(err error) object {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		f = fault.New(fault.Internal, "something went wrong inside agentd")
-	}
-	return object{"type": "RUN_ERROR", "message": f.Detail, "code": string(f.Kind)}
+	p := wire.ProblemOf(err)
+	return object{"type": "RUN_ERROR", "message": p.Detail, "code": p.Code}
 }
 
 // messages returns what was said in the session, and in what it was forked from,
@@ -341,7 +327,7 @@ type transcript struct {
 
 type plan struct {
 	turnID string
-	items  []object
+	items  []turnview.PlanItem
 }
 
 type entry struct {
@@ -358,7 +344,7 @@ func (t *transcript) fact(e *event.Event) {
 	case *event.TurnSteered:
 		t.add(e, object{"id": e.ID, "role": "user", "content": said(p.Input, p.Preview)})
 	case *event.ModelCompleted:
-		if p.Message == nil || p.Purpose == "compaction" || p.Purpose == "classification" {
+		if p.Message == nil || !turnview.Speaks(p.Purpose) {
 			return
 		}
 		if p.Message.Reasoning != "" {
@@ -367,7 +353,7 @@ func (t *transcript) fact(e *event.Event) {
 		t.add(e, assistant(p))
 	case *event.ToolResult:
 		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Preview})
-		if items := planOf(p); items != nil {
+		if items := turnview.PlanOf(p); items != nil {
 			t.plans = append(t.plans, plan{e.TurnID, items})
 		}
 	case *event.ToolFailed:
@@ -393,7 +379,7 @@ func assistant(p *event.ModelCompleted) object {
 }
 
 // planned is the last plan that wasn't taken back.
-func (t *transcript) planned() []object {
+func (t *transcript) planned() []turnview.PlanItem {
 	for _, p := range slices.Backward(t.plans) {
 		if !t.removed[p.turnID] {
 			return p.items

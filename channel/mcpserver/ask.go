@@ -11,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // attend puts what the turn waits for to the client. A client of the newer revision
@@ -31,7 +32,7 @@ func (w *waiter) attend(ctx context.Context) (*mcp.CallToolResult, error) {
 	caps := w.req.ClientCapabilities()
 	switch {
 	case caps == nil || caps.Elicitation == nil || !w.id.Role.Allows(command.RoleClient):
-		return (&outcome{ref: w.ref, watch: &w.watch, status: "action_required", actions: actions}).result(), nil
+		return (&outcome{ref: w.ref, watch: w.watch, status: "action_required", actions: actions}).result(), nil
 	case w.req.ProtocolVersion() >= statelessSince:
 		return &mcp.CallToolResult{InputRequests: inputRequests(actions), RequestState: w.ref.String()}, nil
 	}
@@ -206,21 +207,12 @@ func promptOf(a *command.ActionRecord) string {
 		text = "May the tool " + a.ToolName + " run?"
 	}
 	if a.ToolName != "" && len(a.SafeArgs) > 0 {
-		text += fmt.Sprintf("\n%s %s", a.ToolName, clipArgs(string(a.SafeArgs)))
+		text += fmt.Sprintf("\n%s %s", a.ToolName, wire.Shorten(string(a.SafeArgs), 2000))
 	}
 	if a.Reason != "" {
 		text += "\n" + a.Reason
 	}
 	return text
-}
-
-// clipArgs bounds what a person is shown of a tool's arguments.
-func clipArgs(s string) string {
-	const most = 2000
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }
 
 // response turns a form's answer into the answer of an action, or nil if it leaves

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // fixtureTask begins the ids of the fixtures' tasks, which are kept in memory.
@@ -179,7 +180,7 @@ func (f *fixtures) find(taskID string) (*fixtureWork, error) {
 	if w, ok := f.tasks[taskID]; ok {
 		return w, nil
 	}
-	return nil, fault.New(fault.NotFound, "there is no task %s", clip(taskID))
+	return nil, fault.New(fault.NotFound, "there is no task %s", wire.Clip(taskID))
 }
 
 func (f *fixtures) get(_ context.Context, _ *Identity, taskID string) (*taskResult, error) {

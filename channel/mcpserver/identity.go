@@ -14,6 +14,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // Identity is who asks, and which tools it wants to see.
@@ -108,7 +109,7 @@ func chosenTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		id := identityFrom(ctx)
 		if call, ok := req.(*mcp.CallToolRequest); ok && !id.wants(call.Params.Name) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", clip(call.Params.Name))}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", wire.Clip(call.Params.Name))}
 		}
 		res, err := next(ctx, method, req)
 		if list, ok := res.(*mcp.ListToolsResult); ok && err == nil && len(id.Tools) > 0 {
@@ -143,12 +144,4 @@ func metaOf(p mcp.Params) map[string]any {
 		return nil
 	}
 	return p.GetMeta()
-}
-
-// clip shortens what is quoted back to a client.
-func clip(s string) string {
-	if len(s) > 80 {
-		s = s[:80] + "…"
-	}
-	return strings.ToValidUTF8(s, "�")
 }

@@ -212,10 +212,10 @@ type wireAnswer struct {
 	Error   *jsonrpc.Error  `json:"error,omitempty"`
 }
 
-func noticeOf(n notice) []byte { return encode(&wireNotice{"2.0", n.Method, n.Params}) }
+func noticeOf(n notice) json.RawMessage { return encode(&wireNotice{"2.0", n.Method, n.Params}) }
 
 // answerOf is the answer to the request that opened a subscription.
-func (l *listening) answerOf(res *listenResult, err error) []byte {
+func (l *listening) answerOf(res *listenResult, err error) json.RawMessage {
 	a := &wireAnswer{Version: "2.0", ID: l.request, Result: res}
 	if err != nil {
 		var known *jsonrpc.Error

@@ -4,10 +4,11 @@ import (
 	"context"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"agentd/internal/wire"
 )
 
 const methodHeader = "Mcp-Method"
@@ -33,18 +34,11 @@ func (d *door) listenTo(m *message) http.Handler {
 			_, _ = w.Write(l.answerOf(nil, errNoTasks())) // a client that went away needs no answer
 			return
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "no-cache, no-transform")
-		write := func(message []byte) error {
-			if _, err := w.Write(slices.Concat([]byte("event: message\ndata: "), message, []byte("\n\n"))); err != nil {
-				return err
-			}
-			return http.NewResponseController(w).Flush()
-		}
-		l.send = func(_ context.Context, n notice) error { return write(noticeOf(n)) }
+		out := wire.NewSSEWriter(w)
+		l.send = func(_ context.Context, n notice) error { return out.Send("message", noticeOf(n)) }
 		res, err := l.run(r.Context(), m.Params.Notifications.TaskIDs)
 		if r.Context().Err() == nil {
-			_ = write(l.answerOf(res, err)) // as above
+			_ = out.Send("message", l.answerOf(res, err)) // as above
 		}
 	})
 }

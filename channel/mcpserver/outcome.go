@@ -68,27 +68,27 @@ func outcomeSchema() map[string]any {
 func (o *outcome) result() *mcp.CallToolResult {
 	w := o.watch
 	b := outcomeBody{
-		Status: o.status, SessionID: o.ref.Session, ThreadID: w.threadID, TurnID: o.ref.Turn, TaskID: w.taskID, RunID: w.runID,
+		Status: o.status, SessionID: o.ref.Session, ThreadID: w.ThreadID, TurnID: o.ref.Turn, TaskID: w.taskID, RunID: w.runID,
 		Answer: w.answer, Actions: o.actions,
 	}
 	text := w.answer
+	failed := w.End != nil && w.End.Failed != nil
 	switch {
-	case w.completed != nil:
-		b.Status, b.Steps, b.DurationMs, b.CostUSD = w.completed.Status, w.completed.Steps, w.completed.DurationMs, w.completed.CostUSD
-		b.StructuredOutput = w.completed.StructuredOutput
-	case w.failed != nil:
-		b.Status, b.Steps, b.DurationMs, b.CostUSD = w.failed.Status, w.failed.Steps, w.failed.DurationMs, w.failed.CostUSD
-		b.FailureCategory, b.Error = w.failed.FailureCategory, w.failed.Error
-		text = "The turn " + w.failed.Status + ": " + w.failed.FailureCategory
-		if w.failed.Error != nil {
-			text += ": " + w.failed.Error.Message
-		}
+	case failed:
+		f := w.End.Failed
+		b.Status, b.Steps, b.DurationMs, b.CostUSD = f.Status, f.Steps, f.DurationMs, f.CostUSD
+		b.FailureCategory, b.Error = f.FailureCategory, f.Error
+		text = "The turn " + f.Status + ": " + f.FailureCategory + ": " + w.End.Reason()
+	case w.End != nil:
+		c := w.End.Completed
+		b.Status, b.Steps, b.DurationMs, b.CostUSD = c.Status, c.Steps, c.DurationMs, c.CostUSD
+		b.StructuredOutput = c.StructuredOutput
 	case o.status == "action_required":
 		text = o.waitsFor()
 	default:
 		text = "The turn " + o.ref.Turn + " of the session " + o.ref.Session + " still runs; " + waitTurn + " waits for it."
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: b, IsError: w.failed != nil}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: b, IsError: failed}
 }
 
 // waitsFor says what somebody has to answer.

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // turnRef names a turn durably: its ids, and where its facts begin. As a text it is
@@ -34,11 +36,11 @@ func (r turnRef) String() string {
 func parseRef(text string) (turnRef, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || !event.ValidID(parts[0]) || !event.ValidID(parts[1]) {
-		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", clip(text))
+		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", wire.Clip(text))
 	}
 	sequence, err := strconv.ParseUint(parts[2], 10, 64)
 	if err != nil || sequence == 0 {
-		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", clip(text))
+		return turnRef{}, fault.New(fault.NotFound, "there is no task %s", wire.Clip(text))
 	}
 	return turnRef{Session: parts[0], Turn: parts[1], Sequence: sequence}, nil
 }
@@ -114,25 +116,19 @@ func (s *Server) findTurn(ctx context.Context, id *Identity, sessionID, turnID s
 // are no more. The event is valid during the call.
 func (s *Server) scan(ctx context.Context, id *Identity, sessionID string, after uint64, visit func(e *event.Event, payload []byte) (bool, error)) error {
 	var e event.Event
-	for {
-		page, last, err := s.opt.Runtime.Events(ctx, id.Caller, sessionID, after, command.MaxPage)
+	for d, err := range channel.Facts(ctx, s.opt.Runtime, id.Caller, sessionID, after) {
 		if err != nil {
 			return err
 		}
-		for _, d := range page {
-			payload, err := event.DecodeHeader(d.Data, &e)
-			if err != nil {
-				return fmt.Errorf("mcpserver: %w", err)
-			}
-			if more, err := visit(&e, payload); err != nil || !more {
-				return err
-			}
-			after = d.Sequence
+		payload, err := event.DecodeHeader(d.Data, &e)
+		if err != nil {
+			return fmt.Errorf("mcpserver: %w", err)
 		}
-		if len(page) == 0 || after >= last {
-			return nil
+		if more, err := visit(&e, payload); err != nil || !more {
+			return err
 		}
 	}
+	return nil
 }
 
 // threadRead is the part of a thread's read model that says how a turn stands.
@@ -151,13 +147,13 @@ func threadOf(ref turnRef) *command.GetThreadRead {
 
 // replay reads the facts of a turn up to its end.
 func (s *Server) replay(ctx context.Context, id *Identity, ref turnRef) (*watch, error) {
-	w := new(watch)
+	w := newWatch(ref)
 	err := s.scan(ctx, id, ref.Session, ref.Sequence-1, func(e *event.Event, payload []byte) (bool, error) {
 		if e.TurnID != ref.Turn {
 			return true, nil
 		}
 		err := w.apply(e, payload)
-		return !w.over(), err
+		return w.End == nil, err
 	})
 	return w, err
 }

@@ -17,6 +17,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // scheme of the resources' addresses.
@@ -114,14 +115,14 @@ func sessionResource(v *command.SessionSummary) *mcp.Resource {
 func (s *Server) read(ctx context.Context, id *Identity, uri string) (*mcp.ResourceContents, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
-		return nil, fault.New(fault.NotFound, "%s is not an address", clip(uri))
+		return nil, fault.New(fault.NotFound, "%s is not an address", wire.Clip(uri))
 	}
 	query := u.Query()
 	// The host of an address is its first part.
 	parts := strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
 	name, err := url.PathUnescape(parts[0])
 	if err != nil || name == "" {
-		return nil, fault.New(fault.NotFound, "there is nothing at %s", clip(uri))
+		return nil, fault.New(fault.NotFound, "there is nothing at %s", wire.Clip(uri))
 	}
 	switch {
 	case u.Host == "sessions" && len(parts) == 1:
@@ -131,16 +132,16 @@ func (s *Server) read(ctx context.Context, id *Identity, uri string) (*mcp.Resou
 	case u.Host == "outputs":
 		ref, err := url.PathUnescape(strings.TrimPrefix(u.EscapedPath(), "/"))
 		if err != nil {
-			return nil, fault.New(fault.NotFound, "there is nothing at %s", clip(uri))
+			return nil, fault.New(fault.NotFound, "there is nothing at %s", wire.Clip(uri))
 		}
 		return s.readOutput(ctx, id, ref, query)
 	}
-	return nil, fault.New(fault.NotFound, "there is nothing at %s", clip(uri))
+	return nil, fault.New(fault.NotFound, "there is nothing at %s", wire.Clip(uri))
 }
 
 func (s *Server) readSession(ctx context.Context, id *Identity, sessionID string) (*mcp.ResourceContents, error) {
 	if !event.ValidID(sessionID) {
-		return nil, fault.New(fault.NotFound, "there is no session %s", clip(sessionID))
+		return nil, fault.New(fault.NotFound, "there is no session %s", wire.Clip(sessionID))
 	}
 	res, err := s.do(ctx, id, &command.GetSession{SessionID: sessionID})
 	if err != nil {
@@ -231,7 +232,7 @@ func number(query url.Values, name string, otherwise uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 62)
 	if err != nil {
-		return 0, fault.Param(name, "%s is not a number", clip(text))
+		return 0, fault.Param(name, "%s is not a number", wire.Clip(text))
 	}
 	return n, nil
 }

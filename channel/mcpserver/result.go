@@ -4,24 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
-
-// problem is an error as agentd sends it over HTTP too.
-type problem struct {
-	Title      string `json:"title"`
-	Status     int    `json:"status"`
-	Detail     string `json:"detail"`
-	Code       string `json:"code"`
-	Param      string `json:"param,omitempty"`
-	RetryAfter int64  `json:"retryAfter,omitempty"`
-	RequestID  string `json:"requestId,omitempty"`
-}
 
 // faultOf classifies an error. The text of one without a kind stays inside.
 func faultOf(err error) *fault.Error {
@@ -34,13 +23,10 @@ func faultOf(err error) *fault.Error {
 	return fault.Wrap(fault.Internal, err, "something went wrong inside agentd; its log has more")
 }
 
-func problemOf(err error, requestID string) *problem {
-	f := faultOf(err)
-	d := f.Kind.Def()
-	return &problem{
-		Title: d.Title, Status: d.HTTP, Detail: f.Detail, Code: string(f.Kind), Param: f.Param,
-		RetryAfter: int64(math.Ceil(f.RetryAfter.Seconds())), RequestID: requestID,
-	}
+func problemOf(err error, requestID string) *wire.Problem {
+	p := wire.ProblemOf(faultOf(err))
+	p.RequestID = requestID
+	return &p
 }
 
 // failed is the result of a tool that couldn't do what was asked. The model reads

@@ -301,13 +301,10 @@ func (tt turnTasks) ended(ctx context.Context, id *Identity, ref turnRef, t task
 	t.LastUpdatedAt = later(t.CreatedAt, w.updated)
 	t.StatusMessage = ""
 	switch {
-	case !w.over():
+	case w.End == nil:
 		return newResult(t), nil // between the queue and its start
-	case w.failed != nil && w.failed.Status == "cancelled":
-		t.Status = taskCancelled
-		if w.failed.Error != nil {
-			t.StatusMessage = w.failed.Error.Message
-		}
+	case w.End.Failed != nil && w.End.Failed.Status == "cancelled":
+		t.Status, t.StatusMessage = taskCancelled, w.End.Reason()
 		return newResult(t), nil
 	}
 	t.Status = taskCompleted

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentd/channel"
 	"agentd/command"
 )
 
@@ -159,20 +160,5 @@ func (s *Server) do(ctx context.Context, id *Identity, p command.Params) (any, e
 // ask carries out a command and reads its result into another type, which has part
 // of the result's fields.
 func ask[R any](ctx context.Context, s *Server, id *Identity, p command.Params) (*R, error) {
-	result, err := s.do(ctx, id, p)
-	if err != nil {
-		return nil, err
-	}
-	if r, ok := result.(*R); ok {
-		return r, nil
-	}
-	data, err := json.Marshal(result)
-	if err != nil {
-		return nil, fmt.Errorf("mcpserver: result of %s: %w", p.Command(), err)
-	}
-	r := new(R)
-	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("mcpserver: result of %s: %w", p.Command(), err)
-	}
-	return r, nil
+	return channel.ResultOf[R](s.do(ctx, id, p))
 }

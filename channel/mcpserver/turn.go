@@ -13,6 +13,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // The tools that last as long as a turn.
@@ -166,7 +167,7 @@ func clientMetadata(req *mcp.CallToolRequest) event.Raw {
 	if info == nil || info.Name == "" {
 		return nil
 	}
-	return encode(map[string]any{"mcpClient": map[string]any{"name": clip(info.Name), "version": clip(info.Version)}})
+	return encode(map[string]any{"mcpClient": map[string]any{"name": wire.Clip(info.Name), "version": wire.Clip(info.Version)}})
 }
 
 // goOn answers what the turn waited for, and waits on.
@@ -220,7 +221,7 @@ func turnArgs(members map[string]json.RawMessage) (sessionID, turnID string, err
 		delete(members, name)
 	}
 	for name := range members {
-		return "", "", fault.Param(clip(name), "is not a parameter of %s", waitTurn)
+		return "", "", fault.Param(wire.Clip(name), "is not a parameter of %s", waitTurn)
 	}
 	return sessionID, turnID, nil
 }
@@ -237,7 +238,7 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	waiting, cancel := context.WithTimeout(call, limit)
 	defer cancel()
 	defer context.AfterFunc(s.stop, cancel)()
-	w := &waiter{s: s, id: id, req: req, ref: ref, seen: newProgress(req)}
+	w := &waiter{s: s, id: id, req: req, ref: ref, watch: newWatch(ref), seen: newProgress(req)}
 	res, err := w.run(waiting)
 	switch {
 	case err == nil:
@@ -247,7 +248,7 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	case s.stop.Err() != nil:
 		return s.failed(fault.New(fault.Unavailable, "the server stops; the turn goes on at the next start, and %s waits for it again", waitTurn), id), nil
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		return (&outcome{ref: ref, watch: &w.watch, status: "running"}).result(), nil
+		return (&outcome{ref: ref, watch: w.watch, status: "running"}).result(), nil
 	}
 	return s.failed(err, id), nil
 }

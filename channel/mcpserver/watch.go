@@ -2,64 +2,49 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentd/channel/turnview"
 	"agentd/event"
 )
 
 // watch is what the facts of a turn say so far.
 type watch struct {
-	threadID, taskID, runID string
-	// answer is the newest whole answer of the model, or where it is kept.
-	answer    string
-	answerRef string
-	completed *event.TurnCompleted
-	failed    *event.TurnFailed
+	turnview.View
+	taskID, runID string
+	// answer is the newest answer of the model; one that is kept as an output is
+	// fetched when the turn is over.
+	answer string
 	// updated is when the newest fact happened.
 	updated time.Time
 	// asked says that something may wait for an answer.
 	asked bool
 }
 
-// over says that the turn ended.
-func (w *watch) over() bool { return w.completed != nil || w.failed != nil }
+func newWatch(ref turnRef) *watch { return &watch{View: turnview.View{TurnID: ref.Turn}} }
 
 // apply takes a fact of the turn in.
 func (w *watch) apply(e *event.Event, payload []byte) error {
-	w.threadID, w.updated = e.ThreadID, e.Time
+	w.ThreadID, w.updated = e.ThreadID, e.Time
 	if e.TaskID != "" {
 		w.taskID, w.runID = e.TaskID, e.RunID
 	}
-	switch e.Type {
+	switch e.Type { //nolint:exhaustive // most facts say nothing about how a turn stands
 	case event.TypeModelCompleted, event.TypeTurnCompleted, event.TypeTurnFailed:
+		if err := e.DecodePayload(payload); err != nil {
+			return fmt.Errorf("mcpserver: %w", err)
+		}
+		w.Fold(e)
+		if last := w.Last(); last != nil && last.Answer.Message != nil {
+			w.answer = last.Answer.Message.Text
+		}
 	case event.TypeActionRequired:
 		w.asked = true
-		return nil
-	default:
-		return nil // most facts say nothing about how a turn stands
-	}
-	if err := e.DecodePayload(payload); err != nil {
-		return fmt.Errorf("mcpserver: %w", err)
-	}
-	switch p := e.Payload.(type) {
-	case *event.ModelCompleted:
-		if p.Purpose == "" || p.Purpose == "turn" {
-			w.answer, w.answerRef = "", p.MessageRef
-			if p.Message != nil {
-				w.answer = p.Message.Text
-			}
-		}
-	case *event.TurnCompleted:
-		w.completed = p
-	case *event.TurnFailed:
-		w.failed = p
 	}
 	return nil
 }
@@ -68,25 +53,23 @@ func (w *watch) apply(e *event.Event, payload []byte) error {
 const maxAnswer = 4 << 20
 
 // fetch reads an answer that is kept as an output.
-func (s *Server) fetch(ctx context.Context, id *Identity, w *watch) error {
-	if w.answerRef == "" || w.answer != "" {
+func (s *Server) fetch(ctx context.Context, id *Identity, w *watch) (err error) {
+	last := w.Last()
+	if last == nil {
 		return nil
 	}
-	out, err := s.opt.Runtime.Output(ctx, id.Caller, w.answerRef)
-	if err != nil {
-		return err
-	}
-	data, err := io.ReadAll(io.LimitReader(out.Content, maxAnswer))
-	if err = errors.Join(err, out.Content.Close()); err != nil {
-		return fmt.Errorf("mcpserver: answer: %w", err)
-	}
-	var m event.ModelMessage
-	if json.Unmarshal(data, &m) == nil && m.Text != "" {
-		w.answer = m.Text
-		return nil
-	}
-	w.answer = strings.ToValidUTF8(string(data), "�")
-	return nil
+	w.answer, err = turnview.AnswerText(last.Answer, func(ref string) ([]byte, error) {
+		out, err := s.opt.Runtime.Output(ctx, id.Caller, ref)
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(io.LimitReader(out.Content, maxAnswer))
+		if err = errors.Join(err, out.Content.Close()); err != nil {
+			return nil, fmt.Errorf("mcpserver: answer: %w", err)
+		}
+		return data, nil
+	})
+	return err
 }
 
 // waiter waits for one turn in one call.
@@ -95,7 +78,7 @@ type waiter struct {
 	id    *Identity
 	req   *mcp.CallToolRequest
 	ref   turnRef
-	watch watch
+	watch *watch
 	seen  *progress
 	// question is put to the client now, or nil.
 	question *question
@@ -127,7 +110,7 @@ func (w *waiter) run(ctx context.Context) (*mcp.CallToolResult, error) {
 				return nil, err
 			}
 		}
-		if w.watch.over() {
+		if w.watch.End != nil {
 			return w.ended(ctx)
 		}
 		if res, err := w.attend(ctx); res != nil || err != nil {
@@ -152,10 +135,10 @@ func (w *waiter) take(ctx context.Context, e *event.Event, payload []byte) error
 
 // ended returns the turn's result.
 func (w *waiter) ended(ctx context.Context) (*mcp.CallToolResult, error) {
-	if err := w.s.fetch(ctx, w.id, &w.watch); err != nil {
+	if err := w.s.fetch(ctx, w.id, w.watch); err != nil {
 		return nil, err
 	}
-	return (&outcome{ref: w.ref, watch: &w.watch}).result(), nil
+	return (&outcome{ref: w.ref, watch: w.watch}).result(), nil
 }
 
 // progress tells a client that asked for it what a turn does.

@@ -12,6 +12,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // AgentModel is the name of the agent with its default model.
@@ -100,7 +101,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *API) complain(r *http.Request, err error) {
 	var told *apiError
 	if !errors.As(err, &told) && fault.KindOf(err) == fault.Internal {
-		a.opt.Logger.Error("a request of the OpenAI endpoint failed", "path", clip(r.URL.Path), "error", err)
+		a.opt.Logger.Error("a request of the OpenAI endpoint failed", "path", wire.Clip(r.URL.Path), "error", err)
 	}
 }
 
@@ -135,31 +136,6 @@ func only(r *http.Request, method string, do func() error) error {
 	return do()
 }
 
-// read decodes the body of a request. What isn't known in it is passed over: the
-// API grows faster than its clients tell.
-func (a *API) read(w http.ResponseWriter, r *http.Request, into any) error {
-	body := http.MaxBytesReader(w, r.Body, a.opt.MaxBody)
-	dec := json.NewDecoder(body)
-	err := dec.Decode(into)
-	if err == nil && dec.More() {
-		err = errors.New("more than one value")
-	}
-	var large *http.MaxBytesError
-	var kind *json.UnmarshalTypeError
-	var known *fault.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known): // the server's own bound
-		return known
-	case errors.As(err, &large):
-		return fault.New(fault.PayloadTooLarge, "the body is larger than %d bytes", a.opt.MaxBody)
-	case errors.As(err, &kind) && kind.Field != "":
-		return fault.Param(kind.Field, "can't be a %s", kind.Value)
-	}
-	return fault.New(fault.InvalidParams, "the body is not a JSON object")
-}
-
 // apiError is an error as the API's clients read it.
 type apiError struct {
 	Message string  `json:"message"`
@@ -183,12 +159,9 @@ func describe(err error) *apiError {
 	if errors.As(err, &e) {
 		return e
 	}
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		f = fault.New(fault.Internal, "something went wrong inside agentd")
-	}
+	p := wire.ProblemOf(err)
 	kind := "invalid_request_error"
-	switch f.Kind { //nolint:exhaustive // the others are the request's fault
+	switch fault.Kind(p.Code) { //nolint:exhaustive // the others are the request's fault
 	case fault.Unauthenticated:
 		kind = "authentication_error"
 	case fault.Forbidden:
@@ -198,9 +171,9 @@ func describe(err error) *apiError {
 	case fault.Internal, fault.Unavailable:
 		kind = "server_error"
 	}
-	e = newError(f.Kind.Def().HTTP, kind, string(f.Kind), f.Detail)
-	if f.Param != "" {
-		e.Param = &f.Param
+	e = newError(p.Status, kind, p.Code, p.Detail)
+	if p.Param != "" {
+		e.Param = &p.Param
 	}
 	return e
 }
@@ -267,19 +240,10 @@ func (a *API) model(id string) (*modelObject, error) {
 			return &m, nil
 		}
 	}
-	e := newError(http.StatusNotFound, "invalid_request_error", "model_not_found", "there is no model "+clip(id)+"; GET /v1/models lists those there are")
+	e := newError(http.StatusNotFound, "invalid_request_error", "model_not_found", "there is no model "+wire.Clip(id)+"; GET /v1/models lists those there are")
 	param := "model"
 	e.Param = &param
 	return nil, e
-}
-
-// clip shortens what is quoted back to a caller.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 // raw encodes a value that always encodes.

@@ -8,6 +8,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // chatRequest is the part of a chat completion request that has an effect, or
@@ -67,7 +68,7 @@ func (q *chatRequest) messages() ([]said, error) {
 		switch m.Role {
 		case "system", "developer", "user", "assistant":
 		default:
-			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", clip(m.Role))
+			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", wire.Clip(m.Role))
 		}
 		if err := readContent(&s, at+".content", m.Content); err != nil {
 			return nil, err
@@ -102,7 +103,7 @@ func schemaOf(at, kind string, given event.Raw) (event.Raw, error) {
 		}
 		return given, nil
 	}
-	return nil, fault.Param(at+".type", "%q is not known", clip(kind))
+	return nil, fault.Param(at+".type", "%q is not known", wire.Clip(kind))
 }
 
 // asked turns the request into ours.
@@ -146,7 +147,7 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request, c command.Caller) err
 		return err
 	}
 	answer.Object = "chat.completion"
-	answer.Usage = usageOf(&o.usage)
+	answer.Usage = usageOf(o.End.Usage())
 	reason := finishReason(o)
 	answer.Choices = []chatChoice{{Message: &chatMessage{Role: "assistant", Content: o.text()}, FinishReason: &reason}}
 	writeJSON(w, http.StatusOK, answer)
@@ -201,7 +202,7 @@ type chatUsage struct {
 }
 
 // usageOf is what all model calls of a turn used.
-func usageOf(u *event.Usage) *chatUsage {
+func usageOf(u event.Usage) *chatUsage {
 	out := &chatUsage{PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
 	out.PromptDetails.CachedTokens, out.CompletionDetails.ReasoningTokens = u.CachedInputTokens, u.ReasoningTokens
 	return out
@@ -209,11 +210,16 @@ func usageOf(u *event.Usage) *chatUsage {
 
 // finishReason says in the API's words why the answer ended.
 func finishReason(o *outcome) string {
-	switch {
-	case o.failure != nil, o.stop == "max_tokens": // a failure that is told here is the bound of steps
-		return "length"
-	case o.stop == "refusal":
-		return "content_filter"
+	if o.End.Failed != nil {
+		return "length" // a failure that is told here is the bound of steps
+	}
+	if last := o.Last(); last != nil {
+		switch last.Answer.StopReason {
+		case "max_tokens":
+			return "length"
+		case "refusal":
+			return "content_filter"
+		}
 	}
 	return "stop"
 }

@@ -3,7 +3,10 @@ package openaiapi
 import (
 	"net/http"
 
+	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
+	"agentd/internal/wire"
 )
 
 // chatStream sends an answer in chunks.
@@ -15,14 +18,15 @@ type chatStream struct {
 	// whether it satisfies its schema.
 	whole bool
 
-	out   *events
-	spoke *step
+	*wire.SSEWriter
+	// spoke is the model call of the last piece.
+	spoke string
 }
 
 // streamChat answers a request in chunks. What goes wrong once the stream began is
 // told in it.
 func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Caller, turn *command.SubmitTurnResult, s *chatStream) error {
-	s.Object, s.out = "chat.completion.chunk", newEvents(w)
+	s.Object, s.SSEWriter = "chat.completion.chunk", wire.NewSSEWriter(w)
 	empty := ""
 	err := s.chunk(&chatDelta{Role: "assistant", Content: &empty}, nil)
 	var o *outcome
@@ -30,7 +34,7 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 		o, err = a.watch(r.Context(), c, turn, s)
 	}
 	if r.Context().Err() != nil {
-		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+		channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
 		return nil //nolint:nilerr // nobody hears it
 	}
 	if err == nil {
@@ -41,36 +45,28 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 		}
 	}
 	if err != nil {
-		_ = s.out.send("", map[string]any{"error": describe(err)}) // the client may be gone
+		_ = s.Send("", map[string]any{"error": describe(err)}) // the client may be gone
 	}
 	return nil
 }
 
 func (s *chatStream) chunk(d *chatDelta, reason *string) error {
 	s.Choices = []chatChoice{{Delta: d, FinishReason: reason}}
-	return s.out.send("", s.chatAnswer)
+	return s.Send("", s.chatAnswer)
 }
 
-// said implements [listener].
-func (s *chatStream) said(at *step, text string) error {
-	if s.whole || text == "" {
+// show implements [listener].
+func (s *chatStream) show(c turnview.Change) error {
+	p, ok := c.(turnview.PartGrown)
+	if !ok || s.whole || p.Kind != turnview.Text {
 		return nil
 	}
-	if s.spoke != nil && s.spoke != at {
-		text = "\n\n" + text // as the whole answer has it
+	if s.spoke != "" && s.spoke != p.CallID {
+		p.Content = "\n\n" + p.Content // as the whole answer has it
 	}
-	s.spoke = at
-	return s.chunk(&chatDelta{Content: &text}, nil)
+	s.spoke = p.CallID
+	return s.chunk(&chatDelta{Content: &p.Content}, nil)
 }
-
-// reasoned implements [listener].
-func (s *chatStream) reasoned(*step, string) error { return nil }
-
-// stepped implements [listener].
-func (s *chatStream) stepped(*step) error { return nil }
-
-// alive implements [listener].
-func (s *chatStream) alive() error { return s.out.beat() }
 
 // end sends what comes after the text.
 func (s *chatStream) end(o *outcome) error {
@@ -85,10 +81,10 @@ func (s *chatStream) end(o *outcome) error {
 		return err
 	}
 	if s.usage {
-		s.Choices, s.Usage = []chatChoice{}, usageOf(&o.usage)
-		if err := s.out.send("", s.chatAnswer); err != nil {
+		s.Choices, s.Usage = []chatChoice{}, usageOf(o.End.Usage())
+		if err := s.Send("", s.chatAnswer); err != nil {
 			return err
 		}
 	}
-	return s.out.write("data: [DONE]\n\n")
+	return s.SendText("[DONE]")
 }

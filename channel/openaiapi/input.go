@@ -8,6 +8,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // said is one message of a conversation, of either API.
@@ -86,7 +87,7 @@ func (p *contentPart) part(at string) (*command.Part, error) {
 		}
 		return f.part(at)
 	}
-	return nil, fault.Param(at+".type", "%q can't be used; text, image and file can", clip(p.Type))
+	return nil, fault.Param(at+".type", "%q can't be used; text, image and file can", wire.Clip(p.Type))
 }
 
 func imagePart(at string, value json.RawMessage) (*command.Part, error) {

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"slices"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // responsePrefix begins the ids of responses.
@@ -56,10 +58,10 @@ func (q *responseRequest) items() ([]said, error) {
 			continue // what an earlier answer thought comes back with it
 		}
 		if items[i].Type != "" && items[i].Type != "message" {
-			return nil, fault.Param(at+".type", "%q can't be used; messages can", clip(items[i].Type))
+			return nil, fault.Param(at+".type", "%q can't be used; messages can", wire.Clip(items[i].Type))
 		}
 		if !slices.Contains([]string{"system", "developer", "user", "assistant"}, items[i].Role) {
-			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", clip(items[i].Role))
+			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", wire.Clip(items[i].Role))
 		}
 		s := said{role: items[i].Role}
 		if err := readContent(&s, at+".content", items[i].Content); err != nil {
@@ -243,35 +245,37 @@ func (a *API) newResponse(sessionID, turnID string, q *responseRequest) *respons
 	return res
 }
 
+// itemOf is a part of a model call's answer as an item.
+func itemOf(callID string, kind turnview.PartKind, status, text string) outputItem {
+	if kind == turnview.Reasoning {
+		return outputItem{ID: "rs_" + callID, Type: "reasoning", Status: "completed", Summary: []summaryText{{"summary_text", text}}}
+	}
+	return message(callID, status, text)
+}
+
 func message(id, status, text string) outputItem {
 	return outputItem{ID: "msg_" + id, Type: "message", Status: status, Role: "assistant", Content: []outputText{textPart(text)}}
 }
 
 func textPart(text string) outputText { return outputText{"output_text", text, []struct{}{}} }
 
-func reasoning(id, text string) outputItem {
-	return outputItem{ID: "rs_" + id, Type: "reasoning", Status: "completed", Summary: []summaryText{{"summary_text", text}}}
-}
-
 // items returns what a turn said so far.
 func (o *outcome) items() []outputItem {
 	out := []outputItem{}
-	if len(o.structured) > 0 {
-		return append(out, message("structured", "completed", string(o.structured)))
+	if structured := o.structured(); len(structured) > 0 {
+		return append(out, message("structured", "completed", string(structured)))
 	}
-	for _, s := range o.steps {
-		if s.silent {
+	for i := range o.Calls {
+		call := &o.Calls[i]
+		if call.Failed {
 			continue
 		}
-		if s.reasoning != "" {
-			out = append(out, reasoning(s.id, s.reasoning))
-		}
-		if s.text != "" {
+		for _, p := range call.Parts {
 			status := "completed"
-			if !s.over && !o.ended {
+			if p.Open {
 				status = "in_progress"
 			}
-			out = append(out, message(s.id, status, s.text))
+			out = append(out, itemOf(call.ID, p.Kind, status, string(p.Content)))
 		}
 	}
 	return out
@@ -282,10 +286,10 @@ func (res *response) finish(o *outcome) {
 	res.Output = o.items()
 	res.Status = "completed"
 	switch failure := o.failed(); {
-	case !o.ended:
+	case o.End == nil:
 		res.Status = "in_progress"
 		return
-	case failure != nil && o.failure.FailureCategory == "interrupted":
+	case failure != nil && o.End.Category() == "interrupted":
 		res.Status = "cancelled"
 	case failure != nil:
 		res.Status, res.Error = "failed", &responseError{*failure.Code, failure.Message}
@@ -294,7 +298,7 @@ func (res *response) finish(o *outcome) {
 	case finishReason(o) == "content_filter":
 		res.Status, res.IncompleteDetails = "incomplete", &incomplete{"content_filter"}
 	}
-	u := &o.usage
+	u := o.End.Usage()
 	res.Usage = &responseUsage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
 	res.Usage.InputDetails.CachedTokens, res.Usage.OutputDetails.ReasoningTokens = u.CachedInputTokens, u.ReasoningTokens
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -27,45 +29,43 @@ func (a *API) recall(ctx context.Context, c command.Caller, id string) (*respons
 	if err != nil {
 		return nil, err
 	}
-	begin, end, err := a.span(ctx, c, sessionID, turnID)
+	begin, _, err := a.span(ctx, c, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
-	o := &outcome{}
+	o := &outcome{turnview.View{TurnID: turnID}}
 	res := a.newResponse(sessionID, turnID, &responseRequest{})
-	for after := begin - 1; ; {
-		page, last, err := a.opt.Runtime.Events(ctx, c, sessionID, after, 500)
+	for d, err := range channel.Facts(ctx, a.opt.Runtime, c, sessionID, begin-1) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page {
-			after = page[i].Sequence
-			if e, err := event.Decode(page[i].Data); err == nil && e.Sequence == begin {
-				res.submitted(e)
-			}
-			if err := o.take(&page[i], turnID, deaf{}); err != nil {
-				return nil, err
-			}
+		if e, err := event.Decode(d.Data); err == nil { // one of a newer release is passed over
+			res.submitted(e, turnID)
+			o.Fold(e)
 		}
-		if len(page) == 0 || o.ended || after >= last || (end > 0 && after >= end) {
+		if o.End != nil {
 			break
 		}
 	}
 	res.finish(o)
-	if len(o.waiting) > 0 {
-		// The status has no word for it: it is in progress, and says what it waits for.
-		res.Metadata["agentd.waiting_for_action"] = strings.Join(o.waiting, ",")
+	if o.End == nil && o.Blocked != nil {
+		res.Metadata["agentd.blocked"] = o.Blocked.Reason
 	}
-	if o.blocked != "" && !o.ended {
-		res.Metadata["agentd.blocked"] = o.blocked
+	var waiting []string
+	for _, a := range o.Actions {
+		waiting = append(waiting, a.ID)
+	}
+	if waiting != nil {
+		// The status has no word for it: it is in progress, and says what it waits for.
+		res.Metadata["agentd.waiting_for_action"] = strings.Join(waiting, ",")
 	}
 	return res, nil
 }
 
 // submitted fills in what the request had said.
-func (res *response) submitted(e *event.Event) {
+func (res *response) submitted(e *event.Event, turnID string) {
 	p, ok := e.Payload.(*event.TurnSubmitted)
-	if !ok {
+	if !ok || e.TurnID != turnID {
 		return
 	}
 	res.CreatedAt = e.Time.Unix()

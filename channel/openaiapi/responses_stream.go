@@ -3,7 +3,10 @@ package openaiapi
 import (
 	"net/http"
 
+	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
+	"agentd/internal/wire"
 )
 
 // responseStream sends a response as events.
@@ -14,7 +17,7 @@ type responseStream struct {
 	// client.
 	whole, background bool
 
-	out      *events
+	*wire.SSEWriter
 	sequence int64
 	// open is the item that is being sent, items those that were.
 	open  *outputItem
@@ -27,13 +30,13 @@ type fields map[string]any
 func (s *responseStream) send(kind string, f fields) error {
 	f["type"], f["sequence_number"] = kind, s.sequence
 	s.sequence++
-	return s.out.send(kind, f)
+	return s.Send(kind, f)
 }
 
 // streamResponse answers a request as events. What goes wrong once the stream
 // began is told in it.
 func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.Caller, turn *command.SubmitTurnResult, s *responseStream) error {
-	s.out = newEvents(w)
+	s.SSEWriter = wire.NewSSEWriter(w)
 	err := s.send("response.created", fields{"response": s.response})
 	if err == nil {
 		err = s.send("response.in_progress", fields{"response": s.response})
@@ -44,7 +47,7 @@ func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.C
 	}
 	if r.Context().Err() != nil {
 		if !s.background {
-			a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+			channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
 		}
 		return nil
 	}
@@ -58,14 +61,24 @@ func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.C
 	return nil
 }
 
-// begin opens an item, after closing another.
-func (s *responseStream) begin(item outputItem) error {
-	if s.open != nil && s.open.ID == item.ID {
+// show implements [listener].
+func (s *responseStream) show(c turnview.Change) error {
+	if s.whole {
 		return nil
 	}
-	if err := s.close(); err != nil {
-		return err
+	switch c := c.(type) {
+	case turnview.PartOpened:
+		return s.begin(itemOf(c.CallID, c.Kind, "in_progress", ""))
+	case turnview.PartGrown:
+		return s.grow(c.Content)
+	case turnview.PartClosed:
+		return s.close()
 	}
+	return nil
+}
+
+// begin opens an item.
+func (s *responseStream) begin(item outputItem) error {
 	at := len(s.items)
 	s.open = &item
 	empty := item
@@ -84,13 +97,11 @@ func (s *responseStream) begin(item outputItem) error {
 	return s.send("response.reasoning_summary_part.added", fields{"item_id": item.ID, "output_index": at, "summary_index": 0, "part": summaryText{"summary_text", ""}})
 }
 
-// said implements [listener].
-func (s *responseStream) said(at *step, text string) error {
-	if s.whole || text == "" {
-		return nil
-	}
-	if err := s.begin(message(at.id, "in_progress", "")); err != nil {
-		return err
+// grow adds to the item that is open.
+func (s *responseStream) grow(text string) error {
+	if s.open.Type == "reasoning" {
+		s.open.Summary[0].Text += text
+		return s.send("response.reasoning_summary_text.delta", fields{"item_id": s.open.ID, "output_index": len(s.items), "summary_index": 0, "delta": text})
 	}
 	s.open.Content[0].Text += text
 	return s.send("response.output_text.delta", fields{
@@ -98,30 +109,9 @@ func (s *responseStream) said(at *step, text string) error {
 	})
 }
 
-// reasoned implements [listener].
-func (s *responseStream) reasoned(at *step, text string) error {
-	if s.whole || text == "" {
-		return nil
-	}
-	if err := s.begin(reasoning(at.id, "")); err != nil {
-		return err
-	}
-	s.open.Summary[0].Text += text
-	return s.send("response.reasoning_summary_text.delta", fields{"item_id": s.open.ID, "output_index": len(s.items), "summary_index": 0, "delta": text})
-}
-
-// stepped implements [listener].
-func (s *responseStream) stepped(*step) error { return s.close() }
-
-// alive implements [listener].
-func (s *responseStream) alive() error { return s.out.beat() }
-
 // close ends the item that is open.
 func (s *responseStream) close() error {
 	item := s.open
-	if item == nil {
-		return nil
-	}
 	s.open = nil
 	at := len(s.items)
 	item.Status = "completed"
@@ -146,14 +136,16 @@ func (s *responseStream) close() error {
 
 // end sends how the turn ended. The response lists what was sent.
 func (s *responseStream) end(o *outcome) error {
-	if s.whole && o.failed() == nil {
-		s.whole = false
-		if err := s.said(&step{id: "structured"}, o.text()); err != nil {
+	if text := o.text(); s.whole && text != "" && o.failed() == nil {
+		if err := s.begin(message("structured", "in_progress", "")); err != nil {
 			return err
 		}
-	}
-	if err := s.close(); err != nil {
-		return err
+		if err := s.grow(text); err != nil {
+			return err
+		}
+		if err := s.close(); err != nil {
+			return err
+		}
 	}
 	s.finish(o)
 	if s.items != nil {

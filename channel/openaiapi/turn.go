@@ -4,15 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // place is where a conversation goes on.
@@ -26,22 +25,7 @@ type place struct {
 
 // do carries out a command and reads its result into R, which may be a part of it.
 func do[R any](ctx context.Context, a *API, c command.Caller, p command.Params) (*R, error) {
-	res, err := a.opt.Runtime.Do(ctx, c, p)
-	if err != nil {
-		return nil, err
-	}
-	if typed, ok := res.(*R); ok {
-		return typed, nil
-	}
-	b, err := json.Marshal(res)
-	if err != nil {
-		return nil, fmt.Errorf("openaiapi: result of %s: %w", p.Command(), err)
-	}
-	out := new(R)
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("openaiapi: result of %s: %w", p.Command(), err)
-	}
-	return out, nil
+	return channel.ResultOf[R](a.opt.Runtime.Do(ctx, c, p))
 }
 
 // answerID names a turn to clients. It is all that is needed to find it again.
@@ -52,7 +36,7 @@ func parseID(prefix, id string) (sessionID, turnID string, err error) {
 	rest, ok := strings.CutPrefix(id, prefix)
 	at := strings.LastIndexByte(rest, '.')
 	if !ok || at <= 0 || !event.ValidID(rest[:at]) || !event.ValidID(rest[at+1:]) {
-		return "", "", fault.New(fault.NotFound, "there is no response %s", clip(id))
+		return "", "", fault.New(fault.NotFound, "there is no response %s", wire.Clip(id))
 	}
 	return rest[:at], rest[at+1:], nil
 }
@@ -68,7 +52,7 @@ func (a *API) named(ctx context.Context, c command.Caller, r *http.Request, meta
 		return place{}, nil
 	}
 	if !event.ValidID(id) {
-		return place{}, fault.Param("metadata.session_id", "%q is not an id", clip(id))
+		return place{}, fault.Param("metadata.session_id", "%q is not an id", wire.Clip(id))
 	}
 	v, err := a.look(ctx, c, id)
 	if fault.KindOf(err) == fault.NotFound {
@@ -157,31 +141,25 @@ func (a *API) branch(ctx context.Context, c command.Caller, r *http.Request, ses
 // span finds the sequences at which a turn was submitted and ended; an end of 0 is
 // none yet.
 func (a *API) span(ctx context.Context, c command.Caller, sessionID, turnID string) (begin, end uint64, err error) {
-	for after := uint64(0); ; {
-		page, last, err := a.opt.Runtime.Events(ctx, c, sessionID, after, 500)
+	var e event.Event
+	for d, err := range channel.Facts(ctx, a.opt.Runtime, c, sessionID, 0) {
 		if err != nil {
 			return 0, 0, err
 		}
-		for i := range page {
-			after = page[i].Sequence
-			var e event.Event
-			if _, err := event.DecodeHeader(page[i].Data, &e); err != nil || e.TurnID != turnID {
-				continue
-			}
-			switch e.Type { //nolint:exhaustive // the others are within
-			case event.TypeTurnSubmitted:
-				begin = e.Sequence
-			case event.TypeTurnCompleted, event.TypeTurnFailed:
-				return begin, e.Sequence, nil
-			}
+		if _, err := event.DecodeHeader(d.Data, &e); err != nil || e.TurnID != turnID {
+			continue
 		}
-		if len(page) == 0 || after >= last {
-			if begin == 0 {
-				return 0, 0, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
-			}
-			return begin, 0, nil
+		switch e.Type { //nolint:exhaustive // the others are within
+		case event.TypeTurnSubmitted:
+			begin = e.Sequence
+		case event.TypeTurnCompleted, event.TypeTurnFailed:
+			return begin, e.Sequence, nil
 		}
 	}
+	if begin == 0 {
+		return 0, 0, fault.New(fault.NotFound, "there is no response of turn %s", turnID)
+	}
+	return begin, 0, nil
 }
 
 // asked is a request of either API in our words.
@@ -220,19 +198,10 @@ func (a *API) submit(ctx context.Context, c command.Caller, r *http.Request, q *
 	return do[command.SubmitTurnResult](ctx, a, c, p)
 }
 
-// abandon interrupts the turn of a client that went away.
-func (a *API) abandon(ctx context.Context, c command.Caller, sessionID, turnID string) {
-	ctx = context.WithoutCancel(ctx)
-	_, err := do[command.InterruptTurnResult](ctx, a, c, &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client went away"})
-	if err != nil && !errors.Is(err, context.Canceled) {
-		a.opt.Logger.Warn("a turn whose client went away could not be interrupted", "session", sessionID, "turn", turnID, "error", err)
-	}
-}
-
 // begin reads a request into q, submits the turn that it asks for, and names that
 // turn in the answer's headers.
 func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Caller, q *Q, of func(*http.Request, command.Caller, *Q) (*asked, error)) (*asked, *command.SubmitTurnResult, error) {
-	if err := a.read(w, r, q); err != nil {
+	if err := wire.ReadForeign(w, r, a.opt.MaxBody, q); err != nil {
 		return nil, nil, err
 	}
 	in, err := of(r, c, q)
@@ -252,7 +221,7 @@ func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Call
 func (a *API) whole(r *http.Request, c command.Caller, turn *command.SubmitTurnResult) (*outcome, error) {
 	o, err := a.watch(r.Context(), c, turn, deaf{})
 	if r.Context().Err() != nil {
-		a.abandon(r.Context(), c, turn.SessionID, turn.TurnID)
+		channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
 		return nil, r.Context().Err()
 	}
 	if err != nil {

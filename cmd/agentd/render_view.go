@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/channel/turnview"
 	"agentd/event"
 	"agentd/tool"
 )
@@ -19,11 +20,11 @@ type view struct {
 	// prompts says that what the user says is shown too.
 	prompts bool
 
+	// turn is the turn that runs, or that ran last.
+	turn      turnview.View
 	text      markdown
 	reasoning string
-	// streamed is the model request whose text was shown piece by piece.
-	streamed string
-	// spoke says that the model's last answer had a text.
+	// spoke says that the model's last answer has a text.
 	spoke bool
 	// last is the kind of what was printed last.
 	last kind
@@ -54,6 +55,13 @@ type runningTool struct {
 
 // fact shows one fact.
 func (v *view) fact(e *event.Event) {
+	if v.turn.End != nil {
+		v.turn = turnview.View{}
+	}
+	v.turn.WithSubagents = true // the caller says whose facts are shown
+	for _, c := range v.turn.Fold(e) {
+		v.show(c, e.Time)
+	}
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		v.submitted(p)
@@ -68,7 +76,7 @@ func (v *view) fact(e *event.Event) {
 	case *event.TurnInterruptRequested:
 		v.work("stopping", v.since)
 	default:
-		if !v.model(e) && !v.tool(e) {
+		if !v.tool(e) {
 			v.aside(e)
 		}
 	}
@@ -103,39 +111,32 @@ func (v *view) said(text string) {
 	v.last = kindNone
 }
 
-// model shows what a model says. It reports whether the fact was one of these.
-func (v *view) model(e *event.Event) bool {
-	switch p := e.Payload.(type) {
-	case *event.ModelRequested:
+// show shows what a model says.
+func (v *view) show(c turnview.Change, at time.Time) {
+	switch c := c.(type) {
+	case turnview.ModelAsked:
 		v.spoke = false
-		if p.Purpose == "compaction" {
-			v.work("compacting", e.Time)
-			return true
+		switch {
+		case c.Purpose == "compaction":
+			v.work("compacting", at)
+		case c.Attempt > 1:
+			v.work("thinking, attempt "+count(c.Attempt), at)
+		default:
+			v.work("thinking", at)
 		}
-		v.work("thinking", e.Time)
-		if p.Attempt > 1 {
-			v.status = "thinking, attempt " + count(p.Attempt)
+	case turnview.PartGrown:
+		if c.Kind == turnview.Reasoning {
+			v.think(c.Content)
+		} else {
+			v.write(c.Content)
 		}
-	case *event.ReasoningDelta:
-		v.think(p.Text)
-	case *event.ModelDelta:
-		v.endReasoning()
-		v.streamed = e.ModelRequestID
-		v.write(p.Text)
-	case *event.ModelCompleted:
-		if p.Message != nil && p.Purpose != "compaction" && v.streamed != p.ModelRequestID {
-			v.write(p.Message.Text)
-		}
+	case turnview.PartClosed:
 		v.flush()
-	case *event.ModelFailed:
-		v.flush()
-		if p.ErrorCategory != "interrupted" && p.ErrorCategory != "rate_limited" { // these have facts of their own
-			v.note(yellow, markWarn, facets(p.Provider+"/"+p.Model, strings.ReplaceAll(p.ErrorCategory, "_", " ")+": "+p.Message))
+	case turnview.ModelFailed:
+		if c.ErrorCategory != "interrupted" && c.ErrorCategory != "rate_limited" { // these have facts of their own
+			v.note(yellow, markWarn, facets(c.Provider+"/"+c.Model, strings.ReplaceAll(c.ErrorCategory, "_", " ")+": "+c.Message))
 		}
-	default:
-		return false
 	}
-	return true
 }
 
 // think takes a piece of the model's reasoning.
@@ -167,9 +168,6 @@ func (v *view) endReasoning() {
 
 // write takes a piece of the answer.
 func (v *view) write(text string) {
-	if text == "" {
-		return
-	}
 	v.spoke = true
 	text = plainBlock(text)
 	if v.answer == nil {
@@ -252,11 +250,7 @@ func (v *view) failed(p *event.TurnFailed) {
 		v.note(yellow, markFailed, facets("interrupted", took(p.DurationMs)))
 		return
 	}
-	why := p.Outcome
-	if p.Error != nil {
-		why = p.Error.Message
-	}
-	v.note(red, markFailed, "the turn failed ("+strings.ReplaceAll(p.FailureCategory, "_", " ")+"): "+why)
+	v.note(red, markFailed, "the turn failed ("+strings.ReplaceAll(p.FailureCategory, "_", " ")+"): "+turnview.Ended{Failed: p}.Reason())
 }
 
 // unusualEnd says what an answer lacks although its turn ended well; empty if

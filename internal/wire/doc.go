@@ -6,12 +6,13 @@
 // What comes from outside is read strictly. [Decode] accepts one JSON object in
 // valid UTF-8, without duplicate or unknown members, not nested too deeply, with
 // nothing after it; whatever doesn't fit is a [fault.InvalidParams] that names
-// the place. No input makes a decoder panic, and no decoder holds more than a
+// the place. Only [ReadForeign], for the protocols of others, passes over what it
+// doesn't know. No input makes a decoder panic, and no decoder holds more than a
 // bound that its caller sets.
 //
-// What goes out is encoded once and appended to the caller's buffer.
+// What goes out is encoded once and appended to the caller's buffer. [SSEWriter]
+// writes to the answer of a request, for the adapters of other protocols.
 //
-// Nothing here does I/O by itself, keeps state between calls or starts a
-// goroutine. An [SSEReader] belongs to one goroutine; everything else is safe for
-// concurrent use.
+// Nothing here keeps state between calls or starts a goroutine. An [SSEReader] and
+// an [SSEWriter] belong to one goroutine; everything else is safe for concurrent use.
 package wire

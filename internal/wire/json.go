@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -266,10 +267,16 @@ func isIndex(s string) bool {
 	return s != "" && len(s) <= 9 && strings.Trim(s, "0123456789") == ""
 }
 
-// Clip shortens what is quoted back to a caller, without splitting a character.
-func Clip(s string) string {
-	const most = 120
+// Clip shortens what is quoted back to a caller.
+func Clip(s string) string { return Shorten(s, 120) }
+
+// Shorten cuts a text to at most the given number of bytes and an ellipsis, without
+// splitting a character. What isn't UTF-8 is replaced.
+func Shorten(s string, most int) string {
 	if len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
 		s = s[:most] + "…"
 	}
 	return strings.ToValidUTF8(s, "�")

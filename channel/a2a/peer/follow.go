@@ -11,6 +11,7 @@ import (
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"agentd/command"
+	"agentd/internal/wire"
 )
 
 // pushLooks is how much rarer a task is looked at whose peer tells of changes.
@@ -107,7 +108,7 @@ func (r *run) take(ctx context.Context, e proto.Event) error {
 func (r *run) status(ctx context.Context, s *proto.TaskStatus, whole *proto.Task) error {
 	ours, ok := statuses[s.State]
 	if !ok {
-		return fmt.Errorf("%w: a task is %q", errNonsense, clip(string(s.State), 100))
+		return fmt.Errorf("%w: a task is %q", errNonsense, wire.Shorten(string(s.State), 100))
 	}
 	up := &command.UpdatePeerTask{Status: ours, RemoteStatus: string(s.State)}
 	switch {
@@ -118,12 +119,12 @@ func (r *run) status(ctx context.Context, s *proto.TaskStatus, whole *proto.Task
 	case asks(s.State) && s.Message != nil && s.Message.ID != "" && s.Message.ID == r.answered:
 		up.Status = "running" // it has the answer and didn't get to it yet
 	case asks(s.State):
-		up.Question, up.Message, up.Reason = question(s.Message), keep(s.Message), clip(textOf(s.Message), 300)
+		up.Question, up.Message, up.Reason = question(s.Message), keep(s.Message), wire.Shorten(textOf(s.Message), 300)
 		if s.Message != nil {
-			up.RemoteMessageID = clip(s.Message.ID, 1000)
+			up.RemoteMessageID = wire.Shorten(s.Message.ID, 1000)
 		}
 	case s.State.Terminal():
-		up.Reason, up.Message = clip(textOf(s.Message), 2000), keep(s.Message)
+		up.Reason, up.Message = wire.Shorten(textOf(s.Message), 2000), keep(s.Message)
 	}
 	r.over = s.State.Terminal()
 	return r.report(ctx, up)
@@ -135,7 +136,7 @@ func (r *run) message(ctx context.Context, m *proto.Message) error {
 	if r.w.Link != nil {
 		return nil // something beside the task
 	}
-	id := proto.TaskID(clip("message/"+m.ID, 200))
+	id := proto.TaskID(wire.Shorten("message/"+m.ID, 200))
 	if err := r.join(ctx, proto.TaskInfo{TaskID: id, ContextID: m.ContextID}); err != nil {
 		return err
 	}

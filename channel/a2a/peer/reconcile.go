@@ -15,6 +15,7 @@ import (
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"agentd/command"
+	"agentd/internal/wire"
 )
 
 // gathered is what a stream delivered.
@@ -127,12 +128,12 @@ func (r *run) finished(ctx context.Context) (*proto.Task, error) {
 // summary is what a task came to, for people.
 func summary(m *proto.Message, list []*proto.Artifact) string {
 	if text := textOf(m); text != "" {
-		return clip(text, 4000)
+		return wire.Shorten(text, 4000)
 	}
 	for _, a := range list {
 		if a != nil {
 			if text := textIn(a.Parts); text != "" {
-				return clip(text, 4000)
+				return wire.Shorten(text, 4000)
 			}
 		}
 	}
@@ -194,10 +195,10 @@ func joined(parts proto.ContentParts) proto.ContentParts {
 func (r *run) delivery(ctx context.Context, a *proto.Artifact, i int, p *proto.Part, left int64) (*command.PeerDelivery, []byte, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", r.w.RunID, a.ID, i))
 	d := &command.PeerDelivery{
-		ArtifactID: "artifact_peer_" + hex.EncodeToString(sum[:10]), RemoteArtifactID: clip(string(a.ID), 1000), MediaType: clip(p.MediaType, 200), Title: clip(a.Name, 900),
+		ArtifactID: "artifact_peer_" + hex.EncodeToString(sum[:10]), RemoteArtifactID: wire.Shorten(string(a.ID), 1000), MediaType: wire.Shorten(p.MediaType, 200), Title: wire.Shorten(a.Name, 900),
 	}
 	if p.Filename != "" {
-		d.Title = clip(p.Filename, 900)
+		d.Title = wire.Shorten(p.Filename, 900)
 	}
 	switch c := p.Content.(type) {
 	case proto.Text:
@@ -214,7 +215,7 @@ func (r *run) delivery(ctx context.Context, a *proto.Artifact, i int, p *proto.P
 		}
 		return d, b, nil
 	case proto.URL:
-		d.URI = clip(string(c), 4000)
+		d.URI = wire.Shorten(string(c), 4000)
 		b, err := r.fetch(ctx, string(c), left, d)
 		return d, b, err
 	}
@@ -243,6 +244,6 @@ func (r *run) fetch(ctx context.Context, address string, left int64, d *command.
 	case int64(len(b)) > left:
 		return nil, errTooLarge
 	}
-	setDefault(&d.MediaType, clip(res.Header.Get("Content-Type"), 200))
+	setDefault(&d.MediaType, wire.Shorten(res.Header.Get("Content-Type"), 200))
 	return b, nil
 }

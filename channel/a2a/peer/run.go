@@ -17,6 +17,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // lastTries is how often a peer is told that nobody waits for its task any more.
@@ -245,7 +246,7 @@ func plain(err error) string {
 		}
 		text = strings.ReplaceAll(text, strconv.Quote(u.URL), host)
 	}
-	return clip(text, 1000)
+	return wire.Shorten(text, 1000)
 }
 
 // report records how the task stands at the peer.
@@ -254,7 +255,7 @@ func (r *run) report(ctx context.Context, up *command.UpdatePeerTask) error {
 	if r.w.Link != nil {
 		up.RemoteTaskID = r.w.Link.RemoteTaskID
 	}
-	up.Reason = clip(up.Reason, 3900)
+	up.Reason = wire.Shorten(up.Reason, 3900)
 	_, err := r.c.rt.Do(ctx, caller(), up)
 	if err != nil {
 		return own(fmt.Errorf("peer: task %s: %w", r.taskID, err))

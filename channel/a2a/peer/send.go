@@ -15,6 +15,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 const (
@@ -140,13 +141,13 @@ func (r *run) read(ctx context.Context, ref string) (event.Raw, error) {
 func (r *run) link(at *proto.TaskInfo) *command.LinkPeerTask {
 	out := &command.LinkPeerTask{
 		TaskID: r.w.TaskID, RunID: r.w.RunID, ChannelID: r.channel(), NativeProtocol: Protocol, RemoteMessageID: r.w.MessageID,
-		RemoteAgentRef: clip(r.w.Peer, 1000),
+		RemoteAgentRef: wire.Shorten(r.w.Peer, 1000),
 	}
 	if at == nil {
-		out.Reason = clip("to "+r.line.card.Name, 1000)
+		out.Reason = wire.Shorten("to "+r.line.card.Name, 1000)
 		return out
 	}
-	out.RemoteTaskID, out.RemoteContextID, out.Card = string(at.TaskID), clip(at.ContextID, 1000), r.line.raw
+	out.RemoteTaskID, out.RemoteContextID, out.Card = string(at.TaskID), wire.Shorten(at.ContextID, 1000), r.line.raw
 	switch {
 	case r.line.streams() && !r.deaf:
 		out.DeliveryMechanism = "streaming"
@@ -165,7 +166,7 @@ func (r *run) join(ctx context.Context, at proto.TaskInfo) error {
 	}
 	if have := r.w.Link; have != nil {
 		if have.RemoteTaskID != string(at.TaskID) {
-			return fmt.Errorf("%w: it is about task %s", errNonsense, clip(string(at.TaskID), 100))
+			return fmt.Errorf("%w: it is about task %s", errNonsense, wire.Shorten(string(at.TaskID), 100))
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/wire"
 )
 
 // statuses maps the protocol's states to how a delegated task stands, in our words.
@@ -105,17 +106,6 @@ func textIn(parts proto.ContentParts) string {
 	return strings.Join(texts, "\n")
 }
 
-// clip shortens a text to at most n bytes, at a character's border.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
-}
-
 // detail is what a peer's question says beside its text, if the peer is one that
 // says it.
 type detail struct {
@@ -146,7 +136,7 @@ func detailOf(m *proto.Message) detail {
 // question is what a peer asks, as an action shows it.
 func question(m *proto.Message) *command.PeerQuestion {
 	d := detailOf(m)
-	q := &command.PeerQuestion{Prompt: clip(textOf(m), 60000)}
+	q := &command.PeerQuestion{Prompt: wire.Shorten(textOf(m), 60000)}
 	if q.Prompt == "" {
 		q.Prompt = "The peer waits for an answer and doesn't say for which."
 	}
