@@ -70,6 +70,11 @@ type StartBenchmarkTrial struct {
 // Command implements [Params].
 func (*StartBenchmarkTrial) Command() Name { return "start_benchmark_trial" }
 
+func (*StartBenchmarkTrial) returns(*StartBenchmarkTrialResult) {}
+
+// NewID implements [Creating].
+func (p *StartBenchmarkTrial) NewID() (noun, id string) { return "benchmark", p.Benchmark.TrialID }
+
 // Validate implements [Params]. It brings the input into its normal form.
 func (p *StartBenchmarkTrial) Validate() (err error) {
 	if err = first(check(p), notRuntime(p.SessionID)); err == nil && len(p.Input) > 0 {
@@ -130,6 +135,8 @@ type RecordBenchmarkReward struct {
 // Command implements [Params].
 func (*RecordBenchmarkReward) Command() Name { return "record_benchmark_reward" }
 
+func (*RecordBenchmarkReward) returns(*TrialResult) {}
+
 // Validate implements [Params].
 func (p *RecordBenchmarkReward) Validate() error { return check(p) }
 
@@ -155,6 +162,8 @@ type EndBenchmarkTrial struct {
 // Command implements [Params].
 func (*EndBenchmarkTrial) Command() Name { return "end_benchmark_trial" }
 
+func (*EndBenchmarkTrial) returns(*TrialResult) {}
+
 // Validate implements [Params].
 func (p *EndBenchmarkTrial) Validate() error { return check(p) }
 
@@ -167,6 +176,8 @@ type ExportBenchmarkTrial struct {
 
 // Command implements [Params].
 func (*ExportBenchmarkTrial) Command() Name { return "export_benchmark_trial" }
+
+func (*ExportBenchmarkTrial) returns(*ExportBenchmarkTrialResult) {}
 
 // Validate implements [Params].
 func (p *ExportBenchmarkTrial) Validate() error { return check(p) }
@@ -203,6 +214,8 @@ type CompareBenchmarkRuns struct {
 
 // Command implements [Params].
 func (*CompareBenchmarkRuns) Command() Name { return "compare_benchmark_runs" }
+
+func (*CompareBenchmarkRuns) returns(*CompareBenchmarkRunsResult) {}
 
 // Validate implements [Params].
 func (p *CompareBenchmarkRuns) Validate() error {

@@ -32,6 +32,11 @@ type ConnectChannel struct {
 // Command implements [Params].
 func (*ConnectChannel) Command() Name { return "connect_channel" }
 
+func (*ConnectChannel) returns(*ConnectChannelResult) {}
+
+// NewID implements [Creating].
+func (p *ConnectChannel) NewID() (noun, id string) { return "channel", p.ChannelID }
+
 // Validate implements [Params].
 func (p *ConnectChannel) Validate() error { return check(p) }
 
@@ -58,6 +63,8 @@ type ReconnectChannel struct {
 
 // Command implements [Params].
 func (*ReconnectChannel) Command() Name { return "reconnect_channel" }
+
+func (*ReconnectChannel) returns(*ReconnectChannelResult) {}
 
 // Validate implements [Params].
 func (p *ReconnectChannel) Validate() error { return check(p) }
@@ -99,6 +106,8 @@ type AckEvents struct {
 // Command implements [Params].
 func (*AckEvents) Command() Name { return "ack_events" }
 
+func (*AckEvents) returns(*ChannelResult) {}
+
 // Validate implements [Params].
 func (p *AckEvents) Validate() error { return check(p) }
 
@@ -113,6 +122,8 @@ type DisconnectChannel struct {
 
 // Command implements [Params].
 func (*DisconnectChannel) Command() Name { return "disconnect_channel" }
+
+func (*DisconnectChannel) returns(*ChannelResult) {}
 
 // Validate implements [Params].
 func (p *DisconnectChannel) Validate() error { return check(p) }
@@ -136,6 +147,8 @@ type ListChannels struct {
 
 // Command implements [Params].
 func (*ListChannels) Command() Name { return "list_channels" }
+
+func (*ListChannels) returns(*ListChannelsResult) {}
 
 // Validate implements [Params].
 func (p *ListChannels) Validate() error { return check(p) }

@@ -15,6 +15,8 @@ type GetToolInventory struct {
 // Command implements [Params].
 func (*GetToolInventory) Command() Name { return "get_tool_inventory" }
 
+func (*GetToolInventory) returns(*GetToolInventoryResult) {}
+
 // Validate implements [Params].
 func (p *GetToolInventory) Validate() error { return check(p) }
 
@@ -37,6 +39,8 @@ type GetExecutionEnvironment struct {
 
 // Command implements [Params].
 func (*GetExecutionEnvironment) Command() Name { return "get_execution_environment" }
+
+func (*GetExecutionEnvironment) returns(*EnvironmentRead) {}
 
 // Validate implements [Params].
 func (p *GetExecutionEnvironment) Validate() error { return check(p) }

@@ -32,6 +32,8 @@ type Explain struct {
 // Command implements [Params].
 func (*Explain) Command() Name { return "explain" }
 
+func (*Explain) returns(*ExplainResult) {}
+
 // Validate implements [Params].
 func (p *Explain) Validate() error {
 	const ids = "toolCallId, actionId, turnId, taskId, subagentId, jobId, itemId and eventId"

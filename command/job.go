@@ -49,6 +49,11 @@ type CreateJob struct {
 // Command implements [Params].
 func (*CreateJob) Command() Name { return "create_job" }
 
+func (*CreateJob) returns(*JobResult) {}
+
+// NewID implements [Creating].
+func (p *CreateJob) NewID() (noun, id string) { return "job", p.JobID }
+
 // Validate implements [Params].
 func (p *CreateJob) Validate() error {
 	if err := first(check(p), notRuntime(p.SessionID)); err != nil {
@@ -84,6 +89,8 @@ type StartJob struct {
 // Command implements [Params].
 func (*StartJob) Command() Name { return "start_job" }
 
+func (*StartJob) returns(*JobRecord) {}
+
 // Validate implements [Params].
 func (p *StartJob) Validate() error { return check(p) }
 
@@ -96,6 +103,8 @@ type GetJob struct {
 
 // Command implements [Params].
 func (*GetJob) Command() Name { return "get_job" }
+
+func (*GetJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
 func (p *GetJob) Validate() error { return check(p) }
@@ -111,6 +120,8 @@ type ListJobs struct {
 
 // Command implements [Params].
 func (*ListJobs) Command() Name { return "list_jobs" }
+
+func (*ListJobs) returns(*ListJobsResult) {}
 
 // Validate implements [Params].
 func (p *ListJobs) Validate() error { return check(p) }
@@ -136,6 +147,8 @@ type CancelJob struct {
 // Command implements [Params].
 func (*CancelJob) Command() Name { return "cancel_job" }
 
+func (*CancelJob) returns(*JobRecord) {}
+
 // Validate implements [Params].
 func (p *CancelJob) Validate() error { return check(p) }
 
@@ -150,6 +163,8 @@ type RetryJobItem struct {
 
 // Command implements [Params].
 func (*RetryJobItem) Command() Name { return "retry_job_item" }
+
+func (*RetryJobItem) returns(*JobRecord) {}
 
 // Validate implements [Params].
 func (p *RetryJobItem) Validate() error { return check(p) }

@@ -27,6 +27,8 @@ type GetPeerWork struct {
 // Command implements [Params].
 func (*GetPeerWork) Command() Name { return "get_peer_work" }
 
+func (*GetPeerWork) returns(*PeerWork) {}
+
 // Validate implements [Params].
 func (p *GetPeerWork) Validate() error { return check(p) }
 
@@ -138,6 +140,8 @@ type LinkPeerTask struct {
 // Command implements [Params].
 func (*LinkPeerTask) Command() Name { return "link_peer_task" }
 
+func (*LinkPeerTask) returns(*TaskResult) {}
+
 // Validate implements [Params].
 func (p *LinkPeerTask) Validate() error { return check(p) }
 
@@ -180,6 +184,8 @@ type UpdatePeerTask struct {
 
 // Command implements [Params].
 func (*UpdatePeerTask) Command() Name { return "update_peer_task" }
+
+func (*UpdatePeerTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *UpdatePeerTask) Validate() error {

@@ -25,6 +25,8 @@ type WriteProcessStdin struct {
 // Command implements [Params].
 func (*WriteProcessStdin) Command() Name { return "write_process_stdin" }
 
+func (*WriteProcessStdin) returns(*WriteProcessStdinResult) {}
+
 // Validate implements [Params].
 func (p *WriteProcessStdin) Validate() error {
 	if err := check(p); err != nil {
@@ -105,6 +107,8 @@ type TerminateProcess struct {
 // Command implements [Params].
 func (*TerminateProcess) Command() Name { return "terminate_process" }
 
+func (*TerminateProcess) returns(*ProcessResult) {}
+
 // Validate implements [Params].
 func (p *TerminateProcess) Validate() error { return check(p) }
 
@@ -121,6 +125,8 @@ type ResizeProcess struct {
 
 // Command implements [Params].
 func (*ResizeProcess) Command() Name { return "resize_process" }
+
+func (*ResizeProcess) returns(*ProcessResult) {}
 
 // Validate implements [Params].
 func (p *ResizeProcess) Validate() error { return check(p) }
@@ -142,6 +148,8 @@ type ListProcesses struct {
 
 // Command implements [Params].
 func (*ListProcesses) Command() Name { return "list_processes" }
+
+func (*ListProcesses) returns(*ListProcessesResult) {}
 
 // Validate implements [Params].
 func (p *ListProcesses) Validate() error { return check(p) }

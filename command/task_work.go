@@ -21,6 +21,8 @@ type StartTask struct {
 // Command implements [Params].
 func (*StartTask) Command() Name { return "start_task" }
 
+func (*StartTask) returns(*TaskRunResult) {}
+
 // Validate implements [Params].
 func (p *StartTask) Validate() error { return check(p) }
 
@@ -37,6 +39,8 @@ type RetryTask struct {
 
 // Command implements [Params].
 func (*RetryTask) Command() Name { return "retry_task" }
+
+func (*RetryTask) returns(*TaskRunResult) {}
 
 // Validate implements [Params].
 func (p *RetryTask) Validate() error { return check(p) }
@@ -58,6 +62,8 @@ type AppendTaskProgress struct {
 
 // Command implements [Params].
 func (*AppendTaskProgress) Command() Name { return "append_task_progress" }
+
+func (*AppendTaskProgress) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *AppendTaskProgress) Validate() error {
@@ -87,6 +93,8 @@ type PauseTask struct {
 // Command implements [Params].
 func (*PauseTask) Command() Name { return "pause_task" }
 
+func (*PauseTask) returns(*TaskResult) {}
+
 // Validate implements [Params].
 func (p *PauseTask) Validate() error { return check(p) }
 
@@ -103,6 +111,8 @@ type ResumeTask struct {
 
 // Command implements [Params].
 func (*ResumeTask) Command() Name { return "resume_task" }
+
+func (*ResumeTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *ResumeTask) Validate() error { return check(p) }
@@ -121,6 +131,8 @@ type CancelTask struct {
 
 // Command implements [Params].
 func (*CancelTask) Command() Name { return "cancel_task" }
+
+func (*CancelTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *CancelTask) Validate() error { return check(p) }
@@ -159,6 +171,8 @@ type CriterionResult struct {
 // Command implements [Params].
 func (*CompleteTask) Command() Name { return "complete_task" }
 
+func (*CompleteTask) returns(*TaskResult) {}
+
 // Validate implements [Params].
 func (p *CompleteTask) Validate() error {
 	if err := check(p); err != nil {
@@ -186,6 +200,8 @@ type FailTask struct {
 // Command implements [Params].
 func (*FailTask) Command() Name { return "fail_task" }
 
+func (*FailTask) returns(*TaskResult) {}
+
 // Validate implements [Params].
 func (p *FailTask) Validate() error { return check(p) }
 
@@ -197,6 +213,8 @@ type GetTask struct {
 
 // Command implements [Params].
 func (*GetTask) Command() Name { return "get_task" }
+
+func (*GetTask) returns(*TaskRecord) {}
 
 // Validate implements [Params].
 func (p *GetTask) Validate() error { return check(p) }
@@ -214,6 +232,8 @@ type ListTasks struct {
 
 // Command implements [Params].
 func (*ListTasks) Command() Name { return "list_tasks" }
+
+func (*ListTasks) returns(*ListTasksResult) {}
 
 // Validate implements [Params].
 func (p *ListTasks) Validate() error { return check(p) }
@@ -238,6 +258,8 @@ type ArchiveTask struct {
 // Command implements [Params].
 func (*ArchiveTask) Command() Name { return "archive_task" }
 
+func (*ArchiveTask) returns(*TaskResult) {}
+
 // Validate implements [Params].
 func (p *ArchiveTask) Validate() error { return check(p) }
 
@@ -256,6 +278,8 @@ type LinkTasks struct {
 
 // Command implements [Params].
 func (*LinkTasks) Command() Name { return "link_tasks" }
+
+func (*LinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].
 func (p *LinkTasks) Validate() error { return first(check(p), notSelf(p.Kind, p.TaskID, p.TargetID)) }
@@ -288,6 +312,8 @@ type UnlinkTasks struct {
 
 // Command implements [Params].
 func (*UnlinkTasks) Command() Name { return "unlink_tasks" }
+
+func (*UnlinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].
 func (p *UnlinkTasks) Validate() error { return check(p) }

@@ -32,6 +32,11 @@ type SubmitTurn struct {
 // Command implements [Params].
 func (*SubmitTurn) Command() Name { return "submit_turn" }
 
+func (*SubmitTurn) returns(*SubmitTurnResult) {}
+
+// NewID implements [Creating].
+func (p *SubmitTurn) NewID() (noun, id string) { return "turn", p.TurnID }
+
 // Validate implements [Params]. It brings the input into its normal form: a
 // list of parts.
 func (p *SubmitTurn) Validate() error {
@@ -106,6 +111,8 @@ type InterruptTurn struct {
 // Command implements [Params].
 func (*InterruptTurn) Command() Name { return "interrupt_turn" }
 
+func (*InterruptTurn) returns(*InterruptTurnResult) {}
+
 // Validate implements [Params].
 func (p *InterruptTurn) Validate() error { return check(p) }
 
@@ -129,6 +136,8 @@ type RemoveQueuedTurn struct {
 // Command implements [Params].
 func (*RemoveQueuedTurn) Command() Name { return "remove_queued_turn" }
 
+func (*RemoveQueuedTurn) returns(*QueueResult) {}
+
 // Validate implements [Params].
 func (p *RemoveQueuedTurn) Validate() error { return check(p) }
 
@@ -145,6 +154,8 @@ type PromoteQueuedTurn struct {
 
 // Command implements [Params].
 func (*PromoteQueuedTurn) Command() Name { return "promote_queued_turn" }
+
+func (*PromoteQueuedTurn) returns(*QueueResult) {}
 
 // Validate implements [Params].
 func (p *PromoteQueuedTurn) Validate() error { return check(p) }
