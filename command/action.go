@@ -30,8 +30,7 @@ type RespondAction struct {
 }
 
 // Command implements [Params].
-func (*RespondAction) Command() Name { return "respond_action" }
-
+func (*RespondAction) Command() Name                { return "respond_action" }
 func (*RespondAction) returns(*RespondActionResult) {}
 
 // Validate implements [Params].
@@ -55,8 +54,7 @@ type ListActions struct {
 }
 
 // Command implements [Params].
-func (*ListActions) Command() Name { return "list_actions" }
-
+func (*ListActions) Command() Name              { return "list_actions" }
 func (*ListActions) returns(*ListActionsResult) {}
 
 // Validate implements [Params].

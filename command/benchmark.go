@@ -68,8 +68,7 @@ type StartBenchmarkTrial struct {
 }
 
 // Command implements [Params].
-func (*StartBenchmarkTrial) Command() Name { return "start_benchmark_trial" }
-
+func (*StartBenchmarkTrial) Command() Name                      { return "start_benchmark_trial" }
 func (*StartBenchmarkTrial) returns(*StartBenchmarkTrialResult) {}
 
 // NewID implements [Creating].
@@ -133,8 +132,7 @@ type RecordBenchmarkReward struct {
 }
 
 // Command implements [Params].
-func (*RecordBenchmarkReward) Command() Name { return "record_benchmark_reward" }
-
+func (*RecordBenchmarkReward) Command() Name        { return "record_benchmark_reward" }
 func (*RecordBenchmarkReward) returns(*TrialResult) {}
 
 // Validate implements [Params].
@@ -160,8 +158,7 @@ type EndBenchmarkTrial struct {
 }
 
 // Command implements [Params].
-func (*EndBenchmarkTrial) Command() Name { return "end_benchmark_trial" }
-
+func (*EndBenchmarkTrial) Command() Name        { return "end_benchmark_trial" }
 func (*EndBenchmarkTrial) returns(*TrialResult) {}
 
 // Validate implements [Params].
@@ -175,8 +172,7 @@ type ExportBenchmarkTrial struct {
 }
 
 // Command implements [Params].
-func (*ExportBenchmarkTrial) Command() Name { return "export_benchmark_trial" }
-
+func (*ExportBenchmarkTrial) Command() Name                       { return "export_benchmark_trial" }
 func (*ExportBenchmarkTrial) returns(*ExportBenchmarkTrialResult) {}
 
 // Validate implements [Params].
@@ -213,8 +209,7 @@ type CompareBenchmarkRuns struct {
 }
 
 // Command implements [Params].
-func (*CompareBenchmarkRuns) Command() Name { return "compare_benchmark_runs" }
-
+func (*CompareBenchmarkRuns) Command() Name                       { return "compare_benchmark_runs" }
 func (*CompareBenchmarkRuns) returns(*CompareBenchmarkRunsResult) {}
 
 // Validate implements [Params].

@@ -30,8 +30,7 @@ type ConnectChannel struct {
 }
 
 // Command implements [Params].
-func (*ConnectChannel) Command() Name { return "connect_channel" }
-
+func (*ConnectChannel) Command() Name                 { return "connect_channel" }
 func (*ConnectChannel) returns(*ConnectChannelResult) {}
 
 // NewID implements [Creating].
@@ -62,8 +61,7 @@ type ReconnectChannel struct {
 }
 
 // Command implements [Params].
-func (*ReconnectChannel) Command() Name { return "reconnect_channel" }
-
+func (*ReconnectChannel) Command() Name                   { return "reconnect_channel" }
 func (*ReconnectChannel) returns(*ReconnectChannelResult) {}
 
 // Validate implements [Params].
@@ -104,8 +102,7 @@ type AckEvents struct {
 }
 
 // Command implements [Params].
-func (*AckEvents) Command() Name { return "ack_events" }
-
+func (*AckEvents) Command() Name          { return "ack_events" }
 func (*AckEvents) returns(*ChannelResult) {}
 
 // Validate implements [Params].
@@ -121,8 +118,7 @@ type DisconnectChannel struct {
 }
 
 // Command implements [Params].
-func (*DisconnectChannel) Command() Name { return "disconnect_channel" }
-
+func (*DisconnectChannel) Command() Name          { return "disconnect_channel" }
 func (*DisconnectChannel) returns(*ChannelResult) {}
 
 // Validate implements [Params].
@@ -146,8 +142,7 @@ type ListChannels struct {
 }
 
 // Command implements [Params].
-func (*ListChannels) Command() Name { return "list_channels" }
-
+func (*ListChannels) Command() Name               { return "list_channels" }
 func (*ListChannels) returns(*ListChannelsResult) {}
 
 // Validate implements [Params].

@@ -13,8 +13,7 @@ type GetToolInventory struct {
 }
 
 // Command implements [Params].
-func (*GetToolInventory) Command() Name { return "get_tool_inventory" }
-
+func (*GetToolInventory) Command() Name                   { return "get_tool_inventory" }
 func (*GetToolInventory) returns(*GetToolInventoryResult) {}
 
 // Validate implements [Params].
@@ -38,8 +37,7 @@ type GetExecutionEnvironment struct {
 }
 
 // Command implements [Params].
-func (*GetExecutionEnvironment) Command() Name { return "get_execution_environment" }
-
+func (*GetExecutionEnvironment) Command() Name            { return "get_execution_environment" }
 func (*GetExecutionEnvironment) returns(*EnvironmentRead) {}
 
 // Validate implements [Params].

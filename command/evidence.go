@@ -21,8 +21,7 @@ type ExportEvidence struct {
 }
 
 // Command implements [Params].
-func (*ExportEvidence) Command() Name { return "export_evidence" }
-
+func (*ExportEvidence) Command() Name         { return "export_evidence" }
 func (*ExportEvidence) returns(*ExportResult) {}
 
 // Validate implements [Params].
@@ -35,8 +34,7 @@ type ExportReplay struct {
 }
 
 // Command implements [Params].
-func (*ExportReplay) Command() Name { return "export_replay" }
-
+func (*ExportReplay) Command() Name         { return "export_replay" }
 func (*ExportReplay) returns(*ExportResult) {}
 
 // Validate implements [Params].
@@ -49,8 +47,7 @@ type ExportReview struct {
 }
 
 // Command implements [Params].
-func (*ExportReview) Command() Name { return "export_review" }
-
+func (*ExportReview) Command() Name         { return "export_review" }
 func (*ExportReview) returns(*ExportResult) {}
 
 // Validate implements [Params].

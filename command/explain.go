@@ -30,8 +30,7 @@ type Explain struct {
 }
 
 // Command implements [Params].
-func (*Explain) Command() Name { return "explain" }
-
+func (*Explain) Command() Name          { return "explain" }
 func (*Explain) returns(*ExplainResult) {}
 
 // Validate implements [Params].

@@ -47,8 +47,7 @@ type CreateJob struct {
 }
 
 // Command implements [Params].
-func (*CreateJob) Command() Name { return "create_job" }
-
+func (*CreateJob) Command() Name      { return "create_job" }
 func (*CreateJob) returns(*JobResult) {}
 
 // NewID implements [Creating].
@@ -87,8 +86,7 @@ type StartJob struct {
 }
 
 // Command implements [Params].
-func (*StartJob) Command() Name { return "start_job" }
-
+func (*StartJob) Command() Name      { return "start_job" }
 func (*StartJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
@@ -102,8 +100,7 @@ type GetJob struct {
 }
 
 // Command implements [Params].
-func (*GetJob) Command() Name { return "get_job" }
-
+func (*GetJob) Command() Name      { return "get_job" }
 func (*GetJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
@@ -119,8 +116,7 @@ type ListJobs struct {
 }
 
 // Command implements [Params].
-func (*ListJobs) Command() Name { return "list_jobs" }
-
+func (*ListJobs) Command() Name           { return "list_jobs" }
 func (*ListJobs) returns(*ListJobsResult) {}
 
 // Validate implements [Params].
@@ -145,8 +141,7 @@ type CancelJob struct {
 }
 
 // Command implements [Params].
-func (*CancelJob) Command() Name { return "cancel_job" }
-
+func (*CancelJob) Command() Name      { return "cancel_job" }
 func (*CancelJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
@@ -162,8 +157,7 @@ type RetryJobItem struct {
 }
 
 // Command implements [Params].
-func (*RetryJobItem) Command() Name { return "retry_job_item" }
-
+func (*RetryJobItem) Command() Name      { return "retry_job_item" }
 func (*RetryJobItem) returns(*JobRecord) {}
 
 // Validate implements [Params].

@@ -47,8 +47,7 @@ type GetPeerTask struct {
 }
 
 // Command implements [Params].
-func (*GetPeerTask) Command() Name { return "get_peer_task" }
-
+func (*GetPeerTask) Command() Name           { return "get_peer_task" }
 func (*GetPeerTask) returns(*PeerTaskRecord) {}
 
 // Validate implements [Params].
@@ -107,8 +106,7 @@ type ListPeerTasks struct {
 }
 
 // Command implements [Params].
-func (*ListPeerTasks) Command() Name { return "list_peer_tasks" }
-
+func (*ListPeerTasks) Command() Name                { return "list_peer_tasks" }
 func (*ListPeerTasks) returns(*ListPeerTasksResult) {}
 
 // Validate implements [Params].
@@ -152,8 +150,7 @@ type PeerArtifact struct {
 }
 
 // Command implements [Params].
-func (*SettlePeerTask) Command() Name { return "settle_peer_task" }
-
+func (*SettlePeerTask) Command() Name           { return "settle_peer_task" }
 func (*SettlePeerTask) returns(*PeerTaskRecord) {}
 
 // Validate implements [Params].
@@ -172,8 +169,7 @@ type SetPeerPush struct {
 }
 
 // Command implements [Params].
-func (*SetPeerPush) Command() Name { return "set_peer_push" }
-
+func (*SetPeerPush) Command() Name           { return "set_peer_push" }
 func (*SetPeerPush) returns(*PeerPushResult) {}
 
 // Validate implements [Params].
@@ -188,8 +184,7 @@ type RemovePeerPush struct {
 }
 
 // Command implements [Params].
-func (*RemovePeerPush) Command() Name { return "remove_peer_push" }
-
+func (*RemovePeerPush) Command() Name           { return "remove_peer_push" }
 func (*RemovePeerPush) returns(*PeerPushResult) {}
 
 // Validate implements [Params].
@@ -218,8 +213,7 @@ type ReportPeerPush struct {
 }
 
 // Command implements [Params].
-func (*ReportPeerPush) Command() Name { return "report_peer_push" }
-
+func (*ReportPeerPush) Command() Name           { return "report_peer_push" }
 func (*ReportPeerPush) returns(*PeerPushResult) {}
 
 // Validate implements [Params].
@@ -246,8 +240,7 @@ type ListPeerPushes struct {
 }
 
 // Command implements [Params].
-func (*ListPeerPushes) Command() Name { return "list_peer_pushes" }
-
+func (*ListPeerPushes) Command() Name                 { return "list_peer_pushes" }
 func (*ListPeerPushes) returns(*ListPeerPushesResult) {}
 
 // Validate implements [Params].

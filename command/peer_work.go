@@ -25,8 +25,7 @@ type GetPeerWork struct {
 }
 
 // Command implements [Params].
-func (*GetPeerWork) Command() Name { return "get_peer_work" }
-
+func (*GetPeerWork) Command() Name     { return "get_peer_work" }
 func (*GetPeerWork) returns(*PeerWork) {}
 
 // Validate implements [Params].
@@ -138,8 +137,7 @@ type LinkPeerTask struct {
 }
 
 // Command implements [Params].
-func (*LinkPeerTask) Command() Name { return "link_peer_task" }
-
+func (*LinkPeerTask) Command() Name       { return "link_peer_task" }
 func (*LinkPeerTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -183,8 +181,7 @@ type UpdatePeerTask struct {
 }
 
 // Command implements [Params].
-func (*UpdatePeerTask) Command() Name { return "update_peer_task" }
-
+func (*UpdatePeerTask) Command() Name       { return "update_peer_task" }
 func (*UpdatePeerTask) returns(*TaskResult) {}
 
 // Validate implements [Params].

@@ -21,8 +21,7 @@ type EvaluatePermission struct {
 }
 
 // Command implements [Params].
-func (*EvaluatePermission) Command() Name { return "evaluate_permission" }
-
+func (*EvaluatePermission) Command() Name                     { return "evaluate_permission" }
 func (*EvaluatePermission) returns(*EvaluatePermissionResult) {}
 
 // Validate implements [Params].
@@ -48,8 +47,7 @@ type ResolvePermission struct {
 }
 
 // Command implements [Params].
-func (*ResolvePermission) Command() Name { return "resolve_permission" }
-
+func (*ResolvePermission) Command() Name                { return "resolve_permission" }
 func (*ResolvePermission) returns(*RespondActionResult) {}
 
 // Validate implements [Params].
@@ -62,8 +60,7 @@ type GetPolicy struct {
 }
 
 // Command implements [Params].
-func (*GetPolicy) Command() Name { return "get_policy" }
-
+func (*GetPolicy) Command() Name         { return "get_policy" }
 func (*GetPolicy) returns(*PolicyResult) {}
 
 // Validate implements [Params].
@@ -97,8 +94,7 @@ type SetPolicy struct {
 }
 
 // Command implements [Params].
-func (*SetPolicy) Command() Name { return "set_policy" }
-
+func (*SetPolicy) Command() Name         { return "set_policy" }
 func (*SetPolicy) returns(*PolicyResult) {}
 
 // Validate implements [Params].

@@ -23,8 +23,7 @@ type WriteProcessStdin struct {
 }
 
 // Command implements [Params].
-func (*WriteProcessStdin) Command() Name { return "write_process_stdin" }
-
+func (*WriteProcessStdin) Command() Name                    { return "write_process_stdin" }
 func (*WriteProcessStdin) returns(*WriteProcessStdinResult) {}
 
 // Validate implements [Params].
@@ -105,8 +104,7 @@ type TerminateProcess struct {
 }
 
 // Command implements [Params].
-func (*TerminateProcess) Command() Name { return "terminate_process" }
-
+func (*TerminateProcess) Command() Name          { return "terminate_process" }
 func (*TerminateProcess) returns(*ProcessResult) {}
 
 // Validate implements [Params].
@@ -124,8 +122,7 @@ type ResizeProcess struct {
 }
 
 // Command implements [Params].
-func (*ResizeProcess) Command() Name { return "resize_process" }
-
+func (*ResizeProcess) Command() Name          { return "resize_process" }
 func (*ResizeProcess) returns(*ProcessResult) {}
 
 // Validate implements [Params].
@@ -147,8 +144,7 @@ type ListProcesses struct {
 }
 
 // Command implements [Params].
-func (*ListProcesses) Command() Name { return "list_processes" }
-
+func (*ListProcesses) Command() Name                { return "list_processes" }
 func (*ListProcesses) returns(*ListProcessesResult) {}
 
 // Validate implements [Params].

@@ -7,8 +7,7 @@ type GetQuotas struct {
 }
 
 // Command implements [Params].
-func (*GetQuotas) Command() Name { return "get_quotas" }
-
+func (*GetQuotas) Command() Name            { return "get_quotas" }
 func (*GetQuotas) returns(*GetQuotasResult) {}
 
 // Validate implements [Params].

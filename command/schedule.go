@@ -38,8 +38,7 @@ type CreateSchedule struct {
 }
 
 // Command implements [Params].
-func (*CreateSchedule) Command() Name { return "create_schedule" }
-
+func (*CreateSchedule) Command() Name           { return "create_schedule" }
 func (*CreateSchedule) returns(*ScheduleResult) {}
 
 // NewID implements [Creating].
@@ -98,8 +97,7 @@ type ListSchedules struct {
 }
 
 // Command implements [Params].
-func (*ListSchedules) Command() Name { return "list_schedules" }
-
+func (*ListSchedules) Command() Name                { return "list_schedules" }
 func (*ListSchedules) returns(*ListSchedulesResult) {}
 
 // Validate implements [Params].
@@ -123,8 +121,7 @@ type PauseSchedule struct {
 }
 
 // Command implements [Params].
-func (*PauseSchedule) Command() Name { return "pause_schedule" }
-
+func (*PauseSchedule) Command() Name           { return "pause_schedule" }
 func (*PauseSchedule) returns(*ScheduleResult) {}
 
 // Validate implements [Params].
@@ -140,8 +137,7 @@ type ResumeSchedule struct {
 }
 
 // Command implements [Params].
-func (*ResumeSchedule) Command() Name { return "resume_schedule" }
-
+func (*ResumeSchedule) Command() Name           { return "resume_schedule" }
 func (*ResumeSchedule) returns(*ScheduleResult) {}
 
 // Validate implements [Params].
@@ -157,8 +153,7 @@ type DeleteSchedule struct {
 }
 
 // Command implements [Params].
-func (*DeleteSchedule) Command() Name { return "delete_schedule" }
-
+func (*DeleteSchedule) Command() Name           { return "delete_schedule" }
 func (*DeleteSchedule) returns(*ScheduleResult) {}
 
 // Validate implements [Params].

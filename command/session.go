@@ -25,8 +25,7 @@ type CreateSession struct {
 }
 
 // Command implements [Params].
-func (*CreateSession) Command() Name { return "create_session" }
-
+func (*CreateSession) Command() Name                { return "create_session" }
 func (*CreateSession) returns(*CreateSessionResult) {}
 
 // NewID implements [Creating].
@@ -59,8 +58,7 @@ type ListSessions struct {
 }
 
 // Command implements [Params].
-func (*ListSessions) Command() Name { return "list_sessions" }
-
+func (*ListSessions) Command() Name               { return "list_sessions" }
 func (*ListSessions) returns(*ListSessionsResult) {}
 
 // Validate implements [Params].
@@ -107,8 +105,7 @@ type GetSession struct {
 }
 
 // Command implements [Params].
-func (*GetSession) Command() Name { return "get_session" }
-
+func (*GetSession) Command() Name        { return "get_session" }
 func (*GetSession) returns(*SessionRead) {}
 
 // Validate implements [Params].

@@ -35,8 +35,7 @@ type SpawnSubagent struct {
 }
 
 // Command implements [Params].
-func (*SpawnSubagent) Command() Name { return "spawn_subagent" }
-
+func (*SpawnSubagent) Command() Name                { return "spawn_subagent" }
 func (*SpawnSubagent) returns(*SpawnSubagentResult) {}
 
 // NewID implements [Creating].
@@ -68,8 +67,7 @@ type SendSubagentInput struct {
 }
 
 // Command implements [Params].
-func (*SendSubagentInput) Command() Name { return "send_subagent_input" }
-
+func (*SendSubagentInput) Command() Name           { return "send_subagent_input" }
 func (*SendSubagentInput) returns(*SubagentResult) {}
 
 // Validate implements [Params]. It brings the input into its normal form.
@@ -101,8 +99,7 @@ type WaitSubagents struct {
 }
 
 // Command implements [Params].
-func (*WaitSubagents) Command() Name { return "wait_subagents" }
-
+func (*WaitSubagents) Command() Name                { return "wait_subagents" }
 func (*WaitSubagents) returns(*WaitSubagentsResult) {}
 
 // Validate implements [Params].
@@ -124,8 +121,7 @@ type ResumeSubagent struct {
 }
 
 // Command implements [Params].
-func (*ResumeSubagent) Command() Name { return "resume_subagent" }
-
+func (*ResumeSubagent) Command() Name           { return "resume_subagent" }
 func (*ResumeSubagent) returns(*SubagentResult) {}
 
 // Validate implements [Params].
@@ -141,8 +137,7 @@ type CloseSubagent struct {
 }
 
 // Command implements [Params].
-func (*CloseSubagent) Command() Name { return "close_subagent" }
-
+func (*CloseSubagent) Command() Name           { return "close_subagent" }
 func (*CloseSubagent) returns(*SubagentResult) {}
 
 // Validate implements [Params].
@@ -160,8 +155,7 @@ type ListSubagents struct {
 }
 
 // Command implements [Params].
-func (*ListSubagents) Command() Name { return "list_subagents" }
-
+func (*ListSubagents) Command() Name                { return "list_subagents" }
 func (*ListSubagents) returns(*ListSubagentsResult) {}
 
 // Validate implements [Params].

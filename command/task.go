@@ -132,8 +132,7 @@ type CreateTask struct {
 }
 
 // Command implements [Params].
-func (*CreateTask) Command() Name { return "create_task" }
-
+func (*CreateTask) Command() Name       { return "create_task" }
 func (*CreateTask) returns(*TaskResult) {}
 
 // NewID implements [Creating].
@@ -195,8 +194,7 @@ type UpdateTask struct {
 }
 
 // Command implements [Params].
-func (*UpdateTask) Command() Name { return "update_task" }
-
+func (*UpdateTask) Command() Name       { return "update_task" }
 func (*UpdateTask) returns(*TaskResult) {}
 
 // Validate implements [Params]. It gives criteria without an id one.

@@ -19,8 +19,7 @@ type StartTask struct {
 }
 
 // Command implements [Params].
-func (*StartTask) Command() Name { return "start_task" }
-
+func (*StartTask) Command() Name          { return "start_task" }
 func (*StartTask) returns(*TaskRunResult) {}
 
 // Validate implements [Params].
@@ -38,8 +37,7 @@ type RetryTask struct {
 }
 
 // Command implements [Params].
-func (*RetryTask) Command() Name { return "retry_task" }
-
+func (*RetryTask) Command() Name          { return "retry_task" }
 func (*RetryTask) returns(*TaskRunResult) {}
 
 // Validate implements [Params].
@@ -61,8 +59,7 @@ type AppendTaskProgress struct {
 }
 
 // Command implements [Params].
-func (*AppendTaskProgress) Command() Name { return "append_task_progress" }
-
+func (*AppendTaskProgress) Command() Name       { return "append_task_progress" }
 func (*AppendTaskProgress) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -91,8 +88,7 @@ type PauseTask struct {
 }
 
 // Command implements [Params].
-func (*PauseTask) Command() Name { return "pause_task" }
-
+func (*PauseTask) Command() Name       { return "pause_task" }
 func (*PauseTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -110,8 +106,7 @@ type ResumeTask struct {
 }
 
 // Command implements [Params].
-func (*ResumeTask) Command() Name { return "resume_task" }
-
+func (*ResumeTask) Command() Name       { return "resume_task" }
 func (*ResumeTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -130,8 +125,7 @@ type CancelTask struct {
 }
 
 // Command implements [Params].
-func (*CancelTask) Command() Name { return "cancel_task" }
-
+func (*CancelTask) Command() Name       { return "cancel_task" }
 func (*CancelTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -169,8 +163,7 @@ type CriterionResult struct {
 }
 
 // Command implements [Params].
-func (*CompleteTask) Command() Name { return "complete_task" }
-
+func (*CompleteTask) Command() Name       { return "complete_task" }
 func (*CompleteTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -198,8 +191,7 @@ type FailTask struct {
 }
 
 // Command implements [Params].
-func (*FailTask) Command() Name { return "fail_task" }
-
+func (*FailTask) Command() Name       { return "fail_task" }
 func (*FailTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -212,8 +204,7 @@ type GetTask struct {
 }
 
 // Command implements [Params].
-func (*GetTask) Command() Name { return "get_task" }
-
+func (*GetTask) Command() Name       { return "get_task" }
 func (*GetTask) returns(*TaskRecord) {}
 
 // Validate implements [Params].
@@ -231,8 +222,7 @@ type ListTasks struct {
 }
 
 // Command implements [Params].
-func (*ListTasks) Command() Name { return "list_tasks" }
-
+func (*ListTasks) Command() Name            { return "list_tasks" }
 func (*ListTasks) returns(*ListTasksResult) {}
 
 // Validate implements [Params].
@@ -256,8 +246,7 @@ type ArchiveTask struct {
 }
 
 // Command implements [Params].
-func (*ArchiveTask) Command() Name { return "archive_task" }
-
+func (*ArchiveTask) Command() Name       { return "archive_task" }
 func (*ArchiveTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
@@ -277,8 +266,7 @@ type LinkTasks struct {
 }
 
 // Command implements [Params].
-func (*LinkTasks) Command() Name { return "link_tasks" }
-
+func (*LinkTasks) Command() Name                { return "link_tasks" }
 func (*LinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].
@@ -311,8 +299,7 @@ type UnlinkTasks struct {
 }
 
 // Command implements [Params].
-func (*UnlinkTasks) Command() Name { return "unlink_tasks" }
-
+func (*UnlinkTasks) Command() Name                { return "unlink_tasks" }
 func (*UnlinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].

@@ -14,8 +14,7 @@ type GetThreadRead struct {
 }
 
 // Command implements [Params].
-func (*GetThreadRead) Command() Name { return "get_thread_read" }
-
+func (*GetThreadRead) Command() Name       { return "get_thread_read" }
 func (*GetThreadRead) returns(*ThreadRead) {}
 
 // Validate implements [Params].
@@ -106,8 +105,7 @@ type ResumeThread struct {
 }
 
 // Command implements [Params].
-func (*ResumeThread) Command() Name { return "resume_thread" }
-
+func (*ResumeThread) Command() Name               { return "resume_thread" }
 func (*ResumeThread) returns(*ResumeThreadResult) {}
 
 // Validate implements [Params].
@@ -133,8 +131,7 @@ type CompactThread struct {
 }
 
 // Command implements [Params].
-func (*CompactThread) Command() Name { return "compact_thread" }
-
+func (*CompactThread) Command() Name                { return "compact_thread" }
 func (*CompactThread) returns(*CompactThreadResult) {}
 
 // Validate implements [Params].
@@ -168,8 +165,7 @@ type RollbackThread struct {
 }
 
 // Command implements [Params].
-func (*RollbackThread) Command() Name { return "rollback_thread" }
-
+func (*RollbackThread) Command() Name                 { return "rollback_thread" }
 func (*RollbackThread) returns(*RollbackThreadResult) {}
 
 // Validate implements [Params].
@@ -209,8 +205,7 @@ type ForkThread struct {
 }
 
 // Command implements [Params].
-func (*ForkThread) Command() Name { return "fork_thread" }
-
+func (*ForkThread) Command() Name             { return "fork_thread" }
 func (*ForkThread) returns(*ForkThreadResult) {}
 
 // Validate implements [Params].

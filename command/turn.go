@@ -30,8 +30,7 @@ type SubmitTurn struct {
 }
 
 // Command implements [Params].
-func (*SubmitTurn) Command() Name { return "submit_turn" }
-
+func (*SubmitTurn) Command() Name             { return "submit_turn" }
 func (*SubmitTurn) returns(*SubmitTurnResult) {}
 
 // NewID implements [Creating].
@@ -109,8 +108,7 @@ type InterruptTurn struct {
 }
 
 // Command implements [Params].
-func (*InterruptTurn) Command() Name { return "interrupt_turn" }
-
+func (*InterruptTurn) Command() Name                { return "interrupt_turn" }
 func (*InterruptTurn) returns(*InterruptTurnResult) {}
 
 // Validate implements [Params].
@@ -134,8 +132,7 @@ type RemoveQueuedTurn struct {
 }
 
 // Command implements [Params].
-func (*RemoveQueuedTurn) Command() Name { return "remove_queued_turn" }
-
+func (*RemoveQueuedTurn) Command() Name        { return "remove_queued_turn" }
 func (*RemoveQueuedTurn) returns(*QueueResult) {}
 
 // Validate implements [Params].
@@ -153,8 +150,7 @@ type PromoteQueuedTurn struct {
 }
 
 // Command implements [Params].
-func (*PromoteQueuedTurn) Command() Name { return "promote_queued_turn" }
-
+func (*PromoteQueuedTurn) Command() Name        { return "promote_queued_turn" }
 func (*PromoteQueuedTurn) returns(*QueueResult) {}
 
 // Validate implements [Params].

@@ -7,12 +7,6 @@ import (
 	"agentd/fault"
 )
 
-// checkNewID refuses the creation of something under an id that another account has.
-func (m *Manager) checkNewID(ctx context.Context, caller command.Caller, p command.Creating) error {
-	noun, id := p.NewID()
-	return m.checkUnowned(ctx, caller, noun, id)
-}
-
 // checkUnowned refuses an id that another account has. The answer is the same for every
 // kind of thing: it doesn't say what has the id, nor where. What the caller may see
 // itself is left to the command, which compares it.

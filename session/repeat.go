@@ -24,7 +24,8 @@ func (m *Manager) Enter(ctx context.Context, caller command.Caller, p command.Pa
 		return nil, err
 	}
 	if c, ok := p.(command.Creating); ok {
-		if err := m.checkNewID(ctx, caller, c); err != nil {
+		noun, id := c.NewID()
+		if err := m.checkUnowned(ctx, caller, noun, id); err != nil {
 			leave()
 			return nil, err
 		}
