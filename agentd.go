@@ -19,18 +19,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
-	"agentd/fault"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/quota"
-	"agentd/redact"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -98,8 +95,8 @@ type Runtime struct {
 	channels *channel.Hub
 	// trials ends benchmark trials.
 	trials *trials
-	// repeats keeps calls apart that may be the same one.
-	repeats lanes
+	// commands has the handlers of all commands.
+	commands *command.Table
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -134,8 +131,11 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
 	so.Quotas = opt.Quotas
 	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
-	so.ResolveWorkspace = r.loop.ResolveWorkspace
+	so.ResolveWorkspace, so.Submitting = r.loop.ResolveWorkspace, r.beforeTurn
 	r.manager = session.New(so)
+	if err := r.registerCommands(); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
+	}
 	if err := r.loop.Start(ctx, r.manager); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -182,25 +182,6 @@ func (opt *Options) complete() error {
 	o.Store, o.Recovery, o.Logger, o.Clock = opt.Store, opt.Recovery, opt.Logger, opt.Clock
 	o.Subagents = true
 	return nil
-}
-
-// RedactParams takes secrets out of what a caller sends, before any part of the runtime
-// sees it: what no part sees, no part stores. The parameters come back as they are if
-// they hold none, or if there is no redactor.
-func RedactParams(r *redact.Redactor, p command.Params) (command.Params, error) {
-	if r == nil {
-		return p, nil
-	}
-	return command.Redact(p, command.Redactor{
-		Text: func(s string) string {
-			clean, _ := r.Text(s)
-			return clean
-		},
-		JSON: func(v event.Raw) event.Raw {
-			clean, _ := r.JSON(v)
-			return clean
-		},
-	})
 }
 
 // redaction returns what takes secrets out of what callers send, or nil.
@@ -312,89 +293,6 @@ func (r *Runtime) follow(ctx context.Context) {
 
 // ID returns the runtime's id.
 func (r *Runtime) ID() string { return r.opt.RuntimeID }
-
-// Do carries out a command and returns a pointer to its result. Errors are faults.
-func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
-	p, err := RedactParams(r.opt.Loop.Redact, p)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := r.repeats.enter(ctx, lanesOf(caller, p))
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	if err := r.manager.CheckNewID(ctx, caller, p); err != nil {
-		return nil, err
-	}
-	return command.Listing(p, func() (any, error) { return r.do(ctx, caller, p) })
-}
-
-// do hands a command to the part that carries it out.
-func (r *Runtime) do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
-	switch q := p.(type) {
-	case *command.SubmitTurn:
-		if err := r.checkCwd(ctx, q); err != nil {
-			return nil, err
-		}
-		if caller.Answer != nil && caller.RequestID != "" {
-			caller.Answer.Then(r.loop.Hold(caller.RequestID))
-		}
-	case *command.Explain:
-		return answer(r.explain(ctx, caller, q))
-	case *command.ExportEvidence:
-		return answer(r.export(ctx, caller, q, q.ExportScope, "evidence"))
-	case *command.ExportReplay:
-		return answer(r.export(ctx, caller, q, q.ExportScope, "replay"))
-	case *command.ExportReview:
-		return answer(r.export(ctx, caller, q, q.ExportScope, "review"))
-	case *command.StartBenchmarkTrial:
-		return answer(r.startTrial(ctx, caller, q))
-	case *command.RecordBenchmarkReward:
-		return answer(r.recordReward(ctx, caller, q))
-	case *command.EndBenchmarkTrial:
-		return answer(r.endTrial(ctx, caller, q))
-	case *command.ExportBenchmarkTrial:
-		return answer(r.exportTrial(ctx, caller, q))
-	case *command.CompareBenchmarkRuns:
-		return answer(r.compareTrials(ctx, caller, q))
-	}
-	if res, mine, err := r.loop.Do(ctx, caller, p); mine {
-		return res, err
-	}
-	if res, mine, err := r.work.Do(ctx, caller, p); mine {
-		return res, err
-	}
-	if res, mine, err := r.channels.Do(ctx, caller, p); mine {
-		return res, err
-	}
-	return r.manager.Do(ctx, caller, p)
-}
-
-// checkCwd refuses a turn whose folder isn't in its session's workspace: it would be
-// done elsewhere than its caller thinks.
-func (r *Runtime) checkCwd(ctx context.Context, p *command.SubmitTurn) error {
-	if p.Options == nil || !filepath.IsAbs(p.Options.Cwd) {
-		return nil
-	}
-	check := func(s *state.Session) error { return r.loop.CheckCwd(s, p.Options.Cwd) }
-	err := error(fault.New(fault.NotFound, "there is no session"))
-	if p.SessionID != "" {
-		err = r.manager.View(ctx, p.SessionID, check)
-	}
-	if fault.KindOf(err) == fault.NotFound {
-		return check(&state.Session{}) // a new one has the runtime's workspace
-	}
-	return err
-}
-
-// answer makes a typed result what Do returns: nothing beside an error.
-func answer[R any](res *R, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
-}
 
 // Events returns a page of a session's events and the session's last sequence.
 func (r *Runtime) Events(ctx context.Context, caller command.Caller, sessionID string, after uint64, limit int) ([]store.Record, uint64, error) {

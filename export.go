@@ -39,27 +39,31 @@ const (
 type exported struct {
 	EvidenceID string `json:"evidenceId"`
 	Ref        string `json:"ref"`
+	// summary is what the first call is told of a large pack. It isn't kept.
+	summary []byte
+}
+
+func (r *Runtime) exportEvidence(ctx context.Context, caller command.Caller, p *command.ExportEvidence) (*exported, error) {
+	return r.export(ctx, caller, p, p.ExportScope, "evidence")
+}
+
+func (r *Runtime) exportReplay(ctx context.Context, caller command.Caller, p *command.ExportReplay) (*exported, error) {
+	return r.export(ctx, caller, p, p.ExportScope, "replay")
+}
+
+func (r *Runtime) exportReview(ctx context.Context, caller command.Caller, p *command.ExportReview) (*exported, error) {
+	return r.export(ctx, caller, p, p.ExportScope, "review")
 }
 
 // export carries out the three export commands: the pack is written to a file,
 // stored, and then recorded.
-func (r *Runtime) export(ctx context.Context, caller command.Caller, p command.Params, scope command.ExportScope, kind string) (*command.ExportResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
+func (r *Runtime) export(ctx context.Context, caller command.Caller, p command.Params, scope command.ExportScope, kind string) (*exported, error) {
 	var head uint64
 	if err := r.manager.ViewAs(ctx, caller, scope.SessionID, func(s *state.Session) error {
 		head = s.Sequence
 		return nil
 	}); err != nil {
 		return nil, err
-	}
-	first, err := session.Repeated[exported](ctx, r.manager, caller, p)
-	if err != nil {
-		return nil, err
-	}
-	if first != nil {
-		return r.exportResult(ctx, caller, first, nil)
 	}
 	f, err := os.CreateTemp("", "agentd-export-*")
 	if err != nil {
@@ -111,7 +115,7 @@ func (x *export) content(ctx context.Context) func(string) ([]byte, error) {
 	}
 }
 
-func (x *export) do(ctx context.Context, f *os.File) (*command.ExportResult, error) {
+func (x *export) do(ctx context.Context, f *os.File) (*exported, error) {
 	key, err := x.r.signingKey(ctx)
 	if err != nil {
 		return nil, err
@@ -132,7 +136,8 @@ func (x *export) do(ctx context.Context, f *os.File) (*command.ExportResult, err
 	if err != nil {
 		return nil, err
 	}
-	return x.r.exportResult(ctx, x.caller, done, res.Summary)
+	done.summary = res.Summary
+	return done, nil
 }
 
 // write writes the pack of the export's kind.
@@ -161,7 +166,7 @@ func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, err
 	if err == nil {
 		env.Limits = limits
 	}
-	res, _, err := x.r.loop.Do(ctx, x.caller, &command.GetPolicy{SessionID: x.scope.SessionID})
+	res, err := x.r.Do(ctx, x.caller, &command.GetPolicy{SessionID: x.scope.SessionID})
 	if err != nil {
 		return env, err
 	}
@@ -245,9 +250,16 @@ func (x *export) factScope(res *evidence.Exported) event.Scope {
 	return s
 }
 
-// exportResult returns an export with its pack, or with the pack's summary.
-func (r *Runtime) exportResult(ctx context.Context, caller command.Caller, x *exported, summary []byte) (*command.ExportResult, error) {
-	res := &command.ExportResult{EvidenceID: x.EvidenceID, Ref: x.Ref, Pack: summary}
+// packAnswer answers an export command with its pack.
+func packAnswer[P command.Params](r *Runtime) func(context.Context, command.Caller, P, *exported) (*command.ExportResult, error) {
+	return func(ctx context.Context, caller command.Caller, _ P, x *exported) (*command.ExportResult, error) {
+		return r.readPack(ctx, caller, x)
+	}
+}
+
+// readPack returns an export with its pack, or with the summary of a large one.
+func (r *Runtime) readPack(ctx context.Context, caller command.Caller, x *exported) (*command.ExportResult, error) {
+	res := &command.ExportResult{EvidenceID: x.EvidenceID, Ref: x.Ref, Pack: x.summary}
 	b, _, err := r.manager.Output(ctx, caller, x.Ref)
 	if err != nil {
 		return nil, err

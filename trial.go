@@ -20,12 +20,6 @@ const asBenchmark = event.ByEvidence | event.BySession
 
 // startTrial binds a trial to a session and submits its turn, in one decision.
 func (r *Runtime) startTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (*command.StartBenchmarkTrialResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	if first, err := session.Repeated[command.StartBenchmarkTrialResult](ctx, r.manager, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	s, err := r.newTrial(p)
 	if err != nil {
 		return nil, err
@@ -50,13 +44,9 @@ func (r *Runtime) sessionForTrial(ctx context.Context, caller command.Caller, p 
 			return r.visibleTrial(ctx, caller, id, found, err)
 		}
 	}
-	res, err := r.manager.Do(ctx, caller, &command.CreateSession{Title: "trial of " + p.Benchmark.TaskID})
+	created, err := r.manager.CreateSession(ctx, caller, &command.CreateSession{Title: "trial of " + p.Benchmark.TaskID})
 	if err != nil {
 		return "", err
-	}
-	created, ok := res.(*command.CreateSessionResult)
-	if !ok {
-		return "", fault.New(fault.Internal, "a session could not be created")
 	}
 	return created.SessionID, nil
 }
@@ -358,9 +348,6 @@ func trialScope(t *state.Trial) event.Scope {
 // recordReward attaches a score to a trial. A trial has one: the same again is
 // fine, another one is a conflict.
 func (r *Runtime) recordReward(ctx context.Context, caller command.Caller, p *command.RecordBenchmarkReward) (*command.TrialResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
 	t, err := r.trial(ctx, caller, p.TrialID)
 	if err != nil {
 		return nil, err

@@ -22,12 +22,6 @@ const undecided = "undecided"
 // session of the candidate's first trial: whoever may see the candidate sees what
 // became of it, which would not hold for the runtime's own session.
 func (r *Runtime) compareTrials(ctx context.Context, caller command.Caller, p *command.CompareBenchmarkRuns) (*command.CompareBenchmarkRunsResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	if first, err := session.Repeated[command.CompareBenchmarkRunsResult](ctx, r.manager, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	baseline, err := r.side(ctx, caller, p.Baseline)
 	if err != nil {
 		return nil, err

@@ -28,30 +28,23 @@ type exportedTrial struct {
 
 // exportTrial carries out export_benchmark_trial: the trajectory, the transcript
 // and the manifest are stored, then the pack that refers to them, then the fact.
-func (r *Runtime) exportTrial(ctx context.Context, caller command.Caller, p *command.ExportBenchmarkTrial) (*command.ExportBenchmarkTrialResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
+func (r *Runtime) exportTrial(ctx context.Context, caller command.Caller, p *command.ExportBenchmarkTrial) (*exportedTrial, error) {
 	t, err := r.trial(ctx, caller, p.TrialID)
 	if err != nil {
 		return nil, err
 	}
-	done, err := session.Repeated[exportedTrial](ctx, r.manager, caller, p)
-	if err != nil {
-		return nil, err
-	}
-	if done == nil {
-		x := &trialExport{r: r, caller: caller, params: p, t: t, id: r.manager.NewID(event.PrefixEvidence)}
-		if done, err = x.do(ctx); err != nil {
-			return nil, err
-		}
-	}
-	res, err := r.exportResult(ctx, caller, &done.exported, nil)
+	x := &trialExport{r: r, caller: caller, params: p, t: t, id: r.manager.NewID(event.PrefixEvidence)}
+	return x.do(ctx)
+}
+
+// trialAnswer answers export_benchmark_trial with the pack and the trajectory.
+func (r *Runtime) trialAnswer(ctx context.Context, caller command.Caller, _ *command.ExportBenchmarkTrial, x *exportedTrial) (*command.ExportBenchmarkTrialResult, error) {
+	res, err := r.readPack(ctx, caller, &x.exported)
 	if err != nil {
 		return nil, err
 	}
 	out := &command.ExportBenchmarkTrialResult{ExportResult: *res}
-	out.Trajectory, err = r.inlined(ctx, caller, done.TrajectoryRef)
+	out.Trajectory, err = r.inlined(ctx, caller, x.TrajectoryRef)
 	return out, err
 }
 

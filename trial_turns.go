@@ -62,9 +62,6 @@ func (v *verdict) severalOutcome(p *event.BenchmarkTrialEnded, turns []atif.Turn
 
 // endTrial carries out end_benchmark_trial.
 func (r *Runtime) endTrial(ctx context.Context, caller command.Caller, p *command.EndBenchmarkTrial) (*command.TrialResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
 	t, err := r.trial(ctx, caller, p.TrialID)
 	if err != nil {
 		return nil, err

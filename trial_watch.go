@@ -303,7 +303,7 @@ func (t *trials) finish(ctx context.Context, sessionID string, v *verdict) error
 		if v.trial.MultiTurn {
 			stop.TurnID, stop.Queue = "", "clear" // whichever runs, and those that wait
 		}
-		if _, err := t.r.manager.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
+		if _, err := t.r.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
 			return fmt.Errorf("agentd: trial %s: %w", v.trial.TrialID, err)
 		}
 	}

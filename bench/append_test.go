@@ -177,9 +177,16 @@ type feed struct {
 	text  string
 }
 
+// commandsOf returns the commands that a manager carries out by itself.
+func commandsOf(m *session.Manager) *command.Table {
+	t := command.NewTable(command.TableOptions{Repeats: m})
+	m.Register(t)
+	return t
+}
+
 func newFeed(tb testing.TB, m *session.Manager) *feed {
 	tb.Helper()
-	res, err := m.Do(context.Background(), command.Local(), &command.SubmitTurn{Input: event.Raw(`"go"`)})
+	res, err := commandsOf(m).Do(context.Background(), command.Local(), &command.SubmitTurn{Input: event.Raw(`"go"`)})
 	if err != nil {
 		tb.Fatal(err)
 	}

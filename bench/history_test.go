@@ -142,8 +142,9 @@ func fill(b *testing.B, dir string, n int) {
 	if n == 0 {
 		return
 	}
+	commands := commandsOf(m)
 	measureN(b, 64, n, func(int) error {
-		_, err := m.Do(context.Background(), command.Local(), &command.CreateSession{Title: "idle"})
+		_, err := commands.Do(context.Background(), command.Local(), &command.CreateSession{Title: "idle"})
 		return err
 	})
 }

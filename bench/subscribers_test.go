@@ -63,7 +63,7 @@ func benchmarkSubscribers(b *testing.B, n int, rest time.Duration) {
 	defer closeAll(b, m, e.store)
 	var turns [2]*command.SubmitTurnResult
 	for i, id := range []string{popular, lonely} {
-		res, err := m.Do(b.Context(), command.Local(), &command.SubmitTurn{SessionID: id, Create: true, Input: event.Raw(`"x"`)})
+		res, err := commandsOf(m).Do(b.Context(), command.Local(), &command.SubmitTurn{SessionID: id, Create: true, Input: event.Raw(`"x"`)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -318,7 +318,7 @@ type managed struct{ m *session.Manager }
 
 // Do implements [command.Runtime].
 func (b *managed) Do(ctx context.Context, c command.Caller, p command.Params) (any, error) {
-	return b.m.Do(ctx, c, p)
+	return commandsOf(b.m).Do(ctx, c, p)
 }
 
 // Events implements [command.Runtime].

@@ -122,38 +122,11 @@ func (h *Hub) Close() {
 	h.wg.Wait()
 }
 
-// Do carries out a command about channels. It reports false for one that isn't
-// its own.
-func (h *Hub) Do(ctx context.Context, caller command.Caller, p command.Params) (result any, mine bool, err error) {
-	var do func() (any, error)
-	switch p := p.(type) {
-	case *command.ConnectChannel:
-		do = answer(func() (*command.ConnectChannelResult, error) { return h.connect(ctx, caller, p) })
-	case *command.ReconnectChannel:
-		do = answer(func() (*command.ReconnectChannelResult, error) { return h.reconnect(ctx, caller, p) })
-	case *command.AckEvents:
-		do = answer(func() (*command.ChannelResult, error) { return h.ack(ctx, caller, p) })
-	case *command.DisconnectChannel:
-		do = answer(func() (*command.ChannelResult, error) { return h.disconnect(ctx, caller, p) })
-	case *command.ListChannels:
-		do = answer(func() (*command.ListChannelsResult, error) { return h.list(ctx, caller, p) })
-	default:
-		return nil, false, nil
-	}
-	if err := p.Validate(); err != nil {
-		return nil, true, err
-	}
-	result, err = do()
-	return result, true, err
-}
-
-// answer makes a typed result what Do returns: nothing beside an error.
-func answer[R any](do func() (*R, error)) func() (any, error) {
-	return func() (any, error) {
-		res, err := do()
-		if err != nil {
-			return nil, err
-		}
-		return res, nil
-	}
+// Register registers the handlers of the commands about channels.
+func (h *Hub) Register(t *command.Table) {
+	command.HandleKept(t, h.connect, h.showToken)
+	command.HandleKept(t, h.reconnect, h.showSnapshot)
+	command.Handle(t, h.ack)
+	command.Handle(t, h.disconnect)
+	command.Handle(t, h.list)
 }

@@ -32,14 +32,7 @@ type opened struct {
 }
 
 // connect opens a channel.
-func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.ConnectChannel) (*command.ConnectChannelResult, error) {
-	first, err := session.Repeated[opened](ctx, h.m, caller, p)
-	if err != nil {
-		return nil, err
-	}
-	if first != nil {
-		return h.shown(first.ChannelID), nil
-	}
+func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.ConnectChannel) (*opened, error) {
 	id := p.ChannelID
 	if id == "" {
 		id = h.m.NewID(event.PrefixChannel)
@@ -55,7 +48,7 @@ func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.Con
 	if p.ChannelID != "" {
 		known, err := h.m.Channel(ctx, id)
 		if err == nil {
-			return h.again(known, home, fact)
+			return reopened(known, home, fact)
 		}
 		if fault.KindOf(err) != fault.NotFound {
 			return nil, err
@@ -67,7 +60,7 @@ func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.Con
 	}
 	h.opt.Offer(fact.Tools)
 	arrived := h.arrive(id, home)
-	_, err = session.Write(ctx, h.m, writer, p, home, event.ByChannel|event.BySession, func(tx *session.Tx) (*opened, error) {
+	res, err := session.Write(ctx, h.m, writer, p, home, event.ByChannel|event.BySession, func(tx *session.Tx) (*opened, error) {
 		if err := tx.ClaimChannel(id, fact); err != nil {
 			return nil, err
 		}
@@ -75,18 +68,20 @@ func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.Con
 		return &opened{ChannelID: id}, nil
 	})
 	arrived.settle(context.WithoutCancel(ctx), err)
-	if err != nil {
-		return nil, err
-	}
-	return h.shown(id), nil
+	return res, err
 }
 
-// again answers the opening of a channel that exists.
-func (h *Hub) again(known *session.Channel, home string, fact *event.ChannelConnected) (*command.ConnectChannelResult, error) {
+// showToken answers connect_channel with the channel's resume token, which isn't kept.
+func (h *Hub) showToken(_ context.Context, _ command.Caller, _ *command.ConnectChannel, kept *opened) (*command.ConnectChannelResult, error) {
+	return &command.ConnectChannelResult{ChannelID: kept.ChannelID, ResumeToken: h.token(kept.ChannelID)}, nil
+}
+
+// reopened answers the opening of a channel that exists.
+func reopened(known *session.Channel, home string, fact *event.ChannelConnected) (*opened, error) {
 	if known.Home != home || known.Account() != fact.ConnectedBy.Account || known.Opened.EnrolledRole != fact.EnrolledRole || !same(&known.Opened, fact) {
 		return nil, fault.New(fault.Conflict, "channel %s exists with another content", known.ID)
 	}
-	return h.shown(known.ID), nil
+	return &opened{ChannelID: known.ID}, nil
 }
 
 // same compares what a caller chooses.
@@ -167,11 +162,6 @@ func (h *Hub) tool(t event.ChannelTool) (event.ChannelTool, error) {
 		}
 	}
 	return t, nil
-}
-
-// shown is the answer to whoever opens a channel.
-func (h *Hub) shown(id string) *command.ConnectChannelResult {
-	return &command.ConnectChannelResult{ChannelID: id, ResumeToken: h.token(id)}
 }
 
 // token is a channel's resume token: 256 bits that nobody can guess without the

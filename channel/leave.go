@@ -72,9 +72,6 @@ func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.
 	if err != nil {
 		return nil, err
 	}
-	if first, err := session.Repeated[command.ChannelResult](ctx, h.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	d := departure{reason: "closed", detail: h.clean(p.Reason)}
 	h.mu.Lock()
 	gone := h.forget(p.ChannelID)

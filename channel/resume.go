@@ -19,38 +19,15 @@ type resumed struct {
 	Gap          *command.ChannelGap `json:"gap,omitempty"`
 }
 
-// reconnect brings a peer back.
-func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (*command.ReconnectChannelResult, error) {
-	c, err := h.find(ctx, caller, p.ChannelID)
+// reconnect records that a peer is back.
+func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (*resumed, error) {
+	c, sessionID, err := h.resumable(ctx, caller, p)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case caller.Account != c.Account() || roleOf(caller) != c.Opened.EnrolledRole:
-		return nil, fault.New(fault.Forbidden, "channel %s was opened by a token of another role or account", c.ID)
-	case !holds(p.ResumeToken, c.Opened.ResumeTokenRef):
-		return nil, fault.New(fault.Forbidden, "the resume token is not that of channel %s", c.ID)
-	}
-	sessionID, writer := p.SessionID, caller
-	if sessionID == "" {
-		sessionID, writer = c.Home, runtimeAs(caller, c.Home)
-	}
-	res, err := h.resume(ctx, writer, p, c, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	out := &command.ReconnectChannelResult{ReplayFrom: res.ReplayFrom, RecoveryMode: res.RecoveryMode, Gap: res.Gap}
-	if sessionID == event.RuntimeSession && !caller.Admin {
-		return out, nil // it may write about its channel there, and see nothing
-	}
-	out.Snapshot, err = h.snapshot(ctx, caller, sessionID)
-	return out, err
-}
-
-// resume records that the peer is back.
-func (h *Hub) resume(ctx context.Context, writer command.Caller, p *command.ReconnectChannel, c *session.Channel, sessionID string) (*resumed, error) {
-	if first, err := session.Repeated[resumed](ctx, h.m, writer, p); first != nil || err != nil {
-		return first, err
+	writer := caller
+	if p.SessionID == "" {
+		writer = runtimeAs(caller, c.Home)
 	}
 	// Whether the caller may see the session is asked before anybody is replaced.
 	if err := h.m.ViewAs(ctx, writer, sessionID, func(*state.Session) error { return nil }); err != nil {
@@ -77,6 +54,38 @@ func (h *Hub) resume(ctx context.Context, writer command.Caller, p *command.Reco
 	})
 	arrived.settle(context.WithoutCancel(ctx), err)
 	return res, err
+}
+
+// resumable returns the channel that a peer comes back to and the session that it goes on
+// in, or refuses a peer that may not.
+func (h *Hub) resumable(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (c *session.Channel, sessionID string, err error) {
+	if c, err = h.find(ctx, caller, p.ChannelID); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case caller.Account != c.Account() || roleOf(caller) != c.Opened.EnrolledRole:
+		return nil, "", fault.New(fault.Forbidden, "channel %s was opened by a token of another role or account", c.ID)
+	case !holds(p.ResumeToken, c.Opened.ResumeTokenRef):
+		return nil, "", fault.New(fault.Forbidden, "the resume token is not that of channel %s", c.ID)
+	case p.SessionID != "":
+		return c, p.SessionID, nil
+	}
+	return c, c.Home, nil
+}
+
+// showSnapshot answers reconnect_channel with the session as it is now. A repeated call
+// has to pass the same checks as the first.
+func (h *Hub) showSnapshot(ctx context.Context, caller command.Caller, p *command.ReconnectChannel, kept *resumed) (*command.ReconnectChannelResult, error) {
+	_, sessionID, err := h.resumable(ctx, caller, p)
+	if err != nil {
+		return nil, err
+	}
+	out := &command.ReconnectChannelResult{ReplayFrom: kept.ReplayFrom, RecoveryMode: kept.RecoveryMode, Gap: kept.Gap}
+	if sessionID == event.RuntimeSession && !caller.Admin {
+		return out, nil // it may write about its channel there, and see nothing
+	}
+	out.Snapshot, err = h.snapshot(ctx, caller, sessionID)
+	return out, err
 }
 
 // comeBack emits what precedes a resumption: the end of a connection that is still

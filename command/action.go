@@ -30,7 +30,8 @@ type RespondAction struct {
 }
 
 // Command implements [Params].
-func (*RespondAction) Command() Name { return "respond_action" }
+func (*RespondAction) Command() Name                { return "respond_action" }
+func (*RespondAction) returns(*RespondActionResult) {}
 
 // Validate implements [Params].
 func (p *RespondAction) Validate() error { return check(p) }
@@ -53,7 +54,8 @@ type ListActions struct {
 }
 
 // Command implements [Params].
-func (*ListActions) Command() Name { return "list_actions" }
+func (*ListActions) Command() Name              { return "list_actions" }
+func (*ListActions) returns(*ListActionsResult) {}
 
 // Validate implements [Params].
 func (p *ListActions) Validate() error { return check(p) }

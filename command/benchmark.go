@@ -68,7 +68,11 @@ type StartBenchmarkTrial struct {
 }
 
 // Command implements [Params].
-func (*StartBenchmarkTrial) Command() Name { return "start_benchmark_trial" }
+func (*StartBenchmarkTrial) Command() Name                      { return "start_benchmark_trial" }
+func (*StartBenchmarkTrial) returns(*StartBenchmarkTrialResult) {}
+
+// NewID implements [Creating].
+func (p *StartBenchmarkTrial) NewID() (noun, id string) { return "benchmark", p.Benchmark.TrialID }
 
 // Validate implements [Params]. It brings the input into its normal form.
 func (p *StartBenchmarkTrial) Validate() (err error) {
@@ -128,7 +132,8 @@ type RecordBenchmarkReward struct {
 }
 
 // Command implements [Params].
-func (*RecordBenchmarkReward) Command() Name { return "record_benchmark_reward" }
+func (*RecordBenchmarkReward) Command() Name        { return "record_benchmark_reward" }
+func (*RecordBenchmarkReward) returns(*TrialResult) {}
 
 // Validate implements [Params].
 func (p *RecordBenchmarkReward) Validate() error { return check(p) }
@@ -153,7 +158,8 @@ type EndBenchmarkTrial struct {
 }
 
 // Command implements [Params].
-func (*EndBenchmarkTrial) Command() Name { return "end_benchmark_trial" }
+func (*EndBenchmarkTrial) Command() Name        { return "end_benchmark_trial" }
+func (*EndBenchmarkTrial) returns(*TrialResult) {}
 
 // Validate implements [Params].
 func (p *EndBenchmarkTrial) Validate() error { return check(p) }
@@ -166,7 +172,8 @@ type ExportBenchmarkTrial struct {
 }
 
 // Command implements [Params].
-func (*ExportBenchmarkTrial) Command() Name { return "export_benchmark_trial" }
+func (*ExportBenchmarkTrial) Command() Name                       { return "export_benchmark_trial" }
+func (*ExportBenchmarkTrial) returns(*ExportBenchmarkTrialResult) {}
 
 // Validate implements [Params].
 func (p *ExportBenchmarkTrial) Validate() error { return check(p) }
@@ -202,7 +209,8 @@ type CompareBenchmarkRuns struct {
 }
 
 // Command implements [Params].
-func (*CompareBenchmarkRuns) Command() Name { return "compare_benchmark_runs" }
+func (*CompareBenchmarkRuns) Command() Name                       { return "compare_benchmark_runs" }
+func (*CompareBenchmarkRuns) returns(*CompareBenchmarkRunsResult) {}
 
 // Validate implements [Params].
 func (p *CompareBenchmarkRuns) Validate() error {

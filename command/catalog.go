@@ -35,10 +35,8 @@ type Def struct {
 	Name Name
 	// Noun is the group under which the reference lists the command.
 	Noun string
-	// New returns empty parameters.
-	New func() Params
-	// Result is a nil pointer of the result's type.
-	Result any
+	// Form is what the command is in Go.
+	Form
 	// Mutates says that the command changes state and takes an idempotency key.
 	Mutates bool
 	// EndsWork says that the command ends, stops or answers something. It is carried
@@ -60,6 +58,22 @@ type Def struct {
 	Doc string
 	// Example is a JSON object with parameters that fit.
 	Example string
+}
+
+// Form is the Go side of a command.
+type Form struct {
+	// New returns empty parameters.
+	New func() Params
+	// Result is a nil pointer of the result's type.
+	Result any
+}
+
+// formOf returns the form of the command with parameters *P and result *R.
+func formOf[P, R any, PP interface {
+	*P
+	Returning[R]
+}]() Form {
+	return Form{New: func() Params { return PP(new(P)) }, Result: (*R)(nil)}
 }
 
 // ReadModel is implemented by results that are the relied-on part of a larger

@@ -30,7 +30,11 @@ type ConnectChannel struct {
 }
 
 // Command implements [Params].
-func (*ConnectChannel) Command() Name { return "connect_channel" }
+func (*ConnectChannel) Command() Name                 { return "connect_channel" }
+func (*ConnectChannel) returns(*ConnectChannelResult) {}
+
+// NewID implements [Creating].
+func (p *ConnectChannel) NewID() (noun, id string) { return "channel", p.ChannelID }
 
 // Validate implements [Params].
 func (p *ConnectChannel) Validate() error { return check(p) }
@@ -57,7 +61,8 @@ type ReconnectChannel struct {
 }
 
 // Command implements [Params].
-func (*ReconnectChannel) Command() Name { return "reconnect_channel" }
+func (*ReconnectChannel) Command() Name                   { return "reconnect_channel" }
+func (*ReconnectChannel) returns(*ReconnectChannelResult) {}
 
 // Validate implements [Params].
 func (p *ReconnectChannel) Validate() error { return check(p) }
@@ -97,7 +102,8 @@ type AckEvents struct {
 }
 
 // Command implements [Params].
-func (*AckEvents) Command() Name { return "ack_events" }
+func (*AckEvents) Command() Name          { return "ack_events" }
+func (*AckEvents) returns(*ChannelResult) {}
 
 // Validate implements [Params].
 func (p *AckEvents) Validate() error { return check(p) }
@@ -112,7 +118,8 @@ type DisconnectChannel struct {
 }
 
 // Command implements [Params].
-func (*DisconnectChannel) Command() Name { return "disconnect_channel" }
+func (*DisconnectChannel) Command() Name          { return "disconnect_channel" }
+func (*DisconnectChannel) returns(*ChannelResult) {}
 
 // Validate implements [Params].
 func (p *DisconnectChannel) Validate() error { return check(p) }
@@ -135,7 +142,8 @@ type ListChannels struct {
 }
 
 // Command implements [Params].
-func (*ListChannels) Command() Name { return "list_channels" }
+func (*ListChannels) Command() Name               { return "list_channels" }
+func (*ListChannels) returns(*ListChannelsResult) {}
 
 // Validate implements [Params].
 func (p *ListChannels) Validate() error { return check(p) }

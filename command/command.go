@@ -11,6 +11,9 @@
 // session's one writer. Every mutating command takes an idempotency key; the
 // same key and parameters give the first result again.
 //
+// A [Table] has the one handler of each command, registered by the part of the
+// runtime that owns it.
+//
 // What a parameter may be is said once, in the tags of its field, and both
 // Validate and the generated schemas follow from them:
 //
@@ -49,6 +52,22 @@ type Params interface {
 	Command() Name
 	// Validate reports the first parameter that doesn't fit, as a fault.
 	Validate() error
+}
+
+// Returning is implemented by the parameters of each command whose result is an R. It
+// ties the two together, so that a handler with another result doesn't compile.
+type Returning[R any] interface {
+	Params
+	returns(*R)
+}
+
+// Creating is implemented by commands that make something whose id the caller may
+// choose.
+type Creating interface {
+	Params
+	// NewID returns what is made, as the catalogue's Noun, and its id; "" if the
+	// caller chose none.
+	NewID() (noun, id string)
 }
 
 // Mutation is what every mutating command takes.

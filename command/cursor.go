@@ -50,10 +50,10 @@ func OpenCursor(name Name, cursor string) (string, error) {
 	return string(b[cursorMark:]), nil
 }
 
-// Listing carries out a command; if it answers in pages, the cursor that the caller
+// inPages carries out a command; if it answers in pages, the cursor that the caller
 // gave is opened before and that of the answer sealed after. The parameters are left
 // as they were.
-func Listing(p Params, do func() (any, error)) (any, error) {
+func inPages(p Params, do func() (any, error)) (any, error) {
 	list, ok := p.(Paged)
 	if !ok {
 		return do()

@@ -13,7 +13,8 @@ type GetToolInventory struct {
 }
 
 // Command implements [Params].
-func (*GetToolInventory) Command() Name { return "get_tool_inventory" }
+func (*GetToolInventory) Command() Name                   { return "get_tool_inventory" }
+func (*GetToolInventory) returns(*GetToolInventoryResult) {}
 
 // Validate implements [Params].
 func (p *GetToolInventory) Validate() error { return check(p) }
@@ -36,7 +37,8 @@ type GetExecutionEnvironment struct {
 }
 
 // Command implements [Params].
-func (*GetExecutionEnvironment) Command() Name { return "get_execution_environment" }
+func (*GetExecutionEnvironment) Command() Name            { return "get_execution_environment" }
+func (*GetExecutionEnvironment) returns(*EnvironmentRead) {}
 
 // Validate implements [Params].
 func (p *GetExecutionEnvironment) Validate() error { return check(p) }

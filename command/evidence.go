@@ -21,7 +21,8 @@ type ExportEvidence struct {
 }
 
 // Command implements [Params].
-func (*ExportEvidence) Command() Name { return "export_evidence" }
+func (*ExportEvidence) Command() Name         { return "export_evidence" }
+func (*ExportEvidence) returns(*ExportResult) {}
 
 // Validate implements [Params].
 func (p *ExportEvidence) Validate() error { return check(p) }
@@ -33,7 +34,8 @@ type ExportReplay struct {
 }
 
 // Command implements [Params].
-func (*ExportReplay) Command() Name { return "export_replay" }
+func (*ExportReplay) Command() Name         { return "export_replay" }
+func (*ExportReplay) returns(*ExportResult) {}
 
 // Validate implements [Params].
 func (p *ExportReplay) Validate() error { return check(p) }
@@ -45,7 +47,8 @@ type ExportReview struct {
 }
 
 // Command implements [Params].
-func (*ExportReview) Command() Name { return "export_review" }
+func (*ExportReview) Command() Name         { return "export_review" }
+func (*ExportReview) returns(*ExportResult) {}
 
 // Validate implements [Params].
 func (p *ExportReview) Validate() error { return check(p) }

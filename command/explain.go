@@ -30,7 +30,8 @@ type Explain struct {
 }
 
 // Command implements [Params].
-func (*Explain) Command() Name { return "explain" }
+func (*Explain) Command() Name          { return "explain" }
+func (*Explain) returns(*ExplainResult) {}
 
 // Validate implements [Params].
 func (p *Explain) Validate() error {

@@ -4,7 +4,7 @@ package command
 func explainDefs() []Def {
 	return []Def{
 		{
-			Name: "explain", Noun: "explain", New: func() Params { return &Explain{} }, Result: (*ExplainResult)(nil),
+			Name: "explain", Noun: "explain", Form: formOf[Explain, ExplainResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Answers why something was allowed, blocked, routed or failed.",
 			Doc:     "The answer is made of facts that name each other; nothing is joined by nearness in time.",

@@ -47,7 +47,11 @@ type CreateJob struct {
 }
 
 // Command implements [Params].
-func (*CreateJob) Command() Name { return "create_job" }
+func (*CreateJob) Command() Name      { return "create_job" }
+func (*CreateJob) returns(*JobResult) {}
+
+// NewID implements [Creating].
+func (p *CreateJob) NewID() (noun, id string) { return "job", p.JobID }
 
 // Validate implements [Params].
 func (p *CreateJob) Validate() error {
@@ -82,7 +86,8 @@ type StartJob struct {
 }
 
 // Command implements [Params].
-func (*StartJob) Command() Name { return "start_job" }
+func (*StartJob) Command() Name      { return "start_job" }
+func (*StartJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
 func (p *StartJob) Validate() error { return check(p) }
@@ -95,7 +100,8 @@ type GetJob struct {
 }
 
 // Command implements [Params].
-func (*GetJob) Command() Name { return "get_job" }
+func (*GetJob) Command() Name      { return "get_job" }
+func (*GetJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
 func (p *GetJob) Validate() error { return check(p) }
@@ -110,7 +116,8 @@ type ListJobs struct {
 }
 
 // Command implements [Params].
-func (*ListJobs) Command() Name { return "list_jobs" }
+func (*ListJobs) Command() Name           { return "list_jobs" }
+func (*ListJobs) returns(*ListJobsResult) {}
 
 // Validate implements [Params].
 func (p *ListJobs) Validate() error { return check(p) }
@@ -134,7 +141,8 @@ type CancelJob struct {
 }
 
 // Command implements [Params].
-func (*CancelJob) Command() Name { return "cancel_job" }
+func (*CancelJob) Command() Name      { return "cancel_job" }
+func (*CancelJob) returns(*JobRecord) {}
 
 // Validate implements [Params].
 func (p *CancelJob) Validate() error { return check(p) }
@@ -149,7 +157,8 @@ type RetryJobItem struct {
 }
 
 // Command implements [Params].
-func (*RetryJobItem) Command() Name { return "retry_job_item" }
+func (*RetryJobItem) Command() Name      { return "retry_job_item" }
+func (*RetryJobItem) returns(*JobRecord) {}
 
 // Validate implements [Params].
 func (p *RetryJobItem) Validate() error { return check(p) }

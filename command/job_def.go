@@ -4,42 +4,42 @@ package command
 func jobDefs() []Def {
 	return []Def{
 		{
-			Name: "create_job", Noun: "job", New: func() Params { return &CreateJob{} }, Result: (*JobResult)(nil),
+			Name: "create_job", Noun: "job", Form: formOf[CreateJob, JobResult](),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Creates a batch of items that are worked on side by side.",
 			Doc:     "A job has at most 100,000 items. Unless start is false it starts at once. With taskId it belongs to a task, in whose session it is: cancel_task stops it, and none is created for a task that is over or being cancelled.",
 			Example: `{"instruction":"Translate the sentence to French.","items":[{"itemId":"item_1","input":"Good morning."},{"itemId":"item_2","input":"Good night."}],"concurrency":2}`,
 		},
 		{
-			Name: "start_job", Noun: "job", New: func() Params { return &StartJob{} }, Result: (*JobRecord)(nil),
+			Name: "start_job", Noun: "job", Form: formOf[StartJob, JobRecord](),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Starts a job that waits.",
 			Doc:     "A job waits that was created with start: false or, with recovery: manual, that was running when the runtime was started again; its items go on where they were. Starting a job that runs already changes nothing. The answer is the job after it.",
 			Example: `{"jobId":"job_french"}`,
 		},
 		{
-			Name: "get_job", Noun: "job", New: func() Params { return &GetJob{} }, Result: (*JobRecord)(nil),
+			Name: "get_job", Noun: "job", Form: formOf[GetJob, JobRecord](),
 			Scope: RoleObserver, Since: "0.1", Available: true,
 			Means:   "Returns a job with a page of its items.",
 			Doc:     "limit and cursor page through the items.",
 			Example: `{"jobId":"job_french","limit":100}`,
 		},
 		{
-			Name: "list_jobs", Noun: "job", New: func() Params { return &ListJobs{} }, Result: (*ListJobsResult)(nil),
+			Name: "list_jobs", Noun: "job", Form: formOf[ListJobs, ListJobsResult](),
 			Scope: RoleObserver, Since: "0.1", Available: true,
 			Means:   "Lists jobs.",
 			Doc:     "Each job has its first 20 items; get_job has all of them, and goes on with the job's nextCursor.",
 			Example: `{"status":"running"}`,
 		},
 		{
-			Name: "cancel_job", Noun: "job", New: func() Params { return &CancelJob{} }, Result: (*JobRecord)(nil),
+			Name: "cancel_job", Noun: "job", Form: formOf[CancelJob, JobRecord](),
 			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Stops a job.",
 			Doc:     "Items that are done stay as they are. The answer is the job after it.",
 			Example: `{"jobId":"job_french","reason":"wrong language"}`,
 		},
 		{
-			Name: "retry_job_item", Noun: "job", New: func() Params { return &RetryJobItem{} }, Result: (*JobRecord)(nil),
+			Name: "retry_job_item", Noun: "job", Form: formOf[RetryJobItem, JobRecord](),
 			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Starts a new attempt at an item that failed.",
 			Doc:     "An item that hasn't failed is a conflict. A retry makes no second output. The answer is the job after it.",

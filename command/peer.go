@@ -47,7 +47,8 @@ type GetPeerTask struct {
 }
 
 // Command implements [Params].
-func (*GetPeerTask) Command() Name { return "get_peer_task" }
+func (*GetPeerTask) Command() Name           { return "get_peer_task" }
+func (*GetPeerTask) returns(*PeerTaskRecord) {}
 
 // Validate implements [Params].
 func (p *GetPeerTask) Validate() error { return check(p) }
@@ -105,7 +106,8 @@ type ListPeerTasks struct {
 }
 
 // Command implements [Params].
-func (*ListPeerTasks) Command() Name { return "list_peer_tasks" }
+func (*ListPeerTasks) Command() Name                { return "list_peer_tasks" }
+func (*ListPeerTasks) returns(*ListPeerTasksResult) {}
 
 // Validate implements [Params].
 func (p *ListPeerTasks) Validate() error { return check(p) }
@@ -148,7 +150,8 @@ type PeerArtifact struct {
 }
 
 // Command implements [Params].
-func (*SettlePeerTask) Command() Name { return "settle_peer_task" }
+func (*SettlePeerTask) Command() Name           { return "settle_peer_task" }
+func (*SettlePeerTask) returns(*PeerTaskRecord) {}
 
 // Validate implements [Params].
 func (p *SettlePeerTask) Validate() error { return check(p) }
@@ -166,7 +169,8 @@ type SetPeerPush struct {
 }
 
 // Command implements [Params].
-func (*SetPeerPush) Command() Name { return "set_peer_push" }
+func (*SetPeerPush) Command() Name           { return "set_peer_push" }
+func (*SetPeerPush) returns(*PeerPushResult) {}
 
 // Validate implements [Params].
 func (p *SetPeerPush) Validate() error { return check(p) }
@@ -180,7 +184,8 @@ type RemovePeerPush struct {
 }
 
 // Command implements [Params].
-func (*RemovePeerPush) Command() Name { return "remove_peer_push" }
+func (*RemovePeerPush) Command() Name           { return "remove_peer_push" }
+func (*RemovePeerPush) returns(*PeerPushResult) {}
 
 // Validate implements [Params].
 func (p *RemovePeerPush) Validate() error { return check(p) }
@@ -208,7 +213,8 @@ type ReportPeerPush struct {
 }
 
 // Command implements [Params].
-func (*ReportPeerPush) Command() Name { return "report_peer_push" }
+func (*ReportPeerPush) Command() Name           { return "report_peer_push" }
+func (*ReportPeerPush) returns(*PeerPushResult) {}
 
 // Validate implements [Params].
 func (p *ReportPeerPush) Validate() error { return check(p) }
@@ -234,7 +240,8 @@ type ListPeerPushes struct {
 }
 
 // Command implements [Params].
-func (*ListPeerPushes) Command() Name { return "list_peer_pushes" }
+func (*ListPeerPushes) Command() Name                 { return "list_peer_pushes" }
+func (*ListPeerPushes) returns(*ListPeerPushesResult) {}
 
 // Validate implements [Params].
 func (p *ListPeerPushes) Validate() error { return check(p) }

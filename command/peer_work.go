@@ -25,7 +25,8 @@ type GetPeerWork struct {
 }
 
 // Command implements [Params].
-func (*GetPeerWork) Command() Name { return "get_peer_work" }
+func (*GetPeerWork) Command() Name     { return "get_peer_work" }
+func (*GetPeerWork) returns(*PeerWork) {}
 
 // Validate implements [Params].
 func (p *GetPeerWork) Validate() error { return check(p) }
@@ -136,7 +137,8 @@ type LinkPeerTask struct {
 }
 
 // Command implements [Params].
-func (*LinkPeerTask) Command() Name { return "link_peer_task" }
+func (*LinkPeerTask) Command() Name       { return "link_peer_task" }
+func (*LinkPeerTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *LinkPeerTask) Validate() error { return check(p) }
@@ -179,7 +181,8 @@ type UpdatePeerTask struct {
 }
 
 // Command implements [Params].
-func (*UpdatePeerTask) Command() Name { return "update_peer_task" }
+func (*UpdatePeerTask) Command() Name       { return "update_peer_task" }
+func (*UpdatePeerTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *UpdatePeerTask) Validate() error {

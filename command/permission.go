@@ -21,7 +21,8 @@ type EvaluatePermission struct {
 }
 
 // Command implements [Params].
-func (*EvaluatePermission) Command() Name { return "evaluate_permission" }
+func (*EvaluatePermission) Command() Name                     { return "evaluate_permission" }
+func (*EvaluatePermission) returns(*EvaluatePermissionResult) {}
 
 // Validate implements [Params].
 func (p *EvaluatePermission) Validate() error { return check(p) }
@@ -46,7 +47,8 @@ type ResolvePermission struct {
 }
 
 // Command implements [Params].
-func (*ResolvePermission) Command() Name { return "resolve_permission" }
+func (*ResolvePermission) Command() Name                { return "resolve_permission" }
+func (*ResolvePermission) returns(*RespondActionResult) {}
 
 // Validate implements [Params].
 func (p *ResolvePermission) Validate() error { return check(p) }
@@ -58,7 +60,8 @@ type GetPolicy struct {
 }
 
 // Command implements [Params].
-func (*GetPolicy) Command() Name { return "get_policy" }
+func (*GetPolicy) Command() Name         { return "get_policy" }
+func (*GetPolicy) returns(*PolicyResult) {}
 
 // Validate implements [Params].
 func (p *GetPolicy) Validate() error { return check(p) }
@@ -91,7 +94,8 @@ type SetPolicy struct {
 }
 
 // Command implements [Params].
-func (*SetPolicy) Command() Name { return "set_policy" }
+func (*SetPolicy) Command() Name         { return "set_policy" }
+func (*SetPolicy) returns(*PolicyResult) {}
 
 // Validate implements [Params].
 func (p *SetPolicy) Validate() error {

@@ -4,28 +4,28 @@ package command
 func permissionDefs() []Def {
 	return []Def{
 		{
-			Name: "evaluate_permission", Noun: "permission", New: func() Params { return &EvaluatePermission{} }, Result: (*EvaluatePermissionResult)(nil),
+			Name: "evaluate_permission", Noun: "permission", Form: formOf[EvaluatePermission, EvaluatePermissionResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Asks what would be decided about a tool call.",
 			Doc:     "Nothing is executed. The decision is a fact: permission.evaluated.",
 			Example: `{"sessionId":"sess_docs","toolName":"shell","input":{"command":"rm -r build"}}`,
 		},
 		{
-			Name: "resolve_permission", Noun: "permission", New: func() Params { return &ResolvePermission{} }, Result: (*RespondActionResult)(nil),
+			Name: "resolve_permission", Noun: "permission", Form: formOf[ResolvePermission, RespondActionResult](),
 			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Answers a request for permission as the host's policy.",
 			Doc:     "The answer's source is host_policy; the fact names the caller.",
 			Example: `{"actionId":"action_1","decision":"deny","reason":"outside of working hours"}`,
 		},
 		{
-			Name: "get_policy", Noun: "permission", New: func() Params { return &GetPolicy{} }, Result: (*PolicyResult)(nil),
+			Name: "get_policy", Noun: "permission", Form: formOf[GetPolicy, PolicyResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Returns the policy of a session, or the host's.",
 			Doc:     "A session's policy lists the host's rules too; the source of each says whose it is, and the origin of a host's rule whether it is configured or stored.",
 			Example: `{"sessionId":"sess_docs"}`,
 		},
 		{
-			Name: "set_policy", Noun: "permission", New: func() Params { return &SetPolicy{} }, Result: (*PolicyResult)(nil),
+			Name: "set_policy", Noun: "permission", Form: formOf[SetPolicy, PolicyResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the policy of a session, or the host's.",
 			Doc:     "Without a session it is the host's policy, and the caller must be an admin; rules of the configuration stay whatever is given, and a mode that is wider than the configuration's holds until the next start. A session's rules add to the host's: the strictest match wins. With acceptWorkspace it takes the rules of the workspace as .agentd-permissions.yaml has them now: changes of that file that allow more don't count before somebody does that.",

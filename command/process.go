@@ -23,7 +23,8 @@ type WriteProcessStdin struct {
 }
 
 // Command implements [Params].
-func (*WriteProcessStdin) Command() Name { return "write_process_stdin" }
+func (*WriteProcessStdin) Command() Name                    { return "write_process_stdin" }
+func (*WriteProcessStdin) returns(*WriteProcessStdinResult) {}
 
 // Validate implements [Params].
 func (p *WriteProcessStdin) Validate() error {
@@ -103,7 +104,8 @@ type TerminateProcess struct {
 }
 
 // Command implements [Params].
-func (*TerminateProcess) Command() Name { return "terminate_process" }
+func (*TerminateProcess) Command() Name          { return "terminate_process" }
+func (*TerminateProcess) returns(*ProcessResult) {}
 
 // Validate implements [Params].
 func (p *TerminateProcess) Validate() error { return check(p) }
@@ -120,7 +122,8 @@ type ResizeProcess struct {
 }
 
 // Command implements [Params].
-func (*ResizeProcess) Command() Name { return "resize_process" }
+func (*ResizeProcess) Command() Name          { return "resize_process" }
+func (*ResizeProcess) returns(*ProcessResult) {}
 
 // Validate implements [Params].
 func (p *ResizeProcess) Validate() error { return check(p) }
@@ -141,7 +144,8 @@ type ListProcesses struct {
 }
 
 // Command implements [Params].
-func (*ListProcesses) Command() Name { return "list_processes" }
+func (*ListProcesses) Command() Name                { return "list_processes" }
+func (*ListProcesses) returns(*ListProcessesResult) {}
 
 // Validate implements [Params].
 func (p *ListProcesses) Validate() error { return check(p) }

@@ -4,28 +4,28 @@ package command
 func processDefs() []Def {
 	return []Def{
 		{
-			Name: "write_process_stdin", Noun: "process", New: func() Params { return &WriteProcessStdin{} }, Result: (*WriteProcessStdinResult)(nil),
+			Name: "write_process_stdin", Noun: "process", Form: formOf[WriteProcessStdin, WriteProcessStdinResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Writes to a process.",
 			Doc:     "A process that can't be reached any more is unavailable, and a runtime.warning says so.",
 			Example: `{"processId":"proc_shell","data":"yes\n"}`,
 		},
 		{
-			Name: "terminate_process", Noun: "process", New: func() Params { return &TerminateProcess{} }, Result: (*ProcessResult)(nil),
+			Name: "terminate_process", Noun: "process", Form: formOf[TerminateProcess, ProcessResult](),
 			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Ends a process and what it started.",
 			Doc:     "What remains some time after the signal is killed. A process that can't be reached any more is unavailable.",
 			Example: `{"processId":"proc_shell","reason":"not needed any more"}`,
 		},
 		{
-			Name: "resize_process", Noun: "process", New: func() Params { return &ResizeProcess{} }, Result: (*ProcessResult)(nil),
+			Name: "resize_process", Noun: "process", Form: formOf[ResizeProcess, ProcessResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the size of a process's terminal.",
 			Doc:     "A process without a terminal is a conflict.",
 			Example: `{"processId":"proc_shell","rows":40,"cols":120}`,
 		},
 		{
-			Name: "list_processes", Noun: "process", New: func() Params { return &ListProcesses{} }, Result: (*ListProcessesResult)(nil),
+			Name: "list_processes", Noun: "process", Form: formOf[ListProcesses, ListProcessesResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Lists processes.",
 			Doc:     "The list is the ledger that is written before a process runs, so it survives a crash.",

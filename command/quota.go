@@ -7,7 +7,8 @@ type GetQuotas struct {
 }
 
 // Command implements [Params].
-func (*GetQuotas) Command() Name { return "get_quotas" }
+func (*GetQuotas) Command() Name            { return "get_quotas" }
+func (*GetQuotas) returns(*GetQuotasResult) {}
 
 // Validate implements [Params].
 func (p *GetQuotas) Validate() error { return check(p) }

@@ -4,7 +4,7 @@ package command
 func quotaDefs() []Def {
 	return []Def{
 		{
-			Name: "get_quotas", Noun: "quota", New: func() Params { return &GetQuotas{} }, Result: (*GetQuotasResult)(nil),
+			Name: "get_quotas", Noun: "quota", Form: formOf[GetQuotas, GetQuotasResult](),
 			Scope: RoleObserver, Available: true, Since: "0.2",
 			Means:   "Says how much of its quotas an account uses.",
 			Doc:     "An admin sees every account, or the one it names; everyone else sees its own. storedBytes is the size of events and of the contents stored with them, counted as it is written: content that is stored twice counts twice.",

@@ -38,7 +38,11 @@ type CreateSchedule struct {
 }
 
 // Command implements [Params].
-func (*CreateSchedule) Command() Name { return "create_schedule" }
+func (*CreateSchedule) Command() Name           { return "create_schedule" }
+func (*CreateSchedule) returns(*ScheduleResult) {}
+
+// NewID implements [Creating].
+func (p *CreateSchedule) NewID() (noun, id string) { return "schedule", p.ScheduleID }
 
 // minInterval is the shortest interval of a schedule, in milliseconds.
 const minInterval = 100
@@ -93,7 +97,8 @@ type ListSchedules struct {
 }
 
 // Command implements [Params].
-func (*ListSchedules) Command() Name { return "list_schedules" }
+func (*ListSchedules) Command() Name                { return "list_schedules" }
+func (*ListSchedules) returns(*ListSchedulesResult) {}
 
 // Validate implements [Params].
 func (p *ListSchedules) Validate() error { return check(p) }
@@ -116,7 +121,8 @@ type PauseSchedule struct {
 }
 
 // Command implements [Params].
-func (*PauseSchedule) Command() Name { return "pause_schedule" }
+func (*PauseSchedule) Command() Name           { return "pause_schedule" }
+func (*PauseSchedule) returns(*ScheduleResult) {}
 
 // Validate implements [Params].
 func (p *PauseSchedule) Validate() error { return check(p) }
@@ -131,7 +137,8 @@ type ResumeSchedule struct {
 }
 
 // Command implements [Params].
-func (*ResumeSchedule) Command() Name { return "resume_schedule" }
+func (*ResumeSchedule) Command() Name           { return "resume_schedule" }
+func (*ResumeSchedule) returns(*ScheduleResult) {}
 
 // Validate implements [Params].
 func (p *ResumeSchedule) Validate() error { return check(p) }
@@ -146,7 +153,8 @@ type DeleteSchedule struct {
 }
 
 // Command implements [Params].
-func (*DeleteSchedule) Command() Name { return "delete_schedule" }
+func (*DeleteSchedule) Command() Name           { return "delete_schedule" }
+func (*DeleteSchedule) returns(*ScheduleResult) {}
 
 // Validate implements [Params].
 func (p *DeleteSchedule) Validate() error { return check(p) }

@@ -25,7 +25,11 @@ type CreateSession struct {
 }
 
 // Command implements [Params].
-func (*CreateSession) Command() Name { return "create_session" }
+func (*CreateSession) Command() Name                { return "create_session" }
+func (*CreateSession) returns(*CreateSessionResult) {}
+
+// NewID implements [Creating].
+func (p *CreateSession) NewID() (noun, id string) { return "session", p.SessionID }
 
 // Validate implements [Params].
 func (p *CreateSession) Validate() error {
@@ -54,7 +58,8 @@ type ListSessions struct {
 }
 
 // Command implements [Params].
-func (*ListSessions) Command() Name { return "list_sessions" }
+func (*ListSessions) Command() Name               { return "list_sessions" }
+func (*ListSessions) returns(*ListSessionsResult) {}
 
 // Validate implements [Params].
 func (p *ListSessions) Validate() error { return check(p) }
@@ -100,7 +105,8 @@ type GetSession struct {
 }
 
 // Command implements [Params].
-func (*GetSession) Command() Name { return "get_session" }
+func (*GetSession) Command() Name        { return "get_session" }
+func (*GetSession) returns(*SessionRead) {}
 
 // Validate implements [Params].
 func (p *GetSession) Validate() error {

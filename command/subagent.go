@@ -35,7 +35,11 @@ type SpawnSubagent struct {
 }
 
 // Command implements [Params].
-func (*SpawnSubagent) Command() Name { return "spawn_subagent" }
+func (*SpawnSubagent) Command() Name                { return "spawn_subagent" }
+func (*SpawnSubagent) returns(*SpawnSubagentResult) {}
+
+// NewID implements [Creating].
+func (p *SpawnSubagent) NewID() (noun, id string) { return "subagent", p.SubagentID }
 
 // Validate implements [Params]. It brings the input into its normal form.
 func (p *SpawnSubagent) Validate() (err error) {
@@ -63,7 +67,8 @@ type SendSubagentInput struct {
 }
 
 // Command implements [Params].
-func (*SendSubagentInput) Command() Name { return "send_subagent_input" }
+func (*SendSubagentInput) Command() Name           { return "send_subagent_input" }
+func (*SendSubagentInput) returns(*SubagentResult) {}
 
 // Validate implements [Params]. It brings the input into its normal form.
 func (p *SendSubagentInput) Validate() (err error) {
@@ -94,7 +99,8 @@ type WaitSubagents struct {
 }
 
 // Command implements [Params].
-func (*WaitSubagents) Command() Name { return "wait_subagents" }
+func (*WaitSubagents) Command() Name                { return "wait_subagents" }
+func (*WaitSubagents) returns(*WaitSubagentsResult) {}
 
 // Validate implements [Params].
 func (p *WaitSubagents) Validate() error { return check(p) }
@@ -115,7 +121,8 @@ type ResumeSubagent struct {
 }
 
 // Command implements [Params].
-func (*ResumeSubagent) Command() Name { return "resume_subagent" }
+func (*ResumeSubagent) Command() Name           { return "resume_subagent" }
+func (*ResumeSubagent) returns(*SubagentResult) {}
 
 // Validate implements [Params].
 func (p *ResumeSubagent) Validate() error { return check(p) }
@@ -130,7 +137,8 @@ type CloseSubagent struct {
 }
 
 // Command implements [Params].
-func (*CloseSubagent) Command() Name { return "close_subagent" }
+func (*CloseSubagent) Command() Name           { return "close_subagent" }
+func (*CloseSubagent) returns(*SubagentResult) {}
 
 // Validate implements [Params].
 func (p *CloseSubagent) Validate() error { return check(p) }
@@ -147,7 +155,8 @@ type ListSubagents struct {
 }
 
 // Command implements [Params].
-func (*ListSubagents) Command() Name { return "list_subagents" }
+func (*ListSubagents) Command() Name                { return "list_subagents" }
+func (*ListSubagents) returns(*ListSubagentsResult) {}
 
 // Validate implements [Params].
 func (p *ListSubagents) Validate() error { return check(p) }

@@ -132,7 +132,11 @@ type CreateTask struct {
 }
 
 // Command implements [Params].
-func (*CreateTask) Command() Name { return "create_task" }
+func (*CreateTask) Command() Name       { return "create_task" }
+func (*CreateTask) returns(*TaskResult) {}
+
+// NewID implements [Creating].
+func (p *CreateTask) NewID() (noun, id string) { return "task", p.TaskID }
 
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *CreateTask) Validate() error {
@@ -190,7 +194,8 @@ type UpdateTask struct {
 }
 
 // Command implements [Params].
-func (*UpdateTask) Command() Name { return "update_task" }
+func (*UpdateTask) Command() Name       { return "update_task" }
+func (*UpdateTask) returns(*TaskResult) {}
 
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *UpdateTask) Validate() error {

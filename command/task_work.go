@@ -19,7 +19,8 @@ type StartTask struct {
 }
 
 // Command implements [Params].
-func (*StartTask) Command() Name { return "start_task" }
+func (*StartTask) Command() Name          { return "start_task" }
+func (*StartTask) returns(*TaskRunResult) {}
 
 // Validate implements [Params].
 func (p *StartTask) Validate() error { return check(p) }
@@ -36,7 +37,8 @@ type RetryTask struct {
 }
 
 // Command implements [Params].
-func (*RetryTask) Command() Name { return "retry_task" }
+func (*RetryTask) Command() Name          { return "retry_task" }
+func (*RetryTask) returns(*TaskRunResult) {}
 
 // Validate implements [Params].
 func (p *RetryTask) Validate() error { return check(p) }
@@ -57,7 +59,8 @@ type AppendTaskProgress struct {
 }
 
 // Command implements [Params].
-func (*AppendTaskProgress) Command() Name { return "append_task_progress" }
+func (*AppendTaskProgress) Command() Name       { return "append_task_progress" }
+func (*AppendTaskProgress) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *AppendTaskProgress) Validate() error {
@@ -85,7 +88,8 @@ type PauseTask struct {
 }
 
 // Command implements [Params].
-func (*PauseTask) Command() Name { return "pause_task" }
+func (*PauseTask) Command() Name       { return "pause_task" }
+func (*PauseTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *PauseTask) Validate() error { return check(p) }
@@ -102,7 +106,8 @@ type ResumeTask struct {
 }
 
 // Command implements [Params].
-func (*ResumeTask) Command() Name { return "resume_task" }
+func (*ResumeTask) Command() Name       { return "resume_task" }
+func (*ResumeTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *ResumeTask) Validate() error { return check(p) }
@@ -120,7 +125,8 @@ type CancelTask struct {
 }
 
 // Command implements [Params].
-func (*CancelTask) Command() Name { return "cancel_task" }
+func (*CancelTask) Command() Name       { return "cancel_task" }
+func (*CancelTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *CancelTask) Validate() error { return check(p) }
@@ -157,7 +163,8 @@ type CriterionResult struct {
 }
 
 // Command implements [Params].
-func (*CompleteTask) Command() Name { return "complete_task" }
+func (*CompleteTask) Command() Name       { return "complete_task" }
+func (*CompleteTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *CompleteTask) Validate() error {
@@ -184,7 +191,8 @@ type FailTask struct {
 }
 
 // Command implements [Params].
-func (*FailTask) Command() Name { return "fail_task" }
+func (*FailTask) Command() Name       { return "fail_task" }
+func (*FailTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *FailTask) Validate() error { return check(p) }
@@ -196,7 +204,8 @@ type GetTask struct {
 }
 
 // Command implements [Params].
-func (*GetTask) Command() Name { return "get_task" }
+func (*GetTask) Command() Name       { return "get_task" }
+func (*GetTask) returns(*TaskRecord) {}
 
 // Validate implements [Params].
 func (p *GetTask) Validate() error { return check(p) }
@@ -213,7 +222,8 @@ type ListTasks struct {
 }
 
 // Command implements [Params].
-func (*ListTasks) Command() Name { return "list_tasks" }
+func (*ListTasks) Command() Name            { return "list_tasks" }
+func (*ListTasks) returns(*ListTasksResult) {}
 
 // Validate implements [Params].
 func (p *ListTasks) Validate() error { return check(p) }
@@ -236,7 +246,8 @@ type ArchiveTask struct {
 }
 
 // Command implements [Params].
-func (*ArchiveTask) Command() Name { return "archive_task" }
+func (*ArchiveTask) Command() Name       { return "archive_task" }
+func (*ArchiveTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *ArchiveTask) Validate() error { return check(p) }
@@ -255,7 +266,8 @@ type LinkTasks struct {
 }
 
 // Command implements [Params].
-func (*LinkTasks) Command() Name { return "link_tasks" }
+func (*LinkTasks) Command() Name                { return "link_tasks" }
+func (*LinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].
 func (p *LinkTasks) Validate() error { return first(check(p), notSelf(p.Kind, p.TaskID, p.TargetID)) }
@@ -287,7 +299,8 @@ type UnlinkTasks struct {
 }
 
 // Command implements [Params].
-func (*UnlinkTasks) Command() Name { return "unlink_tasks" }
+func (*UnlinkTasks) Command() Name                { return "unlink_tasks" }
+func (*UnlinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].
 func (p *UnlinkTasks) Validate() error { return check(p) }

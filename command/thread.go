@@ -14,7 +14,8 @@ type GetThreadRead struct {
 }
 
 // Command implements [Params].
-func (*GetThreadRead) Command() Name { return "get_thread_read" }
+func (*GetThreadRead) Command() Name       { return "get_thread_read" }
+func (*GetThreadRead) returns(*ThreadRead) {}
 
 // Validate implements [Params].
 func (p *GetThreadRead) Validate() error { return check(p) }
@@ -104,7 +105,8 @@ type ResumeThread struct {
 }
 
 // Command implements [Params].
-func (*ResumeThread) Command() Name { return "resume_thread" }
+func (*ResumeThread) Command() Name               { return "resume_thread" }
+func (*ResumeThread) returns(*ResumeThreadResult) {}
 
 // Validate implements [Params].
 func (p *ResumeThread) Validate() error { return check(p) }
@@ -129,7 +131,8 @@ type CompactThread struct {
 }
 
 // Command implements [Params].
-func (*CompactThread) Command() Name { return "compact_thread" }
+func (*CompactThread) Command() Name                { return "compact_thread" }
+func (*CompactThread) returns(*CompactThreadResult) {}
 
 // Validate implements [Params].
 func (p *CompactThread) Validate() error { return check(p) }
@@ -162,7 +165,8 @@ type RollbackThread struct {
 }
 
 // Command implements [Params].
-func (*RollbackThread) Command() Name { return "rollback_thread" }
+func (*RollbackThread) Command() Name                 { return "rollback_thread" }
+func (*RollbackThread) returns(*RollbackThreadResult) {}
 
 // Validate implements [Params].
 func (p *RollbackThread) Validate() error {
@@ -201,7 +205,8 @@ type ForkThread struct {
 }
 
 // Command implements [Params].
-func (*ForkThread) Command() Name { return "fork_thread" }
+func (*ForkThread) Command() Name             { return "fork_thread" }
+func (*ForkThread) returns(*ForkThreadResult) {}
 
 // Validate implements [Params].
 func (p *ForkThread) Validate() error { return check(p) }

@@ -4,35 +4,35 @@ package command
 func threadDefs() []Def {
 	return []Def{
 		{
-			Name: "get_thread_read", Noun: "thread", New: func() Params { return &GetThreadRead{} }, Result: (*ThreadRead)(nil),
+			Name: "get_thread_read", Noun: "thread", Form: formOf[GetThreadRead, ThreadRead](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Returns the read model of a thread.",
 			Doc:     "Status is coarse, phase is fine: a thread that waits for an approval is blocked, in the phase waiting_permission.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main"}`,
 		},
 		{
-			Name: "resume_thread", Noun: "thread", New: func() Params { return &ResumeThread{} }, Result: (*ResumeThreadResult)(nil),
+			Name: "resume_thread", Noun: "thread", Form: formOf[ResumeThread, ResumeThreadResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Lets a blocked thread go on.",
 			Doc:     "What was in flight when the runtime stopped became facts first; recovered lists them. A thread that waits for an action stays blocked and says for which.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main"}`,
 		},
 		{
-			Name: "compact_thread", Noun: "thread", New: func() Params { return &CompactThread{} }, Result: (*CompactThreadResult)(nil),
+			Name: "compact_thread", Noun: "thread", Form: formOf[CompactThread, CompactThreadResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Replaces earlier turns by a summary in the context.",
 			Doc:     "The log keeps every event: only what the model is shown changes. Unresolved actions and active incidents are kept.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main"}`,
 		},
 		{
-			Name: "rollback_thread", Noun: "thread", New: func() Params { return &RollbackThread{} }, Result: (*RollbackThreadResult)(nil),
+			Name: "rollback_thread", Noun: "thread", Form: formOf[RollbackThread, RollbackThreadResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Takes back the turns after a given one.",
 			Doc:     "The removed turns stay in the log and leave the thread's history. files: restore puts back the files that they changed, and reports a conflict for each that somebody else changed since. preview changes nothing.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main","toTurnId":"turn_1","files":"restore","preview":true}`,
 		},
 		{
-			Name: "fork_thread", Noun: "thread", New: func() Params { return &ForkThread{} }, Result: (*ForkThreadResult)(nil),
+			Name: "fork_thread", Noun: "thread", Form: formOf[ForkThread, ForkThreadResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Opens a session with another's history up to a point.",
 			Doc:     "The fork refers to the history of its source and copies nothing.",

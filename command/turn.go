@@ -30,7 +30,11 @@ type SubmitTurn struct {
 }
 
 // Command implements [Params].
-func (*SubmitTurn) Command() Name { return "submit_turn" }
+func (*SubmitTurn) Command() Name             { return "submit_turn" }
+func (*SubmitTurn) returns(*SubmitTurnResult) {}
+
+// NewID implements [Creating].
+func (p *SubmitTurn) NewID() (noun, id string) { return "turn", p.TurnID }
 
 // Validate implements [Params]. It brings the input into its normal form: a
 // list of parts.
@@ -104,7 +108,8 @@ type InterruptTurn struct {
 }
 
 // Command implements [Params].
-func (*InterruptTurn) Command() Name { return "interrupt_turn" }
+func (*InterruptTurn) Command() Name                { return "interrupt_turn" }
+func (*InterruptTurn) returns(*InterruptTurnResult) {}
 
 // Validate implements [Params].
 func (p *InterruptTurn) Validate() error { return check(p) }
@@ -127,7 +132,8 @@ type RemoveQueuedTurn struct {
 }
 
 // Command implements [Params].
-func (*RemoveQueuedTurn) Command() Name { return "remove_queued_turn" }
+func (*RemoveQueuedTurn) Command() Name        { return "remove_queued_turn" }
+func (*RemoveQueuedTurn) returns(*QueueResult) {}
 
 // Validate implements [Params].
 func (p *RemoveQueuedTurn) Validate() error { return check(p) }
@@ -144,7 +150,8 @@ type PromoteQueuedTurn struct {
 }
 
 // Command implements [Params].
-func (*PromoteQueuedTurn) Command() Name { return "promote_queued_turn" }
+func (*PromoteQueuedTurn) Command() Name        { return "promote_queued_turn" }
+func (*PromoteQueuedTurn) returns(*QueueResult) {}
 
 // Validate implements [Params].
 func (p *PromoteQueuedTurn) Validate() error { return check(p) }

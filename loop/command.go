@@ -16,47 +16,18 @@ import (
 	"agentd/tool"
 )
 
-// Do carries out a command that needs tools, models or processes. It reports
-// false for one that isn't its own.
-func (l *Loop) Do(ctx context.Context, caller command.Caller, p command.Params) (result any, mine bool, err error) {
-	do := l.handler(ctx, caller, p)
-	if do == nil {
-		return nil, false, nil
-	}
-	if err := p.Validate(); err != nil {
-		return nil, true, err
-	}
-	result, err = do()
-	if err != nil {
-		return nil, true, err
-	}
-	return result, true, nil
-}
-
-func (l *Loop) handler(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.GetToolInventory:
-		return func() (any, error) { return l.getToolInventory(ctx, caller, p) }
-	case *command.GetExecutionEnvironment:
-		return func() (any, error) { return l.getEnvironment(ctx, caller, p) }
-	case *command.CompactThread:
-		return func() (any, error) { return l.compactThread(ctx, caller, p) }
-	case *command.GetPolicy:
-		return func() (any, error) { return l.getPolicy(ctx, caller, p) }
-	case *command.SetPolicy:
-		return func() (any, error) { return l.setPolicy(ctx, caller, p) }
-	case *command.EvaluatePermission:
-		return func() (any, error) { return l.evaluatePermission(ctx, caller, p) }
-	case *command.WriteProcessStdin:
-		return func() (any, error) { return l.writeStdin(ctx, caller, p) }
-	case *command.ResizeProcess:
-		return func() (any, error) { return l.resizeProcess(ctx, caller, p) }
-	case *command.TerminateProcess:
-		return func() (any, error) { return l.terminateProcess(ctx, caller, p) }
-	case *command.RollbackThread:
-		return func() (any, error) { return l.rollbackThread(ctx, caller, p) }
-	}
-	return nil
+// Register registers the handlers of the commands that need tools, models or processes.
+func (l *Loop) Register(t *command.Table) {
+	command.Handle(t, l.getToolInventory)
+	command.HandleReadModel(t, l.getEnvironment)
+	command.Handle(t, l.compactThread)
+	command.Handle(t, l.getPolicy)
+	command.HandleKept(t, l.setPolicy, l.keepPolicyAnswer)
+	command.Handle(t, l.evaluatePermission)
+	command.Handle(t, l.writeStdin)
+	command.Handle(t, l.resizeProcess)
+	command.Handle(t, l.terminateProcess)
+	command.Handle(t, l.rollbackThread)
 }
 
 // subject is what a question about tools, policy or environment is about.
@@ -190,35 +161,42 @@ func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.
 
 // setPolicy replaces the policy of a session, or the host's.
 func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.SetPolicy) (*command.PolicyResult, error) {
-	source, id := "session", p.SessionID
-	if id == "" || id == event.RuntimeSession {
-		source, id = "host", event.RuntimeSession
-	}
+	source, id := policySubject(p.SessionID)
 	rules, err := permission.ParseRules(source, p.Rules)
 	if err != nil {
 		return nil, fault.Param("rules", "%s", err)
 	}
-	p.Rules = rules
-	first, err := session.Repeated[command.PolicyResult](ctx, l.m, caller, p)
-	switch {
-	case err != nil, first != nil && first.Mode != "":
-		return first, err
-	case first != nil: // a crash came before the answer was kept
-	case p.AcceptWorkspace:
-		err = l.acceptRules(ctx, caller, p)
-	default:
-		_, err = session.Write(ctx, l.m, caller, p, id, event.BySession, func(tx *session.Tx) (*struct{}, error) {
-			tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: l.changedPolicy(tx, source, p, caller)})
-			return &struct{}{}, nil
-		})
+	if p.AcceptWorkspace {
+		return &command.PolicyResult{}, l.acceptRules(ctx, caller, p)
 	}
-	if err != nil {
-		return nil, err
+	return session.Write(ctx, l.m, caller, p, id, event.BySession, func(tx *session.Tx) (*command.PolicyResult, error) {
+		parsed := *p
+		parsed.Rules = rules
+		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: l.changedPolicy(tx, source, &parsed, caller)})
+		return &command.PolicyResult{}, nil
+	})
+}
+
+// policySubject returns whose policy a command is about, and where that is recorded.
+func policySubject(sessionID string) (source, recordedIn string) {
+	if sessionID == "" || sessionID == event.RuntimeSession {
+		return "host", event.RuntimeSession
+	}
+	return "session", sessionID
+}
+
+// keepPolicyAnswer answers set_policy with the policy after it, and a repeated call with
+// what the first was told. Until the answer is kept there is an empty one: no caller was
+// told anything yet.
+func (l *Loop) keepPolicyAnswer(ctx context.Context, caller command.Caller, p *command.SetPolicy, kept *command.PolicyResult) (*command.PolicyResult, error) {
+	if kept.Mode != "" {
+		return kept, nil
 	}
 	now, err := l.getPolicy(ctx, caller, &command.GetPolicy{SessionID: p.SessionID})
 	if err != nil {
 		return nil, err
 	}
+	_, id := policySubject(p.SessionID)
 	return session.Answered(ctx, l.m, caller, p, id, now)
 }
 
@@ -319,9 +297,6 @@ func (l *Loop) adoptRulesAs(ctx context.Context, caller command.Caller, sessionI
 
 // compactThread asks for a compaction and waits for its end.
 func (l *Loop) compactThread(ctx context.Context, caller command.Caller, p *command.CompactThread) (*command.CompactThreadResult, error) {
-	if first, err := session.Repeated[command.CompactThreadResult](ctx, l.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	var id string
 	var from uint64
 	_, err := session.Write(ctx, l.m, caller, &command.CompactThread{SessionID: p.SessionID, ThreadID: p.ThreadID}, p.SessionID, event.BySession, func(tx *session.Tx) (*struct{}, error) {

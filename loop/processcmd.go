@@ -63,9 +63,6 @@ func processScope(s *state.Session, x *state.Process) event.Scope {
 
 // writeStdin writes to a process. The same key again doesn't write twice.
 func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command.WriteProcessStdin) (*command.WriteProcessStdinResult, error) {
-	if first, err := session.Repeated[command.WriteProcessStdinResult](ctx, l.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
 	if err != nil {
 		return nil, err
@@ -101,9 +98,6 @@ func inputFault(err error) error {
 }
 
 func (l *Loop) resizeProcess(ctx context.Context, caller command.Caller, p *command.ResizeProcess) (*command.ProcessResult, error) {
-	if first, err := session.Repeated[command.ProcessResult](ctx, l.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
 	if err != nil {
 		return nil, err
@@ -127,9 +121,6 @@ const terminateGrace = 2 * time.Second
 
 // terminateProcess ends a process and all that it started.
 func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *command.TerminateProcess) (*command.ProcessResult, error) {
-	if first, err := session.Repeated[command.ProcessResult](ctx, l.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
 	if err != nil {
 		return nil, err

@@ -33,9 +33,6 @@ type takenBack struct {
 // rollbackThread takes turns back, with the files that they changed if that is
 // wanted. Nothing is deleted: the facts stay, and the rollback is one of them.
 func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *command.RollbackThread) (*command.RollbackThreadResult, error) {
-	if first, err := session.Repeated[command.RollbackThreadResult](ctx, l.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	b, err := l.toTakeBack(ctx, caller, p)
 	if err != nil {
 		return nil, err

@@ -3,9 +3,7 @@ package session
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"agentd/command"
 	"agentd/event"
@@ -14,17 +12,53 @@ import (
 	"agentd/store"
 )
 
-// Do carries out a command and returns its result, a pointer to the command's
-// result struct. Its facts are durable when it returns. Errors are faults.
-func (m *Manager) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+// Register registers the handlers of the commands that a session's facts alone answer.
+func (m *Manager) Register(t *command.Table) {
+	handle(t, m, (*request).createSession)
+	handle(t, m, (*request).listSessions)
+	command.HandleReadModel(t, withRequest(m, (*request).getSession))
+	command.HandleReadModel(t, withRequest(m, (*request).getThreadRead))
+	handle(t, m, (*request).resumeThread)
+	handle(t, m, (*request).submitTurn)
+	handle(t, m, (*request).interruptTurn)
+	handle(t, m, (*request).removeQueuedTurn)
+	handle(t, m, (*request).promoteQueuedTurn)
+	handle(t, m, (*request).respondAction)
+	handle(t, m, (*request).listActions)
+	handle(t, m, (*request).resolvePermission)
+	handle(t, m, (*request).forkThread)
+	handle(t, m, (*request).listProcesses)
+	handle(t, m, (*request).getQuotas)
+	handle(t, m, (*request).getPeerTask)
+	handle(t, m, (*request).listPeerTasks)
+	handle(t, m, (*request).settlePeerTask)
+	handle(t, m, (*request).setPeerPush)
+	handle(t, m, (*request).removePeerPush)
+	handle(t, m, (*request).reportPeerPush)
+	handle(t, m, (*request).listPeerPushes)
+}
+
+func handle[P command.Returning[R], R any](t *command.Table, m *Manager, do func(*request, context.Context, P) (*R, error)) {
+	command.Handle(t, withRequest(m, do))
+}
+
+// withRequest makes a method of a request the handler of a command.
+func withRequest[P command.Params, R any](m *Manager, do func(*request, context.Context, P) (*R, error)) func(context.Context, command.Caller, P) (*R, error) {
+	return func(ctx context.Context, caller command.Caller, p P) (*R, error) {
+		req, err := m.request(caller, p)
+		if err != nil {
+			return nil, err
+		}
+		return do(req, ctx, p)
+	}
+}
+
+// CreateSession opens a session as a part of another command of the same caller.
+func (m *Manager) CreateSession(ctx context.Context, caller command.Caller, p *command.CreateSession) (*command.CreateSessionResult, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	req, err := m.request(caller, p)
-	if err != nil {
-		return nil, err
-	}
-	return req.dispatch(ctx, p)
+	return withRequest(m, (*request).createSession)(ctx, caller, p)
 }
 
 func (m *Manager) request(caller command.Caller, p command.Params) (*request, error) {
@@ -40,17 +74,6 @@ func (m *Manager) request(caller command.Caller, p command.Params) (*request, er
 		req.key, req.digest = caller.Account+"/"+mut.Key(), hex.EncodeToString(digest[:])
 	}
 	return req, nil
-}
-
-// Repeated returns the first result of a command that was given before with the
-// same idempotency key, or nil. A command that does more than one write asks
-// before it begins.
-func Repeated[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params) (*R, error) {
-	req, err := m.request(caller, p)
-	if err != nil {
-		return nil, err
-	}
-	return repeated[R](ctx, req)
 }
 
 // Write runs the decision of a command that another package carries out. The
@@ -91,104 +114,10 @@ type request struct {
 	key, digest string
 }
 
-func (r *request) dispatch(ctx context.Context, p command.Params) (any, error) {
-	switch p := p.(type) {
-	case *command.CreateSession:
-		return r.createSession(ctx, p)
-	case *command.ListSessions:
-		return r.listSessions(ctx, p)
-	case *command.GetSession:
-		return r.getSession(ctx, p)
-	case *command.GetThreadRead:
-		return r.getThreadRead(ctx, p)
-	case *command.ResumeThread:
-		return r.resumeThread(ctx, p)
-	case *command.SubmitTurn:
-		return r.submitTurn(ctx, p)
-	case *command.InterruptTurn:
-		return r.interruptTurn(ctx, p)
-	case *command.RemoveQueuedTurn:
-		return r.removeQueuedTurn(ctx, p)
-	case *command.PromoteQueuedTurn:
-		return r.promoteQueuedTurn(ctx, p)
-	case *command.RespondAction:
-		return r.respondAction(ctx, p)
-	case *command.ListActions:
-		return r.listActions(ctx, p)
-	case *command.ResolvePermission:
-		return r.resolvePermission(ctx, p)
-	case *command.ForkThread:
-		return r.forkThread(ctx, p)
-	case *command.ListProcesses:
-		return r.listProcesses(ctx, p)
-	case *command.GetQuotas:
-		return r.getQuotas(ctx, p)
-	}
-	if do := r.peerCommand(ctx, p); do != nil {
-		return do()
-	}
-	return nil, fault.New(fault.Unavailable, "%s is not available in this build", p.Command())
-}
-
-// firstResult is what the index keeps under an idempotency key.
-type firstResult struct {
-	Digest string          `json:"digest"`
-	Result json.RawMessage `json:"result"`
-	// Answer is what the caller was told, for a command whose answer is made from the
-	// result after its write; see [Answered].
-	Answer json.RawMessage `json:"answer,omitempty"`
-}
-
-// told is what a repeated call gets.
-func (f *firstResult) told() json.RawMessage {
-	if f.Answer != nil {
-		return f.Answer
-	}
-	return f.Result
-}
-
-// Answered keeps the answer to a command that was made from the result of its [Write],
-// such as a view of what the write led to, for repeated calls. It returns the answer
-// that counts: the one that was kept first.
-func Answered[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params, sessionID string, answer *R) (*R, error) {
-	r, err := m.request(caller, p)
-	if err != nil || r.key == "" {
-		return answer, err
-	}
-	told := answer
-	err = m.write(ctx, sessionID, r.by, false, func(tx *Tx) error {
-		v, found, err := tx.Lookup(kindKey, r.key)
-		if err != nil || !found {
-			return err
-		}
-		first, err := r.first(v)
-		if err != nil {
-			return err
-		}
-		if first.Answer != nil {
-			told, err = decodeTold[R](first)
-			return err
-		}
-		if first.Answer, err = json.Marshal(answer); err == nil {
-			v, err = json.Marshal(first)
-		}
-		if err != nil {
-			return fault.Wrap(fault.Internal, err, "the answer could not be kept")
-		}
-		tx.index = append(tx.index, store.IndexOp{Entry: store.Entry{Kind: kindKey, Key: r.key, Value: v}})
-		return nil
-	})
-	if err != nil {
-		return nil, storeFault(err)
-	}
-	return told, nil
-}
-
-// mutate runs a decision that yields a result, once for each idempotency key.
+// mutate runs a decision that yields a result and keeps it under the idempotency key. A
+// call that was made before doesn't get here, unless another node carried it out in the
+// meantime.
 func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
-	if result, err := repeated[R](ctx, r); result != nil || err != nil {
-		return result, err
-	}
 	var result *R
 	err := r.m.write(ctx, sessionID, r.by, create, func(tx *Tx) error {
 		if err := r.visible(tx.State); err != nil {
@@ -205,8 +134,9 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 		return r.remember(tx, result)
 	})
 	if errors.Is(err, store.ErrExists) {
-		// Somebody else was first with the same key, in another session.
-		if first, err := repeated[R](ctx, r); first != nil || err != nil {
+		// Another call with the same key was first.
+		first := new(R)
+		if found, err := r.readFirst(ctx, first); err != nil || found {
 			return first, err
 		}
 	}
@@ -214,65 +144,6 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 		return nil, err
 	}
 	return result, nil
-}
-
-// repeated returns the first result of the call's idempotency key, or nil.
-func repeated[R any](ctx context.Context, r *request) (*R, error) {
-	if r.key == "" {
-		return nil, nil
-	}
-	v, err := r.m.opt.Store.Get(ctx, kindKey, r.key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, storeFault(err)
-	}
-	first, err := r.first(v)
-	if err != nil {
-		return nil, err
-	}
-	return decodeTold[R](first)
-}
-
-// first reads what is kept under the call's idempotency key.
-func (r *request) first(v []byte) (*firstResult, error) {
-	first := &firstResult{}
-	if err := json.Unmarshal(v, first); err != nil {
-		return nil, errKept(err)
-	}
-	if first.Digest != r.digest {
-		return nil, fault.New(fault.Conflict, "the idempotency key was used with other parameters")
-	}
-	return first, nil
-}
-
-func decodeTold[R any](first *firstResult) (*R, error) {
-	told := new(R)
-	if err := json.Unmarshal(first.told(), told); err != nil {
-		return nil, errKept(err)
-	}
-	return told, nil
-}
-
-func errKept(err error) error {
-	return storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
-}
-
-// remember binds the idempotency key to the result, in the same write as the facts.
-func (r *request) remember(tx *Tx, result any) error {
-	if r.key == "" {
-		return nil
-	}
-	b, err := json.Marshal(result)
-	if err == nil {
-		b, err = json.Marshal(firstResult{Digest: r.digest, Result: b})
-	}
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the result could not be kept")
-	}
-	tx.Claim(kindKey, r.key, b)
-	return nil
 }
 
 // stamp writes the caller's correlation ids into the decision's facts.

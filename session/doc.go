@@ -3,10 +3,10 @@
 //
 // # How a command becomes a fact
 //
-// [Manager.Do] finds the session's writer, loading it from snapshot and tail if
-// it isn't in memory. Under the writer's lock a pure decision turns the state
-// and the parameters into facts; they are checked, numbered, encoded once,
-// chained by hash and folded. The batch then goes to the journal, which commits
+// The handlers that [Manager.Register] adds to the table of commands find the session's
+// writer, loading it from snapshot and tail if it isn't in memory. Under the writer's
+// lock a pure decision turns the state and the parameters into facts; they are checked,
+// numbered, encoded once, chained by hash and folded. The batch then goes to the journal, which commits
 // the batches of many sessions together (see journal). Only when the store has
 // made the batch durable do subscribers, observers and the caller learn of it.
 //

@@ -15,9 +15,6 @@ import (
 // history is referred to, not copied: the first fact names the place and the hash
 // of the chain there.
 func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*command.ForkThreadResult, error) {
-	if first, err := repeated[command.ForkThreadResult](ctx, r); first != nil || err != nil {
-		return first, err
-	}
 	made := false
 	end := r.m.forks.beginFork(p.SessionID)
 	defer func() { end(made) }()

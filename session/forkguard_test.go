@@ -56,7 +56,7 @@ func (k *kit) fork(sessionID string) (*command.ForkThreadResult, error) {
 	k.view(sessionID, func(s *state.Session) {
 		p = command.ForkThread{SessionID: sessionID, ThreadID: s.MainThread().ThreadID, AtSequence: s.Sequence}
 	})
-	res, err := k.m.Do(context.Background(), admin, &p)
+	res, err := do(k.m, admin, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func TestForkBesideARemoval(t *testing.T) {
 
 	// A fork that was refused leaves nothing behind that keeps the events.
 	k.turns("sess_f", 1)
-	if _, err := k.m.Do(t.Context(), admin, &command.ForkThread{SessionID: "sess_f", ThreadID: "thread_none", AtSequence: 1}); err == nil {
+	if _, err := do(k.m, admin, &command.ForkThread{SessionID: "sess_f", ThreadID: "thread_none", AtSequence: 1}); err == nil {
 		t.Error("a thread that isn't there was forked")
 	}
 	if _, err := k.m.Trim(t.Context(), "sess_f", session.TrimOptions{}); err != nil {

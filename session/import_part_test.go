@@ -37,7 +37,7 @@ func TestAnOlderFileCompletesNothing(t *testing.T) {
 		if got, err := to.take("sess_a", file[:have+100], func() {}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("an older file: %+v, %v", got, err)
 		}
-		if _, err := to.m.Do(t.Context(), admin, &command.SubmitTurn{SessionID: "sess_a", Input: []byte(`"mine"`)}); fault.KindOf(err) != fault.Conflict {
+		if _, err := do(to.m, admin, &command.SubmitTurn{SessionID: "sess_a", Input: []byte(`"mine"`)}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("somebody goes on with the part: %v", err)
 		}
 		if got, err := to.take("sess_a", file, func() {}); err != nil || got.Events != uint64(len(file)) {

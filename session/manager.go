@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 	"agentd/quota"
@@ -32,6 +33,8 @@ type Options struct {
 	// CheckTurn refuses options of a turn that can't be meant, such as a model that
 	// nobody knows; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
+	// Submitting is asked before a turn is submitted and may refuse it; nil accepts all.
+	Submitting func(context.Context, command.Caller, *command.SubmitTurn) error
 	// ResolveWorkspace returns the workspace of a new session as it is stored, or
 	// refuses it; it is asked also for a session that names none. Nil takes all as
 	// they are given.
@@ -111,7 +114,9 @@ type Manager struct {
 	accounts recent[string]
 	scratch  sync.Pool // of *[]byte, for encoding facts
 	forks    forkGuard
-	quotas   quota.Book
+	// repeats keeps calls apart that may be the same one.
+	repeats lanes
+	quotas  quota.Book
 	// counting ends with the manager; sessions are counted under it.
 	counting     context.Context //nolint:containedctx // it is the manager's own
 	stopCounting context.CancelFunc

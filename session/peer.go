@@ -19,35 +19,6 @@ import (
 // maxPushes bounds the places that one task's peer wants to be told at.
 const maxPushes = 100
 
-// peerCommand returns what carries out a command about peers' tasks, or nil.
-func (r *request) peerCommand(ctx context.Context, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.GetPeerTask:
-		return func() (any, error) { return some(r.getPeerTask(ctx, &p.PeerTaskKey)) }
-	case *command.ListPeerTasks:
-		return func() (any, error) { return some(r.listPeerTasks(ctx, p)) }
-	case *command.SettlePeerTask:
-		return func() (any, error) { return some(r.settlePeerTask(ctx, p)) }
-	case *command.SetPeerPush:
-		return func() (any, error) { return some(r.setPeerPush(ctx, p)) }
-	case *command.RemovePeerPush:
-		return func() (any, error) { return some(r.removePeerPush(ctx, p)) }
-	case *command.ReportPeerPush:
-		return func() (any, error) { return some(r.reportPeerPush(ctx, p)) }
-	case *command.ListPeerPushes:
-		return func() (any, error) { return some(r.listPeerPushes(ctx, p)) }
-	}
-	return nil
-}
-
-// some makes a typed result what Do returns: nothing beside an error.
-func some[R any](res *R, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
-}
-
 // linkPeer emits that the turn just submitted is a peer's task.
 func (r *request) linkPeer(tx *Tx, scope event.Scope, step *command.PeerStep) {
 	if step == nil {
@@ -111,12 +82,12 @@ func decodePeer(v []byte) (*peerEntry, error) {
 	return x, nil
 }
 
-func (r *request) getPeerTask(ctx context.Context, k *command.PeerTaskKey) (*command.PeerTaskRecord, error) {
-	x, err := r.peerEntryOf(ctx, k)
+func (r *request) getPeerTask(ctx context.Context, p *command.GetPeerTask) (*command.PeerTaskRecord, error) {
+	x, err := r.peerEntryOf(ctx, &p.PeerTaskKey)
 	if err != nil {
 		return nil, err
 	}
-	rec := x.record(k.NativeProtocol, direction(k.Direction))
+	rec := x.record(p.NativeProtocol, direction(p.Direction))
 	return &rec, nil
 }
 

@@ -63,7 +63,7 @@ func (w *world) stop() {
 
 // do carries out a command that may be refused, but not for a defect.
 func (w *world) do(t *rapid.T, p command.Params) {
-	if _, err := w.m.Do(context.Background(), command.Local(), p); fault.KindOf(err) == fault.Internal && err != nil {
+	if _, err := do(w.m, command.Local(), p); fault.KindOf(err) == fault.Internal && err != nil {
 		t.Fatalf("%s: %v", p.Command(), err)
 	}
 }

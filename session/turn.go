@@ -18,16 +18,11 @@ import (
 )
 
 func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
-	if r.m.opt.CheckTurn != nil && p.Options != nil {
-		if err := r.m.opt.CheckTurn(p.Options); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.checkRefs(ctx, p.Input); err != nil {
+	if err := r.maySubmit(ctx, p); err != nil {
 		return nil, err
 	}
 	sessionID, create := p.SessionID, p.Create
-	own := &request{}
+	own := &request{m: r.m}
 	if sessionID == "" {
 		sessionID, create = r.m.NewID(event.PrefixSession), true
 		if p.TurnID != "" {
@@ -37,14 +32,15 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 			if err != nil {
 				return nil, fault.Wrap(fault.Internal, err, "the parameters could not be compared")
 			}
-			own = &request{m: r.m, key: r.caller.Account + "//turn/" + p.TurnID, digest: hex.EncodeToString(digest[:])}
-			if r.key == "" {
-				r.key, r.digest, own.key = own.key, own.digest, ""
-			}
+			own.key, own.digest = r.caller.Account+"//turn/"+p.TurnID, hex.EncodeToString(digest[:])
 		}
 	}
-	if first, err := repeated[command.SubmitTurnResult](ctx, own); first != nil || err != nil {
+	first := &command.SubmitTurnResult{}
+	if found, err := own.readFirst(ctx, first); err != nil || found {
 		return first, err
+	}
+	if r.key == "" {
+		r.key, r.digest, own.key = own.key, own.digest, ""
 	}
 	return mutate(ctx, r, sessionID, create, func(tx *Tx) (*command.SubmitTurnResult, error) {
 		res, err := r.decideSubmit(tx, p)
@@ -53,6 +49,24 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 		}
 		return res, own.remember(tx, res)
 	})
+}
+
+// maySubmit refuses a turn that can't be meant, or not by this caller.
+func (r *request) maySubmit(ctx context.Context, p *command.SubmitTurn) error {
+	if p.Create {
+		if err := r.m.checkUnowned(ctx, r.caller, "session", p.SessionID); err != nil {
+			return err
+		}
+	}
+	if r.m.opt.Submitting != nil {
+		if err := r.m.opt.Submitting(ctx, r.caller, p); err != nil {
+			return err
+		}
+	}
+	if err := r.m.CheckTurn(p.Options); err != nil {
+		return err
+	}
+	return r.checkRefs(ctx, p.Input)
 }
 
 // checkRefs refuses references in an input that the caller may not read: what is

@@ -13,30 +13,6 @@ import (
 	"agentd/state"
 )
 
-func (w *Work) cronCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.CreateSchedule:
-		return cleaned(w, p, func(p *command.CreateSchedule) (*command.ScheduleResult, error) {
-			return w.createSchedule(ctx, caller, p)
-		})
-	case *command.ListSchedules:
-		return answer(func() (*command.ListSchedulesResult, error) { return w.listSchedules(ctx, caller, p) })
-	case *command.PauseSchedule:
-		return cleaned(w, p, func(p *command.PauseSchedule) (*command.ScheduleResult, error) {
-			return w.pauseSchedule(ctx, caller, p)
-		})
-	case *command.ResumeSchedule:
-		return cleaned(w, p, func(p *command.ResumeSchedule) (*command.ScheduleResult, error) {
-			return w.resumeSchedule(ctx, caller, p)
-		})
-	case *command.DeleteSchedule:
-		return cleaned(w, p, func(p *command.DeleteSchedule) (*command.ScheduleResult, error) {
-			return w.deleteSchedule(ctx, caller, p)
-		})
-	}
-	return nil
-}
-
 // timing says when a schedule is due.
 type timing struct {
 	cron  *cronSpec
@@ -89,9 +65,6 @@ func (t *timing) upTo(first, now time.Time) (last time.Time, count int64) {
 }
 
 func (w *Work) createSchedule(ctx context.Context, caller command.Caller, p *command.CreateSchedule) (*command.ScheduleResult, error) {
-	if first, err := session.Repeated[command.ScheduleResult](ctx, w.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	due, err := timingOf(p.Cron, p.EveryMs, p.TimeZone, w.m.Now())
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -285,17 +284,8 @@ func (w *Work) startRun(ctx context.Context, caller command.Caller, x *state.Sch
 	if err != nil {
 		return "", err
 	}
-	_, err = w.carryOut(ctx, caller, p)
+	_, err = w.opt.Do(ctx, caller, p)
 	return id, err
-}
-
-// carryOut gives a command to the runtime.
-func (w *Work) carryOut(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
-	res, mine, err := w.Do(ctx, caller, p)
-	if !mine {
-		return nil, fault.New(fault.Unavailable, "%s is not available in this build", p.Command())
-	}
-	return res, err
 }
 
 // stillRuns reports whether what the last run started has not ended.
@@ -309,21 +299,11 @@ func (w *Work) stillRuns(ctx context.Context, x *state.Schedule) (bool, error) {
 		}
 		status = f.job.Status
 	case x.LastTaskID != "":
-		res, err := w.carryOut(ctx, command.Local(), &command.GetTask{TaskID: x.LastTaskID})
+		task, err := w.getTask(ctx, command.Local(), &command.GetTask{TaskID: x.LastTaskID})
 		if err != nil {
 			return false, missing(err)
 		}
-		raw, err := json.Marshal(res)
-		if err != nil {
-			return false, fmt.Errorf("work: a task: %w", err)
-		}
-		var rec struct {
-			Status string `json:"status"`
-		}
-		if err := json.Unmarshal(raw, &rec); err != nil {
-			return false, fmt.Errorf("work: a task: %w", err)
-		}
-		status = rec.Status
+		status = task.Status
 	}
 	return status != "" && !slices.Contains([]string{jobCompleted, jobFailed, jobCancelled, "timed_out", "lost", "archived"}, status), nil
 }

@@ -172,9 +172,6 @@ func cancelledAbove(st *state.Session, t *state.Task) *state.Task {
 const maxDepth = 64
 
 func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (*command.RelationshipsResult, error) {
-	if res, err := session.Repeated[command.RelationshipsResult](ctx, w.m, caller, p); res != nil || err != nil {
-		return res, err
-	}
 	// One at a time: whether there is a cycle depends on all edges.
 	w.graph.Lock()
 	defer w.graph.Unlock()
@@ -185,9 +182,6 @@ func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.
 }
 
 func (w *Work) unlinkTasks(ctx context.Context, caller command.Caller, p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
-	if res, err := session.Repeated[command.RelationshipsResult](ctx, w.m, caller, p); res != nil || err != nil {
-		return res, err
-	}
 	w.graph.Lock()
 	defer w.graph.Unlock()
 	found, err := w.find(ctx, caller, p.TaskID)

@@ -26,35 +26,8 @@ const (
 // linesType is the media type of items and results: one JSON object a line.
 const linesType = "application/x-ndjson"
 
-func (w *Work) jobCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.CreateJob:
-		return answer(func() (*command.JobResult, error) {
-			clean, err := w.cleanJob(p)
-			if err != nil {
-				return nil, err
-			}
-			return w.createJob(ctx, caller, clean)
-		})
-	case *command.StartJob:
-		return cleaned(w, p, func(p *command.StartJob) (*command.JobRecord, error) { return w.startJob(ctx, caller, p) })
-	case *command.GetJob:
-		return answer(func() (*command.JobRecord, error) { return w.getJob(ctx, caller, p) })
-	case *command.ListJobs:
-		return answer(func() (*command.ListJobsResult, error) { return w.listJobs(ctx, caller, p) })
-	case *command.CancelJob:
-		return cleaned(w, p, func(p *command.CancelJob) (*command.JobRecord, error) { return w.cancelJob(ctx, caller, p) })
-	case *command.RetryJobItem:
-		return cleaned(w, p, func(p *command.RetryJobItem) (*command.JobRecord, error) { return w.retryJobItem(ctx, caller, p) })
-	}
-	return nil
-}
-
 // createJob stores the items first, then the job that refers to them.
 func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (*command.JobResult, error) {
-	if first, err := session.Repeated[command.JobResult](ctx, w.m, caller, p); first != nil || err != nil {
-		return first, err
-	}
 	if err := w.m.CheckTurn(&event.TurnOptions{OutputSchema: p.OutputSchema}); err != nil {
 		return nil, err
 	}
@@ -73,20 +46,6 @@ func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.
 	return session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.JobResult, error) {
 		return w.emitJob(tx, p, itemsRef, session.ActorOf(caller))
 	})
-}
-
-// cleanJob takes secrets out of a new job, but for its items, of which there may be
-// very many: they are cleaned one by one.
-func (w *Work) cleanJob(p *command.CreateJob) (*command.CreateJob, error) {
-	bare := *p
-	bare.Items = nil
-	clean, err := redacted(w, &bare)
-	if err != nil {
-		return nil, err
-	}
-	kept := *clean
-	kept.Items = p.Items
-	return &kept, nil
 }
 
 // sessionForJob returns the session that a job goes to: the named one, that of
@@ -114,13 +73,9 @@ func (w *Work) sessionForJob(ctx context.Context, caller command.Caller, p *comm
 	if title == "" {
 		title = "job"
 	}
-	res, err := w.m.Do(ctx, caller, &command.CreateSession{Title: title})
+	created, err := w.m.CreateSession(ctx, caller, &command.CreateSession{Title: title})
 	if err != nil {
 		return "", err
-	}
-	created, ok := res.(*command.CreateSessionResult)
-	if !ok {
-		return "", fault.New(fault.Internal, "a session could not be created")
 	}
 	return created.SessionID, nil
 }
@@ -300,13 +255,6 @@ func itemScope(j *state.Job, item *state.JobItem) event.Scope {
 
 // retryJobItem starts another attempt at an item that failed.
 func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *command.RetryJobItem) (*command.JobRecord, error) {
-	// A repeated call must not fail because its first one started the item.
-	switch first, err := session.Repeated[command.JobRecord](ctx, w.m, caller, p); {
-	case err != nil:
-		return nil, err
-	case first != nil:
-		return w.jobAnswer(ctx, caller, p, first)
-	}
 	failed, line, err := w.failedItem(ctx, caller, p.JobID, p.ItemID)
 	if err != nil {
 		return nil, err
@@ -366,7 +314,8 @@ func (w *Work) failedItem(ctx context.Context, caller command.Caller, jobID, ite
 	return item, line, nil
 }
 
-// changeJob runs a decision about a job and returns the job after it.
+// changeJob runs a decision about a job. What is kept of it has the job's id alone; see
+// keepJobAnswer.
 func (w *Work) changeJob(ctx context.Context, caller command.Caller, p command.Params, id string, decide func(*session.Tx, *state.Job) error) (*command.JobRecord, error) {
 	sessionID, err := w.m.Locate(ctx, session.KindJob, id)
 	if err != nil {
@@ -382,23 +331,25 @@ func (w *Work) changeJob(ctx context.Context, caller command.Caller, p command.P
 	if err != nil {
 		return nil, hidden(err, "job", id)
 	}
-	return w.jobAnswer(ctx, caller, p, res)
+	return res, nil
 }
 
-// jobAnswer answers a command about a job with the job after it, and a repeated one
-// with what the first was told. What is kept with the command's own write has the
-// job's id alone: a crash before the answer was kept leaves that, and nobody was told
+// keepJobAnswer answers a command about a job with the job after it, and a repeated call
+// with what the first was told. What is kept with the command's own write has the job's
+// id alone: a crash before the answer was kept leaves that, and no caller was told
 // anything.
-func (w *Work) jobAnswer(ctx context.Context, caller command.Caller, p command.Params, kept *command.JobRecord) (*command.JobRecord, error) {
-	if kept.Status != "" {
-		return kept, nil
+func keepJobAnswer[P command.Params](w *Work) func(context.Context, command.Caller, P, *command.JobRecord) (*command.JobRecord, error) {
+	return func(ctx context.Context, caller command.Caller, p P, kept *command.JobRecord) (*command.JobRecord, error) {
+		if kept.Status != "" {
+			return kept, nil
+		}
+		now, err := w.getJob(ctx, caller, &command.GetJob{JobID: kept.JobID})
+		if err != nil {
+			return nil, err
+		}
+		now.NextCursor = command.SealCursor("get_job", now.NextCursor)
+		return session.Answered(ctx, w.m, caller, p, now.SessionID, now)
 	}
-	now, err := w.getJob(ctx, caller, &command.GetJob{JobID: kept.JobID})
-	if err != nil {
-		return nil, err
-	}
-	now.NextCursor = command.SealCursor("get_job", now.NextCursor)
-	return session.Answered(ctx, w.m, caller, p, now.SessionID, now)
 }
 
 // ordinal reads the cursor of a page of items.

@@ -157,11 +157,7 @@ func TestAListShowsTheFirstItemsOfAJob(t *testing.T) {
 	if len(list.Jobs) != 1 || len(list.Jobs[0].Items) != 20 || list.Jobs[0].Items[19].ItemID != "item_000020" {
 		t.Fatalf("jobs: %+v", list.Jobs)
 	}
-	place, err := command.OpenCursor("get_job", list.Jobs[0].NextCursor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest := must[command.JobRecord](k, &command.GetJob{JobID: "job_l", Page: command.Page{Cursor: place}})
+	rest := must[command.JobRecord](k, &command.GetJob{JobID: "job_l", Page: command.Page{Cursor: list.Jobs[0].NextCursor}})
 	if len(rest.Items) != 5 || rest.Items[0].ItemID != "item_000021" {
 		t.Errorf("the rest: %+v", rest.Items)
 	}

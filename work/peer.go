@@ -32,20 +32,6 @@ type Peers interface {
 	Wake(sessionID, taskID string)
 }
 
-// peerCommand returns what carries out a command about the work of peers, or nil.
-func (w *Work) peerCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.GetPeerWork:
-		return answer(func() (*command.PeerWork, error) { return w.getPeerWork(ctx, caller, p) })
-	case *command.LinkPeerTask:
-		return cleaned(w, p, func(p *command.LinkPeerTask) (*command.TaskResult, error) { return w.linkPeerTask(ctx, caller, p) })
-	case *command.UpdatePeerTask:
-		// Its contents may be binary: what is text in it is cleaned where it is stored.
-		return answer(func() (*command.TaskResult, error) { return w.updatePeerTask(ctx, caller, p) })
-	}
-	return nil
-}
-
 // checkPeer refuses a peer that nothing can be given to.
 func (w *Work) checkPeer(peer string) error {
 	if peer == "" || w.opt.Peers == nil {

@@ -72,7 +72,7 @@ var planted = []struct{ name, params string }{
 	{"create_task", `{"objective":"a session of its own SECRET","title":"SECRET"}`},
 	{"update_task", `{"taskId":"task_1","title":"T SECRET","objective":"LONG","reason":"R SECRET","artifacts":[{"artifactId":"artifact_1","uri":"file:SECRET"}],"evidenceRefs":["e SECRET"],"deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
 	{"start_task", `{"taskId":"task_1","reason":"R SECRET"}`},
-	{"append_task_progress", `{"taskId":"task_1","progress":{"phase":"P SECRET","summary":"S SECRET","currentStep":"C SECRET","counters":{"SECRET":1}},"outputRefs":["o SECRET"],"deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
+	{"append_task_progress", `{"taskId":"task_1","progress":{"phase":"P SECRET","summary":"S SECRET","currentStep":"C SECRET","counters":{"files":1}},"outputRefs":["o SECRET"],"deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
 	{"pause_task", `{"taskId":"task_1","reason":"R SECRET"}`},
 	{"resume_task", `{"taskId":"task_1","reason":"R SECRET"}`},
 	{"complete_task", `{"taskId":"task_1","summary":"S SECRET","artifacts":[{"artifactId":"artifact_2","uri":"u SECRET"}],"evidenceRefs":["e SECRET"],"deliveryState":{"status":"delivered","target":"SECRET"},
@@ -153,12 +153,12 @@ func TestNoCommandStoresASecret(t *testing.T) {
 // TestASecretInPlaceOfAnIDIsRefused doesn't store what it can't clean.
 func TestASecretInPlaceOfAnIDIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		secret := strings.Join([]string{"planted", "value", "9Qx7"}, "-")
 		k := &crew{TB: t, store: newCrewStore(t), redact: func(v event.Raw) event.Raw {
-			return bytes.ReplaceAll(v, []byte(`"percent":40`), []byte(`"percent":"[redacted]"`))
+			return bytes.ReplaceAll(v, []byte(secret), []byte("[redacted]"))
 		}}
 		k.started()
 		k.hire("task_a", 0, nil)
-		percent := 40.0
-		k.refuse("invalid_params", &command.AppendTaskProgress{TaskID: "task_a", Progress: &event.Progress{Percent: &percent}}, "secret")
+		k.refuse("invalid_params", &command.AppendTaskProgress{TaskID: "task_a", RunID: secret, Progress: &event.Progress{}}, "runId", "secret")
 	})
 }

@@ -30,32 +30,6 @@ const asWork = event.ByWork | event.BySession
 // byRuntime is who acts when nobody else did.
 func byRuntime() *event.Actor { return &event.Actor{Kind: "runtime"} }
 
-func (w *Work) subagentCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.SpawnSubagent:
-		return cleaned(w, p, func(p *command.SpawnSubagent) (*command.SpawnSubagentResult, error) {
-			return w.spawnSubagent(ctx, caller, p)
-		})
-	case *command.SendSubagentInput:
-		return cleaned(w, p, func(p *command.SendSubagentInput) (*command.SubagentResult, error) {
-			return w.sendSubagentInput(ctx, caller, p)
-		})
-	case *command.WaitSubagents:
-		return answer(func() (*command.WaitSubagentsResult, error) { return w.waitSubagents(ctx, caller, p) })
-	case *command.ResumeSubagent:
-		return cleaned(w, p, func(p *command.ResumeSubagent) (*command.SubagentResult, error) {
-			return w.resumeSubagent(ctx, caller, p)
-		})
-	case *command.CloseSubagent:
-		return cleaned(w, p, func(p *command.CloseSubagent) (*command.SubagentResult, error) {
-			return w.closeSubagent(ctx, caller, p)
-		})
-	case *command.ListSubagents:
-		return answer(func() (*command.ListSubagentsResult, error) { return w.listSubagents(ctx, caller, p) })
-	}
-	return nil
-}
-
 // errGone says that a child ended so long ago that its thread was put away.
 func errGone(id string) error {
 	return fault.New(fault.Conflict, "subagent %s ended long ago and its thread is archived; spawn another", id)

@@ -31,9 +31,10 @@ type stage struct {
 	// patience is how long a fact is waited for, so that a broken test ends.
 	patience time.Duration
 
-	m *session.Manager
-	l *loop.Loop
-	w *work.Work
+	m        *session.Manager
+	l        *loop.Loop
+	w        *work.Work
+	commands *command.Table
 }
 
 // tee passes facts on to the loop and to the scheduler.
@@ -61,10 +62,13 @@ func (k *stage) open() {
 	if k.l, err = loop.New(k.loopOptions()); err != nil {
 		k.Fatal(err)
 	}
-	k.w = work.New(work.Options{Limits: k.limits, Narrow: k.l.Narrow, Clock: k.clock})
+	k.w = work.New(work.Options{Limits: k.limits, Narrow: k.l.Narrow, Clock: k.clock, Do: func(ctx context.Context, c command.Caller, p command.Params) (any, error) {
+		return k.commands.Do(ctx, c, p)
+	}})
 	k.m = session.New(session.Options{
 		Store: k.store, RuntimeID: "runtime_test", Observer: tee{k.l, k.w}, CheckTurn: k.l.CheckTurn, Clock: k.clock,
 	})
+	k.commands = commandsOf(k.m, k.l, k.w, nil)
 	ctx := context.Background()
 	if err := k.l.Start(ctx, k.m); err != nil {
 		k.Fatal(err)
@@ -128,14 +132,7 @@ func (k *stage) close() {
 }
 
 func (k *stage) do(c command.Caller, p command.Params) (any, error) {
-	ctx := context.Background()
-	if res, mine, err := k.w.Do(ctx, c, p); mine {
-		return res, err
-	}
-	if res, mine, err := k.l.Do(ctx, c, p); mine {
-		return res, err
-	}
-	return k.m.Do(ctx, c, p)
+	return k.commands.Do(context.Background(), c, p)
 }
 
 // must carries out a command that succeeds.

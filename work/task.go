@@ -13,95 +13,6 @@ import (
 	"agentd/state"
 )
 
-// taskCommand returns what carries out a command about tasks, or nil.
-func (w *Work) taskCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.CreateTask:
-		return cleaned(w, p, func(p *command.CreateTask) (*command.TaskResult, error) { return w.createTask(ctx, caller, p) })
-	case *command.UpdateTask:
-		return cleaned(w, p, func(p *command.UpdateTask) (*command.TaskResult, error) { return w.updateTask(ctx, caller, p) })
-	case *command.StartTask:
-		return cleaned(w, p, func(p *command.StartTask) (*command.TaskRunResult, error) { return w.startTask(ctx, caller, p) })
-	case *command.RetryTask:
-		return cleaned(w, p, func(p *command.RetryTask) (*command.TaskRunResult, error) { return w.retryTask(ctx, caller, p) })
-	case *command.AppendTaskProgress:
-		return cleaned(w, p, func(p *command.AppendTaskProgress) (*command.TaskResult, error) {
-			return w.appendProgress(ctx, caller, p)
-		})
-	case *command.CompleteTask:
-		return cleaned(w, p, func(p *command.CompleteTask) (*command.TaskResult, error) { return w.completeTask(ctx, caller, p) })
-	case *command.FailTask:
-		return cleaned(w, p, func(p *command.FailTask) (*command.TaskResult, error) { return w.failTask(ctx, caller, p) })
-	}
-	return w.taskStateCommand(ctx, caller, p)
-}
-
-// taskStateCommand is taskCommand for what changes standing and edges, and for
-// what reads.
-func (w *Work) taskStateCommand(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	switch p := p.(type) {
-	case *command.PauseTask:
-		return cleaned(w, p, func(p *command.PauseTask) (*command.TaskResult, error) { return w.pauseTask(ctx, caller, p) })
-	case *command.ResumeTask:
-		return cleaned(w, p, func(p *command.ResumeTask) (*command.TaskResult, error) { return w.resumeTask(ctx, caller, p) })
-	case *command.CancelTask:
-		return cleaned(w, p, func(p *command.CancelTask) (*command.TaskResult, error) { return w.cancelTask(ctx, caller, p) })
-	case *command.ArchiveTask:
-		return cleaned(w, p, func(p *command.ArchiveTask) (*command.TaskResult, error) { return w.archiveTask(ctx, caller, p) })
-	case *command.LinkTasks:
-		return cleaned(w, p, func(p *command.LinkTasks) (*command.RelationshipsResult, error) { return w.linkTasks(ctx, caller, p) })
-	case *command.UnlinkTasks:
-		return cleaned(w, p, func(p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
-			return w.unlinkTasks(ctx, caller, p)
-		})
-	case *command.GetTask:
-		return answer(func() (*state.Task, error) { return w.getTask(ctx, caller, p) })
-	case *command.ListTasks:
-		return answer(func() (*ListTasksResult, error) { return w.listTasks(ctx, caller, p) })
-	}
-	return nil
-}
-
-// answer makes a typed result what Do returns: nothing beside an error.
-func answer[R any](do func() (*R, error)) func() (any, error) {
-	return func() (any, error) {
-		res, err := do()
-		if err != nil {
-			return nil, err
-		}
-		return res, nil
-	}
-}
-
-// cleaned is answer for a command whose parameters are stored: it gets them without
-// secrets.
-func cleaned[P, R any](w *Work, p *P, do func(*P) (*R, error)) func() (any, error) {
-	return func() (any, error) {
-		clean, err := redacted(w, p)
-		if err != nil {
-			return nil, err
-		}
-		return answer(func() (*R, error) { return do(clean) })()
-	}
-}
-
-// redacted returns a command's parameters without secrets. If what is left can't
-// be the command's any more it is refused: nothing of it may be stored.
-func redacted[P any](w *Work, p *P) (*P, error) {
-	if w.opt.Redact == nil {
-		return p, nil
-	}
-	b, err := json.Marshal(p)
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "the parameters could not be read")
-	}
-	clean := new(P)
-	if err := json.Unmarshal(w.opt.Redact(b), clean); err != nil {
-		return nil, fault.New(fault.InvalidParams, "a parameter looks like a secret where none can be")
-	}
-	return clean, nil
-}
-
 // found is a task that a command is about.
 type found struct {
 	sessionID, account string
@@ -204,9 +115,6 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 		return nil, err
 	}
 	if p.ParentTaskID != "" || p.DependsOn != nil {
-		if res, err := session.Repeated[command.TaskResult](ctx, w.m, caller, p); res != nil || err != nil {
-			return res, err
-		}
 		if err := w.moveTask(ctx, caller, p); err != nil {
 			return nil, err
 		}

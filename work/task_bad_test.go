@@ -113,7 +113,7 @@ func TestRepeatedCommandsGiveTheFirstResult(t *testing.T) {
 			t.Errorf("repeats left facts: %v %v", before, after)
 		}
 		stranger := command.Caller{Account: "stranger", Actor: event.Actor{Kind: "user"}}
-		k.refuseTo(stranger, fault.Conflict, &command.CreateTask{TaskID: "task_a", Worker: "external", Objective: "x"}, "another content")
+		k.refuseTo(stranger, fault.Conflict, &command.CreateTask{TaskID: "task_a", Worker: "external", Objective: "x"}, "can't be used here")
 	})
 }
 

@@ -257,9 +257,6 @@ func (h *help) left(unreachable map[string]bool) []string {
 // task looked at again.
 func (w *Work) endProcesses(p place, t *state.Task) {
 	defer w.book.passed(p.taskID)
-	if w.opt.Do == nil {
-		return
-	}
 	var left []string
 	err := w.m.View(w.ctx, p.sessionID, func(st *state.Session) error {
 		left = helpers(st, t).left(w.book.outlook(nil).unreachable)

@@ -21,9 +21,6 @@ type claim struct {
 }
 
 func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command.CreateTask) (*command.TaskResult, error) {
-	if res, err := session.Repeated[command.TaskResult](ctx, w.m, caller, p); res != nil || err != nil {
-		return res, err
-	}
 	c, err := w.newCreation(ctx, caller, p)
 	if err != nil {
 		return nil, err
@@ -131,7 +128,7 @@ func (c *creation) openSession(ctx context.Context) error {
 	if title == "" {
 		title = clip(c.p.Objective, 80)
 	}
-	_, err := c.w.m.Do(ctx, c.caller, &command.CreateSession{SessionID: c.sessionID, Title: title})
+	_, err := c.w.m.CreateSession(ctx, c.caller, &command.CreateSession{SessionID: c.sessionID, Title: title})
 	return err
 }
 

@@ -40,9 +40,26 @@ type crew struct {
 	recovery string
 	redact   func(event.Raw) event.Raw
 
-	m *session.Manager
-	l *loop.Loop
-	w *work.Work
+	m        *session.Manager
+	l        *loop.Loop
+	w        *work.Work
+	commands *command.Table
+}
+
+// commandsOf returns the commands of all parts. If redact isn't nil it takes secrets out
+// of parameters, as the runtime does.
+func commandsOf(m *session.Manager, l *loop.Loop, w *work.Work, redact func(event.Raw) event.Raw) *command.Table {
+	opt := command.TableOptions{Repeats: m}
+	if redact != nil {
+		opt.Redact = func(p command.Params) (command.Params, error) {
+			return command.Redact(p, command.Redactor{Text: func(s string) string { return string(redact(event.Raw(s))) }, JSON: redact})
+		}
+	}
+	t := command.NewTable(opt)
+	m.Register(t)
+	l.Register(t)
+	w.Register(t)
+	return t
 }
 
 // each passes facts on to several observers.
@@ -98,6 +115,7 @@ func (k *crew) open() {
 		opt.Redact = k.redact
 	}
 	k.m = session.New(opt)
+	k.commands = commandsOf(k.m, k.l, k.w, k.redact)
 	ctx := context.Background()
 	if err := k.l.Start(ctx, k.m); err != nil {
 		k.Fatal(err)
@@ -160,13 +178,7 @@ func (k *crew) verified() {
 }
 
 func (k *crew) do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
-	if res, mine, err := k.l.Do(ctx, caller, p); mine {
-		return res, err
-	}
-	if res, mine, err := k.w.Do(ctx, caller, p); mine {
-		return res, err
-	}
-	return k.m.Do(ctx, caller, p)
+	return k.commands.Do(ctx, caller, p)
 }
 
 // ask carries out a command that must succeed.

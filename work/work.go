@@ -34,7 +34,7 @@ import (
 	"agentd/state"
 )
 
-// Options configure [Work]. Every field has a default.
+// Options configure [Work]. Do is required; every other field has a default.
 type Options struct {
 	// Limits bound what runs at once.
 	Limits Limits
@@ -50,8 +50,8 @@ type Options struct {
 	// Clock defaults to time.Now, Random to a source of its own.
 	Clock  func() time.Time
 	Random func() float64
-	// Do carries out commands of all parts of the runtime: what is stopped with a
-	// task is stopped through it. If nil, only what this package carries out is.
+	// Do carries out commands of all parts of the runtime: schedules start their runs
+	// through it, and what is stopped with a task is stopped through it. Required.
 	Do func(context.Context, command.Caller, command.Params) (any, error)
 	// CheckTurn refuses constraints that no turn could run with; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
@@ -133,29 +133,48 @@ func (w *Work) Close() {
 	w.wg.Wait()
 }
 
-// Do carries out a command about tasks, subagents or jobs. It reports false for
-// one that isn't its own.
-func (w *Work) Do(ctx context.Context, caller command.Caller, p command.Params) (result any, mine bool, err error) {
-	do := w.handler(ctx, caller, p)
-	if do == nil {
-		return nil, false, nil
-	}
-	if err := p.Validate(); err != nil {
-		return nil, true, err
-	}
-	if result, err = do(); err != nil {
-		return nil, true, err
-	}
-	return result, true, nil
-}
+// Register registers the handlers of the commands about tasks, the work of peers,
+// subagents, jobs and schedules.
+func (w *Work) Register(t *command.Table) {
+	command.Handle(t, w.createTask)
+	command.Handle(t, w.updateTask)
+	command.Handle(t, w.startTask)
+	command.Handle(t, w.retryTask)
+	command.Handle(t, w.appendProgress)
+	command.Handle(t, w.completeTask)
+	command.Handle(t, w.failTask)
+	command.Handle(t, w.pauseTask)
+	command.Handle(t, w.resumeTask)
+	command.Handle(t, w.cancelTask)
+	command.Handle(t, w.archiveTask)
+	command.Handle(t, w.linkTasks)
+	command.Handle(t, w.unlinkTasks)
+	command.HandleReadModel(t, w.getTask)
+	command.HandleReadModel(t, w.listTasks)
 
-func (w *Work) handler(ctx context.Context, caller command.Caller, p command.Params) func() (any, error) {
-	for _, part := range []func(context.Context, command.Caller, command.Params) func() (any, error){w.taskCommand, w.peerCommand, w.subagentCommand, w.jobCommand, w.cronCommand} {
-		if do := part(ctx, caller, p); do != nil {
-			return do
-		}
-	}
-	return nil
+	command.Handle(t, w.getPeerWork)
+	command.Handle(t, w.linkPeerTask)
+	command.Handle(t, w.updatePeerTask)
+
+	command.Handle(t, w.spawnSubagent)
+	command.Handle(t, w.sendSubagentInput)
+	command.Handle(t, w.waitSubagents)
+	command.Handle(t, w.resumeSubagent)
+	command.Handle(t, w.closeSubagent)
+	command.Handle(t, w.listSubagents)
+
+	command.Handle(t, w.createJob)
+	command.HandleKept(t, w.startJob, keepJobAnswer[*command.StartJob](w))
+	command.Handle(t, w.getJob)
+	command.Handle(t, w.listJobs)
+	command.HandleKept(t, w.cancelJob, keepJobAnswer[*command.CancelJob](w))
+	command.HandleKept(t, w.retryJobItem, keepJobAnswer[*command.RetryJobItem](w))
+
+	command.Handle(t, w.createSchedule)
+	command.Handle(t, w.listSchedules)
+	command.Handle(t, w.pauseSchedule)
+	command.Handle(t, w.resumeSchedule)
+	command.Handle(t, w.deleteSchedule)
 }
 
 // Committed implements [session.Observer]: it notes what has to be looked at.

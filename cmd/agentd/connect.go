@@ -18,7 +18,6 @@ import (
 	"agentd"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/command"
-	"agentd/redact"
 	"agentd/session"
 	"agentd/store"
 )
@@ -129,7 +128,8 @@ type localFacts struct {
 	runtime *agentd.Runtime  // if this process does
 	wired   *wiring
 	caller  command.Caller
-	redact  *redact.Redactor // for commands that the manager carries out
+	// commands are those that the manager carries out.
+	commands *command.Table
 }
 
 func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
@@ -173,8 +173,12 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 	if err != nil {
 		return err
 	}
-	l.redact = a.redactor(c)
 	l.manager = session.New(session.Options{Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes), Quotas: c.Quotas.Policy()})
+	redactor := a.redactor(c)
+	l.commands = command.NewTable(command.TableOptions{
+		Repeats: l.manager, Redact: func(p command.Params) (command.Params, error) { return agentd.RedactParams(redactor, p) },
+	})
+	l.manager.Register(l.commands)
 	return nil
 }
 
@@ -194,14 +198,7 @@ func (l *localFacts) content(ctx context.Context, ref string, most int64) ([]byt
 }
 
 func (l *localFacts) do(ctx context.Context, p command.Params, result any) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	p, err := agentd.RedactParams(l.redact, p)
-	if err != nil {
-		return err
-	}
-	do := l.manager.Do
+	do := l.commands.Do
 	if l.runtime != nil {
 		do = l.runtime.Do
 	}

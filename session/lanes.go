@@ -1,4 +1,4 @@
-package agentd
+package session
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type lanes struct {
 }
 
 type lane struct {
-	// turn holds one token while somebody is in the lane.
+	// turn holds one token while a call is in the lane.
 	turn  chan struct{}
 	users int
 }
@@ -30,36 +30,15 @@ func lanesOf(caller command.Caller, p command.Params) []string {
 	if m, ok := p.(command.Mutating); ok && m.Key() != "" {
 		out = append(out, "key/"+caller.Account+"/"+m.Key())
 	}
-	if id := givenID(p); id != "" {
-		out = append(out, string(p.Command())+"/"+id)
+	if c, ok := p.(command.Creating); ok {
+		if noun, id := c.NewID(); id != "" {
+			out = append(out, noun+"/"+id)
+		}
 	}
 	return out
 }
 
-// givenID is the id that the caller gives to what the command makes.
-func givenID(p command.Params) string {
-	switch p := p.(type) {
-	case *command.CreateSession:
-		return p.SessionID
-	case *command.SubmitTurn:
-		return p.TurnID
-	case *command.CreateTask:
-		return p.TaskID
-	case *command.SpawnSubagent:
-		return p.SubagentID
-	case *command.CreateJob:
-		return p.JobID
-	case *command.CreateSchedule:
-		return p.ScheduleID
-	case *command.ConnectChannel:
-		return p.ChannelID
-	case *command.StartBenchmarkTrial:
-		return p.Benchmark.TrialID
-	}
-	return ""
-}
-
-// enter waits until all of the lanes are free. Whoever entered leaves.
+// enter waits until all of the lanes are free. A caller that entered must call leave.
 func (l *lanes) enter(ctx context.Context, names []string) (leave func(), err error) {
 	if len(names) == 0 {
 		return func() {}, nil
@@ -97,16 +76,16 @@ func (l *lanes) enterOne(ctx context.Context, name string) (leave func(), err er
 	case at.turn <- struct{}{}:
 		return func() {
 			<-at.turn
-			l.gone(name, at)
+			l.release(name, at)
 		}, nil
 	case <-ctx.Done():
-		l.gone(name, at)
+		l.release(name, at)
 		return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "the same call is still being carried out")
 	}
 }
 
-// gone forgets a lane that nobody uses any more.
-func (l *lanes) gone(name string, at *lane) {
+// release forgets a lane once the last call is out of it.
+func (l *lanes) release(name string, at *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at.users--; at.users == 0 {

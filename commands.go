@@ -1,0 +1,89 @@
+package agentd
+
+import (
+	"context"
+	"path/filepath"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/redact"
+	"agentd/state"
+)
+
+// Do carries out a command and returns a pointer to its result. Errors are faults.
+func (r *Runtime) Do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+	return r.commands.Do(ctx, caller, p)
+}
+
+// registerCommands fills the table of commands: every part registers its own.
+func (r *Runtime) registerCommands() error {
+	t := command.NewTable(command.TableOptions{
+		Repeats: r.manager,
+		Redact:  func(p command.Params) (command.Params, error) { return RedactParams(r.opt.Loop.Redact, p) },
+	})
+	r.manager.Register(t)
+	r.loop.Register(t)
+	r.work.Register(t)
+	r.channels.Register(t)
+
+	command.Handle(t, r.explain)
+	command.HandleKept(t, r.exportEvidence, packAnswer[*command.ExportEvidence](r))
+	command.HandleKept(t, r.exportReplay, packAnswer[*command.ExportReplay](r))
+	command.HandleKept(t, r.exportReview, packAnswer[*command.ExportReview](r))
+	command.Handle(t, r.startTrial)
+	command.Handle(t, r.recordReward)
+	command.Handle(t, r.endTrial)
+	command.HandleKept(t, r.exportTrial, r.trialAnswer)
+	command.Handle(t, r.compareTrials)
+	r.commands = t
+	return t.CheckComplete()
+}
+
+// RedactParams takes secrets out of what a caller sends, before any part of the runtime
+// sees it: what no part sees, no part stores. The parameters come back as they are if
+// they hold none, or if there is no redactor.
+func RedactParams(r *redact.Redactor, p command.Params) (command.Params, error) {
+	if r == nil {
+		return p, nil
+	}
+	return command.Redact(p, command.Redactor{
+		Text: func(s string) string {
+			clean, _ := r.Text(s)
+			return clean
+		},
+		JSON: func(v event.Raw) event.Raw {
+			clean, _ := r.JSON(v)
+			return clean
+		},
+	})
+}
+
+// beforeTurn refuses a turn that couldn't run where it is meant to, and has one that is
+// accepted wait until its caller was told so.
+func (r *Runtime) beforeTurn(ctx context.Context, caller command.Caller, p *command.SubmitTurn) error {
+	if err := r.checkCwd(ctx, p); err != nil {
+		return err
+	}
+	if caller.Answer != nil && caller.RequestID != "" {
+		caller.Answer.Then(r.loop.Hold(caller.RequestID))
+	}
+	return nil
+}
+
+// checkCwd refuses a turn whose folder isn't in its session's workspace: it would be
+// done elsewhere than its caller thinks.
+func (r *Runtime) checkCwd(ctx context.Context, p *command.SubmitTurn) error {
+	if p.Options == nil || !filepath.IsAbs(p.Options.Cwd) {
+		return nil
+	}
+	check := func(s *state.Session) error { return r.loop.CheckCwd(s, p.Options.Cwd) }
+	err := error(fault.New(fault.NotFound, "there is no session"))
+	if p.SessionID != "" {
+		err = r.manager.View(ctx, p.SessionID, check)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		return check(&state.Session{}) // a new one has the runtime's workspace
+	}
+	return err
+}
