@@ -53,6 +53,11 @@ func newHomes(o *Options) (homes, error) {
 // can. A data directory that is a direct child is covered by the sandbox: with
 // folders in between, one of them could be renamed.
 func (h *homes) refuse(root string) string {
+	for _, kernel := range []string{"/proc", "/sys", "/dev"} {
+		if within(kernel, root) && !within("/dev/shm", root) {
+			return fmt.Sprintf("it lies in %s, whose files are the kernel's: reading one may never end; use a folder of ordinary files", kernel)
+		}
+	}
 	for _, data := range h.data {
 		if filepath.Dir(data) != root && data != root && within(root, data) {
 			return fmt.Sprintf("it contains agentd's data directory %s; use a folder that doesn't, such as a project below it, or move the data with --data to a direct child of the workspace or out of it", data)

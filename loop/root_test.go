@@ -153,3 +153,14 @@ func TestAPathBelowAWorkspaceLeadsWhereItWouldAlone(t *testing.T) {
 		t.Error("what is looked at is not what was meant")
 	}
 }
+
+func TestWorkspaceOfTheKernel(t *testing.T) {
+	h := homes{}
+	for root, refused := range map[string]bool{
+		"/proc": true, "/proc/self/fd": true, "/dev": true, "/sys/kernel": true, "/dev/shm/work": false, "/process": false, "/srv/proc": false,
+	} {
+		if why := h.refuse(root); (why != "") != refused {
+			t.Errorf("%s: %q", root, why)
+		}
+	}
+}

@@ -30,7 +30,7 @@ var shapes = []shape{
 	{"github_token", "ghp_", alnum, 36, 255, false, inWord},
 	{"github_token", "gho_", alnum, 36, 255, false, inWord},
 	{"github_token", "ghu_", alnum, 36, 255, false, inWord},
-	{"github_token", "ghs_", alnum, 36, 255, false, apart},
+	{"github_token", "ghs_", alnum, 36, 255, false, inWord},
 	{"github_token", "ghr_", alnum, 36, 255, false, inWord},
 	{"github_token", "github_pat_", words, 22, 255, false, inWord},
 
@@ -49,6 +49,9 @@ var shapes = []shape{
 	{"slack_token", "xapp-", base64URL, 10, 0, true, inWord},
 	{"slack_webhook", "hooks.slack.com/services/", classOf("A-Za-z0-9/"), 20, 0, false, inWord},
 
+	{"anthropic_key", "sk-ant-api", base64URL, 40, 0, true, inWord},
+	{"anthropic_key", "sk-ant-oat", base64URL, 40, 0, true, inWord},
+	{"anthropic_key", "sk-ant-admin", base64URL, 40, 0, true, inWord},
 	{"anthropic_key", "sk-ant-", base64URL, 20, 0, true, apart},
 	{"openai_key", "sk-", base64URL, 20, 0, true, apart},
 	{"google_key", "AIza", base64URL, 35, 35, false, inWord},
@@ -56,15 +59,17 @@ var shapes = []shape{
 	{"google_secret", "GOCSPX-", base64URL, 28, 28, false, inWord},
 	{"xai_key", "xai-", alnum, 20, 0, true, apart},
 	{"groq_key", "gsk_", alnum, 20, 0, true, inWord},
-	{"huggingface_token", "hf_", alnum, 30, 64, false, apart},
+	{"huggingface_token", "hf_", alnum, 30, 64, false, inWord},
 
+	{"stripe_key", "sk_live_", alnum, 24, 0, false, inWord},
+	{"stripe_key", "rk_live_", alnum, 24, 0, false, inWord},
 	{"stripe_key", "sk_live_", alnum, 16, 0, false, apart},
 	{"stripe_key", "sk_test_", alnum, 16, 0, false, apart},
 	{"stripe_key", "rk_live_", alnum, 16, 0, false, apart},
 	{"stripe_key", "rk_test_", alnum, 16, 0, false, apart},
 	{"stripe_key", "whsec_", base64Std, 24, 0, false, inWord},
 
-	{"npm_token", "npm_", alnum, 36, 36, false, apart},
+	{"npm_token", "npm_", alnum, 36, 36, false, inWord},
 	{"pypi_token", "pypi-", base64URL, 50, 0, true, inWord},
 	{"sendgrid_key", "SG.", dotted, 60, 72, true, apart},
 	{"digitalocean_token", "dop_v1_", lowerHex, 64, 64, false, inWord},

@@ -53,20 +53,21 @@ var (
 		netip.MustParsePrefix("3fff::/20"),     // documentation
 	}
 	special4 = []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"),       // this network
-		netip.MustParsePrefix("10.0.0.0/8"),      // private
-		netip.MustParsePrefix("100.64.0.0/10"),   // shared space of carriers
-		netip.MustParsePrefix("127.0.0.0/8"),     // loopback
-		netip.MustParsePrefix("169.254.0.0/16"),  // link-local; metadata services of clouds
-		netip.MustParsePrefix("172.16.0.0/12"),   // private
-		netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
-		netip.MustParsePrefix("192.0.2.0/24"),    // documentation
-		netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
-		netip.MustParsePrefix("192.168.0.0/16"),  // private
-		netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
-		netip.MustParsePrefix("198.51.100.0/24"), // documentation
-		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
-		netip.MustParsePrefix("224.0.0.0/4"),     // multicast
-		netip.MustParsePrefix("240.0.0.0/4"),     // reserved; broadcast
+		netip.MustParsePrefix("0.0.0.0/8"),        // this network
+		netip.MustParsePrefix("10.0.0.0/8"),       // private
+		netip.MustParsePrefix("100.64.0.0/10"),    // shared space of carriers
+		netip.MustParsePrefix("127.0.0.0/8"),      // loopback
+		netip.MustParsePrefix("168.63.129.16/32"), // the platform service of a cloud, reached from its machines alone
+		netip.MustParsePrefix("169.254.0.0/16"),   // link-local; metadata services of clouds
+		netip.MustParsePrefix("172.16.0.0/12"),    // private
+		netip.MustParsePrefix("192.0.0.0/24"),     // protocol assignments
+		netip.MustParsePrefix("192.0.2.0/24"),     // documentation
+		netip.MustParsePrefix("192.88.99.0/24"),   // 6to4 relays
+		netip.MustParsePrefix("192.168.0.0/16"),   // private
+		netip.MustParsePrefix("198.18.0.0/15"),    // benchmarks
+		netip.MustParsePrefix("198.51.100.0/24"),  // documentation
+		netip.MustParsePrefix("203.0.113.0/24"),   // documentation
+		netip.MustParsePrefix("224.0.0.0/4"),      // multicast
+		netip.MustParsePrefix("240.0.0.0/4"),      // reserved; broadcast
 	}
 )
