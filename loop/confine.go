@@ -172,7 +172,13 @@ func (r *toolRun) supervision(p *sandbox.Plan) func(sandbox.Start) string {
 		return nil
 	}
 	return func(s sandbox.Start) string {
-		refusal, refused := guard.Judge(permission.Start{Path: s.Path, ID: permission.FileID{Dev: s.Dev, Ino: s.Ino}, Argv: s.Argv, Dir: s.Dir})
+		refusal, refused := guard.Judge(permission.Start{
+			Path: s.Path, ID: permission.FileID{Dev: s.Dev, Ino: s.Ino}, Argv: s.Argv,
+			Resolve: func(path string) (string, permission.FileID, bool) {
+				file, id, ok := s.Resolve(path)
+				return file, permission.FileID(id), ok
+			},
+		})
 		if !refused {
 			return ""
 		}
@@ -187,6 +193,9 @@ func refusalText(f *permission.Refusal) string {
 		why = ": " + f.Reason
 	}
 	command := tool.Preview(f.Command, 300)
+	if f.RuleRef == "" {
+		return fmt.Sprintf("the command tried to start %q, which a rule could be about%s; start the program by its own path", command, why)
+	}
 	if f.Decision == permission.Ask {
 		return fmt.Sprintf("the command tried to start %q, and the rule %s asks about that%s; run it as a call of its own, so that a person can be asked", command, f.RuleRef, why)
 	}

@@ -20,13 +20,15 @@ type Start struct {
 	ID FileID
 	// Argv are the real arguments; Argv[0] as the caller gave it.
 	Argv []string
-	// Dir is its working directory.
-	Dir string
+	// Resolve follows a path as the process does that starts the program: to a file
+	// without links, and its identity. What it can't tell is refused; nil tells nothing.
+	Resolve func(path string) (file string, id FileID, ok bool)
 }
 
 // Refusal says which rule forbids a start.
 type Refusal struct {
-	// RuleRef and Decision (deny or ask) are the rule's.
+	// RuleRef and Decision (deny or ask) are the rule's. Without a rule what would run
+	// can't be told, so that any of them could be meant.
 	RuleRef, Decision string
 	// Command is what would have run, and Reason why it doesn't, for people.
 	Command, Reason string
@@ -37,14 +39,18 @@ type Refusal struct {
 // was started in a way that no reading of the line could tell.
 //
 // A rule refuses only what it matches for certain. Where a program may start another
-// one, nothing is refused: the other start is judged by itself.
+// one, nothing is refused: the other start is judged by itself. A dynamic loader starts
+// nothing, it becomes the program: where that can't be told, it is refused.
 //
 // A Guard may be used by many goroutines.
 type Guard struct {
 	rules []rule
 	// names are the first words of the rules' patterns, by the program they mean.
-	names  map[FileID][]string
-	lookup func(name string) (FileID, bool)
+	names map[FileID][]string
+	// multiCall are the programs of the PATH that do the work of the name that they are
+	// called by: rules about one name have the same file as those about another.
+	multiCall []FileID
+	lookup    func(name string) (FileID, bool)
 }
 
 // NewGuard returns nil if no deny or ask rule with a pattern is about shell commands.
@@ -69,6 +75,11 @@ func NewGuard(rules []event.PolicyRule, answered []string, lookup func(name stri
 	if len(g.rules) == 0 {
 		return nil
 	}
+	for _, name := range multiCallNames {
+		if id, ok := g.lookup(name); ok {
+			g.multiCall = append(g.multiCall, id)
+		}
+	}
 	return g
 }
 
@@ -87,7 +98,7 @@ func (g *Guard) learnName(pattern *glob) {
 func (g *Guard) Judge(s Start) (Refusal, bool) {
 	a := newAnalyser("", 0, &effort{left: maxEffort, guessed: map[string]*Line{}})
 	a.certain = true
-	a.start(g, s, 0)
+	doubt := a.start(g, s, 0)
 	for i := range a.line.Commands {
 		c := &a.line.Commands[i]
 		for k := range g.rules {
@@ -95,6 +106,9 @@ func (g *Guard) Judge(s Start) (Refusal, bool) {
 				return r.refuse(c), true
 			}
 		}
+	}
+	if doubt != "" {
+		return Refusal{Decision: Deny, Command: clip(strings.Join(s.Argv, " "), 200), Reason: doubt}, true
 	}
 	return Refusal{}, false
 }
@@ -114,16 +128,14 @@ func (r *rule) refuse(c *Command) Refusal {
 }
 
 // start finds the commands that a start is, under every name that its program goes by.
-func (a *analyser) start(g *Guard, s Start, deep int) {
+// It returns why that can't be told, if it can't.
+func (a *analyser) start(g *Guard, s Start, deep int) (doubt string) {
 	var args []string
 	if len(s.Argv) > 0 {
 		args = s.Argv[1:]
 	}
-	if isLoader(path.Base(s.Path)) && deep == 0 {
-		if program, rest := loaded(args); program != "" {
-			id, _ := g.lookup(absolute(program, s.Dir))
-			a.start(g, Start{Path: absolute(program, s.Dir), ID: id, Argv: rest, Dir: s.Dir}, deep+1)
-		}
+	if isLoader(path.Base(s.Path)) {
+		doubt = a.load(g, s, args, deep)
 	}
 	for _, name := range g.namesOf(s) {
 		if sub, ok := strings.CutPrefix(name, "git-"); ok {
@@ -131,6 +143,29 @@ func (a *analyser) start(g *Guard, s Start, deep int) {
 		}
 		a.run(known(slices.Concat([]string{name}, args)...), 0)
 	}
+	return doubt
+}
+
+// maxLoaders bounds loaders that load loaders.
+const maxLoaders = 3
+
+// load finds the commands that a dynamic loader becomes.
+func (a *analyser) load(g *Guard, s Start, args []string, deep int) (doubt string) {
+	argv, ok := loaded(args)
+	if ok && len(argv) == 0 {
+		return "" // it says what it is
+	}
+	if !ok || deep == maxLoaders || s.Resolve == nil {
+		return "which program the dynamic loader would run can't be told"
+	}
+	file, id, ok := s.Resolve(argv[0])
+	if ok {
+		doubt = a.start(g, Start{Path: file, ID: id, Argv: argv, Resolve: s.Resolve}, deep+1)
+	}
+	if !ok || !strings.Contains(argv[0], "/") { // a bare name is searched for like a library
+		return fmt.Sprintf("which file %q means to the dynamic loader can't be told", clip(argv[0], 200))
+	}
+	return doubt
 }
 
 // namesOf returns the names that a program goes by: those of its file, the one it was
@@ -141,15 +176,16 @@ func (g *Guard) namesOf(s Start) []string {
 	if len(s.Argv) > 0 {
 		called = strings.TrimPrefix(path.Base(s.Argv[0]), "-") // a login shell has a dash before its name
 	}
-	file := path.Base(s.Path)
-	if isMultiCall(file) {
-		if called == "" || strings.HasPrefix(called, "busybox") {
-			called = file
-		}
-		return []string{called}
+	names := []string{path.Base(s.Path)}
+	if isMultiCall(names[0]) && called != "" && !strings.HasPrefix(called, "busybox") {
+		names = nil
 	}
-	names := []string{file}
-	for _, n := range append([]string{called}, g.names[s.ID]...) {
+	// A file's name proves nothing, so that what rules say of the file counts as well.
+	others := []string{called}
+	if !slices.Contains(g.multiCall, s.ID) {
+		others = append(others, g.names[s.ID]...)
+	}
+	for _, n := range others {
 		if n != "" && n != "." && !slices.Contains(names, n) {
 			names = append(names, n)
 		}
@@ -157,29 +193,37 @@ func (g *Guard) namesOf(s Start) []string {
 	return names
 }
 
-// isMultiCall says that a program does the work of the name that it is called by.
+// multiCallNames are programs that do the work of the name that they are called by.
+var multiCallNames = []string{"busybox", "toybox", "coreutils"}
+
 func isMultiCall(name string) bool {
-	return name == "busybox" || name == "toybox" || name == "coreutils" || strings.HasPrefix(name, "busybox.")
+	return slices.Contains(multiCallNames, name) || strings.HasPrefix(name, "busybox.")
 }
 
-// loaded returns the program that a dynamic loader is told to run, with the arguments
-// from the program's name on.
-func loaded(args []string) (program string, argv []string) {
+// Options of the dynamic loaders of glibc and musl: with a value behind them, and
+// without.
+var (
+	loaderValues = []string{"--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath", "--glibc-hwcaps-prepend", "--glibc-hwcaps-mask"}
+	loaderFlags  = []string{"--list", "--verify", "--inhibit-cache", "--list-tunables", "--list-diagnostics", "--help", "--version"}
+)
+
+// loaded returns the arguments of the program that a dynamic loader is told to run, from
+// its path on. It isn't ok if an option is unknown. A single dash begins a path.
+func loaded(args []string) (argv []string, ok bool) {
 	for i := 0; i < len(args); i++ {
+		name, _, hasValue := strings.Cut(args[i], "=")
 		switch {
-		case !strings.HasPrefix(args[i], "-"):
-			return args[i], args[i:]
-		case slices.Contains([]string{"--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath", "--glibc-hwcaps-prepend", "--glibc-hwcaps-mask"}, args[i]):
-			i++
+		case args[i] == "--":
+			return args[i+1:], true
+		case !strings.HasPrefix(args[i], "--"):
+			return args[i:], true
+		case slices.Contains(loaderValues, name):
+			if !hasValue {
+				i++
+			}
+		case !slices.Contains(loaderFlags, args[i]):
+			return nil, false
 		}
 	}
-	return "", nil
-}
-
-// absolute makes a path absolute, from a folder.
-func absolute(p, dir string) string {
-	if path.IsAbs(p) {
-		return path.Clean(p)
-	}
-	return path.Join("/", dir, p)
+	return nil, true
 }

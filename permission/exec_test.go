@@ -14,11 +14,32 @@ import (
 var programs = map[string]FileID{
 	"rm": {1, 10}, "/usr/bin/rm": {1, 10}, "/tmp/hard": {1, 10}, "/ws/soft": {1, 10},
 	"git": {1, 11}, "sh": {1, 12}, "dash": {1, 12}, "env": {1, 13}, "busybox": {1, 14}, "ash": {1, 14}, "/ws/copy": {1, 99},
+	"/ws/bin/deploy": {1, 20}, "/ws/bin/busybox": {1, 20}, "/ws/bin/coreutils": {1, 20}, "/ws/deep/soft": {1, 10}, "/ws/-y": {1, 10},
 }
 
 func findProgram(name string) (FileID, bool) {
 	id, ok := programs[name]
 	return id, ok
+}
+
+// follow resolves paths on that machine, in /ws. Its only links are soft and /ws/link,
+// which leads to /ws/deep/down.
+func follow(p string) (string, FileID, bool) {
+	switch p {
+	case "link/../soft":
+		p = "/ws/deep/soft"
+	case "gone", "./gone":
+		return "", FileID{}, false
+	}
+	if !path.IsAbs(p) {
+		p = "/ws/" + p
+	}
+	p = path.Clean(p)
+	id, ok := programs[p]
+	if !ok {
+		id = programs[path.Base(p)]
+	}
+	return p, id, true
 }
 
 func guardRules() []event.PolicyRule {
@@ -27,9 +48,14 @@ func guardRules() []event.PolicyRule {
 		{Decision: Deny, Tool: "shell", Match: "git push *", RuleID: "push"},
 		{Decision: Ask, Tool: "shell", Match: "npm publish *", RuleID: "npm"},
 		{Decision: Deny, Tool: "shell", Match: "mkfs*", RuleID: "mkfs"},
+		{Decision: Deny, Tool: "shell", Match: "/ws/bin/deploy *", RuleID: "deploy"},
+		{Decision: Deny, Tool: "shell", Match: "ash *", RuleID: "ash"},
 		{Decision: Allow, Tool: "shell", Match: "*"},
 	}
 }
+
+// untold is what a start is refused for that no rule is known to be about.
+const untold = "untold"
 
 func TestGuard(t *testing.T) {
 	guard := NewGuard(guardRules(), nil, findProgram)
@@ -63,6 +89,21 @@ func TestGuard(t *testing.T) {
 		{"/lib64/ld-linux-x86-64.so.2", "ld.so|--argv0|ls|/ws/soft|x", "host:rm"},
 		{"/lib64/ld-linux-x86-64.so.2", "ld.so|soft|x", "host:rm"},
 		{"/lib64/ld-linux-x86-64.so.2", "ld.so|/usr/bin/ls|rm", ""},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|./soft|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|link/../soft|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|-y|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|/lib64/ld-linux-x86-64.so.2|link/../soft|x", "host:rm"},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|./gone|x", untold},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|--library-path|/ws|copy|x", untold}, // searched for like a library
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|--new-option|/usr/bin/ls|./soft|x", untold},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|--list|/usr/bin/ls", ""},
+		{"/lib64/ld-linux-x86-64.so.2", "ld.so|--version", ""},
+		{"/lib/ld-musl-x86_64.so.1", "ld.so|--library-path=/ws|--|/ws/soft|x", "host:rm"},
+		{"/ws/bin/deploy", "deploy|77", "host:deploy"},
+		{"/ws/bin/busybox", "bin/busybox|77", "host:deploy"},
+		{"/ws/bin/coreutils", "bin/coreutils|77", "host:deploy"},
+		{"/ws/bin/coreutils", "ls|77", "host:deploy"},
+		{"/bin/busybox", "ash|x", "host:ash"},
 		{"/usr/bin/npm", "npm|publish", "host:npm"},
 		{"/usr/bin/npm", "npm|install", ""},
 		{"/sbin/mkfs.ext4", "mkfs.ext4|/dev/sda", "host:mkfs"},
@@ -70,7 +111,7 @@ func TestGuard(t *testing.T) {
 		{"/usr/bin/some-runner", "some-runner|rm|x", ""}, // it may run it: then that start is judged
 		{"/usr/bin/xargs", "xargs|rm", "host:rm"},
 	} {
-		s := Start{Path: tc.file, Dir: "/ws", ID: programs[tc.file]}
+		s := Start{Path: tc.file, ID: programs[tc.file], Resolve: follow}
 		if s.ID == (FileID{}) {
 			s.ID = programs[path.Base(tc.file)]
 		}
@@ -78,7 +119,7 @@ func TestGuard(t *testing.T) {
 			s.Argv = strings.Split(tc.argv, "|")
 		}
 		got, refused := guard.Judge(s)
-		if refused != (tc.rule != "") || got.RuleRef != tc.rule {
+		if refused != (tc.rule != "") || got.RuleRef != strings.TrimPrefix(tc.rule, untold) {
 			t.Errorf("%s as %q: %v %+v", tc.file, tc.argv, refused, got)
 		}
 		if refused && (got.Command == "" || !strings.Contains(got.Reason, got.RuleRef)) {
@@ -121,7 +162,7 @@ func TestGuardAgreesWithTheLine(t *testing.T) {
 			for i := range guard.rules {
 				want = want || guard.rules[i].text.matchCommand(&c) == matches
 			}
-			_, refused := guard.Judge(Start{Path: absolute(c.Words[0], "/ws"), Argv: c.Words})
+			_, refused := guard.Judge(Start{Path: path.Join("/ws", c.Words[0]), Argv: c.Words})
 			if want && !refused {
 				t.Errorf("%q runs %q, which is denied but would start", tc.line, c.Words)
 			}
@@ -156,7 +197,7 @@ func BenchmarkGuard(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				guard.Judge(Start{Path: "/usr/bin/" + argv[0], Argv: argv, Dir: "/ws"})
+				guard.Judge(Start{Path: "/usr/bin/" + argv[0], Argv: argv})
 			}
 		})
 	}
@@ -164,7 +205,7 @@ func BenchmarkGuard(b *testing.B) {
 		argv := append([]string{"cc"}, strings.Fields(strings.Repeat("-I x ", n/2))...)
 		b.Run(fmt.Sprint("words-", n), func(b *testing.B) {
 			for b.Loop() {
-				guard.Judge(Start{Path: "/usr/bin/cc", Argv: argv, Dir: "/ws"})
+				guard.Judge(Start{Path: "/usr/bin/cc", Argv: argv})
 			}
 		})
 	}

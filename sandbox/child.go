@@ -35,6 +35,10 @@ type Start struct {
 	Argv []string
 	// Dir is the working directory.
 	Dir string
+	// Resolve says which file a path means to the process that starts the program: its
+	// path without links and what it is known by, unless that can't be told. It works
+	// until the start is answered.
+	Resolve func(path string) (file string, id Identity, ok bool)
 }
 
 // Refused is a start that was refused, with the reason that was given.

@@ -453,7 +453,7 @@ func TestOrdinaryUser(t *testing.T) {
 	var out []byte
 	for _, run := range []string{
 		"^(TestEscapes|TestProbe|TestProxy.*|TestParts.*|TestKillAndClose|TestReadRootsNarrow|TestFullAccess.*|TestRootStays.*)$/^as_it_is$/^workspace_write$",
-		"^(TestSupervision.*)$",
+		"^(TestSupervision.*|TestView.*|TestShebang.*)$",
 	} {
 		cmd := exec.Command(base+"/self", "-test.v", "-test.run", run)
 		cmd.Dir = dir

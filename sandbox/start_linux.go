@@ -1,11 +1,8 @@
 package sandbox
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +43,19 @@ func startsOf(n *notification) ([]Start, error) {
 	if err != nil {
 		return nil, err
 	}
-	return view.chain(file, path, argv)
+	return view.chain(file, scriptName(dirfd, path), argv)
+}
+
+// scriptName is what the kernel tells an interpreter that its script is called.
+func scriptName(dirfd int, path string) string {
+	switch {
+	case dirfd == unix.AT_FDCWD || strings.HasPrefix(path, "/"):
+		return path
+	case path == "":
+		return "/dev/fd/" + strconv.Itoa(dirfd)
+	default:
+		return "/dev/fd/" + strconv.Itoa(dirfd) + "/" + path
+	}
 }
 
 // chain follows a program to what the kernel really runs.
@@ -59,20 +68,15 @@ func (v *view) chain(file int, path string, argv []string) ([]Start, error) {
 			return nil, err
 		}
 		starts = append(starts, start)
-		interpreter, option, ok := shebang(head)
-		if !ok {
+		words := shebang(head)
+		if words == nil {
 			return starts, nil
 		}
 		if len(starts) == maxScripts {
 			return nil, unix.ELOOP
 		}
-		next := []string{interpreter}
-		if option != "" {
-			next = append(next, option)
-		}
-		next = append(next, path)
-		argv = append(next, argv[min(1, len(argv)):]...)
-		path = interpreter
+		argv = slices.Concat(words, []string{path}, argv[min(1, len(argv)):])
+		path = words[0]
 		if file, err = v.open(unix.AT_FDCWD, path, 0); err != nil {
 			return nil, err
 		}
@@ -81,170 +85,26 @@ func (v *view) chain(file int, path string, argv []string) ([]Start, error) {
 
 // describe says what a file is, and reads its beginning.
 func (v *view) describe(file int, argv []string) (Start, []byte, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(file, &st); err != nil {
-		return Start{}, nil, err
-	}
-	self := "/proc/self/fd/" + strconv.Itoa(file)
-	path, err := readlink(self)
+	path, st, err := identify(file)
 	if err != nil {
 		return Start{}, nil, err
 	}
-	start := Start{Path: path, Dev: uint64(st.Dev), Ino: st.Ino, Argv: argv, Dir: v.cwd} //nolint:unconvert // narrower on some architectures
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return start, nil, nil // the kernel refuses it
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
+		return Start{}, nil, unix.EACCES // as the kernel says
 	}
-	readable, err := openFile(self, unix.O_RDONLY)
-	if errors.Is(err, os.ErrPermission) {
-		return start, nil, nil // a script that can't be read can't be run either
-	}
+	start := Start{Path: path, Dev: uint64(st.Dev), Ino: st.Ino, Argv: argv, Dir: v.cwd, Resolve: v.resolver()} //nolint:unconvert // narrower on some architectures
+	readable, err := openFile(descriptorPath(file), unix.O_RDONLY)
 	if err != nil {
-		return Start{}, nil, err
+		// The kernel needs no permission to read it, and may find an interpreter.
+		return Start{}, nil, fmt.Errorf("%s can't be read: %v", path, err) //nolint:errorlint // it is no error of the start
 	}
 	defer unix.Close(readable) // opened for reading
-	head := make([]byte, 256)
+	head := make([]byte, scriptHead)
 	count, err := uninterrupted(func() (int, error) { return unix.Read(readable, head) })
 	if err != nil {
-		return start, nil, nil // the kernel can't read it either
+		return Start{}, nil, fmt.Errorf("%s can't be read: %v", path, err) //nolint:errorlint // it is no error of the start
 	}
 	return start, head[:count], nil
-}
-
-// readlink is [os.Readlink] with room for the longest link at once.
-func readlink(path string) (string, error) {
-	room := make([]byte, maxStartPath)
-	n, err := unix.Readlink(path, room)
-	if err != nil {
-		return "", err
-	}
-	return string(room[:n]), nil
-}
-
-// shebang reads the interpreter of a script, and the one argument that it may have,
-// as the kernel does.
-func shebang(head []byte) (interpreter, option string, ok bool) {
-	line, found := bytes.CutPrefix(head, []byte("#!"))
-	if !found {
-		return "", "", false
-	}
-	if i := bytes.IndexByte(line, '\n'); i >= 0 {
-		line = line[:i]
-	}
-	text := strings.Trim(string(line), " \t")
-	interpreter, _, _ = strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
-	if interpreter == "" {
-		return "", "", false
-	}
-	// Everything behind the interpreter is one argument.
-	option = strings.Trim(strings.TrimPrefix(text, interpreter), " \t")
-	return interpreter, option, true
-}
-
-// view is the file system as a process sees it. Descriptors are plain numbers: a
-// program waits for each call here, and os.File makes more of them.
-type view struct {
-	pid  int
-	root int
-	cwd  string
-}
-
-// openView looks through a process.
-func openView(pid int) (*view, error) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	cwd, err := readlink(dir + "/cwd")
-	if err != nil {
-		return nil, err
-	}
-	root, err := openFile(dir+"/root", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	return &view{pid: pid, root: root, cwd: cwd}, nil
-}
-
-func (v *view) close() { _ = unix.Close(v.root) }
-
-// open opens what a path means to the process.
-func (v *view) open(dirfd int, path string, flags uint64) (int, error) {
-	if path == "" {
-		if flags&unix.AT_EMPTY_PATH == 0 {
-			return -1, unix.ENOENT
-		}
-		return v.descriptor(strconv.Itoa(dirfd))
-	}
-	if !filepath.IsAbs(path) {
-		base := v.cwd
-		if dirfd != unix.AT_FDCWD {
-			var err error
-			if base, err = readlink(v.own("fd/" + strconv.Itoa(dirfd))); err != nil {
-				return -1, err
-			}
-		}
-		path = base + "/" + path
-	}
-	if name, ok := ownFile(path); ok {
-		first, rest, _ := strings.Cut(name, "/")
-		switch {
-		case name == "exe":
-			return openFile(v.own("exe"), unix.O_PATH)
-		case first == "fd":
-			return v.descriptor(rest)
-		case first == "root":
-			path = "/" + rest
-		case first == "cwd":
-			path = v.cwd + "/" + rest
-		}
-	}
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
-	if flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
-		how.Flags |= unix.O_NOFOLLOW
-	}
-	return uninterrupted(func() (int, error) { return unix.Openat2(v.root, path, &how) })
-}
-
-func openFile(path string, flags int) (int, error) {
-	return uninterrupted(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) })
-}
-
-// uninterrupted repeats a call that a signal ended: the runtime sends itself some, and
-// file systems of the network and of other programs let them through.
-func uninterrupted(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
-// own is a file of the process below /proc, as we see it.
-func (v *view) own(name string) string { return "/proc/" + strconv.Itoa(v.pid) + "/" + name }
-
-// descriptor opens what a descriptor of the process stands for.
-func (v *view) descriptor(number string) (int, error) {
-	if _, err := strconv.ParseUint(number, 10, 31); err != nil {
-		return -1, unix.EBADF
-	}
-	return openFile(v.own("fd/"+number), unix.O_PATH)
-}
-
-// ownFile says which of its own files below /proc a process means by a path: to us
-// the same path would mean ours.
-func ownFile(path string) (string, bool) {
-	clean := filepath.Clean(path)
-	for _, dir := range []string{"/proc/self/", "/proc/thread-self/"} {
-		if name, ok := strings.CutPrefix(clean, dir); ok {
-			return name, true
-		}
-	}
-	if number, ok := strings.CutPrefix(clean, "/dev/fd/"); ok {
-		return "fd/" + number, true
-	}
-	for i, name := range []string{"/dev/stdin", "/dev/stdout", "/dev/stderr"} {
-		if clean == name {
-			return "fd/" + strconv.Itoa(i), true
-		}
-	}
-	return "", false
 }
 
 // arguments reads a list of texts that ends with a zero.

@@ -14,9 +14,9 @@ import (
 // supervisor answers the kernel's question whether a program may start. The process
 // that asks waits meanwhile; when the listener is closed, every start is refused.
 //
-// The kernel reads the arguments again after the answer, so a program that rewrites
-// them from another thread in that moment starts what nobody judged. Such a program
-// could also copy what it wants to run, or do itself what the program would do: it is
+// The kernel reads the arguments and looks up the path again after the answer. A program
+// that rewrites the arguments from another thread in that moment, or exchanges a link or
+// a file on the path, starts what was not judged. Such a program could also copy what it wants to run, or do itself what the program would do: it is
 // past what rules about programs can hold, and the rest of the sandbox holds it.
 type supervisor struct {
 	listener *os.File

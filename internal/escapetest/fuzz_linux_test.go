@@ -143,8 +143,14 @@ func (f *programFuzz) run(t *testing.T, programs []string, supervised bool) {
 			return permission.FileID(id), ok
 		})
 		cmd.Supervise = func(s sandbox.Start) string {
-			r, _ := guard.Judge(permission.Start{Path: s.Path, ID: permission.FileID{Dev: s.Dev, Ino: s.Ino}, Argv: s.Argv, Dir: s.Dir})
-			return r.RuleRef
+			r, _ := guard.Judge(permission.Start{
+				Path: s.Path, ID: permission.FileID{Dev: s.Dev, Ino: s.Ino}, Argv: s.Argv,
+				Resolve: func(path string) (string, permission.FileID, bool) {
+					file, id, ok := s.Resolve(path)
+					return file, permission.FileID(id), ok
+				},
+			})
+			return r.Reason
 		}
 	}
 	child, err := plan.Start(cmd)

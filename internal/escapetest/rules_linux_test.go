@@ -45,6 +45,10 @@ var disguises = []string{
 	`trap "witness $M" EXIT`,
 	`(witness $M) & wait`,
 	`/lib64/ld-linux-x86-64.so.2 $WIT $M`,
+	`mkdir -p l/sub; ln -sfn $WIT l/y; ln -sfn /bin/true y; ln -sfn l/sub lk; /lib64/ld-linux-x86-64.so.2 lk/../y $M`,
+	`mkdir -p l/sub; ln -sfn $WIT l/y; ln -sfn /bin/true y; ln -sfn l/sub lk; /proc/self/cwd/lk/../y $M`,
+	`mkdir -p l; ln -f $WIT l/busybox; l/busybox $M`,
+	`mkdir -p l; ln -f $WIT l/coreutils; l/coreutils $M`,
 }
 
 // TestRulesHoldWhereProgramsStart has the agent run what a rule denies, in a mode in
