@@ -120,6 +120,7 @@ type Loop struct {
 	host        atomic.Pointer[hostPolicy]
 	hostMu      sync.Mutex // held while host is replaced
 	offer       atomic.Pointer[Offer]
+	config      atomic.Pointer[configured] // made of host and offer
 	plans       plans
 	pins        pins
 	homes       homes
@@ -508,9 +509,9 @@ func (l *Loop) record(k key, e Effect) error {
 		case Fallback:
 			l.fallback(tx, t, e)
 		case FailTurn:
-			failTurn(tx, t, e)
+			l.emitTurnFailed(tx, t, e)
 		case CancelTurn:
-			cancelTurn(tx, t, e)
+			l.cancelTurn(tx, t, e)
 		case ExpireAction:
 			expireAction(tx, e)
 		case Nothing, StartTurn, Prepare, CallModel, RunTools, CheckOutput, Compact, TellHooks, CompleteTurn:
@@ -520,10 +521,11 @@ func (l *Loop) record(k key, e Effect) error {
 	})
 }
 
-// emit appends facts if the effect is still the next one.
+// emit appends facts if the effect is still the next one, at the time that the facts
+// carry: so it is for a replay too.
 func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
 	return l.m.Emit(l.ctx, k.session, event.ByLoop, func(tx *session.Tx) error {
-		if l.opt.Policy.Next(tx.State, k.thread, l.opt.Clock()) != e {
+		if l.opt.Policy.Next(tx.State, k.thread, tx.Now()) != e {
 			return errMoved
 		}
 		return decide(tx, tx.State.Thread(k.thread))
@@ -534,7 +536,7 @@ func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) err
 // effect take them along.
 func (l *Loop) emitSoon(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
 	return l.soon(l.ctx, k, func(tx *session.Tx) error {
-		if l.opt.Policy.Next(tx.State, k.thread, l.opt.Clock()) != e {
+		if l.opt.Policy.Next(tx.State, k.thread, tx.Now()) != e {
 			return errMoved
 		}
 		return decide(tx, tx.State.Thread(k.thread))

@@ -38,11 +38,11 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
 		switch {
 		case complaint == "":
-			completeTurn(tx, t, "end_turn", value)
+			l.emitTurnCompleted(tx, t, "end_turn", value)
 		case e.Repaired:
-			failTurn(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
+			l.emitTurnFailed(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
 		default:
-			failTurn(tx, t, FailTurn{e.TurnID, "step_limit", "the answer does not satisfy the output schema, and the turn has used its model calls"})
+			l.emitTurnFailed(tx, t, FailTurn{e.TurnID, "step_limit", "the answer does not satisfy the output schema, and the turn has used its model calls"})
 		}
 		return nil
 	})
