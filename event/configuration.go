@@ -3,7 +3,7 @@ package event
 // ConfigurationOf returns the reference to the configuration that decisions are made
 // under from a fact on; empty if the fact changes nothing about that.
 func ConfigurationOf(p Payload) string {
-	switch p := p.(type) {
+	switch p := any(p).(type) { // the generator compiles this before payloads are encodable
 	case *TurnStarted:
 		return p.ConfigurationRef
 	case *RoutingCandidates:

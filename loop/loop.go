@@ -33,7 +33,6 @@ import (
 	"agentd/hook"
 	"agentd/internal/place"
 	"agentd/model"
-	"agentd/permission"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -78,9 +77,6 @@ type Options struct {
 	TrustRules bool
 	// NobodyToAsk says that no person can answer: what would ask is denied.
 	NobodyToAsk bool
-	// Confinement, if set, is what decisions take to confine commands, instead of what
-	// Processes would do: a replay runs none.
-	Confinement *permission.Sandbox
 	// ActionTimeout ends questions that nobody answers; 0 is never.
 	ActionTimeout time.Duration
 	// Outputs bounds what is kept of tools' outputs.
@@ -104,9 +100,6 @@ type Options struct {
 	// Clock defaults to time.Now, Random to a source of its own.
 	Clock  func() time.Time
 	Random func() float64
-	// Pace says how long a thread is held before it does its next effect; 0 or less is
-	// not at all. An interrupt ends the wait. If nil, nothing is held.
-	Pace func(threadID string, next Effect) time.Duration
 }
 
 // Loop executes the effects of all threads.
@@ -200,7 +193,7 @@ func New(opt Options) (*Loop, error) {
 		l.providers[p.Name()] = p
 	}
 	l.SetOffer(Offer{Models: opt.Models, DefaultModel: opt.DefaultModel, Fallback: opt.Fallback})
-	l.host.Store(firstHostPolicy(opt.Host))
+	l.host.Store(newHostPolicy(opt.Host, HostPolicy{}))
 	l.plans.byPlace = map[planKey]madePlan{}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.tools, l.endTools = context.WithCancelCause(context.Background())
@@ -454,9 +447,6 @@ func (l *Loop) step(k key) (done bool, err error) {
 		return false, err
 	}
 	l.alarm(k, at)
-	if err := l.paced(k, next); err != nil {
-		return false, err
-	}
 	switch e := next.(type) {
 	case Nothing:
 		if left {

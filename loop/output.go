@@ -26,7 +26,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	if err != nil {
 		return err
 	}
-	value, complaint := checkOutput(conv.schema, conv.answer)
+	value, complaint := CheckAnswer(conv.schema, conv.answer)
 	if complaint != "" && !e.Repaired && !last {
 		return l.callModel(k, e, CallModel{TurnID: e.TurnID, Step: step + 1, Attempt: 1, Repair: true})
 	}
@@ -48,9 +48,9 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	})
 }
 
-// checkOutput holds an answer against a schema. It returns the answer as JSON, or
+// CheckAnswer holds an answer against the schema of a turn. It returns the answer as JSON, or
 // what to tell the model.
-func checkOutput(schema event.Raw, answer string) (value event.Raw, complaint string) {
+func CheckAnswer(schema event.Raw, answer string) (value event.Raw, complaint string) {
 	text := bytes.TrimSpace([]byte(unfence(answer)))
 	err := tool.ValidateOutput(schema, text)
 	if err == nil {

@@ -224,7 +224,7 @@ func (l *Loop) mayEscalate(mode string) bool { return l.Configuration().mayEscal
 
 // escalation says that there is a sandbox that a call could ask to leave.
 func (l *Loop) escalation() bool {
-	return (l.opt.Processes != nil || l.opt.Confinement != nil) && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
+	return l.opt.Processes != nil && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
 }
 
 func (r *toolRun) refuse(err error) {

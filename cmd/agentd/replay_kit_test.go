@@ -7,7 +7,6 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -20,7 +19,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"agentd"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/evidence/replaytest"
 	"agentd/store"
@@ -104,7 +102,7 @@ func (r *recording) replay(tb testing.TB) {
 	}
 }
 
-// replayStore runs the sessions of a store again, which processes had open.
+// replayStore decides again in the sessions of a store, which processes had open.
 func replayStore(tb testing.TB, starts []*started) {
 	tb.Helper()
 	ctx, log := context.Background(), slog.New(slog.DiscardHandler)
@@ -121,31 +119,8 @@ func replayStore(tb testing.TB, starts []*started) {
 		tb.Errorf("the facts that the test left: %v", err)
 		return
 	}
-	var options []agentd.Options
-	var wired []*wiring
-	for _, st := range starts {
-		st.Env["XDG_STATE_HOME"] = stateHome
-		a := &app{env: st.Env, version: "devel", err: io.Discard}
-		if !st.Config.Database() {
-			if err := a.keeper().Accept(st.Config.Data); err != nil {
-				tb.Logf("%v: %v", st.Args, err)
-			}
-		}
-		w, err := a.wire(ctx, &st.Config, s, log)
-		if err != nil {
-			tb.Logf("%v could not run: %v", st.Args, err) // and so has recorded nothing
-			continue
-		}
-		if slices.Contains(st.Args, "--fixtures") {
-			addFixtureModel(&w.options.Loop)
-		}
-		options, wired = append(options, w.options), append(wired, w)
-	}
-	replayed.Reopened(tb, options...)
-	for _, w := range wired {
-		err = errors.Join(err, w.close())
-	}
-	if err = errors.Join(err, s.Close()); err != nil {
+	replayed.Recorded(tb, s)
+	if err := s.Close(); err != nil {
 		tb.Error(err)
 	}
 }
