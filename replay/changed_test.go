@@ -81,7 +81,7 @@ var changes = map[string]change{
 	},
 	"money is no object": {
 		"model/budget.go", "	if b.SessionCostUSD <= 0 {\n", "	if b.SessionCostUSD <= 1000 {\n",
-		"turn 4: fact",
+		"turn 1: fact",
 	},
 	"tools take any input": {
 		"tool/inventory.go", "func (e *Entry) Validate(input event.Raw) error {\n", "func (e *Entry) Validate(input event.Raw) error {\n	if len(input) > 0 {\n		return nil\n	}\n",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -25,16 +24,13 @@ import (
 )
 
 // The tests of this package run the program as processes. Each process notes where its
-// facts are and how it is configured. When a test has ended, and with it its processes,
-// every session that they left is run again on its recordings: what came out then must
-// come out now. A case is made with what the program is configured with when it is made,
-// so a session is run again as the processes over its store were configured, the last
-// one first, until it is the same.
+// facts are. When a test has ended, and with it its processes, what was decided in every
+// session that they left is decided again.
 
 // startsVariable names the directory in which processes note how they were started.
 const startsVariable = "STARTS_NOTED_IN"
 
-// replayed counts the sessions of this package's tests that were run again.
+// replayed counts the decisions of this package's tests that were made again.
 var replayed replaytest.Tally
 
 // recordings are the [recording]s of the tests that run, by their names.
@@ -127,11 +123,8 @@ func replayStore(tb testing.TB, starts []*started) {
 
 // started is how a process was started.
 type started struct {
-	At   time.Time
-	Args []string
 	// Dir is where it ran.
 	Dir    string
-	Env    map[string]string
 	Config config.Config
 	// Runs says that it carries out turns; others look at what is there.
 	Runs bool
@@ -161,7 +154,7 @@ func noteStart(dir, here string, args, env []string) error {
 		return nil //nolint:nilerr // the program itself says what is wrong with it
 	}
 	for _, c := range configurations(a, cmd) {
-		s := started{At: time.Now(), Args: args, Dir: here, Env: a.env, Config: *c}
+		s := started{Dir: here, Config: *c}
 		s.Runs = slices.Contains([]string{"serve", "run", "chat", "stdio", "acp", "mcp", "import"}, cmd.Name())
 		var b bytes.Buffer
 		if err := gob.NewEncoder(&b).Encode(s); err != nil {
@@ -197,9 +190,7 @@ func configurations(a *app, cmd *cobra.Command) []*config.Config {
 	return out
 }
 
-// readStarts returns how processes were started, by the facts that they worked on:
-// those that carry out turns before the others, the last one first, each configuration
-// once.
+// readStarts returns how processes were started, by the facts that they worked on.
 func readStarts(dir string) (map[string][]*started, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "start-*.noted"))
 	if err != nil {
@@ -215,61 +206,21 @@ func readStarts(dir string) (map[string][]*started, error) {
 		if err := gob.NewDecoder(bytes.NewReader(data)).Decode(s); err != nil {
 			return nil, err
 		}
-		s.settle(dir)
+		s.settle()
 		if s.Config.Database() && s.Runs || hasStore(s.Config.Data) {
 			out[s.Config.Data] = append(out[s.Config.Data], s)
 		}
 	}
-	for data, list := range out {
-		slices.SortFunc(list, func(a, b *started) int { return cmp.Or(cmp.Compare(b.rank(), a.rank()), b.At.Compare(a.At)) })
-		if out[data], err = distinct(list); err != nil {
-			return nil, err
-		}
-	}
 	return out, nil
 }
 
-func (s *started) rank() int {
-	if s.Runs {
-		return 1
-	}
-	return 0
-}
-
-// settle makes the configuration one that can be used from here, without what a replay
-// neither asks nor runs, and which writes nothing but to the store.
-func (s *started) settle(local string) {
+// settle makes the path of the facts one that can be used from here.
+func (s *started) settle() {
 	c := &s.Config
-	from := func(path string) string {
-		if path == "" || filepath.IsAbs(path) || config.IsDatabase(path) {
-			return path
-		}
-		return filepath.Join(s.Dir, path)
+	if c.Data != "" && !filepath.IsAbs(c.Data) && !config.IsDatabase(c.Data) {
+		c.Data = filepath.Join(s.Dir, c.Data)
 	}
-	c.Data, c.Workspace.Root = from(c.Data), from(c.Workspace.Root)
 	if resolved, err := filepath.EvalSymlinks(c.Data); err == nil {
 		c.Data = resolved
 	}
-	for i := range c.Providers {
-		c.Providers[i].Script = ""
-	}
-	c.StateDir, c.Listen, c.Socket, c.Retention.Events = filepath.Join(local, "state"), "", "", 0
-	c.MCP, c.Hooks, c.Peers, c.Telemetry = nil, nil, nil, config.Telemetry{}
-}
-
-// distinct leaves each configuration once.
-func distinct(list []*started) ([]*started, error) {
-	var out []*started
-	seen := map[string]bool{}
-	for _, s := range list {
-		var b bytes.Buffer
-		if err := gob.NewEncoder(&b).Encode(&s.Config); err != nil {
-			return nil, err
-		}
-		if !seen[b.String()] {
-			out = append(out, s)
-		}
-		seen[b.String()] = true
-	}
-	return out, nil
 }
