@@ -41,7 +41,7 @@ func newKitWith(t *testing.T, change func(*agentd.Options), answers ...script.An
 	k.open()
 	t.Cleanup(func() {
 		k.close()
-		k.replay()
+		replayed.Recorded(k, k.store)
 	})
 	return k
 }

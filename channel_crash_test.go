@@ -151,7 +151,7 @@ func finishAfterCrash(t *testing.T, mem *storetest.Mem, when string) {
 	if err != nil || len(report.Problems) > 0 {
 		t.Errorf("%s: %v, %v", when, report.Problems, err)
 	}
-	replayAgain(t, peerOptions(dir, s))
+	replayed.Recorded(t, s)
 }
 
 // TestFactsOfAChannelAlternate has peers connect, come back, fall away and go from

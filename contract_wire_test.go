@@ -14,11 +14,11 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
+	"agentd/replay"
 	"agentd/fault"
 	"agentd/model"
 	"agentd/model/provider/script"
 	"agentd/state"
-	"agentd/store/storetest"
 	"agentd/tool"
 )
 
@@ -345,9 +345,11 @@ func TestReplayWhereThereWasAChoice(t *testing.T) {
 	if err := errors.Join(enc.Encode(members), json.Unmarshal(again.Bytes(), c)); err != nil {
 		t.Fatal(err)
 	}
-	s := storetest.NewMem()
-	defer s.Close()
-	if d, err := agentd.Replay(t.Context(), s, c); err != nil || d != nil {
-		t.Errorf("%+v, %v", d, err)
+	rec, err := replay.OfCase(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, err := replay.Walk(rec, replay.Options{}); err != nil || len(report.Differences) > 0 || report.Decisions == 0 {
+		t.Errorf("%+v, %v", report, err)
 	}
 }

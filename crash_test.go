@@ -309,7 +309,7 @@ func crashRounds(t *testing.T, rounds int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayAgain(t, crashOptions(s))
+	replayed.Recorded(t, s)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

@@ -9,14 +9,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"time"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
 	"agentd/fault"
-	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -146,58 +143,30 @@ func (x *export) write(ctx context.Context, f io.Writer) (*evidence.Exported, er
 	case "review":
 		return evidence.ExportReview(ctx, x.r.opt.Store, x.scope, x.opt, f)
 	case "replay":
-		env, err := x.environment(ctx)
+		with, err := x.caseOptions(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return evidence.ExportReplay(ctx, x.r.opt.Store, x.scope, x.opt, env, f)
+		return evidence.ExportReplay(ctx, x.r.opt.Store, x.scope, x.opt, with, f)
 	}
 	return evidence.Export(ctx, x.r.opt.Store, x.scope, x.opt, f)
 }
 
-// environment is what decisions depend on beside the facts, as it is now.
-func (x *export) environment(ctx context.Context) (evidence.CaseEnvironment, error) {
-	env := evidence.CaseEnvironment{Workspace: x.r.opt.Loop.Workspace, NobodyToAsk: x.r.opt.Loop.NobodyToAsk, Rules: []event.PolicyRule{}, Catalog: catalogOf(&x.r.opt.Loop)}
-	if x.r.opt.Loop.Sandbox.Mode == sandbox.ReadOnly {
-		// It holds for the file tools too, which leave no fact of what confined them.
-		env.Sandbox = &evidence.CaseSandbox{Mode: string(sandbox.ReadOnly), Filesystem: true, Network: true}
-	}
-	limits, err := json.Marshal(x.r.loop.Limits()) //nolint:musttag // a form of its own, which only a replay reads
-	if err == nil {
-		env.Limits = limits
-	}
-	res, err := x.r.Do(ctx, x.caller, &command.GetPolicy{SessionID: x.scope.SessionID})
+// caseOptions are what a case has beside the facts, as it is now.
+func (x *export) caseOptions(ctx context.Context) (evidence.CaseOptions, error) {
+	conf := x.r.loop.Configuration()
+	content, err := json.Marshal(conf) //nolint:musttag // as the loop stores it
 	if err != nil {
-		return env, err
+		return evidence.CaseOptions{}, fault.Wrap(fault.Internal, err, "the configuration can't be exported")
 	}
-	if policy, ok := res.(*command.PolicyResult); ok {
-		env.PermissionMode, env.Rules = policy.Mode, append(env.Rules, policy.Rules...)
-	}
-	var began time.Time
-	if err := x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
-		began = s.CreatedAt
+	out := evidence.CaseOptions{Workspace: conf.Workspace, Configuration: content}
+	err = x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
 		if s.Workspace != nil && s.Workspace.Root != "" {
-			env.Workspace = s.Workspace.Root
+			out.Workspace = s.Workspace.Root
 		}
 		return nil
-	}); err != nil {
-		return env, err
-	}
-	env.RulesChanged, err = x.hostChanged(ctx, began)
-	return env, err
-}
-
-// hostChanged reports whether the host's policy was changed after a moment. When that
-// was in the session's own story its facts don't tell.
-func (x *export) hostChanged(ctx context.Context, since time.Time) (changed bool, err error) {
-	err = x.r.manager.View(ctx, event.RuntimeSession, func(s *state.Session) error {
-		changed = slices.ContainsFunc(s.Permission.Policies, func(p state.Policy) bool { return p.Source == "host" && !p.ChangedAt.Before(since) })
-		return nil
 	})
-	if fault.KindOf(err) == fault.NotFound {
-		return false, nil
-	}
-	return changed, err
+	return out, err
 }
 
 // failed says why there is no pack.
@@ -209,7 +178,7 @@ func (x *export) failed(err error) error {
 		return fault.New(fault.NotFound, "no fact of session %s is in that scope", x.scope.SessionID)
 	}
 	if errors.Is(err, evidence.ErrNoTurns) {
-		return fault.New(fault.NotFound, "no turn of session %s is in that scope: there is nothing to run again", x.scope.SessionID)
+		return fault.New(fault.NotFound, "no turn of session %s is in that scope: there is nothing to decide again", x.scope.SessionID)
 	}
 	return fault.Wrap(fault.Unavailable, err, "the session's facts can't be exported")
 }

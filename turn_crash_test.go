@@ -164,17 +164,10 @@ func (c *crashCase) options(s store.Store) (agentd.Options, error) {
 	return opt, nil
 }
 
-// replay runs the scene again as it was recorded.
+// replay decides again what was decided in the scene.
 func (c *crashCase) replay() {
 	c.Helper()
-	opt, err := c.options(c.mem.Node())
-	if err != nil {
-		c.Fatal(err)
-	}
-	replayAgain(c, opt)
-	if err := c.vault.Close(); err != nil {
-		c.Error(err)
-	}
+	replayed.Recorded(c, c.mem.Node())
 }
 
 func (c *crashCase) shut() {

@@ -227,7 +227,7 @@ func checkTools(t *testing.T, dir string, acked map[string]string) (lost, recove
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayAgain(t, opt)
+	replayed.Recorded(t, opt.Store)
 	return lost, recovered
 }
 

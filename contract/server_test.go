@@ -101,7 +101,7 @@ func serve(t *testing.T) (address string) {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

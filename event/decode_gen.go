@@ -682,6 +682,9 @@ func (p *TurnStarted) decodeJSON(s *scanner) bool {
 		case "queueWaitMs":
 			bit = 1 << 2
 			ok = s.int(&p.QueueWaitMs)
+		case "configurationRef":
+			bit = 1 << 3
+			ok = s.text(&p.ConfigurationRef)
 		default:
 			return false
 		}
@@ -747,6 +750,9 @@ func (p *TurnCompleted) decodeJSON(s *scanner) bool {
 		case "structuredOutput":
 			bit = 1 << 8
 			ok = s.raw(&p.StructuredOutput)
+		case "configurationRef":
+			bit = 1 << 9
+			ok = s.text(&p.ConfigurationRef)
 		default:
 			return false
 		}
@@ -879,6 +885,9 @@ func (p *TurnFailed) decodeJSON(s *scanner) bool {
 		case "costUSD":
 			bit = 1 << 7
 			ok = s.float(&p.CostUSD)
+		case "configurationRef":
+			bit = 1 << 8
+			ok = s.text(&p.ConfigurationRef)
 		default:
 			return false
 		}
@@ -1970,6 +1979,9 @@ func (p *ModelRequested) decodeJSON(s *scanner) bool {
 					ok = false
 				}
 			}
+		case "configurationRef":
+			bit = 1 << 8
+			ok = s.text(&p.ConfigurationRef)
 		default:
 			return false
 		}
@@ -4360,6 +4372,54 @@ func (p *PermissionEvaluated) decodeJSON(s *scanner) bool {
 		case "grantId":
 			bit = 1 << 16
 			ok = s.text(&p.GrantID)
+		case "configurationRef":
+			bit = 1 << 17
+			ok = s.text(&p.ConfigurationRef)
+		case "confinementRef":
+			bit = 1 << 18
+			ok = s.text(&p.ConfinementRef)
+		case "lookups":
+			bit = 1 << 19
+			ok = decodeList(s, &p.Lookups)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+func (p *PathLookup) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "path":
+			bit = 1 << 0
+			ok = s.text(&p.Path)
+		case "leadsTo":
+			bit = 1 << 1
+			ok = s.text(&p.LeadsTo)
+		case "contentHash":
+			bit = 1 << 2
+			ok = s.text(&p.ContentHash)
+		case "script":
+			bit = 1 << 3
+			ok = s.text(&p.Script)
 		default:
 			return false
 		}
@@ -5590,6 +5650,12 @@ func (p *RoutingCandidates) decodeJSON(s *scanner) bool {
 		case "capabilityGap":
 			bit = 1 << 7
 			ok = s.text(&p.CapabilityGap)
+		case "resting":
+			bit = 1 << 8
+			ok = decodeList(s, &p.Resting)
+		case "configurationRef":
+			bit = 1 << 9
+			ok = s.text(&p.ConfigurationRef)
 		default:
 			return false
 		}
@@ -5703,6 +5769,42 @@ func (p *Exclusion) decodeJSON(s *scanner) bool {
 	}
 }
 
+func (p *RestingModel) decodeJSON(s *scanner) bool {
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		var bit uint64
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		switch string(key) {
+		case "model":
+			bit = 1 << 0
+			ok = s.text(&p.Model)
+		case "until":
+			bit = 1 << 1
+			ok = s.time(&p.Until)
+		case "category":
+			bit = 1 << 2
+			ok = s.text(&p.Category)
+		default:
+			return false
+		}
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
 func (p *RoutingDecision) decodeJSON(s *scanner) bool {
 	if !s.take('{') {
 		return false
@@ -5803,6 +5905,12 @@ func (p *RoutingDecision) decodeJSON(s *scanner) bool {
 		case "cause":
 			bit = 1 << 16
 			ok = s.text(&p.Cause)
+		case "resting":
+			bit = 1 << 17
+			ok = decodeList(s, &p.Resting)
+		case "configurationRef":
+			bit = 1 << 18
+			ok = s.text(&p.ConfigurationRef)
 		default:
 			return false
 		}

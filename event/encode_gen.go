@@ -445,6 +445,10 @@ func (p *TurnStarted) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"queueWaitMs":`...)
 		dst = strconv.AppendInt(dst, p.QueueWaitMs, 10)
 	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
+	}
 	return append(dst, '}')
 }
 
@@ -488,6 +492,10 @@ func (p *TurnCompleted) appendJSON(dst []byte) []byte {
 	if len(p.StructuredOutput) != 0 {
 		dst = append(dst, `,"structuredOutput":`...)
 		dst = appendRaw(dst, p.StructuredOutput)
+	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
 	}
 	return append(dst, '}')
 }
@@ -564,6 +572,10 @@ func (p *TurnFailed) appendJSON(dst []byte) []byte {
 	if p.CostUSD != 0 {
 		dst = append(dst, `,"costUSD":`...)
 		dst = appendFloat(dst, p.CostUSD)
+	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
 	}
 	return append(dst, '}')
 }
@@ -1493,6 +1505,10 @@ func (p *ModelRequested) appendJSON(dst []byte) []byte {
 	if p.Purpose != "" {
 		dst = append(dst, `,"purpose":`...)
 		dst = appendString(dst, p.Purpose)
+	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
 	}
 	return append(dst, '}')
 }
@@ -3253,6 +3269,25 @@ func (p *PermissionEvaluated) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"grantId":`...)
 		dst = appendString(dst, p.GrantID)
 	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
+	}
+	if p.ConfinementRef != "" {
+		dst = append(dst, `,"confinementRef":`...)
+		dst = appendString(dst, p.ConfinementRef)
+	}
+	if len(p.Lookups) != 0 {
+		dst = append(dst, `,"lookups":`...)
+		dst = append(dst, '[')
+		for i := range p.Lookups {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.Lookups[i].appendJSON(dst)
+		}
+		dst = append(dst, ']')
+	}
 	return append(dst, '}')
 }
 
@@ -3291,6 +3326,36 @@ func (p *PermissionEvaluated) check() error {
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err
+	}
+	for i := range p.Lookups {
+		if err := p.Lookups[i].check(); err != nil {
+			return withinItem("lookups", i, err)
+		}
+	}
+	return nil
+}
+
+func (p *PathLookup) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"path":`...)
+	dst = appendString(dst, p.Path)
+	if p.LeadsTo != "" {
+		dst = append(dst, `,"leadsTo":`...)
+		dst = appendString(dst, p.LeadsTo)
+	}
+	if p.ContentHash != "" {
+		dst = append(dst, `,"contentHash":`...)
+		dst = appendString(dst, p.ContentHash)
+	}
+	if p.Script != "" {
+		dst = append(dst, `,"script":`...)
+		dst = appendString(dst, p.Script)
+	}
+	return append(dst, '}')
+}
+
+func (p *PathLookup) check() error {
+	if p.Path == "" {
+		return missing("path")
 	}
 	return nil
 }
@@ -4143,6 +4208,21 @@ func (p *RoutingCandidates) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"capabilityGap":`...)
 		dst = appendString(dst, p.CapabilityGap)
 	}
+	if len(p.Resting) != 0 {
+		dst = append(dst, `,"resting":`...)
+		dst = append(dst, '[')
+		for i := range p.Resting {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.Resting[i].appendJSON(dst)
+		}
+		dst = append(dst, ']')
+	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
+	}
 	return append(dst, '}')
 }
 
@@ -4158,6 +4238,11 @@ func (p *RoutingCandidates) check() error {
 	for i := range p.Excluded {
 		if err := p.Excluded[i].check(); err != nil {
 			return withinItem("excluded", i, err)
+		}
+	}
+	for i := range p.Resting {
+		if err := p.Resting[i].check(); err != nil {
+			return withinItem("resting", i, err)
 		}
 	}
 	return nil
@@ -4217,6 +4302,28 @@ func (p *Exclusion) check() error {
 	case "", "capability", "credential", "quota", "network", "policy", "context", "lock", "unknown":
 	default:
 		return notOneOf("category", p.Category, "capability credential quota network policy context lock unknown")
+	}
+	return nil
+}
+
+func (p *RestingModel) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"model":`...)
+	dst = appendString(dst, p.Model)
+	dst = append(dst, `,"until":`...)
+	dst = appendTime(dst, p.Until)
+	if p.Category != "" {
+		dst = append(dst, `,"category":`...)
+		dst = appendString(dst, p.Category)
+	}
+	return append(dst, '}')
+}
+
+func (p *RestingModel) check() error {
+	if p.Model == "" {
+		return missing("model")
+	}
+	if err := checkTime("until", p.Until); err != nil {
+		return err
 	}
 	return nil
 }
@@ -4286,6 +4393,21 @@ func (p *RoutingDecision) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"cause":`...)
 		dst = appendString(dst, p.Cause)
 	}
+	if len(p.Resting) != 0 {
+		dst = append(dst, `,"resting":`...)
+		dst = append(dst, '[')
+		for i := range p.Resting {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.Resting[i].appendJSON(dst)
+		}
+		dst = append(dst, ']')
+	}
+	if p.ConfigurationRef != "" {
+		dst = append(dst, `,"configurationRef":`...)
+		dst = appendString(dst, p.ConfigurationRef)
+	}
 	return append(dst, '}')
 }
 
@@ -4328,6 +4450,11 @@ func (p *RoutingDecision) check() error {
 	if p.LimitState != nil {
 		if err := p.LimitState.check(); err != nil {
 			return within("limitStateSnapshot", err)
+		}
+	}
+	for i := range p.Resting {
+		if err := p.Resting[i].check(); err != nil {
+			return withinItem("resting", i, err)
 		}
 	}
 	return nil

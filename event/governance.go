@@ -24,6 +24,25 @@ type PermissionEvaluated struct {
 	Subcommands []string `json:"subcommands,omitempty"`
 	// GrantID is the earlier approval that answered an ask.
 	GrantID string `json:"grantId,omitempty"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
+	// ConfinementRef is what confines commands, and what bounds agents, from here on;
+	// empty if it is what the session named before.
+	ConfinementRef string `json:"confinementRef,omitempty"`
+	// Lookups are what was found in the file system where the decision depends on it.
+	Lookups []PathLookup `json:"lookups,omitempty"`
+}
+
+// PathLookup is what a decision found at a path.
+type PathLookup struct {
+	Path string `json:"path" check:"nonempty"`
+	// LeadsTo is where symbolic links lead; empty if there are none.
+	LeadsTo string `json:"leadsTo,omitempty"`
+	// ContentHash is that of the file, where an approval depends on its content.
+	ContentHash string `json:"contentHash,omitempty"`
+	// Script is the text of a shell script, where the decision depends on what it runs.
+	Script string `json:"script,omitempty"`
 }
 
 // PermissionRequested says that a person or the host is asked.

@@ -13,6 +13,9 @@ type ModelRequested struct {
 	RequestRef      string `json:"requestRef,omitempty"`
 	// Purpose tells a turn's own call from a compaction or a classification.
 	Purpose string `json:"purpose,omitempty" enum:"@modelPurpose"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
 }
 
 // ModelDelta is a piece of the answer's text.

@@ -18,6 +18,13 @@ type Exclusion struct {
 	Category string `json:"category,omitempty" enum:"capability credential quota network policy context lock unknown"`
 }
 
+// RestingModel is a model that is left alone for a while after a failure.
+type RestingModel struct {
+	Model    string    `json:"model" check:"nonempty"`
+	Until    time.Time `json:"until"`
+	Category string    `json:"category,omitempty"`
+}
+
 // RoutingCandidates is the set of models that a turn can choose from.
 type RoutingCandidates struct {
 	CandidateCount  int64       `json:"candidateCount"`
@@ -29,6 +36,11 @@ type RoutingCandidates struct {
 	// DecisionReason and CapabilityGap are set when no candidate is left.
 	DecisionReason string `json:"decisionReason,omitempty"`
 	CapabilityGap  string `json:"capabilityGap,omitempty"`
+	// Resting are the models that were left alone at that time.
+	Resting []RestingModel `json:"resting,omitempty"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
 }
 
 // LimitState is a short view of the limits at a decision.
@@ -58,6 +70,11 @@ type RoutingDecision struct {
 	// FromModel and Cause are set on a fallback.
 	FromModel string `json:"fromModel,omitempty"`
 	Cause     string `json:"cause,omitempty"`
+	// Resting are the models that were left alone at that time.
+	Resting []RestingModel `json:"resting,omitempty"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
 }
 
 // CostEstimated is the expected cost of a request.

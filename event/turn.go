@@ -46,6 +46,9 @@ type TurnStarted struct {
 	Status       string `json:"status" enum:"running"`
 	AttemptCount int64  `json:"attemptCount,omitempty"`
 	QueueWaitMs  int64  `json:"queueWaitMs,omitempty"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
 }
 
 // TurnCompleted ends a turn well.
@@ -61,6 +64,9 @@ type TurnCompleted struct {
 	MessageRef string `json:"messageRef,omitempty"`
 	// StructuredOutput satisfies the turn's output schema.
 	StructuredOutput Raw `json:"structuredOutput,omitempty"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
 }
 
 // TurnFailed ends a turn otherwise. An interrupted turn has status "cancelled".
@@ -73,6 +79,9 @@ type TurnFailed struct {
 	DurationMs      int64    `json:"durationMs"`
 	Usage           *Usage   `json:"usage,omitempty"`
 	CostUSD         float64  `json:"costUSD,omitempty"`
+	// ConfigurationRef is the configuration that decisions are made under from here on;
+	// empty if it is the one that the session named before.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
 }
 
 // TurnInterruptRequested records the wish to stop a turn; the loop acts on it.

@@ -44,7 +44,7 @@ func newKit(t testing.TB, change func(*agentd.Options), answers ...script.Answer
 		if err := k.r.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 	})
 	return k
 }
@@ -182,4 +182,14 @@ func busy(t testing.TB, change func(*agentd.Options)) (k *kit, turns []string) {
 func exports(sessionID, turnID string) map[string]command.Params {
 	s := command.ExportScope{SessionID: sessionID, TurnID: turnID}
 	return map[string]command.Params{"evidence": &command.ExportEvidence{ExportScope: s}, "review": &command.ExportReview{ExportScope: s}, "replay": &command.ExportReplay{ExportScope: s}}
+}
+
+func caseOf(k *kit, s command.ExportScope) *evidence.Case {
+	k.Helper()
+	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: s})
+	c := &evidence.Case{}
+	if err := json.Unmarshal(k.output(res.Ref), c); err != nil {
+		k.Fatal(err)
+	}
+	return c
 }

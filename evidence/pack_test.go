@@ -236,7 +236,8 @@ func TestPackOfATaskHoldsTheTasksBelowIt(t *testing.T) {
 	if !done {
 		t.Error("the review says of nothing that it was done")
 	}
-	if c := caseOf(k, scope); len(c.Turns) != 1 || len(c.Answers) != 1 || len(c.Expected) == 0 {
-		t.Errorf("the case has %d turns, %d answers, %d facts", len(c.Turns), len(c.Answers), len(c.Expected))
+	c := caseOf(k, scope)
+	if turns, err := c.Submitted(); err != nil || len(turns) != 1 || len(c.Facts) == 0 {
+		t.Errorf("the case has %d turns, %d facts, %v", len(turns), len(c.Facts), err)
 	}
 }

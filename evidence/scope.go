@@ -66,6 +66,9 @@ func (s *Scope) resolved(ctx context.Context, facts Facts, before uint64) (Scope
 // whole reports whether every fact of the session is in scope.
 func (s *Scope) whole() bool { return s.ThreadID == "" && s.TurnID == "" && s.TaskID == "" }
 
+// Has reports whether a fact is in scope.
+func (s *Scope) Has(e *event.Event) bool { return s.has(e) }
+
 // has reports whether a fact is in scope. A task takes those below it in.
 func (s *Scope) has(e *event.Event) bool {
 	switch {

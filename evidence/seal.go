@@ -17,7 +17,7 @@ const TrialFormat = "agentd-trial-1"
 // sealedFormats are the documents beside packs that carry a proof: what they hold
 // is derived from facts, and the facts are not in them.
 var sealedFormats = map[string]string{
-	ReplayFormat: "replay case", ReviewFormat: "review", TrialFormat: "trial pack",
+	ReplayFormat: "replay case", EarlierReplayFormat: "replay case", ReviewFormat: "review", TrialFormat: "trial pack",
 }
 
 // Seal says what a document is and which facts it was made of.

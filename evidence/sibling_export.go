@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
+
+	"agentd/event"
 )
 
 // Names in an export in the sibling standard's shape.
@@ -92,7 +96,7 @@ type siblingReplay struct {
 	TraceRefs       []siblingTelemetry `json:"trace_refs"`
 	MissingFacts    []siblingMissing   `json:"missing_facts"`
 	ReplaySteps     []siblingStep      `json:"replay_steps"`
-	ExpectedOutputs []Fact             `json:"expected_outputs"`
+	ExpectedOutputs []Entry            `json:"expected_outputs"`
 }
 
 // siblingStep is a turn that is run again.
@@ -103,8 +107,8 @@ type siblingStep struct {
 }
 
 // WriteSiblingReplay writes a replay case in the sibling standard's shape: which
-// turns run again, what must come out, and what the recordings can't bring back.
-// The case must verify. It stays what is run: the result names it by its hash.
+// turns are decided again, what must come out, and what can't be read any more. The
+// case must verify. It stays what is walked: the result names it by its hash.
 func WriteSiblingReplay(doc io.ReadSeeker, ref string, w io.Writer) error {
 	v, err := Verify(doc, VerifyOptions{})
 	if err != nil {
@@ -120,24 +124,38 @@ func WriteSiblingReplay(doc io.ReadSeeker, ref string, w io.Writer) error {
 	if err := json.NewDecoder(doc).Decode(&c); err != nil || c.Format != ReplayFormat {
 		return errors.Join(errors.New("evidence: it is not a replay case"), err)
 	}
-	return writePlain(w, c.sibling(ref))
+	r, err := c.sibling(ref)
+	if err != nil {
+		return err
+	}
+	return writePlain(w, r)
 }
 
-func (c *Case) sibling(ref string) *siblingReplay {
+func (c *Case) sibling(ref string) (*siblingReplay, error) {
+	events, err := c.Events()
+	if err != nil {
+		return nil, err
+	}
+	turns, err := c.Submitted()
+	if err != nil {
+		return nil, err
+	}
 	ids := &c.RuntimeCorrelation
 	r := &siblingReplay{
 		ReplayID: c.EvidenceID, SchemaVersion: siblingVersion, Determinism: c.Determinism, CreatedAt: c.ExportedAt, UpdatedAt: c.ExportedAt,
 		Scope:        siblingScope{RuntimeID: ids.RuntimeID, SessionID: ids.SessionID, ThreadID: c.Scope.ThreadID, TurnID: c.Scope.TurnID, TaskID: c.Scope.TaskID},
 		Producer:     siblingProducer{ID: ids.RuntimeID, Type: "runtime", Name: "agentd"},
 		InputRefs:    []siblingRef{{RefID: c.EvidenceID, Kind: ReplayFormat, URI: "agentd:outputs/" + ref, Hash: ref, MediaType: "application/json"}},
-		SnapshotRefs: []siblingRef{}, TraceRefs: []siblingTelemetry{}, MissingFacts: []siblingMissing{}, ReplaySteps: []siblingStep{}, ExpectedOutputs: c.Expected,
+		SnapshotRefs: []siblingRef{}, TraceRefs: []siblingTelemetry{}, MissingFacts: []siblingMissing{}, ReplaySteps: []siblingStep{}, ExpectedOutputs: []Entry{},
 	}
-	for i, list := range [][]string{c.ContextRefs, c.InventoryRefs} {
-		kind := []string{"context", "tool_inventory"}[i]
-		for n, x := range list {
-			r.SnapshotRefs = append(r.SnapshotRefs, siblingRef{
-				RefID: fmt.Sprintf("%s:%s:%d", c.EvidenceID, kind, n+1), Kind: kind, URI: "agentd:outputs/" + x, Hash: x, MediaType: "application/json",
-			})
+	for n, x := range slices.Sorted(maps.Keys(c.Contents)) {
+		r.SnapshotRefs = append(r.SnapshotRefs, siblingRef{
+			RefID: fmt.Sprintf("%s:content:%d", c.EvidenceID, n+1), Kind: "content", URI: "agentd:outputs/" + x, Hash: x, MediaType: "application/json",
+		})
+	}
+	for _, e := range events {
+		if c.Scope.has(e) && decides(e) {
+			r.ExpectedOutputs = append(r.ExpectedOutputs, entryOf(e))
 		}
 	}
 	for _, id := range ids.TraceIDs {
@@ -146,8 +164,18 @@ func (c *Case) sibling(ref string) *siblingReplay {
 	for _, l := range c.Limits {
 		r.MissingFacts = append(r.MissingFacts, siblingMissing{Fact: "replay", Reason: "not_collected", Details: l})
 	}
-	for i, t := range c.Turns {
-		r.ReplaySteps = append(r.ReplaySteps, siblingStep{StepID: fmt.Sprintf("%s:step:%d", c.EvidenceID, i+1), TurnID: t.TurnID, Action: "run_turn_on_recordings"})
+	for i, t := range turns {
+		r.ReplaySteps = append(r.ReplaySteps, siblingStep{StepID: fmt.Sprintf("%s:step:%d", c.EvidenceID, i+1), TurnID: t.TurnID, Action: "decide_turn_again"})
 	}
-	return r
+	return r, nil
+}
+
+// decides reports whether a fact tells of a decision or an outcome.
+func decides(e *event.Event) bool {
+	switch e.Payload.(type) {
+	case *event.TurnStarted, *event.TurnCompleted, *event.TurnFailed, *event.ModelRequested, *event.RoutingDecision, *event.PermissionEvaluated,
+		*event.ToolStarted, *event.ToolResult, *event.ToolFailed:
+		return true
+	}
+	return false
 }

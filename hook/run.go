@@ -74,6 +74,10 @@ func rank(decision string) int {
 	return slices.Index([]string{Continue, Allow, Ask, Deny, Block}, decision)
 }
 
+// Stricter reports whether a decision of a hook is stricter than another: of several
+// hooks the strictest decides.
+func Stricter(decision, than string) bool { return rank(decision) > rank(than) }
+
 // Run runs the hooks of a point. An error means that a fact couldn't be recorded
 // or that the context ended; a hook's own failure is part of the outcome.
 func (r *Runner) Run(ctx context.Context, point Point, in Input, rec Recorder) (Outcome, error) {

@@ -2,8 +2,6 @@ package loop
 
 import (
 	"time"
-
-	"agentd/state"
 )
 
 // alarm has the thread looked at again at a time; the zero time takes it back.
@@ -38,39 +36,4 @@ func (l *Loop) ring(k key, a *alarm) {
 	}
 	delete(l.alarms, k)
 	l.wakeLocked(k, errDeadline)
-}
-
-// Ring has a thread looked at, and what is under way stopped if its alarm is due. A
-// runtime whose clock isn't the machine's calls it after the clock was moved: no timer
-// knows of that.
-func (l *Loop) Ring(sessionID, threadID string) {
-	k := key{sessionID, threadID}
-	l.mu.Lock()
-	a := l.alarms[k]
-	due := a != nil && !a.at.After(l.opt.Clock())
-	if !due {
-		l.wakeLocked(k, nil)
-	}
-	l.mu.Unlock()
-	if due {
-		a.timer.Stop()
-		l.ring(k, a)
-	}
-}
-
-// paced holds a thread before an effect as long as [Options.Pace] says.
-func (l *Loop) paced(k key, next Effect) error {
-	if l.opt.Pace == nil {
-		return nil
-	}
-	wait := l.opt.Pace(k.thread, next)
-	if wait <= 0 {
-		return nil
-	}
-	ctx, done := l.interruptible(l.ctx, k)
-	defer done()
-	if err := l.still(ctx, k, next, func(*state.Session, *state.Thread) {}); err != nil {
-		return err
-	}
-	return sleep(ctx, wait)
 }

@@ -21,14 +21,6 @@ func TestAnAlarmStopsOnlyWhatItWasSetFor(t *testing.T) {
 	if l.ring(k, before); stopped != nil {
 		t.Fatal("an alarm that was replaced stopped what was under way")
 	}
-	if l.Ring(k.session, k.thread); stopped != nil || !l.runners[k].again {
-		t.Fatalf("an alarm that isn't due stopped what was under way, or nobody looked: %v", stopped)
-	}
-	now = now.Add(2 * time.Hour)
-	if l.Ring(k.session, k.thread); !errors.Is(stopped, errDeadline) || l.alarms[k] != nil {
-		t.Fatalf("an alarm that is due stopped nothing: %v", stopped)
-	}
-	stopped = nil
 	l.alarm(k, now.Add(time.Hour))
 	late := l.alarms[k]
 	l.alarm(k, time.Time{})

@@ -88,7 +88,7 @@ func (c *call) unsent(ctx context.Context, err error) error {
 		if t == nil || t.Active == nil || t.Active.TurnID != c.scope.TurnID {
 			return errMoved
 		}
-		failTurn(tx, t, FailTurn{t.Active.TurnID, "internal", message})
+		c.l.emitTurnFailed(tx, t, FailTurn{t.Active.TurnID, "internal", message})
 		return nil
 	})
 }
@@ -214,7 +214,7 @@ func (c *call) request(decided Effect, e CallModel) (at position, asked bool, er
 		if t.Routing == nil || t.Routing.Decision == nil || t.Routing.Decision.SelectedModel != c.info.Model {
 			return errMoved
 		}
-		if p := c.l.spent(tx.State, t, c.req.RequestID); p != nil {
+		if p := c.l.Configuration().Spent(tx.State, t, c.req.RequestID); p != nil {
 			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: p})
 			return nil
 		}
@@ -231,7 +231,7 @@ func (c *call) request(decided Effect, e CallModel) (at position, asked bool, er
 		)})
 		tx.Emit(event.Event{Type: event.TypeModelRequested, Scope: c.scope, Payload: &event.ModelRequested{
 			Provider: c.info.Provider, Model: c.info.Model, ModelRequestID: c.req.RequestID,
-			Step: e.Step, Attempt: e.Attempt, EstimatedTokens: tokens, Purpose: purpose,
+			Step: e.Step, Attempt: e.Attempt, EstimatedTokens: tokens, Purpose: purpose, ConfigurationRef: c.l.configurationRef(tx),
 		}})
 		c.req.Call, c.req.Failed = t.CallsEnded, t.Active.FailedCalls
 		if t.Active.Steered > t.Active.SteeredSeen || (e.Repair && e.Attempt == 1) {
@@ -251,19 +251,6 @@ func (c *call) request(decided Effect, e CallModel) (at position, asked bool, er
 		return nil
 	})
 	return at, asked, err
-}
-
-// spent says which budget keeps a model from being asked; nil if none does. It is
-// the same for every request, whatever its model costs.
-func (l *Loop) spent(s *state.Session, t *state.Thread, requestID string) *event.QuotaState {
-	cost := &s.Routing.Cost
-	if b := l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced); b.Status == model.BudgetBlocked {
-		return b.Blocked(requestID)
-	}
-	if b := shareSpent(s, t); b != nil {
-		return b.Blocked(requestID)
-	}
-	return nil
 }
 
 func estimateOf(t *state.Thread) int64 {

@@ -135,7 +135,7 @@ func preservedOf(s *state.Session, t *state.Thread) event.Preserved {
 // A spent budget keeps it from the model as it keeps any other call.
 func (c *compaction) start() error {
 	return c.l.emit(c.k, c.e, func(tx *session.Tx, t *state.Thread) error {
-		if p := c.l.spent(tx.State, t, c.call.req.RequestID); p != nil && c.call.provider != nil {
+		if p := c.l.Configuration().Spent(tx.State, t, c.call.req.RequestID); p != nil && c.call.provider != nil {
 			c.block(tx, p)
 			return nil
 		}
@@ -154,6 +154,7 @@ func (c *compaction) start() error {
 			tx.Emit(event.Event{Type: event.TypeModelRequested, Scope: scope, Payload: &event.ModelRequested{
 				Provider: c.call.info.Provider, Model: c.call.info.Model, ModelRequestID: scope.ModelRequestID,
 				Step: 1, Attempt: c.e.Attempt, EstimatedTokens: c.before, Purpose: "compaction",
+				ConfigurationRef: c.l.configurationRef(tx),
 			}})
 		}
 		return nil

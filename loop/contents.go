@@ -14,7 +14,7 @@ import (
 const maxHashed = 16 << 20
 
 // maxScript bounds the scripts that are read to find out what they run.
-const maxScript = 64 << 10
+const maxScript = 16 << 10
 
 // scriptText returns the content of a short regular text file, and false for anything
 // else.

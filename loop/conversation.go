@@ -241,7 +241,7 @@ func (c *conversation) asking(ctx context.Context, s store.Store, p *event.Model
 	}
 	c.steers = nil
 	if p.Purpose == "repair" && p.Attempt == 1 {
-		if _, complaint := checkOutput(c.schema, c.answer); complaint != "" {
+		if _, complaint := CheckAnswer(c.schema, c.answer); complaint != "" {
 			c.notes = append(c.notes, complaint)
 		}
 	}

@@ -55,7 +55,7 @@ func (l *Loop) abandon(tx *session.Tx, t *state.Thread, why string) bool {
 		if t.Active == nil {
 			tx.Emit(session.QueueStarted(t, e.TurnID))
 		}
-		endTurn(tx, t, t.Turn(e.TurnID), state.TurnFailed, "internal", &event.Failure{Message: why, Category: "internal"})
+		l.endTurn(tx, t, t.Turn(e.TurnID), state.TurnFailed, "internal", &event.Failure{Message: why, Category: "internal"})
 		return true
 	case Compact:
 		if e.CompactionID != "" {
@@ -68,7 +68,7 @@ func (l *Loop) abandon(tx *session.Tx, t *state.Thread, why string) bool {
 	if t.Active == nil || t.Active.Status != state.TurnRunning {
 		return false
 	}
-	failTurn(tx, t, FailTurn{t.Active.TurnID, "internal", why})
+	l.emitTurnFailed(tx, t, FailTurn{t.Active.TurnID, "internal", why})
 	return true
 }
 

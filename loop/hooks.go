@@ -221,7 +221,7 @@ func (l *Loop) completeTurn(k key, e CompleteTurn) error {
 		return err
 	}
 	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
-		completeTurn(tx, t, e.Outcome, nil)
+		l.emitTurnCompleted(tx, t, e.Outcome, nil)
 		return nil
 	})
 }

@@ -46,12 +46,9 @@ func newHostPolicy(configured, stored HostPolicy) *hostPolicy {
 	return h
 }
 
-// firstHostPolicy is the policy before anything stored is known. In a replay the
-// rules that were stored come with the others.
-func firstHostPolicy(p HostPolicy) *hostPolicy {
-	stored := slices.DeleteFunc(slices.Clone(p.Rules), func(r event.PolicyRule) bool { return r.Origin != originStored })
-	p.Rules = slices.DeleteFunc(slices.Clone(p.Rules), func(r event.PolicyRule) bool { return r.Origin == originStored })
-	return newHostPolicy(p, HostPolicy{Rules: stored})
+// HostRules are rules as the host's configuration has them.
+func HostRules(rules []event.PolicyRule) []event.PolicyRule {
+	return withOrigin(rules, originConfiguration)
 }
 
 func withOrigin(rules []event.PolicyRule, origin string) []event.PolicyRule {

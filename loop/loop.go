@@ -33,7 +33,6 @@ import (
 	"agentd/hook"
 	"agentd/internal/place"
 	"agentd/model"
-	"agentd/permission"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -78,9 +77,6 @@ type Options struct {
 	TrustRules bool
 	// NobodyToAsk says that no person can answer: what would ask is denied.
 	NobodyToAsk bool
-	// Confinement, if set, is what decisions take to confine commands, instead of what
-	// Processes would do: a replay runs none.
-	Confinement *permission.Sandbox
 	// ActionTimeout ends questions that nobody answers; 0 is never.
 	ActionTimeout time.Duration
 	// Outputs bounds what is kept of tools' outputs.
@@ -104,9 +100,6 @@ type Options struct {
 	// Clock defaults to time.Now, Random to a source of its own.
 	Clock  func() time.Time
 	Random func() float64
-	// Pace says how long a thread is held before it does its next effect; 0 or less is
-	// not at all. An interrupt ends the wait. If nil, nothing is held.
-	Pace func(threadID string, next Effect) time.Duration
 }
 
 // Loop executes the effects of all threads.
@@ -120,6 +113,7 @@ type Loop struct {
 	host        atomic.Pointer[hostPolicy]
 	hostMu      sync.Mutex // held while host is replaced
 	offer       atomic.Pointer[Offer]
+	config      atomic.Pointer[configured] // made of host and offer
 	plans       plans
 	pins        pins
 	homes       homes
@@ -199,7 +193,7 @@ func New(opt Options) (*Loop, error) {
 		l.providers[p.Name()] = p
 	}
 	l.SetOffer(Offer{Models: opt.Models, DefaultModel: opt.DefaultModel, Fallback: opt.Fallback})
-	l.host.Store(firstHostPolicy(opt.Host))
+	l.host.Store(newHostPolicy(opt.Host, HostPolicy{}))
 	l.plans.byPlace = map[planKey]madePlan{}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.tools, l.endTools = context.WithCancelCause(context.Background())
@@ -453,9 +447,6 @@ func (l *Loop) step(k key) (done bool, err error) {
 		return false, err
 	}
 	l.alarm(k, at)
-	if err := l.paced(k, next); err != nil {
-		return false, err
-	}
 	switch e := next.(type) {
 	case Nothing:
 		if left {
@@ -508,9 +499,9 @@ func (l *Loop) record(k key, e Effect) error {
 		case Fallback:
 			l.fallback(tx, t, e)
 		case FailTurn:
-			failTurn(tx, t, e)
+			l.emitTurnFailed(tx, t, e)
 		case CancelTurn:
-			cancelTurn(tx, t, e)
+			l.cancelTurn(tx, t, e)
 		case ExpireAction:
 			expireAction(tx, e)
 		case Nothing, StartTurn, Prepare, CallModel, RunTools, CheckOutput, Compact, TellHooks, CompleteTurn:
@@ -520,10 +511,11 @@ func (l *Loop) record(k key, e Effect) error {
 	})
 }
 
-// emit appends facts if the effect is still the next one.
+// emit appends facts if the effect is still the next one, at the time that the facts
+// carry: so it is for a replay too.
 func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
 	return l.m.Emit(l.ctx, k.session, event.ByLoop, func(tx *session.Tx) error {
-		if l.opt.Policy.Next(tx.State, k.thread, l.opt.Clock()) != e {
+		if l.opt.Policy.Next(tx.State, k.thread, tx.Now()) != e {
 			return errMoved
 		}
 		return decide(tx, tx.State.Thread(k.thread))
@@ -534,7 +526,7 @@ func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) err
 // effect take them along.
 func (l *Loop) emitSoon(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
 	return l.soon(l.ctx, k, func(tx *session.Tx) error {
-		if l.opt.Policy.Next(tx.State, k.thread, l.opt.Clock()) != e {
+		if l.opt.Policy.Next(tx.State, k.thread, tx.Now()) != e {
 			return errMoved
 		}
 		return decide(tx, tx.State.Thread(k.thread))

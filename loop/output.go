@@ -26,7 +26,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	if err != nil {
 		return err
 	}
-	value, complaint := checkOutput(conv.schema, conv.answer)
+	value, complaint := CheckAnswer(conv.schema, conv.answer)
 	if complaint != "" && !e.Repaired && !last {
 		return l.callModel(k, e, CallModel{TurnID: e.TurnID, Step: step + 1, Attempt: 1, Repair: true})
 	}
@@ -38,19 +38,19 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
 		switch {
 		case complaint == "":
-			completeTurn(tx, t, "end_turn", value)
+			l.emitTurnCompleted(tx, t, "end_turn", value)
 		case e.Repaired:
-			failTurn(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
+			l.emitTurnFailed(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
 		default:
-			failTurn(tx, t, FailTurn{e.TurnID, "step_limit", "the answer does not satisfy the output schema, and the turn has used its model calls"})
+			l.emitTurnFailed(tx, t, FailTurn{e.TurnID, "step_limit", "the answer does not satisfy the output schema, and the turn has used its model calls"})
 		}
 		return nil
 	})
 }
 
-// checkOutput holds an answer against a schema. It returns the answer as JSON, or
+// CheckAnswer holds an answer against the schema of a turn. It returns the answer as JSON, or
 // what to tell the model.
-func checkOutput(schema event.Raw, answer string) (value event.Raw, complaint string) {
+func CheckAnswer(schema event.Raw, answer string) (value event.Raw, complaint string) {
 	text := bytes.TrimSpace([]byte(unfence(answer)))
 	err := tool.ValidateOutput(schema, text)
 	if err == nil {

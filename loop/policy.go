@@ -1,8 +1,6 @@
 package loop
 
 import (
-	"slices"
-
 	"agentd/event"
 	"agentd/permission"
 	"agentd/state"
@@ -29,58 +27,13 @@ func (l *Loop) Narrow(s *state.Session, parent *state.Thread, asked string) (mod
 	return asked, true
 }
 
-// modeOf is the permission mode that holds for a turn. That of a child is never
-// wider than its parent's, also when the parent's changes.
+// modeOf is the permission mode that holds for a turn; see [Configuration.ModeOf].
 func (l *Loop) modeOf(s *state.Session, t *state.Thread, turn *state.Turn) string {
-	own := l.ownMode(s, t, turn)
-	if t == nil || t.SubagentID == "" {
-		return own
-	}
-	parent := s.Thread(t.ParentThreadID)
-	if parent == nil || parent == t {
-		return own
-	}
-	if above := l.modeOf(s, parent, parent.Active); modeWidths[above] < modeWidths[own] {
-		return above
-	}
-	return own
-}
-
-// ownMode is a turn's own permission mode, its thread's, the session's, the host's.
-func (l *Loop) ownMode(s *state.Session, t *state.Thread, turn *state.Turn) string {
-	if turn != nil && turn.PermissionMode != "" {
-		return turn.PermissionMode // its plan was approved
-	}
-	if m := optionsOf(turn).PermissionMode; m != "" {
-		return m
-	}
-	if t != nil && t.PermissionMode != "" {
-		return t.PermissionMode
-	}
-	for _, p := range s.Permission.Policies {
-		if p.Source == "session" && p.Mode != "" {
-			return p.Mode
-		}
-	}
-	if s.PermissionMode != "" {
-		return s.PermissionMode
-	}
-	if h := l.host.Load(); h.mode != "" {
-		return h.mode
-	}
-	return permission.ModeDefault
+	return l.Configuration().ModeOf(s, t, turn)
 }
 
 // rulesOf are the rules that hold in a session: the host's and its own.
-func (l *Loop) rulesOf(s *state.Session) []event.PolicyRule {
-	rules := l.host.Load().rules
-	for _, p := range s.Permission.Policies {
-		if p.Workspace == "" { // the runtime's session remembers those of workspaces
-			rules = append(slices.Clip(rules), p.Rules...)
-		}
-	}
-	return rules
-}
+func (l *Loop) rulesOf(s *state.Session) []event.PolicyRule { return l.Configuration().rulesOf(s) }
 
 // grantsOf are the approvals that hold for the whole session.
 func grantsOf(s *state.Session) []permission.Grant {

@@ -95,38 +95,14 @@ func hasPicture(m *model.Message) bool {
 	return false
 }
 
-// workplace is where a turn works: the session's workspace, and within it the
-// folder that the turn, its thread or nobody names.
+// workplace is where a turn works.
 func (l *Loop) workplace(s *state.Session, t *state.Thread, turn *state.Turn) workplace {
-	w := workplace{root: l.rootOf(s)}
-	w.cwd = w.root
-	for _, cwd := range []string{t.Cwd, optionsOf(turn).Cwd} {
-		if cwd == "" {
-			continue
-		}
-		// A folder outside of the workspace is no place to work in.
-		if dir := below(w.root, cwd); within(w.root, dir) {
-			w.cwd = dir
-		}
-	}
-	return w
-}
-
-// rootOf is the workspace of a session: its own, which was resolved when the session
-// was created, or the runtime's.
-func (l *Loop) rootOf(s *state.Session) string {
-	if s.Workspace == nil || s.Workspace.Root == "" {
-		return l.homes.workspace
-	}
-	if abs, err := filepath.Abs(s.Workspace.Root); err == nil {
-		return abs
-	}
-	return s.Workspace.Root
+	return l.Configuration().workplace(s, t, turn)
 }
 
 // CheckCwd refuses a folder that no turn of a session would work in.
 func (l *Loop) CheckCwd(s *state.Session, cwd string) error {
-	if root := l.rootOf(s); !within(root, below(root, cwd)) {
+	if root := l.Configuration().rootOf(s); !within(root, below(root, cwd)) {
 		return fault.Param("options.cwd", "%q is not in the workspace %s; give it relative to that", cwd, root)
 	}
 	return nil
@@ -187,11 +163,14 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// prepare records the turn's context, tools and model.
-func (l *Loop) prepare(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation) {
+// prepare records the turn's context, tools and model. configurationRef is the
+// configuration's if no fact of the same decision names it.
+func (l *Loop) prepare(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation, configurationRef string) {
 	scope := scopeOf(t, turn)
-	ask := l.ask(tx, t, turn, p)
-	routing := model.Route(l.offer.Load().Models, ask)
+	conf, resting := l.Configuration(), l.limiter.Resting()
+	ask := conf.Ask(tx.State, t, turn, resting, tx.Now())
+	ask.InputTokens, ask.Required = p.history+p.input, p.required(turn)
+	routing := model.Route(conf.Models, ask)
 	resolved := p.resolved(tx, t)
 	if routing.Selected != nil {
 		resolved.ContextWindow = routing.Selected.ContextWindow
@@ -201,7 +180,9 @@ func (l *Loop) prepare(tx *session.Tx, t *state.Thread, turn *state.Turn, p *pre
 	toolScope.ToolCallID, toolScope.StepID = event.NotApplicable, event.NotApplicable
 	tx.Emit(event.Event{Type: event.TypeToolCatalogResolved, Scope: toolScope, Payload: p.catalogue(tx, t)})
 	tx.Emit(event.Event{Type: event.TypeTaskProfileResolved, Scope: scope, Payload: ask.Profile()})
-	tx.Emit(event.Event{Type: event.TypeRoutingCandidatesResolved, Scope: scope, Payload: routing.CandidateSet()})
+	set := routing.CandidateSet()
+	set.Resting, set.ConfigurationRef = restingModels(resting, tx.Now()), configurationRef
+	tx.Emit(event.Event{Type: event.TypeRoutingCandidatesResolved, Scope: scope, Payload: set})
 	decided, payload := routing.Event()
 	tx.Emit(event.Event{Type: decided, Scope: scope, Payload: payload})
 	if routing.Selected == nil && ask.Cost == model.BudgetBlocked {
@@ -220,38 +201,16 @@ func (l *Loop) outOfBudget(tx *session.Tx, scope event.Scope, excluded []event.E
 	}
 }
 
-// ask is what the turn needs of a model.
-func (l *Loop) ask(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation) model.Ask {
-	o := optionsOf(turn)
-	cost, offer := &tx.State.Routing.Cost, l.offer.Load()
-	a := model.Ask{
-		Provider: o.Provider, Model: o.Model, ThreadModel: t.Model,
-		Default: offer.DefaultModel, Fallback: offer.Fallback, FallbackOn: l.opt.Policy.FallbackOn,
-		Cost: l.opt.Budget.Standing(cost.TotalUSD, cost.Unpriced).Status, Resting: l.limiter.Resting(), Now: tx.Now(),
-		TaskKind: "turn",
+// required are the capabilities that the turn can't do without.
+func (p *preparation) required(turn *state.Turn) []string {
+	var out []string
+	if p.vision {
+		out = append(out, model.CapVision)
 	}
-	if p != nil {
-		a.InputTokens = p.history + p.input
-		if p.vision {
-			a.Required = append(a.Required, model.CapVision)
-		}
-	} else {
-		// A turn that was routed before needs what it needed then.
-		a.InputTokens = max(t.ContextTokens, estimateOf(t))
-		if r := t.Routing; r != nil && r.Profile != nil {
-			a.Required = append(a.Required, r.Profile.RequiredCapabilities...)
-		}
+	if len(optionsOf(turn).Tools) > 0 {
+		out = append(out, model.CapTools)
 	}
-	if len(o.Tools) > 0 {
-		a.Required = append(a.Required, model.CapTools)
-	}
-	if t.Routing != nil && t.Routing.Decision != nil {
-		a.LastModel = t.Routing.Decision.SelectedProvider + "/" + t.Routing.Decision.SelectedModel
-	}
-	if task := tx.State.Tasks.Find(turn.TaskID); task != nil && task.TaskKind != "turn" {
-		a.TaskKind = task.TaskKind
-	}
-	return a
+	return out
 }
 
 // resolved says what goes into the context. A file that didn't change is not
@@ -309,16 +268,15 @@ func (p *preparation) catalogue(tx *session.Tx, t *state.Thread) *event.ToolCata
 
 // fallback chooses the next model of the chain.
 func (l *Loop) fallback(tx *session.Tx, t *state.Thread, e Fallback) {
-	turn := t.Active
-	d := t.Routing.Decision
-	ask := l.ask(tx, t, turn, nil)
-	failed := append(append([]string(nil), d.Failed...), d.SelectedProvider+"/"+d.SelectedModel)
-	next, ok := model.Fallback(model.Route(l.offer.Load().Models, ask), failed, e.Cause)
+	turn, resting := t.Active, l.limiter.Resting()
+	next, ok := l.Configuration().FallbackFor(tx.State, t, e.Cause, resting, tx.Now())
 	if !ok {
-		failTurn(tx, t, FailTurn{turn.TurnID, "model_failed", e.Cause + ": " + turn.Call.Message})
+		l.emitTurnFailed(tx, t, FailTurn{turn.TurnID, "model_failed", e.Cause + ": " + turn.Call.Message})
 		return
 	}
-	tx.Emit(event.Event{Type: event.TypeRoutingFallbackApplied, Scope: scopeOf(t, turn), Payload: next.Decision()})
+	p := next.Decision()
+	p.Resting, p.ConfigurationRef = restingModels(resting, tx.Now()), l.configurationRef(tx)
+	tx.Emit(event.Event{Type: event.TypeRoutingFallbackApplied, Scope: scopeOf(t, turn), Payload: p})
 }
 
 // model finds a model that was chosen.
@@ -344,7 +302,7 @@ func (l *Loop) reroute(k key, decided Effect, turnID string) error {
 		return err
 	}
 	return l.emit(k, decided, func(tx *session.Tx, t *state.Thread) error {
-		l.prepare(tx, t, t.Active, p)
+		l.prepare(tx, t, t.Active, p, l.configurationRef(tx))
 		return nil
 	})
 }

@@ -28,9 +28,6 @@ func (l *Loop) processes() *process.Manager {
 
 // confinement is what would confine a command, as the permission is decided by it.
 func (l *Loop) confinement(w workplace) permission.Sandbox {
-	if l.opt.Confinement != nil {
-		return *l.opt.Confinement
-	}
 	p, err := l.plan(w, false, false)
 	if err != nil {
 		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}

@@ -164,11 +164,11 @@ func (r *toolRun) askOutside(tx *session.Tx, t *state.Thread, err *tool.Error) {
 	p := r.l.clean(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
 	if d.Decision != permission.Ask {
-		tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
+		r.emitEvaluated(tx, &p)
 		r.emitFailed(tx, err)
 		return
 	}
 	p.ApprovalActionID = tx.NewID(event.PrefixAction)
-	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
+	r.emitEvaluated(tx, &p)
 	r.ask(tx, "sandbox_escape", "the call hit the sandbox ("+err.Message+"); it can only succeed outside of it", &d, &p)
 }

@@ -68,7 +68,7 @@ func TestWorkspaceIsStoredWithoutLinks(t *testing.T) {
 			t.Errorf("%s is stored as %+v, %v, want %s", given, got, err, want)
 		}
 	}
-	if got := l.rootOf(&state.Session{}); got != top {
+	if got := l.Configuration().rootOf(&state.Session{}); got != top {
 		t.Errorf("the runtime's workspace is %s, want %s", got, top)
 	}
 	if err := os.WriteFile(filepath.Join(top, "file"), nil, 0o600); err != nil {

@@ -39,6 +39,9 @@ type toolRun struct {
 	refused *tool.Error
 	// opinion is what hooks say about it.
 	opinion *permission.Opinion
+	// confined and disk are what the last question about it depended on.
+	confined Confinement
+	disk     *lookups
 	// decision is nil for a call that somebody allowed already.
 	decision *permission.Decision
 	outside  bool
@@ -158,18 +161,7 @@ func (r *toolRun) check(inv *tool.Inventory) {
 	entry, err := inv.Lookup(r.request.ToolName)
 	if err == nil {
 		r.entry = entry
-		if !json.Valid(r.input) {
-			err = tool.Errorf(tool.InvalidInput, "the arguments are not valid JSON: %s", tool.Preview(string(r.input), 200))
-		} else {
-			err = entry.Validate(r.input)
-		}
-	}
-	if err == nil && !entry.Info.IsReadOnly && bytes.Contains(r.input, []byte("[redacted:")) {
-		// What was taken out of the arguments is gone. Going on with what is left would
-		// write or run something that nobody asked for.
-		refused := tool.Errorf(tool.InvalidInput, "the arguments hold what looks like a secret; it was taken out, so the call can't be carried out as it was meant")
-		refused.Advice = "Leave the secret out: name the variable or the file that holds it."
-		err = refused
+		err = checkInput(&entry.Info, entry.Validate, r.input)
 	}
 	if err == nil {
 		err = r.checkEscalation()
@@ -185,13 +177,36 @@ func (r *toolRun) check(inv *tool.Inventory) {
 	}
 }
 
+// checkInput holds an input against a tool's schema, and refuses one that a secret was
+// taken out of.
+func checkInput(info *event.ToolInfo, validate func(event.Raw) error, input event.Raw) error {
+	if !json.Valid(input) {
+		return tool.Errorf(tool.InvalidInput, "the arguments are not valid JSON: %s", tool.Preview(string(input), 200))
+	}
+	if err := validate(input); err != nil {
+		return err
+	}
+	if !info.IsReadOnly && bytes.Contains(input, []byte("[redacted:")) {
+		// What was taken out of the arguments is gone. Going on with what is left would
+		// write or run something that nobody asked for.
+		refused := tool.Errorf(tool.InvalidInput, "the arguments hold what looks like a secret; it was taken out, so the call can't be carried out as it was meant")
+		refused.Advice = "Leave the secret out: name the variable or the file that holds it."
+		return refused
+	}
+	return nil
+}
+
 // checkEscalation refuses a wish to leave the sandbox where nobody would be asked.
 func (r *toolRun) checkEscalation() error {
-	_, asked := tool.Escalation(r.input)
-	if r.entry.Info.ToolName != tool.Shell || !asked || r.l.mayEscalate(r.mode) {
+	return checkEscalation(&r.entry.Info, r.input, r.mode, r.l.Configuration())
+}
+
+func checkEscalation(info *event.ToolInfo, input event.Raw, mode string, c *Configuration) error {
+	_, asked := tool.Escalation(input)
+	if info.ToolName != tool.Shell || !asked || c.mayEscalate(mode) {
 		return nil
 	}
-	err := tool.Errorf(tool.InvalidInput, "%s", notEscalated(r.mode))
+	err := tool.Errorf(tool.InvalidInput, "%s", notEscalated(mode))
 	err.Advice = "Leave escalate out. If the command can't do its work inside of the sandbox, say what it needs and why."
 	return err
 }
@@ -205,8 +220,11 @@ func notEscalated(mode string) string {
 }
 
 // mayEscalate reports whether calls may ask to run outside of the sandbox.
-func (l *Loop) mayEscalate(mode string) bool {
-	return mode == permission.ModeOnRequest && (l.opt.Processes != nil || l.opt.Confinement != nil) && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
+func (l *Loop) mayEscalate(mode string) bool { return l.Configuration().mayEscalate(mode) }
+
+// escalation says that there is a sandbox that a call could ask to leave.
+func (l *Loop) escalation() bool {
+	return l.opt.Processes != nil && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
 }
 
 func (r *toolRun) refuse(err error) {
@@ -261,13 +279,16 @@ func (r *toolRun) question(tx *session.Tx, t *state.Thread) permission.Question 
 }
 
 func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
-	_, outside := tool.Escalation(r.input)
-	return permission.Question{
-		Outside: outside && r.entry.Info.ToolName == tool.Shell, Mode: r.l.modeOf(s, t, t.Active), Interactive: !r.l.opt.NobodyToAsk, Tool: r.entry.Info, Input: r.input,
-		ToolCallID: r.call.ToolCallID, Root: r.place.root, Cwd: r.place.cwd, Resolve: resolveBelow(r.place.root),
-		Rules: r.l.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: r.opinion, Sandbox: r.l.confinement(r.place),
-		Bounds: r.l.bounds(r.place.root), Contents: contentHash, Text: scriptText,
-	}
+	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
+	r.confined = Confinement{Sandbox: r.l.confinement(r.place), Bounds: r.l.bounds(r.place.root)}
+	r.disk = newLookups(r.place.root)
+	return r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
+}
+
+// emitEvaluated records a decision with what it depends on beside the facts.
+func (r *toolRun) emitEvaluated(tx *session.Tx, p *event.PermissionEvaluated) {
+	p.ConfigurationRef, p.ConfinementRef, p.Lookups = r.l.configurationRef(tx), confinementRef(tx, &r.confined), r.disk.facts(r.l.redactText)
+	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: p})
 }
 
 // emitDecision records the decision and, if somebody has to be asked, the request.
@@ -277,7 +298,7 @@ func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	if d.Decision == permission.Ask && r.refused == nil {
 		p.ApprovalActionID = tx.NewID(event.PrefixAction)
 	}
-	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: &p})
+	r.emitEvaluated(tx, &p)
 	if d.Decision != permission.Allow && r.refused != nil {
 		r.emitFailed(tx, r.refused) // a hook said so, and said why; no approval would help
 		return

@@ -57,8 +57,9 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 		}
 		tx.Emit(event.Event{Type: event.TypeTurnStarted, Scope: scope, Payload: &event.TurnStarted{
 			Status: state.TurnRunning, AttemptCount: count, QueueWaitMs: tx.Now().Sub(turn.SubmittedAt).Milliseconds(),
+			ConfigurationRef: l.configurationRef(tx),
 		}})
-		l.prepare(tx, t, turn, p)
+		l.prepare(tx, t, turn, p, "")
 		return nil
 	})
 }
@@ -107,15 +108,15 @@ func afterAttempt(implicit bool, status string) string {
 	return event.NextAttemptByPolicy
 }
 
-// completeTurn ends a turn well. Structured is the answer of a turn with an
+// emitTurnCompleted ends a turn well. Structured is the answer of a turn with an
 // output schema.
-func completeTurn(tx *session.Tx, t *state.Thread, outcome string, structured event.Raw) {
+func (l *Loop) emitTurnCompleted(tx *session.Tx, t *state.Thread, outcome string, structured event.Raw) {
 	turn := t.Active
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
 	tx.Emit(event.Event{Type: event.TypeTurnCompleted, Scope: scope, Payload: &event.TurnCompleted{
 		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
-		StructuredOutput: structured,
+		StructuredOutput: structured, ConfigurationRef: l.configurationRef(tx),
 	}})
 	tx.Emit(event.Event{Type: event.TypeTaskAttemptCompleted, Scope: ofAttempt(scope), Payload: &event.TaskAttemptCompleted{
 		Status: "completed", DurationMs: attemptTook(tx, turn),
@@ -147,8 +148,8 @@ func attemptTook(tx *session.Tx, turn *state.Turn) int64 {
 	return elapsed(tx, turn)
 }
 
-// failTurn ends a turn that can't go on.
-func failTurn(tx *session.Tx, t *state.Thread, e FailTurn) {
+// emitTurnFailed ends a turn that can't go on.
+func (l *Loop) emitTurnFailed(tx *session.Tx, t *state.Thread, e FailTurn) {
 	closeOpen(tx, t, e.Message, "timeout")
 	why := &event.Failure{Message: e.Message, Category: e.Category}
 	switch e.Category {
@@ -164,17 +165,17 @@ func failTurn(tx *session.Tx, t *state.Thread, e FailTurn) {
 			why.Advice = "raise retryPolicy.inactivityTimeoutMs if the work may be silent for longer"
 		}
 	}
-	endTurn(tx, t, t.Active, state.TurnFailed, e.Category, why)
+	l.endTurn(tx, t, t.Active, state.TurnFailed, e.Category, why)
 }
 
 // cancelTurn ends an interrupted turn with all that it had open.
-func cancelTurn(tx *session.Tx, t *state.Thread, e CancelTurn) {
+func (l *Loop) cancelTurn(tx *session.Tx, t *state.Thread, e CancelTurn) {
 	reason := e.Reason
 	if reason == "" {
 		reason = "interrupted"
 	}
 	closeOpen(tx, t, reason, "interrupted")
-	endTurn(tx, t, t.Active, state.TurnCancelled, "interrupted", &event.Failure{Message: reason, Category: "interrupted", Retryable: true})
+	l.endTurn(tx, t, t.Active, state.TurnCancelled, "interrupted", &event.Failure{Message: reason, Category: "interrupted", Retryable: true})
 }
 
 // closeOpen records the end of what a turn that ends had open. Category is that
@@ -223,12 +224,12 @@ func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
 
 // endTurn emits the end of a turn that didn't succeed, of its attempt and of its
 // implicit task.
-func endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status, category string, why *event.Failure) {
+func (l *Loop) endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status, category string, why *event.Failure) {
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
 	tx.Emit(event.Event{Type: event.TypeTurnFailed, Scope: scope, Payload: &event.TurnFailed{
 		Status: status, Outcome: category, FailureCategory: category, Error: why,
-		Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
+		Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD, ConfigurationRef: l.configurationRef(tx),
 	}})
 	if turn.Status == state.TurnRunning {
 		tx.Emit(event.Event{Type: event.TypeTaskAttemptFailed, Scope: ofAttempt(scope), Payload: &event.TaskAttemptFailed{
@@ -256,7 +257,7 @@ func (l *Loop) prepareTurn(k key, e Prepare) error {
 		return err
 	}
 	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
-		l.prepare(tx, t, t.Active, p)
+		l.prepare(tx, t, t.Active, p, l.configurationRef(tx))
 		return nil
 	})
 }

@@ -32,7 +32,7 @@ func trimmedSession(t *testing.T, through uint64) (*running, *agentd.Runtime) {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 	})
 	r := runOn(t, live{rt.Port()}, nil)
 	var turn command.SubmitTurnResult

@@ -42,7 +42,7 @@ func runLive(t testing.TB) *running {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

@@ -120,6 +120,9 @@ func (f *fold) governance() {
 
 func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
 	perm := &f.s.Permission
+	if p.ConfinementRef != "" {
+		f.s.ConfinementRef = p.ConfinementRef
+	}
 	perm.Counts = count(perm.Counts, p.Decision, 1)
 	if c := f.toolCall(p.ToolName); c != nil {
 		c.Decision = p.Decision

@@ -77,6 +77,9 @@ type Session struct {
 	CreatedBy      *event.Actor     `json:"createdBy,omitempty"`
 	ForkedFrom     *event.ForkPoint `json:"forkedFrom,omitempty"`
 	PinnedThreads  []string         `json:"pinnedThreads,omitempty"`
+	// ConfigurationRef and ConfinementRef are what the last decision was made under.
+	ConfigurationRef string `json:"configurationRef,omitempty"`
+	ConfinementRef   string `json:"confinementRef,omitempty"`
 
 	// Threads that are not archived, in the order in which they started.
 	Threads         []*Thread `json:"threads"`
@@ -147,6 +150,9 @@ func (s *Session) Apply(e *event.Event) ([]Evicted, error) {
 		s.RuntimeID = e.RuntimeID
 	}
 	f := fold{s: s, e: e}
+	if ref := event.ConfigurationOf(e.Payload); ref != "" {
+		s.ConfigurationRef = ref
+	}
 	f.apply()
 	f.followPeers()
 	t := s.Thread(e.ThreadID)

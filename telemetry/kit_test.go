@@ -106,7 +106,7 @@ func newKit(t *testing.T, w world) *kit {
 		if err := k.runtime.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 	})
 	return k
 }

@@ -194,6 +194,13 @@ func (r *Registry) Get(name string) (*Entry, bool) {
 	return e, ok
 }
 
+// EntryOf is a tool of which only the description is there, as facts have it.
+func EntryOf(info event.ToolInfo) *Entry {
+	e := &Entry{Info: info}
+	e.schema, e.broken = schemas.Compile(info.InputSchema)
+	return e
+}
+
 // Validate checks an input against the tool's schema. The error is an [*Error]:
 // invalid_input with what to do better, or unavailable if the schema is broken.
 func (e *Entry) Validate(input event.Raw) error {

@@ -128,7 +128,7 @@ func (k *stage) close() {
 	for _, p := range report.Problems {
 		k.Error(p)
 	}
-	replayAll(k, k.loopOptions())
+	replayed.Recorded(k, k.loopOptions().Store)
 }
 
 func (k *stage) do(c command.Caller, p command.Params) (any, error) {

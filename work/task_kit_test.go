@@ -88,7 +88,7 @@ func (k *crew) started() *crew {
 	k.Cleanup(func() {
 		k.close()
 		k.verified()
-		replayAll(k, k.loopOptions())
+		replayed.Recorded(k, k.loopOptions().Store)
 	})
 	return k
 }

@@ -180,7 +180,7 @@ func newKit(t *testing.T, change ...func(*a2a.Options)) *kit {
 	t.Cleanup(func() {
 		k.stop()
 		http.DefaultClient.CloseIdleConnections()
-		replaytest.Recorded(t, k.wiring)
+		replaytest.Recorded(t, k.wiring.Store)
 		if err := k.store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -87,7 +87,7 @@ func newKit(t *testing.T) *kit {
 	t.Cleanup(func() {
 		k.stop()
 		if k.wiring.Store != nil { // it was started
-			replaytest.Recorded(t, k.wiring)
+			replaytest.Recorded(t, k.wiring.Store)
 		}
 		if err := k.store.Close(); err != nil {
 			t.Error(err)

@@ -171,6 +171,8 @@ func printVerification(p *printer, v *evidence.Verification) {
 	}
 	p.linef("%s of session %s: %d facts through %d, chain head %s", plainText(cmp.Or(v.EvidenceID, v.Kind)), plainText(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
 	switch {
+	case v.Format == evidence.ReplayFormat:
+		p.linef("that the facts of a %s are those of the session is attested by the signature alone", v.Kind)
 	case v.Format != evidence.Format:
 		p.linef("a %s holds no facts; that it was made of these is attested by the signature alone", v.Kind)
 	case v.Removed > 0:

@@ -35,10 +35,11 @@ const (
 
 // kindsByFormat are the documents that name their format.
 var kindsByFormat = map[string]fileKind{
-	evidence.Format:       {kindPack, "an evidence pack", "agentd evidence verify"},
-	evidence.ReplayFormat: {kindCase, "a replay case", "agentd replay"},
-	evidence.ReviewFormat: {kindPack, "a review", "agentd evidence verify"},
-	evidence.TrialFormat:  {kindPack, "the pack of a benchmark trial", "agentd evidence verify"},
+	evidence.Format:              {kindPack, "an evidence pack", "agentd evidence verify"},
+	evidence.ReplayFormat:        {kindCase, "a replay case", "agentd replay"},
+	evidence.EarlierReplayFormat: {kindCase, "a replay case", "agentd replay"},
+	evidence.ReviewFormat:        {kindPack, "a review", "agentd evidence verify"},
+	evidence.TrialFormat:         {kindPack, "the pack of a benchmark trial", "agentd evidence verify"},
 }
 
 // kindsByMember are those that are told by a member.

@@ -128,9 +128,10 @@ func (a *app) exportReplayCommand() *cobra.Command {
 	cmd := a.exporting(&p.ExportScope, p, "FILE.json", &cobra.Command{
 		Use:   "replay SESSION",
 		Short: "Export a replay case",
-		Long: `Exports turns with everything that answered them, so that "agentd replay" can run
-them again. Without --out the case goes to standard output, with --json the answer
-of export_replay. --out takes FILE.json. "agentd evidence verify" checks the case.
+		Long: `Exports the facts of turns with what decisions depend on, so that "agentd
+replay" can decide again. Without --out the case goes to standard output, with
+--json the answer of export_replay. --out takes FILE.json. "agentd evidence
+verify" checks the case.
 
 --format agent-evidence writes it in the shape of the Agent Evidence standard
 instead, which names the case by its hash and can't be run.

@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"exits":   cmdExits,
 			"waitfor": cmdWaitFor,
 			"capture": cmdCapture,
+			"replace": cmdReplace,
 		},
 	})
 }
@@ -96,6 +97,19 @@ func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
 	found, err := between(ts.ReadFile(args[1]), args[2], args[3])
 	ts.Check(err)
 	ts.Setenv(args[0], found)
+}
+
+// cmdReplace copies a file with another text in a place: replace FROM TO OLD NEW.
+func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: replace FROM TO OLD NEW")
+	}
+	before := ts.ReadFile(args[0])
+	after := strings.Replace(before, args[2], args[3], 1)
+	if after == before {
+		ts.Fatalf("%s has no %s", args[0], args[2])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(after), 0o600))
 }
 
 // self returns a command that runs agentd as a process of its own.

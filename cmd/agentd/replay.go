@@ -4,35 +4,37 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"agentd/command"
 	"agentd/evidence"
-	"agentd/store/pebble"
+	"agentd/replay"
 )
 
 // replayResult is what a replay came to.
 type replayResult struct {
-	// Kind says what is compared: facts, policy or live.
+	// Kind says what is compared: facts, policy (what would be decided otherwise) or live.
 	Kind        string         `json:"kind"`
 	EvidenceID  string         `json:"evidenceId"`
 	Scope       evidence.Scope `json:"scope"`
 	Turns       int            `json:"turns"`
 	Facts       int            `json:"facts"`
+	Decided     int            `json:"decided"`
 	Determinism string         `json:"determinism"`
 	Limits      []string       `json:"limits"`
 	// Integrity says whether the case is as it was exported: verified, changed, or
-	// unsigned. It is run again either way: who changes a case tries something out.
-	Integrity  string                       `json:"integrity"`
-	Difference *evidence.Difference         `json:"difference"`
-	Decisions  []evidence.Difference        `json:"decisions"`
-	Outcomes   []evidence.OutcomeDifference `json:"outcomes"`
+	// unsigned; Finding names what was changed.
+	Integrity string `json:"integrity"`
+	Finding   string `json:"finding,omitempty"`
+	// Edited says that the case was taken as a what-if.
+	Edited     bool                       `json:"edited,omitempty"`
+	Difference *replay.Difference         `json:"difference"`
+	Decisions  []replay.Difference        `json:"decisions"`
+	Outcomes   []replay.OutcomeDifference `json:"outcomes"`
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -40,30 +42,30 @@ func (a *app) replayCommand() *cobra.Command {
 	w := &whatIf{}
 	cmd := &cobra.Command{
 		Use:   "replay FILE | --all SESSION",
-		Short: "Run an exported case again, on its recordings or for real",
-		Long: `Runs the turns of a case ("agentd export replay") again through the loop and the
-permission decisions of this program, with models, tools and people that answer as
-they did, and compares the facts. Nothing is asked and nothing is executed. With
---all every turn of a session is exported and run again, each on its own; turns
-with subagents, and others that lack something on their own, are run in one case
-of the whole session.
+		Short: "Decide again what an exported case says was decided, or run it for real",
+		Long: `Folds the facts of a case ("agentd export replay") and, at each fact that
+begins or ends a step, compares what was recorded with what this program
+decides on the facts before it, under the configuration that the facts name:
+which step is next, whether a call may run, which model is asked, whether an
+input is valid. Nothing is asked and nothing is executed. The first difference
+is named with its sequence. With --all a session is exported as a case first.
 
-Compared are what was asked, answered, decided and reached; ids, times, pieces of
-answers, costs and processes are not. A case that was changed after its export is
-run all the same, and said to be changed.
+A case that isn't as it was exported exits with 1 and says what was changed.
+--edited takes it as a question of what would be decided if it had been so.
 
---with tries something else: policy=FILE and mode=MODE decide the recorded calls
-again and list every decision that would be another one; model=PROVIDER/MODEL asks
-that model, and so needs --live.
+--with tries something else: policy=FILE and mode=MODE decide the recorded
+calls again, steps=N and models=ID,ID,… try another limit or another list of
+models, and every decision that would be another one is listed;
+model=PROVIDER/MODEL asks that model, and so needs --live.
 
---live asks the configured models and runs the tools, in the sandbox and in a copy
-of the workspace that is removed afterwards (or in --workspace DIR, which stays),
-and compares what the turns came to instead of every fact. Approvals are answered
-as they were, and refused where nothing was recorded.
+--live submits the recorded inputs to the configured models and runs the tools,
+in the sandbox and in a copy of the workspace that is removed afterwards (or in
+--workspace DIR, which stays), and compares what the turns came to. Approvals
+are answered as they were, and refused where nothing was recorded.
 
-Exit codes: 0 the facts are the same (with --live: all turns ended the same way;
-with --with: it could be run), 1 they are not (the difference is printed) or the
-case can't be run, 2 usage.`,
+Exit codes: 0 the decisions are the same (with --live: all turns ended the same
+way; with --with or --edited: they could be made), 1 they are not (the
+difference is printed), the case was changed or can't be read, 2 usage.`,
 		Example: `  agentd replay case.json
   agentd replay --all sess_01
   agentd replay --with policy=stricter.yaml case.json
@@ -77,18 +79,25 @@ case can't be run, 2 usage.`,
 				return err
 			}
 			if all != "" {
-				return a.with(cmd, toAct, func(f facts) error { return a.replayAll(cmd.Context(), f, all, w) })
+				return a.with(cmd, toAct, func(f facts) error {
+					data, err := exportedCase(cmd.Context(), f, command.ExportScope{SessionID: all})
+					if err != nil {
+						return err
+					}
+					return a.replay(cmd.Context(), data, w)
+				})
 			}
 			data, err := readCase(given[0])
 			if err != nil {
 				return fmt.Errorf("replay: %w", err)
 			}
-			return a.replay(cmd.Context(), [][]byte{data}, w)
+			return a.replay(cmd.Context(), data, w)
 		},
 	}
-	cmd.Flags().StringVar(&all, "all", "", "run every turn of this session again")
+	cmd.Flags().StringVar(&all, "all", "", "decide again in the whole of this session")
+	cmd.Flags().BoolVar(&w.edited, "edited", false, "take a case that was changed as a what-if")
 	cmd.Flags().BoolVar(&w.live, "live", false, "ask the models and run the tools for real")
-	cmd.Flags().StringArrayVar(&w.changes, "with", nil, "try model=…, policy=FILE or mode=…; can be repeated")
+	cmd.Flags().StringArrayVar(&w.changes, "with", nil, "try model=…, policy=FILE, mode=…, steps=N or models=…; can be repeated")
 	cmd.Flags().StringVar(&w.workspace, "workspace", "", "with --live: run the tools here instead of in a copy")
 	return a.where(cmd)
 }
@@ -105,52 +114,13 @@ func readCase(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// deterministic is how a case says that it brings everything back.
-const deterministic = "deterministic"
-
-// replayAll exports each turn of a session and runs it again. What a turn on its own
-// can't bring back, such as the work of its subagents, is run in the case of the
-// whole session, if that one can.
-func (a *app) replayAll(ctx context.Context, f facts, sessionID string, w *whatIf) error {
-	data, whole, err := exportedCase(ctx, f, command.ExportScope{SessionID: sessionID})
-	if err != nil {
-		return err
-	}
-	exact := w.kind() == replayFacts && whole.Determinism == deterministic
-	var cases [][]byte
-	left := false
-	for _, t := range whole.Turns {
-		one, c, err := exportedCase(ctx, f, command.ExportScope{SessionID: sessionID, TurnID: t.TurnID})
-		if err != nil {
-			return err
-		}
-		if exact && c.Determinism != deterministic {
-			left = true
-			continue
-		}
-		cases = append(cases, one)
-	}
-	if left || len(whole.Turns) == 0 { // of a session without turns of its own others did something
-		cases = append(cases, data)
-	}
-	return a.replay(ctx, cases, w)
-}
-
 // exportedCase exports a scope as a case.
-func exportedCase(ctx context.Context, f facts, scope command.ExportScope) ([]byte, *evidence.Case, error) {
+func exportedCase(ctx context.Context, f facts, scope command.ExportScope) ([]byte, error) {
 	var res command.ExportResult
 	if err := f.do(ctx, &command.ExportReplay{ExportScope: scope}, &res); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	data, err := outputOf(ctx, f, res.Ref)
-	if err != nil {
-		return nil, nil, err
-	}
-	c := &evidence.Case{}
-	if err := json.Unmarshal(data, c); err != nil {
-		return nil, nil, fmt.Errorf("replay: %w", err)
-	}
-	return data, c, nil
+	return outputOf(ctx, f, res.Ref)
 }
 
 func outputOf(ctx context.Context, f facts, ref string) ([]byte, error) {
@@ -159,19 +129,28 @@ func outputOf(ctx context.Context, f facts, ref string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// replay runs cases again and prints what came out.
-func (a *app) replay(ctx context.Context, cases [][]byte, w *whatIf) error {
-	results := []*replayResult{}
-	same := true
-	for _, data := range cases {
-		r, err := a.replayOne(ctx, data, w)
-		if err != nil {
-			return err
-		}
-		results = append(results, r)
-		same = same && r.same()
+// replay decides again what a case says, or runs it, and prints what came out.
+func (a *app) replay(ctx context.Context, data []byte, w *whatIf) error {
+	var c evidence.Case
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fmt.Errorf("replay: it is not a case: %w", err)
 	}
-	if err := a.print(map[string]any{"same": same, "cases": results}, func(p *printer) { printReplays(p, results) }); err != nil {
+	r := &replayResult{
+		Kind: w.kind(), EvidenceID: c.EvidenceID, Scope: c.Scope, Determinism: c.Determinism, Limits: c.Limits, Edited: w.edited,
+		Decisions: []replay.Difference{}, Outcomes: []replay.OutcomeDifference{},
+	}
+	r.Integrity, r.Finding = caseIntegrity(data, &c)
+	var err error
+	if w.live {
+		r.Outcomes, err = a.replayLive(ctx, &c, w)
+	} else {
+		err = r.walk(&c, w)
+	}
+	if err != nil {
+		return err
+	}
+	same := r.same()
+	if err := a.print(map[string]any{"same": same, "cases": []*replayResult{r}}, func(p *printer) { printReplay(p, r) }); err != nil {
 		return err
 	}
 	if !same {
@@ -180,73 +159,76 @@ func (a *app) replay(ctx context.Context, cases [][]byte, w *whatIf) error {
 	return nil
 }
 
+// walk decides again.
+func (r *replayResult) walk(c *evidence.Case, w *whatIf) error {
+	rec, err := replay.OfCase(c)
+	if err != nil {
+		return err
+	}
+	report, err := replay.Walk(rec, w.options())
+	if err != nil {
+		return err
+	}
+	r.Turns, r.Facts, r.Decided = report.Turns, report.Facts, report.Decisions
+	if r.Limits = append(r.Limits, report.Missing...); len(r.Limits) > 0 {
+		r.Determinism = "approximate"
+	}
+	if len(report.Differences) > 0 {
+		r.Difference = &report.Differences[0]
+	}
+	r.Decisions = report.Differences
+	return nil
+}
+
 // same reports whether the replay came to what was asked for.
 func (r *replayResult) same() bool {
-	if r.Kind == replayFacts {
+	switch {
+	case r.Integrity != "verified" && !r.Edited:
+		return false
+	case r.Kind == replayFacts:
 		return r.Difference == nil
 	}
-	return r.Kind == replayPolicy || !slices.ContainsFunc(r.Outcomes, func(d evidence.OutcomeDifference) bool { return !d.Same })
+	return r.Kind == replayPolicy || !slices.ContainsFunc(r.Outcomes, func(d replay.OutcomeDifference) bool { return !d.Same })
 }
 
-// replayOne runs a case in a store of its own.
-func (a *app) replayOne(ctx context.Context, data []byte, w *whatIf) (_ *replayResult, err error) {
-	var c evidence.Case
-	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, fmt.Errorf("replay: it is not a case: %w", err)
-	}
-	dir, err := os.MkdirTemp("", "agentd-replay-*")
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := pebble.Open(filepath.Join(dir, "data"), nil)
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	report, err := a.replayWith(ctx, s, &c, w, dir)
-	if err = errors.Join(err, s.Close()); err != nil {
-		return nil, err
-	}
-	return &replayResult{
-		Kind: w.kind(), EvidenceID: c.EvidenceID, Scope: c.Scope, Turns: len(c.Turns), Facts: len(c.Expected), Determinism: c.Determinism, Limits: c.Limits,
-		Integrity:  caseIntegrity(data, &c),
-		Difference: report.Difference, Decisions: report.Decisions, Outcomes: report.Outcomes,
-	}, nil
-}
-
-// caseIntegrity says whether a case is as it was exported.
-func caseIntegrity(data []byte, c *evidence.Case) string {
+// caseIntegrity says whether a case is as it was exported, and what was changed.
+func caseIntegrity(data []byte, c *evidence.Case) (integrity, finding string) {
 	if len(c.Integrity) == 0 {
-		return "unsigned"
+		return "unsigned", "it carries no proof"
 	}
 	v, err := evidence.Verify(bytes.NewReader(data), evidence.VerifyOptions{})
-	if err != nil || v.Finding != nil {
-		return "changed"
+	switch {
+	case err != nil:
+		return "changed", err.Error()
+	case v.Finding != nil:
+		return "changed", v.Finding.Error()
 	}
-	return "verified"
+	return "verified", ""
 }
 
-func printReplays(p *printer, results []*replayResult) {
-	for _, r := range results {
-		of := plainText(r.Scope.SessionID)
-		if r.Scope.TurnID != "" {
-			of += " " + plainText(r.Scope.TurnID)
-		}
-		switch {
-		case r.Kind == replayPolicy:
-			printDecisions(p, of, r)
-		case r.Kind == replayLive:
-			printOutcomes(p, of, r)
-		case r.Difference == nil:
-			p.linef("%s %s: %s, %s", p.paint(green, "same"), of, plural(int64(r.Turns), "turn"), plural(int64(r.Facts), "fact"))
-		default:
-			p.linef("%s %s: %s", p.paint(red, "different"), of, plainText(r.Difference.Says))
-		}
-		if r.Integrity == "changed" {
-			p.linef("  the case is not as it was exported: see agentd evidence verify")
-		}
-		for _, l := range r.Limits {
-			p.linef("  the replay is approximate: %s", plainText(l))
-		}
+func printReplay(p *printer, r *replayResult) {
+	of := plainText(r.Scope.SessionID)
+	if r.Scope.TurnID != "" {
+		of += " " + plainText(r.Scope.TurnID)
+	}
+	switch {
+	case r.Kind == replayPolicy:
+		printDecisions(p, of, r)
+	case r.Kind == replayLive:
+		printOutcomes(p, of, r)
+	case r.Difference == nil:
+		p.linef("%s %s: %s, %s", p.paint(green, "same"), of, plural(int64(r.Turns), "turn"), plural(int64(r.Facts), "fact"))
+	default:
+		p.linef("%s %s: %s", p.paint(red, "different"), of, plainText(r.Difference.Says))
+	}
+	switch {
+	case r.Integrity == "verified":
+	case r.Edited:
+		p.linef("  the case is not as it was exported (%s): this is what would be decided if it had been so", plainText(r.Finding))
+	default:
+		p.linef("  the case is not as it was exported: %s; --edited takes it as a what-if", plainText(r.Finding))
+	}
+	for _, l := range r.Limits {
+		p.linef("  not every decision could be made again: %s", plainText(l))
 	}
 }

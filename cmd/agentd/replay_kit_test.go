@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -20,23 +18,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"agentd"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/evidence/replaytest"
 	"agentd/store"
 )
 
 // The tests of this package run the program as processes. Each process notes where its
-// facts are and how it is configured. When a test has ended, and with it its processes,
-// every session that they left is run again on its recordings: what came out then must
-// come out now. A case is made with what the program is configured with when it is made,
-// so a session is run again as the processes over its store were configured, the last
-// one first, until it is the same.
+// facts are. When a test has ended, and with it its processes, what was decided in every
+// session that they left is decided again.
 
 // startsVariable names the directory in which processes note how they were started.
 const startsVariable = "STARTS_NOTED_IN"
 
-// replayed counts the sessions of this package's tests that were run again.
+// replayed counts the decisions of this package's tests that were made again.
 var replayed replaytest.Tally
 
 // recordings are the [recording]s of the tests that run, by their names.
@@ -104,7 +98,7 @@ func (r *recording) replay(tb testing.TB) {
 	}
 }
 
-// replayStore runs the sessions of a store again, which processes had open.
+// replayStore decides again in the sessions of a store, which processes had open.
 func replayStore(tb testing.TB, starts []*started) {
 	tb.Helper()
 	ctx, log := context.Background(), slog.New(slog.DiscardHandler)
@@ -121,42 +115,16 @@ func replayStore(tb testing.TB, starts []*started) {
 		tb.Errorf("the facts that the test left: %v", err)
 		return
 	}
-	var options []agentd.Options
-	var wired []*wiring
-	for _, st := range starts {
-		st.Env["XDG_STATE_HOME"] = stateHome
-		a := &app{env: st.Env, version: "devel", err: io.Discard}
-		if !st.Config.Database() {
-			if err := a.keeper().Accept(st.Config.Data); err != nil {
-				tb.Logf("%v: %v", st.Args, err)
-			}
-		}
-		w, err := a.wire(ctx, &st.Config, s, log)
-		if err != nil {
-			tb.Logf("%v could not run: %v", st.Args, err) // and so has recorded nothing
-			continue
-		}
-		if slices.Contains(st.Args, "--fixtures") {
-			addFixtureModel(&w.options.Loop)
-		}
-		options, wired = append(options, w.options), append(wired, w)
-	}
-	replayed.Reopened(tb, options...)
-	for _, w := range wired {
-		err = errors.Join(err, w.close())
-	}
-	if err = errors.Join(err, s.Close()); err != nil {
+	replayed.Recorded(tb, s)
+	if err := s.Close(); err != nil {
 		tb.Error(err)
 	}
 }
 
 // started is how a process was started.
 type started struct {
-	At   time.Time
-	Args []string
 	// Dir is where it ran.
 	Dir    string
-	Env    map[string]string
 	Config config.Config
 	// Runs says that it carries out turns; others look at what is there.
 	Runs bool
@@ -186,7 +154,7 @@ func noteStart(dir, here string, args, env []string) error {
 		return nil //nolint:nilerr // the program itself says what is wrong with it
 	}
 	for _, c := range configurations(a, cmd) {
-		s := started{At: time.Now(), Args: args, Dir: here, Env: a.env, Config: *c}
+		s := started{Dir: here, Config: *c}
 		s.Runs = slices.Contains([]string{"serve", "run", "chat", "stdio", "acp", "mcp", "import"}, cmd.Name())
 		var b bytes.Buffer
 		if err := gob.NewEncoder(&b).Encode(s); err != nil {
@@ -222,9 +190,7 @@ func configurations(a *app, cmd *cobra.Command) []*config.Config {
 	return out
 }
 
-// readStarts returns how processes were started, by the facts that they worked on:
-// those that carry out turns before the others, the last one first, each configuration
-// once.
+// readStarts returns how processes were started, by the facts that they worked on.
 func readStarts(dir string) (map[string][]*started, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "start-*.noted"))
 	if err != nil {
@@ -240,61 +206,21 @@ func readStarts(dir string) (map[string][]*started, error) {
 		if err := gob.NewDecoder(bytes.NewReader(data)).Decode(s); err != nil {
 			return nil, err
 		}
-		s.settle(dir)
+		s.settle()
 		if s.Config.Database() && s.Runs || hasStore(s.Config.Data) {
 			out[s.Config.Data] = append(out[s.Config.Data], s)
 		}
 	}
-	for data, list := range out {
-		slices.SortFunc(list, func(a, b *started) int { return cmp.Or(cmp.Compare(b.rank(), a.rank()), b.At.Compare(a.At)) })
-		if out[data], err = distinct(list); err != nil {
-			return nil, err
-		}
-	}
 	return out, nil
 }
 
-func (s *started) rank() int {
-	if s.Runs {
-		return 1
-	}
-	return 0
-}
-
-// settle makes the configuration one that can be used from here, without what a replay
-// neither asks nor runs, and which writes nothing but to the store.
-func (s *started) settle(local string) {
+// settle makes the path of the facts one that can be used from here.
+func (s *started) settle() {
 	c := &s.Config
-	from := func(path string) string {
-		if path == "" || filepath.IsAbs(path) || config.IsDatabase(path) {
-			return path
-		}
-		return filepath.Join(s.Dir, path)
+	if c.Data != "" && !filepath.IsAbs(c.Data) && !config.IsDatabase(c.Data) {
+		c.Data = filepath.Join(s.Dir, c.Data)
 	}
-	c.Data, c.Workspace.Root = from(c.Data), from(c.Workspace.Root)
 	if resolved, err := filepath.EvalSymlinks(c.Data); err == nil {
 		c.Data = resolved
 	}
-	for i := range c.Providers {
-		c.Providers[i].Script = ""
-	}
-	c.StateDir, c.Listen, c.Socket, c.Retention.Events = filepath.Join(local, "state"), "", "", 0
-	c.MCP, c.Hooks, c.Peers, c.Telemetry = nil, nil, nil, config.Telemetry{}
-}
-
-// distinct leaves each configuration once.
-func distinct(list []*started) ([]*started, error) {
-	var out []*started
-	seen := map[string]bool{}
-	for _, s := range list {
-		var b bytes.Buffer
-		if err := gob.NewEncoder(&b).Encode(&s.Config); err != nil {
-			return nil, err
-		}
-		if !seen[b.String()] {
-			out = append(out, s)
-		}
-		seen[b.String()] = true
-	}
-	return out, nil
 }

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,9 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/evidence"
 	"agentd/loop"
-	"agentd/store"
+	"agentd/model"
+	"agentd/replay"
+	"agentd/store/pebble"
 )
 
 // Kinds of replays, by what is compared.
@@ -32,11 +36,14 @@ const maxCopied = 1 << 30
 // whatIf is what a replay changes.
 type whatIf struct {
 	live      bool
+	edited    bool
 	changes   []string
 	workspace string
 
 	host   *loop.HostPolicy
 	model  string
+	steps  int64
+	models []string
 	config *config.Config
 }
 
@@ -44,7 +51,7 @@ func (w *whatIf) kind() string {
 	switch {
 	case w.live:
 		return replayLive
-	case w.host != nil:
+	case w.edited || w.reconfigures():
 		return replayPolicy
 	}
 	return replayFacts
@@ -64,6 +71,8 @@ func (w *whatIf) prepare(a *app, cmd *cobra.Command) error {
 	switch {
 	case w.model != "" && !w.live:
 		return usagef("another model has no recorded answers: --with model=… needs --live")
+	case w.live && (w.steps > 0 || w.models != nil):
+		return usagef("--with steps=… and models=… are for what was recorded; with --live change the configuration")
 	case w.workspace != "" && !w.live:
 		return usagef("--workspace needs --live: without it nothing is executed")
 	case !w.live:
@@ -87,6 +96,16 @@ func (w *whatIf) change(name, value string) error {
 		}
 		w.policy().Mode = value
 		return nil
+	case "steps":
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 1 {
+			return usagef("--with steps=N needs a number from 1 on, not %q", value)
+		}
+		w.steps = n
+		return nil
+	case "models":
+		w.models = strings.Split(value, ",")
+		return nil
 	case "policy":
 		p, err := readPolicy(value)
 		if err != nil {
@@ -99,7 +118,7 @@ func (w *whatIf) change(name, value string) error {
 		}
 		return nil
 	}
-	return usagef("--with knows model, policy and mode, not %q", name)
+	return usagef("--with knows model, policy and mode, steps and models, not %q", name)
 }
 
 func (w *whatIf) policy() *loop.HostPolicy {
@@ -109,22 +128,53 @@ func (w *whatIf) policy() *loop.HostPolicy {
 	return w.host
 }
 
-// replayWith runs a case with the changes, live ones in a folder of their own.
-func (a *app) replayWith(ctx context.Context, s store.Store, c *evidence.Case, w *whatIf, dir string) (*agentd.ReplayReport, error) {
-	with := agentd.ReplayOptions{Host: w.host, Model: w.model}
-	if !w.live {
-		if w.host != nil && w.host.Rules == nil {
-			with.Host = &loop.HostPolicy{Mode: w.host.Mode, Rules: c.Environment.Rules}
-		}
-		return agentd.ReplayWith(ctx, s, c, with)
+// options are those of a walk over what was recorded.
+func (w *whatIf) options() replay.Options {
+	o := replay.Options{All: w.kind() == replayPolicy}
+	if w.host != nil {
+		o.Mode = w.host.Mode
 	}
+	if w.reconfigures() {
+		o.Change = w.reconfigure
+	}
+	return o
+}
+
+// reconfigures reports whether another configuration is tried.
+func (w *whatIf) reconfigures() bool { return w.host != nil || w.steps > 0 || w.models != nil }
+
+// reconfigure makes the configuration that is tried of a recorded one.
+func (w *whatIf) reconfigure(c *loop.Configuration) {
+	if w.host != nil && w.host.Rules != nil {
+		c.Rules = loop.HostRules(w.host.Rules)
+	}
+	if w.steps > 0 {
+		c.Limits.MaxSteps = w.steps
+	}
+	if w.models != nil {
+		c.Models = slices.DeleteFunc(slices.Clone(c.Models), func(m model.Info) bool { return !slices.Contains(w.models, m.ID()) })
+	}
+}
+
+// replayLive submits the inputs of a case to a runtime in a folder of its own.
+func (a *app) replayLive(ctx context.Context, c *evidence.Case, w *whatIf) (_ []replay.OutcomeDifference, err error) {
+	dir, err := os.MkdirTemp("", "agentd-replay-*")
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := pebble.Open(filepath.Join(dir, "data"), nil)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
 	conf := w.config.WithData(filepath.Join(dir, "data"))
 	if err := a.acceptNew(conf, conf.Data); err != nil {
 		return nil, err
 	}
 	if conf.Workspace.Root = w.workspace; w.workspace == "" {
 		conf.Workspace.Root = filepath.Join(dir, "workspace")
-		if err := copyWorkspace(c.Environment.Workspace, conf.Workspace.Root, dir, w.config.Data); err != nil {
+		if err := copyWorkspace(workspaceOf(c), conf.Workspace.Root, dir, w.config.Data); err != nil {
 			return nil, err
 		}
 	}
@@ -132,12 +182,30 @@ func (a *app) replayWith(ctx context.Context, s store.Store, c *evidence.Case, w
 	if err != nil {
 		return nil, err
 	}
-	if w.host != nil && w.host.Rules == nil {
-		with.Host = &loop.HostPolicy{Mode: w.host.Mode, Rules: wired.options.Loop.Host.Rules}
+	defer func() { err = errors.Join(err, wired.close()) }()
+	opt := wired.options
+	opt.Store, opt.Recovery = s, "none"
+	with := replay.LiveOptions{Model: w.model}
+	if w.host != nil {
+		with.Mode = w.host.Mode
+		if w.host.Rules != nil {
+			opt.Loop.Host.Rules = w.host.Rules
+		}
 	}
-	with.Live = &wired.options
-	report, err := agentd.ReplayWith(ctx, s, c, with)
-	return report, errors.Join(err, wired.close())
+	r, err := agentd.Open(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close(ctx)) }()
+	return replay.Live(ctx, r, c, with)
+}
+
+// workspaceOf is where the session of a case worked.
+func workspaceOf(c *evidence.Case) string {
+	if c.Environment != nil {
+		return c.Environment.Workspace // a case of the earlier format
+	}
+	return c.Workspace
 }
 
 // copyWorkspace copies the folder of a case, so that nothing in it is touched,

@@ -190,7 +190,7 @@ func newSenderOver(t *testing.T, over store.Store, url string, change func(*conf
 	t.Cleanup(func() {
 		if !t.Failed() && !t.Skipped() { // what a broken test left says nothing
 			opt.Store = over
-			replayed.Reopened(t, opt)
+			replayed.Recorded(t, opt.Store)
 		}
 	})
 	s.e.start(t.Context(), s.runtime.Report)

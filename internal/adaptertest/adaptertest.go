@@ -40,7 +40,7 @@ func Open(t *testing.T, answers ...script.Answer) agentd.Port {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

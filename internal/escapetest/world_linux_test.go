@@ -217,7 +217,7 @@ func (w *world) open(permissionMode string, answers []script.Answer, change func
 		if err := w.r.Close(context.Background()); err != nil {
 			w.Error(err)
 		}
-		replaytest.Recorded(w, opt)
+		replaytest.Recorded(w, opt.Store)
 		if err := w.store.Close(); err != nil {
 			w.Error(err)
 		}

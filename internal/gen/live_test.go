@@ -50,7 +50,7 @@ func start(t *testing.T, answers ...script.Answer) *runtime {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, opt)
+		replaytest.Recorded(t, opt.Store)
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

@@ -76,6 +76,7 @@ var importTable = []row{
 	{dir: "work", may: []string{"session", "state", "store", "command", "event", "fault"}},
 	{dir: "telemetry", may: []string{"event"}},
 	{dir: "evidence", may: []string{"event", "state", "store", "command"}, why: "it answers commands, in their result types"},
+	{dir: "replay", may: []string{"loop", "session", "evidence", "hook", "permission", "model", "tool", "state", "store", "command", "event"}, why: "it decides again with what decides"},
 	{dir: "evidence/atif", may: []string{"event", "state", "store", "evidence"}},
 	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
 	{dir: "transfer", may: []string{"event", "store"}},
@@ -116,7 +117,7 @@ var importTable = []row{
 
 	{dir: "event/eventtest", role: support},
 	{dir: "store/storetest", role: support},
-	{dir: "evidence/replaytest", role: support, why: "runs the sessions that tests recorded again"},
+	{dir: "evidence/replaytest", role: support, why: "decides again in the sessions that tests recorded"},
 	{dir: "model/provider/providertest", role: support},
 	{dir: "internal/pgtest", role: support},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},

@@ -95,7 +95,7 @@ func serve(t *testing.T, binding string) *served {
 		if err := s.runtime.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		replaytest.Recorded(t, wiring)
+		replaytest.Recorded(t, wiring.Store)
 		if err := wiring.Store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -89,7 +89,7 @@ func newKit(t *testing.T, f *fake, change ...func(*peer.Options)) *kit {
 		k.stop()
 		k.push.Close()
 		k.validate()
-		replaytest.Recorded(t, k.wiring)
+		replaytest.Recorded(t, k.wiring.Store)
 		if err := k.store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -175,6 +175,8 @@ export interface TurnStarted {
   status: "running";
   attemptCount?: number;
   queueWaitMs?: number;
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
 }
 
 /** TurnCompleted ends a turn well. */
@@ -190,6 +192,8 @@ export interface TurnCompleted {
   messageRef?: string;
   /** StructuredOutput satisfies the turn's output schema. */
   structuredOutput?: Json;
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
 }
 
 /** Usage counts tokens. Cached input tokens are part of the input tokens. */
@@ -210,6 +214,8 @@ export interface TurnFailed {
   durationMs: number;
   usage?: Usage;
   costUSD?: number;
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
 }
 
 /** Failure is a structured error. Message is for people; programs look at Category. */
@@ -453,6 +459,8 @@ export interface ModelRequested {
   requestRef?: string;
   /** Purpose tells a turn's own call from a compaction or a classification. */
   purpose?: "turn" | "compaction" | "repair" | "classification";
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
 }
 
 /** ModelDelta is a piece of the answer's text. */
@@ -897,6 +905,23 @@ export interface PermissionEvaluated {
   subcommands?: string[];
   /** GrantID is the earlier approval that answered an ask. */
   grantId?: string;
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
+  /** ConfinementRef is what confines commands, and what bounds agents, from here on; empty if it is what the session named before. */
+  confinementRef?: string;
+  /** Lookups are what was found in the file system where the decision depends on it. */
+  lookups?: PathLookup[];
+}
+
+/** PathLookup is what a decision found at a path. */
+export interface PathLookup {
+  path: string;
+  /** LeadsTo is where symbolic links lead; empty if there are none. */
+  leadsTo?: string;
+  /** ContentHash is that of the file, where an approval depends on its content. */
+  contentHash?: string;
+  /** Script is the text of a shell script, where the decision depends on what it runs. */
+  script?: string;
 }
 
 /** PermissionRequested says that a person or the host is asked. */
@@ -1127,6 +1152,10 @@ export interface RoutingCandidates {
   /** DecisionReason and CapabilityGap are set when no candidate is left. */
   decisionReason?: string;
   capabilityGap?: string;
+  /** Resting are the models that were left alone at that time. */
+  resting?: RestingModel[];
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
 }
 
 /** Candidate is a model that could do the work. */
@@ -1143,6 +1172,13 @@ export interface Exclusion {
   model: string;
   reason: string;
   category?: "capability" | "credential" | "quota" | "network" | "policy" | "context" | "lock" | "unknown";
+}
+
+/** RestingModel is a model that is left alone for a while after a failure. */
+export interface RestingModel {
+  model: string;
+  until: string;
+  category?: string;
 }
 
 /** RoutingDecision is the choice of a model. */
@@ -1165,6 +1201,10 @@ export interface RoutingDecision {
   /** FromModel and Cause are set on a fallback. */
   fromModel?: string;
   cause?: string;
+  /** Resting are the models that were left alone at that time. */
+  resting?: RestingModel[];
+  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
 }
 
 /** LimitState is a short view of the limits at a decision. */

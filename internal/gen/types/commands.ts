@@ -2302,6 +2302,23 @@ export interface PermissionEvaluated {
   subcommands?: string[];
   /** The earlier approval that answered an ask. */
   grantId?: string;
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  configurationRef?: string;
+  /** What confines commands, and what bounds agents, from here on; empty if it is what the session named before. */
+  confinementRef?: string;
+  /** What was found in the file system where the decision depends on it. */
+  lookups?: PathLookup[];
+}
+
+/** What a decision found at a path. */
+export interface PathLookup {
+  path: string;
+  /** Where symbolic links lead; empty if there are none. */
+  leadsTo?: string;
+  /** That of the file, where an approval depends on its content. */
+  contentHash?: string;
+  /** The text of a shell script, where the decision depends on what it runs. */
+  script?: string;
 }
 
 /** A policy: a mode and the rules that hold. */

@@ -1,0 +1,268 @@
+package evidence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"agentd/event"
+	"agentd/state"
+	"agentd/store"
+)
+
+// Formats of a replay case. The earlier one holds what models and tools answered and
+// no facts: it can be verified, and its inputs be submitted again.
+const (
+	ReplayFormat        = "agentd-replay-2"
+	EarlierReplayFormat = "agentd-replay-1"
+)
+
+// Case is a recording whose decisions can be made again: facts, and what they refer
+// to that decisions depend on.
+type Case struct {
+	EvidenceID         string      `json:"evidenceId"`
+	ExportedAt         time.Time   `json:"exportedAt"`
+	Format             string      `json:"format"`
+	RuntimeCorrelation Correlation `json:"runtimeCorrelation"`
+	Scope              Scope       `json:"scope"`
+	// Determinism is deterministic, or approximate: Limits then say what decisions
+	// depended on and can't be read any more.
+	Determinism string   `json:"determinism"`
+	Limits      []string `json:"limits"`
+	// Workspace is where the session works.
+	Workspace string `json:"workspace,omitempty"`
+	// Configuration held at the export. It stands for that of facts which name none.
+	Configuration json.RawMessage `json:"configuration,omitempty"`
+	// Base is the state before the first fact; absent if that is the session's first.
+	Base json.RawMessage `json:"base,omitempty"`
+	// Facts are those of the session from the first of the scope to the last, without
+	// gaps; Contents is what is behind references in them.
+	Facts    []json.RawMessage `json:"facts"`
+	Contents map[string]string `json:"referred"`
+	// Integrity is the proof, which [Verify] checks; a case that was made by hand
+	// has none.
+	Integrity json.RawMessage `json:"integrity,omitempty"`
+
+	// The members of a case of the earlier format that are still read.
+	Earlier
+}
+
+// Earlier are the members of a case of the earlier format that are still read.
+type Earlier struct {
+	Environment *struct {
+		Workspace string `json:"workspace,omitempty"`
+	} `json:"environment,omitempty"`
+	Turns []*CaseTurn `json:"turns,omitempty"`
+}
+
+// CaseTurn is a turn that somebody submitted.
+type CaseTurn struct {
+	Input   event.Raw          `json:"input"`
+	Options *event.TurnOptions `json:"options,omitempty"`
+	TurnID  string             `json:"turnId"`
+}
+
+// Events decodes the facts of a case.
+func (c *Case) Events() ([]*event.Event, error) {
+	out := make([]*event.Event, len(c.Facts))
+	for i, raw := range c.Facts {
+		e, err := event.Decode(raw)
+		if err != nil {
+			return nil, fmt.Errorf("evidence: fact %d of the case: %w", i+1, err)
+		}
+		out[i] = e
+	}
+	return out, nil
+}
+
+// Content returns what is behind a reference of a fact.
+func (c *Case) Content(ref string) ([]byte, error) {
+	text, ok := c.Contents[ref]
+	if !ok {
+		return nil, errors.New("it is not in the case")
+	}
+	return []byte(text), nil
+}
+
+// Submitted returns the turns of the scope that somebody submitted; those of subagents
+// follow from others.
+func (c *Case) Submitted() ([]*CaseTurn, error) {
+	if c.Format == EarlierReplayFormat {
+		return slices.DeleteFunc(c.Turns, func(t *CaseTurn) bool { return t == nil }), nil
+	}
+	events, err := c.Events()
+	if err != nil {
+		return nil, err
+	}
+	var out []*CaseTurn
+	for _, e := range events {
+		p, ok := e.Payload.(*event.TurnSubmitted)
+		if !ok || !c.Scope.Has(e) || applicable(e.SubagentID) != "" {
+			continue
+		}
+		t := &CaseTurn{TurnID: e.TurnID, Input: p.Input, Options: p.Options}
+		if p.InputRef != "" {
+			if t.Input, err = c.Content(p.InputRef); err != nil {
+				return nil, fmt.Errorf("evidence: the input of turn %s: %w", e.TurnID, err)
+			}
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// CaseOptions are what a case has beside the facts.
+type CaseOptions struct {
+	Workspace     string
+	Configuration json.RawMessage
+}
+
+// ExportReplay writes the replay case of a scope.
+func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, with CaseOptions, w io.Writer) (*Exported, error) {
+	scope, err := scope.resolved(ctx, facts, opt.Before)
+	if err != nil {
+		return nil, err
+	}
+	through, err := lastFact(ctx, facts, scope, opt.Before)
+	if err != nil {
+		return nil, err
+	}
+	base, err := Removed(ctx, facts, scope.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	x := &caseExport{content: opt.Content, state: state.New(scope.SessionID), missing: map[string]bool{}}
+	x.c = &Case{
+		Format: ReplayFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: scope, Determinism: "deterministic", Limits: []string{},
+		Workspace: with.Workspace, Configuration: with.Configuration, Facts: []json.RawMessage{}, Contents: map[string]string{},
+	}
+	if base.Sequence > 0 {
+		x.c.Determinism, x.c.Limits = "approximate", append(x.c.Limits, RemovedNote(&base))
+		if x.state, err = state.Decode(base.Data); err != nil {
+			return nil, fmt.Errorf("evidence: what stands for the facts through %d: %w", base.Sequence, err)
+		}
+	}
+	res := &Exported{Summary: []byte(`{"partial":true,"format":"` + ReplayFormat + `"}`)}
+	for rec, err := range facts.Read(ctx, scope.SessionID, store.Range{After: base.Sequence, Before: through + 1}) {
+		if err != nil {
+			return nil, fmt.Errorf("evidence: read: %w", err)
+		}
+		res.Through, res.Head = rec.Sequence, rec.Hash
+		if err := x.fact(rec.Data); err != nil {
+			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
+		}
+	}
+	if x.turns == 0 {
+		return nil, ErrNoTurns
+	}
+	res.Events, res.Correlation = x.events, x.finish()
+	b, err := Sealed(x.c, res.seal(ReplayFormat, scope, opt))
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evidence: replay case: %w", err)
+	}
+	return res, nil
+}
+
+// caseExport is a case that is being made.
+type caseExport struct {
+	c       *Case
+	content func(ref string) ([]byte, error)
+	// state is that before the first fact of the scope.
+	state     *state.Session
+	ids       correlation
+	runtimeID string
+	events    int64
+	turns     int
+	missing   map[string]bool
+}
+
+// fact adds a fact, once the scope has begun.
+func (x *caseExport) fact(data []byte) error {
+	e, err := event.Decode(data)
+	if err != nil {
+		return err
+	}
+	has := x.c.Scope.has(e)
+	if len(x.c.Facts) == 0 && !has {
+		_, err = x.state.Apply(e)
+		return err
+	}
+	if len(x.c.Facts) == 0 && x.state.Sequence > 0 {
+		if x.c.Base, err = x.state.Encode(); err != nil {
+			return err
+		}
+		x.add(x.state.ConfigurationRef, x.state.ConfinementRef)
+		for _, t := range x.state.Threads {
+			if t.Inventory != nil {
+				x.add(t.Inventory.InventoryRef)
+			}
+		}
+	}
+	x.c.Facts = append(x.c.Facts, slices.Clone(data))
+	x.add(contentsOf(e)...)
+	if has {
+		x.events++
+		x.ids.take(e)
+		x.runtimeID = e.RuntimeID
+		if e.Type == event.TypeTurnSubmitted {
+			x.turns++
+		}
+	}
+	return nil
+}
+
+// contentsOf are the references in a fact to what decisions depend on.
+func contentsOf(e *event.Event) []string {
+	refs := []string{event.ConfigurationOf(e.Payload)}
+	switch p := e.Payload.(type) {
+	case *event.TurnSubmitted:
+		refs = append(refs, p.InputRef)
+	case *event.ToolCatalogResolved:
+		refs = append(refs, p.InventoryRef)
+	case *event.PermissionEvaluated:
+		refs = append(refs, p.ConfinementRef, p.InputRef)
+	case *event.ModelCompleted:
+		if p.Message != nil {
+			for _, c := range p.Message.ToolCalls {
+				refs = append(refs, c.ArgumentsRef)
+			}
+		}
+	}
+	return refs
+}
+
+// add reads what is behind references.
+func (x *caseExport) add(refs ...string) {
+	for _, ref := range refs {
+		if _, known := x.c.Contents[ref]; ref == "" || known || x.missing[ref] {
+			continue
+		}
+		if x.content == nil {
+			x.missing[ref] = true
+			continue
+		}
+		b, err := x.content(ref)
+		if err != nil {
+			x.missing[ref] = true
+			continue
+		}
+		x.c.Contents[ref] = string(b)
+	}
+}
+
+// finish completes the case.
+func (x *caseExport) finish() Correlation {
+	for _, ref := range slices.Sorted(maps.Keys(x.missing)) {
+		x.c.Determinism, x.c.Limits = "approximate", append(x.c.Limits, "what is behind "+ref+" can't be read any more")
+	}
+	x.c.RuntimeCorrelation = x.ids.result(x.c.Scope, x.runtimeID)
+	return x.c.RuntimeCorrelation
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package replaytest
-
-const raceDetector = true

@@ -1,0 +1,163 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence"
+	"agentd/session"
+)
+
+// liveSession is the session that inputs are submitted to.
+const liveSession = "sess_replay"
+
+// Runtime is what inputs are submitted to.
+type Runtime interface {
+	Do(ctx context.Context, caller command.Caller, p command.Params) (any, error)
+	Subscribe(ctx context.Context, caller command.Caller, sessionID string, after uint64) (*session.Subscription, error)
+}
+
+// LiveOptions say what the turns ask for instead; empty leaves it to the runtime.
+type LiveOptions struct {
+	Model string
+	Mode  string
+}
+
+// Live submits the inputs of a case to a runtime, one after the other, and compares
+// what the turns come to. Questions are answered as they were where they are the same,
+// and refused otherwise, because nobody is there.
+func Live(ctx context.Context, r Runtime, c *evidence.Case, opt LiveOptions) ([]OutcomeDifference, error) {
+	turns, err := c.Submitted()
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := c.Events()
+	if err != nil {
+		return nil, err
+	}
+	recorded = slices.DeleteFunc(recorded, func(e *event.Event) bool { return !c.Scope.Has(e) })
+	l := &live{r: r, answers: answersOf(recorded)}
+	if _, err := r.Do(ctx, command.Local(), &command.CreateSession{SessionID: liveSession}); err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	sub, err := r.Subscribe(ctx, command.Local(), liveSession, 0)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	defer sub.Close()
+	for _, t := range turns {
+		res, err := r.Do(ctx, command.Local(), &command.SubmitTurn{SessionID: liveSession, Input: t.Input, Options: liveOptions(t, opt)})
+		if err == nil {
+			err = l.follow(ctx, sub, res.(*command.SubmitTurnResult).TurnID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("replay: %w", err)
+		}
+	}
+	return compareOutcomes(expectedOutcomes(recorded, turns), outcomes(l.facts)), nil
+}
+
+// expectedOutcomes are those of the recording; a case of the earlier format says
+// nothing about them but that the turns ended.
+func expectedOutcomes(recorded []*event.Event, turns []*evidence.CaseTurn) []Outcome {
+	if len(recorded) > 0 {
+		return outcomes(recorded)
+	}
+	out := make([]Outcome, len(turns))
+	for i := range out {
+		out[i] = Outcome{Turn: i + 1, Status: "completed", Calls: []string{}}
+	}
+	return out
+}
+
+// liveOptions are those of a recorded turn. The recorded model may not be known here,
+// nor the folder be the same.
+func liveOptions(t *evidence.CaseTurn, opt LiveOptions) *event.TurnOptions {
+	o := event.TurnOptions{}
+	if t.Options != nil {
+		o = *t.Options
+	}
+	o.Model, o.Provider, o.Cwd, o.QueuePolicy, o.ExpectedTurnID = opt.Model, "", "", "", ""
+	if opt.Mode != "" {
+		o.PermissionMode = opt.Mode
+	}
+	return &o
+}
+
+// answer is how somebody answered a question.
+type answer struct {
+	asked    *event.ActionRequired
+	resolved *event.ActionResolved
+}
+
+// answersOf are the answers that people gave.
+func answersOf(facts []*event.Event) []answer {
+	var out []answer
+	asked := map[string]*event.ActionRequired{}
+	for _, e := range facts {
+		switch p := e.Payload.(type) {
+		case *event.ActionRequired:
+			asked[e.ActionID] = p
+		case *event.ActionResolved:
+			if q := asked[e.ActionID]; q != nil && p.Status == "resolved" {
+				out = append(out, answer{q, p})
+			}
+		}
+	}
+	return out
+}
+
+// live is a run under way.
+type live struct {
+	r       Runtime
+	answers []answer
+	facts   []*event.Event
+}
+
+// follow reads the facts of a turn until it has ended.
+func (l *live) follow(ctx context.Context, sub *session.Subscription, turnID string) error {
+	for {
+		records, err := sub.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			e, err := event.Decode(rec.Data)
+			if err != nil {
+				return err
+			}
+			l.facts = append(l.facts, e)
+			if q, ok := e.Payload.(*event.ActionRequired); ok {
+				if err := l.respond(ctx, e.ActionID, q); err != nil {
+					return err
+				}
+			}
+		}
+		if slices.ContainsFunc(l.facts, func(e *event.Event) bool {
+			return e.TurnID == turnID && (e.Type == event.TypeTurnCompleted || e.Type == event.TypeTurnFailed)
+		}) {
+			return nil
+		}
+	}
+}
+
+// respond answers a question as the same one was answered.
+func (l *live) respond(ctx context.Context, actionID string, q *event.ActionRequired) error {
+	out := &command.RespondAction{ActionID: actionID, Decision: "deny", Reason: "nobody is there to answer in a replay"}
+	if !slices.Contains(q.Decisions, "deny") {
+		out.Decision = "cancel"
+	}
+	i := slices.IndexFunc(l.answers, func(a answer) bool {
+		return a.asked.ActionType == q.ActionType && a.asked.ToolName == q.ToolName && slices.Contains(q.Decisions, a.resolved.Decision)
+	})
+	if i >= 0 {
+		given := l.answers[i].resolved
+		out.Decision, out.Reason, out.Payload, out.Scope = given.Decision, given.Reason, given.Payload, given.Scope
+		l.answers = slices.Delete(l.answers, i, i+1)
+	}
+	_, err := l.r.Do(ctx, command.Local(), out)
+	return err
+}

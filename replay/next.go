@@ -1,0 +1,131 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"agentd/event"
+	"agentd/loop"
+	"agentd/state"
+)
+
+// next is what a thread does next, as it is decided now.
+func (w *walk) next(e *event.Event) loop.Effect {
+	return w.decide.next(&w.configuration.Limits, w.s, e.ThreadID, e.Time)
+}
+
+// expect compares the effect that a fact begins with the one that is next.
+func (w *walk) expect(e *event.Event, found loop.Effect) {
+	if !w.known() {
+		return
+	}
+	if next := w.next(e); next != found {
+		w.differ(e, describe(next), describe(found))
+	}
+}
+
+// checkStarted holds the start of a turn against what is next, or against what the
+// queue said just before.
+func (w *walk) checkStarted(e *event.Event, t *state.Thread) {
+	if t.Active != nil {
+		w.expect(e, loop.StartTurn{TurnID: e.TurnID})
+		return
+	}
+	if taken := w.taken[e.ThreadID]; taken != e.TurnID {
+		w.differ(e, describe(loop.StartTurn{TurnID: taken}), describe(loop.StartTurn{TurnID: e.TurnID}))
+	}
+	delete(w.taken, e.ThreadID)
+}
+
+// describe names an effect with its values.
+func describe(e loop.Effect) string {
+	return strings.TrimPrefix(fmt.Sprintf("%T%+v", e, e), "loop.")
+}
+
+// checkRequest holds a request for an answer against what is next, and against the
+// budget.
+func (w *walk) checkRequest(e *event.Event, t *state.Thread, p *event.ModelRequested) {
+	if !w.known() {
+		return
+	}
+	if q := w.configuration.Spent(w.s, t, p.ModelRequestID); q != nil {
+		w.differ(e, "no request: "+q.Reason, "a request")
+		return
+	}
+	next := w.next(e)
+	switch n := next.(type) {
+	case loop.CheckOutput:
+		value, complaint := w.checkOutput(t)
+		if p.Purpose != "repair" || n.Repaired || complaint == "" {
+			w.differ(e, describe(next)+" "+string(value), "a request of purpose "+p.Purpose)
+		}
+	case loop.Compact:
+		if p.Purpose != "compaction" {
+			w.differ(e, describe(next), "a request of purpose "+p.Purpose)
+		}
+	default:
+		found := loop.CallModel{TurnID: e.TurnID, Step: p.Step, Attempt: p.Attempt, Repair: p.Purpose == "repair"}
+		if next != found || p.Purpose == "compaction" {
+			w.differ(e, describe(next), describe(found)+" of purpose "+p.Purpose)
+		}
+	}
+	if d := t.Routing; d != nil && d.Decision != nil && (d.Decision.SelectedProvider != p.Provider || d.Decision.SelectedModel != p.Model) {
+		w.differ(e, d.Decision.SelectedProvider+"/"+d.Decision.SelectedModel, p.Provider+"/"+p.Model)
+	}
+}
+
+// checkOutput holds the last answer of a thread's turn against its schema.
+func (w *walk) checkOutput(t *state.Thread) (value event.Raw, complaint string) {
+	return loop.CheckAnswer(t.Active.Options.OutputSchema, w.answers[t.Active.TurnID])
+}
+
+// checkCompleted holds the good end of a turn against what is next.
+func (w *walk) checkCompleted(e *event.Event, t *state.Thread, p *event.TurnCompleted) {
+	if !w.known() {
+		return
+	}
+	next := w.next(e)
+	if _, ok := next.(loop.CheckOutput); !ok {
+		if found := (loop.CompleteTurn{TurnID: e.TurnID, Outcome: p.Outcome}); next != found {
+			w.differ(e, describe(next), describe(found))
+		}
+		return
+	}
+	value, complaint := w.checkOutput(t)
+	if complaint != "" {
+		w.differ(e, "an answer that satisfies the schema", "the end of the turn")
+	} else if !bytes.Equal(compact(value), compact(p.StructuredOutput)) {
+		w.differ(e, string(value), string(p.StructuredOutput))
+	}
+}
+
+// checkFailed holds another end of a turn against what is next. A failure of the
+// runtime itself, and the end of a turn that only waited, are decided by nobody.
+func (w *walk) checkFailed(e *event.Event, t *state.Thread, p *event.TurnFailed) {
+	if p.FailureCategory == "internal" || t.Active == nil || t.Active.TurnID != e.TurnID || !w.known() {
+		return
+	}
+	message := ""
+	if p.Error != nil {
+		message = p.Error.Message
+	}
+	found := loop.FailTurn{TurnID: e.TurnID, Category: p.FailureCategory, Message: message}
+	next := w.next(e)
+	ok := false
+	switch n := next.(type) {
+	case loop.FailTurn:
+		ok = n == found
+	case loop.CancelTurn:
+		ok = found.Category == "interrupted"
+	case loop.Fallback:
+		_, other := w.configuration.FallbackFor(w.s, t, n.Cause, nil, e.Time)
+		ok = !other && found.Category == "model_failed"
+	case loop.CheckOutput:
+		_, complaint := w.checkOutput(t)
+		ok = complaint != "" && (found.Category == "model_failed" || found.Category == "step_limit")
+	}
+	if !ok {
+		w.differ(e, describe(next), describe(found))
+	}
+}

@@ -1,0 +1,219 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentd/event"
+	"agentd/hook"
+	"agentd/loop"
+	"agentd/permission"
+	"agentd/state"
+	"agentd/tool"
+)
+
+// toolCall is what facts say of a tool call beside its state.
+type toolCall struct {
+	request event.ToolCallRequest
+	turnID  string
+	// hooks are what those of a point said, by the point.
+	hooks map[string]*verdict
+	// opinion is what the hooks said when the call was decided about.
+	opinion *permission.Opinion
+}
+
+// verdict is what the hooks of a point say together.
+type verdict struct {
+	// first is the hook that was asked first, over says that no other comes.
+	first, rewritten string
+	over             bool
+	opinion          permission.Opinion
+}
+
+// call is the call that a fact is about; nil if it is about none.
+func (w *walk) call(e *event.Event) *toolCall { return w.calls[e.ToolCallID] }
+
+// hookStarted begins a verdict. Hooks that were cut off are asked again from the
+// first one on.
+func (c *toolCall) hookStarted(p *event.HookStarted) {
+	if c == nil {
+		return
+	}
+	if v := c.hooks[p.Point]; v == nil || v.over || v.first == p.HandlerRef {
+		c.hooks[p.Point] = &verdict{first: p.HandlerRef, opinion: permission.Opinion{Decision: hook.Continue}}
+	}
+}
+
+func (c *toolCall) hookCompleted(p *event.HookCompleted) {
+	if c == nil || c.hooks[p.Point] == nil {
+		return
+	}
+	v := c.hooks[p.Point]
+	v.over = p.Last
+	if p.UpdatedInputRef != "" {
+		v.rewritten = p.UpdatedInputRef
+	}
+	if hook.Stricter(p.Decision, v.opinion.Decision) {
+		v.opinion = permission.Opinion{Decision: p.Decision, Reason: p.Reason, HandlerRef: p.HandlerRef}
+	}
+}
+
+func (c *toolCall) hookFailed(p *event.HookFailed) {
+	if c == nil || c.hooks[p.Point] == nil {
+		return
+	}
+	v := c.hooks[p.Point]
+	if p.ErrorCategory == "lost" { // nobody waited for it: it is asked again
+		delete(c.hooks, p.Point)
+		return
+	}
+	v.over = p.Last
+	if p.FailureBehavior == hook.FailClosed {
+		v.opinion = permission.Opinion{Decision: hook.Block, HandlerRef: p.HandlerRef}
+	}
+}
+
+// answered says that a person has decided about the call: hooks have no say any more.
+func (c *toolCall) answered() {
+	if c != nil {
+		c.opinion = nil
+	}
+}
+
+// judged is what the hooks said about a call that is decided about for the first time.
+func (c *toolCall) judged() *permission.Opinion {
+	var out *permission.Opinion
+	for _, point := range []hook.Point{hook.PreToolUse, hook.PermissionRequest} {
+		if v := c.hooks[string(point)]; v != nil && v.opinion.Decision != hook.Continue {
+			out = &v.opinion
+		}
+	}
+	return out
+}
+
+// rewritten reports whether a hook put another input in the place of the model's.
+func (c *toolCall) rewritten() bool {
+	v := c.hooks[string(hook.PreToolUse)]
+	return v != nil && v.rewritten != ""
+}
+
+// found is the file system as a decision found it. It implements [loop.Disk].
+type found struct{ lookups []event.PathLookup }
+
+func (f *found) at(path string) *event.PathLookup {
+	if i := slices.IndexFunc(f.lookups, func(l event.PathLookup) bool { return l.Path == path }); i >= 0 {
+		return &f.lookups[i]
+	}
+	return &event.PathLookup{}
+}
+
+// Resolve implements [loop.Disk].
+func (f *found) Resolve(path string) string {
+	if to := f.at(path).LeadsTo; to != "" {
+		return to
+	}
+	return path
+}
+
+// Content implements [loop.Disk].
+func (f *found) Content(path string) (string, bool) {
+	hash := f.at(path).ContentHash
+	return hash, hash != ""
+}
+
+// Script implements [loop.Disk].
+func (f *found) Script(path string) (string, bool) {
+	text := f.at(path).Script
+	return text, text != ""
+}
+
+// checkPermission decides about a call again.
+func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.PermissionEvaluated) {
+	c, s := w.call(e), stateOf(e, t)
+	if c == nil || s == nil || !w.known() {
+		return // somebody only asked what would be decided, or the call is not in the facts
+	}
+	running := s.Status == state.ToolRunning // it hit the sandbox
+	if !running && !w.inGroup(e, t) {
+		return
+	}
+	entry, input, ok := w.subject(e, t, p, c)
+	if !ok {
+		return
+	}
+	disk := &found{p.Lookups}
+	if !running && !c.rewritten() {
+		if err := w.checkInput(t, entry, input, disk); err != nil {
+			w.differ(e, "a refusal: "+err.Error(), "a decision about the call")
+			return
+		}
+	}
+	if s.Decision == "" {
+		c.opinion = c.judged()
+	}
+	q := w.configuration.Question(w.s, t, &loop.Call{ToolCallID: e.ToolCallID, Tool: entry.Info, Input: input, Opinion: c.opinion}, w.confinement, disk, e.Time)
+	q.Outside = q.Outside || running
+	if w.opt.Mode != "" {
+		q.Mode = w.opt.Mode
+	}
+	w.compare(e, p, w.decide.decide(q))
+}
+
+// subject is what a decision is about: the tool, and the input that the fact shows,
+// which must be the model's unless a hook put another in its place.
+func (w *walk) subject(e *event.Event, t *state.Thread, p *event.PermissionEvaluated, c *toolCall) (*tool.Entry, event.Raw, bool) {
+	entry := w.entry(t, p.ToolName)
+	if entry == nil || w.confinement == nil {
+		w.missing["what a permission was decided by"] = true
+		return nil, nil, false
+	}
+	input := p.SafeArgs
+	if p.InputRef != "" {
+		b, err := w.rec.Content(p.InputRef)
+		if err != nil {
+			w.missing["the input of a call: "+err.Error()] = true
+			return nil, nil, false
+		}
+		input = b
+	}
+	if asked := w.arguments(e.ToolCallID); asked != nil && !c.rewritten() && !bytes.Equal(compact(asked), compact(input)) {
+		w.differ(e, "a decision about "+string(asked), "a decision about "+string(input))
+		return nil, nil, false
+	}
+	return entry, input, true
+}
+
+// compare holds a decision against the recorded one. What it says in words may have
+// had secrets taken out.
+func (w *walk) compare(e *event.Event, p *event.PermissionEvaluated, d permission.Decision) {
+	text := func(p *event.PermissionEvaluated) string {
+		out := p.Decision + " by " + decidedBy(p) + ", mode " + p.PermissionMode
+		if p.Destructive {
+			out += ", destructive"
+		}
+		if p.GrantID != "" {
+			out += ", " + p.GrantID
+		}
+		return out
+	}
+	tried := w.opt.Mode != "" || w.opt.Change != nil
+	expected, was := text(&d.PermissionEvaluated), text(p)
+	if d.Decision == p.Decision && (tried || expected == was && d.DecisionSource == p.DecisionSource) {
+		return
+	}
+	x := w.differ(e, expected, was)
+	x.Permission = &PermissionChange{ToolName: p.ToolName, Recorded: p.Decision, Decision: d.Decision, By: decidedBy(&d.PermissionEvaluated)}
+	if d.Decision != p.Decision {
+		x.Says = fmt.Sprintf("%s: %s would be %s instead of %s (%s)", x.Of, p.ToolName, d.Decision, p.Decision, x.Permission.By)
+	}
+}
+
+// decidedBy names what decided.
+func decidedBy(p *event.PermissionEvaluated) string {
+	if len(p.RuleRefs) > 0 {
+		return strings.Join(p.RuleRefs, " ")
+	}
+	return p.DecisionSource
+}
