@@ -161,7 +161,7 @@ func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 func (w *world) prepare() {
 	w.Helper()
 	p := w.profile
-	p.Root, p.Protected = w.workspace, loop.Bounds(w.workspace, nil)
+	p.Root, p.Protected = w.workspace, loop.Bounds(w.workspace, loop.BoundSet{})
 	var err error
 	w.plan, err = sandbox.Prepare(p, report())
 	w.must(err)
