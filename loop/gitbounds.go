@@ -1,8 +1,6 @@
 package loop
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,13 +17,13 @@ func gitBounds(root string) []string {
 	if info, err := os.Lstat(git); err == nil && info.Mode().IsRegular() {
 		return b.found // it names the folder that has the hooks
 	}
-	for _, path := range gitValues(filepath.Join(root, ".gitmodules"), "submodule", "path") {
+	for _, path := range readGitConfig(filepath.Join(root, ".gitmodules"))["submodule.path"] {
 		if filepath.IsLocal(path) {
 			b.checkout(filepath.Join(root, path))
 		}
 	}
 	modules := filepath.Join(git, "modules")
-	b.modules(modules, false)
+	b.modules(modules)
 	if b.left < 0 {
 		b.found = append(b.found, modules) // too many to tell apart
 	}
@@ -69,36 +67,38 @@ func isGitFolder(dir string) bool {
 }
 
 // modules finds the repositories of submodules, which lie at any depth.
-func (b *gitSearch) modules(dir string, inRepository bool) {
+func (b *gitSearch) modules(dir string) {
+	if b.left--; b.left < 0 {
+		return
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		if b.left--; b.left < 0 {
-			return
-		}
-		path := filepath.Join(dir, e.Name())
-		is := isGitFolder(path)
-		// A submodule may be called logs; in a repository that is a folder of git's.
-		if !is && inRepository && slices.Contains([]string{"objects", "refs", "logs"}, e.Name()) {
-			continue
-		}
-		if is {
-			worktree := ""
-			if set := gitValues(filepath.Join(path, "config"), "core", "worktree"); len(set) > 0 {
-				worktree = fromFolder(path, set[len(set)-1])
-				if belowRoot(b.root, worktree) {
-					b.found = append(b.found, filepath.Join(worktree, ".git"))
-				}
-			}
-			b.folder(path, worktree)
-		}
-		b.modules(path, is)
+	repository := slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(gitNames, e.Name()) })
+	if repository {
+		b.module(dir)
 	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		// A submodule may be called logs; in a repository that is a folder of git's.
+		if !e.IsDir() || repository && slices.Contains([]string{"objects", "refs", "logs"}, e.Name()) && !isGitFolder(path) {
+			continue
+		}
+		b.modules(path)
+	}
+}
+
+// module finds the bounds of a submodule's repository, and of where it is checked out.
+func (b *gitSearch) module(git string) {
+	worktree := ""
+	if set := readGitConfig(filepath.Join(git, "config"))["core.worktree"]; len(set) > 0 {
+		worktree = fromFolder(git, set[len(set)-1])
+		if belowRoot(b.root, worktree) {
+			b.found = append(b.found, filepath.Join(worktree, ".git"))
+		}
+	}
+	b.folder(git, worktree)
 }
 
 // folder finds the bounds of one repository and of its linked worktrees.
@@ -127,20 +127,19 @@ func (b *gitSearch) named(config, worktree string, left int) int {
 		return 0
 	}
 	left--
-	for _, path := range gitValues(config, "core", "hookspath") {
+	set := readGitConfig(config)
+	for _, path := range set["core.hookspath"] {
 		if path = fromFolder(worktree, path); belowRoot(b.root, path) {
 			b.found = append(b.found, path)
 		}
 	}
-	for _, section := range []string{"include", "includeif"} {
-		for _, path := range gitValues(config, section, "path") {
-			path = fromFolder(filepath.Dir(config), path)
-			if !belowRoot(b.root, path) || slices.Contains(b.found, path) {
-				continue
-			}
-			b.found = append(b.found, path)
-			left = b.named(path, worktree, left)
+	for _, path := range slices.Concat(set["include.path"], set["includeif.path"]) {
+		path = fromFolder(filepath.Dir(config), path)
+		if !belowRoot(b.root, path) || slices.Contains(b.found, path) {
+			continue
 		}
+		b.found = append(b.found, path)
+		left = b.named(path, worktree, left)
 	}
 	return left
 }
@@ -155,10 +154,10 @@ func fromFolder(dir, path string) string {
 // belowRoot says that a path lies in the workspace and isn't the workspace.
 func belowRoot(root, path string) bool { return strings.HasPrefix(path, root+"/") }
 
-// gitValues are the values of a key in all sections of a kind, whatever their
-// subsection; names are in lower case. It reads what git writes and people usually
+// readGitConfig returns the values of a file by section and key ("core.worktree"), in
+// lower case and whatever the subsection. It reads what git writes and people usually
 // write; a value over several lines is not a path.
-func gitValues(file, section, key string) []string {
+func readGitConfig(file string) map[string][]string {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxGitConfigLen {
 		return nil
@@ -167,21 +166,21 @@ func gitValues(file, section, key string) []string {
 	if err != nil {
 		return nil
 	}
-	var out []string
-	in := false
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxGitConfigLen+1)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
+	out := map[string][]string{}
+	section := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
 		if rest, header := strings.CutPrefix(line, "["); header {
 			name, after, _ := strings.Cut(rest, "]")
-			kind := strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '\t' || r == '.' || r == '"' })
-			in = len(kind) > 0 && strings.EqualFold(kind[0], section)
-			line = strings.TrimSpace(after)
+			section = strings.ToLower(name)
+			if end := strings.IndexAny(section, " \t.\""); end >= 0 {
+				section = section[:end]
+			}
+			line = after
 		}
-		name, value, set := strings.Cut(line, "=")
-		if in && set && strings.EqualFold(strings.TrimSpace(name), key) {
-			out = append(out, gitValue(value))
+		if name, value, set := strings.Cut(line, "="); set {
+			key := section + "." + strings.ToLower(strings.TrimSpace(name))
+			out[key] = append(out[key], gitValue(value))
 		}
 	}
 	return out

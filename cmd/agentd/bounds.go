@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/loop"
@@ -74,7 +75,10 @@ func boundPaths(c *config.Config) loop.BoundSet {
 func commandWords(command []string) []string {
 	var out []string
 	keep := func(word string) {
-		if word == "" || strings.HasPrefix(word, "-") || len(word) > maxWordLen || slices.Contains(out, word) {
+		unnatural := strings.ContainsFunc(word, func(r rune) bool {
+			return unicode.IsControl(r) || unicode.Is(unicode.Co, r) || strings.ContainsRune(";|&<>()`$\"'", r)
+		})
+		if word == "" || unnatural || strings.HasPrefix(word, "-") || len(word) > maxWordLen || slices.Contains(out, word) {
 			return
 		}
 		out = append(out, word)
@@ -100,8 +104,8 @@ func commandWords(command []string) []string {
 	return out
 }
 
-// maxWordLen is longer than the name of a file can be.
-const maxWordLen = 4096
+// maxWordLen is the longest name of a file: a longer word is a line, or text.
+const maxWordLen = 255
 
 // lineWords takes an argument that may be a shell line apart: as the shell would, and
 // at every character that ends a word, whatever it is quoted by.
