@@ -71,7 +71,7 @@ func TestFoldersThatCannotBeListedAreCovered(t *testing.T) {
 	if err := os.Chmod(root+"/sec", 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chmod(root+"/sec", 0o755) }) //nolint:gosec // so that it can be removed
+	t.Cleanup(func() { _ = os.Chmod(root+"/sec", 0o755) })
 	g := coverOf(root, "**/.env", "*_file")
 	if len(g.hidden) != 1 || !strings.HasPrefix(g.hidden[0], root+"/sec") {
 		t.Errorf("%v are hidden", g.hidden)

@@ -45,9 +45,8 @@ func boundsOfTheAgent() []attempt {
 		{name: "configuration of a submodule called logs", line: "touch .git/modules/HEAD; echo pwned > .git/modules/logs/config", claims: protects, escaped: unbound},
 		{name: "where the repository of a submodule is", line: "rm -f sub/.git; echo 'gitdir: ../evil' > sub/.git", claims: protects, escaped: unbound},
 		{name: "where the repository of a worktree is", line: "echo ../../../evil > .git/worktrees/wt/commondir", claims: protects, escaped: unbound},
-		{name: "the script of a hook", line: "echo pwned > scripts/guard.sh", claims: protects, escaped: unbound},
-		{name: "the folder with the script of a hook", line: "mv scripts other && mkdir scripts && echo pwned > scripts/guard.sh", claims: protects, escaped: unbound},
-		{name: "write_file over the script of a hook", tool: "write_file", args: map[string]any{"path": "scripts/guard.sh", "content": "pwned"}, claims: always, escaped: unbound},
+		{name: "the script of a hook", line: "echo pwned | tee scripts/guard.sh", claims: protects, escaped: unbound},
+		{name: "the folder with the script of a hook", line: "mv scripts other && mkdir scripts && echo pwned | tee scripts/guard.sh", claims: protects, escaped: unbound},
 		{name: "write_file over a submodule's .git", tool: "write_file", args: map[string]any{"path": "sub/.git", "content": "pwned"}, claims: always, escaped: unbound},
 		{name: "write_file of a nested repository's configuration", tool: "write_file", args: map[string]any{"path": "new/.git/config", "content": "pwned"}, claims: always, escaped: wrote},
 		{name: "write_file into git's hooks", tool: "write_file", args: map[string]any{"path": ".git/hooks/pre-commit", "content": "pwned"}, claims: always, escaped: unbound},
@@ -109,7 +108,8 @@ func TestTooManyDeniedFiles(t *testing.T) {
 	}
 	w.must(os.MkdirAll(w.workspace+"/zz", 0o755))
 	w.must(os.WriteFile(w.workspace+"/zz/.env", []byte(plantedStore), 0o644))
-	w.open("bypass", w.answers([]attempt{{line: "cat zz/.e*"}}), func(o *agentd.Options) {
+	w.must(os.WriteFile(w.workspace+"/look.sh", []byte("cat zz/.e*\n"), 0o644))
+	w.open("bypass", w.answers([]attempt{{line: "sh look.sh"}}), func(o *agentd.Options) {
 		o.Loop.Host.Rules = []event.PolicyRule{{Decision: "deny", Tool: "*_file", Match: "**/.env"}}
 	})
 	w.ask("sess_many", mark(0))
