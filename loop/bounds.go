@@ -4,14 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentd/event"
 	"agentd/session"
 	"agentd/state"
 )
+
+// BoundSet is what bounds agents on this machine, beside what each workspace has of its
+// own. The zero value is empty.
+type BoundSet struct {
+	// Paths are files and folders; a relative one lies in each workspace.
+	Paths []string
+	// Commands are the words of commands that run in a workspace with other rights than
+	// tools, such as hooks. A word that can be the name of a file of the workspace is
+	// taken for one.
+	Commands [][]string
+}
 
 // bounds are those of a workspace; see [Bounds].
 func (l *Loop) bounds(root string) []string { return Bounds(root, l.opt.Bounds) }
@@ -21,95 +34,122 @@ func (l *Loop) bounds(root string) []string { return Bounds(root, l.opt.Bounds) 
 // configured ([Governance.Bounds]), its rules, and what its repository runs. Commands
 // find them read-only; file tools ask in every mode. They are absolute, and need not
 // exist.
-func Bounds(root string, configured []string) []string {
+func Bounds(root string, configured BoundSet) []string {
 	var out []string
-	for _, path := range configured {
+	for _, path := range configured.Paths {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(root, path)
 		}
 		out = append(out, path)
 	}
+	for _, words := range configured.Commands {
+		out = append(out, namedFiles(root, words)...)
+	}
 	out = append(out, filepath.Join(root, RulesFile))
-	return append(out, gitBounds(root)...)
+	out = append(out, gitBounds(root)...)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
-// gitBounds are the parts of a repository that name programs which git runs for
-// whoever uses it: its hooks, its configuration, and what says where both are.
-func gitBounds(root string) []string {
-	git := filepath.Join(root, ".git")
-	if info, err := os.Lstat(git); err == nil && info.Mode().IsRegular() {
-		return []string{git} // it names the folder that has the hooks
-	}
-	out := gitFolderBounds(git)
-	// Submodules have repositories of their own in here, at any depth.
-	modules := filepath.Join(git, "modules")
-	if _, err := os.Lstat(modules); err != nil {
-		return out
-	}
-	looked := 0
-	_ = filepath.WalkDir(modules, func(path string, d fs.DirEntry, err error) error {
-		looked++
-		switch {
-		case err != nil || !d.IsDir():
-			return nil //nolint:nilerr // what can't be listed can't be changed either
-		case looked > maxModules:
-			return fs.SkipAll
-		case d.Name() == "objects" || d.Name() == "refs" || d.Name() == "logs":
-			return fs.SkipDir
-		}
-		if _, err := os.Lstat(filepath.Join(path, "HEAD")); err == nil {
-			out = append(out, gitFolderBounds(path)...)
-		}
-		return nil
-	})
-	return out
-}
-
-// maxModules bounds how much of the folder of submodules is looked at.
-const maxModules = 10_000
-
-func gitFolderBounds(git string) []string {
-	var out []string
-	for _, name := range []string{"hooks", "config", "config.worktree", "commondir"} {
-		out = append(out, filepath.Join(git, name))
-	}
-	return out
-}
-
-// unmadeBounds are the bounds that aren't there. No mount covers a name that isn't
-// there, so a command can make it.
-func (l *Loop) unmadeBounds(root string) []string {
-	var out []string
-	for _, path := range l.bounds(root) {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			out = append(out, path)
-		}
-	}
-	return out
-}
-
-// tellMadeBounds says which bounds appeared during the call. A person may have made
-// them meanwhile; people are told what may have written them.
-func (r *toolRun) tellMadeBounds(unmade []string) {
-	var notices []*event.RuntimeNotice
-	for _, path := range unmade {
-		if _, err := os.Lstat(path); err != nil {
+// namedFiles are the files of a workspace that the words of a command may name, there
+// or not. A word that names a folder is no program: it may be what a linter checks. But
+// the command may change into it (env -C, cd), so the words after it count from there
+// as well.
+func namedFiles(root string, words []string) []string {
+	var out, folders []string
+	for _, word := range words {
+		if filepath.IsAbs(word) || !filepath.IsLocal(word) {
 			continue
 		}
-		if filepath.Base(path) == RulesFile {
+		for _, folder := range folders {
+			path := filepath.Join(folder, word)
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				out = append(out, path)
+			}
+		}
+		path := filepath.Join(root, word)
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			if path != root && len(folders) < maxFolders {
+				folders = append(folders, path)
+			}
+			continue
+		}
+		out = append(out, path)
+	}
+	return out
+}
+
+// maxFolders bounds the folders that a command is taken to change into.
+const maxFolders = 8
+
+// boundStates says what each bound of a workspace is. No mount covers a name that isn't
+// there, or one that is a link, so a command can make or replace it.
+func (l *Loop) boundStates(root string) map[string]boundState {
+	out := map[string]boundState{}
+	for _, path := range l.bounds(root) {
+		out[path] = boundStateOf(path)
+	}
+	return out
+}
+
+// boundState is what a name is; the zero value is one that isn't there.
+type boundState struct {
+	kind fs.FileMode
+	link string
+	info fs.FileInfo
+}
+
+func boundStateOf(path string) boundState {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return boundState{}
+	}
+	s := boundState{kind: info.Mode().Type(), info: info}
+	if s.kind&fs.ModeSymlink != 0 {
+		s.link, _ = os.Readlink(path)
+	}
+	return s
+}
+
+// is says that a name is what it was. The content of a file may differ.
+func (s boundState) is(was boundState) bool {
+	if s.info == nil || was.info == nil {
+		return s.info == nil && was.info == nil
+	}
+	return s.kind == was.kind && s.link == was.link && os.SameFile(s.info, was.info)
+}
+
+// tellChangedBounds says which bounds appeared, went away or are another file since
+// before the call. A person may have changed them meanwhile; people are told what may
+// have done it.
+func (r *toolRun) tellChangedBounds(before map[string]boundState) {
+	var notices []*event.RuntimeNotice
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		was, now := before[path], boundStateOf(path)
+		if now.is(was) {
+			continue
+		}
+		name := strings.TrimPrefix(path, r.place.root+"/")
+		switch {
+		case was.info != nil:
+			notices = append(notices, &event.RuntimeNotice{
+				Code:    "bound_changed",
+				Message: fmt.Sprintf("%s was replaced or removed while %s ran; it bounds what agents may do, or names programs that run outside of the sandbox", name, r.request.ToolName),
+				Advice:  "compare it with what you expect before you go on; put it back if you did not ask for the change",
+			})
+		case filepath.Base(path) == RulesFile:
 			notices = append(notices, &event.RuntimeNotice{
 				Code:    "workspace_rules_made",
 				Message: fmt.Sprintf("%s appeared in %s while %s ran; what it denies or asks about counts from the next turn on", RulesFile, r.place.root, r.request.ToolName),
 				Advice:  "if nobody meant it: remove the file, then agentd policy accept",
 			})
-			continue
+		default:
+			notices = append(notices, &event.RuntimeNotice{
+				Code:    "bound_made",
+				Message: fmt.Sprintf("%s appeared while %s ran; programs that it names may run outside of the sandbox when a person uses the folder", name, r.request.ToolName),
+				Advice:  "look at it before you use the folder; remove it if you did not ask for it",
+			})
 		}
-		name := strings.TrimPrefix(path, r.place.root+"/")
-		notices = append(notices, &event.RuntimeNotice{
-			Code:    "bound_made",
-			Message: fmt.Sprintf("%s appeared while %s ran; programs that it names may run outside of the sandbox when a person uses the folder", name, r.request.ToolName),
-			Advice:  "look at it before you use the folder; remove it if you did not ask for it",
-		})
 	}
 	if len(notices) == 0 {
 		return
@@ -120,6 +160,6 @@ func (r *toolRun) tellMadeBounds(unmade []string) {
 		}
 	})
 	if err != nil && !errors.Is(err, errMoved) {
-		r.l.opt.Logger.Warn("new bounds of a workspace could not be told", "toolCallId", r.call.ToolCallID, "error", err)
+		r.l.opt.Logger.Warn("changed bounds of a workspace could not be told", "toolCallId", r.call.ToolCallID, "error", err)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"agentd/event"
@@ -106,8 +104,11 @@ type guarded struct {
 	answered []string
 	// hidden and readOnly are the files that deny rules cover.
 	hidden, readOnly []string
-	// missed says why files that a rule denies may be uncovered.
+	// missed says why files outside of the workspace that a rule denies may be uncovered.
 	missed string
+	// uncoverable says why not all files of the workspace that a rule denies can be
+	// covered. Nothing runs then: a command could make it so for the next one.
+	uncoverable string
 }
 
 // prepare finds out what the rules demand in a workspace.
@@ -130,6 +131,12 @@ func (g *guarded) denied(root string) func(path string) bool {
 
 // plan says how a command of the call will be confined in a folder.
 func (r *toolRun) plan(cwd string) (*sandbox.Plan, error) {
+	if why := r.guard.uncoverable; why != "" {
+		refused := tool.Errorf(tool.Denied, "%s", why)
+		refused.Boundary = "rule"
+		refused.Advice = "A person can narrow the deny rule, or use one that names the folder that holds the files."
+		return nil, refused
+	}
 	p, err := r.l.plan(workplace{r.place.root, cwd}, r.outside, r.guard.supervised)
 	if err != nil {
 		return nil, err
@@ -200,61 +207,4 @@ func refusalText(f *permission.Refusal) string {
 		return fmt.Sprintf("the command tried to start %q, and the rule %s asks about that%s; run it as a call of its own, so that a person can be asked", command, f.RuleRef, why)
 	}
 	return fmt.Sprintf("the command tried to start %q, which the rule %s denies%s", command, f.RuleRef, why)
-}
-
-// Bounds of the search for files that deny rules cover.
-const (
-	maxCovered = 1000
-	maxWalked  = 200_000
-)
-
-// coverFiles finds the files below the workspace that deny rules are about, so that
-// commands can't read or write them either. A walk over the workspace is what a rule
-// with a pattern over paths costs; without one nothing is looked at.
-func (g *guarded) coverFiles(root string) {
-	cover := permission.NewCover(g.rules, root)
-	if cover == nil {
-		return
-	}
-	g.coverBelow(cover, root, "")
-	// A pattern that begins with a slash may be about files elsewhere.
-	if slices.ContainsFunc(g.rules, func(r event.PolicyRule) bool { return r.Decision == permission.Deny && strings.HasPrefix(r.Match, "/") }) {
-		g.coverBelow(cover, "/", root)
-	}
-}
-
-// coverBelow covers what lies below a folder, but not below another.
-func (g *guarded) coverBelow(cover *permission.Cover, root, but string) {
-	walked := 0
-	errEnough := errors.New("enough")
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if path == but || root == "/" && slices.Contains([]string{"/proc", "/sys", "/dev"}, path) {
-			return fs.SkipDir
-		}
-		if err != nil {
-			return nil //nolint:nilerr // what we can't list, commands of the same user can't either
-		}
-		if walked++; walked > maxWalked || len(g.hidden)+len(g.readOnly) > maxCovered {
-			return errEnough
-		}
-		skip := error(nil)
-		if d.IsDir() && path != root {
-			skip = fs.SkipDir
-		}
-		switch hidden, readOnly, _ := cover.Match(path); {
-		case path == root || d.Type()&fs.ModeSymlink != 0:
-		case hidden:
-			g.hidden = append(g.hidden, path)
-			return skip
-		case readOnly:
-			g.readOnly = append(g.readOnly, path)
-		}
-		if !cover.Below(path) {
-			return skip
-		}
-		return nil
-	})
-	if err != nil {
-		g.missed = fmt.Sprintf("rules: not every file that a rule denies is covered: %s has more than %d entries, or more than %d match", root, maxWalked, maxCovered)
-	}
 }

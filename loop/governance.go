@@ -25,9 +25,8 @@ type Governance struct {
 	Processes func() *process.Manager
 	Sandbox   sandbox.Profile
 	// Bounds are the files and folders by which agents are bounded, beside those that
-	// every workspace has: configuration, hooks, programs of servers. A relative path is
-	// one in each workspace.
-	Bounds []string
+	// every workspace has: configuration, hooks, programs of servers.
+	Bounds BoundSet
 	// Hooks are asked and told at the points of a turn.
 	Hooks *hook.Runner
 }

@@ -398,7 +398,7 @@ func (r *toolRun) afterFailure(ctx context.Context, failed *tool.Error) {
 // profile that it names, whose root is the hook's workspace. The boundary is told
 // before anything runs; what bounds agents is protected like from tools, and paths are
 // what the registry of places knows them as.
-func HookExec(m func() *process.Manager, places *place.Places, bounds []string, profiles func(name string) sandbox.Profile) hook.Exec {
+func HookExec(m func() *process.Manager, places *place.Places, bounds BoundSet, profiles func(name string) sandbox.Profile) hook.Exec {
 	ids := event.NewIDs(nil, nil)
 	return func(ctx context.Context, c hook.Command) (hook.Exit, error) {
 		profile := profiles(c.Profile)

@@ -383,9 +383,9 @@ func (r *toolRun) run(group context.Context) error {
 	defer cancel()
 	r.began = time.Now()
 	r.host = newToolHost(r)
-	var unmade []string
-	if !r.entry.Info.IsReadOnly { // what only reads makes none
-		unmade = r.l.unmadeBounds(r.place.root)
+	var bounds map[string]boundState
+	if !r.entry.Info.IsReadOnly { // what only reads changes none
+		bounds = r.l.boundStates(r.place.root)
 	}
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
@@ -394,7 +394,7 @@ func (r *toolRun) run(group context.Context) error {
 		TraceState:  r.trace.State,
 	})
 	r.host.close()
-	r.tellMadeBounds(unmade)
+	r.tellChangedBounds(bounds)
 	switch {
 	case err == nil && res == nil:
 		err = tool.Errorf(tool.Execution, "%s gave neither a result nor an error", r.request.ToolName)

@@ -22,6 +22,13 @@ func TestBoundsAskInEveryMode(t *testing.T) {
 		"outside":         fileCall("write_file", "/opt/hook.sh", false),
 		"a redirection":   shellQuestion("", "echo x > .git/hooks/pre-commit", nil),
 		"appending":       shellQuestion("", "echo x >> agentd.yaml", nil),
+		"a nested one":    fileCall("write_file", "vendor/x/.git/config", false),
+		"a new hook":      fileCall("write_file", "new/.git/hooks/post-checkout", false),
+		"a module's hook": fileCall("write_file", ".git/modules/logs/hooks/x", false),
+		"a .git file":     fileCall("write_file", "sub/.git", false),
+		"a worktree":      fileCall("edit_file", ".git/worktrees/wt/commondir", false),
+		"in capitals":     fileCall("write_file", "sub/.GIT/config", false),
+		"nested by >":     shellQuestion("", "echo x > vendor/.git/config.worktree", nil),
 		"in a substitute": shellQuestion("", "ls $(echo x > .git/config)", nil),
 	}
 	for name, q := range calls {
@@ -57,6 +64,7 @@ func TestBoundsAskInEveryMode(t *testing.T) {
 	}
 	for name, q := range map[string]Question{
 		"reading": fileCall("read_file", ".git/config", true), "beside": fileCall("write_file", ".git/config2", false), "elsewhere": fileCall("write_file", "a", false),
+		"in git's other files": fileCall("write_file", "sub/.git/description", false), "no repository": fileCall("write_file", "hooks/config", false),
 		"a command that reads": shellQuestion("", "cat .git/config", nil),
 	} {
 		q.Mode, q.Bounds = ModeBypass, bounds

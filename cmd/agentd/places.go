@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,54 +68,4 @@ func visibleAgain(hidden, visible []string) []string {
 			return path == v || strings.HasPrefix(path, v+"/")
 		})
 	})
-}
-
-// boundPaths are the files that bound agents on this machine: the configuration in
-// use, this program, and the programs of hooks and MCP servers with the scripts that
-// they name. What the configuration adds may be relative to each workspace.
-func boundPaths(c *config.Config) []string {
-	var out []string
-	keep := func(path string) {
-		abs, err := filepath.Abs(path)
-		if err != nil || path == "" {
-			return
-		}
-		out = append(out, abs)
-		// A name that is a link, and what it leads to.
-		if resolved, err := filepath.EvalSymlinks(abs); err == nil && resolved != abs {
-			out = append(out, resolved)
-		}
-	}
-	keep(c.File)
-	for _, p := range c.Providers {
-		keep(p.Script)
-	}
-	if self, err := os.Executable(); err == nil {
-		keep(self)
-	}
-	var commands [][]string
-	for _, h := range c.Hooks {
-		commands = append(commands, h.Command)
-	}
-	for _, m := range c.MCP {
-		commands = append(commands, m.Command)
-	}
-	for _, command := range commands {
-		for i, arg := range command {
-			if i == 0 && !strings.ContainsRune(arg, filepath.Separator) {
-				if found, err := exec.LookPath(arg); err == nil {
-					keep(found)
-				}
-				continue
-			}
-			if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
-				keep(arg)
-			}
-		}
-	}
-	for _, path := range fromHome(c.Sandbox.Protected) {
-		out = append(out, filepath.Clean(path))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

@@ -69,7 +69,7 @@ func TestBoundPaths(t *testing.T) {
 		MCP:       []config.MCP{{ID: "m", Command: []string{"node", "server.js", "missing.js"}}},
 	}
 	c.Sandbox.Protected = []string{"ci/deploy.yaml", dir + "/mine"}
-	got := boundPaths(c)
+	got := boundPaths(c).Paths
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -83,5 +83,32 @@ func TestBoundPaths(t *testing.T) {
 	}
 	if slices.Contains(got, dir+"/missing.js") || slices.Contains(got, dir+"/--fast") {
 		t.Errorf("%v has what isn't there", got)
+	}
+}
+
+// TestCommandWords: whatever way a command names a script of the workspace, the script
+// is among its words.
+func TestCommandWords(t *testing.T) {
+	for _, tc := range []struct{ command, want []string }{
+		{[]string{"sh", "scripts/a.sh"}, []string{"scripts/a.sh"}},
+		{[]string{"./scripts/b.sh"}, []string{"./scripts/b.sh"}},
+		{[]string{"sh", "-c", "exec ./scripts/c.sh"}, []string{"./scripts/c.sh"}},
+		{[]string{"sh", "-c", "cd hooks && ./e.sh; test -x 'my hooks/f.sh'"}, []string{"hooks", "./e.sh", "my hooks/f.sh"}},
+		{[]string{"sh", "-c", `./scripts/"c".sh`}, []string{"./scripts/c.sh"}},
+		{[]string{"bash", "-c", `"$PWD"/scripts/c.sh; $ROOT/d.sh`}, []string{"d.sh"}},
+		{[]string{"env", "A=1", "scripts/b.sh"}, []string{"scripts/b.sh"}},
+		{[]string{"env", "-C", "hooks", "./c.sh"}, []string{"hooks", "./c.sh"}},
+		{[]string{"node", "--require=./guard.js", "-rother.js", "x.js"}, []string{"./guard.js", "other.js", "x.js"}},
+		{[]string{"env", "BASH_ENV=scripts/rc", "bash"}, []string{"scripts/rc"}},
+	} {
+		got := commandWords(tc.command)
+		for _, want := range tc.want {
+			if !slices.Contains(got, want) {
+				t.Errorf("%q: %q is missing in %q", tc.command, want, got)
+			}
+		}
+		if slices.Contains(got, tc.command[0]) && !strings.Contains(tc.command[0], "/") {
+			t.Errorf("%q: the program counts as a file of the workspace", tc.command)
+		}
 	}
 }

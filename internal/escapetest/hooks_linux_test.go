@@ -89,7 +89,7 @@ func TestHookEscapes(t *testing.T) {
 				Point: hook.PreToolUse, Match: hook.Match{Tool: "shell"}, Command: []string{w.attacker}, Env: []string{hookVariable + "=1"},
 				Failure: hook.FailClosed, Timeout: hook.MaxTimeout,
 			}},
-			Exec:  loop.HookExec(func() *process.Manager { return w.manager }, &place.Places{}, nil, func(string) sandbox.Profile { return w.profile }),
+			Exec:  loop.HookExec(func() *process.Manager { return w.manager }, &place.Places{}, guardWords, func(string) sandbox.Profile { return w.profile }),
 			NewID: func() string { return ids.New(event.PrefixHook) },
 		})
 		w.must(err)

@@ -81,7 +81,7 @@ func (w *world) configure(a *agentServer, all []attempt) {
 			"listen": "127.0.0.1:0", "data": w.hidden, "workspace": map[string]any{"root": w.workspace},
 			"providers":   []any{map[string]any{"id": "script", "kind": "script", "script": a.dir + "/script.yaml"}},
 			"permissions": map[string]any{"mode": "bypass"},
-			"sandbox":     map[string]any{"hidden": []string{"~/.ssh", w.nested}},
+			"sandbox":     map[string]any{"hidden": []string{"~/.ssh", w.nested}, "protected": []string{"scripts/guard.sh", "guard.sh"}},
 			"mcp":         []any{map[string]any{"id": "planted", "command": []string{w.attacker}, "env": []string{serverVariable}}},
 		},
 	} {

@@ -161,18 +161,36 @@ func newWorld(tb testing.TB, mode sandbox.Mode) *world {
 func (w *world) prepare() {
 	w.Helper()
 	p := w.profile
-	p.Root, p.Protected = w.workspace, loop.Bounds(w.workspace, nil)
+	p.Root, p.Protected = w.workspace, loop.Bounds(w.workspace, guardWords)
 	var err error
 	w.plan, err = sandbox.Prepare(p, report())
 	w.must(err)
 }
+
+// guardWords are those of a hook whose script lies in the workspace.
+var guardWords = loop.BoundSet{Commands: [][]string{{"scripts", "./guard.sh"}}}
 
 // rules is the file with the rules of the workspace.
 func (w *world) rules() string { return w.workspace + "/" + loop.RulesFile }
 
 // bounds are files of the workspace's repository that make git run programs.
 func (w *world) bounds() map[string]string {
-	return map[string]string{w.workspace + "/.git/config": "[core]\n", w.workspace + "/.git/hooks/pre-commit": "#!/bin/sh\n"}
+	files := map[string]string{
+		".git/config":                 "[core]\n\thooksPath = .husky\n[include]\n\tpath = ../.gitconfig\n",
+		".git/hooks/pre-commit":       "#!/bin/sh\n",
+		".husky/pre-commit":           "#!/bin/sh\n",
+		".gitconfig":                  "[alias]\n",
+		".git/modules/sub/config":     "[core]\n\tworktree = ../../../sub\n",
+		".git/modules/logs/config":    "[core]\n",
+		".git/worktrees/wt/commondir": "../..\n",
+		"sub/.git":                    "gitdir: ../.git/modules/sub\n",
+		"scripts/guard.sh":            "#!/bin/sh\n",
+	}
+	out := map[string]string{}
+	for name, text := range files {
+		out[filepath.Join(w.workspace, name)] = text
+	}
+	return out
 }
 
 // plantedRules deny what nobody asks for.
@@ -205,7 +223,7 @@ func (w *world) open(permissionMode string, answers []script.Answer, change func
 		Store: w.store, Provider: script.New("script", &script.Script{Answers: answers}), Model: "test",
 		Loop: loop.Options{
 			Workspace: w.workspace, Tools: tools, NobodyToAsk: true, ParseRules: parseRules, Host: loop.HostPolicy{Mode: permissionMode},
-			Governance: loop.Governance{Sandbox: w.profile, Processes: func() *process.Manager { return w.manager }},
+			Governance: loop.Governance{Sandbox: w.profile, Bounds: guardWords, Processes: func() *process.Manager { return w.manager }},
 		},
 	}
 	if change != nil {
@@ -260,6 +278,7 @@ func (w *world) restore() {
 	w.must(os.WriteFile(w.private+"/id", []byte(plantedPrivate), 0o644))
 	w.must(os.WriteFile(w.rules(), []byte(plantedRules), 0o644))
 	for path, text := range w.bounds() {
+		w.must(os.MkdirAll(filepath.Dir(path), 0o755))
 		w.must(os.WriteFile(path, []byte(text), 0o644))
 	}
 	if _, err := os.Lstat(w.nested); err != nil { // the same file, for as long as nothing took it away

@@ -1,0 +1,105 @@
+package loop
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// plant makes files with their folders; a name that ends in a slash is a folder.
+func plant(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		dir := filepath.Dir(path)
+		if strings.HasSuffix(name, "/") {
+			dir = path
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if dir == path {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBoundsOfRepositories(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, map[string]string{
+		".git/HEAD":                       "x",
+		".git/config":                     "[core]\n\thooksPath = .husky ; ours\n[include]\n\tpath = ../.gitconfig\n[includeIf \"gitdir:~/x\"] path = \"../cond.inc\"\n[include]\npath = /etc/gitconfig\n",
+		".gitconfig":                      "[include]\n\tpath = deeper.inc\n",
+		".gitmodules":                     "[submodule \"sub\"]\n\tpath = sub\n\turl = x\n[submodule \"old\"]\n\tpath = old\n[submodule \"evil\"]\n\tpath = ../../x\n",
+		".git/modules/sub/config":         "[core]\n\tworktree = ../../../moved\n\thooksPath = .hooks\n",
+		".git/modules/logs/hooks/":        "",
+		".git/modules/HEAD":               "a decoy, so that modules looks like a repository",
+		".git/modules/a/b/commondir":      "x",
+		".git/modules/sub/logs/x":         "x",
+		".git/modules/sub/modules/n/HEAD": "x",
+		".git/worktrees/wt/commondir":     "../..",
+		"sub/.git":                        "gitdir: ../.git/modules/sub",
+		"old/.git/config":                 "",
+	})
+	got := Bounds(root, BoundSet{})
+	for _, want := range []string{
+		".git/config", ".git/hooks", ".git/commondir", ".husky", ".gitconfig", "deeper.inc", "cond.inc", "sub/.git", "old/.git/config", "old/.git/hooks",
+		"moved/.git", "moved/.hooks", ".git/modules/sub/config", ".git/modules/logs/config", ".git/modules/a/b/hooks", ".git/modules/sub/modules/n/config",
+		".git/worktrees/wt/commondir", ".git/worktrees/wt/gitdir", ".git/worktrees/wt/config.worktree", RulesFile,
+	} {
+		if !slices.Contains(got, filepath.Join(root, want)) {
+			t.Errorf("%s is missing in %v", want, got)
+		}
+	}
+	for _, path := range got {
+		if !strings.HasPrefix(path, root+"/") || strings.HasPrefix(path, root+"/.git/modules/sub/logs") {
+			t.Errorf("%s is no bound", path)
+		}
+	}
+}
+
+func TestBoundsOfCommands(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, map[string]string{"scripts/a.sh": "", "hooks/c.sh": "", "src/x.go": ""})
+	got := Bounds(root, BoundSet{Paths: []string{"ci"}, Commands: [][]string{{"scripts/a.sh", "src", "."}, {"hooks", "./c.sh", "new/f.sh", "../up", "/abs"}}})
+	for name, want := range map[string]bool{
+		"ci": true, "scripts/a.sh": true, "hooks/c.sh": true, "new/f.sh": true, "src": false, "hooks": false, ".": false, "../up": false, "abs": false,
+	} {
+		if slices.Contains(got, filepath.Join(root, name)) != want {
+			t.Errorf("%s is a bound: %v, want %v: %v", name, !want, want, got)
+		}
+	}
+}
+
+func TestBoundStatesTellReplacements(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, map[string]string{"real": "a"})
+	link, file := root+"/link", root+"/real"
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	was := boundStateOf(link)
+	if !boundStateOf(link).is(was) || !boundStateOf(root+"/none").is(boundState{}) || boundStateOf(file).is(boundState{}) {
+		t.Error("what didn't change isn't what it was")
+	}
+	for name, change := range map[string]func() error{
+		"a file":       func() error { return os.WriteFile(link, nil, 0o644) },
+		"another link": func() error { return os.Symlink("other", link) },
+		"nothing":      func() error { return nil },
+	} {
+		if err := os.RemoveAll(link); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if boundStateOf(link).is(was) {
+			t.Errorf("%s in the place of a link is not noticed", name)
+		}
+	}
+}
