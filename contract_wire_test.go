@@ -14,10 +14,10 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
-	"agentd/replay"
 	"agentd/fault"
 	"agentd/model"
 	"agentd/model/provider/script"
+	"agentd/replay"
 	"agentd/state"
 	"agentd/tool"
 )

@@ -41,7 +41,9 @@ func TestQuotasOnSIGHUP(t *testing.T) {
 		t.Error("the raised quota doesn't hold")
 	}
 	out, err := self(t, "quotas", "--data", filepath.Join(dir, "data")).CombinedOutput()
-	if line, _, _ := strings.Cut(string(out[strings.Index(string(out), "sessions"):]), "\n"); err != nil || strings.Join(strings.Fields(line), " ") != "sessions 3 3" {
+	_, row, _ := strings.Cut(string(out), "sessions")
+	row, _, _ = strings.Cut(row, "\n")
+	if err != nil || strings.Join(strings.Fields(row), " ") != "3 3" {
 		t.Errorf("agentd quotas: %v\n%s", err, out)
 	}
 	p.stop(syscall.SIGTERM)
