@@ -56,10 +56,7 @@ func TestViewOfAThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	onOwnThread(func() {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			t.Errorf("no working directory for a thread: %v", err)
 			return
@@ -85,6 +82,22 @@ func TestViewOfAThread(t *testing.T) {
 			}
 			_ = unix.Close(file)
 		}
+	})
+}
+
+// onOwnThread runs f on a thread that ends with it and that isn't the process's first,
+// whose folder is the process's.
+func onOwnThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			f()
+			return // without unlocking, which ends the thread
+		}
+		onOwnThread(f) // on another, because this one is taken meanwhile
+		runtime.UnlockOSThread()
 	}()
 	<-done
 }

@@ -11,8 +11,9 @@ rounds=$2
 shift 2
 
 busy=
-# The tests' exit code counts, not that of the load that is ended behind them.
-trap 'kill $busy 2>/dev/null || true' EXIT
+# By force: a shell that was just forked may lose any other signal. The exit code is the
+# tests', not that of the load.
+trap 'kill -9 $busy 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
 i=0
 while [ "$i" -lt "$load" ]; do
