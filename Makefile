@@ -101,13 +101,14 @@ $(LOG):
 test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node.js only if they are installed.
 	$(LOG) $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
-# What runs without the race detector. The tests of the whole program, and attempts to
-# escape, start it hundreds of times, which the detector makes four times as slow; all
-# that it links runs in the race pass. The rest starts no goroutines, and has tests that
-# try thousands of inputs.
+# What runs without the race detector. The tests of the whole program, of the sandbox
+# and of PostgreSQL wait for processes that they start by the hundred, which the detector
+# makes several times as slow; all that the program links runs in the race pass through
+# the packages above it. The rest starts no goroutines, and has tests that try thousands
+# of inputs.
 PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./internal/gen/... \
 	./command ./contract ./event/... ./evidence/... ./fault ./permission ./redact ./state \
-	./internal/netaddr ./internal/pathglob ./internal/yamlbound
+	./internal/netaddr ./internal/pathglob ./internal/yamlbound ./sandbox/... ./store/postgres
 
 .PHONY: test-plain
 test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
