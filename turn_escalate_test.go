@@ -164,3 +164,28 @@ func TestExposedStoreIsAskedAbout(t *testing.T) {
 	k.respond(action, "deny")
 	k.completes(r)
 }
+
+// TestLinkedBoundIsAskedAbout: a mount can't cover a link, so where something that
+// bounds agents is one, commands don't run by themselves. What it leads to may not be in
+// the workspace at all.
+func TestLinkedBoundIsAskedAbout(t *testing.T) {
+	needsSandbox(t)
+	for name, link := range map[string]string{"the file": "guard.sh", "a folder above it": "hooks"} {
+		t.Run(name, func(t *testing.T) {
+			elsewhere := t.TempDir()
+			bounded := func(o *agentd.Options) { o.Loop.Bounds.Paths = []string{"guard.sh", "hooks/guard.sh"} }
+			k := newKitWith(t, all(mode("auto"), withShell, bounded), wants("shell", shell("touch a")), says("done"), wants("shell", shell("touch a")), says("done"))
+			k.completes(k.submit("sess_a", "go")) // neither is there
+			if err := os.Symlink(elsewhere, filepath.Join(k.dir, link)); err != nil {
+				t.Fatal(err)
+			}
+			r := k.submit("sess_a", "again")
+			action, p := k.required("sess_a", 1)
+			if !strings.Contains(p.Reason, link+" is a link") {
+				t.Errorf("%+v", p)
+			}
+			k.respond(action, "deny")
+			k.completes(r)
+		})
+	}
+}

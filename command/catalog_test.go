@@ -243,6 +243,8 @@ func TestRoles(t *testing.T) {
 		&SetPolicy{}: RoleAdmin,
 		&SetPolicy{SessionID: event.RuntimeSession}: RoleAdmin,
 		&SetPolicy{SessionID: "sess_1"}:             RoleClient,
+		&EvaluatePermission{}:                       RoleAdmin,
+		&EvaluatePermission{SessionID: "sess_1"}:    RoleClient,
 		&SubmitTurn{}:                               RoleClient,
 		&GetSession{}:                               RoleObserver,
 		unlisted{}:                                  RoleAdmin,

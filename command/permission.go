@@ -8,7 +8,7 @@ import (
 // EvaluatePermission asks what would be decided about a tool call. Nothing runs.
 type EvaluatePermission struct {
 	Mutation
-	// SessionID whose policy is asked; the host's if absent.
+	// SessionID whose policy is asked; the host's if absent, for an admin.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// ToolName of the tool.
 	ToolName string `json:"toolName" max:"256" secret:"refuse"`
@@ -26,6 +26,8 @@ func (*EvaluatePermission) returns(*EvaluatePermissionResult) {}
 
 // Validate implements [Params].
 func (p *EvaluatePermission) Validate() error { return check(p) }
+
+func (p *EvaluatePermission) scope() Role { return policyScope(p.SessionID) }
 
 // EvaluatePermissionResult is the decision.
 type EvaluatePermissionResult struct {
@@ -105,9 +107,12 @@ func (p *SetPolicy) Validate() error {
 	return check(p)
 }
 
-// scope asks for more where the policy is the host's.
-func (p *SetPolicy) scope() Role {
-	if p.SessionID == "" || p.SessionID == event.RuntimeSession {
+func (p *SetPolicy) scope() Role { return policyScope(p.SessionID) }
+
+// policyScope is the role that a command needs which writes about a policy: more where
+// the policy is the host's, whose facts no account sees or pays for.
+func policyScope(sessionID string) Role {
+	if sessionID == "" || sessionID == event.RuntimeSession {
 		return RoleAdmin
 	}
 	return RoleClient

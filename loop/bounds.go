@@ -79,6 +79,30 @@ func namedFiles(root string, words []string) []string {
 	return out
 }
 
+// linkedBounds has a sentence for each bound of a workspace that is reached through a
+// link in it. A mount covers what a link leads to, never the link, so a command could
+// put another file in its place.
+func linkedBounds(root string, bounds []string) []string {
+	var out []string
+	for _, path := range bounds {
+		rest, inside := strings.CutPrefix(path, root+"/")
+		for at := root; inside && rest != ""; {
+			var name string
+			name, rest, _ = strings.Cut(rest, "/")
+			at = filepath.Join(at, name)
+			info, err := os.Lstat(at)
+			if err != nil {
+				break
+			}
+			if info.Mode()&fs.ModeSymlink != 0 {
+				out = append(out, fmt.Sprintf("%s is a link, which a command could replace", at))
+				break
+			}
+		}
+	}
+	return slices.Compact(out)
+}
+
 // maxFolders bounds the folders that a command is taken to change into.
 const maxFolders = 8
 

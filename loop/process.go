@@ -32,10 +32,14 @@ func (l *Loop) confinement(w workplace) permission.Sandbox {
 	if err != nil {
 		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}
 	}
+	exposed := p.Exposed
+	if p.Profile.Mode == sandbox.WorkspaceWrite {
+		exposed = slices.Concat(exposed, linkedBounds(w.root, l.bounds(w.root)))
+	}
 	return permission.Sandbox{
 		Mode: string(p.Profile.Mode), Filesystem: p.Enforcement.Filesystem != sandbox.None,
 		Network:    p.Profile.Network == sandbox.NetworkAllow || p.Enforcement.Network != sandbox.None,
-		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "), Exposed: strings.Join(p.Exposed, "; "),
+		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "), Exposed: strings.Join(exposed, "; "),
 	}
 }
 

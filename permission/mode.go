@@ -71,7 +71,7 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 	case f.kind == kindTalk:
 		return say(Allow, "%s runs: it touches nothing", q.Tool.ToolName)
 	case f.kind == kindShell && q.Sandbox.Exposed != "":
-		return say(Ask, "commands run by themselves where they can't read the runtime's own data, but here %s", q.Sandbox.Exposed)
+		return say(Ask, "commands run by themselves where they can reach neither the runtime's own data nor what bounds agents, but here %s", q.Sandbox.Exposed)
 	case f.reads:
 		return say(Allow, "reads run, and %s", what)
 	case f.kind == kindAgent:

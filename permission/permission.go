@@ -104,7 +104,8 @@ type Sandbox struct {
 	WriteRoots []string
 	// Missing says, for people, what isn't enforced and why.
 	Missing string
-	// Exposed says, for people, that the runtime's own data can be read.
+	// Exposed says, for people, that the runtime's own data can be read, or that
+	// something which bounds the agent can be replaced.
 	Exposed string
 }
 

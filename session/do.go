@@ -120,7 +120,7 @@ type request struct {
 func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
 	var result *R
 	err := r.m.write(ctx, sessionID, r.by, create, func(tx *Tx) error {
-		if err := r.visible(tx.State); err != nil {
+		if err := r.visible(sessionID, tx.State); err != nil {
 			return err
 		}
 		if err := r.checkStorage(tx); err != nil {
@@ -154,10 +154,12 @@ func (r *request) stamp(tx *Tx) {
 	}
 }
 
-// visible reports a session that the caller may not see as not found.
-func (r *request) visible(st *state.Session) error {
-	if st.Sequence > 0 && (!r.caller.Sees(st.Account) || (st.SessionID == event.RuntimeSession && !r.caller.Admin)) {
-		return fault.New(fault.NotFound, "there is no session %s", st.SessionID)
+// visible reports a session that the caller may not see as not found. The runtime's own
+// is the admin's also before its first fact.
+func (r *request) visible(sessionID string, st *state.Session) error {
+	foreign := st.Sequence > 0 && !r.caller.Sees(st.Account)
+	if foreign || (sessionID == event.RuntimeSession && !r.caller.Admin) {
+		return noSession(sessionID)
 	}
 	return nil
 }
@@ -165,7 +167,7 @@ func (r *request) visible(st *state.Session) error {
 // view reads a session that the caller may see.
 func (r *request) view(ctx context.Context, sessionID string, view func(*state.Session) error) error {
 	return r.m.View(ctx, sessionID, func(st *state.Session) error {
-		if err := r.visible(st); err != nil {
+		if err := r.visible(sessionID, st); err != nil {
 			return err
 		}
 		return view(st)

@@ -395,3 +395,23 @@ func TestFiguresCountWhatWasWritten(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 }
+
+// TestRuntimeSessionIsTheAdmins: also before it has a fact. An account that could write
+// its first fact would see it once, and be told that it isn't there from then on.
+func TestRuntimeSessionIsTheAdmins(t *testing.T) {
+	k := newKit(t, nil)
+	write := func(c command.Caller) error {
+		_, err := session.Write(t.Context(), k.m, c, &command.SetPolicy{}, event.RuntimeSession, event.BySession, func(*session.Tx) (*command.PolicyResult, error) {
+			return &command.PolicyResult{}, nil
+		})
+		return err
+	}
+	for range 2 {
+		if err := write(command.Caller{Account: "acme"}); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("an account got %v", err)
+		}
+		if err := write(admin); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -965,7 +965,7 @@ export interface ListProcessesParams {
 export interface EvaluatePermissionParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
-  /** sessionId whose policy is asked; the host's if absent. */
+  /** sessionId whose policy is asked; the host's if absent, for an admin. */
   sessionId?: string;
   /** toolName of the tool. */
   toolName: string;
