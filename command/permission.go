@@ -107,7 +107,12 @@ func (p *SetPolicy) Validate() error {
 	return check(p)
 }
 
-func (p *SetPolicy) scope() Role { return policyScope(p.SessionID) }
+func (p *SetPolicy) scope() Role {
+	if p.AcceptWorkspace { // what is accepted counts for everybody who works in the folder
+		return RoleAdmin
+	}
+	return policyScope(p.SessionID)
+}
 
 // policyScope is the role that a command needs which writes about a policy: more where
 // the policy is the host's, whose facts no account sees or pays for.

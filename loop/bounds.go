@@ -29,13 +29,28 @@ type BoundSet struct {
 // bounds are those of a workspace; see [Bounds].
 func (l *Loop) bounds(root string) []string { return Bounds(root, l.opt.Bounds) }
 
+// unheldBounds has a sentence for each reason why a command in a workspace could change
+// something that bounds agents.
+func (l *Loop) unheldBounds(root string) []string {
+	bounds, unsure := findBounds(root, l.opt.Bounds)
+	out := linkedBounds(root, bounds)
+	if unsure != "" {
+		out = append(out, unsure)
+	}
+	return out
+}
+
 // Bounds are the files and folders by which agents are bounded, or by which a
 // workspace runs programs outside of the sandbox when a person works in it: what is
 // configured ([Governance.Bounds]), its rules, and what its repository runs. Commands
 // find them read-only; file tools ask in every mode. They are absolute, and need not
 // exist.
 func Bounds(root string, configured BoundSet) []string {
-	var out []string
+	out, _ := findBounds(root, configured)
+	return out
+}
+
+func findBounds(root string, configured BoundSet) (out []string, unsure string) {
 	for _, path := range configured.Paths {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(root, path)
@@ -46,9 +61,10 @@ func Bounds(root string, configured BoundSet) []string {
 		out = append(out, namedFiles(root, words)...)
 	}
 	out = append(out, filepath.Join(root, RulesFile))
-	out = append(out, gitBounds(root)...)
+	git, unsure := gitBounds(root)
+	out = append(out, git...)
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), unsure
 }
 
 // namedFiles are the files of a workspace that the words of a command may name, there

@@ -1,10 +1,12 @@
 package loop
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -101,5 +103,59 @@ func TestBoundStatesTellReplacements(t *testing.T) {
 		if boundStateOf(link).is(was) {
 			t.Errorf("%s in the place of a link is not noticed", name)
 		}
+	}
+}
+
+// TestBoundsBehindFilesOfGit: a .git that is a file, and linked worktrees, say where the
+// rest is.
+func TestBoundsBehindFilesOfGit(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, map[string]string{
+		".git":                          "gitdir: .gitdata\n",
+		".gitdata/HEAD":                 "x",
+		".gitdata/modules/m/HEAD":       "x",
+		".gitdata/worktrees/wt/gitdir":  root + "/wt/.git\n",
+		".gitdata/worktrees/out/gitdir": "/elsewhere/.git\n",
+	})
+	got := Bounds(root, BoundSet{})
+	for _, want := range []string{".git", ".gitdata/hooks", ".gitdata/config", ".gitdata/modules/m/hooks", "wt/.git"} {
+		if !slices.Contains(got, filepath.Join(root, want)) {
+			t.Errorf("%s is missing in %v", want, got)
+		}
+	}
+	if slices.Contains(got, "/elsewhere/.git") {
+		t.Error("a worktree outside of the workspace is a bound")
+	}
+}
+
+// TestTooManySubmodules: what a repository brings can't keep commands from starting, or
+// agentd waiting. Where not all can be protected, that is said, and commands ask.
+func TestTooManySubmodules(t *testing.T) {
+	var list strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&list, "[submodule \"s%d\"]\n\tpath = s%d\n", i, i)
+	}
+	for name, plantList := range map[string]func(file string) error{
+		"many": func(file string) error { return os.WriteFile(file, []byte(list.String()), 0o600) },
+		"long": func(file string) error { return os.WriteFile(file, make([]byte, maxGitConfigLen+1), 0o600) },
+		"pipe": func(file string) error { return syscall.Mkfifo(file, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			if err := plantList(root + "/.gitmodules"); err != nil {
+				t.Fatal(err)
+			}
+			found, unsure := gitBounds(root)
+			if unsure == "" || len(found) > 2*maxSubmodules {
+				t.Errorf("%d bounds, %q", len(found), unsure)
+			}
+		})
+	}
+	root := t.TempDir()
+	for i := range maxSubmodules + 2 {
+		plant(t, root, map[string]string{fmt.Sprintf(".git/modules/m%d/HEAD", i): "x"})
+	}
+	if found, _ := gitBounds(root); len(found) > 20 || !slices.Contains(found, root+"/.git/modules") {
+		t.Errorf("%d bounds of many repositories", len(found))
 	}
 }

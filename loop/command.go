@@ -259,10 +259,12 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		if outside && !l.mayEscalate(mode) {
 			return nil, fault.Param("input.escalate", "%s", notEscalated(mode))
 		}
+		rules := l.rulesOf(tx.State)
+		disk := newLookups(l.callFiles(w.root, rules))
 		d := permission.Decide(permission.Question{
-			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: resolveBelow(w.root),
-			Rules: l.rulesOf(tx.State), Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
-			Bounds: l.bounds(w.root), Contents: contentHash, Text: scriptText,
+			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
+			Rules: rules, Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
+			Bounds: l.bounds(w.root), Contents: disk.Content, Text: disk.Script,
 		})
 		out := l.clean(d.PermissionEvaluated)
 		out.SafeArgs, _ = l.redactJSON(p.Input)

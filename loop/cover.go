@@ -57,7 +57,9 @@ type coverWalk struct {
 	cover            *permission.Cover
 	root, but        string
 	hidden, readOnly []string
-	walked           int
+	// linked are what links with a denied name lead to, by whether they are hidden.
+	linked map[bool][]string
+	walked int
 	// cut says that the walk ended early.
 	cut bool
 }
@@ -67,7 +69,9 @@ func (w *coverWalk) size() int { return len(w.hidden) + len(w.readOnly) }
 var errWalkedEnough = errors.New("enough")
 
 func (w *coverWalk) run() {
+	w.linked = map[bool][]string{}
 	w.cut = filepath.WalkDir(w.root, w.visit) != nil
+	w.hidden, w.readOnly = append(w.hidden, w.linked[true]...), append(w.readOnly, w.linked[false]...)
 	if w.size() > maxCovered {
 		w.hidden, w.readOnly = wholeFolders(w.root, w.hidden), wholeFolders(w.root, w.readOnly)
 	}
@@ -93,7 +97,11 @@ func (w *coverWalk) visit(path string, d fs.DirEntry, err error) error {
 		skip = fs.SkipDir
 	}
 	switch hidden, readOnly, _ := w.cover.Match(path); {
-	case path == w.root || d.Type()&fs.ModeSymlink != 0:
+	case path == w.root:
+	case d.Type()&fs.ModeSymlink != 0:
+		if hidden || readOnly {
+			w.followLink(path, hidden)
+		}
 	case hidden:
 		w.hidden = append(w.hidden, path)
 		return skip
@@ -104,6 +112,16 @@ func (w *coverWalk) visit(path string, d fs.DirEntry, err error) error {
 		return skip
 	}
 	return nil
+}
+
+// followLink covers what a link leads to: no mount covers the link. What the workspace
+// lies in can't be covered, and the kernel's files are no secrets of anybody's.
+func (w *coverWalk) followLink(path string, hidden bool) {
+	at, err := filepath.EvalSymlinks(path)
+	if err != nil || within(at, w.root) || isKernelPath(at) || slices.Contains(w.linked[hidden], at) {
+		return
+	}
+	w.linked[hidden] = append(w.linked[hidden], at)
 }
 
 // belowReadOnly says that the folder that was found last is above a path: what is in

@@ -77,3 +77,24 @@ func TestFoldersThatCannotBeListedAreCovered(t *testing.T) {
 		t.Errorf("%v are hidden", g.hidden)
 	}
 }
+
+// TestWhatADeniedLinkLeadsToIsCovered: no mount covers a link, and a program that opens
+// it by its denied name reads what it leads to.
+func TestWhatADeniedLinkLeadsToIsCovered(t *testing.T) {
+	base := t.TempDir()
+	root := base + "/ws"
+	plant(t, base, map[string]string{"ws/real": "", "shared/secrets": "", "ws/sub/x": ""})
+	for name, to := range map[string]string{"a.env": "real", "b.env": "../shared/secrets", "c.env": "nowhere", "d.env": ".", "e.env": "..", "f.env": "/dev/null", "sub/g.env": "../real"} {
+		if err := os.Symlink(to, root+"/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := coverOf(root, "**/*.env", "*_file")
+	slices.Sort(g.hidden)
+	if want := []string{base + "/shared/secrets", root + "/real"}; !slices.Equal(g.hidden, want) {
+		t.Errorf("%v are hidden, want %v", g.hidden, want)
+	}
+	if g := coverOf(root, "**/*.env", "write_file"); len(g.readOnly) != 2 || len(g.hidden) != 0 {
+		t.Errorf("%v are read-only, %v hidden", g.readOnly, g.hidden)
+	}
+}

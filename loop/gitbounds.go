@@ -1,6 +1,10 @@
 package loop
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,50 +13,79 @@ import (
 
 // gitBounds are the parts of a repository that name programs which git runs for
 // the people who use it: its hooks, its configuration, and what says where both are;
-// the same of its submodules and linked worktrees.
-func gitBounds(root string) []string {
+// the same of its submodules and linked worktrees. unsure says why there may be more.
+func gitBounds(root string) (found []string, unsure string) {
 	b := gitSearch{root: root, left: maxGitFolders}
-	git := filepath.Join(root, ".git")
-	b.checkout(root)
-	if info, err := os.Lstat(git); err == nil && info.Mode().IsRegular() {
-		return b.found // it names the folder that has the hooks
+	git := b.checkout(root)
+	list, err := readGitConfig(filepath.Join(root, ".gitmodules"))
+	if err != nil {
+		unsure = "the submodules aren't known: " + err.Error()
 	}
-	for _, path := range readGitConfig(filepath.Join(root, ".gitmodules"))["submodule.path"] {
+	submodules := list["submodule.path"]
+	if len(submodules) > maxSubmodules {
+		unsure = fmt.Sprintf(".gitmodules names %d submodules, and at most %d can be protected", len(submodules), maxSubmodules)
+		submodules = submodules[:maxSubmodules]
+	}
+	for _, path := range submodules {
 		if filepath.IsLocal(path) {
 			b.checkout(filepath.Join(root, path))
 		}
 	}
 	modules := filepath.Join(git, "modules")
 	b.modules(modules)
-	if b.left < 0 {
-		b.found = append(b.found, modules) // too many to tell apart
+	if b.left < 0 || b.repositories > maxSubmodules { // too many to tell apart
+		b.found = append(slices.DeleteFunc(b.found, func(path string) bool { return within(modules, path) }), modules)
 	}
-	return b.found
+	return b.found, unsure
 }
 
-// Bounds of the search for git's folders and for files that a configuration includes.
+// Bounds of the search for git's folders, of what is protected of them, and of the files
+// that a configuration includes.
 const (
 	maxGitFolders   = 10_000
+	maxSubmodules   = 256
 	maxGitIncludes  = 16
 	maxGitConfigLen = 1 << 20
 )
 
 // gitSearch gathers the bounds of a workspace's repositories.
 type gitSearch struct {
-	root  string
-	found []string
-	left  int // folders that may still be looked at
+	root         string
+	found        []string
+	left         int // folders that may still be looked at
+	repositories int // that were found
 }
 
-// checkout finds the bounds of a folder that has, or may get, a .git.
-func (b *gitSearch) checkout(dir string) {
+// checkout finds the bounds of a folder that has, or may get, a .git, and returns the
+// folder of its repository. A .git that is a file says where that is.
+func (b *gitSearch) checkout(dir string) string {
 	git := filepath.Join(dir, ".git")
 	info, err := os.Lstat(git)
-	if dir == b.root && err != nil || err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		b.found = append(b.found, git)
+		at, ok := readGitLink(git, "gitdir: ")
+		if !ok || !belowRoot(b.root, at) {
+			return git
+		}
+		b.folder(at, dir)
+		return at
+	case err == nil || dir == b.root:
 		b.folder(git, dir)
-		return
+	default:
+		b.found = append(b.found, git)
 	}
-	b.found = append(b.found, git)
+	return git
+}
+
+// readGitLink reads a file of git's that holds nothing but a path.
+func readGitLink(file, prefix string) (string, bool) {
+	text, err := readGitFile(file)
+	path, ok := strings.CutPrefix(strings.TrimSpace(string(text)), prefix)
+	if err != nil || !ok || path == "" {
+		return "", false
+	}
+	return fromFolder(filepath.Dir(file), path), true
 }
 
 // gitNames are what makes a folder count as one of git's: any of them is enough,
@@ -92,7 +125,8 @@ func (b *gitSearch) modules(dir string) {
 // module finds the bounds of a submodule's repository, and of where it is checked out.
 func (b *gitSearch) module(git string) {
 	worktree := ""
-	if set := readGitConfig(filepath.Join(git, "config"))["core.worktree"]; len(set) > 0 {
+	config, _ := readGitConfig(filepath.Join(git, "config")) // what can't be read names nothing
+	if set := config["core.worktree"]; len(set) > 0 {
 		worktree = fromFolder(git, set[len(set)-1])
 		if belowRoot(b.root, worktree) {
 			b.found = append(b.found, filepath.Join(worktree, ".git"))
@@ -103,6 +137,7 @@ func (b *gitSearch) module(git string) {
 
 // folder finds the bounds of one repository and of its linked worktrees.
 func (b *gitSearch) folder(git, worktree string) {
+	b.repositories++
 	for _, name := range []string{"hooks", "config", "config.worktree", "commondir"} {
 		b.found = append(b.found, filepath.Join(git, name))
 	}
@@ -114,8 +149,12 @@ func (b *gitSearch) folder(git, worktree string) {
 			b.found = append(b.found, filepath.Join(git, "worktrees"))
 			return
 		}
+		at := filepath.Join(git, "worktrees", e.Name())
 		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
-			b.found = append(b.found, filepath.Join(git, "worktrees", e.Name(), name))
+			b.found = append(b.found, filepath.Join(at, name))
+		}
+		if checkout, ok := readGitLink(filepath.Join(at, "gitdir"), ""); ok && belowRoot(b.root, checkout) {
+			b.found = append(b.found, checkout)
 		}
 	}
 }
@@ -127,7 +166,7 @@ func (b *gitSearch) named(config, worktree string, left int) int {
 		return 0
 	}
 	left--
-	set := readGitConfig(config)
+	set, _ := readGitConfig(config) // what can't be read names nothing
 	for _, path := range set["core.hookspath"] {
 		if path = fromFolder(worktree, path); belowRoot(b.root, path) {
 			b.found = append(b.found, path)
@@ -156,15 +195,11 @@ func belowRoot(root, path string) bool { return strings.HasPrefix(path, root+"/"
 
 // readGitConfig returns the values of a file by section and key ("core.worktree"), in
 // lower case and whatever the subsection. It reads what git writes and people usually
-// write; a value over several lines is not a path.
-func readGitConfig(file string) map[string][]string {
-	info, err := os.Stat(file)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxGitConfigLen {
-		return nil
-	}
-	text, err := os.ReadFile(file)
+// write; a value over several lines is not a path. A file that isn't there sets nothing.
+func readGitConfig(file string) (map[string][]string, error) {
+	text, err := readGitFile(file)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	out := map[string][]string{}
 	section := ""
@@ -183,7 +218,20 @@ func readGitConfig(file string) map[string][]string {
 			out[key] = append(out[key], gitValue(value))
 		}
 	}
-	return out
+	return out, nil
+}
+
+// readGitFile reads a short file; one that isn't there is empty.
+func readGitFile(file string) ([]byte, error) {
+	f, _, err := openRegular(file, maxGitConfigLen)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // opened for reading
+	return io.ReadAll(io.LimitReader(f, maxGitConfigLen))
 }
 
 // gitValue takes quotes, escapes and a comment off a value.

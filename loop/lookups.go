@@ -8,17 +8,27 @@ import (
 	"agentd/event"
 )
 
-// lookups is the file system as decisions see it; it remembers what it found.
+// lookups is the file system as one decision sees it. It remembers what it found: for
+// the facts, and because a decision asks for the same path many times.
 type lookups struct {
-	resolve func(path string) string
-	found   map[string]event.PathLookup
+	resolve  func(path string) string
+	resolved map[string]string
+	files    *callFiles
+	found    map[string]event.PathLookup
 }
 
-func newLookups(root string) *lookups { return &lookups{resolve: resolveBelow(root)} }
+func newLookups(files *callFiles) *lookups {
+	return &lookups{resolve: resolveBelow(files.root), resolved: map[string]string{}, files: files}
+}
 
 // Resolve implements [Disk].
 func (x *lookups) Resolve(path string) string {
-	to := x.resolve(path)
+	to, known := x.resolved[path]
+	if known {
+		return to
+	}
+	to = x.resolve(path)
+	x.resolved[path] = to
 	if to != path {
 		p := x.found[path]
 		p.LeadsTo = to
@@ -29,7 +39,7 @@ func (x *lookups) Resolve(path string) string {
 
 // Content implements [Disk].
 func (x *lookups) Content(path string) (string, bool) {
-	hash, ok := contentHash(path)
+	hash, ok := x.files.contentHash(path)
 	if ok {
 		p := x.found[path]
 		p.ContentHash = hash
@@ -40,7 +50,7 @@ func (x *lookups) Content(path string) (string, bool) {
 
 // Script implements [Disk].
 func (x *lookups) Script(path string) (string, bool) {
-	text, ok := scriptText(path)
+	text, ok := x.files.script(path)
 	if ok {
 		p := x.found[path]
 		p.Script = text

@@ -34,7 +34,7 @@ func (l *Loop) confinement(w workplace) permission.Sandbox {
 	}
 	exposed := p.Exposed
 	if p.Profile.Mode == sandbox.WorkspaceWrite {
-		exposed = slices.Concat(exposed, linkedBounds(w.root, l.bounds(w.root)))
+		exposed = slices.Concat(exposed, l.unheldBounds(w.root))
 	}
 	return permission.Sandbox{
 		Mode: string(p.Profile.Mode), Filesystem: p.Enforcement.Filesystem != sandbox.None,

@@ -53,10 +53,8 @@ func newHomes(o *Options) (homes, error) {
 // can. A data directory that is a direct child is covered by the sandbox: with
 // folders in between, one of them could be renamed.
 func (h *homes) refuse(root string) string {
-	for _, kernel := range []string{"/proc", "/sys", "/dev"} {
-		if within(kernel, root) && !within("/dev/shm", root) {
-			return fmt.Sprintf("it lies in %s, whose files are the kernel's: reading one may never end; use a folder of ordinary files", kernel)
-		}
+	if isKernelPath(root) {
+		return "its files are the kernel's: reading one may never end; use a folder of ordinary files"
 	}
 	for _, data := range h.data {
 		if filepath.Dir(data) != root && data != root && within(root, data) {

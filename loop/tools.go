@@ -281,7 +281,7 @@ func (r *toolRun) question(tx *session.Tx, t *state.Thread) permission.Question 
 func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
 	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
 	r.confined = Confinement{Sandbox: r.l.confinement(r.place), Bounds: r.l.bounds(r.place.root)}
-	r.disk = newLookups(r.place.root)
+	r.disk = newLookups(r.l.callFiles(r.place.root, r.l.rulesOf(s)))
 	return r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
 }
 
