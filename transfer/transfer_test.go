@@ -85,10 +85,10 @@ func TestChangesAreFound(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ text, says string }{
 		"a fact changed":    {edit(func(l []string) []string { l[2] = strings.Replace(l[2], "fact", "lie", 1); return l }), "chain's head"},
-		"a fact dropped":    {edit(func(l []string) []string { return append(l[:2:2], l[3:]...) }), "3 facts were written and 2"},
+		"a fact dropped":    {edit(func(l []string) []string { return append(l[:2:2], l[3:]...) }), "3 facts were written but 2"},
 		"facts swapped":     {edit(func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }), "chain's head"},
-		"a fact added":      {edit(func(l []string) []string { return append(append(l[:2:2], l[1]), l[2:]...) }), "3 facts were written and 4"},
-		"a fact behind":     {edit(func(l []string) []string { l[1], l[5] = l[5], l[1]; return l }), "behind the outputs"},
+		"a fact added":      {edit(func(l []string) []string { return append(append(l[:2:2], l[1]), l[2:]...) }), "3 facts were written but 4"},
+		"a fact behind":     {edit(func(l []string) []string { l[1], l[5] = l[5], l[1]; return l }), "after the outputs"},
 		"an output changed": {edit(func(l []string) []string { l[4] = strings.Replace(l[4], `"data":"`, `"data":"AAAA`, 1); return l }), "was changed"},
 		"a piece dropped":   {edit(func(l []string) []string { return append(l[:6:6], l[7:]...) }), "before"},
 		"an output dropped": {edit(func(l []string) []string { return append(l[:4:4], l[5:]...) }), "not those"},
