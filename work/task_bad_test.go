@@ -90,7 +90,7 @@ func TestImplicitTasksAreLeftToTheirTurns(t *testing.T) {
 		k.await(turn.TaskID, state.TaskCompleted)
 		k.refuse(fault.Conflict, &command.RetryTask{TaskID: turn.TaskID}, turn.TurnID)
 		k.refuse(fault.Conflict, &command.ArchiveTask{TaskID: turn.TaskID}, turn.TurnID)
-		if got := k.about(k.task(turn.TaskID)); len(got) != 5 {
+		if got := k.factTypesOf(k.task(turn.TaskID)); len(got) != 5 {
 			t.Errorf("facts: %v", got)
 		}
 	})
