@@ -109,7 +109,7 @@ func TestImportRefuses(t *testing.T) {
 		t.Fatalf("a client may import: %v", err)
 	}
 	to.completes(to.submit("sess_a", "another talk under the same id"))
-	refuses(to, file, fault.Conflict, "is another one")
+	refuses(to, file, fault.Conflict, "with a different fact")
 	own := bytes.Replace(file, []byte("sess_a"), []byte(event.RuntimeSession), 1)
 	refuses(to, own, fault.InvalidParams, "stays there")
 }
