@@ -183,7 +183,7 @@ func (f *fixtures) lockTask(taskID string) (*fixtureWork, error) {
 	return nil, fault.New(fault.NotFound, "there is no task %s", wire.Clip(taskID))
 }
 
-func (f *fixtures) get(_ context.Context, _ *Identity, taskID string) (*taskResult, error) {
+func (f *fixtures) getTask(_ context.Context, _ *Identity, taskID string) (*taskResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w, err := f.lockTask(taskID)

@@ -133,7 +133,7 @@ func (l *listening) follow(ctx context.Context, ref turnRef) error {
 	}
 	defer stream.Close()
 	for said := ""; ; {
-		t, err := turnTasks{l.s}.get(ctx, l.id, ref.String())
+		t, err := turnTasks{l.s}.getTask(ctx, l.id, ref.String())
 		if err != nil {
 			return protocolError(err, l.id)
 		}

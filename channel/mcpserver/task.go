@@ -98,7 +98,7 @@ func newResult(t task) *taskResult {
 
 // taskSource knows tasks.
 type taskSource interface {
-	get(ctx context.Context, id *Identity, taskID string) (*taskResult, error)
+	getTask(ctx context.Context, id *Identity, taskID string) (*taskResult, error)
 	update(ctx context.Context, id *Identity, taskID string, responses map[string]*mcp.ElicitResult) error
 	cancel(ctx context.Context, id *Identity, taskID string) error
 }
@@ -126,7 +126,7 @@ func (s *Server) getTask(ctx context.Context, _ *mcp.ServerSession, p *taskParam
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.source(p.TaskID).get(ctx, id, p.TaskID)
+	res, err := s.source(p.TaskID).getTask(ctx, id, p.TaskID)
 	if err != nil {
 		return nil, protocolError(err, id)
 	}
@@ -239,7 +239,7 @@ func (s *Server) newTask(ctx context.Context, id *Identity, ref turnRef) task {
 	return t
 }
 
-func (tt turnTasks) get(ctx context.Context, id *Identity, taskID string) (*taskResult, error) {
+func (tt turnTasks) getTask(ctx context.Context, id *Identity, taskID string) (*taskResult, error) {
 	ref, err := tt.s.turnOf(ctx, id, taskID)
 	if err != nil {
 		return nil, err
