@@ -126,7 +126,7 @@ func TestCredentialIsGivenByReference(t *testing.T) {
 	}
 	for _, bad := range []string{s.token, "env:OTHER", "file:/etc/hostname", ""} {
 		told := refused(k, &command.RespondAction{ActionID: id, Decision: "submit", Payload: quoted(bad)}, fault.InvalidParams)
-		if !strings.Contains(told, "never given in an answer") || bad != "" && strings.Contains(told, bad) {
+		if !strings.Contains(told, "never send the credential") || bad != "" && strings.Contains(told, bad) {
 			t.Errorf("%d bytes in clear: %s", len(bad), told)
 		}
 	}

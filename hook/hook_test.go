@@ -149,7 +149,7 @@ func TestCommandAnswers(t *testing.T) {
 		{"garbage, open", `echo hello`, FailOpen, Continue, "started failed:malformed:open", ""},
 		{"an array", `echo '[]'`, FailClosed, Block, "started failed:malformed:closed", "not a JSON object"},
 		{"half an object", `echo '{"decision":"allow"'`, FailClosed, Block, "started failed:malformed:closed", "malformed"},
-		{"two objects", `echo '{}{}'`, FailClosed, Block, "started failed:malformed:closed", "something follows"},
+		{"two objects", `echo '{}{}'`, FailClosed, Block, "started failed:malformed:closed", "more text after"},
 		{"unknown field", `echo '{"decison":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", `"decison" is not a field`},
 		{"wrong case", `echo '{"Decision":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", `"Decision" is not a field`},
 		{"twice", `echo '{"decision":"deny","decision":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", "twice"},

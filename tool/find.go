@@ -38,7 +38,7 @@ type finder struct {
 // and gives the same.
 func newFinder(pattern string) (*finder, error) {
 	if len(pattern) > maxPattern {
-		return nil, Errorf(InvalidInput, "pattern: has %d bytes; the maximum is %d", len(pattern), maxPattern)
+		return nil, Errorf(InvalidInput, "pattern: has %d bytes; at most %d are allowed", len(pattern), maxPattern)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl&^syntax.OneLine)
 	if err != nil {

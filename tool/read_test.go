@@ -92,7 +92,7 @@ func TestReadFileRefuses(t *testing.T) {
 	d.fails(ReadFile, obj{"path": "main.go/x"}, NotFound, `"main.go" is not a folder`)
 	d.fails(ReadFile, obj{"path": "sub"}, InvalidInput, "is a folder", "list_files")
 	d.fails(ReadFile, obj{"path": "."}, InvalidInput, "is a folder")
-	d.fails(ReadFile, obj{"path": "loop1"}, InvalidInput, "circle")
+	d.fails(ReadFile, obj{"path": "loop1"}, InvalidInput, "symbolic link loop")
 	d.fails(ReadFile, obj{"path": "dangling"}, NotFound)
 	d.fails(ReadFile, obj{"path": "main.go", "offset": 2}, InvalidInput, "has 1 line, there is no line 2")
 	d.fails(ReadFile, obj{"path": strings.Repeat("a", 300)}, InvalidInput, "too long")

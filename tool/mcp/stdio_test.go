@@ -161,7 +161,7 @@ func TestServerThatCantStart(t *testing.T) {
 	)
 	reasons := map[string][]string{
 		"exits": {"exit status 3", "no such database"}, "hang": {"didn't answer within 300ms"}, "refused": {refused.Error()},
-		"missing": {"no such file"}, "empty": {"neither a command nor an address"},
+		"missing": {"no such file"}, "empty": {"give a command or a URL"},
 	}
 	for _, st := range c.Status() {
 		if want, ok := reasons[st.ID]; ok {
