@@ -178,7 +178,7 @@ func TestEditFileRefuses(t *testing.T) {
 		category string
 		words    []string
 	}{
-		{edit("main.go", "x", "x"), InvalidInput, []string{"the same"}},
+		{edit("main.go", "x", "x"), InvalidInput, []string{"identical"}},
 		{edit("main.go", "", "x"), InvalidInput, []string{"old: is empty", "exists"}},
 		{edit("empty", "", "x"), InvalidInput, []string{"old: is empty"}},
 		{edit("empty", "a", "x"), InvalidInput, []string{"the file is empty", "write_file"}},
