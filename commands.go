@@ -66,7 +66,7 @@ func (r *Runtime) beforeTurn(ctx context.Context, caller command.Caller, p *comm
 		return err
 	}
 	if caller.Answer != nil && caller.RequestID != "" {
-		caller.Answer.Then(r.loop.Hold(caller.RequestID))
+		caller.Answer.Then(r.loop.DelayTurns(caller.RequestID))
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func TestImportTakesNoIDOver(t *testing.T) {
 			from.quietly(from.sameNames("sess_theirs")[kind])
 			to.quietly(to.sameNames("sess_ours")[kind])
 			_, err := to.imports(from.exported("sess_theirs"), agentd.ImportOptions{AllowOpen: true})
-			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "here already") {
+			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "already exists here") {
 				t.Errorf("got %v, want a conflict", err)
 			}
 			v, err := to.store.Get(t.Context(), key[0], key[1])

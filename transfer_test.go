@@ -103,13 +103,13 @@ func TestImportRefuses(t *testing.T) {
 	to := newKit(t, says("other"))
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	refuses(to, bytes.Join(lines[:len(lines)-2], nil), fault.InvalidParams, "cut off")
-	refuses(to, bytes.Replace(file, []byte("hello"), []byte("hallo"), 1), fault.InvalidParams, "chain's head")
-	refuses(to, []byte("nonsense\n"), fault.InvalidParams, "no exported session")
+	refuses(to, bytes.Replace(file, []byte("hello"), []byte("hallo"), 1), fault.InvalidParams, "hash chain")
+	refuses(to, []byte("nonsense\n"), fault.InvalidParams, "not an exported session")
 	if _, err := to.r.ImportSession(t.Context(), command.Caller{Account: "a"}, bytes.NewReader(file), agentd.ImportOptions{}); fault.KindOf(err) != fault.Forbidden {
 		t.Fatalf("a client may import: %v", err)
 	}
 	to.completes(to.submit("sess_a", "another talk under the same id"))
-	refuses(to, file, fault.Conflict, "is another one")
+	refuses(to, file, fault.Conflict, "with a different fact")
 	own := bytes.Replace(file, []byte("sess_a"), []byte(event.RuntimeSession), 1)
 	refuses(to, own, fault.InvalidParams, "stays there")
 }
@@ -156,7 +156,7 @@ func (k *kit) holdsPart(sessionID string) {
 			&command.ResumeThread{SessionID: sessionID, ThreadID: part.Threads[0].ThreadID},
 		} {
 			_, err := k.r.Do(k.Context(), command.Local(), p)
-			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "repeat the import") {
+			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "import the same file again") {
 				k.Errorf("%s: %v", p.Command(), err)
 			}
 		}
@@ -166,7 +166,7 @@ func (k *kit) holdsPart(sessionID string) {
 		k.open()
 	}
 	report, err := session.Verify(k.Context(), k.store, session.VerifyOptions{})
-	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "was cut off") {
+	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "stopped part-way") {
 		k.Errorf("verify: %+v, %v", report.Problems, err)
 	}
 }

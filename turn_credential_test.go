@@ -126,7 +126,7 @@ func TestCredentialIsGivenByReference(t *testing.T) {
 	}
 	for _, bad := range []string{s.token, "env:OTHER", "file:/etc/hostname", ""} {
 		told := refused(k, &command.RespondAction{ActionID: id, Decision: "submit", Payload: quoted(bad)}, fault.InvalidParams)
-		if !strings.Contains(told, "never given in an answer") || bad != "" && strings.Contains(told, bad) {
+		if !strings.Contains(told, "never send the credential") || bad != "" && strings.Contains(told, bad) {
 			t.Errorf("%d bytes in clear: %s", len(bad), told)
 		}
 	}
@@ -225,8 +225,8 @@ func TestNoCredential(t *testing.T) {
 		says   string
 	}{
 		"never":  {mode("never"), "mode never can't ask"},
-		"nobody": {func(o *agentd.Options) { o.Loop.NobodyToAsk, o.Loop.Host.Mode = true, "bypass" }, "nobody can be asked"},
-		"late":   {func(o *agentd.Options) { o.Loop.ActionTimeout, o.Loop.Host.Mode = time.Millisecond, "bypass" }, "nobody named a credential"},
+		"nobody": {func(o *agentd.Options) { o.Loop.NobodyToAsk, o.Loop.Host.Mode = true, "bypass" }, "no one can be asked"},
+		"late":   {func(o *agentd.Options) { o.Loop.ActionTimeout, o.Loop.Host.Mode = time.Millisecond, "bypass" }, "no credential was chosen"},
 	} {
 		k := kitOf(tc.change)
 		k.completes(k.submit("sess_a", "go"))

@@ -251,7 +251,7 @@ func TestPlanExpires(t *testing.T) {
 	k := newKitWith(t, all(mode("plan"), soon), wants("present_plan", map[string]any{"plan": aPlan}), says("never mind"))
 	k.completes(k.submit("sess_a", "go"))
 	failed := payloads[*event.ToolFailed](k, "sess_a")
-	if len(failed) != 1 || failed[0].Message != "nobody decided on the plan in time" {
+	if len(failed) != 1 || failed[0].Message != "the plan was not decided on in time" {
 		t.Errorf("%+v", failed)
 	}
 	if p := payloads[*event.PermissionResolved](k, "sess_a"); len(p) != 1 || p[0].Decision != "timeout" {

@@ -135,7 +135,7 @@ func TestUnansweredApprovalExpires(t *testing.T) {
 	k.completes(k.submit("sess_a", "go"))
 	failed := payloads[*event.ToolFailed](k, "sess_a")
 	resolved := payloads[*event.ActionResolved](k, "sess_a")
-	if len(failed) != 1 || failed[0].ErrorCategory != "denied" || !strings.Contains(failed[0].Message, "nobody answered") {
+	if len(failed) != 1 || failed[0].ErrorCategory != "denied" || !strings.Contains(failed[0].Message, "not answered in time") {
 		t.Errorf("%+v", failed)
 	}
 	if len(resolved) != 1 || resolved[0].Status != "expired" || resolved[0].DecisionSource != "timeout" || k.file("a") != "-" {

@@ -20,14 +20,14 @@ func (h *Hub) Committed(sessionID string, facts []event.Event) {
 	for i := range facts {
 		switch facts[i].Type { //nolint:exhaustive // the rest crosses no channel
 		case event.TypeActionRequired, event.TypeActionResolved, event.TypeChannelConnected, event.TypeChannelResumed:
-			h.note(sessionID)
+			h.queueBridgeCheck(sessionID)
 			return
 		}
 	}
 }
 
-// note has a watched session looked at.
-func (h *Hub) note(sessionID string) {
+// queueBridgeCheck has a watched session looked at.
+func (h *Hub) queueBridgeCheck(sessionID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watch[sessionID] == nil {
@@ -40,8 +40,8 @@ func (h *Hub) note(sessionID string) {
 	}
 }
 
-// look forwards and returns until the hub is closed.
-func (h *Hub) look() {
+// runBridge forwards and returns until the hub is closed.
+func (h *Hub) runBridge() {
 	for {
 		select {
 		case <-h.ctx.Done():
@@ -65,7 +65,7 @@ func (h *Hub) look() {
 func (h *Hub) bridge(ctx context.Context, sessionID string) error {
 	open := false
 	err := h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
-		open = forward(tx)
+		open = forwardPendingRequests(tx)
 		open = giveBack(tx) || open
 		return nil
 	})
@@ -98,9 +98,9 @@ func decides(c *state.Channel) bool {
 	return (c.PeerRole == "host" || c.PeerRole == "client") && c.Offers(permissionsCapability)
 }
 
-// forward emits that pending requests went to the peers that can answer them, and
+// forwardPendingRequests emits that pending requests went to the peers that can answer them, and
 // reports whether it did.
-func forward(tx *session.Tx) bool {
+func forwardPendingRequests(tx *session.Tx) bool {
 	some := false
 	for _, c := range tx.State.Channels.Connected {
 		if !decides(c) {
@@ -143,7 +143,7 @@ func giveBack(tx *session.Tx) bool {
 // returned is the answer to a request as the peer's channel records it. The answer
 // of an action that left the working set is in its own facts.
 func returned(a *state.Action, c *state.Channel) *event.ChannelPermissionReturned {
-	p := &event.ChannelPermissionReturned{Decision: "cancel", AnswerSource: "policy", FinalDecider: "local", Reason: "nobody waits for the answer any more"}
+	p := &event.ChannelPermissionReturned{Decision: "cancel", AnswerSource: "policy", FinalDecider: "local", Reason: "the answer is no longer needed"}
 	if a == nil {
 		return p
 	}

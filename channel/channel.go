@@ -10,7 +10,7 @@
 // that was added later. A channel is found by its id through the index. How far a
 // peer has got is a cursor per session, durable beside the facts: to acknowledge
 // an event makes no event, but for the first of each connection. A resume token
-// is derived from a key of the store, shown to whoever opened the channel, and
+// is derived from a key of the store, shown to the client that opened the channel, and
 // known to the facts by its hash alone.
 //
 // What a [Hub] keeps in memory is who is there now: streams that belong to a
@@ -23,7 +23,7 @@
 // missed is found at the next look.
 //
 // Beside the hub the package has what the adapters of protocols share: [NextWithin]
-// follows a stream, [Facts] reads what there is of a session, [Chapters] finds the
+// follows a stream, [Facts] reads what there is of a session, [HistorySegments] finds the
 // history of a thread, also of a fork, and [ResultOf] reads the result of a command.
 //
 // # Concurrency
@@ -59,7 +59,7 @@ type Options struct {
 	ToolGrace time.Duration
 	// CheckTool refuses a tool that can't be offered; nil accepts all.
 	CheckTool func(*event.ChannelTool) error
-	// Offer is told of the tools of a peer that comes; nil is told nothing.
+	// Offer gets the tools of a peer that connects; nil is allowed.
 	Offer func([]event.ChannelTool)
 	// Redact takes secrets out of what callers send; nil keeps everything.
 	Redact func(event.Raw) event.Raw
@@ -111,7 +111,7 @@ func New(opt Options) *Hub {
 // Start binds the hub to the manager that it observes.
 func (h *Hub) Start(m *session.Manager) {
 	h.m = m
-	h.wg.Go(h.look)
+	h.wg.Go(h.runBridge)
 	h.wg.Go(h.listen)
 }
 

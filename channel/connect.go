@@ -78,14 +78,14 @@ func (h *Hub) showToken(_ context.Context, _ command.Caller, _ *command.ConnectC
 
 // reopened answers the opening of a channel that exists.
 func reopened(known *session.Channel, home string, fact *event.ChannelConnected) (*opened, error) {
-	if known.Home != home || known.Account() != fact.ConnectedBy.Account || known.Opened.EnrolledRole != fact.EnrolledRole || !same(&known.Opened, fact) {
-		return nil, fault.New(fault.Conflict, "channel %s exists with another content", known.ID)
+	if known.Home != home || known.Account() != fact.ConnectedBy.Account || known.Opened.EnrolledRole != fact.EnrolledRole || !sameConnection(&known.Opened, fact) {
+		return nil, fault.New(fault.Conflict, "channel %s already exists with different parameters; choose another id, or repeat the same parameters", known.ID)
 	}
 	return &opened{ChannelID: known.ID}, nil
 }
 
-// same compares what a caller chooses.
-func same(a, b *event.ChannelConnected) bool {
+// sameConnection compares what a caller chooses.
+func sameConnection(a, b *event.ChannelConnected) bool {
 	chosen := func(c event.ChannelConnected) []byte {
 		c.ConnectedBy, c.ResumeTokenRef = nil, ""
 		out, _ := json.Marshal(c) //nolint:errchkjson // it was encoded before
@@ -128,11 +128,11 @@ func (h *Hub) tools(given []event.ChannelTool) ([]event.ChannelTool, error) {
 		case err != nil:
 			return nil, err
 		case names[t.ToolName]:
-			return nil, fault.Param("tools", "%s is there twice", t.ToolName)
+			return nil, fault.Param("tools", "tool %s is listed twice", t.ToolName)
 		}
 		names[t.ToolName] = true
 		if size += len(t.Description) + len(t.InputSchema); size > maxToolBytes {
-			return nil, fault.Param("tools", "descriptions and schemas are together more than %d bytes", maxToolBytes)
+			return nil, fault.Param("tools", "descriptions and schemas together exceed %d bytes", maxToolBytes)
 		}
 		out = append(out, t)
 	}
@@ -164,7 +164,7 @@ func (h *Hub) tool(t event.ChannelTool) (event.ChannelTool, error) {
 	return t, nil
 }
 
-// token is a channel's resume token: 256 bits that nobody can guess without the
+// token is a channel's resume token: 256 bits that can't be guessed without the
 // key, and that need not be stored.
 func (h *Hub) token(id string) string {
 	mac := hmac.New(sha256.New, h.opt.Key)
@@ -178,8 +178,8 @@ func tokenRef(token string) string {
 	return "resume:" + hex.EncodeToString(sum[:])
 }
 
-// holds reports whether a token is the one that a reference names.
-func holds(token, ref string) bool {
+// tokenMatchesRef reports whether a token is the one that a reference names.
+func tokenMatchesRef(token, ref string) bool {
 	return subtle.ConstantTimeCompare([]byte(tokenRef(token)), []byte(ref)) == 1
 }
 

@@ -36,23 +36,23 @@ func Abandon(ctx context.Context, rt command.Runtime, caller command.Caller, ses
 	}
 }
 
-// Chapter is a part of a thread's history: the facts of one session, up to a
+// HistorySegment is a part of a thread's history: the facts of one session, up to a
 // sequence.
-type Chapter struct {
+type HistorySegment struct {
 	SessionID, ThreadID string
 	// Through is the last sequence that belongs to it; 0 is all that there are.
 	Through uint64
 }
 
-// maxChapters bounds how many forks of forks are followed.
-const maxChapters = 100
+// maxSegments bounds how many forks of forks are followed.
+const maxSegments = 100
 
-// Chapters returns where the history of a thread is, the oldest part first. A thread
+// HistorySegments returns where the history of a thread is, the oldest part first. A thread
 // that began by itself has one; that of a fork begins in the session that it was
 // forked from. A source that isn't there any more is left out, with what is before it.
-func Chapters(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID, threadID string) ([]Chapter, error) {
-	list := []Chapter{{SessionID: sessionID, ThreadID: threadID}}
-	for len(list) < maxChapters {
+func HistorySegments(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID, threadID string) ([]HistorySegment, error) {
+	list := []HistorySegment{{SessionID: sessionID, ThreadID: threadID}}
+	for len(list) < maxSegments {
 		from, err := forkOf(ctx, rt, caller, &list[0])
 		if err != nil && fault.KindOf(err) == fault.NotFound && len(list) > 1 {
 			return list[1:], nil
@@ -60,14 +60,14 @@ func Chapters(ctx context.Context, rt command.Runtime, caller command.Caller, se
 		if err != nil || from == nil {
 			return list, err
 		}
-		list = append([]Chapter{{from.SessionID, from.ThreadID, from.Sequence}}, list...)
+		list = append([]HistorySegment{{from.SessionID, from.ThreadID, from.Sequence}}, list...)
 	}
 	return list, nil
 }
 
-// forkOf returns what a chapter's thread was forked from, nil if it wasn't: the thread
+// forkOf returns what a segment's thread was forked from, nil if it wasn't: the thread
 // of a fork is the first of its session.
-func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *Chapter) (*event.ForkPoint, error) {
+func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *HistorySegment) (*event.ForkPoint, error) {
 	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
 	if err != nil || oldest > 1 {
 		return nil, err // what the first fact said is gone
@@ -91,10 +91,10 @@ func forkOf(ctx context.Context, rt command.Runtime, caller command.Caller, c *C
 	return created.ForkedFrom, nil
 }
 
-// Read hands the facts of a chapter over, in order, and returns the sequence of the
+// Read hands the facts of a segment over, in order, and returns the sequence of the
 // last. What a newer server wrote and can't be read here is passed over, and so is
 // what retention removed.
-func (c *Chapter) Read(ctx context.Context, rt command.Runtime, caller command.Caller, with func(*event.Event)) (uint64, error) {
+func (c *HistorySegment) Read(ctx context.Context, rt command.Runtime, caller command.Caller, with func(*event.Event)) (uint64, error) {
 	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
 	if err != nil {
 		return 0, err
@@ -115,10 +115,10 @@ func (c *Chapter) Read(ctx context.Context, rt command.Runtime, caller command.C
 	return through, nil
 }
 
-// Removed returns the last fact of a chapter that retention removed, 0 if all are
-// there. Whoever shows a chapter says so with [RemovedNote]: nobody is to take the rest
+// Removed returns the last fact of a segment that retention removed, 0 if all are
+// there. Code that shows a segment says so with [RemovedNote]: no reader may take the rest
 // for all there was.
-func (c *Chapter) Removed(ctx context.Context, rt command.Runtime, caller command.Caller) (uint64, error) {
+func (c *HistorySegment) Removed(ctx context.Context, rt command.Runtime, caller command.Caller) (uint64, error) {
 	oldest, err := rt.Oldest(ctx, caller, c.SessionID)
 	if err != nil {
 		return 0, err

@@ -19,19 +19,19 @@ type departure struct {
 	grace time.Duration
 }
 
-// record records that a peer's connections are gone. What can't be recorded now
+// recordDeparture records that a peer's connections are gone. What can't be recorded now
 // is found at the next start.
-func (h *Hub) record(ctx context.Context, channelID string, links map[string]uint64, d departure) {
+func (h *Hub) recordDeparture(ctx context.Context, channelID string, links map[string]uint64, d departure) {
 	for sessionID, number := range links {
-		if err := h.leave(ctx, channelID, sessionID, number, d); err != nil && h.ctx.Err() == nil {
-			h.opt.Logger.Warn("the end of a channel could not be recorded", "channelId", channelID, "sessionId", sessionID, "error", err)
+		if err := h.disconnectLink(ctx, channelID, sessionID, number, d); err != nil && h.ctx.Err() == nil {
+			h.opt.Logger.Warn("closing a channel could not be recorded", "channelId", channelID, "sessionId", sessionID, "error", err)
 		}
 	}
 }
 
-// leave records the end of one connection, unless the peer has come back on
+// disconnectLink records the end of one connection, unless the peer has come back on
 // another since.
-func (h *Hub) leave(ctx context.Context, channelID, sessionID string, number uint64, d departure) error {
+func (h *Hub) disconnectLink(ctx context.Context, channelID, sessionID string, number uint64, d departure) error {
 	return h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
 		c := tx.State.Channels.Find(channelID)
 		if c == nil || c.Status != state.ChannelConnected {
@@ -68,13 +68,13 @@ func departed(tx *session.Tx, c *state.Channel, d departure) error {
 
 // disconnect closes a channel in all its sessions.
 func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.DisconnectChannel) (*command.ChannelResult, error) {
-	c, err := h.find(ctx, caller, p.ChannelID)
+	c, err := h.findVisibleChannel(ctx, caller, p.ChannelID)
 	if err != nil {
 		return nil, err
 	}
 	d := departure{reason: "closed", detail: h.clean(p.Reason)}
 	h.mu.Lock()
-	gone := h.forget(p.ChannelID)
+	gone := h.forgetPeer(p.ChannelID)
 	h.mu.Unlock()
 	links, err := h.m.ChannelLinks(ctx, p.ChannelID)
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.
 		if l.SessionID == c.Home || l.Status != state.ChannelConnected {
 			continue
 		}
-		if err := h.leave(ctx, p.ChannelID, l.SessionID, gone[l.SessionID], d); err != nil {
+		if err := h.disconnectLink(ctx, p.ChannelID, l.SessionID, gone[l.SessionID], d); err != nil {
 			return nil, err
 		}
 	}
@@ -102,15 +102,15 @@ func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.
 	})
 }
 
-// runtimeAs lets whoever owns a channel write about it where it was opened
+// runtimeAs lets a channel's owner write about it where it was opened
 // without a session: in the runtime's own, which it doesn't see.
 func runtimeAs(caller command.Caller, sessionID string) command.Caller {
 	caller.Admin = caller.Admin || sessionID == event.RuntimeSession
 	return caller
 }
 
-// find returns a channel that the caller may see.
-func (h *Hub) find(ctx context.Context, caller command.Caller, id string) (*session.Channel, error) {
+// findVisibleChannel returns a channel that the caller may see.
+func (h *Hub) findVisibleChannel(ctx context.Context, caller command.Caller, id string) (*session.Channel, error) {
 	c, err := h.m.Channel(ctx, id)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (h *Hub) list(ctx context.Context, caller command.Caller, p *command.ListCh
 			return nil, err
 		}
 		for _, x := range page {
-			c, err := h.find(ctx, caller, x.ID)
+			c, err := h.findVisibleChannel(ctx, caller, x.ID)
 			if fault.KindOf(err) == fault.NotFound && err != nil {
 				continue
 			}
@@ -82,13 +82,13 @@ func (h *Hub) describe(ctx context.Context, c *session.Channel, about string) (*
 		if l.Status == state.ChannelConnected && !here {
 			out.Status = statusUnknown
 		}
-		add(rec, out)
+		addLink(rec, out)
 	}
 	return rec, nil
 }
 
-// add puts a link into a record. A channel is connected if it is in one session.
-func add(rec *command.ChannelRecord, l command.ChannelLink) {
+// addLink puts a link into a record. A channel is connected if it is in one session.
+func addLink(rec *command.ChannelRecord, l command.ChannelLink) {
 	rec.Links, rec.Sessions = append(rec.Links, l), append(rec.Sessions, l.SessionID)
 	switch l.Status {
 	case state.ChannelDisconnected:

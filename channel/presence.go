@@ -54,7 +54,7 @@ type arrival struct {
 	mine, before         *link
 }
 
-// arrive makes a connection known before it is recorded, so that whoever looks in
+// arrive makes a connection known before it is recorded, so that code that looks in
 // between doesn't take it for one of an earlier process.
 func (h *Hub) arrive(channelID, sessionID string) *arrival {
 	h.mu.Lock()
@@ -88,9 +88,9 @@ func (a *arrival) settle(ctx context.Context, err error) {
 		a.h.mu.Unlock()
 	}
 	if a.h.linked(a.channelID, a.sessionID) == 0 {
-		// It went while it was being recorded, and whoever saw it go found nothing to
+		// It went while it was being recorded, and the code that saw it go found nothing to
 		// record yet.
-		a.h.record(ctx, a.channelID, map[string]uint64{a.sessionID: a.mine.number}, departure{reason: "closed", grace: a.h.grace()})
+		a.h.recordDeparture(ctx, a.channelID, map[string]uint64{a.sessionID: a.mine.number}, departure{reason: "closed", grace: a.h.grace()})
 	}
 }
 
@@ -107,11 +107,11 @@ func (a *arrival) undo() {
 		p.links[a.sessionID] = a.before
 		return
 	}
-	h.drop(a.channelID, a.sessionID)
+	h.dropConnection(a.channelID, a.sessionID)
 }
 
-// drop forgets a connection. The caller holds the lock.
-func (h *Hub) drop(channelID, sessionID string) {
+// dropConnection forgets a connection. The caller holds the lock.
+func (h *Hub) dropConnection(channelID, sessionID string) {
 	p := h.peers[channelID]
 	delete(p.links, sessionID)
 	h.watched(sessionID, -1)
@@ -191,7 +191,7 @@ var _ command.ChannelStream = (*stream)(nil)
 // Follow says that a stream of a session now goes to a channel's peer. A channel
 // that is not connected in that session is a conflict.
 func (h *Hub) Follow(ctx context.Context, caller command.Caller, channelID, sessionID string) (command.ChannelStream, error) {
-	if _, err := h.find(ctx, caller, channelID); err != nil {
+	if _, err := h.findVisibleChannel(ctx, caller, channelID); err != nil {
 		return nil, err
 	}
 	after, err := h.m.ChannelCursor(ctx, channelID, sessionID)
@@ -234,14 +234,14 @@ func (s *stream) Left(reason string) {
 		h.mu.Unlock()
 		return
 	}
-	gone := h.forget(s.channelID)
+	gone := h.forgetPeer(s.channelID)
 	h.mu.Unlock()
-	h.record(h.ctx, s.channelID, gone, departure{reason: reason, grace: h.grace()})
+	h.recordDeparture(h.ctx, s.channelID, gone, departure{reason: reason, grace: h.grace()})
 }
 
-// forget takes a peer out of memory and returns the numbers of its connections by
+// forgetPeer takes a peer out of memory and returns the numbers of its connections by
 // session. The caller holds the lock.
-func (h *Hub) forget(channelID string) map[string]uint64 {
+func (h *Hub) forgetPeer(channelID string) map[string]uint64 {
 	gone := map[string]uint64{}
 	if p := h.peers[channelID]; p != nil {
 		for sessionID, l := range p.links {
@@ -268,7 +268,7 @@ func (h *Hub) listen() {
 		case <-tick.C:
 		}
 		for channelID, links := range h.silent(time.Now()) {
-			h.record(h.ctx, channelID, links, departure{
+			h.recordDeparture(h.ctx, channelID, links, departure{
 				reason: "heartbeat_timeout", detail: "no sign of life for " + h.opt.Silence.String(), grace: h.grace(),
 			})
 		}
@@ -282,7 +282,7 @@ func (h *Hub) silent(now time.Time) map[string]map[string]uint64 {
 	out := map[string]map[string]uint64{}
 	for id, p := range h.peers {
 		if p.streams() == 0 && now.Sub(p.seen) >= h.opt.Silence {
-			out[id] = h.forget(id)
+			out[id] = h.forgetPeer(id)
 		}
 	}
 	return out

@@ -50,7 +50,7 @@ func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.R
 		if err := comeBack(tx, c, arrived.before != nil); err != nil {
 			return nil, err
 		}
-		return replayed(tx, c, from, readable)
+		return resumeFrom(tx, c, from, readable)
 	})
 	arrived.settle(context.WithoutCancel(ctx), err)
 	return res, err
@@ -59,14 +59,14 @@ func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.R
 // resumable returns the channel that a peer comes back to and the session that it goes on
 // in, or refuses a peer that may not.
 func (h *Hub) resumable(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (c *session.Channel, sessionID string, err error) {
-	if c, err = h.find(ctx, caller, p.ChannelID); err != nil {
+	if c, err = h.findVisibleChannel(ctx, caller, p.ChannelID); err != nil {
 		return nil, "", err
 	}
 	switch {
 	case caller.Account != c.Account() || roleOf(caller) != c.Opened.EnrolledRole:
 		return nil, "", fault.New(fault.Forbidden, "channel %s was opened by a token of another role or account", c.ID)
-	case !holds(p.ResumeToken, c.Opened.ResumeTokenRef):
-		return nil, "", fault.New(fault.Forbidden, "the resume token is not that of channel %s", c.ID)
+	case !tokenMatchesRef(p.ResumeToken, c.Opened.ResumeTokenRef):
+		return nil, "", fault.New(fault.Forbidden, "the resume token doesn't belong to channel %s", c.ID)
 	case p.SessionID != "":
 		return c, p.SessionID, nil
 	}
@@ -116,8 +116,8 @@ func emitLink(tx *session.Tx, c *session.Channel) {
 	tx.Emit(event.Event{Type: event.TypeChannelConnected, Scope: event.Scope{ChannelID: c.ID}, Payload: &fact})
 }
 
-// replayed decides where the peer goes on and emits it.
-func replayed(tx *session.Tx, c *session.Channel, from, readable uint64) (*resumed, error) {
+// resumeFrom decides where the peer goes on and emits it.
+func resumeFrom(tx *session.Tx, c *session.Channel, from, readable uint64) (*resumed, error) {
 	last := tx.State.Sequence
 	res := &resumed{ReplayFrom: from + 1, RecoveryMode: "replay"}
 	switch {
@@ -139,11 +139,11 @@ func replayed(tx *session.Tx, c *session.Channel, from, readable uint64) (*resum
 		}})
 		return res, nil
 	}
-	return res, advance(tx, c.ID, from)
+	return res, advanceCursor(tx, c.ID, from)
 }
 
-// advance moves the peer's cursor forward, never back.
-func advance(tx *session.Tx, channelID string, to uint64) error {
+// advanceCursor moves the peer's cursor forward, never back.
+func advanceCursor(tx *session.Tx, channelID string, to uint64) error {
 	at, err := tx.ChannelCursor(channelID)
 	if err == nil && to > at {
 		tx.SetChannelCursor(channelID, to)
@@ -169,7 +169,7 @@ func (h *Hub) snapshot(ctx context.Context, caller command.Caller, sessionID str
 
 // ack moves a peer's cursor.
 func (h *Hub) ack(ctx context.Context, caller command.Caller, p *command.AckEvents) (*command.ChannelResult, error) {
-	c, err := h.find(ctx, caller, p.ChannelID)
+	c, err := h.findVisibleChannel(ctx, caller, p.ChannelID)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@
 //
 // Every error is a [fault.Error] with the kind that the server gave it; what
 // doesn't reach a server, or not as agentd answers, is Unavailable. No command is
-// sent twice by itself: whoever repeats one gives it an idempotency key.
+// sent twice by itself: to repeat one, give it an idempotency key.
 //
 // A Client may be used by many goroutines. It starts none. The package depends on
 // command, event, fault and the codecs of internal/wire only.
@@ -90,7 +90,7 @@ func New(base string, opt *Options) (*Client, error) {
 func httpClient(opt *Options) (*http.Client, error) {
 	switch {
 	case opt.UnixSocket != "" && opt.HTTPClient != nil:
-		return nil, errors.New("client: UnixSocket and HTTPClient exclude each other")
+		return nil, errors.New("client: set either UnixSocket or HTTPClient, not both")
 	case opt.HTTPClient != nil:
 		return opt.HTTPClient, nil
 	}
@@ -198,7 +198,7 @@ func (c *Client) json(req *http.Request, result any) error {
 		return nil
 	}
 	if err := json.Unmarshal(data, result); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "the answer is not what agentd answers")
+		return fault.Wrap(fault.Unavailable, err, "the answer is not from agentd, or from an incompatible version")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func parseEvent(data []byte) (Event, error) {
 		Sequence  uint64     `json:"sequence"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return Event{}, fault.Wrap(fault.Unavailable, err, "an event is not what agentd sends")
+		return Event{}, fault.Wrap(fault.Unavailable, err, "an event is malformed")
 	}
 	return Event{Type: head.Type, ID: head.EventID, SessionID: head.SessionID, Sequence: head.Sequence, Data: data}, nil
 }
@@ -61,7 +61,7 @@ type Page struct {
 	Gap *Gap
 }
 
-// Gap marks events that can't be replayed.
+// Gap marks events that can't be redelivered.
 type Gap struct {
 	// From and To are the first and the last sequence that is missing.
 	From uint64 `json:"gapFrom"`

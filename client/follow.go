@@ -97,7 +97,7 @@ func (f *follower) run(ctx context.Context, yield func(Event, error) bool) {
 		case errors.Is(err, errLeft):
 			return
 		case ctx.Err() != nil:
-			yield(Event{}, fault.Wrap(fault.Unavailable, ctx.Err(), "the stream was given up"))
+			yield(Event{}, fault.Wrap(fault.Unavailable, ctx.Err(), "reading the stream was stopped"))
 			return
 		}
 		f.failures++
@@ -255,7 +255,7 @@ func (f *follower) named(frame *wire.SSEFrame, yield func(Event, error) bool) er
 			ContinuesAfter uint64 `json:"continuesAfter"`
 		}
 		if err := json.Unmarshal(frame.Data, &gap); err != nil {
-			return fault.Wrap(fault.Unavailable, err, "a repair is not what agentd sends")
+			return fault.Wrap(fault.Unavailable, err, "a repair frame is malformed")
 		}
 		f.cursor, f.ahead, f.skip = gap.ContinuesAfter, 0, 0
 	}

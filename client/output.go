@@ -32,7 +32,7 @@ func (r Range) header() string {
 	}
 }
 
-// Output is the bytes behind a reference. Whoever has it closes the body.
+// Output is the bytes behind a reference. The caller must close the body.
 type Output struct {
 	Body      io.ReadCloser
 	MediaType string

@@ -102,7 +102,7 @@ type ActionRecord struct {
 	ToolName string `json:"toolName,omitempty"`
 	// SafeArgs are the tool's arguments, without secrets.
 	SafeArgs event.Raw `json:"safeArgs,omitempty"`
-	// Reason says why somebody is asked.
+	// Reason says why the action is needed.
 	Reason string `json:"reason,omitempty"`
 	// CredentialRef names what a credential is asked for.
 	CredentialRef string `json:"credentialRef,omitempty"`

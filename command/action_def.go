@@ -14,7 +14,7 @@ func actionDefs() []Def {
 			Name: "list_actions", Noun: "action", Form: formOf[ListActions, ListActionsResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Lists actions.",
-			Doc:     "An action stays pending over restarts until somebody answers it or it expires.",
+			Doc:     "An action stays pending, across restarts, until it is answered or expires.",
 			Example: `{"status":"pending"}`,
 		},
 	}

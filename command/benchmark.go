@@ -76,7 +76,7 @@ func (p *StartBenchmarkTrial) NewID() (noun, id string) { return "benchmark", p.
 
 // Validate implements [Params]. It brings the input into its normal form.
 func (p *StartBenchmarkTrial) Validate() (err error) {
-	if err = first(check(p), notRuntime(p.SessionID)); err == nil && len(p.Input) > 0 {
+	if err = firstError(check(p), notRuntime(p.SessionID)); err == nil && len(p.Input) > 0 {
 		p.Input, err = normalInput(p.Input)
 	}
 	if err == nil && p.MultiTurn && len(p.Input) == 0 {
@@ -101,7 +101,7 @@ type StartBenchmarkTrialResult struct {
 	RunID string `json:"runId"`
 }
 
-// Reward is a score that somebody else gave.
+// Reward is a score that an external grader gave.
 type Reward struct {
 	// Value of the score.
 	Value *float64 `json:"value" check:"signed"`
@@ -144,7 +144,7 @@ type TrialResult struct {
 	TrialID string `json:"trialId"`
 }
 
-// EndBenchmarkTrial ends a trial of several turns, or tells why one that ended with its
+// EndBenchmarkTrial ends a trial of several turns, or records why one that ended with its
 // turn has no score.
 type EndBenchmarkTrial struct {
 	Mutation
@@ -193,7 +193,7 @@ type ComparedRun struct {
 	TrialIDs []string `json:"trialIds" check:"id" max:"10000"`
 }
 
-// CompareBenchmarkRuns holds two configurations against each other.
+// CompareBenchmarkRuns compares two configurations.
 type CompareBenchmarkRuns struct {
 	Mutation
 	// Baseline is what was there.
@@ -217,11 +217,11 @@ func (p *CompareBenchmarkRuns) Validate() error {
 	if err := check(p); err != nil {
 		return err
 	}
-	if err := first(distinct("baseline.trialIds", p.Baseline.TrialIDs), distinct("candidate.trialIds", p.Candidate.TrialIDs)); err != nil {
+	if err := firstError(distinct("baseline.trialIds", p.Baseline.TrialIDs), distinct("candidate.trialIds", p.Candidate.TrialIDs)); err != nil {
 		return err
 	}
 	if p.Baseline.ConfigurationID == p.Candidate.ConfigurationID {
-		return fault.Param("candidate.configurationId", "is the baseline's: there is nothing to compare")
+		return fault.Param("candidate.configurationId", "names the baseline; name another configuration to compare with it")
 	}
 	return nil
 }

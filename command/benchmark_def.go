@@ -20,7 +20,7 @@ func benchmarkDefs() []Def {
 		{
 			Name: "end_benchmark_trial", Noun: "benchmark", Form: formOf[EndBenchmarkTrial, TrialResult](),
 			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
-			Means:   "Ends a trial of several turns, or tells why a trial has no score.",
+			Means:   "Ends a trial of several turns, or records why a trial has no score.",
 			Doc:     "Other trials end with their turn; with a failure category one of them that ended well and has no score becomes a failed one. It is a conflict while a turn of the trial runs or waits; to end a trial that has ended is fine.",
 			Example: `{"trialId":"trial_1"}`,
 		},

@@ -43,7 +43,7 @@ type Def struct {
 	// out also for an account whose storage quota is used up.
 	EndsWork bool
 	// Waits says that the command only waits for most of its time: among the bounds
-	// of a server it counts as a stream, so that it keeps nobody from reading.
+	// of a server it counts as a stream, so that it doesn't block reads.
 	Waits bool
 	// Scope is the least role that may call the command; see [Need].
 	Scope Role
@@ -129,7 +129,7 @@ func Need(p Params) Role {
 func Decode(name Name, body []byte) (Params, error) {
 	d, ok := Lookup(name)
 	if !ok {
-		return nil, fault.New(fault.NotFound, "there is no command %s", clip(string(name)))
+		return nil, fault.New(fault.NotFound, "there is no command %s", clipQuoted(string(name)))
 	}
 	p := d.New()
 	if err := wire.Decode(body, p); err != nil {

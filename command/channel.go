@@ -72,21 +72,21 @@ type ReconnectChannelResult struct {
 	// Snapshot of the session; absent for a channel that follows none that the
 	// caller may see.
 	Snapshot event.Raw `json:"snapshot,omitempty" as:"session_snapshot"`
-	// ReplayFrom is the first sequence that is sent again.
+	// ReplayFrom is the first sequence that is redelivered.
 	ReplayFrom uint64 `json:"replayFrom"`
-	// RecoveryMode is snapshot_repair where the cursor can't be replayed.
+	// RecoveryMode is snapshot_repair where redelivery from the cursor is impossible.
 	RecoveryMode string `json:"recoveryMode" enum:"@recoveryMode"`
-	// Gap is what can't be replayed, if something can't.
+	// Gap is what can't be redelivered, if anything.
 	Gap *ChannelGap `json:"gap,omitempty"`
 }
 
-// ChannelGap is a part of a session that a peer can't be sent any more.
+// ChannelGap is a part of a session that can no longer be sent to a peer.
 type ChannelGap struct {
 	// From is the first sequence that is missing.
 	From uint64 `json:"from"`
 	// To is the last sequence that is missing.
 	To uint64 `json:"to"`
-	// Reason is retention, or cursor_past_end for a cursor that nobody gave out.
+	// Reason is retention, or cursor_past_end for a cursor beyond the session's end.
 	Reason string `json:"reason" enum:"retention cursor_past_end"`
 }
 
@@ -207,7 +207,7 @@ type ChannelLink struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// ChannelFollower is a [Runtime] that is told which streams belong to channels.
+// ChannelFollower is a [Runtime] that needs to know which streams belong to channels.
 type ChannelFollower interface {
 	// FollowChannel says that a stream of a session now goes to a channel's peer. A
 	// channel that is not connected in that session is a conflict.

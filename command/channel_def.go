@@ -28,7 +28,7 @@ func channelDefs() []Def {
 			Name: "disconnect_channel", Noun: "channel", Form: formOf[DisconnectChannel, ChannelResult](),
 			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Closes a channel.",
-			Doc:     "What the peer asked for goes on; calls of its own tools are lost. The peer may come back with reconnect_channel.",
+			Doc:     "What the peer asked for continues; calls of its own tools are lost. The peer may come back with reconnect_channel.",
 			Example: `{"channelId":"chan_1","reason":"the laptop is closed"}`,
 		},
 		{

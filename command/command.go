@@ -27,8 +27,8 @@
 //     "signed" (a number that may be negative);
 //   - also: "string" says that a short form is taken.
 //
-// A result has at least the fields of its struct: whoever reads one passes over
-// what it doesn't know. Structs that implement [ReadModel] are the part of a read
+// A result has at least the fields of its struct: readers must ignore
+// what they don't know. Structs that implement [ReadModel] are the part of a read
 // model that callers may rely on.
 //
 // Everything here is plain data and pure functions, safe for concurrent use. The
@@ -108,7 +108,7 @@ func (p *Page) Size() int {
 	return p.Limit
 }
 
-// Caller is who asks.
+// Caller is the identity that a command is executed for.
 type Caller struct {
 	// Account owns what the caller creates and is all that it sees. An admin
 	// sees every account's.

@@ -19,9 +19,9 @@ type Paged interface {
 // Paging implements [Paged].
 func (p *Page) Paging() *Page { return p }
 
-// cursorMark is how much of a hash tells a cursor that a list gave from one that
-// somebody made up. It is no secret: who computes it reads on from a place of their
-// choice, which is no harm.
+// cursorMark is how much of a hash tells a cursor that a list returned from one that
+// a client made up. It isn't a secret: a client that computes one continues from a place of its
+// choice, which is harmless.
 const cursorMark = 6
 
 func markOf(name Name, place string) []byte {
@@ -45,7 +45,7 @@ func OpenCursor(name Name, cursor string) (string, error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(b) <= cursorMark || !bytes.Equal(b[:cursorMark], markOf(name, string(b[cursorMark:]))) {
-		return "", fault.Param("cursor", "%q is not one that %s gave: pass the nextCursor of its last answer, or none to begin", clip(cursor), name)
+		return "", fault.Param("cursor", "%q was not returned by %s: pass the nextCursor of its last result, or leave it out to start from the beginning", clipQuoted(cursor), name)
 	}
 	return string(b[cursorMark:]), nil
 }

@@ -37,7 +37,7 @@ func (rs *rules) empty(object []byte) *misfit {
 			continue
 		}
 		if m := r.emptyValue(members[r.name]); m != nil {
-			return m.at(r.name)
+			return m.inField(r.name)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func (r *rule) emptyElements(list []byte) *misfit {
 	}
 	for i, e := range elements {
 		if m := r.emptyValue(e); m != nil {
-			return m.at(fmt.Sprintf("[%d]", i))
+			return m.inField(fmt.Sprintf("[%d]", i))
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func normalParts(in event.Raw) (event.Raw, error) {
 		return nil, fault.Param("input", "has no parts")
 	}
 	if len(parts) > maxParts {
-		return nil, fault.Param("input", "has %d parts, the most is %d", len(parts), maxParts)
+		return nil, fault.Param("input", "has %d parts; the maximum is %d", len(parts), maxParts)
 	}
 	for i := range parts {
 		if err := parts[i].validate(fmt.Sprintf("input[%d]", i)); err != nil {
@@ -139,7 +139,7 @@ func (p *Part) validate(name string) error {
 		}
 	case "image", "file":
 		if p.Ref == "" && p.URL == "" && p.Data == "" && p.Path == "" {
-			return fault.Param(name, "needs one of ref, url, data, path")
+			return fault.Param(name, "needs one of ref, url, data or path")
 		}
 	case "ref":
 		if p.Ref == "" {
@@ -148,7 +148,7 @@ func (p *Part) validate(name string) error {
 	case "":
 		return fault.Param(name+".type", "is missing")
 	default:
-		return fault.Param(name+".type", "%q is not one of text, image, file, ref", clip(p.Type))
+		return fault.Param(name+".type", "%q is not one of text, image, file, ref", clipQuoted(p.Type))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (p *CreateJob) NewID() (noun, id string) { return "job", p.JobID }
 
 // Validate implements [Params].
 func (p *CreateJob) Validate() error {
-	if err := first(check(p), notRuntime(p.SessionID)); err != nil {
+	if err := firstError(check(p), notRuntime(p.SessionID)); err != nil {
 		return err
 	}
 	seen := make(map[string]bool, len(p.Items))

@@ -156,13 +156,13 @@ func (*SettlePeerTask) returns(*PeerTaskRecord) {}
 // Validate implements [Params].
 func (p *SettlePeerTask) Validate() error { return check(p) }
 
-// SetPeerPush says where a peer wants to be told of its task.
+// SetPeerPush configures push notifications about a peer's task.
 type SetPeerPush struct {
 	Mutation
 	PeerTaskKey
 	// ConfigID names the wish within the task.
 	ConfigID string `json:"configId" max:"256" secret:"refuse"`
-	// Target is the host that is told, for people.
+	// Target is the host that is notified, for display.
 	Target string `json:"target" max:"1024"`
 	// Sealed is the whole configuration, encrypted: it holds credentials.
 	Sealed string `json:"sealed" max:"65536" secret:"pass"`
@@ -175,7 +175,7 @@ func (*SetPeerPush) returns(*PeerPushResult) {}
 // Validate implements [Params].
 func (p *SetPeerPush) Validate() error { return check(p) }
 
-// RemovePeerPush takes a wish to be told back. One that isn't there is fine.
+// RemovePeerPush removes a push configuration. A missing one is not an error.
 type RemovePeerPush struct {
 	Mutation
 	PeerTaskKey
@@ -198,9 +198,9 @@ type ReportPeerPush struct {
 	ConfigID string `json:"configId" max:"256" secret:"refuse"`
 	// Outcome of the attempts.
 	Outcome string `json:"outcome" enum:"@deliveryOutcome"`
-	// Through is the sequence of the session up to which the peer was told.
+	// Through is the sequence of the session up to which the peer was notified.
 	Through uint64 `json:"through,omitempty"`
-	// RemoteStatus is the last state that the peer was told.
+	// RemoteStatus is the last state that the peer was notified of.
 	RemoteStatus string `json:"remoteStatus,omitempty" max:"128"`
 	// Attempts counts the requests since the last report.
 	Attempts int64 `json:"attempts,omitempty"`
@@ -208,7 +208,7 @@ type ReportPeerPush struct {
 	HTTPStatus int64 `json:"httpStatus,omitempty"`
 	// Detail for people; never a credential.
 	Detail string `json:"detail,omitempty" max:"1000"`
-	// Final says that nothing more is to be told.
+	// Final says that no more notifications follow.
 	Final bool `json:"final,omitempty"`
 }
 
@@ -219,7 +219,7 @@ func (*ReportPeerPush) returns(*PeerPushResult) {}
 // Validate implements [Params].
 func (p *ReportPeerPush) Validate() error { return check(p) }
 
-// PeerPushResult names a wish to be told after a change.
+// PeerPushResult names a push configuration after a change.
 type PeerPushResult struct {
 	// ConfigID names the wish within the task.
 	ConfigID string `json:"configId" secret:"refuse"`
@@ -227,7 +227,7 @@ type PeerPushResult struct {
 	Changed bool `json:"changed"`
 }
 
-// ListPeerPushes lists where peers want to be told of their tasks.
+// ListPeerPushes lists the push configurations of peers' tasks.
 type ListPeerPushes struct {
 	// NativeProtocol of the peers, such as a2a.
 	NativeProtocol string `json:"nativeProtocol" max:"128"`
@@ -246,13 +246,13 @@ func (*ListPeerPushes) returns(*ListPeerPushesResult) {}
 // Validate implements [Params].
 func (p *ListPeerPushes) Validate() error { return check(p) }
 
-// ListPeerPushesResult are wishes to be told, in the order of their tasks and ids.
+// ListPeerPushesResult are push configurations, ordered by task and id.
 type ListPeerPushesResult struct {
 	// Pushes that fit.
 	Pushes []PeerPushRecord `json:"pushes"`
 }
 
-// PeerPushRecord is where a peer wants to be told of its task, and how far that is.
+// PeerPushRecord is a push configuration of a peer's task and its progress.
 type PeerPushRecord struct {
 	// NativeProtocol of the peer.
 	NativeProtocol string `json:"nativeProtocol"`
@@ -262,15 +262,15 @@ type PeerPushRecord struct {
 	Account string `json:"account,omitempty"`
 	// ConfigID names the wish within the task.
 	ConfigID string `json:"configId" secret:"refuse"`
-	// Target is the host that is told.
+	// Target is the host that is notified.
 	Target string `json:"target"`
 	// Sealed is the whole configuration, encrypted.
 	Sealed string `json:"sealed"`
 	// Outcome of the last attempts; absent before the first.
 	Outcome string `json:"outcome,omitempty"`
-	// Through is the sequence of the session up to which the peer was told.
+	// Through is the sequence of the session up to which the peer was notified.
 	Through uint64 `json:"through,omitempty"`
-	// Final says that nothing more is to be told.
+	// Final says that no more notifications follow.
 	Final bool `json:"final,omitempty"`
 }
 

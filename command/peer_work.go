@@ -9,15 +9,15 @@ import (
 	"agentd/fault"
 )
 
-// oneWorker refuses a task that is given to a peer and to somebody else.
+// oneWorker refuses a task that is given to a peer and to another worker.
 func oneWorker(worker, peer string) error {
 	if peer != "" && worker != "" {
-		return fault.Param("worker", "is not given beside peer: the peer works on the task")
+		return fault.Param("worker", "can't be combined with peer: the peer works on the task")
 	}
 	return nil
 }
 
-// GetPeerWork returns what whoever speaks to a peer has to know of a task that is
+// GetPeerWork returns what the client of a peer needs to know of a task that is
 // delegated to it.
 type GetPeerWork struct {
 	// TaskID is the local task.
@@ -54,7 +54,7 @@ type PeerWork struct {
 	// MessageID is the id of the message that begins the work at the peer. It follows
 	// from the attempt.
 	MessageID string `json:"messageId,omitempty"`
-	// Input is what the peer is to be told: a list of parts.
+	// Input is what the peer gets: a list of parts.
 	Input event.Raw `json:"input,omitempty"`
 	// InputRef is where a large input is.
 	InputRef string `json:"inputRef,omitempty"`
@@ -90,7 +90,7 @@ type PeerLink struct {
 	Recovery string `json:"recovery"`
 }
 
-// PeerAnswer is what somebody here answered to a peer's question.
+// PeerAnswer is the answer given here to a peer's question.
 type PeerAnswer struct {
 	// ActionID is the question's id here.
 	ActionID string `json:"actionId"`

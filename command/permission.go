@@ -102,7 +102,7 @@ func (*SetPolicy) returns(*PolicyResult) {}
 // Validate implements [Params].
 func (p *SetPolicy) Validate() error {
 	if p.AcceptWorkspace && (p.Mode != "" || p.Rules != nil) {
-		return fault.Param("acceptWorkspace", "takes the rules of a file; mode and rules must be absent")
+		return fault.Param("acceptWorkspace", "accepts the rules of a file; leave out mode and rules")
 	}
 	return check(p)
 }

@@ -42,13 +42,13 @@ func (p *WriteProcessStdin) Bytes() ([]byte, error) {
 	case p.Base64 == DataIsBase64:
 		param, text = "data", p.Data
 	case p.Data != "" && p.Base64 != "":
-		return nil, fault.Param("base64", "data and base64 exclude each other")
+		return nil, fault.Param("base64", "give either data or base64, not both")
 	case p.Base64 == "":
 		text = p.Data
 	}
 	switch {
 	case text == "" && !p.EOF:
-		return nil, fault.Param("data", "is missing: one of data, base64 and eof is needed")
+		return nil, fault.Param("data", "is missing: give data, base64 or eof")
 	case p.Base64 == "":
 		return []byte(text), nil
 	}

@@ -45,7 +45,7 @@ type rules struct{ fields []rule }
 // compiled keeps the rules of each type: tags are read once.
 var compiled sync.Map // reflect.Type to *rules
 
-// check holds parameters against the tags of their struct.
+// check validates parameters against the tags of their struct.
 func check(p Params) error {
 	v := reflect.ValueOf(p).Elem()
 	if bad := rulesOf(v.Type()).check(v); bad != nil {
@@ -59,8 +59,8 @@ type misfit struct{ path, reason string }
 
 func bad(format string, args ...any) *misfit { return &misfit{reason: fmt.Sprintf(format, args...)} }
 
-// at says that the misfit lies inside of a field.
-func (m *misfit) at(name string) *misfit {
+// inField says that the misfit lies inside of a field.
+func (m *misfit) inField(name string) *misfit {
 	switch {
 	case m.path == "":
 		m.path = name
@@ -143,7 +143,7 @@ func (rs *rules) check(v reflect.Value) *misfit {
 			continue
 		}
 		if m := r.checkField(f); m != nil {
-			return m.at(r.name)
+			return m.inField(r.name)
 		}
 	}
 	return nil
@@ -188,13 +188,13 @@ func (r *rule) checkList(v reflect.Value) *misfit {
 		return bad("is empty")
 	}
 	if most := orDefault(r.max, defaultList); float64(v.Len()) > most {
-		return bad("has %d elements, the most is %.0f", v.Len(), most)
+		return bad("has %d elements; the maximum is %.0f", v.Len(), most)
 	}
 	element := *r
 	element.min, element.max, element.required = nil, nil, true
 	for i := range v.Len() {
 		if m := element.checkElement(v.Index(i)); m != nil {
-			return m.at(fmt.Sprintf("[%d]", i))
+			return m.inField(fmt.Sprintf("[%d]", i))
 		}
 	}
 	return nil
@@ -212,14 +212,14 @@ func (r *rule) checkElement(v reflect.Value) *misfit {
 
 func (r *rule) checkMap(v reflect.Value) *misfit {
 	if v.Len() > defaultList {
-		return bad("has %d entries, the most is %d", v.Len(), defaultList)
+		return bad("has %d entries; the maximum is %d", v.Len(), defaultList)
 	}
 	for it := v.MapRange(); it.Next(); {
 		if key := it.Key().String(); key == "" || len(key) > 256 {
-			return bad("a name of 1 to 256 bytes is expected, not %q", clip(key))
+			return bad("expected a name of 1 to 256 bytes, not %q", clipQuoted(key))
 		}
 		if m := r.checkValue(it.Value()); m != nil {
-			return m.at(clip(it.Key().String()))
+			return m.inField(clipQuoted(it.Key().String()))
 		}
 	}
 	return nil
@@ -258,9 +258,9 @@ func (r *rule) checkValue(v reflect.Value) *misfit {
 func (r *rule) checkText(s string) *misfit {
 	switch {
 	case r.id && !event.ValidID(s):
-		return bad("%q is not an id: 1 to 128 of A-Z a-z 0-9 _ . : -, the first a letter or a digit", clip(s))
+		return bad("%q is not an id: 1 to 128 of A-Z a-z 0-9 _ . : -, the first a letter or a digit", clipQuoted(s))
 	case len(r.enum) > 0 && !slices.Contains(r.enum, s):
-		return bad("%q is not one of %s", clip(s), strings.Join(r.enum, ", "))
+		return bad("%q is not one of %s", clipQuoted(s), strings.Join(r.enum, ", "))
 	case float64(len(s)) > orDefault(r.max, defaultText):
 		return bad("is longer than %.0f bytes", orDefault(r.max, defaultText))
 	}
@@ -272,11 +272,11 @@ func (r *rule) checkNumber(n float64) *misfit {
 	case math.IsNaN(n) || math.IsInf(n, 0):
 		return bad("is not a finite number")
 	case r.min != nil && n < *r.min:
-		return bad("%v is less than %v", n, *r.min)
+		return bad("%v is less than the minimum, %v", n, *r.min)
 	case r.min == nil && n < 0 && !r.signed:
 		return bad("%v is negative", n)
 	case r.max != nil && n > *r.max:
-		return bad("%v is more than %v", n, *r.max)
+		return bad("%v is more than the maximum, %v", n, *r.max)
 	}
 	return nil
 }
@@ -292,11 +292,11 @@ func orDefault(bound *float64, fallback float64) float64 {
 	return *bound
 }
 
-// clip shortens what is quoted back to a caller.
-func clip(s string) string { return wire.Clip(s) }
+// clipQuoted shortens what is quoted back to a caller.
+func clipQuoted(s string) string { return wire.Clip(s) }
 
-// first returns the first error that isn't nil.
-func first(errs ...error) error {
+// firstError returns the first error that isn't nil.
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err

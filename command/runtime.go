@@ -15,7 +15,7 @@ type Runtime interface {
 	// Events returns at most limit events of a session after a sequence, oldest
 	// first, and the session's last durable sequence.
 	Events(ctx context.Context, c Caller, sessionID string, after uint64, limit int) (events []Delivered, last uint64, err error)
-	// Oldest returns the first sequence of a session that can still be replayed:
+	// Oldest returns the first sequence of a session that can still be read:
 	// 1, unless retention removed some.
 	Oldest(ctx context.Context, c Caller, sessionID string) (uint64, error)
 	// Subscribe follows a session from the event after the given sequence on.
@@ -48,7 +48,7 @@ type Stream interface {
 
 // Output is the open content of a reference.
 type Output struct {
-	// Content is read and closed by whoever asked for it.
+	// Content must be read and closed by the caller.
 	Content io.ReadSeekCloser
 	// MediaType defaults to application/octet-stream.
 	MediaType string

@@ -49,16 +49,16 @@ const minInterval = 100
 
 // Validate implements [Params].
 func (p *CreateSchedule) Validate() error {
-	if err := first(check(p), notRuntime(p.SessionID)); err != nil {
+	if err := firstError(check(p), notRuntime(p.SessionID)); err != nil {
 		return err
 	}
 	switch {
 	case (p.Cron == "") == (p.EveryMs == 0):
-		return fault.Param("cron", "give either cron or everyMs")
+		return fault.Param("cron", "give either cron or everyMs, not both")
 	case p.EveryMs != 0 && p.EveryMs < minInterval:
 		return fault.Param("everyMs", "must be at least %d", minInterval)
 	case (len(p.Job) == 0) == (len(p.Task) == 0):
-		return fault.Param("job", "give either job or task")
+		return fault.Param("job", "give either job or task, not both")
 	}
 	name, run := p.Starts()
 	inner, err := Decode(name, run)

@@ -68,7 +68,7 @@ func (w *redacting) fields(rs *rules, v reflect.Value) *misfit {
 		}
 		m := w.value(r, v.Field(r.index))
 		if m != nil && !r.embedded {
-			m = m.at(r.name)
+			m = m.inField(r.name)
 		}
 		if m != nil {
 			return m
@@ -106,7 +106,7 @@ func (w *redacting) value(r *rule, v reflect.Value) *misfit {
 func (w *redacting) elements(r *rule, v reflect.Value) *misfit {
 	for i := range v.Len() {
 		if m := w.value(r, v.Index(i)); m != nil {
-			return m.at(fmt.Sprintf("[%d]", i))
+			return m.inField(fmt.Sprintf("[%d]", i))
 		}
 	}
 	return nil

@@ -34,10 +34,10 @@ func (p *CreateSession) NewID() (noun, id string) { return "session", p.SessionI
 // Validate implements [Params].
 func (p *CreateSession) Validate() error {
 	if p.SessionID == event.RuntimeSession {
-		return fault.Param("sessionId", "%s is the runtime's own session", event.RuntimeSession)
+		return fault.Param("sessionId", "%s is the runtime's own session; choose another id", event.RuntimeSession)
 	}
 	if p.Workspace != nil && strings.ContainsRune(p.Workspace.Root, 0) {
-		return fault.Param("workspace.root", "can't be a folder: it contains a zero byte")
+		return fault.Param("workspace.root", "contains a NUL byte, which no path may")
 	}
 	return check(p)
 }
@@ -113,7 +113,7 @@ func (p *GetSession) Validate() error {
 	if p.Before != "" {
 		// One below 0 leads into the history that a fork inherits.
 		if n, err := p.Before.Int64(); err != nil || n == 0 || n < minCursor {
-			return fault.Param("before", "%q is not a cursor", clip(string(p.Before)))
+			return fault.Param("before", "%q is not a cursor", clipQuoted(string(p.Before)))
 		}
 	}
 	return check(p)
@@ -131,7 +131,7 @@ type History struct {
 	// Truncated says that there are older events.
 	Truncated bool `json:"truncated"`
 	// RemovedThrough is the last event that retention removed, if the window reaches
-	// that far: what came before can't be read any more.
+	// that far: what came before can no longer be read.
 	RemovedThrough uint64 `json:"removedThrough,omitempty"`
 	// Origin is the session that the events are of, if the window lies before the
 	// beginning of a fork: it goes on where the fork's own events end.

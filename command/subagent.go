@@ -43,7 +43,7 @@ func (p *SpawnSubagent) NewID() (noun, id string) { return "subagent", p.Subagen
 
 // Validate implements [Params]. It brings the input into its normal form.
 func (p *SpawnSubagent) Validate() (err error) {
-	if err = first(check(p), notRuntime(p.SessionID)); err == nil {
+	if err = firstError(check(p), notRuntime(p.SessionID)); err == nil {
 		p.Input, err = normalInput(p.Input)
 	}
 	return err
@@ -90,7 +90,7 @@ type SubagentResult struct {
 	Status string `json:"status"`
 }
 
-// WaitSubagents waits until children have nothing to do any more.
+// WaitSubagents waits until children have nothing left to do.
 type WaitSubagents struct {
 	// SubagentIDs are the children to wait for.
 	SubagentIDs []string `json:"subagentIds" check:"id" max:"1000"`

@@ -20,8 +20,8 @@ func subagentDefs() []Def {
 		{
 			Name: "wait_subagents", Noun: "subagent", Form: formOf[WaitSubagents, WaitSubagentsResult](),
 			Waits: true, Scope: RoleObserver, Since: "0.1", Available: true,
-			Means:   "Waits until children have nothing to do any more.",
-			Doc:     "timedOut says that not all of them were done in time; their work goes on.",
+			Means:   "Waits until children have nothing left to do.",
+			Doc:     "timedOut says that not all of them were done in time; their work continues.",
 			Example: `{"subagentIds":["sub_reviewer"],"timeoutMs":30000}`,
 		},
 		{

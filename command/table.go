@@ -49,23 +49,23 @@ func NewTable(opt TableOptions) *Table {
 //
 // Handle panics if the command isn't in the catalogue or has a handler already.
 func Handle[P Returning[R], R any](t *Table, do func(context.Context, Caller, P) (*R, error)) {
-	register(t, do, func(_ context.Context, _ Caller, _ P, kept *R) (*R, error) { return kept, nil })
+	registerHandler(t, do, func(_ context.Context, _ Caller, _ P, kept *R) (*R, error) { return kept, nil })
 }
 
 // HandleKept is [Handle] for a command that is answered in two steps. The first one
 // changes the state and returns what is kept of the call, the second one makes the
 // answer of it; a repeated call begins with the second one.
 func HandleKept[P Returning[R], K, R any](t *Table, do func(context.Context, Caller, P) (*K, error), answer func(context.Context, Caller, P, *K) (*R, error)) {
-	register(t, do, answer)
+	registerHandler(t, do, answer)
 }
 
 // HandleReadModel is [Handle] for a command that reads: it is answered with M, a read
 // model of which the catalogue's result R is the part that callers may rely on.
 func HandleReadModel[P Returning[R], R, M any](t *Table, do func(context.Context, Caller, P) (*M, error)) {
-	register(t, do, func(_ context.Context, _ Caller, _ P, kept *M) (*M, error) { return kept, nil })
+	registerHandler(t, do, func(_ context.Context, _ Caller, _ P, kept *M) (*M, error) { return kept, nil })
 }
 
-func register[P Params, K, A any](t *Table, do func(context.Context, Caller, P) (*K, error), answer func(context.Context, Caller, P, *K) (*A, error)) {
+func registerHandler[P Params, K, A any](t *Table, do func(context.Context, Caller, P) (*K, error), answer func(context.Context, Caller, P, *K) (*A, error)) {
 	var none P
 	name := none.Command()
 	if _, ok := Lookup(name); !ok {

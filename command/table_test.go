@@ -32,7 +32,7 @@ func (l *ledger) First(_ context.Context, _ Caller, p Params, kept any) (bool, e
 	return true, json.Unmarshal(b, kept)
 }
 
-func (l *ledger) keep(p Mutating, what any) {
+func (l *ledger) recordCall(p Mutating, what any) {
 	l.kept[p.Key()], _ = json.Marshal(what)
 }
 
@@ -84,7 +84,7 @@ type stray struct{ unlisted }
 func (stray) Command() Name                { return "stray" }
 func (stray) returns(*CreateSessionResult) {}
 
-// TestEveryFormIsItsCommands holds the types in the catalogue against the name that
+// TestEveryFormIsItsCommands checks the types in the catalogue against the name that
 // parameters give themselves: each type belongs to one command.
 func TestEveryFormIsItsCommands(t *testing.T) {
 	seen := map[reflect.Type]Name{}
@@ -106,7 +106,7 @@ func TestARepeatedCallDoesNotReachItsHandler(t *testing.T) {
 			t.Errorf("%d calls are being carried out", l.entered)
 		}
 		res := &CreateSessionResult{SessionID: fmt.Sprint("sess_", calls)}
-		l.keep(p, res)
+		l.recordCall(p, res)
 		return res, nil
 	})
 	keyed := &CreateSession{Mutation: Mutation{IdempotencyKey: "k"}}
@@ -130,7 +130,7 @@ func TestAnAnswerIsMadeOfWhatWasKept(t *testing.T) {
 	calls, answers := 0, 0
 	HandleKept(table, func(_ context.Context, _ Caller, p *CreateSession) (*made, error) {
 		calls++
-		l.keep(p, made{"sess_a"})
+		l.recordCall(p, made{"sess_a"})
 		return &made{"sess_a"}, nil
 	}, func(_ context.Context, _ Caller, _ *CreateSession, kept *made) (*CreateSessionResult, error) {
 		answers++

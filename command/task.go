@@ -28,7 +28,7 @@ type TaskFields struct {
 	// HeartbeatTimeoutMs is how long an external worker may be silent before the
 	// task is lost.
 	HeartbeatTimeoutMs int64 `json:"heartbeatTimeoutMs,omitempty" max:"31536000000"`
-	// Visibility says who is shown the task; default foreground.
+	// Visibility says where the task is shown; default foreground.
 	Visibility string `json:"visibility,omitempty" enum:"@taskVisibility"`
 	// Priority is a hint for the scheduler, a word or a number.
 	Priority Priority `json:"priority,omitempty" also:"number" max:"100"`
@@ -141,7 +141,7 @@ func (p *CreateTask) NewID() (noun, id string) { return "task", p.TaskID }
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *CreateTask) Validate() error {
 	p.number()
-	return first(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer))
+	return firstError(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer))
 }
 
 // selfReference refuses a task that waits for itself or is its own parent.
@@ -161,7 +161,7 @@ func selfReference(id, parent string, dependsOn []string) error {
 // notRuntime refuses work in the runtime's own session.
 func notRuntime(sessionID string) error {
 	if sessionID == event.RuntimeSession {
-		return fault.Param("sessionId", "%s takes no work", event.RuntimeSession)
+		return fault.Param("sessionId", "%s is the runtime's own session and accepts no work; use another session", event.RuntimeSession)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (*UpdateTask) returns(*TaskResult) {}
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *UpdateTask) Validate() error {
 	p.number()
-	return first(check(p), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn))
+	return firstError(check(p), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn))
 }
 
 // Delivery is a delivery state. On the wire it may be the status alone.
@@ -243,7 +243,7 @@ type TaskRecord struct {
 	Objective string `json:"objective,omitempty"`
 	// TaskKind classifies the task.
 	TaskKind string `json:"taskKind"`
-	// Visibility says who is shown the task.
+	// Visibility says where the task is shown.
 	Visibility string `json:"visibility"`
 	// Status of the task.
 	Status string `json:"status"`

@@ -173,7 +173,7 @@ func (p *CompleteTask) Validate() error {
 	}
 	for i, c := range p.Acceptance {
 		if c.Status == "waived" && c.Reason == "" {
-			return fault.Param(fmt.Sprintf("acceptance[%d].reason", i), "is missing: a criterion is waived with a reason")
+			return fault.Param(fmt.Sprintf("acceptance[%d].reason", i), "is missing: waiving a criterion needs a reason")
 		}
 	}
 	return nil
@@ -270,7 +270,9 @@ func (*LinkTasks) Command() Name                { return "link_tasks" }
 func (*LinkTasks) returns(*RelationshipsResult) {}
 
 // Validate implements [Params].
-func (p *LinkTasks) Validate() error { return first(check(p), notSelf(p.Kind, p.TaskID, p.TargetID)) }
+func (p *LinkTasks) Validate() error {
+	return firstError(check(p), notSelf(p.Kind, p.TaskID, p.TargetID))
+}
 
 // notSelf refuses an edge from a task to itself. Where the kind orders tasks that
 // edge is the smallest circle there is.
@@ -280,7 +282,7 @@ func notSelf(kind, taskID, targetID string) error {
 	}
 	switch kind {
 	case "parent", "child", "blocks", "blocked_by":
-		return fault.New(fault.Conflict, "the edge %s from task %s to itself would close a circle", kind, taskID)
+		return fault.New(fault.Conflict, "edge %s from task %s to itself would create a cycle", kind, taskID)
 	}
 	return fault.Param("targetId", "a task can't be linked to itself")
 }

@@ -176,9 +176,9 @@ func (p *RollbackThread) Validate() error {
 	case p.ToTurnID == "" && !p.ToStart:
 		return fault.Param("toTurnId", "is missing")
 	case p.ToTurnID != "" && p.ToStart:
-		return fault.Param("toStart", "toTurnId and toStart exclude each other")
+		return fault.Param("toStart", "give either toTurnId or toStart, not both")
 	case p.Diff && !p.Preview:
-		return fault.Param("diff", "goes with preview only")
+		return fault.Param("diff", "is only allowed with preview")
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func threadDefs() []Def {
 			Name: "rollback_thread", Noun: "thread", Form: formOf[RollbackThread, RollbackThreadResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Takes back the turns after a given one.",
-			Doc:     "The removed turns stay in the log and leave the thread's history. files: restore puts back the files that they changed, and reports a conflict for each that somebody else changed since. preview changes nothing.",
+			Doc:     "The removed turns stay in the log and leave the thread's history. files: restore puts back the files that they changed, and reports a conflict for each that was changed by something else since. preview changes nothing.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main","toTurnId":"turn_1","files":"restore","preview":true}`,
 		},
 		{

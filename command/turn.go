@@ -10,7 +10,7 @@ type SubmitTurn struct {
 	Mutation
 	// SessionID of the turn; a new session is opened if absent.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
-	// Create opens the session if there is none with that id.
+	// Create creates the session if it doesn't exist.
 	Create bool `json:"create,omitempty"`
 	// ThreadID of the turn; the session's main thread if absent.
 	ThreadID string `json:"threadId,omitempty" check:"id"`
@@ -40,9 +40,9 @@ func (p *SubmitTurn) NewID() (noun, id string) { return "turn", p.TurnID }
 // list of parts.
 func (p *SubmitTurn) Validate() error {
 	if p.SessionID == event.RuntimeSession {
-		return fault.Param("sessionId", "%s takes no turns", event.RuntimeSession)
+		return fault.Param("sessionId", "%s is the runtime's own session and accepts no turns; use another session", event.RuntimeSession)
 	}
-	if err := first(check(p), p.options()); err != nil {
+	if err := firstError(check(p), p.options()); err != nil {
 		return err
 	}
 	parts, err := normalInput(p.Input)
@@ -60,9 +60,9 @@ func (p *SubmitTurn) options() error {
 	case o == nil:
 		return nil
 	case o.ExpectedTurnID != "" && !event.ValidID(o.ExpectedTurnID):
-		return fault.Param("options.expectedTurnId", "%q is not an id", clip(o.ExpectedTurnID))
+		return fault.Param("options.expectedTurnId", "%q is not an id", clipQuoted(o.ExpectedTurnID))
 	case o.ExpectedTurnID != "" && o.QueuePolicy != "steer":
-		return fault.Param("options.expectedTurnId", "goes with queuePolicy steer only")
+		return fault.Param("options.expectedTurnId", "is only allowed with queuePolicy steer")
 	case len(o.OutputSchema) > 0 && o.OutputSchema[0] != '{':
 		return fault.Param("options.outputSchema", "is not a JSON object")
 	}

@@ -106,8 +106,8 @@ func (c *client) want(status int, method, path, body string, header ...string) a
 	return a
 }
 
-// do carries out a command and decodes what the test needs of its result.
-func (c *client) do(name command.Name, body string, into any) {
+// runCommand carries out a command and decodes what the test needs of its result.
+func (c *client) runCommand(name command.Name, body string, into any) {
 	c.Helper()
 	send := c.around
 	if send == nil {
@@ -150,27 +150,27 @@ func TestRealTrafficFitsTheDocument(t *testing.T) {
 func driveCommands(c *client) (session string) {
 	c.Helper()
 	var made command.CreateSessionResult
-	c.do("create_session", `{"sessionId":"s","title":"Colours","metadata":{"a":1}}`, &made)
+	c.runCommand("create_session", `{"sessionId":"s","title":"Colours","metadata":{"a":1}}`, &made)
 	var one, two, three command.SubmitTurnResult
-	c.do("submit_turn", `{"sessionId":"s","input":"Paint it.","idempotencyKey":"k"}`, &one)
+	c.runCommand("submit_turn", `{"sessionId":"s","input":"Paint it.","idempotencyKey":"k"}`, &one)
 	action := waitForAction(c)
-	c.do("submit_turn", `{"sessionId":"s","input":[{"type":"text","text":"And this."}]}`, &two)
-	c.do("submit_turn", `{"sessionId":"s","input":"And that.","options":{"queuePolicy":"queue"}}`, &three)
-	c.do("promote_queued_turn", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, three.TurnID), nil)
-	c.do("remove_queued_turn", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, two.TurnID), nil)
-	c.do("list_actions", `{"status":"pending"}`, nil)
-	c.do("get_thread_read", fmt.Sprintf(`{"sessionId":"s","threadId":%q}`, made.ThreadID), nil)
-	c.do("resume_thread", fmt.Sprintf(`{"sessionId":"s","threadId":%q}`, made.ThreadID), nil)
-	c.do("respond_action", fmt.Sprintf(`{"actionId":%q,"decision":"submit","payload":"blue"}`, action), nil)
+	c.runCommand("submit_turn", `{"sessionId":"s","input":[{"type":"text","text":"And this."}]}`, &two)
+	c.runCommand("submit_turn", `{"sessionId":"s","input":"And that.","options":{"queuePolicy":"queue"}}`, &three)
+	c.runCommand("promote_queued_turn", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, three.TurnID), nil)
+	c.runCommand("remove_queued_turn", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, two.TurnID), nil)
+	c.runCommand("list_actions", `{"status":"pending"}`, nil)
+	c.runCommand("get_thread_read", fmt.Sprintf(`{"sessionId":"s","threadId":%q}`, made.ThreadID), nil)
+	c.runCommand("resume_thread", fmt.Sprintf(`{"sessionId":"s","threadId":%q}`, made.ThreadID), nil)
+	c.runCommand("respond_action", fmt.Sprintf(`{"actionId":%q,"decision":"submit","payload":"blue"}`, action), nil)
 	waitForEvent(c, "turn.completed")
-	c.do("interrupt_turn", `{"sessionId":"s","queue":"clear"}`, nil)
-	c.do("list_sessions", `{}`, nil)
-	c.do("list_sessions", `{"limit":1,"query":"Colours"}`, nil)
-	c.do("get_session", `{"sessionId":"s","limit":1000}`, nil)
+	c.runCommand("interrupt_turn", `{"sessionId":"s","queue":"clear"}`, nil)
+	c.runCommand("list_sessions", `{}`, nil)
+	c.runCommand("list_sessions", `{"limit":1,"query":"Colours"}`, nil)
+	c.runCommand("get_session", `{"sessionId":"s","limit":1000}`, nil)
 	driveGoverned(c, made.ThreadID, one.TurnID)
 	tourtest.Tour(c.T, "s", made.ThreadID, one.TurnID, func(name command.Name, body string) json.RawMessage {
 		var result json.RawMessage
-		c.do(name, body, &result)
+		c.runCommand(name, body, &result)
 		return result
 	})
 	return made.SessionID
@@ -181,32 +181,32 @@ func driveCommands(c *client) (session string) {
 func driveGoverned(c *client, threadID, firstTurn string) {
 	c.Helper()
 	thread := fmt.Sprintf(`"sessionId":"s","threadId":%q`, threadID)
-	c.do("get_tool_inventory", `{"sessionId":"s"}`, nil)
-	c.do("get_execution_environment", `{}`, nil)
-	c.do("evaluate_permission", `{"toolName":"shell","input":{"command":"rm -rf x"}}`, nil)
-	c.do("set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`, nil)
-	c.do("get_policy", `{"sessionId":"s"}`, nil)
-	c.do("get_quotas", `{}`, nil)
-	c.do("compact_thread", "{"+thread+"}", nil)
+	c.runCommand("get_tool_inventory", `{"sessionId":"s"}`, nil)
+	c.runCommand("get_execution_environment", `{}`, nil)
+	c.runCommand("evaluate_permission", `{"toolName":"shell","input":{"command":"rm -rf x"}}`, nil)
+	c.runCommand("set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`, nil)
+	c.runCommand("get_policy", `{"sessionId":"s"}`, nil)
+	c.runCommand("get_quotas", `{}`, nil)
+	c.runCommand("compact_thread", "{"+thread+"}", nil)
 	var turn command.SubmitTurnResult
-	c.do("submit_turn", `{"sessionId":"s","input":"Run something."}`, &turn)
-	c.do("resolve_permission", fmt.Sprintf(`{"actionId":%q,"decision":"allow"}`, waitForAction(c)), nil)
+	c.runCommand("submit_turn", `{"sessionId":"s","input":"Run something."}`, &turn)
+	c.runCommand("resolve_permission", fmt.Sprintf(`{"actionId":%q,"decision":"allow"}`, waitForAction(c)), nil)
 	var list command.ListProcessesResult
 	for len(list.Processes) == 0 && !c.Failed() {
-		c.do("list_processes", `{"sessionId":"s"}`, &list)
+		c.runCommand("list_processes", `{"sessionId":"s"}`, &list)
 	}
 	process := fmt.Sprintf(`"processId":%q`, list.Processes[0].ProcessID)
-	c.do("write_process_stdin", "{"+process+`,"data":"hello\n"}`, nil)
-	c.do("resize_process", "{"+process+`,"rows":40,"cols":100}`, nil)
-	c.do("terminate_process", "{"+process+"}", nil)
+	c.runCommand("write_process_stdin", "{"+process+`,"data":"hello\n"}`, nil)
+	c.runCommand("resize_process", "{"+process+`,"rows":40,"cols":100}`, nil)
+	c.runCommand("terminate_process", "{"+process+"}", nil)
 	for status := ""; status != "completed" && !c.Failed(); {
 		var read command.ThreadRead
-		c.do("get_thread_read", "{"+thread+"}", &read)
+		c.runCommand("get_thread_read", "{"+thread+"}", &read)
 		status = read.Status
 	}
-	c.do("explain", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, turn.TurnID), nil)
-	c.do("rollback_thread", fmt.Sprintf(`{%s,"toTurnId":%q,"files":"restore"}`, thread, firstTurn), nil)
-	c.do("fork_thread", "{"+thread+`,"atSequence":10}`, nil)
+	c.runCommand("explain", fmt.Sprintf(`{"sessionId":"s","turnId":%q}`, turn.TurnID), nil)
+	c.runCommand("rollback_thread", fmt.Sprintf(`{%s,"toTurnId":%q,"files":"restore"}`, thread, firstTurn), nil)
+	c.runCommand("fork_thread", "{"+thread+`,"atSequence":10}`, nil)
 }
 
 // waitForAction asks until the model's question is there.
@@ -214,7 +214,7 @@ func waitForAction(c *client) string {
 	c.Helper()
 	for c.Context().Err() == nil && !c.Failed() {
 		var list struct{ Actions []struct{ ActionID string } }
-		c.do("list_actions", `{"status":"pending"}`, &list)
+		c.runCommand("list_actions", `{"status":"pending"}`, &list)
 		if len(list.Actions) > 0 {
 			return list.Actions[0].ActionID
 		}
@@ -256,7 +256,7 @@ func driveEvents(c *client, session string) {
 func driveOutputs(c *client) {
 	c.Helper()
 	var turn command.SubmitTurnResult
-	c.do("submit_turn", fmt.Sprintf(`{"input":%q}`, strings.Repeat("a long story ", 1000)), &turn)
+	c.runCommand("submit_turn", fmt.Sprintf(`{"input":%q}`, strings.Repeat("a long story ", 1000)), &turn)
 	var page struct {
 		Events []struct{ Payload struct{ InputRef string } }
 	}

@@ -1,4 +1,4 @@
-// Package contract holds the OpenAPI document against real traffic. It has
+// Package contract checks the OpenAPI document against real traffic. It has
 // tests alone.
 //
 // # Contract

@@ -73,7 +73,7 @@ func proxy(t *testing.T, modules, upstream string, flags ...string) string {
 
 // freePort returns a port that was free a moment ago: the proxy can't choose one.
 // It lies below those that the kernel gives to connections, so that none of them
-// takes it meanwhile.
+// takes it in the meantime.
 func freePort(t *testing.T) int {
 	t.Helper()
 	var err error

@@ -12,11 +12,11 @@ type ActionRequired struct {
 	ToolName   string   `json:"toolName,omitempty"`
 	SafeArgs   Raw      `json:"safeArgs,omitempty"`
 	InputRef   string   `json:"inputRef,omitempty"`
-	// Reason says why somebody is asked.
+	// Reason says why the action is needed.
 	Reason    string    `json:"reason,omitempty"`
 	RuleRefs  []string  `json:"ruleRefs,omitempty"`
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
-	// OnTimeout is the decision that applies when nobody answers in time.
+	// OnTimeout is the decision that applies when no answer arrives in time.
 	OnTimeout   string `json:"onTimeout,omitempty" enum:"deny cancel"`
 	Destructive bool   `json:"destructive,omitempty"`
 	// OnceOnly says that an approval can't be for the session: what would run can

@@ -98,7 +98,7 @@ type BenchmarkVerifier struct {
 	Status string `json:"status,omitempty"`
 }
 
-// BenchmarkRewardRecorded attaches a score that somebody else gave.
+// BenchmarkRewardRecorded attaches a score that an external grader gave.
 type BenchmarkRewardRecorded struct {
 	Value           float64            `json:"value"`
 	Ref             string             `json:"ref,omitempty"`
@@ -135,7 +135,7 @@ type BenchmarkInterval struct {
 	Note string `json:"note,omitempty"`
 }
 
-// BenchmarkComparisonCompleted holds two configurations against each other.
+// BenchmarkComparisonCompleted compares two configurations.
 type BenchmarkComparisonCompleted struct {
 	Baseline  BenchmarkRun `json:"baseline"`
 	Candidate BenchmarkRun `json:"candidate"`

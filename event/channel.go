@@ -47,7 +47,7 @@ type ChannelDisconnected struct {
 	ResumableForMs       int64    `json:"resumableForMs,omitempty"`
 	PendingPermissionIDs []string `json:"pendingPermissionIds,omitempty"`
 	// PendingToolCallIDs are the calls that the peer was to carry out. They, and those
-	// that come meanwhile, are lost if it isn't back within ToolGraceMs.
+	// that arrive in the meantime, are lost if it isn't back within ToolGraceMs.
 	PendingToolCallIDs []string `json:"pendingToolCallIds,omitempty"`
 	ToolGraceMs        int64    `json:"toolGraceMs,omitempty"`
 }
@@ -128,19 +128,19 @@ type PeerTaskUpdated struct {
 	Settled bool `json:"settled,omitempty"`
 }
 
-// PeerPushConfigured says where a peer wants to be told of its task.
+// PeerPushConfigured says where push notifications about a peer's task go.
 type PeerPushConfigured struct {
 	NativeProtocol string `json:"nativeProtocol" check:"nonempty"`
 	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
 	ConfigID       string `json:"configId" check:"nonempty"`
-	// Target is the host that is told.
+	// Target is the host that is notified.
 	Target string `json:"target" check:"nonempty"`
 	// Sealed is the whole configuration, encrypted: it holds credentials.
 	Sealed       string `json:"sealed" check:"nonempty"`
 	ConfiguredBy *Actor `json:"configuredBy,omitempty"`
 }
 
-// PeerPushRemoved takes a wish to be told back.
+// PeerPushRemoved ends push notifications about a peer's task.
 type PeerPushRemoved struct {
 	NativeProtocol string `json:"nativeProtocol" check:"nonempty"`
 	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
@@ -154,12 +154,12 @@ type PeerPushReported struct {
 	RemoteTaskID   string `json:"remoteTaskId" check:"nonempty"`
 	ConfigID       string `json:"configId" check:"nonempty"`
 	Outcome        string `json:"outcome" enum:"@deliveryOutcome"`
-	// Through is the sequence of the session up to which the peer was told.
+	// Through is the sequence of the session up to which the peer was notified.
 	Through      uint64 `json:"through"`
 	RemoteStatus string `json:"remoteStatus,omitempty"`
 	Attempts     int64  `json:"attempts,omitempty"`
 	HTTPStatus   int64  `json:"httpStatus,omitempty"`
 	Detail       string `json:"detail,omitempty"`
-	// Final says that nothing more is to be told.
+	// Final says that no more notifications follow.
 	Final bool `json:"final,omitempty"`
 }

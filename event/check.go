@@ -16,8 +16,8 @@ type fieldError struct {
 
 func (e *fieldError) Error() string { return e.path + " " + e.problem }
 
-// within puts the name of the enclosing field before err's path.
-func within(name string, err error) error {
+// wrapField puts the name of the enclosing field before err's path.
+func wrapField(name string, err error) error {
 	if f, ok := err.(*fieldError); ok { //nolint:errorlint // only generated checks call this, with errors of this file
 		return &fieldError{path: name + "." + f.path, problem: f.problem}
 	}
@@ -26,10 +26,10 @@ func within(name string, err error) error {
 
 // withinItem is within for element i of a list.
 func withinItem(name string, i int, err error) error {
-	return within(fmt.Sprintf("%s[%d]", name, i), err)
+	return wrapField(fmt.Sprintf("%s[%d]", name, i), err)
 }
 
-func missing(name string) error { return &fieldError{path: name, problem: "is missing"} }
+func missingField(name string) error { return &fieldError{path: name, problem: "is missing"} }
 
 func notOneOf(name, value, allowed string) error {
 	return &fieldError{path: name, problem: fmt.Sprintf("is %q, not one of: %s", value, allowed)}

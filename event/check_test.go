@@ -94,7 +94,7 @@ func drop(e *event.Event, name string) {
 	}
 }
 
-// TestCheckAgreesWithTheStandard holds Check against the strict profile: what
+// TestCheckAgreesWithTheStandard checks Check against the strict profile: what
 // Check lets pass the profile accepts, what the profile rejects Check rejects,
 // and Check rejects valid payloads only for fields that the catalogue lists.
 func TestCheckAgreesWithTheStandard(t *testing.T) {

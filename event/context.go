@@ -201,7 +201,7 @@ type RollbackCompleted struct {
 	ReadModelRepaired bool           `json:"readModelRepaired"`
 }
 
-// SnapshotRepaired marks a gap: what can't be replayed was replaced by a snapshot.
+// SnapshotRepaired marks a gap: what can't be redelivered was replaced by a snapshot.
 type SnapshotRepaired struct {
 	Reason           string `json:"reason" check:"nonempty"`
 	GapFrom          uint64 `json:"gapFrom"`

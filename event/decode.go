@@ -28,7 +28,7 @@ func Decode(data []byte) (*Event, error) {
 // nil, and returns the payload's bytes for [Event.DecodePayload]. They may be
 // part of data; that they are well-formed shows only when they are decoded.
 //
-// A type that isn't known is no error here. Strings that e holds already are
+// An unknown type isn't an error here. Strings that e holds already are
 // kept where they are equal, so reading a session into the same Event again and
 // again allocates little.
 func DecodeHeader(data []byte, e *Event) (payload []byte, err error) {

@@ -5,10 +5,10 @@
 package event
 
 func (p *SessionCreated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -77,17 +77,17 @@ func (p *SessionCreated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Workspace) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -110,17 +110,17 @@ func (p *Workspace) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Actor) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -172,17 +172,17 @@ func (p *Actor) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ForkPoint) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -211,17 +211,17 @@ func (p *ForkPoint) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SessionUpdated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -305,17 +305,17 @@ func (p *SessionUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ThreadStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -393,17 +393,17 @@ func (p *ThreadStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ThreadUpdated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -455,17 +455,17 @@ func (p *ThreadUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnSubmitted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -552,17 +552,17 @@ func (p *TurnSubmitted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnOptions) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -645,17 +645,17 @@ func (p *TurnOptions) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -692,17 +692,17 @@ func (p *TurnStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -760,17 +760,17 @@ func (p *TurnCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Usage) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -799,17 +799,17 @@ func (p *Usage) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -895,17 +895,17 @@ func (p *TurnFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Failure) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -934,17 +934,17 @@ func (p *Failure) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskCreated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1078,17 +1078,17 @@ func (p *TaskCreated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskConstraints) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1154,17 +1154,17 @@ func (p *TaskConstraints) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskProfile) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1208,17 +1208,17 @@ func (p *TaskProfile) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *AcceptanceCriterion) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1268,17 +1268,17 @@ func (p *AcceptanceCriterion) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RetryPolicy) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1313,17 +1313,17 @@ func (p *RetryPolicy) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskStatusChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1419,17 +1419,17 @@ func (p *TaskStatusChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskUpdated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1559,17 +1559,17 @@ func (p *TaskUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *DeliveryState) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1615,17 +1615,17 @@ func (p *DeliveryState) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ArtifactLink) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1651,17 +1651,17 @@ func (p *ArtifactLink) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskProgressed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1699,17 +1699,17 @@ func (p *TaskProgressed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Progress) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1744,17 +1744,17 @@ func (p *Progress) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *OutputLink) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1780,17 +1780,17 @@ func (p *OutputLink) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1842,17 +1842,17 @@ func (p *TaskCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RunStatus) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1921,17 +1921,17 @@ func (p *RunStatus) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ModelRequested) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -1989,17 +1989,17 @@ func (p *ModelRequested) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ModelDelta) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2022,17 +2022,17 @@ func (p *ModelDelta) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ModelCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2133,17 +2133,17 @@ func (p *ModelCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ModelMessage) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2172,17 +2172,17 @@ func (p *ModelMessage) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolCallRequest) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2214,17 +2214,17 @@ func (p *ToolCallRequest) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ModelFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2302,17 +2302,17 @@ func (p *ModelFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ReasoningDelta) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2335,17 +2335,17 @@ func (p *ReasoningDelta) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ReasoningSummary) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2368,17 +2368,17 @@ func (p *ReasoningSummary) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolCatalogResolved) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2407,17 +2407,17 @@ func (p *ToolCatalogResolved) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolInfo) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2524,17 +2524,17 @@ func (p *ToolInfo) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2606,17 +2606,17 @@ func (p *ToolStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolArgs) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2659,17 +2659,17 @@ func (p *ToolArgs) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolProgress) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2704,17 +2704,17 @@ func (p *ToolProgress) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolResult) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2788,17 +2788,17 @@ func (p *ToolResult) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *FileChange) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2845,17 +2845,17 @@ func (p *FileChange) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ToolFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -2922,17 +2922,17 @@ func (p *ToolFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ActionRequired) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3026,17 +3026,17 @@ func (p *ActionRequired) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ActionResolved) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3133,17 +3133,17 @@ func (p *ActionResolved) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *QueueChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3210,17 +3210,17 @@ func (p *QueueChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *QueueEntry) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3246,17 +3246,17 @@ func (p *QueueEntry) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ContextResolved) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3291,17 +3291,17 @@ func (p *ContextResolved) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ContextItem) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3361,17 +3361,17 @@ func (p *ContextItem) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ContextOmission) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3397,17 +3397,17 @@ func (p *ContextOmission) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *CompactionStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3451,17 +3451,17 @@ func (p *CompactionStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *CompactionCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3520,17 +3520,17 @@ func (p *CompactionCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Preserved) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3559,17 +3559,17 @@ func (p *Preserved) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *CompactionFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3613,17 +3613,17 @@ func (p *CompactionFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ArtifactChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3693,17 +3693,17 @@ func (p *ArtifactChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *EvidenceChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3768,17 +3768,17 @@ func (p *EvidenceChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *VerificationOutcome) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3804,17 +3804,17 @@ func (p *VerificationOutcome) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SubagentSpawned) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3882,17 +3882,17 @@ func (p *SubagentSpawned) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Isolation) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -3943,17 +3943,17 @@ func (p *Isolation) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SubagentStatus) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4000,17 +4000,17 @@ func (p *SubagentStatus) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SubagentMessage) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4045,17 +4045,17 @@ func (p *SubagentMessage) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SubagentEnded) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4111,17 +4111,17 @@ func (p *SubagentEnded) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *LimitChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4181,17 +4181,17 @@ func (p *LimitChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SnapshotUpdated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4230,17 +4230,17 @@ func (p *SnapshotUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RuntimeNotice) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4269,17 +4269,17 @@ func (p *RuntimeNotice) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PermissionEvaluated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4388,17 +4388,17 @@ func (p *PermissionEvaluated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PathLookup) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4427,17 +4427,17 @@ func (p *PathLookup) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PermissionRequested) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4484,17 +4484,17 @@ func (p *PermissionRequested) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PermissionResolved) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4591,17 +4591,17 @@ func (p *PermissionResolved) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SandboxApplied) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4683,17 +4683,17 @@ func (p *SandboxApplied) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Enforcement) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4725,17 +4725,17 @@ func (p *Enforcement) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SandboxViolation) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4787,17 +4787,17 @@ func (p *SandboxViolation) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *HookStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4854,17 +4854,17 @@ func (p *HookStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *HookCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -4958,17 +4958,17 @@ func (p *HookCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *HookFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5064,17 +5064,17 @@ func (p *HookFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PolicyChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5167,17 +5167,17 @@ func (p *PolicyChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PolicyRule) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5249,17 +5249,17 @@ func (p *PolicyRule) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ProcessStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5309,17 +5309,17 @@ func (p *ProcessStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ProcessOutput) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5369,17 +5369,17 @@ func (p *ProcessOutput) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ProcessInput) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5420,17 +5420,17 @@ func (p *ProcessInput) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ProcessCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5474,17 +5474,17 @@ func (p *ProcessCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ProcessFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5534,17 +5534,17 @@ func (p *ProcessFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ProcessTerminated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5606,17 +5606,17 @@ func (p *ProcessTerminated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RoutingCandidates) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5663,17 +5663,17 @@ func (p *RoutingCandidates) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Candidate) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5705,17 +5705,17 @@ func (p *Candidate) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Exclusion) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5763,17 +5763,17 @@ func (p *Exclusion) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RestingModel) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5799,17 +5799,17 @@ func (p *RestingModel) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RoutingDecision) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -5918,17 +5918,17 @@ func (p *RoutingDecision) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *LimitState) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6000,17 +6000,17 @@ func (p *LimitState) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskDelegated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6061,17 +6061,17 @@ func (p *TaskDelegated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskDependencyUpdated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6157,17 +6157,17 @@ func (p *TaskDependencyUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskAttemptStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6238,17 +6238,17 @@ func (p *TaskAttemptStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Worker) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6292,17 +6292,17 @@ func (p *Worker) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskAttemptCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6345,17 +6345,17 @@ func (p *TaskAttemptCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TaskAttemptFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6414,17 +6414,17 @@ func (p *TaskAttemptFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *CostEstimated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6462,17 +6462,17 @@ func (p *CostEstimated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *CostRecorded) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6513,17 +6513,17 @@ func (p *CostRecorded) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RateLimitHit) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6571,17 +6571,17 @@ func (p *RateLimitHit) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *QuotaState) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6634,17 +6634,17 @@ func (p *QuotaState) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelConnected) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6750,17 +6750,17 @@ func (p *ChannelConnected) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelTool) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6798,17 +6798,17 @@ func (p *ChannelTool) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelDisconnected) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6864,17 +6864,17 @@ func (p *ChannelDisconnected) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelResumed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6913,17 +6913,17 @@ func (p *ChannelResumed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelMessage) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -6989,17 +6989,17 @@ func (p *ChannelMessage) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelPermissionForwarded) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7044,17 +7044,17 @@ func (p *ChannelPermissionForwarded) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ChannelPermissionReturned) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7135,17 +7135,17 @@ func (p *ChannelPermissionReturned) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobCreated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7215,17 +7215,17 @@ func (p *JobCreated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobStatusChanged) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7285,17 +7285,17 @@ func (p *JobStatusChanged) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobCounts) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7330,17 +7330,17 @@ func (p *JobCounts) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobProgressed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7363,17 +7363,17 @@ func (p *JobProgressed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobItemStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7405,17 +7405,17 @@ func (p *JobItemStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobItemCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7460,17 +7460,17 @@ func (p *JobItemCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobItemFailed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7505,17 +7505,17 @@ func (p *JobItemFailed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *OutputStored) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7556,17 +7556,17 @@ func (p *OutputStored) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *OutputRedacted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7595,17 +7595,17 @@ func (p *OutputRedacted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *OutputExpired) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7628,17 +7628,17 @@ func (p *OutputExpired) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *HistoryWindowLoaded) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7673,17 +7673,17 @@ func (p *HistoryWindowLoaded) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *InheritedTurn) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7771,17 +7771,17 @@ func (p *InheritedTurn) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *HistoryReconstructed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7816,17 +7816,17 @@ func (p *HistoryReconstructed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RollbackStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7886,17 +7886,17 @@ func (p *RollbackStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RollbackCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -7952,17 +7952,17 @@ func (p *RollbackCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *RollbackFile) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8004,17 +8004,17 @@ func (p *RollbackFile) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SnapshotRepaired) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8069,17 +8069,17 @@ func (p *SnapshotRepaired) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkDataset) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8111,17 +8111,17 @@ func (p *BenchmarkDataset) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkConfiguration) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8162,17 +8162,17 @@ func (p *BenchmarkConfiguration) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkTrialStarted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8221,17 +8221,17 @@ func (p *BenchmarkTrialStarted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkTrialEnded) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8309,17 +8309,17 @@ func (p *BenchmarkTrialEnded) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkRewardRecorded) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8363,17 +8363,17 @@ func (p *BenchmarkRewardRecorded) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkVerifier) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8399,17 +8399,17 @@ func (p *BenchmarkVerifier) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkComparisonCompleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8453,17 +8453,17 @@ func (p *BenchmarkComparisonCompleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkRun) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8510,17 +8510,17 @@ func (p *BenchmarkRun) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *BenchmarkInterval) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8571,17 +8571,17 @@ func (p *BenchmarkInterval) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnInterruptRequested) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8631,17 +8631,17 @@ func (p *TurnInterruptRequested) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *TurnSteered) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8685,17 +8685,17 @@ func (p *TurnSteered) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *JobHeld) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8735,17 +8735,17 @@ func (p *JobHeld) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ScheduleCreated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8835,17 +8835,17 @@ func (p *ScheduleCreated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ScheduleFired) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8883,17 +8883,17 @@ func (p *ScheduleFired) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ScheduleMissed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8940,17 +8940,17 @@ func (p *ScheduleMissed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ScheduleQueued) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -8976,17 +8976,17 @@ func (p *ScheduleQueued) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *SchedulePaused) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9018,17 +9018,17 @@ func (p *SchedulePaused) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ScheduleResumed) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9057,17 +9057,17 @@ func (p *ScheduleResumed) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *ScheduleDeleted) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9096,17 +9096,17 @@ func (p *ScheduleDeleted) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PeerTaskLinked) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9177,17 +9177,17 @@ func (p *PeerTaskLinked) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PeerTaskUpdated) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9280,17 +9280,17 @@ func (p *PeerTaskUpdated) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PeerPushConfigured) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9328,17 +9328,17 @@ func (p *PeerPushConfigured) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PeerPushRemoved) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9370,17 +9370,17 @@ func (p *PeerPushRemoved) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *PeerPushReported) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9441,17 +9441,17 @@ func (p *PeerPushReported) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Benchmark) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9513,17 +9513,17 @@ func (p *Benchmark) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }
 
 func (p *Comparison) decodeJSON(s *scanner) bool {
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
-	if s.take('}') {
+	if s.acceptByte('}') {
 		return true
 	}
 	for seen := uint64(0); ; {
@@ -9555,8 +9555,8 @@ func (p *Comparison) decodeJSON(s *scanner) bool {
 			return false
 		}
 		seen |= bit
-		if !s.take(',') {
-			return s.take('}')
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
 		}
 	}
 }

@@ -183,7 +183,7 @@ func TestDecodeHeaderOfUnknownType(t *testing.T) {
 	}
 }
 
-// TestGeneratedDecoder holds the generated decoder against encoding/json: it
+// TestGeneratedDecoder checks the generated decoder against encoding/json: it
 // reads all that the encoder writes, and reads the same.
 func TestGeneratedDecoder(t *testing.T) {
 	every(t, func(t *rapid.T, typ event.Type) {

@@ -9,7 +9,7 @@
 // says whether an event may be appended: its type is in the catalogue, its
 // payload is the one that the catalogue names, every id that the type needs is
 // there, and the payload's own fields fit. An event that fails the check must
-// not be appended: the caller has a bug and is told so.
+// not be appended: the caller has a bug, and the error says which.
 //
 // The catalogue ([Catalog]) is the only place where a type is declared. The
 // constants, the decode table, the encoder, the payload checks, the JSON
@@ -23,7 +23,7 @@
 // # Concurrency
 //
 // Everything here is plain data and pure functions, safe for concurrent use as
-// long as nobody changes an event that another goroutine reads. An [IDs] source
+// long as no goroutine changes an event that another one reads. An [IDs] source
 // made by [NewIDs] may be shared by goroutines.
 //
 // The package depends on the standard library only and knows nothing of

@@ -128,7 +128,7 @@ func plainFrom[T string | []byte](s T, i int) int {
 	return i
 }
 
-// AppendString appends s as a JSON string. What is no UTF-8 in it is replaced.
+// AppendString appends s as a JSON string. Invalid UTF-8 is replaced.
 func AppendString(dst []byte, s string) []byte { return appendString(dst, s) }
 
 // appendString appends s as a JSON string. HTML characters are not escaped;

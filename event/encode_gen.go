@@ -41,11 +41,11 @@ func (p *SessionCreated) appendJSON(dst []byte) []byte {
 
 func (p *SessionCreated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Workspace != nil {
 		if err := p.Workspace.check(); err != nil {
-			return within("workspace", err)
+			return wrapField("workspace", err)
 		}
 	}
 	switch p.PermissionMode {
@@ -60,12 +60,12 @@ func (p *SessionCreated) check() error {
 	}
 	if p.CreatedBy != nil {
 		if err := p.CreatedBy.check(); err != nil {
-			return within("createdBy", err)
+			return wrapField("createdBy", err)
 		}
 	}
 	if p.ForkedFrom != nil {
 		if err := p.ForkedFrom.check(); err != nil {
-			return within("forkedFrom", err)
+			return wrapField("forkedFrom", err)
 		}
 	}
 	return nil
@@ -129,7 +129,7 @@ func (p *ForkPoint) appendJSON(dst []byte) []byte {
 
 func (p *ForkPoint) check() error {
 	if p.SessionID == "" {
-		return missing("sessionId")
+		return missingField("sessionId")
 	}
 	return nil
 }
@@ -173,11 +173,11 @@ func (p *SessionUpdated) appendJSON(dst []byte) []byte {
 
 func (p *SessionUpdated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Workspace != nil {
 		if err := p.Workspace.check(); err != nil {
-			return within("workspace", err)
+			return wrapField("workspace", err)
 		}
 	}
 	switch p.PermissionMode {
@@ -197,7 +197,7 @@ func (p *SessionUpdated) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (p *ThreadStarted) appendJSON(dst []byte) []byte {
 
 func (p *ThreadStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Role {
 	case "main", "subagent", "task", "job_item", "fork", "trial":
@@ -278,7 +278,7 @@ func (p *ThreadUpdated) appendJSON(dst []byte) []byte {
 
 func (p *ThreadUpdated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "open", "blocked", "resumed", "archived":
@@ -287,7 +287,7 @@ func (p *ThreadUpdated) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -335,7 +335,7 @@ func (p *TurnSubmitted) appendJSON(dst []byte) []byte {
 
 func (p *TurnSubmitted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "accepted", "queued":
@@ -354,7 +354,7 @@ func (p *TurnSubmitted) check() error {
 	}
 	if p.Options != nil {
 		if err := p.Options.check(); err != nil {
-			return within("options", err)
+			return wrapField("options", err)
 		}
 	}
 	if len(p.Metadata) != 0 {
@@ -364,7 +364,7 @@ func (p *TurnSubmitted) check() error {
 	}
 	if p.SubmittedBy != nil {
 		if err := p.SubmittedBy.check(); err != nil {
-			return within("submittedBy", err)
+			return wrapField("submittedBy", err)
 		}
 	}
 	return nil
@@ -454,7 +454,7 @@ func (p *TurnStarted) appendJSON(dst []byte) []byte {
 
 func (p *TurnStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "running":
@@ -502,7 +502,7 @@ func (p *TurnCompleted) appendJSON(dst []byte) []byte {
 
 func (p *TurnCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "completed":
@@ -510,11 +510,11 @@ func (p *TurnCompleted) check() error {
 		return notOneOf("status", p.Status, "completed")
 	}
 	if p.Outcome == "" {
-		return missing("outcome")
+		return missingField("outcome")
 	}
 	if p.Usage != nil {
 		if err := p.Usage.check(); err != nil {
-			return within("usage", err)
+			return wrapField("usage", err)
 		}
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
@@ -582,7 +582,7 @@ func (p *TurnFailed) appendJSON(dst []byte) []byte {
 
 func (p *TurnFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "failed", "cancelled":
@@ -590,7 +590,7 @@ func (p *TurnFailed) check() error {
 		return notOneOf("status", p.Status, "failed cancelled")
 	}
 	if p.Outcome == "" {
-		return missing("outcome")
+		return missingField("outcome")
 	}
 	switch p.FailureCategory {
 	case "interrupted", "timed_out", "step_limit", "quota_blocked", "routing_not_possible", "model_failed", "tool_failed", "hook_blocked", "lost", "internal":
@@ -598,14 +598,14 @@ func (p *TurnFailed) check() error {
 		return notOneOf("failureCategory", p.FailureCategory, "interrupted timed_out step_limit quota_blocked routing_not_possible model_failed tool_failed hook_blocked lost internal")
 	}
 	if p.Error == nil {
-		return missing("error")
+		return missingField("error")
 	}
 	if err := p.Error.check(); err != nil {
-		return within("error", err)
+		return wrapField("error", err)
 	}
 	if p.Usage != nil {
 		if err := p.Usage.check(); err != nil {
-			return within("usage", err)
+			return wrapField("usage", err)
 		}
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
@@ -632,7 +632,7 @@ func (p *Failure) appendJSON(dst []byte) []byte {
 
 func (p *Failure) check() error {
 	if p.Message == "" {
-		return missing("message")
+		return missingField("message")
 	}
 	return nil
 }
@@ -729,10 +729,10 @@ func (p *TaskCreated) appendJSON(dst []byte) []byte {
 
 func (p *TaskCreated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.TaskKind == "" {
-		return missing("taskKind")
+		return missingField("taskKind")
 	}
 	switch p.Visibility {
 	case "foreground", "background", "internal", "hidden":
@@ -746,17 +746,17 @@ func (p *TaskCreated) check() error {
 	}
 	if p.RequestedBy != nil {
 		if err := p.RequestedBy.check(); err != nil {
-			return within("requestedBy", err)
+			return wrapField("requestedBy", err)
 		}
 	}
 	if p.Owner != nil {
 		if err := p.Owner.check(); err != nil {
-			return within("owner", err)
+			return wrapField("owner", err)
 		}
 	}
 	if p.Assignee != nil {
 		if err := p.Assignee.check(); err != nil {
-			return within("assignee", err)
+			return wrapField("assignee", err)
 		}
 	}
 	switch p.WorkerKind {
@@ -771,12 +771,12 @@ func (p *TaskCreated) check() error {
 	}
 	if p.Constraints != nil {
 		if err := p.Constraints.check(); err != nil {
-			return within("constraints", err)
+			return wrapField("constraints", err)
 		}
 	}
 	if p.TaskProfile != nil {
 		if err := p.TaskProfile.check(); err != nil {
-			return within("taskProfile", err)
+			return wrapField("taskProfile", err)
 		}
 	}
 	for i := range p.Acceptance {
@@ -786,7 +786,7 @@ func (p *TaskCreated) check() error {
 	}
 	if p.RetryPolicy != nil {
 		if err := p.RetryPolicy.check(); err != nil {
-			return within("retryPolicy", err)
+			return wrapField("retryPolicy", err)
 		}
 	}
 	if len(p.Metadata) != 0 {
@@ -898,7 +898,7 @@ func (p *TaskProfile) appendJSON(dst []byte) []byte {
 
 func (p *TaskProfile) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -929,10 +929,10 @@ func (p *AcceptanceCriterion) appendJSON(dst []byte) []byte {
 
 func (p *AcceptanceCriterion) check() error {
 	if p.ID == "" {
-		return missing("id")
+		return missingField("id")
 	}
 	if p.Description == "" {
-		return missing("description")
+		return missingField("description")
 	}
 	switch p.Status {
 	case "", "open", "satisfied", "waived":
@@ -941,7 +941,7 @@ func (p *AcceptanceCriterion) check() error {
 	}
 	if p.By != nil {
 		if err := p.By.check(); err != nil {
-			return within("by", err)
+			return wrapField("by", err)
 		}
 	}
 	return nil
@@ -1020,7 +1020,7 @@ func (p *TaskStatusChanged) appendJSON(dst []byte) []byte {
 
 func (p *TaskStatusChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "draft", "accepted", "queued", "preparing", "running", "waiting_input", "waiting_permission", "waiting_resource", "blocked", "paused", "retrying", "cancelling", "cancelled", "timed_out", "failed", "lost", "completed", "archived", "stale", "unknown":
@@ -1029,12 +1029,12 @@ func (p *TaskStatusChanged) check() error {
 	}
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
-			return within("error", err)
+			return wrapField("error", err)
 		}
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	if err := checkTime("retryAt", p.RetryAt); err != nil {
@@ -1144,7 +1144,7 @@ func (p *TaskUpdated) appendJSON(dst []byte) []byte {
 
 func (p *TaskUpdated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.WorkerKind {
 	case "", "runtime", "external", "peer":
@@ -1158,22 +1158,22 @@ func (p *TaskUpdated) check() error {
 	}
 	if p.Owner != nil {
 		if err := p.Owner.check(); err != nil {
-			return within("owner", err)
+			return wrapField("owner", err)
 		}
 	}
 	if p.Assignee != nil {
 		if err := p.Assignee.check(); err != nil {
-			return within("assignee", err)
+			return wrapField("assignee", err)
 		}
 	}
 	if p.Constraints != nil {
 		if err := p.Constraints.check(); err != nil {
-			return within("constraints", err)
+			return wrapField("constraints", err)
 		}
 	}
 	if p.TaskProfile != nil {
 		if err := p.TaskProfile.check(); err != nil {
-			return within("taskProfile", err)
+			return wrapField("taskProfile", err)
 		}
 	}
 	for i := range p.Acceptance {
@@ -1183,12 +1183,12 @@ func (p *TaskUpdated) check() error {
 	}
 	if p.RetryPolicy != nil {
 		if err := p.RetryPolicy.check(); err != nil {
-			return within("retryPolicy", err)
+			return wrapField("retryPolicy", err)
 		}
 	}
 	if p.DeliveryState != nil {
 		if err := p.DeliveryState.check(); err != nil {
-			return within("deliveryState", err)
+			return wrapField("deliveryState", err)
 		}
 	}
 	for i := range p.Artifacts {
@@ -1198,7 +1198,7 @@ func (p *TaskUpdated) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	if len(p.Record) != 0 {
@@ -1248,7 +1248,7 @@ func (p *ArtifactLink) appendJSON(dst []byte) []byte {
 
 func (p *ArtifactLink) check() error {
 	if p.ArtifactID == "" {
-		return missing("artifactId")
+		return missingField("artifactId")
 	}
 	return nil
 }
@@ -1288,10 +1288,10 @@ func (p *TaskProgressed) appendJSON(dst []byte) []byte {
 
 func (p *TaskProgressed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if err := p.Progress.check(); err != nil {
-		return within("progress", err)
+		return wrapField("progress", err)
 	}
 	for i := range p.OutputRefs {
 		if err := p.OutputRefs[i].check(); err != nil {
@@ -1300,7 +1300,7 @@ func (p *TaskProgressed) check() error {
 	}
 	if p.DeliveryState != nil {
 		if err := p.DeliveryState.check(); err != nil {
-			return within("deliveryState", err)
+			return wrapField("deliveryState", err)
 		}
 	}
 	return nil
@@ -1356,7 +1356,7 @@ func (p *OutputLink) appendJSON(dst []byte) []byte {
 
 func (p *OutputLink) check() error {
 	if p.OutputRef == "" {
-		return missing("outputRef")
+		return missingField("outputRef")
 	}
 	return nil
 }
@@ -1407,7 +1407,7 @@ func (p *TaskCompleted) appendJSON(dst []byte) []byte {
 
 func (p *TaskCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "completed":
@@ -1421,7 +1421,7 @@ func (p *TaskCompleted) check() error {
 	}
 	if p.DeliveryState != nil {
 		if err := p.DeliveryState.check(); err != nil {
-			return within("deliveryState", err)
+			return wrapField("deliveryState", err)
 		}
 	}
 	for i := range p.Acceptance {
@@ -1431,7 +1431,7 @@ func (p *TaskCompleted) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -1465,7 +1465,7 @@ func (p *RunStatus) appendJSON(dst []byte) []byte {
 
 func (p *RunStatus) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Phase {
 	case "accepted", "queued", "preparing", "running", "streaming", "waiting_input", "waiting_permission", "waiting_resource", "blocked", "retrying", "interrupting", "completed", "failed", "cancelled":
@@ -1515,16 +1515,16 @@ func (p *ModelRequested) appendJSON(dst []byte) []byte {
 
 func (p *ModelRequested) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Provider == "" {
-		return missing("provider")
+		return missingField("provider")
 	}
 	if p.Model == "" {
-		return missing("model")
+		return missingField("model")
 	}
 	if p.ModelRequestID == "" {
-		return missing("modelRequestId")
+		return missingField("modelRequestId")
 	}
 	switch p.Purpose {
 	case "", "turn", "compaction", "repair", "classification":
@@ -1544,7 +1544,7 @@ func (p *ModelDelta) appendJSON(dst []byte) []byte {
 
 func (p *ModelDelta) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -1601,10 +1601,10 @@ func (p *ModelCompleted) appendJSON(dst []byte) []byte {
 
 func (p *ModelCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ModelRequestID == "" {
-		return missing("modelRequestId")
+		return missingField("modelRequestId")
 	}
 	switch p.Purpose {
 	case "", "turn", "compaction", "repair", "classification":
@@ -1617,7 +1617,7 @@ func (p *ModelCompleted) check() error {
 		return notOneOf("stopReason", p.StopReason, "end_turn tool_use max_tokens stop_sequence refusal other")
 	}
 	if err := p.Usage.check(); err != nil {
-		return within("usage", err)
+		return wrapField("usage", err)
 	}
 	switch p.UsageSource {
 	case "", "provider", "estimated":
@@ -1626,7 +1626,7 @@ func (p *ModelCompleted) check() error {
 	}
 	if p.Message != nil {
 		if err := p.Message.check(); err != nil {
-			return within("message", err)
+			return wrapField("message", err)
 		}
 	}
 	return nil
@@ -1693,10 +1693,10 @@ func (p *ToolCallRequest) appendJSON(dst []byte) []byte {
 
 func (p *ToolCallRequest) check() error {
 	if p.ToolCallID == "" {
-		return missing("toolCallId")
+		return missingField("toolCallId")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if len(p.Arguments) != 0 {
 		if err := checkRaw("arguments", p.Arguments); err != nil {
@@ -1744,10 +1744,10 @@ func (p *ModelFailed) appendJSON(dst []byte) []byte {
 
 func (p *ModelFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ModelRequestID == "" {
-		return missing("modelRequestId")
+		return missingField("modelRequestId")
 	}
 	switch p.ErrorCategory {
 	case "rate_limited", "overloaded", "server_error", "timeout", "network", "auth", "invalid_request", "context_overflow", "content_filter", "interrupted", "malformed":
@@ -1755,7 +1755,7 @@ func (p *ModelFailed) check() error {
 		return notOneOf("errorCategory", p.ErrorCategory, "rate_limited overloaded server_error timeout network auth invalid_request context_overflow content_filter interrupted malformed")
 	}
 	if p.Message == "" {
-		return missing("message")
+		return missingField("message")
 	}
 	return nil
 }
@@ -1770,7 +1770,7 @@ func (p *ReasoningDelta) appendJSON(dst []byte) []byte {
 
 func (p *ReasoningDelta) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -1787,7 +1787,7 @@ func (p *ReasoningSummary) appendJSON(dst []byte) []byte {
 
 func (p *ReasoningSummary) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -1819,7 +1819,7 @@ func (p *ToolCatalogResolved) appendJSON(dst []byte) []byte {
 
 func (p *ToolCatalogResolved) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	for i := range p.Tools {
 		if err := p.Tools[i].check(); err != nil {
@@ -1877,7 +1877,7 @@ func (p *ToolInfo) appendJSON(dst []byte) []byte {
 
 func (p *ToolInfo) check() error {
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if len(p.InputSchema) != 0 {
 		if err := checkRaw("inputSchema", p.InputSchema); err != nil {
@@ -1938,10 +1938,10 @@ func (p *ToolStarted) appendJSON(dst []byte) []byte {
 
 func (p *ToolStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if len(p.SafeArgs) != 0 {
 		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
@@ -1981,10 +1981,10 @@ func (p *ToolArgs) appendJSON(dst []byte) []byte {
 
 func (p *ToolArgs) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if len(p.SafeArgs) != 0 {
 		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
@@ -2023,10 +2023,10 @@ func (p *ToolProgress) appendJSON(dst []byte) []byte {
 
 func (p *ToolProgress) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if p.Fraction != nil {
 		if err := checkFloat("fraction", *p.Fraction); err != nil {
@@ -2101,10 +2101,10 @@ func (p *ToolResult) appendJSON(dst []byte) []byte {
 
 func (p *ToolResult) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	switch p.Status {
 	case "ok", "error", "background":
@@ -2150,7 +2150,7 @@ func (p *FileChange) appendJSON(dst []byte) []byte {
 
 func (p *FileChange) check() error {
 	if p.Path == "" {
-		return missing("path")
+		return missingField("path")
 	}
 	switch p.Change {
 	case "created", "modified", "deleted":
@@ -2197,10 +2197,10 @@ func (p *ToolFailed) appendJSON(dst []byte) []byte {
 
 func (p *ToolFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	switch p.ErrorCategory {
 	case "invalid_input", "not_found", "denied", "sandbox_violation", "timeout", "interrupted", "lost", "hook_blocked", "execution", "unavailable":
@@ -2208,7 +2208,7 @@ func (p *ToolFailed) check() error {
 		return notOneOf("errorCategory", p.ErrorCategory, "invalid_input not_found denied sandbox_violation timeout interrupted lost hook_blocked execution unavailable")
 	}
 	if p.Message == "" {
-		return missing("message")
+		return missingField("message")
 	}
 	for i := range p.ChangedFiles {
 		if err := p.ChangedFiles[i].check(); err != nil {
@@ -2280,7 +2280,7 @@ func (p *ActionRequired) appendJSON(dst []byte) []byte {
 
 func (p *ActionRequired) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.ActionType {
 	case "tool_permission", "structured_input", "plan_approval", "credential", "sandbox_escape", "client_tool", "resume", "host_policy":
@@ -2349,7 +2349,7 @@ func (p *ActionResolved) appendJSON(dst []byte) []byte {
 
 func (p *ActionResolved) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Decision {
 	case "allow", "deny", "cancel", "submit":
@@ -2378,7 +2378,7 @@ func (p *ActionResolved) check() error {
 	}
 	if p.ResolvedBy != nil {
 		if err := p.ResolvedBy.check(); err != nil {
-			return within("resolvedBy", err)
+			return wrapField("resolvedBy", err)
 		}
 	}
 	return nil
@@ -2413,7 +2413,7 @@ func (p *QueueChanged) appendJSON(dst []byte) []byte {
 
 func (p *QueueChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	for i := range p.Queue {
 		if err := p.Queue[i].check(); err != nil {
@@ -2432,7 +2432,7 @@ func (p *QueueChanged) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -2450,10 +2450,10 @@ func (p *QueueEntry) appendJSON(dst []byte) []byte {
 
 func (p *QueueEntry) check() error {
 	if p.TurnID == "" {
-		return missing("turnId")
+		return missingField("turnId")
 	}
 	if p.Source == "" {
-		return missing("source")
+		return missingField("source")
 	}
 	return nil
 }
@@ -2500,7 +2500,7 @@ func (p *ContextResolved) appendJSON(dst []byte) []byte {
 
 func (p *ContextResolved) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	for i := range p.Items {
 		if err := p.Items[i].check(); err != nil {
@@ -2560,10 +2560,10 @@ func (p *ContextOmission) appendJSON(dst []byte) []byte {
 
 func (p *ContextOmission) check() error {
 	if p.Kind == "" {
-		return missing("kind")
+		return missingField("kind")
 	}
 	if p.Reason == "" {
-		return missing("reason")
+		return missingField("reason")
 	}
 	return nil
 }
@@ -2586,10 +2586,10 @@ func (p *CompactionStarted) appendJSON(dst []byte) []byte {
 
 func (p *CompactionStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.CompactionID == "" {
-		return missing("compactionId")
+		return missingField("compactionId")
 	}
 	switch p.Trigger {
 	case "context_fraction", "requested", "context_overflow":
@@ -2629,10 +2629,10 @@ func (p *CompactionCompleted) appendJSON(dst []byte) []byte {
 
 func (p *CompactionCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.CompactionID == "" {
-		return missing("compactionId")
+		return missingField("compactionId")
 	}
 	switch p.Trigger {
 	case "context_fraction", "requested", "context_overflow":
@@ -2640,10 +2640,10 @@ func (p *CompactionCompleted) check() error {
 		return notOneOf("trigger", p.Trigger, "context_fraction requested context_overflow")
 	}
 	if p.SummaryRef == "" {
-		return missing("summaryRef")
+		return missingField("summaryRef")
 	}
 	if err := p.Preserved.check(); err != nil {
-		return within("preserved", err)
+		return wrapField("preserved", err)
 	}
 	return nil
 }
@@ -2682,10 +2682,10 @@ func (p *CompactionFailed) appendJSON(dst []byte) []byte {
 
 func (p *CompactionFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.CompactionID == "" {
-		return missing("compactionId")
+		return missingField("compactionId")
 	}
 	switch p.Trigger {
 	case "context_fraction", "requested", "context_overflow":
@@ -2693,7 +2693,7 @@ func (p *CompactionFailed) check() error {
 		return notOneOf("trigger", p.Trigger, "context_fraction requested context_overflow")
 	}
 	if err := p.Error.check(); err != nil {
-		return within("error", err)
+		return wrapField("error", err)
 	}
 	return nil
 }
@@ -2750,7 +2750,7 @@ func (p *ArtifactChanged) appendJSON(dst []byte) []byte {
 
 func (p *ArtifactChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Change {
 	case "created", "updated", "deleted", "observed":
@@ -2811,7 +2811,7 @@ func (p *EvidenceChanged) appendJSON(dst []byte) []byte {
 
 func (p *EvidenceChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Kind {
 	case "evidence", "replay", "review", "benchmark_trial", "verification", "note":
@@ -2840,10 +2840,10 @@ func (p *VerificationOutcome) appendJSON(dst []byte) []byte {
 
 func (p *VerificationOutcome) check() error {
 	if p.Name == "" {
-		return missing("name")
+		return missingField("name")
 	}
 	if p.Status == "" {
-		return missing("status")
+		return missingField("status")
 	}
 	return nil
 }
@@ -2908,17 +2908,17 @@ func (p *SubagentSpawned) appendJSON(dst []byte) []byte {
 
 func (p *SubagentSpawned) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ParentThreadID == "" {
-		return missing("parentThreadId")
+		return missingField("parentThreadId")
 	}
 	if p.ChildThreadID == "" {
-		return missing("childThreadId")
+		return missingField("childThreadId")
 	}
 	if p.Isolation != nil {
 		if err := p.Isolation.check(); err != nil {
-			return within("isolation", err)
+			return wrapField("isolation", err)
 		}
 	}
 	if len(p.Input) != 0 {
@@ -2928,7 +2928,7 @@ func (p *SubagentSpawned) check() error {
 	}
 	if p.SpawnedBy != nil {
 		if err := p.SpawnedBy.check(); err != nil {
-			return within("spawnedBy", err)
+			return wrapField("spawnedBy", err)
 		}
 	}
 	if len(p.Metadata) != 0 {
@@ -2984,7 +2984,7 @@ func (p *SubagentStatus) appendJSON(dst []byte) []byte {
 
 func (p *SubagentStatus) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "spawned", "running", "waiting", "blocked", "idle", "resumed", "interrupted", "stale", "unknown":
@@ -3021,7 +3021,7 @@ func (p *SubagentMessage) appendJSON(dst []byte) []byte {
 
 func (p *SubagentMessage) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if len(p.Input) != 0 {
 		if err := checkRaw("input", p.Input); err != nil {
@@ -3030,7 +3030,7 @@ func (p *SubagentMessage) check() error {
 	}
 	if p.From != nil {
 		if err := p.From.check(); err != nil {
-			return within("from", err)
+			return wrapField("from", err)
 		}
 	}
 	return nil
@@ -3068,7 +3068,7 @@ func (p *SubagentEnded) appendJSON(dst []byte) []byte {
 
 func (p *SubagentEnded) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "completed", "failed", "closed":
@@ -3077,12 +3077,12 @@ func (p *SubagentEnded) check() error {
 	}
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
-			return within("error", err)
+			return wrapField("error", err)
 		}
 	}
 	if p.Usage != nil {
 		if err := p.Usage.check(); err != nil {
-			return within("usage", err)
+			return wrapField("usage", err)
 		}
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
@@ -3123,7 +3123,7 @@ func (p *LimitChanged) appendJSON(dst []byte) []byte {
 
 func (p *LimitChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Kind {
 	case "cost", "quota", "rate_limit", "budget", "policy":
@@ -3131,7 +3131,7 @@ func (p *LimitChanged) check() error {
 		return notOneOf("kind", p.Kind, "cost quota rate_limit budget policy")
 	}
 	if p.Name == "" {
-		return missing("name")
+		return missingField("name")
 	}
 	if p.Limit != nil {
 		if err := checkFloat("limit", *p.Limit); err != nil {
@@ -3143,7 +3143,7 @@ func (p *LimitChanged) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -3167,10 +3167,10 @@ func (p *SnapshotUpdated) appendJSON(dst []byte) []byte {
 
 func (p *SnapshotUpdated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Snapshot == "" {
-		return missing("snapshot")
+		return missingField("snapshot")
 	}
 	switch p.RecoveryMode {
 	case "", "replay", "snapshot_repair":
@@ -3198,13 +3198,13 @@ func (p *RuntimeNotice) appendJSON(dst []byte) []byte {
 
 func (p *RuntimeNotice) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Code == "" {
-		return missing("code")
+		return missingField("code")
 	}
 	if p.Message == "" {
-		return missing("message")
+		return missingField("message")
 	}
 	if len(p.Details) != 0 {
 		if err := checkRaw("details", p.Details); err != nil {
@@ -3293,7 +3293,7 @@ func (p *PermissionEvaluated) appendJSON(dst []byte) []byte {
 
 func (p *PermissionEvaluated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Decision {
 	case "allow", "deny", "ask":
@@ -3306,10 +3306,10 @@ func (p *PermissionEvaluated) check() error {
 		return notOneOf("decisionSource", p.DecisionSource, "mode rule hook human host_policy classifier default")
 	}
 	if p.DecisionReason == "" {
-		return missing("decisionReason")
+		return missingField("decisionReason")
 	}
 	if len(p.Scope) == 0 {
-		return missing("scope")
+		return missingField("scope")
 	}
 	if len(p.Scope) != 0 {
 		if err := checkRaw("scope", p.Scope); err != nil {
@@ -3317,7 +3317,7 @@ func (p *PermissionEvaluated) check() error {
 		}
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if len(p.SafeArgs) != 0 {
 		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
@@ -3355,7 +3355,7 @@ func (p *PathLookup) appendJSON(dst []byte) []byte {
 
 func (p *PathLookup) check() error {
 	if p.Path == "" {
-		return missing("path")
+		return missingField("path")
 	}
 	return nil
 }
@@ -3384,16 +3384,16 @@ func (p *PermissionRequested) appendJSON(dst []byte) []byte {
 
 func (p *PermissionRequested) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if p.ActionID == "" {
-		return missing("actionId")
+		return missingField("actionId")
 	}
 	if p.Reason == "" {
-		return missing("reason")
+		return missingField("reason")
 	}
 	switch p.AskedOf {
 	case "", "human", "host", "channel":
@@ -3449,7 +3449,7 @@ func (p *PermissionResolved) appendJSON(dst []byte) []byte {
 
 func (p *PermissionResolved) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Decision {
 	case "allow", "deny", "timeout", "cancel":
@@ -3471,7 +3471,7 @@ func (p *PermissionResolved) check() error {
 	}
 	if p.ResolvedBy != nil {
 		if err := p.ResolvedBy.check(); err != nil {
-			return within("resolvedBy", err)
+			return wrapField("resolvedBy", err)
 		}
 	}
 	return nil
@@ -3523,7 +3523,7 @@ func (p *SandboxApplied) appendJSON(dst []byte) []byte {
 
 func (p *SandboxApplied) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Mode {
 	case "read_only", "workspace_write", "danger_full_access", "none":
@@ -3536,7 +3536,7 @@ func (p *SandboxApplied) check() error {
 		return notOneOf("network", p.Network, "deny allow proxy")
 	}
 	if err := p.Enforcement.check(); err != nil {
-		return within("enforcement", err)
+		return wrapField("enforcement", err)
 	}
 	return nil
 }
@@ -3557,16 +3557,16 @@ func (p *Enforcement) appendJSON(dst []byte) []byte {
 
 func (p *Enforcement) check() error {
 	if p.Filesystem == "" {
-		return missing("filesystem")
+		return missingField("filesystem")
 	}
 	if p.Network == "" {
-		return missing("network")
+		return missingField("network")
 	}
 	if p.Processes == "" {
-		return missing("processes")
+		return missingField("processes")
 	}
 	if p.Limits == "" {
-		return missing("limits")
+		return missingField("limits")
 	}
 	return nil
 }
@@ -3593,7 +3593,7 @@ func (p *SandboxViolation) appendJSON(dst []byte) []byte {
 
 func (p *SandboxViolation) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Boundary {
 	case "filesystem", "network", "process", "limit", "environment", "rule", "workspace":
@@ -3601,7 +3601,7 @@ func (p *SandboxViolation) check() error {
 		return notOneOf("boundary", p.Boundary, "filesystem network process limit environment rule workspace")
 	}
 	if p.Detail == "" {
-		return missing("detail")
+		return missingField("detail")
 	}
 	return nil
 }
@@ -3630,10 +3630,10 @@ func (p *HookStarted) appendJSON(dst []byte) []byte {
 
 func (p *HookStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.HookRunID == "" {
-		return missing("hookRunId")
+		return missingField("hookRunId")
 	}
 	switch p.Point {
 	case "session_start", "user_prompt_submit", "pre_tool_use", "permission_request", "post_tool_use", "post_tool_failure", "post_sampling", "stop":
@@ -3641,7 +3641,7 @@ func (p *HookStarted) check() error {
 		return notOneOf("point", p.Point, "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop")
 	}
 	if p.HandlerRef == "" {
-		return missing("handlerRef")
+		return missingField("handlerRef")
 	}
 	return nil
 }
@@ -3694,10 +3694,10 @@ func (p *HookCompleted) appendJSON(dst []byte) []byte {
 
 func (p *HookCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.HookRunID == "" {
-		return missing("hookRunId")
+		return missingField("hookRunId")
 	}
 	switch p.Point {
 	case "session_start", "user_prompt_submit", "pre_tool_use", "permission_request", "post_tool_use", "post_tool_failure", "post_sampling", "stop":
@@ -3705,7 +3705,7 @@ func (p *HookCompleted) check() error {
 		return notOneOf("point", p.Point, "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop")
 	}
 	if p.HandlerRef == "" {
-		return missing("handlerRef")
+		return missingField("handlerRef")
 	}
 	switch p.Decision {
 	case "continue", "block", "allow", "deny", "ask":
@@ -3743,10 +3743,10 @@ func (p *HookFailed) appendJSON(dst []byte) []byte {
 
 func (p *HookFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.HookRunID == "" {
-		return missing("hookRunId")
+		return missingField("hookRunId")
 	}
 	switch p.Point {
 	case "session_start", "user_prompt_submit", "pre_tool_use", "permission_request", "post_tool_use", "post_tool_failure", "post_sampling", "stop":
@@ -3754,7 +3754,7 @@ func (p *HookFailed) check() error {
 		return notOneOf("point", p.Point, "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop")
 	}
 	if p.HandlerRef == "" {
-		return missing("handlerRef")
+		return missingField("handlerRef")
 	}
 	switch p.ErrorCategory {
 	case "timeout", "spawn", "exit", "malformed", "network", "internal", "lost":
@@ -3762,7 +3762,7 @@ func (p *HookFailed) check() error {
 		return notOneOf("errorCategory", p.ErrorCategory, "timeout spawn exit malformed network internal lost")
 	}
 	if p.Message == "" {
-		return missing("message")
+		return missingField("message")
 	}
 	switch p.FailureBehavior {
 	case "open", "closed":
@@ -3817,7 +3817,7 @@ func (p *PolicyChanged) appendJSON(dst []byte) []byte {
 
 func (p *PolicyChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Source {
 	case "host", "workspace", "session", "turn":
@@ -3841,7 +3841,7 @@ func (p *PolicyChanged) check() error {
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -3883,7 +3883,7 @@ func (p *PolicyRule) check() error {
 		return notOneOf("decision", p.Decision, "allow ask deny")
 	}
 	if p.Tool == "" {
-		return missing("tool")
+		return missingField("tool")
 	}
 	switch p.Source {
 	case "", "host", "workspace", "session":
@@ -3940,10 +3940,10 @@ func (p *ProcessStarted) appendJSON(dst []byte) []byte {
 
 func (p *ProcessStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ProcessID == "" {
-		return missing("processId")
+		return missingField("processId")
 	}
 	return nil
 }
@@ -3976,10 +3976,10 @@ func (p *ProcessOutput) appendJSON(dst []byte) []byte {
 
 func (p *ProcessOutput) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ProcessID == "" {
-		return missing("processId")
+		return missingField("processId")
 	}
 	switch p.Stream {
 	case "stdout", "stderr", "tty":
@@ -4019,14 +4019,14 @@ func (p *ProcessInput) appendJSON(dst []byte) []byte {
 
 func (p *ProcessInput) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ProcessID == "" {
-		return missing("processId")
+		return missingField("processId")
 	}
 	if p.WrittenBy != nil {
 		if err := p.WrittenBy.check(); err != nil {
-			return within("writtenBy", err)
+			return wrapField("writtenBy", err)
 		}
 	}
 	return nil
@@ -4068,10 +4068,10 @@ func (p *ProcessCompleted) appendJSON(dst []byte) []byte {
 
 func (p *ProcessCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ProcessID == "" {
-		return missing("processId")
+		return missingField("processId")
 	}
 	return nil
 }
@@ -4096,10 +4096,10 @@ func (p *ProcessFailed) appendJSON(dst []byte) []byte {
 
 func (p *ProcessFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ProcessID == "" {
-		return missing("processId")
+		return missingField("processId")
 	}
 	switch p.ErrorCategory {
 	case "spawn", "sandbox", "permission", "timeout", "transport", "lost":
@@ -4107,7 +4107,7 @@ func (p *ProcessFailed) check() error {
 		return notOneOf("errorCategory", p.ErrorCategory, "spawn sandbox permission timeout transport lost")
 	}
 	if p.Message == "" {
-		return missing("message")
+		return missingField("message")
 	}
 	return nil
 }
@@ -4146,10 +4146,10 @@ func (p *ProcessTerminated) appendJSON(dst []byte) []byte {
 
 func (p *ProcessTerminated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ProcessID == "" {
-		return missing("processId")
+		return missingField("processId")
 	}
 	switch p.Reason {
 	case "user", "policy", "parent_cancelled", "shutdown", "timeout", "recovery":
@@ -4158,7 +4158,7 @@ func (p *ProcessTerminated) check() error {
 	}
 	if p.TerminatedBy != nil {
 		if err := p.TerminatedBy.check(); err != nil {
-			return within("terminatedBy", err)
+			return wrapField("terminatedBy", err)
 		}
 	}
 	if err := checkTime("endedAt", p.EndedAt); err != nil {
@@ -4228,7 +4228,7 @@ func (p *RoutingCandidates) appendJSON(dst []byte) []byte {
 
 func (p *RoutingCandidates) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	for i := range p.Candidates {
 		if err := p.Candidates[i].check(); err != nil {
@@ -4266,10 +4266,10 @@ func (p *Candidate) appendJSON(dst []byte) []byte {
 
 func (p *Candidate) check() error {
 	if p.Provider == "" {
-		return missing("provider")
+		return missingField("provider")
 	}
 	if p.Model == "" {
-		return missing("model")
+		return missingField("model")
 	}
 	if p.EstimatedCostUSD != nil {
 		if err := checkFloat("estimatedCostUSD", *p.EstimatedCostUSD); err != nil {
@@ -4293,10 +4293,10 @@ func (p *Exclusion) appendJSON(dst []byte) []byte {
 
 func (p *Exclusion) check() error {
 	if p.Model == "" {
-		return missing("model")
+		return missingField("model")
 	}
 	if p.Reason == "" {
-		return missing("reason")
+		return missingField("reason")
 	}
 	switch p.Category {
 	case "", "capability", "credential", "quota", "network", "policy", "context", "lock", "unknown":
@@ -4320,7 +4320,7 @@ func (p *RestingModel) appendJSON(dst []byte) []byte {
 
 func (p *RestingModel) check() error {
 	if p.Model == "" {
-		return missing("model")
+		return missingField("model")
 	}
 	if err := checkTime("until", p.Until); err != nil {
 		return err
@@ -4413,7 +4413,7 @@ func (p *RoutingDecision) appendJSON(dst []byte) []byte {
 
 func (p *RoutingDecision) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	for i := range p.Candidates {
 		if err := p.Candidates[i].check(); err != nil {
@@ -4426,10 +4426,10 @@ func (p *RoutingDecision) check() error {
 		}
 	}
 	if p.SelectedProvider == "" {
-		return missing("selectedProvider")
+		return missingField("selectedProvider")
 	}
 	if p.SelectedModel == "" {
-		return missing("selectedModel")
+		return missingField("selectedModel")
 	}
 	switch p.RoutingMode {
 	case "", "locked", "default", "automatic", "fallback":
@@ -4442,14 +4442,14 @@ func (p *RoutingDecision) check() error {
 		return notOneOf("decisionSource", p.DecisionSource, "user_lock explicit_default host_policy automatic fallback task_constraint")
 	}
 	if p.DecisionReason == "" {
-		return missing("decisionReason")
+		return missingField("decisionReason")
 	}
 	if p.CapabilityGap == "" {
-		return missing("capabilityGap")
+		return missingField("capabilityGap")
 	}
 	if p.LimitState != nil {
 		if err := p.LimitState.check(); err != nil {
-			return within("limitStateSnapshot", err)
+			return wrapField("limitStateSnapshot", err)
 		}
 	}
 	for i := range p.Resting {
@@ -4522,7 +4522,7 @@ func (p *TaskDelegated) appendJSON(dst []byte) []byte {
 
 func (p *TaskDelegated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.To {
 	case "subagent", "job", "worker", "peer", "thread":
@@ -4530,7 +4530,7 @@ func (p *TaskDelegated) check() error {
 		return notOneOf("to", p.To, "subagent job worker peer thread")
 	}
 	if p.TargetID == "" {
-		return missing("targetId")
+		return missingField("targetId")
 	}
 	return nil
 }
@@ -4553,7 +4553,7 @@ func (p *TaskDependencyUpdated) appendJSON(dst []byte) []byte {
 
 func (p *TaskDependencyUpdated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Change {
 	case "added", "updated", "removed":
@@ -4566,7 +4566,7 @@ func (p *TaskDependencyUpdated) check() error {
 		return notOneOf("kind", p.Kind, "parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence")
 	}
 	if p.TargetID == "" {
-		return missing("targetId")
+		return missingField("targetId")
 	}
 	switch p.Status {
 	case "active", "satisfied", "failed", "removed":
@@ -4609,7 +4609,7 @@ func (p *TaskAttemptStarted) appendJSON(dst []byte) []byte {
 
 func (p *TaskAttemptStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "running", "preparing":
@@ -4618,7 +4618,7 @@ func (p *TaskAttemptStarted) check() error {
 	}
 	if p.Worker != nil {
 		if err := p.Worker.check(); err != nil {
-			return within("worker", err)
+			return wrapField("worker", err)
 		}
 	}
 	for i := range p.InputRefs {
@@ -4628,7 +4628,7 @@ func (p *TaskAttemptStarted) check() error {
 	}
 	if p.RetryPolicy != nil {
 		if err := p.RetryPolicy.check(); err != nil {
-			return within("retryPolicy", err)
+			return wrapField("retryPolicy", err)
 		}
 	}
 	switch p.Reason {
@@ -4704,7 +4704,7 @@ func (p *TaskAttemptCompleted) appendJSON(dst []byte) []byte {
 
 func (p *TaskAttemptCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "completed":
@@ -4774,7 +4774,7 @@ func (p *TaskAttemptFailed) appendJSON(dst []byte) []byte {
 
 func (p *TaskAttemptFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "failed", "cancelled", "unknown":
@@ -4782,11 +4782,11 @@ func (p *TaskAttemptFailed) check() error {
 		return notOneOf("status", p.Status, "failed cancelled unknown")
 	}
 	if p.FailureCategory == "" {
-		return missing("failureCategory")
+		return missingField("failureCategory")
 	}
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
-			return within("error", err)
+			return wrapField("error", err)
 		}
 	}
 	for i := range p.OutputRefs {
@@ -4830,7 +4830,7 @@ func (p *CostEstimated) appendJSON(dst []byte) []byte {
 
 func (p *CostEstimated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.CostUSD != nil {
 		if err := checkFloat("costUSD", *p.CostUSD); err != nil {
@@ -4838,10 +4838,10 @@ func (p *CostEstimated) check() error {
 		}
 	}
 	if p.Currency == "" {
-		return missing("currency")
+		return missingField("currency")
 	}
 	if p.Basis == "" {
-		return missing("basis")
+		return missingField("basis")
 	}
 	return nil
 }
@@ -4872,7 +4872,7 @@ func (p *CostRecorded) appendJSON(dst []byte) []byte {
 
 func (p *CostRecorded) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.CostUSD != nil {
 		if err := checkFloat("costUSD", *p.CostUSD); err != nil {
@@ -4880,17 +4880,17 @@ func (p *CostRecorded) check() error {
 		}
 	}
 	if p.Currency == "" {
-		return missing("currency")
+		return missingField("currency")
 	}
 	if p.Basis == "" {
-		return missing("basis")
+		return missingField("basis")
 	}
 	if p.ModelRequestID == "" {
-		return missing("modelRequestId")
+		return missingField("modelRequestId")
 	}
 	if p.Usage != nil {
 		if err := p.Usage.check(); err != nil {
-			return within("usage", err)
+			return wrapField("usage", err)
 		}
 	}
 	if err := checkFloat("sessionCostUSD", p.SessionCostUSD); err != nil {
@@ -4925,13 +4925,13 @@ func (p *RateLimitHit) appendJSON(dst []byte) []byte {
 
 func (p *RateLimitHit) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Provider == "" {
-		return missing("provider")
+		return missingField("provider")
 	}
 	if p.ModelRequestID == "" {
-		return missing("modelRequestId")
+		return missingField("modelRequestId")
 	}
 	switch p.Source {
 	case "", "provider", "client":
@@ -4989,7 +4989,7 @@ func (p *QuotaState) appendJSON(dst []byte) []byte {
 
 func (p *QuotaState) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Limit != nil {
 		if err := checkFloat("limit", *p.Limit); err != nil {
@@ -5066,7 +5066,7 @@ func (p *ChannelConnected) appendJSON(dst []byte) []byte {
 
 func (p *ChannelConnected) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Transport {
 	case "websocket", "sse", "json_rpc", "grpc", "http_json", "stdio", "in_process", "custom":
@@ -5080,7 +5080,7 @@ func (p *ChannelConnected) check() error {
 	}
 	if p.ConnectedBy != nil {
 		if err := p.ConnectedBy.check(); err != nil {
-			return within("connectedBy", err)
+			return wrapField("connectedBy", err)
 		}
 	}
 	switch p.EnrolledRole {
@@ -5128,7 +5128,7 @@ func (p *ChannelTool) appendJSON(dst []byte) []byte {
 
 func (p *ChannelTool) check() error {
 	if p.ToolName == "" {
-		return missing("toolName")
+		return missingField("toolName")
 	}
 	if len(p.InputSchema) != 0 {
 		if err := checkRaw("inputSchema", p.InputSchema); err != nil {
@@ -5170,7 +5170,7 @@ func (p *ChannelDisconnected) appendJSON(dst []byte) []byte {
 
 func (p *ChannelDisconnected) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Reason {
 	case "closed", "heartbeat_timeout", "error", "shutdown", "replaced", "runtime_restart":
@@ -5196,7 +5196,7 @@ func (p *ChannelResumed) appendJSON(dst []byte) []byte {
 
 func (p *ChannelResumed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.RecoveryMode {
 	case "replay", "snapshot_repair":
@@ -5236,7 +5236,7 @@ func (p *ChannelMessage) appendJSON(dst []byte) []byte {
 
 func (p *ChannelMessage) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Direction {
 	case "in", "out":
@@ -5276,19 +5276,19 @@ func (p *ChannelPermissionForwarded) appendJSON(dst []byte) []byte {
 
 func (p *ChannelPermissionForwarded) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ActionID == "" {
-		return missing("actionId")
+		return missingField("actionId")
 	}
 	if p.RequestedBy == nil {
-		return missing("requestedBy")
+		return missingField("requestedBy")
 	}
 	if err := p.RequestedBy.check(); err != nil {
-		return within("requestedBy", err)
+		return wrapField("requestedBy", err)
 	}
 	if p.Target == "" {
-		return missing("target")
+		return missingField("target")
 	}
 	switch p.FinalDecider {
 	case "local", "remote":
@@ -5322,10 +5322,10 @@ func (p *ChannelPermissionReturned) appendJSON(dst []byte) []byte {
 
 func (p *ChannelPermissionReturned) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ActionID == "" {
-		return missing("actionId")
+		return missingField("actionId")
 	}
 	switch p.Decision {
 	case "allow", "deny", "timeout", "cancel":
@@ -5339,7 +5339,7 @@ func (p *ChannelPermissionReturned) check() error {
 	}
 	if p.DecidedBy != nil {
 		if err := p.DecidedBy.check(); err != nil {
-			return within("decidedBy", err)
+			return wrapField("decidedBy", err)
 		}
 	}
 	switch p.FinalDecider {
@@ -5404,7 +5404,7 @@ func (p *JobCreated) appendJSON(dst []byte) []byte {
 
 func (p *JobCreated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "pending":
@@ -5413,7 +5413,7 @@ func (p *JobCreated) check() error {
 	}
 	if p.RetryPolicy != nil {
 		if err := p.RetryPolicy.check(); err != nil {
-			return within("retryPolicy", err)
+			return wrapField("retryPolicy", err)
 		}
 	}
 	if len(p.OutputSchema) != 0 {
@@ -5423,7 +5423,7 @@ func (p *JobCreated) check() error {
 	}
 	if p.CreatedBy != nil {
 		if err := p.CreatedBy.check(); err != nil {
-			return within("createdBy", err)
+			return wrapField("createdBy", err)
 		}
 	}
 	if len(p.Metadata) != 0 {
@@ -5462,7 +5462,7 @@ func (p *JobStatusChanged) appendJSON(dst []byte) []byte {
 
 func (p *JobStatusChanged) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "running", "completed", "failed", "cancelling", "cancelled":
@@ -5471,17 +5471,17 @@ func (p *JobStatusChanged) check() error {
 	}
 	if p.Progress != nil {
 		if err := p.Progress.check(); err != nil {
-			return within("progress", err)
+			return wrapField("progress", err)
 		}
 	}
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
-			return within("error", err)
+			return wrapField("error", err)
 		}
 	}
 	if p.ChangedBy != nil {
 		if err := p.ChangedBy.check(); err != nil {
-			return within("changedBy", err)
+			return wrapField("changedBy", err)
 		}
 	}
 	return nil
@@ -5517,10 +5517,10 @@ func (p *JobProgressed) appendJSON(dst []byte) []byte {
 
 func (p *JobProgressed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if err := p.Progress.check(); err != nil {
-		return within("progress", err)
+		return wrapField("progress", err)
 	}
 	return nil
 }
@@ -5547,7 +5547,7 @@ func (p *JobItemStarted) appendJSON(dst []byte) []byte {
 
 func (p *JobItemStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -5576,7 +5576,7 @@ func (p *JobItemCompleted) appendJSON(dst []byte) []byte {
 
 func (p *JobItemCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "completed", "reported":
@@ -5613,10 +5613,10 @@ func (p *JobItemFailed) appendJSON(dst []byte) []byte {
 
 func (p *JobItemFailed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if err := p.Error.check(); err != nil {
-		return within("error", err)
+		return wrapField("error", err)
 	}
 	return nil
 }
@@ -5651,13 +5651,13 @@ func (p *OutputStored) appendJSON(dst []byte) []byte {
 
 func (p *OutputStored) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.OutputRef == "" {
-		return missing("outputRef")
+		return missingField("outputRef")
 	}
 	if p.MediaType == "" {
-		return missing("mediaType")
+		return missingField("mediaType")
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err
@@ -5684,7 +5684,7 @@ func (p *OutputRedacted) appendJSON(dst []byte) []byte {
 
 func (p *OutputRedacted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -5699,13 +5699,13 @@ func (p *OutputExpired) appendJSON(dst []byte) []byte {
 
 func (p *OutputExpired) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.OutputRef == "" {
-		return missing("outputRef")
+		return missingField("outputRef")
 	}
 	if p.Reason == "" {
-		return missing("reason")
+		return missingField("reason")
 	}
 	return nil
 }
@@ -5741,7 +5741,7 @@ func (p *HistoryWindowLoaded) appendJSON(dst []byte) []byte {
 
 func (p *HistoryWindowLoaded) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	for i := range p.Turns {
 		if err := p.Turns[i].check(); err != nil {
@@ -5821,13 +5821,13 @@ func (p *InheritedTurn) appendJSON(dst []byte) []byte {
 
 func (p *InheritedTurn) check() error {
 	if p.TurnID == "" {
-		return missing("turnId")
+		return missingField("turnId")
 	}
 	if p.SessionID == "" {
-		return missing("sessionId")
+		return missingField("sessionId")
 	}
 	if p.ThreadID == "" {
-		return missing("threadId")
+		return missingField("threadId")
 	}
 	switch p.Status {
 	case "completed", "failed", "cancelled", "stale":
@@ -5836,7 +5836,7 @@ func (p *InheritedTurn) check() error {
 	}
 	if p.Usage != nil {
 		if err := p.Usage.check(); err != nil {
-			return within("usage", err)
+			return wrapField("usage", err)
 		}
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
@@ -5878,7 +5878,7 @@ func (p *HistoryReconstructed) appendJSON(dst []byte) []byte {
 
 func (p *HistoryReconstructed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	return nil
 }
@@ -5917,13 +5917,13 @@ func (p *RollbackStarted) appendJSON(dst []byte) []byte {
 
 func (p *RollbackStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.RollbackID == "" {
-		return missing("rollbackId")
+		return missingField("rollbackId")
 	}
 	if p.ToTurnID == "" {
-		return missing("toTurnId")
+		return missingField("toTurnId")
 	}
 	switch p.Files {
 	case "restore", "keep":
@@ -5932,12 +5932,12 @@ func (p *RollbackStarted) check() error {
 	}
 	if p.Origin != nil {
 		if err := p.Origin.check(); err != nil {
-			return within("origin", err)
+			return wrapField("origin", err)
 		}
 	}
 	if p.RequestedBy != nil {
 		if err := p.RequestedBy.check(); err != nil {
-			return within("requestedBy", err)
+			return wrapField("requestedBy", err)
 		}
 	}
 	return nil
@@ -5994,17 +5994,17 @@ func (p *RollbackCompleted) appendJSON(dst []byte) []byte {
 
 func (p *RollbackCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.RollbackID == "" {
-		return missing("rollbackId")
+		return missingField("rollbackId")
 	}
 	if p.ToTurnID == "" {
-		return missing("toTurnId")
+		return missingField("toTurnId")
 	}
 	if p.Origin != nil {
 		if err := p.Origin.check(); err != nil {
-			return within("origin", err)
+			return wrapField("origin", err)
 		}
 	}
 	for i := range p.Files {
@@ -6029,7 +6029,7 @@ func (p *RollbackFile) appendJSON(dst []byte) []byte {
 
 func (p *RollbackFile) check() error {
 	if p.Path == "" {
-		return missing("path")
+		return missingField("path")
 	}
 	switch p.Change {
 	case "restored", "deleted", "kept", "conflict", "unavailable":
@@ -6057,10 +6057,10 @@ func (p *SnapshotRepaired) appendJSON(dst []byte) []byte {
 
 func (p *SnapshotRepaired) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.Reason == "" {
-		return missing("reason")
+		return missingField("reason")
 	}
 	switch p.RecoveryMode {
 	case "snapshot_repair":
@@ -6102,7 +6102,7 @@ func (p *BenchmarkDataset) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkDataset) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if err := checkTime("frozenAt", p.FrozenAt); err != nil {
 		return err
@@ -6149,7 +6149,7 @@ func (p *BenchmarkConfiguration) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkConfiguration) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if len(p.Tools) != 0 {
 		if err := checkRaw("tools", p.Tools); err != nil {
@@ -6206,7 +6206,7 @@ func (p *BenchmarkTrialStarted) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkTrialStarted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "running":
@@ -6279,7 +6279,7 @@ func (p *BenchmarkTrialEnded) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkTrialEnded) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "completed", "failed":
@@ -6288,12 +6288,12 @@ func (p *BenchmarkTrialEnded) check() error {
 	}
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
-			return within("error", err)
+			return wrapField("error", err)
 		}
 	}
 	if p.Usage != nil {
 		if err := p.Usage.check(); err != nil {
-			return within("usage", err)
+			return wrapField("usage", err)
 		}
 	}
 	if p.CostUSD != nil {
@@ -6340,14 +6340,14 @@ func (p *BenchmarkRewardRecorded) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkRewardRecorded) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if err := checkFloat("value", p.Value); err != nil {
 		return err
 	}
 	if p.Verifier != nil {
 		if err := p.Verifier.check(); err != nil {
-			return within("verifier", err)
+			return wrapField("verifier", err)
 		}
 	}
 	return nil
@@ -6402,17 +6402,17 @@ func (p *BenchmarkComparisonCompleted) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkComparisonCompleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if err := p.Baseline.check(); err != nil {
-		return within("baseline", err)
+		return wrapField("baseline", err)
 	}
 	if err := p.Candidate.check(); err != nil {
-		return within("candidate", err)
+		return wrapField("candidate", err)
 	}
 	if p.Interval != nil {
 		if err := p.Interval.check(); err != nil {
-			return within("interval", err)
+			return wrapField("interval", err)
 		}
 	}
 	if p.CostDeltaUSD != nil {
@@ -6421,7 +6421,7 @@ func (p *BenchmarkComparisonCompleted) check() error {
 		}
 	}
 	if p.Decision == "" {
-		return missing("decision")
+		return missingField("decision")
 	}
 	return nil
 }
@@ -6460,7 +6460,7 @@ func (p *BenchmarkRun) appendJSON(dst []byte) []byte {
 
 func (p *BenchmarkRun) check() error {
 	if p.ConfigurationID == "" {
-		return missing("configurationId")
+		return missingField("configurationId")
 	}
 	if p.MeanReward != nil {
 		if err := checkFloat("meanReward", *p.MeanReward); err != nil {
@@ -6554,7 +6554,7 @@ func (p *TurnInterruptRequested) appendJSON(dst []byte) []byte {
 
 func (p *TurnInterruptRequested) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Queue {
 	case "keep", "clear":
@@ -6563,7 +6563,7 @@ func (p *TurnInterruptRequested) check() error {
 	}
 	if p.RequestedBy != nil {
 		if err := p.RequestedBy.check(); err != nil {
-			return within("requestedBy", err)
+			return wrapField("requestedBy", err)
 		}
 	}
 	switch p.Cause {
@@ -6609,7 +6609,7 @@ func (p *TurnSteered) appendJSON(dst []byte) []byte {
 
 func (p *TurnSteered) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if len(p.Input) != 0 {
 		if err := checkRaw("input", p.Input); err != nil {
@@ -6618,7 +6618,7 @@ func (p *TurnSteered) check() error {
 	}
 	if p.Options != nil {
 		if err := p.Options.check(); err != nil {
-			return within("options", err)
+			return wrapField("options", err)
 		}
 	}
 	if len(p.Metadata) != 0 {
@@ -6628,7 +6628,7 @@ func (p *TurnSteered) check() error {
 	}
 	if p.SubmittedBy != nil {
 		if err := p.SubmittedBy.check(); err != nil {
-			return within("submittedBy", err)
+			return wrapField("submittedBy", err)
 		}
 	}
 	return nil
@@ -6654,7 +6654,7 @@ func (p *JobHeld) appendJSON(dst []byte) []byte {
 
 func (p *JobHeld) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Status {
 	case "pending":
@@ -6663,7 +6663,7 @@ func (p *JobHeld) check() error {
 	}
 	if p.HeldBy != nil {
 		if err := p.HeldBy.check(); err != nil {
-			return within("heldBy", err)
+			return wrapField("heldBy", err)
 		}
 	}
 	return nil
@@ -6715,10 +6715,10 @@ func (p *ScheduleCreated) appendJSON(dst []byte) []byte {
 
 func (p *ScheduleCreated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	switch p.Missed {
 	case "skip", "run_once", "run_all":
@@ -6745,7 +6745,7 @@ func (p *ScheduleCreated) check() error {
 	}
 	if p.CreatedBy != nil {
 		if err := p.CreatedBy.check(); err != nil {
-			return within("createdBy", err)
+			return wrapField("createdBy", err)
 		}
 	}
 	return nil
@@ -6779,10 +6779,10 @@ func (p *ScheduleFired) appendJSON(dst []byte) []byte {
 
 func (p *ScheduleFired) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	if err := checkTime("dueAt", p.DueAt); err != nil {
 		return err
@@ -6792,7 +6792,7 @@ func (p *ScheduleFired) check() error {
 	}
 	if p.Error != nil {
 		if err := p.Error.check(); err != nil {
-			return within("error", err)
+			return wrapField("error", err)
 		}
 	}
 	return nil
@@ -6822,10 +6822,10 @@ func (p *ScheduleMissed) appendJSON(dst []byte) []byte {
 
 func (p *ScheduleMissed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	switch p.Reason {
 	case "down", "overlap", "paused":
@@ -6860,10 +6860,10 @@ func (p *ScheduleQueued) appendJSON(dst []byte) []byte {
 
 func (p *ScheduleQueued) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	if err := checkTime("dueAt", p.DueAt); err != nil {
 		return err
@@ -6894,14 +6894,14 @@ func (p *SchedulePaused) appendJSON(dst []byte) []byte {
 
 func (p *SchedulePaused) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	if p.PausedBy != nil {
 		if err := p.PausedBy.check(); err != nil {
-			return within("pausedBy", err)
+			return wrapField("pausedBy", err)
 		}
 	}
 	return nil
@@ -6923,14 +6923,14 @@ func (p *ScheduleResumed) appendJSON(dst []byte) []byte {
 
 func (p *ScheduleResumed) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	if p.ResumedBy != nil {
 		if err := p.ResumedBy.check(); err != nil {
-			return within("resumedBy", err)
+			return wrapField("resumedBy", err)
 		}
 	}
 	return nil
@@ -6952,14 +6952,14 @@ func (p *ScheduleDeleted) appendJSON(dst []byte) []byte {
 
 func (p *ScheduleDeleted) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.ScheduleID == "" {
-		return missing("scheduleId")
+		return missingField("scheduleId")
 	}
 	if p.DeletedBy != nil {
 		if err := p.DeletedBy.check(); err != nil {
-			return within("deletedBy", err)
+			return wrapField("deletedBy", err)
 		}
 	}
 	return nil
@@ -7005,10 +7005,10 @@ func (p *PeerTaskLinked) appendJSON(dst []byte) []byte {
 
 func (p *PeerTaskLinked) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.NativeProtocol == "" {
-		return missing("nativeProtocol")
+		return missingField("nativeProtocol")
 	}
 	switch p.Direction {
 	case "inbound", "outbound":
@@ -7016,7 +7016,7 @@ func (p *PeerTaskLinked) check() error {
 		return notOneOf("direction", p.Direction, "inbound outbound")
 	}
 	if p.RemoteTaskID == "" {
-		return missing("remoteTaskId")
+		return missingField("remoteTaskId")
 	}
 	switch p.DeliveryMechanism {
 	case "", "polling", "streaming", "subscription", "push":
@@ -7080,7 +7080,7 @@ func (p *PeerTaskUpdated) appendJSON(dst []byte) []byte {
 
 func (p *PeerTaskUpdated) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	switch p.Direction {
 	case "", "inbound", "outbound":
@@ -7088,10 +7088,10 @@ func (p *PeerTaskUpdated) check() error {
 		return notOneOf("direction", p.Direction, "inbound outbound")
 	}
 	if p.RemoteTaskID == "" {
-		return missing("remoteTaskId")
+		return missingField("remoteTaskId")
 	}
 	if p.RemoteStatus == "" {
-		return missing("remoteStatus")
+		return missingField("remoteStatus")
 	}
 	switch p.Status {
 	case "running", "idle", "waiting_input", "waiting_permission", "completed_unreconciled", "completed", "failed", "cancelled", "rejected", "missing", "unreachable", "unknown":
@@ -7126,26 +7126,26 @@ func (p *PeerPushConfigured) appendJSON(dst []byte) []byte {
 
 func (p *PeerPushConfigured) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.NativeProtocol == "" {
-		return missing("nativeProtocol")
+		return missingField("nativeProtocol")
 	}
 	if p.RemoteTaskID == "" {
-		return missing("remoteTaskId")
+		return missingField("remoteTaskId")
 	}
 	if p.ConfigID == "" {
-		return missing("configId")
+		return missingField("configId")
 	}
 	if p.Target == "" {
-		return missing("target")
+		return missingField("target")
 	}
 	if p.Sealed == "" {
-		return missing("sealed")
+		return missingField("sealed")
 	}
 	if p.ConfiguredBy != nil {
 		if err := p.ConfiguredBy.check(); err != nil {
-			return within("configuredBy", err)
+			return wrapField("configuredBy", err)
 		}
 	}
 	return nil
@@ -7167,20 +7167,20 @@ func (p *PeerPushRemoved) appendJSON(dst []byte) []byte {
 
 func (p *PeerPushRemoved) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.NativeProtocol == "" {
-		return missing("nativeProtocol")
+		return missingField("nativeProtocol")
 	}
 	if p.RemoteTaskID == "" {
-		return missing("remoteTaskId")
+		return missingField("remoteTaskId")
 	}
 	if p.ConfigID == "" {
-		return missing("configId")
+		return missingField("configId")
 	}
 	if p.RemovedBy != nil {
 		if err := p.RemovedBy.check(); err != nil {
-			return within("removedBy", err)
+			return wrapField("removedBy", err)
 		}
 	}
 	return nil
@@ -7222,16 +7222,16 @@ func (p *PeerPushReported) appendJSON(dst []byte) []byte {
 
 func (p *PeerPushReported) check() error {
 	if p == nil {
-		return missing("payload")
+		return missingField("payload")
 	}
 	if p.NativeProtocol == "" {
-		return missing("nativeProtocol")
+		return missingField("nativeProtocol")
 	}
 	if p.RemoteTaskID == "" {
-		return missing("remoteTaskId")
+		return missingField("remoteTaskId")
 	}
 	if p.ConfigID == "" {
-		return missing("configId")
+		return missingField("configId")
 	}
 	switch p.Outcome {
 	case "delivered", "failing", "gave_up", "refused":
@@ -7327,7 +7327,7 @@ func (p *Comparison) check() error {
 		return err
 	}
 	if p.Decision == "" {
-		return missing("decision")
+		return missingField("decision")
 	}
 	return nil
 }

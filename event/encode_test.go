@@ -65,7 +65,7 @@ func TestScopeOrder(t *testing.T) {
 	}
 }
 
-// TestEncodersAgree holds the generated encoder against encoding/json, which
+// TestEncodersAgree checks the generated encoder against encoding/json, which
 // reads the same tags. Only times differ: ours always have six digits.
 func TestEncodersAgree(t *testing.T) {
 	every(t, func(t *rapid.T, typ event.Type) {

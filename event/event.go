@@ -12,7 +12,8 @@ type Type string
 
 // Schema versions that an envelope may carry.
 const (
-	// SchemaStandard marks a type of the Agent Runtime standard, strict profile.
+	// SchemaStandard marks a type of the Agent Runtime standard. "Lime" is the
+	// standard's name for its strict profile, and 0.4.0 the standard's version.
 	SchemaStandard = "lime-profile-0.4.0"
 	// SchemaExtension marks a type of agentd's own.
 	SchemaExtension = "agentd-1"
@@ -30,7 +31,7 @@ const RuntimeSession = "sess_runtime"
 // Event is one fact: an envelope and its payload.
 //
 // RuntimeID, ID, Time and Sequence are set by the session's writer when the
-// event is appended; whoever produces an event leaves them empty.
+// event is appended; code that produces an event leaves them empty.
 type Event struct {
 	Type      Type
 	ID        string
@@ -103,7 +104,7 @@ func (t Type) SchemaVersion() string {
 	return SchemaStandard
 }
 
-// Check reports why e can't be appended, or nil. It holds e against the
+// Check reports why e can't be appended, or nil. It checks e against the
 // catalogue: a known type, the right payload, every id that the type needs,
 // and payload fields that fit. It doesn't look at the fields that the session's
 // writer sets.

@@ -56,7 +56,7 @@ type ProcessCompleted struct {
 	MaxRSS     int64  `json:"maxRssBytes,omitempty"`
 }
 
-// ProcessFailed says that a process could not run, or is not known any more.
+// ProcessFailed says that a process could not run, or can no longer be identified.
 type ProcessFailed struct {
 	ProcessID     string `json:"processId" check:"nonempty"`
 	ErrorCategory string `json:"errorCategory" enum:"spawn sandbox permission timeout transport lost"`

@@ -18,7 +18,7 @@ type Exclusion struct {
 	Category string `json:"category,omitempty" enum:"capability credential quota network policy context lock unknown"`
 }
 
-// RestingModel is a model that is left alone for a while after a failure.
+// RestingModel is a model that isn't used for a while after a failure.
 type RestingModel struct {
 	Model    string    `json:"model" check:"nonempty"`
 	Until    time.Time `json:"until"`

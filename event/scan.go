@@ -14,12 +14,12 @@ import (
 func scanEnvelope(data []byte, e, known *Event) (payload []byte, version string, ok bool) {
 	*e = Event{}
 	s := scanner{data: data}
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return nil, "", false
 	}
 	for {
 		key, ok := s.plainString()
-		if !ok || !s.take(':') {
+		if !ok || !s.acceptByte(':') {
 			return nil, "", false
 		}
 		switch string(key) {
@@ -33,11 +33,11 @@ func scanEnvelope(data []byte, e, known *Event) (payload []byte, version string,
 		if !ok {
 			return nil, "", false
 		}
-		if !s.take(',') {
+		if !s.acceptByte(',') {
 			break
 		}
 	}
-	ok = s.take('}') && s.i == len(data) && len(payload) > 0 && payload[0] == '{'
+	ok = s.acceptByte('}') && s.i == len(data) && len(payload) > 0 && payload[0] == '{'
 	return payload, version, ok
 }
 
@@ -47,7 +47,7 @@ type scanner struct {
 	i    int
 }
 
-func (s *scanner) take(c byte) bool {
+func (s *scanner) acceptByte(c byte) bool {
 	if s.i >= len(s.data) || s.data[s.i] != c {
 		return false
 	}
@@ -57,13 +57,13 @@ func (s *scanner) take(c byte) bool {
 
 // plainString returns the inside of a string without escapes and of ASCII only.
 func (s *scanner) plainString() ([]byte, bool) {
-	if !s.take('"') {
+	if !s.acceptByte('"') {
 		return nil, false
 	}
 	start := s.i
 	s.i = plainFrom(s.data, s.i)
 	end := s.i
-	return s.data[start:end], s.take('"')
+	return s.data[start:end], s.acceptByte('"')
 }
 
 // version returns a schema version that is known, so that it needs no copy.
@@ -160,14 +160,14 @@ func (s *scanner) time(t *time.Time) bool {
 			return false
 		}
 	}
-	month, day := number(b[5:7]), number(b[8:10])
-	hour, minute, second := number(b[11:13]), number(b[14:16]), number(b[17:19])
-	*t = time.Date(number(b[:4]), time.Month(month), day, hour, minute, second, number(b[20:26])*1000, time.UTC)
+	month, day := parseDigits(b[5:7]), parseDigits(b[8:10])
+	hour, minute, second := parseDigits(b[11:13]), parseDigits(b[14:16]), parseDigits(b[17:19])
+	*t = time.Date(parseDigits(b[:4]), time.Month(month), day, hour, minute, second, parseDigits(b[20:26])*1000, time.UTC)
 	// A date that doesn't exist would have been moved to one that does.
 	return t.Month() == time.Month(month) && t.Day() == day && hour < 24 && minute < 60 && second < 60
 }
 
-func number(digits []byte) int {
+func parseDigits(digits []byte) int {
 	n := 0
 	for _, c := range digits {
 		n = n*10 + int(c-'0')

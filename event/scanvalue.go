@@ -14,11 +14,11 @@ import (
 // key reads a field's name and the colon behind it.
 func (s *scanner) key() ([]byte, bool) {
 	b, ok := s.plainString()
-	return b, ok && s.take(':')
+	return b, ok && s.acceptByte(':')
 }
 
-// word steps over a literal.
-func (s *scanner) word(w string) bool {
+// acceptLiteral steps over a literal.
+func (s *scanner) acceptLiteral(w string) bool {
 	if len(s.data)-s.i < len(w) || string(s.data[s.i:s.i+len(w)]) != w {
 		return false
 	}
@@ -26,19 +26,19 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
-func (s *scanner) null() bool { return s.word("null") }
+func (s *scanner) null() bool { return s.acceptLiteral("null") }
 
 func (s *scanner) bool(v *bool) bool {
-	if s.word("true") {
+	if s.acceptLiteral("true") {
 		*v = true
 		return true
 	}
-	return s.word("false")
+	return s.acceptLiteral("false")
 }
 
 func (s *scanner) int(v *int64) bool {
 	var n uint64
-	negative := s.take('-')
+	negative := s.acceptByte('-')
 	if !s.uint(&n) || !s.numberEnds() {
 		return false
 	}
@@ -234,7 +234,7 @@ func hexValue(c byte) (rune, bool) {
 
 // strings reads a list of strings.
 func (s *scanner) strings(v *[]string) bool {
-	return list(s, v, func(item *string) bool { return s.text(item) })
+	return scanList(s, v, func(item *string) bool { return s.text(item) })
 }
 
 // decodeList reads a list of structs.
@@ -242,16 +242,16 @@ func decodeList[T any, P interface {
 	*T
 	decodeJSON(s *scanner) bool
 }](s *scanner, v *[]T) bool {
-	return list(s, v, func(item *T) bool { return P(item).decodeJSON(s) })
+	return scanList(s, v, func(item *T) bool { return P(item).decodeJSON(s) })
 }
 
-// list reads a list whose elements read does.
-func list[T any](s *scanner, v *[]T, read func(*T) bool) bool {
-	if !s.take('[') {
+// scanList reads a list whose elements read does.
+func scanList[T any](s *scanner, v *[]T, read func(*T) bool) bool {
+	if !s.acceptByte('[') {
 		return false
 	}
 	*v = []T{}
-	if s.take(']') {
+	if s.acceptByte(']') {
 		return true
 	}
 	for {
@@ -260,8 +260,8 @@ func list[T any](s *scanner, v *[]T, read func(*T) bool) bool {
 		if !read(&(*v)[len(*v)-1]) {
 			return false
 		}
-		if !s.take(',') {
-			return s.take(']')
+		if !s.acceptByte(',') {
+			return s.acceptByte(']')
 		}
 	}
 }

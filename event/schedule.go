@@ -13,7 +13,7 @@ type ScheduleCreated struct {
 	EveryMs int64 `json:"everyMs,omitempty"`
 	// TimeZone that cron is meant in.
 	TimeZone string `json:"timeZone,omitempty"`
-	// Missed says what becomes of runs that were due while nobody could start them.
+	// Missed says what happens to runs that were due while they couldn't be started.
 	Missed string `json:"missed" enum:"@missedRuns"`
 	// Overlap says what becomes of a run that is due while the last one goes on.
 	Overlap string `json:"overlap" enum:"@overlappingRuns"`

@@ -89,7 +89,7 @@ func TestStrictValidator(t *testing.T) {
 	}
 }
 
-// TestStrictSnapshotValidator holds the standard's own example against the
+// TestStrictSnapshotValidator checks the standard's own example against the
 // snapshot profile, and the same without a required field.
 func TestStrictSnapshotValidator(t *testing.T) {
 	strict := eventtest.StrictSnapshot(t)

@@ -94,9 +94,9 @@ func (t Trace) Span(sessionID, id string) Trace {
 	return Trace{TraceID: t.TraceID, SpanID: SpanIDOf(sessionID, id), State: t.State}
 }
 
-// TraceIDOf returns the trace that a turn begins when nobody sent it one. It
-// follows from the ids alone, so whoever projects the facts later finds the trace
-// that was told to others while the turn ran.
+// TraceIDOf returns the trace that a turn begins when the caller sent none. It
+// follows from the ids alone, so a later projection of the facts finds the trace
+// that was propagated while the turn ran.
 func TraceIDOf(sessionID, turnID string) string {
 	return derived("trace", sessionID, turnID, traceIDLength/2)
 }
@@ -124,7 +124,7 @@ func WithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-// TraceFrom returns where the work under ctx belongs; the zero value if nobody said.
+// TraceFrom returns where the work under ctx belongs; the zero value if none was set.
 func TraceFrom(ctx context.Context) Trace {
 	t, _ := ctx.Value(traceKey{}).(Trace)
 	return t

@@ -40,11 +40,11 @@ const (
 	TypeTaskBlocked Type = "task.blocked"
 	// TypeTaskPaused: A task was paused on purpose.
 	TypeTaskPaused Type = "task.paused"
-	// TypeTaskResumed: A paused, waiting or blocked task goes on.
+	// TypeTaskResumed: A paused, waiting or blocked task continues.
 	TypeTaskResumed Type = "task.resumed"
 	// TypeTaskRetrying: Another attempt is being prepared.
 	TypeTaskRetrying Type = "task.retrying"
-	// TypeTaskCancelRequested: Somebody wants a task stopped; cleanup is under way.
+	// TypeTaskCancelRequested: A task is to be stopped; cleanup has begun.
 	TypeTaskCancelRequested Type = "task.cancel_requested"
 	// TypeTaskCancelled: A task was stopped.
 	TypeTaskCancelled Type = "task.cancelled"
@@ -52,7 +52,7 @@ const (
 	TypeTaskTimedOut Type = "task.timed_out"
 	// TypeTaskFailed: A task failed for good.
 	TypeTaskFailed Type = "task.failed"
-	// TypeTaskLost: Nobody can prove that the worker is alive.
+	// TypeTaskLost: The worker can't be proved alive.
 	TypeTaskLost Type = "task.lost"
 	// TypeTaskCompleted: A task is done and its facts are reconciled.
 	TypeTaskCompleted Type = "task.completed"
@@ -116,9 +116,9 @@ const (
 	TypeSubagentClosed Type = "subagent.closed"
 	// TypeLimitChanged: A limit was set or changed.
 	TypeLimitChanged Type = "limit.changed"
-	// TypeSnapshotUpdated: A read model was written, or a stream goes on from one.
+	// TypeSnapshotUpdated: A read model was written, or a stream continues from one.
 	TypeSnapshotUpdated Type = "snapshot.updated"
-	// TypeRuntimeWarning: Something is wrong, and work goes on.
+	// TypeRuntimeWarning: Something is wrong, but work continues.
 	TypeRuntimeWarning Type = "runtime.warning"
 	// TypeRuntimeError: Something is wrong, and work stops.
 	TypeRuntimeError Type = "runtime.error"
@@ -148,7 +148,7 @@ const (
 	TypeProcessInput Type = "process.input"
 	// TypeProcessCompleted: A process ended by itself.
 	TypeProcessCompleted Type = "process.completed"
-	// TypeProcessFailed: A process could not run, or can't be reached any more.
+	// TypeProcessFailed: A process could not run, or can no longer be reached.
 	TypeProcessFailed Type = "process.failed"
 	// TypeProcessTerminated: A process was ended.
 	TypeProcessTerminated Type = "process.terminated"
@@ -164,7 +164,7 @@ const (
 	TypeRoutingNotPossible Type = "routing.not_possible"
 	// TypeRoutingSingleCandidate: One model can do the work, so there was nothing to choose.
 	TypeRoutingSingleCandidate Type = "routing.single_candidate"
-	// TypeTaskDelegated: A task was handed to somebody.
+	// TypeTaskDelegated: A task was delegated.
 	TypeTaskDelegated Type = "task.delegated"
 	// TypeTaskDependencyUpdated: An edge of the task graph changed.
 	TypeTaskDependencyUpdated Type = "task.dependency.updated"
@@ -230,7 +230,7 @@ const (
 	TypeHistoryRollbackStarted Type = "history.rollback.started"
 	// TypeHistoryRollbackCompleted: Turns were taken back; nothing was deleted.
 	TypeHistoryRollbackCompleted Type = "history.rollback.completed"
-	// TypeSnapshotRepaired: A gap that can't be replayed was bridged by a snapshot.
+	// TypeSnapshotRepaired: A gap that can't be redelivered was bridged by a snapshot.
 	TypeSnapshotRepaired Type = "snapshot.repaired"
 	// TypeBenchmarkDatasetResolved: The frozen data set of a trial.
 	TypeBenchmarkDatasetResolved Type = "benchmark.dataset.resolved"
@@ -242,11 +242,11 @@ const (
 	TypeBenchmarkTrialCompleted Type = "benchmark.trial.completed"
 	// TypeBenchmarkTrialFailed: A trial failed, timed out or was blocked.
 	TypeBenchmarkTrialFailed Type = "benchmark.trial.failed"
-	// TypeBenchmarkRewardRecorded: A score that somebody else gave was attached.
+	// TypeBenchmarkRewardRecorded: A score from an external grader was attached.
 	TypeBenchmarkRewardRecorded Type = "benchmark.reward.recorded"
-	// TypeBenchmarkComparisonCompleted: Two configurations were held against each other.
+	// TypeBenchmarkComparisonCompleted: Two configurations were compared with each other.
 	TypeBenchmarkComparisonCompleted Type = "benchmark.comparison.completed"
-	// TypeTurnInterruptRequested: Somebody wants a turn stopped.
+	// TypeTurnInterruptRequested: A turn is to be stopped.
 	TypeTurnInterruptRequested Type = "turn.interrupt_requested"
 	// TypeTurnSteered: Input was added to a running turn.
 	TypeTurnSteered Type = "turn.steered"
@@ -264,7 +264,7 @@ const (
 	TypeScheduleQueued Type = "schedule.queued"
 	// TypeSchedulePaused: A schedule starts nothing until it is resumed.
 	TypeSchedulePaused Type = "schedule.paused"
-	// TypeScheduleResumed: A paused schedule goes on.
+	// TypeScheduleResumed: A paused schedule continues.
 	TypeScheduleResumed Type = "schedule.resumed"
 	// TypeScheduleDeleted: A schedule ended.
 	TypeScheduleDeleted Type = "schedule.deleted"
@@ -272,11 +272,11 @@ const (
 	TypeChannelPeerTaskLinked Type = "channel.peer_task.linked"
 	// TypeChannelPeerTaskUpdated: A peer's task changed.
 	TypeChannelPeerTaskUpdated Type = "channel.peer_task.updated"
-	// TypeChannelPeerPushConfigured: A peer said where it wants to be told of its task.
+	// TypeChannelPeerPushConfigured: A peer configured push notifications for its task.
 	TypeChannelPeerPushConfigured Type = "channel.peer_push.configured"
-	// TypeChannelPeerPushRemoved: A peer doesn't want to be told any more.
+	// TypeChannelPeerPushRemoved: A peer removed its push notifications.
 	TypeChannelPeerPushRemoved Type = "channel.peer_push.removed"
-	// TypeChannelPeerPushReported: A peer was told of its task, or could not be.
+	// TypeChannelPeerPushReported: A push notification about a peer's task succeeded or failed.
 	TypeChannelPeerPushReported Type = "channel.peer_push.reported"
 )
 

@@ -46,7 +46,7 @@ func openArchive(r io.ReaderAt, size int64, left *allowance) (fs.FS, *damage) {
 	archive, err := zip.NewReader(r, size)
 	if err == nil {
 		if n := len(archive.File); n > maxEntries {
-			return nil, &damage{0, fmt.Errorf("the archive has %d files, and at most %d are looked at", n, maxEntries)}
+			return nil, &damage{0, fmt.Errorf("the archive has %d files; the maximum is %d", n, maxEntries)}
 		}
 		for _, f := range archive.File {
 			if _, err = f.DataOffset(); err != nil {
@@ -229,7 +229,7 @@ func (f *asFarFile) Read(p []byte) (int, error) {
 func (a *asFar) explain(found *Finding) *Finding {
 	if found == nil {
 		for name, d := range a.first { // it takes a checksum that alone is wrong to get here
-			return changed(name, d.at, "its content is as it was, but it can't be read without an error: %v", d.err)
+			return changedFinding(name, d.at, "its content is as it was, but it can't be read without an error: %v", d.err)
 		}
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 //	manifest.json   files with sizes and hashes, redactions, what is missing
 //
 // The manifest needs no signature: it follows from the pack and the files, each
-// of which is held against the pack.
+// of which is checked against the pack.
 const (
 	bundlePack     = "evidence.json"
 	bundleEvents   = "events.jsonl"

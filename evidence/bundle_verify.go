@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// VerifyBundle holds a bundle against its pack, and the pack against its proof.
+// VerifyBundle checks a bundle against its pack, and the pack against its proof.
 // Contents are judged, not how an archive packs them. An export in the sibling
-// standard's shape is held against the signed pack in it.
+// standard's shape is checked against the signed pack in it.
 func VerifyBundle(files fs.FS, opt VerifyOptions) *Verification {
 	far := &asFar{files: files, first: map[string]*damage{}}
 	v := verifyFiles(far, opt)
@@ -30,7 +30,7 @@ func verifyFiles(files fs.FS, opt VerifyOptions) *Verification {
 	if v.Finding != nil {
 		return v
 	}
-	v.Finding = b.rest(v)
+	v.Finding = b.checkContents(v)
 	v.Files = len(b.lines) + 1
 	return v
 }
@@ -43,8 +43,8 @@ type bundleCheck struct {
 	lines   []bundleFile
 }
 
-// changed is a finding about a file.
-func changed(file string, at int64, format string, args ...any) *Finding {
+// changedFinding is a finding about a file.
+func changedFinding(file string, at int64, format string, args ...any) *Finding {
 	return &Finding{File: file, Byte: at, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -57,7 +57,7 @@ type hashed struct {
 func (b *bundleCheck) open(path string) (fs.File, *hashed, *Finding) {
 	f, err := b.files.Open(path)
 	if err != nil {
-		return nil, nil, changed(path, 0, "it is missing, or can't be opened: %v", err)
+		return nil, nil, changedFinding(path, 0, "it is missing, or can't be opened: %v", err)
 	}
 	c := newCounted(io.Discard)
 	return f, &hashed{io.TeeReader(f, c), c}, nil
@@ -66,7 +66,7 @@ func (b *bundleCheck) open(path string) (fs.File, *hashed, *Finding) {
 // line ends a file and adds its line of the manifest.
 func (b *bundleCheck) line(path, role, mediaType string, h *hashed) *Finding {
 	if _, err := io.Copy(io.Discard, h); err != nil {
-		return changed(path, h.c.n, "it can't be read: %v", err)
+		return changedFinding(path, h.c.n, "it can't be read: %v", err)
 	}
 	b.lines = append(b.lines, h.c.line(path, role, mediaType))
 	return nil
@@ -87,9 +87,9 @@ func (b *bundleCheck) pack() *Verification {
 	facts := &factLines{r: bufio.NewReaderSize(events, 64<<10)}
 	opt := b.opt
 	opt.items, opt.facts = b.outline.item, facts.compare
-	v, err := verify(pack, opt, func() (io.ReadCloser, error) { return b.files.Open(bundlePack) })
+	v, err := verifyReader(pack, opt, func() (io.ReadCloser, error) { return b.files.Open(bundlePack) })
 	if err != nil { // an archive's checksum, or the medium
-		return &Verification{Finding: changed(bundlePack, pack.c.n, "it can't be read: %v", err)}
+		return &Verification{Finding: changedFinding(bundlePack, pack.c.n, "it can't be read: %v", err)}
 	}
 	if v.Finding != nil {
 		if v.Finding.File == "" {
@@ -119,7 +119,7 @@ func (l *factLines) compare(sequence uint64, data string) error {
 	l.got = slices.Grow(l.got[:0], len(l.want))[:len(l.want)]
 	n, err := io.ReadFull(l.r, l.got)
 	if err != nil || !bytes.Equal(l.got, l.want) {
-		f := changed(bundleEvents, l.at+firstDifference(l.got[:n], l.want), "it is not the fact that the pack holds")
+		f := changedFinding(bundleEvents, l.at+firstDifference(l.got[:n], l.want), "it is not the fact that the pack holds")
 		f.Sequence = sequence
 		return f
 	}
@@ -129,7 +129,7 @@ func (l *factLines) compare(sequence uint64, data string) error {
 
 func (l *factLines) end() *Finding {
 	if _, err := l.r.ReadByte(); !errors.Is(err, io.EOF) {
-		return changed(bundleEvents, l.at, "something follows after the last fact of the pack")
+		return changedFinding(bundleEvents, l.at, "something follows after the last fact of the pack")
 	}
 	return nil
 }
@@ -143,8 +143,8 @@ func firstDifference(a, b []byte) int64 {
 	return int64(min(len(a), len(b)))
 }
 
-// rest checks the contents, the manifest, and that there is nothing else.
-func (b *bundleCheck) rest(v *Verification) *Finding {
+// checkContents checks the contents, the manifest, and that there is nothing else.
+func (b *bundleCheck) checkContents(v *Verification) *Finding {
 	for _, ref := range b.outline.stored {
 		if f := b.content(ref); f != nil {
 			return f
@@ -152,14 +152,14 @@ func (b *bundleCheck) rest(v *Verification) *Finding {
 	}
 	want, err := manifestOf(v, &b.outline, b.lines).encode()
 	if err != nil {
-		return changed(bundleManifest, 0, "it can't be made again: %v", err)
+		return changedFinding(bundleManifest, 0, "it can't be made again: %v", err)
 	}
 	got, err := readAtMost(b.files, bundleManifest, int64(len(want)))
 	if err != nil && got == nil {
-		return changed(bundleManifest, 0, "it is missing, or can't be read: %v", err)
+		return changedFinding(bundleManifest, 0, "it is missing, or can't be read: %v", err)
 	}
 	if !bytes.Equal(got, want) {
-		return changed(bundleManifest, firstDifference(got, want), "it doesn't say what is in the bundle")
+		return changedFinding(bundleManifest, firstDifference(got, want), "it doesn't say what is in the bundle")
 	}
 	known := []string{bundleManifest}
 	for i := range b.lines {
@@ -179,7 +179,7 @@ func (b *bundleCheck) content(ref string) *Finding {
 		return f
 	}
 	if got := "sha256:" + b.lines[len(b.lines)-1].SHA256; got != ref {
-		f := changed(path, 0, "it was changed: its content has the hash %s", got)
+		f := changedFinding(path, 0, "it was changed: its content has the hash %s", got)
 		b.place(f, ref)
 		return f
 	}
@@ -187,7 +187,7 @@ func (b *bundleCheck) content(ref string) *Finding {
 }
 
 // place finds where a content was changed, if the manifest tells. The manifest isn't
-// signed: whoever changed it too hides the place, not the change.
+// signed: changing it too hides the place, not the change.
 func (b *bundleCheck) place(f *Finding, ref string) {
 	var m manifest
 	text, err := readAtMost(b.files, bundleManifest, maxManifest)
@@ -225,13 +225,13 @@ func unknownFile(files fs.FS, known []string) *Finding {
 			return err
 		}
 		if _, ok := slices.BinarySearch(known, path); !ok {
-			found = changed(path, 0, "the manifest doesn't know it")
+			found = changedFinding(path, 0, "the manifest doesn't know it")
 			return fs.SkipAll
 		}
 		return nil
 	})
 	if err != nil {
-		return changed(".", 0, "it can't be listed: %v", err)
+		return changedFinding(".", 0, "it can't be listed: %v", err)
 	}
 	return found
 }

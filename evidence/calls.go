@@ -62,7 +62,7 @@ func (c *collector) calls(e *event.Event) error {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		c.turns[e.TurnID] = &turnLine{
-			TurnID: e.TurnID, ThreadID: e.ThreadID, TaskID: e.TaskID, RunID: e.RunID, Status: p.Status, Preview: clip(p.Preview),
+			TurnID: e.TurnID, ThreadID: e.ThreadID, TaskID: e.TaskID, RunID: e.RunID, Status: p.Status, Preview: clipText(p.Preview),
 			SubmitEventID: e.ID, SubmitSequence: e.Sequence, SubmittedAt: e.Time,
 		}
 	case *event.TurnStarted:
@@ -83,40 +83,40 @@ func (c *collector) calls(e *event.Event) error {
 		return c.lists["modelCalls"].add(line)
 	case *event.ModelFailed:
 		line := c.ends(e, e.ModelRequestID, p.Provider+"/"+p.Model)
-		line.Status, line.ErrorCategory, line.Message = "failed", p.ErrorCategory, clip(p.Message)
-		return c.failed("modelCalls", line)
+		line.Status, line.ErrorCategory, line.Message = "failed", p.ErrorCategory, clipText(p.Message)
+		return c.addFailedCall("modelCalls", line)
 	case *event.ToolResult:
 		return c.toolResult(e, p)
 	case *event.ToolFailed:
 		line := c.ends(e, e.ToolCallID, p.ToolName)
-		line.Status, line.ErrorCategory, line.Message = "failed", p.ErrorCategory, clip(p.Message)
-		line.DurationMs, line.OutputRef, line.ChangedFiles = p.DurationMs, p.OutputRef, c.changed(p.ChangedFiles)
-		return c.failed("toolCalls", line)
+		line.Status, line.ErrorCategory, line.Message = "failed", p.ErrorCategory, clipText(p.Message)
+		line.DurationMs, line.OutputRef, line.ChangedFiles = p.DurationMs, p.OutputRef, c.changedPaths(p.ChangedFiles)
+		return c.addFailedCall("toolCalls", line)
 	}
 	return nil
 }
 
 func (c *collector) toolResult(e *event.Event, p *event.ToolResult) error {
 	line := c.ends(e, e.ToolCallID, p.ToolName)
-	line.Status, line.DurationMs, line.OutputRef, line.ChangedFiles = p.Status, p.DurationMs, p.OutputRef, c.changed(p.ChangedFiles)
+	line.Status, line.DurationMs, line.OutputRef, line.ChangedFiles = p.Status, p.DurationMs, p.OutputRef, c.changedPaths(p.ChangedFiles)
 	if p.ExitCode.Present && !p.ExitCode.Null {
 		line.ExitCode = &p.ExitCode.Value
 	}
 	if p.Status == "error" {
-		return c.failed("toolCalls", line)
+		return c.addFailedCall("toolCalls", line)
 	}
 	return c.lists["toolCalls"].add(line)
 }
 
-// failed adds a call to its list and to that of failed calls.
-func (c *collector) failed(list string, line *CallLine) error {
+// addFailedCall adds a call to its list and to that of failed calls.
+func (c *collector) addFailedCall(list string, line *CallLine) error {
 	if err := c.lists[list].add(line); err != nil {
 		return err
 	}
 	return c.lists["failedCalls"].add(line)
 }
 
-func (c *collector) changed(files []event.FileChange) []string {
+func (c *collector) changedPaths(files []event.FileChange) []string {
 	var out []string
 	for _, f := range files {
 		out = append(out, f.Change+" "+f.Path)

@@ -165,7 +165,7 @@ func (r *rewriter) object(dst []byte, depth int) ([]byte, error) {
 	for i, m := range members {
 		if i > 0 {
 			if bytes.Equal(members[i-1].name, m.name) {
-				return nil, fmt.Errorf("it has the member %s twice", m.name)
+				return nil, fmt.Errorf("it has the field %s twice", m.name)
 			}
 			dst = append(dst, ',')
 		}

@@ -60,7 +60,7 @@ type Earlier struct {
 	Turns []*CaseTurn `json:"turns,omitempty"`
 }
 
-// CaseTurn is a turn that somebody submitted.
+// CaseTurn is a submitted turn.
 type CaseTurn struct {
 	Input   event.Raw          `json:"input"`
 	Options *event.TurnOptions `json:"options,omitempty"`
@@ -89,7 +89,7 @@ func (c *Case) Content(ref string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// Submitted returns the turns of the scope that somebody submitted; those of subagents
+// Submitted returns the submitted turns of the scope; those of subagents
 // follow from others.
 func (c *Case) Submitted() ([]*CaseTurn, error) {
 	if c.Format == EarlierReplayFormat {
@@ -144,7 +144,7 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, wi
 	if base.Sequence > 0 {
 		x.c.Determinism, x.c.Limits = "approximate", append(x.c.Limits, RemovedNote(&base))
 		if x.state, err = state.Decode(base.Data); err != nil {
-			return nil, fmt.Errorf("evidence: what stands for the facts through %d: %w", base.Sequence, err)
+			return nil, fmt.Errorf("evidence: the base that replaces the facts through %d: %w", base.Sequence, err)
 		}
 	}
 	res := &Exported{Summary: []byte(`{"partial":true,"format":"` + ReplayFormat + `"}`)}
@@ -153,7 +153,7 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, wi
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}
 		res.Through, res.Head = rec.Sequence, rec.Hash
-		if err := x.fact(rec.Data); err != nil {
+		if err := x.addFact(rec.Data); err != nil {
 			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
 		}
 	}
@@ -184,8 +184,8 @@ type caseExport struct {
 	missing   map[string]bool
 }
 
-// fact adds a fact, once the scope has begun.
-func (x *caseExport) fact(data []byte) error {
+// addFact adds a fact, once the scope has begun.
+func (x *caseExport) addFact(data []byte) error {
 	e, err := event.Decode(data)
 	if err != nil {
 		return err
@@ -199,18 +199,18 @@ func (x *caseExport) fact(data []byte) error {
 		if x.c.Base, err = x.state.Encode(); err != nil {
 			return err
 		}
-		x.add(x.state.ConfigurationRef, x.state.ConfinementRef)
+		x.addReferenced(x.state.ConfigurationRef, x.state.ConfinementRef)
 		for _, t := range x.state.Threads {
 			if t.Inventory != nil {
-				x.add(t.Inventory.InventoryRef)
+				x.addReferenced(t.Inventory.InventoryRef)
 			}
 		}
 	}
 	x.c.Facts = append(x.c.Facts, slices.Clone(data))
-	x.add(contentsOf(e)...)
+	x.addReferenced(contentsOf(e)...)
 	if has {
 		x.events++
-		x.ids.take(e)
+		x.ids.countFact(e)
 		x.runtimeID = e.RuntimeID
 		if e.Type == event.TypeTurnSubmitted {
 			x.turns++
@@ -239,8 +239,8 @@ func contentsOf(e *event.Event) []string {
 	return refs
 }
 
-// add reads what is behind references.
-func (x *caseExport) add(refs ...string) {
+// addReferenced reads what is behind references.
+func (x *caseExport) addReferenced(refs ...string) {
 	for _, ref := range refs {
 		if _, known := x.c.Contents[ref]; ref == "" || known || x.missing[ref] {
 			continue
@@ -261,7 +261,7 @@ func (x *caseExport) add(refs ...string) {
 // finish completes the case.
 func (x *caseExport) finish() Correlation {
 	for _, ref := range slices.Sorted(maps.Keys(x.missing)) {
-		x.c.Determinism, x.c.Limits = "approximate", append(x.c.Limits, "what is behind "+ref+" can't be read any more")
+		x.c.Determinism, x.c.Limits = "approximate", append(x.c.Limits, "what is behind "+ref+" can no longer be read")
 	}
 	x.c.RuntimeCorrelation = x.ids.result(x.c.Scope, x.runtimeID)
 	return x.c.RuntimeCorrelation

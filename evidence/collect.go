@@ -34,7 +34,7 @@ type Entry struct {
 }
 
 func entryOf(e *event.Event) Entry {
-	says, _ := say(e)
+	says, _ := describeFact(e)
 	return Entry{
 		ActionID: e.ActionID, At: e.Time, EventID: e.ID, ProcessID: e.ProcessID, RunID: e.RunID, Says: says, Sequence: e.Sequence,
 		SubagentID: e.SubagentID, TaskID: e.TaskID, ThreadID: e.ThreadID, ToolCallID: applicable(e.ToolCallID), TurnID: e.TurnID, Type: e.Type,
@@ -96,16 +96,16 @@ func (c *collector) close() error {
 	return errors.Join(errs...)
 }
 
-// take folds a fact, and adds it to the sections if it is in scope.
-func (c *collector) take(e *event.Event, data []byte) error {
+// foldFact folds a fact, and adds it to the sections if it is in scope.
+func (c *collector) foldFact(e *event.Event, data []byte) error {
 	if _, err := c.state.Apply(e); err != nil {
 		return err
 	}
 	if !c.scope.has(e) {
 		return nil
 	}
-	c.timeline.take(e)
-	c.ids.take(e)
+	c.timeline.appendFact(e)
+	c.ids.countFact(e)
 	c.correlate(e)
 	for _, step := range []func(*event.Event) error{c.calls, c.listed, c.records} {
 		if err := step(e); err != nil {
@@ -250,7 +250,7 @@ type timeline struct {
 	Types         map[string]int64 `json:"types"`
 }
 
-func (t *timeline) take(e *event.Event) {
+func (t *timeline) appendFact(e *event.Event) {
 	if t.Events == 0 {
 		t.FirstAt, t.FirstSequence = e.Time, e.Sequence
 	}

@@ -15,10 +15,10 @@
 // A pack proves two things. Each of its facts carries the hash that the session's
 // chain has at it; where the fact before is outside the scope its hash is given
 // instead. And all hashes, with those of every other section, are signed with the
-// runtime's key. So nobody but the holder of that key can change a byte of
+// runtime's key. So only the holder of that key can change a byte of
 // content unnoticed, and what lies between the facts of a narrower scope is
-// attested by the signature alone. Whose key it is, a pack can't prove: whoever
-// verifies compares the key's id with the one that they were told.
+// attested by the signature alone. Whose key it is, a pack can't prove: compare
+// the key's id with one from a trusted source.
 //
 // [Verify] needs nothing but the pack. It judges content, not layout: a pack that
 // went through a program which writes JSON otherwise is still the same pack.

@@ -23,7 +23,7 @@ type Question struct {
 // names may have been recorded before it.
 func Explain(facts iter.Seq2[*event.Event, error], q Question) (*command.ExplainResult, bool, error) {
 	x := &explanation{q: q, threads: map[string]bool{}, named: map[string]bool{}}
-	for _, read := range []func(*event.Event){x.find, x.link, x.take} {
+	for _, read := range []func(*event.Event){x.narrowQuestion, x.link, x.addRelevantFact} {
 		for e, err := range facts {
 			if err != nil {
 				return nil, false, err
@@ -34,7 +34,7 @@ func Explain(facts iter.Seq2[*event.Event, error], q Question) (*command.Explain
 	if len(x.facts) == 0 {
 		return nil, false, nil
 	}
-	return &command.ExplainResult{Answer: x.answer(), Facts: x.facts}, true, nil
+	return &command.ExplainResult{Answer: x.joinAnswer(), Facts: x.facts}, true, nil
 }
 
 // explanation collects what is said about a question.
@@ -51,17 +51,17 @@ type explanation struct {
 	key []string
 }
 
-// find narrows the question to what its facts are known by: the tool call of an
+// narrowQuestion narrows the question to what its facts are known by: the tool call of an
 // action, the threads of an item, whatever a single fact is about.
-func (x *explanation) find(e *event.Event) {
+func (x *explanation) narrowQuestion(e *event.Event) {
 	switch {
 	case x.q.EventID != "" && e.ID == x.q.EventID:
 		x.named[e.ID] = true
 		x.narrow(e)
 	case x.q.ActionID != "" && e.ActionID == x.q.ActionID:
-		x.call(e)
+		x.addToolCall(e)
 	case x.q.SubagentID != "" && e.SubagentID == x.q.SubagentID && e.Type == event.TypeSubagentSpawned:
-		x.call(e)
+		x.addToolCall(e)
 	case x.ofItem(e):
 		if p, ok := e.Payload.(*event.JobItemStarted); ok && p.AssignedThreadID != "" {
 			x.threads[p.AssignedThreadID] = true
@@ -69,8 +69,8 @@ func (x *explanation) find(e *event.Event) {
 	}
 }
 
-// call adds the tool call that a fact belongs to.
-func (x *explanation) call(e *event.Event) {
+// addToolCall adds the tool call that a fact belongs to.
+func (x *explanation) addToolCall(e *event.Event) {
 	if e.ToolCallID != "" && e.ToolCallID != event.NotApplicable {
 		x.q.ToolCallID = e.ToolCallID
 	}
@@ -103,23 +103,23 @@ type policyChain struct {
 	grants map[string]string
 }
 
-func (c *policyChain) note(e *event.Event) {
+func (c *policyChain) recordPolicyFact(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.PolicyChanged:
 		for _, r := range p.Rules {
-			set(&c.byRule, p.Source+":"+r.RuleID, e.ID)
+			setFirst(&c.byRule, p.Source+":"+r.RuleID, e.ID)
 		}
 		if p.Mode != "" {
-			set(&c.byMode, p.Mode, e.ID)
+			setFirst(&c.byMode, p.Mode, e.ID)
 		}
 	case *event.PermissionResolved:
 		if p.GrantID != "" {
-			set(&c.grants, p.GrantID, e.ID)
+			setFirst(&c.grants, p.GrantID, e.ID)
 		}
 	}
 }
 
-func set(m *map[string]string, key, value string) {
+func setFirst(m *map[string]string, key, value string) {
 	if *m == nil {
 		*m = map[string]string{}
 	}
@@ -128,9 +128,9 @@ func set(m *map[string]string, key, value string) {
 
 // link finds the facts that a decision rests on.
 func (x *explanation) link(e *event.Event) {
-	x.chain.note(e)
+	x.chain.recordPolicyFact(e)
 	p, ok := e.Payload.(*event.PermissionEvaluated)
-	if !ok || !x.about(e) {
+	if !ok || !x.isAbout(e) {
 		return
 	}
 	for _, ref := range p.RuleRefs {
@@ -148,14 +148,14 @@ func (x *explanation) name(eventID string) {
 	}
 }
 
-// take adds a fact if it is about the question, or one of those names it.
-func (x *explanation) take(e *event.Event) {
-	if !x.named[e.ID] && !x.about(e) {
+// addRelevantFact adds a fact if it is about the question, or one of those names it.
+func (x *explanation) addRelevantFact(e *event.Event) {
+	if !x.named[e.ID] && !x.isAbout(e) {
 		return
 	}
-	says, key := say(e)
+	says, key := describeFact(e)
 	if p, ok := e.Payload.(*event.ModelCompleted); ok && x.q.ToolCallID != "" {
-		says = asked(p, x.q.ToolCallID)
+		says = requestSentence(p, x.q.ToolCallID)
 		key = says != ""
 	}
 	if says == "" && e.ID == x.q.EventID {
@@ -170,8 +170,8 @@ func (x *explanation) take(e *event.Event) {
 	}
 }
 
-// about reports whether a fact belongs to what is asked about.
-func (x *explanation) about(e *event.Event) bool {
+// isAbout reports whether a fact belongs to what is asked about.
+func (x *explanation) isAbout(e *event.Event) bool {
 	q := &x.q
 	switch {
 	case q.ToolCallID != "" && e.ToolCallID == q.ToolCallID, q.ActionID != "" && e.ActionID == q.ActionID:
@@ -184,7 +184,7 @@ func (x *explanation) about(e *event.Event) bool {
 		return ofJob(e)
 	case q.ToolCallID != "":
 		p, ok := e.Payload.(*event.ModelCompleted)
-		return ok && asked(p, q.ToolCallID) != ""
+		return ok && requestSentence(p, q.ToolCallID) != ""
 	case q.TurnID != "":
 		return e.TurnID == q.TurnID
 	case q.TaskID != "":
@@ -216,21 +216,21 @@ func ofJob(e *event.Event) bool {
 	return says != ""
 }
 
-// asked says that a model asked for a call, or nothing.
-func asked(p *event.ModelCompleted, toolCallID string) string {
+// requestSentence says that a model asked for a call, or nothing.
+func requestSentence(p *event.ModelCompleted, toolCallID string) string {
 	if p.Message == nil {
 		return ""
 	}
 	for _, c := range p.Message.ToolCalls {
 		if c.ToolCallID == toolCallID {
-			return fmt.Sprintf("The model %s asked for %s with %s.", p.Model, c.ToolName, clip(string(c.Arguments)))
+			return fmt.Sprintf("The model %s asked for %s with %s.", p.Model, c.ToolName, clipText(string(c.Arguments)))
 		}
 	}
 	return ""
 }
 
-// answer joins what matters most. The facts say the rest.
-func (x *explanation) answer() string {
+// joinAnswer joins what matters most. The facts say the rest.
+func (x *explanation) joinAnswer() string {
 	if len(x.key) == 0 {
 		return x.facts[len(x.facts)-1].Says
 	}
@@ -243,7 +243,7 @@ func (x *explanation) answer() string {
 	return strings.Join(key, " ")
 }
 
-func clip(s string) string {
+func clipText(s string) string {
 	if len(s) <= 300 {
 		return s
 	}

@@ -49,7 +49,7 @@ func newKit(t testing.TB, change func(*agentd.Options), answers ...script.Answer
 	return k
 }
 
-func do[R any](k *kit, p command.Params) *R {
+func runCommand[R any](k *kit, p command.Params) *R {
 	k.Helper()
 	res, err := k.r.Do(context.Background(), command.Local(), p)
 	if err != nil {
@@ -65,7 +65,7 @@ func (k *kit) turn(sessionID, text string, o *event.TurnOptions) string {
 	if err != nil {
 		k.Fatal(err)
 	}
-	sub := do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sessionID, Create: true, Input: input, Options: o})
+	sub := runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sessionID, Create: true, Input: input, Options: o})
 	k.until(sessionID, func(e *event.Event) bool {
 		return e.TurnID == sub.TurnID && (e.Type == event.TypeTaskCompleted || e.Type == event.TypeTaskFailed || e.Type == event.TypeTaskCancelled)
 	})
@@ -135,7 +135,7 @@ func (k *kit) output(ref string) []byte {
 // evidenceOf exports a scope and returns the pack as it is stored.
 func (k *kit) evidenceOf(s command.ExportScope) []byte {
 	k.Helper()
-	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: s})
+	res := runCommand[command.ExportResult](k, &command.ExportEvidence{ExportScope: s})
 	pack := k.output(res.Ref)
 	if !bytes.Equal(bytes.TrimSpace(pack), bytes.TrimSpace(res.Pack)) {
 		k.Error("the result's pack is not the stored one")
@@ -186,7 +186,7 @@ func exports(sessionID, turnID string) map[string]command.Params {
 
 func caseOf(k *kit, s command.ExportScope) *evidence.Case {
 	k.Helper()
-	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: s})
+	res := runCommand[command.ExportResult](k, &command.ExportReplay{ExportScope: s})
 	c := &evidence.Case{}
 	if err := json.Unmarshal(k.output(res.Ref), c); err != nil {
 		k.Fatal(err)

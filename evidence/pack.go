@@ -22,10 +22,10 @@ import (
 const Format = "agentd-evidence-1"
 
 // ErrNothing says that no fact of the session is in the scope.
-var ErrNothing = errors.New("evidence: no fact is in the scope")
+var ErrNothing = errors.New("evidence: the scope contains no facts")
 
 // ErrNoTurns says that no turn of the session is in the scope.
-var ErrNoTurns = errors.New("evidence: no turn is in the scope")
+var ErrNoTurns = errors.New("evidence: the scope contains no turns")
 
 // Facts is where the facts come from; a [store.Store] is one.
 type Facts interface {
@@ -88,7 +88,7 @@ func Export(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Wri
 		}
 		e, err := event.Decode(rec.Data)
 		if err == nil {
-			err = c.take(e, rec.Data)
+			err = c.foldFact(e, rec.Data)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
@@ -306,7 +306,7 @@ func (p *packWriter) events(ctx context.Context, facts Facts, c *collector, thro
 	}
 	genesis, last := store.Genesis(scope.SessionID), c.base.Hash
 	p.proof.Chain = chainProof{
-		Algorithm: "sha256", Complete: scope.whole() && c.base.Sequence == 0, Genesis: hex.EncodeToString(genesis[:]),
+		Algorithm: "sha256", Complete: scope.isWholeSession() && c.base.Sequence == 0, Genesis: hex.EncodeToString(genesis[:]),
 		Through: through, Removed: c.base.Sequence,
 	}
 	chain, sum, written := store.NewChain(last), newDigest(true), uint64(0)

@@ -177,8 +177,8 @@ func TestExportIsIdempotentByItsKey(t *testing.T) {
 	k, _ := busy(t, nil)
 	p := &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}}
 	p.IdempotencyKey = "once"
-	a := do[command.ExportResult](k, p)
-	b := do[command.ExportResult](k, p)
+	a := runCommand[command.ExportResult](k, p)
+	b := runCommand[command.ExportResult](k, p)
 	if a.EvidenceID != b.EvidenceID || a.Ref != b.Ref || !bytes.Equal(a.Pack, b.Pack) {
 		t.Errorf("%s and %s", a.EvidenceID, b.EvidenceID)
 	}
@@ -194,7 +194,7 @@ func TestPlantedSecretIsInNoExport(t *testing.T) {
 		wants("read_file", map[string]any{"path": "a.txt"}), script.Answer{Text: "it is " + secret})
 	k.turn("sess_secret", "use "+secret, nil)
 	for name, p := range exports("sess_secret", "") {
-		res := do[command.ExportResult](k, p)
+		res := runCommand[command.ExportResult](k, p)
 		if bytes.Contains(res.Pack, []byte(secret)) || bytes.Contains(k.output(res.Ref), []byte(secret)) {
 			t.Errorf("%s shows the secret", name)
 		}
@@ -206,13 +206,13 @@ func TestPlantedSecretIsInNoExport(t *testing.T) {
 func TestPackOfATaskHoldsTheTasksBelowIt(t *testing.T) {
 	k := newKit(t, nil, script.Answer{Text: "part"}, script.Answer{Text: "other"})
 	k.turn("sess_tasks", "begin", nil)
-	parent := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "all of it", Worker: "external", Start: true}).TaskID
+	parent := runCommand[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "all of it", Worker: "external", Start: true}).TaskID
 	ended := func(taskID string) {
 		k.until("sess_tasks", func(e *event.Event) bool { return e.Type == event.TypeTaskCompleted && e.TaskID == taskID })
 	}
-	part := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "a part", ParentTaskID: parent, Start: true}).TaskID
+	part := runCommand[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "a part", ParentTaskID: parent, Start: true}).TaskID
 	ended(part)
-	other := do[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "something else", Start: true}).TaskID
+	other := runCommand[command.TaskResult](k, &command.CreateTask{SessionID: "sess_tasks", Objective: "something else", Start: true}).TaskID
 	ended(other)
 	scope := command.ExportScope{SessionID: "sess_tasks", TaskID: parent}
 	pack := k.evidenceOf(scope)

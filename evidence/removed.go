@@ -46,7 +46,7 @@ func (c *collector) beginAt(base *store.Snapshot) error {
 	}
 	var err error
 	if c.state, err = state.Decode(base.Data); err != nil {
-		return fmt.Errorf("evidence: what stands for the facts through %d: %w", base.Sequence, err)
+		return fmt.Errorf("evidence: the base that replaces the facts through %d: %w", base.Sequence, err)
 	}
 	return nil
 }

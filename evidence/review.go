@@ -108,7 +108,7 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 		if scope.has(e) {
 			res.Events++
 			r.data = rec.Data
-			r.take(e)
+			r.foldFact(e)
 		}
 	}
 	page, err := r.page(opt)
@@ -157,8 +157,8 @@ type spent struct {
 	fact           Cited
 }
 
-// add puts a sentence into a chapter.
-func (r *reviewing) add(chapter string, e *event.Event, says string, refs ...string) {
+// addSentence puts a sentence into a chapter.
+func (r *reviewing) addSentence(chapter string, e *event.Event, says string, refs ...string) {
 	c := r.chapters[chapter]
 	if says == "" {
 		return
@@ -180,35 +180,35 @@ func statement(e *event.Event, says string, refs ...string) Statement {
 	return Statement{At: e.Time, EventID: e.ID, Sequence: e.Sequence, Says: says, Refs: refs}
 }
 
-func (r *reviewing) take(e *event.Event) {
-	r.ids.take(e)
+func (r *reviewing) foldFact(e *event.Event) {
+	r.ids.countFact(e)
 	if r.runtimeID == "" {
 		r.runtimeID = e.RuntimeID
 	}
-	r.calls.take(e)
-	says, _ := say(e)
+	r.calls.recordCallFact(e)
+	says, _ := describeFact(e)
 	switch p := e.Payload.(type) {
 	case *event.SessionCreated:
 		r.title = p.Title
 	case *event.TurnSubmitted, *event.TurnSteered:
-		r.add("asked", e, says)
+		r.addSentence("asked", e, says)
 		r.opens("turn "+e.TurnID, e, "The turn "+e.TurnID+" has not ended.")
 	case *event.ModelCompleted:
 		r.answer(e, p)
 	case *event.TurnCompleted:
-		r.add("done", e, says)
+		r.addSentence("done", e, says)
 		r.cost(e, p.Usage, p.CostUSD)
 	case *event.TurnFailed:
-		r.add("failures", e, says)
+		r.addSentence("failures", e, says)
 		r.cost(e, p.Usage, p.CostUSD)
 	case *event.ToolResult:
-		r.add("done", e, r.calls.with(says, e))
+		r.addSentence("done", e, r.calls.appendCalled(says, e))
 		r.changes(e, p.ToolName, p.ChangedFiles)
 	case *event.ToolFailed:
-		r.add("failures", e, r.calls.with(says, e))
+		r.addSentence("failures", e, r.calls.appendCalled(says, e))
 		r.changes(e, p.ToolName, p.ChangedFiles)
 	case *event.ArtifactChanged:
-		r.add("changed", e, fmt.Sprintf("The artifact %s was %s.", e.ArtifactID, p.Change), nonempty(p.DiffRef, p.ReadRef, p.URI)...)
+		r.addSentence("changed", e, fmt.Sprintf("The artifact %s was %s.", e.ArtifactID, p.Change), nonempty(p.DiffRef, p.ReadRef, p.URI)...)
 	default:
 		r.others(e, says)
 	}
@@ -219,9 +219,9 @@ func (r *reviewing) take(e *event.Event) {
 func (r *reviewing) answer(e *event.Event, p *event.ModelCompleted) {
 	switch {
 	case p.Message != nil && p.Message.Text != "":
-		r.add("done", e, fmt.Sprintf("The model %s answered: %q.", p.Model, clip(p.Message.Text)))
+		r.addSentence("done", e, fmt.Sprintf("The model %s answered: %q.", p.Model, clipText(p.Message.Text)))
 	case p.MessageRef != "":
-		r.add("done", e, fmt.Sprintf("The model %s answered at length.", p.Model), p.MessageRef)
+		r.addSentence("done", e, fmt.Sprintf("The model %s answered at length.", p.Model), p.MessageRef)
 	}
 }
 
@@ -229,29 +229,29 @@ func (r *reviewing) answer(e *event.Event, p *event.ModelCompleted) {
 func (r *reviewing) others(e *event.Event, says string) {
 	switch p := e.Payload.(type) {
 	case *event.PermissionEvaluated:
-		r.add("decided", e, r.calls.with(says, e))
+		r.addSentence("decided", e, r.calls.appendCalled(says, e))
 	case *event.PermissionResolved, *event.RoutingDecision, *event.PolicyChanged, *event.HookCompleted, *event.SandboxApplied, *event.TurnInterruptRequested:
-		r.add("decided", e, says)
+		r.addSentence("decided", e, says)
 	case *event.ActionRequired:
-		r.add("decided", e, says)
-		r.opens("action "+e.ActionID, e, fmt.Sprintf("The action %s waits for an answer: %s", e.ActionID, clip(p.Prompt)))
+		r.addSentence("decided", e, says)
+		r.opens("action "+e.ActionID, e, fmt.Sprintf("The action %s waits for an answer: %s", e.ActionID, clipText(p.Prompt)))
 	case *event.ActionResolved:
-		r.add("decided", e, says)
+		r.addSentence("decided", e, says)
 	case *event.ModelFailed, *event.SandboxViolation, *event.HookFailed, *event.ProcessFailed, *event.CompactionFailed, *event.TaskAttemptFailed, *event.JobItemFailed:
-		r.add("failures", e, says)
+		r.addSentence("failures", e, says)
 	case *event.RoutingCandidates:
 		if e.Type == event.TypeRoutingNotPossible {
-			r.add("failures", e, says)
+			r.addSentence("failures", e, says)
 		}
 	case *event.RuntimeNotice:
-		r.add("failures", e, p.Message)
+		r.addSentence("failures", e, p.Message)
 	case *event.QuotaState, *event.RateLimitHit:
-		r.add("costs", e, says)
+		r.addSentence("costs", e, says)
 	case *event.EvidenceChanged:
 		for _, o := range p.VerificationOutcomes {
-			r.add("decided", e, fmt.Sprintf("The verification %s says: %s.", o.Name, o.Status))
+			r.addSentence("decided", e, fmt.Sprintf("The verification %s says: %s.", o.Name, o.Status))
 		}
-		r.add("decided", e, p.Note)
+		r.addSentence("decided", e, p.Note)
 	default:
 		r.work(e, says)
 	}
@@ -262,24 +262,24 @@ func (r *reviewing) others(e *event.Event, says string) {
 func (r *reviewing) work(e *event.Event, says string) {
 	switch p := e.Payload.(type) {
 	case *event.SubagentSpawned:
-		r.add("done", e, says)
+		r.addSentence("done", e, says)
 		r.opens("subagent "+e.SubagentID, e, "The subagent "+e.SubagentID+" has not ended.")
 	case *event.SubagentEnded, *event.CompactionCompleted, *event.JobStatusChanged, *event.JobHeld:
-		r.add("done", e, says)
+		r.addSentence("done", e, says)
 	case *event.RollbackCompleted:
-		r.add("done", e, fmt.Sprintf("%d turns were taken back.", len(p.RemovedTurns)))
+		r.addSentence("done", e, fmt.Sprintf("%d turns were taken back.", len(p.RemovedTurns)))
 	case *event.TaskCreated:
 		if p.TaskKind != "turn" {
-			r.add("asked", e, says)
+			r.addSentence("asked", e, says)
 			r.opens("task "+e.TaskID, e, "The task "+e.TaskID+" has not ended.")
 		}
 	case *event.JobCreated:
-		r.add("asked", e, says)
+		r.addSentence("asked", e, says)
 		r.opens("job "+e.JobID, e, "The job "+e.JobID+" has not ended.")
 	case *event.ProcessStarted:
-		r.opens("process "+p.ProcessID, e, fmt.Sprintf("The process %s has not ended: %s", p.ProcessID, clip(strings.Join(p.Command, " "))))
+		r.opens("process "+p.ProcessID, e, fmt.Sprintf("The process %s has not ended: %s", p.ProcessID, clipText(strings.Join(p.Command, " "))))
 	case *event.BenchmarkRewardRecorded:
-		r.add("decided", e, fmt.Sprintf("The trial was scored: %g.", p.Value))
+		r.addSentence("decided", e, fmt.Sprintf("The trial was scored: %g.", p.Value))
 	}
 }
 
@@ -312,9 +312,9 @@ func (r *reviewing) changes(e *event.Event, tool string, files []event.FileChang
 	for i := range files {
 		f := &files[i]
 		shown := len(c.Statements)
-		r.add("changed", e, fmt.Sprintf("%s: %s was %s.", tool, f.Path, f.Change))
+		r.addSentence("changed", e, fmt.Sprintf("%s: %s was %s.", tool, f.Path, f.Change))
 		if len(c.Statements) > shown {
-			c.Statements[shown].Diff = diff(tool, r.calls.args[e.ToolCallID], f)
+			c.Statements[shown].Diff = fileDiff(tool, r.calls.args[e.ToolCallID], f)
 		}
 	}
 	delete(r.calls.args, e.ToolCallID)
@@ -330,7 +330,7 @@ func (r *reviewing) cost(e *event.Event, u *event.Usage, usd float64) {
 	} else {
 		says += "; no price is known"
 	}
-	r.add("costs", e, says+".")
+	r.addSentence("costs", e, says+".")
 	t := &r.spent
 	t.turns, t.in, t.out, t.usd, t.unpriced = t.turns+1, t.in+u.InputTokens, t.out+u.OutputTokens, t.usd+usd, t.unpriced || usd == 0
 	t.last, t.fact = e, cite(e, r.data)

@@ -18,11 +18,11 @@ type written struct {
 	New     string `json:"new"`
 }
 
-// diff shows a change as the facts have it: the arguments of the file tool that
+// fileDiff shows a change as the facts have it: the arguments of the file tool that
 // made it. Earlier contents are kept for undo alone and are not in the facts, so a
 // file that was written over shows its new content. The change of anything else,
 // such as a shell command, shows nothing.
-func diff(tool string, args event.Raw, f *event.FileChange) string {
+func fileDiff(tool string, args event.Raw, f *event.FileChange) string {
 	var w written
 	if len(args) == 0 || json.Unmarshal(args, &w) != nil {
 		return ""

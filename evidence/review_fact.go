@@ -50,8 +50,8 @@ type calls struct {
 	agents map[string]string
 }
 
-// take learns what a fact says of calls and subagents.
-func (c *calls) take(e *event.Event) {
+// recordCallFact learns what a fact says of calls and subagents.
+func (c *calls) recordCallFact(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.ModelCompleted:
 		if p.Message != nil {
@@ -68,8 +68,8 @@ func (c *calls) take(e *event.Event) {
 	}
 }
 
-// of shows the arguments of a call in a few words: the command, the path, or all.
-func (c *calls) of(toolCallID string) string {
+// argumentsOf shows the arguments of a call in a few words: the command, the path, or all.
+func (c *calls) argumentsOf(toolCallID string) string {
 	args := c.args[toolCallID]
 	if len(args) == 0 {
 		return ""
@@ -83,16 +83,16 @@ func (c *calls) of(toolCallID string) string {
 	if json.Unmarshal(args, &known) == nil {
 		for _, s := range []string{known.Command, known.Pattern, known.Path, known.Role} {
 			if s != "" {
-				return clip(s)
+				return clipText(s)
 			}
 		}
 	}
-	return clip(string(args))
+	return clipText(string(args))
 }
 
-// with puts what was called at the end of a sentence.
-func (c *calls) with(says string, e *event.Event) string {
-	what := c.of(e.ToolCallID)
+// appendCalled puts what was called at the end of a sentence.
+func (c *calls) appendCalled(says string, e *event.Event) string {
+	what := c.argumentsOf(e.ToolCallID)
 	if says == "" || what == "" || strings.Contains(says, what) {
 		return says
 	}

@@ -16,7 +16,7 @@ import (
 
 func reviewOf(k *kit, s command.ExportScope) *evidence.Review {
 	k.Helper()
-	res := do[command.ExportResult](k, &command.ExportReview{ExportScope: s})
+	res := runCommand[command.ExportResult](k, &command.ExportReview{ExportScope: s})
 	r := &evidence.Review{}
 	if err := json.Unmarshal(res.Pack, r); err != nil {
 		k.Fatal(err)
@@ -78,7 +78,7 @@ func TestReviewCantBeWrittenByWhatItIsAbout(t *testing.T) {
 
 func TestReviewNamesWhatIsOpen(t *testing.T) {
 	k := newKit(t, nil, wants("write_file", map[string]any{"path": "a", "content": "b"}))
-	do[command.SubmitTurnResult](k, &command.SubmitTurn{
+	runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{
 		SessionID: "sess_open", Create: true, Input: event.Raw(`"write"`), Options: &event.TurnOptions{PermissionMode: "default"},
 	})
 	action := k.until("sess_open", func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
@@ -192,7 +192,7 @@ func TestReviewSaysWhatRanAndWhatItCost(t *testing.T) {
 // not a price that nobody knows.
 func TestReviewGivesNoPriceToNothing(t *testing.T) {
 	k := newKit(t, nil, script.Answer{Error: &script.Error{Category: "invalid_request", Message: "no"}})
-	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_none", Create: true, Input: event.Raw(`"ask"`)})
+	runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_none", Create: true, Input: event.Raw(`"ask"`)})
 	k.until("sess_none", func(e *event.Event) bool { return e.Type == event.TypeTurnFailed })
 	for _, c := range reviewOf(k, command.ExportScope{SessionID: "sess_none"}).Chapters {
 		if c.Name == "costs" && len(c.Statements) > 0 {
@@ -205,8 +205,8 @@ func TestReviewGivesNoPriceToNothing(t *testing.T) {
 // from none.
 func TestReviewOfNothingHasEmptyLists(t *testing.T) {
 	k := newKit(t, nil)
-	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_new"})
-	res := do[command.ExportResult](k, &command.ExportReview{ExportScope: command.ExportScope{SessionID: "sess_new"}})
+	runCommand[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_new"})
+	res := runCommand[command.ExportResult](k, &command.ExportReview{ExportScope: command.ExportScope{SessionID: "sess_new"}})
 	if !strings.Contains(string(res.Pack), `"facts":[]`) || strings.Contains(string(res.Pack), `":null`) {
 		t.Errorf("%s", res.Pack)
 	}

@@ -7,9 +7,9 @@ import (
 	"agentd/event"
 )
 
-// say puts a fact into words. Key says that the answer needs it; a fact without
+// describeFact puts a fact into words. Key says that the answer needs it; a fact without
 // words adds nothing to an explanation.
-func say(e *event.Event) (says string, key bool) {
+func describeFact(e *event.Event) (says string, key bool) {
 	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask, saySubagent, sayJob, saySchedule} {
 		if says, key := part(e); says != "" {
 			return says, key
@@ -21,13 +21,13 @@ func say(e *event.Event) (says string, key bool) {
 func sayTurn(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
-		return fmt.Sprintf("%s submitted the turn: %q; it was %s.", actor(p.SubmittedBy, p.Source), clip(p.Preview), p.Status), true
+		return fmt.Sprintf("%s submitted the turn: %q; it was %s.", actor(p.SubmittedBy, p.Source), clipText(p.Preview), p.Status), true
 	case *event.TurnStarted:
 		return "The turn left the queue and ran.", false
 	case *event.TurnSteered:
-		return fmt.Sprintf("%s added to the running turn: %q.", actor(p.SubmittedBy, "user"), clip(p.Preview)), true
+		return fmt.Sprintf("%s added to the running turn: %q.", actor(p.SubmittedBy, "user"), clipText(p.Preview)), true
 	case *event.TurnInterruptRequested:
-		return fmt.Sprintf("%s wanted the turn stopped%s.", actor(p.RequestedBy, "user"), because(p.Reason)), true
+		return fmt.Sprintf("%s wanted the turn stopped%s.", actor(p.RequestedBy, "user"), becauseClause(p.Reason)), true
 	case *event.TurnCompleted:
 		return fmt.Sprintf("The turn completed after %d model call%s (%s).", p.Steps, plural(p.Steps), p.Outcome), true
 	case *event.TurnFailed:
@@ -62,9 +62,9 @@ func sayRouting(e *event.Event) (string, bool) {
 		return fmt.Sprintf("The %s limit of %s made the request wait.", orElse(p.Source, "provider"), p.Provider), true
 	case *event.QuotaState:
 		if e.Type == event.TypeQuotaBlocked {
-			return "Nothing is left of the budget or quota " + p.QuotaName + because(p.Reason) + ".", true
+			return "Nothing is left of the budget or quota " + p.QuotaName + becauseClause(p.Reason) + ".", true
 		}
-		return "Little is left of the budget or quota " + p.QuotaName + because(p.Reason) + ".", false
+		return "Little is left of the budget or quota " + p.QuotaName + becauseClause(p.Reason) + ".", false
 	}
 	return "", false
 }
@@ -76,7 +76,7 @@ func sayModel(e *event.Event) (string, bool) {
 	case *event.ModelCompleted:
 		return fmt.Sprintf("It answered (%s).", p.StopReason), false
 	case *event.ModelFailed:
-		return fmt.Sprintf("The model call failed: %s: %s.", p.ErrorCategory, clip(p.Message)), true
+		return fmt.Sprintf("The model call failed: %s: %s.", p.ErrorCategory, clipText(p.Message)), true
 	case *event.ContextResolved:
 		return fmt.Sprintf("The context was made of %d items.", len(p.Items)), false
 	case *event.CompactionCompleted:
@@ -91,7 +91,7 @@ func sayPermission(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.PermissionEvaluated:
 		word := map[string]string{"allow": "allowed", "deny": "denied", "ask": "to be asked about"}[p.Decision]
-		says := fmt.Sprintf("%s was %s by %s: %s", p.ToolName, word, source(p.DecisionSource), p.DecisionReason)
+		says := fmt.Sprintf("%s was %s by %s: %s", p.ToolName, word, sourceName(p.DecisionSource), p.DecisionReason)
 		if len(p.RuleRefs) > 0 {
 			says += " [" + strings.Join(p.RuleRefs, ", ") + "]"
 		}
@@ -100,17 +100,17 @@ func sayPermission(e *event.Event) (string, bool) {
 		}
 		return says + ".", true
 	case *event.PermissionRequested:
-		return fmt.Sprintf("A %s was asked%s.", orElse(p.AskedOf, "human"), because(p.Reason)), false
+		return fmt.Sprintf("A %s was asked%s.", orElse(p.AskedOf, "human"), becauseClause(p.Reason)), false
 	case *event.PermissionResolved:
-		says := fmt.Sprintf("%s answered: %s%s%s", by(p.ResolvedBy, p.DecisionSource), p.Decision, inScope(p.Scope), because(p.DecisionReason))
+		says := fmt.Sprintf("%s answered: %s%s%s", by(p.ResolvedBy, p.DecisionSource), p.Decision, inScope(p.Scope), becauseClause(p.DecisionReason))
 		if p.PermissionMode != "" {
-			says += "; it goes on in mode " + p.PermissionMode
+			says += "; it continues in mode " + p.PermissionMode
 		}
 		return says + ".", true
 	case *event.ActionRequired:
-		return fmt.Sprintf("The work waited for an answer (%s): %s", p.ActionType, clip(p.Prompt)), e.ToolCallID == ""
+		return fmt.Sprintf("The work waited for an answer (%s): %s", p.ActionType, clipText(p.Prompt)), e.ToolCallID == ""
 	case *event.ActionResolved:
-		return fmt.Sprintf("The action was %s: %s by %s%s.", p.Status, p.Decision, source(p.DecisionSource), because(p.Reason)), true
+		return fmt.Sprintf("The action was %s: %s by %s%s.", p.Status, p.Decision, sourceName(p.DecisionSource), becauseClause(p.Reason)), true
 	case *event.SandboxApplied:
 		who := "It"
 		if p.HookRunID != "" {
@@ -122,7 +122,7 @@ func sayPermission(e *event.Event) (string, bool) {
 		}
 		return says + ".", true
 	case *event.SandboxViolation:
-		return fmt.Sprintf("It hit the %s boundary: %s.", p.Boundary, clip(p.Detail)), true
+		return fmt.Sprintf("It hit the %s boundary: %s.", p.Boundary, clipText(p.Detail)), true
 	case *event.PolicyChanged:
 		return sayPolicy(p), p.ApprovalActionID != ""
 	}
@@ -138,7 +138,7 @@ func sayPolicy(p *event.PolicyChanged) string {
 	if p.ChangedBy != nil {
 		says += "; by " + lower(actor(p.ChangedBy, "runtime"))
 	}
-	says += because(p.Reason)
+	says += becauseClause(p.Reason)
 	if p.ApprovalActionID != "" {
 		says += " (" + p.ApprovalActionID + ")"
 	}
@@ -148,13 +148,13 @@ func sayPolicy(p *event.PolicyChanged) string {
 func sayHook(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.HookCompleted:
-		says := fmt.Sprintf("The hook %s at %s said %s%s", p.HandlerRef, p.Point, p.Decision, because(p.Reason))
+		says := fmt.Sprintf("The hook %s at %s said %s%s", p.HandlerRef, p.Point, p.Decision, becauseClause(p.Reason))
 		if p.UpdatedInputRef != "" {
 			says += " and rewrote the input (" + p.OriginalInputRef + " became " + p.UpdatedInputRef + ")"
 		}
 		return says + ".", p.Decision != "continue" || p.UpdatedInputRef != ""
 	case *event.HookFailed:
-		return fmt.Sprintf("The hook %s at %s failed (%s: %s), and failing is %s.", p.HandlerRef, p.Point, p.ErrorCategory, clip(p.Message), p.FailureBehavior), true
+		return fmt.Sprintf("The hook %s at %s failed (%s: %s), and failing is %s.", p.HandlerRef, p.Point, p.ErrorCategory, clipText(p.Message), p.FailureBehavior), true
 	}
 	return "", false
 }
@@ -173,7 +173,7 @@ func sayTool(e *event.Event) (string, bool) {
 		}
 		return says + ".", true
 	case *event.ToolFailed:
-		return fmt.Sprintf("%s failed: %s: %s.", p.ToolName, p.ErrorCategory, clip(p.Message)), true
+		return fmt.Sprintf("%s failed: %s: %s.", p.ToolName, p.ErrorCategory, clipText(p.Message)), true
 	case *event.OutputStored:
 		return fmt.Sprintf("Its output of %d bytes is at %s.", p.SizeBytes, p.OutputRef), false
 	case *event.OutputRedacted:
@@ -191,7 +191,7 @@ func sayProcess(e *event.Event) (string, bool) {
 	case *event.ProcessTerminated:
 		return fmt.Sprintf("The process was ended (%s%s).", p.Reason, colon(p.Detail)), true
 	case *event.ProcessFailed:
-		return fmt.Sprintf("The process failed: %s: %s.", p.ErrorCategory, clip(p.Message)), true
+		return fmt.Sprintf("The process failed: %s: %s.", p.ErrorCategory, clipText(p.Message)), true
 	}
 	return "", false
 }
@@ -199,9 +199,9 @@ func sayProcess(e *event.Event) (string, bool) {
 func sayTask(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.TaskCreated:
-		return fmt.Sprintf("%s created the task (%s): %s.", actor(p.RequestedBy, "somebody"), p.TaskKind, clip(p.Objective)), true
+		return fmt.Sprintf("%s created the task (%s): %s.", actor(p.RequestedBy, "someone"), p.TaskKind, clipText(p.Objective)), true
 	case *event.TaskStatusChanged:
-		says := "The task became " + p.Status + because(p.StatusReason)
+		says := "The task became " + p.Status + becauseClause(p.StatusReason)
 		if len(p.Blockers) > 0 {
 			says += "; it waits for " + strings.Join(p.Blockers, ", ")
 		}
@@ -234,13 +234,13 @@ func sayDependency(p *event.TaskDependencyUpdated) (string, bool) {
 	says := "The task depends on " + p.TargetID
 	switch {
 	case p.Change == "removed":
-		says = "The task doesn't depend on " + p.TargetID + " any more"
+		says = "The task no longer depends on " + p.TargetID
 	case p.Status == "satisfied":
 		says = "The task " + p.TargetID + ", which it depends on, is completed"
 	case p.Status == "failed":
 		says = "The task " + p.TargetID + ", which it depends on, ended without being completed"
 	}
-	return says + because(p.Reason) + ".", true
+	return says + becauseClause(p.Reason) + ".", true
 }
 
 func saySubagent(e *event.Event) (string, bool) {
@@ -255,11 +255,11 @@ func saySubagent(e *event.Event) (string, bool) {
 		}
 		return says + ".", true
 	case *event.SubagentStatus:
-		return fmt.Sprintf("The subagent became %s%s.", p.Status, because(p.Reason)), false
+		return fmt.Sprintf("The subagent became %s%s.", p.Status, becauseClause(p.Reason)), false
 	case *event.SubagentEnded:
-		says := "The subagent ended as " + p.Status + because(p.Reason)
+		says := "The subagent ended as " + p.Status + becauseClause(p.Reason)
 		if p.Error != nil {
-			says += ": " + clip(p.Error.Message)
+			says += ": " + clipText(p.Error.Message)
 		}
 		return says + ".", true
 	}
@@ -269,15 +269,15 @@ func saySubagent(e *event.Event) (string, bool) {
 func sayJob(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.JobCreated:
-		return fmt.Sprintf("%s created the job of %d items: %s.", actor(p.CreatedBy, "somebody"), p.ItemCount, clip(p.Instruction)), true
+		return fmt.Sprintf("%s created the job of %d items: %s.", actor(p.CreatedBy, "someone"), p.ItemCount, clipText(p.Instruction)), true
 	case *event.JobStatusChanged:
-		says := "The job became " + p.Status + because(p.Reason)
+		says := "The job became " + p.Status + becauseClause(p.Reason)
 		if p.Error != nil {
-			says += ": " + clip(p.Error.Message)
+			says += ": " + clipText(p.Error.Message)
 		}
 		return says + ".", true
 	case *event.JobHeld:
-		return "The job was held" + because(p.Reason) + ".", true
+		return "The job was held" + becauseClause(p.Reason) + ".", true
 	case *event.JobItemStarted:
 		return fmt.Sprintf("The item %s began (attempt %d).", e.JobItemID, p.AttemptCount), false
 	case *event.JobItemCompleted:
@@ -287,7 +287,7 @@ func sayJob(e *event.Event) (string, bool) {
 		if p.WillRetry {
 			next = "it is tried again"
 		}
-		return fmt.Sprintf("Attempt %d of the item %s failed: %s; %s.", p.AttemptCount, e.JobItemID, clip(p.Error.Message), next), true
+		return fmt.Sprintf("Attempt %d of the item %s failed: %s; %s.", p.AttemptCount, e.JobItemID, clipText(p.Error.Message), next), true
 	}
 	return "", false
 }
@@ -297,18 +297,18 @@ func saySchedule(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.ScheduleFired:
 		if p.Error != nil {
-			return fmt.Sprintf("The schedule %s could not start what was due: %s.", p.ScheduleID, clip(p.Error.Message)), true
+			return fmt.Sprintf("The schedule %s could not start what was due: %s.", p.ScheduleID, clipText(p.Error.Message)), true
 		}
 		return fmt.Sprintf("The schedule %s started %s.", p.ScheduleID, orElse(p.JobID, p.TaskID)), true
 	case *event.ScheduleMissed:
 		why := map[string]string{"down": "the runtime was down", "overlap": "the run before went on", "paused": "it was paused"}[p.Reason]
-		return fmt.Sprintf("The schedule %s missed %d run%s%s.", p.ScheduleID, p.Count, plural(p.Count), because(why)), true
+		return fmt.Sprintf("The schedule %s missed %d run%s%s.", p.ScheduleID, p.Count, plural(p.Count), becauseClause(why)), true
 	case *event.ScheduleQueued:
 		return fmt.Sprintf("The schedule %s lets a run wait for the end of the one before.", p.ScheduleID), true
 	case *event.SchedulePaused:
-		return fmt.Sprintf("%s paused the schedule %s%s.", actor(p.PausedBy, "user"), p.ScheduleID, because(p.Reason)), true
+		return fmt.Sprintf("%s paused the schedule %s%s.", actor(p.PausedBy, "user"), p.ScheduleID, becauseClause(p.Reason)), true
 	case *event.ScheduleResumed:
-		return fmt.Sprintf("%s resumed the schedule %s%s.", actor(p.ResumedBy, "user"), p.ScheduleID, because(p.Reason)), true
+		return fmt.Sprintf("%s resumed the schedule %s%s.", actor(p.ResumedBy, "user"), p.ScheduleID, becauseClause(p.Reason)), true
 	}
 	return "", false
 }
@@ -318,7 +318,7 @@ func by(a *event.Actor, decisionSource string) string {
 	if a != nil && a.Kind != "" && a.Kind != "unknown" {
 		return actor(a, "")
 	}
-	s := source(decisionSource)
+	s := sourceName(decisionSource)
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
@@ -336,8 +336,8 @@ func actor(a *event.Actor, otherwise string) string {
 	return "The " + a.Kind
 }
 
-// source names where a decision comes from.
-func source(s string) string {
+// sourceName names where a decision comes from.
+func sourceName(s string) string {
 	switch s {
 	case "mode":
 		return "the permission mode"
@@ -361,11 +361,11 @@ func source(s string) string {
 	return s
 }
 
-func because(reason string) string {
+func becauseClause(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return ", because " + clip(reason)
+	return ", because " + clipText(reason)
 }
 
 func colon(s string) string {

@@ -63,8 +63,8 @@ func (s *Scope) resolved(ctx context.Context, facts Facts, before uint64) (Scope
 	return out, nil
 }
 
-// whole reports whether every fact of the session is in scope.
-func (s *Scope) whole() bool { return s.ThreadID == "" && s.TurnID == "" && s.TaskID == "" }
+// isWholeSession reports whether every fact of the session is in scope.
+func (s *Scope) isWholeSession() bool { return s.ThreadID == "" && s.TurnID == "" && s.TaskID == "" }
 
 // Has reports whether a fact is in scope.
 func (s *Scope) Has(e *event.Event) bool { return s.has(e) }

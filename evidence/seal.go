@@ -38,7 +38,7 @@ type Seal struct {
 // Sealed returns a document as JSON with the proof as its last member: the hash of
 // every other member, and the place in the chain that it was made at, signed. Who
 // has the facts can make the document again and compare; who has not can at least
-// tell that nobody changed what the runtime wrote.
+// tell that what the runtime wrote is unchanged.
 func Sealed(doc any, s Seal) ([]byte, error) {
 	raw, err := plainJSON(doc)
 	if err != nil {
@@ -46,7 +46,7 @@ func Sealed(doc any, s Seal) ([]byte, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("evidence: seal: a %s is an object", s.Format)
+		return nil, fmt.Errorf("evidence: seal: a %s must be a JSON object", s.Format)
 	}
 	genesis := store.Genesis(s.SessionID)
 	proof := &integrity{Document: s.Format, Chain: chainProof{

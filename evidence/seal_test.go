@@ -28,12 +28,12 @@ func sealedDocs(t testing.TB) map[string][]byte {
 	out := map[string][]byte{}
 	for kind, p := range exports("sess_sealed", "") {
 		if kind != "evidence" {
-			out[kind] = k.output(do[command.ExportResult](k, p).Ref)
+			out[kind] = k.output(runCommand[command.ExportResult](k, p).Ref)
 		}
 	}
 	for kind, p := range exports("sess_sealed", turn) {
 		if kind != "evidence" {
-			out[kind+" of a turn"] = k.output(do[command.ExportResult](k, p).Ref)
+			out[kind+" of a turn"] = k.output(runCommand[command.ExportResult](k, p).Ref)
 		}
 	}
 	out["trial"] = trialPackOf(t)
@@ -44,14 +44,14 @@ func sealedDocs(t testing.TB) map[string][]byte {
 func trialPackOf(t testing.TB) []byte {
 	t.Helper()
 	k := newKit(t, nil, script.Answer{Text: "solved"})
-	started := do[command.StartBenchmarkTrialResult](k, &command.StartBenchmarkTrial{
+	started := runCommand[command.StartBenchmarkTrialResult](k, &command.StartBenchmarkTrial{
 		Input:     event.Raw(`"solve it"`),
 		Benchmark: &command.TrialBenchmark{DatasetID: "set", DatasetVersion: "1", TaskID: "task", TrialID: "trial_1", ConfigurationID: "base", Role: "baseline"},
 	})
 	k.until(started.SessionID, func(e *event.Event) bool { return e.Type == event.TypeBenchmarkTrialCompleted })
 	value := 1.0
-	do[command.TrialResult](k, &command.RecordBenchmarkReward{TrialID: "trial_1", Reward: &command.Reward{Value: &value}})
-	res := do[command.ExportBenchmarkTrialResult](k, &command.ExportBenchmarkTrial{TrialID: "trial_1"})
+	runCommand[command.TrialResult](k, &command.RecordBenchmarkReward{TrialID: "trial_1", Reward: &command.Reward{Value: &value}})
+	res := runCommand[command.ExportBenchmarkTrialResult](k, &command.ExportBenchmarkTrial{TrialID: "trial_1"})
 	return k.output(res.Ref)
 }
 

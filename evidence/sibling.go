@@ -207,14 +207,14 @@ func (r *siblingReader) list(dec *json.Decoder, name string) error {
 			if err := json.Unmarshal(raw, &x); err != nil {
 				return err
 			}
-			r.take(name, x)
+			r.addEntry(name, x)
 		}
 	}
 	_, err := dec.Token()
 	return err
 }
 
-func (r *siblingReader) take(name string, x Entry) {
+func (r *siblingReader) addEntry(name string, x Entry) {
 	switch {
 	case name == "redactions" && len(r.redactions) == maxListed:
 		r.left++

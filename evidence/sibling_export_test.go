@@ -28,7 +28,7 @@ func (m memoryBundle) Create(path string) (io.Writer, error) {
 // the signed pack beside verifies.
 func TestSiblingExport(t *testing.T) {
 	k, _ := busy(t, nil)
-	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
+	res := runCommand[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	files := memoryBundle{}
 	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, files); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestSiblingExport(t *testing.T) {
 // signed pack beside it, so a change of any byte of any file is found there.
 func TestSiblingExportIsVerified(t *testing.T) {
 	k, _ := busy(t, nil)
-	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
+	res := runCommand[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	written := memoryBundle{}
 	if err := evidence.WriteSiblingBundle(bytes.NewReader(k.output(res.Ref)), res.Ref, written); err != nil {
 		t.Fatal(err)
@@ -139,11 +139,11 @@ func refOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// TestSiblingReplay holds a replay in the sibling's shape against what that standard
+// TestSiblingReplay checks a replay in the sibling's shape against what that standard
 // requires, and against the case.
 func TestSiblingReplay(t *testing.T) {
 	k, turns := busy(t, nil)
-	res := do[command.ExportResult](k, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
+	res := runCommand[command.ExportResult](k, &command.ExportReplay{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	doc := k.output(res.Ref)
 	var out bytes.Buffer
 	if err := evidence.WriteSiblingReplay(bytes.NewReader(doc), res.Ref, &out); err != nil {
@@ -178,7 +178,7 @@ func TestSiblingReplay(t *testing.T) {
 		t.Errorf("steps %+v, %d outputs", r.ReplaySteps, len(r.ExpectedOutputs))
 	}
 	for name, wrong := range map[string]string{
-		"changed": strings.Replace(string(doc), "written & read", "written & rued", 1), "a review": string(k.output(do[command.ExportResult](k, &command.ExportReview{ExportScope: command.ExportScope{SessionID: "sess_busy"}}).Ref)),
+		"changed": strings.Replace(string(doc), "written & read", "written & rued", 1), "a review": string(k.output(runCommand[command.ExportResult](k, &command.ExportReview{ExportScope: command.ExportScope{SessionID: "sess_busy"}}).Ref)),
 	} {
 		if err := evidence.WriteSiblingReplay(strings.NewReader(wrong), res.Ref, io.Discard); err == nil {
 			t.Errorf("%s: it was exported", name)

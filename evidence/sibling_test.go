@@ -15,11 +15,11 @@ import (
 	"agentd/model/provider/script"
 )
 
-// TestSibling holds a pack in the sibling standard's shape against what that
+// TestSibling checks a pack in the sibling standard's shape against what that
 // standard requires, and against the facts.
 func TestSibling(t *testing.T) {
 	k, _ := busy(t, nil)
-	res := do[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
+	res := runCommand[command.ExportResult](k, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_busy"}})
 	pack := k.output(res.Ref)
 	var out bytes.Buffer
 	if err := evidence.WriteSibling(bytes.NewReader(pack), res.Ref, &out); err != nil {
@@ -102,7 +102,7 @@ func TestSibling(t *testing.T) {
 // TestSiblingSaysWhatIsMissing: a gap that is no signal of its own is said all the same.
 func TestSiblingSaysWhatIsMissing(t *testing.T) {
 	k := newKit(t, nil, script.Answer{Text: "late", Stall: time.Hour})
-	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_slow", Create: true, Input: event.Raw(`"wait"`)})
+	runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_slow", Create: true, Input: event.Raw(`"wait"`)})
 	asked := k.until("sess_slow", func(e *event.Event) bool { return e.Type == event.TypeModelRequested })
 	pack := k.evidenceOf(command.ExportScope{SessionID: "sess_slow"})
 	if !bytes.Contains(pack, []byte(asked.ID)) {

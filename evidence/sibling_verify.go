@@ -29,11 +29,11 @@ func verifySibling(files fs.FS, opt VerifyOptions) *Verification {
 		err = pack.Close()
 	}
 	if err != nil {
-		return &Verification{Finding: changed(siblingSignedFile, 0, "it is missing, or can't be read: %v", err)}
+		return &Verification{Finding: changedFinding(siblingSignedFile, 0, "it is missing, or can't be read: %v", err)}
 	}
 	v, err := Verify(pack, opt)
 	if err != nil {
-		return &Verification{Finding: changed(siblingSignedFile, 0, "it can't be read: %v", err)}
+		return &Verification{Finding: changedFinding(siblingSignedFile, 0, "it can't be read: %v", err)}
 	}
 	if v.Finding != nil {
 		v.Finding.File = siblingSignedFile
@@ -54,7 +54,7 @@ func siblingFollows(files fs.FS, pack io.ReadSeeker, ref string) *Finding {
 	if err = errors.Join(err, same.end()); err != nil {
 		var f *Finding
 		if !errors.As(err, &f) {
-			f = changed(siblingManifest, 0, "it can't be made again: %v", err)
+			f = changedFinding(siblingManifest, 0, "it can't be made again: %v", err)
 		}
 		return f
 	}
@@ -75,7 +75,7 @@ func (b *sameBundle) Create(path string) (io.Writer, error) {
 	}
 	f, err := b.files.Open(path)
 	if err != nil {
-		return nil, changed(path, 0, "it is missing, or can't be opened: %v", err)
+		return nil, changedFinding(path, 0, "it is missing, or can't be opened: %v", err)
 	}
 	b.known = append(b.known, path)
 	b.now = &sameFile{path: path, f: f, r: bufio.NewReader(f)}
@@ -92,7 +92,7 @@ func (b *sameBundle) end() error {
 	_, err := last.r.ReadByte()
 	closed := last.f.Close()
 	if !errors.Is(err, io.EOF) {
-		return changed(last.path, last.at, "something follows after its end")
+		return changedFinding(last.path, last.at, "something follows after its end")
 	}
 	return closed
 }
@@ -113,7 +113,7 @@ func (s *sameFile) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("evidence: %s: %w", s.path, err)
 	}
 	if !bytes.Equal(got[:n], p) {
-		f := changed(s.path, s.at+firstDifference(got[:n], p), "it doesn't follow from the signed pack")
+		f := changedFinding(s.path, s.at+firstDifference(got[:n], p), "it doesn't follow from the signed pack")
 		f.Exact = true
 		return 0, f
 	}

@@ -66,7 +66,7 @@ type Correlation struct {
 	TurnIDs   []string `json:"turnIds"`
 }
 
-func (c *correlation) take(e *event.Event) {
+func (c *correlation) countFact(e *event.Event) {
 	for i, id := range [5]string{e.ThreadID, e.TurnID, e.TaskID, e.RunID, e.TraceID} {
 		if id == "" || id == event.NotApplicable || c.seen[i][id] {
 			continue

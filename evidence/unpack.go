@@ -37,11 +37,11 @@ func newAllowance(size int64) *allowance {
 }
 
 func (a *allowance) spent() error {
-	return fmt.Errorf("the archive unpacks to more than %d MiB, which is more than is read of one of its size", a.limit>>20)
+	return fmt.Errorf("the archive unpacks to more than %d MiB, which is too much for its size", a.limit>>20)
 }
 
-// take counts unpacked bytes.
-func (a *allowance) take(n int) error {
+// countUnpacked counts unpacked bytes.
+func (a *allowance) countUnpacked(n int) error {
 	if a.left -= int64(n); a.left < 0 {
 		return a.spent()
 	}
@@ -74,7 +74,7 @@ type boundedFile struct {
 // Read implements [io.Reader].
 func (f *boundedFile) Read(p []byte) (int, error) {
 	n, err := f.File.Read(p)
-	if over := f.left.take(n); over != nil {
+	if over := f.left.countUnpacked(n); over != nil {
 		return 0, over
 	}
 	return n, err

@@ -79,7 +79,7 @@ type Verification struct {
 	Files int `json:"files,omitempty"`
 }
 
-// VerifyOptions say what a pack is held against.
+// VerifyOptions say what a pack is checked against.
 type VerifyOptions struct {
 	// KeyID is the key that must have signed; empty accepts any, and leaves open
 	// who it was.
@@ -91,14 +91,14 @@ type VerifyOptions struct {
 	facts func(sequence uint64, data string) error
 }
 
-// Verify reads a pack and holds it against its own proof. The error says that it
+// Verify reads a pack and checks it against its own proof. The error says that it
 // could not be read at all; what was changed is a finding.
 func Verify(r io.Reader, opt VerifyOptions) (*Verification, error) {
-	return verify(r, opt, seekable(r))
+	return verifyReader(r, opt, seekable(r))
 }
 
-// verify verifies what can be opened again to find the place of a change.
-func verify(r io.Reader, opt VerifyOptions, open again) (*Verification, error) {
+// verifyReader verifies what can be opened again to find the place of a change.
+func verifyReader(r io.Reader, opt VerifyOptions, open again) (*Verification, error) {
 	in := &failing{r: bufio.NewReaderSize(r, 64<<10)}
 	guard := &valueGuard{r: in, most: opt.maxValue}
 	guard.dec = json.NewDecoder(guard)
@@ -300,7 +300,7 @@ func exactly(b []byte, value any) bool {
 	return err == nil && bytes.Equal(again, b)
 }
 
-// item shows what stands in a list to whoever wants to know.
+// item passes an element of a list to its observer.
 func (v *verifier) item(name string, b []byte) error {
 	if v.opt.items == nil || name == "events" {
 		return nil
@@ -339,7 +339,7 @@ func (v *verifier) follow(line *eventLine) (sequence uint64, wrong string) {
 	v.sequence = line.Sequence
 	var e event.Event
 	if _, err := event.DecodeHeader([]byte(line.Data), &e); err != nil {
-		return line.Sequence, "it is no fact: " + err.Error()
+		return line.Sequence, "it is not a fact: " + err.Error()
 	}
 	if v.session == "" {
 		v.begin(e.SessionID)
@@ -354,7 +354,7 @@ func (v *verifier) follow(line *eventLine) (sequence uint64, wrong string) {
 	}
 	if line.Before != "" {
 		if _, err := hex.Decode(v.last[:], []byte(line.Before[:min(len(line.Before), 2*len(v.last))])); err != nil || len(line.Before) != 2*len(v.last) {
-			return line.Sequence, "the hash of the fact before is none"
+			return line.Sequence, "the hash of the previous fact is invalid"
 		}
 	}
 	v.last = sha256.Sum256(append(append(make([]byte, 0, len(v.last)+len(line.Data)), v.last[:]...), line.Data...))
@@ -423,7 +423,7 @@ func (v *verifier) leads() bool {
 		return !facts && !c.Complete
 	}
 	return v.session == v.res.Scope.SessionID && c.HeadHash == hex.EncodeToString(v.last[:]) && c.Through == v.sequence &&
-		c.Events == v.res.Events && c.Complete == (v.res.Scope.whole() && c.Removed == 0)
+		c.Events == v.res.Events && c.Complete == (v.res.Scope.isWholeSession() && c.Removed == 0)
 }
 
 // sections compares the hash of each section with the proof.

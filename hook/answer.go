@@ -51,7 +51,7 @@ func parseAnswer(data []byte) (*answer, error) {
 			return nil, errors.New("the answer is not a JSON object")
 		}
 		if seen[name] {
-			return nil, fmt.Errorf("%q is there twice", name)
+			return nil, fmt.Errorf("%q appears twice", name)
 		}
 		seen[name] = true
 		var raw event.Raw
@@ -63,10 +63,10 @@ func parseAnswer(data []byte) (*answer, error) {
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return nil, errors.New("the answer is not a whole JSON object")
+		return nil, errors.New("the answer is an incomplete JSON object")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the answer")
+		return nil, errors.New("there is more text after the answer")
 	}
 	return a, nil
 }
@@ -94,7 +94,7 @@ func (a *answer) set(name string, raw event.Raw) error {
 	case "auditRefs":
 		into = &a.audit
 	default:
-		return fmt.Errorf("%q is no field of an answer", name)
+		return fmt.Errorf("%q is not a field of an answer", name)
 	}
 	if string(raw) == "null" {
 		return nil
@@ -104,11 +104,11 @@ func (a *answer) set(name string, raw event.Raw) error {
 	}
 	switch {
 	case rank(a.decision) < 0:
-		return fmt.Errorf("decision %q is none of continue, block, allow, deny, ask", clip(a.decision, 40))
+		return fmt.Errorf("decision %q is not one of continue, block, allow, deny, ask", clipText(a.decision, 40))
 	case len(a.audit) > maxRefs || len(a.context) > maxRefs:
 		return fmt.Errorf("%q has more than %d entries", name, maxRefs)
 	}
-	a.reason = clip(a.reason, maxReason)
+	a.reason = clipText(a.reason, maxReason)
 	return nil
 }
 
@@ -129,8 +129,8 @@ func (a *answer) fits(p Point) *failure {
 	return nil
 }
 
-// clip shortens a text without splitting a character.
-func clip(s string, most int) string {
+// clipText shortens a text without splitting a character.
+func clipText(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {
 		return s

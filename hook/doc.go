@@ -5,9 +5,9 @@
 // # Contract
 //
 // [Runner.Run] runs the hooks of a point that match, one after the other in their
-// order. Each run is told to the [Recorder] as a fact before it starts and when
+// order. Each run is recorded by the [Recorder] as a fact before it starts and when
 // it ends; if a fact can't be recorded, nothing more runs. A command's boundary is
-// a fact too, before any of its code runs: what confines a hook is told, not
+// a fact too, before any of its code runs: what confines a hook is recorded, not
 // assumed.
 //
 // A hook gets one JSON object: ids, point, working directory, workspace, mode,

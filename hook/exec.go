@@ -34,18 +34,18 @@ func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
 		Confined: func(b *event.SandboxApplied) error { return o.confined(ctx, b) },
 	})
 	if known, ok := errors.AsType[*Failure](err); ok {
-		return nil, &failure{category: known.Category, message: clip(known.Message, maxReason), retryable: known.Retryable}
+		return nil, &failure{category: known.Category, message: clipText(known.Message, maxReason), retryable: known.Retryable}
 	}
 	if err != nil {
-		return nil, &failure{category: "spawn", message: clip(err.Error(), maxReason), retryable: false}
+		return nil, &failure{category: "spawn", message: clipText(err.Error(), maxReason), retryable: false}
 	}
 	if ctx.Err() != nil {
 		return nil, &failure{category: "timeout", message: "it was ended"}
 	}
-	said := strings.TrimSpace(clip(string(exit.Stderr), maxReason))
+	said := strings.TrimSpace(clipText(string(exit.Stderr), maxReason))
 	switch exit.Code {
 	case exitGood:
-		return read(exit.Stdout)
+		return decodeAnswer(exit.Stdout)
 	case exitBlock:
 		if said == "" {
 			said = "the hook gave no reason"
@@ -83,7 +83,7 @@ func (o *one) trace(ctx context.Context) event.Trace {
 	return event.TraceFrom(ctx).Span(o.in.SessionID, o.id)
 }
 
-func read(data []byte) (*answer, *failure) {
+func decodeAnswer(data []byte) (*answer, *failure) {
 	a, err := parseAnswer(data)
 	if err != nil {
 		return nil, &failure{category: "malformed", message: err.Error()}
@@ -95,7 +95,7 @@ func read(data []byte) (*answer, *failure) {
 func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.h.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, &failure{category: "internal", message: clip(err.Error(), maxReason)}
+		return nil, &failure{category: "internal", message: clipText(err.Error(), maxReason)}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
@@ -107,7 +107,7 @@ func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	}
 	resp, err := o.r.http.Do(req)
 	if err != nil {
-		return nil, &failure{category: "network", message: clip(cause(err).Error(), maxReason), retryable: true}
+		return nil, &failure{category: "network", message: clipText(causeWithoutURL(err).Error(), maxReason), retryable: true}
 	}
 	defer resp.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
@@ -115,13 +115,13 @@ func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	case resp.StatusCode/100 != 2:
 		return nil, &failure{category: "network", message: "HTTP status " + resp.Status, retryable: resp.StatusCode >= http.StatusInternalServerError}
 	case err != nil:
-		return nil, &failure{category: "network", message: clip(err.Error(), maxReason), retryable: true}
+		return nil, &failure{category: "network", message: clipText(err.Error(), maxReason), retryable: true}
 	}
-	return read(content)
+	return decodeAnswer(content)
 }
 
-// cause is what went wrong, without the address: it may carry a token.
-func cause(err error) error {
+// causeWithoutURL is what went wrong, without the address: it may carry a token.
+func causeWithoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
@@ -131,10 +131,10 @@ func cause(err error) error {
 // maxRedirects is how often a hook may be sent on, at its own origin.
 const maxRedirects = 3
 
-// client returns a client that follows no redirect to another origin, and none
-// that drops the body: what a hook is told goes where the operator said, or
+// sameOriginClient returns a client that follows no redirect to another origin, and none
+// that drops the body: a hook's input goes where the operator said, or
 // nowhere.
-func client(base *http.Client) *http.Client {
+func sameOriginClient(base *http.Client) *http.Client {
 	c := http.Client{}
 	if base != nil {
 		c = *base

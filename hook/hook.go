@@ -107,18 +107,18 @@ func (f *Failure) Error() string { return f.Category + ": " + f.Message }
 // Command is a command for [Exec].
 type Command struct {
 	Argv []string
-	// Env are the variables that the hook asks for; whoever runs it adds what every
+	// Env are the variables that the hook asks for; the runner adds what every
 	// process gets, and nothing of its own environment.
 	Env   []string
 	Cwd   string
 	Stdin []byte
 	// Profile is that of the hook.
 	Profile string
-	// Confined is told the boundary of the process before anything of the command
+	// Confined gets the boundary of the process before anything of the command
 	// runs. If it fails, nothing runs.
 	Confined func(*event.SandboxApplied) error
 	// MaxOutput bounds what is kept of stdout and of stderr. One byte more is kept
-	// of stdout, so that what is too long can be told.
+	// of stdout, so that an answer that is too long can be detected.
 	MaxOutput int
 }
 
@@ -179,37 +179,37 @@ func New(opt Options) (*Runner, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.http = client(opt.HTTP)
+	r.http = sameOriginClient(opt.HTTP)
 	return r, nil
 }
 
 // check says what is wrong with a hook.
 func (h *Hook) check(canRun bool) error {
 	if !slices.Contains(Points(), h.Point) {
-		return fmt.Errorf("point %q is none of %v", h.Point, Points())
+		return fmt.Errorf("point %q is not one of %v", h.Point, Points())
 	}
 	switch {
 	case len(h.Command) == 0 && h.URL == "":
-		return errors.New("it has neither a command nor a url")
+		return errors.New("command or url is missing")
 	case len(h.Command) > 0 && h.URL != "":
-		return errors.New("it has both a command and a url")
+		return errors.New("give either command or url, not both")
 	case len(h.Command) > 0 && h.Command[0] == "":
-		return errors.New("its command is empty")
+		return errors.New("command is empty")
 	case len(h.Command) > 0 && !canRun:
 		return errors.New("commands can't be run here")
 	case h.Timeout < 0 || h.Timeout > MaxTimeout:
 		return fmt.Errorf("timeout %v is not between 0 and %v", h.Timeout, MaxTimeout)
 	case h.Failure != "" && h.Failure != FailOpen && h.Failure != FailClosed:
-		return fmt.Errorf("failure %q is neither open nor closed", h.Failure)
+		return fmt.Errorf("failure %q is not one of open, closed", h.Failure)
 	}
 	if h.URL != "" {
 		u, err := url.Parse(h.URL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			return fmt.Errorf("url %q is no http or https address", h.URL)
+			return fmt.Errorf("url %q is not an http or https URL", h.URL)
 		}
 	}
 	if _, err := filepath.Match(h.Match.Tool, ""); err != nil {
-		return fmt.Errorf("match.tool %q is no glob: %w", h.Match.Tool, err)
+		return fmt.Errorf("match.tool %q is not a valid glob: %w", h.Match.Tool, err)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (h *Hook) settle() {
 	if h.Name != "" {
 		return
 	}
-	// Arguments and queries may carry what nobody should read in a fact.
+	// Arguments and queries may carry secrets that must not be in a fact.
 	if len(h.Command) > 0 {
 		h.Name = "command:" + h.Command[0]
 		return

@@ -76,7 +76,7 @@ func (n *notes) kinds() string {
 	return strings.Join(out, " ")
 }
 
-// check holds the facts against the catalogue.
+// check checks the facts against the catalogue.
 func (n *notes) check(t *testing.T) {
 	t.Helper()
 	for _, f := range n.facts {
@@ -149,9 +149,9 @@ func TestCommandAnswers(t *testing.T) {
 		{"garbage, open", `echo hello`, FailOpen, Continue, "started failed:malformed:open", ""},
 		{"an array", `echo '[]'`, FailClosed, Block, "started failed:malformed:closed", "not a JSON object"},
 		{"half an object", `echo '{"decision":"allow"'`, FailClosed, Block, "started failed:malformed:closed", "malformed"},
-		{"two objects", `echo '{}{}'`, FailClosed, Block, "started failed:malformed:closed", "something follows"},
-		{"unknown field", `echo '{"decison":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", `"decison" is no field`},
-		{"wrong case", `echo '{"Decision":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", `"Decision" is no field`},
+		{"two objects", `echo '{}{}'`, FailClosed, Block, "started failed:malformed:closed", "more text after"},
+		{"unknown field", `echo '{"decison":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", `"decison" is not a field`},
+		{"wrong case", `echo '{"Decision":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", `"Decision" is not a field`},
 		{"twice", `echo '{"decision":"deny","decision":"allow"}'`, FailClosed, Block, "started failed:malformed:closed", "twice"},
 		{"unknown decision", `echo '{"decision":"yes"}'`, FailClosed, Block, "started failed:malformed:closed", `decision "yes"`},
 		{"wrong type", `echo '{"suppressOutput":"yes"}'`, FailClosed, Block, "started failed:malformed:closed", "wrong type"},
@@ -503,15 +503,15 @@ func TestOutputChain(t *testing.T) {
 func TestNew(t *testing.T) {
 	id := func() string { return "hook_1" }
 	for want, h := range map[string]Hook{
-		`hook 1: point "later" is none of`:           {Point: "later", Command: []string{"x"}},
-		`hook 1: it has neither a command nor a url`: {Point: Stop},
-		`hook 1: it has both a command and a url`:    {Point: Stop, Command: []string{"x"}, URL: "http://127.0.0.1/"},
-		`hook 1: its command is empty`:               {Point: Stop, Command: []string{""}},
-		`hook 1: timeout -1s is not between`:         {Point: Stop, Command: []string{"x"}, Timeout: -time.Second},
-		`hook 1: timeout 1h0m0s is not between`:      {Point: Stop, Command: []string{"x"}, Timeout: time.Hour},
-		`hook 1: failure "maybe" is neither`:         {Point: Stop, Command: []string{"x"}, Failure: "maybe"},
-		`hook 1: url "file:///x" is no http`:         {Point: Stop, URL: "file:///x"},
-		`hook 1: match.tool "[" is no glob`:          {Point: Stop, Command: []string{"x"}, Match: Match{Tool: "["}},
+		`hook 1: point "later" is not one of`:          {Point: "later", Command: []string{"x"}},
+		`hook 1: command or url is missing`:            {Point: Stop},
+		`hook 1: give either command or url, not both`: {Point: Stop, Command: []string{"x"}, URL: "http://127.0.0.1/"},
+		`hook 1: command is empty`:                     {Point: Stop, Command: []string{""}},
+		`hook 1: timeout -1s is not between`:           {Point: Stop, Command: []string{"x"}, Timeout: -time.Second},
+		`hook 1: timeout 1h0m0s is not between`:        {Point: Stop, Command: []string{"x"}, Timeout: time.Hour},
+		`hook 1: failure "maybe" is not one of`:        {Point: Stop, Command: []string{"x"}, Failure: "maybe"},
+		`hook 1: url "file:///x" is not an http`:       {Point: Stop, URL: "file:///x"},
+		`hook 1: match.tool "[" is not a valid glob`:   {Point: Stop, Command: []string{"x"}, Match: Match{Tool: "["}},
 	} {
 		if _, err := New(Options{Hooks: []Hook{h}, Exec: direct, NewID: id}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", h, err, want)

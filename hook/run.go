@@ -11,7 +11,7 @@ import (
 	"agentd/event"
 )
 
-// Input is what a hook is told. The caller leaves out or redacts what is secret.
+// Input is what a hook receives. The caller leaves out or redacts what is secret.
 type Input struct {
 	SessionID  string `json:"sessionId,omitempty"`
 	ThreadID   string `json:"threadId,omitempty"`
@@ -35,7 +35,7 @@ type Input struct {
 	Output event.Raw `json:"output,omitempty"`
 	// Error says why a tool failed.
 	Error string `json:"error,omitempty"`
-	// Reason says why somebody is asked, or why the turn stops.
+	// Reason says why permission is asked, or why the turn stops.
 	Reason string `json:"reason,omitempty"`
 	// Refs to what is too large or too private to be sent.
 	TranscriptRef string   `json:"transcriptRef,omitempty"`
@@ -172,7 +172,7 @@ func (o *one) ask(ctx context.Context, stdin []byte) (*answer, *failure) {
 	return a, failed
 }
 
-var errTimeout = errors.New("the hook's time is over")
+var errTimeout = errors.New("the hook timed out")
 
 // failure is a hook without an answer.
 type failure struct {
@@ -206,13 +206,13 @@ func (o *one) complete(ctx context.Context, a *answer, ms int64, out *Outcome) e
 	}
 	k := keeper{ctx: ctx, rec: o.rec}
 	if a.input != nil {
-		p.OriginalInputRef, p.UpdatedInputRef = k.keep("application/json", o.in.Input), k.keep("application/json", a.input)
+		p.OriginalInputRef, p.UpdatedInputRef = k.storeContent("application/json", o.in.Input), k.storeContent("application/json", a.input)
 	}
 	if a.output != nil {
-		p.UpdatedToolOutputRef = k.keep("application/json", a.output)
+		p.UpdatedToolOutputRef = k.storeContent("application/json", a.output)
 	}
 	for _, text := range a.context {
-		p.AdditionalContext = append(p.AdditionalContext, k.keep("text/plain; charset=utf-8", []byte(text)))
+		p.AdditionalContext = append(p.AdditionalContext, k.storeContent("text/plain; charset=utf-8", []byte(text)))
 	}
 	if k.err != nil {
 		return fmt.Errorf("hook %s: keep what it gave: %w", o.h.Name, k.err)
@@ -248,7 +248,7 @@ type keeper struct {
 	err error
 }
 
-func (k *keeper) keep(mediaType string, content []byte) string {
+func (k *keeper) storeContent(mediaType string, content []byte) string {
 	if k.err != nil {
 		return ""
 	}

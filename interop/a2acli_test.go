@@ -226,7 +226,7 @@ func (c *a2aCLI) asks() {
 	if answered.ID != asked.ID || answered.Status.State != "TASK_STATE_COMPLETED" {
 		c.t.Errorf("answered: %+v", answered)
 	}
-	c.refused("takes no messages", "send", "--task", asked.ID, "green")
+	c.refused("accepts no more messages", "send", "--task", asked.ID, "green")
 }
 
 // cancels stops a task that another process of the client follows.

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/nodetest"
 )
 
-// protoKit is the program under test and the packages that it is held against.
+// protoKit is the program under test and the packages that it is checked against.
 type protoKit struct {
 	modules, agentd, nodeProgram string
 }

@@ -1,4 +1,4 @@
-// Package interop holds agentd's protocols against clients and suites that others
+// Package interop checks agentd's protocols against clients and suites that others
 // wrote. It has tests alone.
 //
 // # Contract

@@ -83,7 +83,7 @@ func TestMCPConformance(t *testing.T) {
 // of, or that it is of an extension.
 var listedScenario = regexp.MustCompile(`(?m)^\s+- (\S+) \[([^\]]+)\]$`)
 
-// holdsAllScenarios holds the scenarios that are expected to run against those that
+// holdsAllScenarios checks the scenarios that are expected to run against those that
 // the suite has: what a later version of it adds can't be missed.
 func (k *protoKit) holdsAllScenarios(t *testing.T) {
 	t.Helper()
@@ -112,7 +112,7 @@ func (k *protoKit) holdsAllScenarios(t *testing.T) {
 // resultFolder is the name of the folder in which a scenario's checks are.
 var resultFolder = regexp.MustCompile(`^server-(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z$`)
 
-// checkScenarios holds the checks that were made against the scenarios that there
+// checkScenarios checks the checks that were made against the scenarios that there
 // must be: one that wasn't run is as bad as one that failed.
 func checkScenarios(t *testing.T, dir string, names []string) {
 	t.Helper()

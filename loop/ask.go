@@ -23,7 +23,7 @@ func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
 		}
 		switch {
 		case a.Status == state.ActionExpired:
-			err.Message = "nobody answered the request for permission in time"
+			err.Message = "the request for permission was not answered in time"
 		case a.DecisionReason != "":
 			err.Message = "the call was not allowed: " + a.DecisionReason
 		case a.DecisionSource == "human":
@@ -34,7 +34,7 @@ func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
 	return err
 }
 
-// emitRequest asks somebody for permission.
+// emitRequest asks for permission.
 func (r *toolRun) emitRequest(tx *session.Tx, d *permission.Decision, p *event.PermissionEvaluated) {
 	kind, why := "tool_permission", p.DecisionReason
 	switch {

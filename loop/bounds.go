@@ -151,8 +151,8 @@ func boundStateOf(path string) boundState {
 	return s
 }
 
-// is says that a name is what it was. The content of a file may differ.
-func (s boundState) is(was boundState) bool {
+// sameAs says that a name is what it was. The content of a file may differ.
+func (s boundState) sameAs(was boundState) bool {
 	if s.info == nil || was.info == nil {
 		return s.info == nil && was.info == nil
 	}
@@ -160,13 +160,13 @@ func (s boundState) is(was boundState) bool {
 }
 
 // tellChangedBounds says which bounds appeared, went away or are another file since
-// before the call. A person may have changed them meanwhile; people are told what may
+// before the call. A person may have changed them in the meantime; the warning says what may
 // have done it.
 func (r *toolRun) tellChangedBounds(before map[string]boundState) {
 	var notices []*event.RuntimeNotice
 	for _, path := range slices.Sorted(maps.Keys(before)) {
 		was, now := before[path], boundStateOf(path)
-		if now.is(was) {
+		if now.sameAs(was) {
 			continue
 		}
 		name := strings.TrimPrefix(path, r.place.root+"/")
@@ -181,7 +181,7 @@ func (r *toolRun) tellChangedBounds(before map[string]boundState) {
 			notices = append(notices, &event.RuntimeNotice{
 				Code:    "workspace_rules_made",
 				Message: fmt.Sprintf("%s appeared in %s while %s ran; what it denies or asks about counts from the next turn on", RulesFile, r.place.root, r.request.ToolName),
-				Advice:  "if nobody meant it: remove the file, then agentd policy accept",
+				Advice:  "if this wasn't intended: remove the file, then run agentd policy accept",
 			})
 		default:
 			notices = append(notices, &event.RuntimeNotice{
@@ -200,6 +200,6 @@ func (r *toolRun) tellChangedBounds(before map[string]boundState) {
 		}
 	})
 	if err != nil && !errors.Is(err, errMoved) {
-		r.l.opt.Logger.Warn("changed bounds of a workspace could not be told", "toolCallId", r.call.ToolCallID, "error", err)
+		r.l.opt.Logger.Warn("changed workspace bounds could not be recorded", "toolCallId", r.call.ToolCallID, "error", err)
 	}
 }

@@ -86,7 +86,7 @@ func TestBoundStatesTellReplacements(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := boundStateOf(link)
-	if !boundStateOf(link).is(was) || !boundStateOf(root+"/none").is(boundState{}) || boundStateOf(file).is(boundState{}) {
+	if !boundStateOf(link).sameAs(was) || !boundStateOf(root+"/none").sameAs(boundState{}) || boundStateOf(file).sameAs(boundState{}) {
 		t.Error("what didn't change isn't what it was")
 	}
 	for name, change := range map[string]func() error{
@@ -100,7 +100,7 @@ func TestBoundStatesTellReplacements(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		if boundStateOf(link).is(was) {
+		if boundStateOf(link).sameAs(was) {
 			t.Errorf("%s in the place of a link is not noticed", name)
 		}
 	}

@@ -44,7 +44,7 @@ type blob struct {
 // codeRepeats marks the warning that a model is going in circles.
 const codeRepeats = "repeated_calls"
 
-// warnRepeats is the number of repeats at which the model is told.
+// warnRepeats is the number of repeats at which the model is warned.
 const warnRepeats = 2
 
 // callModel asks the model and records the answer as it comes. Decided is the
@@ -66,7 +66,7 @@ func (l *Loop) callModel(k key, decided Effect, e CallModel) error {
 	if err != nil || !asked {
 		return err
 	}
-	conv, err := l.transcripts.get(ctx, k, at)
+	conv, err := l.transcripts.conversationAt(ctx, k, at)
 	if err == nil {
 		err = l.frame(ctx, c.req, conv, c.info, c.context, c.inventory)
 	}
@@ -117,7 +117,7 @@ func (c *call) wait(ctx context.Context, decided Effect, e CallModel) error {
 		if err := c.announce(decided, delay, nil); err != nil {
 			return err
 		}
-		if err := sleep(ctx, delay); err != nil {
+		if err := sleepContext(ctx, delay); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (c *call) reserve(ctx context.Context, decided Effect, tokens int64) error 
 			Provider: c.info.Provider, Model: c.info.Model, RetryAfterMs: &ms, ModelRequestID: c.req.RequestID, Source: "client", LimitName: r.Limit,
 		})
 		if err == nil {
-			err = sleep(ctx, r.Wait)
+			err = sleepContext(ctx, r.Wait)
 		}
 		if err != nil {
 			c.l.limiter.Cancel(r)
@@ -161,7 +161,7 @@ func (c *call) choose(d *state.RoutingDecision) error {
 	return nil
 }
 
-// backoff is how long to leave a model alone after a failed call.
+// backoff is how long to wait after a failed call.
 func (l *Loop) backoff(last *state.ModelCall) time.Duration {
 	var after time.Duration
 	if last.RetryAfterMs != nil {
@@ -187,8 +187,8 @@ func (c *call) announce(decided Effect, delay time.Duration, hit *event.RateLimi
 	})
 }
 
-// sleep waits, or returns why it didn't.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleepContext waits, or returns why it didn't.
+func sleepContext(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (c *call) stream(ctx context.Context) error {
 			if r.err != nil {
 				return c.fail(ctx, r.err)
 			}
-			if done := c.take(r.chunk); done != nil {
+			if done := c.addChunk(r.chunk); done != nil {
 				return c.complete(done)
 			}
 			if c.textIndex == 0 && c.reasonsIndex == 0 && len(chunks) == 0 {
@@ -333,8 +333,8 @@ func pull(ctx context.Context, p model.Provider, r *model.Request) (<-chan pulle
 	}
 }
 
-// take adds a piece to what is gathered; it returns the answer's end.
-func (c *call) take(chunk model.Chunk) *model.Done {
+// addChunk adds a piece to what is gathered; it returns the answer's end.
+func (c *call) addChunk(chunk model.Chunk) *model.Done {
 	if c.first.IsZero() && (chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil) {
 		c.first = time.Now()
 	}
@@ -359,14 +359,14 @@ func (c *call) takeCall(t *model.ToolCall) {
 	case t.Malformed != "":
 		text := c.l.redactText(t.Malformed)
 		c.tools[i].Arguments = nil
-		c.keep([]byte(text), "text/plain", func(ref string) { c.tools[i].ArgumentsRef = ref })
+		c.storeContent([]byte(text), "text/plain", func(ref string) { c.tools[i].ArgumentsRef = ref })
 	case len(args) > maxInlineArgs:
 		c.tools[i].Arguments = nil
-		c.keep(args, "application/json", func(ref string) { c.tools[i].ArgumentsRef = ref })
+		c.storeContent(args, "application/json", func(ref string) { c.tools[i].ArgumentsRef = ref })
 	}
 }
 
-func (c *call) keep(content []byte, mediaType string, ref func(string)) {
+func (c *call) storeContent(content []byte, mediaType string, ref func(string)) {
 	if len(content) > 0 {
 		c.blobs = append(c.blobs, blob{content, mediaType, ref})
 	}
@@ -384,11 +384,11 @@ func (c *call) deltas(tx *session.Tx, end bool) {
 
 // flushed moves what was gathered to what is recorded.
 func (c *call) flushed(end bool) {
-	if s := c.reasoning.take(end); s != "" {
+	if s := c.reasoning.drainText(end); s != "" {
 		c.reasonsIndex++
 		c.allReasoning = append(c.allReasoning, s...)
 	}
-	if s := c.text.take(end); s != "" {
+	if s := c.text.drainText(end); s != "" {
 		c.textIndex++
 		c.allText = append(c.allText, s...)
 	}
@@ -447,7 +447,7 @@ func (c *call) complete(done *model.Done) error {
 		if !c.first.IsZero() {
 			p.TimeToFirstTokenMs = c.first.Sub(c.began).Milliseconds()
 		}
-		c.keep(c.l.redactRaw(done.Raw), "application/octet-stream", func(ref string) { p.RawRef = ref })
+		c.storeContent(c.l.redactRaw(done.Raw), "application/octet-stream", func(ref string) { p.RawRef = ref })
 		for _, b := range c.blobs {
 			b.ref(tx.Blob(b.content, b.mediaType))
 		}
@@ -527,8 +527,8 @@ func (c *call) failedBy(p *event.ModelFailed, failed *model.Error) {
 	}
 }
 
-// interrupted is the end of a model call that nobody waits for any more.
-func interrupted(c *state.ModelCall, reason string) *event.ModelFailed {
+// interruptedCall is the end of a model call that nothing waits for any longer.
+func interruptedCall(c *state.ModelCall, reason string) *event.ModelFailed {
 	return &event.ModelFailed{
 		ModelRequestID: c.ModelRequestID, Provider: c.Provider, Model: c.Model,
 		ErrorCategory: model.Interrupted, Message: reason, Retryable: true,

@@ -43,9 +43,9 @@ type clientTool struct {
 // Info implements [tool.Tool].
 func (t *clientTool) Info() event.ToolInfo { return t.info }
 
-// Run implements [tool.Tool]. Nobody calls it: the peer runs the tool.
+// Run implements [tool.Tool]. It is never called: the peer runs the tool.
 func (t *clientTool) Run(context.Context, *tool.Call) (*tool.Result, error) {
-	return nil, tool.Errorf(tool.Unavailable, "%s is carried out by the peer of channel %s", t.info.ToolName, t.channelID)
+	return nil, tool.Errorf(tool.Unavailable, "%s runs in the client of channel %s", t.info.ToolName, t.channelID)
 }
 
 // clientTools are the tools of the peers that follow a session now. Of two with
@@ -93,7 +93,7 @@ func (l *Loop) CheckClientTool(t *event.ChannelTool) error {
 		return fmt.Errorf("the name is taken by a tool of %s", e.Info.RuntimeOwner)
 	}
 	if !tool.Callable(t.ToolName) {
-		return fmt.Errorf("%q is not 1 to 64 of A-Z a-z 0-9 _ -", tool.Preview(t.ToolName, 80))
+		return fmt.Errorf("%q is not 1 to 64 characters from A-Z a-z 0-9 _ -", tool.Preview(t.ToolName, 80))
 	}
 	return tool.CheckSchema(t.InputSchema)
 }
@@ -157,7 +157,7 @@ func (l *Loop) abandoned(sessionID string) {
 			return nil
 		})
 		if err != nil && l.ctx.Err() == nil {
-			l.opt.Logger.Error("calls of a peer that went could not be looked at", "sessionId", sessionID, "error", err)
+			l.opt.Logger.Error("the calls of a disconnected client could not be checked", "sessionId", sessionID, "error", err)
 		}
 		for _, id := range threads {
 			l.wake(key{sessionID, id}, nil)
@@ -179,7 +179,7 @@ func (r *toolRun) absent(inv *state.ToolInventory) {
 	}
 	for i := range inv.Tools {
 		if inv.Tools[i].ToolName == r.request.ToolName && inv.Tools[i].RuntimeOwner == "client" {
-			r.refused = tool.Errorf(tool.Unavailable, "the client that carries out %s is not connected", r.request.ToolName)
+			r.refused = tool.Errorf(tool.Unavailable, "the client that runs %s is not connected", r.request.ToolName)
 			r.refused.Advice = "Go on without it, or say that the client has to be connected."
 			r.refused.Retryable = true
 		}
@@ -230,13 +230,13 @@ func (l *Loop) finish(k key, e FinishTool) error {
 	if a == nil {
 		return l.record(k, e)
 	}
-	conv, err := l.transcripts.get(l.ctx, k, at)
+	conv, err := l.transcripts.conversationAt(l.ctx, k, at)
 	if err != nil {
 		return err
 	}
 	var ok bool
 	if r.request, ok = conv.call(e.ToolCallID); !ok {
-		return fmt.Errorf("loop: nobody asked for tool call %s", e.ToolCallID)
+		return fmt.Errorf("loop: no model requested tool call %s", e.ToolCallID)
 	}
 	r.input, r.host, r.began = r.request.Arguments, newToolHost(r), a.CreatedAt
 	r.scope.ActionID, r.scope.ChannelID = a.ActionID, a.ChannelID
@@ -247,11 +247,11 @@ func (l *Loop) finish(k key, e FinishTool) error {
 func (r *toolRun) answered(ctx context.Context, a *state.Action) error {
 	switch {
 	case a.Status == state.ActionExpired:
-		failed := tool.Errorf(tool.Timeout, "the client gave no result in time")
+		failed := tool.Errorf(tool.Timeout, "the client returned no result in time")
 		failed.Retryable = true
 		return r.failed(ctx, failed, nil)
 	case a.DecisionSource == "runtime":
-		failed := tool.Errorf(tool.Lost, "%s; whether the call happened is not known", a.DecisionReason)
+		failed := tool.Errorf(tool.Lost, "%s; the call may or may not have happened", a.DecisionReason)
 		failed.Advice, failed.Retryable = "Check what is there before you do it again.", r.call.IsReadOnly
 		return r.failed(ctx, failed, nil)
 	case a.Decision != "submit":
@@ -315,7 +315,7 @@ func contentOf(content json.RawMessage) (text []byte, structured event.Raw) {
 		var b strings.Builder
 		for i, p := range parts {
 			if p.Type != "text" || p.Text == nil {
-				return compacted(content), content
+				return compactJSON(content), content
 			}
 			if i > 0 {
 				b.WriteByte('\n')
@@ -324,10 +324,10 @@ func contentOf(content json.RawMessage) (text []byte, structured event.Raw) {
 		}
 		return []byte(b.String()), nil
 	}
-	return compacted(content), content
+	return compactJSON(content), content
 }
 
-func compacted(v []byte) []byte {
+func compactJSON(v []byte) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, v) != nil {
 		return v

@@ -39,8 +39,8 @@ type subject struct {
 	sel   tool.Selection
 }
 
-// about finds the session and thread of a question; without a session it is the host.
-func (l *Loop) about(ctx context.Context, caller command.Caller, sessionID, threadID, mode string, with func(*subject) error) error {
+// withSubject finds the session and thread of a question; without a session it is the host.
+func (l *Loop) withSubject(ctx context.Context, caller command.Caller, sessionID, threadID, mode string, with func(*subject) error) error {
 	if sessionID == "" {
 		s := state.New("")
 		return with(l.subject(s, &state.Thread{}, mode))
@@ -71,7 +71,7 @@ func (l *Loop) subject(s *state.Session, t *state.Thread, mode string) *subject 
 
 func (l *Loop) getToolInventory(ctx context.Context, caller command.Caller, p *command.GetToolInventory) (*command.GetToolInventoryResult, error) {
 	res := &command.GetToolInventoryResult{}
-	err := l.about(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
+	err := l.withSubject(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
 		res.Tools = l.opt.Tools.Resolve(s.sel).Payload().Tools
 		return nil
 	})
@@ -103,7 +103,7 @@ type environment struct {
 
 func (l *Loop) getEnvironment(ctx context.Context, caller command.Caller, p *command.GetExecutionEnvironment) (*environment, error) {
 	var out *environment
-	err := l.about(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
+	err := l.withSubject(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
 		out = l.environment(s)
 		return nil
 	})
@@ -149,7 +149,7 @@ func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.
 	if id == event.RuntimeSession {
 		id = ""
 	}
-	err := l.about(ctx, caller, id, "", "", func(s *subject) error {
+	err := l.withSubject(ctx, caller, id, "", "", func(s *subject) error {
 		res.Mode, res.Rules = s.mode, append([]event.PolicyRule{}, s.rules...)
 		return nil
 	})
@@ -249,7 +249,7 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		}
 		w := l.workplace(tx.State, t, nil)
 		if p.Cwd != "" {
-			w.cwd = below(w.root, p.Cwd)
+			w.cwd = pathBelow(w.root, p.Cwd)
 		}
 		mode := p.PermissionMode
 		if mode == "" {
@@ -307,7 +307,7 @@ func (l *Loop) compactThread(ctx context.Context, caller command.Caller, p *comm
 		case t == nil:
 			return nil, fault.New(fault.NotFound, "there is no open thread %s in session %s", p.ThreadID, p.SessionID)
 		case t.Context != nil && t.Context.Running != nil:
-			return nil, fault.New(fault.Conflict, "thread %s is being compacted already", p.ThreadID)
+			return nil, fault.New(fault.Conflict, "thread %s is already being compacted", p.ThreadID)
 		case t.Routing == nil || t.Routing.Decision == nil || t.ModelCalls == 0:
 			return nil, fault.New(fault.Conflict, "thread %s has nothing to compact: no model has answered yet", p.ThreadID)
 		}
@@ -361,7 +361,7 @@ func (l *Loop) compacted(ctx context.Context, sessionID, id string, from uint64)
 	for {
 		records, err := sub.Next(ctx)
 		if err != nil {
-			return nil, fault.Wrap(fault.Unavailable, err, "the compaction goes on; its end is in the events of session %s", sessionID)
+			return nil, fault.Wrap(fault.Unavailable, err, "the compaction is still running; follow the events of session %s for its end", sessionID)
 		}
 		for _, rec := range records {
 			e := &event.Event{}
@@ -379,18 +379,18 @@ func (l *Loop) compacted(ctx context.Context, sessionID, id string, from uint64)
 				}
 			case *event.CompactionFailed:
 				if p.CompactionID == id {
-					return nil, fault.New(fault.Unavailable, "the compaction failed and the thread is as it was: %s", p.Error.Message)
+					return nil, fault.New(fault.Unavailable, "the compaction failed and the thread is unchanged: %s", p.Error.Message)
 				}
 			}
 		}
 	}
 }
 
-// CheckTurn refuses options that can't be meant: a model or a tool that nobody knows.
+// CheckTurn refuses options that can't work: an unknown model or tool.
 func (l *Loop) CheckTurn(o *event.TurnOptions) error {
 	if o.Model != "" || o.Provider != "" {
 		if !model.Known(l.offer.Load().Models, o.Provider, o.Model) {
-			return fault.Param("options.model", "%q is not a configured model; there are %s", o.Provider+joiner(o)+o.Model, l.modelNames())
+			return fault.Param("options.model", "%q is not a configured model; use one of %s", o.Provider+joiner(o)+o.Model, l.modelNames())
 		}
 	}
 	if o.Cwd != "" && !filepath.IsAbs(o.Cwd) && !filepath.IsLocal(o.Cwd) {

@@ -44,10 +44,10 @@ func (l *Loop) compact(k key, e Compact) error {
 	ctx, done := l.interruptible(l.ctx, k)
 	defer done()
 	c := &compaction{l: l, k: k, e: e, id: e.CompactionID}
-	if err := c.look(ctx); err != nil {
+	if err := c.readThread(ctx); err != nil {
 		return err
 	}
-	conv, err := l.transcripts.get(ctx, k, c.at)
+	conv, err := l.transcripts.conversationAt(ctx, k, c.at)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (l *Loop) compact(k key, e Compact) error {
 	return c.complete(text, done2)
 }
 
-// look reads what the compaction needs to know.
-func (c *compaction) look(ctx context.Context) error {
+// readThread reads what the compaction needs to know.
+func (c *compaction) readThread(ctx context.Context) error {
 	return c.l.m.View(ctx, c.k.session, func(s *state.Session) error {
 		t := s.Thread(c.k.thread)
 		if t == nil {
@@ -131,7 +131,7 @@ func preservedOf(s *state.Session, t *state.Thread) event.Preserved {
 	return p
 }
 
-// start records that the compaction began, unless somebody who asked for it did.
+// start records that the compaction began, unless compact_thread already did.
 // A spent budget keeps it from the model as it keeps any other call.
 func (c *compaction) start() error {
 	return c.l.emit(c.k, c.e, func(tx *session.Tx, t *state.Thread) error {
@@ -147,7 +147,7 @@ func (c *compaction) start() error {
 			}})
 		}
 		if c.call.provider != nil {
-			scope := c.asked()
+			scope := c.requestScope()
 			tx.Emit(event.Event{Type: event.TypeCostEstimated, Scope: scope, Payload: model.CostEstimated(
 				c.call.info, scope.ModelRequestID, c.before, model.ExpectedOutput(c.call.info, c.call.req.MaxOutputTokens, event.Usage{}, 0),
 			)})
@@ -162,10 +162,10 @@ func (c *compaction) start() error {
 }
 
 // block records that there is no money for a summary. The turn that needs it ends
-// with that; a compaction that somebody asked for fails alone.
+// with that; a requested compaction just fails.
 func (c *compaction) block(tx *session.Tx, p *event.QuotaState) {
 	c.blocked = true
-	scope := c.asked()
+	scope := c.requestScope()
 	if c.id != "" {
 		scope.TurnID = event.NotApplicable
 	}
@@ -175,8 +175,8 @@ func (c *compaction) block(tx *session.Tx, p *event.QuotaState) {
 	}
 }
 
-// asked is the scope of the request for the summary.
-func (c *compaction) asked() event.Scope {
+// requestScope is the scope of the request for the summary.
+func (c *compaction) requestScope() event.Scope {
 	scope := c.scope
 	scope.ModelRequestID = c.call.req.RequestID
 	return scope
@@ -185,7 +185,7 @@ func (c *compaction) asked() event.Scope {
 // summarise asks the thread's model for the summary.
 func (c *compaction) summarise(ctx context.Context, conv *conversation) (string, *model.Done, error) {
 	if len(conv.messages) == 0 {
-		return "", nil, errors.New("nothing was said yet")
+		return "", nil, errors.New("the thread has no messages yet")
 	}
 	if c.call.provider == nil {
 		return "", nil, errors.New("the thread has no model yet")
@@ -231,7 +231,7 @@ func (c *compaction) record(facts func(*session.Tx, *state.Thread)) error {
 
 func (c *compaction) complete(text string, done *model.Done) error {
 	return c.record(func(tx *session.Tx, t *state.Thread) {
-		scope := c.asked()
+		scope := c.requestScope()
 		p := preservedOf(tx.State, t)
 		summary := text + openPoints(p)
 		const media = "text/plain; charset=utf-8"
@@ -243,7 +243,7 @@ func (c *compaction) complete(text string, done *model.Done) error {
 		c.call.account(tx, done)
 		ref := tx.Blob([]byte(summary), media)
 		tx.Emit(event.Event{Type: event.TypeContextCompactionCompleted, Scope: c.scope, Payload: &event.CompactionCompleted{
-			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clip(summary, 500),
+			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clipText(summary, 500),
 			ContinuationRef: ref, TokensBefore: c.before, TokensAfter: model.EstimateText(summary), Preserved: p, ThroughSequence: c.at.through,
 		}})
 	})
@@ -262,7 +262,7 @@ func openPoints(p event.Preserved) string {
 	for _, x := range []struct {
 		what string
 		ids  []string
-	}{{"Actions that nobody answered yet", p.Actions}, {"Open incidents", p.Incidents}, {"Evidence", p.EvidenceRefs}, {"Artifacts", p.ArtifactRefs}} {
+	}{{"Unanswered actions", p.Actions}, {"Open incidents", p.Incidents}, {"Evidence", p.EvidenceRefs}, {"Artifacts", p.ArtifactRefs}} {
 		if len(x.ids) > 0 {
 			fmt.Fprintf(&b, "\n%s: %s", x.what, strings.Join(x.ids, ", "))
 		}
@@ -286,7 +286,7 @@ func (c *compaction) fail(ctx context.Context, err error) error {
 	why.Message = c.l.redactText(why.Message)
 	return c.record(func(tx *session.Tx, _ *state.Thread) {
 		if c.call.provider != nil { // it was asked
-			scope := c.asked()
+			scope := c.requestScope()
 			tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: &event.ModelFailed{
 				ModelRequestID: scope.ModelRequestID, Provider: c.call.info.Provider, Model: c.call.info.Model,
 				ErrorCategory: category, Message: why.Message, Retryable: why.Retryable,
@@ -303,8 +303,8 @@ func (c *compaction) failedFact(why event.Failure) event.Event {
 	}}
 }
 
-// clip shortens a text to at most n bytes, at a character's border.
-func clip(s string, n int) string {
+// clipText shortens a text to at most n bytes, at a character's border.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -160,7 +160,7 @@ func (c *Configuration) workplace(s *state.Session, t *state.Thread, turn *state
 			continue
 		}
 		// A folder outside of the workspace is no place to work in.
-		if dir := below(w.root, cwd); within(w.root, dir) {
+		if dir := pathBelow(w.root, cwd); pathWithin(w.root, dir) {
 			w.cwd = dir
 		}
 	}
@@ -213,7 +213,7 @@ func (c *Configuration) Question(s *state.Session, t *state.Thread, call *Call, 
 	}
 }
 
-// CheckInput holds the input of a call against what its tool takes, as validate says
+// CheckInput checks the input of a call against what its tool takes, as validate says
 // for the schema, and against where the turn works. The error is a [*tool.Error].
 func (c *Configuration) CheckInput(s *state.Session, t *state.Thread, info *event.ToolInfo, validate func(event.Raw) error, input event.Raw, disk Disk) error {
 	if err := checkInput(info, validate, input); err != nil {
@@ -275,7 +275,7 @@ func (c *Configuration) FallbackFor(s *state.Session, t *state.Thread, cause str
 	return model.Fallback(model.Route(c.Models, ask), failed, cause)
 }
 
-// restingModels are the models that are left alone at a time, as facts have them.
+// restingModels are the models that aren't used at a time, according to the facts.
 func restingModels(resting map[string]model.Rest, now time.Time) []event.RestingModel {
 	var out []event.RestingModel
 	for _, id := range slices.Sorted(maps.Keys(resting)) {

@@ -19,7 +19,7 @@ import (
 // sandbox, which only an approval may; supervised asks rules before each program.
 func (l *Loop) plan(w workplace, outside, supervised bool) (*sandbox.Plan, error) {
 	if l.opt.Processes == nil {
-		return nil, tool.Errorf(tool.Unavailable, "this runtime runs no commands")
+		return nil, tool.Errorf(tool.Unavailable, "this runtime can't run commands")
 	}
 	// The folder itself is looked at each time: a plan is about what it was.
 	if _, err := l.Places().Fix(w.root); err != nil {
@@ -165,7 +165,7 @@ func (l *Loop) otherWorkspaces(p *sandbox.Plan) []string {
 	return out
 }
 
-// supervision holds the rules against each program that a command of the call
+// supervision checks the rules against each program that a command of the call
 // starts; nil if none has anything to say.
 func (r *toolRun) supervision(p *sandbox.Plan) func(sandbox.Start) string {
 	if !r.guard.supervised || p.Enforcement.Rules == sandbox.None {

@@ -56,7 +56,7 @@ func (c *callFiles) script(path string) (string, bool) {
 	}
 	defer f.Close() // opened for reading
 	text, err := io.ReadAll(io.LimitReader(f, maxScript+1))
-	if err != nil || !within(c.root, at) || len(text) > maxScript || !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+	if err != nil || !pathWithin(c.root, at) || len(text) > maxScript || !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
 		return "", false
 	}
 	return string(text), true
@@ -90,7 +90,7 @@ func (c *callFiles) open(path string, limit int64) (*os.File, string, error) {
 }
 
 func (c *callFiles) check(at string) error {
-	holds := func(dir string) bool { return within(dir, at) }
+	holds := func(dir string) bool { return pathWithin(dir, at) }
 	if slices.ContainsFunc(c.hidden, holds) || c.readRoots != nil && !slices.ContainsFunc(c.readRoots, holds) {
 		return fmt.Errorf("%s is hidden from tools", at)
 	}
@@ -155,5 +155,5 @@ func openedPath(f *os.File) (string, error) {
 // isKernelPath says that a path lies where files are the kernel's: reading one may
 // never end, or do something.
 func isKernelPath(path string) bool {
-	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return within(dir, path) }) && !within("/dev/shm", path)
+	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return pathWithin(dir, path) }) && !pathWithin("/dev/shm", path)
 }

@@ -18,7 +18,7 @@ import (
 	"agentd/store"
 )
 
-// conversation is what a thread's model is told. It is derived from the thread's
+// conversation is what a thread's model gets. It is derived from the thread's
 // facts and only grows: a fact adds messages at its end, so that the cost of a
 // step doesn't depend on how long the thread is. It can be thrown away at any
 // time; [transcripts.load] derives it again from the journal.
@@ -53,7 +53,7 @@ type conversation struct {
 	// asked are the calls of the last answer, results what came of them.
 	asked   []event.ToolCallRequest
 	results map[string]*model.Message
-	// notes are told to the model with its next call.
+	// notes are passed to the model with its next call.
 	notes []string
 	// current is the input of the turn that runs, told again after a compaction.
 	current *model.Message
@@ -73,7 +73,7 @@ type mark struct {
 	tokens int64
 }
 
-// input is what somebody said, inline or behind a reference, and the schema that
+// input is a user's input, inline or behind a reference, and the schema that
 // the answer must satisfy.
 type input struct {
 	parts  event.Raw
@@ -104,7 +104,7 @@ func (c *conversation) offer(threadID string, facts []event.Event) {
 	}
 	c.offered = true
 	for i := range facts {
-		if facts[i].Sequence > c.through && facts[i].ThreadID == threadID && said(facts[i].Type) {
+		if facts[i].Sequence > c.through && facts[i].ThreadID == threadID && changesConversation(facts[i].Type) {
 			c.pending = append(c.pending, heardOf(&facts[i]))
 		}
 	}
@@ -119,8 +119,8 @@ type heard struct {
 
 func heardOf(e *event.Event) heard { return heard{e.TurnID, e.ToolCallID, e.Payload} }
 
-// said reports whether facts of a type change what a model is told.
-func said(t event.Type) bool {
+// changesConversation reports whether facts of a type change the conversation.
+func changesConversation(t event.Type) bool {
 	switch t { //nolint:exhaustive // the rest is not told
 	case event.TypeTurnSubmitted, event.TypeTurnStarted, event.TypeTurnSteered, event.TypeTurnCompleted, event.TypeTurnFailed,
 		event.TypeModelRequested, event.TypeModelCompleted, event.TypeToolResult, event.TypeToolFailed,
@@ -203,8 +203,8 @@ func (c *conversation) apply(ctx context.Context, s store.Store, e heard) error 
 	return nil
 }
 
-// add appends a message.
-func (c *conversation) add(m *model.Message) {
+// appendMessage appends a message.
+func (c *conversation) appendMessage(m *model.Message) {
 	c.messages = append(c.messages, m)
 	c.tokens += model.EstimateMessage(m)
 }
@@ -221,12 +221,12 @@ func (c *conversation) startTurn(ctx context.Context, s store.Store, turnID stri
 	}
 	c.marks = append(c.marks, mark{turnID, len(c.messages), c.tokens})
 	c.running, c.current, c.schema = turnID, m, in.schema
-	c.add(m)
+	c.appendMessage(m)
 	return nil
 }
 
 // asking closes the step before: results in the order of their calls, then what
-// was said meanwhile.
+// was said in the meantime.
 func (c *conversation) asking(ctx context.Context, s store.Store, p *event.ModelRequested) error {
 	if p.Purpose == "compaction" {
 		return nil
@@ -237,7 +237,7 @@ func (c *conversation) asking(ctx context.Context, s store.Store, p *event.Model
 		if err != nil {
 			return err
 		}
-		c.add(m)
+		c.appendMessage(m)
 	}
 	c.steers = nil
 	if p.Purpose == "repair" && p.Attempt == 1 {
@@ -246,7 +246,7 @@ func (c *conversation) asking(ctx context.Context, s store.Store, p *event.Model
 		}
 	}
 	if len(c.notes) > 0 {
-		c.add(&model.Message{Role: model.RoleUser, Text: strings.Join(c.notes, "\n\n")})
+		c.appendMessage(&model.Message{Role: model.RoleUser, Text: strings.Join(c.notes, "\n\n")})
 		c.notes = nil
 	}
 	return nil
@@ -259,7 +259,7 @@ func (c *conversation) closeStep(otherwise string) {
 		if m == nil {
 			m = &model.Message{Role: model.RoleTool, ToolCallID: providerID(call), ToolName: call.ToolName, Text: otherwise, IsError: true}
 		}
-		c.add(m)
+		c.appendMessage(m)
 	}
 	c.asked = nil
 	clear(c.results)
@@ -298,7 +298,7 @@ func (c *conversation) answered(ctx context.Context, s store.Store, p *event.Mod
 		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ProviderID: providerID(call), Name: call.ToolName, Arguments: args})
 	}
 	if m.Text != "" || len(m.ToolCalls) > 0 || len(m.Native) > 0 {
-		c.add(m)
+		c.appendMessage(m)
 	}
 	return nil
 }
@@ -388,7 +388,7 @@ func (c *conversation) compacted(ctx context.Context, s store.Store, p *event.Co
 	if err != nil {
 		return err
 	}
-	var waits *model.Message // the answer whose calls wait for somebody
+	var waits *model.Message // the answer whose calls wait for a person
 	if c.waiting() {
 		waits = c.messages[len(c.messages)-1]
 	} else {
@@ -396,12 +396,12 @@ func (c *conversation) compacted(ctx context.Context, s store.Store, p *event.Co
 	}
 	c.messages, c.tokens, c.marks, c.covers = nil, 0, nil, p.ThroughSequence
 	c.spanned = c.running
-	c.add(&model.Message{Role: model.RoleUser, Text: summaryIntro + summary})
+	c.appendMessage(&model.Message{Role: model.RoleUser, Text: summaryIntro + summary})
 	if c.current != nil {
-		c.add(&model.Message{Role: model.RoleUser, Text: "The request that you are working on:\n\n" + c.current.Text, Media: c.current.Media})
+		c.appendMessage(&model.Message{Role: model.RoleUser, Text: "The request that you are working on:\n\n" + c.current.Text, Media: c.current.Media})
 	}
 	if waits != nil {
-		c.add(waits)
+		c.appendMessage(waits)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (w *coverWalk) visit(path string, d fs.DirEntry, err error) error {
 // lies in can't be covered, and the kernel's files are no secrets of anybody's.
 func (w *coverWalk) followLink(path string, hidden bool) {
 	at, err := filepath.EvalSymlinks(path)
-	if err != nil || within(at, w.root) || isKernelPath(at) || slices.Contains(w.linked[hidden], at) {
+	if err != nil || pathWithin(at, w.root) || isKernelPath(at) || slices.Contains(w.linked[hidden], at) {
 		return
 	}
 	w.linked[hidden] = append(w.linked[hidden], at)

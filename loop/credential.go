@@ -29,7 +29,7 @@ func credentialsOf(s *state.Session) map[string]string {
 }
 
 // askCredential asks which credential a call that was refused for want of one is to
-// use. It reports false where nobody can be asked; then the error says so.
+// use. It reports false where no one can be asked; then the error says so.
 func (r *toolRun) askCredential(tx *session.Tx, t *state.Thread, failed *tool.Error) bool {
 	need := failed.Credential
 	if need == nil || len(need.References) == 0 {
@@ -38,7 +38,7 @@ func (r *toolRun) askCredential(tx *session.Tx, t *state.Thread, failed *tool.Er
 	mode := r.l.modeOf(tx.State, t, t.Active)
 	switch {
 	case r.l.opt.NobodyToAsk:
-		failed.Message += "; nobody can be asked for one"
+		failed.Message += "; no one can be asked for one"
 		return false
 	case mode == permission.ModeNever || mode == permission.ModePlan:
 		failed.Message += "; mode " + mode + " can't ask for one"
@@ -80,7 +80,7 @@ func (r *toolRun) revoked(tx *session.Tx, t *state.Thread) bool {
 	q := r.question(tx, t)
 	d := permission.Decide(q)
 	if a.ActionType == "sandbox_escape" && !approvedStill(a, q, &d) {
-		err := tool.Errorf(tool.Denied, "a file that the command names was changed after the approval to run it outside of the sandbox")
+		err := tool.Errorf(tool.Denied, "a file that the command names changed after it was approved to run outside the sandbox")
 		err.Advice = "Ask again: the approval was for the content that the person saw."
 		r.emitFailed(tx, err)
 		return true
@@ -120,7 +120,7 @@ func noCredential(a *state.Action) *tool.Error {
 	err := tool.Errorf(tool.Unavailable, "no credential was given for %s", a.CredentialRef)
 	switch {
 	case a.Status == state.ActionExpired:
-		err.Message = "nobody named a credential for " + a.CredentialRef + " in time"
+		err.Message = "no credential was chosen for " + a.CredentialRef + " in time"
 	case a.DecisionReason != "":
 		err.Message += ": " + a.DecisionReason
 	}

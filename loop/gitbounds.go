@@ -34,7 +34,7 @@ func gitBounds(root string) (found []string, unsure string) {
 	modules := filepath.Join(git, "modules")
 	b.modules(modules)
 	if b.left < 0 || b.repositories > maxSubmodules { // too many to tell apart
-		b.found = append(slices.DeleteFunc(b.found, func(path string) bool { return within(modules, path) }), modules)
+		b.found = append(slices.DeleteFunc(b.found, func(path string) bool { return pathWithin(modules, path) }), modules)
 	}
 	return b.found, unsure
 }

@@ -107,8 +107,8 @@ func (r *redacted) ready(end bool) string {
 	return string(r.clean)
 }
 
-// take returns the text that was given out and forgets it.
-func (r *redacted) take(end bool) string {
+// drainText returns the text that was given out and forgets it.
+func (r *redacted) drainText(end bool) string {
 	s := r.ready(end)
 	r.clean = r.clean[:0]
 	return s

@@ -43,7 +43,7 @@ func (h *hookRecorder) Report(_ context.Context, fact event.Payload) error {
 		p.Message = h.l.redactText(p.Message)
 		defer h.l.ours(p.HookRunID, false)
 	default:
-		return fmt.Errorf("loop: %T is no fact of a hook", fact)
+		return fmt.Errorf("loop: %T is not a fact about a hook", fact)
 	}
 	return h.l.m.Emit(context.WithoutCancel(h.l.ctx), h.k.session, event.ByLoop, func(tx *session.Tx) error {
 		tx.Emit(e)
@@ -89,7 +89,7 @@ func (l *Loop) hooked(ctx context.Context, k key, p hook.Point, in hook.Input, s
 	return out, err
 }
 
-// moment is what hooks of a turn are told about it.
+// moment is what hooks of a turn get to know about it.
 func (l *Loop) moment(s *state.Session, t *state.Thread, turn *state.Turn) (hook.Input, event.Scope) {
 	w := l.workplace(s, t, turn)
 	return hook.Input{
@@ -129,7 +129,7 @@ func (l *Loop) beforeTurn(k key, e StartTurn) error {
 
 // promptSubmitted shows the hooks what the user wants.
 func (l *Loop) promptSubmitted(ctx context.Context, k key, turnID string, at position, in hook.Input, scope event.Scope) error {
-	conv, err := l.transcripts.get(ctx, k, at)
+	conv, err := l.transcripts.conversationAt(ctx, k, at)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (l *Loop) tellHooks(k key, e TellHooks) error {
 	}); err != nil {
 		return err
 	}
-	conv, err := l.transcripts.get(ctx, k, at)
+	conv, err := l.transcripts.conversationAt(ctx, k, at)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (l *Loop) completeTurn(k key, e CompleteTurn) error {
 	})
 }
 
-// input is what hooks are told about a call.
+// input is what hooks get to know about a call.
 func (r *toolRun) hookInput(mode string) hook.Input {
 	return hook.Input{
 		ToolCallID: r.call.ToolCallID, Cwd: r.place.cwd, Workspace: r.place.root, PermissionMode: mode,
@@ -271,7 +271,7 @@ func (r *toolRun) preToolUse(ctx context.Context) error {
 			err = r.checkEscalation()
 		}
 		if err != nil {
-			r.refuse(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't take: %v", err))
+			r.refuse(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't accept: %v", err))
 		}
 	}
 	if out.Decision == hook.Block {
@@ -319,7 +319,7 @@ func (r *toolRun) permissionRequest(ctx context.Context) error {
 	return nil
 }
 
-// rewrittenBefore finds the input that a hook rewrote before somebody was asked.
+// rewrittenBefore finds the input that a hook rewrote before permission was asked.
 func (r *toolRun) rewrittenBefore(ctx context.Context) error {
 	ref := ""
 	if err := r.l.m.View(ctx, r.k.session, func(s *state.Session) error {
@@ -434,6 +434,6 @@ func HookExec(m func() *process.Manager, places *place.Places, bounds BoundSet, 
 		if exit.Failure != nil {
 			return hook.Exit{}, exit.Failure // nothing of the hook has run
 		}
-		return hook.Exit{Stdout: joined(exit.Stdout), Stderr: joined(exit.Stderr), Code: exit.Code}, nil
+		return hook.Exit{Stdout: joinOutput(exit.Stdout), Stderr: joinOutput(exit.Stderr), Code: exit.Code}, nil
 	}
 }

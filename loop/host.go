@@ -51,14 +51,14 @@ func (h *toolHost) Progress(message string, fraction float64, text string) {
 		return
 	}
 	if message != "" {
-		h.message = clip(message, 500)
+		h.message = clipText(message, 500)
 	}
 	if fraction >= 0 {
 		f := min(fraction, 1)
 		h.fraction = &f
 	}
 	if len(h.text.ready(false)) < progressBytes {
-		h.text.add(h.r.l, strings.ToValidUTF8(clip(text, progressBytes), "\uFFFD"))
+		h.text.add(h.r.l, strings.ToValidUTF8(clipText(text, progressBytes), "\uFFFD"))
 	}
 	if h.timer == nil {
 		wait := max(0, progressEvery-time.Since(h.last))
@@ -75,7 +75,7 @@ func (h *toolHost) record() {
 	h.mu.Lock()
 	h.timer = nil
 	message := h.r.l.redactText(h.message)
-	p := &event.ToolProgress{ToolName: h.r.request.ToolName, Message: message, Fraction: h.fraction, Text: h.text.take(false), Index: h.index}
+	p := &event.ToolProgress{ToolName: h.r.request.ToolName, Message: message, Fraction: h.fraction, Text: h.text.drainText(false), Index: h.index}
 	h.message, h.fraction = "", nil
 	if h.closed || (p.Message == "" && p.Fraction == nil && p.Text == "") {
 		h.mu.Unlock()
@@ -141,9 +141,9 @@ func (h *toolHost) changes(ctx context.Context, told []event.FileChange) ([]even
 	}
 	c, err := h.recorder.Finish(context.WithoutCancel(ctx))
 	if err != nil {
-		h.r.l.opt.Logger.Warn("changes of a tool call could not be kept", "toolCallId", h.r.call.ToolCallID, "error", err)
+		h.r.l.opt.Logger.Warn("file changes of a tool call could not be saved", "toolCallId", h.r.call.ToolCallID, "error", err)
 		for i := range told {
-			told[i].Note = "the earlier content could not be kept: " + reason(err)
+			told[i].Note = "the earlier content could not be kept: " + fileErrorReason(err)
 		}
 		return told, nil
 	}

@@ -135,7 +135,7 @@ func (l *Loop) limitStoredMode(ctx context.Context, reason string) error {
 	l.opt.Logger.Warn("a stored permission mode is wider than the configuration's and is not used", "stored", wide, "configured", h.configured.Mode)
 	if err := l.m.Report(ctx, event.TypeRuntimeWarning, &event.RuntimeNotice{
 		Code:    "stored_mode_too_wide",
-		Message: fmt.Sprintf("%s: the stored permission mode %s is wider than %s of the configuration, and is not used any more", reason, wide, h.configured.Mode),
+		Message: fmt.Sprintf("%s: the stored permission mode %s allows more than %s of the configuration and is no longer used", reason, wide, h.configured.Mode),
 		Advice:  "change permissions.mode of the configuration, or set the mode again with set_policy, which holds until the next start",
 	}); err != nil {
 		return fmt.Errorf("loop: the host's policy: %w", err)

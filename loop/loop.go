@@ -57,7 +57,7 @@ type Options struct {
 	Backoff model.Backoff
 	// Tools are what an agent can do; default the built-ins.
 	Tools *tool.Registry
-	// Subagents says that somebody carries out spawn_agent: the scheduler of work.
+	// Subagents says that spawn_agent is available: the work scheduler runs it.
 	Subagents bool
 	// Workspace is the folder of sessions that name none; default the current one.
 	Workspace string
@@ -77,7 +77,7 @@ type Options struct {
 	TrustRules bool
 	// NobodyToAsk says that no person can answer: what would ask is denied.
 	NobodyToAsk bool
-	// ActionTimeout ends questions that nobody answers; 0 is never.
+	// ActionTimeout ends unanswered questions; 0 means never.
 	ActionTimeout time.Duration
 	// Outputs bounds what is kept of tools' outputs.
 	Outputs Outputs
@@ -140,7 +140,7 @@ type Loop struct {
 	calls map[string]struct{}
 	// held has the threads that a request gave something to do and that are not looked
 	// at before it was answered, by request id.
-	held map[string]*waiting
+	delayed map[string]*delayedTurns
 	// stops holds who is ending which process, and why, until the end is a fact.
 	stops map[string]stop
 }
@@ -179,14 +179,14 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, held: map[string]*waiting{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, delayed: map[string]*delayedTurns{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
 	var err error
 	if l.homes, err = newHomes(&l.opt); err != nil {
 		return nil, err
 	}
 	if why := l.homes.refuse(l.homes.workspace); why != "" {
-		opt.Logger.Warn("sessions that name no workspace are refused", "workspace", l.homes.workspace, "reason", why)
+		opt.Logger.Warn("sessions must name a workspace", "workspace", l.homes.workspace, "reason", why)
 	}
 	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
 	for _, p := range opt.Providers {
@@ -346,7 +346,7 @@ func archives(e *event.Event) bool {
 	return ok && p.Status == "archived"
 }
 
-// wake has somebody look at the thread. What is under way is stopped if there is
+// wake makes the loop look at the thread. What is under way is stopped if there is
 // a cause.
 func (l *Loop) wake(k key, cause error) {
 	l.mu.Lock()

@@ -38,25 +38,25 @@ type (
 	// FinishTool ends a tool call whose action was answered.
 	FinishTool struct{ TurnID, ToolCallID, ActionID string }
 	// Compact replaces earlier turns by a summary. CompactionID is set when
-	// somebody asked for it.
+	// it was requested.
 	Compact struct {
 		TurnID, CompactionID, Trigger string
 		Attempt                       int64
 	}
-	// CheckOutput holds the final answer against the turn's output schema.
+	// CheckOutput checks the final answer against the turn's output schema.
 	CheckOutput struct {
 		TurnID   string
 		Repaired bool
 	}
-	// TellHooks gives a model's answer to the hooks that are told of answers.
+	// TellHooks runs the post_sampling hooks on a model's answer.
 	TellHooks struct{ TurnID, ModelRequestID string }
 	// CompleteTurn ends a turn well.
 	CompleteTurn struct{ TurnID, Outcome string }
 	// FailTurn ends a turn otherwise.
 	FailTurn struct{ TurnID, Category, Message string }
-	// CancelTurn ends a turn that somebody interrupted.
+	// CancelTurn ends an interrupted turn.
 	CancelTurn struct{ TurnID, Reason string }
-	// ExpireAction resolves an action that nobody answered in time.
+	// ExpireAction resolves an action that wasn't answered in time.
 	ExpireAction struct{ ActionID string }
 )
 
@@ -101,11 +101,11 @@ type Policy struct {
 	CompactAgain   float64
 	// MaxToolTries bounds the runs of a read-only call whose outcome was lost.
 	MaxToolTries int64
-	// PostSampling says that hooks are told of each answer before it is acted on.
+	// PostSampling says that hooks run on each answer before it is acted on.
 	PostSampling bool
 }
 
-// DefaultPolicy is the policy of a runtime that is told nothing else.
+// DefaultPolicy is the policy that is used unless another one is configured.
 func DefaultPolicy() Policy {
 	return Policy{
 		MaxSteps: 50, MaxTries: 4, FallbackOn: []string{"rate_limited", "overloaded", "timeout", "server_error"},
@@ -115,7 +115,7 @@ func DefaultPolicy() Policy {
 
 // Next decides what a thread does next: a pure function of its facts, the
 // configuration and the time. A crash, a restart or an answer that comes after
-// days is no special case: whoever has the facts has the next effect.
+// days isn't a special case: the facts alone determine the next effect.
 func (p *Policy) Next(s *state.Session, threadID string, now time.Time) Effect {
 	t := s.Thread(threadID)
 	if t == nil {
@@ -158,7 +158,7 @@ func deadline(turn *state.Turn) time.Time {
 	return turn.StartedAt.Add(time.Duration(turn.Options.TimeoutMs) * time.Millisecond)
 }
 
-// expired returns an action of the thread that nobody answered in time.
+// expired returns an action of the thread that wasn't answered in time.
 func expired(s *state.Session, threadID string, now time.Time) string {
 	for _, a := range s.Actions.Pending {
 		if a.ThreadID != threadID {
@@ -207,7 +207,7 @@ func wakeAt(s *state.Session, threadID string) time.Time {
 	return at
 }
 
-// requestedCompaction is the compaction that somebody asked for, once the thread
+// requestedCompaction is the compaction that was requested, once the thread
 // is between two steps; nil if there is none.
 func requestedCompaction(t *state.Thread) Effect {
 	if t.Context == nil || t.Context.Running == nil || t.Context.Running.Trigger != "requested" {
@@ -221,7 +221,7 @@ func requestedCompaction(t *state.Thread) Effect {
 }
 
 // atWork reports whether a tool call of the turn runs or is about to. One that
-// waits for somebody does neither, and may wait for long.
+// waits for a person does neither, and may wait for long.
 func atWork(turn *state.Turn) bool {
 	return slices.ContainsFunc(turn.Tools, func(c *state.ToolCall) bool {
 		ended := c.Status == state.ToolDone || c.Status == state.ToolFailed
@@ -249,7 +249,7 @@ func (p *Policy) nextInTurn(t *state.Thread, turn *state.Turn) Effect {
 	}
 	switch c.Status {
 	case state.CallRunning:
-		return Nothing{} // somebody is at it, or recovery will say that nobody is
+		return Nothing{} // it is running, or recovery will find that it isn't
 	case state.CallFailed:
 		return p.afterFailure(t, turn)
 	}
@@ -326,9 +326,9 @@ func (p *Policy) nextTool(t *state.Thread, turn *state.Turn) Effect {
 	for _, c := range tools[from:to] {
 		switch {
 		case p.ended(c):
-		case c.Status == state.ToolRunning && answers(c) && !slices.Contains(turn.Waiting, c.ActionID):
+		case c.Status == state.ToolRunning && answerEndsCall(c) && !slices.Contains(turn.Waiting, c.ActionID):
 			return FinishTool{turn.TurnID, c.ToolCallID, c.ActionID}
-		case c.Status == state.ToolRunning: // somebody is at it, or waits for an answer
+		case c.Status == state.ToolRunning: // it is running, or waits for an answer
 		case c.Decision != "ask":
 			return RunTools{turn.TurnID, from, to}
 		}

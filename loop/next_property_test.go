@@ -67,7 +67,7 @@ func likely(t *rapid.T) step {
 	return rapid.SampledFrom([]step{
 		submit(turn, "accepted", options), submit(turn, "queued", nil), start(turn), prepare(turn, 1000, "p/n"), prepare(turn, 0),
 		ask(turn, n, n, purpose), ask(turn, n, 1, "turn"), answer(turn, "end_turn", 100*n), answer(turn, "tool_use", 300*n, name, "look", "find"),
-		fails(turn, category, n > 1), judged(turn, call, name, "ask"), judged(turn, call, name, "allow"), asked(turn, call, name, "tool_permission", expires),
+		fails(turn, category, n > 1), judged(turn, call, name, "ask"), judged(turn, call, name, "allow"), waitingCall(turn, call, name, "tool_permission", expires),
 		decided(turn, call, name, "allow"), decided(turn, call, name, "deny"), starts(turn, call, name, n > 2), done(turn, call, name), broken(turn, call, name, "lost"),
 		question(turn, call, expires), answered(turn, call), interrupt(turn), steer(turn), block("blocked"), block("resumed"),
 		compacting(turn, "requested", n), compacting(turn, "context_fraction", n), compactFailed(turn, "context_fraction"), compactDone(turn, "context_overflow", 900),
@@ -76,15 +76,15 @@ func likely(t *rapid.T) step {
 }
 
 func anyStory(t *rapid.T) *story {
-	st := tell(t)
-	first := with(begun("t", nil), ask("t", 1, 1, "turn"))
+	st := newStory(t)
+	first := appendSteps(begun("t", nil), ask("t", 1, 1, "turn"))
 	beginnings := [][]step{
 		nil,
-		with(first, answer("t", "tool_use", 10, "look", "write")),
-		with(first, answer("t", "end_turn", 10)),
-		with(first, fails("t", "auth", false)),
-		with(first, answer("t", "tool_use", 10, "request_input"), question("t", "request_input_0", time.Time{}), answered("t", "request_input_0")),
-		with(begun("t", &event.TurnOptions{OutputSchema: event.Raw(`{}`)}), ask("t", 1, 1, "turn"), answer("t", "end_turn", 10)),
+		appendSteps(first, answer("t", "tool_use", 10, "look", "write")),
+		appendSteps(first, answer("t", "end_turn", 10)),
+		appendSteps(first, fails("t", "auth", false)),
+		appendSteps(first, answer("t", "tool_use", 10, "request_input"), question("t", "request_input_0", time.Time{}), answered("t", "request_input_0")),
+		appendSteps(begun("t", &event.TurnOptions{OutputSchema: event.Raw(`{}`)}), ask("t", 1, 1, "turn"), answer("t", "end_turn", 10)),
 	}
 	for _, s := range rapid.SampledFrom(beginnings).Draw(t, "beginning") {
 		s(st)
@@ -151,7 +151,7 @@ func TestAnyStoryReachesManyEffects(t *testing.T) {
 	}
 }
 
-// checkEffect holds an effect against the state that it speaks of.
+// checkEffect checks an effect against the state that it speaks of.
 func checkEffect(t *rapid.T, s *state.Session, e Effect) {
 	th := s.Thread("th")
 	if e == (Nothing{}) {

@@ -10,7 +10,7 @@ import (
 	"agentd/tool"
 )
 
-// checkOutput holds the final answer against the turn's schema: it completes the
+// checkOutput checks the final answer against the turn's schema: it completes the
 // turn, asks the model once more, or fails the turn.
 func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	var at position
@@ -22,7 +22,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	}); err != nil {
 		return err
 	}
-	conv, err := l.transcripts.get(l.ctx, k, at)
+	conv, err := l.transcripts.conversationAt(l.ctx, k, at)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	})
 }
 
-// CheckAnswer holds an answer against the schema of a turn. It returns the answer as JSON, or
+// CheckAnswer checks an answer against the schema of a turn. It returns the answer as JSON, or
 // what to tell the model.
 func CheckAnswer(schema event.Raw, answer string) (value event.Raw, complaint string) {
 	text := bytes.TrimSpace([]byte(unfence(answer)))

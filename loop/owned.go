@@ -27,14 +27,14 @@ func (r *toolRun) emitOwned(tx *session.Tx) {
 	}
 }
 
-// spawns reports whether a call stays open until a child ends: nobody here is at
+// spawns reports whether a call stays open until a child ends: no goroutine runs
 // it, and neither a restart nor an answer ends it.
 func (l *Loop) spawns(c *state.ToolCall) bool {
 	return l.opt.Subagents && c.ToolName == tool.SpawnAgent
 }
 
-// answers reports whether the answer to its action ends a running call.
-func answers(c *state.ToolCall) bool { return c.ActionID != "" && c.ToolName != tool.SpawnAgent }
+// answerEndsCall reports whether the answer to its action ends a running call.
+func answerEndsCall(c *state.ToolCall) bool { return c.ActionID != "" && c.ToolName != tool.SpawnAgent }
 
 // endsSpawn reports whether the fact ends a call that waited for a child.
 func endsSpawn(e *event.Event) bool {
@@ -47,7 +47,7 @@ func endsSpawn(e *event.Event) bool {
 	return false
 }
 
-// askInput asks somebody for an input.
+// askInput asks for an input.
 func (r *toolRun) askInput(tx *session.Tx) {
 	clean, _ := r.l.redactJSON(r.input)
 	var q struct {
@@ -59,7 +59,7 @@ func (r *toolRun) askInput(tx *session.Tx) {
 		return
 	}
 	if r.l.opt.NobodyToAsk {
-		err := tool.Errorf(tool.Denied, "nobody can be asked")
+		err := tool.Errorf(tool.Denied, "no one can be asked")
 		err.Advice = "Decide by yourself, or say what you would have asked."
 		r.emitFailed(tx, err)
 		return
@@ -106,7 +106,7 @@ func finishTool(tx *session.Tx, t *state.Thread, e FinishTool) {
 	}})
 }
 
-// expireAction resolves an action that nobody answered in time.
+// expireAction resolves an action that wasn't answered in time.
 func expireAction(tx *session.Tx, e ExpireAction) {
 	a := tx.State.Actions.Find(e.ActionID)
 	decision := a.OnTimeout
@@ -122,11 +122,11 @@ func expireAction(tx *session.Tx, e ExpireAction) {
 		return
 	}
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
-		Decision: decision, Status: "expired", DecisionSource: "timeout", ActionType: a.ActionType, Reason: "nobody answered in time",
+		Decision: decision, Status: "expired", DecisionSource: "timeout", ActionType: a.ActionType, Reason: "no answer arrived in time",
 	}})
 	if state.AsksPermission(a.ActionType) {
 		tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: &event.PermissionResolved{
-			Decision: "timeout", DecisionSource: "default", DecisionReason: "nobody answered in time", ActionID: a.ActionID, ToolName: a.ToolName,
+			Decision: "timeout", DecisionSource: "default", DecisionReason: "no answer arrived in time", ActionID: a.ActionID, ToolName: a.ToolName,
 		}})
 	}
 }

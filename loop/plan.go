@@ -47,7 +47,7 @@ func (l *Loop) mayPlan(mode string, t *state.Thread, turn *state.Turn) bool {
 	if mode == permission.ModePlan {
 		return true
 	}
-	// Somebody may have changed the mode while the plan waited for its answer.
+	// The mode may have been changed while the plan waited for its answer.
 	if turn != nil {
 		for _, c := range turn.Tools {
 			if c.ToolName == tool.PresentPlan && c.Status == state.ToolRequested && c.ActionID != "" {
@@ -66,7 +66,7 @@ func (r *toolRun) leavePlan(tx *session.Tx) {
 	turn := t.Active
 	a := tx.State.Actions.Find(r.call.ActionID)
 	if a == nil {
-		r.emitFailed(tx, tool.Errorf(tool.Denied, "nobody approved the plan"))
+		r.emitFailed(tx, tool.Errorf(tool.Denied, "the plan was not approved in time"))
 		return
 	}
 	mode := r.l.modeOf(tx.State, t, turn)
@@ -139,7 +139,7 @@ func planRefusal(a *state.Action) *tool.Error {
 	err := tool.Errorf(tool.Denied, "the plan was not approved")
 	switch {
 	case a.Status == state.ActionExpired:
-		err.Message = "nobody decided on the plan in time"
+		err.Message = "the plan was not decided on in time"
 	case a.DecisionReason != "":
 		err.Message += ": " + a.DecisionReason
 	}

@@ -68,7 +68,7 @@ func (l *Loop) gather(k key, turnID string) (*preparation, error) {
 	}); err != nil {
 		return nil, err
 	}
-	conv, err := l.transcripts.get(l.ctx, k, p.position)
+	conv, err := l.transcripts.conversationAt(l.ctx, k, p.position)
 	if err != nil {
 		return nil, err
 	}
@@ -102,19 +102,19 @@ func (l *Loop) workplace(s *state.Session, t *state.Thread, turn *state.Turn) wo
 
 // CheckCwd refuses a folder that no turn of a session would work in.
 func (l *Loop) CheckCwd(s *state.Session, cwd string) error {
-	if root := l.Configuration().rootOf(s); !within(root, below(root, cwd)) {
-		return fault.Param("options.cwd", "%q is not in the workspace %s; give it relative to that", cwd, root)
+	if root := l.Configuration().rootOf(s); !pathWithin(root, pathBelow(root, cwd)) {
+		return fault.Param("options.cwd", "%q is not in the workspace %s; use a path relative to it", cwd, root)
 	}
 	return nil
 }
 
-// within reports whether a path is a folder or lies below it.
-func within(root, path string) bool {
+// pathWithin reports whether a path is a folder or lies below it.
+func pathWithin(root, path string) bool {
 	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// below is a path as it is meant within a folder.
-func below(root, path string) string {
+// pathBelow is a path as it is meant within a folder.
+func pathBelow(root, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
@@ -136,7 +136,7 @@ func (l *Loop) readContextFiles(p *preparation) {
 	}
 	root, err := l.openRoot(p.root)
 	if err != nil {
-		p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: p.root, Reason: "the workspace can't be read: " + reason(err)})
+		p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: p.root, Reason: "the workspace can't be read: " + fileErrorReason(err)})
 		return
 	}
 	defer func() { _ = root.Close() }() // it was only read
@@ -146,7 +146,7 @@ func (l *Loop) readContextFiles(p *preparation) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: name, Reason: reason(err)})
+			p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: name, Reason: fileErrorReason(err)})
 		default:
 			clean := l.redactText(string(b))
 			sum := sha256.Sum256([]byte(clean))
@@ -155,8 +155,8 @@ func (l *Loop) readContextFiles(p *preparation) {
 	}
 }
 
-// reason is the part of a file error that says what is wrong, without the path.
-func reason(err error) string {
+// fileErrorReason is the part of a file error that says what is wrong, without the path.
+func fileErrorReason(err error) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
 	}
@@ -292,7 +292,7 @@ func (l *Loop) model(provider, name string) (model.Info, model.Provider, error) 
 }
 
 // errNoModel says that a model was chosen that the configuration has no more.
-var errNoModel = errors.New("loop: the model is not configured any more")
+var errNoModel = errors.New("loop: the model is no longer configured")
 
 // reroute chooses another model for a turn whose model is gone from the
 // configuration since it was chosen.

@@ -19,7 +19,7 @@ import (
 	"agentd/tool"
 )
 
-// processes returns what runs commands. Whoever never needs it doesn't pay for
+// processes returns what runs commands. A runtime that never needs it doesn't pay for
 // finding out what the kernel offers.
 func (l *Loop) processes() *process.Manager {
 	l.commands.Store(true)
@@ -245,7 +245,7 @@ func (x *running) output(c process.Chunk) {
 // piece is what can be given out of a stream, at its end all that was held back; nil
 // if there is nothing.
 func (x *running) piece(stream string, r *redacted, end bool) *event.ProcessOutput {
-	text := r.take(end)
+	text := r.drainText(end)
 	if text == "" {
 		return nil
 	}
@@ -262,8 +262,8 @@ func validText(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// rest gives out what was held back of a stream.
-func (x *running) rest(tx *session.Tx) {
+// flushHeldBack gives out what was held back of a stream.
+func (x *running) flushHeldBack(tx *session.Tx) {
 	for stream, r := range x.text {
 		if p := x.piece(stream, r, true); p != nil {
 			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
@@ -284,7 +284,7 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 	}
 	out := &tool.Exit{
 		ProcessID: x.id, Code: exit.Code, Signal: exit.SignalName, TimedOut: exit.TimedOut,
-		Output: joined(exit.Stdout), Dropped: exit.Stdout.Dropped(),
+		Output: joinOutput(exit.Stdout), Dropped: exit.Stdout.Dropped(),
 	}
 	if v := exit.Violation; v != nil && (exit.Code != 0 || v.Boundary == sandbox.BoundaryRule) {
 		err := tool.Errorf(tool.SandboxViolation, "%s", v.Detail)
@@ -301,8 +301,8 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 	return out, nil
 }
 
-// joined is what was kept of a stream, with a mark where something is missing.
-func joined(o process.Output) []byte {
+// joinOutput is what was kept of a stream, with a mark where something is missing.
+func joinOutput(o process.Output) []byte {
 	if !o.Truncated() {
 		return append(slices.Clone(o.Head), o.Tail...)
 	}
@@ -328,14 +328,14 @@ func (x *running) why(ctx context.Context, exit process.Exit) string {
 
 // end emits how the process ended.
 func (x *running) end(tx *session.Tx, exit process.Exit, reason string) {
-	x.rest(tx)
+	x.flushHeldBack(tx)
 	if p := tx.State.Environment.Find(x.id); p == nil || p.Status != state.ProcessRunning {
 		return
 	}
 	ms := exit.Duration().Milliseconds()
 	ref := ""
 	if exit.Stdout.Total > int64(x.l.opt.Outputs.InlineBytes) {
-		clean, _ := x.l.redactBytes(joined(exit.Stdout))
+		clean, _ := x.l.redactBytes(joinOutput(exit.Stdout))
 		ref = tx.Blob(clean, "text/plain; charset=utf-8")
 	}
 	if exit.Failure != nil {

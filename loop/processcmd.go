@@ -81,7 +81,7 @@ func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command
 			return nil, inputFault(err)
 		}
 	}
-	preview := l.redactText(validText([]byte(clip(string(data), 200))))
+	preview := l.redactText(validText([]byte(clipText(string(data), 200))))
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.WriteProcessStdinResult, error) {
 		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(tx.State, known), Payload: &event.ProcessInput{
 			ProcessID: p.ProcessID, SizeBytes: int64(len(data)), Preview: preview, EOF: p.EOF, WrittenBy: session.ActorOf(caller),
@@ -92,9 +92,9 @@ func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command
 
 func inputFault(err error) error {
 	if errors.Is(err, process.ErrNoInput) {
-		return fault.Wrap(fault.Conflict, err, "the process takes no input")
+		return fault.Wrap(fault.Conflict, err, "the process accepts no input")
 	}
-	return fault.Wrap(fault.Unavailable, err, "the process did not take the input")
+	return fault.Wrap(fault.Unavailable, err, "the process didn't accept the input")
 }
 
 func (l *Loop) resizeProcess(ctx context.Context, caller command.Caller, p *command.ResizeProcess) (*command.ProcessResult, error) {
@@ -128,7 +128,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	ctx = context.WithoutCancel(ctx) // once begun it is carried out
 	if sig, ok := signals[strings.TrimPrefix(p.Signal, "SIG")]; ok && sig != syscall.SIGTERM && sig != syscall.SIGKILL {
 		if err := x.Signal(int(sig)); err != nil {
-			return nil, fault.Wrap(fault.Unavailable, err, "the process did not take the signal")
+			return nil, fault.Wrap(fault.Unavailable, err, "the signal could not be sent to the process")
 		}
 		wait, cancel := context.WithTimeout(ctx, terminateGrace)
 		_, _ = x.Wait(wait) // what remains is ended below
@@ -139,7 +139,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 		grace = 0
 	}
 	reason := l.redactText(p.Reason)
-	// Whoever records the end first, the fact names who wanted it.
+	// Whichever goroutine records the end first, the fact names the requester.
 	l.stopping(p.ProcessID, &stop{reason, session.ActorOf(caller)})
 	defer l.stopping(p.ProcessID, nil)
 	if err := x.Terminate(ctx, grace); err != nil {
@@ -147,7 +147,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	}
 	exit, err := x.Wait(ctx)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the end of the process is not known")
+		return nil, fault.Wrap(fault.Unavailable, err, "it is not known how the process ended")
 	}
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
 		now := tx.State.Environment.Find(p.ProcessID)
@@ -178,7 +178,7 @@ func (l *Loop) stopping(processID string, s *stop) {
 	l.stops[processID] = *s
 }
 
-// stoppedBy returns who is ending a process, if somebody is.
+// stoppedBy returns who is ending a process, if anyone is.
 func (l *Loop) stoppedBy(processID string) stop {
 	l.mu.Lock()
 	defer l.mu.Unlock()

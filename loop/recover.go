@@ -77,7 +77,7 @@ func (l *Loop) recover(ctx context.Context, sessionID string) error {
 	return nil
 }
 
-// leftAlone reports whether a thread waits for something that nobody is at. Whoever
+// leftAlone reports whether a thread waits for something that no goroutine runs. A caller that
 // runs a thread has its calls made by itself, so such a call is that of a node that
 // died, and whose session this one has taken over.
 func (l *Loop) leftAlone(s *state.Session, threadID string) bool {
@@ -97,7 +97,7 @@ func (l *Loop) leftAlone(s *state.Session, threadID string) bool {
 	return slices.ContainsFunc(t.Active.Tools, l.lostTool)
 }
 
-// lostTool reports whether a call is under way that nobody makes.
+// lostTool reports whether a call is recorded as running but no goroutine runs it.
 func (l *Loop) lostTool(c *state.ToolCall) bool {
 	return c.Status == state.ToolRunning && c.ActionID == "" && !l.isOurs(c.ToolCallID) && !l.spawns(c)
 }
@@ -119,7 +119,7 @@ func (l *Loop) recoverThread(tx *session.Tx, t *state.Thread) []string {
 	return append(out, lost...)
 }
 
-// recoverCall ends a model call that nobody makes any more: it is safe to ask again.
+// recoverCall ends a model call that no goroutine makes any longer: it is safe to ask again.
 func (l *Loop) recoverCall(tx *session.Tx, t *state.Thread) []string {
 	c := t.Active.Call
 	if c == nil || c.Status != state.CallRunning || l.isOurs(c.ModelRequestID) {
@@ -127,7 +127,7 @@ func (l *Loop) recoverCall(tx *session.Tx, t *state.Thread) []string {
 	}
 	scope := scopeOf(t, t.Active)
 	scope.ModelRequestID = c.ModelRequestID
-	tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: interrupted(c, "the runtime stopped during the call")})
+	tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: interruptedCall(c, "the runtime stopped during the call")})
 	return []string{"model call " + c.ModelRequestID + " of turn " + t.Active.TurnID + " was interrupted and is asked again"}
 }
 
@@ -154,7 +154,7 @@ func (l *Loop) recoverCompaction(tx *session.Tx, t *state.Thread) []string {
 	return []string{"compaction " + r.CompactionID + " was interrupted; the thread is as it was"}
 }
 
-// recoverHooks ends hooks whose answer nobody waits for any more; the step that
+// recoverHooks ends hooks whose answer nothing waits for; the step that
 // they belong to is decided anew.
 func (l *Loop) recoverHooks(tx *session.Tx, t *state.Thread) []string {
 	var out []string
@@ -196,7 +196,7 @@ func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, t.Active, c), Payload: failed})
 		if !c.IsReadOnly && t.Block == nil && t.Active.Interrupt == nil {
 			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
-				Status: "blocked", Code: "tool_lost", Reason: what + "; check, then use resume_thread: the model is told that it was lost",
+				Status: "blocked", Code: "tool_lost", Reason: what + "; check, then use resume_thread: the model will learn that the call was lost",
 			}})
 		}
 	}

@@ -9,11 +9,11 @@ import (
 )
 
 // nextAfterCrash is what follows a run that a crash cut off.
-const nextAfterCrash = "at once: the turn goes on in another run"
+const nextAfterCrash = "at once: the turn continues in another run"
 
 // recoverRun ends the run of a turn that a crash cut off and begins another one of
-// the same task, in which the turn goes on. A task that somebody else gives out
-// attempts for is left to them, and so is a turn that somebody wants stopped: it
+// the same task, in which the turn goes on. A task that another scheduler gives out
+// attempts for is left to them, and so is a turn that is to be stopped: it
 // ends in the run that it is in.
 func recoverRun(tx *session.Tx, t *state.Thread) {
 	turn := t.Active

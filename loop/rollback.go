@@ -22,12 +22,12 @@ type takenBack struct {
 	baseline uint64
 	turns    []string
 	changes  []workspace.Turned
-	// legacy is what is taken back of a fork's inherited history; nil if nothing is.
-	legacy   *legacy
-	tools    []string
-	artefact []string
-	children []string
-	jobs     []string
+	// inherited is what is rolled back of a fork's inherited history; nil if nothing is.
+	inherited *inheritedRollback
+	tools     []string
+	artefact  []string
+	children  []string
+	jobs      []string
 }
 
 // rollbackThread takes turns back, with the files that they changed if that is
@@ -51,22 +51,22 @@ func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *com
 	intent.IdempotencyKey = "" // the key belongs to the outcome
 	if _, err := session.Write(ctx, l.m, caller, &intent, p.SessionID, event.BySession, func(tx *session.Tx) (*struct{}, error) {
 		t := tx.State.Thread(p.ThreadID)
-		if err := quiet(tx.State, t, p.ThreadID); err != nil {
+		if err := requireQuietThread(tx.State, t, p.ThreadID); err != nil {
 			return nil, err
 		}
 		tx.Emit(event.Event{Type: event.TypeHistoryRollbackStarted, Scope: event.Scope{ThreadID: p.ThreadID}, Payload: &event.RollbackStarted{
 			RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.removed(), Files: policy, Force: p.Force, BaselineSequence: b.baseline,
-			Origin: b.legacy.point(), InheritedTurns: b.legacy.count(), RequestedBy: session.ActorOf(caller),
+			Origin: b.inherited.point(), InheritedTurns: b.inherited.count(), RequestedBy: session.ActorOf(caller),
 		}})
 		return &struct{}{}, nil
 	}); err != nil {
 		return nil, err
 	}
-	// The intent is recorded: from here on it is carried out, whoever waits for it.
+	// The intent is recorded: from here on it is carried out, whether or not the caller still waits.
 	ctx = context.WithoutCancel(ctx)
 	files, err := l.takeBack(ctx, b, policy, p.Force)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the rollback was begun and will be finished when agentd starts again")
+		return nil, fault.Wrap(fault.Unavailable, err, "the rollback was started and will be finished when agentd restarts")
 	}
 	return session.Write(ctx, l.m, caller, p, p.SessionID, event.BySession, func(tx *session.Tx) (*command.RollbackThreadResult, error) {
 		tx.Emit(b.completed(id, p.ThreadID, files))
@@ -74,15 +74,15 @@ func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *com
 	})
 }
 
-// quiet refuses to take back turns of a thread at work.
-func quiet(s *state.Session, t *state.Thread, threadID string) error {
+// requireQuietThread refuses to take back turns of a thread at work.
+func requireQuietThread(s *state.Session, t *state.Thread, threadID string) error {
 	switch {
 	case t == nil:
 		return fault.New(fault.NotFound, "there is no open thread %s in session %s", threadID, s.SessionID)
 	case t.Busy():
-		return fault.New(fault.Conflict, "thread %s is at work; use interrupt_turn with queue: clear first", threadID)
+		return fault.New(fault.Conflict, "thread %s is running; use interrupt_turn with queue: clear first", threadID)
 	case s.History.RollingBack(threadID) != nil:
-		return fault.New(fault.Conflict, "a rollback of thread %s is under way", threadID)
+		return fault.New(fault.Conflict, "a rollback of thread %s is already running", threadID)
 	case t.Context != nil && t.Context.Running != nil:
 		return fault.New(fault.Conflict, "thread %s is being compacted", threadID)
 	}
@@ -96,7 +96,7 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 	var origin *event.ForkPoint
 	if err := l.m.ViewAs(ctx, caller, p.SessionID, func(s *state.Session) error {
 		t := s.Thread(p.ThreadID)
-		if err := quiet(s, t, p.ThreadID); err != nil {
+		if err := requireQuietThread(s, t, p.ThreadID); err != nil {
 			return err
 		}
 		b.root, through, origin = l.workplace(s, t, nil).root, s.Sequence, s.Origin(t)
@@ -123,7 +123,7 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 	}
 	if origin != nil && b.baseline == 0 {
 		var err error
-		if b.legacy, err = l.behind(ctx, origin, b.toTurn); err != nil {
+		if b.inherited, err = l.behind(ctx, origin, b.toTurn); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +154,7 @@ func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID s
 	gone := map[string]bool{}
 	for rec, err := range l.opt.Store.Read(ctx, sessionID, store.Range{After: b.baseline, Before: through + 1}) {
 		if errors.Is(err, store.ErrTrimmed) {
-			return fault.Wrap(fault.Conflict, err, "what the turns of thread %s did before was removed by retention: they can't be taken back", threadID)
+			return fault.Wrap(fault.Conflict, err, "the earlier events of thread %s were removed by retention, so its turns can't be rolled back", threadID)
 		}
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
@@ -166,10 +166,10 @@ func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID s
 		if e == nil {
 			continue
 		}
-		b.note(e, gone)
+		b.recordFact(e, gone)
 	}
-	if gone[b.toTurn] && b.legacy == nil {
-		return fault.New(fault.NotFound, "turn %s was taken back: it is no turn of thread %s any more", b.toTurn, threadID)
+	if gone[b.toTurn] && b.inherited == nil {
+		return fault.New(fault.NotFound, "turn %s was rolled back and is no longer part of thread %s", b.toTurn, threadID)
 	}
 	b.turns = slices.DeleteFunc(b.turns, func(id string) bool { return gone[id] })
 	b.changes = slices.DeleteFunc(b.changes, func(t workspace.Turned) bool { return gone[t.TurnID] })
@@ -189,7 +189,7 @@ func takesPart(t event.Type) bool {
 	return false
 }
 
-func (b *takenBack) note(e *event.Event, gone map[string]bool) {
+func (b *takenBack) recordFact(e *event.Event, gone map[string]bool) {
 	switch p := e.Payload.(type) {
 	case *event.TurnStarted:
 		b.turns = append(b.turns, e.TurnID)
@@ -232,9 +232,9 @@ func (l *Loop) previewRollback(ctx context.Context, b *takenBack, p *command.Rol
 		res.Files = b.unavailable()
 	default:
 		if res.Files, err = l.opt.Vault.Preview(ctx, b.root, b.changes, workspace.ApplyOptions{Force: p.Force}); err != nil {
-			return nil, fault.Wrap(fault.Unavailable, err, "the workspace can't be looked at")
+			return nil, fault.Wrap(fault.Unavailable, err, "the workspace can't be read")
 		}
-		res.Files = b.legacy.beside(res.Files)
+		res.Files = b.inherited.beside(res.Files)
 	}
 	if p.Diff && l.opt.Vault != nil {
 		if res.Diff, err = l.opt.Vault.Diff(ctx, b.root, b.changes, workspace.DiffOptions{Redact: l.redactText}); err != nil {
@@ -259,21 +259,21 @@ func (l *Loop) takeBack(ctx context.Context, b *takenBack, policy string, force 
 	if err != nil {
 		return nil, fmt.Errorf("loop: rollback: %w", err)
 	}
-	files = b.legacy.beside(files)
+	files = b.inherited.beside(files)
 	if files == nil {
 		files = []event.RollbackFile{}
 	}
 	return files, nil
 }
 
-func (b *takenBack) kept() []event.RollbackFile { return b.all("kept", "") }
+func (b *takenBack) kept() []event.RollbackFile { return b.listFiles("kept", "") }
 
 func (b *takenBack) unavailable() []event.RollbackFile {
-	return b.all("unavailable", "this runtime keeps no earlier contents")
+	return b.listFiles("unavailable", "this runtime keeps no earlier contents")
 }
 
-// all lists every changed file once, with the same outcome.
-func (b *takenBack) all(change, why string) []event.RollbackFile {
+// listFiles lists every changed file once, with the same outcome.
+func (b *takenBack) listFiles(change, why string) []event.RollbackFile {
 	out := []event.RollbackFile{}
 	for _, t := range b.changes {
 		for _, f := range t.Files {
@@ -283,23 +283,23 @@ func (b *takenBack) all(change, why string) []event.RollbackFile {
 		}
 	}
 	if change == "kept" {
-		return b.legacy.kept(out)
+		return b.inherited.kept(out)
 	}
-	return b.legacy.beside(out)
+	return b.inherited.beside(out)
 }
 
 // removed lists the turns that go, the inherited ones first.
 func (b *takenBack) removed() []string {
-	if b.legacy == nil {
+	if b.inherited == nil {
 		return b.turns
 	}
-	return slices.Concat(b.legacy.turns, b.turns, []string{})
+	return slices.Concat(b.inherited.turns, b.turns, []string{})
 }
 
 func (b *takenBack) completed(id, threadID string, files []event.RollbackFile) event.Event {
 	return event.Event{Type: event.TypeHistoryRollbackCompleted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.RollbackCompleted{
 		RollbackID: id, ToTurnID: b.toTurn, RemovedTurns: b.removed(), BaselineSequence: b.baseline,
-		Origin: b.legacy.point(), InheritedTurns: b.legacy.count(),
+		Origin: b.inherited.point(), InheritedTurns: b.inherited.count(),
 		AffectedTools: b.tools, AffectedArtifacts: b.artefact, AffectedSubagents: b.children, AffectedJobs: b.jobs,
 		Files: files, ReadModelRepaired: true,
 	}}
@@ -328,7 +328,7 @@ func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
 		}
 		b := &takenBack{root: root, toTurn: r.ToTurnID, baseline: r.BaselineSequence}
 		if origin := origins[r.ThreadID]; r.Origin != nil && origin != nil {
-			if b.legacy, err = l.behind(ctx, origin, r.ToTurnID); err != nil {
+			if b.inherited, err = l.behind(ctx, origin, r.ToTurnID); err != nil {
 				return err
 			}
 		}

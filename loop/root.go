@@ -15,7 +15,7 @@ import (
 	"agentd/tool"
 )
 
-// homes are the paths that workspaces are held against, without symbolic links.
+// homes are the paths that workspaces are checked against, without symbolic links.
 type homes struct {
 	// workspace is the folder of sessions that name none.
 	workspace string
@@ -57,12 +57,12 @@ func (h *homes) refuse(root string) string {
 		return "its files are the kernel's: reading one may never end; use a folder of ordinary files"
 	}
 	for _, data := range h.data {
-		if filepath.Dir(data) != root && data != root && within(root, data) {
+		if filepath.Dir(data) != root && data != root && pathWithin(root, data) {
 			return fmt.Sprintf("it contains agentd's data directory %s; use a folder that doesn't, such as a project below it, or move the data with --data to a direct child of the workspace or out of it", data)
 		}
 	}
 	for _, hidden := range slices.Concat(h.data, h.hidden) {
-		if within(hidden, root) {
+		if pathWithin(hidden, root) {
 			return fmt.Sprintf("it lies in %s, which is hidden from tools; use another folder, or take that path off sandbox.hidden", hidden)
 		}
 	}
@@ -81,7 +81,7 @@ func (l *Loop) ResolveWorkspace(w *event.Workspace) (*event.Workspace, error) {
 	}
 	root, err := place.Nearest(w.Root)
 	if err != nil {
-		return nil, fault.Param("workspace.root", "%q can't be resolved: %s", w.Root, reason(err))
+		return nil, fault.Param("workspace.root", "%q can't be resolved: %s", w.Root, fileErrorReason(err))
 	}
 	if why := l.homes.refuse(root); why != "" {
 		return nil, fault.Param("workspace.root", "%q can't be a workspace: %s", w.Root, why)
@@ -92,7 +92,7 @@ func (l *Loop) ResolveWorkspace(w *event.Workspace) (*event.Workspace, error) {
 	case errors.Is(err, place.ErrReplaced):
 		return nil, fault.Param("workspace.root", "%q was moved or replaced since agentd first used it; restart or reload agentd to accept what is there now", w.Root)
 	case err != nil:
-		return nil, fault.Param("workspace.root", "%q can't be used: %s", w.Root, reason(err))
+		return nil, fault.Param("workspace.root", "%q can't be used: %s", w.Root, fileErrorReason(err))
 	case !at.IsDir():
 		return nil, fault.Param("workspace.root", "%q is not a folder", w.Root)
 	}
@@ -133,21 +133,21 @@ func (l *Loop) openRoot(path string) (*os.Root, error) {
 // opens the folder refuses it then, and says why.
 func resolveBelow(root string) func(path string) string {
 	return func(path string) string {
-		if plain(root, path) {
+		if hasNoSymlink(root, path) {
 			return path
 		}
 		resolved := resolvePath(path)
-		if within(root, path) && !within(root, resolved) && resolvePath(root) != root {
+		if pathWithin(root, path) && !pathWithin(root, resolved) && resolvePath(root) != root {
 			return path
 		}
 		return resolved
 	}
 }
 
-// plain reports whether a path exists below a folder and no part of the rest is a
+// hasNoSymlink reports whether a path exists below a folder and no part of the rest is a
 // symbolic link.
-func plain(root, path string) bool {
-	if !within(root, path) || path != filepath.Clean(path) {
+func hasNoSymlink(root, path string) bool {
+	if !pathWithin(root, path) || path != filepath.Clean(path) {
 		return false
 	}
 	for end := len(root); end < len(path); {

@@ -38,7 +38,7 @@ func (l *Loop) readSmall(root *os.Root, base, name string, denied *permission.Co
 		}
 	}
 	path := filepath.Join(base, name)
-	if slices.ContainsFunc(slices.Concat(l.homes.data, l.homes.hidden), func(h string) bool { return within(h, path) }) {
+	if slices.ContainsFunc(slices.Concat(l.homes.data, l.homes.hidden), func(h string) bool { return pathWithin(h, path) }) {
 		return nil, errors.New("it is hidden from tools")
 	}
 	if denied != nil {
@@ -55,7 +55,7 @@ func (l *Loop) readSmall(root *os.Root, base, name string, denied *permission.Co
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
-		return nil, errors.New("it was exchanged while it was read")
+		return nil, errors.New("it was replaced while it was being read")
 	}
 	return readText(f)
 }

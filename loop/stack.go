@@ -13,11 +13,11 @@ const stackRoom = 24 << 10
 func roomy(never bool) {
 	if never {
 		var room [stackRoom]byte
-		hold(&room)
+		keepAlive(&room)
 	}
 }
 
-// hold keeps the compiler from leaving the room out.
+// keepAlive keeps the compiler from leaving the room out.
 //
 //go:noinline
-func hold(*[stackRoom]byte) {}
+func keepAlive(*[stackRoom]byte) {}

@@ -32,18 +32,18 @@ type story struct {
 // step is a piece of a story.
 type step func(*story)
 
-func tell(t fataler, steps ...step) *story {
+func newStory(t fataler, steps ...step) *story {
 	st := &story{t: t, s: state.New("sess_a")}
-	st.fact(event.TypeSessionCreated, event.Scope{}, &event.SessionCreated{})
-	st.fact(event.TypeThreadStarted, event.Scope{ThreadID: "th"}, &event.ThreadStarted{Role: "main"})
+	st.foldFact(event.TypeSessionCreated, event.Scope{}, &event.SessionCreated{})
+	st.foldFact(event.TypeThreadStarted, event.Scope{ThreadID: "th"}, &event.ThreadStarted{Role: "main"})
 	for _, s := range steps {
 		s(st)
 	}
 	return st
 }
 
-// fact checks and folds one fact.
-func (st *story) fact(typ event.Type, scope event.Scope, p event.Payload) {
+// foldFact checks and folds one fact.
+func (st *story) foldFact(typ event.Type, scope event.Scope, p event.Payload) {
 	st.t.Helper()
 	n := st.s.Sequence + 1
 	e := &event.Event{
@@ -74,16 +74,16 @@ func inTool(turn, tool string) event.Scope {
 	return s
 }
 
-func of(typ event.Type, scope event.Scope, p event.Payload) step {
-	return func(st *story) { st.fact(typ, scope, p) }
+func newStep(typ event.Type, scope event.Scope, p event.Payload) step {
+	return func(st *story) { st.foldFact(typ, scope, p) }
 }
 
 func submit(turn, status string, o *event.TurnOptions) step {
-	return of(event.TypeTurnSubmitted, in(turn), &event.TurnSubmitted{Status: status, Source: "user", Input: event.Raw(`[]`), Options: o})
+	return newStep(event.TypeTurnSubmitted, in(turn), &event.TurnSubmitted{Status: status, Source: "user", Input: event.Raw(`[]`), Options: o})
 }
 
 func start(turn string) step {
-	return of(event.TypeTurnStarted, in(turn), &event.TurnStarted{Status: "running"})
+	return newStep(event.TypeTurnStarted, in(turn), &event.TurnStarted{Status: "running"})
 }
 
 // the tools that stories know: two that only read and may run beside each other,
@@ -98,10 +98,10 @@ var catalogue = []event.ToolInfo{
 // prepare resolves context, tools and model. Window is the model's context window.
 func prepare(turn string, window int64, chain ...string) step {
 	return func(st *story) {
-		st.fact(event.TypeContextResolved, in(turn), &event.ContextResolved{Items: []event.ContextItem{}, ContextWindow: window})
+		st.foldFact(event.TypeContextResolved, in(turn), &event.ContextResolved{Items: []event.ContextItem{}, ContextWindow: window})
 		s := inTool(turn, event.NotApplicable)
-		st.fact(event.TypeToolCatalogResolved, s, &event.ToolCatalogResolved{ToolCount: int64(len(catalogue)), Tools: catalogue})
-		st.fact(event.TypeRoutingDecided, in(turn), &event.RoutingDecision{
+		st.foldFact(event.TypeToolCatalogResolved, s, &event.ToolCatalogResolved{ToolCount: int64(len(catalogue)), Tools: catalogue})
+		st.foldFact(event.TypeRoutingDecided, in(turn), &event.RoutingDecision{
 			Candidates: []event.Candidate{}, Excluded: []event.Exclusion{}, DecisionReason: "d", CapabilityGap: "none",
 			SelectedProvider: "p", SelectedModel: "m", DecisionSource: "explicit_default", FallbackChain: append([]string{}, chain...),
 		})
@@ -121,7 +121,7 @@ func askOf(model, turn string, n, attempt int64, purpose string) step {
 		st.requests++
 		s := in(turn)
 		s.ModelRequestID = st.request()
-		st.fact(event.TypeModelRequested, s, &event.ModelRequested{
+		st.foldFact(event.TypeModelRequested, s, &event.ModelRequested{
 			Provider: "p", Model: model, ModelRequestID: st.request(), Step: n, Attempt: attempt, Purpose: purpose,
 		})
 	}
@@ -138,7 +138,7 @@ func answer(turn, stop string, tokens int64, tools ...string) step {
 		}
 		s := in(turn)
 		s.ModelRequestID = st.request()
-		st.fact(event.TypeModelCompleted, s, &event.ModelCompleted{
+		st.foldFact(event.TypeModelCompleted, s, &event.ModelCompleted{
 			ModelRequestID: st.request(), StopReason: stop, Usage: event.Usage{InputTokens: tokens}, Message: m,
 		})
 	}
@@ -148,23 +148,23 @@ func fails(turn, category string, retryable bool) step {
 	return func(st *story) {
 		s := in(turn)
 		s.ModelRequestID = st.request()
-		st.fact(event.TypeModelFailed, s, &event.ModelFailed{ModelRequestID: st.request(), ErrorCategory: category, Message: "m", Retryable: retryable})
+		st.foldFact(event.TypeModelFailed, s, &event.ModelFailed{ModelRequestID: st.request(), ErrorCategory: category, Message: "m", Retryable: retryable})
 	}
 }
 
 func judged(turn, tool, name, decision string) step {
-	return of(event.TypePermissionEvaluated, inTool(turn, tool), &event.PermissionEvaluated{
+	return newStep(event.TypePermissionEvaluated, inTool(turn, tool), &event.PermissionEvaluated{
 		Decision: decision, DecisionSource: "mode", DecisionReason: "r", RuleRefs: []string{}, Scope: event.Raw(`{}`), ToolName: name,
 	})
 }
 
-// asked is a call that waits for the action of the same name.
-func asked(turn, tool, name, kind string, expires time.Time) step {
+// waitingCall is a call that waits for the action of the same name.
+func waitingCall(turn, tool, name, kind string, expires time.Time) step {
 	return func(st *story) {
 		s := inTool(turn, tool)
 		s.ActionID = "action_" + tool
-		st.fact(event.TypePermissionRequested, s, &event.PermissionRequested{ToolName: name, ActionID: s.ActionID, Reason: "r"})
-		st.fact(event.TypeActionRequired, s, &event.ActionRequired{ActionType: kind, Decisions: []string{"allow", "deny"}, ToolName: name, ExpiresAt: expires})
+		st.foldFact(event.TypePermissionRequested, s, &event.PermissionRequested{ToolName: name, ActionID: s.ActionID, Reason: "r"})
+		st.foldFact(event.TypeActionRequired, s, &event.ActionRequired{ActionType: kind, Decisions: []string{"allow", "deny"}, ToolName: name, ExpiresAt: expires})
 	}
 }
 
@@ -172,21 +172,21 @@ func decided(turn, tool, name, decision string) step {
 	return func(st *story) {
 		s := inTool(turn, tool)
 		s.ActionID = "action_" + tool
-		st.fact(event.TypeActionResolved, s, &event.ActionResolved{Decision: decision, Status: "resolved", DecisionSource: "human"})
-		st.fact(event.TypePermissionResolved, s, &event.PermissionResolved{Decision: decision, DecisionSource: "human", ActionID: s.ActionID, ToolName: name})
+		st.foldFact(event.TypeActionResolved, s, &event.ActionResolved{Decision: decision, Status: "resolved", DecisionSource: "human"})
+		st.foldFact(event.TypePermissionResolved, s, &event.PermissionResolved{Decision: decision, DecisionSource: "human", ActionID: s.ActionID, ToolName: name})
 	}
 }
 
 func starts(turn, tool, name string, readOnly bool) step {
-	return of(event.TypeToolStarted, inTool(turn, tool), &event.ToolStarted{ToolName: name, Policy: "allowed", IsReadOnly: readOnly})
+	return newStep(event.TypeToolStarted, inTool(turn, tool), &event.ToolStarted{ToolName: name, Policy: "allowed", IsReadOnly: readOnly})
 }
 
 func done(turn, tool, name string) step {
-	return of(event.TypeToolResult, inTool(turn, tool), &event.ToolResult{ToolName: name, Status: "ok", Preview: "p"})
+	return newStep(event.TypeToolResult, inTool(turn, tool), &event.ToolResult{ToolName: name, Status: "ok", Preview: "p"})
 }
 
 func broken(turn, tool, name, category string) step {
-	return of(event.TypeToolFailed, inTool(turn, tool), &event.ToolFailed{ToolName: name, ErrorCategory: category, Message: "m"})
+	return newStep(event.TypeToolFailed, inTool(turn, tool), &event.ToolFailed{ToolName: name, ErrorCategory: category, Message: "m"})
 }
 
 // question is request_input: it starts, and then it asks.
@@ -195,51 +195,51 @@ func question(turn, tool string, expires time.Time) step {
 		starts(turn, tool, "request_input", false)(st)
 		s := inTool(turn, tool)
 		s.ActionID = "action_" + tool
-		st.fact(event.TypeActionRequired, s, &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit"}, ExpiresAt: expires})
+		st.foldFact(event.TypeActionRequired, s, &event.ActionRequired{ActionType: "structured_input", Decisions: []string{"submit"}, ExpiresAt: expires})
 	}
 }
 
 func answered(turn, tool string) step {
 	s := inTool(turn, tool)
 	s.ActionID = "action_" + tool
-	return of(event.TypeActionResolved, s, &event.ActionResolved{Decision: "submit", Status: "resolved", DecisionSource: "human"})
+	return newStep(event.TypeActionResolved, s, &event.ActionResolved{Decision: "submit", Status: "resolved", DecisionSource: "human"})
 }
 
 func interrupt(turn string) step {
-	return of(event.TypeTurnInterruptRequested, in(turn), &event.TurnInterruptRequested{Reason: "enough", Queue: "keep"})
+	return newStep(event.TypeTurnInterruptRequested, in(turn), &event.TurnInterruptRequested{Reason: "enough", Queue: "keep"})
 }
 
 func steer(turn string) step {
-	return of(event.TypeTurnSteered, in(turn), &event.TurnSteered{Input: event.Raw(`[]`)})
+	return newStep(event.TypeTurnSteered, in(turn), &event.TurnSteered{Input: event.Raw(`[]`)})
 }
 
 func block(status string) step {
-	return of(event.TypeThreadUpdated, event.Scope{ThreadID: "th"}, &event.ThreadUpdated{Status: status, Reason: "because"})
+	return newStep(event.TypeThreadUpdated, event.Scope{ThreadID: "th"}, &event.ThreadUpdated{Status: status, Reason: "because"})
 }
 
 func compacting(turn, trigger string, attempt int64) step {
-	return of(event.TypeContextCompactionStarted, in(turn), &event.CompactionStarted{CompactionID: "compaction_a", Trigger: trigger, AffectedTurns: []string{}, Attempt: attempt})
+	return newStep(event.TypeContextCompactionStarted, in(turn), &event.CompactionStarted{CompactionID: "compaction_a", Trigger: trigger, AffectedTurns: []string{}, Attempt: attempt})
 }
 
 func compactFailed(turn, trigger string) step {
-	return of(event.TypeContextCompactionFailed, in(turn), &event.CompactionFailed{
+	return newStep(event.TypeContextCompactionFailed, in(turn), &event.CompactionFailed{
 		CompactionID: "compaction_a", Trigger: trigger, Error: event.Failure{Message: "m", Category: "internal"},
 	})
 }
 
 func compactDone(turn, trigger string, tokens int64) step {
-	return of(event.TypeContextCompactionCompleted, in(turn), &event.CompactionCompleted{
+	return newStep(event.TypeContextCompactionCompleted, in(turn), &event.CompactionCompleted{
 		CompactionID: "compaction_a", Trigger: trigger, AffectedTurns: []string{}, SummaryRef: "ref", TokensAfter: tokens,
 		Preserved: event.Preserved{Actions: []string{}, Incidents: []string{}, EvidenceRefs: []string{}, ArtifactRefs: []string{}},
 	})
 }
 
 func hooked(turn, point, decision string) step {
-	return of(event.TypeHookCompleted, in(turn), &event.HookCompleted{HookRunID: "hook_a", Point: point, HandlerRef: "h", Decision: decision, Reason: "no"})
+	return newStep(event.TypeHookCompleted, in(turn), &event.HookCompleted{HookRunID: "hook_a", Point: point, HandlerRef: "h", Decision: decision, Reason: "no"})
 }
 
 func ended(turn string) step {
-	return of(event.TypeTurnCompleted, in(turn), &event.TurnCompleted{Status: "completed", Outcome: "end_turn"})
+	return newStep(event.TypeTurnCompleted, in(turn), &event.TurnCompleted{Status: "completed", Outcome: "end_turn"})
 }
 
 var _ fataler = (*testing.T)(nil)

@@ -42,7 +42,7 @@ type toolRun struct {
 	// confined and disk are what the last question about it depended on.
 	confined Confinement
 	disk     *lookups
-	// decision is nil for a call that somebody allowed already.
+	// decision is nil for a call that was already approved.
 	decision *permission.Decision
 	outside  bool
 	started  bool
@@ -134,14 +134,14 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 	}); err != nil {
 		return nil, err
 	}
-	conv, err := l.transcripts.get(ctx, k, at)
+	conv, err := l.transcripts.conversationAt(ctx, k, at)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range runs {
 		request, ok := conv.call(r.call.ToolCallID)
 		if !ok {
-			return nil, fmt.Errorf("loop: nobody asked for tool call %s", r.call.ToolCallID)
+			return nil, fmt.Errorf("loop: no model requested tool call %s", r.call.ToolCallID)
 		}
 		r.request, r.input = request, request.Arguments
 		r.check(inv)
@@ -153,7 +153,7 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 	return runs, nil
 }
 
-// check finds the tool and holds the input against its schema.
+// check finds the tool and checks the input against its schema.
 func (r *toolRun) check(inv *tool.Inventory) {
 	if len(r.input) == 0 && r.request.ArgumentsRef == "" {
 		r.input = event.Raw("{}")
@@ -177,7 +177,7 @@ func (r *toolRun) check(inv *tool.Inventory) {
 	}
 }
 
-// checkInput holds an input against a tool's schema, and refuses one that a secret was
+// checkInput checks an input against a tool's schema, and refuses one that a secret was
 // taken out of.
 func checkInput(info *event.ToolInfo, validate func(event.Raw) error, input event.Raw) error {
 	if !json.Valid(input) {
@@ -188,7 +188,7 @@ func checkInput(info *event.ToolInfo, validate func(event.Raw) error, input even
 	}
 	if !info.IsReadOnly && bytes.Contains(input, []byte("[redacted:")) {
 		// What was taken out of the arguments is gone. Going on with what is left would
-		// write or run something that nobody asked for.
+		// write or run something that wasn't asked for.
 		refused := tool.Errorf(tool.InvalidInput, "the arguments hold what looks like a secret; it was taken out, so the call can't be carried out as it was meant")
 		refused.Advice = "Leave the secret out: name the variable or the file that holds it."
 		return refused
@@ -196,7 +196,7 @@ func checkInput(info *event.ToolInfo, validate func(event.Raw) error, input even
 	return nil
 }
 
-// checkEscalation refuses a wish to leave the sandbox where nobody would be asked.
+// checkEscalation refuses a request to leave the sandbox where no one would be asked.
 func (r *toolRun) checkEscalation() error {
 	return checkEscalation(&r.entry.Info, r.input, r.mode, r.l.Configuration())
 }
@@ -245,7 +245,7 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 		r.emitFailed(tx, r.refused)
 		return
 	case r.call.Decision == permission.Allow:
-		// Somebody was asked and allowed it, or gave what it lacked.
+		// A person was asked and allowed it, or gave what it lacked.
 		if r.revoked(tx, t) {
 			return
 		}
@@ -291,7 +291,7 @@ func (r *toolRun) emitEvaluated(tx *session.Tx, p *event.PermissionEvaluated) {
 	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: p})
 }
 
-// emitDecision records the decision and, if somebody has to be asked, the request.
+// emitDecision records the decision and, if a person has to be asked, the request.
 func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	p := r.l.clean(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
@@ -397,7 +397,7 @@ func (r *toolRun) run(group context.Context) error {
 	r.tellChangedBounds(bounds)
 	switch {
 	case err == nil && res == nil:
-		err = tool.Errorf(tool.Execution, "%s gave neither a result nor an error", r.request.ToolName)
+		err = tool.Errorf(tool.Execution, "%s returned neither a result nor an error", r.request.ToolName)
 	case err != nil && ctx.Err() != nil:
 		err = r.cut(ctx, err)
 	}

@@ -51,10 +51,10 @@ func (t *transcripts) offer(sessionID string, facts []event.Event) {
 	}
 }
 
-// get returns the thread's conversation with all facts through the given one.
+// conversationAt returns the thread's conversation with all facts through the given one.
 // It is for the thread's runner alone.
-func (t *transcripts) get(ctx context.Context, k key, at position) (*conversation, error) {
-	if c := t.find(k); c != nil {
+func (t *transcripts) conversationAt(ctx context.Context, k key, at position) (*conversation, error) {
+	if c := t.findConversation(k); c != nil {
 		ok, err := t.settle(ctx, c, k, at.last)
 		if ok {
 			return c, nil
@@ -66,7 +66,7 @@ func (t *transcripts) get(ctx context.Context, k key, at position) (*conversatio
 	}
 	c := newConversation()
 	c.through = at.through
-	t.keep(k, c) // from now on it is offered what comes after
+	t.cacheConversation(k, c) // from now on it is offered what comes after
 	err := t.load(ctx, c, k, at)
 	ok := false
 	if err == nil {
@@ -85,7 +85,7 @@ func (t *transcripts) get(ctx context.Context, k key, at position) (*conversatio
 // settle brings a conversation up to date with what it was offered.
 func (t *transcripts) settle(ctx context.Context, c *conversation, k key, through uint64) (bool, error) {
 	if gap, ok := c.takeGap(); ok {
-		if err := t.replay(ctx, c, k, gap, nil); err != nil {
+		if err := t.foldRange(ctx, c, k, gap, nil); err != nil {
 			return false, err
 		}
 	}
@@ -96,7 +96,7 @@ func newConversation() *conversation {
 	return &conversation{inputs: map[string]input{}, results: map[string]*model.Message{}}
 }
 
-func (t *transcripts) find(k key) *conversation {
+func (t *transcripts) findConversation(k key) *conversation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.byID[k.session][k.thread]
@@ -108,7 +108,7 @@ func (t *transcripts) find(k key) *conversation {
 	return x.c
 }
 
-func (t *transcripts) keep(k key, c *conversation) {
+func (t *transcripts) cacheConversation(k key, c *conversation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID[k.session] == nil {
@@ -221,7 +221,7 @@ func (t *transcripts) load(ctx context.Context, c *conversation, k key, at posit
 	}
 	r := store.Range{After: max(at.from, 1) - 1, Before: at.through + 1}
 	if at.first {
-		return t.replay(ctx, c, k, r, nil)
+		return t.foldRange(ctx, c, k, r, nil)
 	}
 	return t.loadAll(ctx, c, k, r)
 }
@@ -242,13 +242,13 @@ func (t *transcripts) loadFork(ctx context.Context, c *conversation, f *event.Fo
 	}
 	if earlier != nil {
 		if depth == 0 {
-			return fmt.Errorf("loop: session %s is a fork of more than %d forks", f.SessionID, maxForks)
+			return fmt.Errorf("loop: session %s is forked more than %d levels deep", f.SessionID, maxForks)
 		}
 		if err := t.loadFork(ctx, c, earlier, depth-1); err != nil {
 			return err
 		}
 	}
-	if err := t.replay(ctx, c, k, r, undone); err != nil {
+	if err := t.foldRange(ctx, c, k, r, undone); err != nil {
 		return err
 	}
 	c.endTurn(c.running) // what was under way at the fork is not under way here
@@ -305,7 +305,7 @@ func (t *transcripts) loadAfter(ctx context.Context, c *conversation, k key, at 
 	if err != nil {
 		return err
 	}
-	return t.replay(ctx, c, k, r, undone)
+	return t.foldRange(ctx, c, k, r, undone)
 }
 
 // loadTurn applies what was said, before the summary, in the turn in which it was
@@ -329,7 +329,7 @@ func (t *transcripts) loadTurn(ctx context.Context, c *conversation, k key, at p
 		if err != nil {
 			return fmt.Errorf("loop: read: %w", err)
 		}
-		e, err := decodeIf(rec, k.thread, said)
+		e, err := decodeIf(rec, k.thread, changesConversation)
 		if err != nil {
 			return err
 		}
@@ -363,7 +363,7 @@ func (t *transcripts) loadAll(ctx context.Context, c *conversation, k key, r sto
 	if err != nil {
 		return err
 	}
-	return t.replay(ctx, c, k, r, undone)
+	return t.foldRange(ctx, c, k, r, undone)
 }
 
 // undone finds what later rollbacks took back: turns, and summaries by their
@@ -410,13 +410,13 @@ func ownTurns(p *event.RollbackCompleted) []string {
 	return p.RemovedTurns[min(int(max(0, p.InheritedTurns)), len(p.RemovedTurns)):]
 }
 
-// replay applies the thread's facts of a range.
-func (t *transcripts) replay(ctx context.Context, c *conversation, k key, r store.Range, undone map[string]bool) error {
+// foldRange applies the thread's facts of a range.
+func (t *transcripts) foldRange(ctx context.Context, c *conversation, k key, r store.Range, undone map[string]bool) error {
 	for rec, err := range t.store.Read(ctx, k.session, r) {
 		if err != nil {
 			return fmt.Errorf("loop: read: %w", err)
 		}
-		e, err := decodeIf(rec, k.thread, said)
+		e, err := decodeIf(rec, k.thread, changesConversation)
 		if err != nil {
 			return err
 		}

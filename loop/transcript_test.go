@@ -55,13 +55,13 @@ func written(t *testing.T, st *story, n int) *journal {
 }
 
 func said1(turn, text string) step {
-	return of(event.TypeTurnSubmitted, in(turn), &event.TurnSubmitted{Status: "queued", Source: "user", Input: event.Raw(fmt.Sprintf(`[{"type":"text","text":%q}]`, text))})
+	return newStep(event.TypeTurnSubmitted, in(turn), &event.TurnSubmitted{Status: "queued", Source: "user", Input: event.Raw(fmt.Sprintf(`[{"type":"text","text":%q}]`, text))})
 }
 
 // TestConversationWhileFactsCome: facts that are committed while the journal is
 // read, and facts that were committed just before, are neither lost nor doubled.
 func TestConversationWhileFactsCome(t *testing.T) {
-	st := tell(t, said1("t", "one"), start("t"), ask("t", 1, 1, "turn"), answer("t", "end_turn", 1), ended("t"))
+	st := newStory(t, said1("t", "one"), start("t"), ask("t", 1, 1, "turn"), answer("t", "end_turn", 1), ended("t"))
 	through := len(st.facts)
 	for i, turn := range []string{"u", "v", "w"} {
 		said1(turn, fmt.Sprintf("more %d", i))(st)
@@ -82,7 +82,7 @@ func TestConversationWhileFactsCome(t *testing.T) {
 		}
 		at := positionOf(st.s, st.s.Thread("th"))
 		at.through, at.last, at.open = uint64(through), uint64(through), nil
-		c, err := tr.get(t.Context(), k, at)
+		c, err := tr.conversationAt(t.Context(), k, at)
 		if err != nil {
 			t.Fatalf("offered from %d on: %v", offered, err)
 		}
@@ -94,7 +94,7 @@ func TestConversationWhileFactsCome(t *testing.T) {
 			t.Errorf("offered from %d on: %d messages, %d inputs", offered, len(c.messages), len(c.inputs))
 		}
 		at.through, at.last = uint64(len(st.facts)), uint64(len(st.facts))
-		if c, err = tr.get(t.Context(), k, at); err != nil || len(c.inputs) != 3 {
+		if c, err = tr.conversationAt(t.Context(), k, at); err != nil || len(c.inputs) != 3 {
 			t.Errorf("offered from %d on, asked again: %v", offered, err)
 		}
 	}
@@ -104,10 +104,10 @@ func TestConversationWhileFactsCome(t *testing.T) {
 // ever.
 func TestConversationAfterAFailedRead(t *testing.T) {
 	content := strings.Repeat("x", 100)
-	st := tell(t, said1("t", "one"), start("t"), ask("t", 1, 1, "turn"), answer("t", "tool_use", 1, "look"), starts("t", "look_0", "look", true))
+	st := newStory(t, said1("t", "one"), start("t"), ask("t", 1, 1, "turn"), answer("t", "tool_use", 1, "look"), starts("t", "look_0", "look", true))
 	before := len(st.facts)
 	ref := store.RefOf(sha256.Sum256([]byte(content)))
-	of(event.TypeToolResult, inTool("t", "look_0"), &event.ToolResult{ToolName: "look", Status: "ok", OutputRef: ref, SizeBytes: 100})(st)
+	newStep(event.TypeToolResult, inTool("t", "look_0"), &event.ToolResult{ToolName: "look", Status: "ok", OutputRef: ref, SizeBytes: 100})(st)
 	j := written(t, st, len(st.facts))
 	if _, err := j.PutBlob(t.Context(), strings.NewReader(content)); err != nil {
 		t.Fatal(err)
@@ -116,17 +116,17 @@ func TestConversationAfterAFailedRead(t *testing.T) {
 	k := key{"sess_a", "th"}
 	at := positionOf(st.s, st.s.Thread("th"))
 	at.through, at.last = uint64(before), uint64(before)
-	if _, err := tr.get(t.Context(), k, at); err != nil {
+	if _, err := tr.conversationAt(t.Context(), k, at); err != nil {
 		t.Fatal(err)
 	}
 	tr.offer("sess_a", st.facts[before:])
 	at.through, at.last = uint64(len(st.facts)), uint64(len(st.facts))
 	j.sick = errors.New("the disk is slow today")
-	if _, err := tr.get(t.Context(), k, at); !errors.Is(err, j.sick) {
+	if _, err := tr.conversationAt(t.Context(), k, at); !errors.Is(err, j.sick) {
 		t.Fatalf("an output that can't be read was: %v", err)
 	}
 	j.sick = nil
-	c, err := tr.get(t.Context(), k, at)
+	c, err := tr.conversationAt(t.Context(), k, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestConversationAfterAFailedRead(t *testing.T) {
 
 // TestConversationsAreBounded: those that were used longest ago are forgotten.
 func TestConversationsAreBounded(t *testing.T) {
-	st := tell(t, said1("t", "one"), start("t"))
+	st := newStory(t, said1("t", "one"), start("t"))
 	j := written(t, st, len(st.facts))
 	reads := 0
 	j.read = func() { reads++ }
@@ -145,14 +145,14 @@ func TestConversationsAreBounded(t *testing.T) {
 	at := positionOf(st.s, st.s.Thread("th"))
 	get := func(thread string) {
 		t.Helper()
-		if _, err := tr.get(t.Context(), key{"sess_a", thread}, at); err != nil {
+		if _, err := tr.conversationAt(t.Context(), key{"sess_a", thread}, at); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, thread := range []string{"th", "b", "th", "c"} {
 		get(thread)
 	}
-	if tr.count != 2 || tr.find(key{"sess_a", "b"}) != nil {
+	if tr.count != 2 || tr.findConversation(key{"sess_a", "b"}) != nil {
 		t.Errorf("%d conversations are kept", tr.count)
 	}
 	reads = 0

@@ -14,7 +14,7 @@ import (
 const removedNote = "Note: the earlier messages of this conversation were removed by this runtime's retention. Only what follows is known."
 
 // removes reports whether facts tell that the beginning of their session was removed:
-// what was said there is not to be told any more.
+// what was said there must not be sent any longer.
 func removes(facts []event.Event) bool {
 	for i := range facts {
 		if p, ok := facts[i].Payload.(*event.SnapshotRepaired); ok && facts[i].ChannelID == "" && p.Status == "unavailable" {
@@ -46,12 +46,12 @@ func (t *transcripts) loadTrimmed(ctx context.Context, c *conversation, k key, a
 			return false, err
 		}
 		c.covers = at.boundary.ThroughSequence
-		c.add(&model.Message{Role: model.RoleUser, Text: summaryIntro + summary})
+		c.appendMessage(&model.Message{Role: model.RoleUser, Text: summaryIntro + summary})
 	case at.fork != nil:
 		if err := t.loadFork(ctx, c, at.fork, maxForks); err != nil {
 			return false, err
 		}
 	}
-	c.add(&model.Message{Role: model.RoleUser, Text: removedNote})
+	c.appendMessage(&model.Message{Role: model.RoleUser, Text: removedNote})
 	return true, t.loadAll(ctx, c, k, store.Range{After: base.Sequence, Before: at.through + 1})
 }

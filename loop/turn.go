@@ -81,7 +81,7 @@ func attemptOf(s *state.Session, turn *state.Turn) (count int64, begun bool) {
 	return count + 1, false
 }
 
-// attemptReason says why a turn that somebody submitted is an attempt at its task.
+// attemptReason says why a submitted turn is an attempt at its task.
 func attemptReason(count int64) string {
 	if count > 1 {
 		return "rerun"
@@ -187,7 +187,7 @@ func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
 	if c := turn.Call; c != nil && c.Status == state.CallRunning {
 		s := scope
 		s.ModelRequestID = c.ModelRequestID
-		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: s, Payload: interrupted(c, reason)})
+		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: s, Payload: interruptedCall(c, reason)})
 	}
 	for _, id := range turn.Waiting {
 		dropAction(tx, scope, id, reason)
@@ -205,7 +205,7 @@ func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
 	}
 }
 
-// dropAction resolves an action that nobody waits for any more.
+// dropAction resolves an action that nothing waits for any longer.
 func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
 	scope.ActionID = id
 	a := tx.State.Actions.Find(id)

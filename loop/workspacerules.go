@@ -25,7 +25,7 @@ const RulesFile = ".agentd-permissions.yaml"
 const unreadable = "unreadable"
 
 // adoptRules makes the rules of a turn's workspace facts of the session, if they
-// aren't. They come with what somebody checked out, so they may only narrow what is
+// aren't. They come with a checked-out repository, so they may only narrow what is
 // allowed, unless the host trusts its workspaces.
 func (l *Loop) adoptRules(k key, turnID string) error {
 	if l.opt.ParseRules == nil {
@@ -93,7 +93,7 @@ func (l *Loop) heldRules(ctx context.Context, root string, own *state.Policy, fo
 	pin := *p
 	pin.Workspace = root
 	if err := l.m.Report(ctx, event.TypePolicyChanged, &pin); err != nil {
-		l.opt.Logger.Warn("the rules of a workspace could not be remembered", "workspace", root, "error", err)
+		l.opt.Logger.Warn("the rules of a workspace could not be stored", "workspace", root, "error", err)
 	}
 	return p
 }
@@ -102,14 +102,14 @@ func (l *Loop) heldRules(ctx context.Context, root string, own *state.Policy, fo
 // person says so.
 func (l *Loop) acceptRules(ctx context.Context, caller command.Caller, p *command.SetPolicy) error {
 	if l.opt.ParseRules == nil {
-		return fault.New(fault.Unavailable, "this runtime takes no rules from workspaces")
+		return fault.New(fault.Unavailable, "this runtime accepts no rules from workspaces")
 	}
 	id := p.SessionID
 	if id == event.RuntimeSession {
 		id = ""
 	}
 	var root string
-	if err := l.about(ctx, caller, id, "", "", func(s *subject) error {
+	if err := l.withSubject(ctx, caller, id, "", "", func(s *subject) error {
 		root = s.place.root
 		return nil
 	}); err != nil {
@@ -223,7 +223,7 @@ func (f foundRules) warnings(root string, held []string) []*event.RuntimeNotice 
 	if len(held) > 0 {
 		out = append(out, &event.RuntimeNotice{
 			Code:    "workspace_rules_held",
-			Message: fmt.Sprintf("%s in %s was changed by somebody unknown; what would allow more doesn't count: %s", RulesFile, root, strings.Join(held, "; ")),
+			Message: fmt.Sprintf("%s in %s was changed, and it is unknown by whom; rules that would allow more are ignored: %s", RulesFile, root, strings.Join(held, "; ")),
 			Advice:  "if a person meant it: agentd policy accept, or set_policy with acceptWorkspace",
 		})
 	}
@@ -255,7 +255,7 @@ func (l *Loop) workspaceRules(root string) foundRules {
 	if err != nil {
 		return foundRules{broken: true, rules: []event.PolicyRule{{
 			RuleID: unreadable, Decision: permission.Ask, Tool: "*", Source: "workspace",
-			Reason: l.redactText(RulesFile + " can't be used: " + reason(err)),
+			Reason: l.redactText(RulesFile + " can't be used: " + fileErrorReason(err)),
 		}}}
 	}
 	for _, name := range []string{"write_file", "edit_file"} {

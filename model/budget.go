@@ -75,7 +75,7 @@ func (s BudgetStanding) Event(before BudgetStanding, requestID string) (event.Ty
 	return "", nil
 }
 
-// Payload of quota.low or quota.blocked, whatever was told before.
+// Payload of quota.low or quota.blocked, whatever was recorded before.
 func (s BudgetStanding) payload(requestID string) *event.QuotaState {
 	reason := fmt.Sprintf("%.4f of %.4f USD are spent", s.Used, s.Limit)
 	if s.Unpriced > 0 {
@@ -102,18 +102,18 @@ func QuotaTold(provider, requestID string, s *Standing) *event.QuotaState {
 	if s == nil {
 		return nil
 	}
-	if q := told(s.RequestsLeft, s.RequestsLimit, "requests"); q != nil {
+	if q := quotaState(s.RequestsLeft, s.RequestsLimit, "requests"); q != nil {
 		q.Provider, q.ModelRequestID = provider, requestID
 		return q
 	}
-	if q := told(s.TokensLeft, s.TokensLimit, "tokens"); q != nil {
+	if q := quotaState(s.TokensLeft, s.TokensLimit, "tokens"); q != nil {
 		q.Provider, q.ModelRequestID = provider, requestID
 		return q
 	}
 	return nil
 }
 
-func told(left, limit int64, unit string) *event.QuotaState {
+func quotaState(left, limit int64, unit string) *event.QuotaState {
 	if left < 0 || limit <= 0 || float64(left) >= lowFraction*float64(limit) {
 		return nil
 	}

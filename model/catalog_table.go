@@ -3,7 +3,7 @@ package model
 // The built-in table: a start for those who configure no prices, not a price
 // list. The figures are those of public model lists and the vendors' own pages,
 // as read in the month that the row names; vendors change them without notice,
-// so whoever relies on a budget must check them and set his own in the
+// so an operator who relies on a budget must check them and set them in the
 // configuration, which wins. Standard rates only: no batch, priority or regional
 // rates, no price of writing to a cache, no price of tools that run at the vendor.
 

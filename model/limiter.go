@@ -116,8 +116,8 @@ func (l *Limiter) Reserve(id string, tokens int64) Reservation {
 	if b == nil {
 		return r
 	}
-	r.take(b.requests, LimitRequests, 1)
-	r.take(b.tokens, LimitTokens, tokens)
+	r.addLimit(b.requests, LimitRequests, 1)
+	r.addLimit(b.tokens, LimitTokens, tokens)
 	if r.Wait > l.opt.MaxWait {
 		r.Refused = true
 		r.cancel(now)
@@ -125,8 +125,8 @@ func (l *Limiter) Reserve(id string, tokens int64) Reservation {
 	return r
 }
 
-// take adds one limit's place to a reservation.
-func (r *Reservation) take(b *rate.Limiter, name string, n int64) {
+// addLimit adds one limit's place to a reservation.
+func (r *Reservation) addLimit(b *rate.Limiter, name string, n int64) {
 	if b == nil || n <= 0 {
 		return
 	}
@@ -165,28 +165,28 @@ func (l *Limiter) Settle(id string, reserved, used int64) {
 	b.tokens.ReserveN(l.opt.Clock(), int(min(used-reserved, int64(b.tokens.Burst()))))
 }
 
-// Rest leaves a model alone for a while after a failure of that category. A
+// Rest keeps a model from being used for a while after a failure of that category. A
 // longer rest wins over a shorter one.
 func (l *Limiter) Rest(id string, wait time.Duration, category string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rest(id, wait, category)
+	l.restModel(id, wait, category)
 }
 
-func (l *Limiter) rest(id string, wait time.Duration, category string) {
+func (l *Limiter) restModel(id string, wait time.Duration, category string) {
 	if wait <= 0 {
 		return
 	}
 	now := l.opt.Clock()
 	until := now.Add(min(wait, l.opt.MaxRest))
-	if h := l.of(id, now); !h.rest.Until.After(until) {
+	if h := l.healthOf(id, now); !h.rest.Until.After(until) {
 		h.rest = Rest{Until: until, Category: category}
 	}
 }
 
-// of returns what is remembered of a model. If too many are remembered, one is
+// healthOf returns what is remembered of a model. If too many are remembered, one is
 // forgotten: the one whose rest ended, or ends, first.
-func (l *Limiter) of(id string, now time.Time) *health {
+func (l *Limiter) healthOf(id string, now time.Time) *health {
 	if h := l.health[id]; h != nil {
 		return h
 	}
@@ -229,7 +229,7 @@ func (l *Limiter) Answered(id string, s *Standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.health, id)
-	l.rest(id, restTold(s), RateLimited)
+	l.restModel(id, restTold(s), RateLimited)
 }
 
 // After so many failures in a row a model rests, first for restFirst, then twice
@@ -246,16 +246,16 @@ const (
 func (l *Limiter) Failed(id string, e *Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rest(id, restTold(e.Standing), RateLimited)
-	l.rest(id, e.RetryAfter, e.Category)
+	l.restModel(id, restTold(e.Standing), RateLimited)
+	l.restModel(id, e.RetryAfter, e.Category)
 	switch e.Category {
 	case RateLimited:
-		l.rest(id, time.Second, e.Category)
+		l.restModel(id, time.Second, e.Category)
 	case Overloaded, Network, ServerError, Timeout:
-		h := l.of(id, l.opt.Clock())
+		h := l.healthOf(id, l.opt.Clock())
 		h.failures++
 		if n := h.failures - restAfter; n >= 0 {
-			l.rest(id, min(restMost, restFirst<<min(n, 8)), e.Category)
+			l.restModel(id, min(restMost, restFirst<<min(n, 8)), e.Category)
 		}
 	}
 }

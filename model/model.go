@@ -32,7 +32,7 @@ type Request struct {
 	// calls that ended with an answer or with an error of the provider's.
 	Call int64
 	// Failed counts the calls that ended with an error of the provider's since
-	// somebody said something.
+	// the last input.
 	Failed int64
 	// System are the instructions that stand above the conversation.
 	System string
@@ -92,7 +92,7 @@ type Media struct {
 	URL  string
 }
 
-// ToolSpec is a tool as a model is told about it.
+// ToolSpec is a tool's description for a model.
 type ToolSpec struct {
 	Name        string
 	Description string

@@ -199,9 +199,9 @@ func (a Ask) excludes(m Info, lock string, outside bool, failed []string, cause 
 		return why(ExcludedPolicy, "the host's policy denies it (%s)", pattern)
 	}
 	if m.NeedsCredential && !m.HasCredential {
-		return why(ExcludedCredential, "no credential: %s", hint(m))
+		return why(ExcludedCredential, "no credential: %s", capabilityHint(m))
 	}
-	if gap := missing(m, a.Required); gap != "" {
+	if gap := missingCapabilities(m, a.Required); gap != "" {
 		return why(ExcludedCapability, "it lacks %s", gap)
 	}
 	if need, over := a.overflows(m); over {
@@ -216,7 +216,7 @@ func (a Ask) excludes(m Info, lock string, outside bool, failed []string, cause 
 	return event.Exclusion{}, false
 }
 
-func hint(m Info) string {
+func capabilityHint(m Info) string {
 	if m.CredentialHint != "" {
 		return m.CredentialHint
 	}
@@ -258,8 +258,8 @@ func matches(pattern string, m Info) bool {
 	return false
 }
 
-// missing lists the required capabilities that a model lacks, in their order.
-func missing(m Info, required []string) string {
+// missingCapabilities lists the required capabilities that a model lacks, in their order.
+func missingCapabilities(m Info, required []string) string {
 	var gap []string
 	for _, c := range required {
 		if !m.Can(c) && !slices.Contains(gap, c) {
@@ -321,7 +321,7 @@ func (r *Routing) impossible(lock string) {
 			r.Reason += ", which is not configured"
 		}
 	default:
-		r.Reason = "no model can do the work: " + summary(r.Excluded)
+		r.Reason = "no model can do the work: " + summariseExclusions(r.Excluded)
 	}
 }
 
@@ -335,8 +335,8 @@ func firstOther(excluded []event.Exclusion) *event.Exclusion {
 	return nil
 }
 
-// summary tells the exclusions in a sentence, bounded.
-func summary(excluded []event.Exclusion) string {
+// summariseExclusions tells the exclusions in a sentence, bounded.
+func summariseExclusions(excluded []event.Exclusion) string {
 	const most = 3
 	var parts []string
 	for _, e := range excluded[:min(most, len(excluded))] {
@@ -359,7 +359,7 @@ func gapOf(models []Info, ask Ask, excluded []event.Exclusion) string {
 			context = true
 		case ExcludedCapability:
 			i := slices.IndexFunc(models, func(m Info) bool { return m.ID() == e.Model })
-			gap := missing(models[i], ask.Required)
+			gap := missingCapabilities(models[i], ask.Required)
 			if best == "" || strings.Count(gap, ",") < strings.Count(best, ",") {
 				best = gap
 			}

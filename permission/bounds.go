@@ -25,7 +25,7 @@ func (q *Question) bounded(pl place) string {
 		}
 		for _, end := range ends {
 			for _, p := range []string{pl.abs, pl.real} {
-				if within(p, end) || within(end, p) {
+				if pathWithin(p, end) || pathWithin(end, p) {
 					return b
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"agentd/event"
 )
 
-// forbidden holds a line against the one rule that denies forbid-me, in the mode that
+// forbidden checks a line against the one rule that denies forbid-me, in the mode that
 // lets most run.
 func forbidden(line string) Decision {
 	q := shellQuestion(ModeBypass, line, []event.PolicyRule{{Decision: Deny, Tool: "shell", Match: "forbid-me *"}})

@@ -218,7 +218,7 @@ func TestNobodyToAsk(t *testing.T) {
 	q := shellQuestion(ModeDefault, "touch a", nil)
 	q.Interactive = false
 	d := Decide(q)
-	if d.Decision != Deny || !d.CannotAsk || !strings.Contains(d.DecisionReason, "nobody can be asked") {
+	if d.Decision != Deny || !d.CannotAsk || !strings.Contains(d.DecisionReason, "no one can be asked") {
 		t.Errorf("%s (%s)", d.Decision, d.DecisionReason)
 	}
 	q = otherCall("request_input", "local", true)
@@ -233,7 +233,7 @@ func TestNobodyToAsk(t *testing.T) {
 	}
 	q = otherCall("present_plan", "local", true)
 	q.Interactive, q.Mode = false, ModePlan
-	if d := Decide(q); d.Decision != Deny || !d.CannotAsk || !strings.Contains(d.DecisionReason, "nobody can be asked") {
+	if d := Decide(q); d.Decision != Deny || !d.CannotAsk || !strings.Contains(d.DecisionReason, "no one can be asked") {
 		t.Errorf("present_plan waits for nobody: %s (%s)", d.Decision, d.DecisionReason)
 	}
 }
@@ -553,17 +553,17 @@ func TestParseRules(t *testing.T) {
 		}
 	}
 	for want, r := range map[string]event.PolicyRule{
-		`rule 2: decision "maybe" is none of allow, ask, deny`: {Decision: "maybe", Tool: "shell"},
-		`rule 2: decision is missing`:                          {Tool: "shell"},
-		`rule 2: tool is missing`:                              {Decision: Deny},
-		`rule 2: tool "[" is no glob`:                          {Decision: Deny, Tool: "["},
-		`rule 2: match "a[" is no glob: a "[" has no "]"`:      {Decision: Deny, Tool: "shell", Match: "a["},
-		`rule 2: match "a\\" is no glob`:                       {Decision: Deny, Tool: "shell", Match: `a\`},
-		`rule 2: match "[z-a]" is no glob`:                     {Decision: Deny, Tool: "shell", Match: `[z-a]`},
-		`rule 2: match "docs/{a" is no glob of paths`:          {Decision: Deny, Tool: "write_file", Match: "docs/{a"},
-		`rule 2: source "nobody" is none of`:                   {Decision: Deny, Tool: "shell", Source: "nobody"},
-		`rule 2: the id "r1" is that of rule 1`:                {RuleID: "r1", Decision: Deny, Tool: "shell"},
-		`rule 2: a pattern is longer than 4096 bytes`:          {Decision: Deny, Tool: "shell", Match: strings.Repeat("a", 5000)},
+		`rule 2: decision "maybe" is not one of allow, ask, deny`:  {Decision: "maybe", Tool: "shell"},
+		`rule 2: decision is missing`:                              {Tool: "shell"},
+		`rule 2: tool is missing`:                                  {Decision: Deny},
+		`rule 2: tool "[" is not a valid glob`:                     {Decision: Deny, Tool: "["},
+		`rule 2: match "a[" is not a valid glob: a "[" has no "]"`: {Decision: Deny, Tool: "shell", Match: "a["},
+		`rule 2: match "a\\" is not a valid glob`:                  {Decision: Deny, Tool: "shell", Match: `a\`},
+		`rule 2: match "[z-a]" is not a valid glob`:                {Decision: Deny, Tool: "shell", Match: `[z-a]`},
+		`rule 2: match "docs/{a" is not a valid path glob`:         {Decision: Deny, Tool: "write_file", Match: "docs/{a"},
+		`rule 2: source "nobody" is not one of`:                    {Decision: Deny, Tool: "shell", Source: "nobody"},
+		`rule 2: the id "r1" is already used by rule 1`:            {RuleID: "r1", Decision: Deny, Tool: "shell"},
+		`rule 2: a pattern is longer than 4096 bytes`:              {Decision: Deny, Tool: "shell", Match: strings.Repeat("a", 5000)},
 	} {
 		_, err := ParseRules("", []event.PolicyRule{good[0], r})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -633,11 +633,11 @@ func TestReplay(t *testing.T) {
 		{Ref: "evt_3", Question: Question{Tool: event.ToolInfo{ToolName: "shell"}}, Decision: Allow},
 		{Ref: "evt_4", Question: shellQuestion(ModeDefault, "touch a", nil), Decision: Ask},
 	}
-	got := Replay(record, Policy{Rules: []event.PolicyRule{{Decision: Deny, Tool: "shell", Match: "git push *"}}})
+	got := Reconsider(record, Policy{Rules: []event.PolicyRule{{Decision: Deny, Tool: "shell", Match: "git push *"}}})
 	if got.Same != 2 || len(got.Changes) != 1 || got.Changes[0].Ref != "evt_1" || got.Changes[0].Before != Allow || got.Changes[0].After.Decision != Deny || !slices.Equal(got.Skipped, []string{"evt_3"}) {
 		t.Errorf("%+v", got)
 	}
-	if got := Replay(record, Policy{Mode: ModePlan}); len(got.Changes) != 3 {
+	if got := Reconsider(record, Policy{Mode: ModePlan}); len(got.Changes) != 3 {
 		t.Errorf("%d changes in plan", len(got.Changes))
 	}
 }

@@ -4,7 +4,7 @@
 // # Contract
 //
 // [Decide] is a function of its [Question] alone: no files, no clock, no
-// environment. Whoever asks says what it knows (who can be asked, what the
+// environment. The caller says what it knows (whether a person can be asked, what the
 // kernel enforces, what time it is, where symbolic links lead), and records the
 // answer before anything runs.
 //
@@ -18,13 +18,13 @@
 //     allows otherwise.
 //  5. An allow rule allows, then a hook's allow, then the mode decides.
 //
-// An ask that a [Grant] answers is an allow. An ask that nobody can answer (the
+// An ask that a [Grant] answers is an allow. An ask that can't be answered (the
 // modes never and plan, or a question that isn't Interactive) is a denial that
 // says so: nothing waits for a person who isn't there. That holds for request_input
 // too, which is a question itself. The one thing that mode plan asks about is the
 // plan (present_plan), and nothing but the answer to that question allows it.
 //
-// A rule for the shell is held against every simple command of the line, in
+// A rule for the shell is checked against every simple command of the line, in
 // whatever form the shell would run it (see [Analyse]). Where what runs can't be
 // known (a computed command name, text piped into a shell, a line that can't be
 // parsed), a deny or an ask rule with a pattern may or may not match: then it

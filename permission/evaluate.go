@@ -25,11 +25,11 @@ func (a *analyser) taint(n syntax.Node) {
 	}
 	switch n := n.(type) {
 	case *syntax.Assign:
-		if n.Array != nil || !number(n.Value) {
+		if n.Array != nil || !isNumeric(n.Value) {
 			mark(n.Name)
 		}
 	case *syntax.WordIter:
-		if slices.ContainsFunc(n.Items, func(w *syntax.Word) bool { return !number(w) }) || len(n.Items) == 0 {
+		if slices.ContainsFunc(n.Items, func(w *syntax.Word) bool { return !isNumeric(w) }) || len(n.Items) == 0 {
 			mark(n.Name)
 		}
 	case *syntax.CallExpr:
@@ -43,9 +43,9 @@ func (a *analyser) taint(n syntax.Node) {
 	}
 }
 
-// number says that a word's text can't be code: a literal without brackets, a
+// isNumeric says that a word's text can't be code: a literal without brackets, a
 // count, or the result of arithmetic.
-func number(w *syntax.Word) bool {
+func isNumeric(w *syntax.Word) bool {
 	if w == nil {
 		return true
 	}
@@ -198,7 +198,7 @@ func (a *analyser) declare(n *syntax.DeclClause) {
 			}
 		}
 	}
-	a.line.Commands = append(a.line.Commands, Command{Words: texts(words), ReadOnly: true, plain: true})
+	a.line.Commands = append(a.line.Commands, Command{Words: wordTexts(words), ReadOnly: true, plain: true})
 }
 
 // assign looks at an assignment, before a command or by itself.

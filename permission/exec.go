@@ -34,7 +34,7 @@ type Refusal struct {
 	Command, Reason string
 }
 
-// Guard holds deny and ask rules against programs where they start. The analysis of a
+// Guard checks deny and ask rules against programs where they start. The analysis of a
 // line decides what to ask beforehand; the guard is what still holds when a program
 // was started in a way that no reading of the line could tell.
 //
@@ -108,14 +108,14 @@ func (g *Guard) Judge(s Start) (Refusal, bool) {
 		}
 	}
 	if doubt != "" {
-		return Refusal{Decision: Deny, Command: clip(strings.Join(s.Argv, " "), 200), Reason: doubt}, true
+		return Refusal{Decision: Deny, Command: clipText(strings.Join(s.Argv, " "), 200), Reason: doubt}, true
 	}
 	return Refusal{}, false
 }
 
 // refuse says that the rule forbids a command.
 func (r *rule) refuse(c *Command) Refusal {
-	out := Refusal{RuleRef: r.ref, Decision: r.Decision, Command: clip(c.Text(), 200)}
+	out := Refusal{RuleRef: r.ref, Decision: r.Decision, Command: clipText(c.Text(), 200)}
 	verb := "denies"
 	if r.Decision == Ask {
 		verb = "asks about"
@@ -139,9 +139,9 @@ func (a *analyser) start(g *Guard, s Start, deep int) (doubt string) {
 	}
 	for _, name := range g.namesOf(s) {
 		if sub, ok := strings.CutPrefix(name, "git-"); ok {
-			a.run(known(slices.Concat([]string{"git", sub}, args)...), 0)
+			a.run(knownWords(slices.Concat([]string{"git", sub}, args)...), 0)
 		}
-		a.run(known(slices.Concat([]string{name}, args)...), 0)
+		a.run(knownWords(slices.Concat([]string{name}, args)...), 0)
 	}
 	return doubt
 }
@@ -156,14 +156,14 @@ func (a *analyser) load(g *Guard, s Start, args []string, deep int) (doubt strin
 		return "" // it says what it is
 	}
 	if !ok || deep == maxLoaders || s.Resolve == nil {
-		return "which program the dynamic loader would run can't be told"
+		return "it is unknown which program the dynamic loader would run"
 	}
 	file, id, ok := s.Resolve(argv[0])
 	if ok {
 		doubt = a.start(g, Start{Path: file, ID: id, Argv: argv, Resolve: s.Resolve}, deep+1)
 	}
 	if !ok || !strings.Contains(argv[0], "/") { // a bare name is searched for like a library
-		return fmt.Sprintf("which file %q means to the dynamic loader can't be told", clip(argv[0], 200))
+		return fmt.Sprintf("it is unknown which file %q means to the dynamic loader", clipText(argv[0], 200))
 	}
 	return doubt
 }

@@ -84,8 +84,8 @@ type facts struct {
 	impact, rollback string
 }
 
-// look finds the facts of a call.
-func look(q *Question) *facts {
+// gatherFacts finds the facts of a call.
+func gatherFacts(q *Question) *facts {
 	f := &facts{kind: kindOf(&q.Tool), destructive: q.Tool.IsDestructive}
 	in, err := readInput(q.Input, "command", "cwd", "path", "background", "peer")
 	if err != nil {
@@ -94,7 +94,7 @@ func look(q *Question) *facts {
 		return f
 	}
 	if _, away := in["peer"]; away && f.kind == kindAgent {
-		f.kind = kindOther // nobody here judges what another agent does with what it is told
+		f.kind = kindOther // what another agent does with its input can't be judged here
 	}
 	switch f.kind {
 	case kindShell:
@@ -124,7 +124,7 @@ func readInput(raw event.Raw, matter ...string) (map[string]any, error) {
 		}
 		name, _ := t.(string)
 		if _, twice := in[name]; twice {
-			return nil, fmt.Errorf("%q is there twice", name)
+			return nil, fmt.Errorf("%q appears twice", name)
 		}
 		for _, m := range matter {
 			if name != m && strings.EqualFold(name, m) {
@@ -174,7 +174,7 @@ func (f *facts) lookShell(q *Question, in map[string]any) {
 		if f.bound == "" {
 			f.bound = q.bounded(pl)
 		}
-		if f.bound != "" || !q.writable(pl) && !within(pl.abs, "/tmp") && !within(pl.abs, "/var/tmp") {
+		if f.bound != "" || !q.writable(pl) && !pathWithin(pl.abs, "/tmp") && !pathWithin(pl.abs, "/var/tmp") {
 			f.leaves = true
 		}
 	}
@@ -210,7 +210,7 @@ func (f *facts) lookHarm() {
 			continue
 		}
 		f.destructive = true
-		impact = append(impact, "replaces the content of "+visible(w.Path))
+		impact = append(impact, "replaces the content of "+visibleText(w.Path))
 		advice = append(advice, adviceFiles)
 	}
 	f.impact, f.rollback = sentence(impact), sentence(advice)
@@ -282,7 +282,7 @@ func (f *facts) lookOther(q *Question, in map[string]any) {
 	f.inside = f.reads && (f.kind == kindTalk || f.kind == kindHandOver)
 	if f.destructive {
 		f.impact = "the tool says of itself that it destroys"
-		f.rollback = "none is known: ask whoever runs the tool"
+		f.rollback = "none is known: ask the operator of the tool"
 	}
 }
 
@@ -326,13 +326,13 @@ func (f *facts) subcommands() []string {
 		if i == most {
 			return append(out, fmt.Sprintf("… and %d more", len(f.line.Commands)-most))
 		}
-		out = append(out, clip(f.line.Commands[i].Text(), longest))
+		out = append(out, clipText(f.line.Commands[i].Text(), longest))
 	}
 	return out
 }
 
-// clip shortens a text without splitting a character.
-func clip(s string, most int) string {
+// clipText shortens a text without splitting a character.
+func clipText(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
@@ -342,5 +342,5 @@ func clip(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// visible shows a text for people: a hole becomes an ellipsis.
-func visible(s string) string { return strings.ReplaceAll(s, string(hole), "…") }
+// visibleText shows a text for people: a hole becomes an ellipsis.
+func visibleText(s string) string { return strings.ReplaceAll(s, string(hole), "…") }

@@ -75,8 +75,8 @@ func computed(w *syntax.Word) bool {
 	return false
 }
 
-// of returns all values that a variable may have in the line, or false.
-func (v *variables) of(name string) ([][]rune, bool) {
+// valuesOf returns all values that a variable may have in the line, or false.
+func (v *variables) valuesOf(name string) ([][]rune, bool) {
 	if name == "PWD" && len(v.values[name]) == 0 && !v.unknown[name] {
 		return [][]rune{{'.'}}, true // unless the line changes its folder, which then counts for every path
 	}
@@ -149,7 +149,7 @@ func (n *namer) parameter(p *syntax.ParamExp) {
 		n.put(pathglob.AnyText)
 		return
 	}
-	values, ok := n.vars.of(p.Param.Value)
+	values, ok := n.vars.valuesOf(p.Param.Value)
 	if !ok || len(values)*len(n.out) > maxValues {
 		n.put(pathglob.AnyText)
 		return

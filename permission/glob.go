@@ -25,7 +25,7 @@ const (
 // "[!a-z]" a character of a set, "\" takes the next character as it is. A slash
 // or a blank is a character like others.
 //
-// It is held against a text in one pass: the positions that the pattern can be at
+// It is checked against a text in one pass: the positions that the pattern can be at
 // are the bits of a set, and a character costs as much as the set has words. So the
 // time grows linearly with the text, whatever the pattern is. A glob doesn't change.
 type glob struct {
@@ -189,12 +189,12 @@ func parseSet(r []rune, i int) (charSet, int, error) {
 // literal says that the pattern takes one text alone.
 func (g *glob) literal() bool { return utf8.RuneCountInString(g.prefix) == g.size && g.loops.empty() }
 
-// match holds the pattern against a text that may have holes.
+// match checks the pattern against a text that may have holes.
 func (g *glob) match(text string) verdict {
 	return g.search("", text, []int{0})
 }
 
-// search holds the pattern against head followed by the rest of the text from one of
+// search checks the pattern against head followed by the rest of the text from one of
 // the places in starts, which are in ascending order. It reads the text once.
 func (g *glob) search(head, text string, starts []int) verdict {
 	if g.tail && head == "" && len(starts) == 1 && strings.HasPrefix(text[starts[0]:], g.prefix) {

@@ -32,7 +32,7 @@ const (
 //
 // A call that asks to run outside of the sandbox has another key than the same
 // call inside. A grant answers an ask, of a mode, a rule or a hook. It never
-// answers a denial. Whoever wants to allow more than that writes a rule.
+// answers a denial. To allow more than that, write a rule.
 type Grant struct {
 	// ID is what facts name it by.
 	ID string

@@ -19,7 +19,7 @@ type Harm struct {
 const (
 	adviceFiles  = "undo brings back files under the workspace that were kept before the call; what lies outside of it stays changed"
 	adviceReflog = "git reflog still names the commits until git removes them"
-	adviceRemote = "nothing here brings it back: whoever runs the other side may have a copy"
+	adviceRemote = "it can't be restored from here: the operator of the other side may have a copy"
 	adviceNone   = "nothing brings it back but a backup"
 )
 
@@ -32,7 +32,7 @@ func harmOf(words []word) *Harm {
 	}
 	switch {
 	case name == "git":
-		return harmGit(texts(words))
+		return harmGit(wordTexts(words))
 	case strings.HasPrefix(name, "mkfs") || slices.Contains([]string{"wipefs", "fdisk", "sfdisk", "parted", "blkdiscard", "cryptsetup"}, name):
 		return &Harm{"changes a disk with everything on it", adviceNone}
 	case slices.Contains([]string{"kill", "pkill", "killall"}, name) && !hasText(args, "-l", "-0"):
@@ -44,7 +44,7 @@ func harmOf(words []word) *Harm {
 	case slices.Contains([]string{"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "redis-cli", "mongosh", "mongo"}, name):
 		return harmData(args)
 	}
-	return harmService(name, texts(args))
+	return harmService(name, wordTexts(args))
 }
 
 // harmFiles knows what destroys files.
@@ -53,20 +53,20 @@ func harmFiles(name string, args []word) *Harm {
 	switch name {
 	case "rm", "unlink", "rmdir":
 		if hasOption(args, "rR", []string{"recursive"}) && name == "rm" {
-			return &Harm{"deletes " + visible(files) + " and everything below", adviceFiles}
+			return &Harm{"deletes " + visibleText(files) + " and everything below", adviceFiles}
 		}
-		return &Harm{"deletes " + visible(files), adviceFiles}
+		return &Harm{"deletes " + visibleText(files), adviceFiles}
 	case "shred":
-		return &Harm{"overwrites " + visible(files) + " so that nothing can be read back", adviceFiles}
+		return &Harm{"overwrites " + visibleText(files) + " so that nothing can be read back", adviceFiles}
 	case "truncate":
-		return &Harm{"cuts off the content of " + visible(files), adviceFiles}
+		return &Harm{"cuts off the content of " + visibleText(files), adviceFiles}
 	case "dd":
 		if slices.ContainsFunc(args, func(w word) bool { return strings.HasPrefix(w.text, "of=") || !w.known() }) {
 			return &Harm{"overwrites what dd writes to", adviceNone}
 		}
 	case "chmod", "chown", "chgrp":
 		if hasOption(args, "R", []string{"recursive"}) {
-			return &Harm{"changes the rights of " + visible(files) + " and everything below", "the earlier rights are not kept"}
+			return &Harm{"changes the rights of " + visibleText(files) + " and everything below", "the earlier rights are not kept"}
 		}
 	case "find":
 		if hasText(args, "-delete") {
@@ -74,7 +74,7 @@ func harmFiles(name string, args []word) *Harm {
 		}
 	case "tee":
 		if !hasOption(args, "a", []string{"append"}) && files != "" {
-			return &Harm{"replaces the content of " + visible(files), adviceFiles}
+			return &Harm{"replaces the content of " + visibleText(files), adviceFiles}
 		}
 	case "sed", "perl":
 		if slices.ContainsFunc(args, func(w word) bool {
@@ -182,7 +182,7 @@ func harmGit(words []string) *Harm {
 var sqlHarm = regexp.MustCompile(`(?i)\b(drop\s+(table|database|schema|view|index|user|role|collection)|truncate\s+\w|delete\s+from|alter\s+table\s+\S+\s+drop|flushall|flushdb|dropdatabase|\.drop\(|deletemany|\.shell|\.system|\\!)`)
 
 func harmData(args []word) *Harm {
-	if sqlHarm.MatchString(strings.Join(texts(args), " ")) {
+	if sqlHarm.MatchString(strings.Join(wordTexts(args), " ")) {
 		return &Harm{"deletes data from a database", "nothing brings it back but the database's own backup"}
 	}
 	return nil

@@ -31,12 +31,12 @@ func Inventory(mode string, rules []event.PolicyRule, info event.ToolInfo) (poli
 	}
 	var whole []event.PolicyRule
 	for _, r := range rules {
-		if c := compileRules([]event.PolicyRule{r})[0]; c.whole(f.kind) && c.applies(info.ToolName) {
+		if c := compileRules([]event.PolicyRule{r})[0]; c.coversKind(f.kind) && c.applies(info.ToolName) {
 			whole = append(whole, r)
 		}
 	}
 	q.Rules = whole
-	r := holdRules(&q, f)
+	r := matchRules(&q, f)
 	o := q.settle(f, r)
 	if f.kind == kindShell && r.deny == nil && r.ask == nil && r.allow == nil {
 		return shellPolicy(mode)

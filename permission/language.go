@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// language describes a program that runs code or other programs by what it is told. What
+// language describes a program whose arguments or input can make it run code or other programs. What
 // isn't told that way makes it a program like others.
 type language struct {
 	// short are the letters of options, long the long options, whose value is code, names
@@ -17,7 +17,7 @@ type language struct {
 	long  []string
 	// prefixes are beginnings of words that do the same.
 	prefixes []string
-	// any says that nothing it is told is known to be harmless.
+	// any says that no argument is known to be harmless.
 	any bool
 }
 
@@ -51,7 +51,7 @@ var (
 	makeLanguage = language{long: []string{"eval"}}
 	compiler     = language{prefixes: []string{"-wrapper", "-fplugin", "-fpass-plugin", "-specs", "--specs", "-B", "@", "-Xclang", "-load", "--plugin", "-plugin", "-fuse-ld"}}
 	// runner is a program that runs what its words name, so that none may be unknown.
-	// Words that are known are held against the rules where they stand.
+	// Words that are known are checked against the rules where they stand.
 	runner = language{}
 )
 
@@ -102,7 +102,7 @@ var makeOptions = optionTable{
 		print-directory no-print-directory what-if= new-file= assume-new= warn-undefined-variables output-sync? shuffle?`,
 }
 
-// makeDoubt looks at what make is told besides targets: variables are expanded, and may
+// makeDoubt looks at the arguments of make besides targets: variables are expanded, and may
 // choose programs.
 func makeDoubt(args []word) string {
 	p := makeOptions.parse(args)
@@ -174,6 +174,6 @@ func mayBeStdin(w word) bool {
 	}
 	p := path.Clean(w.text)
 	base := path.Base(p)
-	return within(p, "/dev") || within(p, "/proc") || base == "stdin" || strings.Trim(base, "0123456789") == "" ||
+	return pathWithin(p, "/dev") || pathWithin(p, "/proc") || base == "stdin" || strings.Trim(base, "0123456789") == "" ||
 		slices.Contains(strings.Split(p, "/"), "fd")
 }

@@ -90,7 +90,7 @@ func programFile(p string) bool {
 }
 
 // Text is the command for people.
-func (c *Command) Text() string { return visible(strings.Join(c.Words, " ")) }
+func (c *Command) Text() string { return visibleText(strings.Join(c.Words, " ")) }
 
 // system says that the program is found by its name or in a folder of the system.
 func (c *Command) system() bool {
@@ -103,7 +103,7 @@ func (c *Command) system() bool {
 	return false
 }
 
-// matchCommand holds the pattern of a deny or ask rule against a command: as it stands,
+// matchCommand checks the pattern of a deny or ask rule against a command: as it stands,
 // by the program's bare name, and without options that stand before a subcommand.
 func (g *glob) matchCommand(c *Command) verdict {
 	text := strings.Join(c.Words, " ")
@@ -199,7 +199,7 @@ func wordInside(q *Question, w string, moved bool) bool {
 	case strings.ContainsRune(w, hole) && strings.Contains(w, ".."):
 		return false
 	}
-	return q.placeOf(visible(w)).inside
+	return q.placeOf(visibleText(w)).inside
 }
 
 // why says, for people, what makes the line more than a read.
@@ -207,14 +207,14 @@ func (l *Line) why() string {
 	for i := range l.Commands {
 		if c := &l.Commands[i]; !c.Wrapper && !c.ReadOnly {
 			if c.Unknown != "" {
-				return quote(c) + ": " + c.Unknown
+				return quoteCommand(c) + ": " + c.Unknown
 			}
-			return quote(c) + " is not known to only read"
+			return quoteCommand(c) + " is not known to only read"
 		}
 	}
 	for i := range l.Writes {
 		if !l.Writes[i].harmless() {
-			return "it writes to " + visible(l.Writes[i].Path)
+			return "it writes to " + visibleText(l.Writes[i].Path)
 		}
 	}
 	return strings.Join(append(slices.Clone(l.Hidden), l.Doubts...), "; ")

@@ -51,12 +51,12 @@ func (q *Question) byMode(f *facts) outcome {
 // the mode plan, so nothing but an answer to the very question allows it.
 func (q *Question) handOver(say func(string, string, ...any) outcome) outcome {
 	if q.Mode == ModePlan {
-		return say(Ask, "only reads run until somebody approves the plan")
+		return say(Ask, "only reads run until the plan is approved")
 	}
-	return say(Deny, "there is no plan to approve: that is for mode %s", ModePlan)
+	return say(Deny, "there is no plan to approve outside mode %s", ModePlan)
 }
 
-// canAsk says that the mode lets somebody be asked. In mode plan that is so for the
+// canAsk says that the mode allows asking. In mode plan that is so for the
 // plan alone.
 func (q *Question) canAsk(f *facts) bool {
 	return q.Mode != ModeNever && (q.Mode != ModePlan || f.kind == kindHandOver)
@@ -84,7 +84,7 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 		return say(Ask, "what runs inside the sandbox runs by itself, and %s is not confined by it", what)
 	case q.Sandbox.lifted():
 		return say(Allow, "commands run: the sandbox is lifted by danger_full_access")
-	case q.Sandbox.holds():
+	case q.Sandbox.confines():
 		return say(Allow, "commands inside the sandbox run")
 	}
 	return say(Ask, "commands inside the sandbox run by themselves, but %s", q.missing())
@@ -95,7 +95,7 @@ func (q *Question) readsUnconfined() string {
 	switch {
 	case q.Sandbox.Exposed != "":
 		return q.Sandbox.Exposed
-	case !q.Sandbox.holds():
+	case !q.Sandbox.confines():
 		return q.missing()
 	}
 	return ""
@@ -112,7 +112,7 @@ func (q *Question) runsByMode(f *facts, c *Command) bool {
 	case ModeBypass:
 		return true
 	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
-		return q.Sandbox.Exposed == "" && (reads || q.Sandbox.holds())
+		return q.Sandbox.Exposed == "" && (reads || q.Sandbox.confines())
 	}
 	return false
 }
@@ -123,7 +123,7 @@ func (q *Question) writesByMode(f *facts, w Write) bool {
 	case ModeBypass:
 		return true
 	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
-		return q.Sandbox.Exposed == "" && q.Sandbox.holds() && (!w.Known || q.writable(q.from(f.cwd).placeOf(w.Path)))
+		return q.Sandbox.Exposed == "" && q.Sandbox.confines() && (!w.Known || q.writable(q.from(f.cwd).placeOf(w.Path)))
 	}
 	return false
 }
@@ -161,7 +161,7 @@ func (q *Question) name(f *facts) string {
 	case f.kind == kindFileWrite:
 		return q.Tool.ToolName + " changes " + f.place.abs
 	case f.kind == kindTalk:
-		return q.Tool.ToolName + " is no read, though it touches nothing"
+		return q.Tool.ToolName + " is not a read, although it changes nothing"
 	case f.reads:
 		return q.Tool.ToolName + " only reads"
 	}

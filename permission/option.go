@@ -126,7 +126,7 @@ func (p *parsedArgs) shortOptions(t *optionTable, letters string, rest []word) i
 		case digit:
 			continue
 		case at < 0 || c == ':' || c == '#' || c == hole:
-			p.doubtf("its option -" + visible(string(c)) + " is not known")
+			p.doubtf("its option -" + visibleText(string(c)) + " is not known")
 			return 0
 		}
 		after := t.short[at+1:]

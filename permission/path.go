@@ -35,12 +35,12 @@ func (q *Question) placeOf(p string) place {
 			pl.real = path.Clean(r)
 		}
 	}
-	pl.inside = within(pl.abs, q.Root) && within(pl.real, q.Root)
+	pl.inside = pathWithin(pl.abs, q.Root) && pathWithin(pl.real, q.Root)
 	return pl
 }
 
-// within reports whether p is root or below it.
-func within(p, root string) bool {
+// pathWithin reports whether p is root or below it.
+func pathWithin(p, root string) bool {
 	if root == "" {
 		return false
 	}
@@ -60,21 +60,21 @@ func (q *Question) writable(pl place) bool {
 		return true
 	}
 	for _, root := range q.Sandbox.WriteRoots {
-		if within(pl.abs, root) && within(pl.real, root) {
+		if pathWithin(pl.abs, root) && pathWithin(pl.real, root) {
 			return true
 		}
 	}
 	return false
 }
 
-// relative returns the form of a path that the rule's pattern is held against: an
+// relative returns the form of a path that the rule's pattern is checked against: an
 // absolute pattern against the absolute path, another against the path relative to
 // the workspace, which one outside doesn't have.
 func (r *rule) relative(p, root string) (string, bool) {
 	switch {
 	case path.IsAbs(r.Match):
 		return p, true
-	case !within(p, root):
+	case !pathWithin(p, root):
 		return "", false
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(p, path.Clean(root)), "/"), true
@@ -97,10 +97,10 @@ func (r *rule) takesBelow(dir, root string) bool {
 	if name, ok := r.relative(dir, root); ok {
 		return r.paths.MatchBelow(name)
 	}
-	return within(path.Clean(root), dir)
+	return pathWithin(path.Clean(root), dir)
 }
 
-// matchPath holds the rule's pattern against a place. It matches if one of the names
+// matchPath checks the rule's pattern against a place. It matches if one of the names
 // does; both says that it does by name and by where the path leads, which is what an
 // allow rule needs.
 func (r *rule) matchPath(pl place, root string) (v verdict, both bool) {

@@ -37,13 +37,13 @@ const (
 // Modes returns the modes, in the order of the documentation.
 func Modes() []string { return event.EnumValues("@permissionMode") }
 
-// Question is a tool call that somebody wants to make. Tool and Input are
+// Question is a tool call that is to be made. Tool and Input are
 // required.
 type Question struct {
 	// Mode is the permission mode; empty is default, an unknown one asks about
 	// everything.
 	Mode string
-	// Interactive says that somebody can be asked.
+	// Interactive says that a person can be asked.
 	Interactive bool
 	// Tool as the inventory lists it. Its name says how rules are matched (shell,
 	// file tools, others), IsReadOnly that it only reads.
@@ -112,8 +112,8 @@ type Sandbox struct {
 // lifted says that the owner of the machine asked for no sandbox at all.
 func (s *Sandbox) lifted() bool { return s.Mode == "danger_full_access" }
 
-// holds says that a command is confined as the profile says.
-func (s *Sandbox) holds() bool { return s.lifted() || (s.Filesystem && s.Network) }
+// confines says that a command is confined as the profile says.
+func (s *Sandbox) confines() bool { return s.lifted() || (s.Filesystem && s.Network) }
 
 // Decision is the answer to a [Question].
 type Decision struct {
@@ -121,7 +121,7 @@ type Decision struct {
 	// (SafeArgs, refs, the action's id), and redacts Scope and Subcommands: they
 	// quote the command.
 	event.PermissionEvaluated
-	// CannotAsk says that it is a denial because nobody can be asked.
+	// CannotAsk says that it is a denial because no one can be asked.
 	CannotAsk bool
 	// NeedsOutside says that the call can't do its work inside the sandbox: an
 	// approval is one to run outside.
@@ -154,8 +154,8 @@ func Decide(q Question) Decision {
 	if q.Cwd == "" {
 		q.Cwd = q.Root
 	}
-	f := look(&q)
-	r := holdRules(&q, f)
+	f := gatherFacts(&q)
+	r := matchRules(&q, f)
 	o := q.settle(f, r)
 	d := Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves, SessionScope: !f.onlyOnce}
 	if o.decision == Ask {
@@ -243,7 +243,7 @@ func (q *Question) byHook() outcome {
 	return outcome{decision: decision, source: sourceHook, reason: reason}
 }
 
-// answer replaces an ask: by a grant that covers it, or by a denial where nobody
+// answer replaces an ask: by a grant that covers it, or by a denial where no one
 // can be asked.
 func (q *Question) answer(f *facts, o outcome, d *Decision) outcome {
 	if g := q.granted(d.Key); g != nil && !q.waitsForNobody(f) && f.kind != kindHandOver {
@@ -257,7 +257,7 @@ func (q *Question) answer(f *facts, o outcome, d *Decision) outcome {
 	case !q.canAsk(f):
 		o.reason = "mode " + q.Mode + " can't ask, so it is denied; it would ask because " + o.reason
 	case !q.Interactive:
-		o.reason = "nobody can be asked, so it is denied; it would ask because " + o.reason
+		o.reason = "no one can be asked, so it is denied; it would ask because " + o.reason
 	default:
 		return o
 	}

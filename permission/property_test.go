@@ -105,7 +105,7 @@ func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 		if d.CannotAsk && d.Decision != Deny {
 			t.Fatalf("it can't ask, and the decision is %s", d.Decision)
 		}
-		if q.waitsForNobody(look(&q)) && d.Decision != Deny {
+		if q.waitsForNobody(gatherFacts(&q)) && d.Decision != Deny {
 			t.Fatalf("it waits for nobody: %s", d.DecisionReason)
 		}
 		asking := q
@@ -113,7 +113,7 @@ func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 		if asking.Mode == ModeNever {
 			asking.Mode = ModeAuto
 		}
-		if d.CannotAsk && q.Mode != ModePlan && !q.waitsForNobody(look(&q)) && Decide(asking).Decision != Ask {
+		if d.CannotAsk && q.Mode != ModePlan && !q.waitsForNobody(gatherFacts(&q)) && Decide(asking).Decision != Ask {
 			t.Fatal("it says that it can't ask, but it wouldn't")
 		}
 	})

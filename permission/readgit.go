@@ -52,7 +52,7 @@ var gitReaders = map[string]optionTable{
 
 // gitReads says that a git command only reads.
 func gitReads(words []word) bool {
-	at := gitSplit(texts(words))
+	at := gitSplit(wordTexts(words))
 	for i := 1; i < at; i++ {
 		switch t := words[i].text; {
 		case t == "--no-pager" || t == "--version" || t == "--no-optional-locks" || t == "--literal-pathspecs" || t == "-P":
@@ -81,7 +81,7 @@ func (t *optionTable) reads(args []word) bool {
 	return p.doubt == "" && !p.shortened
 }
 
-// gitChangesReflog says that git reflog is told to do more than to show.
+// gitChangesReflog says that git reflog does more than show.
 func gitChangesReflog(args []word) bool {
 	return len(args) > 0 && slices.Contains([]string{"expire", "delete", "drop", "write"}, args[0].text)
 }

@@ -63,8 +63,8 @@ var writers = strings.Fields(`rm rmdir cp mv mkdir mkfifo mknod touch chmod chow
 var versioned = strings.Fields(`go node npm npx yarn pnpm deno bun cargo rustc rustup java javac gcc g++ clang clang++ cmake make git docker kubectl php ruby perl
 	python python3 pip pip3 tar gzip sed awk bash sh zsh dash terraform helm gh aws gcloud`)
 
-// classify says what is known of the command itself.
-func classify(c *Command, words []word) {
+// classifyCommand says what is known of the command itself.
+func classifyCommand(c *Command, words []word) {
 	c.Harm = harmOf(words)
 	name := path.Base(words[0].text)
 	if c.Unknown == "" && !c.Wrapper {

@@ -34,7 +34,7 @@ func ParseRules(source string, rules []event.PolicyRule) ([]event.PolicyRule, er
 			continue
 		}
 		if first, twice := ids[r.RuleID]; twice {
-			errs = append(errs, fmt.Errorf("rule %d: the id %q is that of rule %d", i+1, r.RuleID, first))
+			errs = append(errs, fmt.Errorf("rule %d: the id %q is already used by rule %d", i+1, r.RuleID, first))
 			continue
 		}
 		ids[r.RuleID] = i + 1
@@ -50,33 +50,33 @@ func checkRule(r *event.PolicyRule) error {
 	switch r.Decision {
 	case Allow, Ask, Deny:
 	case "":
-		return errors.New("decision is missing: allow, ask or deny")
+		return errors.New("decision is missing: use allow, ask or deny")
 	default:
-		return fmt.Errorf("decision %q is none of allow, ask, deny", r.Decision)
+		return fmt.Errorf("decision %q is not one of allow, ask, deny", r.Decision)
 	}
 	switch r.Source {
 	case "", "host", "workspace", "session":
 	default:
-		return fmt.Errorf("source %q is none of host, workspace, session", r.Source)
+		return fmt.Errorf("source %q is not one of host, workspace, session", r.Source)
 	}
 	if r.Tool == "" {
-		return errors.New(`tool is missing: the name of a tool, or a glob such as "*"`)
+		return errors.New(`tool is missing: give a tool name, or a glob such as "*"`)
 	}
 	if len(r.Tool) > maxPattern || len(r.Match) > maxPattern {
 		return fmt.Errorf("a pattern is longer than %d bytes", maxPattern)
 	}
 	tool, err := parseGlob(r.Tool)
 	if err != nil {
-		return fmt.Errorf("tool %q is no glob: %w", r.Tool, err)
+		return fmt.Errorf("tool %q is not a valid glob: %w", r.Tool, err)
 	}
 	if onlyFiles(tool) {
 		if _, err := pathglob.Compile(r.Match); err != nil {
-			return fmt.Errorf("match %q is no glob of paths: %w", clip(r.Match, 200), err)
+			return fmt.Errorf("match %q is not a valid path glob: %w", clipText(r.Match, 200), err)
 		}
 		return nil
 	}
 	if _, err := parseGlob(r.Match); err != nil {
-		return fmt.Errorf("match %q is no glob: %w", clip(r.Match, 200), err)
+		return fmt.Errorf("match %q is not a valid glob: %w", clipText(r.Match, 200), err)
 	}
 	return nil
 }
@@ -102,10 +102,10 @@ func RuleRef(r event.PolicyRule) string {
 	if r.Match == "" {
 		return source + ":" + r.Decision + " " + r.Tool
 	}
-	return source + ":" + r.Decision + " " + r.Tool + " (" + clip(r.Match, 200) + ")"
+	return source + ":" + r.Decision + " " + r.Tool + " (" + clipText(r.Match, 200) + ")"
 }
 
-// rule is a rule ready to be held against a call.
+// rule is a rule ready to be matched against a call.
 type rule struct {
 	event.PolicyRule
 	ref string
@@ -115,9 +115,9 @@ type rule struct {
 	paths      *pathglob.Glob
 }
 
-// whole says that the rule is about every call of a tool of that kind. Of paths
+// coversKind says that the rule is about every call of a tool of that kind. Of paths
 // "*" is not every one.
-func (r *rule) whole(k kind) bool {
+func (r *rule) coversKind(k kind) bool {
 	if r.Match == "" {
 		return true
 	}
@@ -186,8 +186,8 @@ type ruling struct {
 	deny, ask, allow *outcome
 }
 
-// holdRules holds all rules against a call.
-func holdRules(q *Question, f *facts) *ruling {
+// matchRules matches all rules against a call.
+func matchRules(q *Question, f *facts) *ruling {
 	rules := readRules(q.Rules)
 	var denies, asks, mays []finding
 	var allows []*rule
@@ -197,13 +197,13 @@ func holdRules(q *Question, f *facts) *ruling {
 			allows = append(allows, r)
 		}
 	}
-	h := holder{q: q, f: f, allows: allows}
+	h := ruleMatcher{q: q, f: f, allows: allows}
 	for i := range rules {
 		r := &rules[i]
 		if r.Decision == Allow {
 			continue
 		}
-		switch v, what := h.hold(r); {
+		switch v, what := h.matchRule(r); {
 		case v == may:
 			mays = append(mays, finding{r, what})
 		case v == misses:

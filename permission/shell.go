@@ -142,13 +142,13 @@ func newAnalyser(text string, guess int, e *effort) *analyser {
 }
 
 func (a *analyser) hiddenf(format string, args ...any) {
-	if s := visible(clip(fmt.Sprintf(format, args...), 300)); len(a.line.Hidden) < maxReasons && !slices.Contains(a.line.Hidden, s) {
+	if s := visibleText(clipText(fmt.Sprintf(format, args...), 300)); len(a.line.Hidden) < maxReasons && !slices.Contains(a.line.Hidden, s) {
 		a.line.Hidden = append(a.line.Hidden, s)
 	}
 }
 
 func (a *analyser) doubtf(format string, args ...any) {
-	if s := visible(clip(fmt.Sprintf(format, args...), 300)); len(a.line.Doubts) < maxReasons && !slices.Contains(a.line.Doubts, s) {
+	if s := visibleText(clipText(fmt.Sprintf(format, args...), 300)); len(a.line.Doubts) < maxReasons && !slices.Contains(a.line.Doubts, s) {
 		a.line.Doubts = append(a.line.Doubts, s)
 	}
 }
@@ -177,7 +177,7 @@ func (a *analyser) script(text string, deep int) {
 		a.hiddenf("the line has more than %d brackets", maxOpen)
 		return
 	}
-	bash, err := parse(text, syntax.LangBash)
+	bash, err := parseShell(text, syntax.LangBash)
 	if err != nil {
 		a.hiddenf("the line can't be parsed: %v", err)
 	} else {
@@ -186,7 +186,7 @@ func (a *analyser) script(text string, deep int) {
 	if a.certain && err == nil {
 		return
 	}
-	posix, perr := parse(text, syntax.LangPOSIX)
+	posix, perr := parseShell(text, syntax.LangPOSIX)
 	switch {
 	case perr == nil:
 		a.walk(posix, deep)
@@ -197,7 +197,7 @@ func (a *analyser) script(text string, deep int) {
 	}
 }
 
-func parse(text string, lang syntax.LangVariant) (*syntax.File, error) {
+func parseShell(text string, lang syntax.LangVariant) (*syntax.File, error) {
 	return syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(text), "")
 }
 
@@ -305,20 +305,20 @@ func (a *analyser) run(words []word, deep int) {
 		return
 	case a.guess > 0 && !words[0].known():
 		// Most likely it is no command; a rule that may match it sees it.
-		a.line.Commands = append(a.line.Commands, Command{Words: texts(words)})
+		a.line.Commands = append(a.line.Commands, Command{Words: wordTexts(words)})
 		return
 	case !words[0].known() || words[0].splits:
-		a.hiddenf("the name of the command %q is known only when it runs", show(words))
+		a.hiddenf("the name of the command %q is known only when it runs", wordsText(words))
 		return
 	}
-	c := Command{Words: texts(words), args: words}
+	c := Command{Words: wordTexts(words), args: words}
 	a.hosts(c.Words)
 	i := len(a.line.Commands)
 	a.line.Commands = append(a.line.Commands, c)
 	w := a.unwrap(words, deep)
 	c.Wrapper = w.wrapper
 	c.Unknown = w.unknown
-	classify(&c, words)
+	classifyCommand(&c, words)
 	if !c.plain && !w.followed && !a.certain {
 		c.inner = a.guesses(words[1:])
 	}
@@ -367,7 +367,7 @@ func (a *analyser) redirect(n *syntax.Redirect) {
 		return // a copy of a descriptor
 	}
 	if strings.HasPrefix(w.text, "/dev/tcp/") || strings.HasPrefix(w.text, "/dev/udp/") {
-		a.line.Hosts = append(a.line.Hosts, strings.Split(visible(w.text), "/")[3])
+		a.line.Hosts = append(a.line.Hosts, strings.Split(visibleText(w.text), "/")[3])
 		a.doubtf("it opens a connection")
 	}
 	if n.Op == syntax.RdrIn || n.Op == syntax.DplIn {
@@ -386,7 +386,7 @@ func (a *analyser) hosts(words []string) {
 	for _, w := range words[1:] {
 		host := ""
 		if i := strings.Index(w, "://"); i > 0 {
-			if u, err := url.Parse(visible(w)); err == nil {
+			if u, err := url.Parse(visibleText(w)); err == nil {
 				host = u.Hostname()
 			}
 		} else if user, rest, ok := strings.Cut(w, "@"); ok && user != "" && !strings.ContainsAny(user, "/ \t=") {

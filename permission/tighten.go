@@ -8,7 +8,7 @@ import (
 	"agentd/event"
 )
 
-// Tighten is what holds when rules that were known are found changed by nobody
+// Tighten is what applies when known rules are found changed by no one
 // knows whom. What narrows counts at once: a new deny or ask, an allow that is gone.
 // What widens doesn't: a deny or ask that is gone or weaker stays in force, a new
 // allow is left out. Held says each of these, for people; it is empty if what was

@@ -29,7 +29,7 @@ func (w word) known() bool { return !strings.ContainsRune(w.text, hole) }
 // unknownWords stands for any number of words.
 func unknownWords() word { return word{text: string(hole), splits: true, expands: true} }
 
-func known(texts ...string) []word {
+func knownWords(texts ...string) []word {
 	out := make([]word, len(texts))
 	for i, t := range texts {
 		out[i] = word{text: t}
@@ -37,7 +37,7 @@ func known(texts ...string) []word {
 	return out
 }
 
-func texts(words []word) []string {
+func wordTexts(words []word) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
 		out[i] = w.text
@@ -45,7 +45,7 @@ func texts(words []word) []string {
 	return out
 }
 
-func show(words []word) string { return visible(strings.Join(texts(words), " ")) }
+func wordsText(words []word) string { return visibleText(strings.Join(wordTexts(words), " ")) }
 
 // wordOf undoes quoting and escapes; what is expanded becomes a hole.
 func wordOf(w *syntax.Word) word {

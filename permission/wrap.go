@@ -82,7 +82,7 @@ func (a *analyser) unwrap(words []word, deep int) wrapped {
 	case "xargs":
 		return a.xargs(words, deep)
 	case "find":
-		return a.find(words, deep)
+		return a.analyseFind(words, deep)
 	case "eval":
 		return a.joined(skipEnd(words[1:]), "eval", deep)
 	case "watch":
@@ -117,7 +117,7 @@ func (a *analyser) unwrapMore(name string, words []word, deep int) wrapped {
 	case isInterpreter(name):
 		return interpreter(name, words)
 	case slices.Contains([]string{"parallel", "at", "batch", "crontab", "ssh", "slogin", "mosh", "rsh", "entr", "tmux", "screen", "expect", "fish", "csh", "tcsh", "pwsh", "powershell", "nu", "m4", "gdb", "lldb"}, name):
-		a.hiddenf("what %q runs can't be told", show(words))
+		a.hiddenf("it is unknown what %q runs", wordsText(words))
 		return wrapped{}
 	case name == "coreutils" && len(words) > 1 && strings.HasPrefix(words[1].text, "--coreutils-prog"):
 		_, program, _ := strings.Cut(words[1].text, "=")
@@ -143,7 +143,7 @@ func (a *analyser) prefix(name string, w wrapper, words []word, deep int) wrappe
 	}
 	for range w.skip {
 		if i < len(words) && !words[i].known() {
-			a.hiddenf("what %q runs is known only when it runs", show(words))
+			a.hiddenf("what %q runs is known only when it runs", wordsText(words))
 			return wrapped{followed: true}
 		}
 		i++
@@ -157,7 +157,7 @@ func (a *analyser) prefix(name string, w wrapper, words []word, deep int) wrappe
 	case i < len(words):
 		a.run(words[i:], deep+1)
 	case w.shell:
-		a.hiddenf("%q starts a shell", show(words))
+		a.hiddenf("%q starts a shell", wordsText(words))
 	case w.bare:
 		return wrapped{followed: true}
 	}
@@ -179,13 +179,13 @@ func (a *analyser) options(name string, w wrapper, words []word) (i int, lookup,
 		switch {
 		case w.vars && isVar && !strings.HasPrefix(t, "-") && !strings.ContainsRune(key, hole):
 			if words[i].splits {
-				a.hiddenf("what %q runs is known only when it runs", show(words))
+				a.hiddenf("what %q runs is known only when it runs", wordsText(words))
 				return 0, false, false
 			}
 			a.assigned(key)
 			continue
 		case !words[i].known():
-			a.hiddenf("what %q runs is known only when it runs", show(words))
+			a.hiddenf("what %q runs is known only when it runs", wordsText(words))
 			return 0, false, false
 		case t == "--":
 			return i + 1, lookup, true
@@ -268,8 +268,8 @@ func replaced(options []word) string {
 	return ""
 }
 
-// find runs what follows -exec and its like.
-func (a *analyser) find(words []word, deep int) wrapped {
+// analyseFind runs what follows -exec and its like.
+func (a *analyser) analyseFind(words []word, deep int) wrapped {
 	for i := 1; i < len(words); i++ {
 		switch words[i].text {
 		case "-exec", "-execdir", "-ok", "-okdir":
@@ -309,7 +309,7 @@ func (a *analyser) joined(words []word, name string, deep int) wrapped {
 			return wrapped{wrapper: true, followed: true}
 		}
 	}
-	a.script(strings.Join(texts(words), " "), deep+1)
+	a.script(strings.Join(wordTexts(words), " "), deep+1)
 	return wrapped{wrapper: true, followed: true}
 }
 
@@ -342,13 +342,13 @@ func (a *analyser) option(words []word, short, long string, deep int) wrapped {
 		t := words[i].text
 		switch {
 		case !words[i].known():
-			a.hiddenf("what %q runs is known only when it runs", show(words))
+			a.hiddenf("what %q runs is known only when it runs", wordsText(words))
 			return wrapped{followed: true}
 		case t == "--" && i+1 < len(words):
 			a.run(words[i+1:], deep+1)
 			return wrapped{followed: true}
 		case strings.HasPrefix(t, long+"="):
-			a.joined(known(t[len(long)+1:]), words[0].text, deep)
+			a.joined(knownWords(t[len(long)+1:]), words[0].text, deep)
 			found = true
 		case strings.HasPrefix(t, "--") && strings.HasPrefix(long, t), strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && strings.HasSuffix(t, short[1:]):
 			if i++; i < len(words) {
@@ -356,12 +356,12 @@ func (a *analyser) option(words []word, short, long string, deep int) wrapped {
 				found = true
 			}
 		case strings.HasPrefix(t, short):
-			a.joined(known(t[len(short):]), words[0].text, deep)
+			a.joined(knownWords(t[len(short):]), words[0].text, deep)
 			found = true
 		}
 	}
 	if !found {
-		a.hiddenf("%q starts a shell", show(words))
+		a.hiddenf("%q starts a shell", wordsText(words))
 	}
 	return wrapped{followed: true}
 }

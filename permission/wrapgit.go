@@ -56,7 +56,7 @@ func subcommandStarts(name string, words []string) []int {
 
 // git finds the programs that git runs: by settings, by aliases, by options.
 func (a *analyser) git(words []word, deep int) wrapped {
-	at := gitSplit(texts(words))
+	at := gitSplit(wordTexts(words))
 	for i := 1; i < at; i++ {
 		t := words[i].text
 		switch {
@@ -139,7 +139,7 @@ func (a *analyser) gitCommand(sub string, args []word, deep int) wrapped {
 	case sub == "bisect" && len(args) > 0 && args[0].mayBeOption():
 		a.hiddenf("git bisect may run what its words name")
 	case !slices.Contains(gitKnown, sub):
-		return wrapped{followed: true, unknown: "git " + sub + " is no command of git's own: it may be an alias"}
+		return wrapped{followed: true, unknown: "git " + sub + " is not a git command: it may be an alias"}
 	}
 	return wrapped{followed: true}
 }

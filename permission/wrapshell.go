@@ -22,7 +22,7 @@ func (a *analyser) shell(name string, words []word, deep int) wrapped {
 	for ; i < len(words); i++ {
 		t := words[i].text
 		if words[i].mayBeOption() {
-			a.hiddenf("what %q runs is known only when it runs", show(words))
+			a.hiddenf("what %q runs is known only when it runs", wordsText(words))
 			return wrapped{followed: true}
 		}
 		if t == "--" || t == "-" {
@@ -153,7 +153,7 @@ func (a *analyser) builtin(name string, words []word) wrapped {
 	switch {
 	case p.has("p") && name == "hash", p.has("f") && name == "enable", p.has("C"), name == "bind" && len(words) > 1,
 		p.doubt != "" && name != "printf" && name != "read" && name != "wait" && name != "unset":
-		a.hiddenf("%q may change what commands run", show(words))
+		a.hiddenf("%q may change what commands run", wordsText(words))
 	case p.doubt != "":
 		a.doubtf("%s may set a variable that is known only when it runs", name)
 	}

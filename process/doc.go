@@ -17,7 +17,7 @@
 // kept within bounds: the head and the tail of each stream, and the number of bytes
 // between. Pieces are handed to [Spec.Output] with their offset, gathered for a
 // moment and bounded in rate; a gap in the offsets is output that was not handed on.
-// Bytes are handed on as they are: whoever makes text of them finds out about
+// Bytes are handed on as they are: code that makes text of them finds out about
 // invalid UTF-8 and about characters that lie across two pieces.
 //
 // # Concurrency

@@ -9,7 +9,7 @@ import (
 	"agentd/sandbox"
 )
 
-// TestLongFlood writes a gigabyte and looks at our memory meanwhile.
+// TestLongFlood writes a gigabyte and looks at our memory in the meantime.
 func TestLongFlood(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
 		t.Skip("AGENTD_TEST_LONG is not set: a gigabyte of output is not written")

@@ -82,7 +82,7 @@ func newGather(stream string, maxBytes int, emit func(Chunk), now func() time.Ti
 func (g *gather) add(p []byte) {
 	g.mu.Lock()
 	offset := g.total
-	g.keep(p)
+	g.storePiece(p)
 	g.total += int64(len(p))
 	g.mu.Unlock()
 	if g.emit == nil {
@@ -99,14 +99,14 @@ func (g *gather) add(p []byte) {
 		g.pendingOffset, g.since = offset, g.now()
 	}
 	g.pending = append(g.pending, p...)
-	// The first piece goes out at once: somebody waits for a sign of life.
+	// The first piece goes out at once: a reader waits for a sign of life.
 	if offset == 0 || len(g.pending) >= chunkSize {
 		g.flush()
 	}
 }
 
-// keep stores a piece in the head, then in the ring.
-func (g *gather) keep(p []byte) {
+// storePiece stores a piece in the head, then in the ring.
+func (g *gather) storePiece(p []byte) {
 	if room := g.half - len(g.head); room > 0 {
 		n := min(room, len(p))
 		g.head = append(g.head, p[:n]...)

@@ -58,7 +58,7 @@ var (
 	// ErrClosed says that the manager takes no more processes.
 	ErrClosed = errors.New("the process manager is closed")
 	// ErrRunning says that a process of that id runs already.
-	ErrRunning = errors.New("a process of that id is running")
+	ErrRunning = errors.New("a process with that id is already running")
 )
 
 // Start starts a command. The process is in the ledger, and running, when it
@@ -105,11 +105,11 @@ func (m *Manager) start(ctx context.Context, spec Spec) (*Process, error) {
 // normalise fills in defaults and says what is missing.
 func (s *Spec) normalise() error {
 	if s.ProcessID == "" {
-		return errors.New("it has no id")
+		return errors.New("its id is missing")
 	}
 	if len(s.Argv) == 0 {
 		if s.Line == "" {
-			return errors.New("there is no command")
+			return errors.New("its command is missing")
 		}
 		s.Argv = []string{"/bin/sh", "-c", s.Line}
 	}
@@ -219,7 +219,7 @@ func (m *Manager) Get(processID string) *Process {
 	return m.running[processID]
 }
 
-// Reach is Get for whoever knows a process from the ledger, which has it a moment
+// Reach is Get for a caller that knows a process from the ledger, which has it a moment
 // before it runs: it waits for that moment. The ledger's own writer must not call it.
 func (m *Manager) Reach(processID string) *Process {
 	m.mu.Lock()

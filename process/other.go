@@ -9,7 +9,7 @@ import (
 )
 
 // errNoTerminal is the answer where there is no sandbox to put one into.
-var errNoTerminal = errors.New("terminals are to be had on Linux only")
+var errNoTerminal = errors.New("terminals are only supported on Linux")
 
 func openPTY(int, int) (ours, theirs *os.File, err error) { return nil, nil, errNoTerminal }
 func setSize(*os.File, int, int) error                    { return errNoTerminal }

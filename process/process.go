@@ -120,7 +120,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 func (p *Process) Output() (stdout, stderr Output) { return p.files.output() }
 
 // ErrNoInput says that a process takes no input (any more).
-var ErrNoInput = errors.New("the process takes no input")
+var ErrNoInput = errors.New("the process accepts no input")
 
 // Write writes to standard input or the terminal. It waits until the process has
 // room for all of it, or ctx ends.
@@ -170,7 +170,7 @@ func (p *Process) Resize(rows, cols int) error {
 		return fmt.Errorf("resize process %s: it has no terminal", p.ID())
 	}
 	if rows <= 0 || cols <= 0 || rows > maxSize || cols > maxSize {
-		return fmt.Errorf("resize process %s: %d rows and %d columns can't be", p.ID(), rows, cols)
+		return fmt.Errorf("resize process %s: %d rows and %d columns is not a valid size", p.ID(), rows, cols)
 	}
 	return setSize(p.files.tty, rows, cols)
 }

@@ -20,12 +20,12 @@ func Reap(entries []Entry) []Fate {
 	boot := bootID()
 	fates := make([]Fate, len(entries))
 	for i, e := range entries {
-		fates[i] = reap(e, boot)
+		fates[i] = reapEntry(e, boot)
 	}
 	return fates
 }
 
-func reap(e Entry, boot string) Fate {
+func reapEntry(e Entry, boot string) Fate {
 	if e.BootID != "" && boot != "" && e.BootID != boot {
 		return Fate{e, Gone, "the machine was started again since"}
 	}

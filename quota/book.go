@@ -168,7 +168,7 @@ func (a *Account) Used(n Name) int64 {
 	return a.used[n.index()]
 }
 
-// tellEvery is how often an account is told of one quota at most: a caller that
+// tellEvery is the minimum time between two facts about one quota of an account: a caller that
 // goes on asking must not be able to fill the journal with refusals.
 const tellEvery = time.Minute
 

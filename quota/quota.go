@@ -4,7 +4,7 @@
 // Counting is exact within one process: a reservation checks the limit and takes
 // the room in one step, so that concurrent callers can't pass a limit together.
 // Nodes that share a database count what they do themselves; the limit of an
-// account can be passed by what the other nodes let in meanwhile.
+// account can be exceeded by what other nodes admit at the same time.
 //
 // All methods may be called by many goroutines. The package keeps nothing on disk
 // and knows nothing of sessions or facts: its user says what is in use.
@@ -52,7 +52,7 @@ func (n Name) index() int {
 // count is the number of quotas.
 const count = 6
 
-// Limits bound one account. A zero value is no limit.
+// Limits bound one account. Zero means no limit.
 type Limits struct {
 	Sessions, QueuedTurns, Subscriptions, StoredBytes, Schedules, Processes int64
 	// ScheduleMinInterval is the shortest time between two runs of a schedule.

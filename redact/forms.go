@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// forms returns a value and its common disguises.
-func forms(value string) []string {
+// disguises returns a value and its common disguises.
+func disguises(value string) []string {
 	v := strings.TrimSpace(value)
 	if len(v) < MinValue {
 		return nil

@@ -21,7 +21,7 @@ const (
 // for things that are no secrets, so ids beside it stay.
 func assigned(keyword string, weak bool) matcher {
 	return func(s string, at int, final bool) (int, int, verdict) {
-		i := run(s, at+len(keyword), nameChars, maxName)
+		i := runEnd(s, at+len(keyword), nameChars, maxName)
 		i, ok := separator(s, i)
 		if i == len(s) && !final {
 			return at, i, undecided
@@ -29,7 +29,7 @@ func assigned(keyword string, weak bool) matcher {
 		if !ok {
 			return at, at, no
 		}
-		_, end, v := judge(s, at, i, run(s, i, valueChars, maxToken), final, valueChars, func(v string) bool {
+		_, end, v := judgeRun(s, at, i, runEnd(s, i, valueChars, maxToken), final, valueChars, func(v string) bool {
 			return secretValue(v, weak)
 		})
 		if v != yes {
@@ -57,7 +57,7 @@ func separator(s string, i int) (int, bool) {
 	return skipQuote(s, i), true
 }
 
-func skipBlanks(s string, i int) int { return run(s, i, blanks, 4) }
+func skipBlanks(s string, i int) int { return runEnd(s, i, blanks, 4) }
 
 func skipQuote(s string, i int) int {
 	for i < len(s) && s[i] == '\\' {

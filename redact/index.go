@@ -102,7 +102,7 @@ func (x *index) scan(s string, from int, final bool) (spans []span, safe int) {
 		for i := from + gram - 1; i < len(s); i++ {
 			h = h>>5 | uint32(s[i]&31)<<10
 			if x.bits[h/64]&(1<<(h%64)) != 0 {
-				x.at(&f, s, i-gram+1, h, final)
+				x.matchAt(&f, s, i-gram+1, h, final)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (x *index) scan(s string, from int, final bool) (spans []span, safe int) {
 	if len(f.spans) == 0 {
 		return nil, f.safe
 	}
-	return merge(f.spans, f.safe)
+	return mergeSpans(f.spans, f.safe)
 }
 
 // finds is what a scan has found so far.
@@ -136,8 +136,8 @@ func (f *finds) add(sp span) {
 	f.spans = append(f.spans, sp)
 }
 
-// at looks at one place that the filter let through.
-func (x *index) at(f *finds, s string, i int, h uint32, final bool) {
+// matchAt looks at one place that the filter let through.
+func (x *index) matchAt(f *finds, s string, i int, h uint32, final bool) {
 	bucket := x.buckets[x.slot[h]]
 	for k := range bucket {
 		e := &bucket[k]
@@ -221,10 +221,10 @@ func lower(c byte) byte {
 	return c
 }
 
-// merge sorts spans and joins those that overlap; the first names the rule, the
+// mergeSpans sorts spans and joins those that overlap; the first names the rule, the
 // longest wins among those that begin together. A span that reaches over safe
 // isn't decided as a whole, so safe is drawn back to its begin.
-func merge(spans []span, safe int) ([]span, int) {
+func mergeSpans(spans []span, safe int) ([]span, int) {
 	slices.SortStableFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
 	})

@@ -13,12 +13,12 @@ import (
 // telling key (password, api_key, accessToken …) goes whole. If nothing is found,
 // it is raw itself. What isn't JSON comes back as a JSON string of its text.
 func (r *Redactor) JSON(raw event.Raw) (event.Raw, Found) {
-	if len(raw) == 0 || r.quiet(view(raw)) {
+	if len(raw) == 0 || r.quiet(bytesAsString(raw)) {
 		return raw, Found{}
 	}
 	if !json.Valid(raw) {
 		text, found := r.Text(string(raw))
-		return quote(text), found
+		return quoteJSON(text), found
 	}
 	w := walker{r: r, raw: raw}
 	w.value(plainKey)
@@ -108,7 +108,7 @@ func (w *walker) str(k keyKind) string {
 		}
 	}
 	w.i++
-	text := view(w.raw[begin+1 : w.i-1])
+	text := bytesAsString(w.raw[begin+1 : w.i-1])
 	if escaped {
 		if err := json.Unmarshal(w.raw[begin:w.i], &text); err != nil {
 			return "" // it was valid before
@@ -121,7 +121,7 @@ func (w *walker) str(k keyKind) string {
 	clean, found := w.r.Text(text)
 	if found.Any() {
 		w.copyTo(begin)
-		w.out = append(w.out, quote(clean)...)
+		w.out = append(w.out, quoteJSON(clean)...)
 		w.found = w.found.Add(found)
 	}
 	return text
@@ -142,7 +142,7 @@ func (w *walker) literal() {
 // replace puts a marker in the place of what was read since begin.
 func (w *walker) replace(begin int, rule string) {
 	w.copyTo(begin)
-	w.out = append(w.out, quote(marker(rule))...)
+	w.out = append(w.out, quoteJSON(marker(rule))...)
 	w.found = w.found.Add(Found{Count: 1, Rules: []string{rule}})
 }
 
@@ -153,7 +153,7 @@ func (w *walker) copyTo(begin int) {
 	w.copied = w.i
 }
 
-func quote(s string) []byte {
+func quoteJSON(s string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -214,7 +214,7 @@ func indexFold(s, word string) int {
 
 // wholeSecret reports whether all of a string looks like a secret.
 func wholeSecret(text string, weak bool) bool {
-	return run(text, 0, valueChars, len(text)) == len(text) && secretValue(text, weak)
+	return runEnd(text, 0, valueChars, len(text)) == len(text) && secretValue(text, weak)
 }
 
 // secretKeys are keys whose value is a secret whatever it looks like, without

@@ -51,8 +51,8 @@ var (
 	base64Padded = classOf("A-Za-z0-9+/=")
 )
 
-// run returns the end of the bytes of a class from i, of which it looks at limit.
-func run(s string, i int, c *class, limit int) int {
+// runEnd returns the end of the bytes of a class from i, of which it looks at limit.
+func runEnd(s string, i int, c *class, limit int) int {
 	end := min(len(s), i+limit)
 	for i < end && c[s[i]] {
 		i++
@@ -82,31 +82,31 @@ type shape struct {
 func (h shape) matcher() matcher {
 	most := max(h.max, maxToken)
 	return func(s string, at int, final bool) (int, int, verdict) {
-		if !boundary(s, at) && !glued(s, at, h.inWord) {
+		if !isBoundary(s, at) && !glued(s, at, h.inWord) {
 			return at, at, no
 		}
 		begin := at + len(h.prefix)
-		end := run(s, begin, h.chars, most+1)
+		end := runEnd(s, begin, h.chars, most+1)
 		if n := end - begin; h.max != 0 && n > h.max {
 			return at, at, no
 		}
-		return judge(s, at, begin, end, final, h.chars, func(v string) bool {
+		return judgeRun(s, at, begin, end, final, h.chars, func(v string) bool {
 			return len(v) >= h.min && (!h.random || drawn(v))
 		})
 	}
 }
 
-// judge decides on a run of chars that was read from begin to end. A run that
+// judgeRun decides on a run of chars that was read from begin to end. A run that
 // meets the end of a text that goes on is undecided; one that is a secret goes
 // with all that follows of it, but for a dot that ends a sentence.
-func judge(s string, at, begin, end int, final bool, chars *class, secret func(string) bool) (int, int, verdict) {
+func judgeRun(s string, at, begin, end int, final bool, chars *class, secret func(string) bool) (int, int, verdict) {
 	if end == len(s) && !final {
 		return at, end, undecided
 	}
 	if !secret(s[begin:end]) {
 		return at, at, no
 	}
-	end = run(s, end, chars, len(s))
+	end = runEnd(s, end, chars, len(s))
 	if end == len(s) && !final {
 		return at, end, undecided
 	}
@@ -116,10 +116,10 @@ func judge(s string, at, begin, end int, final bool, chars *class, secret func(s
 	return at, end, yes
 }
 
-// boundary reports whether a token may begin at a place: not in the middle of a
+// isBoundary reports whether a token may begin at a place: not in the middle of a
 // word. Letters that belong to an escape before it (\n, %3D, \u0026, a colour of
 // the terminal) are no part of a word.
-func boundary(s string, at int) bool {
+func isBoundary(s string, at int) bool {
 	if at == 0 || !alnum[s[at-1]] {
 		return true
 	}
@@ -214,7 +214,7 @@ const (
 // matchJWT finds header.payload.signature, each in base64url; the first two are
 // JSON objects, which encode to a begin of eyJ.
 func matchJWT(s string, at int, final bool) (int, int, verdict) {
-	inWord := !boundary(s, at)
+	inWord := !isBoundary(s, at)
 	if inWord && !glued(s, at, true) {
 		return at, at, no
 	}
@@ -222,9 +222,9 @@ func matchJWT(s string, at int, final bool) (int, int, verdict) {
 	for part := range 3 {
 		begin := end
 		if part == 2 {
-			return judge(s, at, begin, run(s, begin, base64URL, maxToken), final, base64URL, func(v string) bool { return len(v) >= 10 })
+			return judgeRun(s, at, begin, runEnd(s, begin, base64URL, maxToken), final, base64URL, func(v string) bool { return len(v) >= 10 })
 		}
-		end = run(s, begin, base64URL, []int{maxHeader, maxClaims}[part])
+		end = runEnd(s, begin, base64URL, []int{maxHeader, maxClaims}[part])
 		if end == len(s) && !final {
 			return at, end, undecided
 		}
@@ -285,7 +285,7 @@ func matchBlock(s string, at int, final bool) (int, int, verdict) {
 	if len(s) < at+maxBlock && !final {
 		return at, len(s), undecided
 	}
-	end := run(s, body, keyChars, len(s))
+	end := runEnd(s, body, keyChars, len(s))
 	if end == len(s) && !final {
 		return at, end, undecided
 	}
@@ -342,7 +342,7 @@ func matchAuthorization(s string, at int, final bool) (int, int, verdict) {
 	if !ok {
 		return at, at, no
 	}
-	word := run(s, i, words, 32)
+	word := runEnd(s, i, words, 32)
 	if word == len(s) && !final {
 		return at, word, undecided
 	}
@@ -350,7 +350,7 @@ func matchAuthorization(s string, at int, final bool) (int, int, verdict) {
 	if word < len(s) && s[word] == ' ' {
 		scheme, i = strings.ToLower(s[i:word]), word+1
 	}
-	_, end, v := judge(s, at, i, run(s, i, credential, maxToken), final, credential, func(v string) bool {
+	_, end, v := judgeRun(s, at, i, runEnd(s, i, credential, maxToken), final, credential, func(v string) bool {
 		switch {
 		case placeholder(v) || len(v) < MinValue:
 			return false
@@ -370,11 +370,11 @@ var schemes = []string{"bearer", "basic", "token", "apikey", "digest", "negotiat
 
 // matchBearer finds "Bearer " with a token outside of a header.
 func matchBearer(s string, at int, final bool) (int, int, verdict) {
-	if !boundary(s, at) {
+	if !isBoundary(s, at) {
 		return at, at, no
 	}
 	i := at + len("bearer ")
-	_, end, v := judge(s, at, i, run(s, i, bearers, maxToken), final, bearers, func(v string) bool {
+	_, end, v := judgeRun(s, at, i, runEnd(s, i, bearers, maxToken), final, bearers, func(v string) bool {
 		return len(v) >= 16 && drawn(v)
 	})
 	if v != yes {
@@ -385,11 +385,11 @@ func matchBearer(s string, at int, final bool) (int, int, verdict) {
 
 // matchBasic finds "Basic " with what decodes to user:password.
 func matchBasic(s string, at int, final bool) (int, int, verdict) {
-	if !boundary(s, at) {
+	if !isBoundary(s, at) {
 		return at, at, no
 	}
 	i := at + len("basic ")
-	_, end, v := judge(s, at, i, run(s, i, base64Padded, maxToken), final, base64Padded, isUserPassword)
+	_, end, v := judgeRun(s, at, i, runEnd(s, i, base64Padded, maxToken), final, base64Padded, isUserPassword)
 	if v != yes {
 		return at, end, v
 	}

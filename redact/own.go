@@ -9,11 +9,11 @@ const ownSecret = 43
 // matchOwn finds agentd's own tokens: the prefix, the token's id, or what the token is
 // for, and the random part.
 func matchOwn(s string, at int, final bool) (int, int, verdict) {
-	if !boundary(s, at) && !glued(s, at, true) {
+	if !isBoundary(s, at) && !glued(s, at, true) {
 		return at, at, no
 	}
 	id := at + len(ownPrefix)
-	end := run(s, id, lowerAlnum, 27)
+	end := runEnd(s, id, lowerAlnum, 27)
 	if end == len(s) && !final {
 		return at, end, undecided
 	}
@@ -21,7 +21,7 @@ func matchOwn(s string, at int, final bool) (int, int, verdict) {
 		return at, at, no
 	}
 	secret := end + 1
-	return judge(s, at, secret, run(s, secret, base64URL, maxToken), final, base64URL, func(v string) bool {
+	return judgeRun(s, at, secret, runEnd(s, secret, base64URL, maxToken), final, base64URL, func(v string) bool {
 		return len(v) >= ownSecret
 	})
 }

@@ -11,7 +11,7 @@
 //
 // Values are found always; shapes are a net with holes. A shape must be told from
 // hashes, ids and ordinary code, so a secret that looks like neither a known
-// vendor's nor a random one beside a telling name goes through. Whoever knows a
+// vendor's nor a random one beside a telling name goes through. A caller that knows a
 // value must give it.
 //
 // Text in which nothing is found is returned as it is, without a copy and without
@@ -131,7 +131,7 @@ func New(opt Options) *Redactor {
 		names = append(names, e.rule)
 	}
 	for _, v := range opt.Values {
-		for _, form := range forms(v) {
+		for _, form := range disguises(v) {
 			if partOfMarker(form, names) {
 				continue
 			}
@@ -156,7 +156,7 @@ func (r *Redactor) Text(s string) (string, Found) {
 		return s, Found{}
 	}
 	var found Found
-	return string(replace(nil, s, 0, len(s), spans, &found)), found
+	return string(replaceSpans(nil, s, 0, len(s), spans, &found)), found
 }
 
 // Bytes returns b without secrets. If there are none, it is b itself; otherwise b
@@ -165,24 +165,24 @@ func (r *Redactor) Bytes(b []byte) ([]byte, Found) {
 	if len(b) == 0 {
 		return b, Found{}
 	}
-	s := view(b)
+	s := bytesAsString(b)
 	spans, _ := r.index.scan(s, 0, true)
 	if len(spans) == 0 {
 		return b, Found{}
 	}
 	var found Found
-	return replace(nil, s, 0, len(s), spans, &found), found
+	return replaceSpans(nil, s, 0, len(s), spans, &found), found
 }
 
-// view returns the bytes as a string without a copy, for as long as no one
+// bytesAsString returns the bytes as a string without a copy, for as long as no one
 // changes them.
-func view(b []byte) string {
+func bytesAsString(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// replace appends s[from:to] to dst with the spans replaced. The spans are sorted,
+// replaceSpans appends s[from:to] to dst with the spans replaced. The spans are sorted,
 // don't overlap, and lie within from and to.
-func replace(dst []byte, s string, from, to int, spans []span, found *Found) []byte {
+func replaceSpans(dst []byte, s string, from, to int, spans []span, found *Found) []byte {
 	if dst == nil {
 		dst = make([]byte, 0, to-from+16*len(spans))
 	}

@@ -28,7 +28,7 @@ func (r *Redactor) Stream() *Stream { return &Stream{r: r, max: max(maxHeld, 2*r
 // The result is the caller's.
 func (s *Stream) Write(p []byte) []byte {
 	s.buf = append(s.buf, s.drop(p)...)
-	return s.give(false)
+	return s.releaseDecided(false)
 }
 
 // Text is [Stream.Write] for strings.
@@ -37,7 +37,7 @@ func (s *Stream) Text(p string) string { return string(s.Write([]byte(p))) }
 // Close returns what was held back. The stream can be used for another text then;
 // what was found stays.
 func (s *Stream) Close() []byte {
-	out := s.give(true)
+	out := s.releaseDecided(true)
 	s.buf, s.from, s.dropping = s.buf[:0], 0, false
 	return out
 }
@@ -48,12 +48,12 @@ func (s *Stream) Held() int { return len(s.buf) - s.from }
 // Found says what was taken out so far.
 func (s *Stream) Found() Found { return s.found }
 
-// give returns what is decided, and keeps the rest.
-func (s *Stream) give(final bool) []byte {
+// releaseDecided returns what is decided, and keeps the rest.
+func (s *Stream) releaseDecided(final bool) []byte {
 	if s.from == len(s.buf) {
 		return nil
 	}
-	text := view(s.buf)
+	text := bytesAsString(s.buf)
 	spans, safe := s.r.index.scan(text, s.from, final)
 	if !final && safe < len(text) && len(text)-s.from > s.max {
 		// Too much is held: decide with what is there. What reaches to the end is
@@ -64,14 +64,14 @@ func (s *Stream) give(final bool) []byte {
 	if safe <= s.from {
 		return nil
 	}
-	out := replace(nil, text, s.from, safe, spans, &s.found)
-	s.keep(safe)
+	out := replaceSpans(nil, text, s.from, safe, spans, &s.found)
+	s.trimReleased(safe)
 	return out
 }
 
-// keep forgets what was given on, but for a bit to look back at. It moves the
+// trimReleased forgets what was given on, but for a bit to look back at. It moves the
 // rest only now and then, so that small pieces cost little.
-func (s *Stream) keep(safe int) {
+func (s *Stream) trimReleased(safe int) {
 	s.from = safe
 	if safe < 4*lookBehind {
 		return

@@ -28,7 +28,7 @@ type LiveOptions struct {
 
 // Live submits the inputs of a case to a runtime, one after the other, and compares
 // what the turns come to. Questions are answered as they were where they are the same,
-// and refused otherwise, because nobody is there.
+// and refused otherwise, because there is no one to ask.
 func Live(ctx context.Context, r Runtime, c *evidence.Case, opt LiveOptions) ([]OutcomeDifference, error) {
 	turns, err := c.Submitted()
 	if err != nil {
@@ -87,7 +87,7 @@ func liveOptions(t *evidence.CaseTurn, opt LiveOptions) *event.TurnOptions {
 	return &o
 }
 
-// answer is how somebody answered a question.
+// answer is a recorded answer to a question.
 type answer struct {
 	asked    *event.ActionRequired
 	resolved *event.ActionResolved
@@ -146,7 +146,7 @@ func (l *live) follow(ctx context.Context, sub *session.Subscription, turnID str
 
 // respond answers a question as the same one was answered.
 func (l *live) respond(ctx context.Context, actionID string, q *event.ActionRequired) error {
-	out := &command.RespondAction{ActionID: actionID, Decision: "deny", Reason: "nobody is there to answer in a replay"}
+	out := &command.RespondAction{ActionID: actionID, Decision: "deny", Reason: "no recorded answer matches, and no one can be asked in a replay"}
 	if !slices.Contains(q.Decisions, "deny") {
 		out.Decision = "cancel"
 	}

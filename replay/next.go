@@ -21,11 +21,11 @@ func (w *walk) expect(e *event.Event, found loop.Effect) {
 		return
 	}
 	if next := w.next(e); next != found {
-		w.differ(e, describe(next), describe(found))
+		w.differ(e, describeEffect(next), describeEffect(found))
 	}
 }
 
-// checkStarted holds the start of a turn against what is next, or against what the
+// checkStarted checks the start of a turn against what is next, or against what the
 // queue said just before.
 func (w *walk) checkStarted(e *event.Event, t *state.Thread) {
 	if t.Active != nil {
@@ -33,17 +33,17 @@ func (w *walk) checkStarted(e *event.Event, t *state.Thread) {
 		return
 	}
 	if taken := w.taken[e.ThreadID]; taken != e.TurnID {
-		w.differ(e, describe(loop.StartTurn{TurnID: taken}), describe(loop.StartTurn{TurnID: e.TurnID}))
+		w.differ(e, describeEffect(loop.StartTurn{TurnID: taken}), describeEffect(loop.StartTurn{TurnID: e.TurnID}))
 	}
 	delete(w.taken, e.ThreadID)
 }
 
-// describe names an effect with its values.
-func describe(e loop.Effect) string {
+// describeEffect names an effect with its values.
+func describeEffect(e loop.Effect) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T%+v", e, e), "loop.")
 }
 
-// checkRequest holds a request for an answer against what is next, and against the
+// checkRequest checks a request for an answer against what is next, and against the
 // budget.
 func (w *walk) checkRequest(e *event.Event, t *state.Thread, p *event.ModelRequested) {
 	if !w.known() {
@@ -58,16 +58,16 @@ func (w *walk) checkRequest(e *event.Event, t *state.Thread, p *event.ModelReque
 	case loop.CheckOutput:
 		value, complaint := w.checkOutput(t)
 		if p.Purpose != "repair" || n.Repaired || complaint == "" {
-			w.differ(e, describe(next)+" "+string(value), "a request of purpose "+p.Purpose)
+			w.differ(e, describeEffect(next)+" "+string(value), "a request of purpose "+p.Purpose)
 		}
 	case loop.Compact:
 		if p.Purpose != "compaction" {
-			w.differ(e, describe(next), "a request of purpose "+p.Purpose)
+			w.differ(e, describeEffect(next), "a request of purpose "+p.Purpose)
 		}
 	default:
 		found := loop.CallModel{TurnID: e.TurnID, Step: p.Step, Attempt: p.Attempt, Repair: p.Purpose == "repair"}
 		if next != found || p.Purpose == "compaction" {
-			w.differ(e, describe(next), describe(found)+" of purpose "+p.Purpose)
+			w.differ(e, describeEffect(next), describeEffect(found)+" of purpose "+p.Purpose)
 		}
 	}
 	if d := t.Routing; d != nil && d.Decision != nil && (d.Decision.SelectedProvider != p.Provider || d.Decision.SelectedModel != p.Model) {
@@ -75,12 +75,12 @@ func (w *walk) checkRequest(e *event.Event, t *state.Thread, p *event.ModelReque
 	}
 }
 
-// checkOutput holds the last answer of a thread's turn against its schema.
+// checkOutput checks the last answer of a thread's turn against its schema.
 func (w *walk) checkOutput(t *state.Thread) (value event.Raw, complaint string) {
 	return loop.CheckAnswer(t.Active.Options.OutputSchema, w.answers[t.Active.TurnID])
 }
 
-// checkCompleted holds the good end of a turn against what is next.
+// checkCompleted checks the good end of a turn against what is next.
 func (w *walk) checkCompleted(e *event.Event, t *state.Thread, p *event.TurnCompleted) {
 	if !w.known() {
 		return
@@ -88,20 +88,20 @@ func (w *walk) checkCompleted(e *event.Event, t *state.Thread, p *event.TurnComp
 	next := w.next(e)
 	if _, ok := next.(loop.CheckOutput); !ok {
 		if found := (loop.CompleteTurn{TurnID: e.TurnID, Outcome: p.Outcome}); next != found {
-			w.differ(e, describe(next), describe(found))
+			w.differ(e, describeEffect(next), describeEffect(found))
 		}
 		return
 	}
 	value, complaint := w.checkOutput(t)
 	if complaint != "" {
 		w.differ(e, "an answer that satisfies the schema", "the end of the turn")
-	} else if !bytes.Equal(compact(value), compact(p.StructuredOutput)) {
+	} else if !bytes.Equal(compactJSON(value), compactJSON(p.StructuredOutput)) {
 		w.differ(e, string(value), string(p.StructuredOutput))
 	}
 }
 
-// checkFailed holds another end of a turn against what is next. A failure of the
-// runtime itself, and the end of a turn that only waited, are decided by nobody.
+// checkFailed checks another end of a turn against what is next. A failure of the
+// runtime itself, and the end of a turn that only waited, aren't decisions.
 func (w *walk) checkFailed(e *event.Event, t *state.Thread, p *event.TurnFailed) {
 	if p.FailureCategory == "internal" || t.Active == nil || t.Active.TurnID != e.TurnID || !w.known() {
 		return
@@ -126,6 +126,6 @@ func (w *walk) checkFailed(e *event.Event, t *state.Thread, p *event.TurnFailed)
 		ok = complaint != "" && (found.Category == "model_failed" || found.Category == "step_limit")
 	}
 	if !ok {
-		w.differ(e, describe(next), describe(found))
+		w.differ(e, describeEffect(next), describeEffect(found))
 	}
 }

@@ -72,7 +72,7 @@ type OutcomeDifference struct {
 	Says string `json:"says"`
 }
 
-// compareOutcomes holds what the turns of two runs came to against each other.
+// compareOutcomes checks what the turns of two runs came to against each other.
 func compareOutcomes(want, have []Outcome) []OutcomeDifference {
 	out := make([]OutcomeDifference, 0, len(want))
 	for i := range want {
@@ -98,7 +98,7 @@ func (d *OutcomeDifference) describe() string {
 	w, g := &d.Expected, &d.Got
 	part(w.Status != g.Status, "ended %s instead of %s", g.Status, w.Status)
 	part(w.Refused != g.Refused, "%d calls were refused instead of %d", g.Refused, w.Refused)
-	part(!slices.Equal(w.Calls, g.Calls), "called %s instead of %s", listed(g.Calls), listed(w.Calls))
+	part(!slices.Equal(w.Calls, g.Calls), "called %s instead of %s", joinCalls(g.Calls), joinCalls(w.Calls))
 	part(w.Answer != g.Answer, "answered in other words")
 	part(w.Steps != g.Steps, "took %d steps instead of %d", g.Steps, w.Steps)
 	if len(parts) == 0 {
@@ -107,7 +107,7 @@ func (d *OutcomeDifference) describe() string {
 	return strings.Join(parts, "; ")
 }
 
-func listed(calls []string) string {
+func joinCalls(calls []string) string {
 	if len(calls) == 0 {
 		return "nothing"
 	}

@@ -102,7 +102,7 @@ func (c *toolCall) rewritten() bool {
 // found is the file system as a decision found it. It implements [loop.Disk].
 type found struct{ lookups []event.PathLookup }
 
-func (f *found) at(path string) *event.PathLookup {
+func (f *found) lookupOf(path string) *event.PathLookup {
 	if i := slices.IndexFunc(f.lookups, func(l event.PathLookup) bool { return l.Path == path }); i >= 0 {
 		return &f.lookups[i]
 	}
@@ -111,7 +111,7 @@ func (f *found) at(path string) *event.PathLookup {
 
 // Resolve implements [loop.Disk].
 func (f *found) Resolve(path string) string {
-	if to := f.at(path).LeadsTo; to != "" {
+	if to := f.lookupOf(path).LeadsTo; to != "" {
 		return to
 	}
 	return path
@@ -119,13 +119,13 @@ func (f *found) Resolve(path string) string {
 
 // Content implements [loop.Disk].
 func (f *found) Content(path string) (string, bool) {
-	hash := f.at(path).ContentHash
+	hash := f.lookupOf(path).ContentHash
 	return hash, hash != ""
 }
 
 // Script implements [loop.Disk].
 func (f *found) Script(path string) (string, bool) {
-	text := f.at(path).Script
+	text := f.lookupOf(path).Script
 	return text, text != ""
 }
 
@@ -133,7 +133,7 @@ func (f *found) Script(path string) (string, bool) {
 func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.PermissionEvaluated) {
 	c, s := w.call(e), stateOf(e, t)
 	if c == nil || s == nil || !w.known() {
-		return // somebody only asked what would be decided, or the call is not in the facts
+		return // it only was a query what would be decided, or the call is not in the facts
 	}
 	running := s.Status == state.ToolRunning // it hit the sandbox
 	if !running && !w.inGroup(e, t) {
@@ -178,14 +178,14 @@ func (w *walk) subject(e *event.Event, t *state.Thread, p *event.PermissionEvalu
 		}
 		input = b
 	}
-	if asked := w.arguments(e.ToolCallID); asked != nil && !c.rewritten() && !bytes.Equal(compact(asked), compact(input)) {
+	if asked := w.arguments(e.ToolCallID); asked != nil && !c.rewritten() && !bytes.Equal(compactJSON(asked), compactJSON(input)) {
 		w.differ(e, "a decision about "+string(asked), "a decision about "+string(input))
 		return nil, nil, false
 	}
 	return entry, input, true
 }
 
-// compare holds a decision against the recorded one. What it says in words may have
+// compare checks a decision against the recorded one. What it says in words may have
 // had secrets taken out.
 func (w *walk) compare(e *event.Event, p *event.PermissionEvaluated, d permission.Decision) {
 	text := func(p *event.PermissionEvaluated) string {

@@ -34,8 +34,8 @@ func (p *places) count(e *event.Event) {
 	}
 }
 
-// of says what a fact belongs to.
-func (p *places) of(e *event.Event) string {
+// placeOfFact says what a fact belongs to.
+func (p *places) placeOfFact(e *event.Event) string {
 	n := p.turns[e.TurnID]
 	if n == 0 {
 		return "session"

@@ -9,7 +9,7 @@
 // [Difference]. With another configuration ([Options]) the same walk answers what would
 // have been decided under it.
 //
-// Nothing is run: no runtime is started, no clock is read, nobody is waited for. What
+// Nothing is run: no runtime is started, no clock is read, nothing is waited for. What
 // models, tools, people and hooks said is taken from the facts.
 //
 // [Live] is something else: it submits the recorded inputs to a runtime.
@@ -109,7 +109,7 @@ type deciders struct {
 	validate func(*tool.Entry, event.Raw) error
 }
 
-func ours() deciders {
+func productDeciders() deciders {
 	return deciders{
 		next: func(p *loop.Policy, s *state.Session, threadID string, now time.Time) loop.Effect {
 			return p.Next(s, threadID, now)
@@ -119,7 +119,7 @@ func ours() deciders {
 }
 
 // Walk decides again what was recorded.
-func Walk(r *Recording, opt Options) (*Report, error) { return walkWith(r, opt, ours()) }
+func Walk(r *Recording, opt Options) (*Report, error) { return walkWith(r, opt, productDeciders()) }
 
 func walkWith(r *Recording, opt Options, d deciders) (*Report, error) {
 	w := newWalk(r, opt, d)
@@ -127,7 +127,7 @@ func walkWith(r *Recording, opt Options, d deciders) (*Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("replay: %w", err)
 		}
-		if err := w.fact(e); err != nil {
+		if err := w.walkFact(e); err != nil {
 			return nil, fmt.Errorf("replay: fact %d: %w", e.Sequence, err)
 		}
 		if len(w.report.Differences) > 0 && !opt.All {
@@ -178,8 +178,8 @@ func newWalk(r *Recording, opt Options, d deciders) *walk {
 	return w
 }
 
-// fact looks at a fact, and folds it.
-func (w *walk) fact(e *event.Event) error {
+// walkFact looks at a fact, and folds it.
+func (w *walk) walkFact(e *event.Event) error {
 	w.report.Facts++
 	w.places.count(e)
 	w.readConfiguration(event.ConfigurationOf(e.Payload))
@@ -217,7 +217,7 @@ func (w *walk) check(e *event.Event) {
 	case *event.RoutingDecision:
 		w.checkRouting(e, t, p)
 	case *event.CompactionStarted:
-		if p.Trigger != "requested" { // somebody else begins those
+		if p.Trigger != "requested" { // compact_thread begins those
 			w.expect(e, loop.Compact{TurnID: e.TurnID, Trigger: p.Trigger, Attempt: p.Attempt})
 		}
 	case *event.ModelRequested:
@@ -278,7 +278,7 @@ func (w *walk) remember(e *event.Event) {
 
 // differ reports a decision that is another one.
 func (w *walk) differ(e *event.Event, expected, found string) *Difference {
-	of := w.places.of(e)
+	of := w.places.placeOfFact(e)
 	w.report.Differences = append(w.report.Differences, Difference{
 		Sequence: e.Sequence, EventID: e.ID, Type: e.Type, Of: of, Expected: expected, Found: found,
 		Says: fmt.Sprintf("%s: fact %d (%s): %s was recorded, and %s is decided now", of, e.Sequence, e.Type, found, expected),

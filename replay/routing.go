@@ -48,7 +48,7 @@ func (w *walk) checkRouting(e *event.Event, t *state.Thread, p *event.RoutingDec
 		return
 	}
 	if next, found := w.next(e), (loop.Fallback{TurnID: e.TurnID, Cause: p.Cause}); next != found {
-		w.differ(e, describe(next), describe(found))
+		w.differ(e, describeEffect(next), describeEffect(found))
 		return
 	}
 	routing, ok := w.configuration.FallbackFor(w.s, t, p.Cause, resting(p.Resting), e.Time)

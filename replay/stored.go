@@ -17,7 +17,7 @@ const maxContent = 64 << 20
 
 // Stored returns the recording of a session as a store has it.
 func Stored(ctx context.Context, s store.Store, sessionID string) (*Recording, error) {
-	r := &Recording{SessionID: sessionID, Content: func(ref string) ([]byte, error) { return content(ctx, s, ref) }}
+	r := &Recording{SessionID: sessionID, Content: func(ref string) ([]byte, error) { return readContent(ctx, s, ref) }}
 	after := uint64(0)
 	base, err := s.Base(ctx, sessionID)
 	switch {
@@ -30,12 +30,12 @@ func Stored(ctx context.Context, s store.Store, sessionID string) (*Recording, e
 			return nil, fmt.Errorf("replay: %w", err)
 		}
 	}
-	r.Facts = facts(s.Read(ctx, sessionID, store.Range{After: after}))
+	r.Facts = decodeFacts(s.Read(ctx, sessionID, store.Range{After: after}))
 	return r, nil
 }
 
-// facts decodes records.
-func facts(records iter.Seq2[store.Record, error]) iter.Seq2[*event.Event, error] {
+// decodeFacts decodes records.
+func decodeFacts(records iter.Seq2[store.Record, error]) iter.Seq2[*event.Event, error] {
 	return func(yield func(*event.Event, error) bool) {
 		for rec, err := range records {
 			var e *event.Event
@@ -49,7 +49,7 @@ func facts(records iter.Seq2[store.Record, error]) iter.Seq2[*event.Event, error
 	}
 }
 
-func content(ctx context.Context, s store.Store, ref string) ([]byte, error) {
+func readContent(ctx context.Context, s store.Store, ref string) ([]byte, error) {
 	b, err := s.OpenBlob(ctx, ref)
 	if err != nil {
 		return nil, err

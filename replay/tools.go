@@ -41,7 +41,7 @@ func (w *walk) inGroup(e *event.Event, t *state.Thread) bool {
 	if g, ok := next.(loop.RunTools); ok && g.TurnID == e.TurnID && at >= g.From && at < g.To {
 		return true
 	}
-	w.differ(e, describe(next), fmt.Sprintf("the judgement of call %d", at+1))
+	w.differ(e, describeEffect(next), fmt.Sprintf("the judgement of call %d", at+1))
 	return false
 }
 
@@ -61,7 +61,7 @@ func stateOf(e *event.Event, t *state.Thread) *state.ToolCall {
 	return nil
 }
 
-// checkStart holds the start of a call against what is next, and against the word on
+// checkStart checks the start of a call against what is next, and against the word on
 // whether it may run.
 func (w *walk) checkStart(e *event.Event, t *state.Thread) {
 	c := stateOf(e, t)
@@ -91,7 +91,7 @@ func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 	}
 }
 
-// checkRefusal holds the refusal of a call's input against its tool's schema. Other
+// checkRefusal checks the refusal of a call's input against its tool's schema. Other
 // refusals are decisions of their own, or depend on what was there.
 func (w *walk) checkRefusal(e *event.Event, t *state.Thread, p *event.ToolFailed) {
 	c := stateOf(e, t)
@@ -115,7 +115,7 @@ func (w *walk) checkRefusal(e *event.Event, t *state.Thread, p *event.ToolFailed
 	}
 }
 
-// checkInput holds an input against its tool, as the loop does before it decides.
+// checkInput checks an input against its tool, as the loop does before it decides.
 func (w *walk) checkInput(t *state.Thread, entry *tool.Entry, input event.Raw, disk loop.Disk) error {
 	return w.configuration.CheckInput(w.s, t, &entry.Info, func(in event.Raw) error { return w.decide.validate(entry, in) }, input, disk)
 }
@@ -139,8 +139,8 @@ func (w *walk) arguments(toolCallID string) event.Raw {
 	return c.request.Arguments
 }
 
-// compact is JSON without the space between its parts; what is no JSON stays.
-func compact(v event.Raw) []byte {
+// compactJSON is JSON without the space between its parts; what is no JSON stays.
+func compactJSON(v event.Raw) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, v) != nil {
 		return v

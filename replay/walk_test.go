@@ -29,7 +29,7 @@ func walked(t *testing.T, r *Recording, opt Options, d deciders) *Report {
 // from the case of each turn.
 func TestTheSameIsDecidedAgain(t *testing.T) {
 	k := recorded(t)
-	report := walked(t, k.recording(), Options{}, ours())
+	report := walked(t, k.recording(), Options{}, productDeciders())
 	if len(report.Differences) > 0 || len(report.Missing) > 0 || report.Decisions < 15 || report.Turns != 4 {
 		t.Errorf("%+v", report)
 	}
@@ -48,7 +48,7 @@ func TestTheSameIsDecidedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := walked(t, rec, Options{}, ours())
+		report := walked(t, rec, Options{}, productDeciders())
 		if len(report.Differences) > 0 || len(report.Missing) > 0 || report.Decisions == 0 || c.Determinism != "deterministic" {
 			t.Errorf("case %d: %+v", i, report)
 		}
@@ -164,7 +164,7 @@ func TestAChangedFactIsFound(t *testing.T) {
 					}
 				}
 			}
-			report := walked(t, rec, Options{}, ours())
+			report := walked(t, rec, Options{}, productDeciders())
 			if at == 0 || len(report.Differences) != 1 {
 				t.Fatalf("fact %d was changed: %+v", at, report.Differences)
 			}
@@ -195,7 +195,7 @@ func TestASkippedDecisionIsFound(t *testing.T) {
 			}
 		}
 	}
-	report := walked(t, rec, Options{}, ours())
+	report := walked(t, rec, Options{}, productDeciders())
 	if len(report.Differences) != 1 || report.Differences[0].Type != event.TypeToolStarted {
 		t.Errorf("%+v", report.Differences)
 	}
@@ -239,7 +239,7 @@ func TestAChangedProgramIsFound(t *testing.T) {
 		}, event.TypePermissionEvaluated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := ours()
+			d := productDeciders()
 			c.change(&d)
 			report := walked(t, k.recording(), Options{}, d)
 			if len(report.Differences) != 1 || report.Differences[0].Type != c.at {
@@ -266,7 +266,7 @@ func TestWhatIf(t *testing.T) {
 		}}, "routing.candidates.resolved"},
 		"a budget": {Options{All: true, Change: func(c *loop.Configuration) { c.Budget.SessionCostUSD = 100 }}, "money that is left"},
 	} {
-		report := walked(t, k.recording(), c.opt, ours())
+		report := walked(t, k.recording(), c.opt, productDeciders())
 		if !slices.ContainsFunc(report.Differences, func(d Difference) bool { return strings.Contains(d.Says, c.says) }) {
 			t.Errorf("%s: %+v", name, report.Differences)
 		}

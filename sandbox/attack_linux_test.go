@@ -51,7 +51,7 @@ var attacks = map[string]func(arg string) error{
 	"vsock":      func(string) error { return sock(unix.AF_VSOCK, unix.SOCK_STREAM, 0) },
 	"alg":        func(string) error { return sock(unix.AF_ALG, unix.SOCK_SEQPACKET, 0) },
 	"both":       both,
-	"get":        get,
+	"get":        fetchURL,
 	"io_uring":   ioUring,
 	"bpf":        func(string) error { return call(unix.SYS_BPF, 0, 0, 0) },
 	"perf":       func(string) error { return call(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0) },
@@ -180,9 +180,9 @@ func both(string) error {
 	return dial("tcp", l.Addr().String())
 }
 
-// get is no attack: it fetches a URL through the proxy of the environment. The
+// fetchURL is no attack: it fetches a URL through the proxy of the environment. The
 // standard library never uses a proxy for loopback addresses, so it is given here.
-func get(address string) error {
+func fetchURL(address string) error {
 	proxy, err := url.Parse(os.Getenv("HTTP_PROXY"))
 	if err != nil {
 		return err

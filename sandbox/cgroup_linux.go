@@ -126,7 +126,7 @@ func (g group) tasks() []string {
 }
 
 // name is what the ledger keeps.
-func (g group) name() string { return first(g.unified, g.pids, g.memory) }
+func (g group) name() string { return firstNonEmpty(g.unified, g.pids, g.memory) }
 
 // exists tells whether there is a group.
 func (g group) exists() bool { return g.name() != "" }
@@ -135,21 +135,21 @@ func (g group) exists() bool { return g.name() != "" }
 func (g group) counts() (oom, forks int64) {
 	switch {
 	case g.unified != "":
-		oom = counter(filepath.Join(g.unified, "memory.events"), "oom_kill")
-		forks = counter(filepath.Join(g.unified, "pids.events"), "max")
+		oom = readCounter(filepath.Join(g.unified, "memory.events"), "oom_kill")
+		forks = readCounter(filepath.Join(g.unified, "pids.events"), "max")
 	default:
 		if g.memory != "" {
-			oom = counter(filepath.Join(g.memory, "memory.oom_control"), "oom_kill")
+			oom = readCounter(filepath.Join(g.memory, "memory.oom_control"), "oom_kill")
 		}
 		if g.pids != "" {
-			forks = counter(filepath.Join(g.pids, "pids.events"), "max")
+			forks = readCounter(filepath.Join(g.pids, "pids.events"), "max")
 		}
 	}
 	return oom, forks
 }
 
-// counter reads "name value" lines.
-func counter(path, name string) int64 {
+// readCounter reads "name value" lines.
+func readCounter(path, name string) int64 {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0
@@ -239,14 +239,14 @@ func probeCgroups(r *Report) {
 	}
 	r.CgroupPids, r.CgroupMemory = feature(pidsWhy), feature(memoryWhy)
 	for _, base := range []string{unified, pids, memory} {
-		sweep(base)
+		sweepGroups(base)
 	}
 }
 
-// sweep removes groups that a run of ours left behind when it died. The kernel
+// sweepGroups removes groups that a run of ours left behind when it died. The kernel
 // removes only what is empty. Those of another pid namespace are left alone: their
 // makers may live, unseen from here, and be about to enter them.
-func sweep(base string) {
+func sweepGroups(base string) {
 	namespace := pidNamespace()
 	if base == "" || namespace == "" {
 		return
@@ -276,7 +276,7 @@ func tryGroup(mount groupMount, own, file string) (base, why string) {
 	base = filepath.Join(mount.point, strings.TrimPrefix(own, strings.TrimSuffix(mount.root, "/")))
 	dir, err := os.MkdirTemp(base, "agentd-probe-")
 	if err != nil {
-		return "", reason(err)
+		return "", kernelReason(err)
 	}
 	defer os.Remove(dir) // an empty group is harmless
 	if unix.Access(filepath.Join(dir, file), unix.W_OK) != nil {
@@ -285,8 +285,8 @@ func tryGroup(mount groupMount, own, file string) (base, why string) {
 	return base, ""
 }
 
-// reason shortens an error to what the kernel said.
-func reason(err error) string {
+// kernelReason shortens an error to what the kernel said.
+func kernelReason(err error) string {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Op + " " + filepath.Dir(path.Path) + ": " + path.Err.Error()
 	}

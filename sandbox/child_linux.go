@@ -62,7 +62,7 @@ func (c Command) check() error {
 }
 
 // begin starts a stage in the namespaces and control groups of the plan, by the
-// launcher if there is one. It waits to be told what to become.
+// launcher if there is one. It waits for its specification.
 func (p *Plan) begin(l *launcher) (*Child, error) {
 	c := &Child{done: make(chan struct{}), closed: make(chan struct{}), pidNS: p.use.pid}
 	var err error
@@ -84,7 +84,7 @@ func (p *Plan) begin(l *launcher) (*Child, error) {
 // become makes a stage that waits the command's. If that fails, the child is
 // closed.
 func (c *Child) become(p *Plan, cmd Command) (*Child, error) {
-	if err := c.tell(p, cmd); err != nil {
+	if err := c.sendSpec(p, cmd); err != nil {
 		_ = c.Kill()
 		c.Close()
 		return nil, fmt.Errorf("start sandbox: %w", err)
@@ -92,8 +92,8 @@ func (c *Child) become(p *Plan, cmd Command) (*Child, error) {
 	return c, nil
 }
 
-// tell sends the spec and the files.
-func (c *Child) tell(p *Plan, cmd Command) error {
+// sendSpec sends the spec and the files.
+func (c *Child) sendSpec(p *Plan, cmd Command) error {
 	if err := c.group.limit(p); err != nil {
 		return err
 	}
@@ -314,10 +314,10 @@ func (c *Child) follow() {
 		case stage.MsgSupervise:
 			c.supervise(file)
 		case stage.MsgFailed:
-			c.finish(c.failed(failure(payload)))
+			c.finish(c.failed(stageFailure(payload)))
 			known = true
 		case stage.MsgStopped:
-			c.finish(c.failed(stopped(payload)))
+			c.finish(c.failed(stageStopped(payload)))
 			known = true
 		case stage.MsgExited:
 			c.finish(c.exited(payload))
@@ -426,7 +426,7 @@ func statusExit(status syscall.WaitStatus) Exit {
 }
 
 // failed is the exit of a child that did not start; one that was being killed
-// meanwhile was killed.
+// in the meantime was killed.
 func (c *Child) failed(why error) Exit {
 	c.mu.Lock()
 	killed := c.kill
@@ -452,8 +452,8 @@ func (c *Child) vanished(state *os.ProcessState) Exit {
 	return e
 }
 
-// failure names the steps that the stage could not do.
-func failure(payload []byte) error {
+// stageFailure names the steps that the stage could not do.
+func stageFailure(payload []byte) error {
 	failed, err := stage.DecodeFailed(payload)
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
@@ -465,8 +465,8 @@ func failure(payload []byte) error {
 	return errors.Join(all...)
 }
 
-// stopped names the step that a forked stage could not do.
-func stopped(payload []byte) error {
+// stageStopped names the step that a forked stage could not do.
+func stageStopped(payload []byte) error {
 	f, err := stage.DecodeStopped(payload)
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)

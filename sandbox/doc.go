@@ -6,7 +6,7 @@
 // doesn't. [Prepare] turns a [Profile] (what is wanted) and a [Report] (what can
 // be had) into a [Plan]: per boundary the mechanism that will enforce it, and a
 // sentence for everything that was asked for and won't be enforced. Nothing is
-// weakened silently: whoever runs a plan can read the difference first, and a
+// weakened silently: the caller can read the difference before it runs a plan, and a
 // step that fails later ends the command before it began.
 //
 // [Plan.Start] starts our own binary again, [Warm.Start] has a small process that it
@@ -57,7 +57,7 @@
 // pays for the second once: its first command starts a launcher beside it, a process
 // of some hundred kilobytes without a Go runtime, which forks every further stage as
 // a child of ours. And it pays for the first ahead of time: it keeps one stage that
-// waits to be told what to become. BenchmarkTrue compares both ways with a bare
+// waits for its specification. BenchmarkTrue compares both ways with a bare
 // start. For an ordinary user a new user namespace makes the kernel copy page
 // tables, which takes longer the more memory a process uses; the launcher uses
 // little. Where there is no launcher (it was killed three times, the kernel refuses,

@@ -14,9 +14,9 @@ var defaultEnv = []struct{ name, value string }{
 	{"TERM", "dumb"},
 }
 
-// environment is what a command gets: the few variables that programs can't do
+// commandEnv is what a command gets: the few variables that programs can't do
 // without, those that the profile names, and nothing else.
-func environment(p Profile, lookup func(string) (string, bool), tty bool, tmp string, proxyPort int) []string {
+func commandEnv(p Profile, lookup func(string) (string, bool), tty bool, tmp string, proxyPort int) []string {
 	var env []string
 	for _, d := range defaultEnv {
 		value, ok := lookup(d.name)
@@ -26,7 +26,7 @@ func environment(p Profile, lookup func(string) (string, bool), tty bool, tmp st
 				value = "xterm-256color"
 			}
 		case d.name == "TERM":
-			value = d.value // no terminal: nobody reads its codes
+			value = d.value // no terminal interprets its codes
 		case !ok:
 			value = d.value
 		}
@@ -35,9 +35,9 @@ func environment(p Profile, lookup func(string) (string, bool), tty bool, tmp st
 	env = append(env, "TMPDIR="+tmp)
 	for _, entry := range p.Env {
 		if strings.Contains(entry, "=") {
-			env = set(env, entry)
+			env = setEnv(env, entry)
 		} else if value, ok := lookup(entry); ok {
-			env = set(env, entry+"="+value)
+			env = setEnv(env, entry+"="+value)
 		}
 	}
 	if proxyPort == 0 {
@@ -45,16 +45,16 @@ func environment(p Profile, lookup func(string) (string, bool), tty bool, tmp st
 	}
 	address := "http://127.0.0.1:" + strconv.Itoa(proxyPort)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-		env = set(env, name+"="+address)
+		env = setEnv(env, name+"="+address)
 	}
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
-		env = set(env, name+"=localhost,127.0.0.1,::1")
+		env = setEnv(env, name+"=localhost,127.0.0.1,::1")
 	}
 	return env
 }
 
-// set replaces a variable or adds it.
-func set(env []string, entry string) []string {
+// setEnv replaces a variable or adds it.
+func setEnv(env []string, entry string) []string {
 	name, _, _ := strings.Cut(entry, "=")
 	for i, e := range env {
 		if strings.HasPrefix(e, name+"=") {

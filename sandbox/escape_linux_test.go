@@ -324,7 +324,7 @@ func escapes(t *testing.T, v variant, profile string, start starter) {
 			skipped = append(skipped, a.name)
 			continue
 		}
-		r := s.try(t, plan, a)
+		r := s.runAttempt(t, plan, a)
 		if r.Failure != nil {
 			t.Fatalf("%s: %v", a.name, r.Failure)
 		}
@@ -368,7 +368,7 @@ func TestAttemptsWorkWithoutASandbox(t *testing.T) {
 		}
 		s := newScene(t)
 		plan.Profile.Cwd = s.workspace
-		r := s.try(t, plan, a)
+		r := s.runAttempt(t, plan, a)
 		escaped := r.Code == 0
 		if a.escaped != nil {
 			escaped = a.escaped(s, r)
@@ -392,7 +392,7 @@ func TestFullAccessHidesTheStore(t *testing.T) {
 		}
 		s := newScene(t)
 		profile := Profile{Mode: DangerFullAccess, Root: s.workspace, Hidden: []string{s.hidden}, Protected: []string{s.guard}}
-		r := s.try(t, prepared(t, profile), a)
+		r := s.runAttempt(t, prepared(t, profile), a)
 		escaped := r.Code == 0
 		if a.escaped != nil {
 			escaped = a.escaped(s, r)
@@ -421,7 +421,7 @@ func TestRootStaysAboveTheCover(t *testing.T) {
 		"cat /proc/" + self + "/root" + s.hidden + "/*",
 		"cat /proc/1/root" + s.hidden + "/*",
 	} {
-		r := s.try(t, plan, attempt{name: line, line: line})
+		r := s.runAttempt(t, plan, attempt{name: line, line: line})
 		if r.Code == 0 || strings.Contains(r.stdout, "TOP-") {
 			t.Errorf("%s: %+v\n%s\n%s", line, r.Exit, r.stdout, r.stderr)
 		}

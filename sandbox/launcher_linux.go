@@ -38,7 +38,7 @@ type launcher struct {
 var errLost = errors.New("the launcher was lost")
 
 // launcherAnswers bounds the wait for an answer. It takes a fraction of a
-// millisecond; a launcher that somebody stopped must not stop everything else.
+// millisecond; a stopped launcher must not stop everything else.
 const launcherAnswers = 10 * time.Second
 
 // startLauncher starts one.
@@ -51,7 +51,7 @@ func startLauncher() (*launcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start launcher: socketpair: %w", err)
 	}
-	ours, theirs, err := connect(fds)
+	ours, theirs, err := connectPair(fds)
 	if err != nil {
 		return nil, fmt.Errorf("start launcher: %w", err)
 	}
@@ -96,7 +96,7 @@ func (l *launcher) answer() (int, error) {
 	}
 	pid := int64(binary.LittleEndian.Uint64(b[:]))
 	if n != len(b) || pid == 0 {
-		return 0, errors.New("the launcher said nothing")
+		return 0, errors.New("the launcher didn't answer")
 	}
 	return int(pid), nil
 }

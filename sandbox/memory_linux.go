@@ -38,8 +38,8 @@ func (m *foreignMemory) at(addr uint64) ([]byte, error) {
 	return m.piece, nil
 }
 
-// word reads an address.
-func (m *foreignMemory) word(addr uint64) (uint64, error) {
+// readWord reads an address.
+func (m *foreignMemory) readWord(addr uint64) (uint64, error) {
 	var b [wordSize]byte
 	for i := 0; i < wordSize; {
 		p, err := m.at(addr + uint64(i))

@@ -8,7 +8,7 @@ import (
 )
 
 // errUnsupported is the answer where there is no sandbox.
-var errUnsupported = errors.New("commands run on Linux only")
+var errUnsupported = errors.New("running commands is only supported on Linux")
 
 // Probe reports that nothing is enforced on this operating system.
 func Probe() Report {

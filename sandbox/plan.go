@@ -113,7 +113,7 @@ func (p *Plan) decideFiles() {
 		}
 	}
 	if !p.use.seccomp {
-		p.lacksf("processes: system calls aren't filtered: %s", first(r.Seccomp.Reason, r.NoNewPrivs.Reason))
+		p.lacksf("processes: system calls aren't filtered: %s", firstNonEmpty(r.Seccomp.Reason, r.NoNewPrivs.Reason))
 	}
 	if r.Inherited != "" {
 		p.lacksf("filesystem: files that were open when agentd was started are open in the command: %s", r.Inherited)
@@ -158,7 +158,7 @@ func (p *Plan) Unresolved() []string {
 func (p *Plan) Covering(hidden, protected, pinned []string) *Plan {
 	c := *p
 	hidden = slices.DeleteFunc(outermost(hidden), func(path string) bool {
-		return slices.ContainsFunc(p.Profile.Hidden, func(h string) bool { return within(path, h) })
+		return slices.ContainsFunc(p.Profile.Hidden, func(h string) bool { return pathWithin(path, h) })
 	})
 	c.Profile.Hidden = slices.Concat(p.Profile.Hidden, hidden)
 	c.Profile.Protected = slices.Concat(p.Profile.Protected, protected)
@@ -220,7 +220,7 @@ func (p *Plan) Protected() []string {
 
 // writes tells whether a write root holds a path.
 func (p *Plan) writes(path string) bool {
-	return slices.ContainsFunc(p.WriteRoots, func(w string) bool { return within(path, w) })
+	return slices.ContainsFunc(p.WriteRoots, func(w string) bool { return pathWithin(path, w) })
 }
 
 // lackProtection names the protected files that can be changed: Landlock opens a
@@ -263,7 +263,7 @@ func (p *Plan) lackMount() {
 	for _, h := range p.Profile.Hidden {
 		p.lacksf("filesystem: names, sizes and times below %s can be seen: mount namespace: %s", h, why)
 		for _, w := range p.WriteRoots {
-			if within(h, w) {
+			if pathWithin(h, w) {
 				p.exposesf(h, "filesystem: %s can be read, because the write root %s holds it: mount namespace: %s", h, w, why)
 			}
 		}
@@ -377,8 +377,8 @@ func mechanism(names ...name) string {
 	return strings.Join(used, "+")
 }
 
-// first returns the first text that isn't empty.
-func first(texts ...string) string {
+// firstNonEmpty returns the first text that isn't empty.
+func firstNonEmpty(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
 			return t

@@ -246,13 +246,13 @@ func TestEnvironment(t *testing.T) {
 	lookup := func(name string) (string, bool) { v, ok := ours[name]; return v, ok }
 	p := Profile{Env: []string{"WANTED", "MISSING", "SET=s", "LANG=de"}}
 	want := []string{"PATH=/p", "HOME=/h", "LANG=de", "TERM=dumb", "TMPDIR=/t", "WANTED=w", "SET=s"}
-	if diff := cmp.Diff(want, environment(p, lookup, false, "/t", 0)); diff != "" {
+	if diff := cmp.Diff(want, commandEnv(p, lookup, false, "/t", 0)); diff != "" {
 		t.Error(diff)
 	}
-	if got := environment(p, lookup, true, "/t", 0); !slices.Contains(got, "TERM=screen") {
+	if got := commandEnv(p, lookup, true, "/t", 0); !slices.Contains(got, "TERM=screen") {
 		t.Errorf("a terminal: %v", got)
 	}
-	got := environment(Profile{}, func(string) (string, bool) { return "", false }, true, "/tmp", 3128)
+	got := commandEnv(Profile{}, func(string) (string, bool) { return "", false }, true, "/tmp", 3128)
 	for _, want := range []string{"HOME=/", "LANG=C.UTF-8", "TERM=xterm-256color", "HTTPS_PROXY=http://127.0.0.1:3128", "no_proxy=localhost,127.0.0.1,::1"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is missing in %v", want, got)

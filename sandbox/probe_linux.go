@@ -54,12 +54,12 @@ func probeRestrictions(r *Report, abi syscall.Errno) {
 		r.NoNewPrivs, r.Landlock, r.Seccomp = unavailable("%v", err), unavailable("%v", err), unavailable("%v", err)
 		return
 	}
-	r.NoNewPrivs = step(failed, stage.StepNoNewPrivs)
-	r.Landlock = step(failed, stage.StepLandlock)
+	r.NoNewPrivs = stepFeature(failed, stage.StepNoNewPrivs)
+	r.Landlock = stepFeature(failed, stage.StepLandlock)
 	if r.LandlockABI == 0 {
 		r.Landlock = unavailable("the kernel doesn't have it or it is off: %v", abi)
 	}
-	r.Seccomp = step(failed, stage.StepSeccomp)
+	r.Seccomp = stepFeature(failed, stage.StepSeccomp)
 	if auditArch == 0 {
 		r.Seccomp = unavailable("no filter for %s", runtime.GOARCH)
 	}
@@ -79,7 +79,7 @@ func probeSupervision(seccomp Feature) Feature {
 	if err != nil {
 		return unavailable("%v", err)
 	}
-	if f := step(failed, stage.StepSupervise, stage.StepNoNewPrivs); !f.Available {
+	if f := stepFeature(failed, stage.StepSupervise, stage.StepNoNewPrivs); !f.Available {
 		return f
 	}
 	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(scope)) == "3" {
@@ -97,7 +97,7 @@ func probeNamespaces(r *Report) {
 	_, err := tryStage(unix.CLONE_NEWUSER, true, nil)
 	r.UserNamespace = available()
 	if err != nil {
-		r.UserNamespace = unavailable("%s", cause(err))
+		r.UserNamespace = unavailable("%s", kernelCause(err))
 	}
 	own := Report{}
 	tryNamespaces(&own, false)
@@ -139,7 +139,7 @@ func better(a, b Report) bool {
 func tryNamespaces(r *Report, user bool) {
 	failed, err := tryStage(allNamespaces, user, wantAll)
 	if err == nil {
-		r.NetworkNamespace = step(failed, stage.StepLoopback, stage.StepListen)
+		r.NetworkNamespace = stepFeature(failed, stage.StepLoopback, stage.StepListen)
 		r.PidNamespace = available()
 		fillMount(r, failed)
 		return
@@ -147,23 +147,23 @@ func tryNamespaces(r *Report, user bool) {
 	for flag, f := range map[uintptr]*Feature{unix.CLONE_NEWPID: &r.PidNamespace, unix.CLONE_NEWNET: &r.NetworkNamespace} {
 		*f = available()
 		if _, err := tryStage(flag, user, nil); err != nil {
-			*f = unavailable("%s", cause(err))
+			*f = unavailable("%s", kernelCause(err))
 		}
 	}
 	r.ProcMount, r.PidMax = unavailable("not with a mount namespace together"), unavailable("not with a mount namespace together")
 	failed, err = tryStage(unix.CLONE_NEWNS, user, func(s *stage.Spec) { wantAll(s); s.Proc, s.PidMax, s.ProxyPort, s.Loopback = false, 0, 0, false })
 	if err != nil {
-		r.MountNamespace = unavailable("%s", cause(err))
+		r.MountNamespace = unavailable("%s", kernelCause(err))
 		return
 	}
 	fillMount(r, failed)
 }
 
 func fillMount(r *Report, failed []stage.Failed) {
-	r.MountNamespace = step(failed, stage.StepPrivate, stage.StepClone, stage.StepReadOnly, stage.StepTmpfs, stage.StepDev, stage.StepAttach, stage.StepPin, stage.StepHide, stage.StepCaps)
+	r.MountNamespace = stepFeature(failed, stage.StepPrivate, stage.StepClone, stage.StepReadOnly, stage.StepTmpfs, stage.StepDev, stage.StepAttach, stage.StepPin, stage.StepHide, stage.StepCaps)
 	if r.ProcMount.Reason == "" {
-		r.ProcMount = step(failed, stage.StepProc)
-		r.PidMax = step(failed, stage.StepPidMax, stage.StepProc)
+		r.ProcMount = stepFeature(failed, stage.StepProc)
+		r.PidMax = stepFeature(failed, stage.StepPidMax, stage.StepProc)
 	}
 }
 
@@ -178,8 +178,8 @@ func wantAll(s *stage.Spec) {
 	s.DropCaps, s.NoNewPrivs = true, true
 }
 
-// step says whether none of the steps failed.
-func step(failed []stage.Failed, names ...string) Feature {
+// stepFeature says whether none of the steps failed.
+func stepFeature(failed []stage.Failed, names ...string) Feature {
 	for _, f := range failed {
 		if slices.Contains(names, f.Step) {
 			return unavailable("%s: %v", f.Step, syscall.Errno(f.Errno))
@@ -223,8 +223,8 @@ func tryStage(flags uintptr, user bool, want func(*stage.Spec)) ([]stage.Failed,
 	}
 }
 
-// cause shortens an error to what the kernel said.
-func cause(err error) string {
+// kernelCause shortens an error to what the kernel said.
+func kernelCause(err error) string {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		err = path.Err
 	}

@@ -89,7 +89,7 @@ type Limits struct {
 	MemoryMB int64
 	// Processes bounds processes and threads.
 	Processes int64
-	// WallClock is kept by whoever runs the command; see package process.
+	// WallClock is enforced by the caller; see package process.
 	WallClock time.Duration
 	// CPU bounds the processor time of each process.
 	CPU time.Duration
@@ -126,11 +126,11 @@ func (p Profile) resolve() (Profile, error) {
 	}
 	for _, w := range p.writeRoots() {
 		if w == "/" {
-			return p, errors.New("the root of the file system as a write root is no boundary: use danger_full_access")
+			return p, errors.New("/ can't be a write root because that is no boundary: use danger_full_access")
 		}
 		for _, h := range p.Hidden {
-			if within(w, h) {
-				return p, fmt.Errorf("write root %s lies in the hidden %s", w, h)
+			if pathWithin(w, h) {
+				return p, fmt.Errorf("write root %s is inside the hidden path %s", w, h)
 			}
 		}
 	}
@@ -179,11 +179,11 @@ func (p Profile) resolvePaths() (Profile, error) {
 		}
 	}
 	fixOrAbsolute := func(path string) (string, error) { return p.fixed(path, resolvedOrAbsolute) }
-	if p.Hidden, err = each(p.Hidden, fixOrAbsolute); err != nil {
+	if p.Hidden, err = mapPaths(p.Hidden, fixOrAbsolute); err != nil {
 		return p, fmt.Errorf("hidden %w", err)
 	}
 	p.Hidden = outermost(p.Hidden) // a cover over a folder covers what is in it
-	if p.Protected, err = each(p.Protected, besideParent); err != nil {
+	if p.Protected, err = mapPaths(p.Protected, besideParent); err != nil {
 		return p, fmt.Errorf("protected %w", err)
 	}
 	return p, nil
@@ -218,7 +218,7 @@ func (p Profile) Fixed(places *place.Places) (Profile, error) {
 		}
 		found, err := places.Fix(at)
 		if errors.Is(err, place.ErrReplaced) || err != nil && !found.IsZero() {
-			return "", fmt.Errorf("%s is not what it was when agentd resolved it: %w; put it back, or reload or restart agentd to accept the change", at, place.ErrReplaced)
+			return "", fmt.Errorf("%s changed after agentd resolved it: %w; restore it, or reload or restart agentd to accept the change", at, place.ErrReplaced)
 		}
 		if err == nil {
 			p.Identities[at] = IdentityOf(found)
@@ -229,10 +229,10 @@ func (p Profile) Fixed(places *place.Places) (Profile, error) {
 	if p.Root, err = fix(p.Root); err != nil {
 		return p, err
 	}
-	if p.WriteRoots, err = each(p.WriteRoots, fix); err != nil {
+	if p.WriteRoots, err = mapPaths(p.WriteRoots, fix); err != nil {
 		return p, fmt.Errorf("write root %w", err)
 	}
-	if p.Hidden, err = each(p.Hidden, fix); err != nil {
+	if p.Hidden, err = mapPaths(p.Hidden, fix); err != nil {
 		return p, fmt.Errorf("hidden path %w", err)
 	}
 	p.Hidden = outermost(p.Hidden)
@@ -261,13 +261,13 @@ func (p *Plan) CheckPlaces() error {
 		if slices.Contains(p.Profile.Hidden, path) {
 			what = "hidden path"
 		}
-		return fmt.Errorf("%s %s is not what it was when agentd resolved it: %w; put it back, or reload or restart agentd to accept the change", what, path, place.ErrReplaced)
+		return fmt.Errorf("%s %s changed after agentd resolved it: %w; restore it, or reload or restart agentd to accept the change", what, path, place.ErrReplaced)
 	}
 	return nil
 }
 
-// each maps paths; an error names the path.
-func each(paths []string, resolve func(string) (string, error)) ([]string, error) {
+// mapPaths maps paths; an error names the path.
+func mapPaths(paths []string, resolve func(string) (string, error)) ([]string, error) {
 	out := slices.Clone(paths)
 	for i, path := range paths {
 		resolved, err := resolve(path)
@@ -310,15 +310,15 @@ func outermost(paths []string) []string {
 	slices.Sort(paths)
 	var kept []string
 	for _, path := range paths {
-		if !slices.ContainsFunc(kept, func(k string) bool { return within(path, k) }) {
+		if !slices.ContainsFunc(kept, func(k string) bool { return pathWithin(path, k) }) {
 			kept = append(kept, path)
 		}
 	}
 	return kept
 }
 
-// within tells whether path is dir or lies below it. Both are clean.
-func within(path, dir string) bool {
+// pathWithin tells whether path is dir or lies below it. Both are clean.
+func pathWithin(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 

@@ -76,9 +76,9 @@ func (p *proxy) refusedHosts() []string {
 
 // ServeHTTP is the proxy's protocol.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	host, port := split(r)
+	host, port := proxyTarget(r)
 	if host == "" {
-		http.Error(w, "agentd: this is a proxy: ask for an absolute URL or CONNECT", http.StatusBadRequest)
+		http.Error(w, "agentd: this is a proxy: request an absolute URL or use CONNECT", http.StatusBadRequest)
 		return
 	}
 	address, err := p.check(r.Context(), host, port)
@@ -94,9 +94,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.forward(w, r, address)
 }
 
-// split returns the host and port that a request is for; no host if it isn't a
+// proxyTarget returns the host and port that a request is for; no host if it isn't a
 // request to a proxy.
-func split(r *http.Request) (host, port string) {
+func proxyTarget(r *http.Request) (host, port string) {
 	target, port := r.Host, "443"
 	if r.Method != http.MethodConnect {
 		if r.URL.Scheme != "http" {
@@ -137,7 +137,7 @@ func (p *proxy) check(ctx context.Context, host, port string) (string, error) {
 			return net.JoinHostPort(addr.Unmap().String(), port), nil
 		}
 	}
-	return "", fmt.Errorf("%s has private addresses only; to allow them name the address", host)
+	return "", fmt.Errorf("%s only has private addresses; to allow one, list the address itself", host)
 }
 
 // Allowed tells whether a list of hosts lets a host and port through. An entry is a

@@ -56,8 +56,8 @@ func (s *scene) settle() error {
 // guardText is what the protected file says.
 const guardText = "rules"
 
-// try runs one attempt.
-func (s *scene) try(t *testing.T, plan *Plan, a attempt) result {
+// runAttempt runs one attempt.
+func (s *scene) runAttempt(t *testing.T, plan *Plan, a attempt) result {
 	t.Helper()
 	s.restore(t)
 	start := forked

@@ -67,7 +67,7 @@ func seccompFilter(w filterWants) []byte {
 	f.unless(auditArch, unix.SECCOMP_RET_KILL_PROCESS)
 	f.load(offsetNr)
 	if foreignBit != 0 {
-		f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, foreignBit)
+		f.emit(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, foreignBit)
 		f.ret(unix.SECCOMP_RET_KILL_PROCESS)
 	}
 	if w.supervise {
@@ -107,14 +107,14 @@ func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
 // filter is a program of classic BPF under construction.
 type filter struct{ b []byte }
 
-func (f *filter) add(code uint16, jt, jf uint8, k uint32) {
+func (f *filter) emit(code uint16, jt, jf uint8, k uint32) {
 	f.b = append(f.b, byte(code), byte(code>>8), jt, jf, byte(k), byte(k>>8), byte(k>>16), byte(k>>24))
 }
 
-func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
-func (f *filter) ret(action uint32)  { f.add(unix.BPF_RET|unix.BPF_K, 0, 0, action) }
+func (f *filter) load(offset uint32) { f.emit(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
+func (f *filter) ret(action uint32)  { f.emit(unix.BPF_RET|unix.BPF_K, 0, 0, action) }
 func (f *filter) jump(k uint32, skip int) {
-	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, uint8(skip), k)
+	f.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, uint8(skip), k)
 }
 
 // when returns the action if the loaded value is k.
@@ -125,7 +125,7 @@ func (f *filter) when(k, action uint32) {
 
 // unless returns the action if the loaded value isn't k.
 func (f *filter) unless(k, action uint32) {
-	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, 0, k)
+	f.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, 0, k)
 	f.ret(action)
 }
 
@@ -139,7 +139,7 @@ func (f *filter) deny(calls []uint32) {
 func (f *filter) flags(nr, bits uint32) {
 	f.jump(nr, 4)
 	f.load(offsetArg0)
-	f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, bits)
+	f.emit(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, bits)
 	f.ret(errno(unix.EPERM))
 	f.ret(unix.SECCOMP_RET_ALLOW)
 }
@@ -171,7 +171,7 @@ func (f *filter) sockets(families []uint32) {
 func (f *filter) pairs() {
 	f.jump(unix.SYS_SOCKETPAIR, 5)
 	f.load(offsetArg1)
-	f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, 0xf)
+	f.emit(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, 0xf)
 	f.when(unix.SOCK_DGRAM, errno(unix.EPERM))
 	f.ret(unix.SECCOMP_RET_ALLOW)
 }

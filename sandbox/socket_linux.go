@@ -17,11 +17,11 @@ func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
-	return connect(fds)
+	return connectPair(fds)
 }
 
-// connect makes a connection of one end of a pair, and a file of the other.
-func connect(fds [2]int) (ours *net.UnixConn, theirs *os.File, err error) {
+// connectPair makes a connection of one end of a pair, and a file of the other.
+func connectPair(fds [2]int) (ours *net.UnixConn, theirs *os.File, err error) {
 	theirs = os.NewFile(uintptr(fds[1]), "stage")
 	mine := os.NewFile(uintptr(fds[0]), "stage")
 	defer mine.Close() // FileConn has a copy

@@ -42,7 +42,7 @@ var privatePaths = []string{"/tmp", "/var/tmp"}
 func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	u := p.use
 	s := &stage.Spec{
-		Argv: cmd.Argv, Dir: first(cmd.Dir, p.Profile.Cwd), TTY: cmd.TTY,
+		Argv: cmd.Argv, Dir: firstNonEmpty(cmd.Dir, p.Profile.Cwd), TTY: cmd.TTY,
 		MountNS: u.mount, PidNS: u.pid, NetNS: u.net,
 		NoNewPrivs: u.noNewPrivs, DropCaps: u.dropCaps,
 		Tasks: uint64(len(g.tasks())), Limits: p.rlimits(),
@@ -63,7 +63,7 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	if u.mount && !u.cover {
 		s.ReadOnly, s.Dev, s.Proc = true, true, u.proc
 		s.Private, s.PrivateBytes = privatePaths, p.privateBytes()
-		s.Keep = p.keep()
+		s.Keep = p.keptTrees()
 	}
 	if u.pidMax {
 		s.PidMax = uint64(max(p.Profile.Limits.Processes, minPidMax))
@@ -78,9 +78,9 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	if supervised {
 		s.Supervise = unix.SYS_SECCOMP
 	}
-	env := environment(p.Profile, os.LookupEnv, cmd.TTY, tmp, int(s.ProxyPort))
+	env := commandEnv(p.Profile, os.LookupEnv, cmd.TTY, tmp, int(s.ProxyPort))
 	for _, entry := range cmd.Env {
-		env = set(env, entry)
+		env = setEnv(env, entry)
 	}
 	s.Env = env
 	s.Path = lookPath(cmd.Argv[0], env, s.Dir)
@@ -90,9 +90,9 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 // gone says that a path isn't there inside, because a private directory is in its
 // place: nothing has to be covered.
 func (p *Plan) gone(path string) bool {
-	in := func(dir string) bool { return within(path, dir) }
+	in := func(dir string) bool { return pathWithin(path, dir) }
 	return !p.use.cover && slices.ContainsFunc(privatePaths, in) &&
-		!slices.ContainsFunc(p.keep(), func(t stage.Tree) bool { return in(t.Path) })
+		!slices.ContainsFunc(p.keptTrees(), func(t stage.Tree) bool { return in(t.Path) })
 }
 
 // file is a path with what it is known by.
@@ -162,15 +162,15 @@ func (p *Plan) privateBytes() uint64 {
 	return uint64(mb) << 20
 }
 
-// keep are the trees that stay: the write roots, and what can be read below a
+// keptTrees are the trees that stay: the write roots, and what can be read below a
 // directory that becomes private.
-func (p *Plan) keep() []stage.Tree {
+func (p *Plan) keptTrees() []stage.Tree {
 	var trees []stage.Tree
 	below := func(path string) bool {
-		return slices.ContainsFunc(privatePaths, func(dir string) bool { return within(path, dir) })
+		return slices.ContainsFunc(privatePaths, func(dir string) bool { return pathWithin(path, dir) })
 	}
 	for _, path := range outermost(slices.Concat([]string{p.Profile.Root}, p.Profile.ReadRoots, p.Profile.Kept)) {
-		if below(path) && !slices.ContainsFunc(p.WriteRoots, func(w string) bool { return within(path, w) }) {
+		if below(path) && !slices.ContainsFunc(p.WriteRoots, func(w string) bool { return pathWithin(path, w) }) {
 			trees = append(trees, stage.Tree{File: p.file(path), ReadOnly: true})
 		}
 	}
@@ -238,19 +238,19 @@ func (p *Plan) readable() []string {
 	}
 	var all []string
 	for _, root := range roots {
-		all = append(all, without(root, p.Profile.Hidden)...)
+		all = append(all, withoutHidden(root, p.Profile.Hidden)...)
 	}
 	return all
 }
 
-// without returns what is below root but not below the hidden paths.
-func without(root string, hidden []string) []string {
+// withoutHidden returns what is below root but not below the hidden paths.
+func withoutHidden(root string, hidden []string) []string {
 	inside := false
 	for _, h := range hidden {
-		if within(root, h) {
+		if pathWithin(root, h) {
 			return nil
 		}
-		inside = inside || within(h, root)
+		inside = inside || pathWithin(h, root)
 	}
 	if !inside {
 		return []string{root}
@@ -262,7 +262,7 @@ func without(root string, hidden []string) []string {
 	var all []string
 	for _, e := range entries {
 		if e.Type()&os.ModeSymlink == 0 {
-			all = append(all, without(filepath.Join(root, e.Name()), hidden)...)
+			all = append(all, withoutHidden(filepath.Join(root, e.Name()), hidden)...)
 		}
 	}
 	return all
@@ -324,7 +324,7 @@ func atMost(resource int, value int64) int64 {
 // LookPath finds a program by its name in the PATH of the plan's commands, or by its
 // absolute path.
 func (p *Plan) LookPath(name string) (Identity, bool) {
-	path := lookPath(name, environment(p.Profile, os.LookupEnv, false, "/tmp", 0), p.Profile.Cwd)
+	path := lookPath(name, commandEnv(p.Profile, os.LookupEnv, false, "/tmp", 0), p.Profile.Cwd)
 	var st unix.Stat_t
 	if !filepath.IsAbs(path) || unix.Stat(path, &st) != nil {
 		return Identity{}, false

@@ -30,7 +30,7 @@ func startsOf(n *notification) ([]Start, error) {
 	if err != nil {
 		return nil, fmt.Errorf("path: %w", err)
 	}
-	argv, err := arguments(memory, argvArg)
+	argv, err := readArguments(memory, argvArg)
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -85,7 +85,7 @@ func (v *view) chain(file int, path string, argv []string) ([]Start, error) {
 
 // describe says what a file is, and reads its beginning.
 func (v *view) describe(file int, argv []string) (Start, []byte, error) {
-	path, st, err := identify(file)
+	path, st, err := identifyFile(file)
 	if err != nil {
 		return Start{}, nil, err
 	}
@@ -107,15 +107,15 @@ func (v *view) describe(file int, argv []string) (Start, []byte, error) {
 	return start, head[:count], nil
 }
 
-// arguments reads a list of texts that ends with a zero.
-func arguments(texts *foreignMemory, addr uint64) ([]string, error) {
+// readArguments reads a list of texts that ends with a zero.
+func readArguments(texts *foreignMemory, addr uint64) ([]string, error) {
 	if addr == 0 {
 		return nil, nil // the kernel takes that for an empty list
 	}
 	pointers := &foreignMemory{pid: texts.pid}
 	var argv []string
 	for total := 0; ; addr += wordSize {
-		p, err := pointers.word(addr)
+		p, err := pointers.readWord(addr)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // supervisor answers the kernel's question whether a program may start. The process
-// that asks waits meanwhile; when the listener is closed, every start is refused.
+// that asks waits in the meantime; when the listener is closed, every start is refused.
 //
 // The kernel reads the arguments and looks up the path again after the answer. A program
 // that rewrites the arguments from another thread in that moment, or exchanges a link or
@@ -145,7 +145,7 @@ func (s *supervisor) judge(n *notification, first bool) unix.Errno {
 	}
 	var errno unix.Errno
 	switch {
-	case errors.As(err, &errno) && missing(errno):
+	case errors.As(err, &errno) && isMissing(errno):
 		return errno // what the kernel would say, too
 	case err != nil:
 		s.refuse(Refused{Reason: "a program was not started because what it is can't be found out: " + err.Error()})
@@ -160,9 +160,9 @@ func (s *supervisor) judge(n *notification, first bool) unix.Errno {
 	return 0
 }
 
-// missing says that there is no such program, or none that the user may look at:
+// isMissing says that there is no such program, or none that the user may look at:
 // callers that search a list of folders go on with the next.
-func missing(errno unix.Errno) bool {
+func isMissing(errno unix.Errno) bool {
 	switch errno {
 	case unix.EACCES, unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EFAULT, unix.E2BIG, unix.EBADF:
 		return true

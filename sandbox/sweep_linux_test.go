@@ -29,7 +29,7 @@ func TestSweepLeavesGroupsThatMayBeInUse(t *testing.T) {
 		if err := os.Mkdir(dir, 0o750); err != nil {
 			t.Fatal(err)
 		}
-		sweep(base)
+		sweepGroups(base)
 		if _, err := os.Stat(dir); (err == nil) != left {
 			t.Errorf("%s: %v, want it left: %v", name, err, left)
 		}

@@ -23,10 +23,10 @@ type view struct {
 func openView(pid int) (*view, error) {
 	v := &view{pid: pid}
 	var err error
-	if v.cwd, err = readlink(v.own("cwd")); err != nil {
+	if v.cwd, err = readLink(v.ownProcFile("cwd")); err != nil {
 		return nil, err
 	}
-	v.root, err = openFile(v.own("root"), unix.O_PATH|unix.O_DIRECTORY)
+	v.root, err = openFile(v.ownProcFile("root"), unix.O_PATH|unix.O_DIRECTORY)
 	return v, err
 }
 
@@ -46,7 +46,7 @@ func (v *view) resolver() func(path string) (string, Identity, bool) {
 			return "", Identity{}, false
 		}
 		defer unix.Close(file) // it was opened to be looked at
-		found, st, err := identify(file)
+		found, st, err := identifyFile(file)
 		return found, Identity{Dev: uint64(st.Dev), Ino: st.Ino}, err == nil //nolint:unconvert // narrower on some architectures
 	}
 }
@@ -86,9 +86,9 @@ func (v *view) openAbsolute(path string, flags uint64) (int, error) {
 		if rest != "" {
 			return -1, unix.ENOTDIR
 		}
-		return openFile(v.own("exe"), unix.O_PATH)
+		return openFile(v.ownProcFile("exe"), unix.O_PATH)
 	case "root":
-		if err := v.holds("root", v.root); err != nil {
+		if err := v.checkFolder("root", v.root); err != nil {
 			return -1, err
 		}
 		return v.openAbsolute("/"+rest, flags)
@@ -109,7 +109,7 @@ func (v *view) openAbsolute(path string, flags uint64) (int, error) {
 // tells the folder's path, but the text may mean another: that of a removed folder ends
 // in " (deleted)", and that of a folder outside the root leads elsewhere.
 func (v *view) openBelow(holder, path string, flags uint64) (int, error) {
-	base, err := readlink(v.own(holder))
+	base, err := readLink(v.ownProcFile(holder))
 	if err != nil {
 		return -1, err
 	}
@@ -118,18 +118,18 @@ func (v *view) openBelow(holder, path string, flags uint64) (int, error) {
 		return -1, fmt.Errorf("the folder %s can't be found: %v", base, err) //nolint:errorlint // it is no error of the start
 	}
 	defer unix.Close(dir) // it was opened to be looked at
-	if err := v.holds(holder, dir); err != nil {
+	if err := v.checkFolder(holder, dir); err != nil {
 		return -1, fmt.Errorf("the path %s begins in a folder that isn't %s: %w", path, base, err)
 	}
 	return v.openAbsolute(base+"/"+path, flags)
 }
 
-// holds checks that what a process holds, by the name below its entry of /proc, is an
+// checkFolder checks that what a process holds, by the name below its entry of /proc, is an
 // opened folder.
-func (v *view) holds(holder string, dir int) error {
+func (v *view) checkFolder(holder string, dir int) error {
 	var held, found unix.Statx_t
 	const mask = unix.STATX_INO | unix.STATX_MNT_ID
-	if err := unix.Statx(unix.AT_FDCWD, v.own(holder), unix.AT_STATX_DONT_SYNC, mask, &held); err != nil {
+	if err := unix.Statx(unix.AT_FDCWD, v.ownProcFile(holder), unix.AT_STATX_DONT_SYNC, mask, &held); err != nil {
 		return err
 	}
 	if err := unix.Statx(dir, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, mask, &found); err != nil {
@@ -144,7 +144,7 @@ func (v *view) holds(holder string, dir int) error {
 // leader is the view with the first thread's entry of /proc, which /proc/self stands
 // for: a thread may have a working directory and descriptors of its own.
 func (v *view) leader() (*view, error) {
-	status, err := os.ReadFile(v.own("status"))
+	status, err := os.ReadFile(v.ownProcFile("status"))
 	if err != nil {
 		return nil, err
 	}
@@ -171,18 +171,18 @@ func (v *view) lookup(path string, flags uint64) (int, error) {
 }
 
 // maxLookups bounds how often a path with ".." is looked up again because something
-// was renamed meanwhile, anywhere on the machine.
+// was renamed in the meantime, anywhere on the machine.
 const maxLookups = 1000
 
-// own is a file of the process below /proc, as we see it.
-func (v *view) own(name string) string { return "/proc/" + strconv.Itoa(v.pid) + "/" + name }
+// ownProcFile is a file of the process below /proc, as we see it.
+func (v *view) ownProcFile(name string) string { return "/proc/" + strconv.Itoa(v.pid) + "/" + name }
 
 // descriptor opens what a descriptor of the process stands for.
 func (v *view) descriptor(number string) (int, error) {
 	if _, err := strconv.ParseUint(number, 10, 31); err != nil {
 		return -1, unix.EBADF
 	}
-	return openFile(v.own("fd/"+number), unix.O_PATH)
+	return openFile(v.ownProcFile("fd/"+number), unix.O_PATH)
 }
 
 // ownEntry says which of its own files below /proc a process means by a path, or its
@@ -220,10 +220,10 @@ func component(path string) (first, rest string) {
 	}
 }
 
-// identify returns the path of a file, without links, and what it is.
-func identify(file int) (path string, st unix.Stat_t, err error) {
+// identifyFile returns the path of a file, without links, and what it is.
+func identifyFile(file int) (path string, st unix.Stat_t, err error) {
 	if err = unix.Fstat(file, &st); err == nil {
-		path, err = readlink(descriptorPath(file))
+		path, err = readLink(descriptorPath(file))
 	}
 	return path, st, err
 }
@@ -231,8 +231,8 @@ func identify(file int) (path string, st unix.Stat_t, err error) {
 // descriptorPath is a path to what one of our own descriptors stands for.
 func descriptorPath(file int) string { return "/proc/self/fd/" + strconv.Itoa(file) }
 
-// readlink is [os.Readlink] with room for the longest link at once.
-func readlink(path string) (string, error) {
+// readLink is [os.Readlink] with room for the longest link at once.
+func readLink(path string) (string, error) {
 	room := make([]byte, maxStartPath)
 	n, err := unix.Readlink(path, room)
 	if err != nil {

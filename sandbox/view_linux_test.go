@@ -77,7 +77,7 @@ func TestViewOfAThread(t *testing.T) {
 				t.Errorf("%s: %v", path, err)
 				continue
 			}
-			if got, _, err := identify(file); err != nil || got != want {
+			if got, _, err := identifyFile(file); err != nil || got != want {
 				t.Errorf("%s is %q, not %q: %v", path, got, want, err)
 			}
 			_ = unix.Close(file)
@@ -96,7 +96,7 @@ func onOwnThread(f func()) {
 			f()
 			return // without unlocking, which ends the thread
 		}
-		onOwnThread(f) // on another, because this one is taken meanwhile
+		onOwnThread(f) // on another, because this one is taken in the meantime
 		runtime.UnlockOSThread()
 	}()
 	<-done

@@ -118,7 +118,7 @@ func inferFiles(tail string, plan *Plan) *Violation {
 				return v
 			}
 		}
-		if v := relative(line, plan); v != nil {
+		if v := relativeViolation(line, plan); v != nil {
 			return v
 		}
 	}
@@ -141,20 +141,20 @@ func (p *Plan) protects(line string) *Violation {
 // refuses tells what the plan has against a path.
 func (p *Plan) refuses(path string) *Violation {
 	for _, h := range p.Profile.Hidden {
-		if within(path, h) {
+		if pathWithin(path, h) {
 			return &Violation{Boundary: "filesystem", Path: path, Detail: "the path is hidden"}
 		}
 	}
 	writable := p.WriteRoots
-	if !within(path, p.Profile.Root) {
+	if !pathWithin(path, p.Profile.Root) {
 		writable = append(slices.Clone(writable), privateRoots...)
 	}
 	for _, w := range writable {
-		if within(path, w) {
+		if pathWithin(path, w) {
 			return nil
 		}
 	}
-	if within(path, "/proc") && path != "/proc" || path == "/bin/sh" {
+	if pathWithin(path, "/proc") && path != "/proc" || path == "/bin/sh" {
 		return nil // a program's own name, or what isn't a file
 	}
 	return &Violation{Boundary: "filesystem", Path: path, Detail: "the path is outside of the write roots"}
@@ -163,9 +163,9 @@ func (p *Plan) refuses(path string) *Violation {
 // privateRoots are writable in every plan.
 var privateRoots = []string{"/tmp", "/var/tmp", "/dev/null", "/dev/tty", "/dev/shm", "/dev/pts"}
 
-// relative finds a refusal for a path that the command gave relative to its
+// relativeViolation finds a refusal for a path that the command gave relative to its
 // working directory: a word with a slash, or one in quotation marks.
-func relative(line string, plan *Plan) *Violation {
+func relativeViolation(line string, plan *Plan) *Violation {
 	for word := range strings.FieldsSeq(line) {
 		name := strings.Trim(word, `'":,;()`+"`\u2018\u2019")
 		named := strings.Contains(name, "/") || strings.ContainsAny(word, `'"`+"`\u2018")

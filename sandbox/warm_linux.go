@@ -66,11 +66,11 @@ func (w *Warm) Start(p *Plan, cmd Command) (*Child, error) {
 }
 
 func (w *Warm) start(p *Plan, cmd Command) (*Child, error) {
-	if c := w.take(p.kind()); c != nil {
+	if c := w.takeSpare(p.kind()); c != nil {
 		if c, err := c.become(p, cmd); err == nil {
 			return c, nil
 		}
-		// It died a moment ago, or has become stale in a way that nobody foresaw.
+		// It died a moment ago, or has become stale in an unforeseen way.
 	}
 	w.mu.Lock()
 	l := w.launcher
@@ -82,7 +82,7 @@ func (w *Warm) start(p *Plan, cmd Command) (*Child, error) {
 	return c.become(p, cmd)
 }
 
-// begin starts a stage by the launcher, and without it if that fails: whoever needs
+// begin starts a stage by the launcher, and without it if that fails: a caller that needs
 // the stage then sees why it can't be had.
 func (w *Warm) begin(p *Plan, l *launcher) (*Child, error) {
 	if l != nil && p.use.pid {
@@ -145,9 +145,9 @@ func (w *Warm) launch(p *Plan) *launcher {
 // its arguments in another order on some architectures.
 const canFork = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
-// take returns the spare if it is of the kind and still as good as new. One that
+// takeSpare returns the spare if it is of the kind and still as good as new. One that
 // is being made is waited for: it is further than a new one would be.
-func (w *Warm) take(want kind) *Child {
+func (w *Warm) takeSpare(want kind) *Child {
 	w.mu.Lock()
 	if w.spare == nil && w.filled != nil {
 		filled := w.filled
@@ -230,7 +230,7 @@ func (w *Warm) fill(p *Plan) {
 	}
 }
 
-// makeSpare makes one, or nothing: whoever needs a stage then makes it and sees why
+// makeSpare makes one, or nothing: a caller that needs a stage then makes it and sees why
 // not.
 func (w *Warm) makeSpare(p *Plan) *spare {
 	mounts, err := os.Open("/proc/self/mountinfo")

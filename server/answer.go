@@ -50,20 +50,22 @@ func (a *answers) inUse() int64 {
 	return a.used
 }
 
-// holding is what one request's answers take of the bound. It is for one
+// answerCharge is what one request's answers take of the bound. It is for one
 // goroutine.
-type holding struct {
+type answerCharge struct {
 	s     *Server
 	token string
 	bytes int64
 }
 
-func (s *Server) holding(q *request) *holding { return &holding{s: s, token: q.login.TokenID} }
+func (s *Server) chargeFor(q *request) *answerCharge {
+	return &answerCharge{s: s, token: q.login.TokenID}
+}
 
-// take counts an answer of n bytes before it is sent. The first chunk is free:
+// chargeAnswer counts an answer of n bytes before it is sent. The first chunk is free:
 // small answers go on whatever others hold. What already changed something is
 // answered in any case.
-func (h *holding) take(n int, changed bool) error {
+func (h *answerCharge) chargeAnswer(n int, changed bool) error {
 	need := int64(n) - chunk
 	if need <= 0 {
 		return nil
@@ -80,7 +82,7 @@ func (h *holding) take(n int, changed bool) error {
 }
 
 // release gives everything back when the answer was sent or given up.
-func (h *holding) release() {
+func (h *answerCharge) release() {
 	if h.bytes > 0 {
 		h.s.answers.add(h.token, -h.bytes, true)
 		h.bytes = 0

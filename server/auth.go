@@ -27,7 +27,7 @@ type Identity struct {
 	Expires time.Time
 }
 
-// LocalIdentity is the identity of whoever runs the program: an admin.
+// LocalIdentity is the identity of the user that runs the program: an admin.
 func LocalIdentity() Identity {
 	return Identity{TokenID: "local", Name: "local", Role: command.RoleAdmin}
 }
@@ -93,7 +93,7 @@ func (s *Server) authenticate(r *http.Request) (*login, error) {
 		return nil, err
 	}
 	if s.opt.Auth == nil {
-		return nil, fault.New(fault.Unauthenticated, "the server knows no tokens")
+		return nil, fault.New(fault.Unauthenticated, "the server has no tokens; create one with agentd tokens create")
 	}
 	id, err := s.opt.Auth.Authenticate(r.Context(), token)
 	if err != nil {
@@ -113,7 +113,7 @@ func (l *login) again(ctx context.Context) error {
 		return err
 	}
 	if id.Role != l.Role || id.Account != l.Account {
-		return fault.New(fault.Unauthenticated, "the token's role or account changed: connect again")
+		return fault.New(fault.Unauthenticated, "the token's role or account changed; connect again")
 	}
 	l.Expires = id.Expires
 	return nil

@@ -49,7 +49,7 @@ type quota struct {
 	by map[string]int
 }
 
-func (q *quota) take(token string) bool {
+func (q *quota) acquire(token string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.by[token] >= q.most {
@@ -62,7 +62,7 @@ func (q *quota) take(token string) bool {
 	return true
 }
 
-func (q *quota) give(token string) {
+func (q *quota) release(token string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.by[token]--; q.by[token] <= 0 {
@@ -97,16 +97,16 @@ func (s *Server) admit(ctx context.Context, token string, mutates bool) (leave f
 		}
 		return s.reads.leave, nil
 	}
-	if !s.perToken.take(token) {
+	if !s.perToken.acquire(token) {
 		return nil, s.hit(fault.RateLimited, "mutations_per_token", "this token has too many commands under way; wait for some to end")
 	}
 	if !s.mutations.enter(ctx, s.opt.AdmissionWait) {
-		s.perToken.give(token)
+		s.perToken.release(token)
 		return nil, s.hit(fault.Unavailable, "mutations", "too many commands are under way; try again shortly")
 	}
 	return func() {
 		s.mutations.leave()
-		s.perToken.give(token)
+		s.perToken.release(token)
 	}, nil
 }
 
@@ -119,7 +119,7 @@ func (s *Server) openStream(token, transport string) (done func(), err error) {
 		s.streams.Add(-1)
 		return nil, s.hit(fault.Unavailable, "streams", "too many streams are open; try again later")
 	}
-	if !s.streamsPerToken.take(token) {
+	if !s.streamsPerToken.acquire(token) {
 		s.streams.Add(-1)
 		return nil, s.hit(fault.RateLimited, "streams_per_token", "this token has too many streams open; close some")
 	}
@@ -127,7 +127,7 @@ func (s *Server) openStream(token, transport string) (done func(), err error) {
 	open.Add(1)
 	return func() {
 		open.Add(-1)
-		s.streamsPerToken.give(token)
+		s.streamsPerToken.release(token)
 		s.streams.Add(-1)
 	}, nil
 }

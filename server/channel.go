@@ -15,14 +15,14 @@ func (s *Server) join(ctx context.Context, q *request, channelID, sessionID stri
 		return unchannelled{ctx}, nil
 	}
 	if sessionID == "" {
-		return nil, fault.Param("channelId", "is for the events of one session")
+		return nil, fault.Param("channelId", "is only allowed for the events of one session")
 	}
 	if need := command.RoleClient; !q.login.Role.Allows(need) {
 		return nil, fault.New(fault.Forbidden, "a stream of a channel needs a token with the role %s; this one has the role %s", need, q.login.Role)
 	}
 	f, ok := s.backend.(command.ChannelFollower)
 	if !ok {
-		return nil, fault.New(fault.Unavailable, "there are no channels in this build")
+		return nil, fault.New(fault.Unavailable, "channels are not available in this build")
 	}
 	return f.FollowChannel(ctx, q.caller, channelID, sessionID)
 }

@@ -39,7 +39,7 @@ func TestObserversFollowNoChannel(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+token)
 		return req
 	}
-	a := r.do(ask("observer-token"))
+	a := r.sendRequest(ask("observer-token"))
 	if a.status != http.StatusForbidden || f.streams.Load() != 0 {
 		t.Fatalf("an observer's stream: %d %s", a.status, a.body)
 	}
@@ -53,7 +53,7 @@ func TestObserversFollowNoChannel(t *testing.T) {
 	}
 	req := ask("client-token")
 	req.Method = http.MethodHead // begins and ends
-	if a := r.do(req); a.status != http.StatusOK || f.streams.Load() != 1 {
+	if a := r.sendRequest(req); a.status != http.StatusOK || f.streams.Load() != 1 {
 		t.Errorf("a client's stream: %d, %d tied", a.status, f.streams.Load())
 	}
 }

@@ -16,7 +16,7 @@ func TestCloudEventsPages(t *testing.T) {
 	ask := func(query string) answer {
 		req := r.request(http.MethodGet, "/v1/sessions/s/events?"+query, "")
 		req.Header.Set("Accept", transfer.CloudEventsType)
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	a := ask("types=model.*&limit=1")
 	if link := a.header.Get("Link"); a.status != http.StatusOK || link != `<?after=2&limit=1&types=model.%2A>; rel="next"` {

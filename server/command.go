@@ -27,32 +27,32 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request
 	if err := permit(q.login.Role, d.Scope, d.Name); err != nil {
 		return err
 	}
-	body, giveBack, err := s.body(w, r)
+	body, giveBack, err := s.readJSONBody(w, r)
 	defer giveBack()
 	if err != nil {
 		return err
 	}
 	q.caller.Answer = &q.answer
-	result, err := s.do(r.Context(), q, d, body)
+	result, err := s.runCommand(r.Context(), q, d, body)
 	if err != nil {
 		return err
 	}
-	held := s.holding(q)
+	held := s.chargeFor(q)
 	defer held.release()
-	if err := held.take(len(result), d.Mutates); err != nil {
+	if err := held.chargeAnswer(len(result), d.Mutates); err != nil {
 		return err
 	}
 	return writeJSON(w, result)
 }
 
-// do decodes and carries out a command that the caller may call, and returns the
+// runCommand decodes and carries out a command that the caller may call, and returns the
 // encoded result.
-func (s *Server) do(ctx context.Context, q *request, d *command.Def, body []byte) (result []byte, err error) {
+func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, body []byte) (result []byte, err error) {
 	began := time.Now()
 	defer func() {
 		code := "ok"
 		if err != nil {
-			code = string(classify(err).Kind)
+			code = string(asFault(err).Kind)
 		}
 		s.metrics.commands.get(string(d.Name), code).Add(1)
 		s.metrics.commandTime.get(string(d.Name)).observe(time.Since(began))
@@ -86,8 +86,8 @@ func (s *Server) do(ctx context.Context, q *request, d *command.Def, body []byte
 	return result, nil
 }
 
-// body reads a request's JSON body. giveBack is never nil.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, giveBack func(), err error) {
+// readJSONBody reads a request's JSON body. giveBack is never nil.
+func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request) (body []byte, giveBack func(), err error) {
 	nothing := func() {}
 	if err := checkMedia(r.Header); err != nil {
 		return nil, nothing, err
@@ -146,7 +146,7 @@ func (s *Server) bodyFault(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.Wrap(fault.InvalidParams, err, "the body did not arrive in time")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fault.Wrap(fault.InvalidParams, err, "the body is shorter than its announced length")
+		return fault.Wrap(fault.InvalidParams, err, "the body is shorter than Content-Length says")
 	}
 	return fault.Wrap(fault.InvalidParams, err, "the body can't be read")
 }
@@ -154,7 +154,7 @@ func (s *Server) bodyFault(err error) error {
 // checkMedia refuses a body that says that it is not JSON.
 func checkMedia(h http.Header) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return fault.New(fault.UnsupportedMedia, "the body must not be encoded; %s is", wire.Clip(enc))
+		return fault.New(fault.UnsupportedMedia, "Content-Encoding %s is not supported; send the body unencoded", wire.Clip(enc))
 	}
 	header := h.Get("Content-Type")
 	if header == "" {
@@ -180,7 +180,7 @@ func writeJSON(w http.ResponseWriter, body []byte) error {
 }
 
 // ignoreGone drops an error of writing an answer: the client went away or was
-// too slow, and there is nobody to tell.
+// too slow, so no answer can be sent.
 func ignoreGone(error) error { return nil }
 
 // sizeWord writes a number of bytes for people.

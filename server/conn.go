@@ -9,7 +9,7 @@ import (
 	"agentd/fault"
 )
 
-// hurrier writes to a client and can be told to lose its patience.
+// hurrier writes to a client and can be given a deadline.
 type hurrier interface{ hurry() }
 
 // conns are the open connections, and the answers on those of HTTP/2, which many
@@ -42,7 +42,7 @@ func (cs *conns) remove(c hurrier) {
 }
 
 // hurry gives every write, those under way included, no more than the patience
-// of a server that stops: whoever takes nothing in must not hold it up.
+// of a stopping server: a client that stopped reading must not delay it.
 func (cs *conns) hurry() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

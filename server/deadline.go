@@ -7,7 +7,7 @@ import (
 )
 
 // deadline is a context that ends at a time. Most commands end long before, without
-// ever waiting for something that could be given up: its timer is made when somebody
+// ever waiting for something that could be given up: its timer is made when a caller
 // asks for the channel.
 type deadline struct {
 	context.Context
@@ -64,13 +64,13 @@ func (d *deadline) Err() error {
 	case d.Context.Err() != nil:
 		return d.Context.Err()
 	case !time.Now().Before(d.at):
-		// Whoever asks for the channel now finds it closed.
+		// A caller that asks for the channel now finds it closed.
 		return d.wait().Err()
 	}
 	return nil
 }
 
-// end gives up what still waits. It may be called once nobody needs the context.
+// end gives up what still waits. It may be called once the context is no longer needed.
 func (d *deadline) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,7 +7,7 @@
 //
 // [New] returns a server over a backend; [Server.Handler] is its HTTP handler,
 // [Server.Serve] runs it on a listener until a context ends, [Server.ServeStdio]
-// speaks JSON-RPC, one message a line. The addresses are those of the wire
+// speaks JSON-RPC, one message per line. The addresses are those of the wire
 // contract:
 //
 //	POST /v1/commands/{command}      a command; a JSON object in, a JSON object out
@@ -32,7 +32,7 @@
 // its time is up, and a stream whose token isn't good any more ends with a frame
 // "event: problem".
 //
-// A cursor that can't be replayed, because retention removed what follows it or
+// A cursor that redelivery can't start from, because retention removed what follows it or
 // because it lies past the session's end (a store that was restored from an
 // older backup), is never passed over in silence: the stream begins with a frame
 // "event: snapshot", the session's snapshot, and a frame "event:
@@ -47,7 +47,7 @@
 //
 // A stream with channelId belongs to a remote channel: without a cursor of its own
 // it begins after what the channel's peer acknowledged, and when it ends, because
-// the client goes or the server stops, the channel is told so. It ends when the
+// the client goes or the server stops, the channel records it. It ends when the
 // peer came back on another connection.
 //
 // # Several nodes

@@ -43,7 +43,7 @@ func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request, q *request)
 		data, ok = gen.Schema(name)
 	}
 	if !ok {
-		return fault.New(fault.NotFound, "there is no schema %s; there are event, event.FAMILY, command.NAME.params, command.NAME.result and problem", wire.Clip(name))
+		return fault.New(fault.NotFound, "there is no schema %s; use event, event.FAMILY, command.NAME.params, command.NAME.result or problem", wire.Clip(name))
 	}
 	return writeDocument(w, r, Document{MediaType: "application/schema+json", Data: data})
 }

@@ -90,14 +90,14 @@ func TestWhoWaitsKeepsNobodyFromReading(t *testing.T) {
 	r.fake.open("s", "a")
 	r.fake.hold, r.fake.entered = make(chan struct{}), make(chan struct{}, 10)
 	wait := func() answer {
-		return r.do(r.request("POST", "/v1/commands/wait_subagents", `{"subagentIds":["sub_a"]}`))
+		return r.sendRequest(r.request("POST", "/v1/commands/wait_subagents", `{"subagentIds":["sub_a"]}`))
 	}
 	var waiting sync.WaitGroup
 	for range 2 {
 		waiting.Go(func() { wait() })
 		<-r.fake.entered
 	}
-	if a := r.do(r.request("POST", "/v1/commands/get_session", `{"sessionId":"s"}`)); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/get_session", `{"sessionId":"s"}`)); a.status != 200 {
 		t.Errorf("a read beside those who wait: %d %s", a.status, a.body)
 	}
 	if a := wait(); a.status != 429 || a.header.Get("Retry-After") == "" {

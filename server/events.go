@@ -14,7 +14,7 @@ import (
 )
 
 // Repair marks a gap in a stream or a page: events that the cursor asks for and
-// that can't be replayed. The session's snapshot stands for them.
+// that can't be redelivered. The session's snapshot stands for them.
 type Repair struct {
 	SessionID string `json:"sessionId"`
 	// RecoveryMode is snapshot_repair.
@@ -32,9 +32,9 @@ type Repair struct {
 	ContinuesAfter uint64 `json:"continuesAfter"`
 }
 
-// place decides where a stream or a page begins: at the cursor, or, when that
-// can't be replayed, elsewhere with a marked gap.
-func place(sessionID string, after, oldest, last uint64) (from uint64, gap *Repair) {
+// streamPosition decides where a stream or a page begins: at the cursor, or, when that
+// can't be redelivered from, elsewhere with a marked gap.
+func streamPosition(sessionID string, after, oldest, last uint64) (from uint64, gap *Repair) {
 	switch {
 	case after > last:
 		return last, &Repair{
@@ -64,7 +64,7 @@ func (s *Server) locate(ctx context.Context, c command.Caller, sessionID string,
 	if err != nil {
 		return 0, nil, err
 	}
-	from, gap = place(sessionID, after, oldest, last)
+	from, gap = streamPosition(sessionID, after, oldest, last)
 	return from, gap, nil
 }
 
@@ -79,22 +79,22 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 		return s.serveSessionStream(w, r, q, eq)
 	}
 	if eq.channelID != "" {
-		return fault.Param("channelId", "is for streams: ask with Accept: text/event-stream")
+		return fault.Param("channelId", "is only allowed for streams: send Accept: text/event-stream")
 	}
 	if eq.snapshot {
-		return fault.Param("snapshot", "is for streams: ask with Accept: text/event-stream, or call get_session")
+		return fault.Param("snapshot", "is only allowed for streams: send Accept: text/event-stream, or call get_session")
 	}
-	cloudEvents := accepts(r.Header, transfer.CloudEventsType)
+	cloudEvents := acceptsType(r.Header, transfer.CloudEventsType)
 	if cloudEvents && eq.filter.items {
-		return fault.Param("view", "items are no events of their own: CloudEvents have the view events")
+		return fault.Param("view", "items can't be sent as CloudEvents; use view=events")
 	}
 	body, link, err := s.pageBody(r, q, eq, cloudEvents)
 	if err != nil {
 		return err
 	}
-	held := s.holding(q)
+	held := s.chargeFor(q)
 	defer held.release()
-	if err := held.take(len(body), false); err != nil {
+	if err := held.chargeAnswer(len(body), false); err != nil {
 		return err
 	}
 	if cloudEvents {
@@ -144,7 +144,7 @@ func (p *page) next(r *http.Request) string {
 	if p.nextAfter >= p.last {
 		return ""
 	}
-	next := r.URL.Query() // whoever follows the link wants the same filter
+	next := r.URL.Query() // the next page has the same filter
 	next.Del("lastEventId")
 	next.Set("after", strconv.FormatUint(p.nextAfter, 10))
 	return "<?" + next.Encode() + `>; rel="next"`
@@ -163,11 +163,11 @@ func writeCloudEvents(w http.ResponseWriter, body []byte, link string) error {
 }
 
 // acceptsSSE reports whether a client asks for a stream.
-func acceptsSSE(h http.Header) bool { return accepts(h, wire.SSEType) }
+func acceptsSSE(h http.Header) bool { return acceptsType(h, wire.SSEType) }
 
-// accepts reports whether a client names a media type, and doesn't like plain JSON
+// acceptsType reports whether a client names a media type, and doesn't like plain JSON
 // better.
-func accepts(h http.Header, want string) bool {
+func acceptsType(h http.Header, want string) bool {
 	wanted, plain := 0.0, 0.0
 	for _, v := range h.Values("Accept") {
 		for part := range strings.SplitSeq(v, ",") {
@@ -252,7 +252,7 @@ func (p *page) json() []byte {
 		}
 		out = append(out, e...)
 	}
-	tail := marshal(struct {
+	tail := mustMarshal(struct {
 		LastSequence uint64  `json:"lastSequence"`
 		NextAfter    uint64  `json:"nextAfter"`
 		Gap          *Repair `json:"gap,omitempty"`

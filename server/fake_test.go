@@ -150,7 +150,7 @@ func (f *fake) create(c command.Caller, p *command.CreateSession) (any, error) {
 	_, taken := f.sessions[id]
 	f.mu.Unlock()
 	if taken {
-		return nil, fault.New(fault.Conflict, "session %s exists with another content", id)
+		return nil, fault.New(fault.Conflict, "session %s already exists with different parameters; choose another id, or repeat the same parameters", id)
 	}
 	f.open(id, c.Account)
 	return &command.CreateSessionResult{SessionID: id, ThreadID: "thread_1"}, nil
@@ -258,8 +258,8 @@ func (f *fake) Output(_ context.Context, _ command.Caller, ref string) (*command
 	return out, nil
 }
 
-// put adds an output, which can be read once.
-func (f *fake) put(ref, media string, content []byte) {
+// putOutput adds an output, which can be read once.
+func (f *fake) putOutput(ref, media string, content []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.outputs[ref] = &command.Output{Content: nopCloser{bytes.NewReader(content)}, MediaType: media, Size: int64(len(content)), ETag: "tag-" + ref}

@@ -41,7 +41,7 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 	data, err := io.ReadAll(res.Body)
 	switch {
 	case err != nil:
-		return nil, fault.Wrap(fault.Unavailable, err, "the node that owns the session broke off; the command may have been carried out: repeat it with the same ids or idempotency key")
+		return nil, fault.Wrap(fault.Unavailable, err, "the connection to the node that owns the session broke; the command may have run: repeat it with the same ids or idempotency key")
 	case res.StatusCode == http.StatusOK:
 		return bytes.TrimSuffix(data, []byte("\n")), nil
 	case res.StatusCode == http.StatusUnauthorized:

@@ -52,7 +52,7 @@ func TestAMountPassesOn(t *testing.T) {
 	req.Header.Set("A2a-Version", "1.0")
 	req.Header.Set("Origin", r.base)
 	token := req.Header.Get("Authorization")
-	a := r.do(req)
+	a := r.sendRequest(req)
 	if a.status != http.StatusAccepted || string(a.body) != "data: from there\n\n" || a.header.Get("Content-Type") != "text/event-stream" || a.header.Get("X-Own") != "" || a.header.Get("X-Request-ID") == "" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
@@ -62,18 +62,18 @@ func TestAMountPassesOn(t *testing.T) {
 	// One that came from another node isn't sent back, and one that is too large stays.
 	req = r.request(http.MethodPost, "/m/x", "x")
 	req.Header.Set("Agentd-Forwarded", "1")
-	if a := r.do(req); a.status != http.StatusTeapot || passed {
+	if a := r.sendRequest(req); a.status != http.StatusTeapot || passed {
 		t.Errorf("passed on a second time: %d", a.status)
 	}
-	if a := r.do(r.request(http.MethodPost, "/m/large", strings.Repeat("x", 5<<20))); a.status != http.StatusTeapot || passed || len(got) != 1 {
+	if a := r.sendRequest(r.request(http.MethodPost, "/m/large", strings.Repeat("x", 5<<20))); a.status != http.StatusTeapot || passed || len(got) != 1 {
 		t.Errorf("a large one: %d, %d requests", a.status, len(got))
 	}
 	// A node that doesn't know the token, and one that is gone: a clear answer.
-	if p := r.do(r.request(http.MethodGet, "/m/stranger", "")).problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "node b") {
+	if p := r.sendRequest(r.request(http.MethodGet, "/m/stranger", "")).problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "node b") {
 		t.Errorf("%+v", p)
 	}
 	other.Close()
-	if p := r.do(r.request(http.MethodGet, "/m/x", "")).problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "node b") {
+	if p := r.sendRequest(r.request(http.MethodGet, "/m/x", "")).problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "node b") {
 		t.Errorf("%+v", p)
 	}
 }
@@ -87,7 +87,7 @@ func TestPassingOnNeedsAReason(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusTeapot)
 		}, nil)
-		if a := r.get("/m"); a.status != http.StatusTeapot {
+		if a := r.getPath("/m"); a.status != http.StatusTeapot {
 			t.Errorf("%s: %d", name, a.status)
 		}
 	}

@@ -36,7 +36,7 @@ func TestStoppingEndsWhatANodeDoesNotAnswer(t *testing.T) {
 	defer node.Close()
 	r := runOn(t, &elsewhere{newFake(), node.URL}, nil)
 	answered := make(chan answer, 1)
-	go func() { answered <- r.do(r.request(http.MethodGet, "/v1/sessions/s/events", "")) }()
+	go func() { answered <- r.sendRequest(r.request(http.MethodGet, "/v1/sessions/s/events", "")) }()
 	<-asked
 	r.stop()
 	if a := <-answered; a.status != http.StatusServiceUnavailable {

@@ -42,7 +42,7 @@ func (l hostList) check(r *http.Request) error {
 	}
 	if known := p.host.Load(); known == nil || *known != r.Host {
 		if !l.ours(r.Host, p.local, schemeOf(r)) {
-			return fault.New(fault.Forbidden, "the Host header names somebody else; the server must be told of further names with its allowed hosts")
+			return fault.New(fault.Forbidden, "the Host header names a host this server doesn't serve; add it to the allowed hosts")
 		}
 		host := strings.Clone(r.Host) // the request itself may go
 		p.host.Store(&host)
@@ -71,7 +71,7 @@ func (l hostList) checkOrigin(r *http.Request, local address) error {
 	}
 	u, err := url.Parse(origins[0])
 	if len(origins) > 1 || err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Path != "" || u.User != nil || !l.ours(u.Host, local, u.Scheme) {
-		return fault.New(fault.Forbidden, "requests of pages from another origin are not allowed")
+		return fault.New(fault.Forbidden, "requests from pages of another origin are not allowed")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 func TestACommandAnswersWithItsResult(t *testing.T) {
 	r := run(t, nil)
-	a := r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s1"}`))
+	a := r.sendRequest(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s1"}`))
 	var got struct{ SessionID, ThreadID string }
 	a.decode(t, &got)
 	if got.SessionID != "s1" || got.ThreadID == "" {
@@ -29,7 +29,7 @@ func TestACommandAnswersWithItsResult(t *testing.T) {
 
 func TestAnEmptyBodyIsAnEmptyObject(t *testing.T) {
 	r := run(t, nil)
-	if a := r.do(r.request("POST", "/v1/commands/list_sessions", "")); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/list_sessions", "")); a.status != 200 {
 		t.Errorf("status %d: %s", a.status, a.body)
 	}
 }
@@ -39,7 +39,7 @@ func TestCorrelationIdsReachTheBackend(t *testing.T) {
 	req := r.request("POST", "/v1/commands/list_sessions", "{}")
 	req.Header.Set("X-Request-ID", "mine-1")
 	req.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	a := r.do(req)
+	a := r.sendRequest(req)
 	c := r.fake.lastCaller()
 	if a.header.Get("X-Request-ID") != "mine-1" || c.RequestID != "mine-1" {
 		t.Errorf("request id %q, backend %q", a.header.Get("X-Request-ID"), c.RequestID)
@@ -49,14 +49,14 @@ func TestCorrelationIdsReachTheBackend(t *testing.T) {
 	}
 	req = r.request("POST", "/v1/commands/list_sessions", "{}")
 	req.Header.Set("X-Request-ID", "not an id")
-	if id := r.do(req).header.Get("X-Request-ID"); !strings.HasPrefix(id, "req_") {
+	if id := r.sendRequest(req).header.Get("X-Request-ID"); !strings.HasPrefix(id, "req_") {
 		t.Errorf("an id that is none was answered with %q", id)
 	}
 }
 
 func TestInnerErrorsStayInside(t *testing.T) {
 	r := run(t, nil)
-	a := r.do(r.request("POST", "/v1/commands/list_actions", "{}"))
+	a := r.sendRequest(r.request("POST", "/v1/commands/list_actions", "{}"))
 	if p := a.problem(t); p.Code != "internal" || strings.Contains(string(a.body), "secret inner workings") || p.RequestID == "" {
 		t.Errorf("got %s", a.body)
 	}
@@ -65,11 +65,11 @@ func TestInnerErrorsStayInside(t *testing.T) {
 
 func TestADefectIsAnsweredAndTheServerGoesOn(t *testing.T) {
 	r := run(t, nil)
-	a := r.do(r.request("POST", "/v1/commands/get_thread_read", `{"sessionId":"s","threadId":"t"}`))
+	a := r.sendRequest(r.request("POST", "/v1/commands/get_thread_read", `{"sessionId":"s","threadId":"t"}`))
 	if p := a.problem(t); p.Code != "internal" {
 		t.Errorf("got %s", a.body)
 	}
-	if a := r.do(r.request("POST", "/v1/commands/list_sessions", "{}")); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/list_sessions", "{}")); a.status != 200 {
 		t.Errorf("after it: status %d", a.status)
 	}
 }
@@ -95,7 +95,7 @@ func TestRoles(t *testing.T) {
 	} {
 		req := r.request("POST", "/v1/commands/"+c.command, c.body)
 		req.Header.Set("Authorization", "Bearer "+c.token)
-		if a := r.do(req); a.status != c.want {
+		if a := r.sendRequest(req); a.status != c.want {
 			t.Errorf("%s %s: status %d, want %d: %s", c.token, c.command, a.status, c.want, a.body)
 		}
 	}
@@ -110,7 +110,7 @@ func TestAnotherAccountsSessionIsNotThere(t *testing.T) {
 			req := r.request("GET", path, "")
 			req.Header.Set("Authorization", "Bearer other-token")
 			req.Header.Set("Accept", accept)
-			a := r.do(req)
+			a := r.sendRequest(req)
 			if p := a.problem(t); a.status != 404 || p.Code != "not_found" {
 				t.Errorf("%s %s: %d %s", path, accept, a.status, a.body)
 			}
@@ -162,7 +162,7 @@ func TestHostAndOrigin(t *testing.T) {
 			if c.origin != "" {
 				req.Header.Set("Origin", c.origin)
 			}
-			a := r.do(req)
+			a := r.sendRequest(req)
 			if a.status != c.want {
 				t.Errorf("Host %q, Origin %q, %s: status %d, want %d", c.host, c.origin, path, a.status, c.want)
 			}
@@ -178,11 +178,11 @@ func TestNoTokenIsLogged(t *testing.T) {
 	for _, token := range []string{"client-token", "hunter2-wrong-token"} {
 		req := r.request("GET", "/v1/catalog?token="+token+"&access_token="+token, "")
 		req.Header.Set("Authorization", "Bearer "+token)
-		r.do(req)
+		r.sendRequest(req)
 		req = r.request("POST", "/v1/commands/"+token, "{}")
 		req.Header.Set("X-Token", token)
-		r.do(req)
-		r.do(r.request("GET", "/v1/sessions/"+token+"/events?after="+token, ""))
+		r.sendRequest(req)
+		r.sendRequest(r.request("GET", "/v1/sessions/"+token+"/events?after="+token, ""))
 	}
 	eventually(t, "all six requests are logged", func() bool { return strings.Count(r.log.String(), `"requestId":"req_`) >= 6 })
 	for _, token := range []string{"client-token", "hunter2"} {
@@ -197,7 +197,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	public := func(path string) answer {
 		req := r.request("GET", path, "")
 		req.Header.Del("Authorization")
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	if a := public("/healthz"); a.status != 200 {
 		t.Errorf("healthz: %d", a.status)
@@ -222,9 +222,9 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestMetricsSayWhatHappened(t *testing.T) {
 	r := run(t, nil)
-	r.do(r.request("POST", "/v1/commands/create_session", "{}"))
-	r.do(r.request("POST", "/v1/commands/create_session", `{"x":1}`))
-	a := r.do(r.request("GET", "/metrics", ""))
+	r.sendRequest(r.request("POST", "/v1/commands/create_session", "{}"))
+	r.sendRequest(r.request("POST", "/v1/commands/create_session", `{"x":1}`))
+	a := r.sendRequest(r.request("GET", "/metrics", ""))
 	for _, want := range []string{
 		`agentd_commands_total{command="create_session",code="ok"} 1`,
 		`agentd_commands_total{command="create_session",code="invalid_params"} 1`,
@@ -251,32 +251,32 @@ func TestDocuments(t *testing.T) {
 			Example   json.RawMessage
 		}
 	}
-	a := r.do(r.request("GET", "/v1/catalog", ""))
+	a := r.sendRequest(r.request("GET", "/v1/catalog", ""))
 	a.decode(t, &catalog)
 	if len(catalog.Events) < 120 || len(catalog.Commands) < 11 || catalog.Events[0].Type != "session.created" {
 		t.Errorf("the catalogue has %d events and %d commands", len(catalog.Events), len(catalog.Commands))
 	}
-	if a := r.do(r.request("GET", "/v1/openapi.json", "")); string(a.body) != `{"openapi":"3.1.0"}` {
+	if a := r.sendRequest(r.request("GET", "/v1/openapi.json", "")); string(a.body) != `{"openapi":"3.1.0"}` {
 		t.Errorf("openapi: %d %s", a.status, a.body)
 	}
 	var openAPI struct {
 		OpenAPI string
 		Paths   map[string]any
 	}
-	run(t, nil).get("/v1/openapi.json").decode(t, &openAPI)
+	run(t, nil).getPath("/v1/openapi.json").decode(t, &openAPI)
 	if !strings.HasPrefix(openAPI.OpenAPI, "3.1") || openAPI.Paths["/v1/commands/submit_turn"] == nil {
 		t.Errorf("the build's OpenAPI document is %q with %d paths", openAPI.OpenAPI, len(openAPI.Paths))
 	}
-	a = r.do(r.request("GET", "/v1/schemas/event", ""))
+	a = r.sendRequest(r.request("GET", "/v1/schemas/event", ""))
 	if a.status != 200 || a.header.Get("Content-Type") != "application/schema+json" {
 		t.Errorf("schema: %d %v", a.status, a.header)
 	}
 	req := r.request("GET", "/v1/schemas/event.schema.json", "")
 	req.Header.Set("If-None-Match", a.header.Get("ETag"))
-	if a := r.do(req); a.status != 304 {
+	if a := r.sendRequest(req); a.status != 304 {
 		t.Errorf("schema that the client has: %d", a.status)
 	}
-	if a := r.do(r.request("HEAD", "/v1/catalog", "")); a.status != 200 || len(a.body) != 0 {
+	if a := r.sendRequest(r.request("HEAD", "/v1/catalog", "")); a.status != 200 || len(a.body) != 0 {
 		t.Errorf("HEAD: %d, %d bytes", a.status, len(a.body))
 	}
 }
@@ -304,7 +304,7 @@ func TestMounts(t *testing.T) {
 		if req.Header.Del("Authorization"); c.token != "" {
 			req.Header.Set("Authorization", "Bearer "+c.token)
 		}
-		if a := r.do(req); a.status != c.status || !strings.Contains(string(a.body), c.want) {
+		if a := r.sendRequest(req); a.status != c.status || !strings.Contains(string(a.body), c.want) {
 			t.Errorf("%s with %q: %d %s", c.path, c.token, a.status, a.body)
 		}
 	}

@@ -77,7 +77,7 @@ var itemTypes = []string{itemStarted, itemUpdated, itemCompleted}
 // planTool is the tool whose calls are plan items.
 const planTool = "update_plan"
 
-func (i *ItemEvent) json() []byte { return marshal(i) }
+func (i *ItemEvent) json() []byte { return mustMarshal(i) }
 
 // itemsOf derives the item events of one stored event. It looks at nothing else,
 // so a client may begin anywhere.
@@ -121,7 +121,7 @@ type derivation struct {
 	out     []ItemEvent
 }
 
-func (d *derivation) add(step string, it Item) {
+func (d *derivation) addItem(step string, it Item) {
 	if it.Data == nil {
 		it.Data = d.payload
 	}
@@ -138,13 +138,13 @@ func (d *derivation) add(step string, it Item) {
 func (d *derivation) derive() {
 	switch p := d.e.Payload.(type) {
 	case *event.TurnSubmitted:
-		d.add(itemCompleted, Item{ItemID: d.e.TurnID, Kind: "user_message", Status: completed, Text: p.Preview})
+		d.addItem(itemCompleted, Item{ItemID: d.e.TurnID, Kind: "user_message", Status: completed, Text: p.Preview})
 	case *event.TurnSteered:
-		d.add(itemCompleted, Item{ItemID: d.e.ID, Kind: "user_message", Status: completed, Text: p.Preview})
+		d.addItem(itemCompleted, Item{ItemID: d.e.ID, Kind: "user_message", Status: completed, Text: p.Preview})
 	case *event.TurnFailed:
-		d.add(itemCompleted, Item{ItemID: d.e.TurnID + ":error", Kind: "error", Status: p.Status, Title: p.FailureCategory, Text: failureText(p.Error)})
+		d.addItem(itemCompleted, Item{ItemID: d.e.TurnID + ":error", Kind: "error", Status: p.Status, Title: p.FailureCategory, Text: failureText(p.Error)})
 	case *event.RuntimeNotice:
-		d.add(itemCompleted, Item{ItemID: d.e.ID, Kind: "error", Status: completed, Title: p.Code, Text: p.Message})
+		d.addItem(itemCompleted, Item{ItemID: d.e.ID, Kind: "error", Status: completed, Title: p.Code, Text: p.Message})
 	case *event.ModelRequested, *event.ModelDelta, *event.ModelCompleted, *event.ModelFailed:
 		d.message(p)
 	case *event.ReasoningDelta, *event.ReasoningSummary:
@@ -175,29 +175,29 @@ func (d *derivation) message(p event.Payload) {
 	switch p := p.(type) {
 	case *event.ModelRequested:
 		if turnview.Speaks(p.Purpose) {
-			d.add(itemStarted, it)
+			d.addItem(itemStarted, it)
 		}
 	case *event.ModelDelta:
 		it.Delta = p.Text
-		d.add(itemUpdated, it)
+		d.addItem(itemUpdated, it)
 	case *event.ModelCompleted:
 		if !turnview.Speaks(p.Purpose) {
 			return
 		}
 		if p.Message != nil && p.Message.Reasoning != "" {
-			d.add(itemCompleted, Item{ItemID: d.reasoningID(), Kind: "reasoning", Status: completed, Text: p.Message.Reasoning, Data: json.RawMessage("{}")})
+			d.addItem(itemCompleted, Item{ItemID: d.reasoningID(), Kind: "reasoning", Status: completed, Text: p.Message.Reasoning, Data: json.RawMessage("{}")})
 		}
 		it.ItemID, it.Status = p.ModelRequestID, completed
 		if p.Message != nil {
 			it.Text = p.Message.Text
 		}
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	case *event.ModelFailed:
 		it.ItemID, it.Status, it.Text = p.ModelRequestID, failed, p.PartialText
 		if p.ErrorCategory == "interrupted" {
 			it.Status = cancelled
 		}
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	}
 }
 
@@ -209,13 +209,13 @@ func (d *derivation) reasoning(p event.Payload) {
 	switch p := p.(type) {
 	case *event.ReasoningDelta:
 		if p.Index == 0 {
-			d.add(itemStarted, it)
+			d.addItem(itemStarted, it)
 		}
 		it.Delta = p.Text
-		d.add(itemUpdated, it)
+		d.addItem(itemUpdated, it)
 	case *event.ReasoningSummary:
 		it.Status, it.Text = completed, p.Text
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	}
 }
 
@@ -243,14 +243,14 @@ func (d *derivation) toolCall(p event.Payload) {
 	if it.Title == planTool {
 		it.Kind = "plan"
 	}
-	d.add(step, it)
+	d.addItem(step, it)
 }
 
 func (d *derivation) fileChanges(changes []event.FileChange) {
 	for i := range changes {
-		d.add(itemCompleted, Item{
+		d.addItem(itemCompleted, Item{
 			ItemID: d.e.ToolCallID + ":" + changes[i].Path, Kind: "file_change", Status: completed,
-			Title: changes[i].Path, Text: changes[i].Change, Data: marshal(&changes[i]),
+			Title: changes[i].Path, Text: changes[i].Change, Data: mustMarshal(&changes[i]),
 		})
 	}
 }
@@ -274,22 +274,22 @@ func (d *derivation) command(p event.Payload) {
 	case *event.ProcessTerminated:
 		step, it.Status, it.Text = itemCompleted, cancelled, p.Reason
 	}
-	d.add(step, it)
+	d.addItem(step, it)
 }
 
-// action derives something that somebody is asked for.
+// action derives a question that waits for an answer.
 func (d *derivation) action(p event.Payload) {
 	it := Item{ItemID: d.e.ActionID, Kind: "action", Status: inProgress}
 	switch p := p.(type) {
 	case *event.ActionRequired:
 		it.Title, it.Text = p.ActionType, p.Prompt
-		d.add(itemStarted, it)
+		d.addItem(itemStarted, it)
 	case *event.ActionResolved:
 		it.Status, it.Title, it.Text = completed, p.ActionType, p.Decision
 		if p.Status == cancelled {
 			it.Status = cancelled
 		}
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	}
 }
 
@@ -302,19 +302,19 @@ func (d *derivation) subagent(p event.Payload) {
 		if it.Title == "" {
 			it.Title = p.Role
 		}
-		d.add(itemStarted, it)
+		d.addItem(itemStarted, it)
 	case *event.SubagentStatus:
 		it.Text = p.Status
-		d.add(itemUpdated, it)
+		d.addItem(itemUpdated, it)
 	case *event.SubagentMessage:
 		it.Delta = p.Text
-		d.add(itemUpdated, it)
+		d.addItem(itemUpdated, it)
 	case *event.SubagentEnded:
 		it.Status, it.Text = completed, p.Preview
 		if p.Status == failed {
 			it.Status, it.Text = failed, failureText(p.Error)
 		}
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	}
 }
 
@@ -324,12 +324,12 @@ func (d *derivation) compaction(p event.Payload) {
 	switch p := p.(type) {
 	case *event.CompactionStarted:
 		it.ItemID, it.Title = p.CompactionID, p.Trigger
-		d.add(itemStarted, it)
+		d.addItem(itemStarted, it)
 	case *event.CompactionCompleted:
 		it.ItemID, it.Title, it.Status, it.Text = p.CompactionID, p.Trigger, completed, p.SummaryPreview
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	case *event.CompactionFailed:
 		it.ItemID, it.Title, it.Status, it.Text = p.CompactionID, p.Trigger, failed, p.Error.Message
-		d.add(itemCompleted, it)
+		d.addItem(itemCompleted, it)
 	}
 }

@@ -144,8 +144,10 @@ func (r *running) request(method, path, body string) *http.Request {
 	return req
 }
 
-// get asks for a path.
-func (r *running) get(path string) answer { return r.do(r.request(http.MethodGet, path, "")) }
+// getPath asks for a path.
+func (r *running) getPath(path string) answer {
+	return r.sendRequest(r.request(http.MethodGet, path, ""))
+}
 
 // answer is a whole answer.
 type answer struct {
@@ -154,7 +156,7 @@ type answer struct {
 	body   []byte
 }
 
-func (r *running) do(req *http.Request) answer {
+func (r *running) sendRequest(req *http.Request) answer {
 	r.t.Helper()
 	res, err := r.client.Do(req)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestEveryParameterOfEveryTypeIsAnswered(t *testing.T) {
 	asked := 0
 	for _, d := range command.Catalog() {
 		m := matrix{t: t, r: r, name: string(d.Name)}
-		r.get("/v1/schemas/command."+m.name+".params.schema.json").decode(t, &m.root)
+		r.getPath("/v1/schemas/command."+m.name+".params.schema.json").decode(t, &m.root)
 		m.example = decoded(t, d.Example)
 		m.leaveOut(nil, &m.root)
 		m.mistype(nil, &m.root)
@@ -89,7 +89,7 @@ func (m *matrix) leaveOut(path []string, s *schema) {
 		for _, value := range []any{absent{}, nil} {
 			body := m.example
 			for _, name := range missing {
-				body = m.with(&m.root, body, append(slices.Clone(path), name), value)
+				body = m.withValueAt(&m.root, body, append(slices.Clone(path), name), value)
 			}
 			m.refused(fmt.Sprintf("without %v of %v", missing, path), body, missing...)
 		}
@@ -109,12 +109,12 @@ func (m *matrix) mistype(path []string, s *schema) {
 			name := at[len(at)-1]
 			if kind == "null" {
 				if len(path) == 0 && !slices.Contains(s.Required, name) {
-					m.answered(what, m.with(&m.root, m.example, at, nil))
+					m.answered(what, m.withValueAt(&m.root, m.example, at, nil))
 				}
 				continue
 			}
-			m.refused(what, m.with(&m.root, m.example, at, wrongValues[kind]), fieldOf(at))
-			m.refused(what+" alone", m.with(&m.root, map[string]any{}, at, wrongValues[kind]), append(slices.Clone(m.root.Required), fieldOf(at))...)
+			m.refused(what, m.withValueAt(&m.root, m.example, at, wrongValues[kind]), fieldOf(at))
+			m.refused(what+" alone", m.withValueAt(&m.root, map[string]any{}, at, wrongValues[kind]), append(slices.Clone(m.root.Required), fieldOf(at))...)
 		}
 		m.mistype(at, member)
 	})
@@ -178,9 +178,9 @@ func (m *matrix) takes(s *schema, kind string) bool {
 // absent stands for a member that isn't there.
 type absent struct{}
 
-// with returns a copy of a body with a value at a path. What lies on the way there and
+// withValueAt returns a copy of a body with a value at a path. What lies on the way there and
 // isn't in the body is made as its schema wants it.
-func (m *matrix) with(s *schema, body any, path []string, value any) any {
+func (m *matrix) withValueAt(s *schema, body any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
 	}
@@ -195,7 +195,7 @@ func (m *matrix) with(s *schema, body any, path []string, value any) any {
 		if s.Items != nil {
 			items = s.Items
 		}
-		list[0] = m.with(items, list[0], path[1:], value)
+		list[0] = m.withValueAt(items, list[0], path[1:], value)
 		return list
 	}
 	object, ok := body.(map[string]any)
@@ -207,7 +207,7 @@ func (m *matrix) with(s *schema, body any, path []string, value any) any {
 		object = map[string]any{}
 	}
 	member := s.Properties[path[0]]
-	if object[path[0]] = m.with(&member, object[path[0]], path[1:], value); object[path[0]] == (absent{}) {
+	if object[path[0]] = m.withValueAt(&member, object[path[0]], path[1:], value); object[path[0]] == (absent{}) {
 		delete(object, path[0])
 	}
 	return object
@@ -256,7 +256,7 @@ func (m *matrix) ask(body any) answer {
 	}
 	req := m.r.request(http.MethodPost, "/v1/commands/"+m.name, string(text))
 	req.Header.Set("Authorization", "Bearer admin-token")
-	return m.r.do(req)
+	return m.r.sendRequest(req)
 }
 
 // refused wants a fault of the parameters that names one of these.

@@ -11,7 +11,7 @@ import (
 	"agentd/command"
 )
 
-// serveMount hands a request to whoever is mounted, within the bounds that hold for
+// serveMount hands a request to the mounted handler, within the bounds that apply to
 // the server's own addresses: it counts as a stream of its token and ends with the
 // token, and what its body takes in memory is part of the budget of all bodies.
 func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) error {
@@ -96,13 +96,13 @@ type chargedBody struct {
 // Read implements [io.Reader]. A body that doesn't fit is a fault.
 func (b *chargedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if full := b.take(int64(n)); full != nil {
+	if full := b.charge(int64(n)); full != nil {
 		return 0, full
 	}
 	return n, err
 }
 
-func (b *chargedBody) take(n int64) error {
+func (b *chargedBody) charge(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.s.metrics.received.Add(n)

@@ -58,7 +58,7 @@ func TestMountsCountAsStreams(t *testing.T) {
 		<-release
 	}, func(o *server.Options) { o.MaxStreamsPerToken = 1 })
 	first := make(chan int, 1)
-	go func() { first <- r.do(r.request(http.MethodGet, "/m", "")).status }()
+	go func() { first <- r.sendRequest(r.request(http.MethodGet, "/m", "")).status }()
 	<-began
 	done := make(chan struct{})
 	go func() { // a second one that is let in must not hang the test
@@ -68,7 +68,7 @@ func TestMountsCountAsStreams(t *testing.T) {
 		case <-done:
 		}
 	}()
-	a := r.do(r.request(http.MethodGet, "/m", ""))
+	a := r.sendRequest(r.request(http.MethodGet, "/m", ""))
 	if a.status != http.StatusTooManyRequests {
 		t.Fatalf("a second request under way: %d %s", a.status, a.body)
 	}
@@ -99,14 +99,16 @@ func TestMountBodiesShareTheBudget(t *testing.T) {
 		}
 	}
 	r := mounted(t, h, func(o *server.Options) { o.MaxBodies = size })
-	if a := r.do(r.request(http.MethodPost, "/m", strings.Repeat("x", 2*size))); a.status != http.StatusServiceUnavailable || fault.KindOf(full) != fault.Unavailable {
+	if a := r.sendRequest(r.request(http.MethodPost, "/m", strings.Repeat("x", 2*size))); a.status != http.StatusServiceUnavailable || fault.KindOf(full) != fault.Unavailable {
 		t.Fatalf("a body over the budget: %d, %v", a.status, full)
 	}
 	held := make(chan int, 1)
-	go func() { held <- r.do(r.request(http.MethodPost, "/m/stream", strings.Repeat("x", size))).status }()
+	go func() {
+		held <- r.sendRequest(r.request(http.MethodPost, "/m/stream", strings.Repeat("x", size))).status
+	}()
 	<-answering
 	for range 3 {
-		if a := r.do(r.request(http.MethodPost, "/m", strings.Repeat("x", size))); a.status != http.StatusOK {
+		if a := r.sendRequest(r.request(http.MethodPost, "/m", strings.Repeat("x", size))); a.status != http.StatusOK {
 			t.Errorf("a body that fits: %d, %v", a.status, full)
 		}
 	}
@@ -122,7 +124,7 @@ func TestProblemsOfMountsAreLikeTheServersOwn(t *testing.T) {
 	r := mounted(t, func(w http.ResponseWriter, _ *http.Request) {
 		server.WriteProblem(w, &fault.Error{Kind: fault.RateLimited, Detail: "busy", RetryAfter: 1500 * time.Millisecond})
 	}, nil)
-	a := r.get("/m")
+	a := r.getPath("/m")
 	if p := a.problem(t); a.status != 429 || p.RequestID == "" || p.RequestID != a.header.Get("X-Request-ID") || a.header.Get("Retry-After") != "2" || p.RetryAfter != 2 {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}

@@ -88,7 +88,7 @@ type Document struct {
 
 // Mount is a handler of others.
 type Mount struct {
-	// Prefix of the paths that go there; "/" takes all that nobody else has.
+	// Prefix of the paths that go there; "/" takes all other paths.
 	Prefix string
 	// Public paths need no token. Others find the caller with [CallerFrom].
 	Public bool

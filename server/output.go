@@ -33,7 +33,7 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 		return err
 	}
 	defer func() { _ = out.Content.Close() }() // it was only read
-	held := s.holding(q)
+	held := s.chargeFor(q)
 	defer held.release()
 	h := w.Header()
 	media := out.MediaType
@@ -52,7 +52,7 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	if r.Method != http.MethodHead {
 		pw.admit = func(h http.Header) error {
 			n, _ := strconv.Atoi(h.Get("Content-Length")) // it is always there, and ours
-			return held.take(min(n, outputPart), false)
+			return held.chargeAnswer(min(n, outputPart), false)
 		}
 	}
 	http.ServeContent(pw, r, "", time.Time{}, out.Content)

@@ -10,12 +10,12 @@ func TestOutputs(t *testing.T) {
 	r := run(t, nil)
 	ref := "sha256:0123"
 	get := func(method string, header ...string) answer {
-		r.fake.put(ref, "text/plain; charset=utf-8", []byte("0123456789"))
+		r.fake.putOutput(ref, "text/plain; charset=utf-8", []byte("0123456789"))
 		req := r.request(method, "/v1/outputs/"+url.PathEscape(ref), "")
 		for i := 0; i+1 < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	whole := get("GET")
 	tag := whole.header.Get("ETag")
@@ -66,8 +66,8 @@ func TestOutputs(t *testing.T) {
 
 func TestReferencesWithTricks(t *testing.T) {
 	r := run(t, nil)
-	r.fake.put("x/y", "", []byte("ok"))
-	if a := r.do(r.request("GET", "/v1/outputs/x%2Fy", "")); a.status != 200 || a.header.Get("Content-Type") != "application/octet-stream" {
+	r.fake.putOutput("x/y", "", []byte("ok"))
+	if a := r.sendRequest(r.request("GET", "/v1/outputs/x%2Fy", "")); a.status != 200 || a.header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("an escaped slash: %d %v", a.status, a.header)
 	}
 	for _, ref := range []string{
@@ -75,7 +75,7 @@ func TestReferencesWithTricks(t *testing.T) {
 	} {
 		req := r.request("GET", "/", "")
 		req.URL.Opaque = "/v1/outputs/" + ref
-		a := r.do(req)
+		a := r.sendRequest(req)
 		if p := a.problem(t); a.status != 404 || p.Code != "not_found" {
 			t.Errorf("%s: %d %s", ref, a.status, a.body)
 		}

@@ -11,15 +11,15 @@ import (
 	"agentd/internal/wire"
 )
 
-// classify returns err as a fault. A context that ended means that the server
+// asFault returns err as a fault. A context that ended means that the server
 // gave up on the command, not that the command is wrong.
-func classify(err error) *fault.Error {
+func asFault(err error) *fault.Error {
 	var f *fault.Error
 	if errors.As(err, &f) {
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		f = fault.Wrap(fault.Unavailable, err, "it took too long; it may still be carried out")
+		f = fault.Wrap(fault.Unavailable, err, "the request took too long; it may still complete")
 		f.RetryAfter = time.Second
 		return f
 	}
@@ -28,7 +28,7 @@ func classify(err error) *fault.Error {
 
 // problemOf turns an error into what is sent. The cause stays here.
 func problemOf(err error, requestID string) *wire.Problem {
-	p := wire.ProblemOf(classify(err))
+	p := wire.ProblemOf(asFault(err))
 	p.RequestID = requestID
 	return &p
 }
@@ -57,7 +57,7 @@ func WriteProblem(w http.ResponseWriter, err error) {
 	writeProblem(w, err, w.Header().Get("X-Request-ID"))
 }
 
-func problemJSON(p *wire.Problem) []byte { return marshal(p) }
+func problemJSON(p *wire.Problem) []byte { return mustMarshal(p) }
 
 // problemWriter turns the plain-text errors of other handlers into problems.
 type problemWriter struct {

@@ -41,7 +41,7 @@ func parseQuery(r *http.Request) (*eventQuery, error) {
 	}
 	for name, v := range values {
 		if !slices.Contains(queryNames, name) {
-			return nil, fault.Param(wire.Clip(name), "there is no such parameter; there are %s", strings.Join(queryNames, ", "))
+			return nil, fault.Param(wire.Clip(name), "unknown parameter; use one of %s", strings.Join(queryNames, ", "))
 		}
 		if len(v) > 1 {
 			return nil, fault.Param(name, "is given twice")
@@ -58,7 +58,7 @@ func parseQuery(r *http.Request) (*eventQuery, error) {
 		}
 		q.limit = n
 	}
-	if q.snapshot, err = flag("snapshot", values.Get("snapshot")); err != nil {
+	if q.snapshot, err = parseFlag("snapshot", values.Get("snapshot")); err != nil {
 		return nil, err
 	}
 	q.filter, err = newFilter(values.Get("types"), values.Get("profile"), values.Get("view"))
@@ -86,14 +86,14 @@ func (q *eventQuery) cursor(h http.Header, values url.Values) error {
 	return nil
 }
 
-func flag(name, value string) (bool, error) {
+func parseFlag(name, value string) (bool, error) {
 	switch value {
 	case "", "0", "false":
 		return false, nil
 	case "1", "true":
 		return true, nil
 	}
-	return false, fault.Param(name, "%q is neither 1 nor 0", wire.Clip(value))
+	return false, fault.Param(name, "%q is not 1 or 0", wire.Clip(value))
 }
 
 // filter says which events are delivered, and as what.
@@ -124,7 +124,7 @@ func newFilter(types, profile, view string) (filter, error) {
 	case "items":
 		f.items = true
 	default:
-		return f, fault.Param("view", "%q is neither events nor items", wire.Clip(view))
+		return f, fault.Param("view", "%q is not one of events, items", wire.Clip(view))
 	}
 	if types == "" {
 		return f, nil
@@ -155,7 +155,7 @@ func (f *filter) checkGlob(g string) error {
 	if f.items && slices.ContainsFunc(itemTypes, func(t string) bool { return glob(g, t) }) {
 		return nil
 	}
-	return fault.Param("types", "no event type fits %q", g)
+	return fault.Param("types", "no event type matches %q", g)
 }
 
 // glob reports whether a name fits a pattern in which * stands for any characters.

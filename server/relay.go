@@ -16,7 +16,7 @@ import (
 // the node that owns the session: it is relayed, over a WebSocket of its own.
 
 // subscribeAt has the node that owns the session serve a subscription.
-func (p *peer) subscribeAt(ctx context.Context, to, sessionID string, params []byte, why error) (result []byte, then func(), err error) {
+func (p *rpcConn) subscribeAt(ctx context.Context, to, sessionID string, params []byte, why error) (result []byte, then func(), err error) {
 	done, err := p.s.openStream(p.rpc.q.login.TokenID, p.name)
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +30,7 @@ func (p *peer) subscribeAt(ctx context.Context, to, sessionID string, params []b
 	sub.ctx, sub.cancel = context.WithCancel(p.ctx) //nolint:contextcheck // it outlives the request
 	p.enlist(sub)
 	res.SubscriptionID = sub.id
-	return marshal(res), func() {
+	return mustMarshal(res), func() {
 		sub.started.Store(true)
 		p.tasks.Go(func() {
 			defer func() {
@@ -58,7 +58,7 @@ func (s *Server) subscribeNode(ctx context.Context, q *request, to string, param
 	s.metrics.forwarded.Add(1)
 	conn, _, err := websocket.Dial(ctx, to+"/v1/ws", &websocket.DialOptions{HTTPClient: s.nodes, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled}) //nolint:bodyclose // Dial closes it
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Unavailable, err, "%s, and it can't be reached", classify(why).Detail)
+		return nil, nil, fault.Wrap(fault.Unavailable, err, "%s, and it can't be reached", asFault(why).Detail)
 	}
 	conn.SetReadLimit(-1) // it is a node of ours: what it sends is what it would store
 	var m *wire.RPCMessage
@@ -69,7 +69,7 @@ func (s *Server) subscribeNode(ctx context.Context, q *request, to string, param
 	res := &subscribeResult{}
 	switch {
 	case err != nil:
-		err = fault.Wrap(fault.Unavailable, err, "the node that owns the session broke off")
+		err = fault.Wrap(fault.Unavailable, err, "the connection to the node that owns the session broke")
 	case m.Error != nil:
 		err = m.Error.Err()
 	default:
@@ -92,12 +92,12 @@ func readRPC(ctx context.Context, conn *websocket.Conn) (*wire.RPCMessage, error
 
 // relay passes on what another node sends until either side ends. One that ends
 // without a word is unavailable: the client subscribes again behind what it has.
-func (p *peer) relay(sub *subscription, conn *websocket.Conn) error {
+func (p *rpcConn) relay(sub *subscription, conn *websocket.Conn) error {
 	delivered := p.s.metrics.events.get(p.name)
 	for {
 		m, err := readRPC(sub.ctx, conn)
 		if err != nil {
-			return fault.Wrap(fault.Unavailable, err, "the node that owns the session broke off: subscribe again")
+			return fault.Wrap(fault.Unavailable, err, "the connection to the node that owns the session broke: subscribe again")
 		}
 		switch m.Method {
 		case "subscription.ended":

@@ -29,7 +29,7 @@ type request struct {
 	// forwarded says that a node passed it on to us.
 	authorization string
 	forwarded     bool
-	// answer is told when the answer was sent, for commands over HTTP.
+	// answer is notified when the answer was sent, for commands over HTTP.
 	answer command.Answer
 }
 
@@ -59,7 +59,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		rec.deliver(r)
 		s.log(r, rec, q, took)
 	}()
-	if q.err = s.answer(rec, r, q); q.err != nil && rec.status == 0 {
+	if q.err = s.serveRequest(rec, r, q); q.err != nil && rec.status == 0 {
 		if r.Context().Err() != nil && errors.Is(q.err, context.Canceled) {
 			return // the client went away
 		}
@@ -67,8 +67,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer checks a request and hands it to its handler.
-func (s *Server) answer(w *recorder, r *http.Request, q *request) error {
+// serveRequest checks a request and hands it to its handler.
+func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 	if size := headerSize(r); size > s.opt.MaxHeader {
 		w.Header().Set("Connection", "close")
 		return s.hit(fault.HeaderTooLarge, "header", "the request's line and headers are larger than "+sizeWord(int64(s.opt.MaxHeader)))
@@ -77,10 +77,10 @@ func (s *Server) answer(w *recorder, r *http.Request, q *request) error {
 		return err
 	}
 	if r.ContentLength != 0 {
-		// Also a body that nobody reads is waited for by the connection.
+		// The connection also waits for a body that isn't read.
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(s.opt.BodyTimeout))
 	}
-	fits, variable := s.find(r.URL)
+	fits, variable := s.findRoutes(r.URL)
 	q.variable = variable
 	var m *Mount
 	if len(fits) == 0 {
@@ -90,7 +90,7 @@ func (s *Server) answer(w *recorder, r *http.Request, q *request) error {
 	if err := s.identify(r, q, public); err != nil {
 		return err
 	}
-	switch rt := pick(fits, r.Method); {
+	switch rt := pickRoute(fits, r.Method); {
 	case rt != nil:
 		q.template = rt.pattern
 		err := rt.handle(w, r, q)
@@ -108,7 +108,7 @@ func (s *Server) answer(w *recorder, r *http.Request, q *request) error {
 	return fault.New(fault.NotFound, "there is nothing at this address")
 }
 
-// identify finds out who asks.
+// identify finds the caller's identity.
 func (s *Server) identify(r *http.Request, q *request, public bool) error {
 	l, err := s.authenticate(r)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Server) recovered(w *recorder, q *request, v any) {
 		panic(v)
 	}
 	s.metrics.panics.Add(1)
-	s.opt.Logger.Error("a request ended in a defect", "panic", v, "requestId", q.id, "stack", string(debug.Stack()))
+	s.opt.Logger.Error("a request failed on an internal error", "panic", v, "requestId", q.id, "stack", string(debug.Stack()))
 	if w.status == 0 {
 		writeProblem(w, fault.New(fault.Internal, "something went wrong inside agentd; its log has more under this request id"), q.id)
 	}
@@ -188,7 +188,7 @@ func (s *Server) log(r *http.Request, w *recorder, q *request, took time.Duratio
 	level := slog.LevelInfo
 	var f *fault.Error
 	if q.err != nil {
-		f = classify(q.err)
+		f = asFault(q.err)
 		level = levelOf(f.Kind)
 	}
 	if !s.opt.Logger.Enabled(r.Context(), level) {
@@ -232,7 +232,7 @@ type recorder struct {
 	patience time.Duration
 	status   int
 	bytes    int64
-	// begun, if there is one, is told that the answer begins.
+	// begun, if set, is called when the answer begins.
 	begun func()
 }
 
@@ -286,7 +286,7 @@ func (w *recorder) FlushError() error {
 // more.
 func (w *recorder) deliver(r *http.Request) {
 	if r.ProtoMajor == 1 && w.status != 0 && w.Header().Get("Content-Length") != "" {
-		// The last write's time is not over; if it fails, nobody is left to be told.
+		// The last write's time is not over; if it fails, the client is gone.
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	}
 }

@@ -36,7 +36,7 @@ func trimmedSession(t *testing.T, through uint64) (*running, *agentd.Runtime) {
 	})
 	r := runOn(t, live{rt.Port()}, nil)
 	var turn command.SubmitTurnResult
-	r.do(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","create":true,"input":"hello"}`)).decode(t, &turn)
+	r.sendRequest(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","create":true,"input":"hello"}`)).decode(t, &turn)
 	sub, err := rt.Subscribe(t.Context(), command.Local(), "s", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +70,12 @@ func TestWhatRetentionRemovedIsMarkedAtEveryDoor(t *testing.T) {
 	}
 
 	var p pageOf
-	r.do(r.request("GET", "/v1/sessions/s/events?after=2&limit=3", "")).decode(t, &p)
+	r.sendRequest(r.request("GET", "/v1/sessions/s/events?after=2&limit=3", "")).decode(t, &p)
 	if p.Gap == nil || *p.Gap != want || len(p.Events) != 3 || p.Events[0].Sequence != through+1 || p.NextAfter != through+3 {
 		t.Errorf("the page: %+v, gap %+v", p, p.Gap)
 	}
 	p = pageOf{}
-	r.do(r.request("GET", fmt.Sprintf("/v1/sessions/s/events?after=%d", through), "")).decode(t, &p)
+	r.sendRequest(r.request("GET", fmt.Sprintf("/v1/sessions/s/events?after=%d", through), "")).decode(t, &p)
 	if p.Gap != nil || len(p.Events) == 0 || p.Events[0].Sequence != through+1 || p.Events[len(p.Events)-1].Sequence != p.LastSequence {
 		t.Errorf("a page of what is left: %+v", p)
 	}
@@ -105,7 +105,7 @@ func TestWhatRetentionRemovedIsMarkedAtEveryDoor(t *testing.T) {
 		}
 	}
 
-	rpc := r.do(r.request("POST", "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"get_session","params":{"sessionId":"s","limit":500}}`))
+	rpc := r.sendRequest(r.request("POST", "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"get_session","params":{"sessionId":"s","limit":500}}`))
 	if body := string(rpc.body); !strings.Contains(body, fmt.Sprintf(`"removedThrough":%d`, through)) {
 		t.Errorf("get_session says %s", body)
 	}

@@ -46,20 +46,20 @@ func (s *Server) table() []route {
 	}
 }
 
-// find returns the routes whose pattern fits a path, and the path's variable.
+// findRoutes returns the routes whose pattern fits a path, and the path's variable.
 // A path is matched as it came, without cleaning: "//" and "/../" fit nothing.
-func (s *Server) find(u *url.URL) (fits []*route, variable string) {
+func (s *Server) findRoutes(u *url.URL) (fits []*route, variable string) {
 	path := u.EscapedPath()
 	for i := range s.routes {
-		if v, ok := match(s.routes[i].pattern, path); ok {
+		if v, ok := matchPattern(s.routes[i].pattern, path); ok {
 			fits, variable = append(fits, &s.routes[i]), v
 		}
 	}
 	return fits, variable
 }
 
-// match reports whether an escaped path fits a pattern, and its variable, unescaped.
-func match(pattern, path string) (variable string, ok bool) {
+// matchPattern reports whether an escaped path fits a pattern, and its variable, unescaped.
+func matchPattern(pattern, path string) (variable string, ok bool) {
 	for pattern != "" {
 		if pattern[0] != '{' {
 			n := strings.IndexByte(pattern, '{')
@@ -92,8 +92,8 @@ func match(pattern, path string) (variable string, ok bool) {
 	return variable, true
 }
 
-// pick returns the route for a method. HEAD is answered as GET.
-func pick(fits []*route, method string) *route {
+// pickRoute returns the route for a method. HEAD is answered as GET.
+func pickRoute(fits []*route, method string) *route {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -117,7 +117,7 @@ func wrongMethod(w http.ResponseWriter, fits []*route, method string) error {
 	slices.Sort(allow)
 	list := strings.Join(slices.Compact(allow), ", ")
 	w.Header().Set("Allow", list)
-	return fault.New(fault.MethodNotAllowed, "%s is not possible here; possible: %s", wire.Clip(method), list)
+	return fault.New(fault.MethodNotAllowed, "method %s is not allowed here; use %s", wire.Clip(method), list)
 }
 
 // mount returns the mount with the longest prefix of a path, or nil.

@@ -22,17 +22,17 @@ type rpc struct {
 
 // handle carries out one message or batch and returns the answer, nil if none is
 // wanted, and what to do once it was sent. The caller releases held then.
-func (c *rpc) handle(ctx context.Context, held *holding, message []byte) (answer []byte, then []func()) {
+func (c *rpc) handle(ctx context.Context, held *answerCharge, message []byte) (answer []byte, then []func()) {
 	requests, batch, bad := wire.ParseRPC(message)
 	if bad != nil {
 		return wire.AppendRPCError(nil, nil, c.stamp(bad)), nil
 	}
 	if !batch {
-		answer, next := c.one(ctx, held, &requests[0])
+		answer, next := c.runRequest(ctx, held, &requests[0])
 		return answer, next
 	}
 	for i := range requests {
-		one, next := c.one(ctx, held, &requests[i])
+		one, next := c.runRequest(ctx, held, &requests[i])
 		then = append(then, next...)
 		if one == nil {
 			continue
@@ -49,8 +49,8 @@ func (c *rpc) handle(ctx context.Context, held *holding, message []byte) (answer
 	return answer, then
 }
 
-// one carries out one request.
-func (c *rpc) one(ctx context.Context, held *holding, r *wire.RPCRequest) (answer []byte, then []func()) {
+// runRequest carries out one request.
+func (c *rpc) runRequest(ctx context.Context, held *answerCharge, r *wire.RPCRequest) (answer []byte, then []func()) {
 	if r.Err != nil {
 		return wire.AppendRPCError(nil, r.ID, c.stamp(r.Err)), nil
 	}
@@ -67,7 +67,7 @@ func (c *rpc) one(ctx context.Context, held *holding, r *wire.RPCRequest) (answe
 	return wire.AppendRPCResult(nil, r.ID, result), then
 }
 
-func (c *rpc) call(ctx context.Context, held *holding, r *wire.RPCRequest) (result []byte, then func(), bad *wire.RPCError) {
+func (c *rpc) call(ctx context.Context, held *answerCharge, r *wire.RPCRequest) (result []byte, then func(), bad *wire.RPCError) {
 	var err error
 	if m := c.extra[r.Method]; m != nil {
 		result, then, err = m(ctx, r.Params)
@@ -77,14 +77,14 @@ func (c *rpc) call(ctx context.Context, held *holding, r *wire.RPCRequest) (resu
 			return nil, nil, wire.MethodNotFound(r.Method)
 		}
 		if err = permit(c.q.login.Role, d.Scope, d.Name); err == nil {
-			result, err = c.s.do(ctx, c.q, d, r.Params)
+			result, err = c.s.runCommand(ctx, c.q, d, r.Params)
 		}
 		if err == nil {
-			err = held.take(len(result), d.Mutates)
+			err = held.chargeAnswer(len(result), d.Mutates)
 		}
 	}
 	if err != nil {
-		return nil, then, wire.RPCErrorOf(classify(err))
+		return nil, then, wire.RPCErrorOf(asFault(err))
 	}
 	return result, then, nil
 }
@@ -100,12 +100,12 @@ func (c *rpc) stamp(e *wire.RPCError) *wire.RPCError {
 // serveRPC answers POST /v1/rpc. Errors of JSON-RPC are in its answer, with
 // status 200; messages that want no answer get 204.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, q *request) error {
-	body, giveBack, err := s.body(w, r)
+	body, giveBack, err := s.readJSONBody(w, r)
 	defer giveBack()
 	if err != nil {
 		return err
 	}
-	held := s.holding(q)
+	held := s.chargeFor(q)
 	defer held.release()
 	answer, _ := (&rpc{s: s, q: q}).handle(r.Context(), held, body)
 	if answer == nil {
@@ -115,8 +115,8 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, q *request) er
 	return writeJSON(w, answer)
 }
 
-// marshal encodes what always encodes: strings, numbers, and JSON that was checked.
-func marshal(v any) []byte {
+// mustMarshal encodes what always encodes: strings, numbers, and JSON that was checked.
+func mustMarshal(v any) []byte {
 	data, _ := json.Marshal(v) //nolint:errchkjson // see above
 	return data
 }

@@ -73,7 +73,7 @@ func checkRPC(t *testing.T, name string, data []byte, want int, id string) {
 func TestRPCOverHTTP(t *testing.T) {
 	r := run(t, nil)
 	for _, c := range rpcCases {
-		a := r.do(r.request("POST", "/v1/rpc", c.in))
+		a := r.sendRequest(r.request("POST", "/v1/rpc", c.in))
 		if c.want == -1 {
 			if a.status != 204 || len(a.body) != 0 {
 				t.Errorf("%s: %d %s", c.name, a.status, a.body)
@@ -85,13 +85,13 @@ func TestRPCOverHTTP(t *testing.T) {
 		}
 		checkRPC(t, c.name, a.body, c.want, c.id)
 	}
-	a := r.do(r.request("POST", "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s"}}`))
+	a := r.sendRequest(r.request("POST", "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s"}}`))
 	checkRPC(t, "subscribe over HTTP", a.body, -32601, "1")
 }
 
 func TestBatchesAreCarriedOutInOrder(t *testing.T) {
 	r := run(t, nil)
-	a := r.do(r.request("POST", "/v1/rpc", `[
+	a := r.sendRequest(r.request("POST", "/v1/rpc", `[
 		{"jsonrpc":"2.0","id":1,"method":"create_session","params":{"sessionId":"s1"}},
 		{"jsonrpc":"2.0","method":"create_session","params":{"sessionId":"s2"}},
 		1,
@@ -102,7 +102,7 @@ func TestBatchesAreCarriedOutInOrder(t *testing.T) {
 	if len(got) != 4 || got[0].Error != nil || got[1].Error.Code != -32600 || got[2].Error != nil || got[3].Error != nil {
 		t.Errorf("got %s", a.body)
 	}
-	if a := r.do(r.request("POST", "/v1/rpc", `[{"jsonrpc":"2.0","method":"list_sessions"}]`)); a.status != 204 {
+	if a := r.sendRequest(r.request("POST", "/v1/rpc", `[{"jsonrpc":"2.0","method":"list_sessions"}]`)); a.status != 204 {
 		t.Errorf("a batch of notifications: %d %s", a.status, a.body)
 	}
 }
@@ -111,7 +111,7 @@ func TestRPCRoles(t *testing.T) {
 	r := run(t, nil)
 	req := r.request("POST", "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"create_session"}`)
 	req.Header.Set("Authorization", "Bearer observer-token")
-	checkRPC(t, "an observer", r.do(req).body, -32000, "1")
+	checkRPC(t, "an observer", r.sendRequest(req).body, -32000, "1")
 }
 
 // dial opens a WebSocket.

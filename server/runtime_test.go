@@ -56,7 +56,7 @@ func TestATurnOverEveryDoor(t *testing.T) {
 	r := runLive(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s"}`)).decode(t, &struct{}{})
+	r.sendRequest(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s"}`)).decode(t, &struct{}{})
 	global, globalFrames := r.stream(ctx, "/v1/events", "client-token")
 	defer global.Body.Close()
 	one, oneFrames := r.stream(ctx, "/v1/sessions/s/events?snapshot=1", "client-token")
@@ -69,7 +69,7 @@ func TestATurnOverEveryDoor(t *testing.T) {
 	req := r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"hello there","idempotencyKey":"k"}`)
 	req.Header.Set("X-Request-ID", "req_mine")
 	var turn command.SubmitTurnResult
-	r.do(req).decode(t, &turn)
+	r.sendRequest(req).decode(t, &turn)
 	if turn.Status != "accepted" || turn.Sequence == 0 || turn.TurnID == "" {
 		t.Fatalf("%+v", turn)
 	}
@@ -102,11 +102,11 @@ func TestATurnOverEveryDoor(t *testing.T) {
 		return f.Data
 	}, 3))
 	var again command.SubmitTurnResult
-	r.do(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"hello there","idempotencyKey":"k"}`)).decode(t, &again)
+	r.sendRequest(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"hello there","idempotencyKey":"k"}`)).decode(t, &again)
 	if again != turn {
 		t.Errorf("the same key again: %+v, want %+v", again, turn)
 	}
-	if a := r.do(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"other","idempotencyKey":"k"}`)); a.status != 409 || a.problem(t).Code != "conflict" {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/submit_turn", `{"sessionId":"s","input":"other","idempotencyKey":"k"}`)); a.status != 409 || a.problem(t).Code != "conflict" {
 		t.Errorf("the same key with another input: %d %s", a.status, a.body)
 	}
 }
@@ -115,7 +115,7 @@ func TestATurnOverEveryDoor(t *testing.T) {
 // whoever vanishes without taking the answer in has submitted a turn all the same.
 func TestAVanishedClientsTurnsRun(t *testing.T) {
 	r := runLive(t)
-	r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s"}`)).decode(t, &struct{}{})
+	r.sendRequest(r.request("POST", "/v1/commands/create_session", `{"sessionId":"s"}`)).decode(t, &struct{}{})
 	body := `{"sessionId":"s","input":"hello"}`
 	for try := 0; ; try++ {
 		c, err := net.Dial("tcp", r.addr)
@@ -129,7 +129,7 @@ func TestAVanishedClientsTurnsRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		// One that left before the decision may have submitted nothing.
-		if log := r.get("/v1/sessions/s/events?after=0").body; bytes.Contains(log, []byte("turn.submitted")) {
+		if log := r.getPath("/v1/sessions/s/events?after=0").body; bytes.Contains(log, []byte("turn.submitted")) {
 			break
 		}
 	}
@@ -185,28 +185,28 @@ func TestALargeInputIsAnOutput(t *testing.T) {
 	large := strings.Repeat("a long story ", 1000)
 	body, _ := json.Marshal(map[string]any{"input": large})
 	var turn command.SubmitTurnResult
-	r.do(r.request("POST", "/v1/commands/submit_turn", string(body))).decode(t, &turn)
+	r.sendRequest(r.request("POST", "/v1/commands/submit_turn", string(body))).decode(t, &turn)
 	var page struct {
 		Events []struct{ Payload struct{ InputRef string } }
 	}
-	r.do(r.request("GET", fmt.Sprintf("/v1/sessions/%s/events?types=turn.submitted", turn.SessionID), "")).decode(t, &page)
+	r.sendRequest(r.request("GET", fmt.Sprintf("/v1/sessions/%s/events?types=turn.submitted", turn.SessionID), "")).decode(t, &page)
 	if len(page.Events) != 1 || page.Events[0].Payload.InputRef == "" {
 		t.Fatalf("%+v", page)
 	}
 	ref := "/v1/outputs/" + page.Events[0].Payload.InputRef
-	if a := r.do(r.request("GET", ref, "")); a.status != 200 || !strings.Contains(string(a.body), large) {
+	if a := r.sendRequest(r.request("GET", ref, "")); a.status != 200 || !strings.Contains(string(a.body), large) {
 		t.Errorf("%d, %d bytes", a.status, len(a.body))
 	}
 	req := r.request("GET", ref, "")
 	req.Header.Set("Authorization", "Bearer other-token")
-	if a := r.do(req); a.status != 404 {
+	if a := r.sendRequest(req); a.status != 404 {
 		t.Errorf("another account: %d", a.status)
 	}
 }
 
 func TestAnotherAccountSeesNothingOfTheRuntime(t *testing.T) {
 	r := runLive(t)
-	r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"mine"}`)).decode(t, &struct{}{})
+	r.sendRequest(r.request("POST", "/v1/commands/create_session", `{"sessionId":"mine"}`)).decode(t, &struct{}{})
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/v1/sessions/mine/events", ""},
 		{"GET", "/v1/sessions/sess_runtime/events", ""},
@@ -216,7 +216,7 @@ func TestAnotherAccountSeesNothingOfTheRuntime(t *testing.T) {
 	} {
 		req := r.request(c.method, c.path, c.body)
 		req.Header.Set("Authorization", "Bearer other-token")
-		if a := r.do(req); a.status != 404 || a.problem(t).Code != "not_found" {
+		if a := r.sendRequest(req); a.status != 404 || a.problem(t).Code != "not_found" {
 			t.Errorf("%s %s: %d %s", c.path, c.body, a.status, a.body)
 		}
 	}
@@ -270,7 +270,7 @@ func TestTheRuntimesSessionIsThereFromTheStart(t *testing.T) {
 	ask := func(method, path, body, token string) answer {
 		req := r.request(method, path, body)
 		req.Header.Set("Authorization", "Bearer "+token)
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	const events, session = "/v1/sessions/" + event.RuntimeSession + "/events", `{"sessionId":"` + event.RuntimeSession + `"}`
 	for _, c := range [][3]string{{"GET", events, ""}, {"POST", "/v1/commands/get_session", session}} {

@@ -28,7 +28,7 @@ func Listen(ctx context.Context, addr string, secure bool) (net.Listener, error)
 		return nil, fmt.Errorf("server: listen address %q: %w", addr, err)
 	}
 	if !secure && !isLoopback(host) {
-		return nil, fmt.Errorf("server: %s can be reached from other machines: use TLS, or say that it is meant to be insecure", addr)
+		return nil, fmt.Errorf("server: %s can be reached from other machines: use TLS, or allow insecure listening explicitly", addr)
 	}
 	network := "tcp"
 	if ip := net.ParseIP(host); ip != nil && ip.To4() != nil {
@@ -49,16 +49,16 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// listenUnix replaces a socket that nobody listens on any more.
+// listenUnix replaces a stale socket.
 func listenUnix(ctx context.Context, lc *net.ListenConfig, path string) (net.Listener, error) {
 	var d net.Dialer
 	if c, err := d.DialContext(ctx, "unix", path); err == nil {
 		_ = c.Close() // nothing was sent
-		return nil, fmt.Errorf("server: %w", errors.New("another process listens there"))
+		return nil, fmt.Errorf("server: %w", errors.New("another process is listening there"))
 	}
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode()&fs.ModeSocket == 0 {
-			return nil, fmt.Errorf("server: %w", errors.New("something that is no socket has this name"))
+			return nil, fmt.Errorf("server: %w", errors.New("a file that isn't a socket has this name"))
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("server: %w", err)
@@ -81,7 +81,7 @@ const maxRawHeader = 1 << 20
 
 // Serve answers on a listener, which it closes, until ctx ends; then it accepts
 // nothing more, ends the streams, waits up to StopTimeout for requests under
-// way, and returns nil. A client that takes nothing in meanwhile is cut off
+// way, and returns nil. A client that stopped reading is disconnected
 // sooner: each write has a quarter of that time. It may be called for several
 // listeners.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
@@ -115,7 +115,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.conns.hurry()
 	err := errors.Join(srv.Shutdown(stop), s.Stop(stop))
 	if err != nil {
-		logger.Warn("requests under way were cut off", "error", err)
+		logger.Warn("running requests were aborted", "error", err)
 		err = srv.Close()
 	}
 	<-failed
@@ -147,7 +147,7 @@ func bareError(p []byte) error {
 	case strings.HasPrefix(status, "431 "):
 		return fault.New(fault.HeaderTooLarge, "the request's headers are larger than %s", sizeWord(maxRawHeader))
 	case expect:
-		return fault.New(fault.InvalidParams, "the header Expect may only be 100-continue")
+		return fault.New(fault.InvalidParams, "the header Expect only allows 100-continue")
 	}
 	return fault.New(fault.InvalidParams, "the request is not valid HTTP: %s", strings.ToLower(status))
 }

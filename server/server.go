@@ -38,7 +38,7 @@ type Server struct {
 	idle    chan struct{}
 }
 
-// patienceParts is how many times a client that takes nothing in could be waited
+// patienceParts is how many times a client that stopped reading could be waited
 // for while the server stops.
 const patienceParts = 4
 
@@ -69,7 +69,7 @@ func New(b Backend, opt *Options) *Server {
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
 
 // Stop ends all streams and WebSocket connections and waits for the latter until
-// ctx ends. Serve calls it; whoever uses the Handler alone calls it. It may be
+// ctx ends. Serve calls it; a program that uses only the Handler must call it. It may be
 // called twice.
 func (s *Server) Stop(ctx context.Context) error {
 	s.endStreams()

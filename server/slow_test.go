@@ -13,7 +13,7 @@ import (
 )
 
 // A WebSocket client that subscribes and doesn't read is cut off; another one
-// gets everything meanwhile.
+// gets everything in the meantime.
 func TestAWebSocketClientThatDoesNotReadIsCutOff(t *testing.T) {
 	inTime(t, time.Second, func(limit time.Duration) bool { return cutOffWithin(t, limit) })
 }

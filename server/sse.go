@@ -110,7 +110,7 @@ func (o *sse) flush() error {
 	return nil
 }
 
-// errGone says that the client went away or is too slow; there is nobody to tell.
+// errGone says that the client went away or is too slow, so it gets no error.
 var errGone = errors.New("server: the client is gone")
 
 // serveSessionStream streams one session.
@@ -145,7 +145,7 @@ func (s *Server) serveAllEvents(w http.ResponseWriter, r *http.Request, q *reque
 	}
 	for _, name := range []string{"after", "lastEventId", "limit", "snapshot", "channelId"} {
 		if r.URL.Query().Has(name) {
-			return fault.Param(name, "is for the events of one session")
+			return fault.Param(name, "is only allowed for the events of one session")
 		}
 	}
 	return s.serveStream(w, r, q, &eq.filter, true, streamStart{
@@ -186,7 +186,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q *request,
 		return nil
 	}
 	if err := out.begin(first, start.gap); err == nil {
-		err = s.follow(ctx, out, stream, q.login, f)
+		err = s.followStream(ctx, out, stream, q.login, f)
 		out.end(err, q.id)
 	}
 	return nil
@@ -198,7 +198,7 @@ func (s *Server) snapshot(ctx context.Context, q *request, sessionID string) ([]
 	v, err := s.backend.Do(ctx, q.caller, p)
 	if to := q.forwardable(err); to != "" {
 		d, _ := command.Lookup(p.Command())
-		return s.forwardCommand(ctx, q, to, d, marshal(p), err)
+		return s.forwardCommand(ctx, q, to, d, mustMarshal(p), err)
 	}
 	if err != nil {
 		return nil, err
@@ -223,10 +223,10 @@ func (o *sse) begin(snapshot []byte, gap *Repair) error {
 	return o.frame("snapshot.repaired", data)
 }
 
-// follow delivers events until the client goes, the token ends or the server stops.
+// followStream delivers events until the client goes, the token ends or the server stops.
 // A stream that is never quiet, or whose filter lets nothing through, is checked and
 // gives a sign of life all the same.
-func (s *Server) follow(ctx context.Context, out *sse, stream command.Stream, l *login, f *filter) error {
+func (s *Server) followStream(ctx context.Context, out *sse, stream command.Stream, l *login, f *filter) error {
 	for beat := time.Now().Add(s.opt.Heartbeat); ; {
 		if err := followFor(ctx, l.until(min(s.opt.Recheck, time.Until(beat))), out, stream, f); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/wire"
 )
 
-// lines is a pair of streams as a transport: one message a line.
+// lines is a pair of streams as a transport: one message per line.
 type lines struct {
 	most int64
 	in   chan line
@@ -39,7 +39,7 @@ func (t *lines) read(ctx context.Context) (message []byte, done func(), err erro
 	}
 }
 
-// write sends a message. A pipe that nobody empties can't always be given up by a
+// write sends a message. A write to a full pipe can't always be given up by a
 // deadline: when ctx ends, a write into it is left behind.
 func (t *lines) write(ctx context.Context, message []byte) error {
 	message = append(message, '\n')
@@ -66,7 +66,7 @@ func (t *lines) write(ctx context.Context, message []byte) error {
 // lastWrite is how long a write that is under way may take when the program ends.
 const lastWrite = time.Second
 
-// ServeStdio speaks JSON-RPC over two streams, one message a line, for a caller
+// ServeStdio speaks JSON-RPC over two streams, one message per line, for a caller
 // that needs no token, until in ends or ctx does. At the end of in everything
 // that was asked is still answered, and each subscription delivers what is
 // durable by then. When ctx ends, a read of in that is under way is ended by a
@@ -78,7 +78,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, wh
 	t := &lines{most: s.opt.MaxBody, in: make(chan line), out: out}
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
-	p := newPeer(ctx, s, q, t, "stdio")
+	p := newRPCConn(ctx, s, q, t, "stdio")
 	if d, ok := out.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		// A reader that stopped reading must not keep the program from ending.
 		defer context.AfterFunc(ctx, func() { _ = d.SetWriteDeadline(time.Now()) })()
@@ -88,8 +88,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, wh
 		defer close(reading)
 		t.scan(p, in)
 	}()
-	err := p.run(true)
-	if errors.Is(err, io.EOF) || interrupt(in) {
+	err := p.serve(true)
+	if errors.Is(err, io.EOF) || interruptRead(in) {
 		<-reading
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
@@ -98,8 +98,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, wh
 	return err
 }
 
-// interrupt ends a read that is under way, and reports whether it could.
-func interrupt(in io.Reader) bool {
+// interruptRead ends a read that is under way, and reports whether it could.
+func interruptRead(in io.Reader) bool {
 	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now()) == nil {
 		return true
 	}
@@ -114,7 +114,7 @@ func interrupt(in io.Reader) bool {
 
 // scan reads lines until the end. A line that is too long is answered and passed
 // over; empty lines are passed over.
-func (t *lines) scan(p *peer, in io.Reader) {
+func (t *lines) scan(p *rpcConn, in io.Reader) {
 	defer close(t.in)
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
@@ -122,7 +122,7 @@ func (t *lines) scan(p *peer, in io.Reader) {
 		if tooLong {
 			bad := wire.RPCErrorOf(p.s.tooLarge(t.most))
 			bad.Code = fault.RPCInvalidRequest
-			p.send(wire.AppendRPCError(nil, nil, p.rpc.stamp(bad)))
+			p.sendMessage(wire.AppendRPCError(nil, nil, p.rpc.stamp(bad)))
 		}
 		if data = bytes.TrimSpace(data); len(data) > 0 {
 			select {

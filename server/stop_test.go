@@ -65,7 +65,7 @@ func stopsWithin(t *testing.T, limit time.Duration, secure bool) bool {
 	}
 	r.fake.open("s", "a")
 	r.fake.deltas("s", 5000) // about 2 MB
-	r.fake.put("big", "", make([]byte, 4<<20))
+	r.fake.putOutput("big", "", make([]byte, 4<<20))
 	if secure {
 		r.hangHTTP2()
 	}
@@ -90,7 +90,7 @@ func stopsWithin(t *testing.T, limit time.Duration, secure bool) bool {
 // hangHTTP2 asks for more than the window of a stream and reads nothing of it.
 func (r *running) hangHTTP2() {
 	r.t.Helper()
-	r.fake.put("bigger", "", make([]byte, 32<<20))
+	r.fake.putOutput("bigger", "", make([]byte, 32<<20))
 	res, err := r.client.Do(r.request("GET", "/v1/outputs/bigger", ""))
 	if err != nil || res.ProtoMajor != 2 || res.StatusCode != http.StatusOK {
 		r.t.Fatalf("%+v, %v", res, err)
@@ -114,7 +114,7 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	ask := func(path, token string) answer {
 		req := r.request("GET", path, "")
 		req.Header.Set("Authorization", "Bearer "+token)
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	size := len(ask(large, "client-token").body)
 	if size < 280<<10 || size > 340<<10 {
@@ -135,7 +135,7 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	if a := ask("/v1/sessions/s/events?limit=10", "client-token"); a.status != 200 {
 		t.Errorf("a small one: %d %s", a.status, a.body)
 	}
-	if a := r.do(r.request("POST", "/v1/commands/create_session", `{"sessionId":"new"}`)); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/create_session", `{"sessionId":"new"}`)); a.status != 200 {
 		t.Errorf("a change: %d %s", a.status, a.body)
 	}
 	if a := ask(large, "observer-token"); a.status != 200 {

@@ -52,7 +52,7 @@ func TestPages(t *testing.T) {
 		{query: "?types=session.*", n: 1, first: 1, next: 300, wantLast: 300},
 		{query: "?types=session.*,model.delta&limit=3", n: 3, first: 1, next: 3, wantLast: 300},
 	} {
-		a := r.do(r.request("GET", "/v1/sessions/s/events"+c.query, ""))
+		a := r.sendRequest(r.request("GET", "/v1/sessions/s/events"+c.query, ""))
 		var p pageOf
 		a.decode(t, &p)
 		if len(p.Events) != c.n || p.NextAfter != c.next || p.LastSequence != c.wantLast {
@@ -125,7 +125,7 @@ func TestTheDeliveredBytesAreTheStoredOnes(t *testing.T) {
 	if want := string(r.fake.sessions["s"].events[1].Data); err != nil || string(f.Data) != want {
 		t.Errorf("got %s, want %s (%v)", f.Data, want, err)
 	}
-	a := r.do(r.request("GET", "/v1/sessions/s/events?after=1", ""))
+	a := r.sendRequest(r.request("GET", "/v1/sessions/s/events?after=1", ""))
 	if !bytes.Contains(a.body, f.Data) {
 		t.Errorf("the page has other bytes: %s", a.body)
 	}
@@ -196,7 +196,7 @@ func TestAGapIsMarked(t *testing.T) {
 				t.Errorf("third frame %+v, %v", f, err)
 			}
 			var p pageOf
-			r.do(r.request("GET", fmt.Sprintf("/v1/sessions/s/events?after=%d", c.after), "")).decode(t, &p)
+			r.sendRequest(r.request("GET", fmt.Sprintf("/v1/sessions/s/events?after=%d", c.after), "")).decode(t, &p)
 			if p.Gap == nil || p.Gap.Reason != c.want.Reason {
 				t.Errorf("the page doesn't mark the gap: %+v", p)
 			}
@@ -227,7 +227,7 @@ func TestFilters(t *testing.T) {
 		{"view=items&profile=standard", []string{"item.started", "item.completed", "item.completed"}},
 	} {
 		var p pageOf
-		r.do(r.request("GET", "/v1/sessions/s/events?"+c.query, "")).decode(t, &p)
+		r.sendRequest(r.request("GET", "/v1/sessions/s/events?"+c.query, "")).decode(t, &p)
 		var got []string
 		for _, e := range p.Events {
 			got = append(got, e.Type)
@@ -254,7 +254,7 @@ func TestItemsAreEnvelopes(t *testing.T) {
 		event.Event{Type: event.TypeToolResult, Scope: tool, Payload: &event.ToolResult{ToolName: "shell", Status: "ok", Preview: "done", ChangedFiles: []event.FileChange{{Path: "a.txt", Change: "created"}}}},
 	)
 	var page struct{ Events []map[string]any }
-	r.do(r.request("GET", "/v1/sessions/s/events?view=items", "")).decode(t, &page)
+	r.sendRequest(r.request("GET", "/v1/sessions/s/events?view=items", "")).decode(t, &page)
 	if len(page.Events) != 5 {
 		t.Fatalf("%d items", len(page.Events))
 	}
@@ -466,7 +466,7 @@ func TestHeadOfAStreamDoesNotStream(t *testing.T) {
 	r.fake.open("s", "a")
 	req := r.request("HEAD", "/v1/sessions/s/events", "")
 	req.Header.Set("Accept", "text/event-stream")
-	if a := r.do(req); a.status != 200 || a.header.Get("Content-Type") != "text/event-stream" {
+	if a := r.sendRequest(req); a.status != 200 || a.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%d %v", a.status, a.header)
 	}
 }
@@ -478,7 +478,7 @@ func TestStreamBounds(t *testing.T) {
 		req := r.request("GET", "/v1/sessions/s/events", "")
 		req.Header.Set("Accept", "text/event-stream")
 		req.Header.Set("Authorization", "Bearer "+token)
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -498,6 +498,6 @@ func TestStreamBounds(t *testing.T) {
 		req := r.request("HEAD", "/v1/sessions/s/events", "")
 		req.Header.Set("Accept", "text/event-stream")
 		req.Header.Set("Authorization", "Bearer admin-token")
-		return r.do(req).status == http.StatusOK
+		return r.sendRequest(req).status == http.StatusOK
 	})
 }

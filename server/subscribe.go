@@ -52,7 +52,7 @@ type subscribeResult struct {
 	Gap          *Repair `json:"gap,omitempty"`
 }
 
-// subscriptionEnd is told when a subscription ends by itself.
+// subscriptionEnd is sent when a subscription ends by itself.
 type subscriptionEnd struct {
 	SubscriptionID string        `json:"subscriptionId"`
 	SessionID      string        `json:"sessionId,omitempty"`
@@ -60,7 +60,7 @@ type subscriptionEnd struct {
 }
 
 // subscribe is the method of that name.
-func (p *peer) subscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
+func (p *rpcConn) subscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
 	var in subscribeParams
 	if err := wire.Decode(params, &in); err != nil {
 		return nil, nil, err
@@ -73,13 +73,13 @@ func (p *peer) subscribe(ctx context.Context, params []byte) (result []byte, the
 }
 
 // subscribeHere serves a subscription from this node.
-func (p *peer) subscribeHere(ctx context.Context, in subscribeParams) (result []byte, then func(), err error) {
+func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result []byte, then func(), err error) {
 	sub := &subscription{sessionID: in.SessionID, begun: make(chan struct{}), done: make(chan struct{})}
 	if sub.filter, err = newFilter(strings.Join(in.Types, ","), in.Profile, in.View); err != nil {
 		return nil, nil, err
 	}
 	if in.SessionID == "" && (in.After > 0 || in.Snapshot) {
-		return nil, nil, fault.Param("sessionId", "is missing: without a session there is no cursor and no snapshot")
+		return nil, nil, fault.Param("sessionId", "is missing: a cursor or a snapshot needs a session")
 	}
 	if sub.channel, err = p.s.join(p.ctx, p.rpc.q, in.ChannelID, in.SessionID); err != nil { //nolint:contextcheck // it outlives the request
 		return nil, nil, err
@@ -110,11 +110,11 @@ func (p *peer) subscribeHere(ctx context.Context, in subscribeParams) (result []
 		return nil, nil, err
 	}
 	res.SubscriptionID = sub.id
-	return marshal(res), func() { p.start(sub, release, first, res.Gap) }, nil
+	return mustMarshal(res), func() { p.startSubscription(sub, release, first, res.Gap) }, nil
 }
 
 // open begins a subscription. What it counts against is given back by release.
-func (p *peer) open(sub *subscription, after uint64) (release func(), err error) {
+func (p *rpcConn) open(sub *subscription, after uint64) (release func(), err error) {
 	done, err := p.s.openStream(p.rpc.q.login.TokenID, p.name)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (p *peer) open(sub *subscription, after uint64) (release func(), err error)
 }
 
 // enlist gives a subscription its id.
-func (p *peer) enlist(sub *subscription) {
+func (p *rpcConn) enlist(sub *subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next++
@@ -152,7 +152,7 @@ func (p *peer) enlist(sub *subscription) {
 }
 
 // strike takes a subscription that has ended off the list.
-func (p *peer) strike(sub *subscription) {
+func (p *rpcConn) strike(sub *subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.subs, sub.id)
@@ -161,19 +161,19 @@ func (p *peer) strike(sub *subscription) {
 
 // left says why a subscription ended, as channels are told: the connection did, or
 // the client only stopped to follow.
-func (p *peer) left() string {
+func (p *rpcConn) left() string {
 	if p.ctx.Err() == nil {
 		return "unsubscribed"
 	}
 	return p.s.ended()
 }
 
-// start delivers a subscription's events in a goroutine of its own.
-func (p *peer) start(sub *subscription, release func(), first []byte, gap *Repair) {
+// startSubscription delivers a subscription's events in a goroutine of its own.
+func (p *rpcConn) startSubscription(sub *subscription, release func(), first []byte, gap *Repair) {
 	sub.started.Store(true)
 	p.tasks.Go(func() {
 		defer release()
-		err := p.begin(sub, first, gap)
+		err := p.beginSubscription(sub, first, gap)
 		close(sub.begun)
 		if err == nil {
 			err = p.deliver(sub)
@@ -185,23 +185,23 @@ func (p *peer) start(sub *subscription, release func(), first []byte, gap *Repai
 }
 
 // tellEnd says why a subscription ended.
-func (p *peer) tellEnd(sub *subscription, why error) {
-	p.notify("subscription.ended", marshal(subscriptionEnd{sub.id, sub.sessionID, problemOf(why, p.rpc.q.id)}))
+func (p *rpcConn) tellEnd(sub *subscription, why error) {
+	p.notify("subscription.ended", mustMarshal(subscriptionEnd{sub.id, sub.sessionID, problemOf(why, p.rpc.q.id)}))
 }
 
-// begin sends what comes before the first event.
-func (p *peer) begin(sub *subscription, first []byte, gap *Repair) error {
+// beginSubscription sends what comes before the first event.
+func (p *rpcConn) beginSubscription(sub *subscription, first []byte, gap *Repair) error {
 	if first != nil && (sub.ctx.Err() != nil || !p.notify("snapshot", first)) {
 		return errGone
 	}
-	if gap != nil && (sub.ctx.Err() != nil || !p.notify("snapshot.repaired", marshal(gap))) {
+	if gap != nil && (sub.ctx.Err() != nil || !p.notify("snapshot.repaired", mustMarshal(gap))) {
 		return errGone
 	}
 	return nil
 }
 
 // deliver sends events until the subscription or the connection ends.
-func (p *peer) deliver(sub *subscription) error {
+func (p *rpcConn) deliver(sub *subscription) error {
 	delivered := p.s.metrics.events.get(p.name)
 	for {
 		batch, err := sub.stream.Next(sub.ctx)
@@ -229,7 +229,7 @@ func (p *peer) deliver(sub *subscription) error {
 
 // unsubscribe is the method of that name. No event of the subscription comes
 // after its answer.
-func (p *peer) unsubscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
+func (p *rpcConn) unsubscribe(ctx context.Context, params []byte) (result []byte, then func(), err error) {
 	var in struct {
 		SubscriptionID string `json:"subscriptionId"`
 		Drain          bool   `json:"drain"`
@@ -252,7 +252,7 @@ func (p *peer) unsubscribe(ctx context.Context, params []byte) (result []byte, t
 		return unsubscribed, nil, nil
 	}
 	if in.Drain {
-		p.finish(ctx, sub)
+		p.finishSubscription(ctx, sub)
 	} else {
 		sub.cancel()
 	}
@@ -263,7 +263,7 @@ func (p *peer) unsubscribe(ctx context.Context, params []byte) (result []byte, t
 var unsubscribed = []byte(`{"unsubscribed":true}`)
 
 // drain lets each subscription deliver what is durable now, and ends it then.
-func (p *peer) drain() {
+func (p *rpcConn) drain() {
 	p.mu.Lock()
 	subs := make([]*subscription, 0, len(p.subs))
 	for _, sub := range p.subs {
@@ -271,14 +271,14 @@ func (p *peer) drain() {
 	}
 	p.mu.Unlock()
 	for _, sub := range subs {
-		p.finish(p.ctx, sub)
+		p.finishSubscription(p.ctx, sub)
 	}
 }
 
-// finish has a subscription end by itself once it delivered what is durable now.
+// finishSubscription has a subscription end by itself once it delivered what is durable now.
 // The stream of all sessions has no such point, and one that another node serves
 // is that node's: they end at once.
-func (p *peer) finish(ctx context.Context, sub *subscription) {
+func (p *rpcConn) finishSubscription(ctx context.Context, sub *subscription) {
 	if sub.sessionID == "" || sub.begun == nil {
 		sub.cancel()
 		return

@@ -81,7 +81,7 @@ func TestTLS(t *testing.T) {
 			if f, err := frames.Next(); err != nil || f.ID != "1" {
 				t.Errorf("%+v, %v", f, err)
 			}
-			if a := r.do(r.request("POST", "/v1/commands/list_sessions", "{}")); a.status != 200 {
+			if a := r.sendRequest(r.request("POST", "/v1/commands/list_sessions", "{}")); a.status != 200 {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 		})
@@ -174,7 +174,7 @@ func TestPlainHTTPToTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, func(o *server.Options) { o.TLS = cert.Config() })
-	a := r.get("/healthz")
+	a := r.getPath("/healthz")
 	if p := a.problem(t); a.status != 400 || p.Code != "invalid_params" || !strings.Contains(p.Detail, "https://") {
 		t.Errorf("%d %s", a.status, a.body)
 	}

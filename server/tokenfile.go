@@ -21,8 +21,8 @@ type tokenFile struct {
 	Tokens  []storedToken `json:"tokens"`
 }
 
-// sorted returns tokens in the order of their ids, which is that of their making.
-func sorted(all map[string]storedToken) []storedToken {
+// sortedTokens returns tokens in the order of their ids, which is that of their making.
+func sortedTokens(all map[string]storedToken) []storedToken {
 	return slices.SortedFunc(maps.Values(all), func(a, b storedToken) int { return cmp.Compare(a.ID, b.ID) })
 }
 
@@ -90,7 +90,7 @@ func (t *Tokens) update(change func(map[string]storedToken) error) (err error) {
 			all[id] = kept
 		}
 	}
-	data, err := json.MarshalIndent(tokenFile{Version: tokenFileVersion, Tokens: sorted(all)}, "", "  ")
+	data, err := json.MarshalIndent(tokenFile{Version: tokenFileVersion, Tokens: sortedTokens(all)}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("server: tokens: %w", err)
 	}

@@ -117,13 +117,13 @@ func (t *Tokens) Authenticate(_ context.Context, token string) (Identity, error)
 	if err != nil || subtle.ConstantTimeCompare(sum[:], hash) != 1 || !kept.Active(now) {
 		return Identity{}, errBadToken
 	}
-	t.use(id, now)
+	t.recordUse(id, now)
 	return Identity{TokenID: id, Name: kept.Name, Role: kept.Role, Account: kept.Account, Expires: kept.ExpiresAt}, nil
 }
 
-// use notes a use, and writes the notes when they are due. A failure to write
-// them keeps nobody out.
-func (t *Tokens) use(id string, now time.Time) {
+// recordUse notes a use, and writes the notes when they are due. A failure to write
+// them locks no client out.
+func (t *Tokens) recordUse(id string, now time.Time) {
 	t.used[id] = now
 	if now.Sub(t.flushed) < t.opt.FlushEvery {
 		return
@@ -163,7 +163,7 @@ func (t *Tokens) Create(n NewToken) (Token, string, error) {
 	err := t.update(func(all map[string]storedToken) error {
 		for _, other := range all {
 			if other.Name == n.Name && other.Active(kept.CreatedAt) {
-				return fault.New(fault.Conflict, "there is a token with the name %q", n.Name)
+				return fault.New(fault.Conflict, "a token named %q already exists; choose another name", n.Name)
 			}
 		}
 		all[id] = kept
@@ -184,7 +184,7 @@ func (n *NewToken) validate(now time.Time) error {
 	case n.Account != "" && !event.ValidID(n.Account):
 		return fault.Param("account", "is not an id")
 	case !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now):
-		return fault.Param("expiresAt", "lies in the past")
+		return fault.Param("expiresAt", "is in the past")
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (t *Tokens) List() ([]Token, error) {
 		return nil, err
 	}
 	out := make([]Token, 0, len(t.byID))
-	for _, kept := range sorted(t.byID) {
+	for _, kept := range sortedTokens(t.byID) {
 		if last := t.used[kept.ID]; last.After(kept.LastUsedAt) {
 			kept.LastUsedAt = last.UTC()
 		}

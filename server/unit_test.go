@@ -58,7 +58,7 @@ func TestMatch(t *testing.T) {
 		{"/v1/outputs/{ref...}", "/v1/outputs/a%2Fb%25", "a/b%", true},
 		{"/v1/outputs/{ref...}", "/v1/outputs/%zz", "", false},
 	} {
-		if got, ok := match(c.pattern, c.path); got != c.want || ok != c.ok {
+		if got, ok := matchPattern(c.pattern, c.path); got != c.want || ok != c.ok {
 			t.Errorf("match(%q, %q) = %q, %t", c.pattern, c.path, got, ok)
 		}
 	}
@@ -119,7 +119,7 @@ func TestPlace(t *testing.T) {
 		{4, 5, 10, 4, ""},
 		{0, 0, 0, 0, ""},
 	} {
-		from, gap := place("s", c.after, c.oldest, c.last)
+		from, gap := streamPosition("s", c.after, c.oldest, c.last)
 		reason := ""
 		if gap != nil {
 			reason = gap.Reason
@@ -387,7 +387,7 @@ func FuzzRoute(f *testing.F) {
 	}
 	s := New(nil, nil)
 	f.Fuzz(func(t *testing.T, path string) {
-		fits, _ := s.find(&url.URL{Path: path, RawPath: path})
+		fits, _ := s.findRoutes(&url.URL{Path: path, RawPath: path})
 		for _, rt := range fits {
 			if rt.pattern != fits[0].pattern {
 				t.Errorf("%q fits %s and %s", path, rt.pattern, fits[0].pattern)

@@ -154,7 +154,7 @@ func TestMalformedRequestsGetAProblem(t *testing.T) {
 			t.Errorf("%.150q: status %d, want %d: %.300s", c.raw, status, c.want, data)
 		}
 	}
-	if a := r.do(r.request("POST", "/v1/commands/list_sessions", "{}")); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/list_sessions", "{}")); a.status != 200 {
 		t.Errorf("after all that: %d", a.status)
 	}
 }
@@ -164,7 +164,7 @@ func TestABodyThatIsTooLargeIsRefusedWhileItComes(t *testing.T) {
 	req := r.request("POST", "/v1/commands/create_session", "x")
 	req.Body = io.NopCloser(io.LimitReader(zeros{}, 3<<20))
 	req.ContentLength = -1
-	a := r.do(req)
+	a := r.sendRequest(req)
 	if p := a.problem(t); a.status != 413 || p.Code != "payload_too_large" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -221,16 +221,16 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	req := r.request("POST", "/v1/commands/create_session", "x")
 	req.Body, req.ContentLength = pr, -1
 	first := make(chan int, 1)
-	go func() { first <- r.do(req).status }()
+	go func() { first <- r.sendRequest(req).status }()
 	if _, err := pw.Write(bytes.Repeat([]byte(" "), 900<<10)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the first body is in memory", func() bool { return figure(r, "agentd_body_bytes") > 800<<10 })
-	a := r.do(r.request("POST", "/v1/commands/create_session", strings.Repeat(" ", 900<<10)+"{}"))
+	a := r.sendRequest(r.request("POST", "/v1/commands/create_session", strings.Repeat(" ", 900<<10)+"{}"))
 	if a.status != 503 || a.header.Get("Retry-After") == "" {
 		t.Errorf("a second large body: %d", a.status)
 	}
-	if a := r.do(r.request("POST", "/v1/commands/create_session", "{}")); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/create_session", "{}")); a.status != 200 {
 		t.Errorf("a small body beside it: %d", a.status)
 	}
 	_, _ = io.WriteString(pw, "{}")
@@ -238,7 +238,7 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	if status := <-first; status != 200 {
 		t.Errorf("the first: %d", status)
 	}
-	if a := r.do(r.request("POST", "/v1/commands/create_session", strings.Repeat(" ", 900<<10)+"{}")); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/create_session", strings.Repeat(" ", 900<<10)+"{}")); a.status != 200 {
 		t.Errorf("after it: %d", a.status)
 	}
 }
@@ -252,7 +252,7 @@ func TestOverloadTurnsMutationsAwayWhileReadsGoOn(t *testing.T) {
 	create := func(token string) answer {
 		req := r.request("POST", "/v1/commands/create_session", "{}")
 		req.Header.Set("Authorization", "Bearer "+token)
-		return r.do(req)
+		return r.sendRequest(req)
 	}
 	var held sync.WaitGroup
 	for _, token := range []string{"client-token", "client-token", "other-token"} {
@@ -269,15 +269,15 @@ func TestOverloadTurnsMutationsAwayWhileReadsGoOn(t *testing.T) {
 	if a := create("other-token"); a.status != 503 || a.problem(t).Code != "unavailable" || a.header.Get("Retry-After") == "" {
 		t.Errorf("over the server's bound: %d %s", a.status, a.body)
 	}
-	if a := r.do(r.request("POST", "/v1/commands/get_session", `{"sessionId":"s"}`)); a.status != 200 {
+	if a := r.sendRequest(r.request("POST", "/v1/commands/get_session", `{"sessionId":"s"}`)); a.status != 200 {
 		t.Errorf("a read: %d", a.status)
 	}
-	if a := r.do(r.request("GET", "/v1/sessions/s/events", "")); a.status != 200 {
+	if a := r.sendRequest(r.request("GET", "/v1/sessions/s/events", "")); a.status != 200 {
 		t.Errorf("a page: %d", a.status)
 	}
 	close(r.fake.hold)
 	held.Wait()
-	if a := r.do(r.request("GET", "/metrics", "")); !strings.Contains(string(a.body), `agentd_bounds_hit_total{bound="mutations"} 1`) || !strings.Contains(string(a.body), `agentd_commands_in_flight{kind="mutation"} 0`) {
+	if a := r.sendRequest(r.request("GET", "/metrics", "")); !strings.Contains(string(a.body), `agentd_bounds_hit_total{bound="mutations"} 1`) || !strings.Contains(string(a.body), `agentd_commands_in_flight{kind="mutation"} 0`) {
 		t.Errorf("the metrics don't show it:\n%s", a.body)
 	}
 }
@@ -285,7 +285,7 @@ func TestOverloadTurnsMutationsAwayWhileReadsGoOn(t *testing.T) {
 func TestACommandThatTakesTooLongIsGivenUp(t *testing.T) {
 	r := run(t, func(o *server.Options) { o.CommandTimeout = 20 * time.Millisecond })
 	r.fake.hold, r.fake.entered = make(chan struct{}), make(chan struct{}, 1)
-	a := r.do(r.request("POST", "/v1/commands/create_session", "{}"))
+	a := r.sendRequest(r.request("POST", "/v1/commands/create_session", "{}"))
 	if p := a.problem(t); a.status != 503 || p.Code != "unavailable" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -296,7 +296,7 @@ const clients = 1000
 
 // figure returns one of the server's metrics, -1 if it isn't there.
 func figure(r *running, name string) float64 {
-	a := r.do(r.request("GET", "/metrics", ""))
+	a := r.sendRequest(r.request("GET", "/metrics", ""))
 	for line := range strings.SplitSeq(string(a.body), "\n") {
 		var n float64
 		if _, err := fmt.Sscanf(line, name+" %g", &n); err == nil {
@@ -325,7 +325,7 @@ func TestClientsThatSendNothingAreCutOff(t *testing.T) {
 		// Returns when the server closes the connection.
 		_, _ = io.Copy(io.Discard, c)
 	}
-	if a := r.do(r.request("GET", "/healthz", "")); a.status != 200 {
+	if a := r.sendRequest(r.request("GET", "/healthz", "")); a.status != 200 {
 		t.Errorf("after them: %d", a.status)
 	}
 	eventually(t, "all are gone", func() bool { return figure(r, "agentd_connections") <= 2 })

@@ -29,7 +29,7 @@ func (t *socket) read(ctx context.Context) (message []byte, done func(), err err
 	if err != nil {
 		done()
 		if k := fault.KindOf(err); k == fault.PayloadTooLarge || k == fault.Unavailable {
-			_ = t.conn.Close(websocket.StatusMessageTooBig, classify(err).Detail)
+			_ = t.conn.Close(websocket.StatusMessageTooBig, asFault(err).Detail)
 		}
 		return nil, nil, err
 	}
@@ -58,17 +58,17 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, q *reque
 	// The bound is ours: readBody says what is wrong before the library would.
 	conn.SetReadLimit(s.opt.MaxBody + 1)
 	// The request's own context doesn't end with a connection that was taken over.
-	p := newPeer(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn}, "websocket")
+	p := newRPCConn(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn}, "websocket")
 	stop, cancel := s.untilStop(p.ctx)
 	defer cancel()
 	p.tasks.Go(func() { p.watch(stop, conn) })
-	_ = p.run(false) // how a client leaves is its own affair
+	_ = p.serve(false) // how a client leaves is its own affair
 	return nil
 }
 
 // watch pings the client, checks its token again, and closes the connection when
 // either fails or the server stops.
-func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
+func (p *rpcConn) watch(stop context.Context, conn *websocket.Conn) {
 	for beat := time.Now().Add(p.s.opt.Heartbeat); ; {
 		timer := time.NewTimer(p.rpc.q.login.until(min(p.s.opt.Recheck, time.Until(beat))))
 		select {
@@ -82,7 +82,7 @@ func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
 		case <-timer.C:
 		}
 		if err := p.rpc.q.login.again(p.ctx); err != nil { //nolint:contextcheck // stop only says when to begin stopping
-			_ = conn.Close(websocket.StatusPolicyViolation, classify(err).Detail)
+			_ = conn.Close(websocket.StatusPolicyViolation, asFault(err).Detail)
 			p.cancel(errGone)
 			return
 		}
@@ -99,7 +99,7 @@ func (p *peer) watch(stop context.Context, conn *websocket.Conn) {
 
 // sayGoodbye closes the connection because the server stops. A client that
 // doesn't answer, or doesn't even read, is not waited for long.
-func (p *peer) sayGoodbye(conn *websocket.Conn) {
+func (p *rpcConn) sayGoodbye(conn *websocket.Conn) {
 	if p.ctx.Err() != nil {
 		return
 	}
@@ -111,7 +111,7 @@ func (p *peer) sayGoodbye(conn *websocket.Conn) {
 
 // ping waits for the client's answer, unless nothing is read at the moment, and
 // no longer than until the server stops.
-func (p *peer) ping(stop context.Context, conn *websocket.Conn) error {
+func (p *rpcConn) ping(stop context.Context, conn *websocket.Conn) error {
 	if p.waiting.Load() {
 		return nil
 	}

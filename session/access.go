@@ -11,7 +11,7 @@ import (
 
 // See reports a session that isn't there, or that the caller may not see, as not
 // found. It claims nothing: reading facts needs no ownership, so every node of a
-// shared store answers for itself, whoever owns the session.
+// shared store answers by itself, whichever node owns the session.
 //
 // The runtime's own session is there from the start, for those who may see it: it
 // has no fact until there is one to keep.

@@ -28,7 +28,7 @@ func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (
 			a = rec.Action // resolved long ago
 		}
 		if a.Status != state.ActionPending {
-			return answered(a, p, r.m.redact(p.Payload))
+			return checkSameAnswer(a, p, r.m.redact(p.Payload))
 		}
 		if len(a.Decisions) > 0 && !slices.Contains(a.Decisions, p.Decision) {
 			return nil, fault.Param("decision", "%q is not one of the decisions that action %s offers: %v", p.Decision, a.ActionID, a.Decisions)
@@ -62,7 +62,7 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 		case a.Status != state.ActionPending && a.Decision == p.Decision && a.DecisionSource == "host_policy":
 			return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
 		case a.Status != state.ActionPending:
-			return nil, fault.New(fault.Conflict, "action %s is %s already: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
+			return nil, fault.New(fault.Conflict, "action %s is already %s: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
 		}
 		if err := r.through(tx.State, a, p.ChannelID); err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 	})
 }
 
-// checkAnswer holds a submitted answer against the action's schema.
+// checkAnswer checks a submitted answer against the action's schema.
 func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
 	switch {
 	case a.OnceOnly && p.Scope == "session":
@@ -86,21 +86,21 @@ func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
 		return nil
 	}
 	if len(p.Payload) == 0 {
-		return fault.Param("payload", "is missing: action %s asks for an answer that satisfies its schema", a.ActionID)
+		return fault.Param("payload", "is missing: action %s needs an answer that matches its schema", a.ActionID)
 	}
 	if err := r.m.opt.CheckAnswer(a.Schema, p.Payload); err != nil {
-		return fault.Param("payload", "does not satisfy the action's schema: %s", err)
+		return fault.Param("payload", "doesn't match the action's schema: %s", err)
 	}
 	return nil
 }
 
-// checkReference holds the answer to the request for a credential against the
+// checkReference checks the answer to the request for a credential against the
 // references that the action offers. What isn't one of them may be the credential
 // itself, so it is neither stored nor repeated.
 func checkReference(a *state.Action, p *command.RespondAction) error {
 	if p.Decision != "submit" {
 		if len(p.Payload) > 0 {
-			return fault.Param("payload", "belongs to the decision submit")
+			return fault.Param("payload", "is only allowed with decision submit")
 		}
 		return nil
 	}
@@ -109,7 +109,7 @@ func checkReference(a *state.Action, p *command.RespondAction) error {
 	}
 	var ref string
 	if json.Unmarshal(a.Schema, &offered) != nil || json.Unmarshal(p.Payload, &ref) != nil || !slices.Contains(offered.Enum, ref) {
-		return fault.Param("payload", "must be the reference of a credential, one of %s; the credential itself is never given in an answer", strings.Join(offered.Enum, ", "))
+		return fault.Param("payload", "must be a credential reference, one of %s; never send the credential itself", strings.Join(offered.Enum, ", "))
 	}
 	return nil
 }
@@ -122,8 +122,8 @@ type planChoice struct {
 	PermissionMode string `json:"permissionMode"`
 }
 
-// checkChoice holds the mode that an approver chose against those that the action
-// offers. It is done here whether or not there is somebody to check schemas: what
+// checkChoice checks the mode that an approver chose against those that the action
+// offers. It is done here whether or not a schema checker is configured: what
 // the agent may do next hangs on it.
 func checkChoice(a *state.Action, p *command.RespondAction) error {
 	if len(p.Payload) == 0 {
@@ -140,14 +140,14 @@ func checkChoice(a *state.Action, p *command.RespondAction) error {
 	d := json.NewDecoder(bytes.NewReader(p.Payload))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&chosen); err != nil {
-		return fault.Param("payload", "must be an object with permissionMode alone: %s", err)
+		return fault.Param("payload", "must be an object with permissionMode and nothing else: %s", err)
 	}
 	if err := json.Unmarshal(a.Schema, &offered); err != nil {
 		return fault.Wrap(fault.Internal, err, "the schema of action %s can't be read", a.ActionID)
 	}
 	modes := offered.Properties.PermissionMode.Enum
 	if chosen.PermissionMode != "" && !slices.Contains(modes, chosen.PermissionMode) {
-		return fault.Param("payload.permissionMode", "%q is none of %s", chosen.PermissionMode, strings.Join(modes, ", "))
+		return fault.Param("payload.permissionMode", "%q is not one of %s", chosen.PermissionMode, strings.Join(modes, ", "))
 	}
 	return nil
 }
@@ -205,12 +205,12 @@ func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction, sou
 	tx.Emit(event.Event{Type: event.TypePermissionResolved, Scope: scope, Payload: resolved})
 }
 
-// answered tells the same answer, which is fine, from another one.
-func answered(a *state.Action, p *command.RespondAction, payload event.Raw) (*command.RespondActionResult, error) {
+// checkSameAnswer tells the same answer, which is fine, from another one.
+func checkSameAnswer(a *state.Action, p *command.RespondAction, payload event.Raw) (*command.RespondActionResult, error) {
 	if a.Decision == p.Decision && a.DecisionSource == "human" && (a.PayloadRef != "" || sameJSON(a.Payload, payload)) {
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
 	}
-	return nil, fault.New(fault.Conflict, "action %s is %s already: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
+	return nil, fault.New(fault.Conflict, "action %s is already %s: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
 }
 
 // sameJSON compares two values without regard to white space.
@@ -250,7 +250,7 @@ func (r *request) listActions(ctx context.Context, p *command.ListActions) (*com
 		kind = kindPending // the few that are pending, not all that ever were
 	}
 	if p.SessionID != "" {
-		if err := r.view(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+		if err := r.viewSession(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
 			return nil, err
 		}
 	}

@@ -56,26 +56,26 @@ type ChannelLink struct {
 // indexChannel appends the entries that follow from a fact about a channel.
 func indexChannel(ops []store.IndexOp, e *event.Event) ([]store.IndexOp, error) {
 	link := ChannelLink{Status: state.ChannelConnected, Since: e.Time}
-	up := put(kindChannelUp, e.SessionID+"/"+e.ChannelID, nil)
+	up := putOp(kindChannelUp, e.SessionID+"/"+e.ChannelID, nil)
 	switch p := e.Payload.(type) {
 	case *event.ChannelConnected:
-		ops = append(ops, put(members(kindChannel), e.SessionID+"/"+e.ChannelID, nil))
+		ops = append(ops, putOp(members(kindChannel), e.SessionID+"/"+e.ChannelID, nil))
 		if p.HomeSession == "" {
 			v, err := channelEntry(e.SessionID, p)
 			if err != nil {
 				return nil, err
 			}
-			ops = append(ops, put(kindChannel, e.ChannelID, v))
+			ops = append(ops, putOp(kindChannel, e.ChannelID, v))
 		}
 	case *event.ChannelDisconnected:
 		link.Status, link.Reason = state.ChannelDisconnected, p.Reason
-		up = remove(kindChannelUp, e.SessionID+"/"+e.ChannelID)
+		up = removeOp(kindChannelUp, e.SessionID+"/"+e.ChannelID)
 	}
 	v, err := json.Marshal(link)
 	if err != nil {
 		return nil, fmt.Errorf("session: channel: %w", err)
 	}
-	return append(ops, put(kindChannelLink, e.ChannelID+"/"+e.SessionID, v), up), nil
+	return append(ops, putOp(kindChannelLink, e.ChannelID+"/"+e.SessionID, v), up), nil
 }
 
 func channelEntry(home string, p *event.ChannelConnected) ([]byte, error) {
@@ -86,7 +86,7 @@ func channelEntry(home string, p *event.ChannelConnected) ([]byte, error) {
 	return append([]byte(home+"/"), v...), nil
 }
 
-// Channel returns a channel by its id, whoever asks.
+// Channel returns a channel by its id without checking the caller's access.
 func (m *Manager) Channel(ctx context.Context, id string) (*Channel, error) {
 	v, err := m.opt.Store.Get(ctx, kindChannel, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -168,11 +168,11 @@ func (m *Manager) Readable(ctx context.Context, sessionID string, after uint64) 
 	return 0, nil
 }
 
-// ClaimChannel makes sure that nobody else opens a channel of that id.
+// ClaimChannel makes sure that no other session opens a channel with that id.
 func (tx *Tx) ClaimChannel(id string, p *event.ChannelConnected) error {
 	v, err := channelEntry(tx.w.id, p)
 	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the channel could not be kept")
+		return fault.Wrap(fault.Internal, err, "the channel could not be stored")
 	}
 	tx.Claim(kindChannel, id, v)
 	return nil
@@ -194,7 +194,7 @@ func (tx *Tx) ChannelCursor(channelID string) (uint64, error) {
 // SetChannelCursor keeps how far a channel has got, beside the facts: to say that
 // one has an event must not make another event.
 func (tx *Tx) SetChannelCursor(channelID string, sequence uint64) {
-	tx.index = append(tx.index, put(kindCursor, channelID+"/"+tx.w.id, strconv.AppendUint(nil, sequence, 10)))
+	tx.index = append(tx.index, putOp(kindCursor, channelID+"/"+tx.w.id, strconv.AppendUint(nil, sequence, 10)))
 }
 
 func cursorOf(v []byte) (uint64, error) {
@@ -205,7 +205,7 @@ func cursorOf(v []byte) (uint64, error) {
 	return n, nil
 }
 
-// through holds an answer against the channel that it comes through, and against
+// through checks an answer against the channel that it comes through, and against
 // the one whose peer alone can act.
 func (r *request) through(st *state.Session, a *state.Action, channelID string) error {
 	if channelID != "" {

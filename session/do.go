@@ -14,31 +14,31 @@ import (
 
 // Register registers the handlers of the commands that a session's facts alone answer.
 func (m *Manager) Register(t *command.Table) {
-	handle(t, m, (*request).createSession)
-	handle(t, m, (*request).listSessions)
+	handleCommand(t, m, (*request).createSession)
+	handleCommand(t, m, (*request).listSessions)
 	command.HandleReadModel(t, withRequest(m, (*request).getSession))
 	command.HandleReadModel(t, withRequest(m, (*request).getThreadRead))
-	handle(t, m, (*request).resumeThread)
-	handle(t, m, (*request).submitTurn)
-	handle(t, m, (*request).interruptTurn)
-	handle(t, m, (*request).removeQueuedTurn)
-	handle(t, m, (*request).promoteQueuedTurn)
-	handle(t, m, (*request).respondAction)
-	handle(t, m, (*request).listActions)
-	handle(t, m, (*request).resolvePermission)
-	handle(t, m, (*request).forkThread)
-	handle(t, m, (*request).listProcesses)
-	handle(t, m, (*request).getQuotas)
-	handle(t, m, (*request).getPeerTask)
-	handle(t, m, (*request).listPeerTasks)
-	handle(t, m, (*request).settlePeerTask)
-	handle(t, m, (*request).setPeerPush)
-	handle(t, m, (*request).removePeerPush)
-	handle(t, m, (*request).reportPeerPush)
-	handle(t, m, (*request).listPeerPushes)
+	handleCommand(t, m, (*request).resumeThread)
+	handleCommand(t, m, (*request).submitTurn)
+	handleCommand(t, m, (*request).interruptTurn)
+	handleCommand(t, m, (*request).removeQueuedTurn)
+	handleCommand(t, m, (*request).promoteQueuedTurn)
+	handleCommand(t, m, (*request).respondAction)
+	handleCommand(t, m, (*request).listActions)
+	handleCommand(t, m, (*request).resolvePermission)
+	handleCommand(t, m, (*request).forkThread)
+	handleCommand(t, m, (*request).listProcesses)
+	handleCommand(t, m, (*request).getQuotas)
+	handleCommand(t, m, (*request).getPeerTask)
+	handleCommand(t, m, (*request).listPeerTasks)
+	handleCommand(t, m, (*request).settlePeerTask)
+	handleCommand(t, m, (*request).setPeerPush)
+	handleCommand(t, m, (*request).removePeerPush)
+	handleCommand(t, m, (*request).reportPeerPush)
+	handleCommand(t, m, (*request).listPeerPushes)
 }
 
-func handle[P command.Returning[R], R any](t *command.Table, m *Manager, do func(*request, context.Context, P) (*R, error)) {
+func handleCommand[P command.Returning[R], R any](t *command.Table, m *Manager, do func(*request, context.Context, P) (*R, error)) {
 	command.Handle(t, withRequest(m, do))
 }
 
@@ -96,7 +96,7 @@ func Write[R any](ctx context.Context, m *Manager, caller command.Caller, p comm
 
 // ViewAs is View for a caller: a session that it may not see is not found.
 func (m *Manager) ViewAs(ctx context.Context, caller command.Caller, sessionID string, view func(*state.Session) error) error {
-	return (&request{m: m, caller: caller}).view(ctx, sessionID, view)
+	return (&request{m: m, caller: caller}).viewSession(ctx, sessionID, view)
 }
 
 // ActorOf is the caller as facts name it.
@@ -164,8 +164,8 @@ func (r *request) visible(sessionID string, st *state.Session) error {
 	return nil
 }
 
-// view reads a session that the caller may see.
-func (r *request) view(ctx context.Context, sessionID string, view func(*state.Session) error) error {
+// viewSession reads a session that the caller may see.
+func (r *request) viewSession(ctx context.Context, sessionID string, view func(*state.Session) error) error {
 	return r.m.View(ctx, sessionID, func(st *state.Session) error {
 		if err := r.visible(sessionID, st); err != nil {
 			return err

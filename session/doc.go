@@ -11,7 +11,7 @@
 // made the batch durable do subscribers, observers and the caller learn of it.
 //
 // The state in memory runs ahead of what is durable by the batches under way, so
-// that one session's commands share a commit too. Nobody sees that: a read is
+// that one session's commands share a commit too. That is invisible: a read is
 // answered only when everything that it saw is durable. If an append fails the
 // writer is dropped, and the next command loads what really is in the store.
 //
@@ -21,7 +21,7 @@
 // held while it decides and never while it waits for the disk. Lock order:
 // writer, then topics, then a topic's members or a feed; manager, then nothing.
 // The goroutine that finds the journal idle leads it: it commits for all who
-// queued meanwhile and hands over when its own batch is done.
+// queued in the meantime and hands over when its own batch is done.
 //
 // # What it must not do
 //

@@ -34,7 +34,7 @@ func (m *Manager) ExpireOutputs(ctx context.Context, before time.Time) (Swept, e
 	defer m.outputs.sweeping.Unlock()
 	var sum Swept
 	for cursor := ""; ; {
-		due, next, err := m.due(ctx, cursor, stamp(before))
+		due, next, err := m.due(ctx, cursor, timestampKey(before))
 		if err != nil {
 			return sum, err
 		}
@@ -108,14 +108,14 @@ func (m *Manager) expireStep(ctx context.Context, step []dueOutput, sum *Swept) 
 		expired, kept = 0, 0
 		for i := range step {
 			d := &step[i]
-			tx.index = append(tx.index, remove(kindOutputAt, d.key))
+			tx.index = append(tx.index, removeOp(kindOutputAt, d.key))
 			fate, err := tx.fate(d)
 			switch {
 			case err != nil:
 				return err
 			case fate == outputKept:
 				kept++
-				tx.index = append(tx.index, remove(kindOutput, d.ref+"/"+d.sessionID))
+				tx.index = append(tx.index, removeOp(kindOutput, d.ref+"/"+d.sessionID))
 			case fate == outputOver:
 				expired++
 				tx.expire(d)
@@ -175,8 +175,8 @@ func (tx *Tx) expire(d *dueOutput) {
 	}})
 	tx.index = append(
 		tx.index,
-		remove(kindOutput, d.ref+"/"+d.sessionID), remove(kindRef, d.ref+"/"+d.sessionID),
-		put(kindDoomed, d.ref+"/"+d.sessionID, nil),
+		removeOp(kindOutput, d.ref+"/"+d.sessionID), removeOp(kindRef, d.ref+"/"+d.sessionID),
+		putOp(kindDoomed, d.ref+"/"+d.sessionID, nil),
 	)
 }
 
@@ -227,7 +227,7 @@ func (m *Manager) deleteDoomed(ctx context.Context, sum *Swept) error {
 	}
 }
 
-// deleteStep deletes the content that nobody needs and returns the notes that
+// deleteStep deletes the content that is no longer needed and returns the notes that
 // have served their purpose.
 func (m *Manager) deleteStep(ctx context.Context, step []doomed, sum *Swept) ([]doomed, error) {
 	m.outputs.storing.Lock()
@@ -270,11 +270,11 @@ func (m *Manager) blobSize(ctx context.Context, ref string) int64 {
 // changes nothing.
 func (m *Manager) forget(ctx context.Context, d doomed) error {
 	err := m.write(ctx, d.sessionID, event.ByRuntime, false, func(tx *Tx) error {
-		tx.index = append(tx.index, remove(kindDoomed, d.key))
+		tx.index = append(tx.index, removeOp(kindDoomed, d.key))
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		m.opt.Logger.Warn("a note about deleted content could not be removed", "sessionId", d.sessionID, "error", err)
+		m.opt.Logger.Warn("the index entry of deleted content could not be removed", "sessionId", d.sessionID, "error", err)
 		return nil
 	}
 	return ctx.Err()
@@ -288,7 +288,7 @@ func (r *request) expiredFault(ctx context.Context, ref string) error {
 			return storeFault(err)
 		}
 		if r.m.See(ctx, r.caller, e.Key[len(ref)+1:]) == nil {
-			return fault.New(fault.NotFound, "the output %s expired on %s and is gone; its beginning is in the fact that told of it", ref, e.Value)
+			return fault.New(fault.NotFound, "output %s expired on %s; the fact that recorded it still has its beginning", ref, e.Value)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ const maxBehind = 1 << 16
 // it has to go on reading. It is for one goroutine.
 //
 // A feed that can't have every fact once and in order any more, because the store
-// was out of reach and nobody can say what others appended meanwhile, ends with an
+// was out of reach, so that it isn't known what others appended, ends with an
 // error instead of passing over something.
 type Feed struct {
 	m      *Manager
@@ -76,14 +76,14 @@ func (f *Feed) mark(sessionID string, published span) {
 	if known, ok := f.behind[sessionID]; ok {
 		f.behind[sessionID] = span{known.first, published.last}
 	} else {
-		f.add(sessionID, published)
+		f.queueSession(sessionID, published)
 	}
 }
 
-// add puts a session in line.
-func (f *Feed) add(sessionID string, missing span) {
+// queueSession puts a session in line.
+func (f *Feed) queueSession(sessionID string, missing span) {
 	if len(f.behind) >= maxBehind {
-		f.err = fault.New(fault.RateLimited, "the subscriber is behind with more than %d sessions; subscribe again", maxBehind)
+		f.err = fault.New(fault.RateLimited, "the subscriber is behind on more than %d sessions; subscribe again", maxBehind)
 	} else {
 		f.behind[sessionID] = missing
 		f.turn = append(f.turn, sessionID)
@@ -106,8 +106,8 @@ func (f *Feed) signal() {
 	}
 }
 
-// take removes the session that has waited longest.
-func (f *Feed) take() (sessionID string, missing span, err error) {
+// popSession removes the session that has waited longest.
+func (f *Feed) popSession() (sessionID string, missing span, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -126,14 +126,14 @@ func (f *Feed) take() (sessionID string, missing span, err error) {
 // one until ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 	for {
-		id, missing, err := f.take()
+		id, missing, err := f.popSession()
 		if err != nil {
 			return nil, err
 		}
 		if id != "" {
 			records, err := f.read(ctx, id, missing)
 			if err != nil {
-				f.putBack(id, missing) // whoever asks again gets them
+				f.putBack(id, missing) // the next call returns them
 				return nil, err
 			}
 			if len(records) > 0 {
@@ -174,7 +174,7 @@ func (f *Feed) read(ctx context.Context, sessionID string, missing span) ([]Feed
 	return out, nil
 }
 
-// putBack adds what is left of a session, before what was published meanwhile.
+// putBack adds what is left of a session, before what was published in the meantime.
 func (f *Feed) putBack(sessionID string, rest span) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,13 +182,13 @@ func (f *Feed) putBack(sessionID string, rest span) {
 		f.behind[sessionID] = span{rest.first, later.last}
 		return
 	}
-	f.add(sessionID, rest)
+	f.queueSession(sessionID, rest)
 }
 
 // Output opens what is behind a reference, if the caller may see a session that
 // refers to it, and returns its media type.
 func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string) (store.Blob, string, error) {
-	missing := fault.New(fault.NotFound, "there is no output %s", clip(ref, 100))
+	missing := fault.New(fault.NotFound, "there is no output %s", clipText(ref, 100))
 	if _, err := store.ParseRef(ref); err != nil {
 		return nil, "", missing
 	}
@@ -205,7 +205,7 @@ func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string)
 		}
 		b, err := m.opt.Store.OpenBlob(ctx, ref)
 		if err != nil {
-			return nil, "", fault.Wrap(fault.NotFound, err, "the output %s is gone", ref)
+			return nil, "", fault.Wrap(fault.NotFound, err, "output %s was deleted", ref)
 		}
 		return b, string(e.Value), nil
 	}

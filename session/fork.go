@@ -19,7 +19,7 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 	end := r.m.forks.beginFork(p.SessionID)
 	defer func() { end(made) }()
 	source := &event.SessionCreated{}
-	if err := r.view(ctx, p.SessionID, func(st *state.Session) error {
+	if err := r.viewSession(ctx, p.SessionID, func(st *state.Session) error {
 		t, err := findThread(st, p.ThreadID)
 		if err != nil {
 			return err

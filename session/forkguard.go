@@ -7,8 +7,8 @@ import "sync"
 // it is stored: without a word between them a fork could be made in the meantime
 // whose history is gone.
 //
-// Whoever forks says so first, and only then looks at the origin, through its
-// writer: there it finds a removal that was decided before. Whoever removes asks
+// A fork registers first, and only then reads the origin, through its
+// writer: there it finds a removal that was decided before. A removal asks
 // under the writer's lock, and finds a fork that was announced before.
 type forkGuard struct {
 	mu       sync.Mutex

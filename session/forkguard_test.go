@@ -56,7 +56,7 @@ func (k *kit) fork(sessionID string) (*command.ForkThreadResult, error) {
 	k.view(sessionID, func(s *state.Session) {
 		p = command.ForkThread{SessionID: sessionID, ThreadID: s.MainThread().ThreadID, AtSequence: s.Sequence}
 	})
-	res, err := do(k.m, admin, &p)
+	res, err := runCommand(k.m, admin, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func TestForkBesideARemoval(t *testing.T) {
 
 	// A fork that was refused leaves nothing behind that keeps the events.
 	k.turns("sess_f", 1)
-	if _, err := do(k.m, admin, &command.ForkThread{SessionID: "sess_f", ThreadID: "thread_none", AtSequence: 1}); err == nil {
+	if _, err := runCommand(k.m, admin, &command.ForkThread{SessionID: "sess_f", ThreadID: "thread_none", AtSequence: 1}); err == nil {
 		t.Error("a thread that isn't there was forked")
 	}
 	if _, err := k.m.Trim(t.Context(), "sess_f", session.TrimOptions{}); err != nil {
@@ -138,8 +138,8 @@ func (k *kit) records(sessionID string) (out []store.Record) {
 	return out
 }
 
-// take imports records after they were checked; between is called in between.
-func (k *kit) take(sessionID string, list []store.Record, between func()) (session.Imported, error) {
+// importRecords imports records after they were checked; between is called in between.
+func (k *kit) importRecords(sessionID string, list []store.Record, between func()) (session.Imported, error) {
 	k.Helper()
 	ctx := context.Background()
 	check, err := k.m.CheckImport(ctx, sessionID)
@@ -175,7 +175,7 @@ func TestImportOfAForkBesideARemoval(t *testing.T) {
 	origin, forked := from.records("sess_origin"), from.records(fork.SessionID)
 
 	to := newKit(t, nil)
-	if _, err := to.take("sess_origin", origin, func() {}); err != nil {
+	if _, err := to.importRecords("sess_origin", origin, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	in, err := to.m.BeginImport(t.Context(), fork.SessionID)
@@ -198,10 +198,10 @@ func TestImportOfAForkBesideARemoval(t *testing.T) {
 	}
 
 	other := newKit(t, nil)
-	if _, err := other.take("sess_origin", origin, func() {}); err != nil {
+	if _, err := other.importRecords("sess_origin", origin, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = other.take(fork.SessionID, forked, func() {
+	_, err = other.importRecords(fork.SessionID, forked, func() {
 		if _, err := other.m.Trim(t.Context(), "sess_origin", session.TrimOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -223,7 +223,7 @@ func TestImportBesideAnother(t *testing.T) {
 	to := newKit(t, nil)
 	for _, turns := range []int{1, 3} {
 		to = newKit(t, nil)
-		got, err := to.take("sess_a", file, func() { to.turns("sess_a", turns) })
+		got, err := to.importRecords("sess_a", file, func() { to.turns("sess_a", turns) })
 		if fault.KindOf(err) != fault.Conflict {
 			t.Errorf("with %d turns that are another's: %+v, %v", turns, got, err)
 		}
@@ -236,8 +236,8 @@ func TestImportBesideAnother(t *testing.T) {
 	}
 	// One that comes twice at the same time is taken over once.
 	twice := newKit(t, nil)
-	got, err := twice.take("sess_a", file, func() {
-		if first, err := twice.take("sess_a", file, func() {}); err != nil || first.Written != uint64(len(file)) {
+	got, err := twice.importRecords("sess_a", file, func() {
+		if first, err := twice.importRecords("sess_a", file, func() {}); err != nil || first.Written != uint64(len(file)) {
 			t.Errorf("%+v, %v", first, err)
 		}
 	})

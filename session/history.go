@@ -60,7 +60,7 @@ func (r *request) inheritedHistory(ctx context.Context, from *event.ForkPoint, b
 		}
 		from = earlier
 	}
-	return none, fault.New(fault.Unavailable, "the session is a fork of more than %d forks", maxForks)
+	return none, fault.New(fault.Unavailable, "the session is forked more than %d levels deep", maxForks)
 }
 
 // originWindow returns the newest events of an origin but for skip; all is how many

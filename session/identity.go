@@ -34,8 +34,8 @@ func members(kind string) string { return kind + "@session" }
 // indexIdentity appends the entries of something that has an identity of its own.
 func indexIdentity(ops []store.IndexOp, kind, id string, e *event.Event) []store.IndexOp {
 	return append(ops,
-		put(kind, id, []byte(e.SessionID+"/"+Digest(e.Payload))),
-		put(members(kind), e.SessionID+"/"+id, nil))
+		putOp(kind, id, []byte(e.SessionID+"/"+Digest(e.Payload))),
+		putOp(members(kind), e.SessionID+"/"+id, nil))
 }
 
 // Digest is a fingerprint of what a caller chose for a child or a job.
@@ -147,7 +147,7 @@ func (tx *Tx) Refer(ref, mediaType string) {
 	tx.index = append(tx.index, refEntry(ref, tx.w.id, mediaType))
 }
 
-// Redact takes secrets out of what somebody sent, as it is done for turns.
+// Redact removes secrets from what a caller sent, as it is done for turns.
 func (m *Manager) Redact(v event.Raw) event.Raw { return m.redact(v) }
 
 // CheckTurn refuses options of a turn that can't be meant.

@@ -39,7 +39,7 @@ func (m *Manager) CheckImport(ctx context.Context, sessionID string) (*ImportChe
 		return nil, fault.New(fault.InvalidParams, "%s is the other runtime's own session and stays there", sessionID)
 	}
 	if !event.ValidID(sessionID) {
-		return nil, fault.New(fault.InvalidParams, "%q is no id of a session", sessionID)
+		return nil, fault.New(fault.InvalidParams, "%q is not a valid session id", sessionID)
 	}
 	head, err := m.opt.Store.Head(ctx, sessionID)
 	if err != nil {
@@ -79,13 +79,13 @@ func importedFact(st *state.Session, rec *store.Record) (*event.Event, error) {
 		err = event.Check(e)
 	}
 	if err == nil && (e.SessionID != st.SessionID || e.Sequence != rec.Sequence) {
-		err = fmt.Errorf("it says that it is fact %d of session %s", e.Sequence, e.SessionID)
+		err = fmt.Errorf("it claims to be fact %d of session %s", e.Sequence, e.SessionID)
 	}
 	if err == nil {
 		_, err = st.Apply(e)
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+		return nil, fault.Wrap(fault.InvalidParams, err, "fact %d can't be imported", rec.Sequence)
 	}
 	return e, nil
 }
@@ -100,13 +100,13 @@ func (m *Manager) sameFact(ctx context.Context, sessionID string, rec *store.Rec
 			return nil
 		}
 	}
-	return fault.New(fault.Conflict, "session %s is here already, and its fact %d is another one", sessionID, rec.Sequence)
+	return fault.New(fault.Conflict, "session %s already exists here with a different fact %d", sessionID, rec.Sequence)
 }
 
 // Import takes over a session that another runtime wrote: its facts as they are,
 // with their chain, and the index and read models that follow from them. What an
 // earlier import wrote before it was cut off is not written again. The session is
-// nobody else's until Close; check it with [Manager.CheckImport] first.
+// owned by the import until Close; check it with [Manager.CheckImport] first.
 type Import struct {
 	w     *writer
 	batch store.Batch
@@ -119,7 +119,7 @@ type Import struct {
 }
 
 // importMark stands in the place of a session's state while not all of an import is
-// stored. If that is cut off, the part that is here looks like a session: whoever
+// stored. If that is cut off, the part that is here looks like a session: code that
 // went on with it would keep the rest out, or do what was done elsewhere.
 const importMark = "an import is under way"
 
@@ -128,7 +128,7 @@ var errMarked = errors.New("session: " + importMark)
 
 // errPartial refuses to go on with a session.
 func errPartial(sessionID string) error {
-	return fault.New(fault.Conflict, "an import of session %s was cut off, and only its first events are here: repeat the import with the same file", sessionID)
+	return fault.New(fault.Conflict, "the import of session %s stopped part-way and only its first events are here: import the same file again", sessionID)
 }
 
 // BeginImport begins to take over a session.
@@ -155,7 +155,7 @@ func (i *Import) Add(ctx context.Context, rec *store.Record) error {
 		i.here = store.Record{Sequence: rec.Sequence, Hash: rec.Hash}
 		return nil
 	}
-	if err := i.add(ctx, rec); err != nil {
+	if err := i.foldRecord(ctx, rec); err != nil {
 		return err
 	}
 	if len(i.batch.Records) < importGroup {
@@ -188,7 +188,7 @@ func (i *Import) Close(ctx context.Context, failed error) (Imported, error) {
 		failed = errPartial(w.id) // by an older file, which isn't the one that was cut off
 	}
 	if failed == nil {
-		failed = i.whole(ctx)
+		failed = i.finishImport(ctx)
 	}
 	if failed != nil {
 		w.failed = true // its state may be ahead of the store
@@ -213,12 +213,12 @@ func (i *Import) refersTo(ctx context.Context, p *event.SessionCreated) error {
 	return i.w.m.checkForkPoint(ctx, p.Account, p.ForkedFrom)
 }
 
-// add folds a fact and collects what follows from it, as the writer does with its own.
-func (i *Import) add(ctx context.Context, rec *store.Record) error {
+// foldRecord folds a fact and collects what follows from it, as the writer does with its own.
+func (i *Import) foldRecord(ctx context.Context, rec *store.Record) error {
 	w := i.w
 	e, err := event.Decode(rec.Data)
 	if err != nil {
-		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be imported", rec.Sequence)
 	}
 	if p, ok := e.Payload.(*event.SessionCreated); ok {
 		if i.forked == nil {
@@ -232,10 +232,10 @@ func (i *Import) add(ctx context.Context, rec *store.Record) error {
 	}
 	evicted, err := w.state.Apply(e)
 	if err != nil {
-		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be taken over", rec.Sequence)
+		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be imported", rec.Sequence)
 	}
 	if w.chain.Next(rec.Data) != rec.Hash {
-		return fault.New(fault.Conflict, "fact %d doesn't go on where session %s ends", rec.Sequence, w.id)
+		return fault.New(fault.Conflict, "fact %d doesn't continue where session %s ends", rec.Sequence, w.id)
 	}
 	b := &i.batch
 	if b.Index, err = indexFact(b.Index, w.state, e, changesSummary(e.Payload)); err != nil {
@@ -272,10 +272,10 @@ func (i *Import) open(ctx context.Context, account string) error {
 	return nil
 }
 
-// whole writes what is left, and whether the session has unfinished work, now that all
-// of it is here. Until then it only seems so, and whoever looks for such sessions would
+// finishImport writes what is left, and whether the session has unfinished work, now that all
+// of it is here. Until then it only seems so, and a search for such sessions would
 // go on with what ended elsewhere.
-func (i *Import) whole(ctx context.Context) error {
+func (i *Import) finishImport(ctx context.Context) error {
 	w := i.w
 	w.open = w.state.HasOpenWork()
 	i.batch.Index = append(i.batch.Index, openEntry(w.id, w.open))
@@ -311,7 +311,7 @@ func (i *Import) write(ctx context.Context, state func(*store.Batch) error) erro
 		w.recordStanding()
 	}
 	if len(b.Records) > 0 {
-		// Subscribers learn of them; nobody is to act on what happened elsewhere.
+		// Subscribers get them; nothing may act on what happened elsewhere.
 		w.m.topics.publish(w.id, b.Records)
 	}
 	clear(w.claims)

@@ -13,7 +13,7 @@ import (
 )
 
 // checkImported holds a fact that is not here yet, folded into st, against what is
-// here: an id means one thing in all sessions, and whoever wrote the file must not
+// here: an id means one thing in all sessions, and the author of the file must not
 // take one over, or reach what belongs to another account.
 func (m *Manager) checkImported(ctx context.Context, st *state.Session, e *event.Event) error {
 	switch p := e.Payload.(type) {
@@ -69,7 +69,7 @@ func (m *Manager) checkFree(ctx context.Context, e *event.Event, kind, id string
 	if home, _, _ := strings.Cut(string(v), "/"); home == e.SessionID {
 		return nil
 	}
-	return fault.New(fault.Conflict, "fact %d: the %s %s is here already, in another session", e.Sequence, kind, id)
+	return fault.New(fault.Conflict, "fact %d: %s %s already exists here, in another session", e.Sequence, kind, id)
 }
 
 // checkChannel reports a channel that is another one here. One that was opened
@@ -86,7 +86,7 @@ func (m *Manager) checkChannel(ctx context.Context, e *event.Event, p *event.Cha
 	if known.Home == home && known.Opened.ResumeTokenRef == p.ResumeTokenRef {
 		return nil
 	}
-	return fault.New(fault.Conflict, "fact %d: the channel %s is here already, and is another one", e.Sequence, e.ChannelID)
+	return fault.New(fault.Conflict, "fact %d: a different channel %s already exists here", e.Sequence, e.ChannelID)
 }
 
 // checkPeer reports a peer's task that another session has.
@@ -102,11 +102,11 @@ func (m *Manager) checkPeer(ctx context.Context, e *event.Event, protocol, at, a
 	if err != nil || known.SessionID == e.SessionID {
 		return err
 	}
-	return fault.New(fault.Conflict, "fact %d: the peer's task %s is here already, in another session", e.Sequence, remoteID)
+	return fault.New(fault.Conflict, "fact %d: the peer's task %s already exists here, in another session", e.Sequence, remoteID)
 }
 
 // checkForkPoint reports that the history to which a fork refers isn't here, or
-// isn't for whoever has the fork: it becomes part of the fork's conversation.
+// isn't for the fork's owner: it becomes part of the fork's conversation.
 func (m *Manager) checkForkPoint(ctx context.Context, account string, from *event.ForkPoint) error {
 	if from == nil {
 		return nil
@@ -116,7 +116,7 @@ func (m *Manager) checkForkPoint(ctx context.Context, account string, from *even
 			return storeFault(err)
 		}
 		if hex.EncodeToString(have.Hash[:]) != from.Hash {
-			return fault.New(fault.Conflict, "it is a fork of session %s, which is another one here", from.SessionID)
+			return fault.New(fault.Conflict, "it is a fork of session %s, and the session of that id here is a different one", from.SessionID)
 		}
 		return m.View(ctx, from.SessionID, func(s *state.Session) error {
 			if s.Account != account {
@@ -125,5 +125,5 @@ func (m *Manager) checkForkPoint(ctx context.Context, account string, from *even
 			return nil
 		})
 	}
-	return fault.New(fault.Conflict, "it is a fork of session %s at %d, which isn't here: import that one first", from.SessionID, from.Sequence)
+	return fault.New(fault.Conflict, "it is a fork of session %s at %d, which isn't here: import that session first", from.SessionID, from.Sequence)
 }

@@ -19,7 +19,7 @@ func TestAnOlderFileCompletesNothing(t *testing.T) {
 	file := from.records("sess_a")
 	for _, have := range []int{0, 20} { // with nothing before, and with a beginning that is whole
 		to := newKit(t, nil)
-		if _, err := to.take("sess_a", file[:have], func() {}); have > 0 && err != nil {
+		if _, err := to.importRecords("sess_a", file[:have], func() {}); have > 0 && err != nil {
 			t.Fatal(err)
 		}
 		in, err := to.m.BeginImport(t.Context(), "sess_a")
@@ -34,13 +34,13 @@ func TestAnOlderFileCompletesNothing(t *testing.T) {
 		if _, err := in.Close(t.Context(), errors.New("cut off")); err == nil {
 			t.Fatal("it was not cut off")
 		}
-		if got, err := to.take("sess_a", file[:have+100], func() {}); fault.KindOf(err) != fault.Conflict {
+		if got, err := to.importRecords("sess_a", file[:have+100], func() {}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("an older file: %+v, %v", got, err)
 		}
-		if _, err := do(to.m, admin, &command.SubmitTurn{SessionID: "sess_a", Input: []byte(`"mine"`)}); fault.KindOf(err) != fault.Conflict {
+		if _, err := runCommand(to.m, admin, &command.SubmitTurn{SessionID: "sess_a", Input: []byte(`"mine"`)}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("somebody goes on with the part: %v", err)
 		}
-		if got, err := to.take("sess_a", file, func() {}); err != nil || got.Events != uint64(len(file)) {
+		if got, err := to.importRecords("sess_a", file, func() {}); err != nil || got.Events != uint64(len(file)) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		to.turns("sess_a", 1)

@@ -55,23 +55,23 @@ const (
 // accountSessions is the kind of the sessions of one account.
 func accountSessions(account string) string { return kindSession + "@" + account }
 
-func put(kind, key string, value []byte) store.IndexOp {
+func putOp(kind, key string, value []byte) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: value}}
 }
 
-func remove(kind, key string) store.IndexOp {
+func removeOp(kind, key string) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key}, Delete: true}
 }
 
 func openEntry(sessionID string, open bool) store.IndexOp {
 	if open {
-		return put(kindOpen, sessionID, nil)
+		return putOp(kindOpen, sessionID, nil)
 	}
-	return remove(kindOpen, sessionID)
+	return removeOp(kindOpen, sessionID)
 }
 
 func refEntry(ref, sessionID, mediaType string) store.IndexOp {
-	return put(kindRef, ref+"/"+sessionID, []byte(mediaType))
+	return putOp(kindRef, ref+"/"+sessionID, []byte(mediaType))
 }
 
 func turnKey(sessionID, turnID string) string { return sessionID + "/" + turnID }
@@ -119,21 +119,21 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		r := submittedRecord(e, p)
-		return append(ops, put(kindTurn, turnKey(e.SessionID, e.TurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
+		return append(ops, putOp(kindTurn, turnKey(e.SessionID, e.TurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
 	case *event.TurnSteered:
 		if p.SubmittedTurnID == "" {
 			return ops, nil
 		}
 		r := steeredRecord(e, p)
-		return append(ops, put(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
+		return append(ops, putOp(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
 	case *event.TaskCreated:
-		ops = append(ops, put(kindTask, e.TaskID, []byte(e.SessionID)))
+		ops = append(ops, putOp(kindTask, e.TaskID, []byte(e.SessionID)))
 		if p.TaskKind != state.TaskKindTurn {
-			ops = append(ops, put(kindTaskOf, e.SessionID+"/"+e.TaskID, nil))
+			ops = append(ops, putOp(kindTaskOf, e.SessionID+"/"+e.TaskID, nil))
 		}
 		return ops, nil
 	case *event.ProcessStarted:
-		return append(ops, put(kindProcess, e.ProcessID, []byte(e.SessionID))), nil
+		return append(ops, putOp(kindProcess, e.ProcessID, []byte(e.SessionID))), nil
 	case *event.SubagentSpawned:
 		return indexIdentity(ops, KindSubagent, e.SubagentID, e), nil
 	case *event.JobCreated:
@@ -147,7 +147,7 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 	case *event.ChannelConnected, *event.ChannelResumed, *event.ChannelDisconnected:
 		return indexChannel(ops, e)
 	case *event.OutputExpired:
-		return append(ops, put(kindExpired, p.OutputRef+"/"+e.SessionID, []byte(e.Time.Format(time.DateOnly)))), nil
+		return append(ops, putOp(kindExpired, p.OutputRef+"/"+e.SessionID, []byte(e.Time.Format(time.DateOnly)))), nil
 	}
 	return ops, nil
 }
@@ -156,16 +156,16 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 const recordSize = 320
 
 func indexSession(ops []store.IndexOp, st *state.Session) []store.IndexOp {
-	s := summary(st)
+	s := sessionSummary(st)
 	v := appendSummary(make([]byte, 0, recordSize), &s)
-	ops = append(ops, put(kindSession, sessionKey(st), v))
+	ops = append(ops, putOp(kindSession, sessionKey(st), v))
 	if st.Account != "" {
-		ops = append(ops, put(accountSessions(st.Account), sessionKey(st), v))
+		ops = append(ops, putOp(accountSessions(st.Account), sessionKey(st), v))
 	}
 	return ops
 }
 
-func summary(st *state.Session) command.SessionSummary {
+func sessionSummary(st *state.Session) command.SessionSummary {
 	s := command.SessionSummary{
 		SessionID: st.SessionID, Title: st.Title, Account: st.Account, Status: state.ThreadIdle,
 		CreatedAt: st.CreatedAt, UpdatedAt: st.UpdatedAt,
@@ -188,11 +188,11 @@ func indexAction(ops []store.IndexOp, st *state.Session, actionID string) ([]sto
 	if err != nil {
 		return nil, fmt.Errorf("session: action: %w", err)
 	}
-	ops = append(ops, put(kindAction, actionID, v))
+	ops = append(ops, putOp(kindAction, actionID, v))
 	if a.Status == state.ActionPending {
-		return append(ops, put(kindPending, actionID, []byte(st.SessionID))), nil
+		return append(ops, putOp(kindPending, actionID, []byte(st.SessionID))), nil
 	}
-	return append(ops, remove(kindPending, actionID)), nil
+	return append(ops, removeOp(kindPending, actionID)), nil
 }
 
 // actionRecord is an action as the index keeps it.

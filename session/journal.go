@@ -18,13 +18,13 @@ const maxGroup = 1024
 
 // journal commits the batches of many sessions together.
 //
-// There is no committing goroutine. Whoever enqueues while nobody leads becomes
+// There is no committing goroutine. A caller that enqueues while there is no leader becomes
 // the leader: it commits everything that is queued, again and again until its own
 // batch is done, and then hands over to the first who waits. With one session
 // that is a plain call into the store; with many, a group grows while the group
 // before is being made durable.
 //
-// A batch that nobody waits for makes nobody a leader: it goes with the next group,
+// A batch that no caller waits for makes no caller the leader: it goes with the next group,
 // or by itself if none comes soon.
 type journal struct {
 	store     store.Store
@@ -42,15 +42,15 @@ type journal struct {
 	mu      sync.Mutex
 	queue   []*pending
 	leading bool
-	// armed says that straggler will look after batches that nobody waits for, hurried
-	// that somebody wants to know of them after all.
+	// armed says that straggler will commit batches that no caller waits for, hurried
+	// that a caller waits for them after all.
 	armed     bool
 	hurried   bool
 	straggler *time.Timer
 	flushing  sync.WaitGroup
 }
 
-// lingers is how long a batch that nobody waits for may lie in the queue.
+// lingers is how long a batch that no caller waits for may stay in the queue.
 const lingers = time.Millisecond
 
 // pending is a batch on its way to the store. It is used again: it is large, and
@@ -66,11 +66,11 @@ type pending struct {
 	done      bool
 	// wake gets true when the waiter is to lead, false when its batch is done.
 	wake chan bool
-	// settled is closed once the outcome is known; it is made when somebody else
+	// settled is closed once the outcome is known; it is made when another goroutine
 	// than the waiter wants to know, and guarded by the writer's lock, as is known.
 	settled chan struct{}
 	known   bool
-	// unattended says that nobody waits: the journal closes settled by itself, after
+	// unattended says that no caller waits: the journal closes settled by itself, after
 	// it has called after.
 	unattended bool
 	after      func()
@@ -78,7 +78,7 @@ type pending struct {
 	charge charge
 }
 
-// room holds the facts of a batch until they are durable and everybody was told.
+// room holds the facts of a batch until they are durable and all observers were notified.
 // Facts are large, and a decision adds them one by one.
 type room struct{ facts []event.Event }
 
@@ -101,7 +101,7 @@ func (j *journal) begin() *pending {
 	return p
 }
 
-// recycle takes back a batch that nobody else refers to. Its channel is empty:
+// recycle takes back a batch that nothing else refers to. Its channel is empty:
 // whatever was sent was received.
 func (j *journal) recycle(p *pending) {
 	j.vacate(p)
@@ -109,7 +109,7 @@ func (j *journal) recycle(p *pending) {
 	j.spare.Put(p)
 }
 
-// vacate takes back the room of a batch whose facts nobody looks at any more.
+// vacate takes back the room of a batch whose facts are no longer read.
 func (j *journal) vacate(p *pending) {
 	r := p.room
 	p.room, p.facts = nil, nil
@@ -144,7 +144,7 @@ func (j *journal) enqueueUnattended(p *pending) {
 	}
 }
 
-// arm has the queue looked at if nobody does before. The lock is held.
+// arm schedules a commit in case no caller commits before. The lock is held.
 func (j *journal) arm(after time.Duration) {
 	switch {
 	case !j.armed:
@@ -156,7 +156,7 @@ func (j *journal) arm(after time.Duration) {
 	}
 }
 
-// late commits what nobody came by to commit.
+// late commits what no caller has committed.
 func (j *journal) late() {
 	defer j.flushing.Done()
 	j.mu.Lock()
@@ -165,7 +165,7 @@ func (j *journal) late() {
 	j.hurry()
 }
 
-// hurry has the batches committed that nobody waits for: now, or right after the
+// hurry has the unattended batches committed: now, or right after the
 // group that is under way.
 func (j *journal) hurry() {
 	j.mu.Lock()
@@ -204,7 +204,7 @@ func (j *journal) lead(own *pending) {
 // round commits what is queued and tells those who wait, but for the leader.
 func (j *journal) round(own *pending) {
 	j.gather()
-	j.take()
+	j.takeGroup()
 	j.lastGroup = len(j.group)
 	j.commit()
 	for _, p := range j.group {
@@ -260,8 +260,8 @@ func (j *journal) gather() {
 	}
 }
 
-// take moves the next group out of the queue.
-func (j *journal) take() {
+// takeGroup moves the next group out of the queue.
+func (j *journal) takeGroup() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := min(len(j.queue), maxGroup)

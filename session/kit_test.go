@@ -16,7 +16,7 @@ import (
 	"agentd/store/storetest"
 )
 
-// kit is a manager over a store in memory whose events are held against the
+// kit is a manager over a store in memory whose events are checked against the
 // schemas.
 type kit struct {
 	*testing.T
@@ -61,8 +61,8 @@ func (k *kit) reopen(tune func(*session.Options)) {
 
 var admin = command.Local()
 
-// do carries out a command with the manager's own handlers.
-func do(m *session.Manager, c command.Caller, p command.Params) (any, error) {
+// runCommand carries out a command with the manager's own handlers.
+func runCommand(m *session.Manager, c command.Caller, p command.Params) (any, error) {
 	t := command.NewTable(command.TableOptions{Repeats: m})
 	m.Register(t)
 	return t.Do(context.Background(), c, p)
@@ -76,7 +76,7 @@ func call[R any](k *kit, p command.Params) *R {
 
 func callAs[R any](k *kit, c command.Caller, p command.Params) *R {
 	k.Helper()
-	res, err := do(k.m, c, p)
+	res, err := runCommand(k.m, c, p)
 	if err != nil {
 		k.Fatalf("%s: %v", p.Command(), err)
 	}
@@ -96,7 +96,7 @@ func (k *kit) refused(c command.Caller, p command.Params, kind fault.Kind) {
 // refusal carries out a command that must fail with that kind, and returns why.
 func (k *kit) refusal(c command.Caller, p command.Params, kind fault.Kind) (why *fault.Error) {
 	k.Helper()
-	_, err := do(k.m, c, p)
+	_, err := runCommand(k.m, c, p)
 	if fault.KindOf(err) != kind || err == nil {
 		k.Fatalf("%s: got %v, want a fault of kind %s", p.Command(), err, kind)
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	IDs *event.IDs
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Observer learns of durable facts. If nil, nobody does.
+	// Observer is notified of durable facts; nil is allowed.
 	Observer Observer
 	// CheckTurn refuses options of a turn that can't be meant, such as a model that
 	// nobody knows; nil accepts all.
@@ -39,7 +39,7 @@ type Options struct {
 	// refuses it; it is asked also for a session that names none. Nil takes all as
 	// they are given.
 	ResolveWorkspace func(*event.Workspace) (*event.Workspace, error)
-	// CheckAnswer holds an answer against the schema of its action; nil accepts all.
+	// CheckAnswer checks an answer against the schema of its action; nil accepts all.
 	CheckAnswer func(schema, answer event.Raw) error
 	// Place says where the commands of a thread run, which facts alone don't; nil
 	// leaves that unknown. It is called with the session's lock held.
@@ -147,7 +147,7 @@ func New(opt Options) *Manager {
 	m.quotas.SetPolicy(opt.Quotas)
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
 	m.stopped.Go(m.sweep)
-	m.stopped.Go(func() { m.topics.tell(m.stop) })
+	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
 	if opt.ExpireAfter > 0 {
 		m.untilStop(m.expireOutputs)
 	}
@@ -242,7 +242,7 @@ func (m *Manager) drop(w *writer) {
 // Emit decides facts for a session that exists and appends them. It is how the
 // loop, the scheduler and other parts of the runtime write; by says which part
 // it is. The decision runs under the writer's lock: it must be quick, and it may
-// be run again if another node took the session over meanwhile. Emit returns
+// be run again if another node took the session over in the meantime. Emit returns
 // when the facts are durable.
 func (m *Manager) Emit(ctx context.Context, sessionID string, by event.Emitter, decide func(*Tx) error) error {
 	return m.write(ctx, sessionID, by, false, decide)
@@ -250,11 +250,11 @@ func (m *Manager) Emit(ctx context.Context, sessionID string, by event.Emitter, 
 
 // EmitSoon is [Manager.Emit] for facts that nothing outside depends on yet: it
 // returns when they are decided, and they become durable with the next facts of the
-// session, or by themselves after a moment. Whoever is told of a later fact, or of
-// the state, was told after them. If they could not be stored, the session goes on
+// session, or by themselves after a moment. A caller that sees a later fact, or
+// the state, sees it after them. If they could not be stored, the session goes on
 // as if they had never been, and wait says why; it waits for the outcome.
 func (m *Manager) EmitSoon(ctx context.Context, sessionID string, by event.Emitter, decide func(*Tx) error) (wait func() error, err error) {
-	err = m.use(sessionID, func(w *writer) error {
+	err = m.useWriter(sessionID, func(w *writer) error {
 		p, err := w.doSoon(ctx, by, decide)
 		if p != nil {
 			wait = func() error { return w.outcome(p) }
@@ -268,17 +268,17 @@ func (m *Manager) EmitSoon(ctx context.Context, sessionID string, by event.Emitt
 // It is for deciding what to do next, where a decision of [Manager.Emit] stands
 // before anything is done.
 func (m *Manager) Peek(ctx context.Context, sessionID string, view func(*state.Session) error) error {
-	return m.use(sessionID, func(w *writer) error { return w.peek(ctx, view) })
+	return m.useWriter(sessionID, func(w *writer) error { return w.peek(ctx, view) })
 }
 
 // write runs a decision; create says that the session need not exist.
 func (m *Manager) write(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
-	err := m.use(sessionID, func(w *writer) error { return w.do(ctx, by, create, decide) })
+	err := m.useWriter(sessionID, func(w *writer) error { return w.decideAndCommit(ctx, by, create, decide) })
 	return m.refuseAtQuota(ctx, sessionID, err)
 }
 
-// use does something with a session's writer.
-func (m *Manager) use(sessionID string, do func(*writer) error) error {
+// useWriter does something with a session's writer.
+func (m *Manager) useWriter(sessionID string, do func(*writer) error) error {
 	for {
 		w, err := m.acquire(sessionID)
 		if err != nil {
@@ -289,7 +289,7 @@ func (m *Manager) use(sessionID string, do func(*writer) error) error {
 		if !errors.Is(err, errStale) {
 			return err
 		}
-		// The writer failed or was put away in between: a new one loads the session.
+		// The writer failed or was unloaded in between: a new one loads the session.
 		m.drop(w)
 	}
 }
@@ -297,7 +297,7 @@ func (m *Manager) use(sessionID string, do func(*writer) error) error {
 // View runs a function on a session's state and returns when all that it saw is
 // durable. The function must copy what it keeps.
 func (m *Manager) View(ctx context.Context, sessionID string, view func(*state.Session) error) error {
-	return m.use(sessionID, func(w *writer) error { return w.view(ctx, view) })
+	return m.useWriter(sessionID, func(w *writer) error { return w.viewDurable(ctx, view) })
 }
 
 // published is called by the journal for each batch that is durable.
@@ -323,14 +323,14 @@ func (m *Manager) sweep() {
 		case <-tick.C:
 			for _, w := range m.idle() {
 				if err := w.retire(context.Background()); err != nil {
-					m.opt.Logger.Warn("session could not be put away", "sessionId", w.id, "error", err)
+					m.opt.Logger.Warn("an idle session could not be unloaded", "sessionId", w.id, "error", err)
 				}
 			}
 		}
 	}
 }
 
-// idle takes the writers that nobody uses out of the map: all that were unused
+// idle takes unused writers out of the map: all that were unused
 // for long, and as many more as MaxLoaded demands.
 func (m *Manager) idle() []*writer {
 	m.mu.Lock()

@@ -35,7 +35,7 @@ func TestActionIsAnsweredOnce(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			decision := []string{"allow", "deny"}[i%2]
-			_, err := do(k.m, admin, &command.RespondAction{ActionID: id, Decision: decision})
+			_, err := runCommand(k.m, admin, &command.RespondAction{ActionID: id, Decision: decision})
 			if err == nil {
 				mu.Lock()
 				won[decision]++
@@ -220,7 +220,7 @@ func TestNothingIsShownBeforeItIsDurable(t *testing.T) {
 	within(t, reached)
 	read := make(chan int64, 1)
 	go func() { // a read that sees the pending turn must wait for it
-		got, err := do(k.m, admin, &command.GetThreadRead{SessionID: r.SessionID, ThreadID: r.ThreadID})
+		got, err := runCommand(k.m, admin, &command.GetThreadRead{SessionID: r.SessionID, ThreadID: r.ThreadID})
 		if err != nil {
 			t.Error(err)
 			read <- 0
@@ -294,7 +294,7 @@ func TestFormerOwnerIsFenced(t *testing.T) {
 	mem.Expire() // the first node's lease is over; a second one takes the session
 	two := newKitOn(t, mem.Node(), nil)
 	two.submit(command.SubmitTurn{SessionID: "sess_o", TurnID: "turn_two"})
-	_, err := do(one.m, admin, &command.SubmitTurn{SessionID: "sess_o", TurnID: "turn_one", Input: event.Raw(`"x"`)})
+	_, err := runCommand(one.m, admin, &command.SubmitTurn{SessionID: "sess_o", TurnID: "turn_one", Input: event.Raw(`"x"`)})
 	if fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("the former owner wrote: %v", err)
 	}

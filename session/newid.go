@@ -45,7 +45,7 @@ func (m *Manager) ownerOf(ctx context.Context, noun, id string) (account string,
 	case KindJob, KindSchedule, KindSubagent:
 		sessionID, err = m.Locate(ctx, noun, id)
 	default:
-		err = fault.New(fault.NotFound, "a %s has no owner of its own", noun)
+		err = fault.New(fault.NotFound, "a %s can't be given an account of its own", noun)
 	}
 	if err != nil {
 		return "", err

@@ -5,18 +5,18 @@ import (
 	"agentd/store"
 )
 
-// news is what the feeds are to be told: for each session the facts that came
-// since they were told last. It is guarded by the lock of topics.
+// news is what the feeds still have to get: for each session the facts that came
+// since the last delivery. It is guarded by the lock of topics.
 //
-// Whoever commits adds to it, whatever the number of feeds; the goroutine that
+// A commit adds to it, whatever the number of feeds; the goroutine that
 // wakes subscribers tells the feeds.
 type news struct {
 	feeds map[*Feed]struct{}
 	// ranges has the facts, order the sessions as they came.
 	ranges map[string]span
 	order  []string
-	// told is what the feeds were told of each session lately. It joins what this
-	// node appends to what it hears of other nodes: each fact is told once and in
+	// told is what the feeds got of each session lately. It joins what this
+	// node appends to what it hears of other nodes: each fact is delivered once and in
 	// order, whichever way it was heard of first.
 	told recent[span]
 }
@@ -25,7 +25,7 @@ type news struct {
 type span struct{ first, last uint64 }
 
 // errMissed ends feeds of which it can't be said that they have everything.
-var errMissed = fault.New(fault.Unavailable, "what other nodes appended meanwhile may be missing from this stream: subscribe again")
+var errMissed = fault.New(fault.Unavailable, "events that other nodes appended may be missing from this stream: subscribe again")
 
 func (n *news) init() {
 	n.feeds, n.ranges = map[*Feed]struct{}{}, map[string]span{}
@@ -33,8 +33,8 @@ func (n *news) init() {
 }
 
 // add has the feeds told of facts. A range whose first is 0 is one of which only
-// the end is known. It is false if nothing can be told any more: facts came whose
-// place is behind others that were told already, or whose beginning isn't known.
+// the end is known. It is false if nothing more can be delivered: facts came whose
+// place is behind others that were already delivered, or whose beginning isn't known.
 func (n *news) add(id string, came span) bool {
 	told, known := n.told.get(id)
 	switch {
@@ -58,9 +58,9 @@ func (n *news) add(id string, came span) bool {
 	return true
 }
 
-// note adds facts to the news, if anybody follows all sessions. The caller holds
+// noteFacts adds facts to the news, if anybody follows all sessions. The caller holds
 // the lock.
-func (ts *topics) note(id string, came span) {
+func (ts *topics) noteFacts(id string, came span) {
 	n := &ts.news
 	if len(n.feeds) == 0 {
 		return
@@ -77,7 +77,7 @@ func (ts *topics) note(id string, came span) {
 	ts.ring()
 }
 
-// forget drops what was to be told, and what was told.
+// forget drops what was to be delivered, and what was.
 func (n *news) forget() {
 	clear(n.ranges)
 	n.order = nil
@@ -91,7 +91,7 @@ func (ts *topics) hint(a store.Appended) {
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.note(a.SessionID, span{a.First, a.Sequence})
+	ts.noteFacts(a.SessionID, span{a.First, a.Sequence})
 	ts.reach(a.SessionID, a.Sequence)
 }
 
@@ -111,7 +111,7 @@ func (ts *topics) removeFeed(f *Feed) bool {
 	delete(ts.news.feeds, f)
 	ts.followed.Add(-1)
 	if len(ts.news.feeds) == 0 {
-		ts.news.forget() // what happens while nobody follows is not told either
+		ts.news.forget() // what happens without followers isn't delivered either
 	}
 	return true
 }

@@ -36,7 +36,7 @@ const (
 
 // outputs is what the manager knows of stored content beyond the store.
 type outputs struct {
-	// storing is held for reading by whoever writes content or refers to it, until
+	// storing is read-locked by every goroutine that writes content or refers to it, until
 	// that is durable, and for writing while bytes are deleted: so content can't
 	// vanish between the moment in which the store finds that it has it already
 	// and the moment in which somebody refers to it. Nobody may take a writer's
@@ -121,7 +121,7 @@ func (r *refReader) Read(p []byte) (int, error) {
 // them, are found without it; it is for those that stand elsewhere.
 func (tx *Tx) Retain(refs ...string) {
 	for _, ref := range refs {
-		tx.index = append(tx.index, put(kindKept, ref+"/"+tx.w.id, nil))
+		tx.index = append(tx.index, putOp(kindKept, ref+"/"+tx.w.id, nil))
 	}
 }
 
@@ -180,8 +180,8 @@ func (o *outputEntry) scope() event.Scope {
 	}
 }
 
-// stamp orders entries by time.
-func stamp(t time.Time) string { return fmt.Sprintf("%016x", t.UnixMicro()) }
+// timestampKey orders entries by time.
+func timestampKey(t time.Time) string { return fmt.Sprintf("%016x", t.UnixMicro()) }
 
 // indexOutputs appends the entries that expiry needs of a fact that is being
 // written: when its outputs were stored.
@@ -197,8 +197,8 @@ func indexOutputs(ops []store.IndexOp, e *event.Event) ([]store.IndexOp, error) 
 		if err != nil {
 			return nil, fmt.Errorf("session: output: %w", err)
 		}
-		at := stamp(e.Time)
-		ops = append(ops, put(kindOutputAt, at+"/"+ref+"/"+e.SessionID, value), put(kindOutput, ref+"/"+e.SessionID, []byte(at)))
+		at := timestampKey(e.Time)
+		ops = append(ops, putOp(kindOutputAt, at+"/"+ref+"/"+e.SessionID, value), putOp(kindOutput, ref+"/"+e.SessionID, []byte(at)))
 	}
 	return ops, nil
 }
@@ -223,7 +223,7 @@ func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp
 		}
 	}
 	for _, ref := range refs {
-		ops = append(ops, put(kindKept, ref+"/"+e.SessionID, nil))
+		ops = append(ops, putOp(kindKept, ref+"/"+e.SessionID, nil))
 	}
 	return ops
 }
@@ -248,7 +248,7 @@ func keepInside(ops []store.IndexOp, tx *Tx) []store.IndexOp {
 			continue
 		}
 		for _, ref := range store.RefsIn(content, maxInside) {
-			ops = append(ops, put(kindKept, ref+"/"+tx.w.id, nil))
+			ops = append(ops, putOp(kindKept, ref+"/"+tx.w.id, nil))
 		}
 	}
 	return ops

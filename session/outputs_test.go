@@ -177,7 +177,7 @@ func TestExpiryTellsOnlyThoseWhoMaySee(t *testing.T) {
 	}
 }
 
-// TestWhatIsReferredToStays holds one output against each kind of fact that can
+// TestWhatIsReferredToStays checks one output against each kind of fact that can
 // refer to it. Each round has another output beside it that nothing refers to.
 func TestWhatIsReferredToStays(t *testing.T) {
 	in := func(typ event.Type, by event.Emitter, p event.Payload) func(*shelf, string) {

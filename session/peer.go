@@ -16,7 +16,7 @@ import (
 	"agentd/store"
 )
 
-// maxPushes bounds the places that one task's peer wants to be told at.
+// maxPushes bounds the push configurations of one task.
 const maxPushes = 100
 
 // linkPeer emits that the turn just submitted is a peer's task.
@@ -97,7 +97,7 @@ func (r *request) peerScan(kind, protocol, direction string, all bool) (store.Sc
 		return store.Scan{Kind: kind, Prefix: peerPrefix(protocol, direction, r.caller.Account)}, nil
 	}
 	if !r.caller.Admin {
-		return store.Scan{}, fault.New(fault.Forbidden, "all is for admins")
+		return store.Scan{}, fault.New(fault.Forbidden, "all needs a token with the role admin")
 	}
 	return store.Scan{Kind: kind, Prefix: peerProtocol(protocol, direction)}, nil
 }
@@ -199,7 +199,7 @@ func parsePeerCursor(s string) (peerPlace, error) {
 	at, id, ok := strings.Cut(s, "/")
 	n, err := strconv.ParseInt(at, 36, 64)
 	if !ok || err != nil {
-		return peerPlace{}, fault.Param("cursor", "is not one that this list gave")
+		return peerPlace{}, fault.Param("cursor", "was not returned by this list; pass its last nextCursor, or leave it out")
 	}
 	return peerPlace{n, id}, nil
 }
@@ -256,7 +256,7 @@ func (r *request) indexed(ctx context.Context, kind, key string) (bool, error) {
 	return true, nil
 }
 
-// changePush carries out a change of where a peer is told.
+// changePush changes a push configuration.
 func (r *request) changePush(ctx context.Context, k *command.PeerTaskKey, configID string, payload event.Payload, t event.Type) (*command.PeerPushResult, error) {
 	x, err := r.peerEntryOf(ctx, k)
 	if err != nil {
@@ -275,7 +275,7 @@ func (r *request) setPeerPush(ctx context.Context, p *command.SetPeerPush) (*com
 		return nil, err
 	}
 	if len(have.Pushes) >= maxPushes && !slices.ContainsFunc(have.Pushes, func(x command.PeerPushRecord) bool { return x.ConfigID == p.ConfigID }) {
-		return nil, fault.New(fault.RateLimited, "task %s has %d places to tell, which is the most it takes", p.RemoteTaskID, maxPushes)
+		return nil, fault.New(fault.RateLimited, "task %s has %d push configurations, which is the maximum; delete one first", p.RemoteTaskID, maxPushes)
 	}
 	return r.changePush(ctx, &p.PeerTaskKey, p.ConfigID, &event.PeerPushConfigured{
 		NativeProtocol: p.NativeProtocol, RemoteTaskID: p.RemoteTaskID, ConfigID: p.ConfigID, Target: p.Target, Sealed: p.Sealed, ConfiguredBy: r.actor(),
@@ -334,7 +334,7 @@ func (r *request) listPeerPushes(ctx context.Context, p *command.ListPeerPushes)
 	return res, nil
 }
 
-// readPush returns a wish to be told with how far that is, or nil if it is gone.
+// readPush returns a push configuration with its progress, or nil if it is gone.
 func (r *request) readPush(ctx context.Context, protocol string, e store.Entry) (*command.PeerPushRecord, error) {
 	var x pushEntry
 	if found, err := r.entry(ctx, kindPush, e.Key, &x); err != nil || !found {

@@ -19,9 +19,9 @@ const (
 	kindPeer = "peer_task"
 	// kindPeerOpen: a peer's task → nothing, until its end is reconciled.
 	kindPeerOpen = "peer_task_open"
-	// kindPush: a peer's task and a configuration → where the peer is told.
+	// kindPush: a peer's task and a configuration → where notifications go.
 	kindPush = "peer_push"
-	// kindPushed: the same key → how far the peer was told.
+	// kindPushed: the same key → how far the peer was notified.
 	kindPushed = "peer_pushed"
 	// kindPushOpen: the same key → nothing, while something is left to tell.
 	kindPushOpen = "peer_push_open"
@@ -68,7 +68,7 @@ func (x *peerEntry) record(protocol, direction string) command.PeerTaskRecord {
 	}
 }
 
-// pushEntry is what the index keeps of a wish to be told.
+// pushEntry is what the index keeps of a push configuration.
 type pushEntry struct {
 	RemoteTaskID string `json:"remoteTaskId"`
 	Account      string `json:"account,omitempty"`
@@ -77,7 +77,7 @@ type pushEntry struct {
 	Sealed       string `json:"sealed"`
 }
 
-// pushedEntry is how far a peer was told.
+// pushedEntry is how far a peer was notified.
 type pushedEntry struct {
 	Outcome string `json:"outcome"`
 	Through uint64 `json:"through"`
@@ -89,7 +89,7 @@ type pushedEntry struct {
 func indexPeers(ops []store.IndexOp, st *state.Session, e *event.Event) ([]store.IndexOp, error) {
 	switch p := e.Payload.(type) {
 	case *event.PeerTaskLinked:
-		ops = append(ops, put(kindPeerOpen, peerKey(p.NativeProtocol, p.Direction, st.Account, p.RemoteTaskID), nil))
+		ops = append(ops, putOp(kindPeerOpen, peerKey(p.NativeProtocol, p.Direction, st.Account, p.RemoteTaskID), nil))
 		return indexPeerTasks(ops, st, e.TaskID)
 	case *event.TurnStarted, *event.TurnCompleted, *event.TurnFailed, *event.ActionRequired, *event.ActionResolved:
 		return indexPeerTasks(ops, st, e.TaskID)
@@ -111,7 +111,7 @@ func indexPeerTasks(ops []store.IndexOp, st *state.Session, taskID string) ([]st
 		if err != nil {
 			return nil, fmt.Errorf("session: peer's task: %w", err)
 		}
-		ops = append(ops, put(kindPeer, peerKey(t.NativeProtocol, t.Direction, st.Account, t.RemoteTaskID), v))
+		ops = append(ops, putOp(kindPeer, peerKey(t.NativeProtocol, t.Direction, st.Account, t.RemoteTaskID), v))
 	}
 	return ops, nil
 }
@@ -120,7 +120,7 @@ func indexPeerTasks(ops []store.IndexOp, st *state.Session, taskID string) ([]st
 // of those that are open. A task that left the working set stays as it is.
 func indexPeerUpdate(ops []store.IndexOp, st *state.Session, taskID string, p *event.PeerTaskUpdated) ([]store.IndexOp, error) {
 	if p.Settled {
-		ops = append(ops, remove(kindPeerOpen, peerKey(p.NativeProtocol, p.Direction, st.Account, p.RemoteTaskID)))
+		ops = append(ops, removeOp(kindPeerOpen, peerKey(p.NativeProtocol, p.Direction, st.Account, p.RemoteTaskID)))
 	}
 	return indexPeerTasks(ops, st, taskID)
 }
@@ -133,19 +133,19 @@ func indexPush(ops []store.IndexOp, account string, payload event.Payload) ([]st
 			return nil, fmt.Errorf("session: push: %w", err)
 		}
 		key := pushKey(p.NativeProtocol, account, p.RemoteTaskID, p.ConfigID)
-		return append(ops, put(kindPush, key, v), remove(kindPushed, key), put(kindPushOpen, key, nil)), nil
+		return append(ops, putOp(kindPush, key, v), removeOp(kindPushed, key), putOp(kindPushOpen, key, nil)), nil
 	case *event.PeerPushRemoved:
 		key := pushKey(p.NativeProtocol, account, p.RemoteTaskID, p.ConfigID)
-		return append(ops, remove(kindPush, key), remove(kindPushed, key), remove(kindPushOpen, key)), nil
+		return append(ops, removeOp(kindPush, key), removeOp(kindPushed, key), removeOp(kindPushOpen, key)), nil
 	case *event.PeerPushReported:
 		v, err := json.Marshal(pushedEntry{p.Outcome, p.Through, p.Final})
 		if err != nil {
 			return nil, fmt.Errorf("session: push: %w", err)
 		}
 		key := pushKey(p.NativeProtocol, account, p.RemoteTaskID, p.ConfigID)
-		ops = append(ops, put(kindPushed, key, v))
+		ops = append(ops, putOp(kindPushed, key, v))
 		if p.Final {
-			ops = append(ops, remove(kindPushOpen, key))
+			ops = append(ops, removeOp(kindPushOpen, key))
 		}
 	}
 	return ops, nil

@@ -34,7 +34,7 @@ func (m *Manager) FindProcess(ctx context.Context, caller command.Caller, proces
 // process reads what is known of a process, also when it ended long ago.
 func (r *request) process(ctx context.Context, sessionID, processID string) (*state.Process, error) {
 	var out *state.Process
-	if err := r.view(ctx, sessionID, func(st *state.Session) error {
+	if err := r.viewSession(ctx, sessionID, func(st *state.Session) error {
 		if p := st.Environment.Find(processID); p != nil {
 			kept := *p
 			out = &kept
@@ -59,7 +59,7 @@ func (r *request) process(ctx context.Context, sessionID, processID string) (*st
 
 func (r *request) listProcesses(ctx context.Context, p *command.ListProcesses) (*command.ListProcessesResult, error) {
 	if p.SessionID != "" {
-		if err := r.view(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
+		if err := r.viewSession(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
 			return nil, err
 		}
 	}

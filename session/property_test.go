@@ -31,7 +31,7 @@ func TestStateIsAReplayOfItsFacts(t *testing.T) {
 			"interrupt": w.interrupt,
 			"queue":     w.queue,
 			"answer":    w.answer,
-			"fact":      w.fact,
+			"fact":      w.appendRandomFact,
 			"restart":   func(*rapid.T) { w.stop(); w.start() },
 			"":          w.check,
 		})
@@ -61,9 +61,9 @@ func (w *world) stop() {
 	}
 }
 
-// do carries out a command that may be refused, but not for a defect.
-func (w *world) do(t *rapid.T, p command.Params) {
-	if _, err := do(w.m, command.Local(), p); fault.KindOf(err) == fault.Internal && err != nil {
+// runCommand carries out a command that may be refused, but not for a defect.
+func (w *world) runCommand(t *rapid.T, p command.Params) {
+	if _, err := runCommand(w.m, command.Local(), p); fault.KindOf(err) == fault.Internal && err != nil {
 		t.Fatalf("%s: %v", p.Command(), err)
 	}
 }
@@ -118,11 +118,11 @@ func (w *world) submit(t *rapid.T) {
 	if rapid.Bool().Draw(t, "own id") {
 		p.TurnID = fmt.Sprintf("turn_%d", rapid.IntRange(0, 9).Draw(t, "turn"))
 	}
-	w.do(t, p)
+	w.runCommand(t, p)
 }
 
 func (w *world) interrupt(t *rapid.T) {
-	w.do(t, &command.InterruptTurn{
+	w.runCommand(t, &command.InterruptTurn{
 		SessionID: worldSession, TurnID: w.known(t, "turn", turnIDs), Queue: rapid.SampledFrom([]string{"keep", "clear"}).Draw(t, "queue"),
 	})
 }
@@ -130,21 +130,21 @@ func (w *world) interrupt(t *rapid.T) {
 func (w *world) queue(t *rapid.T) {
 	id := w.known(t, "turn", turnIDs)
 	if rapid.Bool().Draw(t, "remove") {
-		w.do(t, &command.RemoveQueuedTurn{SessionID: worldSession, TurnID: id})
+		w.runCommand(t, &command.RemoveQueuedTurn{SessionID: worldSession, TurnID: id})
 	} else {
-		w.do(t, &command.PromoteQueuedTurn{SessionID: worldSession, TurnID: id, Position: rapid.Int64Range(0, 6).Draw(t, "position")})
+		w.runCommand(t, &command.PromoteQueuedTurn{SessionID: worldSession, TurnID: id, Position: rapid.Int64Range(0, 6).Draw(t, "position")})
 	}
 }
 
 func (w *world) answer(t *rapid.T) {
-	w.do(t, &command.RespondAction{
+	w.runCommand(t, &command.RespondAction{
 		ActionID: w.known(t, "action", actionIDs), Decision: rapid.SampledFrom([]string{"allow", "deny", "submit", "cancel"}).Draw(t, "decision"),
 	})
 }
 
-// fact appends a random fact of a random type that is about something the
+// appendRandomFact appends a random fact of a random type that is about something the
 // session knows.
-func (w *world) fact(t *rapid.T) {
+func (w *world) appendRandomFact(t *rapid.T) {
 	e := *eventtest.Event(t, eventtest.Type().Draw(t, "type"))
 	e.ThreadID, e.TurnID = w.known(t, "thread", threadIDs), w.known(t, "turn", turnIDs)
 	if e.ActionID != "" {

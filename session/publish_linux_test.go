@@ -36,7 +36,7 @@ func BenchmarkPublish(b *testing.B) {
 func benchmarkPublish(b *testing.B, subscribers int) {
 	m := &Manager{stop: make(chan struct{})}
 	m.topics.init(256)
-	m.stopped.Go(func() { m.topics.tell(m.stop) })
+	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var readers sync.WaitGroup
 	for range subscribers {

@@ -97,7 +97,7 @@ func threadOfQueued(st *state.Session, turnID string) (*state.Thread, error) {
 			}
 		}
 		if t.Active != nil && t.Active.TurnID == turnID {
-			return nil, fault.New(fault.Conflict, "turn %s is running, not queued", turnID)
+			return nil, fault.New(fault.Conflict, "turn %s is running, not queued; use interrupt_turn", turnID)
 		}
 		for _, d := range t.Recent {
 			if d.TurnID == turnID {

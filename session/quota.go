@@ -240,7 +240,7 @@ func keptUsage(a *quota.Account, m *Manager, atOnce bool) (store.IndexOp, bool) 
 		return store.IndexOp{}, false
 	}
 	v, _ := json.Marshal(t) //nolint:errchkjson // numbers and a time always encode
-	return put(kindUsage, "@"+a.ID(), v), true
+	return putOp(kindUsage, "@"+a.ID(), v), true
 }
 
 // charge is what a batch adds to the use of an account.
@@ -307,7 +307,7 @@ func quotaAdvice(n quota.Name) string {
 }
 
 // recordQuotaReached writes quota.blocked to the session where it happened, or to
-// the runtime's own. Whoever goes on asking causes no more than one per minute.
+// the runtime's own. A caller that keeps asking causes at most one per minute.
 func (m *Manager) recordQuotaReached(ctx context.Context, sessionID string, r *quota.ReachedError) {
 	usage, err := m.usageOf(ctx, r.Account)
 	if err != nil || !usage.Tell(r.Quota, m.Now()) {

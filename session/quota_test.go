@@ -52,7 +52,7 @@ func TestSessionsOfAnAccountAreBounded(t *testing.T) {
 			if i%2 == 0 {
 				p = &command.SubmitTurn{Input: text("hello")} // which opens a session, too
 			}
-			_, err := do(k.m, acme, p)
+			_, err := runCommand(k.m, acme, p)
 			var f *fault.Error
 			switch {
 			case err == nil:

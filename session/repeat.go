@@ -54,7 +54,7 @@ func (r *request) readFirst(ctx context.Context, kept any) (bool, error) {
 	if err != nil {
 		return false, storeFault(err)
 	}
-	first, err := r.first(v)
+	first, err := r.firstResultOf(v)
 	if err != nil {
 		return false, err
 	}
@@ -65,13 +65,13 @@ func (r *request) readFirst(ctx context.Context, kept any) (bool, error) {
 type firstResult struct {
 	Digest string          `json:"digest"`
 	Result json.RawMessage `json:"result"`
-	// Answer is what the caller was told, for a command whose answer is made from the
+	// Answer is what the caller got, for a command whose answer is made from the
 	// result after its write; see [Answered].
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
-// told is what a repeated call gets.
-func (f *firstResult) told() json.RawMessage {
+// repeatedResult is what a repeated call gets.
+func (f *firstResult) repeatedResult() json.RawMessage {
 	if f.Answer != nil {
 		return f.Answer
 	}
@@ -92,7 +92,7 @@ func Answered[R any](ctx context.Context, m *Manager, caller command.Caller, p c
 		if err != nil || !found {
 			return err
 		}
-		first, err := r.first(v)
+		first, err := r.firstResultOf(v)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func Answered[R any](ctx context.Context, m *Manager, caller command.Caller, p c
 			v, err = json.Marshal(first)
 		}
 		if err != nil {
-			return fault.Wrap(fault.Internal, err, "the answer could not be kept")
+			return fault.Wrap(fault.Internal, err, "the result could not be stored")
 		}
 		tx.index = append(tx.index, store.IndexOp{Entry: store.Entry{Kind: kindKey, Key: r.key, Value: v}})
 		return nil
@@ -115,21 +115,21 @@ func Answered[R any](ctx context.Context, m *Manager, caller command.Caller, p c
 	return told, nil
 }
 
-// first reads what is kept under the call's idempotency key.
-func (r *request) first(v []byte) (*firstResult, error) {
+// firstResultOf reads what is kept under the call's idempotency key.
+func (r *request) firstResultOf(v []byte) (*firstResult, error) {
 	first := &firstResult{}
 	if err := json.Unmarshal(v, first); err != nil {
 		return nil, errKept(err)
 	}
 	if first.Digest != r.digest {
-		return nil, fault.New(fault.Conflict, "the idempotency key was used with other parameters")
+		return nil, fault.New(fault.Conflict, "the idempotency key was used before with different parameters; use a new key, or repeat the same parameters")
 	}
 	return first, nil
 }
 
 // decode reads what a repeated call gets.
 func (f *firstResult) decode(into any) error {
-	if err := json.Unmarshal(f.told(), into); err != nil {
+	if err := json.Unmarshal(f.repeatedResult(), into); err != nil {
 		return errKept(err)
 	}
 	return nil
@@ -149,7 +149,7 @@ func (r *request) remember(tx *Tx, result any) error {
 		b, err = json.Marshal(firstResult{Digest: r.digest, Result: b})
 	}
 	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the result could not be kept")
+		return fault.Wrap(fault.Internal, err, "the result could not be stored")
 	}
 	tx.Claim(kindKey, r.key, b)
 	return nil

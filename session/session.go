@@ -93,11 +93,11 @@ func (r *request) repeatedSession(ctx context.Context, sessionID string, p *comm
 			res.ThreadID = e.ThreadID
 		}
 		if p, ok := e.Payload.(*event.TurnSubmitted); ok && first != nil && first.Title == titleOf(p.Preview) {
-			first.Title = "" // nobody gave it: the session was named after its first turn
+			first.Title = "" // no caller set it: the session was named after its first turn
 		}
 	}
 	if first == nil || !sameSession(first, r.created(p)) {
-		return nil, fault.New(fault.Conflict, "session %s exists with another content", sessionID)
+		return nil, fault.New(fault.Conflict, "session %s already exists with different parameters; choose another id, or repeat the same parameters", sessionID)
 	}
 	return res, nil
 }
@@ -153,7 +153,7 @@ type GetSessionResult struct {
 
 func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSessionResult, error) {
 	res := &GetSessionResult{}
-	err := r.view(ctx, p.SessionID, func(st *state.Session) error {
+	err := r.viewSession(ctx, p.SessionID, func(st *state.Session) error {
 		res.SessionSnapshot = r.m.Snapshot(st)
 		return nil
 	})

@@ -12,7 +12,7 @@ import (
 
 func (r *request) getThreadRead(ctx context.Context, p *command.GetThreadRead) (*state.ThreadReadModel, error) {
 	var model *state.ThreadReadModel
-	err := r.view(ctx, p.SessionID, func(st *state.Session) error {
+	err := r.viewSession(ctx, p.SessionID, func(st *state.Session) error {
 		if model = st.ThreadRead(p.ThreadID); model == nil {
 			_, err := findThread(st, p.ThreadID)
 			return err

@@ -13,12 +13,12 @@ import (
 	"agentd/store"
 )
 
-// topics is who is to be told of new facts, by session. A topic outlives the
+// topics are the subscribers to new facts, by session. A topic outlives the
 // writers of its session: it holds only what is durable.
 //
-// Whoever commits pays the same for a session that nobody follows, that one
+// A commit costs the same for a session without followers, one that one
 // follows and that thousands follow: it puts the topic in line and goes on. One
-// goroutine, tell, wakes the subscribers, and however many facts came meanwhile
+// goroutine, tell, wakes the subscribers, and however many facts came in the meantime
 // it wakes each once.
 type topics struct {
 	keep   int
@@ -59,7 +59,7 @@ func (ts *topics) init(keep int) {
 }
 
 // publish records what became durable and has the subscribers woken. Nothing is
-// kept for a session that nobody follows. Who begins to follow afterwards finds
+// kept for a session without followers. A subscriber that comes afterwards finds
 // the records in the store.
 func (ts *topics) publish(id string, records []store.Record) {
 	if len(records) == 0 || ts.followed.Load() == 0 {
@@ -67,7 +67,7 @@ func (ts *topics) publish(id string, records []store.Record) {
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.note(id, span{records[0].Sequence, records[len(records)-1].Sequence})
+	ts.noteFacts(id, span{records[0].Sequence, records[len(records)-1].Sequence})
 	if t := ts.byID[id]; t != nil {
 		t.end.Store(t.end.Load().extended(records, ts.keep))
 		ts.enlist(t)
@@ -103,8 +103,8 @@ func (ts *topics) ring() {
 	}
 }
 
-// tell wakes the subscribers of the topics in line, until stop is closed.
-func (ts *topics) tell(stop <-chan struct{}) {
+// wakeSubscribers wakes the subscribers of the topics in line, until stop is closed.
+func (ts *topics) wakeSubscribers(stop <-chan struct{}) {
 	var line []*topic
 	for {
 		select {
@@ -134,7 +134,7 @@ func (ts *topics) takeLine(spare []*topic) []*topic {
 	return line
 }
 
-// close wakes everybody: there will be nothing more. It is called after tell ended.
+// close wakes all subscribers: there will be nothing more. It is called after tell ended.
 func (ts *topics) close() {
 	ts.tellFeeds()
 	ts.closed.Store(true)
@@ -234,7 +234,7 @@ func (e *end) after(seq uint64, limit int) (records []store.Record, reaches bool
 
 // Subscription follows one session from a cursor. It holds no facts: it is
 // woken by a signal that carries nothing and reads the journal again, so a slow
-// subscriber costs no memory and delays nobody. It is for one goroutine.
+// subscriber costs no memory and delays no one. It is for one goroutine.
 type Subscription struct {
 	m     *Manager
 	id    string

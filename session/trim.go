@@ -62,7 +62,7 @@ func forkRefers(sessionID string) error {
 }
 
 // trim is [Manager.Trim], given the sessions that forks refer to. They were looked for
-// after the guard of forks was told.
+// after the fork guard was informed.
 func (m *Manager) trim(ctx context.Context, sessionID string, opt TrimOptions, forks map[string]bool) (*Trimmed, error) {
 	switch {
 	case sessionID == event.RuntimeSession:
@@ -189,11 +189,11 @@ func (b *boundary) set(hash store.Hash) error {
 	return nil
 }
 
-// fits reports a session that went on meanwhile, or whose state is not what its
+// fits reports a session that went on in the meantime, or whose state is not what its
 // facts fold to: removing them would make that the truth.
 func (b *boundary) fits(s *state.Session) error {
 	if s.Sequence != b.state.Sequence {
-		return fault.New(fault.Conflict, "session %s goes on, so its events are kept", s.SessionID)
+		return fault.New(fault.Conflict, "session %s is still active, so its events are kept", s.SessionID)
 	}
 	got, err := s.Encode()
 	if err != nil {
@@ -201,7 +201,7 @@ func (b *boundary) fits(s *state.Session) error {
 	}
 	want, err := b.state.Encode()
 	if err != nil || !bytes.Equal(got, want) {
-		return fault.New(fault.Internal, "the state of session %s is not what its facts fold to, so they are kept: use agentd verify", s.SessionID)
+		return fault.New(fault.Internal, "the state of session %s doesn't match its facts, so its events are kept: run agentd verify", s.SessionID)
 	}
 	return nil
 }
@@ -228,15 +228,15 @@ func origin(ctx context.Context, s store.Store, sessionID string) (*state.Sessio
 	return st, base.Hash, err
 }
 
-// replayBase loads a session whose first facts were removed and whose state isn't
+// foldFromBase loads a session whose first facts were removed and whose state isn't
 // stored any more: that is only a shortcut, also here.
-func (w *writer) replayBase(ctx context.Context) (*state.Session, replayed, error) {
+func (w *writer) foldFromBase(ctx context.Context) (*state.Session, foldedTail, error) {
 	st, hash, err := origin(ctx, w.m.opt.Store, w.id)
 	if err != nil {
-		return nil, replayed{}, err
+		return nil, foldedTail{}, err
 	}
 	w.state, w.chain = st, store.NewChain(hash)
-	tail, err := replay(ctx, w.m.opt.Store, st, w.chain)
+	tail, err := foldRecords(ctx, w.m.opt.Store, st, w.chain)
 	return st, tail, err
 }
 
@@ -248,7 +248,7 @@ func BaseState(base *store.Snapshot) (*state.Session, error) {
 		err = fmt.Errorf("it is of fact %d of session %s", st.Sequence, st.SessionID)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: session %s: what stands for its facts through %d can't be used: %w", store.ErrCorrupt, base.SessionID, base.Sequence, err)
+		return nil, fmt.Errorf("%w: session %s: the base that replaces its facts through %d can't be used: %w", store.ErrCorrupt, base.SessionID, base.Sequence, err)
 	}
 	return st, nil
 }
@@ -327,13 +327,13 @@ func (r *request) repeatedTrimmed(ctx context.Context, sessionID string, p *comm
 	}
 	t, was := s.MainThread(), &event.SessionCreated{Title: s.Title, Account: s.Account, Workspace: s.Workspace, PermissionMode: s.PermissionMode, Metadata: s.Metadata}
 	if t == nil || !sameSession(was, r.created(p)) {
-		return nil, fault.New(fault.Conflict, "session %s exists, and its first events were removed by retention: whether it was created with the same content is not known", sessionID)
+		return nil, fault.New(fault.Conflict, "session %s exists, and its first events were removed by retention: it is unknown whether it was created with the same parameters", sessionID)
 	}
 	return &command.CreateSessionResult{SessionID: sessionID, ThreadID: t.ThreadID}, nil
 }
 
-// behindFault is [storeFault] for whoever follows: one that was so far behind that
-// what it had to read was removed is to come again, and is told then what it missed.
+// behindFault is [storeFault] for subscribers: one that was so far behind that
+// what it had to read was removed must subscribe again, and then learns what it missed.
 func behindFault(err error) error {
 	if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
 		return fault.Wrap(fault.Unavailable, err, "the events of session %s through %d were removed by retention before they were delivered; subscribe again", removed.SessionID, removed.Through)

@@ -86,7 +86,7 @@ func (k *kit) state(sessionID string) string {
 }
 
 // TestTrimKeepsTheState removes all of a session's events: its state is what it was,
-// also after a restart, the session goes on, and verify holds what is left against
+// also after a restart, the session goes on, and verify checks what is left against
 // what stands for the rest.
 func TestTrimKeepsTheState(t *testing.T) {
 	k := newKit(t, nil)

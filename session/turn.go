@@ -104,7 +104,7 @@ func turnForTask(tx *Tx, taskID string) error {
 	case t == nil:
 		return fault.New(fault.NotFound, "there is no task %s in session %s", taskID, tx.w.id)
 	case t.Status == state.TaskCancelling || t.Status == state.TaskCancelled:
-		return fault.New(fault.Conflict, "task %s is %s: nothing new begins under it", taskID, t.Status)
+		return fault.New(fault.Conflict, "task %s is %s and accepts no new turns", taskID, t.Status)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func repeatedTurn(tx *Tx, p *command.SubmitTurn, sub *event.TurnSubmitted) (*com
 		return nil, storeFault(fmt.Errorf("%w: turn %s: %w", store.ErrCorrupt, p.TurnID, err))
 	}
 	if rec.Digest != submissionDigest(sub) || (p.ThreadID != "" && p.ThreadID != rec.ThreadID) || (p.TaskID != "" && p.TaskID != rec.TaskID) {
-		return nil, fault.New(fault.Conflict, "turn %s exists with another content", p.TurnID)
+		return nil, fault.New(fault.Conflict, "turn %s already exists with different parameters; choose another id, or repeat the same parameters", p.TurnID)
 	}
 	tx.index, tx.blobs = nil, nil // the content is stored already
 	return &command.SubmitTurnResult{
@@ -263,7 +263,7 @@ func (r *request) accept(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *ev
 // enqueue emits the facts of a turn that waits at an index of the queue.
 func (r *request) enqueue(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted, at int) (*command.SubmitTurnResult, error) {
 	if len(t.Queue) >= r.m.opt.MaxQueue {
-		return nil, fault.New(fault.RateLimited, "thread %s has %d turns waiting, which is the most it takes", t.ThreadID, len(t.Queue))
+		return nil, fault.New(fault.RateLimited, "thread %s has %d turns waiting, which is the maximum; wait, or remove some from its queue", t.ThreadID, len(t.Queue))
 	}
 	sub.Status, sub.Position = state.TurnQueued, int64(at+1)
 	result := r.emitTurn(tx, t, p, sub)
@@ -304,7 +304,7 @@ func (r *request) steer(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *eve
 		if t.Active != nil {
 			now = "turn " + t.Active.TurnID + " is running"
 		}
-		return nil, fault.New(fault.Conflict, "turn %s is not running any more: %s", want, now)
+		return nil, fault.New(fault.Conflict, "turn %s is no longer running: %s", want, now)
 	}
 	a := t.Active
 	res := &command.SubmitTurnResult{
@@ -326,7 +326,7 @@ func turnScope(turn *state.Turn, t *state.Thread) event.Scope {
 // preview is the beginning of an input's text.
 func preview(parts event.Raw) string {
 	if text, ok := command.PlainText(parts); ok {
-		return clip(text, 200)
+		return clipText(text, 200)
 	}
 	var list []command.Part
 	if json.Unmarshal(parts, &list) != nil {
@@ -338,16 +338,16 @@ func preview(parts event.Raw) string {
 			texts = append(texts, p.Text)
 		}
 	}
-	return clip(strings.Join(texts, " "), 200)
+	return clipText(strings.Join(texts, " "), 200)
 }
 
 // titleOf names a session after the beginning of its first input.
 func titleOf(preview string) string {
-	return clip(strings.Join(strings.Fields(preview), " "), 60)
+	return clipText(strings.Join(strings.Fields(preview), " "), 60)
 }
 
-// clip shortens a text to at most n bytes, at a character's border.
-func clip(s string, n int) string {
+// clipText shortens a text to at most n bytes, at a character's border.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -23,7 +23,7 @@ type Tx struct {
 	facts []event.Event
 	index []store.IndexOp
 	blobs [][]byte
-	// blobRefs has the reference of each of the blobs that somebody may ask for.
+	// blobRefs has the reference of each of the blobs that callers may read.
 	blobRefs []string
 	// trim removes facts in the same write; nil for most decisions.
 	trim *store.Trim
@@ -54,7 +54,7 @@ func (tx *Tx) Blob(content []byte, mediaType string) string {
 	return ref
 }
 
-// Keep stores content together with the facts that nobody can ask for by its
+// Keep stores content together with the facts that callers can't read by its
 // reference, such as a sealed earlier content of a file.
 func (tx *Tx) Keep(content []byte) {
 	tx.blobs, tx.blobRefs = append(tx.blobs, content), append(tx.blobRefs, "")

@@ -63,7 +63,7 @@ type VerifyOptions struct {
 // Verify folds every session again from its first fact, or from what stands for those
 // that were removed, hashes its chain, and compares the stored snapshots, records and index entries with what comes out.
 // It changes nothing, and may run beside a runtime that has the store open as
-// long as nothing is appended meanwhile. The error says why the verification
+// long as nothing is appended in the meantime. The error says why the verification
 // itself could not go on; differences are in the report.
 func Verify(ctx context.Context, s store.Store, opt VerifyOptions) (*Report, error) {
 	v := &verification{store: s, opt: opt, report: &Report{Problems: []Problem{}}}
@@ -203,7 +203,7 @@ func (f *refold) facts() bool {
 			f.problemf(rec.Sequence, "chain", "the stored hash is not the hash of the fact and of the hash before")
 			return false
 		}
-		if !f.fact(rec) {
+		if !f.foldRecord(rec) {
 			return false
 		}
 		f.report.Events++
@@ -216,10 +216,10 @@ func (f *refold) facts() bool {
 	return true
 }
 
-func (f *refold) fact(rec store.Record) bool {
+func (f *refold) foldRecord(rec store.Record) bool {
 	e, err := event.Decode(rec.Data)
 	if err == nil && (e.Sequence != rec.Sequence || e.SessionID != f.id) {
-		err = fmt.Errorf("it says that it is fact %d of session %s", e.Sequence, e.SessionID)
+		err = fmt.Errorf("it claims to be fact %d of session %s", e.Sequence, e.SessionID)
 	}
 	if err == nil {
 		err = event.Check(e)
@@ -266,7 +266,7 @@ func (f *refold) derive(e *event.Event, data []byte) error {
 	return nil
 }
 
-// compareState holds the stored state against the fold, at the fact that it is of.
+// compareState checks the stored state against the fold, at the fact that it is of.
 func (f *refold) compareState(rec store.Record) {
 	if f.stored.Hash != rec.Hash {
 		f.problemf(rec.Sequence, "snapshot", "the state was stored with another hash than the fact has")

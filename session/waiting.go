@@ -9,7 +9,7 @@ import (
 )
 
 // tellTurnTasks adds what the decision's facts mean for the tasks of the turns that
-// they are about: a task whose turn comes to wait for somebody, or can't go on, says
+// they are about: a task whose turn waits for an answer, or can't continue, says
 // so in a fact of its own, and so does one that goes on.
 func (tx *Tx) tellTurnTasks() {
 	var seen []string

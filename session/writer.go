@@ -24,7 +24,7 @@ type writer struct {
 	m  *Manager
 	id string
 
-	// Guarded by the manager's lock: who uses it, and at which sweep somebody did.
+	// Guarded by the manager's lock: the number of users, and the sweep at which there were some.
 	users    int
 	lastUsed uint64
 
@@ -36,7 +36,7 @@ type writer struct {
 	chain  *store.Chain
 	open   bool
 	last   time.Time
-	// partial says that an import of the session was cut off: nobody may go on with it
+	// partial says that an import of the session was cut off: the session can't be used
 	// but an import of the rest.
 	partial bool
 	// usage counts what the session's account uses; nil for the runtime's own session.
@@ -52,7 +52,7 @@ type writer struct {
 	// newest is the batch that was enqueued last; when it is done, all that the
 	// state contains is durable.
 	newest *pending
-	// unattended are batches that nobody waits for and whose outcome wasn't looked at.
+	// unattended are batches that no caller waits for and whose outcome wasn't checked.
 	unattended []*pending
 	// claims holds the index entries of batches under way, which the store
 	// doesn't show yet.
@@ -62,9 +62,9 @@ type writer struct {
 // errStale says that a writer went out of service before it could be used.
 var errStale = errors.New("session: the writer is out of service")
 
-// do runs one decision and returns when its facts, or all facts that it saw, are
+// decideAndCommit runs one decision and returns when its facts, or all facts that it saw, are
 // durable.
-func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide func(*Tx) error) error {
+func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create bool, decide func(*Tx) error) error {
 	w.mu.Lock()
 	if err := w.ready(ctx, create); err != nil {
 		w.mu.Unlock()
@@ -72,7 +72,7 @@ func (w *writer) do(ctx context.Context, by event.Emitter, create bool, decide f
 	}
 	p, err := w.decided(ctx, by, decide)
 	if p == nil {
-		return w.settle(err)
+		return w.settleUnchanged(err)
 	}
 	refers := refers(&p.batch)
 	if refers {
@@ -117,14 +117,14 @@ func (w *writer) doSoon(ctx context.Context, by event.Emitter, decide func(*Tx) 
 	return p, nil
 }
 
-// view looks at the state and returns when all of it is durable.
-func (w *writer) view(ctx context.Context, view func(*state.Session) error) error {
+// viewDurable looks at the state and returns when all of it is durable.
+func (w *writer) viewDurable(ctx context.Context, view func(*state.Session) error) error {
 	w.mu.Lock()
 	if err := w.ready(ctx, false); err != nil {
 		w.mu.Unlock()
 		return err
 	}
-	return w.settle(view(w.state))
+	return w.settleUnchanged(view(w.state))
 }
 
 // peek looks at the state, whether or not it is durable.
@@ -187,9 +187,9 @@ func (w *writer) ready(ctx context.Context, create bool) error {
 	return nil
 }
 
-// settle answers a decision that changed nothing once all that it saw is
+// settleUnchanged answers a decision that changed nothing once all that it saw is
 // durable. It gives the writer's lock back.
-func (w *writer) settle(result error) error {
+func (w *writer) settleUnchanged(result error) error {
 	p := w.newest
 	if p == nil {
 		w.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *pending) await() <-chan struct{} {
 	return p.settled
 }
 
-// outcome waits for a batch that nobody waits for otherwise.
+// outcome waits for a batch that no caller waits for otherwise.
 func (w *writer) outcome(p *pending) error {
 	w.m.journal.hurry()
 	<-p.settled
@@ -242,7 +242,7 @@ func (w *writer) finished(p *pending) (shared bool) {
 	return p.err != nil || p.settled != nil
 }
 
-// lookAfter takes in how batches ended that nobody waited for.
+// lookAfter checks how unattended batches ended.
 func (w *writer) lookAfter() {
 	for len(w.unattended) > 0 {
 		p := w.unattended[0]
@@ -353,7 +353,7 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 			e.TraceID = w.state.TraceOf(e)
 		}
 		if t := w.state.Thread(e.ThreadID); t != nil && e.SubagentID == "" {
-			e.SubagentID = t.SubagentID // whoever tells of a child's thread tells of the child
+			e.SubagentID = t.SubagentID // a fact about a child's thread is about the child
 		}
 		start := len(buf)
 		buf = event.AppendJSON(buf, e)
@@ -458,9 +458,9 @@ func (w *writer) load(ctx context.Context) error {
 		return err
 	}
 	w.state, w.chain, w.snapshotBytes = st, store.NewChain(hash), size
-	tail, err := replay(ctx, w.m.opt.Store, st, w.chain)
+	tail, err := foldRecords(ctx, w.m.opt.Store, st, w.chain)
 	if errors.Is(err, store.ErrTrimmed) && st.Sequence == 0 {
-		st, tail, err = w.replayBase(ctx)
+		st, tail, err = w.foldFromBase(ctx)
 	}
 	if err != nil {
 		return err
@@ -500,11 +500,11 @@ func loadState(ctx context.Context, s store.Store, id string, head store.Head) (
 	return st, hash, 0, err
 }
 
-type replayed struct{ facts, bytes int }
+type foldedTail struct{ facts, bytes int }
 
-// replay folds all facts that follow the state.
-func replay(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain) (replayed, error) {
-	var n replayed
+// foldRecords folds all facts that follow the state.
+func foldRecords(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain) (foldedTail, error) {
+	var n foldedTail
 	for rec, err := range s.Read(ctx, st.SessionID, store.Range{After: st.Sequence}) {
 		if err != nil {
 			return n, fmt.Errorf("session: read %s: %w", st.SessionID, err)
@@ -526,7 +526,7 @@ func replay(ctx context.Context, s store.Store, st *state.Session, chain *store.
 }
 
 // retire puts the session away: its state is stored if the tail grew long, and
-// the claim is given back. Nobody may use the writer any more.
+// the claim is given back. The writer must not be used afterwards.
 func (w *writer) retire(ctx context.Context) error {
 	if err := w.quiesce(); err != nil {
 		return err
@@ -573,7 +573,7 @@ func (w *writer) appendLast(ctx context.Context) error {
 // quiesce waits for the batches under way.
 func (w *writer) quiesce() error {
 	w.mu.Lock()
-	return w.settle(nil)
+	return w.settleUnchanged(nil)
 }
 
 // storeFault classifies an error of the store for a caller.
@@ -587,11 +587,11 @@ func storeFault(err error) error {
 	case errors.As(err, &removed):
 		return fault.Wrap(fault.NotFound, err, "the events of session %s through %d were removed by retention", removed.SessionID, removed.Through)
 	case errors.Is(err, store.ErrExists):
-		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is in use")
+		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is already in use; choose another")
 	case errors.Is(err, store.ErrNoSpace):
 		return fault.Wrap(fault.Unavailable, err, "the disk is full: nothing was written; free some space and try again")
 	case errors.Is(err, store.ErrUnknownOutcome):
-		return fault.Wrap(fault.Unavailable, err, "the connection to the store broke: it is not known whether the command was carried out; repeat it with the same ids or idempotency key")
+		return fault.Wrap(fault.Unavailable, err, "the connection to the store broke and the command may or may not have run; repeat it with the same ids or idempotency key")
 	case errors.As(err, &owned):
 		f := fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
 		f.Elsewhere = owned.Address
@@ -599,11 +599,11 @@ func storeFault(err error) error {
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
 		return fault.Wrap(fault.Unavailable, err, "another node took the session over; nothing was written; try again")
 	case errors.Is(err, store.ErrFailed):
-		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd was restarted and the store checked")
+		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd is restarted and has checked the store")
 	case errors.Is(err, store.ErrCorrupt):
 		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
 	case errors.Is(err, store.ErrClosed):
 		return fault.Wrap(fault.Unavailable, err, "the store is closed")
 	}
-	return fault.Wrap(fault.Unavailable, err, "the store did not take the write")
+	return fault.Wrap(fault.Unavailable, err, "the store rejected the write")
 }

@@ -104,7 +104,7 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
-		Destructive: p.Destructive, OnceOnly: p.OnceOnly, CredentialRef: p.CredentialRef, ExpiresAt: moment(p.ExpiresAt), OnTimeout: p.OnTimeout,
+		Destructive: p.Destructive, OnceOnly: p.OnceOnly, CredentialRef: p.CredentialRef, ExpiresAt: journalTime(p.ExpiresAt), OnTimeout: p.OnTimeout,
 		ChannelID: f.e.ChannelID, CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
 	}
 	if child := f.s.Subagents.Find(f.e.SubagentID); child != nil {
@@ -145,7 +145,7 @@ func (f *fold) turnTaskWaits(turn *Turn) {
 		block = cmp.Or(thread.Block.Reason, ThreadBlocked)
 	}
 	status, reason := TurnTaskStatus(asked, block)
-	t.StatusReason, t.Blockers = reason, first(turn.Waiting, keepRefs)
+	t.StatusReason, t.Blockers = reason, firstN(turn.Waiting, keepRefs)
 	t.UpdatedAt, t.StatusSequence = f.e.Time, f.e.Sequence
 	f.setTaskStatus(t, status)
 }
@@ -227,7 +227,7 @@ func (f *fold) actionResolved(p *event.ActionResolved) {
 	if turn == nil {
 		return
 	}
-	turn.Waiting = without(turn.Waiting, a.ActionID)
+	turn.Waiting = withoutValue(turn.Waiting, a.ActionID)
 	if len(turn.Waiting) == 0 {
 		turn.Phase = "running"
 	}
@@ -238,7 +238,7 @@ func (f *fold) actionResolved(p *event.ActionResolved) {
 // dropped is asked for again.
 const keepCredentials = 50
 
-// Credential is the reference that somebody gave when a credential was asked for.
+// Credential is the reference that was chosen when a credential was asked for.
 type Credential struct {
 	// Name says what it is for, Reference where it is read from; see
 	// [event.ActionRequired.CredentialRef].
@@ -285,8 +285,8 @@ func (f *fold) takePending(id string) *Action {
 	return nil
 }
 
-// without returns list without the value; nil when nothing is left.
-func without(list []string, v string) []string {
+// withoutValue returns list without the value; nil when nothing is left.
+func withoutValue(list []string, v string) []string {
 	var out []string
 	for _, x := range list {
 		if x != v {

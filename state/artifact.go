@@ -67,7 +67,7 @@ type ArtifactVersion struct {
 
 // Find returns an artifact of the working set, or nil.
 func (a *Artifacts) Find(id string) *Artifact {
-	if i := index(a.Recent, func(x *Artifact) bool { return x.ArtifactID == id }); i >= 0 {
+	if i := indexWhere(a.Recent, func(x *Artifact) bool { return x.ArtifactID == id }); i >= 0 {
 		return a.Recent[i]
 	}
 	return nil
@@ -75,7 +75,7 @@ func (a *Artifacts) Find(id string) *Artifact {
 
 func (f *fold) artifactChanged(p *event.ArtifactChanged) {
 	all := &f.s.Artifacts
-	all.Changes = count(all.Changes, p.Change, 1)
+	all.Changes = addCount(all.Changes, p.Change, 1)
 	a := f.takeArtifact()
 	a.Change = p.Change
 	f.placeArtifact(a)
@@ -108,7 +108,7 @@ func (f *fold) artifactChanged(p *event.ArtifactChanged) {
 // takeArtifact takes the fact's artifact out of the list, or makes a new one.
 func (f *fold) takeArtifact() *Artifact {
 	all := &f.s.Artifacts
-	i := index(all.Recent, func(x *Artifact) bool { return x.ArtifactID == f.e.ArtifactID })
+	i := indexWhere(all.Recent, func(x *Artifact) bool { return x.ArtifactID == f.e.ArtifactID })
 	if i < 0 {
 		return &Artifact{ArtifactID: f.e.ArtifactID, FirstSequence: f.e.Sequence, FirstSeenAt: f.e.Time}
 	}

@@ -150,7 +150,7 @@ func (f *fold) attemptStarted(t *Task, p *event.TaskAttemptStarted) {
 	f.addAttempt(t, Attempt{
 		RunID: f.e.RunID, AttemptID: f.e.AttemptID, Status: p.Status, AttemptCount: max(0, p.AttemptCount), Reason: p.Reason,
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID,
-		Worker: p.Worker, InputRefs: first(p.InputRefs, keepRefs), RetryPolicy: p.RetryPolicy, StartedAt: f.e.Time,
+		Worker: p.Worker, InputRefs: firstN(p.InputRefs, keepRefs), RetryPolicy: p.RetryPolicy, StartedAt: f.e.Time,
 	})
 	if turn := f.turn(); turn != nil && GoesOnIn(turn, f.e, p) {
 		turn.RunID = f.e.RunID
@@ -179,17 +179,17 @@ func (f *fold) attemptWorkedOn() {
 }
 
 func (f *fold) attemptCompleted(t *Task, p *event.TaskAttemptCompleted) {
-	f.endAttempt(t, p.Late, LateReport{Status: p.Status, Summary: short(p.CompletionSummary), OutputRefs: first(p.OutputRefs, keepRefs)}, func(a *Attempt) {
+	f.endAttempt(t, p.Late, LateReport{Status: p.Status, Summary: preview(p.CompletionSummary), OutputRefs: firstN(p.OutputRefs, keepRefs)}, func(a *Attempt) {
 		a.Status, a.CompletionSummary, a.DurationMs = AttemptCompleted, p.CompletionSummary, p.DurationMs
 		a.LastError = nil
 		a.addOutputs(p.OutputRefs)
-		a.CheckpointRefs = first(p.CheckpointRefs, keepRefs)
+		a.CheckpointRefs = firstN(p.CheckpointRefs, keepRefs)
 	})
 }
 
 func (f *fold) attemptFailed(t *Task, p *event.TaskAttemptFailed) {
 	err := attemptError(p)
-	f.endAttempt(t, p.Late, LateReport{Status: p.Status, Summary: short(err.Message), OutputRefs: first(p.OutputRefs, keepRefs)}, func(a *Attempt) {
+	f.endAttempt(t, p.Late, LateReport{Status: p.Status, Summary: preview(err.Message), OutputRefs: firstN(p.OutputRefs, keepRefs)}, func(a *Attempt) {
 		a.Status, a.LastError, a.NextAttemptPolicy, a.DurationMs = p.Status, err, p.NextAttemptPolicy, p.DurationMs
 		switch p.FailureCategory {
 		case TaskLost:
@@ -198,7 +198,7 @@ func (f *fold) attemptFailed(t *Task, p *event.TaskAttemptFailed) {
 			a.Status = AttemptFailed
 		}
 		a.addOutputs(p.OutputRefs)
-		a.CheckpointRefs = first(p.CheckpointRefs, keepRefs)
+		a.CheckpointRefs = firstN(p.CheckpointRefs, keepRefs)
 	})
 }
 
@@ -247,13 +247,13 @@ func (f *fold) settleAttempt(t *Task) {
 	}
 	a := t.Attempts[i]
 	a.EndedAt, a.Inferred = f.e.Time, true
-	a.Status, a.LastError = settled(t)
+	a.Status, a.LastError = settledByTask(t)
 	t.Attempts = slices.Clone(t.Attempts)
 	t.Attempts[i] = a
 }
 
-// settled returns what a task's end says about an attempt that has no end.
-func settled(t *Task) (string, *event.Failure) {
+// settledByTask returns what a task's end says about an attempt that has no end.
+func settledByTask(t *Task) (string, *event.Failure) {
 	switch t.Status {
 	case TaskCancelled:
 		return AttemptCancelled, nil

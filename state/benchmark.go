@@ -9,7 +9,7 @@ import (
 )
 
 // Benchmark is what is known of the trials that the session is part of. The
-// runtime doesn't score: a reward is what somebody else gave.
+// runtime doesn't score: rewards come from external graders.
 type Benchmark struct {
 	// Dataset and Configurations are the newest facts of their kind.
 	Dataset        *TrialDataset        `json:"dataset,omitempty"`
@@ -99,7 +99,7 @@ func (t *Trial) EvidenceComplete() bool {
 // Find returns a trial that is open or among the recent ones, or nil.
 func (b *Benchmark) Find(trialID string) *Trial {
 	for _, list := range [...][]*Trial{b.Open, b.Recent} {
-		if i := index(list, func(x *Trial) bool { return x.TrialID == trialID }); i >= 0 {
+		if i := indexWhere(list, func(x *Trial) bool { return x.TrialID == trialID }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -108,7 +108,7 @@ func (b *Benchmark) Find(trialID string) *Trial {
 
 func (b *Benchmark) open() bool { return len(b.Open) > 0 }
 
-// Reward is a score that somebody else gave.
+// Reward is a score that an external grader gave.
 type Reward struct {
 	Value           float64                  `json:"value"`
 	Ref             string                   `json:"ref,omitempty"`
@@ -133,10 +133,10 @@ func (r *Reward) Same(p *event.BenchmarkRewardRecorded) bool {
 	}
 	return r.Value == p.Value && r.Ref == p.Ref && r.DetailsRef == p.DetailsRef && r.FailureCategory == p.FailureCategory &&
 		r.Drift == p.Drift && r.OracleSanity == p.OracleSanity && verifier(r.Verifier) == verifier(p.Verifier) &&
-		slices.Equal(r.Criteria, first(p.Criteria, keepItems))
+		slices.Equal(r.Criteria, firstN(p.Criteria, keepItems))
 }
 
-// Comparison holds two configurations against each other.
+// Comparison checks two configurations against each other.
 type Comparison struct {
 	Baseline  ComparedRun      `json:"baseline"`
 	Candidate ComparedRun      `json:"candidate"`
@@ -172,7 +172,7 @@ func (f *fold) benchmark() {
 	switch p := f.e.Payload.(type) {
 	case *event.BenchmarkDataset:
 		b.Dataset = &TrialDataset{
-			Benchmark: *f.e.Benchmark, SelectionPolicy: p.SelectionPolicy, FrozenAt: moment(p.FrozenAt),
+			Benchmark: *f.e.Benchmark, SelectionPolicy: p.SelectionPolicy, FrozenAt: journalTime(p.FrozenAt),
 			Path: p.Path, RegistryRef: p.RegistryRef, TaskCount: p.TaskCount, At: f.e.Time,
 		}
 	case *event.BenchmarkConfiguration:
@@ -210,17 +210,17 @@ func (f *fold) takeTrial() *Trial {
 	id := f.e.Benchmark.TrialID
 	t := &Trial{TrialID: id, Status: Unknown}
 	for _, list := range [...]*[]*Trial{&b.Open, &b.Recent} {
-		if i := index(*list, func(x *Trial) bool { return x.TrialID == id }); i >= 0 {
+		if i := indexWhere(*list, func(x *Trial) bool { return x.TrialID == id }); i >= 0 {
 			t = (*list)[i]
 			*list = removed(*list, i)
 			break
 		}
 	}
 	t.Benchmark = *f.e.Benchmark
-	if known(f.e.ThreadID) {
+	if isKnown(f.e.ThreadID) {
 		t.ThreadID = f.e.ThreadID
 	}
-	if known(f.e.TurnID) {
+	if isKnown(f.e.TurnID) {
 		t.TurnID = f.e.TurnID
 	}
 	setIf(&t.TaskID, f.e.TaskID)
@@ -241,7 +241,7 @@ func (f *fold) trialStarted(p *event.BenchmarkTrialStarted) {
 
 func (f *fold) trialEnded(p *event.BenchmarkTrialEnded) {
 	t := f.takeTrial()
-	if !t.EndedAt.IsZero() { // what its verification came to is told afterwards
+	if !t.EndedAt.IsZero() { // the result of its verification comes afterwards
 		if t.Status == "completed" {
 			f.s.Benchmark.Completed--
 		} else {
@@ -250,9 +250,9 @@ func (f *fold) trialEnded(p *event.BenchmarkTrialEnded) {
 	}
 	t.Status, t.DurationMs, t.FailureCategory, t.Error = p.Status, p.DurationMs, p.FailureCategory, p.Error
 	t.TimedOut, t.Cleanup, t.TrajectoryRef = p.TimedOut, p.Cleanup, p.TrajectoryRef
-	t.ArtifactRefs, t.EndedAt = first(p.ArtifactRefs, keepRefs), f.e.Time
+	t.ArtifactRefs, t.EndedAt = firstN(p.ArtifactRefs, keepRefs), f.e.Time
 	t.CostUSD, t.ModelCalls, t.ToolCalls, t.DeniedSideEffects = p.CostUSD, p.ModelCalls, p.ToolCalls, p.DeniedSideEffects
-	t.EvidenceGaps = first(p.EvidenceGaps, keepItems)
+	t.EvidenceGaps = firstN(p.EvidenceGaps, keepItems)
 	if p.Usage != nil {
 		t.Usage = *p.Usage
 	}
@@ -278,7 +278,7 @@ func (f *fold) keepTrial(t *Trial) {
 func (f *fold) rewardRecorded(p *event.BenchmarkRewardRecorded) {
 	f.s.Benchmark.Rewards++
 	reward := &Reward{
-		Value: p.Value, Ref: p.Ref, DetailsRef: p.DetailsRef, Criteria: first(p.Criteria, keepItems), FailureCategory: p.FailureCategory,
+		Value: p.Value, Ref: p.Ref, DetailsRef: p.DetailsRef, Criteria: firstN(p.Criteria, keepItems), FailureCategory: p.FailureCategory,
 		Verifier: p.Verifier, Drift: p.Drift, OracleSanity: p.OracleSanity, At: f.e.Time, Sequence: f.e.Sequence,
 	}
 	known := f.s.Benchmark.Find(f.e.Benchmark.TrialID)
@@ -310,7 +310,7 @@ func (f *fold) comparisonCompleted(p *event.BenchmarkComparisonCompleted) {
 
 func comparedRun(r *event.BenchmarkRun) ComparedRun {
 	return ComparedRun{
-		ConfigurationID: r.ConfigurationID, TrialIDs: first(r.TrialIDs, keepItems), TrialCount: int64(len(r.TrialIDs)),
+		ConfigurationID: r.ConfigurationID, TrialIDs: firstN(r.TrialIDs, keepItems), TrialCount: int64(len(r.TrialIDs)),
 		MeanReward: r.MeanReward, TimeoutRate: r.TimeoutRate, CostUSD: r.CostUSD, EvidenceCompletenessRate: r.EvidenceCompletenessRate,
 	}
 }

@@ -93,7 +93,7 @@ type Bridge struct {
 // Find returns a channel of the working set, or nil.
 func (c *Channels) Find(id string) *Channel {
 	for _, list := range [...][]*Channel{c.Connected, c.Disconnected} {
-		if i := index(list, func(x *Channel) bool { return x.ChannelID == id }); i >= 0 {
+		if i := indexWhere(list, func(x *Channel) bool { return x.ChannelID == id }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -147,10 +147,10 @@ func (f *fold) openChannel() *Channel {
 	if c == nil {
 		c = &Channel{ChannelID: f.e.ChannelID}
 	}
-	if i := index(all.Disconnected, func(x *Channel) bool { return x == c }); i >= 0 {
+	if i := indexWhere(all.Disconnected, func(x *Channel) bool { return x == c }); i >= 0 {
 		all.Disconnected = removed(all.Disconnected, i)
 	}
-	if index(all.Connected, func(x *Channel) bool { return x == c }) < 0 {
+	if indexWhere(all.Connected, func(x *Channel) bool { return x == c }) < 0 {
 		all.Connected = append(all.Connected, c)
 	}
 	c.Status, c.Reason, c.Detail, c.ResumableForMs, c.ToolGraceMs = ChannelConnected, "", "", 0, 0
@@ -163,12 +163,12 @@ func (f *fold) channelConnected(p *event.ChannelConnected) {
 	f.s.Channels.Connections++
 	c := f.openChannel()
 	c.Transport, c.PeerRole, c.AccountRef, c.NativeProtocol = p.Transport, p.PeerRole, p.AccountRef, p.NativeProtocol
-	c.Capabilities, c.Sessions = first(p.Capabilities, keepRefs), first(p.Sessions, keepRefs)
+	c.Capabilities, c.Sessions = firstN(p.Capabilities, keepRefs), firstN(p.Sessions, keepRefs)
 	c.AgentCardRef, c.ResumeTokenRef, c.ConnectedBy = p.AgentCardRef, p.ResumeTokenRef, p.ConnectedBy
 	c.EnrolledRole, c.HomeSession = p.EnrolledRole, p.HomeSession
 	c.Tools = nil
-	for _, t := range first(p.Tools, keepTools) {
-		t.InputSchema = value(t.InputSchema)
+	for _, t := range firstN(p.Tools, keepTools) {
+		t.InputSchema = presentValue(t.InputSchema)
 		c.Tools = append(c.Tools, t)
 	}
 }
@@ -186,7 +186,7 @@ func (f *fold) channelDisconnected(c *Channel, p *event.ChannelDisconnected) {
 	c.Status, c.Reason, c.Detail = ChannelDisconnected, p.Reason, p.Detail
 	c.ResumableForMs, c.ToolGraceMs, c.DisconnectedAt = p.ResumableForMs, p.ToolGraceMs, f.e.Time
 	c.LastAcknowledged = max(c.LastAcknowledged, p.LastAcknowledged)
-	i := index(all.Connected, func(x *Channel) bool { return x == c })
+	i := indexWhere(all.Connected, func(x *Channel) bool { return x == c })
 	if i < 0 {
 		return
 	}
@@ -199,7 +199,7 @@ func (f *fold) channelDisconnected(c *Channel, p *event.ChannelDisconnected) {
 
 func (f *fold) permissionForwarded(c *Channel, p *event.ChannelPermissionForwarded) {
 	c.takeBridge(p.ActionID)
-	c.Pending = append(first(c.Pending, len(c.Pending)), Bridge{
+	c.Pending = append(firstN(c.Pending, len(c.Pending)), Bridge{
 		ActionID: p.ActionID, RequestedBy: p.RequestedBy, Target: p.Target,
 		FinalDecider: p.FinalDecider, ChannelOnly: p.ChannelOnly, ForwardedAt: f.e.Time,
 	})
@@ -228,7 +228,7 @@ func (c *Channel) takeBridge(actionID string) Bridge {
 	return taken
 }
 
-// GoneAt is when nobody waits for the channel's peer any more to carry out the
+// GoneAt is when the wait for the channel's peer ends, which would carry out the
 // calls that it was given; zero while it is connected.
 func (c *Channel) GoneAt() time.Time {
 	if c.Status == ChannelConnected {

@@ -109,7 +109,7 @@ func (f *fold) context() {
 	case *event.CompactionStarted:
 		c.Running = &Compaction{
 			CompactionID: p.CompactionID, TurnID: f.e.TurnID, Trigger: p.Trigger, Attempt: p.Attempt,
-			AffectedTurns: first(p.AffectedTurns, keepItems), AffectedCount: int64(len(p.AffectedTurns)),
+			AffectedTurns: firstN(p.AffectedTurns, keepItems), AffectedCount: int64(len(p.AffectedTurns)),
 			TokensBefore: p.TokensBefore, StartedAt: f.e.Time, Sequence: f.e.Sequence,
 		}
 	case *event.CompactionCompleted:
@@ -156,8 +156,8 @@ func (c *ThreadContext) endRunning(id string) {
 
 func (f *fold) resolvedContext(p *event.ContextResolved) *ResolvedContext {
 	return &ResolvedContext{
-		TurnID: f.e.TurnID, Items: first(p.Items, keepItems), Left: first(p.Omissions, keepItems),
-		ItemCount: int64(len(p.Items)), OmissionCount: int64(len(p.Omissions)), MissingFacts: first(p.MissingFacts, keepItems),
+		TurnID: f.e.TurnID, Items: firstN(p.Items, keepItems), Left: firstN(p.Omissions, keepItems),
+		ItemCount: int64(len(p.Items)), OmissionCount: int64(len(p.Omissions)), MissingFacts: firstN(p.MissingFacts, keepItems),
 		EstimatedTokens: p.EstimatedTokens, ContextWindow: p.ContextWindow, ContextRef: p.ContextRef,
 		At: f.e.Time, Sequence: f.e.Sequence,
 	}
@@ -166,13 +166,13 @@ func (f *fold) resolvedContext(p *event.ContextResolved) *ResolvedContext {
 func (f *fold) compactionCompleted(c *ThreadContext, p *event.CompactionCompleted) {
 	b := &Compaction{
 		CompactionID: p.CompactionID, TurnID: f.e.TurnID, Trigger: p.Trigger,
-		AffectedTurns: first(p.AffectedTurns, keepItems), AffectedCount: int64(len(p.AffectedTurns)),
-		SummaryRef: p.SummaryRef, SummaryPreview: short(p.SummaryPreview), ContinuationRef: p.ContinuationRef,
+		AffectedTurns: firstN(p.AffectedTurns, keepItems), AffectedCount: int64(len(p.AffectedTurns)),
+		SummaryRef: p.SummaryRef, SummaryPreview: preview(p.SummaryPreview), ContinuationRef: p.ContinuationRef,
 		TokensBefore: p.TokensBefore, TokensAfter: p.TokensAfter, ThroughSequence: p.ThroughSequence,
-		PreservedActions:   first(p.Preserved.Actions, keepRefs),
-		PreservedIncidents: first(p.Preserved.Incidents, keepRefs),
-		PreservedEvidence:  first(p.Preserved.EvidenceRefs, keepRefs),
-		PreservedArtifacts: first(p.Preserved.ArtifactRefs, keepRefs),
+		PreservedActions:   firstN(p.Preserved.Actions, keepRefs),
+		PreservedIncidents: firstN(p.Preserved.Incidents, keepRefs),
+		PreservedEvidence:  firstN(p.Preserved.EvidenceRefs, keepRefs),
+		PreservedArtifacts: firstN(p.Preserved.ArtifactRefs, keepRefs),
 		CompletedAt:        f.e.Time, Sequence: f.e.Sequence,
 	}
 	if r := c.Running; r != nil && r.CompactionID == p.CompactionID {

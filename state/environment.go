@@ -59,7 +59,7 @@ type Process struct {
 	Signal        string `json:"signal,omitempty"`
 	ErrorCategory string `json:"errorCategory,omitempty"`
 	Reason        string `json:"reason,omitempty"`
-	// MayStillExist says that nobody could prove the process's end.
+	// MayStillExist says that the process's end could not be proved.
 	MayStillExist bool      `json:"mayStillExist,omitempty"`
 	OutputRef     string    `json:"outputRef,omitempty"`
 	StderrRef     string    `json:"stderrRef,omitempty"`
@@ -75,7 +75,7 @@ func (v *Environment) open() bool { return len(v.Active) > 0 }
 // Find returns a process of the working set, or nil.
 func (v *Environment) Find(id string) *Process {
 	for _, list := range [...][]*Process{v.Active, v.Recent} {
-		if i := index(list, func(x *Process) bool { return x.ProcessID == id }); i >= 0 {
+		if i := indexWhere(list, func(x *Process) bool { return x.ProcessID == id }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -94,7 +94,7 @@ func (f *fold) process() {
 		f.processStarted(p)
 		return
 	}
-	i := index(f.s.Environment.Active, func(x *Process) bool { return x.ProcessID == f.e.ProcessID })
+	i := indexWhere(f.s.Environment.Active, func(x *Process) bool { return x.ProcessID == f.e.ProcessID })
 	if i < 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (f *fold) process() {
 		x.ExitCode, x.Signal, x.DurationMs, x.StderrRef = &code, p.Signal, p.DurationMs, p.StderrRef
 		f.endProcess(i, ProcessCompleted, p.OutputRef)
 	case *event.ProcessFailed:
-		x.ErrorCategory, x.Reason, x.MayStillExist = p.ErrorCategory, short(p.Message), p.MayStillExist
+		x.ErrorCategory, x.Reason, x.MayStillExist = p.ErrorCategory, preview(p.Message), p.MayStillExist
 		f.endProcess(i, ProcessFailed, p.OutputRef)
 		f.incident("process_"+p.ErrorCategory, x.ProcessID+": "+p.Message, p.MayStillExist)
 	case *event.ProcessTerminated:
@@ -130,7 +130,7 @@ func (f *fold) processStarted(p *event.ProcessStarted) {
 	env.setPlace(p.Cwd, f.e.Sequence)
 	env.Active = append(env.Active, &Process{
 		ProcessID: f.e.ProcessID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, Status: ProcessRunning,
-		Command: first(p.Command, keepRefs), Cwd: p.Cwd, TTY: p.TTY, Background: p.Background, Rows: p.Rows, Cols: p.Cols,
+		Command: firstN(p.Command, keepRefs), Cwd: p.Cwd, TTY: p.TTY, Background: p.Background, Rows: p.Rows, Cols: p.Cols,
 		Pid: p.Pid, StartTime: p.StartTime, BootID: p.BootID, Cgroup: p.Cgroup,
 		StartedAt: f.e.Time, StartSequence: f.e.Sequence,
 	})
@@ -154,7 +154,7 @@ func (f *fold) endProcess(i int, status, outputRef string) {
 	x := env.Active[i]
 	x.Status, x.EndedAt, x.EndSequence = status, f.e.Time, f.e.Sequence
 	setIf(&x.OutputRef, outputRef)
-	env.Counts = count(env.Counts, status, 1)
+	env.Counts = addCount(env.Counts, status, 1)
 	env.Active = removed(env.Active, i)
 	if len(env.Recent) == keepRecent {
 		f.evict("process/"+env.Recent[0].ProcessID, env.Recent[0])

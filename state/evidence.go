@@ -59,7 +59,7 @@ type AuditNote struct {
 
 func (f *fold) evidenceChanged(p *event.EvidenceChanged) {
 	ev := &f.s.Evidence
-	ev.Counts = count(ev.Counts, p.Kind, 1)
+	ev.Counts = addCount(ev.Counts, p.Kind, 1)
 	ev.Recent = recent(ev.Recent, EvidenceEntry{
 		EvidenceID: f.e.EvidenceID, Kind: p.Kind, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, TaskID: f.e.TaskID,
 		PackRef: p.PackRef, ReplayRef: p.ReplayRef, ReviewRef: p.ReviewRef, TraceRef: p.TraceRef,
@@ -75,7 +75,7 @@ func (f *fold) evidenceChanged(p *event.EvidenceChanged) {
 	ev.ReviewRefs = recentRef(ev.ReviewRefs, p.ReviewRef)
 	ev.TraceRefs = recentRef(ev.TraceRefs, p.TraceRef)
 	if p.Note != "" {
-		ev.Notes = recent(ev.Notes, AuditNote{EvidenceID: f.e.EvidenceID, ThreadID: f.e.ThreadID, Note: short(p.Note), At: f.e.Time}, keepRecent)
+		ev.Notes = recent(ev.Notes, AuditNote{EvidenceID: f.e.EvidenceID, ThreadID: f.e.ThreadID, Note: preview(p.Note), At: f.e.Time}, keepRecent)
 	}
 	if task := f.s.Tasks.Find(f.e.TaskID); task != nil {
 		f.linkResults(task, nil, []string{f.e.EvidenceID})
@@ -99,5 +99,5 @@ func countWord(counts map[string]int64, word string) map[string]int64 {
 	if _, ok := counts[word]; !ok && len(counts) >= keepWords {
 		word = "other"
 	}
-	return count(counts, word, 1)
+	return addCount(counts, word, 1)
 }

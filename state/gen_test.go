@@ -244,32 +244,32 @@ type story struct {
 	strict *eventtest.Validator
 }
 
-// strict holds facts against the standard's strict profile. Reading the schemas
+// strict checks facts against the standard's strict profile. Reading the schemas
 // takes longer than most stories.
 var (
 	strictOnce sync.Once
 	strict     *eventtest.Validator
 )
 
-// tell begins a story with a session and its main thread. At the end of the test
+// newStory begins a story with a session and its main thread. At the end of the test
 // the facts are read back from their encoded form and must fold to the same
 // state, and no fact changes a snapshot that was taken before it.
-func tell(t testing.TB) *story {
+func newStory(t testing.TB) *story {
 	t.Helper()
 	strictOnce.Do(func() { strict = eventtest.Strict(t) })
 	st := &story{t: t, s: New(testSession), left: map[string]any{}, strict: strict}
-	st.add(event.TypeSessionCreated, event.Scope{}, &event.SessionCreated{Title: "story", PermissionMode: "default"})
-	st.add(event.TypeThreadStarted, event.Scope{ThreadID: "thread_1"}, &event.ThreadStarted{Role: "main"})
-	t.Cleanup(st.replay)
+	st.addFact(event.TypeSessionCreated, event.Scope{}, &event.SessionCreated{Title: "story", PermissionMode: "default"})
+	st.addFact(event.TypeThreadStarted, event.Scope{ThreadID: "thread_1"}, &event.ThreadStarted{Role: "main"})
+	t.Cleanup(st.refold)
 	return st
 }
 
-func (st *story) add(typ event.Type, scope event.Scope, payload event.Payload) {
+func (st *story) addFact(typ event.Type, scope event.Scope, payload event.Payload) {
 	st.t.Helper()
-	st.put(&event.Event{Type: typ, Scope: scope, Payload: payload})
+	st.foldEvent(&event.Event{Type: typ, Scope: scope, Payload: payload})
 }
 
-func (st *story) put(e *event.Event) {
+func (st *story) foldEvent(e *event.Event) {
 	st.t.Helper()
 	stamp(e, uint64(len(st.facts)+1))
 	if err := event.Check(e); err != nil {
@@ -289,7 +289,7 @@ func (st *story) put(e *event.Event) {
 	}
 }
 
-func (st *story) replay() {
+func (st *story) refold() {
 	if st.t.Failed() {
 		return
 	}
@@ -320,6 +320,6 @@ func inTool(call string) event.Scope {
 // startTurn submits and starts turn_1.
 func (st *story) startTurn() {
 	st.t.Helper()
-	st.add(event.TypeTurnSubmitted, inTurn(), &event.TurnSubmitted{Status: "accepted", Source: "user", Input: event.Raw(`"hello"`)})
-	st.add(event.TypeTurnStarted, inTurn(), &event.TurnStarted{Status: "running"})
+	st.addFact(event.TypeTurnSubmitted, inTurn(), &event.TurnSubmitted{Status: "accepted", Source: "user", Input: event.Raw(`"hello"`)})
+	st.addFact(event.TypeTurnStarted, inTurn(), &event.TurnStarted{Status: "running"})
 }

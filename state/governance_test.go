@@ -9,7 +9,7 @@ import (
 )
 
 func TestPermissionModeIsTheNearest(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	check := func(want, source string) {
 		t.Helper()
 		if p := st.s.ThreadRead("thread_1").PermissionState; p.Mode != want || p.ModeSource != source {
@@ -17,39 +17,39 @@ func TestPermissionModeIsTheNearest(t *testing.T) {
 		}
 	}
 	check("default", "session")
-	st.add(event.TypePolicyChanged, event.Scope{}, &event.PolicyChanged{Source: "host", Mode: "never"})
+	st.addFact(event.TypePolicyChanged, event.Scope{}, &event.PolicyChanged{Source: "host", Mode: "never"})
 	check("default", "session")
-	st.add(event.TypePolicyChanged, event.Scope{}, &event.PolicyChanged{Source: "session", Mode: "plan", Rules: []event.PolicyRule{{Decision: "deny", Tool: "shell"}}})
+	st.addFact(event.TypePolicyChanged, event.Scope{}, &event.PolicyChanged{Source: "session", Mode: "plan", Rules: []event.PolicyRule{{Decision: "deny", Tool: "shell"}}})
 	check("plan", "session_policy")
 	if p := st.s.Snapshot().PermissionState; p.InteractionAllowed || len(p.Policies) != 2 {
 		t.Errorf("in plan mode nobody may be asked: %+v", p)
 	}
-	st.add(event.TypeThreadStarted, event.Scope{ThreadID: "thread_2"}, &event.ThreadStarted{Role: "subagent", PermissionMode: "auto"})
+	st.addFact(event.TypeThreadStarted, event.Scope{ThreadID: "thread_2"}, &event.ThreadStarted{Role: "subagent", PermissionMode: "auto"})
 	if p := st.s.ThreadRead("thread_2").PermissionState; p.Mode != "auto" || p.ModeSource != "thread" {
 		t.Errorf("the thread's own mode: %+v", p)
 	}
-	st.add(event.TypePolicyChanged, event.Scope{}, &event.PolicyChanged{Source: "session"})
+	st.addFact(event.TypePolicyChanged, event.Scope{}, &event.PolicyChanged{Source: "session"})
 	if n := len(st.s.Permission.Policies); n != 2 {
 		t.Errorf("%d policies of two sources", n)
 	}
 }
 
 func TestApprovalBlocksAndGrants(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	action := inTool("tool_1")
 	action.ActionID = "action_1"
-	st.add(event.TypePermissionEvaluated, inTool("tool_1"), &event.PermissionEvaluated{
+	st.addFact(event.TypePermissionEvaluated, inTool("tool_1"), &event.PermissionEvaluated{
 		Decision: "ask", DecisionSource: "mode", DecisionReason: "the mode asks", Scope: event.Raw(`{}`), ToolName: "shell",
 		Destructive: true, ApprovalActionID: "action_1", RuleRefs: []string{},
 	})
-	st.add(event.TypeActionRequired, action, &event.ActionRequired{
+	st.addFact(event.TypeActionRequired, action, &event.ActionRequired{
 		ActionType: "tool_permission", Prompt: "run it?", Decisions: []string{"allow", "deny"}, Scope: event.Raw(`{"command":"rm x"}`),
 		ToolName: "shell", Destructive: true,
 	})
-	st.add(event.TypePermissionRequested, inTool("tool_1"), &event.PermissionRequested{ToolName: "shell", ActionID: "action_1", Reason: "mode"})
+	st.addFact(event.TypePermissionRequested, inTool("tool_1"), &event.PermissionRequested{ToolName: "shell", ActionID: "action_1", Reason: "mode"})
 	// The turn's other work doesn't hide that it waits.
-	st.add(event.TypeModelDelta, inTurn(), &event.ModelDelta{Text: "meanwhile"})
+	st.addFact(event.TypeModelDelta, inTurn(), &event.ModelDelta{Text: "meanwhile"})
 
 	m := st.s.ThreadRead("thread_1")
 	if m.Status != ThreadBlocked || m.Phase != "waiting_permission" {
@@ -65,8 +65,8 @@ func TestApprovalBlocksAndGrants(t *testing.T) {
 		t.Errorf("pending %+v", m.PendingRequests)
 	}
 
-	st.add(event.TypeActionResolved, action, &event.ActionResolved{Decision: "allow", Status: "resolved", DecisionSource: "human", Scope: "session"})
-	st.add(event.TypePermissionResolved, inTool("tool_1"), &event.PermissionResolved{
+	st.addFact(event.TypeActionResolved, action, &event.ActionResolved{Decision: "allow", Status: "resolved", DecisionSource: "human", Scope: "session"})
+	st.addFact(event.TypePermissionResolved, inTool("tool_1"), &event.PermissionResolved{
 		Decision: "allow", DecisionSource: "human", ActionID: "action_1", Scope: "session", GrantID: "grant_1",
 	})
 	m = st.s.ThreadRead("thread_1")
@@ -83,11 +83,11 @@ func TestWaitingPhases(t *testing.T) {
 		"structured_input": "waiting_input", "plan_approval": "waiting_permission", "credential": "waiting_resource",
 		"sandbox_escape": "waiting_permission", "host_policy": "waiting_permission",
 	} {
-		st := tell(t)
+		st := newStory(t)
 		st.startTurn()
 		scope := inTurn()
 		scope.ActionID = "action_1"
-		st.add(event.TypeActionRequired, scope, &event.ActionRequired{ActionType: actionType, Decisions: []string{"submit"}, Prompt: "?"})
+		st.addFact(event.TypeActionRequired, scope, &event.ActionRequired{ActionType: actionType, Decisions: []string{"submit"}, Prompt: "?"})
 		if m := st.s.ThreadRead("thread_1"); m.Status != ThreadBlocked || m.Phase != want {
 			t.Errorf("%s: %s, %s", actionType, m.Status, m.Phase)
 		}
@@ -95,10 +95,10 @@ func TestWaitingPhases(t *testing.T) {
 }
 
 func TestOnceIsNoGrantAndGrantsExpire(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	resolve := func(p *event.PermissionResolved) {
 		p.DecisionSource = "human"
-		st.add(event.TypePermissionResolved, inTurn(), p)
+		st.addFact(event.TypePermissionResolved, inTurn(), p)
 	}
 	resolve(&event.PermissionResolved{Decision: "allow", Scope: "once"})
 	resolve(&event.PermissionResolved{Decision: "deny", Scope: "session"})
@@ -117,18 +117,18 @@ func TestOnceIsNoGrantAndGrantsExpire(t *testing.T) {
 }
 
 func TestSandboxIsWhatWasApplied(t *testing.T) {
-	st := tell(t)
-	st.add(event.TypeThreadStarted, event.Scope{ThreadID: "thread_2"}, &event.ThreadStarted{Role: "subagent"})
+	st := newStory(t)
+	st.addFact(event.TypeThreadStarted, event.Scope{ThreadID: "thread_2"}, &event.ThreadStarted{Role: "subagent"})
 	if s := st.s.Snapshot(); s.SandboxState.Status != Unknown || s.ExecutionEnvironment.Status != Unknown || s.ExecutionEnvironment.OS != Unknown {
 		t.Errorf("before any fact: %+v, %+v", s.SandboxState, s.ExecutionEnvironment)
 	}
 	st.startTurn()
-	st.add(event.TypeSandboxApplied, inTool("tool_1"), &event.SandboxApplied{
+	st.addFact(event.TypeSandboxApplied, inTool("tool_1"), &event.SandboxApplied{
 		Mode: "workspace_write", Cwd: "/w", ReadRoots: []string{"/usr"}, WriteRoots: []string{"/w"}, Network: "deny",
 		Enforcement:   event.Enforcement{Filesystem: "landlock", Network: "none", Processes: "pid_namespace", Limits: "rlimits"},
 		ProcessLimits: map[string]int64{"processes": 64}, NotEnforced: []string{"network: no namespaces"},
 	})
-	st.add(event.TypeSandboxViolation, inTool("tool_1"), &event.SandboxViolation{Boundary: "filesystem", Path: "/etc/x", Detail: "write refused"})
+	st.addFact(event.TypeSandboxViolation, inTool("tool_1"), &event.SandboxViolation{Boundary: "filesystem", Path: "/etc/x", Detail: "write refused"})
 	m := st.s.ThreadRead("thread_1")
 	if p := m.SandboxState; p.Status != Available || p.Profile.Enforcement.Network != "none" || len(p.Violations) != 1 || p.ViolationRefs[0] != st.facts[len(st.facts)-1].ID {
 		t.Errorf("sandbox %+v", p)
@@ -145,18 +145,18 @@ func TestSandboxIsWhatWasApplied(t *testing.T) {
 }
 
 func TestHookRuns(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	start := func(id string) {
-		st.add(event.TypeHookStarted, inTool("tool_1"), &event.HookStarted{HookRunID: id, Point: "pre_tool_use", HandlerRef: "check.sh", TimeoutMs: 5})
+		st.addFact(event.TypeHookStarted, inTool("tool_1"), &event.HookStarted{HookRunID: id, Point: "pre_tool_use", HandlerRef: "check.sh", TimeoutMs: 5})
 	}
 	start("hook_1")
 	if h := st.s.ThreadRead("thread_1").PermissionState.HookRuns; len(h) != 1 || h[0].Status != HookRunning {
 		t.Errorf("runs %+v", h)
 	}
-	st.add(event.TypeHookCompleted, inTool("tool_1"), &event.HookCompleted{HookRunID: "hook_1", Point: "pre_tool_use", HandlerRef: "check.sh", Decision: "deny", Reason: "no"})
+	st.addFact(event.TypeHookCompleted, inTool("tool_1"), &event.HookCompleted{HookRunID: "hook_1", Point: "pre_tool_use", HandlerRef: "check.sh", Decision: "deny", Reason: "no"})
 	start("hook_2")
-	st.add(event.TypeHookFailed, inTool("tool_1"), &event.HookFailed{
+	st.addFact(event.TypeHookFailed, inTool("tool_1"), &event.HookFailed{
 		HookRunID: "hook_2", Point: "pre_tool_use", HandlerRef: "check.sh", ErrorCategory: "timeout", Message: "5 ms", FailureBehavior: "closed",
 	})
 	p := st.s.ThreadRead("thread_1").PermissionState
@@ -169,28 +169,28 @@ func TestHookRuns(t *testing.T) {
 }
 
 func TestProcessLedger(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	start := func(id string) {
 		scope := inTool("tool_1")
 		scope.ProcessID = id
-		st.add(event.TypeProcessStarted, scope, &event.ProcessStarted{ProcessID: id, Command: []string{"make"}, Cwd: "/w", Pid: 7, BootID: "b"})
+		st.addFact(event.TypeProcessStarted, scope, &event.ProcessStarted{ProcessID: id, Command: []string{"make"}, Cwd: "/w", Pid: 7, BootID: "b"})
 	}
 	at := func(id string) event.Scope { return event.Scope{ProcessID: id} }
 	start("proc_1")
 	start("proc_2")
 	start("proc_3")
-	st.add(event.TypeProcessOutput, at("proc_1"), &event.ProcessOutput{ProcessID: "proc_1", Stream: "stdout", Text: "12345", Offset: 10})
-	st.add(event.TypeProcessInput, at("proc_1"), &event.ProcessInput{ProcessID: "proc_1", SizeBytes: 3, EOF: true})
+	st.addFact(event.TypeProcessOutput, at("proc_1"), &event.ProcessOutput{ProcessID: "proc_1", Stream: "stdout", Text: "12345", Offset: 10})
+	st.addFact(event.TypeProcessInput, at("proc_1"), &event.ProcessInput{ProcessID: "proc_1", SizeBytes: 3, EOF: true})
 	if p := st.s.Environment.Find("proc_1"); p.StdoutBytes != 15 || p.InputBytes != 3 || !p.InputClosed {
 		t.Errorf("process %+v", p)
 	}
-	st.add(event.TypeProcessCompleted, at("proc_1"), &event.ProcessCompleted{ProcessID: "proc_1", ExitCode: 2})
-	st.add(event.TypeProcessFailed, at("proc_2"), &event.ProcessFailed{ProcessID: "proc_2", ErrorCategory: "lost", Message: "gone", MayStillExist: true})
+	st.addFact(event.TypeProcessCompleted, at("proc_1"), &event.ProcessCompleted{ProcessID: "proc_1", ExitCode: 2})
+	st.addFact(event.TypeProcessFailed, at("proc_2"), &event.ProcessFailed{ProcessID: "proc_2", ErrorCategory: "lost", Message: "gone", MayStillExist: true})
 	if !st.s.Environment.open() {
 		t.Error("a process runs, but nothing is open")
 	}
-	st.add(event.TypeProcessTerminated, at("proc_3"), &event.ProcessTerminated{ProcessID: "proc_3", Reason: "user", Signal: "KILL"})
+	st.addFact(event.TypeProcessTerminated, at("proc_3"), &event.ProcessTerminated{ProcessID: "proc_3", Reason: "user", Signal: "KILL"})
 	if st.s.Environment.open() {
 		t.Error("no process runs, but something is open")
 	}

@@ -25,7 +25,7 @@ type Relationship struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// Delegation says that a task was handed to somebody.
+// Delegation says that a task was delegated.
 type Delegation struct {
 	To             string `json:"to"`
 	TargetID       string `json:"targetId"`

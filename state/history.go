@@ -75,7 +75,7 @@ type Rollback struct {
 	Sequence          uint64               `json:"sequence"`
 }
 
-// Repair is a gap that could not be replayed and was bridged by a snapshot.
+// Repair is a gap that could not be redelivered and was bridged by a snapshot.
 type Repair struct {
 	Reason           string    `json:"reason"`
 	GapFrom          uint64    `json:"gapFrom"`
@@ -117,8 +117,8 @@ func (f *fold) history() {
 	case *event.HistoryReconstructed:
 		h.Reconstructions++
 		h.Reconstruction = &Reconstruction{
-			FromSnapshot: p.FromSnapshot, ReplayedEvents: p.ReplayedEvents, Degraded: p.Degraded, Missing: first(p.Missing, keepItems),
-			Recovered: first(p.Recovered, keepItems), Reason: p.Reason, At: f.e.Time, Sequence: f.e.Sequence,
+			FromSnapshot: p.FromSnapshot, ReplayedEvents: p.ReplayedEvents, Degraded: p.Degraded, Missing: firstN(p.Missing, keepItems),
+			Recovered: firstN(p.Recovered, keepItems), Reason: p.Reason, At: f.e.Time, Sequence: f.e.Sequence,
 		}
 	case *event.RollbackStarted:
 		f.rollbackStarted(p)
@@ -140,7 +140,7 @@ func (f *fold) rollbackStarted(p *event.RollbackStarted) {
 	r.ThreadID, r.ToTurnID, r.FilesPolicy, r.RequestedBy = f.e.ThreadID, p.ToTurnID, p.Files, p.RequestedBy
 	r.Force, r.BaselineSequence = p.Force, p.BaselineSequence
 	r.Origin, r.InheritedTurns = p.Origin, p.InheritedTurns
-	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
+	r.RemovedTurns, r.RemovedCount = firstN(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
 	r.StartedAt, r.Sequence = f.e.Time, f.e.Sequence
 	f.s.History.RunningRollbacks = append(f.s.History.RunningRollbacks, r)
 }
@@ -161,10 +161,10 @@ func (f *fold) rollbackCompleted(p *event.RollbackCompleted) {
 	r := f.takeRollback(p.RollbackID)
 	r.ThreadID, r.ToTurnID, r.BaselineSequence = f.e.ThreadID, p.ToTurnID, p.BaselineSequence
 	r.Origin, r.InheritedTurns = p.Origin, p.InheritedTurns
-	r.RemovedTurns, r.RemovedCount = first(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
-	r.AffectedTools, r.AffectedArtifacts = first(p.AffectedTools, keepItems), first(p.AffectedArtifacts, keepItems)
-	r.AffectedSubagents, r.AffectedJobs = first(p.AffectedSubagents, keepItems), first(p.AffectedJobs, keepItems)
-	r.Files, r.FileCount = first(p.Files, keepItems), int64(len(p.Files))
+	r.RemovedTurns, r.RemovedCount = firstN(p.RemovedTurns, keepItems), int64(len(p.RemovedTurns))
+	r.AffectedTools, r.AffectedArtifacts = firstN(p.AffectedTools, keepItems), firstN(p.AffectedArtifacts, keepItems)
+	r.AffectedSubagents, r.AffectedJobs = firstN(p.AffectedSubagents, keepItems), firstN(p.AffectedJobs, keepItems)
+	r.Files, r.FileCount = firstN(p.Files, keepItems), int64(len(p.Files))
 	r.ReadModelRepaired, r.CompletedAt, r.Sequence = p.ReadModelRepaired, f.e.Time, f.e.Sequence
 	f.s.History.RollbackCount++
 	f.s.History.Rollbacks = recent(f.s.History.Rollbacks, r, keepRecent)

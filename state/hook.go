@@ -56,9 +56,9 @@ func (f *fold) hookConfined(p *event.SandboxApplied) {
 
 func (f *fold) hookCompleted(p *event.HookCompleted) {
 	h := f.takeHook(p.HookRunID, p.Point, p.HandlerRef)
-	h.Status, h.Decision, h.Reason, h.DurationMs = HookCompleted, p.Decision, short(p.Reason), p.DurationMs
+	h.Status, h.Decision, h.Reason, h.DurationMs = HookCompleted, p.Decision, preview(p.Reason), p.DurationMs
 	h.UpdatedInputRef, h.UpdatedOutput = p.UpdatedInputRef, p.UpdatedToolOutputRef
-	h.ContextRefs, h.AuditRefs = first(p.AdditionalContext, keepItems), first(p.AuditRefs, keepItems)
+	h.ContextRefs, h.AuditRefs = firstN(p.AdditionalContext, keepItems), firstN(p.AuditRefs, keepItems)
 	f.endHook(h)
 	f.hooksTold(p.Point, p.Last)
 	f.hookDecides(p.Point, p.Decision, p.HandlerRef, p.Reason)
@@ -66,7 +66,7 @@ func (f *fold) hookCompleted(p *event.HookCompleted) {
 
 func (f *fold) hookFailed(p *event.HookFailed) {
 	h := f.takeHook(p.HookRunID, p.Point, p.HandlerRef)
-	h.Status, h.ErrorCategory, h.Reason, h.DurationMs = HookFailed, p.ErrorCategory, short(p.Message), p.DurationMs
+	h.Status, h.ErrorCategory, h.Reason, h.DurationMs = HookFailed, p.ErrorCategory, preview(p.Message), p.DurationMs
 	h.FailureBehavior = p.FailureBehavior
 	f.endHook(h)
 	f.hooksTold(p.Point, p.Last && p.ErrorCategory != "lost")
@@ -80,7 +80,7 @@ func (f *fold) hookFailed(p *event.HookFailed) {
 func (f *fold) takeHook(id, point, handler string) *HookRun {
 	perm := &f.s.Permission
 	h := &HookRun{HookRunID: id}
-	if i := index(perm.Hooks, func(x *HookRun) bool { return x.HookRunID == id }); i >= 0 {
+	if i := indexWhere(perm.Hooks, func(x *HookRun) bool { return x.HookRunID == id }); i >= 0 {
 		h = perm.Hooks[i]
 		perm.Hooks = removed(perm.Hooks, i)
 	}
@@ -92,7 +92,7 @@ func (f *fold) takeHook(id, point, handler string) *HookRun {
 func (f *fold) endHook(h *HookRun) {
 	perm := &f.s.Permission
 	h.EndedAt = f.e.Time
-	perm.HookCounts = count(perm.HookCounts, h.Status, 1)
+	perm.HookCounts = addCount(perm.HookCounts, h.Status, 1)
 	perm.HookRuns = recent(perm.HookRuns, h, keepRecent)
 }
 
@@ -116,7 +116,7 @@ func (f *fold) hookDecides(point, decision, handler, reason string) {
 	}
 	switch point {
 	case "user_prompt_submit", "post_sampling", "session_start":
-		turn.HookBlocked = short("the hook " + handler + " blocked the turn: " + reason)
+		turn.HookBlocked = preview("the hook " + handler + " blocked the turn: " + reason)
 	case "stop":
 		turn.Stops++
 		turn.Steered++

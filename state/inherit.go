@@ -11,7 +11,7 @@ func (f *fold) inherit(p *event.HistoryWindowLoaded) {
 	n := max(0, len(p.Turns)-keepTurns)
 	t.Inherited, t.MoreInherited = nil, p.MoreTurns || n > 0
 	for _, x := range p.Turns[n:] {
-		x.SubmittedAt, x.StartedAt, x.CompletedAt = moment(x.SubmittedAt), moment(x.StartedAt), moment(x.CompletedAt)
+		x.SubmittedAt, x.StartedAt, x.CompletedAt = journalTime(x.SubmittedAt), journalTime(x.StartedAt), journalTime(x.CompletedAt)
 		t.Inherited = append(t.Inherited, x)
 	}
 }
@@ -29,7 +29,7 @@ func (t *Thread) passInherited() {
 func (t *Thread) leave(p *event.RollbackCompleted) {
 	t.Base = p.Origin
 	kept := max(0, len(t.Inherited)-int(max(0, p.InheritedTurns)))
-	t.Inherited = first(t.Inherited, kept)
+	t.Inherited = firstN(t.Inherited, kept)
 	if p.Origin.Sequence == 0 {
 		t.MoreInherited = false
 	}

@@ -100,7 +100,7 @@ type JobItem struct {
 // Find returns a job of the working set, or nil.
 func (j *Jobs) Find(id string) *Job {
 	for _, list := range [...][]*Job{j.Open, j.Recent} {
-		if i := index(list, func(x *Job) bool { return x.JobID == id }); i >= 0 {
+		if i := indexWhere(list, func(x *Job) bool { return x.JobID == id }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -112,7 +112,7 @@ func (j *Jobs) open() bool { return len(j.Open) > 0 }
 // Item returns an item that the job still holds, or nil.
 func (j *Job) Item(id string) *JobItem {
 	for _, list := range [...][]*JobItem{j.Running, j.Retrying, j.Failed} {
-		if i := index(list, func(x *JobItem) bool { return x.ItemID == id }); i >= 0 {
+		if i := indexWhere(list, func(x *JobItem) bool { return x.ItemID == id }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -150,12 +150,12 @@ func (f *fold) jobCreated(p *event.JobCreated) {
 	if f.s.Jobs.Find(f.e.JobID) != nil {
 		return
 	}
-	f.s.Jobs.Counts = count(f.s.Jobs.Counts, p.Status, 1)
+	f.s.Jobs.Counts = addCount(f.s.Jobs.Counts, p.Status, 1)
 	f.s.Jobs.Open = append(f.s.Jobs.Open, &Job{
 		JobID: f.e.JobID, SessionID: f.e.SessionID, TaskID: f.e.TaskID, ThreadID: f.e.ThreadID, Title: p.Title, Status: p.Status,
 		InstructionRef: p.InstructionRef, Instruction: p.Instruction, ItemsRef: p.ItemsRef, ItemCount: p.ItemCount,
-		Concurrency: p.Concurrency, RetryPolicy: p.RetryPolicy, OutputSchemaRef: p.OutputSchemaRef, OutputSchema: value(p.OutputSchema),
-		MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: p.CreatedBy, Metadata: value(p.Metadata),
+		Concurrency: p.Concurrency, RetryPolicy: p.RetryPolicy, OutputSchemaRef: p.OutputSchemaRef, OutputSchema: presentValue(p.OutputSchema),
+		MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: p.CreatedBy, Metadata: presentValue(p.Metadata),
 		Progress:        event.JobCounts{Pending: p.ItemCount, Total: p.ItemCount},
 		CreatedSequence: f.e.Sequence, CreatedAt: f.e.Time, UpdatedAt: f.e.Time,
 	})
@@ -166,14 +166,14 @@ func (f *fold) jobHeld(j *Job, p *event.JobHeld) {
 	if !j.EndedAt.IsZero() {
 		return
 	}
-	f.s.Jobs.Counts = count(f.s.Jobs.Counts, j.Status, -1)
-	f.s.Jobs.Counts = count(f.s.Jobs.Counts, p.Status, 1)
+	f.s.Jobs.Counts = addCount(f.s.Jobs.Counts, j.Status, -1)
+	f.s.Jobs.Counts = addCount(f.s.Jobs.Counts, p.Status, 1)
 	j.Status, j.Reason, j.HeldAt = p.Status, p.Reason, f.e.Time
 }
 
 func (f *fold) jobStatus(j *Job, p *event.JobStatusChanged) {
-	f.s.Jobs.Counts = count(f.s.Jobs.Counts, j.Status, -1)
-	f.s.Jobs.Counts = count(f.s.Jobs.Counts, p.Status, 1)
+	f.s.Jobs.Counts = addCount(f.s.Jobs.Counts, j.Status, -1)
+	f.s.Jobs.Counts = addCount(f.s.Jobs.Counts, p.Status, 1)
 	j.Status, j.Reason = p.Status, p.Reason
 	if p.Progress != nil {
 		j.Progress = *p.Progress
@@ -201,7 +201,7 @@ func (f *fold) jobStatus(j *Job, p *event.JobStatusChanged) {
 // reopenJob takes an ended job that goes on among the open ones: an item of it
 // is tried again.
 func (f *fold) reopenJob(j *Job) {
-	i := index(f.s.Jobs.Recent, func(x *Job) bool { return x == j })
+	i := indexWhere(f.s.Jobs.Recent, func(x *Job) bool { return x == j })
 	if i < 0 {
 		return
 	}
@@ -212,7 +212,7 @@ func (f *fold) reopenJob(j *Job) {
 
 func (f *fold) endJob(j *Job) {
 	all := &f.s.Jobs
-	i := index(all.Open, func(x *Job) bool { return x == j })
+	i := indexWhere(all.Open, func(x *Job) bool { return x == j })
 	if i < 0 {
 		return
 	}
@@ -229,7 +229,7 @@ func (f *fold) endJob(j *Job) {
 // never given out from one that failed and left.
 func (f *fold) takeItem(j *Job, at, attempt int64) *JobItem {
 	for _, list := range [...]*[]*JobItem{&j.Running, &j.Retrying, &j.Failed} {
-		i := index(*list, func(x *JobItem) bool { return x.ItemID == f.e.JobItemID })
+		i := indexWhere(*list, func(x *JobItem) bool { return x.ItemID == f.e.JobItemID })
 		if i < 0 {
 			continue
 		}
@@ -283,7 +283,7 @@ func (f *fold) jobItemStarted(j *Job, p *event.JobItemStarted) {
 func (f *fold) jobItemCompleted(j *Job, p *event.JobItemCompleted) {
 	item := f.takeItem(j, p.Index, p.AttemptCount)
 	item.AttemptCount = p.AttemptCount // the last error stays: it says why there were more
-	item.OutputRef, item.Output, item.DurationMs = p.OutputRef, value(p.Output), p.DurationMs
+	item.OutputRef, item.Output, item.DurationMs = p.OutputRef, presentValue(p.Output), p.DurationMs
 	item.EndedAt = f.e.Time
 	f.putItem(j, item, p.Status)
 	f.evict("job_item/"+j.JobID+"/"+item.ItemID, item)

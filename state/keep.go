@@ -24,9 +24,9 @@ func pushed[T any](list []T, v T, keep int) []T {
 	return append(append(out, list...), v)
 }
 
-// first returns at most n elements, nil when there are none. The result shares
+// firstN returns at most n elements, nil when there are none. The result shares
 // memory with list and can be appended to without writing to it.
-func first[T any](list []T, n int) []T {
+func firstN[T any](list []T, n int) []T {
 	if len(list) == 0 {
 		return nil
 	}
@@ -47,8 +47,8 @@ func removed[T any](list []T, i int) []T {
 	return list
 }
 
-// index returns where match first holds, or -1.
-func index[T any](list []*T, match func(*T) bool) int {
+// indexWhere returns where match first holds, or -1.
+func indexWhere[T any](list []*T, match func(*T) bool) int {
 	for i, x := range list {
 		if match(x) {
 			return i
@@ -57,9 +57,9 @@ func index[T any](list []*T, match func(*T) bool) int {
 	return -1
 }
 
-// count changes a counter; one that is zero isn't kept, so that equal counters
+// addCount changes a counter; one that is zero isn't kept, so that equal counters
 // encode equally.
-func count(counts map[string]int64, key string, by int64) map[string]int64 {
+func addCount(counts map[string]int64, key string, by int64) map[string]int64 {
 	if counts == nil {
 		counts = make(map[string]int64)
 	}
@@ -71,17 +71,17 @@ func count(counts map[string]int64, key string, by int64) map[string]int64 {
 	return counts
 }
 
-// moment is t as the journal keeps it: in UTC, with microseconds. A time of a
+// journalTime is t as the journal keeps it: in UTC, with microseconds. A time of a
 // payload passes through here so that a fact just decided and the same fact read
 // back fold to the same state.
-func moment(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+func journalTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // previewBytes bounds the text that a read model shows of something that the
 // journal or a reference has whole.
 const previewBytes = 240
 
-// short cuts s to a preview, at a character's end.
-func short(s string) string {
+// preview cuts s to a preview, at a character's end.
+func preview(s string) string {
 	if len(s) <= previewBytes {
 		return s
 	}
@@ -92,9 +92,9 @@ func short(s string) string {
 	return s[:n]
 }
 
-// value returns r, or nil when it says nothing: an absent value and null are
+// presentValue returns r, or nil when it says nothing: an absent value and null are
 // the same here, as they are in the journal.
-func value(r event.Raw) event.Raw {
+func presentValue(r event.Raw) event.Raw {
 	r = bytes.TrimSpace(r)
 	if len(r) == 0 || string(r) == "null" {
 		return nil
@@ -102,9 +102,9 @@ func value(r event.Raw) event.Raw {
 	return r
 }
 
-// object returns r as a JSON object: what isn't one becomes its field "value".
-func object(r event.Raw) event.Raw {
-	r = value(r)
+// asObject returns r as a JSON object: what isn't one becomes its field "value".
+func asObject(r event.Raw) event.Raw {
+	r = presentValue(r)
 	if r == nil || r[0] == '{' {
 		return r
 	}
@@ -113,6 +113,6 @@ func object(r event.Raw) event.Raw {
 	return append(append(out, r...), '}')
 }
 
-// known reports whether an id names something: it is there and doesn't say that
+// isKnown reports whether an id names something: it is there and doesn't say that
 // it doesn't apply.
-func known(id string) bool { return id != "" && id != event.NotApplicable }
+func isKnown(id string) bool { return id != "" && id != event.NotApplicable }

@@ -74,7 +74,7 @@ func (f *fold) output() {
 }
 
 func (o *Outputs) find(ref string) *Output {
-	if i := index(o.Recent, func(x *Output) bool { return x.OutputRef == ref }); i >= 0 {
+	if i := indexWhere(o.Recent, func(x *Output) bool { return x.OutputRef == ref }); i >= 0 {
 		return o.Recent[i]
 	}
 	return nil
@@ -93,14 +93,14 @@ func (f *fold) outputStored(p *event.OutputStored) {
 		all.StoredBytes += p.SizeBytes
 	}
 	o := &Output{OutputRef: p.OutputRef}
-	if i := index(all.Recent, func(x *Output) bool { return x.OutputRef == p.OutputRef }); i >= 0 {
+	if i := indexWhere(all.Recent, func(x *Output) bool { return x.OutputRef == p.OutputRef }); i >= 0 {
 		o = all.Recent[i]
 		all.Recent = removed(all.Recent, i)
 	}
 	o.ThreadID, o.TurnID, o.ToolCallID, o.ProcessID = f.e.ThreadID, f.e.TurnID, f.e.ToolCallID, f.e.ProcessID
 	o.MediaType, o.Encoding, o.SizeBytes = p.MediaType, p.Encoding, p.SizeBytes
 	o.DroppedBytes, o.Truncated = p.DroppedBytes, o.Truncated || truncated
-	o.Preview, o.Owner, o.ExpiresAt = short(p.Preview), p.Owner, moment(p.ExpiresAt)
+	o.Preview, o.Owner, o.ExpiresAt = preview(p.Preview), p.Owner, journalTime(p.ExpiresAt)
 	o.Expired, o.ExpiredReason = false, ""
 	o.At, o.Sequence = f.e.Time, f.e.Sequence
 	all.Recent = recent(all.Recent, o, keepRecent)
@@ -115,6 +115,6 @@ func (f *fold) outputRedacted(p *event.OutputRedacted) {
 	}
 	all.Redactions = recent(all.Redactions, Redaction{
 		OutputRef: p.OutputRef, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID,
-		Count: p.Count, Rules: first(p.Rules, keepItems), Where: p.Where, At: f.e.Time, Sequence: f.e.Sequence,
+		Count: p.Count, Rules: firstN(p.Rules, keepItems), Where: p.Where, At: f.e.Time, Sequence: f.e.Sequence,
 	}, keepRecent)
 }

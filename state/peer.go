@@ -77,7 +77,7 @@ func (p *PeerTask) Recovery() string {
 func (f *fold) findPeerTask(remoteID string) *PeerTask {
 	all := &f.s.Channels
 	for _, list := range [...][]*PeerTask{all.PeerTasks, all.RecentPeerTasks} {
-		if i := index(list, func(x *PeerTask) bool { return x.TaskID == f.e.TaskID && x.RemoteTaskID == remoteID }); i >= 0 {
+		if i := indexWhere(list, func(x *PeerTask) bool { return x.TaskID == f.e.TaskID && x.RemoteTaskID == remoteID }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -114,7 +114,7 @@ func (f *fold) peerTaskUpdated(p *event.PeerTaskUpdated) {
 		t.Status, t.Reason, t.StatusAt = p.Status, p.Reason, f.e.Time
 	}
 	if len(p.RemoteArtifactRefs) > 0 {
-		t.RemoteArtifactRefs = first(p.RemoteArtifactRefs, keepRefs)
+		t.RemoteArtifactRefs = firstN(p.RemoteArtifactRefs, keepRefs)
 	}
 	setIf(&t.LastMessageRef, p.MessageRef)
 	if t.Direction != PeerInbound {
@@ -141,7 +141,7 @@ func (f *fold) settlePeerTasks(taskID string) {
 
 func (f *fold) endPeerTask(t *PeerTask) {
 	all := &f.s.Channels
-	i := index(all.PeerTasks, func(x *PeerTask) bool { return x == t })
+	i := indexWhere(all.PeerTasks, func(x *PeerTask) bool { return x == t })
 	if i < 0 {
 		return
 	}

@@ -123,16 +123,16 @@ func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
 	if p.ConfinementRef != "" {
 		f.s.ConfinementRef = p.ConfinementRef
 	}
-	perm.Counts = count(perm.Counts, p.Decision, 1)
+	perm.Counts = addCount(perm.Counts, p.Decision, 1)
 	if c := f.toolCall(p.ToolName); c != nil {
 		c.Decision = p.Decision
 	}
 	perm.Decisions = recent(perm.Decisions, Decision{
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		ToolName: p.ToolName, Decision: p.Decision, DecisionSource: p.DecisionSource, DecisionReason: p.DecisionReason,
-		RuleRefs: first(p.RuleRefs, keepItems), Scope: value(p.Scope), Destructive: p.Destructive,
+		RuleRefs: firstN(p.RuleRefs, keepItems), Scope: presentValue(p.Scope), Destructive: p.Destructive,
 		Impact: p.Impact, RollbackAdvice: p.RollbackAdvice, PermissionMode: p.PermissionMode,
-		UpdatedInputRef: p.UpdatedInputRef, ApprovalActionID: p.ApprovalActionID, ExpiresAt: moment(p.ExpiresAt),
+		UpdatedInputRef: p.UpdatedInputRef, ApprovalActionID: p.ApprovalActionID, ExpiresAt: journalTime(p.ExpiresAt),
 		At: f.e.Time, Sequence: f.e.Sequence,
 	}, keepRecent)
 }
@@ -140,7 +140,7 @@ func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
 // permissionResolved counts the answer. One that holds for the session is a grant.
 func (f *fold) permissionResolved(p *event.PermissionResolved) {
 	perm := &f.s.Permission
-	perm.Resolved = count(perm.Resolved, p.Decision, 1)
+	perm.Resolved = addCount(perm.Resolved, p.Decision, 1)
 	if c := f.toolCall(p.ToolName); c != nil {
 		c.Decision = p.Decision
 	}
@@ -149,10 +149,10 @@ func (f *fold) permissionResolved(p *event.PermissionResolved) {
 	}
 	g := Grant{
 		GrantID: p.GrantID, ActionID: p.ActionID, ToolName: p.ToolName, GrantedBy: p.ResolvedBy,
-		ExpiresAt: moment(p.ExpiresAt), GrantedAt: f.e.Time, Sequence: f.e.Sequence,
+		ExpiresAt: journalTime(p.ExpiresAt), GrantedAt: f.e.Time, Sequence: f.e.Sequence,
 	}
 	if a := f.s.Actions.Find(p.ActionID); a != nil {
-		g.Scope = value(a.Scope)
+		g.Scope = presentValue(a.Scope)
 		setIf(&g.ToolName, a.ToolName)
 	}
 	perm.Grants = slices.DeleteFunc(perm.Grants, func(x Grant) bool {
@@ -175,8 +175,8 @@ func (f *fold) policyChanged(p *event.PolicyChanged) {
 	}
 	perm := &f.s.Permission
 	policy := Policy{
-		Source: p.Source, Mode: p.Mode, ModeOrigin: p.ModeOrigin, Rules: first(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
-		Workspace: p.Workspace, Held: first(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
+		Source: p.Source, Mode: p.Mode, ModeOrigin: p.ModeOrigin, Rules: firstN(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
+		Workspace: p.Workspace, Held: firstN(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
 	}
 	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source && x.Workspace == p.Workspace })
 	if i >= 0 {

@@ -40,7 +40,7 @@ func (v *EnvironmentSnapshot) fill(p *Place) {
 		return
 	}
 	v.SandboxMode, v.NetworkProfile, v.SandboxBasis = p.SandboxMode, p.Network, "configured"
-	v.AdditionalRoots, v.ResourceLimits = listed(p.AdditionalRoots), maps.Clone(p.Limits)
+	v.AdditionalRoots, v.ResourceLimits = listCopy(p.AdditionalRoots), maps.Clone(p.Limits)
 	if v.ResourceLimits == nil {
 		v.ResourceLimits = map[string]int64{}
 	}

@@ -10,21 +10,21 @@ import (
 )
 
 func TestCompactionBoundary(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	boundary := func() ContextBoundary { return st.s.ThreadRead("thread_1").ContextBoundary }
 	if b := boundary(); b.Status != Unknown {
 		t.Errorf("before any fact: %+v", b)
 	}
 	st.startTurn()
-	st.add(event.TypeContextResolved, inTurn(), &event.ContextResolved{
+	st.addFact(event.TypeContextResolved, inTurn(), &event.ContextResolved{
 		Items: []event.ContextItem{{Kind: "history", Tokens: 10}}, Omissions: []event.ContextOmission{{Kind: "file", Ref: "x", Reason: "too large"}},
 		MissingFacts: []string{"memory"},
 	})
 	start := func(id string) {
-		st.add(event.TypeContextCompactionStarted, inTurn(), &event.CompactionStarted{CompactionID: id, Trigger: "requested", AffectedTurns: []string{"turn_0"}, TokensBefore: 100})
+		st.addFact(event.TypeContextCompactionStarted, inTurn(), &event.CompactionStarted{CompactionID: id, Trigger: "requested", AffectedTurns: []string{"turn_0"}, TokensBefore: 100})
 	}
 	fail := func(id string) {
-		st.add(event.TypeContextCompactionFailed, inTurn(), &event.CompactionFailed{CompactionID: id, Trigger: "requested", Error: event.Failure{Message: "no"}, WillRetry: true})
+		st.addFact(event.TypeContextCompactionFailed, inTurn(), &event.CompactionFailed{CompactionID: id, Trigger: "requested", Error: event.Failure{Message: "no"}, WillRetry: true})
 	}
 	start("c_1")
 	if b := boundary(); b.Status != "preparing" || b.Running == nil || b.MissingFacts[0] != "memory" || b.Warnings[0].Reason != "too large" {
@@ -37,7 +37,7 @@ func TestCompactionBoundary(t *testing.T) {
 		t.Errorf("after two failures: %+v", b)
 	}
 	start("c_3")
-	st.add(event.TypeContextCompactionCompleted, inTurn(), &event.CompactionCompleted{
+	st.addFact(event.TypeContextCompactionCompleted, inTurn(), &event.CompactionCompleted{
 		CompactionID: "c_3", Trigger: "requested", AffectedTurns: []string{"turn_0"}, SummaryRef: "ref", TokensBefore: 100, TokensAfter: 20,
 		Preserved: event.Preserved{Actions: []string{"action_1"}}, ThroughSequence: 5,
 	})
@@ -48,30 +48,30 @@ func TestCompactionBoundary(t *testing.T) {
 	if d := st.s.ThreadRead("thread_1").Diagnostics; !slices.Equal(d.ContextGaps, []string{"memory"}) {
 		t.Errorf("gaps %v", d.ContextGaps)
 	}
-	st.add(event.TypeHistoryRollbackCompleted, event.Scope{ThreadID: "thread_1"}, &event.RollbackCompleted{RollbackID: "r", ToTurnID: "turn_0", BaselineSequence: 4})
+	st.addFact(event.TypeHistoryRollbackCompleted, event.Scope{ThreadID: "thread_1"}, &event.RollbackCompleted{RollbackID: "r", ToTurnID: "turn_0", BaselineSequence: 4})
 	if b := boundary(); b.Status != Stale {
 		t.Errorf("the summary covers what was rolled back, but the boundary is %s", b.Status)
 	}
 }
 
 func TestRollbackTakesTurnsBack(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	for i := 1; i <= 3; i++ {
 		scope := event.Scope{ThreadID: "thread_1", TurnID: fmt.Sprintf("turn_%d", i), TaskID: "task_1", RunID: "run_1"}
-		st.add(event.TypeTurnSubmitted, scope, &event.TurnSubmitted{Status: "accepted", Source: "user", Input: event.Raw(`"x"`)})
-		st.add(event.TypeTurnStarted, scope, &event.TurnStarted{Status: "running"})
+		st.addFact(event.TypeTurnSubmitted, scope, &event.TurnSubmitted{Status: "accepted", Source: "user", Input: event.Raw(`"x"`)})
+		st.addFact(event.TypeTurnStarted, scope, &event.TurnStarted{Status: "running"})
 		if i == 1 {
-			st.add(event.TypeTurnCompleted, scope, &event.TurnCompleted{Status: "completed", Outcome: "done"})
+			st.addFact(event.TypeTurnCompleted, scope, &event.TurnCompleted{Status: "completed", Outcome: "done"})
 			continue
 		}
-		st.add(event.TypeTurnFailed, scope, &event.TurnFailed{Status: "failed", Outcome: "x", FailureCategory: "internal", Error: &event.Failure{Message: "x"}})
+		st.addFact(event.TypeTurnFailed, scope, &event.TurnFailed{Status: "failed", Outcome: "x", FailureCategory: "internal", Error: &event.Failure{Message: "x"}})
 	}
 	thread := event.Scope{ThreadID: "thread_1"}
-	st.add(event.TypeHistoryRollbackStarted, thread, &event.RollbackStarted{RollbackID: "rb", ToTurnID: "turn_1", RemovedTurns: []string{"turn_2", "turn_3"}, Files: "keep"})
+	st.addFact(event.TypeHistoryRollbackStarted, thread, &event.RollbackStarted{RollbackID: "rb", ToTurnID: "turn_1", RemovedTurns: []string{"turn_2", "turn_3"}, Files: "keep"})
 	if h := st.s.ThreadRead("thread_1").History; len(h.RunningRollbacks) != 1 || len(h.Rollbacks) != 0 {
 		t.Errorf("under way: %+v", h)
 	}
-	st.add(event.TypeHistoryRollbackCompleted, thread, &event.RollbackCompleted{
+	st.addFact(event.TypeHistoryRollbackCompleted, thread, &event.RollbackCompleted{
 		RollbackID: "rb", ToTurnID: "turn_1", RemovedTurns: []string{"turn_2", "turn_3"}, BaselineSequence: 6, AffectedTools: []string{"write_file"}, ReadModelRepaired: true,
 	})
 	m := st.s.ThreadRead("thread_1")
@@ -87,29 +87,29 @@ func TestRollbackTakesTurnsBack(t *testing.T) {
 }
 
 func TestRecoveryIsToldHonestly(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	if s := st.s.Snapshot(); s.HistorySummary.Status != NotApplicable || s.Degraded || s.Stale {
 		t.Errorf("before any fact: %+v", s.HistorySummary)
 	}
-	st.add(event.TypeHistoryReconstructed, event.Scope{}, &event.HistoryReconstructed{Degraded: true, Missing: []string{"outputs"}})
-	st.add(event.TypeSnapshotRepaired, event.Scope{}, &event.SnapshotRepaired{Reason: "retention", GapFrom: 3, GapTo: 9, RecoveryMode: "snapshot_repair", Status: "stale"})
+	st.addFact(event.TypeHistoryReconstructed, event.Scope{}, &event.HistoryReconstructed{Degraded: true, Missing: []string{"outputs"}})
+	st.addFact(event.TypeSnapshotRepaired, event.Scope{}, &event.SnapshotRepaired{Reason: "retention", GapFrom: 3, GapTo: 9, RecoveryMode: "snapshot_repair", Status: "stale"})
 	s := st.s.Snapshot()
 	if !s.Degraded || !s.Stale || s.HistorySummary.Repairs[0].GapTo != 9 || !slices.Equal(s.HistorySummary.Reconstruction.Missing, []string{"outputs"}) {
 		t.Errorf("%+v", s.HistorySummary)
 	}
-	st.add(event.TypeHistoryReconstructed, event.Scope{}, &event.HistoryReconstructed{})
+	st.addFact(event.TypeHistoryReconstructed, event.Scope{}, &event.HistoryReconstructed{})
 	if st.s.Snapshot().Degraded {
 		t.Error("a whole recovery is still called degraded")
 	}
 }
 
 func TestOutputs(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
-	st.add(event.TypeOutputSpilled, inTool("tool_1"), &event.OutputStored{OutputRef: "ref_1", SizeBytes: 1000, MediaType: "text/plain", Preview: strings.Repeat("ä", 300)})
-	st.add(event.TypeOutputTruncated, inTool("tool_1"), &event.OutputStored{OutputRef: "ref_1", SizeBytes: 1000, MediaType: "text/plain", Preview: "x", DroppedBytes: 50})
-	st.add(event.TypeOutputRedacted, inTool("tool_1"), &event.OutputRedacted{OutputRef: "ref_1", Count: 2, Rules: []string{"key"}})
-	st.add(event.TypeOutputExpired, event.Scope{}, &event.OutputExpired{OutputRef: "ref_1", Reason: "age"})
+	st.addFact(event.TypeOutputSpilled, inTool("tool_1"), &event.OutputStored{OutputRef: "ref_1", SizeBytes: 1000, MediaType: "text/plain", Preview: strings.Repeat("ä", 300)})
+	st.addFact(event.TypeOutputTruncated, inTool("tool_1"), &event.OutputStored{OutputRef: "ref_1", SizeBytes: 1000, MediaType: "text/plain", Preview: "x", DroppedBytes: 50})
+	st.addFact(event.TypeOutputRedacted, inTool("tool_1"), &event.OutputRedacted{OutputRef: "ref_1", Count: 2, Rules: []string{"key"}})
+	st.addFact(event.TypeOutputExpired, event.Scope{}, &event.OutputExpired{OutputRef: "ref_1", Reason: "age"})
 	s := st.s.Snapshot().OutputSummary
 	if len(s.Outputs) != 1 || s.StoredBytes != 1000 || s.DroppedBytes != 50 || s.RedactedCount != 2 || s.Expired != 1 {
 		t.Errorf("summary %+v", s)
@@ -120,17 +120,17 @@ func TestOutputs(t *testing.T) {
 	if m := st.s.ThreadRead("thread_1"); len(m.Outputs) != 1 || len(m.Turns[0].OutputRefs) != 1 {
 		t.Errorf("the thread's outputs %+v", m.Outputs)
 	}
-	if p := short(strings.Repeat("ä", 300)); len(p) > previewBytes || strings.Trim(p, "ä") != "" {
+	if p := preview(strings.Repeat("ä", 300)); len(p) > previewBytes || strings.Trim(p, "ä") != "" {
 		t.Errorf("preview of %d bytes: %q", len(p), p)
 	}
 }
 
 func TestArtifactsKeepVersions(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{})
 	issues := int64(2)
 	change := func(p *event.ArtifactChanged) {
-		st.add(event.TypeArtifactChanged, event.Scope{ArtifactID: "artifact_1", TaskID: "task_1", ThreadID: "thread_1"}, p)
+		st.addFact(event.TypeArtifactChanged, event.Scope{ArtifactID: "artifact_1", TaskID: "task_1", ThreadID: "thread_1"}, p)
 	}
 	change(&event.ArtifactChanged{Change: "created", Title: "report", VersionID: "v1"})
 	if a := st.s.Snapshot().ArtifactCheckpoint; a.Unvalidated != 1 || a.ValidationIssues != 0 {
@@ -152,13 +152,13 @@ func TestArtifactsKeepVersions(t *testing.T) {
 }
 
 func TestEvidence(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	if e := st.s.Snapshot().EvidenceSummary; e.Status != Unknown || e.EvidenceRefs == nil {
 		t.Errorf("before any fact: %+v", e)
 	}
-	st.add(event.TypeThreadStarted, event.Scope{ThreadID: "thread_2"}, &event.ThreadStarted{Role: "subagent"})
+	st.addFact(event.TypeThreadStarted, event.Scope{ThreadID: "thread_2"}, &event.ThreadStarted{Role: "subagent"})
 	add := func(id, thread string, p *event.EvidenceChanged) {
-		st.add(event.TypeEvidenceChanged, event.Scope{EvidenceID: id, ThreadID: thread}, p)
+		st.addFact(event.TypeEvidenceChanged, event.Scope{EvidenceID: id, ThreadID: thread}, p)
 	}
 	add("evidence_1", "thread_1", &event.EvidenceChanged{Kind: "evidence", PackRef: "pack", VerificationOutcomes: []event.VerificationOutcome{{Name: "tests", Status: "passed"}}})
 	add("evidence_2", "", &event.EvidenceChanged{Kind: "replay", ReplayRef: "replay"})
@@ -174,7 +174,7 @@ func TestEvidence(t *testing.T) {
 }
 
 func TestTelemetryJoin(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	join := func() string { return st.s.Snapshot().TelemetrySummary.JoinStatus }
 	st.startTurn()
 	if join() != Unavailable {
@@ -182,25 +182,25 @@ func TestTelemetryJoin(t *testing.T) {
 	}
 	traced := inTurn()
 	traced.TraceID, traced.SpanID = "trace_1", "span_1"
-	st.add(event.TypeModelDelta, traced, &event.ModelDelta{Text: "x"})
-	st.add(event.TypeSessionUpdated, event.Scope{}, &event.SessionUpdated{Reason: "not of a turn"})
+	st.addFact(event.TypeModelDelta, traced, &event.ModelDelta{Text: "x"})
+	st.addFact(event.TypeSessionUpdated, event.Scope{}, &event.SessionUpdated{Reason: "not of a turn"})
 	if m := st.s.ThreadRead("thread_1").Telemetry; join() != Joined || m.JoinStatus != Joined || !slices.Equal(m.TraceIDs, []string{"trace_1"}) || m.LastSpanID != "span_1" {
 		t.Errorf("all traced: %s, %+v", join(), m)
 	}
-	st.add(event.TypeModelDelta, inTurn(), &event.ModelDelta{Text: "y"})
+	st.addFact(event.TypeModelDelta, inTurn(), &event.ModelDelta{Text: "y"})
 	if join() != MissingCorrelation {
 		t.Errorf("one isn't traced: %s", join())
 	}
 }
 
 func TestToolInventory(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	if v := st.s.ThreadRead("thread_1").ToolInventory; v.Status != Unknown {
 		t.Errorf("before any fact: %+v", v)
 	}
 	scope := inTool(event.NotApplicable)
 	scope.StepID = event.NotApplicable
-	st.add(event.TypeToolCatalogResolved, scope, &event.ToolCatalogResolved{ToolCount: 1, InventoryRef: "inventory", Tools: []event.ToolInfo{
+	st.addFact(event.TypeToolCatalogResolved, scope, &event.ToolCatalogResolved{ToolCount: 1, InventoryRef: "inventory", Tools: []event.ToolInfo{
 		{ToolName: "read_file", Policy: "allowed", RuntimeOwner: "local", IsReadOnly: true, InterruptBehavior: "cancel", InputSchema: event.Raw(`{}`)},
 	}})
 	v := st.s.ThreadRead("thread_1").ToolInventory

@@ -160,7 +160,7 @@ func (f *fold) anyTurn() *Turn {
 	if turn := t.Turn(f.e.TurnID); turn != nil {
 		return turn
 	}
-	if i := index(t.Recent, func(x *Turn) bool { return x.TurnID == f.e.TurnID }); i >= 0 {
+	if i := indexWhere(t.Recent, func(x *Turn) bool { return x.TurnID == f.e.TurnID }); i >= 0 {
 		return t.Recent[i]
 	}
 	return nil
@@ -233,7 +233,7 @@ func (f *fold) limitChanged(p *event.LimitChanged) {
 		}
 	}
 	l := Limit{
-		Kind: p.Kind, Name: p.Name, Limit: p.Limit, Unit: p.Unit, Reason: p.Reason, Until: moment(p.Until),
+		Kind: p.Kind, Name: p.Name, Limit: p.Limit, Unit: p.Unit, Reason: p.Reason, Until: journalTime(p.Until),
 		ChangedBy: p.ChangedBy, At: f.e.Time, Sequence: f.e.Sequence,
 	}
 	for i, x := range r.Limits {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRoutingIsUnknownBeforeTheFirstFact(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	r := st.s.Snapshot().RoutingLimitSummary
 	if r.Status != Unknown || r.SelectedModel != Unknown || r.Limits.Status != Unknown || r.Cost.Status != Unknown || r.Cost.TotalUSD != nil {
 		t.Errorf("%+v", r)
@@ -15,14 +15,14 @@ func TestRoutingIsUnknownBeforeTheFirstFact(t *testing.T) {
 }
 
 func TestSingleCandidate(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
-	st.add(event.TypeTaskProfileResolved, inTurn(), &event.TaskProfile{Kind: "chat"})
-	st.add(event.TypeRoutingCandidatesResolved, inTurn(), &event.RoutingCandidates{
+	st.addFact(event.TypeTaskProfileResolved, inTurn(), &event.TaskProfile{Kind: "chat"})
+	st.addFact(event.TypeRoutingCandidatesResolved, inTurn(), &event.RoutingCandidates{
 		CandidateCount: 1, Candidates: []event.Candidate{{Provider: "p", Model: "m"}}, HardConstraints: []string{"tools"},
 		Excluded: []event.Exclusion{{Model: "n", Reason: "no tools"}},
 	})
-	st.add(event.TypeRoutingSingleCandidate, inTurn(), &event.RoutingDecision{
+	st.addFact(event.TypeRoutingSingleCandidate, inTurn(), &event.RoutingDecision{
 		CandidateCount: 1, Candidates: []event.Candidate{{Provider: "p", Model: "m"}}, Excluded: []event.Exclusion{{Model: "n", Reason: "no tools"}},
 		SelectedProvider: "p", SelectedModel: "m", DecisionSource: "automatic", DecisionReason: "one", CapabilityGap: "none", FallbackChain: []string{},
 	})
@@ -39,15 +39,15 @@ func TestSingleCandidate(t *testing.T) {
 }
 
 func TestFallbackAndNotPossible(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
-	st.add(event.TypeRoutingFallbackApplied, inTurn(), &event.RoutingDecision{
+	st.addFact(event.TypeRoutingFallbackApplied, inTurn(), &event.RoutingDecision{
 		SelectedProvider: "p", SelectedModel: "m2", DecisionSource: "fallback", DecisionReason: "overloaded", CapabilityGap: "none", FromModel: "m",
 	})
 	if r := st.s.ThreadRead("thread_1").ModelRouting; r.Fallbacks != 1 || r.SelectedModel != "m2" || r.RoutingDecision.FromModel != "m" {
 		t.Errorf("%+v", r)
 	}
-	st.add(event.TypeRoutingNotPossible, inTurn(), &event.RoutingCandidates{DecisionReason: "no key", CapabilityGap: "credential"})
+	st.addFact(event.TypeRoutingNotPossible, inTurn(), &event.RoutingCandidates{DecisionReason: "no key", CapabilityGap: "credential"})
 	r := st.s.ThreadRead("thread_1").ModelRouting
 	if r.Status != ThreadBlocked || r.RoutingDecision != nil || r.SelectedModel != Unknown || r.CapabilityGap != "credential" {
 		t.Errorf("%+v", r)
@@ -55,15 +55,15 @@ func TestFallbackAndNotPossible(t *testing.T) {
 }
 
 func TestCostsAddUp(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	record := func(usd *float64) {
-		st.add(event.TypeCostRecorded, inTurn(), &event.CostRecorded{CostUSD: usd, Currency: "USD", Basis: "price row", ModelRequestID: "req_1"})
+		st.addFact(event.TypeCostRecorded, inTurn(), &event.CostRecorded{CostUSD: usd, Currency: "USD", Basis: "price row", ModelRequestID: "req_1"})
 	}
 	a, b := 0.25, 0.5
 	record(&a)
 	record(nil)
-	st.add(event.TypeTurnCompleted, inTurn(), &event.TurnCompleted{Status: "completed", Outcome: "done"})
+	st.addFact(event.TypeTurnCompleted, inTurn(), &event.TurnCompleted{Status: "completed", Outcome: "done"})
 	record(&b) // known only after the turn's end
 	c := st.s.ThreadRead("thread_1").CostState
 	if c.TotalUSD == nil || *c.TotalUSD != 0.75 || c.Priced != 2 || c.Unpriced != 1 || *c.TurnCostUSD != 0.75 {
@@ -75,17 +75,17 @@ func TestCostsAddUp(t *testing.T) {
 }
 
 func TestUsageAndRateLimit(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	model := inTurn()
 	model.ModelRequestID = "req_1"
 	limit := func() string { return st.s.Snapshot().RoutingLimitSummary.Limits.RateLimit }
-	st.add(event.TypeModelRequested, model, &event.ModelRequested{Provider: "p", Model: "m", ModelRequestID: "req_1", Step: 1, Attempt: 1})
-	st.add(event.TypeRateLimitHit, model, &event.RateLimitHit{Provider: "p", ModelRequestID: "req_1"})
+	st.addFact(event.TypeModelRequested, model, &event.ModelRequested{Provider: "p", Model: "m", ModelRequestID: "req_1", Step: 1, Attempt: 1})
+	st.addFact(event.TypeRateLimitHit, model, &event.RateLimitHit{Provider: "p", ModelRequestID: "req_1"})
 	if limit() != "limited" {
 		t.Errorf("rate limit is %s", limit())
 	}
-	st.add(event.TypeModelCompleted, model, &event.ModelCompleted{
+	st.addFact(event.TypeModelCompleted, model, &event.ModelCompleted{
 		ModelRequestID: "req_1", Provider: "p", StopReason: "end_turn", Usage: event.Usage{InputTokens: 7, OutputTokens: 3}, UsageSource: "estimated",
 		Message: &event.ModelMessage{Text: "hi"},
 	})
@@ -98,20 +98,20 @@ func TestUsageAndRateLimit(t *testing.T) {
 }
 
 func TestQuotas(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	two := 2.0
 	quota := func() string { return st.s.ThreadRead("thread_1").LimitState.Quota }
-	st.add(event.TypeQuotaLow, inTurn(), &event.QuotaState{QuotaName: "session", Limit: &two})
+	st.addFact(event.TypeQuotaLow, inTurn(), &event.QuotaState{QuotaName: "session", Limit: &two})
 	if quota() != "low" {
 		t.Errorf("quota is %s", quota())
 	}
-	st.add(event.TypeQuotaBlocked, inTurn(), &event.QuotaState{QuotaName: "session", Limit: &two})
-	st.add(event.TypeQuotaLow, inTurn(), &event.QuotaState{QuotaName: "tokens"})
+	st.addFact(event.TypeQuotaBlocked, inTurn(), &event.QuotaState{QuotaName: "session", Limit: &two})
+	st.addFact(event.TypeQuotaLow, inTurn(), &event.QuotaState{QuotaName: "tokens"})
 	if m := st.s.ThreadRead("thread_1"); m.LimitState.Quota != "blocked" || len(m.LimitState.Quotas) != 2 || len(m.Diagnostics.QuotaBlocks) != 1 {
 		t.Errorf("limits %+v", m.LimitState)
 	}
-	st.add(event.TypeLimitChanged, event.Scope{}, &event.LimitChanged{Kind: "budget", Name: "session", Limit: &two})
+	st.addFact(event.TypeLimitChanged, event.Scope{}, &event.LimitChanged{Kind: "budget", Name: "session", Limit: &two})
 	if l := st.s.ThreadRead("thread_1").LimitState; l.Quota != "low" || len(l.Limits) != 1 {
 		t.Errorf("after the limit was raised: %+v", l)
 	}

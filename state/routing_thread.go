@@ -95,8 +95,8 @@ func (f *fold) candidatesResolved(p *event.RoutingCandidates) {
 		return
 	}
 	r.Candidates = &CandidateSet{
-		TurnID: f.e.TurnID, CandidateCount: p.CandidateCount, Candidates: first(p.Candidates, keepItems), Excluded: first(p.Excluded, keepItems),
-		HardConstraints: first(p.HardConstraints, keepItems), Preferences: first(p.Preferences, keepItems), TaskKind: p.TaskKind, At: f.e.Time,
+		TurnID: f.e.TurnID, CandidateCount: p.CandidateCount, Candidates: firstN(p.Candidates, keepItems), Excluded: firstN(p.Excluded, keepItems),
+		HardConstraints: firstN(p.HardConstraints, keepItems), Preferences: firstN(p.Preferences, keepItems), TaskKind: p.TaskKind, At: f.e.Time,
 	}
 	if f.e.Type == event.TypeRoutingNotPossible {
 		r.Decision, r.SingleCandidate = nil, false
@@ -131,7 +131,7 @@ func (f *fold) routingDecided(p *event.RoutingDecision) {
 		TurnID: f.e.TurnID, CandidateCount: p.CandidateCount, SelectedProvider: p.SelectedProvider, SelectedModel: p.SelectedModel,
 		RequestedProvider: p.RequestedProvider, RequestedModel: p.RequestedModel, RoutingMode: p.RoutingMode,
 		DecisionSource: p.DecisionSource, DecisionReason: p.DecisionReason, CapabilityGap: p.CapabilityGap,
-		FallbackChain: first(p.FallbackChain, keepItems), RequiresUserOverride: p.RequiresUserOverride, LimitState: p.LimitState,
+		FallbackChain: firstN(p.FallbackChain, keepItems), RequiresUserOverride: p.RequiresUserOverride, LimitState: p.LimitState,
 		FromModel: p.FromModel, Cause: p.Cause, Failed: failed, At: f.e.Time,
 	}
 }
@@ -143,7 +143,7 @@ func (f *fold) decidedFrom(have *CandidateSet, p *event.RoutingDecision) *Candid
 	if have != nil && have.TurnID == f.e.TurnID {
 		*set = *have
 	}
-	set.CandidateCount, set.Candidates, set.Excluded = p.CandidateCount, first(p.Candidates, keepItems), first(p.Excluded, keepItems)
+	set.CandidateCount, set.Candidates, set.Excluded = p.CandidateCount, firstN(p.Candidates, keepItems), firstN(p.Excluded, keepItems)
 	setIf(&set.TaskKind, p.TaskKind)
 	set.At = f.e.Time
 	return set

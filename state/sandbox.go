@@ -51,10 +51,10 @@ func (f *fold) sandboxApplied(p *event.SandboxApplied) {
 	}
 	a := &AppliedSandbox{
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, ProcessID: f.e.ProcessID,
-		Mode: p.Mode, Cwd: p.Cwd, ReadRoots: first(p.ReadRoots, keepRefs), WriteRoots: first(p.WriteRoots, keepRefs),
-		Network: p.Network, AllowedHosts: first(p.AllowedHosts, keepRefs), Enforcement: p.Enforcement,
-		EnvironmentRef: p.EnvironmentID, ProcessLimits: p.ProcessLimits, NotEnforced: first(p.NotEnforced, keepRefs),
-		Hidden: first(p.Hidden, keepRefs), Protected: first(p.Protected, keepRefs),
+		Mode: p.Mode, Cwd: p.Cwd, ReadRoots: firstN(p.ReadRoots, keepRefs), WriteRoots: firstN(p.WriteRoots, keepRefs),
+		Network: p.Network, AllowedHosts: firstN(p.AllowedHosts, keepRefs), Enforcement: p.Enforcement,
+		EnvironmentRef: p.EnvironmentID, ProcessLimits: p.ProcessLimits, NotEnforced: firstN(p.NotEnforced, keepRefs),
+		Hidden: firstN(p.Hidden, keepRefs), Protected: firstN(p.Protected, keepRefs),
 		At: f.e.Time, Sequence: f.e.Sequence,
 	}
 	f.s.Permission.Sandbox = a
@@ -69,7 +69,7 @@ func (f *fold) sandboxViolation(p *event.SandboxViolation) {
 	perm.ViolationCount++
 	perm.Violations = recent(perm.Violations, Violation{
 		EventID: f.e.ID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, ProcessID: f.e.ProcessID,
-		ToolName: p.ToolName, Boundary: p.Boundary, Path: p.Path, Host: p.Host, Detail: short(p.Detail),
+		ToolName: p.ToolName, Boundary: p.Boundary, Path: p.Path, Host: p.Host, Detail: preview(p.Detail),
 		At: f.e.Time, Sequence: f.e.Sequence,
 	}, keepRecent)
 }

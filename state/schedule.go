@@ -57,7 +57,7 @@ type SchedulePause struct {
 
 // Find returns a schedule that was not deleted, or nil.
 func (s *Schedules) Find(id string) *Schedule {
-	if i := index(s.Open, func(x *Schedule) bool { return x.ScheduleID == id }); i >= 0 {
+	if i := indexWhere(s.Open, func(x *Schedule) bool { return x.ScheduleID == id }); i >= 0 {
 		return s.Open[i]
 	}
 	return nil
@@ -73,23 +73,23 @@ func (f *fold) schedule() {
 		}
 		all.Open = append(all.Open, &Schedule{
 			ScheduleID: p.ScheduleID, SessionID: f.e.SessionID, Title: p.Title, Cron: p.Cron, EveryMs: p.EveryMs, TimeZone: p.TimeZone,
-			Missed: p.Missed, Overlap: p.Overlap, Kind: p.Kind, Run: value(p.Run), RunRef: p.RunRef, CreatedBy: p.CreatedBy,
-			CreatedAt: f.e.Time, NextAt: moment(p.NextAt),
+			Missed: p.Missed, Overlap: p.Overlap, Kind: p.Kind, Run: presentValue(p.Run), RunRef: p.RunRef, CreatedBy: p.CreatedBy,
+			CreatedAt: f.e.Time, NextAt: journalTime(p.NextAt),
 		})
 	case *event.ScheduleFired:
 		if x := all.Find(p.ScheduleID); x != nil {
 			x.Fired++
-			x.LastAt, x.LastDueAt, x.NextAt = f.e.Time, moment(p.DueAt), moment(p.NextAt)
+			x.LastAt, x.LastDueAt, x.NextAt = f.e.Time, journalTime(p.DueAt), journalTime(p.NextAt)
 			x.LastJobID, x.LastTaskID, x.LastError, x.QueuedDueAt = p.JobID, p.TaskID, p.Error, time.Time{}
 		}
 	case *event.ScheduleMissed:
 		if x := all.Find(p.ScheduleID); x != nil {
 			x.MissedCount += p.Count
-			x.NextAt = moment(p.NextAt)
+			x.NextAt = journalTime(p.NextAt)
 		}
 	case *event.ScheduleQueued:
 		if x := all.Find(p.ScheduleID); x != nil {
-			x.QueuedDueAt, x.NextAt = moment(p.DueAt), moment(p.NextAt)
+			x.QueuedDueAt, x.NextAt = journalTime(p.DueAt), journalTime(p.NextAt)
 		}
 	case *event.SchedulePaused:
 		if x := all.Find(p.ScheduleID); x != nil {
@@ -100,7 +100,7 @@ func (f *fold) schedule() {
 			x.Pause, x.ResumedAt = nil, f.e.Time
 		}
 	case *event.ScheduleDeleted:
-		if i := index(all.Open, func(x *Schedule) bool { return x.ScheduleID == p.ScheduleID }); i >= 0 {
+		if i := indexWhere(all.Open, func(x *Schedule) bool { return x.ScheduleID == p.ScheduleID }); i >= 0 {
 			f.evict("schedule/"+p.ScheduleID, all.Open[i])
 			all.Open = removed(all.Open, i)
 		}

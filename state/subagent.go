@@ -51,7 +51,7 @@ type Subagent struct {
 	// Outcome is how the work ended, which stays when the child is closed.
 	Outcome string         `json:"outcome,omitempty"`
 	Error   *event.Failure `json:"error,omitempty"`
-	// LastTurnID is the child's turn whose end was told last.
+	// LastTurnID is the child's turn whose end was recorded last.
 	LastTurnID     string      `json:"lastTurnId,omitempty"`
 	Inputs         int64       `json:"inputs,omitempty"`
 	Outputs        int64       `json:"outputs,omitempty"`
@@ -70,7 +70,7 @@ type Subagent struct {
 // Find returns a child of the working set, or nil.
 func (s *Subagents) Find(id string) *Subagent {
 	for _, list := range [...][]*Subagent{s.Open, s.Recent} {
-		if i := index(list, func(x *Subagent) bool { return x.SubagentID == id }); i >= 0 {
+		if i := indexWhere(list, func(x *Subagent) bool { return x.SubagentID == id }); i >= 0 {
 			return list[i]
 		}
 	}
@@ -103,16 +103,16 @@ func (f *fold) subagent() {
 		} else {
 			a.Outputs++
 		}
-		a.said(f.e.Type, p)
+		a.recordLastWord(f.e.Type, p)
 	case *event.SubagentEnded:
 		f.subagentEnded(a, p)
 	}
 }
 
-// said keeps the child's last word.
-func (a *Subagent) said(t event.Type, p *event.SubagentMessage) {
+// recordLastWord keeps the child's last word.
+func (a *Subagent) recordLastWord(t event.Type, p *event.SubagentMessage) {
 	if t == event.TypeSubagentOutput {
-		a.LastMessageRef, a.LastMessage = p.MessageRef, short(p.Text)
+		a.LastMessageRef, a.LastMessage = p.MessageRef, preview(p.Text)
 	}
 }
 
@@ -152,7 +152,7 @@ func (f *fold) subagentSpawned(p *event.SubagentSpawned) {
 // reopenSubagent takes an ended child that goes on among the open ones.
 func (f *fold) reopenSubagent(a *Subagent) {
 	all := &f.s.Subagents
-	i := index(all.Recent, func(x *Subagent) bool { return x == a })
+	i := indexWhere(all.Recent, func(x *Subagent) bool { return x == a })
 	if i < 0 {
 		return
 	}
@@ -168,12 +168,12 @@ func (f *fold) subagentEnded(a *Subagent, p *event.SubagentEnded) {
 	f.countEnd(a, p)
 	setIf(&a.Error, p.Error)
 	setIf(&a.LastMessageRef, p.MessageRef)
-	setIf(&a.LastMessage, short(p.Preview))
+	setIf(&a.LastMessage, preview(p.Preview))
 	setIf(&a.CostUSD, p.CostUSD)
 	if p.Usage != nil {
 		a.Usage = *p.Usage
 	}
-	i := index(all.Open, func(x *Subagent) bool { return x == a })
+	i := indexWhere(all.Open, func(x *Subagent) bool { return x == a })
 	if i < 0 {
 		return
 	}

@@ -79,7 +79,7 @@ type Task struct {
 	// RetryAt is when the next attempt is due, QueuePosition the place in line.
 	RetryAt       time.Time `json:"retryAt,omitzero"`
 	QueuePosition int64     `json:"queuePosition,omitempty"`
-	// Cancel is set once somebody wants the task stopped; it stays.
+	// Cancel is set once the task is to be stopped; it stays.
 	Cancel    *CancelIntent  `json:"cancel,omitempty"`
 	LastError *event.Failure `json:"lastError,omitempty"`
 
@@ -190,13 +190,13 @@ func (t *Tasks) insert(task *Task) {
 	t.byID[task.TaskID] = task
 }
 
-// take removes a task from the list that holds it.
-func (t *Tasks) take(task *Task) {
+// removeTask removes a task from the list that holds it.
+func (t *Tasks) removeTask(task *Task) {
 	same := func(x *Task) bool { return x == task }
-	if i := index(t.Open, same); i >= 0 {
+	if i := indexWhere(t.Open, same); i >= 0 {
 		t.Open = removed(t.Open, i)
 	}
-	if i := index(t.Recent, same); i >= 0 {
+	if i := indexWhere(t.Recent, same); i >= 0 {
 		t.Recent = removed(t.Recent, i)
 	}
 }
@@ -250,18 +250,18 @@ func (f *fold) taskCreated(p *event.TaskCreated) {
 		Visibility: p.Visibility, Priority: p.Priority, Status: p.Status,
 		RequestedBy: p.RequestedBy, Owner: p.Owner, Assignee: p.Assignee, WorkerKind: p.WorkerKind, Peer: p.Peer,
 		HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
-		Scope:              object(p.Scope), Constraints: p.Constraints, TaskProfile: p.TaskProfile, Acceptance: first(p.Acceptance, len(p.Acceptance)),
-		RetryPolicy: p.RetryPolicy, Metadata: value(p.Metadata),
+		Scope:              asObject(p.Scope), Constraints: p.Constraints, TaskProfile: p.TaskProfile, Acceptance: firstN(p.Acceptance, len(p.Acceptance)),
+		RetryPolicy: p.RetryPolicy, Metadata: presentValue(p.Metadata),
 		CreatedAt: f.e.Time, UpdatedAt: f.e.Time, CreatedSequence: f.e.Sequence, StatusSequence: f.e.Sequence,
 	}
 	f.placeTask(t)
 	f.s.Tasks.Created++
-	f.s.Tasks.Counts = count(f.s.Tasks.Counts, t.Status, 1)
+	f.s.Tasks.Counts = addCount(f.s.Tasks.Counts, t.Status, 1)
 	f.s.Tasks.insert(t)
 	for _, id := range p.DependsOn {
 		f.linkTask(t, "blocked_by", id, "active", "")
 	}
-	if !known(t.ParentTaskID) {
+	if !isKnown(t.ParentTaskID) {
 		return
 	}
 	f.linkTask(t, "parent", t.ParentTaskID, "active", "")
@@ -272,10 +272,10 @@ func (f *fold) taskCreated(p *event.TaskCreated) {
 
 // placeTask notes the thread and the turn that the fact places the task in.
 func (f *fold) placeTask(t *Task) {
-	if known(f.e.ThreadID) {
+	if isKnown(f.e.ThreadID) {
 		t.ThreadID = f.e.ThreadID
 	}
-	if known(f.e.TurnID) {
+	if isKnown(f.e.TurnID) {
 		t.TurnID = f.e.TurnID
 	}
 }
@@ -300,8 +300,8 @@ func (f *fold) taskRestored(p *event.TaskUpdated) {
 
 func (f *fold) taskStatus(t *Task, p *event.TaskStatusChanged) {
 	t.NativeStatus, t.StatusReason, t.StatusSequence = p.NativeStatus, p.StatusReason, f.e.Sequence
-	t.Blockers = first(p.Blockers, keepRefs)
-	t.RetryAt, t.QueuePosition = moment(p.RetryAt), max(0, p.Position)
+	t.Blockers = firstN(p.Blockers, keepRefs)
+	t.RetryAt, t.QueuePosition = journalTime(p.RetryAt), max(0, p.Position)
 	if p.Error != nil {
 		t.LastError = p.Error
 	}
@@ -316,7 +316,7 @@ func (f *fold) taskStatus(t *Task, p *event.TaskStatusChanged) {
 		}
 	}
 	if f.e.Type == event.TypeTaskResumed {
-		// Whoever is let go on gets a new while to give a sign of life.
+		// A resumed worker gets the full time again to report.
 		t.LastSeenAt = f.e.Time
 	}
 	if f.e.Type == event.TypeTaskRetrying {
@@ -347,19 +347,19 @@ func (f *fold) taskIncident(t *Task, p *event.TaskStatusChanged) {
 // setTaskStatus moves a task to another status and to the list where it belongs.
 func (f *fold) setTaskStatus(t *Task, status string) {
 	was := t.Terminal()
-	f.s.Tasks.Counts = count(f.s.Tasks.Counts, t.Status, -1)
-	f.s.Tasks.Counts = count(f.s.Tasks.Counts, status, 1)
+	f.s.Tasks.Counts = addCount(f.s.Tasks.Counts, t.Status, -1)
+	f.s.Tasks.Counts = addCount(f.s.Tasks.Counts, status, 1)
 	t.Status = status
 	switch is := t.Terminal(); {
 	case is && !was:
 		t.EndedAt = f.e.Time
 		f.settleAttempt(t)
 		f.settlePeerTasks(t.TaskID)
-		f.s.Tasks.take(t)
+		f.s.Tasks.removeTask(t)
 		f.keepEndedTask(t)
 	case was && !is:
 		t.EndedAt = time.Time{}
-		f.s.Tasks.take(t)
+		f.s.Tasks.removeTask(t)
 		f.s.Tasks.insert(t)
 	}
 }
@@ -427,7 +427,7 @@ func mergeCriteria(have, update []event.AcceptanceCriterion) []event.AcceptanceC
 // attempt and moves nothing else.
 func (f *fold) taskProgressed(t *Task, p *event.TaskProgressed) {
 	if p.Late {
-		f.lateReport(t, LateReport{Status: p.Progress.Phase, Summary: short(p.Progress.Summary), OutputRefs: first(p.OutputRefs, keepRefs)})
+		f.lateReport(t, LateReport{Status: p.Progress.Phase, Summary: preview(p.Progress.Summary), OutputRefs: firstN(p.OutputRefs, keepRefs)})
 		return
 	}
 	t.LastSeenAt = f.e.Time

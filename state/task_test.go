@@ -21,17 +21,17 @@ func (st *story) createTask(id string, p *event.TaskCreated) {
 	if p.Status == "" {
 		p.Status = TaskAccepted
 	}
-	st.add(event.TypeTaskCreated, event.Scope{TaskID: id}, p)
+	st.addFact(event.TypeTaskCreated, event.Scope{TaskID: id}, p)
 }
 
 func (st *story) task(typ event.Type, id, status string) {
 	st.t.Helper()
-	st.add(typ, event.Scope{TaskID: id, RunID: "run_1"}, &event.TaskStatusChanged{Status: status})
+	st.addFact(typ, event.Scope{TaskID: id, RunID: "run_1"}, &event.TaskStatusChanged{Status: status})
 }
 
 func (st *story) attempt(id, run string, ordinal int64) {
 	st.t.Helper()
-	st.add(event.TypeTaskAttemptStarted, event.Scope{TaskID: id, RunID: run}, &event.TaskAttemptStarted{Status: "running", AttemptCount: ordinal})
+	st.addFact(event.TypeTaskAttemptStarted, event.Scope{TaskID: id, RunID: run}, &event.TaskAttemptStarted{Status: "running", AttemptCount: ordinal})
 }
 
 // statuses that a task can have and the type of the fact that leads there.
@@ -46,7 +46,7 @@ var taskStatuses = map[string]event.Type{
 func TestTaskStatusDecidesTheList(t *testing.T) {
 	for status, typ := range taskStatuses {
 		t.Run(status, func(t *testing.T) {
-			st := tell(t)
+			st := newStory(t)
 			st.createTask("task_1", &event.TaskCreated{Title: "one"})
 			st.task(typ, "task_1", status)
 			x := st.s.Tasks.Find("task_1")
@@ -75,7 +75,7 @@ func TestTaskStatusDecidesTheList(t *testing.T) {
 }
 
 func TestImplicitTaskIsNoWorkOfItsOwn(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_turn", &event.TaskCreated{TaskKind: TaskKindTurn, Visibility: "internal"})
 	if st.s.HasOpenWork() {
 		t.Error("the implicit task of a turn counts as open work")
@@ -90,10 +90,10 @@ func TestImplicitTaskIsNoWorkOfItsOwn(t *testing.T) {
 }
 
 func TestRetryKeepsEarlierAttempts(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{Objective: "do it", RetryPolicy: &event.RetryPolicy{MaxAttempts: 3}})
 	st.attempt("task_1", "run_1", 1)
-	st.add(event.TypeTaskAttemptFailed, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptFailed{
+	st.addFact(event.TypeTaskAttemptFailed, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptFailed{
 		Status: "failed", Retryable: true, FailureCategory: "timed_out", Error: &event.Failure{Message: "too slow", Category: "other"},
 		OutputRefs: []event.OutputLink{{OutputRef: "log_1", Offset: 10}},
 	})
@@ -117,12 +117,12 @@ func TestRetryKeepsEarlierAttempts(t *testing.T) {
 }
 
 func TestLostAttemptIsUnknown(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{WorkerKind: "external", HeartbeatTimeoutMs: 1000})
 	st.attempt("task_1", "run_1", 1)
-	st.add(event.TypeTaskStarted, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskStatusChanged{Status: TaskRunning})
+	st.addFact(event.TypeTaskStarted, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskStatusChanged{Status: TaskRunning})
 	seen := st.now()
-	st.add(event.TypeTaskLost, event.Scope{TaskID: "task_1"}, &event.TaskStatusChanged{Status: TaskLost, StatusReason: "no heartbeat"})
+	st.addFact(event.TypeTaskLost, event.Scope{TaskID: "task_1"}, &event.TaskStatusChanged{Status: TaskLost, StatusReason: "no heartbeat"})
 	x := st.s.Tasks.Find("task_1")
 	a := x.Attempts[0]
 	if x.Status != TaskLost || a.Status != AttemptUnknown || a.LastError == nil || a.LastError.Category != "lost" || !a.Inferred {
@@ -137,34 +137,34 @@ func TestLostAttemptIsUnknown(t *testing.T) {
 }
 
 func TestCompletedTaskDoesNotInventSuccessOfItsAttempt(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{})
 	st.attempt("task_1", "run_1", 1)
-	st.add(event.TypeTaskCompleted, event.Scope{TaskID: "task_1"}, &event.TaskCompleted{Status: TaskCompleted})
+	st.addFact(event.TypeTaskCompleted, event.Scope{TaskID: "task_1"}, &event.TaskCompleted{Status: TaskCompleted})
 	if a := st.s.Tasks.Find("task_1").Attempts[0]; a.Status != AttemptUnknown || !a.Inferred {
 		t.Fatalf("attempt %+v", a)
 	}
-	st.add(event.TypeTaskAttemptCompleted, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptCompleted{Status: "completed"})
+	st.addFact(event.TypeTaskAttemptCompleted, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptCompleted{Status: "completed"})
 	if a := st.s.Tasks.Find("task_1").Attempts[0]; a.Status != AttemptCompleted || a.Inferred {
 		t.Fatalf("after its own fact: %+v", a)
 	}
 }
 
 func TestLateReportsChangeNothingElse(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{})
 	st.attempt("task_1", "run_1", 1)
-	st.add(event.TypeTaskAttemptFailed, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptFailed{
+	st.addFact(event.TypeTaskAttemptFailed, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptFailed{
 		Status: "unknown", Retryable: true, FailureCategory: "lost",
 	})
 	st.task(event.TypeTaskRetrying, "task_1", TaskRetrying)
 	st.attempt("task_1", "run_2", 2)
 	before := *st.s.Tasks.Find("task_1")
 	late := event.Scope{TaskID: "task_1", RunID: "run_1"}
-	st.add(event.TypeTaskProgress, late, &event.TaskProgressed{Progress: event.Progress{Summary: "still here"}, Late: true})
-	st.add(event.TypeTaskAttemptCompleted, late, &event.TaskAttemptCompleted{Status: "completed", CompletionSummary: "done!", Late: true})
+	st.addFact(event.TypeTaskProgress, late, &event.TaskProgressed{Progress: event.Progress{Summary: "still here"}, Late: true})
+	st.addFact(event.TypeTaskAttemptCompleted, late, &event.TaskAttemptCompleted{Status: "completed", CompletionSummary: "done!", Late: true})
 	// Not marked as late, but the attempt has ended by a fact of its own.
-	st.add(event.TypeTaskAttemptFailed, late, &event.TaskAttemptFailed{Status: "failed", FailureCategory: "execution"})
+	st.addFact(event.TypeTaskAttemptFailed, late, &event.TaskAttemptFailed{Status: "failed", FailureCategory: "execution"})
 	x := st.s.Tasks.Find("task_1")
 	if x.Status != before.Status || x.CurrentRunID != "run_2" || x.Progress != nil || !x.LastSeenAt.Equal(before.LastSeenAt) {
 		t.Errorf("the task changed: %+v", x)
@@ -179,11 +179,11 @@ func TestLateReportsChangeNothingElse(t *testing.T) {
 
 // The worker of a lost task speaks up. Its word is noted and the task stays lost.
 func TestLateWordOfALostWorker(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{})
 	st.attempt("task_1", "run_1", -1)
 	st.task(event.TypeTaskLost, "task_1", TaskLost)
-	st.add(event.TypeTaskAttemptCompleted, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptCompleted{Status: "completed", Late: true})
+	st.addFact(event.TypeTaskAttemptCompleted, event.Scope{TaskID: "task_1", RunID: "run_1"}, &event.TaskAttemptCompleted{Status: "completed", Late: true})
 	x := st.s.Tasks.Find("task_1")
 	if a := x.Attempts[0]; x.Status != TaskLost || a.Status != AttemptUnknown || !a.Inferred || len(a.Late) != 1 {
 		t.Errorf("task %s, attempt %+v", x.Status, a)
@@ -193,7 +193,7 @@ func TestLateWordOfALostWorker(t *testing.T) {
 }
 
 func TestOpenTasksStayInTheOrderOfCreation(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	for _, id := range []string{"task_1", "task_2", "task_3"} {
 		st.createTask(id, &event.TaskCreated{})
 	}
@@ -211,13 +211,13 @@ func TestOpenTasksStayInTheOrderOfCreation(t *testing.T) {
 }
 
 func TestAttemptsLeaveBeyondTheBound(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{})
 	const n = keepAttempts + 25
 	for i := range n {
 		run := fmt.Sprintf("run_%d", i)
 		st.attempt("task_1", run, int64(i+1))
-		st.add(event.TypeTaskAttemptFailed, event.Scope{TaskID: "task_1", RunID: run}, &event.TaskAttemptFailed{Status: "failed", FailureCategory: "execution"})
+		st.addFact(event.TypeTaskAttemptFailed, event.Scope{TaskID: "task_1", RunID: run}, &event.TaskAttemptFailed{Status: "failed", FailureCategory: "execution"})
 	}
 	x := st.s.Tasks.Find("task_1")
 	if len(x.Attempts) != keepAttempts || x.OlderAttempts != 25 {
@@ -230,7 +230,7 @@ func TestAttemptsLeaveBeyondTheBound(t *testing.T) {
 }
 
 func TestEndedTasksLeaveAndComeBack(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	for i := range keepTasks + 1 {
 		id := fmt.Sprintf("task_%d", i)
 		st.createTask(id, &event.TaskCreated{Title: id})
@@ -243,7 +243,7 @@ func TestEndedTasksLeaveAndComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.add(event.TypeTaskUpdated, event.Scope{TaskID: "task_0"}, &event.TaskUpdated{Record: record, Priority: "high"})
+	st.addFact(event.TypeTaskUpdated, event.Scope{TaskID: "task_0"}, &event.TaskUpdated{Record: record, Priority: "high"})
 	x := st.s.Tasks.Find("task_0")
 	if x == nil || x.Title != "task_0" || x.Priority != "high" || x.Status != TaskFailed {
 		t.Fatalf("taken back: %+v", x)
@@ -258,9 +258,9 @@ func TestEndedTasksLeaveAndComeBack(t *testing.T) {
 }
 
 func TestForeignRecordIsRefused(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	for _, record := range []string{`{"taskId":"task_other","status":"failed"}`, `[]`} {
-		st.add(event.TypeTaskUpdated, event.Scope{TaskID: "task_1"}, &event.TaskUpdated{Record: event.Raw(record)})
+		st.addFact(event.TypeTaskUpdated, event.Scope{TaskID: "task_1"}, &event.TaskUpdated{Record: event.Raw(record)})
 	}
 	if st.s.Tasks.Find("task_1") != nil || st.s.Tasks.Find("task_other") != nil {
 		t.Error("a record of another task was taken")
@@ -271,12 +271,12 @@ func TestForeignRecordIsRefused(t *testing.T) {
 }
 
 func TestTaskGraph(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_root", &event.TaskCreated{})
-	st.add(event.TypeTaskCreated, event.Scope{TaskID: "task_child", ParentTaskID: "task_root", RootTaskID: "task_root"},
+	st.addFact(event.TypeTaskCreated, event.Scope{TaskID: "task_child", ParentTaskID: "task_root", RootTaskID: "task_root"},
 		&event.TaskCreated{TaskKind: "coding", Visibility: "background", Status: TaskAccepted, DependsOn: []string{"task_other"}})
-	st.add(event.TypeTaskDelegated, event.Scope{TaskID: "task_child"}, &event.TaskDelegated{To: "subagent", TargetID: "sub_1"})
-	st.add(event.TypeTaskBlocked, event.Scope{TaskID: "task_child"}, &event.TaskStatusChanged{Status: TaskBlocked, StatusReason: "waits", Blockers: []string{"task_other"}})
+	st.addFact(event.TypeTaskDelegated, event.Scope{TaskID: "task_child"}, &event.TaskDelegated{To: "subagent", TargetID: "sub_1"})
+	st.addFact(event.TypeTaskBlocked, event.Scope{TaskID: "task_child"}, &event.TaskStatusChanged{Status: TaskBlocked, StatusReason: "waits", Blockers: []string{"task_other"}})
 	created := st.s.Tasks.Find("task_child").Relationships[0].CreatedAt
 	snap := st.s.Snapshot()
 	want := []string{
@@ -293,13 +293,13 @@ func TestTaskGraph(t *testing.T) {
 	if b := snap.BlockedTasks; len(b) != 1 || b[0].TaskID != "task_child" || !slices.Equal(b[0].Blockers, []string{"task_other"}) {
 		t.Errorf("blocked %+v", b)
 	}
-	st.add(event.TypeTaskDependencyUpdated, event.Scope{TaskID: "task_child"},
+	st.addFact(event.TypeTaskDependencyUpdated, event.Scope{TaskID: "task_child"},
 		&event.TaskDependencyUpdated{Change: "updated", Kind: "blocked_by", TargetID: "task_other", Status: "satisfied", Reason: "done"})
 	edge := st.s.Tasks.Find("task_child").Relationships[0]
 	if edge.Status != "satisfied" || !edge.CreatedAt.Equal(created) || !edge.UpdatedAt.Equal(st.now()) {
 		t.Errorf("the satisfied edge %+v", edge)
 	}
-	st.add(event.TypeTaskDependencyUpdated, event.Scope{TaskID: "task_child"},
+	st.addFact(event.TypeTaskDependencyUpdated, event.Scope{TaskID: "task_child"},
 		&event.TaskDependencyUpdated{Change: "removed", Kind: "blocked_by", TargetID: "task_other", Status: "removed"})
 	if findEdge(st.s.Tasks.Find("task_child").Relationships, "blocked_by", "task_other") >= 0 {
 		t.Error("a removed edge is still in the graph")
@@ -307,10 +307,10 @@ func TestTaskGraph(t *testing.T) {
 }
 
 func TestEdgesAreBoundedButDependenciesStay(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{DependsOn: []string{"task_dependency"}})
 	for i := range keepEdges + 50 {
-		st.add(event.TypeTaskDependencyUpdated, event.Scope{TaskID: "task_1"},
+		st.addFact(event.TypeTaskDependencyUpdated, event.Scope{TaskID: "task_1"},
 			&event.TaskDependencyUpdated{Change: "added", Kind: "child", TargetID: fmt.Sprintf("task_c%d", i), Status: "active"})
 	}
 	x := st.s.Tasks.Find("task_1")
@@ -323,16 +323,16 @@ func TestEdgesAreBoundedButDependenciesStay(t *testing.T) {
 }
 
 func TestTaskProgressAcceptanceAndDelivery(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{Acceptance: []event.AcceptanceCriterion{{ID: "a", Description: "tests pass"}, {ID: "b", Description: "docs"}}})
 	st.attempt("task_1", "run_1", 1)
 	run := event.Scope{TaskID: "task_1", RunID: "run_1"}
 	half := 50.0
-	st.add(event.TypeTaskProgress, run, &event.TaskProgressed{
+	st.addFact(event.TypeTaskProgress, run, &event.TaskProgressed{
 		Progress:   event.Progress{Phase: "working", Percent: &half, Counters: map[string]int64{"files": 3}},
 		OutputRefs: []event.OutputLink{{OutputRef: "log", Offset: 0}},
 	})
-	st.add(event.TypeTaskProgress, run, &event.TaskProgressed{
+	st.addFact(event.TypeTaskProgress, run, &event.TaskProgressed{
 		Progress: event.Progress{Phase: "verifying"}, OutputRefs: []event.OutputLink{{OutputRef: "log", Offset: 512}},
 		DeliveryState: &event.DeliveryState{Status: "pending"},
 	})
@@ -346,7 +346,7 @@ func TestTaskProgressAcceptanceAndDelivery(t *testing.T) {
 	if d := st.s.Snapshot().DeliveryState; d.Status != Available || len(d.Open) != 1 || d.ByStatus["pending"] != 1 {
 		t.Errorf("delivery %+v", d)
 	}
-	st.add(event.TypeTaskCompleted, run, &event.TaskCompleted{
+	st.addFact(event.TypeTaskCompleted, run, &event.TaskCompleted{
 		Status: TaskCompleted, Acceptance: []event.AcceptanceCriterion{{ID: "a", Description: "tests pass", Status: "satisfied"}},
 		Artifacts: []event.ArtifactLink{{ArtifactID: "artifact_1"}}, EvidenceRefs: []string{"evidence_1"},
 		DeliveryState: &event.DeliveryState{Status: "delivered"},
@@ -364,10 +364,10 @@ func TestTaskProgressAcceptanceAndDelivery(t *testing.T) {
 }
 
 func TestCancelIntentStaysUntilRetry(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask("task_1", &event.TaskCreated{})
-	st.add(event.TypeTaskCancelRequested, event.Scope{TaskID: "task_1"}, &event.TaskStatusChanged{Status: TaskCancelling, StatusReason: "enough", Propagate: true})
-	st.add(event.TypeTaskProgress, event.Scope{TaskID: "task_1"}, &event.TaskProgressed{Progress: event.Progress{Phase: "cleaning"}})
+	st.addFact(event.TypeTaskCancelRequested, event.Scope{TaskID: "task_1"}, &event.TaskStatusChanged{Status: TaskCancelling, StatusReason: "enough", Propagate: true})
+	st.addFact(event.TypeTaskProgress, event.Scope{TaskID: "task_1"}, &event.TaskProgressed{Progress: event.Progress{Phase: "cleaning"}})
 	if c := st.s.Tasks.Find("task_1").Cancel; c == nil || !c.Propagate || c.Reason != "enough" {
 		t.Fatalf("intent %+v", c)
 	}
@@ -384,9 +384,9 @@ func TestCancelIntentStaysUntilRetry(t *testing.T) {
 // TestAPreparedAttemptRunsWithItsTurn: that an attempt begins is said once; that it
 // is worked on follows from its turn.
 func TestAPreparedAttemptRunsWithItsTurn(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.createTask(inTurn().TaskID, &event.TaskCreated{Title: "one"})
-	st.add(event.TypeTaskAttemptStarted, inTurn(), &event.TaskAttemptStarted{Status: AttemptPreparing, AttemptCount: 1})
+	st.addFact(event.TypeTaskAttemptStarted, inTurn(), &event.TaskAttemptStarted{Status: AttemptPreparing, AttemptCount: 1})
 	attempt := func() Attempt { return st.s.Tasks.Find(inTurn().TaskID).Attempts[0] }
 	if got := attempt().Status; got != AttemptPreparing {
 		t.Fatalf("before the turn: %s", got)
@@ -395,8 +395,8 @@ func TestAPreparedAttemptRunsWithItsTurn(t *testing.T) {
 	if got := attempt().Status; got != AttemptRunning {
 		t.Errorf("after the turn has started: %s", got)
 	}
-	st.add(event.TypeTaskAttemptCompleted, inTurn(), &event.TaskAttemptCompleted{Status: "completed"})
-	st.add(event.TypeTurnStarted, inTurn(), &event.TurnStarted{Status: "running"})
+	st.addFact(event.TypeTaskAttemptCompleted, inTurn(), &event.TaskAttemptCompleted{Status: "completed"})
+	st.addFact(event.TypeTurnStarted, inTurn(), &event.TurnStarted{Status: "running"})
 	if got := attempt().Status; got != AttemptCompleted {
 		t.Errorf("an ended attempt became %s", got)
 	}

@@ -53,7 +53,7 @@ func (c *Correlation) Status() string {
 	return Joined
 }
 
-func (c *Correlation) note(traced bool) {
+func (c *Correlation) countSpan(traced bool) {
 	switch {
 	case traced:
 		c.Traced++
@@ -88,7 +88,7 @@ func (t *Thread) Trace(sessionID string, turn *Turn) event.Trace {
 // than the caller and the loop add to the turn: an approval that somebody else gives, a
 // subagent, a recovery. It is empty if the caller sent none.
 func (s *Session) TraceOf(e *event.Event) string {
-	if s.Telemetry.TraceCount == 0 || !known(e.TurnID) {
+	if s.Telemetry.TraceCount == 0 || !isKnown(e.TurnID) {
 		return ""
 	}
 	t := s.Thread(e.ThreadID)
@@ -103,11 +103,11 @@ func (s *Session) TraceOf(e *event.Event) string {
 
 // apply notes the trace of any fact; t is the fact's thread or nil.
 func (m *Telemetry) apply(e *event.Event, t *Thread) {
-	traced := known(e.TraceID)
-	if known(e.TurnID) {
-		m.Correlation.note(traced)
+	traced := isKnown(e.TraceID)
+	if isKnown(e.TurnID) {
+		m.Correlation.countSpan(traced)
 		if t != nil {
-			t.Correlation.note(traced)
+			t.Correlation.countSpan(traced)
 		}
 	}
 	if !traced {

@@ -58,7 +58,7 @@ func (f *fold) toolCatalogResolved(p *event.ToolCatalogResolved) {
 	inv := &ToolInventory{
 		TurnID: f.e.TurnID, ToolCount: p.ToolCount, InventoryRef: p.InventoryRef, Digest: p.Digest, At: f.e.Time, Sequence: f.e.Sequence,
 	}
-	for _, x := range first(p.Tools, keepTools) {
+	for _, x := range firstN(p.Tools, keepTools) {
 		inv.Tools = append(inv.Tools, ToolSummary{
 			ToolName: x.ToolName, Policy: x.Policy, RuntimeOwner: x.RuntimeOwner,
 			IsReadOnly: x.IsReadOnly, SideBySide: x.IsConcurrencySafe, IsDestructive: x.IsDestructive, Reason: x.Reason,

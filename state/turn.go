@@ -46,7 +46,7 @@ type Turn struct {
 	EndedAt           time.Time `json:"completedAt,omitzero"`
 	EndSequence       uint64    `json:"endSequence,omitempty"`
 
-	// Interrupt is set once somebody wants the turn stopped.
+	// Interrupt is set once the turn is to be stopped.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
 	// Steered counts the inputs that were added to the running turn.
 	Steered int64 `json:"steered,omitempty"`
@@ -57,7 +57,7 @@ type Turn struct {
 
 	// Step counts the model calls of the turn, the one under way included.
 	Step int64 `json:"step,omitempty"`
-	// FailedCalls counts the model calls that failed since somebody said something.
+	// FailedCalls counts the model calls that failed since the last input.
 	FailedCalls int64 `json:"failedCalls,omitempty"`
 	// Call is the turn's newest model call.
 	Call *ModelCall `json:"call,omitempty"`
@@ -134,7 +134,7 @@ type ModelCall struct {
 	// EndSequence is where the answer is found.
 	EndSequence uint64    `json:"endSequence,omitempty"`
 	StartedAt   time.Time `json:"startedAt"`
-	// Told says that all hooks that are told of answers were told of this one.
+	// Told says that all post_sampling hooks ran on this answer.
 	Told bool `json:"told,omitempty"`
 }
 
@@ -423,7 +423,7 @@ func (f *fold) toolStarted(p *event.ToolStarted) {
 	c.Attempts++
 	c.Decision, c.ActionID = "", "" // they were used: an action from now on is one that the call itself asked for
 	c.StepID, c.Status, c.Policy, c.IsReadOnly, c.StartSequence = f.e.StepID, ToolRunning, p.Policy, p.IsReadOnly, f.e.Sequence
-	c.Digest = digest(p.ToolName, string(value(p.SafeArgs)), p.InputRef)
+	c.Digest = digest(p.ToolName, string(presentValue(p.SafeArgs)), p.InputRef)
 }
 
 // digest is a short fingerprint of texts, for comparing them within a turn.

@@ -88,8 +88,8 @@ func (s *Session) Snapshot() *SessionSnapshot {
 		SchemaVersion: event.SchemaStandard, RuntimeID: orUnknown(s.RuntimeID), SessionID: s.SessionID, Sequence: s.Sequence,
 		Title: s.Title, Account: s.Account, Workspace: s.Workspace, Status: orUnknown(s.Status), PermissionMode: s.PermissionMode,
 		Metadata: s.Metadata, CreatedBy: s.CreatedBy, ForkedFrom: s.ForkedFrom, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		PinnedThreadIDs: listed(s.PinnedThreads), ArchivedThreads: s.ArchivedThreads,
-		Queue: s.queueSnapshot(), Incidents: listed(s.Incidents),
+		PinnedThreadIDs: listCopy(s.PinnedThreads), ArchivedThreads: s.ArchivedThreads,
+		Queue: s.queueSnapshot(), Incidents: listCopy(s.Incidents),
 		ExecutionEnvironment: s.environmentSnapshot(main), PermissionState: s.permissionState(""), SandboxState: s.sandboxState(nil),
 		RoutingLimitSummary: s.routingLimitSummary(), SubagentJobSummary: s.subagentJobSummary(), ChannelSummary: s.channelSummary(),
 		TelemetrySummary: s.telemetrySummary(nil), OutputSummary: s.outputSummary(), HistorySummary: s.historySummary(""),
@@ -113,7 +113,7 @@ func (s *Session) snapshotTasks(snap *SessionSnapshot) {
 	snap.Tasks = tasks
 	snap.TaskSummary = s.taskSummary()
 	snap.TaskGraph = taskGraph(tasks)
-	snap.Attempts = attempts(tasks)
+	snap.Attempts = visibleAttempts(tasks)
 	snap.BlockedTasks = s.blockedTasks(tasks)
 	snap.DeliveryState = deliverySummary(tasks)
 }
@@ -181,8 +181,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// listed returns a copy of a list that encodes as an array, also when it is empty.
-func listed[T any](list []T) []T { return append(make([]T, 0, len(list)), list...) }
+// listCopy returns a copy of a list that encodes as an array, also when it is empty.
+func listCopy[T any](list []T) []T { return append(make([]T, 0, len(list)), list...) }
 
 // chosen returns copies of the elements that the view wants.
 func chosen[T any](list []T, want func(*T) bool) []T {
@@ -208,9 +208,9 @@ func copied[T any](want func(*T) bool, lists ...[]*T) []T {
 	return out
 }
 
-// within reports whether something of thread id is in view: everything is when
+// inView reports whether something of thread id is in view: everything is when
 // the view is of the whole session.
-func within(view, id string) bool { return view == "" || view == id }
+func inView(view, id string) bool { return view == "" || view == id }
 
 // statusOf is the status of a section.
 func statusOf(has bool, otherwise string) string {
@@ -220,8 +220,8 @@ func statusOf(has bool, otherwise string) string {
 	return otherwise
 }
 
-// counts returns a copy that encodes as an object, also when it is empty.
-func counts(m map[string]int64) map[string]int64 {
+// countsCopy returns a copy that encodes as an object, also when it is empty.
+func countsCopy(m map[string]int64) map[string]int64 {
 	out := make(map[string]int64, len(m))
 	maps.Copy(out, m)
 	return out

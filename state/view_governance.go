@@ -11,7 +11,7 @@ type PermissionState struct {
 	// Mode is the mode that holds here, or unknown; ModeSource who set it.
 	Mode       string `json:"mode"`
 	ModeSource string `json:"modeSource"`
-	// InteractionAllowed says whether somebody may be asked in this mode.
+	// InteractionAllowed says whether this mode may ask a person.
 	InteractionAllowed bool             `json:"interactionAllowed"`
 	Policies           []Policy         `json:"policies"`
 	Grants             []Grant          `json:"grants"`
@@ -24,7 +24,7 @@ type PermissionState struct {
 	HookCounts         map[string]int64 `json:"hookCounts"`
 }
 
-// Approval is a decision that somebody has to make.
+// Approval is a pending decision.
 type Approval struct {
 	ActionID    string    `json:"actionId"`
 	ThreadID    string    `json:"threadId"`
@@ -46,14 +46,14 @@ func (s *Session) permissionState(thread string) PermissionState {
 	v := PermissionState{
 		Status: statusOf(mode != Unknown || len(p.Policies) > 0, Unknown), Mode: mode, ModeSource: source,
 		InteractionAllowed: mode != Unknown && mode != "never" && mode != "plan",
-		Policies:           listed(p.Policies), Grants: listed(p.Grants), PendingApprovals: []Approval{},
-		Decisions:      chosen(p.Decisions, func(d *Decision) bool { return within(thread, d.ThreadID) }),
-		DecisionCounts: counts(p.Counts), ResolvedCounts: counts(p.Resolved), Requested: p.Requested,
-		HookRuns:   copied(func(h *HookRun) bool { return within(thread, h.ThreadID) }, p.Hooks, p.HookRuns),
-		HookCounts: counts(p.HookCounts),
+		Policies:           listCopy(p.Policies), Grants: listCopy(p.Grants), PendingApprovals: []Approval{},
+		Decisions:      chosen(p.Decisions, func(d *Decision) bool { return inView(thread, d.ThreadID) }),
+		DecisionCounts: countsCopy(p.Counts), ResolvedCounts: countsCopy(p.Resolved), Requested: p.Requested,
+		HookRuns:   copied(func(h *HookRun) bool { return inView(thread, h.ThreadID) }, p.Hooks, p.HookRuns),
+		HookCounts: countsCopy(p.HookCounts),
 	}
 	for _, a := range s.Actions.Pending {
-		if within(thread, a.ThreadID) && waitingPhase(a.ActionType) == "waiting_permission" {
+		if inView(thread, a.ThreadID) && waitingPhase(a.ActionType) == "waiting_permission" {
 			v.PendingApprovals = append(v.PendingApprovals, Approval{
 				ActionID: a.ActionID, ThreadID: a.ThreadID, TurnID: a.TurnID, ToolCallID: a.ToolCallID, ActionType: a.ActionType,
 				ToolName: a.ToolName, Reason: a.Reason, Destructive: a.Destructive, ExpiresAt: a.ExpiresAt, Since: a.CreatedAt,
@@ -84,9 +84,9 @@ func (s *Session) permissionMode(thread string) (mode, source string) {
 			}
 		}
 	}
-	// Nobody set one here: what the configuration says is known from what it decided.
+	// None was set here: what the configuration says is known from what it decided.
 	for _, d := range slices.Backward(s.Permission.Decisions) {
-		if within(thread, d.ThreadID) && d.PermissionMode != "" {
+		if inView(thread, d.ThreadID) && d.PermissionMode != "" {
 			return d.PermissionMode, "last_decision"
 		}
 	}
@@ -112,7 +112,7 @@ func (s *Session) sandboxState(t *Thread) SandboxState {
 	}
 	v := SandboxState{
 		Profile:       profile,
-		Violations:    chosen(s.Permission.Violations, func(x *Violation) bool { return within(thread, x.ThreadID) }),
+		Violations:    chosen(s.Permission.Violations, func(x *Violation) bool { return inView(thread, x.ThreadID) }),
 		ViolationRefs: []string{}, ViolationCount: s.Permission.ViolationCount,
 	}
 	v.Status = statusOf(profile != nil, Unknown)
@@ -143,7 +143,7 @@ type EnvironmentSnapshot struct {
 	ResourceLimits  map[string]int64 `json:"resourceLimits"`
 	ActiveProcesses []Process        `json:"activeProcesses"`
 	RecentProcesses []Process        `json:"recentProcesses"`
-	// MayStillExist are the processes whose end nobody could prove.
+	// MayStillExist are the processes whose end could not be proved.
 	MayStillExist []string         `json:"mayStillExist"`
 	Started       int64            `json:"started"`
 	EndedCounts   map[string]int64 `json:"endedCounts"`
@@ -157,7 +157,7 @@ func (s *Session) environmentSnapshot(t *Thread) EnvironmentSnapshot {
 		Shell: Unknown, OS: Unknown, Arch: Unknown, ResourceLimits: map[string]int64{}, MayStillExist: []string{},
 		ActiveProcesses: copied(func(*Process) bool { return true }, env.Active),
 		RecentProcesses: copied(func(*Process) bool { return true }, env.Recent),
-		Started:         env.Started, EndedCounts: counts(env.Counts),
+		Started:         env.Started, EndedCounts: countsCopy(env.Counts),
 	}
 	if s.Workspace != nil {
 		v.WorkspaceID, v.WorkspaceRoot = s.Workspace.WorkspaceID, s.Workspace.Root
@@ -189,8 +189,8 @@ func (v *EnvironmentSnapshot) bound(sandbox *AppliedSandbox) {
 		v.Cwd = sandbox.Cwd
 	}
 	v.NetworkProfile, v.SandboxMode, v.SandboxBasis = sandbox.Network, sandbox.Mode, "applied"
-	v.AdditionalRoots = append(listed(sandbox.ReadRoots), sandbox.WriteRoots...)
-	v.ResourceLimits = counts(sandbox.ProcessLimits)
+	v.AdditionalRoots = append(listCopy(sandbox.ReadRoots), sandbox.WriteRoots...)
+	v.ResourceLimits = countsCopy(sandbox.ProcessLimits)
 	if sandbox.EnvironmentRef != "" {
 		v.EnvRef = sandbox.EnvironmentRef
 	}

@@ -22,7 +22,7 @@ func (s *Session) telemetrySummary(t *Thread) TelemetrySummary {
 	}
 	v := TelemetrySummary{TraceIDs: []string{}, Traced: c.Traced, Untraced: c.Untraced, JoinStatus: c.Status()}
 	for _, x := range s.Telemetry.Traces {
-		if within(thread, x.ThreadID) {
+		if inView(thread, x.ThreadID) {
 			v.TraceIDs = append(v.TraceIDs, x.TraceID)
 			v.LastSpanID = x.LastSpanID
 		}
@@ -50,13 +50,13 @@ type EvidenceSummary struct {
 // the whole session is every thread's; the counts are the session's.
 func (s *Session) evidenceSummary(thread string) EvidenceSummary {
 	e := &s.Evidence
-	mine := func(id string) bool { return within(thread, id) || !known(id) }
+	mine := func(id string) bool { return inView(thread, id) || !isKnown(id) }
 	v := EvidenceSummary{
 		EvidenceRefs: []string{}, Entries: chosen(e.Recent, func(x *EvidenceEntry) bool { return mine(x.ThreadID) }),
 		VerificationOutcomes: chosen(e.Outcomes, func(o *Outcome) bool { return mine(o.ThreadID) }),
-		ReplayRefs:           listed(e.ReplayRefs), ReviewRefs: listed(e.ReviewRefs), TraceRefs: listed(e.TraceRefs), TraceIDs: []string{},
+		ReplayRefs:           listCopy(e.ReplayRefs), ReviewRefs: listCopy(e.ReviewRefs), TraceRefs: listCopy(e.TraceRefs), TraceIDs: []string{},
 		AuditNotes: chosen(e.Notes, func(n *AuditNote) bool { return mine(n.ThreadID) }),
-		Counts:     counts(e.Counts), OutcomeCounts: counts(e.OutcomeCounts),
+		Counts:     countsCopy(e.Counts), OutcomeCounts: countsCopy(e.OutcomeCounts),
 	}
 	if thread != "" {
 		v.ReplayRefs, v.ReviewRefs, v.TraceRefs = v.refs()
@@ -69,7 +69,7 @@ func (s *Session) evidenceSummary(thread string) EvidenceSummary {
 		}
 	}
 	for _, x := range s.Telemetry.Traces {
-		if within(thread, x.ThreadID) {
+		if inView(thread, x.ThreadID) {
 			v.TraceIDs = append(v.TraceIDs, x.TraceID)
 		}
 	}
@@ -101,7 +101,7 @@ type ArtifactSummary struct {
 	Artifacts []Artifact `json:"artifacts"`
 	DiffRefs  []string   `json:"diffRefs"`
 	// ValidationIssues sums the known problems; Unvalidated counts artifacts that
-	// nobody validated, of which nothing is known.
+	// have not been validated, of which nothing is known.
 	ValidationIssues int64            `json:"validationIssues"`
 	Unvalidated      int64            `json:"unvalidated"`
 	Changes          map[string]int64 `json:"changes"`
@@ -111,8 +111,8 @@ type ArtifactSummary struct {
 // are the session's.
 func (s *Session) artifactSummary(thread string) ArtifactSummary {
 	v := ArtifactSummary{
-		Artifacts: copied(func(a *Artifact) bool { return within(thread, a.ThreadID) }, s.Artifacts.Recent),
-		DiffRefs:  []string{}, Changes: counts(s.Artifacts.Changes),
+		Artifacts: copied(func(a *Artifact) bool { return inView(thread, a.ThreadID) }, s.Artifacts.Recent),
+		DiffRefs:  []string{}, Changes: countsCopy(s.Artifacts.Changes),
 	}
 	for _, a := range v.Artifacts {
 		v.DiffRefs = appendRef(v.DiffRefs, a.DiffRef)
@@ -144,7 +144,7 @@ func (s *Session) outputSummary() OutputSummary {
 	o := &s.Outputs
 	return OutputSummary{
 		Status:  statusOf(o.Spilled+o.Truncated+o.Redacted+o.Expired > 0, NotApplicable),
-		Outputs: copied(func(*Output) bool { return true }, o.Recent), Redactions: listed(o.Redactions),
+		Outputs: copied(func(*Output) bool { return true }, o.Recent), Redactions: listCopy(o.Redactions),
 		Spilled: o.Spilled, Truncated: o.Truncated, Redacted: o.Redacted, Expired: o.Expired,
 		StoredBytes: o.StoredBytes, DroppedBytes: o.DroppedBytes, RedactedCount: o.RedactedCount,
 	}
@@ -169,11 +169,11 @@ type HistorySummary struct {
 // rollbacks, the rest is the session's.
 func (s *Session) historySummary(thread string) HistorySummary {
 	h := &s.History
-	mine := func(r *Rollback) bool { return within(thread, r.ThreadID) }
+	mine := func(r *Rollback) bool { return inView(thread, r.ThreadID) }
 	v := HistorySummary{
 		LastSequence: s.Sequence, Window: h.Window, Reconstruction: h.Reconstruction, Reconstructions: h.Reconstructions,
 		Rollbacks: chosen(h.Rollbacks, mine), RunningRollbacks: chosen(h.RunningRollbacks, mine),
-		Repairs: listed(h.Repairs), RepairCount: h.RepairCount, Snapshot: h.Snapshot,
+		Repairs: listCopy(h.Repairs), RepairCount: h.RepairCount, Snapshot: h.Snapshot,
 		Degraded: h.Reconstruction != nil && h.Reconstruction.Degraded,
 	}
 	has := h.Window != nil || h.Reconstruction != nil || h.Snapshot != nil || len(v.Rollbacks)+len(v.RunningRollbacks)+len(v.Repairs) > 0
@@ -209,7 +209,7 @@ func contextBoundary(t *Thread) ContextBoundary {
 	v.Resolved, v.Compaction, v.Running = c.Resolved, c.Boundary, c.Running
 	v.Failures, v.LastFailure, v.Compactions = c.Failures, c.LastFailure, c.Compactions
 	if c.Resolved != nil {
-		v.Warnings, v.MissingFacts = listed(c.Resolved.Left), listed(c.Resolved.MissingFacts)
+		v.Warnings, v.MissingFacts = listCopy(c.Resolved.Left), listCopy(c.Resolved.MissingFacts)
 	}
 	switch {
 	case c.Running != nil:

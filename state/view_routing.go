@@ -56,8 +56,8 @@ type LimitState struct {
 func (s *Session) limitState() LimitState {
 	r := &s.Routing
 	v := LimitState{
-		Quota: Unknown, RateLimit: Unknown, Quotas: listed(r.Quotas), LastRateLimit: r.RateLimit, RateLimitHits: r.RateLimitHits,
-		Limits: listed(r.Limits),
+		Quota: Unknown, RateLimit: Unknown, Quotas: listCopy(r.Quotas), LastRateLimit: r.RateLimit, RateLimitHits: r.RateLimitHits,
+		Limits: listCopy(r.Limits),
 	}
 	for _, q := range r.Quotas {
 		if v.Quota != "blocked" {

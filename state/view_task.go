@@ -44,7 +44,7 @@ func (s *Session) taskSummary() TaskSummary {
 	sum := TaskSummary{
 		Status: Available, Waiting: n[TaskWaitingInput] + n[TaskWaitingPermission] + n[TaskWaitingResource], Blocked: n[TaskBlocked],
 		Completed: n[TaskCompleted], Failed: n[TaskFailed], TimedOut: n[TaskTimedOut], Cancelled: n[TaskCancelled],
-		Lost: n[TaskLost], Archived: n[TaskArchived], ByStatus: counts(n), RecentTerminal: []EndedTask{},
+		Lost: n[TaskLost], Archived: n[TaskArchived], ByStatus: countsCopy(n), RecentTerminal: []EndedTask{},
 	}
 	for status, k := range n {
 		sum.Total += k
@@ -64,7 +64,7 @@ func (s *Session) taskSummary() TaskSummary {
 
 // tasksOf returns the tasks of a thread, or of the session.
 func (s *Session) tasksOf(thread string) []Task {
-	return copied(func(t *Task) bool { return within(thread, t.ThreadID) }, s.Tasks.Open, s.Tasks.Recent)
+	return copied(func(t *Task) bool { return inView(thread, t.ThreadID) }, s.Tasks.Open, s.Tasks.Recent)
 }
 
 // TaskGraph is the edges between tasks and what they are made of.
@@ -99,8 +99,8 @@ type TaskAttempt struct {
 	Attempt
 }
 
-// attempts returns the attempts under way and the newest one of each task.
-func attempts(tasks []Task) []TaskAttempt {
+// visibleAttempts returns the attempts under way and the newest one of each task.
+func visibleAttempts(tasks []Task) []TaskAttempt {
 	out := []TaskAttempt{}
 	for _, t := range tasks {
 		for i, a := range t.Attempts {
@@ -132,7 +132,7 @@ func (s *Session) blockedTasks(tasks []Task) []BlockedTask {
 			continue
 		}
 		b := BlockedTask{
-			TaskID: t.TaskID, Status: t.Status, StatusReason: t.StatusReason, Blockers: listed(t.Blockers),
+			TaskID: t.TaskID, Status: t.Status, StatusReason: t.StatusReason, Blockers: listCopy(t.Blockers),
 			ActionIDs: []string{}, Since: t.UpdatedAt,
 		}
 		for _, a := range s.Actions.Pending {

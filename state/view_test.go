@@ -54,7 +54,7 @@ func TestDecodeRefusesOtherVersions(t *testing.T) {
 }
 
 func TestQueueView(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	st.startTurn()
 	for i := 2; i <= 3; i++ {
 		scope := event.Scope{ThreadID: "thread_1", TurnID: fmt.Sprintf("turn_%d", i), TaskID: "task_q", RunID: "run_q"}
@@ -62,7 +62,7 @@ func TestQueueView(t *testing.T) {
 		if i == 3 {
 			p.Options = &event.TurnOptions{QueuePolicy: "steer"}
 		}
-		st.add(event.TypeTurnSubmitted, scope, p)
+		st.addFact(event.TypeTurnSubmitted, scope, p)
 	}
 	m := st.s.ThreadRead("thread_1")
 	if len(m.QueuedTurns) != 2 || m.QueuedTurns[0].Position != 1 || m.QueuedTurns[0].Policy != "queue" || m.QueuedTurns[0].Source != "channel" {
@@ -75,7 +75,7 @@ func TestQueueView(t *testing.T) {
 	if s.Queue.Length != 2 || s.Queue.Threads[0].ResumeState != "behind_turn" || !slices.Equal(s.ActiveThreadIDs, []string{"thread_1"}) {
 		t.Errorf("queue %+v", s.Queue)
 	}
-	st.add(event.TypeThreadUpdated, event.Scope{ThreadID: "thread_1"}, &event.ThreadUpdated{Status: "blocked", Reason: "tool lost", Code: "tool_lost"})
+	st.addFact(event.TypeThreadUpdated, event.Scope{ThreadID: "thread_1"}, &event.ThreadUpdated{Status: "blocked", Reason: "tool lost", Code: "tool_lost"})
 	if s := st.s.Snapshot(); s.Queue.Threads[0].ResumeState != "blocked" || s.Threads[0].Status != ThreadBlocked || s.Threads[0].Block.Code != "tool_lost" {
 		t.Errorf("blocked %+v", s.Threads[0])
 	}
@@ -87,10 +87,10 @@ func TestTurnStatuses(t *testing.T) {
 		return func(st *story) {
 			st.startTurn()
 			if status == TurnCompleted {
-				st.add(event.TypeTurnCompleted, inTurn(), &event.TurnCompleted{Status: status, Outcome: "done"})
+				st.addFact(event.TypeTurnCompleted, inTurn(), &event.TurnCompleted{Status: status, Outcome: "done"})
 				return
 			}
-			st.add(event.TypeTurnFailed, inTurn(), &event.TurnFailed{Status: status, Outcome: "x", FailureCategory: "interrupted", Error: &event.Failure{Message: "x"}})
+			st.addFact(event.TypeTurnFailed, inTurn(), &event.TurnFailed{Status: status, Outcome: "x", FailureCategory: "interrupted", Error: &event.Failure{Message: "x"}})
 		}
 	}
 	schema := eventtest.StrictSnapshot(t)
@@ -100,22 +100,22 @@ func TestTurnStatuses(t *testing.T) {
 	}{
 		{"none", "", ThreadIdle, "idle", func(*story) {}},
 		{"accepted", TurnAccepted, ThreadRunning, "accepted", func(st *story) {
-			st.add(event.TypeTurnSubmitted, inTurn(), &event.TurnSubmitted{Status: "accepted", Source: "user", InputRef: "r"})
+			st.addFact(event.TypeTurnSubmitted, inTurn(), &event.TurnSubmitted{Status: "accepted", Source: "user", InputRef: "r"})
 		}},
 		{"queued", TurnQueued, ThreadQueued, "queued", func(st *story) {
-			st.add(event.TypeTurnSubmitted, inTurn(), &event.TurnSubmitted{Status: "queued", Source: "user", InputRef: "r"})
+			st.addFact(event.TypeTurnSubmitted, inTurn(), &event.TurnSubmitted{Status: "queued", Source: "user", InputRef: "r"})
 		}},
 		{"running", TurnRunning, ThreadRunning, "preparing", (*story).startTurn},
 		{"retrying", TurnRunning, ThreadRunning, "retrying", func(st *story) {
 			st.startTurn()
-			st.add(event.TypeRunStatus, inTurn(), &event.RunStatus{Phase: "retrying"})
+			st.addFact(event.TypeRunStatus, inTurn(), &event.RunStatus{Phase: "retrying"})
 		}},
 		{"completed", TurnCompleted, ThreadCompleted, "completed", end(TurnCompleted)},
 		{"failed", TurnFailed, ThreadFailed, "failed", end(TurnFailed)},
 		{"cancelled", TurnCancelled, ThreadCancelled, "cancelled", end(TurnCancelled)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			st := tell(t)
+			st := newStory(t)
 			c.tell(st)
 			m := st.s.ThreadRead("thread_1")
 			if m.Status != c.thread || m.Phase != c.phase {
@@ -130,9 +130,9 @@ func TestTurnStatuses(t *testing.T) {
 }
 
 func TestSnapshotShell(t *testing.T) {
-	st := tell(t)
+	st := newStory(t)
 	title := "renamed"
-	st.add(event.TypeSessionUpdated, event.Scope{}, &event.SessionUpdated{
+	st.addFact(event.TypeSessionUpdated, event.Scope{}, &event.SessionUpdated{
 		Title: &title, Workspace: &event.Workspace{WorkspaceID: "ws", Root: "/w"}, PinnedThreads: []string{"thread_1"},
 	})
 	s := st.s.Snapshot()
@@ -142,7 +142,7 @@ func TestSnapshotShell(t *testing.T) {
 	if s.Truncated {
 		t.Error("nothing is left out, but the snapshot says so")
 	}
-	st.add(event.TypeThreadUpdated, event.Scope{ThreadID: "thread_1"}, &event.ThreadUpdated{Status: "archived"})
+	st.addFact(event.TypeThreadUpdated, event.Scope{ThreadID: "thread_1"}, &event.ThreadUpdated{Status: "archived"})
 	s = st.s.Snapshot()
 	if !s.Truncated || len(s.Threads) != 1 || s.Threads[0].ThreadID != event.NotApplicable || s.Threads[0].Status != Unknown {
 		t.Errorf("without threads: %+v", s.Threads[0])
@@ -155,7 +155,7 @@ func TestSnapshotShell(t *testing.T) {
 
 // No list of a read model is null: a client may range over all of them.
 func TestSnapshotHasNoNullLists(t *testing.T) {
-	for _, s := range []*Session{New(testSession), tell(t).s} {
+	for _, s := range []*Session{New(testSession), newStory(t).s} {
 		snap := s.Snapshot()
 		eventtest.StrictSnapshot(t).Accept(t, []byte(marshal(t, snap)))
 		var v any

@@ -115,12 +115,12 @@ func (s *Session) threadLists(m *ThreadReadModel) {
 	id := m.ThreadID
 	m.PendingRequests = copied(func(a *Action) bool { return a.ThreadID == id }, s.Actions.Pending)
 	m.Actions = copied(func(a *Action) bool { return a.ThreadID == id }, s.Actions.Pending, s.Actions.Recent)
-	m.Incidents = chosen(s.Incidents, func(i *Incident) bool { return i.ThreadID == id || !known(i.ThreadID) })
+	m.Incidents = chosen(s.Incidents, func(i *Incident) bool { return i.ThreadID == id || !isKnown(i.ThreadID) })
 	m.Processes = copied(func(p *Process) bool { return p.ThreadID == id }, s.Environment.Active, s.Environment.Recent)
 	m.Outputs = copied(func(o *Output) bool { return o.ThreadID == id }, s.Outputs.Recent)
 	m.Tasks = s.tasksOf(id)
 	m.TaskGraph = taskGraph(m.Tasks)
-	m.Attempts = attempts(m.Tasks)
+	m.Attempts = visibleAttempts(m.Tasks)
 	m.BlockedTasks = s.blockedTasks(m.Tasks)
 	m.DeliveryState = deliverySummary(m.Tasks)
 	m.Subagents = copied(func(a *Subagent) bool { return a.ParentThreadID == id || a.ThreadID == id }, s.Subagents.Open, s.Subagents.Recent)
@@ -188,7 +188,7 @@ func (s *Session) diagnostics(t *Thread, m *ThreadReadModel) Diagnostics {
 		d.Interrupt = t.Active.Interrupt
 	}
 	if t.Context != nil && t.Context.Resolved != nil {
-		d.ContextGaps = listed(t.Context.Resolved.MissingFacts)
+		d.ContextGaps = listCopy(t.Context.Resolved.MissingFacts)
 	}
 	return d
 }

@@ -129,8 +129,8 @@ func (s *Session) turnView(t *Thread, x *Turn) TurnView {
 		TurnID: x.TurnID, ThreadID: x.ThreadID, TaskID: x.TaskID, RunID: x.RunID, Status: x.Status, Phase: s.turnPhase(x),
 		Source: x.Source, Preview: x.Preview, SubmittedBy: x.By, Options: x.Options,
 		SubmittedSequence: x.SubmittedSequence, SubmittedAt: x.SubmittedAt, StartedAt: x.StartedAt, CompletedAt: x.EndedAt,
-		Interrupt: x.Interrupt, Steered: x.Steered, Waiting: listed(x.Waiting),
-		StepCount: x.Step, ToolCount: x.ToolCount, FailedTools: x.FailedTools, Steps: steps(x),
+		Interrupt: x.Interrupt, Steered: x.Steered, Waiting: listCopy(x.Waiting),
+		StepCount: x.Step, ToolCount: x.ToolCount, FailedTools: x.FailedTools, Steps: stepViews(x),
 		Usage: x.Usage, CostState: x.cost(), Outcome: x.Outcome, FailureCategory: x.FailureCategory, Error: x.Error,
 		HookRuns:   copied(func(h *HookRun) bool { return h.TurnID == x.TurnID }, s.Permission.Hooks, s.Permission.HookRuns),
 		Processes:  copied(func(p *Process) bool { return p.TurnID == x.TurnID }, s.Environment.Active, s.Environment.Recent),
@@ -154,7 +154,7 @@ func (s *Session) turnView(t *Thread, x *Turn) TurnView {
 }
 
 // turnPhase is the turn's phase. Of a turn that waits it is what the oldest
-// pending action asks for, whatever else the turn does meanwhile.
+// pending action asks for, whatever else the turn does in the meantime.
 func (s *Session) turnPhase(x *Turn) string {
 	for _, id := range x.Waiting {
 		if a := s.Actions.Find(id); a != nil && a.Status == ActionPending {
@@ -164,7 +164,7 @@ func (s *Session) turnPhase(x *Turn) string {
 	return x.Phase
 }
 
-func steps(x *Turn) []StepView {
+func stepViews(x *Turn) []StepView {
 	var out []StepView
 	if x.Call != nil {
 		call := *x.Call

@@ -70,7 +70,7 @@ func (s *Session) subagentJobSummary() SubagentJobSummary {
 			Spawned: a.Spawned, Completed: a.Completed, Failed: a.Failed, Closed: a.Closed,
 		},
 		Jobs: JobSummary{
-			Status: statusOf(len(s.Jobs.Counts) > 0, NotApplicable), Jobs: s.jobsOf(""), ByStatus: counts(s.Jobs.Counts),
+			Status: statusOf(len(s.Jobs.Counts) > 0, NotApplicable), Jobs: s.jobsOf(""), ByStatus: countsCopy(s.Jobs.Counts),
 		},
 	}
 	v.Status = statusOf(a.Spawned > 0 || len(s.Jobs.Counts) > 0, NotApplicable)
@@ -117,7 +117,7 @@ func (s *Session) jobsOf(thread string) []JobView {
 	out := []JobView{}
 	for _, list := range [...][]*Job{s.Jobs.Open, s.Jobs.Recent} {
 		for _, j := range list {
-			if within(thread, j.ThreadID) || index(j.Running, func(i *JobItem) bool { return i.ThreadID == thread }) >= 0 {
+			if inView(thread, j.ThreadID) || indexWhere(j.Running, func(i *JobItem) bool { return i.ThreadID == thread }) >= 0 {
 				out = append(out, j.View())
 			}
 		}
@@ -132,7 +132,7 @@ type ChannelSummary struct {
 	Connected    int            `json:"connected"`
 	Disconnected int            `json:"disconnected"`
 	PeerTasks    []PeerTaskView `json:"peerTasks"`
-	// PermissionBridge lists the forwarded requests that nobody has answered.
+	// PermissionBridge lists the forwarded requests without an answer.
 	PermissionBridge []ChannelBridge `json:"permissionBridge"`
 	Connections      int64           `json:"connections"`
 	Resumes          int64           `json:"resumes"`
@@ -195,7 +195,7 @@ type BenchmarkSummary struct {
 func (s *Session) benchmarkSummary() BenchmarkSummary {
 	b := &s.Benchmark
 	v := BenchmarkSummary{
-		Dataset: b.Dataset, Configurations: listed(b.Configurations), Comparisons: listed(b.Comparisons),
+		Dataset: b.Dataset, Configurations: listCopy(b.Configurations), Comparisons: listCopy(b.Comparisons),
 		Trials:  copied(func(*Trial) bool { return true }, b.Open, b.Recent),
 		Started: b.Started, Completed: b.Completed, Failed: b.Failed, Rewards: b.Rewards,
 	}

@@ -248,7 +248,7 @@ type Store interface {
 	// Read yields records of a session. A damaged record ends the sequence with an
 	// error that wraps ErrCorrupt and names the place. A session that doesn't
 	// exist yields nothing. A range that takes in records which were removed yields
-	// a *TrimmedError in their place: nobody takes what is left for all there was.
+	// a *TrimmedError in their place: so that no caller takes what is left for everything.
 	Read(ctx context.Context, sessionID string, r Range) iter.Seq2[Record, error]
 	// Base returns what stands for the records that were removed from a session: the
 	// last of them by its sequence and hash, with the data of its [Trim]. It is

@@ -10,7 +10,7 @@ import (
 // maxContent bounds one attribute with content, in bytes.
 const maxContent = 8 << 10
 
-// contentOf returns an attribute with content, or none where nobody asked for any.
+// contentOf returns an attribute with content, or none where content isn't exported.
 // Longer content is cut, and says so; JSON that was cut is JSON no more.
 func (p *Projector) contentOf(key, text string) Attr {
 	if !p.content || text == "" {

@@ -28,8 +28,8 @@ func (p *Projector) applyJob(e *event.Event) {
 	case *event.JobItemCompleted:
 		p.jobItemEnded(e, x.AttemptCount, x.Status, x.DurationMs, "")
 	case *event.JobItemFailed:
-		s := p.jobItemEnded(e, x.AttemptCount, "failed", x.DurationMs, cmp.Or(name(x.Error.Category), Unknown))
-		s.set(flag(AttrWillRetry, x.WillRetry))
+		s := p.jobItemEnded(e, x.AttemptCount, "failed", x.DurationMs, cmp.Or(safeName(x.Error.Category), Unknown))
+		s.set(flagAttr(AttrWillRetry, x.WillRetry))
 		p.out.Spans[len(p.out.Spans)-1].Attrs = s.Attrs
 	}
 }
@@ -54,11 +54,11 @@ func (p *Projector) jobStatus(e *event.Event, x *event.JobStatusChanged) {
 	case event.TypeJobFailed:
 		errorType = Unknown
 		if x.Error != nil {
-			errorType = cmp.Or(name(x.Error.Category), Unknown)
+			errorType = cmp.Or(safeName(x.Error.Category), Unknown)
 		}
 	default:
 		if j := p.jobs[e.JobID]; j != nil && j.span != nil {
-			j.span.note(e.Time, "agentruntime."+string(e.Type))
+			j.span.addEvent(e.Time, "agentruntime."+string(e.Type))
 		}
 		return
 	}
@@ -79,7 +79,7 @@ func (p *Projector) jobStatus(e *event.Event, x *event.JobStatusChanged) {
 	if errorType != "" {
 		j.span.fail(errorType)
 	}
-	p.end(e, j.span)
+	p.endSpan(e, j.span)
 	p.measure(jobDuration, j.span.End.Sub(j.span.Start).Seconds(), Attr{AttrStatus, x.Status}, Attr{AttrErrorType, errorType})
 }
 
@@ -105,7 +105,7 @@ func (p *Projector) jobItemStarted(e *event.Event, x *event.JobItemStarted) {
 	s := p.span(e, k, OpJobItem, Internal, p.jobPlace(e))
 	s.set(positive(AttrAttempt, x.AttemptCount))
 	p.open[k] = s
-	if id := cmp.Or(x.AssignedThreadID, e.ThreadID); known(id) {
+	if id := cmp.Or(x.AssignedThreadID, e.ThreadID); isKnown(id) {
 		t := p.threads[id]
 		if t == nil {
 			t = &thread{}
@@ -128,7 +128,7 @@ func (p *Projector) jobItemEnded(e *event.Event, attempt int64, status string, m
 	if errorType != "" {
 		s.fail(errorType)
 	}
-	p.end(e, s)
+	p.endSpan(e, s)
 	p.measure(jobItemDuration, s.End.Sub(s.Start).Seconds(), Attr{AttrStatus, status}, Attr{AttrErrorType, errorType})
 	return s
 }

@@ -19,8 +19,8 @@ func jobFacts(t *testing.T) []*event.Event {
 		{When: &script.When{Contains: "item"}, Text: "done"},
 		{When: &script.When{Contains: "item"}, Text: "done"},
 	}})
-	k.do(command.Local(), &command.CreateSession{SessionID: "sess_a"})
-	k.do(command.Local(), &command.CreateJob{
+	k.runCommand(command.Local(), &command.CreateSession{SessionID: "sess_a"})
+	k.runCommand(command.Local(), &command.CreateJob{
 		JobID: "job_a", SessionID: "sess_a", Instruction: "item", Concurrency: 1, RetryPolicy: &event.RetryPolicy{MaxAttempts: 1},
 		Items: []command.JobItemInput{{ItemID: "one", Input: event.Raw(`"item"`)}, {ItemID: "two", Input: event.Raw(`"item BROKEN"`)}, {ItemID: "three", Input: event.Raw(`"item"`)}},
 	})

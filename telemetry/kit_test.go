@@ -131,7 +131,7 @@ func (k *kit) hooks(w world) *hook.Runner {
 	return r
 }
 
-func (k *kit) do(caller command.Caller, p command.Params) any {
+func (k *kit) runCommand(caller command.Caller, p command.Params) any {
 	k.Helper()
 	res, err := k.runtime.Do(k.Context(), caller, p)
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *kit) submit(tr event.Trace, text string) *command.SubmitTurnResult {
 	k.Helper()
 	caller := command.Local()
 	caller.TraceID, caller.SpanID = tr.TraceID, tr.SpanID
-	return k.do(caller, &command.SubmitTurn{SessionID: "sess_a", Create: true, Input: event.Raw(fmt.Sprintf("%q", text))}).(*command.SubmitTurnResult)
+	return k.runCommand(caller, &command.SubmitTurn{SessionID: "sess_a", Create: true, Input: event.Raw(fmt.Sprintf("%q", text))}).(*command.SubmitTurnResult)
 }
 
 // until follows the session to a fact.

@@ -149,14 +149,14 @@ func providerName(id string) string {
 	if known, ok := providers[id]; ok {
 		return known
 	}
-	return name(id)
+	return safeName(id)
 }
 
 // maxName bounds the names that are taken over from facts.
 const maxName = 96
 
-// name returns s if it looks like a name and not like content.
-func name(s string) string {
+// safeName returns s if it looks like a name and not like content.
+func safeName(s string) string {
 	if s == "" {
 		return ""
 	}

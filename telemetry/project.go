@@ -123,14 +123,14 @@ func (p *Projector) Apply(e *event.Event) Output {
 	}
 	p.sequence = e.Sequence
 	p.out = Output{}
-	p.apply(e)
+	p.projectFact(e)
 	out := p.out
 	p.out = Output{}
 	return out
 }
 
-// apply finds what to do. Most types say nothing that telemetry shows.
-func (p *Projector) apply(e *event.Event) { //nolint:cyclop // a table
+// projectFact finds what to do. Most types say nothing that telemetry shows.
+func (p *Projector) projectFact(e *event.Event) { //nolint:cyclop // a table
 	switch x := e.Payload.(type) {
 	case *event.ThreadStarted:
 		p.threadStarted(e, x)
@@ -149,7 +149,7 @@ func (p *Projector) apply(e *event.Event) { //nolint:cyclop // a table
 	case *event.TurnFailed:
 		p.turnFailed(e, x)
 	case *event.TaskCreated:
-		p.kinds[e.TaskID] = name(x.TaskKind)
+		p.kinds[e.TaskID] = safeName(x.TaskKind)
 	case *event.TaskCompleted:
 		delete(p.kinds, e.TaskID)
 	case *event.TaskStatusChanged:
@@ -159,7 +159,7 @@ func (p *Projector) apply(e *event.Event) { //nolint:cyclop // a table
 	case *event.TaskAttemptCompleted:
 		p.attemptEnded(e, "completed", "", x.DurationMs)
 	case *event.TaskAttemptFailed:
-		p.attemptEnded(e, x.Status, name(x.FailureCategory), x.DurationMs)
+		p.attemptEnded(e, x.Status, safeName(x.FailureCategory), x.DurationMs)
 	default:
 		p.applyStep(e)
 	}
@@ -171,11 +171,11 @@ func (p *Projector) applyStep(e *event.Event) { //nolint:cyclop // a table
 	case *event.ContextResolved:
 		p.contextResolved(e, x)
 	case *event.CompactionStarted:
-		p.begin(e, x.CompactionID, OpCompactContext, Internal).set(Attr{AttrReason, x.Trigger}, positive(AttrAttempt, x.Attempt))
+		p.beginSpan(e, x.CompactionID, OpCompactContext, Internal).set(Attr{AttrReason, x.Trigger}, positive(AttrAttempt, x.Attempt))
 	case *event.CompactionCompleted:
-		p.finish(e, x.CompactionID, OpCompactContext, Internal, 0, "")
+		p.finishSpan(e, x.CompactionID, OpCompactContext, Internal, 0, "")
 	case *event.CompactionFailed:
-		p.finish(e, x.CompactionID, OpCompactContext, Internal, 0, cmp.Or(name(x.Error.Category), Unknown))
+		p.finishSpan(e, x.CompactionID, OpCompactContext, Internal, 0, cmp.Or(safeName(x.Error.Category), Unknown))
 	case *event.ModelRequested:
 		p.modelRequested(e, x)
 	case *event.ModelCompleted:
@@ -211,7 +211,7 @@ func (p *Projector) applyBeside(e *event.Event) { //nolint:cyclop // a table
 	case *event.PermissionEvaluated:
 		p.permissionEvaluated(e, x)
 	case *event.SandboxViolation:
-		p.note(e, Attr{AttrBoundary, x.Boundary}, Attr{AttrToolName, name(x.ToolName)})
+		p.addSpanEvent(e, Attr{AttrBoundary, x.Boundary}, Attr{AttrToolName, safeName(x.ToolName)})
 	case *event.ProcessStarted:
 		p.processStarted(e, x)
 	case *event.ProcessCompleted:
@@ -244,8 +244,8 @@ var silent = map[event.Type]bool{
 // be decoded nor applied.
 func Shows(t event.Type) bool { return !silent[t] }
 
-// known reports whether a fact carries an id.
-func known(id string) bool { return id != "" && id != event.NotApplicable }
+// isKnown reports whether a fact carries an id.
+func isKnown(id string) bool { return id != "" && id != event.NotApplicable }
 
 // place is where a new span belongs.
 type place struct{ trace, parent string }
@@ -254,14 +254,14 @@ type place struct{ trace, parent string }
 // the run, else the turn that the fact names.
 func (p *Projector) placeOf(e *event.Event) place {
 	t := p.turns[e.TurnID]
-	if !known(e.TurnID) || t == nil {
+	if !isKnown(e.TurnID) || t == nil {
 		return p.rootPlace(e)
 	}
 	at := place{trace: t.trace, parent: t.id}
 	if run := p.open[t.run]; t.run != "" && run != nil {
 		at.parent = run.SpanID
 	}
-	if known(e.ToolCallID) {
+	if isKnown(e.ToolCallID) {
 		if _, seen := t.tools[e.ToolCallID]; seen {
 			at.parent = p.toolSpanID(t, e.ToolCallID)
 		}
@@ -272,7 +272,7 @@ func (p *Projector) placeOf(e *event.Event) place {
 // rootPlace is the place of a span that no turn holds: in the trace of the caller,
 // or in one that the fact begins.
 func (p *Projector) rootPlace(e *event.Event) place {
-	if known(e.TurnID) {
+	if isKnown(e.TurnID) {
 		return place{
 			trace:  cmp.Or(e.TraceID, event.TraceIDOf(p.session, e.TurnID)),
 			parent: cmp.Or(e.SpanID, event.SpanIDOf(p.session, e.TurnID)),
@@ -315,14 +315,14 @@ func (p *Projector) identify(s *Span, e *event.Event) {
 		{AttrRequestID, e.RequestID},
 	}
 	for _, x := range &ids {
-		if known(x.id) && s.Get(x.key) == nil {
+		if isKnown(x.id) && s.Get(x.key) == nil {
 			s.Attrs = append(s.Attrs, Attr{x.key, x.id})
 		}
 	}
 }
 
-// begin opens a span under an id.
-func (p *Projector) begin(e *event.Event, id, name string, kind Kind) *Span {
+// beginSpan opens a span under an id.
+func (p *Projector) beginSpan(e *event.Event, id, name string, kind Kind) *Span {
 	s := p.span(e, id, name, kind, p.placeOf(e))
 	p.open[id] = s
 	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
@@ -331,9 +331,9 @@ func (p *Projector) begin(e *event.Event, id, name string, kind Kind) *Span {
 	return s
 }
 
-// take removes an open span. One that no fact began is made of its end, marked as
+// closeSpan removes an open span. One that no fact began is made of its end, marked as
 // such, and as long as the fact says that it took.
-func (p *Projector) take(e *event.Event, id, name string, kind Kind, ms int64) *Span {
+func (p *Projector) closeSpan(e *event.Event, id, name string, kind Kind, ms int64) *Span {
 	s := p.open[id]
 	if s == nil {
 		s = p.span(e, id, name, kind, p.placeOf(e))
@@ -347,8 +347,8 @@ func (p *Projector) take(e *event.Event, id, name string, kind Kind, ms int64) *
 	return s
 }
 
-// end gives out a span that a fact ends.
-func (p *Projector) end(e *event.Event, s *Span) {
+// endSpan gives out a span that a fact ends.
+func (p *Projector) endSpan(e *event.Event, s *Span) {
 	p.identify(s, e)
 	s.set(Attr{AttrEventID, e.ID})
 	s.End = e.Time
@@ -358,34 +358,34 @@ func (p *Projector) end(e *event.Event, s *Span) {
 	p.out.Spans = append(p.out.Spans, *s)
 }
 
-// finish ends the span of an id, with an error if errorType says one.
-func (p *Projector) finish(e *event.Event, id, name string, kind Kind, ms int64, errorType string, attrs ...Attr) *Span {
-	s := p.take(e, id, name, kind, ms)
+// finishSpan ends the span of an id, with an error if errorType says one.
+func (p *Projector) finishSpan(e *event.Event, id, name string, kind Kind, ms int64, errorType string, attrs ...Attr) *Span {
+	s := p.closeSpan(e, id, name, kind, ms)
 	s.set(attrs...)
 	if errorType != "" {
 		s.fail(errorType)
 	}
-	p.end(e, s)
+	p.endSpan(e, s)
 	return s
 }
 
 // measure takes a measurement.
 func (p *Projector) measure(i *Instrument, value float64, attrs ...Attr) {
-	p.out.Measures = append(p.out.Measures, Measure{Instrument: i, Value: value, Attrs: present(attrs)})
+	p.out.Measures = append(p.out.Measures, Measure{Instrument: i, Value: value, Attrs: presentAttrs(attrs)})
 }
 
-// note adds a fact as an event to the span that it belongs to: the tool call, else
+// addSpanEvent adds a fact as an event to the span that it belongs to: the tool call, else
 // the turn. What belongs to neither is not shown.
-func (p *Projector) note(e *event.Event, attrs ...Attr) {
+func (p *Projector) addSpanEvent(e *event.Event, attrs ...Attr) {
 	t := p.turns[e.TurnID]
 	if t == nil || t.span == nil {
 		return
 	}
 	s := t.span
-	if known(e.ToolCallID) {
+	if isKnown(e.ToolCallID) {
 		if tool := p.open[e.ToolCallID]; tool != nil {
 			s = tool
 		}
 	}
-	s.note(e.Time, "agentruntime."+string(e.Type), attrs...)
+	s.addEvent(e.Time, "agentruntime."+string(e.Type), attrs...)
 }

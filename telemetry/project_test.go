@@ -41,13 +41,13 @@ func everything(t *testing.T, tr event.Trace) (*kit, []*event.Event) {
 	})
 	r := k.submit(tr, "go")
 	a := k.until(func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
-	k.do(command.Local(), &command.RespondAction{ActionID: a.ActionID, Decision: "allow"})
+	k.runCommand(command.Local(), &command.RespondAction{ActionID: a.ActionID, Decision: "allow"})
 	k.ends(r)
-	k.do(command.Local(), &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_a"}})
+	k.runCommand(command.Local(), &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: "sess_a"}})
 	return k, k.facts()
 }
 
-// TestTree holds the spans of a session against the tree that a person expects.
+// TestTree checks the spans of a session against the tree that a person expects.
 func TestTree(t *testing.T) {
 	_, facts := everything(t, event.Trace{})
 	spans, _, open := project(facts)

@@ -58,22 +58,22 @@ func (s *Span) Get(key string) any {
 // maxEvents bounds the events of one span.
 const maxEvents = 64
 
-func (s *Span) note(at time.Time, what string, attrs ...Attr) {
+func (s *Span) addEvent(at time.Time, what string, attrs ...Attr) {
 	if len(s.Events) >= maxEvents {
 		s.DroppedEvents++
 		return
 	}
-	s.Events = append(s.Events, SpanEvent{Time: at, Name: what, Attrs: present(attrs)})
+	s.Events = append(s.Events, SpanEvent{Time: at, Name: what, Attrs: presentAttrs(attrs)})
 }
 
 // set adds or replaces attributes; empty ones are left out.
 func (s *Span) set(attrs ...Attr) {
-	for _, a := range present(attrs) {
-		s.put(a)
+	for _, a := range presentAttrs(attrs) {
+		s.setAttr(a)
 	}
 }
 
-func (s *Span) put(a Attr) {
+func (s *Span) setAttr(a Attr) {
 	for i := range s.Attrs {
 		if s.Attrs[i].Key == a.Key {
 			s.Attrs[i].Value = a.Value
@@ -86,11 +86,11 @@ func (s *Span) put(a Attr) {
 // fail marks the span as an error of a type.
 func (s *Span) fail(errorType string) {
 	s.Failed = true
-	s.put(Attr{AttrErrorType, errorType})
+	s.setAttr(Attr{AttrErrorType, errorType})
 }
 
-// present leaves out attributes without a value: empty text, no list, zero time.
-func present(attrs []Attr) []Attr {
+// presentAttrs leaves out attributes without a value: empty text, no list, zero time.
+func presentAttrs(attrs []Attr) []Attr {
 	out := make([]Attr, 0, len(attrs))
 	for _, a := range attrs {
 		switch v := a.Value.(type) {
@@ -130,8 +130,8 @@ func millis(ms int64) time.Duration { return time.Duration(max(ms, 0)) * time.Mi
 
 func toSeconds(ms int64) float64 { return float64(ms) / 1000 }
 
-// flag is a boolean that is only said when it is true.
-func flag(key string, on bool) Attr {
+// flagAttr is a boolean that is only said when it is true.
+func flagAttr(key string, on bool) Attr {
 	if !on {
 		return Attr{}
 	}

@@ -15,7 +15,7 @@ func (p *Projector) contextResolved(e *event.Event, x *event.ContextResolved) {
 		s.Start = p.open[t.run].Start
 	}
 	s.set(Attr{AttrItems, int64(len(x.Items))}, positive(AttrOmissions, int64(len(x.Omissions))), positive(AttrTokensEst, x.EstimatedTokens))
-	p.end(e, s)
+	p.endSpan(e, s)
 }
 
 func chatName(model string) string {
@@ -26,8 +26,8 @@ func chatName(model string) string {
 }
 
 func (p *Projector) modelRequested(e *event.Event, x *event.ModelRequested) {
-	provider, model := providerName(x.Provider), name(x.Model)
-	s := p.begin(e, x.ModelRequestID, chatName(model), Client)
+	provider, model := providerName(x.Provider), safeName(x.Model)
+	s := p.beginSpan(e, x.ModelRequestID, chatName(model), Client)
 	s.set(Attr{AttrOperation, OpChat}, Attr{AttrProvider, provider}, Attr{AttrRequestModel, model}, Attr{AttrRequestStream, true},
 		Attr{AttrConversation, p.session}, Attr{AttrPurpose, x.Purpose}, positive(AttrStep, x.Step), positive(AttrAttempt, x.Attempt))
 	if t := p.turns[e.TurnID]; t != nil {
@@ -42,9 +42,9 @@ func (p *Projector) modelRequested(e *event.Event, x *event.ModelRequested) {
 }
 
 func (p *Projector) modelCompleted(e *event.Event, x *event.ModelCompleted) {
-	model := name(x.Model)
-	s := p.finish(e, x.ModelRequestID, chatName(model), Client, x.DurationMs, "", append(usage(&x.Usage),
-		Attr{AttrOperation, OpChat}, Attr{AttrResponseModel, model}, Attr{AttrResponseID, name(x.ResponseID)},
+	model := safeName(x.Model)
+	s := p.finishSpan(e, x.ModelRequestID, chatName(model), Client, x.DurationMs, "", append(usageAttrs(&x.Usage),
+		Attr{AttrOperation, OpChat}, Attr{AttrResponseModel, model}, Attr{AttrResponseID, safeName(x.ResponseID)},
 		Attr{AttrFinishReasons, []string{x.StopReason}}, seconds(AttrTimeToFirstChunk, x.TimeToFirstTokenMs), p.output(x))...)
 	p.orProvider(s, x.Provider)
 	attrs := p.modelAttrs(s)
@@ -60,8 +60,8 @@ func (p *Projector) modelCompleted(e *event.Event, x *event.ModelCompleted) {
 }
 
 func (p *Projector) modelFailed(e *event.Event, x *event.ModelFailed) {
-	model := name(x.Model)
-	s := p.finish(e, x.ModelRequestID, chatName(model), Client, 0, x.ErrorCategory,
+	model := safeName(x.Model)
+	s := p.finishSpan(e, x.ModelRequestID, chatName(model), Client, 0, x.ErrorCategory,
 		Attr{AttrOperation, OpChat}, Attr{AttrRetryable, x.Retryable}, positive(AttrHTTPStatus, x.HTTPStatus))
 	p.orProvider(s, x.Provider)
 	p.measure(modelDuration, s.End.Sub(s.Start).Seconds(), append(p.modelAttrs(s), Attr{AttrErrorType, x.ErrorCategory})...)
@@ -100,12 +100,12 @@ func (p *Projector) toolSpanID(t *turn, toolCallID string) string {
 	return event.SpanIDOf(p.session, toolSpanKey(toolCallID, t.tools[toolCallID]))
 }
 
-func toolName(called string) string { return OpExecuteTool + " " + cmp.Or(name(called), Unknown) }
+func toolName(called string) string { return OpExecuteTool + " " + cmp.Or(safeName(called), Unknown) }
 
 // tool returns the open span of the fact's tool call. It begins with the first fact
 // of the call, so that hooks and the wait for a permission are inside of it.
 func (p *Projector) tool(e *event.Event, called string) *Span {
-	if !known(e.ToolCallID) {
+	if !isKnown(e.ToolCallID) {
 		return nil
 	}
 	if s := p.open[e.ToolCallID]; s != nil {
@@ -117,7 +117,7 @@ func (p *Projector) tool(e *event.Event, called string) *Span {
 	}
 	at := p.placeOf(&event.Event{Scope: event.Scope{TurnID: e.TurnID}})
 	s := p.span(e, toolSpanKey(e.ToolCallID, t.tools[e.ToolCallID]+1), toolName(called), Internal, at)
-	s.set(Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, name(called)}, Attr{AttrToolCallID, e.ToolCallID}, Attr{AttrConversation, p.session})
+	s.set(Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, safeName(called)}, Attr{AttrToolCallID, e.ToolCallID}, Attr{AttrConversation, p.session})
 	t.tools[e.ToolCallID] += 0 // it is known from here on
 	t.begun[e.ToolCallID] = true
 	p.open[e.ToolCallID] = s
@@ -144,9 +144,9 @@ func (p *Projector) toolStarted(e *event.Event, x *event.ToolStarted) {
 	t := p.turns[e.TurnID]
 	t.tools[e.ToolCallID] = max(t.tools[e.ToolCallID]+1, x.AttemptCount)
 	s.Name = toolName(x.ToolName)
-	s.set(Attr{AttrToolName, name(x.ToolName)}, Attr{AttrToolType, toolType(x.RuntimeOwner)}, Attr{AttrPolicy, x.Policy},
-		Attr{AttrOwner, name(x.RuntimeOwner)}, positive(AttrAttempt, x.AttemptCount), p.contentOf(AttrToolArguments, string(x.SafeArgs)))
-	s.note(e.Time, "agentruntime.tool.started")
+	s.set(Attr{AttrToolName, safeName(x.ToolName)}, Attr{AttrToolType, toolType(x.RuntimeOwner)}, Attr{AttrPolicy, x.Policy},
+		Attr{AttrOwner, safeName(x.RuntimeOwner)}, positive(AttrAttempt, x.AttemptCount), p.contentOf(AttrToolArguments, string(x.SafeArgs)))
+	s.addEvent(e.Time, "agentruntime.tool.started")
 }
 
 func (p *Projector) toolResult(e *event.Event, x *event.ToolResult) {
@@ -154,7 +154,7 @@ func (p *Projector) toolResult(e *event.Event, x *event.ToolResult) {
 	if x.Status == "error" {
 		errorType = "tool_error"
 	}
-	p.toolEnded(e, x.ToolName, x.DurationMs, errorType, Attr{AttrStatus, x.Status}, positive(AttrSizeBytes, x.SizeBytes), flag(AttrTruncated, x.Truncated),
+	p.toolEnded(e, x.ToolName, x.DurationMs, errorType, Attr{AttrStatus, x.Status}, positive(AttrSizeBytes, x.SizeBytes), flagAttr(AttrTruncated, x.Truncated),
 		p.contentOf(AttrToolResult, x.Preview))
 }
 
@@ -163,43 +163,43 @@ func (p *Projector) toolFailed(e *event.Event, x *event.ToolFailed) {
 }
 
 func (p *Projector) toolEnded(e *event.Event, called string, ms int64, errorType string, attrs ...Attr) {
-	if !known(e.ToolCallID) {
+	if !isKnown(e.ToolCallID) {
 		return
 	}
-	attrs = append(attrs, Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, name(called)}, Attr{AttrToolCallID, e.ToolCallID}, seconds(AttrDuration, ms))
+	attrs = append(attrs, Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, safeName(called)}, Attr{AttrToolCallID, e.ToolCallID}, seconds(AttrDuration, ms))
 	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
 		p.tool(e, called) // a call that was refused has no other fact
 	}
-	p.finish(e, e.ToolCallID, toolName(called), Internal, ms, errorType, attrs...)
-	p.measure(toolDuration, toSeconds(ms), Attr{AttrToolName, name(called)}, Attr{AttrErrorType, errorType})
+	p.finishSpan(e, e.ToolCallID, toolName(called), Internal, ms, errorType, attrs...)
+	p.measure(toolDuration, toSeconds(ms), Attr{AttrToolName, safeName(called)}, Attr{AttrErrorType, errorType})
 }
 
-func hookName(point string) string { return OpHookRun + " " + name(point) }
+func hookName(point string) string { return OpHookRun + " " + safeName(point) }
 
 func (p *Projector) hookStarted(e *event.Event, x *event.HookStarted) {
 	if x.Point == "pre_tool_use" || x.Point == "permission_request" {
 		p.tool(e, x.Preview)
 	}
-	p.begin(e, x.HookRunID, hookName(x.Point), Internal).set(Attr{AttrHookRunID, x.HookRunID}, Attr{AttrPoint, x.Point}, Attr{AttrHandler, handler(x.HandlerRef)})
+	p.beginSpan(e, x.HookRunID, hookName(x.Point), Internal).set(Attr{AttrHookRunID, x.HookRunID}, Attr{AttrPoint, x.Point}, Attr{AttrHandler, handler(x.HandlerRef)})
 }
 
 func (p *Projector) hookCompleted(e *event.Event, x *event.HookCompleted) {
-	p.finish(e, x.HookRunID, hookName(x.Point), Internal, x.DurationMs, "", Attr{AttrDecision, x.Decision})
+	p.finishSpan(e, x.HookRunID, hookName(x.Point), Internal, x.DurationMs, "", Attr{AttrDecision, x.Decision})
 	p.measure(hookDuration, toSeconds(x.DurationMs), Attr{AttrPoint, x.Point}, Attr{AttrDecision, x.Decision})
 }
 
 func (p *Projector) hookFailed(e *event.Event, x *event.HookFailed) {
-	p.finish(e, x.HookRunID, hookName(x.Point), Internal, x.DurationMs, x.ErrorCategory, Attr{AttrFailureMode, x.FailureBehavior})
+	p.finishSpan(e, x.HookRunID, hookName(x.Point), Internal, x.DurationMs, x.ErrorCategory, Attr{AttrFailureMode, x.FailureBehavior})
 	p.measure(hookDuration, toSeconds(x.DurationMs), Attr{AttrPoint, x.Point}, Attr{AttrErrorType, x.ErrorCategory})
 }
 
 // handler is the name that the operator gave a hook, or its kind: where a hook's
-// command or address is, is nobody's business.
+// command or address is, isn't exported.
 func handler(ref string) string {
 	for _, made := range []string{"command", "url"} {
 		if len(ref) > len(made) && ref[:len(made)+1] == made+":" {
 			return made
 		}
 	}
-	return name(ref)
+	return safeName(ref)
 }

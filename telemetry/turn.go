@@ -19,7 +19,7 @@ func (p *Projector) threadStarted(e *event.Event, x *event.ThreadStarted) {
 	if pt := p.turns[x.ParentTurnID]; pt != nil && pt.span != nil {
 		t.trace = pt.explicit
 	}
-	if t.parent == "" && known(x.ParentTurnID) {
+	if t.parent == "" && isKnown(x.ParentTurnID) {
 		t.parent = event.SpanIDOf(p.session, x.ParentTurnID)
 	}
 }
@@ -27,12 +27,12 @@ func (p *Projector) threadStarted(e *event.Event, x *event.ThreadStarted) {
 // subagentSpawned comes before its thread starts and knows the tool call that
 // asked for it.
 func (p *Projector) subagentSpawned(e *event.Event, x *event.SubagentSpawned) {
-	t := &thread{agent: cmp.Or(name(x.Nickname), name(x.Role)), depth: x.Depth}
-	if parent := p.turns[e.TurnID]; parent != nil && known(e.ToolCallID) {
+	t := &thread{agent: cmp.Or(safeName(x.Nickname), safeName(x.Role)), depth: x.Depth}
+	if parent := p.turns[e.TurnID]; parent != nil && isKnown(e.ToolCallID) {
 		t.parent = p.toolSpanID(parent, e.ToolCallID)
 	}
 	p.threads[x.ChildThreadID] = t
-	p.note(e, Attr{AttrSubagentID, e.SubagentID}, Attr{AttrAgentName, t.agent})
+	p.addSpanEvent(e, Attr{AttrSubagentID, e.SubagentID}, Attr{AttrAgentName, t.agent})
 }
 
 func (p *Projector) turnSubmitted(e *event.Event, x *event.TurnSubmitted) {
@@ -62,7 +62,7 @@ func (p *Projector) turnSubmitted(e *event.Event, x *event.TurnSubmitted) {
 
 // adopt joins a run that began before its turn to the turn.
 func (p *Projector) adopt(e *event.Event, t *turn) {
-	if run := p.open[e.RunID]; known(e.RunID) && run != nil {
+	if run := p.open[e.RunID]; isKnown(e.RunID) && run != nil {
 		run.TraceID, run.ParentID, t.run = t.trace, t.id, e.RunID
 	}
 }
@@ -71,12 +71,12 @@ func (p *Projector) turnStarted(e *event.Event, x *event.TurnStarted) {
 	p.measure(queueWait, toSeconds(x.QueueWaitMs))
 	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
 		t.span.set(seconds(AttrQueueWait, x.QueueWaitMs))
-		t.span.note(e.Time, "agentruntime.turn.started", positive(AttrAttempt, x.AttemptCount))
+		t.span.addEvent(e.Time, "agentruntime.turn.started", positive(AttrAttempt, x.AttemptCount))
 	}
 }
 
 func (p *Projector) turnCompleted(e *event.Event, x *event.TurnCompleted) {
-	p.endTurn(e, "", x.Usage, Attr{AttrStatus, x.Status}, Attr{AttrOutcome, name(x.Outcome)}, Attr{AttrSteps, x.Steps}, usd(x.CostUSD))
+	p.endTurn(e, "", x.Usage, Attr{AttrStatus, x.Status}, Attr{AttrOutcome, safeName(x.Outcome)}, Attr{AttrSteps, x.Steps}, usd(x.CostUSD))
 }
 
 // turnFailed ends a turn. One that was stopped on purpose is no error.
@@ -85,7 +85,7 @@ func (p *Projector) turnFailed(e *event.Event, x *event.TurnFailed) {
 	if x.Status == "cancelled" {
 		errorType = ""
 	}
-	p.endTurn(e, errorType, x.Usage, Attr{AttrStatus, x.Status}, Attr{AttrOutcome, name(x.Outcome)}, Attr{AttrSteps, x.Steps}, usd(x.CostUSD))
+	p.endTurn(e, errorType, x.Usage, Attr{AttrStatus, x.Status}, Attr{AttrOutcome, safeName(x.Outcome)}, Attr{AttrSteps, x.Steps}, usd(x.CostUSD))
 }
 
 func (p *Projector) endTurn(e *event.Event, errorType string, u *event.Usage, attrs ...Attr) {
@@ -97,11 +97,11 @@ func (p *Projector) endTurn(e *event.Event, errorType string, u *event.Usage, at
 	p.abandon(e, t)
 	s := t.span
 	s.set(attrs...)
-	s.set(usage(u)...)
+	s.set(usageAttrs(u)...)
 	if errorType != "" {
 		s.fail(errorType)
 	}
-	p.end(e, s)
+	p.endSpan(e, s)
 	status, _ := s.Get(AttrStatus).(string)
 	p.measure(turnDuration, s.End.Sub(s.Start).Seconds(), Attr{AttrStatus, status}, Attr{AttrErrorType, errorType}, Attr{AttrAgentName, s.Get(AttrAgentName)})
 	t.span, t.begun, t.tools = nil, nil, nil
@@ -121,13 +121,13 @@ func (p *Projector) orphan(e *event.Event) place {
 
 // abandon ends what a turn leaves open: nothing says how it ended.
 func (p *Projector) abandon(e *event.Event, t *turn) {
-	for _, id := range sorted(t.begun) {
+	for _, id := range sortedKeys(t.begun) {
 		if s := p.open[id]; s != nil {
 			delete(p.open, id)
 			left := *e
 			left.Scope = event.Scope{}
 			s.fail(Unknown)
-			p.end(&left, s)
+			p.endSpan(&left, s)
 		}
 	}
 }
@@ -167,11 +167,11 @@ func (p *Projector) attemptEnded(e *event.Event, status, failure string, ms int6
 	if status == "cancelled" {
 		errorType = ""
 	}
-	s := p.finish(e, e.RunID, OpTaskRun, Internal, ms, errorType, Attr{AttrStatus, status})
+	s := p.finishSpan(e, e.RunID, OpTaskRun, Internal, ms, errorType, Attr{AttrStatus, status})
 	p.measure(taskDuration, s.End.Sub(s.Start).Seconds(), Attr{AttrTaskKind, s.Get(AttrTaskKind)}, Attr{AttrStatus, status}, Attr{AttrErrorType, errorType})
 }
 
-func usage(u *event.Usage) []Attr {
+func usageAttrs(u *event.Usage) []Attr {
 	if u == nil {
 		return nil
 	}

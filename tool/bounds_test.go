@@ -24,13 +24,13 @@ var hostilePatterns = map[string]func(n int) string{
 func TestHostileGlobs(t *testing.T) {
 	d := newDesk(t)
 	long := strings.Repeat("a", 200)
-	d.put(strings.Repeat("a/", 20)+long, "text")
+	d.putFile(strings.Repeat("a/", 20)+long, "text")
 	for name, pattern := range hostilePatterns {
 		for _, n := range []int{24, 120} {
 			glob := pattern(n)
 			d.ok(ListFiles, obj{"path": ".", "glob": glob})
 			d.ok(SearchFiles, obj{"pattern": "text", "glob": glob})
-			d.put(".gitignore", strings.Repeat(glob+"\n", 10))
+			d.putFile(".gitignore", strings.Repeat(glob+"\n", 10))
 			if out := d.text(ListFiles, obj{"path": "."}); !strings.Contains(out, "a/") {
 				t.Errorf("%s: %s", name, out)
 			}
@@ -43,7 +43,7 @@ func TestHostileGlobs(t *testing.T) {
 // ends a search within one long line.
 func TestHostileRegexps(t *testing.T) {
 	d := newDesk(t)
-	d.put("f", strings.Repeat("a", 1<<20))
+	d.putFile("f", strings.Repeat("a", 1<<20))
 	d.fails(SearchFiles, obj{"pattern": strings.Repeat("a", maxPattern+1)}, InvalidInput, "at most")
 	d.fails(SearchFiles, obj{"pattern": strings.Repeat("(a{1,100}){1,10}b?", 8)}, InvalidInput, "too complex")
 	d.ok(SearchFiles, obj{"pattern": "(x+x+)+y"})
@@ -84,7 +84,7 @@ func TestVeryLongLineIsFound(t *testing.T) {
 func TestInterruptedWalk(t *testing.T) {
 	d := newDesk(t)
 	for i := range 50 {
-		d.put(fmt.Sprintf("dir%d/f", i), "text")
+		d.putFile(fmt.Sprintf("dir%d/f", i), "text")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	tr, err := d.files.open(d.call(obj{}))
@@ -128,9 +128,9 @@ func TestDeepTree(t *testing.T) {
 // TestEditStaysSmall: replacing every occurrence can't fill the memory.
 func TestEditStaysSmall(t *testing.T) {
 	d := newDesk(t)
-	d.put("f", strings.Repeat("a", 1<<16))
+	d.putFile("f", strings.Repeat("a", 1<<16))
 	d.fails(EditFile, obj{"path": "f", "old": "a", "new": strings.Repeat("b", 1<<16), "all": true}, InvalidInput, "would have")
-	if d.get("f") != strings.Repeat("a", 1<<16) {
+	if d.readFile("f") != strings.Repeat("a", 1<<16) {
 		t.Error("the file was changed")
 	}
 }
@@ -174,7 +174,7 @@ func BenchmarkTree(b *testing.B) {
 	for _, n := range []int{1000, 2000, 4000} {
 		d := newDesk(b)
 		for i := range n {
-			d.put(fmt.Sprintf("dir%d/f%d", i%50, i), "text\n")
+			d.putFile(fmt.Sprintf("dir%d/f%d", i%50, i), "text\n")
 		}
 		for name, in := range map[string]obj{ListFiles: {"path": ".", "glob": "f*1"}, SearchFiles: {"pattern": "nothing"}} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {

@@ -76,7 +76,7 @@ func (b *builtin) Info() event.ToolInfo { return b.info }
 // Run implements Tool.
 func (b *builtin) Run(ctx context.Context, call *Call) (*Result, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, contextError(ctx)
 	}
 	return b.run(ctx, call)
 }
@@ -113,28 +113,28 @@ func define(info event.ToolInfo, schema string, run func(context.Context, *Call)
 // decodeInput reads a call's input, which was validated before.
 func decodeInput(call *Call, into any) error {
 	if err := json.Unmarshal(call.Input, into); err != nil {
-		return Errorf(InvalidInput, "the input is not what the schema asks for: %v", err)
+		return Errorf(InvalidInput, "the input doesn't match the schema: %v", err)
 	}
 	return nil
 }
 
-// ended says why a context ended, as a failed call.
-func ended(ctx context.Context) *Error {
+// contextError says why a context ended, as a failed call.
+func contextError(ctx context.Context) *Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &Error{Category: Timeout, Message: "the time limit of the call was reached", Retryable: true}
 	}
 	return &Error{Category: Interrupted, Message: "the call was interrupted", Retryable: true}
 }
 
-// failed turns an error into one that a call may end with. What already is one,
+// callError turns an error into one that a call may end with. What already is one,
 // or wraps one, keeps its category.
-func failed(ctx context.Context, err error, doing string) *Error {
+func callError(ctx context.Context, err error, doing string) *Error {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
 		return e
 	case ctx.Err() != nil:
-		return ended(ctx)
+		return contextError(ctx)
 	default:
 		return Errorf(Execution, "%s: %v", doing, err)
 	}
@@ -148,8 +148,8 @@ func (c *Call) maxOutput() int64 {
 	return 256 << 10
 }
 
-// structured encodes a result whose type always can be.
-func structured(v any) event.Raw {
+// encodeStructured encodes a result whose type always can be.
+func encodeStructured(v any) event.Raw {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("tool: encode a structured result: %v", err))

@@ -51,7 +51,7 @@ func (f *files) edit(ctx context.Context, call *Call) (*Result, error) {
 		return nil, err
 	}
 	if in.Old == in.New {
-		return nil, Errorf(InvalidInput, "old and new are the same: there is nothing to change")
+		return nil, Errorf(InvalidInput, "old and new are identical, so there is nothing to change")
 	}
 	t, err := f.open(call)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *files) edit(ctx context.Context, call *Call) (*Result, error) {
 		return nil, err
 	}
 	defer f.lock(t.abs(rel))()
-	to, err := t.look(ctx, in.Path, rel)
+	to, err := t.inspectTarget(ctx, in.Path, rel)
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +97,16 @@ func (t *tree) content(ctx context.Context, to *target) ([]byte, error) {
 	}
 	defer f.Close()
 	if fi.Size() > maxEdit {
-		return nil, Errorf(InvalidInput, "%s has %s; files of more than %s can't be edited", quote(to.name), size(fi.Size()), size(maxEdit))
+		return nil, Errorf(InvalidInput, "%s has %s; files of more than %s can't be edited", quoteName(to.name), sizeText(fi.Size()), sizeText(maxEdit))
 	}
 	var b bytes.Buffer
 	b.Grow(int(fi.Size()) + bytes.MinRead)
 	if _, err := b.ReadFrom(io.LimitReader(&stopReader{ctx: ctx, r: f}, maxEdit+1)); err != nil {
-		return nil, failed(ctx, err, "read "+quote(to.name))
+		return nil, callError(ctx, err, "read "+quoteName(to.name))
 	}
 	to.info = fi
 	if IsBinary(b.Bytes()) {
-		return nil, Errorf(InvalidInput, "%s is a binary file (%s) and can't be edited as text", quote(to.name), mediaType(b.Bytes()))
+		return nil, Errorf(InvalidInput, "%s is a binary file (%s) and can't be edited as text", quoteName(to.name), mediaType(b.Bytes()))
 	}
 	return b.Bytes(), nil
 }
@@ -116,7 +116,7 @@ func (t *tree) content(ctx context.Context, to *target) ([]byte, error) {
 // means CRLF, since models write LF. An old that has CRLF itself is meant as it is.
 func applyEdit(content []byte, in *editInput) ([]byte, *FileWritten, error) {
 	if in.Old == "" {
-		e := Errorf(InvalidInput, "old: is empty, but %s exists", quote(in.Path))
+		e := Errorf(InvalidInput, "old: is empty, but %s exists", quoteName(in.Path))
 		e.Advice = "Copy the text to replace from the file, or use write_file to replace all of it."
 		return nil, nil, e
 	}
@@ -135,7 +135,7 @@ func applyEdit(content []byte, in *editInput) ([]byte, *FileWritten, error) {
 		return nil, nil, ambiguous(content, old, n, in)
 	}
 	if after := int64(len(content)) + int64(n)*int64(len(repl)-len(old)); after > maxEdit {
-		return nil, nil, Errorf(InvalidInput, "%s would have %s after %d replacements; files of more than %s can't be edited", quote(in.Path), size(after), n, size(maxEdit))
+		return nil, nil, Errorf(InvalidInput, "%s would have %s after %d replacements; files of more than %s can't be edited", quoteName(in.Path), sizeText(after), n, sizeText(maxEdit))
 	}
 	at := bytes.Index(content, old)
 	about := &FileWritten{Replacements: n, Line: 1 + bytes.Count(content[:at], newline)}
@@ -172,7 +172,7 @@ func ambiguous(content, old []byte, n int, in *editInput) *Error {
 	}
 	return &Error{
 		Category: InvalidInput,
-		Message:  fmt.Sprintf("old occurs %d times in %s, in lines %s", n, quote(in.Path), strings.Join(lines, ", ")),
+		Message:  fmt.Sprintf("old occurs %d times in %s, in lines %s", n, quoteName(in.Path), strings.Join(lines, ", ")),
 		Advice:   "Add lines before or after it until it is unique, or set all to true to replace every one.",
 	}
 }

@@ -33,7 +33,7 @@ func Escalation(input event.Raw) (reason string, asked bool) {
 	return in.Escalate.Reason, true
 }
 
-// Offer returns what a model is told of the tool. Escalates is what its inventory
+// Offer returns the tool's description for a model. Escalates is what its inventory
 // says: that calls may ask to run outside of the sandbox.
 func (e *Entry) Offer(escalates bool) *event.ToolInfo {
 	if e.more != nil && escalates {

@@ -32,8 +32,8 @@ func jail(t testing.TB) *desk {
 			t.Fatal(err)
 		}
 	}
-	d.put("data/token", canary)
-	d.put("in/file", "fine\n")
+	d.putFile("data/token", canary)
+	d.putFile("in/file", "fine\n")
 	d.link("../secret", "up")
 	d.link(filepath.Join(up, "secret"), "abs")
 	d.link("..", "parent")
@@ -171,7 +171,7 @@ func TestSpecialFiles(t *testing.T) {
 		d.fails(WriteFile, obj{"path": n, "content": "x"}, InvalidInput, "a device, a pipe or a socket")
 		d.fails(EditFile, obj{"path": n, "old": "x", "new": "y"}, InvalidInput, "a device, a pipe or a socket")
 	}
-	has(t, d.text(SearchFiles, obj{"pattern": "."}), "[no match]")
+	requireWords(t, d.text(SearchFiles, obj{"pattern": "."}), "[no match]")
 	d.clean()
 }
 
@@ -179,7 +179,7 @@ func TestSpecialFiles(t *testing.T) {
 // turns until stop is called.
 func (d *desk) swap(target string) (stop func()) {
 	at := func(name string) string { return filepath.Join(d.root, name) }
-	d.put("swap/file", "fine\n")
+	d.putFile("swap/file", "fine\n")
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -268,9 +268,9 @@ func TestSwappedInTheGap(t *testing.T) {
 			SearchFiles: {"path": "swap", "pattern": "."},
 		} {
 			d := jail(t)
-			d.put("data/victim", kept)
-			d.put("in/victim", kept)
-			d.put("swap/victim", "mine: n\n")
+			d.putFile("data/victim", kept)
+			d.putFile("in/victim", kept)
+			d.putFile("swap/victim", "mine: n\n")
 			swapped := false
 			d.files.gap = func(name string) {
 				if name == "swap" && !swapped {
@@ -287,11 +287,11 @@ func TestSwappedInTheGap(t *testing.T) {
 				t.Errorf("%s through %s: %s", name, target, res.Output)
 			}
 			for _, rel := range []string{"data/victim", "in/victim", "../dir/victim"} {
-				if got := d.get(rel); got != kept {
+				if got := d.readFile(rel); got != kept {
 					t.Errorf("%s through %s changed %s: %q", name, target, rel, got)
 				}
 			}
-			if got := d.get("aside/victim"); got != "mine: n\n" {
+			if got := d.readFile("aside/victim"); got != "mine: n\n" {
 				t.Errorf("%s changed what was moved away: %q", name, got)
 			}
 			d.clean()
@@ -314,7 +314,7 @@ func TestSwappedFileInTheGap(t *testing.T) {
 			SearchFiles: {"path": "f", "pattern": "nobody"},
 		} {
 			d := jail(t)
-			d.put("f", "mine\n")
+			d.putFile("f", "mine\n")
 			swapped := false
 			d.files.gap = func(name string) {
 				if name == "f" && !swapped {
@@ -369,7 +369,7 @@ func TestSwappedFile(t *testing.T) {
 // Changing the target in the host's hook, the widest gap there is, changes nothing.
 func TestSwappedWhileAnnounced(t *testing.T) {
 	d := jail(t)
-	d.put("gap/victim", kept)
+	d.putFile("gap/victim", kept)
 	d.meanwhile = func() {
 		_ = os.Rename(filepath.Join(d.root, "gap"), filepath.Join(d.root, "gone"))
 		_ = os.Symlink("../dir", filepath.Join(d.root, "gap"))
@@ -380,7 +380,7 @@ func TestSwappedWhileAnnounced(t *testing.T) {
 
 func TestWritesTakeTurns(t *testing.T) {
 	d := newDesk(t)
-	d.put("n", "0")
+	d.putFile("n", "0")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	fine := 0
@@ -397,8 +397,8 @@ func TestWritesTakeTurns(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if fine != 1 || d.get("n") != "00" {
-		t.Errorf("%d edits of a text that was there once: %q", fine, d.get("n"))
+	if fine != 1 || d.readFile("n") != "00" {
+		t.Errorf("%d edits of a text that was there once: %q", fine, d.readFile("n"))
 	}
 	f := newFiles(nil, nil)
 	f.lock("a")()

@@ -38,7 +38,7 @@ type finder struct {
 // and gives the same.
 func newFinder(pattern string) (*finder, error) {
 	if len(pattern) > maxPattern {
-		return nil, Errorf(InvalidInput, "pattern: has %d bytes, at most %d are possible", len(pattern), maxPattern)
+		return nil, Errorf(InvalidInput, "pattern: has %d bytes; at most %d are allowed", len(pattern), maxPattern)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl&^syntax.OneLine)
 	if err != nil {
@@ -127,7 +127,7 @@ func badPattern(pattern string, err error) *Error {
 	}
 	if se, ok := errors.AsType[*syntax.Error](err); ok {
 		at := max(strings.Index(pattern, se.Expr), 0)
-		e.Message = fmt.Sprintf("pattern: %s: %s at character %d", se.Code, quote(se.Expr), at+1)
+		e.Message = fmt.Sprintf("pattern: %s: %s at character %d", se.Code, quoteName(se.Expr), at+1)
 	}
 	return e
 }
@@ -174,7 +174,7 @@ func (f *finder) wholeLines(data []byte) []byte {
 func (f *finder) longLine(ctx context.Context, data []byte, line *int, found func(line int, text []byte) bool) bool {
 	text := bytes.TrimSuffix(data, newline)
 	m := f.re.FindReaderIndex(&runesUntil{ctx: ctx, data: text})
-	if len(m) > 0 && ctx.Err() == nil && !found(*line, around(text, m[0])) {
+	if len(m) > 0 && ctx.Err() == nil && !found(*line, excerptAround(text, m[0])) {
 		return false
 	}
 	*line += bytes.Count(data, newline)
@@ -218,7 +218,7 @@ func (f *finder) part(data []byte, line *int, found func(line int, text []byte) 
 		}
 		*line += bytes.Count(data[counted:start], newline)
 		counted = start
-		if !found(*line, around(data[start:end], hit-start)) {
+		if !found(*line, excerptAround(data[start:end], hit-start)) {
 			return false
 		}
 		at = end + 1
@@ -227,8 +227,8 @@ func (f *finder) part(data []byte, line *int, found func(line int, text []byte) 
 	return true
 }
 
-// around returns the part of a line that is shown: that where the match is.
-func around(text []byte, at int) []byte {
+// excerptAround returns the part of a line that is shown: that where the match is.
+func excerptAround(text []byte, at int) []byte {
 	if len(text) <= maxMatchText {
 		return validUTF8(text)
 	}

@@ -26,7 +26,7 @@ type desk struct {
 	mu       sync.Mutex
 	changing []string
 	refuse   error
-	// meanwhile runs in Changing, between looking and writing.
+	// in the meantime runs in Changing, between looking and writing.
 	meanwhile func()
 	commands  []*Command
 	command   func(*Command) (*Exit, error)
@@ -139,7 +139,7 @@ func (d *desk) failure(name string, input any, category string, words ...string)
 	return e
 }
 
-func (d *desk) put(rel, content string) {
+func (d *desk) putFile(rel, content string) {
 	d.t.Helper()
 	d.putMode(rel, content, 0o644)
 }
@@ -169,7 +169,7 @@ func (d *desk) link(target, rel string) {
 	}
 }
 
-func (d *desk) get(rel string) string {
+func (d *desk) readFile(rel string) string {
 	d.t.Helper()
 	b, err := os.ReadFile(filepath.Join(d.root, rel))
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *desk) clean() {
 	}
 }
 
-func has(t *testing.T, text string, words ...string) {
+func requireWords(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(text, w) {

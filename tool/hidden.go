@@ -43,10 +43,10 @@ func newHiddenPaths(places *place.Places, paths []string) *hiddenPaths {
 // lie in it, and refuses the workspace if one of them isn't what it was.
 func (h *hiddenPaths) apply(t *tree, root place.Place) error {
 	for _, path := range h.names {
-		if _, inside := within(path, t.base); inside {
+		if _, inside := relativeWithin(path, t.base); inside {
 			return hiddenPath(t.base)
 		}
-		if rel, ok := within(t.base, path); ok {
+		if rel, ok := relativeWithin(t.base, path); ok {
 			t.hidden = append(t.hidden, rel)
 		}
 	}
@@ -69,7 +69,7 @@ func (h *hiddenPaths) apply(t *tree, root place.Place) error {
 // be that; elsewhere no call could have moved it, and it isn't looked at again.
 func (h *hiddenPaths) identity(base, path string) (place.Place, error) {
 	known, ok := h.places.Known(path)
-	if _, inside := within(base, path); !inside {
+	if _, inside := relativeWithin(base, path); !inside {
 		if !ok {
 			return known, fs.ErrNotExist
 		}
@@ -93,17 +93,17 @@ func (h *hiddenPaths) identity(base, path string) (place.Place, error) {
 // was hidden may have another name now.
 func hiddenReplaced(path string) *Error {
 	return &Error{
-		Category: SandboxViolation, Message: fmt.Sprintf("the hidden path %s is no longer what it was when agentd started", quote(path)),
+		Category: SandboxViolation, Message: fmt.Sprintf("the hidden path %s is no longer what it was when agentd started", quoteName(path)),
 		Advice:   "Put it back, or restart or reload agentd to accept what is there now. Until then no file of the workspace is read or written.",
-		Boundary: "workspace", Path: clip(path, 300),
+		Boundary: "workspace", Path: clipText(path, 300),
 	}
 }
 
 // workspaceReplaced is the refusal of a workspace whose path leads elsewhere now.
 func workspaceReplaced(root string) *Error {
 	return &Error{
-		Category: SandboxViolation, Message: fmt.Sprintf("the workspace %s is no longer the folder that it was: it was moved or replaced", quote(root)),
+		Category: SandboxViolation, Message: fmt.Sprintf("the workspace %s is no longer the folder that it was: it was moved or replaced", quoteName(root)),
 		Advice:   "Put the folder back, or restart or reload agentd to accept the one that is there now; a symbolic link is never accepted. For another folder open another session.",
-		Boundary: "workspace", Path: clip(root, 300),
+		Boundary: "workspace", Path: clipText(root, 300),
 	}
 }

@@ -57,7 +57,7 @@ func TestReplacedRootIsRefused(t *testing.T) {
 			if err := errors.Join(os.Mkdir(victim, 0o755), os.WriteFile(filepath.Join(victim, "f"), []byte("before"), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			d.put("f", "before")
+			d.putFile("f", "before")
 			d.text(ReadFile, obj{"path": "f"})
 			if err := replace(d.root); err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestReplacedRootIsRefused(t *testing.T) {
 // still no link in its path is followed.
 func TestStoredRootIsFreeOfLinks(t *testing.T) {
 	d := newDesk(t)
-	d.put("f", "before")
+	d.putFile("f", "before")
 	if err := errors.Join(os.Rename(d.root, d.root+"2"), os.Symlink(d.root+"2", d.root)); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func TestRenamedParentOfHidden(t *testing.T) {
 		for how, replace := range replacements {
 			t.Run(hidden+" "+how, func(t *testing.T) {
 				d := newDesk(t)
-				d.put("f", "before")
-				d.put("conf/secret.txt", "the secret")
-				d.put("conf/deep/secret.txt", "the secret")
+				d.putFile("f", "before")
+				d.putFile("conf/secret.txt", "the secret")
+				d.putFile("conf/deep/secret.txt", "the secret")
 				d.files = newFiles(nil, []string{filepath.Join(d.root, hidden)})
 				for _, tl := range builtins(d.files) {
 					d.tools[tl.Info().ToolName] = tl
@@ -109,7 +109,7 @@ func TestRenamedParentOfHidden(t *testing.T) {
 					t.Fatal(err)
 				}
 				if filepath.Base(hidden) == "secret.txt" && how == "another folder" {
-					d.put(hidden, "bait")
+					d.putFile(hidden, "bait")
 				}
 				for _, path := range []string{"f", strings.Replace("conf2/"+hidden, "conf2/conf", "conf2", 1), "conf2/secret.txt"} {
 					for name, e := range d.useAll(path) {
@@ -132,11 +132,11 @@ func TestRenamedParentOfHidden(t *testing.T) {
 func TestHiddenByAnyName(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		d := newDesk(t, "conf/secret.txt")
-		d.put("conf/other.txt", "before")
+		d.putFile("conf/other.txt", "before")
 		if !early {
 			d.text(ListFiles, obj{"path": "."})
 		}
-		d.put("conf/secret.txt", "the secret")
+		d.putFile("conf/secret.txt", "the secret")
 		if err := os.Link(filepath.Join(d.root, "conf", "secret.txt"), filepath.Join(d.root, "hard.txt")); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestHiddenByAnyName(t *testing.T) {
 func TestWorkspaceInHidden(t *testing.T) {
 	for _, hidden := range []string{".", ".."} {
 		d := newDesk(t, hidden)
-		d.put("f", "before")
+		d.putFile("f", "before")
 		for name, e := range d.useAll("f") {
 			if e == nil || e.Category != SandboxViolation {
 				t.Errorf("%s: %v", name, e)

@@ -14,7 +14,7 @@ const (
 	// maxIgnoreFile bounds how much of a .gitignore is read.
 	maxIgnoreFile = 1 << 20
 	// maxIgnoreRules bounds the rules that hold in one folder, with those of the
-	// folders above it: each is held against each entry.
+	// folders above it: each is checked against each entry.
 	maxIgnoreRules = 2000
 )
 
@@ -70,9 +70,9 @@ func (r *ignoreRule) matches(base, rel string, isDir bool) bool {
 	}
 }
 
-// with returns l extended by the .gitignore in the folder d at rel, if there is
+// withFolder returns l extended by the .gitignore in the folder d at rel, if there is
 // one that can be read. It is a hint, so one that can't be is as none.
-func (l *ignoreList) with(t *tree, d *os.Root, rel string) *ignoreList {
+func (l *ignoreList) withFolder(t *tree, d *os.Root, rel string) *ignoreList {
 	f, _, err := t.regular(d, ".gitignore")
 	if err != nil {
 		return l

@@ -94,11 +94,11 @@ func (r *Registry) Replace(source string, tools []Tool) error {
 	for _, e := range entries {
 		name := e.Info.ToolName
 		if other, ok := taken[name]; ok {
-			faults = append(faults, fmt.Sprintf("%s is taken by %s", quote(name), other.Source))
+			faults = append(faults, fmt.Sprintf("%s is taken by %s", quoteName(name), other.Source))
 			continue
 		}
 		if !Callable(name) {
-			faults = append(faults, fmt.Sprintf("%s is not 1 to 64 of A-Z a-z 0-9 _ -", quote(name)))
+			faults = append(faults, fmt.Sprintf("%s is not 1 to 64 of A-Z a-z 0-9 _ -", quoteName(name)))
 			continue
 		}
 		taken[name] = e
@@ -179,7 +179,7 @@ func (r *Registry) describe(source string, t Tool, info event.ToolInfo) *Entry {
 }
 
 // Changed returns a channel that is closed at the next change of the tools.
-// Whoever waits takes it first, then resolves, then waits.
+// A caller that waits takes it first, then resolves, then waits.
 func (r *Registry) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,7 +255,7 @@ func (r *Registry) Resolve(sel Selection) *Inventory {
 	all, byName := r.sorted, r.byName
 	r.mu.Unlock()
 
-	offered := r.with(all, byName, sel.Extra)
+	offered := r.mergeExtra(all, byName, sel.Extra)
 	picked := make([]*Entry, 0, len(offered))
 	verdicts := make([]verdict, 0, len(offered))
 	for _, e := range offered {
@@ -265,9 +265,9 @@ func (r *Registry) Resolve(sel Selection) *Inventory {
 		if e.more != nil && sel.Escalate {
 			e = e.more
 		}
-		if matches(sel.Tools, e.Info.ToolName) && matches(sel.Within, e.Info.ToolName) {
+		if matchesAnyGlob(sel.Tools, e.Info.ToolName) && matchesAnyGlob(sel.Within, e.Info.ToolName) {
 			picked = append(picked, e)
-			verdicts = append(verdicts, judge(e, sel.Policy))
+			verdicts = append(verdicts, judgeTool(e, sel.Policy))
 		}
 	}
 	digest := inventoryDigest(picked, verdicts)
@@ -287,8 +287,8 @@ func (r *Registry) Resolve(sel Selection) *Inventory {
 	return inv
 }
 
-// with returns the entries together with extra ones, sorted by name.
-func (r *Registry) with(all []*Entry, byName map[string]*Entry, extra []Tool) []*Entry {
+// mergeExtra returns the entries together with extra ones, sorted by name.
+func (r *Registry) mergeExtra(all []*Entry, byName map[string]*Entry, extra []Tool) []*Entry {
 	if len(extra) == 0 {
 		return all
 	}
@@ -305,8 +305,8 @@ func (r *Registry) with(all []*Entry, byName map[string]*Entry, extra []Tool) []
 
 type verdict struct{ policy, reason string }
 
-// judge asks for the policy of a tool that can be used at all.
-func judge(e *Entry, policy func(event.ToolInfo) (string, string)) verdict {
+// judgeTool asks for the policy of a tool that can be used at all.
+func judgeTool(e *Entry, policy func(event.ToolInfo) (string, string)) verdict {
 	if e.broken != nil {
 		return verdict{PolicyUnavailable, e.broken.Error()}
 	}
@@ -320,8 +320,8 @@ func judge(e *Entry, policy func(event.ToolInfo) (string, string)) verdict {
 	return verdict{p, reason}
 }
 
-// matches reports whether one of the globs names name; nil names everything.
-func matches(globs []string, name string) bool {
+// matchesAnyGlob reports whether one of the globs names name; nil names everything.
+func matchesAnyGlob(globs []string, name string) bool {
 	if globs == nil {
 		return true
 	}
@@ -375,7 +375,7 @@ func (inv *Inventory) Lookup(name string) (*Entry, error) {
 	if e, ok := inv.byName[name]; ok {
 		return e, nil
 	}
-	err := Errorf(NotFound, "there is no tool %s", quote(name))
+	err := Errorf(NotFound, "there is no tool %s", quoteName(name))
 	names := slices.Collect(maps.Keys(inv.byName))
 	slices.Sort(names)
 	if like, ok := nearest(name, names); ok {
@@ -386,7 +386,7 @@ func (inv *Inventory) Lookup(name string) (*Entry, error) {
 	return nil, err
 }
 
-// Offered returns the tools that a model is told about: those that are neither
+// Offered returns the tools that a model is offered: those that are neither
 // denied nor unavailable.
 func (inv *Inventory) Offered() []*Entry {
 	offered := make([]*Entry, 0, len(inv.Entries))
@@ -414,7 +414,7 @@ func (r *Registry) Unmatched(names []string) []string {
 	r.mu.Unlock()
 	var none []string
 	for _, n := range names {
-		if !slices.ContainsFunc(all, func(e *Entry) bool { return matches([]string{n}, e.Info.ToolName) }) {
+		if !slices.ContainsFunc(all, func(e *Entry) bool { return matchesAnyGlob([]string{n}, e.Info.ToolName) }) {
 			none = append(none, n)
 		}
 	}

@@ -117,7 +117,7 @@ func TestInventory(t *testing.T) {
 	if err := e.Validate(event.Raw(`{"pth":"x"}`)); !errors.As(err, &te) || te.Category != InvalidInput {
 		t.Errorf("%v", err)
 	} else {
-		has(t, te.Message, "the input of read_file is not valid", "pth")
+		requireWords(t, te.Message, "the input of read_file is not valid", "pth")
 	}
 	if err := e.Validate(event.Raw(`{"path":"x"}`)); err != nil {
 		t.Error(err)
@@ -200,7 +200,7 @@ func TestToolsComeAndGo(t *testing.T) {
 	if err == nil {
 		t.Fatal("names are taken twice")
 	}
-	has(t, err.Error(), `"b" is taken by one`, `"shell" is taken by builtin`, `"not ok" is not`, `"c" is taken by two`)
+	requireWords(t, err.Error(), `"b" is taken by one`, `"shell" is taken by builtin`, `"not ok" is not`, `"c" is taken by two`)
 	if e, ok := r.Get("c"); !ok || e.Source != "two" {
 		t.Error("the good one is left out too")
 	}

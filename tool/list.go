@@ -48,7 +48,7 @@ type FileList struct {
 func newListFiles(f *files) *builtin {
 	return define(event.ToolInfo{
 		ToolName: ListFiles,
-		Description: "Lists a folder of the workspace and everything below it, one path a line, sorted; folders end " +
+		Description: "Lists a folder of the workspace and everything below it, one path per line, sorted; folders end " +
 			"with a slash, symbolic links show where they lead. .git and what .gitignore names are left out, " +
 			"unless path leads there. Narrow large folders with path or glob.",
 		Capabilities:      []string{CapFilesRead},
@@ -92,7 +92,7 @@ func (f *files) list(ctx context.Context, call *Call) (*Result, error) {
 	w := walk{t: t, visit: l.visit}
 	err = w.from(ctx, d, rel)
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, contextError(ctx)
 	}
 	about := FileList{Path: rel, Ignored: w.skipped, Incomplete: w.incomplete || errors.Is(err, errEnough)}
 	shown := shallowest(l.found, maxListed)
@@ -106,7 +106,7 @@ func (f *files) list(ctx context.Context, call *Call) (*Result, error) {
 		about.Shown++
 	}
 	about.More = l.matched - about.Shown
-	return &Result{Output: withNotes(b.Bytes(), about.notes(&w)), Structured: structured(&about)}, nil
+	return &Result{Output: withNotes(b.Bytes(), about.notes(&w)), Structured: encodeStructured(&about)}, nil
 }
 
 // joinShown puts what was asked for before what was found in it, so that every
@@ -134,7 +134,7 @@ func (about *FileList) notes(w *walk) []string {
 		notes = append(notes, fmt.Sprintf(".gitignore leaves out %d here", about.Ignored))
 	}
 	if w.unreadable > 0 {
-		notes = append(notes, count(w.unreadable, "folder")+" could not be read")
+		notes = append(notes, countText(w.unreadable, "folder")+" could not be read")
 	}
 	return notes
 }
@@ -166,7 +166,7 @@ func (l *lister) visit(ctx context.Context, dir string, d *os.Root, entries []fs
 			show += "/"
 		case e.Type()&fs.ModeSymlink != 0:
 			if to, err := d.Readlink(e.Name()); err == nil {
-				show += " -> " + clip(to, 200)
+				show += " -> " + clipText(to, 200)
 			}
 		}
 		l.matched++
@@ -215,7 +215,7 @@ func globber(glob string) (func(rel string) bool, error) {
 	pattern, err := pathglob.Compile(glob)
 	if err != nil {
 		return nil, &Error{
-			Category: InvalidInput, Message: fmt.Sprintf("glob: %s is not a valid pattern: %v", quote(clip(glob, 200)), err),
+			Category: InvalidInput, Message: fmt.Sprintf("glob: %s is not a valid pattern: %v", quoteName(clipText(glob, 200)), err),
 			Advice: "Use * ? [a-z] {a,b} and ** for any folders; every [ and { needs its end.",
 		}
 	}

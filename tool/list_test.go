@@ -19,10 +19,10 @@ func TestListFiles(t *testing.T) {
 		"node_modules/a/index.js", ".git/config", ".github/ci.yml", "build/out.o", "logs/a.log", "logs/keep.log",
 		"web/local.env", "doc/a.txt", "doc/sub/a.txt", "new\nline",
 	} {
-		d.put(f, "")
+		d.putFile(f, "")
 	}
-	d.put(".gitignore", "# what is made\nnode_modules/\n/build\n*.log\n!keep.log\nweb/dist\ndoc/**/a.txt\n!doc/a.txt\n")
-	d.put("web/.gitignore", "local.env\r\n")
+	d.putFile(".gitignore", "# what is made\nnode_modules/\n/build\n*.log\n!keep.log\nweb/dist\ndoc/**/a.txt\n!doc/a.txt\n")
+	d.putFile("web/.gitignore", "local.env\r\n")
 	d.link("README.md", "link")
 	d.link("/etc", "outside")
 	for _, c := range []struct {
@@ -66,11 +66,11 @@ func TestListFiles(t *testing.T) {
 func TestListFilesBounds(t *testing.T) {
 	d := newDesk(t)
 	for i := range 1500 {
-		d.put(fmt.Sprintf("a/deep/er/%04d", i), "")
+		d.putFile(fmt.Sprintf("a/deep/er/%04d", i), "")
 	}
-	d.put("z", "")
+	d.putFile("z", "")
 	got := d.text(ListFiles, obj{"path": "."})
-	has(t, got, "\nz\n", "a/deep/er/0000\n", "[504 more; narrow it with path or glob]")
+	requireWords(t, got, "\nz\n", "a/deep/er/0000\n", "[504 more; narrow it with path or glob]")
 	if n := strings.Count(got, "\n"); n != maxListed+1 {
 		t.Errorf("%d lines", n)
 	}
@@ -83,7 +83,7 @@ func TestListFilesBounds(t *testing.T) {
 	}
 	defer os.Chmod(filepath.Join(d.root, "a", "deep"), 0o755) //nolint:errcheck // for the clean-up
 	if os.Geteuid() != 0 {
-		has(t, d.text(ListFiles, obj{"path": "."}), "1 folder could not be read")
+		requireWords(t, d.text(ListFiles, obj{"path": "."}), "1 folder could not be read")
 	}
 }
 
@@ -137,15 +137,15 @@ func TestIgnoreRules(t *testing.T) {
 
 func TestSearchFiles(t *testing.T) {
 	d := newDesk(t)
-	d.put("a.go", "package a\n\nfunc Foo() {}\nfunc bar() {}\n")
-	d.put("sub/b.go", "package b\r\n// Foo bar\r\nfoo(")
-	d.put("sub/c.txt", "Foo\n")
-	d.put("bom.txt", "\xEF\xBB\xBFstart\n")
-	d.put("bin", "Foo\x00\n")
-	d.put("latin.txt", "caf\xe9 Foo\n")
-	d.put(".gitignore", "ignored/\n")
-	d.put("ignored/x.go", "Foo\n")
-	d.put("wide.txt", strings.Repeat("x", 5000)+"NEEDLE"+strings.Repeat("y", 5000)+"\n")
+	d.putFile("a.go", "package a\n\nfunc Foo() {}\nfunc bar() {}\n")
+	d.putFile("sub/b.go", "package b\r\n// Foo bar\r\nfoo(")
+	d.putFile("sub/c.txt", "Foo\n")
+	d.putFile("bom.txt", "\xEF\xBB\xBFstart\n")
+	d.putFile("bin", "Foo\x00\n")
+	d.putFile("latin.txt", "caf\xe9 Foo\n")
+	d.putFile(".gitignore", "ignored/\n")
+	d.putFile("ignored/x.go", "Foo\n")
+	d.putFile("wide.txt", strings.Repeat("x", 5000)+"NEEDLE"+strings.Repeat("y", 5000)+"\n")
 	d.link("a.go", "link.go")
 	for _, c := range []struct {
 		in   obj
@@ -189,10 +189,10 @@ func TestSearchFiles(t *testing.T) {
 func TestSearchFilesBounds(t *testing.T) {
 	d := newDesk(t)
 	for i := range 300 {
-		d.put(fmt.Sprintf("d%d/f%03d", i%7, i), strings.Repeat("match me\n", 10))
+		d.putFile(fmt.Sprintf("d%d/f%03d", i%7, i), strings.Repeat("match me\n", 10))
 	}
 	first := d.text(SearchFiles, obj{"pattern": "match"})
-	has(t, first, "[only the first 1000 matches; narrow it with pattern, path or glob]")
+	requireWords(t, first, "[only the first 1000 matches; narrow it with pattern, path or glob]")
 	if n := strings.Count(first, "\n"); n != maxMatches+1 {
 		t.Errorf("%d lines", n)
 	}
@@ -208,17 +208,17 @@ func TestSearchFilesBounds(t *testing.T) {
 		t.Errorf("%+v, %v, %d bytes", a, err, len(res.Output))
 	}
 	d.maxOutput = 0
-	d.put("large", "")
+	d.putFile("large", "")
 	if err := os.Truncate(filepath.Join(d.root, "large"), maxSearched+1); err != nil {
 		t.Fatal(err)
 	}
-	has(t, d.text(SearchFiles, obj{"pattern": "nowhere"}), "1 file of more than 16.0 MiB not searched")
+	requireWords(t, d.text(SearchFiles, obj{"pattern": "nowhere"}), "1 file of more than 16.0 MiB not searched")
 }
 
 func TestSearchFilesStops(t *testing.T) {
 	d := newDesk(t)
 	for i := range 200 {
-		d.put(fmt.Sprintf("d%d/f", i), strings.Repeat("x\n", 1000))
+		d.putFile(fmt.Sprintf("d%d/f", i), strings.Repeat("x\n", 1000))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	tr, err := newFiles(nil, nil).open(d.call(obj{}))
@@ -290,9 +290,9 @@ func makeTree(b *testing.B, d *desk, n int) {
 		if i%1000 == 0 {
 			text += "the needle is here\n"
 		}
-		d.put(fmt.Sprintf("pkg%02d/sub%d/file%d.go", i%50, i%7, i), text)
+		d.putFile(fmt.Sprintf("pkg%02d/sub%d/file%d.go", i%50, i%7, i), text)
 	}
-	d.put(".gitignore", "*.log\nnode_modules/\n/build\nvendor/**/testdata\n")
+	d.putFile(".gitignore", "*.log\nnode_modules/\n/build\nvendor/**/testdata\n")
 	b.ResetTimer()
 }
 

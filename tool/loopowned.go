@@ -109,6 +109,6 @@ func PlanText(input event.Raw) string {
 // loopOwned is the Run of a tool that must not get here.
 func loopOwned(name string) func(context.Context, *Call) (*Result, error) {
 	return func(context.Context, *Call) (*Result, error) {
-		return nil, Errorf(Unavailable, "%s is carried out by the loop, and there is none here", name)
+		return nil, Errorf(Unavailable, "%s runs in the agent loop, which isn't available here", name)
 	}
 }

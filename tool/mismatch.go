@@ -19,7 +19,7 @@ const (
 // been.
 func mismatch(content []byte, in *editInput) *Error {
 	e := &Error{
-		Category: InvalidInput, Message: fmt.Sprintf("old was not found in %s", quote(in.Path)),
+		Category: InvalidInput, Message: fmt.Sprintf("old was not found in %s", quoteName(in.Path)),
 		Advice: "Copy it from the file again, exactly.",
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
@@ -41,7 +41,7 @@ func mismatch(content []byte, in *editInput) *Error {
 		return e
 	}
 	if at, n := sameButBlanks(lines, want); at >= 0 {
-		e.Message += fmt.Sprintf(": only blanks differ in line%s; the file has:\n%s", span(at+1, at+n), excerpt(lines[at:at+n]))
+		e.Message += fmt.Sprintf(": only blanks differ in line%s; the file has:\n%s", lineSpan(at+1, at+n), excerpt(lines[at:at+n]))
 		return e
 	}
 	if at, off := sharedBeginning(lines, want); at >= 0 {
@@ -77,14 +77,14 @@ func lineAt(lines []string, i int) string {
 	return "(the file ends)"
 }
 
-func span(from, to int) string {
+func lineSpan(from, to int) string {
 	if from == to {
 		return fmt.Sprintf(" %d", from)
 	}
 	return fmt.Sprintf("s %d to %d", from, to)
 }
 
-func showLine(s string) string { return clip(strings.TrimRight(s, "\r"), maxShown) }
+func showLine(s string) string { return clipText(strings.TrimRight(s, "\r"), maxShown) }
 
 // excerpt shows lines as they are, at most twenty.
 func excerpt(lines []string) string {
@@ -210,7 +210,7 @@ func nearestLine(lines []string, want string) int {
 
 // pairsOf counts the pairs of neighbouring bytes in a line, blanks squeezed.
 func pairsOf(s string) map[[2]byte]int {
-	s = squeeze(clip(s, 1000))
+	s = squeeze(clipText(s, 1000))
 	pairs := make(map[[2]byte]int, len(s))
 	for i := 1; i < len(s); i++ {
 		pairs[[2]byte{s[i-1], s[i]}]++

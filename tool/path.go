@@ -35,7 +35,7 @@ func Locate(root, cwd, name string) (string, error) {
 	if !filepath.IsAbs(abs) {
 		abs = filepath.Join(cwd, abs)
 	}
-	rel, ok := within(root, abs)
+	rel, ok := relativeWithin(root, abs)
 	if !ok {
 		return "", outside(name)
 	}
@@ -62,14 +62,14 @@ func CheckPath(toolName, root, cwd string, input event.Raw, resolve func(path st
 	if err != nil {
 		return err
 	}
-	if _, ok := within(root, resolve(filepath.Join(root, filepath.FromSlash(rel)))); !ok {
+	if _, ok := relativeWithin(root, resolve(filepath.Join(root, filepath.FromSlash(rel)))); !ok {
 		return outsideThroughLink(in.Path)
 	}
 	return nil
 }
 
-// within returns abs relative to root, with slashes, if it is root or below it.
-func within(root, abs string) (string, bool) {
+// relativeWithin returns abs relative to root, with slashes, if it is root or below it.
+func relativeWithin(root, abs string) (string, bool) {
 	root, abs = filepath.Clean(root), filepath.Clean(abs)
 	if abs == root {
 		return ".", true
@@ -82,17 +82,17 @@ func within(root, abs string) (string, bool) {
 // outside is the refusal of a path that leaves the workspace.
 func outside(name string) *Error {
 	return &Error{
-		Category: SandboxViolation, Message: quote(name) + " is outside the workspace",
+		Category: SandboxViolation, Message: quoteName(name) + " is outside the workspace",
 		Advice: "File tools work within the workspace only; use a path there. With shell a command can write to the folders of " +
 			"sandbox.writeRoots, and can ask to run outside where the permission mode allows that.",
-		Boundary: "filesystem", Path: clip(name, 300),
+		Boundary: "filesystem", Path: clipText(name, 300),
 	}
 }
 
 // outsideThroughLink is the refusal of a path that a link takes out of the workspace.
 func outsideThroughLink(name string) *Error {
 	e := outside(name)
-	e.Message = quote(name) + " leads outside the workspace through a symbolic link"
+	e.Message = quoteName(name) + " leads outside the workspace through a symbolic link"
 	return e
 }
 
@@ -100,13 +100,13 @@ func outsideThroughLink(name string) *Error {
 // configuration hides.
 func hiddenPath(name string) *Error {
 	return &Error{
-		Category: SandboxViolation, Message: quote(name) + " is hidden from tools",
-		Boundary: "filesystem", Path: clip(name, 300),
+		Category: SandboxViolation, Message: quoteName(name) + " is hidden from tools",
+		Boundary: "filesystem", Path: clipText(name, 300),
 	}
 }
 
-// parts splits a relative path into its names; the root has none.
-func parts(rel string) []string {
+// pathParts splits a relative path into its names; the root has none.
+func pathParts(rel string) []string {
 	rel = path.Clean(rel)
 	if rel == "." {
 		return nil
@@ -114,7 +114,7 @@ func parts(rel string) []string {
 	return strings.Split(rel, "/")
 }
 
-// below reports whether rel is dir or lies in it.
-func below(dir, rel string) bool {
+// isBelow reports whether rel is dir or lies in it.
+func isBelow(dir, rel string) bool {
 	return dir == "." || rel == dir || strings.HasPrefix(rel, dir+"/")
 }

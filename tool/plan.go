@@ -42,7 +42,7 @@ type PlanItem struct {
 	Status string `json:"status"`
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. A plan harms nobody, and models write
+// UnmarshalJSON implements [json.Unmarshaler]. A plan is harmless, and models write
 // them in the forms that they have learnt: a step alone is one that is pending, and
 // the step may have another of the usual names.
 func (p *PlanItem) UnmarshalJSON(b []byte) error {
@@ -101,7 +101,7 @@ func updatePlan(_ context.Context, call *Call) (*Result, error) {
 		return nil, err
 	}
 	plan.count()
-	return &Result{Output: []byte(plan.text()), Structured: structured(&plan)}, nil
+	return &Result{Output: []byte(plan.text()), Structured: encodeStructured(&plan)}, nil
 }
 
 // check says what is wrong with a plan beyond its schema.
@@ -120,7 +120,7 @@ func (p *Plan) check() error {
 		}
 		seen[step] = i
 		if _, ok := planMarks[item.Status]; !ok {
-			return Errorf(InvalidInput, "items[%d].status: %q is none of pending, in_progress, completed, cancelled", i, item.Status)
+			return Errorf(InvalidInput, "items[%d].status: %q is not one of pending, in_progress, completed, cancelled", i, item.Status)
 		}
 		p.Items[i].Step = step
 	}

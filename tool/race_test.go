@@ -99,8 +99,8 @@ func raceOne(t *testing.T, s *swap, name string, in obj, outside string, rounds 
 		t.Fatal(err)
 	}
 	d := newDesk(t, "conf/secret")
-	d.put("dir/sub/f", "inside")
-	d.put("conf/secret", "the secret")
+	d.putFile("dir/sub/f", "inside")
+	d.putFile("conf/secret", "the secret")
 	d.text(ReadFile, obj{"path": "dir/sub/f"}) // the root and what is hidden are fixed
 	ctx, stop := context.WithCancel(t.Context())
 	var swapping sync.WaitGroup

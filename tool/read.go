@@ -93,7 +93,7 @@ func (f *files) read(ctx context.Context, call *Call) (*Result, error) {
 	defer giveBack()
 	sample, err := r.Peek(binarySample)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, failed(ctx, err, "read "+quote(in.Path))
+		return nil, callError(ctx, err, "read "+quoteName(in.Path))
 	}
 	if IsBinary(sample) || imageType(sample) != "" {
 		return readBinary(ctx, file, fi, sample, &about)
@@ -143,10 +143,10 @@ func readText(ctx context.Context, r *bufio.Reader, in *readInput, limit int64, 
 	}
 	p := page{r: r, first: first, last: first + lines - 1, room: limit}
 	if err := p.read(); err != nil {
-		return nil, failed(ctx, err, "read "+quote(in.Path))
+		return nil, callError(ctx, err, "read "+quoteName(in.Path))
 	}
 	if first > 1 && p.line < first {
-		e := Errorf(InvalidInput, "offset: %s has %s, there is no line %d", quote(in.Path), count(int(p.line), "line"), first)
+		e := Errorf(InvalidInput, "offset: %s has %s, there is no line %d", quoteName(in.Path), countText(int(p.line), "line"), first)
 		e.Advice = "Lines are counted from 1."
 		return nil, e
 	}
@@ -159,7 +159,7 @@ func readText(ctx context.Context, r *bufio.Reader, in *readInput, limit int64, 
 	if len(text) < p.out.Len() || !bytes.Equal(text, p.out.Bytes()) {
 		notes = append(notes, "bytes that are not UTF-8 are shown as \uFFFD")
 	}
-	return &Result{Output: withNotes(text, notes), Dropped: p.dropped, Structured: structured(about)}, nil
+	return &Result{Output: withNotes(text, notes), Dropped: p.dropped, Structured: encodeStructured(about)}, nil
 }
 
 // withNotes puts notes on a line of their own after a text.
@@ -207,7 +207,7 @@ func (p *page) read() error {
 				p.line++
 				shown = 0
 			}
-			shown += p.take(chunk, shown)
+			shown += p.addToLine(chunk, shown)
 			begin = chunk[len(chunk)-1] == '\n'
 			if begin {
 				p.countEnding(chunk)
@@ -227,9 +227,9 @@ func (p *page) countEnding(chunk []byte) {
 	}
 }
 
-// take keeps a piece of the current line if it is one to show, of which shown
+// addToLine keeps a piece of the current line if it is one to show, of which shown
 // bytes are there already, and returns how many it added to the line.
-func (p *page) take(chunk []byte, shown int) int {
+func (p *page) addToLine(chunk []byte, shown int) int {
 	if p.line < p.first || p.line > p.last {
 		return 0
 	}
@@ -289,7 +289,7 @@ func (p *page) notes(about *FileRead) []string {
 	if p.shownLast > 0 && (p.shownLast < p.line || p.shownFirst > 1) {
 		of := fmt.Sprintf("of %d", p.line)
 		if about.Lines == 0 {
-			of = "of a file of " + size(about.SizeBytes)
+			of = "of a file of " + sizeText(about.SizeBytes)
 		}
 		note := fmt.Sprintf("lines %d to %d %s", p.shownFirst, p.shownLast, of)
 		if p.shownLast < p.line {
@@ -298,7 +298,7 @@ func (p *page) notes(about *FileRead) []string {
 		notes = append(notes, note)
 	}
 	if p.clipped > 0 {
-		notes = append(notes, fmt.Sprintf("%s longer than %d bytes cut at …", count(int(p.clipped), "line"), maxLine))
+		notes = append(notes, fmt.Sprintf("%s longer than %d bytes cut at …", countText(int(p.clipped), "line"), maxLine))
 	}
 	return notes
 }
@@ -306,17 +306,17 @@ func (p *page) notes(about *FileRead) []string {
 // readBinary describes a file that isn't text, and hands over a picture.
 func readBinary(ctx context.Context, file *os.File, fi fs.FileInfo, sample []byte, about *FileRead) (*Result, error) {
 	about.Binary, about.MediaType = true, mediaType(sample)
-	text := fmt.Sprintf("%s is a binary file: %s, %s.", quote(about.Path), about.MediaType, size(fi.Size()))
+	text := fmt.Sprintf("%s is a binary file: %s, %s.", quoteName(about.Path), about.MediaType, sizeText(fi.Size()))
 	res := &Result{Structured: nil}
 	switch kind := imageType(sample); {
 	case kind == "":
 		text += " Its content is not shown."
 	case fi.Size() > maxImage:
-		text += fmt.Sprintf(" Pictures of more than %s are not shown.", size(maxImage))
+		text += fmt.Sprintf(" Pictures of more than %s are not shown.", sizeText(maxImage))
 	default:
 		data, err := io.ReadAll(io.LimitReader(&stopReader{ctx: ctx, r: io.NewSectionReader(file, 0, maxImage+1)}, maxImage+1))
 		if err != nil {
-			return nil, failed(ctx, err, "read "+quote(about.Path))
+			return nil, callError(ctx, err, "read "+quoteName(about.Path))
 		}
 		if len(data) > maxImage {
 			text += " It grew while it was read."
@@ -324,12 +324,12 @@ func readBinary(ctx context.Context, file *os.File, fi fs.FileInfo, sample []byt
 		}
 		res.Media = []Media{{MediaType: kind, Data: data}}
 	}
-	res.Output, res.Structured = []byte(text+"\n"), structured(about)
+	res.Output, res.Structured = []byte(text+"\n"), encodeStructured(about)
 	return res, nil
 }
 
-// size writes a number of bytes for people.
-func size(n int64) string {
+// sizeText writes a number of bytes for people.
+func sizeText(n int64) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
@@ -338,6 +338,6 @@ func size(n int64) string {
 	case n >= 10<<10:
 		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
 	default:
-		return count(int(n), "byte")
+		return countText(int(n), "byte")
 	}
 }

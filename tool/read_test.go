@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-func about(t *testing.T, res *Result) FileRead {
+func readDetails(t *testing.T, res *Result) FileRead {
 	t.Helper()
 	var a FileRead
 	if err := json.Unmarshal(res.Structured, &a); err != nil {
@@ -25,14 +25,14 @@ func about(t *testing.T, res *Result) FileRead {
 
 func TestReadFile(t *testing.T) {
 	d := newDesk(t)
-	d.put("a.txt", "one\ntwo\nthree\n")
-	d.put("crlf.txt", "one\r\ntwo\r\nthree")
-	d.put("mixed.txt", "one\r\ntwo\n")
-	d.put("bom.txt", "\xEF\xBB\xBFone\n")
-	d.put("empty.txt", "")
-	d.put("latin.txt", "caf\xe9 au lait, s'il vous pla\xeet\n")
-	d.put("sub/b.txt", "below\n")
-	d.put("~/x", "tilde\n")
+	d.putFile("a.txt", "one\ntwo\nthree\n")
+	d.putFile("crlf.txt", "one\r\ntwo\r\nthree")
+	d.putFile("mixed.txt", "one\r\ntwo\n")
+	d.putFile("bom.txt", "\xEF\xBB\xBFone\n")
+	d.putFile("empty.txt", "")
+	d.putFile("latin.txt", "caf\xe9 au lait, s'il vous pla\xeet\n")
+	d.putFile("sub/b.txt", "below\n")
+	d.putFile("~/x", "tilde\n")
 	d.link("a.txt", "link")
 	d.link(filepath.Join(d.root, "a.txt"), "abslink")
 	d.link("../sub", "sub/self")
@@ -69,7 +69,7 @@ func TestReadFile(t *testing.T) {
 		"link":      {Path: "a.txt", SizeBytes: 14, FirstLine: 1, LastLine: 3, Lines: 3, LineEnding: "lf"},
 		"empty.txt": {Path: "empty.txt", LineEnding: "none"},
 	} {
-		if got := about(t, d.ok(ReadFile, obj{"path": rel})); got != want {
+		if got := readDetails(t, d.ok(ReadFile, obj{"path": rel})); got != want {
 			t.Errorf("%s: got %+v, want %+v", rel, got, want)
 		}
 	}
@@ -81,8 +81,8 @@ func TestReadFile(t *testing.T) {
 
 func TestReadFileRefuses(t *testing.T) {
 	d := newDesk(t)
-	d.put("main.go", "package main\n")
-	d.put("sub/x", "")
+	d.putFile("main.go", "package main\n")
+	d.putFile("sub/x", "")
 	d.link("loop2", "loop1")
 	d.link("loop1", "loop2")
 	d.link("gone", "dangling")
@@ -92,7 +92,7 @@ func TestReadFileRefuses(t *testing.T) {
 	d.fails(ReadFile, obj{"path": "main.go/x"}, NotFound, `"main.go" is not a folder`)
 	d.fails(ReadFile, obj{"path": "sub"}, InvalidInput, "is a folder", "list_files")
 	d.fails(ReadFile, obj{"path": "."}, InvalidInput, "is a folder")
-	d.fails(ReadFile, obj{"path": "loop1"}, InvalidInput, "circle")
+	d.fails(ReadFile, obj{"path": "loop1"}, InvalidInput, "symbolic link loop")
 	d.fails(ReadFile, obj{"path": "dangling"}, NotFound)
 	d.fails(ReadFile, obj{"path": "main.go", "offset": 2}, InvalidInput, "has 1 line, there is no line 2")
 	d.fails(ReadFile, obj{"path": strings.Repeat("a", 300)}, InvalidInput, "too long")
@@ -120,9 +120,9 @@ func TestReadFileBounds(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&b, "line %d\n", i+1)
 	}
-	d.put("long.txt", b.String())
+	d.putFile("long.txt", b.String())
 	got := d.text(ReadFile, obj{"path": "long.txt"})
-	has(t, got, "line 2000\n[lines 1 to 2000 of 5000; go on with offset 2001]")
+	requireWords(t, got, "line 2000\n[lines 1 to 2000 of 5000; go on with offset 2001]")
 	if strings.Contains(got, "line 2001\n") {
 		t.Error("more than 2000 lines")
 	}
@@ -137,7 +137,7 @@ func TestReadFileBounds(t *testing.T) {
 		}
 		text, _, _ := strings.Cut(string(res.Output), "[")
 		parts.WriteString(text)
-		next = about(t, res).LastLine + 1
+		next = readDetails(t, res).LastLine + 1
 	}
 	if parts.String() != b.String() {
 		t.Error("the parts don't make up the file")
@@ -145,17 +145,17 @@ func TestReadFileBounds(t *testing.T) {
 
 	d.maxOutput = 0
 	wide := strings.Repeat("ä", 100_000)
-	d.put("wide.txt", "a\r\n"+wide+"\r\nz\r\n")
+	d.putFile("wide.txt", "a\r\n"+wide+"\r\nz\r\n")
 	res := d.ok(ReadFile, obj{"path": "wide.txt"})
 	text := string(res.Output)
 	if !strings.HasPrefix(text, "a\r\n"+strings.Repeat("ä", 1000)+"…\r\nz\r\n[") || !utf8.ValidString(text) || len(text) > 3000 {
-		t.Errorf("a wide line: %q", clip(text, 100))
+		t.Errorf("a wide line: %q", clipText(text, 100))
 	}
-	has(t, text, "1 line longer than 2000 bytes cut at …")
+	requireWords(t, text, "1 line longer than 2000 bytes cut at …")
 	if res.Dropped != 200_000-2000 {
 		t.Errorf("dropped %d", res.Dropped)
 	}
-	d.put("oneline.txt", wide)
+	d.putFile("oneline.txt", wide)
 	if text := d.text(ReadFile, obj{"path": "oneline.txt"}); len(text) > 3000 || !utf8.ValidString(text) {
 		t.Errorf("%d bytes", len(text))
 	}
@@ -164,24 +164,24 @@ func TestReadFileBounds(t *testing.T) {
 func TestReadFileBinary(t *testing.T) {
 	d := newDesk(t)
 	png := "\x89PNG\r\n\x1a\n" + strings.Repeat("\x00\x01", 50)
-	d.put("a.png", png)
-	d.put("a.zip", "PK\x03\x04"+strings.Repeat("\x00", 50))
-	d.put("utf16.txt", "\xff\xfea\x00b\x00")
-	d.put("odd", strings.Repeat("\x01\x02\x80\x90", 50))
+	d.putFile("a.png", png)
+	d.putFile("a.zip", "PK\x03\x04"+strings.Repeat("\x00", 50))
+	d.putFile("utf16.txt", "\xff\xfea\x00b\x00")
+	d.putFile("odd", strings.Repeat("\x01\x02\x80\x90", 50))
 	res := d.ok(ReadFile, obj{"path": "a.png"})
 	if len(res.Media) != 1 || res.Media[0].MediaType != "image/png" || !bytes.Equal(res.Media[0].Data, []byte(png)) {
 		t.Errorf("picture: %+v", res.Media)
 	}
-	has(t, string(res.Output), "image/png", "108 bytes")
+	requireWords(t, string(res.Output), "image/png", "108 bytes")
 	for rel, kind := range map[string]string{"a.zip": "application/zip", "utf16.txt": "charset=utf-16le", "odd": "application/octet-stream"} {
 		res := d.ok(ReadFile, obj{"path": rel})
-		has(t, string(res.Output), kind, "not shown")
-		if a := about(t, res); !a.Binary || len(res.Media) != 0 {
+		requireWords(t, string(res.Output), kind, "not shown")
+		if a := readDetails(t, res); !a.Binary || len(res.Media) != 0 {
 			t.Errorf("%s: %+v", rel, a)
 		}
 	}
 	large := filepath.Join(d.root, "large.png")
-	d.put("large.png", png)
+	d.putFile("large.png", png)
 	if err := os.Truncate(large, maxImage+1); err != nil {
 		t.Fatal(err)
 	}
@@ -189,13 +189,13 @@ func TestReadFileBinary(t *testing.T) {
 	if len(res.Media) != 0 {
 		t.Error("too large a picture is handed over")
 	}
-	has(t, string(res.Output), "more than 5.0 MiB")
+	requireWords(t, string(res.Output), "more than 5.0 MiB")
 }
 
 // A file too long to count is read no further than needed.
 func TestReadFileHuge(t *testing.T) {
 	d := newDesk(t)
-	d.put("huge.txt", strings.Repeat("x\n", 3000))
+	d.putFile("huge.txt", strings.Repeat("x\n", 3000))
 	f, err := os.OpenFile(filepath.Join(d.root, "huge.txt"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -205,8 +205,8 @@ func TestReadFileHuge(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := d.ok(ReadFile, obj{"path": "huge.txt"})
-	has(t, string(res.Output), "lines 1 to 2000 of a file of 64.1 MiB; go on with offset 2001")
-	if a := about(t, res); a.Lines != 0 {
+	requireWords(t, string(res.Output), "lines 1 to 2000 of a file of 64.1 MiB; go on with offset 2001")
+	if a := readDetails(t, res); a.Lines != 0 {
 		t.Errorf("claims %d lines", a.Lines)
 	}
 }

@@ -20,27 +20,27 @@ func (t *tree) explain(ctx context.Context, name, rel string, err error) *Error 
 	case errors.As(err, &e):
 		return e
 	case ctx.Err() != nil:
-		return ended(ctx)
+		return contextError(ctx)
 	case errors.Is(err, errHidden):
 		return hiddenPath(name)
 	case errors.Is(err, errIsDir):
-		return &Error{Category: InvalidInput, Message: quote(name) + " is a folder", Advice: "Use list_files to see what is in it."}
+		return &Error{Category: InvalidInput, Message: quoteName(name) + " is a folder", Advice: "Use list_files to see what is in it."}
 	case errors.Is(err, errSpecial):
-		return Errorf(InvalidInput, "%s is a device, a pipe or a socket; only regular files can be used", quote(name))
+		return Errorf(InvalidInput, "%s is a device, a pipe or a socket; only regular files can be used", quoteName(name))
 	case errors.Is(err, errSwapped), errors.Is(err, errLink):
-		return &Error{Category: Execution, Message: quote(name) + " changes while it is opened", Retryable: true}
+		return &Error{Category: Execution, Message: quoteName(name) + " changes while it is opened", Retryable: true}
 	case errors.Is(err, errNotDir), errors.Is(err, syscall.ENOTDIR):
 		return t.notFolder(name, rel)
 	case errors.Is(err, fs.ErrNotExist):
 		return t.notFound(name, rel)
 	case errors.Is(err, syscall.ELOOP):
-		return Errorf(InvalidInput, "%s is a symbolic link that leads in a circle", quote(name))
+		return Errorf(InvalidInput, "%s is part of a symbolic link loop", quoteName(name))
 	case errors.Is(err, syscall.ENAMETOOLONG):
-		return Errorf(InvalidInput, "%s is too long for a file name", quote(name))
+		return Errorf(InvalidInput, "%s is too long for a file name", quoteName(name))
 	case errors.Is(err, fs.ErrPermission):
 		return t.notPermitted(name, rel)
 	default:
-		return Errorf(Execution, "open %s: %v", quote(name), err)
+		return Errorf(Execution, "open %s: %v", quoteName(name), err)
 	}
 }
 
@@ -49,30 +49,30 @@ func (t *tree) notPermitted(name, rel string) *Error {
 	if _, err := t.real(rel); err != nil && err == fs.ErrPermission { //nolint:errorlint // real returns it as it is for a link that leaves; the system's own is wrapped
 		return outsideThroughLink(name)
 	}
-	return Errorf(Execution, "the file system does not permit to open %s", quote(name))
+	return Errorf(Execution, "permission denied: %s", quoteName(name))
 }
 
 // notFolder says which part of a path is no folder.
 func (t *tree) notFolder(name, rel string) *Error {
 	at := "."
-	for _, p := range parts(rel) {
+	for _, p := range pathParts(rel) {
 		at = path.Join(at, p)
 		if fi, err := t.root.Stat(at); err == nil && !fi.IsDir() {
 			category := NotFound
 			if at == rel {
 				category = InvalidInput
 			}
-			return Errorf(category, "%s is not a folder, but a file", quote(at))
+			return Errorf(category, "%s is not a folder, but a file", quoteName(at))
 		}
 	}
-	return Errorf(NotFound, "%s is not a folder", quote(name))
+	return Errorf(NotFound, "%s is not a folder", quoteName(name))
 }
 
 // notFound says what is missing, and names something alike that is there.
 func (t *tree) notFound(name, rel string) *Error {
-	e := Errorf(NotFound, "there is no %s", quote(name))
+	e := Errorf(NotFound, "there is no %s", quoteName(name))
 	at := "."
-	for _, p := range parts(rel) {
+	for _, p := range pathParts(rel) {
 		next := path.Join(at, p)
 		if _, err := t.root.Lstat(next); err == nil {
 			at = next
@@ -99,12 +99,12 @@ func (t *tree) suggest(dir, name string) string {
 	names, _ := f.Readdirnames(maxSuggest) // what could be read is enough for a hint
 	names = t.visible(dir, names)
 	if like, ok := nearest(name, names); ok {
-		return fmt.Sprintf("Did you mean %s?", quote(path.Join(dir, like)))
+		return fmt.Sprintf("Did you mean %s?", quoteName(path.Join(dir, like)))
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("The folder %s is empty.", quote(dir))
+		return fmt.Sprintf("The folder %s is empty.", quoteName(dir))
 	}
-	return fmt.Sprintf("In %s there are: %s.", quote(dir), someOf(names, 20))
+	return fmt.Sprintf("In %s there are: %s.", quoteName(dir), someOf(names, 20))
 }
 
 // visible leaves hidden names out.

@@ -35,7 +35,7 @@ func (t *tree) replace(to *target, data []byte) (fs.FileMode, error) {
 	if err != nil {
 		return 0, err
 	}
-	mode, err := fill(d, temp, data, to.info)
+	mode, err := fillTemp(d, temp, data, to.info)
 	if err == nil {
 		err = unchanged(d, name, to.info)
 	}
@@ -64,7 +64,7 @@ func (t *tree) makeDir(rel string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range parts(rel) {
+	for _, name := range pathParts(rel) {
 		next, err := t.enter(d, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err = d.Mkdir(name, newDirMode); err == nil || errors.Is(err, fs.ErrExist) {
@@ -80,11 +80,11 @@ func (t *tree) makeDir(rel string) (*os.Root, error) {
 	return d, nil
 }
 
-// fill makes the temporary file, on the disk with its content and its mode.
-func fill(d *os.Root, temp string, data []byte, before fs.FileInfo) (mode fs.FileMode, err error) {
+// fillTemp makes the temporary file, on the disk with its content and its mode.
+func fillTemp(d *os.Root, temp string, data []byte, before fs.FileInfo) (mode fs.FileMode, err error) {
 	perm := fs.FileMode(newFileMode)
 	if before != nil {
-		perm = 0o600 // nobody else reads it before it has the mode of the old file
+		perm = 0o600 // no other user reads it before it has the mode of the old file
 	}
 	f, err := d.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {

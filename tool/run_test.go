@@ -16,7 +16,7 @@ import (
 
 func TestShell(t *testing.T) {
 	d := newDesk(t)
-	d.put("sub/x", "")
+	d.putFile("sub/x", "")
 	d.link("sub", "link")
 	d.link("/", "slash")
 	changed := []event.FileChange{{Path: "x", Change: "created"}}
@@ -86,7 +86,7 @@ func TestShellFails(t *testing.T) {
 	if !errors.As(err, &e) || e.Category != Timeout || res == nil || !strings.Contains(string(res.Output), "so far") {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	has(t, e.Message+e.Advice, "1.5s", "so far", "background")
+	requireWords(t, e.Message+e.Advice, "1.5s", "so far", "background")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	d.command = func(*Command) (*Exit, error) {

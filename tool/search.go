@@ -91,7 +91,7 @@ func (f *files) search(ctx context.Context, call *Call) (*Result, error) {
 	defer t.close()
 	s := &searcher{t: t, find: find, match: match, asked: in.Path, denied: call.Denied, pending: map[int]batchResult{}}
 	if err := s.run(ctx); err != nil {
-		return nil, failed(ctx, err, "search")
+		return nil, callError(ctx, err, "search")
 	}
 	return s.result(call.maxOutput()), nil
 }
@@ -142,7 +142,7 @@ func (s *searcher) run(parent context.Context) error {
 		if !s.isFile(ctx) {
 			return err
 		}
-		s.add(0, s.search(ctx, batch{dir: s.base, names: []string{s.only}}))
+		s.addBatchResult(0, s.search(ctx, batch{dir: s.base, names: []string{s.only}}))
 		return parent.Err()
 	}
 	s.base = rel
@@ -151,7 +151,7 @@ func (s *searcher) run(parent context.Context) error {
 	for range searchWorkers {
 		wg.Go(func() {
 			for b := range batches {
-				s.add(b.index, s.search(ctx, b))
+				s.addBatchResult(b.index, s.search(ctx, b))
 			}
 		})
 	}
@@ -253,7 +253,7 @@ func (s *searcher) search(ctx context.Context, b batch) batchResult {
 }
 
 // load reads a text file into buf, which it may replace by a larger one. A file
-// that grows meanwhile is read as far as it was.
+// that grows in the meantime is read as far as it was.
 func (s *searcher) load(d *os.Root, name string, buf *[]byte, res *batchResult) ([]byte, bool) {
 	f, fi, err := s.t.regular(d, name)
 	if err != nil {
@@ -282,8 +282,8 @@ func (s *searcher) shown(rel string) string {
 	return oneLine(joinShown(s.asked, relativeTo(s.base, rel)))
 }
 
-// add takes the result of a batch, and those after it that waited for it.
-func (s *searcher) add(index int, res batchResult) {
+// addBatchResult takes the result of a batch, and those after it that waited for it.
+func (s *searcher) addBatchResult(index int, res batchResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[index] = res
@@ -328,10 +328,10 @@ func (s *searcher) result(limit int64) *Result {
 		notes = append(notes, "no match")
 	}
 	if s.tooLarge > 0 {
-		notes = append(notes, fmt.Sprintf("%s of more than %s not searched", count(s.tooLarge, "file"), size(maxSearched)))
+		notes = append(notes, fmt.Sprintf("%s of more than %s not searched", countText(s.tooLarge, "file"), sizeText(maxSearched)))
 	}
 	if s.leftOut > 0 {
-		notes = append(notes, fmt.Sprintf("%s that a rule denies not searched", count(s.leftOut, "file")))
+		notes = append(notes, fmt.Sprintf("%s that a rule denies not searched", countText(s.leftOut, "file")))
 	}
-	return &Result{Output: withNotes(b.Bytes(), notes), Structured: structured(&about)}
+	return &Result{Output: withNotes(b.Bytes(), notes), Structured: encodeStructured(&about)}
 }

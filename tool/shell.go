@@ -34,7 +34,7 @@ func newShell(f *files) *builtin {
 	info := event.ToolInfo{
 		ToolName: Shell,
 		Description: "Runs a command line in a sandbox, in the workspace, and returns what it prints (stdout and " +
-			"stderr as they came) and its exit code. There is nobody to answer prompts: use flags such as --yes. " +
+			"stderr as they came) and its exit code. Nothing answers prompts: use flags such as --yes. " +
 			"Use read_file, edit_file, list_files and search_files for files where they can do it. " +
 			"Something that doesn't end by itself needs background or timeoutMs.",
 		Capabilities:      []string{CapProcess, CapFilesRead, CapFilesWrite},
@@ -69,7 +69,7 @@ func (f *files) shell(ctx context.Context, call *Call) (*Result, error) {
 		TimeoutMs: in.TimeoutMs, MaxOutput: call.maxOutput(),
 	})
 	if err != nil {
-		return nil, failed(ctx, err, "run the command")
+		return nil, callError(ctx, err, "run the command")
 	}
 	return shellResult(ctx, exit, &in)
 }
@@ -124,7 +124,7 @@ func shellResult(ctx context.Context, exit *Exit, in *shellInput) (*Result, erro
 		return res, timedOut(exit, in)
 	}
 	if !exit.Running && ctx.Err() != nil {
-		return res, ended(ctx)
+		return res, contextError(ctx)
 	}
 	return res, nil
 }

@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// clip returns s, or its beginning with a mark, in at most n bytes and the mark.
-func clip(s string, n int) string {
+// clipText returns s, or its beginning with a mark, in at most n bytes and the mark.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
 	return s[:runeStart(s, n)] + "…"
 }
 
-// quote puts a name into a message: escaped, so that it can't pretend to be
+// quoteName puts a name into a message: escaped, so that it can't pretend to be
 // something else, and not too long.
-func quote(s string) string { return strconv.Quote(clip(s, 200)) }
+func quoteName(s string) string { return strconv.Quote(clipText(s, 200)) }
 
 // runeStart returns the last index up to i at which a character of s begins, or
 // i if the bytes before it are no UTF-8 at all.

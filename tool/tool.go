@@ -9,7 +9,7 @@
 // it stops soon after its context ends, and it never writes outside the
 // workspace. What happens on the way (progress, changed files, processes) it
 // tells its [Host], which records it. A tool decides nothing about permissions:
-// whoever calls it has asked before.
+// the caller has asked before.
 package tool
 
 import (
@@ -65,7 +65,7 @@ type Call struct {
 	Credentials map[string]string
 	// TraceParent and TraceState are the W3C trace context of the call, if it has one.
 	TraceParent, TraceState string
-	// Host is whoever runs the call.
+	// Host runs the call.
 	Host Host
 }
 

@@ -83,7 +83,7 @@ func (f *files) lock(abs string) (unlock func()) {
 
 // tree is the workspace of one call. Everything is reached from one handle on
 // its root, step by step, without following a link: what was looked at is what
-// is used, whoever renames folders meanwhile.
+// is used, even if folders are renamed in the meantime.
 type tree struct {
 	root      *os.Root
 	base, cwd string
@@ -97,7 +97,7 @@ type tree struct {
 // open opens the workspace of a call. The caller closes it.
 func (f *files) open(call *Call) (*tree, error) {
 	if !filepath.IsAbs(call.Root) {
-		return nil, Errorf(Execution, "the workspace root %s is not an absolute path", quote(call.Root))
+		return nil, Errorf(Execution, "the workspace root %s is not an absolute path", quoteName(call.Root))
 	}
 	at, err := f.places.Recall(filepath.Clean(call.Root))
 	var root *os.Root
@@ -133,7 +133,7 @@ func (t *tree) locate(name string) (string, error) {
 		return "", err
 	}
 	for _, h := range t.hidden {
-		if below(h, rel) {
+		if isBelow(h, rel) {
 			return "", hiddenPath(name)
 		}
 	}
@@ -200,7 +200,7 @@ func (t *tree) dir(rel string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range parts(rel) {
+	for _, name := range pathParts(rel) {
 		next, err := t.enter(d, name)
 		_ = d.Close()
 		if err != nil {
@@ -250,7 +250,7 @@ func (t *tree) regular(dir *os.Root, name string) (*os.File, fs.FileInfo, error)
 // real returns the path that rel leads to when the links in it are followed, as
 // far as it exists. Links within the workspace may be absolute.
 func (t *tree) real(rel string) (string, error) {
-	todo, done := parts(rel), "."
+	todo, done := pathParts(rel), "."
 	for links := 0; len(todo) > 0; {
 		name := todo[0]
 		todo = todo[1:]
@@ -278,7 +278,7 @@ func (t *tree) real(rel string) (string, error) {
 			return "", err
 		}
 		if filepath.IsAbs(target) {
-			in, ok := within(t.base, target)
+			in, ok := relativeWithin(t.base, target)
 			if !ok {
 				return "", fs.ErrPermission
 			}
@@ -344,7 +344,7 @@ func (t *tree) openDir(ctx context.Context, name string) (*os.Root, string, erro
 }
 
 // following calls open with rel, and if that hit a link with the path that rel
-// leads to. What changes meanwhile is tried a few times.
+// leads to. What changes in the meantime is tried a few times.
 func (t *tree) following(rel string, open func(rel string) error) (string, error) {
 	var err error
 	for range swapTries {

@@ -50,7 +50,7 @@ func compileSchema(schema event.Raw, strict bool) (_ *Schema, err error) {
 		return nil, errors.New("the schema is empty")
 	}
 	if len(schema) > maxSchemaBytes {
-		return nil, fmt.Errorf("the schema is %d bytes long, at most %d are possible", len(schema), maxSchemaBytes)
+		return nil, fmt.Errorf("the schema is %d bytes long; the maximum is %d", len(schema), maxSchemaBytes)
 	}
 	doc, err := decodeDoc(schema)
 	if err != nil {
@@ -76,8 +76,8 @@ func compileSchema(schema event.Raw, strict bool) (_ *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema can't be compiled: %s", schemaFault(err))
 	}
-	if work(compiled, map[*jsonschema.Schema]int{}) > maxSchemaWork {
-		return nil, errors.New("the schema is too involved: it would be applied more than 10,000 times to one value")
+	if worstCaseWork(compiled, map[*jsonschema.Schema]int{}) > maxSchemaWork {
+		return nil, errors.New("the schema is too complex: it would be applied more than 10,000 times to one value")
 	}
 	return &Schema{compiled: compiled, doc: doc, fast: newFastObject(compiled)}, nil
 }
@@ -104,7 +104,7 @@ func (s *Schema) validate(doc any) error {
 	if !errors.As(err, &ve) {
 		return Errorf(InvalidInput, "%v", err)
 	}
-	return s.tell(doc, ve)
+	return s.validationError(doc, ve)
 }
 
 // ValidateOutput checks a document against a schema: an answer to request_input,
@@ -192,7 +192,7 @@ func (c *Schemas) Len() int {
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is not part of the schema, and nothing is loaded", quote(url))
+	return nil, fmt.Errorf("%s is not part of the schema, and nothing is loaded", quoteName(url))
 }
 
 // anyText is a pattern that accepts everything.
@@ -211,9 +211,9 @@ func lenientPattern(pattern string) (jsonschema.Regexp, error) {
 	return re, nil
 }
 
-// work counts how often schemas are applied to one value in the worst case. A
+// worstCaseWork counts how often schemas are applied to one value in the worst case. A
 // schema that leads to itself on the same value is stopped by the validator.
-func work(s *jsonschema.Schema, seen map[*jsonschema.Schema]int) int {
+func worstCaseWork(s *jsonschema.Schema, seen map[*jsonschema.Schema]int) int {
 	if s == nil {
 		return 0
 	}
@@ -231,12 +231,12 @@ func work(s *jsonschema.Schema, seen map[*jsonschema.Schema]int) int {
 	}
 	for _, list := range in {
 		for _, sub := range list {
-			n = min(n+work(sub, seen), maxSchemaWork+1)
+			n = min(n+worstCaseWork(sub, seen), maxSchemaWork+1)
 		}
 	}
 	seen[s] = n
 	for _, sub := range inner(s) {
-		n = max(n, work(sub, seen))
+		n = max(n, worstCaseWork(sub, seen))
 	}
 	return n
 }
@@ -302,7 +302,7 @@ func decodeValue(d *jsontext.Decoder, depth int) (any, error) {
 	case '"':
 		return tok.String(), nil
 	case '0':
-		return number(tok.String())
+		return parseNumber(tok.String())
 	case 't', 'f':
 		return tok.Bool(), nil
 	default:
@@ -326,11 +326,11 @@ func decodeObject(d *jsontext.Decoder, depth int) (any, error) {
 	return m, err
 }
 
-// number keeps a number's text. The validator computes with exact fractions, so
+// parseNumber keeps a number's text. The validator computes with exact fractions, so
 // one with a huge exponent would fill the memory.
-func number(s string) (any, error) {
+func parseNumber(s string) (any, error) {
 	if i := strings.IndexAny(s, "eE"); len(s) > 400 || i >= 0 && len(s)-i > 5 {
-		return nil, fmt.Errorf("the number %s is too large", clip(s, 40))
+		return nil, fmt.Errorf("the number %s is too large", clipText(s, 40))
 	}
 	return json.Number(s), nil
 }
@@ -352,7 +352,7 @@ func docFault(err error) error {
 		cause = "it ends in the middle"
 	}
 	if at := string(syntactic.JSONPointer); at != "" {
-		return fmt.Errorf("%s at byte %d, in %s", cause, syntactic.ByteOffset, clip(at, 100))
+		return fmt.Errorf("%s at byte %d, in %s", cause, syntactic.ByteOffset, clipText(at, 100))
 	}
 	return fmt.Errorf("%s at byte %d", cause, syntactic.ByteOffset)
 }

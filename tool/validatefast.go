@@ -135,15 +135,15 @@ func (p fastProp) asInteger(s *jsonschema.Schema) (fastProp, bool) {
 // accepts reports whether doc is certainly valid.
 func (o *fastObject) accepts(doc []byte) bool {
 	s := fastScan{b: doc}
-	if !s.take('{') {
+	if !s.acceptByte('{') {
 		return false
 	}
 	var seen uint64
 	for first := true; ; first = false {
-		if s.take('}') {
+		if s.acceptByte('}') {
 			break
 		}
-		if !first && !s.take(',') {
+		if !first && !s.acceptByte(',') {
 			return false
 		}
 		i, ok := s.property(o)
@@ -168,8 +168,8 @@ func (s *fastScan) space() {
 	}
 }
 
-// take skips blanks, and c if it is next.
-func (s *fastScan) take(c byte) bool {
+// acceptByte skips blanks, and c if it is next.
+func (s *fastScan) acceptByte(c byte) bool {
 	s.space()
 	if s.i < len(s.b) && s.b[s.i] == c {
 		s.i++
@@ -181,7 +181,7 @@ func (s *fastScan) take(c byte) bool {
 // property reads a name and its value, and returns which property it is.
 func (s *fastScan) property(o *fastObject) (int, bool) {
 	name, plain, ok := s.text()
-	if !ok || !plain || !s.take(':') {
+	if !ok || !plain || !s.acceptByte(':') {
 		return 0, false
 	}
 	i := slices.IndexFunc(o.props, func(p fastProp) bool { return p.name == string(name) })
@@ -191,7 +191,7 @@ func (s *fastScan) property(o *fastObject) (int, bool) {
 func (s *fastScan) value(p *fastProp) bool {
 	switch p.kind {
 	case 'b':
-		return s.word("true") || s.word("false")
+		return s.acceptLiteral("true") || s.acceptLiteral("false")
 	case 'i':
 		return s.integer(p.min, p.max)
 	}
@@ -205,7 +205,7 @@ func (s *fastScan) value(p *fastProp) bool {
 	return true
 }
 
-func (s *fastScan) word(w string) bool {
+func (s *fastScan) acceptLiteral(w string) bool {
 	s.space()
 	if len(s.b)-s.i >= len(w) && string(s.b[s.i:s.i+len(w)]) == w {
 		s.i += len(w)
@@ -215,7 +215,7 @@ func (s *fastScan) word(w string) bool {
 }
 
 func (s *fastScan) integer(low, high int64) bool {
-	neg := s.take('-')
+	neg := s.acceptByte('-')
 	if neg && s.i < len(s.b) && (s.b[s.i] < '0' || s.b[s.i] > '9') {
 		return false
 	}
@@ -240,7 +240,7 @@ func (s *fastScan) integer(low, high int64) bool {
 // text reads a string and returns what stands between its quotes. plain says that
 // it has no escapes. Escapes by number are left to the full validator.
 func (s *fastScan) text() (raw []byte, plain, ok bool) {
-	if !s.take('"') {
+	if !s.acceptByte('"') {
 		return nil, false, false
 	}
 	plain = true

@@ -14,12 +14,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxFaults bounds how many faults of one document are told: a model that reads
+// maxFaults bounds how many faults of one document are reported: a model that reads
 // five corrects the rest with them.
 const maxFaults = 5
 
-// tell turns the validator's tree of errors into sentences.
-func (s *Schema) tell(doc any, ve *jsonschema.ValidationError) *Error {
+// validationError turns the validator's tree of errors into sentences.
+func (s *Schema) validationError(doc any, ve *jsonschema.ValidationError) *Error {
 	t := teller{schema: s, doc: doc}
 	t.walk(ve)
 	more := ""
@@ -113,7 +113,7 @@ func depth(ve *jsonschema.ValidationError) int {
 
 // unknown tells about properties that the schema doesn't have.
 func (t *teller) unknown(ve *jsonschema.ValidationError, names []string) {
-	known := slices.Sorted(maps.Keys(properties(t.at(ve.SchemaURL))))
+	known := slices.Sorted(maps.Keys(properties(t.schemaAt(ve.SchemaURL))))
 	slices.Sort(names)
 	for _, name := range names {
 		hint := ""
@@ -136,19 +136,19 @@ func (t *teller) leaf(ve *jsonschema.ValidationError) {
 	case *kind.Enum:
 		t.addf("%s: expected one of %s, given %s", at, values(k.Want), given)
 	case *kind.Const:
-		t.addf("%s: expected %s, given %s", at, compact(k.Want), given)
+		t.addf("%s: expected %s, given %s", at, compactText(k.Want), given)
 	case *kind.Pattern:
-		t.addf("%s: expected a text that matches %s, given %s", at, clip(k.Want, 200), given)
+		t.addf("%s: expected a text that matches %s, given %s", at, clipText(k.Want, 200), given)
 	case *kind.Format:
 		t.addf("%s: expected a text in the format %s, given %s", at, k.Want, given)
 	case *kind.MinLength:
-		t.addf("%s: expected at least %s, given %s", at, count(k.Want, "character"), given)
+		t.addf("%s: expected at least %s, given %s", at, countText(k.Want, "character"), given)
 	case *kind.MaxLength:
-		t.addf("%s: expected at most %s, given %d", at, count(k.Want, "character"), k.Got)
+		t.addf("%s: expected at most %s, given %d", at, countText(k.Want, "character"), k.Got)
 	case *kind.MinItems:
-		t.addf("%s: expected at least %s, given %d", at, count(k.Want, "item"), k.Got)
+		t.addf("%s: expected at least %s, given %d", at, countText(k.Want, "item"), k.Got)
 	case *kind.MaxItems:
-		t.addf("%s: expected at most %s, given %d", at, count(k.Want, "item"), k.Got)
+		t.addf("%s: expected at most %s, given %d", at, countText(k.Want, "item"), k.Got)
 	case *kind.Minimum:
 		t.addf("%s: expected a number not below %s, given %s", at, rat(k.Want), given)
 	case *kind.Maximum:
@@ -164,9 +164,9 @@ func (t *teller) leaf(ve *jsonschema.ValidationError) {
 	case *kind.UniqueItems:
 		t.addf("%s: items %d and %d are equal, but each may occur only once", at, k.Duplicates[0], k.Duplicates[1])
 	case *kind.MinProperties:
-		t.addf("%s: expected at least %s, given %d", at, count(k.Want, "property"), k.Got)
+		t.addf("%s: expected at least %s, given %d", at, countText(k.Want, "property"), k.Got)
 	case *kind.MaxProperties:
-		t.addf("%s: expected at most %s, given %d", at, count(k.Want, "property"), k.Got)
+		t.addf("%s: expected at most %s, given %d", at, countText(k.Want, "property"), k.Got)
 	case *kind.DependentRequired:
 		t.addf("%s: with %s there must be %s too", at, k.Prop, someOf(k.Missing, 10))
 	default:
@@ -184,7 +184,7 @@ func rule(k jsonschema.ErrorKind) string {
 
 // wants describes a property of the schema at url, for one that is missing.
 func (t *teller) wants(url, name string) string {
-	p, ok := properties(t.at(url))[name].(map[string]any)
+	p, ok := properties(t.schemaAt(url))[name].(map[string]any)
 	if !ok {
 		return ""
 	}
@@ -193,7 +193,7 @@ func (t *teller) wants(url, name string) string {
 		said = append(said, typ)
 	}
 	if d, ok := p["description"].(string); ok {
-		said = append(said, clip(d, 120))
+		said = append(said, clipText(d, 120))
 	}
 	if len(said) == 0 {
 		return ""
@@ -207,8 +207,8 @@ func properties(schema any) map[string]any {
 	return p
 }
 
-// at returns the part of the schema that url points to; nil if it can't be found.
-func (t *teller) at(url string) any {
+// schemaAt returns the part of the schema that url points to; nil if it can't be found.
+func (t *teller) schemaAt(url string) any {
 	_, pointer, ok := strings.Cut(url, "#")
 	if !ok {
 		return nil
@@ -217,7 +217,7 @@ func (t *teller) at(url string) any {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if part != "" {
-			v = child(v, unescape.Replace(part))
+			v = childOf(v, unescape.Replace(part))
 		}
 	}
 	return v
@@ -227,23 +227,23 @@ func (t *teller) at(url string) any {
 func (t *teller) given(ve *jsonschema.ValidationError) string {
 	v := t.doc
 	for _, name := range ve.InstanceLocation {
-		v = child(v, name)
+		v = childOf(v, name)
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		return fmt.Sprintf("an object with %s", count(len(v), "property"))
+		return fmt.Sprintf("an object with %s", countText(len(v), "property"))
 	case []any:
-		return fmt.Sprintf("an array of %s", count(len(v), "item"))
+		return fmt.Sprintf("an array of %s", countText(len(v), "item"))
 	case string:
-		return "the string " + compact(v)
+		return "the string " + compactText(v)
 	case nil:
 		return "null"
 	default:
-		return compact(v)
+		return compactText(v)
 	}
 }
 
-func child(v any, name string) any {
+func childOf(v any, name string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		return v[name]
@@ -263,9 +263,9 @@ func writeLocation(location []string) string {
 		case err == nil:
 			b.WriteString("[" + name + "]")
 		case b.Len() > 0:
-			b.WriteString("." + clip(name, 80))
+			b.WriteString("." + clipText(name, 80))
 		default:
-			b.WriteString(clip(name, 80))
+			b.WriteString(clipText(name, 80))
 		}
 	}
 	if b.Len() == 0 {
@@ -281,20 +281,20 @@ func values(list []any) string {
 			said = append(said, "…")
 			break
 		}
-		said = append(said, compact(v))
+		said = append(said, compactText(v))
 	}
 	return strings.Join(said, ", ")
 }
 
-func compact(v any) string {
+func compactText(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "a value"
 	}
-	return clip(string(b), 80)
+	return clipText(string(b), 80)
 }
 
-func count(n int, what string) string {
+func countText(n int, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what
@@ -323,5 +323,5 @@ func schemaFault(err error) string {
 			return "at " + writeLocation(ve.InstanceLocation) + " it breaks the rule " + rule(ve.ErrorKind) + " of JSON Schema"
 		}
 	}
-	return clip(strings.Join(strings.Fields(err.Error()), " "), 300)
+	return clipText(strings.Join(strings.Fields(err.Error()), " "), 300)
 }

@@ -18,7 +18,7 @@ type walk struct {
 	t *tree
 	// everything turns leaving out off, for a start that is left out itself.
 	everything bool
-	// visit is told the entries of each folder. It may keep the slice.
+	// visit gets the entries of each folder. It may keep the slice.
 	visit func(ctx context.Context, dir string, d *os.Root, entries []fs.DirEntry) error
 	// skipped counts entries that were left out, unreadable folders that couldn't
 	// be read.
@@ -51,8 +51,8 @@ func (w *walk) above(rel string) (*ignoreList, bool) {
 		return nil, false
 	}
 	at := "."
-	for _, name := range parts(rel) {
-		list = list.with(w.t, d, at)
+	for _, name := range pathParts(rel) {
+		list = list.withFolder(w.t, d, at)
 		next, err := w.t.enter(d, name)
 		_ = d.Close()
 		at = path.Join(at, name)
@@ -79,11 +79,11 @@ func (w *walk) folder(ctx context.Context, d *os.Root, rel string, level int, up
 	}
 	if err != nil {
 		w.unreadable++
-		return nil // the rest can still be shown; the count is told
+		return nil // the rest can still be shown; the count is reported
 	}
 	list := up
 	if !w.everything && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ".gitignore" }) {
-		list = up.with(w.t, d, rel)
+		list = up.withFolder(w.t, d, rel)
 	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return ctx.Err() == nil && w.leaveOut(rel, e, list) })
 	if ctx.Err() != nil {

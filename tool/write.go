@@ -58,7 +58,7 @@ func (f *files) write(ctx context.Context, call *Call) (*Result, error) {
 		return nil, err
 	}
 	if strings.HasSuffix(in.Path, "/") {
-		return nil, Errorf(InvalidInput, "path: %s names a folder; name the file in it", quote(in.Path))
+		return nil, Errorf(InvalidInput, "path: %s names a folder; name the file in it", quoteName(in.Path))
 	}
 	t, err := f.open(call)
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *files) write(ctx context.Context, call *Call) (*Result, error) {
 		return nil, err
 	}
 	defer f.lock(t.abs(rel))()
-	before, err := t.look(ctx, in.Path, rel)
+	before, err := t.inspectTarget(ctx, in.Path, rel)
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ type target struct {
 	info fs.FileInfo
 }
 
-// look finds out what stands at rel now. Nothing on the way may be a link: the
+// inspectTarget finds out what stands at rel now. Nothing on the way may be a link: the
 // path that permissions were given for is the path that is written to.
-func (t *tree) look(ctx context.Context, name, rel string) (*target, error) {
+func (t *tree) inspectTarget(ctx context.Context, name, rel string) (*target, error) {
 	to := &target{name: name, rel: rel}
 	d, err := t.dir(path.Dir(rel))
 	switch {
@@ -124,7 +124,7 @@ func (to *target) writable() error {
 		return nil
 	}
 	return &Error{
-		Category: Denied, Message: fmt.Sprintf("%s is read-only (mode %#o)", quote(to.name), to.info.Mode().Perm()),
+		Category: Denied, Message: fmt.Sprintf("%s is read-only (mode %#o)", quoteName(to.name), to.info.Mode().Perm()),
 		Advice: "If it is meant to be changed, make it writable first.",
 	}
 }
@@ -136,13 +136,13 @@ func (t *tree) linkInPath(ctx context.Context, name, rel string) *Error {
 		return t.explain(ctx, name, rel, err)
 	}
 	for _, h := range t.hidden {
-		if below(h, at) {
+		if isBelow(h, at) {
 			return hiddenPath(name)
 		}
 	}
 	return &Error{
-		Category: InvalidInput, Message: fmt.Sprintf("%s leads through a symbolic link, and files are not written through links", quote(name)),
-		Advice: fmt.Sprintf("It leads to %s; use that path if you mean it.", quote(at)),
+		Category: InvalidInput, Message: fmt.Sprintf("%s leads through a symbolic link, and files are not written through links", quoteName(name)),
+		Advice: fmt.Sprintf("It leads to %s; use that path if you mean it.", quoteName(at)),
 	}
 }
 
@@ -152,14 +152,14 @@ func (t *tree) save(ctx context.Context, call *Call, to *target, data []byte, ab
 	sum := sha256.Sum256(data)
 	about.Path, about.SizeBytes, about.Hash = to.rel, int64(len(data)), "sha256:"+hex.EncodeToString(sum[:])
 	if err := call.Host.Changing(ctx, t.abs(to.rel)); err != nil {
-		return nil, failed(ctx, err, "prepare to change "+quote(to.name))
+		return nil, callError(ctx, err, "prepare to change "+quoteName(to.name))
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, contextError(ctx)
 	}
-	if t.holds(to, data) {
+	if t.hasContent(to, data) {
 		about.Change = "unchanged"
-		return &Result{Output: []byte(about.text()), Structured: structured(about)}, nil
+		return &Result{Output: []byte(about.text()), Structured: encodeStructured(about)}, nil
 	}
 	mode, err := t.replace(to, data)
 	if err != nil {
@@ -171,13 +171,13 @@ func (t *tree) save(ctx context.Context, call *Call, to *target, data []byte, ab
 	}
 	change := event.FileChange{Path: to.rel, Change: about.Change, AfterHash: about.Hash, Mode: int64(mode)}
 	return &Result{
-		Output: []byte(about.text()), Structured: structured(about), Changed: []event.FileChange{change},
+		Output: []byte(about.text()), Structured: encodeStructured(about), Changed: []event.FileChange{change},
 	}, nil
 }
 
-// holds reports whether a file has exactly that content already. Where that can't
+// hasContent reports whether a file has exactly that content already. Where that can't
 // be told it is written, and the write says what is wrong.
-func (t *tree) holds(to *target, data []byte) bool {
+func (t *tree) hasContent(to *target, data []byte) bool {
 	if to.info == nil || to.info.Size() != int64(len(data)) {
 		return false
 	}
@@ -203,13 +203,13 @@ func (w *FileWritten) text() string {
 	case w.Change == "unchanged":
 		return fmt.Sprintf("%s has exactly that content already; nothing was written.\n", w.Path)
 	case w.Replacements > 1:
-		return fmt.Sprintf("Edited %s: %d replacements, the first in line %d. It has %s now.\n", w.Path, w.Replacements, w.Line, size(w.SizeBytes))
+		return fmt.Sprintf("Edited %s: %d replacements, the first in line %d. It has %s now.\n", w.Path, w.Replacements, w.Line, sizeText(w.SizeBytes))
 	case w.Replacements == 1:
-		return fmt.Sprintf("Edited %s in line %d. It has %s now.\n", w.Path, w.Line, size(w.SizeBytes))
+		return fmt.Sprintf("Edited %s in line %d. It has %s now.\n", w.Path, w.Line, sizeText(w.SizeBytes))
 	case w.Change == "created":
-		return fmt.Sprintf("Created %s with %s.\n", w.Path, size(w.SizeBytes))
+		return fmt.Sprintf("Created %s with %s.\n", w.Path, sizeText(w.SizeBytes))
 	default:
-		return fmt.Sprintf("Replaced %s; it has %s now.\n", w.Path, size(w.SizeBytes))
+		return fmt.Sprintf("Replaced %s; it has %s now.\n", w.Path, sizeText(w.SizeBytes))
 	}
 }
 
@@ -218,19 +218,19 @@ func (t *tree) notWritten(ctx context.Context, to *target, err error) *Error {
 	switch {
 	case errors.Is(err, errChanged):
 		return &Error{
-			Category: Execution, Message: fmt.Sprintf("%s was changed by someone else in the meantime; nothing was written", quote(to.name)),
+			Category: Execution, Message: fmt.Sprintf("%s was changed by someone else in the meantime; nothing was written", quoteName(to.name)),
 			Advice: "Read it again before you change it.", Retryable: true,
 		}
 	case errors.Is(err, errLink), errors.Is(err, errSwapped):
-		return &Error{Category: SandboxViolation, Message: fmt.Sprintf("a folder of %s was replaced while it was written to; nothing was written", quote(to.name)), Boundary: "filesystem", Path: clip(to.name, 300)}
+		return &Error{Category: SandboxViolation, Message: fmt.Sprintf("a folder of %s was replaced while it was written to; nothing was written", quoteName(to.name)), Boundary: "filesystem", Path: clipText(to.name, 300)}
 	case errors.Is(err, fs.ErrPermission):
-		return Errorf(Execution, "the file system does not permit to write %s", quote(to.name))
+		return Errorf(Execution, "permission denied: %s", quoteName(to.name))
 	case errors.Is(err, os.ErrExist):
 		return t.explain(ctx, to.name, to.rel, errIsDir)
 	default:
 		e := t.explain(ctx, to.name, to.rel, err)
 		if e.Category == Execution {
-			e.Message = fmt.Sprintf("write %s: %v", quote(to.name), err)
+			e.Message = fmt.Sprintf("write %s: %v", quoteName(to.name), err)
 		}
 		return e
 	}

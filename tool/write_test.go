@@ -31,8 +31,8 @@ func TestWriteFile(t *testing.T) {
 	if diff := cmp.Diff(want, res.Changed); diff != "" {
 		t.Error(diff)
 	}
-	if d.get("a/b/new.txt") != "hi\r\n" || d.changing[0] != filepath.Join(d.root, "a", "b", "new.txt") {
-		t.Errorf("%q, %v", d.get("a/b/new.txt"), d.changing)
+	if d.readFile("a/b/new.txt") != "hi\r\n" || d.changing[0] != filepath.Join(d.root, "a", "b", "new.txt") {
+		t.Errorf("%q, %v", d.readFile("a/b/new.txt"), d.changing)
 	}
 	d.putMode("run.sh", "old", 0o750)
 	res = d.ok(WriteFile, obj{"path": filepath.Join(d.root, "run.sh"), "content": ""})
@@ -45,12 +45,12 @@ func TestWriteFile(t *testing.T) {
 	}
 	// Another name of the same file keeps its content: the file is replaced, not
 	// written through.
-	d.put("one", "1")
+	d.putFile("one", "1")
 	if err := os.Link(filepath.Join(d.root, "one"), filepath.Join(d.root, "two")); err != nil {
 		t.Fatal(err)
 	}
 	d.ok(WriteFile, obj{"path": "one", "content": "changed"})
-	if d.get("two") != "1" {
+	if d.readFile("two") != "1" {
 		t.Error("a hard link was written through")
 	}
 	// Set-user-ID doesn't survive a new content.
@@ -64,8 +64,8 @@ func TestWriteFile(t *testing.T) {
 
 func TestWriteFileRefuses(t *testing.T) {
 	d := newDesk(t)
-	d.put("file", "x")
-	d.put("dir/x", "x")
+	d.putFile("file", "x")
+	d.putFile("dir/x", "x")
 	d.putMode("ro", "x", 0o444)
 	d.link("file", "link")
 	d.link("dir", "dirlink")
@@ -88,7 +88,7 @@ func TestWriteFileRefuses(t *testing.T) {
 	d.refuse = Errorf(Denied, "not this one")
 	d.fails(WriteFile, obj{"path": "file", "content": "y"}, Denied, "not this one")
 	d.refuse = nil
-	if _, err := os.Stat(filepath.Join(d.root, "q")); err == nil || d.get("file") != "x" {
+	if _, err := os.Stat(filepath.Join(d.root, "q")); err == nil || d.readFile("file") != "x" {
 		t.Error("something was changed that must not be")
 	}
 	d.clean()
@@ -97,27 +97,27 @@ func TestWriteFileRefuses(t *testing.T) {
 // Whoever changes the file between reading and writing is not overwritten.
 func TestWriteSeesOthersChanges(t *testing.T) {
 	d := newDesk(t)
-	d.put("a", "one\n")
+	d.putFile("a", "one\n")
 	for name, meanwhile := range map[string]func(){
-		"content": func() { d.put("a", "two, longer\n") },
+		"content": func() { d.putFile("a", "two, longer\n") },
 		"removed": func() { _ = os.Remove(filepath.Join(d.root, "a")) },
 		"replaced": func() {
-			d.put("b", "one\n")
+			d.putFile("b", "one\n")
 			_ = os.Rename(filepath.Join(d.root, "b"), filepath.Join(d.root, "a"))
 		},
 	} {
-		d.put("a", "one\n")
+		d.putFile("a", "one\n")
 		d.meanwhile = meanwhile
 		if e := d.failure(EditFile, obj{"path": "a", "old": "one", "new": "1"}, Execution, "changed by someone else", "Read it again"); !e.Retryable {
 			t.Errorf("%s: not retryable", name)
 		}
 	}
-	d.meanwhile = func() { d.put("fresh", "theirs") }
+	d.meanwhile = func() { d.putFile("fresh", "theirs") }
 	d.fails(WriteFile, obj{"path": "fresh", "content": "ours"}, Execution, "changed by someone else")
-	if d.get("fresh") != "theirs" {
+	if d.readFile("fresh") != "theirs" {
 		t.Error("overwritten")
 	}
-	d.meanwhile = func() { d.put("other/x", "") }
+	d.meanwhile = func() { d.putFile("other/x", "") }
 	d.ok(WriteFile, obj{"path": "other/y", "content": ""}) // a folder that appears is fine
 	d.clean()
 }
@@ -144,7 +144,7 @@ func TestEditFile(t *testing.T) {
 		d := newDesk(t)
 		d.putMode("f", c.before, 0o600)
 		res := d.ok(EditFile, obj{"path": "f", "old": c.old, "new": c.new, "all": c.all})
-		if got := d.get("f"); got != c.after {
+		if got := d.readFile("f"); got != c.after {
 			t.Errorf("%s: got %q, want %q", name, got, c.after)
 		}
 		want := []event.FileChange{{Path: "f", Change: "modified", AfterHash: hashOf(c.after), Mode: 0o600}}
@@ -154,22 +154,22 @@ func TestEditFile(t *testing.T) {
 		d.clean()
 	}
 	d := newDesk(t)
-	if res := d.ok(EditFile, obj{"path": "x/new", "old": "", "new": "made"}); res.Changed[0].Change != "created" || d.get("x/new") != "made" {
+	if res := d.ok(EditFile, obj{"path": "x/new", "old": "", "new": "made"}); res.Changed[0].Change != "created" || d.readFile("x/new") != "made" {
 		t.Errorf("%+v", res.Changed)
 	}
-	d.put("lines", "a\nb\nc\nb\n")
-	has(t, d.text(EditFile, obj{"path": "lines", "old": "b", "new": "x", "all": true}), "2 replacements, the first in line 2")
+	d.putFile("lines", "a\nb\nc\nb\n")
+	requireWords(t, d.text(EditFile, obj{"path": "lines", "old": "b", "new": "x", "all": true}), "2 replacements, the first in line 2")
 }
 
 func TestEditFileRefuses(t *testing.T) {
 	d := newDesk(t)
 	code := "func main() {\n\tfmt.Println(\"hello\")\n\treturn\n}\n"
-	d.put("main.go", code)
-	d.put("crlf", "a\r\nb\r\n")
-	d.put("mixed", "one\r\ntwo\nthree\r\n")
-	d.put("bin", "a\x00b")
-	d.put("empty", "")
-	d.put("twice", "x\ny\nx\nx y\n")
+	d.putFile("main.go", code)
+	d.putFile("crlf", "a\r\nb\r\n")
+	d.putFile("mixed", "one\r\ntwo\nthree\r\n")
+	d.putFile("bin", "a\x00b")
+	d.putFile("empty", "")
+	d.putFile("twice", "x\ny\nx\nx y\n")
 	d.putMode("ro", "x", 0o400)
 	d.link("main.go", "link")
 	edit := func(path, old, repl string) obj { return obj{"path": path, "old": old, "new": repl} }
@@ -178,7 +178,7 @@ func TestEditFileRefuses(t *testing.T) {
 		category string
 		words    []string
 	}{
-		{edit("main.go", "x", "x"), InvalidInput, []string{"the same"}},
+		{edit("main.go", "x", "x"), InvalidInput, []string{"identical"}},
 		{edit("main.go", "", "x"), InvalidInput, []string{"old: is empty", "exists"}},
 		{edit("empty", "", "x"), InvalidInput, []string{"old: is empty"}},
 		{edit("empty", "a", "x"), InvalidInput, []string{"the file is empty", "write_file"}},
@@ -199,15 +199,15 @@ func TestEditFileRefuses(t *testing.T) {
 	} {
 		d.fails(EditFile, c.in, c.category, c.words...)
 	}
-	if d.get("main.go") != code || len(d.changing) != 0 {
+	if d.readFile("main.go") != code || len(d.changing) != 0 {
 		t.Errorf("changed, or announced: %v", d.changing)
 	}
-	d.put("many", strings.Repeat("same\n", 100))
+	d.putFile("many", strings.Repeat("same\n", 100))
 	if e := d.failure(EditFile, edit("many", "same", "x"), InvalidInput, "100 times", "…"); len(e.Message) > 300 {
 		t.Errorf("a message of %d bytes", len(e.Message))
 	}
 	large := filepath.Join(d.root, "large")
-	d.put("large", "x")
+	d.putFile("large", "x")
 	if err := os.Truncate(large, maxEdit+1); err != nil {
 		t.Fatal(err)
 	}
@@ -242,14 +242,14 @@ func TestEditAndBack(t *testing.T) {
 				return // begins in the middle of a line end, which the edit takes whole
 			}
 		}
-		d.put("f", content)
+		d.putFile("f", content)
 		if strings.Count(content, old) != 1 || old == repl || IsBinary([]byte(content)) {
 			return
 		}
 		if _, err := d.run(EditFile, obj{"path": "f", "old": old, "new": repl}); err != nil {
 			rt.Fatalf("%q, %q to %q: %v", content, old, repl, err)
 		}
-		after := d.get("f")
+		after := d.readFile("f")
 		if strings.Count(after, repl) != 1 || IsBinary([]byte(after)) || allCRLF([]byte(after)) != allCRLF([]byte(content)) {
 			return // not unique, or the edit was about how lines end
 		}
@@ -257,7 +257,7 @@ func TestEditAndBack(t *testing.T) {
 		if _, err := d.run(EditFile, obj{"path": "f", "old": repl, "new": old}); err != nil {
 			rt.Fatalf("%q, back from %q to %q: %v", after, repl, old, err)
 		}
-		if back := d.get("f"); back != content {
+		if back := d.readFile("f"); back != content {
 			rt.Fatalf("%q became %q (%q to %q and back)", content, back, old, repl)
 		}
 	})
@@ -269,7 +269,7 @@ func TestEditAndBack(t *testing.T) {
 
 func BenchmarkEditFile(b *testing.B) {
 	d := newDesk(b)
-	d.put("dir/f.go", strings.Repeat("some line of code\n", 2000)+"here\n")
+	d.putFile("dir/f.go", strings.Repeat("some line of code\n", 2000)+"here\n")
 	words := []string{"here", "there!"}
 	i := 0
 	for b.Loop() {
@@ -280,7 +280,7 @@ func BenchmarkEditFile(b *testing.B) {
 
 func BenchmarkReadFile(b *testing.B) {
 	d := newDesk(b)
-	d.put("dir/f.go", strings.Repeat("some line of code\n", 200))
+	d.putFile("dir/f.go", strings.Repeat("some line of code\n", 200))
 	c := d.call(obj{"path": "dir/f.go"})
 	for b.Loop() {
 		if _, err := d.tools[ReadFile].Run(b.Context(), c); err != nil {
@@ -292,7 +292,7 @@ func BenchmarkReadFile(b *testing.B) {
 // TestWriteTheSameContent: nothing is written, and nothing is said to have changed.
 func TestWriteTheSameContent(t *testing.T) {
 	d := newDesk(t)
-	d.put("same.txt", "content")
+	d.putFile("same.txt", "content")
 	before, err := os.Stat(filepath.Join(d.root, "same.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func TestWriteTheSameContent(t *testing.T) {
 		t.Errorf("%+v, %s, %s", res.Changed, res.Structured, res.Output)
 	}
 	res = d.ok(WriteFile, obj{"path": "same.txt", "content": "CONTENT"})
-	if len(res.Changed) != 1 || d.get("same.txt") != "CONTENT" {
+	if len(res.Changed) != 1 || d.readFile("same.txt") != "CONTENT" {
 		t.Errorf("%+v", res.Changed)
 	}
 	d.clean()

@@ -45,7 +45,7 @@ func CloudEvent(data []byte) ([]byte, error) {
 	}
 	c := cloudEvent{
 		SpecVersion: "1.0", ID: e.ID, Source: "/runtimes/" + e.RuntimeID, Type: CloudEventPrefix + string(e.Type),
-		Subject: subject(&e), Time: e.Time.Format(time.RFC3339Nano), DataContentType: "application/json",
+		Subject: subjectOf(&e), Time: e.Time.Format(time.RFC3339Nano), DataContentType: "application/json",
 		Sequence: strconv.FormatUint(e.Sequence, 10), Data: data,
 	}
 	if e.TraceID != "" && e.SpanID != "" {
@@ -63,8 +63,8 @@ func CloudEvent(data []byte) ([]byte, error) {
 	return json.Marshal(&c)
 }
 
-// subject is the path of what the fact is about.
-func subject(e *event.Event) string {
+// subjectOf is the path of what the fact is about.
+func subjectOf(e *event.Event) string {
 	s := e.SessionID
 	if e.ThreadID != "" {
 		s += "/" + e.ThreadID

@@ -49,7 +49,7 @@ type Summary struct {
 func Read(from io.Reader, v Visitor) (*Summary, error) {
 	r := &reader{from: bufio.NewReaderSize(from, 64<<10), visit: v, names: sha256.New()}
 	s, err := r.read()
-	if r.open != nil { // whoever reads the output must hear of the end
+	if r.open != nil { // the reader of the output must learn of the end
 		err = r.open.end(err)
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *reader) read() (*Summary, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.take(l); err != nil {
+		if err := r.readLine(l); err != nil {
 			return nil, err
 		}
 	}
@@ -106,10 +106,10 @@ func (r *reader) next() ([]byte, error) {
 	}
 }
 
-func (r *reader) take(data []byte) error {
+func (r *reader) readLine(data []byte) error {
 	switch {
 	case r.done:
-		return errors.New("something follows the last line")
+		return errors.New("there is more data after the last line")
 	case r.number == 1:
 		return r.begin(data)
 	case !bytes.HasPrefix(data, mark):
@@ -125,19 +125,19 @@ func (r *reader) take(data []byte) error {
 	case l.End != nil:
 		return r.end(l.End)
 	}
-	return errors.New("it is neither a fact nor anything else that belongs here")
+	return errors.New("it is neither a fact nor an output")
 }
 
 func (r *reader) begin(data []byte) error {
 	l, err := decodeLine(data)
 	if err != nil || l.Session == nil {
-		return errors.New("this is no exported session: the first line doesn't name one")
+		return errors.New("this is not an exported session: the first line doesn't name one")
 	}
 	switch {
 	case l.Session.Format != Format:
-		return fmt.Errorf("the format is %.40q, and this agentd reads %s", l.Session.Format, Format)
-	case !name(l.Session.SessionID) || !name(l.Session.RuntimeID):
-		return errors.New("the first line has a name that is too long or can't be shown")
+		return fmt.Errorf("the format is %.40q; this agentd reads %s", l.Session.Format, Format)
+	case !isName(l.Session.SessionID) || !isName(l.Session.RuntimeID):
+		return errors.New("the first line contains a name that is too long or not printable")
 	}
 	origin, err := l.Session.origin()
 	if err != nil {
@@ -154,8 +154,8 @@ func (r *reader) begin(data []byte) error {
 // maxName bounds names and media types, which are shown and kept.
 const maxName = 256
 
-// name reports whether a text can be a name: it is shown to people.
-func name(s string) bool {
+// isName reports whether a text can be a name: it is shown to people.
+func isName(s string) bool {
 	return len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
@@ -174,7 +174,7 @@ func decodeLine(data []byte) (*line, error) {
 
 func (r *reader) event(data []byte) error {
 	if r.sum.Outputs > 0 || r.open != nil || r.sum.Missing > 0 {
-		return errors.New("a fact stands behind the outputs")
+		return errors.New("a fact comes after the outputs")
 	}
 	r.sum.Events++
 	hash := r.chain.Next(data)
@@ -193,8 +193,8 @@ type content struct {
 }
 
 func (r *reader) output(o *Output) error {
-	if _, err := store.ParseRef(o.Ref); err != nil || !name(o.MediaType) {
-		return errors.New("it is not an output: its reference or its media type can't be one")
+	if _, err := store.ParseRef(o.Ref); err != nil || !isName(o.MediaType) {
+		return errors.New("it is not an output: its reference or its media type is invalid")
 	}
 	if o.Missing {
 		r.sum.Missing++
@@ -238,7 +238,7 @@ func (r *reader) newContent(o *Output) *content {
 	ref, media := o.Ref, o.MediaType
 	go func() {
 		err := visit(ref, media, out)
-		_ = out.CloseWithError(err) // a visitor that stopped reading holds nobody up
+		_ = out.CloseWithError(err) // a visitor that stopped reading delays no one
 		c.done <- err
 	}()
 	return c
@@ -269,15 +269,15 @@ func (r *reader) end(e *End) error {
 	case r.open != nil:
 		return fmt.Errorf("output %s is cut off", r.open.ref)
 	case e.Events != r.sum.Events:
-		return fmt.Errorf("%d facts were written and %d are there", e.Events, r.sum.Events)
+		return fmt.Errorf("%d facts were written but %d were found", e.Events, r.sum.Events)
 	case e.Head != hex.EncodeToString(head[:]):
-		return errors.New("a fact was changed, or facts were moved: the chain's head is another one")
+		return errors.New("a fact was changed, or facts were moved: the head of the hash chain doesn't match")
 	case e.Outputs != r.sum.Outputs, e.OutputsHash != hex.EncodeToString(r.names.Sum(nil)):
 		return errors.New("the outputs are not those that were written")
 	}
 	if s := e.Signature; s == nil || s.Algorithm != "ed25519" || len(s.PublicKey) != ed25519.PublicKeySize ||
-		!ed25519.Verify(s.PublicKey, message(&r.sum.Header, e), s.Value) {
-		return errors.New("the signature doesn't hold")
+		!ed25519.Verify(s.PublicKey, signedMessage(&r.sum.Header, e), s.Value) {
+		return errors.New("the signature is not valid")
 	}
 	r.sum.End, r.done = *e, true
 	sum := sha256.Sum256(e.Signature.PublicKey)

@@ -72,7 +72,7 @@ func (h *Header) origin() (store.Hash, error) {
 	var out store.Hash
 	b, err := hex.DecodeString(h.RemovedHash)
 	if err != nil || len(b) != len(out) || h.RemovedThrough == 0 {
-		return out, errors.New("what it says of removed facts can't be understood")
+		return out, errors.New("its entry about removed facts can't be read")
 	}
 	copy(out[:], b)
 	return out, nil
@@ -106,8 +106,8 @@ type Signature struct {
 	Value     []byte `json:"value"`
 }
 
-// message is what is signed.
-func message(h *Header, e *End) []byte {
+// signedMessage is what is signed.
+func signedMessage(h *Header, e *End) []byte {
 	m := fmt.Appendf(nil, "%s%q\n%q\n%d\n%s\n%d\n%s\n", signedAs, h.SessionID, h.RuntimeID, e.Events, e.Head, e.Outputs, e.OutputsHash)
 	if h.RemovedThrough > 0 {
 		m = fmt.Appendf(m, "removed %d\n%s\n", h.RemovedThrough, h.RemovedHash)
@@ -203,6 +203,6 @@ func nameOutput(sum hash.Hash, ref, mediaType string) {
 func (w *Writer) Close(key ed25519.PrivateKey) error {
 	head := w.chain.Last()
 	end := &End{Events: w.events, Outputs: w.outputs, Head: hex.EncodeToString(head[:]), OutputsHash: hex.EncodeToString(w.names.Sum(nil))}
-	end.Signature = &Signature{Algorithm: "ed25519", PublicKey: key.Public().(ed25519.PublicKey), Value: ed25519.Sign(key, message(&w.header, end))}
+	end.Signature = &Signature{Algorithm: "ed25519", PublicKey: key.Public().(ed25519.PublicKey), Value: ed25519.Sign(key, signedMessage(&w.header, end))}
 	return w.line(&line{End: end})
 }

@@ -84,21 +84,21 @@ func TestChangesAreFound(t *testing.T) {
 		return strings.Join(l, "\n") + "\n"
 	}
 	for name, c := range map[string]struct{ text, says string }{
-		"a fact changed":    {edit(func(l []string) []string { l[2] = strings.Replace(l[2], "fact", "lie", 1); return l }), "chain's head"},
-		"a fact dropped":    {edit(func(l []string) []string { return append(l[:2:2], l[3:]...) }), "3 facts were written and 2"},
-		"facts swapped":     {edit(func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }), "chain's head"},
-		"a fact added":      {edit(func(l []string) []string { return append(append(l[:2:2], l[1]), l[2:]...) }), "3 facts were written and 4"},
-		"a fact behind":     {edit(func(l []string) []string { l[1], l[5] = l[5], l[1]; return l }), "behind the outputs"},
+		"a fact changed":    {edit(func(l []string) []string { l[2] = strings.Replace(l[2], "fact", "lie", 1); return l }), "hash chain"},
+		"a fact dropped":    {edit(func(l []string) []string { return append(l[:2:2], l[3:]...) }), "3 facts were written but 2"},
+		"facts swapped":     {edit(func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }), "hash chain"},
+		"a fact added":      {edit(func(l []string) []string { return append(append(l[:2:2], l[1]), l[2:]...) }), "3 facts were written but 4"},
+		"a fact behind":     {edit(func(l []string) []string { l[1], l[5] = l[5], l[1]; return l }), "after the outputs"},
 		"an output changed": {edit(func(l []string) []string { l[4] = strings.Replace(l[4], `"data":"`, `"data":"AAAA`, 1); return l }), "was changed"},
 		"a piece dropped":   {edit(func(l []string) []string { return append(l[:6:6], l[7:]...) }), "before"},
 		"an output dropped": {edit(func(l []string) []string { return append(l[:4:4], l[5:]...) }), "not those"},
 		"a media type":      {edit(func(l []string) []string { l[4] = strings.Replace(l[4], "text/plain", "text/html", 1); return l }), "not those"},
 		"another runtime":   {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "runtime_a", "runtime_b", 1); return l }), "signature"},
-		"another session":   {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "sess_a", "sess_b", 1); return l }), "chain's head"},
+		"another session":   {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "sess_a", "sess_b", 1); return l }), "hash chain"},
 		"no end":            {edit(func(l []string) []string { return l[:end] }), "cut off"},
 		"cut in a line":     {strings.TrimSuffix(edit(func(l []string) []string { return l }), "\n"), "cut off"},
-		"more behind":       {edit(func(l []string) []string { return append(l, l[1]) }), "follows the last line"},
-		"no header":         {edit(func(l []string) []string { return l[1:] }), "no exported session"},
+		"more behind":       {edit(func(l []string) []string { return append(l, l[1]) }), "after the last line"},
+		"no header":         {edit(func(l []string) []string { return l[1:] }), "not an exported session"},
 		"other format":      {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "session-1", "session-9", 1); return l }), "format"},
 		"empty":             {"", "cut off"},
 		"huge format": {edit(func(l []string) []string {
@@ -109,7 +109,7 @@ func TestChangesAreFound(t *testing.T) {
 			l[0] = strings.Replace(l[0], "runtime_a", strings.Repeat("x", 1<<20), 1)
 			return l
 		}), "too long"},
-		"shown runtime": {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "runtime_a", `\u001b[2J`, 1); return l }), "can't be shown"},
+		"shown runtime": {edit(func(l []string) []string { l[0] = strings.Replace(l[0], "runtime_a", `\u001b[2J`, 1); return l }), "not printable"},
 		"huge reference": {edit(func(l []string) []string {
 			l[4] = strings.Replace(l[4], "sha256:", "sha256:"+strings.Repeat("0", 1<<20), 1)
 			return l

@@ -46,7 +46,7 @@ func parseCron(text string, zone *time.Location) (*cronSpec, error) {
 	}
 	fields := strings.Fields(text)
 	if len(fields) != len(cronFields) {
-		return nil, fmt.Errorf("it has %d fields, five are needed: minute, hour, day, month, day of the week", len(fields))
+		return nil, fmt.Errorf("expected five fields (minute, hour, day, month, day of the week), not %d", len(fields))
 	}
 	var sets [len(cronFields)]uint64
 	for i, f := range cronFields {
@@ -61,7 +61,7 @@ func parseCron(text string, zone *time.Location) (*cronSpec, error) {
 		anyDay: strings.HasPrefix(fields[2], "*"), anyWeekday: strings.HasPrefix(fields[4], "*"), zone: zone,
 	}
 	if c.next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return nil, fmt.Errorf("no day is ever like that")
+		return nil, fmt.Errorf("no date ever matches it")
 	}
 	return c, nil
 }
@@ -75,7 +75,7 @@ func (f *cronField) parse(text string) (uint64, error) {
 		if stepped {
 			n, err := strconv.Atoi(stepText)
 			if err != nil || n < 1 {
-				return 0, fmt.Errorf("%q is no step", stepText)
+				return 0, fmt.Errorf("%q is not a step", stepText)
 			}
 			step = n
 		}
@@ -110,7 +110,7 @@ func (f *cronField) bounds(text string, stepped bool) (from, to int, err error) 
 		to = from
 	}
 	if to < from {
-		return 0, 0, fmt.Errorf("%q goes backwards", text)
+		return 0, 0, fmt.Errorf("the range %q goes backwards", text)
 	}
 	return from, to, nil
 }

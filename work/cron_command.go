@@ -29,7 +29,7 @@ func timingOf(cron string, everyMs int64, zone string, from time.Time) (*timing,
 	}
 	where, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
-		return nil, fault.Param("timeZone", "%q is not a time zone that is known here", zone)
+		return nil, fault.Param("timeZone", "%q is not a known time zone; use a name such as Europe/Berlin", zone)
 	}
 	if t.cron, err = parseCron(cron, where); err != nil {
 		return nil, fault.Param("cron", "%s", err)
@@ -97,7 +97,7 @@ func (w *Work) checkInterval(account string, p *command.CreateSchedule, due *tim
 	if p.Cron != "" {
 		name = "cron"
 	}
-	return fault.Param(name, "the schedule is due every %v, and the shortest interval of this account is %v (quotas.scheduleMinInterval)", got, least)
+	return fault.Param(name, "the schedule runs every %v, but the shortest interval allowed for this account is %v (quotas.scheduleMinInterval)", got, least)
 }
 
 // shortest returns the least time between two of the next due times.
@@ -151,7 +151,7 @@ func (w *Work) emitSchedule(tx *session.Tx, p *command.CreateSchedule, next time
 	} else if exists, same, err := tx.Identity(session.KindSchedule, p.ScheduleID, created); exists || err != nil {
 		x := tx.State.Schedules.Find(p.ScheduleID)
 		if err == nil && (!same || x == nil) {
-			err = fault.New(fault.Conflict, "schedule %s exists with another content, or was deleted", p.ScheduleID)
+			err = fault.New(fault.Conflict, "schedule %s already exists with different parameters, or was deleted; choose another id", p.ScheduleID)
 		}
 		if err != nil {
 			return nil, err

@@ -52,7 +52,7 @@ func runsOn(t *testing.T, s store.Store, long time.Duration) *crew {
 }
 
 // TestOverlapQueueLetsOneRunWait has runs of 25 minutes every 10: one waits for the
-// end of the run before, those that are due meanwhile are missed, and a restart
+// end of the run before, those that are due in the meantime are missed, and a restart
 // changes nothing of that. The end of a run starts the next at once.
 func TestOverlapQueueLetsOneRunWait(t *testing.T) {
 	for kind, p := range map[string]command.CreateSchedule{

@@ -35,7 +35,7 @@ func TestSchedulesThatRunTooOftenAreRefused(t *testing.T) {
 		{cron: "0 0 29 2 *", least: time.Hour, ok: true},
 	} {
 		k.m.SetQuotas(quota.Policy{Operator: quota.Limits{ScheduleMinInterval: c.least}})
-		_, err := k.do(command.Local(), &command.CreateSchedule{SessionID: "sess_s", Cron: c.cron, EveryMs: c.every, Job: event.Raw(smallJob)})
+		_, err := k.runCommand(command.Local(), &command.CreateSchedule{SessionID: "sess_s", Cron: c.cron, EveryMs: c.every, Job: event.Raw(smallJob)})
 		switch {
 		case c.ok && err != nil:
 			t.Errorf("%q %d ms at least %v: %v", c.cron, c.every, c.least, err)

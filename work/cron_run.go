@@ -73,7 +73,7 @@ func cronConcerns(e *event.Event) bool {
 func (w *Work) recoverSchedules(ctx context.Context, sessionID string) error {
 	if w.manual() {
 		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error { holdSchedules(tx); return nil }); err != nil {
-			return missing(err)
+			return ignoreMissing(err)
 		}
 	}
 	var ids []string
@@ -83,7 +83,7 @@ func (w *Work) recoverSchedules(ctx context.Context, sessionID string) error {
 		}
 		return nil
 	}); err != nil {
-		return missing(err)
+		return ignoreMissing(err)
 	}
 	for _, id := range ids {
 		w.watchSchedule(sessionID, id)
@@ -123,13 +123,13 @@ func (w *Work) watch(sessionID, id string, woken chan struct{}) {
 	for w.ctx.Err() == nil {
 		at, gone, err := w.fire(w.ctx, sessionID, id)
 		if err != nil && w.ctx.Err() == nil {
-			w.opt.Logger.Error("a schedule could not be looked at", "sessionId", sessionID, "scheduleId", id, "error", err)
+			w.opt.Logger.Error("a schedule could not be checked", "sessionId", sessionID, "scheduleId", id, "error", err)
 			at = w.opt.Clock().Add(retryStep)
 		}
 		if gone {
 			return
 		}
-		(&jobRun{woken: woken}).rest(w.ctx, at, w.opt.Clock())
+		(&jobRun{woken: woken}).waitUntil(w.ctx, at, w.opt.Clock())
 	}
 }
 
@@ -145,14 +145,14 @@ func (w *Work) fire(ctx context.Context, sessionID, id string) (again time.Time,
 		}
 		return nil
 	}); err != nil || x == nil {
-		return time.Time{}, x == nil && missing(err) == nil, missing(err)
+		return time.Time{}, x == nil && ignoreMissing(err) == nil, ignoreMissing(err)
 	}
 	due, err := timingOf(x.Cron, x.EveryMs, x.TimeZone, x.CreatedAt)
 	if err != nil {
 		return time.Time{}, false, err
 	}
 	if x.Pause != nil {
-		return time.Time{}, false, nil // until somebody resumes it
+		return time.Time{}, false, nil // until it is resumed
 	}
 	f := &firing{w: w, sessionID: sessionID, account: account, x: x, due: due, now: w.opt.Clock()}
 	again, err = f.step(ctx)
@@ -246,7 +246,7 @@ func onTime(x *state.Schedule, due, next time.Time, busy bool) runPlan {
 	}}
 }
 
-// missedRuns is the fact of runs that nobody could start in time.
+// missedRuns is the fact of runs that could not be started in time.
 func missedRuns(x *state.Schedule, first, last time.Time, count int64, next time.Time) *event.ScheduleMissed {
 	reason := "down"
 	if first.Before(x.ResumedAt) {
@@ -295,13 +295,13 @@ func (w *Work) stillRuns(ctx context.Context, x *state.Schedule) (bool, error) {
 	case x.LastJobID != "":
 		f, err := w.job(ctx, command.Local(), x.LastJobID)
 		if err != nil {
-			return false, missing(err)
+			return false, ignoreMissing(err)
 		}
 		status = f.job.Status
 	case x.LastTaskID != "":
 		task, err := w.getTask(ctx, command.Local(), &command.GetTask{TaskID: x.LastTaskID})
 		if err != nil {
-			return false, missing(err)
+			return false, ignoreMissing(err)
 		}
 		status = task.Status
 	}

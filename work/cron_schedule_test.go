@@ -132,7 +132,7 @@ func TestBadInputOfScheduleCommands(t *testing.T) {
 	k.refusedAs(admin, fault.NotFound, &command.DeleteSchedule{ScheduleID: "schedule_none"})
 	stranger := command.Caller{Account: "acct_other", Actor: event.Actor{Kind: "user"}}
 	k.refusedAs(stranger, fault.NotFound, &command.DeleteSchedule{ScheduleID: "schedule_x"})
-	if res, err := k.do(stranger, &command.ListSchedules{}); err != nil || len(res.(*command.ListSchedulesResult).Schedules) != 0 {
+	if res, err := k.runCommand(stranger, &command.ListSchedules{}); err != nil || len(res.(*command.ListSchedulesResult).Schedules) != 0 {
 		t.Errorf("a stranger sees %v, %v", res, err)
 	}
 }

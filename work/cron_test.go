@@ -8,7 +8,7 @@ import (
 	"agentd/state"
 )
 
-func at(t *testing.T, text string) time.Time {
+func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	out, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestCronNext(t *testing.T) {
 			t.Errorf("%s: %v", c.cron, err)
 			continue
 		}
-		if got := spec.next(at(t, c.after)); !got.Equal(at(t, c.want)) {
+		if got := spec.next(parseTime(t, c.after)); !got.Equal(parseTime(t, c.want)) {
 			t.Errorf("%s in %s after %s: %s, want %s", c.cron, c.zone, c.after, got.UTC().Format(time.RFC3339), c.want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestBadCron(t *testing.T) {
 }
 
 func TestIntervalsAreCountedFromTheirBeginning(t *testing.T) {
-	from := at(t, "2026-01-01T00:00:00Z")
+	from := parseTime(t, "2026-01-01T00:00:00Z")
 	d := &timing{every: time.Minute, from: from}
 	for after, want := range map[time.Duration]time.Duration{0: time.Minute, 59 * time.Second: time.Minute, time.Minute: 2 * time.Minute, 150 * time.Second: 3 * time.Minute} {
 		if got := d.next(from.Add(after)); !got.Equal(from.Add(want)) {
@@ -80,7 +80,7 @@ func TestIntervalsAreCountedFromTheirBeginning(t *testing.T) {
 }
 
 func TestMissedRunsFollowThePolicy(t *testing.T) {
-	from := at(t, "2026-01-01T00:00:00Z")
+	from := parseTime(t, "2026-01-01T00:00:00Z")
 	d := &timing{every: time.Hour, from: from}
 	hour := func(n int) time.Time { return from.Add(time.Duration(n) * time.Hour) }
 	for _, c := range []struct {

@@ -163,7 +163,7 @@ func above(st *state.Session, t *state.Task, is func(*state.Task) bool) *state.T
 	return nil
 }
 
-// cancelledAbove returns the nearest task above that somebody wants stopped, or nil.
+// cancelledAbove returns the nearest ancestor that is to be stopped, or nil.
 func cancelledAbove(st *state.Session, t *state.Task) *state.Task {
 	return above(st, t, func(p *state.Task) bool { return p.Cancel != nil })
 }
@@ -184,7 +184,7 @@ func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.
 func (w *Work) unlinkTasks(ctx context.Context, caller command.Caller, p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
 	w.graph.Lock()
 	defer w.graph.Unlock()
-	found, err := w.find(ctx, caller, p.TaskID)
+	found, err := w.findVisibleTask(ctx, caller, p.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ type edgeChange struct{ taskID, kind, target, reason, change, status string }
 // changeEdge writes an edge at its near end and, where the other end is a task
 // that keeps it too, there: in the same write if it is in the same session.
 func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.Params, c edgeChange) (*command.RelationshipsResult, error) {
-	found, err := w.find(ctx, caller, c.taskID)
+	found, err := w.findVisibleTask(ctx, caller, c.taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -279,16 +279,16 @@ func relationships(t *state.Task) []command.Relationship {
 // checkLink refuses an edge that can't be meant: to something that isn't there,
 // from a task that has ended, or one that closes a circle.
 func (w *Work) checkLink(ctx context.Context, caller command.Caller, p *command.LinkTasks) error {
-	near, err := w.find(ctx, caller, p.TaskID)
+	near, err := w.findVisibleTask(ctx, caller, p.TaskID)
 	if err != nil {
 		return err
 	}
 	if near.task.Status == state.TaskArchived {
-		return conflict(near.task, "it takes no edges any more")
+		return conflict(near.task, "it accepts no more edges")
 	}
 	switch p.Kind {
 	case edgeParent, edgeChild, edgeBlocks, edgeBlockedBy, "source_task":
-		far, err := w.find(ctx, caller, p.TargetID)
+		far, err := w.findVisibleTask(ctx, caller, p.TargetID)
 		if err != nil {
 			return err
 		}
@@ -322,15 +322,15 @@ func (w *Work) checkTaskLink(ctx context.Context, kind string, near, far *found)
 func (w *Work) checkParent(ctx context.Context, child, parent *found) error {
 	switch {
 	case child.sessionID != parent.sessionID:
-		return fault.New(fault.Conflict, "task %s is in session %s, task %s in session %s: a task is in its parent's session", child.task.TaskID, child.sessionID, parent.task.TaskID, parent.sessionID)
+		return fault.New(fault.Conflict, "task %s is in session %s, task %s in session %s: a task must be in its parent's session", child.task.TaskID, child.sessionID, parent.task.TaskID, parent.sessionID)
 	case child.task.ParentTaskID != "" && child.task.ParentTaskID != parent.task.TaskID:
-		return conflict(child.task, "it is a part of task %s already", child.task.ParentTaskID)
+		return conflict(child.task, "it is already a subtask of task %s", child.task.ParentTaskID)
 	case parent.task.Cancel != nil:
-		return conflict(parent.task, "it takes no new parts")
+		return conflict(parent.task, "it accepts no new subtasks")
 	}
 	if err := w.m.View(ctx, parent.sessionID, func(st *state.Session) error {
 		if p := cancelledAbove(st, parent.task); p != nil {
-			return conflict(p, "no new work begins under it")
+			return conflict(p, "it accepts no new work")
 		}
 		return nil
 	}); err != nil {
@@ -345,9 +345,9 @@ func (w *Work) checkDependency(ctx context.Context, task, on *found) error {
 	}
 	switch {
 	case task.task.Terminal():
-		return conflict(task.task, "it can't wait for anything any more")
+		return conflict(task.task, "it can no longer wait for another task")
 	case underWay(task.task) != nil:
-		return conflict(task.task, "it can't be made to wait for task %s", on.task.TaskID)
+		return conflict(task.task, "it can't depend on task %s", on.task.TaskID)
 	}
 	return w.acyclic(ctx, on.task, task.task.TaskID, edgeBlockedBy)
 }
@@ -359,14 +359,14 @@ func (w *Work) acyclic(ctx context.Context, from *state.Task, to, kind string) e
 		t := queue[0]
 		queue = queue[1:]
 		if t.TaskID == to {
-			return fault.New(fault.Conflict, "task %s depends on task %s already: the edge %s would close a circle", from.TaskID, to, kind)
+			return fault.New(fault.Conflict, "task %s already depends on task %s: edge %s would create a cycle", from.TaskID, to, kind)
 		}
 		for _, id := range neighbours(t, kind) {
 			if seen[id] {
 				continue
 			}
 			seen[id] = true
-			next, err := w.find(ctx, localCaller(), id)
+			next, err := w.findVisibleTask(ctx, localCaller(), id)
 			if fault.KindOf(err) == fault.NotFound && err != nil {
 				continue
 			}
@@ -399,7 +399,7 @@ func (w *Work) standings(ctx context.Context, sessionID string, ids []string) (m
 	})
 	out := map[string]string{}
 	for _, id := range missing {
-		f, err := w.find(ctx, localCaller(), id)
+		f, err := w.findVisibleTask(ctx, localCaller(), id)
 		switch {
 		case fault.KindOf(err) == fault.NotFound && err != nil:
 			continue
@@ -411,5 +411,5 @@ func (w *Work) standings(ctx context.Context, sessionID string, ids []string) (m
 	return out, err
 }
 
-// exists reports whether an error says that an id was claimed before.
-func exists(err error) bool { return errors.Is(err, store.ErrExists) }
+// isAlreadyClaimed reports whether an error says that an id was claimed before.
+func isAlreadyClaimed(err error) bool { return errors.Is(err, store.ErrExists) }

@@ -88,7 +88,7 @@ func (e *edit) held() bool {
 // resumeThread lets a task go on whose thread waits since a restart.
 func (e *edit) resumeThread(reason string) error {
 	if !e.held() {
-		return conflict(&e.t, "resume_task is not possible: it waits for something else")
+		return conflict(&e.t, "resume_task is not allowed: the task is waiting for something else")
 	}
 	resumeHeld(e.tx, e.tx.State.Thread(underWay(&e.t).ThreadID), e.by, "resume_task")
 	return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})

@@ -34,7 +34,7 @@ func TestManualRecoveryHoldsEverything(t *testing.T) {
 		ask[command.TaskResult](k, &command.FailTask{TaskID: "task_retrying", Error: &event.Failure{Message: "no", Retryable: true}})
 		k.hire2("task_outside", "sess_a")
 		k.create(command.CreateTask{TaskID: "task_after", SessionID: "sess_a", Start: true, DependsOn: []string{"task_outside"}})
-		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", SessionID: "sess_a", Instruction: "item", Items: items(3, word), Concurrency: 1, MaxRuntimeMs: 600_000})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", SessionID: "sess_a", Instruction: "item", Items: items(3, numberWord), Concurrency: 1, MaxRuntimeMs: 600_000})
 		ask[command.SpawnSubagentResult](k, &command.SpawnSubagent{SubagentID: "sub_a", SessionID: "sess_a", ThreadID: main, Input: command.Text("look")})
 		ask[command.ScheduleResult](k, &command.CreateSchedule{ScheduleID: "schedule_a", SessionID: "sess_a", EveryMs: 1_800_000, Task: event.Raw(`{"objective":"again"}`)})
 		synctest.Wait()
@@ -156,7 +156,7 @@ func TestAHeldJobLeavesNothingBehind(t *testing.T) {
 		k := newCrew(t, when("item", script.Answer{Text: "ok", Stall: time.Minute}))
 		k.recovery = "manual"
 		ask[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
-		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", SessionID: "sess_a", Instruction: "item", Items: items(2, word)})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", SessionID: "sess_a", Instruction: "item", Items: items(2, numberWord)})
 		synctest.Wait()
 		k.restart()
 		ask[command.JobRecord](k, &command.CancelJob{JobID: "job_a"})

@@ -52,9 +52,9 @@ func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.
 // the job if it exists already, or a new one.
 func (w *Work) sessionForJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (string, error) {
 	if p.TaskID != "" {
-		f, err := w.find(ctx, caller, p.TaskID)
+		f, err := w.findVisibleTask(ctx, caller, p.TaskID)
 		if err == nil && p.SessionID != "" && p.SessionID != f.sessionID {
-			err = fault.New(fault.Conflict, "task %s is in session %s: a job is in its task's session", p.TaskID, f.sessionID)
+			err = fault.New(fault.Conflict, "task %s is in session %s: a job must be in its task's session", p.TaskID, f.sessionID)
 		}
 		if err != nil {
 			return "", err
@@ -119,7 +119,7 @@ func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by
 		Status: jobPending, Title: p.Title, ItemsRef: itemsRef, ItemCount: int64(len(p.Items)), Concurrency: p.Concurrency,
 		RetryPolicy: p.RetryPolicy, MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: by, Metadata: p.Metadata,
 	}
-	describe(tx, created, p)
+	describeJob(tx, created, p)
 	res := &command.JobResult{JobID: p.JobID, Status: jobPending}
 	if res.JobID == "" {
 		res.JobID = tx.NewID(event.PrefixJob)
@@ -153,15 +153,15 @@ func mayDelegate(tx *session.Tx, taskID string) error {
 	case t == nil:
 		return fault.New(fault.Conflict, "task %s ended long ago", taskID)
 	case t.Terminal() || t.Cancel != nil:
-		return conflict(t, "no new work begins for it")
+		return conflict(t, "it accepts no new work")
 	}
 	return underCancelled(tx, t)
 }
 
-// describe puts the instruction and the schema into the fact, or behind references.
-func describe(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
+// describeJob puts the instruction and the schema into the fact, or behind references.
+func describeJob(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
 	if created.Instruction = p.Instruction; len(p.Instruction) > factBytes {
-		created.InstructionRef, created.Instruction = tx.Blob([]byte(p.Instruction), "text/plain; charset=utf-8"), cut(p.Instruction, saidBytes)
+		created.InstructionRef, created.Instruction = tx.Blob([]byte(p.Instruction), "text/plain; charset=utf-8"), cutText(p.Instruction, saidBytes)
 	}
 	if created.OutputSchema = p.OutputSchema; len(p.OutputSchema) > factBytes {
 		created.OutputSchemaRef, created.OutputSchema = tx.Blob(p.OutputSchema, "application/schema+json"), nil
@@ -174,7 +174,7 @@ func repeatedJob(p *command.CreateJob, same bool, err error) (*command.JobResult
 	case err != nil:
 		return nil, err
 	case !same:
-		return nil, fault.New(fault.Conflict, "job %s exists with another content", p.JobID)
+		return nil, fault.New(fault.Conflict, "job %s already exists with different parameters; choose another id, or repeat the same parameters", p.JobID)
 	case p.Start != nil && !*p.Start:
 		return &command.JobResult{JobID: p.JobID, Status: jobPending}, nil
 	}
@@ -359,7 +359,7 @@ func ordinal(cursor string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(cursor, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fault.Param("cursor", "is not one that get_job gave")
+		return 0, fault.Param("cursor", "was not returned by get_job; pass its last nextCursor, or leave it out")
 	}
 	return n, nil
 }

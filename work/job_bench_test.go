@@ -30,7 +30,7 @@ func BenchmarkJob(b *testing.B) {
 				k.session(id)
 				before := cpuTime(b)
 				b.StartTimer()
-				k.job(command.CreateJob{JobID: "job_bench", SessionID: id, Items: items(n, word), Concurrency: 32})
+				k.job(command.CreateJob{JobID: "job_bench", SessionID: id, Items: items(n, numberWord), Concurrency: 32})
 				k.jobDone(id)
 				b.StopTimer()
 				cpu += cpuTime(b) - before

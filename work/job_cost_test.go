@@ -22,7 +22,7 @@ func itemCost(t *testing.T, n int) (bytes, reads float64) {
 	defer k.stop()
 	k.session("sess_cost")
 	var before, after runtime.MemStats
-	given := items(n, word)
+	given := items(n, numberWord)
 	runtime.ReadMemStats(&before)
 	c.reads.Store(0)
 	k.job(command.CreateJob{JobID: "job_cost", SessionID: "sess_cost", Items: given, Concurrency: 16})

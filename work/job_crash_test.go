@@ -35,7 +35,7 @@ func crashWord(i int) string {
 	if i%badEvery == 7 {
 		return fmt.Sprintf("bad %d", i)
 	}
-	return word(i)
+	return numberWord(i)
 }
 
 // pebbleStage is a stage over a store on disk.
@@ -62,7 +62,7 @@ func TestJobCrashChild(t *testing.T) {
 	}
 	k := pebbleStage(t, dir)
 	k.patience = 20 * time.Minute
-	_, _ = k.do(command.Local(), &command.CreateSession{SessionID: crashSess})
+	_, _ = k.runCommand(command.Local(), &command.CreateSession{SessionID: crashSess})
 	k.job(command.CreateJob{
 		JobID: crashJob, SessionID: crashSess, Items: items(n, crashWord), Concurrency: 16,
 		RetryPolicy: &event.RetryPolicy{MaxAttempts: 2, BackoffMs: 1},
@@ -158,7 +158,7 @@ func crashOver(t *testing.T, n int) {
 // itemStory is what the facts say of one item.
 type itemStory struct{ started, failed, retried, completed int }
 
-// checkCrashed holds the facts against what the items had to give.
+// checkCrashed checks the facts against what the items had to give.
 func checkCrashed(t *testing.T, dir string, n int) {
 	t.Helper()
 	s, err := pebble.Open(dir, nil)

@@ -52,7 +52,7 @@ func TestJobEndsWhenItsTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newCrew(t, when("word 1", script.Answer{Stall: time.Hour}))
 		k.session("sess_t")
-		ask[command.JobResult](k, &command.CreateJob{JobID: "job_t", SessionID: "sess_t", Instruction: "Do it.", Items: items(4, word), Concurrency: 1, MaxRuntimeMs: 300})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_t", SessionID: "sess_t", Instruction: "Do it.", Items: items(4, numberWord), Concurrency: 1, MaxRuntimeMs: 300})
 		end := k.jobOver("job_t")
 		if took := end.EndedAt.Sub(end.StartedAt); end.Status != "failed" || end.Error.Category != "timed_out" || took != 300*time.Millisecond {
 			t.Errorf("the end after %s: %+v", took, end.JobSummary)
@@ -70,7 +70,7 @@ func TestProgressIsToldNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newCrew(t, when("word 40", script.Answer{Stall: time.Hour}), when("word 41", script.Answer{Stall: 2500 * time.Millisecond}))
 		k.session("sess_p")
-		ask[command.JobResult](k, &command.CreateJob{JobID: "job_p", SessionID: "sess_p", Instruction: "Do it.", Items: items(42, word), Concurrency: 42})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_p", SessionID: "sess_p", Instruction: "Do it.", Items: items(42, numberWord), Concurrency: 42})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var told []event.JobCounts

@@ -38,7 +38,7 @@ func (w *Work) jobIn(ctx context.Context, caller command.Caller, sessionID, id s
 		if j := s.Jobs.Find(id); j != nil {
 			kept := *j
 			out.job = &kept
-			out.hold(j)
+			out.copyItems(j)
 		}
 		return nil
 	}); err != nil {
@@ -55,12 +55,12 @@ func (w *Work) jobIn(ctx context.Context, caller command.Caller, sessionID, id s
 	if err := json.Unmarshal(raw, out.job); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the record of job %s can't be read", id)
 	}
-	out.hold(out.job)
+	out.copyItems(out.job)
 	return out, nil
 }
 
-// hold copies the items that a job holds.
-func (f *foundJob) hold(j *state.Job) {
+// copyItems copies the items that a job holds.
+func (f *foundJob) copyItems(j *state.Job) {
 	f.held = map[string]*state.JobItem{}
 	for _, list := range [...][]*state.JobItem{j.Running, j.Retrying, j.Failed} {
 		for _, item := range list {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// defaultConcurrency is how many items of a job are worked on at once if nobody
+	// defaultConcurrency is how many items of a job are worked on at once if the caller
 	// says how many.
 	defaultConcurrency = 8
 	// batchItems bounds the items that one decision starts.
@@ -92,7 +92,7 @@ func (at *jobOutlook) watch(s *state.Session, j *state.Job, item *state.JobItem,
 	if t.Active == nil || t.Active.Interrupt != nil {
 		return // it has not begun, or is being stopped
 	}
-	heard, waits := quiet(s, t)
+	heard, waits := quietSince(s, t)
 	if waits {
 		heard = now
 	}

@@ -17,7 +17,7 @@ import (
 // progressEvery is the least time between two counts of a job's items.
 const progressEvery = time.Second
 
-// jobRuns are the jobs that somebody works on here.
+// jobRuns are the jobs that run on this node.
 type jobRuns struct {
 	mu   sync.Mutex
 	byID map[string]*jobRun
@@ -38,7 +38,7 @@ type jobRun struct {
 }
 
 // jobConcerns reports whether facts of a type may give a job something to do: one that
-// begins, one that is worked on, or one that was cancelled while nobody did.
+// begins, one that is worked on, or one that was cancelled while it wasn't.
 func jobConcerns(t event.Type, running bool) bool {
 	switch t { //nolint:exhaustive // the rest gives a job nothing to do
 	case event.TypeJobStarted, event.TypeJobCancelled:
@@ -52,7 +52,7 @@ func jobConcerns(t event.Type, running bool) bool {
 	return false
 }
 
-// lookAtJobs has somebody work on the jobs that started, or that left something
+// lookAtJobs starts work on the jobs that started, or that left something
 // behind, and wakes those who work on the session's jobs.
 func (w *Work) lookAtJobs(_ context.Context, sessionID string, facts []event.Event) error {
 	for i := range facts {
@@ -75,7 +75,7 @@ func (w *Work) lookAtJobs(_ context.Context, sessionID string, facts []event.Eve
 func (w *Work) recoverJobs(ctx context.Context, sessionID string) error {
 	if w.manual() {
 		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error { holdJobs(tx); return nil }); err != nil {
-			return missing(err)
+			return ignoreMissing(err)
 		}
 	}
 	var ids []string
@@ -90,7 +90,7 @@ func (w *Work) recoverJobs(ctx context.Context, sessionID string) error {
 		}
 		return nil
 	}); err != nil {
-		return missing(err)
+		return ignoreMissing(err)
 	}
 	for _, id := range ids {
 		w.runJob(sessionID, id)
@@ -125,7 +125,7 @@ func (w *Work) runJob(sessionID, jobID string) {
 	w.wg.Go(func() { w.workOn(r) })
 }
 
-// drop forgets a job that nobody works on any more. The lock is held.
+// drop forgets a job that no goroutine works on. The lock is held.
 func (rs *jobRuns) drop(jobID string) {
 	if rs.byID[jobID] != nil {
 		delete(rs.byID, jobID)
@@ -142,20 +142,20 @@ func (w *Work) workOn(r *jobRun) {
 	for w.ctx.Err() == nil {
 		again, done, err := w.stepJob(w.ctx, r)
 		if err != nil && w.ctx.Err() == nil {
-			w.opt.Logger.Error("work on a job stopped for a while", "sessionId", r.sessionID, "jobId", r.jobID, "error", err)
+			w.opt.Logger.Error("a job failed and will be tried again", "sessionId", r.sessionID, "jobId", r.jobID, "error", err)
 			again, done = w.opt.Clock().Add(retryStep), false
 		}
 		if done && w.leaveJob(r) {
 			return
 		}
-		r.rest(w.ctx, again, w.opt.Clock())
+		r.waitUntil(w.ctx, again, w.opt.Clock())
 	}
 	w.jobs.mu.Lock()
 	w.jobs.drop(r.jobID)
 	w.jobs.mu.Unlock()
 }
 
-// leaveJob ends the work on a job unless somebody woke it meanwhile.
+// leaveJob ends the work on a job unless it was woken in the meantime.
 func (w *Work) leaveJob(r *jobRun) bool {
 	w.jobs.mu.Lock()
 	defer w.jobs.mu.Unlock()
@@ -175,8 +175,8 @@ func (r *jobRun) release() {
 	}
 }
 
-// rest waits until somebody wakes the job, or until a time.
-func (r *jobRun) rest(ctx context.Context, until, now time.Time) {
+// waitUntil waits until the job is woken, or until a time.
+func (r *jobRun) waitUntil(ctx context.Context, until, now time.Time) {
 	var due <-chan time.Time
 	if !until.IsZero() {
 		t := time.NewTimer(max(0, until.Sub(now)))
@@ -236,7 +236,7 @@ func (w *Work) gatherOutputs(ctx context.Context, r *jobRun, ended []jobEnd) err
 		if sequence == 0 {
 			continue
 		}
-		fact, err := w.fact(ctx, r.sessionID, sequence)
+		fact, err := w.readFact(ctx, r.sessionID, sequence)
 		if err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobSta
 			return err
 		}
 	}
-	sweep(tx)
+	sweepThreads(tx)
 	return nil
 }
 
@@ -358,7 +358,7 @@ func (w *Work) endItem(tx *session.Tx, j *state.Job, e *jobEnd) {
 	}
 }
 
-// helped reports whether somebody still works for a thread: a child, or a process. It
+// helped reports whether a child or a process still works for a thread. It
 // stays in the working set until they end, so that a cancellation finds them.
 func helped(s *state.Session, threadID string) bool {
 	return slices.ContainsFunc(s.Environment.Active, func(p *state.Process) bool { return p.ThreadID == threadID }) ||
@@ -397,15 +397,15 @@ func emitItemCompleted(tx *session.Tx, j *state.Job, item *state.JobItem, e *job
 // ended; done says that none is left.
 func (w *Work) sweepThreads(ctx context.Context, r *jobRun) (done bool, err error) {
 	err = w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error {
-		done = sweep(tx)
+		done = sweepThreads(tx)
 		return nil
 	})
 	return done, err
 }
 
-// sweep puts away the threads that items left and that nothing goes on in; done says
+// sweepThreads puts away the threads that items left and that nothing goes on in; done says
 // that none is left.
-func sweep(tx *session.Tx) (done bool) {
+func sweepThreads(tx *session.Tx) (done bool) {
 	left, idle := leftThreads(tx.State)
 	for _, id := range idle {
 		archive(tx, id)
@@ -414,7 +414,7 @@ func sweep(tx *session.Tx) (done bool) {
 }
 
 // leftThreads finds the threads of items that no job works on any more: how many
-// there are, and those whose turns ended and that nobody works for.
+// there are, and those whose turns ended and that nothing works for.
 func leftThreads(s *state.Session) (left int, idle []string) {
 	assigned := map[string]bool{}
 	for _, j := range s.Jobs.Open {

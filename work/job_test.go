@@ -26,7 +26,7 @@ func items(n int, input func(int) string) []command.JobItemInput {
 	return out
 }
 
-func word(i int) string { return fmt.Sprintf("word %d", i) }
+func numberWord(i int) string { return fmt.Sprintf("word %d", i) }
 
 func (k *stage) job(p command.CreateJob) *command.JobResult {
 	k.Helper()
@@ -72,7 +72,7 @@ func (k *stage) lines(ref string) []map[string]any {
 func TestJobWorksOnAllItems(t *testing.T) {
 	k := newStage(t)
 	k.session("sess_j")
-	k.job(command.CreateJob{JobID: "job_a", SessionID: "sess_j", Instruction: "Repeat.", Items: items(20, word), Concurrency: 3})
+	k.job(command.CreateJob{JobID: "job_a", SessionID: "sess_j", Instruction: "Repeat.", Items: items(20, numberWord), Concurrency: 3})
 	end := k.jobEnd("sess_j", "job_a", 1)
 	if end.Status != "completed" || end.Progress.Completed != 20 || end.Progress.Total != 20 || end.Progress.Pending != 0 {
 		t.Fatalf("the end: %+v, %+v", end, end.Progress)
@@ -123,7 +123,7 @@ func TestJobWorksOnAllItems(t *testing.T) {
 func TestJobHasASessionOfItsOwnAndOneIdentity(t *testing.T) {
 	k := newStage(t)
 	no := false
-	p := command.CreateJob{JobID: "job_b", Items: items(2, word), Start: &no, Title: "words"}
+	p := command.CreateJob{JobID: "job_b", Items: items(2, numberWord), Start: &no, Title: "words"}
 	if res := k.job(p); res.Status != "pending" {
 		t.Errorf("created: %+v", res)
 	}
@@ -152,7 +152,7 @@ func TestJobHasASessionOfItsOwnAndOneIdentity(t *testing.T) {
 func TestAListShowsTheFirstItemsOfAJob(t *testing.T) {
 	k := newStage(t)
 	no := false
-	k.job(command.CreateJob{JobID: "job_l", Items: items(25, word), Start: &no})
+	k.job(command.CreateJob{JobID: "job_l", Items: items(25, numberWord), Start: &no})
 	list := must[command.ListJobsResult](k, &command.ListJobs{})
 	if len(list.Jobs) != 1 || len(list.Jobs[0].Items) != 20 || list.Jobs[0].Items[19].ItemID != "item_000020" {
 		t.Fatalf("jobs: %+v", list.Jobs)
@@ -165,12 +165,12 @@ func TestAListShowsTheFirstItemsOfAJob(t *testing.T) {
 
 func TestIdempotencyKeyMakesOneJob(t *testing.T) {
 	k := newStage(t)
-	p := command.CreateJob{Mutation: command.Mutation{IdempotencyKey: "k1"}, Items: items(1, word)}
+	p := command.CreateJob{Mutation: command.Mutation{IdempotencyKey: "k1"}, Items: items(1, numberWord)}
 	first := k.job(p)
 	if again := k.job(p); again.JobID != first.JobID {
 		t.Errorf("%s, then %s", first.JobID, again.JobID)
 	}
-	p.Instruction, p.Items = "Do it.", items(2, word)
+	p.Instruction, p.Items = "Do it.", items(2, numberWord)
 	k.refused(fault.Conflict, &p)
 }
 
@@ -181,7 +181,7 @@ func boom(retryable bool) script.Answer {
 func TestFailedItemsAreTriedAgainAsThePolicySays(t *testing.T) {
 	k := newStage(t, when("word 3", boom(false)))
 	k.session("sess_f")
-	k.job(command.CreateJob{JobID: "job_f", SessionID: "sess_f", Items: items(6, word), RetryPolicy: &event.RetryPolicy{MaxAttempts: 3, BackoffMs: 1}})
+	k.job(command.CreateJob{JobID: "job_f", SessionID: "sess_f", Items: items(6, numberWord), RetryPolicy: &event.RetryPolicy{MaxAttempts: 3, BackoffMs: 1}})
 	end := k.jobEnd("sess_f", "job_f", 1)
 	if end.Status != "completed" || end.Progress.Completed != 5 || end.Progress.Failed != 1 {
 		t.Fatalf("the end: %+v", end.Progress)
@@ -217,7 +217,7 @@ func TestFailedItemsAreTriedAgainAsThePolicySays(t *testing.T) {
 func TestItemsThatAllFailFailTheJob(t *testing.T) {
 	k := newStage(t, when("word", boom(false)))
 	k.session("sess_f")
-	k.job(command.CreateJob{JobID: "job_f", SessionID: "sess_f", Items: items(3, word), RetryPolicy: &event.RetryPolicy{MaxAttempts: 5, NonRetryable: []string{"model_failed"}}})
+	k.job(command.CreateJob{JobID: "job_f", SessionID: "sess_f", Items: items(3, numberWord), RetryPolicy: &event.RetryPolicy{MaxAttempts: 5, NonRetryable: []string{"model_failed"}}})
 	end := k.jobEnd("sess_f", "job_f", 1)
 	if end.Status != "failed" || end.Error == nil || end.Progress.Failed != 3 {
 		t.Errorf("the end: %+v", end)
@@ -232,7 +232,7 @@ func TestItemsThatAllFailFailTheJob(t *testing.T) {
 func TestCancelLeavesWhatIsDone(t *testing.T) {
 	k := newStage(t, when("word 1", script.Answer{Stall: time.Hour}), when("word 2", script.Answer{Stall: time.Hour}))
 	k.session("sess_c")
-	k.job(command.CreateJob{JobID: "job_c", SessionID: "sess_c", Items: items(6, word), Concurrency: 2})
+	k.job(command.CreateJob{JobID: "job_c", SessionID: "sess_c", Items: items(6, numberWord), Concurrency: 2})
 	started := 0
 	k.until("sess_c", func(e *event.Event) bool {
 		if e.Type == event.TypeJobItemStarted {
@@ -266,13 +266,13 @@ func TestOutputSatisfiesTheSchema(t *testing.T) {
 	k := newStage(t, when("word 0", script.Answer{Text: `{"n": 1}`}), when("word 1", script.Answer{Text: "no JSON"}))
 	k.session("sess_s")
 	schema := event.Raw(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
-	k.job(command.CreateJob{JobID: "job_s", SessionID: "sess_s", Items: items(2, word), OutputSchema: schema})
+	k.job(command.CreateJob{JobID: "job_s", SessionID: "sess_s", Items: items(2, numberWord), OutputSchema: schema})
 	end := k.jobEnd("sess_s", "job_s", 1)
 	lines := k.lines(end.ResultsRef)
 	if out, _ := json.Marshal(lines[0]["output"]); !bytes.Equal(out, []byte(`{"n":1}`)) || lines[1]["status"] != "failed" {
 		t.Errorf("results: %v", lines)
 	}
-	k.refused(fault.InvalidParams, &command.CreateJob{Instruction: "x", Items: items(1, word), OutputSchema: event.Raw(`{"type":"nonsense"}`)})
+	k.refused(fault.InvalidParams, &command.CreateJob{Instruction: "x", Items: items(1, numberWord), OutputSchema: event.Raw(`{"type":"nonsense"}`)})
 }
 
 func TestLargeTextsOfAJobGoBehindReferences(t *testing.T) {
@@ -295,7 +295,7 @@ func TestLargeTextsOfAJobGoBehindReferences(t *testing.T) {
 func TestBadInputOfJobCommands(t *testing.T) {
 	k := newStage(t)
 	k.session("sess_x")
-	k.job(command.CreateJob{JobID: "job_x", SessionID: "sess_x", Items: items(1, word)})
+	k.job(command.CreateJob{JobID: "job_x", SessionID: "sess_x", Items: items(1, numberWord)})
 	k.jobEnd("sess_x", "job_x", 1)
 	k.until("sess_x", func(e *event.Event) bool {
 		p, ok := e.Payload.(*event.ThreadUpdated)
@@ -303,7 +303,7 @@ func TestBadInputOfJobCommands(t *testing.T) {
 	})
 	admin := command.Local()
 	for _, p := range []command.Params{
-		&command.CreateJob{SessionID: "sess_none", Instruction: "x", Items: items(1, word)},
+		&command.CreateJob{SessionID: "sess_none", Instruction: "x", Items: items(1, numberWord)},
 		&command.StartJob{JobID: "job_none"},
 		&command.GetJob{JobID: "job_none"},
 		&command.CancelJob{JobID: "job_none"},
@@ -315,11 +315,11 @@ func TestBadInputOfJobCommands(t *testing.T) {
 	}
 	for _, p := range []command.Params{
 		&command.CreateJob{SessionID: "sess_x", Instruction: "x"},
-		&command.CreateJob{SessionID: "sess_x", Items: items(1, word)},
+		&command.CreateJob{SessionID: "sess_x", Items: items(1, numberWord)},
 		&command.CreateJob{SessionID: "sess_x", Instruction: "x", Items: []command.JobItemInput{{ItemID: "item_1"}}},
 		&command.CreateJob{SessionID: "sess_x", Instruction: "x", Items: []command.JobItemInput{{ItemID: "a", Input: command.Text("x")}, {ItemID: "a", Input: command.Text("y")}}},
-		&command.CreateJob{SessionID: "sess_x", Instruction: "x", Items: items(1, word), Concurrency: 257},
-		&command.CreateJob{SessionID: event.RuntimeSession, Instruction: "x", Items: items(1, word)},
+		&command.CreateJob{SessionID: "sess_x", Instruction: "x", Items: items(1, numberWord), Concurrency: 257},
+		&command.CreateJob{SessionID: event.RuntimeSession, Instruction: "x", Items: items(1, numberWord)},
 		&command.GetJob{JobID: "job_x", Page: command.Page{Cursor: "x"}},
 		&command.ListJobs{Status: "nonsense"},
 	} {
@@ -336,7 +336,7 @@ func TestBadInputOfJobCommands(t *testing.T) {
 			t.Errorf("%s tells a stranger of the session: %s", p.Command(), why)
 		}
 	}
-	if res, err := k.do(stranger, &command.ListJobs{}); err != nil || len(res.(*command.ListJobsResult).Jobs) != 0 {
+	if res, err := k.runCommand(stranger, &command.ListJobs{}); err != nil || len(res.(*command.ListJobsResult).Jobs) != 0 {
 		t.Errorf("a stranger sees %v, %v", res, err)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	byReconciling = "peer_reconciling"
 )
 
-// Peers are the other agents that work can be given to. Whoever speaks to them
+// Peers are the other agents that work can be given to. Their client
 // implements it, and drives get_peer_work, link_peer_task and update_peer_task.
 type Peers interface {
 	// Check refuses a peer that nothing can be given to.
@@ -125,7 +125,7 @@ func lastAnswered(st *state.Session, taskID, runID string) *state.Action {
 }
 
 func (w *Work) getPeerWork(ctx context.Context, caller command.Caller, p *command.GetPeerWork) (*command.PeerWork, error) {
-	f, err := w.find(ctx, caller, p.TaskID)
+	f, err := w.findVisibleTask(ctx, caller, p.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func peerWork(st *state.Session, t *state.Task) (*command.PeerWork, error) {
 	for i := range t.Artifacts {
 		out.Artifacts = append(out.Artifacts, t.Artifacts[i].ArtifactID)
 	}
-	a := current(t)
+	a := currentAttempt(t)
 	if a == nil {
 		return out, nil
 	}
@@ -160,7 +160,7 @@ func peerWork(st *state.Session, t *state.Task) (*command.PeerWork, error) {
 	out.MessageID, out.Sent, out.InputRef = messageOfRun(a.RunID), sentToPeer(t, a.RunID), t.ObjectiveRef
 	if out.InputRef == "" {
 		var err error
-		if out.Input, err = parts(prompt(t, false)); err != nil {
+		if out.Input, err = textParts(taskPrompt(t, false)); err != nil {
 			return nil, err
 		}
 	}
@@ -197,7 +197,7 @@ func (e *edit) peerRun(runID string) (*state.Attempt, error) {
 	if e.t.Peer == "" {
 		return nil, conflict(&e.t, "it is not delegated to a peer")
 	}
-	if a := run(&e.t, runID); a != nil {
+	if a := attemptOfRun(&e.t, runID); a != nil {
 		return a, nil
 	}
 	return nil, fault.New(fault.NotFound, "task %s has no run %s", e.t.TaskID, runID)
@@ -224,7 +224,7 @@ func (e *edit) aboutToSend(a *state.Attempt, p *command.LinkPeerTask) error {
 	case !a.EndedAt.IsZero():
 		return conflict(&e.t, "run %s is %s", a.RunID, a.Status)
 	case e.t.Status == state.TaskCancelling:
-		return conflict(&e.t, "nothing is sent any more")
+		return conflict(&e.t, "nothing more can be sent")
 	case p.RemoteMessageID != messageOfRun(a.RunID):
 		return fault.Param("remoteMessageId", "is not the message of run %s", a.RunID)
 	case sentToPeer(&e.t, a.RunID):

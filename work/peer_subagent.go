@@ -11,7 +11,7 @@ import (
 	"agentd/state"
 )
 
-// spawnsPeer makes a child another agent's. It is told text alone.
+// spawnsPeer gives a child to another agent, which gets only text.
 func (w *Work) spawnsPeer(b *birth, peer string) error {
 	if peer == "" {
 		return nil
@@ -26,7 +26,7 @@ func (w *Work) spawnsPeer(b *birth, peer string) error {
 	var texts []string
 	for i := range list {
 		if list[i].Type != "text" {
-			return fault.Param("input", "has a part of type %s: a peer is given text", list[i].Type)
+			return fault.Param("input", "has a part of type %s; a peer only accepts text", list[i].Type)
 		}
 		texts = append(texts, list[i].Text)
 	}
@@ -88,7 +88,7 @@ func peerChildStanding(s *state.Session, a *state.Subagent) (childStanding, bool
 // is followed like that of any task.
 func stopPeerChild(tx *session.Tx, a *state.Subagent, by *event.Actor, reason string) {
 	t := tx.State.Tasks.Find(a.PeerTaskID)
-	if a.PeerTaskID == "" || t == nil || !takes(t, "cancel_task") {
+	if a.PeerTaskID == "" || t == nil || !acceptsCommand(t, "cancel_task") {
 		return
 	}
 	// The machine has this step from every status that takes the command.

@@ -64,7 +64,7 @@ func (w *Work) updatePeerTask(ctx context.Context, caller command.Caller, p *com
 		if r.answered() {
 			return nil // it goes on asking until it has the answer
 		}
-		r.tell()
+		r.emitUpdate()
 		if !a.EndedAt.IsZero() {
 			return nil // nobody waits for it any more
 		}
@@ -72,8 +72,8 @@ func (w *Work) updatePeerTask(ctx context.Context, caller command.Caller, p *com
 	})
 }
 
-// tell emits what the peer delivered and how the task stands there, if that is new.
-func (r *peerReport) tell() {
+// emitUpdate emits what the peer delivered and how the task stands there, if that is new.
+func (r *peerReport) emitUpdate() {
 	if r.link != nil && r.link.Recovery() == "settled" {
 		return // a peer that repeats its last word
 	}
@@ -161,9 +161,9 @@ func (r *peerReport) follow() error {
 	case row.ends != "":
 		return r.end(row.ends, r.failure(row), stopping)
 	case r.p.Final && r.p.Status == "unreachable" && !sentToPeer(&r.e.t, r.a.RunID):
-		return r.end(state.AttemptFailed, failure(orElse(r.p.Category, byPeerDown), true, "%s", orElse(r.reason, "the peer can't be reached")), stopping)
+		return r.end(state.AttemptFailed, newFailure(orElse(r.p.Category, byPeerDown), true, "%s", orElse(r.reason, "the peer can't be reached")), stopping)
 	case stopping && (r.p.Final || r.p.Status == "unknown"):
-		return r.end(state.AttemptUnknown, failure(state.TaskLost, false, "%s", orElse(r.reason, "it is not known what became of the task there")), true)
+		return r.end(state.AttemptUnknown, newFailure(state.TaskLost, false, "%s", orElse(r.reason, "it is not known what became of the task there")), true)
 	case stopping, r.e.t.Status == state.TaskPaused:
 		return nil
 	}
@@ -175,11 +175,11 @@ func (r *peerReport) follow() error {
 
 func (r *peerReport) failure(row factOfPeer) *event.Failure {
 	why := map[string]string{
-		"failed": "the peer's task failed", "rejected": "the peer refused the task", "cancelled": "the peer cancelled the task", "missing": "the peer doesn't know the task any more",
+		"failed": "the peer's task failed", "rejected": "the peer refused the task", "cancelled": "the peer cancelled the task", "missing": "the peer no longer knows the task",
 	}[r.p.Status]
 	// A task that the peer has lost is given to it again if the policy says so.
 	again := r.p.Retryable || row.ends == state.AttemptUnknown
-	return failure(orElse(r.p.Category, row.category), again, "%s", orElse(r.reason, why))
+	return newFailure(orElse(r.p.Category, row.category), again, "%s", orElse(r.reason, why))
 }
 
 // stand gives the task a status, and the question that belongs to it.
@@ -239,7 +239,7 @@ func (r *peerReport) withdraw() {
 	for _, a := range r.e.tx.State.Actions.Pending {
 		if ofRun(a, r.e.t.TaskID, r.a.RunID) && (r.p.Status != "unreachable" || r.p.Final) {
 			r.e.emitScoped(event.TypeActionResolved, r.actionScope(a.ActionID), &event.ActionResolved{
-				Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", ActionType: a.ActionType, Reason: "the peer doesn't wait for it any more", ResolvedBy: r.e.by,
+				Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", ActionType: a.ActionType, Reason: "the peer no longer waits for it", ResolvedBy: r.e.by,
 			})
 		}
 	}
@@ -270,5 +270,5 @@ func (r *peerReport) end(status string, f *event.Failure, stopping bool) error {
 	if stopping {
 		return nil
 	}
-	return r.w.outcome(r.e, run(&r.e.t, r.a.RunID))
+	return r.w.outcome(r.e, attemptOfRun(&r.e.t, r.a.RunID))
 }

@@ -9,10 +9,10 @@ import (
 // inactive is why a turn is stopped that shows no progress.
 const inactive = "the attempt showed no progress for longer than its limit"
 
-// quiet says when the newest fact of a thread's work happened, its own or one of the
+// quietSince says when the newest fact of a thread's work happened, its own or one of the
 // children that work for it. Waits says that one of them waits for a person: that
 // is no inactivity, however long it takes.
-func quiet(s *state.Session, t *state.Thread) (since time.Time, waits bool) {
+func quietSince(s *state.Session, t *state.Thread) (since time.Time, waits bool) {
 	since, waits = t.LastAt, t.Block != nil || t.Active != nil && len(t.Active.Waiting) > 0
 	for _, a := range s.Subagents.Open {
 		if waits {
@@ -23,7 +23,7 @@ func quiet(s *state.Session, t *state.Thread) (since time.Time, waits bool) {
 		}
 		waits = a.Status == childWaiting || a.Status == childBlocked
 		if child := s.Thread(a.ThreadID); child != nil && child != t {
-			heard, asks := quiet(s, child)
+			heard, asks := quietSince(s, child)
 			since, waits = latest(since, heard), waits || asks
 		}
 	}

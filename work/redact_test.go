@@ -25,7 +25,7 @@ type witness struct {
 	seen []string
 }
 
-func (w *witness) note(what string, content []byte) {
+func (w *witness) recordSeen(what string, content []byte) {
 	if !bytes.Contains(content, w.text) {
 		return
 	}
@@ -37,16 +37,16 @@ func (w *witness) note(what string, content []byte) {
 func (w *witness) Append(ctx context.Context, batches []*store.Batch) []error {
 	for _, b := range batches {
 		for _, r := range b.Records {
-			w.note("fact", r.Data)
+			w.recordSeen("fact", r.Data)
 		}
 		for _, s := range b.Snapshots {
-			w.note("record "+s.Name, s.Data)
+			w.recordSeen("record "+s.Name, s.Data)
 		}
 		for _, op := range b.Index {
-			w.note("index", []byte(fmt.Sprintf("%s %s %s", op.Kind, op.Key, op.Value)))
+			w.recordSeen("index", []byte(fmt.Sprintf("%s %s %s", op.Kind, op.Key, op.Value)))
 		}
 		for _, blob := range b.Blobs {
-			w.note("blob", blob)
+			w.recordSeen("blob", blob)
 		}
 	}
 	return w.Store.Append(ctx, batches)
@@ -57,7 +57,7 @@ func (w *witness) PutBlob(ctx context.Context, r io.Reader) (store.BlobInfo, err
 	if err != nil {
 		return store.BlobInfo{}, err
 	}
-	w.note("large blob", content)
+	w.recordSeen("large blob", content)
 	return w.Store.PutBlob(ctx, bytes.NewReader(content))
 }
 
@@ -121,7 +121,7 @@ func TestNoCommandStoresASecret(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
-			res, err := k.do(ctx, command.Local(), p)
+			res, err := k.runCommand(ctx, command.Local(), p)
 			if err != nil {
 				t.Fatalf("%s (%d): %v", c.name, i, err)
 			}
@@ -136,7 +136,7 @@ func TestNoCommandStoresASecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.do(ctx, command.Local(), late); err == nil {
+		if _, err := k.runCommand(ctx, command.Local(), late); err == nil {
 			t.Error("a late report was taken for one in time")
 		}
 		for _, s := range spy.seen {

@@ -33,7 +33,7 @@ func (w *Work) schedule() {
 		for _, d := range due {
 			w.book.mark(d.sessionID, d.taskID)
 		}
-		work := w.book.take(lookAt)
+		work := w.book.nextTasks(lookAt)
 		w.lookAtAll(work)
 		w.dispatch()
 		if len(due) > 0 || len(work) > 0 {
@@ -73,7 +73,7 @@ func (w *Work) lookAtAll(work map[string]map[string]bool) {
 			}
 			slices.Sort(ids)
 			if err := w.lookAtTasks(w.ctx, sessionID, ids); err != nil && w.ctx.Err() == nil {
-				w.opt.Logger.Error("tasks could not be looked at", "sessionId", sessionID, "error", err)
+				w.opt.Logger.Error("tasks could not be checked", "sessionId", sessionID, "error", err)
 				for _, id := range ids {
 					w.timers.set(sessionID, id, w.m.Now().Add(tryAgain))
 				}
@@ -86,7 +86,7 @@ func (w *Work) lookAtAll(work map[string]map[string]bool) {
 // lookAtTasks records what the facts of tasks demand.
 func (w *Work) lookAtTasks(ctx context.Context, sessionID string, ids []string) error {
 	for chunk := range slices.Chunk(ids, lookAt) {
-		if err := w.look(ctx, sessionID, chunk); err != nil {
+		if err := w.scheduleTasks(ctx, sessionID, chunk); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ type looked struct {
 	again time.Time
 }
 
-func (w *Work) look(ctx context.Context, sessionID string, ids []string) error {
+func (w *Work) scheduleTasks(ctx context.Context, sessionID string, ids []string) error {
 	o := w.book.outlook(ids)
 	var err error
 	if o.standings, err = w.standings(ctx, sessionID, ids); err != nil {
@@ -117,7 +117,7 @@ func (w *Work) look(ctx context.Context, sessionID string, ids []string) error {
 			e := newEdit(tx, t, runtimeActor())
 			again, err := w.next(e, o)
 			if err != nil {
-				w.opt.Logger.Error("a task can't go on", "taskId", id, "error", err)
+				w.opt.Logger.Error("a task can't continue", "taskId", id, "error", err)
 			}
 			seen = append(seen, looked{e.t, again})
 		}
@@ -218,7 +218,7 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 				continue
 			}
 			ids = append(ids, t.TaskID)
-			w.book.add(sessionID, t)
+			w.book.addTask(sessionID, t)
 			for _, on := range openDependencies(t) {
 				if st.Tasks.Find(on) == nil {
 					links = append(links, edgeChange{taskID: t.TaskID, kind: edgeBlockedBy, target: on, change: "added", status: edgeActive})

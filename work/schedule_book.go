@@ -10,7 +10,7 @@ import (
 )
 
 // book is what the scheduler knows of the tasks that aren't over: enough to tell,
-// for a fact, whether somebody has to look.
+// for a fact, whether the scheduler has to look.
 type book struct {
 	// up is when this process began to listen.
 	up time.Time
@@ -42,9 +42,9 @@ func newBook() *book {
 	}
 }
 
-// note takes in facts that are durable. It is called by the journal and must be
+// recordFacts takes in facts that are durable. It is called by the journal and must be
 // quick; the facts of turns without a task of their own cost a look into a map.
-func (b *book) note(sessionID string, facts []event.Event) {
+func (b *book) recordFacts(sessionID string, facts []event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := false
@@ -187,9 +187,9 @@ func (b *book) markLocked(sessionID, taskID string) {
 	ids[taskID] = true
 }
 
-// take returns what is to be looked at, at most so many tasks of each session: the
+// nextTasks returns what is to be looked at, at most so many tasks of each session: the
 // rest comes next, so that one with very many doesn't keep the others waiting.
-func (b *book) take(most int) map[string]map[string]bool {
+func (b *book) nextTasks(most int) map[string]map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.due) == 0 {
@@ -225,8 +225,8 @@ func (b *book) outlook(ids []string) outlook {
 	return o
 }
 
-// add enters a task found at a restart.
-func (b *book) add(sessionID string, t *state.Task) {
+// addTask enters a task found at a restart.
+func (b *book) addTask(sessionID string, t *state.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open[t.TaskID] = sessionID

@@ -92,7 +92,7 @@ func (s *slots) wait(p place, t *state.Task) {
 	heap.Push(&l.heap, entry{p.taskID, priorityOf(t.Priority), t.StatusSequence})
 }
 
-// reserve takes room for a task that somebody wants to start now. Who stands in
+// reserve takes room for a task that is to start now. A task that stands in
 // line goes first.
 func (s *slots) reserve(p place) bool {
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *slots) reserve(p place) bool {
 	if !s.room(p.sessionID, p.account) {
 		return false
 	}
-	s.take(s.reserved, p)
+	s.acquire(s.reserved, p)
 	return true
 }
 
@@ -111,9 +111,9 @@ func (s *slots) reserve(p place) bool {
 func (s *slots) settle(p place, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.give(s.reserved, p.taskID)
+	s.release(s.reserved, p.taskID)
 	if started {
-		s.take(s.held, p)
+		s.acquire(s.held, p)
 	}
 }
 
@@ -122,9 +122,9 @@ func (s *slots) set(p place, runs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if runs {
-		s.take(s.held, p)
+		s.acquire(s.held, p)
 	} else {
-		s.give(s.held, p.taskID)
+		s.release(s.held, p.taskID)
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *slots) next() (place, bool) {
 			delete(s.waiting, sessionID)
 		}
 		p := place{e.taskID, sessionID, l.account}
-		s.take(s.reserved, p)
+		s.acquire(s.reserved, p)
 		return p, true
 	}
 	return place{}, false
@@ -177,7 +177,7 @@ func (s *slots) why(sessionID, account string) string {
 	return "waits for its turn"
 }
 
-func (s *slots) take(in map[string]place, p place) {
+func (s *slots) acquire(in map[string]place, p place) {
 	if _, ok := in[p.taskID]; ok {
 		return
 	}
@@ -186,7 +186,7 @@ func (s *slots) take(in map[string]place, p place) {
 	s.perAccnt[p.account]++
 }
 
-func (s *slots) give(in map[string]place, taskID string) {
+func (s *slots) release(in map[string]place, taskID string) {
 	p, ok := in[taskID]
 	if !ok {
 		return

@@ -27,10 +27,10 @@ const (
 // submitted and ended as by a session's own commands.
 const asWork = event.ByWork | event.BySession
 
-// byRuntime is who acts when nobody else did.
+// byRuntime is the actor when there is no other.
 func byRuntime() *event.Actor { return &event.Actor{Kind: "runtime"} }
 
-// errGone says that a child ended so long ago that its thread was put away.
+// errGone says that a child ended so long ago that its thread was archived.
 func errGone(id string) error {
 	return fault.New(fault.Conflict, "subagent %s ended long ago and its thread is archived; spawn another", id)
 }
@@ -40,7 +40,7 @@ func errGone(id string) error {
 func (w *Work) sendSubagentInput(ctx context.Context, caller command.Caller, p *command.SendSubagentInput) (*command.SubagentResult, error) {
 	return changeChild(ctx, w, caller, p, p.SubagentID, func(tx *session.Tx, a *state.Subagent, t *state.Thread) (*command.SubagentResult, error) {
 		if a.PeerTaskID != "" {
-			return nil, fault.New(fault.Conflict, "subagent %s is the peer %s, which is told nothing beside its task; answer what it asks with respond_action, or spawn another", a.SubagentID, a.Peer)
+			return nil, fault.New(fault.Conflict, "subagent %s is the peer %s, which accepts no messages besides its task; answer its questions with respond_action, or spawn another", a.SubagentID, a.Peer)
 		}
 		if a.Status == childClosed {
 			return nil, fault.New(fault.Conflict, "subagent %s is closed; use resume_subagent first", a.SubagentID)
@@ -103,7 +103,7 @@ func (w *Work) resumeSubagent(ctx context.Context, caller command.Caller, p *com
 	})
 }
 
-// goOn is what an interrupted child is told when it is resumed.
+// goOn is the input of an interrupted child when it is resumed.
 var goOn = event.Raw(`[{"type":"text","text":"Go on with your work where you were interrupted."}]`)
 
 // cutOff reports whether the thread's last turn was stopped before its end.

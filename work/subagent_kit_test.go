@@ -19,7 +19,7 @@ import (
 )
 
 // stage is the session layer, the loop and the scheduler of work over a store in
-// memory whose events are held against the schemas.
+// memory whose events are checked against the schemas.
 type stage struct {
 	testing.TB
 	store  store.Store
@@ -131,14 +131,14 @@ func (k *stage) close() {
 	replayed.Recorded(k, k.loopOptions().Store)
 }
 
-func (k *stage) do(c command.Caller, p command.Params) (any, error) {
+func (k *stage) runCommand(c command.Caller, p command.Params) (any, error) {
 	return k.commands.Do(context.Background(), c, p)
 }
 
 // must carries out a command that succeeds.
 func must[R any](k *stage, p command.Params) *R {
 	k.Helper()
-	res, err := k.do(command.Local(), p)
+	res, err := k.runCommand(command.Local(), p)
 	if err != nil {
 		k.Fatalf("%s: %v", p.Command(), err)
 	}
@@ -148,7 +148,7 @@ func must[R any](k *stage, p command.Params) *R {
 // refused carries out a command that fails with that kind.
 func (k *stage) refused(kind fault.Kind, p command.Params) string {
 	k.Helper()
-	_, err := k.do(command.Local(), p)
+	_, err := k.runCommand(command.Local(), p)
 	if err == nil || fault.KindOf(err) != kind {
 		k.Errorf("%s %+v: got %v, want %s", p.Command(), p, err, kind)
 		return ""
@@ -161,7 +161,7 @@ func (k *stage) refused(kind fault.Kind, p command.Params) string {
 func (k *stage) refusedAs(c command.Caller, kind fault.Kind, p command.Params) string {
 	k.Helper()
 	before := k.facts()
-	_, err := k.do(c, p)
+	_, err := k.runCommand(c, p)
 	if err == nil || fault.KindOf(err) != kind {
 		k.Errorf("%s %+v: got %v, want %s", p.Command(), p, err, kind)
 		return ""

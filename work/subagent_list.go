@@ -12,7 +12,7 @@ import (
 	"agentd/state"
 )
 
-// defaultWait is how long wait_subagents waits if nobody says how long.
+// defaultWait is how long wait_subagents waits by default.
 const defaultWait = 30 * time.Second
 
 // watchers are those who wait for a change in a session.
@@ -36,8 +36,8 @@ func (w *watchers) next(sessionID string) <-chan struct{} {
 	return c
 }
 
-// tell wakes those who wait for a session.
-func (w *watchers) tell(sessionID string) {
+// wakeWatchers wakes those who wait for a session.
+func (w *watchers) wakeWatchers(sessionID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.bySession[sessionID]; c != nil {
@@ -61,7 +61,7 @@ func (w *Work) waitSubagents(ctx context.Context, caller command.Caller, p *comm
 			return nil, err
 		}
 		res.Subagents = append(res.Subagents, *rec)
-		res.TimedOut = res.TimedOut || !settled(rec.Status)
+		res.TimedOut = res.TimedOut || !isSettled(rec.Status)
 	}
 	return res, nil
 }
@@ -76,7 +76,7 @@ func (w *Work) waitFor(limit, ctx context.Context, caller command.Caller, id str
 	for {
 		changed := w.waits.next(sessionID)
 		rec, err := w.child(ctx, caller, sessionID, id)
-		if err != nil || settled(rec.Status) || limit.Err() != nil {
+		if err != nil || isSettled(rec.Status) || limit.Err() != nil {
 			return rec, hidden(err, "subagent", id)
 		}
 		select {
@@ -86,13 +86,13 @@ func (w *Work) waitFor(limit, ctx context.Context, caller command.Caller, id str
 			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, fault.Wrap(fault.Unavailable, err, "nobody waits any more")
+			return nil, fault.Wrap(fault.Unavailable, err, "the caller stopped waiting")
 		}
 	}
 }
 
-// settled reports whether a child of that status has nothing to do.
-func settled(status string) bool {
+// isSettled reports whether a child of that status has nothing to do.
+func isSettled(status string) bool {
 	switch status {
 	case childCompleted, childFailed, childClosed, childInterrupted, childIdle:
 		return true
@@ -169,11 +169,11 @@ func (w *Work) listSubagents(ctx context.Context, caller command.Caller, p *comm
 		}
 		all = append(all, a)
 	}
-	return pageOfChildren(wanted(all, p.ParentThreadID, p.Descendants), p), nil
+	return pageOfChildren(filterChildren(all, p.ParentThreadID, p.Descendants), p), nil
 }
 
-// wanted keeps the children that were asked for.
-func wanted(all []*state.Subagent, parent string, descendants bool) []*state.Subagent {
+// filterChildren keeps the children that were asked for.
+func filterChildren(all []*state.Subagent, parent string, descendants bool) []*state.Subagent {
 	below := map[string]bool{parent: parent != ""}
 	for grown := descendants && parent != ""; grown; {
 		grown = false

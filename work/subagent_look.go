@@ -59,7 +59,7 @@ func (w *Work) lookAtSubagents(ctx context.Context, sessionID string, facts []ev
 		}
 	}
 	if told {
-		w.waits.tell(sessionID)
+		w.waits.wakeWatchers(sessionID)
 	}
 	if spawns {
 		if err := w.startSpawns(ctx, sessionID); err != nil {
@@ -91,7 +91,7 @@ func (w *Work) recoverSubagents(ctx context.Context, sessionID string) error {
 		}
 		return nil
 	}); err != nil {
-		return missing(err)
+		return ignoreMissing(err)
 	}
 	if err := w.startSpawns(ctx, sessionID); err != nil {
 		return err
@@ -107,15 +107,15 @@ func (w *Work) recoverSubagents(ctx context.Context, sessionID string) error {
 	return nil
 }
 
-// missing passes over a session that doesn't exist any more.
-func missing(err error) error {
+// ignoreMissing passes over a session that doesn't exist any more.
+func ignoreMissing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return nil
 	}
 	return err
 }
 
-// asked is a call of spawn_agent that nobody took up yet.
+// asked is a call of spawn_agent that wasn't carried out yet.
 type asked struct {
 	threadID, toolCallID string
 	sequence             uint64
@@ -149,14 +149,14 @@ func childOf(s *state.Session, toolCallID string) *state.Subagent {
 	return nil
 }
 
-// startSpawns carries out the calls of spawn_agent that nobody took up yet.
+// startSpawns carries out pending calls of spawn_agent.
 func (w *Work) startSpawns(ctx context.Context, sessionID string) error {
 	var calls []asked
 	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
 		calls = unspawned(s)
 		return nil
 	}); err != nil {
-		return missing(err)
+		return ignoreMissing(err)
 	}
 	for _, c := range calls {
 		args, err := w.spawnArgs(ctx, sessionID, c)
@@ -185,13 +185,13 @@ type spawnInput struct {
 
 // spawnArgs reads the arguments of a call from its fact.
 func (w *Work) spawnArgs(ctx context.Context, sessionID string, c asked) (*spawnInput, error) {
-	e, err := w.fact(ctx, sessionID, c.sequence)
+	e, err := w.readFact(ctx, sessionID, c.sequence)
 	if err != nil {
 		return nil, err
 	}
 	p, ok := e.Payload.(*event.ToolStarted)
 	if !ok {
-		return nil, fmt.Errorf("work: fact %d is no start of a tool call", c.sequence)
+		return nil, fmt.Errorf("work: fact %d doesn't start a tool call", c.sequence)
 	}
 	args := p.SafeArgs
 	if p.InputRef != "" {
@@ -206,8 +206,8 @@ func (w *Work) spawnArgs(ctx context.Context, sessionID string, c asked) (*spawn
 	return in, nil
 }
 
-// fact reads one fact of a session.
-func (w *Work) fact(ctx context.Context, sessionID string, sequence uint64) (*event.Event, error) {
+// readFact reads one fact of a session.
+func (w *Work) readFact(ctx context.Context, sessionID string, sequence uint64) (*event.Event, error) {
 	records, _, err := w.m.Events(ctx, command.Local(), sessionID, sequence-1, 1)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (w *Work) spawnForCall(tx *session.Tx, c asked, in *spawnInput) error {
 		res, err = w.spawn(tx, b)
 	}
 	if err != nil {
-		refused, scope := refusal(err), callScope(tx.State, c.threadID, c.toolCallID)
+		refused, scope := spawnRefusal(err), callScope(tx.State, c.threadID, c.toolCallID)
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: *scope, Payload: refused})
 		return nil
 	}
@@ -267,8 +267,8 @@ func agentName(t *state.Thread) string {
 	return t.ThreadID
 }
 
-// refusal says to a model why there is no child.
-func refusal(err error) *event.ToolFailed {
+// spawnRefusal says to a model why there is no child.
+func spawnRefusal(err error) *event.ToolFailed {
 	out := &event.ToolFailed{ToolName: spawnAgent, ErrorCategory: "execution", Message: err.Error()}
 	switch fault.KindOf(err) { //nolint:exhaustive // the rest is a failure of the runtime
 	case fault.PolicyRejected:
@@ -308,22 +308,22 @@ func (w *Work) stopChildren(ctx context.Context, sessionID string, threads []str
 	}
 	err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {
 		for _, a := range tx.State.Subagents.Open {
-			if a.PeerTaskID != "" && slices.Contains(threads, a.ParentThreadID) && stops(tx.State, a) {
+			if a.PeerTaskID != "" && slices.Contains(threads, a.ParentThreadID) && parentStops(tx.State, a) {
 				stopPeerChild(tx, a, byRuntime(), "the parent's turn was stopped")
 			}
 			t := tx.State.Thread(a.ThreadID)
-			if t != nil && t.Active != nil && slices.Contains(threads, a.ParentThreadID) && stops(tx.State, a) {
+			if t != nil && t.Active != nil && slices.Contains(threads, a.ParentThreadID) && parentStops(tx.State, a) {
 				tx.Interrupt(byRuntime(), t, "the parent's turn was stopped", true)
 			}
 		}
 		return nil
 	})
-	return missing(err)
+	return ignoreMissing(err)
 }
 
-// stops reports whether a child's parent was told to stop, or ended without
+// parentStops reports whether a child's parent was told to stop, or ended without
 // success the turn that the child was spawned in.
-func stops(s *state.Session, a *state.Subagent) bool {
+func parentStops(s *state.Session, a *state.Subagent) bool {
 	parent := s.Thread(a.ParentThreadID)
 	if parent == nil {
 		return false
@@ -341,8 +341,8 @@ func stops(s *state.Session, a *state.Subagent) bool {
 	return last.Status == state.TurnFailed && last.TurnID == a.ParentTurnID
 }
 
-// cut shortens a text to at most n bytes, at a character's border.
-func cut(s string, n int) string {
+// cutText shortens a text to at most n bytes, at a character's border.
+func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -16,7 +16,7 @@ const saidBytes = 240
 // childStanding is how a child should be said to stand.
 type childStanding struct {
 	status, reason string
-	// turn is the turn that says so; its end is told once.
+	// turn is the turn that says so; its end is recorded once.
 	turn *state.Turn
 	// said is what a peer said at its end, failed why it didn't come to one.
 	said   string
@@ -32,7 +32,7 @@ func (n *childStanding) why() *event.Failure {
 }
 
 // childStandingOf decides how a child stands, from the state alone; false says that
-// nothing is to be told.
+// there is nothing to record.
 func childStandingOf(s *state.Session, a *state.Subagent) (childStanding, bool) {
 	t := s.Thread(a.ThreadID)
 	if t == nil || a.Status == childClosed {
@@ -89,7 +89,7 @@ func (w *Work) settleChild(ctx context.Context, sessionID, id string) error {
 		}
 		return nil
 	}); err != nil || !due {
-		return missing(err)
+		return ignoreMissing(err)
 	}
 	text := now.said
 	if now.status == childCompleted && answerAt > 0 {
@@ -118,7 +118,7 @@ func (w *Work) settleChild(ctx context.Context, sessionID, id string) error {
 
 // answer reads the text of a model's answer.
 func (w *Work) answer(ctx context.Context, sessionID string, sequence uint64) (string, error) {
-	e, err := w.fact(ctx, sessionID, sequence)
+	e, err := w.readFact(ctx, sessionID, sequence)
 	if err != nil {
 		return "", err
 	}
@@ -161,16 +161,16 @@ func messageOf(f *event.Failure, otherwise string) string {
 	return otherwise
 }
 
-// emitCompleted records the answer of a child and gives it to whoever waits.
+// emitCompleted records the answer of a child and gives it to the waiting call.
 func emitCompleted(tx *session.Tx, a *state.Subagent, scope event.Scope, text string) {
 	said := &event.SubagentMessage{TurnID: scope.TurnID, From: &event.Actor{Kind: "agent", ID: a.SubagentID}}
 	if len(text) > saidBytes {
 		said.MessageRef = tx.Blob([]byte(text), "text/plain; charset=utf-8")
 	}
-	said.Text = cut(text, factBytes)
+	said.Text = cutText(text, factBytes)
 	tx.Emit(event.Event{Type: event.TypeSubagentOutput, Scope: scope, Payload: said})
 	tx.Emit(event.Event{Type: event.TypeSubagentCompleted, Scope: scope, Payload: &event.SubagentEnded{
-		Status: childCompleted, MessageRef: said.MessageRef, Preview: cut(text, saidBytes), Usage: usageOf(a), CostUSD: a.CostUSD,
+		Status: childCompleted, MessageRef: said.MessageRef, Preview: cutText(text, saidBytes), Usage: usageOf(a), CostUSD: a.CostUSD,
 	}})
 	call := waitingCall(tx.State, a)
 	if call == nil {
@@ -178,7 +178,7 @@ func emitCompleted(tx *session.Tx, a *state.Subagent, scope event.Scope, text st
 	}
 	structured, _ := json.Marshal(map[string]string{"subagentId": a.SubagentID, "threadId": a.ThreadID, "status": childCompleted}) //nolint:errchkjson // strings always encode
 	res := &event.ToolResult{
-		ToolName: spawnAgent, Status: "ok", Preview: cut(text, saidBytes), DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(), StructuredContent: structured,
+		ToolName: spawnAgent, Status: "ok", Preview: cutText(text, saidBytes), DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(), StructuredContent: structured,
 	}
 	if said.MessageRef != "" {
 		res.OutputRef, res.SizeBytes, res.MediaType = said.MessageRef, int64(len(text)), "text/plain; charset=utf-8"

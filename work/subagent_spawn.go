@@ -100,7 +100,7 @@ func mayHelp(st *state.Session, parent *state.Thread) error {
 		}
 	}
 	if t := st.Tasks.Find(taskID); t != nil && t.Status == state.TaskCancelling {
-		return conflict(t, "no new work begins under it")
+		return conflict(t, "it accepts no new work")
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func repeatedSpawn(tx *session.Tx, b *birth, spawned *event.SubagentSpawned) (*c
 	}
 	a := tx.State.Subagents.Find(b.id)
 	if !same || a == nil {
-		return nil, fault.New(fault.Conflict, "subagent %s exists with another content", b.id)
+		return nil, fault.New(fault.Conflict, "subagent %s already exists with different parameters; choose another id, or repeat the same parameters", b.id)
 	}
 	return &command.SpawnSubagentResult{SubagentID: b.id, ThreadID: a.ThreadID}, nil
 }
@@ -134,7 +134,7 @@ func (w *Work) mayGrow(s *state.Session, parent *state.Thread, above *state.Suba
 		spawned.Depth = above.Depth + 1
 	}
 	if limit := cmp.Or(w.opt.Limits.Depth, defaultDepth); spawned.Depth > int64(limit) {
-		return fault.New(fault.PolicyRejected, "limits.depth: a child of thread %s would be generation %d, the most is %d", parent.ThreadID, spawned.Depth, limit)
+		return fault.New(fault.PolicyRejected, "limits.depth: a child of thread %s would be at depth %d; the maximum is %d", parent.ThreadID, spawned.Depth, limit)
 	}
 	siblings := 0
 	for _, a := range s.Subagents.Open {
@@ -143,7 +143,7 @@ func (w *Work) mayGrow(s *state.Session, parent *state.Thread, above *state.Suba
 		}
 	}
 	if limit := cmp.Or(w.opt.Limits.Width, defaultWidth); siblings >= limit {
-		return fault.New(fault.PolicyRejected, "limits.width: thread %s has %d children at work, the most is %d; close one or wait for it", parent.ThreadID, siblings, limit)
+		return fault.New(fault.PolicyRejected, "limits.width: thread %s has %d running children; the maximum is %d. Close one or wait for it", parent.ThreadID, siblings, limit)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (w *Work) isolate(tx *session.Tx, b *birth, parent *state.Thread, above *st
 	if w.opt.Narrow != nil {
 		mode, ok := w.opt.Narrow(tx.State, parent, iso.PermissionMode)
 		if !ok {
-			return fault.New(fault.PolicyRejected, "isolation.permissionMode: %s is wider than the parent's %s", iso.PermissionMode, mode)
+			return fault.New(fault.PolicyRejected, "isolation.permissionMode: %s allows more than the parent's %s", iso.PermissionMode, mode)
 		}
 		iso.PermissionMode = mode
 	}
@@ -178,7 +178,7 @@ func (w *Work) isolate(tx *session.Tx, b *birth, parent *state.Thread, above *st
 	return nil
 }
 
-// modelOf is the model that a thread was told to use; empty if nobody did.
+// modelOf is the model that a thread is set to use; empty if none is.
 func modelOf(t *state.Thread) string {
 	if t.Active != nil && t.Active.Options != nil && t.Active.Options.Model != "" {
 		if p := t.Active.Options.Provider; p != "" {
@@ -193,7 +193,7 @@ func modelOf(t *state.Thread) string {
 func checkCwd(cwd string) error {
 	clean := path.Clean(cwd)
 	if cwd != "" && (path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../")) {
-		return fault.Param("isolation.cwd", "%q is not a folder within the workspace; give it relative to the workspace's root", cwd)
+		return fault.Param("isolation.cwd", "%q is not a folder in the workspace; use a path relative to the workspace", cwd)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func checkBudget(s *state.Session, above *state.Subagent, share float64) error {
 		}
 	}
 	if share > left {
-		return fault.New(fault.PolicyRejected, "isolation.budgetUSD: the parent has %.4f USD left to share, %.4f were asked for", max(0, left), share)
+		return fault.New(fault.PolicyRejected, "isolation.budgetUSD: the parent has %.4f USD left, which is less than %.4f", max(0, left), share)
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ type found struct {
 	record event.Raw
 }
 
-// find returns a task that the caller may see. One that it may not is not found.
-func (w *Work) find(ctx context.Context, caller command.Caller, taskID string) (*found, error) {
+// findVisibleTask returns a task that the caller may see. One that it may not is not found.
+func (w *Work) findVisibleTask(ctx context.Context, caller command.Caller, taskID string) (*found, error) {
 	sessionID, err := w.m.TaskSession(ctx, taskID)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (f *found) edit(tx *session.Tx, by *event.Actor) (*edit, error) {
 		return newEdit(tx, t, by), nil
 	}
 	if f.record == nil {
-		return nil, fault.New(fault.Unavailable, "task %s is being put away; try again", f.task.TaskID)
+		return nil, fault.New(fault.Unavailable, "task %s is being archived; try again", f.task.TaskID)
 	}
 	e := newEdit(tx, f.task, by)
 	e.restore = f.record
@@ -74,7 +74,7 @@ func (f *found) edit(tx *session.Tx, by *event.Actor) (*edit, error) {
 
 // change carries out a command that changes one task.
 func (w *Work) change(ctx context.Context, caller command.Caller, p command.Params, taskID string, decide func(*edit) error) (*command.TaskResult, error) {
-	f, err := w.find(ctx, caller, taskID)
+	f, err := w.findVisibleTask(ctx, caller, taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 		up, about := w.update(e, p)
 		switch {
 		case e.t.Status == state.TaskArchived:
-			return conflict(&e.t, "it takes no changes any more")
+			return conflict(&e.t, "it can no longer be changed")
 		case e.t.Terminal() && about != "":
-			return conflict(&e.t, "%s can't be changed any more, only delivery, artifacts and evidence", about)
+			return conflict(&e.t, "%s can no longer be changed, only delivery, artifacts and evidence", about)
 		}
 		if err := e.assign(p.Worker); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 func (w *Work) update(e *edit, p *command.UpdateTask) (up *event.TaskUpdated, about string) {
 	up = &event.TaskUpdated{
 		TaskKind: ofTask(p.TaskKind), Priority: string(p.Priority), Visibility: p.Visibility, Owner: p.Owner, Assignee: p.Assignee, Constraints: p.Constraints,
-		TaskProfile: p.TaskProfile, Acceptance: judged(p.Criteria(), e.by), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
+		TaskProfile: p.TaskProfile, Acceptance: recordJudges(p.Criteria(), e.by), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
 		Artifacts: p.Artifacts, EvidenceRefs: p.EvidenceRefs, Reason: p.Reason, ChangedBy: e.by,
 	}
 	if p.DeliveryState != nil {
@@ -182,8 +182,8 @@ func workField(p *command.UpdateTask) string {
 	return ""
 }
 
-// judged says who satisfied or waived criteria.
-func judged(list []event.AcceptanceCriterion, by *event.Actor) []event.AcceptanceCriterion {
+// recordJudges says who satisfied or waived criteria.
+func recordJudges(list []event.AcceptanceCriterion, by *event.Actor) []event.AcceptanceCriterion {
 	for i := range list {
 		if s := list[i].Status; s == "satisfied" || s == "waived" {
 			list[i].By = by
@@ -196,10 +196,10 @@ func judged(list []event.AcceptanceCriterion, by *event.Actor) []event.Acceptanc
 func (w *Work) checkFields(f *command.TaskFields) error {
 	for i, c := range f.Acceptance {
 		if c.Status == "waived" && c.Reason == "" {
-			return fault.Param(fmt.Sprintf("acceptance[%d].reason", i), "is missing: a criterion is waived with a reason")
+			return fault.Param(fmt.Sprintf("acceptance[%d].reason", i), "is missing: waiving a criterion needs a reason")
 		}
 		if slices.ContainsFunc(f.Acceptance[:i], func(x command.Criterion) bool { return x.ID == c.ID }) {
-			return fault.Param(fmt.Sprintf("acceptance[%d].id", i), "%q is there twice", c.ID)
+			return fault.Param(fmt.Sprintf("acceptance[%d].id", i), "%q is listed twice", c.ID)
 		}
 	}
 	if f.Constraints == nil || w.opt.CheckTurn == nil {

@@ -45,7 +45,7 @@ func (w *Work) begin(e *edit, slot bool) (runID string, err error) {
 		})
 	}
 	if left, bounded := timeLeft(&e.t); bounded && left <= 0 {
-		return "", e.becomeEnded(failure(state.TaskTimedOut, false, "the time for the work is used up"))
+		return "", e.becomeEnded(newFailure(state.TaskTimedOut, false, "the task's time limit has passed"))
 	}
 	switch {
 	case external(&e.t):
@@ -62,7 +62,7 @@ func (w *Work) begin(e *edit, slot bool) (runID string, err error) {
 
 // attemptReason says why there is another attempt.
 func attemptReason(t *state.Task) string {
-	a := current(t)
+	a := currentAttempt(t)
 	switch {
 	case a == nil:
 		return "first"
@@ -81,7 +81,7 @@ func (e *edit) beginExternal() (string, error) {
 }
 
 // worker is the external worker that starts an attempt. One that the scheduler
-// begins has no name until somebody takes it.
+// begins has no name until a worker takes it.
 func (e *edit) worker() *event.Worker {
 	if e.t.WorkerKind == workerPeer {
 		return &event.Worker{Kind: "external_runtime", ID: e.t.Peer}
@@ -111,8 +111,8 @@ func (e *edit) takeOver(a *state.Attempt) string {
 
 // startAttempt emits the beginning of an attempt and what it makes of the task.
 func (e *edit) startAttempt(scope event.Scope, status string, worker *event.Worker) (string, error) {
-	p := policy(&e.t)
-	started := &event.TaskAttemptStarted{Status: status, AttemptCount: attempts(&e.t) + 1, Worker: worker, RetryPolicy: &p, Reason: attemptReason(&e.t)}
+	p := retryPolicy(&e.t)
+	started := &event.TaskAttemptStarted{Status: status, AttemptCount: countAttempts(&e.t) + 1, Worker: worker, RetryPolicy: &p, Reason: attemptReason(&e.t)}
 	if !mayBecome(e.t.Status, state.TaskRunning) || underWay(&e.t) != nil {
 		return "", conflict(&e.t, "no attempt can start")
 	}
@@ -152,7 +152,7 @@ func (e *edit) beginTurn() (string, error) {
 // openThread emits the thread that the task is worked on in.
 func (e *edit) openThread() string {
 	id := e.tx.NewID(event.PrefixThread)
-	started := &event.ThreadStarted{Role: "task", Title: clip(e.t.Title, 200)}
+	started := &event.ThreadStarted{Role: "task", Title: clipText(e.t.Title, 200)}
 	if c := e.t.Constraints; c != nil {
 		started.Cwd, started.PermissionMode, started.Model = c.Cwd, c.PermissionMode, c.Model
 	}
@@ -165,14 +165,14 @@ func (e *edit) openThread() string {
 // submission is the turn of an attempt, bound by the task's constraints.
 func (e *edit) submission(goesOn bool) (*event.TurnSubmitted, error) {
 	sub := &event.TurnSubmitted{
-		Status: state.TurnAccepted, Source: "task", Preview: clip(e.t.Objective, 200), Options: turnOptions(&e.t),
+		Status: state.TurnAccepted, Source: "task", Preview: clipText(e.t.Objective, 200), Options: turnOptions(&e.t),
 		SubmittedBy: e.t.RequestedBy,
 	}
 	if e.t.ObjectiveRef != "" && !goesOn {
 		sub.InputRef = e.t.ObjectiveRef
 		return sub, nil
 	}
-	input, err := parts(prompt(&e.t, goesOn))
+	input, err := textParts(taskPrompt(&e.t, goesOn))
 	if err != nil {
 		return nil, err
 	}
@@ -184,11 +184,11 @@ func (e *edit) submission(goesOn bool) (*event.TurnSubmitted, error) {
 	return sub, nil
 }
 
-// prompt is what the model is told of the task. In a thread that goes on it
+// taskPrompt is what the model gets to know of the task. In a thread that goes on it
 // knows the objective already.
-func prompt(t *state.Task, goesOn bool) string {
+func taskPrompt(t *state.Task, goesOn bool) string {
 	var b strings.Builder
-	if a := current(t); goesOn && a != nil {
+	if a := currentAttempt(t); goesOn && a != nil {
 		fmt.Fprintf(&b, "The last attempt at this task ended (%s).", a.Status)
 		if a.LastError != nil {
 			fmt.Fprintf(&b, " The reason: %s", a.LastError.Message)
@@ -205,7 +205,7 @@ func prompt(t *state.Task, goesOn bool) string {
 	return b.String()
 }
 
-func parts(text string) (event.Raw, error) {
+func textParts(text string) (event.Raw, error) {
 	b, err := json.Marshal([]command.Part{{Type: "text", Text: text}})
 	if err != nil {
 		return nil, fmt.Errorf("work: input: %w", err)
@@ -215,7 +215,7 @@ func parts(text string) (event.Raw, error) {
 
 // turnOptions are the task's constraints as a turn takes them.
 func turnOptions(t *state.Task) *event.TurnOptions {
-	o := &event.TurnOptions{TimeoutMs: policy(t).TimeoutMs}
+	o := &event.TurnOptions{TimeoutMs: retryPolicy(t).TimeoutMs}
 	if c := t.Constraints; c != nil {
 		o.Tools, o.PermissionMode, o.Model, o.Cwd, o.MaxSteps, o.OutputSchema = c.Tools, c.PermissionMode, c.Model, c.Cwd, c.MaxSteps, c.OutputSchema
 	}
@@ -236,10 +236,10 @@ func timeLeft(t *state.Task) (left time.Duration, bounded bool) {
 		return left, true
 	}
 	for _, a := range slices.Backward(t.Attempts) {
-		if own(&a) && !a.EndedAt.IsZero() {
+		if isSchedulerAttempt(&a) && !a.EndedAt.IsZero() {
 			left -= a.EndedAt.Sub(a.StartedAt)
 		}
-		if own(&a) && (a.Reason == "first" || a.Reason == "rerun") {
+		if isSchedulerAttempt(&a) && (a.Reason == "first" || a.Reason == "rerun") {
 			break
 		}
 	}
@@ -251,8 +251,8 @@ func spent(t *state.Task) bool {
 	return t.Constraints != nil && t.Constraints.MaxCostUSD > 0 && t.CostUSD > t.Constraints.MaxCostUSD
 }
 
-// clip shortens a text to at most n bytes, at a character's border.
-func clip(s string, n int) string {
+// clipText shortens a text to at most n bytes, at a character's border.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -267,10 +267,10 @@ var stubborn = []string{"interrupted", "quota_blocked", "routing_not_possible", 
 
 // retryAt says when another attempt is due after a failure, if one is.
 func (w *Work) retryAt(t *state.Task, f *event.Failure, now time.Time) (time.Time, bool) {
-	p := policy(t)
+	p := retryPolicy(t)
 	var tried int64
 	for i := range t.Attempts {
-		if a := &t.Attempts[i]; own(a) && a.Status != state.AttemptCancelled {
+		if a := &t.Attempts[i]; isSchedulerAttempt(a) && a.Status != state.AttemptCancelled {
 			tried++
 		}
 	}
@@ -278,12 +278,12 @@ func (w *Work) retryAt(t *state.Task, f *event.Failure, now time.Time) (time.Tim
 	if tried+t.OlderAttempts >= p.MaxAttempts || !f.Retryable || slices.Contains(p.NonRetryable, f.Category) || bounded && left <= 0 {
 		return time.Time{}, false
 	}
-	return now.Add(backoff(p, tried, w.opt.Random())), true
+	return now.Add(retryBackoff(p, tried, w.opt.Random())), true
 }
 
-// backoff is the wait before the attempt after n: it doubles with each, and is up
+// retryBackoff is the wait before the attempt after n: it doubles with each, and is up
 // to a quarter longer so that many don't come back at once.
-func backoff(p event.RetryPolicy, n int64, random float64) time.Duration {
+func retryBackoff(p event.RetryPolicy, n int64, random float64) time.Duration {
 	most := maxBackoff
 	if p.MaxBackoffMs > 0 {
 		most = millis(p.MaxBackoffMs)
@@ -295,7 +295,7 @@ func backoff(p event.RetryPolicy, n int64, random float64) time.Duration {
 
 // afterFailure decides what follows an attempt that didn't succeed: another one,
 // or the end of the task. That a task was lost is a fact of its own also if another
-// attempt follows; both are written at once, so nobody finds the task between them.
+// attempt follows; both are written at once, so the task is never seen between them.
 func (w *Work) afterFailure(e *edit, f *event.Failure) error {
 	at, again := w.retryAt(&e.t, f, e.tx.Now())
 	if !again {
@@ -388,7 +388,7 @@ func (e *edit) complete(p *event.TaskCompleted) error {
 func (e *edit) archiveThreads() {
 	var idle []string
 	for _, t := range e.tx.State.Threads {
-		if t.Role == "task" && !t.Busy() && t.TaskID != e.t.TaskID && over(e.tx, t.TaskID) {
+		if t.Role == "task" && !t.Busy() && t.TaskID != e.t.TaskID && attemptIsOver(e.tx, t.TaskID) {
 			idle = append(idle, t.ThreadID)
 		}
 	}
@@ -399,7 +399,7 @@ func (e *edit) archiveThreads() {
 	}
 }
 
-func over(tx *session.Tx, taskID string) bool {
+func attemptIsOver(tx *session.Tx, taskID string) bool {
 	t := tx.State.Tasks.Find(taskID)
 	return t == nil || t.Terminal()
 }

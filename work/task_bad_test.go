@@ -71,7 +71,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 		k.refuse(fault.NotFound, &command.CreateTask{Objective: "x", DependsOn: []string{"task_none"}}, "task_none")
 		k.refuse(fault.NotFound, &command.ListTasks{ParentTaskID: "task_none"}, "task_none")
 		k.refuse(fault.NotFound, &command.ListTasks{SessionID: "sess_none"}, "sess_none")
-		k.refuse(fault.Conflict, &command.CreateTask{TaskID: "task_new", Objective: "another"}, "another content")
+		k.refuse(fault.Conflict, &command.CreateTask{TaskID: "task_new", Objective: "another"}, "different parameters")
 		k.refuse(fault.Conflict, &command.CompleteTask{TaskID: "task_busy", DeliveryState: &command.Delivery{DeliveryState: event.DeliveryState{Status: "pending"}}}, "delivery", "pending")
 		k.refuse(fault.InvalidParams, &command.CompleteTask{TaskID: "task_busy", Acceptance: []command.CriterionResult{{ID: "none", Status: "satisfied"}}}, "none")
 		k.refuse(fault.InvalidParams, &command.CreateTask{Objective: strings.Repeat("x", 1<<20+1)}, "objective")
@@ -90,7 +90,7 @@ func TestImplicitTasksAreLeftToTheirTurns(t *testing.T) {
 		k.await(turn.TaskID, state.TaskCompleted)
 		k.refuse(fault.Conflict, &command.RetryTask{TaskID: turn.TaskID}, turn.TurnID)
 		k.refuse(fault.Conflict, &command.ArchiveTask{TaskID: turn.TaskID}, turn.TurnID)
-		if got := k.about(k.task(turn.TaskID)); len(got) != 5 {
+		if got := k.factTypesOf(k.task(turn.TaskID)); len(got) != 5 {
 			t.Errorf("facts: %v", got)
 		}
 	})
@@ -108,7 +108,7 @@ func TestRepeatedCommandsGiveTheFirstResult(t *testing.T) {
 		if again := ask[command.TaskRunResult](k, &command.StartTask{TaskID: "task_a", Mutation: command.Mutation{IdempotencyKey: "k1"}}); *again != *run {
 			t.Errorf("started %+v, then %+v", run, again)
 		}
-		k.refuse(fault.Conflict, &command.StartTask{TaskID: "task_a", Reason: "other", Mutation: command.Mutation{IdempotencyKey: "k1"}}, "other parameters")
+		k.refuse(fault.Conflict, &command.StartTask{TaskID: "task_a", Reason: "other", Mutation: command.Mutation{IdempotencyKey: "k1"}}, "different parameters")
 		if after := k.sequences(); !equalMaps(before, after) {
 			t.Errorf("repeats left facts: %v %v", before, after)
 		}

@@ -23,8 +23,8 @@ func (w *Work) cancelTask(ctx context.Context, caller command.Caller, p *command
 		}
 		edits := []*edit{e}
 		if propagate {
-			if err := below(e, func(c *edit) error {
-				if !takes(&c.t, p.Command()) {
+			if err := visitSubtasks(e, func(c *edit) error {
+				if !acceptsCommand(&c.t, p.Command()) {
 					return nil
 				}
 				edits = append(edits, c)
@@ -64,7 +64,7 @@ func settleCancelled(edits []*edit) error {
 func (w *Work) nextCancelling(e *edit, o outlook) error {
 	if e.propagates() {
 		for _, c := range children(e.tx.State, e.t.TaskID) {
-			if c.Status == state.TaskCancelling || !takes(c, "cancel_task") {
+			if c.Status == state.TaskCancelling || !acceptsCommand(c, "cancel_task") {
 				continue
 			}
 			if err := newEdit(e.tx, c, e.by).askToStop("task "+e.t.TaskID+" is cancelled", true); err != nil {
@@ -107,12 +107,12 @@ func (e *edit) stopAttempt(reason string) bool {
 	if a == nil {
 		return true
 	}
-	f := failure("interrupted", true, "%s", orElse(reason, "the task is stopped"))
+	f := newFailure("interrupted", true, "%s", orElse(reason, "the task is stopped"))
 	if e.atPeer(a) {
-		return false // whoever speaks to the peer tells it, and says what came of it
+		return false // the client of the peer cancels it, and reports the outcome
 	}
 	if external(&e.t) {
-		// Nobody can make the worker stop; its attempt is over all the same, and it is
+		// The worker can't be made to stop; its attempt is over all the same, and it is
 		// told so when it reports.
 		e.failAttempt(a, state.AttemptCancelled, f, "")
 		return true
@@ -271,7 +271,7 @@ func (w *Work) endProcesses(p place, t *state.Task) {
 		case fault.NotFound, fault.Unavailable:
 			if e != nil {
 				w.book.giveUp(id)
-				w.opt.Logger.Warn("a process of a cancelled task can't be reached and is not waited for", "taskId", t.TaskID, "processId", id, "error", e)
+				w.opt.Logger.Warn("a process of a cancelled task can't be reached; not waiting for it", "taskId", t.TaskID, "processId", id, "error", e)
 			}
 		case fault.Conflict: // it has ended
 		default:
@@ -283,7 +283,7 @@ func (w *Work) endProcesses(p place, t *state.Task) {
 	}
 	again := w.m.Now()
 	if err != nil {
-		w.opt.Logger.Warn("not all processes of a cancelled task could be ended", "taskId", t.TaskID, "error", err)
+		w.opt.Logger.Warn("some processes of a cancelled task could not be ended", "taskId", t.TaskID, "error", err)
 		again = again.Add(tryAgain)
 	}
 	w.timers.set(p.sessionID, p.taskID, again)
@@ -293,7 +293,7 @@ func (w *Work) endProcesses(p place, t *state.Task) {
 // underCancelled refuses new work below a task that is being cancelled.
 func underCancelled(tx *session.Tx, t *state.Task) error {
 	if p := above(tx.State, t, func(p *state.Task) bool { return p.Status == state.TaskCancelling }); p != nil {
-		return conflict(p, "no new work begins under it")
+		return conflict(p, "it accepts no new work")
 	}
 	return nil
 }

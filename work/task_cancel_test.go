@@ -82,9 +82,9 @@ func TestACancelledTaskWaitsForWhatWorksForIt(t *testing.T) {
 		k.create(command.CreateTask{TaskID: "task_held", ParentTaskID: "task_top", Objective: "part", Start: true})
 		ask[command.TaskResult](k, &command.PauseTask{TaskID: "task_held"})
 		k.create(command.CreateTask{TaskID: "task_free", SessionID: "sess_a"})
-		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", TaskID: "task_top", Instruction: "item", Items: items(20, word), Concurrency: 4})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_a", TaskID: "task_top", Instruction: "item", Items: items(20, numberWord), Concurrency: 4})
 		no := false
-		ask[command.JobResult](k, &command.CreateJob{JobID: "job_b", TaskID: "task_top", Instruction: "item", Items: items(2, word), Start: &no})
+		ask[command.JobResult](k, &command.CreateJob{JobID: "job_b", TaskID: "task_top", Instruction: "item", Items: items(2, numberWord), Start: &no})
 		synctest.Wait()
 		if j := ask[command.JobRecord](k, &command.GetJob{JobID: "job_a"}); j.TaskID != "task_top" || j.Progress.Running != 4 || j.SessionID != "sess_a" {
 			t.Errorf("the job: %+v", j.JobSummary)
@@ -111,7 +111,7 @@ func TestACancelledTaskWaitsForWhatWorksForIt(t *testing.T) {
 			&command.ResumeTask{TaskID: "task_top"}, &command.CancelTask{TaskID: "task_top"},
 			&command.SubmitTurn{SessionID: "sess_a", TaskID: "task_top", Input: command.Text("more")},
 			&command.CreateTask{Objective: "x", ParentTaskID: "task_top"}, &command.LinkTasks{TaskID: "task_free", Kind: "parent", TargetID: "task_top"},
-			&command.CreateJob{TaskID: "task_top", Instruction: "x", Items: items(1, word)},
+			&command.CreateJob{TaskID: "task_top", Instruction: "x", Items: items(1, numberWord)},
 			&command.RetryJobItem{JobID: "job_a", ItemID: "item_000001"},
 			&command.SpawnSubagent{SessionID: "sess_a", ThreadID: top.ThreadID, Input: command.Text("x")},
 		} {
@@ -353,10 +353,10 @@ func TestACancellationGoesOnAfterACrash(t *testing.T) {
 				&command.CreateSession{SessionID: "sess_a"},
 				&command.CreateTask{TaskID: "task_top", SessionID: "sess_a", Objective: "lead", Start: true},
 				&command.CreateTask{TaskID: "task_part", ParentTaskID: "task_top", Objective: "part", Start: true},
-				&command.CreateJob{JobID: "job_a", TaskID: "task_top", Instruction: "item", Items: items(4, word), Concurrency: 2},
+				&command.CreateJob{JobID: "job_a", TaskID: "task_top", Instruction: "item", Items: items(4, numberWord), Concurrency: 2},
 				&command.CancelTask{TaskID: "task_top", Mutation: command.Mutation{IdempotencyKey: "stop"}},
 			} {
-				if _, err := k.do(ctx, command.Local(), p); err != nil {
+				if _, err := k.runCommand(ctx, command.Local(), p); err != nil {
 					return err
 				}
 				synctest.Wait()
@@ -401,7 +401,7 @@ func TestTasksGoOnAfterACrash(t *testing.T) {
 					synctest.Wait()
 					continue
 				}
-				if _, err := k.do(ctx, command.Local(), p); err != nil {
+				if _, err := k.runCommand(ctx, command.Local(), p); err != nil {
 					return err
 				}
 				synctest.Wait()

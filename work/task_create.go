@@ -38,8 +38,8 @@ func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command
 		return nil, err
 	}
 	res, err := c.write(ctx)
-	if exists(err) {
-		// Somebody else was first with the same id.
+	if isAlreadyClaimed(err) {
+		// Another caller was first with the same id.
 		if first, err := w.created(ctx, c); first != nil || err != nil {
 			return first, err
 		}
@@ -72,7 +72,7 @@ func (w *Work) created(ctx context.Context, c *creation) (*command.TaskResult, e
 	if c.p.TaskID == "" {
 		return nil, nil
 	}
-	taken := fault.New(fault.Conflict, "task %s exists with another content", c.p.TaskID)
+	taken := fault.New(fault.Conflict, "task %s already exists with different parameters; choose another id, or repeat the same parameters", c.p.TaskID)
 	v, err := w.m.ClaimedID(ctx, "task", c.p.TaskID)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (w *Work) created(ctx context.Context, c *creation) (*command.TaskResult, e
 // has a parent, else one of its own.
 func (c *creation) resolve(ctx context.Context) (err error) {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(c.p.DependsOn))) {
-		f, err := c.w.find(ctx, c.caller, id)
+		f, err := c.w.findVisibleTask(ctx, c.caller, id)
 		if err != nil {
 			return err
 		}
@@ -105,11 +105,11 @@ func (c *creation) resolve(ctx context.Context) (err error) {
 	}
 	c.sessionID = c.p.SessionID
 	if c.p.ParentTaskID != "" {
-		if c.parent, err = c.w.find(ctx, c.caller, c.p.ParentTaskID); err != nil {
+		if c.parent, err = c.w.findVisibleTask(ctx, c.caller, c.p.ParentTaskID); err != nil {
 			return err
 		}
 		if c.sessionID != "" && c.sessionID != c.parent.sessionID {
-			return fault.New(fault.Conflict, "task %s is in session %s: a task is in its parent's session", c.p.ParentTaskID, c.parent.sessionID)
+			return fault.New(fault.Conflict, "task %s is in session %s: a task must be in its parent's session", c.p.ParentTaskID, c.parent.sessionID)
 		}
 		c.sessionID = c.parent.sessionID
 	}
@@ -126,7 +126,7 @@ func (c *creation) openSession(ctx context.Context) error {
 	c.sessionID, c.account = c.w.m.NewID(event.PrefixSession), c.caller.Account
 	title := c.p.Title
 	if title == "" {
-		title = clip(c.p.Objective, 80)
+		title = clipText(c.p.Objective, 80)
 	}
 	_, err := c.w.m.CreateSession(ctx, c.caller, &command.CreateSession{SessionID: c.sessionID, Title: title})
 	return err
@@ -173,7 +173,7 @@ func (c *creation) claim(tx *session.Tx, res *command.TaskResult) error {
 	}
 	v, err := json.Marshal(claim{c.digest, *res})
 	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the result could not be kept")
+		return fault.Wrap(fault.Internal, err, "the result could not be stored")
 	}
 	tx.ClaimID("task", c.p.TaskID, v)
 	return nil
@@ -218,18 +218,18 @@ func (c *creation) emit(tx *session.Tx, id string) (*edit, error) {
 // mayHaveChild refuses new work under a task that is over or is being stopped.
 func mayHaveChild(st *state.Session, parent, last *state.Task) error {
 	if parent == nil {
-		return conflict(last, "it takes no new parts")
+		return conflict(last, "it accepts no new subtasks")
 	}
 	if parent.Terminal() || parent.Cancel != nil {
-		return conflict(parent, "it takes no new parts")
+		return conflict(parent, "it accepts no new subtasks")
 	}
 	if above := cancelledAbove(st, parent); above != nil {
-		return conflict(above, "no new work begins under it")
+		return conflict(above, "it accepts no new work")
 	}
 	depth := 1
 	for t := parent; t != nil && t.ParentTaskID != ""; t = st.Tasks.Find(t.ParentTaskID) {
 		if depth++; depth >= maxDepth {
-			return fault.New(fault.PolicyRejected, "tasks are nested at most %d deep", maxDepth)
+			return fault.New(fault.PolicyRejected, "tasks can be nested at most %d levels deep", maxDepth)
 		}
 	}
 	return nil
@@ -250,7 +250,7 @@ func (c *creation) created(tx *session.Tx) *event.TaskCreated {
 		Title: p.Title, TaskKind: orElse(p.TaskKind, "general"), Visibility: orElse(p.Visibility, "foreground"),
 		Status: state.TaskAccepted, Priority: string(p.Priority), RequestedBy: session.ActorOf(c.caller), Owner: p.Owner, Assignee: p.Assignee,
 		WorkerKind: workerKind(p), Peer: p.Peer, Constraints: p.Constraints, TaskProfile: p.TaskProfile,
-		Acceptance: judged(p.Criteria(), session.ActorOf(c.caller)), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Metadata: p.Metadata,
+		Acceptance: recordJudges(p.Criteria(), session.ActorOf(c.caller)), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Metadata: p.Metadata,
 	}
 	out.TaskKind = ofTask(out.TaskKind)
 	for _, d := range c.depends {
@@ -267,11 +267,11 @@ func objective(tx *session.Tx, text string, acceptance []event.AcceptanceCriteri
 	if len(text) <= inlineBytes {
 		return text, ""
 	}
-	input, err := parts(prompt(&state.Task{Objective: text, Acceptance: acceptance}, false))
+	input, err := textParts(taskPrompt(&state.Task{Objective: text, Acceptance: acceptance}, false))
 	if err != nil {
 		return text, ""
 	}
-	return clip(text, previewBytes), tx.Blob(input, "application/json")
+	return clipText(text, previewBytes), tx.Blob(input, "application/json")
 }
 
 // taskOf is the record that the fact of a creation folds to, as far as a decision
@@ -299,7 +299,7 @@ func (c *creation) linkElsewhere(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	// A dependency that ended meanwhile didn't know of this one.
+	// A dependency that ended in the meantime didn't know of this one.
 	c.w.book.mark(c.sessionID, id)
 	return nil
 }

@@ -71,15 +71,15 @@ func (e *edit) becomeIn(t event.Type, scope event.Scope, p *event.TaskStatusChan
 	return nil
 }
 
-// own reports whether the scheduler started an attempt: it writes its policy into
-// each. A turn that somebody submits under a task is an attempt too, but the
+// isSchedulerAttempt reports whether the scheduler started an attempt: it writes its policy into
+// each. A turn that is submitted under a task is an attempt too, but the
 // task's standing doesn't follow from it.
-func own(a *state.Attempt) bool { return a.RetryPolicy != nil }
+func isSchedulerAttempt(a *state.Attempt) bool { return a.RetryPolicy != nil }
 
-// current returns the newest attempt that the scheduler started, or nil.
-func current(t *state.Task) *state.Attempt {
+// currentAttempt returns the newest attempt that the scheduler started, or nil.
+func currentAttempt(t *state.Task) *state.Attempt {
 	for i := len(t.Attempts) - 1; i >= 0; i-- {
-		if own(&t.Attempts[i]) {
+		if isSchedulerAttempt(&t.Attempts[i]) {
 			return &t.Attempts[i]
 		}
 	}
@@ -88,28 +88,28 @@ func current(t *state.Task) *state.Attempt {
 
 // underWay returns the newest attempt if it has no end yet, or nil.
 func underWay(t *state.Task) *state.Attempt {
-	if a := current(t); a != nil && a.EndedAt.IsZero() {
+	if a := currentAttempt(t); a != nil && a.EndedAt.IsZero() {
 		return a
 	}
 	return nil
 }
 
-// run returns the attempt of a run, or nil.
-func run(t *state.Task, runID string) *state.Attempt {
+// attemptOfRun returns the attempt of a run, or nil.
+func attemptOfRun(t *state.Task, runID string) *state.Attempt {
 	if i := slices.IndexFunc(t.Attempts, func(a state.Attempt) bool { return a.RunID == runID }); i >= 0 {
 		return &t.Attempts[i]
 	}
 	return nil
 }
 
-// attempts counts all attempts at a task.
-func attempts(t *state.Task) int64 { return t.OlderAttempts + int64(len(t.Attempts)) }
+// countAttempts counts all attempts at a task.
+func countAttempts(t *state.Task) int64 { return t.OlderAttempts + int64(len(t.Attempts)) }
 
-// external reports whether somebody outside works on the task.
+// external reports whether an external worker works on the task.
 func external(t *state.Task) bool { return t.WorkerKind == "external" || t.WorkerKind == workerPeer }
 
-// policy is the task's retry policy with its default: one attempt.
-func policy(t *state.Task) event.RetryPolicy {
+// retryPolicy is the task's retry policy with its default: one attempt.
+func retryPolicy(t *state.Task) event.RetryPolicy {
 	var p event.RetryPolicy
 	if t.RetryPolicy != nil {
 		p = *t.RetryPolicy
@@ -121,7 +121,7 @@ func policy(t *state.Task) event.RetryPolicy {
 // endAttempt notes the end of an attempt in the edit's copy.
 func (e *edit) endAttempt(runID, status string, lastError *event.Failure) {
 	e.t.Attempts = slices.Clone(e.t.Attempts)
-	if a := run(&e.t, runID); a != nil {
+	if a := attemptOfRun(&e.t, runID); a != nil {
 		a.Status, a.LastError, a.EndedAt = status, lastError, e.tx.Now()
 	}
 }
@@ -157,8 +157,8 @@ func since(now, start time.Time) int64 {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// failure returns a structured error whose message is never empty.
-func failure(category string, retryable bool, format string, args ...any) *event.Failure {
+// newFailure returns a structured error whose message is never empty.
+func newFailure(category string, retryable bool, format string, args ...any) *event.Failure {
 	return &event.Failure{Message: fmt.Sprintf(format, args...), Category: category, Retryable: retryable}
 }
 

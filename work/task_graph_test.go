@@ -131,7 +131,7 @@ func TestCancelReachesChildrenAndSettles(t *testing.T) {
 		}
 		for _, id := range []string{"task_top", "task_mid", "task_low", "task_new"} {
 			c := k.await(id, state.TaskCancelled)
-			types := k.about(c)
+			types := k.factTypesOf(c)
 			wish, end := slices.Index(types, event.TypeTaskCancelRequested), slices.Index(types, event.TypeTaskCancelled)
 			if wish < 0 || wish > end || c.Cancel == nil {
 				t.Errorf("%s: %v", id, types)

@@ -23,7 +23,7 @@ import (
 )
 
 // crew is the session layer, the loop and the scheduler of tasks over a store in
-// memory. Its events are held against the schemas unless it is told to be quick.
+// memory. Its events are checked against the schemas unless it is told to be quick.
 type crew struct {
 	testing.TB
 	store  store.Store
@@ -108,7 +108,7 @@ func (k *crew) open() {
 	if k.l, err = loop.New(k.loopOptions()); err != nil {
 		k.Fatal(err)
 	}
-	k.w = work.New(work.Options{Limits: k.limits, Do: k.do, CheckTurn: k.l.CheckTurn, Recovery: k.recovery, Redact: k.redact})
+	k.w = work.New(work.Options{Limits: k.limits, Do: k.runCommand, CheckTurn: k.l.CheckTurn, Recovery: k.recovery, Redact: k.redact})
 	opt := k.opt
 	opt.Store, opt.RuntimeID, opt.Observer, opt.CheckTurn = k.store, "runtime_test", each{k.l, k.w}, k.l.CheckTurn
 	if k.redact != nil {
@@ -177,14 +177,14 @@ func (k *crew) verified() {
 	}
 }
 
-func (k *crew) do(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
+func (k *crew) runCommand(ctx context.Context, caller command.Caller, p command.Params) (any, error) {
 	return k.commands.Do(ctx, caller, p)
 }
 
 // ask carries out a command that must succeed.
 func ask[R any](k *crew, p command.Params) *R {
 	k.Helper()
-	res, err := k.do(context.Background(), command.Local(), p)
+	res, err := k.runCommand(context.Background(), command.Local(), p)
 	if err != nil {
 		k.Fatalf("%s: %v", p.Command(), err)
 	}
@@ -203,7 +203,7 @@ func (k *crew) refuse(kind fault.Kind, p command.Params, words ...string) {
 
 func (k *crew) refuseTo(caller command.Caller, kind fault.Kind, p command.Params, words ...string) {
 	k.Helper()
-	res, err := k.do(context.Background(), caller, p)
+	res, err := k.runCommand(context.Background(), caller, p)
 	if err == nil || fault.KindOf(err) != kind {
 		k.Fatalf("%s: got %v, %v; want a fault of kind %s", p.Command(), res, err, kind)
 	}
@@ -264,8 +264,8 @@ func (k *crew) facts(sessionID string) []*event.Event {
 	return storetest.Facts(k, k.store, sessionID)
 }
 
-// about are the types of the facts about a task, without those of edges.
-func (k *crew) about(t *state.Task) []event.Type {
+// factTypesOf are the types of the facts about a task, without those of edges.
+func (k *crew) factTypesOf(t *state.Task) []event.Type {
 	k.Helper()
 	var out []event.Type
 	for _, e := range k.facts(t.SessionID) {

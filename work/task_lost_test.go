@@ -54,14 +54,14 @@ func TestALostTaskIsTriedAgain(t *testing.T) {
 			begins, loses, again,
 			begins, []event.Type{event.TypeTaskAttemptStarted, event.TypeTaskAttemptCompleted}, // it is taken; the first worker's result, late
 			loses)
-		if got := k.about(end); !slices.Equal(got, want) {
+		if got := k.factTypesOf(end); !slices.Equal(got, want) {
 			t.Errorf("facts: %v\nwant:  %v", got, want)
 		}
 	})
 }
 
 // TestLostTasksThatAreNotTriedAgain: without attempts left, with a policy that
-// excludes it, or when the time for the work is used up, lost is the end.
+// excludes it, or when the task's time limit has passed, lost is the end.
 func TestLostTasksThatAreNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newCrew(t)
@@ -101,7 +101,7 @@ func TestAReportIsNeverTakenForAnothersWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newCrew(t)
 		as := func(who string, p command.Params) error {
-			_, err := k.do(context.Background(), named(who), p)
+			_, err := k.runCommand(context.Background(), named(who), p)
 			return err
 		}
 		must := func(err error) {

@@ -16,7 +16,7 @@ type standing struct {
 	commands []command.Name
 }
 
-// Statuses that tasks in a snapshot can have when nobody knows better. No
+// Statuses that tasks in a snapshot can have when nothing better is known. No
 // decision gives a task one of them.
 const (
 	taskStale   = "stale"
@@ -93,14 +93,14 @@ func mayBecome(from, to string) bool { return slices.Contains(machine[from].to, 
 // mayAsk refuses a command that a task with this status doesn't take; the fault
 // names the status.
 func mayAsk(t *state.Task, name command.Name) error {
-	if takes(t, name) {
+	if acceptsCommand(t, name) {
 		return nil
 	}
-	return conflict(t, "%s is not possible", name)
+	return conflict(t, "%s is not allowed", name)
 }
 
-// takes reports whether a task with this status takes a command.
-func takes(t *state.Task, name command.Name) bool {
+// acceptsCommand reports whether a task with this status takes a command.
+func acceptsCommand(t *state.Task, name command.Name) bool {
 	return slices.Contains(machine[t.Status].commands, name)
 }
 

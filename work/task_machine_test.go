@@ -96,14 +96,14 @@ func words(s string) []string {
 func TestBackoffGrowsAndIsBounded(t *testing.T) {
 	p := event.RetryPolicy{BackoffMs: 100, MaxBackoffMs: 1000}
 	for n, want := range map[int64]int64{1: 100, 2: 200, 3: 400, 4: 800, 5: 1000, 60: 1000} {
-		if got := backoff(p, n, 0); got != millis(want) {
+		if got := retryBackoff(p, n, 0); got != millis(want) {
 			t.Errorf("after %d attempts the wait is %s", n, got)
 		}
-		if got := backoff(p, n, 0.999); got < millis(want) || got > millis(want)*5/4 {
+		if got := retryBackoff(p, n, 0.999); got < millis(want) || got > millis(want)*5/4 {
 			t.Errorf("after %d attempts the longest wait is %s", n, got)
 		}
 	}
-	if got := backoff(event.RetryPolicy{}, 5, 0.5); got != 0 {
+	if got := retryBackoff(event.RetryPolicy{}, 5, 0.5); got != 0 {
 		t.Errorf("without a backoff the wait is %s", got)
 	}
 }

@@ -207,9 +207,9 @@ func TestTasksAgainstAReferenceModel(t *testing.T) {
 // bubbled is a test without a deadline: a bubble's time isn't that of the test.
 type bubbled struct{ testing.TB }
 
-// try gives a command and compares whether it is refused with what the model says.
-func (m *modelled) try(ok bool, p command.Params) bool {
-	_, err := m.k.do(context.Background(), command.Local(), p)
+// checkCommand gives a command and compares whether it is refused with what the model says.
+func (m *modelled) checkCommand(ok bool, p command.Params) bool {
+	_, err := m.k.runCommand(context.Background(), command.Local(), p)
 	if ok != (err == nil) || (err != nil && fault.KindOf(err) != fault.Conflict) {
 		m.Fatalf("%s %+v: %v; the model says %v\n%s", p.Command(), p, err, ok, m.r)
 	}
@@ -300,7 +300,7 @@ func (m *modelled) create(t *rapid.T) {
 		}
 	}
 	p.DependsOn = slices.Sorted(maps.Keys(ref.deps))
-	if !m.try(ok, p) {
+	if !m.checkCommand(ok, p) {
 		return
 	}
 	m.r[id] = ref
@@ -325,36 +325,36 @@ func (m *modelled) command(t *rapid.T) {
 	switch rapid.SampledFrom([]string{"start", "retry", "pause", "resume", "cancel", "archive", "progress"}).Draw(t, "command") {
 	case "start":
 		if ref.external && ref.status == "running" && !ref.claimed {
-			m.try(true, &command.StartTask{TaskID: id})
+			m.checkCommand(true, &command.StartTask{TaskID: id})
 			ref.claimed, ref.heard = true, now
-		} else if m.try(in("accepted") && !underStop, &command.StartTask{TaskID: id}) {
+		} else if m.checkCommand(in("accepted") && !underStop, &command.StartTask{TaskID: id}) {
 			m.r.begin(ref, true, now)
 		}
 	case "retry":
 		ok := in("cancelled", "failed", "lost", "completed") || in("blocked") && ref.why == "acceptance"
-		if m.try(ok, &command.RetryTask{TaskID: id}) {
+		if m.checkCommand(ok, &command.RetryTask{TaskID: id}) {
 			ref.asked = false
 			m.r.release(ref)
 			m.r.begin(ref, true, now)
 		}
 	case "pause":
-		if m.try(in("running", "blocked"), &command.PauseTask{TaskID: id}) {
+		if m.checkCommand(in("running", "blocked"), &command.PauseTask{TaskID: id}) {
 			ref.status = "paused"
 		}
 	case "resume":
-		if m.try(in("paused"), &command.ResumeTask{TaskID: id}) {
+		if m.checkCommand(in("paused"), &command.ResumeTask{TaskID: id}) {
 			m.resumed(ref, now)
 		}
 	case "cancel":
-		if m.try(!refTerminal(ref.status), &command.CancelTask{TaskID: id}) {
+		if m.checkCommand(!refTerminal(ref.status), &command.CancelTask{TaskID: id}) {
 			m.r.stop(id)
 		}
 	case "archive":
-		if m.try(refTerminal(ref.status) && !in("archived"), &command.ArchiveTask{TaskID: id}) {
+		if m.checkCommand(refTerminal(ref.status) && !in("archived"), &command.ArchiveTask{TaskID: id}) {
 			ref.status, ref.was = "archived", ref.status
 		}
 	case "progress":
-		if m.try(in("running", "paused") && ref.running() && !ref.ambiguous(), &command.AppendTaskProgress{TaskID: id, Progress: &event.Progress{Phase: "working"}}) {
+		if m.checkCommand(in("running", "paused") && ref.running() && !ref.ambiguous(), &command.AppendTaskProgress{TaskID: id, Progress: &event.Progress{Phase: "working"}}) {
 			ref.heard, ref.claimed = now, true
 		}
 	}
@@ -381,7 +381,7 @@ func (m *modelled) complete(t *rapid.T) {
 	}
 	done := len(ref.attempts) > 0 && ref.attempts[len(ref.attempts)-1] == "completed"
 	ok := (ref.running() && !ref.ambiguous() || done && (ref.status == "blocked" || ref.status == "paused")) && !refTerminal(ref.status) && (!ref.open || p.Acceptance != nil)
-	if m.try(ok, p) {
+	if m.checkCommand(ok, p) {
 		ref.open = false
 		ref.end("completed", "completed")
 	}
@@ -394,7 +394,7 @@ func (m *modelled) late(t *rapid.T) {
 	id := m.pick(t)
 	for i, a := range m.r[id].attempts {
 		if m.r[id].external && (a == "unknown" || a == "cancelled") {
-			m.try(false, &command.CompleteTask{TaskID: id, RunID: m.k.task(id).Attempts[i].RunID, Summary: "late"})
+			m.checkCommand(false, &command.CompleteTask{TaskID: id, RunID: m.k.task(id).Attempts[i].RunID, Summary: "late"})
 			m.after()
 			return
 		}
@@ -406,7 +406,7 @@ func (m *modelled) fail(t *rapid.T) {
 	id := m.pick(t)
 	ref, retryable := m.r[id], rapid.Bool().Draw(t, "retryable")
 	judged := len(ref.attempts) > 0 && (ref.status == "blocked" || ref.status == "paused")
-	if m.try((ref.running() || judged) && !ref.ambiguous(), &command.FailTask{TaskID: id, Error: &event.Failure{Message: "no", Retryable: retryable}}) {
+	if m.checkCommand((ref.running() || judged) && !ref.ambiguous(), &command.FailTask{TaskID: id, Error: &event.Failure{Message: "no", Retryable: retryable}}) {
 		if !ref.running() {
 			ref.status = "failed"
 		} else {
@@ -427,7 +427,7 @@ func (m *modelled) link(t *rapid.T) {
 	ref := m.r[id]
 	_, there := ref.deps[on]
 	ok := ref.status != "archived" && (there || !refTerminal(ref.status) && !ref.running() && !m.r.cyclic(on, id))
-	if m.try(ok, &command.LinkTasks{TaskID: id, Kind: "blocked_by", TargetID: on}) && !there {
+	if m.checkCommand(ok, &command.LinkTasks{TaskID: id, Kind: "blocked_by", TargetID: on}) && !there {
 		ref.deps[on] = false
 	}
 	m.after()
@@ -440,7 +440,7 @@ func (m *modelled) unlink(t *rapid.T) {
 		t.Skip("no edge")
 	}
 	on := rapid.SampledFrom(deps).Draw(t, "on")
-	m.try(true, &command.UnlinkTasks{TaskID: id, Kind: "blocked_by", TargetID: on})
+	m.checkCommand(true, &command.UnlinkTasks{TaskID: id, Kind: "blocked_by", TargetID: on})
 	delete(m.r[id].deps, on)
 	m.after()
 }
@@ -451,7 +451,7 @@ func (m *modelled) satisfy(t *rapid.T) {
 	if !ref.open {
 		t.Skip("nothing open")
 	}
-	if m.try(!refTerminal(ref.status), &command.UpdateTask{TaskID: id, TaskFields: command.TaskFields{Acceptance: []command.Criterion{{ID: "c", Description: "good", Status: "satisfied"}}}}) {
+	if m.checkCommand(!refTerminal(ref.status), &command.UpdateTask{TaskID: id, TaskFields: command.TaskFields{Acceptance: []command.Criterion{{ID: "c", Description: "good", Status: "satisfied"}}}}) {
 		ref.open = false
 	}
 	m.after()

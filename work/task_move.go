@@ -15,7 +15,7 @@ func (w *Work) moveTask(ctx context.Context, caller command.Caller, p *command.U
 	// One at a time: whether there is a cycle depends on all edges.
 	w.graph.Lock()
 	defer w.graph.Unlock()
-	f, err := w.find(ctx, caller, p.TaskID)
+	f, err := w.findVisibleTask(ctx, caller, p.TaskID)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (w *Work) moveTask(ctx context.Context, caller command.Caller, p *command.U
 		return err
 	}
 	if f.task.Terminal() {
-		return conflict(f.task, "its place in the graph can't be changed any more")
+		return conflict(f.task, "it can no longer be moved in the graph")
 	}
 	add, remove := edgesOf(f, p)
 	for _, l := range add {
@@ -78,11 +78,11 @@ func edgesOf(f *found, p *command.UpdateTask) (add, remove []*command.LinkTasks)
 // checkMove refuses an edge that can't be meant. A parent that the task has is no
 // hindrance: the update takes it away.
 func (w *Work) checkMove(ctx context.Context, caller command.Caller, l *command.LinkTasks) error {
-	near, err := w.find(ctx, caller, l.TaskID)
+	near, err := w.findVisibleTask(ctx, caller, l.TaskID)
 	if err != nil {
 		return err
 	}
-	far, err := w.find(ctx, caller, l.TargetID)
+	far, err := w.findVisibleTask(ctx, caller, l.TargetID)
 	if err != nil {
 		return err
 	}

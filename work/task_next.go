@@ -14,7 +14,7 @@ type outlook struct {
 	up time.Time
 	// seen is when the newest fact of the task's work happened, as far as known.
 	seen map[string]time.Time
-	// unreachable are the processes that nobody could end.
+	// unreachable are the processes that could not be ended.
 	unreachable map[string]bool
 	// standings are the statuses of tasks that are not in the session's working set.
 	standings map[string]string
@@ -60,7 +60,7 @@ func (w *Work) nextBlocked(e *edit, o outlook) (again time.Time, err error) {
 
 // nextAtWork follows an attempt.
 func (w *Work) nextAtWork(e *edit, o outlook) (time.Time, error) {
-	a := current(&e.t)
+	a := currentAttempt(&e.t)
 	switch {
 	case a == nil:
 		return time.Time{}, nil
@@ -82,7 +82,7 @@ func (w *Work) outcome(e *edit, a *state.Attempt) error {
 	}
 	f := a.LastError
 	if f == nil {
-		f = failure("internal", false, "the attempt ended without a reason")
+		f = newFailure("internal", false, "the attempt ended without a reason")
 	}
 	if !external(&e.t) {
 		// What a turn's failure says about repeating is about its last step; another
@@ -98,7 +98,7 @@ func (w *Work) outcome(e *edit, a *state.Attempt) error {
 // limit, or by a person.
 func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 	if spent(&e.t) {
-		return e.becomeEnded(failure("cost_limit", false, "the work cost %.6f USD, more than the %.6f that it may", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
+		return e.becomeEnded(newFailure("cost_limit", false, "the work cost %.6f USD, more than its limit of %.6f USD", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
 	}
 	reason := "its turn was interrupted"
 	if a.LastError != nil {
@@ -113,7 +113,7 @@ func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 // nextExternal holds an external worker to its limits.
 func (w *Work) nextExternal(e *edit, a *state.Attempt, o outlook) (time.Time, error) {
 	heard := latest(e.t.LastSeenAt, o.up)
-	p := policy(&e.t)
+	p := retryPolicy(&e.t)
 	silent := "the worker was silent for longer than %s"
 	if unclaimed(&e.t, a) {
 		silent = "no worker took the attempt within %s"
@@ -148,7 +148,7 @@ func (w *Work) lose(e *edit, a *state.Attempt, f *event.Failure) error {
 
 // overdue ends an attempt that passed a limit. Of a silent worker nothing is known.
 func (w *Work) overdue(e *edit, a *state.Attempt, hit *limit) error {
-	f := failure(hit.category, true, hit.says, millis(hit.ms))
+	f := newFailure(hit.category, true, hit.says, millis(hit.ms))
 	if hit.category == state.TaskLost {
 		return w.lose(e, a, f)
 	}
@@ -194,16 +194,16 @@ func (w *Work) nextTurn(e *edit, a *state.Attempt, o outlook) (time.Time, error)
 	if turn == nil || !turn.EndedAt.IsZero() {
 		return time.Time{}, w.turnGone(e, a, turn)
 	}
-	heard, waits := quiet(e.tx.State, thread)
+	heard, waits := quietSince(e.tx.State, thread)
 	heard = latest(latest(heard, o.up), o.seen[e.t.TaskID])
 	if waits {
 		heard = e.tx.Now() // what waits for a person is not inactive
 	}
-	again, hit := earliest([]limit{{state.TaskTimedOut, heard, policy(&e.t).InactivityTimeoutMs, inactive}}, e.tx.Now())
+	again, hit := earliest([]limit{{state.TaskTimedOut, heard, retryPolicy(&e.t).InactivityTimeoutMs, inactive}}, e.tx.Now())
 	switch {
 	case turn.Interrupt != nil:
 	case spent(&e.t):
-		e.interrupt(a, "the task's limit of cost is passed", "")
+		e.interrupt(a, "the task's cost limit is exceeded", "")
 	case hit != nil:
 		e.interrupt(a, inactive, event.InterruptInactivity)
 	}
@@ -213,10 +213,10 @@ func (w *Work) nextTurn(e *edit, a *state.Attempt, o outlook) (time.Time, error)
 // turnGone ends an attempt whose turn is over without having said so: it was
 // stopped before it began, or its thread is gone.
 func (w *Work) turnGone(e *edit, a *state.Attempt, turn *state.Turn) error {
-	f := failure(state.TaskLost, true, "the attempt's turn is gone")
+	f := newFailure(state.TaskLost, true, "the attempt's turn is gone")
 	status := state.AttemptUnknown
 	if turn != nil {
-		f, status = failure("interrupted", true, "the turn was stopped before it began"), state.AttemptCancelled
+		f, status = newFailure("interrupted", true, "the turn was stopped before it started"), state.AttemptCancelled
 		if turn.FailureCategory == state.TaskTimedOut {
 			f.Category, status = state.TaskTimedOut, state.AttemptFailed
 		}
@@ -225,18 +225,18 @@ func (w *Work) turnGone(e *edit, a *state.Attempt, turn *state.Turn) error {
 		}
 	}
 	e.failAttempt(a, status, f, "")
-	return w.outcome(e, run(&e.t, a.RunID))
+	return w.outcome(e, attemptOfRun(&e.t, a.RunID))
 }
 
 // closeStopped ends the attempt of a task that was paused if its turn was stopped
-// before it began: then nobody else says that it is over.
+// before it began: then no other fact says that it is over.
 func (e *edit) closeStopped() {
 	a := underWay(&e.t)
 	if a == nil || external(&e.t) {
 		return
 	}
 	if _, turn := turnOf(e.tx.State, a); turn == nil || !turn.EndedAt.IsZero() {
-		e.failAttempt(a, state.AttemptCancelled, failure("interrupted", true, "the turn was stopped before it began"), "")
+		e.failAttempt(a, state.AttemptCancelled, newFailure("interrupted", true, "the turn was stopped before it started"), "")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func (w *Work) getTask(ctx context.Context, caller command.Caller, p *command.GetTask) (*state.Task, error) {
-	f, err := w.find(ctx, caller, p.TaskID)
+	f, err := w.findVisibleTask(ctx, caller, p.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (w *Work) listTasks(ctx context.Context, caller command.Caller, p *command.
 	res := &ListTasksResult{Tasks: []*state.Task{}}
 	entries := w.m.AllTasks(ctx, p.Cursor)
 	if p.ParentTaskID != "" {
-		parent, err := w.find(ctx, caller, p.ParentTaskID)
+		parent, err := w.findVisibleTask(ctx, caller, p.ParentTaskID)
 		if err != nil {
 			return nil, err
 		}
@@ -49,14 +49,14 @@ func (w *Work) listTasks(ctx context.Context, caller command.Caller, p *command.
 		if err != nil {
 			return nil, err
 		}
-		f, err := w.find(ctx, caller, entry.TaskID)
+		f, err := w.findVisibleTask(ctx, caller, entry.TaskID)
 		if fault.KindOf(err) == fault.NotFound && err != nil {
-			continue // somebody else's
+			continue // another account's
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !listed(f.task, p) {
+		if !isListed(f.task, p) {
 			continue
 		}
 		if len(res.Tasks) == p.Size() {
@@ -68,9 +68,9 @@ func (w *Work) listTasks(ctx context.Context, caller command.Caller, p *command.
 	return res, nil
 }
 
-// listed reports whether a task is one of those asked for. An archived one is
+// isListed reports whether a task is one of those asked for. An archived one is
 // only if it is asked for by that name.
-func listed(t *state.Task, p *command.ListTasks) bool {
+func isListed(t *state.Task, p *command.ListTasks) bool {
 	switch {
 	case p.SessionID != "" && t.SessionID != p.SessionID, p.ParentTaskID != "" && t.ParentTaskID != p.ParentTaskID:
 		return false

@@ -13,7 +13,7 @@ import (
 )
 
 // reported is what a worker's report came to. Late says that it came after its
-// attempt was over: it was kept, and the worker is told so.
+// attempt was over: it was kept, and the result says so.
 type reported struct {
 	TaskID string `json:"taskId"`
 	Status string `json:"status"`
@@ -24,7 +24,7 @@ type reported struct {
 // under way, or nil if the task has none; late emits the fact that keeps a report
 // which came too late.
 func (w *Work) report(ctx context.Context, caller command.Caller, p command.Params, taskID, runID string, decide func(*edit, *state.Attempt) error, late func(*edit, *state.Attempt)) (*command.TaskResult, error) {
-	f, err := w.find(ctx, caller, taskID)
+	f, err := w.findVisibleTask(ctx, caller, taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (w *Work) report(ctx context.Context, caller command.Caller, p command.Para
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return nil, err
 		}
-		if a != nil && !a.EndedAt.IsZero() && runID != "" && a != current(&e.t) {
+		if a != nil && !a.EndedAt.IsZero() && runID != "" && a != currentAttempt(&e.t) {
 			return nil, conflict(&e.t, "run %s is %s", a.RunID, a.Status)
 		}
 		if err := decide(e, a); err != nil {
@@ -66,15 +66,15 @@ func (w *Work) report(ctx context.Context, caller command.Caller, p command.Para
 
 // attemptFor returns the attempt that a report is about: the one that it names, or
 // the newest. A worker that was given up and names none could mean its own: it is
-// taken at its word only if the newest can be nobody else's.
+// taken for the newest run only if that can't be another worker's.
 func attemptFor(t *state.Task, runID string, by *event.Actor) (*state.Attempt, error) {
 	if runID != "" {
-		if a := run(t, runID); a != nil {
+		if a := attemptOfRun(t, runID); a != nil {
 			return a, nil
 		}
 		return nil, fault.New(fault.NotFound, "task %s has no run %s", t.TaskID, runID)
 	}
-	a := current(t)
+	a := currentAttempt(t)
 	if a == nil || !external(t) || !a.EndedAt.IsZero() || a.Worker == nil {
 		return a, nil
 	}
@@ -83,7 +83,7 @@ func attemptFor(t *state.Task, runID string, by *event.Actor) (*state.Attempt, e
 	case a.Worker.ID != "" && a.Worker.ID != nameOf(by) && mine != nil:
 		return mine, nil
 	case unclaimed(t, a) && (mine != nil || nobodys != nil):
-		return nil, conflict(t, "an earlier run was given up and run %s is nobody's yet: name the run that is meant, or take it with start_task", a.RunID)
+		return nil, conflict(t, "an earlier run was given up and run %s has no owner yet: name the run you mean in runId, or claim it with start_task", a.RunID)
 	}
 	return a, nil
 }
@@ -93,7 +93,7 @@ func attemptFor(t *state.Task, runID string, by *event.Actor) (*state.Attempt, e
 func givenUp(t *state.Task, worker string) *state.Attempt {
 	for i := len(t.Attempts) - 1; i >= 0; i-- {
 		a := &t.Attempts[i]
-		if own(a) && cameTooLate(t, a) && a.Worker != nil && a.Worker.ID == worker {
+		if isSchedulerAttempt(a) && cameTooLate(t, a) && a.Worker != nil && a.Worker.ID == worker {
 			return a
 		}
 	}
@@ -144,7 +144,7 @@ func (w *Work) appendProgress(ctx context.Context, caller command.Caller, p *com
 	}
 	return w.report(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
 		if a == nil || !a.EndedAt.IsZero() {
-			return conflict(&e.t, "no attempt is under way")
+			return conflict(&e.t, "no attempt is running")
 		}
 		out := fact()
 		out.Heartbeat = external(&e.t)
@@ -173,9 +173,9 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 		}
 		switch {
 		case a == nil:
-			return conflict(&e.t, "there was no attempt at it")
+			return conflict(&e.t, "it has had no attempt")
 		case a.EndedAt.IsZero() && !external(&e.t):
-			return conflict(&e.t, "agentd works on it; it completes by itself")
+			return conflict(&e.t, "agentd is running it and will complete it")
 		case a.EndedAt.IsZero():
 			e.emitScoped(event.TypeTaskAttemptCompleted, e.attemptScope(a), &event.TaskAttemptCompleted{
 				Status: state.AttemptCompleted, CompletionSummary: p.Summary, DurationMs: since(e.tx.Now(), a.StartedAt),
@@ -193,7 +193,7 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 	})
 }
 
-// observe tells of deliverables that the task didn't have yet. Whoever reports
+// observe records deliverables that the task didn't have yet. A worker that reports
 // them made them; the runtime saw a reference.
 func (e *edit) observe(links []event.ArtifactLink) {
 	for _, l := range links {
@@ -226,9 +226,9 @@ func (w *Work) completion(e *edit, p *command.CompleteTask) (*event.TaskComplete
 	}
 	switch native, open := unreconciled(&t, out.DeliveryState); native {
 	case byAcceptance:
-		return nil, conflict(&e.t, "these criteria are open: %v; satisfy or waive each with a reason", open)
+		return nil, conflict(&e.t, "unmet acceptance criteria: %v; satisfy or waive each with a reason", open)
 	case byDelivery:
-		return nil, conflict(&e.t, "the delivery is %s; a task is completed when its result was delivered", open[0])
+		return nil, conflict(&e.t, "the delivery is %s; a task can only be completed once its result was delivered", open[0])
 	}
 	return out, nil
 }
@@ -239,9 +239,9 @@ func (w *Work) failTask(ctx context.Context, caller command.Caller, p *command.F
 	return w.report(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
 		switch {
 		case a == nil:
-			return conflict(&e.t, "there was no attempt at it")
+			return conflict(&e.t, "it has had no attempt")
 		case a.EndedAt.IsZero() && !external(&e.t):
-			return conflict(&e.t, "agentd works on it; cancel_task stops it")
+			return conflict(&e.t, "agentd is running it; use cancel_task to stop it")
 		case a.EndedAt.IsZero():
 			e.failAttempt(a, state.AttemptFailed, &f, "")
 			return w.afterFailure(e, &f)

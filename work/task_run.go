@@ -37,7 +37,7 @@ func (w *Work) retryTask(ctx context.Context, caller command.Caller, p *command.
 			return "", err
 		}
 		if e.t.Status == state.TaskBlocked && (underWay(&e.t) != nil || e.t.NativeStatus == byDependency) {
-			return "", conflict(&e.t, "%s is not possible", p.Command())
+			return "", conflict(&e.t, "%s is not allowed", p.Command())
 		}
 		if err := e.assign(p.Worker); err != nil {
 			return "", err
@@ -59,7 +59,7 @@ func (e *edit) assign(worker string) error {
 		return nil
 	}
 	if underWay(&e.t) != nil {
-		return conflict(&e.t, "an attempt is under way: who works on it can't be changed")
+		return conflict(&e.t, "an attempt is running, so its worker can't be changed")
 	}
 	e.emit(event.TypeTaskUpdated, &event.TaskUpdated{WorkerKind: worker, ChangedBy: e.by})
 	e.t.WorkerKind = worker
@@ -69,7 +69,7 @@ func (e *edit) assign(worker string) error {
 // launch carries out a command that may start an attempt, in the same write if
 // there is room.
 func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Params, taskID, worker string, start func(e *edit, slot bool) (string, error)) (*command.TaskRunResult, error) {
-	f, err := w.find(ctx, caller, taskID)
+	f, err := w.findVisibleTask(ctx, caller, taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Para
 			return nil, err
 		}
 		started = runID != ""
-		return &command.TaskRunResult{TaskID: taskID, Status: e.t.Status, RunID: runID, AttemptCount: attempts(&e.t)}, nil
+		return &command.TaskRunResult{TaskID: taskID, Status: e.t.Status, RunID: runID, AttemptCount: countAttempts(&e.t)}, nil
 	})
 	if reserved {
 		w.slots.settle(f.place(), started && err == nil)
@@ -116,8 +116,8 @@ func (w *Work) pauseTask(ctx context.Context, caller command.Caller, p *command.
 		if p.Propagate == nil || !*p.Propagate {
 			return nil
 		}
-		return below(e, func(c *edit) error {
-			if !takes(&c.t, p.Command()) {
+		return visitSubtasks(e, func(c *edit) error {
+			if !acceptsCommand(&c.t, p.Command()) {
 				return nil
 			}
 			return c.pause(p.Reason)
@@ -136,8 +136,8 @@ func (e *edit) pause(reason string) error {
 	return e.become(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, StatusReason: reason})
 }
 
-// below visits the tasks under one, in the same session, parents first.
-func below(e *edit, visit func(*edit) error) error {
+// visitSubtasks visits the tasks under one, in the same session, parents first.
+func visitSubtasks(e *edit, visit func(*edit) error) error {
 	parts := map[string][]*state.Task{}
 	for _, t := range e.tx.State.Tasks.Open {
 		if t.ParentTaskID != "" {
@@ -171,7 +171,7 @@ func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command
 		if p.Propagate == nil || !*p.Propagate {
 			return nil
 		}
-		return below(e, func(c *edit) error {
+		return visitSubtasks(e, func(c *edit) error {
 			if c.t.Status != state.TaskPaused && !c.held() {
 				return nil
 			}
@@ -183,7 +183,7 @@ func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command
 // resume lets a paused task go on: an external worker where it is, the runtime
 // with another attempt, unless the work was done before it could be stopped.
 func (w *Work) resume(e *edit, reason string) error {
-	a := current(&e.t)
+	a := currentAttempt(&e.t)
 	switch {
 	case e.heldByPeer():
 		return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})

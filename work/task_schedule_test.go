@@ -122,7 +122,7 @@ func TestTenThousandTasksStarveNobody(t *testing.T) {
 		for id, want := range map[string][]event.Type{
 			"few_4": {event.TypeTaskCreated, event.TypeTaskQueued, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted},
 		} {
-			if got := k.about(k.task(id)); !slices.Equal(got[:len(want)], want) {
+			if got := k.factTypesOf(k.task(id)); !slices.Equal(got[:len(want)], want) {
 				t.Errorf("the facts of %s: %v", id, got)
 			}
 		}
@@ -139,13 +139,13 @@ func TestLimitsHold(t *testing.T) {
 		for s := range 4 {
 			caller := command.Caller{Account: fmt.Sprintf("account_%d", s/2), Actor: event.Actor{Kind: "user"}}
 			id := fmt.Sprintf("sess_%d", s)
-			if _, err := k.do(ctx, caller, &command.CreateSession{SessionID: id}); err != nil {
+			if _, err := k.runCommand(ctx, caller, &command.CreateSession{SessionID: id}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 8 {
 				task := fmt.Sprintf("task_%d_%d", s, i)
 				ids = append(ids, task)
-				if _, err := k.do(ctx, caller, &command.CreateTask{TaskID: task, Objective: "x", SessionID: id, Start: true}); err != nil {
+				if _, err := k.runCommand(ctx, caller, &command.CreateTask{TaskID: task, Objective: "x", SessionID: id, Start: true}); err != nil {
 					t.Fatal(err)
 				}
 			}

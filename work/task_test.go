@@ -30,7 +30,7 @@ func TestTaskRunsInAThreadOfItsOwn(t *testing.T) {
 			event.TypeTaskCreated, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted,
 			event.TypeTaskAttemptCompleted, event.TypeTaskCompleted,
 		}
-		if got := k.about(done); !slices.Equal(got, want) {
+		if got := k.factTypesOf(done); !slices.Equal(got, want) {
 			t.Errorf("facts: %v", got)
 		}
 		if len(done.Attempts) != 1 || done.Attempts[0].RunID != run.RunID || done.Attempts[0].Status != state.AttemptCompleted {

@@ -43,7 +43,7 @@ type Options struct {
 	// then what is returned. If nil a child gets what it asks for.
 	Narrow func(s *state.Session, parent *state.Thread, asked string) (mode string, ok bool)
 	// Recovery is auto (default) or manual: then what would go on by itself after a
-	// restart is held until somebody lets it.
+	// restart is held until it is resumed.
 	Recovery string
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -55,7 +55,7 @@ type Options struct {
 	Do func(context.Context, command.Caller, command.Params) (any, error)
 	// CheckTurn refuses constraints that no turn could run with; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
-	// Peers are the other agents that work can be given to. If nil, whoever calls the
+	// Peers are the other agents that work can be given to. If nil, the caller of the
 	// commands about the work of peers speaks to them.
 	Peers Peers
 	// Redact takes secrets out of what callers send before it is stored; nil keeps
@@ -94,7 +94,7 @@ type Work struct {
 	due   map[string][]event.Event
 	woken chan struct{}
 
-	// What the scheduler of tasks keeps; see schedule.go. graph is held by whoever
+	// What the scheduler of tasks keeps; see schedule.go. graph is locked by code that
 	// adds an edge between tasks.
 	book   *book
 	slots  *slots
@@ -179,10 +179,10 @@ func (w *Work) Register(t *command.Table) {
 
 // Committed implements [session.Observer]: it notes what has to be looked at.
 func (w *Work) Committed(sessionID string, facts []event.Event) {
-	w.book.note(sessionID, facts)
+	w.book.recordFacts(sessionID, facts)
 	n, jobs := 0, w.jobs.running.Load() > 0
 	for i := range facts {
-		if concerns(&facts[i], jobs) {
+		if concernsScheduler(&facts[i], jobs) {
 			n++
 		}
 	}
@@ -192,7 +192,7 @@ func (w *Work) Committed(sessionID string, facts []event.Event) {
 	w.mu.Lock()
 	due := slices.Grow(w.due[sessionID], n)
 	for i := range facts {
-		if concerns(&facts[i], jobs) {
+		if concernsScheduler(&facts[i], jobs) {
 			due = append(due, facts[i])
 		}
 	}
@@ -204,9 +204,9 @@ func (w *Work) Committed(sessionID string, facts []event.Event) {
 	}
 }
 
-// concerns reports whether a fact may give the scheduler something to do. Most are of
+// concernsScheduler reports whether a fact may give the scheduler something to do. Most are of
 // turns that no child, no job and no schedule has to do with, and nobody is woken.
-func concerns(e *event.Event, jobs bool) bool {
+func concernsScheduler(e *event.Event, jobs bool) bool {
 	return subagentConcerns(e) || jobConcerns(e.Type, jobs) || cronConcerns(e)
 }
 
@@ -225,7 +225,7 @@ func (w *Work) run() {
 		for sessionID, facts := range due {
 			for _, look := range []func(context.Context, string, []event.Event) error{w.lookAtSubagents, w.lookAtJobs, w.lookAtSchedules} {
 				if err := look(w.ctx, sessionID, facts); err != nil && w.ctx.Err() == nil {
-					w.opt.Logger.Error("work could not be looked at", "sessionId", sessionID, "error", err)
+					w.opt.Logger.Error("pending work could not be checked", "sessionId", sessionID, "error", err)
 				}
 			}
 		}

@@ -44,20 +44,20 @@ func (a *applying) step() error {
 // opened, what is in the way goes, the deepest first, folders come, the highest
 // first, then files, and at last folders get their modes.
 func (a *applying) run(steps []Step) error {
-	up := slices.Clone(order(steps))
+	up := slices.Clone(sortByPath(steps))
 	slices.Reverse(up)
 	phases := []struct {
 		steps []*Step
 		do    func(*Step) error
 	}{
-		{order(steps), a.openFolder},
+		{sortByPath(steps), a.openFolder},
 		{up, a.clear},
-		{order(steps), a.makeFolder},
-		{order(steps), a.restore},
+		{sortByPath(steps), a.makeFolder},
+		{sortByPath(steps), a.restore},
 		{up, a.setFolderMode},
 	}
 	for i := range steps {
-		if err := a.one(&steps[i], a.tidy); err != nil {
+		if err := a.applyStep(&steps[i], a.tidy); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (a *applying) run(steps []Step) error {
 			if !s.Do {
 				continue
 			}
-			if err := a.one(s, phase.do); err != nil {
+			if err := a.applyStep(s, phase.do); err != nil {
 				return err
 			}
 		}
@@ -74,8 +74,8 @@ func (a *applying) run(steps []Step) error {
 	return a.sync()
 }
 
-// order returns steps by path, so that folders come before what is in them.
-func order(steps []Step) []*Step {
+// sortByPath returns steps by path, so that folders come before what is in them.
+func sortByPath(steps []Step) []*Step {
 	out := make([]*Step, len(steps))
 	for i := range steps {
 		out[i] = &steps[i]
@@ -84,8 +84,8 @@ func order(steps []Step) []*Step {
 	return out
 }
 
-// one does one step; its failure is the step's outcome.
-func (a *applying) one(s *Step, do func(*Step) error) error {
+// applyStep does one step; its failure is the step's outcome.
+func (a *applying) applyStep(s *Step, do func(*Step) error) error {
 	err := do(s)
 	if stopped, ok := errors.AsType[*errStopped](err); ok {
 		return stopped.err
@@ -100,7 +100,7 @@ func (a *applying) one(s *Step, do func(*Step) error) error {
 	return nil
 }
 
-var errNotEmpty = errors.New("the folder is not empty: it has what these turns didn't make")
+var errNotEmpty = errors.New("the folder is not empty: it contains files that these turns didn't create")
 
 // in calls fn with the folder of a path and its last name.
 func (a *applying) in(path string, fn func(parent *os.Root, name string) error) error {
@@ -145,7 +145,7 @@ func (a *applying) tidy(s *Step) error {
 		}
 		return parent.Remove(temp)
 	})
-	if absent(err) || errors.Is(err, fs.ErrPermission) {
+	if isAbsent(err) || errors.Is(err, fs.ErrPermission) {
 		return nil // a folder that is closed is opened later, and then the file can't be made
 	}
 	return err
@@ -157,7 +157,7 @@ func (a *applying) openFolder(s *Step) error {
 		return nil
 	}
 	err := a.chmod(s.File.Path, s.To.Mode|0o700)
-	if absent(err) {
+	if isAbsent(err) {
 		return nil // makeFolder's
 	}
 	return err
@@ -216,7 +216,7 @@ func (a *applying) kindAt(path string) (string, error) {
 		}
 		return err
 	})
-	if absent(err) {
+	if isAbsent(err) {
 		return kindNone, nil
 	}
 	return kind, err
@@ -352,7 +352,7 @@ func (a *applying) setFolderMode(s *Step) error {
 func (a *applying) sync() error {
 	for path := range a.touched {
 		f, err := openFolder(a.root, path)
-		if absent(err) || errors.Is(err, fs.ErrPermission) {
+		if isAbsent(err) || errors.Is(err, fs.ErrPermission) {
 			continue // it went, or its mode keeps even its owner out
 		}
 		if err != nil {

@@ -21,13 +21,13 @@ func TestForceOverwrites(t *testing.T) {
 	k.write("d/a", "1")
 	files := k.tool("d/a", func() { k.write("d/a", "2") })
 	k.write("d/a", "theirs")
-	k.want(told(k.apply(false, files)), "conflict d/a: "+reasonSince)
+	k.want(outcomeLines(k.apply(false, files)), "conflict d/a: "+reasonSince)
 	k.want(k.read("d/a"), "theirs")
-	k.want(told(k.apply(true, files)), "restored d/a: forced: "+reasonSince)
+	k.want(outcomeLines(k.apply(true, files)), "restored d/a: forced: "+reasonSince)
 	k.want(k.read("d/a"), "1")
 	k.must(os.RemoveAll(k.path("d")))
-	k.want(told(k.apply(false, files)), "conflict d/a: "+reasonSince)
-	k.want(told(k.apply(true, files)), "restored d/a: forced: "+reasonSince)
+	k.want(outcomeLines(k.apply(false, files)), "conflict d/a: "+reasonSince)
+	k.want(outcomeLines(k.apply(true, files)), "restored d/a: forced: "+reasonSince)
 	k.want(k.read("d/a"), "1")
 }
 
@@ -38,8 +38,8 @@ func TestFolderWithOthersFilesIsKept(t *testing.T) {
 	for _, force := range []bool{false, true} {
 		preview, err := k.v.Preview(k.ctx, k.root, turned(files), ApplyOptions{Force: force})
 		k.must(err)
-		k.want(told(preview), "kept made: "+errNotEmpty.Error()+"\ndeleted made/a")
-		k.want(told(k.apply(force, files)), "kept made: "+errNotEmpty.Error()+"\ndeleted made/a")
+		k.want(outcomeLines(preview), "kept made: "+errNotEmpty.Error()+"\ndeleted made/a")
+		k.want(outcomeLines(k.apply(force, files)), "kept made: "+errNotEmpty.Error()+"\ndeleted made/a")
 		k.want(k.read("made/theirs"), "x")
 	}
 }
@@ -51,7 +51,7 @@ func TestForceNeverRemovesWhatIsUnknown(t *testing.T) {
 	files := k.tool("a", func() { k.write("a", "2") })
 	k.must(os.Remove(k.path("a")))
 	k.write("a/theirs", "x")
-	k.want(told(k.apply(true, files)), "kept a: "+errNotEmpty.Error())
+	k.want(outcomeLines(k.apply(true, files)), "kept a: "+errNotEmpty.Error())
 	k.want(k.read("a/theirs"), "x")
 }
 
@@ -118,19 +118,19 @@ func TestContentsThatCannotBeReadBack(t *testing.T) {
 	k.v.sealer = testSealer(t, 2)
 	preview, err := k.v.Preview(k.ctx, k.root, turned(files), ApplyOptions{})
 	k.must(err)
-	k.want(told(preview), "unavailable a: its earlier content was sealed with another key\ndeleted b")
-	k.want(told(k.apply(true, files)), told(preview))
+	k.want(outcomeLines(preview), "unavailable a: its earlier content was sealed with another key\ndeleted b")
+	k.want(outcomeLines(k.apply(true, files)), outcomeLines(preview))
 	k.want(k.read("a"), "2")
 	k.v.sealer = key
 
 	sum := fileState("other").Hash[len(hashSHA256):]
 	swapped := files[0]
 	swapped.BeforeRef = strings.Replace(swapped.BeforeRef, fileState("1").Hash[len(hashSHA256):], sum, 1)
-	k.want(told(k.apply(false, []event.FileChange{swapped})), "unavailable a: its earlier content is damaged")
+	k.want(outcomeLines(k.apply(false, []event.FileChange{swapped})), "unavailable a: its earlier content is damaged")
 
 	ref, _ := blobRef(files[0].BeforeRef)
 	k.must(k.store.DeleteBlob(k.ctx, ref))
-	k.want(told(k.apply(false, files[:1])), "unavailable a: its earlier content is no longer kept")
+	k.want(outcomeLines(k.apply(false, files[:1])), "unavailable a: its earlier content is no longer kept")
 	k.want(k.read("a"), "2")
 }
 
@@ -145,7 +145,7 @@ func TestRollbackEndsWithItsContext(t *testing.T) {
 	}
 	k.want(k.read("a"), "2")
 	k.v.step = nil
-	k.want(told(k.apply(false, files)), "restored a")
+	k.want(outcomeLines(k.apply(false, files)), "restored a")
 }
 
 // A rollback that was interrupted and became a conflict leaves nothing behind.
@@ -169,7 +169,7 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	}
 	k.want(facts(k.shell(func() {})), "")
 	k.write("a", "theirs")
-	k.want(told(k.apply(false, files)), "conflict a: "+reasonSince)
+	k.want(outcomeLines(k.apply(false, files)), "conflict a: "+reasonSince)
 	k.want(k.tree(), `a -rw-r--r-- "theirs"`)
 }
 
@@ -204,7 +204,7 @@ func TestSecretsAreNotInTheStore(t *testing.T) {
 			}
 		}
 		x := k.v.known(k.root)
-		defer k.v.release(x)
+		defer k.v.releaseIndex(x)
 		copies := make([]byte, x.spool.size)
 		_, _ = x.spool.f.ReadAt(copies, 0)
 		if len(copies) == 0 || bytes.Contains(copies, []byte(secret)) {

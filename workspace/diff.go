@@ -46,7 +46,7 @@ func (v *Vault) Diff(ctx context.Context, root string, changes []Turned, opt Dif
 	d := &differ{v: v, root: r, opt: opt}
 	var text strings.Builder
 	for i, h := range all {
-		part, err := d.one(ctx, h)
+		part, err := d.diffFile(ctx, h)
 		if err != nil {
 			return "", fmt.Errorf("workspace: diff: %w", err)
 		}
@@ -73,7 +73,7 @@ type side struct {
 	hidden string
 }
 
-func (d *differ) one(ctx context.Context, h *history) (string, error) {
+func (d *differ) diffFile(ctx context.Context, h *history) (string, error) {
 	if h.lost != "" {
 		return fmt.Sprintf("%s: what it was is not known: %s\n", quotePath(h.path), h.lost), nil
 	}
@@ -110,13 +110,13 @@ func (d *differ) old(ctx context.Context, h *history) (side, error) {
 	if ctx.Err() != nil {
 		return s, ctx.Err()
 	}
-	s.show(d.opt.Redact, b, err)
+	s.setContent(d.opt.Redact, b, err)
 	return s, nil
 }
 
 // now returns the side as it is on disk.
 func (d *differ) now(ctx context.Context, h *history) (side, error) {
-	state, err := observe(ctx, d.root, h.path, h.after.Hash)
+	state, err := observePath(ctx, d.root, h.path, h.after.Hash)
 	if ctx.Err() != nil {
 		return side{}, ctx.Err()
 	}
@@ -127,7 +127,7 @@ func (d *differ) now(ctx context.Context, h *history) (side, error) {
 		s.hidden = "it can't be read"
 	case state.kind() == kindFile:
 		b, err := d.readNow(h.path)
-		s.show(d.opt.Redact, b, err)
+		s.setContent(d.opt.Redact, b, err)
 	case state.kind() == kindLink:
 		parent, name, err := openParent(d.root, h.path)
 		if err != nil {
@@ -135,7 +135,7 @@ func (d *differ) now(ctx context.Context, h *history) (side, error) {
 		}
 		defer parent.Close()
 		target, err := parent.Readlink(name)
-		s.show(d.opt.Redact, []byte(target), err)
+		s.setContent(d.opt.Redact, []byte(target), err)
 	}
 	return s, nil
 }
@@ -153,7 +153,7 @@ func (d *differ) readNow(path string) ([]byte, error) {
 	return b, err
 }
 
-func (s *side) show(redact func(string) string, b []byte, err error) {
+func (s *side) setContent(redact func(string) string, b []byte, err error) {
 	switch {
 	case errors.Is(err, errTooLong):
 		s.hidden = "too large to show"

@@ -38,12 +38,12 @@
 // kept, nor are names that aren't UTF-8. File tools are exact: of the bounds only
 // MaxFile holds for them.
 //
-// A command's changes are the differences between two looks. What somebody else
+// A command's changes are the differences between two looks. What another program
 // changes in between is taken for the command's; if it was another call of the
 // same Vault, the Note says so. A file counts as unchanged if its size, times,
 // inode and mode are, except within 50 ms of its last change, when it is read
 // again. What a process in the background changes after its call ended is
-// somebody else's change.
+// another program's change.
 //
 // # Secrecy
 //
@@ -52,10 +52,10 @@
 // derives one key for HMAC-SHA-256 and one for AES-256. The tag is the HMAC of
 // the content; its first 16 bytes are the counter block for AES-CTR; the tag is
 // stored before the ciphertext and checked on reading. It is deterministic, so
-// equal contents are stored once; whoever reads the store learns sizes, and which
+// equal contents are stored once; a reader of the store learns sizes, and which
 // contents are equal, but nothing else. References to sealed contents begin with
 // "undo:" and are no blob references, so that nothing serves them as outputs.
-// AfterHash is a plain sum: whoever reads the facts can test a guess of a content.
+// AfterHash is a plain sum: a reader of the facts can test a guess of a content.
 //
 // Copies that commands might need are held in a file without a name, encrypted
 // with a key that never leaves the process; only what was changed reaches the

@@ -44,8 +44,8 @@ func (e *exclusion) has(prefix, name string) bool {
 	return e.names[name] && e.paths[prefix+name]
 }
 
-// is says whether what has been looked at is excluded, under whatever name.
-func (e *exclusion) is(st fileStat) bool {
+// excludesFile says whether what has been looked at is excluded, under whatever name.
+func (e *exclusion) excludesFile(st fileStat) bool {
 	return slices.Contains(e.ids, [2]uint64{st.dev, st.ino})
 }
 

@@ -102,7 +102,7 @@ func openSub(root *os.Root, name string) (*os.Root, error) {
 // last name. It must be closed.
 func openParent(root *os.Root, path string) (*os.Root, string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(path)) || path == "." {
-		return nil, "", fmt.Errorf("the path %q leaves the workspace", clip(path))
+		return nil, "", fmt.Errorf("the path %q leaves the workspace", clipText(path))
 	}
 	at, err := root.OpenRoot(".")
 	if err != nil {
@@ -176,11 +176,11 @@ func openIn(parent *os.Root, name string) (*os.File, error) {
 // maxHash bounds the files that are read only to compare them.
 const maxHash = 256 << 20
 
-// observe returns the state of a path now. like is the hash that it will be
+// observePath returns the state of a path now. like is the hash that it will be
 // compared with: a file is read only if that is a sum of contents.
-func observe(ctx context.Context, root *os.Root, path, like string) (State, error) {
+func observePath(ctx context.Context, root *os.Root, path, like string) (State, error) {
 	parent, name, err := openParent(root, path)
-	if absent(err) {
+	if isAbsent(err) {
 		return State{}, nil
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func observe(ctx context.Context, root *os.Root, path, like string) (State, erro
 	}
 	defer parent.Close()
 	info, err := parent.Lstat(name)
-	if absent(err) {
+	if isAbsent(err) {
 		return State{}, nil
 	}
 	if err != nil {
@@ -205,8 +205,8 @@ func observe(ctx context.Context, root *os.Root, path, like string) (State, erro
 	return st.state(), nil
 }
 
-// absent says whether an error means that nothing is at a path.
-func absent(err error) bool {
+// isAbsent says whether an error means that nothing is at a path.
+func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFolder)
 }
 

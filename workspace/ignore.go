@@ -10,7 +10,7 @@ import (
 const (
 	maxIgnoreBytes = 64 << 10
 	maxIgnoreRules = 1000
-	// maxRulesTried bounds the rules that are held against one entry, those of folders
+	// maxRulesTried bounds the rules that are checked against one entry, those of folders
 	// above included.
 	maxRulesTried = 2000
 )

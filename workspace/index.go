@@ -116,8 +116,8 @@ func (x *index) ignoredFolder(path string) string {
 	}
 }
 
-// find returns the entry at a path, or nil.
-func (x *index) find(path string) *node {
+// findNode returns the entry at a path, or nil.
+func (x *index) findNode(path string) *node {
 	n := x.top
 	for name := range strings.SplitSeq(path, "/") {
 		if n = n.children[name]; n == nil {
@@ -127,12 +127,12 @@ func (x *index) find(path string) *node {
 	return n
 }
 
-// holds says whether a file's content is in the spool.
-func (n *node) holds() bool { return n.st.kind == kindFile && n.why == "" }
+// hasContent says whether a file's content is in the spool.
+func (n *node) hasContent() bool { return n.st.kind == kindFile && n.why == "" }
 
 func (n *node) state() State {
 	switch {
-	case n.holds():
+	case n.hasContent():
 		return State{Hash: fileHash(n.sum), Mode: n.st.mode}
 	case n.st.kind == kindLink:
 		return linkState(n.target)
@@ -150,7 +150,7 @@ func (x *index) was(n *node) was {
 	switch n.st.kind {
 	case kindFile:
 		w.note = n.why
-		if n.holds() {
+		if n.hasContent() {
 			spool, pos, size, sum := x.spool, n.pos, n.st.size, n.sum
 			w.size = size
 			w.open = func() (*bytes.Reader, error) { return spool.read(pos, size, sum) }

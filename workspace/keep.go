@@ -30,7 +30,7 @@ func (v *Vault) describe(ctx context.Context, deltas []delta) (*Changes, error) 
 		return nil, fmt.Errorf("workspace: keep earlier contents: %w", err)
 	}
 	for i := range deltas {
-		out.Files = append(out.Files, deltas[i].fact(places[i]))
+		out.Files = append(out.Files, deltas[i].fileChange(places[i]))
 	}
 	if err := v.fold(ctx, out); err != nil {
 		return nil, fmt.Errorf("workspace: keep a list of changes: %w", err)
@@ -38,8 +38,8 @@ func (v *Vault) describe(ctx context.Context, deltas []delta) (*Changes, error) 
 	return out, nil
 }
 
-// fact returns the change as it is recorded. at is where its content is.
-func (d *delta) fact(at *location) event.FileChange {
+// fileChange returns the change as it is recorded. at is where its content is.
+func (d *delta) fileChange(at *location) event.FileChange {
 	c := event.FileChange{Path: d.path, Change: changeModified, AfterHash: d.after.Hash, Mode: d.after.Mode, Note: d.note}
 	from := d.before.state.kind()
 	switch {
@@ -79,7 +79,7 @@ func (v *Vault) keepAll(ctx context.Context, deltas []delta, out *Changes) ([]*l
 	}
 	k := &keeper{v: v, ctx: ctx, packing: len(open) > packFrom, inline: total <= v.opt.Inline, out: out}
 	for _, i := range open {
-		at, err := k.keep(&deltas[i].before)
+		at, err := k.keepBefore(&deltas[i].before)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ type keeper struct {
 	waiting []*location // in the pack: the blob is set when it is stored
 }
 
-func (k *keeper) keep(w *was) (*location, error) {
+func (k *keeper) keepBefore(w *was) (*location, error) {
 	content, err := w.open()
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (v *Vault) fold(ctx context.Context, out *Changes) error {
 	if err != nil {
 		return err
 	}
-	at, err := v.put(ctx, bytes.NewReader(text))
+	at, err := v.storeSealed(ctx, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func readKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %04o, so others may read it; chmod 600 it, or remove it to give up the contents that it sealed", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s has mode %04o, so others may read it; run chmod 600 on it, or delete it to give up the contents it sealed", path, info.Mode().Perm())
 	}
 	text := make([]byte, 2*KeySize+2)
 	n, err := f.Read(text)
@@ -53,7 +53,7 @@ func readKey(path string) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text[:n])))
 	if err != nil || len(key) != KeySize {
-		return nil, fmt.Errorf("%s doesn't hold %d bytes in hexadecimal", path, KeySize)
+		return nil, fmt.Errorf("%s doesn't contain %d bytes in hexadecimal", path, KeySize)
 	}
 	return key, nil
 }

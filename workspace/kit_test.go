@@ -166,8 +166,8 @@ func (k *kit) tree() string {
 	return strings.Join(lines, "\n")
 }
 
-// told returns outcomes, a line a path.
-func told(files []event.RollbackFile) string {
+// outcomeLines returns outcomes, a line a path.
+func outcomeLines(files []event.RollbackFile) string {
 	var lines []string
 	for _, f := range files {
 		line := f.Change + " " + f.Path

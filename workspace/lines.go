@@ -166,7 +166,7 @@ func writeHunk(w *strings.Builder, a, b []string, edits []edit) {
 	after := min(diffContext, len(a)-last.a1)
 	a0, a1 := first.a0-before, last.a1+after
 	b0, b1 := first.b0-before, last.b1+after
-	fmt.Fprintf(w, "@@ -%s +%s @@\n", span(a0, a1), span(b0, b1))
+	fmt.Fprintf(w, "@@ -%s +%s @@\n", hunkSpan(a0, a1), hunkSpan(b0, b1))
 	at := a0
 	for _, e := range edits {
 		writeLines(w, ' ', a[at:e.a0])
@@ -177,9 +177,9 @@ func writeHunk(w *strings.Builder, a, b []string, edits []edit) {
 	writeLines(w, ' ', a[at:a1])
 }
 
-// span returns lines [from,to) as a hunk's header has them: an empty range
+// hunkSpan returns lines [from,to) as a hunk's header has them: an empty range
 // stands after the line before it.
-func span(from, to int) string {
+func hunkSpan(from, to int) string {
 	switch to - from {
 	case 0:
 		return fmt.Sprintf("%d,0", from)

@@ -48,41 +48,41 @@ func (l *look) giveUp(rest []dirtyFile) {
 func (l *look) load(d *dirtyFile) error {
 	f, err := l.root.open(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		l.drop(d.dir, d.n, d.path[:len(d.path)-len(d.name)], d.name)
+		l.dropNode(d.dir, d.n, d.path[:len(d.path)-len(d.name)], d.name)
 		return nil
 	}
 	if err != nil {
-		l.settle(d, d.st, noteUnread)
+		l.setState(d, d.st, noteUnread)
 		return nil
 	}
 	defer f.Close()
 	st, err := statFile(f)
 	if err != nil || st.kind != kindFile {
-		l.settle(d, d.st, noteUnread)
+		l.setState(d, d.st, noteUnread)
 		d.n.racy = true
-		return nil // it was replaced meanwhile; the next look sees it
+		return nil // it was replaced in the meantime; the next look sees it
 	}
-	return l.take(d, f, st)
+	return l.holdContent(d, f, st)
 }
 
-func (l *look) take(d *dirtyFile, f *os.File, st fileStat) error {
+func (l *look) holdContent(d *dirtyFile, f *os.File, st fileStat) error {
 	x, n := l.x, d.n
 	if why := x.refuses(n, st.size); why != "" {
-		l.settle(d, st, why)
+		l.setState(d, st, why)
 		return nil
 	}
-	if n.holds() && n.st.size == st.size && l.same(f, n.sum) {
-		l.finish(d, f, st)
+	if n.hasContent() && n.st.size == st.size && l.same(f, n.sum) {
+		l.setIdentity(d, f, st)
 		return nil
 	}
 	pos, size, sum, err := x.spool.add(f, l.buf, x.opt.MaxFile)
 	switch {
 	case errors.Is(err, errTooLong):
-		l.settle(d, st, noteTooLarge)
+		l.setState(d, st, noteTooLarge)
 		n.racy = true
 		return nil
 	case errors.Is(err, errUnread):
-		l.settle(d, st, noteUnread)
+		l.setState(d, st, noteUnread)
 		return nil
 	case err != nil:
 		return err
@@ -92,7 +92,7 @@ func (l *look) take(d *dirtyFile, f *os.File, st fileStat) error {
 	st.size = size
 	x.held += size
 	n.st = st
-	l.finish(d, f, st)
+	l.setIdentity(d, f, st)
 	return nil
 }
 
@@ -106,22 +106,22 @@ func (l *look) same(f *os.File, sum [sha256.Size]byte) bool {
 	return [sha256.Size]byte(h.Sum(nil)) == sum
 }
 
-// finish sets the identity of a file whose content is held.
-func (l *look) finish(d *dirtyFile, f *os.File, st fileStat) {
+// setIdentity sets the identity of a file whose content is held.
+func (l *look) setIdentity(d *dirtyFile, f *os.File, st fileStat) {
 	now, err := statFile(f)
 	d.n.st = st
 	d.n.racy = err != nil || now != st || time.Since(time.Unix(0, max(st.mtime, st.ctime))) < racyFor
-	l.tell(d)
+	l.reportChange(d)
 }
 
-// settle sets the state of a file whose content isn't held.
-func (l *look) settle(d *dirtyFile, st fileStat, why string) {
+// setState sets the state of a file whose content isn't held.
+func (l *look) setState(d *dirtyFile, st fileStat, why string) {
 	l.x.letGo(d.n)
 	d.n.st, d.n.why, d.n.racy = st, why, false
-	l.tell(d)
+	l.reportChange(d)
 }
 
-func (l *look) tell(d *dirtyFile) {
+func (l *look) reportChange(d *dirtyFile) {
 	if !d.quiet && d.n.state() != d.old.state {
 		l.x.changed(d.path, d.old, d.n.ignored)
 	}
@@ -130,11 +130,11 @@ func (l *look) tell(d *dirtyFile) {
 // refuses says why a file's content is not to be held.
 func (x *index) refuses(n *node, size int64) string {
 	held := x.held
-	if n.holds() {
+	if n.hasContent() {
 		held -= n.st.size
 	}
 	switch {
-	case n.ignored == ignoredItself && !n.holds() && size > x.opt.KeepIgnored:
+	case n.ignored == ignoredItself && !n.hasContent() && size > x.opt.KeepIgnored:
 		return noteIgnored
 	case size > x.opt.MaxFile:
 		return noteTooLarge

@@ -66,14 +66,14 @@ func (x *index) refresh(ctx context.Context) error {
 	x.look++
 	x.cut = false
 	l := &look{x: x, root: root}
-	if err := l.all(ctx); err != nil {
+	if err := l.walkAll(ctx); err != nil {
 		return fmt.Errorf("workspace: look: %w", err)
 	}
 	return x.compact(ctx)
 }
 
-func (l *look) all(ctx context.Context) error {
-	if err := l.walk(ctx, l.x.top, l.root, "", nil, 0, notIgnored); err != nil {
+func (l *look) walkAll(ctx context.Context) error {
+	if err := l.walkFolder(ctx, l.x.top, l.root, "", nil, 0, notIgnored); err != nil {
 		return err
 	}
 	for len(l.later) > 0 {
@@ -100,11 +100,11 @@ func (l *look) descendPath(ctx context.Context, d laterDir) error {
 		at = sub
 	}
 	defer at.close()
-	return l.walk(ctx, d.n, at, d.path+"/", nil, d.depth, ignoredAbove)
+	return l.walkFolder(ctx, d.n, at, d.path+"/", nil, d.depth, ignoredAbove)
 }
 
-// walk brings a folder and what is below it up to date.
-func (l *look) walk(ctx context.Context, dir *node, h *dirHandle, prefix string, rules *ignoreRules, depth int, above ignored) error {
+// walkFolder brings a folder and what is below it up to date.
+func (l *look) walkFolder(ctx context.Context, dir *node, h *dirHandle, prefix string, rules *ignoreRules, depth int, above ignored) error {
 	if above == notIgnored {
 		rules = l.rules(dir, h, prefix, rules)
 	}
@@ -156,7 +156,7 @@ func (l *look) descend(ctx context.Context, n *node, h *dirHandle, path, name st
 		return nil // a folder that can't be opened is not looked at
 	}
 	defer sub.close()
-	return l.walk(ctx, n, sub, path+"/", rules, depth, above)
+	return l.walkFolder(ctx, n, sub, path+"/", rules, depth, above)
 }
 
 // rules returns the rules that hold in a folder. Its .gitignore is read only if
@@ -205,14 +205,14 @@ func (l *look) entry(dir *node, h *dirHandle, prefix, name string, rules *ignore
 		}
 		return nil
 	}
-	if l.x.exclude.is(st) {
+	if l.x.exclude.excludesFile(st) {
 		return nil
 	}
 	if n == nil {
 		if !l.room(above) {
 			return nil
 		}
-		n = l.add(dir, prefix, name, st.kind == kindDir, rules, above)
+		n = l.addNode(dir, prefix, name, st.kind == kindDir, rules, above)
 	} else if n.ignored != notIgnored && above == notIgnored && n.rulesGen != l.x.rules {
 		l.unignore(dir, n, prefix, name, rules)
 	}
@@ -223,7 +223,7 @@ func (l *look) entry(dir *node, h *dirHandle, prefix, name string, rules *ignore
 	return n
 }
 
-func (l *look) add(dir *node, prefix, name string, isDir bool, rules *ignoreRules, above ignored) *node {
+func (l *look) addNode(dir *node, prefix, name string, isDir bool, rules *ignoreRules, above ignored) *node {
 	n := &node{ignored: above, rulesGen: l.x.rules}
 	if above == notIgnored && rules.ignores(prefix+name, isDir) {
 		n.ignored = ignoredItself
@@ -310,12 +310,12 @@ func (x *index) wasKnown(n *node) was {
 func (l *look) sweep(dir *node, prefix string) {
 	for name, n := range dir.children {
 		if n.seen != l.x.look {
-			l.drop(dir, n, prefix, name)
+			l.dropNode(dir, n, prefix, name)
 		}
 	}
 }
 
-func (l *look) drop(dir, n *node, prefix, name string) {
+func (l *look) dropNode(dir, n *node, prefix, name string) {
 	old := l.x.was(n)
 	l.dropBelow(n, prefix+name+"/")
 	if n.st.kind != "" {
@@ -328,14 +328,14 @@ func (l *look) drop(dir, n *node, prefix, name string) {
 
 func (l *look) dropBelow(n *node, prefix string) {
 	for name, child := range n.children {
-		l.drop(n, child, prefix, name)
+		l.dropNode(n, child, prefix, name)
 	}
 	n.children = nil
 }
 
 // letGo counts a node's copy as garbage.
 func (x *index) letGo(n *node) {
-	if n.holds() {
+	if n.hasContent() {
 		x.held -= n.st.size
 	}
 }

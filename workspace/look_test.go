@@ -98,7 +98,7 @@ func TestIgnoredFolderThatIsMadeIsKept(t *testing.T) {
 	k.write(".gitignore", "build\n")
 	files := k.shell(func() { k.write("build/out", "1") })
 	k.want(facts(files), "created build: 1 changes in a folder that .gitignore ignores: earlier contents are not kept")
-	k.want(told(k.apply(false, files)), "kept build: "+errNotEmpty.Error())
+	k.want(outcomeLines(k.apply(false, files)), "kept build: "+errNotEmpty.Error())
 }
 
 // A command that makes the agent's files ignored can't make them lost.
@@ -146,7 +146,7 @@ func TestBudgetOfFiles(t *testing.T) {
 	files := k.shell(func() { k.write("1", "2"); k.write("more", "2") })
 	cut := "the workspace has more than 3 entries or 100 levels: what is beyond was not looked at"
 	k.want(facts(files), "modified .: "+cut+"\nmodified 1 kept")
-	k.want(told(k.apply(false, files)), "unavailable .: "+cut+"\nrestored 1")
+	k.want(outcomeLines(k.apply(false, files)), "unavailable .: "+cut+"\nrestored 1")
 	k.must(os.Remove(k.path("more")))
 	k.want(facts(k.shell(func() { k.must(os.Remove(k.path("0"))) })), "deleted 0 kept")
 }
@@ -170,9 +170,9 @@ func TestChangesBetweenCommands(t *testing.T) {
 	k.write("b", "someone else's")
 	second := k.shell(func() { k.write("a", "3") })
 	k.want(facts(second), "modified a kept")
-	k.want(told(k.apply(false, second)), "restored a")
+	k.want(outcomeLines(k.apply(false, second)), "restored a")
 	k.want(k.read("a"), "someone else's")
-	k.want(told(k.apply(false, first, second)), "conflict a: "+reasonBetween)
+	k.want(outcomeLines(k.apply(false, first, second)), "conflict a: "+reasonBetween)
 	k.want(k.read("a"), "someone else's")
 	k.want(k.read("b"), "someone else's")
 }
@@ -204,7 +204,7 @@ func TestSpoolIsCompacted(t *testing.T) {
 		k.shell(func() {})
 	}
 	x := k.v.known(k.root)
-	defer k.v.release(x)
+	defer k.v.releaseIndex(x)
 	if x.spool.size > 2*2000+1000+1024 {
 		t.Errorf("the spool has %d bytes", x.spool.size)
 	}
@@ -232,7 +232,7 @@ func TestWorkspacesAreForgotten(t *testing.T) {
 		if x := k.v.known(roots[i]); (x != nil) != want {
 			t.Errorf("root %d: remembered is %v", i, x != nil)
 		} else if x != nil {
-			k.v.release(x)
+			k.v.releaseIndex(x)
 		}
 	}
 	k.finish(held)
@@ -295,7 +295,7 @@ func TestIgnoredFilesTakeNobodysPlace(t *testing.T) {
 	}
 	k.want(facts(k.shell(func() { k.write("a", "1"); k.write("b", "1") })), "created a\ncreated b")
 	x := k.v.known(k.root)
-	defer k.v.release(x)
+	defer k.v.releaseIndex(x)
 	if x.below != 5 {
 		t.Errorf("%d ignored entries are remembered", x.below)
 	}
@@ -318,11 +318,11 @@ func TestRecentFilesAreReadAgain(t *testing.T) {
 	files := k.shell(func() {
 		k.write("recent", "2222")
 		x := k.v.known(k.root)
-		defer k.v.release(x)
+		defer k.v.releaseIndex(x)
 		root, err := openDir(x.root)
 		k.must(err)
 		defer root.close()
-		n := x.find("recent")
+		n := x.findNode("recent")
 		n.st, err = root.stat("recent")
 		k.must(err)
 	})
@@ -353,7 +353,7 @@ func TestManyRecordersAtOnce(t *testing.T) {
 			} else {
 				err = r.Changing(k.ctx, path)
 			}
-			// At once, as the file tools do: a recorder that begins meanwhile would take
+			// At once, as the file tools do: a recorder that begins in the meantime would take
 			// an empty file for what was there before.
 			made := filepath.Join(apart, fmt.Sprint(i))
 			if err == nil {

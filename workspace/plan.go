@@ -14,7 +14,7 @@ type Turned struct {
 
 // Step is what a rollback does with one path.
 type Step struct {
-	// File is the outcome as it is told.
+	// File is the outcome as it is reported.
 	File event.RollbackFile
 	// Do says whether anything has to be done.
 	Do bool
@@ -45,7 +45,7 @@ type history struct {
 	lost string
 }
 
-// histories folds changes, oldest first, into one history a path, in the order
+// histories folds changes, oldest first, into one history per path, in the order
 // of first appearance.
 func histories(changes []Turned) []*history {
 	byPath := map[string]*history{}
@@ -56,10 +56,10 @@ func histories(changes []Turned) []*history {
 			h, ok := byPath[c.Path]
 			if !ok {
 				h = &history{path: c.Path, ref: c.BeforeRef, note: c.Note}
-				h.to, h.lost = before(c)
+				h.to, h.lost = stateBefore(c)
 				byPath[c.Path] = h
 				all = append(all, h)
-			} else if was, lost := before(c); lost == "" && was != h.after {
+			} else if was, lost := stateBefore(c); lost == "" && was != h.after {
 				h.foreign = true
 			}
 			h.after = State{Hash: c.AfterHash, Mode: c.Mode}
@@ -68,8 +68,8 @@ func histories(changes []Turned) []*history {
 	return all
 }
 
-// before returns the state before a change, or why it is not known.
-func before(c *event.FileChange) (State, string) {
+// stateBefore returns the state before a change, or why it is not known.
+func stateBefore(c *event.FileChange) (State, string) {
 	switch {
 	case c.BeforeRef != "":
 		e, err := parseRef(c.BeforeRef)
@@ -88,7 +88,7 @@ func before(c *event.FileChange) (State, string) {
 
 // Plan decides what a rollback does: given the changes of the removed turns,
 // oldest first, and the states of their paths now (absent paths may be left out),
-// one step a path, ordered by path. Each path goes back to the state before its
+// one step per path, ordered by path. Each path goes back to the state before its
 // first change. If someone else changed it, between the changes or since, it is a
 // conflict and stays, unless force is set. A path that is as it was needs nothing
 // done, so that a plan that was carried out in part leads to the same end.

@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 					want = c.forced
 				}
 				steps := Plan([]Turned{{Files: c.changes}}, map[string]State{"f": c.now}, force)
-				if got := told(outcomes(steps)); got != want {
+				if got := outcomeLines(outcomes(steps)); got != want {
 					t.Errorf("force %v: got %q, want %q", force, got, want)
 				}
 				if !force && len(steps) > 0 && steps[0].Do != c.do {
@@ -90,7 +90,7 @@ func TestPlan(t *testing.T) {
 func TestPlanIsOrderedByPath(t *testing.T) {
 	a, b := fileState("a"), fileState("b")
 	steps := Plan(turned([]event.FileChange{did("z", a, b), did("m/n", a, b)}, []event.FileChange{did("b", a, b), did("z", b, a)}), map[string]State{"z": b, "m/n": b, "b": b}, false)
-	if got := strings.ReplaceAll(told(outcomes(steps)), "\n", ", "); got != "restored b, restored m/n, conflict z: "+reasonSince {
+	if got := strings.ReplaceAll(outcomeLines(outcomes(steps)), "\n", ", "); got != "restored b, restored m/n, conflict z: "+reasonSince {
 		t.Errorf("got %s", got)
 	}
 }

@@ -149,9 +149,9 @@ func TestRollbackToAnyPoint(t *testing.T) {
 			}
 		}
 		w.want(w.tree(), trees[to])
-		w.want(told(preview), told(files))
+		w.want(outcomeLines(preview), outcomeLines(files))
 		// Once more changes nothing, and says the same.
-		w.want(told(w.apply(false, turns[to:]...)), told(files))
+		w.want(outcomeLines(w.apply(false, turns[to:]...)), outcomeLines(files))
 		w.want(w.tree(), trees[to])
 	})
 }

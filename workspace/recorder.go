@@ -85,7 +85,7 @@ func (v *Vault) Record(root string) (*Recorder, error) {
 func (r *Recorder) Changing(ctx context.Context, path string) error {
 	rel, err := r.relative(path)
 	if err != nil {
-		return fmt.Errorf("workspace: keep %s: %w", clip(path), err)
+		return fmt.Errorf("workspace: keep %s: %w", clipText(path), err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,12 +95,12 @@ func (r *Recorder) Changing(ctx context.Context, path string) error {
 	for i := range len(rel) {
 		if rel[i] == '/' {
 			if err := r.touch(ctx, rel[:i]); err != nil {
-				return fmt.Errorf("workspace: keep %s: %w", clip(path), err)
+				return fmt.Errorf("workspace: keep %s: %w", clipText(path), err)
 			}
 		}
 	}
 	if err := r.touch(ctx, rel); err != nil {
-		return fmt.Errorf("workspace: keep %s: %w", clip(path), err)
+		return fmt.Errorf("workspace: keep %s: %w", clipText(path), err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (r *Recorder) relative(path string) (string, error) {
 	}
 	rel, err := filepath.Rel(r.root, path)
 	if err != nil || rel == "." || !filepath.IsLocal(rel) {
-		return "", errors.New("it is not within the workspace")
+		return "", errors.New("it is not in the workspace")
 	}
 	rel = filepath.ToSlash(rel)
 	if r.exclude.covers(rel) {
@@ -150,7 +150,7 @@ func (r *Recorder) touch(ctx context.Context, rel string) error {
 	r.order = append(r.order, rel)
 	if x := r.v.known(r.root); x != nil {
 		x.touching(rel, t)
-		r.v.release(x)
+		r.v.releaseIndex(x)
 	}
 	if target == "" {
 		return nil
@@ -164,14 +164,14 @@ func (r *Recorder) touch(ctx context.Context, rel string) error {
 	return nil // it leads outside, where no tool may write
 }
 
-// maxLinks ends a chain of links that somebody prolongs meanwhile.
+// maxLinks ends a chain of links that is extended in the meantime.
 const maxLinks = 10_000
 
 // capture returns the state of a path, with its content; of a symbolic link also
 // its target.
 func (r *Recorder) capture(ctx context.Context, rel string) (w was, target string, err error) {
 	parent, name, err := openParent(r.dir, rel)
-	if absent(err) {
+	if isAbsent(err) {
 		return was{}, "", nil
 	}
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *Recorder) capture(ctx context.Context, rel string) (w was, target strin
 	}
 	defer parent.Close()
 	info, err := parent.Lstat(name)
-	if absent(err) {
+	if isAbsent(err) {
 		return was{}, "", nil
 	}
 	if err != nil {
@@ -245,7 +245,7 @@ func (r *Recorder) captureContent(ctx context.Context, f *os.File, st fileStat) 
 		return was{}, err
 	}
 	check := &hasher{limit: r.v.opt.MaxFile}
-	at, err := r.v.put(ctx, &teeSeeker{f: f, h: check})
+	at, err := r.v.storeSealed(ctx, &teeSeeker{f: f, h: check})
 	if err != nil {
 		return was{}, err
 	}
@@ -270,7 +270,7 @@ func (r *Recorder) Before(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err := x.refresh(ctx); err != nil {
-		r.v.release(x)
+		r.v.releaseIndex(x)
 		return err
 	}
 	r.x, r.window = x, x.begin()
@@ -278,7 +278,7 @@ func (r *Recorder) Before(ctx context.Context) error {
 }
 
 // After looks again after the command ended: what changed since Before is the
-// command's. Finish calls it if nobody did. Its context should not be the
+// command's. Finish calls it if the caller didn't. Its context should not be the
 // command's, which may have ended.
 func (r *Recorder) After(ctx context.Context) error {
 	r.mu.Lock()
@@ -339,7 +339,7 @@ func (r *Recorder) close() error {
 	r.done = true
 	if r.window != nil {
 		r.x.forget(r.window)
-		r.v.release(r.x)
+		r.v.releaseIndex(r.x)
 	}
 	return r.dir.Close()
 }
@@ -351,7 +351,7 @@ func (r *Recorder) allDeltas(ctx context.Context) ([]delta, error) {
 	for _, rel := range r.order {
 		d, err := r.compare(ctx, rel)
 		if err != nil {
-			return nil, fmt.Errorf("workspace: %s after the change: %w", clip(rel), err)
+			return nil, fmt.Errorf("workspace: %s after the change: %w", clipText(rel), err)
 		}
 		if d != nil {
 			deltas = append(deltas, *d)
@@ -368,7 +368,7 @@ func (r *Recorder) allDeltas(ctx context.Context) ([]delta, error) {
 // compare returns what a file tool did to a path, or nil.
 func (r *Recorder) compare(ctx context.Context, rel string) (*delta, error) {
 	t := r.touched[rel]
-	now, err := observe(ctx, r.dir, rel, t.before.like())
+	now, err := observePath(ctx, r.dir, rel, t.before.like())
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func TestFileToolIsExact(t *testing.T) {
 	if first[0].AfterHash != fileState("after").Hash || first[0].Mode != 0o640 {
 		t.Errorf("the state after is %s %o", first[0].AfterHash, first[0].Mode)
 	}
-	k.want(told(k.apply(false, first, second)), "restored a.txt\ndeleted new\ndeleted new/deep\ndeleted new/deep/b.txt")
+	k.want(outcomeLines(k.apply(false, first, second)), "restored a.txt\ndeleted new\ndeleted new/deep\ndeleted new/deep/b.txt")
 	k.want(k.tree(), tree)
 }
 
@@ -95,7 +95,7 @@ func TestLargeFilesAreNamedNotKept(t *testing.T) {
 	k.want(facts(tool), "modified big: "+noteTooLarge)
 	k.want(facts(shell), "created made\nmodified small kept")
 	k.want(facts(again), "modified small: "+noteTooLarge)
-	k.want(told(k.apply(false, tool, shell, again)), "unavailable big: "+noteTooLarge+"\ndeleted made\nrestored small")
+	k.want(outcomeLines(k.apply(false, tool, shell, again)), "unavailable big: "+noteTooLarge+"\ndeleted made\nrestored small")
 	k.want(k.read("small"), "x")
 	k.want(k.read("big"), "small now")
 }
@@ -123,13 +123,13 @@ func TestInlineBlobsGoWithTheFacts(t *testing.T) {
 	if _, err := k.store.OpenBlob(k.ctx, ref); !errors.Is(err, store.ErrNotFound) {
 		t.Fatalf("it was stored before the facts: %v", err)
 	}
-	k.want(told(k.apply(false, c.Files)), "unavailable a: its earlier content is no longer kept")
+	k.want(outcomeLines(k.apply(false, c.Files)), "unavailable a: its earlier content is no longer kept")
 	if len(c.Blobs) != 1 {
 		t.Fatalf("%d blobs", len(c.Blobs))
 	}
 	_, err = k.store.PutBlob(k.ctx, strings.NewReader(string(c.Blobs[0])))
 	k.must(err)
-	k.want(told(k.apply(false, c.Files)), "restored a")
+	k.want(outcomeLines(k.apply(false, c.Files)), "restored a")
 }
 
 // failing is a store that is full.
@@ -181,7 +181,7 @@ func TestManyChangesGoIntoAList(t *testing.T) {
 	}
 	k.want(k.tree(), tree)
 	files[4].BeforeRef = strings.Replace(files[4].BeforeRef, "list:0:", "list:0:0000", 1)
-	got := told(k.apply(false, files))
+	got := outcomeLines(k.apply(false, files))
 	if !strings.Contains(got, "unavailable .: 26 more changes, kept for undo: ") {
 		t.Errorf("a list that can't be read:\n%s", got)
 	}
@@ -289,7 +289,7 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 		k.write("new\xff", "x")
 	})
 	k.want(facts(files), "modified bad�: "+noteName+"\ncreated new�: "+noteName)
-	k.want(told(k.apply(true, files)), "unavailable bad�: "+noteName+"\nunavailable new�: "+noteName)
+	k.want(outcomeLines(k.apply(true, files)), "unavailable bad�: "+noteName+"\nunavailable new�: "+noteName)
 }
 
 func TestClosedRecorder(t *testing.T) {
@@ -298,7 +298,7 @@ func TestClosedRecorder(t *testing.T) {
 	k.must(err)
 	k.must(r.Before(k.ctx))
 	x := k.v.known(k.root)
-	defer k.v.release(x)
+	defer k.v.releaseIndex(x)
 	k.must(r.Close())
 	k.must(r.Close())
 	k.want(facts(k.finish(r)), "")
@@ -332,6 +332,6 @@ func TestExcludedPaths(t *testing.T) {
 	}
 	k.must(r.Close())
 	forged := did("data/store/log", State{}, State{Hash: fileState("2").Hash, Mode: 0o644})
-	k.want(told(k.apply(true, []event.FileChange{forged})), "unavailable data/store/log: it belongs to the runtime")
+	k.want(outcomeLines(k.apply(true, []event.FileChange{forged})), "unavailable data/store/log: it belongs to the runtime")
 	k.want(k.read("data/store/log"), "2")
 }

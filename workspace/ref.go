@@ -85,7 +85,7 @@ func formatRef(kind string, s State, at location) string {
 }
 
 func parseRef(ref string) (earlier, error) {
-	bad := fmt.Errorf("workspace: %q is not a reference to an earlier content", clip(ref))
+	bad := fmt.Errorf("workspace: %q is not a reference to an earlier content", clipText(ref))
 	rest, ok := strings.CutPrefix(ref, refScheme)
 	if !ok {
 		return earlier{}, bad
@@ -152,8 +152,8 @@ func parseLocation(parts []string) (location, error) {
 	return at, nil
 }
 
-// clip shortens what came from outside, for messages.
-func clip(s string) string {
+// clipText shortens what came from outside, for messages.
+func clipText(s string) string {
 	if len(s) > 100 {
 		s = s[:100] + "…"
 	}

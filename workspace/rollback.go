@@ -21,7 +21,7 @@ type ApplyOptions struct {
 // Preview returns what Apply would do with each path, and does nothing. Whether
 // a content can be read back is checked; whether a file can be written isn't.
 func (v *Vault) Preview(ctx context.Context, root string, changes []Turned, opt ApplyOptions) ([]event.RollbackFile, error) {
-	r, steps, err := v.prepare(ctx, root, changes, opt)
+	r, steps, err := v.planRollback(ctx, root, changes, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (v *Vault) Preview(ctx context.Context, root string, changes []Turned, opt 
 // path that can't be restored doesn't stop the others. After an error some paths
 // may have been restored; the same call again does the rest.
 func (v *Vault) Apply(ctx context.Context, root string, changes []Turned, opt ApplyOptions) ([]event.RollbackFile, error) {
-	r, steps, err := v.prepare(ctx, root, changes, opt)
+	r, steps, err := v.planRollback(ctx, root, changes, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func outcomes(steps []Step) []event.RollbackFile {
 	return out
 }
 
-// prepare observes the paths and plans. The root must be closed.
-func (v *Vault) prepare(ctx context.Context, root string, changes []Turned, opt ApplyOptions) (*os.Root, []Step, error) {
+// planRollback observes the paths and plans. The root must be closed.
+func (v *Vault) planRollback(ctx context.Context, root string, changes []Turned, opt ApplyOptions) (*os.Root, []Step, error) {
 	changes, err := v.unfold(ctx, changes)
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +85,7 @@ func observeAll(ctx context.Context, root *os.Root, changes []Turned) (map[strin
 		if h.lost != "" {
 			continue
 		}
-		s, err := observe(ctx, root, h.path, h.after.Hash)
+		s, err := observePath(ctx, root, h.path, h.after.Hash)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -110,7 +110,7 @@ func exclude(steps []Step, not *exclusion) {
 // keepFull keeps folders that would have to go but hold what no step removes.
 func keepFull(root *os.Root, steps []Step, now map[string]State) {
 	goes := map[string]bool{}
-	for _, s := range slices.Backward(order(steps)) {
+	for _, s := range slices.Backward(sortByPath(steps)) {
 		path := s.File.Path
 		if !s.Do {
 			continue

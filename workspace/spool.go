@@ -38,7 +38,7 @@ func newSpool(dir string) (*spool, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a name nobody else opens it, and it goes with the process.
+	// Without a name no other process opens it, and it goes with the process.
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -129,7 +129,7 @@ func (x *index) copyTo(ctx context.Context, n *node, to *spool, buf []byte, move
 			return err
 		}
 	}
-	if !n.holds() {
+	if !n.hasContent() {
 		return nil
 	}
 	content, err := x.spool.read(n.pos, n.st.size, n.sum)

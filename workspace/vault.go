@@ -148,7 +148,7 @@ func (v *Vault) index(root place.Place) (*index, error) {
 		case x.holders > 0:
 			return nil, fmt.Errorf("workspace: %s: %w", root.Path, place.ErrReplaced)
 		}
-		v.drop(e)
+		v.dropWorkspace(e)
 	}
 	x := newIndex(root, &v.opt, v.exclude)
 	x.holders = 1
@@ -170,15 +170,15 @@ func (v *Vault) known(root string) *index {
 	return x
 }
 
-func (v *Vault) release(x *index) {
+func (v *Vault) releaseIndex(x *index) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	x.holders--
 	v.shrink()
 }
 
-// drop forgets a workspace that isn't in use.
-func (v *Vault) drop(e *list.Element) {
+// dropWorkspace forgets a workspace that isn't in use.
+func (v *Vault) dropWorkspace(e *list.Element) {
 	x := e.Value.(*index)
 	v.order.Remove(e)
 	delete(v.indexes, x.root.Path)
@@ -190,7 +190,7 @@ func (v *Vault) shrink() {
 	for e := v.order.Back(); e != nil && v.order.Len() > v.opt.MaxRoots; {
 		x, before := e.Value.(*index), e.Prev()
 		if x.holders == 0 {
-			v.drop(e)
+			v.dropWorkspace(e)
 		}
 		e = before
 	}
@@ -200,7 +200,7 @@ func (v *Vault) shrink() {
 // was when it was first used.
 func (v *Vault) openRoot(root string) (*os.Root, place.Place, error) {
 	if !filepath.IsAbs(root) {
-		return nil, place.Place{}, fmt.Errorf("workspace: the root %q is not an absolute path", clip(root))
+		return nil, place.Place{}, fmt.Errorf("workspace: the root %q is not an absolute path", clipText(root))
 	}
 	at, err := v.opt.Places.Recall(filepath.Clean(root))
 	var dir *os.Root
@@ -213,8 +213,8 @@ func (v *Vault) openRoot(root string) (*os.Root, place.Place, error) {
 	return dir, at, nil
 }
 
-// put stores one sealed content and returns where.
-func (v *Vault) put(ctx context.Context, content io.ReadSeeker) (location, error) {
+// storeSealed stores one sealed content and returns where.
+func (v *Vault) storeSealed(ctx context.Context, content io.ReadSeeker) (location, error) {
 	sealed, err := v.sealer.seal(content)
 	if err != nil {
 		return location{}, err

@@ -8,9 +8,9 @@ type window struct {
 	first map[string]was
 	// below counts the changed entries in each ignored folder.
 	below map[string]int
-	// others are paths that file tools changed meanwhile.
+	// others are paths that file tools changed in the meantime.
 	others map[string]*touched
-	// shared says that another command ran meanwhile.
+	// shared says that another command ran in the meantime.
 	shared bool
 	// ended windows take no changes, but their copies are still needed.
 	ended bool
@@ -109,7 +109,7 @@ func belowNote(n int) string {
 }
 
 func (x *index) stateAt(path string) State {
-	if n := x.find(path); n != nil {
+	if n := x.findNode(path); n != nil {
 		return n.state()
 	}
 	return State{}

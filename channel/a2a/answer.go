@@ -38,13 +38,13 @@ func wantsValue(a *turnview.Action) bool {
 // to a question is the message itself; an approval needs a clear word.
 func replyTo(m *proto.Message, waiting []turnview.Action) (*reply, error) {
 	r := &reply{}
-	text, data := content(m)
+	text, data := messageContent(m)
 	structured := data != nil && r.read(data)
 	a := waiting[0]
 	if r.ActionID != "" {
 		i := slices.IndexFunc(waiting, func(x turnview.Action) bool { return x.ID == r.ActionID })
 		if i < 0 {
-			return nil, badParam("message.parts", "names the action %s, which doesn't wait for an answer", wire.Clip(r.ActionID))
+			return nil, badParam("message.parts", "names the action %s, which is not waiting for an answer", wire.Clip(r.ActionID))
 		}
 		a = waiting[i]
 	}
@@ -89,12 +89,12 @@ func (r *reply) check(a *turnview.Action) error {
 	if slices.Contains(a.Decisions, r.Decision) || (len(a.Decisions) == 0 && r.Decision != "") {
 		return nil
 	}
-	return badParam("message.parts", "is no answer to what is asked (%s): answer with one of the words %s, or with a data part {\"actionId\": %q, \"decision\": …}",
+	return badParam("message.parts", "doesn't answer the open question (%s): send one of the words %s, or a data part {\"actionId\": %q, \"decision\": …}",
 		a.ActionType, strings.Join(a.Decisions, ", "), a.ID)
 }
 
-// content returns a message's text, and the value of its first data part.
-func content(m *proto.Message) (text string, data any) {
+// messageContent returns a message's text, and the value of its first data part.
+func messageContent(m *proto.Message) (text string, data any) {
 	var texts []string
 	for _, p := range m.Parts {
 		switch c := p.Content.(type) {

@@ -29,8 +29,8 @@ func TestACredentialIsAskedForAsAuthorization(t *testing.T) {
 			if state(task) != "TASK_STATE_AUTH_REQUIRED" {
 				t.Fatalf("the task is %v", task["status"])
 			}
-			ask := get(task, "status", "message", "parts", 1, "data")
-			if str(ask, "actionType") != "credential" || !strings.Contains(fmt.Sprint(get(ask, "schema")), first) || str(task, "status", "message", "parts", 0, "text") == "" {
+			ask := valueAt(task, "status", "message", "parts", 1, "data")
+			if str(ask, "actionType") != "credential" || !strings.Contains(fmt.Sprint(valueAt(ask, "schema")), first) || str(task, "status", "message", "parts", 0, "text") == "" {
 				t.Errorf("it asks %v", ask)
 			}
 			k.call(b, "SendMessage", message(fmt.Sprint("x", i), "my password is 1234", object{"taskId": task["id"]})).fails("INVALID_PARAMS")
@@ -60,7 +60,7 @@ func TestAPlanIsApprovedByAPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 		task := k.call(jsonRPC, "SendMessage", message(fmt.Sprint("m1", i), "plan Write it down.", object{"contextId": "c"})).task()
-		ask := get(task, "status", "message", "parts", 1, "data")
+		ask := valueAt(task, "status", "message", "parts", 1, "data")
 		if state(task) != "TASK_STATE_INPUT_REQUIRED" || str(ask, "actionType") != "plan_approval" || !strings.Contains(str(task, "status", "message", "parts", 0, "text"), "Write it down.") {
 			t.Fatalf("it asks %v", task["status"])
 		}

@@ -75,7 +75,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		writeREST(w, r, errorf(wrongMethod, "the card can only be read"))
+		writeREST(w, r, errorf(wrongMethod, "the agent card only accepts GET"))
 		return
 	}
 	h := w.Header()
@@ -86,13 +86,12 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", s.card.made, bytes.NewReader(s.card.encoded))
 }
 
-// extendedCard is the card for those who have a token: what tools there are is told
-// to nobody else.
+// extendedCard is the card for clients with a token; it lists the tools.
 func (s *Server) extendedCard(ctx context.Context, c *call) (*proto.AgentCard, error) {
 	if !s.card.public.Capabilities.ExtendedAgentCard {
 		return nil, errorf(unsupported, "this agent has no extended card")
 	}
-	inventory, err := channel.ResultOf[command.GetToolInventoryResult](s.do(ctx, c, &command.GetToolInventory{}))
+	inventory, err := channel.ResultOf[command.GetToolInventoryResult](s.runCommand(ctx, c, &command.GetToolInventory{}))
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ type sent struct {
 	message *proto.Message
 }
 
-// send takes a message: it begins a task, or goes to the one that it names.
-func (s *Server) send(ctx context.Context, c *call, req *proto.SendMessageRequest, how string) (*sent, error) {
+// submitMessage takes a message: it begins a task, or goes to the one that it names.
+func (s *Server) submitMessage(ctx context.Context, c *call, req *proto.SendMessageRequest, how string) (*sent, error) {
 	if err := s.checkMessage(req.Message); err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func (s *Server) send(ctx context.Context, c *call, req *proto.SendMessageReques
 	if req.Message.TaskID != "" {
 		out, err = s.goOn(ctx, c, req.Message)
 	} else {
-		out, err = s.begin(ctx, c, req.Message, how)
+		out, err = s.beginTask(ctx, c, req.Message, how)
 	}
 	if err != nil || out.rec == nil {
 		return out, err
 	}
 	if cfg := req.Config; cfg != nil && cfg.PushConfig != nil {
-		if err := s.setPush(ctx, c, out.rec, cfg.PushConfig, short("push_", "message", req.Message.ID)); err != nil {
+		if err := s.setPush(ctx, c, out.rec, cfg.PushConfig, shortID("push_", "message", req.Message.ID)); err != nil {
 			return nil, err
 		}
 	}
@@ -56,8 +56,8 @@ func (s *Server) send(ctx context.Context, c *call, req *proto.SendMessageReques
 	return out, nil
 }
 
-// begin makes a message a turn of the context's session.
-func (s *Server) begin(ctx context.Context, c *call, m *proto.Message, how string) (*sent, error) {
+// beginTask makes a message a turn of the context's session.
+func (s *Server) beginTask(ctx context.Context, c *call, m *proto.Message, how string) (*sent, error) {
 	account, seed := c.caller.Account, m.ID
 	marker := ""
 	if f := s.fixture(m.ID); f != "" {
@@ -72,37 +72,37 @@ func (s *Server) begin(ctx context.Context, c *call, m *proto.Message, how strin
 		contextID = contextOf(account, seed)
 	}
 	taskID := taskOf(account, contextID, seed)
-	in, err := input(m, marker)
+	in, err := turnInput(m, marker)
 	if err != nil {
 		return nil, err
 	}
-	step, err := s.step(account, taskID, contextID, m)
+	step, err := s.peerStep(account, taskID, contextID, m)
 	if err != nil {
 		return nil, err
 	}
 	step.DeliveryMechanism = how
-	_, err = s.do(ctx, c, &command.SubmitTurn{
+	_, err = s.runCommand(ctx, c, &command.SubmitTurn{
 		SessionID: sessionOf(account, contextID), Create: true, TurnID: turnOf(account, taskID), Input: in, Peer: step,
 	})
-	rec, missing := s.record(ctx, c, taskID)
+	rec, missing := s.findTaskRecord(ctx, c, taskID)
 	switch {
 	case err != nil && fault.KindOf(err) == fault.Conflict && missing == nil:
-		return nil, badParam("message.messageId", "was used before with another content")
+		return nil, badParam("message.messageId", "was used before with different content; use a new messageId")
 	case err != nil:
 		return nil, err
 	}
 	return &sent{rec: rec, created: true}, missing
 }
 
-// step is a peer's step in its own names.
-func (s *Server) step(account, taskID, contextID string, m *proto.Message) (*command.PeerStep, error) {
+// peerStep is a peer's step in its own names.
+func (s *Server) peerStep(account, taskID, contextID string, m *proto.Message) (*command.PeerStep, error) {
 	step := &command.PeerStep{
 		ChannelID: channelOf(account), NativeProtocol: Protocol, RemoteTaskID: taskID, RemoteContextID: contextID,
 	}
 	if m == nil {
 		return step, nil
 	}
-	body, err := kept(m)
+	body, err := recordedMessage(m)
 	if err != nil {
 		return nil, badParam("message", "can't be read")
 	}
@@ -112,7 +112,7 @@ func (s *Server) step(account, taskID, contextID string, m *proto.Message) (*com
 
 // goOn takes a message to a task that exists: an answer, or more to think of.
 func (s *Server) goOn(ctx context.Context, c *call, m *proto.Message) (*sent, error) {
-	rec, err := s.record(ctx, c, string(m.TaskID))
+	rec, err := s.findTaskRecord(ctx, c, string(m.TaskID))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Server) goOn(ctx context.Context, c *call, m *proto.Message) (*sent, er
 			return &sent{rec: rec}, err
 		}
 	}
-	return nil, errorf(unsupported, "task %s takes no message at this moment; ask for it, and try again", m.TaskID)
+	return nil, errorf(unsupported, "task %s can't accept a message right now; get the task and try again", m.TaskID)
 }
 
 // goOnOnce reports whether the task changed under the message, so that it is to be
@@ -134,7 +134,7 @@ func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRec
 	var known, ended bool
 	var now proto.TaskState
 	var waiting []turnview.Action
-	err = s.look(ctx, c.caller, rec, func(v *view) {
+	err = s.withCurrentView(ctx, c.caller, rec, func(v *view) {
 		known, ended, now = v.heard(m.ID) && s.fixture(m.ID) == "", v.ended(), v.task.Status.State
 		waiting = v.actions()
 	})
@@ -142,21 +142,21 @@ func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRec
 	case err != nil || known:
 		return false, err // a message that came before changes nothing
 	case ended:
-		f := errorf(unsupported, "task %s is %s: it takes no messages any more", rec.RemoteTaskID, now)
+		f := errorf(unsupported, "task %s is %s and accepts no more messages", rec.RemoteTaskID, now)
 		f.metadata = map[string]string{"taskId": rec.RemoteTaskID}
 		return false, f
 	}
-	step, err := s.step(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, m)
+	step, err := s.peerStep(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, m)
 	if err != nil {
 		return false, err
 	}
 	step.RemoteStatus = string(now)
-	key := short("a2a_", "key", rec.RemoteTaskID, m.ID)
+	key := shortID("a2a_", "key", rec.RemoteTaskID, m.ID)
 	if s.fixture(m.ID) != "" {
 		key = ""
 	}
 	if len(waiting) > 0 {
-		return s.answer(ctx, c, m, waiting, step, key)
+		return s.answerActions(ctx, c, m, waiting, step, key)
 	}
 	return s.steer(ctx, c, rec, m, step, key)
 }
@@ -171,7 +171,7 @@ func (v *view) heard(messageID string) bool {
 	return false
 }
 
-func (s *Server) answer(ctx context.Context, c *call, m *proto.Message, waiting []turnview.Action, step *command.PeerStep, key string) (again bool, err error) {
+func (s *Server) answerActions(ctx context.Context, c *call, m *proto.Message, waiting []turnview.Action, step *command.PeerStep, key string) (again bool, err error) {
 	r, err := replyTo(m, waiting)
 	if err != nil {
 		return false, err
@@ -179,7 +179,7 @@ func (s *Server) answer(ctx context.Context, c *call, m *proto.Message, waiting 
 	if f := s.fixture(m.ID); f != "" {
 		r.Payload = event.Raw(fmt.Sprintf("%q", fixtureMark(f)))
 	}
-	_, err = s.do(ctx, c, &command.RespondAction{
+	_, err = s.runCommand(ctx, c, &command.RespondAction{
 		Mutation: command.Mutation{IdempotencyKey: key}, ActionID: r.ActionID, Decision: r.Decision, Scope: r.Scope, Payload: r.Payload, Reason: r.Reason,
 		Peer: step,
 	})
@@ -188,11 +188,11 @@ func (s *Server) answer(ctx context.Context, c *call, m *proto.Message, waiting 
 
 // steer adds a message to the task's running turn.
 func (s *Server) steer(ctx context.Context, c *call, rec *command.PeerTaskRecord, m *proto.Message, step *command.PeerStep, key string) (again bool, err error) {
-	in, err := input(m, "")
+	in, err := turnInput(m, "")
 	if err != nil {
 		return false, err
 	}
-	_, err = s.do(ctx, c, &command.SubmitTurn{
+	_, err = s.runCommand(ctx, c, &command.SubmitTurn{
 		Mutation: command.Mutation{IdempotencyKey: key}, SessionID: rec.SessionID, ThreadID: rec.ThreadID, Input: in, Peer: step,
 		Options: &event.TurnOptions{QueuePolicy: "steer", ExpectedTurnID: rec.TurnID},
 	})
@@ -214,10 +214,10 @@ func checkHistory(n *int) error {
 }
 
 // sendMessage is the operation SendMessage. Unless told to return at once it waits
-// until the task ends or waits for the peer; a peer that goes away meanwhile doesn't
+// until the task ends or waits for the peer; a peer that goes away in the meantime doesn't
 // end the task.
 func (s *Server) sendMessage(ctx context.Context, c *call, req *proto.SendMessageRequest) (any, error) {
-	out, err := s.send(ctx, c, req, "polling")
+	out, err := s.submitMessage(ctx, c, req, "polling")
 	if err != nil {
 		return nil, err
 	}
@@ -235,12 +235,12 @@ func (s *Server) sendMessage(ctx context.Context, c *call, req *proto.SendMessag
 
 // wait returns when a task ended or waits for its peer.
 func (s *Server) wait(ctx context.Context, c *call, rec *command.PeerTaskRecord) error {
-	st, err := s.follow(ctx, c, rec, false)
-	if err != nil || interrupted(st.view.task.Status.State) {
+	st, err := s.followTask(ctx, c, rec, false)
+	if err != nil || isInterrupted(st.view.task.Status.State) {
 		return err
 	}
 	err = st.run(ctx, func(proto.Event) error {
-		if interrupted(st.view.task.Status.State) {
+		if isInterrupted(st.view.task.Status.State) {
 			return errReached
 		}
 		return nil
@@ -256,14 +256,14 @@ var errReached = errors.New("a2a: the state was reached")
 
 // sendStreaming is the operation SendStreamingMessage.
 func (s *Server) sendStreaming(ctx context.Context, c *call, req *proto.SendMessageRequest) (*stream, error) {
-	out, err := s.send(ctx, c, req, "streaming")
+	out, err := s.submitMessage(ctx, c, req, "streaming")
 	if err != nil {
 		return nil, err
 	}
 	if out.message != nil {
 		return &stream{first: out.message}, nil
 	}
-	st, err := s.follow(ctx, c, out.rec, out.created)
+	st, err := s.followTask(ctx, c, out.rec, out.created)
 	if err != nil {
 		return nil, err
 	}
@@ -273,11 +273,11 @@ func (s *Server) sendStreaming(ctx context.Context, c *call, req *proto.SendMess
 
 // subscribe is the operation SubscribeToTask.
 func (s *Server) subscribe(ctx context.Context, c *call, req *proto.SubscribeToTaskRequest) (*stream, error) {
-	rec, err := s.record(ctx, c, string(req.ID))
+	rec, err := s.findTaskRecord(ctx, c, string(req.ID))
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.follow(ctx, c, rec, false)
+	st, err := s.followTask(ctx, c, rec, false)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func (s *Server) getTask(ctx context.Context, c *call, req *proto.GetTaskRequest
 	if err := checkHistory(req.HistoryLength); err != nil {
 		return nil, err
 	}
-	rec, err := s.record(ctx, c, string(req.ID))
+	rec, err := s.findTaskRecord(ctx, c, string(req.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func (s *Server) getTask(ctx context.Context, c *call, req *proto.GetTaskRequest
 
 // cancelTask is the operation CancelTask.
 func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskRequest) (*proto.Task, error) {
-	rec, err := s.record(ctx, c, string(req.ID))
+	rec, err := s.findTaskRecord(ctx, c, string(req.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -312,12 +312,12 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 		return nil, err
 	}
 	if !t.Status.State.Terminal() {
-		step, err := s.step(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, nil)
+		step, err := s.peerStep(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, nil)
 		if err != nil {
 			return nil, err
 		}
 		step.RemoteStatus = string(t.Status.State)
-		res, err := channel.ResultOf[command.InterruptTurnResult](s.do(ctx, c, &command.InterruptTurn{
+		res, err := channel.ResultOf[command.InterruptTurnResult](s.runCommand(ctx, c, &command.InterruptTurn{
 			SessionID: rec.SessionID, TurnID: rec.TurnID, Reason: "cancelled by the peer", Peer: step,
 		}))
 		if err != nil {
@@ -332,10 +332,10 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 	return nil, f
 }
 
-// cancelled returns a task that was told to stop, when it has, or after a while as
+// cancelled returns a task after a cancel request: when it has stopped, or after a while as
 // it is.
 func (s *Server) cancelled(ctx context.Context, c *call, rec *command.PeerTaskRecord) (*proto.Task, error) {
-	st, err := s.follow(ctx, c, rec, false)
+	st, err := s.followTask(ctx, c, rec, false)
 	if err != nil {
 		return nil, err
 	}

@@ -55,24 +55,24 @@ func (t *teller) hire(l *line) {
 // work looks at the tasks of a line until there is nothing to do, or another line
 // waits for a worker.
 func (t *teller) work(ctx context.Context, l *line) {
-	for x := t.take(ctx, l, true); x != nil; x = t.take(ctx, l, false) {
-		wait, done, err := t.look(ctx, x)
+	for x := t.nextTask(ctx, l, true); x != nil; x = t.nextTask(ctx, l, false) {
+		wait, done, err := t.deliverDueUpdates(ctx, x)
 		switch f, ok := errors.AsType[*fault.Error](err); {
 		case err == nil || ctx.Err() != nil:
 		case ok && f.Elsewhere != "":
 			// The node that has the session tells of it; if that one is gone, we do later.
 			wait = t.s.opt.Push.MaxBackoff
 		default:
-			t.s.opt.Logger.Warn("an A2A task could not be told of", "taskId", x.rec.TaskID, "error", err)
+			t.s.opt.Logger.Warn("push notifications for an A2A task failed", "taskId", x.rec.TaskID, "error", err)
 			wait = t.s.opt.Push.MaxBackoff
 		}
-		t.put(x, wait, done && err == nil)
+		t.returnTask(x, wait, done && err == nil)
 	}
 }
 
-// take returns the next task of a line; nil dismisses the worker. One that has just
+// nextTask returns the next task of a line; nil dismisses the worker. One that has just
 // been hired does at least one thing.
-func (t *teller) take(ctx context.Context, l *line, fresh bool) *told {
+func (t *teller) nextTask(ctx context.Context, l *line, fresh bool) *told {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(l.queue) == 0 || ctx.Err() != nil || (!fresh && len(t.crew.waiting) > 0) {

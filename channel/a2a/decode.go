@@ -90,9 +90,9 @@ func decodeParams(data []byte, into any) error {
 func misfit(err error) error {
 	var typed *json.UnmarshalTypeError
 	if errors.As(err, &typed) && typed.Field != "" {
-		return badParam(typed.Field, "is a JSON %s, which doesn't fit", typed.Value)
+		return badParam(typed.Field, "has the wrong type: JSON %s", typed.Value)
 	}
-	return errorf(invalidParams, "the parameters don't fit: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return errorf(invalidParams, "the parameters have the wrong form: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // tooDeep looks at brackets outside of strings, without reading values.
@@ -157,7 +157,7 @@ func negotiate(r *http.Request) error {
 	if got == Version || strings.HasPrefix(got, Version+".") {
 		return nil
 	}
-	f := errorf(versionUnknown, "version %s of the protocol is not spoken here; spoken: %s", wire.Clip(got), Version)
+	f := errorf(versionUnknown, "protocol version %s is not supported; use %s", wire.Clip(got), Version)
 	f.metadata = map[string]string{"supportedVersions": Version}
 	return f
 }

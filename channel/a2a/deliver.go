@@ -19,14 +19,14 @@ import (
 	"agentd/internal/wire"
 )
 
-// look tells of a task what is to be told now. Wait is when it is to be looked at
+// deliverDueUpdates delivers a task's due notifications. Wait is when it is to be looked at
 // again without anything happening; done that it needn't be looked at any more.
-func (t *teller) look(ctx context.Context, x *told) (wait time.Duration, done bool, err error) {
+func (t *teller) deliverDueUpdates(ctx context.Context, x *told) (wait time.Duration, done bool, err error) {
 	caller := host(x.account)
 	var task *proto.Task
 	var updates []update
 	var through uint64
-	if err := t.s.look(ctx, caller, x.rec, func(v *view) {
+	if err := t.s.withCurrentView(ctx, caller, x.rec, func(v *view) {
 		task, through = v.snapshot(nil), v.through
 		updates = append(updates, v.updates...)
 	}); err != nil {
@@ -66,7 +66,7 @@ func (t *teller) look(ctx context.Context, x *told) (wait time.Duration, done bo
 
 // settle makes what a task delivered edges of the local task.
 func (t *teller) settle(ctx context.Context, caller command.Caller, x *told, task *proto.Task) error {
-	p := &command.SettlePeerTask{PeerTaskKey: key(x.rec.RemoteTaskID), RemoteStatus: string(task.Status.State)}
+	p := &command.SettlePeerTask{PeerTaskKey: taskKey(x.rec.RemoteTaskID), RemoteStatus: string(task.Status.State)}
 	own := artifactOf(x.rec.TurnID)
 	for _, a := range task.Artifacts {
 		if string(a.ID) != own {
@@ -164,7 +164,7 @@ func (d *delivery) failed(ctx context.Context, tries *tries, told uint64, attemp
 		delete(d.x.tries, d.rec.ConfigID)
 		wait = 0
 	}
-	// One fact for a row of failures is enough, unless something was told in between.
+	// One fact for a row of failures is enough, unless a notification succeeded in between.
 	if tries.count == 1 || told > d.rec.Through || r.Final {
 		return wait, d.report(ctx, r)
 	}
@@ -172,7 +172,7 @@ func (d *delivery) failed(ctx context.Context, tries *tries, told uint64, attemp
 }
 
 func (d *delivery) report(ctx context.Context, r *command.ReportPeerPush) error {
-	r.PeerTaskKey, r.ConfigID = key(d.rec.RemoteTaskID), d.rec.ConfigID
+	r.PeerTaskKey, r.ConfigID = taskKey(d.rec.RemoteTaskID), d.rec.ConfigID
 	_, err := d.t.s.opt.Runtime.Do(ctx, d.caller, r)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
@@ -201,7 +201,7 @@ func (s *Server) post(ctx context.Context, p *proto.PushConfig, e proto.Event) (
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s", errRefused, "the address can't be read")
 	}
-	if !s.allowed(req.URL.Host) && private(req.URL.Hostname()) {
+	if !s.allowed(req.URL.Host) && isPrivateHost(req.URL.Hostname()) {
 		return 0, errRefused // it was allowed when it was configured
 	}
 	req.Header.Set("Content-Type", "application/a2a+json")
@@ -223,7 +223,7 @@ func (s *Server) post(ctx context.Context, p *proto.PushConfig, e proto.Event) (
 	case res.StatusCode >= 300 && res.StatusCode < 400:
 		return res.StatusCode, fmt.Errorf("%w: redirects are not followed", errRefused)
 	case res.StatusCode < 200 || res.StatusCode > 299:
-		return res.StatusCode, fmt.Errorf("a2a: the place answered with %d", res.StatusCode)
+		return res.StatusCode, fmt.Errorf("a2a: the push endpoint answered with status %d", res.StatusCode)
 	}
 	return res.StatusCode, nil
 }

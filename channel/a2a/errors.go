@@ -47,7 +47,7 @@ var (
 // domain of the errors' reasons.
 const domain = "a2a-protocol.org"
 
-// failure is an error as a peer is told of it.
+// failure is an error as a peer sees it.
 type failure struct {
 	*kind
 	message string
@@ -80,7 +80,7 @@ func noTask(id string) *failure {
 	return f
 }
 
-// failureOf is any error as a peer is told of it. What it isn't meant to know stays
+// failureOf is any error as a peer sees it. What it isn't meant to know stays
 // here.
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -100,10 +100,10 @@ func failureOf(err error) *failure {
 	return errorf(k, "%s", known.Detail)
 }
 
-// complain logs what a peer is told nothing of but that it happened.
+// complain logs an error whose details the peer doesn't get.
 func (s *Server) complain(r *http.Request, err error) {
 	if r.Context().Err() == nil && failureOf(err).kind == internalError {
-		s.opt.Logger.Error("a request of an A2A peer failed", "error", err)
+		s.opt.Logger.Error("a request from an A2A peer failed", "error", err)
 	}
 }
 

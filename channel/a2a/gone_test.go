@@ -129,7 +129,7 @@ func TestLargeViewsAreNotKept(t *testing.T) {
 		if err != nil || len(got.History) != 1 {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if v := s.views.of("", "remote").v; (v != nil) != kept {
+		if v := s.views.viewOf("", "remote").v; (v != nil) != kept {
 			t.Errorf("a message of %d bytes: kept %v", size, v != nil)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"agentd/channel/a2a/dial"
 )
 
-// errRefused says that an address must not be told.
+// errRefused says that an address must not be notified.
 var errRefused = dial.ErrRefused
 
 // guarded returns a transport that dials only public addresses, and any address of

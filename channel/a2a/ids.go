@@ -32,7 +32,7 @@ func uuid(s [sha256.Size]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func short(prefix string, texts ...string) string {
+func shortID(prefix string, texts ...string) string {
 	s := sum(texts...)
 	return prefix + hex.EncodeToString(s[:13])
 }
@@ -47,17 +47,17 @@ func taskOf(account, contextID, messageID string) string {
 
 // sessionOf is the session of a context.
 func sessionOf(account, contextID string) string {
-	return short("sess_a2a_", "session", account, contextID)
+	return shortID("sess_a2a_", "session", account, contextID)
 }
 
 // turnOf is the turn of a task.
-func turnOf(account, taskID string) string { return short("turn_a2a_", "turn", account, taskID) }
+func turnOf(account, taskID string) string { return shortID("turn_a2a_", "turn", account, taskID) }
 
 // channelOf is the channel of all peers that come with the tokens of an account.
-func channelOf(account string) string { return short("chan_a2a_", "channel", account) }
+func channelOf(account string) string { return shortID("chan_a2a_", "channel", account) }
 
 // artifactOf is the artifact that holds a turn's answer.
-func artifactOf(turnID string) string { return short("artifact_a2a_", "artifact", turnID) }
+func artifactOf(turnID string) string { return shortID("artifact_a2a_", "artifact", turnID) }
 
 // random is an id that nothing leads to.
 func random() string {

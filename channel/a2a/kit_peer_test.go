@@ -57,7 +57,7 @@ func (k *kit) request(b binding, method string, params object) *http.Request {
 	if b == jsonRPC {
 		return k.post(a2a.RPCPath, object{"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 	}
-	return k.rest(method, params)
+	return k.restRequest(method, params)
 }
 
 func (k *kit) post(path string, body any) *http.Request {
@@ -76,8 +76,8 @@ func (k *kit) post(path string, body any) *http.Request {
 	return r
 }
 
-// rest is an operation in the HTTP+JSON binding.
-func (k *kit) rest(method string, params object) *http.Request {
+// restRequest is an operation in the HTTP+JSON binding.
+func (k *kit) restRequest(method string, params object) *http.Request {
 	k.t.Helper()
 	text := func(name string) string {
 		s, _ := params[name].(string)
@@ -127,7 +127,7 @@ func (k *kit) rest(method string, params object) *http.Request {
 // call carries out an operation as alice.
 func (k *kit) call(b binding, method string, params object) *answer {
 	k.t.Helper()
-	return k.do(b, k.request(b, method, params))
+	return k.sendRequest(b, k.request(b, method, params))
 }
 
 // as carries out an operation as somebody else.
@@ -135,10 +135,10 @@ func (k *kit) as(name string, b binding, method string, params object) *answer {
 	k.t.Helper()
 	r := k.request(b, method, params)
 	r.Header.Set("Authorization", "Bearer "+name)
-	return k.do(b, r)
+	return k.sendRequest(b, r)
 }
 
-func (k *kit) do(b binding, r *http.Request) *answer {
+func (k *kit) sendRequest(b binding, r *http.Request) *answer {
 	k.t.Helper()
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -211,8 +211,8 @@ func (a *answer) fails(reason string) *answer {
 	return a
 }
 
-// get follows names and numbers into a value.
-func get(v any, path ...any) any {
+// valueAt follows names and numbers into a value.
+func valueAt(v any, path ...any) any {
 	for _, p := range path {
 		switch p := p.(type) {
 		case string:
@@ -230,7 +230,7 @@ func get(v any, path ...any) any {
 }
 
 func str(v any, path ...any) string {
-	s, _ := get(v, path...).(string)
+	s, _ := valueAt(v, path...).(string)
 	return s
 }
 
@@ -319,8 +319,8 @@ func (s *stream) next() object {
 	return nil
 }
 
-// rest returns all events up to the end of the stream.
-func (s *stream) rest() []object {
+// readToEnd returns all events up to the end of the stream.
+func (s *stream) readToEnd() []object {
 	s.t.Helper()
 	var all []object
 	for e := s.next(); e != nil; e = s.next() {

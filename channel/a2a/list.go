@@ -55,7 +55,7 @@ func (s *Server) listTasks(ctx context.Context, c *call, req *listRequest) (*lis
 		if err != nil {
 			return nil, err
 		}
-		if out.Tasks, err = s.fill(ctx, c, req, found.PeerTasks); err != nil {
+		if out.Tasks, err = s.fillPage(ctx, c, req, found.PeerTasks); err != nil {
 			return nil, err
 		}
 		if len(out.Tasks) == len(found.PeerTasks) {
@@ -67,15 +67,15 @@ func (s *Server) listTasks(ctx context.Context, c *call, req *listRequest) (*lis
 }
 
 func (s *Server) findTasks(ctx context.Context, c *call, p *command.ListPeerTasks) (*command.ListPeerTasksResult, error) {
-	found, err := channel.ResultOf[command.ListPeerTasksResult](s.do(ctx, c, p))
+	found, err := channel.ResultOf[command.ListPeerTasksResult](s.runCommand(ctx, c, p))
 	if fault.KindOf(err) == fault.InvalidParams && err != nil {
-		return nil, badParam("pageToken", "is not one that this list gave")
+		return nil, badParam("pageToken", "was not returned by this list; pass its last nextPageToken, or leave it out")
 	}
 	return found, err
 }
 
-// fill encodes tasks as far as they fit into a page, and at least one.
-func (s *Server) fill(ctx context.Context, c *call, req *listRequest, list []command.PeerTaskRecord) ([]json.RawMessage, error) {
+// fillPage encodes tasks as far as they fit into a page, and at least one.
+func (s *Server) fillPage(ctx context.Context, c *call, req *listRequest, list []command.PeerTaskRecord) ([]json.RawMessage, error) {
 	out, left := []json.RawMessage{}, s.opt.MaxList
 	for i := range list {
 		t, err := s.taskNow(ctx, c.caller, &list[i], req.HistoryLength)
@@ -85,7 +85,7 @@ func (s *Server) fill(ctx context.Context, c *call, req *listRequest, list []com
 		if err != nil {
 			return nil, err
 		}
-		b, err := json.Marshal(listed(t, req.IncludeArtifacts))
+		b, err := json.Marshal(listedTask(t, req.IncludeArtifacts))
 		if err != nil {
 			return nil, fmt.Errorf("a2a: task %s: %w", t.ID, err)
 		}
@@ -105,9 +105,9 @@ func briefly(rec *command.PeerTaskRecord) *proto.Task {
 	return &t
 }
 
-// listed is a task in a list: without artifacts, or with the field even if there are
+// listedTask is a task in a list: without artifacts, or with the field even if there are
 // none.
-func listed(t *proto.Task, artifacts bool) any {
+func listedTask(t *proto.Task, artifacts bool) any {
 	if !artifacts {
 		t.Artifacts = nil
 		return t
@@ -136,13 +136,13 @@ func (req *listRequest) command() (*command.ListPeerTasks, error) {
 	}
 	cursor, err := base64.RawURLEncoding.DecodeString(req.PageToken)
 	if err != nil {
-		return nil, badParam("pageToken", "is not one that this list gave")
+		return nil, badParam("pageToken", "was not returned by this list; pass its last nextPageToken, or leave it out")
 	}
 	p.Cursor = string(cursor)
 	if req.Status != proto.TaskStateUnspecified {
 		ours, ok := ourState(req.Status)
 		if !ok {
-			return nil, badParam("status", "is not a state of tasks: %q", wire.Clip(string(req.Status)))
+			return nil, badParam("status", "is not a task state: %q", wire.Clip(string(req.Status)))
 		}
 		p.Status = []string{ours}
 	}

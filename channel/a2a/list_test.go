@@ -26,15 +26,15 @@ func TestListTasks(t *testing.T) {
 		if str(all, "tasks", 0, "id") != str(waiting, "id") || len(all["tasks"].([]any)) != 6 {
 			t.Errorf("the newest isn't first: %v", all)
 		}
-		if _, there := get(all, "tasks", 1).(object)["artifacts"]; there {
+		if _, there := valueAt(all, "tasks", 1).(object)["artifacts"]; there {
 			t.Error("artifacts without being asked for")
 		}
 		with := k.call(b, "ListTasks", object{"includeArtifacts": true}).ok().result
-		if a, ok := get(with, "tasks", 0, "artifacts").([]any); !ok || len(a) != 0 {
-			t.Errorf("a task without artifacts has %v", get(with, "tasks", 0))
+		if a, ok := valueAt(with, "tasks", 0, "artifacts").([]any); !ok || len(a) != 0 {
+			t.Errorf("a task without artifacts has %v", valueAt(with, "tasks", 0))
 		}
 		if str(with, "tasks", 1, "artifacts", 0, "parts", 0, "text") != "x" {
-			t.Errorf("a task with artifacts has %v", get(with, "tasks", 1))
+			t.Errorf("a task with artifacts has %v", valueAt(with, "tasks", 1))
 		}
 		count := func(params object) int { return len(k.call(b, "ListTasks", params).ok().result["tasks"].([]any)) }
 		for _, c := range []struct {

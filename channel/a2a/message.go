@@ -38,7 +38,7 @@ func (s *Server) checkMessage(m *proto.Message) error {
 	case len(m.Parts) == 0:
 		return badParam("message.parts", "is empty")
 	case len(m.Parts) > s.opt.MaxParts:
-		return badParam("message.parts", "has %d parts, the most is %d", len(m.Parts), s.opt.MaxParts)
+		return badParam("message.parts", "has %d parts; the maximum is %d", len(m.Parts), s.opt.MaxParts)
 	}
 	for i, p := range m.Parts {
 		if p == nil {
@@ -58,7 +58,7 @@ func plainID(s string) bool {
 // checkPart refuses what the agent can't read.
 func checkPart(i int, p *proto.Part) error {
 	if u := string(p.URL()); u != "" && !webURL(u) {
-		return badParam(fmt.Sprintf("message.parts[%d].url", i), "is not an address of the web")
+		return badParam(fmt.Sprintf("message.parts[%d].url", i), "is not an http or https URL")
 	}
 	if p.MediaType == "" {
 		return nil
@@ -78,8 +78,8 @@ func webURL(s string) bool {
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }
 
-// input is a message as a turn takes it.
-func input(m *proto.Message, extra string) (event.Raw, error) {
+// turnInput is a message as a turn takes it.
+func turnInput(m *proto.Message, extra string) (event.Raw, error) {
 	var parts []command.Part
 	for _, p := range m.Parts {
 		parts = append(parts, inputPart(p)...)
@@ -124,9 +124,9 @@ func inputPart(p *proto.Part) []command.Part {
 // keepRaw is the largest content of a file that stays in a task's history.
 const keepRaw = 16 << 10
 
-// kept is a message as the facts keep it: what the turn has of a large file already
+// recordedMessage is a message as the facts keep it: what the turn has of a large file already
 // isn't kept twice.
-func kept(m *proto.Message) (event.Raw, error) {
+func recordedMessage(m *proto.Message) (event.Raw, error) {
 	c := *m
 	c.Parts = slices.Clone(m.Parts)
 	for i, p := range c.Parts {
@@ -152,7 +152,7 @@ func (v *view) statusMessage(e *event.Event) *proto.Message {
 	case *event.TurnFailed:
 		parts = textParts(v.turn.End.Reason())
 	case *event.ActionResolved:
-		if waiting := v.actions(); len(waiting) > 0 && interrupted(theirState(v.peer.Status)) {
+		if waiting := v.actions(); len(waiting) > 0 && isInterrupted(theirState(v.peer.Status)) {
 			parts = askParts(waiting[0].ID, waiting[0].ActionRequired)
 		}
 	}
@@ -160,7 +160,7 @@ func (v *view) statusMessage(e *event.Event) *proto.Message {
 		return nil
 	}
 	return &proto.Message{
-		ID: short("msg_", "message", v.peer.TurnID, e.ID), Role: proto.MessageRoleAgent, TaskID: v.task.ID, ContextID: v.task.ContextID, Parts: parts,
+		ID: shortID("msg_", "message", v.peer.TurnID, e.ID), Role: proto.MessageRoleAgent, TaskID: v.task.ID, ContextID: v.task.ContextID, Parts: parts,
 	}
 }
 

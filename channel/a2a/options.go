@@ -35,7 +35,7 @@ type Options struct {
 	Caller func(context.Context) (command.Caller, command.Role, bool)
 	// Card describes the agent.
 	Card CardInfo
-	// Push says how peers are told. Without a key nobody is.
+	// Push configures push notifications. Without a key there are none.
 	Push PushOptions
 	// PassOn has the node that owns a session answer a request that failed with the
 	// given error, before anything was sent; false if it can't. Nil never can.
@@ -77,11 +77,11 @@ type CardInfo struct {
 	Extensions []proto.AgentExtension
 }
 
-// PushOptions say how peers are told.
+// PushOptions configure push notifications.
 type PushOptions struct {
 	// Key seals credentials; at least 16 bytes. Empty: peers are not told.
 	Key []byte
-	// AllowHosts are hosts, with or without a port, that may be told although their
+	// AllowHosts are hosts, with or without a port, that may be notified although their
 	// addresses are not public.
 	AllowHosts []string
 	// Attempts is how often in a row a place is tried before it is given up,
@@ -91,7 +91,7 @@ type PushOptions struct {
 	Backoff, MaxBackoff time.Duration
 	// Timeout of one request, default 15 s.
 	Timeout time.Duration
-	// Workers is how many tasks of one account are told of at once, default 8;
+	// Workers is how many tasks of one account are notified about at once, default 8;
 	// AllWorkers of all accounts together, default 128.
 	Workers, AllWorkers int
 	// Transport replaces the guarded one, in tests.

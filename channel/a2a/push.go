@@ -22,7 +22,7 @@ const (
 	maxCredential = 8192
 )
 
-// checkPush refuses a configuration that can't be told at.
+// checkPush refuses a push configuration that can't be used.
 func (s *Server) checkPush(p *proto.PushConfig) error {
 	if s.seal == nil {
 		return errorf(pushNotSupported, "this agent sends no push notifications")
@@ -32,9 +32,9 @@ func (s *Server) checkPush(p *proto.PushConfig) error {
 	case p.URL == "":
 		return badParam("url", "is missing")
 	case err != nil || len(p.URL) > maxURL || !webURL(p.URL):
-		return badParam("url", "is not an address with http or https")
+		return badParam("url", "is not an http or https URL")
 	case u.User != nil:
-		return badParam("url", "has a user; credentials belong into authentication")
+		return badParam("url", "contains user information; put credentials into authentication")
 	case len(p.ID) > maxID || !plainID(p.ID):
 		return badParam("id", "is longer than %d bytes or has control characters", maxID)
 	case len(p.Token) > maxCredential || !plainHeader(p.Token):
@@ -44,8 +44,8 @@ func (s *Server) checkPush(p *proto.PushConfig) error {
 	case p.Auth != nil && (len(p.Auth.Credentials) > maxCredential || !plainHeader(p.Auth.Credentials)):
 		return badParam("authentication.credentials", "don't fit into a header")
 	}
-	if !s.allowed(u.Host) && private(u.Hostname()) {
-		return badParam("url", "names an address that is not public; the agent's configuration can allow its host")
+	if !s.allowed(u.Host) && isPrivateHost(u.Hostname()) {
+		return badParam("url", "names an address that is not public; the agent's operator can allow its host")
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func plainHeader(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// allowed reports whether a host may be told whatever its address is.
+// allowed reports whether a host may be notified whatever its address is.
 func (s *Server) allowed(host string) bool {
 	u := &url.URL{Host: host}
 	for _, a := range s.opt.Push.AllowHosts {
@@ -65,9 +65,9 @@ func (s *Server) allowed(host string) bool {
 	return false
 }
 
-// private reports whether a host is no public one by its name alone. What a name
+// isPrivateHost reports whether a host is no public one by its name alone. What a name
 // resolves to is looked at when it is dialled.
-func private(host string) bool { return dial.Private(host) }
+func isPrivateHost(host string) bool { return dial.Private(host) }
 
 // placeOf is what a sealed configuration is bound to.
 func placeOf(account, taskID, configID string) string {
@@ -82,19 +82,19 @@ func (s *Server) setPush(ctx context.Context, c *call, rec *command.PeerTaskReco
 	p.TaskID, p.Tenant = proto.TaskID(rec.RemoteTaskID), ""
 	b, err := json.Marshal(p)
 	if err != nil {
-		return badParam("url", "can't be kept")
+		return badParam("url", "could not be stored")
 	}
 	u, err := url.Parse(p.URL)
 	if err != nil {
-		return badParam("url", "is not an address")
+		return badParam("url", "is not a URL")
 	}
-	_, err = s.do(ctx, c, &command.SetPeerPush{
-		PeerTaskKey: key(rec.RemoteTaskID), ConfigID: p.ID, Target: u.Host, Sealed: s.seal.seal(placeOf(c.caller.Account, rec.RemoteTaskID, p.ID), b),
+	_, err = s.runCommand(ctx, c, &command.SetPeerPush{
+		PeerTaskKey: taskKey(rec.RemoteTaskID), ConfigID: p.ID, Target: u.Host, Sealed: s.seal.seal(placeOf(c.caller.Account, rec.RemoteTaskID, p.ID), b),
 	})
 	return err
 }
 
-func key(taskID string) command.PeerTaskKey {
+func taskKey(taskID string) command.PeerTaskKey {
 	return command.PeerTaskKey{NativeProtocol: Protocol, RemoteTaskID: taskID}
 }
 
@@ -103,7 +103,7 @@ func (s *Server) createPush(ctx context.Context, c *call, p *proto.PushConfig) (
 	if s.seal == nil {
 		return nil, errorf(pushNotSupported, "this agent sends no push notifications")
 	}
-	rec, err := s.record(ctx, c, string(p.TaskID))
+	rec, err := s.findTaskRecord(ctx, c, string(p.TaskID))
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func (s *Server) pushes(ctx context.Context, c *call, taskID string) ([]*proto.P
 	if s.seal == nil {
 		return nil, errorf(pushNotSupported, "this agent sends no push notifications")
 	}
-	rec, err := s.record(ctx, c, taskID)
+	rec, err := s.findTaskRecord(ctx, c, taskID)
 	if err != nil {
 		return nil, err
 	}
-	list, err := channel.ResultOf[command.ListPeerPushesResult](s.do(ctx, c, &command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: rec.RemoteTaskID}))
+	list, err := channel.ResultOf[command.ListPeerPushesResult](s.runCommand(ctx, c, &command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: rec.RemoteTaskID}))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Server) pushes(ctx context.Context, c *call, taskID string) ([]*proto.P
 	for i := range list.Pushes {
 		p, err := s.unseal(&list.Pushes[i])
 		if err != nil {
-			continue // sealed with a key that is gone: it can't be told at either
+			continue // sealed with a key that is gone: it can't be used either
 		}
 		p.Token = ""
 		if p.Auth != nil {
@@ -189,14 +189,14 @@ func (s *Server) deletePush(ctx context.Context, c *call, req *proto.DeleteTaskP
 	if req.ID == "" {
 		return nil, badParam("id", "is missing")
 	}
-	rec, err := s.record(ctx, c, string(req.TaskID))
+	rec, err := s.findTaskRecord(ctx, c, string(req.TaskID))
 	if err != nil {
 		return nil, err
 	}
 	if len(req.ID) > maxID {
 		return &struct{}{}, nil
 	}
-	_, err = s.do(ctx, c, &command.RemovePeerPush{PeerTaskKey: key(rec.RemoteTaskID), ConfigID: req.ID})
+	_, err = s.runCommand(ctx, c, &command.RemovePeerPush{PeerTaskKey: taskKey(rec.RemoteTaskID), ConfigID: req.ID})
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return nil, noTask(string(req.TaskID))
 	}

@@ -307,7 +307,7 @@ func TestWithoutAKeyNobodyIsTold(t *testing.T) {
 				t.Errorf("%s: code %d, status %d", method, f.code, f.status)
 			}
 		}
-		_, body := k.get(a2a.CardPath)
+		_, body := k.fetchPath(a2a.CardPath)
 		if bytes.Contains(body, []byte(`"pushNotifications":true`)) {
 			t.Error("the card promises push notifications")
 		}

@@ -63,8 +63,8 @@ func (rt *route) match(path string) (map[string]any, bool) {
 	return values, true
 }
 
-// find returns the route of a request and the parameters of its path.
-func find(r *http.Request) (*route, map[string]any, error) {
+// findRoute returns the route of a request and the parameters of its path.
+func findRoute(r *http.Request) (*route, map[string]any, error) {
 	path := strings.TrimSuffix(strings.TrimPrefix(r.URL.EscapedPath(), RESTPath), "/")
 	var allow []string
 	for i := range routes {
@@ -78,7 +78,7 @@ func find(r *http.Request) (*route, map[string]any, error) {
 		allow = append(allow, routes[i].methods...)
 	}
 	if len(allow) > 0 {
-		f := errorf(wrongMethod, "%s is not possible here", wire.Clip(r.Method))
+		f := errorf(wrongMethod, "method %s is not allowed here", wire.Clip(r.Method))
 		f.metadata = map[string]string{"allow": strings.Join(allow, ", ")}
 		return nil, nil, f
 	}
@@ -87,7 +87,7 @@ func find(r *http.Request) (*route, map[string]any, error) {
 
 // serveREST answers a request of the HTTP+JSON binding.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
-	result, st, err := s.rest(w, r)
+	result, st, err := s.dispatchREST(w, r)
 	switch {
 	case err != nil && s.opt.PassOn(r.Context(), err):
 	case err != nil:
@@ -102,8 +102,8 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) rest(w http.ResponseWriter, r *http.Request) (any, *stream, error) {
-	rt, values, err := find(r)
+func (s *Server) dispatchREST(w http.ResponseWriter, r *http.Request) (any, *stream, error) {
+	rt, values, err := findRoute(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +119,7 @@ func (s *Server) rest(w http.ResponseWriter, r *http.Request) (any, *stream, err
 	if err != nil {
 		return nil, nil, err
 	}
-	params, err := merge(body, values)
+	params, err := mergePathParams(body, values)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,8 +137,8 @@ func (s *Server) restBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	return s.readBody(w, r)
 }
 
-// merge puts the parameters of the path over those of the body.
-func merge(body []byte, values map[string]any) ([]byte, error) {
+// mergePathParams puts the parameters of the path over those of the body.
+func mergePathParams(body []byte, values map[string]any) ([]byte, error) {
 	all := map[string]any{}
 	if len(body) > 0 {
 		if tooDeep(body) {

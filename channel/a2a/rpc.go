@@ -40,24 +40,24 @@ type operation func(ctx context.Context, c *call, params []byte) (any, *stream, 
 // methods are the operations of the protocol by their names.
 func (s *Server) methods() map[string]operation {
 	return map[string]operation{
-		"SendMessage":          plain(s.sendMessage),
+		"SendMessage":          unaryOperation(s.sendMessage),
 		"SendStreamingMessage": streaming(s.sendStreaming),
-		"GetTask":              plain(s.getTask),
-		"ListTasks":            plain(s.listTasks),
-		"CancelTask":           plain(s.cancelTask),
+		"GetTask":              unaryOperation(s.getTask),
+		"ListTasks":            unaryOperation(s.listTasks),
+		"CancelTask":           unaryOperation(s.cancelTask),
 		"SubscribeToTask":      streaming(s.subscribe),
 
-		"CreateTaskPushNotificationConfig": plain(s.createPush),
-		"GetTaskPushNotificationConfig":    plain(s.getPush),
-		"ListTaskPushNotificationConfigs":  plain(s.listPushes),
-		"DeleteTaskPushNotificationConfig": plain(s.deletePush),
-		"GetExtendedAgentCard": plain(func(ctx context.Context, c *call, _ *proto.GetExtendedAgentCardRequest) (*proto.AgentCard, error) {
+		"CreateTaskPushNotificationConfig": unaryOperation(s.createPush),
+		"GetTaskPushNotificationConfig":    unaryOperation(s.getPush),
+		"ListTaskPushNotificationConfigs":  unaryOperation(s.listPushes),
+		"DeleteTaskPushNotificationConfig": unaryOperation(s.deletePush),
+		"GetExtendedAgentCard": unaryOperation(func(ctx context.Context, c *call, _ *proto.GetExtendedAgentCardRequest) (*proto.AgentCard, error) {
 			return s.extendedCard(ctx, c)
 		}),
 	}
 }
 
-func plain[P, R any](do func(context.Context, *call, *P) (R, error)) operation {
+func unaryOperation[P, R any](do func(context.Context, *call, *P) (R, error)) operation {
 	return func(ctx context.Context, c *call, params []byte) (any, *stream, error) {
 		p := new(P)
 		if err := decodeParams(params, p); err != nil {
@@ -87,7 +87,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		writeREST(w, r, errorf(wrongMethod, "the JSON-RPC binding takes POST"))
+		writeREST(w, r, errorf(wrongMethod, "the JSON-RPC binding only accepts POST"))
 		return
 	}
 	req := &rpcRequest{}
@@ -145,7 +145,7 @@ func (q *rpcRequest) read(body []byte) error {
 		return errorf(parseError, "the body is not JSON")
 	}
 	if b := bytes.TrimSpace(body); b[0] != '{' {
-		return errorf(invalidRequest, "the body is not one JSON-RPC request; batches are not taken")
+		return errorf(invalidRequest, "the body must be a single JSON-RPC request; batches are not supported")
 	}
 	var raw struct {
 		JSONRPC json.RawMessage `json:"jsonrpc"`

@@ -11,7 +11,7 @@ import (
 	"fmt"
 )
 
-// sealer encrypts what facts must not show: where peers are told, with the
+// sealer encrypts what facts must not show: the push endpoints of peers, with the
 // credentials for it. A sealed text opens only where it was made for.
 type sealer struct{ aead cipher.AEAD }
 

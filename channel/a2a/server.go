@@ -12,7 +12,7 @@ import (
 type Server struct {
 	opt  Options
 	card *card
-	seal *sealer // nil: nobody is told
+	seal *sealer // nil: no push notifications
 
 	views      *views
 	teller     *teller
@@ -40,7 +40,7 @@ func New(opt Options) (*Server, error) {
 // Close or the end of ctx.
 func (s *Server) Start(ctx context.Context) { s.teller.start(ctx) }
 
-// Close ends the telling and waits for it. What is left is told after the next
+// Close stops push notifications and waits for that. What is left is sent after the next
 // start.
 func (s *Server) Close() { s.teller.close() }
 
@@ -61,8 +61,8 @@ type call struct {
 	extensions []string
 }
 
-// do carries out a command for a peer, if its role lets it.
-func (s *Server) do(ctx context.Context, c *call, p command.Params) (any, error) {
+// runCommand carries out a command for a peer, if its role lets it.
+func (s *Server) runCommand(ctx context.Context, c *call, p command.Params) (any, error) {
 	if d, ok := command.Lookup(p.Command()); ok && !c.role.Allows(d.Scope) {
 		return nil, errorf(forbidden, "this needs a token with the role %s; this one has the role %s", d.Scope, c.role)
 	}

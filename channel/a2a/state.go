@@ -42,7 +42,7 @@ func ourState(theirs proto.TaskState) (string, bool) {
 	return "", false
 }
 
-// interrupted reports whether a task waits for its peer.
-func interrupted(s proto.TaskState) bool {
+// isInterrupted reports whether a task waits for its peer.
+func isInterrupted(s proto.TaskState) bool {
 	return s == proto.TaskStateInputRequired || s == proto.TaskStateAuthRequired
 }

@@ -30,9 +30,9 @@ type stream struct {
 	pieces     pieces
 }
 
-// follow begins a stream. From the beginning: the task as it was when it was
+// followTask begins a stream. From the beginning: the task as it was when it was
 // accepted, and all that happened since; otherwise as it is now.
-func (s *Server) follow(ctx context.Context, c *call, rec *command.PeerTaskRecord, fromBeginning bool) (*stream, error) {
+func (s *Server) followTask(ctx context.Context, c *call, rec *command.PeerTaskRecord, fromBeginning bool) (*stream, error) {
 	st := &stream{s: s, caller: c.caller, rec: rec, view: newView(rec, s.opt.Fixtures)}
 	var err error
 	if fromBeginning {
@@ -54,7 +54,7 @@ func (st *stream) begin(ctx context.Context) error {
 		return err
 	}
 	for i := range events {
-		if _, err := st.view.take(&events[i], st.s.reader(ctx, st.caller)); err != nil {
+		if _, err := st.view.foldDelivered(&events[i], st.s.reader(ctx, st.caller)); err != nil {
 			return err
 		}
 	}
@@ -92,11 +92,11 @@ func (st *stream) run(ctx context.Context, send func(proto.Event) error, idle ti
 			}
 		}
 		for i := range events {
-			e, err := st.view.take(&events[i], read)
+			e, err := st.view.foldDelivered(&events[i], read)
 			if err != nil {
 				return err
 			}
-			if err := st.tell(e, send); err != nil {
+			if err := st.sendUpdates(e, send); err != nil {
 				return err
 			}
 			if st.over() {
@@ -107,8 +107,8 @@ func (st *stream) run(ctx context.Context, send func(proto.Event) error, idle ti
 	return nil
 }
 
-// tell sends what follows from a fact.
-func (st *stream) tell(e *event.Event, send func(proto.Event) error) error {
+// sendUpdates sends what follows from a fact.
+func (st *stream) sendUpdates(e *event.Event, send func(proto.Event) error) error {
 	if e == nil {
 		return nil
 	}

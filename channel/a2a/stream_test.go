@@ -15,7 +15,7 @@ import (
 func TestAStreamHasTheWholeLife(t *testing.T) {
 	both(t, func(t *testing.T, b binding) {
 		k := newKit(t)
-		events := k.open(b, "SendStreamingMessage", message("m1", "say Hello.")).rest()
+		events := k.open(b, "SendStreamingMessage", message("m1", "say Hello.")).readToEnd()
 		if want := "[task SUBMITTED WORKING artifact last: Hello. COMPLETED]"; fmt.Sprint(kinds(events)) != want {
 			t.Errorf("%v", kinds(events))
 		}
@@ -70,11 +70,11 @@ func TestAnAnswerComesInPieces(t *testing.T) {
 func TestAStreamEndsWithAQuestion(t *testing.T) {
 	both(t, func(t *testing.T, b binding) {
 		k := newKit(t)
-		events := k.open(b, "SendStreamingMessage", message("m1", "ask What?")).rest()
+		events := k.open(b, "SendStreamingMessage", message("m1", "ask What?")).readToEnd()
 		if want := "[task SUBMITTED WORKING INPUT_REQUIRED]"; fmt.Sprint(kinds(events)) != want {
 			t.Errorf("%v", kinds(events))
 		}
-		rest := k.open(b, "SendStreamingMessage", message("m2", "that", object{"taskId": str(events[0], "task", "id")})).rest()
+		rest := k.open(b, "SendStreamingMessage", message("m2", "that", object{"taskId": str(events[0], "task", "id")})).readToEnd()
 		names := kinds(rest)
 		if !strings.HasPrefix(names[0], "task ") || !strings.HasSuffix(names[len(names)-1], "COMPLETED") {
 			t.Errorf("after the answer: %v", names)
@@ -83,7 +83,7 @@ func TestAStreamEndsWithAQuestion(t *testing.T) {
 }
 
 // A subscriber gets the task as it is, then all that happens until its end: also
-// when it waits for its peer meanwhile.
+// when it waits for its peer in the meantime.
 func TestSubscribe(t *testing.T) {
 	both(t, func(t *testing.T, b binding) {
 		k := newKit(t)
@@ -98,7 +98,7 @@ func TestSubscribe(t *testing.T) {
 		gone.next()
 		gone.close() // one that goes away changes nothing for the others
 		k.call(b, "SendMessage", now(message("m2", "that", object{"taskId": task["id"]}))).task()
-		a, c := one.rest(), two.rest()
+		a, c := one.readToEnd(), two.readToEnd()
 		names := kinds(a)
 		if fmt.Sprint(names) != fmt.Sprint(kinds(c)) || names[0] != "WORKING" || names[len(names)-1] != "COMPLETED" {
 			t.Errorf("%v and %v", names, kinds(c))
@@ -109,7 +109,7 @@ func TestSubscribe(t *testing.T) {
 func TestSubscribeTakesGet(t *testing.T) {
 	k := newKit(t)
 	task := k.call(httpJSON, "SendMessage", message("m1", "ask What?")).task()
-	r := k.rest("SubscribeToTask", object{"id": task["id"]})
+	r := k.restRequest("SubscribeToTask", object{"id": task["id"]})
 	r.Method = http.MethodGet
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -131,7 +131,7 @@ func TestASilentStreamShowsThatItLives(t *testing.T) {
 		t.Fatal("the stream ended without a sign of life")
 	}
 	k.agent.open(1)
-	if names := kinds(s.rest()); len(names) == 0 || names[len(names)-1] != "COMPLETED" {
+	if names := kinds(s.readToEnd()); len(names) == 0 || names[len(names)-1] != "COMPLETED" {
 		t.Errorf("%v", names)
 	}
 }
@@ -173,13 +173,13 @@ func TestAStreamOverARestart(t *testing.T) {
 	s := k.open(jsonRPC, "SubscribeToTask", object{"id": task["id"]})
 	s.next()
 	k.restart()
-	s.rest()
+	s.readToEnd()
 	again := k.open(jsonRPC, "SubscribeToTask", object{"id": task["id"]})
 	if first := again.next(); state(first["task"]) != "TASK_STATE_INPUT_REQUIRED" {
 		t.Errorf("first %v", first)
 	}
 	k.call(jsonRPC, "SendMessage", now(message("m2", "that", object{"taskId": task["id"]}))).task()
-	if names := kinds(again.rest()); names[len(names)-1] != "COMPLETED" {
+	if names := kinds(again.readToEnd()); names[len(names)-1] != "COMPLETED" {
 		t.Errorf("%v", names)
 	}
 }

@@ -163,14 +163,14 @@ func TestAnApprovalNeedsAClearWord(t *testing.T) {
 			if state(task) != "TASK_STATE_INPUT_REQUIRED" {
 				t.Fatalf("status %v", task["status"])
 			}
-			ask := get(task, "status", "message", "parts", 1, "data")
-			if str(ask, "actionType") != "tool_permission" || str(ask, "toolName") != "write_file" || len(get(ask, "decisions").([]any)) == 0 {
+			ask := valueAt(task, "status", "message", "parts", 1, "data")
+			if str(ask, "actionType") != "tool_permission" || str(ask, "toolName") != "write_file" || len(valueAt(ask, "decisions").([]any)) == 0 {
 				t.Errorf("ask %v", ask)
 			}
 			to := object{"taskId": task["id"]}
 			k.call(jsonRPC, "SendMessage", message(fmt.Sprint("v", i), "perhaps, I don't know", to)).fails("INVALID_PARAMS")
 			if data, ok := c.part["data"].(object); ok && data["actionId"] != nil {
-				data["actionId"] = get(ask, "actionId")
+				data["actionId"] = valueAt(ask, "actionId")
 			}
 			to["parts"] = []object{c.part}
 			done := k.call(jsonRPC, "SendMessage", message(fmt.Sprint("a", i), "", to)).task()
@@ -181,7 +181,7 @@ func TestAnApprovalNeedsAClearWord(t *testing.T) {
 	}
 	k.call(jsonRPC, "SendMessage", message("w", "write g.txt", object{"contextId": "c"})).task()
 	other := k.call(jsonRPC, "ListTasks", object{"contextId": "c"}).ok()
-	bad := message("x", "", object{"taskId": get(other.result, "tasks", 0, "id"), "parts": []object{{"data": object{"actionId": "action_other", "decision": "allow"}}}})
+	bad := message("x", "", object{"taskId": valueAt(other.result, "tasks", 0, "id"), "parts": []object{{"data": object{"actionId": "action_other", "decision": "allow"}}}})
 	k.call(jsonRPC, "SendMessage", bad).fails("INVALID_PARAMS")
 }
 

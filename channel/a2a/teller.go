@@ -33,12 +33,12 @@ type teller struct {
 	crew      crew
 }
 
-// told is a task that somebody is told of.
+// told is a task with push notifications.
 type told struct {
 	account string
 	rec     *command.PeerTaskRecord
 	// queued says that it is in the queue, busy that a worker has it, again that
-	// something happened meanwhile.
+	// something happened in the meantime.
 	queued, busy, again bool
 	// timer puts it into the queue after a wait.
 	timer *time.Timer
@@ -82,7 +82,7 @@ func (t *teller) close() {
 	if t.stop != nil {
 		t.stop()
 	}
-	t.ctx = nil // nobody is hired any more
+	t.ctx = nil // no new workers start
 	for _, x := range t.byTask {
 		if x.timer != nil {
 			x.timer.Stop()
@@ -148,7 +148,7 @@ func (t *teller) listen(ctx context.Context) {
 		}
 		if err := t.hear(ctx, &taken); err != nil && ctx.Err() == nil {
 			t.s.opt.Logger.Warn("following the facts of A2A tasks was interrupted", "error", err)
-			pause(ctx, time.Second)
+			sleepContext(ctx, time.Second)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (t *teller) heard(events []command.Delivered) {
 	}
 }
 
-// news reports whether facts of a type can change what a peer is told.
+// news reports whether facts of a type can change what a peer gets.
 func news(t event.Type) bool {
 	switch t { //nolint:exhaustive // the others can't
 	case event.TypeTurnStarted, event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeActionRequired, event.TypeActionResolved,
@@ -247,9 +247,9 @@ func (t *teller) takeUp(ctx context.Context) error {
 		return err
 	}
 	for _, push := range list.Pushes {
-		rec, err := channel.ResultOf[command.PeerTaskRecord](t.s.opt.Runtime.Do(ctx, host(push.Account), &command.GetPeerTask{PeerTaskKey: key(push.RemoteTaskID)}))
+		rec, err := channel.ResultOf[command.PeerTaskRecord](t.s.opt.Runtime.Do(ctx, host(push.Account), &command.GetPeerTask{PeerTaskKey: taskKey(push.RemoteTaskID)}))
 		if err != nil && fault.KindOf(err) == fault.NotFound {
-			continue // a wish to be told of a task that isn't here must not keep the others from it
+			continue // a push configuration of a task that isn't here must not block the others
 		}
 		if err != nil {
 			return err
@@ -264,8 +264,8 @@ func host(account string) command.Caller {
 	return command.Caller{Account: account, Actor: event.Actor{Kind: "host", ID: Protocol, Account: account}}
 }
 
-// put takes a task back from a worker.
-func (t *teller) put(x *told, wait time.Duration, done bool) {
+// returnTask takes a task back from a worker.
+func (t *teller) returnTask(x *told, wait time.Duration, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x.busy = false
@@ -287,8 +287,8 @@ func (t *teller) put(x *told, wait time.Duration, done bool) {
 	}
 }
 
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// sleepContext waits, or until ctx ends.
+func sleepContext(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -194,11 +194,11 @@ func TestFixturePrefixes(t *testing.T) {
 
 func TestViewsAreBounded(t *testing.T) {
 	vs := newViews()
-	first := vs.of("a", "0")
+	first := vs.viewOf("a", "0")
 	for i := range maxViews {
-		vs.of("a", strings.Repeat("x", i+1))
+		vs.viewOf("a", strings.Repeat("x", i+1))
 	}
-	if vs.of("a", "0") == first || len(vs.byKey) > maxViews+1 || vs.order.Len() != len(vs.byKey) {
+	if vs.viewOf("a", "0") == first || len(vs.byKey) > maxViews+1 || vs.order.Len() != len(vs.byKey) {
 		t.Errorf("%d views are kept", len(vs.byKey))
 	}
 }

@@ -25,13 +25,13 @@ type view struct {
 	// be too much to keep. answer is what its model said last.
 	turn   turnview.View
 	answer string
-	// updates are what a peer is told, in order, but for pieces of answers.
+	// updates are what a peer gets, in order, except pieces of answers.
 	updates []update
 	// size is about what the contents take in memory.
 	size int
 }
 
-// update is something that a peer is told, and the fact that it follows from.
+// update is something that a peer gets, and the fact that it follows from.
 type update struct {
 	sequence uint64
 	event    proto.Event
@@ -80,10 +80,10 @@ func (v *view) apply(e *event.Event, read reader) error {
 			return nil
 		}
 		v.setStatus(e, nil)
-		v.updates = nil // the task itself is the first that a peer is told
-		return v.say(p.Message, p.MessageRef, read)
+		v.updates = nil // the task itself is the first thing that a peer gets
+		return v.appendPeerMessage(p.Message, p.MessageRef, read)
 	case *event.PeerTaskUpdated:
-		return v.say(p.Message, p.MessageRef, read)
+		return v.appendPeerMessage(p.Message, p.MessageRef, read)
 	case *event.ModelCompleted:
 		if !turnview.Speaks(p.Purpose) {
 			return nil
@@ -107,7 +107,7 @@ func (v *view) apply(e *event.Event, read reader) error {
 // asks reports whether a fact asks the peer something more while it waits already.
 func (v *view) asks(e *event.Event) bool {
 	p, ok := e.Payload.(*event.ActionRequired)
-	return ok && state.AsksPeer(p.ActionType) && interrupted(theirState(v.peer.Status))
+	return ok && state.AsksPeer(p.ActionType) && isInterrupted(theirState(v.peer.Status))
 }
 
 // actions are those that the peer can answer, oldest first.
@@ -128,8 +128,8 @@ func (v *view) setStatus(e *event.Event, message *proto.Message) {
 	}})
 }
 
-// say adds a message of the peer to the history.
-func (v *view) say(message event.Raw, ref string, read reader) error {
+// appendPeerMessage adds a message of the peer to the history.
+func (v *view) appendPeerMessage(message event.Raw, ref string, read reader) error {
 	if len(message) == 0 && ref != "" {
 		b, err := read(ref)
 		if err != nil {
@@ -169,7 +169,7 @@ func (v *view) deliver(e *event.Event, p *event.TurnCompleted) {
 		parts = textParts(v.answer)
 	}
 	if len(parts) > 0 {
-		v.add(e.Sequence, &proto.Artifact{ID: proto.ArtifactID(artifactOf(v.peer.TurnID)), Name: "answer", Parts: parts})
+		v.putArtifact(e.Sequence, &proto.Artifact{ID: proto.ArtifactID(artifactOf(v.peer.TurnID)), Name: "answer", Parts: parts})
 	}
 }
 
@@ -179,8 +179,8 @@ func textParts(text string) proto.ContentParts {
 	return proto.ContentParts{part}
 }
 
-// add puts an artifact into the task, in place of one with the same id.
-func (v *view) add(sequence uint64, a *proto.Artifact) {
+// putArtifact puts an artifact into the task, in place of one with the same id.
+func (v *view) putArtifact(sequence uint64, a *proto.Artifact) {
 	v.task.Artifacts = slices.DeleteFunc(slices.Clone(v.task.Artifacts), func(old *proto.Artifact) bool { return old.ID == a.ID })
 	v.task.Artifacts = append(v.task.Artifacts, a)
 	v.updates = append(v.updates, update{sequence, &proto.TaskArtifactUpdateEvent{
@@ -213,7 +213,7 @@ func (v *view) produced(e *event.Event, p *event.ArtifactChanged, read reader) e
 	default:
 		return nil // a peer can't reach it
 	}
-	v.add(e.Sequence, &proto.Artifact{
+	v.putArtifact(e.Sequence, &proto.Artifact{
 		ID: proto.ArtifactID(e.ArtifactID), Name: orElse(p.Title, e.ArtifactID), Parts: proto.ContentParts{part},
 	})
 	return nil

@@ -24,7 +24,7 @@ type views struct {
 	order *list.List // of *kept views, the one used last in front
 }
 
-// keptView is a view and the lock of whoever brings it up to date.
+// keptView is a view and the lock for bringing it up to date.
 type keptView struct {
 	key string
 	mu  sync.Mutex
@@ -40,8 +40,8 @@ const (
 
 func newViews() *views { return &views{byKey: map[string]*list.Element{}, order: list.New()} }
 
-// of returns the kept view of a task, a new one if there is none.
-func (vs *views) of(account, taskID string) *keptView {
+// viewOf returns the kept view of a task, a new one if there is none.
+func (vs *views) viewOf(account, taskID string) *keptView {
 	key := account + "\x00" + taskID
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -59,24 +59,24 @@ func (vs *views) of(account, taskID string) *keptView {
 	return k
 }
 
-// record finds a task of the caller's account.
-func (s *Server) record(ctx context.Context, c *call, taskID string) (*command.PeerTaskRecord, error) {
+// findTaskRecord finds a task of the caller's account.
+func (s *Server) findTaskRecord(ctx context.Context, c *call, taskID string) (*command.PeerTaskRecord, error) {
 	if taskID == "" {
 		return nil, badParam("id", "is missing")
 	}
 	if len(taskID) > maxID {
 		return nil, noTask(taskID)
 	}
-	rec, err := channel.ResultOf[command.PeerTaskRecord](s.do(ctx, c, &command.GetPeerTask{PeerTaskKey: key(taskID)}))
+	rec, err := channel.ResultOf[command.PeerTaskRecord](s.runCommand(ctx, c, &command.GetPeerTask{PeerTaskKey: taskKey(taskID)}))
 	if err != nil && fault.KindOf(err) == fault.NotFound {
 		return nil, noTask(taskID)
 	}
 	return rec, err
 }
 
-// look brings a task's view up to date and looks at it.
-func (s *Server) look(ctx context.Context, caller command.Caller, rec *command.PeerTaskRecord, see func(*view)) error {
-	k := s.views.of(caller.Account, rec.RemoteTaskID)
+// withCurrentView brings a task's view up to date and looks at it.
+func (s *Server) withCurrentView(ctx context.Context, caller command.Caller, rec *command.PeerTaskRecord, see func(*view)) error {
+	k := s.views.viewOf(caller.Account, rec.RemoteTaskID)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.v == nil {
@@ -103,15 +103,15 @@ func (s *Server) catchUp(ctx context.Context, caller command.Caller, sessionID s
 		if err != nil || v.ended() {
 			return err
 		}
-		if _, err := v.take(&d, read); err != nil {
+		if _, err := v.foldDelivered(&d, read); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take folds a delivered fact, if it concerns the view, and returns it decoded.
-func (v *view) take(d *command.Delivered, read reader) (*event.Event, error) {
+// foldDelivered folds a delivered fact, if it concerns the view, and returns it decoded.
+func (v *view) foldDelivered(d *command.Delivered, read reader) (*event.Event, error) {
 	if d.Sequence <= v.through {
 		return nil, nil
 	}
@@ -159,6 +159,6 @@ func (s *Server) reader(ctx context.Context, caller command.Caller) reader {
 // taskNow returns a task as it is now.
 func (s *Server) taskNow(ctx context.Context, caller command.Caller, rec *command.PeerTaskRecord, history *int) (*proto.Task, error) {
 	var t *proto.Task
-	err := s.look(ctx, caller, rec, func(v *view) { t = v.snapshot(history) })
+	err := s.withCurrentView(ctx, caller, rec, func(v *view) { t = v.snapshot(history) })
 	return t, err
 }

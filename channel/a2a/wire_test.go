@@ -34,7 +34,7 @@ func (k *kit) send(r *http.Request) (*plainAnswer, []byte) {
 	return &plainAnswer{res.StatusCode, res.Header}, b
 }
 
-func (k *kit) get(path string, header ...string) (*plainAnswer, []byte) {
+func (k *kit) fetchPath(path string, header ...string) (*plainAnswer, []byte) {
 	k.t.Helper()
 	r, err := http.NewRequestWithContext(k.t.Context(), http.MethodGet, k.http.URL+path, nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func (k *kit) get(path string, header ...string) (*plainAnswer, []byte) {
 
 func TestThePublicCard(t *testing.T) {
 	k := newKit(t)
-	res, body := k.get(a2a.CardPath)
+	res, body := k.fetchPath(a2a.CardPath)
 	var card proto.AgentCard
 	if err := json.Unmarshal(body, &card); err != nil {
 		t.Fatal(err)
@@ -74,14 +74,14 @@ func TestThePublicCard(t *testing.T) {
 		t.Errorf("headers %v", res.Header)
 	}
 	for _, header := range [][]string{{"If-None-Match", etag}, {"If-Modified-Since", modified}, {"If-None-Match", `"other", ` + etag}} {
-		if res, body := k.get(a2a.CardPath, header...); res.StatusCode != http.StatusNotModified || len(body) > 0 || res.Header.Get("ETag") != etag {
+		if res, body := k.fetchPath(a2a.CardPath, header...); res.StatusCode != http.StatusNotModified || len(body) > 0 || res.Header.Get("ETag") != etag {
 			t.Errorf("%v: %d", header, res.StatusCode)
 		}
 	}
-	if res, _ := k.get(a2a.CardPath, "If-None-Match", `"other"`); res.StatusCode != http.StatusOK {
+	if res, _ := k.fetchPath(a2a.CardPath, "If-None-Match", `"other"`); res.StatusCode != http.StatusOK {
 		t.Errorf("another card: %d", res.StatusCode)
 	}
-	if res, _ := k.get(a2a.CardPath, "Accept", "application/a2a+json"); res.Header.Get("Content-Type") != "application/a2a+json" {
+	if res, _ := k.fetchPath(a2a.CardPath, "Accept", "application/a2a+json"); res.Header.Get("Content-Type") != "application/a2a+json" {
 		t.Errorf("asked for the protocol's type: %v", res.Header)
 	}
 	if res, _ := k.send(k.post(a2a.CardPath, object{})); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") == "" {
@@ -115,7 +115,7 @@ func TestVersions(t *testing.T) {
 		} {
 			r := k.request(b, "ListTasks", object{})
 			r.Header.Set("A2a-Version", version)
-			a := k.do(b, r).fails(want)
+			a := k.sendRequest(b, r).fails(want)
 			if want != "" && (b == jsonRPC && a.code != -32009 || b == httpJSON && a.status != 400) {
 				t.Errorf("%q: code %d, status %d", version, a.code, a.status)
 			}
@@ -123,7 +123,7 @@ func TestVersions(t *testing.T) {
 		r := k.request(b, "ListTasks", object{})
 		r.Header.Del("A2a-Version")
 		r.URL.RawQuery = "A2A-Version=1.0"
-		k.do(b, r).ok()
+		k.sendRequest(b, r).ok()
 	})
 }
 
@@ -135,7 +135,7 @@ func TestExtensions(t *testing.T) {
 		k.call(b, "ListTasks", object{}).fails("EXTENSION_SUPPORT_REQUIRED")
 		r := k.request(b, "ListTasks", object{})
 		r.Header.Set("A2a-Extensions", "https://y.example/other, https://x.example/one")
-		k.do(b, r).ok()
+		k.sendRequest(b, r).ok()
 	})
 }
 
@@ -226,20 +226,20 @@ func TestNonsenseOverJSONRPC(t *testing.T) {
 	} {
 		r := k.post(a2a.RPCPath, object{})
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-		if a := k.do(jsonRPC, r); a.code != want || a.status != 200 {
+		if a := k.sendRequest(jsonRPC, r); a.code != want || a.status != 200 {
 			t.Errorf("%.60q: %d (%s), expected %d", body, a.code, a.message, want)
 		}
 	}
 	r := k.post(a2a.RPCPath, object{})
 	r.Header.Set("Content-Type", "text/plain")
-	if a := k.do(jsonRPC, r).fails("CONTENT_TYPE_NOT_SUPPORTED"); a.code != -32005 {
+	if a := k.sendRequest(jsonRPC, r).fails("CONTENT_TYPE_NOT_SUPPORTED"); a.code != -32005 {
 		t.Errorf("code %d", a.code)
 	}
 	id := k.post(a2a.RPCPath+"/", object{"jsonrpc": "2.0", "id": "mine", "method": "ListTasks"})
-	if a := k.do(jsonRPC, id); a.ok().body["id"] != "mine" {
+	if a := k.sendRequest(jsonRPC, id); a.ok().body["id"] != "mine" {
 		t.Errorf("the id became %v", a.body["id"])
 	}
-	if res, _ := k.get(a2a.RPCPath); res.StatusCode != http.StatusMethodNotAllowed {
+	if res, _ := k.fetchPath(a2a.RPCPath); res.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", res.StatusCode)
 	}
 }
@@ -282,21 +282,21 @@ func TestNonsenseOverREST(t *testing.T) {
 			t.Errorf("%s %s: no Allow", c.method, c.path)
 		}
 	}
-	r := k.rest("SendMessage", message("m", "say x"))
+	r := k.restRequest("SendMessage", message("m", "say x"))
 	r.Header.Set("Content-Type", "text/plain")
-	if a := k.do(httpJSON, r).fails("CONTENT_TYPE_NOT_SUPPORTED"); a.status != 400 {
+	if a := k.sendRequest(httpJSON, r).fails("CONTENT_TYPE_NOT_SUPPORTED"); a.status != 400 {
 		t.Errorf("status %d", a.status)
 	}
 	for accept, want := range map[string]string{"": "application/json", "*/*": "application/json", "application/a2a+json, */*": "application/a2a+json"} {
-		r := k.rest("ListTasks", object{})
+		r := k.restRequest("ListTasks", object{})
 		r.Header.Set("Accept", accept)
-		if a := k.do(httpJSON, r); a.header.Get("Content-Type") != want {
+		if a := k.sendRequest(httpJSON, r); a.header.Get("Content-Type") != want {
 			t.Errorf("Accept %q: %s", accept, a.header.Get("Content-Type"))
 		}
 	}
-	r = k.rest("SendMessage", message("m", "say x"))
+	r = k.restRequest("SendMessage", message("m", "say x"))
 	r.Header.Set("Content-Type", "application/a2a+json; charset=utf-8")
-	k.do(httpJSON, r).ok()
+	k.sendRequest(httpJSON, r).ok()
 }
 
 // Readers of the protocol's JSON take the names of its definition, too.
@@ -307,7 +307,7 @@ func TestNamesInSnakeCase(t *testing.T) {
 		"metadata": object{"keep_this": 1},
 	}, "configuration": object{"history_length": 1, "return_immediately": false}}
 	task := k.call(jsonRPC, "SendMessage", sent).task()
-	if task["contextId"] != "snake" || get(task, "history", 0, "metadata", "keep_this") != float64(1) {
+	if task["contextId"] != "snake" || valueAt(task, "history", 0, "metadata", "keep_this") != float64(1) {
 		t.Errorf("task %v", task)
 	}
 	if n := k.call(jsonRPC, "ListTasks", object{"context_id": "snake", "page_size": 1}).ok().result; n["totalSize"] != float64(1) || n["pageSize"] != float64(1) {
@@ -331,7 +331,7 @@ func TestPartsOfAllKinds(t *testing.T) {
 		if err := json.Unmarshal(want, &plain); err != nil {
 			t.Fatal(err)
 		}
-		got, _ := json.Marshal(get(task, "history", 0, "parts"))
+		got, _ := json.Marshal(valueAt(task, "history", 0, "parts"))
 		again, _ := json.Marshal(plain)
 		if !bytes.Equal(got, again) || str(task, "history", 0, "metadata", "k") != "v" || str(task, "history", 0, "referenceTaskIds", 0) != "other" {
 			t.Errorf("history %s\nexpected %s", got, again)

@@ -32,7 +32,7 @@ type line struct {
 }
 
 // peer is a client that speaks raw lines.
-type peer struct {
+type testClient struct {
 	*testing.T
 	in     *io.PipeWriter
 	lines  *bufio.Scanner
@@ -43,11 +43,11 @@ type peer struct {
 	once  sync.Once
 }
 
-func connect(t *testing.T, rt command.Runtime) *peer {
+func connect(t *testing.T, rt command.Runtime) *testClient {
 	t.Helper()
 	inRead, inWrite := io.Pipe()
 	outRead, outWrite := io.Pipe()
-	p := &peer{T: t, in: inWrite, lines: bufio.NewScanner(outRead), served: make(chan error, 1)}
+	p := &testClient{T: t, in: inWrite, lines: bufio.NewScanner(outRead), served: make(chan error, 1)}
 	p.lines.Buffer(nil, 1<<20)
 	a := acp.New(acp.Options{Runtime: rt, Caller: command.Local(), Version: "test"})
 	go func() {
@@ -60,7 +60,7 @@ func connect(t *testing.T, rt command.Runtime) *peer {
 }
 
 // leave ends the input and waits for the agent.
-func (p *peer) leave() {
+func (p *testClient) leave() {
 	p.once.Do(func() {
 		_ = p.in.Close()
 		for p.lines.Scan() {
@@ -72,7 +72,7 @@ func (p *peer) leave() {
 	})
 }
 
-func (p *peer) send(text string) {
+func (p *testClient) send(text string) {
 	p.Helper()
 	if _, err := io.WriteString(p.in, text+"\n"); err != nil {
 		p.Fatal(err)
@@ -80,7 +80,7 @@ func (p *peer) send(text string) {
 }
 
 // next returns the first message that fits.
-func (p *peer) next(fits func(*line) bool) line {
+func (p *testClient) next(fits func(*line) bool) line {
 	p.Helper()
 	for i := range p.aside {
 		if fits(&p.aside[i]) {
@@ -103,18 +103,18 @@ func (p *peer) next(fits func(*line) bool) line {
 	return line{}
 }
 
-func (p *peer) answerTo(id string) line {
+func (p *testClient) answerTo(id string) line {
 	p.Helper()
 	return p.next(func(m *line) bool { return m.Method == "" && string(m.ID) == id })
 }
 
-func (p *peer) asked(method string) line {
+func (p *testClient) awaitRequest(method string) line {
 	p.Helper()
 	return p.next(func(m *line) bool { return m.Method == method })
 }
 
 // ask sends a request and returns its answer's id.
-func (p *peer) ask(method, params string) string {
+func (p *testClient) ask(method, params string) string {
 	p.Helper()
 	p.nextID++
 	id := fmt.Sprint(p.nextID)
@@ -123,7 +123,7 @@ func (p *peer) ask(method, params string) string {
 }
 
 // open initializes and opens a session.
-func (p *peer) open(capabilities string) string {
+func (p *testClient) open(capabilities string) string {
 	p.Helper()
 	p.answerTo(p.ask("initialize", `{"protocolVersion":1,"clientCapabilities":`+capabilities+`}`))
 	m := p.answerTo(p.ask("session/new", fmt.Sprintf(`{"cwd":%q,"mcpServers":[]}`, p.TempDir())))
@@ -136,12 +136,12 @@ func (p *peer) open(capabilities string) string {
 	return s.SessionID
 }
 
-func (p *peer) prompt(sessionID, text string) string {
+func (p *testClient) prompt(sessionID, text string) string {
 	p.Helper()
 	return p.ask("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":%q}]}`, sessionID, text))
 }
 
-func (p *peer) refused(m line, code int) {
+func (p *testClient) refused(m line, code int) {
 	p.Helper()
 	if m.Error == nil || m.Error.Code != code || m.Error.Message == "" {
 		p.Fatalf("got %+v %s, want error %d", m.Error, m.Result, code)
@@ -204,7 +204,7 @@ func TestAClientThatIsGoneLeavesTheTurn(t *testing.T) {
 	p := connect(t, rt)
 	id := p.open("{}")
 	p.prompt(id, "write")
-	p.asked("session/request_permission")
+	p.awaitRequest("session/request_permission")
 	p.leave()
 
 	// Nothing was decided for the client.
@@ -222,7 +222,7 @@ func TestAClientThatIsGoneLeavesTheTurn(t *testing.T) {
 		t.Fatalf("%v %+v", err, list)
 	}
 	again.answerTo(again.ask("session/resume", fmt.Sprintf(`{"sessionId":%q,"cwd":%q}`, id, list.Sessions[0].Cwd)))
-	m := again.asked("session/request_permission")
+	m := again.awaitRequest("session/request_permission")
 	// A prompt behind it waits for its turn.
 	prompt := again.prompt(id, "hello")
 	again.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"allow_once"}}}`, m.ID))
@@ -244,7 +244,7 @@ func TestWhatIsNoClearYesIsNone(t *testing.T) {
 				script.Answer{Text: "Not written."})
 			p := connect(t, rt)
 			prompt := p.prompt(p.open("{}"), "write")
-			m := p.asked("session/request_permission")
+			m := p.awaitRequest("session/request_permission")
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer))
 			p.answerTo(prompt)
 			p.next(func(m *line) bool { return strings.Contains(string(m.Params), `"status":"failed"`) })
@@ -259,7 +259,7 @@ func TestAClientThatCannotBeAskedIsTold(t *testing.T) {
 	p := connect(t, rt)
 	id := p.open("{}")
 	prompt := p.prompt(id, "write")
-	m := p.asked("session/request_permission")
+	m := p.awaitRequest("session/request_permission")
 	p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID))
 	p.next(func(m *line) bool { return strings.Contains(string(m.Params), "agentd approve action_") })
 	// It is still asked, and can be answered another way.
@@ -284,7 +284,7 @@ func TestAnAnswerThatDoesNotFitIsAskedForAgain(t *testing.T) {
 	p := connect(t, rt)
 	prompt := p.prompt(p.open(`{"elicitation":{"form":{}}}`), "go")
 	for _, value := range []string{"1", "5"} {
-		m := p.asked("elicitation/create")
+		m := p.awaitRequest("elicitation/create")
 		if !strings.Contains(string(m.Params), "How many?") {
 			t.Errorf("%s", m.Params)
 		}

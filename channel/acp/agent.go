@@ -29,7 +29,7 @@ type Model struct {
 type Options struct {
 	// Runtime carries out what the client asks for.
 	Runtime command.Runtime
-	// Caller is who asks.
+	// Caller is the identity that commands run as.
 	Caller command.Caller
 	// Version of the program.
 	Version string
@@ -40,7 +40,7 @@ type Options struct {
 	// TakeUp, if set, has the runtime go on with what an earlier process left
 	// unfinished in a session; it is called when one is loaded or resumed.
 	TakeUp func(ctx context.Context, sessionID string) error
-	// StopWait is how long Serve, once it is told to stop, waits for a client that
+	// StopWait is how long Serve, once it is stopping, waits for a client that
 	// doesn't read; default 2 s.
 	StopWait time.Duration
 	// IDs makes the ids of turns; it defaults to a source of its own.
@@ -83,7 +83,7 @@ func New(opt Options) *Agent {
 // Serve answers until the input ends, the output can't be written any more or ctx
 // ends. The end of the input is no error. What was under way is given up, not
 // undone: turns go on. A reader that can't be ended is left behind when ctx ends,
-// and so is whoever waits for a client that doesn't read.
+// and so is a goroutine that waits for a client that doesn't read.
 func (a *Agent) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -104,13 +104,13 @@ func (a *Agent) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
-	a.settle()
+	a.waitForRequests()
 	return err
 }
 
-// settle waits for what is under way. A write into a pipe that nobody empties can't
+// waitForRequests waits for running requests. A write into a full pipe can't
 // be ended: then it is left to the end of the process.
-func (a *Agent) settle() {
+func (a *Agent) waitForRequests() {
 	done := make(chan struct{})
 	go func() {
 		a.work.Wait()
@@ -121,7 +121,7 @@ func (a *Agent) settle() {
 	select {
 	case <-done:
 	case <-timer.C:
-		a.opt.Logger.Warn("the client reads nothing; it is not waited for any more")
+		a.opt.Logger.Warn("the client stopped reading; not waiting for it")
 	}
 }
 
@@ -146,7 +146,7 @@ func (a *Agent) read(ctx context.Context, in io.Reader) error {
 			continue
 		}
 		if len(line) > 0 {
-			a.take(ctx, line)
+			a.handleLine(ctx, line)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -158,9 +158,9 @@ func (a *Agent) read(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// take handles one line.
-func (a *Agent) take(ctx context.Context, line []byte) {
-	m, bad := parse(line)
+// handleLine handles one line.
+func (a *Agent) handleLine(ctx context.Context, line []byte) {
+	m, bad := parseMessage(line)
 	switch {
 	case bad != nil:
 		if m.ID == nil {
@@ -168,16 +168,16 @@ func (a *Agent) take(ctx context.Context, line []byte) {
 		}
 		a.wire.answer(m.ID, nil, bad)
 	case m.Method == nil:
-		a.wire.take(m)
+		a.wire.deliverAnswer(m)
 	case m.ID == nil:
 		a.notified(ctx, *m.Method, m.Params)
 	default:
-		a.start(ctx, m)
+		a.startRequest(ctx, m)
 	}
 }
 
-// start answers a request beside others.
-func (a *Agent) start(ctx context.Context, m received) {
+// startRequest answers a request beside others.
+func (a *Agent) startRequest(ctx context.Context, m received) {
 	ctx, cancel := context.WithCancel(ctx)
 	id := string(m.ID)
 	a.mu.Lock()
@@ -203,34 +203,34 @@ type method func(ctx context.Context, params event.Raw) (result any, then func()
 // methods are those of the protocol that are offered.
 func (a *Agent) methods() map[string]method {
 	return map[string]method{
-		"authenticate":              on(a.authenticate),
-		"session/new":               on(a.newSession),
-		"session/load":              on(a.loadSession),
-		"session/resume":            on(a.resumeSession),
-		"session/list":              on(a.listSessions),
-		"session/close":             on(a.closeSession),
-		"session/prompt":            on(a.prompt),
-		"session/set_mode":          on(a.setMode),
-		"session/set_config_option": on(a.setConfigOption),
+		"authenticate":              handleParams(a.authenticate),
+		"session/new":               handleParams(a.newSession),
+		"session/load":              handleParams(a.loadSession),
+		"session/resume":            handleParams(a.resumeSession),
+		"session/list":              handleParams(a.listSessions),
+		"session/close":             handleParams(a.closeSession),
+		"session/prompt":            handleParams(a.prompt),
+		"session/set_mode":          handleParams(a.setMode),
+		"session/set_config_option": handleParams(a.setConfigOption),
 	}
 }
 
-// on reads the parameters of a method. What it doesn't know in them is passed
+// handleParams reads the parameters of a method. What it doesn't know in them is passed
 // over, as the protocol wants it.
-func on[P any](do func(context.Context, *P) (any, func(), error)) method {
+func handleParams[P any](do func(context.Context, *P) (any, func(), error)) method {
 	return func(ctx context.Context, params event.Raw) (any, func(), error) {
 		p := new(P)
 		if len(params) > 0 {
 			if err := json.Unmarshal(params, p); err != nil {
-				return nil, nil, errorf(fault.RPCInvalidParams, "the parameters don't fit: %s", place(err))
+				return nil, nil, errorf(fault.RPCInvalidParams, "the parameters have the wrong form: %s", misfitPath(err))
 			}
 		}
 		return do(ctx, p)
 	}
 }
 
-// place says where parameters don't fit, without the words of the decoder.
-func place(err error) string {
+// misfitPath says where parameters don't fit, without the words of the decoder.
+func misfitPath(err error) string {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s is a %s", kind.Field, kind.Value)
 	}
@@ -239,7 +239,7 @@ func place(err error) string {
 
 func (a *Agent) dispatch(ctx context.Context, name string, params event.Raw) (any, func(), error) {
 	if name == "initialize" {
-		return on(a.initialize)(ctx, params)
+		return handleParams(a.initialize)(ctx, params)
 	}
 	do, known := a.methods()[name]
 	if !known {
@@ -249,7 +249,7 @@ func (a *Agent) dispatch(ctx context.Context, name string, params event.Raw) (an
 	ready := a.initialized
 	a.mu.Unlock()
 	if !ready {
-		return nil, nil, errorf(fault.RPCInvalidRequest, "initialize comes first")
+		return nil, nil, errorf(fault.RPCInvalidRequest, "call initialize first")
 	}
 	return do(ctx, params)
 }
@@ -298,7 +298,7 @@ func (a *Agent) initialize(_ context.Context, p *initializeParams) (any, func(),
 // authenticate refuses: who may start the program may use it, so no method is
 // offered.
 func (a *Agent) authenticate(context.Context, *struct{}) (any, func(), error) {
-	return nil, nil, errorf(fault.RPCInvalidParams, "there is no way to authenticate here, and no need to")
+	return nil, nil, errorf(fault.RPCInvalidParams, "authentication is neither supported nor needed")
 }
 
 // capabilities returns what the client offers.
@@ -308,7 +308,7 @@ func (a *Agent) capabilities() clientCapabilities {
 	return a.client
 }
 
-// do carries out a command and reads its result into R, which may be a part of it.
-func do[R any](ctx context.Context, a *Agent, p command.Params) (*R, error) {
+// runCommand carries out a command and reads its result into R, which may be a part of it.
+func runCommand[R any](ctx context.Context, a *Agent, p command.Params) (*R, error) {
 	return channel.ResultOf[R](a.opt.Runtime.Do(ctx, a.opt.Caller, p))
 }

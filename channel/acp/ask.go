@@ -59,8 +59,8 @@ func modesOf(schema event.Raw) []string {
 	return s.Properties.PermissionMode.Enum
 }
 
-// put asks the client's user about an action, once.
-func (s *session) put(act *turnview.Action) {
+// askUserOnce asks the client's user about an action, once.
+func (s *session) askUserOnce(act *turnview.Action) {
 	if !act.WantsValue() {
 		s.beside(act.ID, func(ctx context.Context) { s.askPermission(ctx, act) })
 		return
@@ -115,11 +115,11 @@ func (s *session) askPermission(ctx context.Context, act *turnview.Action) {
 	p := act.ActionRequired
 	title := titleOf(p.ToolName, p.SafeArgs)
 	if p.ToolName == "" || p.ActionType == "sandbox_escape" || isPlan(act) {
-		title = clip(p.Prompt)
+		title = clipLine(p.Prompt)
 	}
 	shown := t.proposal(act.ToolCallID, p.ToolName, p.SafeArgs)
 	if p.Reason != "" {
-		shown = append(shown, block("Why it is asked: "+p.Reason))
+		shown = append(shown, textBlock("Why it is asked: "+p.Reason))
 	}
 	id := act.ToolCallID
 	if id == "" {
@@ -147,7 +147,7 @@ func decisionOf(act *turnview.Action, outcome, option string) *command.RespondAc
 	case outcome == "selected" && option == optionOnce && isPlan(act):
 		r.Decision = "allow"
 	case outcome == "selected" && option == optionAuto && isPlan(act):
-		r.Decision, r.Payload = "allow", object("permissionMode", modeAuto)
+		r.Decision, r.Payload = "allow", jsonObject("permissionMode", modeAuto)
 	case outcome == "selected" && option == optionOnce:
 		r.Decision, r.Scope = "allow", "once"
 	case outcome == "selected" && option == optionAlways && !isPlan(act):
@@ -187,13 +187,13 @@ func (s *session) unasked(ctx context.Context, act *turnview.Action, err error) 
 		return
 	}
 	s.a.opt.Logger.Warn("the client did not answer an action", "session", s.id, "action", act.ID, "error", err)
-	s.say("The turn waits for the action " + act.ID + ", which this client did not answer. \"agentd approve " + act.ID + "\" and \"agentd deny " + act.ID + "\" do.")
+	s.sendText("The turn waits for the action " + act.ID + ", which this client did not answer. \"agentd approve " + act.ID + "\" and \"agentd deny " + act.ID + "\" do.")
 }
 
 // respond passes an answer on. It returns what is wrong with it, if it can be given
-// anew: that somebody was quicker is nothing to do about.
+// anew: another client answered first, which is fine.
 func (s *session) respond(ctx context.Context, r *command.RespondAction) error {
-	_, err := do[command.RespondActionResult](ctx, s.a, r)
+	_, err := runCommand[command.RespondActionResult](ctx, s.a, r)
 	if err == nil || ctx.Err() != nil {
 		return nil //nolint:nilerr // nobody waits for it any more
 	}
@@ -202,7 +202,7 @@ func (s *session) respond(ctx context.Context, r *command.RespondAction) error {
 		return err
 	case kind != fault.Conflict && kind != fault.NotFound:
 		s.a.opt.Logger.Error("an answer could not be recorded", "action", r.ActionID, "error", err)
-		s.say("The answer could not be recorded: " + errorOf(err).Message)
+		s.sendText("The answer could not be recorded: " + errorOf(err).Message)
 	}
 	return nil
 }
@@ -247,12 +247,12 @@ func (s *session) pose(act *turnview.Action) {
 	if choices := choicesOf(act.Schema); len(choices) > 0 {
 		words += "\n\nOne of: " + strings.Join(choices, ", ")
 	}
-	s.say(words + "\n")
-	s.finish("end_turn", nil)
+	s.sendText(words + "\n")
+	s.finishPrompt("end_turn", nil)
 }
 
-// answer gives the text of a prompt to the question that is open.
-func (s *session) answer(ctx context.Context, act *turnview.Action, input event.Raw) error {
+// answerAction gives the text of a prompt to the question that is open.
+func (s *session) answerAction(ctx context.Context, act *turnview.Action, input event.Raw) error {
 	var parts []command.Part
 	if err := json.Unmarshal(input, &parts); err != nil {
 		return fmt.Errorf("acp: input: %w", err)
@@ -267,7 +267,7 @@ func (s *session) answer(ctx context.Context, act *turnview.Action, input event.
 	if err != nil {
 		return err
 	}
-	_, err = do[command.RespondActionResult](ctx, s.a, &command.RespondAction{ActionID: act.ID, Decision: "submit", Payload: payload})
+	_, err = runCommand[command.RespondActionResult](ctx, s.a, &command.RespondAction{ActionID: act.ID, Decision: "submit", Payload: payload})
 	if err != nil && fault.KindOf(err) == fault.InvalidParams {
 		s.mu.Lock()
 		s.question = act // it can be answered again

@@ -26,7 +26,7 @@ func TestAPlanIsShownAndApproved(t *testing.T) {
 			}
 			p.next(func(m *line) bool { return strings.Contains(string(m.Params), `"currentModeId":"plan"`) })
 			prompt := p.prompt(id, "plan first")
-			m := p.asked("session/request_permission")
+			m := p.awaitRequest("session/request_permission")
 			for _, part := range []string{"Write it down.", `"kind":"switch_mode"`, "Approve this plan?", `"optionId":"approve_auto"`, `"optionId":"reject_once"`} {
 				if !strings.Contains(string(m.Params), part) {
 					t.Errorf("no %s in %s", part, m.Params)
@@ -51,7 +51,7 @@ func TestACredentialIsChosen(t *testing.T) {
 	t.Run("form", func(t *testing.T) {
 		p := connect(t, adaptertest.Open(t, adaptertest.Unlocks(), script.Answer{Text: "Done."}))
 		prompt := p.prompt(p.open(`{"elicitation":{"form":{}}}`), "open it")
-		m := p.asked("elicitation/create")
+		m := p.awaitRequest("elicitation/create")
 		if !strings.Contains(string(m.Params), `"enum":["env:FIRST_KEY","env:SECOND_KEY"]`) || !strings.Contains(string(m.Params), "the vault is locked") {
 			t.Errorf("it asks %s", m.Params)
 		}

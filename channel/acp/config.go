@@ -29,7 +29,7 @@ const (
 
 // describe returns what a client learns of a session that it opens.
 func (s *session) describe(ctx context.Context, p *sessionParams) (*sessionResult, error) {
-	policy, err := do[command.PolicyResult](ctx, s.a, &command.GetPolicy{SessionID: s.id})
+	policy, err := runCommand[command.PolicyResult](ctx, s.a, &command.GetPolicy{SessionID: s.id})
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,8 @@ func (s *session) describe(ctx context.Context, p *sessionParams) (*sessionResul
 			names[i] = p.MCPServers[i].Name
 		}
 		list := strings.Join(names, ", ")
-		s.a.opt.Logger.Warn("the client's MCP servers are not used; agentd's configuration names those that are", "servers", list)
-		res.Meta = object("agentd/ignoredMcpServers", list)
+		s.a.opt.Logger.Warn("MCP servers from the client are ignored; configure them in agentd", "servers", list)
+		res.Meta = jsonObject("agentd/ignoredMcpServers", list)
 	}
 	return res, nil
 }
@@ -95,7 +95,7 @@ type setModeParams struct {
 }
 
 func (a *Agent) setMode(ctx context.Context, p *setModeParams) (any, func(), error) {
-	s, err := a.find(p.SessionID)
+	s, err := a.findSession(p.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,9 +105,9 @@ func (a *Agent) setMode(ctx context.Context, p *setModeParams) (any, func(), err
 // setMode changes the session's policy; the client learns it from the fact.
 func (s *session) setMode(ctx context.Context, mode string) error {
 	if !slices.ContainsFunc(modes, func(m sessionMode) bool { return m.ID == mode }) {
-		return errorf(fault.RPCInvalidParams, "there is no mode %.40q", mode)
+		return errorf(fault.RPCInvalidParams, "unknown mode %.40q", mode)
 	}
-	_, err := do[command.PolicyResult](ctx, s.a, &command.SetPolicy{SessionID: s.id, Mode: mode, Reason: "chosen in the editor"})
+	_, err := runCommand[command.PolicyResult](ctx, s.a, &command.SetPolicy{SessionID: s.id, Mode: mode, Reason: "chosen in the editor"})
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ type setConfigParams struct {
 }
 
 func (a *Agent) setConfigOption(ctx context.Context, p *setConfigParams) (any, func(), error) {
-	s, err := a.find(p.SessionID)
+	s, err := a.findSession(p.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,7 +134,7 @@ func (a *Agent) setConfigOption(ctx context.Context, p *setConfigParams) (any, f
 	case configModel:
 		err = s.setModel(ctx, p.Value)
 	default:
-		err = errorf(fault.RPCInvalidParams, "there is no setting %.40q", p.ConfigID)
+		err = errorf(fault.RPCInvalidParams, "unknown setting %.40q", p.ConfigID)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +152,7 @@ func (s *session) setModel(ctx context.Context, id string) error {
 		return err
 	}
 	if !slices.ContainsFunc(models, func(m Model) bool { return m.ID == id }) {
-		return errorf(fault.RPCInvalidParams, "there is no model %.200q", id)
+		return errorf(fault.RPCInvalidParams, "unknown model %.200q", id)
 	}
 	s.mu.Lock()
 	s.model = id

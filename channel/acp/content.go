@@ -26,7 +26,7 @@ func inputOf(root string, prompt []content) (event.Raw, error) {
 	if len(parts) == 0 {
 		return nil, errorf(fault.RPCInvalidParams, "the prompt is empty")
 	}
-	return marshal(parts)
+	return marshalPlain(parts)
 }
 
 // partOf turns a block into a part; nil for one without content.
@@ -49,12 +49,12 @@ func partOf(root string, c *content) (*command.Part, error) {
 			return resourcePart(root, c.Resource), nil
 		}
 	}
-	return nil, errorf(fault.RPCInvalidParams, "a block of the type %.40q can't be used; text, image, resource_link and resource can", c.Type)
+	return nil, errorf(fault.RPCInvalidParams, "block type %.40q is not supported; use text, image, resource_link or resource", c.Type)
 }
 
 // linkPart names a file of the workspace, or tells the model of another address.
 func linkPart(root, name, uri string) *command.Part {
-	if p, ok := within(root, uri); ok {
+	if p, ok := pathWithin(root, uri); ok {
 		return &command.Part{Type: "file", Path: p, Name: name}
 	}
 	return &command.Part{Type: "text", Text: strings.TrimSpace("The user refers to " + name + " " + uri)}
@@ -63,7 +63,7 @@ func linkPart(root, name, uri string) *command.Part {
 // resourcePart gives the model a file's content as it is in the editor.
 func resourcePart(root string, r *resource) *command.Part {
 	name := r.URI
-	if p, ok := within(root, r.URI); ok {
+	if p, ok := pathWithin(root, r.URI); ok {
 		name = p
 	}
 	if r.Blob != "" {
@@ -72,9 +72,9 @@ func resourcePart(root string, r *resource) *command.Part {
 	return &command.Part{Type: "text", Text: "The content of " + name + ":\n" + r.Text}
 }
 
-// within returns the path of a file address relative to the workspace, if it is in
+// pathWithin returns the path of a file address relative to the workspace, if it is in
 // there.
-func within(root, uri string) (string, bool) {
+func pathWithin(root, uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || (u.Scheme != "file" && u.Scheme != "") || u.Path == "" || root == "" {
 		return "", false
@@ -90,13 +90,13 @@ func within(root, uri string) (string, bool) {
 func blockOf(p *command.Part) *content {
 	switch {
 	case p.Type == "text":
-		return text(p.Text)
+		return textContent(p.Text)
 	case p.Type == "image" && p.Data != "" && p.MediaType != "":
 		return &content{Type: "image", Data: p.Data, MimeType: p.MediaType}
 	}
 	for _, name := range []string{p.Path, p.Name, p.URL, p.Ref} {
 		if name != "" {
-			return text("[" + name + "]")
+			return textContent("[" + name + "]")
 		}
 	}
 	return nil

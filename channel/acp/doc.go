@@ -16,7 +16,7 @@
 //     it. A turn that was interrupted, by whomever, is "cancelled".
 //   - An action is a permission request, or a form where the client offers forms. A
 //     question that can't be put ends the prompt, and the next prompt is its
-//     answer. What was answered elsewhere meanwhile is withdrawn.
+//     answer. What was answered elsewhere in the meantime is withdrawn.
 //   - A client that goes away ends the connection and nothing else: turns go on, and
 //     what was asked stays asked.
 //

@@ -10,25 +10,25 @@ import (
 	"agentd/event"
 )
 
-// follow tells the client what happens in a session until the session is closed.
-func (s *session) follow(after uint64, pending []turnview.Action) {
-	s.tell(&commandsUpdate{"available_commands_update", slashCommands()})
+// followFacts tells the client what happens in a session until the session is closed.
+func (s *session) followFacts(after uint64, pending []turnview.Action) {
+	s.sendUpdate(&commandsUpdate{"available_commands_update", slashCommands()})
 	for i := range pending {
-		s.put(&pending[i])
+		s.askUserOnce(&pending[i])
 	}
 	err := s.pass(after)
 	if s.ctx.Err() != nil {
-		s.finish("", s.ctx.Err())
+		s.finishPrompt("", s.ctx.Err())
 		return
 	}
 	// The client can open the session again once the runtime is back.
-	s.a.opt.Logger.Error("a session can't be followed any more", "session", s.id, "error", err)
+	s.a.opt.Logger.Error("a session can no longer be followed", "session", s.id, "error", err)
 	s.a.mu.Lock()
 	if s.a.sessions[s.id] == s {
 		delete(s.a.sessions, s.id)
 	}
 	s.a.mu.Unlock()
-	s.finish("", err)
+	s.finishPrompt("", err)
 }
 
 // pass takes facts until the stream ends, and returns why.
@@ -47,7 +47,7 @@ func (s *session) pass(after uint64) error {
 		}
 		for i := range facts {
 			if e, err := event.Decode(facts[i].Data); err == nil { // one of a newer server is passed over
-				s.fact(t, e)
+				s.handleFact(t, e)
 			}
 		}
 	}
@@ -74,23 +74,23 @@ func (s *session) earlier(toolCallID string) (string, bool) {
 	return text, known
 }
 
-// fact does what one fact calls for.
-func (s *session) fact(t *translator, e *event.Event) {
+// handleFact does what one fact calls for.
+func (s *session) handleFact(t *translator, e *event.Event) {
 	updates, changes := t.updates(e)
 	for _, u := range updates {
-		s.tell(u)
+		s.sendUpdate(u)
 	}
 	for _, c := range changes {
 		switch c := c.(type) {
 		case turnview.ActionAsked:
-			s.put(&c.Action)
+			s.askUserOnce(&c.Action)
 		case turnview.ActionClosed:
 			s.withdraw(c.ActionID)
 		case turnview.ModeSet:
 			s.modeChanged(c.Mode)
 		case turnview.BlockChanged:
 			if b := c.Blocked; b != nil {
-				s.finish("", &rpcError{Code: codeInternal, Message: b.String() + "; /resume lets it go on", Data: object("code", b.Code)})
+				s.finishPrompt("", &rpcError{Code: codeInternal, Message: b.String() + "; /resume lets it go on", Data: jsonObject("code", b.Code)})
 			}
 		case turnview.Ended:
 			s.turnEnded(t, e.TurnID)
@@ -98,14 +98,14 @@ func (s *session) fact(t *translator, e *event.Event) {
 	}
 }
 
-// modeChanged tells that the mode is another, whoever changed it.
+// modeChanged announces a new mode, whichever client set it.
 func (s *session) modeChanged(mode string) {
 	s.mu.Lock()
 	s.mode = mode
 	s.mu.Unlock()
-	s.tell(&modeUpdate{"current_mode_update", mode})
+	s.sendUpdate(&modeUpdate{"current_mode_update", mode})
 	if options, err := s.config(s.ctx); err == nil {
-		s.tell(&configUpdate{"config_option_update", options})
+		s.sendUpdate(&configUpdate{"config_option_update", options})
 	}
 }
 
@@ -116,35 +116,37 @@ func (s *session) turnEnded(t *translator, turnID string) {
 	clear(s.before)
 	s.mu.Unlock()
 	if mine {
-		s.finish(t.stopReason())
+		s.finishPrompt(t.stopReason())
 	}
 }
 
-func (s *session) tell(u update) { s.a.wire.notify("session/update", &notification{s.id, u}) }
+func (s *session) sendUpdate(u update) { s.a.wire.notify("session/update", &notification{s.id, u}) }
 
-// say shows a text that is no fact: the answer to a command, a question.
-func (s *session) say(words string) { s.tell(&chunk{"agent_message_chunk", "", text(words)}) }
+// sendText shows a text that is no fact: the answer to a command, a question.
+func (s *session) sendText(words string) {
+	s.sendUpdate(&chunk{"agent_message_chunk", "", textContent(words)})
+}
 
-// replay tells the client everything that was said in a session, and in what it was
+// sendHistory tells the client everything that was said in a session, and in what it was
 // forked from, without the turns that were taken back. It returns the last sequence
 // and the actions that wait.
-func (s *session) replay(ctx context.Context) (last uint64, pending []turnview.Action, err error) {
+func (s *session) sendHistory(ctx context.Context) (last uint64, pending []turnview.Action, err error) {
 	rt, caller := s.a.opt.Runtime, s.a.opt.Caller
-	chapters, err := channel.Chapters(ctx, rt, caller, s.id, s.threadID)
+	segments, err := channel.HistorySegments(ctx, rt, caller, s.id, s.threadID)
 	if err != nil {
 		return 0, nil, err
 	}
 	removed := map[string]bool{}
-	for i := range chapters {
-		c := &chapters[i]
+	for i := range segments {
+		c := &segments[i]
 		if c.Through, err = c.Read(ctx, rt, caller, func(e *event.Event) { takenBack(e, removed) }); err != nil {
 			return 0, nil, err
 		}
 	}
-	for i := range chapters {
-		c := &chapters[i]
+	for i := range segments {
+		c := &segments[i]
 		t := s.translator(c.ThreadID)
-		if err := s.replayRemoved(ctx, c); err != nil {
+		if err := s.sendRemovedNotice(ctx, c); err != nil {
 			return 0, nil, err
 		}
 		if last, err = c.Read(ctx, rt, caller, func(e *event.Event) {
@@ -153,7 +155,7 @@ func (s *session) replay(ctx context.Context) (last uint64, pending []turnview.A
 				return
 			}
 			for _, u := range updates {
-				s.tell(u)
+				s.sendUpdate(u)
 			}
 		}); err != nil {
 			return 0, nil, err
@@ -163,18 +165,18 @@ func (s *session) replay(ctx context.Context) (last uint64, pending []turnview.A
 	return last, pending, nil
 }
 
-// replayRemoved says that a part of what was said is gone, as a notice to clients
+// sendRemovedNotice says that a part of what was said is gone, as a notice to clients
 // that take them.
-func (s *session) replayRemoved(ctx context.Context, c *channel.Chapter) error {
+func (s *session) sendRemovedNotice(ctx context.Context, c *channel.HistorySegment) error {
 	through, err := c.Removed(ctx, s.a.opt.Runtime, s.a.opt.Caller)
 	if err != nil || through == 0 {
 		return err
 	}
 	note := channel.RemovedNote(through)
 	if client := s.a.capabilities(); client.notices() {
-		s.tell(&noticeUpdate{"notice", "warning", note, ""})
+		s.sendUpdate(&noticeUpdate{"notice", "warning", note, ""})
 	} else {
-		s.say(note)
+		s.sendText(note)
 	}
 	return nil
 }
@@ -190,7 +192,7 @@ func takenBack(e *event.Event, removed map[string]bool) {
 
 // pending returns the actions of a session that wait for an answer.
 func (s *session) pending(ctx context.Context) ([]turnview.Action, error) {
-	list, err := do[command.ListActionsResult](ctx, s.a, &command.ListActions{SessionID: s.id, Status: "pending"})
+	list, err := runCommand[command.ListActionsResult](ctx, s.a, &command.ListActions{SessionID: s.id, Status: "pending"})
 	if err != nil {
 		return nil, err
 	}

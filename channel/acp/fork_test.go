@@ -27,8 +27,8 @@ func fork(t *testing.T, rt command.Runtime, sessionID string) string {
 	return made.(*command.ForkThreadResult).SessionID
 }
 
-// said are the texts of a load, in order.
-func (p *peer) said(sessionID, cwd string) []string {
+// loadedTexts are the texts of a load, in order.
+func (p *testClient) loadedTexts(sessionID, cwd string) []string {
 	p.Helper()
 	answer := p.ask("session/load", fmt.Sprintf(`{"sessionId":%q,"cwd":%q,"mcpServers":[]}`, sessionID, cwd))
 	p.aside = nil
@@ -70,17 +70,17 @@ func TestAForkIsLoadedWithItsPast(t *testing.T) {
 	p.answerTo(p.prompt(s.SessionID, "first"))
 	second := fork(t, rt, s.SessionID)
 	p.answerTo(p.prompt(s.SessionID, "elsewhere")) // the source goes its own way
-	if got, want := p.said(second, cwd), []string{"first", "one"}; !slices.Equal(got, want) {
+	if got, want := p.loadedTexts(second, cwd), []string{"first", "one"}; !slices.Equal(got, want) {
 		t.Errorf("the fork was told %q, want %q", got, want)
 	}
 	p.answerTo(p.prompt(second, "second"))
 	third := fork(t, rt, second)
-	if got, want := p.said(third, cwd), []string{"first", "one", "second", "three"}; !slices.Equal(got, want) {
+	if got, want := p.loadedTexts(third, cwd), []string{"first", "one", "second", "three"}; !slices.Equal(got, want) {
 		t.Errorf("the fork of the fork was told %q, want %q", got, want)
 	}
 	// It goes on, and its own is told after what it was forked from.
 	p.answerTo(p.prompt(third, "third"))
-	if got, want := p.said(third, cwd), []string{"first", "one", "second", "three", "third", "four"}; !slices.Equal(got, want) {
+	if got, want := p.loadedTexts(third, cwd), []string{"first", "one", "second", "three", "third", "four"}; !slices.Equal(got, want) {
 		t.Errorf("the fork of the fork was told %q, want %q", got, want)
 	}
 }

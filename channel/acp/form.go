@@ -75,7 +75,7 @@ func formOf(schema event.Raw) (*form, bool) {
 	if single {
 		o.Required = []string{wrapped}
 	}
-	b, err := marshal(&o)
+	b, err := marshalPlain(&o)
 	if err != nil {
 		return nil, false
 	}
@@ -90,7 +90,7 @@ func (f *form) payload(content map[string]event.Raw) event.Raw {
 	if content == nil {
 		content = map[string]event.Raw{}
 	}
-	b, err := marshal(content)
+	b, err := marshalPlain(content)
 	if err != nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func valueOf(schema event.Raw, text string) (event.Raw, error) {
 	if kind := string(p.Type); kind != "" && kind != `"string"` && json.Valid([]byte(trimmed)) {
 		return event.Raw(trimmed), nil
 	}
-	b, err := marshal(text)
+	b, err := marshalPlain(text)
 	if err != nil {
 		return nil, fmt.Errorf("acp: answer: %w", err)
 	}

@@ -54,7 +54,7 @@ func TestFilesOfThePromptStayInTheWorkspace(t *testing.T) {
 		"file:///work/%2e%2e/secrets": "",
 		"::":                          "",
 	} {
-		got, ok := within("/work", uri)
+		got, ok := pathWithin("/work", uri)
 		if got != want || ok != (want != "") {
 			t.Errorf("%s: %q, %v", uri, got, ok)
 		}

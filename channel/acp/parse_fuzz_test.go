@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				return
 			}
-			m, bad := parse(line)
+			m, bad := parseMessage(line)
 			if len(m.ID) > 0 && !json.Valid(m.ID) {
 				t.Errorf("%q: the id is %q", line, m.ID)
 			}

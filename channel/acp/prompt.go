@@ -25,7 +25,7 @@ type outcome struct {
 }
 
 func (a *Agent) prompt(ctx context.Context, p *promptParams) (any, func(), error) {
-	s, err := a.find(p.SessionID)
+	s, err := a.findSession(p.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,22 +34,22 @@ func (a *Agent) prompt(ctx context.Context, p *promptParams) (any, func(), error
 		if err != nil {
 			return nil, nil, err
 		}
-		s.say(said)
+		s.sendText(said)
 		return &promptResult{"end_turn"}, nil, nil
 	}
 	input, err := inputOf(s.root, p.Prompt)
 	if err != nil {
 		return nil, nil, err
 	}
-	call, question, err := s.begin()
+	call, question, err := s.beginPrompt()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer s.end(call)
+	defer s.endPrompt(call)
 	if question != nil {
-		err = s.answer(ctx, question, input)
+		err = s.answerAction(ctx, question, input)
 	} else {
-		err = s.submit(ctx, call.turnID, input)
+		err = s.submitPrompt(ctx, call.turnID, input)
 	}
 	close(call.submitted)
 	if err != nil {
@@ -62,9 +62,9 @@ func (a *Agent) prompt(ctx context.Context, p *promptParams) (any, func(), error
 	return &promptResult{out.stop}, nil, nil
 }
 
-// begin claims the session for a prompt. If a question is open, the prompt is its
+// beginPrompt claims the session for a prompt. If a question is open, the prompt is its
 // answer, and waits for the turn that asked.
-func (s *session) begin() (*promptCall, *turnview.Action, error) {
+func (s *session) beginPrompt() (*promptCall, *turnview.Action, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.prompt != nil {
@@ -84,15 +84,15 @@ func (s *session) begin() (*promptCall, *turnview.Action, error) {
 	return call, question, nil
 }
 
-func (s *session) end(call *promptCall) {
+func (s *session) endPrompt(call *promptCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prompt = nil
 	close(call.gone)
 }
 
-// finish ends the prompt that waits, if one does.
-func (s *session) finish(stop string, err error) {
+// finishPrompt ends the prompt that waits, if one does.
+func (s *session) finishPrompt(stop string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.prompt == nil {
@@ -104,17 +104,17 @@ func (s *session) finish(stop string, err error) {
 	}
 }
 
-// submit makes the prompt a turn. One that somebody else runs in the session comes
+// submitPrompt makes the prompt a turn. Another client's running turn comes
 // first.
-func (s *session) submit(ctx context.Context, turnID string, input event.Raw) error {
+func (s *session) submitPrompt(ctx context.Context, turnID string, input event.Raw) error {
 	s.mu.Lock()
 	model := s.model
 	s.mu.Unlock()
-	p := &command.SubmitTurn{SessionID: s.id, TurnID: turnID, Input: input, Metadata: object("channel", "acp")}
+	p := &command.SubmitTurn{SessionID: s.id, TurnID: turnID, Input: input, Metadata: jsonObject("channel", "acp")}
 	if model != "" {
 		p.Options = &event.TurnOptions{Model: model}
 	}
-	_, err := do[command.SubmitTurnResult](ctx, s.a, p)
+	_, err := runCommand[command.SubmitTurnResult](ctx, s.a, p)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (s *session) wait(ctx context.Context, call *promptCall) outcome {
 // cancel stops what a session does. It is a notification: what goes wrong is
 // logged.
 func (a *Agent) cancel(ctx context.Context, sessionID string) {
-	s, err := a.find(sessionID)
+	s, err := a.findSession(sessionID)
 	if err == nil {
 		err = s.interrupt(ctx, "the client cancelled the prompt")
 	}
@@ -167,7 +167,7 @@ func (s *session) interrupt(ctx context.Context, reason string) error {
 			return ctx.Err()
 		}
 	}
-	_, err := do[command.InterruptTurnResult](ctx, s.a, p)
+	_, err := runCommand[command.InterruptTurnResult](ctx, s.a, p)
 	return err
 }
 

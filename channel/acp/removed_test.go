@@ -14,7 +14,7 @@ import (
 )
 
 // notices are the titles of the notices that came beside the last answer.
-func (p *peer) notices() []string {
+func (p *testClient) notices() []string {
 	var out []string
 	for _, m := range p.aside {
 		var u struct {
@@ -43,7 +43,7 @@ func TestALoadTellsWhatIsGone(t *testing.T) {
 		}
 		id := made.SessionID
 		p.answerTo(p.prompt(id, "first"))
-		whole := p.said(id, cwd)
+		whole := p.loadedTexts(id, cwd)
 		if want := []string{"first", "one"}; !slices.Equal(whole, want) || len(p.notices()) > 0 {
 			t.Errorf("%s: the whole session is told as %q, %q", capabilities, whole, p.notices())
 		}
@@ -57,7 +57,7 @@ func TestALoadTellsWhatIsGone(t *testing.T) {
 		if capabilities != `{}` {
 			want, notices = want[1:], []string{"warning: " + note}
 		}
-		if got := p.said(id, cwd); !slices.Equal(got, want) || !slices.Equal(p.notices(), notices) {
+		if got := p.loadedTexts(id, cwd); !slices.Equal(got, want) || !slices.Equal(p.notices(), notices) {
 			t.Errorf("%s: what is left is told as %q with the notices %q, want %q and %q", capabilities, got, p.notices(), want, notices)
 		}
 		// Who goes on without being told of the past is told nothing of it.

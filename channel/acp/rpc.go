@@ -62,20 +62,20 @@ func errorOf(err error) *rpcError {
 	case fault.Conflict, fault.PolicyRejected:
 		code = fault.RPCInvalidRequest
 	}
-	return &rpcError{Code: code, Message: f.Detail, Data: object("code", string(f.Kind))}
+	return &rpcError{Code: code, Message: f.Detail, Data: jsonObject("code", string(f.Kind))}
 }
 
-// object returns a JSON object of one text.
-func object(name, value string) event.Raw {
-	b, err := marshal(map[string]string{name: value})
+// jsonObject returns a JSON object of one text.
+func jsonObject(name, value string) event.Raw {
+	b, err := marshalPlain(map[string]string{name: value})
 	if err != nil {
 		return nil // a map of texts always encodes
 	}
 	return b
 }
 
-// marshal encodes without escaping what only HTML needs escaped.
-func marshal(v any) ([]byte, error) {
+// marshalPlain encodes without escaping what only HTML needs escaped.
+func marshalPlain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -120,10 +120,10 @@ type wire struct {
 // connection, so the error needs no second handling.
 func (w *wire) send(m *message) {
 	m.JSONRPC = "2.0"
-	b, err := marshal(m)
+	b, err := marshalPlain(m)
 	if err != nil {
 		m.Params, m.Result, m.Error = nil, nil, errorf(codeInternal, "the answer can't be encoded")
-		if b, err = marshal(m); err != nil {
+		if b, err = marshalPlain(m); err != nil {
 			return // unreachable: the message holds texts alone
 		}
 	}
@@ -181,8 +181,8 @@ func (w *wire) ask(ctx context.Context, method string, params, result any) error
 	}
 }
 
-// take hands an answer to whoever asked; one that nobody waits for is dropped.
-func (w *wire) take(m received) {
+// deliverAnswer hands an answer to its request; one that no request waits for is dropped.
+func (w *wire) deliverAnswer(m received) {
 	w.mu.Lock()
 	answered := w.waiting[string(m.ID)]
 	delete(w.waiting, string(m.ID))
@@ -192,8 +192,8 @@ func (w *wire) take(m received) {
 	}
 }
 
-// parse reads one line. What is no message is the error to answer with.
-func parse(line []byte) (received, *rpcError) {
+// parseMessage reads one line. What is no message is the error to answer with.
+func parseMessage(line []byte) (received, *rpcError) {
 	var m received
 	if !json.Valid(line) {
 		return m, errorf(fault.RPCParse, "the line is not valid JSON")

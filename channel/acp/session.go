@@ -57,12 +57,12 @@ type view struct {
 	} `json:"threads"`
 }
 
-func (a *Agent) view(ctx context.Context, sessionID string) (*view, error) {
+func (a *Agent) sessionView(ctx context.Context, sessionID string) (*view, error) {
 	none := 0
 	if !event.ValidID(sessionID) || sessionID == event.RuntimeSession {
 		return nil, fault.New(fault.NotFound, "there is no session %.80q", sessionID)
 	}
-	return do[view](ctx, a, &command.GetSession{SessionID: sessionID, Limit: &none})
+	return runCommand[view](ctx, a, &command.GetSession{SessionID: sessionID, Limit: &none})
 }
 
 // rootOf is the folder that a session works in.
@@ -77,8 +77,8 @@ func (a *Agent) newSession(ctx context.Context, p *sessionParams) (any, func(), 
 	if err := p.check(); err != nil {
 		return nil, nil, err
 	}
-	made, err := do[command.CreateSessionResult](ctx, a, &command.CreateSession{
-		Workspace: &event.Workspace{Root: filepath.Clean(p.Cwd)}, Metadata: object("channel", "acp"),
+	made, err := runCommand[command.CreateSessionResult](ctx, a, &command.CreateSession{
+		Workspace: &event.Workspace{Root: filepath.Clean(p.Cwd)}, Metadata: jsonObject("channel", "acp"),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +89,7 @@ func (a *Agent) newSession(ctx context.Context, p *sessionParams) (any, func(), 
 		return nil, nil, err
 	}
 	res.SessionID = s.id
-	v, err := a.view(ctx, s.id)
+	v, err := a.sessionView(ctx, s.id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +102,7 @@ func (p *sessionParams) check() error {
 		return errorf(fault.RPCInvalidParams, "cwd: %.200q is not an absolute path", p.Cwd)
 	}
 	if len(p.AdditionalDirectories) > 0 {
-		return errorf(fault.RPCInvalidParams, "additionalDirectories: a session has one folder here")
+		return errorf(fault.RPCInvalidParams, "additionalDirectories: not supported; a session has one folder")
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (s *session) register(after uint64, pending []turnview.Action) (then func()
 	return func() {
 		started := s.a.spawn(func() {
 			defer close(s.ended)
-			s.follow(after, pending)
+			s.followFacts(after, pending)
 		})
 		if !started {
 			close(s.ended)
@@ -135,14 +135,14 @@ func (s *session) register(after uint64, pending []turnview.Action) (then func()
 	}
 }
 
-// find returns an open session.
-func (a *Agent) find(id string) (*session, error) {
+// findSession returns an open session.
+func (a *Agent) findSession(id string) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.sessions[id]; s != nil {
 		return s, nil
 	}
-	return nil, errorf(codeNotFound, "the session %.80q is not open: session/new, session/load or session/resume comes first", id)
+	return nil, errorf(codeNotFound, "session %.80q is not open: call session/new, session/load or session/resume first", id)
 }
 
 // reopen prepares a session that exists for load and resume.
@@ -150,13 +150,13 @@ func (a *Agent) reopen(ctx context.Context, p *sessionParams) (*session, *view, 
 	if err := p.check(); err != nil {
 		return nil, nil, nil, err
 	}
-	v, err := a.view(ctx, p.SessionID)
+	v, err := a.sessionView(ctx, p.SessionID)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	root := a.rootOf(v)
 	if root != "" && !sameFolder(root, p.Cwd) {
-		return nil, nil, nil, errorf(fault.RPCInvalidParams, "cwd: the session works in %s", root)
+		return nil, nil, nil, errorf(fault.RPCInvalidParams, "cwd: the session's folder is %s", root)
 	}
 	s := a.newOpen(p.SessionID, v.mainThread(), root)
 	s.model = v.lastModel()
@@ -164,7 +164,7 @@ func (a *Agent) reopen(ctx context.Context, p *sessionParams) (*session, *view, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	a.release(p.SessionID)
+	a.releaseSession(p.SessionID)
 	if a.opt.TakeUp != nil {
 		err = a.opt.TakeUp(ctx, p.SessionID)
 	}
@@ -222,7 +222,7 @@ func (a *Agent) loadSession(ctx context.Context, p *sessionParams) (any, func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	last, pending, err := s.replay(ctx)
+	last, pending, err := s.sendHistory(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -243,7 +243,7 @@ func (a *Agent) resumeSession(ctx context.Context, p *sessionParams) (any, func(
 
 // closeSession stops what the session does and forgets it here.
 func (a *Agent) closeSession(ctx context.Context, p *sessionParams) (any, func(), error) {
-	s, err := a.find(p.SessionID)
+	s, err := a.findSession(p.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -251,12 +251,12 @@ func (a *Agent) closeSession(ctx context.Context, p *sessionParams) (any, func()
 		return nil, nil, err
 	}
 	s.awaitPrompt(ctx)
-	a.release(p.SessionID)
+	a.releaseSession(p.SessionID)
 	return &offered{}, nil, nil
 }
 
-// release forgets a session and waits until nothing of it is sent any more.
-func (a *Agent) release(id string) {
+// releaseSession forgets a session and waits until nothing of it is sent any more.
+func (a *Agent) releaseSession(id string) {
 	a.mu.Lock()
 	s := a.sessions[id]
 	delete(a.sessions, id)
@@ -271,7 +271,7 @@ func (a *Agent) release(id string) {
 const listPage = 50
 
 func (a *Agent) listSessions(ctx context.Context, p *listParams) (any, func(), error) {
-	page, err := do[command.ListSessionsResult](ctx, a, &command.ListSessions{Page: command.Page{Limit: listPage, Cursor: p.Cursor}})
+	page, err := runCommand[command.ListSessionsResult](ctx, a, &command.ListSessions{Page: command.Page{Limit: listPage, Cursor: p.Cursor}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -281,7 +281,7 @@ func (a *Agent) listSessions(ctx context.Context, p *listParams) (any, func(), e
 		if one.SessionID == event.RuntimeSession {
 			continue
 		}
-		v, err := a.view(ctx, one.SessionID)
+		v, err := a.sessionView(ctx, one.SessionID)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -48,7 +48,7 @@ func slashOf(prompt []content) func(context.Context, *session) (string, error) {
 }
 
 func compactThread(ctx context.Context, s *session) (string, error) {
-	res, err := do[command.CompactThreadResult](ctx, s.a, &command.CompactThread{SessionID: s.id, ThreadID: s.threadID})
+	res, err := runCommand[command.CompactThreadResult](ctx, s.a, &command.CompactThread{SessionID: s.id, ThreadID: s.threadID})
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +56,7 @@ func compactThread(ctx context.Context, s *session) (string, error) {
 }
 
 func resumeThread(ctx context.Context, s *session) (string, error) {
-	res, err := do[command.ResumeThreadResult](ctx, s.a, &command.ResumeThread{SessionID: s.id, ThreadID: s.threadID})
+	res, err := runCommand[command.ResumeThreadResult](ctx, s.a, &command.ResumeThread{SessionID: s.id, ThreadID: s.threadID})
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +65,7 @@ func resumeThread(ctx context.Context, s *session) (string, error) {
 
 // lastTurn returns the command that takes the last turn back.
 func lastTurn(ctx context.Context, s *session) (*command.RollbackThread, error) {
-	v, err := s.a.view(ctx, s.id)
+	v, err := s.a.sessionView(ctx, s.id)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func diffTurn(ctx context.Context, s *session) (string, error) {
 		return "", err
 	}
 	p.Preview, p.Diff = true, true
-	res, err := do[command.RollbackThreadResult](ctx, s.a, p)
+	res, err := runCommand[command.RollbackThreadResult](ctx, s.a, p)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func undoTurn(ctx context.Context, s *session) (string, error) {
 		return "", err
 	}
 	p.Files = "restore"
-	res, err := do[command.RollbackThreadResult](ctx, s.a, p)
+	res, err := runCommand[command.RollbackThreadResult](ctx, s.a, p)
 	if err != nil {
 		return "", err
 	}

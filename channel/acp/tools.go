@@ -83,11 +83,11 @@ func titleOf(tool string, raw event.Raw) string {
 	if verb == "" {
 		verb = tool
 	}
-	return clip(strings.TrimSpace(verb + " " + what))
+	return clipLine(strings.TrimSpace(verb + " " + what))
 }
 
-// clip shortens a line for people.
-func clip(s string) string {
+// clipLine shortens a line for people.
+func clipLine(s string) string {
 	s, _, more := strings.Cut(s, "\n")
 	const most = 200
 	if r := []rune(s); len(r) > most {
@@ -113,15 +113,15 @@ func (t *translator) tool(c turnview.Change) []update {
 	case turnview.ToolStarted:
 		return t.toolChanged(c.ToolCallID, toolUpdate{toolCall: toolCall{Status: "in_progress"}})
 	case turnview.ToolProgressed:
-		return t.toolChanged(c.ToolCallID, toolUpdate{Content: []toolContent{block(c.Message)}})
+		return t.toolChanged(c.ToolCallID, toolUpdate{Content: []toolContent{textBlock(c.Message)}})
 	case turnview.ToolWrote:
 		output := strings.ToValidUTF8(string(t.view.Tool(c.ToolCallID).Output), "�")
-		return t.toolChanged(c.ToolCallID, toolUpdate{Content: []toolContent{block(output)}})
+		return t.toolChanged(c.ToolCallID, toolUpdate{Content: []toolContent{textBlock(output)}})
 	case turnview.ToolEnded:
 		if f := c.Failure; f != nil {
 			return t.toolChanged(c.ToolCallID, toolUpdate{
-				toolCall: toolCall{Status: "failed", Locations: t.changedFiles(f.ChangedFiles), RawOutput: object("errorCategory", f.ErrorCategory)},
-				Content:  []toolContent{block(f.Message)},
+				toolCall: toolCall{Status: "failed", Locations: t.changedFiles(f.ChangedFiles), RawOutput: jsonObject("errorCategory", f.ErrorCategory)},
+				Content:  []toolContent{textBlock(f.Message)},
 			})
 		}
 		return t.toolChanged(c.ToolCallID, t.result(c.ToolCallID, c.Result))
@@ -146,7 +146,7 @@ func (t *translator) result(id string, p *event.ToolResult) toolUpdate {
 	}
 	shown := t.change(id, p, t.view.Tool(id).Args)
 	if shown == nil && p.Preview != "" {
-		shown = []toolContent{block(p.Preview)}
+		shown = []toolContent{textBlock(p.Preview)}
 	}
 	return toolUpdate{toolCall: toolCall{Status: status, Locations: t.changedFiles(p.ChangedFiles), RawOutput: rawOutput(p)}, Content: shown}
 }
@@ -162,7 +162,7 @@ func rawOutput(p *event.ToolResult) event.Raw {
 	if len(p.StructuredContent) > 0 {
 		out["structuredContent"] = p.StructuredContent
 	}
-	b, err := marshal(out)
+	b, err := marshalPlain(out)
 	if err != nil {
 		return nil
 	}
@@ -179,14 +179,14 @@ func (t *translator) proposal(id, name string, raw event.Raw) []toolContent {
 		}
 	case toolPresent:
 		if a.Plan != "" {
-			return []toolContent{block(a.Plan)}
+			return []toolContent{textBlock(a.Plan)}
 		}
 	case toolWrite:
 		if before, known := t.earlier(id); known {
 			return []toolContent{t.diff(a.Path, &before, a.Content)}
 		}
 		if a.Content != "" {
-			return []toolContent{block(a.Content)}
+			return []toolContent{textBlock(a.Content)}
 		}
 	}
 	return nil
@@ -218,7 +218,7 @@ func (t *translator) diff(name string, before *string, after string) toolContent
 	return toolContent{Type: "diff", diff: &diff{Path: t.absolute(name), OldText: before, NewText: after}}
 }
 
-func block(s string) toolContent { return toolContent{Type: "content", Content: text(s)} }
+func textBlock(s string) toolContent { return toolContent{Type: "content", Content: textContent(s)} }
 
 // absolute is a path as the client knows it.
 func (t *translator) absolute(name string) string {
@@ -244,8 +244,8 @@ func (t *translator) changedFiles(files []event.FileChange) []location {
 	return out
 }
 
-// plan shows what the model is about to do.
-func plan(items []turnview.PlanItem) update {
+// planToUpdate shows what the model is about to do.
+func planToUpdate(items []turnview.PlanItem) update {
 	out := &planUpdate{"plan", []planEntry{}}
 	for _, item := range items {
 		switch item.Status {

@@ -27,7 +27,7 @@ type translator struct {
 	window, used int64
 }
 
-// updates returns what the client is told of a fact, and what the fact changes in the
+// updates returns the updates that a fact leads to, and what the fact changes in the
 // turn. Facts of subagents are their own affair: the call that started one tells what
 // came of it.
 func (t *translator) updates(e *event.Event) ([]update, []turnview.Change) {
@@ -40,7 +40,7 @@ func (t *translator) updates(e *event.Event) ([]update, []turnview.Change) {
 	}
 	out := t.aside(e)
 	for _, c := range changes {
-		out = append(out, t.show(c)...)
+		out = append(out, t.translateChange(c)...)
 	}
 	return out, changes
 }
@@ -74,21 +74,21 @@ func (t *translator) aside(e *event.Event) []update {
 	return nil
 }
 
-// show translates a change of the turn.
-func (t *translator) show(c turnview.Change) []update {
+// translateChange translates a change of the turn.
+func (t *translator) translateChange(c turnview.Change) []update {
 	switch c := c.(type) {
 	case turnview.PartGrown:
 		kind := "agent_message_chunk"
 		if c.Kind == turnview.Reasoning {
 			kind = "agent_thought_chunk"
 		}
-		return []update{&chunk{kind, c.CallID, text(c.Content)}}
+		return []update{&chunk{kind, c.CallID, textContent(c.Content)}}
 	case turnview.ModelAnswered:
 		if t.used = c.Usage.InputTokens + c.Usage.OutputTokens; t.window > 0 {
 			return []update{&usageUpdate{SessionUpdate: "usage_update", Used: t.used, Size: t.window}}
 		}
 	case turnview.PlanSet:
-		return []update{plan(c.Items)}
+		return []update{planToUpdate(c.Items)}
 	default:
 		return t.tool(c)
 	}
@@ -148,7 +148,7 @@ func (t *translator) stopReason() (string, error) {
 		if end.Failed.Error != nil && end.Failed.Error.Advice != "" {
 			why += "; " + end.Failed.Error.Advice
 		}
-		return "", &rpcError{Code: codeInternal, Message: "the turn failed: " + why, Data: object("failureCategory", end.Category())}
+		return "", &rpcError{Code: codeInternal, Message: "the turn failed: " + why, Data: jsonObject("failureCategory", end.Category())}
 	}
 	if last := t.view.Last(); last != nil && (last.Answer.StopReason == "max_tokens" || last.Answer.StopReason == "refusal") {
 		return last.Answer.StopReason, nil

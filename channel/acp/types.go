@@ -161,12 +161,12 @@ type content struct {
 func (c content) MarshalJSON() ([]byte, error) {
 	type plain content
 	if c.Type == "text" {
-		return marshal(struct {
+		return marshalPlain(struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}{c.Type, c.Text})
 	}
-	return marshal(plain(c))
+	return marshalPlain(plain(c))
 }
 
 // resource is a file that came with a prompt.
@@ -177,9 +177,9 @@ type resource struct {
 	Blob     string `json:"blob,omitempty"`
 }
 
-func text(s string) *content { return &content{Type: "text", Text: s} }
+func textContent(s string) *content { return &content{Type: "text", Text: s} }
 
-// update is what a client is told about a session: one of the structs below, each
+// update is a session update for the client: one of the structs below, each
 // with the name of its kind.
 type update any
 

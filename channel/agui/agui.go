@@ -73,17 +73,17 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return fault.New(fault.Unauthenticated, "the request has no token")
 	}
 	if r.Method != http.MethodPost {
-		return fault.New(fault.MethodNotAllowed, "%.20s is not possible here; possible: POST", r.Method)
+		return fault.New(fault.MethodNotAllowed, "method %.20s is not allowed here; use POST", r.Method)
 	}
 	in, err := h.read(w, r)
 	if err != nil {
 		return err
 	}
 	run := &run{h: h, caller: c, in: in}
-	if err := run.begin(r.Context()); err != nil {
+	if err := run.beginTurn(r.Context()); err != nil {
 		return err
 	}
-	return run.tell(w, r)
+	return run.streamRun(w, r)
 }
 
 // read decodes and checks the body.
@@ -94,11 +94,11 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*input, error) {
 	}
 	switch {
 	case !event.ValidID(in.ThreadID) || in.ThreadID == event.RuntimeSession:
-		return nil, fault.Param("threadId", "%.80q can't be the id of a thread", in.ThreadID)
+		return nil, fault.Param("threadId", "%.80q is not a valid thread id", in.ThreadID)
 	case !event.ValidID(in.RunID):
-		return nil, fault.Param("runId", "%.80q can't be the id of a run", in.RunID)
+		return nil, fault.Param("runId", "%.80q is not a valid run id", in.RunID)
 	case len(in.Tools) > 0:
-		return nil, fault.Param("tools", "tools of the front end are not taken: the agent's tools run inside agentd")
+		return nil, fault.Param("tools", "tools of the front end are not supported: the agent's tools run inside agentd")
 	}
 	return in, nil
 }
@@ -123,7 +123,7 @@ func writeError(w http.ResponseWriter, err error) {
 	_, _ = w.Write(append(b, '\n')) // a client that went away needs no answer
 }
 
-// do carries out a command and reads its result into R, which may be a part of it.
-func do[R any](ctx context.Context, h *Handler, c command.Caller, p command.Params) (*R, error) {
+// runCommand carries out a command and reads its result into R, which may be a part of it.
+func runCommand[R any](ctx context.Context, h *Handler, c command.Caller, p command.Params) (*R, error) {
 	return channel.ResultOf[R](h.opt.Runtime.Do(ctx, c, p))
 }

@@ -12,7 +12,7 @@
 //   - A turn that needs an answer ends its run with the outcome interrupt, one
 //     interrupt for each action. The run that resumes answers them and goes on with
 //     the same turn. A run that doesn't, while something is open, is refused.
-//   - A run without anything new is told the messages that there are, and follows
+//   - A run without anything new gets the existing messages, and follows
 //     what is running, if something is.
 //   - A client that goes away interrupts its turn, unless it said otherwise or only
 //     looked on. A server that stops doesn't.

@@ -33,7 +33,7 @@ func (n *narrator) settle() {
 // they ask is answered.
 func (n *narrator) suspend(asks map[string][]string) {
 	for _, c := range n.view.CloseOpen() {
-		n.show(c)
+		n.narrateChange(c)
 	}
 	n.endStep()
 	for _, s := range n.view.Subagents {

@@ -83,7 +83,7 @@ func (m *inMessage) parts(at string) ([]command.Part, error) {
 		} `json:"source"`
 	}
 	if json.Unmarshal(m.Content, &list) != nil {
-		return nil, fault.Param(at, "is neither a text nor a list of parts")
+		return nil, fault.Param(at, "is neither a string nor a list of parts")
 	}
 	var out []command.Part
 	for i := range list {
@@ -97,7 +97,7 @@ func (m *inMessage) parts(at string) ([]command.Part, error) {
 		case "document":
 			p.Type = "file"
 		default:
-			return nil, fault.Param(fmt.Sprintf("%s[%d].type", at, i), "%.40q can't be used; text, image and document can", c.Type)
+			return nil, fault.Param(fmt.Sprintf("%s[%d].type", at, i), "%.40q is not supported; use text, image or document", c.Type)
 		}
 		switch c.Source.Type {
 		case "data":

@@ -23,8 +23,8 @@ type narrator struct {
 	step string
 }
 
-// take returns what is to be sent.
-func (n *narrator) take() []object {
+// drainEvents returns what is to be sent.
+func (n *narrator) drainEvents() []object {
 	out := n.out
 	n.out = nil
 	return out
@@ -50,16 +50,16 @@ func (n *narrator) childID(id string) string {
 func reasoningID(requestID string) string { return requestID + ".reasoning" }
 func resultID(toolCallID string) string   { return toolCallID + ".result" }
 
-// arguments are a call's arguments as text.
-func arguments(raw event.Raw) string {
+// argumentsText are a call's arguments as text.
+func argumentsText(raw event.Raw) string {
 	if len(raw) == 0 {
 		return "{}"
 	}
 	return string(raw)
 }
 
-// show tells a change of the turn.
-func (n *narrator) show(c turnview.Change) {
+// narrateChange tells a change of the turn.
+func (n *narrator) narrateChange(c turnview.Change) {
 	switch c := c.(type) {
 	case turnview.ModelAsked:
 		if c.Agent == "" && turnview.Speaks(c.Purpose) {
@@ -83,7 +83,7 @@ func (n *narrator) show(c turnview.Change) {
 	case turnview.ToolCalled:
 		if c.CallID != "" { // another is in a message that came before the run
 			n.emit(c.Agent, object{"type": "TOOL_CALL_START", "toolCallId": c.ToolCallID, "toolCallName": c.Name, "parentMessageId": c.CallID})
-			n.emit(c.Agent, object{"type": "TOOL_CALL_ARGS", "toolCallId": c.ToolCallID, "delta": arguments(c.Args)})
+			n.emit(c.Agent, object{"type": "TOOL_CALL_ARGS", "toolCallId": c.ToolCallID, "delta": argumentsText(c.Args)})
 			n.emit(c.Agent, object{"type": "TOOL_CALL_END", "toolCallId": c.ToolCallID})
 		}
 	case turnview.ToolEnded:

@@ -26,7 +26,7 @@ type run struct {
 	turnID string
 	// after is the sequence behind which the run's facts begin.
 	after uint64
-	// history says that the client is told the messages that there are, removed the last
+	// history says that the client gets the existing messages, removed the last
 	// fact that is gone, 0 if all are there.
 	history bool
 	removed uint64
@@ -52,17 +52,17 @@ type view struct {
 	} `json:"threads"`
 }
 
-// look returns the session as it is, nil if there is none.
-func (r *run) look(ctx context.Context) (*view, error) {
+// sessionView returns the session as it is, nil if there is none.
+func (r *run) sessionView(ctx context.Context) (*view, error) {
 	none := 0
-	v, err := do[view](ctx, r.h, r.caller, &command.GetSession{SessionID: r.in.ThreadID, Limit: &none})
+	v, err := runCommand[view](ctx, r.h, r.caller, &command.GetSession{SessionID: r.in.ThreadID, Limit: &none})
 	if fault.KindOf(err) == fault.NotFound {
 		return nil, nil
 	}
 	if err != nil || v.PermissionMode != "" {
 		return v, err
 	}
-	host, err := do[command.PolicyResult](ctx, r.h, r.caller, &command.GetPolicy{SessionID: r.in.ThreadID})
+	host, err := runCommand[command.PolicyResult](ctx, r.h, r.caller, &command.GetPolicy{SessionID: r.in.ThreadID})
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +81,9 @@ func (v *view) pending() []turnview.Action {
 	return out
 }
 
-// begin finds or makes the turn of the run.
-func (r *run) begin(ctx context.Context) error {
-	v, err := r.look(ctx)
+// beginTurn finds or makes the turn of the run.
+func (r *run) beginTurn(ctx context.Context) error {
+	v, err := r.sessionView(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (r *run) begin(ctx context.Context) error {
 		return fault.New(fault.Conflict, "the thread waits for the action %s: answer it with resume", waiting[0].ID)
 	}
 	p := r.in.ForwardedProps
-	made, err := do[command.SubmitTurnResult](ctx, r.h, r.caller, &command.SubmitTurn{
+	made, err := runCommand[command.SubmitTurnResult](ctx, r.h, r.caller, &command.SubmitTurn{
 		SessionID: r.in.ThreadID, Create: true, TurnID: r.in.RunID, Input: input,
 		Options:  &event.TurnOptions{Model: p.Model, PermissionMode: p.PermissionMode},
 		Metadata: event.Raw(`{"channel":"agui"}`),
@@ -112,7 +112,7 @@ func (r *run) begin(ctx context.Context) error {
 		return err
 	}
 	r.turnID, r.after, r.mode = made.TurnID, made.Sequence-1, p.PermissionMode
-	r.view, err = r.look(ctx)
+	r.view, err = r.sessionView(ctx)
 	return err
 }
 
@@ -140,35 +140,35 @@ func (r *run) resume(ctx context.Context) error {
 		id := r.in.Resume[i].InterruptID
 		switch {
 		case waiting[id] == nil:
-			return fault.New(fault.Conflict, "resume: nothing waits for the interrupt %.80q", id)
+			return fault.New(fault.Conflict, "resume: there is no open interrupt %.80q", id)
 		case answered[id]: // nothing is answered then: which of the two would it be?
 			return fault.Param("resume", "the interrupt %s is answered twice", id)
 		}
 		answered[id] = true
 	}
 	if len(r.in.Resume) < len(waiting) {
-		return fault.New(fault.Conflict, "resume: %d interrupts are open, and %d are answered: a run answers all of them", len(waiting), len(r.in.Resume))
+		return fault.New(fault.Conflict, "resume: %d interrupts are open but %d are answered; a run must answer all of them", len(waiting), len(r.in.Resume))
 	}
 	r.after, r.turnID = r.view.Sequence, r.view.Threads[0].ActiveTurnID
 	for i := range r.in.Resume {
 		x := &r.in.Resume[i]
-		if _, err := do[command.RespondActionResult](ctx, r.h, r.caller, x.decision(waiting[x.InterruptID])); err != nil {
+		if _, err := runCommand[command.RespondActionResult](ctx, r.h, r.caller, x.decision(waiting[x.InterruptID])); err != nil {
 			return err
 		}
 	}
 	var err error
-	r.view, err = r.look(ctx)
+	r.view, err = r.sessionView(ctx)
 	return err
 }
 
-// tell sends the run as events. What goes wrong once they began is told among them.
-func (r *run) tell(w http.ResponseWriter, req *http.Request) error {
+// streamRun sends the run as events. Errors after the first event are sent as events.
+func (r *run) streamRun(w http.ResponseWriter, req *http.Request) error {
 	ctx := req.Context()
 	out := newEvents(w)
 	n := &narrator{threadID: r.in.ThreadID, runID: r.in.RunID, view: turnview.View{TurnID: r.turnID, WithSubagents: true}}
 	err := r.opening(ctx, out)
 	if err == nil {
-		err = r.follow(ctx, n, out)
+		err = r.followTurn(ctx, n, out)
 	}
 	if ctx.Err() != nil {
 		// Who only looked on, a page that was loaded anew, takes nothing along.
@@ -199,14 +199,14 @@ func (r *run) opening(ctx context.Context, out events) error {
 			return err
 		}
 	}
-	if err := out.send(object{"type": "STATE_SNAPSHOT", "snapshot": r.state()}); err != nil || !r.history {
+	if err := out.send(object{"type": "STATE_SNAPSHOT", "snapshot": r.clientState()}); err != nil || !r.history {
 		return err
 	}
 	return out.send(object{"type": "MESSAGES_SNAPSHOT", "messages": messages})
 }
 
-// state is the client's own, with ours below "agentd".
-func (r *run) state() object {
+// clientState is the client's own, with ours below "agentd".
+func (r *run) clientState() object {
 	out := object{}
 	_ = json.Unmarshal(r.in.State, &out) // a state that is no object can't hold ours
 	if out == nil {
@@ -232,8 +232,8 @@ func (r *run) state() object {
 	return out
 }
 
-// follow sends what facts mean until the run is over.
-func (r *run) follow(ctx context.Context, n *narrator, out events) error {
+// followTurn sends what facts mean until the run is over.
+func (r *run) followTurn(ctx context.Context, n *narrator, out events) error {
 	if r.turnID == "" {
 		return out.send(n.finished(object{"type": "success"}))
 	}
@@ -243,7 +243,7 @@ func (r *run) follow(ctx context.Context, n *narrator, out events) error {
 	if r.history {
 		n.view.Actions = r.view.pending()
 		n.settle()
-		if err := out.all(n.take()); err != nil {
+		if err := out.sendAll(n.drainEvents()); err != nil {
 			return err
 		}
 	}
@@ -264,11 +264,11 @@ func (r *run) follow(ctx context.Context, n *narrator, out events) error {
 		}
 		for i := range facts {
 			for _, c := range n.view.Read(facts[i].Data) {
-				n.show(c)
+				n.narrateChange(c)
 			}
 		}
 		n.settle()
-		if err := out.all(n.take()); err != nil {
+		if err := out.sendAll(n.drainEvents()); err != nil {
 			return err
 		}
 	}
@@ -289,13 +289,13 @@ func (r *run) messages(ctx context.Context) ([]object, error) {
 	if r.after == 0 || len(r.view.Threads) == 0 {
 		return t.list(), nil
 	}
-	chapters, err := channel.Chapters(ctx, rt, r.caller, r.in.ThreadID, r.view.Threads[0].ThreadID)
+	segments, err := channel.HistorySegments(ctx, rt, r.caller, r.in.ThreadID, r.view.Threads[0].ThreadID)
 	if err != nil {
 		return nil, err
 	}
-	chapters[len(chapters)-1].Through = r.after
-	for i := range chapters {
-		c := &chapters[i]
+	segments[len(segments)-1].Through = r.after
+	for i := range segments {
+		c := &segments[i]
 		removed, err := c.Removed(ctx, rt, r.caller)
 		if err != nil {
 			return nil, err
@@ -308,7 +308,7 @@ func (r *run) messages(ctx context.Context) ([]object, error) {
 		}
 		if _, err := c.Read(ctx, rt, r.caller, func(e *event.Event) {
 			if e.SubagentID == "" && (e.ThreadID == "" || e.ThreadID == c.ThreadID) {
-				t.fact(e)
+				t.addFact(e)
 			}
 		}); err != nil {
 			return nil, err
@@ -335,29 +335,31 @@ type entry struct {
 	message object
 }
 
-func (t *transcript) add(e *event.Event, m object) { t.entries = append(t.entries, entry{e.TurnID, m}) }
+func (t *transcript) addMessage(e *event.Event, m object) {
+	t.entries = append(t.entries, entry{e.TurnID, m})
+}
 
-func (t *transcript) fact(e *event.Event) {
+func (t *transcript) addFact(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
-		t.add(e, object{"id": e.TurnID, "role": "user", "content": said(p.Input, p.Preview)})
+		t.addMessage(e, object{"id": e.TurnID, "role": "user", "content": inputText(p.Input, p.Preview)})
 	case *event.TurnSteered:
-		t.add(e, object{"id": e.ID, "role": "user", "content": said(p.Input, p.Preview)})
+		t.addMessage(e, object{"id": e.ID, "role": "user", "content": inputText(p.Input, p.Preview)})
 	case *event.ModelCompleted:
 		if p.Message == nil || !turnview.Speaks(p.Purpose) {
 			return
 		}
 		if p.Message.Reasoning != "" {
-			t.add(e, object{"id": reasoningID(p.ModelRequestID), "role": "reasoning", "content": p.Message.Reasoning})
+			t.addMessage(e, object{"id": reasoningID(p.ModelRequestID), "role": "reasoning", "content": p.Message.Reasoning})
 		}
-		t.add(e, assistant(p))
+		t.addMessage(e, assistantMessage(p))
 	case *event.ToolResult:
-		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Preview})
+		t.addMessage(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Preview})
 		if items := turnview.PlanOf(p); items != nil {
 			t.plans = append(t.plans, plan{e.TurnID, items})
 		}
 	case *event.ToolFailed:
-		t.add(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Message, "error": p.Message})
+		t.addMessage(e, object{"id": resultID(e.ToolCallID), "role": "tool", "toolCallId": e.ToolCallID, "content": p.Message, "error": p.Message})
 	case *event.RollbackCompleted:
 		for _, id := range p.RemovedTurns {
 			t.removed[id] = true
@@ -365,12 +367,12 @@ func (t *transcript) fact(e *event.Event) {
 	}
 }
 
-func assistant(p *event.ModelCompleted) object {
+func assistantMessage(p *event.ModelCompleted) object {
 	m := object{"id": p.ModelRequestID, "role": "assistant", "content": p.Message.Text}
 	var calls []object
 	for i := range p.Message.ToolCalls {
 		c := &p.Message.ToolCalls[i]
-		calls = append(calls, object{"id": c.ToolCallID, "type": "function", "function": object{"name": c.ToolName, "arguments": arguments(c.Arguments)}})
+		calls = append(calls, object{"id": c.ToolCallID, "type": "function", "function": object{"name": c.ToolName, "arguments": argumentsText(c.Arguments)}})
 	}
 	if calls != nil {
 		m["toolCalls"] = calls
@@ -398,8 +400,8 @@ func (t *transcript) list() []object {
 	return out
 }
 
-// said is an input in words.
-func said(input event.Raw, preview string) string {
+// inputText is an input in words.
+func inputText(input event.Raw, preview string) string {
 	var parts []command.Part
 	if json.Unmarshal(input, &parts) != nil {
 		return preview

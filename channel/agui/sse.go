@@ -16,8 +16,8 @@ func newEvents(w http.ResponseWriter) events { return events{wire.NewSSEWriter(w
 
 func (e events) send(v object) error { return e.Send("", v) }
 
-// all sends several events.
-func (e events) all(list []object) error {
+// sendAll sends several events.
+func (e events) sendAll(list []object) error {
 	for _, v := range list {
 		if err := e.send(v); err != nil {
 			return err

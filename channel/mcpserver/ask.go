@@ -61,7 +61,7 @@ func newQuestion(ctx context.Context, session *mcp.ServerSession, a *command.Act
 	return q
 }
 
-// drop takes the question back and waits for whoever asked it.
+// drop withdraws the question and waits for the goroutine that asked it.
 func (w *waiter) drop() {
 	if w.question == nil {
 		return
@@ -100,9 +100,9 @@ func (w *waiter) answered(ctx context.Context) error {
 	w.drop()
 	w.watch.asked = true // there may be more
 	if q.err != nil {
-		return fault.Wrap(fault.Unavailable, q.err, "the client didn't answer what the turn waits for; answer it with respond_action and call %s", waitTurn)
+		return fault.Wrap(fault.Unavailable, q.err, "the client didn't answer the turn's question; answer it with respond_action and call %s", waitTurn)
 	}
-	return w.s.answer(ctx, w.id, w.ref, map[string]*mcp.ElicitResult{q.action.ActionID: q.answer})
+	return w.s.answerActions(ctx, w.id, w.ref, map[string]*mcp.ElicitResult{q.action.ActionID: q.answer})
 }
 
 // inputRequests are actions as requests for input, by the action's id: an action has
@@ -241,32 +241,32 @@ func response(a *command.ActionRecord, r *mcp.ElicitResult) *command.RespondActi
 			}
 		}
 		if len(given) > 0 {
-			p.Payload = encode(given)
+			p.Payload = encodeJSON(given)
 		}
 	default:
-		p.Decision, p.Payload = "submit", payload(a, r.Content)
+		p.Decision, p.Payload = "submit", answerPayload(a, r.Content)
 	}
 	return p
 }
 
-// payload is what was filled in, in the form that the action asked for.
-func payload(a *command.ActionRecord, content map[string]any) event.Raw {
+// answerPayload is what was filled in, in the form that the action asked for.
+func answerPayload(a *command.ActionRecord, content map[string]any) event.Raw {
 	if isForm(a.Schema) {
-		return encode(content)
+		return encodeJSON(content)
 	}
 	if isValue(a.Schema) {
-		return encode(content["answer"])
+		return encodeJSON(content["answer"])
 	}
 	text, _ := content["answer"].(string)
 	if json.Valid([]byte(text)) && text != "" {
 		return event.Raw(text)
 	}
-	return encode(text)
+	return encodeJSON(text)
 }
 
-// answer answers actions of a turn. Those that don't wait any more, or never did, are
+// answerActions answers actions of a turn. Those that don't wait any more, or never did, are
 // passed over.
-func (s *Server) answer(ctx context.Context, id *Identity, ref turnRef, answers map[string]*mcp.ElicitResult) error {
+func (s *Server) answerActions(ctx context.Context, id *Identity, ref turnRef, answers map[string]*mcp.ElicitResult) error {
 	if len(answers) == 0 {
 		return nil
 	}
@@ -283,7 +283,7 @@ func (s *Server) answer(ctx context.Context, id *Identity, ref turnRef, answers 
 		if p == nil {
 			continue
 		}
-		if _, err := s.do(ctx, id, p); err != nil && fault.KindOf(err) != fault.Conflict && fault.KindOf(err) != fault.NotFound {
+		if _, err := s.runCommand(ctx, id, p); err != nil && fault.KindOf(err) != fault.Conflict && fault.KindOf(err) != fault.NotFound {
 			return err
 		}
 	}
@@ -296,7 +296,7 @@ func (s *Server) pending(ctx context.Context, id *Identity, ref turnRef) ([]comm
 	others := false
 	p := &command.ListActions{SessionID: ref.Session, Status: "pending"}
 	for {
-		page, err := ask[command.ListActionsResult](ctx, s, id, p)
+		page, err := runCommandAs[command.ListActionsResult](ctx, s, id, p)
 		if err != nil {
 			return nil, err
 		}
@@ -328,7 +328,7 @@ func (s *Server) family(ctx context.Context, id *Identity, ref turnRef) (map[str
 			Turns        []command.TurnRead `json:"turns"`
 		} `json:"threads"`
 	}
-	snapshot, err := ask[threads](ctx, s, id, &command.GetSession{SessionID: ref.Session, Limit: &none})
+	snapshot, err := runCommandAs[threads](ctx, s, id, &command.GetSession{SessionID: ref.Session, Limit: &none})
 	if err != nil {
 		return nil, err
 	}

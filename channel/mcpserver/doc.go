@@ -13,7 +13,7 @@
 //     structured content; protocol errors are for mistakes in the protocol alone.
 //   - run_turn and wait_turn are tools that last as long as a turn does. To a client
 //     that declares the extension io.modelcontextprotocol/tasks they answer with a
-//     task instead, and whoever subscribes to it is told of its changes. What a turn
+//     task instead, and subscribers are notified of its changes. What a turn
 //     waits for is put to the client as an elicitation where it takes one, and named
 //     in the answer otherwise.
 //   - Sessions, their events and outputs are resources below agentd://.

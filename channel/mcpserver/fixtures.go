@@ -47,8 +47,8 @@ func (f *fixtures) capabilities(o *mcp.ServerOptions) {
 	o.UnsubscribeHandler = func(context.Context, *mcp.UnsubscribeRequest) error { return nil }
 }
 
-// add offers the fixtures.
-func (f *fixtures) add(srv *mcp.Server) {
+// register offers the fixtures.
+func (f *fixtures) register(srv *mcp.Server) {
 	f.addContent(srv)
 	f.addBehaviour(srv)
 	f.addChanges(srv)
@@ -63,25 +63,25 @@ func (f *fixtures) add(srv *mcp.Server) {
 // anything is the schema of a tool that doesn't look at its arguments.
 var anything = json.RawMessage(`{"type":"object"}`)
 
-// tool adds a fixture's tool.
-func tool(srv *mcp.Server, name, says string, schema json.RawMessage, h mcp.ToolHandler) {
+// addFixtureTool adds a fixture's tool.
+func addFixtureTool(srv *mcp.Server, name, says string, schema json.RawMessage, h mcp.ToolHandler) {
 	srv.AddTool(&mcp.Tool{Name: name, Description: "Conformance fixture: " + says + ".", InputSchema: schema}, h)
 }
 
-// text is a result of one text.
-func text(s string) *mcp.CallToolResult {
+// textResult is a result of one text.
+func textResult(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }
 
-// always returns the same result.
-func always(content ...mcp.Content) mcp.ToolHandler {
+// constantResult returns the same result.
+func constantResult(content ...mcp.Content) mcp.ToolHandler {
 	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: content}, nil
 	}
 }
 
-// arguments reads a tool's arguments; what doesn't fit stays empty.
-func arguments[T any](req *mcp.CallToolRequest) T {
+// toolArguments reads a tool's arguments; what doesn't fit stays empty.
+func toolArguments[T any](req *mcp.CallToolRequest) T {
 	var args T
 	_ = json.Unmarshal(req.Params.Arguments, &args)
 	return args
@@ -99,7 +99,7 @@ func (f *fixtures) touch(srv *mcp.Server) {
 		case <-f.stop.Done():
 			return
 		case <-tick.C:
-			_ = srv.ResourceUpdated(f.stop, &mcp.ResourceUpdatedNotificationParams{URI: watchedURI}) // nobody may listen
+			_ = srv.ResourceUpdated(f.stop, &mcp.ResourceUpdatedNotificationParams{URI: watchedURI}) // there may be no listener
 		}
 	}
 }

@@ -59,10 +59,10 @@ func sampling(prompt string, tokens int64) *mcp.CreateMessageParams {
 // revisions do.
 func (f *fixtures) addQuestions(srv *mcp.Server) {
 	needs := func(name string) json.RawMessage {
-		return encode(map[string]any{"type": "object", "properties": map[string]any{name: map[string]any{"type": "string"}}, "required": []any{name}})
+		return encodeJSON(map[string]any{"type": "object", "properties": map[string]any{name: map[string]any{"type": "string"}}, "required": []any{name}})
 	}
-	tool(srv, "test_sampling", "asks the client's model", needs("prompt"), func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		args := arguments[struct {
+	addFixtureTool(srv, "test_sampling", "asks the client's model", needs("prompt"), func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		args := toolArguments[struct {
 			Prompt string `json:"prompt"`
 		}](req)
 		r, err := req.Session.CreateMessage(ctx, sampling(args.Prompt, 100))
@@ -70,19 +70,19 @@ func (f *fixtures) addQuestions(srv *mcp.Server) {
 			return nil, err
 		}
 		answer, _ := sampled(mcp.InputResponseMap{"": r}, "")
-		return text("LLM response: " + answer), nil
+		return textResult("LLM response: " + answer), nil
 	})
 	elicit := func(name, says string, schema json.RawMessage, ask func(*mcp.CallToolRequest) *mcp.ElicitParams) {
-		tool(srv, name, says, schema, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		addFixtureTool(srv, name, says, schema, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			r, err := req.Session.Elicit(ctx, ask(req))
 			if err != nil {
 				return nil, err
 			}
-			return text(fmt.Sprintf("Elicitation completed: action=%s, content=%s", r.Action, encode(r.Content))), nil
+			return textResult(fmt.Sprintf("Elicitation completed: action=%s, content=%s", r.Action, encodeJSON(r.Content))), nil
 		})
 	}
 	elicit("test_elicitation", "asks a person", needs("message"), func(req *mcp.CallToolRequest) *mcp.ElicitParams {
-		args := arguments[struct {
+		args := toolArguments[struct {
 			Message string `json:"message"`
 		}](req)
 		return &mcp.ElicitParams{Mode: "form", Message: args.Message, RequestedSchema: json.RawMessage(
@@ -116,9 +116,9 @@ var (
 func (f *fixtures) addRounds(srv *mcp.Server) {
 	type answers = mcp.InputResponseMap
 	round := func(name, says string, requests mcp.InputRequestMap, done func(answers) (string, bool)) {
-		tool(srv, name, says, anything, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		addFixtureTool(srv, name, says, anything, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if says, ok := done(req.Params.InputResponses); ok {
-				return text(says), nil
+				return textResult(says), nil
 			}
 			return &mcp.CallToolResult{InputRequests: requests}, nil
 		})
@@ -132,11 +132,11 @@ func (f *fixtures) addRounds(srv *mcp.Server) {
 		return sampled(a, "capital_question")
 	})
 	round("test_input_required_result_list_roots", "asks for the roots", mcp.InputRequestMap{"client_roots": &mcp.ListRootsParams{}}, roots)
-	tool(srv, "test_input_required_result_request_state", "keeps a state", anything, f.keepsState("state-ok"))
-	tool(srv, "test_input_required_result_tampered_state", "refuses a state that was changed", anything, f.keepsState("state-ok"))
-	tool(srv, "test_input_required_result_multiple_inputs", "asks for several things at once", anything, f.asksSeveral)
-	tool(srv, "test_input_required_result_multi_round", "asks twice", anything, f.asksTwice)
-	tool(srv, "test_input_required_result_capabilities", "asks for what the client can do", anything, asksCapable)
+	addFixtureTool(srv, "test_input_required_result_request_state", "keeps a state", anything, f.keepsState("state-ok"))
+	addFixtureTool(srv, "test_input_required_result_tampered_state", "refuses a state that was changed", anything, f.keepsState("state-ok"))
+	addFixtureTool(srv, "test_input_required_result_multiple_inputs", "asks for several things at once", anything, f.asksSeveral)
+	addFixtureTool(srv, "test_input_required_result_multi_round", "asks twice", anything, f.asksTwice)
+	addFixtureTool(srv, "test_input_required_result_capabilities", "asks for what the client can do", anything, asksCapable)
 }
 
 func roots(a mcp.InputResponseMap) (string, bool) {
@@ -175,7 +175,7 @@ func (f *fixtures) keepsState(says string) mcp.ToolHandler {
 				return nil, err
 			}
 			if _, ok := accepted(req.Params.InputResponses, "confirm"); ok {
-				return text(says), nil
+				return textResult(says), nil
 			}
 		}
 		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"confirm": form("Please confirm", "ok", "boolean")}, RequestState: f.sign("asked")}, nil
@@ -188,7 +188,7 @@ func (f *fixtures) asksSeveral(_ context.Context, req *mcp.CallToolRequest) (*mc
 	greeting, greeted := sampled(a, "greeting")
 	where, rooted := roots(a)
 	if named && greeted && rooted {
-		return text(fmt.Sprint(greeting, " ", name["name"], ", ", where)), nil
+		return textResult(fmt.Sprint(greeting, " ", name["name"], ", ", where)), nil
 	}
 	return &mcp.CallToolResult{RequestState: f.sign("several"), InputRequests: mcp.InputRequestMap{
 		"user_name": form("What is your name?", "name", "string"), "greeting": sampling("Generate a greeting", 50), "client_roots": &mcp.ListRootsParams{},
@@ -205,7 +205,7 @@ func (f *fixtures) asksTwice(_ context.Context, req *mcp.CallToolRequest) (*mcp.
 		return nil, err
 	}
 	if color, ok := accepted(req.Params.InputResponses, "step2"); ok && name != "" {
-		return text(fmt.Sprint(name, " likes ", color["color"])), nil
+		return textResult(fmt.Sprint(name, " likes ", color["color"])), nil
 	}
 	if first, ok := accepted(req.Params.InputResponses, "step1"); ok {
 		name = fmt.Sprint(first["name"])
@@ -216,7 +216,7 @@ func (f *fixtures) asksTwice(_ context.Context, req *mcp.CallToolRequest) (*mcp.
 // asksCapable asks for what the client says that it can do, and nothing else.
 func asksCapable(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	if len(req.Params.InputResponses) > 0 {
-		return text("thank you"), nil
+		return textResult("thank you"), nil
 	}
 	requests := mcp.InputRequestMap{}
 	if caps := req.ClientCapabilities(); caps != nil {
@@ -228,7 +228,7 @@ func asksCapable(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResu
 		}
 	}
 	if len(requests) == 0 {
-		return text("the client can't be asked"), nil
+		return textResult("the client can't be asked"), nil
 	}
 	return &mcp.CallToolResult{InputRequests: requests}, nil
 }

@@ -32,14 +32,14 @@ func (f *fixtures) addResources(srv *mcp.Server) {
 	})
 }
 
-// prompt is a prompt with fixed messages.
-func prompt(says string, content ...mcp.Content) mcp.PromptHandler {
+// fixedPrompt is a prompt with fixed messages.
+func fixedPrompt(says string, content ...mcp.Content) mcp.PromptHandler {
 	return func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		return messages(says, content...), nil
+		return promptMessages(says, content...), nil
 	}
 }
 
-func messages(says string, content ...mcp.Content) *mcp.GetPromptResult {
+func promptMessages(says string, content ...mcp.Content) *mcp.GetPromptResult {
 	res := &mcp.GetPromptResult{Description: says}
 	for _, c := range content {
 		res.Messages = append(res.Messages, &mcp.PromptMessage{Role: "user", Content: c})
@@ -50,27 +50,27 @@ func messages(says string, content ...mcp.Content) *mcp.GetPromptResult {
 // addPrompts offers prompts.
 func (f *fixtures) addPrompts(srv *mcp.Server) {
 	srv.AddPrompt(&mcp.Prompt{Name: "test_simple_prompt", Description: "Conformance fixture: has no arguments."},
-		prompt("A simple prompt", &mcp.TextContent{Text: "This is a simple prompt for testing."}))
+		fixedPrompt("A simple prompt", &mcp.TextContent{Text: "This is a simple prompt for testing."}))
 	srv.AddPrompt(&mcp.Prompt{Name: "test_prompt_with_image", Description: "Conformance fixture: has an image."},
-		prompt("A prompt with an image", &mcp.ImageContent{Data: pixel(), MIMEType: "image/png"}, &mcp.TextContent{Text: "Please analyze the image above."}))
+		fixedPrompt("A prompt with an image", &mcp.ImageContent{Data: pixel(), MIMEType: "image/png"}, &mcp.TextContent{Text: "Please analyze the image above."}))
 	srv.AddPrompt(&mcp.Prompt{
 		Name: "test_prompt_with_arguments", Description: "Conformance fixture: has arguments.",
 		Arguments: []*mcp.PromptArgument{{Name: "arg1", Required: true}, {Name: "arg2", Required: true}},
 	}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		a := req.Params.Arguments
-		return messages("A prompt with arguments", &mcp.TextContent{Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", a["arg1"], a["arg2"])}), nil
+		return promptMessages("A prompt with arguments", &mcp.TextContent{Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", a["arg1"], a["arg2"])}), nil
 	})
 	srv.AddPrompt(&mcp.Prompt{
 		Name: "test_prompt_with_embedded_resource", Description: "Conformance fixture: has a resource.",
 		Arguments: []*mcp.PromptArgument{{Name: "resourceUri", Required: true}},
 	}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		embedded := &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: req.Params.Arguments["resourceUri"], MIMEType: "text/plain", Text: "Embedded resource content for testing."}}
-		return messages("A prompt with a resource", embedded, &mcp.TextContent{Text: "Please process the embedded resource above."}), nil
+		return promptMessages("A prompt with a resource", embedded, &mcp.TextContent{Text: "Please process the embedded resource above."}), nil
 	})
 	srv.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt", Description: "Conformance fixture: asks for a context first."},
 		func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			if content, ok := accepted(req.Params.InputResponses, "user_context"); ok {
-				return messages("A prompt with a context", &mcp.TextContent{Text: fmt.Sprint("Context: ", content["context"])}), nil
+				return promptMessages("A prompt with a context", &mcp.TextContent{Text: fmt.Sprint("Context: ", content["context"])}), nil
 			}
 			return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{"user_context": form("Which context?", "context", "string")}}, nil
 		})

@@ -36,43 +36,43 @@ type job func(ctx context.Context, w *fixtureWork) (*mcp.CallToolResult, error)
 
 // addTasks offers tools that answer with a task.
 func (f *fixtures) addTasks(srv *mcp.Server) {
-	tool(srv, "greet", "greets, at once", anything, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		args := arguments[struct {
+	addFixtureTool(srv, "greet", "greets, at once", anything, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		args := toolArguments[struct {
 			Name string `json:"name"`
 		}](req)
-		return text("Hello, " + args.Name + "!"), nil
+		return textResult("Hello, " + args.Name + "!"), nil
 	})
-	tool(srv, "slow_compute", "takes a while", anything, f.optional(func(req *mcp.CallToolRequest) job {
-		args := arguments[struct {
+	addFixtureTool(srv, "slow_compute", "takes a while", anything, f.optional(func(req *mcp.CallToolRequest) job {
+		args := toolArguments[struct {
 			Seconds float64 `json:"seconds"`
 			Label   string  `json:"label"`
 		}](req)
 		return func(ctx context.Context, _ *fixtureWork) (*mcp.CallToolResult, error) {
-			if err := sleep(ctx, time.Duration(args.Seconds*float64(time.Second))); err != nil {
+			if err := sleepContext(ctx, time.Duration(args.Seconds*float64(time.Second))); err != nil {
 				return nil, err
 			}
-			return text(fmt.Sprintf("computed %s in %v s", args.Label, args.Seconds)), nil
+			return textResult(fmt.Sprintf("computed %s in %v s", args.Label, args.Seconds)), nil
 		}
 	}))
-	tool(srv, "failing_job", "fails as a tool does", anything, f.required(func(*mcp.CallToolRequest) job {
+	addFixtureTool(srv, "failing_job", "fails as a tool does", anything, f.required(func(*mcp.CallToolRequest) job {
 		return func(ctx context.Context, _ *fixtureWork) (*mcp.CallToolResult, error) {
-			res := text("the job failed")
+			res := textResult("the job failed")
 			res.IsError = true
-			return res, sleep(ctx, 200*time.Millisecond)
+			return res, sleepContext(ctx, 200*time.Millisecond)
 		}
 	}))
-	tool(srv, "protocol_error_job", "fails as the protocol does", anything, f.required(func(*mcp.CallToolRequest) job {
+	addFixtureTool(srv, "protocol_error_job", "fails as the protocol does", anything, f.required(func(*mcp.CallToolRequest) job {
 		return func(context.Context, *fixtureWork) (*mcp.CallToolResult, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke"}
 		}
 	}))
-	tool(srv, "confirm_delete", "asks before it goes on", anything, f.required(func(*mcp.CallToolRequest) job {
+	addFixtureTool(srv, "confirm_delete", "asks before it goes on", anything, f.required(func(*mcp.CallToolRequest) job {
 		return f.asking(mcp.InputRequestMap{"confirm": form("Really delete it?", "confirm", "boolean")})
 	}))
-	tool(srv, "multi_input", "asks for two things", anything, f.required(func(*mcp.CallToolRequest) job {
+	addFixtureTool(srv, "multi_input", "asks for two things", anything, f.required(func(*mcp.CallToolRequest) job {
 		return f.asking(mcp.InputRequestMap{"first": form("The first name?", "name", "string"), "second": form("The second name?", "name", "string")})
 	}))
-	tool(srv, "test_tool_with_task", "asks first, then becomes a task", anything, f.asksFirst)
+	addFixtureTool(srv, "test_tool_with_task", "asks first, then becomes a task", anything, f.asksFirst)
 }
 
 // asksFirst asks by answering, and becomes a task when it knows enough.
@@ -83,12 +83,12 @@ func (f *fixtures) asksFirst(ctx context.Context, req *mcp.CallToolRequest) (*mc
 	}
 	return f.required(func(*mcp.CallToolRequest) job {
 		return func(context.Context, *fixtureWork) (*mcp.CallToolResult, error) {
-			return text(fmt.Sprint("Hello, ", content["name"], "!")), nil
+			return textResult(fmt.Sprint("Hello, ", content["name"], "!")), nil
 		}
 	})(ctx, req)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func sleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -101,7 +101,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (f *fixtures) required(jobFor func(*mcp.CallToolRequest) job) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if s := slotFrom(ctx); s != nil {
-			return s.fill(f.begin(jobFor(req)))
+			return s.fill(f.beginTask(jobFor(req)))
 		}
 		return nil, errNoTasks()
 	}
@@ -111,14 +111,14 @@ func (f *fixtures) required(jobFor func(*mcp.CallToolRequest) job) mcp.ToolHandl
 func (f *fixtures) optional(jobFor func(*mcp.CallToolRequest) job) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if s := slotFrom(ctx); s != nil {
-			return s.fill(f.begin(jobFor(req)))
+			return s.fill(f.beginTask(jobFor(req)))
 		}
 		return jobFor(req)(ctx, nil)
 	}
 }
 
-// begin starts a task.
-func (f *fixtures) begin(do job) task {
+// beginTask starts a task.
+func (f *fixtures) beginTask(do job) task {
 	ctx, cancel := context.WithCancel(f.stop)
 	now := time.Now()
 	w := &fixtureWork{
@@ -132,13 +132,13 @@ func (f *fixtures) begin(do job) task {
 	f.running.Go(func() {
 		defer cancel()
 		res, err := do(ctx, w)
-		f.end(ctx, w, res, err)
+		f.endTask(ctx, w, res, err)
 	})
 	return created
 }
 
-// end records how a task ended.
-func (f *fixtures) end(ctx context.Context, w *fixtureWork, res *mcp.CallToolResult, err error) {
+// endTask records how a task ended.
+func (f *fixtures) endTask(ctx context.Context, w *fixtureWork, res *mcp.CallToolResult, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.open, w.task.LastUpdatedAt = nil, time.Now()
@@ -149,7 +149,7 @@ func (f *fixtures) end(ctx context.Context, w *fixtureWork, res *mcp.CallToolRes
 	case ctx.Err() != nil || err != nil:
 		w.task.Status = taskCancelled
 	default:
-		w.task.Status, w.result = taskCompleted, encode(res)
+		w.task.Status, w.result = taskCompleted, encodeJSON(res)
 	}
 }
 
@@ -164,7 +164,7 @@ func (f *fixtures) asking(requests mcp.InputRequestMap) job {
 			left, changed, answers := len(w.open), w.changed, maps.Clone(w.answers)
 			f.mu.Unlock()
 			if left == 0 {
-				return text("answered: " + string(encode(answers))), nil
+				return textResult("answered: " + string(encodeJSON(answers))), nil
 			}
 			select {
 			case <-ctx.Done():
@@ -175,18 +175,18 @@ func (f *fixtures) asking(requests mcp.InputRequestMap) job {
 	}
 }
 
-// find returns a task, locked.
-func (f *fixtures) find(taskID string) (*fixtureWork, error) {
+// lockTask returns a task, locked.
+func (f *fixtures) lockTask(taskID string) (*fixtureWork, error) {
 	if w, ok := f.tasks[taskID]; ok {
 		return w, nil
 	}
 	return nil, fault.New(fault.NotFound, "there is no task %s", wire.Clip(taskID))
 }
 
-func (f *fixtures) get(_ context.Context, _ *Identity, taskID string) (*taskResult, error) {
+func (f *fixtures) getTask(_ context.Context, _ *Identity, taskID string) (*taskResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w, err := f.find(taskID)
+	w, err := f.lockTask(taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (f *fixtures) get(_ context.Context, _ *Identity, taskID string) (*taskResu
 func (f *fixtures) update(_ context.Context, _ *Identity, taskID string, responses map[string]*mcp.ElicitResult) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w, err := f.find(taskID)
+	w, err := f.lockTask(taskID)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (f *fixtures) update(_ context.Context, _ *Identity, taskID string, respons
 func (f *fixtures) cancel(_ context.Context, _ *Identity, taskID string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w, err := f.find(taskID)
+	w, err := f.lockTask(taskID)
 	if err != nil {
 		return err
 	}

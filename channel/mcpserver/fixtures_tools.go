@@ -16,22 +16,22 @@ func (f *fixtures) addContent(srv *mcp.Server) {
 	embedded := func(uri, mediaType, text string) mcp.Content {
 		return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: uri, MIMEType: mediaType, Text: text}}
 	}
-	tool(srv, "test_simple_text", "returns a text", anything, always(&mcp.TextContent{Text: "This is a simple text response for testing."}))
-	tool(srv, "test_image_content", "returns an image", anything, always(image))
-	tool(srv, "test_audio_content", "returns a sound", anything, always(&mcp.AudioContent{Data: silence(), MIMEType: "audio/wav"}))
-	tool(srv, "test_embedded_resource", "returns a resource", anything, always(embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")))
-	tool(srv, "test_multiple_content_types", "returns several kinds of content", anything,
-		always(&mcp.TextContent{Text: "Multiple content types test:"}, image, embedded("test://mixed-content-resource", jsonType, `{"test":"data","value":123}`)))
-	tool(srv, "test_error_handling", "fails", anything, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res := text("This tool intentionally returns an error for testing")
+	addFixtureTool(srv, "test_simple_text", "returns a text", anything, constantResult(&mcp.TextContent{Text: "This is a simple text response for testing."}))
+	addFixtureTool(srv, "test_image_content", "returns an image", anything, constantResult(image))
+	addFixtureTool(srv, "test_audio_content", "returns a sound", anything, constantResult(&mcp.AudioContent{Data: silence(), MIMEType: "audio/wav"}))
+	addFixtureTool(srv, "test_embedded_resource", "returns a resource", anything, constantResult(embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")))
+	addFixtureTool(srv, "test_multiple_content_types", "returns several kinds of content", anything,
+		constantResult(&mcp.TextContent{Text: "Multiple content types test:"}, image, embedded("test://mixed-content-resource", jsonType, `{"test":"data","value":123}`)))
+	addFixtureTool(srv, "test_error_handling", "fails", anything, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		res := textResult("This tool intentionally returns an error for testing")
 		res.IsError = true
 		return res, nil
 	})
-	tool(srv, "json_schema_2020_12_tool", "has a schema with much of the vocabulary", richSchema, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return text("got " + string(req.Params.Arguments)), nil
+	addFixtureTool(srv, "json_schema_2020_12_tool", "has a schema with much of the vocabulary", richSchema, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return textResult("got " + string(req.Params.Arguments)), nil
 	})
-	tool(srv, "test_x_mcp_header", "mirrors an argument into a header", headerSchema, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return text("got " + string(req.Params.Arguments)), nil
+	addFixtureTool(srv, "test_x_mcp_header", "mirrors an argument into a header", headerSchema, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return textResult("got " + string(req.Params.Arguments)), nil
 	})
 }
 
@@ -46,8 +46,8 @@ var richSchema = json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020
 // headerSchema has an argument that clients send as a header too.
 var headerSchema = json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","description":"Sent as Mcp-Param-Region too.","x-mcp-header":"Region"},"level":{"type":"integer"}}}`)
 
-// pause waits a moment, as a tool at work does.
-func pause(ctx context.Context) {
+// pauseBriefly waits a moment, as a tool at work does.
+func pauseBriefly(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(50 * time.Millisecond):
@@ -56,23 +56,23 @@ func pause(ctx context.Context) {
 
 // addBehaviour offers tools that do something while they run.
 func (f *fixtures) addBehaviour(srv *mcp.Server) {
-	tool(srv, "test_tool_with_logging", "writes log messages", anything, withLogging)
-	tool(srv, "test_logging_tool", "writes a log message", anything, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	addFixtureTool(srv, "test_tool_with_logging", "writes log messages", anything, withLogging)
+	addFixtureTool(srv, "test_logging_tool", "writes a log message", anything, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		log(ctx, req, "a message of the tool")
-		return text("done"), nil
+		return textResult("done"), nil
 	})
-	tool(srv, "test_tool_with_progress", "reports progress", anything, withProgress)
-	tool(srv, "test_streaming_elicitation", "reports progress while the call is open", anything, withProgress)
-	tool(srv, "test_reconnection", "closes the stream before it answers", anything, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	addFixtureTool(srv, "test_tool_with_progress", "reports progress", anything, withProgress)
+	addFixtureTool(srv, "test_streaming_elicitation", "reports progress while the call is open", anything, withProgress)
+	addFixtureTool(srv, "test_reconnection", "closes the stream before it answers", anything, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if req.Extra != nil && req.Extra.CloseSSEStream != nil {
 			req.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 100 * time.Millisecond})
 		}
-		pause(ctx)
-		return text("Reconnection test completed successfully"), nil
+		pauseBriefly(ctx)
+		return textResult("Reconnection test completed successfully"), nil
 	})
-	tool(srv, "test_missing_capability", "needs a client that samples", anything, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	addFixtureTool(srv, "test_missing_capability", "needs a client that samples", anything, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if caps := req.ClientCapabilities(); caps != nil && caps.Sampling != nil { //nolint:staticcheck // the suite asks about it
-			return text("the client samples"), nil
+			return textResult("the client samples"), nil
 		}
 		return nil, &jsonrpc.Error{
 			Code: mcp.CodeMissingRequiredClientCapabilities, Message: "this tool needs the capability sampling",
@@ -88,9 +88,9 @@ func log(ctx context.Context, req *mcp.CallToolRequest, says string) {
 func withLogging(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	for _, says := range []string{"Tool execution started", "Tool processing data", "Tool execution completed"} {
 		log(ctx, req, says)
-		pause(ctx)
+		pauseBriefly(ctx)
 	}
-	return text("Tool with logging executed successfully"), nil
+	return textResult("Tool with logging executed successfully"), nil
 }
 
 func withProgress(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -99,23 +99,23 @@ func withProgress(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolR
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // a client may be gone
 			ProgressToken: token, Progress: done, Total: 100, Message: fmt.Sprintf("%.0f of 100", done),
 		})
-		pause(ctx)
+		pauseBriefly(ctx)
 	}
-	return text(fmt.Sprint(token)), nil
+	return textResult(fmt.Sprint(token)), nil
 }
 
 // addChanges offers tools that change the lists of tools and prompts.
 func (f *fixtures) addChanges(srv *mcp.Server) {
-	tool(srv, "test_trigger_tool_change", "changes the list of tools", anything, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	addFixtureTool(srv, "test_trigger_tool_change", "changes the list of tools", anything, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		const name = "test_tool_that_comes_and_goes"
-		tool(srv, name, "comes and goes", anything, always(&mcp.TextContent{Text: "here"}))
+		addFixtureTool(srv, name, "comes and goes", anything, constantResult(&mcp.TextContent{Text: "here"}))
 		srv.RemoveTools(name)
-		return text("changed"), nil
+		return textResult("changed"), nil
 	})
-	tool(srv, "test_trigger_prompt_change", "changes the list of prompts", anything, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	addFixtureTool(srv, "test_trigger_prompt_change", "changes the list of prompts", anything, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		const name = "test_prompt_that_comes_and_goes"
-		srv.AddPrompt(&mcp.Prompt{Name: name}, prompt("comes and goes", &mcp.TextContent{Text: "here"}))
+		srv.AddPrompt(&mcp.Prompt{Name: name}, fixedPrompt("comes and goes", &mcp.TextContent{Text: "here"}))
 		srv.RemovePrompts(name)
-		return text("changed"), nil
+		return textResult("changed"), nil
 	})
 }

@@ -53,7 +53,7 @@ func (s *Server) newHandler() http.Handler {
 }
 
 // verify asks who sent a request. The token itself was checked before: what is kept
-// here binds a session to whoever opened it.
+// here binds a session to the identity that opened it.
 func (s *Server) verify(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
 	if s.opt.Identify == nil {
 		return nil, auth.ErrInvalidToken
@@ -189,7 +189,7 @@ func (d *door) named(w http.ResponseWriter, r *http.Request, m *message) bool {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(encode(map[string]any{ // a client that went away needs no answer
+	_, _ = w.Write(encodeJSON(map[string]any{ // a client that went away needs no answer
 		"jsonrpc": "2.0", "id": id,
 		"error": jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "the header Mcp-Name must be the taskId of the body"},
 	}))

@@ -17,7 +17,7 @@ import (
 	"agentd/internal/wire"
 )
 
-// Identity is who asks, and which tools it wants to see.
+// Identity is the caller, and which tools it wants to see.
 type Identity struct {
 	// Caller as commands know it.
 	Caller command.Caller
@@ -60,7 +60,7 @@ func SplitTools(list string) ([]string, error) {
 			continue
 		}
 		if _, err := path.Match(glob, ""); err != nil {
-			return nil, fmt.Errorf("%q is not a pattern of tool names", glob)
+			return nil, fmt.Errorf("%q is not a valid tool name pattern", glob)
 		}
 		globs = append(globs, glob)
 	}
@@ -74,7 +74,7 @@ const (
 	slotKey
 )
 
-// identityFrom returns who asks. The middleware put it there.
+// identityFrom returns the caller's identity. The middleware put it there.
 func identityFrom(ctx context.Context) *Identity {
 	return ctx.Value(identityKey).(*Identity)
 }
@@ -93,7 +93,7 @@ func (s *Server) identify(local *Identity) mcp.Middleware {
 				}
 			}
 			if id == nil {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "nobody knows who asks"}
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the caller's identity is unknown"}
 			}
 			own := *id
 			if t, ok := traceContext(req); ok {

@@ -39,7 +39,7 @@ func newLinger(ctx context.Context, in io.Reader, out io.Writer) *linger {
 func (l *linger) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
 	l.mu.Lock()
-	l.in = lines(l.in, p[:n], func(isRequest bool) {
+	l.in = forEachMessage(l.in, p[:n], func(isRequest bool) {
 		if isRequest {
 			l.open++
 		}
@@ -56,7 +56,7 @@ func (l *linger) Write(p []byte) (int, error) {
 	n, err := l.out.Write(p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent = lines(l.sent, p[:n], func(isRequest bool) {
+	l.sent = forEachMessage(l.sent, p[:n], func(isRequest bool) {
 		if !isRequest {
 			l.open--
 		}
@@ -89,12 +89,12 @@ func (l *linger) wait() {
 	}
 }
 
-// Close implements [io.Closer]: both streams belong to whoever gave them.
+// Close implements [io.Closer]: both streams belong to the caller.
 func (*linger) Close() error { return nil }
 
-// lines tells of each whole message whether it is a request, else it is an answer,
+// forEachMessage tells of each whole message whether it is a request, else it is an answer,
 // and returns the beginning of the next.
-func lines(begun, more []byte, tell func(isRequest bool)) []byte {
+func forEachMessage(begun, more []byte, tell func(isRequest bool)) []byte {
 	for {
 		i := bytes.IndexByte(more, '\n')
 		if i < 0 && len(begun)+len(more) > maxLine {

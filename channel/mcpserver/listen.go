@@ -57,7 +57,7 @@ type listenResult struct {
 	Meta       map[string]any `json:"_meta"`
 }
 
-// run acknowledges what can be told of, and tells of it until all tasks are over,
+// run acknowledges the tasks that can be followed, and sends their changes until all are over,
 // the server stops, or ctx ends. It returns the answer to the request.
 func (l *listening) run(ctx context.Context, taskIDs []string) (*listenResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -72,7 +72,7 @@ func (l *listening) run(ctx context.Context, taskIDs []string) (*listenResult, e
 		names[i] = ref.String()
 	}
 	agreed := map[string]any{"_meta": l.meta(), "notifications": map[string]any{"taskIds": names}}
-	if err := l.tell(ctx, notice{noticeAcknowledged, agreed}); err != nil {
+	if err := l.sendNotice(ctx, notice{noticeAcknowledged, agreed}); err != nil {
 		return nil, err
 	}
 	if err := l.followAll(ctx, cancel, refs); err != nil && l.s.stop.Err() == nil {
@@ -133,12 +133,12 @@ func (l *listening) follow(ctx context.Context, ref turnRef) error {
 	}
 	defer stream.Close()
 	for said := ""; ; {
-		t, err := turnTasks{l.s}.get(ctx, l.id, ref.String())
+		t, err := turnTasks{l.s}.getTask(ctx, l.id, ref.String())
 		if err != nil {
 			return protocolError(err, l.id)
 		}
-		if now := standing(&t.detailedTask); now != said {
-			if err := l.tell(ctx, notice{noticeTask, &taskNotice{Meta: l.meta(), detailedTask: t.detailedTask}}); err != nil {
+		if now := taskStanding(&t.detailedTask); now != said {
+			if err := l.sendNotice(ctx, notice{noticeTask, &taskNotice{Meta: l.meta(), detailedTask: t.detailedTask}}); err != nil {
 				return err
 			}
 			said = now
@@ -152,8 +152,8 @@ func (l *listening) follow(ctx context.Context, ref turnRef) error {
 	}
 }
 
-// standing is what a client is told the change of: the status, and what is asked.
-func standing(t *detailedTask) string {
+// taskStanding is what a client gets notified of: the status, and what is asked.
+func taskStanding(t *detailedTask) string {
 	asked := make([]string, 0, len(t.InputRequests))
 	for key := range t.InputRequests {
 		asked = append(asked, key)
@@ -189,7 +189,7 @@ func (l *listening) meta() map[string]any {
 	return map[string]any{mcp.MetaKeySubscriptionID: l.request}
 }
 
-func (l *listening) tell(ctx context.Context, n notice) error {
+func (l *listening) sendNotice(ctx context.Context, n notice) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -212,7 +212,7 @@ type wireAnswer struct {
 	Error   *jsonrpc.Error  `json:"error,omitempty"`
 }
 
-func noticeOf(n notice) json.RawMessage { return encode(&wireNotice{"2.0", n.Method, n.Params}) }
+func noticeOf(n notice) json.RawMessage { return encodeJSON(&wireNotice{"2.0", n.Method, n.Params}) }
 
 // answerOf is the answer to the request that opened a subscription.
 func (l *listening) answerOf(res *listenResult, err error) json.RawMessage {
@@ -224,5 +224,5 @@ func (l *listening) answerOf(res *listenResult, err error) json.RawMessage {
 		}
 		a.Error = known
 	}
-	return encode(a)
+	return encodeJSON(a)
 }

@@ -52,7 +52,7 @@ func (l *listenPipe) Read(p []byte) (int, error) {
 	for len(l.ready) == 0 && l.err == nil {
 		var n int
 		n, l.err = l.in.Read(l.chunk)
-		l.take(l.chunk[:n])
+		l.splitLines(l.chunk[:n])
 	}
 	if len(l.ready) == 0 {
 		return 0, l.err
@@ -62,9 +62,9 @@ func (l *listenPipe) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take sorts what came into lines. One that is too long to be a subscription is
+// splitLines sorts what came into lines. One that is too long to be a subscription is
 // handed on without having been looked at.
-func (l *listenPipe) take(more []byte) {
+func (l *listenPipe) splitLines(more []byte) {
 	for len(more) > 0 {
 		i := bytes.IndexByte(more, '\n') + 1
 		if i == 0 {
@@ -72,7 +72,7 @@ func (l *listenPipe) take(more []byte) {
 		}
 		l.line, more = append(l.line, more[:i]...), more[i:]
 		whole := l.line[len(l.line)-1] == '\n'
-		if whole && !l.through && (l.refuse(l.line) || l.listen(l.line)) {
+		if whole && !l.through && (l.refuseNonMessage(l.line) || l.listen(l.line)) {
 			l.line = nil
 			continue
 		}
@@ -85,9 +85,9 @@ func (l *listenPipe) take(more []byte) {
 	}
 }
 
-// refuse answers a line that is no message, and reports whether it is none: the SDK would
+// refuseNonMessage answers a line that is no message, and reports whether it is none: the SDK would
 // end the connection for it, and with it whatever runs.
-func (l *listenPipe) refuse(line []byte) bool {
+func (l *listenPipe) refuseNonMessage(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return false
@@ -110,7 +110,7 @@ func (l *listenPipe) refuse(line []byte) bool {
 	if a.Error == nil {
 		return false
 	}
-	_, _ = l.Write(append(encode(a), '\n')) // a client that went away needs no answer
+	_, _ = l.Write(append(encodeJSON(a), '\n')) // a client that went away needs no answer
 	return true
 }
 

@@ -91,7 +91,7 @@ func (o *outcome) result() *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: b, IsError: failed}
 }
 
-// waitsFor says what somebody has to answer.
+// waitsFor says what has to be answered.
 func (o *outcome) waitsFor() string {
 	var b strings.Builder
 	b.WriteString("The turn waits. Answer with respond_action, then call " + waitTurn + ":")

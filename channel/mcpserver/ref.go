@@ -16,7 +16,7 @@ import (
 
 // turnRef names a turn durably: its ids, and where its facts begin. As a text it is
 // a task's id and the state of a call that was asked for input. It is no secret and
-// gives no right: whoever shows it is held to what its role and account may see.
+// gives no rights: its bearer can only see what its role and account may see.
 type turnRef struct {
 	Session, Turn string
 	// Sequence of the turn's first fact.
@@ -84,7 +84,7 @@ func (s *Server) readRef(ctx context.Context, id *Identity, ref *turnRef) error 
 func (s *Server) findTurn(ctx context.Context, id *Identity, sessionID, turnID string) (turnRef, error) {
 	ref := turnRef{Session: sessionID, Turn: turnID}
 	none := 0
-	snapshot, err := ask[command.SessionRead](ctx, s, id, &command.GetSession{SessionID: sessionID, Limit: &none})
+	snapshot, err := runCommandAs[command.SessionRead](ctx, s, id, &command.GetSession{SessionID: sessionID, Limit: &none})
 	if err != nil {
 		return ref, err
 	}
@@ -145,8 +145,8 @@ func threadOf(ref turnRef) *command.GetThreadRead {
 	return &command.GetThreadRead{SessionID: ref.Session, ThreadID: ref.Thread}
 }
 
-// replay reads the facts of a turn up to its end.
-func (s *Server) replay(ctx context.Context, id *Identity, ref turnRef) (*watch, error) {
+// readTurnFacts reads the facts of a turn up to its end.
+func (s *Server) readTurnFacts(ctx context.Context, id *Identity, ref turnRef) (*watch, error) {
 	w := newWatch(ref)
 	err := s.scan(ctx, id, ref.Session, ref.Sequence-1, func(e *event.Event, payload []byte) (bool, error) {
 		if e.TurnID != ref.Turn {

@@ -42,7 +42,7 @@ const (
 func (s *Server) addTemplates(srv *mcp.Server) {
 	for _, t := range []*mcp.ResourceTemplate{
 		{Name: "session", Title: "Session", URITemplate: sessionTemplate, MIMEType: jsonType, Description: "A session's snapshot with its newest events."},
-		{Name: "session events", Title: "Events of a session", URITemplate: eventsTemplate, MIMEType: jsonType, Description: "A session's events after a sequence, at most 1000, oldest first; nextAfter goes on."},
+		{Name: "session events", Title: "Events of a session", URITemplate: eventsTemplate, MIMEType: jsonType, Description: "A session's events after a sequence, at most 1000, oldest first; continue with nextAfter."},
 		{Name: "output", Title: "Output", URITemplate: outputTemplate, Description: "The bytes behind a reference that agentd made, such as an outputRef; at most 8 MiB from offset on. The reference is escaped as a part of a URL."},
 	} {
 		srv.AddResourceTemplate(t, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
@@ -88,7 +88,7 @@ func (s *Server) list(ctx context.Context, method string, r *mcp.ListResourcesRe
 	if cursor != "" {
 		list.Resources = []*mcp.Resource{}
 	}
-	page, err := ask[command.ListSessionsResult](ctx, s, id, &command.ListSessions{Page: command.Page{Cursor: cursor}})
+	page, err := runCommandAs[command.ListSessionsResult](ctx, s, id, &command.ListSessions{Page: command.Page{Cursor: cursor}})
 	if err != nil {
 		return nil, protocolError(err, id)
 	}
@@ -143,7 +143,7 @@ func (s *Server) readSession(ctx context.Context, id *Identity, sessionID string
 	if !event.ValidID(sessionID) {
 		return nil, fault.New(fault.NotFound, "there is no session %s", wire.Clip(sessionID))
 	}
-	res, err := s.do(ctx, id, &command.GetSession{SessionID: sessionID})
+	res, err := s.runCommand(ctx, id, &command.GetSession{SessionID: sessionID})
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +162,11 @@ type eventsPage struct {
 }
 
 func (s *Server) readEvents(ctx context.Context, id *Identity, sessionID string, query url.Values) (*mcp.ResourceContents, error) {
-	after, err := number(query, "after", 0)
+	after, err := queryNumber(query, "after", 0)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := number(query, "limit", 200)
+	limit, err := queryNumber(query, "limit", 200)
 	if err != nil || limit == 0 || limit > command.MaxPage {
 		return nil, fault.Param("limit", "is a number from 1 to %d", command.MaxPage)
 	}
@@ -178,15 +178,15 @@ func (s *Server) readEvents(ctx context.Context, id *Identity, sessionID string,
 	for i, e := range events {
 		page.Events[i], page.NextAfter = e.Data, e.Sequence
 	}
-	return &mcp.ResourceContents{MIMEType: jsonType, Text: string(encode(page))}, nil
+	return &mcp.ResourceContents{MIMEType: jsonType, Text: string(encodeJSON(page))}, nil
 }
 
 func (s *Server) readOutput(ctx context.Context, id *Identity, ref string, query url.Values) (*mcp.ResourceContents, error) {
-	offset, err := number(query, "offset", 0)
+	offset, err := queryNumber(query, "offset", 0)
 	if err != nil {
 		return nil, err
 	}
-	length, err := number(query, "length", maxPart)
+	length, err := queryNumber(query, "length", maxPart)
 	if err != nil {
 		return nil, err
 	}
@@ -224,8 +224,8 @@ func isText(mediaType string) bool {
 	return strings.HasPrefix(base, "text/") || base == jsonType || strings.HasSuffix(base, "+json") || strings.HasSuffix(base, "+xml")
 }
 
-// number reads a number of an address.
-func number(query url.Values, name string, otherwise uint64) (uint64, error) {
+// queryNumber reads a number of an address.
+func queryNumber(query url.Values, name string, otherwise uint64) (uint64, error) {
 	text := query.Get(name)
 	if text == "" {
 		return otherwise, nil
@@ -285,7 +285,7 @@ func (s *Server) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.C
 		return res, nil
 	}
 	id := identityFrom(ctx)
-	page, err := ask[command.ListSessionsResult](ctx, s, id, &command.ListSessions{Page: command.Page{Limit: 100}, Query: req.Params.Argument.Value})
+	page, err := runCommandAs[command.ListSessionsResult](ctx, s, id, &command.ListSessions{Page: command.Page{Limit: 100}, Query: req.Params.Argument.Value})
 	if err != nil {
 		return nil, protocolError(err, id)
 	}

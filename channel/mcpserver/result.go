@@ -18,7 +18,7 @@ func faultOf(err error) *fault.Error {
 		return f
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errStopping) {
-		return fault.Wrap(fault.Unavailable, err, "it was given up; it may still be carried out")
+		return fault.Wrap(fault.Unavailable, err, "the call was abandoned; it may still complete")
 	}
 	return fault.Wrap(fault.Internal, err, "something went wrong inside agentd; its log has more")
 }
@@ -29,9 +29,9 @@ func problemOf(err error, requestID string) *wire.Problem {
 	return &p
 }
 
-// failed is the result of a tool that couldn't do what was asked. The model reads
+// failedResult is the result of a tool that couldn't do what was asked. The model reads
 // the detail, a program the problem.
-func (s *Server) failed(err error, id *Identity) *mcp.CallToolResult {
+func (s *Server) failedResult(err error, id *Identity) *mcp.CallToolResult {
 	p := problemOf(err, id.Caller.RequestID)
 	if p.Code == string(fault.Internal) {
 		s.opt.Logger.Error("a tool failed", "error", err, "requestId", id.Caller.RequestID)
@@ -43,9 +43,9 @@ func (s *Server) failed(err error, id *Identity) *mcp.CallToolResult {
 	}
 }
 
-// succeeded is the result of a command: as data, and as text for clients that read
+// commandResult is the result of a command: as data, and as text for clients that read
 // no data.
-func succeeded(result any) *mcp.CallToolResult {
+func commandResult(result any) *mcp.CallToolResult {
 	data, err := json.Marshal(result)
 	if err != nil || len(data) == 0 || data[0] != '{' {
 		data = []byte("{}") // results are objects, by the command's contract
@@ -66,5 +66,5 @@ func protocolError(err error, id *Identity) error {
 		code = jsonrpc.CodeInvalidParams
 	default:
 	}
-	return &jsonrpc.Error{Code: code, Message: p.Detail, Data: encode(p)}
+	return &jsonrpc.Error{Code: code, Message: p.Detail, Data: encodeJSON(p)}
 }

@@ -44,7 +44,7 @@ type Options struct {
 	// 1 hour. The client opens another one.
 	SessionTimeout time.Duration
 	// MaxSessions bounds the sessions of the older revisions, default 1000; beyond it a
-	// client is told to come back.
+	// client is asked to come back.
 	MaxSessions int
 	// Heartbeat is the longest silence of a call's stream, default 15 s.
 	Heartbeat time.Duration
@@ -70,12 +70,12 @@ type Server struct {
 }
 
 // errStopping is why waits end when the server is closed.
-var errStopping = errors.New("the server stops")
+var errStopping = errors.New("the server is stopping")
 
 // New returns a server, or says which schema of a command is missing.
 func New(o Options) (*Server, error) {
 	if o.Runtime == nil || o.Schema == nil {
-		return nil, errors.New("mcpserver: a runtime and schemas are needed")
+		return nil, errors.New("mcpserver: Runtime and Schemas must be set")
 	}
 	setDefaults(&o)
 	s := &Server{opt: o}
@@ -89,7 +89,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.byRole = map[command.Role]func() *mcp.Server{}
 	for _, role := range []command.Role{command.RoleObserver, command.RoleClient, command.RoleAdmin} {
-		s.byRole[role] = sync.OnceValue(func() *mcp.Server { return s.keep(s.build(role, nil)) })
+		s.byRole[role] = sync.OnceValue(func() *mcp.Server { return s.trackServer(s.build(role, nil)) })
 	}
 	s.handler = s.newHandler()
 	return s, nil
@@ -122,8 +122,8 @@ func setDefaults(o *Options) {
 // Handler answers streamable HTTP at one address, in all revisions.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// keep remembers a server whose sessions have to be ended.
-func (s *Server) keep(srv *mcp.Server) *mcp.Server {
+// trackServer remembers a server whose sessions have to be ended.
+func (s *Server) trackServer(srv *mcp.Server) *mcp.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.built = append(s.built, srv)
@@ -144,7 +144,7 @@ func (s *Server) full() bool {
 	return n >= s.opt.MaxSessions
 }
 
-// Close ends the waits of all calls, which answer that the server stops, and then
+// Close ends the waits of all calls, which answer that the server is stopping, and then
 // the sessions. Turns go on.
 func (s *Server) Close() error {
 	s.stopNow(errStopping)
@@ -162,7 +162,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// ServeStdio speaks with one client over a pair of streams, one message a line, as
+// ServeStdio speaks with one client over a pair of streams, one message per line, as
 // the given identity. It returns when in ends or ctx does.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, id Identity) error {
 	srv := s.build(id.Role, &id)
@@ -179,20 +179,20 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, id
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		// The reader may sit in a read that can't be ended; whoever owns it ends with
+		// The reader may sit in a read that can't be ended; its owner ends with
 		// the process.
 		return nil
 	}
 	end()
 	tasks.running.Wait()
-	if err != nil && !gone(err) {
+	if err != nil && !clientIsGone(err) {
 		return fmt.Errorf("mcpserver: %w", err)
 	}
 	return nil
 }
 
-// gone reports whether an error says no more than that the client ended.
-func gone(err error) bool {
+// clientIsGone reports whether an error says no more than that the client ended.
+func clientIsGone(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrClosedPipe, os.ErrClosed, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true
@@ -225,7 +225,7 @@ func (s *Server) build(role command.Role, local *Identity) *mcp.Server {
 	s.addTemplates(srv)
 	s.addTaskMethods(srv)
 	if s.fixtures != nil {
-		s.fixtures.add(srv)
+		s.fixtures.register(srv)
 	}
 	// The first is the outermost.
 	srv.AddReceivingMiddleware(s.identify(local), chosenTools, s.resources, taskAnswers)

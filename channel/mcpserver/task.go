@@ -98,7 +98,7 @@ func newResult(t task) *taskResult {
 
 // taskSource knows tasks.
 type taskSource interface {
-	get(ctx context.Context, id *Identity, taskID string) (*taskResult, error)
+	getTask(ctx context.Context, id *Identity, taskID string) (*taskResult, error)
 	update(ctx context.Context, id *Identity, taskID string, responses map[string]*mcp.ElicitResult) error
 	cancel(ctx context.Context, id *Identity, taskID string) error
 }
@@ -126,7 +126,7 @@ func (s *Server) getTask(ctx context.Context, _ *mcp.ServerSession, p *taskParam
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.source(p.TaskID).get(ctx, id, p.TaskID)
+	res, err := s.source(p.TaskID).getTask(ctx, id, p.TaskID)
 	if err != nil {
 		return nil, protocolError(err, id)
 	}
@@ -162,7 +162,7 @@ func (s *Server) cancelTask(ctx context.Context, _ *mcp.ServerSession, p *taskPa
 	return &taskAck{ResultType: "complete"}, nil
 }
 
-// taskCaller returns who asks, if its client knows the extension.
+// taskCaller returns the caller, if its client knows the extension.
 func taskCaller(ctx context.Context, p *taskParams) (*Identity, error) {
 	if p == nil || !declaresTasks(p.GetMeta()) {
 		return nil, errNoTasks()
@@ -177,7 +177,7 @@ func taskCaller(ctx context.Context, p *taskParams) (*Identity, error) {
 func errNoTasks() error {
 	return &jsonrpc.Error{
 		Code: mcp.CodeMissingRequiredClientCapabilities, Message: "this needs the extension " + tasksExtension,
-		Data: encode(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: map[string]any{}}}}),
+		Data: encodeJSON(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: map[string]any{}}}}),
 	}
 }
 
@@ -239,7 +239,7 @@ func (s *Server) newTask(ctx context.Context, id *Identity, ref turnRef) task {
 	return t
 }
 
-func (tt turnTasks) get(ctx context.Context, id *Identity, taskID string) (*taskResult, error) {
+func (tt turnTasks) getTask(ctx context.Context, id *Identity, taskID string) (*taskResult, error) {
 	ref, err := tt.s.turnOf(ctx, id, taskID)
 	if err != nil {
 		return nil, err
@@ -258,11 +258,11 @@ func (tt turnTasks) get(ctx context.Context, id *Identity, taskID string) (*task
 // open reports whether the turn is among those that the session works on, and how it
 // stands.
 func (tt turnTasks) open(ctx context.Context, id *Identity, ref turnRef, t *task) (bool, error) {
-	read, err := ask[threadRead](ctx, tt.s, id, threadOf(ref))
+	read, err := runCommandAs[threadRead](ctx, tt.s, id, threadOf(ref))
 	if err != nil {
 		return false, err
 	}
-	t.LastUpdatedAt = later(t.LastUpdatedAt, read.UpdatedAt)
+	t.LastUpdatedAt = laterTime(t.LastUpdatedAt, read.UpdatedAt)
 	for _, q := range read.QueuedTurns {
 		if q.TurnID == ref.Turn {
 			t.StatusMessage = "queued"
@@ -294,11 +294,11 @@ func (tt turnTasks) waiting(ctx context.Context, id *Identity, ref turnRef, t ta
 
 // ended reads how the turn ended.
 func (tt turnTasks) ended(ctx context.Context, id *Identity, ref turnRef, t task) (*taskResult, error) {
-	w, err := tt.s.replay(ctx, id, ref)
+	w, err := tt.s.readTurnFacts(ctx, id, ref)
 	if err != nil {
 		return nil, err
 	}
-	t.LastUpdatedAt = later(t.CreatedAt, w.updated)
+	t.LastUpdatedAt = laterTime(t.CreatedAt, w.updated)
 	t.StatusMessage = ""
 	switch {
 	case w.End == nil:
@@ -323,7 +323,7 @@ func (tt turnTasks) update(ctx context.Context, id *Identity, taskID string, res
 	if err != nil {
 		return err
 	}
-	return tt.s.answer(ctx, id, ref, responses)
+	return tt.s.answerActions(ctx, id, ref, responses)
 }
 
 func (tt turnTasks) cancel(ctx context.Context, id *Identity, taskID string) error {
@@ -338,7 +338,7 @@ func (tt turnTasks) cancel(ctx context.Context, id *Identity, taskID string) err
 	return err
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

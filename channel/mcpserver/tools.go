@@ -41,8 +41,8 @@ func readSchemas(schema func(string) ([]byte, bool)) (schemaSet, error) {
 		if err != nil {
 			return s, err
 		}
-		s.params[d.Name] = encode(params)
-		s.results[d.Name] = encode(orProblem(result, s.problem))
+		s.params[d.Name] = encodeJSON(params)
+		s.results[d.Name] = encodeJSON(orProblem(result, s.problem))
 	}
 	return s, nil
 }
@@ -80,8 +80,8 @@ func orProblem(result, problem map[string]any) map[string]any {
 	return root
 }
 
-// encode encodes a value that came from JSON.
-func encode(v any) json.RawMessage {
+// encodeJSON encodes a value that came from JSON.
+func encodeJSON(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // nothing else than JSON values goes in
@@ -135,18 +135,18 @@ func (s *Server) commandTool(name command.Name) mcp.ToolHandler {
 		id := identityFrom(ctx)
 		p, err := command.Decode(name, req.Params.Arguments)
 		if err != nil {
-			return s.failed(err, id), nil
+			return s.failedResult(err, id), nil
 		}
-		result, err := s.do(ctx, id, p)
+		result, err := s.runCommand(ctx, id, p)
 		if err != nil {
-			return s.failed(err, id), nil
+			return s.failedResult(err, id), nil
 		}
-		return succeeded(result), nil
+		return commandResult(result), nil
 	}
 }
 
-// do carries out a command that the identity may call.
-func (s *Server) do(ctx context.Context, id *Identity, p command.Params) (any, error) {
+// runCommand carries out a command that the identity may call.
+func (s *Server) runCommand(ctx context.Context, id *Identity, p command.Params) (any, error) {
 	if err := id.may(p); err != nil {
 		return nil, err
 	}
@@ -157,8 +157,8 @@ func (s *Server) do(ctx context.Context, id *Identity, p command.Params) (any, e
 	return id.Elsewhere(ctx, p, err)
 }
 
-// ask carries out a command and reads its result into another type, which has part
+// runCommandAs carries out a command and reads its result into another type, which has part
 // of the result's fields.
-func ask[R any](ctx context.Context, s *Server, id *Identity, p command.Params) (*R, error) {
-	return channel.ResultOf[R](s.do(ctx, id, p))
+func runCommandAs[R any](ctx context.Context, s *Server, id *Identity, p command.Params) (*R, error) {
+	return channel.ResultOf[R](s.runCommand(ctx, id, p))
 }

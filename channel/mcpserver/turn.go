@@ -35,7 +35,7 @@ func waitProperties() map[string]any {
 	return map[string]any{
 		"timeoutMs": map[string]any{
 			"type": "integer", "minimum": 1, "maximum": 86400000,
-			"description": "How long to wait for the turn, in milliseconds. If it isn't over by then, the answer says running, the turn goes on, and wait_turn waits again.",
+			"description": "How long to wait for the turn, in milliseconds. If it isn't over by then, the answer says running, the turn continues, and wait_turn waits again.",
 		},
 		"onDisconnect": map[string]any{
 			"type": "string", "enum": []any{"continue", "interrupt"},
@@ -47,14 +47,14 @@ func waitProperties() map[string]any {
 // addTurnTools offers run_turn and wait_turn.
 func (s *Server) addTurnTools(srv *mcp.Server, role command.Role) {
 	yes := true
-	output := encode(orProblem(outcomeSchema(), s.schemas.problem))
+	output := encodeJSON(orProblem(outcomeSchema(), s.schemas.problem))
 	if role.Allows(command.RoleClient) {
 		srv.AddTool(&mcp.Tool{
 			Name: runTurn, Title: "Run a turn",
 			Description: "Gives an agent an input, waits until the turn is over, and returns the agent's answer. " +
 				"Without a sessionId a new session is opened; pass its id again to go on in the same conversation. " +
 				"A turn that waits for a permission or an input is answered as action_required where the client can't be asked.",
-			InputSchema: encode(s.runSchema()), OutputSchema: output,
+			InputSchema: encodeJSON(s.runSchema()), OutputSchema: output,
 			Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
 		}, s.runTurn)
 	}
@@ -63,7 +63,7 @@ func (s *Server) addTurnTools(srv *mcp.Server, role command.Role) {
 		srv.AddTool(&mcp.Tool{
 			Name: waitTurn, Title: "Wait for a turn",
 			Description: "Waits until a turn that was submitted before is over, and returns the agent's answer.",
-			InputSchema: encode(waitSchema()), OutputSchema: output,
+			InputSchema: encodeJSON(waitSchema()), OutputSchema: output,
 			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no, OpenWorldHint: &no},
 		}, s.waitTurn)
 	}
@@ -81,7 +81,7 @@ func (s *Server) runSchema() map[string]any {
 
 func waitSchema() map[string]any {
 	properties := waitProperties()
-	delete(properties, "onDisconnect") // whoever waits for another's turn doesn't end it
+	delete(properties, "onDisconnect") // waiting for another client's turn doesn't end it
 	for name, text := range map[string]string{"sessionId": "The session of the turn.", "turnId": "The turn to wait for."} {
 		properties[name] = map[string]any{"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$", "description": text}
 	}
@@ -96,7 +96,7 @@ func (s *Server) runTurn(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	id := identityFrom(ctx)
 	submit, wait, err := runArgs(req.Params.Arguments)
 	if err != nil {
-		return s.failed(err, id), nil
+		return s.failedResult(err, id), nil
 	}
 	if state := req.Params.RequestState; state != "" {
 		return s.goOn(ctx, req, id, state, wait)
@@ -104,9 +104,9 @@ func (s *Server) runTurn(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	if submit.Metadata == nil {
 		submit.Metadata = clientMetadata(req)
 	}
-	accepted, err := ask[command.SubmitTurnResult](ctx, s, id, submit)
+	accepted, err := runCommandAs[command.SubmitTurnResult](ctx, s, id, submit)
 	if err != nil {
-		return s.failed(err, id), nil
+		return s.failedResult(err, id), nil
 	}
 	ref := turnRef{Session: accepted.SessionID, Turn: accepted.TurnID, Sequence: accepted.Sequence}
 	if slot := slotFrom(ctx); slot != nil {
@@ -122,7 +122,7 @@ func runArgs(data json.RawMessage) (*command.SubmitTurn, waitArgs, error) {
 	if err != nil {
 		return nil, wait, err
 	}
-	p, err := command.Decode("submit_turn", encode(members))
+	p, err := command.Decode("submit_turn", encodeJSON(members))
 	if err != nil {
 		return nil, wait, err
 	}
@@ -156,7 +156,7 @@ func takeWait(members map[string]json.RawMessage, wait *waitArgs) error {
 	case wait.TimeoutMs < 0:
 		return fault.Param("timeoutMs", "is negative")
 	case wait.OnDisconnect != "" && wait.OnDisconnect != "continue" && wait.OnDisconnect != "interrupt":
-		return fault.Param("onDisconnect", "is continue or interrupt")
+		return fault.Param("onDisconnect", "must be continue or interrupt")
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func clientMetadata(req *mcp.CallToolRequest) event.Raw {
 	if info == nil || info.Name == "" {
 		return nil
 	}
-	return encode(map[string]any{"mcpClient": map[string]any{"name": wire.Clip(info.Name), "version": wire.Clip(info.Version)}})
+	return encodeJSON(map[string]any{"mcpClient": map[string]any{"name": wire.Clip(info.Name), "version": wire.Clip(info.Version)}})
 }
 
 // goOn answers what the turn waited for, and waits on.
@@ -182,8 +182,8 @@ func (s *Server) goOn(ctx context.Context, req *mcp.CallToolRequest, id *Identit
 			answers[key] = answer
 		}
 	}
-	if err := s.answer(ctx, id, ref, answers); err != nil {
-		return s.failed(err, id), nil
+	if err := s.answerActions(ctx, id, ref, answers); err != nil {
+		return s.failedResult(err, id), nil
 	}
 	return s.await(ctx, req, id, ref, wait, true)
 }
@@ -193,18 +193,18 @@ func (s *Server) waitTurn(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	id := identityFrom(ctx)
 	members, wait, err := splitArgs(req.Params.Arguments)
 	if err != nil {
-		return s.failed(err, id), nil
+		return s.failedResult(err, id), nil
 	}
 	if state := req.Params.RequestState; state != "" {
 		return s.goOn(ctx, req, id, state, wait)
 	}
 	sessionID, turnID, err := turnArgs(members)
 	if err != nil {
-		return s.failed(err, id), nil
+		return s.failedResult(err, id), nil
 	}
 	ref, err := s.findTurn(ctx, id, sessionID, turnID)
 	if err != nil {
-		return s.failed(err, id), nil
+		return s.failedResult(err, id), nil
 	}
 	if slot := slotFrom(ctx); slot != nil {
 		return slot.fill(s.newTask(ctx, id, ref))
@@ -246,11 +246,11 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	case call.Err() != nil:
 		return nil, s.left(call, req, id, ref, wait, owns)
 	case s.stop.Err() != nil:
-		return s.failed(fault.New(fault.Unavailable, "the server stops; the turn goes on at the next start, and %s waits for it again", waitTurn), id), nil
+		return s.failedResult(fault.New(fault.Unavailable, "the server is stopping; the turn continues after the restart, and %s waits for it again", waitTurn), id), nil
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
 		return (&outcome{ref: ref, watch: w.watch, status: "running"}).result(), nil
 	}
-	return s.failed(err, id), nil
+	return s.failedResult(err, id), nil
 }
 
 // left decides what becomes of a turn whose client doesn't wait any more. A client
@@ -270,13 +270,13 @@ func (s *Server) left(ctx context.Context, req *mcp.CallToolRequest, id *Identit
 	return fmt.Errorf("the call ended before the turn: %w", cause)
 }
 
-// stopWithin bounds how long stopping a turn may take once nobody waits.
+// stopWithin bounds how long stopping a turn may take once the client is gone.
 const stopWithin = 10 * time.Second
 
 func overHTTP(req *mcp.CallToolRequest) bool { return req.Extra != nil && req.Extra.Header != nil }
 
 // stopTurn interrupts a turn, or takes it out of the queue. One that is over stays so.
 func (s *Server) stopTurn(ctx context.Context, id *Identity, ref turnRef, reason string) error {
-	_, err := s.do(ctx, id, &command.InterruptTurn{SessionID: ref.Session, TurnID: ref.Turn, Reason: reason})
+	_, err := s.runCommand(ctx, id, &command.InterruptTurn{SessionID: ref.Session, TurnID: ref.Turn, Reason: reason})
 	return err
 }

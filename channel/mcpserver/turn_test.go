@@ -87,8 +87,8 @@ func TestATurnThatLastsLongerIsWaitedForAgain(t *testing.T) {
 	}
 }
 
-// asked is a client that answers what it is asked with one value.
-func asked(calls *[]string, answer *mcp.ElicitResult) *mcp.ClientOptions {
+// answeringClient is a client that answers what it is asked with one value.
+func answeringClient(calls *[]string, answer *mcp.ElicitResult) *mcp.ClientOptions {
 	var mu sync.Mutex
 	return &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		mu.Lock()
@@ -120,7 +120,7 @@ func TestWhatATurnWaitsForIsPutToTheClient(t *testing.T) {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				k := newKit(t).start()
 				var calls []string
-				s := k.client("ann", version, asked(&calls, c.answer))
+				s := k.client("ann", version, answeringClient(&calls, c.answer))
 				_, got := k.call(s, "run_turn", map[string]any{"input": c.input, "sessionId": "sess_q", "create": true, "timeoutMs": 60000})
 				if len(calls) == 0 || !strings.Contains(calls[0], c.asks) {
 					t.Errorf("the client was asked %q", calls)
@@ -143,7 +143,7 @@ func TestTheQuestionsOfASubagentAreTheTurns(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			k := newKit(t).start()
 			var calls []string
-			s := k.client("ann", version, asked(&calls, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "allow"}}))
+			s := k.client("ann", version, answeringClient(&calls, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "allow"}}))
 			_, got := k.call(s, "run_turn", map[string]any{"input": "delegate", "timeoutMs": 60000})
 			if got["answer"] != "It is delegated." {
 				t.Fatalf("the turn is %v", got)

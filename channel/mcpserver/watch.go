@@ -28,7 +28,7 @@ type watch struct {
 
 func newWatch(ref turnRef) *watch { return &watch{View: turnview.View{TurnID: ref.Turn}} }
 
-// apply takes a fact of the turn in.
+// apply applies a fact of the turn.
 func (w *watch) apply(e *event.Event, payload []byte) error {
 	w.ThreadID, w.updated = e.ThreadID, e.Time
 	if e.TaskID != "" {
@@ -106,7 +106,7 @@ func (w *waiter) run(ctx context.Context) (*mcp.CallToolResult, error) {
 			if err != nil {
 				return nil, fmt.Errorf("mcpserver: %w", err)
 			}
-			if err := w.take(ctx, &e, payload); err != nil {
+			if err := w.foldFact(ctx, &e, payload); err != nil {
 				return nil, err
 			}
 		}
@@ -119,10 +119,10 @@ func (w *waiter) run(ctx context.Context) (*mcp.CallToolResult, error) {
 	}
 }
 
-// take takes a fact in: of this turn, or of a subagent that works for it.
-func (w *waiter) take(ctx context.Context, e *event.Event, payload []byte) error {
+// foldFact applies a fact of this turn, or of a subagent that works for it.
+func (w *waiter) foldFact(ctx context.Context, e *event.Event, payload []byte) error {
 	if w.question != nil && e.Type == event.TypeActionResolved && e.ActionID == w.question.action.ActionID {
-		w.drop() // somebody else answered
+		w.drop() // another client answered
 		w.watch.asked = true
 	}
 	if e.TurnID != w.ref.Turn {

@@ -39,7 +39,7 @@ type Options struct {
 	PassOn func(context.Context, error) bool
 	// Models lists the models as "provider/model", the default first.
 	Models func() []string
-	// ActionWait is how long a request waits for somebody to answer an action,
+	// ActionWait is how long a request waits for an action to be answered,
 	// default one minute.
 	ActionWait time.Duration
 	// Heartbeat is the longest silence of a stream, default 10 s.
@@ -97,7 +97,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// complain logs what a client is told nothing of but that it happened.
+// complain logs an error whose details the client doesn't get.
 func (a *API) complain(r *http.Request, err error) {
 	var told *apiError
 	if !errors.As(err, &told) && fault.KindOf(err) == fault.Internal {
@@ -131,7 +131,7 @@ func validName(id string) bool { return id != "" && !strings.Contains(id, "/") }
 
 func only(r *http.Request, method string, do func() error) error {
 	if r.Method != method {
-		return fault.New(fault.MethodNotAllowed, "%.20s is not possible here; possible: %s", r.Method, method)
+		return fault.New(fault.MethodNotAllowed, "method %.20s is not allowed here; use %s", r.Method, method)
 	}
 	return do()
 }
@@ -152,9 +152,9 @@ func newError(status int, kind, code, message string) *apiError {
 	return &apiError{Message: message, Type: kind, Code: &code, status: status}
 }
 
-// describe turns any error into one that is sent. The cause of one that isn't
+// describeError turns any error into one that is sent. The cause of one that isn't
 // classified stays here.
-func describe(err error) *apiError {
+func describeError(err error) *apiError {
 	var e *apiError
 	if errors.As(err, &e) {
 		return e
@@ -179,7 +179,7 @@ func describe(err error) *apiError {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	e := describe(err)
+	e := describeError(err)
 	if e.status == http.StatusConflict || w.Header().Get(HeaderTurn) != "" {
 		// The clients would send the request again, and so start a second turn.
 		w.Header().Set("X-Should-Retry", "false")
@@ -246,8 +246,8 @@ func (a *API) model(id string) (*modelObject, error) {
 	return nil, e
 }
 
-// raw encodes a value that always encodes.
-func raw(v any) event.Raw {
+// encodeRaw encodes a value that always encodes.
+func encodeRaw(v any) event.Raw {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil

@@ -76,7 +76,7 @@ func completed() event.Event {
 	return ofTurn(event.TypeTurnCompleted, &event.TurnCompleted{Status: "completed", Outcome: "end_turn"})
 }
 
-func get(t *testing.T, h http.Handler, path string) (int, map[string]any) {
+func getJSON(t *testing.T, h http.Handler, path string) (int, map[string]any) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
@@ -94,7 +94,7 @@ func TestATurnThatWasBlockedAndWentOn(t *testing.T) {
 		return openaiapi.New(openaiapi.Options{Runtime: r, Caller: adaptertest.Caller, ActionWait: time.Minute})
 	}
 	went := api(record(submitted(), inThread("thread_a", "blocked", "a restart"), inThread("thread_a", "resumed", ""), completed()))
-	if code, v := get(t, went, "/v1/responses/resp_sess_a.turn_a"); code != http.StatusOK || v["status"] != "completed" {
+	if code, v := getJSON(t, went, "/v1/responses/resp_sess_a.turn_a"); code != http.StatusOK || v["status"] != "completed" {
 		t.Errorf("asked for afterwards: %d %v", code, v)
 	}
 	const ask = `{"messages":[{"role":"user","content":"go"}]}`
@@ -107,7 +107,7 @@ func TestATurnThatWasBlockedAndWentOn(t *testing.T) {
 	}
 	stays := api(record(submitted(), inThread("thread_a", "blocked", "a restart")))
 	refused(t, post(t, stays, "/v1/chat/completions", ask), http.StatusServiceUnavailable, "blocked")
-	if code, v := get(t, stays, "/v1/responses/resp_sess_a.turn_a"); code != http.StatusOK || v["status"] != "in_progress" || v["metadata"].(map[string]any)["agentd.blocked"] != "a restart" {
+	if code, v := getJSON(t, stays, "/v1/responses/resp_sess_a.turn_a"); code != http.StatusOK || v["status"] != "in_progress" || v["metadata"].(map[string]any)["agentd.blocked"] != "a restart" {
 		t.Errorf("asked for while it is blocked: %d %v", code, v)
 	}
 }

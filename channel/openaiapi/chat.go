@@ -47,13 +47,13 @@ type refusable struct {
 func (q *refusable) check() error {
 	switch {
 	case len(q.Tools)+len(q.Functions) > 0:
-		return fault.Param("tools", "tools of the client are not taken: the agent's tools run inside agentd")
+		return fault.Param("tools", "tools of the client are not supported: the agent's tools run inside agentd")
 	case q.N > 1:
-		return fault.Param("n", "one answer is given, not %d", q.N)
+		return fault.Param("n", "only 1 answer is supported, not %d", q.N)
 	case q.Logprobs:
-		return fault.Param("logprobs", "are not known here")
+		return fault.Param("logprobs", "are not supported")
 	case len(q.Audio) > 0 && string(q.Audio) != "null":
-		return fault.Param("audio", "can't be made here")
+		return fault.Param("audio", "is not supported")
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (q *chatRequest) messages() ([]said, error) {
 		switch m.Role {
 		case "system", "developer", "user", "assistant":
 		default:
-			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", wire.Clip(m.Role))
+			return nil, fault.Param(at+".role", "%q is not supported; use system, developer, user or assistant", wire.Clip(m.Role))
 		}
 		if err := readContent(&s, at+".content", m.Content); err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (a *API) askedChat(r *http.Request, c command.Caller, q *chatRequest) (*ask
 	if out.schema, err = q.schema(); err != nil {
 		return nil, err
 	}
-	if out.place, err = a.named(r.Context(), c, r, q.Metadata); err != nil {
+	if out.place, err = a.namedSession(r.Context(), c, r, q.Metadata); err != nil {
 		return nil, err
 	}
 	out.input, err = inputOf(messages, "", out.place.known)
@@ -128,7 +128,7 @@ func (a *API) askedChat(r *http.Request, c command.Caller, q *chatRequest) (*ask
 
 func (a *API) chat(w http.ResponseWriter, r *http.Request, c command.Caller) error {
 	var q chatRequest
-	in, turn, err := begin(a, w, r, c, &q, a.askedChat)
+	in, turn, err := beginRequest(a, w, r, c, &q, a.askedChat)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request, c command.Caller) err
 		usage := q.StreamOptions != nil && q.StreamOptions.IncludeUsage
 		return a.streamChat(w, r, c, turn, &chatStream{chatAnswer: answer, usage: usage, whole: len(in.schema) > 0})
 	}
-	o, err := a.whole(r, c, turn)
+	o, err := a.followToEnd(r, c, turn)
 	if err != nil {
 		return err
 	}
@@ -154,8 +154,8 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request, c command.Caller) err
 	return nil
 }
 
-// tell names session and turn in the answer's head.
-func tell(w http.ResponseWriter, t *command.SubmitTurnResult) {
+// setTurnHeaders names session and turn in the answer's head.
+func setTurnHeaders(w http.ResponseWriter, t *command.SubmitTurnResult) {
 	w.Header().Set(HeaderSession, t.SessionID)
 	w.Header().Set(HeaderTurn, t.TurnID)
 }

@@ -45,7 +45,7 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 		}
 	}
 	if err != nil {
-		_ = s.Send("", map[string]any{"error": describe(err)}) // the client may be gone
+		_ = s.Send("", map[string]any{"error": describeError(err)}) // the client may be gone
 	}
 	return nil
 }
@@ -55,8 +55,8 @@ func (s *chatStream) chunk(d *chatDelta, reason *string) error {
 	return s.Send("", s.chatAnswer)
 }
 
-// show implements [listener].
-func (s *chatStream) show(c turnview.Change) error {
+// showChange implements [listener].
+func (s *chatStream) showChange(c turnview.Change) error {
 	p, ok := c.(turnview.PartGrown)
 	if !ok || s.whole || p.Kind != turnview.Text {
 		return nil

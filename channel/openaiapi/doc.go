@@ -14,7 +14,7 @@
 //     X-Agentd-Session or metadata.session_id (made if there is none), conversation,
 //     previous_response_id. Then only what comes after the last answer is the turn's
 //     input. Otherwise the turn has a new session and the whole history as its input.
-//   - A turn that needs an answer from somebody waits for a bounded time. Then the
+//   - A turn that needs an answer waits for a bounded time. Then the
 //     request fails with the code action_required and the action's id; the turn goes
 //     on waiting, and GET /v1/responses/ID tells what became of it.
 //   - A client that goes away interrupts its turn, unless it was asked for in the

@@ -59,7 +59,7 @@ func readContent(s *said, at string, content json.RawMessage) error {
 	}
 	var parts []contentPart
 	if json.Unmarshal(content, &parts) != nil {
-		return fault.Param(at, "is neither a text nor a list of parts")
+		return fault.Param(at, "is neither a string nor a list of parts")
 	}
 	for i := range parts {
 		p, err := parts[i].part(fmt.Sprintf("%s[%d]", at, i))
@@ -87,7 +87,7 @@ func (p *contentPart) part(at string) (*command.Part, error) {
 		}
 		return f.part(at)
 	}
-	return nil, fault.Param(at+".type", "%q can't be used; text, image and file can", wire.Clip(p.Type))
+	return nil, fault.Param(at+".type", "%q is not supported; use text, image or file", wire.Clip(p.Type))
 }
 
 func imagePart(at string, value json.RawMessage) (*command.Part, error) {
@@ -117,7 +117,7 @@ func (f *filePart) part(at string) (*command.Part, error) {
 		}
 		return &command.Part{Type: "file", Data: f.FileData, Name: f.Filename}, nil
 	}
-	return nil, fault.Param(at, "a file needs file_data or file_url; uploaded files are not kept here")
+	return nil, fault.Param(at, "a file needs file_data or file_url; uploaded files are not supported")
 }
 
 // dataURL takes an address apart that holds its content in base64.
@@ -159,7 +159,7 @@ func inputOf(messages []said, instructions string, known bool) (event.Raw, error
 		}
 	}
 	if len(parts) == 0 {
-		return nil, fault.Param("messages", "the last message must be one that can be answered")
+		return nil, fault.Param("messages", "the last message must have the role user")
 	}
 	var head []command.Part
 	if len(rules) > 0 {
@@ -168,5 +168,5 @@ func inputOf(messages []said, instructions string, known bool) (event.Raw, error
 	if len(before) > 0 {
 		head = append(head, command.Part{Type: "text", Text: "The conversation so far:\n" + strings.Join(before, "\n\n") + "\n\nThe next message:"})
 	}
-	return raw(append(head, parts...)), nil
+	return encodeRaw(append(head, parts...)), nil
 }

@@ -49,7 +49,7 @@ func (q *responseRequest) items() ([]said, error) {
 		Content json.RawMessage `json:"content"`
 	}
 	if json.Unmarshal(q.Input, &items) != nil {
-		return nil, fault.Param("input", "is neither a text nor a list of messages")
+		return nil, fault.Param("input", "is neither a string nor a list of messages")
 	}
 	var out []said
 	for i := range items {
@@ -58,10 +58,10 @@ func (q *responseRequest) items() ([]said, error) {
 			continue // what an earlier answer thought comes back with it
 		}
 		if items[i].Type != "" && items[i].Type != "message" {
-			return nil, fault.Param(at+".type", "%q can't be used; messages can", wire.Clip(items[i].Type))
+			return nil, fault.Param(at+".type", "%q is not supported; use message", wire.Clip(items[i].Type))
 		}
 		if !slices.Contains([]string{"system", "developer", "user", "assistant"}, items[i].Role) {
-			return nil, fault.Param(at+".role", "%q can't be used; system, developer, user and assistant can", wire.Clip(items[i].Role))
+			return nil, fault.Param(at+".role", "%q is not supported; use system, developer, user or assistant", wire.Clip(items[i].Role))
 		}
 		s := said{role: items[i].Role}
 		if err := readContent(&s, at+".content", items[i].Content); err != nil {
@@ -88,7 +88,7 @@ func (q *responseRequest) conversation() (string, error) {
 		return "", fault.Param("conversation", "is not an id")
 	}
 	if q.PreviousResponseID != "" {
-		return "", fault.Param("conversation", "conversation and previous_response_id exclude each other")
+		return "", fault.Param("conversation", "give either conversation or previous_response_id, not both")
 	}
 	return id, nil
 }
@@ -109,7 +109,7 @@ func (a *API) placeOf(r *http.Request, c command.Caller, q *responseRequest) (pl
 		}
 		return a.branch(r.Context(), c, r, sessionID, turnID)
 	}
-	return a.named(r.Context(), c, r, q.Metadata)
+	return a.namedSession(r.Context(), c, r, q.Metadata)
 }
 
 func (a *API) askedResponse(r *http.Request, c command.Caller, q *responseRequest) (*asked, error) {
@@ -135,7 +135,7 @@ func (a *API) askedResponse(r *http.Request, c command.Caller, q *responseReques
 
 func (a *API) createResponse(w http.ResponseWriter, r *http.Request, c command.Caller) error {
 	var q responseRequest
-	in, turn, err := begin(a, w, r, c, &q, a.askedResponse)
+	in, turn, err := beginRequest(a, w, r, c, &q, a.askedResponse)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *API) createResponse(w http.ResponseWriter, r *http.Request, c command.C
 		writeJSON(w, http.StatusOK, res)
 		return nil
 	}
-	o, err := a.whole(r, c, turn)
+	o, err := a.followToEnd(r, c, turn)
 	if err != nil {
 		return err
 	}
@@ -250,10 +250,10 @@ func itemOf(callID string, kind turnview.PartKind, status, text string) outputIt
 	if kind == turnview.Reasoning {
 		return outputItem{ID: "rs_" + callID, Type: "reasoning", Status: "completed", Summary: []summaryText{{"summary_text", text}}}
 	}
-	return message(callID, status, text)
+	return messageItem(callID, status, text)
 }
 
-func message(id, status, text string) outputItem {
+func messageItem(id, status, text string) outputItem {
 	return outputItem{ID: "msg_" + id, Type: "message", Status: status, Role: "assistant", Content: []outputText{textPart(text)}}
 }
 
@@ -263,7 +263,7 @@ func textPart(text string) outputText { return outputText{"output_text", text, [
 func (o *outcome) items() []outputItem {
 	out := []outputItem{}
 	if structured := o.structured(); len(structured) > 0 {
-		return append(out, message("structured", "completed", string(structured)))
+		return append(out, messageItem("structured", "completed", string(structured)))
 	}
 	for i := range o.Calls {
 		call := &o.Calls[i]

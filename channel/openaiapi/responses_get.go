@@ -92,9 +92,9 @@ func (a *API) cancelResponse(w http.ResponseWriter, r *http.Request, c command.C
 		return err
 	}
 	if end > 0 {
-		return fault.New(fault.Conflict, "the response is finished already")
+		return fault.New(fault.Conflict, "the response is already finished")
 	}
-	_, err = do[command.InterruptTurnResult](r.Context(), a, c, &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client cancelled the response"})
+	_, err = runCommand[command.InterruptTurnResult](r.Context(), a, c, &command.InterruptTurn{SessionID: sessionID, TurnID: turnID, Reason: "the client cancelled the response"})
 	if err != nil {
 		return err
 	}

@@ -55,14 +55,14 @@ func (a *API) streamResponse(w http.ResponseWriter, r *http.Request, c command.C
 		err = s.end(o)
 	}
 	if err != nil {
-		e := describe(err)
+		e := describeError(err)
 		_ = s.send("error", fields{"message": e.Message, "code": e.Code, "param": e.Param}) // the client may be gone
 	}
 	return nil
 }
 
-// show implements [listener].
-func (s *responseStream) show(c turnview.Change) error {
+// showChange implements [listener].
+func (s *responseStream) showChange(c turnview.Change) error {
 	if s.whole {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *responseStream) close() error {
 // end sends how the turn ended. The response lists what was sent.
 func (s *responseStream) end(o *outcome) error {
 	if text := o.text(); s.whole && text != "" && o.failed() == nil {
-		if err := s.begin(message("structured", "in_progress", "")); err != nil {
+		if err := s.begin(messageItem("structured", "in_progress", "")); err != nil {
 			return err
 		}
 		if err := s.grow(text); err != nil {

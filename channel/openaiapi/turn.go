@@ -23,8 +23,8 @@ type place struct {
 	known bool
 }
 
-// do carries out a command and reads its result into R, which may be a part of it.
-func do[R any](ctx context.Context, a *API, c command.Caller, p command.Params) (*R, error) {
+// runCommand carries out a command and reads its result into R, which may be a part of it.
+func runCommand[R any](ctx context.Context, a *API, c command.Caller, p command.Params) (*R, error) {
 	return channel.ResultOf[R](a.opt.Runtime.Do(ctx, c, p))
 }
 
@@ -41,9 +41,9 @@ func parseID(prefix, id string) (sessionID, turnID string, err error) {
 	return rest[:at], rest[at+1:], nil
 }
 
-// named finds the session that a header or the metadata name; it is made if there
+// namedSession finds the session that a header or the metadata name; it is made if there
 // is none.
-func (a *API) named(ctx context.Context, c command.Caller, r *http.Request, metadata map[string]string) (place, error) {
+func (a *API) namedSession(ctx context.Context, c command.Caller, r *http.Request, metadata map[string]string) (place, error) {
 	id := r.Header.Get(HeaderSession)
 	if id == "" {
 		id = metadata["session_id"]
@@ -54,7 +54,7 @@ func (a *API) named(ctx context.Context, c command.Caller, r *http.Request, meta
 	if !event.ValidID(id) {
 		return place{}, fault.Param("metadata.session_id", "%q is not an id", wire.Clip(id))
 	}
-	v, err := a.look(ctx, c, id)
+	v, err := a.sessionView(ctx, c, id)
 	if fault.KindOf(err) == fault.NotFound {
 		return place{sessionID: id, create: true}, nil
 	}
@@ -92,9 +92,9 @@ func (v *view) has(turnID string) bool {
 	return false
 }
 
-func (a *API) look(ctx context.Context, c command.Caller, sessionID string) (*view, error) {
+func (a *API) sessionView(ctx context.Context, c command.Caller, sessionID string) (*view, error) {
 	none := 0
-	return do[view](ctx, a, c, &command.GetSession{SessionID: sessionID, Limit: &none})
+	return runCommand[view](ctx, a, c, &command.GetSession{SessionID: sessionID, Limit: &none})
 }
 
 // turnOf is the turn of a request with an idempotency key, so that the same request
@@ -111,7 +111,7 @@ func turnOf(c command.Caller, r *http.Request) string {
 // branch returns where a conversation goes on behind a turn: its session, or, if
 // others came after it there, a fork that ends with it.
 func (a *API) branch(ctx context.Context, c command.Caller, r *http.Request, sessionID, turnID string) (place, error) {
-	v, err := a.look(ctx, c, sessionID)
+	v, err := a.sessionView(ctx, c, sessionID)
 	if err != nil {
 		return place{}, err
 	}
@@ -131,7 +131,7 @@ func (a *API) branch(ctx context.Context, c command.Caller, r *http.Request, ses
 	}
 	p := &command.ForkThread{SessionID: sessionID, ThreadID: main.ThreadID, AtSequence: end}
 	p.IdempotencyKey = own
-	fork, err := do[command.ForkThreadResult](ctx, a, c, p)
+	fork, err := runCommand[command.ForkThreadResult](ctx, a, c, p)
 	if err != nil {
 		return place{}, err
 	}
@@ -174,8 +174,8 @@ type asked struct {
 	background bool
 }
 
-// submit makes a request a turn.
-func (a *API) submit(ctx context.Context, c command.Caller, r *http.Request, q *asked) (*command.SubmitTurnResult, error) {
+// submitTurn makes a request a turn.
+func (a *API) submitTurn(ctx context.Context, c command.Caller, r *http.Request, q *asked) (*command.SubmitTurnResult, error) {
 	m, err := a.model(q.model)
 	if err != nil {
 		return nil, err
@@ -192,15 +192,15 @@ func (a *API) submit(ctx context.Context, c command.Caller, r *http.Request, q *
 		about["openai."+name] = value
 	}
 	p := &command.SubmitTurn{
-		SessionID: q.place.sessionID, Create: q.place.create, TurnID: turnOf(c, r), Input: q.input, Options: o, Metadata: raw(about),
+		SessionID: q.place.sessionID, Create: q.place.create, TurnID: turnOf(c, r), Input: q.input, Options: o, Metadata: encodeRaw(about),
 	}
 	p.IdempotencyKey = r.Header.Get("Idempotency-Key")
-	return do[command.SubmitTurnResult](ctx, a, c, p)
+	return runCommand[command.SubmitTurnResult](ctx, a, c, p)
 }
 
-// begin reads a request into q, submits the turn that it asks for, and names that
+// beginRequest reads a request into q, submits the turn that it asks for, and names that
 // turn in the answer's headers.
-func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Caller, q *Q, of func(*http.Request, command.Caller, *Q) (*asked, error)) (*asked, *command.SubmitTurnResult, error) {
+func beginRequest[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Caller, q *Q, of func(*http.Request, command.Caller, *Q) (*asked, error)) (*asked, *command.SubmitTurnResult, error) {
 	if err := wire.ReadForeign(w, r, a.opt.MaxBody, q); err != nil {
 		return nil, nil, err
 	}
@@ -208,17 +208,17 @@ func begin[Q any](a *API, w http.ResponseWriter, r *http.Request, c command.Call
 	if err != nil {
 		return nil, nil, err
 	}
-	turn, err := a.submit(r.Context(), c, r, in)
+	turn, err := a.submitTurn(r.Context(), c, r, in)
 	if err != nil {
 		return nil, nil, err
 	}
-	tell(w, turn)
+	setTurnHeaders(w, turn)
 	return in, turn, nil
 }
 
-// whole follows a turn to its end for an answer in one piece. A client that goes away
+// followToEnd follows a turn to its end for an answer in one piece. A client that goes away
 // ends it.
-func (a *API) whole(r *http.Request, c command.Caller, turn *command.SubmitTurnResult) (*outcome, error) {
+func (a *API) followToEnd(r *http.Request, c command.Caller, turn *command.SubmitTurnResult) (*outcome, error) {
 	o, err := a.watch(r.Context(), c, turn, deaf{})
 	if r.Context().Err() != nil {
 		channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)

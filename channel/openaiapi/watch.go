@@ -32,7 +32,7 @@ func (o *outcome) structured() event.Raw {
 // listener hears a turn while it runs. Its errors end the watching.
 type listener interface {
 	// show tells what changed.
-	show(c turnview.Change) error
+	showChange(c turnview.Change) error
 	// Beat is called when nothing was heard for a while.
 	Beat() error
 }
@@ -40,8 +40,8 @@ type listener interface {
 // deaf hears nothing.
 type deaf struct{}
 
-func (deaf) show(turnview.Change) error { return nil }
-func (deaf) Beat() error                { return nil }
+func (deaf) showChange(turnview.Change) error { return nil }
+func (deaf) Beat() error                      { return nil }
 
 // watch follows a turn to its end. A turn that waits for an action is waited for a
 // bounded time.
@@ -82,7 +82,7 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 		}
 		for i := range facts {
 			for _, c := range o.Read(facts[i].Data) {
-				if err := l.show(c); err != nil {
+				if err := l.showChange(c); err != nil {
 					return o, err
 				}
 			}
@@ -99,10 +99,10 @@ func blocked(b *turnview.Blocked) *apiError {
 	return newError(http.StatusServiceUnavailable, "server_error", "blocked", b.String()+"; resume_thread lets it go on")
 }
 
-// actionRequired says that somebody has to answer first.
+// actionRequired says that an action must be answered first.
 func actionRequired(id string) *apiError {
 	return newError(http.StatusForbidden, "action_required", "action_required",
-		"the turn waits for the action "+id+"; it goes on when that is answered, with respond_action or \"agentd approve "+id+"\"")
+		"the turn waits for the action "+id+"; it continues once that is answered, with respond_action or \"agentd approve "+id+"\"")
 }
 
 // failed describes how a turn failed; nil if it didn't, or only ran into a bound.

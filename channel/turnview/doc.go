@@ -4,7 +4,7 @@
 //
 // # Contract
 //
-// A [View] is how a turn stands. [View.Fold] takes an event in and returns the
+// A [View] is how a turn stands. [View.Fold] applies an event and returns the
 // [Change]s that it makes, in order, for adapters that stream. The same events give
 // the same view and the same changes, live and when they are read again; the changes
 // of a view, applied to an empty one of the same turn and thread, give the same view.

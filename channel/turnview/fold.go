@@ -20,7 +20,7 @@ func (v *View) Read(data []byte) []Change {
 	return v.Fold(e)
 }
 
-// Fold takes an event in and returns what it changes.
+// Fold applies an event and returns what it changes.
 func (v *View) Fold(e *event.Event) []Change {
 	f := &fold{v: v, e: e, agent: e.SubagentID}
 	if v.End != nil || !f.concerns() {
@@ -41,7 +41,7 @@ func (v *View) CloseOpen() []Change {
 	return f.out
 }
 
-// fold takes one event in.
+// fold applies one event.
 type fold struct {
 	v     *View
 	e     *event.Event
@@ -54,8 +54,8 @@ func (f *fold) emit(c Change) {
 	f.out = append(f.out, c)
 }
 
-// own reports whether the event is of the turn itself, not of a subagent.
-func (f *fold) own() bool {
+// isOwnEvent reports whether the event is of the turn itself, not of a subagent.
+func (f *fold) isOwnEvent() bool {
 	return f.agent == "" && (f.v.TurnID == f.e.TurnID || f.v.TurnID == "" && (f.v.ThreadID == "" || f.e.ThreadID == "" || f.e.ThreadID == f.v.ThreadID))
 }
 
@@ -66,9 +66,9 @@ func (f *fold) concerns() bool {
 	case *event.ThreadUpdated:
 		return f.agent == "" && f.e.ThreadID == f.v.ThreadID
 	case *event.ActionRequired, *event.ActionResolved:
-		return f.agent != "" || f.own() || f.v.TurnID == ""
+		return f.agent != "" || f.isOwnEvent() || f.v.TurnID == ""
 	}
-	return f.agent != "" && f.v.WithSubagents || f.own()
+	return f.agent != "" && f.v.WithSubagents || f.isOwnEvent()
 }
 
 func (f *fold) event() {
@@ -77,9 +77,9 @@ func (f *fold) event() {
 		f.closeCall(p.ModelRequestID)
 		f.emit(ModelAsked{f.agent, p.ModelRequestID, p.Step, p.Attempt, p.Purpose})
 	case *event.ModelDelta:
-		f.say(f.e.ModelRequestID, Text, p.Text)
+		f.appendToPart(f.e.ModelRequestID, Text, p.Text)
 	case *event.ReasoningDelta:
-		f.say(f.e.ModelRequestID, Reasoning, p.Text)
+		f.appendToPart(f.e.ModelRequestID, Reasoning, p.Text)
 	case *event.ModelCompleted:
 		f.answered(p)
 	case *event.ModelFailed:
@@ -125,8 +125,8 @@ func (f *fold) began(c SubagentStarted) {
 	}
 }
 
-// say adds to the part that is open, after closing another and opening it.
-func (f *fold) say(callID string, kind PartKind, content string) {
+// appendToPart adds to the part that is open, after closing another and opening it.
+func (f *fold) appendToPart(callID string, kind PartKind, content string) {
 	call := f.v.Call(callID)
 	if content == "" || call != nil && !Speaks(call.Purpose) {
 		return
@@ -156,14 +156,14 @@ func (f *fold) closeParts(of func(*Call) bool) {
 	}
 }
 
-// answered ends a model call. What wasn't streamed is told whole.
+// answered ends a model call. What wasn't streamed is shown at once.
 func (f *fold) answered(p *event.ModelCompleted) {
 	call := f.v.Call(p.ModelRequestID)
 	if !Speaks(p.Purpose) || call != nil && !Speaks(call.Purpose) {
 		return
 	}
 	if p.Message != nil && (call == nil || call.text() == "") {
-		f.say(p.ModelRequestID, Text, p.Message.Text)
+		f.appendToPart(p.ModelRequestID, Text, p.Message.Text)
 	}
 	f.closeCall(p.ModelRequestID)
 	if p.Message != nil {

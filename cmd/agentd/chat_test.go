@@ -273,7 +273,7 @@ func TestChatCommands(t *testing.T) {
 		{"/mode plan", "the next turns run in mode plan"},
 		{"/interrupt", "nothing runs"},
 		{"/model nobody/x", "the next turns are answered by nobody/x"},
-		{"hello", `"nobody/x" is not a configured model; there are s/m`},
+		{"hello", `"nobody/x" is not a configured model; use one of s/m`},
 		{"\x15/model s/m", "the next turns are answered by s/m"},
 		{"//path", "You said: /path"},
 		{"/steer hello", "You said: hello"},

@@ -91,7 +91,7 @@ func (r *replayer) decide(e *event.Event, p *event.PermissionEvaluated) {
 	}
 	policy := r.policy
 	policy.Rules = append(append([]event.PolicyRule{}, policy.Rules...), r.ownRules()...)
-	c := permission.Replay([]permission.Recorded{{Ref: e.ID, Question: q, Decision: p.Decision, Reason: p.DecisionReason}}, policy)
+	c := permission.Reconsider([]permission.Recorded{{Ref: e.ID, Question: q, Decision: p.Decision, Reason: p.DecisionReason}}, policy)
 	r.report.Same += c.Same
 	r.report.Skipped = append(r.report.Skipped, c.Skipped...)
 	for _, x := range c.Changes {

@@ -295,7 +295,7 @@ func TestTakenSocket(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	p := start(t, filepath.Join(dir, "data"), "--socket", socket)
-	for path, want := range map[string]string{socket: "another process listens there", writeFile(t, dir, "file", "x"): "no socket has this name"} {
+	for path, want := range map[string]string{socket: "another process is listening there", writeFile(t, dir, "file", "x"): "isn't a socket has this name"} {
 		_, errs, code := program(t, "serve", "--data", filepath.Join(dir, "other"), "--socket", path)
 		if code != 1 || !strings.Contains(errs, want) || !strings.Contains(errs, "--socket names another path") || strings.Contains(errs, "%!") {
 			t.Errorf("exit code %d, want 1 and %q:\n%s", code, want, errs)

@@ -1,9 +1,9 @@
 // Package eventtest helps tests with events: it makes random valid events of
-// every type in the catalogue, and holds encoded events and snapshots against
+// every type in the catalogue, and checks encoded events and snapshots against
 // the schemas of the Agent Runtime standard and against agentd's own.
 //
 // The generators read the payload structs and their tags by reflection, apart
-// from the generated checks and encoders, so that both can be held against each
+// from the generated checks and encoders, so that both can be checked against each
 // other. What they make is canonical: decoding what was encoded gives back an
 // equal value.
 //

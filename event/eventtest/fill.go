@@ -31,23 +31,23 @@ func readTags(f reflect.StructField) tags {
 	}
 }
 
-// fill draws every field of the struct v; label says where v is.
-func fill(t *rapid.T, v reflect.Value, label string) {
+// fillStruct draws every field of the struct v; label says where v is.
+func fillStruct(t *rapid.T, v reflect.Value, label string) {
 	for i := range v.NumField() {
 		g := readTags(v.Type().Field(i))
 		where := label + "." + g.wire
 		if !g.required && !rapid.Bool().Draw(t, where+" set") {
 			continue
 		}
-		value(t, v.Field(i), g, where)
+		fillField(t, v.Field(i), g, where)
 	}
 }
 
-// value draws one field that is written.
-func value(t *rapid.T, v reflect.Value, g tags, label string) {
+// fillField draws one field that is written.
+func fillField(t *rapid.T, v reflect.Value, g tags, label string) {
 	switch v.Interface().(type) {
 	case event.Raw:
-		v.Set(reflect.ValueOf(raw().Draw(t, label)))
+		v.Set(reflect.ValueOf(rawGenerator().Draw(t, label)))
 		return
 	case time.Time:
 		v.Set(reflect.ValueOf(timestamp(t, label)))
@@ -60,13 +60,13 @@ func value(t *rapid.T, v reflect.Value, g tags, label string) {
 	case reflect.Pointer:
 		pointer(t, v, g, label)
 	case reflect.Struct:
-		fill(t, v, label)
+		fillStruct(t, v, label)
 	case reflect.Slice:
-		list(t, v, g, label)
+		fillList(t, v, g, label)
 	case reflect.Map:
-		table(t, v, g, label)
+		fillMap(t, v, g, label)
 	default:
-		scalar(t, v, g, label)
+		fillScalar(t, v, g, label)
 	}
 }
 
@@ -83,22 +83,22 @@ func pointer(t *rapid.T, v reflect.Value, g tags, label string) {
 	}
 	v.Set(reflect.New(v.Type().Elem()))
 	// What a pointer leads to is written whatever its value.
-	value(t, v.Elem(), tags{required: true}, label)
+	fillField(t, v.Elem(), tags{required: true}, label)
 }
 
-func list(t *rapid.T, v reflect.Value, g tags, label string) {
+func fillList(t *rapid.T, v reflect.Value, g tags, label string) {
 	n := rapid.IntRange(least(g), 2).Draw(t, label+" length")
 	v.Set(reflect.MakeSlice(v.Type(), n, n))
 	for i := range n {
-		value(t, v.Index(i), tags{required: true}, fmt.Sprintf("%s[%d]", label, i))
+		fillField(t, v.Index(i), tags{required: true}, fmt.Sprintf("%s[%d]", label, i))
 	}
 }
 
-func table(t *rapid.T, v reflect.Value, g tags, label string) {
+func fillMap(t *rapid.T, v reflect.Value, g tags, label string) {
 	v.Set(reflect.MakeMap(v.Type()))
-	for _, key := range rapid.SliceOfNDistinct(word(), least(g), 3, rapid.ID[string]).Draw(t, label+" keys") {
+	for _, key := range rapid.SliceOfNDistinct(wordGenerator(), least(g), 3, rapid.ID[string]).Draw(t, label+" keys") {
 		item := reflect.New(v.Type().Elem()).Elem()
-		value(t, item, tags{required: true}, label+"."+key)
+		fillField(t, item, tags{required: true}, label+"."+key)
 		v.SetMapIndex(reflect.ValueOf(key), item)
 	}
 }
@@ -112,7 +112,7 @@ func least(g tags) int {
 	return 1
 }
 
-func scalar(t *rapid.T, v reflect.Value, g tags, label string) {
+func fillScalar(t *rapid.T, v reflect.Value, g tags, label string) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(stringValue(t, g, label))
@@ -134,7 +134,7 @@ func stringValue(t *rapid.T, g tags, label string) string {
 	case len(g.enum) > 0:
 		return rapid.SampledFrom(g.enum).Draw(t, label)
 	case g.nonEmpty || !g.required:
-		return text().Draw(t, label)
+		return textGenerator().Draw(t, label)
 	}
-	return rapid.OneOf(rapid.Just(""), text()).Draw(t, label)
+	return rapid.OneOf(rapid.Just(""), textGenerator()).Draw(t, label)
 }

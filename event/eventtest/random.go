@@ -14,15 +14,15 @@ import (
 
 // Type returns any type in the catalogue.
 func Type() *rapid.Generator[event.Type] {
-	return rapid.SampledFrom(types(func(*event.Def) bool { return true }))
+	return rapid.SampledFrom(typesWhere(func(*event.Def) bool { return true }))
 }
 
 // StandardType returns any type of the standard.
 func StandardType() *rapid.Generator[event.Type] {
-	return rapid.SampledFrom(types(func(d *event.Def) bool { return !d.Extension }))
+	return rapid.SampledFrom(typesWhere(func(d *event.Def) bool { return !d.Extension }))
 }
 
-func types(want func(*event.Def) bool) []event.Type {
+func typesWhere(want func(*event.Def) bool) []event.Type {
 	var list []event.Type
 	defs := event.Catalog()
 	for i := range defs {
@@ -35,9 +35,9 @@ func types(want func(*event.Def) bool) []event.Type {
 
 // Payload draws a payload that fits events of type typ.
 func Payload(t *rapid.T, typ event.Type) event.Payload {
-	d := lookup(typ)
+	d := lookupDef(typ)
 	v := reflect.New(reflect.TypeOf(d.Payload).Elem())
-	fill(t, v.Elem(), string(typ))
+	fillStruct(t, v.Elem(), string(typ))
 	return v.Interface().(event.Payload)
 }
 
@@ -45,13 +45,13 @@ func Payload(t *rapid.T, typ event.Type) event.Payload {
 // every id that the type needs and some that it doesn't, and what a session's
 // writer sets. Its ids don't join it to any other event.
 func Event(t *rapid.T, typ event.Type) *event.Event {
-	d := lookup(typ)
+	d := lookupDef(typ)
 	e := &event.Event{
 		Type:      typ,
-		ID:        id(t, "eventId"),
+		ID:        drawID(t, "eventId"),
 		Time:      timestamp(t, "timestamp"),
-		RuntimeID: id(t, "runtimeId"),
-		SessionID: id(t, "sessionId"),
+		RuntimeID: drawID(t, "runtimeId"),
+		SessionID: drawID(t, "sessionId"),
 		Sequence:  rapid.Uint64Range(1, 1<<53).Draw(t, "sequence"),
 		Payload:   Payload(t, typ),
 	}
@@ -59,19 +59,19 @@ func Event(t *rapid.T, typ event.Type) *event.Event {
 	for i := range scope.NumField() {
 		name := WireID(scope.Type().Field(i).Name)
 		if slices.Contains(d.Needs.Names(), name) || rapid.IntRange(0, 9).Draw(t, "carry "+name) == 0 {
-			scope.Field(i).SetString(id(t, name))
+			scope.Field(i).SetString(drawID(t, name))
 		}
 	}
 	if d.Needs&event.Refs != 0 || rapid.IntRange(0, 9).Draw(t, "carry refs") == 0 {
-		e.Refs = rapid.MapOfN(word(), text(), 0, 3).Draw(t, "refs")
+		e.Refs = rapid.MapOfN(wordGenerator(), textGenerator(), 0, 3).Draw(t, "refs")
 	}
 	if d.Needs&event.BenchmarkInfo != 0 {
 		e.Benchmark = new(event.Benchmark)
-		fill(t, reflect.ValueOf(e.Benchmark).Elem(), "benchmark")
+		fillStruct(t, reflect.ValueOf(e.Benchmark).Elem(), "benchmark")
 	}
 	if d.Needs&event.ComparisonInfo != 0 {
 		e.Comparison = new(event.Comparison)
-		fill(t, reflect.ValueOf(e.Comparison).Elem(), "comparison")
+		fillStruct(t, reflect.ValueOf(e.Comparison).Elem(), "comparison")
 	}
 	return e
 }
@@ -81,7 +81,7 @@ func WireID(goName string) string {
 	return strings.ToLower(goName[:1]) + strings.TrimSuffix(goName[1:], "ID") + "Id"
 }
 
-func lookup(typ event.Type) *event.Def {
+func lookupDef(typ event.Type) *event.Def {
 	d, ok := event.Lookup(typ)
 	if !ok {
 		panic(fmt.Sprintf("eventtest: type %q is not in the catalogue", typ))
@@ -89,19 +89,19 @@ func lookup(typ event.Type) *event.Def {
 	return d
 }
 
-func id(t *rapid.T, label string) string {
+func drawID(t *rapid.T, label string) string {
 	return rapid.OneOf(
 		rapid.StringMatching(`[a-z]{1,8}_[0-9a-z]{4,26}`),
 		rapid.Just(event.NotApplicable),
 	).Draw(t, label)
 }
 
-func word() *rapid.Generator[string] { return rapid.StringMatching(`[a-z][a-zA-Z0-9_]{0,8}`) }
+func wordGenerator() *rapid.Generator[string] { return rapid.StringMatching(`[a-z][a-zA-Z0-9_]{0,8}`) }
 
-// text returns strings with a liking for what is hard to encode.
-func text() *rapid.Generator[string] {
+// textGenerator returns strings with a liking for what is hard to encode.
+func textGenerator() *rapid.Generator[string] {
 	return rapid.OneOf(
-		word(),
+		wordGenerator(),
 		rapid.StringN(1, 20, -1),
 		rapid.SampledFrom([]string{
 			"a \"quoted\" word", `back\slash`, "line\nline\r\n\ttab", "\x00\x01\x1f\x7f", "<b>&amp;</b>",
@@ -115,8 +115,8 @@ func timestamp(t *rapid.T, label string) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-// raw returns compact JSON values.
-func raw() *rapid.Generator[event.Raw] {
+// rawGenerator returns compact JSON values.
+func rawGenerator() *rapid.Generator[event.Raw] {
 	return rapid.Map(rapid.SampledFrom([]string{
 		`null`, `true`, `0`, `-1.5e10`, `""`, `"a b\n\"\\"`, `[]`, `{}`, `[1,"two",{"three":[null,false]}]`,
 		`{"path":"docs/a b.md","limit":10}`, `{"command":"ls -l \"a b\"","env":{"A":"1"}}`, `"ä\u2028 "`,

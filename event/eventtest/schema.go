@@ -18,7 +18,7 @@ import (
 	"agentd/internal/gen"
 )
 
-// Validator holds JSON against a schema. Goroutines may share one.
+// Validator checks JSON against a schema. Goroutines may share one.
 type Validator struct {
 	name string
 	// schema is nil when the schemas are not there.
@@ -55,7 +55,7 @@ func StrictSnapshot(tb testing.TB) *Validator {
 // Own returns a validator for events of all types with agentd's own schemas.
 func Own(tb testing.TB) *Validator {
 	tb.Helper()
-	schema, err := compile(gen.Schemas(), []string{"https://agentd.example/schemas/"}, "event.schema.json")
+	schema, err := compileSchema(gen.Schemas(), []string{"https://agentd.example/schemas/"}, "event.schema.json")
 	if err != nil {
 		tb.Fatalf("agentd's schemas: %v", err)
 	}
@@ -69,7 +69,7 @@ func standard(tb testing.TB, name string) *Validator {
 		tb.Logf("not checked against %s: the standard's schemas are not at ../shared/spec/schemas", name)
 		return &Validator{name: name}
 	}
-	schema, err := compile(os.DirFS(dir), standardBases, name)
+	schema, err := compileSchema(os.DirFS(dir), standardBases, name)
 	if err != nil {
 		tb.Fatalf("the standard's schemas: %v", err)
 	}
@@ -110,8 +110,8 @@ func moduleRoot() (string, error) {
 // than most tests.
 var compiled sync.Map
 
-// compile returns a schema of files, which are known under each of the bases.
-func compile(files fs.FS, bases []string, name string) (*jsonschema.Schema, error) {
+// compileSchema returns a schema of files, which are known under each of the bases.
+func compileSchema(files fs.FS, bases []string, name string) (*jsonschema.Schema, error) {
 	id := bases[len(bases)-1] + name
 	if schema, ok := compiled.Load(id); ok {
 		return schema.(*jsonschema.Schema), nil

@@ -98,7 +98,7 @@ type Output struct {
 func Export(ctx context.Context, facts evidence.Facts, scope Scope, opt Options, w io.Writer) (*Summary, error) {
 	x := &exporting{scope: scope, opt: opt, stories: map[string]*story{}, purposes: map[string]string{}, denied: map[string]bool{}, redacted: map[string]bool{}}
 	x.setDefaults()
-	if err := x.each(ctx, facts, x.survey); err != nil {
+	if err := x.forEachFact(ctx, facts, x.survey); err != nil {
 		return nil, err
 	}
 	root := x.stories[scope.ThreadID]
@@ -109,13 +109,13 @@ func Export(ctx context.Context, facts evidence.Facts, scope Scope, opt Options,
 	if err != nil {
 		return nil, err
 	}
-	if err := x.each(ctx, facts, x.tell); err != nil {
+	if err := x.forEachFact(ctx, facts, x.addFactToStory); err != nil {
 		return nil, err
 	}
 	for _, s := range x.order {
-		s.end()
+		s.finishStory()
 	}
-	tail := x.whole(root)
+	tail := x.mergeStories(root)
 	if err := errors.Join(root.err, out.Close(tail)); err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ func (x *exporting) setDefaults() {
 	}
 }
 
-// each hands all facts of the session to a function.
-func (x *exporting) each(ctx context.Context, facts evidence.Facts, take func(*event.Event)) error {
+// forEachFact hands all facts of the session to a function.
+func (x *exporting) forEachFact(ctx context.Context, facts evidence.Facts, take func(*event.Event)) error {
 	base, err := evidence.Removed(ctx, facts, x.scope.SessionID)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (x *exporting) storyOf(e *event.Event) *story {
 // survey finds the threads in scope, and what stands at the head of a document.
 func (x *exporting) survey(e *event.Event) {
 	if e.ThreadID == x.scope.ThreadID && x.stories[e.ThreadID] == nil {
-		x.add(e.ThreadID, &story{x: x, id: x.opt.TrajectoryID})
+		x.addStory(e.ThreadID, &story{x: x, id: x.opt.TrajectoryID})
 	}
 	s := x.storyOf(e)
 	if s == nil {
@@ -199,7 +199,7 @@ func (x *exporting) survey(e *event.Event) {
 	}
 	switch p := e.Payload.(type) {
 	case *event.SubagentSpawned:
-		x.add(p.ChildThreadID, &story{x: x, id: e.SubagentID, parent: s, role: p.Role})
+		x.addStory(p.ChildThreadID, &story{x: x, id: e.SubagentID, parent: s, role: p.Role})
 	case *event.ModelRequested:
 		x.purposes[p.ModelRequestID] = p.Purpose
 		if s.model == "" {
@@ -213,7 +213,7 @@ func (x *exporting) survey(e *event.Event) {
 	}
 }
 
-func (x *exporting) add(threadID string, s *story) {
+func (x *exporting) addStory(threadID string, s *story) {
 	if x.stories[threadID] != nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (x *exporting) begin(root *story, w io.Writer) (*Writer, error) {
 	if len(x.traces) == 1 {
 		x.sum.TraceID = x.traces[0]
 	}
-	head := root.head()
+	head := root.trajectoryHead()
 	if x.opt.Version == Level14 {
 		head.TrajectoryID, head.Agent.ToolDefinitions = "", nil
 	}
@@ -240,16 +240,16 @@ func (x *exporting) begin(root *story, w io.Writer) (*Writer, error) {
 	return out, nil
 }
 
-// tell adds a fact to its story.
-func (x *exporting) tell(e *event.Event) {
+// addFactToStory adds a fact to its story.
+func (x *exporting) addFactToStory(e *event.Event) {
 	if s := x.storyOf(e); s != nil {
-		s.take(e)
+		s.foldFact(e)
 	}
 }
 
-// whole puts the stories of subagents into those of their parents and returns the
+// mergeStories puts the stories of subagents into those of their parents and returns the
 // end of the document.
-func (x *exporting) whole(root *story) *Trajectory {
+func (x *exporting) mergeStories(root *story) *Trajectory {
 	docs := map[*story]*Trajectory{}
 	for _, s := range x.order {
 		docs[s] = s.tail()

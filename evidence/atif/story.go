@@ -29,11 +29,11 @@ type story struct {
 
 	// open is the agent's step whose results are still to come.
 	open *openStep
-	// inputs are those of turns that haven't begun, later what was said meanwhile.
+	// inputs are those of turns that haven't begun, later what was said in the meantime.
 	inputs map[string]*Step
 	waits  []string
 	later  []*Step
-	// steers are told with the next call, or at the end of their turn.
+	// steers are shown with the next call, or at the end of their turn.
 	steers []*Step
 	// costs came before the answer that they are of.
 	costs map[string]*float64
@@ -56,7 +56,7 @@ type openStep struct {
 	refs      map[string][]SubagentRef
 }
 
-func (s *story) head() *Trajectory {
+func (s *story) trajectoryHead() *Trajectory {
 	t := &Trajectory{SchemaVersion: s.x.opt.Version, SessionID: s.x.scope.SessionID, TrajectoryID: s.id}
 	t.Agent = Agent{Name: s.x.opt.AgentName, Version: s.x.opt.AgentVersion, ModelName: s.model, ToolDefinitions: s.defs}
 	if s.role != "" {
@@ -68,7 +68,7 @@ func (s *story) head() *Trajectory {
 // tail is the whole document of a subagent; of the exported thread, what stands
 // after the steps.
 func (s *story) tail() *Trajectory {
-	t := s.head()
+	t := s.trajectoryHead()
 	t.Steps = s.steps
 	for i, step := range t.Steps {
 		step.StepID = int64(i + 1)
@@ -97,7 +97,7 @@ func (s *story) tail() *Trajectory {
 }
 
 // tools keeps the definitions of the tools that the model is offered. The fact says
-// which they are; what the model was told of each is in the inventory that it names.
+// which they are; their descriptions are in the inventory that it names.
 func (s *story) tools(p *event.ToolCatalogResolved) {
 	list, told := p.Tools, map[string]*event.ToolInfo{}
 	inventory := s.inventory(p.InventoryRef)
@@ -153,8 +153,8 @@ func (x *exporting) read(ref string, limit int64) ([]byte, bool) {
 	return b, err == nil
 }
 
-// take adds a fact.
-func (s *story) take(e *event.Event) {
+// foldFact adds a fact.
+func (s *story) foldFact(e *event.Event) {
 	s.runtime = e.RuntimeID
 	for _, id := range []struct{ to, from *string }{
 		{&s.ids.TurnID, &e.TurnID}, {&s.ids.TaskID, &e.TaskID}, {&s.ids.RunID, &e.RunID}, {&s.ids.SubagentID, &e.SubagentID},
@@ -165,7 +165,7 @@ func (s *story) take(e *event.Event) {
 	}
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted, *event.TurnStarted, *event.TurnSteered, *event.TurnCompleted, *event.TurnFailed:
-		s.turn(e)
+		s.followTurn(e)
 	case *event.ModelRequested, *event.ModelCompleted, *event.ModelFailed, *event.CostRecorded:
 		s.modelCall(e)
 	case *event.ToolResult, *event.ToolFailed, *event.OutputStored:
@@ -176,7 +176,7 @@ func (s *story) take(e *event.Event) {
 		s.compacted(e, p)
 	case *event.RollbackCompleted:
 		s.aside(&Step{
-			Source: SourceSystem, Timestamp: at(e), Message: *Text(fmt.Sprintf("%d turns were taken back.", len(p.RemovedTurns))),
+			Source: SourceSystem, Timestamp: eventTime(e), Message: *Text(fmt.Sprintf("%d turns were taken back.", len(p.RemovedTurns))),
 			Extra: Extra{"event_id": e.ID, "context_management": Extra{"type": "pruning", "boundary": "truncate", "removed_turns": p.RemovedTurns}},
 		})
 	default:
@@ -184,34 +184,34 @@ func (s *story) take(e *event.Event) {
 	}
 }
 
-func at(e *event.Event) string { return e.Time.UTC().Format(time.RFC3339Nano) }
+func eventTime(e *event.Event) string { return e.Time.UTC().Format(time.RFC3339Nano) }
 
-// turn follows the turns of the thread.
-func (s *story) turn(e *event.Event) {
+// followTurn follows the turns of the thread.
+func (s *story) followTurn(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		if s.inputs == nil {
 			s.inputs = map[string]*Step{}
 		}
-		s.inputs[e.TurnID] = s.said(e, p.Input, p.InputRef, p.Preview)
+		s.inputs[e.TurnID] = s.addInputStep(e, p.Input, p.InputRef, p.Preview)
 		s.waits = append(s.waits, e.TurnID)
 	case *event.TurnStarted:
 		s.close()
 		if step := s.inputs[e.TurnID]; step != nil {
 			delete(s.inputs, e.TurnID)
-			s.emit(step)
+			s.emitStep(step)
 		}
 	case *event.TurnSteered:
-		s.steers = append(s.steers, s.said(e, p.Input, p.InputRef, p.Preview))
+		s.steers = append(s.steers, s.addInputStep(e, p.Input, p.InputRef, p.Preview))
 	case *event.TurnCompleted:
-		s.ended(TurnEnd{TurnID: e.TurnID, Status: p.Status}, Extra{"status": p.Status, "outcome": p.Outcome})
+		s.endTurn(TurnEnd{TurnID: e.TurnID, Status: p.Status}, Extra{"status": p.Status, "outcome": p.Outcome})
 	case *event.TurnFailed:
-		s.ended(TurnEnd{TurnID: e.TurnID, Status: p.Status, FailureCategory: p.FailureCategory, Error: p.Error.Message},
+		s.endTurn(TurnEnd{TurnID: e.TurnID, Status: p.Status, FailureCategory: p.FailureCategory, Error: p.Error.Message},
 			Extra{"status": p.Status, "outcome": p.Outcome, "failure_category": p.FailureCategory, "error": p.Error.Message})
 	}
 }
 
-func (s *story) ended(turn TurnEnd, outcome Extra) {
+func (s *story) endTurn(turn TurnEnd, outcome Extra) {
 	s.close()
 	s.steered() // no call came any more that could have been told
 	s.outcome = outcome
@@ -235,9 +235,9 @@ func (s *story) severalTurns() []Extra {
 	return out
 }
 
-// said is the step of somebody's input.
-func (s *story) said(e *event.Event, input event.Raw, ref, preview string) *Step {
-	step := &Step{Source: SourceUser, Timestamp: at(e), Message: *Text(preview), Extra: Extra{"event_id": e.ID, "turn_id": e.TurnID}}
+// addInputStep is the step of an input.
+func (s *story) addInputStep(e *event.Event, input event.Raw, ref, preview string) *Step {
+	step := &Step{Source: SourceUser, Timestamp: eventTime(e), Message: *Text(preview), Extra: Extra{"event_id": e.ID, "turn_id": e.TurnID}}
 	if len(input) == 0 {
 		if raw, ok := s.x.read(ref, 8<<20); ok {
 			input = raw
@@ -257,8 +257,8 @@ func (s *story) said(e *event.Event, input event.Raw, ref, preview string) *Step
 	return step
 }
 
-// emit finishes a step.
-func (s *story) emit(step *Step) {
+// emitStep finishes a step.
+func (s *story) emitStep(step *Step) {
 	s.count++
 	if s.x.opt.Version == Level14 {
 		downlevel(step)
@@ -277,7 +277,7 @@ func (s *story) steered() {
 	steers := s.steers
 	s.steers = nil
 	for _, step := range steers {
-		s.emit(step)
+		s.emitStep(step)
 	}
 }
 
@@ -288,7 +288,7 @@ func (s *story) aside(step *Step) {
 		s.later = append(s.later, step)
 		return
 	}
-	s.emit(step)
+	s.emitStep(step)
 }
 
 // close finishes the agent's step: results in the order of their calls.
@@ -301,12 +301,12 @@ func (s *story) close() {
 				s.x.sum.Unanswered++
 			}
 		}
-		s.emit(o.Step)
+		s.emitStep(o.Step)
 	}
 	later := s.later
 	s.later = nil
 	for _, step := range later {
-		s.emit(step)
+		s.emitStep(step)
 	}
 }
 
@@ -330,17 +330,17 @@ func (o *openStep) observe() {
 	}
 }
 
-// end finishes the story. A turn that never began is still what was asked.
-func (s *story) end() {
+// finishStory finishes the story. A turn that never began is still what was asked.
+func (s *story) finishStory() {
 	s.close()
 	s.steered()
 	for _, id := range s.waits {
 		if step := s.inputs[id]; step != nil && s.count == 0 {
-			s.emit(step)
+			s.emitStep(step)
 		}
 	}
 	if s.count == 0 && s.parent != nil {
 		// What refers to it must find something.
-		s.emit(&Step{Source: SourceSystem, Message: *Text("The subagent had not begun.")})
+		s.emitStep(&Step{Source: SourceSystem, Message: *Text("The subagent had not begun.")})
 	}
 }

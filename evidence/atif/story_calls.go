@@ -12,26 +12,26 @@ import (
 func (s *story) modelCall(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.ModelRequested:
-		if own(p.Purpose) {
+		if isAgentStep(p.Purpose) {
 			s.close()
 			s.steered()
 		}
 	case *event.ModelCompleted:
 		s.count1(&p.Usage)
-		if !own(s.x.purposes[p.ModelRequestID]) {
+		if !isAgentStep(s.x.purposes[p.ModelRequestID]) {
 			s.asides++
 			return
 		}
-		s.answered(e, p)
+		s.openAnswerStep(e, p)
 	case *event.ModelFailed:
 		s.count1(nil)
-		if !own(s.x.purposes[p.ModelRequestID]) {
+		if !isAgentStep(s.x.purposes[p.ModelRequestID]) {
 			return
 		}
 		s.close()
 		one := int64(1)
-		s.emit(&Step{
-			Source: SourceAgent, Timestamp: at(e), ModelName: modelName(p.Provider, p.Model), Message: *Text(p.PartialText), LLMCallCount: &one,
+		s.emitStep(&Step{
+			Source: SourceAgent, Timestamp: eventTime(e), ModelName: modelName(p.Provider, p.Model), Message: *Text(p.PartialText), LLMCallCount: &one,
 			Extra: Extra{"event_id": e.ID, "turn_id": e.TurnID, "model_request_id": p.ModelRequestID, "error": Extra{
 				"category": p.ErrorCategory, "message": p.Message, "retryable": p.Retryable,
 			}},
@@ -41,9 +41,11 @@ func (s *story) modelCall(e *event.Event) {
 	}
 }
 
-// own reports whether a call is a step of the agent, and not one that made a
+// isAgentStep reports whether a call is a step of the agent, and not one that made a
 // summary or judged something.
-func own(purpose string) bool { return purpose == "" || purpose == "turn" || purpose == "repair" }
+func isAgentStep(purpose string) bool {
+	return purpose == "" || purpose == "turn" || purpose == "repair"
+}
 
 func modelName(provider, model string) string {
 	if provider == "" {
@@ -92,13 +94,13 @@ func (s *story) cost(p *event.CostRecorded) {
 	s.costs[p.ModelRequestID] = &cost
 }
 
-// answered opens the step of an answer.
-func (s *story) answered(e *event.Event, p *event.ModelCompleted) {
+// openAnswerStep opens the step of an answer.
+func (s *story) openAnswerStep(e *event.Event, p *event.ModelCompleted) {
 	s.close()
 	m := s.message(p)
 	one := int64(1)
 	step := &Step{
-		Source: SourceAgent, Timestamp: at(e), ModelName: modelName(p.Provider, p.Model), Message: *Text(m.Text), ReasoningContent: m.Reasoning,
+		Source: SourceAgent, Timestamp: eventTime(e), ModelName: modelName(p.Provider, p.Model), Message: *Text(m.Text), ReasoningContent: m.Reasoning,
 		LLMCallCount: &one,
 		Metrics: &Metrics{
 			PromptTokens: p.Usage.InputTokens, CompletionTokens: p.Usage.OutputTokens, CachedTokens: p.Usage.CachedInputTokens, CostUSD: s.costs[p.ModelRequestID],
@@ -113,7 +115,7 @@ func (s *story) answered(e *event.Event, p *event.ModelCompleted) {
 		step.Extra["duration_ms"] = p.DurationMs
 	}
 	for _, c := range m.ToolCalls {
-		step.ToolCalls = append(step.ToolCalls, s.call(c))
+		step.ToolCalls = append(step.ToolCalls, s.requestedCall(c))
 	}
 	s.x.sum.ToolCalls += int64(len(m.ToolCalls))
 	s.open = &openStep{Step: step, requestID: p.ModelRequestID, results: map[string]*Result{}, refs: map[string][]SubagentRef{}}
@@ -135,7 +137,7 @@ func (s *story) message(p *event.ModelCompleted) *event.ModelMessage {
 	return m
 }
 
-func (s *story) call(c event.ToolCallRequest) *ToolCall {
+func (s *story) requestedCall(c event.ToolCallRequest) *ToolCall {
 	out := &ToolCall{ToolCallID: c.ToolCallID, FunctionName: c.ToolName, Arguments: c.Arguments, Extra: Extra{}}
 	if c.ProviderCallID != "" {
 		out.Extra["provider_call_id"] = c.ProviderCallID
@@ -250,7 +252,7 @@ func (s *story) result(e *event.Event, text string, durationMs int64, extra Extr
 	if s.called(e.ToolCallID) == nil {
 		return
 	}
-	extra["event_id"], extra["timestamp"] = e.ID, at(e)
+	extra["event_id"], extra["timestamp"] = e.ID, eventTime(e)
 	if durationMs > 0 {
 		extra["duration_ms"] = durationMs
 	}

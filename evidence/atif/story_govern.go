@@ -30,11 +30,11 @@ func (s *story) govern(e *event.Event) {
 		}
 		c.Extra["sandbox"] = Extra{"mode": p.Mode, "network": p.Network, "enforcement": p.Enforcement, "event_id": e.ID}
 	case *event.SandboxViolation:
-		c.add("sandbox_violations", Extra{"boundary": p.Boundary, "path": p.Path, "detail": p.Detail, "event_id": e.ID})
+		c.appendExtra("sandbox_violations", Extra{"boundary": p.Boundary, "path": p.Path, "detail": p.Detail, "event_id": e.ID})
 	case *event.HookCompleted:
-		c.add("hooks", Extra{"point": p.Point, "handler": p.HandlerRef, "decision": p.Decision, "reason": p.Reason, "event_id": e.ID})
+		c.appendExtra("hooks", Extra{"point": p.Point, "handler": p.HandlerRef, "decision": p.Decision, "reason": p.Reason, "event_id": e.ID})
 	case *event.HookFailed:
-		c.add("hooks", Extra{"point": p.Point, "handler": p.HandlerRef, "error_category": p.ErrorCategory, "failure": p.FailureBehavior, "event_id": e.ID})
+		c.appendExtra("hooks", Extra{"point": p.Point, "handler": p.HandlerRef, "error_category": p.ErrorCategory, "failure": p.FailureBehavior, "event_id": e.ID})
 	case *event.ToolArgs:
 		if p.Source != "" && p.Source != "model" {
 			c.Extra["arguments_rewritten_by"] = p.Source
@@ -52,8 +52,8 @@ func (s *story) noteDenial(e *event.Event) {
 	}
 }
 
-// add appends to a list in a call's extra.
-func (c *ToolCall) add(name string, x Extra) {
+// appendExtra appends to a list in a call's extra.
+func (c *ToolCall) appendExtra(name string, x Extra) {
 	list, _ := c.Extra[name].([]Extra)
 	c.Extra[name] = append(list, x)
 }
@@ -67,7 +67,7 @@ func (s *story) spawned(e *event.Event, p *event.SubagentSpawned) {
 		return
 	}
 	s.aside(&Step{
-		Source: SourceSystem, Timestamp: at(e), Message: *Text("A subagent was spawned."), Extra: Extra{"event_id": e.ID, "role": p.Role},
+		Source: SourceSystem, Timestamp: eventTime(e), Message: *Text("A subagent was spawned."), Extra: Extra{"event_id": e.ID, "role": p.Role},
 		Observation: &Observation{Results: []*Result{{SubagentRefs: []SubagentRef{ref}}}},
 	})
 }
@@ -80,7 +80,7 @@ func (s *story) compacted(e *event.Event, p *event.CompactionCompleted) {
 	}
 	one := int64(1)
 	s.aside(&Step{
-		Source: SourceSystem, Timestamp: at(e), LLMCallCount: &one,
+		Source: SourceSystem, Timestamp: eventTime(e), LLMCallCount: &one,
 		Message:     *Text(fmt.Sprintf("The conversation was replaced by a summary (%s).", p.Trigger)),
 		Observation: &Observation{Results: []*Result{{Content: Text(summary), Extra: Extra{"summary_ref": p.SummaryRef}}}},
 		Extra: Extra{"event_id": e.ID, "context_management": Extra{

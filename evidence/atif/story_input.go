@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// inputPart is a part of what somebody said.
+// inputPart is a part of an input.
 type inputPart struct {
 	Type      string `json:"type"`
 	Text      string `json:"text"`

@@ -12,8 +12,8 @@ import (
 	"agentd/evidence/atif"
 )
 
-// fact is one of a thread, about a turn.
-func fact(turn string, typ event.Type, p event.Payload) *event.Event {
+// turnFact is one of a thread, about a turn.
+func turnFact(turn string, typ event.Type, p event.Payload) *event.Event {
 	return &event.Event{Type: typ, Scope: event.Scope{ThreadID: "thread_root", TurnID: turn}, Payload: p}
 }
 
@@ -44,13 +44,13 @@ func exported(t *testing.T, opt atif.Options, facts ...*event.Event) *atif.Traje
 // told before the turn after it.
 func TestASteerStaysInItsTurn(t *testing.T) {
 	tr := exported(t, atif.Options{},
-		fact("turn_1", event.TypeTurnSubmitted, &event.TurnSubmitted{Preview: "one", Status: "accepted", Source: "user"}),
-		fact("turn_1", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
-		fact("turn_1", event.TypeTurnSteered, &event.TurnSteered{Preview: "and this"}),
-		fact("turn_1", event.TypeTurnFailed, &event.TurnFailed{Status: "cancelled", Outcome: "interrupted", FailureCategory: "interrupted", Error: &event.Failure{Message: "interrupted"}}),
-		fact("turn_2", event.TypeTurnSubmitted, &event.TurnSubmitted{Preview: "two", Status: "accepted", Source: "user"}),
-		fact("turn_2", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
-		fact("turn_2", event.TypeTurnCompleted, &event.TurnCompleted{Status: "completed", Outcome: "end_turn"}),
+		turnFact("turn_1", event.TypeTurnSubmitted, &event.TurnSubmitted{Preview: "one", Status: "accepted", Source: "user"}),
+		turnFact("turn_1", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
+		turnFact("turn_1", event.TypeTurnSteered, &event.TurnSteered{Preview: "and this"}),
+		turnFact("turn_1", event.TypeTurnFailed, &event.TurnFailed{Status: "cancelled", Outcome: "interrupted", FailureCategory: "interrupted", Error: &event.Failure{Message: "interrupted"}}),
+		turnFact("turn_2", event.TypeTurnSubmitted, &event.TurnSubmitted{Preview: "two", Status: "accepted", Source: "user"}),
+		turnFact("turn_2", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
+		turnFact("turn_2", event.TypeTurnCompleted, &event.TurnCompleted{Status: "completed", Outcome: "end_turn"}),
 	)
 	var said []string
 	for _, s := range tr.Steps {
@@ -69,8 +69,8 @@ func TestAPictureIsAPartOfItsMessage(t *testing.T) {
 		{"type":"image","mediaType":"image/gif","ref":"sha256:00"},{"type":"text","text":""},{"type":"file","path":"a.txt"}]`)
 	facts := func() []*event.Event {
 		return []*event.Event{
-			fact("turn_1", event.TypeTurnSubmitted, &event.TurnSubmitted{Input: input, Status: "accepted", Source: "user"}),
-			fact("turn_1", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
+			turnFact("turn_1", event.TypeTurnSubmitted, &event.TurnSubmitted{Input: input, Status: "accepted", Source: "user"}),
+			turnFact("turn_1", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
 		}
 	}
 	whole, err := json.Marshal(exported(t, atif.Options{}, facts()...))
@@ -106,11 +106,11 @@ func TestACostIsThatOfAllCalls(t *testing.T) {
 		want   string
 	}{{nil, "null"}, {[]*float64{&price, &price}, "0.5"}, {[]*float64{&price, nil}, "null"}} {
 		facts := []*event.Event{
-			fact("turn_1", event.TypeTurnSubmitted, &event.TurnSubmitted{Preview: "one", Status: "accepted", Source: "user"}),
-			fact("turn_1", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
+			turnFact("turn_1", event.TypeTurnSubmitted, &event.TurnSubmitted{Preview: "one", Status: "accepted", Source: "user"}),
+			turnFact("turn_1", event.TypeTurnStarted, &event.TurnStarted{Status: "running"}),
 		}
 		for _, p := range c.prices {
-			facts = append(facts, fact("turn_1", event.TypeCostRecorded, &event.CostRecorded{CostUSD: p, Currency: "USD", ModelRequestID: "req_1"}))
+			facts = append(facts, turnFact("turn_1", event.TypeCostRecorded, &event.CostRecorded{CostUSD: p, Currency: "USD", ModelRequestID: "req_1"}))
 		}
 		var j journal
 		for i, e := range facts {

@@ -131,7 +131,7 @@ func (c *checker) object(path string, v any, ms members) map[string]any {
 	return o
 }
 
-func list(k check) check {
+func listOf(k check) check {
 	return func(c *checker, path string, v any) {
 		l, ok := v.([]any)
 		if !ok {
@@ -143,7 +143,7 @@ func list(k check) check {
 	}
 }
 
-func text(c *checker, path string, v any) {
+func checkText(c *checker, path string, v any) {
 	if _, ok := v.(string); !ok {
 		c.refusef(path, RuleShape, "a text is expected")
 	}
@@ -161,7 +161,7 @@ func anyObject(c *checker, path string, v any) {
 	}
 }
 
-func number(c *checker, path string, v any) {
+func checkNumber(c *checker, path string, v any) {
 	n, ok := v.(json.Number)
 	if ok {
 		_, err := n.Float64()
@@ -199,11 +199,11 @@ func least(bound float64, k check) check {
 
 func effort(c *checker, path string, v any) {
 	if _, ok := v.(string); !ok {
-		number(c, path, v)
+		checkNumber(c, path, v)
 	}
 }
 
-func version(c *checker, path string, v any) {
+func checkVersion(c *checker, path string, v any) {
 	if s, ok := v.(string); !ok || !versions[s] {
 		c.refusef(path, RuleVersion, "%v is not a version of the format", v)
 	}
@@ -235,7 +235,7 @@ func timestamp(c *checker, path string, v any) {
 	c.refusef(path, RuleTimestamp, "%q is not a time of ISO 8601", s)
 }
 
-func str(o map[string]any, name string) string {
+func stringField(o map[string]any, name string) string {
 	s, _ := o[name].(string)
 	return s
 }

@@ -16,10 +16,10 @@ func (c *checker) trajectory(path string, v any, depth int) {
 		ids = c.embedded(path, o["subagent_trajectories"])
 	}
 	c.object(path, v, members{
-		"schema_version": need(version), "session_id": may(text), "trajectory_id": may(text),
-		"agent": need(agent), "steps": need(func(c *checker, path string, v any) { c.steps(path, v, ids) }), "notes": may(text),
-		"final_metrics": may(finalMetrics), "continued_trajectory_ref": may(text), "extra": may(anyObject),
-		"subagent_trajectories": may(list(func(c *checker, path string, v any) { c.trajectory(path, v, depth+1) })),
+		"schema_version": need(checkVersion), "session_id": may(checkText), "trajectory_id": may(checkText),
+		"agent": need(agent), "steps": need(func(c *checker, path string, v any) { c.steps(path, v, ids) }), "notes": may(checkText),
+		"final_metrics": may(finalMetrics), "continued_trajectory_ref": may(checkText), "extra": may(anyObject),
+		"subagent_trajectories": may(listOf(func(c *checker, path string, v any) { c.trajectory(path, v, depth+1) })),
 	})
 }
 
@@ -29,7 +29,7 @@ func (c *checker) embedded(path string, v any) map[string]bool {
 	l, _ := v.([]any)
 	for i, x := range l {
 		o, _ := x.(map[string]any)
-		id, at := str(o, "trajectory_id"), fmt.Sprintf("%s.subagent_trajectories[%d].trajectory_id", path, i)
+		id, at := stringField(o, "trajectory_id"), fmt.Sprintf("%s.subagent_trajectories[%d].trajectory_id", path, i)
 		switch {
 		case blank(id):
 			c.refusef(at, RuleEmbedded, "an embedded trajectory has an id")
@@ -43,21 +43,21 @@ func (c *checker) embedded(path string, v any) map[string]bool {
 
 func agent(c *checker, path string, v any) {
 	c.object(path, v, members{
-		"name": need(text), "version": need(text), "model_name": may(text), "tool_definitions": may(list(anyObject)), "extra": may(anyObject),
+		"name": need(checkText), "version": need(checkText), "model_name": may(checkText), "tool_definitions": may(listOf(anyObject)), "extra": may(anyObject),
 	})
 }
 
 func finalMetrics(c *checker, path string, v any) {
 	c.object(path, v, members{
 		"total_prompt_tokens": may(integer), "total_completion_tokens": may(integer), "total_cached_tokens": may(integer),
-		"total_cost_usd": may(number), "total_steps": may(least(0, integer)), "extra": may(anyObject),
+		"total_cost_usd": may(checkNumber), "total_steps": may(least(0, integer)), "extra": may(anyObject),
 	})
 }
 
-func metrics(c *checker, path string, v any) {
+func checkMetrics(c *checker, path string, v any) {
 	c.object(path, v, members{
-		"prompt_tokens": may(integer), "completion_tokens": may(integer), "cached_tokens": may(integer), "cost_usd": may(number),
-		"prompt_token_ids": may(list(integer)), "completion_token_ids": may(list(integer)), "logprobs": may(list(number)), "extra": may(anyObject),
+		"prompt_tokens": may(integer), "completion_tokens": may(integer), "cached_tokens": may(integer), "cost_usd": may(checkNumber),
+		"prompt_token_ids": may(listOf(integer)), "completion_token_ids": may(listOf(integer)), "logprobs": may(listOf(checkNumber)), "extra": may(anyObject),
 	})
 }
 
@@ -83,19 +83,19 @@ var agentOnly = []string{"model_name", "reasoning_effort", "reasoning_content", 
 func (c *checker) step(path string, v any, embedded map[string]bool) {
 	o := c.object(path, v, members{
 		"step_id": need(least(1, integer)), "timestamp": may(timestamp), "source": need(oneOf(SourceSystem, SourceUser, SourceAgent)),
-		"message": need(content), "model_name": may(text), "reasoning_effort": may(effort), "reasoning_content": may(text),
-		"tool_calls": may(list(toolCall)), "metrics": may(metrics), "observation": may(observation(embedded)),
+		"message": need(checkContent), "model_name": may(checkText), "reasoning_effort": may(effort), "reasoning_content": may(checkText),
+		"tool_calls": may(listOf(toolCall)), "metrics": may(checkMetrics), "observation": may(observation(embedded)),
 		"is_copied_context": may(boolean), "llm_call_count": may(least(0, integer)), "extra": may(anyObject),
 	})
 	if o == nil {
 		return
 	}
 	for _, name := range agentOnly {
-		if source := str(o, "source"); source != SourceAgent && o[name] != nil {
+		if source := stringField(o, "source"); source != SourceAgent && o[name] != nil {
 			c.refusef(path+"."+name, RuleAgentOnly, "a step of the %s has none", source)
 		}
 	}
-	if n, ok := floatOf(o["llm_call_count"]); ok && n == 0 && str(o, "source") == SourceAgent {
+	if n, ok := floatOf(o["llm_call_count"]); ok && n == 0 && stringField(o, "source") == SourceAgent {
 		for _, name := range []string{"metrics", "reasoning_content"} {
 			if o[name] != nil {
 				c.refusef(path+"."+name, RuleNoCall, "a step without a call of a model has none")
@@ -105,13 +105,13 @@ func (c *checker) step(path string, v any, embedded map[string]bool) {
 	c.calls(path, o)
 }
 
-// calls holds the calls of a step and the results against each other.
+// calls checks the calls of a step and the results against each other.
 func (c *checker) calls(path string, step map[string]any) {
 	ids := map[string]bool{}
 	calls, _ := step["tool_calls"].([]any)
 	for i, x := range calls {
 		o, _ := x.(map[string]any)
-		id := str(o, "tool_call_id")
+		id := stringField(o, "tool_call_id")
 		if ids[id] {
 			c.refusef(fmt.Sprintf("%s.tool_calls[%d].tool_call_id", path, i), RuleDuplicateCall, "%q is the id of another call of the step", id)
 		}
@@ -137,15 +137,15 @@ func oneOf(values ...string) check {
 
 func toolCall(c *checker, path string, v any) {
 	c.object(path, v, members{
-		"tool_call_id": need(text), "function_name": need(text), "arguments": need(anyObject), "extra": may(anyObject),
+		"tool_call_id": need(checkText), "function_name": need(checkText), "arguments": need(anyObject), "extra": may(anyObject),
 	})
 }
 
 func observation(embedded map[string]bool) check {
 	return func(c *checker, path string, v any) {
-		c.object(path, v, members{"results": need(list(func(c *checker, path string, v any) {
+		c.object(path, v, members{"results": need(listOf(func(c *checker, path string, v any) {
 			c.object(path, v, members{
-				"source_call_id": may(text), "content": may(content), "subagent_trajectory_ref": may(list(subagentRef(embedded))), "extra": may(anyObject),
+				"source_call_id": may(checkText), "content": may(checkContent), "subagent_trajectory_ref": may(listOf(subagentRef(embedded))), "extra": may(anyObject),
 			})
 		}))})
 	}
@@ -154,12 +154,12 @@ func observation(embedded map[string]bool) check {
 func subagentRef(embedded map[string]bool) check {
 	return func(c *checker, path string, v any) {
 		o := c.object(path, v, members{
-			"trajectory_id": may(text), "trajectory_path": may(text), "session_id": may(text), "extra": may(anyObject),
+			"trajectory_id": may(checkText), "trajectory_path": may(checkText), "session_id": may(checkText), "extra": may(anyObject),
 		})
 		if o == nil {
 			return
 		}
-		id, file := str(o, "trajectory_id"), str(o, "trajectory_path")
+		id, file := stringField(o, "trajectory_id"), stringField(o, "trajectory_path")
 		switch {
 		case blank(id) && blank(file):
 			c.refusef(path, RuleEmptyRef, "it has neither an id nor a path")
@@ -169,12 +169,12 @@ func subagentRef(embedded map[string]bool) check {
 	}
 }
 
-// content checks a text or a list of parts.
-func content(c *checker, path string, v any) {
+// checkContent checks a text or a list of parts.
+func checkContent(c *checker, path string, v any) {
 	switch v := v.(type) {
 	case string:
 	case []any:
-		list(part)(c, path, v)
+		listOf(checkPart)(c, path, v)
 	default:
 		c.refusef(path, RuleShape, "a text or a list of parts is expected")
 	}
@@ -189,15 +189,15 @@ var mediaTypes = map[string][]string{
 	},
 }
 
-func part(c *checker, path string, v any) {
-	o := c.object(path, v, members{"type": need(text), "text": may(text), "source": may(anyObject)})
+func checkPart(c *checker, path string, v any) {
+	o := c.object(path, v, members{"type": need(checkText), "text": may(checkText), "source": may(anyObject)})
 	if o == nil {
 		return
 	}
-	kind := str(o, "type")
+	kind := stringField(o, "type")
 	switch {
 	case kind != "text" && mediaTypes[kind] == nil:
-		c.refusef(path+".type", RulePart, "%q is no kind of content", kind)
+		c.refusef(path+".type", RulePart, "%q is not a content type", kind)
 	case kind == "text" && (o["text"] == nil || o["source"] != nil):
 		c.refusef(path, RulePart, "a text has a text and no source")
 	case kind != "text" && (o["text"] != nil || o["source"] == nil):
@@ -208,12 +208,12 @@ func part(c *checker, path string, v any) {
 }
 
 func (c *checker) source(path string, v any, kind string) {
-	ms := members{"media_type": need(text), "path": need(text)}
+	ms := members{"media_type": need(checkText), "path": need(checkText)}
 	if kind == "audio" {
-		ms["duration_sec"] = may(least(0, number))
+		ms["duration_sec"] = may(least(0, checkNumber))
 	}
 	o := c.object(path, v, ms)
-	if t := str(o, "media_type"); o != nil && !slices.Contains(mediaTypes[kind], t) {
-		c.refusef(path+".media_type", RulePart, "%q is no media type of %s", t, kind)
+	if t := stringField(o, "media_type"); o != nil && !slices.Contains(mediaTypes[kind], t) {
+		c.refusef(path+".media_type", RulePart, "%q is not a media type of %s", t, kind)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"agentd/evidence/harbor"
 )
 
-func put(t *testing.T, path string, data []byte) {
+func writeFile(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -33,9 +33,9 @@ func FuzzTask(f *testing.F) {
 	f.Add([]byte("[[steps]]\nname = \"../..\"\n[[steps]]\n[[steps]]\n"), []byte("x"))
 	f.Fuzz(func(t *testing.T, toml, instruction []byte) {
 		dir := t.TempDir()
-		put(t, filepath.Join(dir, "task.toml"), toml)
-		put(t, filepath.Join(dir, "instruction.md"), instruction)
-		put(t, filepath.Join(dir, "steps", "first", "instruction.md"), instruction)
+		writeFile(t, filepath.Join(dir, "task.toml"), toml)
+		writeFile(t, filepath.Join(dir, "instruction.md"), instruction)
+		writeFile(t, filepath.Join(dir, "steps", "first", "instruction.md"), instruction)
 		task, err := harbor.LoadTask(dir)
 		if (task == nil) == (err == nil) {
 			t.Fatalf("%v, %v", task, err)
@@ -80,8 +80,8 @@ func FuzzReward(f *testing.F) {
 			name = "reward.json"
 		}
 		dir := t.TempDir()
-		put(t, filepath.Join(dir, name), reward)
-		put(t, filepath.Join(dir, "reward-details.json"), details)
+		writeFile(t, filepath.Join(dir, name), reward)
+		writeFile(t, filepath.Join(dir, "reward-details.json"), details)
 		r, err := harbor.ReadReward(dir)
 		if r == nil {
 			if err == nil {
@@ -103,7 +103,7 @@ func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"id":"1","task_name":"t","trial_name":"t__abcdefg","task_id":{"path":"p"},"agent_info":{"name":"a","version":"1"},"started_at":"2026-01-01T00:00:00Z","finished_at":"2026-01-01T00:00:00Z","verifier_result":{},"step_results":[null,{"step_name":"a","verifier_result":{"rewards":{"a":1}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "f.json")
-		put(t, path, data)
+		writeFile(t, path, data)
 		if r, err := harbor.ReadResult(path); err == nil {
 			_ = r.Check()
 		}

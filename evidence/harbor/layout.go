@@ -115,7 +115,7 @@ func ReadManifest(path string) ([]Artifact, error) {
 	return list, nil
 }
 
-// Verify holds the files of a folder against their manifest entries: those that
+// Verify checks the files of a folder against their manifest entries: those that
 // carry a sum must be there and have it.
 func Verify(dir string, list []Artifact) error {
 	var errs []error

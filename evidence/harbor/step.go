@@ -48,7 +48,7 @@ type Step struct {
 	GivenMinReward any          `toml:"min_reward"`
 	Healthcheck    *Healthcheck `toml:"healthcheck"`
 
-	// Instruction is what the agent is told in this step.
+	// Instruction is the agent's input in this step.
 	Instruction string `toml:"-"`
 	// MinReward are scores, by name, that the step must reach for the next to run.
 	MinReward map[string]float64 `toml:"-"`
@@ -166,7 +166,7 @@ func (s *Step) load(t *Task, seen map[string]bool) (field string, err error) {
 	case s.Name == "":
 		return "name", errors.New("it has none")
 	case !stepName.MatchString(s.Name):
-		return "name", fmt.Errorf("%.140q is not the name of a folder: letters, digits, and after the first ., _ and -", s.Name)
+		return "name", fmt.Errorf("%.140q is not a valid folder name: use letters, digits, and after the first character also . _ and -", s.Name)
 	case seen[s.Name]:
 		return "name", fmt.Errorf("%q is the name of an earlier step", s.Name)
 	case !waitable(s.Agent.TimeoutSec):
@@ -209,7 +209,7 @@ func thresholds(given any) (map[string]float64, error) {
 	case map[string]any:
 		out := map[string]float64{}
 		for name, x := range v {
-			f, err := number(x)
+			f, err := parseNumber(x)
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", name, err)
 			}
@@ -220,14 +220,14 @@ func thresholds(given any) (map[string]float64, error) {
 		}
 		return out, nil
 	}
-	f, err := number(given)
+	f, err := parseNumber(given)
 	if err != nil {
 		return nil, fmt.Errorf("%w, nor a table of them", err)
 	}
 	return map[string]float64{RewardKey: f}, nil
 }
 
-func number(v any) (float64, error) {
+func parseNumber(v any) (float64, error) {
 	f, ok := v.(float64)
 	if n, whole := v.(int64); whole {
 		f, ok = float64(n), true

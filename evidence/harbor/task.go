@@ -31,14 +31,14 @@ const (
 	defaultAgentTimeout    = 600.0
 )
 
-// maxInstruction bounds what an agent is told.
+// maxInstruction bounds an agent's instruction.
 const maxInstruction = 1 << 20
 
 // Task is a task folder.
 type Task struct {
 	// Dir is the folder, Name its own name within the data set.
 	Dir, Name string
-	// Instruction is what the agent is told. A task of several steps has one for each
+	// Instruction is the agent's input. A task of several steps has one for each
 	// of them instead: [Step.Instruction].
 	Instruction string
 	Config      Config
@@ -154,7 +154,7 @@ const (
 	longestTimeout  = 365 * 24 * 3600
 )
 
-// waitable refuses what a file can say and nobody can wait for: also inf and nan.
+// waitable refuses durations that can't be waited for, such as inf and nan.
 func waitable(seconds float64) bool {
 	return seconds == 0 || (seconds >= shortestTimeout && seconds <= longestTimeout)
 }

@@ -88,7 +88,7 @@ func TestReplacedLinksAreTold(t *testing.T) {
 		id := fmt.Sprintf("sess_link_%d", i)
 		w.ask(id, mark(i))
 		if c := w.facts(id); strings.Contains(c.text, "bound_changed") != (a.line != "true") {
-			t.Errorf("%s: %s", a.line, c.said())
+			t.Errorf("%s: %s", a.line, c.finalText())
 		}
 	}
 }

@@ -59,14 +59,14 @@ func (w *world) stored(sessionID string) *call {
 		c.order = append(c.order, e.Type)
 		text.Write(rec.Data)
 		text.WriteByte('\n')
-		c.refs = append(c.refs, c.note(e)...)
+		c.refs = append(c.refs, c.foldFact(e)...)
 	}
 	c.text = text.String()
 	return c
 }
 
-// note takes a fact in and returns the outputs that it names.
-func (c *call) note(e *event.Event) []string {
+// foldFact takes a fact in and returns the outputs that it names.
+func (c *call) foldFact(e *event.Event) []string {
 	switch p := e.Payload.(type) {
 	case *event.PermissionEvaluated:
 		c.permission = p
@@ -188,8 +188,8 @@ func (c *call) how() string {
 	return "found nothing"
 }
 
-// said is what the call said at its end.
-func (c *call) said() string {
+// finalText is what the call said at its end.
+func (c *call) finalText() string {
 	switch {
 	case c.failed != nil:
 		return c.failed.ErrorCategory + ": " + c.failed.Message

@@ -21,7 +21,7 @@ type combination struct {
 // bypass nothing but the sandbox stands in the way, in mode auto the permission
 // does too.
 func TestEscapes(t *testing.T) {
-	each(t, combination{sandbox.WorkspaceWrite, "bypass"}, combination{sandbox.ReadOnly, "bypass"}, combination{sandbox.WorkspaceWrite, "auto"})
+	runCombinations(t, combination{sandbox.WorkspaceWrite, "bypass"}, combination{sandbox.ReadOnly, "bypass"}, combination{sandbox.WorkspaceWrite, "auto"})
 }
 
 // TestLongEscapes runs the other modes that ask nobody.
@@ -29,10 +29,10 @@ func TestLongEscapes(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
 		t.Skip("AGENTD_TEST_LONG is not set: read_only in mode auto, and mode never, are not tried")
 	}
-	each(t, combination{sandbox.ReadOnly, "auto"}, combination{sandbox.WorkspaceWrite, "never"}, combination{sandbox.ReadOnly, "never"})
+	runCombinations(t, combination{sandbox.ReadOnly, "auto"}, combination{sandbox.WorkspaceWrite, "never"}, combination{sandbox.ReadOnly, "never"})
 }
 
-func each(t *testing.T, all ...combination) {
+func runCombinations(t *testing.T, all ...combination) {
 	if n := len(attempts()); n < 60 {
 		t.Fatalf("only %d attempts", n)
 	}
@@ -61,7 +61,7 @@ func escapes(t *testing.T, c combination) {
 			continue
 		}
 		made++
-		fmt.Fprintf(&table, "  %-44s %s\n", a.name, w.try(t, i, a, c.mode))
+		fmt.Fprintf(&table, "  %-44s %s\n", a.name, w.attempt(t, i, a, c.mode))
 	}
 	// A machine that enforces less is told so by the log; one that says it enforces
 	// everything must have been tried.
@@ -115,8 +115,8 @@ func says(text, answer string) []script.Answer {
 	return []script.Answer{{When: &script.When{Contains: text}, Text: answer}}
 }
 
-// try has the agent make one attempt and judges what came of it.
-func (w *world) try(t *testing.T, i int, a attempt, mode string) string {
+// attempt has the agent make one attempt and judges what came of it.
+func (w *world) attempt(t *testing.T, i int, a attempt, mode string) string {
 	t.Helper()
 	w.restore()
 	id := fmt.Sprintf("sess_%d", i)
@@ -127,10 +127,10 @@ func (w *world) try(t *testing.T, i int, a attempt, mode string) string {
 		t.Errorf("ESCAPED: %s: %s: %v", a.name, c.how(), c.order)
 	}
 	for _, wrong := range c.wrong(w.plan, a.tool == "" || a.tool == "shell") {
-		t.Errorf("%s: %s\n%v\n%s", a.name, wrong, c.order, c.said())
+		t.Errorf("%s: %s\n%v\n%s", a.name, wrong, c.order, c.finalText())
 	}
 	if a.boundary != "" && mode == "bypass" && (c.violation == nil || c.violation.Boundary != a.boundary) {
-		t.Errorf("%s: no violation of %s: %v\n%s", a.name, a.boundary, c.order, c.said())
+		t.Errorf("%s: no violation of %s: %v\n%s", a.name, a.boundary, c.order, c.finalText())
 	}
 	return c.how()
 }

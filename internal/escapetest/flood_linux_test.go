@@ -134,7 +134,7 @@ func outputFlood(t *testing.T, size string) {
 		grown, held := sizeOf(t, w.hidden)-before, int64(m1.HeapAlloc)-int64(m0.HeapAlloc)
 		t.Logf("%s: the store grew by %d bytes, memory by %d, %d facts", kind, grown, held, len(c.order))
 		if c.result == nil || !c.result.Truncated || c.result.SizeBytes < 100<<20 || c.result.OutputRef == "" {
-			t.Fatalf("%s: %s", kind, c.said())
+			t.Fatalf("%s: %s", kind, c.finalText())
 		}
 		if !strings.Contains(w.output(c.result.OutputRef), "the end") {
 			t.Errorf("%s: the end of the output is not there", kind)
@@ -173,7 +173,7 @@ func TestNothingOutlivesTheRuntime(t *testing.T) {
 	w.ask("sess_a", "stay")
 	c := w.facts("sess_a")
 	if c.result == nil || c.result.Status != "background" || c.processes != 1 {
-		t.Fatalf("%v: %s", c.order, c.said())
+		t.Fatalf("%v: %s", c.order, c.finalText())
 	}
 	w.follow("sess_a", "ready")
 	res, err := w.r.Do(context.Background(), command.Local(), &command.ListProcesses{SessionID: "sess_a"})

@@ -87,7 +87,7 @@ func (a *agentServer) until(what string, done func() bool) {
 func (a *agentServer) facts(id string) []*event.Event {
 	a.Helper()
 	var page struct{ Events []json.RawMessage }
-	a.must(json.Unmarshal(a.do("events", http.MethodGet, "/v1/sessions/"+id+"/events?after=0&limit=1000", nil), &page))
+	a.must(json.Unmarshal(a.sendRequest("events", http.MethodGet, "/v1/sessions/"+id+"/events?after=0&limit=1000", nil), &page))
 	var all []*event.Event
 	for _, raw := range page.Events {
 		e, err := event.Decode(raw)

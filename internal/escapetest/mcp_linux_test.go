@@ -114,7 +114,7 @@ func (a *agentServer) judge(w *world, x attempt, sessionID string) {
 func (a *agentServer) call(sessionID string) *call {
 	a.Helper()
 	var page struct{ Events []json.RawMessage }
-	a.must(json.Unmarshal(a.do("events", http.MethodGet, "/v1/sessions/"+sessionID+"/events?after=0&limit=1000", nil), &page))
+	a.must(json.Unmarshal(a.sendRequest("events", http.MethodGet, "/v1/sessions/"+sessionID+"/events?after=0&limit=1000", nil), &page))
 	c := &call{}
 	for _, raw := range page.Events {
 		e, err := event.Decode(raw)
@@ -124,9 +124,9 @@ func (a *agentServer) call(sessionID string) *call {
 		}
 		c.order = append(c.order, e.Type)
 		c.text += string(raw)
-		for _, ref := range c.note(e) {
+		for _, ref := range c.foldFact(e) {
 			if ref != "" {
-				c.text += string(a.do("outputs", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil))
+				c.text += string(a.sendRequest("outputs", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil))
 			}
 		}
 	}

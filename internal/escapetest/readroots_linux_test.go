@@ -47,7 +47,7 @@ func TestReadRoots(t *testing.T) {
 		c := w.facts(id)
 		ok := c.result != nil && c.result.ExitCode.Present && c.result.ExitCode.Value == 0
 		if ok != r.may {
-			t.Errorf("%s: read %v: %s", r.line, ok, c.said())
+			t.Errorf("%s: read %v: %s", r.line, ok, c.finalText())
 		}
 		for _, wrong := range c.wrongSandbox(w.plan) {
 			t.Errorf("%s: %s", r.line, wrong)

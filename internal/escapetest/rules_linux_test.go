@@ -82,7 +82,7 @@ func TestRulesHoldWhereProgramsStart(t *testing.T) {
 		}
 		if c.failed == nil {
 			if !strings.Contains(c.text, "not found") && !strings.Contains(c.text, "No such file") {
-				t.Errorf("%s did not fail: %s: %s", a.line, c.how(), c.said())
+				t.Errorf("%s did not fail: %s: %s", a.line, c.how(), c.finalText())
 			}
 			continue
 		}

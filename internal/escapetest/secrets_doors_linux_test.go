@@ -67,7 +67,7 @@ func rpc(id int, method string, params map[string]any) string {
 // http posts to a protocol's address.
 func (a *agentServer) http(place, path string, body any) {
 	a.Helper()
-	if out := a.do(place, http.MethodPost, path, body); len(out) == 0 {
+	if out := a.sendRequest(place, http.MethodPost, path, body); len(out) == 0 {
 		a.Errorf("%s %s: nothing came back", place, path)
 	}
 }

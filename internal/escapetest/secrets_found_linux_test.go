@@ -49,16 +49,16 @@ func (a *agentServer) collect(id string) {
 			a.command("explain", map[string]any{"sessionId": id, kind: m[1]})
 		}
 	}
-	a.do("the page of events", http.MethodGet, "/v1/sessions/"+id+"/events?after=0&limit=1000", nil)
+	a.sendRequest("the page of events", http.MethodGet, "/v1/sessions/"+id+"/events?after=0&limit=1000", nil)
 	var refs []string
 	for _, ref := range anyRef.FindAllString(string(a.found["the stream"]), -1) {
 		if !slices.Contains(refs, ref) {
 			refs = append(refs, ref)
-			a.do("the outputs", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil)
+			a.sendRequest("the outputs", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil)
 		}
 	}
 	a.exports(id)
-	a.do("the metrics", http.MethodGet, "/metrics", nil)
+	a.sendRequest("the metrics", http.MethodGet, "/metrics", nil)
 	a.asked.Lock()
 	a.found["what the model was sent"] = bytes.Clone(a.asked.bodies.Bytes())
 	a.asked.Unlock()
@@ -69,10 +69,10 @@ func (a *agentServer) exports(id string) {
 	a.Helper()
 	var said bytes.Buffer
 	for _, name := range []string{"export_evidence", "export_replay", "export_review"} {
-		said.Write(a.do("the exports", http.MethodPost, "/v1/commands/"+name, map[string]any{"sessionId": id}))
+		said.Write(a.sendRequest("the exports", http.MethodPost, "/v1/commands/"+name, map[string]any{"sessionId": id}))
 	}
 	for _, ref := range anyRef.FindAllString(said.String(), -1) {
-		a.do("the exports", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil)
+		a.sendRequest("the exports", http.MethodGet, "/v1/outputs/"+url.PathEscape(ref), nil)
 	}
 }
 

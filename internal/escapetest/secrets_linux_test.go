@@ -356,8 +356,8 @@ func (a *agentServer) answers() []any {
 	}
 }
 
-// do sends a request and keeps what comes back.
-func (a *agentServer) do(place, method, path string, body any) []byte {
+// sendRequest sends a request and keeps what comes back.
+func (a *agentServer) sendRequest(place, method, path string, body any) []byte {
 	a.Helper()
 	b, err := json.Marshal(body)
 	a.must(err)
@@ -377,7 +377,7 @@ func (a *agentServer) do(place, method, path string, body any) []byte {
 
 func (a *agentServer) command(name string, params map[string]any) map[string]any {
 	a.Helper()
-	out := a.do("results of commands", http.MethodPost, "/v1/commands/"+name, params)
+	out := a.sendRequest("results of commands", http.MethodPost, "/v1/commands/"+name, params)
 	var m map[string]any
 	if err := json.Unmarshal(out, &m); err != nil {
 		a.Fatalf("%s: %v: %.300s", name, err, out)
@@ -393,7 +393,7 @@ func (a *agentServer) ready() {
 	a.Helper()
 	deadline := time.Now().Add(time.Minute) // so that a broken test ends
 	for time.Now().Before(deadline) {
-		out := a.do("results of commands", http.MethodPost, "/v1/commands/get_tool_inventory", map[string]any{})
+		out := a.sendRequest("results of commands", http.MethodPost, "/v1/commands/get_tool_inventory", map[string]any{})
 		if bytes.Contains(out, []byte("mcp__planted__tell")) {
 			return
 		}

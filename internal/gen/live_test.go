@@ -80,8 +80,8 @@ func compiler(t *testing.T) *jsonschema.Compiler {
 	return c
 }
 
-// do carries out a command and holds parameters and result against their schemas.
-func do[R any](r *runtime, name command.Name, body string, args ...any) *R {
+// runCommand carries out a command and checks parameters and result against their schemas.
+func runCommand[R any](r *runtime, name command.Name, body string, args ...any) *R {
 	r.Helper()
 	body = fmt.Sprintf(body, args...)
 	r.fits(fmt.Sprintf("command.%s.params", name), []byte(body))
@@ -149,34 +149,34 @@ func (r *runtime) until(sessionID string, typ event.Type) *event.Event {
 // governed tries the commands about tools, permissions, processes and history.
 func (r *runtime) governed(threadID, firstTurn string) {
 	r.Helper()
-	do[command.GetToolInventoryResult](r, "get_tool_inventory", `{"sessionId":"s"}`)
-	do[command.EnvironmentRead](r, "get_execution_environment", `{}`)
-	do[command.EvaluatePermissionResult](r, "evaluate_permission", `{"sessionId":"s","toolName":"shell","input":{"command":"rm -rf x"}}`)
-	do[command.PolicyResult](r, "set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`)
-	do[command.PolicyResult](r, "get_policy", `{"sessionId":"s"}`)
-	do[command.GetQuotasResult](r, "get_quotas", `{}`)
-	if b := do[command.CompactThreadResult](r, "compact_thread", `{"sessionId":"s","threadId":%q}`, threadID); b.Boundary.SummaryRef == "" {
+	runCommand[command.GetToolInventoryResult](r, "get_tool_inventory", `{"sessionId":"s"}`)
+	runCommand[command.EnvironmentRead](r, "get_execution_environment", `{}`)
+	runCommand[command.EvaluatePermissionResult](r, "evaluate_permission", `{"sessionId":"s","toolName":"shell","input":{"command":"rm -rf x"}}`)
+	runCommand[command.PolicyResult](r, "set_policy", `{"sessionId":"s","rules":[{"decision":"ask","tool":"shell"}]}`)
+	runCommand[command.PolicyResult](r, "get_policy", `{"sessionId":"s"}`)
+	runCommand[command.GetQuotasResult](r, "get_quotas", `{}`)
+	if b := runCommand[command.CompactThreadResult](r, "compact_thread", `{"sessionId":"s","threadId":%q}`, threadID); b.Boundary.SummaryRef == "" {
 		r.Errorf("got %+v", b)
 	}
-	turn := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Run something."}`)
+	turn := runCommand[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Run something."}`)
 	ask := r.until("s", event.TypePermissionRequested)
-	do[command.RespondActionResult](r, "resolve_permission", `{"actionId":%q,"decision":"allow","reason":"it is harmless"}`, ask.ActionID)
+	runCommand[command.RespondActionResult](r, "resolve_permission", `{"actionId":%q,"decision":"allow","reason":"it is harmless"}`, ask.ActionID)
 	started := r.until("s", event.TypeProcessStarted)
-	do[command.WriteProcessStdinResult](r, "write_process_stdin", `{"processId":%q,"data":"hello\n"}`, started.ProcessID)
-	do[command.ProcessResult](r, "resize_process", `{"processId":%q,"rows":40,"cols":100}`, started.ProcessID)
-	do[command.ListProcessesResult](r, "list_processes", `{"sessionId":"s"}`)
-	do[command.ProcessResult](r, "terminate_process", `{"processId":%q}`, started.ProcessID)
+	runCommand[command.WriteProcessStdinResult](r, "write_process_stdin", `{"processId":%q,"data":"hello\n"}`, started.ProcessID)
+	runCommand[command.ProcessResult](r, "resize_process", `{"processId":%q,"rows":40,"cols":100}`, started.ProcessID)
+	runCommand[command.ListProcessesResult](r, "list_processes", `{"sessionId":"s"}`)
+	runCommand[command.ProcessResult](r, "terminate_process", `{"processId":%q}`, started.ProcessID)
 	r.ended("s", turn.TurnID)
-	do[command.ExplainResult](r, "explain", `{"sessionId":"s","toolCallId":%q}`, started.ToolCallID)
-	do[command.RollbackThreadResult](r, "rollback_thread", `{"sessionId":"s","threadId":%q,"toTurnId":%q,"preview":true}`, threadID, firstTurn)
-	do[command.ForkThreadResult](r, "fork_thread", `{"sessionId":"s","threadId":%q,"atSequence":%d}`, threadID, started.Sequence)
+	runCommand[command.ExplainResult](r, "explain", `{"sessionId":"s","toolCallId":%q}`, started.ToolCallID)
+	runCommand[command.RollbackThreadResult](r, "rollback_thread", `{"sessionId":"s","threadId":%q,"toTurnId":%q,"preview":true}`, threadID, firstTurn)
+	runCommand[command.ForkThreadResult](r, "fork_thread", `{"sessionId":"s","threadId":%q,"atSequence":%d}`, threadID, started.Sequence)
 }
 
 // ended waits for the end of a turn.
 func (r *runtime) ended(sessionID, turnID string) {
 	r.Helper()
 	for {
-		read := do[command.ThreadRead](r, "get_thread_read", `{"sessionId":%q,"threadId":%q}`, sessionID, r.mainThread(sessionID))
+		read := runCommand[command.ThreadRead](r, "get_thread_read", `{"sessionId":%q,"threadId":%q}`, sessionID, r.mainThread(sessionID))
 		for _, t := range read.Turns {
 			if t.TurnID == turnID && t.Status == "completed" {
 				return
@@ -187,7 +187,7 @@ func (r *runtime) ended(sessionID, turnID string) {
 
 func (r *runtime) mainThread(sessionID string) string {
 	r.Helper()
-	return do[command.SessionRead](r, "get_session", `{"sessionId":%q}`, sessionID).Threads[0].ThreadID
+	return runCommand[command.SessionRead](r, "get_session", `{"sessionId":%q}`, sessionID).Threads[0].ThreadID
 }
 
 func TestAnswersOfTheRuntimeFitTheirSchemas(t *testing.T) {
@@ -197,41 +197,41 @@ func TestAnswersOfTheRuntimeFitTheirSchemas(t *testing.T) {
 			{Name: "shell", Arguments: map[string]any{"command": "cat", "background": true, "tty": true}},
 		}},
 		script.Answer{When: &script.When{Contains: "Run something."}, Text: "It runs."})...)
-	made := do[command.CreateSessionResult](r, "create_session", `{"sessionId":"s","title":"Colours","metadata":{"a":1}}`)
-	turn := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Paint it."}`)
+	made := runCommand[command.CreateSessionResult](r, "create_session", `{"sessionId":"s","title":"Colours","metadata":{"a":1}}`)
+	turn := runCommand[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"Paint it."}`)
 	if turn.Status != "accepted" || turn.ThreadID != made.ThreadID {
 		t.Errorf("got %+v", turn)
 	}
 	ask := r.until("s", event.TypeActionRequired)
-	two := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":[{"type":"text","text":"And this."}]}`)
-	three := do[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"And that.","options":{"queuePolicy":"queue"}}`)
+	two := runCommand[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":[{"type":"text","text":"And this."}]}`)
+	three := runCommand[command.SubmitTurnResult](r, "submit_turn", `{"sessionId":"s","input":"And that.","options":{"queuePolicy":"queue"}}`)
 	if two.Status != "queued" || three.Position != 2 {
 		t.Errorf("got %+v and %+v", two, three)
 	}
-	if q := do[command.QueueResult](r, "promote_queued_turn", `{"sessionId":"s","turnId":%q}`, three.TurnID); q.Queue[0].TurnID != three.TurnID {
+	if q := runCommand[command.QueueResult](r, "promote_queued_turn", `{"sessionId":"s","turnId":%q}`, three.TurnID); q.Queue[0].TurnID != three.TurnID {
 		t.Errorf("got %+v", q)
 	}
-	do[command.QueueResult](r, "remove_queued_turn", `{"sessionId":"s","turnId":%q}`, two.TurnID)
-	actions := do[command.ListActionsResult](r, "list_actions", `{"status":"pending"}`)
+	runCommand[command.QueueResult](r, "remove_queued_turn", `{"sessionId":"s","turnId":%q}`, two.TurnID)
+	actions := runCommand[command.ListActionsResult](r, "list_actions", `{"status":"pending"}`)
 	if len(actions.Actions) != 1 {
 		t.Errorf("%d actions", len(actions.Actions))
 	}
-	thread := do[command.ThreadRead](r, "get_thread_read", `{"sessionId":"s","threadId":%q}`, made.ThreadID)
+	thread := runCommand[command.ThreadRead](r, "get_thread_read", `{"sessionId":"s","threadId":%q}`, made.ThreadID)
 	if thread.Status != "blocked" || len(thread.PendingRequests) != 1 || len(thread.QueuedTurns) != 1 {
 		t.Errorf("got %+v", thread)
 	}
-	do[command.ResumeThreadResult](r, "resume_thread", `{"sessionId":"s","threadId":%q}`, made.ThreadID)
-	do[command.RespondActionResult](r, "respond_action", `{"actionId":%q,"decision":"submit","payload":"blue"}`, ask.ActionID)
+	runCommand[command.ResumeThreadResult](r, "resume_thread", `{"sessionId":"s","threadId":%q}`, made.ThreadID)
+	runCommand[command.RespondActionResult](r, "respond_action", `{"actionId":%q,"decision":"submit","payload":"blue"}`, ask.ActionID)
 	r.until("s", event.TypeTurnCompleted)
-	do[command.InterruptTurnResult](r, "interrupt_turn", `{"sessionId":"s","queue":"clear"}`)
-	do[command.ListSessionsResult](r, "list_sessions", `{}`)
-	session := do[command.SessionRead](r, "get_session", `{"sessionId":"s","limit":1000}`)
+	runCommand[command.InterruptTurnResult](r, "interrupt_turn", `{"sessionId":"s","queue":"clear"}`)
+	runCommand[command.ListSessionsResult](r, "list_sessions", `{}`)
+	session := runCommand[command.SessionRead](r, "get_session", `{"sessionId":"s","limit":1000}`)
 	if session.Sequence == 0 || len(session.Threads) != 1 || len(session.History.Events) == 0 {
 		t.Errorf("got %+v", session)
 	}
 	r.governed(made.ThreadID, turn.TurnID)
 	tourtest.Tour(t, "s", made.ThreadID, turn.TurnID, func(name command.Name, body string) json.RawMessage {
-		return *do[json.RawMessage](r, name, "%s", body)
+		return *runCommand[json.RawMessage](r, name, "%s", body)
 	})
 	for _, d := range command.Catalog() {
 		if d.Available && !r.done[d.Name] {
@@ -240,7 +240,7 @@ func TestAnswersOfTheRuntimeFitTheirSchemas(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAvailableSaysSo holds the catalogue against what is carried out.
+// TestWhatIsNotAvailableSaysSo checks the catalogue against what is carried out.
 func TestWhatIsNotAvailableSaysSo(t *testing.T) {
 	r := start(t)
 	for _, d := range command.Catalog() {

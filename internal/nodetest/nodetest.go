@@ -1,4 +1,4 @@
-// Package nodetest gives tests the programs of Node.js that they are held against.
+// Package nodetest gives tests the programs of Node.js that they are checked against.
 //
 // # Contract
 //

@@ -3,7 +3,7 @@
 //
 // # Contract
 //
-// A pattern is held against the whole path:
+// A pattern is checked against the whole path:
 //
 //   - any text without a slash
 //     **       as a whole name: any number of folders; at the end, everything below

@@ -56,7 +56,7 @@ synchronous_commit = off
 `
 )
 
-func start(bin, settings string) (*Cluster, error) {
+func startCluster(bin, settings string) (*Cluster, error) {
 	c := &Cluster{bin: bin, settings: settings, password: rand.Text()}
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(err, c.close())

@@ -70,11 +70,11 @@ func Quick(tb testing.TB) *Cluster {
 
 func (c *common) get(tb testing.TB) *Cluster {
 	tb.Helper()
-	bin := find(tb)
+	bin := findPrograms(tb)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cluster == nil && c.err == nil {
-		c.cluster, c.err = start(bin, c.settings)
+		c.cluster, c.err = startCluster(bin, c.settings)
 	}
 	if c.err != nil {
 		tb.Fatalf("pgtest: %v", c.err)
@@ -86,7 +86,7 @@ func (c *common) get(tb testing.TB) *Cluster {
 // with the test.
 func Start(tb testing.TB) *Cluster {
 	tb.Helper()
-	c, err := start(find(tb), durable)
+	c, err := startCluster(findPrograms(tb), durable)
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
@@ -98,8 +98,8 @@ func Start(tb testing.TB) *Cluster {
 	return c
 }
 
-// find returns the folder of PostgreSQL's programs, or ends the test.
-func find(tb testing.TB) string {
+// findPrograms returns the folder of PostgreSQL's programs, or ends the test.
+func findPrograms(tb testing.TB) string {
 	tb.Helper()
 	bin, err := BinDir()
 	if err == nil {
@@ -116,7 +116,7 @@ func find(tb testing.TB) string {
 // of Debian's.
 func BinDir() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
-		if p, err = filepath.EvalSymlinks(p); err == nil && has(filepath.Dir(p), "postgres") {
+		if p, err = filepath.EvalSymlinks(p); err == nil && hasProgram(filepath.Dir(p), "postgres") {
 			return filepath.Dir(p), nil
 		}
 	}
@@ -126,14 +126,14 @@ func BinDir() (string, error) {
 	}
 	slices.SortFunc(dirs, func(a, b string) int { return len(b) - len(a) + strings.Compare(b, a) })
 	for _, dir := range dirs {
-		if has(dir, "initdb") && has(dir, "postgres") {
+		if hasProgram(dir, "initdb") && hasProgram(dir, "postgres") {
 			return dir, nil
 		}
 	}
 	return "", errors.New("initdb and postgres are neither in PATH nor in /usr/lib/postgresql/*/bin")
 }
 
-func has(dir, program string) bool {
+func hasProgram(dir, program string) bool {
 	_, err := os.Stat(filepath.Join(dir, program))
 	return err == nil
 }

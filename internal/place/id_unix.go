@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// identity returns the device and the inode of a file.
-func identity(info fs.FileInfo) (dev, ino uint64) {
+// fileIdentity returns the device and the inode of a file.
+func fileIdentity(info fs.FileInfo) (dev, ino uint64) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Dev), uint64(st.Ino) //nolint:unconvert // narrower on some systems
 	}

@@ -72,7 +72,7 @@ func Nearest(path string) (string, error) {
 			return "", err
 		}
 		if _, err := os.Lstat(at); err == nil {
-			return "", fmt.Errorf("%s is a symbolic link that leads nowhere", at)
+			return "", fmt.Errorf("%s is a dangling symbolic link", at)
 		}
 		rest = filepath.Join(filepath.Base(at), rest)
 	}
@@ -87,7 +87,7 @@ func (p Place) ID() (dev, ino uint64) {
 	if p.info == nil {
 		return 0, 0
 	}
-	return identity(p.info)
+	return fileIdentity(p.info)
 }
 
 // IsZero reports whether nothing was resolved.

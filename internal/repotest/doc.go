@@ -1,5 +1,5 @@
-// Package repotest holds the repository to its own rules, as tests: who may
-// import whom, one package comment a package, generated files that are up to
+// Package repotest enforces the repository's own rules, as tests: which package may
+// import which, one comment per package, generated files that are up to
 // date, docs/dependencies.md that tells the truth about go.mod, links that lead
 // somewhere, files that a reader can take in, and no trace of one machine.
 //

@@ -58,6 +58,11 @@ func TestPackageComments(t *testing.T) {
 	report(t, checkPackageComments(packagesOf(t, fsys)), nil)
 }
 
+func TestNames(t *testing.T) {
+	_, fsys, _ := repository(t)
+	report(t, checkNames(packagesOf(t, fsys)), nil)
+}
+
 func TestText(t *testing.T) {
 	_, fsys, names := repository(t)
 	found, err := checkText(fsys, names, textRules)

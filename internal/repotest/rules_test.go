@@ -175,3 +175,20 @@ func TestRuleForEnums(t *testing.T) {
 	code := "package event\n\ntype t struct {\n\tA string `enum:\"x y\"`\n\tB string `enum:\"x y\"`\n\tC string `enum:\"@z\"`\n\tD string `enum:\"@z\"`\n\tE string `enum:\"one\"`\n\tF string `enum:\"one\"`\n}\n"
 	expect(t, checkEnums(packagesOf(t, tree(map[string]string{"event/a.go": code}))), `the enumeration "x y" is written out 2 times`)
 }
+
+func TestNamesRule(t *testing.T) {
+	var large strings.Builder
+	for _, name := range strings.Split("abcdefghij", "") {
+		large.WriteString("func (l *large) " + name + "() {}\n")
+	}
+	pkgs, err := loadPackages(tree(map[string]string{
+		"go.mod": "module agentd\n",
+		"p/a.go": "package p\nfunc take() {}\nfunc add() {}\nfunc addLink() {}\nfunc (c *counter) add() {}\nfunc (c *counter) note() {}\n" +
+			"func (l *large) put() {}\nfunc (s set[K]) has() {}\n" + large.String(),
+		"cmd/agentd/a.go": "package main\nfunc take() {}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, checkNames(pkgs), "the name take says", "the name add says", "the name counter.note says", "the name large.put says")
+}

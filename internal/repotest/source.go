@@ -97,7 +97,7 @@ func loadPackages(fsys fs.FS) ([]*sourcePackage, error) {
 	nested := nestedModules(names)
 	byDir := map[string]*sourcePackage{}
 	for _, name := range names {
-		if !strings.HasSuffix(name, ".go") || inTestdata(name) || within(name, nested) {
+		if !strings.HasSuffix(name, ".go") || inTestdata(name) || inAnyDir(name, nested) {
 			continue
 		}
 		f, err := parseFile(fsys, name)
@@ -142,7 +142,7 @@ func nestedModules(names []string) []string {
 	return dirs
 }
 
-func within(name string, dirs []string) bool {
+func inAnyDir(name string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 

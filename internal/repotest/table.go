@@ -1,13 +1,13 @@
 package repotest
 
-// role says how a package may be used, beyond who may import it.
+// role says how a package may be used, beyond which packages may import it.
 type role int
 
 const (
 	// product code: part of the library or of the server.
 	product role = iota
 	// adapter: an engine, a provider, a protocol. Only programs import it, so that
-	// whoever embeds the library links what they use and nothing else.
+	// a program that embeds the library links what it uses and nothing else.
 	adapter
 	// program: wires everything; may import all product code and adapters.
 	program
@@ -35,7 +35,7 @@ type row struct {
 	why string
 }
 
-// importTable says who may import whom. A package stands above what it may
+// importTable says which package may import which. A package stands above what it may
 // import. The rows of packages that are still to come are there already: the
 // table is the plan, and a new package finds its place in it. A package without
 // a row fails the test.
@@ -70,7 +70,7 @@ var importTable = []row{
 	{dir: "model/provider/anthropic", role: adapter, may: []string{"model/provider/httpstream", "model", "event"}},
 	{dir: "model/provider/gemini", role: adapter, may: []string{"model/provider/httpstream", "model", "event"}},
 
-	{dir: "quota", standardOnly: true, why: "counts and limits alone, for whoever says what is in use"},
+	{dir: "quota", standardOnly: true, why: "counts and limits alone; the caller says what is in use"},
 	{dir: "session", may: []string{"state", "store", "command", "event", "fault", "quota"}},
 	{dir: "loop", may: []string{"session", "state", "store", "command", "event", "fault", "model", "tool", "permission", "hook", "sandbox", "process", "redact", "workspace", "internal/place"}, pureFiles: []string{"next.go"}},
 	{dir: "work", may: []string{"session", "state", "store", "command", "event", "fault"}},

@@ -28,7 +28,7 @@ func Answers() []script.Answer {
 // session that has a finished turn.
 func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	t.Helper()
-	tasks(t, sessionID, do)
+	tourTasks(t, sessionID, do)
 	subagents(t, sessionID, threadID, do)
 	jobs(t, sessionID, do)
 	do("create_schedule", fmt.Sprintf(`{"scheduleId":"schedule_a","sessionId":%q,"cron":"@yearly","task":{"objective":"x"}}`, sessionID))
@@ -50,7 +50,7 @@ func peers(t *testing.T, do Do) {
 	t.Helper()
 	const peer = `"nativeProtocol":"a2a","remoteTaskId":"theirs"`
 	do("submit_turn", `{"sessionId":"sess_peer","create":true,"input":"Look at it.","peer":{"channelId":"chan_peer",`+peer+`,"remoteContextId":"ctx","remoteMessageId":"m1","message":{"messageId":"m1"}}}`)
-	for t.Context().Err() == nil && field(t, do("get_peer_task", `{`+peer+`}`), "status") != "completed" {
+	for t.Context().Err() == nil && resultField(t, do("get_peer_task", `{`+peer+`}`), "status") != "completed" {
 		continue
 	}
 	do("list_peer_tasks", `{"nativeProtocol":"a2a"}`)
@@ -66,7 +66,7 @@ func peers(t *testing.T, do Do) {
 func delegated(t *testing.T, do Do) {
 	t.Helper()
 	do("create_task", `{"taskId":"task_peer","objective":"Look at it.","peer":"https://agent.example/card.json","start":true}`)
-	run := field(t, do("get_peer_work", `{"taskId":"task_peer"}`), "runId")
+	run := resultField(t, do("get_peer_work", `{"taskId":"task_peer"}`), "runId")
 	to := fmt.Sprintf(`"taskId":"task_peer","runId":%q,"channelId":"chan_out"`, run)
 	sent := fmt.Sprintf(`{%s,"nativeProtocol":"a2a","remoteMessageId":"agentd-%s"`, to, run)
 	do("link_peer_task", sent+`}`)
@@ -77,11 +77,11 @@ func delegated(t *testing.T, do Do) {
 		"artifacts":[{"artifactId":"artifact_out","remoteArtifactId":"a","title":"report","mediaType":"text/plain","content":"U2Vlbi4="}]}`)
 }
 
-func tasks(t *testing.T, sessionID string, do Do) {
+func tourTasks(t *testing.T, sessionID string, do Do) {
 	t.Helper()
 	do("create_task", fmt.Sprintf(`{"taskId":"task_a","sessionId":%q,"objective":"Write it down.","worker":"external","heartbeatTimeoutMs":60000}`, sessionID))
 	do("update_task", `{"taskId":"task_a","title":"Writing"}`)
-	run := field(t, do("start_task", `{"taskId":"task_a"}`), "runId")
+	run := resultField(t, do("start_task", `{"taskId":"task_a"}`), "runId")
 	do("append_task_progress", fmt.Sprintf(`{"taskId":"task_a","runId":%q,"progress":{"phase":"working","percent":50}}`, run))
 	do("pause_task", `{"taskId":"task_a"}`)
 	do("resume_task", `{"taskId":"task_a"}`)
@@ -123,7 +123,7 @@ func jobs(t *testing.T, sessionID string, do Do) {
 
 func channels(t *testing.T, sessionID string, do Do) {
 	t.Helper()
-	token := field(t, do("connect_channel", fmt.Sprintf(`{"channelId":"chan_a","transport":"websocket","peerRole":"client","capabilities":["permissions"],
+	token := resultField(t, do("connect_channel", fmt.Sprintf(`{"channelId":"chan_a","transport":"websocket","peerRole":"client","capabilities":["permissions"],
 		"sessionId":%q,"tools":[{"toolName":"open_editor","description":"Opens a file.","inputSchema":{"type":"object"}}]}`, sessionID)), "resumeToken")
 	do("ack_events", `{"channelId":"chan_a","sequence":2}`)
 	do("list_channels", fmt.Sprintf(`{"sessionId":%q}`, sessionID))
@@ -137,12 +137,12 @@ func channels(t *testing.T, sessionID string, do Do) {
 func trials(t *testing.T, do Do) {
 	t.Helper()
 	for _, c := range []string{"baseline", "candidate"} {
-		session := field(t, do("start_benchmark_trial", fmt.Sprintf(`{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_%s","configurationId":%q,"role":%q},"dataset":{"selectionPolicy":"all","taskCount":1},"configuration":{"agent":"tour"},"input":"Say it.","timeoutMs":600000}`, c, c, c)), "sessionId")
+		session := resultField(t, do("start_benchmark_trial", fmt.Sprintf(`{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_%s","configurationId":%q,"role":%q},"dataset":{"selectionPolicy":"all","taskCount":1},"configuration":{"agent":"tour"},"input":"Say it.","timeoutMs":600000}`, c, c, c)), "sessionId")
 		waitForTrial(t, session, do)
 		do("record_benchmark_reward", fmt.Sprintf(`{"trialId":"trial_%s","reward":{"value":0.5,"criteria":["said"]},"verifier":{"name":"ears","version":"1","status":"completed"}}`, c))
 		do("export_benchmark_trial", fmt.Sprintf(`{"trialId":"trial_%s"}`, c))
 	}
-	session := field(t, do("start_benchmark_trial", `{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_turns","configurationId":"baseline","role":"baseline"},"input":"Say it.","multiTurn":true}`), "sessionId")
+	session := resultField(t, do("start_benchmark_trial", `{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_turns","configurationId":"baseline","role":"baseline"},"input":"Say it.","multiTurn":true}`), "sessionId")
 	waitForTurn(t, session, do)
 	do("end_benchmark_trial", `{"trialId":"trial_turns"}`)
 	do("compare_benchmark_runs", `{"baseline":{"configurationId":"baseline","trialIds":["trial_baseline"]},"candidate":{"configurationId":"candidate","trialIds":["trial_candidate"]},"decision":"keep"}`)
@@ -203,7 +203,7 @@ func waitForJob(t *testing.T, jobID string, do Do) {
 	}
 }
 
-func field(t *testing.T, result json.RawMessage, name string) string {
+func resultField(t *testing.T, result json.RawMessage, name string) string {
 	t.Helper()
 	var all map[string]any
 	if err := json.Unmarshal(result, &all); err != nil {

@@ -36,7 +36,7 @@ func Decode(data []byte, into any) error {
 	if decodeFlat(data, into) {
 		return nil
 	}
-	if at := decode(data, into); at != nil {
+	if at := decodeInto(data, into); at != nil {
 		return at.fault()
 	}
 	return nil
@@ -45,7 +45,7 @@ func Decode(data []byte, into any) error {
 // DecodeValue is Decode for a value that need not be an object, found at the
 // given path of a larger one.
 func DecodeValue(path string, data []byte, into any) error {
-	at := decode(data, into)
+	at := decodeInto(data, into)
 	if at == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func notAnObject(data []byte) *placeError {
 	return &placeError{reason: fmt.Sprintf("the body must be a JSON object, not %s", kindWord(jsontext.Kind(data[0])))}
 }
 
-func decode(data []byte, into any) *placeError {
+func decodeInto(data []byte, into any) *placeError {
 	if tooDeep(data) {
 		return &placeError{reason: fmt.Sprintf("the JSON is nested more than %d levels deep", MaxDepth)}
 	}
@@ -174,7 +174,7 @@ func semanticPlace(err *json.SemanticError) *placeError {
 		at.path = joinPath(at.path, known.Param)
 		at.reason = strings.TrimPrefix(known.Detail, known.Param+": ")
 	case errors.Is(err.Err, json.ErrUnknownName):
-		at.reason = "there is no such parameter"
+		at.reason = "unknown parameter"
 	case err.JSONKind != 0:
 		at.reason = kindWord(err.JSONKind) + " doesn't fit here"
 		if want := typeWord(err.GoType); want != "" {

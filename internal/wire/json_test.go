@@ -85,11 +85,11 @@ func TestDecodeRefusesByName(t *testing.T) {
 		`{"name":"a"}}`:                 {"", "not valid JSON"},
 		`{"name":"a"}x`:                 {"", "not valid JSON"},
 		"{\"name\":\"\xc3\"}":           {"", "not valid JSON"},
-		`{"other":1}`:                   {"other", "no such parameter"},
-		`{"Name":"a"}`:                  {"Name", "no such parameter"},
-		`{"":1}`:                        {"", "no such parameter"},
-		`{"inner":{"x":1}}`:             {"inner.x", "no such parameter"},
-		`{"list":[{"id":"a"},{"k":1}]}`: {"list[1].k", "no such parameter"},
+		`{"other":1}`:                   {"other", "unknown parameter"},
+		`{"Name":"a"}`:                  {"Name", "unknown parameter"},
+		`{"":1}`:                        {"", "unknown parameter"},
+		`{"inner":{"x":1}}`:             {"inner.x", "unknown parameter"},
+		`{"list":[{"id":"a"},{"k":1}]}`: {"list[1].k", "unknown parameter"},
 		`{"name":"a","name":"a"}`:       {"name", "given twice"},
 		`{"raw":{"k":{"d":1,"d":2}}}`:   {"raw.k.d", "given twice"},
 		`{"name":{}}`:                   {"name", "an object doesn't fit here; a string is expected"},
@@ -106,10 +106,10 @@ func TestDecodeRefusesByName(t *testing.T) {
 		`{"inner":{"tags":[0]}}`:        {"inner.tags[0]", "a string is expected"},
 		`{"inner":{"map":{"k":"v"}}}`:   {"inner.map.k", "an integer"},
 		`{"at":true}`:                   {"at", "a number or a string is expected"},
-		`{"short":{"test":1}}`:          {"short.test", "no such parameter"},
+		`{"short":{"test":1}}`:          {"short.test", "unknown parameter"},
 		`{"short":[]}`:                  {"short", "must be a JSON object"},
 		`{"raw":` + deep + `}`:          {"", "more than 64 levels"},
-		`{"k` + strings.Repeat("x", 1000) + `":1}`: {Clip("k" + strings.Repeat("x", 1000)), "no such parameter"},
+		`{"k` + strings.Repeat("x", 1000) + `":1}`: {Clip("k" + strings.Repeat("x", 1000)), "unknown parameter"},
 	} {
 		var s sample
 		err := Decode([]byte(body), &s)
@@ -169,7 +169,7 @@ func TestClipKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
-// sameAsGeneral holds what is read without the general decoder against it.
+// sameAsGeneral checks what is read without the general decoder against it.
 func sameAsGeneral(t *testing.T, body []byte) bool {
 	t.Helper()
 	var flat, general sample
@@ -177,7 +177,7 @@ func sameAsGeneral(t *testing.T, body []byte) bool {
 	if len(body) == 0 || body[0] != '{' || !decodeFlat(body, &flat) {
 		return false
 	}
-	if at := decode(body, &general); at != nil || !reflect.DeepEqual(flat, general) {
+	if at := decodeInto(body, &general); at != nil || !reflect.DeepEqual(flat, general) {
 		t.Errorf("%s: read as %+v; the general decoder has %+v, %v", body, flat, general, at)
 	}
 	return true

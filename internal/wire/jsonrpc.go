@@ -108,7 +108,7 @@ func parseBatch(data []byte) ([]RPCRequest, bool, *RPCError) {
 		requests = append(requests, parseRequest(v.Clone()))
 	}
 	if len(requests) == 0 {
-		return nil, false, rpcError(fault.RPCInvalidRequest, "a batch has at least one message")
+		return nil, false, rpcError(fault.RPCInvalidRequest, "a batch must have at least one message")
 	}
 	return requests, true, nil
 }
@@ -132,7 +132,7 @@ func parseRequest(data []byte) RPCRequest {
 		Params  stdjson.RawMessage `json:"params"`
 	}
 	if data[0] != '{' {
-		return RPCRequest{Err: rpcError(fault.RPCInvalidRequest, "a message is a JSON object")}
+		return RPCRequest{Err: rpcError(fault.RPCInvalidRequest, "a message must be a JSON object")}
 	}
 	if err := json.Unmarshal(data, &m, json.WithUnmarshalers(unmarshalers)); err != nil {
 		return RPCRequest{Err: rpcError(fault.RPCInvalidRequest, placeOf(err).Error())}
@@ -140,15 +140,15 @@ func parseRequest(data []byte) RPCRequest {
 	r := RPCRequest{ID: stdjson.RawMessage(m.ID), Params: m.Params}
 	switch kind := m.ID.Kind(); {
 	case len(m.ID) > 0 && kind != '"' && kind != '0' && kind != 'n':
-		r.ID, r.Err = nil, rpcError(fault.RPCInvalidRequest, "id: a string, a number or null is expected")
+		r.ID, r.Err = nil, rpcError(fault.RPCInvalidRequest, "id: expected a string, a number or null")
 	case string(m.Version) != `"2.0"`:
-		r.Err = rpcError(fault.RPCInvalidRequest, `jsonrpc: "2.0" is expected`)
+		r.Err = rpcError(fault.RPCInvalidRequest, `jsonrpc: expected "2.0"`)
 	case json.Unmarshal(m.Method, &r.Method) != nil || r.Method == "":
-		r.Err = rpcError(fault.RPCInvalidRequest, "method: a name is expected")
+		r.Err = rpcError(fault.RPCInvalidRequest, "method: expected a name")
 	case len(m.Params) > 0 && m.Params[0] == '[':
-		r.Err = rpcError(fault.RPCInvalidParams, "params: parameters are passed by name, in an object")
+		r.Err = rpcError(fault.RPCInvalidParams, "params: pass parameters by name, in an object")
 	case len(m.Params) > 0 && m.Params[0] != '{':
-		r.Err = rpcError(fault.RPCInvalidRequest, "params: an object is expected")
+		r.Err = rpcError(fault.RPCInvalidRequest, "params: expected an object")
 	}
 	return r
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // frame shows what was read, for comparison.
-func (f *SSEFrame) show() string {
+func (f *SSEFrame) text() string {
 	s := f.Event + "|" + f.ID + "|" + strconv.Quote(string(f.Data))
 	if f.Retry > 0 {
 		s += "|" + f.Retry.String()
@@ -32,7 +32,7 @@ func readAll(in io.Reader, bound int) (frames []string, err error) {
 		if err != nil {
 			return frames, err
 		}
-		frames = append(frames, f.show())
+		frames = append(frames, f.text())
 	}
 }
 
@@ -170,7 +170,7 @@ func TestSSERoundTrip(t *testing.T) {
 			}
 			f.ID = last
 			f.Data = []byte(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(f.Data)))
-			want = append(want, f.show())
+			want = append(want, f.text())
 		}
 		pieces := rapid.SliceOfN(rapid.IntRange(1, 40), 1, 20).Draw(t, "pieces")
 		got, err := readAll(&pieceReader{data: out, sizes: pieces}, 0)

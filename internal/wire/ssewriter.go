@@ -17,7 +17,7 @@ type SSEWriter struct {
 	rc *http.ResponseController
 }
 
-// NewSSEWriter sends the head of a stream. Proxies are told not to buffer it.
+// NewSSEWriter sends the head of a stream. Its headers keep proxies from buffering it.
 func NewSSEWriter(w http.ResponseWriter) *SSEWriter {
 	h := w.Header()
 	h.Set("Content-Type", SSEType)

@@ -24,16 +24,16 @@ import (
 )
 
 func main() {
-	status, err := run(os.Args[1:], os.Stdout, os.Stderr)
+	status, err := runCommand(os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
 	}
 	os.Exit(status)
 }
 
-// run runs the command and returns its exit status. An interrupt reaches the
+// runCommand runs the command and returns its exit status. An interrupt reaches the
 // command too, as it is in the same group of the terminal, and ends both.
-func run(command []string, stdout, stderr io.Writer) (int, error) {
+func runCommand(command []string, stdout, stderr io.Writer) (int, error) {
 	at := slices.Index(command, "test")
 	if at < 1 {
 		return 2, errors.New("usage: testlog go test [ARGUMENT...]")

@@ -29,11 +29,11 @@ func module(t *testing.T, packages map[string]string) {
 	t.Chdir(dir)
 }
 
-// try runs all tests of the module.
-func try(t *testing.T) (status int, output string) {
+// runTests runs all tests of the module.
+func runTests(t *testing.T) (status int, output string) {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	status, err := run([]string{"go", "test", "./..."}, &out, &stderr)
+	status, err := runCommand([]string{"go", "test", "./..."}, &out, &stderr)
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, &out, &stderr)
 	}
@@ -47,7 +47,7 @@ func TestA(t *testing.T) { t.Parallel(); t.Log("before"); t.Skip("skipped: needs
 		"b": `func TestB(t *testing.T) { t.Run("part", func(t *testing.T) { t.Skip("skipped: needs a moon") }) }
 func TestMute(t *testing.T) { t.SkipNow() }`,
 	})
-	status, out := try(t)
+	status, out := runTests(t)
 	want := `skipped: 3 tests
   (no reason given)
     small/b: TestMute
@@ -72,7 +72,7 @@ func TestFails(t *testing.T) { t.Log("on the way"); t.Run("part", func(t *testin
 func TestPanics(t *testing.T) { panic("out of the blue") }`,
 		"d": `func TestDoesNotCompile(t *testing.T) { undefined() }`,
 	})
-	status, out := try(t)
+	status, out := runTests(t)
 	if status != 1 {
 		t.Errorf("status %d, want 1", status)
 	}
@@ -109,10 +109,10 @@ func TestWhatIsCutOffIsShown(t *testing.T) {
 
 func TestCommandThatIsNoTest(t *testing.T) {
 	var out bytes.Buffer
-	if status, err := run([]string{"go", "version"}, &out, &out); status == 0 || err == nil {
+	if status, err := runCommand([]string{"go", "version"}, &out, &out); status == 0 || err == nil {
 		t.Errorf("status %d, %v, want a usage error", status, err)
 	}
-	if status, err := run([]string{filepath.Join(t.TempDir(), "missing"), "test"}, &out, &out); status == 0 || err == nil {
+	if status, err := runCommand([]string{filepath.Join(t.TempDir(), "missing"), "test"}, &out, &out); status == 0 || err == nil {
 		t.Errorf("status %d, %v, want an error", status, err)
 	}
 }

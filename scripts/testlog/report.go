@@ -47,7 +47,7 @@ func (r *report) line(line []byte) {
 		r.print(e.Output)
 	case e.Package == "":
 	case e.Action == "output":
-		r.of(e.Package).add(e.Test, e.Output)
+		r.packOf(e.Package).add(e.Test, e.Output)
 	case e.Test == "":
 		r.endPackage(e)
 	default:
@@ -55,7 +55,7 @@ func (r *report) line(line []byte) {
 	}
 }
 
-func (r *report) of(name string) *pack {
+func (r *report) packOf(name string) *pack {
 	p := r.packages[name]
 	if p == nil {
 		p = &pack{tests: map[string][]string{}}
@@ -83,10 +83,10 @@ func (p *pack) forget(test string) {
 // endTest drops the output of a test that has passed or was skipped. That of one
 // that failed is shown with its package, so that it stands in one piece.
 func (r *report) endTest(e event) {
-	p := r.of(e.Package)
+	p := r.packOf(e.Package)
 	switch e.Action {
 	case "skip":
-		r.skip(e, reason(p.tests[e.Test]))
+		r.skip(e, lastReason(p.tests[e.Test]))
 		p.forget(e.Test)
 	case "pass":
 		p.forget(e.Test)
@@ -104,7 +104,7 @@ func (r *report) skip(e event, why string) {
 // endPackage prints the package's line, and before it what failed. A test that
 // neither passed nor failed was cut off with its package, and is shown too.
 func (r *report) endPackage(e event) {
-	p := r.of(e.Package)
+	p := r.packOf(e.Package)
 	switch e.Action {
 	case "fail":
 		for _, test := range p.order {
@@ -138,16 +138,16 @@ func withoutMarks(lines []string) []string {
 // finish shows what never ended, as when the command was killed, and then what
 // was skipped.
 func (r *report) finish() {
-	for _, name := range sorted(r.packages) {
+	for _, name := range sortedKeys(r.packages) {
 		r.endPackage(event{Action: "fail", Package: name})
 	}
 	if r.tests == 0 {
 		return
 	}
 	r.print(fmt.Sprintf("skipped: %d tests\n", r.tests))
-	for _, why := range sorted(r.skipped) {
+	for _, why := range sortedKeys(r.skipped) {
 		r.print("  " + why + "\n")
-		for _, name := range sorted(r.skipped[why]) {
+		for _, name := range sortedKeys(r.skipped[why]) {
 			r.print("    " + name + ": " + strings.Join(r.skipped[why][name], ", ") + "\n")
 		}
 	}
@@ -156,8 +156,8 @@ func (r *report) finish() {
 // logged is a line that a test printed with its place in the code.
 var logged = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 
-// reason returns the first line of what a test said last.
-func reason(output []string) string {
+// lastReason returns the first line of what a test said last.
+func lastReason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		if found := logged.FindStringSubmatch(line); found != nil {
 			return strings.TrimSpace(found[1])
@@ -170,7 +170,7 @@ func (r *report) print(text string) {
 	_, _ = io.WriteString(r.out, text) // nobody could be told
 }
 
-func sorted[V any](m map[string]V) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {
 		names = append(names, name)

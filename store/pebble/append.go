@@ -238,7 +238,7 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 	return nil
 }
 
-// checkSequence holds the records against the head.
+// checkSequence checks the records against the head.
 func checkSequence(in *store.Batch, head uint64) error {
 	for i := range in.Records {
 		if want := head + 1 + uint64(i); in.Records[i].Sequence != want {
@@ -275,7 +275,7 @@ func needsOverlay(batches []*store.Batch) bool {
 	return false
 }
 
-// checkIndex holds the index operations against the index as the batches before
+// checkIndex checks the index operations against the index as the batches before
 // left it, and takes them into the overlay if all pass.
 func (s *Store) checkIndex(ops []store.IndexOp) error {
 	var own map[string]bool
@@ -308,7 +308,7 @@ func (s *Store) indexed(own map[string]bool, key string) (bool, error) {
 	if there, ok := s.overlay[key]; ok {
 		return there, nil
 	}
-	return has(s.db, []byte(key))
+	return hasKey(s.db, []byte(key))
 }
 
 func putRecord(b *pdb.Batch, session string, r *store.Record) {
@@ -348,8 +348,8 @@ func putIndex(b *pdb.Batch, ops []store.IndexOp) error {
 	return nil
 }
 
-// has reports whether a key exists.
-func has(r pdb.Reader, key []byte) (bool, error) {
+// hasKey reports whether a key exists.
+func hasKey(r pdb.Reader, key []byte) (bool, error) {
 	_, closer, err := r.Get(key)
 	if errors.Is(err, pdb.ErrNotFound) {
 		return false, nil

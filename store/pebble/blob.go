@@ -56,7 +56,7 @@ func (s *Store) putBlobs(b *pdb.Batch, blobs [][]byte) error {
 	contents := make([][]byte, 0, len(blobs))
 	for _, content := range blobs {
 		sum := store.Hash(sha256.Sum256(content))
-		there, err := has(s.db, blobKey(sum))
+		there, err := hasKey(s.db, blobKey(sum))
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (st *staging) finish(sum store.Hash, size int64) (store.BlobInfo, error) {
 	info := store.BlobInfo{Ref: store.RefOf(sum), Size: size}
 	s.commit.Lock()
 	defer s.commit.Unlock()
-	there, err := has(s.db, blobKey(sum))
+	there, err := hasKey(s.db, blobKey(sum))
 	if err != nil {
 		return info, err
 	}
@@ -270,7 +270,7 @@ func (s *Store) OpenBlob(ctx context.Context, ref string) (store.Blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.get(blobKey(sum))
+	v, err := s.getDurable(blobKey(sum))
 	if err != nil {
 		return nil, fmt.Errorf("pebble: blob %s: %w", ref, err)
 	}
@@ -291,10 +291,10 @@ func (s *Store) chunk(ref string, where []byte, i int) ([]byte, error) {
 		return nil, store.ErrClosed
 	}
 	defer leave()
-	v, err := s.get(chunkKey(where, i))
+	v, err := s.getDurable(chunkKey(where, i))
 	if errors.Is(err, store.ErrNotFound) {
 		sum, _ := store.ParseRef(ref) // it was parsed when the blob was opened
-		if _, e := s.get(blobKey(sum)); e == nil {
+		if _, e := s.getDurable(blobKey(sum)); e == nil {
 			err = fmt.Errorf("%w: it is missing", store.ErrCorrupt)
 		}
 	}

@@ -65,7 +65,7 @@ func powerLoss(t *testing.T, k *book, fs *vfs.MemFS, rng *rand.Rand) *vfs.MemFS 
 	go func() {
 		defer close(done)
 		for range 3 {
-			if err := k.try(2, 1000, "a", "b"); err != nil {
+			if err := k.appendRecords(2, 1000, "a", "b"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -76,7 +76,7 @@ func powerLoss(t *testing.T, k *book, fs *vfs.MemFS, rng *rand.Rand) *vfs.MemFS 
 	after := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 	<-done
 	mustClose(t, s)
-	// What was appended meanwhile may or may not be there.
+	// What was appended in the meantime may or may not be there.
 	for id, n := range acked {
 		k.maybe[id] = k.acked[id][n:]
 		k.acked[id] = k.acked[id][:n:n]

@@ -84,8 +84,8 @@ func readAll(t *testing.T, fs vfs.FS, path string) []byte {
 	return data
 }
 
-// with returns a file system with the image, one file changed. Nil removes it.
-func (im *image) with(t *testing.T, path string, content []byte) vfs.FS {
+// withFile returns a file system with the image, one file changed. Nil removes it.
+func (im *image) withFile(t *testing.T, path string, content []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
 	if err := fs.MkdirAll("store/db", 0o700); err != nil {
@@ -122,7 +122,7 @@ const (
 // outcome opens the image with one file changed and reads everything.
 func (im *image) outcome(t *testing.T, path string, content []byte) (what, detail string) {
 	t.Helper()
-	s, err := pebble.Open("store", small(im.with(t, path, content)))
+	s, err := pebble.Open("store", small(im.withFile(t, path, content)))
 	if err != nil {
 		if !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("%s: Open: %v, want ErrCorrupt", path, err)
@@ -246,7 +246,7 @@ func TestSalvage(t *testing.T) {
 	im := takeImage(t, true)
 	path := im.lastLog()
 	from, _ := im.lastRecord(t)
-	fs := im.with(t, path, im.files[path][:from])
+	fs := im.withFile(t, path, im.files[path][:from])
 	if _, err := pebble.Open("store", small(fs)); !errors.Is(err, store.ErrCorrupt) {
 		t.Fatalf("Open: %v, want ErrCorrupt", err)
 	}

@@ -18,7 +18,7 @@
 //
 // Damage is never silent. Beside Pebble's files there is a ledger: which logs
 // hold acknowledged data, how much of the manifest was synced, and at a clean
-// close the length and checksum of both. [Open] holds the files against it and
+// close the length and checksum of both. [Open] checks the files against it and
 // refuses with [store.ErrCorrupt] what doesn't fit. After an unclean stop it
 // reads the last log itself, because Pebble takes an unreadable tail for the
 // log's end, and reports what could not be read in [store.Meta]. What no one can

@@ -104,7 +104,7 @@ func TestFailedWrite(t *testing.T) {
 func failUntil(t *testing.T, k *book, f *faults) {
 	t.Helper()
 	for range 20000 {
-		err := k.try(2, 600, "a", "b", "c")
+		err := k.appendRecords(2, 600, "a", "b", "c")
 		if err == nil {
 			continue
 		}
@@ -116,10 +116,10 @@ func failUntil(t *testing.T, k *book, f *faults) {
 	t.Fatalf("nothing failed; the fault was hit %d times", f.count())
 }
 
-// checkFailed holds a failed store against the contract.
+// checkFailed checks a failed store against the contract.
 func checkFailed(t *testing.T, k *book, cause error) {
 	t.Helper()
-	if err := k.try(1, 600, "a"); !errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrUnknownOutcome) {
+	if err := k.appendRecords(1, 600, "a"); !errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("Append after the failure: %v, want ErrFailed with a known outcome", err)
 	}
 	if err := k.s.Err(); !errors.Is(err, store.ErrFailed) || !errors.Is(err, cause) {
@@ -240,7 +240,7 @@ func TestTornWrite(t *testing.T) {
 	k := newBook(t, s)
 	k.must(5, 600, "a")
 	f.short.Store(true)
-	if err := k.try(5, 600, "a"); !errors.Is(err, store.ErrFailed) || !errors.Is(err, store.ErrUnknownOutcome) {
+	if err := k.appendRecords(5, 600, "a"); !errors.Is(err, store.ErrFailed) || !errors.Is(err, store.ErrUnknownOutcome) {
 		t.Fatalf("Append: %v, want ErrFailed and ErrUnknownOutcome", err)
 	}
 	if err := k.check(s, false); err != nil {
@@ -285,7 +285,7 @@ func TestFullDisk(t *testing.T) {
 	fs.set(1<<20 - 1)
 	var err error
 	for err == nil { // enough space is remembered for a moment
-		err = k.try(1, 600, "a")
+		err = k.appendRecords(1, 600, "a")
 	}
 	if !errors.Is(err, store.ErrNoSpace) || errors.Is(err, store.ErrFailed) {
 		t.Fatalf("Append: %v, want ErrNoSpace alone", err)
@@ -341,7 +341,7 @@ func TestFullDiskTables(t *testing.T) {
 // but success and a lack of space.
 func appendUntil(k *book, want error) error {
 	for {
-		err := k.try(10, 600, "a")
+		err := k.appendRecords(10, 600, "a")
 		if errors.Is(err, want) {
 			return nil
 		}

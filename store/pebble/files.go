@@ -27,7 +27,7 @@ func createFile(fs vfs.FS, name string) (vfs.File, error) {
 		return nil, err
 	}
 	if fd := f.Fd(); fd != vfs.InvalidFd {
-		if err := private(fd); err != nil {
+		if err := makePrivate(fd); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // errFrozen is what Pebble gets for a table that it wants to write after a
 // failure.
-var errFrozen = errors.New("pebble: the store failed, nothing is written any more")
+var errFrozen = errors.New("pebble: the store failed and accepts no more writes")
 
 // retryPause keeps Pebble, which repeats a failed flush at once and for ever,
 // from spinning while a disk is full or the store has failed.
@@ -100,8 +100,8 @@ func (g *guard) tableFull(flush, full bool) {
 
 func (g *guard) frozen() bool { return g.err() != nil }
 
-// record adds lines to the ledger; a ledger that can't be written is a failure.
-func (g *guard) record(lines ...string) bool {
+// recordLines adds lines to the ledger; a ledger that can't be written is a failure.
+func (g *guard) recordLines(lines ...string) bool {
 	if err := g.ledger.add(lines...); err != nil {
 		g.fail("write", g.ledger.path, err)
 		return false
@@ -109,8 +109,8 @@ func (g *guard) record(lines ...string) bool {
 	return true
 }
 
-// state returns what is to be in the ledger now, and the lines of a clean close.
-func (g *guard) state(version int) (ledgerState, []string) {
+// ledgerState returns what is to be in the ledger now, and the lines of a clean close.
+func (g *guard) ledgerState(version int) (ledgerState, []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st := ledgerState{version: version, manifests: map[string]extent{}, logs: map[uint64]extent{}}
@@ -247,7 +247,7 @@ func (g *guard) wrap(k kind, name string, f vfs.File) *guardedFile {
 // ReuseForWrite makes a log that isn't needed any more into a new one.
 func (g *guard) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	dead := deadFile{name: g.PathBase(newname)}
-	if g.frozen() || !g.forget(oldname) {
+	if g.frozen() || !g.forgetLog(oldname) {
 		return dead, nil
 	}
 	f, err := g.FS.ReuseForWrite(oldname, newname, category)
@@ -258,9 +258,9 @@ func (g *guard) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return g.wrap(kindLog, newname, f), nil
 }
 
-// forget strikes a log from the ledger before it goes. It is false if the
+// forgetLog strikes a log from the ledger before it goes. It is false if the
 // ledger couldn't be written: then the log must stay.
-func (g *guard) forget(name string) bool {
+func (g *guard) forgetLog(name string) bool {
 	n, ok := logNumber(g.PathBase(name))
 	if !ok {
 		return true
@@ -268,7 +268,7 @@ func (g *guard) forget(name string) bool {
 	g.mu.Lock()
 	delete(g.logs, n)
 	g.mu.Unlock()
-	return g.record(fmt.Sprintf("gone %d", n))
+	return g.recordLines(fmt.Sprintf("gone %d", n))
 }
 
 // Remove removes a file.
@@ -277,7 +277,7 @@ func (g *guard) Remove(name string) error {
 	if k == kindForeign {
 		return g.FS.Remove(name)
 	}
-	if g.frozen() || (k == kindLog && !g.forget(name)) {
+	if g.frozen() || (k == kindLog && !g.forgetLog(name)) {
 		return nil
 	}
 	err := g.FS.Remove(name)

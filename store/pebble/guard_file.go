@@ -123,7 +123,7 @@ func (f *guardedFile) logSynced() {
 	f.g.logs[f.log] = extent{f.size, f.crc}
 	f.g.mu.Unlock()
 	if !f.listed {
-		f.listed = f.g.record(fmt.Sprintf("log %d", f.log))
+		f.listed = f.g.recordLines(fmt.Sprintf("log %d", f.log))
 	}
 }
 
@@ -133,7 +133,7 @@ func (g *guard) manifestSynced(name string, e extent) {
 	g.manifests[name] = e
 	g.mu.Unlock()
 	if changed {
-		g.record(manifestLine(name, e))
+		g.recordLines(manifestLine(name, e))
 	}
 }
 

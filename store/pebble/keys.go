@@ -37,7 +37,7 @@ func checkName(what, name string) error {
 		return fmt.Errorf("pebble: %s is empty", what)
 	}
 	if strings.IndexByte(name, 0) >= 0 {
-		return fmt.Errorf("pebble: %s %q contains a zero byte", what, name)
+		return fmt.Errorf("pebble: %s %q contains a NUL byte", what, name)
 	}
 	return nil
 }

@@ -60,9 +60,9 @@ func newBook(tb testing.TB, s *pebble.Store) *book {
 	return &book{tb: tb, s: s, claims: map[string]store.Claim{}, acked: map[string][][]byte{}, maybe: map[string][][]byte{}}
 }
 
-// try appends count records to each of the sessions in one call and returns the
+// appendRecords appends count records to each of the sessions in one call and returns the
 // first error.
-func (k *book) try(count, size int, sessions ...string) error {
+func (k *book) appendRecords(count, size int, sessions ...string) error {
 	k.tb.Helper()
 	ctx := context.Background()
 	var batches []*store.Batch
@@ -104,7 +104,7 @@ func (k *book) try(count, size int, sessions ...string) error {
 
 func (k *book) must(count, size int, sessions ...string) {
 	k.tb.Helper()
-	if err := k.try(count, size, sessions...); err != nil {
+	if err := k.appendRecords(count, size, sessions...); err != nil {
 		k.tb.Fatal(err)
 	}
 }

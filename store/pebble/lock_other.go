@@ -20,5 +20,5 @@ func lockFile(path, dir string) (io.Closer, error) {
 	return c, nil
 }
 
-// private is left to the directory's permissions.
-func private(uintptr) error { return nil }
+// makePrivate is left to the directory's permissions.
+func makePrivate(uintptr) error { return nil }

@@ -16,7 +16,7 @@ import (
 )
 
 // lockFile takes the directory for this process. The file names the owner, so
-// that whoever comes second can say who is in the way; the lock itself is the
+// that a second process can name the first; the lock itself is the
 // kernel's and ends with the process.
 func lockFile(path, dir string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -56,5 +56,5 @@ func lockedError(f *os.File, dir string) error {
 	return fmt.Errorf("%w: %s is in use by process %d", store.ErrLocked, dir, pid)
 }
 
-// private makes a new file readable by its owner alone.
-func private(fd uintptr) error { return unix.Fchmod(int(fd), 0o600) }
+// makePrivate makes a new file readable by its owner alone.
+func makePrivate(fd uintptr) error { return unix.Fchmod(int(fd), 0o600) }

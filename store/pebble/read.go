@@ -45,8 +45,8 @@ func getCopy(r pdb.Reader, key []byte) ([]byte, error) {
 	return c, closer.Close()
 }
 
-// get returns the durable value of a key.
-func (s *Store) get(key []byte) ([]byte, error) {
+// getDurable returns the durable value of a key.
+func (s *Store) getDurable(key []byte) ([]byte, error) {
 	s.view.RLock()
 	defer s.view.RUnlock()
 	return getCopy(s.snap, key)
@@ -218,7 +218,7 @@ func (s *Store) Snapshot(ctx context.Context, sessionID, name string) (store.Sna
 		return store.Snapshot{}, err
 	}
 	defer done()
-	v, err := s.get(pairKey(keySnapshot, sessionID, name))
+	v, err := s.getDurable(pairKey(keySnapshot, sessionID, name))
 	if err != nil {
 		return store.Snapshot{}, fmt.Errorf("pebble: snapshot %q of session %s: %w", name, sessionID, err)
 	}
@@ -246,7 +246,7 @@ func (s *Store) Get(ctx context.Context, kind, key string) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
-	v, err := s.get(pairKey(keyIndex, kind, key))
+	v, err := s.getDurable(pairKey(keyIndex, kind, key))
 	if err != nil {
 		return nil, fmt.Errorf("pebble: index entry %s %q: %w", kind, key, err)
 	}

@@ -33,8 +33,8 @@ func (in *inspection) notef(fatal bool, format string, args ...any) {
 	in.findings = append(in.findings, finding{text: fmt.Sprintf(format, args...), fatal: fatal})
 }
 
-// inspect reads the ledger and holds the files against it. It changes nothing.
-func inspect(fs vfs.FS, dir string) (*inspection, error) {
+// inspectLedger reads the ledger and checks the files against it. It changes nothing.
+func inspectLedger(fs vfs.FS, dir string) (*inspection, error) {
 	in := &inspection{}
 	data := fs.PathJoin(dir, dataName)
 	names, err := fs.List(data)
@@ -63,7 +63,7 @@ func inspect(fs vfs.FS, dir string) (*inspection, error) {
 	return in, in.checkLogs(fs, data, names)
 }
 
-// checkManifest holds the manifest in use against its synced length. Pebble
+// checkManifest checks the manifest in use against its synced length. Pebble
 // takes damage in it for its end, forgets the tables that were named behind, and
 // deletes them.
 func (in *inspection) checkManifest(fs vfs.FS, data string) error {
@@ -88,7 +88,7 @@ func (in *inspection) checkManifest(fs vfs.FS, data string) error {
 	return in.checkExtent(fs, desc.ManifestFilename, want)
 }
 
-// checkExtent holds a file's beginning against what is known of it.
+// checkExtent checks a file's beginning against what is known of it.
 func (in *inspection) checkExtent(fs vfs.FS, path string, want extent) error {
 	crc, whole, err := checksum(fs, path, want.size)
 	switch {
@@ -104,7 +104,7 @@ func (in *inspection) checkExtent(fs vfs.FS, path string, want extent) error {
 	return nil
 }
 
-// checkLogs holds the logs against the ledger: all bytes after a clean close,
+// checkLogs checks the logs against the ledger: all bytes after a clean close,
 // otherwise that they are there and what the last one ends with. The logs before
 // the last were closed, and Pebble refuses them if they don't end as they should.
 func (in *inspection) checkLogs(fs vfs.FS, data string, names []string) error {

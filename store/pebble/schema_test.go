@@ -33,7 +33,7 @@ func later(step error) schema {
 
 func TestMigration(t *testing.T) {
 	o := (&Options{FS: vfs.NewMem()}).withDefaults()
-	s, err := open("store", o, currentSchema())
+	s, err := openStore("store", o, currentSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +45,17 @@ func TestMigration(t *testing.T) {
 	}
 
 	broken := errors.New("broken step")
-	if _, err := open("store", o, later(broken)); !errors.Is(err, broken) {
+	if _, err := openStore("store", o, later(broken)); !errors.Is(err, broken) {
 		t.Fatalf("open with a broken step: %v", err)
 	}
-	s, err = open("store", o, later(nil))
+	s, err = openStore("store", o, later(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.get(nameKey(keyValue, "new")); err != nil || string(v) != "value" {
+	if v, err := s.getDurable(nameKey(keyValue, "new")); err != nil || string(v) != "value" {
 		t.Errorf("after the migration: %q %v", v, err)
 	}
-	if _, err := s.get(nameKey(keyValue, "old")); !errors.Is(err, store.ErrNotFound) {
+	if _, err := s.getDurable(nameKey(keyValue, "old")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the old value: %v, want ErrNotFound", err)
 	}
 	if m, err := s.Meta(t.Context()); err != nil || m.Version != 2 {
@@ -72,7 +72,7 @@ func TestMigration(t *testing.T) {
 func refusesNewer(t *testing.T, o Options) {
 	t.Helper()
 	for range 2 {
-		_, err := open("store", o, currentSchema())
+		_, err := openStore("store", o, currentSchema())
 		if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), "install the newer agentd") {
 			t.Errorf("open: %v, want ErrNewer and what to do", err)
 		}
@@ -85,7 +85,7 @@ func refusesNewer(t *testing.T, o Options) {
 // TestNewerPebble meets files whose format Pebble doesn't know.
 func TestNewerPebble(t *testing.T) {
 	o := (&Options{FS: vfs.NewMem()}).withDefaults()
-	s, err := open("store", o, currentSchema())
+	s, err := openStore("store", o, currentSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestNewerPebble(t *testing.T) {
 			}
 		}
 	}
-	if _, err := open("store", o, currentSchema()); !errors.Is(err, store.ErrNewer) {
+	if _, err := openStore("store", o, currentSchema()); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("open: %v, want ErrNewer", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestNewerPebble(t *testing.T) {
 // TestDamagedValues meets values that aren't what the engine writes.
 func TestDamagedValues(t *testing.T) {
 	o := (&Options{FS: vfs.NewMem()}).withDefaults()
-	s, err := open("store", o, currentSchema())
+	s, err := openStore("store", o, currentSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestDamagedValues(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open("store", o, currentSchema()); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := openStore("store", o, currentSchema()); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("open with a damaged version: %v, want ErrCorrupt", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestEpochsGrow(t *testing.T) {
 	o := (&Options{FS: vfs.NewMem()}).withDefaults()
 	var last uint64
 	for range 5 {
-		s, err := open("store", o, currentSchema())
+		s, err := openStore("store", o, currentSchema())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestEpochsGrow(t *testing.T) {
 // after the next open.
 func TestStagedLeftovers(t *testing.T) {
 	o := (&Options{FS: vfs.NewMem()}).withDefaults()
-	s, err := open("store", o, currentSchema())
+	s, err := openStore("store", o, currentSchema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestStagedLeftovers(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err = open("store", o, currentSchema())
+	s, err = openStore("store", o, currentSchema())
 	if err != nil {
 		t.Fatal(err)
 	}

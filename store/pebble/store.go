@@ -67,14 +67,14 @@ func (s *idSource) next() uint64 { return s.last.Add(1) }
 // Open opens the store in dir, and makes it if there is none. See
 // [store.Store] and the package comment for what can go wrong.
 func Open(dir string, opts *Options) (*Store, error) {
-	s, err := open(dir, opts.withDefaults(), currentSchema())
+	s, err := openStore(dir, opts.withDefaults(), currentSchema())
 	if err != nil {
 		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func open(dir string, opts Options, sc schema) (*Store, error) {
+func openStore(dir string, opts Options, sc schema) (*Store, error) {
 	fs := opts.FS
 	if err := makeDir(fs, dir); err != nil {
 		return nil, err
@@ -90,15 +90,15 @@ func open(dir string, opts Options, sc schema) (*Store, error) {
 	}
 	s.calls.init()
 	s.space = space{fs: fs, dir: dir, reserve: opts.ReserveBytes}
-	if err := s.start(); err != nil {
-		return nil, errors.Join(err, s.release())
+	if err := s.startLocked(); err != nil {
+		return nil, errors.Join(err, s.releaseAll())
 	}
 	return s, nil
 }
 
-// start does everything that needs the lock.
-func (s *Store) start() error {
-	in, err := inspect(s.fs, s.dir)
+// startLocked does everything that needs the lock.
+func (s *Store) startLocked() error {
+	in, err := inspectLedger(s.fs, s.dir)
 	if err != nil {
 		return err
 	}
@@ -116,10 +116,10 @@ func (s *Store) start() error {
 	if err := s.openDB(in); err != nil {
 		return err
 	}
-	if err := s.prepare(); err != nil {
+	if err := s.migrateAndCountOpen(); err != nil {
 		return err
 	}
-	return s.settle()
+	return s.beginLedger()
 }
 
 // openDB opens Pebble behind the guard.
@@ -152,8 +152,8 @@ func (s *Store) openDB(in *inspection) (err error) {
 	return s.guard.err()
 }
 
-// prepare brings the content to this version and counts the open.
-func (s *Store) prepare() error {
+// migrateAndCountOpen brings the content to this version and counts the open.
+func (s *Store) migrateAndCountOpen() error {
 	if err := s.schema.migrate(s.db); err != nil {
 		return err
 	}
@@ -174,12 +174,12 @@ func (s *Store) prepare() error {
 	return s.db.Apply(b, pdb.Sync)
 }
 
-// settle begins a new ledger: Pebble has taken all older logs into tables.
-func (s *Store) settle() error {
+// beginLedger begins a new ledger: Pebble has taken all older logs into tables.
+func (s *Store) beginLedger() error {
 	if err := s.guard.err(); err != nil {
 		return err
 	}
-	st, _ := s.guard.state(s.schema.version)
+	st, _ := s.guard.ledgerState(s.schema.version)
 	if err := s.ledger.rewrite(st.lines()); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *Store) Close() error {
 	close(s.closing)
 	s.calls.wait()
 	s.writeOut()
-	return s.release()
+	return s.releaseAll()
 }
 
 // The log that a closing store leaves to the next opening to read.
@@ -246,8 +246,8 @@ func (s *Store) writeOut() {
 	}
 }
 
-// release gives back whatever of the store there is, in reverse order.
-func (s *Store) release() error {
+// releaseAll gives back whatever of the store there is, in reverse order.
+func (s *Store) releaseAll() error {
 	var errs []error
 	if s.oldest != nil {
 		errs = append(errs, s.oldest.Close())
@@ -263,7 +263,7 @@ func (s *Store) release() error {
 		errs = append(errs, s.db.Close())
 	}
 	if opened && s.guard.err() == nil && errors.Join(errs...) == nil {
-		_, final := s.guard.state(s.schema.version)
+		_, final := s.guard.ledgerState(s.schema.version)
 		errs = append(errs, s.ledger.add(final...))
 	}
 	if s.ledger != nil {

@@ -53,7 +53,7 @@ func TestFullMedium(t *testing.T) {
 func fillUp(t *testing.T, k *book) {
 	t.Helper()
 	for i := 0; ; i++ {
-		err := k.try(10, 4000, "a", "b")
+		err := k.appendRecords(10, 4000, "a", "b")
 		if errors.Is(err, store.ErrNoSpace) {
 			t.Logf("no space after %d appends", i)
 			break

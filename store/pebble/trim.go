@@ -10,7 +10,7 @@ import (
 	pdb "github.com/cockroachdb/pebble/v2"
 )
 
-// checkTrim holds a removal against what is stored: the last record that goes has
+// checkTrim checks a removal against what is stored: the last record that goes has
 // that hash, and one is left. What a batch before it in the same call removes is
 // still stored.
 func (s *Store) checkTrim(in *store.Batch, c *session) error {
@@ -54,7 +54,7 @@ func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, err
 }
 
 func (s *Store) base(sessionID string) (store.Snapshot, error) {
-	v, err := s.get(nameKey(keyBase, sessionID))
+	v, err := s.getDurable(nameKey(keyBase, sessionID))
 	if err != nil {
 		return store.Snapshot{}, err
 	}

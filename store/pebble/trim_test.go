@@ -92,7 +92,7 @@ func (x *trimming) trim(s *pebble.Store, c store.Claim) {
 	x.tried = through
 }
 
-// check holds what the medium has against what was acknowledged.
+// check checks what the medium has against what was acknowledged.
 func (x *trimming) check(s *pebble.Store) {
 	x.t.Helper()
 	base, err := s.Base(x.t.Context(), "s")

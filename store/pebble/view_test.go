@@ -61,7 +61,7 @@ func TestOnlyDurable(t *testing.T) {
 
 	reached, release := g.arm()
 	done := make(chan error, 1)
-	go func() { done <- k.try(2, 100, "a", "new") }()
+	go func() { done <- k.appendRecords(2, 100, "a", "new") }()
 	<-reached
 	if err := before.check(s, false); err != nil {
 		t.Errorf("while the sync is under way: %v", err)

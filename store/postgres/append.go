@@ -59,7 +59,7 @@ ON x.kind = d.kind AND x.key = d.key`
 // Append writes batches, each atomically. See [store.Store].
 func (s *Store) Append(ctx context.Context, batches []*store.Batch) []error {
 	g := newGroup(batches)
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		for i := range g.errs {
 			g.errs[i] = err
 		}
@@ -88,7 +88,7 @@ func (s *Store) write(ctx context.Context, g *group, units []*unit) {
 			}
 			return
 		}
-		if !again(err) {
+		if !mayRetry(err) {
 			break
 		}
 	}
@@ -105,9 +105,9 @@ func (s *Store) write(ctx context.Context, g *group, units []*unit) {
 	g.failAll(units, fmt.Errorf("postgres: append: %w", committed(err)))
 }
 
-// again reports whether a transaction that failed with err, and wrote nothing,
+// mayRetry reports whether a transaction that failed with err, and wrote nothing,
 // may succeed if it is tried again or without some of its units.
-func again(err error) bool {
+func mayRetry(err error) bool {
 	switch sqlState(err) {
 	case codeRejected, codeUnique, codeDeadlock, codeSerialization:
 		return true
@@ -137,9 +137,9 @@ func (s *Store) weed(ctx context.Context, g *group, units []*unit, cause error) 
 	if len(suspects) == 0 {
 		return units
 	}
-	f, err := s.look(ctx, suspects)
+	f, err := s.readFences(ctx, suspects)
 	if err != nil {
-		g.failAll(units, failed("append", err))
+		g.failAll(units, wrapFailed("append", err))
 		return nil
 	}
 	var good []*unit
@@ -176,7 +176,7 @@ func (s *Store) transact(ctx context.Context, batches []*store.Batch, units []*u
 	})
 	queueTrims(&b, units)
 	queueSnapshots(&b, batches, units)
-	queueChanges(&b, changes(batches, units))
+	queueChanges(&b, foldIndexOps(batches, units))
 	queueBlobs(&b, batches, units)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (s *Store) appendArgs(batches []*store.Batch, units []*unit) []any {
 			}
 		}
 	}
-	return []any{sessions, epochs, expected, heads, last, texts(ids), sequences, hashes, crcs, data, s.opts.NodeID}
+	return []any{sessions, epochs, expected, heads, last, textArray(ids), sequences, hashes, crcs, data, s.opts.NodeID}
 }
 
 func queueSnapshots(b *pgx.Batch, batches []*store.Batch, units []*unit) {
@@ -286,8 +286,8 @@ func queueChanges(b *pgx.Batch, list []change) {
 	}
 }
 
-// look reads what decides whether units can be written.
-func (s *Store) look(ctx context.Context, units []*unit) (found, error) {
+// readFences reads what decides whether units can be written.
+func (s *Store) readFences(ctx context.Context, units []*unit) (found, error) {
 	f := found{sessions: map[string]sessionRow{}, keys: map[store.IndexKey]bool{}, trims: map[string]bool{}}
 	var sessions []string
 	var wanted entries
@@ -297,7 +297,7 @@ func (s *Store) look(ctx context.Context, units []*unit) (found, error) {
 			wanted.add(store.Entry{Kind: k.Kind, Key: k.Key})
 		}
 	}
-	_, err := collect(ctx, s, func(row pgx.CollectableRow) (bool, error) {
+	_, err := collectRows(ctx, s, func(row pgx.CollectableRow) (bool, error) {
 		var id string
 		var state sessionRow
 		err := row.Scan(&id, &state.epoch, &state.head)
@@ -310,7 +310,7 @@ func (s *Store) look(ctx context.Context, units []*unit) (found, error) {
 	if err != nil || len(wanted.kinds) == 0 {
 		return f, err
 	}
-	_, err = collect(ctx, s, func(row pgx.CollectableRow) (bool, error) {
+	_, err = collectRows(ctx, s, func(row pgx.CollectableRow) (bool, error) {
 		var kind string
 		var key []byte
 		err := row.Scan(&kind, &key)

@@ -57,7 +57,7 @@ func (w *writer) next(n int) *store.Batch {
 func durable(tb testing.TB) (*postgres.Store, string) {
 	tb.Helper()
 	url := pgtest.Shared(tb).Database(tb)
-	s := open(tb, url, &postgres.Options{})
+	s := openStore(tb, url, &postgres.Options{})
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Error(err)

@@ -103,7 +103,7 @@ func cutChunks(content []byte) [][]byte {
 
 // PutBlob stores content under its hash. See [store.Store].
 func (s *Store) PutBlob(ctx context.Context, r io.Reader) (store.BlobInfo, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return store.BlobInfo{}, err
 	}
 	defer s.calls.Done()
@@ -121,7 +121,7 @@ func (s *Store) PutBlob(ctx context.Context, r io.Reader) (store.BlobInfo, error
 	}
 	info, err := s.putLarge(ctx, &c, first)
 	if err != nil {
-		return store.BlobInfo{}, failed("put blob", err)
+		return store.BlobInfo{}, wrapFailed("put blob", err)
 	}
 	return info, nil
 }
@@ -163,7 +163,7 @@ func (s *Store) putSmall(ctx context.Context, c *chunker, chunks [][]byte) (stor
 		err = s.exec(ctx, putBlobsSQL, rows.args()...)
 	}
 	if err != nil {
-		return store.BlobInfo{}, failed("put blob", err)
+		return store.BlobInfo{}, wrapFailed("put blob", err)
 	}
 	return info, nil
 }
@@ -240,7 +240,7 @@ func (s *Store) dropUpload(ctx context.Context, id int64) error {
 
 // OpenBlob opens a blob. See [store.Store].
 func (s *Store) OpenBlob(ctx context.Context, ref string) (store.Blob, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
@@ -255,23 +255,23 @@ func (s *Store) OpenBlob(ctx context.Context, ref string) (store.Blob, error) {
 		return nil, fmt.Errorf("%w: blob %s", store.ErrNotFound, ref)
 	}
 	if err != nil {
-		return nil, failed("open blob "+ref, err)
+		return nil, wrapFailed("open blob "+ref, err)
 	}
 	return store.NewBlob(info, func(i int) ([]byte, error) { return s.chunk(ctx, info.Ref, id, i) }), nil
 }
 
 func (s *Store) chunk(ctx context.Context, ref string, id int64, part int) ([]byte, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
 	var stored []byte
 	err := s.row(ctx, []any{&stored}, readChunkSQL, id, part)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, s.missing(ctx, ref, id, part)
+		return nil, s.missingBlob(ctx, ref, id, part)
 	}
 	if err != nil {
-		return nil, failed("read blob "+ref, err)
+		return nil, wrapFailed("read blob "+ref, err)
 	}
 	content, err := store.DecodeChunk(stored)
 	if err != nil {
@@ -280,8 +280,8 @@ func (s *Store) chunk(ctx context.Context, ref string, id int64, part int) ([]by
 	return content, nil
 }
 
-// missing tells a blob that was deleted while it was open from a damaged one.
-func (s *Store) missing(ctx context.Context, ref string, id int64, part int) error {
+// missingBlob tells a blob that was deleted while it was open from a damaged one.
+func (s *Store) missingBlob(ctx context.Context, ref string, id int64, part int) error {
 	sum, err := store.ParseRef(ref)
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (s *Store) missing(ctx context.Context, ref string, id int64, part int) err
 	case errors.Is(err, pgx.ErrNoRows) || err == nil && now != id:
 		return fmt.Errorf("%w: blob %s was deleted", store.ErrNotFound, ref)
 	case err != nil:
-		return failed("read blob "+ref, err)
+		return wrapFailed("read blob "+ref, err)
 	default:
 		return fmt.Errorf("%w: blob %s: chunk %d is missing", store.ErrCorrupt, ref, part)
 	}
@@ -300,7 +300,7 @@ func (s *Store) missing(ctx context.Context, ref string, id int64, part int) err
 
 // DeleteBlob removes a blob. See [store.Store].
 func (s *Store) DeleteBlob(ctx context.Context, ref string) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return err
 	}
 	defer s.calls.Done()
@@ -309,7 +309,7 @@ func (s *Store) DeleteBlob(ctx context.Context, ref string) error {
 		return err
 	}
 	if err := s.exec(ctx, deleteBlobSQL, sum[:]); err != nil {
-		return failed("delete blob "+ref, err)
+		return wrapFailed("delete blob "+ref, err)
 	}
 	return nil
 }

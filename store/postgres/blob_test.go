@@ -16,7 +16,7 @@ import (
 func TestLargeBlob(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	s := open(t, url, nil)
+	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
 	counts := func(blobs, chunks int) {
@@ -70,7 +70,7 @@ func TestLargeBlob(t *testing.T) {
 func TestDamagedBlob(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	s := open(t, url, nil)
+	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
 	for _, sql := range []string{

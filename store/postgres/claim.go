@@ -23,12 +23,12 @@ const ownerSQL = `
 SELECT n.node_id, n.address, n.lease_until FROM agentd.sessions s JOIN agentd.nodes n ON n.node_id = s.owner
 WHERE s.session_id = $1`
 
-// Releasing takes a new epoch as well: whoever gave a session up can't write.
+// Releasing takes a new epoch as well: a former owner can't write.
 const releaseSQL = `UPDATE agentd.sessions SET owner = NULL, epoch = epoch + 1 WHERE session_id = $1 AND epoch = $2 AND owner IS NOT NULL`
 
 // Claim makes the caller the one writer of a session. See [store.Store].
 func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return store.Claim{}, err
 	}
 	defer s.calls.Done()
@@ -42,10 +42,10 @@ func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error
 			return claim, err
 		}
 	}
-	return store.Claim{}, fmt.Errorf("postgres: claim %s: its owner changes too fast", sessionID)
+	return store.Claim{}, fmt.Errorf("postgres: claim %s: its owner keeps changing", sessionID)
 }
 
-// claim tries once. The error is pgx.ErrNoRows if the owner went away meanwhile.
+// claim tries once. The error is pgx.ErrNoRows if the owner went away in the meantime.
 func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error) {
 	var epoch int64
 	var row headRow
@@ -54,7 +54,7 @@ func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error
 		return store.Claim{Epoch: uint64(epoch), Head: row.value()}, nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return store.Claim{}, failed("claim "+sessionID, err)
+		return store.Claim{}, wrapFailed("claim "+sessionID, err)
 	}
 	owned := &store.OwnedError{SessionID: sessionID}
 	err = s.row(ctx, []any{&owned.Owner, &owned.Address, &owned.Until}, ownerSQL, sessionID)
@@ -62,7 +62,7 @@ func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error
 	case errors.Is(err, pgx.ErrNoRows):
 		return store.Claim{}, err
 	case err != nil:
-		return store.Claim{}, failed("claim "+sessionID, err)
+		return store.Claim{}, wrapFailed("claim "+sessionID, err)
 	default:
 		return store.Claim{}, owned
 	}
@@ -70,12 +70,12 @@ func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error
 
 // Release gives a claim up. See [store.Store].
 func (s *Store) Release(ctx context.Context, sessionID string, epoch uint64) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return err
 	}
 	defer s.calls.Done()
 	if err := s.exec(ctx, releaseSQL, sessionID, int64(epoch)); err != nil {
-		return failed("release "+sessionID, err)
+		return wrapFailed("release "+sessionID, err)
 	}
 	return nil
 }

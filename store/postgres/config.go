@@ -26,7 +26,7 @@ func parseURL(raw string, opts Options) (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(raw)
 	if err != nil {
-		return nil, errors.Join(errURL, reason(err))
+		return nil, errors.Join(errURL, parseReason(err))
 	}
 	if opts.MaxConns > 0 {
 		config.MaxConns = int32(min(opts.MaxConns, 1<<16))
@@ -45,8 +45,8 @@ func (s *Store) connect(ctx context.Context, role string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// reason returns the innermost cause of a parse error if it can't quote the URL.
-func reason(err error) error {
+// parseReason returns the innermost cause of a parse error if it can't quote the URL.
+func parseReason(err error) error {
 	for {
 		next := errors.Unwrap(err)
 		if next == nil {
@@ -93,7 +93,7 @@ func checkServer(ctx context.Context, conn *pgx.Conn, allowUnsafe bool) error {
 		}
 	}
 	if len(off) > 0 {
-		return fmt.Errorf("the server may lose what it has acknowledged, because this is off: %s; turn it on, or allow an unsafe database explicitly", strings.Join(off, ", "))
+		return fmt.Errorf("the server may lose acknowledged data because %s is off; turn it on, or allow an unsafe database explicitly", strings.Join(off, ", "))
 	}
 	return nil
 }

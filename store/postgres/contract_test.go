@@ -17,13 +17,13 @@ type engine struct {
 	url string
 }
 
-func (e *engine) Open() store.Store { return open(e.t, e.url, nil) }
+func (e *engine) Open() store.Store { return openStore(e.t, e.url, nil) }
 
-func (e *engine) Second() (store.Store, bool) { return open(e.t, e.url, nil), true }
+func (e *engine) Second() (store.Store, bool) { return openStore(e.t, e.url, nil), true }
 
-// open opens a store with options for tests on a quick cluster, if none are
+// openStore opens a store with options for tests on a quick cluster, if none are
 // given.
-func open(tb testing.TB, url string, opts *postgres.Options) *postgres.Store {
+func openStore(tb testing.TB, url string, opts *postgres.Options) *postgres.Store {
 	tb.Helper()
 	if opts == nil {
 		opts = &postgres.Options{PollInterval: 50 * time.Millisecond, AllowUnsafe: true}

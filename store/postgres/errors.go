@@ -24,19 +24,19 @@ const (
 // sqlState returns the code of an error that aborted a statement, or "".
 func sqlState(err error) string {
 	var e *pgconn.PgError
-	if errors.As(err, &e) && !ended(e) {
+	if errors.As(err, &e) && !connectionEnded(e) {
 		return e.Code
 	}
 	return ""
 }
 
-// ended reports whether the server ended the connection with e.
-func ended(e *pgconn.PgError) bool {
+// connectionEnded reports whether the server ended the connection with e.
+func connectionEnded(e *pgconn.PgError) bool {
 	return e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC"
 }
 
-// classify gives an error the port's meaning where it has one.
-func classify(err error) error {
+// classifyError gives an error the port's meaning where it has one.
+func classifyError(err error) error {
 	switch sqlState(err) {
 	case codeDiskFull:
 		return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
@@ -47,9 +47,9 @@ func classify(err error) error {
 	}
 }
 
-// failed wraps the error of a call with its operation.
-func failed(op string, err error) error {
-	return fmt.Errorf("postgres: %s: %w", op, classify(err))
+// wrapFailed wraps the error of a call with its operation.
+func wrapFailed(op string, err error) error {
+	return fmt.Errorf("postgres: %s: %w", op, classifyError(err))
 }
 
 // unsent marks an error that came before anything was sent, in the way that
@@ -68,8 +68,8 @@ func (e unsent) Unwrap() error { return e.error }
 // server ended the connection, because it says nothing about the commit.
 func committed(err error) error {
 	var e *pgconn.PgError
-	if errors.As(err, &e) && !ended(e) {
-		return classify(err)
+	if errors.As(err, &e) && !connectionEnded(e) {
+		return classifyError(err)
 	}
 	if pgconn.SafeToRetry(err) {
 		return err

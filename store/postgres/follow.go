@@ -85,7 +85,7 @@ const sweepSQL = `SELECT session_id, head FROM agentd.sessions WHERE session_id 
 // node.
 func (s *Store) Follow(ctx context.Context) iter.Seq2[store.Appended, error] {
 	return func(yield func(store.Appended, error) bool) {
-		if err := s.enter(ctx); err != nil {
+		if err := s.enterCall(ctx); err != nil {
 			yield(store.Appended{}, err)
 			return
 		}
@@ -185,14 +185,14 @@ func (f *follower) disconnect() {
 // poll yields what the position couldn't see and moves it. If rows may have been
 // removed before they were seen, the follower is behind.
 func (f *follower) poll(ctx context.Context) error {
-	hints, err := f.look(ctx)
+	hints, err := f.pollAppended(ctx)
 	if err != nil {
 		return err
 	}
 	return f.emit(hints)
 }
 
-func (f *follower) look(ctx context.Context) ([]store.Appended, error) {
+func (f *follower) pollAppended(ctx context.Context) ([]store.Appended, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	rows, err := f.conn.Query(ctx, pollSQL, f.at.max, f.at.open, f.s.opts.NodeID)

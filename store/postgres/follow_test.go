@@ -52,7 +52,7 @@ func pair(t *testing.T, poll time.Duration) (reader, writer *postgres.Store, url
 	opts := func(id string) *postgres.Options {
 		return &postgres.Options{NodeID: id, LeaseTTL: time.Hour, PollInterval: poll, AllowUnsafe: true}
 	}
-	reader, writer = open(t, url, opts("reader")), open(t, url, opts("writer"))
+	reader, writer = openStore(t, url, opts("reader")), openStore(t, url, opts("writer"))
 	t.Cleanup(func() {
 		shut(t, writer)
 		shut(t, reader)
@@ -152,9 +152,9 @@ func TestFollowSurvivesTheServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.Start(t)
 	url := cluster.Database(t)
-	reader := open(t, url, &postgres.Options{PollInterval: 20 * time.Millisecond})
+	reader := openStore(t, url, &postgres.Options{PollInterval: 20 * time.Millisecond})
 	defer shut(t, reader)
-	writer := open(t, url, &postgres.Options{})
+	writer := openStore(t, url, &postgres.Options{})
 	defer shut(t, writer)
 	next, stop := iter.Pull2(reader.Follow(t.Context()))
 	defer stop()
@@ -229,7 +229,7 @@ func TestFollowLeavesOutItsOwn(t *testing.T) {
 func TestCloseEndsFollow(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	s := open(t, url, &postgres.Options{PollInterval: time.Hour, AllowUnsafe: true})
+	s := openStore(t, url, &postgres.Options{PollInterval: time.Hour, AllowUnsafe: true})
 	ended := make(chan error, 1)
 	go func() {
 		for _, err := range s.Follow(t.Context()) {

@@ -15,7 +15,7 @@ const getSQL = `SELECT value FROM agentd.index_entries WHERE kind = $1 AND key =
 
 // Get returns one index entry's value. See [store.Store].
 func (s *Store) Get(ctx context.Context, kind, key string) ([]byte, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
@@ -25,7 +25,7 @@ func (s *Store) Get(ctx context.Context, kind, key string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s %q", store.ErrNotFound, kind, key)
 	}
 	if err != nil {
-		return nil, failed("get "+kind, err)
+		return nil, wrapFailed("get "+kind, err)
 	}
 	return value, nil
 }
@@ -94,7 +94,7 @@ func prefixEnd(prefix string) []byte {
 }
 
 func (s *Store) entryPage(ctx context.Context, p *entryPager) ([]store.Entry, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
@@ -106,7 +106,7 @@ func (s *Store) entryPage(ctx context.Context, p *entryPager) ([]store.Entry, er
 	if p.reverse {
 		sql = scanReverseSQL
 	}
-	page, err := collect(ctx, s, func(row pgx.CollectableRow) (store.Entry, error) {
+	page, err := collectRows(ctx, s, func(row pgx.CollectableRow) (store.Entry, error) {
 		e := store.Entry{Kind: p.kind}
 		var key []byte
 		err := row.Scan(&key, &e.Value)
@@ -114,7 +114,7 @@ func (s *Store) entryPage(ctx context.Context, p *entryPager) ([]store.Entry, er
 		return e, err
 	}, sql, p.kind, p.from, p.to, p.after, limit)
 	if err != nil {
-		return nil, failed("scan "+p.kind, err)
+		return nil, wrapFailed("scan "+p.kind, err)
 	}
 	p.advance(page, limit)
 	return page, nil

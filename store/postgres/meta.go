@@ -8,7 +8,7 @@ import (
 
 // Meta returns the store's own facts. See [store.Store].
 func (s *Store) Meta(ctx context.Context) (store.Meta, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return store.Meta{}, err
 	}
 	defer s.calls.Done()
@@ -22,16 +22,16 @@ const (
 
 // SetMeta stores a small named value unless it is set. See [store.Store].
 func (s *Store) SetMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
 	if err := s.exec(ctx, setMetaSQL, name, nonNil(value)); err != nil {
-		return nil, failed("set meta "+name, err)
+		return nil, wrapFailed("set meta "+name, err)
 	}
 	var stored []byte
 	if err := s.row(ctx, []any{&stored}, getMetaSQL, name); err != nil {
-		return nil, failed("set meta "+name, err)
+		return nil, wrapFailed("set meta "+name, err)
 	}
 	return stored, nil
 }

@@ -61,8 +61,8 @@ func loadMigrations(files fs.FS) ([]migration, error) {
 	return steps, nil
 }
 
-// pending decides which steps a database with the given history needs.
-func pending(steps []migration, done []applied) ([]migration, error) {
+// pendingMigrations decides which steps a database with the given history needs.
+func pendingMigrations(steps []migration, done []applied) ([]migration, error) {
 	for i, d := range done {
 		if d.version != i+1 {
 			return nil, fmt.Errorf("%w: the database's history lacks migration %d", store.ErrCorrupt, i+1)
@@ -95,11 +95,11 @@ func applyMigrations(ctx context.Context, tx pgx.Tx, steps []migration) error {
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 		return err
 	}
-	done, err := history(ctx, tx)
+	done, err := appliedMigrations(ctx, tx)
 	if err != nil {
 		return err
 	}
-	todo, err := pending(steps, done)
+	todo, err := pendingMigrations(steps, done)
 	if err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ func applyMigrations(ctx context.Context, tx pgx.Tx, steps []migration) error {
 	return nil
 }
 
-// history returns the steps that the database has, and makes the table that
+// appliedMigrations returns the steps that the database has, and makes the table that
 // lists them if need be. A database that is up to date is only read, so that a
 // role without the right to create can open it.
-func history(ctx context.Context, tx pgx.Tx) ([]applied, error) {
+func appliedMigrations(ctx context.Context, tx pgx.Tx) ([]applied, error) {
 	var there bool
 	if err := tx.QueryRow(ctx, `SELECT to_regclass('agentd.migrations') IS NOT NULL`).Scan(&there); err != nil {
 		return nil, err

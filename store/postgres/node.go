@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// Whoever opens last under a node's name is the node.
+	// The last process to open under a node's name is the node.
 	registerSQL = `
 INSERT INTO agentd.nodes (node_id, incarnation, address, lease_until, heartbeat)
 VALUES ($1, $2, $3, clock_timestamp() + $4::interval, clock_timestamp())
@@ -104,17 +104,17 @@ func (k *keeper) run(ctx context.Context) {
 			k.err = k.end()
 			return
 		case <-tick.C:
-			k.try(ctx, "renew the lease", k.renew)
-			k.try(ctx, "clear up", k.clearUp)
+			k.runOnConnection(ctx, "renew the lease", k.renew)
+			k.runOnConnection(ctx, "clear up", k.clearUp)
 		case <-k.hint:
-			k.try(ctx, "notify", k.notify)
+			k.runOnConnection(ctx, "notify", k.notify)
 		}
 	}
 }
 
-// try does one thing on the keeper's connection, which it restores first if it
+// runOnConnection does one thing on the keeper's connection, which it restores first if it
 // broke. Failures are logged: the next tick tries again.
-func (k *keeper) try(ctx context.Context, what string, do func(context.Context) error) {
+func (k *keeper) runOnConnection(ctx context.Context, what string, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, k.s.opts.LeaseTTL/3)
 	defer cancel()
 	err := k.connect(ctx)
@@ -154,7 +154,7 @@ func (k *keeper) notify(ctx context.Context) error {
 	return k.conn.SendBatch(ctx, &b).Close()
 }
 
-// clearUp removes what nobody needs any more. Every node does it; it is cheap
+// clearUp removes what is no longer needed. Every node does it; it is cheap
 // when another one was quicker.
 func (k *keeper) clearUp(ctx context.Context) error {
 	now := time.Now()

@@ -16,7 +16,7 @@ import (
 // node opens a store as a named node.
 func node(t *testing.T, url, id string, ttl time.Duration) *postgres.Store {
 	t.Helper()
-	return open(t, url, &postgres.Options{NodeID: id, Address: id + ":8700", LeaseTTL: ttl, PollInterval: 50 * time.Millisecond, AllowUnsafe: true})
+	return openStore(t, url, &postgres.Options{NodeID: id, Address: id + ":8700", LeaseTTL: ttl, PollInterval: 50 * time.Millisecond, AllowUnsafe: true})
 }
 
 // TestRaceForSessions: of two nodes that claim a session at once one gets it, and

@@ -71,7 +71,7 @@ func TestUnsafeServer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "fsync, full_page_writes, synchronous_commit") {
 		t.Errorf("Open of a server that doesn't flush: %v, want a refusal that names the settings", err)
 	}
-	shut(t, open(t, url, &postgres.Options{AllowUnsafe: true}))
+	shut(t, openStore(t, url, &postgres.Options{AllowUnsafe: true}))
 }
 
 // TestNewerData: a schema of a later version, or one that was changed, is
@@ -79,7 +79,7 @@ func TestUnsafeServer(t *testing.T) {
 func TestNewerData(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	s := open(t, url, nil)
+	s := openStore(t, url, nil)
 	m, err := s.Meta(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestNewerData(t *testing.T) {
 		t.Errorf("Open of newer data: %v, want ErrNewer", err)
 	}
 	execute(t, conn, `DELETE FROM agentd.migrations WHERE version > $1`, m.Version)
-	shut(t, open(t, url, unsafe))
+	shut(t, openStore(t, url, unsafe))
 	execute(t, conn, `UPDATE agentd.migrations SET checksum = 'x' WHERE version = 1`)
 	if _, err := postgres.Open(t.Context(), url, unsafe); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("Open after a migration was changed: %v", err)
@@ -128,7 +128,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 func TestLocation(t *testing.T) {
 	t.Parallel()
 	raw := pgtest.Quick(t).Database(t)
-	s := open(t, raw, nil)
+	s := openStore(t, raw, nil)
 	defer shut(t, s)
 	u, err := url.Parse(raw)
 	if err != nil {

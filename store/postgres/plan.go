@@ -103,7 +103,7 @@ func (g *group) nextWave() *wave {
 			g.fail(g.next, err)
 			continue
 		}
-		if !w.take(g.next, b) {
+		if !w.addBatch(g.next, b) {
 			break
 		}
 	}
@@ -115,8 +115,8 @@ func (g *group) nextWave() *wave {
 	return w
 }
 
-// take adds a batch unless it contends with the wave.
-func (w *wave) take(i int, b *store.Batch) bool {
+// addBatch adds a batch unless it contends with the wave.
+func (w *wave) addBatch(i int, b *store.Batch) bool {
 	size := sizeOf(b)
 	if len(w.units) > 0 && (w.bytes+size > maxWave || w.touches(b) || b.Trim != nil || w.units[0].trim != nil) {
 		return false
@@ -210,9 +210,9 @@ type change struct {
 	delete bool // is not there after
 }
 
-// changes folds the index operations of units, in the order of the call, to one
+// foldIndexOps folds the index operations of units, in the order of the call, to one
 // change a key, ordered by key so that two transactions never wait crosswise.
-func changes(batches []*store.Batch, units []*unit) []change {
+func foldIndexOps(batches []*store.Batch, units []*unit) []change {
 	var order []int
 	for _, u := range units {
 		order = append(order, u.batches...)

@@ -126,14 +126,14 @@ var _ store.Store = (*Store)(nil)
 // Open connects to the database at url, brings its tables up to date and makes
 // this process one of its nodes. Data of a newer version is store.ErrNewer.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
-	s, err := open(ctx, url, opts.withDefaults())
+	s, err := openStore(ctx, url, opts.withDefaults())
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, url string, opts Options) (*Store, error) {
+func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 	config, err := parseURL(url, opts)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepare(ctx, conn); err != nil {
+	if err := s.prepareNode(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -159,8 +159,8 @@ func open(ctx context.Context, url string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the database ready for this node over its first connection.
-func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
+// prepareNode makes the database ready for this node over its first connection.
+func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkServer(ctx, conn, s.opts.AllowUnsafe); err != nil {
 		return err
 	}
@@ -176,9 +176,9 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// enter admits a call, or says that its context has ended or the store is
+// enterCall admits a call, or says that its context has ended or the store is
 // closed. The caller must call s.calls.Done when the call is over.
-func (s *Store) enter(ctx context.Context) error {
+func (s *Store) enterCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

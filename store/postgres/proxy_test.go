@@ -54,7 +54,7 @@ func (p *proxy) accept() {
 			return
 		}
 		server, err := net.Dial("tcp", p.target)
-		if err != nil || !p.keep(client, server) {
+		if err != nil || !p.trackConns(client, server) {
 			_ = client.Close()
 			if server != nil {
 				_ = server.Close()
@@ -66,8 +66,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// keep remembers connections, unless the proxy is cut.
-func (p *proxy) keep(conns ...net.Conn) bool {
+// trackConns remembers connections, unless the proxy is cut.
+func (p *proxy) trackConns(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cut {
@@ -87,7 +87,7 @@ func (p *proxy) copy(to, from net.Conn, answers bool) {
 		if err != nil {
 			return
 		}
-		if answers && p.hold() {
+		if answers && p.holdsAnswers() {
 			_, _ = io.Copy(io.Discard, from)
 			return
 		}
@@ -97,8 +97,8 @@ func (p *proxy) copy(to, from net.Conn, answers bool) {
 	}
 }
 
-// hold reports whether answers are held back.
-func (p *proxy) hold() bool {
+// holdsAnswers reports whether answers are held back.
+func (p *proxy) holdsAnswers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mute && p.held != nil {

@@ -32,8 +32,8 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// collect reads rows. After a failure of the connection it begins again.
-func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+// collectRows reads rows. After a failure of the connection it begins again.
+func collectRows[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	var list []T
 	err := s.twice(ctx, func(p *pgxpool.Pool) error {
 		rows, err := p.Query(ctx, sql, args...)

@@ -32,14 +32,14 @@ const headSQL = `SELECT head, hash FROM agentd.sessions WHERE session_id = $1`
 
 // Head returns the end of a session. See [store.Store].
 func (s *Store) Head(ctx context.Context, sessionID string) (store.Head, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return store.Head{}, err
 	}
 	defer s.calls.Done()
 	var row headRow
 	err := s.row(ctx, []any{&row.head, &row.hash}, headSQL, sessionID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return store.Head{}, failed("read the head of "+sessionID, err)
+		return store.Head{}, wrapFailed("read the head of "+sessionID, err)
 	}
 	return row.value(), nil
 }
@@ -97,7 +97,7 @@ func clamp(sequence uint64) int64 { return int64(min(sequence, noHead)) }
 // recordPage returns the next page. Records before the damaged one come with the
 // error.
 func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
@@ -109,9 +109,9 @@ func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record,
 	if p.reverse {
 		sql = readReverseSQL
 	}
-	rows, err := collect(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit)
+	rows, err := collectRows(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit)
 	if err != nil {
-		return nil, failed("read "+p.session, err)
+		return nil, wrapFailed("read "+p.session, err)
 	}
 	page := make([]store.Record, 0, len(rows))
 	for _, row := range rows {
@@ -169,7 +169,7 @@ func scanRecord(row pgx.CollectableRow) (recordRow, error) {
 	return r, err
 }
 
-// check holds a record against its checksum.
+// check checks a record against its checksum.
 func (p *recordPager) check(r store.Record, crc int64) error {
 	sequence := int64(r.Sequence)
 	if checksum(p.session, r.Sequence, r.Hash[:], r.Data) != crc {
@@ -227,7 +227,7 @@ func (s *Store) Snapshots(ctx context.Context, sessionID string) iter.Seq2[store
 }
 
 func (s *Store) snapshot(ctx context.Context, sql, sessionID, name string) (store.Snapshot, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return store.Snapshot{}, err
 	}
 	defer s.calls.Done()
@@ -239,7 +239,7 @@ func (s *Store) snapshot(ctx context.Context, sql, sessionID, name string) (stor
 		return store.Snapshot{}, fmt.Errorf("%w: snapshot %s of session %s", store.ErrNotFound, name, sessionID)
 	}
 	if err != nil {
-		return store.Snapshot{}, failed("read snapshot "+name+" of "+sessionID, err)
+		return store.Snapshot{}, wrapFailed("read snapshot "+name+" of "+sessionID, err)
 	}
 	sn.Sequence, sn.Hash = uint64(sequence), toHash(hash)
 	if checksum(sessionID+"\x00"+sn.Name, sn.Sequence, sn.Hash[:], sn.Data) != crc {
@@ -273,13 +273,13 @@ func (s *Store) Sessions(ctx context.Context, after string) iter.Seq2[string, er
 }
 
 func (s *Store) sessionPage(ctx context.Context, after string) ([]string, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
-	page, err := collect(ctx, s, pgx.RowTo[string], sessionsSQL, after, maxRows)
+	page, err := collectRows(ctx, s, pgx.RowTo[string], sessionsSQL, after, maxRows)
 	if err != nil {
-		return nil, failed("list sessions", err)
+		return nil, wrapFailed("list sessions", err)
 	}
 	return page, nil
 }

@@ -51,7 +51,7 @@ func nonNilList(b [][]byte) [][]byte {
 	return b
 }
 
-func texts(s []string) []string {
+func textArray(s []string) []string {
 	if s == nil {
 		return []string{}
 	}

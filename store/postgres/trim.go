@@ -83,7 +83,7 @@ func (f found) judgeTrim(u *unit, head int64) error {
 
 // Base returns what stands for the records that were removed. See [store.Store].
 func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterCall(ctx); err != nil {
 		return store.Snapshot{}, err
 	}
 	defer s.calls.Done()
@@ -95,7 +95,7 @@ func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, err
 		return store.Snapshot{}, fmt.Errorf("%w: base of session %s", store.ErrNotFound, sessionID)
 	}
 	if err != nil {
-		return store.Snapshot{}, failed("read the base of "+sessionID, err)
+		return store.Snapshot{}, wrapFailed("read the base of "+sessionID, err)
 	}
 	base.Sequence, base.Hash = uint64(sequence), toHash(hash)
 	if baseSum(sessionID, base.Sequence, base.Hash, base.Data) != crc {
@@ -113,7 +113,7 @@ func (s *Store) absent(ctx context.Context, sessionID string, through int64, oth
 	case errors.Is(err, pgx.ErrNoRows):
 		return otherwise
 	case err != nil:
-		return failed("read "+sessionID, err)
+		return wrapFailed("read "+sessionID, err)
 	case base >= through:
 		return &store.TrimmedError{SessionID: sessionID, Through: uint64(base)}
 	}

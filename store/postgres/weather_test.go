@@ -119,7 +119,7 @@ func (v *survivor) write(ctx context.Context, s store.Store, c store.Claim) {
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.Start(t)
-	s := open(t, cluster.Database(t), &postgres.Options{MaxConns: 4})
+	s := openStore(t, cluster.Database(t), &postgres.Options{MaxConns: 4})
 	defer shut(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -162,7 +162,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// verify holds what is stored against what was acknowledged.
+// verify checks what is stored against what was acknowledged.
 func (v *survivor) verify(t *testing.T, s store.Store) {
 	t.Helper()
 	var all []store.Record
@@ -191,7 +191,7 @@ func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.Quick(t).Database(t)
 	p, url := newProxy(t, direct)
-	s := open(t, url, &postgres.Options{AllowUnsafe: true, MaxConns: 1, LeaseTTL: time.Hour})
+	s := openStore(t, url, &postgres.Options{AllowUnsafe: true, MaxConns: 1, LeaseTTL: time.Hour})
 	defer shut(t, s)
 	c := claim(t, s, "s")
 	all := storetest.Records("s", 1, 3, 100)
@@ -224,7 +224,7 @@ func TestAnswerLost(t *testing.T) {
 func TestNoConnection(t *testing.T) {
 	t.Parallel()
 	p, url := newProxy(t, pgtest.Quick(t).Database(t))
-	s := open(t, url, &postgres.Options{AllowUnsafe: true, MaxConns: 1, LeaseTTL: time.Hour})
+	s := openStore(t, url, &postgres.Options{AllowUnsafe: true, MaxConns: 1, LeaseTTL: time.Hour})
 	defer shut(t, s)
 	c := claim(t, s, "s")
 	p.Cut()
@@ -248,7 +248,7 @@ func TestNoConnection(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	s := open(t, url, nil)
+	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
 	execute(t, conn, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
@@ -281,7 +281,7 @@ func TestDiskFull(t *testing.T) {
 // TestOneBatchPoisonsNoOther: what the tables can't hold fails alone.
 func TestOneBatchPoisonsNoOther(t *testing.T) {
 	t.Parallel()
-	s := open(t, pgtest.Quick(t).Database(t), nil)
+	s := openStore(t, pgtest.Quick(t).Database(t), nil)
 	defer shut(t, s)
 	long := make([]byte, 0, 20_000)
 	for i := range 20_000 { // too varied for the index to compress it
@@ -311,7 +311,7 @@ func TestOneBatchPoisonsNoOther(t *testing.T) {
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	s := open(t, url, nil)
+	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
 	for name, sql := range map[string]string{

@@ -29,7 +29,7 @@ func appendFirst(k *kit) {
 	c := k.claim("s")
 	records := Records("s", 1, 3, 200)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: records})
-	k.holds("s", records)
+	k.requireRecords("s", records)
 }
 
 func appendNext(k *kit) {
@@ -38,7 +38,7 @@ func appendNext(k *kit) {
 	for _, part := range [][]store.Record{all[:1], all[1:2], all[2:7]} {
 		k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: part})
 	}
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func appendBehind(k *kit) {
@@ -49,7 +49,7 @@ func appendBehind(k *kit) {
 	}
 	zero := store.Record{Sequence: 0, Data: []byte(`{}`)}
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: []store.Record{zero}}, store.ErrConflict)
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func appendAhead(k *kit) {
@@ -61,7 +61,7 @@ func appendAhead(k *kit) {
 		ahead := store.Record{Sequence: first, Data: []byte(`{}`)}
 		k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: []store.Record{ahead}}, store.ErrConflict)
 	}
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func appendGaps(k *kit) {
@@ -78,9 +78,9 @@ func appendGaps(k *kit) {
 			k.Errorf("a batch with %s in its sequences: got error %v, want a refusal", name, err)
 		}
 	}
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: r})
-	k.holds("s", r)
+	k.requireRecords("s", r)
 }
 
 func appendNothing(k *kit) {
@@ -89,7 +89,7 @@ func appendNothing(k *kit) {
 	}
 	c := k.claim("s")
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch})
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch + 1}, store.ErrFenced)
 	k.refuse(&store.Batch{SessionID: "unclaimed", Epoch: 1}, store.ErrFenced)
 }
@@ -97,27 +97,27 @@ func appendNothing(k *kit) {
 func appendNoRecords(k *kit) {
 	c := k.claim("s")
 	snap := store.Snapshot{SessionID: "s", Name: "n", Data: []byte("d")}
-	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Snapshots: []store.Snapshot{snap}, Index: []store.IndexOp{put("kind", "key", "v")}})
+	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Snapshots: []store.Snapshot{snap}, Index: []store.IndexOp{putOp("kind", "key", "v")}})
 	k.snapshotIs("s", "n", &snap)
 	k.value("kind", "key", []byte("v"))
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 	all := k.grow("s", 2, 100)
 	c = k.claim("s")
-	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{put("kind", "key", "w")}})
+	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putOp("kind", "key", "w")}})
 	k.value("kind", "key", []byte("w"))
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func appendSeveral(k *kit) {
 	c := k.claim("s")
 	all := Records("s", 1, 6, 100)
 	k.mustAppend(
-		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[:2], Index: []store.IndexOp{put("kind", "key", "1")}},
-		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[2:3], Index: []store.IndexOp{put("kind", "key", "2")}},
-		&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{put("kind", "other", "3")}},
+		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[:2], Index: []store.IndexOp{putOp("kind", "key", "1")}},
+		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[2:3], Index: []store.IndexOp{putOp("kind", "key", "2")}},
+		&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putOp("kind", "other", "3")}},
 		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[3:]},
 	)
-	k.holds("s", all)
+	k.requireRecords("s", all)
 	k.value("kind", "key", []byte("2"))
 	k.value("kind", "other", []byte("3"))
 }
@@ -132,30 +132,30 @@ func appendOthersGoOn(k *kit) {
 		&store.Batch{SessionID: "good2", Epoch: good2.Epoch, Records: r2},
 		&store.Batch{SessionID: "good1", Epoch: good1.Epoch, Records: r1[1:]},
 	)
-	wants(k, errs, nil, store.ErrConflict, store.ErrFenced, nil, nil)
-	k.holds("good1", r1)
-	k.holds("good2", r2)
-	k.holds("bad", nil)
-	k.holds("fenced", nil)
+	wantErrors(k, errs, nil, store.ErrConflict, store.ErrFenced, nil, nil)
+	k.requireRecords("good1", r1)
+	k.requireRecords("good2", r2)
+	k.requireRecords("bad", nil)
+	k.requireRecords("fenced", nil)
 }
 
 func appendLaterConflict(k *kit) {
 	c, d := k.claim("s"), k.claim("t")
 	r := Records("s", 1, 3, 100)
-	k.mustAppend(&store.Batch{SessionID: "t", Epoch: d.Epoch, Index: []store.IndexOp{put("kind", "taken", "t")}})
+	k.mustAppend(&store.Batch{SessionID: "t", Epoch: d.Epoch, Index: []store.IndexOp{putOp("kind", "taken", "t")}})
 	errs := k.append(
 		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: r[:1]},
 		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: r[1:2], Index: []store.IndexOp{putNew("kind", "taken", "s")}},
 		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: r[1:2]}, // would fit
 		&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: r[2:3]}, // would fit if the second had not failed
-		&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{put("kind", "key", "s")}},
+		&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putOp("kind", "key", "s")}},
 		&store.Batch{SessionID: "s", Epoch: c.Epoch + 1, Records: r[1:2]},
 	)
-	wants(k, errs, nil, store.ErrExists, store.ErrConflict, store.ErrConflict, store.ErrConflict, store.ErrConflict)
-	k.holds("s", r[:1])
+	wantErrors(k, errs, nil, store.ErrExists, store.ErrConflict, store.ErrConflict, store.ErrConflict, store.ErrConflict)
+	k.requireRecords("s", r[:1])
 	k.value("kind", "key", nil)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: r[1:]})
-	k.holds("s", r)
+	k.requireRecords("s", r)
 }
 
 func appendManySessions(k *kit) {
@@ -168,14 +168,14 @@ func appendManySessions(k *kit) {
 	}
 	k.mustAppend(batches...)
 	for _, id := range sortedKeys(want) {
-		k.holds(id, want[id])
+		k.requireRecords(id, want[id])
 	}
 }
 
 // appendPrecedence: a caller that lost its session must learn that, whatever
 // else is wrong with its batch.
 func appendPrecedence(k *kit) {
-	k.mustAppend(&store.Batch{SessionID: "t", Epoch: k.claim("t").Epoch, Index: []store.IndexOp{put("kind", "taken", "t")}})
+	k.mustAppend(&store.Batch{SessionID: "t", Epoch: k.claim("t").Epoch, Index: []store.IndexOp{putOp("kind", "taken", "t")}})
 	old := k.claim("s")
 	now := k.claim("s")
 	taken := []store.IndexOp{putNew("kind", "taken", "s")}
@@ -185,8 +185,8 @@ func appendPrecedence(k *kit) {
 	k.refuse(&store.Batch{SessionID: "s", Epoch: now.Epoch, Records: Records("s", 1, 1, 100), Index: taken}, store.ErrExists)
 }
 
-// wants compares the errors of a call with the kinds that are expected.
-func wants(k *kit, errs []error, want ...error) {
+// wantErrors compares the errors of a call with the kinds that are expected.
+func wantErrors(k *kit, errs []error, want ...error) {
 	k.Helper()
 	for i, err := range errs {
 		if !errors.Is(err, want[i]) {

@@ -17,9 +17,9 @@ func atomicChecks() []check {
 	}
 }
 
-// full returns a batch with something of everything, for a session that holds
+// fullBatch returns a batch with something of everything, for a session that holds
 // one record and for which taken is a key that exists.
-func full(epoch uint64) *store.Batch {
+func fullBatch(epoch uint64) *store.Batch {
 	r := Records("s", 2, 2, 300)
 	return &store.Batch{
 		SessionID: "s", Epoch: epoch, Records: r,
@@ -28,25 +28,25 @@ func full(epoch uint64) *store.Batch {
 			{SessionID: "s", Name: "new", Sequence: 3, Hash: r[1].Hash, Data: []byte("new")},
 		},
 		Index: []store.IndexOp{
-			put("kind", "old", "replaced"), put("kind", "new", "new"), remove("kind", "removed"), putNew("kind", "absent", "x"),
+			putOp("kind", "old", "replaced"), putOp("kind", "new", "new"), removeOp("kind", "removed"), putNew("kind", "absent", "x"),
 		},
 		Blobs: [][]byte{[]byte("a blob of the batch")},
 	}
 }
 
-func prepare(k *kit) store.Claim {
+func prepareAtomic(k *kit) store.Claim {
 	c := k.claim("s")
 	k.mustAppend(&store.Batch{
 		SessionID: "s", Epoch: c.Epoch, Records: Records("s", 1, 1, 300),
 		Snapshots: []store.Snapshot{{SessionID: "s", Name: "old", Sequence: 1, Data: []byte("first")}},
-		Index:     []store.IndexOp{put("kind", "old", "first"), put("kind", "removed", "still here"), put("kind", "taken", "t")},
+		Index:     []store.IndexOp{putOp("kind", "old", "first"), putOp("kind", "removed", "still here"), putOp("kind", "taken", "t")},
 	})
 	return c
 }
 
 func leavesNothing(k *kit, want error) {
-	c := prepare(k)
-	b := full(c.Epoch)
+	c := prepareAtomic(k)
+	b := fullBatch(c.Epoch)
 	switch {
 	case errors.Is(want, store.ErrConflict):
 		b.Records = b.Records[1:]
@@ -64,7 +64,7 @@ func leavesNothing(k *kit, want error) {
 // untouched checks that all is as prepare left it.
 func untouched(k *kit) {
 	k.Helper()
-	k.holds("s", Records("s", 1, 1, 300))
+	k.requireRecords("s", Records("s", 1, 1, 300))
 	k.snapshotIs("s", "old", &store.Snapshot{SessionID: "s", Name: "old", Sequence: 1, Data: []byte("first")})
 	k.snapshotIs("s", "new", nil)
 	k.scanIs(store.Scan{Kind: "kind"}, map[string][]byte{"old": []byte("first"), "removed": []byte("still here"), "taken": []byte("t")})
@@ -72,10 +72,10 @@ func untouched(k *kit) {
 }
 
 func leavesEverything(k *kit) {
-	b := full(prepare(k).Epoch)
+	b := fullBatch(prepareAtomic(k).Epoch)
 	k.mustAppend(b)
 	for range 2 {
-		k.holds("s", Records("s", 1, 3, 300))
+		k.requireRecords("s", Records("s", 1, 3, 300))
 		k.snapshotIs("s", "old", &b.Snapshots[0])
 		k.snapshotIs("s", "new", &b.Snapshots[1])
 		k.scanIs(store.Scan{Kind: "kind"}, map[string][]byte{
@@ -87,8 +87,8 @@ func leavesEverything(k *kit) {
 }
 
 func oldBlobSurvives(k *kit) {
-	b := full(prepare(k).Epoch)
-	k.put(b.Blobs[0])
+	b := fullBatch(prepareAtomic(k).Epoch)
+	k.putBlob(b.Blobs[0])
 	b.Records = b.Records[1:]
 	k.refuse(b, store.ErrConflict)
 	k.blobIs(refOf(b.Blobs[0]), b.Blobs[0])

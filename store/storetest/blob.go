@@ -55,7 +55,7 @@ func blobContents() map[string][]byte {
 func blobSizes(k *kit) {
 	all := blobContents()
 	for _, name := range sortedKeys(all) {
-		k.put(all[name])
+		k.putBlob(all[name])
 		k.blobIs(refOf(all[name]), all[name])
 	}
 	k.reopen()
@@ -82,7 +82,7 @@ func (k *kit) closeBlob(b store.Blob) {
 func blobSeek(k *kit) {
 	const c = store.ChunkSize
 	content := random(9, 3*c+1000)
-	b := k.open(k.put(content).Ref)
+	b := k.open(k.putBlob(content).Ref)
 	defer k.closeBlob(b)
 	size := int64(len(content))
 	for _, at := range []int64{size - 10, 0, c - 1, c, c + 1, 2*c - 5, 3 * c, 3*c + 999, 17, size, size + 1, size + 10*c} {
@@ -139,8 +139,8 @@ func blobPieces(k *kit) {
 
 func blobDedup(k *kit) {
 	content := random(13, store.ChunkSize*2+7)
-	k.put(content)
-	k.put(content)
+	k.putBlob(content)
+	k.putBlob(content)
 	k.blobIs(refOf(content), content)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: k.claim("s").Epoch, Blobs: [][]byte{content, content}})
 	k.blobIs(refOf(content), content)
@@ -172,9 +172,9 @@ func blobConcurrent(k *kit) {
 
 func blobDelete(k *kit) {
 	content, other := random(19, store.ChunkSize*2+1), []byte("other")
-	k.put(content)
-	k.put(content)
-	k.put(other)
+	k.putBlob(content)
+	k.putBlob(content)
+	k.putBlob(other)
 	for range 2 { // the second finds nothing, which is no error
 		if err := k.s.DeleteBlob(k.ctx, refOf(content)); err != nil {
 			k.Errorf("DeleteBlob: %v", err)
@@ -184,12 +184,12 @@ func blobDelete(k *kit) {
 	k.reopen()
 	k.blobIs(refOf(content), nil)
 	k.blobIs(refOf(other), other)
-	k.put(content)
+	k.putBlob(content)
 	k.blobIs(refOf(content), content)
 }
 
 func blobNotFound(k *kit) {
-	k.put([]byte("some"))
+	k.putBlob([]byte("some"))
 	k.blobIs(refOf([]byte("never put")), nil)
 	good := refOf([]byte("some"))
 	for _, ref := range []string{"", "sha256:", "some", good[:len(good)-1], good + "0", good[len("sha256:"):], "md5:" + good[len("sha256:"):], "sha256:" + string(padding(1, 64))} {
@@ -214,7 +214,7 @@ func blobReaderFails(k *kit) {
 		k.blobIs(refOf(content[:n]), nil)
 	}
 	k.blobIs(refOf(content), nil)
-	k.put(content)
+	k.putBlob(content)
 	k.blobIs(refOf(content), content)
 }
 

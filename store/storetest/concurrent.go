@@ -52,7 +52,7 @@ func readersDuringAppends(k *kit) {
 	if err := errors.Join(errs...); err != nil {
 		k.Errorf("%v", err)
 	}
-	k.holds("s", Records("s", 1, batches*perBatch, 120))
+	k.requireRecords("s", Records("s", 1, batches*perBatch, 120))
 }
 
 func appendBatches(k *kit, c store.Claim, batches int, acknowledged *atomic.Uint64) error {
@@ -64,7 +64,7 @@ func appendBatches(k *kit, c store.Claim, batches int, acknowledged *atomic.Uint
 		b := &store.Batch{
 			SessionID: "s", Epoch: c.Epoch, Records: r,
 			Snapshots: []store.Snapshot{{SessionID: "s", Name: "n", Sequence: head.Sequence, Hash: head.Hash, Data: seq}},
-			Index:     []store.IndexOp{put("k", "head", string(seq))},
+			Index:     []store.IndexOp{putOp("k", "head", string(seq))},
 		}
 		if err := k.s.Append(k.ctx, []*store.Batch{b})[0]; err != nil {
 			return fmt.Errorf("append: %w", err)
@@ -77,7 +77,7 @@ func appendBatches(k *kit, c store.Claim, batches int, acknowledged *atomic.Uint
 // lookAtPrefix reads the session both ways and checks that it is a whole prefix
 // that has at least what was acknowledged before.
 func lookAtPrefix(ctx context.Context, s store.Store, acknowledged uint64) error {
-	up, err := drain(s.Read(ctx, "s", store.Range{}))
+	up, err := drainSeq(s.Read(ctx, "s", store.Range{}))
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
@@ -87,7 +87,7 @@ func lookAtPrefix(ctx context.Context, s store.Store, acknowledged uint64) error
 	if n := uint64(len(up)); n < acknowledged || n%perBatch != 0 {
 		return fmt.Errorf("a read sees %d records, %d were acknowledged before, in batches of %d", n, acknowledged, perBatch)
 	}
-	down, err := drain(s.Read(ctx, "s", store.Range{Reverse: true}))
+	down, err := drainSeq(s.Read(ctx, "s", store.Range{Reverse: true}))
 	if err != nil {
 		return fmt.Errorf("read reverse: %w", err)
 	}
@@ -150,7 +150,7 @@ func writersBesideEachOther(k *kit) {
 	}
 	for i := range writers {
 		id := fmt.Sprintf("w%02d", i)
-		k.holds(id, Records(id, 1, appends, 100))
+		k.requireRecords(id, Records(id, 1, appends, 100))
 	}
 }
 
@@ -253,7 +253,7 @@ func callsInsideIteration(k *kit) {
 	for i := range loops {
 		id := fmt.Sprintf("s%02d", i)
 		k.grow(id, 4, 100)
-		k.ops(put("k"+id, "a", "1"), put("k"+id, "b", "2"))
+		k.ops(putOp("k"+id, "a", "1"), putOp("k"+id, "b", "2"))
 		wg.Go(func() {
 			n := 0
 			for e, err := range k.s.Scan(k.ctx, store.Scan{Kind: "k" + id}) {
@@ -304,7 +304,7 @@ func followEnds(k *kit) {
 	ctx, cancel := context.WithCancel(k.ctx)
 	ended := make(chan error)
 	go func() {
-		_, err := drain(k.s.Follow(ctx))
+		_, err := drainSeq(k.s.Follow(ctx))
 		ended <- err
 	}()
 	k.grow("s", 3, 100)

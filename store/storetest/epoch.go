@@ -15,7 +15,7 @@ func epochChecks() []check {
 		{"append with another epoch is fenced", appendOtherEpoch},
 		{"a second claim fences the first", claimFences},
 		{"a claim of one session leaves others alone", claimLeavesOthers},
-		{"release", release},
+		{"release", testRelease},
 		{"release of an old claim is ignored", releaseOld},
 		{"epochs grow over a reopen", epochsOverReopen},
 		{"concurrent claims get different epochs", claimConcurrently},
@@ -30,7 +30,7 @@ func claimNew(k *kit) {
 	if c.Head != (store.Head{}) {
 		k.Errorf("Claim of a new session returned head %+v", c.Head)
 	}
-	k.holds("new", nil)
+	k.requireRecords("new", nil)
 }
 
 func claimHead(k *kit) {
@@ -47,7 +47,7 @@ func appendUnclaimed(k *kit) {
 	for _, epoch := range []uint64{0, 1, 2, math.MaxUint64} {
 		k.refuse(&store.Batch{SessionID: "s", Epoch: epoch, Records: Records("s", 1, 1, 100)}, store.ErrFenced)
 	}
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 }
 
 func appendOtherEpoch(k *kit) {
@@ -55,7 +55,7 @@ func appendOtherEpoch(k *kit) {
 	for _, epoch := range []uint64{0, c.Epoch - 1, c.Epoch + 1, math.MaxUint64} {
 		k.refuse(&store.Batch{SessionID: "s", Epoch: epoch, Records: Records("s", 1, 1, 100)}, store.ErrFenced)
 	}
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 }
 
 func claimFences(k *kit) {
@@ -70,7 +70,7 @@ func claimFences(k *kit) {
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: second.Epoch, Records: all[1:2]})
 	k.refuse(&store.Batch{SessionID: "s", Epoch: first.Epoch, Records: all[2:]}, store.ErrFenced)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: second.Epoch, Records: all[2:]})
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func claimLeavesOthers(k *kit) {
@@ -85,7 +85,7 @@ func claimLeavesOthers(k *kit) {
 	}
 }
 
-func release(k *kit) {
+func testRelease(k *kit) {
 	c := k.claim("s")
 	all := Records("s", 1, 2, 100)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[:1]})
@@ -98,7 +98,7 @@ func release(k *kit) {
 		k.Errorf("the claim after a release is %+v, the one before had epoch %d", next, c.Epoch)
 	}
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: next.Epoch, Records: all[1:]})
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func releaseOld(k *kit) {

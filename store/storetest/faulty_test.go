@@ -24,9 +24,9 @@ func TestFaultyFailsTheNthAppend(t *testing.T) {
 	f.FailAppend(2, errInjected)
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: epoch, Records: all[:1]})
 	k.refuse(&store.Batch{SessionID: "s", Epoch: epoch, Records: all[1:]}, errInjected)
-	k.holds("s", all[:1])
+	k.requireRecords("s", all[:1])
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: epoch, Records: all[1:]})
-	k.holds("s", all)
+	k.requireRecords("s", all)
 	if n := f.Calls(OpAppend); n != 3 {
 		t.Errorf("counted %d appends, want 3", n)
 	}
@@ -38,10 +38,10 @@ func TestFaultyLosesTheAnswer(t *testing.T) {
 	epoch := k.claim("s").Epoch
 	f.LoseAnswer(1, false)
 	k.refuse(&store.Batch{SessionID: "s", Epoch: epoch, Records: all[:1]}, store.ErrUnknownOutcome)
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 	f.LoseAnswer(1, true)
 	k.refuse(&store.Batch{SessionID: "s", Epoch: epoch, Records: all[:1]}, store.ErrUnknownOutcome)
-	k.holds("s", all[:1])
+	k.requireRecords("s", all[:1])
 }
 
 func TestFaultyHolds(t *testing.T) {
@@ -51,12 +51,12 @@ func TestFaultyHolds(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- f.Append(t.Context(), []*store.Batch{b})[0] }()
 	<-reached
-	k.holds("s", nil)
+	k.requireRecords("s", nil)
 	release()
 	if err := <-result; err != nil {
 		t.Errorf("the held append: %v", err)
 	}
-	k.holds("s", b.Records)
+	k.requireRecords("s", b.Records)
 
 	reached, _ = f.HoldAppend(1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func TestFaultyBreaks(t *testing.T) {
 	if err := f.Err(); !errors.Is(err, store.ErrFailed) {
 		t.Errorf("Err on a broken store: %v", err)
 	}
-	k.holds("s", all)
+	k.requireRecords("s", all)
 	f.Break(nil)
 	k.grow("s", 1, 50)
 	if err := f.Err(); err != nil {
@@ -91,11 +91,11 @@ func TestFaultyReads(t *testing.T) {
 	k, f := faultyKit(t)
 	k.grow("s", 3, 50)
 	f.Inject(OpRead, 1, Fault{Err: store.ErrCorrupt, Applied: true})
-	if got, err := drain(f.Read(t.Context(), "s", store.Range{})); len(got) != 3 || !errors.Is(err, store.ErrCorrupt) {
+	if got, err := drainSeq(f.Read(t.Context(), "s", store.Range{})); len(got) != 3 || !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Read yields %d records and %v, want 3 and ErrCorrupt", len(got), err)
 	}
 	f.Inject(OpRead, 1, Fault{Err: errInjected})
-	if got, err := drain(f.Read(t.Context(), "s", store.Range{})); len(got) != 0 || !errors.Is(err, errInjected) {
+	if got, err := drainSeq(f.Read(t.Context(), "s", store.Range{})); len(got) != 0 || !errors.Is(err, errInjected) {
 		t.Errorf("Read yields %d records and %v, want the error alone", len(got), err)
 	}
 	f.Inject(OpHead, 1, Fault{Err: errInjected})
@@ -110,7 +110,7 @@ func TestFaultyReads(t *testing.T) {
 	if _, err := f.PutBlob(t.Context(), nil); !errors.Is(err, errInjected) {
 		t.Errorf("PutBlob: %v", err)
 	}
-	k.put([]byte("the next goes through"))
+	k.putBlob([]byte("the next goes through"))
 }
 
 // TestFaultyPassesTheSuite: without faults nobody notices the wrapper.

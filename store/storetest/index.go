@@ -34,19 +34,19 @@ func (k *kit) ops(ops ...store.IndexOp) {
 
 func indexPut(k *kit) {
 	k.value("kind", "key", nil)
-	k.ops(put("kind", "key", "1"))
+	k.ops(putOp("kind", "key", "1"))
 	k.value("kind", "key", []byte("1"))
-	k.ops(put("kind", "key", "2"), put("kind", "key2", "x"))
+	k.ops(putOp("kind", "key", "2"), putOp("kind", "key2", "x"))
 	k.value("kind", "key", []byte("2"))
-	k.ops(remove("kind", "key"), remove("kind", "absent"), remove("nokind", "absent"))
+	k.ops(removeOp("kind", "key"), removeOp("kind", "absent"), removeOp("nokind", "absent"))
 	k.value("kind", "key", nil)
 	k.scanIs(store.Scan{Kind: "kind"}, map[string][]byte{"key2": []byte("x")})
 	k.scanIs(store.Scan{Kind: "nokind"}, nil)
 }
 
 func indexOrder(k *kit) {
-	k.ops(put("k", "a", "old"), put("k", "c", "old"))
-	k.ops(put("k", "a", "1"), put("k", "a", "2"), put("k", "b", "1"), remove("k", "b"), remove("k", "c"), put("k", "c", "new"))
+	k.ops(putOp("k", "a", "old"), putOp("k", "c", "old"))
+	k.ops(putOp("k", "a", "1"), putOp("k", "a", "2"), putOp("k", "b", "1"), removeOp("k", "b"), removeOp("k", "c"), putOp("k", "c", "new"))
 	k.scanIs(store.Scan{Kind: "k"}, map[string][]byte{"a": []byte("2"), "c": []byte("new")})
 }
 
@@ -55,14 +55,14 @@ func indexIfAbsent(k *kit) {
 	c := k.claim("s")
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putNew("k", "a", "second")}}, store.ErrExists)
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putNew("k", "b", "1"), putNew("k", "b", "2")}}, store.ErrExists)
-	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{put("k", "c", "1"), putNew("k", "c", "2")}}, store.ErrExists)
-	guard := remove("k", "a") // a delete can be guarded too, absurd as it is
+	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putOp("k", "c", "1"), putNew("k", "c", "2")}}, store.ErrExists)
+	guard := removeOp("k", "a") // a delete can be guarded too, absurd as it is
 	guard.IfAbsent = true
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{guard}}, store.ErrExists)
 	k.scanIs(store.Scan{Kind: "k"}, map[string][]byte{"a": []byte("first")})
-	k.ops(remove("k", "a"), putNew("k", "a", "third"))
+	k.ops(removeOp("k", "a"), putNew("k", "a", "third"))
 	k.value("k", "a", []byte("third"))
-	k.ops(remove("k", "a"))
+	k.ops(removeOp("k", "a"))
 	k.ops(putNew("k", "a", ""))
 	c = k.claim("s")
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putNew("k", "a", "an empty value is a value")}}, store.ErrExists)
@@ -77,24 +77,24 @@ func indexIfAbsentAcross(k *kit) {
 		batch("a", a.Epoch, 2, putNew("k", "x", "a")), // fails, so x stays free
 		batch("b", b.Epoch, 1, putNew("k", "x", "b")),
 		batch("c", c.Epoch, 1, putNew("k", "x", "c")),
-		batch("b", b.Epoch, 2, remove("k", "x")),
+		batch("b", b.Epoch, 2, removeOp("k", "x")),
 		batch("d", d.Epoch, 1, putNew("k", "x", "d")),
 	)
-	wants(k, errs, store.ErrConflict, nil, store.ErrExists, nil, nil)
+	wantErrors(k, errs, store.ErrConflict, nil, store.ErrExists, nil, nil)
 	k.value("k", "x", []byte("d"))
-	k.holds("a", nil)
-	k.holds("c", nil)
+	k.requireRecords("a", nil)
+	k.requireRecords("c", nil)
 }
 
 func indexValues(k *kit) {
 	large := string(padding(7, 300<<10))
-	k.ops(put("k", "empty", ""), put("k", "large", large), put("k", "zeros", "\x00\x00"))
+	k.ops(putOp("k", "empty", ""), putOp("k", "large", large), putOp("k", "zeros", "\x00\x00"))
 	want := map[string][]byte{"empty": {}, "large": []byte(large), "zeros": []byte("\x00\x00")}
 	k.scanIs(store.Scan{Kind: "k"}, want)
 	for key, v := range want {
 		k.value("k", key, v)
 	}
-	k.ops(put("k", "large", ""))
+	k.ops(putOp("k", "large", ""))
 	k.value("k", "large", []byte{})
 }
 
@@ -110,7 +110,7 @@ func indexBytes(k *kit) {
 	want := map[string][]byte{}
 	for i, key := range oddKeys {
 		want[key] = fmt.Appendf(nil, "%d", i)
-		ops = append(ops, put("k", key, string(want[key])))
+		ops = append(ops, putOp("k", key, string(want[key])))
 	}
 	k.ops(ops...)
 	edges := append([]string{""}, oddKeys...)
@@ -125,7 +125,7 @@ func indexBytes(k *kit) {
 	for key, v := range want {
 		k.value("k", key, v)
 	}
-	k.ops(remove("k", "a\xff"), remove("k", "\x00"))
+	k.ops(removeOp("k", "a\xff"), removeOp("k", "\x00"))
 	delete(want, "a\xff")
 	delete(want, "\x00")
 	k.scanIs(store.Scan{Kind: "k"}, want)
@@ -134,7 +134,7 @@ func indexBytes(k *kit) {
 func indexKinds(k *kit) {
 	kinds := []string{"k", "k1", "k.1", "kk", "K", "k/", "k-a", strings.Repeat("k", 64)}
 	for _, kind := range kinds {
-		k.ops(put(kind, "key", "of "+kind), put(kind, "1key", "1 of "+kind), put(kind, "\xff", "last of "+kind))
+		k.ops(putOp(kind, "key", "of "+kind), putOp(kind, "1key", "1 of "+kind), putOp(kind, "\xff", "last of "+kind))
 	}
 	for _, kind := range kinds {
 		want := map[string][]byte{"key": []byte("of " + kind), "1key": []byte("1 of " + kind), "\xff": []byte("last of " + kind)}
@@ -143,14 +143,14 @@ func indexKinds(k *kit) {
 		k.scanIs(store.Scan{Kind: kind, After: "\xff"}, want)
 		k.value(kind, "key", want["key"])
 	}
-	k.ops(remove("k", "key"))
+	k.ops(removeOp("k", "key"))
 	k.value("k1", "key", []byte("of k1"))
 }
 
 func indexStop(k *kit) {
 	var ops []store.IndexOp
 	for i := range 50 {
-		ops = append(ops, put("k", fmt.Sprintf("%02d", i), "value"))
+		ops = append(ops, putOp("k", fmt.Sprintf("%02d", i), "value"))
 	}
 	k.ops(ops...)
 	n := 0
@@ -188,7 +188,7 @@ func anyKey() *rapid.Generator[string] {
 func indexProperty(k *kit) {
 	round := 0
 	rapid.Check(k.tb, func(t *rapid.T) {
-		k := k.with(t)
+		k := k.withReporter(t)
 		round++
 		kind, want := fmt.Sprintf("p%d.", round), map[string][]byte{}
 		for range rapid.IntRange(1, 3).Draw(t, "batches") {
@@ -205,12 +205,12 @@ func anyOps(t *rapid.T, kind string, want map[string][]byte) []store.IndexOp {
 	var ops []store.IndexOp
 	for _, key := range rapid.SliceOfN(anyKey(), 0, 12).Draw(t, "keys") {
 		if rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
-			ops = append(ops, remove(kind, key))
+			ops = append(ops, removeOp(kind, key))
 			delete(want, key)
 			continue
 		}
 		value := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "value")
-		ops = append(ops, put(kind, key, string(value)))
+		ops = append(ops, putOp(kind, key, string(value)))
 		want[key] = value
 	}
 	return ops
@@ -233,9 +233,9 @@ func indexPaging(k *kit) {
 	for i := range 1_234 {
 		key := fmt.Sprintf("item/%d\xff", i*7919%1_234)
 		want[key] = []byte("v")
-		ops = append(ops, put("k", key, "v"))
+		ops = append(ops, putOp("k", key, "v"))
 	}
-	k.ops(append(ops, put("k", "item", "before"), put("k", "item0", "after"))...)
+	k.ops(append(ops, putOp("k", "item", "before"), putOp("k", "item0", "after"))...)
 	for _, reverse := range []bool{false, true} {
 		var got []store.Entry
 		for cursor := ""; ; {

@@ -16,7 +16,7 @@ func (k *kit) claim(id string) store.Claim {
 	k.Helper()
 	c, err := k.s.Claim(k.ctx, id)
 	if err != nil {
-		k.Fatalf("Claim(%s): %v", short(id), err)
+		k.Fatalf("Claim(%s): %v", shortID(id), err)
 	}
 	return c
 }
@@ -36,7 +36,7 @@ func (k *kit) mustAppend(batches ...*store.Batch) {
 	k.Helper()
 	for i, err := range k.append(batches...) {
 		if err != nil {
-			k.Fatalf("Append, batch %d of session %s: %v", i, short(batches[i].SessionID), err)
+			k.Fatalf("Append, batch %d of session %s: %v", i, shortID(batches[i].SessionID), err)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func (k *kit) mustAppend(batches ...*store.Batch) {
 func (k *kit) refuse(b *store.Batch, want error) {
 	k.Helper()
 	if err := k.append(b)[0]; !errors.Is(err, want) {
-		k.Errorf("Append to session %s: got error %v, want %v", short(b.SessionID), err, want)
+		k.Errorf("Append to session %s: got error %v, want %v", shortID(b.SessionID), err, want)
 	}
 }
 
@@ -61,14 +61,14 @@ func (k *kit) grow(id string, n, size int) []store.Record {
 // read returns what a range selects.
 func (k *kit) read(id string, r store.Range) []store.Record {
 	k.Helper()
-	return collect(k, fmt.Sprintf("Read(%s, %+v)", short(id), r), k.s.Read(k.ctx, id, r))
+	return collectAll(k, fmt.Sprintf("Read(%s, %+v)", shortID(id), r), k.s.Read(k.ctx, id, r))
 }
 
-// holds fails unless a session consists of exactly these records.
-func (k *kit) holds(id string, want []store.Record) {
+// requireRecords fails unless a session consists of exactly these records.
+func (k *kit) requireRecords(id string, want []store.Record) {
 	k.Helper()
 	if d := diffRecords(k.read(id, store.Range{}), want); d != "" {
-		k.Errorf("session %s: %s", short(id), d)
+		k.Errorf("session %s: %s", shortID(id), d)
 	}
 	k.headIs(id, HeadOf(want))
 }
@@ -77,7 +77,7 @@ func (k *kit) head(id string) store.Head {
 	k.Helper()
 	h, err := k.s.Head(k.ctx, id)
 	if err != nil {
-		k.Fatalf("Head(%s): %v", short(id), err)
+		k.Fatalf("Head(%s): %v", shortID(id), err)
 	}
 	return h
 }
@@ -85,7 +85,7 @@ func (k *kit) head(id string) store.Head {
 func (k *kit) headIs(id string, want store.Head) {
 	k.Helper()
 	if got := k.head(id); got != want {
-		k.Errorf("the head of session %s is %d %.4x, want %d %.4x", short(id), got.Sequence, got.Hash, want.Sequence, want.Hash)
+		k.Errorf("the head of session %s is %d %.4x, want %d %.4x", shortID(id), got.Sequence, got.Hash, want.Sequence, want.Hash)
 	}
 }
 
@@ -95,16 +95,16 @@ func (k *kit) value(kind, key string, want []byte) {
 	got, err := k.s.Get(k.ctx, kind, key)
 	switch {
 	case want == nil && !errors.Is(err, store.ErrNotFound):
-		k.Errorf("Get(%s, %q) = %s, %v, want ErrNotFound", kind, key, quote(got), err)
+		k.Errorf("Get(%s, %q) = %s, %v, want ErrNotFound", kind, key, quoteBytes(got), err)
 	case want != nil && (err != nil || !bytes.Equal(got, want)):
-		k.Errorf("Get(%s, %q) = %s, %v, want %s", kind, key, quote(got), err, quote(want))
+		k.Errorf("Get(%s, %q) = %s, %v, want %s", kind, key, quoteBytes(got), err, quoteBytes(want))
 	}
 }
 
 // scan returns what a scan selects.
 func (k *kit) scan(s store.Scan) []store.Entry {
 	k.Helper()
-	return collect(k, fmt.Sprintf("Scan(%s)", describe(s)), k.s.Scan(k.ctx, s))
+	return collectAll(k, fmt.Sprintf("Scan(%s)", describeScan(s)), k.s.Scan(k.ctx, s))
 }
 
 // scanIs compares a scan with the reference's.
@@ -112,7 +112,7 @@ func (k *kit) scanIs(s store.Scan, kind map[string][]byte) {
 	k.Helper()
 	got, want := k.scan(s), scanMap(kind, s)
 	if !equalEntries(got, want) {
-		k.Errorf("Scan(%s) = %s, want %s", describe(s), entries(got), entries(want))
+		k.Errorf("Scan(%s) = %s, want %s", describeScan(s), entriesText(got), entriesText(want))
 	}
 }
 
@@ -128,10 +128,10 @@ func equalEntries(a, b []store.Entry) bool {
 	return true
 }
 
-func entries(list []store.Entry) string {
+func entriesText(list []store.Entry) string {
 	var b strings.Builder
 	for _, e := range list {
-		fmt.Fprintf(&b, " %s/%q=%s", e.Kind, e.Key, quote(e.Value))
+		fmt.Fprintf(&b, " %s/%q=%s", e.Kind, e.Key, quoteBytes(e.Value))
 	}
 	return "[" + strings.TrimPrefix(b.String(), " ") + "]"
 }
@@ -142,9 +142,9 @@ func (k *kit) snapshotIs(id, name string, want *store.Snapshot) {
 	got, err := k.s.Snapshot(k.ctx, id, name)
 	switch {
 	case want == nil && !errors.Is(err, store.ErrNotFound):
-		k.Errorf("Snapshot(%s, %s) = %s, %v, want ErrNotFound", short(id), name, snapshotText(got), err)
+		k.Errorf("Snapshot(%s, %s) = %s, %v, want ErrNotFound", shortID(id), name, snapshotText(got), err)
 	case want != nil && (err != nil || !equalSnapshot(got, *want)):
-		k.Errorf("Snapshot(%s, %s) = %s, %v, want %s", short(id), name, snapshotText(got), err, snapshotText(*want))
+		k.Errorf("Snapshot(%s, %s) = %s, %v, want %s", shortID(id), name, snapshotText(got), err, snapshotText(*want))
 	}
 }
 
@@ -153,8 +153,8 @@ func equalSnapshot(a, b store.Snapshot) bool {
 	return same && a.SessionID == b.SessionID && a.Name == b.Name && a.Sequence == b.Sequence && a.Hash == b.Hash
 }
 
-// put stores a blob and fails the check if it can't.
-func (k *kit) put(content []byte) store.BlobInfo {
+// putBlob stores a blob and fails the check if it can't.
+func (k *kit) putBlob(content []byte) store.BlobInfo {
 	k.Helper()
 	info, err := k.s.PutBlob(k.ctx, bytes.NewReader(content))
 	if err != nil {
@@ -195,20 +195,20 @@ func (k *kit) blobIs(ref string, want []byte) {
 // sessionsAfter returns the ids of all sessions after one.
 func (k *kit) sessionsAfter(id string) []string {
 	k.Helper()
-	return collect(k, fmt.Sprintf("Sessions(%s)", short(id)), k.s.Sessions(k.ctx, id))
+	return collectAll(k, fmt.Sprintf("Sessions(%s)", shortID(id)), k.s.Sessions(k.ctx, id))
 }
 
-// collect drains an iterator without copying: engines must not reuse buffers.
-func collect[V any](r reporter, what string, seq iter.Seq2[V, error]) []V {
+// collectAll drains an iterator without copying: engines must not reuse buffers.
+func collectAll[V any](r reporter, what string, seq iter.Seq2[V, error]) []V {
 	r.Helper()
-	list, err := drain(seq)
+	list, err := drainSeq(seq)
 	if err != nil {
 		r.Fatalf("%s, after %d: %v", what, len(list), err)
 	}
 	return list
 }
 
-func drain[V any](seq iter.Seq2[V, error]) ([]V, error) {
+func drainSeq[V any](seq iter.Seq2[V, error]) ([]V, error) {
 	var list []V
 	for v, err := range seq {
 		if err != nil {
@@ -219,8 +219,8 @@ func drain[V any](seq iter.Seq2[V, error]) ([]V, error) {
 	return list, nil
 }
 
-// quote prints bytes, long ones in part.
-func quote(p []byte) string {
+// quoteBytes prints bytes, long ones in part.
+func quoteBytes(p []byte) string {
 	if len(p) > 40 {
 		return fmt.Sprintf("%q…(%d)", p[:30], len(p))
 	}
@@ -228,32 +228,32 @@ func quote(p []byte) string {
 }
 
 func snapshotText(s store.Snapshot) string {
-	return fmt.Sprintf("{%s %s at %d %.4x %s}", short(s.SessionID), s.Name, s.Sequence, s.Hash, quote(s.Data))
+	return fmt.Sprintf("{%s %s at %d %.4x %s}", shortID(s.SessionID), s.Name, s.Sequence, s.Hash, quoteBytes(s.Data))
 }
 
-// short keeps long ids out of messages.
-func short(id string) string {
+// shortID keeps long ids out of messages.
+func shortID(id string) string {
 	if len(id) > 24 {
 		return fmt.Sprintf("%s…(%d)", id[:20], len(id))
 	}
 	return id
 }
 
-func put(kind, key, value string) store.IndexOp {
+func putOp(kind, key, value string) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: []byte(value)}}
 }
 
 func putNew(kind, key, value string) store.IndexOp {
-	op := put(kind, key, value)
+	op := putOp(kind, key, value)
 	op.IfAbsent = true
 	return op
 }
 
-func remove(kind, key string) store.IndexOp {
+func removeOp(kind, key string) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key}, Delete: true}
 }
 
-// describe prints a scan so that odd bytes can be read.
-func describe(s store.Scan) string {
+// describeScan prints a scan so that odd bytes can be read.
+func describeScan(s store.Scan) string {
 	return fmt.Sprintf("%s prefix %q after %q limit %d reverse %v", s.Kind, s.Prefix, s.After, s.Limit, s.Reverse)
 }

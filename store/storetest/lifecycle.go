@@ -77,14 +77,14 @@ func reopenFindsAll(k *kit) {
 			key := fmt.Sprintf("key%d-%d", i, round)
 			index[key] = fmt.Appendf(nil, "%d", round)
 			k.mustAppend(&store.Batch{
-				SessionID: id, Epoch: c.Epoch, Records: records, Index: []store.IndexOp{put("k", key, string(index[key]))},
+				SessionID: id, Epoch: c.Epoch, Records: records, Index: []store.IndexOp{putOp("k", key, string(index[key]))},
 				Snapshots: []store.Snapshot{{SessionID: id, Name: "n", Sequence: HeadOf(records).Sequence, Data: fmt.Appendf(nil, "%d", round)}},
 				Blobs:     [][]byte{fmt.Appendf(nil, "blob %d %d", i, round)},
 			})
 		}
 		k.reopen()
 		for id, records := range want {
-			k.holds(id, records)
+			k.requireRecords(id, records)
 			k.snapshotIs(id, "n", &store.Snapshot{SessionID: id, Name: "n", Sequence: HeadOf(records).Sequence, Data: fmt.Appendf(nil, "%d", round)})
 		}
 		k.scanIs(store.Scan{Kind: "k"}, index)
@@ -99,14 +99,14 @@ type call struct {
 	do   func(ctx context.Context, s store.Store) error
 }
 
-// calls returns every method that takes a context but Follow, for the session
+// contextCalls returns every method that takes a context but Follow, for the session
 // "s" with the epoch given and a blob that exists.
-func calls(epoch uint64, ref string) []call {
+func contextCalls(epoch uint64, ref string) []call {
 	return append(readCalls(ref), []call{
 		{"Claim", func(ctx context.Context, s store.Store) error { _, err := s.Claim(ctx, "s"); return err }},
 		{"Release", func(ctx context.Context, s store.Store) error { return s.Release(ctx, "s", epoch) }},
 		{"Append", func(ctx context.Context, s store.Store) error {
-			b := store.Batch{SessionID: "s", Epoch: epoch, Records: Records("s", 2, 1, 100), Index: []store.IndexOp{put("k", "new", "v")}}
+			b := store.Batch{SessionID: "s", Epoch: epoch, Records: Records("s", 2, 1, 100), Index: []store.IndexOp{putOp("k", "new", "v")}}
 			return s.Append(ctx, []*store.Batch{&b})[0]
 		}},
 		{"PutBlob", func(ctx context.Context, s store.Store) error {
@@ -125,17 +125,17 @@ func readCalls(ref string) []call {
 	return []call{
 		{"Head", func(ctx context.Context, s store.Store) error { _, err := s.Head(ctx, "s"); return err }},
 		{"Read", func(ctx context.Context, s store.Store) error {
-			_, err := drain(s.Read(ctx, "s", store.Range{}))
+			_, err := drainSeq(s.Read(ctx, "s", store.Range{}))
 			return err
 		}},
 		{"Snapshot", func(ctx context.Context, s store.Store) error { _, err := s.Snapshot(ctx, "s", "n"); return err }},
-		{"Snapshots", func(ctx context.Context, s store.Store) error { _, err := drain(s.Snapshots(ctx, "s")); return err }},
+		{"Snapshots", func(ctx context.Context, s store.Store) error { _, err := drainSeq(s.Snapshots(ctx, "s")); return err }},
 		{"Get", func(ctx context.Context, s store.Store) error { _, err := s.Get(ctx, "k", "key"); return err }},
 		{"Scan", func(ctx context.Context, s store.Store) error {
-			_, err := drain(s.Scan(ctx, store.Scan{Kind: "k"}))
+			_, err := drainSeq(s.Scan(ctx, store.Scan{Kind: "k"}))
 			return err
 		}},
-		{"Sessions", func(ctx context.Context, s store.Store) error { _, err := drain(s.Sessions(ctx, "")); return err }},
+		{"Sessions", func(ctx context.Context, s store.Store) error { _, err := drainSeq(s.Sessions(ctx, "")); return err }},
 		{"Meta", func(ctx context.Context, s store.Store) error { _, err := s.Meta(ctx); return err }},
 		{"OpenBlob", func(ctx context.Context, s store.Store) error {
 			b, err := s.OpenBlob(ctx, ref)
@@ -151,10 +151,10 @@ func readCalls(ref string) []call {
 func something(k *kit) (epoch uint64, ref string) {
 	c := k.claim("s")
 	k.mustAppend(&store.Batch{
-		SessionID: "s", Epoch: c.Epoch, Records: Records("s", 1, 1, 100), Index: []store.IndexOp{put("k", "key", "v")},
+		SessionID: "s", Epoch: c.Epoch, Records: Records("s", 1, 1, 100), Index: []store.IndexOp{putOp("k", "key", "v")},
 		Snapshots: []store.Snapshot{{SessionID: "s", Name: "n", Data: []byte("d")}},
 	})
-	return c.Epoch, k.put([]byte("a blob")).Ref
+	return c.Epoch, k.putBlob([]byte("a blob")).Ref
 }
 
 func closedRefuses(k *kit) {
@@ -164,12 +164,12 @@ func closedRefuses(k *kit) {
 			k.Errorf("Close: %v", err)
 		}
 	}
-	for _, c := range calls(epoch, ref) {
+	for _, c := range contextCalls(epoch, ref) {
 		if err := c.do(k.ctx, k.s); !errors.Is(err, store.ErrClosed) {
 			k.Errorf("%s on a closed store: %v, want ErrClosed", c.name, err)
 		}
 	}
-	if _, err := drain(k.s.Follow(k.ctx)); !errors.Is(err, store.ErrClosed) {
+	if _, err := drainSeq(k.s.Follow(k.ctx)); !errors.Is(err, store.ErrClosed) {
 		k.Errorf("Follow on a closed store: %v, want ErrClosed", err)
 	}
 }
@@ -178,7 +178,7 @@ func endedContext(k *kit) {
 	epoch, ref := something(k)
 	ended, cancel := context.WithCancel(k.ctx)
 	cancel()
-	for _, c := range calls(epoch, ref) {
+	for _, c := range contextCalls(epoch, ref) {
 		if err := c.do(ended, k.s); !errors.Is(err, context.Canceled) {
 			k.Errorf("%s with an ended context: %v, want context.Canceled", c.name, err)
 		}
@@ -188,7 +188,7 @@ func endedContext(k *kit) {
 			k.Errorf("Follow with an ended context yields %v", err)
 		}
 	}
-	k.holds("s", Records("s", 1, 1, 100))
+	k.requireRecords("s", Records("s", 1, 1, 100))
 	k.value("k", "new", nil)
 	k.blobIs(refOf([]byte("new")), nil)
 	k.blobIs(ref, []byte("a blob"))
@@ -196,14 +196,14 @@ func endedContext(k *kit) {
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: epoch, Records: Records("s", 2, 1, 100)}) // the claim still holds
 }
 
-// contextEndsInRead: whoever sees an iterator end without an error takes what
+// contextEndsInRead: a caller that sees an iterator end without an error takes what
 // was yielded for everything there is.
 func contextEndsInRead(k *kit) {
 	const n = 2_000
 	k.grow("s", n, 100)
 	var ops []store.IndexOp
 	for i := range n {
-		ops = append(ops, put("k", fmt.Sprintf("%05d", i), "v"))
+		ops = append(ops, putOp("k", fmt.Sprintf("%05d", i), "v"))
 	}
 	k.ops(ops...)
 	endsWhole(k, "Read", n, func(ctx context.Context) iter.Seq2[store.Record, error] { return k.s.Read(ctx, "s", store.Range{}) })

@@ -38,7 +38,7 @@ func closeDuringCalls(k *kit) {
 	}
 	k.s = k.engine.Open()
 	for i, want := range acknowledged {
-		k.holds(fmt.Sprintf("s%d", i), want)
+		k.requireRecords(fmt.Sprintf("s%d", i), want)
 	}
 }
 
@@ -61,7 +61,7 @@ func appendUntilRefused(ctx context.Context, s store.Store, id string, c store.C
 
 func readUntilRefused(ctx context.Context, s store.Store, id string) error {
 	for {
-		records, err := drain(s.Read(ctx, id, store.Range{}))
+		records, err := drainSeq(s.Read(ctx, id, store.Range{}))
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func readUntilRefused(ctx context.Context, s store.Store, id string) error {
 func closeEndsFollow(k *kit) {
 	ended := make(chan error)
 	go func() {
-		_, err := drain(k.s.Follow(k.ctx))
+		_, err := drainSeq(k.s.Follow(k.ctx))
 		ended <- err
 	}()
 	k.grow("s", 1, 100)

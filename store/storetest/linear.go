@@ -235,7 +235,7 @@ func (c *client) batch(session int) (request, *store.Batch) {
 	in.last = HeadOf(batch.Records)
 	if c.rand.IntN(2) == 0 {
 		in.key, in.remove = c.rand.IntN(linearKeys), c.rand.IntN(2) == 0
-		op := remove("lin", fmt.Sprint(in.key))
+		op := removeOp("lin", fmt.Sprint(in.key))
 		if !in.remove {
 			in.value = fmt.Sprintf("%d/%d", c.id, c.appends)
 			op = putNew("lin", fmt.Sprint(in.key), in.value)

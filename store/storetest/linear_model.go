@@ -75,7 +75,7 @@ func linearModel() porcupine.Model {
 		Init: func() []any { return []any{world{}} },
 		Step: func(state, in, out any) []any {
 			var next []any
-			for _, w := range step(state.(world), in.(request), out.(answer)) {
+			for _, w := range possibleWorlds(state.(world), in.(request), out.(answer)) {
 				next = append(next, w)
 			}
 			return next
@@ -84,9 +84,9 @@ func linearModel() porcupine.Model {
 	}).ToModel()
 }
 
-// step returns the worlds that a call with this answer can lead to; none if the
+// possibleWorlds returns the worlds that a call with this answer can lead to; none if the
 // answer is wrong.
-func step(w world, in request, out answer) []world {
+func possibleWorlds(w world, in request, out answer) []world {
 	s := &w.sessions[in.session] // w is a copy
 	switch in.op {
 	case opClaim:
@@ -128,7 +128,7 @@ func stepClaim(w world, in request, out answer) []world {
 }
 
 func stepAppend(w world, in request, out answer) []world {
-	want := judge(w, in)
+	want := judgeCall(w, in)
 	after := w
 	if want == done {
 		after.sessions[in.session].head = in.last
@@ -142,7 +142,7 @@ func stepAppend(w world, in request, out answer) []world {
 	return onlyIf(out.outcome == want, after)
 }
 
-func judge(w world, in request) outcome {
+func judgeCall(w world, in request) outcome {
 	s := w.sessions[in.session]
 	switch {
 	case s.epoch != in.epoch || s.released:

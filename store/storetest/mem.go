@@ -176,7 +176,7 @@ func (m *Mem) judge(b *store.Batch, afterFailure bool) error {
 	return m.data.judgeIndex(b.Index)
 }
 
-// judgeTrim holds a removal against what is stored.
+// judgeTrim checks a removal against what is stored.
 func (s *memSession) judgeTrim(b *store.Batch) error {
 	if b.Trim == nil {
 		return nil

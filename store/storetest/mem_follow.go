@@ -36,7 +36,7 @@ func (m *Mem) Follow(ctx context.Context) iter.Seq2[store.Appended, error] {
 				return
 			case <-f.signal:
 			}
-			for _, a := range m.take(f) {
+			for _, a := range m.takeAppended(f) {
 				if !yield(a, nil) {
 					return
 				}
@@ -61,7 +61,7 @@ func (m *Mem) unfollow(f *follower) {
 	delete(m.data.followers, f)
 }
 
-func (m *Mem) take(f *follower) []store.Appended {
+func (m *Mem) takeAppended(f *follower) []store.Appended {
 	m.data.mu.Lock()
 	defer m.data.mu.Unlock()
 	var list []store.Appended

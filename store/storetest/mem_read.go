@@ -84,11 +84,11 @@ func inRange(records []store.Record, r store.Range) []store.Record {
 			in = append(in, rec)
 		}
 	}
-	return cut(in, r.Reverse, r.Limit)
+	return cutRange(in, r.Reverse, r.Limit)
 }
 
-// cut turns and shortens what a range or a scan selected.
-func cut[V any](list []V, reverse bool, limit int) []V {
+// cutRange turns and shortens what a range or a scan selected.
+func cutRange[V any](list []V, reverse bool, limit int) []V {
 	if reverse {
 		slices.Reverse(list)
 	}
@@ -196,7 +196,7 @@ func scanMap(kind map[string][]byte, s store.Scan) []store.Entry {
 			in = append(in, store.Entry{Kind: s.Kind, Key: key, Value: kind[key]})
 		}
 	}
-	return cut(in, s.Reverse, s.Limit)
+	return cutRange(in, s.Reverse, s.Limit)
 }
 
 // Sessions implements [store.Store].

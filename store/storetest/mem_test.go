@@ -61,7 +61,7 @@ func TestMemExpire(t *testing.T) {
 	if _, err := b.Claim(t.Context(), "s"); err != nil {
 		t.Fatalf("Claim after the lease: %v", err)
 	}
-	err = one(t.Context(), a, &store.Batch{SessionID: "s", Epoch: c.Epoch, Records: Records("s", 1, 1, 50)})
+	err = appendOne(t.Context(), a, &store.Batch{SessionID: "s", Epoch: c.Epoch, Records: Records("s", 1, 1, 50)})
 	if !errors.Is(err, store.ErrFenced) {
 		t.Errorf("the former owner's append: %v, want ErrFenced", err)
 	}

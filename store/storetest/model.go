@@ -157,7 +157,7 @@ func (m *machine) kind(t *rapid.T) string {
 }
 
 func (m *machine) indexOp(t *rapid.T) store.IndexOp {
-	op := put(m.kind(t), anyKey().Draw(t, "key"), string(rapid.SliceOfN(rapid.Byte(), 0, 4).Draw(t, "value")))
+	op := putOp(m.kind(t), anyKey().Draw(t, "key"), string(rapid.SliceOfN(rapid.Byte(), 0, 4).Draw(t, "value")))
 	switch rapid.IntRange(0, 4).Draw(t, "op") {
 	case 0:
 		op.Value, op.Delete = nil, true
@@ -181,8 +181,8 @@ func (m *machine) read(t *rapid.T) {
 }
 
 func (m *machine) readIs(t *rapid.T, id string, r store.Range) {
-	want := collect(t, "the reference's Read", m.ref.Read(m.ctx(), id, r))
-	if d := diffRecords(m.kit.with(t).read(id, r), want); d != "" {
+	want := collectAll(t, "the reference's Read", m.ref.Read(m.ctx(), id, r))
+	if d := diffRecords(m.kit.withReporter(t).read(id, r), want); d != "" {
 		t.Fatalf("Read(%s, %+v): %s", id, r, d)
 	}
 }
@@ -190,20 +190,20 @@ func (m *machine) readIs(t *rapid.T, id string, r store.Range) {
 func (m *machine) scan(t *rapid.T) { m.scanLike(t, anyScan(t, m.kind(t))) }
 
 func (m *machine) scanLike(t *rapid.T, s store.Scan) {
-	got := m.kit.with(t).scan(s)
-	want := collect(t, "the reference's Scan", m.ref.Scan(m.ctx(), s))
+	got := m.kit.withReporter(t).scan(s)
+	want := collectAll(t, "the reference's Scan", m.ref.Scan(m.ctx(), s))
 	if !equalEntries(got, want) {
-		t.Fatalf("Scan(%s) = %s, want %s", describe(s), entries(got), entries(want))
+		t.Fatalf("Scan(%s) = %s, want %s", describeScan(s), entriesText(got), entriesText(want))
 	}
 	for _, e := range want {
-		m.kit.with(t).value(e.Kind, e.Key, e.Value)
+		m.kit.withReporter(t).value(e.Kind, e.Key, e.Value)
 	}
 }
 
 func (m *machine) snapshots(t *rapid.T) { m.snapshotsOf(t, m.session(t)) }
 
 func (m *machine) snapshotsOf(t *rapid.T, id string) {
-	m.kit.with(t).snapshotsAre(id, collect(t, "the reference's Snapshots", m.ref.Snapshots(m.ctx(), id)))
+	m.kit.withReporter(t).snapshotsAre(id, collectAll(t, "the reference's Snapshots", m.ref.Snapshots(m.ctx(), id)))
 }
 
 func (m *machine) sessions(t *rapid.T) {
@@ -218,7 +218,7 @@ func (m *machine) sessions(t *rapid.T) {
 		}
 		got = append(got, id)
 	}
-	want := collect(t, "the reference's Sessions", m.ref.Sessions(m.ctx(), after))
+	want := collectAll(t, "the reference's Sessions", m.ref.Sessions(m.ctx(), after))
 	if !slices.Equal(got, want) {
 		t.Fatalf("Sessions(%s) = %q, want %q", after, got, want)
 	}
@@ -233,7 +233,7 @@ func (m *machine) blob(t *rapid.T) {
 			t.Fatalf("DeleteBlob: %v; the reference says %v", err, refErr)
 		}
 	case 1:
-		m.kit.with(t).put(content)
+		m.kit.withReporter(t).putBlob(content)
 		if _, err := m.ref.PutBlob(m.ctx(), strings.NewReader(string(content))); err != nil {
 			t.Fatalf("the reference's PutBlob: %v", err)
 		}
@@ -242,7 +242,7 @@ func (m *machine) blob(t *rapid.T) {
 	if b, err := m.ref.OpenBlob(m.ctx(), refOf(content)); err == nil {
 		want, _ = io.ReadAll(b) // from memory
 	}
-	m.kit.with(t).blobIs(refOf(content), want)
+	m.kit.withReporter(t).blobIs(refOf(content), want)
 }
 
 // reopen is drawn as often as the others but is slow, so it mostly passes.
@@ -263,7 +263,7 @@ func (m *machine) everything(t *rapid.T) {
 	for _, name := range []string{"a", "a1", "b"} {
 		id := m.prefix + name
 		want, _ := m.ref.Head(m.ctx(), id)
-		m.kit.with(t).headIs(id, want)
+		m.kit.withReporter(t).headIs(id, want)
 		m.readIs(t, id, store.Range{})
 		m.snapshotsOf(t, id)
 	}

@@ -61,7 +61,7 @@ func nodeRelease(k *kit) {
 	b.mustAppend(&store.Batch{SessionID: "s", Epoch: d.Epoch, Records: all[1:2]})
 	k.release("s", c.Epoch) // a former owner's release is ignored
 	b.mustAppend(&store.Batch{SessionID: "s", Epoch: d.Epoch, Records: all[2:]})
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 // nodeTakeOver waits as long as the engine's leases last, unless Close gave
@@ -89,22 +89,22 @@ func nodeTakeOver(k *kit) {
 	}
 	b.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[1:]}, store.ErrFenced)
 	b.mustAppend(&store.Batch{SessionID: "s", Epoch: d.Epoch, Records: all[1:]})
-	b.holds("s", all)
+	b.requireRecords("s", all)
 }
 
 func nodeReads(k *kit) {
 	b := k.on(k.other())
-	batch := full(prepare(k).Epoch)
-	b.holds("s", Records("s", 1, 1, 300)) // whatever the node remembers from now on is old
+	batch := fullBatch(prepareAtomic(k).Epoch)
+	b.requireRecords("s", Records("s", 1, 1, 300)) // whatever the node remembers from now on is old
 	b.value("kind", "new", nil)
 	k.mustAppend(batch)
-	b.holds("s", Records("s", 1, 3, 300))
+	b.requireRecords("s", Records("s", 1, 3, 300))
 	b.snapshotIs("s", "new", &batch.Snapshots[1])
 	b.value("kind", "new", []byte("new"))
 	b.value("kind", "removed", nil)
 	b.blobIs(refOf(batch.Blobs[0]), batch.Blobs[0])
 	large := random(41, 3*store.ChunkSize)
-	b.put(large)
+	b.putBlob(large)
 	k.blobIs(refOf(large), large)
 	if got := b.sessionsAfter(""); len(got) != 1 || got[0] != "s" {
 		k.Errorf("the other node's Sessions are %q", got)
@@ -174,13 +174,13 @@ func startFollow(ctx context.Context, s store.Store) *follow {
 	go func() {
 		defer close(f.ended)
 		for a, err := range s.Follow(ctx) {
-			f.note(a, err)
+			f.noteAppended(a, err)
 		}
 	}()
 	return f
 }
 
-func (f *follow) note(a store.Appended, err error) {
+func (f *follow) noteAppended(a store.Appended, err error) {
 	f.mu.Lock()
 	if err != nil {
 		f.err = err

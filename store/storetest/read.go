@@ -27,7 +27,7 @@ func readNothing(k *kit) {
 	k.grow("other", 3, 100)
 	k.claim("claimed")
 	for _, id := range []string{"absent", "claimed", "othe", "other2"} {
-		k.holds(id, nil)
+		k.requireRecords(id, nil)
 		for _, r := range []store.Range{{Reverse: true}, {After: 1, Limit: 3}, {Before: 2}} {
 			if got := k.read(id, r); len(got) != 0 {
 				k.Errorf("Read(%s, %+v) yields %d records of a session that doesn't exist", id, r, len(got))
@@ -77,7 +77,7 @@ func readTwice(k *kit) {
 	all := k.grow("s", 5, 100)
 	seq := k.s.Read(k.ctx, "s", store.Range{After: 1})
 	for range 2 {
-		if d := diffRecords(collect(k, "Read", seq), all[1:]); d != "" {
+		if d := diffRecords(collectAll(k, "Read", seq), all[1:]); d != "" {
 			k.Errorf("%s", d)
 		}
 	}
@@ -99,9 +99,9 @@ func readExact(k *kit) {
 		records = append(records, r)
 	}
 	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: records})
-	k.holds("s", records)
+	k.requireRecords("s", records)
 	k.reopen()
-	k.holds("s", records)
+	k.requireRecords("s", records)
 }
 
 func readOwned(k *kit) {
@@ -109,7 +109,7 @@ func readOwned(k *kit) {
 	for _, r := range k.read("s", store.Range{}) {
 		clear(r.Data)
 	}
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 func readPrefixes(k *kit) {
@@ -119,7 +119,7 @@ func readPrefixes(k *kit) {
 		want[id] = k.grow(id, 3+i, 100)
 	}
 	for _, id := range ids {
-		k.holds(id, want[id])
+		k.requireRecords(id, want[id])
 		r := store.Range{Reverse: true, Limit: 2}
 		if d := diffRecords(k.read(id, r), inRange(want[id], r)); d != "" {
 			k.Errorf("session %s: %s", id, d)
@@ -135,18 +135,18 @@ func readLongIDs(k *kit) {
 		want[id] = k.grow(id, 1+i, 100)
 	}
 	for _, id := range ids {
-		k.holds(id, want[id])
+		k.requireRecords(id, want[id])
 	}
 }
 
 func readLarge(k *kit) {
 	all := k.grow("s", 3, 1<<20)
-	k.holds("s", all)
+	k.requireRecords("s", all)
 	if d := diffRecords(k.read("s", store.Range{Reverse: true, Limit: 1}), all[2:]); d != "" {
 		k.Errorf("the newest: %s", d)
 	}
 	k.reopen()
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 // readMany crosses every place where the encoding of a sequence gets longer, and
@@ -158,7 +158,7 @@ func readMany(k *kit) {
 	for at := 0; at < total; at += step {
 		k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[at : at+step]})
 	}
-	k.holds("s", all)
+	k.requireRecords("s", all)
 	for _, r := range []store.Range{
 		{Reverse: true},
 		{After: 254, Before: 258},

@@ -93,7 +93,7 @@ func padding(seed uint64, n int) []byte {
 // diffRecords says how two lists of records differ, or returns the empty string.
 func diffRecords(got, want []store.Record) string {
 	if len(got) != len(want) {
-		return fmt.Sprintf("got %d records %s, want %d %s", len(got), span(got), len(want), span(want))
+		return fmt.Sprintf("got %d records %s, want %d %s", len(got), spanText(got), len(want), spanText(want))
 	}
 	for i := range want {
 		switch {
@@ -108,7 +108,7 @@ func diffRecords(got, want []store.Record) string {
 	return ""
 }
 
-func span(records []store.Record) string {
+func spanText(records []store.Record) string {
 	if len(records) == 0 {
 		return "[]"
 	}

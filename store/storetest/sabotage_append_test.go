@@ -11,13 +11,13 @@ import (
 	"agentd/store"
 )
 
-// one appends a single batch.
-func one(ctx context.Context, s store.Store, b *store.Batch) error {
+// appendOne appends a single batch.
+func appendOne(ctx context.Context, s store.Store, b *store.Batch) error {
 	return s.Append(ctx, []*store.Batch{b})[0]
 }
 
-// each turns a function for one batch into one for a call.
-func each(do func(ctx context.Context, b *store.Batch) error) func(context.Context, []*store.Batch) []error {
+// appendEach turns a function for one batch into one for a call.
+func appendEach(do func(ctx context.Context, b *store.Batch) error) func(context.Context, []*store.Batch) []error {
 	return func(ctx context.Context, batches []*store.Batch) []error {
 		errs := make([]error, len(batches))
 		for i, b := range batches {
@@ -74,7 +74,7 @@ func acknowledgesEarly(h *hooked, _ *brokenEngine) {
 
 // ignoresHead numbers records as they come.
 func ignoresHead(h *hooked, _ *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		c := *b
 		c.Records = slices.Clone(b.Records)
 		for {
@@ -85,7 +85,7 @@ func ignoresHead(h *hooked, _ *brokenEngine) {
 			for i := range c.Records {
 				c.Records[i].Sequence = head.Sequence + 1 + uint64(i)
 			}
-			if err = one(ctx, h.Store, &c); !errors.Is(err, store.ErrConflict) {
+			if err = appendOne(ctx, h.Store, &c); !errors.Is(err, store.ErrConflict) {
 				return err
 			}
 		}
@@ -95,7 +95,7 @@ func ignoresHead(h *hooked, _ *brokenEngine) {
 // tearsBatches writes what belongs to a batch before its records and whatever
 // becomes of them, and the records one by one.
 func tearsBatches(h *hooked, e *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		e.mem.first.data.mu.Lock()
 		s := e.mem.first.data.session(b.SessionID)
 		epoch, owner := s.epoch, s.owner
@@ -111,7 +111,7 @@ func tearsBatches(h *hooked, e *brokenEngine) {
 			}
 		}
 		for _, r := range b.Records {
-			if err := one(ctx, h.Store, &store.Batch{SessionID: b.SessionID, Epoch: b.Epoch, Records: []store.Record{r}}); err != nil {
+			if err := appendOne(ctx, h.Store, &store.Batch{SessionID: b.SessionID, Epoch: b.Epoch, Records: []store.Record{r}}); err != nil {
 				return err
 			}
 			runtime.Gosched()
@@ -158,7 +158,7 @@ func stopsAtFailure(h *hooked, _ *brokenEngine) {
 				errs[i] = store.ErrConflict
 				continue
 			}
-			errs[i] = one(ctx, h.Store, b)
+			errs[i] = appendOne(ctx, h.Store, b)
 		}
 		return errs
 	}
@@ -166,13 +166,13 @@ func stopsAtFailure(h *hooked, _ *brokenEngine) {
 
 // goesOnAfterFailure judges each batch as if the call had no other.
 func goesOnAfterFailure(h *hooked, _ *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error { return one(ctx, h.Store, b) })
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error { return appendOne(ctx, h.Store, b) })
 }
 
 // anyError calls every refusal a conflict.
 func anyError(h *hooked, _ *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
-		if err := one(ctx, h.Store, b); err != nil {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
+		if err := appendOne(ctx, h.Store, b); err != nil {
 			return store.ErrConflict
 		}
 		return nil
@@ -181,11 +181,11 @@ func anyError(h *hooked, _ *brokenEngine) {
 
 // refusesEmpty takes no batch without records.
 func refusesEmpty(h *hooked, _ *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		if len(b.Records) == 0 {
 			return store.ErrConflict
 		}
-		return one(ctx, h.Store, b)
+		return appendOne(ctx, h.Store, b)
 	})
 }
 
@@ -200,8 +200,8 @@ func takesFew(h *hooked, _ *brokenEngine) {
 
 // undoesBlobs deletes the blobs of a batch that failed, whoever put them.
 func undoesBlobs(h *hooked, _ *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
-		err := one(ctx, h.Store, b)
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
+		err := appendOne(ctx, h.Store, b)
 		if err == nil {
 			return nil
 		}
@@ -257,7 +257,7 @@ func commitsAnyway(h *hooked, _ *brokenEngine) {
 
 // keepsFirst never replaces a value, and deletes nothing.
 func keepsFirst(h *hooked, _ *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		c := *b
 		c.Index, c.Snapshots = nil, nil
 		for _, op := range b.Index {
@@ -270,7 +270,7 @@ func keepsFirst(h *hooked, _ *brokenEngine) {
 				c.Snapshots = append(c.Snapshots, s)
 			}
 		}
-		return one(ctx, h.Store, &c)
+		return appendOne(ctx, h.Store, &c)
 	})
 	h.deleteBlob = func(context.Context, string) error { return nil }
 }

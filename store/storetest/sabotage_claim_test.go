@@ -89,13 +89,13 @@ func claimsAll(h *hooked, _ *brokenEngine) {
 		last = id
 		return h.Store.Claim(ctx, id)
 	}
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if b.SessionID != last {
 			return store.ErrFenced
 		}
-		return one(ctx, h.Store, b)
+		return appendOne(ctx, h.Store, b)
 	})
 }
 
@@ -142,11 +142,11 @@ func forgetsAll(h *hooked, _ *brokenEngine) { *h = *newHooked(NewMem()) }
 func forgetsLast(h *hooked, e *brokenEngine) {
 	var mu sync.Mutex
 	last := ""
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		mu.Lock()
 		defer mu.Unlock()
 		last = b.SessionID
-		return one(ctx, h.Store, b)
+		return appendOne(ctx, h.Store, b)
 	})
 	h.close = func() error {
 		mu.Lock()

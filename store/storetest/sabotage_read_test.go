@@ -177,13 +177,13 @@ func hangsOn(h *hooked, _ *brokenEngine) {
 			}
 		}
 	}
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if left {
 			return store.ErrFailed
 		}
-		return one(ctx, h.Store, b)
+		return appendOne(ctx, h.Store, b)
 	})
 }
 
@@ -197,11 +197,11 @@ func allowsOne(h *hooked, _ *brokenEngine) {
 			h.Store.Read(ctx, id, r)(yield)
 		}
 	}
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		if reading.Load() > 0 {
 			return store.ErrFailed
 		}
-		return one(ctx, h.Store, b)
+		return appendOne(ctx, h.Store, b)
 	})
 }
 
@@ -253,12 +253,12 @@ func (e *brokenEngine) joined(kind string) map[string][]byte {
 func sortsByLanguage(h *hooked, _ *brokenEngine) {
 	compare := func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) }
 	h.sessions = func(ctx context.Context, after string) iter.Seq2[string, error] {
-		list, err := drain(h.Store.Sessions(ctx, after))
+		list, err := drainSeq(h.Store.Sessions(ctx, after))
 		slices.SortFunc(list, compare)
 		return yieldAll(ctx, func() ([]string, error) { return list, err }, strings.Clone)
 	}
 	h.snapshots = func(ctx context.Context, id string) iter.Seq2[store.Snapshot, error] {
-		list, err := drain(h.Store.Snapshots(ctx, id))
+		list, err := drainSeq(h.Store.Snapshots(ctx, id))
 		slices.SortFunc(list, func(a, b store.Snapshot) int { return compare(a.Name, b.Name) })
 		return yieldAll(ctx, func() ([]store.Snapshot, error) { return list, err }, cloneSnapshot)
 	}

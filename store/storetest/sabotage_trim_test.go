@@ -32,7 +32,7 @@ func neverTrims(h *hooked, _ *brokenEngine) {
 
 // trimsFirst removes records before it looks at the rest of the batch.
 func trimsFirst(h *hooked, e *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
 		if t := b.Trim; t != nil {
 			d := e.mem.first.data
 			d.mu.Lock()
@@ -43,14 +43,14 @@ func trimsFirst(h *hooked, e *brokenEngine) {
 		}
 		c := *b
 		c.Trim = nil
-		return one(ctx, h.Store, &c)
+		return appendOne(ctx, h.Store, &c)
 	})
 }
 
 // trimsByPrefix removes records of every session whose id begins with the id.
 func trimsByPrefix(h *hooked, e *brokenEngine) {
-	h.append = each(func(ctx context.Context, b *store.Batch) error {
-		err := one(ctx, h.Store, b)
+	h.append = appendEach(func(ctx context.Context, b *store.Batch) error {
+		err := appendOne(ctx, h.Store, b)
 		if err != nil || b.Trim == nil {
 			return err
 		}
@@ -106,14 +106,14 @@ func keepsFirstBase(h *hooked, _ *brokenEngine) {
 }
 
 // readsInPages reads ten records at a time and takes a page without records for the
-// end, whatever was removed meanwhile.
+// end, whatever was removed in the meantime.
 func readsInPages(h *hooked, _ *brokenEngine) {
 	h.read = func(ctx context.Context, id string, r store.Range) iter.Seq2[store.Record, error] {
 		return func(yield func(store.Record, error) bool) {
 			page := r
 			page.Limit = 10
 			for begun := false; ; begun = true {
-				got, err := drain(h.Store.Read(ctx, id, page))
+				got, err := drainSeq(h.Store.Read(ctx, id, page))
 				for _, rec := range got {
 					if !yield(rec, nil) {
 						return

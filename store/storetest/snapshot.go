@@ -62,7 +62,7 @@ func snapshotList(k *kit) {
 
 func (k *kit) snapshotsAre(id string, want []store.Snapshot) {
 	k.Helper()
-	got := collect(k, "Snapshots", k.s.Snapshots(k.ctx, id))
+	got := collectAll(k, "Snapshots", k.s.Snapshots(k.ctx, id))
 	if !slices.EqualFunc(got, want, equalSnapshot) {
 		k.Errorf("Snapshots(%s) = %s, want %s", id, snapshotTexts(got), snapshotTexts(want))
 	}
@@ -87,7 +87,7 @@ func snapshotPrefixes(k *kit) {
 		k.snapshotIs(at[0], at[1], &snap)
 	}
 	for _, id := range []string{"a", "a1", "a:1", "a.b"} {
-		if got := collect(k, "Snapshots", k.s.Snapshots(k.ctx, id)); len(got) != 5 {
+		if got := collectAll(k, "Snapshots", k.s.Snapshots(k.ctx, id)); len(got) != 5 {
 			k.Errorf("Snapshots(%s) yields %d, want 5", id, len(got))
 		}
 	}
@@ -130,7 +130,7 @@ func sessionsOrder(k *kit) {
 func sessionsWithRecords(k *kit) {
 	k.claim("claimed")
 	k.snap("snapshot", "name", 1, []byte("x"))
-	k.mustAppend(&store.Batch{SessionID: "indexed", Epoch: k.claim("indexed").Epoch, Index: []store.IndexOp{put("k", "key", "v")}})
+	k.mustAppend(&store.Batch{SessionID: "indexed", Epoch: k.claim("indexed").Epoch, Index: []store.IndexOp{putOp("k", "key", "v")}})
 	k.refuse(&store.Batch{SessionID: "refused", Epoch: 1, Records: Records("refused", 1, 1, 50)}, store.ErrFenced)
 	if got := k.sessionsAfter(""); len(got) != 0 {
 		k.Errorf("Sessions = %q, want none", got)

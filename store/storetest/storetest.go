@@ -131,8 +131,8 @@ func newKit(tb testing.TB, e Engine) *kit {
 	return &kit{reporter: tb, tb: tb, ctx: tb.Context(), engine: e, s: e.Open()}
 }
 
-// with returns the kit reporting to r, for use inside a property.
-func (k *kit) with(r reporter) *kit {
+// withReporter returns the kit reporting to r, for use inside a property.
+func (k *kit) withReporter(r reporter) *kit {
 	c := *k
 	c.reporter = r
 	return &c

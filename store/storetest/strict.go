@@ -8,7 +8,7 @@ import (
 	"agentd/store"
 )
 
-// Strict returns a store that holds every appended event against the standard's
+// Strict returns a store that checks every appended event against the standard's
 // strict schema and agentd's own, and fails the test for one that doesn't fit.
 // Where the standard's schemas are absent the test's log says so.
 func Strict(tb testing.TB, s store.Store) store.Store {

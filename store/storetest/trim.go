@@ -45,12 +45,12 @@ func (k *kit) baseIs(id string, want *store.Trim) {
 	got, err := k.s.Base(k.ctx, id)
 	if want == nil {
 		if !errors.Is(err, store.ErrNotFound) {
-			k.Errorf("Base(%s) = %s, %v, want ErrNotFound", short(id), snapshotText(got), err)
+			k.Errorf("Base(%s) = %s, %v, want ErrNotFound", shortID(id), snapshotText(got), err)
 		}
 		return
 	}
 	if err != nil || got.SessionID != id || got.Sequence != want.Through || got.Hash != want.Hash || !bytes.Equal(got.Data, want.Data) {
-		k.Errorf("Base(%s) = %s, %v, want %d %.4x %s", short(id), snapshotText(got), err, want.Through, want.Hash, quote(want.Data))
+		k.Errorf("Base(%s) = %s, %v, want %d %.4x %s", shortID(id), snapshotText(got), err, want.Through, want.Hash, quoteBytes(want.Data))
 	}
 }
 
@@ -60,7 +60,7 @@ func (k *kit) trimmed(id string, base *store.Trim, left []store.Record) {
 	k.baseIs(id, base)
 	k.headIs(id, HeadOf(left))
 	if d := diffRecords(k.read(id, store.Range{After: base.Through}), left); d != "" {
-		k.Errorf("session %s after its base: %s", short(id), d)
+		k.Errorf("session %s after its base: %s", shortID(id), d)
 	}
 }
 
@@ -102,11 +102,11 @@ func trimRanges(k *kit) {
 	}
 }
 
-// readIs holds one read of a trimmed session against the reference.
+// readIs checks one read of a trimmed session against the reference.
 func (k *kit) readIs(id string, base uint64, left []store.Record, r store.Range) {
 	k.Helper()
 	want, gone := wantTrimmed(left, base, r)
-	got, err := drain(k.s.Read(k.ctx, id, r))
+	got, err := drainSeq(k.s.Read(k.ctx, id, r))
 	if d := diffRecords(got, want); d != "" {
 		k.Errorf("Read(%+v): %s", r, d)
 	}
@@ -131,7 +131,7 @@ func trimAll(k *kit) {
 	k.mustAppend(&store.Batch{
 		SessionID: "s", Epoch: c.Epoch, Trim: base, Records: next,
 		Snapshots: []store.Snapshot{{SessionID: "s", Name: "n", Sequence: 6, Hash: next[0].Hash, Data: []byte("state")}},
-		Index:     []store.IndexOp{put("kind", "key", "value")},
+		Index:     []store.IndexOp{putOp("kind", "key", "value")},
 	})
 	for range 2 {
 		k.trimmed("s", base, next)
@@ -184,7 +184,7 @@ func trimNeighbours(k *kit) {
 	k.trimmed("s", base, all["s"][4:])
 	delete(all, "s")
 	for id, records := range all {
-		k.holds(id, records)
+		k.requireRecords(id, records)
 		k.baseIs(id, nil)
 	}
 }
@@ -199,7 +199,7 @@ func trimRefused(k *kit) {
 		"with another hash": other, "through the last record": trimOf(all), "what was removed before": trimOf(all[:1]),
 		"through the base": trimOf(all[:2]), "past the end": {Through: 9, Hash: all[5].Hash}, "nothing": {},
 	} {
-		k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Trim: t, Index: []store.IndexOp{put("kind", what, "x")}}, store.ErrConflict)
+		k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Trim: t, Index: []store.IndexOp{putOp("kind", what, "x")}}, store.ErrConflict)
 		k.value("kind", what, nil)
 	}
 	k.refuse(&store.Batch{SessionID: "absent", Epoch: k.claim("absent").Epoch, Trim: trimOf(all[:1])}, store.ErrConflict)
@@ -212,14 +212,14 @@ func trimAtomic(k *kit) {
 	all := k.grow("s", 6, 100)
 	stale := k.claim("s")
 	c := k.claim("s")
-	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{put("kind", "taken", "t")}})
+	k.mustAppend(&store.Batch{SessionID: "s", Epoch: c.Epoch, Index: []store.IndexOp{putOp("kind", "taken", "t")}})
 	k.refuse(&store.Batch{SessionID: "s", Epoch: stale.Epoch, Trim: trimOf(all[:3])}, store.ErrFenced)
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Trim: trimOf(all[:3]), Records: Continue("s", store.Head{Sequence: 9}, 1, 100)}, store.ErrConflict)
 	k.refuse(&store.Batch{SessionID: "s", Epoch: c.Epoch, Trim: trimOf(all[:3]), Index: []store.IndexOp{putNew("kind", "taken", "x")}}, store.ErrExists)
-	k.holds("s", all)
+	k.requireRecords("s", all)
 	k.baseIs("s", nil)
 	k.reopen()
-	k.holds("s", all)
+	k.requireRecords("s", all)
 }
 
 // trimReaders reads a session again and again while its beginning goes bit by bit:
@@ -257,7 +257,7 @@ func trimReaders(k *kit) {
 }
 
 func readWholeOrGone(ctx context.Context, s store.Store, all []store.Record, reverse bool) error {
-	got, err := drain(s.Read(ctx, "s", store.Range{Reverse: reverse}))
+	got, err := drainSeq(s.Read(ctx, "s", store.Range{Reverse: reverse}))
 	var removed *store.TrimmedError
 	if err != nil && !errors.As(err, &removed) {
 		return fmt.Errorf("read: %w", err)

@@ -48,7 +48,7 @@ func (l *link) call(ctx context.Context, r *remote, call *tool.Call) (*sdk.CallT
 // rounds makes the request, and answers what the server asks for on the way if it
 // is no more than the roots.
 func (l *link) rounds(ctx context.Context, r *remote, call *tool.Call, token string) (*sdk.CallToolResult, error) {
-	params := &sdk.CallToolParams{Name: r.original, Arguments: arguments(call.Input), Meta: sdk.Meta{}}
+	params := &sdk.CallToolParams{Name: r.original, Arguments: callArguments(call.Input), Meta: sdk.Meta{}}
 	if call.TraceParent != "" {
 		params.Meta["traceparent"] = call.TraceParent
 	}
@@ -76,9 +76,9 @@ func (l *link) rounds(ctx context.Context, r *remote, call *tool.Call, token str
 	return nil, tool.Errorf(tool.Execution, "the MCP server %q asked for input %d times and gave no result", r.server.cfg.ID, maxRounds)
 }
 
-// asksFor is the error of a call that can't go on without what nobody gives.
+// asksFor is the error of a call that can't continue without input that isn't available.
 func asksFor(r *remote, request sdk.InputRequest) *tool.Error {
-	e := tool.Errorf(tool.Execution, "the MCP server %q asks for %s during the call, which was declined", r.server.cfg.ID, asked(request))
+	e := tool.Errorf(tool.Execution, "the MCP server %q asked for %s during the call, which was declined", r.server.cfg.ID, requestPurpose(request))
 	e.Advice = "Give all that the tool needs in its arguments."
 	return e
 }
@@ -123,7 +123,7 @@ func (l *link) progressed(p *sdk.ProgressNotificationParams) {
 	if p.Total > 0 {
 		fraction = min(max(p.Progress/p.Total, 0), 1)
 	}
-	message := clean(p.Message, maxNote)
+	message := cleanText(p.Message, maxNote)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.host != nil {

@@ -30,7 +30,7 @@ func Open(ctx context.Context, servers []Server, opts Options) *Client {
 		opts.Version = "dev"
 	}
 	if opts.pause == nil {
-		opts.pause = pause
+		opts.pause = retryDelay
 	}
 	for _, cfg := range servers {
 		c.servers = append(c.servers, newServer(cfg, opts))

@@ -51,9 +51,9 @@ func (s *server) unauthorized() {
 	s.refuses, s.rejected = true, s.chosen
 }
 
-// use takes the reference that somebody gave, unless the present one works. A server
+// useCredential takes the reference that a user chose, unless the present one works. A server
 // that can't be had is tried again at once.
-func (s *server) use(ref string) {
+func (s *server) useCredential(ref string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ref == "" || s.need() == nil || !slices.Contains(s.cfg.Credentials, ref) || (s.chosen != "" && s.chosen != s.rejected) {
@@ -82,7 +82,7 @@ func (s *server) signIn() *remote {
 	return &remote{server: s, signsIn: true, info: event.ToolInfo{
 		ToolName: s.prefix + signInName,
 		Description: fmt.Sprintf("The MCP server %s offers nothing before it is given a credential. Call this if you need "+
-			"its tools: the person is asked which credential to use, and then they are offered.", clean(s.cfg.ID, 100)),
+			"its tools: the person is asked which credential to use, and then they are offered.", cleanText(s.cfg.ID, 100)),
 		InputSchema: event.Raw(`{"type":"object","properties":{},"additionalProperties":false}`), Capabilities: []string{"mcp:" + s.cfg.ID},
 		RuntimeOwner: "mcp_server", IsReadOnly: true, InterruptBehavior: "cancel",
 	}}

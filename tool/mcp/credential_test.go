@@ -54,8 +54,8 @@ func guarded(t *testing.T, token string, methods ...string) *web {
 	return w
 }
 
-// with is a call that comes with a choice.
-func with(ref string) *tool.Call {
+// callWithCredential is a call that comes with a choice.
+func callWithCredential(ref string) *tool.Call {
 	c := callOf(`{}`)
 	c.Credentials = map[string]string{"mcp:w": ref}
 	return c
@@ -81,7 +81,7 @@ func TestCallWantsACredential(t *testing.T) {
 	opts := newRecorder().options()
 	opts.Credential = v.read
 	c := open(t, opts, cfg)
-	echo := find(t, c, "mcp__w__echo")
+	echo := findTool(t, c, "mcp__w__echo")
 	_, err := echo.Run(t.Context(), callOf(`{}`))
 	if n := needs(t, err); n.Name != "mcp:w" || !slices.Equal(n.References, cfg.Credentials) {
 		t.Errorf("it lacks %+v", n)
@@ -90,13 +90,13 @@ func TestCallWantsACredential(t *testing.T) {
 		t.Errorf("a credential was read %d times before one was chosen", v.reads)
 	}
 	for _, ref := range []string{"env:WRONG", "env:GONE", "env:ELSEWHERE"} {
-		_, err := echo.Run(t.Context(), with(ref))
+		_, err := echo.Run(t.Context(), callWithCredential(ref))
 		if e := category(t, err); e.Category != tool.Unavailable || strings.Contains(e.Message, secret) {
 			t.Errorf("%s: %+v", ref, e)
 		}
 	}
 	v.set("env:GONE", secret)
-	if _, err := echo.Run(t.Context(), with("env:GONE")); err != nil {
+	if _, err := echo.Run(t.Context(), callWithCredential("env:GONE")); err != nil {
 		t.Errorf("it is there by now: %v", err)
 	}
 	if _, err := echo.Run(t.Context(), callOf(`{}`)); err != nil {
@@ -104,10 +104,10 @@ func TestCallWantsACredential(t *testing.T) {
 	}
 	v.set("env:GONE", "expired")
 	needs(t, func() error { _, err := echo.Run(t.Context(), callOf(`{}`)); return err }())
-	if _, err := echo.Run(t.Context(), with("env:RIGHT")); err != nil {
+	if _, err := echo.Run(t.Context(), callWithCredential("env:RIGHT")); err != nil {
 		t.Errorf("another choice after the first one expired: %v", err)
 	}
-	if _, err := echo.Run(t.Context(), with("env:WRONG")); err != nil {
+	if _, err := echo.Run(t.Context(), callWithCredential("env:WRONG")); err != nil {
 		t.Errorf("what another session chose before replaces what works: %v", err)
 	}
 }
@@ -125,15 +125,15 @@ func TestServerWantsACredential(t *testing.T) {
 	opts.Credential = v.read
 	c := open(t, opts, cfg)
 	rec.until(t, "sign_in to be offered", func() bool { return len(c.Tools()) == 1 })
-	in := find(t, c, "mcp__w__sign_in")
+	in := findTool(t, c, "mcp__w__sign_in")
 	if ok, why := in.(Availability).Available(); !ok {
 		t.Errorf("it isn't available: %s", why)
 	}
-	for _, call := range []*tool.Call{callOf(`{}`), with("env:WRONG")} {
+	for _, call := range []*tool.Call{callOf(`{}`), callWithCredential("env:WRONG")} {
 		_, err := in.Run(t.Context(), call)
 		needs(t, err)
 	}
-	res, err := in.Run(t.Context(), with("env:RIGHT"))
+	res, err := in.Run(t.Context(), callWithCredential("env:RIGHT"))
 	if err != nil || !strings.Contains(string(res.Output), "mcp__w__echo") {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -148,12 +148,12 @@ func TestServerWantsACredential(t *testing.T) {
 	}
 }
 
-// TestNothingToChooseFrom: without references nobody can be asked, and nothing is
+// TestNothingToChooseFrom: without references no one can be asked, and nothing is
 // offered.
 func TestNothingToChooseFrom(t *testing.T) {
 	w := guarded(t, "token", "tools/call")
 	c := open(t, newRecorder().options(), w.config(revisionNewest))
-	_, err := find(t, c, "mcp__w__echo").Run(t.Context(), with("env:RIGHT"))
+	_, err := findTool(t, c, "mcp__w__echo").Run(t.Context(), callWithCredential("env:RIGHT"))
 	if e := category(t, err); e.Category != tool.Unavailable || e.Credential != nil {
 		t.Errorf("got %+v", e)
 	}

@@ -34,9 +34,9 @@ func deliveryOf(ctx context.Context) *delivery {
 	return d
 }
 
-// note records what became of a request. Sent once is sent: a call may take more
+// recordSend records what became of a request. Sent once is sent: a call may take more
 // than one request.
-func (d *delivery) note(sent bool, status int, expired bool) {
+func (d *delivery) recordSend(sent bool, status int, expired bool) {
 	if d == nil {
 		return
 	}
@@ -70,6 +70,6 @@ type notingConn struct{ sdk.Connection }
 
 // Write implements [sdk.Connection].
 func (c notingConn) Write(ctx context.Context, msg jsonrpc.Message) error {
-	deliveryOf(ctx).note(true, 0, false)
+	deliveryOf(ctx).recordSend(true, 0, false)
 	return c.Connection.Write(ctx, msg)
 }

@@ -15,11 +15,11 @@
 // and its process inherits no more of the environment than [BaseEnv] names. A
 // result that contradicts the tool's own output schema is passed on with a note
 // that says so. Requests of a server for sampling or for a person's input are
-// declined; asked for roots, it is told [Options.Root].
+// declined; asked for roots, the client answers with [Options.Root].
 //
 // A call ends when its context or its time limit does, at once, and the server
-// is told to cancel. When a server is lost in the middle of a call, the call
-// fails with category "lost", because nobody can know how far it came; only a
+// gets a cancellation. When a server is lost in the middle of a call, the call
+// fails with category "lost", because it can't be known how far it came; only a
 // tool that is known to just read fails as "unavailable" and may be repeated.
 // A call that certainly didn't reach its server is "unavailable" as well. Calls
 // that an HTTP server refuses because it forgot the session are made again in a
@@ -38,7 +38,7 @@
 //
 // # Concurrency
 //
-// All methods may be called by many goroutines. One goroutine a server owns its
+// All methods may be called by many goroutines. One goroutine per server owns its
 // connection and calls [Options.OnState] and [Options.OnChange], one call at a
 // time a server, without holding a lock: they may call [Client.Tools] and
 // [Client.Status], but not [Client.Close].

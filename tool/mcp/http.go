@@ -121,7 +121,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.authorize(req); err != nil {
 		defer cancel()
 		defer release()
-		noted.note(false, 0, false)
+		noted.recordSend(false, 0, false)
 		return nil, err
 	}
 	var wrote atomic.Bool
@@ -130,14 +130,14 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		defer cancel()
 		defer release()
-		noted.note(wrote.Load(), 0, false)
+		noted.recordSend(wrote.Load(), 0, false)
 		if !wrote.Load() && req.Context().Err() == nil {
 			t.lost(fmt.Errorf("the server can't be reached: %w", err))
 		}
 		return nil, err
 	}
 	expired := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" && req.Method != http.MethodDelete
-	noted.note(true, resp.StatusCode, expired)
+	noted.recordSend(true, resp.StatusCode, expired)
 	if resp.StatusCode == http.StatusUnauthorized {
 		t.server.unauthorized()
 	}
@@ -154,7 +154,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// authorize adds the token that somebody chose. It is for the server's own address:
+// authorize adds the token that a user chose. It is for the server's own address:
 // a redirect leads nowhere else.
 func (t *roundTripper) authorize(req *http.Request) error {
 	token, err := t.server.bearer()

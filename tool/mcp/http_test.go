@@ -133,7 +133,7 @@ func TestHTTPBothRevisions(t *testing.T) {
 				}
 				call := callOf(`{}`)
 				call.MaxOutput = 1000
-				if out, err := find(t, c, "mcp__w__big").Run(t.Context(), call); err != nil || out.Dropped == 0 {
+				if out, err := findTool(t, c, "mcp__w__big").Run(t.Context(), call); err != nil || out.Dropped == 0 {
 					t.Errorf("big gave %v", err)
 				}
 				w.mu.Lock()
@@ -167,7 +167,7 @@ func TestHTTPCancellation(t *testing.T) {
 				<-h.told
 				cancel()
 			}()
-			_, err := find(t, c, "mcp__w__wait").Run(ctx, call)
+			_, err := findTool(t, c, "mcp__w__wait").Run(ctx, call)
 			if e := category(t, err); e.Category != tool.Interrupted {
 				t.Errorf("got %v", e)
 			}
@@ -220,7 +220,7 @@ func TestHTTPRenewalSparesCalls(t *testing.T) {
 		err error
 	}
 	done := make(chan outcome, 1)
-	wait := find(t, c, "mcp__w__wait")
+	wait := findTool(t, c, "mcp__w__wait")
 	go func() {
 		res, err := wait.Run(t.Context(), call)
 		done <- outcome{res, err}
@@ -254,12 +254,12 @@ func TestHTTPConnectionCutInMidCall(t *testing.T) {
 				<-h.told
 				w.CloseClientConnections()
 			}()
-			_, err := find(t, c, "mcp__w__wait").Run(t.Context(), call)
+			_, err := findTool(t, c, "mcp__w__wait").Run(t.Context(), call)
 			if e := category(t, err); e.Category != tool.Lost || e.Retryable {
 				t.Errorf("got %+v", e)
 			}
 			eventually(t, "the server to be back", func() bool {
-				_, err := find(t, c, "mcp__w__echo").Run(t.Context(), callOf(`{}`))
+				_, err := findTool(t, c, "mcp__w__echo").Run(t.Context(), callOf(`{}`))
 				return err == nil
 			})
 		})
@@ -275,7 +275,7 @@ func TestHTTPStatus(t *testing.T) {
 		w.answer(0)
 		c := open(t, newRecorder().options(), w.config(revisionNewest))
 		w.answer(status)
-		_, err := find(t, c, "mcp__w__echo").Run(t.Context(), callOf(`{}`))
+		_, err := findTool(t, c, "mcp__w__echo").Run(t.Context(), callOf(`{}`))
 		if e := category(t, err); e.Category != want {
 			t.Errorf("HTTP status %d: got %+v, want %s", status, e, want)
 		}
@@ -312,7 +312,7 @@ func TestHTTPServerComesLate(t *testing.T) {
 	// And it goes: the listening stream ends, so it is known without a call.
 	_ = srv.Close()
 	rec.until(t, "its loss", func() bool { return c.Status()[0].State == Unavailable })
-	_, err = find(t, c, "mcp__w__echo").Run(t.Context(), callOf(`{}`))
+	_, err = findTool(t, c, "mcp__w__echo").Run(t.Context(), callOf(`{}`))
 	if e := category(t, err); e.Category != tool.Unavailable || !e.Retryable || strings.Contains(e.Message, key) {
 		t.Errorf("got %+v", e)
 	}

@@ -101,7 +101,7 @@ func (s *server) dial(ctx, start context.Context, legacy bool) (*link, error) {
 func (s *server) carry(l *link) (carrier, error) {
 	switch {
 	case len(s.cfg.Command) > 0 && s.cfg.URL != "":
-		return nil, errors.New("the server has both a command and an address")
+		return nil, errors.New("give either a command or a URL, not both")
 	case len(s.cfg.Command) > 0:
 		p := newProcess(s.cfg, s.opts, l.lost)
 		s.mu.Lock()
@@ -111,7 +111,7 @@ func (s *server) carry(l *link) (carrier, error) {
 	case s.cfg.URL != "":
 		return newHTTP(s, l.lost), nil
 	default:
-		return nil, errors.New("the server has neither a command nor an address")
+		return nil, errors.New("give a command or a URL")
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *server) client(l *link) *sdk.Client {
 			// reason that isn't mistaken for a complaint about the arguments.
 			MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 		})
-	l.roots.give(client)
+	l.roots.installRoots(client)
 	client.AddSendingMiddleware(hurryDiscovery(s.cfg.StartTimeout / 3))
 	return client
 }
@@ -270,14 +270,14 @@ func (l *link) reason() string {
 	}
 }
 
-// about returns what the server calls itself, and the revision.
-func (l *link) about() (name, version, protocol string) {
+// serverInfo returns what the server calls itself, and the revision.
+func (l *link) serverInfo() (name, version, protocol string) {
 	r := l.session.InitializeResult()
 	if r == nil {
 		return "", "", ""
 	}
 	if r.ServerInfo != nil {
-		name, version = clean(r.ServerInfo.Name, maxNote), clean(r.ServerInfo.Version, maxNote)
+		name, version = cleanText(r.ServerInfo.Name, maxNote), cleanText(r.ServerInfo.Version, maxNote)
 	}
 	return name, version, r.ProtocolVersion
 }

@@ -58,10 +58,10 @@ func newRecorder() *recorder { return &recorder{moved: make(chan struct{})} }
 func (r *recorder) options() Options {
 	return Options{
 		OnState: func(_ string, s State, reason string) {
-			r.note(func() { r.states = append(r.states, string(s)+": "+reason) })
+			r.record(func() { r.states = append(r.states, string(s)+": "+reason) })
 		},
 		OnChange: func() {
-			r.note(func() { r.tools++ })
+			r.record(func() { r.tools++ })
 		},
 		pause: func(attempt int) time.Duration {
 			if attempt <= 1 {
@@ -72,7 +72,7 @@ func (r *recorder) options() Options {
 	}
 }
 
-func (r *recorder) note(f func()) {
+func (r *recorder) record(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
@@ -116,8 +116,8 @@ func open(t *testing.T, opts Options, servers ...Server) *Client {
 	return c
 }
 
-// find returns a tool by its name.
-func find(t *testing.T, c *Client, name string) tool.Tool {
+// findTool returns a tool by its name.
+func findTool(t *testing.T, c *Client, name string) tool.Tool {
 	t.Helper()
 	for _, tl := range c.Tools() {
 		if tl.Info().ToolName == name {
@@ -162,7 +162,7 @@ func callOf(input string) *tool.Call { return &tool.Call{Input: event.Raw(input)
 // run calls a tool and expects a result.
 func run(t *testing.T, c *Client, name, input string) *tool.Result {
 	t.Helper()
-	res, err := find(t, c, name).Run(t.Context(), callOf(input))
+	res, err := findTool(t, c, name).Run(t.Context(), callOf(input))
 	if err != nil {
 		t.Fatalf("%s %s: %v", name, input, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 var (
 	errTooLarge = fmt.Errorf("the server sent a message of more than %d MiB", maxMessage>>20)
-	errGarbage  = errors.New("the server writes to its standard output what isn't the protocol")
+	errGarbage  = errors.New("the server writes text to its standard output that isn't MCP")
 )
 
 // messages passes on the lines of a server's standard output that are messages of
@@ -24,7 +24,7 @@ type messages struct {
 	src  io.ReadCloser
 	in   *bufio.Reader
 	junk io.Writer
-	// fault is told why the stream ended early; closed that nobody reads any more.
+	// fault is called when the stream ended early, closed when its reader is gone.
 	fault  func(error)
 	closed func()
 	// rest of what was read and not yet asked for.
@@ -42,10 +42,10 @@ func (m *messages) Read(p []byte) (int, error) {
 	for len(m.rest) == 0 {
 		line, err := readLine(m.in, maxMessage)
 		if err != nil {
-			return 0, m.give(err)
+			return 0, m.endStream(err)
 		}
-		if err := m.take(line); err != nil {
-			return 0, m.give(err)
+		if err := m.repairLine(line); err != nil {
+			return 0, m.endStream(err)
 		}
 	}
 	n := copy(p, m.rest)
@@ -53,8 +53,8 @@ func (m *messages) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// give ends the stream.
-func (m *messages) give(err error) error {
+// endStream ends the stream.
+func (m *messages) endStream(err error) error {
 	if errors.Is(err, errTooLarge) || errors.Is(err, errGarbage) {
 		m.fault(err)
 	}
@@ -62,9 +62,9 @@ func (m *messages) give(err error) error {
 	return err
 }
 
-// take looks at a line.
-func (m *messages) take(line []byte) error {
-	found := split(line)
+// repairLine looks at a line.
+func (m *messages) repairLine(line []byte) error {
+	found := splitBatch(line)
 	if len(found) == 0 {
 		_, _ = m.junk.Write(append(bytes.TrimRight(line, "\r\n"), '\n'))
 		if m.wasted += len(line); m.wasted > maxGarbage {
@@ -85,9 +85,9 @@ func (m *messages) Close() error {
 	return m.src.Close()
 }
 
-// split returns the messages in a line: one, several if it is a batch of an older
+// splitBatch returns the messages in a line: one, several if it is a batch of an older
 // revision, or none.
-func split(line []byte) [][]byte {
+func splitBatch(line []byte) [][]byte {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return nil

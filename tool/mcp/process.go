@@ -35,7 +35,7 @@ type process struct {
 	// exited is closed when the process was reaped, after exit was set.
 	exited chan struct{}
 	exit   error
-	// drained is closed when nobody reads out any more.
+	// drained is closed when out is no longer read.
 	drained chan struct{}
 	// work waits for the goroutine that the process belongs to.
 	work     sync.WaitGroup
@@ -43,7 +43,7 @@ type process struct {
 	stopOnce sync.Once
 
 	mu sync.Mutex
-	// reaped says that the process's id may be somebody else's.
+	// reaped says that the process's id may belong to another process.
 	reaped bool
 }
 
@@ -69,7 +69,7 @@ func (p *process) Connect(ctx context.Context) (sdk.Connection, error) {
 // start runs the command with pipes for its standard streams.
 func (p *process) start() error {
 	cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...) //nolint:noctx // It outlives every context; stop ends it.
-	cmd.Env = environment(os.LookupEnv, p.cfg.Env)
+	cmd.Env = processEnv(os.LookupEnv, p.cfg.Env)
 	cmd.Dir = p.cfg.Cwd
 	cmd.Stderr = p.tail
 	// A descendant that left the group may keep standard error open for ever.
@@ -83,7 +83,7 @@ func (p *process) start() error {
 		return errors.Join(err, inR.Close(), inW.Close())
 	}
 	cmd.Stdin, cmd.Stdout = inR, outW
-	own(cmd)
+	ownProcessGroup(cmd)
 	p.cmd, p.in, p.out = cmd, inW, outR
 	err = p.launch()
 	// The child has its own copies of these ends, or never will.
@@ -121,13 +121,13 @@ func (p *process) launch() error {
 // tend waits for the end of the process, ends its group and reaps it.
 func (p *process) tend() {
 	pid := p.cmd.Process.Pid
-	p.told(pid, true)
-	p.exit = await(p.cmd, func() {
+	p.reportProcess(pid, true)
+	p.exit = awaitProcess(p.cmd, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.reaped = true
 	})
-	p.told(pid, false)
+	p.reportProcess(pid, false)
 	close(p.exited)
 	// What it wrote last is still to be read; but a descendant that left the group
 	// may keep the pipe open for ever.
@@ -149,7 +149,7 @@ func (p *process) signal(send func(*exec.Cmd)) {
 	}
 }
 
-func (p *process) told(pid int, running bool) {
+func (p *process) reportProcess(pid int, running bool) {
 	if p.opts.OnProcess != nil {
 		p.opts.OnProcess(p.cfg.ID, pid, running)
 	}
@@ -187,17 +187,17 @@ func (p *process) exits(within time.Duration) bool {
 // because implements carrier.
 func (p *process) because() string {
 	if !p.started || !p.exits(drainGrace) {
-		return p.said("")
+		return p.appendStderr("")
 	}
 	how := "the server's process ended without an error"
 	if p.exit != nil && !errors.Is(p.exit, exec.ErrWaitDelay) {
 		how = "the server's process ended: " + p.exit.Error()
 	}
-	return p.said(how)
+	return p.appendStderr(how)
 }
 
-// said adds the end of standard error.
-func (p *process) said(how string) string {
+// appendStderr adds the end of standard error.
+func (p *process) appendStderr(how string) string {
 	last := p.tail.last(500)
 	switch {
 	case last == "":
@@ -220,9 +220,9 @@ func (p *process) abort() {}
 // reached implements carrier.
 func (p *process) reached() bool { return p.started }
 
-// environment is what the process gets: of the runtime's only the base, and what
+// processEnv is what the process gets: of the runtime's only the base, and what
 // is configured.
-func environment(lookup func(string) (string, bool), extra []string) []string {
+func processEnv(lookup func(string) (string, bool), extra []string) []string {
 	// Not nil even if empty: nil would hand over everything.
 	env := []string{}
 	for _, name := range BaseEnv() {

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own makes the command the leader of a process group of its own that doesn't
+// ownProcessGroup makes the command the leader of a process group of its own that doesn't
 // outlive the runtime.
-func own(cmd *exec.Cmd) {
+func ownProcessGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// await waits until the process ended, ends what is left of its group, and reaps
+// awaitProcess waits until the process ended, ends what is left of its group, and reaps
 // it; reaping is called before its id may be given away.
-func await(cmd *exec.Cmd, reaping func()) error {
+func awaitProcess(cmd *exec.Cmd, reaping func()) error {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 	reaping()

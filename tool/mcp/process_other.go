@@ -4,11 +4,11 @@ package mcp
 
 import "os/exec"
 
-// own does nothing: there are no process groups here.
-func own(*exec.Cmd) {}
+// ownProcessGroup does nothing: there are no process groups here.
+func ownProcessGroup(*exec.Cmd) {}
 
-// await waits for the process.
-func await(cmd *exec.Cmd, reaping func()) error {
+// awaitProcess waits for the process.
+func awaitProcess(cmd *exec.Cmd, reaping func()) error {
 	defer reaping()
 	return cmd.Wait()
 }

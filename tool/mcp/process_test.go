@@ -57,7 +57,7 @@ func TestCloseLeavesNoProcess(t *testing.T) {
 			if st := c.Status()[0].State; st != Closed {
 				t.Errorf("state %s", st)
 			}
-			if _, err := find(t, c, "mcp__s__echo").Run(t.Context(), callOf(`{}`)); category(t, err).Retryable {
+			if _, err := findTool(t, c, "mcp__s__echo").Run(t.Context(), callOf(`{}`)); category(t, err).Retryable {
 				t.Errorf("after Close: %v", err)
 			}
 		})
@@ -67,7 +67,7 @@ func TestCloseLeavesNoProcess(t *testing.T) {
 func TestCrashTakesTheGroupAlong(t *testing.T) {
 	c := open(t, newRecorder().options(), self(t, "s", "real"))
 	child := string(run(t, c, "mcp__s__child", `{}`).Output)
-	_, _ = find(t, c, "mcp__s__kill").Run(t.Context(), callOf(`{}`))
+	_, _ = findTool(t, c, "mcp__s__kill").Run(t.Context(), callOf(`{}`))
 	eventually(t, "the child's end", func() bool { return !alive(t, child) })
 }
 
@@ -80,7 +80,7 @@ func TestCloseDuringACall(t *testing.T) {
 		<-h.told
 		c.Close()
 	}()
-	_, err := find(t, c, "mcp__s__wait").Run(t.Context(), call)
+	_, err := findTool(t, c, "mcp__s__wait").Run(t.Context(), call)
 	if e := category(t, err); e.Category != "lost" {
 		t.Errorf("got %+v", e)
 	}

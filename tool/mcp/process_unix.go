@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// own makes the command the leader of a process group of its own. Nothing here
+// ownProcessGroup makes the command the leader of a process group of its own. Nothing here
 // ends it when the runtime is killed, but the end of its input.
-func own(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func ownProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// await waits for the process and ends what is left of its group. Between the two
+// awaitProcess waits for the process and ends what is left of its group. Between the two
 // the group's id could be given away, which needs all ids to be used up.
-func await(cmd *exec.Cmd, reaping func()) error {
+func awaitProcess(cmd *exec.Cmd, reaping func()) error {
 	err := cmd.Wait()
 	reaping()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

@@ -46,15 +46,15 @@ func (s *server) describe(listed []*sdk.Tool) (tools []*remote, skipped []string
 		}
 		schema, err := inputSchema(t.InputSchema)
 		if err != nil {
-			skipped = append(skipped, fmt.Sprintf("tool %s: input schema: %s", clean(t.Name, 100), clean(err.Error(), 300)))
+			skipped = append(skipped, fmt.Sprintf("tool %s: input schema: %s", cleanText(t.Name, 100), cleanText(err.Error(), 300)))
 			continue
 		}
 		seen[t.Name] = true
 		originals = append(originals, t.Name)
-		r := &remote{server: s, original: t.Name, info: info(s.cfg, t, schema)}
+		r := &remote{server: s, original: t.Name, info: toolInfo(s.cfg, t, schema)}
 		if t.OutputSchema != nil {
-			if _, r.output, err = compile(t.OutputSchema); err != nil {
-				skipped = append(skipped, fmt.Sprintf("output schema of tool %s: %s", clean(t.Name, 100), clean(err.Error(), 300)))
+			if _, r.output, err = compileSchema(t.OutputSchema); err != nil {
+				skipped = append(skipped, fmt.Sprintf("output schema of tool %s: %s", cleanText(t.Name, 100), cleanText(err.Error(), 300)))
 			}
 		}
 		tools = append(tools, r)
@@ -66,18 +66,18 @@ func (s *server) describe(listed []*sdk.Tool) (tools []*remote, skipped []string
 	return tools, skipped
 }
 
-// info describes a tool but for its name. A server's word that a tool destroys is
+// toolInfo describes a tool but for its name. A server's word that a tool destroys is
 // a warning, and believed from anybody; its word that a tool is harmless isn't.
-func info(cfg Server, t *sdk.Tool, schema event.Raw) event.ToolInfo {
+func toolInfo(cfg Server, t *sdk.Tool, schema event.Raw) event.ToolInfo {
 	i := event.ToolInfo{
-		Description:       clean(t.Description, maxDescription),
+		Description:       cleanText(t.Description, maxDescription),
 		InputSchema:       schema,
 		Capabilities:      []string{"mcp:" + cfg.ID},
 		RuntimeOwner:      "mcp_server",
 		InterruptBehavior: "cancel",
 	}
 	if i.Description == "" {
-		i.Description = clean(t.Title, maxDescription)
+		i.Description = cleanText(t.Title, maxDescription)
 	}
 	a := t.Annotations
 	if a == nil {
@@ -114,7 +114,7 @@ func (r *remote) Available() (ok bool, reason string) {
 func (r *remote) Run(ctx context.Context, call *tool.Call) (*tool.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.server.cfg.Timeout, errTimeout)
 	defer cancel()
-	r.server.use(call.Credentials[r.server.credentialName()])
+	r.server.useCredential(call.Credentials[r.server.credentialName()])
 	if r.signsIn {
 		return r.connect(ctx)
 	}
@@ -147,7 +147,7 @@ func (r *remote) notReached(ctx context.Context, err error) *tool.Error {
 	}
 	e := &tool.Error{
 		Category: tool.Unavailable, Retryable: !errors.Is(err, errClosed),
-		Message: fmt.Sprintf("the MCP server %q was not reached: %s", r.server.cfg.ID, r.server.public(clean(err.Error(), maxNote))),
+		Message: fmt.Sprintf("the MCP server %q was not reached: %s", r.server.cfg.ID, r.server.public(cleanText(err.Error(), maxNote))),
 		Advice:  "Go on without this tool, or try it again later.",
 	}
 	if r.server.refusesAll() {
@@ -188,7 +188,7 @@ func (r *remote) failure(ctx context.Context, l *link, err error, sent *delivery
 		}
 		return e
 	}
-	if e := answered(err); e != nil && status < http.StatusInternalServerError {
+	if e := serverError(err); e != nil && status < http.StatusInternalServerError {
 		return r.refused(e)
 	}
 	return r.gone(l, err)
@@ -202,8 +202,8 @@ const (
 	codeRejected      = -32005
 )
 
-// answered returns the error that a server sent, nil if the error is another one.
-func answered(err error) *jsonrpc.Error {
+// serverError returns the error that a server sent, nil if the error is another one.
+func serverError(err error) *jsonrpc.Error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code == codeClientClosing || e.Code == codeServerClosing || e.Code == codeRejected {
 		return nil
@@ -220,15 +220,15 @@ func (r *remote) refused(e *jsonrpc.Error) *tool.Error {
 	case jsonrpc.CodeMethodNotFound:
 		category = tool.NotFound
 	}
-	return tool.Errorf(category, "the MCP server %q answered: %s (code %d)", r.server.cfg.ID, clean(e.Message, maxNote), e.Code)
+	return tool.Errorf(category, "the MCP server %q answered: %s (code %d)", r.server.cfg.ID, cleanText(e.Message, maxNote), e.Code)
 }
 
 // gone is the error of a call whose server was lost before it answered.
 func (r *remote) gone(l *link, err error) *tool.Error {
-	e := tool.Errorf(tool.Lost, "the MCP server %q was lost during the call: %s", r.server.cfg.ID, r.server.public(clean(err.Error(), maxNote)))
+	e := tool.Errorf(tool.Lost, "the MCP server %q was lost during the call: %s", r.server.cfg.ID, r.server.public(cleanText(err.Error(), maxNote)))
 	if p, ok := l.carrier.(*process); ok && p.limited() {
 		e.Boundary = "limit"
-		e.Message = fmt.Sprintf("a limit of its sandbox ended the MCP server %q during the call: %s", r.server.cfg.ID, clean(p.tail.last(500), maxNote))
+		e.Message = fmt.Sprintf("a limit of its sandbox ended the MCP server %q during the call: %s", r.server.cfg.ID, cleanText(p.tail.last(500), maxNote))
 	}
 	if r.info.IsReadOnly {
 		e.Category, e.Retryable = tool.Unavailable, true
@@ -238,8 +238,8 @@ func (r *remote) gone(l *link, err error) *tool.Error {
 	return e
 }
 
-// arguments are the call's input; an object in any case.
-func arguments(input event.Raw) json.RawMessage {
+// callArguments are the call's input; an object in any case.
+func callArguments(input event.Raw) json.RawMessage {
 	if len(input) == 0 {
 		return json.RawMessage(`{}`)
 	}

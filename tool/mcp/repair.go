@@ -38,9 +38,9 @@ func repair(msg []byte) []byte {
 	if !changed {
 		return msg
 	}
-	result["content"] = encode(blocks)
-	envelope["result"] = encode(result)
-	return encode(envelope)
+	result["content"] = encodeDecoded(blocks)
+	envelope["result"] = encodeDecoded(result)
+	return encodeDecoded(envelope)
 }
 
 // sound says whether the SDK can read a block.
@@ -84,11 +84,11 @@ func isBase64(raw json.RawMessage) bool {
 
 // asText turns a block into one of text.
 func asText(block json.RawMessage) json.RawMessage {
-	return encode(map[string]string{"type": "text", "text": string(block)})
+	return encodeDecoded(map[string]string{"type": "text", "text": string(block)})
 }
 
-// encode writes what was decoded just before, so it can't fail.
-func encode(v any) json.RawMessage {
+// encodeDecoded writes what was decoded just before, so it can't fail.
+func encodeDecoded(v any) json.RawMessage {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -98,10 +98,10 @@ func encode(v any) json.RawMessage {
 	return bytes.TrimRight(buf.Bytes(), "\n")
 }
 
-// clean makes a server's text fit to be shown: UTF-8, at most limit bytes, without
+// cleanText makes a server's text fit to be shown: UTF-8, at most limit bytes, without
 // control characters and without the invisible ones that hide text from people
 // and show it to models.
-func clean(s string, limit int) string {
+func cleanText(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t':
@@ -112,11 +112,11 @@ func clean(s string, limit int) string {
 			return r
 		}
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-	return clip(s, limit)
+	return clipText(s, limit)
 }
 
-// clip shortens a text to at most limit bytes, at the border of a character.
-func clip(s string, limit int) string {
+// clipText shortens a text to at most limit bytes, at the border of a character.
+func clipText(s string, limit int) string {
 	const mark = "…"
 	if len(s) <= limit {
 		return s

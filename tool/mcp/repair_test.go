@@ -110,11 +110,11 @@ func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext\n": "plain\ttext\n", "a\x1b[31mred": "a[31mred", "bad\xff": "bad\uFFFD", "hid\U000E0041den": "hidden", "a\u202eb": "ab",
 	} {
-		if got := clean(in, 100); got != want {
+		if got := cleanText(in, 100); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}
-	if got := clean(strings.Repeat("é", 100), 10); len(got) > 10 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+	if got := cleanText(strings.Repeat("é", 100), 10); len(got) > 10 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -23,7 +23,7 @@ func convert(r *remote, res *sdk.CallToolResult, limit int64) *tool.Result {
 	}
 	c.structured(r, res, limit)
 	text := strings.ToValidUTF8(strings.Join(c.parts, "\n"), "\uFFFD")
-	c.result.Output, c.result.Dropped = bound(text, c.notes, limit)
+	c.result.Output, c.result.Dropped = boundText(text, c.notes, limit)
 	return c.result
 }
 
@@ -43,7 +43,7 @@ func (c *conversion) block(block sdk.Content) {
 	case *sdk.ImageContent:
 		c.picture("image", b.MIMEType, b.Data)
 	case *sdk.AudioContent:
-		c.parts = append(c.parts, fmt.Sprintf("[audio, %s, %d bytes: not shown]", note(b.MIMEType), len(b.Data)))
+		c.parts = append(c.parts, fmt.Sprintf("[audio, %s, %d bytes: not shown]", clipServerText(b.MIMEType), len(b.Data)))
 	case *sdk.ResourceLink:
 		c.parts = append(c.parts, link2text(b))
 	case *sdk.EmbeddedResource:
@@ -62,17 +62,17 @@ func (c *conversion) resource(r *sdk.ResourceContents) {
 	switch {
 	case r == nil:
 	case r.Blob == nil:
-		c.parts = append(c.parts, fmt.Sprintf("[resource %s]\n%s", note(r.URI), r.Text))
+		c.parts = append(c.parts, fmt.Sprintf("[resource %s]\n%s", clipServerText(r.URI), r.Text))
 	case strings.HasPrefix(r.MIMEType, "image/"):
-		c.picture("resource "+note(r.URI), r.MIMEType, r.Blob)
+		c.picture("resource "+clipServerText(r.URI), r.MIMEType, r.Blob)
 	default:
-		c.parts = append(c.parts, fmt.Sprintf("[resource %s, %s, %d bytes: not shown]", note(r.URI), note(r.MIMEType), len(r.Blob)))
+		c.parts = append(c.parts, fmt.Sprintf("[resource %s, %s, %d bytes: not shown]", clipServerText(r.URI), clipServerText(r.MIMEType), len(r.Blob)))
 	}
 }
 
 // picture adds a picture and a line that stands for it in the text.
 func (c *conversion) picture(what, mediaType string, data []byte) {
-	line := fmt.Sprintf("[%s, %s, %d bytes", what, note(mediaType), len(data))
+	line := fmt.Sprintf("[%s, %s, %d bytes", what, clipServerText(mediaType), len(data))
 	switch {
 	case !strings.HasPrefix(mediaType, "image/"):
 		line += ": not shown, its type is not a picture's"
@@ -114,34 +114,34 @@ func (c *conversion) structured(r *remote, res *sdk.CallToolResult, limit int64)
 }
 
 func (c *conversion) notef(format string, args ...any) {
-	c.notes = append(c.notes, "[note: "+clip(fmt.Sprintf(format, args...), maxNote)+"]")
+	c.notes = append(c.notes, "[note: "+clipText(fmt.Sprintf(format, args...), maxNote)+"]")
 }
 
 // link2text describes a link to a resource.
 func link2text(l *sdk.ResourceLink) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[link to resource %s", note(l.URI))
+	fmt.Fprintf(&b, "[link to resource %s", clipServerText(l.URI))
 	for _, s := range []string{l.Name, l.MIMEType} {
 		if s != "" {
-			b.WriteString(", " + note(s))
+			b.WriteString(", " + clipServerText(s))
 		}
 	}
 	if l.Size != nil {
 		fmt.Fprintf(&b, ", %d bytes", *l.Size)
 	}
 	if l.Description != "" {
-		b.WriteString(": " + note(l.Description))
+		b.WriteString(": " + clipServerText(l.Description))
 	}
 	b.WriteByte(']')
 	return b.String()
 }
 
-// note shortens a server's word that stands within one of ours.
-func note(s string) string { return strings.ReplaceAll(clean(s, maxNote), "\n", " ") }
+// clipServerText shortens a server's word that stands within one of ours.
+func clipServerText(s string) string { return strings.ReplaceAll(cleanText(s, maxNote), "\n", " ") }
 
-// bound keeps the beginning and the end of a text that is too long, cut between
+// boundText keeps the beginning and the end of a text that is too long, cut between
 // characters, and counts what it dropped. Notes come after it, whatever its length.
-func bound(text string, notes []string, limit int64) (out []byte, dropped int64) {
+func boundText(text string, notes []string, limit int64) (out []byte, dropped int64) {
 	after := strings.Join(notes, "\n")
 	if text != "" && after != "" {
 		after = "\n" + after

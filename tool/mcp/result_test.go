@@ -43,7 +43,7 @@ func TestConvert(t *testing.T) {
 }
 
 func TestConvertStructured(t *testing.T) {
-	_, schema, err := compile(map[string]any{"type": "object", "required": []any{"a"}})
+	_, schema, err := compileSchema(map[string]any{"type": "object", "required": []any{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.StringOfN(rapid.RuneFrom([]rune("aé日🙂")), 0, 200, -1).Draw(t, "text")
 		limit := rapid.Int64Range(1, 300).Draw(t, "limit")
-		out, dropped := bound(in, nil, limit)
+		out, dropped := boundText(in, nil, limit)
 		if !utf8.Valid(out) {
 			t.Fatalf("%q is not UTF-8", out)
 		}
@@ -100,7 +100,7 @@ func TestBound(t *testing.T) {
 			t.Fatalf("kept %d of %d, dropped %d, limit %d", kept, len(in), dropped, limit)
 		}
 	})
-	if out, _ := bound("", []string{"[note]"}, 10); string(out) != "[note]" {
+	if out, _ := boundText("", []string{"[note]"}, 10); string(out) != "[note]" {
 		t.Errorf("got %q", out)
 	}
 }
@@ -122,7 +122,7 @@ func TestHints(t *testing.T) {
 		{"destroys nothing, trusted", true, &sdk.ToolAnnotations{DestructiveHint: &no}, false, false},
 		{"the protocol's default, trusted", true, &sdk.ToolAnnotations{}, false, true},
 	} {
-		got := info(Server{ID: "s", TrustHints: c.trust}, &sdk.Tool{Annotations: c.hints}, event.Raw(`{}`))
+		got := toolInfo(Server{ID: "s", TrustHints: c.trust}, &sdk.Tool{Annotations: c.hints}, event.Raw(`{}`))
 		if got.IsReadOnly != c.readOnly || got.IsDestructive != c.destructive || got.IsConcurrencySafe != c.readOnly {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -137,12 +137,12 @@ func TestSchemaTooLarge(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	if pause(0) != 0 || pause(1) != 0 {
+	if retryDelay(0) != 0 || retryDelay(1) != 0 {
 		t.Error("the first two attempts are not at once")
 	}
 	for attempt := 2; attempt < 100; attempt++ {
 		full := min(time.Minute, 500*time.Millisecond<<min(attempt-2, 20))
-		if d := pause(attempt); d < full/2 || d > full {
+		if d := retryDelay(attempt); d < full/2 || d > full {
 			t.Errorf("attempt %d waits %v, not %v to %v", attempt, d, full/2, full)
 		}
 	}

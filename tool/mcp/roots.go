@@ -8,7 +8,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// rootList is what a server is told that asks for roots.
+// rootList answers a server that asks for roots.
 type rootList []*sdk.Root
 
 // rootsOf returns the workspace as the only root; none if it isn't known.
@@ -29,8 +29,8 @@ func (l rootList) capabilities() *sdk.ClientCapabilities {
 	return caps
 }
 
-// give hands the roots to the SDK's client, which answers requests for them.
-func (l rootList) give(client *sdk.Client) { client.AddRoots(l...) }
+// installRoots hands the roots to the SDK's client, which answers requests for them.
+func (l rootList) installRoots(client *sdk.Client) { client.AddRoots(l...) }
 
 // answer returns the response to a request for input, if it is for the roots.
 func (l rootList) answer(request sdk.InputRequest) (sdk.InputResponse, bool) {
@@ -40,8 +40,8 @@ func (l rootList) answer(request sdk.InputRequest) (sdk.InputResponse, bool) {
 	return &sdk.ListRootsResult{Roots: append([]*sdk.Root{}, l...)}, true
 }
 
-// asked names what a request for input is for.
-func asked(request sdk.InputRequest) string {
+// requestPurpose names what a request for input is for.
+func requestPurpose(request sdk.InputRequest) string {
 	switch request.(type) {
 	case *sdk.ElicitParams:
 		return "a person's input"

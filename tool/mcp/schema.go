@@ -32,12 +32,12 @@ func inputSchema(v any) (event.Raw, error) {
 	default:
 		return nil, fmt.Errorf("its type is %v, not object", m["type"])
 	}
-	raw, _, err := compile(m)
+	raw, _, err := compileSchema(m)
 	return raw, err
 }
 
-// compile checks a schema and returns it as JSON and ready to use.
-func compile(v any) (event.Raw, *jsonschema.Schema, error) {
+// compileSchema checks a schema and returns it as JSON and ready to use.
+func compileSchema(v any) (event.Raw, *jsonschema.Schema, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, nil, err
@@ -69,7 +69,7 @@ func check(schema *jsonschema.Schema, raw []byte) string {
 		return err.Error()
 	}
 	if err := schema.Validate(v); err != nil {
-		return clean(err.Error(), maxNote)
+		return cleanText(err.Error(), maxNote)
 	}
 	return ""
 }
@@ -79,7 +79,7 @@ type noLoader struct{}
 
 // Load implements jsonschema.URLLoader.
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%q is not part of the schema, and nothing is fetched", clip(url, 200))
+	return nil, fmt.Errorf("%q is not part of the schema, and nothing is fetched", clipText(url, 200))
 }
 
 // lenientRegexp accepts what only other engines understand, such as looking ahead,

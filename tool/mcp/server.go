@@ -14,7 +14,7 @@ import (
 
 var (
 	errClosed  = errors.New("the client is closed")
-	errTimeout = errors.New("the time limit of the call is over")
+	errTimeout = errors.New("the call timed out")
 )
 
 // server keeps the connection to one server. Its run method is the only one that
@@ -77,7 +77,7 @@ func (s *server) run(ctx context.Context) {
 		legacy  bool
 		wait    time.Duration
 	)
-	for rest(ctx, s.wake, wait) {
+	for waitBeforeRetry(ctx, s.wake, wait) {
 		s.become(Starting, "")
 		began, chosen := time.Now(), s.chosenSoFar()
 		l, err := s.connect(ctx, legacy)
@@ -95,7 +95,7 @@ func (s *server) run(ctx context.Context) {
 			attempt = 1
 		}
 		if wait = s.opts.pause(attempt); chosen != s.chosenSoFar() {
-			wait = 0 // the attempt was made with what somebody has replaced since
+			wait = 0 // the attempt was made with a credential that was replaced since
 		}
 		if s.miss(ctx, err, wait) {
 			settle()
@@ -110,8 +110,8 @@ func (s *server) chosenSoFar() int {
 	return s.choices
 }
 
-// rest waits before an attempt, or until it is woken; it says false if ctx ended.
-func rest(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
+// waitBeforeRetry waits before an attempt, or until it is woken; it says false if ctx ended.
+func waitBeforeRetry(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
@@ -127,11 +127,11 @@ func rest(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// pause after failed attempts grows from half a second to a minute. After the
+// retryDelay after failed attempts grows from half a second to a minute. After the
 // first one there is none: a server that crashed, or forgot its session, is had
 // again at once if it can be. Half of it is chance, so that many runtimes don't
 // come back to a server at the same moment.
-func pause(attempt int) time.Duration {
+func retryDelay(attempt int) time.Duration {
 	if attempt <= 1 {
 		return 0
 	}
@@ -248,7 +248,7 @@ func (s *server) miss(ctx context.Context, err error, wait time.Duration) bool {
 
 // become changes the state and tells.
 func (s *server) become(state State, reason string) {
-	reason = clip(s.public(reason), maxNote)
+	reason = clipText(s.public(reason), maxNote)
 	s.mu.Lock()
 	// An attempt under way keeps the reason why one was needed.
 	if state == Starting && reason == "" {
@@ -338,7 +338,7 @@ func (s *server) status() Status {
 		st.Stderr = s.stderr.String()
 	}
 	if s.link != nil {
-		st.Name, st.Version, st.Protocol = s.link.about()
+		st.Name, st.Version, st.Protocol = s.link.serverInfo()
 	}
 	return st
 }

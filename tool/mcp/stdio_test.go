@@ -30,7 +30,7 @@ func TestStdioBothRevisions(t *testing.T) {
 			if out := run(t, c, "mcp__s__fail", `{}`); !out.IsError || string(out.Output) != "disk full" {
 				t.Errorf("fail gave %+v", out)
 			}
-			if _, err := find(t, c, "mcp__s__echo").Run(t.Context(), callOf(``)); err != nil {
+			if _, err := findTool(t, c, "mcp__s__echo").Run(t.Context(), callOf(``)); err != nil {
 				t.Errorf("no input: %v", err)
 			}
 		})
@@ -42,7 +42,7 @@ func TestInfo(t *testing.T) {
 		s := self(t, "s", "real")
 		s.TrustHints = trust
 		c := open(t, Options{}, s)
-		i := find(t, c, "mcp__s__readKill").Info()
+		i := findTool(t, c, "mcp__s__readKill").Info()
 		if i.IsReadOnly != trust || i.IsConcurrencySafe != trust || i.RuntimeOwner != "mcp_server" || i.InterruptBehavior != "cancel" {
 			t.Errorf("trust %v: %+v", trust, i)
 		}
@@ -56,21 +56,21 @@ func TestProgressAndTrace(t *testing.T) {
 		call := callOf(`{}`)
 		call.Host, call.TraceParent = h, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		call.TraceState = "rojo=00f067aa0ba902b7"
-		out, err := find(t, c, "mcp__s__meta").Run(t.Context(), call)
+		out, err := findTool(t, c, "mcp__s__meta").Run(t.Context(), call)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantText(t, string(out.Output), call.TraceParent)
 		wantText(t, string(out.Output), call.TraceState)
 
-		proceed := find(t, c, "mcp__s__proceed")
+		proceed := findTool(t, c, "mcp__s__proceed")
 		go func() {
 			for range 4 {
 				<-h.told
 			}
 			_, _ = proceed.Run(t.Context(), callOf(`{}`))
 		}()
-		if _, err := find(t, c, "mcp__s__progress").Run(t.Context(), call); err != nil {
+		if _, err := findTool(t, c, "mcp__s__progress").Run(t.Context(), call); err != nil {
 			t.Fatal(err)
 		}
 		h.mu.Lock()
@@ -94,7 +94,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 				<-h.told // It waits by now.
 				cancel()
 			}()
-			_, err := find(t, c, "mcp__s__wait").Run(ctx, call)
+			_, err := findTool(t, c, "mcp__s__wait").Run(ctx, call)
 			if e := category(t, err); e.Category != tool.Interrupted {
 				t.Errorf("got %v", e)
 			}
@@ -109,12 +109,12 @@ func TestCallTimeout(t *testing.T) {
 	s := self(t, "s", "real")
 	s.Timeout = 200 * time.Millisecond
 	c := open(t, Options{}, s)
-	_, err := find(t, c, "mcp__s__wait").Run(t.Context(), callOf(`{}`))
+	_, err := findTool(t, c, "mcp__s__wait").Run(t.Context(), callOf(`{}`))
 	if e := category(t, err); e.Category != tool.Timeout || e.Advice == "" || e.Retryable {
 		t.Errorf("got %+v", e)
 	}
 	eventually(t, "cancellation at the server", func() bool {
-		res, err := find(t, c, "mcp__s__cancelled").Run(t.Context(), callOf(`{}`))
+		res, err := findTool(t, c, "mcp__s__cancelled").Run(t.Context(), callOf(`{}`))
 		return err == nil && string(res.Output) == "1" // on a busy machine this call may time out, too
 	})
 }
@@ -126,7 +126,7 @@ func TestKilledInMidCall(t *testing.T) {
 	c := open(t, rec.options(), s)
 	before := string(run(t, c, "mcp__s__pid", `{}`).Output)
 
-	_, err := find(t, c, "mcp__s__kill").Run(t.Context(), callOf(`{}`))
+	_, err := findTool(t, c, "mcp__s__kill").Run(t.Context(), callOf(`{}`))
 	if e := category(t, err); e.Category != tool.Lost || e.Retryable || e.Advice == "" {
 		t.Errorf("a tool that may change things: %+v", e)
 	}
@@ -135,7 +135,7 @@ func TestKilledInMidCall(t *testing.T) {
 	if after == before {
 		t.Error("the same process answered")
 	}
-	_, err = find(t, c, "mcp__s__readKill").Run(t.Context(), callOf(`{}`))
+	_, err = findTool(t, c, "mcp__s__readKill").Run(t.Context(), callOf(`{}`))
 	if e := category(t, err); e.Category != tool.Unavailable || !e.Retryable {
 		t.Errorf("a tool that only reads: %+v", e)
 	}
@@ -161,7 +161,7 @@ func TestServerThatCantStart(t *testing.T) {
 	)
 	reasons := map[string][]string{
 		"exits": {"exit status 3", "no such database"}, "hang": {"didn't answer within 300ms"}, "refused": {refused.Error()},
-		"missing": {"no such file"}, "empty": {"neither a command nor an address"},
+		"missing": {"no such file"}, "empty": {"give a command or a URL"},
 	}
 	for _, st := range c.Status() {
 		if want, ok := reasons[st.ID]; ok {
@@ -195,13 +195,13 @@ func TestUnavailableServerAnswersAtOnce(t *testing.T) {
 		return time.Hour
 	}
 	c := open(t, opts, self(t, "s", "real"))
-	kill := find(t, c, "mcp__s__kill")
+	kill := findTool(t, c, "mcp__s__kill")
 	_, _ = kill.Run(t.Context(), callOf(`{}`))
 	rec.until(t, "loss", func() bool { return c.Status()[0].State == Unavailable })
-	if ok, reason := find(t, c, "mcp__s__echo").(Availability).Available(); ok || !strings.Contains(reason, "killed") {
+	if ok, reason := findTool(t, c, "mcp__s__echo").(Availability).Available(); ok || !strings.Contains(reason, "killed") {
 		t.Errorf("available %v, %q", ok, reason)
 	}
-	_, err := find(t, c, "mcp__s__echo").Run(t.Context(), callOf(`{}`))
+	_, err := findTool(t, c, "mcp__s__echo").Run(t.Context(), callOf(`{}`))
 	if e := category(t, err); e.Category != tool.Unavailable || !e.Retryable {
 		t.Errorf("got %+v", e)
 	}
@@ -234,7 +234,7 @@ func TestWhatServersAskFor(t *testing.T) {
 			continue
 		}
 		wantText(t, string(run(t, c, "mcp__s__input", `{}`).Output), "file://"+root)
-		_, err := find(t, c, "mcp__s__inputPerson").Run(t.Context(), callOf(`{}`))
+		_, err := findTool(t, c, "mcp__s__inputPerson").Run(t.Context(), callOf(`{}`))
 		e := category(t, err)
 		if e.Category != tool.Execution {
 			t.Errorf("got %+v", e)
@@ -247,7 +247,7 @@ func TestHugeResult(t *testing.T) {
 	c := open(t, Options{}, self(t, "s", "real"))
 	call := callOf(`{}`)
 	call.MaxOutput = 1000
-	out, err := find(t, c, "mcp__s__big").Run(t.Context(), call)
+	out, err := findTool(t, c, "mcp__s__big").Run(t.Context(), call)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestNoiseEndsTheConnection(t *testing.T) {
 func TestMessageTooLarge(t *testing.T) {
 	rec := newRecorder()
 	c := open(t, rec.options(), self(t, "s", "floods-once"))
-	_, err := find(t, c, "mcp__s__t").Run(t.Context(), callOf(`{}`))
+	_, err := findTool(t, c, "mcp__s__t").Run(t.Context(), callOf(`{}`))
 	if e := category(t, err); e.Category != tool.Lost {
 		t.Errorf("got %+v", e)
 	}
@@ -328,7 +328,7 @@ func TestMessageTooLarge(t *testing.T) {
 // have done everything, so the call is not made again.
 func TestServerThatSaysItIsClosing(t *testing.T) {
 	c := open(t, newRecorder().options(), self(t, "s", "says-closing"))
-	res, err := find(t, c, "mcp__s__t").Run(t.Context(), callOf(`{}`))
+	res, err := findTool(t, c, "mcp__s__t").Run(t.Context(), callOf(`{}`))
 	if err == nil {
 		t.Fatalf("the call was made twice: %s", res.Output)
 	}
@@ -349,7 +349,7 @@ func TestStderrFlood(t *testing.T) {
 // A server that doesn't read must not hold a caller, however much it is sent.
 func TestServerThatStopsReading(t *testing.T) {
 	c := open(t, Options{}, self(t, "s", "stops-reading"))
-	tl := find(t, c, "mcp__s__t")
+	tl := findTool(t, c, "mcp__s__t")
 	input := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -31,7 +31,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimSpace(clean(string(t.buf[max(0, len(t.buf)-tailBytes):]), tailBytes+3))
+	return strings.TrimSpace(cleanText(string(t.buf[max(0, len(t.buf)-tailBytes):]), tailBytes+3))
 }
 
 // last returns about the last n bytes, from the beginning of a line.

@@ -135,7 +135,7 @@ func TestAnApprovalBetweenRuntimes(t *testing.T) {
 				if !slices.Contains(p.Decisions, "allow") || !slices.Contains(p.Decisions, "deny") || p.Prompt == "" {
 					t.Errorf("the question is %+v", p)
 				}
-				do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow"})
+				runCommand[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow"})
 				k.becomes("completed")
 				if b, err := os.ReadFile(filepath.Join(s.dir, "out.txt")); err != nil || !bytes.Equal(b, []byte("x")) {
 					t.Errorf("there the file is %q, %v", b, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // errCard says that a card is not one to work with.
-var errCard = errors.New("the agent card can't be worked with")
+var errCard = errors.New("the agent card can't be used")
 
 // maxRedirects is how often the address of a card may lead to another.
 const maxRedirects = 3
@@ -50,7 +50,7 @@ func (c *Client) open(ctx context.Context, p *Peer) (*line, error) {
 		d.close()
 		return nil, err
 	}
-	// Nobody redirects a call: it has a content, and a credential.
+	// A call is never redirected: it has a content, and a credential.
 	calls := &http.Client{Transport: d, CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect }}
 	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), a2aclient.WithJSONRPCTransport(calls), a2aclient.WithRESTTransport(calls))
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *door) misfit(i *proto.AgentInterface, at *url.URL) string {
 		return "the version is not spoken here"
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
 		return "the address can't be read"
-	case !d.own(hostPort(u)):
+	case !d.allowsHost(hostPort(u)):
 		return "the address is not the card's own, and not allowed"
 	case u.Scheme == "http" && at.Scheme == "https":
 		return "the address is not encrypted, the card's is"

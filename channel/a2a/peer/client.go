@@ -98,7 +98,7 @@ func (c *Client) peer(ref string) (*Peer, error) {
 		return nil, fmt.Errorf("there is no peer named %q", ref)
 	}
 	if c.opt.CardsOff {
-		return nil, fmt.Errorf("only configured peers are given work")
+		return nil, fmt.Errorf("only configured peers can be used")
 	}
 	if _, err := cardAddress(ref); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (c *Client) Wake(sessionID, taskID string) {
 	case running:
 	}
 	if r := c.runs[taskID]; r != nil {
-		signal(r.woken)
+		signalChan(r.woken)
 		return
 	}
 	r := &run{c: c, taskID: taskID, sessionID: sessionID, woken: make(chan struct{}, 1), told: make(chan struct{}, 1)}
@@ -127,14 +127,14 @@ func (c *Client) Wake(sessionID, taskID string) {
 	c.wg.Go(func() { r.loop(c.ctx) })
 }
 
-func signal(ch chan struct{}) {
+func signalChan(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
 	}
 }
 
-// leave takes a run out, unless it was woken meanwhile.
+// leave takes a run out, unless it was woken in the meantime.
 func (c *Client) leave(r *run) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -200,7 +200,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request, req *rpcRequest) {
 	_ = json.Unmarshal(req.Params, &p)
 	switch req.Method {
 	case "SendMessage", "SendStreamingMessage":
-		t := f.take(p.Message, p.Config)
+		t := f.acceptMessage(p.Message, p.Config)
 		if req.Method == "SendMessage" {
 			reply(w, req.ID, object{"task": t})
 			return
@@ -234,8 +234,8 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request, req *rpcRequest) {
 	}
 }
 
-// take takes a message: it begins a task, or is an answer to one.
-func (f *fake) take(m *proto.Message, cfg *proto.SendMessageConfig) *proto.Task {
+// acceptMessage takes a message: it begins a task, or is an answer to one.
+func (f *fake) acceptMessage(m *proto.Message, cfg *proto.SendMessageConfig) *proto.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent = append(f.sent, m)
@@ -253,12 +253,12 @@ func (f *fake) take(m *proto.Message, cfg *proto.SendMessageConfig) *proto.Task 
 			f.begin(&t)
 		}
 	}
-	f.put(&t)
+	f.storeTask(&t)
 	return &t
 }
 
-// put keeps a task; the lock is held.
-func (f *fake) put(t *proto.Task) {
+// storeTask keeps a task; the lock is held.
+func (f *fake) storeTask(t *proto.Task) {
 	f.tasks[string(t.ID)] = t
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -288,7 +288,7 @@ func (f *fake) notify() {
 	places := slices.Clone(f.pushes)
 	f.mu.Unlock()
 	for _, p := range places {
-		if got := tell(f.t, p.URL, p.Token); got != http.StatusNoContent {
+		if got := postUpdate(f.t, p.URL, p.Token); got != http.StatusNoContent {
 			f.t.Errorf("a notification was answered with %d", got)
 		}
 	}
@@ -308,7 +308,7 @@ func (f *fake) change(id string, s proto.TaskState, text string, artifacts ...*p
 		t.Status.Message = proto.NewMessage(proto.MessageRoleAgent, proto.NewTextPart(text))
 	}
 	t.Artifacts = append(slices.Clone(t.Artifacts), artifacts...)
-	f.put(&t)
+	f.storeTask(&t)
 }
 
 func (f *fake) forget(id string) {

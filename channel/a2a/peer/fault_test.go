@@ -27,7 +27,7 @@ func (f *fake) takes(r *http.Request) (*rpcRequest, *proto.Task) {
 	if err := unmarshal(req.Params, &p); err != nil {
 		f.t.Error(err)
 	}
-	return &req, f.take(p.Message, nil)
+	return &req, f.acceptMessage(p.Message, nil)
 }
 
 func TestASlowPeerIsNotAskedTwice(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAMessageThatMayHaveArrivedIsNotSentAgain(t *testing.T) {
 		if p.NativeStatus != "peer_unknown" || f.called("SendMessage") != 1 {
 			t.Errorf("it is %+v after %d messages", p, f.called("SendMessage"))
 		}
-		do[command.TaskResult](k, &command.CancelTask{TaskID: taskID})
+		runCommand[command.TaskResult](k, &command.CancelTask{TaskID: taskID})
 		k.becomes("cancelled")
 	})
 	t.Run("a peer that didn't get it", func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAnArtifactOf100MB(t *testing.T) {
 			t.Errorf("the end is %+v", p.Error)
 		}
 		if f.streaming {
-			w := do[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID})
+			w := runCommand[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID})
 			if w.Link.Recovery != "unreconciled" {
 				t.Errorf("the peer's task is %+v", w.Link)
 			}

@@ -17,8 +17,8 @@ import (
 // pushLooks is how much rarer a task is looked at whose peer tells of changes.
 const pushLooks = 10
 
-// get asks for the task.
-func (r *run) get(ctx context.Context, history int) (*proto.Task, error) {
+// fetchTask asks for the task.
+func (r *run) fetchTask(ctx context.Context, history int) (*proto.Task, error) {
 	limited, end := context.WithTimeout(ctx, r.c.opt.Timeout)
 	defer end()
 	t, err := r.line.GetTask(limited, &proto.GetTaskRequest{ID: proto.TaskID(r.w.Link.RemoteTaskID), HistoryLength: &history})
@@ -28,19 +28,19 @@ func (r *run) get(ctx context.Context, history int) (*proto.Task, error) {
 	return t, check(t.ID)
 }
 
-// follow looks at the task, and then waits for its next change: in a stream if the
+// followTask looks at the task, and then waits for its next change: in a stream if the
 // peer gives one, else for a while.
-func (r *run) follow(ctx context.Context) error {
+func (r *run) followTask(ctx context.Context) error {
 	before := r.w.Link.RemoteStatus
-	t, err := r.get(ctx, 0)
+	t, err := r.fetchTask(ctx, 0)
 	if err != nil {
 		return err
 	}
-	if err := r.take(ctx, t); err != nil || t.Status.State.Terminal() {
+	if err := r.handlePeerEvent(ctx, t); err != nil || t.Status.State.Terminal() {
 		return err
 	}
 	r.failures = 0
-	if r.line.streams() && !r.deaf && !asks(t.Status.State) {
+	if r.line.streams() && !r.deaf && !awaitsInput(t.Status.State) {
 		began := time.Now()
 		if err := r.consume(ctx, false, r.subscribe); err != nil {
 			return err
@@ -70,21 +70,21 @@ func (r *run) wait(ctx context.Context, changed bool) {
 		r.interval = max(r.interval, r.c.opt.MaxPoll)
 	}
 	w, err := r.c.work(ctx, r.taskID)
-	if err != nil || next(w, false, false) != follow {
+	if err != nil || nextStep(w, false, false) != follow {
 		return // what was taken changed what is to be done
 	}
 	r.w = w
 	r.pause(ctx, r.interval)
 }
 
-// take deals with what the peer says.
-func (r *run) take(ctx context.Context, e proto.Event) error {
+// handlePeerEvent deals with what the peer says.
+func (r *run) handlePeerEvent(ctx context.Context, e proto.Event) error {
 	switch e := e.(type) {
 	case *proto.Task:
 		if err := r.join(ctx, e.TaskInfo()); err != nil {
 			return err
 		}
-		r.got.all(e.Artifacts, r.c.opt.MaxBody)
+		r.got.addTaskArtifacts(e.Artifacts, r.c.opt.MaxBody)
 		return r.status(ctx, &e.Status, e)
 	case *proto.TaskStatusUpdateEvent:
 		if err := r.join(ctx, e.TaskInfo()); err != nil {
@@ -95,7 +95,7 @@ func (r *run) take(ctx context.Context, e proto.Event) error {
 		if err := r.join(ctx, e.TaskInfo()); err != nil {
 			return err
 		}
-		r.got.add(e, r.c.opt.MaxBody)
+		r.got.addArtifactPiece(e, r.c.opt.MaxBody)
 		return nil
 	case *proto.Message:
 		return r.message(ctx, e)
@@ -113,18 +113,18 @@ func (r *run) status(ctx context.Context, s *proto.TaskStatus, whole *proto.Task
 	up := &command.UpdatePeerTask{Status: ours, RemoteStatus: string(s.State)}
 	switch {
 	case s.State == proto.TaskStateCompleted && (r.w.Status == "cancelling" || !r.w.Active):
-		up.Status = "completed" // nobody wants what it delivers any more
+		up.Status = "completed" // its artifacts are no longer wanted
 	case s.State == proto.TaskStateCompleted:
 		return r.reconcile(ctx, s, whole)
-	case asks(s.State) && s.Message != nil && s.Message.ID != "" && s.Message.ID == r.answered:
+	case awaitsInput(s.State) && s.Message != nil && s.Message.ID != "" && s.Message.ID == r.answered:
 		up.Status = "running" // it has the answer and didn't get to it yet
-	case asks(s.State):
-		up.Question, up.Message, up.Reason = question(s.Message), keep(s.Message), wire.Shorten(textOf(s.Message), 300)
+	case awaitsInput(s.State):
+		up.Question, up.Message, up.Reason = peerQuestion(s.Message), recordedMessage(s.Message), wire.Shorten(textOf(s.Message), 300)
 		if s.Message != nil {
 			up.RemoteMessageID = wire.Shorten(s.Message.ID, 1000)
 		}
 	case s.State.Terminal():
-		up.Reason, up.Message = wire.Shorten(textOf(s.Message), 2000), keep(s.Message)
+		up.Reason, up.Message = wire.Shorten(textOf(s.Message), 2000), recordedMessage(s.Message)
 	}
 	r.over = s.State.Terminal()
 	return r.report(ctx, up)
@@ -149,22 +149,22 @@ func (r *run) reply(ctx context.Context) error {
 	a := r.w.Answer
 	if a.Decision == "cancel" {
 		_, err := r.c.rt.Do(ctx, caller(), &command.CancelTask{TaskID: r.taskID, Reason: "what the peer asked was not answered"})
-		return own(err)
+		return markOwnError(err)
 	}
-	t, err := r.get(ctx, searchSize)
+	t, err := r.fetchTask(ctx, searchSize)
 	if err != nil {
 		return err
 	}
-	if hasMessage(t, a.MessageID) || !asks(t.Status.State) {
+	if hasMessage(t, a.MessageID) || !awaitsInput(t.Status.State) {
 		if err := r.passedOn(ctx, a); err != nil {
 			return err
 		}
-		return r.take(ctx, t)
+		return r.handlePeerEvent(ctx, t)
 	}
 	payload := a.Payload
 	if a.PayloadRef != "" {
 		if payload, err = r.read(ctx, a.PayloadRef); err != nil {
-			return own(err)
+			return markOwnError(err)
 		}
 	}
 	m := proto.NewMessageForTask(proto.MessageRoleUser, t, answerParts(a, payload)...)
@@ -179,7 +179,7 @@ func (r *run) reply(ctx context.Context) error {
 		return err
 	}
 	if task, ok := res.(*proto.Task); ok {
-		return r.take(ctx, task)
+		return r.handlePeerEvent(ctx, task)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (r *run) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.take(ctx, t); err != nil || t.Status.State.Terminal() {
+	if err := r.handlePeerEvent(ctx, t); err != nil || t.Status.State.Terminal() {
 		return err
 	}
 	most := r.c.opt.Attempts
@@ -208,7 +208,7 @@ func (r *run) cancel(ctx context.Context) error {
 		most = lastTries
 	}
 	if r.stops++; r.stops >= most {
-		return r.report(ctx, &command.UpdatePeerTask{Status: "unknown", Final: true, Reason: "the peer was told to stop and goes on"})
+		return r.report(ctx, &command.UpdatePeerTask{Status: "unknown", Final: true, Reason: "the peer was asked to stop and is still running"})
 	}
 	r.sleep(ctx, min(r.c.opt.MaxPoll, r.c.opt.Poll*time.Duration(r.stops)))
 	return nil
@@ -217,14 +217,14 @@ func (r *run) cancel(ctx context.Context) error {
 // stop asks the peer to cancel the task, or how it stands if that was asked.
 func (r *run) stop(ctx context.Context) (*proto.Task, error) {
 	if r.stopped {
-		return r.get(ctx, 0)
+		return r.fetchTask(ctx, 0)
 	}
 	limited, end := context.WithTimeout(ctx, r.c.opt.Timeout)
 	defer end()
 	t, err := r.line.CancelTask(limited, &proto.CancelTaskRequest{ID: proto.TaskID(r.w.Link.RemoteTaskID)})
 	switch {
 	case errors.Is(err, proto.ErrTaskNotCancelable):
-		return r.get(ctx, 0)
+		return r.fetchTask(ctx, 0)
 	case err != nil:
 		return nil, fmt.Errorf("CancelTask: %w", err)
 	}

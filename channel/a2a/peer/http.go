@@ -18,11 +18,11 @@ import (
 
 // What can go wrong with a peer beyond what the protocol names.
 var (
-	errTooLarge = errors.New("the answer is larger than what is taken")
-	errRedirect = errors.New("the peer redirects to another address, which is not followed")
-	errSilent   = errors.New("the peer is silent")
-	errNonsense = errors.New("the answer is not one of the protocol")
-	errSilence  = errors.New("the stream ended without a word")
+	errTooLarge = errors.New("the answer is too large")
+	errRedirect = errors.New("the peer redirects to another origin, which is not followed")
+	errSilent   = errors.New("the peer sent nothing for too long")
+	errNonsense = errors.New("the answer doesn't follow the protocol")
+	errSilence  = errors.New("the stream ended without an event")
 )
 
 // statusError is an answer with an HTTP status that is no answer of the protocol.
@@ -45,12 +45,12 @@ type door struct {
 
 func newDoor(p *Peer, home string, opt *Options) *door {
 	d := &door{peer: p, home: home, maxBody: opt.MaxBody, silence: opt.Silence}
-	d.base = dial.Guarded(func(host string) bool { return p.AllowPrivate && d.own(host) }, opt.Timeout)
+	d.base = dial.Guarded(func(host string) bool { return p.AllowPrivate && d.allowsHost(host) }, opt.Timeout)
 	return d
 }
 
-// own reports whether a host is the card's own, or allowed beside it.
-func (d *door) own(host string) bool { return host == d.home || names(d.peer.Hosts, host) }
+// allowsHost reports whether a host is the card's own, or allowed beside it.
+func (d *door) allowsHost(host string) bool { return host == d.home || listsHost(d.peer.Hosts, host) }
 
 func (d *door) close() { d.base.CloseIdleConnections() }
 
@@ -59,7 +59,7 @@ func (d *door) close() { d.base.CloseIdleConnections() }
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", "agentd")
-	if d.peer.Token != nil && d.own(hostPort(req.URL)) {
+	if d.peer.Token != nil && d.allowsHost(hostPort(req.URL)) {
 		if token := d.peer.Token(); token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}
@@ -164,7 +164,7 @@ type kind int
 const (
 	// down: for now; trying again may help.
 	down kind = iota
-	// unauthorized: for now; somebody may put the credential right.
+	// unauthorized: for now; the credential may be corrected.
 	unauthorized
 	// gone: the peer doesn't know the task.
 	gone

@@ -130,8 +130,8 @@ func (k *kit) restart() {
 	k.start()
 }
 
-// do carries out a command that must succeed.
-func do[R any](k *kit, p command.Params) *R {
+// runCommand carries out a command that must succeed.
+func runCommand[R any](k *kit, p command.Params) *R {
 	k.t.Helper()
 	res, err := k.runtime.Do(context.Background(), command.Local(), p)
 	if err != nil {
@@ -145,12 +145,12 @@ const sess, taskID = "sess_work", "task_work"
 // delegate gives the task to the peer.
 func (k *kit) delegate(change ...func(*command.CreateTask)) {
 	k.t.Helper()
-	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: sess})
+	runCommand[command.CreateSessionResult](k, &command.CreateSession{SessionID: sess})
 	p := &command.CreateTask{SessionID: sess, TaskID: taskID, Objective: "Count the words.", Peer: "theirs", Start: true}
 	for _, c := range change {
 		c(p)
 	}
-	do[command.TaskResult](k, p)
+	runCommand[command.TaskResult](k, p)
 }
 
 // await returns the first fact of the session after a sequence that fits.
@@ -238,7 +238,7 @@ func (k *kit) facts(t event.Type) []*event.Event {
 	return out
 }
 
-// validate holds all facts against the schemas.
+// validate checks all facts against the schemas.
 func (k *kit) validate() {
 	own, strict := eventtest.Own(k.t), eventtest.Strict(k.t)
 	for r, err := range k.store.Read(context.Background(), sess, store.Range{}) {

@@ -101,7 +101,7 @@ func (o *Options) complete() error {
 	setDefault(&o.MaxBody, 32<<20)
 	setDefault(&o.MaxArtifacts, 200)
 	if o.Push.URL != "" && len(o.Push.Key) < 16 {
-		return errors.New("peer: a key of at least 16 bytes is needed to be told")
+		return errors.New("peer: push notifications need a key of at least 16 bytes")
 	}
 	for i := range o.Peers {
 		if err := o.Peers[i].check(); err != nil {
@@ -116,7 +116,7 @@ func (p *Peer) check() error {
 	switch p.Delivery {
 	case DeliveryAuto, DeliveryStreaming, DeliveryPolling, DeliveryPush:
 	default:
-		return fmt.Errorf("peer: %s: %q is no way to follow a task", p.ID, p.Delivery)
+		return fmt.Errorf("peer: %s: %q is not a known way to follow a task", p.ID, p.Delivery)
 	}
 	if p.ID == "" {
 		return errors.New("peer: a peer has no id")
@@ -132,9 +132,9 @@ func cardAddress(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("the address of the card is not one with http or https")
+		return nil, errors.New("the card's address is not an http or https URL")
 	case u.User != nil:
-		return nil, errors.New("the address of the card has a user; credentials don't belong there")
+		return nil, errors.New("the card's address contains user information; configure credentials separately")
 	}
 	if strings.Trim(u.Path, "/") == "" {
 		u.Path = "/.well-known/agent-card.json"
@@ -155,8 +155,8 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
-// names reports whether a list of hosts has this one, with its port or without.
-func names(hosts []string, host string) bool {
+// listsHost reports whether a list of hosts has this one, with its port or without.
+func listsHost(hosts []string, host string) bool {
 	bare, _, err := net.SplitHostPort(host)
 	for _, h := range hosts {
 		if strings.EqualFold(h, host) || err == nil && strings.EqualFold(strings.Trim(h, "[]"), bare) {

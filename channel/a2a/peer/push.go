@@ -54,7 +54,7 @@ func (c *Client) PushHandler() http.Handler {
 		taskID, runID, ok := strings.Cut(strings.TrimPrefix(req.URL.Path, PushPath), "/")
 		given := req.Header.Get(tokenHeader)
 		if !ok || len(c.opt.Push.Key) < 16 || !hmac.Equal([]byte(given), []byte(c.secret(taskID, runID))) {
-			http.Error(w, "the token is not the one of this task", http.StatusUnauthorized)
+			http.Error(w, "the token doesn't belong to this task", http.StatusUnauthorized)
 			return
 		}
 		c.notify(taskID)
@@ -67,6 +67,6 @@ func (c *Client) notify(taskID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.runs[taskID]; r != nil {
-		signal(r.told)
+		signalChan(r.told)
 	}
 }

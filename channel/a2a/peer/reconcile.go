@@ -26,19 +26,19 @@ type gathered struct {
 	broken, done bool
 }
 
-// all takes the artifacts of a whole task.
-func (g *gathered) all(list []*proto.Artifact, most int64) {
+// addTaskArtifacts takes the artifacts of a whole task.
+func (g *gathered) addTaskArtifacts(list []*proto.Artifact, most int64) {
 	if len(list) == 0 {
 		return
 	}
 	g.list, g.size = nil, 0
 	for _, a := range list {
-		g.add(&proto.TaskArtifactUpdateEvent{Artifact: a}, most)
+		g.addArtifactPiece(&proto.TaskArtifactUpdateEvent{Artifact: a}, most)
 	}
 }
 
-// add takes a piece. What is too much is left out: then the task has to be asked for.
-func (g *gathered) add(e *proto.TaskArtifactUpdateEvent, most int64) {
+// addArtifactPiece takes a piece. What is too much is left out: then the task has to be asked for.
+func (g *gathered) addArtifactPiece(e *proto.TaskArtifactUpdateEvent, most int64) {
 	if e.Artifact == nil || g.broken {
 		return
 	}
@@ -84,7 +84,7 @@ func partSize(p *proto.Part) int64 {
 // it delivered is stored first.
 func (r *run) reconcile(ctx context.Context, s *proto.TaskStatus, whole *proto.Task) error {
 	r.got.done = true
-	said := &command.UpdatePeerTask{Status: unreconciled, RemoteStatus: string(s.State), Message: keep(s.Message), Reason: "the peer is done; what it delivers is being fetched"}
+	said := &command.UpdatePeerTask{Status: unreconciled, RemoteStatus: string(s.State), Message: recordedMessage(s.Message), Reason: "the peer is done; what it delivers is being fetched"}
 	if !r.done() { // else it was said before, and why it is still so
 		if err := r.report(ctx, said); err != nil {
 			return err
@@ -112,21 +112,21 @@ func (r *run) reconcile(ctx context.Context, s *proto.TaskStatus, whole *proto.T
 		}
 	}
 	r.over = true
-	return r.report(ctx, &command.UpdatePeerTask{Status: "completed", RemoteStatus: string(s.State), Summary: summary(s.Message, whole.Artifacts)})
+	return r.report(ctx, &command.UpdatePeerTask{Status: "completed", RemoteStatus: string(s.State), Summary: taskSummary(s.Message, whole.Artifacts)})
 }
 
 // finished asks for a task that is done. A peer that has forgotten it by then told
 // everything in its stream.
 func (r *run) finished(ctx context.Context) (*proto.Task, error) {
-	t, err := r.get(ctx, 0)
+	t, err := r.fetchTask(ctx, 0)
 	if errors.Is(err, proto.ErrTaskNotFound) && !r.got.broken {
 		return &proto.Task{ID: proto.TaskID(r.w.Link.RemoteTaskID), Artifacts: r.got.list}, nil
 	}
 	return t, err
 }
 
-// summary is what a task came to, for people.
-func summary(m *proto.Message, list []*proto.Artifact) string {
+// taskSummary is what a task came to, for people.
+func taskSummary(m *proto.Message, list []*proto.Artifact) string {
 	if text := textOf(m); text != "" {
 		return wire.Shorten(text, 4000)
 	}
@@ -149,7 +149,7 @@ func (r *run) deliveries(ctx context.Context, t *proto.Task) ([]command.PeerDeli
 		if a == nil {
 			continue
 		}
-		for i, p := range joined(a.Parts) {
+		for i, p := range joinTextParts(a.Parts) {
 			if p == nil {
 				continue
 			}
@@ -170,9 +170,9 @@ func (r *run) deliveries(ctx context.Context, t *proto.Task) ([]command.PeerDeli
 	return out, nil
 }
 
-// joined puts the texts together that follow each other: a stream delivers a text in
+// joinTextParts puts the texts together that follow each other: a stream delivers a text in
 // pieces.
-func joined(parts proto.ContentParts) proto.ContentParts {
+func joinTextParts(parts proto.ContentParts) proto.ContentParts {
 	var out proto.ContentParts
 	for _, p := range parts {
 		if p == nil {

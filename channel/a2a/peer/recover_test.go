@@ -38,7 +38,7 @@ func TestAQuestionIsAnsweredAfterARestart(t *testing.T) {
 	f.set("theirs-1", proto.TaskStateInputRequired, "Which language?")
 	asked := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
 	k.client.Close()
-	do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"Dutch"`)})
+	runCommand[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"Dutch"`)})
 	k.restart()
 	k.await(asked.Sequence, func(e *event.Event) bool {
 		p, ok := e.Payload.(*event.PeerTaskUpdated)
@@ -57,8 +57,8 @@ func crashed(t *testing.T, f *fake) (k *kit, messageID string) {
 	k.delegate()
 	k.becomes("waiting_resource")
 	k.client.Close()
-	w := do[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID})
-	do[command.TaskResult](k, &command.LinkPeerTask{TaskID: taskID, RunID: w.RunID, ChannelID: "chan_x", NativeProtocol: "a2a", RemoteMessageID: w.MessageID})
+	w := runCommand[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID})
+	runCommand[command.TaskResult](k, &command.LinkPeerTask{TaskID: taskID, RunID: w.RunID, ChannelID: "chan_x", NativeProtocol: "a2a", RemoteMessageID: w.MessageID})
 	f.fault("card", 0, nil)
 	return k, w.MessageID
 }
@@ -78,7 +78,7 @@ func TestACrashBetweenTheIntentAndTheLink(t *testing.T) {
 		k, id := crashed(t, f)
 		m := proto.NewMessage(proto.MessageRoleUser, proto.NewTextPart("Count the words."))
 		m.ID = id
-		f.take(m, nil)
+		f.acceptMessage(m, nil)
 		k.restart()
 		k.stands("running")
 		if n := f.called("SendMessage"); n != 0 {
@@ -97,7 +97,7 @@ func TestAPeerThatForgotTheTask(t *testing.T) {
 		k.start()
 		k.becomes("lost")
 		k.stands("missing")
-		w := do[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID})
+		w := runCommand[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID})
 		if w.Link.Recovery != "missing" || w.Status != "lost" || len(f.messages()) != 1 {
 			t.Errorf("it is %+v, %+v", w, w.Link)
 		}
@@ -115,7 +115,7 @@ func TestACutIsNoFailure(t *testing.T) {
 		}
 		f.srv.CloseClientConnections()
 		k.stands("unreachable")
-		if w := do[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID}); w.Link.Recovery != "unreachable" || w.Status != "waiting_resource" {
+		if w := runCommand[command.PeerWork](k, &command.GetPeerWork{TaskID: taskID}); w.Link.Recovery != "unreachable" || w.Status != "waiting_resource" {
 			t.Errorf("it is %+v, %+v", w, w.Link)
 		}
 		f.set("theirs-1", proto.TaskStateCompleted, "done")
@@ -164,7 +164,7 @@ func TestAPeerIsGivenUpAndTakenUpAgain(t *testing.T) {
 	}
 	f.fault("GetTask", 0, nil)
 	f.set("theirs-1", proto.TaskStateCompleted, "done")
-	do[command.TaskResult](k, &command.ResumeTask{TaskID: taskID})
+	runCommand[command.TaskResult](k, &command.ResumeTask{TaskID: taskID})
 	k.becomes("completed")
 }
 
@@ -189,7 +189,7 @@ func TestAPeerThatCanNotBeToldToStop(t *testing.T) {
 	k.delegate()
 	k.stands("running")
 	f.fault("CancelTask", -1, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "later", http.StatusServiceUnavailable) })
-	do[command.TaskResult](k, &command.CancelTask{TaskID: taskID})
+	runCommand[command.TaskResult](k, &command.CancelTask{TaskID: taskID})
 	end := k.becomes("cancelled")
 	failed := k.facts(event.TypeTaskAttemptFailed)
 	if p := failed[0].Payload.(*event.TaskAttemptFailed); p.Status != "unknown" || failed[0].Sequence > end.Sequence {
@@ -217,23 +217,23 @@ func TestNotifications(t *testing.T) {
 	f.set("theirs-1", proto.TaskStateCompleted, "done")
 	before := f.called("GetTask")
 	for token, want := range map[string]int{"": 401, "wrong": 401, cfg.Token + "x": 401} {
-		if got := tell(t, cfg.URL, token); got != want {
+		if got := postUpdate(t, cfg.URL, token); got != want {
 			t.Errorf("with the token %q: %d", token, got)
 		}
 	}
-	if got := tell(t, strings.Replace(cfg.URL, taskID, "task_other", 1), cfg.Token); got != 401 {
+	if got := postUpdate(t, strings.Replace(cfg.URL, taskID, "task_other", 1), cfg.Token); got != 401 {
 		t.Errorf("for another task: %d", got)
 	}
 	if f.called("GetTask") != before {
 		t.Error("a notification without the secret had the peer asked")
 	}
-	if got := tell(t, cfg.URL, cfg.Token); got != 204 {
+	if got := postUpdate(t, cfg.URL, cfg.Token); got != 204 {
 		t.Fatalf("with the right token: %d", got)
 	}
 	k.becomes("completed") // as the peer says when it is asked, not as the notification says
 }
 
-func tell(t *testing.T, url, token string) int {
+func postUpdate(t *testing.T, url, token string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"task":{"id":"theirs-1","status":{"state":"TASK_STATE_FAILED"}}}`))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"agentd/internal/wire"
 )
 
-// lastTries is how often a peer is told that nobody waits for its task any more.
+// lastTries is how often a peer is asked to stop a task that is no longer needed.
 const lastTries = 3
 
 // run is the work on one task.
@@ -38,10 +38,10 @@ type run struct {
 	// next look.
 	failures int
 	interval time.Duration
-	// stops counts the looks at a task that was told to stop.
+	// stops counts the looks at a task since the request to stop it.
 	stops int
 	// unsent says that the peer can't have the message. deaf that it gives no streams
-	// of tasks that run, stopped that it was told to stop, answered is its question that
+	// of tasks that run, stopped that it was asked to stop, answered is its question that
 	// was answered last.
 	unsent, deaf, stopped bool
 	// over says that the task came to its end at the peer.
@@ -56,7 +56,7 @@ type ownError struct{ error }
 
 func (e *ownError) Unwrap() error { return e.error }
 
-func own(err error) error {
+func markOwnError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (r *run) loop(ctx context.Context) {
 			if fault.KindOf(err) == fault.NotFound {
 				more = false
 			} else {
-				r.c.opt.Logger.Warn("work for a peer can't go on and is tried again", "taskId", r.taskID, "error", err)
+				r.c.opt.Logger.Warn("a peer's task failed and will be tried again", "taskId", r.taskID, "error", err)
 				r.sleep(ctx, r.c.opt.Backoff)
 			}
 		}
@@ -96,14 +96,14 @@ func (r *run) once(ctx context.Context) (more bool, err error) {
 		r.renew()
 	}
 	r.w = w
-	todo := next(w, r.unsent, r.c.first(w.RunID))
+	todo := nextStep(w, r.unsent, r.c.first(w.RunID))
 	if todo == stop {
 		if !w.Active {
 			r.c.forget(w.RunID)
 		}
 		return false, nil
 	}
-	err = r.do(ctx, todo)
+	err = r.runStep(ctx, todo)
 	if err == nil {
 		r.failures = 0
 		return true, nil
@@ -130,21 +130,21 @@ func (r *run) hangUp() {
 	}
 }
 
-func (r *run) do(ctx context.Context, todo step) error {
+func (r *run) runStep(ctx context.Context, todo step) error {
 	if err := r.dial(ctx); err != nil {
 		return err
 	}
 	switch todo {
 	case send:
-		return r.send(ctx)
+		return r.sendTask(ctx)
 	case find:
-		return r.find(ctx)
+		return r.findSentMessage(ctx)
 	case reply:
 		return r.reply(ctx)
 	case cancel, abandon:
 		return r.cancel(ctx)
 	case follow:
-		return r.follow(ctx)
+		return r.followTask(ctx)
 	case stop:
 	}
 	return nil
@@ -169,15 +169,15 @@ func (r *run) trouble(ctx context.Context, err error) (more bool, _ error) {
 	linked := r.w.Link != nil
 	switch {
 	case why == gone && linked:
-		return true, r.report(ctx, &command.UpdatePeerTask{Status: "missing", Reason: "the peer doesn't know the task (any more): " + plain(err), Category: "lost"})
+		return true, r.report(ctx, &command.UpdatePeerTask{Status: "missing", Reason: "the peer doesn't know the task: " + errorText(err), Category: "lost"})
 	case !r.w.Active:
 		return r.giveUpLate(ctx, err)
 	case why == tooLarge && linked:
 		return true, r.fail(ctx, "peer_output_too_large", fmt.Sprintf("the peer delivers more than the %d bytes that are taken", r.c.opt.MaxBody))
 	case why == refused && r.done():
-		return true, r.fail(ctx, "peer_output_refused", "what the peer delivered can't be fetched: "+plain(err))
+		return true, r.fail(ctx, "peer_output_refused", "what the peer delivered can't be fetched: "+errorText(err))
 	case !linked && (!r.w.Sent || r.unsent) && (errors.Is(err, errCard) || why == refused):
-		return true, r.report(ctx, &command.UpdatePeerTask{Status: "rejected", Category: categoryOf(err), Reason: plain(err)})
+		return true, r.report(ctx, &command.UpdatePeerTask{Status: "rejected", Category: categoryOf(err), Reason: errorText(err)})
 	}
 	return r.tryAgain(ctx, why, err)
 }
@@ -196,14 +196,14 @@ func categoryOf(err error) string {
 // tryAgain says that the peer can't be reached, and waits; or gives up.
 func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ error) {
 	r.failures++
-	reason := "the peer can't be reached: " + plain(err)
+	reason := "the peer can't be reached: " + errorText(err)
 	if why == unauthorized {
-		reason = "the peer doesn't take our credential: " + plain(err)
+		reason = "the peer doesn't take our credential: " + errorText(err)
 	}
 	up := &command.UpdatePeerTask{Status: "unreachable", Reason: reason, Category: "peer_unreachable"}
 	if r.done() && r.failures < r.c.opt.Attempts {
 		// It is known how the task stands there; what it delivered is all that is missing.
-		up = &command.UpdatePeerTask{Status: unreconciled, Reason: "the peer is done, and what it delivered can't be fetched now: " + plain(err)}
+		up = &command.UpdatePeerTask{Status: unreconciled, Reason: "the peer is done, and what it delivered can't be fetched now: " + errorText(err)}
 	}
 	if r.failures >= r.c.opt.Attempts {
 		up.Final = true
@@ -226,18 +226,18 @@ func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ e
 // done reports whether the peer is known to be done with the task.
 func (r *run) done() bool { return r.w.Link != nil && r.w.Link.Status == unreconciled }
 
-// giveUpLate stops telling a peer that nobody waits any more.
+// giveUpLate stops asking a peer to stop a task that is no longer needed.
 func (r *run) giveUpLate(ctx context.Context, err error) (more bool, _ error) {
 	if r.failures++; r.failures < lastTries {
 		r.sleep(ctx, r.c.opt.Backoff)
 		return true, nil
 	}
-	return false, r.report(ctx, &command.UpdatePeerTask{Status: "unreachable", Reason: "the peer could not be told to stop: " + plain(err)})
+	return false, r.report(ctx, &command.UpdatePeerTask{Status: "unreachable", Reason: "the peer could not be asked to stop: " + errorText(err)})
 }
 
-// plain is an error for people. Addresses may hold secrets, so their hosts alone
+// errorText is an error for people. Addresses may hold secrets, so their hosts alone
 // are named.
-func plain(err error) string {
+func errorText(err error) string {
 	text := err.Error()
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		host := "the address"
@@ -258,7 +258,7 @@ func (r *run) report(ctx context.Context, up *command.UpdatePeerTask) error {
 	up.Reason = wire.Shorten(up.Reason, 3900)
 	_, err := r.c.rt.Do(ctx, caller(), up)
 	if err != nil {
-		return own(fmt.Errorf("peer: task %s: %w", r.taskID, err))
+		return markOwnError(fmt.Errorf("peer: task %s: %w", r.taskID, err))
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func (r *run) fail(ctx context.Context, category, message string) error {
 		TaskID: r.w.TaskID, RunID: r.w.RunID, Error: &event.Failure{Message: message, Category: category},
 	})
 	if err != nil {
-		return own(fmt.Errorf("peer: task %s: %w", r.taskID, err))
+		return markOwnError(fmt.Errorf("peer: task %s: %w", r.taskID, err))
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (r *run) channel() string {
 	return "chan_a2a_out_" + hex.EncodeToString(sum[:8])
 }
 
-// sleep waits, whatever happens meanwhile.
+// sleep waits, whatever happens in the meantime.
 func (r *run) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -304,20 +304,20 @@ func (r *run) pause(ctx context.Context, d time.Duration) {
 		case <-r.told:
 			return
 		case <-r.woken:
-			if r.changed(ctx) {
+			if r.stepChanged(ctx) {
 				return
 			}
 		}
 	}
 }
 
-// changed reports whether something else is to be done than what is being done.
-func (r *run) changed(ctx context.Context) bool {
+// stepChanged reports whether something else is to be done than what is being done.
+func (r *run) stepChanged(ctx context.Context) bool {
 	w, err := r.c.work(ctx, r.taskID)
 	if err != nil {
 		return true
 	}
-	return w.RunID != r.w.RunID || next(w, r.unsent, false) != next(r.w, r.unsent, false)
+	return w.RunID != r.w.RunID || nextStep(w, r.unsent, false) != nextStep(r.w, r.unsent, false)
 }
 
 // check refuses ids that can't be kept.

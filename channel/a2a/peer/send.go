@@ -28,18 +28,18 @@ const (
 	searchSlack = 5 * time.Minute
 )
 
-// send gives the task to the peer, unless somebody wants it stopped.
-func (r *run) send(ctx context.Context) error {
+// sendTask gives the task to the peer, unless it is to be stopped.
+func (r *run) sendTask(ctx context.Context) error {
 	parts, err := r.input(ctx)
 	if err != nil {
-		return own(err)
+		return markOwnError(err)
 	}
 	_, err = r.c.rt.Do(ctx, caller(), r.link(nil))
 	if fault.KindOf(err) == fault.Conflict && err != nil {
 		return nil //nolint:nilerr // it was stopped before: what is to be done is decided anew
 	}
 	if err != nil {
-		return own(fmt.Errorf("peer: task %s: %w", r.taskID, err))
+		return markOwnError(fmt.Errorf("peer: task %s: %w", r.taskID, err))
 	}
 	r.unsent = false
 	m := proto.NewMessage(proto.MessageRoleUser, parts...)
@@ -68,10 +68,10 @@ func (r *run) post(ctx context.Context, req *proto.SendMessageRequest) error {
 	if !ok {
 		return errNonsense
 	}
-	return r.take(ctx, e)
+	return r.handlePeerEvent(ctx, e)
 }
 
-// input is what the peer is told.
+// input is what the peer gets.
 func (r *run) input(ctx context.Context) (proto.ContentParts, error) {
 	raw := r.w.Input
 	if r.w.InputRef != "" {
@@ -171,27 +171,27 @@ func (r *run) join(ctx context.Context, at proto.TaskInfo) error {
 		return nil
 	}
 	if _, err := r.c.rt.Do(ctx, caller(), r.link(&at)); err != nil {
-		return own(fmt.Errorf("peer: task %s: %w", r.taskID, err))
+		return markOwnError(fmt.Errorf("peer: task %s: %w", r.taskID, err))
 	}
 	w, err := r.c.work(ctx, r.taskID)
 	if err != nil {
-		return own(err)
+		return markOwnError(err)
 	}
 	if w.RunID != r.w.RunID || w.Link == nil {
-		return own(fault.New(fault.Conflict, "run %s is over", r.w.RunID))
+		return markOwnError(fault.New(fault.Conflict, "run %s is over", r.w.RunID))
 	}
 	r.w = w
 	return nil
 }
 
-// find looks whether the peer has a message that was about to be sent.
-func (r *run) find(ctx context.Context) error {
+// findSentMessage looks whether the peer has a message that was about to be sent.
+func (r *run) findSentMessage(ctx context.Context) error {
 	task, certain, err := r.search(ctx)
 	switch {
 	case err != nil && kindOf(err) != refused:
 		return err
 	case task != nil:
-		return r.take(ctx, task)
+		return r.handlePeerEvent(ctx, task)
 	case err == nil && certain && r.w.Status == "cancelling":
 		return r.report(ctx, &command.UpdatePeerTask{Status: "cancelled", Reason: "the peer never got the task"})
 	case err == nil && certain:
@@ -282,24 +282,24 @@ func (r *run) consume(ctx context.Context, sending bool, open func(context.Conte
 			return ctx.Err() //nolint:wrapcheck // the runtime stops
 		case it, ok := <-items:
 			if !ok {
-				return r.ended(sending)
+				return r.streamEnded(sending)
 			}
 			if it.err != nil {
 				return r.broken(sending, it.err, reached.Load())
 			}
-			if err := r.take(ctx, it.event); err != nil || r.over {
+			if err := r.handlePeerEvent(ctx, it.event); err != nil || r.over {
 				return err
 			}
 		case <-r.woken:
-			if r.w.Link != nil && r.changed(ctx) {
+			if r.w.Link != nil && r.stepChanged(ctx) {
 				return nil
 			}
 		}
 	}
 }
 
-// ended deals with the end of a stream: what became of the task is asked next.
-func (r *run) ended(sending bool) error {
+// streamEnded deals with the end of a stream: what became of the task is asked next.
+func (r *run) streamEnded(sending bool) error {
 	if sending && r.w.Link == nil && r.w.Active && !r.got.done {
 		return errSilence
 	}

@@ -28,8 +28,8 @@ var statuses = map[proto.TaskState]string{
 
 const unreconciled = "completed_unreconciled"
 
-// asks reports whether a peer waits for us.
-func asks(s proto.TaskState) bool {
+// awaitsInput reports whether a peer waits for us.
+func awaitsInput(s proto.TaskState) bool {
 	return s == proto.TaskStateInputRequired || s == proto.TaskStateAuthRequired
 }
 
@@ -49,14 +49,14 @@ const (
 	reply
 	// cancel the task there.
 	cancel
-	// abandon: nobody waits for the task here any more, so the peer is told.
+	// abandon: the task is no longer needed here, so the peer is asked to stop.
 	abandon
 )
 
-// next decides what is to be done about a task. Unsent says that the peer can't have
+// nextStep decides what is to be done about a task. Unsent says that the peer can't have
 // the message although it was about to be sent, fresh that this process has not
 // tried the attempt yet.
-func next(w *command.PeerWork, unsent, fresh bool) step {
+func nextStep(w *command.PeerWork, unsent, fresh bool) step {
 	switch {
 	case w.RunID == "":
 		return stop
@@ -64,7 +64,7 @@ func next(w *command.PeerWork, unsent, fresh bool) step {
 		return abandon
 	case !w.Active:
 		return stop
-	case w.Status == "blocked" && held(w.NativeStatus) && !fresh:
+	case w.Status == "blocked" && awaitsResume(w.NativeStatus) && !fresh:
 		return stop
 	case w.Link == nil && (!w.Sent || unsent && w.Status != "cancelling"):
 		return send
@@ -83,8 +83,10 @@ func atWork(recovery string) bool {
 	return slices.Contains([]string{"running", "idle", "waiting"}, recovery)
 }
 
-// held reports whether a blocked task waits for somebody to resume it.
-func held(native string) bool { return native == "peer_unreachable" || native == "peer_unknown" }
+// awaitsResume reports whether a blocked task waits for resume_task.
+func awaitsResume(native string) bool {
+	return native == "peer_unreachable" || native == "peer_unknown"
+}
 
 // textOf is the text of a message, for people.
 func textOf(m *proto.Message) string {
@@ -133,8 +135,8 @@ func detailOf(m *proto.Message) detail {
 	return detail{}
 }
 
-// question is what a peer asks, as an action shows it.
-func question(m *proto.Message) *command.PeerQuestion {
+// peerQuestion is what a peer asks, as an action shows it.
+func peerQuestion(m *proto.Message) *command.PeerQuestion {
 	d := detailOf(m)
 	q := &command.PeerQuestion{Prompt: wire.Shorten(textOf(m), 60000)}
 	if q.Prompt == "" {
@@ -151,8 +153,8 @@ func question(m *proto.Message) *command.PeerQuestion {
 	return q
 }
 
-// keep is a message as facts keep it; nothing if it is too large.
-func keep(m *proto.Message) event.Raw {
+// recordedMessage is a message as facts keep it; nothing if it is too large.
+func recordedMessage(m *proto.Message) event.Raw {
 	if m == nil {
 		return nil
 	}

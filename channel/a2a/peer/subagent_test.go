@@ -15,9 +15,9 @@ import (
 // spawn makes a child of the peer, in a session with a turn that is over.
 func (k *kit) spawn(input string) *command.SpawnSubagentResult {
 	k.t.Helper()
-	turn := do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text("hello")})
+	turn := runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text("hello")})
 	k.await(0, func(e *event.Event) bool { return e.Type == event.TypeTurnCompleted })
-	return do[command.SpawnSubagentResult](k, &command.SpawnSubagent{
+	return runCommand[command.SpawnSubagentResult](k, &command.SpawnSubagent{
 		SubagentID: "subagent_there", SessionID: sess, ThreadID: turn.ThreadID, Role: "counter", Input: command.Text(input), Peer: "theirs",
 	})
 }
@@ -33,7 +33,7 @@ func TestASubagentAtAPeer(t *testing.T) {
 			p, ok := e.Payload.(*event.SubagentStatus)
 			return ok && p.Status == "waiting"
 		})
-		do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"All."`)})
+		runCommand[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"All."`)})
 		k.await(asked.Sequence, func(e *event.Event) bool {
 			p, ok := e.Payload.(*event.PeerTaskUpdated)
 			return ok && p.RemoteMessageID == "agentd-"+asked.ActionID
@@ -78,7 +78,7 @@ func TestASubagentAtAPeerIsClosed(t *testing.T) {
 	if fault.KindOf(err) != fault.Conflict || err == nil {
 		t.Errorf("more input: %v", err)
 	}
-	do[command.SubagentResult](k, &command.CloseSubagent{SubagentID: "subagent_there"})
+	runCommand[command.SubagentResult](k, &command.CloseSubagent{SubagentID: "subagent_there"})
 	k.await(0, func(e *event.Event) bool { return e.Type == event.TypeTaskCancelled })
 	if got := f.task("theirs-1").Status.State; got != proto.TaskStateCanceled {
 		t.Errorf("there it is %s", got)
@@ -90,12 +90,12 @@ func TestASubagentAtAPeerIsClosed(t *testing.T) {
 func TestAModelGivesWorkToAPeer(t *testing.T) {
 	f := newFake(t)
 	k := newKit(t, f)
-	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text("theirs: Count the words.")})
+	runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text("theirs: Count the words.")})
 	asked := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeActionRequired })
 	if p := asked.Payload.(*event.ActionRequired); p.ActionType != "tool_permission" || p.ToolName != "spawn_agent" || len(f.messages()) != 0 {
 		t.Fatalf("asked %+v, sent %s", p, mustJSON(f.messages()))
 	}
-	do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow"})
+	runCommand[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow"})
 	k.stands("running")
 	f.set("theirs-1", proto.TaskStateCompleted, "", text("report", "42 words"))
 	done := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeToolResult })
@@ -112,7 +112,7 @@ func TestAModelGivesWorkToAPeer(t *testing.T) {
 func TestAModelNamesNoPeerOfItsOwn(t *testing.T) {
 	f := newFake(t)
 	k := newKit(t, f)
-	do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text(f.srv.URL + ": Count the words.")})
+	runCommand[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: sess, Create: true, Input: command.Text(f.srv.URL + ": Count the words.")})
 	failed := k.await(0, func(e *event.Event) bool { return e.Type == event.TypeToolFailed })
 	if p := failed.Payload.(*event.ToolFailed); p.ErrorCategory != "invalid_input" || len(f.messages()) != 0 {
 		t.Errorf("the call gave %+v, sent %s", p, mustJSON(f.messages()))

@@ -82,7 +82,7 @@ func checkArtifacts(t *testing.T, k *kit) {
 	if !slices.Equal(contents, []string{"42 words", `{"n":42}`}) {
 		t.Errorf("stored: %q", contents)
 	}
-	got := do[state.Task](k, &command.GetTask{TaskID: taskID})
+	got := runCommand[state.Task](k, &command.GetTask{TaskID: taskID})
 	edges := 0
 	for _, r := range got.Relationships {
 		if r.Kind == "produced_artifact" {
@@ -92,7 +92,7 @@ func checkArtifacts(t *testing.T, k *kit) {
 	if edges != 2 {
 		t.Errorf("%d edges to artifacts", edges)
 	}
-	rec := do[command.PeerTaskRecord](k, &command.GetPeerTask{PeerTaskKey: command.PeerTaskKey{NativeProtocol: "a2a", RemoteTaskID: "theirs-1", Direction: "outbound"}})
+	rec := runCommand[command.PeerTaskRecord](k, &command.GetPeerTask{PeerTaskKey: command.PeerTaskKey{NativeProtocol: "a2a", RemoteTaskID: "theirs-1", Direction: "outbound"}})
 	if rec.TaskID != taskID || rec.Status != "completed" {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -142,7 +142,7 @@ func TestAQuestionOfThePeerIsAnAction(t *testing.T) {
 		if w := k.becomes("waiting_input").Payload.(*event.TaskStatusChanged); !slices.Equal(w.Blockers, []string{asked.ActionID}) {
 			t.Errorf("it waits for %v", w.Blockers)
 		}
-		do[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"Dutch"`)})
+		runCommand[command.RespondActionResult](k, &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: event.Raw(`"Dutch"`)})
 		answered := k.await(asked.Sequence, func(e *event.Event) bool {
 			p, ok := e.Payload.(*event.PeerTaskUpdated)
 			return ok && p.RemoteMessageID == "agentd-"+asked.ActionID
@@ -184,7 +184,7 @@ func TestCancellingReachesThePeer(t *testing.T) {
 		k := newKit(t, f)
 		k.delegate()
 		k.stands("running")
-		res := do[command.TaskResult](k, &command.CancelTask{TaskID: taskID, Reason: "not needed"})
+		res := runCommand[command.TaskResult](k, &command.CancelTask{TaskID: taskID, Reason: "not needed"})
 		if res.Status != "cancelling" {
 			t.Errorf("at first it is %s", res.Status)
 		}
@@ -207,7 +207,7 @@ func TestATaskThatCanNotBeCancelledAnyMore(t *testing.T) {
 	k.delegate()
 	k.stands("running")
 	f.set("theirs-1", proto.TaskStateCompleted, "done", text("report", "x"))
-	do[command.TaskResult](k, &command.CancelTask{TaskID: taskID})
+	runCommand[command.TaskResult](k, &command.CancelTask{TaskID: taskID})
 	k.becomes("cancelled")
 	if p := k.stands("completed"); !p.Settled {
 		t.Errorf("the peer's end is %+v", p)
@@ -219,7 +219,7 @@ func TestAnAttemptThatIsOverHereIsStoppedThere(t *testing.T) {
 	k := newKit(t, f)
 	k.delegate()
 	k.stands("running")
-	do[command.TaskResult](k, &command.FailTask{TaskID: taskID, Error: &event.Failure{Message: "enough"}})
+	runCommand[command.TaskResult](k, &command.FailTask{TaskID: taskID, Error: &event.Failure{Message: "enough"}})
 	k.stands("cancelled")
 	if got := f.task("theirs-1").Status.State; got != proto.TaskStateCanceled {
 		t.Errorf("there it is %s", got)
@@ -234,7 +234,7 @@ func TestAnUnknownPeerIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", peer, err)
 		}
 	}
-	do[command.CreateSessionResult](k, &command.CreateSession{SessionID: sess})
+	runCommand[command.CreateSessionResult](k, &command.CreateSession{SessionID: sess})
 }
 
 func TestAnotherAttemptIsAnotherMessage(t *testing.T) {
@@ -244,7 +244,7 @@ func TestAnotherAttemptIsAnotherMessage(t *testing.T) {
 	k.stands("running")
 	f.set("theirs-1", proto.TaskStateFailed, "broken")
 	k.becomes("failed")
-	do[command.TaskRunResult](k, &command.RetryTask{TaskID: taskID})
+	runCommand[command.TaskRunResult](k, &command.RetryTask{TaskID: taskID})
 	second := k.await(0, func(e *event.Event) bool {
 		p, ok := e.Payload.(*event.PeerTaskLinked)
 		return ok && p.RemoteTaskID == "theirs-2"

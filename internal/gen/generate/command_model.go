@@ -82,18 +82,18 @@ func loadCommands(m *model) (*commandModel, error) {
 		c.docs["agentd/"+pkg] = comments
 	}
 	for _, d := range c.defs {
-		if err := c.markInput(c.add(reflect.TypeOf(d.New()).Elem())); err != nil {
+		if err := c.markInput(c.addStruct(reflect.TypeOf(d.New()).Elem())); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Name, err)
 		}
 	}
-	if err := c.markInput(c.add(partType)); err != nil {
+	if err := c.markInput(c.addStruct(partType)); err != nil {
 		return nil, err
 	}
 	for _, d := range c.defs {
-		c.add(reflect.TypeOf(d.Result).Elem())
+		c.addStruct(reflect.TypeOf(d.Result).Elem())
 	}
-	c.add(actionType)
-	c.problem = c.add(reflect.TypeFor[wire.Problem]())
+	c.addStruct(actionType)
+	c.problem = c.addStruct(reflect.TypeFor[wire.Problem]())
 	return c, c.uniqueNames()
 }
 
@@ -126,8 +126,8 @@ func (c *commandModel) uniqueNames() error {
 	return nil
 }
 
-// add enters a struct and what it holds, once.
-func (c *commandModel) add(t reflect.Type) *commandStruct {
+// addStruct enters a struct and what it holds, once.
+func (c *commandModel) addStruct(t reflect.Type) *commandStruct {
 	if s, ok := c.byType[t]; ok {
 		return s
 	}
@@ -159,7 +159,7 @@ func (c *commandModel) fields(t reflect.Type) []commandField {
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), as: sf.Tag.Get("as"), also: sf.Tag.Get("also"),
 		}
 		if s := structOf(sf.Type); s != nil {
-			f.of = c.add(s)
+			f.of = c.addStruct(s)
 		}
 		list = append(list, f)
 	}

@@ -53,7 +53,7 @@ func openAPI(c *commandModel, out files) error {
 
 // addDocument adds a JSON document, indented.
 func (out files) addDocument(path string, doc object) error {
-	compact, err := marshal(doc)
+	compact, err := marshalPlain(doc)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -95,7 +95,7 @@ func (c *commandModel) operation(d *command.Def) object {
 		{"responses", append(object{{"200", object{
 			{"description", "The command's result. Its facts are durable."},
 			{"content", jsonContent(object{{"$ref", openAPIRefs + c.result(d).name}})},
-		}}}, problems()...)},
+		}}}, problemRefs()...)},
 	}
 	return append(o,
 		member{"x-agentd-role", string(d.Scope)},
@@ -125,8 +125,8 @@ func jsonContent(schema object) object {
 	return object{{"application/json", object{{"schema", schema}}}}
 }
 
-// problems refers to the answer for each HTTP status of the fault table.
-func problems() object {
+// problemRefs refers to the answer for each HTTP status of the fault table.
+func problemRefs() object {
 	o := object{}
 	for _, status := range faultStatuses() {
 		o = append(o, member{strconv.Itoa(status), object{{"$ref", fmt.Sprintf("#/components/responses/problem%d", status)}}})

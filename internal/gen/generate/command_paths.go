@@ -6,40 +6,40 @@ func plainPaths() object {
 		{"/v1/sessions/{sessionId}/events", object{{"get", sessionEvents()}}},
 		{"/v1/events", object{{"get", allEvents()}}},
 		{"/v1/outputs/{ref}", object{{"get", outputs200("getOutput")}, {"head", outputs200("headOutput")}}},
-		{"/v1/catalog", object{{"get", document("getCatalog", "The event and command catalogue.", "application/json")}}},
-		{"/v1/openapi.json", object{{"get", document("getOpenAPI", "This document.", "application/json")}}},
+		{"/v1/catalog", object{{"get", documentOperation("getCatalog", "The event and command catalogue.", "application/json")}}},
+		{"/v1/openapi.json", object{{"get", documentOperation("getOpenAPI", "This document.", "application/json")}}},
 		{"/v1/schemas/{name}", object{{"get", schemaDocument()}}},
-		{"/v1/status", object{{"get", status()}}},
-		{"/v1/rpc", object{{"post", rpc()}}},
+		{"/v1/status", object{{"get", statusPath()}}},
+		{"/v1/rpc", object{{"post", rpcPath()}}},
 		{"/v1/ws", object{{"get", webSocket()}}},
 		{"/healthz", object{{"get", probe("getHealth", "Whether the server is alive.")}}},
 		{"/readyz", object{{"get", probe("getReadiness", "Whether the server takes commands.")}}},
-		{"/metrics", object{{"get", metrics()}}},
+		{"/metrics", object{{"get", metricsPath()}}},
 	}
 }
 
-func parameter(in, name, doc string, required bool, schema object) object {
+func parameterObject(in, name, doc string, required bool, schema object) object {
 	return object{{"name", name}, {"in", in}, {"description", doc}, {"required", required}, {"schema", schema}}
 }
 
 func streamParameters() []object {
 	return []object{
-		parameter("header", "Last-Event-ID", "The sequence of the last event that the reader has; it wins over lastEventId and after.", false, object{{"type", "string"}}),
-		parameter("query", "types", "Types to deliver, separated by commas; tool.* stands for a family.", false, object{{"type", "string"}}),
-		parameter("query", "profile", "standard delivers the types of the standard alone.", false, object{{"type", "string"}, {"enum", []string{"standard"}}}),
-		parameter("query", "view", "items delivers the derived item.started, item.updated and item.completed; events, the default, the events themselves.", false, object{{"type", "string"}, {"enum", []string{"events", "items"}}}),
+		parameterObject("header", "Last-Event-ID", "The sequence of the last event that the reader has; it wins over lastEventId and after.", false, object{{"type", "string"}}),
+		parameterObject("query", "types", "Types to deliver, separated by commas; tool.* stands for a family.", false, object{{"type", "string"}}),
+		parameterObject("query", "profile", "standard delivers the types of the standard alone.", false, object{{"type", "string"}, {"enum", []string{"standard"}}}),
+		parameterObject("query", "view", "items delivers the derived item.started, item.updated and item.completed; events, the default, the events themselves.", false, object{{"type", "string"}, {"enum", []string{"events", "items"}}}),
 	}
 }
 
 func sessionEvents() object {
 	sequence := object{{"type", "integer"}, {"minimum", 0}}
 	parameters := append([]object{
-		parameter("path", "sessionId", "The session's id.", true, object{{"type", "string"}, {"pattern", idPattern}}),
-		parameter("query", "after", "Only events after this sequence.", false, sequence),
-		parameter("query", "lastEventId", "The same, for clients that can't set the header; it wins over after.", false, sequence),
-		parameter("query", "limit", "The most events of a page; default 200.", false, object{{"type", "integer"}, {"minimum", 1}, {"maximum", 1000}}),
-		parameter("query", "snapshot", "1 or true sends the session snapshot first, as a frame of the type snapshot; for streams alone.", false, object{{"type", "string"}, {"enum", []string{"0", "1", "false", "true"}}}),
-		parameter("query", "channelId", "The remote channel that the stream belongs to; without a cursor it begins after what the channel's peer acknowledged. For streams alone.", false, object{{"type", "string"}, {"pattern", idPattern}}),
+		parameterObject("path", "sessionId", "The session's id.", true, object{{"type", "string"}, {"pattern", idPattern}}),
+		parameterObject("query", "after", "Only events after this sequence.", false, sequence),
+		parameterObject("query", "lastEventId", "The same, for clients that can't set the header; it wins over after.", false, sequence),
+		parameterObject("query", "limit", "The most events of a page; default 200.", false, object{{"type", "integer"}, {"minimum", 1}, {"maximum", 1000}}),
+		parameterObject("query", "snapshot", "1 or true sends the session snapshot first, as a frame of the type snapshot; for streams alone.", false, object{{"type", "string"}, {"enum", []string{"0", "1", "false", "true"}}}),
+		parameterObject("query", "channelId", "The remote channel that the stream belongs to; without a cursor it begins after what the channel's peer acknowledged. For streams alone.", false, object{{"type", "string"}, {"pattern", idPattern}}),
 	}, streamParameters()...)
 	return object{
 		{"operationId", "getSessionEvents"},
@@ -53,7 +53,7 @@ func sessionEvents() object {
 				{"application/json", object{{"schema", object{{"$ref", openAPIRefs + "EventPage"}}}}},
 				{"text/event-stream", object{{"schema", object{{"type", "string"}}}}},
 			}},
-		}}}, problems()...)},
+		}}}, problemRefs()...)},
 	}
 }
 
@@ -67,7 +67,7 @@ func allEvents() object {
 		{"responses", append(object{{"200", object{
 			{"description", "The stream."},
 			{"content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}}},
-		}}}, problems()...)},
+		}}}, problemRefs()...)},
 	}
 }
 
@@ -78,18 +78,18 @@ func outputs200(id string) object {
 		{"tags", []string{"events"}},
 		{"summary", "The bytes behind a reference that agentd made."},
 		{"parameters", []object{
-			parameter("path", "ref", "The reference, escaped for a URL.", true, object{{"type", "string"}}),
-			parameter("header", "Range", "The part that is asked for.", false, object{{"type", "string"}}),
+			parameterObject("path", "ref", "The reference, escaped for a URL.", true, object{{"type", "string"}}),
+			parameterObject("header", "Range", "The part that is asked for.", false, object{{"type", "string"}}),
 		}},
 		{"responses", append(object{
 			{"200", object{{"description", "All of it."}, {"content", content}}},
 			{"206", object{{"description", "The part that was asked for."}, {"content", content}}},
 			{"304", object{{"description", "The caller has it already."}}},
-		}, problems()...)},
+		}, problemRefs()...)},
 	}
 }
 
-func document(id, summary, mediaType string) object {
+func documentOperation(id, summary, mediaType string) object {
 	return object{
 		{"operationId", id},
 		{"tags", []string{"documents"}},
@@ -97,18 +97,18 @@ func document(id, summary, mediaType string) object {
 		{"responses", append(object{
 			{"200", object{{"description", summary}, {"content", object{{mediaType, object{{"schema", object{{"type", "object"}}}}}}}}},
 			{"304", object{{"description", "The caller has it already."}}},
-		}, problems()...)},
+		}, problemRefs()...)},
 	}
 }
 
 func schemaDocument() object {
-	o := document("getSchema", "A JSON Schema (2020-12) of an event, a parameter or a result.", "application/schema+json")
+	o := documentOperation("getSchema", "A JSON Schema (2020-12) of an event, a parameter or a result.", "application/schema+json")
 	return append(o, member{"parameters", []object{
-		parameter("path", "name", "The schema's name, such as event.schema.json or command.submit_turn.params.", true, object{{"type", "string"}}),
+		parameterObject("path", "name", "The schema's name, such as event.schema.json or command.submit_turn.params.", true, object{{"type", "string"}}),
 	}})
 }
 
-func rpc() object {
+func rpcPath() object {
 	message := object{{"$ref", openAPIRefs + "RPCMessage"}}
 	either := jsonContent(object{{"anyOf", []object{message, {{"type", "array"}, {"items", message}}}}})
 	return object{
@@ -119,7 +119,7 @@ func rpc() object {
 		{"responses", append(object{
 			{"200", object{{"description", "The answers."}, {"content", either}}},
 			{"204", object{{"description", "There were notifications only."}}},
-		}, problems()...)},
+		}, problemRefs()...)},
 	}
 }
 
@@ -129,7 +129,7 @@ func webSocket() object {
 		{"tags", []string{"operations"}},
 		{"summary", "JSON-RPC 2.0 over a WebSocket, with subscriptions."},
 		{"description", "The commands, and subscribe {sessionId, after}, which sends each event as the notification event whose params is the envelope."},
-		{"responses", append(object{{"101", object{{"description", "The connection is a WebSocket now."}}}}, problems()...)},
+		{"responses", append(object{{"101", object{{"description", "The connection is a WebSocket now."}}}}, problemRefs()...)},
 	}
 }
 
@@ -142,11 +142,11 @@ func probe(id, summary string) object {
 		{"responses", append(object{{"200", object{
 			{"description", summary},
 			{"content", jsonContent(object{{"$ref", openAPIRefs + "ProbeAnswer"}})},
-		}}}, problems()...)},
+		}}}, problemRefs()...)},
 	}
 }
 
-func status() object {
+func statusPath() object {
 	return object{
 		{"operationId", "getStatus"},
 		{"tags", []string{"operations"}},
@@ -154,11 +154,11 @@ func status() object {
 		{"responses", append(object{{"200", object{
 			{"description", "The state."},
 			{"content", jsonContent(object{{"$ref", openAPIRefs + "ServerStatus"}})},
-		}}}, problems()...)},
+		}}}, problemRefs()...)},
 	}
 }
 
-func metrics() object {
+func metricsPath() object {
 	return object{
 		{"operationId", "getMetrics"},
 		{"tags", []string{"operations"}},
@@ -166,6 +166,6 @@ func metrics() object {
 		{"responses", append(object{{"200", object{
 			{"description", "The metrics."},
 			{"content", object{{"text/plain", object{{"schema", object{{"type", "string"}}}}}}},
-		}}}, problems()...)},
+		}}}, problemRefs()...)},
 	}
 }

@@ -42,7 +42,7 @@ func commandReference(c *commandModel, out files) error {
 	for _, noun := range c.nouns() {
 		fmt.Fprintf(&b, "\n## %s\n\n| Command | Does | Role | Changes state | Available |\n| --- | --- | --- | --- | --- |\n", nounTitle(noun))
 		for _, d := range c.ofNoun(noun) {
-			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", code(string(d.Name)), d.Name, cell(d.Means), d.Scope, yes(d.Mutates), yes(d.Available))
+			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", code(string(d.Name)), d.Name, tableCell(d.Means), d.Scope, yes(d.Mutates), yes(d.Available))
 		}
 		for _, d := range c.ofNoun(noun) {
 			if err := c.writeCommand(&b, &d); err != nil {
@@ -160,7 +160,7 @@ func (c *commandModel) writeFields(b *bytes.Buffer, s *commandStruct) {
 		if s.required(f) {
 			required = "yes"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(f.wire), referenceField(f), required, cell(fieldMeaning(s, f)))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(f.wire), referenceField(f), required, tableCell(fieldMeaning(s, f)))
 	}
 }
 
@@ -262,7 +262,7 @@ func errorReference(c *commandModel, out files) error {
 	var b bytes.Buffer
 	b.WriteString(errorIntro)
 	for _, d := range fault.Table() {
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s |\n", code(string(d.Kind)), d.HTTP, d.RPC, code(d.Category), cell(d.Means))
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s |\n", code(string(d.Kind)), d.HTTP, d.RPC, code(d.Category), tableCell(d.Means))
 	}
 	fmt.Fprintf(&b, "\n\"Failure category\" is what a turn or a task records when it stops on the error.\n\n## The document\n\n%s\n", c.problem.doc)
 	c.writeFields(&b, c.problem)

@@ -51,7 +51,7 @@ func (c *commandModel) structSchema(s *commandStruct, refs string) object {
 	properties, required := object{}, []string{}
 	for i := range s.fields {
 		f := &s.fields[i]
-		properties = append(properties, member{f.wire, with(f.doc, c.fieldSchema(s, f, refs))})
+		properties = append(properties, member{f.wire, documented(f.doc, c.fieldSchema(s, f, refs))})
 		if s.required(f) {
 			required = append(required, f.wire)
 		}
@@ -63,7 +63,7 @@ func (c *commandModel) structSchema(s *commandStruct, refs string) object {
 	if len(required) > 0 {
 		o = append(o, member{"required", required})
 	}
-	return with(s.doc, append(o, member{"properties", properties}))
+	return documented(s.doc, append(o, member{"properties", properties}))
 }
 
 func (c *commandModel) fieldSchema(s *commandStruct, f *commandField, refs string) object {
@@ -75,7 +75,7 @@ func (c *commandModel) fieldSchema(s *commandStruct, f *commandField, refs strin
 	inner.min, inner.max, inner.tagged = "", "", true
 	o := object{{"type", "array"}, {"items", alsoSchema(f, c.valueSchema(s, &inner, element, refs))}}
 	if s.input {
-		o = append(o, member{"maxItems", bound(f.max, defaultList)})
+		o = append(o, member{"maxItems", boundOf(f.max, defaultList)})
 		if s.required(f) {
 			o = append(o, member{"minItems", 1})
 		}
@@ -154,25 +154,25 @@ func textSchema(s *commandStruct, f *commandField) object {
 	if f.tagged {
 		o = append(o, member{"minLength", 1})
 	}
-	return append(o, member{"maxLength", bound(f.max, defaultText)})
+	return append(o, member{"maxLength", boundOf(f.max, defaultText)})
 }
 
 func boundedSchema(s *commandStruct, f *commandField, typ string) object {
 	o := object{{"type", typ}}
 	switch {
 	case f.min != "":
-		o = append(o, member{"minimum", bound(f.min, 0)})
+		o = append(o, member{"minimum", boundOf(f.min, 0)})
 	case s.input && !f.checks("signed"), f.base().Kind() == reflect.Uint64:
 		o = append(o, member{"minimum", 0})
 	}
 	if f.max != "" {
-		o = append(o, member{"maximum", bound(f.max, 0)})
+		o = append(o, member{"maximum", boundOf(f.max, 0)})
 	}
 	return o
 }
 
-// bound is the number in a tag, which package command has parsed before.
-func bound(tag string, fallback int64) int64 {
+// boundOf is the number in a tag, which package command has parsed before.
+func boundOf(tag string, fallback int64) int64 {
 	if tag == "" {
 		return fallback
 	}

@@ -17,7 +17,7 @@ import (
 
 func commands(t *testing.T) *commandModel {
 	t.Helper()
-	m, err := load(repository + "/event")
+	m, err := loadModel(repository + "/event")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func validate(t *testing.T, s *jsonschema.Schema, body string) error {
 	return s.Validate(v)
 }
 
-// TestSchemasAgreeWithTheCommands holds the generated schemas against what
+// TestSchemasAgreeWithTheCommands checks the generated schemas against what
 // package command itself says of each example, and of each with one member taken
 // away, made null, or of another type.
 func TestSchemasAgreeWithTheCommands(t *testing.T) {

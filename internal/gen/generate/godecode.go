@@ -20,7 +20,7 @@ func goDecoders(m *model) (files, error) {
 // each at most once; an unknown one is left to encoding/json.
 func writeDecode(b *bytes.Buffer, s *structInfo) {
 	fmt.Fprintf(b, "\nfunc (p *%s) decodeJSON(s *scanner) bool {\n", s.name)
-	b.WriteString("\tif !s.take('{') {\n\treturn false\n}\n\tif s.take('}') {\n\treturn true\n}\n\tfor seen := uint64(0); ; {\n")
+	b.WriteString("\tif !s.acceptByte('{') {\n\treturn false\n}\n\tif s.acceptByte('}') {\n\treturn true\n}\n\tfor seen := uint64(0); ; {\n")
 	b.WriteString("\tvar bit uint64\n\tkey, ok := s.key()\n\tif !ok {\n\treturn false\n}\n\tswitch string(key) {\n")
 	for i := range s.fields {
 		f := &s.fields[i]
@@ -28,7 +28,7 @@ func writeDecode(b *bytes.Buffer, s *structInfo) {
 		writeRead(b, f)
 	}
 	b.WriteString("\tdefault:\n\treturn false\n}\n")
-	b.WriteString("\tif !ok || seen&bit != 0 {\n\treturn false\n}\n\tseen |= bit\n\tif !s.take(',') {\n\treturn s.take('}')\n}\n}\n}\n")
+	b.WriteString("\tif !ok || seen&bit != 0 {\n\treturn false\n}\n\tseen |= bit\n\tif !s.acceptByte(',') {\n\treturn s.acceptByte('}')\n}\n}\n}\n")
 }
 
 // readers are the scanner's methods for each kind.

@@ -39,7 +39,7 @@ func writeAppend(b *bytes.Buffer, s *structInfo) {
 			writeField(b, f, sep)
 			continue
 		}
-		fmt.Fprintf(b, "\tif %s {\n", present(f))
+		fmt.Fprintf(b, "\tif %s {\n", presentCondition(f))
 		writeField(b, f, sep)
 		b.WriteString("\t}\n")
 	}
@@ -50,8 +50,8 @@ func writeAppend(b *bytes.Buffer, s *structInfo) {
 	}
 }
 
-// present is the condition under which an optional field is written.
-func present(f *field) string {
+// presentCondition is the condition under which an optional field is written.
+func presentCondition(f *field) string {
 	v := "p." + f.goName
 	if f.pointer {
 		return v + " != nil"
@@ -121,7 +121,7 @@ func writeValue(b *bytes.Buffer, f *field, value string) {
 func writeCheck(b *bytes.Buffer, s *structInfo) {
 	fmt.Fprintf(b, "\nfunc (p *%s) check() error {\n", s.name)
 	if s.payload {
-		b.WriteString("\tif p == nil {\n\treturn missing(\"payload\")\n}\n")
+		b.WriteString("\tif p == nil {\n\treturn missingField(\"payload\")\n}\n")
 	}
 	for i := range s.fields {
 		writeFieldCheck(b, &s.fields[i])
@@ -132,7 +132,7 @@ func writeCheck(b *bytes.Buffer, s *structInfo) {
 func writeFieldCheck(b *bytes.Buffer, f *field) {
 	v := "p." + f.goName
 	if f.nonNil {
-		fmt.Fprintf(b, "\tif %s == nil {\n\treturn missing(%q)\n}\n", v, f.wire)
+		fmt.Fprintf(b, "\tif %s == nil {\n\treturn missingField(%q)\n}\n", v, f.wire)
 	}
 	switch f.kind {
 	case kindString:
@@ -148,7 +148,7 @@ func writeFieldCheck(b *bytes.Buffer, f *field) {
 	case kindRaw:
 		writeRawCheck(b, f, v)
 	case kindStruct:
-		call := fmt.Sprintf("if err := %s.check(); err != nil {\nreturn within(%q, err)\n}\n", v, f.wire)
+		call := fmt.Sprintf("if err := %s.check(); err != nil {\nreturn wrapField(%q, err)\n}\n", v, f.wire)
 		if f.pointer && !f.nonNil {
 			call = fmt.Sprintf("if %s != nil {\n%s}\n", v, call)
 		}
@@ -162,7 +162,7 @@ func writeFieldCheck(b *bytes.Buffer, f *field) {
 
 func writeStringCheck(b *bytes.Buffer, f *field, v string) {
 	if f.nonEmpty {
-		fmt.Fprintf(b, "\tif %s == \"\" {\n\treturn missing(%q)\n}\n", v, f.wire)
+		fmt.Fprintf(b, "\tif %s == \"\" {\n\treturn missingField(%q)\n}\n", v, f.wire)
 	}
 	if len(f.enum) == 0 {
 		return
@@ -181,7 +181,7 @@ func writeStringCheck(b *bytes.Buffer, f *field, v string) {
 // writeRawCheck demands a value where it is required; elsewhere none is fine.
 func writeRawCheck(b *bytes.Buffer, f *field, v string) {
 	if f.required {
-		fmt.Fprintf(b, "\tif len(%s) == 0 {\n\treturn missing(%q)\n}\n", v, f.wire)
+		fmt.Fprintf(b, "\tif len(%s) == 0 {\n\treturn missingField(%q)\n}\n", v, f.wire)
 	}
 	fmt.Fprintf(b, "\tif len(%s) != 0 {\n\tif err := checkRaw(%q, %s); err != nil {\nreturn err\n}\n}\n", v, f.wire, v)
 }

@@ -28,7 +28,7 @@ func main() {
 	check := flag.Bool("check", false, "write nothing; fail if a generated file differs")
 	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
-	if err := run(*root, *check); err != nil {
+	if err := generateAll(*root, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
@@ -54,8 +54,8 @@ func outputs() []func(*model) (files, error) {
 // any more has to go.
 var ownedDirs = []string{"internal/gen/schemas", "internal/gen/types"}
 
-func run(root string, check bool) error {
-	m, err := load(filepath.Join(root, "event"))
+func generateAll(root string, check bool) error {
+	m, err := loadModel(filepath.Join(root, "event"))
 	if err != nil {
 		return fmt.Errorf("read catalogue: %w", err)
 	}
@@ -78,9 +78,9 @@ func run(root string, check bool) error {
 		return err
 	}
 	if check {
-		return compare(root, want, stale)
+		return compareFiles(root, want, stale)
 	}
-	return write(root, want, stale)
+	return writeFiles(root, want, stale)
 }
 
 // leftovers returns the files in owned folders that nothing generates.
@@ -104,7 +104,7 @@ func leftovers(root string, want files) ([]string, error) {
 	return stale, nil
 }
 
-func compare(root string, want files, stale []string) error {
+func compareFiles(root string, want files, stale []string) error {
 	differ := slices.Clone(stale)
 	for name, content := range want {
 		have, err := os.ReadFile(filepath.Join(root, name))
@@ -122,7 +122,7 @@ func compare(root string, want files, stale []string) error {
 	return fmt.Errorf("not up to date, run \"make generate\":\n  %s", strings.Join(differ, "\n  "))
 }
 
-func write(root string, want files, stale []string) error {
+func writeFiles(root string, want files, stale []string) error {
 	for _, name := range stale {
 		if err := os.Remove(filepath.Join(root, name)); err != nil {
 			return err

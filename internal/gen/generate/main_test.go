@@ -15,7 +15,7 @@ import (
 const repository = "../../.."
 
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
-	if err := run(repository, true); err != nil {
+	if err := generateAll(repository, true); err != nil {
 		t.Error(err)
 	}
 }
@@ -27,7 +27,7 @@ func scratch(t *testing.T) string {
 	if err := os.CopyFS(filepath.Join(root, "event"), os.DirFS(filepath.Join(repository, "event"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(root, false); err != nil {
+	if err := generateAll(root, false); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -35,7 +35,7 @@ func scratch(t *testing.T) string {
 
 func TestWriteAndCheck(t *testing.T) {
 	root := scratch(t)
-	if err := run(root, true); err != nil {
+	if err := generateAll(root, true); err != nil {
 		t.Fatalf("just written: %v", err)
 	}
 	for name, change := range map[string]func(path string) error{
@@ -47,14 +47,14 @@ func TestWriteAndCheck(t *testing.T) {
 		if err := change(path); err != nil {
 			t.Fatal(err)
 		}
-		err := run(root, true)
+		err := generateAll(root, true)
 		if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "encode_gen.go") {
 			t.Errorf("with %s changed: %v", name, err)
 		}
-		if err := run(root, false); err != nil {
+		if err := generateAll(root, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := run(root, true); err != nil {
+		if err := generateAll(root, true); err != nil {
 			t.Errorf("written again: %v", err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestWriteAndCheck(t *testing.T) {
 
 // TestComments shows that comments of the sources get into the outputs.
 func TestComments(t *testing.T) {
-	m, err := load(filepath.Join(repository, "event"))
+	m, err := loadModel(filepath.Join(repository, "event"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestTagMistakes(t *testing.T) {
 	}
 	for want, v := range tests {
 		m := &model{byType: map[reflect.Type]*structInfo{}, docs: docs{}}
-		if _, err := m.add(reflect.TypeOf(v)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := m.addStruct(reflect.TypeOf(v)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%T: %v, want %q", v, err, want)
 		}
 	}

@@ -81,22 +81,22 @@ func (f *field) nullable() bool {
 	return f.pointer && f.required && !f.nonNil || f.kind == kindOptionalInt
 }
 
-// load reads the catalogue by reflection and its comments from the sources in dir.
-func load(dir string) (*model, error) {
+// loadModel reads the catalogue by reflection and its comments from the sources in dir.
+func loadModel(dir string) (*model, error) {
 	comments, err := parseDocs(dir)
 	if err != nil {
 		return nil, err
 	}
 	m := &model{defs: event.Catalog(), byType: map[reflect.Type]*structInfo{}, docs: comments}
 	for i := range m.defs {
-		info, err := m.add(reflect.TypeOf(m.defs[i].Payload).Elem())
+		info, err := m.addStruct(reflect.TypeOf(m.defs[i].Payload).Elem())
 		if err != nil {
 			return nil, err
 		}
 		info.payload = true
 	}
 	for _, t := range []reflect.Type{reflect.TypeFor[event.Benchmark](), reflect.TypeFor[event.Comparison]()} {
-		info, err := m.add(t)
+		info, err := m.addStruct(t)
 		if err != nil {
 			return nil, err
 		}
@@ -135,8 +135,8 @@ func scopeFields() []field {
 // maxFields is how many fields a generated decoder can tell apart.
 const maxFields = 64
 
-// add enters a struct and what is nested in it, once.
-func (m *model) add(t reflect.Type) (*structInfo, error) {
+// addStruct enters a struct and what is nested in it, once.
+func (m *model) addStruct(t reflect.Type) (*structInfo, error) {
 	if info, ok := m.byType[t]; ok {
 		return info, nil
 	}
@@ -210,10 +210,10 @@ func (m *model) readType(f *field, t reflect.Type) error {
 	switch {
 	case t.Kind() == reflect.Struct:
 		f.kind = kindStruct
-		f.of, err = m.add(t)
+		f.of, err = m.addStruct(t)
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && !f.pointer:
 		f.kind = kindStructs
-		f.of, err = m.add(t.Elem())
+		f.of, err = m.addStruct(t.Elem())
 	default:
 		err = fmt.Errorf("type %s is not supported", t)
 	}

@@ -19,7 +19,8 @@ types, family by family, and the fields of each payload.
 An envelope always has ` + "`type`, `eventId`, `schemaVersion`, `timestamp` (RFC 3339, UTC, microseconds), `runtimeId`, `sessionId`, `sequence` (from 1, without gaps) and `payload`" + `.
 "Needs" lists what an event of the type carries beside these; it may carry more of the ids below.
 "Emitted by" names the parts of agentd that append it. A type marked "ext" is not in the
-Agent Runtime standard and has the schema version ` + "`%s`" + `; all others have ` + "`%s`" + `.
+Agent Runtime standard and has the schema version ` + "`%s`" + `; all others have ` + "`%s`" + `, the
+standard's strict profile ("Lime") in version 0.4.0.
 
 Where the strict profile of the standard demands an id that a fact doesn't have, the id is ` + "`%s`" + `.
 
@@ -60,7 +61,7 @@ func (m *model) writeFamily(b *bytes.Buffer, family event.Family) {
 		if d.Extension {
 			name += " ext"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | [%s](#%s) |\n", name, cell(d.Means), codes(d.Needs.Names()), d.By, d.Since,
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | [%s](#%s) |\n", name, tableCell(d.Means), codes(d.Needs.Names()), d.By, d.Since,
 			d.PayloadName(), strings.ToLower(d.PayloadName()))
 		payloads.addOne(m.payload(&d))
 	}
@@ -96,7 +97,7 @@ func writeStructReference(b *bytes.Buffer, s *structInfo) {
 		if f.required {
 			required = "yes"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(f.wire), referenceType(f), required, cell(referenceMeaning(f)))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(f.wire), referenceType(f), required, tableCell(referenceMeaning(f)))
 	}
 }
 
@@ -145,5 +146,5 @@ func codes(list []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// cell keeps a text inside its cell of a table.
-func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+// tableCell keeps a text inside its cell of a table.
+func tableCell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -37,7 +37,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := marshal(m.value)
+		value, err := marshalPlain(m.value)
 		if err != nil {
 			return nil, err
 		}
@@ -49,8 +49,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// marshal is json.Marshal without the escaping of HTML.
-func marshal(v any) ([]byte, error) {
+// marshalPlain is json.Marshal without the escaping of HTML.
+func marshalPlain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -58,7 +58,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-func with(doc string, o object) object {
+func documented(doc string, o object) object {
 	if doc == "" {
 		return o
 	}
@@ -76,7 +76,7 @@ func eventSchemas(m *model) (files, error) {
 		if err := out.addSchema(name, m.familySchema(name, family, defs)); err != nil {
 			return nil, err
 		}
-		branches = append(branches, branch(typeIn(defs), name))
+		branches = append(branches, typeBranch(typeIn(defs), name))
 	}
 	all := object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
@@ -92,7 +92,7 @@ func eventSchemas(m *model) (files, error) {
 }
 
 func (out files) addSchema(name string, schema object) error {
-	compact, err := marshal(schema)
+	compact, err := marshalPlain(schema)
 	if err != nil {
 		return fmt.Errorf("schema %s: %w", name, err)
 	}
@@ -134,8 +134,8 @@ func typeIn(defs []event.Def) object {
 	return object{{"enum", names}}
 }
 
-// branch applies the schema at ref to events whose type fits.
-func branch(typ object, ref string) object {
+// typeBranch applies the schema at ref to events whose type fits.
+func typeBranch(typ object, ref string) object {
 	return object{
 		{"if", object{{"properties", object{{"type", typ}}}, {"required", []string{"type"}}}},
 		{"then", object{{"$ref", ref}}},
@@ -147,7 +147,7 @@ func (m *model) familySchema(name string, family event.Family, defs []event.Def)
 	types, structs := object{}, &closure{}
 	for i := range defs {
 		d := &defs[i]
-		branches = append(branches, branch(object{{"const", d.Type}}, "#/$defs/"+string(d.Type)))
+		branches = append(branches, typeBranch(object{{"const", d.Type}}, "#/$defs/"+string(d.Type)))
 		types = append(types, member{string(d.Type), typeSchema(d)})
 		structs.add(m.payload(d))
 	}
@@ -195,7 +195,7 @@ func typeSchema(d *event.Def) object {
 	if needs := d.Needs.Names(); len(needs) > 0 {
 		o = append(o, member{"required", needs})
 	}
-	return with(d.Means, append(o, member{"unevaluatedProperties", false}))
+	return documented(d.Means, append(o, member{"unevaluatedProperties", false}))
 }
 
 // envelopeSchema is what all types have in common.
@@ -230,7 +230,7 @@ func structSchema(s *structInfo) object {
 	properties, required := object{}, []string{}
 	for i := range s.fields {
 		f := &s.fields[i]
-		properties = append(properties, member{f.wire, with(f.doc, fieldSchema(f))})
+		properties = append(properties, member{f.wire, documented(f.doc, fieldSchema(f))})
 		if f.required {
 			required = append(required, f.wire)
 		}
@@ -239,7 +239,7 @@ func structSchema(s *structInfo) object {
 	if len(required) > 0 {
 		o = append(o, member{"required", required})
 	}
-	return with(s.doc, append(o, member{"properties", properties}))
+	return documented(s.doc, append(o, member{"properties", properties}))
 }
 
 func fieldSchema(f *field) object {

@@ -648,11 +648,11 @@ export interface ActionRequired {
   toolName?: string;
   safeArgs?: Json;
   inputRef?: string;
-  /** Reason says why somebody is asked. */
+  /** Reason says why the action is needed. */
   reason?: string;
   ruleRefs?: string[];
   expiresAt?: string;
-  /** OnTimeout is the decision that applies when nobody answers in time. */
+  /** OnTimeout is the decision that applies when no answer arrives in time. */
   onTimeout?: "deny" | "cancel";
   destructive?: boolean;
   /** OnceOnly says that an approval can't be for the session: what would run can change between two calls. */
@@ -1120,7 +1120,7 @@ export interface ProcessCompleted {
   maxRssBytes?: number;
 }
 
-/** ProcessFailed says that a process could not run, or is not known any more. */
+/** ProcessFailed says that a process could not run, or can no longer be identified. */
 export interface ProcessFailed {
   processId: string;
   errorCategory: "spawn" | "sandbox" | "permission" | "timeout" | "transport" | "lost";
@@ -1174,7 +1174,7 @@ export interface Exclusion {
   category?: "capability" | "credential" | "quota" | "network" | "policy" | "context" | "lock" | "unknown";
 }
 
-/** RestingModel is a model that is left alone for a while after a failure. */
+/** RestingModel is a model that isn't used for a while after a failure. */
 export interface RestingModel {
   model: string;
   until: string;
@@ -1364,7 +1364,7 @@ export interface ChannelDisconnected {
   lastAcknowledged?: number;
   resumableForMs?: number;
   pendingPermissionIds?: string[];
-  /** PendingToolCallIDs are the calls that the peer was to carry out. They, and those that come meanwhile, are lost if it isn't back within ToolGraceMs. */
+  /** PendingToolCallIDs are the calls that the peer was to carry out. They, and those that arrive in the meantime, are lost if it isn't back within ToolGraceMs. */
   pendingToolCallIds?: string[];
   toolGraceMs?: number;
 }
@@ -1597,7 +1597,7 @@ export interface RollbackFile {
   reason?: string;
 }
 
-/** SnapshotRepaired marks a gap: what can't be replayed was replaced by a snapshot. */
+/** SnapshotRepaired marks a gap: what can't be redelivered was replaced by a snapshot. */
 export interface SnapshotRepaired {
   reason: string;
   gapFrom: number;
@@ -1663,7 +1663,7 @@ export interface BenchmarkTrialEnded {
   evidenceGaps?: string[];
 }
 
-/** BenchmarkRewardRecorded attaches a score that somebody else gave. */
+/** BenchmarkRewardRecorded attaches a score that an external grader gave. */
 export interface BenchmarkRewardRecorded {
   value: number;
   ref?: string;
@@ -1685,7 +1685,7 @@ export interface BenchmarkVerifier {
   status?: string;
 }
 
-/** BenchmarkComparisonCompleted holds two configurations against each other. */
+/** BenchmarkComparisonCompleted compares two configurations. */
 export interface BenchmarkComparisonCompleted {
   baseline: BenchmarkRun;
   candidate: BenchmarkRun;
@@ -1763,7 +1763,7 @@ export interface ScheduleCreated {
   everyMs?: number;
   /** TimeZone that cron is meant in. */
   timeZone?: string;
-  /** Missed says what becomes of runs that were due while nobody could start them. */
+  /** Missed says what happens to runs that were due while they couldn't be started. */
   missed: "skip" | "run_once" | "run_all";
   /** Overlap says what becomes of a run that is due while the last one goes on. */
   overlap: "skip" | "queue" | "allow";
@@ -1860,19 +1860,19 @@ export interface PeerTaskUpdated {
   settled?: boolean;
 }
 
-/** PeerPushConfigured says where a peer wants to be told of its task. */
+/** PeerPushConfigured says where push notifications about a peer's task go. */
 export interface PeerPushConfigured {
   nativeProtocol: string;
   remoteTaskId: string;
   configId: string;
-  /** Target is the host that is told. */
+  /** Target is the host that is notified. */
   target: string;
   /** Sealed is the whole configuration, encrypted: it holds credentials. */
   sealed: string;
   configuredBy?: Actor;
 }
 
-/** PeerPushRemoved takes a wish to be told back. */
+/** PeerPushRemoved ends push notifications about a peer's task. */
 export interface PeerPushRemoved {
   nativeProtocol: string;
   remoteTaskId: string;
@@ -1886,13 +1886,13 @@ export interface PeerPushReported {
   remoteTaskId: string;
   configId: string;
   outcome: "delivered" | "failing" | "gave_up" | "refused";
-  /** Through is the sequence of the session up to which the peer was told. */
+  /** Through is the sequence of the session up to which the peer was notified. */
   through: number;
   remoteStatus?: string;
   attempts?: number;
   httpStatus?: number;
   detail?: string;
-  /** Final says that nothing more is to be told. */
+  /** Final says that no more notifications follow. */
   final?: boolean;
 }
 
@@ -1961,11 +1961,11 @@ export interface EventPayloads {
   "task.blocked": TaskStatusChanged;
   /** A task was paused on purpose. */
   "task.paused": TaskStatusChanged;
-  /** A paused, waiting or blocked task goes on. */
+  /** A paused, waiting or blocked task continues. */
   "task.resumed": TaskStatusChanged;
   /** Another attempt is being prepared. */
   "task.retrying": TaskStatusChanged;
-  /** Somebody wants a task stopped; cleanup is under way. */
+  /** A task is to be stopped; cleanup has begun. */
   "task.cancel_requested": TaskStatusChanged;
   /** A task was stopped. */
   "task.cancelled": TaskStatusChanged;
@@ -1973,7 +1973,7 @@ export interface EventPayloads {
   "task.timed_out": TaskStatusChanged;
   /** A task failed for good. */
   "task.failed": TaskStatusChanged;
-  /** Nobody can prove that the worker is alive. */
+  /** The worker can't be proved alive. */
   "task.lost": TaskStatusChanged;
   /** A task is done and its facts are reconciled. */
   "task.completed": TaskCompleted;
@@ -2037,9 +2037,9 @@ export interface EventPayloads {
   "subagent.closed": SubagentEnded;
   /** A limit was set or changed. */
   "limit.changed": LimitChanged;
-  /** A read model was written, or a stream goes on from one. */
+  /** A read model was written, or a stream continues from one. */
   "snapshot.updated": SnapshotUpdated;
-  /** Something is wrong, and work goes on. */
+  /** Something is wrong, but work continues. */
   "runtime.warning": RuntimeNotice;
   /** Something is wrong, and work stops. */
   "runtime.error": RuntimeNotice;
@@ -2069,7 +2069,7 @@ export interface EventPayloads {
   "process.input": ProcessInput;
   /** A process ended by itself. */
   "process.completed": ProcessCompleted;
-  /** A process could not run, or can't be reached any more. */
+  /** A process could not run, or can no longer be reached. */
   "process.failed": ProcessFailed;
   /** A process was ended. */
   "process.terminated": ProcessTerminated;
@@ -2085,7 +2085,7 @@ export interface EventPayloads {
   "routing.not_possible": RoutingCandidates;
   /** One model can do the work, so there was nothing to choose. */
   "routing.single_candidate": RoutingDecision;
-  /** A task was handed to somebody. */
+  /** A task was delegated. */
   "task.delegated": TaskDelegated;
   /** An edge of the task graph changed. */
   "task.dependency.updated": TaskDependencyUpdated;
@@ -2151,7 +2151,7 @@ export interface EventPayloads {
   "history.rollback.started": RollbackStarted;
   /** Turns were taken back; nothing was deleted. */
   "history.rollback.completed": RollbackCompleted;
-  /** A gap that can't be replayed was bridged by a snapshot. */
+  /** A gap that can't be redelivered was bridged by a snapshot. */
   "snapshot.repaired": SnapshotRepaired;
   /** The frozen data set of a trial. */
   "benchmark.dataset.resolved": BenchmarkDataset;
@@ -2163,11 +2163,11 @@ export interface EventPayloads {
   "benchmark.trial.completed": BenchmarkTrialEnded;
   /** A trial failed, timed out or was blocked. */
   "benchmark.trial.failed": BenchmarkTrialEnded;
-  /** A score that somebody else gave was attached. */
+  /** A score from an external grader was attached. */
   "benchmark.reward.recorded": BenchmarkRewardRecorded;
-  /** Two configurations were held against each other. */
+  /** Two configurations were compared with each other. */
   "benchmark.comparison.completed": BenchmarkComparisonCompleted;
-  /** Somebody wants a turn stopped. */
+  /** A turn is to be stopped. */
   "turn.interrupt_requested": TurnInterruptRequested;
   /** Input was added to a running turn. */
   "turn.steered": TurnSteered;
@@ -2185,7 +2185,7 @@ export interface EventPayloads {
   "schedule.queued": ScheduleQueued;
   /** A schedule starts nothing until it is resumed. */
   "schedule.paused": SchedulePaused;
-  /** A paused schedule goes on. */
+  /** A paused schedule continues. */
   "schedule.resumed": ScheduleResumed;
   /** A schedule ended. */
   "schedule.deleted": ScheduleDeleted;
@@ -2193,11 +2193,11 @@ export interface EventPayloads {
   "channel.peer_task.linked": PeerTaskLinked;
   /** A peer's task changed. */
   "channel.peer_task.updated": PeerTaskUpdated;
-  /** A peer said where it wants to be told of its task. */
+  /** A peer configured push notifications for its task. */
   "channel.peer_push.configured": PeerPushConfigured;
-  /** A peer doesn't want to be told any more. */
+  /** A peer removed its push notifications. */
   "channel.peer_push.removed": PeerPushRemoved;
-  /** A peer was told of its task, or could not be. */
+  /** A push notification about a peer's task succeeded or failed. */
   "channel.peer_push.reported": PeerPushReported;
 }
 

@@ -55,7 +55,7 @@ export interface SubmitTurnParams {
   idempotencyKey?: string;
   /** sessionId of the turn; a new session is opened if absent. */
   sessionId?: string;
-  /** Create opens the session if there is none with that id. */
+  /** Create creates the session if it doesn't exist. */
   create?: boolean;
   /** threadId of the turn; the session's main thread if absent. */
   threadId?: string;
@@ -279,7 +279,7 @@ export interface CreateTaskParams {
   retryPolicy?: RetryPolicy;
   /** How long an external worker may be silent before the task is lost. */
   heartbeatTimeoutMs?: number;
-  /** Visibility says who is shown the task; default foreground. */
+  /** Visibility says where the task is shown; default foreground. */
   visibility?: "foreground" | "background" | "internal" | "hidden";
   /** A hint for the scheduler, a word or a number. */
   priority?: number | string;
@@ -407,7 +407,7 @@ export interface UpdateTaskParams {
   retryPolicy?: RetryPolicy;
   /** How long an external worker may be silent before the task is lost. */
   heartbeatTimeoutMs?: number;
-  /** Visibility says who is shown the task; default foreground. */
+  /** Visibility says where the task is shown; default foreground. */
   visibility?: "foreground" | "background" | "internal" | "hidden";
   /** A hint for the scheduler, a word or a number. */
   priority?: number | string;
@@ -719,7 +719,7 @@ export interface SendSubagentInputParams {
   input: string | Part[];
 }
 
-/** Waits until children have nothing to do any more. */
+/** Waits until children have nothing left to do. */
 export interface WaitSubagentsParams {
   /** The children to wait for. */
   subagentIds: string[];
@@ -1201,7 +1201,7 @@ export interface PeerArtifact {
   uri?: string;
 }
 
-/** Says where a peer wants to be told of its task. */
+/** Configures push notifications about a peer's task. */
 export interface SetPeerPushParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -1213,13 +1213,13 @@ export interface SetPeerPushParams {
   direction?: "inbound" | "outbound";
   /** configId names the wish within the task. */
   configId: string;
-  /** The host that is told, for people. */
+  /** The host that is notified, for display. */
   target: string;
   /** The whole configuration, encrypted: it holds credentials. */
   sealed: string;
 }
 
-/** Takes a wish to be told back. One that isn't there is fine. */
+/** Removes a push configuration. A missing one is not an error. */
 export interface RemovePeerPushParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -1247,9 +1247,9 @@ export interface ReportPeerPushParams {
   configId: string;
   /** Outcome of the attempts. */
   outcome: "delivered" | "failing" | "gave_up" | "refused";
-  /** The sequence of the session up to which the peer was told. */
+  /** The sequence of the session up to which the peer was notified. */
   through?: number;
-  /** The last state that the peer was told. */
+  /** The last state that the peer was notified of. */
   remoteStatus?: string;
   /** Attempts counts the requests since the last report. */
   attempts?: number;
@@ -1257,11 +1257,11 @@ export interface ReportPeerPushParams {
   httpStatus?: number;
   /** Detail for people; never a credential. */
   detail?: string;
-  /** Final says that nothing more is to be told. */
+  /** Final says that no more notifications follow. */
   final?: boolean;
 }
 
-/** Lists where peers want to be told of their tasks. */
+/** Lists the push configurations of peers' tasks. */
 export interface ListPeerPushesParams {
   /** nativeProtocol of the peers, such as a2a. */
   nativeProtocol: string;
@@ -1273,7 +1273,7 @@ export interface ListPeerPushesParams {
   all?: boolean;
 }
 
-/** Returns what whoever speaks to a peer has to know of a task that is delegated to it. */
+/** Returns what the client of a peer needs to know of a task that is delegated to it. */
 export interface GetPeerWorkParams {
   /** The local task. */
   taskId: string;
@@ -1481,7 +1481,7 @@ export interface RecordBenchmarkRewardParams {
   verifier?: BenchmarkVerifier;
 }
 
-/** A score that somebody else gave. */
+/** A score that an external grader gave. */
 export interface Reward {
   /** Value of the score. */
   value: number;
@@ -1509,7 +1509,7 @@ export interface BenchmarkVerifier {
   status?: string;
 }
 
-/** Ends a trial of several turns, or tells why one that ended with its turn has no score. */
+/** Ends a trial of several turns, or records why one that ended with its turn has no score. */
 export interface EndBenchmarkTrialParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -1529,7 +1529,7 @@ export interface ExportBenchmarkTrialParams {
   trialId: string;
 }
 
-/** Holds two configurations against each other. */
+/** Compares two configurations. */
 export interface CompareBenchmarkRunsParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -1761,7 +1761,7 @@ export interface ActionRecord {
   toolName?: string;
   /** The tool's arguments, without secrets. */
   safeArgs?: Json;
-  /** Reason says why somebody is asked. */
+  /** Reason says why the action is needed. */
   reason?: string;
   /** credentialRef names what a credential is asked for. */
   credentialRef?: string;
@@ -1783,7 +1783,7 @@ export interface History {
   cursor: string;
   /** Truncated says that there are older events. */
   truncated: boolean;
-  /** The last event that retention removed, if the window reaches that far: what came before can't be read any more. */
+  /** The last event that retention removed, if the window reaches that far: what came before can no longer be read. */
   removedThrough?: number;
   /** The session that the events are of, if the window lies before the beginning of a fork: it goes on where the fork's own events end. */
   origin?: HistoryOrigin;
@@ -1972,7 +1972,7 @@ export interface TaskRecord {
   objective?: string;
   /** taskKind classifies the task. */
   taskKind: string;
-  /** Visibility says who is shown the task. */
+  /** Visibility says where the task is shown. */
   visibility: string;
   /** Status of the task. */
   status: string;
@@ -2408,21 +2408,21 @@ export interface ConnectChannelResult {
 export interface ReconnectChannelResult {
   /** Snapshot of the session; absent for a channel that follows none that the caller may see. */
   snapshot?: { [key: string]: Json };
-  /** The first sequence that is sent again. */
+  /** The first sequence that is redelivered. */
   replayFrom: number;
-  /** Snapshot_repair where the cursor can't be replayed. */
+  /** Snapshot_repair where redelivery from the cursor is impossible. */
   recoveryMode: "replay" | "snapshot_repair";
-  /** What can't be replayed, if something can't. */
+  /** What can't be redelivered, if anything. */
   gap?: ChannelGap;
 }
 
-/** A part of a session that a peer can't be sent any more. */
+/** A part of a session that can no longer be sent to a peer. */
 export interface ChannelGap {
   /** The first sequence that is missing. */
   from: number;
   /** The last sequence that is missing. */
   to: number;
-  /** Retention, or cursor_past_end for a cursor that nobody gave out. */
+  /** Retention, or cursor_past_end for a cursor beyond the session's end. */
   reason: "retention" | "cursor_past_end";
 }
 
@@ -2530,7 +2530,7 @@ export interface ListPeerTasksResult {
   total: number;
 }
 
-/** Names a wish to be told after a change. */
+/** Names a push configuration after a change. */
 export interface PeerPushResult {
   /** configId names the wish within the task. */
   configId: string;
@@ -2538,13 +2538,13 @@ export interface PeerPushResult {
   changed: boolean;
 }
 
-/** Wishes to be told, in the order of their tasks and ids. */
+/** Push configurations, ordered by task and id. */
 export interface ListPeerPushesResult {
   /** Pushes that fit. */
   pushes: PeerPushRecord[];
 }
 
-/** Where a peer wants to be told of its task, and how far that is. */
+/** A push configuration of a peer's task and its progress. */
 export interface PeerPushRecord {
   /** nativeProtocol of the peer. */
   nativeProtocol: string;
@@ -2554,15 +2554,15 @@ export interface PeerPushRecord {
   account?: string;
   /** configId names the wish within the task. */
   configId: string;
-  /** The host that is told. */
+  /** The host that is notified. */
   target: string;
   /** The whole configuration, encrypted. */
   sealed: string;
   /** Outcome of the last attempts; absent before the first. */
   outcome?: string;
-  /** The sequence of the session up to which the peer was told. */
+  /** The sequence of the session up to which the peer was notified. */
   through?: number;
-  /** Final says that nothing more is to be told. */
+  /** Final says that no more notifications follow. */
   final?: boolean;
 }
 
@@ -2588,7 +2588,7 @@ export interface PeerWork {
   startedAt?: string;
   /** The id of the message that begins the work at the peer. It follows from the attempt. */
   messageId?: string;
-  /** What the peer is to be told: a list of parts. */
+  /** What the peer gets: a list of parts. */
   input?: Json;
   /** Where a large input is. */
   inputRef?: string;
@@ -2620,7 +2620,7 @@ export interface PeerLink {
   recovery: string;
 }
 
-/** What somebody here answered to a peer's question. */
+/** The answer given here to a peer's question. */
 export interface PeerAnswer {
   /** The question's id here. */
   actionId: string;
@@ -2868,7 +2868,7 @@ export interface Commands {
   spawn_subagent: { params: SpawnSubagentParams; result: SpawnSubagentResult };
   /** Gives a child another turn. */
   send_subagent_input: { params: SendSubagentInputParams; result: SubagentResult };
-  /** Waits until children have nothing to do any more. */
+  /** Waits until children have nothing left to do. */
   wait_subagents: { params: WaitSubagentsParams; result: WaitSubagentsResult };
   /** Lets a child go on. */
   resume_subagent: { params: ResumeSubagentParams; result: SubagentResult };
@@ -2934,13 +2934,13 @@ export interface Commands {
   list_peer_tasks: { params: ListPeerTasksParams; result: ListPeerTasksResult };
   /** Records that the end of a peer's task was reconciled. */
   settle_peer_task: { params: SettlePeerTaskParams; result: PeerTaskRecord };
-  /** Says where a peer wants to be told of its task. */
+  /** Configures push notifications about a peer's task. */
   set_peer_push: { params: SetPeerPushParams; result: PeerPushResult };
-  /** Takes a wish to be told back. */
+  /** Removes push notifications about a peer's task. */
   remove_peer_push: { params: RemovePeerPushParams; result: PeerPushResult };
   /** Records what came of telling a peer. */
   report_peer_push: { params: ReportPeerPushParams; result: PeerPushResult };
-  /** Lists where peers want to be told of their tasks. */
+  /** Lists the push configurations of peers' tasks. */
   list_peer_pushes: { params: ListPeerPushesParams; result: ListPeerPushesResult };
   /** Returns what is known of a task that is delegated to a peer. */
   get_peer_work: { params: GetPeerWorkParams; result: PeerWork };
@@ -2958,7 +2958,7 @@ export interface Commands {
   start_benchmark_trial: { params: StartBenchmarkTrialParams; result: StartBenchmarkTrialResult };
   /** Attaches a score to a trial. */
   record_benchmark_reward: { params: RecordBenchmarkRewardParams; result: TrialResult };
-  /** Ends a trial of several turns, or tells why a trial has no score. */
+  /** Ends a trial of several turns, or records why a trial has no score. */
   end_benchmark_trial: { params: EndBenchmarkTrialParams; result: TrialResult };
   /** Exports a trial's pack and trajectory. */
   export_benchmark_trial: { params: ExportBenchmarkTrialParams; result: ExportBenchmarkTrialResult };

@@ -21,7 +21,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	o.Raw("max_tokens", strconv.AppendInt(nil, limit, 10))
 	if len(r.Tools) > 0 {
 		mark := r.System == ""
-		o.Raw("tools", p.conn.Tools(strconv.FormatBool(mark), r.Tools, func(specs []model.ToolSpec) []byte { return tools(specs, mark) }))
+		o.Raw("tools", p.conn.Tools(strconv.FormatBool(mark), r.Tools, func(specs []model.ToolSpec) []byte { return encodeTools(specs, mark) }))
 	}
 	if system := system(r); system != nil {
 		o.Raw("system", system)
@@ -55,7 +55,7 @@ func system(r *model.Request) []byte {
 // marked puts the mark into the object at the end of b.
 func marked(b []byte) []byte { return append(b[:len(b)-1], cacheMark...) }
 
-func tools(specs []model.ToolSpec, mark bool) []byte {
+func encodeTools(specs []model.ToolSpec, mark bool) []byte {
 	b := []byte{'['}
 	for i := range specs {
 		t := &specs[i]

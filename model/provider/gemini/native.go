@@ -17,8 +17,8 @@ type native struct {
 	signed bool
 }
 
-// keep adds a part with a signature.
-func (n *native) keep(raw json.RawMessage) {
+// keepSignedPart adds a part with a signature.
+func (n *native) keepSignedPart(raw json.RawMessage) {
 	n.flush()
 	n.parts = append(n.parts, bytes.Clone(raw))
 	n.signed = true
@@ -34,7 +34,7 @@ func (n *native) call(raw json.RawMessage, signed bool) {
 // text adds a piece of text.
 func (n *native) text(p *part, raw json.RawMessage) {
 	if p.Signature != "" {
-		n.keep(raw)
+		n.keepSignedPart(raw)
 		return
 	}
 	n.plain = append(n.plain, n.joiner.Add(p.Text)...)

@@ -20,7 +20,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 		o.Raw("systemInstruction", append(b, "]}"...))
 	}
 	if len(r.Tools) > 0 {
-		o.Raw("tools", p.conn.Tools("", r.Tools, tools))
+		o.Raw("tools", p.conn.Tools("", r.Tools, encodeTools))
 	}
 	o.Pieces("contents", p.contents(r))
 	if config := generationConfig(r); len(config) > 2 {
@@ -29,7 +29,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	return o.Body()
 }
 
-func tools(specs []model.ToolSpec) []byte {
+func encodeTools(specs []model.ToolSpec) []byte {
 	b := []byte(`[{"functionDeclarations":[`)
 	for i := range specs {
 		t := &specs[i]

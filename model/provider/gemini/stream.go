@@ -70,7 +70,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 	if err := httpstream.Unmarshal(data, &c); err != nil {
 		return err
 	}
-	return d.take(&c, a)
+	return d.decodeChunk(&c, a)
 }
 
 // Whole implements [httpstream.Decoder]: one response, or a list of them.
@@ -86,7 +86,7 @@ func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	came := false
 	for i := range list {
 		came = came || len(list[i].Candidates) > 0
-		if err := d.take(&list[i], a); err != nil {
+		if err := d.decodeChunk(&list[i], a); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (d *decoder) stopReason() string {
 	return httpstream.StopOther
 }
 
-func (d *decoder) take(c *chunk, a *httpstream.Answer) error {
+func (d *decoder) decodeChunk(c *chunk, a *httpstream.Answer) error {
 	if c.ResponseID != "" {
 		d.id = c.ResponseID
 	}
@@ -178,7 +178,7 @@ func (d *decoder) part(p *part, raw json.RawMessage, a *httpstream.Answer) error
 	case p.Thought:
 		a.Reasoning(p.Text)
 		if p.Signature != "" {
-			d.native.keep(raw)
+			d.native.keepSignedPart(raw)
 		}
 	default:
 		a.Text(p.Text)

@@ -187,9 +187,9 @@ func parseArguments(s string) (arguments event.Raw, malformed string) {
 	case len(trimSpace([]byte(s))) == 0, err == nil && object == nil:
 		return event.Raw("{}"), ""
 	case err != nil:
-		return nil, clip(s, maxMalformed)
+		return nil, clipText(s, maxMalformed)
 	}
-	return compact([]byte(s)), ""
+	return compactJSON([]byte(s)), ""
 }
 
 // maxMalformed is how much is kept of arguments that are no JSON object.

@@ -53,8 +53,8 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// rest is the number of bytes that were not read yet.
-func (r *bodyReader) rest() int64 { return Body{r.pieces}.Len() - int64(r.offset) }
+// unread is the number of bytes that were not read yet.
+func (r *bodyReader) unread() int64 { return Body{r.pieces}.Len() - int64(r.offset) }
 
 // WriteTo implements [io.WriterTo]: to a socket all pieces go at once.
 func (r *bodyReader) WriteTo(w io.Writer) (int64, error) {
@@ -83,7 +83,7 @@ func (c *Conn) NewObject() *Object { return &Object{extra: c.extra} }
 // Raw adds a member whose value is JSON already.
 func (o *Object) Raw(name string, value []byte) {
 	if extra, ok := o.extra[name]; ok {
-		value = merge(value, extra)
+		value = mergeMember(value, extra)
 	}
 	if value == nil {
 		return
@@ -114,7 +114,7 @@ func (o *Object) key(name string) {
 		b[0] = '{'
 		o.begun = true
 	}
-	o.extra = without(o.extra, name)
+	o.extra = withoutKey(o.extra, name)
 	b = AppendString(b, name)
 	o.pieces = append(o.pieces, append(b, ':'))
 }
@@ -133,8 +133,8 @@ func (o *Object) Body() Body {
 	return Body{pieces: o.pieces}
 }
 
-// without returns m without the key; m belongs to the options and isn't changed.
-func without(m map[string]json.RawMessage, key string) map[string]json.RawMessage {
+// withoutKey returns m without the key; m belongs to the options and isn't changed.
+func withoutKey(m map[string]json.RawMessage, key string) map[string]json.RawMessage {
 	if _, ok := m[key]; !ok {
 		return m
 	}
@@ -145,9 +145,9 @@ func without(m map[string]json.RawMessage, key string) map[string]json.RawMessag
 
 func isNull(b []byte) bool { return bytes.Equal(trimSpace(b), []byte("null")) }
 
-// merge returns what the options make of a member: nothing for null, both for
+// mergeMember returns what the options make of a member: nothing for null, both for
 // objects, and otherwise their own value.
-func merge(value, extra []byte) []byte {
+func mergeMember(value, extra []byte) []byte {
 	if isNull(extra) {
 		return nil
 	}
@@ -163,8 +163,8 @@ func merge(value, extra []byte) []byte {
 	return b
 }
 
-// compact removes the space between the tokens of valid JSON.
-func compact(b []byte) []byte {
+// compactJSON removes the space between the tokens of valid JSON.
+func compactJSON(b []byte) []byte {
 	var buf bytes.Buffer
 	if json.Compact(&buf, b) != nil {
 		return b

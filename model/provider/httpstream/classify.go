@@ -8,10 +8,10 @@ import (
 	"agentd/model"
 )
 
-// classify decides what a failure means and whether asking again may help. What
+// classifyFailure decides what a failure means and whether asking again may help. What
 // a vendor says exactly beats the status, and the status beats a vendor's word
 // for a whole class.
-func classify(f *Failure) (category string, retryable bool) {
+func classifyFailure(f *Failure) (category string, retryable bool) {
 	if c, retry, ok := exact(f); ok {
 		return c, retry
 	}

@@ -71,9 +71,9 @@ func ParseFailure(body []byte) *Failure {
 	case outer.Message != "" && len(outer.Code) > 0:
 		return parseInner(body)
 	case outer.FlatMessage != "":
-		return &Failure{Type: outer.FlatType, Code: plain(outer.FlatCode), Message: outer.FlatMessage, RetryAfter: waitInMessage(outer.FlatMessage)}
+		return &Failure{Type: outer.FlatType, Code: plainText(outer.FlatCode), Message: outer.FlatMessage, RetryAfter: waitInMessage(outer.FlatMessage)}
 	case len(outer.Detail) > 0:
-		return &Failure{Message: plain(outer.Detail)}
+		return &Failure{Message: plainText(outer.Detail)}
 	}
 	return nil
 }
@@ -95,11 +95,11 @@ func parseInner(b []byte) *Failure {
 	}
 	if json.Unmarshal(b, &inner) != nil {
 		// Other types than expected: take what is text.
-		return &Failure{Message: plain(b)}
+		return &Failure{Message: plainText(b)}
 	}
-	f := &Failure{Type: inner.Type, Code: plain(inner.Code), Message: plain(inner.Message)}
+	f := &Failure{Type: inner.Type, Code: plainText(inner.Code), Message: plainText(inner.Message)}
 	if f.Type == "" || f.Type == "error" {
-		f.Type = plain(inner.Status)
+		f.Type = plainText(inner.Status)
 	}
 	if n, err := strconv.Atoi(f.Code); err == nil {
 		f.Code = ""
@@ -115,8 +115,8 @@ func parseInner(b []byte) *Failure {
 			f.RetryAfter = wait
 		}
 	}
-	if raw := plain(inner.Metadata.Raw); raw != "" {
-		f.Message += " (" + clip(raw, maxShown) + ")"
+	if raw := plainText(inner.Metadata.Raw); raw != "" {
+		f.Message += " (" + clipText(raw, maxShown) + ")"
 	}
 	if f.RetryAfter == 0 {
 		f.RetryAfter = waitInMessage(f.Message)
@@ -124,8 +124,8 @@ func parseInner(b []byte) *Failure {
 	return f
 }
 
-// plain returns a JSON string's text, and any other value as it is written.
-func plain(raw json.RawMessage) string {
+// plainText returns a JSON string's text, and any other value as it is written.
+func plainText(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return ""
@@ -133,12 +133,12 @@ func plain(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	return clip(string(raw), maxShown)
+	return clipText(string(raw), maxShown)
 }
 
 // Error returns the failure as the port's error.
 func (f *Failure) Error() *model.Error {
-	category, retryable := classify(f)
+	category, retryable := classifyFailure(f)
 	message := f.Message
 	if message == "" {
 		message = strings.TrimSpace(f.Type + " " + f.Code)
@@ -149,7 +149,7 @@ func (f *Failure) Error() *model.Error {
 	if f.HTTPStatus != 0 {
 		message = fmt.Sprintf("HTTP %d: %s", f.HTTPStatus, message)
 	}
-	return &model.Error{Category: category, Message: clip(message, maxMessage), Retryable: retryable, RetryAfter: f.RetryAfter, HTTPStatus: f.HTTPStatus}
+	return &model.Error{Category: category, Message: clipText(message, maxMessage), Retryable: retryable, RetryAfter: f.RetryAfter, HTTPStatus: f.HTTPStatus}
 }
 
 // ContentFilter is the error of an answer that the server's filter stopped.
@@ -172,13 +172,13 @@ func asMalformed(err error, data []byte) error {
 		return e
 	}
 	if len(data) > 0 {
-		return malformed("the server sent what can't be read: %v in %s", err, clip(string(data), maxShown))
+		return malformed("the server sent what can't be read: %v in %s", err, clipText(string(data), maxShown))
 	}
 	return malformed("the server sent what can't be read: %v", err)
 }
 
-// interrupted is the error of a request whose caller doesn't wait any more.
-func interrupted(caller context.Context) *model.Error {
+// interruptedError is the error of a request whose caller doesn't wait any more.
+func interruptedError(caller context.Context) *model.Error {
 	if errors.Is(context.Cause(caller), context.DeadlineExceeded) {
 		return &model.Error{Category: model.Timeout, Message: "the time for the request is over", Retryable: true}
 	}
@@ -189,7 +189,7 @@ func interrupted(caller context.Context) *model.Error {
 // to its end.
 func (x *exchange) broken(err error, answering bool) error {
 	if x.caller.Err() != nil {
-		return interrupted(x.caller)
+		return interruptedError(x.caller)
 	}
 	cause := context.Cause(x.ctx)
 	var timeout net.Error
@@ -232,8 +232,8 @@ func permanent(err error) bool {
 	return errors.As(err, &cert) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
-// clip cuts a text to a length, at a character's border.
-func clip(s string, limit int) string {
+// clipText cuts a text to a length, at a character's border.
+func clipText(s string, limit int) string {
 	if len(s) <= limit {
 		return strings.ToValidUTF8(s, "\uFFFD")
 	}

@@ -167,7 +167,7 @@ func parseBase(s string) (*url.URL, error) {
 	case err != nil:
 		return &url.URL{}, fmt.Errorf("the base URL can't be read")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return &url.URL{}, fmt.Errorf("the base URL %q is not an http or https address", shownURL(s))
+		return &url.URL{}, fmt.Errorf("the base URL %q is not an http or https URL", shownURL(s))
 	}
 	return u, nil
 }
@@ -181,7 +181,7 @@ func clientOf(given *http.Client) *http.Client {
 	} else {
 		c.Transport = &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           dial(),
+			DialContext:           dialFunc(),
 			ForceAttemptHTTP2:     true,
 			MaxIdleConns:          256,
 			MaxIdleConnsPerHost:   128,

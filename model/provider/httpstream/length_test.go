@@ -12,8 +12,8 @@ import (
 	"agentd/model"
 )
 
-// said is a connection to a server that says so many kilobytes, in pieces of one.
-func said(kilobytes int) *Conn {
+// serverSending is a connection to a server that says so many kilobytes, in pieces of one.
+func serverSending(kilobytes int) *Conn {
 	event := "data: " + strings.Repeat("x", 1<<10) + "\n\n"
 	return conn(func(context.Context) io.ReadCloser {
 		return io.NopCloser(io.MultiReader(io.LimitReader(&endless{text: event}, int64(kilobytes*len(event))), strings.NewReader("data: end\n\n")))
@@ -21,7 +21,7 @@ func said(kilobytes int) *Conn {
 }
 
 func TestAnswerThatSaysTooMuch(t *testing.T) {
-	c := said(100)
+	c := serverSending(100)
 	c.maxAnswer = 50 << 10
 	text, done, err := play(t.Context(), c, nil)
 	if category(err) != model.Malformed || done != nil || !strings.Contains(err.Error(), "maxAnswerBytes") {
@@ -30,7 +30,7 @@ func TestAnswerThatSaysTooMuch(t *testing.T) {
 	if len(text) != 50<<10 {
 		t.Errorf("%d bytes were handed on", len(text))
 	}
-	c = said(50)
+	c = serverSending(50)
 	c.maxAnswer = 50 << 10
 	if text, done, err := play(t.Context(), c, nil); err != nil || done == nil || len(text) != 50<<10 {
 		t.Errorf("an answer at the bound: %d bytes, %v, %v", len(text), done, err)
@@ -41,7 +41,7 @@ func TestAnswerThatSaysTooMuch(t *testing.T) {
 // length against that of the short one.
 func TestAnswersCostTheSamePerByte(t *testing.T) {
 	perByte := func(kilobytes int) float64 {
-		c := said(kilobytes)
+		c := serverSending(kilobytes)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if _, _, err := play(t.Context(), c, nil); err != nil {
@@ -64,7 +64,7 @@ func BenchmarkAnswer(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(kilobytes << 10))
 			for b.Loop() {
-				if _, _, err := play(b.Context(), said(kilobytes), nil); err != nil {
+				if _, _, err := play(b.Context(), serverSending(kilobytes), nil); err != nil {
 					b.Fatal(err)
 				}
 			}

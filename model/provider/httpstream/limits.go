@@ -15,10 +15,10 @@ import (
 // say nothing.
 func standingOf(h http.Header) *model.Standing {
 	s := &model.Standing{
-		RequestsLeft:  count(h, "X-Ratelimit-Remaining-Requests", "Anthropic-Ratelimit-Requests-Remaining", "X-Ratelimit-Remaining"),
-		RequestsLimit: count(h, "X-Ratelimit-Limit-Requests", "Anthropic-Ratelimit-Requests-Limit", "X-Ratelimit-Limit"),
-		TokensLeft:    count(h, "X-Ratelimit-Remaining-Tokens", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Remaining"),
-		TokensLimit:   count(h, "X-Ratelimit-Limit-Tokens", "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Limit"),
+		RequestsLeft:  headerCount(h, "X-Ratelimit-Remaining-Requests", "Anthropic-Ratelimit-Requests-Remaining", "X-Ratelimit-Remaining"),
+		RequestsLimit: headerCount(h, "X-Ratelimit-Limit-Requests", "Anthropic-Ratelimit-Requests-Limit", "X-Ratelimit-Limit"),
+		TokensLeft:    headerCount(h, "X-Ratelimit-Remaining-Tokens", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Remaining"),
+		TokensLimit:   headerCount(h, "X-Ratelimit-Limit-Tokens", "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Limit"),
 	}
 	if *s == (model.Standing{RequestsLeft: -1, RequestsLimit: -1, TokensLeft: -1, TokensLimit: -1}) {
 		return nil
@@ -26,8 +26,8 @@ func standingOf(h http.Header) *model.Standing {
 	return s
 }
 
-// count returns the first header that holds a number, or -1.
-func count(h http.Header, names ...string) int64 {
+// headerCount returns the first header that holds a number, or -1.
+func headerCount(h http.Header, names ...string) int64 {
 	for _, name := range names {
 		value := strings.TrimSpace(h.Get(name))
 		if value == "" {
@@ -48,14 +48,14 @@ const longestWait = 7 * 24 * time.Hour
 // server's own clock, if it tells it.
 func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
-		return bounded(ms * float64(time.Millisecond)), true
+		return boundedDuration(ms * float64(time.Millisecond)), true
 	}
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {
 		return 0, false
 	}
 	if s, err := strconv.ParseFloat(value, 64); err == nil {
-		return bounded(s * float64(time.Second)), true
+		return boundedDuration(s * float64(time.Second)), true
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
@@ -64,10 +64,10 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = theirs
 	}
-	return bounded(float64(at.Sub(now))), true
+	return boundedDuration(float64(at.Sub(now))), true
 }
 
-func bounded(d float64) time.Duration {
+func boundedDuration(d float64) time.Duration {
 	if math.IsNaN(d) || d < 0 {
 		return 0
 	}
@@ -88,7 +88,7 @@ func waitInMessage(message string) time.Duration {
 		return 0
 	}
 	if strings.EqualFold(m[2], "ms") {
-		return bounded(n * float64(time.Millisecond))
+		return boundedDuration(n * float64(time.Millisecond))
 	}
-	return bounded(n * float64(time.Second))
+	return boundedDuration(n * float64(time.Second))
 }

@@ -28,7 +28,7 @@ var (
 func pageError(status int, body []byte) *model.Error {
 	title := ""
 	if m := titlePattern.FindSubmatch(body); m != nil {
-		title = clip(strings.Join(strings.Fields(html.UnescapeString(string(tagPattern.ReplaceAll(m[2], nil)))), " "), maxShown)
+		title = clipText(strings.Join(strings.Fields(html.UnescapeString(string(tagPattern.ReplaceAll(m[2], nil)))), " "), maxShown)
 	}
 	message := "the server, or a proxy before it, answered with a web page"
 	if title != "" {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// dial returns the function that connects to a provider.
-func dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialFunc returns the function that connects to a provider.
+func dialFunc() func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := d.DialContext(ctx, network, address)
@@ -47,7 +47,7 @@ var post, headerEnd, noBody = []byte("POST "), []byte("\r\n\r\n"), []byte("\r\nC
 // request's body: a reader that is limited to the length that the header named.
 func (s socket) ReadFrom(r io.Reader) (int64, error) {
 	if l, ok := r.(*io.LimitedReader); ok {
-		if body, ok := l.R.(*bodyReader); ok && body.rest() == l.N {
+		if body, ok := l.R.(*bodyReader); ok && body.unread() == l.N {
 			n, err := body.WriteTo(s.TCPConn)
 			l.N -= n
 			return n, err

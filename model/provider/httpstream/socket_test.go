@@ -93,7 +93,7 @@ func pair(t *testing.T) (client, server *net.TCPConn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c, err := dial()(t.Context(), "tcp", l.Addr().String())
+	c, err := dialFunc()(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ type exchange struct {
 }
 
 var (
-	errIdle      = errors.New("the server was silent for too long")
+	errIdle      = errors.New("the server sent nothing for too long")
 	errTooMuch   = errors.New("the body is too long")
 	errTooLong   = errors.New("the answer is too long")
 	errDrainTime = errors.New("the connection wasn't closed in time")
@@ -180,7 +180,7 @@ func (x *exchange) readStream(in io.Reader, d Decoder) error {
 			return nil
 		}
 		if x.caller.Err() != nil {
-			return interrupted(x.caller)
+			return interruptedError(x.caller)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (x *exchange) readStream(in io.Reader, d Decoder) error {
 // may still be whole: servers forget their last event.
 func (x *exchange) endStream(d Decoder, cause error) error {
 	if x.caller.Err() != nil {
-		return interrupted(x.caller)
+		return interruptedError(x.caller)
 	}
 	if errors.Is(cause, errEventTooLong) || errors.Is(cause, errTooMuch) {
 		return x.broken(cause, true)
@@ -222,7 +222,7 @@ func (x *exchange) readWhole(in io.Reader, d Decoder) error {
 		return x.broken(errTooLong, true)
 	}
 	if x.answer.done == nil && !x.answer.stopped {
-		return malformed("the server sent JSON that is no answer: %s", clip(string(body), maxShown))
+		return malformed("the server sent JSON that is not an answer: %s", clipText(string(body), maxShown))
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (x *exchange) readWhole(in io.Reader, d Decoder) error {
 func (x *exchange) refused(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(x.tap, int64(x.tap.keep)))
 	if x.caller.Err() != nil {
-		return interrupted(x.caller)
+		return interruptedError(x.caller)
 	}
 	if err != nil && len(body) == 0 {
 		body = nil // the status says enough
@@ -241,7 +241,7 @@ func (x *exchange) refused(resp *http.Response) error {
 	}
 	f := ParseFailure(body)
 	if f == nil {
-		f = &Failure{Message: clip(strings.TrimSpace(string(x.conn.secrets.cut(body))), maxShown)}
+		f = &Failure{Message: clipText(strings.TrimSpace(string(x.conn.secrets.cut(body))), maxShown)}
 	}
 	if location := resp.Header.Get("Location"); location != "" && resp.StatusCode/100 == 3 {
 		f.Message = "the server redirects to " + shownURL(location) + "; set that as the base URL if it is meant"
@@ -281,7 +281,7 @@ func (x *exchange) clean(err error) error {
 		e = &model.Error{Category: model.Malformed, Message: err.Error(), Retryable: true}
 	}
 	out := *e
-	out.Message = clip(x.conn.secrets.cutString(e.Message), maxMessage)
+	out.Message = clipText(x.conn.secrets.cutString(e.Message), maxMessage)
 	out.Raw, out.Standing = x.raw(), x.standing
 	return &out
 }

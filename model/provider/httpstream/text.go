@@ -124,8 +124,8 @@ func (j *Joiner) Add(t Text) string {
 	if len(j.tail) == 0 && utf8.ValidString(string(t)) {
 		return string(t)
 	}
-	b := join(j.tail, string(t))
-	cut := len(b) - unfinished(b)
+	b := joinSurrogates(j.tail, string(t))
+	cut := len(b) - unfinishedBytes(b)
 	whole := strings.ToValidUTF8(string(b[:cut]), "\uFFFD")
 	j.tail = append([]byte(nil), b[cut:]...)
 	return whole
@@ -140,8 +140,8 @@ func (j *Joiner) Flush() string {
 	return "\uFFFD"
 }
 
-// join appends s to tail; two halves of a surrogate pair become its character.
-func join(tail []byte, s string) []byte {
+// joinSurrogates appends s to tail; two halves of a surrogate pair become its character.
+func joinSurrogates(tail []byte, s string) []byte {
 	out := append(make([]byte, 0, len(tail)+len(s)), tail...)
 	if len(s) >= 3 && s[0] == 0xED && s[1] >= 0xB0 {
 		low := 0xD000 | rune(s[1]&0x3F)<<6 | rune(s[2]&0x3F)
@@ -150,8 +150,8 @@ func join(tail []byte, s string) []byte {
 	return append(out, s...)
 }
 
-// unfinished is how many bytes at the end may be the first half of a character.
-func unfinished(b []byte) int {
+// unfinishedBytes is how many bytes at the end may be the first half of a character.
+func unfinishedBytes(b []byte) int {
 	if _, ok := halfAtEnd(b); ok {
 		return 3
 	}

@@ -16,7 +16,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	o.String("model", r.Model)
 	o.Pieces("messages", p.messages(r))
 	if len(r.Tools) > 0 {
-		o.Raw("tools", p.conn.Tools("", r.Tools, tools))
+		o.Raw("tools", p.conn.Tools("", r.Tools, encodeTools))
 	}
 	if len(r.OutputSchema) > 0 {
 		o.Raw("response_format", responseFormat(r.OutputSchema))
@@ -228,7 +228,7 @@ func audioFormat(mediaType string) string {
 	return "mp3"
 }
 
-func tools(specs []model.ToolSpec) []byte {
+func encodeTools(specs []model.ToolSpec) []byte {
 	b := []byte{'['}
 	for i := range specs {
 		t := &specs[i]

@@ -130,19 +130,19 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 	if len(bytes.TrimSpace(e.Data)) == 0 {
 		return nil
 	}
-	if f := failure(e); f != nil {
+	if f := eventFailure(e); f != nil {
 		return f.Error()
 	}
 	var c chunk
 	if err := httpstream.Unmarshal(e.Data, &c); err != nil {
 		return err
 	}
-	return d.take(&c, a)
+	return d.decodeChunk(&c, a)
 }
 
-// failure is the error in an event. Looking for it in every event would read each
+// eventFailure is the error in an event. Looking for it in every event would read each
 // of them twice.
-func failure(e httpstream.Event) *httpstream.Failure {
+func eventFailure(e httpstream.Event) *httpstream.Failure {
 	if e.Name == "error" || bytes.Contains(e.Data, []byte(`"error"`)) || bytes.Contains(e.Data, []byte(`"error_message"`)) {
 		return httpstream.ParseFailure(e.Data)
 	}
@@ -158,7 +158,7 @@ func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 	if len(c.Choices) == 0 {
 		return nil
 	}
-	if err := d.take(&c, a); err != nil {
+	if err := d.decodeChunk(&c, a); err != nil {
 		return err
 	}
 	d.finished = true
@@ -173,7 +173,7 @@ func (d *decoder) End(a *httpstream.Answer) error {
 	return d.done(a)
 }
 
-func (d *decoder) take(c *chunk, a *httpstream.Answer) error {
+func (d *decoder) decodeChunk(c *chunk, a *httpstream.Answer) error {
 	if c.ID != "" {
 		d.id = c.ID
 	}

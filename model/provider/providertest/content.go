@@ -91,7 +91,7 @@ func (s Subject) play(t *testing.T, stream string) Result {
 		t.Fatal("there is no such stream")
 	}
 	srv := Play(t, stream, 1)
-	return Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+	return Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 }
 
 func (s Subject) calls(t *testing.T, stream string) {

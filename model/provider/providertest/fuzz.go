@@ -34,14 +34,14 @@ func Fuzz(f *testing.F, create func(httpstream.Options) model.Provider) {
 		p := create(httpstream.Options{BaseURL: "http://fuzz.example", Client: &http.Client{
 			Transport: answering(func(*http.Request) io.Reader { return bytes.NewReader(body) }),
 		}})
-		first := Collect(t.Context(), t, p, request())
-		second := Collect(t.Context(), t, p, request())
-		if fmt.Sprintf("%+v", summary(first)) != fmt.Sprintf("%+v", summary(second)) {
+		first := Collect(t.Context(), t, p, sampleRequest())
+		second := Collect(t.Context(), t, p, sampleRequest())
+		if fmt.Sprintf("%+v", resultSummary(first)) != fmt.Sprintf("%+v", resultSummary(second)) {
 			t.Fatalf("two readings differ: %+v, %+v", first, second)
 		}
 		if d := first.Done; d != nil {
 			// What came is fit to go back.
-			next := request()
+			next := sampleRequest()
 			next.Messages = append(next.Messages, &model.Message{
 				Role: model.RoleAssistant, Text: first.Text, Reasoning: first.Reasoning, ToolCalls: first.Calls, Native: d.Native, NativeBy: p.Name(),
 			})
@@ -53,7 +53,7 @@ func Fuzz(f *testing.F, create func(httpstream.Options) model.Provider) {
 	})
 }
 
-func summary(r Result) string {
+func resultSummary(r Result) string {
 	stop, category := "", ""
 	if r.Done != nil {
 		stop = r.Done.StopReason

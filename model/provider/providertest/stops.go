@@ -28,7 +28,7 @@ func (s Subject) stops(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		var last error
-		for c, err := range s.New(httpstream.Options{BaseURL: srv.URL}).Stream(ctx, request()) {
+		for c, err := range s.New(httpstream.Options{BaseURL: srv.URL}).Stream(ctx, sampleRequest()) {
 			if c.Text != "" {
 				cancel(errors.New("the user said stop"))
 			}
@@ -44,7 +44,7 @@ func (s Subject) stops(t *testing.T) {
 		srv, gone := half(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		got := Collect(ctx, t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(ctx, t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		if got.Err == nil || got.Err.Category != model.Timeout {
 			t.Fatalf("got %v", got.Err)
 		}
@@ -56,14 +56,14 @@ func (s Subject) stops(t *testing.T) {
 		srv := Play(t, s.Hello, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		got := Collect(ctx, t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(ctx, t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		if got.Err == nil || got.Err.Category != model.Interrupted {
 			t.Fatalf("got %v", got.Err)
 		}
 	})
 	t.Run("consumer", func(t *testing.T) {
 		srv, gone := half(t)
-		for c := range s.New(httpstream.Options{BaseURL: srv.URL}).Stream(t.Context(), request()) {
+		for c := range s.New(httpstream.Options{BaseURL: srv.URL}).Stream(t.Context(), sampleRequest()) {
 			if c.Text != "" {
 				break
 			}
@@ -91,7 +91,7 @@ func (s Subject) playThrice(t *testing.T) int {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	p := s.New(httpstream.Options{BaseURL: srv.URL, Client: &http.Client{Transport: transport}})
-	seq := p.Stream(t.Context(), request())
+	seq := p.Stream(t.Context(), sampleRequest())
 	for range 3 {
 		var text strings.Builder
 		for c, err := range seq {

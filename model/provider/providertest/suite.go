@@ -38,7 +38,7 @@ type Subject struct {
 // HelloText is the text of Subject.Hello.
 const HelloText = "Grüße, 世界! 👋"
 
-func request() *model.Request {
+func sampleRequest() *model.Request {
 	return &model.Request{Model: "m", RequestID: "mr_1", Messages: []*model.Message{{Role: model.RoleUser, Text: "Hello"}}}
 }
 
@@ -74,7 +74,7 @@ func (s Subject) streams(t *testing.T) {
 		for _, n := range []int{0, 1, 7} {
 			t.Run(fmt.Sprintf("%s by %d", name, n), func(t *testing.T) {
 				srv := Play(t, stream, n)
-				got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+				got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 				if got.Err != nil || got.Text != HelloText || got.Done.StopReason != "end_turn" {
 					t.Fatalf("got %q, %+v, %v", got.Text, got.Done, got.Err)
 				}
@@ -124,7 +124,7 @@ func (s Subject) statuses(t *testing.T) {
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
 			})
-			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 			e := got.Err
 			if e == nil {
 				t.Fatalf("no error: %+v", got)
@@ -149,7 +149,7 @@ func (s Subject) redirect(t *testing.T) {
 	srv := Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, target.URL+"/elsewhere", http.StatusTemporaryRedirect)
 	})
-	got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, APIKey: Key()}), request())
+	got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, APIKey: Key()}), sampleRequest())
 	if got.Err == nil || got.Err.Category != model.InvalidRequest || !strings.Contains(got.Err.Message, "redirects") || target.Count() != 0 {
 		t.Fatalf("got %v; the other host was asked %d times", got.Err, target.Count())
 	}
@@ -177,7 +177,7 @@ func (s Subject) waits(t *testing.T) {
 				maps.Copy(w.Header(), c.header)
 				w.WriteHeader(http.StatusTooManyRequests)
 			})
-			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 			if got.Err == nil || got.Err.RetryAfter != c.want || got.Err.Category != model.RateLimited {
 				t.Fatalf("got %+v", got.Err)
 			}
@@ -188,7 +188,7 @@ func (s Subject) waits(t *testing.T) {
 			w.Header().Set("X-Should-Retry", "false")
 			w.WriteHeader(http.StatusInternalServerError)
 		})
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		if got.Err == nil || got.Err.Retryable {
 			t.Fatalf("got %+v", got.Err)
 		}
@@ -217,7 +217,7 @@ func (s Subject) standing(t *testing.T) {
 						Write(w, s.Hello, 0)
 					}
 				})
-				got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+				got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 				var standing *model.Standing
 				if got.Done != nil {
 					standing = got.Done.Standing
@@ -236,7 +236,7 @@ func (s Subject) standing(t *testing.T) {
 func (s Subject) ends(t *testing.T) {
 	t.Run("cut off cleanly", func(t *testing.T) {
 		srv := Play(t, s.Half, 0)
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		s.wantHalf(t, got, model.Malformed)
 	})
 	t.Run("connection broken", func(t *testing.T) {
@@ -244,7 +244,7 @@ func (s Subject) ends(t *testing.T) {
 			Write(w, s.Half, 0)
 			panic(http.ErrAbortHandler)
 		})
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		s.wantHalf(t, got, model.Network)
 	})
 	t.Run("stalls in the middle", func(t *testing.T) {
@@ -254,7 +254,7 @@ func (s Subject) ends(t *testing.T) {
 		})
 		// On a busy machine a short limit passes before anything has come.
 		for limit := 50 * time.Millisecond; ; limit *= 4 {
-			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, IdleTimeout: limit}), request())
+			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, IdleTimeout: limit}), sampleRequest())
 			if got.Text != "" || limit > time.Minute {
 				s.wantHalf(t, got, model.Timeout)
 				return
@@ -263,24 +263,24 @@ func (s Subject) ends(t *testing.T) {
 	})
 	t.Run("stalls before the answer", func(t *testing.T) {
 		srv := Serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, IdleTimeout: 50 * time.Millisecond}), request())
+		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL, IdleTimeout: 50 * time.Millisecond}), sampleRequest())
 		if got.Err == nil || got.Err.Category != model.Timeout || !got.Err.Retryable {
 			t.Fatalf("got %v", got.Err)
 		}
 	})
 	t.Run("error in the middle", func(t *testing.T) {
 		srv := Play(t, s.Half+s.StreamFailure, 0)
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		s.wantHalf(t, got, model.Overloaded)
 	})
 	t.Run("broken JSON in the middle", func(t *testing.T) {
 		srv := Play(t, s.Half+"data: {\"type\":\n\n", 0)
-		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request())
+		got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest())
 		s.wantHalf(t, got, model.Malformed)
 	})
 	t.Run("more after the end", func(t *testing.T) {
 		srv := Play(t, s.Hello+s.Hello, 0)
-		if got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request()); got.Err != nil {
+		if got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest()); got.Err != nil {
 			t.Fatal(got.Err)
 		}
 	})
@@ -314,7 +314,7 @@ func (s Subject) secrets(t *testing.T) {
 			o := o
 			o.BaseURL = srv.URL
 			p := s.New(o)
-			got := Collect(t.Context(), t, p, request())
+			got := Collect(t.Context(), t, p, sampleRequest())
 			_, header, body := srv.Last()
 			if !strings.Contains(fmt.Sprint(header), key) || strings.Contains(string(body), key) {
 				t.Fatal("the key didn't reach the server in a header")
@@ -329,7 +329,7 @@ func (s Subject) secrets(t *testing.T) {
 		srv := Play(t, ": "+key+"\n\n"+s.Hello, 0)
 		o := o
 		o.BaseURL = srv.URL
-		got := Collect(t.Context(), t, s.New(o), request())
+		got := Collect(t.Context(), t, s.New(o), sampleRequest())
 		if got.Err != nil {
 			t.Fatal(got.Err)
 		}
@@ -337,7 +337,7 @@ func (s Subject) secrets(t *testing.T) {
 	})
 	t.Run("no key", func(t *testing.T) {
 		srv := Play(t, s.Hello, 0)
-		if got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), request()); got.Err != nil {
+		if got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: srv.URL}), sampleRequest()); got.Err != nil {
 			t.Fatal(got.Err)
 		}
 		_, header, _ := srv.Last()
@@ -362,7 +362,7 @@ func (s Subject) unreachable(t *testing.T) {
 		{"not a URL", "http://[", model.InvalidRequest, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: c.url, APIKey: Key()}), request())
+			got := Collect(t.Context(), t, s.New(httpstream.Options{BaseURL: c.url, APIKey: Key()}), sampleRequest())
 			if got.Err == nil || got.Err.Category != c.category || got.Err.Retryable != c.retryable || strings.Contains(got.Err.Message, Key()) {
 				t.Fatalf("got %+v", got.Err)
 			}

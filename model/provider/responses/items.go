@@ -76,7 +76,7 @@ func (s *items) done(index int, raw json.RawMessage, a *httpstream.Answer) error
 	switch it.Type {
 	case "function_call":
 		c := a.ToolCall(it.CallID, it.Name, string(it.Arguments))
-		s.kept = append(s.kept, call(&c, &it))
+		s.kept = append(s.kept, encodeCall(&c, &it))
 		return nil
 	case "message":
 		s.message(index, &it, a)
@@ -108,9 +108,9 @@ func (s *items) message(index int, it *item, a *httpstream.Answer) {
 	}
 }
 
-// call is a function call as it goes back: with the id under which its result
+// encodeCall is a function call as it goes back: with the id under which its result
 // comes, and with arguments that are an object.
-func call(c *model.ToolCall, it *item) []byte {
+func encodeCall(c *model.ToolCall, it *item) []byte {
 	b := httpstream.AppendString([]byte(`{"type":"function_call","call_id":`), httpstream.CallID(c.ProviderID))
 	b = httpstream.AppendString(append(b, `,"name":`...), it.Name)
 	return append(httpstream.AppendString(append(b, `,"arguments":`...), string(httpstream.Arguments(c))), '}')

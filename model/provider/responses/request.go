@@ -19,7 +19,7 @@ func (p *Provider) body(r *model.Request) httpstream.Body {
 	}
 	o.Pieces("input", p.input(r))
 	if len(r.Tools) > 0 {
-		o.Raw("tools", p.conn.Tools("", r.Tools, tools))
+		o.Raw("tools", p.conn.Tools("", r.Tools, encodeTools))
 	}
 	if len(r.OutputSchema) > 0 {
 		o.Raw("text", textFormat(r.OutputSchema))
@@ -156,9 +156,9 @@ func appendOneMedia(b []byte, m *model.Media) []byte {
 	return appendText(b, httpstream.MediaText(m))
 }
 
-// tools says that the schemas are not strict: the API would otherwise refuse
+// encodeTools says that the schemas are not strict: the API would otherwise refuse
 // those with optional properties.
-func tools(specs []model.ToolSpec) []byte {
+func encodeTools(specs []model.ToolSpec) []byte {
 	b := []byte{'['}
 	for i := range specs {
 		t := &specs[i]

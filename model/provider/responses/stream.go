@@ -88,7 +88,7 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		}
 		return d.finish(ev.Response, a)
 	case "error":
-		return failed(data)
+		return failedResponse(data)
 	}
 	return nil // beginnings, repetitions, and what is new
 }
@@ -109,7 +109,7 @@ func (d *decoder) Whole(body []byte, a *httpstream.Answer) error {
 // state of the whole: an answer without it is cut.
 func (d *decoder) End(*httpstream.Answer) error { return httpstream.Unfinished() }
 
-func failed(data []byte) error {
+func failedResponse(data []byte) error {
 	if f := httpstream.ParseFailure(data); f != nil {
 		return f.Error()
 	}
@@ -120,7 +120,7 @@ func failed(data []byte) error {
 func (d *decoder) finish(r *response, a *httpstream.Answer) error {
 	switch r.Status {
 	case "failed":
-		return failed([]byte(`{"error":` + orNull(r.Error) + `}`))
+		return failedResponse([]byte(`{"error":` + orNull(r.Error) + `}`))
 	case "cancelled":
 		return &model.Error{Category: model.ServerError, Message: "the provider cancelled the answer", Retryable: true}
 	}

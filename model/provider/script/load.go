@@ -45,18 +45,18 @@ func Parse(b []byte) (_ *Script, err error) {
 		return &s, nil
 	}
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
-		return nil, place(b, err)
+		return nil, positionError(b, err)
 	}
 	m := s.check()
 	if m == nil {
 		return &s, nil
 	}
-	line, column := find(b, m.path)
+	line, column := findPosition(b, m.path)
 	return nil, fmt.Errorf("%d:%d: %s", line, column, m.message)
 }
 
-// place gives an error of the decoder the form of ours.
-func place(b []byte, err error) error {
+// positionError gives an error of the decoder the form of ours.
+func positionError(b []byte, err error) error {
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {
 		p := at.GetToken().Position
@@ -71,8 +71,8 @@ func place(b []byte, err error) error {
 	return fmt.Errorf("1:1: %w", err)
 }
 
-// find returns the place of a value, or of the nearest one around it.
-func find(b []byte, path string) (line, column int) {
+// findPosition returns the place of a value, or of the nearest one around it.
+func findPosition(b []byte, path string) (line, column int) {
 	file, err := parser.ParseBytes(b, 0)
 	if err != nil {
 		return 1, 1
@@ -86,14 +86,14 @@ func find(b []byte, path string) (line, column int) {
 		if err != nil || node == nil {
 			continue
 		}
-		at := start(node).GetToken().Position
+		at := firstKey(node).GetToken().Position
 		return at.Line, at.Column
 	}
 	return 1, 1
 }
 
-// start is the first key of a mapping; its own token is the colon after it.
-func start(n ast.Node) ast.Node {
+// firstKey is the first key of a mapping; its own token is the colon after it.
+func firstKey(n ast.Node) ast.Node {
 	switch m := n.(type) {
 	case *ast.MappingNode:
 		if len(m.Values) > 0 {

@@ -45,12 +45,12 @@ func (p *Provider) Name() string { return p.name }
 func (p *Provider) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Chunk, error] {
 	return func(yield func(model.Chunk, error) bool) {
 		a := p.answer(r)
-		if err := wait(ctx, a.Stall); err != nil {
+		if err := sleepContext(ctx, a.Stall); err != nil {
 			yield(model.Chunk{}, err)
 			return
 		}
 		for _, c := range a.chunks(r) {
-			if err := wait(ctx, a.Delay); err != nil {
+			if err := sleepContext(ctx, a.Delay); err != nil {
 				yield(model.Chunk{}, err)
 				return
 			}
@@ -103,8 +103,8 @@ func lastSaid(messages []*model.Message) (text string, answered int) {
 	return "", answered
 }
 
-// wait sleeps unless the context ends first.
-func wait(ctx context.Context, d time.Duration) error {
+// sleepContext sleeps unless the context ends first.
+func sleepContext(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		t := time.NewTimer(d)
 		defer t.Stop()
@@ -158,7 +158,7 @@ func (a *Answer) calls() []model.ToolCall {
 		t := &a.Tools[i]
 		c := model.ToolCall{ProviderID: t.ID, Name: t.Name, Malformed: t.Malformed}
 		if c.Malformed == "" {
-			c.Arguments, c.Malformed = object(t.Arguments)
+			c.Arguments, c.Malformed = encodeArguments(t.Arguments)
 		}
 		out = append(out, c)
 	}
@@ -168,14 +168,14 @@ func (a *Answer) calls() []model.ToolCall {
 			args["schema"] = a.Ask.Schema
 		}
 		c := model.ToolCall{Name: "request_input"}
-		c.Arguments, c.Malformed = object(args)
+		c.Arguments, c.Malformed = encodeArguments(args)
 		out = append(out, c)
 	}
 	return out
 }
 
-// object encodes arguments. Those of a script that wasn't checked may not be JSON.
-func object(args map[string]any) (arguments event.Raw, malformed string) {
+// encodeArguments encodes arguments. Those of a script that wasn't checked may not be JSON.
+func encodeArguments(args map[string]any) (arguments event.Raw, malformed string) {
 	if args == nil {
 		return event.Raw("{}"), ""
 	}

@@ -59,7 +59,7 @@ func parse(t *testing.T, s string) *Provider {
 	return New("script", script)
 }
 
-func said(call int64, texts ...string) *model.Request {
+func requestAfter(call int64, texts ...string) *model.Request {
 	r := &model.Request{Call: call}
 	for _, s := range texts {
 		role, text, ok := strings.Cut(s, ": ")
@@ -72,7 +72,7 @@ func said(call int64, texts ...string) *model.Request {
 }
 
 func TestWithoutAScript(t *testing.T) {
-	got := play(t.Context(), t, New("script", nil), said(3, "first", "assistant: no", "Hello there"))
+	got := play(t.Context(), t, New("script", nil), requestAfter(3, "first", "assistant: no", "Hello there"))
 	if got.text != "You said: Hello there" || len(got.pieces) != 4 || got.done.StopReason != "end_turn" || !got.done.Estimated || got.done.Usage.OutputTokens == 0 {
 		t.Fatalf("%+v %+v", got, got.done)
 	}
@@ -99,12 +99,12 @@ answers:
 
 func TestAnswersInOrder(t *testing.T) {
 	p := parse(t, tour)
-	got := play(t.Context(), t, p, said(0, "x"))
+	got := play(t.Context(), t, p, requestAfter(0, "x"))
 	if d := cmp.Diff([]string{"Hel", "lo ", "you."}, got.pieces); d != "" || got.reasoning != "Be polite." || got.done.Estimated ||
 		got.done.Usage != (event.Usage{InputTokens: 12, OutputTokens: 3, CachedInputTokens: 4, ReasoningTokens: 2}) {
 		t.Errorf("%s %+v", d, got.done)
 	}
-	got = play(t.Context(), t, p, said(1, "x"))
+	got = play(t.Context(), t, p, requestAfter(1, "x"))
 	want := []model.ToolCall{
 		{Name: "shell", Arguments: event.Raw(`{"command":"ls","deep":{"n":[1,2.5,null,true]}}`)}, {ProviderID: "call_7", Name: "plan", Arguments: event.Raw(`{}`)}, {Name: "shell", Malformed: `{"command": `},
 	}
@@ -112,19 +112,19 @@ func TestAnswersInOrder(t *testing.T) {
 		t.Errorf("%s %+v", d, got.done)
 	}
 	for call, want := range map[int64]string{2: `{"prompt":"Which colour?","schema":{"type":"string"}}`, 3: `{"prompt":"Why?"}`} {
-		got = play(t.Context(), t, p, said(call, "x"))
+		got = play(t.Context(), t, p, requestAfter(call, "x"))
 		if len(got.calls) != 1 || got.calls[0].Name != "request_input" || string(got.calls[0].Arguments) != want || got.done.StopReason != "tool_use" {
 			t.Errorf("%+v", got.calls)
 		}
 	}
-	got = play(t.Context(), t, p, said(4, "x"))
+	got = play(t.Context(), t, p, requestAfter(4, "x"))
 	if d := cmp.Diff(&model.Error{Category: model.RateLimited, Message: "slow down", Retryable: true, RetryAfter: 2 * time.Second}, got.err); d != "" || got.text != "Half an" {
 		t.Error(d)
 	}
-	if got = play(t.Context(), t, p, said(5, "x")); got.done.StopReason != "max_tokens" {
+	if got = play(t.Context(), t, p, requestAfter(5, "x")); got.done.StopReason != "max_tokens" {
 		t.Errorf("%+v", got.done)
 	}
-	if got = play(t.Context(), t, p, said(6, "x")); got.text != "You said: x" {
+	if got = play(t.Context(), t, p, requestAfter(6, "x")); got.text != "You said: x" {
 		t.Errorf("%q", got.text)
 	}
 }
@@ -132,11 +132,11 @@ func TestAnswersInOrder(t *testing.T) {
 func TestRepeat(t *testing.T) {
 	p := parse(t, "repeat: true\nanswers: [{text: a}, {text: b}, {when: {contains: no}, text: c}]")
 	for call, want := range []string{"a", "b", "a", "b", "a"} {
-		if got := play(t.Context(), t, p, said(int64(call), "x")); got.text != want {
+		if got := play(t.Context(), t, p, requestAfter(int64(call), "x")); got.text != want {
 			t.Errorf("call %d: %q", call, got.text)
 		}
 	}
-	if got := play(t.Context(), t, parse(t, "repeat: true"), said(1, "x")); got.text != "You said: x" {
+	if got := play(t.Context(), t, parse(t, "repeat: true"), requestAfter(1, "x")); got.text != "You said: x" {
 		t.Errorf("%q", got.text)
 	}
 }
@@ -165,17 +165,17 @@ answers:
 		r    *model.Request
 		want string
 	}{
-		{"no match", said(0, "hello"), "first"},
-		{"no match, later", said(1, "weather", "assistant: x", "hello"), "second"},
-		{"match", said(9, "The weather?"), ""},
-		{"second match after a call", said(10, "The weather?", "assistant: ", tool), "It rains."},
-		{"used up", said(1, "The weather?", "assistant: ", tool, "assistant: It rains."), "second"},
-		{"several conditions", said(0, "weather and rain", "assistant: ", tool, "assistant: It rains."), "Take a coat."},
-		{"the user says it again", said(12, "The weather?", "assistant: ", tool, "assistant: It rains.", "weather"), ""},
-		{"second match after an error", failed(said(9, "The weather?"), 1), "It rains."},
-		{"used up by errors", failed(said(1, "The weather?"), 2), "second"},
-		{"an error and an answer", failed(said(0, "The weather?", "assistant: ", tool), 1), "first"},
-		{"a tool's text doesn't count", said(0, "hello", "assistant: ", "tool: weather"), "first"},
+		{"no match", requestAfter(0, "hello"), "first"},
+		{"no match, later", requestAfter(1, "weather", "assistant: x", "hello"), "second"},
+		{"match", requestAfter(9, "The weather?"), ""},
+		{"second match after a call", requestAfter(10, "The weather?", "assistant: ", tool), "It rains."},
+		{"used up", requestAfter(1, "The weather?", "assistant: ", tool, "assistant: It rains."), "second"},
+		{"several conditions", requestAfter(0, "weather and rain", "assistant: ", tool, "assistant: It rains."), "Take a coat."},
+		{"the user says it again", requestAfter(12, "The weather?", "assistant: ", tool, "assistant: It rains.", "weather"), ""},
+		{"second match after an error", failed(requestAfter(9, "The weather?"), 1), "It rains."},
+		{"used up by errors", failed(requestAfter(1, "The weather?"), 2), "second"},
+		{"an error and an answer", failed(requestAfter(0, "The weather?", "assistant: ", tool), 1), "first"},
+		{"a tool's text doesn't count", requestAfter(0, "hello", "assistant: ", "tool: weather"), "first"},
 	} {
 		got := play(t.Context(), t, p, c.r)
 		again := play(t.Context(), t, p, c.r)
@@ -189,22 +189,22 @@ func TestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := parse(t, "answers: [{text: a b c, delay: 1s}, {stall: 1h, text: late}]")
 		began := time.Now()
-		if got := play(t.Context(), t, p, said(0)); got.text != "a b c" || time.Since(began) != 4*time.Second {
+		if got := play(t.Context(), t, p, requestAfter(0)); got.text != "a b c" || time.Since(began) != 4*time.Second {
 			t.Errorf("%q after %s", got.text, time.Since(began))
 		}
 		began = time.Now()
-		if got := play(t.Context(), t, p, said(1)); got.text != "late" || time.Since(began) != time.Hour {
+		if got := play(t.Context(), t, p, requestAfter(1)); got.text != "late" || time.Since(began) != time.Hour {
 			t.Errorf("%q after %s", got.text, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		if got := play(ctx, t, p, said(1)); got.err == nil || got.err.Category != model.Timeout || time.Since(began) != time.Second {
+		if got := play(ctx, t, p, requestAfter(1)); got.err == nil || got.err.Category != model.Timeout || time.Since(began) != time.Second {
 			t.Errorf("%+v after %s", got.err, time.Since(began))
 		}
 		stopped, stop := context.WithCancelCause(t.Context())
 		stop(errors.New("enough"))
-		if got := play(stopped, t, p, said(0)); got.err == nil || got.err.Category != model.Interrupted || got.err.Message != "enough" {
+		if got := play(stopped, t, p, requestAfter(0)); got.err == nil || got.err.Category != model.Interrupted || got.err.Message != "enough" {
 			t.Errorf("%+v", got.err)
 		}
 	})
@@ -278,6 +278,6 @@ func FuzzParse(f *testing.F) {
 		for i := range s.Answers {
 			s.Answers[i].Delay, s.Answers[i].Stall = 0, 0
 		}
-		play(t.Context(), t, New("script", s), said(0, "hello"))
+		play(t.Context(), t, New("script", s), requestAfter(0, "hello"))
 	})
 }

@@ -19,8 +19,8 @@ func (a *area) forked(files int) {
 	}
 	a.run(h.prepare, false)
 	a.giveUp()
-	a.put(MsgReady, 0)
-	a.say(a.conn, HeaderSize, a.listener)
+	a.putHeader(MsgReady, 0)
+	a.sendText(a.conn, HeaderSize, a.listener)
 	if a.listener >= 0 {
 		shut(a.listener)
 	}
@@ -30,8 +30,8 @@ func (a *area) forked(files int) {
 	a.run(h.restrict, false)
 	a.giveUp()
 	if a.supervisor >= 0 {
-		a.put(MsgSupervise, 0)
-		a.say(a.conn, HeaderSize, a.supervisor)
+		a.putHeader(MsgSupervise, 0)
+		a.sendText(a.conn, HeaderSize, a.supervisor)
 		shut(a.supervisor)
 	}
 	a.launch(h.start)
@@ -90,10 +90,10 @@ func (a *area) giveUp() {
 	if a.failures == 0 {
 		return
 	}
-	a.put(MsgStopped, 8)
+	a.putHeader(MsgStopped, 8)
 	a.number(HeaderSize, uint64(a.failed[0].name), 4)
 	a.number(HeaderSize+4, uint64(a.failed[0].errno), 4)
-	a.say(a.conn, HeaderSize+8, -1)
+	a.sendText(a.conn, HeaderSize+8, -1)
 	exit(exitFailed)
 }
 
@@ -235,9 +235,9 @@ func (a *area) report() {
 	who := syscall.RUSAGE_CHILDREN
 	raw(syscall.SYS_GETRUSAGE, uintptr(who), uintptr(unsafe.Pointer(&a.usage)), 0)
 	micros := (a.usage.Utime.Sec+a.usage.Stime.Sec)*1e6 + a.usage.Utime.Usec + a.usage.Stime.Usec
-	a.put(MsgExited, 24)
+	a.putHeader(MsgExited, 24)
 	a.number(HeaderSize, uint64(a.status), 8)
 	a.number(HeaderSize+8, uint64(micros), 8)
 	a.number(HeaderSize+16, uint64(a.usage.Maxrss), 8)
-	a.say(a.conn, HeaderSize+24, -1)
+	a.sendText(a.conn, HeaderSize+24, -1)
 }

@@ -90,7 +90,7 @@ func (a *area) split() syscall.Errno {
 func (a *area) serve() {
 	pid, _, _ := syscall.RawSyscall6(syscall.SYS_GETPID, 0, 0, 0, 0, 0, 0)
 	a.number(0, uint64(pid), AnswerSize)
-	a.say(a.conn, AnswerSize, -1)
+	a.sendText(a.conn, AnswerSize, -1)
 	for {
 		n, files := a.receiveFiles(a.conn, AskedSize)
 		if n <= 0 {
@@ -113,7 +113,7 @@ func (a *area) serve() {
 			answer = -uint64(errno)
 		}
 		a.number(0, answer, AnswerSize)
-		a.say(a.conn, AnswerSize, -1)
+		a.sendText(a.conn, AnswerSize, -1)
 	}
 }
 

@@ -87,7 +87,7 @@ func (b *builder) cloneTrees(s *Spec) (trees, nodes []uint32) {
 		if t.ReadOnly {
 			attr |= attrReadOnly
 		}
-		found := b.find(t.Path)
+		found := b.openPath(t.Path)
 		b.same(t.File)
 		fd := b.cell()
 		b.call(sysOpenTree, load(found), b.text(""), value(openTreeClone|openTreeCloexec|atRecursive|atEmptyPath)).into(fd)
@@ -194,8 +194,8 @@ func (b *builder) mkdirAll(path string) {
 	}
 }
 
-// find opens a path in which no part is a link, and looks at what it is.
-func (b *builder) find(path string) (fd uint32) {
+// openPath opens a path in which no part is a link, and looks at what it is.
+func (b *builder) openPath(path string) (fd uint32) {
 	fd = b.cell()
 	how := place(b, openHow{flags: oPath | syscall.O_CLOEXEC, resolve: resolveNoSymlinks})
 	b.call(sysOpenat2, cwd, b.text(path), address(how), value(unsafe.Sizeof(openHow{}))).into(fd)
@@ -226,7 +226,7 @@ func (b *builder) closeFails() { b.call(syscall.SYS_CLOSE, value(-1)) }
 // no hard link leads out of it. What isn't there, or is a link, is left out.
 func (b *builder) overItself(path string, attr uint64) {
 	at := len(b.ops)
-	found := b.find(path)
+	found := b.openPath(path)
 	fd := b.cell()
 	b.call(sysOpenTree, load(found), b.text(""), value(openTreeClone|openTreeCloexec|atRecursive|atEmptyPath)).into(fd)
 	if attr != 0 {
@@ -252,7 +252,7 @@ func (b *builder) moveOnto(tree, target uint32) {
 // while it isn't; one that was there must be what it was.
 func (b *builder) hide(f File) {
 	at := len(b.ops)
-	found := b.find(f.Path)
+	found := b.openPath(f.Path)
 	b.same(f)
 	dir := b.unlessMode(syscall.S_IFDIR)
 	b.tmpfs(f.Path, syscall.MS_NOEXEC|syscall.MS_RDONLY, "mode=000,size=4k")

@@ -90,12 +90,12 @@ func (a *area) fill(fd int32, at, n uintptr) bool {
 	return true
 }
 
-// say sends the first bytes of the text, with a descriptor beside them unless that
+// sendText sends the first bytes of the text, with a descriptor beside them unless that
 // is negative. If the parent is gone, the end of the socket says so too.
 //
 //go:nosplit
 //go:norace
-func (a *area) say(fd int32, n uintptr, file int32) {
+func (a *area) sendText(fd int32, n uintptr, file int32) {
 	a.vec[0] = iovec{uintptr(unsafe.Pointer(&a.text)), n}
 	a.msg = msghdr{iov: uintptr(unsafe.Pointer(&a.vec)), iovlen: 1}
 	if file >= 0 {
@@ -108,11 +108,11 @@ func (a *area) say(fd int32, n uintptr, file int32) {
 	raw(sysSendmsg, uintptr(fd), uintptr(unsafe.Pointer(&a.msg)), syscall.MSG_NOSIGNAL)
 }
 
-// put writes the header of a message into the text.
+// putHeader writes the header of a message into the text.
 //
 //go:nosplit
 //go:norace
-func (a *area) put(kind byte, size uint32) {
+func (a *area) putHeader(kind byte, size uint32) {
 	a.text[0] = kind
 	a.number(1, uint64(size), 4)
 }

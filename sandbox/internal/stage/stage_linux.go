@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Exit codes of the stage itself. What became of the command is told over the
+// Exit codes of the stage itself. The command's outcome is reported over the
 // socket.
 const (
 	exitDone   = 0

@@ -105,7 +105,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 		{"credential of a program", "mcp:\n  - {id: a, command: [x], credentials: [\"env:A\"]}\n", "are for servers over HTTP"},
 		{"MCP server without a way", "mcp:\n  - {id: a}\n", "needs either command or url"},
 		{"hook without a program", "hooks:\n  - {point: stop, command: []}\n", "hooks[0]: needs either command or url"},
-		{"rule without a glob", "permissions:\n  rules:\n    - {decision: deny, tool: x}\n    - {decision: deny, tool: \"[a\"}\n", `:4:7: permissions.rules[1]: tool "[a" is no glob: a "[" has no "]"`},
+		{"rule without a glob", "permissions:\n  rules:\n    - {decision: deny, tool: x}\n    - {decision: deny, tool: \"[a\"}\n", `:4:7: permissions.rules[1]: tool "[a" is not a valid glob: a "[" has no "]"`},
 		{"hook without a glob", "hooks:\n  - {point: stop, command: [x], match: {tool: \"[\"}}\n", `:2:41: hooks[0].match.tool: "[" is no glob: syntax error in pattern`},
 		{"hook for too long", "hooks:\n  - {point: stop, command: [x], timeout: 100h}\n", `:2:33: hooks[0].timeout: 100h0m0s is more than 10m0s`},
 	}

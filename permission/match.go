@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// holder holds rules against one call.
-type holder struct {
+// ruleMatcher matches rules against one call.
+type ruleMatcher struct {
 	q      *Question
 	f      *facts
 	allows []*rule
-	// files is made when the first rule about files is held.
-	files *fileHolder
+	// files is made for the first rule about files.
+	files *fileMatcher
 }
 
-// hold says whether a deny or ask rule is about the call, and about which part.
-func (h *holder) hold(r *rule) (verdict, string) {
+// matchRule says whether a deny or ask rule is about the call, and about which part.
+func (h *ruleMatcher) matchRule(r *rule) (verdict, string) {
 	here := r.applies(h.q.Tool.ToolName)
 	switch {
 	case here && r.tool == nil:
 		return may, "this call: its pattern of tools is broken"
-	case here && r.whole(h.f.kind):
+	case here && r.coversKind(h.f.kind):
 		return matches, h.q.Tool.ToolName
 	case h.f.kind == kindShell && h.f.line != nil:
-		return h.holdShell(r, here)
+		return h.matchShell(r, here)
 	case !here:
 		return misses, ""
 	case h.f.unclear != "":
@@ -40,22 +40,22 @@ func (h *holder) hold(r *rule) (verdict, string) {
 	}
 }
 
-// holdShell holds a rule for commands, or one for files, against a line.
-func (h *holder) holdShell(r *rule, here bool) (verdict, string) {
+// matchShell holds a rule for commands, or one for files, against a line.
+func (h *ruleMatcher) matchShell(r *rule, here bool) (verdict, string) {
 	v, what := misses, ""
 	if here {
-		v, what = h.holdLine(r)
+		v, what = h.matchLine(r)
 	}
 	if v != matches && r.Match != "" {
-		if fv, fw := h.holdFiles(r); fv > v {
+		if fv, fw := h.matchFiles(r); fv > v {
 			v, what = fv, fw
 		}
 	}
 	return v, what
 }
 
-// holdLine holds a rule for commands against every simple command.
-func (h *holder) holdLine(r *rule) (verdict, string) {
+// matchLine matches a rule for commands against every simple command.
+func (h *ruleMatcher) matchLine(r *rule) (verdict, string) {
 	l := h.f.line
 	if r.text == nil {
 		return may, "this line: its pattern is broken"
@@ -65,9 +65,9 @@ func (h *holder) holdLine(r *rule) (verdict, string) {
 		c := &l.Commands[i]
 		switch got := r.text.matchCommand(c); {
 		case got == matches:
-			return matches, quote(c)
+			return matches, quoteCommand(c)
 		case got == may && v == misses:
-			v, what = may, quote(c)+", a part of which is known only when it runs"
+			v, what = may, quoteCommand(c)+", a part of which is known only when it runs"
 		}
 	}
 	switch {
@@ -80,14 +80,14 @@ func (h *holder) holdLine(r *rule) (verdict, string) {
 	}
 	for i := range l.Commands {
 		if why := h.hides(r, &l.Commands[i]); why != "" {
-			return may, quote(&l.Commands[i]) + ": " + why
+			return may, quoteCommand(&l.Commands[i]) + ": " + why
 		}
 	}
 	return misses, ""
 }
 
 // hides says why a command may run what the rule is about, although it isn't it.
-func (h *holder) hides(r *rule, c *Command) string {
+func (h *ruleMatcher) hides(r *rule, c *Command) string {
 	if c.Unknown != "" {
 		if !h.vouched(c) {
 			return c.Unknown
@@ -134,7 +134,7 @@ func notInName(c rune) bool {
 
 // vouched says that an allow rule names the very program whose inner working
 // can't be seen. A glob that takes any program doesn't.
-func (h *holder) vouched(c *Command) bool {
+func (h *ruleMatcher) vouched(c *Command) bool {
 	return slices.ContainsFunc(h.allows, func(r *rule) bool {
 		if !r.applies(h.q.Tool.ToolName) || r.text == nil || len(c.Words) == 0 {
 			return false
@@ -160,13 +160,13 @@ func allows(r *rule, c *Command) bool {
 	return r.text.match(strings.Join(words, " ")) == matches
 }
 
-func quote(c *Command) string { return fmt.Sprintf("%q", clip(c.Text(), 200)) }
+func quoteCommand(c *Command) string { return fmt.Sprintf("%q", clipText(c.Text(), 200)) }
 
 // cover returns the allow rules that together cover the whole call, or none.
-func (h *holder) cover() []finding {
+func (h *ruleMatcher) cover() []finding {
 	var used []finding
 	for _, r := range h.allows {
-		if r.whole(h.f.kind) && r.applies(h.q.Tool.ToolName) {
+		if r.coversKind(h.f.kind) && r.applies(h.q.Tool.ToolName) {
 			used = append(used, finding{r, h.q.Tool.ToolName})
 		}
 	}
@@ -192,7 +192,7 @@ func (h *holder) cover() []finding {
 
 // coverLine needs a rule for every command and every written file that the mode doesn't
 // let run by itself. What a rule matches it covers, reads included.
-func (h *holder) coverLine() []finding {
+func (h *ruleMatcher) coverLine() []finding {
 	if len(h.f.line.Doubts) > 0 {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (h *holder) coverLine() []finding {
 		n := len(used)
 		for _, r := range h.allows {
 			if r.applies(h.q.Tool.ToolName) && allows(r, c) {
-				used = append(used, finding{r, quote(c)})
+				used = append(used, finding{r, quoteCommand(c)})
 			}
 		}
 		if len(used) == n && !c.Wrapper && !h.q.runsByMode(h.f, c) {
@@ -228,7 +228,7 @@ func (h *holder) coverLine() []finding {
 }
 
 // coverWrite finds an allow rule for a file that a redirection writes.
-func (h *holder) coverWrite(w Write) *finding {
+func (h *ruleMatcher) coverWrite(w Write) *finding {
 	if !w.Known {
 		return nil
 	}

@@ -11,9 +11,9 @@ var fileless = strings.Fields(`echo printf true false : exit return break contin
 	readarray getopts let trap umask ulimit times hash alias unalias test [ [[ sleep seq expr factor kill pkill killall basename dirname cd pushd popd dirs type which
 	whereis pwd wait jobs fg bg disown uname id whoami groups hostname uptime ps pgrep nproc`)
 
-// fileHolder holds rules about files against a line. What the words of the line may name
+// fileMatcher matches rules about files against a line. What the words of the line may name
 // is found once, for all rules.
-type fileHolder struct {
+type fileMatcher struct {
 	at    *Question
 	line  *Line
 	words []namedWord
@@ -28,8 +28,8 @@ type namedWord struct {
 	names  [][]rune
 }
 
-func newFileHolder(q *Question, f *facts) *fileHolder {
-	h := &fileHolder{at: q.from(f.cwd), line: f.line}
+func newFileMatcher(q *Question, f *facts) *fileMatcher {
+	h := &fileMatcher{at: q.from(f.cwd), line: f.line}
 	for i := range f.line.Commands {
 		c := &f.line.Commands[i]
 		if slices.Contains(fileless, path.Base(c.Words[0])) || strings.HasPrefix(c.Words[0], "-") {
@@ -47,7 +47,7 @@ func newFileHolder(q *Question, f *facts) *fileHolder {
 	return h
 }
 
-// carriesText says that an argument is a message: nobody opens a file of that name.
+// carriesText says that an argument is a message: no file of that name is opened.
 func (c *Command) carriesText(i int) bool {
 	before := c.Words[i-1]
 	return path.Base(c.Words[0]) == "git" && (before == "-m" || before == "--message" || before == "-am") || strings.HasPrefix(c.Words[i], "--message=")
@@ -55,7 +55,7 @@ func (c *Command) carriesText(i int) bool {
 
 // named finds the files that a word may name: the word itself, and what follows the marks
 // after which programs take the name of a file (--file=x, -fx, @x, HEAD:x).
-func (h *fileHolder) named(c *Command, w word) namedWord {
+func (h *fileMatcher) named(c *Command, w word) namedWord {
 	n := namedWord{text: w.text, command: c}
 	names := w.names
 	if names == nil {
@@ -105,43 +105,43 @@ func partsOf(name []rune) [][]rune {
 	return out
 }
 
-// holdFiles holds a rule about files against what a line names: what it writes to, what
+// matchFiles matches a rule about files against what a line names: what it writes to, what
 // it reads, and what its words may mean.
-func (h *holder) holdFiles(r *rule) (verdict, string) {
+func (h *ruleMatcher) matchFiles(r *rule) (verdict, string) {
 	reading, writing := r.forbids()
 	if r.tool == nil || (!writing && !reading) {
 		return misses, ""
 	}
 	if h.files == nil {
-		h.files = newFileHolder(h.q, h.f)
+		h.files = newFileMatcher(h.q, h.f)
 	}
 	v, what := misses, ""
 	raise := func(got verdict, name string) {
 		if got > v {
-			v, what = got, visible(name)
+			v, what = got, visibleText(name)
 		}
 	}
 	if writing {
 		for _, w := range h.f.line.Writes {
-			raise(h.holdWrite(r, w))
+			raise(h.matchWrite(r, w))
 		}
 	}
 	if reading {
 		for _, w := range h.f.line.inputs {
-			raise(h.files.holdInput(r, w))
+			raise(h.files.matchInput(r, w))
 		}
 	}
 	for i := range h.files.words {
 		w := &h.files.words[i]
 		if (reading || writing && !w.command.ReadOnly) && v == misses && h.files.mayName(r, w) {
-			raise(may, w.text+" in "+quote(w.command))
+			raise(may, w.text+" in "+quoteCommand(w.command))
 		}
 	}
 	return v, what
 }
 
-// holdWrite holds a rule against a file that a redirection writes.
-func (h *holder) holdWrite(r *rule, w Write) (verdict, string) {
+// matchWrite matches a rule against a file that a redirection writes.
+func (h *ruleMatcher) matchWrite(r *rule, w Write) (verdict, string) {
 	switch {
 	case w.harmless():
 		return misses, ""
@@ -152,8 +152,8 @@ func (h *holder) holdWrite(r *rule, w Write) (verdict, string) {
 	return v, w.Path
 }
 
-// holdInput holds a rule against a file that a redirection reads.
-func (h *fileHolder) holdInput(r *rule, w word) (verdict, string) {
+// matchInput matches a rule against a file that a redirection reads.
+func (h *fileMatcher) matchInput(r *rule, w word) (verdict, string) {
 	if w.known() && !w.splits {
 		if v, _ := r.matchPath(h.at.placeOf(w.text), h.at.Root); v == matches && !h.line.moved {
 			return matches, w.text
@@ -167,7 +167,7 @@ func (h *fileHolder) holdInput(r *rule, w word) (verdict, string) {
 }
 
 // mayName says that a word may name a file that the rule is about.
-func (h *fileHolder) mayName(r *rule, w *namedWord) bool {
+func (h *fileMatcher) mayName(r *rule, w *namedWord) bool {
 	for i := range w.places {
 		if v, _ := r.matchPath(w.places[i], h.at.Root); v == matches {
 			return true

@@ -41,9 +41,9 @@ type Comparison struct {
 	Skipped []string
 }
 
-// Replay holds a new policy against recorded decisions. Nothing runs. Grants hold
+// Reconsider decides recorded questions again under a new policy. Nothing runs. Grants apply
 // as they did then.
-func Replay(record []Recorded, policy Policy) Comparison {
+func Reconsider(record []Recorded, policy Policy) Comparison {
 	var out Comparison
 	for _, r := range record {
 		if len(r.Question.Input) == 0 {

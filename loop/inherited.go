@@ -11,10 +11,10 @@ import (
 	"agentd/store"
 )
 
-// legacy is what a fork gives up of the history that it inherited. The sessions that
-// it is of stay as they are, with their files: what a fork takes back is its own
+// inheritedRollback is what a fork gives up of the history that it inherited. The sessions that
+// it is of stay as they are, with their files: what a fork rolls back is its own
 // conversation.
-type legacy struct {
+type inheritedRollback struct {
 	// origin is where the history ends now; its sequence is 0 if nothing is left.
 	origin event.ForkPoint
 	// turns go, oldest first.
@@ -28,10 +28,10 @@ type inheritedFile struct{ path, sessionID string }
 // behind finds what a fork gives up to go back to an inherited turn, which stays, or
 // to its very beginning. It reads from the fork backwards through the sessions that
 // the history is of, as far as needed.
-func (l *Loop) behind(ctx context.Context, origin *event.ForkPoint, toTurn string) (*legacy, error) {
-	g := &legacy{}
+func (l *Loop) behind(ctx context.Context, origin *event.ForkPoint, toTurn string) (*inheritedRollback, error) {
+	g := &inheritedRollback{}
 	for range maxForks {
-		c := chapter{at: *origin, toTurn: toTurn, gone: map[string]bool{}, legacy: g}
+		c := historySegment{at: *origin, toTurn: toTurn, gone: map[string]bool{}, inherited: g}
 		found, err := c.read(ctx, l.opt.Store)
 		if err != nil {
 			return nil, err
@@ -49,36 +49,36 @@ func (l *Loop) behind(ctx context.Context, origin *event.ForkPoint, toTurn strin
 		}
 		origin = earlier
 	}
-	return nil, fault.New(fault.Unavailable, "the session is a fork of more than %d forks", maxForks)
+	return nil, fault.New(fault.Unavailable, "the session is forked more than %d levels deep", maxForks)
 }
 
 // toStart gives all of it up, if that is wanted.
-func (g *legacy) toStart(first *event.ForkPoint, toTurn string) (*legacy, error) {
+func (g *inheritedRollback) toStart(first *event.ForkPoint, toTurn string) (*inheritedRollback, error) {
 	if toTurn != event.NotApplicable {
-		return nil, fault.New(fault.NotFound, "there is no finished turn %s in the thread, nor in what it was forked from", toTurn)
+		return nil, fault.New(fault.NotFound, "there is no finished turn %s in the thread or in the history it was forked from", toTurn)
 	}
 	g.origin = event.ForkPoint{SessionID: first.SessionID, ThreadID: first.ThreadID}
 	slices.Reverse(g.turns)
 	return g, nil
 }
 
-// chapter is the part of a fork's history that is in one session.
-type chapter struct {
+// historySegment is the part of a fork's history that is in one session.
+type historySegment struct {
 	at     event.ForkPoint
 	toTurn string
 	gone   map[string]bool
-	// base is where the chapter's own rollbacks left the history before it; nil if none
+	// base is where the segment's own rollbacks left the history before it; nil if none
 	// went that far.
 	base *event.ForkPoint
 	// end is the last fact of the turn that stays, once it was met.
-	end    store.Record
-	files  []inheritedFile
-	legacy *legacy
+	end       store.Record
+	files     []inheritedFile
+	inherited *inheritedRollback
 }
 
-// read goes back from the chapter's end to the start of the turn that stays and
+// read goes back from the segment's end to the start of the turn that stays and
 // reports whether that is here.
-func (c *chapter) read(ctx context.Context, s store.Store) (bool, error) {
+func (c *historySegment) read(ctx context.Context, s store.Store) (bool, error) {
 	for rec, err := range s.Read(ctx, c.at.SessionID, store.Range{Before: c.at.Sequence + 1, Reverse: true}) {
 		if err != nil {
 			return false, fault.Wrap(fault.Unavailable, err, "the facts of session %s can't be read", c.at.SessionID)
@@ -93,7 +93,7 @@ func (c *chapter) read(ctx context.Context, s store.Store) (bool, error) {
 		if e == nil {
 			continue
 		}
-		if found, err := c.note(rec, e); found || err != nil {
+		if found, err := c.noteFact(rec, e); found || err != nil {
 			return found, err
 		}
 	}
@@ -110,7 +110,7 @@ func inheritedPart(t event.Type) bool {
 	return false
 }
 
-func (c *chapter) note(rec store.Record, e *event.Event) (bool, error) {
+func (c *historySegment) noteFact(rec store.Record, e *event.Event) (bool, error) {
 	switch p := e.Payload.(type) {
 	case *event.RollbackCompleted:
 		for _, id := range ownTurns(p) {
@@ -133,7 +133,7 @@ func (c *chapter) note(rec store.Record, e *event.Event) (bool, error) {
 	return false, nil
 }
 
-func (c *chapter) changed(turnID string, files []event.FileChange) {
+func (c *historySegment) changed(turnID string, files []event.FileChange) {
 	if turnID == c.toTurn || c.gone[turnID] {
 		return
 	}
@@ -144,11 +144,11 @@ func (c *chapter) changed(turnID string, files []event.FileChange) {
 
 // started meets the beginning of a turn: it goes, it is gone already, or it is the
 // one that stays.
-func (c *chapter) started(turnID string) (bool, error) {
-	g := c.legacy
+func (c *historySegment) started(turnID string) (bool, error) {
+	g := c.inherited
 	switch {
 	case c.gone[turnID] && turnID == c.toTurn:
-		return false, fault.New(fault.NotFound, "turn %s was taken back in session %s before the fork", turnID, c.at.SessionID)
+		return false, fault.New(fault.NotFound, "turn %s was rolled back in session %s before the fork", turnID, c.at.SessionID)
 	case c.gone[turnID]:
 		return false, nil
 	case turnID == c.toTurn:
@@ -161,7 +161,7 @@ func (c *chapter) started(turnID string) (bool, error) {
 }
 
 // point is where the history ends now; nil if nothing of it is given up.
-func (g *legacy) point() *event.ForkPoint {
+func (g *inheritedRollback) point() *event.ForkPoint {
 	if g == nil {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (g *legacy) point() *event.ForkPoint {
 	return &p
 }
 
-func (g *legacy) count() int64 {
+func (g *inheritedRollback) count() int64 {
 	if g == nil {
 		return 0
 	}
@@ -177,16 +177,16 @@ func (g *legacy) count() int64 {
 }
 
 // beside adds the files of inherited turns, which can't be restored from here.
-func (g *legacy) beside(files []event.RollbackFile) []event.RollbackFile {
+func (g *inheritedRollback) beside(files []event.RollbackFile) []event.RollbackFile {
 	return g.list(files, "unavailable", "it was changed before the fork, in session %s: take it back there")
 }
 
 // kept adds the files of inherited turns where nothing is to be restored.
-func (g *legacy) kept(files []event.RollbackFile) []event.RollbackFile {
+func (g *inheritedRollback) kept(files []event.RollbackFile) []event.RollbackFile {
 	return g.list(files, "kept", "it was changed before the fork, in session %s")
 }
 
-func (g *legacy) list(files []event.RollbackFile, change, why string) []event.RollbackFile {
+func (g *inheritedRollback) list(files []event.RollbackFile, change, why string) []event.RollbackFile {
 	if g == nil {
 		return files
 	}

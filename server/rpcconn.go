@@ -19,10 +19,10 @@ type transport interface {
 	write(ctx context.Context, message []byte) error
 }
 
-// peer is a JSON-RPC connection that can subscribe. One goroutine carries out
+// rpcConn is a JSON-RPC connection that can subscribe. One goroutine carries out
 // its requests in order; each subscription has one of its own. All end before
-// run returns.
-type peer struct {
+// serve returns.
+type rpcConn struct {
 	s    *Server
 	rpc  rpc
 	conn transport
@@ -50,8 +50,8 @@ const (
 	maxAside = 16
 )
 
-func newPeer(ctx context.Context, s *Server, q *request, conn transport, name string) *peer {
-	p := &peer{s: s, conn: conn, name: name, subs: map[string]*subscription{}, aside: newGate(maxAside)}
+func newRPCConn(ctx context.Context, s *Server, q *request, conn transport, name string) *rpcConn {
+	p := &rpcConn{s: s, conn: conn, name: name, subs: map[string]*subscription{}, aside: newGate(maxAside)}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	p.rpc = rpc{s: s, q: q, extra: methods{"subscribe": p.subscribe, "unsubscribe": p.unsubscribe}}
 	return p
@@ -63,13 +63,13 @@ type message struct {
 	done func()
 }
 
-// run reads and answers until the connection or the context ends. drain says
+// serve reads and answers until the connection or the context ends. drain says
 // that what was read and subscribed is still answered and delivered then.
-func (p *peer) run(drain bool) error {
+func (p *rpcConn) serve(drain bool) error {
 	lane := make(chan message, maxWaiting)
 	p.tasks.Go(func() {
 		for m := range lane {
-			p.answer(m)
+			p.answerMessage(m)
 		}
 		if drain {
 			p.drain()
@@ -95,8 +95,8 @@ func (p *peer) run(drain bool) error {
 	return err
 }
 
-// answer carries out one message.
-func (p *peer) answer(m message) {
+// answerMessage carries out one message.
+func (p *rpcConn) answerMessage(m message) {
 	if p.ctx.Err() != nil {
 		m.done()
 		return
@@ -109,7 +109,7 @@ func (p *peer) answer(m message) {
 }
 
 // goesAside runs a message that only waits for something beside the others.
-func (p *peer) goesAside(m message) bool {
+func (p *rpcConn) goesAside(m message) bool {
 	if !bytes.Contains(m.data, []byte("wait_subagents")) {
 		return false
 	}
@@ -125,11 +125,11 @@ func (p *peer) goesAside(m message) bool {
 	return true
 }
 
-func (p *peer) reply(data []byte) {
-	held := p.s.holding(p.rpc.q)
+func (p *rpcConn) reply(data []byte) {
+	held := p.s.chargeFor(p.rpc.q)
 	answer, then := p.rpc.handle(p.ctx, held, data)
 	if answer != nil {
-		p.send(answer)
+		p.sendMessage(answer)
 	}
 	held.release()
 	for _, next := range then {
@@ -137,8 +137,8 @@ func (p *peer) reply(data []byte) {
 	}
 }
 
-// send writes a message. A connection that can't be written to ends.
-func (p *peer) send(data []byte) bool {
+// sendMessage writes a message. A connection that can't be written to ends.
+func (p *rpcConn) sendMessage(data []byte) bool {
 	p.writing.Lock()
 	defer p.writing.Unlock()
 	if p.ctx.Err() != nil {
@@ -152,6 +152,6 @@ func (p *peer) send(data []byte) bool {
 	return true
 }
 
-func (p *peer) notify(method string, params []byte) bool {
-	return p.send(wire.AppendRPCNotification(nil, method, params))
+func (p *rpcConn) notify(method string, params []byte) bool {
+	return p.sendMessage(wire.AppendRPCNotification(nil, method, params))
 }
