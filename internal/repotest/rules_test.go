@@ -175,3 +175,11 @@ func TestRuleForEnums(t *testing.T) {
 	code := "package event\n\ntype t struct {\n\tA string `enum:\"x y\"`\n\tB string `enum:\"x y\"`\n\tC string `enum:\"@z\"`\n\tD string `enum:\"@z\"`\n\tE string `enum:\"one\"`\n\tF string `enum:\"one\"`\n}\n"
 	expect(t, checkEnums(packagesOf(t, tree(map[string]string{"event/a.go": code}))), `the enumeration "x y" is written out 2 times`)
 }
+
+func TestRuleForToolNames(t *testing.T) {
+	code := "package p\n\ntype t struct {\n\tA string `json:\"shell\"`\n}\n\nvar shell = name == \"shell\"\n\nvar words = \"the shell\"\n"
+	found := checkToolNames(packagesOf(t, tree(map[string]string{
+		"top/a.go": code, "cmd/x/a.go": code, "top/a_test.go": code, "help/a.go": code, "tool/toolkind/a.go": code,
+	})), smallTable)
+	expect(t, found, "cmd/x/a.go:7:21: the name of the tool shell", "top/a.go:7:21: the name of the tool shell")
+}
