@@ -57,9 +57,8 @@ func TestKindsAgreeWithDescriptions(t *testing.T) {
 			t.Errorf("%s has the capabilities %q, but its access is %v", kind, info.Capabilities, kind.Access())
 		}
 	}
-	shown := reflect.TypeFor[toolkind.Arguments]()
-	for i := range shown.NumField() {
-		if name := shown.Field(i).Tag.Get("json"); !taken[name] {
+	for field := range reflect.TypeFor[toolkind.Arguments]().Fields() {
+		if name := field.Tag.Get("json"); !taken[name] {
 			t.Errorf("no built-in tool takes the argument %q", name)
 		}
 	}

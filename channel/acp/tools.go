@@ -158,6 +158,7 @@ func (t *translator) proposal(id, name string, raw event.Raw) []toolContent {
 		if a.Content != "" {
 			return []toolContent{block(a.Content)}
 		}
+	default:
 	}
 	return nil
 }
@@ -180,6 +181,7 @@ func (t *translator) change(id string, p *event.ToolResult, raw event.Raw) []too
 		if before, known := t.earlier(id); known {
 			return []toolContent{t.diff(a.Path, &before, a.Content)}
 		}
+	default:
 	}
 	return nil
 }
