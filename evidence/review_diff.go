@@ -1,42 +1,35 @@
 package evidence
 
 import (
-	"encoding/json"
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // maxDiffLines bounds what a review shows of one change.
 const maxDiffLines = 200
-
-// written are the arguments of the file tools, as far as a diff needs them.
-type written struct {
-	Path    string `json:"path"`
-	Content string `json:"content"`
-	Old     string `json:"old"`
-	New     string `json:"new"`
-}
 
 // fileDiff shows a change as the facts have it: the arguments of the file tool that
 // made it. Earlier contents are kept for undo alone and are not in the facts, so a
 // file that was written over shows its new content. The change of anything else,
 // such as a shell command, shows nothing.
 func fileDiff(tool string, args event.Raw, f *event.FileChange) string {
-	var w written
-	if len(args) == 0 || json.Unmarshal(args, &w) != nil {
+	w, err := toolkind.ReadArguments(args)
+	if err != nil {
 		return ""
 	}
+	kind := toolkind.Of(tool)
 	var b diffText
 	switch {
-	case tool == "edit_file" && w.Old+w.New != "":
+	case kind == toolkind.EditFile && w.Old+w.New != "":
 		b.head("the lines that were replaced")
 		b.lines('-', w.Old)
 		b.lines('+', w.New)
-	case tool == "write_file" && f.Change == "created":
+	case kind == toolkind.WriteFile && f.Change == "created":
 		b.head("a new file")
 		b.lines('+', w.Content)
-	case tool == "write_file":
+	case kind == toolkind.WriteFile:
 		b.head("the new content; the earlier one is kept for undo alone")
 		b.lines('+', w.Content)
 	default:

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"encoding/json"
 	"strings"
 
 	"agentd/event"
@@ -9,6 +8,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // refusal is the error of a call that was asked about and not allowed.
@@ -40,10 +40,10 @@ func (r *toolRun) emitRequest(tx *session.Tx, d *permission.Decision, p *event.P
 	switch {
 	case d.NeedsOutside:
 		kind = "sandbox_escape"
-	case r.entry.Info.ToolName == tool.PresentPlan:
+	case r.entry.Kind() == toolkind.PresentPlan:
 		kind = planAction
 	}
-	if reason, asked := tool.Escalation(r.input); asked && r.entry.Info.ToolName == tool.Shell {
+	if reason, asked := tool.Escalation(r.input); asked && r.entry.Kind() == toolkind.Shell {
 		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
 	}
 	r.ask(tx, kind, why, d, p)
@@ -79,14 +79,10 @@ func (r *toolRun) ask(tx *session.Tx, kind, why string, d *permission.Decision, 
 // prompt says in one line what the call would do.
 func (r *toolRun) prompt() string {
 	clean, _ := r.l.redactJSON(r.input)
-	if r.entry.Info.ToolName == tool.PresentPlan {
+	if r.entry.Kind() == toolkind.PresentPlan {
 		return "Approve this plan?\n\n" + tool.Preview(tool.PlanText(clean), planPreview)
 	}
-	var in struct {
-		Command string `json:"command"`
-		Path    string `json:"path"`
-	}
-	_ = json.Unmarshal(clean, &in) // a tool without these fields shows its whole input
+	in, _ := toolkind.ReadArguments(clean) // a tool without these fields shows its whole input
 	switch {
 	case in.Command != "":
 		return "Run: " + tool.Preview(in.Command, 500)

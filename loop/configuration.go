@@ -14,6 +14,7 @@ import (
 	"agentd/state"
 	"agentd/store"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // Configuration is what the decisions about a session's work depend on beside its
@@ -206,7 +207,7 @@ func (c *Configuration) Question(s *state.Session, t *state.Thread, call *Call, 
 	_, outside := tool.Escalation(call.Input)
 	w := c.workplace(s, t, t.Active)
 	return permission.Question{
-		Outside: outside && call.Tool.ToolName == tool.Shell, Mode: c.ModeOf(s, t, t.Active), Interactive: !c.NobodyToAsk, Tool: call.Tool, Input: call.Input,
+		Outside: outside && toolkind.Of(call.Tool.ToolName) == toolkind.Shell, Mode: c.ModeOf(s, t, t.Active), Interactive: !c.NobodyToAsk, Tool: call.Tool, Input: call.Input,
 		ToolCallID: call.ToolCallID, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
 		Rules: c.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: call.Opinion, Sandbox: confined.Sandbox,
 		Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script,

@@ -7,6 +7,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // emitOwned begins a tool that no implementation carries out: request_input asks,
@@ -14,12 +15,13 @@ import (
 // is carried out by the scheduler of work, which sees the start and ends the call
 // when the child ends.
 func (r *toolRun) emitOwned(tx *session.Tx) {
+	kind := r.entry.Kind()
 	switch {
-	case r.entry.Info.ToolName == tool.RequestInput:
+	case kind == toolkind.RequestInput:
 		r.askInput(tx)
-	case r.entry.Info.ToolName == tool.PresentPlan:
+	case kind == toolkind.PresentPlan:
 		r.leavePlan(tx)
-	case r.entry.Info.ToolName == tool.SpawnAgent && r.l.opt.Subagents:
+	case kind == toolkind.SpawnAgent && r.l.opt.Subagents:
 	case r.client() != nil:
 		r.askClient(tx, r.client())
 	default:
@@ -30,19 +32,21 @@ func (r *toolRun) emitOwned(tx *session.Tx) {
 // spawns reports whether a call stays open until a child ends: no goroutine runs
 // it, and neither a restart nor an answer ends it.
 func (l *Loop) spawns(c *state.ToolCall) bool {
-	return l.opt.Subagents && c.ToolName == tool.SpawnAgent
+	return l.opt.Subagents && toolkind.Of(c.ToolName) == toolkind.SpawnAgent
 }
 
 // answerEndsCall reports whether the answer to its action ends a running call.
-func answerEndsCall(c *state.ToolCall) bool { return c.ActionID != "" && c.ToolName != tool.SpawnAgent }
+func answerEndsCall(c *state.ToolCall) bool {
+	return c.ActionID != "" && toolkind.Of(c.ToolName) != toolkind.SpawnAgent
+}
 
 // endsSpawn reports whether the fact ends a call that waited for a child.
 func endsSpawn(e *event.Event) bool {
 	switch p := e.Payload.(type) {
 	case *event.ToolResult:
-		return p.ToolName == tool.SpawnAgent
+		return toolkind.Of(p.ToolName) == toolkind.SpawnAgent
 	case *event.ToolFailed:
-		return p.ToolName == tool.SpawnAgent
+		return toolkind.Of(p.ToolName) == toolkind.SpawnAgent
 	}
 	return false
 }
@@ -67,8 +71,8 @@ func (r *toolRun) askInput(tx *session.Tx) {
 	scope := r.scope
 	scope.ActionID = tx.NewID(event.PrefixAction)
 	a := &event.ActionRequired{
-		ActionType: "structured_input", Prompt: q.Prompt, Schema: q.Schema, Decisions: []string{"submit", "cancel"}, ToolName: tool.RequestInput,
-		Scope: event.Raw(`{"tool":"` + tool.RequestInput + `"}`),
+		ActionType: "structured_input", Prompt: q.Prompt, Schema: q.Schema, Decisions: []string{"submit", "cancel"}, ToolName: string(toolkind.RequestInput),
+		Scope: event.Raw(`{"tool":"` + string(toolkind.RequestInput) + `"}`),
 	}
 	if after := r.l.opt.ActionTimeout; after > 0 {
 		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "cancel"
@@ -96,12 +100,12 @@ func finishTool(tx *session.Tx, t *state.Thread, e FinishTool) {
 			}
 		}
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
-			ToolName: tool.RequestInput, ErrorCategory: tool.Denied, Message: why,
+			ToolName: string(toolkind.RequestInput), ErrorCategory: tool.Denied, Message: why,
 		}})
 		return
 	}
 	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: scope, Payload: &event.ToolResult{
-		ToolName: tool.RequestInput, Status: "ok", Preview: string(a.Payload), OutputRef: a.PayloadRef,
+		ToolName: string(toolkind.RequestInput), Status: "ok", Preview: string(a.Payload), OutputRef: a.PayloadRef,
 		DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(), StructuredContent: a.Payload,
 	}})
 }

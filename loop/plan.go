@@ -8,6 +8,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // planAction is the type of the action that asks whether a plan is approved.
@@ -50,7 +51,7 @@ func (l *Loop) mayPlan(mode string, t *state.Thread, turn *state.Turn) bool {
 	// The mode may have been changed while the plan waited for its answer.
 	if turn != nil {
 		for _, c := range turn.Tools {
-			if c.ToolName == tool.PresentPlan && c.Status == state.ToolRequested && c.ActionID != "" {
+			if toolkind.Of(c.ToolName) == toolkind.PresentPlan && c.Status == state.ToolRequested && c.ActionID != "" {
 				return true
 			}
 		}
@@ -84,7 +85,7 @@ func (r *toolRun) leavePlan(tx *session.Tx) {
 	scope := r.scope
 	scope.ActionID = a.ActionID
 	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: scope, Payload: &event.ToolResult{
-		ToolName: tool.PresentPlan, Status: "ok", Preview: says, StructuredContent: result, DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(),
+		ToolName: string(toolkind.PresentPlan), Status: "ok", Preview: says, StructuredContent: result, DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(),
 	}})
 }
 

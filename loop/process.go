@@ -17,6 +17,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // processes returns what runs commands. A runtime that never needs it doesn't pay for
@@ -46,14 +47,14 @@ func (l *Loop) confinement(w workplace) permission.Sandbox {
 // boundary is the boundary of a call that may change something; nil for one that
 // only reads.
 func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
-	info := &r.entry.Info
+	info, kind := &r.entry.Info, r.entry.Kind()
 	if b, ok := r.entry.Tool.(tool.Bounded); ok {
 		return b.Boundary()
 	}
 	switch {
-	case info.ToolName == tool.Shell:
+	case kind == toolkind.Shell:
 		return r.commandBoundary()
-	case info.IsReadOnly || info.RuntimeOwner != "local" || tool.IsLoopOwned(info.ToolName) || info.ToolName == tool.UpdatePlan:
+	case info.IsReadOnly || info.RuntimeOwner != "local" || kind.LoopOwned() || kind == toolkind.UpdatePlan:
 		return nil
 	}
 	p := &event.SandboxApplied{

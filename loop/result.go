@@ -11,6 +11,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // Outputs bounds what facts and the store keep of a tool's output.
@@ -142,7 +143,7 @@ func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) e
 // liftable reports whether the call would work outside of the sandbox: a command
 // would wherever its workspace is still there, a file tool stays in the workspace.
 func (r *toolRun) liftable(err *tool.Error) bool {
-	return err.Liftable || r.entry.Info.ToolName == tool.Shell && err.Boundary != "workspace"
+	return err.Liftable || r.entry.Kind() == toolkind.Shell && err.Boundary != "workspace"
 }
 
 func (r *toolRun) emitViolation(tx *session.Tx, err *tool.Error) {

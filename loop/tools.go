@@ -16,6 +16,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // toolRun is one tool call on its way.
@@ -146,7 +147,7 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 		r.request, r.input = request, request.Arguments
 		r.check(inv)
 		r.absent(offered)
-		if r.request.ToolName == tool.Shell && l.opt.Processes != nil {
+		if toolkind.Of(r.request.ToolName) == toolkind.Shell && l.opt.Processes != nil {
 			r.guard.prepare(r.place.root)
 		}
 	}
@@ -203,7 +204,7 @@ func (r *toolRun) checkEscalation() error {
 
 func checkEscalation(info *event.ToolInfo, input event.Raw, mode string, c *Configuration) error {
 	_, asked := tool.Escalation(input)
-	if info.ToolName != tool.Shell || !asked || c.mayEscalate(mode) {
+	if toolkind.Of(info.ToolName) != toolkind.Shell || !asked || c.mayEscalate(mode) {
 		return nil
 	}
 	err := tool.Errorf(tool.InvalidInput, "%s", notEscalated(mode))
@@ -356,7 +357,7 @@ func (r *toolRun) emitStart(tx *session.Tx) {
 		IsReadOnly: info.IsReadOnly, IsDestructive: info.IsDestructive, InterruptBehavior: info.InterruptBehavior,
 		AttemptCount: r.call.Attempts + 1,
 	}})
-	if tool.IsLoopOwned(info.ToolName) || r.client() != nil {
+	if r.entry.Kind().LoopOwned() || r.client() != nil {
 		r.emitOwned(tx)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"agentd/permission"
 	"agentd/session"
 	"agentd/state"
+	"agentd/tool/toolkind"
 )
 
 // RulesFile is where a workspace keeps permission rules of its own.
@@ -258,9 +259,9 @@ func (l *Loop) workspaceRules(root string) foundRules {
 			Reason: l.redactText(RulesFile + " can't be used: " + fileErrorReason(err)),
 		}}}
 	}
-	for _, name := range []string{"write_file", "edit_file"} {
+	for _, kind := range []toolkind.Kind{toolkind.WriteFile, toolkind.EditFile} {
 		found.rules = append(found.rules, event.PolicyRule{
-			RuleID: "rules_file_" + name, Decision: permission.Ask, Tool: name, Match: RulesFile, Source: "workspace",
+			RuleID: "rules_file_" + string(kind), Decision: permission.Ask, Tool: string(kind), Match: RulesFile, Source: "workspace",
 			Reason: "it holds the rules of the workspace",
 		})
 	}

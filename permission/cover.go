@@ -4,6 +4,7 @@ import (
 	"path"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // Cover says which files deny rules keep from tools, so that the sandbox can keep them
@@ -35,7 +36,7 @@ func NewCover(rules []event.PolicyRule, root string) *Cover {
 
 // forbids says whether a deny rule is about reading a file, or about writing one.
 func (r *rule) forbids() (reading, writing bool) {
-	return r.applies("read_file"), r.applies("write_file") || r.applies("edit_file")
+	return r.applies(string(toolkind.ReadFile)), r.applies(string(toolkind.WriteFile)) || r.applies(string(toolkind.EditFile))
 }
 
 // Match says what the deny rules demand for an absolute path: that it can't be read at

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // call is a kind of call that the modes tell apart.
@@ -159,7 +160,7 @@ func TestRulesHoldInEveryMode(t *testing.T) {
 				t.Errorf("%s: a deny rule gives %s by %s %v", name, d.Decision, d.DecisionSource, d.RuleRefs)
 			}
 			want := Ask
-			handsOver := c.q.Tool.ToolName == toolPresentPlan
+			handsOver := c.q.Tool.ToolName == string(toolkind.PresentPlan)
 			if mode == ModeNever || (mode == ModePlan) != handsOver {
 				want = Deny
 			}
@@ -167,7 +168,7 @@ func TestRulesHoldInEveryMode(t *testing.T) {
 				t.Errorf("%s: an ask rule gives %s", name, d.Decision)
 			}
 			d := decide(ruleFor(c, Allow, true))
-			waits := mode == ModeNever && c.q.Tool.ToolName == toolRequestInput
+			waits := mode == ModeNever && c.q.Tool.ToolName == string(toolkind.RequestInput)
 			if mode != ModePlan && !c.q.Outside && !waits && !handsOver && d.Decision != Allow {
 				t.Errorf("%s: an allow rule gives %s", name, d.Decision)
 			}
@@ -241,7 +242,7 @@ func TestNobodyToAsk(t *testing.T) {
 // TestPlanIsLeftByAnAnswerAlone: neither a rule, a hook nor an earlier approval ends
 // the mode plan.
 func TestPlanIsLeftByAnAnswerAlone(t *testing.T) {
-	q := otherCall(toolPresentPlan, "local", true)
+	q := otherCall(string(toolkind.PresentPlan), "local", true)
 	q.Mode = ModePlan
 	q.Rules = []event.PolicyRule{{Decision: Allow, Tool: "*"}}
 	q.Hook = &Opinion{Decision: Allow, HandlerRef: "check"}
@@ -264,7 +265,7 @@ func TestPlanIsLeftByAnAnswerAlone(t *testing.T) {
 		}
 	}
 	for mode, want := range map[string]string{ModeNever: PolicyDenied, ModePlan: PolicyDenied, ModeDefault: PolicyAllowed} {
-		if policy, why := Inventory(mode, nil, otherCall(toolRequestInput, "local", true).Tool); policy != want {
+		if policy, why := Inventory(mode, nil, otherCall(string(toolkind.RequestInput), "local", true).Tool); policy != want {
 			t.Errorf("request_input in %s stands as %s (%s), want %s", mode, policy, why, want)
 		}
 	}

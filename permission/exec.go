@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // FileID is a program's identity on this machine: device and inode.
@@ -63,7 +64,7 @@ func NewGuard(rules []event.PolicyRule, answered []string, lookup func(name stri
 		g.lookup = func(string) (FileID, bool) { return FileID{}, false }
 	}
 	for _, r := range readRules(rules) {
-		if r.Decision == Allow || r.Match == "" || r.text == nil || r.text.all || !r.applies("shell") {
+		if r.Decision == Allow || r.Match == "" || r.text == nil || r.text.all || !r.applies(string(toolkind.Shell)) {
 			continue
 		}
 		if r.Decision == Ask && slices.Contains(answered, r.ref) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // kind says how a tool's calls are judged.
@@ -28,32 +29,26 @@ const (
 	kindAgent
 )
 
-// Built-in tools that are known by name elsewhere too.
-const (
-	toolUpdatePlan   = "update_plan"
-	toolRequestInput = "request_input"
-	toolPresentPlan  = "present_plan"
-)
-
-// kindOf knows the built-in tools by name. A tool that runs elsewhere is judged
-// by its input, whatever it is called.
+// kindOf says how calls of a tool are judged. A tool that runs elsewhere is judged by
+// its input, whatever it is called.
 func kindOf(info *event.ToolInfo) kind {
 	if info.RuntimeOwner != "" && info.RuntimeOwner != "local" && info.RuntimeOwner != "subagent" {
 		return kindOther
 	}
-	switch info.ToolName {
-	case "shell":
+	switch toolkind.Of(info.ToolName) {
+	case toolkind.Shell:
 		return kindShell
-	case "read_file", "list_files", "search_files":
+	case toolkind.ReadFile, toolkind.ListFiles, toolkind.SearchFiles:
 		return kindFileRead
-	case "write_file", "edit_file":
+	case toolkind.WriteFile, toolkind.EditFile:
 		return kindFileWrite
-	case toolUpdatePlan, toolRequestInput:
+	case toolkind.UpdatePlan, toolkind.RequestInput:
 		return kindTalk
-	case toolPresentPlan:
+	case toolkind.PresentPlan:
 		return kindHandOver
-	case "spawn_agent":
+	case toolkind.SpawnAgent:
 		return kindAgent
+	case toolkind.Other:
 	}
 	return kindOther
 }
@@ -148,7 +143,7 @@ func (f *facts) lookShell(q *Question, in map[string]any) {
 	line, _ := in["command"].(string)
 	cwd, _ := in["cwd"].(string)
 	here := q.placeOf(orDot(cwd))
-	key := []string{"shell", line, here.abs, here.real, fmt.Sprint(in["background"]), strconv.FormatBool(q.Outside)}
+	key := []string{string(toolkind.Shell), line, here.abs, here.real, fmt.Sprint(in["background"]), strconv.FormatBool(q.Outside)}
 	f.key = grantKey(key...)
 	if strings.TrimSpace(line) == "" {
 		f.unclear = "it has no command"
@@ -241,7 +236,7 @@ func (f *facts) lookFile(q *Question, in map[string]any) {
 		f.unclear = "its path is not a text"
 	}
 	pl := q.placeOf(orDot(name))
-	pl.tree = q.Tool.ToolName != "read_file" && f.kind == kindFileRead
+	pl.tree = toolkind.Of(q.Tool.ToolName).Access() == toolkind.ReadsTree
 	f.place = &pl
 	f.key = grantKey("file", q.Tool.ToolName, pl.abs, pl.real, strconv.FormatBool(q.Outside))
 	f.reads = f.kind == kindFileRead
@@ -254,7 +249,7 @@ func (f *facts) lookFile(q *Question, in map[string]any) {
 		// What is written to such a file matters as much as which one it is.
 		f.key = grantKey("bound", q.Tool.ToolName, pl.abs, pl.real, strconv.FormatBool(q.Outside), inOneForm(in))
 	}
-	if q.Tool.ToolName == "write_file" {
+	if toolkind.Of(q.Tool.ToolName) == toolkind.WriteFile {
 		f.impact = "writes the whole content of " + pl.abs
 	} else {
 		f.impact = "changes a part of " + pl.abs

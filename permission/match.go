@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"agentd/tool/toolkind"
 )
 
 // ruleMatcher matches rules against one call.
@@ -234,7 +236,7 @@ func (h *ruleMatcher) coverWrite(w Write) *finding {
 	}
 	pl := h.q.from(h.f.cwd).placeOf(w.Path)
 	for _, r := range h.allows {
-		if !r.applies("write_file") {
+		if !r.applies(string(toolkind.WriteFile)) {
 			continue
 		}
 		_, both := r.matchPath(pl, h.q.Root)

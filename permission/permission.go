@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // Modes of permission. See [Decide] for what each lets run.
@@ -217,7 +218,7 @@ func (q *Question) settle(f *facts, r *ruling) outcome {
 
 // waitsForNobody says that the call asks a person who isn't there.
 func (q *Question) waitsForNobody(f *facts) bool {
-	return q.Tool.ToolName == toolRequestInput && f.kind == kindTalk && (!q.Interactive || !q.canAsk(f))
+	return f.kind == kindTalk && toolkind.Of(q.Tool.ToolName) == toolkind.RequestInput && (!q.Interactive || !q.canAsk(f))
 }
 
 // byHook is the hook's voice; the zero outcome if it has none.

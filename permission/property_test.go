@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // strictness orders decisions.
@@ -98,7 +99,7 @@ func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawQuestion(t)
 		d := Decide(q)
-		handsOver := q.Mode == ModePlan && q.Tool.ToolName == toolPresentPlan
+		handsOver := q.Mode == ModePlan && q.Tool.ToolName == string(toolkind.PresentPlan)
 		if d.Decision == Ask && (q.Mode == ModeNever || (q.Mode == ModePlan && !handsOver) || !q.Interactive) {
 			t.Fatalf("it asks: %s", d.DecisionReason)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"agentd/event"
 	"agentd/internal/pathglob"
+	"agentd/tool/toolkind"
 )
 
 // maxPattern is how many bytes a pattern may have.
@@ -81,12 +82,12 @@ func checkRule(r *event.PolicyRule) error {
 	return nil
 }
 
-// fileTools are the tools whose rules are about paths.
-var fileTools = []string{"read_file", "list_files", "search_files", "write_file", "edit_file"}
+// fileTools are the names of the tools whose rules are about paths.
+var fileTools = toolkind.FileTools()
 
 // onlyFiles says that a glob of tools means file tools and not the shell.
 func onlyFiles(tool *glob) bool {
-	return tool.match("shell") == misses && slices.ContainsFunc(fileTools, func(n string) bool { return tool.match(n) == matches })
+	return tool.match(string(toolkind.Shell)) == misses && slices.ContainsFunc(fileTools, func(n string) bool { return tool.match(n) == matches })
 }
 
 // RuleRef is the name of a rule in facts: its source and its id, or what it says

@@ -12,6 +12,7 @@ import (
 	"agentd/loop"
 	"agentd/state"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // entry finds a tool in the inventory of a thread; nil if it isn't there or the
@@ -83,7 +84,7 @@ func orNone(s string) string {
 // checkResult refuses a result of a call that waited for an answer which it didn't get.
 func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 	c := stateOf(e, t)
-	if c == nil || c.ActionID == "" || c.ToolName == tool.SpawnAgent || !w.known() {
+	if c == nil || c.ActionID == "" || toolkind.Of(c.ToolName) == toolkind.SpawnAgent || !w.known() {
 		return
 	}
 	if a := w.s.Actions.Find(c.ActionID); a != nil && a.Decision != "submit" && a.Decision != "allow" {

@@ -7,6 +7,7 @@ import (
 
 	"agentd/channel/turnview"
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // ItemEvent is one step in the life of an item: the unit of view=items. It
@@ -73,9 +74,6 @@ const (
 )
 
 var itemTypes = []string{itemStarted, itemUpdated, itemCompleted}
-
-// planTool is the tool whose calls are plan items.
-const planTool = "update_plan"
 
 func (i *ItemEvent) json() []byte { return mustMarshal(i) }
 
@@ -240,7 +238,7 @@ func (d *derivation) toolCall(p event.Payload) {
 			it.Status = cancelled
 		}
 	}
-	if it.Title == planTool {
+	if toolkind.Of(it.Title) == toolkind.UpdatePlan {
 		it.Kind = "plan"
 	}
 	d.addItem(step, it)

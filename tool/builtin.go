@@ -9,21 +9,7 @@ import (
 
 	"agentd/event"
 	"agentd/internal/place"
-)
-
-// Names of the built-in tools.
-const (
-	ReadFile     = "read_file"
-	WriteFile    = "write_file"
-	EditFile     = "edit_file"
-	ListFiles    = "list_files"
-	SearchFiles  = "search_files"
-	Shell        = "shell"
-	UpdatePlan   = "update_plan"
-	RequestInput = "request_input"
-	SpawnAgent   = "spawn_agent"
-	// PresentPlan is offered in the permission mode plan alone.
-	PresentPlan = "present_plan"
+	"agentd/tool/toolkind"
 )
 
 // Capabilities that the built-in tools name in their Info.
@@ -98,9 +84,10 @@ func builtins(f *files, peers ...string) []Tool {
 	}
 }
 
-// define returns a built-in tool. The schema is written for people in the source
-// and kept without its blanks.
-func define(info event.ToolInfo, schema string, run func(context.Context, *Call) (*Result, error)) *builtin {
+// define returns the built-in tool of a kind. The schema is written for people in the
+// source and kept without its blanks.
+func define(kind toolkind.Kind, info event.ToolInfo, schema string, run func(context.Context, *Call) (*Result, error)) *builtin {
+	info.ToolName = string(kind)
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(schema)); err != nil {
 		panic(fmt.Sprintf("tool: schema of %s: %v", info.ToolName, err))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // maxEdit is the largest file that edit_file changes.
@@ -28,8 +29,7 @@ const editFileSchema = `{
 }`
 
 func newEditFile(f *files) *builtin {
-	return define(event.ToolInfo{
-		ToolName: EditFile,
+	return define(toolkind.EditFile, event.ToolInfo{
 		Description: "Replaces a piece of text in a file of the workspace. old must be copied exactly from the file, " +
 			"blanks and indentation included, and must occur once, unless all is true. Line endings, byte order " +
 			"mark and mode of the file are kept. If old isn't found, the answer shows what stands there instead.",

@@ -15,6 +15,7 @@ import (
 
 	"agentd/event"
 	"agentd/internal/pathglob"
+	"agentd/tool/toolkind"
 )
 
 // Policies of a tool in an inventory; values of Info's Policy.
@@ -193,6 +194,9 @@ func (r *Registry) Get(name string) (*Entry, bool) {
 	e, ok := r.byName[name]
 	return e, ok
 }
+
+// Kind says what the tool does.
+func (e *Entry) Kind() toolkind.Kind { return toolkind.Of(e.Info.ToolName) }
 
 // EntryOf is a tool of which only the description is there, as facts have it.
 func EntryOf(info event.ToolInfo) *Entry {

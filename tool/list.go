@@ -14,6 +14,7 @@ import (
 
 	"agentd/event"
 	"agentd/internal/pathglob"
+	"agentd/tool/toolkind"
 )
 
 const (
@@ -46,8 +47,7 @@ type FileList struct {
 }
 
 func newListFiles(f *files) *builtin {
-	return define(event.ToolInfo{
-		ToolName: ListFiles,
+	return define(toolkind.ListFiles, event.ToolInfo{
 		Description: "Lists a folder of the workspace and everything below it, one path per line, sorted; folders end " +
 			"with a slash, symbolic links show where they lead. .git and what .gitignore names are left out, " +
 			"unless path leads there. Narrow large folders with path or glob.",

@@ -6,14 +6,8 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
-
-// IsLoopOwned reports whether the loop itself carries out the tool of that name:
-// it waits for a person or for another thread, or changes what the turn may do, so a
-// call of it is a state of the turn, not of a goroutine.
-func IsLoopOwned(name string) bool {
-	return name == RequestInput || name == SpawnAgent || name == PresentPlan
-}
 
 const requestInputSchema = `{
 	"type": "object",
@@ -26,15 +20,14 @@ const requestInputSchema = `{
 }`
 
 func newRequestInput() *builtin {
-	return define(event.ToolInfo{
-		ToolName: RequestInput,
+	return define(toolkind.RequestInput, event.ToolInfo{
 		Description: "Asks the person you work for and waits for the answer. Use it only when you can't go on " +
 			"without a decision or a fact that no file and no other tool can give. Ask one thing at a time. " +
 			"With a schema the answer is JSON that satisfies it.",
 		Capabilities:      []string{CapAsk},
 		IsReadOnly:        true,
 		InterruptBehavior: interruptCancel,
-	}, requestInputSchema, loopOwned(RequestInput))
+	}, requestInputSchema, loopOwned(toolkind.RequestInput))
 }
 
 const spawnAgentSchema = `{
@@ -60,15 +53,14 @@ func withPeers(peers []string) string {
 }
 
 func newSpawnAgent(peers []string) *builtin {
-	return define(event.ToolInfo{
-		ToolName: SpawnAgent,
+	return define(toolkind.SpawnAgent, event.ToolInfo{
 		Description: "Starts another agent on a part of the work, in a thread of its own with an empty history. " +
 			"Give it everything it needs in input. Good for work that can be described on its own; not for a " +
 			"step that you can do with one tool call.",
 		Capabilities:      []string{CapSubagent},
 		IsConcurrencySafe: true,
 		InterruptBehavior: interruptCancel,
-	}, withPeers(peers), loopOwned(SpawnAgent))
+	}, withPeers(peers), loopOwned(toolkind.SpawnAgent))
 }
 
 const presentPlanSchema = `{
@@ -81,8 +73,7 @@ const presentPlanSchema = `{
 }`
 
 func newPresentPlan() *builtin {
-	b := define(event.ToolInfo{
-		ToolName: PresentPlan,
+	b := define(toolkind.PresentPlan, event.ToolInfo{
 		Description: "You are in plan mode: only reading works, and nothing may be changed. Find out what you need, " +
 			"then hand your plan over with this tool. The person approves it, and you carry it out in the same " +
 			"turn; or sends it back with a comment, and you change it. Don't use it for a question that needs no " +
@@ -90,7 +81,7 @@ func newPresentPlan() *builtin {
 		Capabilities:      []string{CapPlanHand},
 		IsReadOnly:        true,
 		InterruptBehavior: interruptCancel,
-	}, presentPlanSchema, loopOwned(PresentPlan))
+	}, presentPlanSchema, loopOwned(toolkind.PresentPlan))
 	b.planning = true
 	return b
 }
@@ -107,8 +98,8 @@ func PlanText(input event.Raw) string {
 }
 
 // loopOwned is the Run of a tool that must not get here.
-func loopOwned(name string) func(context.Context, *Call) (*Result, error) {
+func loopOwned(kind toolkind.Kind) func(context.Context, *Call) (*Result, error) {
 	return func(context.Context, *Call) (*Result, error) {
-		return nil, Errorf(Unavailable, "%s runs in the agent loop, which isn't available here", name)
+		return nil, Errorf(Unavailable, "%s runs in the agent loop, which isn't available here", kind)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // maxPath is longer than any path that a kernel opens in one piece.
@@ -47,9 +48,7 @@ func Locate(root, cwd, name string) (string, error) {
 // it work. resolve says where an absolute path leads once links are followed. Other
 // tools have no such path.
 func CheckPath(toolName, root, cwd string, input event.Raw, resolve func(path string) string) error {
-	switch toolName {
-	case ReadFile, WriteFile, EditFile, ListFiles, SearchFiles:
-	default:
+	if toolkind.Of(toolName).Access() == toolkind.NoFile {
 		return nil
 	}
 	in := struct {

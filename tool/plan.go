@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 // maxPlanItems bounds a plan; a longer one is no plan any more.
@@ -81,8 +82,7 @@ type Plan struct {
 }
 
 func newUpdatePlan() *builtin {
-	return define(event.ToolInfo{
-		ToolName: UpdatePlan,
+	return define(toolkind.UpdatePlan, event.ToolInfo{
 		Description: "Records your plan, so that the person sees what you are about to do and how far you are. " +
 			"Give the whole list each time. Keep one step in_progress while you work, and mark it completed " +
 			"as soon as it is. For work of a single step no plan is needed.",

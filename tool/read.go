@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 const (
@@ -55,8 +56,7 @@ type FileRead struct {
 }
 
 func newReadFile(f *files) *builtin {
-	return define(event.ToolInfo{
-		ToolName: ReadFile,
+	return define(toolkind.ReadFile, event.ToolInfo{
 		Description: "Reads a file of the workspace and returns its text as it is, without line numbers. " +
 			"Long files are returned in parts: a note in square brackets at the end says which lines you got and " +
 			"with which offset to go on. Pictures are shown to you; other binary files are only described.",

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 func TestShell(t *testing.T) {
@@ -220,14 +221,14 @@ func TestBuiltins(t *testing.T) {
 		if err := event.Check(fact); err != nil {
 			t.Errorf("%s: %v", info.ToolName, err)
 		}
-		if IsLoopOwned(info.ToolName) {
+		if toolkind.Of(info.ToolName).LoopOwned() {
 			var e *Error
 			if _, err := tl.Run(t.Context(), &Call{}); !errors.As(err, &e) || e.Category != Unavailable {
 				t.Errorf("%s: %v", info.ToolName, err)
 			}
 		}
 	}
-	if !IsLoopOwned(RequestInput) || !IsLoopOwned(SpawnAgent) || !IsLoopOwned(PresentPlan) || IsLoopOwned(Shell) {
-		t.Error("IsLoopOwned")
+	if !toolkind.RequestInput.LoopOwned() || !toolkind.SpawnAgent.LoopOwned() || !toolkind.PresentPlan.LoopOwned() || toolkind.Shell.LoopOwned() {
+		t.Error("LoopOwned")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 const (
@@ -53,8 +54,7 @@ type FileSearch struct {
 }
 
 func newSearchFiles(f *files) *builtin {
-	return define(event.ToolInfo{
-		ToolName: SearchFiles,
+	return define(toolkind.SearchFiles, event.ToolInfo{
 		Description: "Searches the text files of the workspace line by line for a regular expression and returns " +
 			"path:line:text for each line that matches. .git, what .gitignore names and binary files are left " +
 			"out, unless path leads there. Escape characters such as ( [ { . if you mean them literally.",

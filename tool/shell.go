@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 const shellSchema = shellSchemaBegin + shellSchemaEnd
@@ -32,7 +33,6 @@ const shellSchemaEnd = `
 
 func newShell(f *files) *builtin {
 	info := event.ToolInfo{
-		ToolName: Shell,
 		Description: "Runs a command line in a sandbox, in the workspace, and returns what it prints (stdout and " +
 			"stderr as they came) and its exit code. Nothing answers prompts: use flags such as --yes. " +
 			"Use read_file, edit_file, list_files and search_files for files where they can do it. " +
@@ -41,9 +41,9 @@ func newShell(f *files) *builtin {
 		IsDestructive:     true,
 		InterruptBehavior: interruptCancel,
 	}
-	b := define(info, shellSchema, f.shell)
+	b := define(toolkind.Shell, info, shellSchema, f.shell)
 	info.Capabilities = append(slices.Clone(info.Capabilities), CapEscalate)
-	b.more = &define(info, escalatingSchema, f.shell).info
+	b.more = &define(toolkind.Shell, info, escalatingSchema, f.shell).info
 	return b
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
 
 const writeFileSchema = `{
@@ -39,8 +40,7 @@ type FileWritten struct {
 }
 
 func newWriteFile(f *files) *builtin {
-	return define(event.ToolInfo{
-		ToolName: WriteFile,
+	return define(toolkind.WriteFile, event.ToolInfo{
 		Description: "Writes a file of the workspace: makes it, or replaces its whole content. To change a part of " +
 			"a file use edit_file. The file's mode is kept; the content is written exactly as given.",
 		Capabilities:      []string{CapFilesWrite},

@@ -13,10 +13,11 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/state"
+	"agentd/tool/toolkind"
 )
 
 // spawnAgent is the tool by which a model spawns a child.
-const spawnAgent = "spawn_agent"
+const spawnAgent = string(toolkind.SpawnAgent)
 
 // subagentConcerns reports whether a fact may change how a child stands, or asks for
 // one.
@@ -24,7 +25,7 @@ func subagentConcerns(e *event.Event) bool {
 	switch e.Type { //nolint:exhaustive // the rest says nothing of children
 	case event.TypeToolStarted:
 		p, ok := e.Payload.(*event.ToolStarted)
-		return e.SubagentID != "" || (ok && p.ToolName == spawnAgent)
+		return e.SubagentID != "" || (ok && toolkind.Of(p.ToolName) == toolkind.SpawnAgent)
 	case event.TypeThreadUpdated:
 		p, ok := e.Payload.(*event.ThreadUpdated)
 		return e.SubagentID != "" || (ok && p.Status == "resumed")
@@ -46,7 +47,7 @@ func (w *Work) lookAtSubagents(ctx context.Context, sessionID string, facts []ev
 		e := &facts[i]
 		switch p := e.Payload.(type) {
 		case *event.ToolStarted:
-			spawns = spawns || p.ToolName == spawnAgent
+			spawns = spawns || toolkind.Of(p.ToolName) == toolkind.SpawnAgent
 		case *event.ThreadUpdated:
 			spawns = spawns || p.Status == "resumed"
 		case *event.TurnInterruptRequested, *event.TurnFailed:
@@ -129,7 +130,7 @@ func unspawned(s *state.Session) []asked {
 			continue // it is being stopped, or waits for a person
 		}
 		for _, c := range t.Active.Tools {
-			if c.ToolName == spawnAgent && c.Status == state.ToolRunning && childOf(s, c.ToolCallID) == nil {
+			if toolkind.Of(c.ToolName) == toolkind.SpawnAgent && c.Status == state.ToolRunning && childOf(s, c.ToolCallID) == nil {
 				out = append(out, asked{t.ThreadID, c.ToolCallID, c.StartSequence})
 			}
 		}

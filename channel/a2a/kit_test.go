@@ -21,6 +21,7 @@ import (
 	"agentd/model"
 	"agentd/store/storetest"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // agent is a model that does what the user's last words say:
@@ -88,7 +89,7 @@ func (a *agent) answer(ctx context.Context, r *model.Request, send func(model.Ch
 		send(model.Chunk{Text: "got " + result})
 	case verb == "ask":
 		args, _ := json.Marshal(map[string]string{"prompt": rest})
-		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: tool.RequestInput, Arguments: args}})
+		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: string(toolkind.RequestInput), Arguments: args}})
 		stop = "tool_use"
 	case verb == "write":
 		args, _ := json.Marshal(map[string]string{"path": rest, "content": "x"})
@@ -99,7 +100,7 @@ func (a *agent) answer(ctx context.Context, r *model.Request, send func(model.Ch
 		stop = "tool_use"
 	case verb == "plan":
 		args, _ := json.Marshal(map[string]string{"plan": rest})
-		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: tool.PresentPlan, Arguments: args}})
+		send(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: string(toolkind.PresentPlan), Arguments: args}})
 		stop = "tool_use"
 	case verb == "refuse":
 		send(model.Chunk{Text: "I won't."})

@@ -11,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/tool/toolkind"
 )
 
 // Options of a permission request. A plan is approved for the turn that made it, and
@@ -163,9 +164,9 @@ func decisionOf(act *turnview.Action, outcome, option string) *command.RespondAc
 // readBefore asks the client for the content that a file has before it is
 // replaced, so that the change can be shown; the client knows what isn't saved yet.
 func (s *session) readBefore(ctx context.Context, act *turnview.Action) {
-	a := argumentsOf(act.SafeArgs)
+	a, _ := toolkind.ReadArguments(act.SafeArgs)
 	client := s.a.capabilities()
-	if act.ToolName != toolWrite || a.Path == "" || !client.FS.ReadTextFile {
+	if toolkind.Of(act.ToolName) != toolkind.WriteFile || a.Path == "" || !client.FS.ReadTextFile {
 		return
 	}
 	var file struct {

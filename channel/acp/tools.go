@@ -1,87 +1,57 @@
 package acp
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
 
 	"agentd/channel/turnview"
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
-
-// Names of built-in tools that the protocol has words for.
-const (
-	toolRead   = "read_file"
-	toolWrite  = "write_file"
-	toolEdit   = "edit_file"
-	toolList   = "list_files"
-	toolSearch = "search_files"
-	toolShell  = "shell"
-	toolPlan   = "update_plan"
-	toolInput  = "request_input"
-	// toolPresent hands a plan over for approval.
-	toolPresent = "present_plan"
-)
-
-// arguments are those of built-in tools that are shown.
-type arguments struct {
-	Path    string `json:"path"`
-	Content string `json:"content"`
-	Old     string `json:"old"`
-	New     string `json:"new"`
-	Command string `json:"command"`
-	Pattern string `json:"pattern"`
-	Prompt  string `json:"prompt"`
-	Role    string `json:"role"`
-	Plan    string `json:"plan"`
-}
-
-func argumentsOf(raw event.Raw) arguments {
-	var a arguments
-	_ = json.Unmarshal(raw, &a) // what isn't there is not shown
-	return a
-}
 
 // kindOf is the protocol's word for what a tool does.
 func kindOf(tool string) string {
-	switch tool {
-	case toolRead:
+	switch toolkind.Of(tool) {
+	case toolkind.ReadFile:
 		return "read"
-	case toolWrite, toolEdit:
+	case toolkind.WriteFile, toolkind.EditFile:
 		return "edit"
-	case toolList, toolSearch:
+	case toolkind.ListFiles, toolkind.SearchFiles:
 		return "search"
-	case toolShell:
+	case toolkind.Shell:
 		return "execute"
-	case toolPresent:
+	case toolkind.PresentPlan:
 		return "switch_mode"
+	case toolkind.Other, toolkind.UpdatePlan, toolkind.RequestInput, toolkind.SpawnAgent:
 	}
 	return "other"
 }
 
 // titleOf says in a line what a call does.
 func titleOf(tool string, raw event.Raw) string {
-	a := argumentsOf(raw)
-	var what string
-	switch tool {
-	case toolRead, toolList, toolWrite, toolEdit:
-		what = a.Path
-	case toolSearch:
-		what = a.Pattern
-	case toolShell:
-		what = a.Command
-	case toolInput:
-		what = a.Prompt
-	default:
+	verb, what := tool, ""
+	a, _ := toolkind.ReadArguments(raw) // what isn't there is not shown
+	switch toolkind.Of(tool) {
+	case toolkind.ReadFile:
+		verb, what = "Read", a.Path
+	case toolkind.ListFiles:
+		verb, what = "List", a.Path
+	case toolkind.WriteFile:
+		verb, what = "Write", a.Path
+	case toolkind.EditFile:
+		verb, what = "Edit", a.Path
+	case toolkind.SearchFiles:
+		verb, what = "Search for", a.Pattern
+	case toolkind.Shell:
+		verb, what = "Run", a.Command
+	case toolkind.RequestInput:
+		verb, what = "Ask:", a.Prompt
+	case toolkind.PresentPlan:
+		verb = "Present a plan"
+	case toolkind.Other, toolkind.SpawnAgent:
 		what = a.Role
-	}
-	words := map[string]string{
-		toolRead: "Read", toolList: "List", toolWrite: "Write", toolEdit: "Edit", toolSearch: "Search for", toolShell: "Run", toolInput: "Ask:", toolPresent: "Present a plan",
-	}
-	verb := words[tool]
-	if verb == "" {
-		verb = tool
+	case toolkind.UpdatePlan:
 	}
 	return clipLine(strings.TrimSpace(verb + " " + what))
 }
@@ -104,7 +74,7 @@ func clipLine(s string) string {
 func (t *translator) tool(c turnview.Change) []update {
 	switch c := c.(type) {
 	case turnview.ToolCalled:
-		if c.Name != toolPlan {
+		if toolkind.Of(c.Name) != toolkind.UpdatePlan {
 			return []update{&toolUpdate{SessionUpdate: "tool_call", toolCall: toolCall{
 				ToolCallID: c.ToolCallID, Title: titleOf(c.Name, c.Args), Name: c.Name, Kind: kindOf(c.Name), Status: "pending",
 				Locations: t.locations(c.Name, c.Args), RawInput: c.Args,
@@ -130,7 +100,7 @@ func (t *translator) tool(c turnview.Change) []update {
 }
 
 func (t *translator) toolChanged(id string, u toolUpdate) []update {
-	if t.view.Tool(id).Name == toolPlan {
+	if toolkind.Of(t.view.Tool(id).Name) == toolkind.UpdatePlan {
 		return nil
 	}
 	u.SessionUpdate, u.ToolCallID = "tool_call_update", id
@@ -171,23 +141,24 @@ func rawOutput(p *event.ToolResult) event.Raw {
 
 // proposal is what a call would change, as far as its arguments say it.
 func (t *translator) proposal(id, name string, raw event.Raw) []toolContent {
-	a := argumentsOf(raw)
-	switch name {
-	case toolEdit:
+	a, _ := toolkind.ReadArguments(raw)
+	switch toolkind.Of(name) {
+	case toolkind.EditFile:
 		if a.Path != "" {
 			return []toolContent{t.diff(a.Path, &a.Old, a.New)}
 		}
-	case toolPresent:
+	case toolkind.PresentPlan:
 		if a.Plan != "" {
 			return []toolContent{textBlock(a.Plan)}
 		}
-	case toolWrite:
+	case toolkind.WriteFile:
 		if before, known := t.earlier(id); known {
 			return []toolContent{t.diff(a.Path, &before, a.Content)}
 		}
 		if a.Content != "" {
 			return []toolContent{textBlock(a.Content)}
 		}
+	default:
 	}
 	return nil
 }
@@ -199,17 +170,18 @@ func (t *translator) change(id string, p *event.ToolResult, raw event.Raw) []too
 	if p.Status != "ok" || len(p.ChangedFiles) != 1 {
 		return nil
 	}
-	a := argumentsOf(raw)
-	switch p.ToolName {
-	case toolEdit:
+	a, _ := toolkind.ReadArguments(raw)
+	switch toolkind.Of(p.ToolName) {
+	case toolkind.EditFile:
 		return []toolContent{t.diff(a.Path, &a.Old, a.New)}
-	case toolWrite:
+	case toolkind.WriteFile:
 		if p.ChangedFiles[0].Change == "created" {
 			return []toolContent{t.diff(a.Path, nil, a.Content)}
 		}
 		if before, known := t.earlier(id); known {
 			return []toolContent{t.diff(a.Path, &before, a.Content)}
 		}
+	default:
 	}
 	return nil
 }
@@ -229,8 +201,8 @@ func (t *translator) absolute(name string) string {
 }
 
 func (t *translator) locations(name string, raw event.Raw) []location {
-	a := argumentsOf(raw)
-	if a.Path == "" || kindOf(name) == "other" || name == toolShell {
+	a, _ := toolkind.ReadArguments(raw)
+	if a.Path == "" || toolkind.Of(name).Access() == toolkind.NoFile {
 		return nil
 	}
 	return []location{{t.absolute(a.Path)}}

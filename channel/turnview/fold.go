@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 
 	"agentd/event"
+	"agentd/tool/toolkind"
 )
-
-// planTool is the tool whose results are plans.
-const planTool = "update_plan"
 
 // Read folds an event as it was stored or delivered. One that can't be read here,
 // because a newer release wrote it, changes nothing.
@@ -216,7 +214,7 @@ func PlanOf(p *event.ToolResult) []PlanItem {
 	var plan struct {
 		Items []PlanItem `json:"items"`
 	}
-	if p.ToolName != planTool || json.Unmarshal(p.StructuredContent, &plan) != nil {
+	if toolkind.Of(p.ToolName) != toolkind.UpdatePlan || json.Unmarshal(p.StructuredContent, &plan) != nil {
 		return nil
 	}
 	return plan.Items

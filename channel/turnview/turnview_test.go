@@ -8,6 +8,7 @@ import (
 
 	"agentd/event"
 	"agentd/event/eventtest"
+	"agentd/tool/toolkind"
 )
 
 // story are the types of events that a view is made of.
@@ -35,7 +36,7 @@ func drawEvent(t *rapid.T, typ event.Type) *event.Event {
 	case *event.ModelFailed:
 		p.ModelRequestID = e.ModelRequestID
 	case *event.ToolResult:
-		if p.ToolName = pick("name", "shell", planTool); p.ToolName == planTool {
+		if p.ToolName = pick("name", "shell", string(toolkind.UpdatePlan)); p.ToolName == string(toolkind.UpdatePlan) {
 			p.StructuredContent = event.Raw(`{"items":[{"step":"look","status":"pending"}]}`)
 		}
 	case *event.TurnCompleted, *event.TurnFailed:

@@ -9,7 +9,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
-	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // maxShown bounds the arguments of a call that are shown.
@@ -79,7 +79,7 @@ func actionLines(x *action, whole event.Raw, k ink) []string {
 		Reason: x.Reason, RuleRefs: x.RuleRefs, ExpiresAt: x.ExpiresAt,
 	}}
 	out = append(append(out, ""), q.panel(k, maxText)...)
-	if x.ToolName == tool.RequestInput {
+	if toolkind.Of(x.ToolName) == toolkind.RequestInput {
 		out = append(out, q.reasons(k, maxText)...)
 	}
 	if x.Status == "pending" {

@@ -15,7 +15,7 @@ import (
 	"agentd/loop"
 	"agentd/model"
 	"agentd/server"
-	"agentd/tool"
+	"agentd/tool/toolkind"
 	"agentd/workspace"
 )
 
@@ -122,7 +122,7 @@ func (fixtureModel) Stream(ctx context.Context, r *model.Request) iter.Seq2[mode
 		done := &model.Done{StopReason: "end_turn", Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}
 		switch name {
 		case "tck-input-required":
-			call := model.ToolCall{ProviderID: "call_input", Name: tool.RequestInput, Arguments: event.Raw(`{"prompt":"What else is needed?"}`)}
+			call := model.ToolCall{ProviderID: "call_input", Name: string(toolkind.RequestInput), Arguments: event.Raw(`{"prompt":"What else is needed?"}`)}
 			done.StopReason = "tool_use"
 			if !yield(model.Chunk{ToolCall: &call}, nil) {
 				return

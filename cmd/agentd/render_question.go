@@ -9,7 +9,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
-	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // question is an action that waits for a person, with what is known about it.
@@ -56,21 +56,15 @@ const maxAsked = 20
 // wanted is what would be done: the command, or the change of a file.
 func (q *question) wanted() []string {
 	p := q.required
-	var args struct {
-		Path    string `json:"path"`
-		Content string `json:"content"`
-		Old     string `json:"old"`
-		New     string `json:"new"`
-		Command string `json:"command"`
-	}
-	_ = json.Unmarshal(p.SafeArgs, &args) // what isn't there is not shown
-	switch p.ToolName {
-	case tool.WriteFile:
+	args, _ := toolkind.ReadArguments(p.SafeArgs) // what isn't there is not shown
+	switch toolkind.Of(p.ToolName) {
+	case toolkind.WriteFile:
 		return []string{args.Path, prefixed("+ ", args.Content)}
-	case tool.EditFile:
+	case toolkind.EditFile:
 		return []string{args.Path, prefixed("- ", args.Old), prefixed("+ ", args.New)}
-	case tool.Shell:
+	case toolkind.Shell:
 		return []string{args.Command}
+	default:
 	}
 	if short := shortArgs(p.ToolName, p.SafeArgs); p.ToolName != "" && short != "" {
 		return []string{short}

@@ -10,6 +10,7 @@ import (
 
 	"agentd/event"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // Marks before lines. They are the same without colour.
@@ -26,24 +27,23 @@ func shortArgs(name string, args event.Raw) string {
 	if json.Unmarshal(args, &v) != nil {
 		return plainText(string(args))
 	}
-	text := func(key string) string { s, _ := v[key].(string); return s }
-	switch name {
-	case tool.Shell:
-		return plainText(text("command"))
-	case tool.ReadFile, tool.WriteFile, tool.EditFile:
-		return plainText(text("path"))
-	case tool.ListFiles:
-		return plainText(strings.TrimSpace(text("path") + " " + text("glob")))
-	case tool.SearchFiles:
-		return plainText(strings.TrimSpace(strconv.Quote(text("pattern")) + " " + text("path") + " " + text("glob")))
-	case tool.RequestInput:
-		return plainText(text("prompt"))
-	case tool.PresentPlan:
+	a, _ := toolkind.ReadArguments(args) // what isn't there is not shown
+	switch toolkind.Of(name) {
+	case toolkind.Shell:
+		return plainText(a.Command)
+	case toolkind.ReadFile, toolkind.WriteFile, toolkind.EditFile:
+		return plainText(a.Path)
+	case toolkind.ListFiles:
+		return plainText(strings.TrimSpace(a.Path + " " + a.Glob))
+	case toolkind.SearchFiles:
+		return plainText(strings.TrimSpace(strconv.Quote(a.Pattern) + " " + a.Path + " " + a.Glob))
+	case toolkind.RequestInput:
+		return plainText(a.Prompt)
+	case toolkind.SpawnAgent:
+		return plainText(strings.TrimPrefix(a.Role+": "+a.Input, ": "))
+	case toolkind.UpdatePlan, toolkind.PresentPlan:
 		return ""
-	case tool.SpawnAgent:
-		return plainText(strings.TrimPrefix(text("role")+": "+text("input"), ": "))
-	case tool.UpdatePlan:
-		return ""
+	case toolkind.Other:
 	}
 	if len(v) == 0 {
 		return ""

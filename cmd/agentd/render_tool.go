@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"agentd/event"
-	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // tool shows what tools do. It reports whether the fact was one of these.
@@ -33,7 +33,7 @@ func (v *view) toolStarted(e *event.Event, p *event.ToolStarted) {
 	v.flush()
 	v.dropTool(e.ToolCallID)
 	v.tools = append(v.tools, &runningTool{id: e.ToolCallID, name: p.ToolName, args: shortArgs(p.ToolName, p.SafeArgs), since: e.Time})
-	if p.ToolName == tool.UpdatePlan {
+	if toolkind.Of(p.ToolName) == toolkind.UpdatePlan {
 		v.gap(kindTool)
 		v.stage.print(planLines(v.ink, p.SafeArgs)...)
 	}
@@ -65,7 +65,7 @@ func (v *view) dropTool(id string) *runningTool {
 
 func (v *view) toolResult(e *event.Event, p *event.ToolResult) {
 	t := v.dropTool(e.ToolCallID)
-	if p.ToolName == tool.UpdatePlan && p.Status == "ok" {
+	if toolkind.Of(p.ToolName) == toolkind.UpdatePlan && p.Status == "ok" {
 		return // the plan itself was shown
 	}
 	good, extra := p.Status != "error", ""
@@ -100,14 +100,14 @@ const maxPreview = 6
 
 func (v *view) toolOutput(p *event.ToolResult, good bool) {
 	most := maxPreview
-	if n, quiet := quietTools[p.ToolName]; quiet && good {
-		most = n
+	if good {
+		most = previewLines(toolkind.Of(p.ToolName))
 	}
 	if most == 0 {
 		return
 	}
 	text := p.Preview
-	if p.ToolName == tool.Shell {
+	if toolkind.Of(p.ToolName) == toolkind.Shell {
 		// The exit code stands in the line above.
 		text = strings.TrimSuffix(text, fmt.Sprintf("[exit code %d]\n", p.ExitCode.Value))
 	}

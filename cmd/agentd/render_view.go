@@ -7,7 +7,7 @@ import (
 
 	"agentd/channel/turnview"
 	"agentd/event"
-	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // view turns facts into what a person sees of a conversation. It decides nothing
@@ -380,5 +380,15 @@ func isTurnEnd(e *event.Event) bool {
 	return e.Type == event.TypeTurnCompleted || e.Type == event.TypeTurnFailed
 }
 
-// quietTools are those whose output is for the model, not for people.
-var quietTools = map[string]int{tool.ReadFile: 0, tool.ListFiles: 0, tool.SearchFiles: 3, tool.UpdatePlan: 0, tool.RequestInput: 0, tool.PresentPlan: 0}
+// previewLines says how many lines stay of the output of a tool that had no error. That
+// of some is for the model, not for people.
+func previewLines(kind toolkind.Kind) int {
+	switch kind {
+	case toolkind.ReadFile, toolkind.ListFiles, toolkind.UpdatePlan, toolkind.RequestInput, toolkind.PresentPlan:
+		return 0
+	case toolkind.SearchFiles:
+		return 3
+	case toolkind.Other, toolkind.WriteFile, toolkind.EditFile, toolkind.Shell, toolkind.SpawnAgent:
+	}
+	return maxPreview
+}

@@ -17,6 +17,7 @@ import (
 	"agentd/model/provider/script"
 	"agentd/store/storetest"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // Open starts a runtime whose model plays a script, as adapters want it. What it
@@ -60,7 +61,7 @@ func Writes() script.Answer {
 
 // Plans hands a plan over, which has to be approved. It works in the mode plan.
 func Plans() script.Answer {
-	return script.Answer{Tools: []script.Tool{{Name: tool.PresentPlan, Arguments: map[string]any{"plan": "1. Look.\n2. Write it down."}}}}
+	return script.Answer{Tools: []script.Tool{{Name: string(toolkind.PresentPlan), Arguments: map[string]any{"plan": "1. Look.\n2. Write it down."}}}}
 }
 
 // Unlocks asks for a tool that needs a credential: one of References has to be named.

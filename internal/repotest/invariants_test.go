@@ -93,6 +93,11 @@ func TestEnumsAreDeclaredOnce(t *testing.T) {
 	report(t, checkEnums(packagesOf(t, fsys)), nil)
 }
 
+func TestToolNamesAreWrittenOnce(t *testing.T) {
+	_, fsys, _ := repository(t)
+	report(t, checkToolNames(packagesOf(t, fsys), importTable), nil)
+}
+
 func TestDependencies(t *testing.T) {
 	root, fsys, _ := repository(t)
 	required, err := readRequirements(root)

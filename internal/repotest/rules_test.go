@@ -192,3 +192,11 @@ func TestNamesRule(t *testing.T) {
 	}
 	expect(t, checkNames(pkgs), "the name take says", "the name add says", "the name counter.note says", "the name large.put says")
 }
+
+func TestRuleForToolNames(t *testing.T) {
+	code := "package p\n\ntype t struct {\n\tA string `json:\"shell\"`\n}\n\nvar shell = name == \"shell\"\n\nvar words = \"the shell\"\n"
+	found := checkToolNames(packagesOf(t, tree(map[string]string{
+		"top/a.go": code, "cmd/x/a.go": code, "top/a_test.go": code, "help/a.go": code, "tool/toolkind/a.go": code,
+	})), smallTable)
+	expect(t, found, "cmd/x/a.go:7:21: the name of the tool shell", "top/a.go:7:21: the name of the tool shell")
+}

@@ -22,6 +22,7 @@ import (
 	"agentd/store"
 	"agentd/store/storetest"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // mute is a model that answers with what it was told last, or gives it to a peer if
@@ -41,7 +42,7 @@ func (mute) Stream(_ context.Context, r *model.Request) iter.Seq2[model.Chunk, e
 		}
 		if id, what, ok := strings.Cut(last.Text, ": "); ok && last.Role == model.RoleUser {
 			args, _ := json.Marshal(map[string]string{"role": "counter", "input": what, "peer": id})
-			if yield(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: tool.SpawnAgent, Arguments: args}}, nil) {
+			if yield(model.Chunk{ToolCall: &model.ToolCall{ProviderID: "c1", Name: string(toolkind.SpawnAgent), Arguments: args}}, nil) {
 				yield(model.Chunk{Done: &model.Done{StopReason: "tool_use", Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}}, nil)
 			}
 			return

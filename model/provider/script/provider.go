@@ -11,6 +11,7 @@ import (
 
 	"agentd/event"
 	"agentd/model"
+	"agentd/tool/toolkind"
 )
 
 // Provider plays a script.
@@ -167,7 +168,7 @@ func (a *Answer) calls() []model.ToolCall {
 		if a.Ask.Schema != nil {
 			args["schema"] = a.Ask.Schema
 		}
-		c := model.ToolCall{Name: "request_input"}
+		c := model.ToolCall{Name: string(toolkind.RequestInput)}
 		c.Arguments, c.Malformed = encodeArguments(args)
 		out = append(out, c)
 	}
