@@ -26,8 +26,8 @@ type BoundSet struct {
 	Commands [][]string
 }
 
-// bounds are those of a workspace; see [Bounds].
-func (l *Loop) bounds(root string) []string { return Bounds(root, l.opt.Bounds) }
+// workspaceBounds are those of a workspace; see [Bounds].
+func (l *Loop) workspaceBounds(root string) []string { return Bounds(root, l.opt.Bounds) }
 
 // Bounds are the files and folders by which agents are bounded, or by which a
 // workspace runs programs outside of the sandbox when a person works in it: what is
@@ -86,7 +86,7 @@ const maxFolders = 8
 // there, or one that is a link, so a command can make or replace it.
 func (l *Loop) boundStates(root string) map[string]boundState {
 	out := map[string]boundState{}
-	for _, path := range l.bounds(root) {
+	for _, path := range l.workspaceBounds(root) {
 		out[path] = boundStateOf(path)
 	}
 	return out
@@ -154,7 +154,7 @@ func (r *toolRun) tellChangedBounds(before map[string]boundState) {
 	if len(notices) == 0 {
 		return
 	}
-	err := r.emit(func(tx *session.Tx, _ *state.Thread) {
+	err := r.emitWhileRunning(func(tx *session.Tx, _ *state.Thread) {
 		for _, n := range notices {
 			tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: r.scope, Payload: n})
 		}

@@ -119,8 +119,8 @@ type request struct {
 // meantime.
 func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
 	var result *R
-	err := r.m.write(ctx, sessionID, r.by, create, func(tx *Tx) error {
-		if err := r.visible(tx.State); err != nil {
+	err := r.m.writeDecision(ctx, sessionID, r.by, create, func(tx *Tx) error {
+		if err := r.checkVisible(tx.State); err != nil {
 			return err
 		}
 		if err := r.checkStorage(tx); err != nil {
@@ -130,8 +130,8 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 		if result, err = decide(tx); err != nil {
 			return err
 		}
-		r.stamp(tx)
-		return r.remember(tx, result)
+		r.stampFacts(tx)
+		return r.rememberResult(tx, result)
 	})
 	if errors.Is(err, store.ErrExists) {
 		// Another call with the same key was first.
@@ -146,16 +146,16 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 	return result, nil
 }
 
-// stamp writes the caller's correlation ids into the decision's facts.
-func (r *request) stamp(tx *Tx) {
+// stampFacts writes the caller's correlation ids into the decision's facts.
+func (r *request) stampFacts(tx *Tx) {
 	for i := range tx.facts {
 		e := &tx.facts[i]
 		e.RequestID, e.TraceID, e.SpanID = r.caller.RequestID, r.caller.TraceID, r.caller.SpanID
 	}
 }
 
-// visible reports a session that the caller may not see as not found.
-func (r *request) visible(st *state.Session) error {
+// checkVisible reports a session that the caller may not see as not found.
+func (r *request) checkVisible(st *state.Session) error {
 	if st.Sequence > 0 && (!r.caller.Sees(st.Account) || (st.SessionID == event.RuntimeSession && !r.caller.Admin)) {
 		return fault.New(fault.NotFound, "there is no session %s", st.SessionID)
 	}
@@ -165,7 +165,7 @@ func (r *request) visible(st *state.Session) error {
 // viewSession reads a session that the caller may see.
 func (r *request) viewSession(ctx context.Context, sessionID string, view func(*state.Session) error) error {
 	return r.m.View(ctx, sessionID, func(st *state.Session) error {
-		if err := r.visible(st); err != nil {
+		if err := r.checkVisible(st); err != nil {
 			return err
 		}
 		return view(st)
