@@ -53,16 +53,16 @@ func (h *Hub) runBridge() {
 		h.due = map[string]struct{}{}
 		h.mu.Unlock()
 		for sessionID := range due {
-			if err := h.bridge(h.ctx, sessionID); err != nil && h.ctx.Err() == nil {
+			if err := h.bridgeSession(h.ctx, sessionID); err != nil && h.ctx.Err() == nil {
 				h.opt.Logger.Error("requests for permission could not be forwarded", "sessionId", sessionID, "error", err)
 			}
 		}
 	}
 }
 
-// bridge records what is due in a session: requests that weren't forwarded and
+// bridgeSession records what is due in a session: requests that weren't forwarded and
 // answers that weren't returned.
-func (h *Hub) bridge(ctx context.Context, sessionID string) error {
+func (h *Hub) bridgeSession(ctx context.Context, sessionID string) error {
 	open := false
 	err := h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
 		open = forwardPendingRequests(tx)

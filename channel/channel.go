@@ -112,7 +112,7 @@ func New(opt Options) *Hub {
 func (h *Hub) Start(m *session.Manager) {
 	h.m = m
 	h.wg.Go(h.runBridge)
-	h.wg.Go(h.listen)
+	h.wg.Go(h.watchSilence)
 }
 
 // Close stops the hub and waits. Channels that are connected are found so at the
@@ -124,9 +124,9 @@ func (h *Hub) Close() {
 
 // Register registers the handlers of the commands about channels.
 func (h *Hub) Register(t *command.Table) {
-	command.HandleKept(t, h.connect, h.showToken)
-	command.HandleKept(t, h.reconnect, h.showSnapshot)
-	command.Handle(t, h.ack)
-	command.Handle(t, h.disconnect)
-	command.Handle(t, h.list)
+	command.HandleKept(t, h.connectChannel, h.showToken)
+	command.HandleKept(t, h.reconnectChannel, h.showSnapshot)
+	command.Handle(t, h.ackEvents)
+	command.Handle(t, h.disconnectChannel)
+	command.Handle(t, h.listChannels)
 }

@@ -31,8 +31,8 @@ type opened struct {
 	ChannelID string `json:"channelId"`
 }
 
-// connect opens a channel.
-func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.ConnectChannel) (*opened, error) {
+// connectChannel opens a channel.
+func (h *Hub) connectChannel(ctx context.Context, caller command.Caller, p *command.ConnectChannel) (*opened, error) {
 	id := p.ChannelID
 	if id == "" {
 		id = h.m.NewID(event.PrefixChannel)
@@ -59,7 +59,7 @@ func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.Con
 		writer = runtimeAs(caller, home)
 	}
 	h.opt.Offer(fact.Tools)
-	arrived := h.arrive(id, home)
+	arrived := h.registerArrival(id, home)
 	res, err := session.Write(ctx, h.m, writer, p, home, event.ByChannel|event.BySession, func(tx *session.Tx) (*opened, error) {
 		if err := tx.ClaimChannel(id, fact); err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (h *Hub) connect(ctx context.Context, caller command.Caller, p *command.Con
 
 // showToken answers connect_channel with the channel's resume token, which isn't kept.
 func (h *Hub) showToken(_ context.Context, _ command.Caller, _ *command.ConnectChannel, kept *opened) (*command.ConnectChannelResult, error) {
-	return &command.ConnectChannelResult{ChannelID: kept.ChannelID, ResumeToken: h.token(kept.ChannelID)}, nil
+	return &command.ConnectChannelResult{ChannelID: kept.ChannelID, ResumeToken: h.resumeToken(kept.ChannelID)}, nil
 }
 
 // reopened answers the opening of a channel that exists.
@@ -97,15 +97,15 @@ func sameConnection(a, b *event.ChannelConnected) bool {
 // enrolment is the fact that opens a channel.
 func (h *Hub) enrolment(caller command.Caller, id string, p *command.ConnectChannel) (*event.ChannelConnected, error) {
 	fact := &event.ChannelConnected{
-		Transport: p.Transport, PeerRole: p.PeerRole, AccountRef: h.clean(p.AccountRef), NativeProtocol: p.NativeProtocol,
-		Capabilities: slices.Clone(p.Capabilities), ResumeTokenRef: tokenRef(h.token(id)),
+		Transport: p.Transport, PeerRole: p.PeerRole, AccountRef: h.redactText(p.AccountRef), NativeProtocol: p.NativeProtocol,
+		Capabilities: slices.Clone(p.Capabilities), ResumeTokenRef: tokenRef(h.resumeToken(id)),
 		ConnectedBy: session.ActorOf(caller), EnrolledRole: roleOf(caller),
 	}
 	if p.SessionID != "" {
 		fact.Sessions = []string{p.SessionID}
 	}
 	var err error
-	fact.Tools, err = h.tools(p.Tools)
+	fact.Tools, err = h.checkTools(p.Tools)
 	return fact, err
 }
 
@@ -117,13 +117,13 @@ func roleOf(caller command.Caller) string {
 	return "client"
 }
 
-// tools checks the tools of a peer.
-func (h *Hub) tools(given []event.ChannelTool) ([]event.ChannelTool, error) {
+// checkTools checks the tools of a peer.
+func (h *Hub) checkTools(given []event.ChannelTool) ([]event.ChannelTool, error) {
 	var out []event.ChannelTool
 	names := map[string]bool{}
 	size := 0
 	for i := range given {
-		t, err := h.tool(given[i])
+		t, err := h.checkTool(given[i])
 		switch {
 		case err != nil:
 			return nil, err
@@ -139,7 +139,7 @@ func (h *Hub) tools(given []event.ChannelTool) ([]event.ChannelTool, error) {
 	return out, nil
 }
 
-func (h *Hub) tool(t event.ChannelTool) (event.ChannelTool, error) {
+func (h *Hub) checkTool(t event.ChannelTool) (event.ChannelTool, error) {
 	switch {
 	case len(t.Description) > maxDescription:
 		return t, fault.Param("tools", "the description of %s is longer than %d bytes", t.ToolName, maxDescription)
@@ -152,10 +152,10 @@ func (h *Hub) tool(t event.ChannelTool) (event.ChannelTool, error) {
 		t.InputSchema = event.Raw(`{"type":"object"}`)
 	}
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, h.redact(t.InputSchema)); err != nil {
+	if err := json.Compact(&compact, h.redactJSON(t.InputSchema)); err != nil {
 		return t, fault.Param("tools", "the schema of %s is not JSON: %s", t.ToolName, err)
 	}
-	t.InputSchema, t.Description = compact.Bytes(), h.clean(t.Description)
+	t.InputSchema, t.Description = compact.Bytes(), h.redactText(t.Description)
 	if h.opt.CheckTool != nil {
 		if err := h.opt.CheckTool(&t); err != nil {
 			return t, fault.Param("tools", "%s can't be offered: %s", t.ToolName, err)
@@ -164,9 +164,9 @@ func (h *Hub) tool(t event.ChannelTool) (event.ChannelTool, error) {
 	return t, nil
 }
 
-// token is a channel's resume token: 256 bits that can't be guessed without the
+// resumeToken is a channel's resume token: 256 bits that can't be guessed without the
 // key, and that need not be stored.
-func (h *Hub) token(id string) string {
+func (h *Hub) resumeToken(id string) string {
 	mac := hmac.New(sha256.New, h.opt.Key)
 	mac.Write([]byte("resume token\n" + id))
 	return "rt_" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
@@ -183,16 +183,16 @@ func tokenMatchesRef(token, ref string) bool {
 	return subtle.ConstantTimeCompare([]byte(tokenRef(token)), []byte(ref)) == 1
 }
 
-// redact takes secrets out of a JSON value.
-func (h *Hub) redact(v event.Raw) event.Raw {
+// redactJSON takes secrets out of a JSON value.
+func (h *Hub) redactJSON(v event.Raw) event.Raw {
 	if h.opt.Redact == nil || len(v) == 0 {
 		return v
 	}
 	return h.opt.Redact(v)
 }
 
-// clean takes secrets out of a text.
-func (h *Hub) clean(s string) string {
+// redactText takes secrets out of a text.
+func (h *Hub) redactText(s string) string {
 	if h.opt.Redact == nil || s == "" {
 		return s
 	}

@@ -37,7 +37,7 @@ func (h *Hub) disconnectLink(ctx context.Context, channelID, sessionID string, n
 		if c == nil || c.Status != state.ChannelConnected {
 			return nil
 		}
-		if now := h.linked(channelID, sessionID); now != 0 && now != number {
+		if now := h.connectionNumber(channelID, sessionID); now != 0 && now != number {
 			return nil
 		}
 		return departed(tx, c, d)
@@ -66,13 +66,13 @@ func departed(tx *session.Tx, c *state.Channel, d departure) error {
 	return nil
 }
 
-// disconnect closes a channel in all its sessions.
-func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.DisconnectChannel) (*command.ChannelResult, error) {
+// disconnectChannel closes a channel in all its sessions.
+func (h *Hub) disconnectChannel(ctx context.Context, caller command.Caller, p *command.DisconnectChannel) (*command.ChannelResult, error) {
 	c, err := h.findVisibleChannel(ctx, caller, p.ChannelID)
 	if err != nil {
 		return nil, err
 	}
-	d := departure{reason: "closed", detail: h.clean(p.Reason)}
+	d := departure{reason: "closed", detail: h.redactText(p.Reason)}
 	h.mu.Lock()
 	gone := h.forgetPeer(p.ChannelID)
 	h.mu.Unlock()
@@ -95,7 +95,7 @@ func (h *Hub) disconnect(ctx context.Context, caller command.Caller, p *command.
 			return nil, err
 		}
 		x := tx.State.Channels.Find(p.ChannelID)
-		if x == nil || x.Status != state.ChannelConnected || h.linked(p.ChannelID, c.Home) != 0 {
+		if x == nil || x.Status != state.ChannelConnected || h.connectionNumber(p.ChannelID, c.Home) != 0 {
 			return res, nil // it is gone, or back already
 		}
 		return res, departed(tx, x, d)
@@ -134,21 +134,21 @@ func (h *Hub) Recover(ctx context.Context) error {
 	}
 	var errs []error
 	for _, id := range up {
-		errs = append(errs, h.recover(ctx, id))
+		errs = append(errs, h.recoverChannels(ctx, id))
 	}
 	for _, id := range open {
-		errs = append(errs, h.bridge(ctx, id))
+		errs = append(errs, h.bridgeSession(ctx, id))
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Hub) recover(ctx context.Context, sessionID string) error {
+func (h *Hub) recoverChannels(ctx context.Context, sessionID string) error {
 	err := h.m.Emit(ctx, sessionID, event.ByChannel, func(tx *session.Tx) error {
 		for _, c := range tx.State.Channels.Connected {
-			if h.linked(c.ChannelID, sessionID) != 0 {
+			if h.connectionNumber(c.ChannelID, sessionID) != 0 {
 				continue // it is back already
 			}
-			if err := departed(tx, c, departure{reason: "runtime_restart", grace: h.grace()}); err != nil {
+			if err := departed(tx, c, departure{reason: "runtime_restart", grace: h.callGrace()}); err != nil {
 				return err
 			}
 		}
@@ -157,5 +157,5 @@ func (h *Hub) recover(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return err
 	}
-	return h.bridge(ctx, sessionID)
+	return h.bridgeSession(ctx, sessionID)
 }

@@ -13,8 +13,8 @@ import (
 // isn't here: another process may know more.
 const statusUnknown = "unknown"
 
-// list lists the channels that the caller may see, in the order of their ids.
-func (h *Hub) list(ctx context.Context, caller command.Caller, p *command.ListChannels) (*command.ListChannelsResult, error) {
+// listChannels lists the channels that the caller may see, in the order of their ids.
+func (h *Hub) listChannels(ctx context.Context, caller command.Caller, p *command.ListChannels) (*command.ListChannelsResult, error) {
 	if p.SessionID != "" {
 		if err := h.m.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
 			return nil, err
@@ -38,7 +38,7 @@ func (h *Hub) list(ctx context.Context, caller command.Caller, p *command.ListCh
 				res.NextCursor = res.Channels[len(res.Channels)-1].ChannelID
 				return res, nil
 			}
-			rec, err := h.describe(ctx, c, p.SessionID)
+			rec, err := h.describeChannel(ctx, c, p.SessionID)
 			if err != nil {
 				return nil, err
 			}
@@ -51,9 +51,9 @@ func (h *Hub) list(ctx context.Context, caller command.Caller, p *command.ListCh
 	}
 }
 
-// describe returns the record of a channel; about is the session that was asked
+// describeChannel returns the record of a channel; about is the session that was asked
 // about, or nothing.
-func (h *Hub) describe(ctx context.Context, c *session.Channel, about string) (*command.ChannelRecord, error) {
+func (h *Hub) describeChannel(ctx context.Context, c *session.Channel, about string) (*command.ChannelRecord, error) {
 	o := &c.Opened
 	rec := &command.ChannelRecord{
 		ChannelID: c.ID, Status: state.ChannelDisconnected, Transport: o.Transport, PeerRole: o.PeerRole, AccountRef: o.AccountRef,
@@ -65,7 +65,7 @@ func (h *Hub) describe(ctx context.Context, c *session.Channel, about string) (*
 	if about == "" {
 		about = c.Home
 	}
-	seen, here := h.present(c.ID)
+	seen, here := h.isPresent(c.ID)
 	rec.LastSeenAt = seen
 	links, err := h.m.ChannelLinks(ctx, c.ID)
 	if err != nil {

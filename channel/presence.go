@@ -54,9 +54,9 @@ type arrival struct {
 	mine, before         *link
 }
 
-// arrive makes a connection known before it is recorded, so that code that looks in
+// registerArrival makes a connection known before it is recorded, so that code that looks in
 // between doesn't take it for one of an earlier process.
-func (h *Hub) arrive(channelID, sessionID string) *arrival {
+func (h *Hub) registerArrival(channelID, sessionID string) *arrival {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.peers[channelID]
@@ -70,7 +70,7 @@ func (h *Hub) arrive(channelID, sessionID string) *arrival {
 	p.links[sessionID] = a.mine
 	p.seen = time.Now()
 	if a.before == nil {
-		h.watched(sessionID, 1)
+		h.countWatched(sessionID, 1)
 	}
 	return a
 }
@@ -87,10 +87,10 @@ func (a *arrival) settle(ctx context.Context, err error) {
 		a.before.end()
 		a.h.mu.Unlock()
 	}
-	if a.h.linked(a.channelID, a.sessionID) == 0 {
+	if a.h.connectionNumber(a.channelID, a.sessionID) == 0 {
 		// It went while it was being recorded, and the code that saw it go found nothing to
 		// record yet.
-		a.h.recordDeparture(ctx, a.channelID, map[string]uint64{a.sessionID: a.mine.number}, departure{reason: "closed", grace: a.h.grace()})
+		a.h.recordDeparture(ctx, a.channelID, map[string]uint64{a.sessionID: a.mine.number}, departure{reason: "closed", grace: a.h.callGrace()})
 	}
 }
 
@@ -114,14 +114,14 @@ func (a *arrival) undo() {
 func (h *Hub) dropConnection(channelID, sessionID string) {
 	p := h.peers[channelID]
 	delete(p.links, sessionID)
-	h.watched(sessionID, -1)
+	h.countWatched(sessionID, -1)
 	if len(p.links) == 0 {
 		delete(h.peers, channelID)
 	}
 }
 
-// watched counts connections to a session. The caller holds the lock.
-func (h *Hub) watched(sessionID string, by int) {
+// countWatched counts connections to a session. The caller holds the lock.
+func (h *Hub) countWatched(sessionID string, by int) {
 	w := h.watch[sessionID]
 	if w == nil {
 		w = &watch{}
@@ -140,9 +140,9 @@ func (h *Hub) unwatch(sessionID string, w *watch) {
 	}
 }
 
-// linked returns the number of the channel's connection to the session, 0 if it
+// connectionNumber returns the number of the channel's connection to the session, 0 if it
 // has none here.
-func (h *Hub) linked(channelID, sessionID string) uint64 {
+func (h *Hub) connectionNumber(channelID, sessionID string) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.peers[channelID]; p != nil {
@@ -153,8 +153,8 @@ func (h *Hub) linked(channelID, sessionID string) uint64 {
 	return 0
 }
 
-// present reports whether the peer is connected here, and when it was last seen.
-func (h *Hub) present(channelID string) (seen time.Time, ok bool) {
+// isPresent reports whether the peer is connected here, and when it was last seen.
+func (h *Hub) isPresent(channelID string) (seen time.Time, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.peers[channelID]
@@ -167,8 +167,8 @@ func (h *Hub) present(channelID string) (seen time.Time, ok bool) {
 	return p.seen, true
 }
 
-// touch notes a sign of life.
-func (h *Hub) touch(channelID string) {
+// noteSignOfLife notes a sign of life.
+func (h *Hub) noteSignOfLife(channelID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.peers[channelID]; p != nil {
@@ -236,7 +236,7 @@ func (s *stream) Left(reason string) {
 	}
 	gone := h.forgetPeer(s.channelID)
 	h.mu.Unlock()
-	h.recordDeparture(h.ctx, s.channelID, gone, departure{reason: reason, grace: h.grace()})
+	h.recordDeparture(h.ctx, s.channelID, gone, departure{reason: reason, grace: h.callGrace()})
 }
 
 // forgetPeer takes a peer out of memory and returns the numbers of its connections by
@@ -247,18 +247,18 @@ func (h *Hub) forgetPeer(channelID string) map[string]uint64 {
 		for sessionID, l := range p.links {
 			gone[sessionID] = l.number
 			l.end()
-			h.watched(sessionID, -1)
+			h.countWatched(sessionID, -1)
 		}
 		delete(h.peers, channelID)
 	}
 	return gone
 }
 
-// grace is how long calls wait for a peer whose connection broke.
-func (h *Hub) grace() time.Duration { return max(0, h.opt.ToolGrace) }
+// callGrace is how long calls wait for a peer whose connection broke.
+func (h *Hub) callGrace() time.Duration { return max(0, h.opt.ToolGrace) }
 
-// listen finds the peers that fell silent.
-func (h *Hub) listen() {
+// watchSilence finds the peers that fell silent.
+func (h *Hub) watchSilence() {
 	tick := time.NewTicker(max(h.opt.Silence/4, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -267,16 +267,16 @@ func (h *Hub) listen() {
 			return
 		case <-tick.C:
 		}
-		for channelID, links := range h.silent(time.Now()) {
+		for channelID, links := range h.forgetSilent(time.Now()) {
 			h.recordDeparture(h.ctx, channelID, links, departure{
-				reason: "heartbeat_timeout", detail: "no sign of life for " + h.opt.Silence.String(), grace: h.grace(),
+				reason: "heartbeat_timeout", detail: "no sign of life for " + h.opt.Silence.String(), grace: h.callGrace(),
 			})
 		}
 	}
 }
 
-// silent forgets the peers that have no stream and gave no sign of life for long.
-func (h *Hub) silent(now time.Time) map[string]map[string]uint64 {
+// forgetSilent forgets the peers that have no stream and gave no sign of life for long.
+func (h *Hub) forgetSilent(now time.Time) map[string]map[string]uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := map[string]map[string]uint64{}

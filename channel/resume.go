@@ -19,9 +19,9 @@ type resumed struct {
 	Gap          *command.ChannelGap `json:"gap,omitempty"`
 }
 
-// reconnect records that a peer is back.
-func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (*resumed, error) {
-	c, sessionID, err := h.resumable(ctx, caller, p)
+// reconnectChannel records that a peer is back.
+func (h *Hub) reconnectChannel(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (*resumed, error) {
+	c, sessionID, err := h.findResumable(ctx, caller, p)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.R
 		return nil, err
 	}
 	h.opt.Offer(c.Opened.Tools)
-	arrived := h.arrive(c.ID, sessionID)
+	arrived := h.registerArrival(c.ID, sessionID)
 	res, err := session.Write(ctx, h.m, writer, p, sessionID, event.ByChannel|event.BySession, func(tx *session.Tx) (*resumed, error) {
 		if err := comeBack(tx, c, arrived.before != nil); err != nil {
 			return nil, err
@@ -56,9 +56,9 @@ func (h *Hub) reconnect(ctx context.Context, caller command.Caller, p *command.R
 	return res, err
 }
 
-// resumable returns the channel that a peer comes back to and the session that it goes on
+// findResumable returns the channel that a peer comes back to and the session that it goes on
 // in, or refuses a peer that may not.
-func (h *Hub) resumable(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (c *session.Channel, sessionID string, err error) {
+func (h *Hub) findResumable(ctx context.Context, caller command.Caller, p *command.ReconnectChannel) (c *session.Channel, sessionID string, err error) {
 	if c, err = h.findVisibleChannel(ctx, caller, p.ChannelID); err != nil {
 		return nil, "", err
 	}
@@ -76,7 +76,7 @@ func (h *Hub) resumable(ctx context.Context, caller command.Caller, p *command.R
 // showSnapshot answers reconnect_channel with the session as it is now. A repeated call
 // has to pass the same checks as the first.
 func (h *Hub) showSnapshot(ctx context.Context, caller command.Caller, p *command.ReconnectChannel, kept *resumed) (*command.ReconnectChannelResult, error) {
-	_, sessionID, err := h.resumable(ctx, caller, p)
+	_, sessionID, err := h.findResumable(ctx, caller, p)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (h *Hub) showSnapshot(ctx context.Context, caller command.Caller, p *comman
 	if sessionID == event.RuntimeSession && !caller.Admin {
 		return out, nil // it may write about its channel there, and see nothing
 	}
-	out.Snapshot, err = h.snapshot(ctx, caller, sessionID)
+	out.Snapshot, err = h.sessionSnapshot(ctx, caller, sessionID)
 	return out, err
 }
 
@@ -151,8 +151,8 @@ func advanceCursor(tx *session.Tx, channelID string, to uint64) error {
 	return err
 }
 
-// snapshot is the session as a peer that comes back is shown it.
-func (h *Hub) snapshot(ctx context.Context, caller command.Caller, sessionID string) (event.Raw, error) {
+// sessionSnapshot is the session as a peer that comes back is shown it.
+func (h *Hub) sessionSnapshot(ctx context.Context, caller command.Caller, sessionID string) (event.Raw, error) {
 	var snap *state.SessionSnapshot
 	if err := h.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
 		snap = h.m.Snapshot(s)
@@ -167,18 +167,18 @@ func (h *Hub) snapshot(ctx context.Context, caller command.Caller, sessionID str
 	return out, nil
 }
 
-// ack moves a peer's cursor.
-func (h *Hub) ack(ctx context.Context, caller command.Caller, p *command.AckEvents) (*command.ChannelResult, error) {
+// ackEvents moves a peer's cursor.
+func (h *Hub) ackEvents(ctx context.Context, caller command.Caller, p *command.AckEvents) (*command.ChannelResult, error) {
 	c, err := h.findVisibleChannel(ctx, caller, p.ChannelID)
 	if err != nil {
 		return nil, err
 	}
-	h.touch(c.ID)
+	h.noteSignOfLife(c.ID)
 	sessionID, writer := p.SessionID, caller
 	if sessionID == "" {
 		sessionID, writer = c.Home, runtimeAs(caller, c.Home)
 	}
-	added, err := h.adding(ctx, writer, c.ID, sessionID)
+	added, err := h.arriveInSession(ctx, writer, c.ID, sessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -191,10 +191,10 @@ func (h *Hub) ack(ctx context.Context, caller command.Caller, p *command.AckEven
 	return res, err
 }
 
-// adding is the arrival of a peer that is connected elsewhere in a session that
+// arriveInSession is the arrival of a peer that is connected elsewhere in a session that
 // doesn't know it; nil if there is nothing to add.
-func (h *Hub) adding(ctx context.Context, caller command.Caller, channelID, sessionID string) (*arrival, error) {
-	if h.linked(channelID, sessionID) != 0 {
+func (h *Hub) arriveInSession(ctx context.Context, caller command.Caller, channelID, sessionID string) (*arrival, error) {
+	if h.connectionNumber(channelID, sessionID) != 0 {
 		return nil, nil //nolint:nilnil // nothing to add is an answer
 	}
 	known := false
@@ -204,10 +204,10 @@ func (h *Hub) adding(ctx context.Context, caller command.Caller, channelID, sess
 	}); err != nil {
 		return nil, err
 	}
-	if _, here := h.present(channelID); known || !here {
+	if _, here := h.isPresent(channelID); known || !here {
 		return nil, nil //nolint:nilnil // as above
 	}
-	return h.arrive(channelID, sessionID), nil
+	return h.registerArrival(channelID, sessionID), nil
 }
 
 // acknowledged decides on an acknowledgement. One that is not ahead of the cursor

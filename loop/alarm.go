@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// alarm has the thread looked at again at a time; the zero time takes it back.
-func (l *Loop) alarm(k key, at time.Time) {
+// setAlarm has the thread looked at again at a time; the zero time takes it back.
+func (l *Loop) setAlarm(k key, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.alarms[k]; a != nil {
@@ -16,7 +16,7 @@ func (l *Loop) alarm(k key, at time.Time) {
 		return
 	}
 	a := &alarm{at: at}
-	a.timer = time.AfterFunc(at.Sub(l.opt.Clock()), func() { l.ring(k, a) })
+	a.timer = time.AfterFunc(at.Sub(l.opt.Clock()), func() { l.ringAlarm(k, a) })
 	l.alarms[k] = a
 }
 
@@ -26,9 +26,9 @@ type alarm struct {
 	timer *time.Timer
 }
 
-// ring stops what is under way and has the thread looked at, unless the alarm was
+// ringAlarm stops what is under way and has the thread looked at, unless the alarm was
 // taken back while it went off: what is under way then is something else.
-func (l *Loop) ring(k key, a *alarm) {
+func (l *Loop) ringAlarm(k key, a *alarm) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.alarms[k] != a {

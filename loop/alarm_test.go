@@ -15,20 +15,20 @@ func TestAnAlarmStopsOnlyWhatItWasSetFor(t *testing.T) {
 		alarms: map[key]*alarm{}, runners: map[key]*runner{k: {interrupt: func(cause error) { stopped = cause }}},
 		opt: Options{Clock: func() time.Time { return now }},
 	}
-	l.alarm(k, now.Add(time.Hour))
+	l.setAlarm(k, now.Add(time.Hour))
 	before := l.alarms[k]
-	l.alarm(k, now.Add(time.Hour))
-	if l.ring(k, before); stopped != nil {
+	l.setAlarm(k, now.Add(time.Hour))
+	if l.ringAlarm(k, before); stopped != nil {
 		t.Fatal("an alarm that was replaced stopped what was under way")
 	}
-	l.alarm(k, now.Add(time.Hour))
+	l.setAlarm(k, now.Add(time.Hour))
 	late := l.alarms[k]
-	l.alarm(k, time.Time{})
-	if l.ring(k, late); stopped != nil {
+	l.setAlarm(k, time.Time{})
+	if l.ringAlarm(k, late); stopped != nil {
 		t.Fatal("an alarm that was taken back stopped what was under way")
 	}
-	l.alarm(k, now.Add(time.Hour))
-	if l.ring(k, l.alarms[k]); !errors.Is(stopped, errDeadline) {
+	l.setAlarm(k, now.Add(time.Hour))
+	if l.ringAlarm(k, l.alarms[k]); !errors.Is(stopped, errDeadline) {
 		t.Fatal("an alarm stopped nothing")
 	}
 }

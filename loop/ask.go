@@ -11,8 +11,8 @@ import (
 	"agentd/tool/toolkind"
 )
 
-// refusal is the error of a call that was asked about and not allowed.
-func (r *toolRun) refusal(tx *session.Tx) *tool.Error {
+// permissionRefusal is the error of a call that was asked about and not allowed.
+func (r *toolRun) permissionRefusal(tx *session.Tx) *tool.Error {
 	err := tool.Errorf(tool.Denied, "the call was not allowed")
 	if a := tx.State.Actions.Find(r.call.ActionID); a != nil {
 		switch a.ActionType {
@@ -46,16 +46,16 @@ func (r *toolRun) emitRequest(tx *session.Tx, d *permission.Decision, p *event.P
 	if reason, asked := tool.Escalation(r.input); asked && r.entry.Kind() == toolkind.Shell {
 		why += "; the model says: " + r.l.redactText(tool.Preview(reason, 500))
 	}
-	r.ask(tx, kind, why, d, p)
+	r.emitAction(tx, kind, why, d, p)
 }
 
-// ask emits the request and the action of a call that waits for permission.
-func (r *toolRun) ask(tx *session.Tx, kind, why string, d *permission.Decision, p *event.PermissionEvaluated) {
+// emitAction emits the request and the action of a call that waits for permission.
+func (r *toolRun) emitAction(tx *session.Tx, kind, why string, d *permission.Decision, p *event.PermissionEvaluated) {
 	actionID := p.ApprovalActionID
 	scope := r.scope
 	scope.ActionID = actionID
 	if kind == "sandbox_escape" {
-		if plan, err := r.l.plan(r.place, true, false); err == nil && len(plan.Exposed) > 0 {
+		if plan, err := r.l.planCommand(r.place, true, false); err == nil && len(plan.Exposed) > 0 {
 			why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
 		}
 	}
@@ -63,7 +63,7 @@ func (r *toolRun) ask(tx *session.Tx, kind, why string, d *permission.Decision, 
 		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,
 	}})
 	a := &event.ActionRequired{
-		ActionType: kind, Prompt: r.prompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
+		ActionType: kind, Prompt: r.actionPrompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
 		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
 		OnceOnly: !d.SessionScope,
 	}
@@ -76,8 +76,8 @@ func (r *toolRun) ask(tx *session.Tx, kind, why string, d *permission.Decision, 
 	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: a})
 }
 
-// prompt says in one line what the call would do.
-func (r *toolRun) prompt() string {
+// actionPrompt says in one line what the call would do.
+func (r *toolRun) actionPrompt() string {
 	clean, _ := r.l.redactJSON(r.input)
 	if r.entry.Kind() == toolkind.PresentPlan {
 		return "Approve this plan?\n\n" + tool.Preview(tool.PlanText(clean), planPreview)

@@ -26,8 +26,8 @@ type BoundSet struct {
 	Commands [][]string
 }
 
-// bounds are those of a workspace; see [Bounds].
-func (l *Loop) bounds(root string) []string { return Bounds(root, l.opt.Bounds) }
+// workspaceBounds are those of a workspace; see [Bounds].
+func (l *Loop) workspaceBounds(root string) []string { return Bounds(root, l.opt.Bounds) }
 
 // unheldBounds has a sentence for each reason why a command in a workspace could change
 // something that bounds agents.
@@ -126,7 +126,7 @@ const maxFolders = 8
 // there, or one that is a link, so a command can make or replace it.
 func (l *Loop) boundStates(root string) map[string]boundState {
 	out := map[string]boundState{}
-	for _, path := range l.bounds(root) {
+	for _, path := range l.workspaceBounds(root) {
 		out[path] = boundStateOf(path)
 	}
 	return out
@@ -194,7 +194,7 @@ func (r *toolRun) tellChangedBounds(before map[string]boundState) {
 	if len(notices) == 0 {
 		return
 	}
-	err := r.emit(func(tx *session.Tx, _ *state.Thread) {
+	err := r.emitWhileRunning(func(tx *session.Tx, _ *state.Thread) {
 		for _, n := range notices {
 			tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Scope: r.scope, Payload: n})
 		}

@@ -55,20 +55,20 @@ func (l *Loop) callModel(k key, decided Effect, e CallModel) error {
 	defer done()
 	err := c.wait(ctx, decided, e)
 	if errors.Is(err, errNoModel) {
-		return l.reroute(k, decided, e.TurnID)
+		return l.rerouteTurn(k, decided, e.TurnID)
 	}
 	if err != nil {
 		return err
 	}
-	l.ours(c.req.RequestID, true)
-	defer l.ours(c.req.RequestID, false)
+	l.markOwnCall(c.req.RequestID, true)
+	defer l.markOwnCall(c.req.RequestID, false)
 	at, asked, err := c.request(decided, e)
 	if err != nil || !asked {
 		return err
 	}
 	conv, err := l.transcripts.conversationAt(ctx, k, at)
 	if err == nil {
-		err = l.frame(ctx, c.req, conv, c.info, c.context, c.inventory)
+		err = l.fillRequest(ctx, c.req, conv, c.info, c.context, c.inventory)
 	}
 	if err != nil {
 		return c.unsent(ctx, err)
@@ -107,7 +107,7 @@ func (c *call) wait(ctx context.Context, decided Effect, e CallModel) error {
 		}
 		tokens = t.ContextTokens
 		if last := t.Active.Call; e.Attempt > 1 && last != nil && last.Status == state.CallFailed && last.ErrorCategory != model.Interrupted {
-			delay = c.l.backoff(last)
+			delay = c.l.callBackoff(last)
 		}
 		return nil
 	}); err != nil {
@@ -152,7 +152,7 @@ func (c *call) reserve(ctx context.Context, decided Effect, tokens int64) error 
 
 // choose finds the provider of the turn's model.
 func (c *call) choose(d *state.RoutingDecision) error {
-	info, p, err := c.l.model(d.SelectedProvider, d.SelectedModel)
+	info, p, err := c.l.findModel(d.SelectedProvider, d.SelectedModel)
 	if err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func (c *call) choose(d *state.RoutingDecision) error {
 	return nil
 }
 
-// backoff is how long to wait after a failed call.
-func (l *Loop) backoff(last *state.ModelCall) time.Duration {
+// callBackoff is how long to wait after a failed call.
+func (l *Loop) callBackoff(last *state.ModelCall) time.Duration {
 	var after time.Duration
 	if last.RetryAfterMs != nil {
 		after = time.Duration(*last.RetryAfterMs) * time.Millisecond
@@ -173,7 +173,7 @@ func (l *Loop) backoff(last *state.ModelCall) time.Duration {
 
 // announce records that a call waits, and why.
 func (c *call) announce(decided Effect, delay time.Duration, hit *event.RateLimitHit) error {
-	return c.l.emit(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
+	return c.l.emitIfNext(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
 		scope := scopeOf(t, t.Active)
 		if hit != nil {
 			hitScope := scope
@@ -208,7 +208,7 @@ func (c *call) request(decided Effect, e CallModel) (at position, asked bool, er
 	if e.Repair {
 		purpose = "repair"
 	}
-	err = c.l.emit(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
+	err = c.l.emitIfNext(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
 		c.scope = scopeOf(t, t.Active)
 		c.scope.ModelRequestID = c.req.RequestID
 		if t.Routing == nil || t.Routing.Decision == nil || t.Routing.Decision.SelectedModel != c.info.Model {
@@ -430,14 +430,14 @@ func (c *call) complete(done *model.Done) error {
 	if len(c.tools) > 0 && done.StopReason == "end_turn" {
 		done.StopReason = "tool_use" // some providers don't say so
 	}
-	return c.l.soon(context.WithoutCancel(c.l.ctx), c.k, c.running(func(tx *session.Tx) {
+	return c.l.decideSoon(context.WithoutCancel(c.l.ctx), c.k, c.running(func(tx *session.Tx) {
 		c.deltas(tx, true)
 		c.flushed(true)
 		p := &event.ModelCompleted{
 			ModelRequestID: c.req.RequestID, Provider: c.info.Provider, Model: c.info.Model,
 			StopReason: done.StopReason, Usage: done.Usage, UsageSource: "provider", ResponseID: done.ResponseID,
 			Message: &event.ModelMessage{
-				Text: string(c.allText), Reasoning: string(c.allReasoning), ToolCalls: c.tools, Native: c.l.native(done.Native),
+				Text: string(c.allText), Reasoning: string(c.allReasoning), ToolCalls: c.tools, Native: c.l.redactNative(done.Native),
 			},
 			DurationMs: time.Since(c.began).Milliseconds(),
 		}

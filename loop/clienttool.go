@@ -134,13 +134,13 @@ func (l *Loop) OfferClientTools(tools []event.ChannelTool) { l.clients.add(tools
 // committedChannel notes what the end of a channel means for turns.
 func (l *Loop) committedChannel(sessionID string, e *event.Event) {
 	if p, ok := e.Payload.(*event.ChannelDisconnected); ok && len(p.PendingToolCallIDs) > 0 {
-		l.abandoned(sessionID)
+		l.wakeAbandoned(sessionID)
 	}
 }
 
-// abandoned has the threads looked at that wait for a peer which went: they wait
+// wakeAbandoned has the threads looked at that wait for a peer which went: they wait
 // for a while and no longer.
-func (l *Loop) abandoned(sessionID string) {
+func (l *Loop) wakeAbandoned(sessionID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -160,20 +160,20 @@ func (l *Loop) abandoned(sessionID string) {
 			l.opt.Logger.Error("the calls of a disconnected client could not be checked", "sessionId", sessionID, "error", err)
 		}
 		for _, id := range threads {
-			l.wake(key{sessionID, id}, nil)
+			l.wakeThread(key{sessionID, id}, nil)
 		}
 	})
 }
 
-// client returns the peer's tool that is called; nil if it is another.
-func (r *toolRun) client() *clientTool {
+// clientTool returns the peer's tool that is called; nil if it is another.
+func (r *toolRun) clientTool() *clientTool {
 	t, _ := r.entry.Tool.(*clientTool)
 	return t
 }
 
-// absent explains a call of a tool that isn't there: the turn was offered it by a
+// explainMissingTool explains a call of a tool that isn't there: the turn was offered it by a
 // peer that has gone since.
-func (r *toolRun) absent(inv *state.ToolInventory) {
+func (r *toolRun) explainMissingTool(inv *state.ToolInventory) {
 	if r.refused == nil || r.entry != nil || inv == nil {
 		return
 	}
@@ -208,12 +208,12 @@ func loseAction(tx *session.Tx, a *state.Action, scope event.Scope) {
 	}})
 }
 
-// finish ends a call whose action was answered.
-func (l *Loop) finish(k key, e FinishTool) error {
+// finishTool ends a call whose action was answered.
+func (l *Loop) finishTool(k key, e FinishTool) error {
 	r := &toolRun{l: l, k: k}
 	var a *state.Action
 	var at position
-	if err := l.still(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
+	if err := l.viewIfNext(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
 		if x := s.Actions.Find(e.ActionID); x != nil && x.ActionType == clientAction {
 			c := *x
 			a = &c
@@ -228,7 +228,7 @@ func (l *Loop) finish(k key, e FinishTool) error {
 		return err
 	}
 	if a == nil {
-		return l.record(k, e)
+		return l.recordEffect(k, e)
 	}
 	conv, err := l.transcripts.conversationAt(l.ctx, k, at)
 	if err != nil {
@@ -240,32 +240,32 @@ func (l *Loop) finish(k key, e FinishTool) error {
 	}
 	r.input, r.host, r.began = r.request.Arguments, newToolHost(r), a.CreatedAt
 	r.scope.ActionID, r.scope.ChannelID = a.ActionID, a.ChannelID
-	return r.answered(l.ctx, a)
+	return r.recordPeerAnswer(l.ctx, a)
 }
 
-// answered records how a call ended that a peer was given.
-func (r *toolRun) answered(ctx context.Context, a *state.Action) error {
+// recordPeerAnswer records how a call ended that a peer was given.
+func (r *toolRun) recordPeerAnswer(ctx context.Context, a *state.Action) error {
 	switch {
 	case a.Status == state.ActionExpired:
 		failed := tool.Errorf(tool.Timeout, "the client returned no result in time")
 		failed.Retryable = true
-		return r.failed(ctx, failed, nil)
+		return r.recordFailure(ctx, failed, nil)
 	case a.DecisionSource == "runtime":
 		failed := tool.Errorf(tool.Lost, "%s; the call may or may not have happened", a.DecisionReason)
 		failed.Advice, failed.Retryable = "Check what is there before you do it again.", r.call.IsReadOnly
-		return r.failed(ctx, failed, nil)
+		return r.recordFailure(ctx, failed, nil)
 	case a.Decision != "submit":
 		why := "the client did not carry out the call"
 		if a.DecisionReason != "" {
 			why += ": " + a.DecisionReason
 		}
-		return r.failed(ctx, tool.Errorf(tool.Denied, "%s", why), nil)
+		return r.recordFailure(ctx, tool.Errorf(tool.Denied, "%s", why), nil)
 	}
 	res, err := r.clientOutput(ctx, a)
 	if err != nil {
-		return r.failed(ctx, err, nil)
+		return r.recordFailure(ctx, err, nil)
 	}
-	return r.succeeded(ctx, res)
+	return r.recordResult(ctx, res)
 }
 
 // maxClientAnswer bounds the answer of a peer that is read.
@@ -358,8 +358,8 @@ func (l *Loop) clientSpecs(ctx context.Context, inv *state.ToolInventory) (map[s
 	return out, nil
 }
 
-// named returns a tool of the runtime, or of a peer that follows the session.
-func (l *Loop) named(ctx context.Context, caller command.Caller, sessionID, name string) (*tool.Entry, error) {
+// namedTool returns a tool of the runtime, or of a peer that follows the session.
+func (l *Loop) namedTool(ctx context.Context, caller command.Caller, sessionID, name string) (*tool.Entry, error) {
 	if e, ok := l.opt.Tools.Get(name); ok {
 		return e, nil
 	}

@@ -63,8 +63,8 @@ func (l *Loop) subject(s *state.Session, t *state.Thread, mode string) *subject 
 	if mode == "" {
 		mode = l.modeOf(s, t, t.Active)
 	}
-	x := &subject{mode: mode, rules: l.rulesOf(s), place: l.workplace(s, t, t.Active), state: s, sel: l.selection(s, t, t.Active)}
-	x.sel.Policy, x.sel.Escalate, x.sel.Planning = l.standing(x.mode, x.rules), l.mayEscalate(x.mode), l.mayPlan(x.mode, t, nil)
+	x := &subject{mode: mode, rules: l.rulesOf(s), place: l.workplace(s, t, t.Active), state: s, sel: l.toolSelection(s, t, t.Active)}
+	x.sel.Policy, x.sel.Escalate, x.sel.Planning = l.policyOf(x.mode, x.rules), l.mayEscalate(x.mode), l.mayPlan(x.mode, t, nil)
 	x.sel.Extra = clientTools(s)
 	return x
 }
@@ -228,7 +228,7 @@ func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy
 // evaluatePermission says what would be decided about a call, and records that it
 // was asked.
 func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p *command.EvaluatePermission) (*command.EvaluatePermissionResult, error) {
-	entry, err := l.named(ctx, caller, p.SessionID, p.ToolName)
+	entry, err := l.namedTool(ctx, caller, p.SessionID, p.ToolName)
 	if err != nil {
 		return nil, err
 	}
@@ -264,9 +264,9 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		d := permission.Decide(permission.Question{
 			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
 			Rules: rules, Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
-			Bounds: l.bounds(w.root), Contents: disk.Content, Text: disk.Script,
+			Bounds: l.workspaceBounds(w.root), Contents: disk.Content, Text: disk.Script,
 		})
-		out := l.clean(d.PermissionEvaluated)
+		out := l.redactDecision(d.PermissionEvaluated)
 		out.SafeArgs, _ = l.redactJSON(p.Input)
 		scope := event.Scope{ThreadID: t.ThreadID, TurnID: event.NotApplicable, ToolCallID: event.NotApplicable}
 		if scope.ThreadID == "" {
@@ -317,17 +317,17 @@ func (l *Loop) compactThread(ctx context.Context, caller command.Caller, p *comm
 		}
 		scope := compactionScope(t, last)
 		id, from = tx.NewID(event.PrefixCompaction), tx.Sequence()
-		l.ours(id, true) // until it was carried out
+		l.markOwnCall(id, true) // until it was carried out
 		tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: scope, Payload: &event.CompactionStarted{
 			CompactionID: id, Trigger: "requested", AffectedTurns: turns, TokensBefore: t.ContextTokens, Attempt: 1,
 		}})
 		return &struct{}{}, nil
 	})
 	if err != nil {
-		l.ours(id, false)
+		l.markOwnCall(id, false)
 		return nil, err
 	}
-	done, err := l.compacted(ctx, p.SessionID, id, from)
+	done, err := l.awaitCompaction(ctx, p.SessionID, id, from)
 	if err != nil {
 		return nil, err
 	}
@@ -351,8 +351,8 @@ func turnsSince(t *state.Thread) []string {
 	return out
 }
 
-// compacted follows a session until a compaction ended.
-func (l *Loop) compacted(ctx context.Context, sessionID, id string, from uint64) (*event.CompactionCompleted, error) {
+// awaitCompaction follows a session until a compaction ended.
+func (l *Loop) awaitCompaction(ctx context.Context, sessionID, id string, from uint64) (*event.CompactionCompleted, error) {
 	sub, err := l.m.Subscribe(ctx, sessionID, from)
 	if err != nil {
 		return nil, err

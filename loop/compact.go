@@ -38,9 +38,9 @@ type compaction struct {
 	blocked bool
 }
 
-// compact replaces what was said so far by a summary. A failure leaves the thread
+// runCompaction replaces what was said so far by a summary. A failure leaves the thread
 // as it was; [Policy.Next] bounds how often it is tried.
-func (l *Loop) compact(k key, e Compact) error {
+func (l *Loop) runCompaction(k key, e Compact) error {
 	ctx, done := l.interruptible(l.ctx, k)
 	defer done()
 	c := &compaction{l: l, k: k, e: e, id: e.CompactionID}
@@ -55,7 +55,7 @@ func (l *Loop) compact(k key, e Compact) error {
 	if err := c.start(); err != nil {
 		return err
 	}
-	defer l.ours(c.id, false)
+	defer l.markOwnCall(c.id, false)
 	if c.blocked {
 		return nil
 	}
@@ -134,14 +134,14 @@ func preservedOf(s *state.Session, t *state.Thread) event.Preserved {
 // start records that the compaction began, unless compact_thread already did.
 // A spent budget keeps it from the model as it keeps any other call.
 func (c *compaction) start() error {
-	return c.l.emit(c.k, c.e, func(tx *session.Tx, t *state.Thread) error {
+	return c.l.emitIfNext(c.k, c.e, func(tx *session.Tx, t *state.Thread) error {
 		if p := c.l.Configuration().Spent(tx.State, t, c.call.req.RequestID); p != nil && c.call.provider != nil {
 			c.block(tx, p)
 			return nil
 		}
 		if c.id == "" {
 			c.id = tx.NewID(event.PrefixCompaction)
-			c.l.ours(c.id, true)
+			c.l.markOwnCall(c.id, true)
 			tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: c.scope, Payload: &event.CompactionStarted{
 				CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, TokensBefore: c.before, Attempt: c.e.Attempt,
 			}})

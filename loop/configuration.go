@@ -66,7 +66,7 @@ func (l *Loop) configured() *configured {
 	}
 	c := &configured{host: host, offer: offer, Configuration: Configuration{
 		Limits: l.opt.Policy, Mode: host.mode, Rules: host.rules, Workspace: l.homes.workspace, NobodyToAsk: l.opt.NobodyToAsk,
-		Escalation: l.escalation(), Models: offer.Models, DefaultModel: offer.DefaultModel, Fallback: offer.Fallback, Budget: l.opt.Budget,
+		Escalation: l.offersEscalation(), Models: offer.Models, DefaultModel: offer.DefaultModel, Fallback: offer.Fallback, Budget: l.opt.Budget,
 	}}
 	content, err := json.Marshal(&c.Configuration) //nolint:musttag // the parts are stored in a form of their own
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"agentd/tool"
 )
 
-// plan says how a command in that place will be confined. Outside lifts the
+// planCommand says how a command in that place will be confined. Outside lifts the
 // sandbox, which only an approval may; supervised asks rules before each program.
-func (l *Loop) plan(w workplace, outside, supervised bool) (*sandbox.Plan, error) {
+func (l *Loop) planCommand(w workplace, outside, supervised bool) (*sandbox.Plan, error) {
 	if l.opt.Processes == nil {
 		return nil, tool.Errorf(tool.Unavailable, "this runtime can't run commands")
 	}
@@ -25,7 +25,7 @@ func (l *Loop) plan(w workplace, outside, supervised bool) (*sandbox.Plan, error
 	if _, err := l.Places().Fix(w.root); err != nil {
 		return nil, replaced(err)
 	}
-	k, bounds := planKey{w, outside, supervised}, l.bounds(w.root)
+	k, bounds := planKey{w, outside, supervised}, l.workspaceBounds(w.root)
 	l.plans.Lock()
 	defer l.plans.Unlock()
 	if p := l.plans.byPlace[k]; p.plan != nil && l.plans.renewed == l.Places().Renewed() && slices.Equal(p.bounds, bounds) && !appeared(p.plan) {
@@ -45,7 +45,7 @@ func (l *Loop) plan(w workplace, outside, supervised bool) (*sandbox.Plan, error
 	if err != nil {
 		return nil, replaced(err)
 	}
-	p, err := l.processes().Prepare(profile)
+	p, err := l.processManager().Prepare(profile)
 	if err != nil {
 		return nil, err
 	}
@@ -129,15 +129,15 @@ func (g *guarded) denied(root string) func(path string) bool {
 	}
 }
 
-// plan says how a command of the call will be confined in a folder.
-func (r *toolRun) plan(cwd string) (*sandbox.Plan, error) {
+// planCall says how a command of the call will be confined in a folder.
+func (r *toolRun) planCall(cwd string) (*sandbox.Plan, error) {
 	if why := r.guard.uncoverable; why != "" {
 		refused := tool.Errorf(tool.Denied, "%s", why)
 		refused.Boundary = "rule"
 		refused.Advice = "A person can narrow the deny rule, or use one that names the folder that holds the files."
 		return nil, refused
 	}
-	p, err := r.l.plan(workplace{r.place.root, cwd}, r.outside, r.guard.supervised)
+	p, err := r.l.planCommand(workplace{r.place.root, cwd}, r.outside, r.guard.supervised)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func TestTooManyDeniedFilesRefuse(t *testing.T) {
 	plant(t, root, map[string]string{"zz/.env": "", "zz/x": ""})
 	g := coverOf(root, "**/.env", "*_file")
 	r := &toolRun{guard: *g}
-	_, err := r.plan(root)
+	_, err := r.planCall(root)
 	var refused *tool.Error
 	if !errors.As(err, &refused) || refused.Category != tool.Denied || refused.Boundary != "rule" || refused.Advice == "" {
 		t.Errorf("the plan gives %v", err)

@@ -68,16 +68,16 @@ func (r *toolRun) askCredential(tx *session.Tx, t *state.Thread, failed *tool.Er
 // byRule is the source of a decision that an explicit rule took.
 const byRule = "rule"
 
-// revoked reports whether a call that waited for an answer is denied by now, and
+// wasRevoked reports whether a call that waited for an answer is denied by now, and
 // records it. Who gave a credential was not asked for the permission, so whatever
 // denies it counts; who allowed the call has the last word, except over a rule that
 // denies it: such rules hold in any case.
-func (r *toolRun) revoked(tx *session.Tx, t *state.Thread) bool {
+func (r *toolRun) wasRevoked(tx *session.Tx, t *state.Thread) bool {
 	a := tx.State.Actions.Find(r.call.ActionID)
 	if a == nil {
 		return false
 	}
-	q := r.question(tx, t)
+	q := r.permissionQuestion(tx, t)
 	d := permission.Decide(q)
 	if a.ActionType == "sandbox_escape" && !approvedStill(a, q, &d) {
 		err := tool.Errorf(tool.Denied, "a file that the command names changed after it was approved to run outside the sandbox")
@@ -109,7 +109,7 @@ func (r *toolRun) offerAnew(tx *session.Tx, t *state.Thread) {
 	if a := tx.State.Actions.Find(r.call.ActionID); a == nil || a.ActionType != credentialAction || t.Inventory == nil {
 		return
 	}
-	p := preparation{inventory: r.l.opt.Tools.Resolve(r.l.selection(tx.State, t, t.Active))}
+	p := preparation{inventory: r.l.opt.Tools.Resolve(r.l.toolSelection(tx.State, t, t.Active))}
 	if p.inventory.Digest != t.Inventory.Digest {
 		tx.Emit(event.Event{Type: event.TypeToolCatalogResolved, Scope: catalogueScope(t), Payload: p.catalogue(tx, t)})
 	}

@@ -19,10 +19,10 @@ func (l *Loop) DelayTurns(requestID string) (release func()) {
 		l.delayed[requestID] = h
 	}
 	h.requests++
-	return func() { l.release(requestID, h) }
+	return func() { l.releaseTurns(requestID, h) }
 }
 
-func (l *Loop) release(requestID string, h *delayedTurns) {
+func (l *Loop) releaseTurns(requestID string, h *delayedTurns) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.requests--; h.requests == 0 {

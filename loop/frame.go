@@ -29,8 +29,8 @@ type framed struct {
 	tools   []model.ToolSpec
 }
 
-// frame fills in a request: instructions, tools and messages.
-func (l *Loop) frame(ctx context.Context, r *model.Request, conv *conversation, info model.Info, resolved *state.ResolvedContext, inv *state.ToolInventory) error {
+// fillRequest fills in a request: instructions, tools and messages.
+func (l *Loop) fillRequest(ctx context.Context, r *model.Request, conv *conversation, info model.Info, resolved *state.ResolvedContext, inv *state.ToolInventory) error {
 	r.Messages = conv.messages
 	want := framed{schema: len(conv.schema) > 0 && len(r.OutputSchema) == 0}
 	if resolved != nil {
@@ -40,7 +40,7 @@ func (l *Loop) frame(ctx context.Context, r *model.Request, conv *conversation, 
 		want.digest = inv.Digest
 	}
 	if f := conv.framed; f == nil || f.context != want.context || f.digest != want.digest || f.schema != want.schema {
-		if err := l.build(ctx, &want, conv.schema, resolved, inv); err != nil {
+		if err := l.buildMessages(ctx, &want, conv.schema, resolved, inv); err != nil {
 			return err
 		}
 		conv.framed = &want
@@ -52,7 +52,7 @@ func (l *Loop) frame(ctx context.Context, r *model.Request, conv *conversation, 
 	return nil
 }
 
-func (l *Loop) build(ctx context.Context, f *framed, schema event.Raw, resolved *state.ResolvedContext, inv *state.ToolInventory) error {
+func (l *Loop) buildMessages(ctx context.Context, f *framed, schema event.Raw, resolved *state.ResolvedContext, inv *state.ToolInventory) error {
 	var b strings.Builder
 	b.WriteString(l.opt.Instructions)
 	if resolved != nil {

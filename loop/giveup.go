@@ -33,7 +33,7 @@ func (l *Loop) giveUp(k key, err error) bool {
 	}
 	ended := false
 	failed := l.m.Emit(context.WithoutCancel(l.ctx), k.session, event.ByLoop, func(tx *session.Tx) error {
-		ended = l.abandon(tx, tx.State.Thread(k.thread), l.redactText(err.Error()))
+		ended = l.abandonTurn(tx, tx.State.Thread(k.thread), l.redactText(err.Error()))
 		return nil
 	})
 	if failed != nil {
@@ -44,9 +44,9 @@ func (l *Loop) giveUp(k key, err error) bool {
 	return ended
 }
 
-// abandon records the end of what the thread would do next. A turn that waits for
+// abandonTurn records the end of what the thread would do next. A turn that waits for
 // its start would keep those behind it waiting.
-func (l *Loop) abandon(tx *session.Tx, t *state.Thread, why string) bool {
+func (l *Loop) abandonTurn(tx *session.Tx, t *state.Thread, why string) bool {
 	if t == nil {
 		return false
 	}
@@ -81,5 +81,5 @@ func (l *Loop) comeBack(k key) {
 	if n >= maxReturns {
 		return
 	}
-	l.alarm(k, l.opt.Clock().Add(min(firstReturn<<n, lastReturn)))
+	l.setAlarm(k, l.opt.Clock().Add(min(firstReturn<<n, lastReturn)))
 }

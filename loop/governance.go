@@ -58,9 +58,9 @@ func (l *Loop) redactJSON(r event.Raw) (event.Raw, redact.Found) {
 	return l.opt.Redact.JSON(r)
 }
 
-// native is what a provider wants back unchanged, or nothing if there is a secret in
+// redactNative is what a provider wants back unchanged, or nothing if there is a secret in
 // it: changed it would be of no use.
-func (l *Loop) native(r event.Raw) event.Raw {
+func (l *Loop) redactNative(r event.Raw) event.Raw {
 	if _, found := l.redactJSON(r); found.Any() {
 		return nil
 	}

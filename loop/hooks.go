@@ -31,17 +31,17 @@ func (h *hookRecorder) Report(_ context.Context, fact event.Payload) error {
 	switch p := fact.(type) {
 	case *event.HookStarted:
 		e.Type = event.TypeHookStarted
-		h.l.ours(p.HookRunID, true)
+		h.l.markOwnCall(p.HookRunID, true)
 	case *event.SandboxApplied:
 		e.Type = event.TypeSandboxApplied
 	case *event.HookCompleted:
 		e.Type = event.TypeHookCompleted
 		p.Reason = h.l.redactText(p.Reason)
-		defer h.l.ours(p.HookRunID, false)
+		defer h.l.markOwnCall(p.HookRunID, false)
 	case *event.HookFailed:
 		e.Type = event.TypeHookFailed
 		p.Message = h.l.redactText(p.Message)
-		defer h.l.ours(p.HookRunID, false)
+		defer h.l.markOwnCall(p.HookRunID, false)
 	default:
 		return fmt.Errorf("loop: %T is not a fact about a hook", fact)
 	}
@@ -76,21 +76,21 @@ func (l *Loop) hasHooks(p hook.Point, toolName string) bool {
 	return l.opt.Hooks != nil && l.opt.Hooks.Has(p, toolName)
 }
 
-// hooked runs the hooks of a point of a turn.
-func (l *Loop) hooked(ctx context.Context, k key, p hook.Point, in hook.Input, scope event.Scope) (hook.Outcome, error) {
+// runTurnHooks runs the hooks of a point of a turn.
+func (l *Loop) runTurnHooks(ctx context.Context, k key, p hook.Point, in hook.Input, scope event.Scope) (hook.Outcome, error) {
 	in.SessionID, in.ThreadID, in.TurnID, in.TaskID, in.RunID = k.session, k.thread, scope.TurnID, scope.TaskID, scope.RunID
 	in.SubagentID = scope.SubagentID
 	in.Input, _ = l.redactJSON(in.Input)
 	in.Output, _ = l.redactJSON(in.Output)
-	out, err := l.opt.Hooks.Run(l.traced(ctx, k, scope.TurnID), p, in, &hookRecorder{l: l, k: k, scope: scope})
+	out, err := l.opt.Hooks.Run(l.withTrace(ctx, k, scope.TurnID), p, in, &hookRecorder{l: l, k: k, scope: scope})
 	if err != nil && ctx.Err() != nil {
 		err = errMoved // the turn was interrupted, or the loop is stopping
 	}
 	return out, err
 }
 
-// moment is what hooks of a turn get to know about it.
-func (l *Loop) moment(s *state.Session, t *state.Thread, turn *state.Turn) (hook.Input, event.Scope) {
+// hookInput is what hooks of a turn get to know about it.
+func (l *Loop) hookInput(s *state.Session, t *state.Thread, turn *state.Turn) (hook.Input, event.Scope) {
 	w := l.workplace(s, t, turn)
 	return hook.Input{
 		Cwd: w.cwd, Workspace: w.root, PermissionMode: l.modeOf(s, t, turn), Sandbox: l.commandBoundary(w, l.rulesOf(s)),
@@ -109,15 +109,15 @@ func (l *Loop) beforeTurn(k key, e StartTurn) error {
 	var scope event.Scope
 	var at position
 	first := false
-	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
-		in, scope = l.moment(s, t, t.Turn(e.TurnID))
+	if err := l.viewIfNext(ctx, k, e, func(s *state.Session, t *state.Thread) {
+		in, scope = l.hookInput(s, t, t.Turn(e.TurnID))
 		first = t.TurnCount == 1 && (t.Role == "main" || t.Role == "fork")
 		at = positionOf(s, t)
 	}); err != nil {
 		return err
 	}
 	if first && l.hasHooks(hook.SessionStart, "") {
-		if _, err := l.hooked(ctx, k, hook.SessionStart, in, scope); err != nil {
+		if _, err := l.runTurnHooks(ctx, k, hook.SessionStart, in, scope); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (l *Loop) promptSubmitted(ctx context.Context, k key, turnID string, at pos
 			in.Input, in.TranscriptRef = nil, said.ref // too long to be sent whole
 		}
 	}
-	_, err = l.hooked(ctx, k, hook.UserPromptSubmit, in, scope)
+	_, err = l.runTurnHooks(ctx, k, hook.UserPromptSubmit, in, scope)
 	return err
 }
 
@@ -155,8 +155,8 @@ func (l *Loop) tellHooks(k key, e TellHooks) error {
 	var in hook.Input
 	var scope event.Scope
 	var at position
-	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
-		in, scope = l.moment(s, t, t.Active)
+	if err := l.viewIfNext(ctx, k, e, func(s *state.Session, t *state.Thread) {
+		in, scope = l.hookInput(s, t, t.Active)
 		at = positionOf(s, t)
 	}); err != nil {
 		return err
@@ -174,13 +174,13 @@ func (l *Loop) tellHooks(k key, e TellHooks) error {
 	if in.Output, err = json.Marshal(event.ModelMessage{Text: conv.answer, ToolCalls: calls}); err != nil {
 		return fmt.Errorf("loop: answer: %w", err)
 	}
-	_, err = l.hooked(ctx, k, hook.PostSampling, in, scope)
+	_, err = l.runTurnHooks(ctx, k, hook.PostSampling, in, scope)
 	return err
 }
 
-// still reads the state if the effect is still the next one. Whoever took an
+// viewIfNext reads the state if the effect is still the next one. Whoever took an
 // interruptible context before is not asked to do what was interrupted.
-func (l *Loop) still(ctx context.Context, k key, e Effect, read func(*state.Session, *state.Thread)) error {
+func (l *Loop) viewIfNext(ctx context.Context, k key, e Effect, read func(*state.Session, *state.Thread)) error {
 	return l.m.View(ctx, k.session, func(s *state.Session) error {
 		if l.opt.Policy.Next(s, k.thread, l.opt.Clock()) != e {
 			return errMoved
@@ -204,14 +204,14 @@ func (l *Loop) beforeEnd(k key, e Effect, outcome string) error {
 	var in hook.Input
 	var scope event.Scope
 	stops := int64(0)
-	if err := l.still(ctx, k, e, func(s *state.Session, t *state.Thread) {
-		in, scope = l.moment(s, t, t.Active)
+	if err := l.viewIfNext(ctx, k, e, func(s *state.Session, t *state.Thread) {
+		in, scope = l.hookInput(s, t, t.Active)
 		stops = t.Active.Stops
 	}); err != nil || stops >= maxStops {
 		return err
 	}
 	in.Reason = outcome
-	_, err := l.hooked(ctx, k, hook.Stop, in, scope)
+	_, err := l.runTurnHooks(ctx, k, hook.Stop, in, scope)
 	return err
 }
 
@@ -220,7 +220,7 @@ func (l *Loop) completeTurn(k key, e CompleteTurn) error {
 	if err := l.beforeEnd(k, e, e.Outcome); err != nil {
 		return err
 	}
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+	return l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
 		l.emitTurnCompleted(tx, t, e.Outcome, nil)
 		return nil
 	})
@@ -234,9 +234,9 @@ func (r *toolRun) hookInput(mode string) hook.Input {
 	}
 }
 
-// consult asks the hooks before a call: they may rewrite its input, refuse it, or
+// consultHooks asks the hooks before a call: they may rewrite its input, refuse it, or
 // have a say in the permission.
-func (r *toolRun) consult(ctx context.Context) error {
+func (r *toolRun) consultHooks(ctx context.Context) error {
 	name := r.request.ToolName
 	pre, asked := r.l.hasHooks(hook.PreToolUse, name), r.l.hasHooks(hook.PermissionRequest, name)
 	if r.refused != nil || (!pre && !asked) {
@@ -260,7 +260,7 @@ func (r *toolRun) consult(ctx context.Context) error {
 }
 
 func (r *toolRun) preToolUse(ctx context.Context) error {
-	out, err := r.l.hooked(ctx, r.k, hook.PreToolUse, r.hookInput(r.mode), r.scope)
+	out, err := r.l.runTurnHooks(ctx, r.k, hook.PreToolUse, r.hookInput(r.mode), r.scope)
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (r *toolRun) preToolUse(ctx context.Context) error {
 			err = r.checkEscalation()
 		}
 		if err != nil {
-			r.refuse(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't accept: %v", err))
+			r.refuseCall(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't accept: %v", err))
 		}
 	}
 	if out.Decision == hook.Block {
@@ -309,7 +309,7 @@ func (r *toolRun) permissionRequest(ctx context.Context) error {
 	}); err != nil || !ask {
 		return err
 	}
-	out, err := r.l.hooked(ctx, r.k, hook.PermissionRequest, r.hookInput(r.mode), r.scope)
+	out, err := r.l.runTurnHooks(ctx, r.k, hook.PermissionRequest, r.hookInput(r.mode), r.scope)
 	if err != nil {
 		return err
 	}
@@ -340,14 +340,14 @@ func (r *toolRun) rewrittenBefore(ctx context.Context) error {
 	return nil
 }
 
-// after gives the result to the hooks; they may replace it.
-func (r *toolRun) after(ctx context.Context, res *tool.Result) {
+// runPostHooks gives the result to the hooks; they may replace it.
+func (r *toolRun) runPostHooks(ctx context.Context, res *tool.Result) {
 	if !r.l.hasHooks(hook.PostToolUse, r.request.ToolName) {
 		return
 	}
 	in := r.hookInput(r.mode)
 	in.Output = asJSON(res)
-	out, err := r.l.hooked(context.WithoutCancel(ctx), r.k, hook.PostToolUse, in, r.scope)
+	out, err := r.l.runTurnHooks(context.WithoutCancel(ctx), r.k, hook.PostToolUse, in, r.scope)
 	switch {
 	case err != nil:
 		r.l.opt.Logger.Warn("hooks after a tool call could not be run", "toolCallId", r.call.ToolCallID, "error", err)
@@ -389,7 +389,7 @@ func (r *toolRun) afterFailure(ctx context.Context, failed *tool.Error) {
 	}
 	in := r.hookInput(r.mode)
 	in.Error = failed.Category + ": " + failed.Message
-	if _, err := r.l.hooked(context.WithoutCancel(ctx), r.k, hook.PostToolFailure, in, r.scope); err != nil {
+	if _, err := r.l.runTurnHooks(context.WithoutCancel(ctx), r.k, hook.PostToolFailure, in, r.scope); err != nil {
 		r.l.opt.Logger.Warn("hooks after a failed tool call could not be run", "toolCallId", r.call.ToolCallID, "error", err)
 	}
 }

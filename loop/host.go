@@ -84,7 +84,7 @@ func (h *toolHost) record() {
 	h.index++
 	h.last = time.Now()
 	h.mu.Unlock()
-	err := h.r.emit(func(tx *session.Tx, _ *state.Thread) {
+	err := h.r.emitWhileRunning(func(tx *session.Tx, _ *state.Thread) {
 		tx.Emit(event.Event{Type: event.TypeToolProgress, Scope: h.r.scope, Payload: p})
 	})
 	if err != nil && !errors.Is(err, errMoved) {

@@ -25,10 +25,10 @@ type inheritedRollback struct {
 
 type inheritedFile struct{ path, sessionID string }
 
-// behind finds what a fork gives up to go back to an inherited turn, which stays, or
+// findInherited finds what a fork gives up to go back to an inherited turn, which stays, or
 // to its very beginning. It reads from the fork backwards through the sessions that
 // the history is of, as far as needed.
-func (l *Loop) behind(ctx context.Context, origin *event.ForkPoint, toTurn string) (*inheritedRollback, error) {
+func (l *Loop) findInherited(ctx context.Context, origin *event.ForkPoint, toTurn string) (*inheritedRollback, error) {
 	g := &inheritedRollback{}
 	for range maxForks {
 		c := historySegment{at: *origin, toTurn: toTurn, gone: map[string]bool{}, inherited: g}

@@ -297,13 +297,13 @@ func (l *Loop) Close(ctx context.Context) error {
 // closeProcesses ends the processes in the background at once, the others with
 // their calls.
 func (l *Loop) closeProcesses(ctx context.Context) error {
-	for _, info := range l.processes().List() {
-		if p := l.processes().Get(info.ProcessID); info.Background && p != nil {
+	for _, info := range l.processManager().List() {
+		if p := l.processManager().Get(info.ProcessID); info.Background && p != nil {
 			l.wg.Go(func() { _ = p.Terminate(ctx, time.Second) }) // its follower records how it ended
 		}
 	}
 	l.wg.Wait()
-	return l.processes().Close(context.WithoutCancel(ctx))
+	return l.processManager().Close(context.WithoutCancel(ctx))
 }
 
 // Committed implements [session.Observer]: it wakes the threads that may have
@@ -319,7 +319,7 @@ func (l *Loop) Committed(sessionID string, facts []event.Event) {
 			continue
 		}
 		if endsSpawn(&facts[i]) {
-			l.wake(key{sessionID, facts[i].ThreadID}, nil)
+			l.wakeThread(key{sessionID, facts[i].ThreadID}, nil)
 			continue
 		}
 		switch facts[i].Type { //nolint:exhaustive // the rest gives a thread nothing to do
@@ -327,13 +327,13 @@ func (l *Loop) Committed(sessionID string, facts []event.Event) {
 			l.wakeAfter(facts[i].RequestID, key{sessionID, facts[i].ThreadID})
 		case event.TypeTurnSteered, event.TypeActionResolved, event.TypeThreadUpdated,
 			event.TypeHistoryRollbackCompleted:
-			l.wake(key{sessionID, facts[i].ThreadID}, nil)
+			l.wakeThread(key{sessionID, facts[i].ThreadID}, nil)
 		case event.TypeContextCompactionStarted:
 			if p, ok := facts[i].Payload.(*event.CompactionStarted); ok && p.Trigger == "requested" {
-				l.wake(key{sessionID, facts[i].ThreadID}, nil)
+				l.wakeThread(key{sessionID, facts[i].ThreadID}, nil)
 			}
 		case event.TypeTurnInterruptRequested:
-			l.wake(key{sessionID, facts[i].ThreadID}, errInterrupted)
+			l.wakeThread(key{sessionID, facts[i].ThreadID}, errInterrupted)
 		case event.TypeChannelDisconnected:
 			l.committedChannel(sessionID, &facts[i])
 		}
@@ -346,9 +346,9 @@ func archives(e *event.Event) bool {
 	return ok && p.Status == "archived"
 }
 
-// wake makes the loop look at the thread. What is under way is stopped if there is
+// wakeThread makes the loop look at the thread. What is under way is stopped if there is
 // a cause.
-func (l *Loop) wake(k key, cause error) {
+func (l *Loop) wakeThread(k key, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wakeLocked(k, cause)
@@ -366,44 +366,44 @@ func (l *Loop) wakeLocked(k key, cause error) {
 		return
 	}
 	l.runners[k] = &runner{}
-	l.wg.Go(func() { l.run(k) })
+	l.wg.Go(func() { l.runThread(k) })
 }
 
-// run works on a thread until it has nothing to do.
-func (l *Loop) run(k key) {
+// runThread works on a thread until it has nothing to do.
+func (l *Loop) runThread(k key) {
 	roomy(false)
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
 	case <-l.ctx.Done():
-		l.leave(k)
+		l.leaveThread(k)
 		return
 	}
 	for l.ctx.Err() == nil {
-		done, err := l.step(k)
+		done, err := l.stepThread(k)
 		if done || moved(err) {
 			// What the thread was found in may have come of facts that were never stored.
-			if failed := l.settle(k); failed != nil {
+			if failed := l.awaitPending(k); failed != nil {
 				done, err = false, failed
 			}
 		}
 		if err != nil && !moved(err) && !l.giveUp(k, err) {
-			l.leave(k)
+			l.leaveThread(k)
 			return
 		}
 		if done && l.leaveIfQuiet(k) {
 			return
 		}
 	}
-	l.leave(k)
+	l.leaveThread(k)
 }
 
 // moved says that the thread is to be looked at again: its next effect is another
 // one, or an interrupt came in between.
 func moved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, context.Canceled) }
 
-// leave ends the work on a thread.
-func (l *Loop) leave(k key) {
+// leaveThread ends the work on a thread.
+func (l *Loop) leaveThread(k key) {
 	l.mu.Lock()
 	delete(l.runners, k)
 	l.mu.Unlock()
@@ -423,8 +423,8 @@ func (l *Loop) leaveIfQuiet(k key) bool {
 	return true
 }
 
-// step does the thread's next effect; done says that there is none.
-func (l *Loop) step(k key) (done bool, err error) {
+// stepThread does the thread's next effect; done says that there is none.
+func (l *Loop) stepThread(k key) (done bool, err error) {
 	l.mu.Lock()
 	l.runners[k].again = false
 	l.mu.Unlock()
@@ -446,7 +446,7 @@ func (l *Loop) step(k key) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l.alarm(k, at)
+	l.setAlarm(k, at)
 	switch e := next.(type) {
 	case Nothing:
 		if left {
@@ -464,15 +464,15 @@ func (l *Loop) step(k key) (done bool, err error) {
 	case CheckOutput:
 		return false, l.checkOutput(k, e)
 	case Compact:
-		return false, l.compact(k, e)
+		return false, l.runCompaction(k, e)
 	case TellHooks:
 		return false, l.tellHooks(k, e)
 	case FinishTool:
-		return false, l.finish(k, e)
+		return false, l.finishTool(k, e)
 	case CompleteTurn:
 		return false, l.completeTurn(k, e)
 	default:
-		return false, l.record(k, e)
+		return false, l.recordEffect(k, e)
 	}
 }
 
@@ -490,14 +490,14 @@ func (l *Loop) beginsWithAFact(e Effect) bool {
 	}
 }
 
-// record appends the facts of an effect that needs nothing but the state.
-func (l *Loop) record(k key, e Effect) error {
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+// recordEffect appends the facts of an effect that needs nothing but the state.
+func (l *Loop) recordEffect(k key, e Effect) error {
+	return l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
 		switch e := e.(type) {
 		case FinishTool:
 			finishTool(tx, t, e)
 		case Fallback:
-			l.fallback(tx, t, e)
+			l.emitFallback(tx, t, e)
 		case FailTurn:
 			l.emitTurnFailed(tx, t, e)
 		case CancelTurn:
@@ -511,9 +511,9 @@ func (l *Loop) record(k key, e Effect) error {
 	})
 }
 
-// emit appends facts if the effect is still the next one, at the time that the facts
+// emitIfNext appends facts if the effect is still the next one, at the time that the facts
 // carry: so it is for a replay too.
-func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
+func (l *Loop) emitIfNext(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
 	return l.m.Emit(l.ctx, k.session, event.ByLoop, func(tx *session.Tx) error {
 		if l.opt.Policy.Next(tx.State, k.thread, tx.Now()) != e {
 			return errMoved
@@ -525,7 +525,7 @@ func (l *Loop) emit(k key, e Effect, decide func(*session.Tx, *state.Thread) err
 // emitSoon is emit for facts that nothing outside depends on: those of the next
 // effect take them along.
 func (l *Loop) emitSoon(k key, e Effect, decide func(*session.Tx, *state.Thread) error) error {
-	return l.soon(l.ctx, k, func(tx *session.Tx) error {
+	return l.decideSoon(l.ctx, k, func(tx *session.Tx) error {
 		if l.opt.Policy.Next(tx.State, k.thread, tx.Now()) != e {
 			return errMoved
 		}
@@ -533,8 +533,8 @@ func (l *Loop) emitSoon(k key, e Effect, decide func(*session.Tx, *state.Thread)
 	})
 }
 
-// soon decides facts and remembers that they are under way.
-func (l *Loop) soon(ctx context.Context, k key, decide func(*session.Tx) error) error {
+// decideSoon decides facts and remembers that they are under way.
+func (l *Loop) decideSoon(ctx context.Context, k key, decide func(*session.Tx) error) error {
 	wait, err := l.m.EmitSoon(ctx, k.session, event.ByLoop, decide)
 	if wait != nil {
 		l.mu.Lock()
@@ -544,8 +544,8 @@ func (l *Loop) soon(ctx context.Context, k key, decide func(*session.Tx) error) 
 	return err
 }
 
-// settle waits for the facts that are under way.
-func (l *Loop) settle(k key) error {
+// awaitPending waits for the facts that are under way.
+func (l *Loop) awaitPending(k key) error {
 	l.mu.Lock()
 	wait := l.runners[k].soon
 	l.runners[k].soon = nil
@@ -572,9 +572,9 @@ func (l *Loop) interruptible(life context.Context, k key) (context.Context, func
 	}
 }
 
-// ours remembers which calls this process makes, so that recovery doesn't take
+// markOwnCall remembers which calls this process makes, so that recovery doesn't take
 // one of them for a call that was cut off.
-func (l *Loop) ours(id string, on bool) {
+func (l *Loop) markOwnCall(id string, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if on {

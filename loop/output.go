@@ -16,7 +16,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	var at position
 	var step int64
 	last := false // no call is left
-	if err := l.still(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
+	if err := l.viewIfNext(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
 		at, step = positionOf(s, t), t.Active.Step
 		last = step >= l.opt.Policy.maxSteps(t.Active)
 	}); err != nil {
@@ -35,7 +35,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 			return err
 		}
 	}
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+	return l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
 		switch {
 		case complaint == "":
 			l.emitTurnCompleted(tx, t, "end_turn", value)

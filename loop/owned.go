@@ -22,16 +22,16 @@ func (r *toolRun) emitOwned(tx *session.Tx) {
 	case kind == toolkind.PresentPlan:
 		r.leavePlan(tx)
 	case kind == toolkind.SpawnAgent && r.l.opt.Subagents:
-	case r.client() != nil:
-		r.askClient(tx, r.client())
+	case r.clientTool() != nil:
+		r.askClient(tx, r.clientTool())
 	default:
 		r.emitFailed(tx, tool.Errorf(tool.Unavailable, "%s is not available in this runtime", r.entry.Info.ToolName))
 	}
 }
 
-// spawns reports whether a call stays open until a child ends: no goroutine runs
+// spawnsChild reports whether a call stays open until a child ends: no goroutine runs
 // it, and neither a restart nor an answer ends it.
-func (l *Loop) spawns(c *state.ToolCall) bool {
+func (l *Loop) spawnsChild(c *state.ToolCall) bool {
 	return l.opt.Subagents && toolkind.Of(c.ToolName) == toolkind.SpawnAgent
 }
 

@@ -74,7 +74,7 @@ func (r *toolRun) leavePlan(tx *session.Tx) {
 	if mode == permission.ModePlan {
 		mode = chosenMode(a)
 		tx.Emit(r.planLeft(tx, t, mode, a))
-		tx.Emit(event.Event{Type: event.TypeToolCatalogResolved, Scope: catalogueScope(t), Payload: r.offer(tx, t, mode)})
+		tx.Emit(event.Event{Type: event.TypeToolCatalogResolved, Scope: catalogueScope(t), Payload: r.offerTools(tx, t, mode)})
 	}
 	says := "The plan was approved"
 	if a.DecisionReason != "" {
@@ -127,8 +127,8 @@ func catalogueScope(t *state.Thread) event.Scope {
 	return scope
 }
 
-// offer is what the model is offered from now on.
-func (r *toolRun) offer(tx *session.Tx, t *state.Thread, mode string) *event.ToolCatalogResolved {
+// offerTools is what the model is offered from now on.
+func (r *toolRun) offerTools(tx *session.Tx, t *state.Thread, mode string) *event.ToolCatalogResolved {
 	sel := r.l.selectionIn(mode, tx.State, t, t.Active)
 	sel.Planning = false
 	p := preparation{inventory: r.l.opt.Tools.Resolve(sel)}

@@ -46,14 +46,14 @@ func grantsOf(s *state.Session) []permission.Grant {
 	return out
 }
 
-// selection says which tools a turn may use, and how each stands.
-func (l *Loop) selection(s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
+// toolSelection says which tools a turn may use, and how each stands.
+func (l *Loop) toolSelection(s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
 	return l.selectionIn(l.modeOf(s, t, turn), s, t, turn)
 }
 
 func (l *Loop) selectionIn(mode string, s *state.Session, t *state.Thread, turn *state.Turn) tool.Selection {
 	sel := tool.Selection{
-		Escalate: l.mayEscalate(mode), Planning: l.mayPlan(mode, t, turn), Policy: l.standing(mode, l.rulesOf(s)), Extra: expectedTools(s, l.opt.Clock()),
+		Escalate: l.mayEscalate(mode), Planning: l.mayPlan(mode, t, turn), Policy: l.policyOf(mode, l.rulesOf(s)), Extra: expectedTools(s, l.opt.Clock()),
 	}
 	if turn != nil && turn.Options != nil {
 		sel.Tools = turn.Options.Tools
@@ -71,8 +71,8 @@ func (l *Loop) selectionIn(mode string, s *state.Session, t *state.Thread, turn 
 	return sel
 }
 
-// standing says how each tool stands under a policy.
-func (l *Loop) standing(mode string, rules []event.PolicyRule) func(event.ToolInfo) (policy, reason string) {
+// policyOf says how each tool stands under a policy.
+func (l *Loop) policyOf(mode string, rules []event.PolicyRule) func(event.ToolInfo) (policy, reason string) {
 	return func(info event.ToolInfo) (string, string) {
 		if e, ok := l.opt.Tools.Get(info.ToolName); ok {
 			if a, ok := e.Tool.(tool.Availability); ok {
@@ -81,7 +81,7 @@ func (l *Loop) standing(mode string, rules []event.PolicyRule) func(event.ToolIn
 				}
 			}
 		}
-		return l.inventory(mode, rules, info)
+		return l.inventoryPolicy(mode, rules, info)
 	}
 }
 
@@ -92,9 +92,9 @@ type standingKey struct {
 	reads             bool
 }
 
-// inventory is [permission.Inventory], remembered for our own tools where no rules
+// inventoryPolicy is [permission.Inventory], remembered for our own tools where no rules
 // hold: a turn asks for each tool whenever the model calls one.
-func (l *Loop) inventory(mode string, rules []event.PolicyRule, info event.ToolInfo) (policy, reason string) {
+func (l *Loop) inventoryPolicy(mode string, rules []event.PolicyRule, info event.ToolInfo) (policy, reason string) {
 	if len(rules) > 0 || info.Policy != "" || (info.RuntimeOwner != "" && info.RuntimeOwner != "local") {
 		return permission.Inventory(mode, rules, info)
 	}

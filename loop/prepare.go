@@ -49,9 +49,9 @@ type contextFile struct {
 // workplace is where a turn works.
 type workplace struct{ root, cwd string }
 
-// gather collects what a turn needs: files of the workspace, tools, the size of
+// gatherPreparation collects what a turn needs: files of the workspace, tools, the size of
 // what was said so far. Nothing is recorded yet.
-func (l *Loop) gather(k key, turnID string) (*preparation, error) {
+func (l *Loop) gatherPreparation(k key, turnID string) (*preparation, error) {
 	p := &preparation{}
 	var sel tool.Selection
 	if err := l.m.View(l.ctx, k.session, func(s *state.Session) error {
@@ -63,7 +63,7 @@ func (l *Loop) gather(k key, turnID string) (*preparation, error) {
 		w := l.workplace(s, t, turn)
 		p.root, p.cwd, p.position = w.root, w.cwd, positionOf(s, t)
 		p.rules = l.rulesOf(s)
-		sel = l.selection(s, t, turn)
+		sel = l.toolSelection(s, t, turn)
 		return nil
 	}); err != nil {
 		return nil, err
@@ -163,9 +163,9 @@ func fileErrorReason(err error) string {
 	return err.Error()
 }
 
-// prepare records the turn's context, tools and model. configurationRef is the
+// emitPrepared records the turn's context, tools and model. configurationRef is the
 // configuration's if no fact of the same decision names it.
-func (l *Loop) prepare(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation, configurationRef string) {
+func (l *Loop) emitPrepared(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation, configurationRef string) {
 	scope := scopeOf(t, turn)
 	conf, resting := l.Configuration(), l.limiter.Resting()
 	ask := conf.Ask(tx.State, t, turn, resting, tx.Now())
@@ -266,8 +266,8 @@ func (p *preparation) catalogue(tx *session.Tx, t *state.Thread) *event.ToolCata
 	return out
 }
 
-// fallback chooses the next model of the chain.
-func (l *Loop) fallback(tx *session.Tx, t *state.Thread, e Fallback) {
+// emitFallback chooses the next model of the chain.
+func (l *Loop) emitFallback(tx *session.Tx, t *state.Thread, e Fallback) {
 	turn, resting := t.Active, l.limiter.Resting()
 	next, ok := l.Configuration().FallbackFor(tx.State, t, e.Cause, resting, tx.Now())
 	if !ok {
@@ -279,8 +279,8 @@ func (l *Loop) fallback(tx *session.Tx, t *state.Thread, e Fallback) {
 	tx.Emit(event.Event{Type: event.TypeRoutingFallbackApplied, Scope: scopeOf(t, turn), Payload: p})
 }
 
-// model finds a model that was chosen.
-func (l *Loop) model(provider, name string) (model.Info, model.Provider, error) {
+// findModel finds a model that was chosen.
+func (l *Loop) findModel(provider, name string) (model.Info, model.Provider, error) {
 	for _, i := range l.offer.Load().Models {
 		if i.Provider == provider && i.Model == name {
 			if p := l.providers[provider]; p != nil {
@@ -294,15 +294,15 @@ func (l *Loop) model(provider, name string) (model.Info, model.Provider, error) 
 // errNoModel says that a model was chosen that the configuration has no more.
 var errNoModel = errors.New("loop: the model is no longer configured")
 
-// reroute chooses another model for a turn whose model is gone from the
+// rerouteTurn chooses another model for a turn whose model is gone from the
 // configuration since it was chosen.
-func (l *Loop) reroute(k key, decided Effect, turnID string) error {
-	p, err := l.gather(k, turnID)
+func (l *Loop) rerouteTurn(k key, decided Effect, turnID string) error {
+	p, err := l.gatherPreparation(k, turnID)
 	if err != nil {
 		return err
 	}
-	return l.emit(k, decided, func(tx *session.Tx, t *state.Thread) error {
-		l.prepare(tx, t, t.Active, p, l.configurationRef(tx))
+	return l.emitIfNext(k, decided, func(tx *session.Tx, t *state.Thread) error {
+		l.emitPrepared(tx, t, t.Active, p, l.configurationRef(tx))
 		return nil
 	})
 }

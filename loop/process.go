@@ -20,16 +20,16 @@ import (
 	"agentd/tool/toolkind"
 )
 
-// processes returns what runs commands. A runtime that never needs it doesn't pay for
+// processManager returns what runs commands. A runtime that never needs it doesn't pay for
 // finding out what the kernel offers.
-func (l *Loop) processes() *process.Manager {
+func (l *Loop) processManager() *process.Manager {
 	l.commands.Store(true)
 	return l.opt.Processes()
 }
 
 // confinement is what would confine a command, as the permission is decided by it.
 func (l *Loop) confinement(w workplace) permission.Sandbox {
-	p, err := l.plan(w, false, false)
+	p, err := l.planCommand(w, false, false)
 	if err != nil {
 		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}
 	}
@@ -44,9 +44,9 @@ func (l *Loop) confinement(w workplace) permission.Sandbox {
 	}
 }
 
-// boundary is the boundary of a call that may change something; nil for one that
+// callBoundary is the boundary of a call that may change something; nil for one that
 // only reads.
-func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
+func (l *Loop) callBoundary(r *toolRun) *event.SandboxApplied {
 	info, kind := &r.entry.Info, r.entry.Kind()
 	if b, ok := r.entry.Tool.(tool.Bounded); ok {
 		return b.Boundary()
@@ -69,7 +69,7 @@ func (l *Loop) boundary(r *toolRun) *event.SandboxApplied {
 
 // commandBoundary is the boundary that a command in that place gets under rules.
 func (l *Loop) commandBoundary(w workplace, rules []event.PolicyRule) *event.SandboxApplied {
-	p, err := l.plan(w, false, permission.NewGuard(rules, nil, nil) != nil)
+	p, err := l.planCommand(w, false, permission.NewGuard(rules, nil, nil) != nil)
 	if err != nil {
 		return NoBoundary(w.cwd, err.Error())
 	}
@@ -78,7 +78,7 @@ func (l *Loop) commandBoundary(w workplace, rules []event.PolicyRule) *event.San
 
 // commandBoundary is the boundary that a command of the call gets.
 func (r *toolRun) commandBoundary() *event.SandboxApplied {
-	p, err := r.plan(r.place.cwd)
+	p, err := r.planCall(r.place.cwd)
 	if err != nil {
 		return NoBoundary(r.place.cwd, err.Error())
 	}
@@ -140,7 +140,7 @@ type running struct {
 // in the ledger before any of its code runs, and what it changes is found.
 func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, error) {
 	l := h.r.l
-	plan, err := h.r.plan(c.Cwd)
+	plan, err := h.r.planCall(c.Cwd)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 	}
 	x := &running{l: l, k: h.r.k, scope: h.r.scope, id: l.m.NewID(event.PrefixProcess), text: map[string]*redacted{}, host: h}
 	x.scope.ProcessID = x.id
-	p, err := l.processes().Start(ctx, process.Spec{
+	p, err := l.processManager().Start(ctx, process.Spec{
 		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
 		Plan: plan, Env: h.r.processTrace(x.id), TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
 		Supervise: h.r.supervision(plan),
@@ -369,12 +369,12 @@ func (x *running) follow(p *process.Process) {
 	}
 }
 
-// reap looks for what is left of a session's processes after a restart.
-func (l *Loop) reap(ctx context.Context, sessionID string) []process.Fate {
+// reapProcesses looks for what is left of a session's processes after a restart.
+func (l *Loop) reapProcesses(ctx context.Context, sessionID string) []process.Fate {
 	var entries []process.Entry
 	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
 		for _, x := range s.Environment.Active {
-			if l.opt.Processes != nil && l.processes().Get(x.ProcessID) != nil {
+			if l.opt.Processes != nil && l.processManager().Get(x.ProcessID) != nil {
 				continue // this run's own
 			}
 			entries = append(entries, process.Entry{

@@ -15,15 +15,15 @@ import (
 	"agentd/state"
 )
 
-// reach finds a running process. One that is known and can't be reached any more
+// reachProcess finds a running process. One that is known and can't be reached any more
 // is a fault, and a warning in its session.
-func (l *Loop) reach(ctx context.Context, caller command.Caller, p command.Params, processID string) (string, *state.Process, *process.Process, error) {
+func (l *Loop) reachProcess(ctx context.Context, caller command.Caller, p command.Params, processID string) (string, *state.Process, *process.Process, error) {
 	sessionID, known, err := l.m.FindProcess(ctx, caller, processID)
 	if err != nil {
 		return "", nil, nil, err
 	}
 	if l.opt.Processes != nil {
-		if x := l.processes().Reach(processID); x != nil {
+		if x := l.processManager().Reach(processID); x != nil {
 			return sessionID, known, x, nil
 		}
 	}
@@ -63,7 +63,7 @@ func processScope(s *state.Session, x *state.Process) event.Scope {
 
 // writeStdin writes to a process. The same key again doesn't write twice.
 func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command.WriteProcessStdin) (*command.WriteProcessStdinResult, error) {
-	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
+	sessionID, known, x, err := l.reachProcess(ctx, caller, p, p.ProcessID)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func inputFault(err error) error {
 }
 
 func (l *Loop) resizeProcess(ctx context.Context, caller command.Caller, p *command.ResizeProcess) (*command.ProcessResult, error) {
-	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
+	sessionID, known, x, err := l.reachProcess(ctx, caller, p, p.ProcessID)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ const terminateGrace = 2 * time.Second
 
 // terminateProcess ends a process and all that it started.
 func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *command.TerminateProcess) (*command.ProcessResult, error) {
-	sessionID, known, x, err := l.reach(ctx, caller, p, p.ProcessID)
+	sessionID, known, x, err := l.reachProcess(ctx, caller, p, p.ProcessID)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	}
 	reason := l.redactText(p.Reason)
 	// Whichever goroutine records the end first, the fact names the requester.
-	l.stopping(p.ProcessID, &stop{reason, session.ActorOf(caller)})
-	defer l.stopping(p.ProcessID, nil)
+	l.noteStopping(p.ProcessID, &stop{reason, session.ActorOf(caller)})
+	defer l.noteStopping(p.ProcessID, nil)
 	if err := x.Terminate(ctx, grace); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the process could not be ended")
 	}
@@ -167,8 +167,8 @@ type stop struct {
 	by     *event.Actor
 }
 
-// stopping notes who is ending a process; nil takes the note away.
-func (l *Loop) stopping(processID string, s *stop) {
+// noteStopping notes who is ending a process; nil takes the note away.
+func (l *Loop) noteStopping(processID string, s *stop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s == nil {

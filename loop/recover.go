@@ -38,7 +38,7 @@ func (l *Loop) TakeUp(ctx context.Context, sessionID string) error {
 }
 
 func (l *Loop) recover(ctx context.Context, sessionID string) error {
-	fates := l.reap(ctx, sessionID)
+	fates := l.reapProcesses(ctx, sessionID)
 	var threads []string
 	err := l.m.Emit(ctx, sessionID, event.ByLoop, func(tx *session.Tx) error {
 		threads = threads[:0]
@@ -72,7 +72,7 @@ func (l *Loop) recover(ctx context.Context, sessionID string) error {
 		return err
 	}
 	for _, id := range threads {
-		l.wake(key{sessionID, id}, nil)
+		l.wakeThread(key{sessionID, id}, nil)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (l *Loop) leftAlone(s *state.Session, threadID string) bool {
 
 // lostTool reports whether a call is recorded as running but no goroutine runs it.
 func (l *Loop) lostTool(c *state.ToolCall) bool {
-	return c.Status == state.ToolRunning && c.ActionID == "" && !l.isOurs(c.ToolCallID) && !l.spawns(c)
+	return c.Status == state.ToolRunning && c.ActionID == "" && !l.isOurs(c.ToolCallID) && !l.spawnsChild(c)
 }
 
 // recoverThread records the end of what was in flight. A turn that lost something

@@ -38,9 +38,9 @@ func (o *Outputs) defaults() {
 	}
 }
 
-// succeeded records a result.
-func (r *toolRun) succeeded(ctx context.Context, res *tool.Result) error {
-	r.after(ctx, res)
+// recordResult records a result.
+func (r *toolRun) recordResult(ctx context.Context, res *tool.Result) error {
+	r.runPostHooks(ctx, res)
 	changed, kept := r.host.changes(ctx, res.Changed)
 	return r.emitResult(func(tx *session.Tx, t *state.Thread) {
 		for _, b := range kept {
@@ -105,16 +105,16 @@ func (r *toolRun) emitOutput(tx *session.Tx, p *event.ToolResult, res *tool.Resu
 	}
 }
 
-// failed records a call without a result. What it gave before it failed is kept.
+// recordFailure records a call without a result. What it gave before it failed is kept.
 // A boundary that was hit is a fact of its own, and in mode on_failure a question.
-func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) error {
+func (r *toolRun) recordFailure(ctx context.Context, err error, partial *tool.Result) error {
 	var failed *tool.Error
 	if !errors.As(err, &failed) {
 		failed = tool.Errorf(tool.Execution, "%v", err)
 	}
 	r.afterFailure(ctx, failed)
 	changed, kept := r.host.changes(ctx, nil)
-	return r.emit(func(tx *session.Tx, t *state.Thread) {
+	return r.emitWhileRunning(func(tx *session.Tx, t *state.Thread) {
 		for _, b := range kept {
 			tx.Keep(b)
 		}
@@ -125,7 +125,7 @@ func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) e
 		}
 		if failed.Category == tool.SandboxViolation {
 			r.emitViolation(tx, failed)
-			if r.l.modeOf(tx.State, t, t.Active) == permission.ModeOnFailure && !r.l.opt.NobodyToAsk && !r.outside && r.liftable(failed) {
+			if r.l.modeOf(tx.State, t, t.Active) == permission.ModeOnFailure && !r.l.opt.NobodyToAsk && !r.outside && r.worksOutside(failed) {
 				r.askOutside(tx, t, failed)
 				return
 			}
@@ -140,9 +140,9 @@ func (r *toolRun) failed(ctx context.Context, err error, partial *tool.Result) e
 	})
 }
 
-// liftable reports whether the call would work outside of the sandbox: a command
+// worksOutside reports whether the call would work outside of the sandbox: a command
 // would wherever its workspace is still there, a file tool stays in the workspace.
-func (r *toolRun) liftable(err *tool.Error) bool {
+func (r *toolRun) worksOutside(err *tool.Error) bool {
 	return err.Liftable || r.entry.Kind() == toolkind.Shell && err.Boundary != "workspace"
 }
 
@@ -159,10 +159,10 @@ func (r *toolRun) emitViolation(tx *session.Tx, err *tool.Error) {
 
 // askOutside asks whether the call may run again without the sandbox.
 func (r *toolRun) askOutside(tx *session.Tx, t *state.Thread, err *tool.Error) {
-	q := r.question(tx, t)
+	q := r.permissionQuestion(tx, t)
 	q.Outside = true
 	d := permission.Decide(q)
-	p := r.l.clean(d.PermissionEvaluated)
+	p := r.l.redactDecision(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
 	if d.Decision != permission.Ask {
 		r.emitEvaluated(tx, &p)
@@ -171,5 +171,5 @@ func (r *toolRun) askOutside(tx *session.Tx, t *state.Thread, err *tool.Error) {
 	}
 	p.ApprovalActionID = tx.NewID(event.PrefixAction)
 	r.emitEvaluated(tx, &p)
-	r.ask(tx, "sandbox_escape", "the call hit the sandbox ("+err.Message+"); it can only succeed outside of it", &d, &p)
+	r.emitAction(tx, "sandbox_escape", "the call hit the sandbox ("+err.Message+"); it can only succeed outside of it", &d, &p)
 }

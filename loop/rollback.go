@@ -45,8 +45,8 @@ func (l *Loop) rollbackThread(ctx context.Context, caller command.Caller, p *com
 		policy = "keep"
 	}
 	id := l.m.NewID(event.PrefixRollback)
-	l.ours(id, true)
-	defer l.ours(id, false)
+	l.markOwnCall(id, true)
+	defer l.markOwnCall(id, false)
 	intent := *p
 	intent.IdempotencyKey = "" // the key belongs to the outcome
 	if _, err := session.Write(ctx, l.m, caller, &intent, p.SessionID, event.BySession, func(tx *session.Tx) (*struct{}, error) {
@@ -123,7 +123,7 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 	}
 	if origin != nil && b.baseline == 0 {
 		var err error
-		if b.inherited, err = l.behind(ctx, origin, b.toTurn); err != nil {
+		if b.inherited, err = l.findInherited(ctx, origin, b.toTurn); err != nil {
 			return nil, err
 		}
 	}
@@ -328,7 +328,7 @@ func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
 		}
 		b := &takenBack{root: root, toTurn: r.ToTurnID, baseline: r.BaselineSequence}
 		if origin := origins[r.ThreadID]; r.Origin != nil && origin != nil {
-			if b.inherited, err = l.behind(ctx, origin, r.ToTurnID); err != nil {
+			if b.inherited, err = l.findInherited(ctx, origin, r.ToTurnID); err != nil {
 				return err
 			}
 		}

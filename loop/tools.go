@@ -64,20 +64,20 @@ type toolRun struct {
 func (l *Loop) runTools(k key, e RunTools) error {
 	ctx, done := l.interruptible(l.tools, k)
 	defer done()
-	runs, err := l.requested(ctx, k, e)
+	runs, err := l.collectRequested(ctx, k, e)
 	if err != nil {
 		return err
 	}
 	l.oursAll(runs, true)
 	defer l.oursAll(runs, false)
 	for _, r := range runs {
-		if err := r.consult(ctx); err != nil {
+		if err := r.consultHooks(ctx); err != nil {
 			return err
 		}
 	}
-	if err := l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
+	if err := l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
 		for _, r := range runs {
-			r.judge(tx, t)
+			r.judgeCall(tx, t)
 		}
 		return nil
 	}); err != nil {
@@ -90,7 +90,7 @@ func (l *Loop) runTools(k key, e RunTools) error {
 			r.alone = len(runs) == 1
 			wg.Go(func() {
 				roomy(false)
-				errs[i] = r.run(ctx)
+				errs[i] = r.runCall(ctx)
 			})
 		}
 	}
@@ -101,12 +101,12 @@ func (l *Loop) runTools(k key, e RunTools) error {
 // oursAll remembers that this process carries calls out.
 func (l *Loop) oursAll(runs []*toolRun, on bool) {
 	for _, r := range runs {
-		l.ours(r.call.ToolCallID, on)
+		l.markOwnCall(r.call.ToolCallID, on)
 	}
 }
 
-// requested collects the calls of a group that are to be judged or run.
-func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, error) {
+// collectRequested collects the calls of a group that are to be judged or run.
+func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools) ([]*toolRun, error) {
 	var runs []*toolRun
 	var at position
 	var inv *tool.Inventory
@@ -117,7 +117,7 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 			return errMoved
 		}
 		at, offered = positionOf(s, t), t.Inventory
-		inv = l.opt.Tools.Resolve(l.selection(s, t, t.Active))
+		inv = l.opt.Tools.Resolve(l.toolSelection(s, t, t.Active))
 		w, given := l.workplace(s, t, t.Active), credentialsOf(s)
 		for _, c := range t.Active.Tools[e.From:e.To] {
 			if l.opt.Policy.ended(c) || c.Status == state.ToolRunning || c.Decision == permission.Ask {
@@ -145,8 +145,8 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 			return nil, fmt.Errorf("loop: no model requested tool call %s", r.call.ToolCallID)
 		}
 		r.request, r.input = request, request.Arguments
-		r.check(inv)
-		r.absent(offered)
+		r.checkCall(inv)
+		r.explainMissingTool(offered)
 		if toolkind.Of(r.request.ToolName) == toolkind.Shell && l.opt.Processes != nil {
 			r.guard.prepare(r.place.root)
 		}
@@ -154,8 +154,8 @@ func (l *Loop) requested(ctx context.Context, k key, e RunTools) ([]*toolRun, er
 	return runs, nil
 }
 
-// check finds the tool and checks the input against its schema.
-func (r *toolRun) check(inv *tool.Inventory) {
+// checkCall finds the tool and checks the input against its schema.
+func (r *toolRun) checkCall(inv *tool.Inventory) {
 	if len(r.input) == 0 && r.request.ArgumentsRef == "" {
 		r.input = event.Raw("{}")
 	}
@@ -174,7 +174,7 @@ func (r *toolRun) check(inv *tool.Inventory) {
 		err = tool.CheckPath(entry.Info.ToolName, r.place.root, r.place.cwd, r.input, resolveBelow(r.place.root))
 	}
 	if err != nil {
-		r.refuse(err)
+		r.refuseCall(err)
 	}
 }
 
@@ -223,20 +223,20 @@ func notEscalated(mode string) string {
 // mayEscalate reports whether calls may ask to run outside of the sandbox.
 func (l *Loop) mayEscalate(mode string) bool { return l.Configuration().mayEscalate(mode) }
 
-// escalation says that there is a sandbox that a call could ask to leave.
-func (l *Loop) escalation() bool {
+// offersEscalation says that there is a sandbox that a call could ask to leave.
+func (l *Loop) offersEscalation() bool {
 	return l.opt.Processes != nil && l.opt.Sandbox.Mode != sandbox.DangerFullAccess
 }
 
-func (r *toolRun) refuse(err error) {
+func (r *toolRun) refuseCall(err error) {
 	if !errors.As(err, &r.refused) {
 		r.refused = tool.Errorf(tool.Execution, "%v", err)
 	}
 }
 
-// judge decides on one call and records what follows: it starts, it is asked
+// judgeCall decides on one call and records what follows: it starts, it is asked
 // about, or it is refused.
-func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
+func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
 	r.started, r.decision = false, nil
 	switch {
 	case r.refused != nil && r.refused.Category != tool.HookBlocked:
@@ -247,14 +247,14 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 		return
 	case r.call.Decision == permission.Allow:
 		// A person was asked and allowed it, or gave what it lacked.
-		if r.revoked(tx, t) {
+		if r.wasRevoked(tx, t) {
 			return
 		}
 	case r.call.Decision == "":
-		d := permission.Decide(r.question(tx, t))
+		d := permission.Decide(r.permissionQuestion(tx, t))
 		r.decision = &d
 	default:
-		r.emitFailed(tx, r.refusal(tx))
+		r.emitFailed(tx, r.permissionRefusal(tx))
 		return
 	}
 	if d := r.decision; d != nil {
@@ -274,14 +274,14 @@ func (r *toolRun) judge(tx *session.Tx, t *state.Thread) {
 	r.emitStart(tx)
 }
 
-// question is what has to be decided about the call.
-func (r *toolRun) question(tx *session.Tx, t *state.Thread) permission.Question {
+// permissionQuestion is what has to be decided about the call.
+func (r *toolRun) permissionQuestion(tx *session.Tx, t *state.Thread) permission.Question {
 	return r.questionOf(tx.State, t, tx.Now())
 }
 
 func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
 	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
-	r.confined = Confinement{Sandbox: r.l.confinement(r.place), Bounds: r.l.bounds(r.place.root)}
+	r.confined = Confinement{Sandbox: r.l.confinement(r.place), Bounds: r.l.workspaceBounds(r.place.root)}
 	r.disk = newLookups(r.l.callFiles(r.place.root, r.l.rulesOf(s)))
 	return r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
 }
@@ -294,7 +294,7 @@ func (r *toolRun) emitEvaluated(tx *session.Tx, p *event.PermissionEvaluated) {
 
 // emitDecision records the decision and, if a person has to be asked, the request.
 func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
-	p := r.l.clean(d.PermissionEvaluated)
+	p := r.l.redactDecision(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
 	if d.Decision == permission.Ask && r.refused == nil {
 		p.ApprovalActionID = tx.NewID(event.PrefixAction)
@@ -314,8 +314,8 @@ func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	}
 }
 
-// clean takes secrets out of a decision: all that it says may quote the call.
-func (l *Loop) clean(p event.PermissionEvaluated) event.PermissionEvaluated {
+// redactDecision takes secrets out of a decision: all that it says may quote the call.
+func (l *Loop) redactDecision(p event.PermissionEvaluated) event.PermissionEvaluated {
 	p.Scope, _ = l.redactJSON(p.Scope)
 	p.DecisionReason = l.redactText(p.DecisionReason)
 	p.Impact = l.redactText(p.Impact)
@@ -342,7 +342,7 @@ func (r *toolRun) emitStart(tx *session.Tx) {
 	if r.call.Decision == permission.Allow {
 		policy = "asked"
 	}
-	if p := r.l.boundary(r); p != nil {
+	if p := r.l.callBoundary(r); p != nil {
 		tx.Emit(event.Event{Type: event.TypeSandboxApplied, Scope: r.scope, Payload: p})
 		if policy == "allowed" && p.Mode != "none" && p.Mode != "danger_full_access" {
 			policy = "sandboxed"
@@ -357,7 +357,7 @@ func (r *toolRun) emitStart(tx *session.Tx) {
 		IsReadOnly: info.IsReadOnly, IsDestructive: info.IsDestructive, InterruptBehavior: info.InterruptBehavior,
 		AttemptCount: r.call.Attempts + 1,
 	}})
-	if r.entry.Kind().LoopOwned() || r.client() != nil {
+	if r.entry.Kind().LoopOwned() || r.clientTool() != nil {
 		r.emitOwned(tx)
 		return
 	}
@@ -378,9 +378,9 @@ func (r *toolRun) emitFailed(tx *session.Tx, err *tool.Error) {
 	tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: r.scope, Payload: p})
 }
 
-// run carries the call out and records how it ended.
-func (r *toolRun) run(group context.Context) error {
-	ctx, cancel := r.context(group)
+// runCall carries the call out and records how it ended.
+func (r *toolRun) runCall(group context.Context) error {
+	ctx, cancel := r.callContext(group)
 	defer cancel()
 	r.began = time.Now()
 	r.host = newToolHost(r)
@@ -400,25 +400,25 @@ func (r *toolRun) run(group context.Context) error {
 	case err == nil && res == nil:
 		err = tool.Errorf(tool.Execution, "%s returned neither a result nor an error", r.request.ToolName)
 	case err != nil && ctx.Err() != nil:
-		err = r.cut(ctx, err)
+		err = r.stopReason(ctx, err)
 	}
 	if err != nil {
-		return r.failed(ctx, err, res)
+		return r.recordFailure(ctx, err, res)
 	}
-	return r.succeeded(ctx, res)
+	return r.recordResult(ctx, res)
 }
 
-// context ends with the group's if the tool takes an interrupt at once; others
+// callContext ends with the group's if the tool takes an interrupt at once; others
 // finish first.
-func (r *toolRun) context(group context.Context) (context.Context, context.CancelFunc) {
+func (r *toolRun) callContext(group context.Context) (context.Context, context.CancelFunc) {
 	if r.entry.Info.InterruptBehavior == "cancel" {
 		return context.WithCancel(group)
 	}
 	return context.WithCancel(context.WithoutCancel(group))
 }
 
-// cut says why a call was stopped.
-func (r *toolRun) cut(ctx context.Context, err error) error {
+// stopReason says why a call was stopped.
+func (r *toolRun) stopReason(ctx context.Context, err error) error {
 	var failed *tool.Error
 	if errors.As(err, &failed) && failed.Category != tool.Interrupted && failed.Category != tool.Execution {
 		return err
@@ -430,22 +430,22 @@ func (r *toolRun) cut(ctx context.Context, err error) error {
 	return tool.Errorf(category, "%v", context.Cause(ctx))
 }
 
-// emit records facts of the call while it runs.
-func (r *toolRun) emit(facts func(*session.Tx, *state.Thread)) error {
-	return r.l.m.Emit(context.WithoutCancel(r.l.ctx), r.k.session, event.ByLoop, r.running(facts))
+// emitWhileRunning records facts of the call while it runs.
+func (r *toolRun) emitWhileRunning(facts func(*session.Tx, *state.Thread)) error {
+	return r.l.m.Emit(context.WithoutCancel(r.l.ctx), r.k.session, event.ByLoop, r.decideWhileRunning(facts))
 }
 
 // emitResult records the end of a call. What a call only read can be read again: its
 // result may wait for the next fact. What others changed is recorded at once.
 func (r *toolRun) emitResult(facts func(*session.Tx, *state.Thread)) error {
 	if r.alone && r.entry.Info.IsReadOnly {
-		return r.l.soon(context.WithoutCancel(r.l.ctx), r.k, r.running(facts))
+		return r.l.decideSoon(context.WithoutCancel(r.l.ctx), r.k, r.decideWhileRunning(facts))
 	}
-	return r.emit(facts)
+	return r.emitWhileRunning(facts)
 }
 
-// running is a decision that holds only while the call runs.
-func (r *toolRun) running(facts func(*session.Tx, *state.Thread)) func(*session.Tx) error {
+// decideWhileRunning is a decision that holds only while the call runs.
+func (r *toolRun) decideWhileRunning(facts func(*session.Tx, *state.Thread)) func(*session.Tx) error {
 	return func(tx *session.Tx) error {
 		t := tx.State.Thread(r.k.thread)
 		if t == nil || t.Active == nil || !isRunning(t.Active, r.call.ToolCallID) {

@@ -27,8 +27,8 @@ func (c *call) trace(t *state.Thread) {
 	c.req.TraceParent, c.req.TraceState = tr.Parent(), tr.State
 }
 
-// traced puts the trace of a turn into the context. A turn that is over has none.
-func (l *Loop) traced(ctx context.Context, k key, turnID string) context.Context {
+// withTrace puts the trace of a turn into the context. A turn that is over has none.
+func (l *Loop) withTrace(ctx context.Context, k key, turnID string) context.Context {
 	var tr event.Trace
 	err := l.m.View(ctx, k.session, func(s *state.Session) error {
 		if t := s.Thread(k.thread); t != nil {

@@ -36,7 +36,7 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 	if err := l.beforeTurn(k, e); err != nil {
 		return err
 	}
-	p, err := l.gather(k, e.TurnID)
+	p, err := l.gatherPreparation(k, e.TurnID)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 			Status: state.TurnRunning, AttemptCount: count, QueueWaitMs: tx.Now().Sub(turn.SubmittedAt).Milliseconds(),
 			ConfigurationRef: l.configurationRef(tx),
 		}})
-		l.prepare(tx, t, turn, p, "")
+		l.emitPrepared(tx, t, turn, p, "")
 		return nil
 	})
 }
@@ -252,12 +252,12 @@ func (l *Loop) endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status
 
 // prepareTurn prepares a turn that was started without.
 func (l *Loop) prepareTurn(k key, e Prepare) error {
-	p, err := l.gather(k, e.TurnID)
+	p, err := l.gatherPreparation(k, e.TurnID)
 	if err != nil {
 		return err
 	}
-	return l.emit(k, e, func(tx *session.Tx, t *state.Thread) error {
-		l.prepare(tx, t, t.Active, p, l.configurationRef(tx))
+	return l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
+		l.emitPrepared(tx, t, t.Active, p, l.configurationRef(tx))
 		return nil
 	})
 }

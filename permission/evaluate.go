@@ -118,7 +118,7 @@ func (a *analyser) parameter(n *syntax.ParamExp) {
 // operand is a side of a comparison by number: bash evaluates it.
 func (a *analyser) operand(n syntax.Node) {
 	if w, ok := n.(*syntax.Word); ok {
-		a.value(w)
+		a.arithmeticWord(w)
 	}
 }
 
@@ -135,15 +135,15 @@ func (a *analyser) arithmetic(e syntax.ArithmExpr) {
 		a.arithmetic(e.X)
 	case *syntax.Word:
 		if e != nil {
-			a.value(e)
+			a.arithmeticWord(e)
 		}
 	default:
 		a.doubtf("its arithmetic can't be followed")
 	}
 }
 
-// value is a word that is evaluated as arithmetic.
-func (a *analyser) value(w *syntax.Word) {
+// arithmeticWord is a word that is evaluated as arithmetic.
+func (a *analyser) arithmeticWord(w *syntax.Word) {
 	if lit := w.Lit(); lit != "" {
 		a.evaluatedName(lit)
 		return

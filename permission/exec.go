@@ -99,7 +99,7 @@ func (g *Guard) learnName(pattern *glob) {
 func (g *Guard) Judge(s Start) (Refusal, bool) {
 	a := newAnalyser("", 0, &effort{left: maxEffort, guessed: map[string]*Line{}})
 	a.certain = true
-	doubt := a.start(g, s, 0)
+	doubt := a.analyseStart(g, s, 0)
 	for i := range a.line.Commands {
 		c := &a.line.Commands[i]
 		for k := range g.rules {
@@ -128,21 +128,21 @@ func (r *rule) refuse(c *Command) Refusal {
 	return out
 }
 
-// start finds the commands that a start is, under every name that its program goes by.
+// analyseStart finds the commands that a start is, under every name that its program goes by.
 // It returns why that can't be told, if it can't.
-func (a *analyser) start(g *Guard, s Start, deep int) (doubt string) {
+func (a *analyser) analyseStart(g *Guard, s Start, deep int) (doubt string) {
 	var args []string
 	if len(s.Argv) > 0 {
 		args = s.Argv[1:]
 	}
 	if isLoader(path.Base(s.Path)) {
-		doubt = a.load(g, s, args, deep)
+		doubt = a.analyseLoader(g, s, args, deep)
 	}
 	for _, name := range g.namesOf(s) {
 		if sub, ok := strings.CutPrefix(name, "git-"); ok {
-			a.run(knownWords(slices.Concat([]string{"git", sub}, args)...), 0)
+			a.addCommand(knownWords(slices.Concat([]string{"git", sub}, args)...), 0)
 		}
-		a.run(knownWords(slices.Concat([]string{name}, args)...), 0)
+		a.addCommand(knownWords(slices.Concat([]string{name}, args)...), 0)
 	}
 	return doubt
 }
@@ -150,8 +150,8 @@ func (a *analyser) start(g *Guard, s Start, deep int) (doubt string) {
 // maxLoaders bounds loaders that load loaders.
 const maxLoaders = 3
 
-// load finds the commands that a dynamic loader becomes.
-func (a *analyser) load(g *Guard, s Start, args []string, deep int) (doubt string) {
+// analyseLoader finds the commands that a dynamic loader becomes.
+func (a *analyser) analyseLoader(g *Guard, s Start, args []string, deep int) (doubt string) {
 	argv, ok := loaded(args)
 	if ok && len(argv) == 0 {
 		return "" // it says what it is
@@ -161,7 +161,7 @@ func (a *analyser) load(g *Guard, s Start, args []string, deep int) (doubt strin
 	}
 	file, id, ok := s.Resolve(argv[0])
 	if ok {
-		doubt = a.start(g, Start{Path: file, ID: id, Argv: argv, Resolve: s.Resolve}, deep+1)
+		doubt = a.analyseStart(g, Start{Path: file, ID: id, Argv: argv, Resolve: s.Resolve}, deep+1)
 	}
 	if !ok || !strings.Contains(argv[0], "/") { // a bare name is searched for like a library
 		return fmt.Sprintf("it is unknown which file %q means to the dynamic loader", clipText(argv[0], 200))

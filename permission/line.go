@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// finish settles what depends on the line as a whole.
-func (a *analyser) finish() {
+// finishLine settles what depends on the line as a whole.
+func (a *analyser) finishLine() {
 	l := a.line
 	l.Commands = unique(l.Commands)
 	slices.SortStableFunc(l.Writes, func(x, y Write) int { return strings.Compare(x.Path, y.Path) })

@@ -106,7 +106,7 @@ func Analyse(line string) (l *Line) {
 	}()
 	a := newAnalyser(line, 0, &effort{left: maxEffort, guessed: map[string]*Line{}})
 	a.script(line, 0)
-	a.finish()
+	a.finishLine()
 	return a.line
 }
 
@@ -181,7 +181,7 @@ func (a *analyser) script(text string, deep int) {
 	if err != nil {
 		a.hiddenf("the line can't be parsed: %v", err)
 	} else {
-		a.walk(bash, deep)
+		a.walkFile(bash, deep)
 	}
 	if a.certain && err == nil {
 		return
@@ -189,7 +189,7 @@ func (a *analyser) script(text string, deep int) {
 	posix, perr := parseShell(text, syntax.LangPOSIX)
 	switch {
 	case perr == nil:
-		a.walk(posix, deep)
+		a.walkFile(posix, deep)
 	case err != nil:
 		a.line.broken = true
 	case differs(bash):
@@ -221,22 +221,22 @@ func differs(f *syntax.File) bool {
 	return false
 }
 
-// walk looks at every node: commands are found wherever they stand, also in
+// walkFile looks at every node: commands are found wherever they stand, also in
 // substitutions within words, here-documents and arithmetic.
-func (a *analyser) walk(f *syntax.File, deep int) {
+func (a *analyser) walkFile(f *syntax.File, deep int) {
 	for n := range syntax.Preorder(f) {
 		a.taint(n)
 		a.vars.learn(n)
 	}
 	for n := range syntax.Preorder(f) {
-		a.node(n, deep)
+		a.visitNode(n, deep)
 	}
 }
 
-func (a *analyser) node(n syntax.Node, deep int) {
+func (a *analyser) visitNode(n syntax.Node, deep int) {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
-		a.call(n, deep)
+		a.addSimpleCommand(n, deep)
 	case *syntax.Stmt:
 		a.background(n, deep)
 	case *syntax.Assign:
@@ -259,8 +259,8 @@ func (a *analyser) wordOf(w *syntax.Word) word {
 	return out
 }
 
-// call takes a simple command as it stands in the line.
-func (a *analyser) call(n *syntax.CallExpr, deep int) {
+// addSimpleCommand takes a simple command as it stands in the line.
+func (a *analyser) addSimpleCommand(n *syntax.CallExpr, deep int) {
 	if len(n.Args) == 0 {
 		return
 	}
@@ -268,7 +268,7 @@ func (a *analyser) call(n *syntax.CallExpr, deep int) {
 	for i, w := range n.Args {
 		words[i] = a.wordOf(w)
 	}
-	a.run(words, deep)
+	a.addCommand(words, deep)
 }
 
 // background reads "ls &>f rm" as a shell does that doesn't know "&>": it puts ls
@@ -288,12 +288,12 @@ func (a *analyser) background(n *syntax.Stmt, deep int) {
 				words = append(words, a.wordOf(w))
 			}
 		}
-		a.run(words, deep)
+		a.addCommand(words, deep)
 	}
 }
 
-// run takes a command whose words are known, by the line or by a wrapper.
-func (a *analyser) run(words []word, deep int) {
+// addCommand takes a command whose words are known, by the line or by a wrapper.
+func (a *analyser) addCommand(words []word, deep int) {
 	switch {
 	case deep > maxDeep:
 		a.hiddenf("commands are nested too deeply")
@@ -301,7 +301,7 @@ func (a *analyser) run(words []word, deep int) {
 	case len(words) == 0:
 		return
 	case words[0].text == "--":
-		a.run(words[1:], deep) // the end of the options of time or eval
+		a.addCommand(words[1:], deep) // the end of the options of time or eval
 		return
 	case a.guess > 0 && !words[0].known():
 		// Most likely it is no command; a rule that may match it sees it.
@@ -351,7 +351,7 @@ func (a *analyser) guessAt(text string) *Line {
 		inner.hiddenf("lines are nested too deeply")
 	} else {
 		inner.script(text, 0)
-		inner.finish()
+		inner.finishLine()
 	}
 	a.guessed[text] = inner.line
 	return inner.line

@@ -84,15 +84,15 @@ func (a *analyser) unwrap(words []word, deep int) wrapped {
 	case "find":
 		return a.analyseFind(words, deep)
 	case "eval":
-		return a.joined(skipEnd(words[1:]), "eval", deep)
+		return a.joinedCommand(skipEnd(words[1:]), "eval", deep)
 	case "watch":
 		return a.watch(words, deep)
 	case "trap":
 		return a.trap(words, deep)
 	case "su", "runuser":
-		return a.option(words, "-c", "--command", deep)
+		return a.commandOption(words, "-c", "--command", deep)
 	case "script":
-		return a.option(words, "-c", "--command", deep)
+		return a.commandOption(words, "-c", "--command", deep)
 	case "git":
 		return a.git(words, deep)
 	case "alias":
@@ -100,7 +100,7 @@ func (a *analyser) unwrap(words []word, deep int) wrapped {
 	case "export", "readonly", "local", "declare", "typeset":
 		return a.exports(name, words)
 	case "test", "[":
-		return a.test(name, words)
+		return a.testBuiltin(name, words)
 	case "read", "mapfile", "readarray", "unset", "wait", "getopts", "let", "printf", "hash", "enable", "set", "shopt", "bind", "complete", "compgen":
 		return a.builtin(name, words)
 	case ".", "source":
@@ -121,7 +121,7 @@ func (a *analyser) unwrapMore(name string, words []word, deep int) wrapped {
 		return wrapped{}
 	case name == "coreutils" && len(words) > 1 && strings.HasPrefix(words[1].text, "--coreutils-prog"):
 		_, program, _ := strings.Cut(words[1].text, "=")
-		a.run(append([]word{{text: program}}, words[2:]...), deep+1)
+		a.addCommand(append([]word{{text: program}}, words[2:]...), deep+1)
 		return wrapped{followed: true}
 	case isLoader(name):
 		return a.prefix(name, wrapper{own: true, long: []string{"library-path", "preload", "audit", "argv0"}}, words, deep)
@@ -149,13 +149,13 @@ func (a *analyser) prefix(name string, w wrapper, words []word, deep int) wrappe
 		i++
 	}
 	if name == "flock" && i < len(words) && (words[i].text == "-c" || words[i].text == "--command") {
-		return a.joined(words[i+1:], name, deep)
+		return a.joinedCommand(words[i+1:], name, deep)
 	}
 	switch {
 	case lookup:
 		return wrapped{followed: true}
 	case i < len(words):
-		a.run(words[i:], deep+1)
+		a.addCommand(words[i:], deep+1)
 	case w.shell:
 		a.hiddenf("%q starts a shell", wordsText(words))
 	case w.bare:
@@ -243,7 +243,7 @@ func (a *analyser) xargs(words []word, deep int) wrapped {
 		}
 	}
 	inner = append(inner, unknownWords())
-	a.run(inner, deep+1)
+	a.addCommand(inner, deep+1)
 	return wrapped{wrapper: ownFolder(words[0].text), followed: true}
 }
 
@@ -288,7 +288,7 @@ func (a *analyser) analyseFind(words []word, deep int) wrapped {
 			w.text = strings.ReplaceAll(w.text, "{}", string(hole))
 			inner = append(inner, w)
 		}
-		a.run(inner, deep+1)
+		a.addCommand(inner, deep+1)
 	}
 	return wrapped{followed: true}
 }
@@ -301,8 +301,8 @@ func skipEnd(words []word) []word {
 	return words
 }
 
-// joined follows a program that joins its words into a line.
-func (a *analyser) joined(words []word, name string, deep int) wrapped {
+// joinedCommand follows a program that joins its words into a line.
+func (a *analyser) joinedCommand(words []word, name string, deep int) wrapped {
 	for _, w := range words {
 		if !w.known() {
 			a.hiddenf("%s runs a text that is known only when it runs", name)
@@ -319,7 +319,7 @@ func (a *analyser) watch(words []word, deep int) wrapped {
 	if !ok {
 		return wrapped{followed: true}
 	}
-	a.joined(words[i:], "watch", deep)
+	a.joinedCommand(words[i:], "watch", deep)
 	return wrapped{wrapper: true, followed: true}
 }
 
@@ -330,13 +330,13 @@ func (a *analyser) trap(words []word, deep int) wrapped {
 		args = args[1:]
 	}
 	if len(args) > 1 && args[0].text != "-" {
-		a.joined(args[:1], "trap", deep)
+		a.joinedCommand(args[:1], "trap", deep)
 	}
 	return wrapped{followed: true}
 }
 
-// option follows a program that takes its line as the value of an option.
-func (a *analyser) option(words []word, short, long string, deep int) wrapped {
+// commandOption follows a program that takes its line as the value of an option.
+func (a *analyser) commandOption(words []word, short, long string, deep int) wrapped {
 	found := false
 	for i := 1; i < len(words); i++ {
 		t := words[i].text
@@ -345,18 +345,18 @@ func (a *analyser) option(words []word, short, long string, deep int) wrapped {
 			a.hiddenf("what %q runs is known only when it runs", wordsText(words))
 			return wrapped{followed: true}
 		case t == "--" && i+1 < len(words):
-			a.run(words[i+1:], deep+1)
+			a.addCommand(words[i+1:], deep+1)
 			return wrapped{followed: true}
 		case strings.HasPrefix(t, long+"="):
-			a.joined(knownWords(t[len(long)+1:]), words[0].text, deep)
+			a.joinedCommand(knownWords(t[len(long)+1:]), words[0].text, deep)
 			found = true
 		case strings.HasPrefix(t, "--") && strings.HasPrefix(long, t), strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && strings.HasSuffix(t, short[1:]):
 			if i++; i < len(words) {
-				a.joined(words[i:i+1], words[0].text, deep)
+				a.joinedCommand(words[i:i+1], words[0].text, deep)
 				found = true
 			}
 		case strings.HasPrefix(t, short):
-			a.joined(knownWords(t[len(short):]), words[0].text, deep)
+			a.joinedCommand(knownWords(t[len(short):]), words[0].text, deep)
 			found = true
 		}
 	}

@@ -129,12 +129,12 @@ func (a *analyser) gitCommand(sub string, args []word, deep int) wrapped {
 		for len(rest) > 0 && strings.HasPrefix(rest[0].text, "-") {
 			rest = rest[1:]
 		}
-		a.joined(rest, "git submodule foreach", deep)
+		a.joinedCommand(rest, "git submodule foreach", deep)
 		return wrapped{followed: true}
 	case sub == "submodule" && slices.ContainsFunc(args, word.mayBeOption):
 		a.hiddenf("git submodule may run a text that is known only when it runs")
 	case sub == "bisect" && len(args) > 1 && args[0].text == "run":
-		a.run(args[1:], deep+1)
+		a.addCommand(args[1:], deep+1)
 		return wrapped{followed: true}
 	case sub == "bisect" && len(args) > 0 && args[0].mayBeOption():
 		a.hiddenf("git bisect may run what its words name")

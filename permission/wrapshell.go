@@ -52,16 +52,16 @@ func (a *analyser) shell(name string, words []word, deep int) wrapped {
 	case i >= len(words):
 		a.hiddenf("%s runs what it reads", name)
 	case line:
-		a.joined(words[i:i+1], name, deep)
+		a.joinedCommand(words[i:i+1], name, deep)
 		return wrapped{wrapper: ownFolder(words[0].text), followed: true}
 	default:
-		a.file(name, words[i])
+		a.scriptFile(name, words[i])
 	}
 	return wrapped{followed: true}
 }
 
-// file is a script that a shell reads.
-func (a *analyser) file(name string, w word) {
+// scriptFile is a script that a shell reads.
+func (a *analyser) scriptFile(name string, w word) {
 	if mayBeStdin(w) {
 		a.hiddenf("%s runs what it reads", name)
 	}
@@ -70,7 +70,7 @@ func (a *analyser) file(name string, w word) {
 // source follows "." and source.
 func (a *analyser) source(words []word) wrapped {
 	if len(words) > 1 {
-		a.file(words[0].text, words[1])
+		a.scriptFile(words[0].text, words[1])
 	}
 	return wrapped{followed: true}
 }
@@ -115,8 +115,8 @@ func (a *analyser) exports(name string, words []word) wrapped {
 	return wrapped{followed: true}
 }
 
-// test evaluates an index if it is asked whether a variable is set.
-func (a *analyser) test(name string, words []word) wrapped {
+// testBuiltin evaluates an index if it is asked whether a variable is set.
+func (a *analyser) testBuiltin(name string, words []word) wrapped {
 	for i := 1; i+1 < len(words); i++ {
 		w, next := words[i], words[i+1]
 		asks := w.text == "-v" || w.text == "-R"
@@ -159,20 +159,20 @@ func (a *analyser) builtin(name string, words []word) wrapped {
 	}
 	for _, o := range p.options {
 		if o.name == "v" && name == "printf" || o.name == "a" && name == "read" || o.name == "p" && name == "wait" {
-			a.named(name, o.value)
+			a.variableName(name, o.value)
 		}
 	}
 	switch name {
 	case "read", "mapfile", "readarray", "unset", "getopts":
 		for _, w := range p.operands {
-			a.named(name, w)
+			a.variableName(name, w)
 		}
 	}
 	return wrapped{followed: true}
 }
 
-// named is a word that a builtin takes as the name of a variable.
-func (a *analyser) named(name string, w word) {
+// variableName is a word that a builtin takes as the name of a variable.
+func (a *analyser) variableName(name string, w word) {
 	if !w.known() || strings.Contains(w.text, "[") {
 		a.doubtf("%s evaluates an index", name)
 	}

@@ -14,8 +14,8 @@ func (w *walk) readConfiguration(ref string) {
 		return
 	}
 	c := &loop.Configuration{}
-	if w.configuration = nil; w.read("configuration", ref, c) {
-		w.configuration = w.changed(c)
+	if w.configuration = nil; w.decodeRef("configuration", ref, c) {
+		w.configuration = w.withChanges(c)
 	}
 }
 
@@ -25,13 +25,13 @@ func (w *walk) readConfinement(ref string) {
 		return
 	}
 	c := &loop.Confinement{}
-	if w.confinement = nil; w.read("confinement", ref, c) {
+	if w.confinement = nil; w.decodeRef("confinement", ref, c) {
 		w.confinement = c
 	}
 }
 
-// changed is a configuration with what is tried instead.
-func (w *walk) changed(c *loop.Configuration) *loop.Configuration {
+// withChanges is a configuration with what is tried instead.
+func (w *walk) withChanges(c *loop.Configuration) *loop.Configuration {
 	if c == nil || w.opt.Change == nil {
 		return c
 	}
@@ -40,8 +40,8 @@ func (w *walk) changed(c *loop.Configuration) *loop.Configuration {
 	return &other
 }
 
-// read decodes what is behind a reference; what can't be read is missing.
-func (w *walk) read(what, ref string, into any) bool {
+// decodeRef decodes what is behind a reference; what can't be read is missing.
+func (w *walk) decodeRef(what, ref string, into any) bool {
 	b, err := w.rec.Content(ref)
 	if err == nil {
 		err = json.Unmarshal(b, into)
@@ -52,9 +52,9 @@ func (w *walk) read(what, ref string, into any) bool {
 	return err == nil
 }
 
-// known reports whether there is a configuration to decide under, and counts the
+// hasConfiguration reports whether there is a configuration to decide under, and counts the
 // decision.
-func (w *walk) known() bool {
+func (w *walk) hasConfiguration() bool {
 	if w.configuration == nil {
 		w.missing["the configuration that decisions were made under"] = true
 		return false

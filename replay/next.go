@@ -10,18 +10,18 @@ import (
 	"agentd/state"
 )
 
-// next is what a thread does next, as it is decided now.
-func (w *walk) next(e *event.Event) loop.Effect {
+// nextEffect is what a thread does next, as it is decided now.
+func (w *walk) nextEffect(e *event.Event) loop.Effect {
 	return w.decide.next(&w.configuration.Limits, w.s, e.ThreadID, e.Time)
 }
 
-// expect compares the effect that a fact begins with the one that is next.
-func (w *walk) expect(e *event.Event, found loop.Effect) {
-	if !w.known() {
+// expectEffect compares the effect that a fact begins with the one that is next.
+func (w *walk) expectEffect(e *event.Event, found loop.Effect) {
+	if !w.hasConfiguration() {
 		return
 	}
-	if next := w.next(e); next != found {
-		w.differ(e, describeEffect(next), describeEffect(found))
+	if next := w.nextEffect(e); next != found {
+		w.reportDifference(e, describeEffect(next), describeEffect(found))
 	}
 }
 
@@ -29,11 +29,11 @@ func (w *walk) expect(e *event.Event, found loop.Effect) {
 // queue said just before.
 func (w *walk) checkStarted(e *event.Event, t *state.Thread) {
 	if t.Active != nil {
-		w.expect(e, loop.StartTurn{TurnID: e.TurnID})
+		w.expectEffect(e, loop.StartTurn{TurnID: e.TurnID})
 		return
 	}
 	if taken := w.taken[e.ThreadID]; taken != e.TurnID {
-		w.differ(e, describeEffect(loop.StartTurn{TurnID: taken}), describeEffect(loop.StartTurn{TurnID: e.TurnID}))
+		w.reportDifference(e, describeEffect(loop.StartTurn{TurnID: taken}), describeEffect(loop.StartTurn{TurnID: e.TurnID}))
 	}
 	delete(w.taken, e.ThreadID)
 }
@@ -46,32 +46,32 @@ func describeEffect(e loop.Effect) string {
 // checkRequest checks a request for an answer against what is next, and against the
 // budget.
 func (w *walk) checkRequest(e *event.Event, t *state.Thread, p *event.ModelRequested) {
-	if !w.known() {
+	if !w.hasConfiguration() {
 		return
 	}
 	if q := w.configuration.Spent(w.s, t, p.ModelRequestID); q != nil {
-		w.differ(e, "no request: "+q.Reason, "a request")
+		w.reportDifference(e, "no request: "+q.Reason, "a request")
 		return
 	}
-	next := w.next(e)
+	next := w.nextEffect(e)
 	switch n := next.(type) {
 	case loop.CheckOutput:
 		value, complaint := w.checkOutput(t)
 		if p.Purpose != "repair" || n.Repaired || complaint == "" {
-			w.differ(e, describeEffect(next)+" "+string(value), "a request of purpose "+p.Purpose)
+			w.reportDifference(e, describeEffect(next)+" "+string(value), "a request of purpose "+p.Purpose)
 		}
 	case loop.Compact:
 		if p.Purpose != "compaction" {
-			w.differ(e, describeEffect(next), "a request of purpose "+p.Purpose)
+			w.reportDifference(e, describeEffect(next), "a request of purpose "+p.Purpose)
 		}
 	default:
 		found := loop.CallModel{TurnID: e.TurnID, Step: p.Step, Attempt: p.Attempt, Repair: p.Purpose == "repair"}
 		if next != found || p.Purpose == "compaction" {
-			w.differ(e, describeEffect(next), describeEffect(found)+" of purpose "+p.Purpose)
+			w.reportDifference(e, describeEffect(next), describeEffect(found)+" of purpose "+p.Purpose)
 		}
 	}
 	if d := t.Routing; d != nil && d.Decision != nil && (d.Decision.SelectedProvider != p.Provider || d.Decision.SelectedModel != p.Model) {
-		w.differ(e, d.Decision.SelectedProvider+"/"+d.Decision.SelectedModel, p.Provider+"/"+p.Model)
+		w.reportDifference(e, d.Decision.SelectedProvider+"/"+d.Decision.SelectedModel, p.Provider+"/"+p.Model)
 	}
 }
 
@@ -82,28 +82,28 @@ func (w *walk) checkOutput(t *state.Thread) (value event.Raw, complaint string) 
 
 // checkCompleted checks the good end of a turn against what is next.
 func (w *walk) checkCompleted(e *event.Event, t *state.Thread, p *event.TurnCompleted) {
-	if !w.known() {
+	if !w.hasConfiguration() {
 		return
 	}
-	next := w.next(e)
+	next := w.nextEffect(e)
 	if _, ok := next.(loop.CheckOutput); !ok {
 		if found := (loop.CompleteTurn{TurnID: e.TurnID, Outcome: p.Outcome}); next != found {
-			w.differ(e, describeEffect(next), describeEffect(found))
+			w.reportDifference(e, describeEffect(next), describeEffect(found))
 		}
 		return
 	}
 	value, complaint := w.checkOutput(t)
 	if complaint != "" {
-		w.differ(e, "an answer that satisfies the schema", "the end of the turn")
+		w.reportDifference(e, "an answer that satisfies the schema", "the end of the turn")
 	} else if !bytes.Equal(compactJSON(value), compactJSON(p.StructuredOutput)) {
-		w.differ(e, string(value), string(p.StructuredOutput))
+		w.reportDifference(e, string(value), string(p.StructuredOutput))
 	}
 }
 
 // checkFailed checks another end of a turn against what is next. A failure of the
 // runtime itself, and the end of a turn that only waited, aren't decisions.
 func (w *walk) checkFailed(e *event.Event, t *state.Thread, p *event.TurnFailed) {
-	if p.FailureCategory == "internal" || t.Active == nil || t.Active.TurnID != e.TurnID || !w.known() {
+	if p.FailureCategory == "internal" || t.Active == nil || t.Active.TurnID != e.TurnID || !w.hasConfiguration() {
 		return
 	}
 	message := ""
@@ -111,7 +111,7 @@ func (w *walk) checkFailed(e *event.Event, t *state.Thread, p *event.TurnFailed)
 		message = p.Error.Message
 	}
 	found := loop.FailTurn{TurnID: e.TurnID, Category: p.FailureCategory, Message: message}
-	next := w.next(e)
+	next := w.nextEffect(e)
 	ok := false
 	switch n := next.(type) {
 	case loop.FailTurn:
@@ -126,6 +126,6 @@ func (w *walk) checkFailed(e *event.Event, t *state.Thread, p *event.TurnFailed)
 		ok = complaint != "" && (found.Category == "model_failed" || found.Category == "step_limit")
 	}
 	if !ok {
-		w.differ(e, describeEffect(next), describeEffect(found))
+		w.reportDifference(e, describeEffect(next), describeEffect(found))
 	}
 }

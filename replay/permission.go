@@ -32,8 +32,8 @@ type verdict struct {
 	opinion          permission.Opinion
 }
 
-// call is the call that a fact is about; nil if it is about none.
-func (w *walk) call(e *event.Event) *toolCall { return w.calls[e.ToolCallID] }
+// toolCallOf is the call that a fact is about; nil if it is about none.
+func (w *walk) toolCallOf(e *event.Event) *toolCall { return w.calls[e.ToolCallID] }
 
 // hookStarted begins a verdict. Hooks that were cut off are asked again from the
 // first one on.
@@ -131,8 +131,8 @@ func (f *found) Script(path string) (string, bool) {
 
 // checkPermission decides about a call again.
 func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.PermissionEvaluated) {
-	c, s := w.call(e), stateOf(e, t)
-	if c == nil || s == nil || !w.known() {
+	c, s := w.toolCallOf(e), stateOf(e, t)
+	if c == nil || s == nil || !w.hasConfiguration() {
 		return // it only was a query what would be decided, or the call is not in the facts
 	}
 	running := s.Status == state.ToolRunning // it hit the sandbox
@@ -146,7 +146,7 @@ func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.Permiss
 	disk := &found{p.Lookups}
 	if !running && !c.rewritten() {
 		if err := w.checkInput(t, entry, input, disk); err != nil {
-			w.differ(e, "a refusal: "+err.Error(), "a decision about the call")
+			w.reportDifference(e, "a refusal: "+err.Error(), "a decision about the call")
 			return
 		}
 	}
@@ -158,13 +158,13 @@ func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.Permiss
 	if w.opt.Mode != "" {
 		q.Mode = w.opt.Mode
 	}
-	w.compare(e, p, w.decide.decide(q))
+	w.compareDecision(e, p, w.decide.decide(q))
 }
 
 // subject is what a decision is about: the tool, and the input that the fact shows,
 // which must be the model's unless a hook put another in its place.
 func (w *walk) subject(e *event.Event, t *state.Thread, p *event.PermissionEvaluated, c *toolCall) (*tool.Entry, event.Raw, bool) {
-	entry := w.entry(t, p.ToolName)
+	entry := w.inventoryEntry(t, p.ToolName)
 	if entry == nil || w.confinement == nil {
 		w.missing["what a permission was decided by"] = true
 		return nil, nil, false
@@ -179,15 +179,15 @@ func (w *walk) subject(e *event.Event, t *state.Thread, p *event.PermissionEvalu
 		input = b
 	}
 	if asked := w.arguments(e.ToolCallID); asked != nil && !c.rewritten() && !bytes.Equal(compactJSON(asked), compactJSON(input)) {
-		w.differ(e, "a decision about "+string(asked), "a decision about "+string(input))
+		w.reportDifference(e, "a decision about "+string(asked), "a decision about "+string(input))
 		return nil, nil, false
 	}
 	return entry, input, true
 }
 
-// compare checks a decision against the recorded one. What it says in words may have
+// compareDecision checks a decision against the recorded one. What it says in words may have
 // had secrets taken out.
-func (w *walk) compare(e *event.Event, p *event.PermissionEvaluated, d permission.Decision) {
+func (w *walk) compareDecision(e *event.Event, p *event.PermissionEvaluated, d permission.Decision) {
 	text := func(p *event.PermissionEvaluated) string {
 		out := p.Decision + " by " + decidedBy(p) + ", mode " + p.PermissionMode
 		if p.Destructive {
@@ -203,7 +203,7 @@ func (w *walk) compare(e *event.Event, p *event.PermissionEvaluated, d permissio
 	if d.Decision == p.Decision && (tried || expected == was && d.DecisionSource == p.DecisionSource) {
 		return
 	}
-	x := w.differ(e, expected, was)
+	x := w.reportDifference(e, expected, was)
 	x.Permission = &PermissionChange{ToolName: p.ToolName, Recorded: p.Decision, Decision: d.Decision, By: decidedBy(&d.PermissionEvaluated)}
 	if d.Decision != p.Decision {
 		x.Says = fmt.Sprintf("%s: %s would be %s instead of %s (%s)", x.Of, p.ToolName, d.Decision, p.Decision, x.Permission.By)

@@ -172,7 +172,7 @@ func newWalk(r *Recording, opt Options, d deciders) *walk {
 	if w.s == nil {
 		w.s = state.New(r.SessionID)
 	}
-	w.configuration = w.changed(r.Configuration)
+	w.configuration = w.withChanges(r.Configuration)
 	w.readConfiguration(w.s.ConfigurationRef)
 	w.readConfinement(w.s.ConfinementRef)
 	return w
@@ -187,15 +187,15 @@ func (w *walk) walkFact(e *event.Event) error {
 		w.readConfinement(p.ConfinementRef)
 	}
 	if w.rec.Has == nil || w.rec.Has(e) {
-		w.check(e)
+		w.checkFact(e)
 	}
-	w.remember(e)
+	w.rememberFact(e)
 	_, err := w.s.Apply(e)
 	return err
 }
 
-// check compares what a fact says with what is decided now.
-func (w *walk) check(e *event.Event) {
+// checkFact compares what a fact says with what is decided now.
+func (w *walk) checkFact(e *event.Event) {
 	t := w.s.Thread(e.ThreadID)
 	if t == nil {
 		return
@@ -207,7 +207,7 @@ func (w *walk) check(e *event.Event) {
 		}
 	case *event.QueueChanged:
 		if p.Reason == "started" {
-			w.expect(e, loop.StartTurn{TurnID: p.TurnID})
+			w.expectEffect(e, loop.StartTurn{TurnID: p.TurnID})
 			w.taken[e.ThreadID] = p.TurnID
 		}
 	case *event.TurnStarted:
@@ -218,13 +218,13 @@ func (w *walk) check(e *event.Event) {
 		w.checkRouting(e, t, p)
 	case *event.CompactionStarted:
 		if p.Trigger != "requested" { // compact_thread begins those
-			w.expect(e, loop.Compact{TurnID: e.TurnID, Trigger: p.Trigger, Attempt: p.Attempt})
+			w.expectEffect(e, loop.Compact{TurnID: e.TurnID, Trigger: p.Trigger, Attempt: p.Attempt})
 		}
 	case *event.ModelRequested:
 		w.checkRequest(e, t, p)
 	case *event.HookStarted:
 		if p.Point == "post_sampling" && t.Active != nil && t.Active.Call != nil {
-			w.expect(e, loop.TellHooks{TurnID: e.TurnID, ModelRequestID: t.Active.Call.ModelRequestID})
+			w.expectEffect(e, loop.TellHooks{TurnID: e.TurnID, ModelRequestID: t.Active.Call.ModelRequestID})
 		}
 	case *event.PermissionEvaluated:
 		w.checkPermission(e, t, p)
@@ -235,12 +235,12 @@ func (w *walk) check(e *event.Event) {
 	case *event.ToolResult:
 		w.checkResult(e, t)
 	case *event.QuotaState:
-		if p.QuotaName == model.QuotaBudget && e.Type == event.TypeQuotaBlocked && w.known() && w.configuration.Spent(w.s, t, "") == nil {
-			w.differ(e, "money that is left", p.Reason)
+		if p.QuotaName == model.QuotaBudget && e.Type == event.TypeQuotaBlocked && w.hasConfiguration() && w.configuration.Spent(w.s, t, "") == nil {
+			w.reportDifference(e, "money that is left", p.Reason)
 		}
 	case *event.ActionResolved:
 		if p.Status == "expired" {
-			w.expect(e, loop.ExpireAction{ActionID: e.ActionID})
+			w.expectEffect(e, loop.ExpireAction{ActionID: e.ActionID})
 		}
 	case *event.TurnCompleted:
 		w.checkCompleted(e, t, p)
@@ -249,8 +249,8 @@ func (w *walk) check(e *event.Event) {
 	}
 }
 
-// remember keeps what facts say that the state doesn't have.
-func (w *walk) remember(e *event.Event) {
+// rememberFact keeps what facts say that the state doesn't have.
+func (w *walk) rememberFact(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.ModelCompleted:
 		if p.Message != nil && p.Purpose != "compaction" {
@@ -260,15 +260,15 @@ func (w *walk) remember(e *event.Event) {
 			}
 		}
 	case *event.HookStarted:
-		w.call(e).hookStarted(p)
+		w.toolCallOf(e).hookStarted(p)
 	case *event.HookCompleted:
-		w.call(e).hookCompleted(p)
+		w.toolCallOf(e).hookCompleted(p)
 	case *event.HookFailed:
-		w.call(e).hookFailed(p)
+		w.toolCallOf(e).hookFailed(p)
 	case *event.PermissionResolved:
-		w.call(e).answered()
+		w.toolCallOf(e).answered()
 	case *event.ActionResolved:
-		w.call(e).answered()
+		w.toolCallOf(e).answered()
 	case *event.TurnCompleted, *event.TurnFailed:
 		delete(w.answers, e.TurnID)
 		delete(w.routings, e.TurnID)
@@ -276,8 +276,8 @@ func (w *walk) remember(e *event.Event) {
 	}
 }
 
-// differ reports a decision that is another one.
-func (w *walk) differ(e *event.Event, expected, found string) *Difference {
+// reportDifference reports a decision that is another one.
+func (w *walk) reportDifference(e *event.Event, expected, found string) *Difference {
 	of := w.places.placeOfFact(e)
 	w.report.Differences = append(w.report.Differences, Difference{
 		Sequence: e.Sequence, EventID: e.ID, Type: e.Type, Of: of, Expected: expected, Found: found,

@@ -26,7 +26,7 @@ func (w *walk) checkCandidates(e *event.Event, t *state.Thread, p *event.Routing
 		return
 	}
 	turn := t.Turn(e.TurnID)
-	if turn == nil || t.Routing == nil || t.Routing.Profile == nil || !w.known() {
+	if turn == nil || t.Routing == nil || t.Routing.Profile == nil || !w.hasConfiguration() {
 		return
 	}
 	ask := w.configuration.Ask(w.s, t, turn, resting(p.Resting), e.Time)
@@ -35,7 +35,7 @@ func (w *walk) checkCandidates(e *event.Event, t *state.Thread, p *event.Routing
 	w.routings[e.TurnID] = &routing
 	expected := routing.CandidateSet()
 	expected.Resting, expected.ConfigurationRef = p.Resting, p.ConfigurationRef
-	w.same(e, expected, p)
+	w.comparePayloads(e, expected, p)
 }
 
 // checkRouting compares a choice.
@@ -44,21 +44,21 @@ func (w *walk) checkRouting(e *event.Event, t *state.Thread, p *event.RoutingDec
 		w.checkChoice(e, p, p.ConfigurationRef)
 		return
 	}
-	if !w.known() {
+	if !w.hasConfiguration() {
 		return
 	}
-	if next, found := w.next(e), (loop.Fallback{TurnID: e.TurnID, Cause: p.Cause}); next != found {
-		w.differ(e, describeEffect(next), describeEffect(found))
+	if next, found := w.nextEffect(e), (loop.Fallback{TurnID: e.TurnID, Cause: p.Cause}); next != found {
+		w.reportDifference(e, describeEffect(next), describeEffect(found))
 		return
 	}
 	routing, ok := w.configuration.FallbackFor(w.s, t, p.Cause, resting(p.Resting), e.Time)
 	if !ok {
-		w.differ(e, "no other model", p.SelectedProvider+"/"+p.SelectedModel)
+		w.reportDifference(e, "no other model", p.SelectedProvider+"/"+p.SelectedModel)
 		return
 	}
 	expected := routing.Decision()
 	expected.Resting, expected.ConfigurationRef = p.Resting, p.ConfigurationRef
-	w.same(e, expected, p)
+	w.comparePayloads(e, expected, p)
 }
 
 // checkChoice compares the choice that candidates led to.
@@ -70,17 +70,17 @@ func (w *walk) checkChoice(e *event.Event, found event.Payload, configurationRef
 	delete(w.routings, e.TurnID)
 	kind, expected := routing.Event()
 	if kind != e.Type {
-		w.differ(e, string(kind), string(e.Type))
+		w.reportDifference(e, string(kind), string(e.Type))
 		return
 	}
-	w.same(e, expected, found)
+	w.comparePayloads(e, expected, found)
 }
 
-// same compares payloads.
-func (w *walk) same(e *event.Event, expected, found event.Payload) {
+// comparePayloads compares payloads.
+func (w *walk) comparePayloads(e *event.Event, expected, found event.Payload) {
 	want, err := json.Marshal(expected)
 	got, err2 := json.Marshal(found)
 	if err != nil || err2 != nil || !bytes.Equal(want, got) {
-		w.differ(e, string(want), string(got))
+		w.reportDifference(e, string(want), string(got))
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"agentd/tool/toolkind"
 )
 
-// entry finds a tool in the inventory of a thread; nil if it isn't there or the
+// inventoryEntry finds a tool in the inventory of a thread; nil if it isn't there or the
 // inventory can't be read.
-func (w *walk) entry(t *state.Thread, name string) *tool.Entry {
+func (w *walk) inventoryEntry(t *state.Thread, name string) *tool.Entry {
 	if t.Inventory == nil || t.Inventory.InventoryRef == "" {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (w *walk) entry(t *state.Thread, name string) *tool.Entry {
 	if _, known := w.tools[ref]; !known {
 		var list []event.ToolInfo
 		w.tools[ref] = nil
-		if w.read("tool inventory", ref, &list) {
+		if w.decodeRef("tool inventory", ref, &list) {
 			w.tools[ref] = map[string]*tool.Entry{}
 			for _, info := range list {
 				w.tools[ref][info.ToolName] = tool.EntryOf(info)
@@ -37,12 +37,12 @@ func (w *walk) entry(t *state.Thread, name string) *tool.Entry {
 
 // inGroup compares the calls that are judged next with the one that a fact is about.
 func (w *walk) inGroup(e *event.Event, t *state.Thread) bool {
-	next := w.next(e)
+	next := w.nextEffect(e)
 	at := callIndex(t, e.ToolCallID)
 	if g, ok := next.(loop.RunTools); ok && g.TurnID == e.TurnID && at >= g.From && at < g.To {
 		return true
 	}
-	w.differ(e, describeEffect(next), fmt.Sprintf("the judgement of call %d", at+1))
+	w.reportDifference(e, describeEffect(next), fmt.Sprintf("the judgement of call %d", at+1))
 	return false
 }
 
@@ -66,11 +66,11 @@ func stateOf(e *event.Event, t *state.Thread) *state.ToolCall {
 // whether it may run.
 func (w *walk) checkStart(e *event.Event, t *state.Thread) {
 	c := stateOf(e, t)
-	if c == nil || !w.known() || !w.inGroup(e, t) {
+	if c == nil || !w.hasConfiguration() || !w.inGroup(e, t) {
 		return
 	}
 	if c.Decision != "allow" {
-		w.differ(e, "no start: the decision is "+orNone(c.Decision), "the start of the call")
+		w.reportDifference(e, "no start: the decision is "+orNone(c.Decision), "the start of the call")
 	}
 }
 
@@ -84,11 +84,11 @@ func orNone(s string) string {
 // checkResult refuses a result of a call that waited for an answer which it didn't get.
 func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 	c := stateOf(e, t)
-	if c == nil || c.ActionID == "" || toolkind.Of(c.ToolName) == toolkind.SpawnAgent || !w.known() {
+	if c == nil || c.ActionID == "" || toolkind.Of(c.ToolName) == toolkind.SpawnAgent || !w.hasConfiguration() {
 		return
 	}
 	if a := w.s.Actions.Find(c.ActionID); a != nil && a.Decision != "submit" && a.Decision != "allow" {
-		w.differ(e, "a failure: the answer was "+orNone(a.Decision), "a result")
+		w.reportDifference(e, "a failure: the answer was "+orNone(a.Decision), "a result")
 	}
 }
 
@@ -96,23 +96,23 @@ func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 // refusals are decisions of their own, or depend on what was there.
 func (w *walk) checkRefusal(e *event.Event, t *state.Thread, p *event.ToolFailed) {
 	c := stateOf(e, t)
-	if c == nil || c.Status != state.ToolRequested || c.Decision != "" || p.ErrorCategory != tool.InvalidInput || !w.known() || !w.inGroup(e, t) {
+	if c == nil || c.Status != state.ToolRequested || c.Decision != "" || p.ErrorCategory != tool.InvalidInput || !w.hasConfiguration() || !w.inGroup(e, t) {
 		return
 	}
-	entry, input := w.entry(t, c.ToolName), w.arguments(e.ToolCallID)
+	entry, input := w.inventoryEntry(t, c.ToolName), w.arguments(e.ToolCallID)
 	if entry == nil || input == nil {
 		return
 	}
 	var refused *tool.Error
 	if err := w.checkInput(t, entry, input, &found{}); !errors.As(err, &refused) {
-		w.differ(e, "an input that the tool takes", "a refusal: "+p.Message)
+		w.reportDifference(e, "an input that the tool takes", "a refusal: "+p.Message)
 		return
 	}
 	// What is offered of a command doesn't say how a wish to leave the sandbox is refused,
 	// and a message may have had secrets taken out.
 	_, escalates := tool.Escalation(input)
 	if refused.Category != p.ErrorCategory || refused.Message != p.Message && !escalates && !strings.Contains(p.Message, "[redacted:") {
-		w.differ(e, "a refusal: "+refused.Message, "a refusal: "+p.Message)
+		w.reportDifference(e, "a refusal: "+refused.Message, "a refusal: "+p.Message)
 	}
 }
 

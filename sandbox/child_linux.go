@@ -47,7 +47,7 @@ func (p *Plan) Start(cmd Command) (*Child, error) {
 	if err := cmd.check(); err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	c, err := p.begin(nil)
+	c, err := p.beginStage(nil)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
@@ -61,9 +61,9 @@ func (c Command) check() error {
 	return nil
 }
 
-// begin starts a stage in the namespaces and control groups of the plan, by the
+// beginStage starts a stage in the namespaces and control groups of the plan, by the
 // launcher if there is one. It waits for its specification.
-func (p *Plan) begin(l *launcher) (*Child, error) {
+func (p *Plan) beginStage(l *launcher) (*Child, error) {
 	c := &Child{done: make(chan struct{}), closed: make(chan struct{}), pidNS: p.use.pid}
 	var err error
 	if c.group, err = p.makeGroup(); err != nil {
@@ -71,13 +71,13 @@ func (p *Plan) begin(l *launcher) (*Child, error) {
 	}
 	sys, err := p.attributes(c.group)
 	if err == nil {
-		err = c.launch(sys, l)
+		err = c.launchStage(sys, l)
 	}
 	if err != nil {
 		c.cleanUp()
 		return nil, err
 	}
-	go c.follow()
+	go c.followStage()
 	return c, nil
 }
 
@@ -189,9 +189,9 @@ func enterUser(sys *syscall.SysProcAttr) {
 	sys.AmbientCaps = stageCaps
 }
 
-// launch starts the stage: by the launcher, or without one as a start of our own
+// launchStage starts the stage: by the launcher, or without one as a start of our own
 // binary.
-func (c *Child) launch(sys *syscall.SysProcAttr, l *launcher) (err error) {
+func (c *Child) launchStage(sys *syscall.SysProcAttr, l *launcher) (err error) {
 	if sys.UseCgroupFD {
 		defer unix.Close(sys.CgroupFD) // only named a place
 	}
@@ -235,7 +235,7 @@ func (c *Child) Pid() int { return c.proc.Pid }
 func (c *Child) Cgroup() string { return c.group.name() }
 
 // Go lets the command run.
-func (c *Child) Go() error { return c.send(stage.MsgGo, nil) }
+func (c *Child) Go() error { return c.sendMessage(stage.MsgGo, nil) }
 
 // Signal sends a signal, by its number, to the command's process group, or to
 // every process of the tree.
@@ -249,10 +249,10 @@ func (c *Child) Signal(sig int, all bool) error {
 	if all {
 		payload[1] = 1
 	}
-	return c.send(stage.MsgSignal, payload)
+	return c.sendMessage(stage.MsgSignal, payload)
 }
 
-func (c *Child) send(kind byte, payload []byte) error {
+func (c *Child) sendMessage(kind byte, payload []byte) error {
 	if _, err := c.conn.Write(stage.Message(kind, payload)); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
@@ -298,9 +298,9 @@ func (c *Child) Close() {
 	<-c.closed
 }
 
-// follow reads what the stage says until it ends, then cleans up. It is the
+// followStage reads what the stage says until it ends, then cleans up. It is the
 // child's one goroutine.
-func (c *Child) follow() {
+func (c *Child) followStage() {
 	defer close(c.closed)
 	known := false
 	for {
@@ -310,30 +310,30 @@ func (c *Child) follow() {
 		}
 		switch kind {
 		case stage.MsgReady:
-			c.serve(file)
+			c.serveProxy(file)
 		case stage.MsgSupervise:
 			c.supervise(file)
 		case stage.MsgFailed:
-			c.finish(c.failed(stageFailure(payload)))
+			c.finishExit(c.failedExit(stageFailure(payload)))
 			known = true
 		case stage.MsgStopped:
-			c.finish(c.failed(stageStopped(payload)))
+			c.finishExit(c.failedExit(stageStopped(payload)))
 			known = true
 		case stage.MsgExited:
-			c.finish(c.exited(payload))
+			c.finishExit(c.reportedExit(payload))
 			known = true
 		}
 	}
 	state, _ := c.proc.Wait()
 	if !known {
-		c.finish(c.vanished(state))
+		c.finishExit(c.vanishedExit(state))
 	}
 	_ = c.conn.Close()
 	c.cleanUp()
 }
 
-// finish makes the exit known.
-func (c *Child) finish(e Exit) {
+// finishExit makes the exit known.
+func (c *Child) finishExit(e Exit) {
 	if !e.Success() {
 		e.OutOfMemory, e.ForksRefused = c.group.counts()
 	}
@@ -349,8 +349,8 @@ func (c *Child) finish(e Exit) {
 	close(c.done)
 }
 
-// serve accepts for the proxy inside.
-func (c *Child) serve(file *os.File) {
+// serveProxy accepts for the proxy inside.
+func (c *Child) serveProxy(file *os.File) {
 	if file == nil {
 		return
 	}
@@ -405,8 +405,8 @@ func (c *Child) cleanUp() {
 	}
 }
 
-// exited reads the status that the stage reports.
-func (c *Child) exited(payload []byte) Exit {
+// reportedExit reads the status that the stage reports.
+func (c *Child) reportedExit(payload []byte) Exit {
 	x, err := stage.DecodeExited(payload)
 	if err != nil {
 		return Exit{Failure: fmt.Errorf("sandbox: exit status: %w", err)}
@@ -425,20 +425,20 @@ func statusExit(status syscall.WaitStatus) Exit {
 	return Exit{Code: status.ExitStatus()}
 }
 
-// failed is the exit of a child that did not start; one that was being killed
+// failedExit is the exit of a child that did not start; one that was being killed
 // in the meantime was killed.
-func (c *Child) failed(why error) Exit {
+func (c *Child) failedExit(why error) Exit {
 	c.mu.Lock()
 	killed := c.kill
 	c.mu.Unlock()
 	if killed {
-		return c.vanished(nil)
+		return c.vanishedExit(nil)
 	}
 	return Exit{Failure: why}
 }
 
-// vanished is the exit of a child whose stage ended without a word.
-func (c *Child) vanished(state *os.ProcessState) Exit {
+// vanishedExit is the exit of a child whose stage ended without a word.
+func (c *Child) vanishedExit(state *os.ProcessState) Exit {
 	c.mu.Lock()
 	killed := c.kill
 	c.mu.Unlock()

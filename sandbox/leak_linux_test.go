@@ -31,7 +31,7 @@ func TestInheritedDescriptorsStayOutside(t *testing.T) {
 		}
 		defer l.close()
 		how["forked"] = func(p *Plan, cmd Command) (*Child, error) {
-			c, err := p.begin(l)
+			c, err := p.beginStage(l)
 			if err != nil {
 				return nil, err
 			}

@@ -210,7 +210,7 @@ func (p *Plan) decideRules() {
 func (p *Plan) Protected() []string {
 	var out []string
 	for _, path := range p.Profile.Protected {
-		enforced := p.use.mount || p.use.landlock && !p.writes(path)
+		enforced := p.use.mount || p.use.landlock && !p.inWriteRoot(path)
 		if info, err := os.Lstat(path); err == nil && (info.Mode().IsRegular() || info.IsDir()) && enforced {
 			out = append(out, path)
 		}
@@ -218,8 +218,8 @@ func (p *Plan) Protected() []string {
 	return out
 }
 
-// writes tells whether a write root holds a path.
-func (p *Plan) writes(path string) bool {
+// inWriteRoot tells whether a write root holds a path.
+func (p *Plan) inWriteRoot(path string) bool {
 	return slices.ContainsFunc(p.WriteRoots, func(w string) bool { return pathWithin(path, w) })
 }
 
@@ -227,7 +227,7 @@ func (p *Plan) writes(path string) bool {
 // folder with all that is in it, or not at all.
 func (p *Plan) lackProtection() {
 	for _, path := range p.Profile.Protected {
-		if p.writes(path) {
+		if p.inWriteRoot(path) {
 			p.lacksf("filesystem: %s can be changed: mount namespace: %s", path, p.report.MountNamespace.Reason)
 		}
 	}

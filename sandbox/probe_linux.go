@@ -195,7 +195,7 @@ func tryStage(flags uintptr, user bool, want func(*stage.Spec)) ([]stage.Failed,
 		enterUser(sys)
 	}
 	c := &Child{}
-	if err := c.launch(sys, nil); err != nil {
+	if err := c.launchStage(sys, nil); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -206,7 +206,7 @@ func tryStage(flags uintptr, user bool, want func(*stage.Spec)) ([]stage.Failed,
 	if want != nil {
 		want(spec)
 	}
-	if err := c.send(stage.MsgSpec, stage.EncodeSpec(spec)); err != nil {
+	if err := c.sendMessage(stage.MsgSpec, stage.EncodeSpec(spec)); err != nil {
 		return nil, err
 	}
 	kind, payload, file, err := c.receive()

@@ -78,7 +78,7 @@ var forked starter = func(p *Plan, cmd Command) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.begin(l)
+	c, err := p.beginStage(l)
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,8 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	if u.mount {
 		s.Pinned, s.Protected = p.pinned(), p.Profile.Protected
 		for _, path := range p.Profile.Hidden {
-			if !p.gone(path) {
-				s.Hidden = append(s.Hidden, p.file(path))
+			if !p.isHiddenInside(path) {
+				s.Hidden = append(s.Hidden, p.identifiedFile(path))
 			}
 		}
 		s.KeepCover = u.cover && !u.dropCaps
@@ -87,16 +87,16 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	return s
 }
 
-// gone says that a path isn't there inside, because a private directory is in its
+// isHiddenInside says that a path isn't there inside, because a private directory is in its
 // place: nothing has to be covered.
-func (p *Plan) gone(path string) bool {
+func (p *Plan) isHiddenInside(path string) bool {
 	in := func(dir string) bool { return pathWithin(path, dir) }
 	return !p.use.cover && slices.ContainsFunc(privatePaths, in) &&
 		!slices.ContainsFunc(p.keptTrees(), func(t stage.Tree) bool { return in(t.Path) })
 }
 
-// file is a path with what it is known by.
-func (p *Plan) file(path string) stage.File {
+// identifiedFile is a path with what it is known by.
+func (p *Plan) identifiedFile(path string) stage.File {
 	id := p.Profile.Identities[path]
 	return stage.File{Path: path, Dev: id.Dev, Ino: id.Ino}
 }
@@ -107,7 +107,7 @@ func (p *Plan) file(path string) stage.File {
 func (p *Plan) pinned() []string {
 	var out []string
 	above := func(path string) {
-		for dir := filepath.Dir(path); dir != "/" && dir != "." && p.writes(dir); dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(path); dir != "/" && dir != "." && p.inWriteRoot(dir); dir = filepath.Dir(dir) {
 			if !slices.Contains(p.WriteRoots, dir) {
 				out = append(out, dir)
 			}
@@ -117,7 +117,7 @@ func (p *Plan) pinned() []string {
 		above(path)
 	}
 	for _, path := range p.Profile.Pinned {
-		if p.writes(path) && !slices.Contains(p.WriteRoots, path) {
+		if p.inWriteRoot(path) && !slices.Contains(p.WriteRoots, path) {
 			out = append(out, path)
 		}
 	}
@@ -171,11 +171,11 @@ func (p *Plan) keptTrees() []stage.Tree {
 	}
 	for _, path := range outermost(slices.Concat([]string{p.Profile.Root}, p.Profile.ReadRoots, p.Profile.Kept)) {
 		if below(path) && !slices.ContainsFunc(p.WriteRoots, func(w string) bool { return pathWithin(path, w) }) {
-			trees = append(trees, stage.Tree{File: p.file(path), ReadOnly: true})
+			trees = append(trees, stage.Tree{File: p.identifiedFile(path), ReadOnly: true})
 		}
 	}
 	for _, path := range p.WriteRoots {
-		trees = append(trees, stage.Tree{File: p.file(path)})
+		trees = append(trees, stage.Tree{File: p.identifiedFile(path)})
 	}
 	return trees
 }

@@ -86,7 +86,7 @@ func (w *Warm) start(p *Plan, cmd Command) (*Child, error) {
 // the stage then sees why it can't be had.
 func (w *Warm) begin(p *Plan, l *launcher) (*Child, error) {
 	if l != nil && p.use.pid {
-		c, err := p.begin(l)
+		c, err := p.beginStage(l)
 		if err == nil {
 			return c, nil
 		}
@@ -94,7 +94,7 @@ func (w *Warm) begin(p *Plan, l *launcher) (*Child, error) {
 			w.lose(l)
 		}
 	}
-	return p.begin(nil)
+	return p.beginStage(nil)
 }
 
 // lose gives up a launcher that failed.

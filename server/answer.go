@@ -76,9 +76,9 @@ func (h *answerCharge) chargeAnswer(n int, changed bool) error {
 		h.bytes += need
 		return nil
 	case part:
-		return h.s.hit(fault.RateLimited, "answers_per_token", "this token has too many large answers on their way; read them, or wait")
+		return h.s.boundReached(fault.RateLimited, "answers_per_token", "this token has too many large answers on their way; read them, or wait")
 	}
-	return h.s.hit(fault.Unavailable, "answers", "too many large answers are on their way; try again shortly")
+	return h.s.boundReached(fault.Unavailable, "answers", "too many large answers are on their way; try again shortly")
 }
 
 // release gives everything back when the answer was sent or given up.

@@ -70,8 +70,8 @@ func (q *quota) release(token string) {
 	}
 }
 
-// hit counts a bound that was reached and returns the answer to it.
-func (s *Server) hit(kind fault.Kind, bound, detail string) error {
+// boundReached counts a bound that was reached and returns the answer to it.
+func (s *Server) boundReached(kind fault.Kind, bound, detail string) error {
 	s.metrics.bounds.get(bound).Add(1)
 	f := fault.New(kind, "%s", detail)
 	if kind == fault.RateLimited || kind == fault.Unavailable {
@@ -80,29 +80,29 @@ func (s *Server) hit(kind fault.Kind, bound, detail string) error {
 	return f
 }
 
-// enter lets a command of the catalogue begin. One that only waits takes the place
+// enterCommand lets a command of the catalogue begin. One that only waits takes the place
 // of a stream: the others' reads go on.
-func (s *Server) enter(ctx context.Context, token string, d *command.Def) (leave func(), err error) {
+func (s *Server) enterCommand(ctx context.Context, token string, d *command.Def) (leave func(), err error) {
 	if d.Waits {
 		return s.openStream(token, "wait")
 	}
-	return s.admit(ctx, token, d.Mutates)
+	return s.admitCommand(ctx, token, d.Mutates)
 }
 
-// admit lets a command begin. The caller calls leave when it is done.
-func (s *Server) admit(ctx context.Context, token string, mutates bool) (leave func(), err error) {
+// admitCommand lets a command begin. The caller calls leave when it is done.
+func (s *Server) admitCommand(ctx context.Context, token string, mutates bool) (leave func(), err error) {
 	if !mutates {
 		if !s.reads.enter(ctx, s.opt.AdmissionWait) {
-			return nil, s.hit(fault.Unavailable, "reads", "too many reads are under way; try again shortly")
+			return nil, s.boundReached(fault.Unavailable, "reads", "too many reads are under way; try again shortly")
 		}
 		return s.reads.leave, nil
 	}
 	if !s.perToken.acquire(token) {
-		return nil, s.hit(fault.RateLimited, "mutations_per_token", "this token has too many commands under way; wait for some to end")
+		return nil, s.boundReached(fault.RateLimited, "mutations_per_token", "this token has too many commands under way; wait for some to end")
 	}
 	if !s.mutations.enter(ctx, s.opt.AdmissionWait) {
 		s.perToken.release(token)
-		return nil, s.hit(fault.Unavailable, "mutations", "too many commands are under way; try again shortly")
+		return nil, s.boundReached(fault.Unavailable, "mutations", "too many commands are under way; try again shortly")
 	}
 	return func() {
 		s.mutations.leave()
@@ -117,11 +117,11 @@ func (s *Server) openStream(token, transport string) (done func(), err error) {
 	}
 	if s.streams.Add(1) > int64(s.opt.MaxStreams) {
 		s.streams.Add(-1)
-		return nil, s.hit(fault.Unavailable, "streams", "too many streams are open; try again later")
+		return nil, s.boundReached(fault.Unavailable, "streams", "too many streams are open; try again later")
 	}
 	if !s.streamsPerToken.acquire(token) {
 		s.streams.Add(-1)
-		return nil, s.hit(fault.RateLimited, "streams_per_token", "this token has too many streams open; close some")
+		return nil, s.boundReached(fault.RateLimited, "streams_per_token", "this token has too many streams open; close some")
 	}
 	open := s.metrics.streams.get(transport)
 	open.Add(1)
@@ -174,9 +174,9 @@ func (s *Server) readBody(in io.Reader, most int64) (body []byte, giveBack func(
 }
 
 func (s *Server) bodiesFull() error {
-	return s.hit(fault.Unavailable, "bodies", "too many large bodies are in memory; try again shortly")
+	return s.boundReached(fault.Unavailable, "bodies", "too many large bodies are in memory; try again shortly")
 }
 
 func (s *Server) tooLarge(most int64) error {
-	return s.hit(fault.PayloadTooLarge, "body", "the body is larger than "+sizeWord(most))
+	return s.boundReached(fault.PayloadTooLarge, "body", "the body is larger than "+sizeWord(most))
 }

@@ -7,10 +7,10 @@ import (
 	"agentd/fault"
 )
 
-// join ties a stream that is about to begin to a channel; without one it returns
+// joinChannel ties a stream that is about to begin to a channel; without one it returns
 // what ties it to nothing. A channel's stream changes something: with its last one
 // the peer is gone, which is recorded.
-func (s *Server) join(ctx context.Context, q *request, channelID, sessionID string) (command.ChannelStream, error) {
+func (s *Server) joinChannel(ctx context.Context, q *request, channelID, sessionID string) (command.ChannelStream, error) {
 	if channelID == "" {
 		return unchannelled{ctx}, nil
 	}
@@ -36,8 +36,8 @@ func cursor(given uint64, ch command.ChannelStream) uint64 {
 	return given
 }
 
-// ended says why a stream that ran ended, as channels are told.
-func (s *Server) ended() string {
+// streamEndReason says why a stream that ran ended, as channels are told.
+func (s *Server) streamEndReason() string {
 	if s.isStopping() {
 		return "shutdown"
 	}

@@ -64,7 +64,7 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 	if err := permit(q.login.Role, command.Need(p), d.Name); err != nil {
 		return nil, err
 	}
-	leave, err := s.enter(ctx, q.login.TokenID, d)
+	leave, err := s.enterCommand(ctx, q.login.TokenID, d)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request) (body []by
 	}
 	if r.ContentLength > s.opt.MaxBody {
 		w.Header().Set("Connection", "close")
-		s.drain(w, r)
+		s.drainBody(w, r)
 		return nil, nothing, s.tooLarge(s.opt.MaxBody)
 	}
 	body, giveBack, err = s.readBody(http.MaxBytesReader(w, r.Body, s.opt.MaxBody), s.opt.MaxBody)
@@ -102,7 +102,7 @@ func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request) (body []by
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		if err = s.bodyFault(err); fault.KindOf(err) == fault.PayloadTooLarge {
-			s.drain(w, r)
+			s.drainBody(w, r)
 		}
 		return nil, giveBack, err
 	}
@@ -115,10 +115,10 @@ func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request) (body []by
 // it gets its answer.
 const pauseOfSender = 200 * time.Millisecond
 
-// drain takes in a part of a body that is refused, for as long as it comes: many
+// drainBody takes in a part of a body that is refused, for as long as it comes: many
 // clients send all before they read, and would see a broken connection instead of
 // the answer. One that asked first, with Expect, reads it.
-func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
+func (s *Server) drainBody(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Expect") != "" {
 		return
 	}

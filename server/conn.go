@@ -84,7 +84,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 // refuse answers without reading: the request may never come. What fits into the
 // socket's buffer is written without waiting.
 func (l *boundedListener) refuse(c net.Conn) {
-	err := l.s.hit(fault.Unavailable, "connections", "too many connections are open; try again shortly")
+	err := l.s.boundReached(fault.Unavailable, "connections", "too many connections are open; try again shortly")
 	if l.raw {
 		_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		_, _ = c.Write(rawProblem(err))

@@ -50,9 +50,9 @@ func streamPosition(sessionID string, after, oldest, last uint64) (from uint64, 
 	return after, nil
 }
 
-// locate asks the backend what place needs to know. An id that is none can't
+// locateCursor asks the backend what place needs to know. An id that is none can't
 // exist, whatever tricks are in it.
-func (s *Server) locate(ctx context.Context, c command.Caller, sessionID string, after uint64) (from uint64, gap *Repair, err error) {
+func (s *Server) locateCursor(ctx context.Context, c command.Caller, sessionID string, after uint64) (from uint64, gap *Repair, err error) {
 	if !event.ValidID(sessionID) {
 		return 0, nil, fault.New(fault.NotFound, "there is no session %s", wire.Clip(sessionID))
 	}
@@ -107,12 +107,12 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 // the form has no place for it. It counts as a read until it is made, not until
 // the client took it in.
 func (s *Server) pageBody(r *http.Request, q *request, eq *eventQuery, cloudEvents bool) (body []byte, link string, err error) {
-	leave, err := s.admit(r.Context(), q.login.TokenID, false)
+	leave, err := s.admitCommand(r.Context(), q.login.TokenID, false)
 	if err != nil {
 		return nil, "", err
 	}
 	defer leave()
-	p, err := s.page(r.Context(), q.caller, q.variable, eq)
+	p, err := s.readPage(r.Context(), q.caller, q.variable, eq)
 	if err != nil {
 		return nil, "", err
 	}
@@ -208,9 +208,9 @@ type page struct {
 // nextAfter.
 const maxScan = 10 * maxPage
 
-// page reads events until the page is full, the session ends or maxScan.
-func (s *Server) page(ctx context.Context, c command.Caller, sessionID string, q *eventQuery) (*page, error) {
-	from, gap, err := s.locate(ctx, c, sessionID, q.after)
+// readPage reads events until the page is full, the session ends or maxScan.
+func (s *Server) readPage(ctx context.Context, c command.Caller, sessionID string, q *eventQuery) (*page, error) {
+	from, gap, err := s.locateCursor(ctx, c, sessionID, q.after)
 	if err != nil {
 		return nil, err
 	}

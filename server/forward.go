@@ -33,7 +33,7 @@ func (q *request) forwardable(err error) string {
 // forwardCommand has the node that owns the session carry out a command, with the
 // caller's own token. What that node answers is the answer.
 func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *command.Def, body []byte, why error) ([]byte, error) {
-	res, err := s.forward(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body)
+	res, err := s.forwardRequest(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body)
 	if err != nil {
 		return nil, errors.Join(why, err)
 	}
@@ -57,7 +57,7 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request, to string, why error) error {
 	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	res, err := s.forward(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil)
+	res, err := s.forwardRequest(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil)
 	if err != nil {
 		return errors.Join(why, err)
 	}
@@ -92,8 +92,8 @@ func (f *flushing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// forward sends a request to another node.
-func (s *Server) forward(ctx context.Context, q *request, method, to string, header http.Header, body []byte) (*http.Response, error) {
+// forwardRequest sends a request to another node.
+func (s *Server) forwardRequest(ctx context.Context, q *request, method, to string, header http.Header, body []byte) (*http.Response, error) {
 	if _, err := url.Parse(to); err != nil {
 		return nil, err
 	}

@@ -52,12 +52,12 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		s.metrics.inFlight.Add(-1)
 		if v := recover(); v != nil {
-			s.recovered(rec, q, v)
+			s.answerPanic(rec, q, v)
 		}
 		took := time.Since(began)
-		s.count(r, rec, q, took)
+		s.countRequest(r, rec, q, took)
 		rec.deliver(r)
-		s.log(r, rec, q, took)
+		s.logRequest(r, rec, q, took)
 	}()
 	if q.err = s.serveRequest(rec, r, q); q.err != nil && rec.status == 0 {
 		if r.Context().Err() != nil && errors.Is(q.err, context.Canceled) {
@@ -71,7 +71,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 	if size := headerSize(r); size > s.opt.MaxHeader {
 		w.Header().Set("Connection", "close")
-		return s.hit(fault.HeaderTooLarge, "header", "the request's line and headers are larger than "+sizeWord(int64(s.opt.MaxHeader)))
+		return s.boundReached(fault.HeaderTooLarge, "header", "the request's line and headers are larger than "+sizeWord(int64(s.opt.MaxHeader)))
 	}
 	if err := s.hosts.check(r); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 	q.variable = variable
 	var m *Mount
 	if len(fits) == 0 {
-		m = s.mount(r.URL.Path)
+		m = s.findMount(r.URL.Path)
 	}
 	public := (len(fits) > 0 && fits[0].public) || (m != nil && m.Public)
 	if err := s.identify(r, q, public); err != nil {
@@ -155,8 +155,8 @@ func headerSize(r *http.Request) int {
 	return size
 }
 
-// recovered answers a request in which agentd has a defect.
-func (s *Server) recovered(w *recorder, q *request, v any) {
+// answerPanic answers a request in which agentd has a defect.
+func (s *Server) answerPanic(w *recorder, q *request, v any) {
 	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(v)
 	}
@@ -176,15 +176,15 @@ func methodOf(r *http.Request) string {
 	return "other"
 }
 
-// count counts a request. Who has its answer finds it counted.
-func (s *Server) count(r *http.Request, w *recorder, q *request, took time.Duration) {
+// countRequest counts a request. Who has its answer finds it counted.
+func (s *Server) countRequest(r *http.Request, w *recorder, q *request, took time.Duration) {
 	s.metrics.requests.get(q.template, methodOf(r), strconv.Itoa(w.status)).Add(1)
 	s.metrics.latency.get(q.template).observe(took)
 	s.metrics.sent.Add(w.bytes)
 }
 
-// log logs a request. No header and no query is logged: a token might be in them.
-func (s *Server) log(r *http.Request, w *recorder, q *request, took time.Duration) {
+// logRequest logs a request. No header and no query is logged: a token might be in them.
+func (s *Server) logRequest(r *http.Request, w *recorder, q *request, took time.Duration) {
 	level := slog.LevelInfo
 	var f *fault.Error
 	if q.err != nil {

@@ -27,8 +27,8 @@ type route struct {
 	handle handler
 }
 
-// table lists all addresses of the server.
-func (s *Server) table() []route {
+// routeTable lists all addresses of the server.
+func (s *Server) routeTable() []route {
 	return []route{
 		{http.MethodPost, commandTemplate, false, s.serveCommand},
 		{http.MethodPost, "/v1/rpc", false, s.serveRPC},
@@ -120,8 +120,8 @@ func wrongMethod(w http.ResponseWriter, fits []*route, method string) error {
 	return fault.New(fault.MethodNotAllowed, "method %s is not allowed here; use %s", wire.Clip(method), list)
 }
 
-// mount returns the mount with the longest prefix of a path, or nil.
-func (s *Server) mount(path string) *Mount {
+// findMount returns the mount with the longest prefix of a path, or nil.
+func (s *Server) findMount(path string) *Mount {
 	var best *Mount
 	for i := range s.opt.Mounts {
 		m := &s.opt.Mounts[i]

@@ -72,7 +72,7 @@ func (p *rpcConn) serve(drain bool) error {
 			p.answerMessage(m)
 		}
 		if drain {
-			p.drain()
+			p.drainSubscriptions()
 		}
 	})
 	var err error

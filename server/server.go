@@ -58,7 +58,7 @@ func New(b Backend, opt *Options) *Server {
 	s.conns.patience = min(s.opt.WriteTimeout, s.opt.StopTimeout/patienceParts)
 	s.metrics.started = time.Now()
 	s.docs = newDocuments(s.opt.Documents)
-	s.routes = s.table()
+	s.routes = s.routeTable()
 	s.nodes = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a token goes to the node and nowhere else
 	}}

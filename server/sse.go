@@ -115,13 +115,13 @@ var errGone = errors.New("server: the client is gone")
 
 // serveSessionStream streams one session.
 func (s *Server) serveSessionStream(w http.ResponseWriter, r *http.Request, q *request, eq *eventQuery) error {
-	ch, err := s.join(r.Context(), q, eq.channelID, q.variable)
+	ch, err := s.joinChannel(r.Context(), q, eq.channelID, q.variable)
 	if err != nil {
 		return err
 	}
 	left := "unsubscribed" // nothing was sent yet
 	defer func() { ch.Left(left) }()
-	from, gap, err := s.locate(r.Context(), q.caller, q.variable, cursor(eq.after, ch))
+	from, gap, err := s.locateCursor(r.Context(), q.caller, q.variable, cursor(eq.after, ch))
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *Server) serveSessionStream(w http.ResponseWriter, r *http.Request, q *r
 		},
 	})
 	if err == nil {
-		left = s.ended()
+		left = s.streamEndReason()
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result
 	if in.SessionID == "" && (in.After > 0 || in.Snapshot) {
 		return nil, nil, fault.Param("sessionId", "is missing: a cursor or a snapshot needs a session")
 	}
-	if sub.channel, err = p.s.join(p.ctx, p.rpc.q, in.ChannelID, in.SessionID); err != nil { //nolint:contextcheck // it outlives the request
+	if sub.channel, err = p.s.joinChannel(p.ctx, p.rpc.q, in.ChannelID, in.SessionID); err != nil { //nolint:contextcheck // it outlives the request
 		return nil, nil, err
 	}
 	defer func() {
@@ -93,7 +93,7 @@ func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result
 	res := subscribeResult{SessionID: in.SessionID, After: in.After, RecoveryMode: "replay"}
 	var first []byte
 	if in.SessionID != "" {
-		if res.After, res.Gap, err = p.s.locate(ctx, p.rpc.q.caller, in.SessionID, in.After); err != nil {
+		if res.After, res.Gap, err = p.s.locateCursor(ctx, p.rpc.q.caller, in.SessionID, in.After); err != nil {
 			return nil, nil, err
 		}
 		if res.Gap != nil {
@@ -105,7 +105,7 @@ func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result
 			}
 		}
 	}
-	release, err := p.open(sub, res.After) //nolint:contextcheck // it outlives the request: its context is the connection's
+	release, err := p.openSubscription(sub, res.After) //nolint:contextcheck // it outlives the request: its context is the connection's
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,8 +113,8 @@ func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result
 	return mustMarshal(res), func() { p.startSubscription(sub, release, first, res.Gap) }, nil
 }
 
-// open begins a subscription. What it counts against is given back by release.
-func (p *rpcConn) open(sub *subscription, after uint64) (release func(), err error) {
+// openSubscription begins a subscription. What it counts against is given back by release.
+func (p *rpcConn) openSubscription(sub *subscription, after uint64) (release func(), err error) {
 	done, err := p.s.openStream(p.rpc.q.login.TokenID, p.name)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *rpcConn) open(sub *subscription, after uint64) (release func(), err err
 		cancel()
 		sub.stream.Close()
 		done()
-		sub.channel.Left(p.left())
+		sub.channel.Left(p.endReason())
 		p.strike(sub)
 	}, nil
 }
@@ -159,13 +159,13 @@ func (p *rpcConn) strike(sub *subscription) {
 	close(sub.done)
 }
 
-// left says why a subscription ended, as channels are told: the connection did, or
+// endReason says why a subscription ended, as channels are told: the connection did, or
 // the client only stopped to follow.
-func (p *rpcConn) left() string {
+func (p *rpcConn) endReason() string {
 	if p.ctx.Err() == nil {
 		return "unsubscribed"
 	}
-	return p.s.ended()
+	return p.s.streamEndReason()
 }
 
 // startSubscription delivers a subscription's events in a goroutine of its own.
@@ -262,8 +262,8 @@ func (p *rpcConn) unsubscribe(ctx context.Context, params []byte) (result []byte
 
 var unsubscribed = []byte(`{"unsubscribed":true}`)
 
-// drain lets each subscription deliver what is durable now, and ends it then.
-func (p *rpcConn) drain() {
+// drainSubscriptions lets each subscription deliver what is durable now, and ends it then.
+func (p *rpcConn) drainSubscriptions() {
 	p.mu.Lock()
 	subs := make([]*subscription, 0, len(p.subs))
 	for _, sub := range p.subs {

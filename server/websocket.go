@@ -61,14 +61,14 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, q *reque
 	p := newRPCConn(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn}, "websocket")
 	stop, cancel := s.untilStop(p.ctx)
 	defer cancel()
-	p.tasks.Go(func() { p.watch(stop, conn) })
+	p.tasks.Go(func() { p.watchClient(stop, conn) })
 	_ = p.serve(false) // how a client leaves is its own affair
 	return nil
 }
 
-// watch pings the client, checks its token again, and closes the connection when
+// watchClient pings the client, checks its token again, and closes the connection when
 // either fails or the server stops.
-func (p *rpcConn) watch(stop context.Context, conn *websocket.Conn) {
+func (p *rpcConn) watchClient(stop context.Context, conn *websocket.Conn) {
 	for beat := time.Now().Add(p.s.opt.Heartbeat); ; {
 		timer := time.NewTimer(p.rpc.q.login.until(min(p.s.opt.Recheck, time.Until(beat))))
 		select {

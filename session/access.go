@@ -39,7 +39,7 @@ func (m *Manager) Account(ctx context.Context, sessionID string) (string, error)
 	if account, ok := m.accounts.get(sessionID); ok {
 		return account, nil
 	}
-	created, err := m.created(ctx, sessionID)
+	created, err := m.firstFact(ctx, sessionID)
 	if err != nil {
 		return "", err
 	}

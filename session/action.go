@@ -18,7 +18,7 @@ import (
 )
 
 func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (*command.RespondActionResult, error) {
-	rec, err := r.action(ctx, p.ActionID)
+	rec, err := r.findAction(ctx, p.ActionID)
 	if err != nil {
 		return nil, err
 	}
@@ -33,20 +33,20 @@ func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (
 		if len(a.Decisions) > 0 && !slices.Contains(a.Decisions, p.Decision) {
 			return nil, fault.Param("decision", "%q is not one of the decisions that action %s offers: %v", p.Decision, a.ActionID, a.Decisions)
 		}
-		if err := r.through(tx.State, a, p.ChannelID); err != nil {
+		if err := r.checkChannel(tx.State, a, p.ChannelID); err != nil {
 			return nil, err
 		}
 		if err := r.checkAnswer(a, p); err != nil {
 			return nil, err
 		}
-		r.resolve(tx, a, p, "human")
+		r.resolveAction(tx, a, p, "human")
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
 	})
 }
 
 // resolvePermission answers a request for permission as the host's policy.
 func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermission) (*command.RespondActionResult, error) {
-	rec, err := r.action(ctx, p.ActionID)
+	rec, err := r.findAction(ctx, p.ActionID)
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +64,10 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 		case a.Status != state.ActionPending:
 			return nil, fault.New(fault.Conflict, "action %s is already %s: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)
 		}
-		if err := r.through(tx.State, a, p.ChannelID); err != nil {
+		if err := r.checkChannel(tx.State, a, p.ChannelID); err != nil {
 			return nil, err
 		}
-		r.resolve(tx, a, answer, "host_policy")
+		r.resolveAction(tx, a, answer, "host_policy")
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
 	})
 }
@@ -164,9 +164,9 @@ func planMode(a *state.Action, p *command.RespondAction) string {
 	return chosen.PermissionMode
 }
 
-// resolve emits the answer to a pending action and, where a permission was asked
+// resolveAction emits the answer to a pending action and, where a permission was asked
 // for, what follows for it.
-func (r *request) resolve(tx *Tx, a *state.Action, p *command.RespondAction, source string) {
+func (r *request) resolveAction(tx *Tx, a *state.Action, p *command.RespondAction, source string) {
 	payload, reason := r.m.redact(p.Payload), r.m.redactText(p.Reason)
 	out := &event.ActionResolved{
 		Decision: p.Decision, Status: "resolved", DecisionSource: source, ActionType: a.ActionType,
@@ -225,8 +225,8 @@ func sameJSON(a, b event.Raw) bool {
 	return bytes.Equal(compact(a), compact(b))
 }
 
-// action returns an action's record from the index, if the caller may see it.
-func (r *request) action(ctx context.Context, actionID string) (*actionRecord, error) {
+// findAction returns an action's record from the index, if the caller may see it.
+func (r *request) findAction(ctx context.Context, actionID string) (*actionRecord, error) {
 	v, err := r.m.opt.Store.Get(ctx, kindAction, actionID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, fault.New(fault.NotFound, "there is no action %s", actionID)
@@ -260,7 +260,7 @@ func (r *request) listActions(ctx context.Context, p *command.ListActions) (*com
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		rec, err := r.action(ctx, entry.Key)
+		rec, err := r.findAction(ctx, entry.Key)
 		if fault.KindOf(err) == fault.NotFound {
 			continue
 		}

@@ -205,9 +205,9 @@ func cursorOf(v []byte) (uint64, error) {
 	return n, nil
 }
 
-// through checks an answer against the channel that it comes through, and against
+// checkChannel checks an answer against the channel that it comes through, and against
 // the one whose peer alone can act.
-func (r *request) through(st *state.Session, a *state.Action, channelID string) error {
+func (r *request) checkChannel(st *state.Session, a *state.Action, channelID string) error {
 	if channelID != "" {
 		c := st.Channels.Find(channelID)
 		if c == nil || !r.caller.Sees(accountOf(c)) {

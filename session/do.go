@@ -119,8 +119,8 @@ type request struct {
 // meantime.
 func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
 	var result *R
-	err := r.m.write(ctx, sessionID, r.by, create, func(tx *Tx) error {
-		if err := r.visible(sessionID, tx.State); err != nil {
+	err := r.m.writeDecision(ctx, sessionID, r.by, create, func(tx *Tx) error {
+		if err := r.checkVisible(sessionID, tx.State); err != nil {
 			return err
 		}
 		if err := r.checkStorage(tx); err != nil {
@@ -130,8 +130,8 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 		if result, err = decide(tx); err != nil {
 			return err
 		}
-		r.stamp(tx)
-		return r.remember(tx, result)
+		r.stampFacts(tx)
+		return r.rememberResult(tx, result)
 	})
 	if errors.Is(err, store.ErrExists) {
 		// Another call with the same key was first.
@@ -146,17 +146,17 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 	return result, nil
 }
 
-// stamp writes the caller's correlation ids into the decision's facts.
-func (r *request) stamp(tx *Tx) {
+// stampFacts writes the caller's correlation ids into the decision's facts.
+func (r *request) stampFacts(tx *Tx) {
 	for i := range tx.facts {
 		e := &tx.facts[i]
 		e.RequestID, e.TraceID, e.SpanID = r.caller.RequestID, r.caller.TraceID, r.caller.SpanID
 	}
 }
 
-// visible reports a session that the caller may not see as not found. The runtime's own
+// checkVisible reports a session that the caller may not see as not found. The runtime's own
 // is the admin's also before its first fact.
-func (r *request) visible(sessionID string, st *state.Session) error {
+func (r *request) checkVisible(sessionID string, st *state.Session) error {
 	foreign := st.Sequence > 0 && !r.caller.Sees(st.Account)
 	if foreign || (sessionID == event.RuntimeSession && !r.caller.Admin) {
 		return noSession(sessionID)
@@ -167,7 +167,7 @@ func (r *request) visible(sessionID string, st *state.Session) error {
 // viewSession reads a session that the caller may see.
 func (r *request) viewSession(ctx context.Context, sessionID string, view func(*state.Session) error) error {
 	return r.m.View(ctx, sessionID, func(st *state.Session) error {
-		if err := r.visible(sessionID, st); err != nil {
+		if err := r.checkVisible(sessionID, st); err != nil {
 			return err
 		}
 		return view(st)

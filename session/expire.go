@@ -34,7 +34,7 @@ func (m *Manager) ExpireOutputs(ctx context.Context, before time.Time) (Swept, e
 	defer m.outputs.sweeping.Unlock()
 	var sum Swept
 	for cursor := ""; ; {
-		due, next, err := m.due(ctx, cursor, timestampKey(before))
+		due, next, err := m.dueOutputs(ctx, cursor, timestampKey(before))
 		if err != nil {
 			return sum, err
 		}
@@ -57,9 +57,9 @@ type dueOutput struct {
 	outputEntry
 }
 
-// due returns the next outputs that were stored before a moment, and where to go
+// dueOutputs returns the next outputs that were stored before a moment, and where to go
 // on; nothing there when these are the last.
-func (m *Manager) due(ctx context.Context, after, before string) ([]dueOutput, string, error) {
+func (m *Manager) dueOutputs(ctx context.Context, after, before string) ([]dueOutput, string, error) {
 	const page = 256
 	var out []dueOutput
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindOutputAt, After: after, Limit: page}) {
@@ -104,12 +104,12 @@ func bySession(due []dueOutput) [][]dueOutput {
 // expireStep expires outputs of one session in one write.
 func (m *Manager) expireStep(ctx context.Context, step []dueOutput, sum *Swept) error {
 	var expired, kept int
-	err := m.write(ctx, step[0].sessionID, event.ByRuntime, false, func(tx *Tx) error {
+	err := m.writeDecision(ctx, step[0].sessionID, event.ByRuntime, false, func(tx *Tx) error {
 		expired, kept = 0, 0
 		for i := range step {
 			d := &step[i]
 			tx.index = append(tx.index, removeOp(kindOutputAt, d.key))
-			fate, err := tx.fate(d)
+			fate, err := tx.outputFateOf(d)
 			switch {
 			case err != nil:
 				return err
@@ -118,7 +118,7 @@ func (m *Manager) expireStep(ctx context.Context, step []dueOutput, sum *Swept) 
 				tx.index = append(tx.index, removeOp(kindOutput, d.ref+"/"+d.sessionID))
 			case fate == outputOver:
 				expired++
-				tx.expire(d)
+				tx.expireOutput(d)
 			}
 		}
 		return nil
@@ -147,8 +147,8 @@ const (
 	outputOver
 )
 
-// fate decides what becomes of an output whose time has come.
-func (tx *Tx) fate(d *dueOutput) (outputFate, error) {
+// outputFateOf decides what becomes of an output whose time has come.
+func (tx *Tx) outputFateOf(d *dueOutput) (outputFate, error) {
 	last, ok, err := tx.Lookup(kindOutput, d.ref+"/"+d.sessionID)
 	if err != nil {
 		return 0, storeFault(err)
@@ -157,7 +157,7 @@ func (tx *Tx) fate(d *dueOutput) (outputFate, error) {
 		return outputAgain, nil
 	}
 	if _, ok, err = tx.Lookup(kindKept, d.ref+"/"+d.sessionID); err == nil && !ok {
-		ok, err = tx.w.m.any(tx.ctx, kindKept, d.ref)
+		ok, err = tx.w.m.hasIndexEntry(tx.ctx, kindKept, d.ref)
 	}
 	if err != nil {
 		return 0, storeFault(err)
@@ -168,8 +168,8 @@ func (tx *Tx) fate(d *dueOutput) (outputFate, error) {
 	return outputOver, nil
 }
 
-// expire takes back the right to read an output and notes that its bytes may go.
-func (tx *Tx) expire(d *dueOutput) {
+// expireOutput takes back the right to read an output and notes that its bytes may go.
+func (tx *Tx) expireOutput(d *dueOutput) {
 	tx.Emit(event.Event{Type: event.TypeOutputExpired, Scope: d.scope(), Payload: &event.OutputExpired{
 		OutputRef: d.ref, Reason: "it was stored on " + storedOn(d.at) + " and outputs are kept for a limited time",
 	}})
@@ -189,8 +189,8 @@ func storedOn(at string) string {
 	return time.UnixMicro(us).UTC().Format(time.DateOnly)
 }
 
-// any reports whether an index has an entry for a reference, of whatever session.
-func (m *Manager) any(ctx context.Context, kind, ref string) (bool, error) {
+// hasIndexEntry reports whether an index has an entry for a reference, of whatever session.
+func (m *Manager) hasIndexEntry(ctx context.Context, kind, ref string) (bool, error) {
 	for _, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kind, Prefix: ref + "/", Limit: 1}) {
 		return err == nil, err
 	}
@@ -220,7 +220,7 @@ func (m *Manager) deleteDoomed(ctx context.Context, sum *Swept) error {
 			return err
 		}
 		for _, d := range done {
-			if err := m.forget(ctx, d); err != nil {
+			if err := m.forgetNote(ctx, d); err != nil {
 				return err
 			}
 		}
@@ -238,9 +238,9 @@ func (m *Manager) deleteStep(ctx context.Context, step []doomed, sum *Swept) ([]
 			sum.Postponed++
 			continue
 		}
-		needed, err := m.any(ctx, kindRef, d.ref)
+		needed, err := m.hasIndexEntry(ctx, kindRef, d.ref)
 		if err == nil && !needed {
-			needed, err = m.any(ctx, kindKept, d.ref)
+			needed, err = m.hasIndexEntry(ctx, kindKept, d.ref)
 		}
 		if err == nil && !needed {
 			size := m.blobSize(ctx, d.ref)
@@ -266,10 +266,10 @@ func (m *Manager) blobSize(ctx context.Context, ref string) int64 {
 	return blob.Info().Size
 }
 
-// forget removes a note. One that can't be removed now is followed again, which
+// forgetNote removes a note. One that can't be removed now is followed again, which
 // changes nothing.
-func (m *Manager) forget(ctx context.Context, d doomed) error {
-	err := m.write(ctx, d.sessionID, event.ByRuntime, false, func(tx *Tx) error {
+func (m *Manager) forgetNote(ctx context.Context, d doomed) error {
+	err := m.writeDecision(ctx, d.sessionID, event.ByRuntime, false, func(tx *Tx) error {
 		tx.index = append(tx.index, removeOp(kindDoomed, d.key))
 		return nil
 	})

@@ -46,7 +46,7 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 		return nil, err
 	}
 	source.ForkedFrom.Hash = hash
-	past, err := r.inherited(ctx, source.ForkedFrom)
+	past, err := r.inheritedTurns(ctx, source.ForkedFrom)
 	if err != nil {
 		return nil, err
 	}

@@ -163,19 +163,19 @@ func (m *Manager) CheckTurn(o *event.TurnOptions) error {
 // is enough.
 func (tx *Tx) Submit(by *event.Actor, t *state.Thread, source string, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
 	r := requestOf(tx, by)
-	sub := r.submission(tx, p)
+	sub := r.buildSubmission(tx, p)
 	sub.Source = source
 	if t.Busy() {
-		return r.enqueue(tx, t, p, sub, len(t.Queue))
+		return r.enqueueTurn(tx, t, p, sub, len(t.Queue))
 	}
-	return r.accept(tx, t, p, sub), nil
+	return r.acceptTurn(tx, t, p, sub), nil
 }
 
 // Steer adds input to the thread's running turn on behalf of an actor.
 func (tx *Tx) Steer(by *event.Actor, t *state.Thread, input event.Raw) (*command.SubmitTurnResult, error) {
 	p := &command.SubmitTurn{Input: input, Options: &event.TurnOptions{}}
 	r := requestOf(tx, by)
-	return r.steer(tx, t, p, r.submission(tx, p))
+	return r.steerTurn(tx, t, p, r.buildSubmission(tx, p))
 }
 
 // Interrupt records the wish to stop the thread's running turn, and ends the

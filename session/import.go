@@ -133,14 +133,14 @@ func errPartial(sessionID string) error {
 
 // BeginImport begins to take over a session.
 func (m *Manager) BeginImport(ctx context.Context, sessionID string) (*Import, error) {
-	w, err := m.acquire(sessionID)
+	w, err := m.acquireWriter(sessionID)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
-	if err := w.ready(ctx, true); err != nil {
+	if err := w.ensureLoaded(ctx, true); err != nil {
 		w.mu.Unlock()
-		m.release(w)
+		m.releaseWriter(w)
 		return nil, err
 	}
 	return &Import{w: w}, nil
@@ -192,14 +192,14 @@ func (i *Import) Close(ctx context.Context, failed error) (Imported, error) {
 	}
 	if failed != nil {
 		w.failed = true // its state may be ahead of the store
-		w.m.drop(w)
+		w.m.dropWriter(w)
 	}
 	i.got.OpenWork = w.state.HasOpenWork()
 	if i.forked != nil {
 		i.forked(true)
 	}
 	w.mu.Unlock()
-	w.m.release(w)
+	w.m.releaseWriter(w)
 	return i.got, failed
 }
 
@@ -279,7 +279,7 @@ func (i *Import) finishImport(ctx context.Context) error {
 	w := i.w
 	w.open = w.state.HasOpenWork()
 	i.batch.Index = append(i.batch.Index, openEntry(w.id, w.open))
-	state := w.snapshot
+	state := w.addSnapshotIfDue
 	if w.partial {
 		state = w.addSnapshot // in the place of the mark
 	}
@@ -298,7 +298,7 @@ func (i *Import) write(ctx context.Context, state func(*store.Batch) error) erro
 	for j := range b.Records {
 		size += len(b.Records[j].Data)
 	}
-	w.track(b, len(b.Records), size)
+	w.trackIndex(b, len(b.Records), size)
 	if err := state(b); err != nil {
 		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
 	}

@@ -30,9 +30,9 @@ type past struct {
 	lost int64
 }
 
-// inherited lists the newest turns of a thread as they were at a fact: what a fork at
+// inheritedTurns lists the newest turns of a thread as they were at a fact: what a fork at
 // that fact inherits. It reads back as far as these turns reach, not the whole history.
-func (r *request) inherited(ctx context.Context, at *event.ForkPoint) (*past, error) {
+func (r *request) inheritedTurns(ctx context.Context, at *event.ForkPoint) (*past, error) {
 	p := &past{at: *at, gone: map[string]bool{}, ends: map[string]event.InheritedTurn{}, open: map[string]bool{}}
 	for rec, err := range r.m.opt.Store.Read(ctx, at.SessionID, store.Range{Before: at.Sequence + 1, Reverse: true}) {
 		if err != nil {

@@ -139,14 +139,14 @@ type Manager struct {
 func New(opt Options) *Manager {
 	opt.setDefaults()
 	m := &Manager{opt: opt, writers: map[string]*writer{}, stop: make(chan struct{})}
-	m.journal = newJournal(opt.Store, m.published)
+	m.journal = newJournal(opt.Store, m.batchPublished)
 	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
 	m.opened = m.Now()
 	m.accounts.keep = 1 << 14
 	m.quotas.SetPolicy(opt.Quotas)
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
-	m.stopped.Go(m.sweep)
+	m.stopped.Go(m.sweepIdle)
 	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
 	if opt.ExpireAfter > 0 {
 		m.untilStop(m.expireOutputs)
@@ -183,7 +183,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.stopped.Wait()
 	var errs []error
 	for _, w := range writers {
-		errs = append(errs, w.retire(ctx))
+		errs = append(errs, w.retireSession(ctx))
 	}
 	m.journal.close()
 	m.topics.close()
@@ -206,8 +206,8 @@ func (m *Manager) Loaded() int {
 	return len(m.writers)
 }
 
-// acquire returns the session's writer, in use until release.
-func (m *Manager) acquire(sessionID string) (*writer, error) {
+// acquireWriter returns the session's writer, in use until release.
+func (m *Manager) acquireWriter(sessionID string) (*writer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -222,16 +222,16 @@ func (m *Manager) acquire(sessionID string) (*writer, error) {
 	return w, nil
 }
 
-func (m *Manager) release(w *writer) {
+func (m *Manager) releaseWriter(w *writer) {
 	m.mu.Lock()
 	w.users--
 	w.lastUsed = m.sweeps
 	m.mu.Unlock()
 }
 
-// drop forgets a writer that failed or is empty, so that the next command loads
+// dropWriter forgets a writer that failed or is empty, so that the next command loads
 // the session anew.
-func (m *Manager) drop(w *writer) {
+func (m *Manager) dropWriter(w *writer) {
 	m.mu.Lock()
 	if m.writers[w.id] == w {
 		delete(m.writers, w.id)
@@ -245,7 +245,7 @@ func (m *Manager) drop(w *writer) {
 // be run again if another node took the session over in the meantime. Emit returns
 // when the facts are durable.
 func (m *Manager) Emit(ctx context.Context, sessionID string, by event.Emitter, decide func(*Tx) error) error {
-	return m.write(ctx, sessionID, by, false, decide)
+	return m.writeDecision(ctx, sessionID, by, false, decide)
 }
 
 // EmitSoon is [Manager.Emit] for facts that nothing outside depends on yet: it
@@ -257,7 +257,7 @@ func (m *Manager) EmitSoon(ctx context.Context, sessionID string, by event.Emitt
 	err = m.useWriter(sessionID, func(w *writer) error {
 		p, err := w.doSoon(ctx, by, decide)
 		if p != nil {
-			wait = func() error { return w.outcome(p) }
+			wait = func() error { return w.awaitOutcome(p) }
 		}
 		return err
 	})
@@ -268,11 +268,11 @@ func (m *Manager) EmitSoon(ctx context.Context, sessionID string, by event.Emitt
 // It is for deciding what to do next, where a decision of [Manager.Emit] stands
 // before anything is done.
 func (m *Manager) Peek(ctx context.Context, sessionID string, view func(*state.Session) error) error {
-	return m.useWriter(sessionID, func(w *writer) error { return w.peek(ctx, view) })
+	return m.useWriter(sessionID, func(w *writer) error { return w.peekState(ctx, view) })
 }
 
-// write runs a decision; create says that the session need not exist.
-func (m *Manager) write(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
+// writeDecision runs a decision; create says that the session need not exist.
+func (m *Manager) writeDecision(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
 	err := m.useWriter(sessionID, func(w *writer) error { return w.decideAndCommit(ctx, by, create, decide) })
 	return m.refuseAtQuota(ctx, sessionID, err)
 }
@@ -280,17 +280,17 @@ func (m *Manager) write(ctx context.Context, sessionID string, by event.Emitter,
 // useWriter does something with a session's writer.
 func (m *Manager) useWriter(sessionID string, do func(*writer) error) error {
 	for {
-		w, err := m.acquire(sessionID)
+		w, err := m.acquireWriter(sessionID)
 		if err != nil {
 			return err
 		}
 		err = do(w)
-		m.release(w)
+		m.releaseWriter(w)
 		if !errors.Is(err, errStale) {
 			return err
 		}
 		// The writer failed or was unloaded in between: a new one loads the session.
-		m.drop(w)
+		m.dropWriter(w)
 	}
 }
 
@@ -300,8 +300,8 @@ func (m *Manager) View(ctx context.Context, sessionID string, view func(*state.S
 	return m.useWriter(sessionID, func(w *writer) error { return w.viewDurable(ctx, view) })
 }
 
-// published is called by the journal for each batch that is durable.
-func (m *Manager) published(p *pending) {
+// batchPublished is called by the journal for each batch that is durable.
+func (m *Manager) batchPublished(p *pending) {
 	m.topics.publish(p.batch.SessionID, p.batch.Records)
 	if m.opt.Observer != nil && len(p.facts) > 0 {
 		m.opt.Observer.Committed(p.batch.SessionID, p.facts)
@@ -312,8 +312,8 @@ func (m *Manager) published(p *pending) {
 // are idle.
 const sweepsPerIdle = 4
 
-// sweep takes idle writers out of memory.
-func (m *Manager) sweep() {
+// sweepIdle takes idle writers out of memory.
+func (m *Manager) sweepIdle() {
 	tick := time.NewTicker(max(m.opt.IdleAfter/sweepsPerIdle, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -321,8 +321,8 @@ func (m *Manager) sweep() {
 		case <-m.stop:
 			return
 		case <-tick.C:
-			for _, w := range m.idle() {
-				if err := w.retire(context.Background()); err != nil {
+			for _, w := range m.idleWriters() {
+				if err := w.retireSession(context.Background()); err != nil {
 					m.opt.Logger.Warn("an idle session could not be unloaded", "sessionId", w.id, "error", err)
 				}
 			}
@@ -330,9 +330,9 @@ func (m *Manager) sweep() {
 	}
 }
 
-// idle takes unused writers out of the map: all that were unused
+// idleWriters takes unused writers out of the map: all that were unused
 // for long, and as many more as MaxLoaded demands.
-func (m *Manager) idle() []*writer {
+func (m *Manager) idleWriters() []*writer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweeps++
@@ -355,7 +355,7 @@ func (m *Manager) Hint(a store.Appended) { m.topics.hint(a) }
 // Report records a notice in the runtime's own session, which is opened if it
 // doesn't exist.
 func (m *Manager) Report(ctx context.Context, t event.Type, p event.Payload) error {
-	return m.write(ctx, event.RuntimeSession, event.BySession|event.ByRuntime, true, func(tx *Tx) error {
+	return m.writeDecision(ctx, event.RuntimeSession, event.BySession|event.ByRuntime, true, func(tx *Tx) error {
 		if tx.State.Sequence == 0 {
 			openRuntime(tx)
 		}

@@ -210,7 +210,7 @@ func (r *request) settlePeerTask(ctx context.Context, p *command.SettlePeerTask)
 		return nil, err
 	}
 	rec := x.record(p.NativeProtocol, direction(p.Direction))
-	open, err := r.indexed(ctx, kindPeerOpen, peerKey(p.NativeProtocol, rec.Direction, r.caller.Account, p.RemoteTaskID))
+	open, err := r.hasIndexEntry(ctx, kindPeerOpen, peerKey(p.NativeProtocol, rec.Direction, r.caller.Account, p.RemoteTaskID))
 	if err != nil || !open {
 		return &rec, err
 	}
@@ -244,8 +244,8 @@ func (r *request) emitSettled(tx *Tx, x *peerEntry, p *command.SettlePeerTask) {
 
 func endedPeer(status string) bool { return (&state.PeerTask{Status: status}).Recovery() == "settled" }
 
-// indexed reports whether an index entry is there.
-func (r *request) indexed(ctx context.Context, kind, key string) (bool, error) {
+// hasIndexEntry reports whether an index entry is there.
+func (r *request) hasIndexEntry(ctx context.Context, kind, key string) (bool, error) {
 	_, err := r.m.opt.Store.Get(ctx, kind, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -286,7 +286,7 @@ func (r *request) removePeerPush(ctx context.Context, p *command.RemovePeerPush)
 	if _, err := r.peerEntryOf(ctx, &p.PeerTaskKey); err != nil {
 		return nil, err
 	}
-	there, err := r.indexed(ctx, kindPush, pushKey(p.NativeProtocol, r.caller.Account, p.RemoteTaskID, p.ConfigID))
+	there, err := r.hasIndexEntry(ctx, kindPush, pushKey(p.NativeProtocol, r.caller.Account, p.RemoteTaskID, p.ConfigID))
 	if err != nil || !there {
 		return &command.PeerPushResult{ConfigID: p.ConfigID}, err
 	}
@@ -296,7 +296,7 @@ func (r *request) removePeerPush(ctx context.Context, p *command.RemovePeerPush)
 }
 
 func (r *request) reportPeerPush(ctx context.Context, p *command.ReportPeerPush) (*command.PeerPushResult, error) {
-	there, err := r.indexed(ctx, kindPush, pushKey(p.NativeProtocol, r.caller.Account, p.RemoteTaskID, p.ConfigID))
+	there, err := r.hasIndexEntry(ctx, kindPush, pushKey(p.NativeProtocol, r.caller.Account, p.RemoteTaskID, p.ConfigID))
 	if err != nil || !there {
 		return &command.PeerPushResult{ConfigID: p.ConfigID}, err
 	}
@@ -337,11 +337,11 @@ func (r *request) listPeerPushes(ctx context.Context, p *command.ListPeerPushes)
 // readPush returns a push configuration with its progress, or nil if it is gone.
 func (r *request) readPush(ctx context.Context, protocol string, e store.Entry) (*command.PeerPushRecord, error) {
 	var x pushEntry
-	if found, err := r.entry(ctx, kindPush, e.Key, &x); err != nil || !found {
+	if found, err := r.readIndexJSON(ctx, kindPush, e.Key, &x); err != nil || !found {
 		return nil, err
 	}
 	var done pushedEntry
-	if _, err := r.entry(ctx, kindPushed, e.Key, &done); err != nil {
+	if _, err := r.readIndexJSON(ctx, kindPushed, e.Key, &done); err != nil {
 		return nil, err
 	}
 	return &command.PeerPushRecord{
@@ -350,8 +350,8 @@ func (r *request) readPush(ctx context.Context, protocol string, e store.Entry) 
 	}, nil
 }
 
-// entry reads a JSON value of the index.
-func (r *request) entry(ctx context.Context, kind, key string, into any) (bool, error) {
+// readIndexJSON reads a JSON value of the index.
+func (r *request) readIndexJSON(ctx context.Context, kind, key string, into any) (bool, error) {
 	v, err := r.m.opt.Store.Get(ctx, kind, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil

@@ -24,15 +24,15 @@ func (m *Manager) FindProcess(ctx context.Context, caller command.Caller, proces
 		return "", nil, storeFault(err)
 	}
 	sessionID := string(v)
-	p, err := r.process(ctx, sessionID, processID)
+	p, err := r.findProcess(ctx, sessionID, processID)
 	if fault.KindOf(err) == fault.NotFound {
 		return "", nil, missing
 	}
 	return sessionID, p, err
 }
 
-// process reads what is known of a process, also when it ended long ago.
-func (r *request) process(ctx context.Context, sessionID, processID string) (*state.Process, error) {
+// findProcess reads what is known of a process, also when it ended long ago.
+func (r *request) findProcess(ctx context.Context, sessionID, processID string) (*state.Process, error) {
 	var out *state.Process
 	if err := r.viewSession(ctx, sessionID, func(st *state.Session) error {
 		if p := st.Environment.Find(processID); p != nil {
@@ -72,7 +72,7 @@ func (r *request) listProcesses(ctx context.Context, p *command.ListProcesses) (
 		if p.SessionID != "" && string(e.Value) != p.SessionID {
 			continue
 		}
-		x, err := r.process(ctx, string(e.Value), e.Key)
+		x, err := r.findProcess(ctx, string(e.Value), e.Key)
 		if fault.KindOf(err) == fault.NotFound {
 			continue // another account's
 		}

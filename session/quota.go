@@ -129,9 +129,9 @@ func begins(facts []event.Event) (opened *event.SessionCreated, begun [3]beginni
 	return opened, begun
 }
 
-// reserve takes room for what a decision begins. The error is a
+// reserveQuota takes room for what a decision begins. The error is a
 // [*quota.ReachedError] if there is none.
-func (w *writer) reserve(tx *Tx) error {
+func (w *writer) reserveQuota(tx *Tx) error {
 	if w.id == event.RuntimeSession {
 		return nil
 	}
@@ -215,8 +215,8 @@ func changesStanding(facts []event.Event) bool {
 	return false
 }
 
-// charge makes a batch part of what its account uses, once it is durable.
-func (w *writer) charge(p *pending, tx *Tx, size int) {
+// chargeBatch makes a batch part of what its account uses, once it is durable.
+func (w *writer) chargeBatch(p *pending, tx *Tx, size int) {
 	if w.usage == nil {
 		return
 	}
@@ -330,10 +330,10 @@ func (m *Manager) recordQuotaReached(ctx context.Context, sessionID string, r *q
 	}
 	err = noSession(sessionID)
 	if sessionID != "" {
-		err = m.write(ctx, sessionID, event.BySession, false, emit)
+		err = m.writeDecision(ctx, sessionID, event.BySession, false, emit)
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		err = m.write(ctx, event.RuntimeSession, event.BySession, true, emit)
+		err = m.writeDecision(ctx, event.RuntimeSession, event.BySession, true, emit)
 	}
 	if err != nil {
 		m.opt.Logger.Warn("a quota that was reached could not be recorded", "account", r.Account, "quota", string(r.Quota), "error", err)

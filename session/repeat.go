@@ -87,7 +87,7 @@ func Answered[R any](ctx context.Context, m *Manager, caller command.Caller, p c
 		return answer, err
 	}
 	told := answer
-	err = m.write(ctx, sessionID, r.by, false, func(tx *Tx) error {
+	err = m.writeDecision(ctx, sessionID, r.by, false, func(tx *Tx) error {
 		v, found, err := tx.Lookup(kindKey, r.key)
 		if err != nil || !found {
 			return err
@@ -139,8 +139,8 @@ func errKept(err error) error {
 	return storeFault(fmt.Errorf("%w: idempotency key: %w", store.ErrCorrupt, err))
 }
 
-// remember binds the idempotency key to the result, in the same write as the facts.
-func (r *request) remember(tx *Tx, result any) error {
+// rememberResult binds the idempotency key to the result, in the same write as the facts.
+func (r *request) rememberResult(tx *Tx, result any) error {
 	if r.key == "" {
 		return nil
 	}

@@ -30,12 +30,12 @@ func (m *Manager) RetainEvents(ctx context.Context, before time.Time) (Retained,
 		return sum, err
 	}
 	defer m.forks.beginRemoval()()
-	forks, err := m.forked(ctx)
+	forks, err := m.forkedSessions(ctx)
 	if err != nil {
 		return sum, err
 	}
 	for _, id := range old {
-		res, err := m.trim(ctx, id, TrimOptions{}, forks)
+		res, err := m.trimSession(ctx, id, TrimOptions{}, forks)
 		switch {
 		case ctx.Err() != nil:
 			return sum, ctx.Err()

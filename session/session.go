@@ -33,7 +33,7 @@ func (r *request) createSession(ctx context.Context, p *command.CreateSession) (
 		if tx.State.Sequence > 0 {
 			return nil, errSessionExists
 		}
-		return &command.CreateSessionResult{SessionID: sessionID, ThreadID: r.open(tx, p, "")}, nil
+		return &command.CreateSessionResult{SessionID: sessionID, ThreadID: r.emitSessionOpened(tx, p, "")}, nil
 	})
 	if errors.Is(err, errSessionExists) {
 		return r.repeatedSession(ctx, sessionID, p)
@@ -51,19 +51,19 @@ func (m *Manager) resolveWorkspace(w *event.Workspace) (*event.Workspace, error)
 
 var errSessionExists = errors.New("session: exists")
 
-// open emits the first facts of a session and returns its main thread's id.
-func (r *request) open(tx *Tx, p *command.CreateSession, threadID string) string {
+// emitSessionOpened emits the first facts of a session and returns its main thread's id.
+func (r *request) emitSessionOpened(tx *Tx, p *command.CreateSession, threadID string) string {
 	if threadID == "" {
 		threadID = tx.NewID(event.PrefixThread)
 	}
-	tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: r.created(p)})
+	tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: r.sessionCreated(p)})
 	tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.ThreadStarted{
 		Role: "main",
 	}})
 	return threadID
 }
 
-func (r *request) created(p *command.CreateSession) *event.SessionCreated {
+func (r *request) sessionCreated(p *command.CreateSession) *event.SessionCreated {
 	return &event.SessionCreated{
 		Title: r.m.redactText(p.Title), Account: r.caller.Account, Workspace: p.Workspace, PermissionMode: p.PermissionMode,
 		Metadata: r.m.redact(p.Metadata), CreatedBy: r.actor(),
@@ -96,7 +96,7 @@ func (r *request) repeatedSession(ctx context.Context, sessionID string, p *comm
 			first.Title = "" // no caller set it: the session was named after its first turn
 		}
 	}
-	if first == nil || !sameSession(first, r.created(p)) {
+	if first == nil || !sameSession(first, r.sessionCreated(p)) {
 		return nil, fault.New(fault.Conflict, "session %s already exists with different parameters; choose another id, or repeat the same parameters", sessionID)
 	}
 	return res, nil
@@ -175,12 +175,12 @@ func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSe
 		n, _ := p.Before.Int64() // Validate checked it
 		before = min(n, before)
 	}
-	res.History, err = r.history(ctx, res.SessionSnapshot, before, limit)
+	res.History, err = r.historyBefore(ctx, res.SessionSnapshot, before, limit)
 	return res, err
 }
 
-// window returns the newest events before a sequence, oldest first.
-func (m *Manager) window(ctx context.Context, sessionID string, before uint64, limit int) (command.History, error) {
+// historyWindow returns the newest events before a sequence, oldest first.
+func (m *Manager) historyWindow(ctx context.Context, sessionID string, before uint64, limit int) (command.History, error) {
 	h := command.History{Events: []event.Raw{}, Truncated: before > 1}
 	if limit == 0 {
 		if h.Truncated {

@@ -49,11 +49,11 @@ type Trimmed struct {
 // peer has not read and the runtime's own keep everything.
 func (m *Manager) Trim(ctx context.Context, sessionID string, opt TrimOptions) (*Trimmed, error) {
 	defer m.forks.beginRemoval()()
-	forks, err := m.forked(ctx)
+	forks, err := m.forkedSessions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return m.trim(ctx, sessionID, opt, forks)
+	return m.trimSession(ctx, sessionID, opt, forks)
 }
 
 // forkRefers is why a session keeps its facts.
@@ -61,21 +61,21 @@ func forkRefers(sessionID string) error {
 	return fault.New(fault.Conflict, "a fork refers to the events of session %s, so they are kept", sessionID)
 }
 
-// trim is [Manager.Trim], given the sessions that forks refer to. They were looked for
+// trimSession is [Manager.Trim], given the sessions that forks refer to. They were looked for
 // after the fork guard was informed.
-func (m *Manager) trim(ctx context.Context, sessionID string, opt TrimOptions, forks map[string]bool) (*Trimmed, error) {
+func (m *Manager) trimSession(ctx context.Context, sessionID string, opt TrimOptions, forks map[string]bool) (*Trimmed, error) {
 	switch {
 	case sessionID == event.RuntimeSession:
 		return nil, fault.New(fault.Conflict, "the runtime's own session keeps its events")
 	case forks[sessionID]:
 		return nil, forkRefers(sessionID)
 	}
-	b, err := m.boundary(ctx, sessionID, opt)
+	b, err := m.findBoundary(ctx, sessionID, opt)
 	if err != nil {
 		return nil, err
 	}
 	res := b.result(sessionID, opt.DryRun)
-	err = m.write(ctx, sessionID, event.ByRuntime, false, func(tx *Tx) error {
+	err = m.writeDecision(ctx, sessionID, event.ByRuntime, false, func(tx *Tx) error {
 		if err := tx.atRest(); err != nil {
 			return err
 		}
@@ -132,9 +132,9 @@ type boundary struct {
 	state *state.Session
 }
 
-// boundary folds a session to the place through which its facts go, and from there
+// findBoundary folds a session to the place through which its facts go, and from there
 // to its end.
-func (m *Manager) boundary(ctx context.Context, sessionID string, opt TrimOptions) (*boundary, error) {
+func (m *Manager) findBoundary(ctx context.Context, sessionID string, opt TrimOptions) (*boundary, error) {
 	st, hash, err := origin(ctx, m.opt.Store, sessionID)
 	if err != nil {
 		return nil, storeFault(err)
@@ -253,14 +253,14 @@ func BaseState(base *store.Snapshot) (*state.Session, error) {
 	return st, nil
 }
 
-// forked returns the sessions that forks refer to.
-func (m *Manager) forked(ctx context.Context) (map[string]bool, error) {
+// forkedSessions returns the sessions that forks refer to.
+func (m *Manager) forkedSessions(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	for id, err := range m.opt.Store.Sessions(ctx, "") {
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		created, err := m.created(ctx, id)
+		created, err := m.firstFact(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -271,9 +271,9 @@ func (m *Manager) forked(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// created returns what a session's first fact says, or, where that was removed, what
+// firstFact returns what a session's first fact says, or, where that was removed, what
 // became of it.
-func (m *Manager) created(ctx context.Context, sessionID string) (*event.SessionCreated, error) {
+func (m *Manager) firstFact(ctx context.Context, sessionID string) (*event.SessionCreated, error) {
 	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{Limit: 1}) {
 		if errors.Is(err, store.ErrTrimmed) {
 			return m.createdBase(ctx, sessionID)
@@ -326,7 +326,7 @@ func (r *request) repeatedTrimmed(ctx context.Context, sessionID string, p *comm
 		return nil, storeFault(err)
 	}
 	t, was := s.MainThread(), &event.SessionCreated{Title: s.Title, Account: s.Account, Workspace: s.Workspace, PermissionMode: s.PermissionMode, Metadata: s.Metadata}
-	if t == nil || !sameSession(was, r.created(p)) {
+	if t == nil || !sameSession(was, r.sessionCreated(p)) {
 		return nil, fault.New(fault.Conflict, "session %s exists, and its first events were removed by retention: it is unknown whether it was created with the same parameters", sessionID)
 	}
 	return &command.CreateSessionResult{SessionID: sessionID, ThreadID: t.ThreadID}, nil

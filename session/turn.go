@@ -47,7 +47,7 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 		if err != nil {
 			return nil, err
 		}
-		return res, own.remember(tx, res)
+		return res, own.rememberResult(tx, res)
 	})
 }
 
@@ -112,7 +112,7 @@ func turnForTask(tx *Tx, taskID string) error {
 // decideSubmit accepts a turn into an idle thread, or does with it what the
 // queue policy says.
 func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
-	sub := r.submission(tx, p)
+	sub := r.buildSubmission(tx, p)
 	if p.TurnID != "" {
 		if first, err := repeatedTurn(tx, p, sub); first != nil || err != nil {
 			return first, err
@@ -130,10 +130,10 @@ func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTu
 		policy = p.Options.QueuePolicy
 	}
 	if policy == "steer" && (t.Active != nil || p.Options.ExpectedTurnID != "") {
-		return r.steer(tx, t, p, sub)
+		return r.steerTurn(tx, t, p, sub)
 	}
 	if !t.Busy() {
-		return r.accept(tx, t, p, sub), nil
+		return r.acceptTurn(tx, t, p, sub), nil
 	}
 	switch policy {
 	case "reject":
@@ -142,13 +142,13 @@ func (r *request) decideSubmit(tx *Tx, p *command.SubmitTurn) (*command.SubmitTu
 		if t.Active != nil && t.Active.Interrupt == nil {
 			r.requestInterrupt(tx, t.Active, "replaced by another turn", "keep")
 		}
-		return r.enqueue(tx, t, p, sub, 0)
+		return r.enqueueTurn(tx, t, p, sub, 0)
 	}
-	return r.enqueue(tx, t, p, sub, len(t.Queue))
+	return r.enqueueTurn(tx, t, p, sub, len(t.Queue))
 }
 
-// submission builds the fact's payload, but for what depends on the thread.
-func (r *request) submission(tx *Tx, p *command.SubmitTurn) *event.TurnSubmitted {
+// buildSubmission builds the fact's payload, but for what depends on the thread.
+func (r *request) buildSubmission(tx *Tx, p *command.SubmitTurn) *event.TurnSubmitted {
 	input := r.m.redact(p.Input)
 	sub := &event.TurnSubmitted{
 		Source: "user", Preview: preview(input), Options: p.Options, Metadata: r.m.redact(p.Metadata), SubmittedBy: r.actor(),
@@ -228,7 +228,7 @@ func (r *request) threadForTurn(tx *Tx, p *command.SubmitTurn, preview string) (
 		if _, err := r.m.resolveWorkspace(nil); err != nil {
 			return nil, err
 		}
-		threadID := r.open(tx, &command.CreateSession{Title: titleOf(preview)}, p.ThreadID)
+		threadID := r.emitSessionOpened(tx, &command.CreateSession{Title: titleOf(preview)}, p.ThreadID)
 		return &state.Thread{ThreadID: threadID, Role: "main"}, nil
 	}
 	if p.ThreadID == "" {
@@ -254,14 +254,14 @@ func busyWith(t *state.Thread) string {
 	return t.Queue[0].TurnID
 }
 
-// accept emits the facts of a turn that starts at once.
-func (r *request) accept(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) *command.SubmitTurnResult {
+// acceptTurn emits the facts of a turn that starts at once.
+func (r *request) acceptTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) *command.SubmitTurnResult {
 	sub.Status = state.TurnAccepted
 	return r.emitTurn(tx, t, p, sub)
 }
 
-// enqueue emits the facts of a turn that waits at an index of the queue.
-func (r *request) enqueue(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted, at int) (*command.SubmitTurnResult, error) {
+// enqueueTurn emits the facts of a turn that waits at an index of the queue.
+func (r *request) enqueueTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted, at int) (*command.SubmitTurnResult, error) {
 	if len(t.Queue) >= r.m.opt.MaxQueue {
 		return nil, fault.New(fault.RateLimited, "thread %s has %d turns waiting, which is the maximum; wait, or remove some from its queue", t.ThreadID, len(t.Queue))
 	}
@@ -297,8 +297,8 @@ func (r *request) emitTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *
 	return res
 }
 
-// steer adds the input to the turn that runs.
-func (r *request) steer(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) (*command.SubmitTurnResult, error) {
+// steerTurn adds the input to the turn that runs.
+func (r *request) steerTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted) (*command.SubmitTurnResult, error) {
 	if want := p.Options.ExpectedTurnID; want != "" && (t.Active == nil || t.Active.TurnID != want) {
 		now := "no turn is running"
 		if t.Active != nil {

@@ -66,11 +66,11 @@ var errStale = errors.New("session: the writer is out of service")
 // durable.
 func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create bool, decide func(*Tx) error) error {
 	w.mu.Lock()
-	if err := w.ready(ctx, create); err != nil {
+	if err := w.ensureLoaded(ctx, create); err != nil {
 		w.mu.Unlock()
 		return err
 	}
-	p, err := w.decided(ctx, by, decide)
+	p, err := w.decideBatch(ctx, by, decide)
 	if p == nil {
 		return w.settleUnchanged(err)
 	}
@@ -85,11 +85,11 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 		w.m.outputs.storing.RUnlock()
 	}
 	if err != nil {
-		w.finished(p)
-		w.m.drop(w)
+		w.finishBatch(p)
+		w.m.dropWriter(w)
 		return storeFault(err)
 	}
-	if shared := w.finished(p); !shared {
+	if shared := w.finishBatch(p); !shared {
 		w.m.journal.recycle(p)
 	}
 	return nil
@@ -100,10 +100,10 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 func (w *writer) doSoon(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.ready(ctx, false); err != nil {
+	if err := w.ensureLoaded(ctx, false); err != nil {
 		return nil, err
 	}
-	p, err := w.decided(ctx, by, decide)
+	p, err := w.decideBatch(ctx, by, decide)
 	if p == nil {
 		return nil, err
 	}
@@ -120,26 +120,26 @@ func (w *writer) doSoon(ctx context.Context, by event.Emitter, decide func(*Tx) 
 // viewDurable looks at the state and returns when all of it is durable.
 func (w *writer) viewDurable(ctx context.Context, view func(*state.Session) error) error {
 	w.mu.Lock()
-	if err := w.ready(ctx, false); err != nil {
+	if err := w.ensureLoaded(ctx, false); err != nil {
 		w.mu.Unlock()
 		return err
 	}
 	return w.settleUnchanged(view(w.state))
 }
 
-// peek looks at the state, whether or not it is durable.
-func (w *writer) peek(ctx context.Context, view func(*state.Session) error) error {
+// peekState looks at the state, whether or not it is durable.
+func (w *writer) peekState(ctx context.Context, view func(*state.Session) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.ready(ctx, false); err != nil {
+	if err := w.ensureLoaded(ctx, false); err != nil {
 		return err
 	}
 	return view(w.state)
 }
 
-// decided runs a decision and makes a batch of its facts, which are part of the
+// decideBatch runs a decision and makes a batch of its facts, which are part of the
 // state from here on; nil if there are none.
-func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
+func (w *writer) decideBatch(ctx context.Context, by event.Emitter, decide func(*Tx) error) (*pending, error) {
 	if w.partial {
 		return nil, errPartial(w.id)
 	}
@@ -152,12 +152,12 @@ func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx)
 		w.m.journal.recycle(p)
 		return nil, err
 	}
-	if err := w.reserve(tx); err != nil {
+	if err := w.reserveQuota(tx); err != nil {
 		w.m.journal.recycle(p)
 		return nil, err
 	}
 	tx.tellTurnTasks()
-	if err := w.seal(p, tx, by); err != nil {
+	if err := w.sealBatch(p, tx, by); err != nil {
 		w.giveBack(tx)
 		return nil, err
 	}
@@ -165,22 +165,22 @@ func (w *writer) decided(ctx context.Context, by event.Emitter, decide func(*Tx)
 	return p, nil
 }
 
-// ready loads the session if need be.
-func (w *writer) ready(ctx context.Context, create bool) error {
+// ensureLoaded loads the session if need be.
+func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 	w.lookAfter()
 	if w.failed {
 		return errStale
 	}
 	if !w.loaded {
-		if err := w.load(ctx); err != nil {
+		if err := w.loadSession(ctx); err != nil {
 			w.failed = true
-			w.m.drop(w)
+			w.m.dropWriter(w)
 			return storeFault(err)
 		}
 	}
 	if w.state.Sequence == 0 && !create {
 		w.failed = true
-		w.m.drop(w)
+		w.m.dropWriter(w)
 		_ = w.m.opt.Store.Release(ctx, w.id, w.epoch) // the claim of a session that doesn't exist holds nothing
 		return fault.New(fault.NotFound, "there is no session %s", w.id)
 	}
@@ -219,8 +219,8 @@ func (p *pending) await() <-chan struct{} {
 	return p.settled
 }
 
-// outcome waits for a batch that no caller waits for otherwise.
-func (w *writer) outcome(p *pending) error {
+// awaitOutcome waits for a batch that no caller waits for otherwise.
+func (w *writer) awaitOutcome(p *pending) error {
 	w.m.journal.hurry()
 	<-p.settled
 	if p.err != nil {
@@ -229,16 +229,16 @@ func (w *writer) outcome(p *pending) error {
 	return nil
 }
 
-// finished tells those who wait for a batch of its outcome. It reports whether
+// finishBatch tells those who wait for a batch of its outcome. It reports whether
 // somebody still looks at the batch; nobody can begin to any more.
-func (w *writer) finished(p *pending) (shared bool) {
+func (w *writer) finishBatch(p *pending) (shared bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.known = true
 	if p.settled != nil {
 		close(p.settled)
 	}
-	w.took(p)
+	w.dropStored(p)
 	return p.err != nil || p.settled != nil
 }
 
@@ -255,13 +255,13 @@ func (w *writer) lookAfter() {
 		if w.unattended = w.unattended[1:]; len(w.unattended) == 0 {
 			w.unattended = nil
 		}
-		w.took(p)
+		w.dropStored(p)
 	}
 }
 
-// took drops what the store shows by itself now. A writer whose batch failed is out
+// dropStored drops what the store shows by itself now. A writer whose batch failed is out
 // of service: its state ran ahead of the store.
-func (w *writer) took(p *pending) {
+func (w *writer) dropStored(p *pending) {
 	if w.newest == p {
 		w.newest = nil
 	}
@@ -287,11 +287,11 @@ func (w *writer) now() time.Time {
 	return now
 }
 
-// seal turns a decision into a batch: the facts are checked, numbered, encoded,
+// sealBatch turns a decision into a batch: the facts are checked, numbered, encoded,
 // chained and folded. An error before the first fold leaves the writer as it was.
-func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
+func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 	for i := range tx.facts {
-		if err := w.check(&tx.facts[i], by); err != nil {
+		if err := w.checkEmitter(&tx.facts[i], by); err != nil {
 			return fault.Wrap(fault.Internal, err, "a fact could not be recorded")
 		}
 	}
@@ -301,10 +301,10 @@ func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
 		b.Records = make([]store.Record, len(tx.facts))
 	}
 	b.Index = keepInside(b.Index, tx)
-	buf, err := w.encode(tx, b)
+	buf, err := w.encodeFacts(tx, b)
 	if err != nil {
 		w.failed = true
-		w.m.drop(w)
+		w.m.dropWriter(w)
 		return fault.Wrap(fault.Internal, err, "a fact could not be folded")
 	}
 	start := 0
@@ -314,16 +314,16 @@ func (w *writer) seal(p *pending, tx *Tx, by event.Emitter) error {
 		b.Records[i].Hash = w.chain.Next(data)
 		start = end
 	}
-	w.track(b, len(tx.facts), len(buf))
-	if err := w.snapshot(b); err != nil {
+	w.trackIndex(b, len(tx.facts), len(buf))
+	if err := w.addSnapshotIfDue(b); err != nil {
 		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
 	}
 	p.facts = tx.facts
-	w.charge(p, tx, len(buf))
+	w.chargeBatch(p, tx, len(buf))
 	return nil
 }
 
-func (w *writer) check(e *event.Event, by event.Emitter) error {
+func (w *writer) checkEmitter(e *event.Event, by event.Emitter) error {
 	e.SessionID = w.id
 	if err := event.Check(e); err != nil {
 		return err
@@ -337,10 +337,10 @@ func (w *writer) check(e *event.Event, by event.Emitter) error {
 // maxScratch bounds the buffers for encoding that are kept.
 const maxScratch = 256 << 10
 
-// encode stamps, encodes and folds the facts and collects what follows from
+// encodeFacts stamps, encodes and folds the facts and collects what follows from
 // them: index entries, and records of what left the working set. It leaves the
 // ends of the encoded facts in w.ends.
-func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
+func (w *writer) encodeFacts(tx *Tx, b *store.Batch) ([]byte, error) {
 	scratch := w.m.scratch.Get().(*[]byte)
 	defer w.m.scratch.Put(scratch)
 	buf := (*scratch)[:0]
@@ -391,9 +391,9 @@ func (w *writer) encode(tx *Tx, b *store.Batch) ([]byte, error) {
 	return bytes.Clone(buf), nil
 }
 
-// track remembers the index entries of a batch until the store shows them, and
+// trackIndex remembers the index entries of a batch until the store shows them, and
 // counts what the next snapshot will save.
-func (w *writer) track(b *store.Batch, facts, size int) {
+func (w *writer) trackIndex(b *store.Batch, facts, size int) {
 	for i := range b.Index {
 		op := &b.Index[i]
 		if w.claims == nil {
@@ -412,10 +412,10 @@ func tracked(kind string) bool {
 	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindKept || kind == kindCursor || kind == kindKey
 }
 
-// snapshot adds the folded state to the batch when enough was appended since the
+// addSnapshotIfDue adds the folded state to the batch when enough was appended since the
 // last one. A large state is written less often, so that its cost per fact stays
 // the same.
-func (w *writer) snapshot(b *store.Batch) error {
+func (w *writer) addSnapshotIfDue(b *store.Batch) error {
 	if b.Trim != nil {
 		return w.addSnapshot(b) // what was stored before may be of a fact that goes
 	}
@@ -437,8 +437,8 @@ func (w *writer) addSnapshot(b *store.Batch) error {
 	return nil
 }
 
-// load claims the session and folds it from its snapshot and the facts after it.
-func (w *writer) load(ctx context.Context) error {
+// loadSession claims the session and folds it from its snapshot and the facts after it.
+func (w *writer) loadSession(ctx context.Context) error {
 	claim, err := w.m.opt.Store.Claim(ctx, w.id)
 	if err != nil {
 		return fmt.Errorf("session: claim %s: %w", w.id, err)
@@ -525,9 +525,9 @@ func foldRecords(ctx context.Context, s store.Store, st *state.Session, chain *s
 	return n, nil
 }
 
-// retire puts the session away: its state is stored if the tail grew long, and
+// retireSession puts the session away: its state is stored if the tail grew long, and
 // the claim is given back. The writer must not be used afterwards.
-func (w *writer) retire(ctx context.Context) error {
+func (w *writer) retireSession(ctx context.Context) error {
 	if err := w.quiesce(); err != nil {
 		return err
 	}

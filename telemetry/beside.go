@@ -17,7 +17,7 @@ var permissions = map[string]bool{"tool_permission": true, "sandbox_escape": tru
 func waitName(actionType string) string { return OpWait + " " + safeName(actionType) }
 
 func (p *Projector) actionRequired(e *event.Event, x *event.ActionRequired) {
-	p.tool(e, x.ToolName)
+	p.toolSpan(e, x.ToolName)
 	p.beginSpan(e, e.ActionID, waitName(x.ActionType), Internal).set(Attr{AttrActionType, x.ActionType}, Attr{AttrToolName, safeName(x.ToolName)})
 }
 
@@ -30,7 +30,7 @@ func (p *Projector) actionResolved(e *event.Event, x *event.ActionResolved) {
 }
 
 func (p *Projector) permissionEvaluated(e *event.Event, x *event.PermissionEvaluated) {
-	p.tool(e, x.ToolName)
+	p.toolSpan(e, x.ToolName)
 	p.addSpanEvent(e, Attr{AttrDecision, x.Decision}, Attr{AttrDecidedBy, x.DecisionSource}, Attr{AttrToolName, safeName(x.ToolName)})
 }
 
@@ -69,13 +69,13 @@ func (p *Projector) processEnded(e *event.Event, id string, ms int64, errorType 
 
 // artifactChanged is one fact and takes no time that anybody knows.
 func (p *Projector) artifactChanged(e *event.Event, x *event.ArtifactChanged) {
-	s := p.span(e, e.ID, OpArtifactWrite, Internal, p.placeOf(e))
+	s := p.newSpan(e, e.ID, OpArtifactWrite, Internal, p.placeOf(e))
 	s.set(Attr{AttrChange, x.Change}, Attr{AttrKind, safeName(x.Kind)}, Attr{AttrMediaType, safeName(x.MediaType)}, positive(AttrSizeBytes, x.SizeBytes))
 	p.endSpan(e, s)
 }
 
 func (p *Projector) evidenceChanged(e *event.Event, x *event.EvidenceChanged) {
-	s := p.span(e, e.ID, OpEvidenceExport+" "+x.Kind, Internal, p.placeOf(e))
+	s := p.newSpan(e, e.ID, OpEvidenceExport+" "+x.Kind, Internal, p.placeOf(e))
 	s.Start = e.Time.Add(-time.Duration(x.DurationMs) * time.Millisecond)
 	s.set(Attr{AttrKind, x.Kind})
 	p.endSpan(e, s)
@@ -85,8 +85,8 @@ func (p *Projector) evidenceChanged(e *event.Event, x *event.EvidenceChanged) {
 	}
 }
 
-// accounted is for facts that are counted, and events of the turn's span.
-func (p *Projector) accounted(e *event.Event) {
+// projectAccounting is for facts that are counted, and events of the turn's span.
+func (p *Projector) projectAccounting(e *event.Event) {
 	switch x := e.Payload.(type) {
 	case *event.CostRecorded:
 		p.costRecorded(e, x)

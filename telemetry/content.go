@@ -53,16 +53,16 @@ func (p *Projector) messages(key string, m contentMessage) Attr {
 	return p.contentOf(key, string(b))
 }
 
-// input is what a turn was asked. The fact's preview is text of every part.
-func (p *Projector) input(x *event.TurnSubmitted) Attr {
+// inputAttr is what a turn was asked. The fact's preview is text of every part.
+func (p *Projector) inputAttr(x *event.TurnSubmitted) Attr {
 	if x.Preview == "" {
 		return Attr{}
 	}
 	return p.messages(AttrInputMessages, contentMessage{Role: "user", Parts: []contentPart{{Type: "text", Content: x.Preview}}})
 }
 
-// output is what a model answered.
-func (p *Projector) output(x *event.ModelCompleted) Attr {
+// outputAttr is what a model answered.
+func (p *Projector) outputAttr(x *event.ModelCompleted) Attr {
 	if !p.content || x.Message == nil {
 		return Attr{}
 	}

@@ -40,7 +40,7 @@ func (p *Projector) jobCreated(e *event.Event, x *event.JobCreated) {
 	if e.TraceID != "" {
 		parent = e.SpanID
 	}
-	j.span = p.span(e, e.JobID, OpJobRun, Internal, place{trace: j.trace, parent: parent})
+	j.span = p.newSpan(e, e.JobID, OpJobRun, Internal, place{trace: j.trace, parent: parent})
 	j.span.set(Attr{AttrJobItems, x.ItemCount}, positive(AttrConcurrency, x.Concurrency))
 	p.jobs[e.JobID] = j
 }
@@ -68,7 +68,7 @@ func (p *Projector) jobStatus(e *event.Event, x *event.JobStatusChanged) {
 	j := p.jobs[e.JobID]
 	if j == nil {
 		at := place{trace: cmp.Or(e.TraceID, event.TraceIDOf(p.session, e.JobID))}
-		j = &job{span: p.span(e, e.JobID, OpJobRun, Internal, at)}
+		j = &job{span: p.newSpan(e, e.JobID, OpJobRun, Internal, at)}
 		j.span.set(Attr{AttrCorrelation, MissingCorrelation})
 	}
 	delete(p.jobs, e.JobID)
@@ -102,7 +102,7 @@ func itemKey(e *event.Event, attempt int64) string {
 
 func (p *Projector) jobItemStarted(e *event.Event, x *event.JobItemStarted) {
 	k := itemKey(e, x.AttemptCount)
-	s := p.span(e, k, OpJobItem, Internal, p.jobPlace(e))
+	s := p.newSpan(e, k, OpJobItem, Internal, p.jobPlace(e))
 	s.set(positive(AttrAttempt, x.AttemptCount))
 	p.open[k] = s
 	if id := cmp.Or(x.AssignedThreadID, e.ThreadID); isKnown(id) {
@@ -119,7 +119,7 @@ func (p *Projector) jobItemEnded(e *event.Event, attempt int64, status string, m
 	k := itemKey(e, attempt)
 	s := p.open[k]
 	if s == nil {
-		s = p.span(e, k, OpJobItem, Internal, p.jobPlace(e))
+		s = p.newSpan(e, k, OpJobItem, Internal, p.jobPlace(e))
 		s.Start = e.Time.Add(-millis(ms))
 		s.set(Attr{AttrCorrelation, MissingCorrelation})
 	}

@@ -183,7 +183,7 @@ func (p *Projector) applyStep(e *event.Event) { //nolint:cyclop // a table
 	case *event.ModelFailed:
 		p.modelFailed(e, x)
 	case *event.ToolArgs:
-		p.tool(e, x.ToolName)
+		p.toolSpan(e, x.ToolName)
 	case *event.ToolStarted:
 		p.toolStarted(e, x)
 	case *event.ToolResult:
@@ -227,7 +227,7 @@ func (p *Projector) applyBeside(e *event.Event) { //nolint:cyclop // a table
 	case *event.JobCreated, *event.JobStatusChanged, *event.JobItemStarted, *event.JobItemCompleted, *event.JobItemFailed:
 		p.applyJob(e)
 	case *event.CostRecorded, *event.RateLimitHit, *event.QuotaState, *event.RoutingDecision, *event.RuntimeNotice:
-		p.accounted(e)
+		p.projectAccounting(e)
 	}
 }
 
@@ -284,15 +284,15 @@ func (p *Projector) rootPlace(e *event.Event) place {
 	return place{trace: event.TraceIDOf(p.session, cmp.Or(e.RunID, e.ID))}
 }
 
-// span makes a span that begins with a fact.
-func (p *Projector) span(e *event.Event, id, name string, kind Kind, at place) *Span {
+// newSpan makes a span that begins with a fact.
+func (p *Projector) newSpan(e *event.Event, id, name string, kind Kind, at place) *Span {
 	s := &Span{TraceID: at.trace, SpanID: event.SpanIDOf(p.session, id), ParentID: at.parent, Name: name, Kind: kind, Start: e.Time}
-	p.identify(s, e)
+	p.setIDs(s, e)
 	return s
 }
 
-// identify writes the ids of a fact into a span.
-func (p *Projector) identify(s *Span, e *event.Event) {
+// setIDs writes the ids of a fact into a span.
+func (p *Projector) setIDs(s *Span, e *event.Event) {
 	ids := [...]struct{ key, id string }{
 		{AttrRuntimeID, e.RuntimeID},
 		{AttrSessionID, p.session},
@@ -323,7 +323,7 @@ func (p *Projector) identify(s *Span, e *event.Event) {
 
 // beginSpan opens a span under an id.
 func (p *Projector) beginSpan(e *event.Event, id, name string, kind Kind) *Span {
-	s := p.span(e, id, name, kind, p.placeOf(e))
+	s := p.newSpan(e, id, name, kind, p.placeOf(e))
 	p.open[id] = s
 	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
 		t.begun[id] = true
@@ -336,7 +336,7 @@ func (p *Projector) beginSpan(e *event.Event, id, name string, kind Kind) *Span 
 func (p *Projector) closeSpan(e *event.Event, id, name string, kind Kind, ms int64) *Span {
 	s := p.open[id]
 	if s == nil {
-		s = p.span(e, id, name, kind, p.placeOf(e))
+		s = p.newSpan(e, id, name, kind, p.placeOf(e))
 		s.Start = e.Time.Add(-millis(ms))
 		s.set(Attr{AttrCorrelation, MissingCorrelation})
 	}
@@ -349,7 +349,7 @@ func (p *Projector) closeSpan(e *event.Event, id, name string, kind Kind, ms int
 
 // endSpan gives out a span that a fact ends.
 func (p *Projector) endSpan(e *event.Event, s *Span) {
-	p.identify(s, e)
+	p.setIDs(s, e)
 	s.set(Attr{AttrEventID, e.ID})
 	s.End = e.Time
 	if s.End.Before(s.Start) {

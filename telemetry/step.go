@@ -10,7 +10,7 @@ import (
 // contextResolved is one fact: the span lasts from the beginning of the run, which
 // the context is chosen for, to the fact.
 func (p *Projector) contextResolved(e *event.Event, x *event.ContextResolved) {
-	s := p.span(e, e.ID, OpResolveContext, Internal, p.placeOf(e))
+	s := p.newSpan(e, e.ID, OpResolveContext, Internal, p.placeOf(e))
 	if t := p.turns[e.TurnID]; t != nil && p.open[t.run] != nil {
 		s.Start = p.open[t.run].Start
 	}
@@ -45,7 +45,7 @@ func (p *Projector) modelCompleted(e *event.Event, x *event.ModelCompleted) {
 	model := safeName(x.Model)
 	s := p.finishSpan(e, x.ModelRequestID, chatName(model), Client, x.DurationMs, "", append(usageAttrs(&x.Usage),
 		Attr{AttrOperation, OpChat}, Attr{AttrResponseModel, model}, Attr{AttrResponseID, safeName(x.ResponseID)},
-		Attr{AttrFinishReasons, []string{x.StopReason}}, seconds(AttrTimeToFirstChunk, x.TimeToFirstTokenMs), p.output(x))...)
+		Attr{AttrFinishReasons, []string{x.StopReason}}, seconds(AttrTimeToFirstChunk, x.TimeToFirstTokenMs), p.outputAttr(x))...)
 	p.orProvider(s, x.Provider)
 	attrs := p.modelAttrs(s)
 	p.measure(modelDuration, s.End.Sub(s.Start).Seconds(), attrs...)
@@ -102,9 +102,9 @@ func (p *Projector) toolSpanID(t *turn, toolCallID string) string {
 
 func toolName(called string) string { return OpExecuteTool + " " + cmp.Or(safeName(called), Unknown) }
 
-// tool returns the open span of the fact's tool call. It begins with the first fact
+// toolSpan returns the open span of the fact's tool call. It begins with the first fact
 // of the call, so that hooks and the wait for a permission are inside of it.
-func (p *Projector) tool(e *event.Event, called string) *Span {
+func (p *Projector) toolSpan(e *event.Event, called string) *Span {
 	if !isKnown(e.ToolCallID) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (p *Projector) tool(e *event.Event, called string) *Span {
 		return nil
 	}
 	at := p.placeOf(&event.Event{Scope: event.Scope{TurnID: e.TurnID}})
-	s := p.span(e, toolSpanKey(e.ToolCallID, t.tools[e.ToolCallID]+1), toolName(called), Internal, at)
+	s := p.newSpan(e, toolSpanKey(e.ToolCallID, t.tools[e.ToolCallID]+1), toolName(called), Internal, at)
 	s.set(Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, safeName(called)}, Attr{AttrToolCallID, e.ToolCallID}, Attr{AttrConversation, p.session})
 	t.tools[e.ToolCallID] += 0 // it is known from here on
 	t.begun[e.ToolCallID] = true
@@ -137,7 +137,7 @@ func toolType(owner string) string {
 }
 
 func (p *Projector) toolStarted(e *event.Event, x *event.ToolStarted) {
-	s := p.tool(e, x.ToolName)
+	s := p.toolSpan(e, x.ToolName)
 	if s == nil {
 		return
 	}
@@ -168,7 +168,7 @@ func (p *Projector) toolEnded(e *event.Event, called string, ms int64, errorType
 	}
 	attrs = append(attrs, Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, safeName(called)}, Attr{AttrToolCallID, e.ToolCallID}, seconds(AttrDuration, ms))
 	if t := p.turns[e.TurnID]; t != nil && t.span != nil {
-		p.tool(e, called) // a call that was refused has no other fact
+		p.toolSpan(e, called) // a call that was refused has no other fact
 	}
 	p.finishSpan(e, e.ToolCallID, toolName(called), Internal, ms, errorType, attrs...)
 	p.measure(toolDuration, toSeconds(ms), Attr{AttrToolName, safeName(called)}, Attr{AttrErrorType, errorType})
@@ -178,7 +178,7 @@ func hookName(point string) string { return OpHookRun + " " + safeName(point) }
 
 func (p *Projector) hookStarted(e *event.Event, x *event.HookStarted) {
 	if x.Point == "pre_tool_use" || x.Point == "permission_request" {
-		p.tool(e, x.Preview)
+		p.toolSpan(e, x.Preview)
 	}
 	p.beginSpan(e, x.HookRunID, hookName(x.Point), Internal).set(Attr{AttrHookRunID, x.HookRunID}, Attr{AttrPoint, x.Point}, Attr{AttrHandler, handler(x.HandlerRef)})
 }

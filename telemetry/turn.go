@@ -50,18 +50,18 @@ func (p *Projector) turnSubmitted(e *event.Event, x *event.TurnSubmitted) {
 	if th.agent != "" {
 		called += " " + th.agent
 	}
-	t.span = p.span(e, e.TurnID, called, Internal, place{trace: t.trace, parent: parent})
+	t.span = p.newSpan(e, e.TurnID, called, Internal, place{trace: t.trace, parent: parent})
 	t.span.set(Attr{AttrOperation, OpInvokeAgent}, Attr{AttrConversation, p.session}, Attr{AttrAgentName, th.agent},
-		Attr{AttrAgentID, e.SubagentID}, Attr{AttrSource, x.Source}, positive(AttrDepth, th.depth), p.input(x))
+		Attr{AttrAgentID, e.SubagentID}, Attr{AttrSource, x.Source}, positive(AttrDepth, th.depth), p.inputAttr(x))
 	if th.link != (Link{}) {
 		t.span.Links = []Link{th.link}
 	}
 	p.turns[e.TurnID] = t
-	p.adopt(e, t)
+	p.adoptRun(e, t)
 }
 
-// adopt joins a run that began before its turn to the turn.
-func (p *Projector) adopt(e *event.Event, t *turn) {
+// adoptRun joins a run that began before its turn to the turn.
+func (p *Projector) adoptRun(e *event.Event, t *turn) {
 	if run := p.open[e.RunID]; isKnown(e.RunID) && run != nil {
 		run.TraceID, run.ParentID, t.run = t.trace, t.id, e.RunID
 	}
@@ -91,10 +91,10 @@ func (p *Projector) turnFailed(e *event.Event, x *event.TurnFailed) {
 func (p *Projector) endTurn(e *event.Event, errorType string, u *event.Usage, attrs ...Attr) {
 	t := p.turns[e.TurnID]
 	if t == nil || t.span == nil {
-		t = &turn{span: p.span(e, e.TurnID, OpInvokeAgent, Internal, p.orphan(e))}
+		t = &turn{span: p.newSpan(e, e.TurnID, OpInvokeAgent, Internal, p.orphanPlace(e))}
 		t.span.set(Attr{AttrOperation, OpInvokeAgent}, Attr{AttrCorrelation, MissingCorrelation})
 	}
-	p.abandon(e, t)
+	p.endAbandoned(e, t)
 	s := t.span
 	s.set(attrs...)
 	s.set(usageAttrs(u)...)
@@ -111,16 +111,16 @@ func (p *Projector) endTurn(e *event.Event, errorType string, u *event.Usage, at
 	}
 }
 
-// orphan is the place of a turn whose submission isn't known.
-func (p *Projector) orphan(e *event.Event) place {
+// orphanPlace is the place of a turn whose submission isn't known.
+func (p *Projector) orphanPlace(e *event.Event) place {
 	if e.TraceID != "" {
 		return place{trace: e.TraceID}
 	}
 	return place{trace: event.TraceIDOf(p.session, e.TurnID)}
 }
 
-// abandon ends what a turn leaves open: nothing says how it ended.
-func (p *Projector) abandon(e *event.Event, t *turn) {
+// endAbandoned ends what a turn leaves open: nothing says how it ended.
+func (p *Projector) endAbandoned(e *event.Event, t *turn) {
 	for _, id := range sortedKeys(t.begun) {
 		if s := p.open[id]; s != nil {
 			delete(p.open, id)
@@ -149,14 +149,14 @@ func (p *Projector) attemptStarted(e *event.Event, x *event.TaskAttemptStarted) 
 		if t != nil {
 			at = place{trace: t.trace, parent: t.id}
 		}
-		s = p.span(e, e.RunID, OpTaskRun, Internal, at)
+		s = p.newSpan(e, e.RunID, OpTaskRun, Internal, at)
 		p.open[e.RunID] = s
 		if x.AttemptCount > 1 {
 			p.measure(taskRetries, 1, Attr{AttrTaskKind, p.kinds[e.TaskID]}, Attr{AttrReason, x.Reason})
 		}
 	}
 	s.set(Attr{AttrTaskKind, p.kinds[e.TaskID]}, Attr{AttrAttempt, max(x.AttemptCount, 1)}, Attr{AttrReason, x.Reason})
-	p.identify(s, e)
+	p.setIDs(s, e)
 	if t != nil {
 		s.TraceID, s.ParentID, t.run = t.trace, t.id, e.RunID
 	}

@@ -71,9 +71,9 @@ func (f *files) edit(ctx context.Context, call *Call) (*Result, error) {
 		if in.Old != "" {
 			return nil, t.notFound(in.Path, rel)
 		}
-		return t.save(ctx, call, to, []byte(in.New), &FileWritten{})
+		return t.saveTarget(ctx, call, to, []byte(in.New), &FileWritten{})
 	}
-	before, err := t.content(ctx, to)
+	before, err := t.readTarget(ctx, to)
 	if err != nil {
 		return nil, err
 	}
@@ -81,19 +81,19 @@ func (f *files) edit(ctx context.Context, call *Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.save(ctx, call, to, after, about)
+	return t.saveTarget(ctx, call, to, after, about)
 }
 
-// content reads the file that was looked at, and takes note of what it is by then.
-func (t *tree) content(ctx context.Context, to *target) ([]byte, error) {
+// readTarget reads the file that was looked at, and takes note of what it is by then.
+func (t *tree) readTarget(ctx context.Context, to *target) ([]byte, error) {
 	d, err := t.dir(path.Dir(to.rel))
 	if err != nil {
-		return nil, t.explain(ctx, to.name, to.rel, err)
+		return nil, t.explainOpen(ctx, to.name, to.rel, err)
 	}
 	defer d.Close()
-	f, fi, err := t.regular(d, path.Base(to.rel))
+	f, fi, err := t.openRegular(d, path.Base(to.rel))
 	if err != nil {
-		return nil, t.explain(ctx, to.name, to.rel, err)
+		return nil, t.explainOpen(ctx, to.name, to.rel, err)
 	}
 	defer f.Close()
 	if fi.Size() > maxEdit {

@@ -38,9 +38,9 @@ func realPath(root, cwd, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	at, err := t.real(rel)
+	at, err := t.realPath(rel)
 	if err != nil {
-		return "", t.explain(context.Background(), name, rel, err)
+		return "", t.explainOpen(context.Background(), name, rel, err)
 	}
 	return at, nil
 }

@@ -73,7 +73,7 @@ func (r *ignoreRule) matches(base, rel string, isDir bool) bool {
 // withFolder returns l extended by the .gitignore in the folder d at rel, if there is
 // one that can be read. It is a hint, so one that can't be is as none.
 func (l *ignoreList) withFolder(t *tree, d *os.Root, rel string) *ignoreList {
-	f, _, err := t.regular(d, ".gitignore")
+	f, _, err := t.openRegular(d, ".gitignore")
 	if err != nil {
 		return l
 	}

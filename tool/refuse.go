@@ -12,9 +12,9 @@ import (
 // maxSuggest bounds how many names of a folder are looked at for a suggestion.
 const maxSuggest = 2000
 
-// explain turns what opening rel gave into an error that a model can act on.
+// explainOpen turns what opening rel gave into an error that a model can act on.
 // name is the path as it was asked for.
-func (t *tree) explain(ctx context.Context, name, rel string, err error) *Error {
+func (t *tree) explainOpen(ctx context.Context, name, rel string, err error) *Error {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
@@ -46,7 +46,7 @@ func (t *tree) explain(ctx context.Context, name, rel string, err error) *Error 
 
 // notPermitted tells a link that leads outside from a file whose mode forbids it.
 func (t *tree) notPermitted(name, rel string) *Error {
-	if _, err := t.real(rel); err != nil && err == fs.ErrPermission { //nolint:errorlint // real returns it as it is for a link that leaves; the system's own is wrapped
+	if _, err := t.realPath(rel); err != nil && err == fs.ErrPermission { //nolint:errorlint // real returns it as it is for a link that leaves; the system's own is wrapped
 		return outsideThroughLink(name)
 	}
 	return Errorf(Execution, "permission denied: %s", quoteName(name))
@@ -78,14 +78,14 @@ func (t *tree) notFound(name, rel string) *Error {
 			at = next
 			continue
 		}
-		e.Advice = t.suggest(at, p)
+		e.Advice = t.suggestName(at, p)
 		break
 	}
 	return e
 }
 
-// suggest names what is in the folder at dir and called almost like name.
-func (t *tree) suggest(dir, name string) string {
+// suggestName names what is in the folder at dir and called almost like name.
+func (t *tree) suggestName(dir, name string) string {
 	d, err := t.dir(dir)
 	if err != nil {
 		return ""
@@ -97,7 +97,7 @@ func (t *tree) suggest(dir, name string) string {
 	}
 	defer f.Close()
 	names, _ := f.Readdirnames(maxSuggest) // what could be read is enough for a hint
-	names = t.visible(dir, names)
+	names = t.visibleNames(dir, names)
 	if like, ok := nearest(name, names); ok {
 		return fmt.Sprintf("Did you mean %s?", quoteName(path.Join(dir, like)))
 	}
@@ -107,8 +107,8 @@ func (t *tree) suggest(dir, name string) string {
 	return fmt.Sprintf("In %s there are: %s.", quoteName(dir), someOf(names, 20))
 }
 
-// visible leaves hidden names out.
-func (t *tree) visible(dir string, names []string) []string {
+// visibleNames leaves hidden names out.
+func (t *tree) visibleNames(dir string, names []string) []string {
 	kept := names[:0]
 	for _, n := range names {
 		hidden := false

@@ -18,13 +18,13 @@ const (
 	newDirMode  = 0o777
 )
 
-// replace writes data to a temporary file beside the target and renames it over
+// replaceFile writes data to a temporary file beside the target and renames it over
 // the target, so that a reader sees the old content or the new one, and a crash
 // leaves one of the two. It returns the file's permission bits.
 //
 // The bits are kept, and the owner where the system lets us; set-user-ID and
 // set-group-ID are not, as the kernel drops them when a file is written to.
-func (t *tree) replace(to *target, data []byte) (fs.FileMode, error) {
+func (t *tree) replaceFile(to *target, data []byte) (fs.FileMode, error) {
 	d, err := t.makeDir(path.Dir(to.rel))
 	if err != nil {
 		return 0, err
@@ -65,10 +65,10 @@ func (t *tree) makeDir(rel string) (*os.Root, error) {
 		return nil, err
 	}
 	for _, name := range pathParts(rel) {
-		next, err := t.enter(d, name)
+		next, err := t.enterFolder(d, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err = d.Mkdir(name, newDirMode); err == nil || errors.Is(err, fs.ErrExist) {
-				next, err = t.enter(d, name)
+				next, err = t.enterFolder(d, name)
 			}
 		}
 		_ = d.Close()

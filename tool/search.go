@@ -255,7 +255,7 @@ func (s *searcher) search(ctx context.Context, b batch) batchResult {
 // load reads a text file into buf, which it may replace by a larger one. A file
 // that grows in the meantime is read as far as it was.
 func (s *searcher) load(d *os.Root, name string, buf *[]byte, res *batchResult) ([]byte, bool) {
-	f, fi, err := s.t.regular(d, name)
+	f, fi, err := s.t.openRegular(d, name)
 	if err != nil {
 		return nil, false
 	}

@@ -149,9 +149,9 @@ func (t *tree) isHidden(fi fs.FileInfo) bool {
 	return false
 }
 
-// enter opens the folder called name within dir. It follows nothing, and fails
+// enterFolder opens the folder called name within dir. It follows nothing, and fails
 // if what it opened is not what stood there.
-func (t *tree) enter(dir *os.Root, name string) (*os.Root, error) {
+func (t *tree) enterFolder(dir *os.Root, name string) (*os.Root, error) {
 	fi, err := dir.Lstat(name)
 	switch {
 	case err != nil:
@@ -201,7 +201,7 @@ func (t *tree) dir(rel string) (*os.Root, error) {
 		return nil, err
 	}
 	for _, name := range pathParts(rel) {
-		next, err := t.enter(d, name)
+		next, err := t.enterFolder(d, name)
 		_ = d.Close()
 		if err != nil {
 			return nil, err
@@ -211,10 +211,10 @@ func (t *tree) dir(rel string) (*os.Root, error) {
 	return d, nil
 }
 
-// regular opens the regular file called name within dir for reading. It follows
+// openRegular opens the regular file called name within dir for reading. It follows
 // nothing and never waits: a pipe, a socket or a device is refused before and
 // after it is opened.
-func (t *tree) regular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
+func (t *tree) openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	fi, err := dir.Lstat(name)
 	switch {
 	case err != nil:
@@ -247,9 +247,9 @@ func (t *tree) regular(dir *os.Root, name string) (*os.File, fs.FileInfo, error)
 	return f, now, nil
 }
 
-// real returns the path that rel leads to when the links in it are followed, as
+// realPath returns the path that rel leads to when the links in it are followed, as
 // far as it exists. Links within the workspace may be absolute.
-func (t *tree) real(rel string) (string, error) {
+func (t *tree) realPath(rel string) (string, error) {
 	todo, done := pathParts(rel), "."
 	for links := 0; len(todo) > 0; {
 		name := todo[0]
@@ -316,11 +316,11 @@ func (t *tree) openRead(ctx context.Context, name string) (*os.File, fs.FileInfo
 			return err
 		}
 		defer d.Close()
-		f, fi, err = t.regular(d, path.Base(rel))
+		f, fi, err = t.openRegular(d, path.Base(rel))
 		return err
 	})
 	if err != nil {
-		return nil, nil, "", t.explain(ctx, name, rel, err)
+		return nil, nil, "", t.explainOpen(ctx, name, rel, err)
 	}
 	return f, fi, at, nil
 }
@@ -338,7 +338,7 @@ func (t *tree) openDir(ctx context.Context, name string) (*os.Root, string, erro
 		return err
 	})
 	if err != nil {
-		return nil, "", t.explain(ctx, name, rel, err)
+		return nil, "", t.explainOpen(ctx, name, rel, err)
 	}
 	return d, at, nil
 }
@@ -350,7 +350,7 @@ func (t *tree) following(rel string, open func(rel string) error) (string, error
 	for range swapTries {
 		at := rel
 		if err = open(at); errors.Is(err, errLink) {
-			if at, err = t.real(rel); err != nil {
+			if at, err = t.realPath(rel); err != nil {
 				return "", err
 			}
 			err = open(at)

@@ -53,7 +53,7 @@ func (w *walk) above(rel string) (*ignoreList, bool) {
 	at := "."
 	for _, name := range pathParts(rel) {
 		list = list.withFolder(w.t, d, at)
-		next, err := w.t.enter(d, name)
+		next, err := w.t.enterFolder(d, name)
 		_ = d.Close()
 		at = path.Join(at, name)
 		if name == ".git" || list.ignored(at, true) {
@@ -100,7 +100,7 @@ func (w *walk) folder(ctx context.Context, d *os.Root, rel string, level int, up
 			w.incomplete = true
 			return nil
 		}
-		sub, err := w.t.enter(d, e.Name())
+		sub, err := w.t.enterFolder(d, e.Name())
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errHidden) {
 				w.unreadable++

@@ -74,7 +74,7 @@ func (f *files) write(ctx context.Context, call *Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.save(ctx, call, before, []byte(in.Content), &FileWritten{})
+	return t.saveTarget(ctx, call, before, []byte(in.Content), &FileWritten{})
 }
 
 // target is a place to write to, as it was when it was looked at.
@@ -95,7 +95,7 @@ func (t *tree) inspectTarget(ctx context.Context, name, rel string) (*target, er
 	case errors.Is(err, fs.ErrNotExist):
 		return to, nil
 	case err != nil:
-		return nil, t.explain(ctx, name, rel, err)
+		return nil, t.explainOpen(ctx, name, rel, err)
 	}
 	defer d.Close()
 	fi, err := d.Lstat(path.Base(rel))
@@ -103,15 +103,15 @@ func (t *tree) inspectTarget(ctx context.Context, name, rel string) (*target, er
 	case errors.Is(err, fs.ErrNotExist):
 		return to, nil
 	case err != nil:
-		return nil, t.explain(ctx, name, rel, err)
+		return nil, t.explainOpen(ctx, name, rel, err)
 	case fi.Mode()&fs.ModeSymlink != 0:
 		return nil, t.linkInPath(ctx, name, rel)
 	case t.isHidden(fi):
 		return nil, hiddenPath(name)
 	case fi.IsDir():
-		return nil, t.explain(ctx, name, rel, errIsDir)
+		return nil, t.explainOpen(ctx, name, rel, errIsDir)
 	case !fi.Mode().IsRegular():
-		return nil, t.explain(ctx, name, rel, errSpecial)
+		return nil, t.explainOpen(ctx, name, rel, errSpecial)
 	}
 	to.info = fi
 	return to, to.writable()
@@ -131,9 +131,9 @@ func (to *target) writable() error {
 
 // linkInPath says where a path with a link in it leads.
 func (t *tree) linkInPath(ctx context.Context, name, rel string) *Error {
-	at, err := t.real(rel)
+	at, err := t.realPath(rel)
 	if err != nil {
-		return t.explain(ctx, name, rel, err)
+		return t.explainOpen(ctx, name, rel, err)
 	}
 	for _, h := range t.hidden {
 		if isBelow(h, at) {
@@ -146,9 +146,9 @@ func (t *tree) linkInPath(ctx context.Context, name, rel string) *Error {
 	}
 }
 
-// save replaces what was looked at by data, after the host kept the earlier
+// saveTarget replaces what was looked at by data, after the host kept the earlier
 // content, and says what it did.
-func (t *tree) save(ctx context.Context, call *Call, to *target, data []byte, about *FileWritten) (*Result, error) {
+func (t *tree) saveTarget(ctx context.Context, call *Call, to *target, data []byte, about *FileWritten) (*Result, error) {
 	sum := sha256.Sum256(data)
 	about.Path, about.SizeBytes, about.Hash = to.rel, int64(len(data)), "sha256:"+hex.EncodeToString(sum[:])
 	if err := call.Host.Changing(ctx, t.abs(to.rel)); err != nil {
@@ -161,7 +161,7 @@ func (t *tree) save(ctx context.Context, call *Call, to *target, data []byte, ab
 		about.Change = "unchanged"
 		return &Result{Output: []byte(about.text()), Structured: encodeStructured(about)}, nil
 	}
-	mode, err := t.replace(to, data)
+	mode, err := t.replaceFile(to, data)
 	if err != nil {
 		return nil, t.notWritten(ctx, to, err)
 	}
@@ -186,7 +186,7 @@ func (t *tree) hasContent(to *target, data []byte) bool {
 		return false
 	}
 	defer d.Close()
-	f, now, err := t.regular(d, path.Base(to.rel))
+	f, now, err := t.openRegular(d, path.Base(to.rel))
 	if err != nil {
 		return false
 	}
@@ -226,9 +226,9 @@ func (t *tree) notWritten(ctx context.Context, to *target, err error) *Error {
 	case errors.Is(err, fs.ErrPermission):
 		return Errorf(Execution, "permission denied: %s", quoteName(to.name))
 	case errors.Is(err, os.ErrExist):
-		return t.explain(ctx, to.name, to.rel, errIsDir)
+		return t.explainOpen(ctx, to.name, to.rel, errIsDir)
 	default:
-		e := t.explain(ctx, to.name, to.rel, err)
+		e := t.explainOpen(ctx, to.name, to.rel, err)
 		if e.Category == Execution {
 			e.Message = fmt.Sprintf("write %s: %v", quoteName(to.name), err)
 		}

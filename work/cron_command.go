@@ -308,11 +308,11 @@ func runOf(x *state.Schedule, template event.Raw, due time.Time) (command.Params
 	return p, id, p.Validate()
 }
 
-// template returns the parameters of a schedule's runs.
-func (w *Work) template(ctx context.Context, x *state.Schedule) (event.Raw, error) {
+// scheduleTemplate returns the parameters of a schedule's runs.
+func (w *Work) scheduleTemplate(ctx context.Context, x *state.Schedule) (event.Raw, error) {
 	if x.RunRef == "" {
 		return x.Run, nil
 	}
-	raw, err := w.blob(ctx, x.RunRef)
+	raw, err := w.readBlob(ctx, x.RunRef)
 	return json.RawMessage(raw), err
 }

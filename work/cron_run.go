@@ -71,7 +71,7 @@ func cronConcerns(e *event.Event) bool {
 
 // recoverSchedules watches a session's schedules again after a restart.
 func (w *Work) recoverSchedules(ctx context.Context, sessionID string) error {
-	if w.manual() {
+	if w.isManualRecovery() {
 		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error { holdSchedules(tx); return nil }); err != nil {
 			return ignoreMissing(err)
 		}
@@ -112,16 +112,16 @@ func (w *Work) watchSchedule(sessionID, id string) {
 	woken := make(chan struct{}, 1)
 	w.crons.byID[id] = woken
 	w.wg.Go(func() {
-		w.watch(sessionID, id, woken)
+		w.addScheduleWatch(sessionID, id, woken)
 		w.crons.mu.Lock()
 		delete(w.crons.byID, id)
 		w.crons.mu.Unlock()
 	})
 }
 
-func (w *Work) watch(sessionID, id string, woken chan struct{}) {
+func (w *Work) addScheduleWatch(sessionID, id string, woken chan struct{}) {
 	for w.ctx.Err() == nil {
-		at, gone, err := w.fire(w.ctx, sessionID, id)
+		at, gone, err := w.fireSchedule(w.ctx, sessionID, id)
 		if err != nil && w.ctx.Err() == nil {
 			w.opt.Logger.Error("a schedule could not be checked", "sessionId", sessionID, "scheduleId", id, "error", err)
 			at = w.opt.Clock().Add(retryStep)
@@ -133,8 +133,8 @@ func (w *Work) watch(sessionID, id string, woken chan struct{}) {
 	}
 }
 
-// fire starts what is due of a schedule and returns when to look again.
-func (w *Work) fire(ctx context.Context, sessionID, id string) (again time.Time, gone bool, err error) {
+// fireSchedule starts what is due of a schedule and returns when to look again.
+func (w *Work) fireSchedule(ctx context.Context, sessionID, id string) (again time.Time, gone bool, err error) {
 	var x *state.Schedule
 	account := ""
 	if err := w.m.View(ctx, sessionID, func(s *state.Session) error {
@@ -276,7 +276,7 @@ func (f *firing) start(ctx context.Context, due, next time.Time) error {
 
 // startRun carries out what a run is.
 func (w *Work) startRun(ctx context.Context, caller command.Caller, x *state.Schedule, due time.Time) (string, error) {
-	template, err := w.template(ctx, x)
+	template, err := w.scheduleTemplate(ctx, x)
 	if err != nil {
 		return "", err
 	}
@@ -293,7 +293,7 @@ func (w *Work) stillRuns(ctx context.Context, x *state.Schedule) (bool, error) {
 	var status string
 	switch {
 	case x.LastJobID != "":
-		f, err := w.job(ctx, command.Local(), x.LastJobID)
+		f, err := w.findJob(ctx, command.Local(), x.LastJobID)
 		if err != nil {
 			return false, ignoreMissing(err)
 		}

@@ -101,7 +101,7 @@ func edgeStatus(status string, t *state.Task) string {
 
 // edge emits a change of one edge and follows it in the edit's copy.
 func (e *edit) edge(change, kind, target, status, reason string) {
-	e.emit(event.TypeTaskDependencyUpdated, &event.TaskDependencyUpdated{Change: change, Kind: kind, TargetID: target, Status: status, Reason: reason})
+	e.emitFact(event.TypeTaskDependencyUpdated, &event.TaskDependencyUpdated{Change: change, Kind: kind, TargetID: target, Status: status, Reason: reason})
 	out := slices.Clone(e.t.Relationships)
 	i := slices.IndexFunc(out, func(r state.Relationship) bool { return r.Kind == kind && r.TargetID == target })
 	switch {
@@ -240,7 +240,7 @@ func (w *Work) afterEdge(e *edit, c edgeChange) error {
 	if c.kind != edgeBlockedBy || c.change != "added" || e.t.Status != state.TaskQueued && e.t.Status != state.TaskRetrying {
 		return nil
 	}
-	_, err := w.begin(e, false)
+	_, err := w.beginAttempt(e, false)
 	return err
 }
 
@@ -336,7 +336,7 @@ func (w *Work) checkParent(ctx context.Context, child, parent *found) error {
 	}); err != nil {
 		return err
 	}
-	return w.acyclic(ctx, parent.task, child.task.TaskID, edgeParent)
+	return w.checkAcyclic(ctx, parent.task, child.task.TaskID, edgeParent)
 }
 
 func (w *Work) checkDependency(ctx context.Context, task, on *found) error {
@@ -349,11 +349,11 @@ func (w *Work) checkDependency(ctx context.Context, task, on *found) error {
 	case underWay(task.task) != nil:
 		return conflict(task.task, "it can't depend on task %s", on.task.TaskID)
 	}
-	return w.acyclic(ctx, on.task, task.task.TaskID, edgeBlockedBy)
+	return w.checkAcyclic(ctx, on.task, task.task.TaskID, edgeBlockedBy)
 }
 
-// acyclic refuses an edge that would let one come back to a task by edges of a kind.
-func (w *Work) acyclic(ctx context.Context, from *state.Task, to, kind string) error {
+// checkAcyclic refuses an edge that would let one come back to a task by edges of a kind.
+func (w *Work) checkAcyclic(ctx context.Context, from *state.Task, to, kind string) error {
 	seen, queue := map[string]bool{from.TaskID: true}, []*state.Task{from}
 	for len(queue) > 0 {
 		t := queue[0]
@@ -379,9 +379,9 @@ func (w *Work) acyclic(ctx context.Context, from *state.Task, to, kind string) e
 	return nil
 }
 
-// standings returns what edges to tasks say that are not in the session's working
+// taskStandings returns what edges to tasks say that are not in the session's working
 // set, for the tasks that are to be looked at.
-func (w *Work) standings(ctx context.Context, sessionID string, ids []string) (map[string]string, error) {
+func (w *Work) taskStandings(ctx context.Context, sessionID string, ids []string) (map[string]string, error) {
 	var missing []string
 	err := w.m.View(ctx, sessionID, func(st *state.Session) error {
 		for _, id := range ids {

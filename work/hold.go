@@ -18,8 +18,8 @@ func heldReason(command string) string {
 	return "the runtime was restarted and recovery is manual; use " + command
 }
 
-// manual reports whether everything waits for a person after a restart.
-func (w *Work) manual() bool { return w.opt.Recovery == "manual" }
+// isManualRecovery reports whether everything waits for a person after a restart.
+func (w *Work) isManualRecovery() bool { return w.opt.Recovery == "manual" }
 
 // holdTask pauses a task that would go on by itself. One that is at work waits with
 // its thread, one that is being stopped is stopped, and a worker outside goes on.
@@ -33,7 +33,7 @@ func holdTask(e *edit) error {
 	default:
 		return nil
 	}
-	return e.become(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, NativeStatus: heldCode, StatusReason: heldReason("resume_task")})
+	return e.becomeStatus(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, NativeStatus: heldCode, StatusReason: heldReason("resume_task")})
 }
 
 // holdJobs lets the running jobs of a session wait.
@@ -75,8 +75,8 @@ func resumeHeld(tx *session.Tx, t *state.Thread, by *event.Actor, why string) {
 	}})
 }
 
-// held reports whether the task is at work in a thread that waits since a restart.
-func (e *edit) held() bool {
+// isHeldAfterRestart reports whether the task is at work in a thread that waits since a restart.
+func (e *edit) isHeldAfterRestart() bool {
 	a := underWay(&e.t)
 	if e.t.Status != state.TaskBlocked || e.t.NativeStatus != byThread || a == nil {
 		return false
@@ -87,9 +87,9 @@ func (e *edit) held() bool {
 
 // resumeThread lets a task go on whose thread waits since a restart.
 func (e *edit) resumeThread(reason string) error {
-	if !e.held() {
+	if !e.isHeldAfterRestart() {
 		return conflict(&e.t, "resume_task is not allowed: the task is waiting for something else")
 	}
 	resumeHeld(e.tx, e.tx.State.Thread(underWay(&e.t).ThreadID), e.by, "resume_task")
-	return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
+	return e.becomeStatus(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
 }

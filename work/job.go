@@ -288,7 +288,7 @@ func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *comma
 
 // failedItem finds an item that failed and its input.
 func (w *Work) failedItem(ctx context.Context, caller command.Caller, jobID, itemID string) (*state.JobItem, *jobLine, error) {
-	j, err := w.job(ctx, caller, jobID)
+	j, err := w.findJob(ctx, caller, jobID)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,8 +23,8 @@ type foundJob struct {
 	held map[string]*state.JobItem
 }
 
-// job returns a job that the caller may see, also when it ended long ago.
-func (w *Work) job(ctx context.Context, caller command.Caller, id string) (*foundJob, error) {
+// findJob returns a job that the caller may see, also when it ended long ago.
+func (w *Work) findJob(ctx context.Context, caller command.Caller, id string) (*foundJob, error) {
 	sessionID, err := w.m.Locate(ctx, session.KindJob, id)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (w *Work) getJob(ctx context.Context, caller command.Caller, p *command.Get
 	if err != nil {
 		return nil, err
 	}
-	f, err := w.job(ctx, caller, p.JobID)
+	f, err := w.findJob(ctx, caller, p.JobID)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (w *Work) listJobs(ctx context.Context, caller command.Caller, p *command.L
 // finishJob stores the results and ends a job whose items all ended, or whose time
 // is over.
 func (w *Work) finishJob(ctx context.Context, r *jobRun, at jobOutlook) error {
-	ref, err := w.results(ctx, r)
+	ref, err := w.storeResults(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -236,10 +236,10 @@ type jobResult struct {
 	Error        *event.Failure `json:"error,omitempty"`
 }
 
-// results stores one line for each item, in their order, and returns where. They
+// storeResults stores one line for each item, in their order, and returns where. They
 // are written as they are read: memory doesn't grow with their number.
-func (w *Work) results(ctx context.Context, r *jobRun) (string, error) {
-	f, err := w.job(ctx, command.Local(), r.jobID)
+func (w *Work) storeResults(ctx context.Context, r *jobRun) (string, error) {
+	f, err := w.findJob(ctx, command.Local(), r.jobID)
 	if err != nil {
 		return "", err
 	}

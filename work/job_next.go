@@ -200,7 +200,7 @@ const maxReferred = 32 << 10
 
 // planOf reads what all items of a job have in common.
 func (w *Work) planOf(ctx context.Context, caller command.Caller, jobID string) (*jobPlan, error) {
-	found, err := w.job(ctx, caller, jobID)
+	found, err := w.findJob(ctx, caller, jobID)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (w *Work) planOf(ctx context.Context, caller command.Caller, jobID string) 
 	p := &jobPlan{itemsRef: j.ItemsRef, by: j.CreatedBy, options: event.TurnOptions{OutputSchema: j.OutputSchema}}
 	first := command.Part{Type: "text", Text: j.Instruction}
 	if j.InstructionRef != "" {
-		text, err := w.blob(ctx, j.InstructionRef)
+		text, err := w.readBlob(ctx, j.InstructionRef)
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (w *Work) planOf(ctx context.Context, caller command.Caller, jobID string) 
 	}
 	p.parts = []command.Part{first}
 	if j.OutputSchemaRef != "" {
-		if p.options.OutputSchema, err = w.blob(ctx, j.OutputSchemaRef); err != nil {
+		if p.options.OutputSchema, err = w.readBlob(ctx, j.OutputSchemaRef); err != nil {
 			return nil, err
 		}
 	}

@@ -73,7 +73,7 @@ func (w *Work) lookAtJobs(_ context.Context, sessionID string, facts []event.Eve
 // recoverJobs takes up the session's jobs after a restart, also those that ended
 // and whose last turns have not.
 func (w *Work) recoverJobs(ctx context.Context, sessionID string) error {
-	if w.manual() {
+	if w.isManualRecovery() {
 		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error { holdJobs(tx); return nil }); err != nil {
 			return ignoreMissing(err)
 		}
@@ -218,7 +218,7 @@ func (w *Work) stepJob(ctx context.Context, r *jobRun) (again time.Time, done bo
 		// What changes now is counted later, also if nothing follows.
 		at.again = earlier(at.again, latest(r.counted, w.opt.Clock()).Add(progressEvery))
 	}
-	err = w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error { return w.advance(tx, r, at, starts) })
+	err = w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error { return w.advanceJob(tx, r, at, starts) })
 	return at.again, false, err
 }
 
@@ -281,9 +281,9 @@ func (w *Work) gatherInputs(ctx context.Context, r *jobRun, starts []jobStart) (
 	return starts, nil
 }
 
-// advance records what ended and starts what is next, all that still holds of what
+// advanceJob records what ended and starts what is next, all that still holds of what
 // was seen.
-func (w *Work) advance(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobStart) error {
+func (w *Work) advanceJob(tx *session.Tx, r *jobRun, at jobOutlook, starts []jobStart) error {
 	j := tx.State.Jobs.Find(r.jobID)
 	if j == nil || j.Status != jobRunning {
 		return nil

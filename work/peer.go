@@ -204,7 +204,7 @@ func (e *edit) peerRun(runID string) (*state.Attempt, error) {
 }
 
 func (w *Work) linkPeerTask(ctx context.Context, caller command.Caller, p *command.LinkPeerTask) (*command.TaskResult, error) {
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
 		a, err := e.peerRun(p.RunID)
 		if err != nil {
 			return err

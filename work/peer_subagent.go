@@ -45,7 +45,7 @@ func (w *Work) delegateChild(tx *session.Tx, b *birth, spawned *event.SubagentSp
 	tx.Emit(event.Event{Type: event.TypeTaskCreated, Scope: scope, Payload: p})
 	e := &edit{tx: tx, by: b.by, t: taskOf(tx, scope, p)}
 	e.t.SubagentID = b.id
-	_, err := w.begin(e, false)
+	_, err := w.beginAttempt(e, false)
 	return err
 }
 
@@ -105,5 +105,5 @@ func resumePeerChild(tx *session.Tx, a *state.Subagent, by *event.Actor) error {
 	if !e.heldByPeer() {
 		return nil
 	}
-	return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: "resume_subagent"})
+	return e.becomeStatus(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: "resume_subagent"})
 }

@@ -52,7 +52,7 @@ type peerReport struct {
 }
 
 func (w *Work) updatePeerTask(ctx context.Context, caller command.Caller, p *command.UpdatePeerTask) (*command.TaskResult, error) {
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
 		a, err := e.peerRun(p.RunID)
 		if err != nil {
 			return err
@@ -197,7 +197,7 @@ func (r *peerReport) stand(row factOfPeer) error {
 	if row.status == state.TaskRunning {
 		reason = ""
 	}
-	return r.e.become(row.fact, &event.TaskStatusChanged{Status: row.status, NativeStatus: row.native, StatusReason: reason, Blockers: blockers})
+	return r.e.becomeStatus(row.fact, &event.TaskStatusChanged{Status: row.status, NativeStatus: row.native, StatusReason: reason, Blockers: blockers})
 }
 
 // ask makes the peer's question an action, once, and returns its id.
@@ -258,17 +258,17 @@ func (r *peerReport) complete(stopping bool) error {
 	if native, _ := unreconciled(&r.e.t, r.e.t.DeliveryState); native != "" {
 		return r.e.afterSuccess()
 	}
-	return r.e.complete(&event.TaskCompleted{Summary: summary, Artifacts: r.e.t.Artifacts, DeliveryState: delivered(&r.e.t)})
+	return r.e.completeTask(&event.TaskCompleted{Summary: summary, Artifacts: r.e.t.Artifacts, DeliveryState: delivered(&r.e.t)})
 }
 
 // end ends the attempt otherwise and decides what follows.
 func (r *peerReport) end(status string, f *event.Failure, stopping bool) error {
 	if status == state.AttemptUnknown && !stopping {
-		return r.w.lose(r.e, r.a, f)
+		return r.w.loseAttempt(r.e, r.a, f)
 	}
 	r.e.failAttempt(r.a, status, f, "")
 	if stopping {
 		return nil
 	}
-	return r.w.outcome(r.e, attemptOfRun(&r.e.t, r.a.RunID))
+	return r.w.decideOutcome(r.e, attemptOfRun(&r.e.t, r.a.RunID))
 }

@@ -23,9 +23,9 @@ const (
 	tryAgain = time.Second
 )
 
-// schedule looks at what is due and starts what there is room for, until the
+// runScheduler looks at what is due and starts what there is room for, until the
 // scheduler is closed.
-func (w *Work) schedule() {
+func (w *Work) runScheduler() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -35,7 +35,7 @@ func (w *Work) schedule() {
 		}
 		work := w.book.nextTasks(lookAt)
 		w.lookAtAll(work)
-		w.dispatch()
+		w.dispatchTasks()
 		if len(due) > 0 || len(work) > 0 {
 			if w.ctx.Err() != nil {
 				return
@@ -102,7 +102,7 @@ type looked struct {
 func (w *Work) scheduleTasks(ctx context.Context, sessionID string, ids []string) error {
 	o := w.book.outlook(ids)
 	var err error
-	if o.standings, err = w.standings(ctx, sessionID, ids); err != nil {
+	if o.standings, err = w.taskStandings(ctx, sessionID, ids); err != nil {
 		return ignoreGone(err)
 	}
 	var seen []looked
@@ -115,7 +115,7 @@ func (w *Work) scheduleTasks(ctx context.Context, sessionID string, ids []string
 				continue
 			}
 			e := newEdit(tx, t, runtimeActor())
-			again, err := w.next(e, o)
+			again, err := w.scheduleTask(e, o)
 			if err != nil {
 				w.opt.Logger.Error("a task can't continue", "taskId", id, "error", err)
 			}
@@ -127,7 +127,7 @@ func (w *Work) scheduleTasks(ctx context.Context, sessionID string, ids []string
 		return ignoreGone(err)
 	}
 	for i := range seen {
-		w.follow(place{seen[i].task.TaskID, sessionID, account}, &seen[i])
+		w.followLook(place{seen[i].task.TaskID, sessionID, account}, &seen[i])
 	}
 	return nil
 }
@@ -140,8 +140,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// follow takes over, after a look, what follows outside the session.
-func (w *Work) follow(p place, l *looked) {
+// followLook takes over, after a look, what follows outside the session.
+func (w *Work) followLook(p place, l *looked) {
 	t := &l.task
 	w.slots.set(p, occupies(t))
 	if t.Status == state.TaskQueued && underWay(t) == nil {
@@ -174,8 +174,8 @@ func occupies(t *state.Task) bool {
 	return false
 }
 
-// dispatch starts the tasks whose turn it is while there is room.
-func (w *Work) dispatch() {
+// dispatchTasks starts the tasks whose turn it is while there is room.
+func (w *Work) dispatchTasks() {
 	for w.ctx.Err() == nil {
 		p, ok := w.slots.next()
 		if !ok {
@@ -194,7 +194,7 @@ func (w *Work) startQueued(p place) {
 		if t == nil || t.Status != state.TaskQueued || underWay(t) != nil {
 			return nil
 		}
-		runID, err := w.begin(newEdit(tx, t, runtimeActor()), true)
+		runID, err := w.beginAttempt(newEdit(tx, t, runtimeActor()), true)
 		started = err == nil && runID != ""
 		return err
 	})
@@ -238,7 +238,7 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 			return err
 		}
 	}
-	if w.manual() {
+	if w.isManualRecovery() {
 		if err := w.holdTasks(ctx, sessionID, ids); err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (w *Work) holdTasks(ctx context.Context, sessionID string, ids []string) er
 	for chunk := range slices.Chunk(ids, lookAt) {
 		o := w.book.outlook(chunk)
 		var err error
-		if o.standings, err = w.standings(ctx, sessionID, chunk); err != nil {
+		if o.standings, err = w.taskStandings(ctx, sessionID, chunk); err != nil {
 			return ignoreGone(err)
 		}
 		if err := w.m.Emit(ctx, sessionID, asWork, func(tx *session.Tx) error {

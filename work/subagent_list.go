@@ -75,7 +75,7 @@ func (w *Work) waitFor(limit, ctx context.Context, caller command.Caller, id str
 	}
 	for {
 		changed := w.waits.next(sessionID)
-		rec, err := w.child(ctx, caller, sessionID, id)
+		rec, err := w.findChild(ctx, caller, sessionID, id)
 		if err != nil || isSettled(rec.Status) || limit.Err() != nil {
 			return rec, hidden(err, "subagent", id)
 		}
@@ -100,8 +100,8 @@ func isSettled(status string) bool {
 	return false
 }
 
-// child returns what is known of a child, also when it ended long ago.
-func (w *Work) child(ctx context.Context, caller command.Caller, sessionID, id string) (*command.SubagentRecord, error) {
+// findChild returns what is known of a child, also when it ended long ago.
+func (w *Work) findChild(ctx context.Context, caller command.Caller, sessionID, id string) (*command.SubagentRecord, error) {
 	var out *command.SubagentRecord
 	if err := w.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
 		if a := s.Subagents.Find(id); a != nil {

@@ -196,7 +196,7 @@ func (w *Work) spawnArgs(ctx context.Context, sessionID string, c asked) (*spawn
 	}
 	args := p.SafeArgs
 	if p.InputRef != "" {
-		if args, err = w.blob(ctx, p.InputRef); err != nil {
+		if args, err = w.readBlob(ctx, p.InputRef); err != nil {
 			return nil, err
 		}
 	}
@@ -219,8 +219,8 @@ func (w *Work) readFact(ctx context.Context, sessionID string, sequence uint64) 
 	return event.Decode(records[0].Data)
 }
 
-// blob reads what is behind a reference.
-func (w *Work) blob(ctx context.Context, ref string) ([]byte, error) {
+// readBlob reads what is behind a reference.
+func (w *Work) readBlob(ctx context.Context, ref string) ([]byte, error) {
 	b, _, err := w.m.Output(ctx, command.Local(), ref)
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (w *Work) spawnForCall(tx *session.Tx, c asked, in *spawnInput) error {
 	}
 	var res *command.SpawnSubagentResult
 	if err = w.spawnsPeer(b, in.Peer); err == nil {
-		res, err = w.spawn(tx, b)
+		res, err = w.spawnChild(tx, b)
 	}
 	if err != nil {
 		refused, scope := spawnRefusal(err), callScope(tx.State, c.threadID, c.toolCallID)

@@ -94,7 +94,7 @@ func (w *Work) settleChild(ctx context.Context, sessionID, id string) error {
 	text := now.said
 	if now.status == childCompleted && answerAt > 0 {
 		var err error
-		if text, err = w.answer(ctx, sessionID, answerAt); err != nil {
+		if text, err = w.readAnswer(ctx, sessionID, answerAt); err != nil {
 			return err
 		}
 	}
@@ -116,8 +116,8 @@ func (w *Work) settleChild(ctx context.Context, sessionID, id string) error {
 	return nil
 }
 
-// answer reads the text of a model's answer.
-func (w *Work) answer(ctx context.Context, sessionID string, sequence uint64) (string, error) {
+// readAnswer reads the text of a model's answer.
+func (w *Work) readAnswer(ctx context.Context, sessionID string, sequence uint64) (string, error) {
 	e, err := w.readFact(ctx, sessionID, sequence)
 	if err != nil {
 		return "", err

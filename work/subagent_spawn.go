@@ -52,12 +52,12 @@ func (w *Work) spawnSubagent(ctx context.Context, caller command.Caller, p *comm
 		return nil, err
 	}
 	return session.Write(ctx, w.m, caller, p, p.SessionID, asWork, func(tx *session.Tx) (*command.SpawnSubagentResult, error) {
-		return w.spawn(tx, b)
+		return w.spawnChild(tx, b)
 	})
 }
 
-// spawn decides on a child and emits its first facts, or refuses it.
-func (w *Work) spawn(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, error) {
+// spawnChild decides on a child and emits its first facts, or refuses it.
+func (w *Work) spawnChild(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, error) {
 	parent := tx.State.Thread(b.parentThread)
 	if parent == nil {
 		return nil, fault.New(fault.NotFound, "there is no open thread %s in session %s", b.parentThread, tx.State.SessionID)
@@ -74,7 +74,7 @@ func (w *Work) spawn(tx *session.Tx, b *birth) (*command.SpawnSubagentResult, er
 		ParentThreadID: b.parentThread, ParentTurnID: b.parentTurn, ParentSubagentID: parent.SubagentID,
 		Role: b.role, Nickname: b.nickname, Model: b.model, SpawnedBy: b.by, Metadata: b.metadata, Peer: b.peer,
 	}
-	if err := w.isolate(tx, b, parent, above, spawned); err != nil {
+	if err := w.isolateChild(tx, b, parent, above, spawned); err != nil {
 		return nil, err
 	}
 	b.keepInput(tx, spawned)
@@ -148,8 +148,8 @@ func (w *Work) mayGrow(s *state.Session, parent *state.Thread, above *state.Suba
 	return nil
 }
 
-// isolate bounds the child by what its parent may do.
-func (w *Work) isolate(tx *session.Tx, b *birth, parent *state.Thread, above *state.Subagent, spawned *event.SubagentSpawned) error {
+// isolateChild bounds the child by what its parent may do.
+func (w *Work) isolateChild(tx *session.Tx, b *birth, parent *state.Thread, above *state.Subagent, spawned *event.SubagentSpawned) error {
 	iso := b.isolation
 	if err := checkCwd(iso.Cwd); err != nil {
 		return err

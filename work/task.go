@@ -72,8 +72,8 @@ func (f *found) edit(tx *session.Tx, by *event.Actor) (*edit, error) {
 	return e, nil
 }
 
-// change carries out a command that changes one task.
-func (w *Work) change(ctx context.Context, caller command.Caller, p command.Params, taskID string, decide func(*edit) error) (*command.TaskResult, error) {
+// changeTask carries out a command that changes one task.
+func (w *Work) changeTask(ctx context.Context, caller command.Caller, p command.Params, taskID string, decide func(*edit) error) (*command.TaskResult, error) {
 	f, err := w.findVisibleTask(ctx, caller, taskID)
 	if err != nil {
 		return nil, err
@@ -102,11 +102,11 @@ func notOfTurn(t *state.Task) error {
 }
 
 func (w *Work) archiveTask(ctx context.Context, caller command.Caller, p *command.ArchiveTask) (*command.TaskResult, error) {
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return err
 		}
-		return e.become(event.TypeTaskArchived, &event.TaskStatusChanged{Status: state.TaskArchived, NativeStatus: e.t.Status, StatusReason: p.Reason})
+		return e.becomeStatus(event.TypeTaskArchived, &event.TaskStatusChanged{Status: state.TaskArchived, NativeStatus: e.t.Status, StatusReason: p.Reason})
 	})
 }
 
@@ -119,26 +119,26 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 			return nil, err
 		}
 	}
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
-		up, about := w.update(e, p)
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
+		up, about := w.updateFact(e, p)
 		switch {
 		case e.t.Status == state.TaskArchived:
 			return conflict(&e.t, "it can no longer be changed")
 		case e.t.Terminal() && about != "":
 			return conflict(&e.t, "%s can no longer be changed, only delivery, artifacts and evidence", about)
 		}
-		if err := e.assign(p.Worker); err != nil {
+		if err := e.assignWorker(p.Worker); err != nil {
 			return err
 		}
-		e.observe(p.Artifacts)
-		e.emit(event.TypeTaskUpdated, up)
+		e.observeDeliverables(p.Artifacts)
+		e.emitFact(event.TypeTaskUpdated, up)
 		return nil
 	})
 }
 
-// update returns the fact of a change, and the name of a field in it that belongs
+// updateFact returns the fact of a change, and the name of a field in it that belongs
 // to the work itself, if there is one.
-func (w *Work) update(e *edit, p *command.UpdateTask) (up *event.TaskUpdated, about string) {
+func (w *Work) updateFact(e *edit, p *command.UpdateTask) (up *event.TaskUpdated, about string) {
 	up = &event.TaskUpdated{
 		TaskKind: ofTask(p.TaskKind), Priority: string(p.Priority), Visibility: p.Visibility, Owner: p.Owner, Assignee: p.Assignee, Constraints: p.Constraints,
 		TaskProfile: p.TaskProfile, Acceptance: recordJudges(p.Criteria(), e.by), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,

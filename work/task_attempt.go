@@ -35,11 +35,11 @@ const (
 	forRerun     = "rerun"
 )
 
-// begin starts an attempt, or records what it waits for: a dependency, or room.
+// beginAttempt starts an attempt, or records what it waits for: a dependency, or room.
 // Slot says that the runtime has room for one more of its own.
-func (w *Work) begin(e *edit, slot bool) (runID string, err error) {
+func (w *Work) beginAttempt(e *edit, slot bool) (runID string, err error) {
 	if open := openDependencies(&e.t); len(open) > 0 {
-		return "", e.become(event.TypeTaskBlocked, &event.TaskStatusChanged{
+		return "", e.becomeStatus(event.TypeTaskBlocked, &event.TaskStatusChanged{
 			Status: state.TaskBlocked, NativeStatus: byDependency, Blockers: open,
 			StatusReason: "waits for " + strings.Join(open, ", ") + " to be completed",
 		})
@@ -55,7 +55,7 @@ func (w *Work) begin(e *edit, slot bool) (runID string, err error) {
 		if e.t.NativeStatus == forRerun {
 			p.NativeStatus = forRerun
 		}
-		return "", e.become(event.TypeTaskQueued, p)
+		return "", e.becomeStatus(event.TypeTaskQueued, p)
 	}
 	return e.beginTurn()
 }
@@ -77,12 +77,12 @@ func attemptReason(t *state.Task) string {
 }
 
 func (e *edit) beginExternal() (string, error) {
-	return e.startAttempt(e.scope(e.tx.NewID(event.PrefixRun)), state.AttemptRunning, e.worker())
+	return e.startAttempt(e.scope(e.tx.NewID(event.PrefixRun)), state.AttemptRunning, e.externalWorker())
 }
 
-// worker is the external worker that starts an attempt. One that the scheduler
+// externalWorker is the external worker that starts an attempt. One that the scheduler
 // begins has no name until a worker takes it.
-func (e *edit) worker() *event.Worker {
+func (e *edit) externalWorker() *event.Worker {
 	if e.t.WorkerKind == workerPeer {
 		return &event.Worker{Kind: "external_runtime", ID: e.t.Peer}
 	}
@@ -104,7 +104,7 @@ func nameOf(by *event.Actor) string {
 // takeOver gives an attempt that began by itself to the worker who asks for it.
 func (e *edit) takeOver(a *state.Attempt) string {
 	e.emitScoped(event.TypeTaskAttemptStarted, e.attemptScope(a), &event.TaskAttemptStarted{
-		Status: state.AttemptRunning, AttemptCount: a.AttemptCount, Worker: e.worker(), RetryPolicy: a.RetryPolicy, Reason: a.Reason,
+		Status: state.AttemptRunning, AttemptCount: a.AttemptCount, Worker: e.externalWorker(), RetryPolicy: a.RetryPolicy, Reason: a.Reason,
 	})
 	return a.RunID
 }
@@ -133,7 +133,7 @@ func (e *edit) beginTurn() (string, error) {
 	goesOn := thread != nil && thread.TaskID == e.t.TaskID && !thread.Busy() && thread.Block == nil
 	scope := e.scope(e.tx.NewID(event.PrefixRun))
 	scope.ThreadID, scope.TurnID = e.t.ThreadID, e.tx.NewID(event.PrefixTurn)
-	sub, err := e.submission(goesOn)
+	sub, err := e.attemptSubmission(goesOn)
 	if err != nil {
 		return "", err
 	}
@@ -157,13 +157,13 @@ func (e *edit) openThread() string {
 		started.Cwd, started.PermissionMode, started.Model = c.Cwd, c.PermissionMode, c.Model
 	}
 	e.emitScoped(event.TypeThreadStarted, event.Scope{ThreadID: id, TaskID: e.t.TaskID, SubagentID: e.t.SubagentID}, started)
-	e.emit(event.TypeTaskDelegated, &event.TaskDelegated{To: "thread", TargetID: id})
+	e.emitFact(event.TypeTaskDelegated, &event.TaskDelegated{To: "thread", TargetID: id})
 	e.t.ThreadID = id
 	return id
 }
 
-// submission is the turn of an attempt, bound by the task's constraints.
-func (e *edit) submission(goesOn bool) (*event.TurnSubmitted, error) {
+// attemptSubmission is the turn of an attempt, bound by the task's constraints.
+func (e *edit) attemptSubmission(goesOn bool) (*event.TurnSubmitted, error) {
 	sub := &event.TurnSubmitted{
 		Status: state.TurnAccepted, Source: "task", Preview: clipText(e.t.Objective, 200), Options: turnOptions(&e.t),
 		SubmittedBy: e.t.RequestedBy,
@@ -302,11 +302,11 @@ func (w *Work) afterFailure(e *edit, f *event.Failure) error {
 		return e.becomeEnded(f)
 	}
 	if f.Category == state.TaskLost {
-		if err := e.become(event.TypeTaskLost, &event.TaskStatusChanged{Status: state.TaskLost, StatusReason: f.Message, Error: f, RetryAt: at}); err != nil {
+		if err := e.becomeStatus(event.TypeTaskLost, &event.TaskStatusChanged{Status: state.TaskLost, StatusReason: f.Message, Error: f, RetryAt: at}); err != nil {
 			return err
 		}
 	}
-	return e.become(event.TypeTaskRetrying, &event.TaskStatusChanged{
+	return e.becomeStatus(event.TypeTaskRetrying, &event.TaskStatusChanged{
 		Status: state.TaskRetrying, StatusReason: f.Message, Error: f, RetryAt: at,
 	})
 }
@@ -320,7 +320,7 @@ func (e *edit) becomeEnded(f *event.Failure) error {
 	case state.TaskLost:
 		t, status = event.TypeTaskLost, state.TaskLost
 	}
-	if err := e.become(t, &event.TaskStatusChanged{Status: status, StatusReason: f.Message, Error: f}); err != nil {
+	if err := e.becomeStatus(t, &event.TaskStatusChanged{Status: status, StatusReason: f.Message, Error: f}); err != nil {
 		return err
 	}
 	e.archiveThreads()
@@ -332,12 +332,12 @@ func (e *edit) becomeEnded(f *event.Failure) error {
 func (e *edit) afterSuccess() error {
 	native, open := unreconciled(&e.t, e.t.DeliveryState)
 	if native == "" {
-		return e.complete(&event.TaskCompleted{DeliveryState: delivered(&e.t)})
+		return e.completeTask(&event.TaskCompleted{DeliveryState: delivered(&e.t)})
 	}
 	if e.t.Status == state.TaskBlocked && e.t.NativeStatus == native && slices.Equal(e.t.Blockers, open) {
 		return nil
 	}
-	return e.become(event.TypeTaskBlocked, &event.TaskStatusChanged{
+	return e.becomeStatus(event.TypeTaskBlocked, &event.TaskStatusChanged{
 		Status: state.TaskBlocked, NativeStatus: native, Blockers: open, StatusReason: "the work is done; open is the " + native + ": " + strings.Join(open, ", "),
 	})
 }
@@ -371,13 +371,13 @@ func unreconciled(t *state.Task, d *event.DeliveryState) (native string, open []
 	return "", nil
 }
 
-// complete ends the task well.
-func (e *edit) complete(p *event.TaskCompleted) error {
+// completeTask ends the task well.
+func (e *edit) completeTask(p *event.TaskCompleted) error {
 	if !mayBecome(e.t.Status, state.TaskCompleted) {
 		return conflict(&e.t, "it can't become completed")
 	}
 	p.Status, p.ChangedBy = state.TaskCompleted, e.by
-	e.emit(event.TypeTaskCompleted, p)
+	e.emitFact(event.TypeTaskCompleted, p)
 	e.t.Status, e.t.StatusReason, e.t.NativeStatus, e.t.Blockers = state.TaskCompleted, "", "", nil
 	e.archiveThreads()
 	return nil

@@ -75,7 +75,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 		k.refuse(fault.Conflict, &command.CompleteTask{TaskID: "task_busy", DeliveryState: &command.Delivery{DeliveryState: event.DeliveryState{Status: "pending"}}}, "delivery", "pending")
 		k.refuse(fault.InvalidParams, &command.CompleteTask{TaskID: "task_busy", Acceptance: []command.CriterionResult{{ID: "none", Status: "satisfied"}}}, "none")
 		k.refuse(fault.InvalidParams, &command.CreateTask{Objective: strings.Repeat("x", 1<<20+1)}, "objective")
-		k.refuse(fault.Conflict, &command.CreateTask{TaskID: "task_x", Objective: "x", DependsOn: []string{"task_x"}}, "circle")
+		k.refuse(fault.Conflict, &command.CreateTask{TaskID: "task_x", Objective: "x", DependsOn: []string{"task_x"}}, "cycle")
 		k.refuse(fault.InvalidParams, &command.UpdateTask{TaskID: "task_busy", TaskFields: command.TaskFields{Acceptance: []command.Criterion{{Description: "x", Status: "waived"}}}}, "reason")
 		if after := k.sequences(); !equalMaps(before, after) {
 			t.Errorf("what was refused left facts: %v %v", before, after)

@@ -14,7 +14,7 @@ import (
 
 func (w *Work) cancelTask(ctx context.Context, caller command.Caller, p *command.CancelTask) (*command.TaskResult, error) {
 	propagate := p.Propagate == nil || *p.Propagate
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (w *Work) cancelTask(ctx context.Context, caller command.Caller, p *command
 
 // askToStop records the wish, before anything is done about it.
 func (e *edit) askToStop(reason string, propagate bool) error {
-	return e.become(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason, Propagate: propagate})
+	return e.becomeStatus(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason, Propagate: propagate})
 }
 
 // settleCancelled stops what works for the tasks of a cancellation and ends those
@@ -51,7 +51,7 @@ func settleCancelled(edits []*edit) error {
 		if !e.stopWork(nil) || e.childrenActive(settled) {
 			continue
 		}
-		if err := e.cancelled(e.t.StatusReason); err != nil {
+		if err := e.becomeCancelled(e.t.StatusReason); err != nil {
 			return err
 		}
 		settled[e.t.TaskID] = true
@@ -75,13 +75,13 @@ func (w *Work) nextCancelling(e *edit, o outlook) error {
 	if !e.stopWork(o.unreachable) || e.childrenActive(nil) {
 		return nil
 	}
-	return e.cancelled(e.t.StatusReason)
+	return e.becomeCancelled(e.t.StatusReason)
 }
 
 func (e *edit) propagates() bool { return e.t.Cancel != nil && e.t.Cancel.Propagate }
 
-func (e *edit) cancelled(reason string) error {
-	err := e.become(event.TypeTaskCancelled, &event.TaskStatusChanged{Status: state.TaskCancelled, StatusReason: reason})
+func (e *edit) becomeCancelled(reason string) error {
+	err := e.becomeStatus(event.TypeTaskCancelled, &event.TaskStatusChanged{Status: state.TaskCancelled, StatusReason: reason})
 	if err == nil {
 		e.archiveThreads()
 	}
@@ -123,7 +123,7 @@ func (e *edit) stopAttempt(reason string) bool {
 		return true
 	}
 	if turn.Interrupt == nil {
-		e.interrupt(a, f.Message, "")
+		e.interruptTurn(a, f.Message, "")
 	}
 	return false
 }

@@ -25,7 +25,7 @@ func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command
 	if err != nil {
 		return nil, err
 	}
-	if res, err := w.created(ctx, c); res != nil || err != nil {
+	if res, err := w.createdBefore(ctx, c); res != nil || err != nil {
 		return res, err
 	}
 	if err := w.checkFields(&p.TaskFields); err != nil {
@@ -40,7 +40,7 @@ func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command
 	res, err := c.write(ctx)
 	if isAlreadyClaimed(err) {
 		// Another caller was first with the same id.
-		if first, err := w.created(ctx, c); first != nil || err != nil {
+		if first, err := w.createdBefore(ctx, c); first != nil || err != nil {
 			return first, err
 		}
 	}
@@ -67,8 +67,8 @@ func (w *Work) newCreation(_ context.Context, caller command.Caller, p *command.
 	return &creation{w: w, caller: caller, p: p, digest: caller.Account + "/" + hex.EncodeToString(digest[:])}, nil
 }
 
-// created answers the creation of a task whose id is taken, or returns nil.
-func (w *Work) created(ctx context.Context, c *creation) (*command.TaskResult, error) {
+// createdBefore answers the creation of a task whose id is taken, or returns nil.
+func (w *Work) createdBefore(ctx context.Context, c *creation) (*command.TaskResult, error) {
 	if c.p.TaskID == "" {
 		return nil, nil
 	}
@@ -149,7 +149,7 @@ func (c *creation) write(ctx context.Context) (*command.TaskResult, error) {
 		}
 		if c.p.Start {
 			settleEdges(e, outlook{standings: c.standings()})
-			runID, err := c.w.begin(e, reserved)
+			runID, err := c.w.beginAttempt(e, reserved)
 			if err != nil {
 				return nil, err
 			}

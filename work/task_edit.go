@@ -32,8 +32,8 @@ func (e *edit) scope(runID string) event.Scope {
 	return event.Scope{TaskID: e.t.TaskID, ParentTaskID: e.t.ParentTaskID, RootTaskID: e.t.RootTaskID, RunID: runID, JobID: e.t.JobID, SubagentID: e.t.SubagentID}
 }
 
-// emit adds a fact about the task in its current attempt.
-func (e *edit) emit(t event.Type, p event.Payload) { e.emitScoped(t, e.scope(e.t.CurrentRunID), p) }
+// emitFact adds a fact about the task in its current attempt.
+func (e *edit) emitFact(t event.Type, p event.Payload) { e.emitScoped(t, e.scope(e.t.CurrentRunID), p) }
 
 func (e *edit) emitScoped(t event.Type, scope event.Scope, p event.Payload) {
 	if e.restore != nil {
@@ -45,9 +45,9 @@ func (e *edit) emitScoped(t event.Type, scope event.Scope, p event.Payload) {
 	e.tx.Emit(event.Event{Type: t, Scope: scope, Payload: p})
 }
 
-// become moves the task to another status. A transition that the machine doesn't
+// becomeStatus moves the task to another status. A transition that the machine doesn't
 // have is a conflict and emits nothing.
-func (e *edit) become(t event.Type, p *event.TaskStatusChanged) error {
+func (e *edit) becomeStatus(t event.Type, p *event.TaskStatusChanged) error {
 	return e.becomeIn(t, e.scope(e.t.CurrentRunID), p)
 }
 

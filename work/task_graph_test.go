@@ -80,7 +80,7 @@ func TestEdgesAreLinkedAndUnlinked(t *testing.T) {
 		for _, p := range []*command.LinkTasks{
 			{TaskID: "task_a", Kind: "blocked_by", TargetID: "task_c"}, {TaskID: "task_c", Kind: "blocks", TargetID: "task_a"}, {TaskID: "task_a", Kind: "blocked_by", TargetID: "task_b"},
 		} {
-			k.refuse(fault.Conflict, p, "circle")
+			k.refuse(fault.Conflict, p, "cycle")
 		}
 		k.refuse(fault.Conflict, &command.LinkTasks{TaskID: "task_a", Kind: "parent", TargetID: "task_b"}, "session")
 		k.refuse(fault.NotFound, &command.LinkTasks{TaskID: "task_a", Kind: "blocks", TargetID: "task_none"}, "task_none")
@@ -124,7 +124,7 @@ func TestCancelReachesChildrenAndSettles(t *testing.T) {
 		k.create(command.CreateTask{TaskID: "task_mid", ParentTaskID: "task_top", Worker: "external", Start: true})
 		k.create(command.CreateTask{TaskID: "task_low", ParentTaskID: "task_mid", Start: true})
 		k.create(command.CreateTask{TaskID: "task_new", ParentTaskID: "task_mid"})
-		k.refuse(fault.Conflict, &command.LinkTasks{TaskID: "task_top", Kind: "parent", TargetID: "task_low"}, "circle")
+		k.refuse(fault.Conflict, &command.LinkTasks{TaskID: "task_top", Kind: "parent", TargetID: "task_low"}, "cycle")
 		synctest.Wait()
 		if res := ask[command.TaskResult](k, &command.CancelTask{TaskID: "task_top", Reason: "enough"}); res.Status != state.TaskCancelling {
 			t.Errorf("cancelled: %+v", res)

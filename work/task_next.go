@@ -20,10 +20,10 @@ type outlook struct {
 	standings map[string]string
 }
 
-// next records what a task's facts demand now, and returns when time alone will
+// scheduleTask records what a task's facts demand now, and returns when time alone will
 // demand something. It is asked again after each fact of the task, so it does one
 // thing at a time and is idle when there is nothing to do.
-func (w *Work) next(e *edit, o outlook) (again time.Time, err error) {
+func (w *Work) scheduleTask(e *edit, o outlook) (again time.Time, err error) {
 	settleEdges(e, o)
 	switch e.t.Status {
 	case state.TaskCancelling:
@@ -32,7 +32,7 @@ func (w *Work) next(e *edit, o outlook) (again time.Time, err error) {
 		if e.tx.Now().Before(e.t.RetryAt) {
 			return e.t.RetryAt, nil
 		}
-		_, err = w.begin(e, false)
+		_, err = w.beginAttempt(e, false)
 		return again, err
 	case state.TaskBlocked:
 		return w.nextBlocked(e, o)
@@ -48,7 +48,7 @@ func (w *Work) nextBlocked(e *edit, o outlook) (again time.Time, err error) {
 	switch e.t.NativeStatus {
 	case byDependency:
 		if len(openDependencies(&e.t)) == 0 {
-			_, err = w.begin(e, false)
+			_, err = w.beginAttempt(e, false)
 		}
 	case byAcceptance, byDelivery:
 		err = e.afterSuccess()
@@ -65,20 +65,20 @@ func (w *Work) nextAtWork(e *edit, o outlook) (time.Time, error) {
 	case a == nil:
 		return time.Time{}, nil
 	case !a.EndedAt.IsZero():
-		return time.Time{}, w.outcome(e, a)
+		return time.Time{}, w.decideOutcome(e, a)
 	case external(&e.t):
 		return w.nextExternal(e, a, o)
 	}
 	return w.nextTurn(e, a, o)
 }
 
-// outcome decides what an attempt's end means for its task.
-func (w *Work) outcome(e *edit, a *state.Attempt) error {
+// decideOutcome decides what an attempt's end means for its task.
+func (w *Work) decideOutcome(e *edit, a *state.Attempt) error {
 	switch a.Status {
 	case state.AttemptCompleted:
 		return e.afterSuccess()
 	case state.AttemptCancelled:
-		return w.interrupted(e, a)
+		return w.decideInterrupted(e, a)
 	}
 	f := a.LastError
 	if f == nil {
@@ -94,9 +94,9 @@ func (w *Work) outcome(e *edit, a *state.Attempt) error {
 	return w.afterFailure(e, f)
 }
 
-// interrupted decides what follows a turn that was stopped: by the task's own
+// decideInterrupted decides what follows a turn that was stopped: by the task's own
 // limit, or by a person.
-func (w *Work) interrupted(e *edit, a *state.Attempt) error {
+func (w *Work) decideInterrupted(e *edit, a *state.Attempt) error {
 	if spent(&e.t) {
 		return e.becomeEnded(newFailure("cost_limit", false, "the work cost %.6f USD, more than its limit of %.6f USD", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
 	}
@@ -104,10 +104,10 @@ func (w *Work) interrupted(e *edit, a *state.Attempt) error {
 	if a.LastError != nil {
 		reason += ": " + a.LastError.Message
 	}
-	if err := e.become(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason}); err != nil {
+	if err := e.becomeStatus(event.TypeTaskCancelRequested, &event.TaskStatusChanged{Status: state.TaskCancelling, StatusReason: reason}); err != nil {
 		return err
 	}
-	return e.cancelled(reason)
+	return e.becomeCancelled(reason)
 }
 
 // nextExternal holds an external worker to its limits.
@@ -130,12 +130,12 @@ func (w *Work) nextExternal(e *edit, a *state.Attempt, o outlook) (time.Time, er
 	if hit == nil {
 		return again, nil
 	}
-	return time.Time{}, w.overdue(e, a, hit)
+	return time.Time{}, w.endOverdue(e, a, hit)
 }
 
-// lose ends an attempt whose worker nothing is known of any more. That the task is
+// loseAttempt ends an attempt whose worker nothing is known of any more. That the task is
 // lost is recorded in any case; another attempt follows if the policy has one left.
-func (w *Work) lose(e *edit, a *state.Attempt, f *event.Failure) error {
+func (w *Work) loseAttempt(e *edit, a *state.Attempt, f *event.Failure) error {
 	after := *e
 	after.endAttempt(a.RunID, state.AttemptUnknown, f)
 	next := event.NextAttemptAsked
@@ -146,11 +146,11 @@ func (w *Work) lose(e *edit, a *state.Attempt, f *event.Failure) error {
 	return w.afterFailure(e, f)
 }
 
-// overdue ends an attempt that passed a limit. Of a silent worker nothing is known.
-func (w *Work) overdue(e *edit, a *state.Attempt, hit *limit) error {
+// endOverdue ends an attempt that passed a limit. Of a silent worker nothing is known.
+func (w *Work) endOverdue(e *edit, a *state.Attempt, hit *limit) error {
 	f := newFailure(hit.category, true, hit.says, millis(hit.ms))
 	if hit.category == state.TaskLost {
-		return w.lose(e, a, f)
+		return w.loseAttempt(e, a, f)
 	}
 	e.failAttempt(a, state.AttemptFailed, f, "")
 	return w.afterFailure(e, f)
@@ -203,11 +203,11 @@ func (w *Work) nextTurn(e *edit, a *state.Attempt, o outlook) (time.Time, error)
 	switch {
 	case turn.Interrupt != nil:
 	case spent(&e.t):
-		e.interrupt(a, "the task's cost limit is exceeded", "")
+		e.interruptTurn(a, "the task's cost limit is exceeded", "")
 	case hit != nil:
-		e.interrupt(a, inactive, event.InterruptInactivity)
+		e.interruptTurn(a, inactive, event.InterruptInactivity)
 	}
-	return again, e.mirror(thread, turn)
+	return again, e.mirrorTurn(thread, turn)
 }
 
 // turnGone ends an attempt whose turn is over without having said so: it was
@@ -225,7 +225,7 @@ func (w *Work) turnGone(e *edit, a *state.Attempt, turn *state.Turn) error {
 		}
 	}
 	e.failAttempt(a, status, f, "")
-	return w.outcome(e, attemptOfRun(&e.t, a.RunID))
+	return w.decideOutcome(e, attemptOfRun(&e.t, a.RunID))
 }
 
 // closeStopped ends the attempt of a task that was paused if its turn was stopped
@@ -249,8 +249,8 @@ func turnOf(st *state.Session, a *state.Attempt) (*state.Thread, *state.Turn) {
 	return thread, thread.Known(a.TurnID)
 }
 
-// mirror gives the task the status that its turn has.
-func (e *edit) mirror(thread *state.Thread, turn *state.Turn) error {
+// mirrorTurn gives the task the status that its turn has.
+func (e *edit) mirrorTurn(thread *state.Thread, turn *state.Turn) error {
 	p := &event.TaskStatusChanged{Status: state.TaskRunning}
 	fact := event.TypeTaskResumed
 	switch {
@@ -267,12 +267,12 @@ func (e *edit) mirror(thread *state.Thread, turn *state.Turn) error {
 	if p.Status == e.t.Status && p.NativeStatus == e.t.NativeStatus {
 		return nil
 	}
-	return e.become(fact, p)
+	return e.becomeStatus(fact, p)
 }
 
-// interrupt asks the loop to stop an attempt's turn, for a cause if no person
+// interruptTurn asks the loop to stop an attempt's turn, for a cause if no person
 // wants it.
-func (e *edit) interrupt(a *state.Attempt, reason, cause string) {
+func (e *edit) interruptTurn(a *state.Attempt, reason, cause string) {
 	e.emitScoped(event.TypeTurnInterruptRequested, e.attemptScope(a), &event.TurnInterruptRequested{Reason: reason, Queue: "keep", RequestedBy: e.by, Cause: cause})
 }
 

@@ -20,10 +20,10 @@ type reported struct {
 	Late   string `json:"late,omitempty"`
 }
 
-// report carries out what a worker says about an attempt. Decide gets the attempt
+// reportAttempt carries out what a worker says about an attempt. Decide gets the attempt
 // under way, or nil if the task has none; late emits the fact that keeps a report
 // which came too late.
-func (w *Work) report(ctx context.Context, caller command.Caller, p command.Params, taskID, runID string, decide func(*edit, *state.Attempt) error, late func(*edit, *state.Attempt)) (*command.TaskResult, error) {
+func (w *Work) reportAttempt(ctx context.Context, caller command.Caller, p command.Params, taskID, runID string, decide func(*edit, *state.Attempt) error, late func(*edit, *state.Attempt)) (*command.TaskResult, error) {
 	f, err := w.findVisibleTask(ctx, caller, taskID)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (w *Work) appendProgress(ctx context.Context, caller command.Caller, p *com
 		}
 		return out
 	}
-	return w.report(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
+	return w.reportAttempt(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
 		if a == nil || !a.EndedAt.IsZero() {
 			return conflict(&e.t, "no attempt is running")
 		}
@@ -166,8 +166,8 @@ func links(refs []command.OutputRef) []event.OutputLink {
 }
 
 func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *command.CompleteTask) (*command.TaskResult, error) {
-	return w.report(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
-		done, err := w.completion(e, p)
+	return w.reportAttempt(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
+		done, err := w.completionFact(e, p)
 		if err != nil {
 			return err
 		}
@@ -184,8 +184,8 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 		case a.Status != state.AttemptCompleted:
 			return conflict(&e.t, "its last attempt is %s", a.Status)
 		}
-		e.observe(p.Artifacts)
-		return e.complete(done)
+		e.observeDeliverables(p.Artifacts)
+		return e.completeTask(done)
 	}, func(e *edit, a *state.Attempt) {
 		e.emitScoped(event.TypeTaskAttemptCompleted, e.attemptScope(a), &event.TaskAttemptCompleted{
 			Status: state.AttemptCompleted, CompletionSummary: p.Summary, Late: true,
@@ -193,9 +193,9 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 	})
 }
 
-// observe records deliverables that the task didn't have yet. A worker that reports
+// observeDeliverables records deliverables that the task didn't have yet. A worker that reports
 // them made them; the runtime saw a reference.
-func (e *edit) observe(links []event.ArtifactLink) {
+func (e *edit) observeDeliverables(links []event.ArtifactLink) {
 	for _, l := range links {
 		if slices.ContainsFunc(e.t.Artifacts, func(x event.ArtifactLink) bool { return x.ArtifactID == l.ArtifactID }) {
 			continue
@@ -206,8 +206,8 @@ func (e *edit) observe(links []event.ArtifactLink) {
 	}
 }
 
-// completion is the fact of a task's end, if nothing is open.
-func (w *Work) completion(e *edit, p *command.CompleteTask) (*event.TaskCompleted, error) {
+// completionFact is the fact of a task's end, if nothing is open.
+func (w *Work) completionFact(e *edit, p *command.CompleteTask) (*event.TaskCompleted, error) {
 	t := e.t
 	t.Acceptance = slices.Clone(t.Acceptance)
 	out := &event.TaskCompleted{Summary: p.Summary, Artifacts: p.Artifacts, EvidenceRefs: p.EvidenceRefs, DeliveryState: delivered(&t)}
@@ -236,7 +236,7 @@ func (w *Work) completion(e *edit, p *command.CompleteTask) (*event.TaskComplete
 func (w *Work) failTask(ctx context.Context, caller command.Caller, p *command.FailTask) (*command.TaskResult, error) {
 	f := *p.Error
 	f.Category = orElse(f.Category, "failed")
-	return w.report(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
+	return w.reportAttempt(ctx, caller, p, p.TaskID, p.RunID, func(e *edit, a *state.Attempt) error {
 		switch {
 		case a == nil:
 			return conflict(&e.t, "it has had no attempt")

@@ -10,17 +10,17 @@ import (
 )
 
 func (w *Work) startTask(ctx context.Context, caller command.Caller, p *command.StartTask) (*command.TaskRunResult, error) {
-	return w.launch(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
+	return w.launchAttempt(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
 		if a := underWay(&e.t); a != nil && e.t.Status == state.TaskRunning && unclaimed(&e.t, a) {
 			return e.takeOver(a), nil
 		}
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return "", err
 		}
-		if err := e.assign(p.Worker); err != nil {
+		if err := e.assignWorker(p.Worker); err != nil {
 			return "", err
 		}
-		return w.begin(e, slot)
+		return w.beginAttempt(e, slot)
 	})
 }
 
@@ -32,43 +32,43 @@ func unclaimed(t *state.Task, a *state.Attempt) bool {
 }
 
 func (w *Work) retryTask(ctx context.Context, caller command.Caller, p *command.RetryTask) (*command.TaskRunResult, error) {
-	return w.launch(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
+	return w.launchAttempt(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return "", err
 		}
 		if e.t.Status == state.TaskBlocked && (underWay(&e.t) != nil || e.t.NativeStatus == byDependency) {
 			return "", conflict(&e.t, "%s is not allowed", p.Command())
 		}
-		if err := e.assign(p.Worker); err != nil {
+		if err := e.assignWorker(p.Worker); err != nil {
 			return "", err
 		}
 		if e.t.Status != state.TaskRetrying {
-			if err := e.become(event.TypeTaskRetrying, &event.TaskStatusChanged{
+			if err := e.becomeStatus(event.TypeTaskRetrying, &event.TaskStatusChanged{
 				Status: state.TaskRetrying, NativeStatus: forRerun, StatusReason: p.Reason, RetryAt: e.tx.Now(),
 			}); err != nil {
 				return "", err
 			}
 		}
-		return w.begin(e, slot)
+		return w.beginAttempt(e, slot)
 	})
 }
 
-// assign changes who works on the task.
-func (e *edit) assign(worker string) error {
+// assignWorker changes who works on the task.
+func (e *edit) assignWorker(worker string) error {
 	if worker == "" || worker == e.t.WorkerKind {
 		return nil
 	}
 	if underWay(&e.t) != nil {
 		return conflict(&e.t, "an attempt is running, so its worker can't be changed")
 	}
-	e.emit(event.TypeTaskUpdated, &event.TaskUpdated{WorkerKind: worker, ChangedBy: e.by})
+	e.emitFact(event.TypeTaskUpdated, &event.TaskUpdated{WorkerKind: worker, ChangedBy: e.by})
 	e.t.WorkerKind = worker
 	return nil
 }
 
-// launch carries out a command that may start an attempt, in the same write if
+// launchAttempt carries out a command that may start an attempt, in the same write if
 // there is room.
-func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Params, taskID, worker string, start func(e *edit, slot bool) (string, error)) (*command.TaskRunResult, error) {
+func (w *Work) launchAttempt(ctx context.Context, caller command.Caller, p command.Params, taskID, worker string, start func(e *edit, slot bool) (string, error)) (*command.TaskRunResult, error) {
 	f, err := w.findVisibleTask(ctx, caller, taskID)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Para
 		return nil, err
 	}
 	o := w.book.outlook([]string{taskID})
-	if o.standings, err = w.standings(ctx, f.sessionID, []string{taskID}); err != nil {
+	if o.standings, err = w.taskStandings(ctx, f.sessionID, []string{taskID}); err != nil {
 		return nil, err
 	}
 	reserved := !external(&state.Task{WorkerKind: orElse(worker, f.task.WorkerKind)}) && w.slots.reserve(f.place())
@@ -106,11 +106,11 @@ func (w *Work) launch(ctx context.Context, caller command.Caller, p command.Para
 }
 
 func (w *Work) pauseTask(ctx context.Context, caller command.Caller, p *command.PauseTask) (*command.TaskResult, error) {
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return err
 		}
-		if err := e.pause(p.Reason); err != nil {
+		if err := e.pauseTask(p.Reason); err != nil {
 			return err
 		}
 		if p.Propagate == nil || !*p.Propagate {
@@ -120,20 +120,20 @@ func (w *Work) pauseTask(ctx context.Context, caller command.Caller, p *command.
 			if !acceptsCommand(&c.t, p.Command()) {
 				return nil
 			}
-			return c.pause(p.Reason)
+			return c.pauseTask(p.Reason)
 		})
 	})
 }
 
-// pause holds a task. The turn of the runtime is stopped; an external worker is
+// pauseTask holds a task. The turn of the runtime is stopped; an external worker is
 // told when it looks.
-func (e *edit) pause(reason string) error {
+func (e *edit) pauseTask(reason string) error {
 	if a := underWay(&e.t); a != nil && !external(&e.t) {
 		if _, turn := turnOf(e.tx.State, a); turn != nil && turn.EndedAt.IsZero() && turn.Interrupt == nil {
-			e.interrupt(a, orElse(reason, "the task is paused"), "")
+			e.interruptTurn(a, orElse(reason, "the task is paused"), "")
 		}
 	}
-	return e.become(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, StatusReason: reason})
+	return e.becomeStatus(event.TypeTaskPaused, &event.TaskStatusChanged{Status: state.TaskPaused, StatusReason: reason})
 }
 
 // visitSubtasks visits the tasks under one, in the same session, parents first.
@@ -158,47 +158,47 @@ func visitSubtasks(e *edit, visit func(*edit) error) error {
 }
 
 func (w *Work) resumeTask(ctx context.Context, caller command.Caller, p *command.ResumeTask) (*command.TaskResult, error) {
-	return w.change(ctx, caller, p, p.TaskID, func(e *edit) error {
+	return w.changeTask(ctx, caller, p, p.TaskID, func(e *edit) error {
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return err
 		}
 		if err := underCancelled(e.tx, &e.t); err != nil {
 			return err
 		}
-		if err := w.resume(e, p.Reason); err != nil {
+		if err := w.resumePaused(e, p.Reason); err != nil {
 			return err
 		}
 		if p.Propagate == nil || !*p.Propagate {
 			return nil
 		}
 		return visitSubtasks(e, func(c *edit) error {
-			if c.t.Status != state.TaskPaused && !c.held() {
+			if c.t.Status != state.TaskPaused && !c.isHeldAfterRestart() {
 				return nil
 			}
-			return w.resume(c, p.Reason)
+			return w.resumePaused(c, p.Reason)
 		})
 	})
 }
 
-// resume lets a paused task go on: an external worker where it is, the runtime
+// resumePaused lets a paused task go on: an external worker where it is, the runtime
 // with another attempt, unless the work was done before it could be stopped.
-func (w *Work) resume(e *edit, reason string) error {
+func (w *Work) resumePaused(e *edit, reason string) error {
 	a := currentAttempt(&e.t)
 	switch {
 	case e.heldByPeer():
-		return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
+		return e.becomeStatus(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
 	case e.t.Status == state.TaskBlocked:
 		return e.resumeThread(reason)
 	case a != nil && external(&e.t) && a.EndedAt.IsZero():
-		return e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
+		return e.becomeStatus(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: reason})
 	case a != nil && a.Status == state.AttemptCompleted && !a.EndedAt.IsZero():
 		return e.afterSuccess()
 	}
-	if err := e.become(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: orElse(reason, "waits for room")}); err != nil {
+	if err := e.becomeStatus(event.TypeTaskResumed, &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: orElse(reason, "waits for room")}); err != nil {
 		return err
 	}
 	if external(&e.t) || len(openDependencies(&e.t)) > 0 {
-		_, err := w.begin(e, false)
+		_, err := w.beginAttempt(e, false)
 		return err
 	}
 	return nil

@@ -123,8 +123,8 @@ func New(opt Options) *Work {
 func (w *Work) Start(m *session.Manager) {
 	w.m = m
 	w.book.up = m.Now()
-	w.wg.Go(w.run)
-	w.wg.Go(w.schedule)
+	w.wg.Go(w.runLoop)
+	w.wg.Go(w.runScheduler)
 }
 
 // Close stops looking and waits.
@@ -210,8 +210,8 @@ func concernsScheduler(e *event.Event, jobs bool) bool {
 	return subagentConcerns(e) || jobConcerns(e.Type, jobs) || cronConcerns(e)
 }
 
-// run looks at what is due until the scheduler is closed.
-func (w *Work) run() {
+// runLoop looks at what is due until the scheduler is closed.
+func (w *Work) runLoop() {
 	for {
 		select {
 		case <-w.ctx.Done():

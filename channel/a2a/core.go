@@ -158,7 +158,7 @@ func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRec
 	if len(waiting) > 0 {
 		return s.answerActions(ctx, c, m, waiting, step, key)
 	}
-	return s.steer(ctx, c, rec, m, step, key)
+	return s.steerTurn(ctx, c, rec, m, step, key)
 }
 
 // heard reports whether a message is part of the task already.
@@ -186,8 +186,8 @@ func (s *Server) answerActions(ctx context.Context, c *call, m *proto.Message, w
 	return fault.KindOf(err) == fault.Conflict, err
 }
 
-// steer adds a message to the task's running turn.
-func (s *Server) steer(ctx context.Context, c *call, rec *command.PeerTaskRecord, m *proto.Message, step *command.PeerStep, key string) (again bool, err error) {
+// steerTurn adds a message to the task's running turn.
+func (s *Server) steerTurn(ctx context.Context, c *call, rec *command.PeerTaskRecord, m *proto.Message, step *command.PeerStep, key string) (again bool, err error) {
 	in, err := turnInput(m, "")
 	if err != nil {
 		return false, err
@@ -225,7 +225,7 @@ func (s *Server) sendMessage(ctx context.Context, c *call, req *proto.SendMessag
 		return map[string]any{"message": out.message}, nil
 	}
 	if req.Config == nil || !req.Config.ReturnImmediately {
-		if err := s.wait(ctx, c, out.rec); err != nil {
+		if err := s.waitForTask(ctx, c, out.rec); err != nil {
 			return nil, err
 		}
 	}
@@ -233,8 +233,8 @@ func (s *Server) sendMessage(ctx context.Context, c *call, req *proto.SendMessag
 	return map[string]any{"task": t}, err
 }
 
-// wait returns when a task ended or waits for its peer.
-func (s *Server) wait(ctx context.Context, c *call, rec *command.PeerTaskRecord) error {
+// waitForTask returns when a task ended or waits for its peer.
+func (s *Server) waitForTask(ctx context.Context, c *call, rec *command.PeerTaskRecord) error {
 	st, err := s.followTask(ctx, c, rec, false)
 	if err != nil || isInterrupted(st.view.task.Status.State) {
 		return err
@@ -324,7 +324,7 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 			return nil, err
 		}
 		if res.Interrupted {
-			return s.cancelled(ctx, c, rec)
+			return s.awaitCancelled(ctx, c, rec)
 		}
 	}
 	f := errorf(taskNotCancelable, "task %s has ended", req.ID)
@@ -332,9 +332,9 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 	return nil, f
 }
 
-// cancelled returns a task after a cancel request: when it has stopped, or after a while as
+// awaitCancelled returns a task after a cancel request: when it has stopped, or after a while as
 // it is.
-func (s *Server) cancelled(ctx context.Context, c *call, rec *command.PeerTaskRecord) (*proto.Task, error) {
+func (s *Server) awaitCancelled(ctx context.Context, c *call, rec *command.PeerTaskRecord) (*proto.Task, error) {
 	st, err := s.followTask(ctx, c, rec, false)
 	if err != nil {
 		return nil, err

@@ -162,9 +162,9 @@ func negotiate(r *http.Request) error {
 	return f
 }
 
-// open begins a request of a peer: who it is, and whether the two speak the same
+// openCall begins a request of a peer: who it is, and whether the two speak the same
 // protocol.
-func (s *Server) open(r *http.Request) (*call, error) {
+func (s *Server) openCall(r *http.Request) (*call, error) {
 	caller, role, ok := s.opt.Caller(r.Context())
 	if !ok {
 		return nil, errorf(forbidden, "send Authorization: Bearer TOKEN")

@@ -109,7 +109,7 @@ func (d *delivery) run(ctx context.Context) (time.Duration, error) {
 	told, attempts := d.rec.Through, int64(0)
 	for _, u := range d.left() {
 		attempts++
-		status, err := d.t.s.post(ctx, config, u.event)
+		status, err := d.t.s.postNotification(ctx, config, u.event)
 		if err != nil {
 			if ctx.Err() != nil {
 				return 0, ctx.Err()
@@ -189,8 +189,8 @@ func (x *told) triesOf(configID string) *tries {
 	return t
 }
 
-// post tells a place. The status is 0 if there was no answer.
-func (s *Server) post(ctx context.Context, p *proto.PushConfig, e proto.Event) (status int, err error) {
+// postNotification tells a place. The status is 0 if there was no answer.
+func (s *Server) postNotification(ctx context.Context, p *proto.PushConfig, e proto.Event) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Push.Timeout)
 	defer cancel()
 	body, err := json.Marshal(proto.StreamResponse{Event: e})
@@ -201,7 +201,7 @@ func (s *Server) post(ctx context.Context, p *proto.PushConfig, e proto.Event) (
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s", errRefused, "the address can't be read")
 	}
-	if !s.allowed(req.URL.Host) && isPrivateHost(req.URL.Hostname()) {
+	if !s.allowsHost(req.URL.Host) && isPrivateHost(req.URL.Hostname()) {
 		return 0, errRefused // it was allowed when it was configured
 	}
 	req.Header.Set("Content-Type", "application/a2a+json")

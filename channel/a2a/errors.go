@@ -100,8 +100,8 @@ func failureOf(err error) *failure {
 	return errorf(k, "%s", known.Detail)
 }
 
-// complain logs an error whose details the peer doesn't get.
-func (s *Server) complain(r *http.Request, err error) {
+// logFailure logs an error whose details the peer doesn't get.
+func (s *Server) logFailure(r *http.Request, err error) {
 	if r.Context().Err() == nil && failureOf(err).kind == internalError {
 		s.opt.Logger.Error("a request from an A2A peer failed", "error", err)
 	}

@@ -65,7 +65,7 @@ func bareServer(t *testing.T, b bare, log *strings.Builder) *Server {
 func TestATaskWhoseContentIsGone(t *testing.T) {
 	s := bareServer(t, bare{}, &strings.Builder{})
 	v := newView(&command.PeerTaskRecord{RemoteTaskID: "remote", TaskID: "task_a", TurnID: "turn_a", Sequence: 1}, false)
-	read := s.reader(t.Context(), command.Local())
+	read := s.referenceReader(t.Context(), command.Local())
 	for i, p := range []event.Payload{
 		&event.PeerTaskLinked{NativeProtocol: Protocol, Direction: "inbound", RemoteTaskID: "remote", MessageRef: "sha256:gone"},
 		&event.ModelCompleted{MessageRef: "sha256:gone"},

@@ -44,7 +44,7 @@ func (s *Server) checkPush(p *proto.PushConfig) error {
 	case p.Auth != nil && (len(p.Auth.Credentials) > maxCredential || !plainHeader(p.Auth.Credentials)):
 		return badParam("authentication.credentials", "don't fit into a header")
 	}
-	if !s.allowed(u.Host) && isPrivateHost(u.Hostname()) {
+	if !s.allowsHost(u.Host) && isPrivateHost(u.Hostname()) {
 		return badParam("url", "names an address that is not public; the agent's operator can allow its host")
 	}
 	return nil
@@ -54,8 +54,8 @@ func plainHeader(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// allowed reports whether a host may be notified whatever its address is.
-func (s *Server) allowed(host string) bool {
+// allowsHost reports whether a host may be notified whatever its address is.
+func (s *Server) allowsHost(host string) bool {
 	u := &url.URL{Host: host}
 	for _, a := range s.opt.Push.AllowHosts {
 		if strings.EqualFold(a, host) || strings.EqualFold(a, u.Hostname()) || strings.EqualFold(a, "["+u.Hostname()+"]") {
@@ -117,8 +117,8 @@ func (s *Server) createPush(ctx context.Context, c *call, p *proto.PushConfig) (
 	return p, nil
 }
 
-// pushes returns a task's configurations, without what is secret in them.
-func (s *Server) pushes(ctx context.Context, c *call, taskID string) ([]*proto.PushConfig, error) {
+// pushConfigs returns a task's configurations, without what is secret in them.
+func (s *Server) pushConfigs(ctx context.Context, c *call, taskID string) ([]*proto.PushConfig, error) {
 	if s.seal == nil {
 		return nil, errorf(pushNotSupported, "this agent sends no push notifications")
 	}
@@ -159,7 +159,7 @@ func (s *Server) unseal(rec *command.PeerPushRecord) (*proto.PushConfig, error) 
 
 // getPush is the operation GetTaskPushNotificationConfig.
 func (s *Server) getPush(ctx context.Context, c *call, req *proto.GetTaskPushConfigRequest) (*proto.PushConfig, error) {
-	list, err := s.pushes(ctx, c, string(req.TaskID))
+	list, err := s.pushConfigs(ctx, c, string(req.TaskID))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s *Server) getPush(ctx context.Context, c *call, req *proto.GetTaskPushCon
 // listPushes is the operation ListTaskPushNotificationConfigs. A task has few
 // enough for one page.
 func (s *Server) listPushes(ctx context.Context, c *call, req *proto.ListTaskPushConfigRequest) (*proto.ListTaskPushConfigResponse, error) {
-	list, err := s.pushes(ctx, c, string(req.TaskID))
+	list, err := s.pushConfigs(ctx, c, string(req.TaskID))
 	return &proto.ListTaskPushConfigResponse{Configs: list}, err
 }
 

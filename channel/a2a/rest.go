@@ -91,7 +91,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil && s.opt.PassOn(r.Context(), err):
 	case err != nil:
-		s.complain(r, err)
+		s.logFailure(r, err)
 		writeREST(w, r, err)
 	case st != nil:
 		same := func(v any) any { return v }
@@ -115,7 +115,7 @@ func (s *Server) dispatchREST(w http.ResponseWriter, r *http.Request) (any, *str
 	} else if err := queryParams(r.URL.Query(), values); err != nil {
 		return nil, nil, err
 	}
-	c, err := s.open(r)
+	c, err := s.openCall(r)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -91,7 +91,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := &rpcRequest{}
-	result, st, err := s.rpc(w, r, req)
+	result, st, err := s.dispatchRPC(w, r, req)
 	if err == nil && st != nil {
 		wrap := func(v any) any { return &rpcResponse{JSONRPC: "2.0", ID: req.ID, Result: v} }
 		st.serve(w, r, s.opt.Heartbeat, wrap, func(err error) any { return rpcFailure(req.ID, err) })
@@ -102,7 +102,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request) {
 		if s.opt.PassOn(r.Context(), err) {
 			return
 		}
-		s.complain(r, err)
+		s.logFailure(r, err)
 		answer = rpcFailure(req.ID, err)
 	}
 	writeJSON(w, http.StatusOK, "application/json", answer)
@@ -116,7 +116,7 @@ func rpcFailure(id json.RawMessage, err error) *rpcResponse {
 	return &rpcResponse{JSONRPC: "2.0", ID: id, Error: &rpcError{Code: f.rpc, Message: f.message, Data: f.details()}}
 }
 
-func (s *Server) rpc(w http.ResponseWriter, r *http.Request, req *rpcRequest) (any, *stream, error) {
+func (s *Server) dispatchRPC(w http.ResponseWriter, r *http.Request, req *rpcRequest) (any, *stream, error) {
 	if err := jsonBody(r); err != nil {
 		return nil, nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request, req *rpcRequest) (a
 	if err := req.read(body); err != nil {
 		return nil, nil, err
 	}
-	c, err := s.open(r)
+	c, err := s.openCall(r)
 	if err != nil {
 		return nil, nil, err
 	}

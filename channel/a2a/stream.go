@@ -54,7 +54,7 @@ func (st *stream) begin(ctx context.Context) error {
 		return err
 	}
 	for i := range events {
-		if _, err := st.view.foldDelivered(&events[i], st.s.reader(ctx, st.caller)); err != nil {
+		if _, err := st.view.foldDelivered(&events[i], st.s.referenceReader(ctx, st.caller)); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (st *stream) run(ctx context.Context, send func(proto.Event) error, idle ti
 		return err
 	}
 	defer sub.Close()
-	read := st.s.reader(ctx, st.caller)
+	read := st.s.referenceReader(ctx, st.caller)
 	for !st.over() {
 		events, err := channel.NextWithin(ctx, sub, idle)
 		if err != nil {

@@ -59,7 +59,7 @@ func newTeller(s *Server) *teller {
 		Transport: s.opt.Push.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if t.client.Transport == nil {
-		t.client.Transport = guarded(s.allowed, s.opt.Push.Timeout)
+		t.client.Transport = guarded(s.allowsHost, s.opt.Push.Timeout)
 	}
 	return t
 }

@@ -98,7 +98,7 @@ func (s *Server) catchUp(ctx context.Context, caller command.Caller, sessionID s
 	if v.ended() {
 		return nil
 	}
-	read := s.reader(ctx, caller)
+	read := s.referenceReader(ctx, caller)
 	for d, err := range channel.Facts(ctx, s.opt.Runtime, caller, sessionID, v.through) {
 		if err != nil || v.ended() {
 			return err
@@ -137,9 +137,9 @@ func (v *view) foldDelivered(d *command.Delivered, read reader) (*event.Event, e
 // maxContent bounds what is read behind one reference.
 const maxContent = 32 << 20
 
-// reader reads what is behind our references as the caller may; what is not there is
+// referenceReader reads what is behind our references as the caller may; what is not there is
 // nothing.
-func (s *Server) reader(ctx context.Context, caller command.Caller) reader {
+func (s *Server) referenceReader(ctx context.Context, caller command.Caller) reader {
 	return func(ref string) ([]byte, error) {
 		out, err := s.opt.Runtime.Output(ctx, caller, ref)
 		if err != nil && fault.KindOf(err) == fault.NotFound {

@@ -90,7 +90,7 @@ func (a *Agent) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	a.ctx = ctx
 	a.wire = &wire{out: out, lost: stop, waiting: map[string]chan received{}}
 	ended := make(chan error, 1)
-	go func() { ended <- a.read(ctx, in) }()
+	go func() { ended <- a.readMessages(ctx, in) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -136,8 +136,8 @@ func (a *Agent) spawn(f func()) bool {
 	return !a.closed
 }
 
-// read takes messages until the input ends.
-func (a *Agent) read(ctx context.Context, in io.Reader) error {
+// readMessages takes messages until the input ends.
+func (a *Agent) readMessages(ctx context.Context, in io.Reader) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for ctx.Err() == nil {
 		line, err := readLine(r)
@@ -170,7 +170,7 @@ func (a *Agent) handleLine(ctx context.Context, line []byte) {
 	case m.Method == nil:
 		a.wire.deliverAnswer(m)
 	case m.ID == nil:
-		a.notified(ctx, *m.Method, m.Params)
+		a.handleNotification(ctx, *m.Method, m.Params)
 	default:
 		a.startRequest(ctx, m)
 	}
@@ -254,8 +254,8 @@ func (a *Agent) dispatch(ctx context.Context, name string, params event.Raw) (an
 	return do(ctx, params)
 }
 
-// notified takes a notification; one that isn't known is passed over.
-func (a *Agent) notified(ctx context.Context, name string, params event.Raw) {
+// handleNotification takes a notification; one that isn't known is passed over.
+func (a *Agent) handleNotification(ctx context.Context, name string, params event.Raw) {
 	switch name {
 	case "session/cancel":
 		var p struct {

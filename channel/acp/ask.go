@@ -63,22 +63,22 @@ func modesOf(schema event.Raw) []string {
 // askUserOnce asks the client's user about an action, once.
 func (s *session) askUserOnce(act *turnview.Action) {
 	if !act.WantsValue() {
-		s.beside(act.ID, func(ctx context.Context) { s.askPermission(ctx, act) })
+		s.askInBackground(act.ID, func(ctx context.Context) { s.askPermission(ctx, act) })
 		return
 	}
 	client := s.a.capabilities()
 	if form, fits := formOf(act.Schema); fits && client.forms() {
-		s.beside(act.ID, func(ctx context.Context) { s.askForm(ctx, act, form) })
+		s.askInBackground(act.ID, func(ctx context.Context) { s.askForm(ctx, act, form) })
 		return
 	}
 	s.mu.Lock()
 	s.question = act
 	s.mu.Unlock()
-	s.pose(act)
+	s.showQuestion(act)
 }
 
-// beside asks in a goroutine of its own, until the action is withdrawn.
-func (s *session) beside(id string, ask func(context.Context)) {
+// askInBackground asks in a goroutine of its own, until the action is withdrawn.
+func (s *session) askInBackground(id string, ask func(context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked[id] != nil {
@@ -95,9 +95,9 @@ func (s *session) beside(id string, ask func(context.Context)) {
 	}
 }
 
-// withdraw takes back a question that was answered elsewhere, or that nobody
+// withdrawQuestion takes back a question that was answered elsewhere, or that nobody
 // waits for any more.
-func (s *session) withdraw(id string) {
+func (s *session) withdrawQuestion(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.asked[id]; cancel != nil {
@@ -132,11 +132,11 @@ func (s *session) askPermission(ctx context.Context, act *turnview.Action) {
 	}, shown}, Options: optionsFor(act)}
 	var answer permissionAnswer
 	if err := s.a.wire.ask(ctx, "session/request_permission", req, &answer); err != nil {
-		s.unasked(ctx, act, err)
+		s.handleUnanswered(ctx, act, err)
 		return
 	}
-	if err := s.respond(ctx, decisionOf(act, answer.Outcome.Outcome, answer.Outcome.OptionID)); err != nil {
-		s.unasked(ctx, act, err)
+	if err := s.respondAction(ctx, decisionOf(act, answer.Outcome.Outcome, answer.Outcome.OptionID)); err != nil {
+		s.handleUnanswered(ctx, act, err)
 	}
 }
 
@@ -182,8 +182,8 @@ func (s *session) readBefore(ctx context.Context, act *turnview.Action) {
 	s.mu.Unlock()
 }
 
-// unasked handles a question that the client didn't answer: withdrawn, or refused.
-func (s *session) unasked(ctx context.Context, act *turnview.Action, err error) {
+// handleUnanswered handles a question that the client didn't answer: withdrawn, or refused.
+func (s *session) handleUnanswered(ctx context.Context, act *turnview.Action, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -191,9 +191,9 @@ func (s *session) unasked(ctx context.Context, act *turnview.Action, err error) 
 	s.sendText("The turn waits for the action " + act.ID + ", which this client did not answer. \"agentd approve " + act.ID + "\" and \"agentd deny " + act.ID + "\" do.")
 }
 
-// respond passes an answer on. It returns what is wrong with it, if it can be given
+// respondAction passes an answer on. It returns what is wrong with it, if it can be given
 // anew: another client answered first, which is fine.
-func (s *session) respond(ctx context.Context, r *command.RespondAction) error {
+func (s *session) respondAction(ctx context.Context, r *command.RespondAction) error {
 	_, err := runCommand[command.RespondActionResult](ctx, s.a, r)
 	if err == nil || ctx.Err() != nil {
 		return nil //nolint:nilerr // nobody waits for it any more
@@ -218,14 +218,14 @@ func (s *session) askForm(ctx context.Context, act *turnview.Action, f *form) {
 			Mode: "form", SessionID: s.id, ToolCallID: act.ToolCallID, Message: message, RequestedSchema: f.schema,
 		}, &answer)
 		if err != nil {
-			s.unasked(ctx, act, err)
+			s.handleUnanswered(ctx, act, err)
 			return
 		}
 		r := &command.RespondAction{ActionID: act.ID, Decision: "cancel"}
 		if answer.Action == "accept" {
 			r.Decision, r.Payload = "submit", f.payload(answer.Content)
 		}
-		wrong := s.respond(ctx, r)
+		wrong := s.respondAction(ctx, r)
 		if wrong == nil {
 			return
 		}
@@ -242,8 +242,8 @@ func questionOf(act *turnview.Action) string {
 	return words
 }
 
-// pose shows a question in words and ends the prompt: the next one is its answer.
-func (s *session) pose(act *turnview.Action) {
+// showQuestion shows a question in words and ends the prompt: the next one is its answer.
+func (s *session) showQuestion(act *turnview.Action) {
 	words := questionOf(act)
 	if choices := choicesOf(act.Schema); len(choices) > 0 {
 		words += "\n\nOne of: " + strings.Join(choices, ", ")

@@ -27,8 +27,8 @@ const (
 	configModel = "model"
 )
 
-// describe returns what a client learns of a session that it opens.
-func (s *session) describe(ctx context.Context, p *sessionParams) (*sessionResult, error) {
+// sessionResult returns what a client learns of a session that it opens.
+func (s *session) sessionResult(ctx context.Context, p *sessionParams) (*sessionResult, error) {
 	policy, err := runCommand[command.PolicyResult](ctx, s.a, &command.GetPolicy{SessionID: s.id})
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (s *session) describe(ctx context.Context, p *sessionParams) (*sessionResul
 	s.mu.Lock()
 	s.mode = policy.Mode
 	s.mu.Unlock()
-	options, err := s.config(ctx)
+	options, err := s.configOptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (s *session) describe(ctx context.Context, p *sessionParams) (*sessionResul
 	return res, nil
 }
 
-// config returns the session's settings with their values.
-func (s *session) config(ctx context.Context) ([]configOption, error) {
+// configOptions returns the session's settings with their values.
+func (s *session) configOptions(ctx context.Context) ([]configOption, error) {
 	s.mu.Lock()
 	mode, chosen := s.mode, s.model
 	s.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *Agent) setConfigOption(ctx context.Context, p *setConfigParams) (any, f
 	if err != nil {
 		return nil, nil, err
 	}
-	options, err := s.config(ctx)
+	options, err := s.configOptions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,7 +16,7 @@ func (s *session) followFacts(after uint64, pending []turnview.Action) {
 	for i := range pending {
 		s.askUserOnce(&pending[i])
 	}
-	err := s.pass(after)
+	err := s.passFacts(after)
 	if s.ctx.Err() != nil {
 		s.finishPrompt("", s.ctx.Err())
 		return
@@ -31,8 +31,8 @@ func (s *session) followFacts(after uint64, pending []turnview.Action) {
 	s.finishPrompt("", err)
 }
 
-// pass takes facts until the stream ends, and returns why.
-func (s *session) pass(after uint64) error {
+// passFacts takes facts until the stream ends, and returns why.
+func (s *session) passFacts(after uint64) error {
 	stream, err := s.a.opt.Runtime.Subscribe(s.ctx, s.a.opt.Caller, s.id, after)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *session) handleFact(t *translator, e *event.Event) {
 		case turnview.ActionAsked:
 			s.askUserOnce(&c.Action)
 		case turnview.ActionClosed:
-			s.withdraw(c.ActionID)
+			s.withdrawQuestion(c.ActionID)
 		case turnview.ModeSet:
 			s.modeChanged(c.Mode)
 		case turnview.BlockChanged:
@@ -104,7 +104,7 @@ func (s *session) modeChanged(mode string) {
 	s.mode = mode
 	s.mu.Unlock()
 	s.sendUpdate(&modeUpdate{"current_mode_update", mode})
-	if options, err := s.config(s.ctx); err == nil {
+	if options, err := s.configOptions(s.ctx); err == nil {
 		s.sendUpdate(&configUpdate{"config_option_update", options})
 	}
 }
@@ -190,8 +190,8 @@ func takenBack(e *event.Event, removed map[string]bool) {
 	}
 }
 
-// pending returns the actions of a session that wait for an answer.
-func (s *session) pending(ctx context.Context) ([]turnview.Action, error) {
+// pendingActions returns the actions of a session that wait for an answer.
+func (s *session) pendingActions(ctx context.Context) ([]turnview.Action, error) {
 	list, err := runCommand[command.ListActionsResult](ctx, s.a, &command.ListActions{SessionID: s.id, Status: "pending"})
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (a *Agent) prompt(ctx context.Context, p *promptParams) (any, func(), error
 	if err != nil {
 		return nil, nil, err
 	}
-	out := s.wait(ctx, call)
+	out := s.waitForPrompt(ctx, call)
 	if out.err != nil {
 		return nil, nil, out.err
 	}
@@ -118,9 +118,9 @@ func (s *session) submitPrompt(ctx context.Context, turnID string, input event.R
 	return err
 }
 
-// wait waits for the end of a prompt. A request that the client cancels stops the
+// waitForPrompt waits for the end of a prompt. A request that the client cancels stops the
 // turn, and ends with it.
-func (s *session) wait(ctx context.Context, call *promptCall) outcome {
+func (s *session) waitForPrompt(ctx context.Context, call *promptCall) outcome {
 	select {
 	case out := <-call.done:
 		return out
@@ -129,7 +129,7 @@ func (s *session) wait(ctx context.Context, call *promptCall) outcome {
 	if s.ctx.Err() != nil {
 		return outcome{err: s.ctx.Err()} // the client is gone; the turn goes on
 	}
-	if err := s.interrupt(s.ctx, "the client cancelled the request"); err != nil {
+	if err := s.interruptTurn(s.ctx, "the client cancelled the request"); err != nil {
 		return outcome{err: err}
 	}
 	select {
@@ -145,15 +145,15 @@ func (s *session) wait(ctx context.Context, call *promptCall) outcome {
 func (a *Agent) cancel(ctx context.Context, sessionID string) {
 	s, err := a.findSession(sessionID)
 	if err == nil {
-		err = s.interrupt(ctx, "the client cancelled the prompt")
+		err = s.interruptTurn(ctx, "the client cancelled the prompt")
 	}
 	if err != nil {
 		a.opt.Logger.Warn("session/cancel", "session", sessionID, "error", err)
 	}
 }
 
-// interrupt stops the prompt's turn, or the one that runs if no prompt waits.
-func (s *session) interrupt(ctx context.Context, reason string) error {
+// interruptTurn stops the prompt's turn, or the one that runs if no prompt waits.
+func (s *session) interruptTurn(ctx context.Context, reason string) error {
 	s.mu.Lock()
 	call := s.prompt
 	s.question = nil

@@ -84,7 +84,7 @@ func (a *Agent) newSession(ctx context.Context, p *sessionParams) (any, func(), 
 		return nil, nil, err
 	}
 	s := a.newOpen(made.SessionID, made.ThreadID, filepath.Clean(p.Cwd))
-	res, err := s.describe(ctx, p)
+	res, err := s.sessionResult(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +93,7 @@ func (a *Agent) newSession(ctx context.Context, p *sessionParams) (any, func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	return res, s.register(v.Sequence, nil), nil
+	return res, s.registerSession(v.Sequence, nil), nil
 }
 
 // check refuses what can't be done.
@@ -118,9 +118,9 @@ func (a *Agent) newOpen(id, threadID, root string) *session {
 	return s
 }
 
-// register makes a session known, and returns what is done once the client knows
+// registerSession makes a session known, and returns what is done once the client knows
 // it too: following its facts.
-func (s *session) register(after uint64, pending []turnview.Action) (then func()) {
+func (s *session) registerSession(after uint64, pending []turnview.Action) (then func()) {
 	s.a.mu.Lock()
 	s.a.sessions[s.id] = s
 	s.a.mu.Unlock()
@@ -145,8 +145,8 @@ func (a *Agent) findSession(id string) (*session, error) {
 	return nil, errorf(codeNotFound, "session %.80q is not open: call session/new, session/load or session/resume first", id)
 }
 
-// reopen prepares a session that exists for load and resume.
-func (a *Agent) reopen(ctx context.Context, p *sessionParams) (*session, *view, *sessionResult, error) {
+// reopenSession prepares a session that exists for load and resume.
+func (a *Agent) reopenSession(ctx context.Context, p *sessionParams) (*session, *view, *sessionResult, error) {
 	if err := p.check(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -160,7 +160,7 @@ func (a *Agent) reopen(ctx context.Context, p *sessionParams) (*session, *view, 
 	}
 	s := a.newOpen(p.SessionID, v.mainThread(), root)
 	s.model = v.lastModel()
-	res, err := s.describe(ctx, p)
+	res, err := s.sessionResult(ctx, p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -218,7 +218,7 @@ func (v *view) lastModel() string {
 }
 
 func (a *Agent) loadSession(ctx context.Context, p *sessionParams) (any, func(), error) {
-	s, _, res, err := a.reopen(ctx, p)
+	s, _, res, err := a.reopenSession(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,19 +226,19 @@ func (a *Agent) loadSession(ctx context.Context, p *sessionParams) (any, func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	return res, s.register(last, pending), nil
+	return res, s.registerSession(last, pending), nil
 }
 
 func (a *Agent) resumeSession(ctx context.Context, p *sessionParams) (any, func(), error) {
-	s, v, res, err := a.reopen(ctx, p)
+	s, v, res, err := a.reopenSession(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	pending, err := s.pending(ctx)
+	pending, err := s.pendingActions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return res, s.register(v.Sequence, pending), nil
+	return res, s.registerSession(v.Sequence, pending), nil
 }
 
 // closeSession stops what the session does and forgets it here.
@@ -247,7 +247,7 @@ func (a *Agent) closeSession(ctx context.Context, p *sessionParams) (any, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.interrupt(ctx, "the client closed the session"); err != nil {
+	if err := s.interruptTurn(ctx, "the client closed the session"); err != nil {
 		return nil, nil, err
 	}
 	s.awaitPrompt(ctx)

@@ -25,7 +25,7 @@ func (w *waiter) attend(ctx context.Context) (*mcp.CallToolResult, error) {
 		return nil, nil
 	}
 	w.watch.asked = false
-	actions, err := w.s.pending(ctx, w.id, w.ref)
+	actions, err := w.s.pendingActions(ctx, w.id, w.ref)
 	if err != nil || len(actions) == 0 {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (s *Server) answerActions(ctx context.Context, id *Identity, ref turnRef, a
 	if len(answers) == 0 {
 		return nil
 	}
-	actions, err := s.pending(ctx, id, ref)
+	actions, err := s.pendingActions(ctx, id, ref)
 	if err != nil {
 		return err
 	}
@@ -290,8 +290,8 @@ func (s *Server) answerActions(ctx context.Context, id *Identity, ref turnRef, a
 	return nil
 }
 
-// pending returns what a turn and the subagents that work for it wait for.
-func (s *Server) pending(ctx context.Context, id *Identity, ref turnRef) ([]command.ActionRecord, error) {
+// pendingActions returns what a turn and the subagents that work for it wait for.
+func (s *Server) pendingActions(ctx context.Context, id *Identity, ref turnRef) ([]command.ActionRecord, error) {
 	var of []command.ActionRecord
 	others := false
 	p := &command.ListActions{SessionID: ref.Session, Status: "pending"}
@@ -315,12 +315,12 @@ func (s *Server) pending(ctx context.Context, id *Identity, ref turnRef) ([]comm
 	if !others {
 		return of, nil
 	}
-	turns, err := s.family(ctx, id, ref)
+	turns, err := s.turnFamily(ctx, id, ref)
 	return slices.DeleteFunc(of, func(a command.ActionRecord) bool { return !turns[a.TurnID] }), err
 }
 
-// family returns the ids of a turn and of the turns that subagents work on for it.
-func (s *Server) family(ctx context.Context, id *Identity, ref turnRef) (map[string]bool, error) {
+// turnFamily returns the ids of a turn and of the turns that subagents work on for it.
+func (s *Server) turnFamily(ctx context.Context, id *Identity, ref turnRef) (map[string]bool, error) {
 	none := 0
 	type threads struct {
 		Threads []struct {

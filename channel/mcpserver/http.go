@@ -49,12 +49,12 @@ func (s *Server) newHandler() http.Handler {
 	// A client that lost its stream reads the rest of the answer with Last-Event-ID.
 	sessions.EventStore = mcp.NewMemoryEventStore(nil)
 	d := &door{s: s, stateless: mcp.NewStreamableHTTPHandler(s.serverFor, &stateless), sessions: mcp.NewStreamableHTTPHandler(s.serverFor, &sessions)}
-	return auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(d)
+	return auth.RequireBearerToken(s.verifyToken, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(d)
 }
 
-// verify asks who sent a request. The token itself was checked before: what is kept
+// verifyToken asks who sent a request. The token itself was checked before: what is kept
 // here binds a session to the identity that opened it.
-func (s *Server) verify(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
+func (s *Server) verifyToken(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
 	if s.opt.Identify == nil {
 		return nil, auth.ErrInvalidToken
 	}
@@ -115,7 +115,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case modern:
 		handler = d.stateless
-	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && d.s.full():
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && d.s.isFull():
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "too many sessions are open", http.StatusServiceUnavailable)
 		return

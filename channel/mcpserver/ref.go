@@ -96,7 +96,7 @@ func (s *Server) findTurn(ctx context.Context, id *Identity, sessionID, turnID s
 			}
 		}
 	}
-	err = s.scan(ctx, id, sessionID, 0, func(e *event.Event, _ []byte) (bool, error) {
+	err = s.scanFacts(ctx, id, sessionID, 0, func(e *event.Event, _ []byte) (bool, error) {
 		if e.Type != event.TypeTurnSubmitted || e.TurnID != turnID {
 			return true, nil
 		}
@@ -112,9 +112,9 @@ func (s *Server) findTurn(ctx context.Context, id *Identity, sessionID, turnID s
 	return ref, s.readRef(ctx, id, &ref)
 }
 
-// scan reads a session's facts after a sequence until visit returns false or there
+// scanFacts reads a session's facts after a sequence until visit returns false or there
 // are no more. The event is valid during the call.
-func (s *Server) scan(ctx context.Context, id *Identity, sessionID string, after uint64, visit func(e *event.Event, payload []byte) (bool, error)) error {
+func (s *Server) scanFacts(ctx context.Context, id *Identity, sessionID string, after uint64, visit func(e *event.Event, payload []byte) (bool, error)) error {
 	var e event.Event
 	for d, err := range channel.Facts(ctx, s.opt.Runtime, id.Caller, sessionID, after) {
 		if err != nil {
@@ -148,7 +148,7 @@ func threadOf(ref turnRef) *command.GetThreadRead {
 // readTurnFacts reads the facts of a turn up to its end.
 func (s *Server) readTurnFacts(ctx context.Context, id *Identity, ref turnRef) (*watch, error) {
 	w := newWatch(ref)
-	err := s.scan(ctx, id, ref.Session, ref.Sequence-1, func(e *event.Event, payload []byte) (bool, error) {
+	err := s.scanFacts(ctx, id, ref.Session, ref.Sequence-1, func(e *event.Event, payload []byte) (bool, error) {
 		if e.TurnID != ref.Turn {
 			return true, nil
 		}

@@ -56,14 +56,14 @@ func (s *Server) resources(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
 		case *mcp.ListResourcesRequest:
-			return s.list(ctx, method, r, next)
+			return s.listSessions(ctx, method, r, next)
 		case *mcp.ReadResourceRequest:
 			if !strings.HasPrefix(r.Params.URI, scheme+"://") {
 				res, err := next(ctx, method, req)
 				return res, olderNotFound(r, err)
 			}
 			id := identityFrom(ctx)
-			res, err := s.read(ctx, id, r.Params.URI)
+			res, err := s.readResource(ctx, id, r.Params.URI)
 			if err != nil {
 				return nil, notRead(r, id, err)
 			}
@@ -73,8 +73,8 @@ func (s *Server) resources(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// list lists sessions, page by page. The fixtures' resources come first.
-func (s *Server) list(ctx context.Context, method string, r *mcp.ListResourcesRequest, next mcp.MethodHandler) (mcp.Result, error) {
+// listSessions lists sessions, page by page. The fixtures' resources come first.
+func (s *Server) listSessions(ctx context.Context, method string, r *mcp.ListResourcesRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	id := identityFrom(ctx)
 	cursor := ""
 	if r.Params != nil {
@@ -111,8 +111,8 @@ func sessionResource(v *command.SessionSummary) *mcp.Resource {
 	}
 }
 
-// read returns the content at an address.
-func (s *Server) read(ctx context.Context, id *Identity, uri string) (*mcp.ResourceContents, error) {
+// readResource returns the content at an address.
+func (s *Server) readResource(ctx context.Context, id *Identity, uri string) (*mcp.ResourceContents, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return nil, fault.New(fault.NotFound, "%s is not an address", wire.Clip(uri))
@@ -278,8 +278,8 @@ func newReadResult(r *mcp.ReadResourceRequest, c *mcp.ResourceContents) *readRes
 	return res
 }
 
-// complete suggests sessions for addresses.
-func (s *Server) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+// completeAddress suggests sessions for addresses.
+func (s *Server) completeAddress(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	res := &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}
 	if req.Params.Ref.Type != "ref/resource" || req.Params.Argument.Name != "sessionId" || !strings.HasPrefix(req.Params.Ref.URI, scheme+"://sessions/") {
 		return res, nil

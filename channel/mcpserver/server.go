@@ -89,7 +89,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.byRole = map[command.Role]func() *mcp.Server{}
 	for _, role := range []command.Role{command.RoleObserver, command.RoleClient, command.RoleAdmin} {
-		s.byRole[role] = sync.OnceValue(func() *mcp.Server { return s.trackServer(s.build(role, nil)) })
+		s.byRole[role] = sync.OnceValue(func() *mcp.Server { return s.trackServer(s.buildServer(role, nil)) })
 	}
 	s.handler = s.newHandler()
 	return s, nil
@@ -130,8 +130,8 @@ func (s *Server) trackServer(srv *mcp.Server) *mcp.Server {
 	return srv
 }
 
-// full reports whether no further session is opened.
-func (s *Server) full() bool {
+// isFull reports whether no further session is opened.
+func (s *Server) isFull() bool {
 	s.mu.Lock()
 	built := s.built
 	s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *Server) Close() error {
 // ServeStdio speaks with one client over a pair of streams, one message per line, as
 // the given identity. It returns when in ends or ctx does.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, id Identity) error {
-	srv := s.build(id.Role, &id)
+	srv := s.buildServer(id.Role, &id)
 	lives, end := context.WithCancel(ctx)
 	defer end()
 	tasks := newListenPipe(lives, s, &id, in, out)
@@ -207,14 +207,14 @@ const instructions = `agentd runs AI agents and keeps every step as a durable fa
 	`If a turn waits for an action, answer it with respond_action and call wait_turn. ` +
 	`The other tools are agentd's commands; sessions, events and outputs can be read as resources.`
 
-// build returns a server with what a role may do. With local every request is that
+// buildServer returns a server with what a role may do. With local every request is that
 // identity's; without, each request over HTTP brings its own.
-func (s *Server) build(role command.Role, local *Identity) *mcp.Server {
+func (s *Server) buildServer(role command.Role, local *Identity) *mcp.Server {
 	caps := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}}
 	caps.AddExtension(tasksExtension, nil)
 	o := &mcp.ServerOptions{
 		Instructions: instructions, Logger: s.sdkLog(), Capabilities: caps,
-		CompletionHandler: s.complete, SetCacheable: cacheable,
+		CompletionHandler: s.completeAddress, SetCacheable: cacheable,
 	}
 	if s.fixtures != nil {
 		s.fixtures.capabilities(o)

@@ -103,8 +103,8 @@ type taskSource interface {
 	cancel(ctx context.Context, id *Identity, taskID string) error
 }
 
-// source returns who knows a task.
-func (s *Server) source(taskID string) taskSource {
+// taskSourceOf returns who knows a task.
+func (s *Server) taskSourceOf(taskID string) taskSource {
 	if s.fixtures != nil && strings.HasPrefix(taskID, fixtureTask) {
 		return s.fixtures
 	}
@@ -126,7 +126,7 @@ func (s *Server) getTask(ctx context.Context, _ *mcp.ServerSession, p *taskParam
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.source(p.TaskID).getTask(ctx, id, p.TaskID)
+	res, err := s.taskSourceOf(p.TaskID).getTask(ctx, id, p.TaskID)
 	if err != nil {
 		return nil, protocolError(err, id)
 	}
@@ -145,7 +145,7 @@ func (s *Server) updateTask(ctx context.Context, _ *mcp.ServerSession, p *taskPa
 			responses[key] = r
 		}
 	}
-	if err := s.source(p.TaskID).update(ctx, id, p.TaskID, responses); err != nil {
+	if err := s.taskSourceOf(p.TaskID).update(ctx, id, p.TaskID, responses); err != nil {
 		return nil, protocolError(err, id)
 	}
 	return &taskAck{ResultType: "complete"}, nil
@@ -156,7 +156,7 @@ func (s *Server) cancelTask(ctx context.Context, _ *mcp.ServerSession, p *taskPa
 	if err != nil {
 		return nil, err
 	}
-	if err := s.source(p.TaskID).cancel(ctx, id, p.TaskID); err != nil {
+	if err := s.taskSourceOf(p.TaskID).cancel(ctx, id, p.TaskID); err != nil {
 		return nil, protocolError(err, id)
 	}
 	return &taskAck{ResultType: "complete"}, nil
@@ -281,7 +281,7 @@ func (tt turnTasks) open(ctx context.Context, id *Identity, ref turnRef, t *task
 
 // waiting adds what the turn waits for.
 func (tt turnTasks) waiting(ctx context.Context, id *Identity, ref turnRef, t task) (*taskResult, error) {
-	actions, err := tt.s.pending(ctx, id, ref)
+	actions, err := tt.s.pendingActions(ctx, id, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +308,7 @@ func (tt turnTasks) ended(ctx context.Context, id *Identity, ref turnRef, t task
 		return newResult(t), nil
 	}
 	t.Status = taskCompleted
-	if err := tt.s.fetch(ctx, id, w); err != nil {
+	if err := tt.s.fetchAnswer(ctx, id, w); err != nil {
 		return nil, err
 	}
 	res := newResult(t)

@@ -112,7 +112,7 @@ func (s *Server) runTurn(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	if slot := slotFrom(ctx); slot != nil {
 		return slot.fill(s.newTask(ctx, id, ref))
 	}
-	return s.await(ctx, req, id, ref, wait, true)
+	return s.awaitTurn(ctx, req, id, ref, wait, true)
 }
 
 // runArgs reads the arguments of run_turn: those of submit_turn, and when to stop
@@ -185,7 +185,7 @@ func (s *Server) goOn(ctx context.Context, req *mcp.CallToolRequest, id *Identit
 	if err := s.answerActions(ctx, id, ref, answers); err != nil {
 		return s.failedResult(err, id), nil
 	}
-	return s.await(ctx, req, id, ref, wait, true)
+	return s.awaitTurn(ctx, req, id, ref, wait, true)
 }
 
 // waitTurn waits for a turn that was submitted before.
@@ -209,7 +209,7 @@ func (s *Server) waitTurn(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	if slot := slotFrom(ctx); slot != nil {
 		return slot.fill(s.newTask(ctx, id, ref))
 	}
-	return s.await(ctx, req, id, ref, wait, false)
+	return s.awaitTurn(ctx, req, id, ref, wait, false)
 }
 
 // turnArgs reads the ids, and refuses anything else.
@@ -226,9 +226,9 @@ func turnArgs(members map[string]json.RawMessage) (sessionID, turnID string, err
 	return sessionID, turnID, nil
 }
 
-// await follows a turn until it is over, until something is needed, or until the
+// awaitTurn follows a turn until it is over, until something is needed, or until the
 // time is up. With owns the call's end by its client ends the turn.
-func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identity, ref turnRef, wait waitArgs, owns bool) (*mcp.CallToolResult, error) {
+func (s *Server) awaitTurn(ctx context.Context, req *mcp.CallToolRequest, id *Identity, ref turnRef, wait waitArgs, owns bool) (*mcp.CallToolResult, error) {
 	limit := s.opt.MaxWait
 	if wait.TimeoutMs > 0 {
 		limit = min(limit, time.Duration(wait.TimeoutMs)*time.Millisecond)
@@ -244,7 +244,7 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	case err == nil:
 		return res, nil
 	case call.Err() != nil:
-		return nil, s.left(call, req, id, ref, wait, owns)
+		return nil, s.clientLeft(call, req, id, ref, wait, owns)
 	case s.stop.Err() != nil:
 		return s.failedResult(fault.New(fault.Unavailable, "the server is stopping; the turn continues after the restart, and %s waits for it again", waitTurn), id), nil
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
@@ -253,9 +253,9 @@ func (s *Server) await(ctx context.Context, req *mcp.CallToolRequest, id *Identi
 	return s.failedResult(err, id), nil
 }
 
-// left decides what becomes of a turn whose client doesn't wait any more. A client
+// clientLeft decides what becomes of a turn whose client doesn't wait any more. A client
 // that says so wants it stopped; one that is gone may come back.
-func (s *Server) left(ctx context.Context, req *mcp.CallToolRequest, id *Identity, ref turnRef, wait waitArgs, owns bool) error {
+func (s *Server) clientLeft(ctx context.Context, req *mcp.CallToolRequest, id *Identity, ref turnRef, wait waitArgs, owns bool) error {
 	cause := context.Cause(ctx)
 	// In the newer revision over HTTP a broken connection and a cancelled request look
 	// the same.

@@ -52,8 +52,8 @@ func (w *watch) apply(e *event.Event, payload []byte) error {
 // maxAnswer bounds how much of an answer that is kept as an output is sent inline.
 const maxAnswer = 4 << 20
 
-// fetch reads an answer that is kept as an output.
-func (s *Server) fetch(ctx context.Context, id *Identity, w *watch) (err error) {
+// fetchAnswer reads an answer that is kept as an output.
+func (s *Server) fetchAnswer(ctx context.Context, id *Identity, w *watch) (err error) {
 	last := w.Last()
 	if last == nil {
 		return nil
@@ -135,7 +135,7 @@ func (w *waiter) foldFact(ctx context.Context, e *event.Event, payload []byte) e
 
 // ended returns the turn's result.
 func (w *waiter) ended(ctx context.Context) (*mcp.CallToolResult, error) {
-	if err := w.s.fetch(ctx, w.id, w.watch); err != nil {
+	if err := w.s.fetchAnswer(ctx, w.id, w.watch); err != nil {
 		return nil, err
 	}
 	return (&outcome{ref: w.ref, watch: w.watch}).result(), nil

@@ -67,21 +67,21 @@ func (s *Store) Append(ctx context.Context, batches []*store.Batch) []error {
 	}
 	defer s.calls.Done()
 	for w := g.nextWave(); w != nil; w = g.nextWave() {
-		s.write(ctx, g, w.units)
+		s.writeUnits(ctx, g, w.units)
 	}
 	return g.errs
 }
 
-// write writes units in one transaction, without those that can't be written,
+// writeUnits writes units in one transaction, without those that can't be written,
 // and settles all of them.
-func (s *Store) write(ctx context.Context, g *group, units []*unit) {
+func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 	var err error
 	for range appendTries {
-		if units = s.weed(ctx, g, units, err); len(units) == 0 {
+		if units = s.settleUnwritable(ctx, g, units, err); len(units) == 0 {
 			return
 		}
 		var others bool
-		others, err = s.transact(ctx, g.batches, units)
+		others, err = s.writeTransaction(ctx, g.batches, units)
 		if err == nil {
 			if others {
 				s.keeper.wake()
@@ -94,7 +94,7 @@ func (s *Store) write(ctx context.Context, g *group, units []*unit) {
 	}
 	if len(units) > 1 && separable(err) {
 		for _, u := range units {
-			s.write(ctx, g, []*unit{u})
+			s.writeUnits(ctx, g, []*unit{u})
 		}
 		return
 	}
@@ -123,10 +123,10 @@ func separable(err error) bool {
 	return code != "" && (code[:2] == "22" || code[:2] == "54" || code == codeUnique)
 }
 
-// weed settles the units that a failed attempt can't write and returns the
+// settleUnwritable settles the units that a failed attempt can't write and returns the
 // others. Before the first attempt, when cause is nil, it looks only at what is
 // known to fail.
-func (s *Store) weed(ctx context.Context, g *group, units []*unit, cause error) []*unit {
+func (s *Store) settleUnwritable(ctx context.Context, g *group, units []*unit, cause error) []*unit {
 	suspects := units
 	switch {
 	case cause == nil:
@@ -166,9 +166,9 @@ func suspicious(units []*unit) []*unit {
 	return list
 }
 
-// transact writes units in one round trip. It reports whether there are other
+// writeTransaction writes units in one round trip. It reports whether there are other
 // nodes.
-func (s *Store) transact(ctx context.Context, batches []*store.Batch, units []*unit) (others bool, err error) {
+func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit) (others bool, err error) {
 	var b pgx.Batch
 	b.Queue(appendSQL, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
 		var ok bool

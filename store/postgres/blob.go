@@ -156,7 +156,7 @@ func (c *chunker) info() (store.Hash, store.BlobInfo) {
 func (s *Store) putSmall(ctx context.Context, c *chunker, chunks [][]byte) (store.BlobInfo, error) {
 	sum, info := c.info()
 	var id, size int64
-	err := s.row(ctx, []any{&id, &size}, findBlobSQL, sum[:])
+	err := s.queryRow(ctx, []any{&id, &size}, findBlobSQL, sum[:])
 	if errors.Is(err, pgx.ErrNoRows) {
 		var rows blobRows
 		rows.add(sum, chunks)
@@ -170,10 +170,10 @@ func (s *Store) putSmall(ctx context.Context, c *chunker, chunks [][]byte) (stor
 
 func (s *Store) putLarge(ctx context.Context, c *chunker, first [][]byte) (store.BlobInfo, error) {
 	var id int64
-	if err := s.row(ctx, []any{&id}, beginUploadSQL, s.opts.NodeID); err != nil {
+	if err := s.queryRow(ctx, []any{&id}, beginUploadSQL, s.opts.NodeID); err != nil {
 		return store.BlobInfo{}, err
 	}
-	err := s.upload(ctx, id, c, first)
+	err := s.uploadBlob(ctx, id, c, first)
 	if err == nil {
 		var info store.BlobInfo
 		if info, err = s.finishUpload(ctx, id, c); err == nil {
@@ -185,7 +185,7 @@ func (s *Store) putLarge(ctx context.Context, c *chunker, first [][]byte) (store
 	return store.BlobInfo{}, err
 }
 
-func (s *Store) upload(ctx context.Context, id int64, c *chunker, first [][]byte) error {
+func (s *Store) uploadBlob(ctx context.Context, id int64, c *chunker, first [][]byte) error {
 	for part := 0; ; part++ {
 		var chunk []byte
 		if part < len(first) {
@@ -250,23 +250,23 @@ func (s *Store) OpenBlob(ctx context.Context, ref string) (store.Blob, error) {
 	}
 	var id int64
 	info := store.BlobInfo{Ref: ref}
-	err = s.row(ctx, []any{&id, &info.Size}, findBlobSQL, sum[:])
+	err = s.queryRow(ctx, []any{&id, &info.Size}, findBlobSQL, sum[:])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("%w: blob %s", store.ErrNotFound, ref)
 	}
 	if err != nil {
 		return nil, wrapFailed("open blob "+ref, err)
 	}
-	return store.NewBlob(info, func(i int) ([]byte, error) { return s.chunk(ctx, info.Ref, id, i) }), nil
+	return store.NewBlob(info, func(i int) ([]byte, error) { return s.readChunk(ctx, info.Ref, id, i) }), nil
 }
 
-func (s *Store) chunk(ctx context.Context, ref string, id int64, part int) ([]byte, error) {
+func (s *Store) readChunk(ctx context.Context, ref string, id int64, part int) ([]byte, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
 	var stored []byte
-	err := s.row(ctx, []any{&stored}, readChunkSQL, id, part)
+	err := s.queryRow(ctx, []any{&stored}, readChunkSQL, id, part)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, s.missingBlob(ctx, ref, id, part)
 	}
@@ -287,7 +287,7 @@ func (s *Store) missingBlob(ctx context.Context, ref string, id int64, part int)
 		return err
 	}
 	var now, size int64
-	err = s.row(ctx, []any{&now, &size}, findBlobSQL, sum[:])
+	err = s.queryRow(ctx, []any{&now, &size}, findBlobSQL, sum[:])
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || err == nil && now != id:
 		return fmt.Errorf("%w: blob %s was deleted", store.ErrNotFound, ref)

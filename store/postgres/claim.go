@@ -37,7 +37,7 @@ func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error
 	}
 	// An owner that is found dead between the two statements is worth another try.
 	for range 10 {
-		claim, err := s.claim(ctx, sessionID)
+		claim, err := s.tryClaim(ctx, sessionID)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return claim, err
 		}
@@ -45,11 +45,11 @@ func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error
 	return store.Claim{}, fmt.Errorf("postgres: claim %s: its owner keeps changing", sessionID)
 }
 
-// claim tries once. The error is pgx.ErrNoRows if the owner went away in the meantime.
-func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error) {
+// tryClaim tries once. The error is pgx.ErrNoRows if the owner went away in the meantime.
+func (s *Store) tryClaim(ctx context.Context, sessionID string) (store.Claim, error) {
 	var epoch int64
 	var row headRow
-	err := s.row(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID)
+	err := s.queryRow(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID)
 	if err == nil {
 		return store.Claim{Epoch: uint64(epoch), Head: row.value()}, nil
 	}
@@ -57,7 +57,7 @@ func (s *Store) claim(ctx context.Context, sessionID string) (store.Claim, error
 		return store.Claim{}, wrapFailed("claim "+sessionID, err)
 	}
 	owned := &store.OwnedError{SessionID: sessionID}
-	err = s.row(ctx, []any{&owned.Owner, &owned.Address, &owned.Until}, ownerSQL, sessionID)
+	err = s.queryRow(ctx, []any{&owned.Owner, &owned.Address, &owned.Until}, ownerSQL, sessionID)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return store.Claim{}, err

@@ -20,7 +20,7 @@ func (s *Store) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	}
 	defer s.calls.Done()
 	var value []byte
-	err := s.row(ctx, []any{&value}, getSQL, kind, []byte(key))
+	err := s.queryRow(ctx, []any{&value}, getSQL, kind, []byte(key))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("%w: %s %q", store.ErrNotFound, kind, key)
 	}

@@ -30,7 +30,7 @@ func (s *Store) SetMeta(ctx context.Context, name string, value []byte) ([]byte,
 		return nil, wrapFailed("set meta "+name, err)
 	}
 	var stored []byte
-	if err := s.row(ctx, []any{&stored}, getMetaSQL, name); err != nil {
+	if err := s.queryRow(ctx, []any{&stored}, getMetaSQL, name); err != nil {
 		return nil, wrapFailed("set meta "+name, err)
 	}
 	return stored, nil

@@ -44,8 +44,8 @@ gone AS (DELETE FROM agentd.appends USING now WHERE appends.xid >= now.xid)
 UPDATE agentd.appends_pruned SET xid = 0 FROM now WHERE appends_pruned.xid > now.xid`
 )
 
-// register makes this process the node of its name.
-func (s *Store) register(ctx context.Context, conn *pgx.Conn) error {
+// registerNode makes this process the node of its name.
+func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, registerSQL, s.leaseArgs()...); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}

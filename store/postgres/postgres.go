@@ -169,7 +169,7 @@ func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	s.version = version
-	if err := s.register(ctx, conn); err != nil {
+	if err := s.registerNode(ctx, conn); err != nil {
 		return err
 	}
 	s.start, err = startPosition(ctx, conn)

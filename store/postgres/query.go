@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// twice runs do, which must be safe to repeat, on a connection of the pool. A
+// retryOnce runs do, which must be safe to repeat, on a connection of the pool. A
 // connection may have died since it was last used, with the server's restart for
 // example, so after a failure of the connection do is run once more on a new one.
-func (s *Store) twice(ctx context.Context, do func(*pgxpool.Pool) error) error {
+func (s *Store) retryOnce(ctx context.Context, do func(*pgxpool.Pool) error) error {
 	err := do(s.pool)
 	if isConnection(err) && ctx.Err() == nil {
 		s.pool.Reset()
@@ -19,14 +19,14 @@ func (s *Store) twice(ctx context.Context, do func(*pgxpool.Pool) error) error {
 	return err
 }
 
-// row reads one row, or returns pgx.ErrNoRows.
-func (s *Store) row(ctx context.Context, dest []any, sql string, args ...any) error {
-	return s.twice(ctx, func(p *pgxpool.Pool) error { return p.QueryRow(ctx, sql, args...).Scan(dest...) })
+// queryRow reads one row, or returns pgx.ErrNoRows.
+func (s *Store) queryRow(ctx context.Context, dest []any, sql string, args ...any) error {
+	return s.retryOnce(ctx, func(p *pgxpool.Pool) error { return p.QueryRow(ctx, sql, args...).Scan(dest...) })
 }
 
 // exec runs a statement that is safe to repeat.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
-	return s.twice(ctx, func(p *pgxpool.Pool) error {
+	return s.retryOnce(ctx, func(p *pgxpool.Pool) error {
 		_, err := p.Exec(ctx, sql, args...)
 		return err
 	})
@@ -35,7 +35,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 // collectRows reads rows. After a failure of the connection it begins again.
 func collectRows[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	var list []T
-	err := s.twice(ctx, func(p *pgxpool.Pool) error {
+	err := s.retryOnce(ctx, func(p *pgxpool.Pool) error {
 		rows, err := p.Query(ctx, sql, args...)
 		if err != nil {
 			return err

@@ -37,7 +37,7 @@ func (s *Store) Head(ctx context.Context, sessionID string) (store.Head, error) 
 	}
 	defer s.calls.Done()
 	var row headRow
-	err := s.row(ctx, []any{&row.head, &row.hash}, headSQL, sessionID)
+	err := s.queryRow(ctx, []any{&row.head, &row.hash}, headSQL, sessionID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return store.Head{}, wrapFailed("read the head of "+sessionID, err)
 	}
@@ -234,7 +234,7 @@ func (s *Store) snapshot(ctx context.Context, sql, sessionID, name string) (stor
 	sn := store.Snapshot{SessionID: sessionID}
 	var sequence, crc int64
 	var hash []byte
-	err := s.row(ctx, []any{&sn.Name, &sequence, &hash, &crc, &sn.Data}, sql, sessionID, name)
+	err := s.queryRow(ctx, []any{&sn.Name, &sequence, &hash, &crc, &sn.Data}, sql, sessionID, name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.Snapshot{}, fmt.Errorf("%w: snapshot %s of session %s", store.ErrNotFound, name, sessionID)
 	}

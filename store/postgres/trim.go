@@ -57,7 +57,7 @@ func (s *Store) lookTrims(ctx context.Context, units []*unit, f *found) error {
 			continue
 		}
 		var hash []byte
-		err := s.row(ctx, []any{&hash}, hashAtSQL, u.session, clamp(u.trim.Through))
+		err := s.queryRow(ctx, []any{&hash}, hashAtSQL, u.session, clamp(u.trim.Through))
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
@@ -90,7 +90,7 @@ func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, err
 	base := store.Snapshot{SessionID: sessionID}
 	var sequence, crc int64
 	var hash []byte
-	err := s.row(ctx, []any{&sequence, &hash, &crc, &base.Data}, baseReadSQL, sessionID)
+	err := s.queryRow(ctx, []any{&sequence, &hash, &crc, &base.Data}, baseReadSQL, sessionID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.Snapshot{}, fmt.Errorf("%w: base of session %s", store.ErrNotFound, sessionID)
 	}
@@ -108,7 +108,7 @@ func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, err
 // they were removed, perhaps between two pages, else what is given.
 func (s *Store) absent(ctx context.Context, sessionID string, through int64, otherwise error) error {
 	var base int64
-	err := s.row(ctx, []any{&base}, baseAtSQL, sessionID)
+	err := s.queryRow(ctx, []any{&base}, baseAtSQL, sessionID)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return otherwise

@@ -36,7 +36,7 @@ func Open(ctx context.Context, servers []Server, opts Options) *Client {
 		c.servers = append(c.servers, newServer(cfg, opts))
 	}
 	for _, s := range c.servers {
-		c.done.Go(func() { s.run(ctx) })
+		c.done.Go(func() { s.runConnection(ctx) })
 	}
 	return c
 }

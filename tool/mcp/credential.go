@@ -16,8 +16,8 @@ const signInName = "sign_in"
 // credentialName is what facts call the credential of a server.
 func (s *server) credentialName() string { return "mcp:" + s.cfg.ID }
 
-// need is what a call lacks that the server refused; nil if nothing could be chosen.
-func (s *server) need() *tool.Need {
+// credentialNeed is what a call lacks that the server refused; nil if nothing could be chosen.
+func (s *server) credentialNeed() *tool.Need {
 	if len(s.cfg.Credentials) == 0 || s.opts.Credential == nil {
 		return nil
 	}
@@ -37,15 +37,15 @@ func (s *server) bearer() (string, error) {
 	}
 	token, err := s.opts.Credential(ref)
 	if err != nil {
-		s.unauthorized() // another one can be chosen
+		s.noteUnauthorized() // another one can be chosen
 		return "", fmt.Errorf("the credential %s can't be read: %w", ref, err)
 	}
 	return token, nil
 }
 
-// unauthorized notes that the server takes no request with what it is given, or that
+// noteUnauthorized notes that the server takes no request with what it is given, or that
 // there is nothing to give.
-func (s *server) unauthorized() {
+func (s *server) noteUnauthorized() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuses, s.rejected = true, s.chosen
@@ -56,7 +56,7 @@ func (s *server) unauthorized() {
 func (s *server) useCredential(ref string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ref == "" || s.need() == nil || !slices.Contains(s.cfg.Credentials, ref) || (s.chosen != "" && s.chosen != s.rejected) {
+	if ref == "" || s.credentialNeed() == nil || !slices.Contains(s.cfg.Credentials, ref) || (s.chosen != "" && s.chosen != s.rejected) {
 		return
 	}
 	s.chosen, s.rejected = ref, ""
@@ -74,7 +74,7 @@ func (s *server) useCredential(ref string) {
 // wantsCredential says that the server can't be had for want of a credential.
 // The caller holds the lock.
 func (s *server) wantsCredential() bool {
-	return s.state != Ready && s.state != Closed && s.refuses && s.need() != nil
+	return s.state != Ready && s.state != Closed && s.refuses && s.credentialNeed() != nil
 }
 
 // signIn is the tool that connects to a server which wants a credential first.
@@ -90,7 +90,7 @@ func (s *server) signIn() *remote {
 
 // connect waits for a connection and says what it brought.
 func (r *remote) connect(ctx context.Context) (*tool.Result, error) {
-	if _, err := r.server.current(ctx, nil); err != nil {
+	if _, err := r.server.currentLink(ctx, nil); err != nil {
 		return nil, r.notReached(ctx, err)
 	}
 	text := fmt.Appendf(nil, "The MCP server %q is connected. Its tools:", r.server.cfg.ID)

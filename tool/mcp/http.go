@@ -139,7 +139,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	expired := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" && req.Method != http.MethodDelete
 	noted.recordSend(true, resp.StatusCode, expired)
 	if resp.StatusCode == http.StatusUnauthorized {
-		t.server.unauthorized()
+		t.server.noteUnauthorized()
 	}
 	t.mu.Lock()
 	t.answered = true

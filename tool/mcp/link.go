@@ -66,20 +66,20 @@ type link struct {
 func (s *server) dial(ctx, start context.Context, legacy bool) (*link, error) {
 	l := &link{down: make(chan struct{}), relist: make(chan struct{}, 1), progress: map[string]*sink{}}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	c, err := s.carry(l)
+	c, err := s.prepareCarrier(l)
 	if err != nil {
 		l.cancel(err)
 		return nil, err
 	}
 	l.carrier = c
 	l.roots = rootsOf(s.opts.Root)
-	client := s.client(l)
+	client := s.newClient(l)
 	kept := &keeper{Transport: c}
 	// The SDK says goodbye after a failed handshake, and waits for the answer.
 	inTime := context.AfterFunc(start, c.abort)
 	l.session, err = client.Connect(start, kept, &sdk.ClientSessionOptions{ProtocolVersion: revision(s.cfg.Protocol, legacy)})
 	if err != nil {
-		err = s.explain(ctx, start, c, err)
+		err = s.explainHandshake(ctx, start, c, err)
 		l.cancel(err)
 		kept.close()
 		c.stop(nil)
@@ -97,8 +97,8 @@ func (s *server) dial(ctx, start context.Context, legacy bool) (*link, error) {
 	return l, nil
 }
 
-// carry prepares what the connection runs on. It starts nothing yet.
-func (s *server) carry(l *link) (carrier, error) {
+// prepareCarrier prepares what the connection runs on. It starts nothing yet.
+func (s *server) prepareCarrier(l *link) (carrier, error) {
 	switch {
 	case len(s.cfg.Command) > 0 && s.cfg.URL != "":
 		return nil, errors.New("give either a command or a URL, not both")
@@ -126,8 +126,8 @@ func revision(configured string, legacy bool) string {
 	}
 }
 
-// explain says why a handshake failed.
-func (s *server) explain(ctx, start context.Context, c carrier, err error) error {
+// explainHandshake says why a handshake failed.
+func (s *server) explainHandshake(ctx, start context.Context, c carrier, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -148,9 +148,9 @@ func (s *server) late() error {
 	return fmt.Errorf("the server didn't answer within %v", s.cfg.StartTimeout)
 }
 
-// client returns the SDK's client for one connection. It has no capability to
+// newClient returns the SDK's client for one connection. It has no capability to
 // sample or to ask a person: servers that ask anyway get an error.
-func (s *server) client(l *link) *sdk.Client {
+func (s *server) newClient(l *link) *sdk.Client {
 	client := sdk.NewClient(
 		&sdk.Implementation{Name: "agentd", Version: s.opts.Version},
 		&sdk.ClientOptions{

@@ -35,8 +35,8 @@ var (
 	_ tool.Bounded = (*remote)(nil)
 )
 
-// describe turns what a server listed into tools, and says what it left out.
-func (s *server) describe(listed []*sdk.Tool) (tools []*remote, skipped []string) {
+// describeTools turns what a server listed into tools, and says what it left out.
+func (s *server) describeTools(listed []*sdk.Tool) (tools []*remote, skipped []string) {
 	seen := map[string]bool{}
 	var originals []string
 	for _, t := range listed {
@@ -107,7 +107,7 @@ func (r *remote) Available() (ok bool, reason string) {
 	if r.signsIn {
 		return true, ""
 	}
-	return r.server.available()
+	return r.server.isAvailable()
 }
 
 // Run implements [tool.Tool].
@@ -120,7 +120,7 @@ func (r *remote) Run(ctx context.Context, call *tool.Call) (*tool.Result, error)
 	}
 	var dead *link
 	for {
-		l, err := r.server.current(ctx, dead)
+		l, err := r.server.currentLink(ctx, dead)
 		if err != nil {
 			return nil, r.notReached(ctx, err)
 		}
@@ -147,11 +147,11 @@ func (r *remote) notReached(ctx context.Context, err error) *tool.Error {
 	}
 	e := &tool.Error{
 		Category: tool.Unavailable, Retryable: !errors.Is(err, errClosed),
-		Message: fmt.Sprintf("the MCP server %q was not reached: %s", r.server.cfg.ID, r.server.public(cleanText(err.Error(), maxNote))),
+		Message: fmt.Sprintf("the MCP server %q was not reached: %s", r.server.cfg.ID, r.server.hideQuery(cleanText(err.Error(), maxNote))),
 		Advice:  "Go on without this tool, or try it again later.",
 	}
 	if r.server.refusesAll() {
-		e.Credential = r.server.need()
+		e.Credential = r.server.credentialNeed()
 	}
 	return e
 }
@@ -184,7 +184,7 @@ func (r *remote) failure(ctx context.Context, l *link, err error, sent *delivery
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		e := tool.Errorf(tool.Unavailable, "the MCP server %q refuses the runtime's credentials: HTTP status %d", r.server.cfg.ID, status)
 		if status == http.StatusUnauthorized {
-			e.Credential = r.server.need()
+			e.Credential = r.server.credentialNeed()
 		}
 		return e
 	}
@@ -225,7 +225,7 @@ func (r *remote) refused(e *jsonrpc.Error) *tool.Error {
 
 // gone is the error of a call whose server was lost before it answered.
 func (r *remote) gone(l *link, err error) *tool.Error {
-	e := tool.Errorf(tool.Lost, "the MCP server %q was lost during the call: %s", r.server.cfg.ID, r.server.public(cleanText(err.Error(), maxNote)))
+	e := tool.Errorf(tool.Lost, "the MCP server %q was lost during the call: %s", r.server.cfg.ID, r.server.hideQuery(cleanText(err.Error(), maxNote)))
 	if p, ok := l.carrier.(*process); ok && p.limited() {
 		e.Boundary = "limit"
 		e.Message = fmt.Sprintf("a limit of its sandbox ended the MCP server %q during the call: %s", r.server.cfg.ID, cleanText(p.tail.last(500), maxNote))

@@ -66,9 +66,9 @@ func newServer(cfg Server, opts Options) *server {
 	}
 }
 
-// run connects, and connects again when the connection is lost, until ctx ends.
-func (s *server) run(ctx context.Context) {
-	defer s.become(Closed, "")
+// runConnection connects, and connects again when the connection is lost, until ctx ends.
+func (s *server) runConnection(ctx context.Context) {
+	defer s.changeState(Closed, "")
 	defer s.retired.Wait()
 	settle := sync.OnceFunc(func() { close(s.settled) })
 	defer settle()
@@ -78,14 +78,14 @@ func (s *server) run(ctx context.Context) {
 		wait    time.Duration
 	)
 	for waitBeforeRetry(ctx, s.wake, wait) {
-		s.become(Starting, "")
+		s.changeState(Starting, "")
 		began, chosen := time.Now(), s.chosenSoFar()
 		l, err := s.connect(ctx, legacy)
 		if err == nil {
-			s.adopt(l)
+			s.adoptLink(l)
 			settle()
-			s.attend(ctx, l)
-			err = s.retire(ctx, l)
+			s.attendConnection(ctx, l)
+			err = s.retireLink(ctx, l)
 		} else if _, ok := errors.AsType[*handshakeError](err); ok {
 			// A server that is lost or hangs on the first request of the newer
 			// revision may know only the older one: the revisions take turns.
@@ -97,7 +97,7 @@ func (s *server) run(ctx context.Context) {
 		if wait = s.opts.pause(attempt); chosen != s.chosenSoFar() {
 			wait = 0 // the attempt was made with a credential that was replaced since
 		}
-		if s.miss(ctx, err, wait) {
+		if s.recordMiss(ctx, err, wait) {
 			settle()
 		}
 	}
@@ -150,7 +150,7 @@ func (s *server) connect(ctx context.Context, legacy bool) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.list(start, l); err != nil {
+	if err := s.listTools(start, l); err != nil {
 		if start.Err() != nil && ctx.Err() == nil {
 			err = s.late()
 		}
@@ -160,13 +160,13 @@ func (s *server) connect(ctx context.Context, legacy bool) (*link, error) {
 	return l, nil
 }
 
-// list reads the tools of a connection and keeps them.
-func (s *server) list(ctx context.Context, l *link) error {
+// listTools reads the tools of a connection and keeps them.
+func (s *server) listTools(ctx context.Context, l *link) error {
 	listed, skipped, err := l.list(ctx)
 	if err != nil {
 		return err
 	}
-	tools, refused := s.describe(listed)
+	tools, refused := s.describeTools(listed)
 	skipped = append(skipped, refused...)
 	if len(skipped) > maxSkipped {
 		skipped = append(skipped[:maxSkipped], fmt.Sprintf("and %d more", len(skipped)-maxSkipped))
@@ -181,8 +181,8 @@ func (s *server) list(ctx context.Context, l *link) error {
 	return nil
 }
 
-// attend follows changes of the tools until the connection is lost or ctx ends.
-func (s *server) attend(ctx context.Context, l *link) {
+// attendConnection follows changes of the tools until the connection is lost or ctx ends.
+func (s *server) attendConnection(ctx context.Context, l *link) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -191,7 +191,7 @@ func (s *server) attend(ctx context.Context, l *link) {
 			return
 		case <-l.relist:
 			listing, cancel := context.WithTimeout(ctx, s.cfg.StartTimeout)
-			err := s.list(listing, l)
+			err := s.listTools(listing, l)
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				l.lost(fmt.Errorf("list the changed tools: %w", err))
@@ -200,19 +200,19 @@ func (s *server) attend(ctx context.Context, l *link) {
 	}
 }
 
-// adopt makes a connection the one that calls use.
-func (s *server) adopt(l *link) {
+// adoptLink makes a connection the one that calls use.
+func (s *server) adoptLink(l *link) {
 	s.mu.Lock()
 	s.link = l
 	s.connects++
 	s.refuses = false
 	s.mu.Unlock()
-	s.become(Ready, "")
+	s.changeState(Ready, "")
 }
 
-// retire takes a connection out of use and returns why. Calls that still run on
+// retireLink takes a connection out of use and returns why. Calls that still run on
 // it may go on: they fail by themselves if nothing is to come any more.
-func (s *server) retire(ctx context.Context, l *link) error {
+func (s *server) retireLink(ctx context.Context, l *link) error {
 	s.mu.Lock()
 	s.link = nil
 	s.mu.Unlock()
@@ -231,24 +231,24 @@ func (s *server) retire(ctx context.Context, l *link) error {
 	return why
 }
 
-// miss records that the server was lost or not reached. It says whether the
+// recordMiss records that the server was lost or not reached. It says whether the
 // server counts as unavailable, which it doesn't if the next attempt is at once.
-func (s *server) miss(ctx context.Context, err error, wait time.Duration) bool {
+func (s *server) recordMiss(ctx context.Context, err error, wait time.Duration) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	s.opts.Logger.Warn("MCP server not available", "reason", s.public(err.Error()), "nextAttempt", wait)
+	s.opts.Logger.Warn("MCP server not available", "reason", s.hideQuery(err.Error()), "nextAttempt", wait)
 	state := Unavailable
 	if wait <= 0 {
 		state = Starting
 	}
-	s.become(state, err.Error())
+	s.changeState(state, err.Error())
 	return state == Unavailable
 }
 
-// become changes the state and tells.
-func (s *server) become(state State, reason string) {
-	reason = clipText(s.public(reason), maxNote)
+// changeState changes the state and tells.
+func (s *server) changeState(state State, reason string) {
+	reason = clipText(s.hideQuery(reason), maxNote)
 	s.mu.Lock()
 	// An attempt under way keeps the reason why one was needed.
 	if state == Starting && reason == "" {
@@ -272,18 +272,18 @@ func (s *server) become(state State, reason string) {
 	}
 }
 
-// public hides the query of the server's address in a text: keys are found there.
-func (s *server) public(text string) string {
+// hideQuery hides the query of the server's address in a text: keys are found there.
+func (s *server) hideQuery(text string) string {
 	if _, query, ok := strings.Cut(s.cfg.URL, "?"); ok && query != "" {
 		text = strings.ReplaceAll(text, query, "[hidden]")
 	}
 	return text
 }
 
-// current returns the connection to call on. It waits while an attempt is under
+// currentLink returns the connection to call on. It waits while an attempt is under
 // way, and returns an error if the server can't be had. A connection that the
 // caller found dead is not returned again.
-func (s *server) current(ctx context.Context, dead *link) (*link, error) {
+func (s *server) currentLink(ctx context.Context, dead *link) (*link, error) {
 	for {
 		s.mu.Lock()
 		l, state, reason, changed := s.link, s.state, s.reason, s.changed
@@ -304,8 +304,8 @@ func (s *server) current(ctx context.Context, dead *link) (*link, error) {
 	}
 }
 
-// available says whether a call can be made now.
-func (s *server) available() (ok bool, reason string) {
+// isAvailable says whether a call can be made now.
+func (s *server) isAvailable() (ok bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == Ready {

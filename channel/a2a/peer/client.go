@@ -124,7 +124,7 @@ func (c *Client) Wake(sessionID, taskID string) {
 	}
 	r := &run{c: c, taskID: taskID, sessionID: sessionID, woken: make(chan struct{}, 1), told: make(chan struct{}, 1)}
 	c.runs[taskID] = r
-	c.wg.Go(func() { r.loop(c.ctx) })
+	c.wg.Go(func() { r.runSteps(c.ctx) })
 }
 
 func signalChan(ch chan struct{}) {

@@ -42,14 +42,14 @@ func (r *run) followTask(ctx context.Context) error {
 	r.failures = 0
 	if r.line.streams() && !r.deaf && !awaitsInput(t.Status.State) {
 		began := time.Now()
-		if err := r.consume(ctx, false, r.subscribe); err != nil {
+		if err := r.consumeStream(ctx, false, r.subscribe); err != nil {
 			return err
 		}
 		if time.Since(began) > r.c.opt.Poll {
 			return nil
 		}
 	}
-	r.wait(ctx, string(t.Status.State) != before)
+	r.waitForLook(ctx, string(t.Status.State) != before)
 	return nil
 }
 
@@ -57,8 +57,8 @@ func (r *run) subscribe(ctx context.Context) iter.Seq2[proto.Event, error] {
 	return r.line.SubscribeToTask(ctx, &proto.SubscribeToTaskRequest{ID: proto.TaskID(r.w.Link.RemoteTaskID)})
 }
 
-// wait lets time pass before the next look: more and more while nothing changes.
-func (r *run) wait(ctx context.Context, changed bool) {
+// waitForLook lets time pass before the next look: more and more while nothing changes.
+func (r *run) waitForLook(ctx context.Context, changed bool) {
 	most := r.c.opt.MaxPoll
 	if r.w.Link.DeliveryMechanism == DeliveryPush {
 		most *= pushLooks
@@ -81,31 +81,31 @@ func (r *run) wait(ctx context.Context, changed bool) {
 func (r *run) handlePeerEvent(ctx context.Context, e proto.Event) error {
 	switch e := e.(type) {
 	case *proto.Task:
-		if err := r.join(ctx, e.TaskInfo()); err != nil {
+		if err := r.joinTask(ctx, e.TaskInfo()); err != nil {
 			return err
 		}
 		r.got.addTaskArtifacts(e.Artifacts, r.c.opt.MaxBody)
-		return r.status(ctx, &e.Status, e)
+		return r.applyStatus(ctx, &e.Status, e)
 	case *proto.TaskStatusUpdateEvent:
-		if err := r.join(ctx, e.TaskInfo()); err != nil {
+		if err := r.joinTask(ctx, e.TaskInfo()); err != nil {
 			return err
 		}
-		return r.status(ctx, &e.Status, nil)
+		return r.applyStatus(ctx, &e.Status, nil)
 	case *proto.TaskArtifactUpdateEvent:
-		if err := r.join(ctx, e.TaskInfo()); err != nil {
+		if err := r.joinTask(ctx, e.TaskInfo()); err != nil {
 			return err
 		}
 		r.got.addArtifactPiece(e, r.c.opt.MaxBody)
 		return nil
 	case *proto.Message:
-		return r.message(ctx, e)
+		return r.applyMessage(ctx, e)
 	}
 	return fmt.Errorf("%w: %T", errNonsense, e)
 }
 
-// status takes over how the task stands at the peer. Whole is the task itself, where
+// applyStatus takes over how the task stands at the peer. Whole is the task itself, where
 // it was asked for.
-func (r *run) status(ctx context.Context, s *proto.TaskStatus, whole *proto.Task) error {
+func (r *run) applyStatus(ctx context.Context, s *proto.TaskStatus, whole *proto.Task) error {
 	ours, ok := statuses[s.State]
 	if !ok {
 		return fmt.Errorf("%w: a task is %q", errNonsense, wire.Shorten(string(s.State), 100))
@@ -127,25 +127,25 @@ func (r *run) status(ctx context.Context, s *proto.TaskStatus, whole *proto.Task
 		up.Reason, up.Message = wire.Shorten(textOf(s.Message), 2000), recordedMessage(s.Message)
 	}
 	r.over = s.State.Terminal()
-	return r.report(ctx, up)
+	return r.reportStatus(ctx, up)
 }
 
-// message takes a message in place of a task: the work is done, and this is all of
+// applyMessage takes a message in place of a task: the work is done, and this is all of
 // it. Its id stands for the task that the peer doesn't have.
-func (r *run) message(ctx context.Context, m *proto.Message) error {
+func (r *run) applyMessage(ctx context.Context, m *proto.Message) error {
 	if r.w.Link != nil {
 		return nil // something beside the task
 	}
 	id := proto.TaskID(wire.Shorten("message/"+m.ID, 200))
-	if err := r.join(ctx, proto.TaskInfo{TaskID: id, ContextID: m.ContextID}); err != nil {
+	if err := r.joinTask(ctx, proto.TaskInfo{TaskID: id, ContextID: m.ContextID}); err != nil {
 		return err
 	}
 	answer := &proto.Task{ID: id, ContextID: m.ContextID, Artifacts: []*proto.Artifact{{ID: "message", Name: "answer", Parts: m.Parts}}}
 	return r.reconcile(ctx, &proto.TaskStatus{State: proto.TaskStateCompleted, Message: m}, answer)
 }
 
-// reply passes an answer on, unless the peer has it or doesn't wait any more.
-func (r *run) reply(ctx context.Context) error {
+// passAnswer passes an answer on, unless the peer has it or doesn't wait any more.
+func (r *run) passAnswer(ctx context.Context) error {
 	a := r.w.Answer
 	if a.Decision == "cancel" {
 		_, err := r.c.rt.Do(ctx, caller(), &command.CancelTask{TaskID: r.taskID, Reason: "what the peer asked was not answered"})
@@ -163,7 +163,7 @@ func (r *run) reply(ctx context.Context) error {
 	}
 	payload := a.Payload
 	if a.PayloadRef != "" {
-		if payload, err = r.read(ctx, a.PayloadRef); err != nil {
+		if payload, err = r.readRef(ctx, a.PayloadRef); err != nil {
 			return markOwnError(err)
 		}
 	}
@@ -191,12 +191,12 @@ func (r *run) passedOn(ctx context.Context, a *command.PeerAnswer) error {
 		r.answered = asked.ID
 	}
 	r.interval = 0
-	return r.report(ctx, &command.UpdatePeerTask{Status: "running", Reason: "the peer was answered", RemoteMessageID: a.MessageID})
+	return r.reportStatus(ctx, &command.UpdatePeerTask{Status: "running", Reason: "the peer was answered", RemoteMessageID: a.MessageID})
 }
 
-// cancel tells the peer to stop, once, and then looks until it has.
-func (r *run) cancel(ctx context.Context) error {
-	t, err := r.stop(ctx)
+// cancelTask tells the peer to stop, once, and then looks until it has.
+func (r *run) cancelTask(ctx context.Context) error {
+	t, err := r.requestCancel(ctx)
 	if err != nil {
 		return err
 	}
@@ -208,14 +208,14 @@ func (r *run) cancel(ctx context.Context) error {
 		most = lastTries
 	}
 	if r.stops++; r.stops >= most {
-		return r.report(ctx, &command.UpdatePeerTask{Status: "unknown", Final: true, Reason: "the peer was asked to stop and is still running"})
+		return r.reportStatus(ctx, &command.UpdatePeerTask{Status: "unknown", Final: true, Reason: "the peer was asked to stop and is still running"})
 	}
 	r.sleep(ctx, min(r.c.opt.MaxPoll, r.c.opt.Poll*time.Duration(r.stops)))
 	return nil
 }
 
-// stop asks the peer to cancel the task, or how it stands if that was asked.
-func (r *run) stop(ctx context.Context) (*proto.Task, error) {
+// requestCancel asks the peer to cancel the task, or how it stands if that was asked.
+func (r *run) requestCancel(ctx context.Context) (*proto.Task, error) {
 	if r.stopped {
 		return r.fetchTask(ctx, 0)
 	}

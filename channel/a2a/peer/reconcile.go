@@ -85,15 +85,15 @@ func partSize(p *proto.Part) int64 {
 func (r *run) reconcile(ctx context.Context, s *proto.TaskStatus, whole *proto.Task) error {
 	r.got.done = true
 	said := &command.UpdatePeerTask{Status: unreconciled, RemoteStatus: string(s.State), Message: recordedMessage(s.Message), Reason: "the peer is done; what it delivers is being fetched"}
-	if !r.done() { // else it was said before, and why it is still so
-		if err := r.report(ctx, said); err != nil {
+	if !r.isDone() { // else it was said before, and why it is still so
+		if err := r.reportStatus(ctx, said); err != nil {
 			return err
 		}
 	}
 	r.w.Link.Status = unreconciled
 	if whole == nil {
 		var err error
-		if whole, err = r.finished(ctx); err != nil {
+		if whole, err = r.fetchFinished(ctx); err != nil {
 			return err
 		}
 	}
@@ -107,17 +107,17 @@ func (r *run) reconcile(ctx context.Context, s *proto.TaskStatus, whole *proto.T
 		}
 		up := *said
 		up.Message, up.Artifacts = nil, list[i:i+1]
-		if err := r.report(ctx, &up); err != nil {
+		if err := r.reportStatus(ctx, &up); err != nil {
 			return err
 		}
 	}
 	r.over = true
-	return r.report(ctx, &command.UpdatePeerTask{Status: "completed", RemoteStatus: string(s.State), Summary: taskSummary(s.Message, whole.Artifacts)})
+	return r.reportStatus(ctx, &command.UpdatePeerTask{Status: "completed", RemoteStatus: string(s.State), Summary: taskSummary(s.Message, whole.Artifacts)})
 }
 
-// finished asks for a task that is done. A peer that has forgotten it by then told
+// fetchFinished asks for a task that is done. A peer that has forgotten it by then told
 // everything in its stream.
-func (r *run) finished(ctx context.Context) (*proto.Task, error) {
+func (r *run) fetchFinished(ctx context.Context) (*proto.Task, error) {
 	t, err := r.fetchTask(ctx, 0)
 	if errors.Is(err, proto.ErrTaskNotFound) && !r.got.broken {
 		return &proto.Task{ID: proto.TaskID(r.w.Link.RemoteTaskID), Artifacts: r.got.list}, nil
@@ -216,15 +216,15 @@ func (r *run) delivery(ctx context.Context, a *proto.Artifact, i int, p *proto.P
 		return d, b, nil
 	case proto.URL:
 		d.URI = wire.Shorten(string(c), 4000)
-		b, err := r.fetch(ctx, string(c), left, d)
+		b, err := r.fetchContent(ctx, string(c), left, d)
 		return d, b, err
 	}
 	return nil, nil, fmt.Errorf("%w: an artifact has a part without content", errNonsense)
 }
 
-// fetch reads what a peer names by its address, under the same rules as the peer
+// fetchContent reads what a peer names by its address, under the same rules as the peer
 // itself.
-func (r *run) fetch(ctx context.Context, address string, left int64, d *command.PeerDelivery) ([]byte, error) {
+func (r *run) fetchContent(ctx context.Context, address string, left int64, d *command.PeerDelivery) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil || req.URL.Host == "" {
 		return nil, fmt.Errorf("%w: an artifact's address can't be read", errNonsense)

@@ -63,11 +63,11 @@ func markOwnError(err error) error {
 	return &ownError{err}
 }
 
-// loop does what is to be done until there is nothing.
-func (r *run) loop(ctx context.Context) {
+// runSteps does what is to be done until there is nothing.
+func (r *run) runSteps(ctx context.Context) {
 	defer r.hangUp()
 	for ctx.Err() == nil {
-		more, err := r.once(ctx)
+		more, err := r.runNextStep(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -85,15 +85,15 @@ func (r *run) loop(ctx context.Context) {
 	}
 }
 
-// once does the next thing. It reports whether there may be more, and errors of this
+// runNextStep does the next thing. It reports whether there may be more, and errors of this
 // runtime; those of the peer are dealt with.
-func (r *run) once(ctx context.Context) (more bool, err error) {
+func (r *run) runNextStep(ctx context.Context) (more bool, err error) {
 	w, err := r.c.work(ctx, r.taskID)
 	if err != nil {
 		return true, err
 	}
 	if r.w == nil || r.w.RunID != w.RunID {
-		r.renew()
+		r.resetAttempt()
 	}
 	r.w = w
 	todo := nextStep(w, r.unsent, r.c.first(w.RunID))
@@ -114,11 +114,11 @@ func (r *run) once(ctx context.Context) (more bool, err error) {
 	if mine, ok := errors.AsType[*ownError](err); ok {
 		return true, mine.error
 	}
-	return r.trouble(ctx, err)
+	return r.handleTrouble(ctx, err)
 }
 
-// renew forgets what belonged to an earlier attempt.
-func (r *run) renew() {
+// resetAttempt forgets what belonged to an earlier attempt.
+func (r *run) resetAttempt() {
 	r.failures, r.stops, r.interval, r.unsent, r.deaf, r.stopped, r.over, r.answered, r.got = 0, 0, 0, false, false, false, false, "", gathered{}
 	r.hangUp()
 }
@@ -140,9 +140,9 @@ func (r *run) runStep(ctx context.Context, todo step) error {
 	case find:
 		return r.findSentMessage(ctx)
 	case reply:
-		return r.reply(ctx)
+		return r.passAnswer(ctx)
 	case cancel, abandon:
-		return r.cancel(ctx)
+		return r.cancelTask(ctx)
 	case follow:
 		return r.followTask(ctx)
 	case stop:
@@ -163,21 +163,21 @@ func (r *run) dial(ctx context.Context) error {
 	return err
 }
 
-// trouble deals with what went wrong at the peer.
-func (r *run) trouble(ctx context.Context, err error) (more bool, _ error) {
+// handleTrouble deals with what went wrong at the peer.
+func (r *run) handleTrouble(ctx context.Context, err error) (more bool, _ error) {
 	why := kindOf(err)
 	linked := r.w.Link != nil
 	switch {
 	case why == gone && linked:
-		return true, r.report(ctx, &command.UpdatePeerTask{Status: "missing", Reason: "the peer doesn't know the task: " + errorText(err), Category: "lost"})
+		return true, r.reportStatus(ctx, &command.UpdatePeerTask{Status: "missing", Reason: "the peer doesn't know the task: " + errorText(err), Category: "lost"})
 	case !r.w.Active:
 		return r.giveUpLate(ctx, err)
 	case why == tooLarge && linked:
-		return true, r.fail(ctx, "peer_output_too_large", fmt.Sprintf("the peer delivers more than the %d bytes that are taken", r.c.opt.MaxBody))
-	case why == refused && r.done():
-		return true, r.fail(ctx, "peer_output_refused", "what the peer delivered can't be fetched: "+errorText(err))
+		return true, r.failAttempt(ctx, "peer_output_too_large", fmt.Sprintf("the peer delivers more than the %d bytes that are taken", r.c.opt.MaxBody))
+	case why == refused && r.isDone():
+		return true, r.failAttempt(ctx, "peer_output_refused", "what the peer delivered can't be fetched: "+errorText(err))
 	case !linked && (!r.w.Sent || r.unsent) && (errors.Is(err, errCard) || why == refused):
-		return true, r.report(ctx, &command.UpdatePeerTask{Status: "rejected", Category: categoryOf(err), Reason: errorText(err)})
+		return true, r.reportStatus(ctx, &command.UpdatePeerTask{Status: "rejected", Category: categoryOf(err), Reason: errorText(err)})
 	}
 	return r.tryAgain(ctx, why, err)
 }
@@ -201,7 +201,7 @@ func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ e
 		reason = "the peer doesn't take our credential: " + errorText(err)
 	}
 	up := &command.UpdatePeerTask{Status: "unreachable", Reason: reason, Category: "peer_unreachable"}
-	if r.done() && r.failures < r.c.opt.Attempts {
+	if r.isDone() && r.failures < r.c.opt.Attempts {
 		// It is known how the task stands there; what it delivered is all that is missing.
 		up = &command.UpdatePeerTask{Status: unreconciled, Reason: "the peer is done, and what it delivered can't be fetched now: " + errorText(err)}
 	}
@@ -209,9 +209,9 @@ func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ e
 		up.Final = true
 		up.Reason = fmt.Sprintf("%s (given up after %d tries)", reason, r.failures)
 		r.failures = 0
-		return false, r.report(ctx, up)
+		return false, r.reportStatus(ctx, up)
 	}
-	if err := r.report(ctx, up); err != nil {
+	if err := r.reportStatus(ctx, up); err != nil {
 		return true, err
 	}
 	r.hangUp() // the card may have changed
@@ -223,8 +223,8 @@ func (r *run) tryAgain(ctx context.Context, why kind, err error) (more bool, _ e
 	return true, nil
 }
 
-// done reports whether the peer is known to be done with the task.
-func (r *run) done() bool { return r.w.Link != nil && r.w.Link.Status == unreconciled }
+// isDone reports whether the peer is known to be done with the task.
+func (r *run) isDone() bool { return r.w.Link != nil && r.w.Link.Status == unreconciled }
 
 // giveUpLate stops asking a peer to stop a task that is no longer needed.
 func (r *run) giveUpLate(ctx context.Context, err error) (more bool, _ error) {
@@ -232,7 +232,7 @@ func (r *run) giveUpLate(ctx context.Context, err error) (more bool, _ error) {
 		r.sleep(ctx, r.c.opt.Backoff)
 		return true, nil
 	}
-	return false, r.report(ctx, &command.UpdatePeerTask{Status: "unreachable", Reason: "the peer could not be asked to stop: " + errorText(err)})
+	return false, r.reportStatus(ctx, &command.UpdatePeerTask{Status: "unreachable", Reason: "the peer could not be asked to stop: " + errorText(err)})
 }
 
 // errorText is an error for people. Addresses may hold secrets, so their hosts alone
@@ -249,9 +249,9 @@ func errorText(err error) string {
 	return wire.Shorten(text, 1000)
 }
 
-// report records how the task stands at the peer.
-func (r *run) report(ctx context.Context, up *command.UpdatePeerTask) error {
-	up.TaskID, up.RunID, up.ChannelID = r.w.TaskID, r.w.RunID, r.channel()
+// reportStatus records how the task stands at the peer.
+func (r *run) reportStatus(ctx context.Context, up *command.UpdatePeerTask) error {
+	up.TaskID, up.RunID, up.ChannelID = r.w.TaskID, r.w.RunID, r.channelID()
 	if r.w.Link != nil {
 		up.RemoteTaskID = r.w.Link.RemoteTaskID
 	}
@@ -263,8 +263,8 @@ func (r *run) report(ctx context.Context, up *command.UpdatePeerTask) error {
 	return nil
 }
 
-// fail ends the attempt while the task at the peer stays as it is.
-func (r *run) fail(ctx context.Context, category, message string) error {
+// failAttempt ends the attempt while the task at the peer stays as it is.
+func (r *run) failAttempt(ctx context.Context, category, message string) error {
 	_, err := r.c.rt.Do(ctx, caller(), &command.FailTask{
 		TaskID: r.w.TaskID, RunID: r.w.RunID, Error: &event.Failure{Message: message, Category: category},
 	})
@@ -274,8 +274,8 @@ func (r *run) fail(ctx context.Context, category, message string) error {
 	return nil
 }
 
-// channel is the id of the channel to the peer.
-func (r *run) channel() string {
+// channelID is the id of the channel to the peer.
+func (r *run) channelID() string {
 	sum := sha256.Sum256([]byte(r.w.Account + "\x00" + r.w.Peer))
 	return "chan_a2a_out_" + hex.EncodeToString(sum[:8])
 }

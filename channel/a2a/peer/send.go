@@ -30,11 +30,11 @@ const (
 
 // sendTask gives the task to the peer, unless it is to be stopped.
 func (r *run) sendTask(ctx context.Context) error {
-	parts, err := r.input(ctx)
+	parts, err := r.peerInput(ctx)
 	if err != nil {
 		return markOwnError(err)
 	}
-	_, err = r.c.rt.Do(ctx, caller(), r.link(nil))
+	_, err = r.c.rt.Do(ctx, caller(), r.linkCommand(nil))
 	if fault.KindOf(err) == fault.Conflict && err != nil {
 		return nil //nolint:nilerr // it was stopped before: what is to be done is decided anew
 	}
@@ -46,16 +46,16 @@ func (r *run) sendTask(ctx context.Context) error {
 	m.ID = r.w.MessageID
 	req := &proto.SendMessageRequest{Message: m, Config: &proto.SendMessageConfig{ReturnImmediately: true}}
 	if r.line.streams() {
-		return r.consume(ctx, true, func(ctx context.Context) iter.Seq2[proto.Event, error] {
+		return r.consumeStream(ctx, true, func(ctx context.Context) iter.Seq2[proto.Event, error] {
 			return r.line.SendStreamingMessage(ctx, req)
 		})
 	}
 	req.Config.PushConfig = r.pushConfig()
-	return r.post(ctx, req)
+	return r.postMessage(ctx, req)
 }
 
-// post sends a message and takes the answer.
-func (r *run) post(ctx context.Context, req *proto.SendMessageRequest) error {
+// postMessage sends a message and takes the answer.
+func (r *run) postMessage(ctx context.Context, req *proto.SendMessageRequest) error {
 	limited, end := context.WithTimeout(ctx, r.c.opt.Timeout)
 	defer end()
 	limited, reached := traced(limited)
@@ -71,12 +71,12 @@ func (r *run) post(ctx context.Context, req *proto.SendMessageRequest) error {
 	return r.handlePeerEvent(ctx, e)
 }
 
-// input is what the peer gets.
-func (r *run) input(ctx context.Context) (proto.ContentParts, error) {
+// peerInput is what the peer gets.
+func (r *run) peerInput(ctx context.Context) (proto.ContentParts, error) {
 	raw := r.w.Input
 	if r.w.InputRef != "" {
 		var err error
-		if raw, err = r.read(ctx, r.w.InputRef); err != nil {
+		if raw, err = r.readRef(ctx, r.w.InputRef); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +86,7 @@ func (r *run) input(ctx context.Context) (proto.ContentParts, error) {
 	}
 	var out proto.ContentParts
 	for i := range list {
-		p, err := r.part(ctx, &list[i])
+		p, err := r.inputPart(ctx, &list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -95,8 +95,8 @@ func (r *run) input(ctx context.Context) (proto.ContentParts, error) {
 	return out, nil
 }
 
-// part is one part of an input in the protocol's form.
-func (r *run) part(ctx context.Context, p *command.Part) (*proto.Part, error) {
+// inputPart is one part of an input in the protocol's form.
+func (r *run) inputPart(ctx context.Context, p *command.Part) (*proto.Part, error) {
 	var out *proto.Part
 	switch {
 	case p.Data != "":
@@ -106,7 +106,7 @@ func (r *run) part(ctx context.Context, p *command.Part) (*proto.Part, error) {
 		}
 		out = proto.NewRawPart(b)
 	case p.Ref != "":
-		b, err := r.read(ctx, p.Ref)
+		b, err := r.readRef(ctx, p.Ref)
 		if err != nil {
 			return nil, err
 		}
@@ -122,8 +122,8 @@ func (r *run) part(ctx context.Context, p *command.Part) (*proto.Part, error) {
 	return out, nil
 }
 
-// read returns the bytes behind a reference of ours.
-func (r *run) read(ctx context.Context, ref string) (event.Raw, error) {
+// readRef returns the bytes behind a reference of ours.
+func (r *run) readRef(ctx context.Context, ref string) (event.Raw, error) {
 	o, err := r.c.rt.Output(ctx, caller(), ref)
 	if err != nil {
 		return nil, fmt.Errorf("peer: task %s: %w", r.taskID, err)
@@ -136,11 +136,11 @@ func (r *run) read(ctx context.Context, ref string) (event.Raw, error) {
 	return b, nil
 }
 
-// link is the command that joins the attempt to a task at the peer, or says that its
+// linkCommand is the command that joins the attempt to a task at the peer, or says that its
 // message is about to be sent.
-func (r *run) link(at *proto.TaskInfo) *command.LinkPeerTask {
+func (r *run) linkCommand(at *proto.TaskInfo) *command.LinkPeerTask {
 	out := &command.LinkPeerTask{
-		TaskID: r.w.TaskID, RunID: r.w.RunID, ChannelID: r.channel(), NativeProtocol: Protocol, RemoteMessageID: r.w.MessageID,
+		TaskID: r.w.TaskID, RunID: r.w.RunID, ChannelID: r.channelID(), NativeProtocol: Protocol, RemoteMessageID: r.w.MessageID,
 		RemoteAgentRef: wire.Shorten(r.w.Peer, 1000),
 	}
 	if at == nil {
@@ -159,8 +159,8 @@ func (r *run) link(at *proto.TaskInfo) *command.LinkPeerTask {
 	return out
 }
 
-// join records the task at the peer that the attempt is, once.
-func (r *run) join(ctx context.Context, at proto.TaskInfo) error {
+// joinTask records the task at the peer that the attempt is, once.
+func (r *run) joinTask(ctx context.Context, at proto.TaskInfo) error {
 	if err := check(at.TaskID); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (r *run) join(ctx context.Context, at proto.TaskInfo) error {
 		}
 		return nil
 	}
-	if _, err := r.c.rt.Do(ctx, caller(), r.link(&at)); err != nil {
+	if _, err := r.c.rt.Do(ctx, caller(), r.linkCommand(&at)); err != nil {
 		return markOwnError(fmt.Errorf("peer: task %s: %w", r.taskID, err))
 	}
 	w, err := r.c.work(ctx, r.taskID)
@@ -186,31 +186,31 @@ func (r *run) join(ctx context.Context, at proto.TaskInfo) error {
 
 // findSentMessage looks whether the peer has a message that was about to be sent.
 func (r *run) findSentMessage(ctx context.Context) error {
-	task, certain, err := r.search(ctx)
+	task, certain, err := r.searchTasks(ctx)
 	switch {
 	case err != nil && kindOf(err) != refused:
 		return err
 	case task != nil:
 		return r.handlePeerEvent(ctx, task)
 	case err == nil && certain && r.w.Status == "cancelling":
-		return r.report(ctx, &command.UpdatePeerTask{Status: "cancelled", Reason: "the peer never got the task"})
+		return r.reportStatus(ctx, &command.UpdatePeerTask{Status: "cancelled", Reason: "the peer never got the task"})
 	case err == nil && certain:
 		r.unsent = true // it is sent next, with the same id
 		return nil
 	}
-	return r.report(ctx, &command.UpdatePeerTask{
+	return r.reportStatus(ctx, &command.UpdatePeerTask{
 		Status: "unknown", Reason: "it is not known whether the peer has the task, and the peer can't be asked; resume_task looks again, retry_task sends another",
 	})
 }
 
-// search walks through the peer's tasks. Certain says that a message which isn't
+// searchTasks walks through the peer's tasks. Certain says that a message which isn't
 // found is not there: every task that was listed shows its messages.
-func (r *run) search(ctx context.Context) (task *proto.Task, certain bool, err error) {
+func (r *run) searchTasks(ctx context.Context) (task *proto.Task, certain bool, err error) {
 	after, history := r.w.StartedAt.Add(-searchSlack).UTC(), searchSize
 	req := &proto.ListTasksRequest{PageSize: searchSize, HistoryLength: &history, StatusTimestampAfter: &after}
 	certain = true
 	for range searchPages {
-		page, err := r.list(ctx, req)
+		page, err := r.listTasks(ctx, req)
 		if err != nil {
 			return nil, false, err
 		}
@@ -231,7 +231,7 @@ func (r *run) search(ctx context.Context) (task *proto.Task, certain bool, err e
 	return nil, false, nil
 }
 
-func (r *run) list(ctx context.Context, req *proto.ListTasksRequest) (*proto.ListTasksResponse, error) {
+func (r *run) listTasks(ctx context.Context, req *proto.ListTasksRequest) (*proto.ListTasksResponse, error) {
 	limited, end := context.WithTimeout(ctx, r.c.opt.Timeout)
 	defer end()
 	page, err := r.line.ListTasks(limited, req)
@@ -257,9 +257,9 @@ type item struct {
 	err   error
 }
 
-// consume takes the events of a stream until it ends or something else is to be
+// consumeStream takes the events of a stream until it ends or something else is to be
 // done. Sending says that the stream began with our message.
-func (r *run) consume(ctx context.Context, sending bool, open func(context.Context) iter.Seq2[proto.Event, error]) error {
+func (r *run) consumeStream(ctx context.Context, sending bool, open func(context.Context) iter.Seq2[proto.Event, error]) error {
 	streaming, end := context.WithCancel(ctx)
 	streaming, reached := traced(streaming)
 	items := make(chan item)
@@ -285,7 +285,7 @@ func (r *run) consume(ctx context.Context, sending bool, open func(context.Conte
 				return r.streamEnded(sending)
 			}
 			if it.err != nil {
-				return r.broken(sending, it.err, reached.Load())
+				return r.streamBroken(sending, it.err, reached.Load())
 			}
 			if err := r.handlePeerEvent(ctx, it.event); err != nil || r.over {
 				return err
@@ -306,9 +306,9 @@ func (r *run) streamEnded(sending bool) error {
 	return nil
 }
 
-// broken deals with a stream that ended with an error. A task that is known is asked
+// streamBroken deals with a stream that ended with an error. A task that is known is asked
 // for next, which tells more than the stream did.
-func (r *run) broken(sending bool, err error, reached bool) error {
+func (r *run) streamBroken(sending bool, err error, reached bool) error {
 	if r.w.Link == nil {
 		r.unsent = sending && unsent(err, reached)
 		return fmt.Errorf("the stream: %w", err)
