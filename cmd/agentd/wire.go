@@ -35,6 +35,7 @@ import (
 	"agentd/sandbox"
 	"agentd/session"
 	"agentd/store"
+	"agentd/telemetry/otlp"
 	"agentd/tool"
 	"agentd/tool/mcp"
 	"agentd/workspace"
@@ -47,7 +48,7 @@ type wiring struct {
 	// settle waits until what the tools of turns come from is there, or isn't.
 	settle func(context.Context)
 	// exporter is nil without telemetry.
-	exporter *exporter
+	exporter *otlp.Exporter
 }
 
 // wire chooses the parts that the configuration asks for.

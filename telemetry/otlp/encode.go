@@ -1,4 +1,4 @@
-package main
+package otlp
 
 import (
 	"encoding/hex"
@@ -14,9 +14,9 @@ import (
 	"agentd/telemetry"
 )
 
-// tracesProto encodes spans as the body of an OTLP request. Bodies may be put
+// EncodeTraces encodes spans as the body of an OTLP request. Bodies may be put
 // behind each other: together they are the request with the spans of all.
-func tracesProto(r telemetry.Resource, spans []telemetry.Span) ([]byte, error) {
+func EncodeTraces(r telemetry.Resource, spans []telemetry.Span) ([]byte, error) {
 	list := make([]*tracepb.Span, len(spans))
 	for i := range spans {
 		s, err := spanProto(&spans[i])
@@ -94,8 +94,8 @@ func valueProto(v any) *commonpb.AnyValue {
 	return &commonpb.AnyValue{}
 }
 
-// metricsProto encodes a snapshot as the body of an OTLP request.
-func metricsProto(r telemetry.Resource, s telemetry.Snapshot) ([]byte, error) {
+// EncodeMetrics encodes a snapshot as the body of an OTLP request.
+func EncodeMetrics(r telemetry.Resource, s telemetry.Snapshot) ([]byte, error) {
 	list := make([]*metricspb.Metric, len(s.Metrics))
 	for i := range s.Metrics {
 		list[i] = metricProto(&s.Metrics[i], uint64(s.Start.UnixNano()), uint64(s.Time.UnixNano()))
@@ -133,10 +133,10 @@ func metricProto(m *telemetry.Metric, start, now uint64) *metricspb.Metric {
 	return out
 }
 
-// rejectedProto reads how many spans or points a collector says it didn't take:
+// rejectedIn reads how many spans or points a collector says it didn't take:
 // field 1 of the partial success, which is field 1 of the answer. The answer's own
 // type would bring gRPC with it.
-func rejectedProto(answer []byte) int64 {
+func rejectedIn(answer []byte) int64 {
 	partial, ok := field(answer, protowire.BytesType)
 	if !ok {
 		return 0

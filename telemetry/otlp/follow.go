@@ -1,11 +1,10 @@
-package main
+package otlp
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"agentd/event"
 	"agentd/store"
 	"agentd/telemetry"
 )
@@ -71,7 +70,7 @@ func (f *projection) session(ctx context.Context, id string, first uint64) (*fol
 			f.evict()
 		}
 		s = &followed{projector: telemetry.New(id, f.options...), next: 1, sent: first - 1}
-		if err := f.place(ctx, id, s); err != nil {
+		if err := f.resume(ctx, id, s); err != nil {
 			return nil, err
 		}
 		f.sessions[id] = s
@@ -81,8 +80,8 @@ func (f *projection) session(ctx context.Context, id string, first uint64) (*fol
 	return s, nil
 }
 
-// place finds where a session that isn't in memory goes on.
-func (f *projection) place(ctx context.Context, id string, s *followed) error {
+// resume finds where a session that isn't in memory goes on.
+func (f *projection) resume(ctx context.Context, id string, s *followed) error {
 	if f.position != nil {
 		pos, ok, err := f.position(ctx, id)
 		if err != nil {
@@ -134,7 +133,7 @@ func (f *projection) read(ctx context.Context, id string, s stretch, yield func(
 	}
 	gave := false
 	for x.next <= s.last {
-		n, err := f.page(ctx, id, x, s, func(out telemetry.Output, own bool) {
+		n, err := f.readPage(ctx, id, x, s, func(out telemetry.Output, own bool) {
 			gave = gave || len(out.Spans) > 0
 			yield(out, own)
 		})
@@ -147,16 +146,16 @@ func (f *projection) read(ctx context.Context, id string, s stretch, yield func(
 		}
 	}
 	x.sent = max(x.sent, x.next-1)
-	m := marked{session: id, at: x.mark(gave)}
+	m := marked{session: id, at: x.advanceMark(gave)}
 	if x.projector.Idle() {
 		m.through = x.sent
 	}
 	return m, nil
 }
 
-// mark returns the position that is reached, if something was given out or it is far
+// advanceMark returns the position that is reached, if something was given out or it is far
 // from the last one.
-func (x *followed) mark(gave bool) *position {
+func (x *followed) advanceMark(gave bool) *position {
 	if at := x.next - 1; x.projector.Idle() && at > x.idle {
 		x.wasIdle, x.idle = x.idle, at
 	}
@@ -167,18 +166,19 @@ func (x *followed) mark(gave bool) *position {
 	return &position{Sent: x.sent, From: x.wasIdle}
 }
 
-func (f *projection) page(ctx context.Context, id string, x *followed, s stretch, yield func(telemetry.Output, bool)) (n int, err error) {
+// readPage projects the next facts of a stretch and returns how many there were.
+func (f *projection) readPage(ctx context.Context, id string, x *followed, s stretch, yield func(telemetry.Output, bool)) (n int, err error) {
 	for rec, err := range f.store.Read(ctx, id, store.Range{After: x.next - 1, Before: s.last + 1, Limit: followPage}) {
 		if removed, ok := errors.AsType[*store.TrimmedError](err); ok && removed.Through >= x.next {
 			x.next = removed.Through + 1
-			return f.page(ctx, id, x, s, yield)
+			return f.readPage(ctx, id, x, s, yield)
 		}
 		if err != nil {
 			return n, fmt.Errorf("read session %s: %w", id, err)
 		}
 		n++
 		x.next = rec.Sequence + 1
-		out, err := project(x.projector, rec.Data)
+		out, err := x.projector.ApplyEncoded(rec.Data)
 		if err != nil {
 			continue // a fact of a type that this version doesn't know
 		}
@@ -187,21 +187,4 @@ func (f *projection) page(ctx context.Context, id string, x *followed, s stretch
 		}
 	}
 	return n, nil
-}
-
-// project decodes and projects a fact. Those that telemetry shows nothing of, which
-// are most of them, are not decoded.
-func project(p *telemetry.Projector, data []byte) (telemetry.Output, error) {
-	var head event.Event
-	if _, err := event.DecodeHeader(data, &head); err != nil {
-		return telemetry.Output{}, err
-	}
-	if !telemetry.Shows(head.Type) {
-		return telemetry.Output{}, nil
-	}
-	e, err := event.Decode(data)
-	if err != nil {
-		return telemetry.Output{}, err
-	}
-	return p.Apply(e), nil
 }

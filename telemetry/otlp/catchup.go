@@ -1,4 +1,4 @@
-package main
+package otlp
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"agentd/store"
 )
 
-// look catches up, and returns when to do it again; nil is never.
-func (e *exporter) look(ctx context.Context) <-chan time.Time {
+// catchUpAndSchedule catches up, and returns when to do it again; nil is never.
+func (e *Exporter) catchUpAndSchedule(ctx context.Context) <-chan time.Time {
 	again, err := e.catchUp(ctx)
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("telemetry that an earlier process left can't be found", "error", err, "advice", "agentd telemetry export rebuilds it from the facts")
@@ -25,8 +25,8 @@ func (e *exporter) look(ctx context.Context) <-chan time.Time {
 // catchUp notes what processes left that are gone. It is done before anything is
 // followed; what is committed meanwhile waits. It is done again for other nodes whose
 // time was not over: again is when.
-func (e *exporter) catchUp(ctx context.Context) (again time.Time, err error) {
-	since, err := e.positions.began(ctx, e.began)
+func (e *Exporter) catchUp(ctx context.Context) (again time.Time, err error) {
+	since, err := e.positions.firstSent(ctx, e.began)
 	if err != nil {
 		return again, err
 	}
@@ -42,10 +42,10 @@ func (e *exporter) catchUp(ctx context.Context) (again time.Time, err error) {
 		if ctx.Err() != nil {
 			return again, ctx.Err()
 		}
-		if e.waits(id) {
+		if e.hasLeftover(id) {
 			continue
 		}
-		s, ok, err := e.positions.behind(ctx, id, since)
+		s, ok, err := e.positions.unsentStretch(ctx, id, since)
 		if err != nil {
 			return again, err
 		}
@@ -56,13 +56,13 @@ func (e *exporter) catchUp(ctx context.Context) (again time.Time, err error) {
 		e.mu.Lock()
 		e.left[id] = leftover{keys: keys, last: s.last}
 		e.mu.Unlock()
-		e.note(id, s)
+		e.enqueueStretch(id, s)
 	}
 	return again, e.removeMarks(ctx, gone)
 }
 
-// waits reports whether the marks of a session wait for something to be sent already.
-func (e *exporter) waits(sessionID string) bool {
+// hasLeftover reports whether the marks of a session wait for something to be sent already.
+func (e *Exporter) hasLeftover(sessionID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, ok := e.left[sessionID]
@@ -79,7 +79,7 @@ type leftover struct {
 // markAll looks at all sessions, once in a store's life: before, they had no marks.
 // Those with something to send get one, so that another end of the program before it
 // is sent loses nothing.
-func (e *exporter) markAll(ctx context.Context, since time.Time) error {
+func (e *Exporter) markAll(ctx context.Context, since time.Time) error {
 	_, err := e.positions.store.Get(ctx, kindMarked, "all")
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -89,7 +89,7 @@ func (e *exporter) markAll(ctx context.Context, since time.Time) error {
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
-		_, ok, err := e.positions.behind(ctx, id, since)
+		_, ok, err := e.positions.unsentStretch(ctx, id, since)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (e *exporter) markAll(ctx context.Context, since time.Time) error {
 	return e.positions.save(ctx, nil, store.IndexOp{Entry: store.Entry{Kind: kindMarked, Key: "all"}})
 }
 
-func (e *exporter) removeMarks(ctx context.Context, keys []string) error {
+func (e *Exporter) removeMarks(ctx context.Context, keys []string) error {
 	for part := range slices.Chunk(keys, marksAtOnce) {
 		if err := e.positions.save(ctx, nil, removal(part)...); err != nil {
 			return err
@@ -115,26 +115,26 @@ func (e *exporter) removeMarks(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// reach notes how far a session has got, which holds once all spans before it are
+// recordReached notes how far a session has got, which holds once all spans before it are
 // sent.
-func (e *exporter) reach(m marked) {
+func (e *Exporter) recordReached(m marked) {
 	e.mu.Lock()
 	if n := len(e.queue); n > 0 {
 		e.queue[n-1].marks = append(e.queue[n-1].marks, m)
 	} else {
-		e.reached.add(m)
+		e.reached.advance(m)
 	}
 	e.mu.Unlock()
-	signalOne(e.ready)
+	wake(e.ready)
 }
 
 // savePositions makes durable what was reached. What fails is tried again with the
 // next.
-func (e *exporter) savePositions(ctx context.Context) {
+func (e *Exporter) savePositions(ctx context.Context) {
 	e.mu.Lock()
 	r := e.reached
 	e.reached = reached{}
-	keys := e.settled(r.settled)
+	keys := e.settledMarks(r.settled)
 	e.mu.Unlock()
 	if len(r.positions) == 0 && len(keys) == 0 {
 		return
@@ -148,13 +148,13 @@ func (e *exporter) savePositions(ctx context.Context) {
 		// Marks that stay cost the next start a look, no more.
 		e.log.Warn("how far telemetry has got can't be kept; some of it may be sent twice after a restart", "error", err)
 		e.mu.Lock()
-		r.under(&e.reached)
+		r.mergeInto(&e.reached)
 		e.mu.Unlock()
 	}
 }
 
-// settled returns the marks that can go. The lock is held.
-func (e *exporter) settled(sessions map[string]uint64) []string {
+// settledMarks returns the marks that can go. The lock is held.
+func (e *Exporter) settledMarks(sessions map[string]uint64) []string {
 	var keys []string
 	for id, through := range sessions {
 		if key := e.marks.settle(id, through); key != "" {
@@ -182,7 +182,8 @@ type reached struct {
 	settled   map[string]uint64
 }
 
-func (r *reached) add(m marked) {
+// advance notes what a session has reached.
+func (r *reached) advance(m marked) {
 	if r.positions == nil {
 		r.positions, r.settled = map[string]position{}, map[string]uint64{}
 	}
@@ -194,11 +195,11 @@ func (r *reached) add(m marked) {
 	}
 }
 
-// under adds what newer has nothing newer for.
-func (r *reached) under(newer *reached) {
+// mergeInto adds what newer has nothing newer for.
+func (r *reached) mergeInto(newer *reached) {
 	for id, pos := range r.positions {
 		if _, known := newer.positions[id]; !known {
-			newer.add(marked{session: id, at: &pos})
+			newer.advance(marked{session: id, at: &pos})
 		}
 	}
 }

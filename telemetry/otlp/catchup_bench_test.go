@@ -1,13 +1,11 @@
-package main
+package otlp
 
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
-	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
 	"agentd/store"
 	"agentd/store/pebble"
@@ -52,10 +50,8 @@ func catchUpOnce(b *testing.B, s store.Store) {
 }
 
 // benchExporter returns an exporter that sends nothing.
-func benchExporter(s store.Store) *exporter {
-	c := &config.Config{}
-	c.Telemetry.OTLPEndpoint, c.Telemetry.QueueSize = "http://127.0.0.1:9", 1000
-	e := (&app{}).newExporter(c, s, "runtime_bench", slog.New(slog.DiscardHandler))
+func benchExporter(s store.Store) *Exporter {
+	e := New(s, Options{Collector: Collector{Endpoint: "http://127.0.0.1:9"}, QueueSize: 1000})
 	e.began = time.Now()
 	return e
 }
@@ -64,7 +60,7 @@ func benchExporter(s store.Store) *exporter {
 func seedSessions(tb testing.TB, s store.Store, n int) {
 	tb.Helper()
 	p := &positions{store: s}
-	if _, err := p.began(tb.Context(), time.Now().Add(-time.Hour)); err != nil {
+	if _, err := p.firstSent(tb.Context(), time.Now().Add(-time.Hour)); err != nil {
 		tb.Fatal(err)
 	}
 	const atOnce = 1000

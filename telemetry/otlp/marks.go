@@ -1,4 +1,4 @@
-package main
+package otlp
 
 import (
 	"context"
@@ -33,9 +33,9 @@ const (
 	marksAtOnce = 1000
 )
 
-// telemetryMarks is a store that marks the sessions whose facts it is given. Any
+// markingStore is a store that marks the sessions whose facts it is given. Any
 // goroutine may use it.
-type telemetryMarks struct {
+type markingStore struct {
 	store.Store
 
 	mu sync.Mutex
@@ -46,11 +46,11 @@ type telemetryMarks struct {
 	// stamp tells the marks of this process from others', also of the same name.
 	stamp string
 	next  uint64
-	open  map[string]*telemetryMark
+	open  map[string]*mark
 }
 
-// telemetryMark is a session's mark.
-type telemetryMark struct {
+// mark is what is known of a session's mark.
+type mark struct {
 	key string
 	// last is the newest fact that is durable, flying counts appends under way, and
 	// durable says that the mark is.
@@ -59,20 +59,20 @@ type telemetryMark struct {
 	durable bool
 }
 
-func newMarks(s store.Store) *telemetryMarks {
-	return &telemetryMarks{Store: s, stamp: fmt.Sprintf("%016x%s", time.Now().UnixNano(), rand.Text()[:8]), names: map[string]uint64{}, open: map[string]*telemetryMark{}}
+func newMarkingStore(s store.Store) *markingStore {
+	return &markingStore{Store: s, stamp: fmt.Sprintf("%016x%s", time.Now().UnixNano(), rand.Text()[:8]), names: map[string]uint64{}, open: map[string]*mark{}}
 }
 
 // Append implements [store.Store].
-func (m *telemetryMarks) Append(ctx context.Context, batches []*store.Batch) []error {
-	m.mark(ctx, batches)
+func (m *markingStore) Append(ctx context.Context, batches []*store.Batch) []error {
+	m.addMarks(ctx, batches)
 	errs := m.Store.Append(ctx, batches)
-	m.landed(batches, errs)
+	m.recordOutcomes(batches, errs)
 	return errs
 }
 
-// mark adds marks to batches of sessions that have none.
-func (m *telemetryMarks) mark(ctx context.Context, batches []*store.Batch) {
+// addMarks adds marks to batches of sessions that have none.
+func (m *markingStore) addMarks(ctx context.Context, batches []*store.Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range batches {
@@ -81,7 +81,7 @@ func (m *telemetryMarks) mark(ctx context.Context, batches []*store.Batch) {
 		}
 		x := m.open[b.SessionID]
 		if x == nil {
-			x = &telemetryMark{key: m.newKey(ctx)}
+			x = &mark{key: m.newMarkKey(ctx)}
 			if len(m.open) < maxMarks {
 				m.open[b.SessionID] = x
 			}
@@ -93,22 +93,22 @@ func (m *telemetryMarks) mark(ctx context.Context, batches []*store.Batch) {
 	}
 }
 
-// newKey names a mark. The lock is held.
-func (m *telemetryMarks) newKey(ctx context.Context) string {
+// newMarkKey names a mark. The lock is held.
+func (m *markingStore) newMarkKey(ctx context.Context) string {
 	if m.name == "" {
 		// Without a claim another node may send what this one does too.
-		m.name = m.claim(ctx)
+		m.name = m.claimFreeName(ctx)
 	}
 	m.next++
 	return fmt.Sprintf("%s/%s/%08x", m.name, m.stamp, m.next)
 }
 
-// claim finds a name that no other node has. One that isn't claimed is better than no
+// claimFreeName finds a name that no other node has. One that isn't claimed is better than no
 // marks. The lock is held.
-func (m *telemetryMarks) claim(ctx context.Context) string {
+func (m *markingStore) claimFreeName(ctx context.Context) string {
 	for n := range maxOwners {
 		name := fmt.Sprintf("%s.%d", markName, n)
-		if _, ok := m.takeOver(ctx, name); ok {
+		if _, ok := m.claimName(ctx, name); ok {
 			return name
 		}
 		if ctx.Err() != nil {
@@ -118,9 +118,9 @@ func (m *telemetryMarks) claim(ctx context.Context) string {
 	return markName + ".unclaimed"
 }
 
-// takeOver claims a name, with the marks under it; another node that has it keeps it
+// claimName claims a name, with the marks under it; another node that has it keeps it
 // until a time, or longer. The lock is held.
-func (m *telemetryMarks) takeOver(ctx context.Context, name string) (until time.Time, ok bool) {
+func (m *markingStore) claimName(ctx context.Context, name string) (until time.Time, ok bool) {
 	if _, ours := m.names[name]; ours {
 		return until, true
 	}
@@ -136,7 +136,7 @@ func (m *telemetryMarks) takeOver(ctx context.Context, name string) (until time.
 }
 
 // release gives the names back.
-func (m *telemetryMarks) release(ctx context.Context) {
+func (m *markingStore) release(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, epoch := range m.names {
@@ -145,8 +145,8 @@ func (m *telemetryMarks) release(ctx context.Context) {
 	clear(m.names)
 }
 
-// landed notes what became of batches.
-func (m *telemetryMarks) landed(batches []*store.Batch, errs []error) {
+// recordOutcomes notes what became of batches.
+func (m *markingStore) recordOutcomes(batches []*store.Batch, errs []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, b := range batches {
@@ -166,7 +166,7 @@ func (m *telemetryMarks) landed(batches []*store.Batch, errs []error) {
 
 // settle forgets the mark of a session of which everything through a fact is sent,
 // and returns its key; empty if there is none, or the session moved on.
-func (m *telemetryMarks) settle(sessionID string, through uint64) string {
+func (m *markingStore) settle(sessionID string, through uint64) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	x := m.open[sessionID]
@@ -179,7 +179,7 @@ func (m *telemetryMarks) settle(sessionID string, through uint64) string {
 
 // leftovers returns the marks of processes that are gone: keys by session. Other nodes
 // may be gone too and their time not over: again is when to look.
-func (m *telemetryMarks) leftovers(ctx context.Context) (left map[string][]string, again time.Time, err error) {
+func (m *markingStore) leftovers(ctx context.Context) (left map[string][]string, again time.Time, err error) {
 	theirs := map[string]bool{}
 	left = map[string][]string{}
 	for e, err := range m.Store.Scan(ctx, store.Scan{Kind: kindMark}) {
@@ -189,7 +189,7 @@ func (m *telemetryMarks) leftovers(ctx context.Context) (left map[string][]strin
 		name, rest, _ := strings.Cut(e.Key, "/")
 		if _, known := theirs[name]; !known {
 			m.mu.Lock()
-			until, ours := m.takeOver(ctx, name)
+			until, ours := m.claimName(ctx, name)
 			m.mu.Unlock()
 			if theirs[name] = !ours; !ours && (again.IsZero() || until.Before(again)) {
 				again = until

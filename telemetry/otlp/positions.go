@@ -1,4 +1,4 @@
-package main
+package otlp
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func (p *positions) save(ctx context.Context, reached map[string]position, more 
 	defer p.mu.Unlock()
 	for again := range 2 {
 		if p.owner == "" || again > 0 {
-			if err := p.claim(ctx); err != nil {
+			if err := p.claimOwner(ctx); err != nil {
 				return err
 			}
 		}
@@ -94,8 +94,8 @@ func (p *positions) save(ctx context.Context, reached map[string]position, more 
 	return store.ErrFenced
 }
 
-// claim finds a name that no other node has.
-func (p *positions) claim(ctx context.Context) error {
+// claimOwner finds a name that no other node has.
+func (p *positions) claimOwner(ctx context.Context) error {
 	for n := range maxOwners {
 		name := fmt.Sprintf("%s.%d", telemetryOwner, n)
 		c, err := p.store.Claim(ctx, name)
@@ -121,8 +121,8 @@ func (p *positions) release(ctx context.Context) {
 	}
 }
 
-// began returns since when the store's telemetry is sent.
-func (p *positions) began(ctx context.Context, now time.Time) (time.Time, error) {
+// firstSent returns since when the store's telemetry is sent.
+func (p *positions) firstSent(ctx context.Context, now time.Time) (time.Time, error) {
 	v, err := p.store.SetMeta(ctx, metaTelemetry, []byte(now.UTC().Format(time.RFC3339Nano)))
 	if err != nil {
 		return time.Time{}, err
@@ -134,10 +134,10 @@ func (p *positions) began(ctx context.Context, now time.Time) (time.Time, error)
 	return at, err
 }
 
-// behind returns the facts of a session that no collector has, those since a time.
+// unsentStretch returns the facts of a session that no collector has, those since a time.
 // False says that there are none.
-func (p *positions) behind(ctx context.Context, sessionID string, since time.Time) (stretch, bool, error) {
-	last, ok, err := p.fact(ctx, sessionID, store.Range{Reverse: true, Limit: 1})
+func (p *positions) unsentStretch(ctx context.Context, sessionID string, since time.Time) (stretch, bool, error) {
+	last, ok, err := p.firstHead(ctx, sessionID, store.Range{Reverse: true, Limit: 1})
 	if err != nil || !ok || last.Time.Before(since) {
 		return stretch{}, false, err
 	}
@@ -163,8 +163,8 @@ func (p *positions) behind(ctx context.Context, sessionID string, since time.Tim
 	return stretch{}, false, nil
 }
 
-// fact returns the head of the first fact in a range.
-func (p *positions) fact(ctx context.Context, sessionID string, r store.Range) (head event.Event, ok bool, err error) {
+// firstHead returns the head of the first fact in a range.
+func (p *positions) firstHead(ctx context.Context, sessionID string, r store.Range) (head event.Event, ok bool, err error) {
 	for rec, err := range p.store.Read(ctx, sessionID, r) {
 		if err != nil {
 			return head, false, err
@@ -173,22 +173,4 @@ func (p *positions) fact(ctx context.Context, sessionID string, r store.Range) (
 		return head, err == nil, err
 	}
 	return head, false, nil
-}
-
-// room waits until the queue takes more. It is for what an earlier process left,
-// which can wait in the journal; false says that the program ends.
-func (e *exporter) room(ctx context.Context) bool {
-	for {
-		e.mu.Lock()
-		full := len(e.queue) > e.queueMax/2
-		e.mu.Unlock()
-		if !full {
-			return true
-		}
-		select {
-		case <-e.sent:
-		case <-ctx.Done():
-			return false
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package otlp
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"agentd/store/pebble"
 	"agentd/store/postgres"
 	"agentd/store/storetest"
+	"agentd/telemetry/otlp/otlptest"
 )
 
 // eachEngine runs a test over every engine.
@@ -48,7 +49,7 @@ func openNode(t *testing.T, url, node string) store.Store {
 }
 
 // writes appends facts to a session as a runtime with an exporter does.
-func writes(t *testing.T, e *exporter, id string, first, last uint64) {
+func writes(t *testing.T, e *Exporter, id string, first, last uint64) {
 	t.Helper()
 	c, err := e.marks.Claim(t.Context(), id)
 	if err != nil {
@@ -64,16 +65,16 @@ func writes(t *testing.T, e *exporter, id string, first, last uint64) {
 }
 
 // sendsAll has everything of sessions sent, through a fact, with nothing open.
-func (e *exporter) sendsAll(t *testing.T, sessions map[string]uint64) {
+func (e *Exporter) sendsAll(t *testing.T, sessions map[string]uint64) {
 	t.Helper()
 	for id, through := range sessions {
-		e.reach(marked{session: id, at: &position{Sent: through, From: through}, through: through})
+		e.recordReached(marked{session: id, at: &position{Sent: through, From: through}, through: through})
 	}
 	e.savePositions(t.Context())
 }
 
 // finds catches up and returns what was found, for people.
-func (e *exporter) finds(t *testing.T) string {
+func (e *Exporter) finds(t *testing.T) string {
 	t.Helper()
 	if _, err := e.catchUp(t.Context()); err != nil {
 		t.Fatal(err)
@@ -98,10 +99,10 @@ func marksOf(t *testing.T, s store.Store) int {
 }
 
 // newStart is the exporter of a process that starts.
-func newStart(t *testing.T, s store.Store) *exporter {
+func newStart(t *testing.T, s store.Store) *Exporter {
 	t.Helper()
 	e := benchExporter(s)
-	if _, err := e.positions.began(t.Context(), time.Now().Add(-time.Hour)); err != nil {
+	if _, err := e.positions.firstSent(t.Context(), time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -149,7 +150,7 @@ func TestAStartFindsWhatWasLeft(t *testing.T) {
 func TestAStartFindsWhatWasLeftBeforeMarks(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s store.Store) {
 		old := newStart(t, s)
-		old.marks = &telemetryMarks{Store: s, names: map[string]uint64{}} // keeps no marks
+		old.marks = &markingStore{Store: s, names: map[string]uint64{}} // keeps no marks
 		for _, id := range []string{"sess_a", "sess_b"} {
 			c, err := s.Claim(t.Context(), id)
 			if err != nil {
@@ -230,16 +231,16 @@ func (s *shut) Scan(ctx context.Context, sc store.Scan) iter.Seq2[store.Entry, e
 
 // TestCatchingUpDelaysNothing: while it can't end, turns run.
 func TestCatchingUpDelaysNothing(t *testing.T) {
-	c := newCollector(t, nil)
+	c := otlptest.NewCollector(t, nil)
 	gate := &shut{Store: storetest.NewMem(), asked: make(chan struct{}), open: make(chan struct{})}
 	s := newSenderOver(t, gate, c.URL, nil)
 	<-gate.asked
 	s.turn("sess_a")
-	if n := len(c.taken()); n > 0 {
+	if n := len(c.Spans()); n > 0 {
 		t.Errorf("%d spans were sent before the catch-up", n)
 	}
 	close(gate.open)
-	for len(c.taken()) == 0 {
-		<-c.came
+	for len(c.Spans()) == 0 {
+		<-c.Came
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package otlp
 
 import (
 	"bytes"
@@ -14,34 +14,27 @@ import (
 	"strings"
 	"time"
 
-	"agentd/cmd/agentd/internal/config"
 	"agentd/telemetry"
 )
 
-// otlpClient sends OTLP over HTTP. Its methods may be called by many goroutines.
-type otlpClient struct {
+// Client sends OTLP over HTTP. Its methods may be called by many goroutines.
+type Client struct {
 	// base is the endpoint without a slash at its end.
 	base    string
-	headers http.Header
-	gzip    bool
+	to      Collector
 	timeout time.Duration
 	http    *http.Client
 }
 
-// newOTLPClient returns a client for an endpoint. Where the telemetry goes is what
-// the operator said: redirects are not followed.
-func newOTLPClient(endpoint string, t *config.Telemetry, env map[string]string) *otlpClient {
-	c := &otlpClient{
-		base: strings.TrimRight(endpoint, "/"), headers: http.Header{}, gzip: t.Compression == "gzip", timeout: time.Duration(t.Timeout),
+// NewClient returns a client for a collector. It follows no redirects: telemetry goes
+// where the operator said.
+func NewClient(to Collector) *Client {
+	c := &Client{
+		base: strings.TrimRight(to.Endpoint, "/"), to: to, timeout: to.Timeout,
 		http: &http.Client{
 			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}
-	for _, h := range t.Headers {
-		if v := env[h.Env]; v != "" {
-			c.headers.Set(h.Name, v)
-		}
 	}
 	if c.timeout <= 0 {
 		c.timeout = 10 * time.Second
@@ -49,7 +42,8 @@ func newOTLPClient(endpoint string, t *config.Telemetry, env map[string]string) 
 	return c
 }
 
-func (c *otlpClient) close() { c.http.CloseIdleConnections() }
+// Close closes connections that are idle.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // sendError says why a collector didn't take something.
 type sendError struct {
@@ -63,18 +57,19 @@ type sendError struct {
 func (e *sendError) Error() string { return e.err.Error() }
 func (e *sendError) Unwrap() error { return e.err }
 
-// traces sends spans and returns how many of them the collector rejected.
-func (c *otlpClient) traces(ctx context.Context, r telemetry.Resource, spans []telemetry.Span) (rejected int64, err error) {
-	body, err := tracesProto(r, spans)
+// SendTraces sends spans and returns how many of them the collector rejected.
+func (c *Client) SendTraces(ctx context.Context, r telemetry.Resource, spans []telemetry.Span) (rejected int64, err error) {
+	body, err := EncodeTraces(r, spans)
 	if err != nil {
 		return 0, err
 	}
 	return c.post(ctx, "/v1/traces", body)
 }
 
-// metrics sends a snapshot.
-func (c *otlpClient) metrics(ctx context.Context, r telemetry.Resource, s telemetry.Snapshot) (rejected int64, err error) {
-	body, err := metricsProto(r, s)
+// SendMetrics sends a snapshot and returns how many of its points the collector
+// rejected.
+func (c *Client) SendMetrics(ctx context.Context, r telemetry.Resource, s telemetry.Snapshot) (rejected int64, err error) {
+	body, err := EncodeMetrics(r, s)
 	if err != nil {
 		return 0, err
 	}
@@ -85,10 +80,10 @@ func (c *otlpClient) metrics(ctx context.Context, r telemetry.Resource, s teleme
 // wait: what is queued is bounded, so waiting longer loses more.
 const maxRetryAfter = 300
 
-// maxOTLPAnswer bounds what is read of a collector's answer.
-const maxOTLPAnswer = 64 << 10
+// maxAnswer bounds what is read of a collector's answer.
+const maxAnswer = 64 << 10
 
-func (c *otlpClient) post(ctx context.Context, path string, body []byte) (rejected int64, err error) {
+func (c *Client) post(ctx context.Context, path string, body []byte) (rejected int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	req, err := c.request(ctx, path, body)
@@ -103,18 +98,18 @@ func (c *otlpClient) post(ctx context.Context, path string, body []byte) (reject
 		return 0, &sendError{retry: true, err: err}
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxOTLPAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case resp.StatusCode/100 != 2:
 		return 0, refusal(resp)
 	case err != nil:
 		return 0, &sendError{retry: true, err: err}
 	}
-	return rejectedProto(answer), nil
+	return rejectedIn(answer), nil
 }
 
-func (c *otlpClient) request(ctx context.Context, path string, body []byte) (*http.Request, error) {
-	if c.gzip {
+func (c *Client) request(ctx context.Context, path string, body []byte) (*http.Request, error) {
+	if c.to.Gzip {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		_, err := z.Write(body)
@@ -127,10 +122,10 @@ func (c *otlpClient) request(ctx context.Context, path string, body []byte) (*ht
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, c.headers)
+	maps.Copy(req.Header, c.to.Headers)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	req.Header.Set("User-Agent", "agentd")
-	if c.gzip {
+	if c.to.Gzip {
 		req.Header.Set("Content-Encoding", "gzip")
 	}
 	return req, nil
