@@ -105,7 +105,7 @@ type taskSource interface {
 
 // source returns who knows a task.
 func (s *Server) source(taskID string) taskSource {
-	if s.fixtures != nil && strings.HasPrefix(taskID, fixtureTask) {
+	if s.fixtures != nil && s.fixtures.knows(taskID) {
 		return s.fixtures
 	}
 	return turnTasks{s}

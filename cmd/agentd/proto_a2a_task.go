@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 )
 
@@ -38,7 +39,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err := p.Validate(); err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.with(cmd, toAct, func(f facts) error { return a.createTask(cmd, f, p) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.createTask(cmd, f, p) })
 		},
 	}
 	f := cmd.Flags()
@@ -48,12 +49,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	f.StringVar(&p.ParentTaskID, "parent", "", "the task that it is a part of")
 	f.StringArrayVar(&p.DependsOn, "after", nil, "a task that has to be completed first")
 	f.BoolVar(&wait, "later", false, "don't start it yet")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) createTask(cmd *cobra.Command, f facts, p *command.CreateTask) error {
+func (a *app) createTask(cmd *cobra.Command, f facts.Source, p *command.CreateTask) error {
 	var raw json.RawMessage
-	if err := f.do(cmd.Context(), p, &raw); err != nil {
+	if err := f.Do(cmd.Context(), p, &raw); err != nil {
 		return err
 	}
 	var res command.TaskResult

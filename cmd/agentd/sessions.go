@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/fault"
 )
@@ -25,7 +27,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 			if err := p.Validate(); err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.with(cmd, toLook, func(f facts) error { return a.listSessions(cmd, f, p, all) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.listSessions(cmd, f, p, all) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Query, "query", "", "only sessions whose id or title contains it")
@@ -33,23 +35,23 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
 	cmd.Flags().BoolVar(&all, "all", false, "all pages")
 	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand())
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-// with runs a command on the facts and closes them.
-func (a *app) with(cmd *cobra.Command, n need, do func(facts) error) error {
+// withFacts runs a command on the facts and closes them.
+func (a *app) withFacts(cmd *cobra.Command, n need, do func(facts.Source) error) error {
 	f, err := a.connect(cmd, n)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(f), f.close())
+	return errors.Join(do(f), f.Close())
 }
 
-func (a *app) listSessions(cmd *cobra.Command, f facts, p *command.ListSessions, all bool) error {
+func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSessions, all bool) error {
 	var got command.ListSessionsResult
 	for {
 		var page command.ListSessionsResult
-		if err := f.do(cmd.Context(), p, &page); err != nil {
+		if err := f.Do(cmd.Context(), p, &page); err != nil {
 			return err
 		}
 		got.Sessions = append(got.Sessions, page.Sessions...)
@@ -64,7 +66,7 @@ func (a *app) listSessions(cmd *cobra.Command, f facts, p *command.ListSessions,
 	return a.print(got, func(out *printer) {
 		rows := [][]string{{"SESSION", "STATUS", "TURNS", "UPDATED", "TITLE"}}
 		for _, s := range got.Sessions {
-			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), clip(plainText(s.Title), 60)})
+			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), terminal.Clip(terminal.Plain(s.Title), 60)})
 		}
 		out.table(rows)
 		if got.NextCursor != "" {
@@ -118,18 +120,18 @@ fit.`,
 				return &exitError{exitUsage, err}
 			}
 			needsLoop := false
-			call := func(f facts) error {
+			call := func(f facts.Source) error {
 				var result json.RawMessage
-				if err := f.do(cmd.Context(), p, &result); err != nil {
-					needsLoop = !f.live() && fault.KindOf(err) == fault.Unavailable
+				if err := f.Do(cmd.Context(), p, &result); err != nil {
+					needsLoop = !f.Live() && fault.KindOf(err) == fault.Unavailable
 					return err
 				}
 				return writeJSON(a.out, result)
 			}
 			// Most commands only add facts, which a later server acts on. One that needs
 			// tools or models says that nobody carries it out here.
-			if err = a.with(cmd, toLook, call); needsLoop {
-				err = a.with(cmd, toAct, call)
+			if err = a.withFacts(cmd, toLook, call); needsLoop {
+				err = a.withFacts(cmd, toAct, call)
 			}
 			if fault.KindOf(err) == fault.InvalidParams {
 				err = &exitError{exitUsage, err}
@@ -137,5 +139,5 @@ fit.`,
 			return err
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }

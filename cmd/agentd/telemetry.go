@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/event"
 	"agentd/telemetry"
 	"agentd/telemetry/otlp"
@@ -56,14 +57,14 @@ Exit codes: 0 exported, 1 failed (also if the collector rejected some of it), 2 
 			if err := x.check(); err != nil {
 				return err
 			}
-			return a.with(cmd, toLook, func(f facts) error { return a.exportTelemetry(cmd, f, x) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.exportTelemetry(cmd, f, x) })
 		},
 	}
 	cmd.Flags().StringVar(&x.format, "format", "otlp-json", "otlp-json or otlp (protobuf)")
 	cmd.Flags().StringVar(&x.signal, "signal", "traces", "traces or metrics")
 	cmd.Flags().StringVar(&x.to, "to", "", "address of a collector, such as http://127.0.0.1:4318")
 	cmd.Flags().StringVar(&x.out, "out", "", "file to write instead of standard output")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (x *telemetryExport) check() error {
@@ -84,7 +85,7 @@ func (x *telemetryExport) check() error {
 }
 
 // exportTelemetry rebuilds a session's telemetry and writes or sends it.
-func (a *app) exportTelemetry(cmd *cobra.Command, f facts, x *telemetryExport) error {
+func (a *app) exportTelemetry(cmd *cobra.Command, f facts.Source, x *telemetryExport) error {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return err
@@ -130,18 +131,18 @@ type telemetrySink struct {
 const exportPage = 256
 
 // run projects the session page by page.
-func (s *telemetrySink) run(ctx context.Context, f facts) error {
+func (s *telemetrySink) run(ctx context.Context, f facts.Source) error {
 	p := telemetry.New(s.x.session, telemetryOptions(s.settings)...)
 	for after := uint64(0); ; {
-		page, last, err := f.page(ctx, s.x.session, after, exportPage)
+		page, last, err := f.Page(ctx, s.x.session, after, exportPage)
 		if err != nil {
 			return err
 		}
 		for _, fact := range page {
-			if err := s.projectFact(ctx, p, fact.data); err != nil {
+			if err := s.projectFact(ctx, p, fact.Data); err != nil {
 				return err
 			}
-			after = fact.sequence
+			after = fact.Sequence
 		}
 		if len(page) == 0 || after >= last {
 			break

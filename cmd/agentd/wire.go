@@ -185,7 +185,7 @@ func checkRouting(r *config.Routing, models []model.Info) error {
 		for j := range models {
 			ids[j] = models[j].ID()
 		}
-		return usagef("%s: %q is none of the models that there are: %s", setting, name, strings.Join(ids, ", "))
+		return usagef("%s: unknown model %q; use one of %s", setting, name, strings.Join(ids, ", "))
 	}
 	return nil
 }
