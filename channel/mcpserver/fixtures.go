@@ -73,8 +73,13 @@ func (f *fixtures) addAll(srv *mcp.Server) {
 	f.running.Go(func() { f.touch(srv) })
 }
 
-// knows reports whether a task is one of the fixtures'.
-func (*fixtures) knows(taskID string) bool { return strings.HasPrefix(taskID, fixtureTask) }
+// source returns who knows a task if it is one of the fixtures', else nil.
+func (f *fixtures) source(taskID string) taskSource {
+	if f == nil || !strings.HasPrefix(taskID, fixtureTask) {
+		return nil
+	}
+	return f
+}
 
 // anything is the schema of a tool that doesn't look at its arguments.
 var anything = json.RawMessage(`{"type":"object"}`)

@@ -10,7 +10,7 @@ import (
 
 // fixtures are what the protocol's conformance suite expects of a server. Only builds
 // with the tag interopfixtures have them.
-type fixtures struct{ taskSource }
+type fixtures struct{}
 
 type fixtureOptions struct{}
 
@@ -19,4 +19,4 @@ func newFixtures(*Options, context.Context) *fixtures { return nil }
 func (*fixtures) wait()                           {}
 func (*fixtures) capabilities(*mcp.ServerOptions) {}
 func (*fixtures) addAll(*mcp.Server)              {}
-func (*fixtures) knows(string) bool               { return false }
+func (*fixtures) source(string) taskSource        { return nil }

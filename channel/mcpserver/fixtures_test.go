@@ -17,6 +17,9 @@ func TestFixturesAreThereWhenAskedFor(t *testing.T) {
 	k.options.Fixtures = true
 	k.start()
 	s := k.client("eve", newer, nil)
+	if s.InitializeResult().Capabilities.Logging == nil { //nolint:staticcheck // the older revision still has it
+		t.Error("the fixtures' capabilities are missing")
+	}
 	res, _ := k.call(s, "test_image_content", nil)
 	image, ok := res.Content[0].(*mcp.ImageContent)
 	if !ok {

@@ -60,16 +60,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if p.Status = "pending"; every {
 				p.Status = ""
 			}
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.listActions(cmd, f, p) })
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.listActions(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
 	cmd.Flags().BoolVar(&every, "all", false, "also those that were answered")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }
 
@@ -99,9 +95,7 @@ func (a *app) listActions(cmd *cobra.Command, f facts.Source, p *command.ListAct
 	}
 	return a.print(res, func(out *printer) {
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -203,10 +197,7 @@ func countOf(set ...bool) int {
 
 // respond sends an answer.
 func (a *app) respond(cmd *cobra.Command, p *command.RespondAction) error {
-	if err := p.Validate(); err != nil {
-		return &exitError{exitUsage, err}
-	}
-	return a.withFacts(cmd, toLook, func(f facts.Source) error {
+	return a.withValid(cmd, toLook, p, func(f facts.Source) error {
 		var raw json.RawMessage
 		if err := f.Do(cmd.Context(), p, &raw); err != nil {
 			return err

@@ -25,24 +25,16 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd channels\n  agentd channels --session sess_01 --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.listChannels(cmd, f, p) })
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.listChannels(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those that follow one session")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }
 
 func (a *app) listChannels(cmd *cobra.Command, f facts.Source, p *command.ListChannels) error {
-	var res command.ListChannelsResult
-	if err := f.Do(cmd.Context(), p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(cmd.Context(), a, f, p, func(out *printer, res *command.ListChannelsResult) {
 		rows := [][]string{{"CHANNEL", "STATUS", "PEER", "TRANSPORT", "ACKED", "SEEN", "TOOLS", "SESSIONS"}}
 		for _, c := range res.Channels {
 			peer := c.PeerRole
@@ -55,8 +47,6 @@ func (a *app) listChannels(cmd *cobra.Command, f facts.Source, p *command.ListCh
 			})
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }

@@ -41,8 +41,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
 	cmd.Flags().StringVar(&p.Status, "status", "", "only those with that status")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }
 
@@ -61,11 +60,7 @@ func (a *app) jobs(ctx context.Context, f facts.Source, p *command.ListJobs, fol
 }
 
 func (a *app) listJobs(ctx context.Context, f facts.Source, p *command.ListJobs) error {
-	var res command.ListJobsResult
-	if err := f.Do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ListJobsResult) {
 		rows := [][]string{{"JOB", "STATUS", "PROGRESS", "DONE", "FAILED", "CREATED", "TITLE"}}
 		for i := range res.Jobs {
 			j := &res.Jobs[i]
@@ -75,9 +70,7 @@ func (a *app) listJobs(ctx context.Context, f facts.Source, p *command.ListJobs)
 			})
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -156,11 +149,7 @@ func (a *app) askJob(cmd *cobra.Command, f facts.Source, p command.Params) error
 	if err := p.Validate(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	var res command.JobRecord
-	if err := f.Do(cmd.Context(), p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(cmd.Context(), a, f, p, func(out *printer, res *command.JobRecord) {
 		out.linef("%s  %s  %s %d/%d  %d failed", res.JobID, res.Status, bar(res.Progress, 20), ended(res.Progress), res.Progress.Total, res.Progress.Failed)
 		if res.ResultsRef != "" {
 			out.linef("results: %s", res.ResultsRef)
@@ -174,8 +163,6 @@ func (a *app) askJob(cmd *cobra.Command, f facts.Source, p command.Params) error
 			rows = append(rows, []string{x.ItemID, x.Status, strconv.FormatInt(x.AttemptCount, 10), x.ThreadID, terminal.Clip(terminal.Plain(why), 60)})
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }

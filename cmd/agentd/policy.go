@@ -173,13 +173,8 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 
 // policyFile is a mode and rules as the configuration has them.
 type policyFile struct {
-	Mode  string `yaml:"mode"`
-	Rules []struct {
-		Decision string `yaml:"decision"`
-		Tool     string `yaml:"tool"`
-		Match    string `yaml:"match"`
-		Reason   string `yaml:"reason"`
-	} `yaml:"rules"`
+	Mode  string        `yaml:"mode"`
+	Rules []config.Rule `yaml:"rules"`
 }
 
 // readPolicy reads a policy from a file. An unknown key is an error.
@@ -203,11 +198,8 @@ func readPolicy(path string) (permission.Policy, error) {
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
 		return permission.Policy{}, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, false))
 	}
-	rules := make([]event.PolicyRule, len(file.Rules))
-	for i, r := range file.Rules {
-		rules[i] = event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
-	}
-	if rules, err = permission.ParseRules("host", rules); err != nil {
+	rules, err := permission.ParseRules("host", configuredRules(file.Rules))
+	if err != nil {
 		return permission.Policy{}, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	if err := checkMode(file.Mode); err != nil {

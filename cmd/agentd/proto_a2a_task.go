@@ -36,10 +36,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				return err
 			}
 			p.Objective, p.Start = text, !wait
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.createTask(cmd, f, p) })
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.createTask(cmd, f, p) })
 		},
 	}
 	f := cmd.Flags()

@@ -26,10 +26,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd quotas\n  agentd quotas --account acme --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.showQuotas(cmd, f, p) })
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.showQuotas(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Account, "account", "", "only this account")
@@ -37,11 +34,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 }
 
 func (a *app) showQuotas(cmd *cobra.Command, f facts.Source, p *command.GetQuotas) error {
-	var res command.GetQuotasResult
-	if err := f.Do(cmd.Context(), p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(cmd.Context(), a, f, p, func(out *printer, res *command.GetQuotasResult) {
 		rows := [][]string{{"ACCOUNT", "QUOTA", "LIMIT", "USED"}}
 		for _, q := range res.Quotas {
 			account, limit := q.Account, "unlimited"

@@ -29,33 +29,23 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd schedules\n  agentd schedules create --cron \"0 6 * * 1-5\" --time-zone Europe/Paris --task \"Read the news.\"\n  agentd schedules pause schedule_01\n  agentd schedules delete schedule_01",
 		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.listSchedules(cmd.Context(), f, p) })
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.listSchedules(cmd.Context(), f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	cmd.AddCommand(a.scheduleCreateCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleDeleteCommand())
 	return a.withDataFlags(cmd)
 }
 
 func (a *app) listSchedules(ctx context.Context, f facts.Source, p *command.ListSchedules) error {
-	var res command.ListSchedulesResult
-	if err := f.Do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ListSchedulesResult) {
 		rows := [][]string{{"SCHEDULE", "STATUS", "WHEN", "STARTS", "NEXT", "LAST", "RUNS", "MISSED", "TITLE"}}
 		for i := range res.Schedules {
 			rows = append(rows, scheduleRow(&res.Schedules[i]))
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -208,11 +198,7 @@ func (a *app) askSchedule(ctx context.Context, f facts.Source, p command.Params)
 	if err := p.Validate(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	var res command.ScheduleResult
-	if err := f.Do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ScheduleResult) {
 		next := ""
 		if !res.NextAt.IsZero() && res.Status == "active" {
 			next = "  next " + moment(res.NextAt)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -24,15 +25,11 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --json --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.listSessions(cmd, f, p, all) })
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.listSessions(cmd, f, p, all) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Query, "query", "", "only sessions whose id or title contains it")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	cmd.Flags().BoolVar(&all, "all", false, "all pages")
 	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand())
 	return a.withDataFlags(cmd)
@@ -45,6 +42,37 @@ func (a *app) withFacts(cmd *cobra.Command, n need, do func(facts.Source) error)
 		return err
 	}
 	return errors.Join(do(f), f.Close())
+}
+
+// withValid is withFacts for a command whose parameters come from flags: they are
+// checked first.
+func (a *app) withValid(cmd *cobra.Command, n need, p command.Params, do func(facts.Source) error) error {
+	if err := p.Validate(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return a.withFacts(cmd, n, do)
+}
+
+// showResult carries out a command and prints its result: as JSON, or as text writes it.
+func showResult[R any](ctx context.Context, a *app, f facts.Source, p command.Params, text func(*printer, *R)) error {
+	var res R
+	if err := f.Do(ctx, p, &res); err != nil {
+		return err
+	}
+	return a.print(&res, func(out *printer) { text(out, &res) })
+}
+
+// addPageFlags adds the flags of a list that comes in pages.
+func addPageFlags(cmd *cobra.Command, p *command.Page) {
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "maximum number of entries (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue where an answer with nextCursor ended")
+}
+
+// sayMore says how the next page is shown, if there is one.
+func (a *app) sayMore(cursor string) {
+	if cursor != "" {
+		a.sayf("There are more: --cursor %s", cursor)
+	}
 }
 
 func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSessions, all bool) error {

@@ -34,8 +34,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
 	cmd.Flags().StringVar(&p.ParentThreadID, "thread", "", "only those below one thread")
 	cmd.Flags().BoolVar(&direct, "direct", false, "without the children's children")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }
 
@@ -50,16 +49,10 @@ func (a *app) subagents(ctx context.Context, f facts.Source, p *command.ListSuba
 }
 
 func (a *app) listSubagents(ctx context.Context, f facts.Source, p *command.ListSubagents) error {
-	var res command.ListSubagentsResult
-	if err := f.Do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ListSubagentsResult) {
 		rows := [][]string{{"SUBAGENT", "STATUS", "ROLE", "THREAD", "SINCE", "LAST WORD"}}
 		out.table(append(rows, childRows(res.Subagents)...))
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 

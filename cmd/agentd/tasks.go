@@ -52,8 +52,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of one session")
 	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with that status")
 	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of one task")
-	cmd.Flags().IntVar(&o.list.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&o.list.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &o.list.Page)
 	cmd.AddCommand(a.createTaskCommand())
 	return a.withDataFlags(cmd)
 }
@@ -93,9 +92,7 @@ func (a *app) showTasks(ctx context.Context, f facts.Source, o *taskFlags) error
 			rows = append(rows, t.row())
 		}
 		out.table(rows)
-		if page.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", page.NextCursor)
-		}
+		a.sayMore(page.NextCursor)
 	})
 }
 

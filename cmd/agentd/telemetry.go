@@ -46,7 +46,8 @@ Prompts, arguments and outputs are not exported unless telemetry.content is set.
 With --signal metrics, the session's metrics are exported instead, summed from its
 first to its last fact.
 
-Exit codes: 0 exported, 1 failed (also if the collector rejected some of it), 2 usage.`,
+Exit codes: 0 exported, 1 failed (also if the collector rejects something),
+2 usage.`,
 		Example: `  agentd telemetry export SESSION
   agentd telemetry export SESSION --to http://127.0.0.1:4318
   agentd telemetry export SESSION --signal metrics

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,13 +95,9 @@ func (s *step) run(ctx context.Context) {
 }
 
 func (s *step) failed(category string, err error) {
-	name := "EnvironmentError"
-	if x, ok := errors.AsType[*exception](err); ok {
-		name = x.name
-	}
+	x := exceptionInfo(err)
 	s.category, s.err = category, fmt.Errorf("step %s: %w", s.spec.Name, err)
-	s.res.Exception, s.res.Error = name, err.Error()
-	s.out.ExceptionInfo = &harbor.ExceptionInfo{Type: name, Message: err.Error(), OccurredAt: time.Now().UTC()}
+	s.res.Exception, s.res.Error, s.out.ExceptionInfo = x.Type, x.Message, x
 }
 
 // stops reports whether no step follows, and notes why.

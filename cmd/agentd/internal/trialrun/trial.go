@@ -99,12 +99,17 @@ func (t *trial) runTrial(ctx context.Context) *TrialResult {
 }
 
 func (t *trial) recordException(err error) {
-	name := "EnvironmentError"
+	x := exceptionInfo(err)
+	t.res.Exception, t.res.Error, t.out.ExceptionInfo = x.Type, x.Message, x
+}
+
+// exceptionInfo is an error as Harbor's files have it.
+func exceptionInfo(err error) *harbor.ExceptionInfo {
+	info := &harbor.ExceptionInfo{Type: "EnvironmentError", Message: err.Error(), OccurredAt: time.Now().UTC()}
 	if x, ok := errors.AsType[*exception](err); ok {
-		name = x.name
+		info.Type = x.name
 	}
-	t.res.Exception, t.res.Error = name, err.Error()
-	t.out.ExceptionInfo = &harbor.ExceptionInfo{Type: name, Message: err.Error(), OccurredAt: time.Now().UTC()}
+	return info
 }
 
 // runParts are a trial's: a folder, the agent, the script, the score, the export.
