@@ -106,7 +106,7 @@ test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node
 # makes several times as slow; all that the program links runs in the race pass through
 # the packages above it. The rest starts no goroutines, and has tests that try thousands
 # of inputs.
-PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./internal/gen/... \
+PLAIN = ./cmd/agentd/... ./interop ./internal/escapetest ./internal/repotest ./internal/gen/... \
 	./command ./contract ./event/... ./evidence/... ./fault ./permission ./redact ./state \
 	./internal/netaddr ./internal/pathglob ./internal/yamlbound ./sandbox/... ./store/postgres
 
@@ -114,6 +114,7 @@ PLAIN = ./cmd/agentd ./interop ./internal/escapetest ./internal/repotest ./inter
 test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
 	$(LOG) $(GO) test $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
 	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
+	$(LOG) $(GO) test $(TESTFLAGS) -tags interopfixtures -run Fixture -timeout $(TEST_TIMEOUT) ./channel/a2a ./channel/mcpserver
 
 # Random tests of packages with goroutines make fewer rounds here: a round takes ten
 # times as long, and "make test-random" makes many.

@@ -26,7 +26,7 @@ var protoBuild = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", path, "agentd/cmd/agentd")
+	cmd := exec.Command("go", "build", "-tags", "interopfixtures", "-o", path, "agentd/cmd/agentd")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return string(out), err
 	}

@@ -129,6 +129,23 @@ func (p *Projector) Apply(e *event.Event) Output {
 	return out
 }
 
+// ApplyEncoded decodes and projects the next fact. Those that telemetry shows nothing of,
+// which are most of them, are not decoded.
+func (p *Projector) ApplyEncoded(data []byte) (Output, error) {
+	var head event.Event
+	if _, err := event.DecodeHeader(data, &head); err != nil {
+		return Output{}, err
+	}
+	if !Shows(head.Type) {
+		return Output{}, nil
+	}
+	e, err := event.Decode(data)
+	if err != nil {
+		return Output{}, err
+	}
+	return p.Apply(e), nil
+}
+
 // projectFact finds what to do. Most types say nothing that telemetry shows.
 func (p *Projector) projectFact(e *event.Event) { //nolint:cyclop // a table
 	switch x := e.Payload.(type) {

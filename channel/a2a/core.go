@@ -59,13 +59,12 @@ func (s *Server) submitMessage(ctx context.Context, c *call, req *proto.SendMess
 // beginTask makes a message a turn of the context's session.
 func (s *Server) beginTask(ctx context.Context, c *call, m *proto.Message, how string) (*sent, error) {
 	account, seed := c.caller.Account, m.ID
-	marker := ""
-	if f := s.fixture(m.ID); f != "" {
-		if f == fixtureMessage {
-			return &sent{message: directMessage(m, account)}, nil
-		}
-		// The test kit uses its message ids again for new tasks.
-		marker, seed = fixtureMark(f), m.ID+random()
+	if direct := s.opt.fixtureMessage(m, account); direct != nil {
+		return &sent{message: direct}, nil
+	}
+	marker := s.opt.fixtureMark(m.ID)
+	if marker != "" {
+		seed += random() // the test kit uses its message ids again for new tasks
 	}
 	contextID := m.ContextID
 	if contextID == "" {
@@ -135,7 +134,7 @@ func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRec
 	var now proto.TaskState
 	var waiting []turnview.Action
 	err = s.withCurrentView(ctx, c.caller, rec, func(v *view) {
-		known, ended, now = v.heard(m.ID) && s.fixture(m.ID) == "", v.ended(), v.task.Status.State
+		known, ended, now = v.heard(m.ID) && !s.opt.isFixture(m.ID), v.ended(), v.task.Status.State
 		waiting = v.actions()
 	})
 	switch {
@@ -152,7 +151,7 @@ func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRec
 	}
 	step.RemoteStatus = string(now)
 	key := shortID("a2a_", "key", rec.RemoteTaskID, m.ID)
-	if s.fixture(m.ID) != "" {
+	if s.opt.isFixture(m.ID) {
 		key = ""
 	}
 	if len(waiting) > 0 {
@@ -176,8 +175,8 @@ func (s *Server) answerActions(ctx context.Context, c *call, m *proto.Message, w
 	if err != nil {
 		return false, err
 	}
-	if f := s.fixture(m.ID); f != "" {
-		r.Payload = event.Raw(fmt.Sprintf("%q", fixtureMark(f)))
+	if mark := s.opt.fixtureMark(m.ID); mark != "" {
+		r.Payload = event.Raw(fmt.Sprintf("%q", mark))
 	}
 	_, err = s.runCommand(ctx, c, &command.RespondAction{
 		Mutation: command.Mutation{IdempotencyKey: key}, ActionID: r.ActionID, Decision: r.Decision, Scope: r.Scope, Payload: r.Payload, Reason: r.Reason,

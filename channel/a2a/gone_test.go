@@ -64,7 +64,7 @@ func bareServer(t *testing.T, b bare, log *strings.Builder) *Server {
 // must not take the task with it, nor the list in which it is.
 func TestATaskWhoseContentIsGone(t *testing.T) {
 	s := bareServer(t, bare{}, &strings.Builder{})
-	v := newView(&command.PeerTaskRecord{RemoteTaskID: "remote", TaskID: "task_a", TurnID: "turn_a", Sequence: 1}, false)
+	v := newView(&command.PeerTaskRecord{RemoteTaskID: "remote", TaskID: "task_a", TurnID: "turn_a", Sequence: 1}, fixtureOptions{})
 	read := s.referenceReader(t.Context(), command.Local())
 	for i, p := range []event.Payload{
 		&event.PeerTaskLinked{NativeProtocol: Protocol, Direction: "inbound", RemoteTaskID: "remote", MessageRef: "sha256:gone"},

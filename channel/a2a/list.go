@@ -99,7 +99,7 @@ func (s *Server) fillPage(ctx context.Context, c *call, req *listRequest, list [
 
 // briefly is a task as far as its record tells.
 func briefly(rec *command.PeerTaskRecord) *proto.Task {
-	t := newView(rec, false).task
+	t := newView(rec, fixtureOptions{}).task
 	at := rec.StatusAt.UTC().Truncate(time.Millisecond)
 	t.Status = proto.TaskStatus{State: theirState(rec.Status), Timestamp: &at}
 	return &t

@@ -40,9 +40,6 @@ type Options struct {
 	// PassOn has the node that owns a session answer a request that failed with the
 	// given error, before anything was sent; false if it can't. Nil never can.
 	PassOn func(context.Context, error) bool
-	// Fixtures makes the server behave as the protocol's test kit expects, by the
-	// prefix of the message id.
-	Fixtures bool
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Clock defaults to time.Now.
@@ -59,6 +56,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// CancelWait is how long CancelTask waits for the task to stop, default 5 s.
 	CancelWait time.Duration
+
+	fixtureOptions
 }
 
 // CardInfo is what the agent card says.

@@ -33,7 +33,7 @@ type stream struct {
 // followTask begins a stream. From the beginning: the task as it was when it was
 // accepted, and all that happened since; otherwise as it is now.
 func (s *Server) followTask(ctx context.Context, c *call, rec *command.PeerTaskRecord, fromBeginning bool) (*stream, error) {
-	st := &stream{s: s, caller: c.caller, rec: rec, view: newView(rec, s.opt.Fixtures)}
+	st := &stream{s: s, caller: c.caller, rec: rec, view: newView(rec, s.opt.fixtureOptions)}
 	var err error
 	if fromBeginning {
 		err = st.begin(ctx)
@@ -138,7 +138,7 @@ type pieces struct {
 }
 
 func (p *pieces) add(st *stream, request, text string, send func(proto.Event) error) error {
-	if text == "" || (st.s.opt.Fixtures && fixtureAnswer(p.sent+p.held+text)) {
+	if text == "" || st.s.opt.isFixtureAnswer(p.sent+p.held+text) {
 		return nil
 	}
 	if request != p.request {

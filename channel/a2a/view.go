@@ -18,7 +18,7 @@ import (
 type view struct {
 	peer     state.PeerTask
 	task     proto.Task
-	fixtures bool
+	fixtures fixtureOptions
 	// through is the last fact that was looked at.
 	through uint64
 	// turn is what the task's turn waits for and how it ended; all that it said would
@@ -40,7 +40,7 @@ type update struct {
 // reader returns the content behind a reference of ours.
 type reader func(ref string) ([]byte, error)
 
-func newView(rec *command.PeerTaskRecord, fixtures bool) *view {
+func newView(rec *command.PeerTaskRecord, fixtures fixtureOptions) *view {
 	v := &view{fixtures: fixtures, through: rec.Sequence - 1, turn: turnview.View{TurnID: rec.TurnID}}
 	v.peer = state.PeerTask{
 		TaskID: rec.TaskID, TurnID: rec.TurnID, Direction: state.PeerInbound, RemoteTaskID: rec.RemoteTaskID, Status: state.PeerIdle,
@@ -163,8 +163,8 @@ func (v *view) deliver(e *event.Event, p *event.TurnCompleted) {
 			part.MediaType = "application/json"
 			parts = proto.ContentParts{part}
 		}
-	case v.fixtures && fixtureParts(v.answer) != nil:
-		parts = fixtureParts(v.answer)
+	case v.fixtures.fixtureParts(v.answer) != nil:
+		parts = v.fixtures.fixtureParts(v.answer)
 	case v.answer != "":
 		parts = textParts(v.answer)
 	}

@@ -80,7 +80,7 @@ func (s *Server) withCurrentView(ctx context.Context, caller command.Caller, rec
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.v == nil {
-		k.v = newView(rec, s.opt.Fixtures)
+		k.v = newView(rec, s.opt.fixtureOptions)
 	}
 	if err := s.catchUp(ctx, caller, rec.SessionID, k.v); err != nil {
 		k.v = nil // half a fact may be in it

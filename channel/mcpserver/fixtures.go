@@ -1,3 +1,5 @@
+//go:build interopfixtures
+
 package mcpserver
 
 import (
@@ -5,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +18,7 @@ import (
 
 // fixtures are what the protocol's conformance suite expects of a server: tools,
 // resources and prompts with fixed names and fixed behaviour. Nothing of it touches
-// the runtime, and nothing of it is there unless [Options.Fixtures] asks for it.
+// the runtime, and nothing of it is there unless [Options] asks for it.
 type fixtures struct {
 	stop context.Context
 	ids  *event.IDs
@@ -28,8 +31,18 @@ type fixtures struct {
 	running sync.WaitGroup
 }
 
-func newFixtures(stop context.Context, ids *event.IDs) *fixtures {
-	f := &fixtures{stop: stop, ids: ids, tasks: map[string]*fixtureWork{}}
+// fixtureOptions are the part of [Options] that only builds for that suite have.
+type fixtureOptions struct {
+	// Fixtures adds what the suite expects.
+	Fixtures bool
+}
+
+// newFixtures returns the fixtures that were asked for, or nil.
+func newFixtures(o *Options, stop context.Context) *fixtures {
+	if !o.Fixtures {
+		return nil
+	}
+	f := &fixtures{stop: stop, ids: o.IDs, tasks: map[string]*fixtureWork{}}
 	_, _ = rand.Read(f.key[:]) // it never fails, by its contract
 	return f
 }
@@ -58,6 +71,14 @@ func (f *fixtures) register(srv *mcp.Server) {
 	f.addResources(srv)
 	f.addPrompts(srv)
 	f.running.Go(func() { f.touch(srv) })
+}
+
+// source returns who knows a task if it is one of the fixtures', else nil.
+func (f *fixtures) source(taskID string) taskSource {
+	if f == nil || !strings.HasPrefix(taskID, fixtureTask) {
+		return nil
+	}
+	return f
 }
 
 // anything is the schema of a tool that doesn't look at its arguments.

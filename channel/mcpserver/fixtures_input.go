@@ -1,3 +1,5 @@
+//go:build interopfixtures
+
 //nolint:staticcheck // the suite also tests what the newer revision gives up
 package mcpserver
 

@@ -1,3 +1,5 @@
+//go:build interopfixtures
+
 package mcpserver
 
 import (

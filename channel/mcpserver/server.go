@@ -34,9 +34,6 @@ type Options struct {
 	Logger *slog.Logger
 	// IDs makes ids; default random ones.
 	IDs *event.IDs
-	// Fixtures adds the tools, resources and prompts that the protocol's conformance
-	// suite expects. It is for that suite alone.
-	Fixtures bool
 	// MaxWait is the longest that run_turn and wait_turn wait, default 1 hour; a call
 	// that asks for less waits less.
 	MaxWait time.Duration
@@ -50,6 +47,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// MaxBody bounds a request's body, default 32 MiB.
 	MaxBody int64
+
+	fixtureOptions
 }
 
 // Server offers a runtime over the Model Context Protocol.
@@ -84,9 +83,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stop, s.stopNow = context.WithCancelCause(context.Background())
-	if o.Fixtures {
-		s.fixtures = newFixtures(s.stop, o.IDs)
-	}
+	s.fixtures = newFixtures(&o, s.stop)
 	s.byRole = map[command.Role]func() *mcp.Server{}
 	for _, role := range []command.Role{command.RoleObserver, command.RoleClient, command.RoleAdmin} {
 		s.byRole[role] = sync.OnceValue(func() *mcp.Server { return s.trackServer(s.buildServer(role, nil)) })

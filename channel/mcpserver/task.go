@@ -105,8 +105,8 @@ type taskSource interface {
 
 // taskSourceOf returns who knows a task.
 func (s *Server) taskSourceOf(taskID string) taskSource {
-	if s.fixtures != nil && strings.HasPrefix(taskID, fixtureTask) {
-		return s.fixtures
+	if known := s.fixtures.source(taskID); known != nil {
+		return known
 	}
 	return turnTasks{s}
 }

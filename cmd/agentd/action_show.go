@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/event"
 	"agentd/tool/toolkind"
@@ -16,7 +19,7 @@ import (
 const maxShown = 1 << 20
 
 // showAction shows one action whole.
-func (a *app) showAction(ctx context.Context, f facts, id string) error {
+func (a *app) showAction(ctx context.Context, f facts.Source, id string) error {
 	if !event.ValidID(id) {
 		return usagef("%q is not an id", id)
 	}
@@ -30,7 +33,7 @@ func (a *app) showAction(ctx context.Context, f facts, id string) error {
 	}
 	whole := x.SafeArgs
 	if x.InputRef != "" {
-		if whole, err = f.content(ctx, x.InputRef, maxShown); err != nil {
+		if whole, err = facts.ReadContent(ctx, f, x.InputRef, maxShown); err != nil {
 			return fmt.Errorf("arguments of action %s: %w", id, err)
 		}
 	}
@@ -42,11 +45,11 @@ func (a *app) showAction(ctx context.Context, f facts, id string) error {
 }
 
 // findAction looks for an action among all.
-func findAction(ctx context.Context, f facts, id string) (json.RawMessage, error) {
+func findAction(ctx context.Context, f facts.Source, id string) (json.RawMessage, error) {
 	p := &command.ListActions{}
 	for {
 		var res command.ListActionsResult
-		if err := f.do(ctx, p, &res); err != nil {
+		if err := f.Do(ctx, p, &res); err != nil {
 			return nil, err
 		}
 		for _, raw := range res.Actions {
@@ -62,25 +65,25 @@ func findAction(ctx context.Context, f facts, id string) (json.RawMessage, error
 }
 
 // actionLines are what a person needs for an answer.
-func actionLines(x *action, whole event.Raw, k ink) []string {
+func actionLines(x *action, whole event.Raw, k terminal.Ink) []string {
 	status := x.Status
 	if x.Decision != "" {
 		status += " (" + x.Decision + ")"
 	}
 	out := []string{
-		fmt.Sprintf("%s  %s  %s", k.paint(bold, x.ActionID), x.ActionType, status),
+		fmt.Sprintf("%s  %s  %s", k.Paint(terminal.Bold, x.ActionID), x.ActionType, status),
 		fmt.Sprintf("session %s, asked %s", x.SessionID, x.CreatedAt.Local().Format(time.DateTime)),
 	}
 	if x.SubagentID != "" {
-		out = append(out, "asked by "+strings.TrimSpace(plainText(x.SubagentRole)+" "+x.SubagentID))
+		out = append(out, "asked by "+strings.TrimSpace(terminal.Plain(x.SubagentRole)+" "+x.SubagentID))
 	}
-	q := &question{id: x.ActionID, required: &event.ActionRequired{
+	q := &turntext.Question{ID: x.ActionID, Required: &event.ActionRequired{
 		ActionType: x.ActionType, Prompt: x.Prompt, Schema: x.Schema, Decisions: x.Decisions, ToolName: x.ToolName, SafeArgs: whole,
 		Reason: x.Reason, RuleRefs: x.RuleRefs, ExpiresAt: x.ExpiresAt,
 	}}
-	out = append(append(out, ""), q.panel(k, maxText)...)
+	out = append(append(out, ""), q.Panel(k, turntext.MaxText)...)
 	if toolkind.Of(x.ToolName) == toolkind.RequestInput {
-		out = append(out, q.reasons(k, maxText)...)
+		out = append(out, q.Reasons(k, turntext.MaxText)...)
 	}
 	if x.Status == "pending" {
 		out = append(append(out, ""), answers(q)...)
@@ -89,14 +92,14 @@ func actionLines(x *action, whole event.Raw, k ink) []string {
 }
 
 // answers says how an action can be answered from a shell.
-func answers(q *question) []string {
-	approve, deny := "agentd approve "+q.id, "agentd deny "+q.id
+func answers(q *turntext.Question) []string {
+	approve, deny := "agentd approve "+q.ID, "agentd deny "+q.ID
 	switch {
-	case q.isPlan():
+	case q.IsPlan():
 		return []string{approve, approve + " --mode auto", deny + " --reason \"what to change\""}
-	case q.required.ActionType == "credential" && len(q.choices()) > 0:
-		return []string{approve + fmt.Sprintf(" --credential %v", q.choices()[0]), deny + " --cancel"}
-	case q.isInput():
+	case q.Required.ActionType == "credential" && len(q.Choices()) > 0:
+		return []string{approve + fmt.Sprintf(" --credential %v", q.Choices()[0]), deny + " --cancel"}
+	case q.IsInput():
 		return []string{approve + " --input VALUE", deny + " --cancel"}
 	}
 	return []string{approve, approve + " --scope session", deny + " --reason \"why\""}

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/event"
 )
@@ -52,27 +55,23 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 1 {
-				return a.with(cmd, toLook, func(f facts) error { return a.showAction(cmd.Context(), f, given[0]) })
+				return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.showAction(cmd.Context(), f, given[0]) })
 			}
 			if p.Status = "pending"; every {
 				p.Status = ""
 			}
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.with(cmd, toLook, func(f facts) error { return a.listActions(cmd, f, p) })
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.listActions(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
 	cmd.Flags().BoolVar(&every, "all", false, "also those that were answered")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
-	return a.where(cmd)
+	addPageFlags(cmd, &p.Page)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) listActions(cmd *cobra.Command, f facts, p *command.ListActions) error {
+func (a *app) listActions(cmd *cobra.Command, f facts.Source, p *command.ListActions) error {
 	var res command.ListActionsResult
-	if err := f.do(cmd.Context(), p, &res); err != nil {
+	if err := f.Do(cmd.Context(), p, &res); err != nil {
 		return err
 	}
 	rows := [][]string{{"ACTION", "STATUS", "TYPE", "SESSION", "SINCE", "PROMPT"}}
@@ -92,13 +91,11 @@ func (a *app) listActions(cmd *cobra.Command, f facts, p *command.ListActions) e
 		if x.Decision != "" {
 			status += " (" + x.Decision + ")"
 		}
-		rows = append(rows, []string{x.ActionID, status, x.ActionType, x.SessionID, ago(x.CreatedAt), clip(plainText(what), 80)})
+		rows = append(rows, []string{x.ActionID, status, x.ActionType, x.SessionID, ago(x.CreatedAt), terminal.Clip(terminal.Plain(what), 80)})
 	}
 	return a.print(res, func(out *printer) {
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -127,18 +124,18 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 			p.ActionID, p.Decision = given[0], "allow"
 			flags := cmd.Flags()
 			if several := countOf(flags.Changed("input"), flags.Changed("credential"), flags.Changed("mode")); several > 1 {
-				return usagef("only one of --input, --credential and --mode can be given")
+				return usagef("--input, --credential and --mode exclude each other; give one of them")
 			}
 			if err := grantFor(p, holds, flags.Changed("for")); err != nil {
 				return err
 			}
 			switch {
 			case flags.Changed("input"):
-				p.Decision, p.Payload = "submit", inputValue(input)
+				p.Decision, p.Payload = "submit", turntext.InputValue(input)
 			case flags.Changed("credential"):
-				p.Decision, p.Payload = "submit", marshal(credential)
+				p.Decision, p.Payload = "submit", turntext.MarshalValue(credential)
 			case flags.Changed("mode"):
-				p.Payload = planChoice(mode)
+				p.Payload = turntext.PlanChoice(mode)
 			}
 			return a.respond(cmd, p)
 		},
@@ -149,7 +146,7 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session")
 	cmd.Flags().DurationVar(&holds, "for", 0, "how long an allow for the session holds: 30m, 8h")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // grantFor says how long an allow for the session holds.
@@ -158,9 +155,9 @@ func grantFor(p *command.RespondAction, holds time.Duration, given bool) error {
 	case !given:
 		return nil
 	case p.Scope != "session":
-		return usagef("--for goes with --scope session only: an allow for once is used at once")
+		return usagef("--for needs --scope session: without it, an allow is used at once")
 	case holds < time.Millisecond:
-		return usagef("--for: %s is no time to hold; give one such as 30m", holds)
+		return usagef("--for: %s is not a duration greater than zero; use one such as 30m", holds)
 	}
 	p.ExpiresInMs = holds.Milliseconds()
 	return nil
@@ -184,7 +181,7 @@ func (a *app) denyCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel a question instead")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // countOf counts what is true.
@@ -200,29 +197,14 @@ func countOf(set ...bool) int {
 
 // respond sends an answer.
 func (a *app) respond(cmd *cobra.Command, p *command.RespondAction) error {
-	if err := p.Validate(); err != nil {
-		return &exitError{exitUsage, err}
-	}
-	return a.with(cmd, toLook, func(f facts) error {
+	return a.withValid(cmd, toLook, p, func(f facts.Source) error {
 		var raw json.RawMessage
-		if err := f.do(cmd.Context(), p, &raw); err != nil {
+		if err := f.Do(cmd.Context(), p, &raw); err != nil {
 			return err
 		}
-		if !f.live() {
+		if !f.Live() {
 			a.sayf("No server holds the data: the work goes on when \"agentd serve\" starts.")
 		}
 		return a.print(raw, func(out *printer) { out.linef("%s: %s", p.ActionID, p.Decision) })
 	})
-}
-
-// inputValue returns a text as JSON: as it is if it is JSON already.
-func inputValue(text string) json.RawMessage {
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		return nil
-	}
-	return quoted
 }

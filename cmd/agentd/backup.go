@@ -43,7 +43,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.backup(cmd.Context(), loaded.Config, given[0], a.opener(cmd, loaded.Config))
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // backup writes a backup to a file, or to standard output.
@@ -114,7 +114,7 @@ func (r *remoteFacts) backup(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("backup: %w", err)
 	}
 	_, err = io.Copy(w, res.Body)
-	return errors.Join(err, res.Body.Close(), r.close())
+	return errors.Join(err, res.Body.Close(), r.Close())
 }
 
 // scratch is what folders of backups under way are called.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/trialrun"
 	"agentd/command"
 	"agentd/evidence/atif"
 )
@@ -21,7 +23,7 @@ func (a *app) benchCommand() *cobra.Command {
 }
 
 func (a *app) benchRunCommand() *cobra.Command {
-	o := &benchOptions{}
+	o := &benchFlags{}
 	cmd := &cobra.Command{
 		Use:   "run DATASET",
 		Short: "Run the tasks of a folder with one or more configurations",
@@ -40,24 +42,24 @@ or a task or a configuration can't be used.`,
 		Example: "  agentd bench run ./tasks --config agentd.yaml\n  agentd bench run ./tasks --config base.yaml --config new.yaml -n 5 --json",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			o.dataset = given[0]
+			o.Dataset = given[0]
 			return a.benchRun(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.configs, "config", nil, "configuration file; once for each that is tried")
-	f.IntVarP(&o.n, "trials", "n", 1, "trials of each task with each configuration")
-	f.IntVar(&o.concurrency, "concurrency", 1, "trials at the same time")
-	f.StringVar(&o.jobs, "jobs-dir", "jobs", "folder for the results")
-	f.StringVar(&o.job, "job", "", "name of the job (default the time)")
+	f.IntVarP(&o.Trials, "trials", "n", 1, "trials of each task with each configuration")
+	f.IntVar(&o.Concurrency, "concurrency", 1, "trials at the same time")
+	f.StringVar(&o.JobsDir, "jobs-dir", "jobs", "folder for the results")
+	f.StringVar(&o.Job, "job", "", "name of the job (default the time)")
 	f.StringVar(&o.data, "data", "", "directory for the facts (default a temporary one)")
-	f.StringVar(&o.datasetID, "dataset-id", "", "id of the data set (default the folder's name)")
-	f.StringVar(&o.datasetVersion, "dataset-version", "", "its version (default a sum of its files)")
-	f.StringVar(&o.changed, "changed", "", "the one thing in which the configurations differ, for the record")
-	f.StringVar(&o.reward, "reward", "", "name of the score in reward.json (default reward, or the only one)")
-	f.Float64Var(&o.patience, "timeout-multiplier", 1, "multiplies the time limits of the tasks")
-	f.BoolVar(&o.keep, "keep-workspaces", false, "keep the folders that the agents worked in")
-	f.StringVar(&o.decision, "decision", "", "what was decided, for the record: promote, revert ...")
+	f.StringVar(&o.DatasetID, "dataset-id", "", "id of the data set (default the folder's name)")
+	f.StringVar(&o.DatasetVersion, "dataset-version", "", "its version (default a sum of its files)")
+	f.StringVar(&o.Changed, "changed", "", "the one thing in which the configurations differ, for the record")
+	f.StringVar(&o.Reward, "reward", "", "name of the score in reward.json (default reward, or the only one)")
+	f.Float64Var(&o.TimeoutMultiplier, "timeout-multiplier", 1, "multiplies the time limits of the tasks")
+	f.BoolVar(&o.KeepWorkspaces, "keep-workspaces", false, "keep the folders that the agents worked in")
+	f.StringVar(&o.Decision, "decision", "", "what was decided, for the record: promote, revert ...")
 	return cmd
 }
 
@@ -85,9 +87,9 @@ Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 			if cmd.Flags().Changed("p0-regressions") {
 				p.P0QcGateRegressionCount = &regressions
 			}
-			return a.with(cmd, toAct, func(f facts) error {
+			return a.withFacts(cmd, toAct, func(f facts.Source) error {
 				var res command.CompareBenchmarkRunsResult
-				if err := f.do(cmd.Context(), p, &res); err != nil {
+				if err := f.Do(cmd.Context(), p, &res); err != nil {
 					return err
 				}
 				return a.print(res, func(out *printer) { printComparison(out, &res.Comparison) })
@@ -98,14 +100,14 @@ Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 	cmd.Flags().StringVar(&candidate, "candidate", "", "what is tried: CONFIG=ID,ID...")
 	cmd.Flags().StringVar(&p.Decision, "decision", "", "what was decided: promote, revert ...")
 	cmd.Flags().Int64Var(&regressions, "p0-regressions", 0, "regressions that the quality gate found")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // sideOf reads one side of a comparison.
 func sideOf(flag, text string) (*command.ComparedRun, error) {
 	id, trials, ok := strings.Cut(text, "=")
 	if !ok || id == "" || trials == "" {
-		return nil, usagef("--%s is CONFIG=ID,ID..., not %q", flag, text)
+		return nil, usagef("--%s: %q is not of the form CONFIG=ID,ID...", flag, text)
 	}
 	return &command.ComparedRun{ConfigurationID: id, TrialIDs: strings.Split(trials, ",")}, nil
 }
@@ -124,9 +126,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if version != "1.8" && version != "1.4" {
-				return usagef("--atif-version is 1.8 or 1.4, not %q", version)
+				return usagef("unknown version %q for --atif-version; use 1.8 or 1.4", version)
 			}
-			return a.with(cmd, toAct, func(f facts) error {
+			return a.withFacts(cmd, toAct, func(f facts.Source) error {
 				return a.benchExport(cmd.Context(), f, given[0], trajectory, version, out)
 			})
 		},
@@ -134,18 +136,18 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().BoolVar(&trajectory, "trajectory", false, "the trajectory instead of the pack")
 	cmd.Flags().StringVar(&version, "atif-version", "1.8", "version of the trajectory: 1.8 or 1.4")
 	cmd.Flags().StringVar(&out, "out", "", "file that it goes to (default standard output)")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) benchExport(ctx context.Context, f facts, trial string, trajectory bool, version, out string) error {
+func (a *app) benchExport(ctx context.Context, f facts.Source, trial string, trajectory bool, version, out string) error {
 	var res command.ExportBenchmarkTrialResult
-	if err := f.do(ctx, &command.ExportBenchmarkTrial{TrialID: trial}, &res); err != nil {
+	if err := f.Do(ctx, &command.ExportBenchmarkTrial{TrialID: trial}, &res); err != nil {
 		return err
 	}
 	if out == "" && a.json && !trajectory {
 		return writeJSON(a.out, res)
 	}
-	doc, err := outputOf(ctx, f, res.Ref)
+	doc, err := facts.ReadContent(ctx, f, res.Ref, 0)
 	if err == nil && trajectory {
 		doc, err = trajectoryOf(ctx, f, doc, version)
 	}
@@ -163,17 +165,17 @@ func (a *app) benchExport(ctx context.Context, f facts, trial string, trajectory
 		return fmt.Errorf("export to %s: %w", out, err)
 	}
 	return a.print(map[string]string{"evidenceId": res.EvidenceID, "ref": res.Ref, "out": out}, func(p *printer) {
-		p.linef("%s is in %s", plainText(trial), plainText(out))
+		p.linef("%s is in %s", terminal.Plain(trial), terminal.Plain(out))
 	})
 }
 
 // trajectoryOf reads the trajectory that a pack refers to, in a version.
-func trajectoryOf(ctx context.Context, f facts, pack []byte, version string) ([]byte, error) {
-	refs, err := packRefs(pack)
+func trajectoryOf(ctx context.Context, f facts.Source, pack []byte, version string) ([]byte, error) {
+	refs, err := trialrun.ReadPackRefs(pack)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := outputOf(ctx, f, refs.TrajectoryRef)
+	doc, err := facts.ReadContent(ctx, f, refs.TrajectoryRef, 0)
 	if err != nil || version == "1.8" {
 		return doc, err
 	}
@@ -191,7 +193,7 @@ func printComparison(p *printer, c *command.ComparisonRecord) {
 	rows := [][]string{{"CONFIGURATION", "TRIALS", "MEAN REWARD", "TIMEOUTS", "COST USD", "EVIDENCE"}}
 	for _, r := range []*command.ComparedSide{&c.Baseline, &c.Candidate} {
 		rows = append(rows, []string{
-			plainText(r.ConfigurationID), strconv.Itoa(len(r.TrialIDs)), number(&r.MeanReward, 3), number(&r.TimeoutRate, 2), number(r.CostUSD, 4),
+			terminal.Plain(r.ConfigurationID), strconv.Itoa(len(r.TrialIDs)), number(&r.MeanReward, 3), number(&r.TimeoutRate, 2), number(r.CostUSD, 4),
 			number(&r.EvidenceCompletenessRate, 2),
 		})
 	}
@@ -201,10 +203,8 @@ func printComparison(p *printer, c *command.ComparisonRecord) {
 		bounds = fmt.Sprintf("95 %% interval %+.3f to %+.3f, %s, %d samples", *c.Interval.Low, *c.Interval.High, c.Interval.Method, c.Interval.Samples)
 	}
 	p.linef("mean reward %+.3f (%s)", c.MeanRewardDelta, bounds)
-	p.linef("timeout rate %+.2f, mean cost %s USD, P0 regressions %d, decision %s", c.TimeoutRateDelta, number(c.CostDeltaUSD, 4), c.P0QcGateRegressionCount, plainText(c.Decision))
+	p.linef("timeout rate %+.2f, mean cost %s USD, P0 regressions %d, decision %s", c.TimeoutRateDelta, number(c.CostDeltaUSD, 4), c.P0QcGateRegressionCount, terminal.Plain(c.Decision))
 	if c.RemainingRisk != "" {
-		p.linef("remaining risk: %s", plainText(c.RemainingRisk))
+		p.linef("remaining risk: %s", terminal.Plain(c.RemainingRisk))
 	}
 }
-
-var errNoScore = errors.New("not every trial has a score")

@@ -7,34 +7,6 @@ import (
 	"testing"
 )
 
-// TestJobsHaveFoldersOfTheirOwn: jobs that begin in the same second don't meet, and
-// a job that was given a name finds that it is taken.
-func TestJobsHaveFoldersOfTheirOwn(t *testing.T) {
-	jobs := t.TempDir()
-	seen := map[string]bool{}
-	for range 20 { // some of them within one second
-		b := &bench{o: &benchOptions{jobs: jobs}}
-		name, err := b.folder()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info, err := os.Stat(filepath.Join(jobs, name)); err != nil || !info.IsDir() || b.dir != filepath.Join(jobs, name) || seen[name] {
-			t.Errorf("the folder %s of job %s: %v", b.dir, name, err)
-		}
-		seen[name] = true
-	}
-	named := func() error {
-		_, err := (&bench{o: &benchOptions{jobs: jobs, job: "mine"}}).folder()
-		return err
-	}
-	if err := named(); err != nil {
-		t.Fatal(err)
-	}
-	if err := named(); err == nil || !strings.Contains(err.Error(), "a folder of its own") {
-		t.Errorf("the folder was taken: %v", err)
-	}
-}
-
 // TestBenchLeavesNothingOfWhatItRefuses: a configuration that can't be read leaves no
 // folder of a job.
 func TestBenchLeavesNothingOfWhatItRefuses(t *testing.T) {

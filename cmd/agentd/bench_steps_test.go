@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/cmd/agentd/internal/trialrun"
 	"agentd/evidence/atif"
 	"agentd/evidence/harbor"
 )
@@ -39,7 +40,7 @@ const twoSteps = "answers:\n" +
 	"  - {when: {contains: Build by it}, text: Built.}\n"
 
 // stepNames are the names of a trial's steps, with their statuses.
-func stepNames(x *benchTrialResult) string {
+func stepNames(x *trialrun.TrialResult) string {
 	var out []string
 	for _, s := range x.Steps {
 		out = append(out, s.Step+" "+s.Status)
@@ -73,7 +74,7 @@ func TestBenchRunsStepsOneAfterTheOther(t *testing.T) {
 }
 
 // checkSteps holds the folder of a trial of two steps against what Harbor has there.
-func (d *dataset) checkSteps(x *benchTrialResult) {
+func (d *dataset) checkSteps(x *trialrun.TrialResult) {
 	d.Helper()
 	r, err := harbor.ReadResult(filepath.Join(x.Dir, "result.json"))
 	if err != nil || len(r.StepResults) != 2 || r.AgentResult != nil || r.VerifierResult.Rewards["reward"] != *x.Reward || r.ExceptionInfo != nil {
@@ -117,7 +118,7 @@ func (d *dataset) checkSteps(x *benchTrialResult) {
 }
 
 // checkStepPack: the pack is about all steps.
-func (d *dataset) checkStepPack(x *benchTrialResult) {
+func (d *dataset) checkStepPack(x *trialrun.TrialResult) {
 	d.Helper()
 	var pack struct {
 		Metrics struct {

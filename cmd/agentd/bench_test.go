@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/cmd/agentd/internal/trialrun"
 	"agentd/evidence/atif"
 	"agentd/evidence/harbor"
 	"agentd/sandbox"
@@ -63,7 +64,7 @@ func (d *dataset) config(name, answers string) string {
 }
 
 // bench runs "agentd bench" and returns its exit code and its answer.
-func (d *dataset) bench(args ...string) (int, benchResult, string) {
+func (d *dataset) bench(args ...string) (int, trialrun.Result, string) {
 	d.Helper()
 	var out, errs bytes.Buffer
 	args = append([]string{"bench"}, args...)
@@ -78,7 +79,7 @@ func (d *dataset) bench(args ...string) (int, benchResult, string) {
 		d.Fatal(err)
 	}
 	code := (&Main{}).Run(context.Background(), args, strings.NewReader(""), &out, &errs, env)
-	var res benchResult
+	var res trialrun.Result
 	if out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &res); err != nil {
 			d.Fatalf("%v: %s", err, out.String())
@@ -133,7 +134,7 @@ func TestBenchComparesTwoConfigurations(t *testing.T) {
 }
 
 // checkTrial holds the folder of a trial against what Harbor has there.
-func (d *dataset) checkTrial(x *benchTrialResult) {
+func (d *dataset) checkTrial(x *trialrun.TrialResult) {
 	d.Helper()
 	at := filepath.Join(d.dir, "jobs", "job", x.TrialID)
 	r, err := harbor.ReadResult(filepath.Join(at, "result.json"))
@@ -335,52 +336,5 @@ func TestBenchCommandsOnKeptFacts(t *testing.T) {
 	table := run("bench", "compare", "--baseline", "base="+res.Trials[0].TrialID, "--candidate", "new="+trial, "--decision", "promote")
 	if !strings.Contains(table, "mean reward +1.000") || !strings.Contains(table, "decision promote") {
 		t.Errorf("%s", table)
-	}
-}
-
-func TestPathsOfContainersAreReplacedWhole(t *testing.T) {
-	places := []mappedPath{{"/logs/verifier", "/here/v"}, {"/tests", "/here/t$1"}, {"/app", "/here/w"}}
-	for in, want := range map[string]string{
-		"echo 1 > /logs/verifier/reward.txt":  "echo 1 > /here/v/reward.txt",
-		"cd /app && pytest /tests/test_a.py":  "cd /here/w && pytest /here/t$1/test_a.py",
-		`x="/app"; y='/tests'`:                `x="/here/w"; y='/here/t$1'`,
-		"/application /app-1 /app.py /apple":  "/application /app-1 /app.py /apple",
-		"/srv/app ../app ./tests my/tests":    "/srv/app ../app ./tests my/tests",
-		"PATH=/bin:/app/bin\nROOT=/app\n/app": "PATH=/bin:/here/w/bin\nROOT=/here/w\n/here/w",
-	} {
-		if got := string(replacePaths([]byte(in), places)); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestATaskCannotReachOutOfItsFolder(t *testing.T) {
-	from, outside := t.TempDir(), t.TempDir()
-	writeFile(t, outside, "secret", "x")
-	writeFile(t, from, "a", "x")
-	if err := os.Symlink("a", filepath.Join(from, "inside")); err != nil {
-		t.Fatal(err)
-	}
-	to := t.TempDir()
-	if err := copyTree(from, to, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.Readlink(filepath.Join(to, "inside")); err != nil || got != "a" {
-		t.Errorf("%q, %v", got, err)
-	}
-	for _, target := range []string{filepath.Join(outside, "secret"), "../../etc/passwd"} {
-		link := filepath.Join(from, "link")
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
-		if err := copyTree(from, t.TempDir(), nil); err == nil {
-			t.Errorf("a link to %s was copied", target)
-		}
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := copyTree(filepath.Join(from, "none"), to, nil); err != nil {
-		t.Errorf("a folder that isn't there: %v", err)
 	}
 }

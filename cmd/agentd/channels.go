@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 )
 
@@ -23,38 +25,28 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd channels\n  agentd channels --session sess_01 --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.with(cmd, toAct, func(f facts) error { return a.listChannels(cmd, f, p) })
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.listChannels(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those that follow one session")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
-	return a.where(cmd)
+	addPageFlags(cmd, &p.Page)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) listChannels(cmd *cobra.Command, f facts, p *command.ListChannels) error {
-	var res command.ListChannelsResult
-	if err := f.do(cmd.Context(), p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+func (a *app) listChannels(cmd *cobra.Command, f facts.Source, p *command.ListChannels) error {
+	return showResult(cmd.Context(), a, f, p, func(out *printer, res *command.ListChannelsResult) {
 		rows := [][]string{{"CHANNEL", "STATUS", "PEER", "TRANSPORT", "ACKED", "SEEN", "TOOLS", "SESSIONS"}}
 		for _, c := range res.Channels {
 			peer := c.PeerRole
 			if c.NativeProtocol != "" {
-				peer += " (" + plainText(c.NativeProtocol) + ")"
+				peer += " (" + terminal.Plain(c.NativeProtocol) + ")"
 			}
 			rows = append(rows, []string{
 				c.ChannelID, c.Status, peer, c.Transport, strconv.FormatUint(c.LastAcknowledged, 10), ago(c.LastSeenAt),
-				strconv.Itoa(len(c.Tools)), clip(strings.Join(c.Sessions, " "), 60),
+				strconv.Itoa(len(c.Tools)), terminal.Clip(strings.Join(c.Sessions, " "), 60),
 			})
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }

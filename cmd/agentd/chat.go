@@ -1,12 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/chat"
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 )
 
@@ -45,19 +47,22 @@ Exit codes: 0 left, 1 failed, 2 usage.`,
 			if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
 				return err
 			}
-			return a.with(cmd, toRun, func(f facts) error {
+			return a.withFacts(cmd, toRun, func(f facts.Source) error {
 				if last {
-					if o.session, err = lastSession(cmd.Context(), f); err != nil {
+					if o.session, err = facts.LastSession(cmd.Context(), f); err != nil {
 						return err
 					}
 				}
-				return a.chat(cmd.Context(), f, o, given, in, out)
+				return chat.Run(cmd.Context(), &chat.Options{
+					Source: f, Session: o.session, Turn: event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps},
+					Prompt: strings.Join(given, ""), Version: a.version, Ink: a.ink(a.out), Describe: describe,
+				}, in, out)
 			})
 		},
 	}
-	o.add(cmd)
+	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&last, "continue", false, "go on with the last session")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // chatTerminal returns the terminal that is talked at.
@@ -66,37 +71,11 @@ func (a *app) chatTerminal() (in, out *os.File, err error) {
 	out, isOut := a.out.(*os.File)
 	switch {
 	case a.json:
-		return nil, nil, usagef("chat has no --json; \"agentd run --json\" has")
-	case !isIn || !isOut || !isTerminal(a.in) || !isTerminal(a.out):
-		return nil, nil, usagef("chat needs a terminal; \"agentd run\" works in a pipe")
+		return nil, nil, usagef("chat doesn't support --json; use \"agentd run --json\"")
+	case !isIn || !isOut || !terminal.IsTerminal(a.in) || !terminal.IsTerminal(a.out):
+		return nil, nil, usagef("chat needs a terminal; in a pipe use \"agentd run\"")
 	case a.env["TERM"] == "dumb":
 		return nil, nil, usagef("chat needs a terminal that can move its cursor, and TERM is dumb; use \"agentd run\"")
 	}
 	return in, out, nil
-}
-
-// chat runs a conversation until the user leaves.
-func (a *app) chat(ctx context.Context, f facts, o *turnFlags, given []string, in, out *os.File) error {
-	c := newChat(a, f, newScreen(out))
-	c.options = event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps}
-	if err := c.open(ctx, o.session); err != nil {
-		return err
-	}
-	t, err := openRaw(in, out)
-	if err != nil {
-		c.close()
-		return err
-	}
-	c.welcome()
-	if len(given) > 0 {
-		c.submit(given[0], "")
-	}
-	err = c.loop(ctx, t)
-	c.screen.show(nil)
-	err = errors.Join(err, t.close())
-	c.close()
-	if c.session != "" && !c.dead {
-		_, _ = out.WriteString(c.view.ink.paint(dim, "session "+c.session+" · agentd chat --continue goes on") + "\n")
-	}
-	return err
 }

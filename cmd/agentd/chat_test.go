@@ -231,7 +231,7 @@ func TestChatAnswersLater(t *testing.T) {
 	c.see("It is built.")
 	c.typing("please build again\r")
 	c.until("the second turn", func(s string) bool { return strings.Count(s, "2 steps") == 2 })
-	if n := strings.Count(c.screen.text(), "? Allow shell?"); n != 1 {
+	if n := strings.Count(c.screen.Text(), "? Allow shell?"); n != 1 {
 		t.Errorf("it was asked %d times", n)
 	}
 	c.typing("\x04")
@@ -247,7 +247,7 @@ func TestChatUsage(t *testing.T) {
 		"exclude each other":      {"chat", "--continue", "--session", "sess_1"},
 		"there is no session yet": {"chat", "--continue"},
 		"there is no session x":   {"chat", "--session", "x"},
-		"has no --json":           {"chat", "--json"},
+		"doesn't support --json":  {"chat", "--json"},
 		"is not one of default":   {"chat", "--mode", "king"},
 	} {
 		c := atTerminal(t, 80, 24, playing(t, dir, args...))
@@ -268,8 +268,8 @@ func TestChatCommands(t *testing.T) {
 	for _, x := range []struct{ typed, want string }{
 		{"/nothing", "there is no /nothing"},
 		{"/undo", "nothing was said yet"},
-		{"/mode", "mode: the session's; there are default"},
-		{"/mode sometimes", "there is no mode sometimes; there are default"},
+		{"/mode", "mode: the session's; the modes are default"},
+		{"/mode sometimes", "unknown mode sometimes; use one of default"},
 		{"/mode plan", "the next turns run in mode plan"},
 		{"/interrupt", "nothing runs"},
 		{"/model nobody/x", "the next turns are answered by nobody/x"},

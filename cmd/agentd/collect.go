@@ -16,7 +16,9 @@ func (s *serving) collect(_ context.Context, w *server.MetricWriter) {
 	}
 	w.Gauge("agentd_store_ready", "1 while the store acknowledges, 0 after a failed write.", ready)
 	collectSessions(w, s.runtime.Figures())
-	s.wired.exporter.collect(w)
+	if s.wired.exporter != nil {
+		s.wired.exporter.WriteMetrics(w)
+	}
 	p, ok := s.store.(*pebble.Store)
 	if !ok {
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/model"
 	"agentd/redact"
 )
@@ -96,7 +97,7 @@ func printSettings(p *printer, shown []shownValue) {
 		if !v.InUse && v.Origin != config.FromDefault {
 			origin += " (not in use yet)"
 		}
-		rows = append(rows, []string{v.Name, plainText(valueText(v.Value)), plainText(origin)})
+		rows = append(rows, []string{v.Name, terminal.Plain(valueText(v.Value)), terminal.Plain(origin)})
 	}
 	p.table(rows)
 }
@@ -181,7 +182,7 @@ func checkModels(c *config.Config) error {
 func plainLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {
-		lines[i] = plainText(lines[i])
+		lines[i] = terminal.Plain(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

@@ -202,8 +202,8 @@ func confine(cmd *exec.Cmd, p sandbox.Profile) error {
 	return nil
 }
 
-// keep runs the command of its arguments in the profile and returns its exit code.
-func keep(spec string, argv, environ []string) int {
+// runConfined runs the command of its arguments in the profile and returns its exit code.
+func runConfined(spec string, argv, environ []string) int {
 	var p sandbox.Profile
 	if err := json.Unmarshal([]byte(spec), &p); err != nil { //nolint:musttag // written by the same program
 		fmt.Fprintln(os.Stderr, "agentd:", confineVariable+":", err)

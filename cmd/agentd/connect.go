@@ -16,34 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd"
+	"agentd/client"
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/session"
 	"agentd/store"
 )
-
-// fact is one event as it is stored.
-type fact struct {
-	sequence uint64
-	data     []byte
-}
-
-// facts is what commands work on: a server, or a data directory that this
-// process opened.
-type facts interface {
-	// do carries out a command and stores its result in what result points to.
-	do(ctx context.Context, p command.Params, result any) error
-	// page returns facts of a session after a sequence, and its last sequence. Where
-	// retention removed what follows, it begins with the oldest that there is.
-	page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error)
-	// follow delivers facts after a sequence, then live ones.
-	follow(ctx context.Context, sessionID string, after uint64, types []string) iter.Seq2[fact, error]
-	// content returns the beginning of what is behind a reference.
-	content(ctx context.Context, ref string, most int64) ([]byte, error)
-	// live reports whether somebody carries out turns.
-	live() bool
-	close() error
-}
 
 // need says what a command wants of a data directory that no server holds.
 type need int
@@ -62,7 +41,7 @@ const (
 
 // connect finds the facts that a command line means: the server of --server, else
 // the server that holds the data, else the data itself.
-func (a *app) connect(cmd *cobra.Command, n need) (facts, error) {
+func (a *app) connect(cmd *cobra.Command, n need) (facts.Source, error) {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return nil, err
@@ -99,7 +78,7 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	if _, err := r.status(probe); err != nil {
 		// The note is of a server that is gone; whether the data is free says the
 		// store's lock.
-		return nil, errors.Join(r.close(), ctx.Err())
+		return nil, errors.Join(r.Close(), ctx.Err())
 	}
 	return r, nil
 }
@@ -182,22 +161,30 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 	return nil
 }
 
-func (l *localFacts) live() bool { return l.runtime != nil }
+func (l *localFacts) Live() bool { return l.runtime != nil }
 
-func (l *localFacts) content(ctx context.Context, ref string, most int64) ([]byte, error) {
+func (*localFacts) Remote() bool { return false }
+
+func (l *localFacts) Open(ctx context.Context, ref string) (io.ReadCloser, error) {
 	open := l.manager.Output
 	if l.runtime != nil {
 		open = l.runtime.Output
 	}
 	b, _, err := open(ctx, l.caller, ref)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = b.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(b, most))
+	return b, err
 }
 
-func (l *localFacts) do(ctx context.Context, p command.Params, result any) error {
+func (l *localFacts) TakeUp(ctx context.Context, sessionID string) error {
+	if l.runtime == nil {
+		return nil
+	}
+	if err := l.runtime.TakeUp(ctx, sessionID); err != nil {
+		return fmt.Errorf("session %s could not be taken up: %w", sessionID, err)
+	}
+	return nil
+}
+
+func (l *localFacts) Do(ctx context.Context, p command.Params, result any) error {
 	do := l.commands.Do
 	if l.runtime != nil {
 		do = l.runtime.Do
@@ -213,7 +200,7 @@ func (l *localFacts) do(ctx context.Context, p command.Params, result any) error
 	return json.Unmarshal(data, result)
 }
 
-func (l *localFacts) page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error) {
+func (l *localFacts) Page(ctx context.Context, sessionID string, after uint64, limit int) ([]facts.Fact, uint64, error) {
 	read := l.manager.Events
 	if l.runtime != nil {
 		read = l.runtime.Events
@@ -225,26 +212,26 @@ func (l *localFacts) page(ctx context.Context, sessionID string, after uint64, l
 	return factsOf(records), last, err
 }
 
-func factsOf(records []store.Record) []fact {
-	out := make([]fact, len(records))
+func factsOf(records []store.Record) []facts.Fact {
+	out := make([]facts.Fact, len(records))
 	for i, r := range records {
-		out[i] = fact{r.Sequence, r.Data}
+		out[i] = facts.Fact{Sequence: r.Sequence, Data: r.Data}
 	}
 	return out
 }
 
-func (l *localFacts) follow(ctx context.Context, sessionID string, after uint64, _ []string) iter.Seq2[fact, error] {
-	return func(yield func(fact, error) bool) {
+func (l *localFacts) Follow(ctx context.Context, sessionID string, after uint64, _ *client.FollowOptions) iter.Seq2[facts.Fact, error] {
+	return func(yield func(facts.Fact, error) bool) {
 		sub, err := l.runtime.Subscribe(ctx, l.caller, sessionID, after)
 		if err != nil {
-			yield(fact{}, err)
+			yield(facts.Fact{}, err)
 			return
 		}
 		defer sub.Close()
 		for {
 			records, err := sub.Next(ctx)
 			if err != nil {
-				yield(fact{}, err)
+				yield(facts.Fact{}, err)
 				return
 			}
 			for _, f := range factsOf(records) {
@@ -256,7 +243,7 @@ func (l *localFacts) follow(ctx context.Context, sessionID string, after uint64,
 	}
 }
 
-func (l *localFacts) close() error {
+func (l *localFacts) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 	var err error

@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/client"
+	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -102,7 +103,7 @@ mcp: [{id: web, url: %q, credentials: [%q]}]
 	if q := asked.Payload.(*event.ActionRequired); q.ActionType != "credential" || q.CredentialRef != "mcp:web" {
 		t.Fatalf("asked %+v", q)
 	}
-	inClear := &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: marshal(token)}
+	inClear := &command.RespondAction{ActionID: asked.ActionID, Decision: "submit", Payload: turntext.MarshalValue(token)}
 	if _, err := client.Call[command.RespondActionResult](t.Context(), p.client(), inClear); fault.KindOf(err) != fault.InvalidParams || strings.Contains(err.Error(), token) {
 		t.Errorf("the credential in clear: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 	"agentd/server"
 	"agentd/store"
@@ -74,8 +75,8 @@ func (a *app) acceptData(ctx context.Context, dir string, yes bool) error {
 		return err
 	}
 	if !yes {
-		if a.json || !isTerminal(a.in) {
-			return usagef("%s is not accepted without being asked for: look at it at a terminal, or add --yes", dir)
+		if a.json || !terminal.IsTerminal(a.in) {
+			return usagef("nobody can be asked whether to accept %s: run it at a terminal without --json, or add --yes", dir)
 		}
 		p := a.printer()
 		found.print(p)
@@ -172,13 +173,13 @@ func (d *dataContents) readStore(ctx context.Context, dir string) (err error) {
 }
 
 func (d *dataContents) print(p *printer) {
-	p.linef("%s holds %d entries: %s", d.Data, len(d.Entries), plainText(strings.Join(d.Entries, ", ")))
+	p.linef("%s holds %d entries: %s", d.Data, len(d.Entries), terminal.Plain(strings.Join(d.Entries, ", ")))
 	p.linef("sessions: %d", d.Sessions)
 	if d.Server != "" {
-		p.linef("names a server at %s", plainText(d.Server))
+		p.linef("names a server at %s", terminal.Plain(d.Server))
 	}
 	for _, t := range d.Tokens {
-		p.linef("token %s (%s) lets in a %s of account %s", t.ID, plainText(t.Name), t.Role, orDash(plainText(t.Account)))
+		p.linef("token %s (%s) lets in a %s of account %s", t.ID, terminal.Plain(t.Name), t.Role, orDash(terminal.Plain(t.Account)))
 	}
 	switch {
 	case d.Mode == "" && len(d.Rules) == 0:
@@ -186,10 +187,10 @@ func (d *dataContents) print(p *printer) {
 	default:
 		p.linef("stored policy: mode %s, %d rules", orDash(d.Mode), len(d.Rules))
 		for _, r := range d.Rules {
-			p.linef("  %s %s %s", r.Decision, plainText(r.Tool), plainText(r.Match))
+			p.linef("  %s %s %s", r.Decision, terminal.Plain(r.Tool), terminal.Plain(r.Match))
 		}
 	}
 	if d.Problem != "" {
-		p.linef("%s", p.paint(red, "not all of it can be read: "+plainText(d.Problem)))
+		p.linef("%s", p.Paint(terminal.Red, "not all of it can be read: "+terminal.Plain(d.Problem)))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/model/provider/script"
 	"agentd/store"
 	"agentd/store/pebble"
@@ -111,7 +112,7 @@ func (a *app) serverFindings(ctx context.Context, c *config.Config) []finding {
 		found = append(found, fail("server", "remove the file if no server runs", "%v", err))
 	}
 	if running != nil {
-		defer running.close()
+		defer running.Close()
 		return append(found, ok("server", "runs and answers at %s", running.base))
 	}
 	found = append(found, ok("server", "none runs"), listenFinding(ctx, c))
@@ -302,9 +303,9 @@ func reachable(ctx context.Context, address string) error {
 }
 
 func printFindings(p *printer, found []finding) {
-	marks := map[string]string{"ok": p.paint(green, "ok  "), "warn": p.paint(yellow, "warn"), "fail": p.paint(red, "FAIL")}
+	marks := map[string]string{"ok": p.Paint(terminal.Green, "ok  "), "warn": p.Paint(terminal.Yellow, "warn"), "fail": p.Paint(terminal.Red, "FAIL")}
 	for _, f := range found {
-		p.linef("%s  %s: %s", marks[f.Status], f.Check, plainText(f.Detail))
+		p.linef("%s  %s: %s", marks[f.Status], f.Check, terminal.Plain(f.Detail))
 		if f.Advice != "" {
 			p.linef("      %s", f.Advice)
 		}

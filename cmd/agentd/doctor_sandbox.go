@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/sandbox"
 )
 
@@ -79,30 +80,30 @@ func (r *sandboxReport) findings() []finding {
 		return []finding{warn("sandbox", "set sandbox.mode to workspace_write", "switched off: tools may do everything that you may")}
 	case len(r.NotEnforced) > 0:
 		return []finding{warn("sandbox", "see below what tools could do; commands ask for approval where the boundary is missing",
-			"%s is not wholly enforced here: %s", r.Mode, plural(int64(len(r.NotEnforced)), "gap"))}
+			"%s is not wholly enforced here: %s", r.Mode, terminal.Plural(int64(len(r.NotEnforced)), "gap"))}
 	}
 	return []finding{ok("sandbox", "%s with network %s is enforced by this kernel", r.Mode, r.Network)}
 }
 
 func (r *sandboxReport) print(p *printer) {
 	p.linef("")
-	p.linef("%s (%s, uid %d)", p.paint(bold, "What the sandbox enforces here"), r.Kernel, r.UID)
+	p.linef("%s (%s, uid %d)", p.Paint(terminal.Bold, "What the sandbox enforces here"), r.Kernel, r.UID)
 	for _, b := range r.Boundaries {
-		colour := green
+		colour := terminal.Green
 		if b.EnforcedBy == sandbox.None {
-			colour = red
+			colour = terminal.Red
 		}
-		p.linef("  %-11s %s", b.Name, p.paint(colour, b.EnforcedBy))
+		p.linef("  %-11s %s", b.Name, p.Paint(colour, b.EnforcedBy))
 	}
 	for _, n := range r.NotEnforced {
-		p.linef("  %s %s", p.paint(yellow, "not enforced:"), plainText(n))
+		p.linef("  %s %s", p.Paint(terminal.Yellow, "not enforced:"), terminal.Plain(n))
 	}
 	p.linef("")
 	for _, m := range r.Mechanisms {
-		mark := p.paint(green, "yes")
+		mark := p.Paint(terminal.Green, "yes")
 		if !m.Available {
-			mark = p.paint(yellow, "no ")
+			mark = p.Paint(terminal.Yellow, "no ")
 		}
-		p.linef("%s", strings.TrimRight("  "+mark+" "+m.Name+"  "+p.paint(dim, plainText(m.Detail)), " "))
+		p.linef("%s", strings.TrimRight("  "+mark+" "+m.Name+"  "+p.Paint(terminal.Dim, terminal.Plain(m.Detail)), " "))
 	}
 }

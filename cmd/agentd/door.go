@@ -36,9 +36,9 @@ func (s *serving) checkDoor() error {
 		return nil
 	}
 	if !c.Insecure {
-		return usagef("%s can be reached from other machines, and without TLS tokens and facts can be read on the way: set tls.cert and tls.key, or say --insecure", c.Listen)
+		return usagef("%s is reachable from other machines, and without TLS anyone on the network can read tokens and facts; set tls.cert and tls.key, or add --insecure", c.Listen)
 	}
-	s.sayf("agentd: WARNING: %s is served without TLS: whoever can listen on the way reads tokens and facts", c.Listen)
+	s.sayf("agentd: WARNING: %s is served without TLS: anyone on the network can read tokens and facts", c.Listen)
 	s.log.Warn("listening beyond loopback without TLS", "listen", c.Listen)
 	return nil
 }

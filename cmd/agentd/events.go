@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 )
 
@@ -45,7 +46,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err := checkTypes(o.types); err != nil {
 				return err
 			}
-			return a.with(cmd, toLook, func(f facts) error { return a.events(cmd.Context(), f, given[0], o) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.events(cmd.Context(), f, given[0], o) })
 		},
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with new facts as they come")
@@ -53,7 +54,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().Uint64Var(&o.after, "after", 0, "only facts after this sequence")
 	cmd.Flags().BoolVar(&o.ids, "ids", false, "show what each fact is about, for agentd why")
 	cmd.Flags().Uint64Var(&o.last, "last", 0, "only so many of the newest facts, and those that follow")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // checkTypes refuses what no type of event could fit: whoever mistypes one would
@@ -64,30 +65,27 @@ func checkTypes(patterns []string) error {
 			return usagef("--types: %q is not a pattern such as tool.*", p)
 		}
 		if !slices.ContainsFunc(event.Catalog(), func(d event.Def) bool { return wanted(string(d.Type), []string{p}) }) {
-			return usagef("--types: no event type fits %q", p)
+			return usagef("--types: no event type matches %q; see docs/reference/events.md", p)
 		}
 	}
 	return nil
 }
 
-// pageSize is how many facts are read at once.
-const pageSize = 1000
-
-func (a *app) events(ctx context.Context, f facts, sessionID string, o *eventFlags) error {
-	after, err := a.past(ctx, f, sessionID, o)
+func (a *app) events(ctx context.Context, f facts.Source, sessionID string, o *eventFlags) error {
+	after, err := a.showPast(ctx, f, sessionID, o)
 	if err != nil || !o.follow {
 		return err
 	}
-	if !f.live() {
+	if !f.Live() {
 		a.sayf("No server holds the data: there will be no new facts.")
 		return nil
 	}
-	for e, err := range f.follow(ctx, sessionID, after, o.types) {
+	for e, err := range f.Follow(ctx, sessionID, after, followTypes(o.types)) {
 		if ctx.Err() != nil {
 			return nil // it was stopped, as -f always is
 		}
 		if err == nil {
-			err = a.event(e, o)
+			err = a.showEvent(e, o)
 		}
 		if err != nil {
 			return err
@@ -97,26 +95,26 @@ func (a *app) events(ctx context.Context, f facts, sessionID string, o *eventFla
 }
 
 // past shows the facts that are there and returns the last sequence.
-func (a *app) past(ctx context.Context, f facts, sessionID string, o *eventFlags) (uint64, error) {
+func (a *app) showPast(ctx context.Context, f facts.Source, sessionID string, o *eventFlags) (uint64, error) {
 	after := o.after
 	if o.last > 0 {
-		_, last, err := f.page(ctx, sessionID, after, 1)
+		_, last, err := f.Page(ctx, sessionID, after, 1)
 		if err != nil {
 			return 0, err
 		}
 		after = max(after, last-min(last, o.last))
 	}
 	for {
-		page, last, err := f.page(ctx, sessionID, after, pageSize)
+		page, last, err := f.Page(ctx, sessionID, after, facts.PageSize)
 		if err != nil {
 			return 0, err
 		}
 		for _, e := range page {
-			a.sayGap(after, e.sequence)
-			if err := a.event(e, o); err != nil {
+			a.sayGap(after, e.Sequence)
+			if err := a.showEvent(e, o); err != nil {
 				return 0, err
 			}
-			after = e.sequence
+			after = e.Sequence
 		}
 		if len(page) == 0 || after >= last {
 			return after, nil
@@ -132,8 +130,8 @@ func (a *app) sayGap(after, next uint64) {
 }
 
 // event shows one fact if its type is wanted.
-func (a *app) event(e fact, o *eventFlags) error {
-	line, err := parseLine(e.data)
+func (a *app) showEvent(e facts.Fact, o *eventFlags) error {
+	line, err := parseLine(e.Data)
 	if err != nil {
 		return err
 	}
@@ -143,7 +141,7 @@ func (a *app) event(e fact, o *eventFlags) error {
 	line.withID = o.ids
 	p := a.printer()
 	if a.json {
-		p.linef("%s", e.data)
+		p.linef("%s", e.Data)
 	} else {
 		p.linef("%s", line.format(p))
 	}
@@ -187,7 +185,7 @@ func (l *eventLine) about() string {
 func parseLine(data []byte) (*eventLine, error) {
 	l := new(eventLine)
 	if err := json.Unmarshal(data, l); err != nil {
-		return nil, errors.Join(errors.New("a fact can't be read"), err)
+		return nil, fmt.Errorf("read a fact: %w", err)
 	}
 	return l, nil
 }
@@ -201,9 +199,9 @@ func (l *eventLine) format(p *printer) string {
 	if pad := 5 - len(seq); pad > 0 {
 		seq = strings.Repeat(" ", pad) + seq
 	}
-	line := p.paint(dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.paint(l.colour(), kind) + " "
+	line := p.Paint(terminal.Dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.Paint(l.colour(), kind) + " "
 	if l.withID {
-		line += p.paint(dim, fmt.Sprintf("%-32s", plainText(l.about()))) + " "
+		line += p.Paint(terminal.Dim, fmt.Sprintf("%-32s", terminal.Plain(l.about()))) + " "
 	}
 	line += l.summary()
 	return strings.TrimRight(line, " ")
@@ -214,15 +212,15 @@ func (l *eventLine) colour() string {
 	family, rest, _ := strings.Cut(l.Type, ".")
 	switch {
 	case strings.HasSuffix(rest, "failed"), strings.HasSuffix(rest, "lost"), strings.HasSuffix(rest, "violation"), strings.HasSuffix(rest, "error"):
-		return red
+		return terminal.Red
 	case l.Type == "action.required", strings.HasSuffix(rest, "warning"), strings.HasSuffix(rest, "blocked"):
-		return yellow
+		return terminal.Yellow
 	case family == "turn", family == "session":
-		return bold
+		return terminal.Bold
 	case strings.HasSuffix(rest, "delta"):
-		return dim
+		return terminal.Dim
 	}
-	return cyan
+	return terminal.Cyan
 }
 
 // telling are the payload fields that say most, in this order.
@@ -239,18 +237,18 @@ func (l *eventLine) summary() string {
 			parts = append(parts, text)
 		}
 	}
-	return clip(strings.Join(parts, "  "), 120)
+	return terminal.Clip(strings.Join(parts, "  "), 120)
 }
 
 // brief returns a value as a short text.
 func brief(v any) string {
 	switch v := v.(type) {
 	case string:
-		return plainText(v)
+		return terminal.Plain(v)
 	case map[string]any:
 		for _, key := range []string{"message", "text"} {
 			if s, ok := v[key].(string); ok {
-				return plainText(s)
+				return terminal.Plain(s)
 			}
 		}
 	case []any:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/evidence"
 )
 
@@ -28,7 +30,7 @@ type evidenceKey struct {
 }
 
 func (a *app) evidenceKeyCommand() *cobra.Command {
-	return a.where(&cobra.Command{
+	return a.withDataFlags(&cobra.Command{
 		Use:   "key",
 		Short: "Print the id of the key that exports are signed with",
 		Long: `Prints the id of the key with which this runtime signs evidence, replay cases,
@@ -39,19 +41,19 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd evidence key\n  agentd evidence verify --key $(agentd evidence key) evidence.zip",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, toAct, func(f facts) error {
+			return a.withFacts(cmd, toAct, func(f facts.Source) error {
 				key, err := keyOf(cmd.Context(), f)
 				if err != nil {
 					return err
 				}
-				return a.print(key, func(p *printer) { p.linef("%s", plainText(key.KeyID)) })
+				return a.print(key, func(p *printer) { p.linef("%s", terminal.Plain(key.KeyID)) })
 			})
 		},
 	})
 }
 
 // keyOf asks a runtime for its key.
-func keyOf(ctx context.Context, f facts) (*evidenceKey, error) {
+func keyOf(ctx context.Context, f facts.Source) (*evidenceKey, error) {
 	switch f := f.(type) {
 	case *remoteFacts:
 		status, err := f.status(ctx)
@@ -162,14 +164,14 @@ func verifyEvidence(path string, opt evidence.VerifyOptions) (*evidence.Verifica
 
 func printVerification(p *printer, v *evidence.Verification) {
 	if v.Unproven {
-		p.linef("%s", p.paint(red, "not verified: "+plainText(v.Finding.Detail)))
+		p.linef("%s", p.Paint(terminal.Red, "not verified: "+terminal.Plain(v.Finding.Detail)))
 		return
 	}
 	if v.Finding != nil {
-		p.linef("%s", p.paint(red, "changed: "+plainText(v.Finding.String())))
+		p.linef("%s", p.Paint(terminal.Red, "changed: "+terminal.Plain(v.Finding.String())))
 		return
 	}
-	p.linef("%s of session %s: %d facts through %d, chain head %s", plainText(cmp.Or(v.EvidenceID, v.Kind)), plainText(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
+	p.linef("%s of session %s: %d facts through %d, chain head %s", terminal.Plain(cmp.Or(v.EvidenceID, v.Kind)), terminal.Plain(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
 	switch {
 	case v.Format == evidence.ReplayFormat:
 		p.linef("that the facts of a %s are those of the session is attested by the signature alone", v.Kind)
@@ -182,9 +184,9 @@ func printVerification(p *printer, v *evidence.Verification) {
 	}
 	p.linef("signed with the key %s", v.KeyID)
 	if !v.KeyKnown {
-		p.linef("compare that with what \"agentd evidence key\" says at the runtime that exported it, or use --key; the session is of %s", plainText(v.RuntimeID))
+		p.linef("compare that with what \"agentd evidence key\" says at the runtime that exported it, or use --key; the session is of %s", terminal.Plain(v.RuntimeID))
 	}
-	p.linef("%s", p.paint(green, "nothing was changed"))
+	p.linef("%s", p.Paint(terminal.Green, "nothing was changed"))
 }
 
 // errNotEmpty keeps an export from mixing with other files.

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"agentd/event"
+	"agentd/telemetry/otlp/otlptest"
 )
 
 // notRun are examples that need what no test brings; their flags and arguments
@@ -137,7 +138,7 @@ gzip < kept.tar > agentd.tar.gz`)
 	w.server = w.serve(copied)
 	w.names = strings.NewReplacer(
 		"http://127.0.0.1:8700", w.server.url, "127.0.0.1:8700", "127.0.0.1:0",
-		"http://127.0.0.1:4318", newCollector(t, nil).URL, "sha256:…", key,
+		"http://127.0.0.1:4318", otlptest.NewCollector(t, nil).URL, "sha256:…", key,
 		`--input '{"colour":"blue"}' action_01`, `--input '{"colour":"blue"}' `+input,
 		"action_01", action, "action_02", action, "tool_01", tool, "SESSION", "sess_01",
 		"import --data /var/lib/agentd", "import --data ./other", "/var/lib/agentd", "./.agentd",

@@ -15,7 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentd/client"
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/evidence"
 )
@@ -92,15 +93,15 @@ func formatted(p command.Params) (command.Params, string, error) {
 		p, format = &x.ExportReplay, x.format
 	}
 	if format != "agentd" && format != sibling {
-		return nil, "", usagef("--format is agentd or %s, not %q", sibling, format)
+		return nil, "", usagef("unknown format %q for --format; use agentd or %s", format, sibling)
 	}
 	return p, format, nil
 }
 
 // asSibling writes a pack or a case in the shape of the sibling standard.
-func asSibling(ctx context.Context, f facts, p command.Params, ref string, w io.Writer) error {
+func asSibling(ctx context.Context, f facts.Source, p command.Params, ref string, w io.Writer) error {
 	var doc bytes.Buffer
-	if err := copyOutput(ctx, f, ref, &doc); err != nil {
+	if err := facts.CopyContent(ctx, f, ref, &doc); err != nil {
 		return err
 	}
 	if _, ok := p.(*command.ExportReplay); ok {
@@ -111,8 +112,8 @@ func asSibling(ctx context.Context, f facts, p command.Params, ref string, w io.
 
 // siblingTo writes a pack or a case in the sibling's shape to a file; a pack also to
 // an archive or a directory, with that standard's manifest.
-func siblingTo(p command.Params) func(ctx context.Context, f facts, ref, out string) error {
-	return func(ctx context.Context, f facts, ref, out string) error {
+func siblingTo(p command.Params) func(ctx context.Context, f facts.Source, ref, out string) error {
+	return func(ctx context.Context, f facts.Source, ref, out string) error {
 		_, isCase := p.(*command.ExportReplay)
 		if isCase || strings.HasSuffix(out, ".json") {
 			return intoFile(out, func(w io.Writer) error { return asSibling(ctx, f, p, ref, w) })
@@ -164,16 +165,16 @@ func (a *app) exporting(scope *command.ExportScope, p command.Params, forms stri
 	cmd.Args = args(cobra.ExactArgs(1))
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		scope.SessionID = given[0]
-		return a.with(cmd, toAct, func(f facts) error { return a.export(cmd.Context(), f, p, out) })
+		return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.export(cmd.Context(), f, p, out) })
 	}
 	cmd.Flags().StringVar(&scope.ThreadID, "thread", "", "only this thread")
 	cmd.Flags().StringVar(&scope.TurnID, "turn", "", "only this turn")
 	cmd.Flags().StringVar(&scope.TaskID, "task", "", "only this task")
 	cmd.Flags().StringVar(&out, "out", "", "where it goes: "+forms+" (default standard output)")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) export(ctx context.Context, f facts, p command.Params, out string) error {
+func (a *app) export(ctx context.Context, f facts.Source, p command.Params, out string) error {
 	p, format, err := formatted(p)
 	if err != nil {
 		return err
@@ -182,7 +183,7 @@ func (a *app) export(ctx context.Context, f facts, p command.Params, out string)
 		return err
 	}
 	var res command.ExportResult
-	if err := f.do(ctx, p, &res); err != nil {
+	if err := f.Do(ctx, p, &res); err != nil {
 		return err
 	}
 	if out == "" && format == sibling {
@@ -206,61 +207,36 @@ func (a *app) export(ctx context.Context, f facts, p command.Params, out string)
 		return fmt.Errorf("export to %s: %w", out, err)
 	}
 	return a.print(map[string]string{"evidenceId": res.EvidenceID, "ref": res.Ref, "out": out}, func(p *printer) {
-		p.linef("%s is in %s", res.EvidenceID, plainText(out))
+		p.linef("%s is in %s", res.EvidenceID, terminal.Plain(out))
 	})
 }
 
 // showExport writes an export to standard output; a review as Markdown.
-func showExport(ctx context.Context, f facts, p command.Params, ref string, w io.Writer) error {
+func showExport(ctx context.Context, f facts.Source, p command.Params, ref string, w io.Writer) error {
 	if _, ok := p.(*command.ExportReview); ok {
 		return copyReview(ctx, f, ref, ".md", w)
 	}
-	return copyOutput(ctx, f, ref, w)
-}
-
-// openOutput opens what is behind a reference.
-func openOutput(ctx context.Context, f facts, ref string) (io.ReadCloser, error) {
-	switch f := f.(type) {
-	case *remoteFacts:
-		out, err := f.client.Output(ctx, ref, client.Range{})
-		if err != nil {
-			return nil, err
-		}
-		return out.Body, nil
-	case *localFacts:
-		b, _, err := f.runtime.Output(ctx, f.caller, ref)
-		return b, err
-	}
-	return nil, errors.New("outputs can't be read here")
-}
-
-func copyOutput(ctx context.Context, f facts, ref string, w io.Writer) error {
-	r, err := openOutput(ctx, f, ref)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, r)
-	return errors.Join(err, r.Close())
+	return facts.CopyContent(ctx, f, ref, w)
 }
 
 // exportTo writes a pack to a file, or with its contents to an archive or a
 // directory.
-func exportTo(ctx context.Context, f facts, ref, out string) (err error) {
+func exportTo(ctx context.Context, f facts.Source, ref, out string) (err error) {
 	if strings.HasSuffix(out, ".json") {
-		return intoFile(out, func(w io.Writer) error { return copyOutput(ctx, f, ref, w) })
+		return intoFile(out, func(w io.Writer) error { return facts.CopyContent(ctx, f, ref, w) })
 	}
-	open := func(ref string) (io.ReadCloser, error) { return openOutput(ctx, f, ref) }
+	open := func(ref string) (io.ReadCloser, error) { return f.Open(ctx, ref) }
 	return packTo(ctx, f, ref, out, func(pack io.ReadSeeker, to evidence.Bundle) error { return evidence.WriteBundle(pack, open, to) })
 }
 
 // packTo writes what is made of a pack to an archive or a directory.
-func packTo(ctx context.Context, f facts, ref, out string, write func(io.ReadSeeker, evidence.Bundle) error) (err error) {
+func packTo(ctx context.Context, f facts.Source, ref, out string, write func(io.ReadSeeker, evidence.Bundle) error) (err error) {
 	pack, err := os.CreateTemp("", "agentd-export-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, pack.Close(), os.Remove(pack.Name())) }()
-	if err := copyOutput(ctx, f, ref, pack); err != nil {
+	if err := facts.CopyContent(ctx, f, ref, pack); err != nil {
 		return err
 	}
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
@@ -280,22 +256,22 @@ func packTo(ctx context.Context, f facts, ref, out string, write func(io.ReadSee
 }
 
 // caseTo writes a replay case to a file.
-func caseTo(ctx context.Context, f facts, ref, out string) error {
-	return intoFile(out, func(w io.Writer) error { return copyOutput(ctx, f, ref, w) })
+func caseTo(ctx context.Context, f facts.Source, ref, out string) error {
+	return intoFile(out, func(w io.Writer) error { return facts.CopyContent(ctx, f, ref, w) })
 }
 
 // reviewTo writes a review to a file in the form that its name asks for.
-func reviewTo(ctx context.Context, f facts, ref, out string) error {
+func reviewTo(ctx context.Context, f facts.Source, ref, out string) error {
 	return intoFile(out, func(w io.Writer) error { return copyReview(ctx, f, ref, filepath.Ext(out), w) })
 }
 
 // copyReview writes a review in one of its forms.
-func copyReview(ctx context.Context, f facts, ref, form string, w io.Writer) error {
+func copyReview(ctx context.Context, f facts.Source, ref, form string, w io.Writer) error {
 	if form == ".json" {
-		return copyOutput(ctx, f, ref, w)
+		return facts.CopyContent(ctx, f, ref, w)
 	}
 	var raw bytes.Buffer
-	if err := copyOutput(ctx, f, ref, &raw); err != nil {
+	if err := facts.CopyContent(ctx, f, ref, &raw); err != nil {
 		return err
 	}
 	var r evidence.Review

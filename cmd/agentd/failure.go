@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +44,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		}
 	}
 	// An error quotes what was typed or read, which may be a key in the wrong place.
-	said, _ := redact.New(redact.Options{}).Text(describe(err))
+	said, _ := redact.New(redact.Options{}).Text(nameFlag(cmd, err, describe(err)))
 	if a.jsonErrors {
 		// Where standard error can't be written there is nobody to tell.
 		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
@@ -91,6 +92,52 @@ func describe(err error) string {
 		text += "; " + next
 	}
 	return text
+}
+
+// nameFlag has the text of an error name the flag or the argument that the user typed,
+// in place of the parameter that it became. "agentd call" is given parameters.
+func nameFlag(cmd *cobra.Command, err error, text string) string {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Param == "" || cmd == nil || cmd.Name() == "call" {
+		return text
+	}
+	name := typedName(cmd, f.Param)
+	if name == "" {
+		return text
+	}
+	rest, ok := strings.CutPrefix(text, f.Param+": ")
+	if !ok {
+		return text
+	}
+	if strings.HasPrefix(rest, "is ") { // a verb, which continues the name
+		return name + " " + rest
+	}
+	return name + ": " + rest
+}
+
+// typedName returns the flag of a command that sets a parameter, or the argument that
+// does; empty if neither is known.
+func typedName(cmd *cobra.Command, param string) string {
+	param = param[strings.LastIndex(param, ".")+1:]
+	short := strings.TrimSuffix(strings.TrimSuffix(param, "Id"), "Ms")
+	for _, name := range []string{param, short, map[string]string{"permissionMode": "mode", "maxParallel": "parallel"}[param]} {
+		var kebab strings.Builder
+		for _, r := range name {
+			if unicode.IsUpper(r) {
+				kebab.WriteByte('-')
+			}
+			kebab.WriteRune(unicode.ToLower(r))
+		}
+		if name != "" && cmd.Flags().Lookup(kebab.String()) != nil {
+			return "--" + kebab.String()
+		}
+	}
+	for _, arg := range strings.Fields(cmd.Use)[1:] {
+		if arg = strings.Trim(arg, "[]."); arg == strings.ToUpper(short) || arg == "PROMPT" && param == "input" {
+			return arg
+		}
+	}
+	return ""
 }
 
 // cause returns the text of what lies behind a fault. Of a request that failed it

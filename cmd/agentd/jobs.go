@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
 )
@@ -31,24 +33,23 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				return &exitError{exitUsage, err}
 			}
 			if follow && p.SessionID == "" {
-				return usagef("-f follows one session: name it with --session")
+				return usagef("-f follows one session; name it with --session")
 			}
-			return a.with(cmd, toAct, func(f facts) error { return a.jobs(cmd.Context(), f, p, follow) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.jobs(cmd.Context(), f, p, follow) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
 	cmd.Flags().StringVar(&p.Status, "status", "", "only those with that status")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
-	return a.where(cmd)
+	addPageFlags(cmd, &p.Page)
+	return a.withDataFlags(cmd)
 }
 
 // jobChanges are the facts that are lines of a list of jobs; those of single items
 // are too many, and job.progress counts them.
 var jobChanges = []string{"job.created", "job.started", "job.progress", "job.held", "job.completed", "job.failed", "job.cancelled"}
 
-func (a *app) jobs(ctx context.Context, f facts, p *command.ListJobs, follow bool) error {
+func (a *app) jobs(ctx context.Context, f facts.Source, p *command.ListJobs, follow bool) error {
 	if !follow {
 		return a.listJobs(ctx, f, p)
 	}
@@ -58,24 +59,18 @@ func (a *app) jobs(ctx context.Context, f facts, p *command.ListJobs, follow boo
 	})
 }
 
-func (a *app) listJobs(ctx context.Context, f facts, p *command.ListJobs) error {
-	var res command.ListJobsResult
-	if err := f.do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+func (a *app) listJobs(ctx context.Context, f facts.Source, p *command.ListJobs) error {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ListJobsResult) {
 		rows := [][]string{{"JOB", "STATUS", "PROGRESS", "DONE", "FAILED", "CREATED", "TITLE"}}
 		for i := range res.Jobs {
 			j := &res.Jobs[i]
 			rows = append(rows, []string{
 				j.JobID, j.Status, bar(j.Progress, 10), fmt.Sprintf("%d/%d", ended(j.Progress), j.Progress.Total),
-				strconv.FormatInt(j.Progress.Failed, 10), ago(j.CreatedAt), clip(plainText(j.Title), 40),
+				strconv.FormatInt(j.Progress.Failed, 10), ago(j.CreatedAt), terminal.Clip(terminal.Plain(j.Title), 40),
 			})
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -108,12 +103,12 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.JobID = given[0]
-			return a.with(cmd, toAct, func(f facts) error { return a.askJob(cmd, f, p) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.askJob(cmd, f, p) })
 		},
 	}
 	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many items (default 100)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) jobCancelCommand() *cobra.Command {
@@ -126,11 +121,11 @@ func (a *app) jobCancelCommand() *cobra.Command {
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.JobID = given[0]
-			return a.with(cmd, toAct, func(f facts) error { return a.askJob(cmd, f, p) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.askJob(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) jobRetryCommand() *cobra.Command {
@@ -143,22 +138,18 @@ func (a *app) jobRetryCommand() *cobra.Command {
 		Args:    args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.JobID, p.ItemID = given[0], given[1]
-			return a.with(cmd, toAct, func(f facts) error { return a.askJob(cmd, f, p) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.askJob(cmd, f, p) })
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // askJob carries out a command that answers with a job.
-func (a *app) askJob(cmd *cobra.Command, f facts, p command.Params) error {
+func (a *app) askJob(cmd *cobra.Command, f facts.Source, p command.Params) error {
 	if err := p.Validate(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	var res command.JobRecord
-	if err := f.do(cmd.Context(), p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(cmd.Context(), a, f, p, func(out *printer, res *command.JobRecord) {
 		out.linef("%s  %s  %s %d/%d  %d failed", res.JobID, res.Status, bar(res.Progress, 20), ended(res.Progress), res.Progress.Total, res.Progress.Failed)
 		if res.ResultsRef != "" {
 			out.linef("results: %s", res.ResultsRef)
@@ -169,11 +160,9 @@ func (a *app) askJob(cmd *cobra.Command, f facts, p command.Params) error {
 			if x.LastError != nil {
 				why = x.LastError.Message
 			}
-			rows = append(rows, []string{x.ItemID, x.Status, strconv.FormatInt(x.AttemptCount, 10), x.ThreadID, clip(plainText(why), 60)})
+			rows = append(rows, []string{x.ItemID, x.Status, strconv.FormatInt(x.AttemptCount, 10), x.ThreadID, terminal.Clip(terminal.Plain(why), 60)})
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
 )
@@ -48,7 +50,7 @@ Exit codes: 0 all items are done, 1 the job or an item failed, 2 usage.`,
 			if attempts > 1 {
 				p.RetryPolicy = &event.RetryPolicy{MaxAttempts: attempts, BackoffMs: 1000}
 			}
-			return a.with(cmd, toRun, func(f facts) error { return a.runJob(cmd.Context(), f, p) })
+			return a.withFacts(cmd, toRun, func(f facts.Source) error { return a.runJob(cmd.Context(), f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Instruction, "instruction", "", "what is to be done with each item")
@@ -58,7 +60,7 @@ Exit codes: 0 all items are done, 1 the job or an item failed, 2 usage.`,
 	cmd.Flags().Int64Var(&p.MaxRuntimeMs, "max-runtime-ms", 0, "end the job after that time")
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "session of the job; a new one if absent")
 	cmd.Flags().StringVar(&p.Title, "title", "", "title, for people")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // readJob reads the items and the schema of a job.
@@ -138,13 +140,13 @@ func readItem(raw []byte) (command.JobItemInput, error) {
 }
 
 // runJob creates a job and follows it to its end. An interrupt cancels it.
-func (a *app) runJob(ctx context.Context, f facts, p *command.CreateJob) error {
+func (a *app) runJob(ctx context.Context, f facts.Source, p *command.CreateJob) error {
 	var made command.JobResult
-	if err := f.do(ctx, p, &made); err != nil {
+	if err := f.Do(ctx, p, &made); err != nil {
 		return err
 	}
 	var job command.JobRecord
-	if err := f.do(ctx, &command.GetJob{JobID: made.JobID, Page: command.Page{Limit: 1}}, &job); err != nil {
+	if err := f.Do(ctx, &command.GetJob{JobID: made.JobID, Page: command.Page{Limit: 1}}, &job); err != nil {
 		return err
 	}
 	show := &jobShow{a: a, jobID: made.JobID, counts: event.JobCounts{Total: int64(len(p.Items)), Pending: int64(len(p.Items))}, began: time.Now()}
@@ -153,13 +155,13 @@ func (a *app) runJob(ctx context.Context, f facts, p *command.CreateJob) error {
 			return err
 		}
 		end := &command.CancelJob{JobID: made.JobID, Reason: "interrupted at the terminal"}
-		err = f.do(context.WithoutCancel(ctx), end, nil)
+		err = f.Do(context.WithoutCancel(ctx), end, nil)
 		show.finish()
 		a.sayf("%s was cancelled; what is done stays.", made.JobID)
 		return errors.Join(silent(exitFailed), err)
 	}
 	show.finish()
-	if err := f.do(ctx, &command.GetJob{JobID: made.JobID}, &job); err != nil {
+	if err := f.Do(ctx, &command.GetJob{JobID: made.JobID}, &job); err != nil {
 		return err
 	}
 	if a.json {
@@ -191,15 +193,15 @@ const (
 )
 
 // follow shows the job's facts until it ended.
-func (s *jobShow) follow(ctx context.Context, f facts, sessionID string) error {
-	for x, err := range f.follow(ctx, sessionID, 0, []string{"job.*"}) {
+func (s *jobShow) follow(ctx context.Context, f facts.Source, sessionID string) error {
+	for x, err := range f.Follow(ctx, sessionID, 0, followTypes([]string{"job.*"})) {
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(x.data, []byte(`"type":"job.`)) {
+		if !bytes.Contains(x.Data, []byte(`"type":"job.`)) {
 			continue
 		}
-		e, err := event.Decode(x.data)
+		e, err := event.Decode(x.Data)
 		if err != nil {
 			return err
 		}
@@ -254,13 +256,13 @@ func (s *jobShow) fact(e *event.Event) (bool, error) {
 		}
 	}
 	// What was written took the bar's place at a terminal.
-	s.draw(line != nil && isTerminal(s.a.err))
+	s.draw(line != nil && terminal.IsTerminal(s.a.err))
 	return false, nil
 }
 
 // draw shows how far the job is, if it is time to.
 func (s *jobShow) draw(last bool) {
-	live, every := isTerminal(s.a.err), lineEvery
+	live, every := terminal.IsTerminal(s.a.err), lineEvery
 	if live {
 		every = drawEvery
 	}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // logger returns the log of a long-running command and the level that a reload
@@ -12,7 +13,7 @@ func (a *app) logger(c *config.Config) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	setLevel(level, c.Log.Level)
 	opt := &slog.HandlerOptions{Level: level}
-	if c.Log.Format == "text" || (c.Log.Format == "auto" && isTerminal(a.err)) {
+	if c.Log.Format == "text" || (c.Log.Format == "auto" && terminal.IsTerminal(a.err)) {
 		return slog.New(slog.NewTextHandler(a.err, opt)), level
 	}
 	return slog.New(slog.NewJSONHandler(a.err, opt)), level

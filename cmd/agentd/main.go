@@ -27,7 +27,7 @@ import (
 
 func main() {
 	if profile, ok := os.LookupEnv(confineVariable); ok {
-		os.Exit(keep(profile, os.Args[1:], os.Environ()))
+		os.Exit(runConfined(profile, os.Args[1:], os.Environ()))
 	}
 	os.Exit(run())
 }

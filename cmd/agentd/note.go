@@ -13,6 +13,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/datadir"
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // noteFile says, in the directory of this machine, where the server listens.
@@ -130,13 +131,13 @@ func trustedNote(dir string) (*serverNote, error) {
 func (n *serverNote) leadsAway() string {
 	if n.Socket == "" {
 		if !loopbackURL(n.base()) {
-			return fmt.Sprintf("names %s, which is not a loopback address", plainText(n.URL))
+			return fmt.Sprintf("names %s, which is not a loopback address", terminal.Plain(n.URL))
 		}
 		return ""
 	}
 	info, err := os.Lstat(n.Socket)
 	if err == nil && (info.Mode()&fs.ModeSocket == 0 || !datadir.Mine(info)) {
-		return fmt.Sprintf("names the socket %s, which another user made", plainText(n.Socket))
+		return fmt.Sprintf("names the socket %s, which another user made", terminal.Plain(n.Socket))
 	}
 	return "" // where there is none, no one answers
 }

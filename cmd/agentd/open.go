@@ -57,7 +57,7 @@ func keepFromGit(dir string) {
 // the command line doesn't make an empty store.
 func openExisting(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
 	if !c.Database() && !hasStore(c.Data) {
-		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" make one, --data names another place", c.Data)
+		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" create one, and --data names another directory", c.Data)
 	}
 	return openData(ctx, c, "", log)
 }

@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
 	"agentd/internal/yamlbound"
@@ -42,7 +45,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			res := &command.PolicyResult{}
-			if err := a.with(cmd, toAct, func(f facts) error { return f.do(cmd.Context(), p, res) }); err != nil {
+			if err := a.withFacts(cmd, toAct, func(f facts.Source) error { return f.Do(cmd.Context(), p, res) }); err != nil {
 				return err
 			}
 			return a.print(res, func(out *printer) { printPolicy(out, res) })
@@ -50,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "the session; default the workspace of the configuration")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for people")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) policyShowCommand() *cobra.Command {
@@ -74,7 +77,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "the session; default the host's policy")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // policy returns the policy that holds, or would hold if there were a store.
@@ -95,7 +98,7 @@ func (a *app) policy(cmd *cobra.Command, p *command.GetPolicy) (*command.PolicyR
 		return &command.PolicyResult{Mode: c.Permissions.Mode, Rules: rules}, nil
 	}
 	res := &command.PolicyResult{}
-	return res, a.with(cmd, toAct, func(f facts) error { return f.do(cmd.Context(), p, res) })
+	return res, a.withFacts(cmd, toAct, func(f facts.Source) error { return f.Do(cmd.Context(), p, res) })
 }
 
 func configuredRules(rules []config.Rule) []event.PolicyRule {
@@ -118,7 +121,7 @@ func printPolicy(out *printer, res *command.PolicyResult) {
 		if match == "" {
 			match = "-"
 		}
-		rows = append(rows, []string{r.Decision, plainText(r.Tool), plainText(match), originOf(&r), plainText(r.Reason)})
+		rows = append(rows, []string{r.Decision, terminal.Plain(r.Tool), terminal.Plain(match), originOf(&r), terminal.Plain(r.Reason)})
 	}
 	out.table(rows)
 }
@@ -159,24 +162,19 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err != nil {
 				return err
 			}
-			return a.with(cmd, toLook, func(f facts) error {
+			return a.withFacts(cmd, toLook, func(f facts.Source) error {
 				return a.testPolicy(cmd.Context(), f, session, policy, absolute(loaded.Config.Workspace.Root))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only the decisions of one session")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // policyFile is a mode and rules as the configuration has them.
 type policyFile struct {
-	Mode  string `yaml:"mode"`
-	Rules []struct {
-		Decision string `yaml:"decision"`
-		Tool     string `yaml:"tool"`
-		Match    string `yaml:"match"`
-		Reason   string `yaml:"reason"`
-	} `yaml:"rules"`
+	Mode  string        `yaml:"mode"`
+	Rules []config.Rule `yaml:"rules"`
 }
 
 // readPolicy reads a policy from a file. An unknown key is an error.
@@ -200,11 +198,8 @@ func readPolicy(path string) (permission.Policy, error) {
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
 		return permission.Policy{}, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, false))
 	}
-	rules := make([]event.PolicyRule, len(file.Rules))
-	for i, r := range file.Rules {
-		rules[i] = event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
-	}
-	if rules, err = permission.ParseRules("host", rules); err != nil {
+	rules, err := permission.ParseRules("host", configuredRules(file.Rules))
+	if err != nil {
 		return permission.Policy{}, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	if err := checkMode(file.Mode); err != nil {
@@ -217,7 +212,7 @@ func checkMode(mode string) error {
 	if mode == "" || slices.Contains(permission.Modes(), mode) {
 		return nil
 	}
-	return fmt.Errorf("there is no mode %q", mode)
+	return fmt.Errorf("unknown mode %q; use one of %s", mode, strings.Join(permission.Modes(), ", "))
 }
 
 // policyChange is a decision that the new policy makes otherwise.
@@ -243,7 +238,7 @@ type policyReport struct {
 	Skipped []string `json:"skipped"`
 }
 
-func (a *app) testPolicy(ctx context.Context, f facts, session string, policy permission.Policy, root string) error {
+func (a *app) testPolicy(ctx context.Context, f facts.Source, session string, policy permission.Policy, root string) error {
 	sessions := []string{session}
 	if session == "" {
 		var err error
@@ -261,12 +256,12 @@ func (a *app) testPolicy(ctx context.Context, f facts, session string, policy pe
 }
 
 // allSessions returns all sessions, newest first.
-func allSessions(ctx context.Context, f facts) ([]string, error) {
+func allSessions(ctx context.Context, f facts.Source) ([]string, error) {
 	var out []string
 	p := &command.ListSessions{}
 	for {
 		var page command.ListSessionsResult
-		if err := f.do(ctx, p, &page); err != nil {
+		if err := f.Do(ctx, p, &page); err != nil {
 			return nil, err
 		}
 		for _, s := range page.Sessions {
@@ -285,12 +280,12 @@ func (r *policyReport) print(out *printer) {
 		rows := [][]string{{"SESSION", "SEQUENCE", "TOOL", "WHAT", "BEFORE", "AFTER", "BECAUSE"}}
 		for _, c := range r.Changes {
 			rows = append(rows, []string{
-				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, clip(c.What, 48), c.Before, c.After, clip(plainText(c.AfterReason), 80),
+				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, terminal.Clip(c.What, 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.AfterReason), 80),
 			})
 		}
 		out.table(rows)
 		out.linef("")
 	}
-	out.linef("%s in %s: %d would change, %d stay, %d can't be told", plural(int64(r.Same+len(r.Changes)+len(r.Skipped)), "decision"),
-		plural(int64(r.Sessions), "session"), len(r.Changes), r.Same, len(r.Skipped))
+	out.linef("%s in %s: %d would change, %d stay, %d can't be told", terminal.Plural(int64(r.Same+len(r.Changes)+len(r.Skipped)), "decision"),
+		terminal.Plural(int64(r.Sessions), "session"), len(r.Changes), r.Same, len(r.Skipped))
 }

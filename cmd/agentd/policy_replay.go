@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/turntext"
 	"agentd/event"
 	"agentd/permission"
 	"agentd/state"
@@ -29,7 +31,7 @@ type replayer struct {
 }
 
 // replaySession adds the decisions of one session to a report.
-func replaySession(ctx context.Context, f facts, id string, policy permission.Policy, root string, report *policyReport) error {
+func replaySession(ctx context.Context, f facts.Source, id string, policy permission.Policy, root string, report *policyReport) error {
 	r := &replayer{
 		policy: policy, root: root, report: report, id: id, held: true,
 		fold: state.New(id), tools: map[string]event.ToolInfo{}, cwds: map[string]string{},
@@ -37,7 +39,7 @@ func replaySession(ctx context.Context, f facts, id string, policy permission.Po
 	for _, t := range tool.Builtins(&tool.Options{}) {
 		r.tools[t.Info().ToolName] = t.Info()
 	}
-	if err := eachFact(ctx, f, id, r.fact); err != nil {
+	if err := facts.Each(ctx, f, id, r.fact); err != nil {
 		return err
 	}
 	return r.failure
@@ -96,7 +98,7 @@ func (r *replayer) decide(e *event.Event, p *event.PermissionEvaluated) {
 	r.report.Skipped = append(r.report.Skipped, c.Skipped...)
 	for _, x := range c.Changes {
 		r.report.Changes = append(r.report.Changes, policyChange{
-			SessionID: r.id, EventID: e.ID, Sequence: e.Sequence, ToolCallID: e.ToolCallID, ToolName: p.ToolName, What: shortArgs(p.ToolName, p.SafeArgs),
+			SessionID: r.id, EventID: e.ID, Sequence: e.Sequence, ToolCallID: e.ToolCallID, ToolName: p.ToolName, What: turntext.ShortArgs(p.ToolName, p.SafeArgs),
 			Before: x.Before, BeforeReason: x.BeforeReason, After: x.After.Decision, AfterReason: x.After.DecisionReason,
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // print writes an answer: the value with --json, else what text writes.
@@ -32,13 +34,18 @@ func writeJSON(w io.Writer, value any) error {
 // printer writes text for people, with colour where it helps. It keeps the first
 // error for flush.
 type printer struct {
-	w      *bufio.Writer
-	colour bool
-	err    error
+	terminal.Ink
+	w   *bufio.Writer
+	err error
 }
 
 func (a *app) printer() *printer {
-	return &printer{w: bufio.NewWriter(a.out), colour: a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb" && isTerminal(a.out)}
+	return &printer{Ink: a.ink(a.out), w: bufio.NewWriter(a.out)}
+}
+
+// ink says whether a writer takes colour.
+func (a *app) ink(w any) terminal.Ink {
+	return terminal.Ink(a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb" && terminal.IsTerminal(w))
 }
 
 func (p *printer) linef(format string, args ...any) {
@@ -65,45 +72,4 @@ func (p *printer) table(rows [][]string) {
 	if err := tw.Flush(); err != nil && p.err == nil {
 		p.err = err
 	}
-}
-
-// Colours, as SGR codes.
-const (
-	bold   = "1"
-	dim    = "2"
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	cyan   = "36"
-)
-
-// paint returns a text in a colour, or plain where there is none.
-func (p *printer) paint(code, text string) string {
-	if !p.colour || text == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-// plainText makes what others wrote safe to show: it can't move the cursor,
-// change colours or break a line.
-func plainText(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069):
-			return -1
-		}
-		return r
-	}, s)
-}
-
-// clip shortens a text to so many characters.
-func clip(s string, most int) string {
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	return string(r[:most-1]) + "…"
 }

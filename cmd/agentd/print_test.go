@@ -6,24 +6,6 @@ import (
 	"time"
 )
 
-func TestPlainText(t *testing.T) {
-	for in, want := range map[string]string{
-		"hello":                     "hello",
-		"two\nlines\tand\r":         "two lines and ",
-		"\x1b[31mred\x1b[0m":        "[31mred[0m",
-		"bell\x07 csi\u009b1m":      "bell csi1m",
-		"right\u202eto left\u2069.": "rightto left.",
-		"grüße 你好":                  "grüße 你好",
-	} {
-		if got := plainText(in); got != want {
-			t.Errorf("plainText(%q) = %q, want %q", in, got, want)
-		}
-	}
-	if got, want := plainBlock("a\tb\x1b[2J\n\nc"), "a\tb[2J\n\nc"; got != want {
-		t.Errorf("plainBlock = %q, want %q", got, want)
-	}
-}
-
 func TestEventLine(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	data := `{"type":"turn.failed","sequence":7,"timestamp":"` + at.Format(time.RFC3339Nano) + `","payload":{"status":"failed","failureCategory":"internal","error":{"message":"no\u001b[2J luck"}}}`
@@ -52,8 +34,8 @@ func TestEventLine(t *testing.T) {
 			t.Errorf("%s: %q doesn't name %s", c.ids, got, c.want)
 		}
 	}
-	if coloured := line.format(&printer{colour: true}); !strings.Contains(coloured, "\x1b[31mturn.failed") {
-		t.Errorf("a failure isn't red: %q", coloured)
+	if coloured := line.format(&printer{Ink: true}); !strings.Contains(coloured, "\x1b[31mturn.failed") {
+		t.Errorf("a failure isn't terminal.Red: %q", coloured)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 )
 
@@ -35,10 +36,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				return err
 			}
 			p.Objective, p.Start = text, !wait
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.with(cmd, toAct, func(f facts) error { return a.createTask(cmd, f, p) })
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.createTask(cmd, f, p) })
 		},
 	}
 	f := cmd.Flags()
@@ -48,12 +46,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	f.StringVar(&p.ParentTaskID, "parent", "", "the task that it is a part of")
 	f.StringArrayVar(&p.DependsOn, "after", nil, "a task that has to be completed first")
 	f.BoolVar(&wait, "later", false, "don't start it yet")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) createTask(cmd *cobra.Command, f facts, p *command.CreateTask) error {
+func (a *app) createTask(cmd *cobra.Command, f facts.Source, p *command.CreateTask) error {
 	var raw json.RawMessage
-	if err := f.do(cmd.Context(), p, &raw); err != nil {
+	if err := f.Do(cmd.Context(), p, &raw); err != nil {
 		return err
 	}
 	var res command.TaskResult

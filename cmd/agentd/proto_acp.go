@@ -12,6 +12,7 @@ import (
 
 	"agentd/channel/acp"
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -36,14 +37,14 @@ Exit codes: 0 the editor ended it, 1 failed, 2 usage.`,
   agentd acp --config agentd.yaml`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, toRun, func(f facts) error { return a.acp(cmd, f) })
+			return a.withFacts(cmd, toRun, func(f facts.Source) error { return a.acp(cmd, f) })
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // acp serves one editor.
-func (a *app) acp(cmd *cobra.Command, f facts) error {
+func (a *app) acp(cmd *cobra.Command, f facts.Source) error {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return err
@@ -138,10 +139,10 @@ func (m *remoteRuntime) Do(ctx context.Context, _ command.Caller, p command.Para
 
 // Events implements [command.Runtime].
 func (m *remoteRuntime) Events(ctx context.Context, _ command.Caller, sessionID string, after uint64, limit int) ([]command.Delivered, uint64, error) {
-	page, last, err := m.r.page(ctx, sessionID, after, limit)
+	page, last, err := m.r.Page(ctx, sessionID, after, limit)
 	out := make([]command.Delivered, len(page))
 	for i, f := range page {
-		out[i] = command.Delivered{SessionID: sessionID, Sequence: f.sequence, Data: f.data}
+		out[i] = command.Delivered{SessionID: sessionID, Sequence: f.Sequence, Data: f.Data}
 	}
 	return out, last, err
 }
@@ -158,12 +159,12 @@ func (m *remoteRuntime) Oldest(ctx context.Context, c command.Caller, sessionID 
 // Subscribe implements [command.Runtime].
 func (m *remoteRuntime) Subscribe(ctx context.Context, _ command.Caller, sessionID string, after uint64) (command.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &remoteStream{facts: make(chan told, 64), stop: cancel, done: make(chan struct{})}
+	s := &remoteStream{facts: make(chan facts.News, 64), stop: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		for f, err := range m.r.follow(ctx, sessionID, after, nil) {
+		for f, err := range m.r.Follow(ctx, sessionID, after, nil) {
 			select {
-			case s.facts <- told{fact: f, err: err}:
+			case s.facts <- facts.News{Fact: f, Err: err}:
 			case <-ctx.Done():
 				return
 			}
@@ -192,7 +193,7 @@ func (m *remoteRuntime) Output(context.Context, command.Caller, string) (*comman
 // remoteStream is a stream of a server.
 type remoteStream struct {
 	id    string
-	facts chan told
+	facts chan facts.News
 	stop  context.CancelFunc
 	done  chan struct{}
 	ended error
@@ -207,11 +208,11 @@ func (s *remoteStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case t := <-s.facts:
-		if t.err != nil {
-			s.ended = t.err
-			return nil, t.err
+		if t.Err != nil {
+			s.ended = t.Err
+			return nil, t.Err
 		}
-		return []command.Delivered{{SessionID: s.id, Sequence: t.fact.sequence, Data: t.fact.data}}, nil
+		return []command.Delivered{{SessionID: s.id, Sequence: t.Fact.Sequence, Data: t.Fact.Data}}, nil
 	}
 }
 

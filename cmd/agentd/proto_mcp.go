@@ -15,6 +15,7 @@ import (
 
 	"agentd/channel/mcpserver"
 	"agentd/client"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -45,14 +46,16 @@ func (s *serving) mcpMount(rt command.Runtime) server.Mount {
 }
 
 func (s *serving) mcpServer(rt command.Runtime) *mcpserver.Server {
-	m, err := mcpserver.New(mcpserver.Options{
-		Runtime: rt, Schema: gen.Schema, Version: s.version, Logger: s.log, Fixtures: s.fixtures,
+	o := mcpserver.Options{
+		Runtime: rt, Schema: gen.Schema, Version: s.version, Logger: s.log,
 		Identify: func(r *http.Request) (mcpserver.Identity, bool) {
 			caller, known := server.CallerFrom(r.Context())
 			role, ok := server.RoleFrom(r.Context())
 			return mcpserver.Identity{Caller: caller, Role: role, Elsewhere: elsewhere(r.Context())}, known && ok
 		},
-	})
+	}
+	s.fixtures.addToMCP(&o)
+	m, err := mcpserver.New(o)
 	if err != nil {
 		panic(err) // the schemas are part of the program
 	}
@@ -68,7 +71,7 @@ func elsewhere(request context.Context) func(context.Context, command.Params, er
 
 func (a *app) mcpCommand() *cobra.Command {
 	var tools string
-	var fixtures bool
+	var fixtures fixtureFlags
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Be an MCP server over standard input and output",
@@ -95,21 +98,22 @@ Exit codes: 0 the client ended it, 1 failed, 2 usage.`,
 			if err != nil {
 				return usagef("--tools: %w", err)
 			}
-			return a.with(cmd, toServe, func(f facts) error { return a.mcp(cmd, f, globs, fixtures) })
+			return a.withFacts(cmd, toServe, func(f facts.Source) error { return a.mcp(cmd, f, globs, &fixtures) })
 		},
 	}
 	cmd.Flags().StringVar(&tools, "tools", "", "show only these tools, such as run_turn,list_*")
-	cmd.Flags().BoolVar(&fixtures, "fixtures", false, "add what the conformance suites of protocols expect; for tests of agentd")
-	return a.where(cmd)
+	fixtures.addFlag(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // mcp serves one client.
-func (a *app) mcp(cmd *cobra.Command, f facts, tools []string, fixtures bool) error {
+func (a *app) mcp(cmd *cobra.Command, f facts.Source, tools []string, fixtures *fixtureFlags) error {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return err
 	}
-	opt := mcpserver.Options{Schema: gen.Schema, Version: a.version, Logger: a.quiet(loaded.Config, cmd.Flags().Changed("log-level")), Fixtures: fixtures}
+	opt := mcpserver.Options{Schema: gen.Schema, Version: a.version, Logger: a.quiet(loaded.Config, cmd.Flags().Changed("log-level"))}
+	fixtures.addToMCP(&opt)
 	id := mcpserver.Identity{Caller: command.Local(), Role: command.RoleAdmin, Tools: tools}
 	id.Caller.Actor = event.Actor{Kind: "channel", ID: "mcp"}
 	if r, remote := f.(*remoteFacts); remote {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/quota"
 )
@@ -24,22 +26,15 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd quotas\n  agentd quotas --account acme --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.with(cmd, toLook, func(f facts) error { return a.showQuotas(cmd, f, p) })
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.showQuotas(cmd, f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Account, "account", "", "only this account")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) showQuotas(cmd *cobra.Command, f facts, p *command.GetQuotas) error {
-	var res command.GetQuotasResult
-	if err := f.do(cmd.Context(), p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+func (a *app) showQuotas(cmd *cobra.Command, f facts.Source, p *command.GetQuotas) error {
+	return showResult(cmd.Context(), a, f, p, func(out *printer, res *command.GetQuotasResult) {
 		rows := [][]string{{"ACCOUNT", "QUOTA", "LIMIT", "USED"}}
 		for _, q := range res.Quotas {
 			account, limit := q.Account, "unlimited"
@@ -49,7 +44,7 @@ func (a *app) showQuotas(cmd *cobra.Command, f facts, p *command.GetQuotas) erro
 			if q.Limit != nil {
 				limit = quotaNumber(q.Quota, *q.Limit)
 			}
-			rows = append(rows, []string{plainText(account), q.Quota, limit, quotaNumber(q.Quota, q.Used)})
+			rows = append(rows, []string{terminal.Plain(account), q.Quota, limit, quotaNumber(q.Quota, q.Used)})
 		}
 		out.table(rows)
 	})

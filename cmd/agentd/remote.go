@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"agentd/client"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/internal/wire"
@@ -87,29 +88,33 @@ func certSum(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (r *remoteFacts) live() bool { return true }
+func (*remoteFacts) Live() bool { return true }
 
-func (r *remoteFacts) content(ctx context.Context, ref string, most int64) ([]byte, error) {
+func (*remoteFacts) Remote() bool { return true }
+
+// TakeUp implements [facts.Source]: the server did it when it started.
+func (*remoteFacts) TakeUp(context.Context, string) error { return nil }
+
+func (r *remoteFacts) Open(ctx context.Context, ref string) (io.ReadCloser, error) {
 	out, err := r.client.Output(ctx, ref, client.Range{})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = out.Body.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(out.Body, most))
+	return out.Body, nil
 }
 
-func (r *remoteFacts) do(ctx context.Context, p command.Params, result any) error {
+func (r *remoteFacts) Do(ctx context.Context, p command.Params, result any) error {
 	return r.client.Do(ctx, p, result)
 }
 
-func (r *remoteFacts) page(ctx context.Context, sessionID string, after uint64, limit int) ([]fact, uint64, error) {
+func (r *remoteFacts) Page(ctx context.Context, sessionID string, after uint64, limit int) ([]facts.Fact, uint64, error) {
 	page, err := r.client.Events(ctx, sessionID, after, limit)
 	if err != nil {
 		return nil, 0, err
 	}
-	out := make([]fact, len(page.Events))
+	out := make([]facts.Fact, len(page.Events))
 	for i, e := range page.Events {
-		out[i] = fact{e.Sequence, e.Data}
+		out[i] = facts.Fact{Sequence: e.Sequence, Data: e.Data}
 	}
 	return out, page.LastSequence, nil
 }
@@ -118,20 +123,28 @@ func (r *remoteFacts) page(ctx context.Context, sessionID string, after uint64, 
 // restarts is waited for, one that is gone is given up.
 const followRetries = 20
 
-func (r *remoteFacts) follow(ctx context.Context, sessionID string, after uint64, types []string) iter.Seq2[fact, error] {
-	return func(yield func(fact, error) bool) {
-		for e, err := range r.client.Follow(ctx, sessionID, after, &client.FollowOptions{Types: types, Retries: followRetries}) {
+// followTypes follows facts of some types; all if there are none.
+func followTypes(types []string) *client.FollowOptions {
+	return &client.FollowOptions{Types: types, Retries: followRetries}
+}
+
+func (r *remoteFacts) Follow(ctx context.Context, sessionID string, after uint64, o *client.FollowOptions) iter.Seq2[facts.Fact, error] {
+	if o == nil {
+		o = followTypes(nil)
+	}
+	return func(yield func(facts.Fact, error) bool) {
+		for e, err := range r.client.Follow(ctx, sessionID, after, o) {
 			if err == nil && e.Frame != "" {
 				continue // a repair of the stream; the facts that follow have their numbers
 			}
-			if !yield(fact{e.Sequence, e.Data}, err) {
+			if !yield(facts.Fact{Sequence: e.Sequence, Data: e.Data}, err) {
 				return
 			}
 		}
 	}
 }
 
-func (r *remoteFacts) close() error {
+func (r *remoteFacts) Close() error {
 	r.client.Close()
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/evidence"
 	"agentd/replay"
@@ -73,13 +75,13 @@ difference is printed), the case was changed or can't be read, 2 usage.`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if (all == "") == (len(given) == 0) {
-				return usagef("either a file or --all SESSION is needed")
+				return usagef("give a FILE, or --all with a SESSION")
 			}
 			if err := w.prepare(a, cmd); err != nil {
 				return err
 			}
 			if all != "" {
-				return a.with(cmd, toAct, func(f facts) error {
+				return a.withFacts(cmd, toAct, func(f facts.Source) error {
 					data, err := exportedCase(cmd.Context(), f, command.ExportScope{SessionID: all})
 					if err != nil {
 						return err
@@ -99,7 +101,7 @@ difference is printed), the case was changed or can't be read, 2 usage.`,
 	cmd.Flags().BoolVar(&w.live, "live", false, "ask the models and run the tools for real")
 	cmd.Flags().StringArrayVar(&w.changes, "with", nil, "try model=…, policy=FILE, mode=…, steps=N or models=…; can be repeated")
 	cmd.Flags().StringVar(&w.workspace, "workspace", "", "with --live: run the tools here instead of in a copy")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // readCase reads a case; what is something else is said to be.
@@ -115,18 +117,12 @@ func readCase(path string) ([]byte, error) {
 }
 
 // exportedCase exports a scope as a case.
-func exportedCase(ctx context.Context, f facts, scope command.ExportScope) ([]byte, error) {
+func exportedCase(ctx context.Context, f facts.Source, scope command.ExportScope) ([]byte, error) {
 	var res command.ExportResult
-	if err := f.do(ctx, &command.ExportReplay{ExportScope: scope}, &res); err != nil {
+	if err := f.Do(ctx, &command.ExportReplay{ExportScope: scope}, &res); err != nil {
 		return nil, err
 	}
-	return outputOf(ctx, f, res.Ref)
-}
-
-func outputOf(ctx context.Context, f facts, ref string) ([]byte, error) {
-	var b bytes.Buffer
-	err := copyOutput(ctx, f, ref, &b)
-	return b.Bytes(), err
+	return facts.ReadContent(ctx, f, res.Ref, 0)
 }
 
 // replay decides again what a case says, or runs it, and prints what came out.
@@ -207,9 +203,9 @@ func caseIntegrity(data []byte, c *evidence.Case) (integrity, finding string) {
 }
 
 func printReplay(p *printer, r *replayResult) {
-	of := plainText(r.Scope.SessionID)
+	of := terminal.Plain(r.Scope.SessionID)
 	if r.Scope.TurnID != "" {
-		of += " " + plainText(r.Scope.TurnID)
+		of += " " + terminal.Plain(r.Scope.TurnID)
 	}
 	switch {
 	case r.Kind == replayPolicy:
@@ -217,18 +213,18 @@ func printReplay(p *printer, r *replayResult) {
 	case r.Kind == replayLive:
 		printOutcomes(p, of, r)
 	case r.Difference == nil:
-		p.linef("%s %s: %s, %s", p.paint(green, "same"), of, plural(int64(r.Turns), "turn"), plural(int64(r.Facts), "fact"))
+		p.linef("%s %s: %s, %s", p.Paint(terminal.Green, "same"), of, terminal.Plural(int64(r.Turns), "turn"), terminal.Plural(int64(r.Facts), "fact"))
 	default:
-		p.linef("%s %s: %s", p.paint(red, "different"), of, plainText(r.Difference.Says))
+		p.linef("%s %s: %s", p.Paint(terminal.Red, "different"), of, terminal.Plain(r.Difference.Says))
 	}
 	switch {
 	case r.Integrity == "verified":
 	case r.Edited:
-		p.linef("  the case is not as it was exported (%s): this is what would be decided if it had been so", plainText(r.Finding))
+		p.linef("  the case is not as it was exported (%s): this is what would be decided if it had been so", terminal.Plain(r.Finding))
 	default:
-		p.linef("  the case is not as it was exported: %s; --edited takes it as a what-if", plainText(r.Finding))
+		p.linef("  the case is not as it was exported: %s; --edited takes it as a what-if", terminal.Plain(r.Finding))
 	}
 	for _, l := range r.Limits {
-		p.linef("  not every decision could be made again: %s", plainText(l))
+		p.linef("  not every decision could be made again: %s", terminal.Plain(l))
 	}
 }

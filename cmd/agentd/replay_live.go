@@ -16,6 +16,7 @@ import (
 
 	"agentd"
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/evidence"
 	"agentd/loop"
 	"agentd/model"
@@ -62,7 +63,7 @@ func (w *whatIf) prepare(a *app, cmd *cobra.Command) error {
 	for _, c := range w.changes {
 		name, value, ok := strings.Cut(c, "=")
 		if !ok || value == "" {
-			return usagef("--with needs model=…, policy=FILE or mode=…, not %q", c)
+			return usagef("--with: %q is not of the form NAME=VALUE, such as mode=auto", c)
 		}
 		if err := w.change(name, value); err != nil {
 			return err
@@ -99,7 +100,7 @@ func (w *whatIf) change(name, value string) error {
 	case "steps":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 1 {
-			return usagef("--with steps=N needs a number from 1 on, not %q", value)
+			return usagef("--with steps=%q: use a whole number from 1", value)
 		}
 		w.steps = n
 		return nil
@@ -118,7 +119,7 @@ func (w *whatIf) change(name, value string) error {
 		}
 		return nil
 	}
-	return usagef("--with knows model, policy and mode, steps and models, not %q", name)
+	return usagef("unknown setting %q for --with; use model, policy, mode, steps or models", name)
 }
 
 func (w *whatIf) policy() *loop.HostPolicy {
@@ -295,22 +296,22 @@ func (c *treeCopy) file(path, to string, d fs.DirEntry) (err error) {
 // printDecisions lists the decisions that another policy changes.
 func printDecisions(p *printer, of string, r *replayResult) {
 	if len(r.Decisions) == 0 {
-		p.linef("%s %s: no decision would be another one", p.paint(green, "same"), of)
+		p.linef("%s %s: no decision would be another one", p.Paint(terminal.Green, "same"), of)
 		return
 	}
-	p.linef("%s %s: %s", p.paint(yellow, "changed"), of, plural(int64(len(r.Decisions)), "decision"))
+	p.linef("%s %s: %s", p.Paint(terminal.Yellow, "changed"), of, terminal.Plural(int64(len(r.Decisions)), "decision"))
 	for _, d := range r.Decisions {
-		p.linef("  %s", plainText(d.Says))
+		p.linef("  %s", terminal.Plain(d.Says))
 	}
 }
 
 // printOutcomes lists what the turns of a live replay came to.
 func printOutcomes(p *printer, of string, r *replayResult) {
 	for _, d := range r.Outcomes {
-		word := p.paint(green, "same")
+		word := p.Paint(terminal.Green, "same")
 		if !d.Same {
-			word = p.paint(red, "different")
+			word = p.Paint(terminal.Red, "different")
 		}
-		p.linef("%s %s turn %d: %s", word, of, d.Expected.Turn, plainText(d.Says))
+		p.linef("%s %s turn %d: %s", word, of, d.Expected.Turn, terminal.Plain(d.Says))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/session"
 	"agentd/store/pebble"
 )
@@ -127,7 +128,7 @@ func verifyRestored(ctx context.Context, dir string) (*session.Report, error) {
 	if len(report.Problems) > 0 {
 		var all []string
 		for _, p := range report.Problems {
-			all = append(all, plainText(p.String()))
+			all = append(all, terminal.Plain(p.String()))
 		}
 		return nil, fmt.Errorf("the backup's facts don't fit together:\n%s", strings.Join(all, "\n"))
 	}

@@ -43,9 +43,9 @@ error is one JSON object on standard error.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
-	a.add(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
-	a.add(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
-	a.add(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
+	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
+	a.addGroup(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
+	a.addGroup(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
@@ -53,8 +53,8 @@ error is one JSON object on standard error.`,
 	return root
 }
 
-// add puts commands into a group of the help.
-func (a *app) add(root *cobra.Command, group string, cmds ...*cobra.Command) {
+// addGroup puts commands into a group of the help.
+func (a *app) addGroup(root *cobra.Command, group string, cmds ...*cobra.Command) {
 	for _, c := range cmds {
 		c.GroupID = group
 		root.AddCommand(c)
@@ -106,7 +106,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		want := argumentsOf(cmd.Use)
 		switch {
 		case len(want) == 0:
-			return usagef("%s takes no argument such as %q", cmd.CommandPath(), given[0])
+			return usagef("unexpected argument %q: %s takes none", given[0], cmd.CommandPath())
 		case len(given) < len(want):
 			return usagef("%s is missing: %s %s", want[len(given)], cmd.CommandPath(), strings.Join(want, " "))
 		}
@@ -129,8 +129,8 @@ func argumentsOf(use string) []string {
 	return names
 }
 
-// where adds the flags that say which facts a command is about.
-func (a *app) where(cmd *cobra.Command) *cobra.Command {
+// withDataFlags adds the flags that say which facts a command is about.
+func (a *app) withDataFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.server, "server", "", "address of a server, such as http://127.0.0.1:8700; default: the server that holds the data directory")
 	return a.settings(cmd, "data", "stateDir")
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
 )
@@ -49,14 +51,14 @@ that nobody can answer here ("agentd actions" lists it).`,
 		Args: args(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.run(cmd, given, o) },
 	}
-	o.add(cmd)
+	o.addFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&o.last, "continue", false, "go on with the last session")
 	f.StringVar(&o.cwd, "cwd", "", "the folder to work in, within the workspace")
 	f.StringVar(&o.schema, "schema", "", "file with a JSON Schema that the final answer satisfies; standard output is then that JSON")
 	f.BoolVar(&o.wait, "wait", false, "wait for others to answer what can't be asked here")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say on standard error what is done, also where that isn't a terminal")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
@@ -69,9 +71,9 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 		return err
 	}
 	d := a.dialogue(used)
-	err = a.with(cmd, toRun, func(f facts) error {
+	err = a.withFacts(cmd, toRun, func(f facts.Source) error {
 		if o.last {
-			if p.SessionID, err = lastSession(cmd.Context(), f); err != nil {
+			if p.SessionID, err = facts.LastSession(cmd.Context(), f); err != nil {
 				return err
 			}
 		}
@@ -79,7 +81,7 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 		if err != nil {
 			return err
 		}
-		return a.turn(cmd.Context(), f, p, d, o, seen)
+		return a.runTurn(cmd.Context(), f, p, d, o, seen)
 	})
 	return errors.Join(err, d.close())
 }
@@ -129,13 +131,13 @@ func (a *app) promptText(ctx context.Context, given []string) (text string, used
 		words = append(words, g)
 	}
 	if len(words) > 1 {
-		return "", false, usagef("one prompt is taken, not %d; put it in quotes", len(words))
+		return "", false, usagef("there are %d arguments, but only one PROMPT; put it in quotes", len(words))
 	}
-	if len(words) == 0 && !wait && (a.in == nil || isTerminal(a.in)) {
-		return "", false, usagef("there is no prompt")
+	if len(words) == 0 && !wait && (a.in == nil || terminal.IsTerminal(a.in)) {
+		return "", false, usagef("PROMPT is missing; give it as an argument or on standard input")
 	}
 	piped := ""
-	if wait || !isTerminal(a.in) {
+	if wait || !terminal.IsTerminal(a.in) {
 		if piped, err = a.piped(ctx, wait || len(words) == 0); err != nil {
 			return "", false, err
 		}
@@ -144,7 +146,7 @@ func (a *app) promptText(ctx context.Context, given []string) (text string, used
 	piped = strings.TrimRight(piped, "\n")
 	if len(words) == 0 {
 		if piped == "" {
-			return "", false, usagef("there is no prompt")
+			return "", false, usagef("PROMPT is missing; give it as an argument or on standard input")
 		}
 		return piped, true, nil
 	}

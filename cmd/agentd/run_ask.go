@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // dialogue is where a person answers, line by line. Nil is nobody.
@@ -34,10 +36,10 @@ func (a *app) dialogue(inputUsed bool) *dialogue {
 		return nil
 	}
 	d := &dialogue{lines: make(chan typed, 1)}
-	seen := isTerminal(a.err) || isTerminal(a.out)
-	if isTerminal(a.in) && !inputUsed {
+	seen := terminal.IsTerminal(a.err) || terminal.IsTerminal(a.out)
+	if terminal.IsTerminal(a.in) && !inputUsed {
 		d.in, d.out = bufio.NewReader(a.in), a.err
-		if isTerminal(a.out) {
+		if terminal.IsTerminal(a.out) {
 			d.out = a.out
 		}
 		if seen {

@@ -208,7 +208,7 @@ func TestContinueAsksForTheTurnBefore(t *testing.T) {
 	if code := c.end(); code != 0 || !exists(filepath.Join(dir, "ws", "c")) {
 		t.Errorf("exit code %d", code)
 	}
-	if strings.Contains(c.screen.text(), "begun") {
+	if strings.Contains(c.screen.Text(), "begun") {
 		t.Error("what the turn before says is shown")
 	}
 }

@@ -11,12 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"agentd/event"
-	"agentd/fault"
 )
 
 func TestRunAtATerminal(t *testing.T) {
@@ -34,7 +28,7 @@ func TestRunAtATerminal(t *testing.T) {
 	if code := c.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	text := c.screen.text()
+	text := c.screen.Text()
 	for _, want := range []string{"  The user wants a build.\n", "\nI will build it.\n", "✓ shell echo made", "  │ it is made\n", "  + out.txt\n", "\nDone\n\nIt is built.\n", "tokens · $"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q isn't seen", want)
@@ -52,7 +46,7 @@ func TestRunIsDenied(t *testing.T) {
 	c.typing("n not on a Friday\r")
 	c.see("2 steps")
 	c.end()
-	if text := c.screen.text(); !strings.Contains(text, "✗ shell") || !strings.Contains(text, "not on a Friday") || exists(filepath.Join(dir, "ws", "out.txt")) {
+	if text := c.screen.Text(); !strings.Contains(text, "✗ shell") || !strings.Contains(text, "not on a Friday") || exists(filepath.Join(dir, "ws", "out.txt")) {
 		t.Error("the call wasn't denied with its reason")
 	}
 }
@@ -158,7 +152,7 @@ func TestUndoInterrupted(t *testing.T) {
 }
 
 func TestRunChoosesAmongValues(t *testing.T) {
-	dir := play(t, "answers:\n  - ask: {prompt: Which colour?, schema: {enum: [red, blue]}}\n  - text: fine\n")
+	dir := play(t, "answers:\n  - ask: {prompt: Which colour?, schema: {enum: [terminal.Red, blue]}}\n  - text: fine\n")
 	c := atTerminal(t, 80, 24, playing(t, dir, "run", "--json=false", "hello"))
 	c.see("? Which colour?")
 	c.see("  2 blue")
@@ -404,91 +398,4 @@ func TestEventsFollowNamedServer(t *testing.T) {
 	}
 	p.stop(syscall.SIGTERM)
 	other.stop(syscall.SIGTERM)
-}
-
-func TestQuestionParse(t *testing.T) {
-	approval := &question{id: "action_1", required: &event.ActionRequired{ToolName: "shell", Decisions: []string{"allow", "deny", "cancel"}}}
-	for line, want := range map[string]string{
-		"y": "allow//", "YES": "allow//", " a ": "allow/session/", "n": "deny//", "no because I say so": "deny//because I say so",
-		"/cancel": "cancel//",
-		"":        "answer y, a or n", "yes please": "answer y, a or n", "a bit": "answer y, a or n", "sure": "answer y, a or n",
-	} {
-		r, wrong := approval.parse(line)
-		got := wrong
-		if wrong == "" {
-			got = r.Decision + "/" + r.Scope + "/" + r.Reason
-		}
-		if got != want {
-			t.Errorf("%q is %q, want %q", line, got, want)
-		}
-	}
-	plan := &question{id: "action_1", required: &event.ActionRequired{ActionType: "plan_approval", ToolName: "present_plan", Decisions: []string{"allow", "deny", "cancel"}}}
-	const again = "answer y, a, a permission mode, or n with what to change"
-	for line, want := range map[string]string{
-		"y": `allow {"permissionMode":"default"} `, "a": `allow {"permissionMode":"auto"} `, "bypass": `allow {"permissionMode":"bypass"} `,
-		"n": "deny  ", "no a test is missing": "deny  a test is missing", "/cancel": "cancel  ",
-		"plan": again, "": again, "yes but": again, "sure": again,
-	} {
-		r, wrong := plan.parse(line)
-		got := wrong
-		if wrong == "" {
-			got = r.Decision + " " + string(r.Payload) + " " + r.Reason
-		}
-		if got != want {
-			t.Errorf("to a plan %q is %q, want %q", line, got, want)
-		}
-	}
-	for _, tt := range []struct{ schema, line, want string }{
-		{"", "blue", `"blue"`},
-		{"", `{"a":1}`, `{"a":1}`},
-		{`{"type":"string"}`, "5", `"5"`},
-		{`{"type":"integer"}`, "5", `5`},
-		{`{"enum":["red","blue"]}`, "2", `"blue"`},
-		{`{"enum":["red","blue"]}`, "RED", `"red"`},
-		{`{"enum":["red","blue"]}`, "green", "choose 1 to 2"},
-		{`{"enum":[1,2,3]}`, "2", `2`},
-		{`{"type":"boolean"}`, "true", `true`},
-		{`{"type":"boolean"}`, "2", `false`},
-	} {
-		q := &question{id: "action_1", required: &event.ActionRequired{Decisions: []string{"submit", "cancel"}, Schema: event.Raw(tt.schema)}}
-		r, wrong := q.parse(tt.line)
-		got := wrong
-		if wrong == "" {
-			got = string(r.Payload)
-		}
-		if got != tt.want {
-			t.Errorf("%s: %q is %s, want %s", tt.schema, tt.line, got, tt.want)
-		}
-	}
-}
-
-func TestShortTexts(t *testing.T) {
-	got := []string{
-		took(12), took(1234), took(61_000), took(3_600_000),
-		money(0), money(0.00001), money(0.0123), money(1.5),
-		count(12), count(12_345), count(2_000_000),
-		plural(1, "turn"), plural(0, "turn"),
-		shortArgs("shell", event.Raw(`{"command":"ls\n-l\u001b[2J"}`)), shortArgs("read_file", event.Raw(`{"path":"a"}`)),
-		shortArgs("mcp__x__y", event.Raw(`{"a":1}`)), shortArgs("mcp__x__y", event.Raw(`{}`)), shortArgs("x", event.Raw(`not json`)),
-		elapsed(time.Unix(10, 0), time.Unix(5, 0)), elapsed(time.Unix(10, 0), time.Unix(9, 0)),
-	}
-	want := []string{
-		"12ms", "1.2s", "1m1s", "1h0m0s",
-		"$0", "<$0.0001", "$0.0123", "$1.50",
-		"12", "12.3k", "2.00M",
-		"1 turn", "0 turns",
-		"ls -l[2J", "a",
-		`{"a":1}`, "", "not json",
-		" 5s", "",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestGoesOn(t *testing.T) {
-	remote := &remoteFacts{}
-	if !goesOn(remote, fault.New(fault.Unavailable, "x")) || goesOn(remote, fault.New(fault.Unauthenticated, "x")) || goesOn(&localFacts{}, fault.New(fault.Unavailable, "x")) {
-		t.Error("the wrong failures are tried again")
-	}
 }

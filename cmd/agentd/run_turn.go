@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/charmbracelet/x/term"
-
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -22,19 +24,21 @@ import (
 // runner follows one turn to its end.
 type runner struct {
 	*app
-	facts             facts
-	view              *view
+	source            facts.Source
+	view              *turntext.View
 	sessionID, turnID string
 	threadID          string
 	flags             *runFlags
 	ask               *dialogue
-	questions         asked
+	questions         turntext.Questions
 	// asking is the question that was put; held are the facts that came since.
-	asking *question
+	asking *turntext.Question
 	held   []*event.Event
 	// structured says that the answer is the JSON at the end.
 	structured  bool
 	interrupted bool
+	// writeErr is why a fact could not be written.
+	writeErr error
 	// broken says that nobody reads the answer any more.
 	broken  error
 	lost    bool
@@ -46,18 +50,18 @@ type runner struct {
 	before bool
 }
 
-// turn submits a turn and follows it to its end. Seen is the last fact of the
+// runTurn submits a turn and follows it to its end. Seen is the last fact of the
 // session that was looked at, if this process answers for the turn before.
-func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, d *dialogue, o *runFlags, seen uint64) error {
+func (a *app) runTurn(ctx context.Context, f facts.Source, p *command.SubmitTurn, d *dialogue, o *runFlags, seen uint64) error {
 	var res command.SubmitTurnResult
-	if err := f.do(ctx, p, &res); err != nil {
+	if err := f.Do(ctx, p, &res); err != nil {
 		if fault.KindOf(err) == fault.InvalidParams { // no turn began: a flag names what isn't there
 			return &exitError{exitUsage, err}
 		}
 		return err
 	}
 	r := &runner{
-		app: a, facts: f, flags: o, ask: d, sessionID: res.SessionID, turnID: res.TurnID, threadID: res.ThreadID, waiting: map[string]bool{},
+		app: a, source: f, flags: o, ask: d, sessionID: res.SessionID, turnID: res.TurnID, threadID: res.ThreadID, waiting: map[string]bool{},
 		structured: p.Options != nil && len(p.Options.OutputSchema) > 0,
 	}
 	r.view = a.turnView(o, r.structured)
@@ -69,57 +73,44 @@ func (a *app) turn(ctx context.Context, f facts, p *command.SubmitTurn, d *dialo
 	if seen > 0 {
 		after, r.before = min(after, seen), true
 	}
-	w := startFollowing(ctx, f, res.SessionID, after)
-	defer w.stop()
+	w := facts.StartFollower(ctx, f, res.SessionID, after)
+	defer w.Stop()
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE) // a pipe that nobody reads is an error, not the end
 	defer signal.Stop(pipe)
 	err := r.loop(ctx, w)
-	r.view.rest()
-	r.view.refresh()
+	r.view.Rest()
+	r.view.Refresh()
 	return err
 }
 
 // turnView chooses what is shown where.
-func (a *app) turnView(o *runFlags, structured bool) *view {
-	v := &view{ink: a.ink(a.out), answer: a.out}
+func (a *app) turnView(o *runFlags, structured bool) *turntext.View {
+	v := &turntext.View{Ink: a.ink(a.out), Answer: a.out}
 	if structured {
-		v.answer = io.Discard
+		v.Answer = io.Discard
 	}
 	out, isFile := a.out.(*os.File)
 	switch {
 	case a.json:
-		v.answer, v.stage = io.Discard, &lineStage{}
-	case isTerminal(a.out) && isFile && a.env["TERM"] != "dumb":
-		v.stage = newScreen(out)
+		v.Answer, v.Stage = io.Discard, &turntext.LineStage{}
+	case terminal.IsTerminal(a.out) && isFile && a.env["TERM"] != "dumb":
+		v.Stage = turntext.NewScreen(out)
 		if !structured {
-			v.answer = nil
+			v.Answer = nil
 		}
-	case isTerminal(a.out):
-		v.stage = &lineStage{a.out}
-	case isTerminal(a.err) || o.verbose:
-		v.ink, v.stage = a.ink(a.err), &lineStage{a.err}
+	case terminal.IsTerminal(a.out):
+		v.Stage = &turntext.LineStage{W: a.out}
+	case terminal.IsTerminal(a.err) || o.verbose:
+		v.Ink, v.Stage = a.ink(a.err), &turntext.LineStage{W: a.err}
 	default:
-		v.stage = &lineStage{}
+		v.Stage = &turntext.LineStage{}
 	}
 	return v
 }
 
-func newScreen(out *os.File) *screen {
-	return &screen{w: out, asked: func() (int, int) {
-		cols, rows, err := term.GetSize(out.Fd())
-		if err != nil || cols == 0 {
-			return 80, 24
-		}
-		return cols, rows
-	}}
-}
-
-// spinEvery is how often what changes is painted anew.
-const spinEvery = 120 * time.Millisecond
-
-func (r *runner) loop(ctx context.Context, w *follower) error {
-	tick := time.NewTicker(spinEvery)
+func (r *runner) loop(ctx context.Context, w *facts.Follower) error {
+	tick := time.NewTicker(turntext.SpinEvery)
 	defer tick.Stop()
 	stop := ctx.Done()
 	for {
@@ -130,21 +121,22 @@ func (r *runner) loop(ctx context.Context, w *follower) error {
 		var done bool
 		var err error
 		select {
-		case t := <-w.facts:
-			done, err = r.told(t)
+		case n := <-w.News:
+			done, err = r.takeNews(n)
 		case line := <-lines:
 			r.ask.reading = false
-			done, err = r.answered(ctx, line)
+			done, err = r.takeAnswer(ctx, line)
 		case <-stop:
 			stop = nil
-			done, err = r.interrupt() //nolint:contextcheck // ctx has ended; the interrupt has its own time
+			done, err = r.interruptTurn() //nolint:contextcheck // ctx has ended; the interrupt has its own time
 		case <-tick.C:
 			if r.asking == nil {
-				r.view.tick()
+				r.view.Tick()
+				r.view.Refresh()
 			}
 		}
-		if r.view.writeErr != nil && r.broken == nil {
-			done, err = r.unread(r.view.writeErr) //nolint:contextcheck // the interrupt has its own time
+		if broken := cmp.Or(r.view.WriteErr(), r.writeErr); broken != nil && r.broken == nil {
+			done, err = r.stopUnread(broken) //nolint:contextcheck // the interrupt has its own time
 		}
 		if done || err != nil {
 			return errors.Join(err, r.broken)
@@ -152,77 +144,77 @@ func (r *runner) loop(ctx context.Context, w *follower) error {
 	}
 }
 
-// told takes what the follower delivers.
-func (r *runner) told(t told) (done bool, err error) {
+// takeNews takes what the follower delivers.
+func (r *runner) takeNews(n facts.News) (done bool, err error) {
 	switch {
-	case t.err != nil:
-		return true, t.err
-	case t.lost != nil:
+	case n.Err != nil:
+		return true, n.Err
+	case n.Lost != nil:
 		if !r.lost {
 			r.lost = true
-			r.tellf("the connection to the server is lost, trying again (%s)", describe(t.lost))
+			r.tellf("the connection to the server is lost, trying again (%s)", describe(n.Lost))
 		}
 		return false, nil
 	}
 	r.lost = false
-	if r.json && t.fact.sequence >= r.from {
+	if r.json && n.Fact.Sequence >= r.from {
 		out := r.printer()
-		out.linef("%s", t.fact.data)
-		if err := out.flush(); err != nil && r.view.writeErr == nil {
-			r.view.writeErr = err
+		out.linef("%s", n.Fact.Data)
+		if err := out.flush(); err != nil && r.writeErr == nil {
+			r.writeErr = err
 		}
 	}
-	e, err := event.Decode(t.fact.data)
+	e, err := event.Decode(n.Fact.Data)
 	if err != nil {
 		return false, nil //nolint:nilerr // a fact of a newer server: not one that the turn's end hangs on
 	}
-	return r.fact(e)
+	return r.takeFact(e)
 }
 
-// fact takes one fact; done says that nothing more is waited for.
-func (r *runner) fact(e *event.Event) (done bool, err error) {
-	if r.isBefore(e) {
-		return r.asksBefore(e)
+// takeFact takes one fact; done says that nothing more is waited for.
+func (r *runner) takeFact(e *event.Event) (done bool, err error) {
+	if r.isEarlierTurn(e) {
+		return r.trackEarlierTurn(e)
 	}
 	if !r.concerns(e) {
 		return false, nil
 	}
-	if q := r.questions.fact(e); q != nil && q == r.asking {
+	if q := r.questions.Track(e); q != nil && q == r.asking {
 		r.asking = nil
-		_, _ = fmt.Fprintf(r.ask.out, "\n%s\n", howAnswered(e)) // nobody waits for it
-		r.release()
+		_, _ = fmt.Fprintf(r.ask.out, "\n%s\n", turntext.HowAnswered(e)) // nobody waits for it
+		r.showHeld()
 	}
 	if r.asking != nil {
 		r.held = append(r.held, e)
-	} else if e.SubagentID == "" || e.TurnID == r.turnID || isSubagentFact(e) {
-		r.view.fact(e)
+	} else if e.SubagentID == "" || e.TurnID == r.turnID || facts.IsSubagentFact(e) {
+		r.view.ShowFact(e)
 	}
-	if e.TurnID == r.turnID && isTurnEnd(e) {
-		r.release()
-		return true, r.ended(e)
+	if e.TurnID == r.turnID && facts.IsTurnEnd(e) {
+		r.showHeld()
+		return true, r.turnEnded(e)
 	}
 	if p, ok := e.Payload.(*event.ThreadUpdated); ok && p.Status == "blocked" && len(p.ActionIDs) == 0 && e.ThreadID == r.threadID {
-		r.view.stage.show(nil)
+		r.view.Stage.Show(nil)
 		return true, &exitError{exitBlocked, fmt.Errorf("the turn is blocked: %s\nLet it go on with: agentd call resume_thread '{\"sessionId\":%q,\"threadId\":%q}'",
-			plainText(p.Reason), r.sessionID, r.threadID)}
+			terminal.Plain(p.Reason), r.sessionID, r.threadID)}
 	}
-	return r.next()
+	return r.askDue()
 }
 
-// isBefore reports whether a fact is of a turn that this one waits for and answers
+// isEarlierTurn reports whether a fact is of a turn that this one waits for and answers
 // for.
-func (r *runner) isBefore(e *event.Event) bool {
+func (r *runner) isEarlierTurn(e *event.Event) bool {
 	return r.before && e.ThreadID == r.threadID && e.TurnID != "" && e.TurnID != r.turnID
 }
 
-// asksBefore takes a fact of the turn before: its questions are asked here, as
+// trackEarlierTurn takes a fact of the turn before: its questions are asked here, as
 // nobody else would, and nothing else of it is shown.
-func (r *runner) asksBefore(e *event.Event) (done bool, err error) {
-	if q := r.questions.fact(e); q != nil && q == r.asking {
+func (r *runner) trackEarlierTurn(e *event.Event) (done bool, err error) {
+	if q := r.questions.Track(e); q != nil && q == r.asking {
 		r.asking = nil
-		r.release()
+		r.showHeld()
 	}
-	return r.next()
+	return r.askDue()
 }
 
 // concerns reports whether a fact is one of the turn, of its thread as a whole, or
@@ -231,95 +223,90 @@ func (r *runner) concerns(e *event.Event) bool {
 	return e.TurnID == r.turnID || e.SubagentID != "" || (e.Type == event.TypeThreadUpdated && e.ThreadID == r.threadID)
 }
 
-// isSubagentFact tells what a child's begin and end are from what it does.
-func isSubagentFact(e *event.Event) bool {
-	return e.Type == event.TypeSubagentSpawned || e.Type == event.TypeSubagentCompleted || e.Type == event.TypeSubagentFailed
-}
-
-// release shows what was held back while a question was open.
-func (r *runner) release() {
+// showHeld shows what was held back while a question was open.
+func (r *runner) showHeld() {
 	for _, e := range r.held {
-		r.view.fact(e)
+		r.view.ShowFact(e)
 	}
 	r.held = nil
 }
 
-// next puts the question that is due, or gives up where nobody answers.
-func (r *runner) next() (done bool, err error) {
-	q := r.questions.first()
-	if q == nil || r.asking != nil || r.interrupted || r.waiting[q.id] {
+// askDue puts the question that is due, or gives up where nobody answers.
+func (r *runner) askDue() (done bool, err error) {
+	q := r.questions.Due()
+	if q == nil || r.asking != nil || r.interrupted || r.waiting[q.ID] {
 		return false, nil
 	}
-	r.view.flush()
+	r.view.Flush()
 	if r.ask == nil {
-		return r.unanswered(q)
+		return r.reportUnanswered(q)
 	}
 	r.asking = q
-	r.put(q)
+	r.showQuestion(q)
 	return false, nil
 }
 
-// put shows a question and asks for a line.
-func (r *runner) put(q *question) {
-	r.view.stage.show(nil)
-	cols, _ := r.view.stage.size()
-	r.view.gap(kindNote)
-	panel := q.panel(r.app.ink(r.ask.out), cols)
-	r.ask.read(strings.Join(panel, "\n") + "\n" + q.prompt())
+// showQuestion shows a question and asks for a line.
+func (r *runner) showQuestion(q *turntext.Question) {
+	r.view.Stage.Show(nil)
+	cols, _ := r.view.Stage.Size()
+	r.view.Separate()
+	panel := q.Panel(r.app.ink(r.ask.out), cols)
+	r.ask.read(strings.Join(panel, "\n") + "\n" + q.Prompt())
 }
 
-// unanswered says who could answer instead.
-func (r *runner) unanswered(q *question) (done bool, err error) {
-	what := q.required.Prompt
+// reportUnanswered says who could answer instead.
+func (r *runner) reportUnanswered(q *turntext.Question) (done bool, err error) {
+	what := q.Required.Prompt
 	if what == "" {
-		what = q.required.ToolName
+		what = q.Required.ToolName
 	}
-	r.view.stage.show(nil)
-	if what = plainText(what); q.isPlan() {
-		what = "a plan waits to be approved\n\n" + plainBlock(planOf(q.required.Prompt, q.required.SafeArgs)) + "\n"
+	r.view.Stage.Show(nil)
+	if what = terminal.Plain(what); q.IsPlan() {
+		what = "a plan waits to be approved\n\n" + terminal.PlainBlock(turntext.PlanText(q.Required.Prompt, q.Required.SafeArgs)) + "\n"
 	}
-	text := fmt.Sprintf("the turn waits for action %s: %s\n", q.id, what)
-	if q.required.Reason != "" {
-		text += "Why: " + plainText(q.required.Reason) + "\n"
+	text := fmt.Sprintf("the turn waits for action %s: %s\n", q.ID, what)
+	if q.Required.Reason != "" {
+		text += "Why: " + terminal.Plain(q.Required.Reason) + "\n"
 	}
-	if q.isInput() {
-		text += fmt.Sprintf("Answer it with \"agentd approve %s --input VALUE\".", q.id)
+	if q.IsInput() {
+		text += fmt.Sprintf("Answer it with \"agentd approve %s --input VALUE\".", q.ID)
 	} else {
-		text += fmt.Sprintf("Answer it with \"agentd approve %s\" or \"agentd deny %s\".", q.id, q.id)
+		text += fmt.Sprintf("Answer it with \"agentd approve %s\" or \"agentd deny %s\".", q.ID, q.ID)
 	}
 	if r.flags.wait {
 		r.sayf("agentd: %s", text)
-		r.waiting[q.id] = true
+		r.waiting[q.ID] = true
 		return false, nil
 	}
 	return true, &exitError{exitBlocked, errors.New(text)}
 }
 
-// answered takes a line that was typed.
-func (r *runner) answered(ctx context.Context, t typed) (done bool, err error) {
+// takeAnswer takes a line that was typed.
+func (r *runner) takeAnswer(ctx context.Context, t typed) (done bool, err error) {
 	if t.err != nil {
 		_, _ = fmt.Fprintln(r.ask.out)
 		return true, silent(exitBlocked) // the terminal is gone, nobody can answer
 	}
 	q := r.asking
-	answer, wrong := q.parse(t.line)
+	answer, wrong := q.Parse(t.line)
 	if wrong == "" {
-		wrong = r.respond(ctx, answer)
+		wrong = r.sendAnswer(ctx, answer)
 	}
 	if wrong != "" {
-		r.ask.read(wrong + "\n" + q.prompt())
+		r.ask.read(wrong + "\n" + q.Prompt())
 		return false, nil
 	}
 	r.asking = nil
-	r.waiting[q.id] = true // until its answer comes back as a fact
-	r.release()
-	return r.next()
+	r.waiting[q.ID] = true // until its answer comes back as a fact
+	r.showHeld()
+	return r.askDue()
 }
 
-// respond sends an answer. It returns what is wrong with it, if it can be given
+// sendAnswer sends an answer. It returns what is wrong with it, if it can be given
 // anew.
-func (r *runner) respond(ctx context.Context, answer *command.RespondAction) (wrong string) {
-	err := r.facts.do(ctx, answer, nil)
+func (r *runner) sendAnswer(ctx context.Context, answer *command.RespondAction) (wrong string) {
+	err := r.source.Do(ctx, answer, nil)
 	if err == nil {
 		return ""
 	}
@@ -332,51 +319,51 @@ func (r *runner) respond(ctx context.Context, answer *command.RespondAction) (wr
 
 // tellf says something about the run itself, between what is shown.
 func (r *runner) tellf(format string, args ...any) {
-	if _, shown := r.view.stage.(*screen); shown {
-		r.view.note(yellow, markWarn, fmt.Sprintf(format, args...))
-		r.view.refresh()
+	if _, shown := r.view.Stage.(*turntext.Screen); shown {
+		r.view.Warn(fmt.Sprintf(format, args...))
+		r.view.Refresh()
 		return
 	}
 	r.sayf("agentd: "+format, args...)
 }
 
-// interrupt stops a turn that the user doesn't want to wait for any more; the
+// interruptTurn stops a turn that the user doesn't want to wait for any more; the
 // loop goes on to its end.
-func (r *runner) interrupt() (done bool, err error) {
+func (r *runner) interruptTurn() (done bool, err error) {
 	if r.asking != nil {
 		_, _ = fmt.Fprintln(r.ask.out)
 		r.asking = nil
-		r.release()
+		r.showHeld()
 	}
 	r.interrupted = true
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var res command.InterruptTurnResult
-	err = r.facts.do(ctx, &command.InterruptTurn{SessionID: r.sessionID, TurnID: r.turnID, Reason: "agentd run was stopped"}, &res)
+	err = r.source.Do(ctx, &command.InterruptTurn{SessionID: r.sessionID, TurnID: r.turnID, Reason: "agentd run was stopped"}, &res)
 	if err != nil {
-		return true, fmt.Errorf("interrupted, but the turn can't be told: %w", err)
+		return true, fmt.Errorf("the turn could not be interrupted: %w", err)
 	}
-	r.view.work("stopping", time.Now())
-	r.view.refresh()
+	r.view.SetStatus("stopping", time.Now())
+	r.view.Refresh()
 	return false, nil
 }
 
-// unread interrupts a turn whose answer nobody reads any more, as "| head" does.
-func (r *runner) unread(err error) (done bool, stopped error) {
+// stopUnread interrupts a turn whose answer nobody reads any more, as "| head" does.
+func (r *runner) stopUnread(err error) (done bool, stopped error) {
 	r.broken = fmt.Errorf("write the answer: %w", err)
-	r.view.answer = io.Discard
+	r.view.Answer = io.Discard
 	r.json = false
 	if r.interrupted {
 		return false, nil
 	}
-	return r.interrupt()
+	return r.interruptTurn()
 }
 
-// ended turns the end of the turn into that of the program.
-func (r *runner) ended(e *event.Event) error {
+// turnEnded turns the end of the turn into that of the program.
+func (r *runner) turnEnded(e *event.Event) error {
 	switch p := e.Payload.(type) {
 	case *event.TurnCompleted:
-		if note := unusualEnd(p, r.view.spoke); note != "" && r.unseen() {
+		if note := turntext.UnusualEnd(p, r.view.Spoke()); note != "" && r.unseen() {
 			r.sayf("agentd: %s", note)
 		}
 		if r.structured && !r.json {
@@ -393,7 +380,7 @@ func (r *runner) ended(e *event.Event) error {
 				why += "; " + p.Error.Advice
 			}
 		}
-		return fmt.Errorf("the turn failed (%s): %s", p.FailureCategory, plainText(why))
+		return fmt.Errorf("the turn failed (%s): %s", p.FailureCategory, terminal.Plain(why))
 	}
 	return nil
 }
@@ -401,12 +388,12 @@ func (r *runner) ended(e *event.Event) error {
 // unseen reports whether notes are shown to nobody: the answer goes into a pipe or
 // a file, and who reads it must not take a part for the whole.
 func (r *runner) unseen() bool {
-	lines, ok := r.view.stage.(*lineStage)
-	return ok && lines.w == nil && !r.json
+	lines, ok := r.view.Stage.(*turntext.LineStage)
+	return ok && lines.W == nil && !r.json
 }
 
 func (r *runner) printStructured(value event.Raw) error {
-	if isTerminal(r.out) {
+	if terminal.IsTerminal(r.out) {
 		indented, err := json.MarshalIndent(value, "", "  ")
 		if err == nil {
 			value = indented

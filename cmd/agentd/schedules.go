@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 )
 
@@ -27,33 +29,23 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd schedules\n  agentd schedules create --cron \"0 6 * * 1-5\" --time-zone Europe/Paris --task \"Read the news.\"\n  agentd schedules pause schedule_01\n  agentd schedules delete schedule_01",
 		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.with(cmd, toAct, func(f facts) error { return a.listSchedules(cmd.Context(), f, p) })
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.listSchedules(cmd.Context(), f, p) })
 		},
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	cmd.AddCommand(a.scheduleCreateCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleDeleteCommand())
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) listSchedules(ctx context.Context, f facts, p *command.ListSchedules) error {
-	var res command.ListSchedulesResult
-	if err := f.do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+func (a *app) listSchedules(ctx context.Context, f facts.Source, p *command.ListSchedules) error {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ListSchedulesResult) {
 		rows := [][]string{{"SCHEDULE", "STATUS", "WHEN", "STARTS", "NEXT", "LAST", "RUNS", "MISSED", "TITLE"}}
 		for i := range res.Schedules {
 			rows = append(rows, scheduleRow(&res.Schedules[i]))
 		}
 		out.table(rows)
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -65,15 +57,15 @@ func scheduleRow(x *command.ScheduleRecord) []string {
 	case x.TimeZone != "":
 		when += " " + x.TimeZone
 	}
-	next, what := moment(x.NextAt), clip(plainText(x.Title), 40)
+	next, what := moment(x.NextAt), terminal.Clip(terminal.Plain(x.Title), 40)
 	switch {
 	case x.Status == "paused":
-		next, what = "-", what+"  ("+clip(plainText(x.StatusReason), 80)+")"
+		next, what = "-", what+"  ("+terminal.Clip(terminal.Plain(x.StatusReason), 80)+")"
 	case !x.QueuedDueAt.IsZero():
 		next = "after the last"
 	}
 	if x.LastError != nil {
-		what += "  (the last run: " + clip(plainText(x.LastError.Message), 60) + ")"
+		what += "  (the last run: " + terminal.Clip(terminal.Plain(x.LastError.Message), 60) + ")"
 	}
 	return []string{x.ScheduleID, x.Status, when, x.Kind, next, moment(x.LastAt), strconv.FormatInt(x.Fired, 10), strconv.FormatInt(x.MissedCount, 10), strings.TrimSpace(what)}
 }
@@ -119,7 +111,7 @@ Exit codes: 0 created, 1 failed, 2 usage.`,
 			if err := a.readSchedule(cmd.Context(), o); err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.with(cmd, toRun, func(f facts) error { return a.askSchedule(cmd.Context(), f, &o.CreateSchedule) })
+			return a.withFacts(cmd, toRun, func(f facts.Source) error { return a.askSchedule(cmd.Context(), f, &o.CreateSchedule) })
 		},
 	}
 	f := cmd.Flags()
@@ -135,7 +127,7 @@ Exit codes: 0 created, 1 failed, 2 usage.`,
 	f.StringVar(&o.ScheduleID, "id", "", "id of the schedule; made if absent")
 	f.StringVar(&o.SessionID, "session", "", "session of the schedule; a new one if absent")
 	f.StringVar(&o.Title, "title", "", "title, for people")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // readSchedule puts together what the flags say.
@@ -143,9 +135,9 @@ func (a *app) readSchedule(ctx context.Context, o *newSchedule) error {
 	o.EveryMs = o.every.Milliseconds()
 	switch {
 	case (o.task == "") == (o.items == ""):
-		return fmt.Errorf("give either --task or --items: it says what is started")
+		return errors.New("give either --task or --items, to say what to start")
 	case (o.Cron == "") == (o.every == 0):
-		return fmt.Errorf("give either --cron or --every")
+		return errors.New("give either --cron or --every, to say when")
 	}
 	var err error
 	if o.task != "" {
@@ -192,25 +184,21 @@ func (a *app) scheduleDeleteCommand() *cobra.Command {
 
 // scheduleChange is a command that changes one schedule.
 func (a *app) scheduleChange(verb, short, long, example string, of func(id string) command.Params) *cobra.Command {
-	return a.where(&cobra.Command{
+	return a.withDataFlags(&cobra.Command{
 		Use: verb + " SCHEDULE", Short: short, Long: long, Example: example, Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p := of(given[0])
-			return a.with(cmd, toAct, func(f facts) error { return a.askSchedule(cmd.Context(), f, p) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.askSchedule(cmd.Context(), f, p) })
 		},
 	})
 }
 
 // askSchedule carries out a command that answers with a schedule's standing.
-func (a *app) askSchedule(ctx context.Context, f facts, p command.Params) error {
+func (a *app) askSchedule(ctx context.Context, f facts.Source, p command.Params) error {
 	if err := p.Validate(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	var res command.ScheduleResult
-	if err := f.do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ScheduleResult) {
 		next := ""
 		if !res.NextAt.IsZero() && res.Status == "active" {
 			next = "  next " + moment(res.NextAt)

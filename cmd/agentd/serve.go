@@ -26,7 +26,7 @@ import (
 const stopWithin = 10 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
-	var fixtures bool
+	var fixtures fixtureFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -56,7 +56,7 @@ Exit codes: 0 stopped as asked, 1 failed, 2 usage or configuration.`,
 			return s.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&fixtures, "fixtures", false, "add what the conformance suites of protocols expect; for tests of agentd")
+	fixtures.addFlag(cmd)
 	return a.settings(cmd, flagSettings()...)
 }
 
@@ -78,9 +78,8 @@ type serving struct {
 	door     *server.Server
 	note     *serverNote
 	// backups is held while a backup is made.
-	backups sync.Mutex
-	// fixtures says that protocols offer what their conformance suites expect.
-	fixtures bool
+	backups  sync.Mutex
+	fixtures fixtureFlags
 	// peers gives work to other agents.
 	peers       *peer.Client
 	peerSecrets *peerSecrets
@@ -123,9 +122,7 @@ func (s *serving) open(ctx context.Context) error {
 	if s.wired, err = s.wire(ctx, c, s.store, s.log); err != nil {
 		return err
 	}
-	if s.fixtures {
-		addFixtureModel(&s.wired.options.Loop)
-	}
+	s.fixtures.addModel(&s.wired.options.Loop)
 	// What the kernel offers is found out beside the start, which needn't wait for
 	// it; a command of the shell finds it out when it needs it.
 	go s.wired.options.Loop.Processes()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/fault"
 )
@@ -22,34 +25,61 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --json --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.Validate(); err != nil {
-				return &exitError{exitUsage, err}
-			}
-			return a.with(cmd, toLook, func(f facts) error { return a.listSessions(cmd, f, p, all) })
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.listSessions(cmd, f, p, all) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Query, "query", "", "only sessions whose id or title contains it")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &p.Page)
 	cmd.Flags().BoolVar(&all, "all", false, "all pages")
 	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand())
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-// with runs a command on the facts and closes them.
-func (a *app) with(cmd *cobra.Command, n need, do func(facts) error) error {
+// withFacts runs a command on the facts and closes them.
+func (a *app) withFacts(cmd *cobra.Command, n need, do func(facts.Source) error) error {
 	f, err := a.connect(cmd, n)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(f), f.close())
+	return errors.Join(do(f), f.Close())
 }
 
-func (a *app) listSessions(cmd *cobra.Command, f facts, p *command.ListSessions, all bool) error {
+// withValid is withFacts for a command whose parameters come from flags: they are
+// checked first.
+func (a *app) withValid(cmd *cobra.Command, n need, p command.Params, do func(facts.Source) error) error {
+	if err := p.Validate(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return a.withFacts(cmd, n, do)
+}
+
+// showResult carries out a command and prints its result: as JSON, or as text writes it.
+func showResult[R any](ctx context.Context, a *app, f facts.Source, p command.Params, text func(*printer, *R)) error {
+	var res R
+	if err := f.Do(ctx, p, &res); err != nil {
+		return err
+	}
+	return a.print(&res, func(out *printer) { text(out, &res) })
+}
+
+// addPageFlags adds the flags of a list that comes in pages.
+func addPageFlags(cmd *cobra.Command, p *command.Page) {
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "maximum number of entries (default 100)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue where an answer with nextCursor ended")
+}
+
+// sayMore says how the next page is shown, if there is one.
+func (a *app) sayMore(cursor string) {
+	if cursor != "" {
+		a.sayf("There are more: --cursor %s", cursor)
+	}
+}
+
+func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSessions, all bool) error {
 	var got command.ListSessionsResult
 	for {
 		var page command.ListSessionsResult
-		if err := f.do(cmd.Context(), p, &page); err != nil {
+		if err := f.Do(cmd.Context(), p, &page); err != nil {
 			return err
 		}
 		got.Sessions = append(got.Sessions, page.Sessions...)
@@ -64,7 +94,7 @@ func (a *app) listSessions(cmd *cobra.Command, f facts, p *command.ListSessions,
 	return a.print(got, func(out *printer) {
 		rows := [][]string{{"SESSION", "STATUS", "TURNS", "UPDATED", "TITLE"}}
 		for _, s := range got.Sessions {
-			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), clip(plainText(s.Title), 60)})
+			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), terminal.Clip(terminal.Plain(s.Title), 60)})
 		}
 		out.table(rows)
 		if got.NextCursor != "" {
@@ -118,18 +148,18 @@ fit.`,
 				return &exitError{exitUsage, err}
 			}
 			needsLoop := false
-			call := func(f facts) error {
+			call := func(f facts.Source) error {
 				var result json.RawMessage
-				if err := f.do(cmd.Context(), p, &result); err != nil {
-					needsLoop = !f.live() && fault.KindOf(err) == fault.Unavailable
+				if err := f.Do(cmd.Context(), p, &result); err != nil {
+					needsLoop = !f.Live() && fault.KindOf(err) == fault.Unavailable
 					return err
 				}
 				return writeJSON(a.out, result)
 			}
 			// Most commands only add facts, which a later server acts on. One that needs
 			// tools or models says that nobody carries it out here.
-			if err = a.with(cmd, toLook, call); needsLoop {
-				err = a.with(cmd, toAct, call)
+			if err = a.withFacts(cmd, toLook, call); needsLoop {
+				err = a.withFacts(cmd, toAct, call)
 			}
 			if fault.KindOf(err) == fault.InvalidParams {
 				err = &exitError{exitUsage, err}
@@ -137,5 +167,5 @@ fit.`,
 			return err
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }

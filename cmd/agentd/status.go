@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/fault"
 )
@@ -50,7 +51,7 @@ func (a *app) statusCommand() *cobra.Command {
 			return nil
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error) {
@@ -63,7 +64,7 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 		info.Problem = "no server holds the data"
 		return info, nil
 	}
-	defer r.close()
+	defer r.Close()
 	if a.server != "" {
 		info.Data = ""
 	}
@@ -85,7 +86,7 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 		info.Data = said.Runtime.Data
 	}
 	var pending command.ListActionsResult
-	err = r.do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: command.MaxPage}}, &pending)
+	err = r.Do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: command.MaxPage}}, &pending)
 	info.PendingActions = len(pending.Actions)
 	return info, errors.Join(err)
 }
@@ -96,7 +97,7 @@ func (s *statusInfo) print(p *printer) {
 		if s.Running {
 			state = "running"
 		}
-		p.linef("%s: %s", p.paint(yellow, state), s.Problem)
+		p.linef("%s: %s", p.Paint(terminal.Yellow, state), s.Problem)
 		if s.Data != "" {
 			p.linef("data: %s", s.Data)
 		}
@@ -110,24 +111,24 @@ func (s *statusInfo) print(p *printer) {
 		Runtime       runtimeStatus `json:"runtime"`
 	}
 	_ = json.Unmarshal(s.Server, &said) // status has read it once already
-	state := p.paint(green, "ready")
+	state := p.Paint(terminal.Green, "ready")
 	if s.Problem != "" {
-		state = p.paint(red, "not ready: "+s.Problem)
+		state = p.Paint(terminal.Red, "not ready: "+s.Problem)
 	}
 	p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, (time.Duration(said.UptimeSeconds) * time.Second).String())
 	p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
 	p.linef("%d connections, %d streams, %d actions wait for an answer", said.Connections, said.Streams, s.PendingActions)
 	if key := said.Runtime.EvidenceKeyID; key != "" {
-		p.linef("signs with the key %s", plainText(key))
+		p.linef("signs with the key %s", terminal.Plain(key))
 	}
 	if r := &said.Runtime; r.Retention != "" || r.RemovedEvents > 0 {
 		kept := "for ever"
 		if r.Retention != "" {
-			kept = "for " + plainText(r.Retention)
+			kept = "for " + terminal.Plain(r.Retention)
 		}
 		p.linef("events of sessions at rest are kept %s; %d of %d sessions were removed since the start", kept, r.RemovedEvents, r.RemovedFrom)
 	}
 	for _, r := range said.Runtime.Recovery {
-		p.linef("%s %s", p.paint(yellow, "at the start:"), plainText(r))
+		p.linef("%s %s", p.Paint(terminal.Yellow, "at the start:"), terminal.Plain(r))
 	}
 }

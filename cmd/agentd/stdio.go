@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/server"
 )
 
@@ -33,13 +34,13 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  echo '{"jsonrpc":"2.0","id":1,"method":"list_sessions"}' | agentd stdio`,
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, toRun, func(f facts) error { return a.stdio(cmd.Context(), f) })
+			return a.withFacts(cmd, toRun, func(f facts.Source) error { return a.stdio(cmd.Context(), f) })
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) stdio(ctx context.Context, f facts) error {
+func (a *app) stdio(ctx context.Context, f facts.Source) error {
 	if r, ok := f.(*remoteFacts); ok {
 		return a.relay(ctx, r)
 	}
@@ -71,7 +72,7 @@ func (a *app) relay(ctx context.Context, r *remoteFacts) error {
 	received := make(chan error, 1)
 	go func() { received <- w.receive(ctx) }()
 	sent := make(chan error, 1)
-	go func() { sent <- w.send(ctx, a.in) }()
+	go func() { sent <- w.sendLines(ctx, a.in) }()
 	select {
 	case err = <-sent:
 		if err == nil {
@@ -100,7 +101,7 @@ type relayed struct {
 	ending bool
 }
 
-func (w *relayed) add(n int) {
+func (w *relayed) addWaiting(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting += n; w.waiting <= 0 {
@@ -111,7 +112,7 @@ func (w *relayed) add(n int) {
 	}
 }
 
-func (w *relayed) open() int {
+func (w *relayed) waitingNow() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waiting
@@ -123,8 +124,8 @@ func (w *relayed) finish(ctx context.Context, received <-chan error) error {
 	if err := w.drain(ctx, received); err != nil {
 		return err
 	}
-	for _, id := range w.end() {
-		w.add(1)
+	for _, id := range w.beginEnding() {
+		w.addWaiting(1)
 		ask, err := json.Marshal(map[string]any{
 			"jsonrpc": "2.0", "id": 1, "method": "unsubscribe",
 			"params": map[string]any{"subscriptionId": id, "drain": true},
@@ -139,17 +140,17 @@ func (w *relayed) finish(ctx context.Context, received <-chan error) error {
 	return w.drain(ctx, received)
 }
 
-// end returns what is subscribed, and has answers not be shown any more.
-func (w *relayed) end() []string {
+// beginEnding returns what is subscribed, and has answers not be shown any more.
+func (w *relayed) beginEnding() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ending = true
 	return slices.Sorted(maps.Keys(w.subscribed))
 }
 
-// note keeps what an answer says about subscriptions, and reports whether it is
+// recordSubscriptions keeps what an answer says about subscriptions, and reports whether it is
 // to be shown.
-func (w *relayed) note(answer []byte) bool {
+func (w *relayed) recordSubscriptions(answer []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range subscriptionsOf(answer) {
@@ -189,7 +190,7 @@ func subscriptionsOf(answer []byte) []string {
 
 // drain waits until everything that was asked is answered.
 func (w *relayed) drain(ctx context.Context, received <-chan error) error {
-	for w.open() > 0 {
+	for w.waitingNow() > 0 {
 		select {
 		case <-w.idle:
 		case err := <-received:
@@ -201,13 +202,13 @@ func (w *relayed) drain(ctx context.Context, received <-chan error) error {
 	return nil
 }
 
-func (w *relayed) send(ctx context.Context, in io.Reader) error {
+func (w *relayed) sendLines(ctx context.Context, in io.Reader) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, err := r.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			if asksForAnswer(line) {
-				w.add(1)
+				w.addWaiting(1)
 			}
 			if err := w.conn.Write(ctx, websocket.MessageText, line); err != nil {
 				return fmt.Errorf("stdio: %w", err)
@@ -232,13 +233,13 @@ func (w *relayed) receive(ctx context.Context) error {
 			return fmt.Errorf("stdio: %w", err)
 		}
 		answer := isAnswer(message)
-		if !answer || w.note(message) {
+		if !answer || w.recordSubscriptions(message) {
 			if _, err := w.out.Write(append(message, '\n')); err != nil {
 				return fmt.Errorf("stdio: %w", err)
 			}
 		}
 		if answer {
-			w.add(-1)
+			w.addWaiting(-1)
 		}
 	}
 }

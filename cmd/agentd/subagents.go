@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 )
 
@@ -26,18 +28,17 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.SessionID, p.Descendants = given[0], !direct
-			return a.with(cmd, toAct, func(f facts) error { return a.subagents(cmd.Context(), f, p, follow) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.subagents(cmd.Context(), f, p, follow) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
 	cmd.Flags().StringVar(&p.ParentThreadID, "thread", "", "only those below one thread")
 	cmd.Flags().BoolVar(&direct, "direct", false, "without the children's children")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
-	return a.where(cmd)
+	addPageFlags(cmd, &p.Page)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) subagents(ctx context.Context, f facts, p *command.ListSubagents, follow bool) error {
+func (a *app) subagents(ctx context.Context, f facts.Source, p *command.ListSubagents, follow bool) error {
 	if !follow {
 		return a.listSubagents(ctx, f, p)
 	}
@@ -47,17 +48,11 @@ func (a *app) subagents(ctx context.Context, f facts, p *command.ListSubagents, 
 	})
 }
 
-func (a *app) listSubagents(ctx context.Context, f facts, p *command.ListSubagents) error {
-	var res command.ListSubagentsResult
-	if err := f.do(ctx, p, &res); err != nil {
-		return err
-	}
-	return a.print(res, func(out *printer) {
+func (a *app) listSubagents(ctx context.Context, f facts.Source, p *command.ListSubagents) error {
+	return showResult(ctx, a, f, p, func(out *printer, res *command.ListSubagentsResult) {
 		rows := [][]string{{"SUBAGENT", "STATUS", "ROLE", "THREAD", "SINCE", "LAST WORD"}}
 		out.table(append(rows, childRows(res.Subagents)...))
-		if res.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", res.NextCursor)
-		}
+		a.sayMore(res.NextCursor)
 	})
 }
 
@@ -88,7 +83,7 @@ func childRows(list []command.SubagentRecord) [][]string {
 				name = strings.TrimSpace(x.Nickname + " " + x.Role)
 			}
 			rows = append(rows, []string{
-				strings.Repeat("  ", depth) + x.SubagentID, x.Status, clip(plainText(name), 30), x.ThreadID, ago(x.SpawnedAt), clip(plainText(word), 60),
+				strings.Repeat("  ", depth) + x.SubagentID, x.Status, terminal.Clip(terminal.Plain(name), 30), x.ThreadID, ago(x.SpawnedAt), terminal.Clip(terminal.Plain(word), 60),
 			})
 			walk(x.ThreadID, depth+1)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/event"
 )
@@ -20,7 +21,7 @@ type turnFlags struct {
 	maxSteps                     int64
 }
 
-func (t *turnFlags) add(cmd *cobra.Command) {
+func (t *turnFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.session, "session", "", "the session to go on with; default a new one")
 	f.StringVar(&t.model, "model", "", "the model that answers, as provider/model")
@@ -94,24 +95,24 @@ Exit codes: 0 accepted or queued, 1 failed, 2 usage.`,
 			if err != nil {
 				return err
 			}
-			return a.with(cmd, toLook, func(f facts) error { return a.submit(cmd, f, p) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.submit(cmd, f, p) })
 		},
 	}
-	t.add(cmd)
+	t.addFlags(cmd)
 	cmd.Flags().StringVar(&t.policy, "queue-policy", "", "if the thread is busy: queue, reject, interrupt, steer")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) submit(cmd *cobra.Command, f facts, p *command.SubmitTurn) error {
+func (a *app) submit(cmd *cobra.Command, f facts.Source, p *command.SubmitTurn) error {
 	var raw json.RawMessage
-	if err := f.do(cmd.Context(), p, &raw); err != nil {
+	if err := f.Do(cmd.Context(), p, &raw); err != nil {
 		return err
 	}
 	var res command.SubmitTurnResult
 	if err := json.Unmarshal(raw, &res); err != nil {
 		return fmt.Errorf("result of submit_turn: %w", err)
 	}
-	if !f.live() {
+	if !f.Live() {
 		a.sayf("No server holds the data: the turn is carried out when \"agentd serve\" starts.")
 	}
 	return a.print(raw, func(out *printer) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 )
 
@@ -39,9 +41,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				return &exitError{exitUsage, err}
 			}
 			if o.follow && o.list.SessionID == "" {
-				return usagef("-f follows one session: name it with --session")
+				return usagef("-f follows one session; name it with --session")
 			}
-			return a.with(cmd, toAct, func(f facts) error { return a.tasks(cmd.Context(), f, o) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.tasks(cmd.Context(), f, o) })
 		},
 	}
 	cmd.Flags().BoolVar(&o.tree, "tree", false, "draw what is a part of what")
@@ -50,10 +52,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of one session")
 	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with that status")
 	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of one task")
-	cmd.Flags().IntVar(&o.list.Limit, "limit", 0, "at most so many (default 100)")
-	cmd.Flags().StringVar(&o.list.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
+	addPageFlags(cmd, &o.list.Page)
 	cmd.AddCommand(a.createTaskCommand())
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // taskPage is an answer of list_tasks: whole for --json, and what is shown of it.
@@ -62,7 +63,7 @@ type taskPage struct {
 	NextCursor string            `json:"nextCursor,omitempty"`
 }
 
-func (a *app) tasks(ctx context.Context, f facts, o *taskFlags) error {
+func (a *app) tasks(ctx context.Context, f facts.Source, o *taskFlags) error {
 	if !o.follow {
 		return a.showTasks(ctx, f, o)
 	}
@@ -73,9 +74,9 @@ func (a *app) tasks(ctx context.Context, f facts, o *taskFlags) error {
 }
 
 // showTasks shows the tasks as they are now.
-func (a *app) showTasks(ctx context.Context, f facts, o *taskFlags) error {
+func (a *app) showTasks(ctx context.Context, f facts.Source, o *taskFlags) error {
 	var page taskPage
-	if err := f.do(ctx, &o.list, &page); err != nil {
+	if err := f.Do(ctx, &o.list, &page); err != nil {
 		return err
 	}
 	if a.json {
@@ -91,9 +92,7 @@ func (a *app) showTasks(ctx context.Context, f facts, o *taskFlags) error {
 			rows = append(rows, t.row())
 		}
 		out.table(rows)
-		if page.NextCursor != "" {
-			a.sayf("There are more: --cursor %s", page.NextCursor)
-		}
+		a.sayMore(page.NextCursor)
 	})
 }
 
@@ -123,13 +122,13 @@ func (t *shownTask) row() []string {
 	if what == "" {
 		what = t.Objective
 	}
-	what = clip(plainText(what), 50)
+	what = terminal.Clip(terminal.Plain(what), 50)
 	switch {
 	case t.Status == "completed" || t.Status == "running":
 	case len(t.Blockers) > 0:
-		what += "  ← " + clip(strings.Join(t.Blockers, ", "), 60)
+		what += "  ← " + terminal.Clip(strings.Join(t.Blockers, ", "), 60)
 	case t.StatusReason != "":
-		what += "  (" + clip(plainText(t.StatusReason), 60) + ")"
+		what += "  (" + terminal.Clip(terminal.Plain(t.StatusReason), 60) + ")"
 	}
 	return []string{t.indent + t.TaskID, t.Status, t.progress(), strconv.Itoa(len(t.Attempts)), ago(t.UpdatedAt), what}
 }
@@ -145,7 +144,7 @@ func (t *shownTask) progress() string {
 		out = fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", 10-full), *p)
 	}
 	if t.Progress.Phase != "" {
-		out = strings.TrimSpace(out + " " + clip(plainText(t.Progress.Phase), 12))
+		out = strings.TrimSpace(out + " " + terminal.Clip(terminal.Plain(t.Progress.Phase), 12))
 	}
 	if out == "" {
 		return "-"

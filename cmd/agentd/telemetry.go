@@ -12,14 +12,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/event"
 	"agentd/telemetry"
+	"agentd/telemetry/otlp"
 )
 
 func (a *app) telemetryCommand() *cobra.Command {
 	return parent("telemetry", "Export spans and metrics of past sessions",
-		`Rebuilds telemetry from facts. While a server runs it sends telemetry by itself to
-the collector that telemetry.otlpEndpoint names.
+		`Rebuilds telemetry from facts. A running server sends telemetry by itself, to the
+collector that telemetry.otlpEndpoint names.
 
 Exit codes: those of its commands.`,
 		"  agentd telemetry export SESSION > spans.jsonl", a.telemetryExportCommand())
@@ -37,14 +39,15 @@ func (a *app) telemetryExportCommand() *cobra.Command {
 		Short: "Rebuild a session's spans or metrics",
 		Long: `Rebuilds the OpenTelemetry spans of a session from its facts, with the ids that
 they had, or would have had, while it ran. They go to standard output as OTLP
-JSON, one request a line, to a file, or to a collector. What has not ended gives
-no span; how much that is goes to standard error. No content is exported, no
-prompt, argument or output, unless telemetry.content is set.
+JSON, one request per line, or to a file (--out) or a collector (--to). Work that
+has not ended yet has no span; how much was left out goes to standard error.
+Prompts, arguments and outputs are not exported unless telemetry.content is set.
 
-With --signal metrics the session's measurements are summed up instead, from its
+With --signal metrics, the session's metrics are exported instead, summed from its
 first to its last fact.
 
-Exit codes: 0 exported, 1 failed (the collector took not everything), 2 usage.`,
+Exit codes: 0 exported, 1 failed (also if the collector rejects something),
+2 usage.`,
 		Example: `  agentd telemetry export SESSION
   agentd telemetry export SESSION --to http://127.0.0.1:4318
   agentd telemetry export SESSION --signal metrics
@@ -55,43 +58,43 @@ Exit codes: 0 exported, 1 failed (the collector took not everything), 2 usage.`,
 			if err := x.check(); err != nil {
 				return err
 			}
-			return a.with(cmd, toLook, func(f facts) error { return a.exportTelemetry(cmd, f, x) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.exportTelemetry(cmd, f, x) })
 		},
 	}
 	cmd.Flags().StringVar(&x.format, "format", "otlp-json", "otlp-json or otlp (protobuf)")
 	cmd.Flags().StringVar(&x.signal, "signal", "traces", "traces or metrics")
 	cmd.Flags().StringVar(&x.to, "to", "", "address of a collector, such as http://127.0.0.1:4318")
 	cmd.Flags().StringVar(&x.out, "out", "", "file to write instead of standard output")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (x *telemetryExport) check() error {
 	switch {
 	case x.format != "otlp-json" && x.format != "otlp":
-		return usagef("--format is otlp-json or otlp")
+		return usagef("unknown format %q for --format; use otlp-json or otlp", x.format)
 	case x.signal != "traces" && x.signal != "metrics":
-		return usagef("--signal is traces or metrics")
+		return usagef("unknown signal %q for --signal; use traces or metrics", x.signal)
 	case x.to != "" && x.out != "":
-		return usagef("--to and --out don't go together")
+		return usagef("--to and --out exclude each other")
 	case x.to == "":
 		return nil
 	}
 	if u, err := url.Parse(x.to); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usagef("--to is an address such as http://127.0.0.1:4318, not %q", x.to)
+		return usagef("--to: %q is no address of a collector; use one such as http://127.0.0.1:4318", x.to)
 	}
 	return nil
 }
 
-// exportTelemetry rebuilds a session's telemetry and gives it out.
-func (a *app) exportTelemetry(cmd *cobra.Command, f facts, x *telemetryExport) error {
+// exportTelemetry rebuilds a session's telemetry and writes or sends it.
+func (a *app) exportTelemetry(cmd *cobra.Command, f facts.Source, x *telemetryExport) error {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return err
 	}
 	sink := &telemetrySink{app: a, x: x, settings: &loaded.Config.Telemetry, w: a.out}
 	if x.to != "" {
-		sink.client = newOTLPClient(x.to, sink.settings, a.env)
-		defer sink.client.close()
+		sink.client = otlp.NewClient(a.collector(sink.settings, x.to))
+		defer sink.client.Close()
 	}
 	run := func(w io.Writer) error {
 		sink.w = w
@@ -105,7 +108,7 @@ func (a *app) exportTelemetry(cmd *cobra.Command, f facts, x *telemetryExport) e
 	if err != nil {
 		return err
 	}
-	return sink.tell()
+	return sink.reportResult()
 }
 
 // telemetrySink gathers what a session yields and writes or sends it.
@@ -113,7 +116,7 @@ type telemetrySink struct {
 	*app
 	x        *telemetryExport
 	settings *config.Telemetry
-	client   *otlpClient // nil if it is written
+	client   *otlp.Client // nil if it is written
 	w        io.Writer
 
 	resource    telemetry.Resource
@@ -125,19 +128,22 @@ type telemetrySink struct {
 	open               int
 }
 
+// exportPage is how many facts are read at once.
+const exportPage = 256
+
 // run projects the session page by page.
-func (s *telemetrySink) run(ctx context.Context, f facts) error {
+func (s *telemetrySink) run(ctx context.Context, f facts.Source) error {
 	p := telemetry.New(s.x.session, telemetryOptions(s.settings)...)
 	for after := uint64(0); ; {
-		page, last, err := f.page(ctx, s.x.session, after, followPage)
+		page, last, err := f.Page(ctx, s.x.session, after, exportPage)
 		if err != nil {
 			return err
 		}
 		for _, fact := range page {
-			if err := s.take(ctx, p, fact.data); err != nil {
+			if err := s.projectFact(ctx, p, fact.Data); err != nil {
 				return err
 			}
-			after = fact.sequence
+			after = fact.Sequence
 		}
 		if len(page) == 0 || after >= last {
 			break
@@ -145,13 +151,13 @@ func (s *telemetrySink) run(ctx context.Context, f facts) error {
 	}
 	s.open = p.Open()
 	if s.x.signal == "metrics" {
-		return s.giveMetrics(ctx)
+		return s.emitMetrics(ctx)
 	}
-	return s.giveSpans(ctx)
+	return s.emitSpans(ctx)
 }
 
-// take projects one fact.
-func (s *telemetrySink) take(ctx context.Context, p *telemetry.Projector, data []byte) error {
+// projectFact projects one fact.
+func (s *telemetrySink) projectFact(ctx context.Context, p *telemetry.Projector, data []byte) error {
 	var head event.Event
 	if _, err := event.DecodeHeader(data, &head); err != nil {
 		return fmt.Errorf("fact of session %s: %w", s.x.session, err)
@@ -160,7 +166,7 @@ func (s *telemetrySink) take(ctx context.Context, p *telemetry.Projector, data [
 		s.first, s.resource = head.Time, s.app.resource(s.settings, head.RuntimeID)
 	}
 	s.last = head.Time
-	out, err := project(p, data)
+	out, err := p.ApplyEncoded(data)
 	if err != nil {
 		return nil //nolint:nilerr // a fact of a type that this version doesn't know shows nothing
 	}
@@ -168,14 +174,14 @@ func (s *telemetrySink) take(ctx context.Context, p *telemetry.Projector, data [
 	if s.x.signal == "traces" {
 		s.spans = append(s.spans, out.Spans...)
 	}
-	if len(s.spans) < maxBatch {
+	if len(s.spans) < otlp.MaxBatch {
 		return nil
 	}
-	return s.giveSpans(ctx)
+	return s.emitSpans(ctx)
 }
 
-// giveSpans writes or sends the spans that were gathered.
-func (s *telemetrySink) giveSpans(ctx context.Context) error {
+// emitSpans writes or sends the spans that were gathered.
+func (s *telemetrySink) emitSpans(ctx context.Context) error {
 	spans := s.spans
 	s.spans = nil
 	if len(spans) == 0 {
@@ -183,17 +189,17 @@ func (s *telemetrySink) giveSpans(ctx context.Context) error {
 	}
 	s.exported += int64(len(spans))
 	if s.client != nil {
-		rejected, err := s.client.traces(ctx, s.resource, spans)
+		rejected, err := s.client.SendTraces(ctx, s.resource, spans)
 		s.rejected += rejected
 		return sentTo(s.x.to, err)
 	}
 	if s.x.format == "otlp" {
-		return s.write(tracesProto(s.resource, spans))
+		return s.write(otlp.EncodeTraces(s.resource, spans))
 	}
 	return s.writeLine(telemetry.TracesJSON(s.resource, spans))
 }
 
-func (s *telemetrySink) giveMetrics(ctx context.Context) error {
+func (s *telemetrySink) emitMetrics(ctx context.Context) error {
 	r := s.resource
 	// A session's sums are a stream of their own beside those of the running server.
 	r.Attrs = append(r.Attrs, telemetry.Attr{Key: telemetry.AttrSessionID, Value: s.x.session})
@@ -203,11 +209,11 @@ func (s *telemetrySink) giveMetrics(ctx context.Context) error {
 	case len(snapshot.Metrics) == 0:
 		return nil
 	case s.client != nil:
-		rejected, err := s.client.metrics(ctx, r, snapshot)
+		rejected, err := s.client.SendMetrics(ctx, r, snapshot)
 		s.rejected = rejected
 		return sentTo(s.x.to, err)
 	case s.x.format == "otlp":
-		return s.write(metricsProto(r, snapshot))
+		return s.write(otlp.EncodeMetrics(r, snapshot))
 	}
 	return s.writeLine(telemetry.MetricsJSON(r, snapshot))
 }
@@ -234,9 +240,9 @@ func (s *telemetrySink) writeLine(data []byte, err error) error {
 	return s.write(append(data, '\n'), err)
 }
 
-// tell says what came of it: with --json and a place to send to on standard output,
+// reportResult says what came of it: with --json and a place to send to on standard output,
 // otherwise on standard error.
-func (s *telemetrySink) tell() error {
+func (s *telemetrySink) reportResult() error {
 	if s.client != nil || s.x.out != "" {
 		err := s.print(map[string]any{
 			"sessionId": s.x.session, "signal": s.x.signal, "exported": s.exported, "rejected": s.rejected, "open": s.open,
@@ -250,7 +256,7 @@ func (s *telemetrySink) tell() error {
 		s.sayf("agentd: %d spans have begun and not ended; they are left out", s.open)
 	}
 	if s.rejected > 0 {
-		return errors.New("the collector rejected some of it")
+		return fmt.Errorf("the collector rejected %d of them; its log says why", s.rejected)
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -18,14 +16,13 @@ import (
 	"agentd/client"
 	"agentd/command"
 	"agentd/internal/pgtest"
-	"agentd/store"
-	"agentd/telemetry"
+	"agentd/telemetry/otlp/otlptest"
 )
 
 // killed is a server whose telemetry goes to a collector and that is killed.
 type killed struct {
 	*testing.T
-	*collector
+	*otlptest.Collector
 	// dir is where the files of this machine are, data where the facts are.
 	dir, data, conf string
 }
@@ -51,7 +48,7 @@ func (k *killed) rebuilt(session string) map[string]int {
 	if err := proto.Unmarshal(encoded, &d); err != nil {
 		k.Fatal(err)
 	}
-	return counted(spansOf(&d))
+	return counted(otlptest.SpansOf(&d))
 }
 
 func counted(spans []*tracepb.Span) map[string]int {
@@ -67,7 +64,7 @@ func (k *killed) arrives(want map[string]int) {
 	k.Helper()
 	for {
 		missing := 0
-		got := counted(k.taken())
+		got := counted(k.Spans())
 		for id := range want {
 			if got[id] == 0 {
 				missing++
@@ -76,7 +73,7 @@ func (k *killed) arrives(want map[string]int) {
 		if missing == 0 {
 			return
 		}
-		<-k.came
+		<-k.Came
 	}
 }
 
@@ -108,18 +105,18 @@ func TestAKillLosesNoTelemetryOnPostgreSQL(t *testing.T) {
 
 func killLosesNothing(t *testing.T, dir, data string) {
 	t.Helper()
-	k := &killed{T: t, collector: newCollector(t, nil), dir: dir, data: data}
+	k := &killed{T: t, Collector: otlptest.NewCollector(t, nil), dir: dir, data: data}
 	k.conf = writeFile(t, t.TempDir(), "c.yaml", fmt.Sprintf("telemetry: {otlpEndpoint: %q, signals: [traces], metricsInterval: 1h}\nworkspace: {root: %q}\n", k.URL, t.TempDir()))
 	p := k.start()
 	k.turn(p, "sess_a")
 	k.turn(p, "sess_a")
-	for len(k.taken()) == 0 {
-		<-k.came
+	for len(k.Spans()) == 0 {
+		<-k.Came
 	}
 	// A collector that refuses: what it confirmed before is known to be confirmed when
 	// the next request comes.
 	var refused atomic.Int64
-	k.answers(func(w http.ResponseWriter, _ *http.Request) bool {
+	k.SetAnswer(func(w http.ResponseWriter, _ *http.Request) bool {
 		refused.Add(1)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return true
@@ -127,24 +124,24 @@ func killLosesNothing(t *testing.T, dir, data string) {
 	k.turn(p, "sess_a")
 	k.turn(p, "sess_b")
 	for refused.Load() < 2 {
-		<-k.came
+		<-k.Came
 	}
 	p.stop(syscall.SIGKILL)
 	a, b := k.rebuilt("sess_a"), k.rebuilt("sess_b")
 	if len(a) < 9 || len(b) < 3 {
 		t.Fatalf("only %d and %d spans are in the facts", len(a), len(b))
 	}
-	if sent := counted(k.taken()); len(sent) >= len(a)+len(b) {
+	if sent := counted(k.Spans()); len(sent) >= len(a)+len(b) {
 		t.Fatal("nothing was left to be sent")
 	}
-	k.answers(nil)
+	k.SetAnswer(nil)
 	p = k.start()
 	k.arrives(a)
 	k.arrives(b)
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	for id, n := range counted(k.taken()) {
+	for id, n := range counted(k.Spans()) {
 		if n > 1 {
 			t.Errorf("span %s was sent %d times", id, n)
 		}
@@ -156,11 +153,11 @@ func killLosesNothing(t *testing.T, dir, data string) {
 // said so.
 func (k *killed) unconfirmed() {
 	k.Helper()
-	before := counted(k.taken())
+	before := counted(k.Spans())
 	hangs, goOn := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
 	p := k.start()
-	k.after(func() {
+	k.AfterTaking(func() {
 		if once.CompareAndSwap(false, true) {
 			close(hangs)
 			<-goOn
@@ -170,8 +167,8 @@ func (k *killed) unconfirmed() {
 	<-hangs
 	p.stop(syscall.SIGKILL)
 	close(goOn)
-	k.after(nil)
-	batch := counted(k.taken())
+	k.AfterTaking(nil)
+	batch := counted(k.Spans())
 	for id := range before {
 		delete(batch, id)
 	}
@@ -181,77 +178,9 @@ func (k *killed) unconfirmed() {
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		k.Fatalf("exit code %d", code)
 	}
-	for id, n := range counted(k.taken()) {
+	for id, n := range counted(k.Spans()) {
 		if n > 2 || (n == 2 && batch[id] == 0) {
 			k.Errorf("span %s was sent %d times, in the batch that was not confirmed %d times", id, n, batch[id])
 		}
 	}
-}
-
-// TestTelemetryGoesOnFromItsPosition cuts a session at each of its facts: who begins
-// at the position that was kept sends the same spans, none twice, and doesn't read
-// the session from its beginning once a turn lies between.
-func TestTelemetryGoesOnFromItsPosition(t *testing.T) {
-	c := newCollector(t, nil)
-	s := newSender(t, c.URL, nil)
-	for range 4 {
-		s.turn("sess_a")
-	}
-	mem := s.e.follower.store
-	s.end()
-	head, err := mem.Head(t.Context(), "sess_a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, _ := readFrom(t, knowing(mem, nil), 1, head.Sequence)
-	want, err := telemetry.TracesJSON(telemetry.Resource{}, whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var late uint64
-	for cut := uint64(1); cut < head.Sequence; cut++ {
-		var kept *position
-		var spans []telemetry.Span
-		earlier := knowing(mem, nil)
-		for at := uint64(1); at <= cut; at++ { // as facts come: one after the other
-			more, pos := readFrom(t, earlier, at, at)
-			if spans = append(spans, more...); pos != nil {
-				kept = pos
-			}
-		}
-		if kept != nil {
-			late = max(late, kept.From)
-		}
-		more, _ := readFrom(t, knowing(mem, kept), cut+1, head.Sequence)
-		got, err := telemetry.TracesJSON(telemetry.Resource{}, append(spans, more...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(want, got) {
-			t.Fatalf("cut after %d, at %+v, the spans differ:\n%s\n%s", cut, kept, want, got)
-		}
-	}
-	if late < head.Sequence/4 {
-		t.Errorf("of %d facts reading goes on after %d at the latest", head.Sequence, late)
-	}
-}
-
-// knowing is a process that knows a position, or none.
-func knowing(s store.Store, kept *position) *projection {
-	return &projection{store: s, sessions: map[string]*followed{}, position: func(context.Context, string) (position, bool, error) {
-		if kept == nil {
-			return position{}, false, nil
-		}
-		return *kept, true, nil
-	}}
-}
-
-func readFrom(t *testing.T, p *projection, first, last uint64) ([]telemetry.Span, *position) {
-	t.Helper()
-	var out []telemetry.Span
-	m, err := p.read(t.Context(), "sess_a", stretch{first: first, last: last}, func(o telemetry.Output, _ bool) { out = append(out, o.Spans...) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out, m.at
 }

@@ -63,7 +63,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			n := server.NewToken{Name: given[0], Role: command.Role(role), Account: account}
 			if lifetime < 0 || lifetime == 0 && cmd.Flags().Changed("expires") { // 0 would be for ever
-				return usagef("--expires: a token can't have ended before it is made")
+				return usagef("--expires: %s is not a duration greater than zero; leave --expires out for a token that doesn't expire", lifetime)
 			}
 			if lifetime > 0 {
 				n.ExpiresAt = time.Now().Add(lifetime).UTC().Truncate(time.Second)

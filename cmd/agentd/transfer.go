@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd"
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/server"
@@ -27,7 +28,7 @@ const transferPath = "/v1/transfer"
 
 // mover is facts that can write and take whole sessions.
 type mover interface {
-	facts
+	facts.Source
 	exportSession(ctx context.Context, sessionID string, to io.Writer) error
 	importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error)
 }
@@ -49,14 +50,14 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if format != "session" && format != "cloudevents" {
-				return usagef("--format is session or cloudevents, not %q", format)
+				return usagef("unknown format %q for --format; use session or cloudevents", format)
 			}
-			return a.with(cmd, toAct, func(f facts) error { return a.exportTo(cmd.Context(), f.(mover), given[0], format, out) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.exportTo(cmd.Context(), f.(mover), given[0], format, out) })
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "-", `the file, which must not exist; "-" is standard output`)
 	cmd.Flags().StringVar(&format, "format", "session", "session or cloudevents")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // exportTo writes a session to a file, which is removed again if that fails.
@@ -86,23 +87,23 @@ func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file str
 
 // writeCloudEvents writes each fact of a session as a CloudEvent. The form has no
 // place to say that the first ones are gone, so people are told.
-func (a *app) writeCloudEvents(ctx context.Context, f facts, sessionID string, to io.Writer) error {
+func (a *app) writeCloudEvents(ctx context.Context, f facts.Source, sessionID string, to io.Writer) error {
 	out := bufio.NewWriter(to)
 	for after := uint64(0); ; {
-		page, last, err := f.page(ctx, sessionID, after, command.MaxPage)
+		page, last, err := f.Page(ctx, sessionID, after, command.MaxPage)
 		if err != nil {
 			return err
 		}
 		for _, x := range page {
-			a.sayGap(after, x.sequence)
-			data, err := transfer.CloudEvent(x.data)
+			a.sayGap(after, x.Sequence)
+			data, err := transfer.CloudEvent(x.Data)
 			if err != nil {
 				return err
 			}
 			if _, err := out.Write(append(data, '\n')); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
-			after = x.sequence
+			after = x.Sequence
 		}
 		if after >= last || len(page) == 0 {
 			return out.Flush()
@@ -141,12 +142,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			err = a.with(cmd, toRun, func(f facts) error { return a.importFrom(cmd.Context(), f.(mover), file, allowOpen) })
+			err = a.withFacts(cmd, toRun, func(f facts.Source) error { return a.importFrom(cmd.Context(), f.(mover), file, allowOpen) })
 			return errors.Join(err, file.Close())
 		},
 	}
 	cmd.Flags().BoolVar(&allowOpen, "allow-open", false, "also a session with unfinished work")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) importFrom(ctx context.Context, f mover, file *os.File, allowOpen bool) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
 	"agentd/fault"
 	"agentd/server"
 	"agentd/session"
@@ -23,7 +24,7 @@ const trimPath = "/v1/trim"
 
 // trimmer is facts whose first events can be removed.
 type trimmer interface {
-	facts
+	facts.Source
 	trimSession(ctx context.Context, sessionID string, opt session.TrimOptions) (*session.Trimmed, error)
 }
 
@@ -56,12 +57,12 @@ Exit codes: 0 done, also if there was nothing to remove, 1 failed, 2 usage.`,
 				return err
 			}
 			opt.DryRun = dry
-			return a.with(cmd, toLook, func(f facts) error { return a.trim(cmd.Context(), f.(trimmer), given[0], opt) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.trim(cmd.Context(), f.(trimmer), given[0], opt) })
 		},
 	}
 	cmd.Flags().StringVar(&before, "before", "", "the first sequence that stays, or the age from which on events go")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would go")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // parseBefore reads a sequence or a duration.
@@ -71,7 +72,7 @@ func parseBefore(text string, now time.Time) (session.TrimOptions, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return session.TrimOptions{}, usagef("--before is a sequence such as 5000, or a duration such as 720h, not %q", text)
+		return session.TrimOptions{}, usagef("--before: %q is neither a sequence such as 5000 nor a duration such as 720h", text)
 	}
 	return session.TrimOptions{OlderThan: now.Add(-d)}, nil
 }

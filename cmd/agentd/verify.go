@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/session"
 	"agentd/store"
 	"agentd/store/pebble"
@@ -51,7 +52,7 @@ place) or the verification could not be done, 2 usage.`,
 			return errors.Join(a.verify(cmd.Context(), s, sessions), s.Close())
 		},
 	}
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
 // verifyServed verifies a copy that the server makes: it appends facts meanwhile. A
@@ -66,7 +67,7 @@ func (a *app) verifyServed(ctx context.Context, c *config.Config, sessions []str
 	}
 	dir, err := os.MkdirTemp("", "agentd-verify-*")
 	if err != nil {
-		return errors.Join(fmt.Errorf("verify: %w", err), r.close())
+		return errors.Join(fmt.Errorf("verify: %w", err), r.Close())
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	out, in := io.Pipe()
@@ -90,7 +91,7 @@ func (a *app) verifyServed(ctx context.Context, c *config.Config, sessions []str
 // verifyRefused says why a store that is in use by something else than a server
 // isn't verified.
 func verifyRefused(locked *lockedError) error {
-	return fmt.Errorf("%s; it is no server that could make a copy of its facts: wait until it has ended", locked.holder())
+	return fmt.Errorf("%s; that process is no server, so its facts can't be copied: wait until it has ended", locked.holder())
 }
 
 // verify verifies an open store and prints what was found.
@@ -130,17 +131,17 @@ func checkSessions(ctx context.Context, s store.Store, sessions []string) error 
 
 func printReport(p *printer, r *session.Report) {
 	for _, problem := range r.Problems {
-		p.linef("%s", p.paint(red, plainText(problem.String())))
+		p.linef("%s", p.Paint(terminal.Red, terminal.Plain(problem.String())))
 	}
 	p.linef("%d sessions, %d facts (%d bytes), %d snapshots, %d index entries, %d blobs", r.Sessions, r.Events, r.Bytes, r.Snapshots, r.Entries, r.Blobs)
 	if r.Trimmed > 0 {
 		p.linef("%d sessions begin after %d events that were removed by retention: they are checked from what stands for these", r.Trimmed, r.Removed)
 	}
 	if len(r.Problems) == 0 {
-		p.linef("%s", p.paint(green, "everything fits"))
+		p.linef("%s", p.Paint(terminal.Green, "everything fits"))
 		return
 	}
-	p.linef("%s", p.paint(red, fmt.Sprintf("%d problems", len(r.Problems))))
+	p.linef("%s", p.Paint(terminal.Red, fmt.Sprintf("%d problems", len(r.Problems))))
 }
 
 // progress is a line on a terminal that is written over; elsewhere it is nothing.
@@ -150,7 +151,7 @@ type progress struct {
 	on    bool
 }
 
-func (a *app) progress() *progress { return &progress{a: a, on: isTerminal(a.err)} }
+func (a *app) progress() *progress { return &progress{a: a, on: terminal.IsTerminal(a.err)} }
 
 func (p *progress) update(r session.Report) {
 	if !p.on || time.Since(p.shown) < 100*time.Millisecond {

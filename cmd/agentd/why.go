@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -33,14 +35,14 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 			if !event.ValidID(given[0]) {
 				return usagef("%q is not an id", given[0])
 			}
-			return a.with(cmd, toAct, func(f facts) error { return a.why(cmd.Context(), f, session, given[0]) })
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.why(cmd.Context(), f, session, given[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "the session that it belongs to")
-	return a.where(cmd)
+	return a.withDataFlags(cmd)
 }
 
-func (a *app) why(ctx context.Context, f facts, session, id string) error {
+func (a *app) why(ctx context.Context, f facts.Source, session, id string) error {
 	sessions := []string{session}
 	if session == "" {
 		var err error
@@ -58,12 +60,12 @@ func (a *app) why(ctx context.Context, f facts, session, id string) error {
 		}
 		return a.printWhy(raw)
 	}
-	return fmt.Errorf("there is nothing called %s in %s", id, plural(int64(len(sessions)), "session"))
+	return fmt.Errorf("there is nothing called %s in %s", id, terminal.Plural(int64(len(sessions)), "session"))
 }
 
 // explanation asks about an id; where its prefix doesn't say what it names, all
 // kinds are tried.
-func explanation(ctx context.Context, f facts, session, id string) (json.RawMessage, error) {
+func explanation(ctx context.Context, f facts.Source, session, id string) (json.RawMessage, error) {
 	kinds := []struct {
 		prefix event.Prefix
 		ask    command.Explain
@@ -80,13 +82,13 @@ func explanation(ctx context.Context, f facts, session, id string) (json.RawMess
 	for _, k := range kinds {
 		if strings.HasPrefix(id, string(k.prefix)) {
 			var raw json.RawMessage
-			return raw, f.do(ctx, &k.ask, &raw)
+			return raw, f.Do(ctx, &k.ask, &raw)
 		}
 	}
 	var err error
 	for _, k := range kinds {
 		var raw json.RawMessage
-		if err = f.do(ctx, &k.ask, &raw); err == nil || fault.KindOf(err) != fault.NotFound {
+		if err = f.Do(ctx, &k.ask, &raw); err == nil || fault.KindOf(err) != fault.NotFound {
 			return raw, err
 		}
 	}
@@ -99,23 +101,23 @@ func (a *app) printWhy(raw json.RawMessage) error {
 		return fmt.Errorf("result of explain: %w", err)
 	}
 	return a.print(raw, func(out *printer) {
-		out.linef("%s", plainBlock(res.Answer))
+		out.linef("%s", terminal.PlainBlock(res.Answer))
 		if len(res.Facts) == 0 {
 			return
 		}
 		out.linef("")
 		rows := [][]string{{"SEQUENCE", "FACT", "EVENT", "SAYS"}}
 		for _, f := range res.Facts {
-			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, f.EventID, clip(plainText(f.Says), 160)})
+			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, f.EventID, terminal.Clip(terminal.Plain(f.Says), 160)})
 		}
 		out.table(rows)
 	})
 }
 
 // sessionIDs returns the newest sessions, newest first.
-func sessionIDs(ctx context.Context, f facts) ([]string, error) {
+func sessionIDs(ctx context.Context, f facts.Source) ([]string, error) {
 	var res command.ListSessionsResult
-	if err := f.do(ctx, &command.ListSessions{}, &res); err != nil {
+	if err := f.Do(ctx, &command.ListSessions{}, &res); err != nil {
 		return nil, err
 	}
 	var out []string

@@ -35,6 +35,7 @@ import (
 	"agentd/sandbox"
 	"agentd/session"
 	"agentd/store"
+	"agentd/telemetry/otlp"
 	"agentd/tool"
 	"agentd/tool/mcp"
 	"agentd/workspace"
@@ -47,7 +48,7 @@ type wiring struct {
 	// settle waits until what the tools of turns come from is there, or isn't.
 	settle func(context.Context)
 	// exporter is nil without telemetry.
-	exporter *exporter
+	exporter *otlp.Exporter
 }
 
 // wire chooses the parts that the configuration asks for.
@@ -184,7 +185,7 @@ func checkRouting(r *config.Routing, models []model.Info) error {
 		for j := range models {
 			ids[j] = models[j].ID()
 		}
-		return usagef("%s: %q is none of the models that there are: %s", setting, name, strings.Join(ids, ", "))
+		return usagef("%s: unknown model %q; use one of %s", setting, name, strings.Join(ids, ", "))
 	}
 	return nil
 }
@@ -261,11 +262,7 @@ func modelsOf(p config.Provider, key string) []model.Info {
 
 // hostPolicy is the policy that the configuration gives to the host.
 func hostPolicy(c *config.Config) (loop.HostPolicy, error) {
-	rules := make([]event.PolicyRule, len(c.Permissions.Rules))
-	for i, r := range c.Permissions.Rules {
-		rules[i] = event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
-	}
-	rules, err := permission.ParseRules("host", rules)
+	rules, err := permission.ParseRules("host", configuredRules(c.Permissions.Rules))
 	if err != nil {
 		return loop.HostPolicy{}, &exitError{exitUsage, fmt.Errorf("permissions.rules: %w", err)}
 	}
@@ -285,21 +282,12 @@ func parseWorkspaceRules(content []byte) (_ []event.PolicyRule, err error) {
 		return nil, err
 	}
 	var file struct {
-		Rules []struct {
-			Decision string `yaml:"decision"`
-			Tool     string `yaml:"tool"`
-			Match    string `yaml:"match"`
-			Reason   string `yaml:"reason"`
-		} `yaml:"rules"`
+		Rules []config.Rule `yaml:"rules"`
 	}
 	if err := yaml.UnmarshalWithOptions(content, &file, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
-	out := make([]event.PolicyRule, len(file.Rules))
-	for i, r := range file.Rules {
-		out[i] = event.PolicyRule{Decision: r.Decision, Tool: r.Tool, Match: r.Match, Reason: r.Reason}
-	}
-	return out, nil
+	return configuredRules(file.Rules), nil
 }
 
 func wireSandbox(c *config.Config, o *loop.Options, hidden []string) {

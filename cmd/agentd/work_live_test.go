@@ -62,7 +62,7 @@ func TestJobShowsABarAtATerminal(t *testing.T) {
 	if !strings.Contains(raw, "\r\x1b[K") {
 		t.Errorf("the bar is not drawn again: %q", raw)
 	}
-	if n := strings.Count(c.screen.text(), "] "); n != 1 {
+	if n := strings.Count(c.screen.Text(), "] "); n != 1 {
 		t.Errorf("%d bars are seen", n)
 	}
 	c.typing("\x03")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 )
 
@@ -25,9 +27,9 @@ type watched struct {
 // watch shows a list and then its changes as they come, until it is stopped: on a
 // terminal the list is drawn anew, in a pipe each change is a line, with --json each
 // is the fact.
-func (a *app) watch(ctx context.Context, f facts, w watched) error {
+func (a *app) watch(ctx context.Context, f facts.Source, w watched) error {
 	// Where the facts are before the list is read: what happens meanwhile is shown.
-	_, last, err := f.page(ctx, w.sessionID, 0, 1)
+	_, last, err := f.Page(ctx, w.sessionID, 0, 1)
 	if err != nil {
 		return err
 	}
@@ -40,7 +42,7 @@ func (a *app) watch(ctx context.Context, f facts, w watched) error {
 		a.sayf("No server holds the data: there will be no changes.")
 		return nil
 	}
-	if !a.json && isTerminal(a.out) {
+	if !a.json && terminal.IsTerminal(a.out) {
 		if w.redraw != nil {
 			w.types = w.redraw
 		}
@@ -55,10 +57,10 @@ func (a *app) watch(ctx context.Context, f facts, w watched) error {
 }
 
 // changes writes a line for each fact.
-func (a *app) changes(ctx context.Context, f facts, w watched, last uint64) error {
-	for e, err := range f.follow(ctx, w.sessionID, last, w.types) {
+func (a *app) changes(ctx context.Context, f facts.Source, w watched, last uint64) error {
+	for e, err := range f.Follow(ctx, w.sessionID, last, followTypes(w.types)) {
 		if err == nil {
-			err = a.change(e, w.types)
+			err = a.showChange(e, w.types)
 		}
 		if err != nil {
 			return err
@@ -67,11 +69,11 @@ func (a *app) changes(ctx context.Context, f facts, w watched, last uint64) erro
 	return nil
 }
 
-// change writes the line of one fact, with what it is about and how far that is.
-func (a *app) change(e fact, types []string) error {
-	line, err := parseLine(e.data)
+// showChange writes the line of one fact, with what it is about and how far that is.
+func (a *app) showChange(e facts.Fact, types []string) error {
+	line, err := parseLine(e.Data)
 	if err != nil || a.json || !wanted(line.Type, types) {
-		return errors.Join(err, a.event(e, &eventFlags{types: types}))
+		return errors.Join(err, a.showEvent(e, &eventFlags{types: types}))
 	}
 	var about struct {
 		TaskID     string `json:"taskId"`
@@ -84,8 +86,8 @@ func (a *app) change(e fact, types []string) error {
 			} `json:"progress"`
 		} `json:"payload"`
 	}
-	if err := json.Unmarshal(e.data, &about); err != nil {
-		return errors.Join(errors.New("a fact can't be read"), err)
+	if err := json.Unmarshal(e.Data, &about); err != nil {
+		return fmt.Errorf("read a fact: %w", err)
 	}
 	family, _, _ := strings.Cut(line.Type, ".")
 	parts := []string{map[string]string{"task": about.TaskID, "job": about.JobID, "subagent": about.SubagentID}[family]}
@@ -96,7 +98,7 @@ func (a *app) change(e fact, types []string) error {
 		if at.Percent != nil {
 			parts = append(parts, fmt.Sprintf("%.0f%%", *at.Percent))
 		}
-		parts = append(parts, clip(plainText(at.Phase), 20), clip(plainText(at.Summary), 60))
+		parts = append(parts, terminal.Clip(terminal.Plain(at.Phase), 20), terminal.Clip(terminal.Plain(at.Summary), 60))
 	}
 	p := a.printer()
 	p.linef("%s  %s", line.format(p), strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " "))
@@ -105,7 +107,7 @@ func (a *app) change(e fact, types []string) error {
 
 // redraw draws the list anew when something changed, and not more often than can be
 // looked at.
-func (a *app) redraw(ctx context.Context, f facts, w watched, last uint64) error {
+func (a *app) redraw(ctx context.Context, f facts.Source, w watched, last uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
@@ -124,7 +126,7 @@ func (a *app) redraw(ctx context.Context, f facts, w watched, last uint64) error
 		case <-changed:
 		}
 		if _, err := fmt.Fprint(a.out, "\x1b[H\x1b[2J"); err != nil {
-			return errors.Join(errors.New("write to the terminal"), err)
+			return fmt.Errorf("write to the terminal: %w", err)
 		}
 		if err := w.show(ctx); err != nil {
 			return err
@@ -137,12 +139,12 @@ func (a *app) redraw(ctx context.Context, f facts, w watched, last uint64) error
 }
 
 // wakeOn signals each fact that changes the list.
-func wakeOn(ctx context.Context, f facts, w watched, last uint64, changed chan<- struct{}) error {
-	for e, err := range f.follow(ctx, w.sessionID, last, w.types) {
+func wakeOn(ctx context.Context, f facts.Source, w watched, last uint64, changed chan<- struct{}) error {
+	for e, err := range f.Follow(ctx, w.sessionID, last, followTypes(w.types)) {
 		if err != nil {
 			return err
 		}
-		line, err := parseLine(e.data)
+		line, err := parseLine(e.Data)
 		if err != nil {
 			return err
 		}

@@ -142,10 +142,10 @@ type Budget struct {
 
 // Rule is a permission rule.
 type Rule struct {
-	Decision string `json:"decision"`
-	Tool     string `json:"tool"`
-	Match    string `json:"match"`
-	Reason   string `json:"reason"`
+	Decision string `json:"decision" yaml:"decision"`
+	Tool     string `json:"tool"     yaml:"tool"`
+	Match    string `json:"match"    yaml:"match"`
+	Reason   string `json:"reason"   yaml:"reason"`
 }
 
 // Hook is a command that is run at a point of a turn.

@@ -1,0 +1,184 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// editor is the line that is being typed. Its zero value is empty.
+type editor struct {
+	text []rune
+	at   int
+	// past are earlier lines, oldest first; back counts from the newest one, 0 is
+	// the line that is being typed, which draft keeps meanwhile.
+	past  []string
+	back  int
+	draft string
+}
+
+func (e *editor) value() string { return string(e.text) }
+
+func (e *editor) set(s string) {
+	e.text = []rune(s)
+	e.at = len(e.text)
+}
+
+// take empties the line and returns it.
+func (e *editor) take() string {
+	s := e.value()
+	e.set("")
+	e.back, e.draft = 0, ""
+	return s
+}
+
+// remember adds a line to the past, if it isn't the newest already.
+func (e *editor) remember(line string) {
+	if line = strings.TrimSpace(line); line != "" && (len(e.past) == 0 || e.past[len(e.past)-1] != line) {
+		e.past = append(e.past, line)
+	}
+}
+
+func (e *editor) insert(s string) {
+	r := []rune(s)
+	e.text = slices.Insert(e.text, e.at, r...)
+	e.at += len(r)
+}
+
+// pressKey changes the line. Other keys mean nothing here.
+func (e *editor) press(k key) {
+	switch k.name {
+	case keyText, keyPaste:
+		e.insert(k.text)
+	case "ctrl-j":
+		e.insert("\n")
+	case keyBackspace:
+		e.cut(e.at-1, e.at)
+	case keyDelete, "ctrl-d":
+		e.cut(e.at, e.at+1)
+	case "ctrl-u":
+		e.cut(0, e.at)
+	case "ctrl-k":
+		e.cut(e.at, len(e.text))
+	case "ctrl-w":
+		e.cut(e.wordLeft(), e.at)
+	case keyUp, "ctrl-p":
+		e.recall(1)
+	case keyDown, "ctrl-n":
+		e.recall(-1)
+	default:
+		e.moves(k.name)
+	}
+}
+
+// moves puts the cursor elsewhere.
+func (e *editor) moves(name string) {
+	switch name {
+	case keyLeft, "ctrl-b":
+		e.at = max(e.at-1, 0)
+	case keyRight, "ctrl-f":
+		e.at = min(e.at+1, len(e.text))
+	case keyHome, "ctrl-a":
+		e.at = 0
+	case keyEnd, "ctrl-e":
+		e.at = len(e.text)
+	case keyWordLeft:
+		e.at = e.wordLeft()
+	case keyWordRight:
+		e.at = e.wordRight()
+	}
+}
+
+func (e *editor) cut(from, to int) {
+	from, to = max(from, 0), min(to, len(e.text))
+	if from < to {
+		e.text = slices.Delete(e.text, from, to)
+		e.at = from
+	}
+}
+
+func (e *editor) wordLeft() int {
+	i := e.at
+	for i > 0 && unicode.IsSpace(e.text[i-1]) {
+		i--
+	}
+	for i > 0 && !unicode.IsSpace(e.text[i-1]) {
+		i--
+	}
+	return i
+}
+
+func (e *editor) wordRight() int {
+	i := e.at
+	for i < len(e.text) && unicode.IsSpace(e.text[i]) {
+		i++
+	}
+	for i < len(e.text) && !unicode.IsSpace(e.text[i]) {
+		i++
+	}
+	return i
+}
+
+// recall goes back in the past, or forth.
+func (e *editor) recall(by int) {
+	to := e.back + by
+	if to < 0 || to > len(e.past) {
+		return
+	}
+	if e.back == 0 {
+		e.draft = e.value()
+	}
+	e.back = to
+	if to == 0 {
+		e.set(e.draft)
+		return
+	}
+	e.set(e.past[len(e.past)-to])
+}
+
+// rows breaks the line at a width, behind a lead, and says where the cursor is.
+func (e *editor) rows(lead string, cols int) (lines []string, row, col int) {
+	indent := strings.Repeat(" ", min(ansi.StringWidth(lead), cols/2))
+	line, width := []rune(lead), ansi.StringWidth(lead)
+	next := func() {
+		lines = append(lines, string(line))
+		line, width = []rune(indent), len(indent)
+	}
+	for i, r := range e.text {
+		w := ansi.StringWidth(string(r))
+		if r != '\n' && width+w > cols-1 {
+			next()
+		}
+		if i == e.at {
+			row, col = len(lines), width
+		}
+		if r == '\n' {
+			next()
+			continue
+		}
+		line = append(line, r)
+		width += w
+	}
+	if e.at == len(e.text) {
+		if width > cols-1 {
+			next()
+		}
+		row, col = len(lines), width
+	}
+	return append(lines, string(line)), row, col
+}
+
+// maxRows is how much of a long line is seen while it is typed.
+const maxRows = 8
+
+// seen is rows, cut to what is seen around the cursor.
+func (e *editor) seen(lead string, cols int) (lines []string, row, col int) {
+	lines, row, col = e.rows(lead, cols)
+	if len(lines) <= maxRows {
+		return lines, row, col
+	}
+	from := min(max(row-maxRows/2, 0), len(lines)-maxRows)
+	return lines[from : from+maxRows], row - from, col
+}

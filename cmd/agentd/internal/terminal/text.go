@@ -1,0 +1,147 @@
+// Package terminal makes text for terminals.
+//
+// # Contract
+//
+// What others wrote goes through [Plain] or [PlainBlock] before it is shown: it can't
+// move the cursor or change colours. Colour is wanted or not, which an [Ink] knows.
+// Nothing here writes. Everything may be used by many goroutines.
+package terminal
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"agentd/event"
+)
+
+// Ink paints text where colour is wanted, and leaves it alone elsewhere.
+type Ink bool
+
+// Paint returns a text in a colour, or plain where there is none.
+func (k Ink) Paint(code, text string) string {
+	if !bool(k) || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Colours, as SGR codes.
+const (
+	Bold   = "1"
+	Dim    = "2"
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+	Cyan   = "36"
+)
+
+// Plain makes what others wrote safe to show: it can't move the cursor,
+// change colours or break a line.
+func Plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Clip shortens a text to so many characters.
+func Clip(s string, most int) string {
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most-1]) + "…"
+}
+
+// PlainBlock is Plain that keeps lines and tabs.
+func PlainBlock(s string) string {
+	var b strings.Builder
+	for piece := range strings.SplitAfterSeq(s, "\n") {
+		body, end := strings.CutSuffix(piece, "\n")
+		for i, field := range strings.Split(body, "\t") {
+			if i > 0 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(Plain(field))
+		}
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// Wrap breaks a plain text at a width.
+func Wrap(text string, cols int) []string {
+	return strings.Split(ansi.Wrap(strings.ReplaceAll(text, "\t", "    "), max(cols-1, 1), ""), "\n")
+}
+
+// Took says how long something took, as far as it matters to people.
+func Took(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return strconv.FormatInt(ms, 10) + "ms"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// Money says what something cost. Small sums keep two digits that count.
+func Money(usd float64) string {
+	switch {
+	case usd == 0:
+		return "$0"
+	case usd < 0.0001:
+		return "<$0.0001"
+	case usd < 0.1:
+		return "$" + strconv.FormatFloat(usd, 'f', 4, 64)
+	}
+	return "$" + strconv.FormatFloat(usd, 'f', 2, 64)
+}
+
+// Count writes a number of tokens.
+func Count(n int64) string {
+	switch {
+	case n < 10_000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return strconv.FormatFloat(float64(n)/1000, 'f', 1, 64) + "k"
+	}
+	return strconv.FormatFloat(float64(n)/1e6, 'f', 2, 64) + "M"
+}
+
+// Tokens says how many a turn took.
+func Tokens(u *event.Usage) string {
+	if u == nil {
+		return ""
+	}
+	in := Count(u.InputTokens) + " in"
+	if u.CachedInputTokens > 0 {
+		in += " (" + Count(u.CachedInputTokens) + " cached)"
+	}
+	return in + " / " + Count(u.OutputTokens) + " out"
+}
+
+// Plural writes a number of things.
+func Plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.FormatInt(n, 10) + " " + what + "s"
+}
+
+// JoinDots joins the texts that aren't empty with dots.
+func JoinDots(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
+}

@@ -1,0 +1,317 @@
+package turntext
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/command"
+	"agentd/event"
+	"agentd/tool/toolkind"
+)
+
+// Question is an action that waits for a person, with what is known about it.
+type Question struct {
+	ID       string
+	Required *event.ActionRequired
+	// evaluated is the decision that led to it, if it is about a tool call.
+	evaluated *event.PermissionEvaluated
+}
+
+// IsInput says that a value is wanted, not a yes or a no.
+func (q *Question) IsInput() bool { return slices.Contains(q.Required.Decisions, "submit") }
+
+// Panel returns the lines that say what is asked and why.
+func (q *Question) Panel(k terminal.Ink, cols int) []string {
+	p := q.Required
+	if q.IsInput() {
+		return append([]string{k.Paint(terminal.Yellow, "? ") + k.Paint(terminal.Bold, terminal.Plain(p.Prompt))}, q.choiceLines(k)...)
+	}
+	if q.IsPlan() {
+		return q.planPanel(k, cols)
+	}
+	title := "Allow " + p.ToolName + "?"
+	if p.ActionType == "sandbox_escape" {
+		title = "Allow " + p.ToolName + " to run outside of the sandbox?"
+	}
+	if p.ToolName == "" {
+		title = terminal.Plain(p.Prompt)
+	}
+	line := k.Paint(terminal.Yellow, "? ") + k.Paint(terminal.Bold, title)
+	if p.Destructive {
+		line += "  " + k.Paint(terminal.Red, "destructive")
+	}
+	out := []string{line}
+	for _, text := range q.wanted() {
+		out = append(out, excerpt(k, text, maxAsked, cols)...)
+	}
+	return append(out, q.Reasons(k, cols)...)
+}
+
+// maxAsked is how many lines of a call are shown before it is allowed.
+const maxAsked = 20
+
+// wanted is what would be done: the command, or the change of a file.
+func (q *Question) wanted() []string {
+	p := q.Required
+	args, _ := toolkind.ReadArguments(p.SafeArgs) // what isn't there is not shown
+	switch toolkind.Of(p.ToolName) {
+	case toolkind.WriteFile:
+		return []string{args.Path, prefixed("+ ", args.Content)}
+	case toolkind.EditFile:
+		return []string{args.Path, prefixed("- ", args.Old), prefixed("+ ", args.New)}
+	case toolkind.Shell:
+		return []string{args.Command}
+	default:
+	}
+	if short := ShortArgs(p.ToolName, p.SafeArgs); p.ToolName != "" && short != "" {
+		return []string{short}
+	}
+	return nil
+}
+
+// prefixed puts a mark before each line.
+func prefixed(mark, text string) string {
+	if text == "" {
+		return ""
+	}
+	return mark + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+mark)
+}
+
+func (q *Question) Reasons(k terminal.Ink, cols int) []string {
+	var out []string
+	add := func(what, text string) {
+		if text == "" {
+			return
+		}
+		lines := terminal.Wrap(what+": "+terminal.Plain(text), cols-2)
+		for i, line := range lines {
+			if rest, first := strings.CutPrefix(line, what+":"); first && i == 0 {
+				line = k.Paint(terminal.Dim, what+":") + rest
+			}
+			out = append(out, "  "+line)
+		}
+	}
+	add("why", q.Required.Reason)
+	add("rules", strings.Join(q.Required.RuleRefs, ", "))
+	if e := q.evaluated; e != nil && q.Required.Destructive {
+		add("impact", e.Impact)
+		add("undo", e.RollbackAdvice)
+	}
+	if !q.Required.ExpiresAt.IsZero() {
+		add("expires", q.Required.ExpiresAt.Local().Format("15:04:05"))
+	}
+	return out
+}
+
+// Prompt is what stands before the answer.
+func (q *Question) Prompt() string {
+	switch {
+	case q.IsPlan():
+		return planPrompt
+	case !q.IsInput() && q.Required.OnceOnly:
+		return "[y] once  [n] no, with a reason if you like: "
+	case !q.IsInput():
+		return "[y] once  [a] for this session  [n] no, with a reason if you like: "
+	case len(q.Choices()) > 0:
+		return "number or value: "
+	case q.wantsText() || len(q.schema()) == 0:
+		return "> "
+	}
+	return "JSON: "
+}
+
+// Parse turns a line into the answer, or says what is wrong with it.
+func (q *Question) Parse(line string) (*command.RespondAction, string) {
+	line = strings.TrimSpace(line)
+	r := &command.RespondAction{ActionID: q.ID}
+	if line == "/cancel" && slices.Contains(q.Required.Decisions, "cancel") {
+		r.Decision = "cancel"
+		return r, ""
+	}
+	if q.IsInput() {
+		r.Decision = "submit"
+		var wrong string
+		r.Payload, wrong = q.value(line)
+		return r, wrong
+	}
+	word, reason, _ := strings.Cut(line, " ")
+	if q.IsPlan() {
+		return q.parsePlan(r, strings.ToLower(word), strings.TrimSpace(reason))
+	}
+	switch strings.ToLower(word) {
+	case "y", "yes":
+		r.Decision = "allow"
+	case "a", "always":
+		if q.Required.OnceOnly {
+			return r, "this can be allowed once, not for the session: what it runs may change between two calls; answer y or n"
+		}
+		r.Decision, r.Scope = "allow", "session"
+	case "n", "no":
+		r.Decision, r.Reason = "deny", strings.TrimSpace(reason)
+	default:
+		return r, "answer y, a or n"
+	}
+	if reason != "" && r.Decision != "deny" {
+		// A sentence that happens to begin with such a word is no approval.
+		return r, "answer y, a or n"
+	}
+	return r, ""
+}
+
+// Describe says what an answer was.
+func (q *Question) Describe(r *command.RespondAction) string {
+	switch {
+	case q.IsPlan():
+		return describePlan(r)
+	case r.Decision == "submit":
+		return "answered: " + terminal.Clip(terminal.Plain(string(r.Payload)), 60)
+	case r.Scope == "session":
+		return "allowed for this session"
+	case r.Decision == "allow":
+		return "allowed once"
+	case r.Decision == "deny":
+		return terminal.JoinDots("denied", r.Reason)
+	}
+	return "cancelled"
+}
+
+func (q *Question) schema() map[string]any {
+	var s map[string]any
+	if json.Unmarshal(q.Required.Schema, &s) != nil {
+		return nil
+	}
+	return s
+}
+
+func (q *Question) wantsText() bool { return q.schema()["type"] == "string" }
+
+// Choices are the values of a schema that lists them.
+func (q *Question) Choices() []any {
+	s := q.schema()
+	if list, ok := s["enum"].([]any); ok {
+		return list
+	}
+	if s["type"] == "boolean" {
+		return []any{true, false}
+	}
+	return nil
+}
+
+func (q *Question) choiceLines(k terminal.Ink) []string {
+	var out []string
+	for i, c := range q.Choices() {
+		out = append(out, fmt.Sprintf("  %s %s", k.Paint(terminal.Cyan, strconv.Itoa(i+1)), terminal.Plain(fmt.Sprint(c))))
+	}
+	if out == nil && len(q.schema()) > 0 && !q.wantsText() {
+		out = append(out, k.Paint(terminal.Dim, "  fits "+terminal.Plain(string(q.Required.Schema))))
+	}
+	return out
+}
+
+// value turns a line into the value that the schema asks for, as far as that can
+// be told here; the runtime checks it.
+func (q *Question) value(line string) (event.Raw, string) {
+	list := q.Choices()
+	for _, c := range list {
+		if strings.EqualFold(fmt.Sprint(c), line) {
+			return MarshalValue(c), ""
+		}
+	}
+	if len(list) > 0 {
+		n, err := strconv.Atoi(line)
+		if err != nil || n < 1 || n > len(list) {
+			return nil, fmt.Sprintf("choose 1 to %d", len(list))
+		}
+		return MarshalValue(list[n-1]), ""
+	}
+	if q.wantsText() {
+		return MarshalValue(line), ""
+	}
+	return InputValue(line), ""
+}
+
+// MarshalValue returns a value as JSON.
+func MarshalValue(v any) event.Raw {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil // what JSON was made of can be made JSON again
+	}
+	return b
+}
+
+// Questions keeps the questions that are open, oldest first.
+type Questions struct {
+	open []*Question
+	// evaluated are decisions by tool call, until their question comes.
+	evaluated map[string]*event.PermissionEvaluated
+}
+
+// ShowFact notes questions and answers. It returns the question that a fact answers,
+// if it was open.
+func (q *Questions) Track(e *event.Event) (answered *Question) {
+	switch p := e.Payload.(type) {
+	case *event.PermissionEvaluated:
+		if q.evaluated == nil {
+			q.evaluated = map[string]*event.PermissionEvaluated{}
+		}
+		if p.Decision == "ask" {
+			q.evaluated[e.ToolCallID] = p
+		}
+	case *event.ActionRequired:
+		q.open = append(q.open, &Question{ID: e.ActionID, Required: p, evaluated: q.evaluated[e.ToolCallID]})
+		delete(q.evaluated, e.ToolCallID)
+	case *event.ActionResolved:
+		i := slices.IndexFunc(q.open, func(x *Question) bool { return x.ID == e.ActionID })
+		if i >= 0 {
+			answered = q.open[i]
+			q.open = slices.Delete(q.open, i, i+1)
+		}
+	}
+	return answered
+}
+
+// PutBack makes a question the next one again.
+func (q *Questions) PutBack(x *Question) { q.open = append([]*Question{x}, q.open...) }
+
+// Due is the question that is due, or nil.
+func (q *Questions) Due() *Question {
+	if len(q.open) == 0 {
+		return nil
+	}
+	return q.open[0]
+}
+
+// HowAnswered says who answered a question that was still being asked here.
+func HowAnswered(e *event.Event) string {
+	p, ok := e.Payload.(*event.ActionResolved)
+	switch {
+	case !ok:
+		return "answered"
+	case p.DecisionSource == "timeout":
+		return "nobody answered in time: " + p.Decision
+	case p.DecisionSource == "runtime":
+		return "not asked any more"
+	}
+	return "answered by somebody else: " + p.Decision
+}
+
+// Drop takes a question away that was answered here.
+func (q *Questions) Drop(x *Question) {
+	q.open = slices.DeleteFunc(q.open, func(o *Question) bool { return o == x })
+}
+
+// InputValue returns a text as JSON: as it is if it is JSON already.
+func InputValue(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return nil
+	}
+	return quoted
+}

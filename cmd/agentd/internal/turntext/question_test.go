@@ -1,0 +1,91 @@
+package turntext
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/event"
+)
+
+func TestQuestionParse(t *testing.T) {
+	approval := &Question{ID: "action_1", Required: &event.ActionRequired{ToolName: "shell", Decisions: []string{"allow", "deny", "cancel"}}}
+	for line, want := range map[string]string{
+		"y": "allow//", "YES": "allow//", " a ": "allow/session/", "n": "deny//", "no because I say so": "deny//because I say so",
+		"/cancel": "cancel//",
+		"":        "answer y, a or n", "yes please": "answer y, a or n", "a bit": "answer y, a or n", "sure": "answer y, a or n",
+	} {
+		r, wrong := approval.Parse(line)
+		got := wrong
+		if wrong == "" {
+			got = r.Decision + "/" + r.Scope + "/" + r.Reason
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", line, got, want)
+		}
+	}
+	plan := &Question{ID: "action_1", Required: &event.ActionRequired{ActionType: "plan_approval", ToolName: "present_plan", Decisions: []string{"allow", "deny", "cancel"}}}
+	const again = "answer y, a, a permission mode, or n with what to change"
+	for line, want := range map[string]string{
+		"y": `allow {"permissionMode":"default"} `, "a": `allow {"permissionMode":"auto"} `, "bypass": `allow {"permissionMode":"bypass"} `,
+		"n": "deny  ", "no a test is missing": "deny  a test is missing", "/cancel": "cancel  ",
+		"plan": again, "": again, "yes but": again, "sure": again,
+	} {
+		r, wrong := plan.Parse(line)
+		got := wrong
+		if wrong == "" {
+			got = r.Decision + " " + string(r.Payload) + " " + r.Reason
+		}
+		if got != want {
+			t.Errorf("to a plan %q is %q, want %q", line, got, want)
+		}
+	}
+	for _, tt := range []struct{ schema, line, want string }{
+		{"", "blue", `"blue"`},
+		{"", `{"a":1}`, `{"a":1}`},
+		{`{"type":"string"}`, "5", `"5"`},
+		{`{"type":"integer"}`, "5", `5`},
+		{`{"enum":["red","blue"]}`, "2", `"blue"`},
+		{`{"enum":["red","blue"]}`, "RED", `"red"`},
+		{`{"enum":["red","blue"]}`, "green", "choose 1 to 2"},
+		{`{"enum":[1,2,3]}`, "2", `2`},
+		{`{"type":"boolean"}`, "true", `true`},
+		{`{"type":"boolean"}`, "2", `false`},
+	} {
+		q := &Question{ID: "action_1", Required: &event.ActionRequired{Decisions: []string{"submit", "cancel"}, Schema: event.Raw(tt.schema)}}
+		r, wrong := q.Parse(tt.line)
+		got := wrong
+		if wrong == "" {
+			got = string(r.Payload)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q is %s, want %s", tt.schema, tt.line, got, tt.want)
+		}
+	}
+}
+
+func TestShortTexts(t *testing.T) {
+	got := []string{
+		terminal.Took(12), terminal.Took(1234), terminal.Took(61_000), terminal.Took(3_600_000),
+		terminal.Money(0), terminal.Money(0.00001), terminal.Money(0.0123), terminal.Money(1.5),
+		terminal.Count(12), terminal.Count(12_345), terminal.Count(2_000_000),
+		terminal.Plural(1, "turn"), terminal.Plural(0, "turn"),
+		ShortArgs("shell", event.Raw(`{"command":"ls\n-l\u001b[2J"}`)), ShortArgs("read_file", event.Raw(`{"path":"a"}`)),
+		ShortArgs("mcp__x__y", event.Raw(`{"a":1}`)), ShortArgs("mcp__x__y", event.Raw(`{}`)), ShortArgs("x", event.Raw(`not json`)),
+		elapsed(time.Unix(10, 0), time.Unix(5, 0)), elapsed(time.Unix(10, 0), time.Unix(9, 0)),
+	}
+	want := []string{
+		"12ms", "1.2s", "1m1s", "1h0m0s",
+		"$0", "<$0.0001", "$0.0123", "$1.50",
+		"12", "12.3k", "2.00M",
+		"1 turn", "0 turns",
+		"ls -l[2J", "a",
+		`{"a":1}`, "", "not json",
+		" 5s", "",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

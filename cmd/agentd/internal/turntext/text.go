@@ -1,0 +1,106 @@
+package turntext
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/event"
+	"agentd/tool"
+	"agentd/tool/toolkind"
+)
+
+// Marks before lines. They are the same without colour.
+const (
+	MarkDone   = "✓"
+	MarkFailed = "✗"
+	MarkNote   = "•"
+	MarkWarn   = "!"
+)
+
+// ShortArgs says in a few words what a tool is called with.
+func ShortArgs(name string, args event.Raw) string {
+	var v map[string]any
+	if json.Unmarshal(args, &v) != nil {
+		return terminal.Plain(string(args))
+	}
+	a, _ := toolkind.ReadArguments(args) // what isn't there is not shown
+	switch toolkind.Of(name) {
+	case toolkind.Shell:
+		return terminal.Plain(a.Command)
+	case toolkind.ReadFile, toolkind.WriteFile, toolkind.EditFile:
+		return terminal.Plain(a.Path)
+	case toolkind.ListFiles:
+		return terminal.Plain(strings.TrimSpace(a.Path + " " + a.Glob))
+	case toolkind.SearchFiles:
+		return terminal.Plain(strings.TrimSpace(strconv.Quote(a.Pattern) + " " + a.Path + " " + a.Glob))
+	case toolkind.RequestInput:
+		return terminal.Plain(a.Prompt)
+	case toolkind.SpawnAgent:
+		return terminal.Plain(strings.TrimPrefix(a.Role+": "+a.Input, ": "))
+	case toolkind.UpdatePlan, toolkind.PresentPlan:
+		return ""
+	case toolkind.Other:
+	}
+	if len(v) == 0 {
+		return ""
+	}
+	return terminal.Plain(string(args))
+}
+
+// planLines are the steps of a plan as a list with boxes.
+func planLines(k terminal.Ink, args event.Raw) []string {
+	var plan tool.Plan
+	if json.Unmarshal(args, &plan) != nil {
+		return nil
+	}
+	var out []string
+	for _, item := range plan.Items {
+		text := terminal.Plain(item.Step)
+		switch item.Status {
+		case "completed":
+			out = append(out, k.Paint(terminal.Dim, "  ☑ "+text))
+		case "in_progress":
+			out = append(out, k.Paint(terminal.Bold, "  ▸ "+text))
+		case "cancelled":
+			out = append(out, k.Paint(terminal.Dim, "  ☒ "+text))
+		default:
+			out = append(out, "  ☐ "+text)
+		}
+	}
+	return out
+}
+
+// excerpt returns the first lines of a text, each behind a bar, and says how many
+// are left out.
+func excerpt(k terminal.Ink, text string, most, cols int) []string {
+	text = strings.TrimRight(terminal.PlainBlock(text), "\n")
+	if text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	left := len(lines) - most
+	if left > 0 {
+		lines = lines[:most]
+	}
+	out := make([]string, 0, len(lines)+1)
+	for _, line := range lines {
+		out = append(out, k.Paint(terminal.Dim, "  │ "+terminal.Clip(strings.ReplaceAll(line, "\t", "  "), max(cols-6, 10))))
+	}
+	if left > 0 {
+		out = append(out, k.Paint(terminal.Dim, fmt.Sprintf("  │ … %s more", terminal.Plural(int64(left), "line"))))
+	}
+	return out
+}
+
+// lastRows returns the last rows of a text at a width.
+func lastRows(text string, most, cols int) []string {
+	// Only the end is seen, so only the end is broken into rows.
+	if keep := most * cols * 4; len(text) > keep {
+		text = strings.ToValidUTF8(text[len(text)-keep:], "")
+	}
+	lines := terminal.Wrap(strings.Trim(text, "\n"), cols)
+	return lines[max(0, len(lines)-most):]
+}

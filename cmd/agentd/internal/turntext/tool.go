@@ -1,0 +1,139 @@
+package turntext
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/event"
+	"agentd/tool/toolkind"
+)
+
+// showTool shows what tools do. It reports whether the fact was one of these.
+func (v *View) showTool(e *event.Event) bool {
+	switch p := e.Payload.(type) {
+	case *event.ToolStarted:
+		v.toolStarted(e, p)
+	case *event.ToolProgress:
+		v.toolWrote(e.ToolCallID, p.Text)
+	case *event.ProcessOutput:
+		v.toolWrote(e.ToolCallID, p.Text)
+	case *event.ToolResult:
+		v.toolResult(e, p)
+	case *event.ToolFailed:
+		v.toolFailed(e, p)
+	default:
+		return false
+	}
+	return true
+}
+
+func (v *View) toolStarted(e *event.Event, p *event.ToolStarted) {
+	v.Flush()
+	v.dropTool(e.ToolCallID)
+	v.tools = append(v.tools, &runningTool{id: e.ToolCallID, name: p.ToolName, args: ShortArgs(p.ToolName, p.SafeArgs), since: e.Time})
+	if toolkind.Of(p.ToolName) == toolkind.UpdatePlan {
+		v.gap(kindTool)
+		v.Stage.Print(planLines(v.Ink, p.SafeArgs)...)
+	}
+}
+
+// maxTail bounds what is kept of a running tool's output.
+const maxTail = 4 << 10
+
+func (v *View) toolWrote(id, text string) {
+	for _, t := range v.tools {
+		if t.id == id {
+			t.tail += terminal.PlainBlock(strings.ReplaceAll(text, "\r", "\n"))
+			t.tail = strings.ToValidUTF8(t.tail[max(0, len(t.tail)-maxTail):], "")
+		}
+	}
+}
+
+// dropTool takes a running tool away and returns it, or an empty one.
+func (v *View) dropTool(id string) *runningTool {
+	i := slices.IndexFunc(v.tools, func(t *runningTool) bool { return t.id == id })
+	if i < 0 {
+		return &runningTool{}
+	}
+	t := v.tools[i]
+	v.tools = slices.Delete(v.tools, i, i+1)
+	v.SetStatus("thinking", time.Now())
+	return t
+}
+
+func (v *View) toolResult(e *event.Event, p *event.ToolResult) {
+	t := v.dropTool(e.ToolCallID)
+	if toolkind.Of(p.ToolName) == toolkind.UpdatePlan && p.Status == "ok" {
+		return // the plan itself was shown
+	}
+	good, extra := p.Status != "error", ""
+	if code := p.ExitCode; code.Value != 0 {
+		good, extra = false, fmt.Sprintf("exit %d", code.Value)
+	}
+	if p.Status == "background" {
+		extra = "goes on in the background as " + p.ProcessID
+	}
+	v.toolLine(good, p.ToolName, t.args, terminal.JoinDots(extra, terminal.Took(p.DurationMs)))
+	v.toolOutput(p, good)
+	for _, f := range p.ChangedFiles {
+		v.Stage.Print(v.changed(f))
+	}
+}
+
+// toolLine is the one line that stays of a call.
+func (v *View) toolLine(good bool, name, args, extra string) {
+	v.Flush()
+	v.gap(kindTool)
+	mark, colour := MarkDone, terminal.Green
+	if !good {
+		mark, colour = MarkFailed, terminal.Red
+	}
+	cols, _ := v.Stage.Size()
+	args = terminal.Clip(args, max(cols-len(name)-len([]rune(extra))-6, 12))
+	v.Stage.Print(strings.TrimRight(v.Ink.Paint(colour, mark)+" "+v.Ink.Paint(terminal.Bold, name)+" "+args+"  "+v.Ink.Paint(terminal.Dim, extra), " "))
+}
+
+// maxPreview is how many lines of a tool's output stay.
+const maxPreview = 6
+
+func (v *View) toolOutput(p *event.ToolResult, good bool) {
+	most := maxPreview
+	if good {
+		most = previewLines(toolkind.Of(p.ToolName))
+	}
+	if most == 0 {
+		return
+	}
+	text := p.Preview
+	if toolkind.Of(p.ToolName) == toolkind.Shell {
+		// The exit code stands in the line above.
+		text = strings.TrimSuffix(text, fmt.Sprintf("[exit code %d]\n", p.ExitCode.Value))
+	}
+	cols, _ := v.Stage.Size()
+	v.Stage.Print(excerpt(v.Ink, text, most, cols)...)
+	if p.Truncated && p.OutputRef != "" {
+		v.Stage.Print(v.Ink.Paint(terminal.Dim, fmt.Sprintf("  │ all %d bytes: %s", p.SizeBytes, p.OutputRef)))
+	}
+}
+
+func (v *View) changed(f event.FileChange) string {
+	mark := map[string]string{"created": "+", "deleted": "-", "modified": "~"}[f.Change]
+	line := "  " + mark + " " + terminal.Plain(f.Path)
+	if f.Note != "" {
+		line += " (undo can't bring it back: " + terminal.Plain(f.Note) + ")"
+	}
+	return v.Ink.Paint(terminal.Dim, line)
+}
+
+func (v *View) toolFailed(e *event.Event, p *event.ToolFailed) {
+	t := v.dropTool(e.ToolCallID)
+	v.toolLine(false, p.ToolName, t.args, terminal.JoinDots(strings.ReplaceAll(p.ErrorCategory, "_", " "), terminal.Took(p.DurationMs)))
+	cols, _ := v.Stage.Size()
+	v.Stage.Print(excerpt(v.Ink, p.Message, maxPreview, cols)...)
+	for _, f := range p.ChangedFiles {
+		v.Stage.Print(v.changed(f))
+	}
+}
