@@ -27,11 +27,14 @@ import (
 	"agentd/event"
 	"agentd/loop"
 	"agentd/model"
+	"agentd/proof"
 	"agentd/quota"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
 	"agentd/tool"
+	"agentd/transfer"
+	"agentd/trial"
 	"agentd/work"
 )
 
@@ -93,8 +96,10 @@ type Runtime struct {
 	work    *work.Work
 	// channels are the remote peers.
 	channels *channel.Hub
-	// trials ends benchmark trials.
-	trials *trials
+	trials   *trial.Runner
+	// proof explains and exports what the runtime did, carrier moves whole sessions.
+	proof   *proof.Reporter
+	carrier *transfer.Carrier
 	// commands has the handlers of all commands.
 	commands *command.Table
 
@@ -114,7 +119,10 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	opt.RuntimeID = id
 	r := &Runtime{opt: opt}
-	r.trials = newTrials(r)
+	r.trials = trial.New(trial.Options{
+		Store: opt.Store, Do: r.Do, Logger: opt.Logger, RuntimeID: id,
+		DefaultModel: opt.Loop.DefaultModel, Sandbox: string(opt.Loop.Sandbox.Mode), BudgetUSD: opt.Loop.Budget.SessionCostUSD,
+	})
 	if r.loop, err = loop.New(opt.Loop); err != nil {
 		return nil, fmt.Errorf("agentd: %w", err)
 	}
@@ -133,6 +141,8 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
 	so.ResolveWorkspace, so.Submitting = r.loop.ResolveWorkspace, r.beforeTurn
 	r.manager = session.New(so)
+	r.proof = proof.New(proof.Options{Sessions: r.manager, Store: opt.Store, Case: r.caseOptions})
+	r.carrier = &transfer.Carrier{Sessions: r.manager, Store: opt.Store, RuntimeID: id, Key: r.proof.SigningKey}
 	if err := r.registerCommands(); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -141,7 +151,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	r.work.Start(r.manager)
 	r.channels.Start(r.manager)
-	r.trials.start()
+	r.trials.Start(r.manager, r.proof)
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -222,7 +232,7 @@ func (r *Runtime) recover(ctx context.Context, ids []string) {
 		if ctx.Err() != nil {
 			return
 		}
-		err = errors.Join(err, r.work.Recover(ctx, id), r.trials.recover(ctx, id))
+		err = errors.Join(err, r.work.Recover(ctx, id), r.trials.Recover(ctx, id))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("not everything could be taken up again", "error", err)
@@ -239,7 +249,7 @@ func (r *Runtime) TakeUp(ctx context.Context, sessionID string) error {
 	if err := r.work.Recover(ctx, sessionID); err != nil {
 		return err
 	}
-	return r.trials.recover(ctx, sessionID)
+	return r.trials.Recover(ctx, sessionID)
 }
 
 // runtimeID returns the configured id, or the one that the store keeps.
@@ -344,7 +354,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.background.Wait()
 	r.work.Close()
-	r.trials.close()
+	r.trials.Close()
 	r.channels.Close()
 	return errors.Join(r.loop.Close(ctx), r.manager.Close(ctx))
 }

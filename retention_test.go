@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentd"
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
@@ -35,7 +34,7 @@ func TestATrimmedSessionTellsTheTruth(t *testing.T) {
 	whole := k.exported("sess_a")
 	through := k.gone("sess_a")
 
-	if _, err := k.imports(whole, agentd.ImportOptions{}); err == nil || !strings.Contains(err.Error(), "removed by retention") {
+	if _, err := k.imports(whole, transfer.ImportOptions{}); err == nil || !strings.Contains(err.Error(), "removed by retention") {
 		t.Errorf("import of what is gone: %v", err)
 	}
 	why := refused(k, &command.Explain{SessionID: "sess_a", TurnID: turns[0].TurnID}, fault.NotFound)
@@ -129,7 +128,7 @@ func (k *kit) trimmedTransfer(sessionID string, through uint64) {
 		k.Errorf("the file: %+v, %v", sum, err)
 	}
 	other := newKitWith(k.T, nil)
-	if _, err := other.imports(file, agentd.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "removed by retention") {
+	if _, err := other.imports(file, transfer.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "removed by retention") {
 		k.Errorf("import: %v", err)
 	}
 }

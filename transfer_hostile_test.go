@@ -47,7 +47,7 @@ func TestImportTakesNoIDOver(t *testing.T) {
 			from, to := newKit(t), newKit(t)
 			from.quietly(from.sameNames("sess_theirs")[kind])
 			to.quietly(to.sameNames("sess_ours")[kind])
-			_, err := to.imports(from.exported("sess_theirs"), agentd.ImportOptions{AllowOpen: true})
+			_, err := to.imports(from.exported("sess_theirs"), transfer.ImportOptions{AllowOpen: true})
 			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "here already") {
 				t.Errorf("got %v, want a conflict", err)
 			}
@@ -79,7 +79,7 @@ func (k *kit) quietly(p command.Params) {
 func TestImportedPeersAreFound(t *testing.T) {
 	from, to := newKit(t), newKit(t)
 	from.quietly(from.sameNames("sess_peer")["peer"])
-	if _, err := to.imports(from.exported("sess_peer"), agentd.ImportOptions{}); err != nil {
+	if _, err := to.imports(from.exported("sess_peer"), transfer.ImportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	report, err := session.Verify(t.Context(), to.store, session.VerifyOptions{})
@@ -101,7 +101,7 @@ func TestForkOfAnotherAccountIsRefused(t *testing.T) {
 	from.completes(turn)
 	last := payloadsEnd(from, "sess_ann")
 	fork := doAs[command.ForkThreadResult](from, owner, &command.ForkThread{SessionID: "sess_ann", ThreadID: turn.ThreadID, AtSequence: last})
-	if _, err := to.imports(from.exported("sess_ann"), agentd.ImportOptions{}); err != nil {
+	if _, err := to.imports(from.exported("sess_ann"), transfer.ImportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	file := from.exported(fork.SessionID)
@@ -111,10 +111,10 @@ func TestForkOfAnotherAccountIsRefused(t *testing.T) {
 	if bytes.Equal(forged, file) {
 		t.Fatal("nothing was forged")
 	}
-	if _, err := to.imports(forged, agentd.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "another account") {
+	if _, err := to.imports(forged, transfer.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "another account") {
 		t.Errorf("got %v, want a conflict", err)
 	}
-	if _, err := to.imports(file, agentd.ImportOptions{}); err != nil {
+	if _, err := to.imports(file, transfer.ImportOptions{}); err != nil {
 		t.Errorf("the fork as it is: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func (k *kit) exported(sessionID string) []byte {
 	return b.Bytes()
 }
 
-func (k *kit) imports(file []byte, opt agentd.ImportOptions) (*agentd.ImportedSession, error) {
+func (k *kit) imports(file []byte, opt transfer.ImportOptions) (*transfer.ImportedSession, error) {
 	return k.r.ImportSession(context.Background(), command.Local(), bytes.NewReader(file), opt)
 }
 
@@ -57,7 +57,7 @@ func TestSessionMoves(t *testing.T) {
 	file := from.exported("sess_move")
 
 	to := newKit(t, says("second"))
-	got, err := to.imports(file, agentd.ImportOptions{})
+	got, err := to.imports(file, transfer.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +71,11 @@ func TestSessionMoves(t *testing.T) {
 	if to.output(ref) != large {
 		t.Fatal("the output is not the same")
 	}
-	if again, err := to.imports(file, agentd.ImportOptions{}); err != nil || again.Written != 0 {
+	if again, err := to.imports(file, transfer.ImportOptions{}); err != nil || again.Written != 0 {
 		t.Fatalf("again: %+v, %v", again, err)
 	}
 	to.completes(to.submit("sess_move", "and now?"))
-	if again, err := to.imports(file, agentd.ImportOptions{}); err != nil || again.Written != 0 {
+	if again, err := to.imports(file, transfer.ImportOptions{}); err != nil || again.Written != 0 {
 		t.Fatalf("after it went on: %+v, %v", again, err)
 	}
 	list := do[command.ListSessionsResult](to, &command.ListSessions{})
@@ -92,7 +92,7 @@ func TestImportRefuses(t *testing.T) {
 	refuses := func(k *kit, file []byte, kind fault.Kind, says string) {
 		t.Helper()
 		before := bytesOf(t, k.store, "sess_a")
-		_, err := k.imports(file, agentd.ImportOptions{})
+		_, err := k.imports(file, transfer.ImportOptions{})
 		if fault.KindOf(err) != kind || !strings.Contains(err.Error(), says) {
 			t.Fatalf("got %v, want %s that says %q", err, kind, says)
 		}
@@ -105,7 +105,7 @@ func TestImportRefuses(t *testing.T) {
 	refuses(to, bytes.Join(lines[:len(lines)-2], nil), fault.InvalidParams, "cut off")
 	refuses(to, bytes.Replace(file, []byte("hello"), []byte("hallo"), 1), fault.InvalidParams, "chain's head")
 	refuses(to, []byte("nonsense\n"), fault.InvalidParams, "no exported session")
-	if _, err := to.r.ImportSession(t.Context(), command.Caller{Account: "a"}, bytes.NewReader(file), agentd.ImportOptions{}); fault.KindOf(err) != fault.Forbidden {
+	if _, err := to.r.ImportSession(t.Context(), command.Caller{Account: "a"}, bytes.NewReader(file), transfer.ImportOptions{}); fault.KindOf(err) != fault.Forbidden {
 		t.Fatalf("a client may import: %v", err)
 	}
 	to.completes(to.submit("sess_a", "another talk under the same id"))
@@ -122,10 +122,10 @@ func TestOpenWorkIsNotDoubled(t *testing.T) {
 	from.required("sess_open", 1)
 	file := from.exported("sess_open")
 	to := newKitWith(t, withTools(t, writes("change", gives("done"))), says("changed"))
-	if _, err := to.imports(file, agentd.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "unfinished") {
+	if _, err := to.imports(file, transfer.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "unfinished") {
 		t.Fatalf("got %v", err)
 	}
-	got, err := to.imports(file, agentd.ImportOptions{AllowOpen: true})
+	got, err := to.imports(file, transfer.ImportOptions{AllowOpen: true})
 	if err != nil || !got.OpenWork {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -207,7 +207,7 @@ func TestImportGoesOn(t *testing.T) {
 	}
 	to.open()
 	to.holdsPart("sess_cut")
-	got, err := to.imports(file, agentd.ImportOptions{})
+	got, err := to.imports(file, transfer.ImportOptions{})
 	if err != nil || got.Written != got.Events-group {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -245,7 +245,7 @@ func TestSumsAreNoOutputs(t *testing.T) {
 	if err := json.Unmarshal(do[command.ExportResult](from, &command.ExportEvidence{ExportScope: command.ExportScope{SessionID: started.SessionID}}).Pack, &again); err != nil || !slices.Equal(again.Contents, held.Contents) {
 		t.Errorf("%v: the contents were %+v and are %+v", err, held.Contents, again.Contents)
 	}
-	got, err := newKit(t).imports(from.exported(started.SessionID), agentd.ImportOptions{})
+	got, err := newKit(t).imports(from.exported(started.SessionID), transfer.ImportOptions{})
 	if err != nil || got.Missing != 0 || got.Outputs < 5 {
 		t.Errorf("imported %+v, %v", got, err)
 	}

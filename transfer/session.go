@@ -1,9 +1,10 @@
-package agentd
+package transfer
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -16,39 +17,49 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/store"
-	"agentd/transfer"
 )
 
-// ExportSession writes a whole session in the form of package transfer, with the
-// outputs that its facts refer to. Memory doesn't grow with the session, but for
-// the references.
-func (r *Runtime) ExportSession(ctx context.Context, caller command.Caller, sessionID string, to io.Writer) error {
-	if err := r.manager.See(ctx, caller, sessionID); err != nil { // who may not see the session learns nothing
+// Carrier writes the sessions of one runtime to files, and takes over those of others.
+// It may be used by many goroutines.
+type Carrier struct {
+	// Sessions has the sessions, Store their facts.
+	Sessions *session.Manager
+	Store    store.Store
+	// RuntimeID is that of the runtime that writes.
+	RuntimeID string
+	// Key returns the key that files are signed with.
+	Key func(context.Context) (ed25519.PrivateKey, error)
+}
+
+// Export writes a whole session with the outputs that its facts refer to. Memory
+// doesn't grow with the session, but for the references.
+func (c *Carrier) Export(ctx context.Context, caller command.Caller, sessionID string, to io.Writer) error {
+	if err := c.Sessions.See(ctx, caller, sessionID); err != nil { // who may not see the session learns nothing
 		return err
 	}
-	base, err := evidence.Removed(ctx, r.opt.Store, sessionID)
+	base, err := evidence.Removed(ctx, c.Store, sessionID)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
 	}
-	_, last, err := r.Events(ctx, caller, sessionID, base.Sequence, 1)
+	_, last, err := c.Sessions.Events(ctx, caller, sessionID, base.Sequence, 1)
 	if err != nil {
 		return err
 	}
-	key, err := r.signingKey(ctx)
+	key, err := c.Key(ctx)
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(to, 256<<10)
-	head := transfer.Header{SessionID: sessionID, RuntimeID: r.ID(), ExportedAt: r.manager.Now(), RemovedThrough: base.Sequence}
+	head := Header{SessionID: sessionID, RuntimeID: c.RuntimeID, ExportedAt: c.Sessions.Now(), RemovedThrough: base.Sequence}
 	if base.Sequence > 0 {
 		head.RemovedHash = hex.EncodeToString(base.Hash[:])
 	}
-	w, err := transfer.NewWriter(out, head)
+	w, err := NewWriter(out, head)
 	if err != nil {
 		return err
 	}
-	x := &sessionExport{r: r, caller: caller, w: w, seen: map[string]bool{}}
-	for rec, err := range r.opt.Store.Read(ctx, sessionID, store.Range{After: base.Sequence, Before: last + 1}) {
+	x := &sessionExport{c: c, caller: caller, w: w, seen: map[string]bool{}}
+	for rec, err := range c.Store.Read(ctx, sessionID, store.Range{After: base.Sequence, Before: last + 1}) {
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
 		}
@@ -72,9 +83,9 @@ const maxInspected = 16 << 20
 
 // sessionExport collects the outputs of a session that is being written.
 type sessionExport struct {
-	r      *Runtime
+	c      *Carrier
 	caller command.Caller
-	w      *transfer.Writer
+	w      *Writer
 	refs   []string
 	seen   map[string]bool
 }
@@ -92,7 +103,7 @@ func (x *sessionExport) note(data []byte) {
 // output writes one output, and remembers what it refers to itself. What is not
 // there any more, or is not the caller's, is written as missing.
 func (x *sessionExport) output(ctx context.Context, ref string) error {
-	blob, mediaType, err := x.r.manager.Output(ctx, x.caller, ref)
+	blob, mediaType, err := x.c.Sessions.Output(ctx, x.caller, ref)
 	if fault.KindOf(err) == fault.NotFound {
 		return x.w.Output(ref, "", nil)
 	}
@@ -136,14 +147,14 @@ type ImportedSession struct {
 	Key string `json:"key"`
 }
 
-// ImportSession takes over a session that another runtime exported. The whole file
+// Import takes over a session that another runtime exported. The whole file
 // is checked before anything is written; one that was cut off can be imported
 // again. Only an admin may: the facts say whose session it is.
-func (r *Runtime) ImportSession(ctx context.Context, caller command.Caller, from io.ReadSeeker, opt ImportOptions) (*ImportedSession, error) {
+func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.ReadSeeker, opt ImportOptions) (*ImportedSession, error) {
 	if !caller.Admin {
 		return nil, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one")
 	}
-	sum, checked, err := r.checkImport(ctx, from)
+	sum, checked, err := c.checkImport(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +164,7 @@ func (r *Runtime) ImportSession(ctx context.Context, caller command.Caller, from
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the file can't be read again")
 	}
-	done, err := r.writeImport(ctx, from, sum.SessionID)
+	done, err := c.writeImport(ctx, from, sum.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +175,14 @@ func (r *Runtime) ImportSession(ctx context.Context, caller command.Caller, from
 }
 
 // checkImport reads the file once without changing anything.
-func (r *Runtime) checkImport(ctx context.Context, from io.Reader) (*transfer.Summary, session.Imported, error) {
+func (c *Carrier) checkImport(ctx context.Context, from io.Reader) (*Summary, session.Imported, error) {
 	var check *session.ImportCheck
-	sum, err := transfer.Read(from, transfer.Visitor{
-		Header: func(h *transfer.Header) (err error) {
+	sum, err := Read(from, Visitor{
+		Header: func(h *Header) (err error) {
 			if h.RemovedThrough > 0 {
 				return fault.New(fault.Conflict, "the facts of session %s through %d were removed by retention before the export: it can be read and checked, but not taken over", h.SessionID, h.RemovedThrough)
 			}
-			check, err = r.manager.CheckImport(ctx, h.SessionID)
+			check, err = c.Sessions.CheckImport(ctx, h.SessionID)
 			return err
 		},
 		Event: func(rec store.Record) error { return check.Add(ctx, &rec) },
@@ -194,21 +205,21 @@ func unreadable(err error) error {
 }
 
 // writeImport reads the file again and writes.
-func (r *Runtime) writeImport(ctx context.Context, from io.Reader, sessionID string) (session.Imported, error) {
-	in, err := r.manager.BeginImport(ctx, sessionID)
+func (c *Carrier) writeImport(ctx context.Context, from io.Reader, sessionID string) (session.Imported, error) {
+	in, err := c.Sessions.BeginImport(ctx, sessionID)
 	if err != nil {
 		return session.Imported{}, err
 	}
-	_, err = transfer.Read(from, transfer.Visitor{
+	_, err = Read(from, Visitor{
 		Event: func(rec store.Record) error { return in.Add(ctx, &rec) },
 		Output: func(ref, mediaType string, content io.Reader) error {
 			if _, err := in.Close(ctx, nil); err != nil {
 				return err
 			}
-			if _, err := r.manager.PutOutput(ctx, content); err != nil {
+			if _, err := c.Sessions.PutOutput(ctx, content); err != nil {
 				return err
 			}
-			return r.manager.Emit(ctx, sessionID, event.ByRuntime, func(tx *session.Tx) error {
+			return c.Sessions.Emit(ctx, sessionID, event.ByRuntime, func(tx *session.Tx) error {
 				tx.Refer(ref, mediaType)
 				return nil
 			})

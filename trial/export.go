@@ -1,4 +1,4 @@
-package agentd
+package trial
 
 import (
 	"bytes"
@@ -16,19 +16,20 @@ import (
 	"agentd/evidence"
 	"agentd/evidence/atif"
 	"agentd/fault"
+	"agentd/proof"
 	"agentd/session"
 	"agentd/state"
 )
 
 // exportedTrial is what is kept of an export for an idempotent repeat.
 type exportedTrial struct {
-	exported
+	proof.Exported
 	TrajectoryRef string `json:"trajectoryRef"`
 }
 
 // exportTrial carries out export_benchmark_trial: the trajectory, the transcript
 // and the manifest are stored, then the pack that refers to them, then the fact.
-func (r *Runtime) exportTrial(ctx context.Context, caller command.Caller, p *command.ExportBenchmarkTrial) (*exportedTrial, error) {
+func (r *Runner) exportTrial(ctx context.Context, caller command.Caller, p *command.ExportBenchmarkTrial) (*exportedTrial, error) {
 	t, err := r.trial(ctx, caller, p.TrialID)
 	if err != nil {
 		return nil, err
@@ -38,8 +39,8 @@ func (r *Runtime) exportTrial(ctx context.Context, caller command.Caller, p *com
 }
 
 // trialAnswer answers export_benchmark_trial with the pack and the trajectory.
-func (r *Runtime) trialAnswer(ctx context.Context, caller command.Caller, _ *command.ExportBenchmarkTrial, x *exportedTrial) (*command.ExportBenchmarkTrialResult, error) {
-	res, err := r.readPack(ctx, caller, &x.exported)
+func (r *Runner) trialAnswer(ctx context.Context, caller command.Caller, _ *command.ExportBenchmarkTrial, x *exportedTrial) (*command.ExportBenchmarkTrialResult, error) {
+	res, err := r.proof.ReadPack(ctx, caller, &x.Exported)
 	if err != nil {
 		return nil, err
 	}
@@ -49,13 +50,13 @@ func (r *Runtime) trialAnswer(ctx context.Context, caller command.Caller, _ *com
 }
 
 // inlined returns a stored document, or where it is if it is too large.
-func (r *Runtime) inlined(ctx context.Context, caller command.Caller, ref string) (event.Raw, error) {
+func (r *Runner) inlined(ctx context.Context, caller command.Caller, ref string) (event.Raw, error) {
 	b, _, err := r.manager.Output(ctx, caller, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
-	if b.Info().Size > inlineExport {
+	if b.Info().Size > proof.MaxInline {
 		return event.Raw(fmt.Sprintf(`{"partial":true,"ref":%q}`, ref)), nil
 	}
 	raw, err := io.ReadAll(b)
@@ -67,7 +68,7 @@ func (r *Runtime) inlined(ctx context.Context, caller command.Caller, ref string
 
 // trialExport is one export of a trial under way.
 type trialExport struct {
-	r      *Runtime
+	r *Runner
 	caller command.Caller
 	params command.Params
 	t      *foundTrial
@@ -197,13 +198,13 @@ func (x *trialExport) transcript(ctx context.Context) error {
 		return fault.Wrap(fault.Unavailable, err, "the export needs a temporary file")
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
-	key, err := x.r.signingKey(ctx)
+	key, err := x.r.proof.SigningKey(ctx)
 	if err != nil {
 		return err
 	}
 	about := trajectoryScope(x.t.sessionID, &x.t.Trial)
 	scope := evidence.Scope{SessionID: about.SessionID, ThreadID: about.ThreadID, TurnID: about.TurnID}
-	readable := (&export{r: x.r, caller: x.caller}).readable(ctx)
+	readable := x.r.proof.Readable(ctx, x.caller)
 	res, err := evidence.Export(ctx, x.r.opt.Store, scope, evidence.Options{
 		EvidenceID: x.id, At: x.r.manager.Now(), Key: key, Before: x.t.head + 1, Readable: readable,
 	}, f)
@@ -275,10 +276,10 @@ func (x *trialExport) record(ctx context.Context, ref string) (*exportedTrial, e
 		for ref, mediaType := range x.types {
 			tx.Refer(ref, mediaType)
 		}
-		tx.Retain(x.retain[:min(len(x.retain), retainedRefs)]...)
+		tx.Retain(x.retain[:min(len(x.retain), proof.MaxRetained)]...)
 		tx.Emit(event.Event{Type: event.TypeEvidenceChanged, Scope: event.Scope{EvidenceID: x.id}, Payload: &event.EvidenceChanged{
 			Kind: "benchmark_trial", PackRef: ref, TraceRef: x.p.refs.TrajectoryRef, ChainSequence: x.p.sum.Through,
 		}})
-		return &exportedTrial{exported: exported{EvidenceID: x.id, Ref: ref}, TrajectoryRef: x.p.refs.TrajectoryRef}, nil
+		return &exportedTrial{Exported: proof.Exported{EvidenceID: x.id, Ref: ref}, TrajectoryRef: x.p.refs.TrajectoryRef}, nil
 	})
 }

@@ -1,4 +1,4 @@
-package agentd
+package trial
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const undecided = "undecided"
 // compareTrials holds two configurations against each other. The fact goes to the
 // session of the candidate's first trial: whoever may see the candidate sees what
 // became of it, which would not hold for the runtime's own session.
-func (r *Runtime) compareTrials(ctx context.Context, caller command.Caller, p *command.CompareBenchmarkRuns) (*command.CompareBenchmarkRunsResult, error) {
+func (r *Runner) compareTrials(ctx context.Context, caller command.Caller, p *command.CompareBenchmarkRuns) (*command.CompareBenchmarkRunsResult, error) {
 	baseline, err := r.side(ctx, caller, p.Baseline)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func factOfSide(s *command.ComparedSide) event.BenchmarkRun {
 
 // side returns the trials of one side, which must all have ended, have a reward
 // and be of that configuration.
-func (r *Runtime) side(ctx context.Context, caller command.Caller, p *command.ComparedRun) ([]*foundTrial, error) {
+func (r *Runner) side(ctx context.Context, caller command.Caller, p *command.ComparedRun) ([]*foundTrial, error) {
 	var out []*foundTrial
 	for _, id := range p.TrialIDs {
 		t, err := r.trial(ctx, caller, id)
@@ -193,7 +193,7 @@ func runOf(p *command.ComparedRun, list []*foundTrial) command.ComparedSide {
 }
 
 // storeComparison stores a comparison with the trials that it rests on.
-func (r *Runtime) storeComparison(ctx context.Context, rec *command.ComparisonRecord, baseline, candidate []*foundTrial) (string, error) {
+func (r *Runner) storeComparison(ctx context.Context, rec *command.ComparisonRecord, baseline, candidate []*foundTrial) (string, error) {
 	raw, err := json.MarshalIndent(qcBenchmark(rec, baseline, candidate), "", "  ")
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the comparison could not be written down")

@@ -1,10 +1,9 @@
-package agentd
+package proof
 
 import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,36 +24,36 @@ const (
 	// them to export makes it, and a backup takes it along. Whoever can write the
 	// store could also write other facts, so a file would protect nothing more.
 	evidenceKey = "evidenceKey"
-	// inlineExport is the largest pack that is given back whole; of a larger one
+	// MaxInline is the largest pack that is given back whole; of a larger one
 	// the result holds the summary, and all of it is behind the reference.
-	inlineExport = 4 << 20
-	// retainedRefs bounds the contents that one export protects from expiry.
-	retainedRefs = 1 << 14
+	MaxInline = 4 << 20
+	// MaxRetained bounds the contents that one export protects from expiry.
+	MaxRetained = 1 << 14
 )
 
-// exported is what is kept of an export for an idempotent repeat.
-type exported struct {
+// Exported is what is kept of an export for an idempotent repeat.
+type Exported struct {
 	EvidenceID string `json:"evidenceId"`
 	Ref        string `json:"ref"`
 	// summary is what the first call is told of a large pack. It isn't kept.
 	summary []byte
 }
 
-func (r *Runtime) exportEvidence(ctx context.Context, caller command.Caller, p *command.ExportEvidence) (*exported, error) {
+func (r *Reporter) exportEvidence(ctx context.Context, caller command.Caller, p *command.ExportEvidence) (*Exported, error) {
 	return r.export(ctx, caller, p, p.ExportScope, "evidence")
 }
 
-func (r *Runtime) exportReplay(ctx context.Context, caller command.Caller, p *command.ExportReplay) (*exported, error) {
+func (r *Reporter) exportReplay(ctx context.Context, caller command.Caller, p *command.ExportReplay) (*Exported, error) {
 	return r.export(ctx, caller, p, p.ExportScope, "replay")
 }
 
-func (r *Runtime) exportReview(ctx context.Context, caller command.Caller, p *command.ExportReview) (*exported, error) {
+func (r *Reporter) exportReview(ctx context.Context, caller command.Caller, p *command.ExportReview) (*Exported, error) {
 	return r.export(ctx, caller, p, p.ExportScope, "review")
 }
 
 // export carries out the three export commands: the pack is written to a file,
 // stored, and then recorded.
-func (r *Runtime) export(ctx context.Context, caller command.Caller, p command.Params, scope command.ExportScope, kind string) (*exported, error) {
+func (r *Reporter) export(ctx context.Context, caller command.Caller, p command.Params, scope command.ExportScope, kind string) (*Exported, error) {
 	var head uint64
 	if err := r.manager.ViewAs(ctx, caller, scope.SessionID, func(s *state.Session) error {
 		head = s.Sequence
@@ -68,7 +67,7 @@ func (r *Runtime) export(ctx context.Context, caller command.Caller, p command.P
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
 	x := &export{r: r, caller: caller, params: p, scope: exportScope(scope), kind: kind}
-	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: x.readable(ctx), Content: x.content(ctx)}
+	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: r.Readable(ctx, caller), Content: x.content(ctx)}
 	return x.do(ctx, f)
 }
 
@@ -78,7 +77,7 @@ func exportScope(s command.ExportScope) evidence.Scope {
 
 // export is one export under way.
 type export struct {
-	r      *Runtime
+	r      *Reporter
 	caller command.Caller
 	params command.Params
 	scope  evidence.Scope
@@ -86,10 +85,10 @@ type export struct {
 	opt    evidence.Options
 }
 
-// readable says whether the caller can read what is behind a reference.
-func (x *export) readable(ctx context.Context) func(string) bool {
+// Readable returns what says whether the caller can read what is behind a reference.
+func (r *Reporter) Readable(ctx context.Context, caller command.Caller) func(string) bool {
 	return func(ref string) bool {
-		b, _, err := x.r.manager.Output(ctx, x.caller, ref)
+		b, _, err := r.manager.Output(ctx, caller, ref)
 		if err != nil {
 			return false
 		}
@@ -105,15 +104,15 @@ func (x *export) content(ctx context.Context) func(string) ([]byte, error) {
 			return nil, err
 		}
 		defer b.Close()
-		if b.Info().Size > inlineExport {
+		if b.Info().Size > MaxInline {
 			return nil, errors.New("it is too large to be a part of a case")
 		}
 		return io.ReadAll(b)
 	}
 }
 
-func (x *export) do(ctx context.Context, f *os.File) (*exported, error) {
-	key, err := x.r.signingKey(ctx)
+func (x *export) do(ctx context.Context, f *os.File) (*Exported, error) {
+	key, err := x.r.SigningKey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -154,12 +153,10 @@ func (x *export) write(ctx context.Context, f io.Writer) (*evidence.Exported, er
 
 // caseOptions are what a case has beside the facts, as it is now.
 func (x *export) caseOptions(ctx context.Context) (evidence.CaseOptions, error) {
-	conf := x.r.loop.Configuration()
-	content, err := json.Marshal(conf) //nolint:musttag // as the loop stores it
+	out, err := x.r.opt.Case()
 	if err != nil {
-		return evidence.CaseOptions{}, fault.Wrap(fault.Internal, err, "the configuration can't be exported")
+		return out, fault.Wrap(fault.Internal, err, "the configuration can't be exported")
 	}
-	out := evidence.CaseOptions{Workspace: conf.Workspace, Configuration: content}
 	err = x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
 		if s.Workspace != nil && s.Workspace.Root != "" {
 			out.Workspace = s.Workspace.Root
@@ -184,10 +181,10 @@ func (x *export) failed(err error) error {
 }
 
 // record makes the export a fact, and the pack readable.
-func (x *export) record(ctx context.Context, res *evidence.Exported, ref string) (*exported, error) {
-	return session.Write(ctx, x.r.manager, x.caller, x.params, x.scope.SessionID, event.ByEvidence, func(tx *session.Tx) (*exported, error) {
+func (x *export) record(ctx context.Context, res *evidence.Exported, ref string) (*Exported, error) {
+	return session.Write(ctx, x.r.manager, x.caller, x.params, x.scope.SessionID, event.ByEvidence, func(tx *session.Tx) (*Exported, error) {
 		tx.Refer(ref, "application/json")
-		tx.Retain(res.Refs[:min(len(res.Refs), retainedRefs)]...)
+		tx.Retain(res.Refs[:min(len(res.Refs), MaxRetained)]...)
 		p := &event.EvidenceChanged{Kind: x.kind, ChainSequence: res.Through, ChainHash: fmt.Sprintf("%x", res.Head), DurationMs: tx.Now().Sub(x.opt.At).Milliseconds()}
 		switch x.kind {
 		case "replay":
@@ -198,7 +195,7 @@ func (x *export) record(ctx context.Context, res *evidence.Exported, ref string)
 			p.PackRef = ref
 		}
 		tx.Emit(event.Event{Type: event.TypeEvidenceChanged, Scope: x.factScope(res), Payload: p})
-		return &exported{EvidenceID: x.opt.EvidenceID, Ref: ref}, nil
+		return &Exported{EvidenceID: x.opt.EvidenceID, Ref: ref}, nil
 	})
 }
 
@@ -220,21 +217,21 @@ func (x *export) factScope(res *evidence.Exported) event.Scope {
 }
 
 // packAnswer answers an export command with its pack.
-func packAnswer[P command.Params](r *Runtime) func(context.Context, command.Caller, P, *exported) (*command.ExportResult, error) {
-	return func(ctx context.Context, caller command.Caller, _ P, x *exported) (*command.ExportResult, error) {
-		return r.readPack(ctx, caller, x)
+func packAnswer[P command.Params](r *Reporter) func(context.Context, command.Caller, P, *Exported) (*command.ExportResult, error) {
+	return func(ctx context.Context, caller command.Caller, _ P, x *Exported) (*command.ExportResult, error) {
+		return r.ReadPack(ctx, caller, x)
 	}
 }
 
-// readPack returns an export with its pack, or with the summary of a large one.
-func (r *Runtime) readPack(ctx context.Context, caller command.Caller, x *exported) (*command.ExportResult, error) {
+// ReadPack returns an export with its pack, or with the summary of a large one.
+func (r *Reporter) ReadPack(ctx context.Context, caller command.Caller, x *Exported) (*command.ExportResult, error) {
 	res := &command.ExportResult{EvidenceID: x.EvidenceID, Ref: x.Ref, Pack: x.summary}
 	b, _, err := r.manager.Output(ctx, caller, x.Ref)
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
-	if b.Info().Size > inlineExport {
+	if b.Info().Size > MaxInline {
 		if res.Pack == nil {
 			res.Pack = event.Raw(`{"partial":true}`)
 		}
@@ -246,18 +243,18 @@ func (r *Runtime) readPack(ctx context.Context, caller command.Caller, x *export
 	return res, nil
 }
 
-// EvidenceKeyID returns the id of the key that the runtime signs with, which whoever
+// KeyID returns the id of the key that the runtime signs with, which whoever
 // verifies an export has to be told.
-func (r *Runtime) EvidenceKeyID(ctx context.Context) (string, error) {
-	key, err := r.signingKey(ctx)
+func (r *Reporter) KeyID(ctx context.Context) (string, error) {
+	key, err := r.SigningKey(ctx)
 	if err != nil {
 		return "", err
 	}
 	return evidence.KeyID(key.Public().(ed25519.PublicKey)), nil
 }
 
-// signingKey returns the runtime's key, made at the first use.
-func (r *Runtime) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
+// SigningKey returns the runtime's key, made at the first use.
+func (r *Reporter) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	_, _ = rand.Read(seed) // never fails, by its contract
 	kept, err := r.opt.Store.SetMeta(ctx, evidenceKey, seed)

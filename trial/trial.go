@@ -1,4 +1,4 @@
-package agentd
+package trial
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 const asBenchmark = event.ByEvidence | event.BySession
 
 // startTrial binds a trial to a session and submits its turn, in one decision.
-func (r *Runtime) startTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (*command.StartBenchmarkTrialResult, error) {
+func (r *Runner) startTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (*command.StartBenchmarkTrialResult, error) {
 	s, err := r.newTrial(p)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (r *Runtime) startTrial(ctx context.Context, caller command.Caller, p *comm
 
 // sessionForTrial returns the session that a trial goes to: the named one, that of
 // the trial if it exists already, or a new one.
-func (r *Runtime) sessionForTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (string, error) {
+func (r *Runner) sessionForTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (string, error) {
 	if p.SessionID != "" {
 		return p.SessionID, nil
 	}
@@ -53,7 +53,7 @@ func (r *Runtime) sessionForTrial(ctx context.Context, caller command.Caller, p 
 
 // visibleTrial returns the session of a trial that exists. Whoever may not see it
 // learns that the id is taken, and not by which session.
-func (r *Runtime) visibleTrial(ctx context.Context, caller command.Caller, id, sessionID string, err error) (string, error) {
+func (r *Runner) visibleTrial(ctx context.Context, caller command.Caller, id, sessionID string, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -66,7 +66,7 @@ func (r *Runtime) visibleTrial(ctx context.Context, caller command.Caller, id, s
 
 // newTrial is a trial that is about to start: what its facts will say.
 type newTrial struct {
-	r       *Runtime
+	r *Runner
 	b       event.Benchmark
 	dataset *event.BenchmarkDataset
 	config  *event.BenchmarkConfiguration
@@ -75,7 +75,7 @@ type newTrial struct {
 	options *event.TurnOptions
 }
 
-func (r *Runtime) newTrial(p *command.StartBenchmarkTrial) (*newTrial, error) {
+func (r *Runner) newTrial(p *command.StartBenchmarkTrial) (*newTrial, error) {
 	s := &newTrial{r: r, b: r.benchmarkOf(p.Benchmark), input: p.Input}
 	s.dataset = &event.BenchmarkDataset{Path: s.b.DatasetRef}
 	if d := p.Dataset; d != nil {
@@ -88,16 +88,16 @@ func (r *Runtime) newTrial(p *command.StartBenchmarkTrial) (*newTrial, error) {
 		s.options.TimeoutMs = p.TimeoutMs
 	}
 	s.started = &event.BenchmarkTrialStarted{
-		Status: "running", TimeoutMs: p.TimeoutMs, Sandbox: string(r.opt.Loop.Sandbox.Mode), Attempt: 1, MultiTurn: p.MultiTurn, RequestDigest: s.digest(p),
+		Status: "running", TimeoutMs: p.TimeoutMs, Sandbox: r.opt.Sandbox, Attempt: 1, MultiTurn: p.MultiTurn, RequestDigest: s.digest(p),
 	}
-	if budget := r.opt.Loop.Budget.SessionCostUSD; budget > 0 {
+	if budget := r.opt.BudgetUSD; budget > 0 {
 		s.started.BudgetUSD = &budget
 	}
 	return s, r.manager.CheckTurn(s.options)
 }
 
 // benchmarkOf is what the caller says of a trial, without secrets.
-func (r *Runtime) benchmarkOf(p *command.TrialBenchmark) event.Benchmark {
+func (r *Runner) benchmarkOf(p *command.TrialBenchmark) event.Benchmark {
 	b := event.Benchmark{
 		DatasetID: p.DatasetID, DatasetVersion: p.DatasetVersion, DatasetRef: p.DatasetRef, TaskID: p.TaskID, TrialID: p.TrialID,
 		ConfigurationID: p.ConfigurationID, Role: p.Role, HarborJobRef: p.HarborJobRef, HarborTrialRef: p.HarborTrialRef,
@@ -117,7 +117,7 @@ func (r *Runtime) benchmarkOf(p *command.TrialBenchmark) event.Benchmark {
 // something else: it is recorded as not applied.
 func (s *newTrial) configure(raw event.Raw) error {
 	s.options = &event.TurnOptions{}
-	s.config = &event.BenchmarkConfiguration{Runtime: "agentd " + buildVersion(), Model: s.r.opt.Loop.DefaultModel}
+	s.config = &event.BenchmarkConfiguration{Runtime: "agentd " + buildVersion(), Model: s.r.opt.DefaultModel}
 	if len(raw) == 0 {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (s *newTrial) submit(tx *session.Tx, t *state.Thread, by *event.Actor) (eve
 }
 
 // repeatedTrial answers a trial that exists already.
-func (r *Runtime) repeatedTrial(tx *session.Tx, id string, same bool, err error) (*command.StartBenchmarkTrialResult, error) {
+func (r *Runner) repeatedTrial(tx *session.Tx, id string, same bool, err error) (*command.StartBenchmarkTrialResult, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ type foundTrial struct {
 }
 
 // trial returns a trial that the caller may see, also when it ended long ago.
-func (r *Runtime) trial(ctx context.Context, caller command.Caller, id string) (*foundTrial, error) {
+func (r *Runner) trial(ctx context.Context, caller command.Caller, id string) (*foundTrial, error) {
 	sessionID, err := r.manager.Locate(ctx, session.KindTrial, id)
 	if err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (r *Runtime) trial(ctx context.Context, caller command.Caller, id string) (
 }
 
 // trialIn returns a trial of the session that a decision is about.
-func (r *Runtime) trialIn(tx *session.Tx, id string) (*state.Trial, error) {
+func (r *Runner) trialIn(tx *session.Tx, id string) (*state.Trial, error) {
 	if t := tx.State.Benchmark.Find(id); t != nil {
 		kept := *t
 		return &kept, nil
@@ -321,7 +321,7 @@ func (r *Runtime) trialIn(tx *session.Tx, id string) (*state.Trial, error) {
 
 // trialRecord reads a trial that left its session's working set, and the reward
 // that it got since.
-func (r *Runtime) trialRecord(ctx context.Context, sessionID, id string, into *state.Trial) error {
+func (r *Runner) trialRecord(ctx context.Context, sessionID, id string, into *state.Trial) error {
 	raw, err := r.manager.Record(ctx, sessionID, "trial/"+id)
 	if err != nil {
 		return err
@@ -347,7 +347,7 @@ func trialScope(t *state.Trial) event.Scope {
 
 // recordReward attaches a score to a trial. A trial has one: the same again is
 // fine, another one is a conflict.
-func (r *Runtime) recordReward(ctx context.Context, caller command.Caller, p *command.RecordBenchmarkReward) (*command.TrialResult, error) {
+func (r *Runner) recordReward(ctx context.Context, caller command.Caller, p *command.RecordBenchmarkReward) (*command.TrialResult, error) {
 	t, err := r.trial(ctx, caller, p.TrialID)
 	if err != nil {
 		return nil, err
@@ -381,7 +381,7 @@ func (r *Runtime) recordReward(ctx context.Context, caller command.Caller, p *co
 }
 
 // rewardOf is a score as the fact has it, without secrets.
-func (r *Runtime) rewardOf(p *command.RecordBenchmarkReward) (*event.BenchmarkRewardRecorded, error) {
+func (r *Runner) rewardOf(p *command.RecordBenchmarkReward) (*event.BenchmarkRewardRecorded, error) {
 	w := p.Reward
 	out := &event.BenchmarkRewardRecorded{
 		Value: *w.Value, Ref: w.Ref, DetailsRef: w.DetailsRef, Criteria: w.Criteria, FailureCategory: w.FailureCategory,

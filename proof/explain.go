@@ -1,4 +1,4 @@
-package agentd
+package proof
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // explain answers "why?" from a session's facts.
-func (r *Runtime) explain(ctx context.Context, caller command.Caller, p *command.Explain) (*command.ExplainResult, error) {
+func (r *Reporter) explain(ctx context.Context, caller command.Caller, p *command.Explain) (*command.ExplainResult, error) {
 	if err := r.manager.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *Runtime) explain(ctx context.Context, caller command.Caller, p *command
 }
 
 // facts yields all facts of a session that there are.
-func (r *Runtime) facts(ctx context.Context, sessionID string) iter.Seq2[*event.Event, error] {
+func (r *Reporter) facts(ctx context.Context, sessionID string) iter.Seq2[*event.Event, error] {
 	return func(yield func(*event.Event, error) bool) {
 		oldest, err := r.manager.Oldest(ctx, sessionID)
 		if err != nil {

@@ -1,4 +1,4 @@
-package agentd
+package trial
 
 import (
 	"bytes"
@@ -29,10 +29,10 @@ const (
 	maxTrialRefs = 100
 )
 
-// trials ends trials: when their turn has, when their time is over, or when they
+// watch ends trials: when their turn has, when their time is over, or when they
 // can't go on. All that it keeps can be lost; the facts say which trials are open.
-type trials struct {
-	r *Runtime
+type watch struct {
+	r *Runner
 
 	ctx    context.Context //nolint:containedctx // its life, ended by close
 	cancel context.CancelFunc
@@ -48,21 +48,21 @@ type trials struct {
 	woken chan struct{}
 }
 
-func newTrials(r *Runtime) *trials {
-	t := &trials{r: r, open: map[string]bool{}, due: map[string]bool{}, at: map[string]time.Time{}, woken: make(chan struct{}, 1)}
+func newWatch(r *Runner) *watch {
+	t := &watch{r: r, open: map[string]bool{}, due: map[string]bool{}, at: map[string]time.Time{}, woken: make(chan struct{}, 1)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
 
-func (t *trials) start() { t.wg.Go(t.run) }
+func (t *watch) start() { t.wg.Go(t.run) }
 
-func (t *trials) close() {
+func (t *watch) close() {
 	t.cancel()
 	t.wg.Wait()
 }
 
-// Committed implements [session.Observer]: it notes which sessions to look at.
-func (t *trials) Committed(sessionID string, facts []event.Event) {
+// committed notes which sessions to look at.
+func (t *watch) committed(sessionID string, facts []event.Event) {
 	began, changed := false, false
 	for i := range facts {
 		switch facts[i].Type { //nolint:exhaustive // the rest ends no trial
@@ -86,7 +86,7 @@ func (t *trials) Committed(sessionID string, facts []event.Event) {
 }
 
 // note has a session looked at. The lock is held.
-func (t *trials) note(sessionID string) {
+func (t *watch) note(sessionID string) {
 	t.due[sessionID] = true
 	select {
 	case t.woken <- struct{}{}:
@@ -95,7 +95,7 @@ func (t *trials) note(sessionID string) {
 }
 
 // recover takes up the open trials of a session after a restart.
-func (t *trials) recover(ctx context.Context, sessionID string) error {
+func (t *watch) recover(ctx context.Context, sessionID string) error {
 	open := false
 	err := t.r.manager.View(ctx, sessionID, func(s *state.Session) error {
 		open = len(s.Benchmark.Open) > 0
@@ -111,7 +111,7 @@ func (t *trials) recover(ctx context.Context, sessionID string) error {
 	return nil
 }
 
-func (t *trials) run() {
+func (t *watch) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -132,7 +132,7 @@ func (t *trials) run() {
 }
 
 // takeDue returns the sessions to look at now.
-func (t *trials) takeDue() []string {
+func (t *watch) takeDue() []string {
 	now := t.r.manager.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *trials) takeDue() []string {
 }
 
 // rest is how long nothing is due.
-func (t *trials) rest() time.Duration {
+func (t *watch) rest() time.Duration {
 	now := t.r.manager.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +163,7 @@ func (t *trials) rest() time.Duration {
 }
 
 // lookAt looks at a session's trials and remembers when to look again.
-func (t *trials) lookAt(sessionID string) {
+func (t *watch) lookAt(sessionID string) {
 	again, left, err := t.look(t.ctx, sessionID)
 	if err != nil {
 		if t.ctx.Err() != nil {
@@ -185,7 +185,7 @@ func (t *trials) lookAt(sessionID string) {
 
 // look ends the trials of a session that are over. Again is when another one may
 // be, left says that some are open.
-func (t *trials) look(ctx context.Context, sessionID string) (again time.Time, left bool, err error) {
+func (t *watch) look(ctx context.Context, sessionID string) (again time.Time, left bool, err error) {
 	var over []verdict
 	err = t.r.manager.View(ctx, sessionID, func(s *state.Session) error {
 		over, again, left = judgeTrials(s, t.r.manager.Now())
@@ -291,7 +291,7 @@ func trialTurn(s *state.Session, t *state.Trial) (*state.Turn, *state.Thread) {
 }
 
 // finish records the end of a trial.
-func (t *trials) finish(ctx context.Context, sessionID string, v *verdict) error {
+func (t *watch) finish(ctx context.Context, sessionID string, v *verdict) error {
 	if v.record {
 		if err := t.recall(ctx, sessionID, v); err != nil {
 			return err
@@ -303,8 +303,8 @@ func (t *trials) finish(ctx context.Context, sessionID string, v *verdict) error
 		if v.trial.MultiTurn {
 			stop.TurnID, stop.Queue = "", "clear" // whichever runs, and those that wait
 		}
-		if _, err := t.r.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
-			return fmt.Errorf("agentd: trial %s: %w", v.trial.TrialID, err)
+		if _, err := t.r.opt.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
+			return fmt.Errorf("trial %s: %w", v.trial.TrialID, err)
 		}
 	}
 	ended, ref := t.ended(ctx, sessionID, v)
@@ -316,13 +316,13 @@ func (t *trials) finish(ctx context.Context, sessionID string, v *verdict) error
 		return v.emit(tx, ended, ref)
 	})
 	if err != nil {
-		return fmt.Errorf("agentd: trial %s: %w", v.trial.TrialID, err)
+		return fmt.Errorf("trial %s: %w", v.trial.TrialID, err)
 	}
 	return nil
 }
 
 // recall reads the record of a turn that ended long ago.
-func (t *trials) recall(ctx context.Context, sessionID string, v *verdict) error {
+func (t *watch) recall(ctx context.Context, sessionID string, v *verdict) error {
 	raw, err := t.r.manager.Record(ctx, sessionID, "turn/"+v.trial.TurnID)
 	if fault.KindOf(err) == fault.NotFound {
 		v.category, v.reason = "lost", "nothing is known of the trial's turn"
@@ -333,13 +333,13 @@ func (t *trials) recall(ctx context.Context, sessionID string, v *verdict) error
 		err = json.Unmarshal(raw, v.turn)
 	}
 	if err != nil {
-		return fmt.Errorf("agentd: trial %s: %w", v.trial.TrialID, err)
+		return fmt.Errorf("trial %s: %w", v.trial.TrialID, err)
 	}
 	return nil
 }
 
 // ended makes the payload of a trial's end, and stores its trajectory.
-func (t *trials) ended(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string) {
+func (t *watch) ended(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string) {
 	p := v.outcome(t.r.manager.Now())
 	if v.trial.TurnID == "" {
 		p.EvidenceGaps = append(p.EvidenceGaps, "no turn was run")
@@ -412,7 +412,7 @@ const atifType = "application/json"
 
 // storeTrajectory writes the trajectory of a trial and stores it. Nobody can read
 // it until a decision refers to it.
-func (r *Runtime) storeTrajectory(ctx context.Context, scope atif.Scope, t *state.Trial) (ref string, sum *atif.Summary, err error) {
+func (r *Runner) storeTrajectory(ctx context.Context, scope atif.Scope, t *state.Trial) (ref string, sum *atif.Summary, err error) {
 	f, err := os.CreateTemp("", "agentd-trial-*")
 	if err != nil {
 		return "", nil, err
@@ -432,7 +432,7 @@ func (r *Runtime) storeTrajectory(ctx context.Context, scope atif.Scope, t *stat
 }
 
 // contents reads what facts of the runtime refer to.
-func (r *Runtime) contents(ctx context.Context) func(string, int64) ([]byte, error) {
+func (r *Runner) contents(ctx context.Context) func(string, int64) ([]byte, error) {
 	return func(ref string, limit int64) ([]byte, error) {
 		b, err := r.opt.Store.OpenBlob(ctx, ref)
 		if err != nil {

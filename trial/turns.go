@@ -1,4 +1,4 @@
-package agentd
+package trial
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (v *verdict) severalOutcome(p *event.BenchmarkTrialEnded, turns []atif.Turn
 }
 
 // endTrial carries out end_benchmark_trial.
-func (r *Runtime) endTrial(ctx context.Context, caller command.Caller, p *command.EndBenchmarkTrial) (*command.TrialResult, error) {
+func (r *Runner) endTrial(ctx context.Context, caller command.Caller, p *command.EndBenchmarkTrial) (*command.TrialResult, error) {
 	t, err := r.trial(ctx, caller, p.TrialID)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (r *Runtime) endTrial(ctx context.Context, caller command.Caller, p *comman
 	var ended *event.BenchmarkTrialEnded
 	var ref string
 	if t.EndedAt.IsZero() {
-		ended, ref = r.trials.ended(ctx, t.sessionID, v)
+		ended, ref = r.watch.ended(ctx, t.sessionID, v)
 	}
 	return session.Write(ctx, r.manager, caller, p, t.sessionID, asBenchmark, func(tx *session.Tx) (*command.TrialResult, error) {
 		res := &command.TrialResult{TrialID: p.TrialID}
@@ -101,7 +101,7 @@ func (r *Runtime) endTrial(ctx context.Context, caller command.Caller, p *comman
 
 // unscored makes a trial that ended with its turn a failed one: it could not be scored.
 // All else that is known of it stays.
-func (r *Runtime) unscored(ctx context.Context, caller command.Caller, p *command.EndBenchmarkTrial, sessionID string, v *verdict) (*command.TrialResult, error) {
+func (r *Runner) unscored(ctx context.Context, caller command.Caller, p *command.EndBenchmarkTrial, sessionID string, v *verdict) (*command.TrialResult, error) {
 	return session.Write(ctx, r.manager, caller, p, sessionID, asBenchmark, func(tx *session.Tx) (*command.TrialResult, error) {
 		res := &command.TrialResult{TrialID: p.TrialID}
 		now := tx.State.Benchmark.Find(p.TrialID)
@@ -127,7 +127,7 @@ func (r *Runtime) unscored(ctx context.Context, caller command.Caller, p *comman
 }
 
 // toldVerdict is what the caller says of a trial's end, without secrets.
-func (r *Runtime) toldVerdict(t *foundTrial, p *command.EndBenchmarkTrial) (*verdict, error) {
+func (r *Runner) toldVerdict(t *foundTrial, p *command.EndBenchmarkTrial) (*verdict, error) {
 	var told struct {
 		Category string `json:"category"`
 		Reason   string `json:"reason"`
@@ -144,7 +144,7 @@ func (r *Runtime) toldVerdict(t *foundTrial, p *command.EndBenchmarkTrial) (*ver
 
 // endable refuses a trial that ends by itself, or that has an open turn. It returns
 // how many turns there were.
-func (r *Runtime) endable(ctx context.Context, t *foundTrial) (turns int64, err error) {
+func (r *Runner) endable(ctx context.Context, t *foundTrial) (turns int64, err error) {
 	if !t.MultiTurn {
 		return 0, fault.New(fault.Conflict, "trial %s ends with its turn", t.TrialID)
 	}
