@@ -16,6 +16,7 @@ package agentd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -168,6 +169,22 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		r.background.Go(func() { r.recover(run, unfinished) })
 	}
 	return r, nil
+}
+
+// openChannels makes the hub of remote channels. The key that resume tokens are
+// derived from is made once and kept in the store.
+func (r *Runtime) openChannels(ctx context.Context, redact func(event.Raw) event.Raw) error {
+	made := make([]byte, 32)
+	_, _ = rand.Read(made) // it never fails
+	key, err := r.opt.Store.SetMeta(ctx, "channelKey", made)
+	if err != nil {
+		return fmt.Errorf("agentd: key of channels: %w", err)
+	}
+	r.channels = channel.New(channel.Options{
+		Key: key, Silence: r.opt.Channels.Silence, ToolGrace: r.opt.Channels.ToolGrace,
+		CheckTool: r.loop.CheckClientTool, Offer: r.loop.OfferClientTools, Redact: redact, Logger: r.opt.Logger,
+	})
+	return nil
 }
 
 // complete checks the options and fills in what follows from them.

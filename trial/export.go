@@ -68,7 +68,7 @@ func (r *Runner) inlined(ctx context.Context, caller command.Caller, ref string)
 
 // trialExport is one export of a trial under way.
 type trialExport struct {
-	r *Runner
+	r      *Runner
 	caller command.Caller
 	params command.Params
 	t      *foundTrial

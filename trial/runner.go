@@ -18,9 +18,10 @@ package trial
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"time"
 
 	"agentd/command"
-	"agentd/event"
 	"agentd/proof"
 	"agentd/session"
 	"agentd/store"
@@ -45,40 +46,46 @@ type Options struct {
 	BudgetUSD    float64
 }
 
-// Runner runs the trials of one runtime.
+// Runner runs the trials of one runtime, and ends them. All that it keeps of them can be
+// lost; the facts say which trials are open.
 type Runner struct {
 	opt     Options
 	manager *session.Manager
 	// proof writes and signs what is exported of a trial's facts.
 	proof *proof.Reporter
-	watch *watch
+
+	ctx    context.Context //nolint:containedctx // its life, ended by Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu sync.Mutex
+	// open are the sessions with open trials, due those to look at, at the times of
+	// the next look.
+	open map[string]bool
+	due  map[string]bool
+	at   map[string]time.Time
+	// woken tells the goroutine that something is due.
+	woken chan struct{}
 }
 
 // New returns a runner that does nothing until Start.
 func New(opt Options) *Runner {
-	r := &Runner{opt: opt}
-	r.watch = newWatch(r)
+	r := &Runner{opt: opt, open: map[string]bool{}, due: map[string]bool{}, at: map[string]time.Time{}, woken: make(chan struct{}, 1)}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
 // Start binds the runner to the sessions that it observes, and begins to end trials.
 func (r *Runner) Start(m *session.Manager, p *proof.Reporter) {
 	r.manager, r.proof = m, p
-	r.watch.start()
+	r.wg.Go(r.endTrials)
 }
 
 // Close stops ending trials and waits. Those that are open are found so at the next
 // start.
-func (r *Runner) Close() { r.watch.close() }
-
-// Committed implements [session.Observer].
-func (r *Runner) Committed(sessionID string, facts []event.Event) {
-	r.watch.committed(sessionID, facts)
-}
-
-// Recover takes up the open trials of a session after a restart.
-func (r *Runner) Recover(ctx context.Context, sessionID string) error {
-	return r.watch.recover(ctx, sessionID)
+func (r *Runner) Close() {
+	r.cancel()
+	r.wg.Wait()
 }
 
 // Register registers the handlers of the commands about benchmark trials.

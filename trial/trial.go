@@ -66,7 +66,7 @@ func (r *Runner) visibleTrial(ctx context.Context, caller command.Caller, id, se
 
 // newTrial is a trial that is about to start: what its facts will say.
 type newTrial struct {
-	r *Runner
+	r       *Runner
 	b       event.Benchmark
 	dataset *event.BenchmarkDataset
 	config  *event.BenchmarkConfiguration

@@ -80,7 +80,7 @@ func (r *Runner) endTrial(ctx context.Context, caller command.Caller, p *command
 	var ended *event.BenchmarkTrialEnded
 	var ref string
 	if t.EndedAt.IsZero() {
-		ended, ref = r.watch.ended(ctx, t.sessionID, v)
+		ended, ref = r.endOf(ctx, t.sessionID, v)
 	}
 	return session.Write(ctx, r.manager, caller, p, t.sessionID, asBenchmark, func(tx *session.Tx) (*command.TrialResult, error) {
 		res := &command.TrialResult{TrialID: p.TrialID}

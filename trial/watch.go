@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"agentd/command"
@@ -29,40 +28,8 @@ const (
 	maxTrialRefs = 100
 )
 
-// watch ends trials: when their turn has, when their time is over, or when they
-// can't go on. All that it keeps can be lost; the facts say which trials are open.
-type watch struct {
-	r *Runner
-
-	ctx    context.Context //nolint:containedctx // its life, ended by close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	mu sync.Mutex
-	// open are the sessions with open trials, due those to look at, at the times of
-	// the next look.
-	open map[string]bool
-	due  map[string]bool
-	at   map[string]time.Time
-	// woken tells the goroutine that something is due.
-	woken chan struct{}
-}
-
-func newWatch(r *Runner) *watch {
-	t := &watch{r: r, open: map[string]bool{}, due: map[string]bool{}, at: map[string]time.Time{}, woken: make(chan struct{}, 1)}
-	t.ctx, t.cancel = context.WithCancel(context.Background())
-	return t
-}
-
-func (t *watch) start() { t.wg.Go(t.run) }
-
-func (t *watch) close() {
-	t.cancel()
-	t.wg.Wait()
-}
-
-// committed notes which sessions to look at.
-func (t *watch) committed(sessionID string, facts []event.Event) {
+// Committed implements [session.Observer]: it says which sessions to look at.
+func (r *Runner) Committed(sessionID string, facts []event.Event) {
 	began, changed := false, false
 	for i := range facts {
 		switch facts[i].Type { //nolint:exhaustive // the rest ends no trial
@@ -75,120 +42,121 @@ func (t *watch) committed(sessionID string, facts []event.Event) {
 	if !began && !changed {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if began {
-		t.open[sessionID] = true
+		r.open[sessionID] = true
 	}
-	if t.open[sessionID] {
-		t.note(sessionID)
+	if r.open[sessionID] {
+		r.wakeFor(sessionID)
 	}
 }
 
-// note has a session looked at. The lock is held.
-func (t *watch) note(sessionID string) {
-	t.due[sessionID] = true
+// wakeFor has a session looked at. The lock is held.
+func (r *Runner) wakeFor(sessionID string) {
+	r.due[sessionID] = true
 	select {
-	case t.woken <- struct{}{}:
+	case r.woken <- struct{}{}:
 	default:
 	}
 }
 
-// recover takes up the open trials of a session after a restart.
-func (t *watch) recover(ctx context.Context, sessionID string) error {
+// Recover takes up the open trials of a session after a restart.
+func (r *Runner) Recover(ctx context.Context, sessionID string) error {
 	open := false
-	err := t.r.manager.View(ctx, sessionID, func(s *state.Session) error {
+	err := r.manager.View(ctx, sessionID, func(s *state.Session) error {
 		open = len(s.Benchmark.Open) > 0
 		return nil
 	})
 	if err != nil || !open {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open[sessionID] = true
-	t.note(sessionID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[sessionID] = true
+	r.wakeFor(sessionID)
 	return nil
 }
 
-func (t *watch) run() {
+// endTrials ends trials that are over, until Close.
+func (r *Runner) endTrials() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		select {
-		case <-t.ctx.Done():
+		case <-r.ctx.Done():
 			return
-		case <-t.woken:
+		case <-r.woken:
 		case <-timer.C:
 		}
-		for _, id := range t.takeDue() {
-			if t.ctx.Err() != nil {
+		for _, id := range r.takeDue() {
+			if r.ctx.Err() != nil {
 				return
 			}
-			t.lookAt(id)
+			r.lookAt(id)
 		}
-		timer.Reset(t.rest())
+		timer.Reset(r.untilDue())
 	}
 }
 
 // takeDue returns the sessions to look at now.
-func (t *watch) takeDue() []string {
-	now := t.r.manager.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id, at := range t.at {
+func (r *Runner) takeDue() []string {
+	now := r.manager.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, at := range r.at {
 		if !at.After(now) {
-			t.due[id] = true
-			delete(t.at, id)
+			r.due[id] = true
+			delete(r.at, id)
 		}
 	}
 	var ids []string
-	for id := range t.due {
+	for id := range r.due {
 		ids = append(ids, id)
 	}
-	clear(t.due)
+	clear(r.due)
 	return ids
 }
 
-// rest is how long nothing is due.
-func (t *watch) rest() time.Duration {
-	now := t.r.manager.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// untilDue is how long nothing is due.
+func (r *Runner) untilDue() time.Duration {
+	now := r.manager.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	rest := time.Hour
-	for _, at := range t.at {
+	for _, at := range r.at {
 		rest = min(rest, max(at.Sub(now), time.Millisecond))
 	}
 	return rest
 }
 
 // lookAt looks at a session's trials and remembers when to look again.
-func (t *watch) lookAt(sessionID string) {
-	again, left, err := t.look(t.ctx, sessionID)
+func (r *Runner) lookAt(sessionID string) {
+	again, left, err := r.look(r.ctx, sessionID)
 	if err != nil {
-		if t.ctx.Err() != nil {
+		if r.ctx.Err() != nil {
 			return
 		}
-		t.r.opt.Logger.Error("a trial could not be looked at", "sessionId", sessionID, "error", err)
-		again, left = t.r.manager.Now().Add(trialRetry), true
+		r.opt.Logger.Error("a trial could not be looked at", "sessionId", sessionID, "error", err)
+		again, left = r.manager.Now().Add(trialRetry), true
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.at, sessionID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, sessionID)
 	switch {
 	case left && !again.IsZero():
-		t.at[sessionID] = again
-	case !left && !t.due[sessionID]:
-		delete(t.open, sessionID)
+		r.at[sessionID] = again
+	case !left && !r.due[sessionID]:
+		delete(r.open, sessionID)
 	}
 }
 
 // look ends the trials of a session that are over. Again is when another one may
 // be, left says that some are open.
-func (t *watch) look(ctx context.Context, sessionID string) (again time.Time, left bool, err error) {
+func (r *Runner) look(ctx context.Context, sessionID string) (again time.Time, left bool, err error) {
 	var over []verdict
-	err = t.r.manager.View(ctx, sessionID, func(s *state.Session) error {
-		over, again, left = judgeTrials(s, t.r.manager.Now())
+	err = r.manager.View(ctx, sessionID, func(s *state.Session) error {
+		over, again, left = judgeTrials(s, r.manager.Now())
 		return nil
 	})
 	if err != nil {
@@ -198,7 +166,7 @@ func (t *watch) look(ctx context.Context, sessionID string) (again time.Time, le
 		return time.Time{}, false, err
 	}
 	for i := range over {
-		if err := t.finish(ctx, sessionID, &over[i]); err != nil {
+		if err := r.finish(ctx, sessionID, &over[i]); err != nil {
 			return time.Time{}, true, err
 		}
 	}
@@ -291,9 +259,9 @@ func trialTurn(s *state.Session, t *state.Trial) (*state.Turn, *state.Thread) {
 }
 
 // finish records the end of a trial.
-func (t *watch) finish(ctx context.Context, sessionID string, v *verdict) error {
+func (r *Runner) finish(ctx context.Context, sessionID string, v *verdict) error {
 	if v.record {
-		if err := t.recall(ctx, sessionID, v); err != nil {
+		if err := r.recall(ctx, sessionID, v); err != nil {
 			return err
 		}
 	}
@@ -303,12 +271,12 @@ func (t *watch) finish(ctx context.Context, sessionID string, v *verdict) error 
 		if v.trial.MultiTurn {
 			stop.TurnID, stop.Queue = "", "clear" // whichever runs, and those that wait
 		}
-		if _, err := t.r.opt.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
+		if _, err := r.opt.Do(ctx, runtime, stop); err != nil && fault.KindOf(err) != fault.NotFound {
 			return fmt.Errorf("trial %s: %w", v.trial.TrialID, err)
 		}
 	}
-	ended, ref := t.ended(ctx, sessionID, v)
-	err := t.r.manager.Emit(ctx, sessionID, asBenchmark, func(tx *session.Tx) error {
+	ended, ref := r.endOf(ctx, sessionID, v)
+	err := r.manager.Emit(ctx, sessionID, asBenchmark, func(tx *session.Tx) error {
 		now := tx.State.Benchmark.Find(v.trial.TrialID)
 		if now == nil || !now.EndedAt.IsZero() {
 			return nil // somebody else was first
@@ -322,8 +290,8 @@ func (t *watch) finish(ctx context.Context, sessionID string, v *verdict) error 
 }
 
 // recall reads the record of a turn that ended long ago.
-func (t *watch) recall(ctx context.Context, sessionID string, v *verdict) error {
-	raw, err := t.r.manager.Record(ctx, sessionID, "turn/"+v.trial.TurnID)
+func (r *Runner) recall(ctx context.Context, sessionID string, v *verdict) error {
+	raw, err := r.manager.Record(ctx, sessionID, "turn/"+v.trial.TurnID)
 	if fault.KindOf(err) == fault.NotFound {
 		v.category, v.reason = "lost", "nothing is known of the trial's turn"
 		return nil
@@ -338,16 +306,16 @@ func (t *watch) recall(ctx context.Context, sessionID string, v *verdict) error 
 	return nil
 }
 
-// ended makes the payload of a trial's end, and stores its trajectory.
-func (t *watch) ended(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string) {
-	p := v.outcome(t.r.manager.Now())
+// endOf makes the payload of a trial's end, and stores its trajectory.
+func (r *Runner) endOf(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string) {
+	p := v.outcome(r.manager.Now())
 	if v.trial.TurnID == "" {
 		p.EvidenceGaps = append(p.EvidenceGaps, "no turn was run")
 		return p, ""
 	}
-	ref, sum, err := t.r.storeTrajectory(ctx, trajectoryScope(sessionID, &v.trial), &v.trial)
+	ref, sum, err := r.storeTrajectory(ctx, trajectoryScope(sessionID, &v.trial), &v.trial)
 	if err != nil {
-		t.r.opt.Logger.Error("a trial has no trajectory", "trialId", v.trial.TrialID, "error", err)
+		r.opt.Logger.Error("a trial has no trajectory", "trialId", v.trial.TrialID, "error", err)
 		p.EvidenceGaps = append(p.EvidenceGaps, "the trajectory could not be written: "+err.Error())
 		return p, ""
 	}

@@ -95,7 +95,7 @@ var importTable = []row{
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota",
+		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "internal/place",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console"}},
@@ -122,6 +122,7 @@ var importTable = []row{
 	{dir: "evidence/replaytest", role: support, why: "decides again in the sessions that tests recorded"},
 	{dir: "model/provider/providertest", role: support},
 	{dir: "internal/pgtest", role: support},
+	{dir: "internal/runtimetest", role: support, why: "the runtime that tests of turns, channels, trials and exports drive"},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},
 	{dir: "internal/nodetest", role: support},
 	{dir: "internal/escapetest", role: support, why: "tests alone: what an agent can reach and leaves behind"},
