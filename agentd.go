@@ -16,6 +16,7 @@ package agentd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,11 +28,14 @@ import (
 	"agentd/event"
 	"agentd/loop"
 	"agentd/model"
+	"agentd/proof"
 	"agentd/quota"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
 	"agentd/tool"
+	"agentd/transfer"
+	"agentd/trial"
 	"agentd/work"
 )
 
@@ -93,8 +97,10 @@ type Runtime struct {
 	work    *work.Work
 	// channels are the remote peers.
 	channels *channel.Hub
-	// trials ends benchmark trials.
-	trials *trials
+	trials   *trial.Runner
+	// proof explains and exports what the runtime did, carrier moves whole sessions.
+	proof   *proof.Reporter
+	carrier *transfer.Carrier
 	// commands has the handlers of all commands.
 	commands *command.Table
 
@@ -114,7 +120,10 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	opt.RuntimeID = id
 	r := &Runtime{opt: opt}
-	r.trials = newTrials(r)
+	r.trials = trial.New(trial.Options{
+		Store: opt.Store, Do: r.Do, Logger: opt.Logger, RuntimeID: id,
+		DefaultModel: opt.Loop.DefaultModel, Sandbox: string(opt.Loop.Sandbox.Mode), BudgetUSD: opt.Loop.Budget.SessionCostUSD,
+	})
 	if r.loop, err = loop.New(opt.Loop); err != nil {
 		return nil, fmt.Errorf("agentd: %w", err)
 	}
@@ -133,6 +142,8 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
 	so.ResolveWorkspace, so.Submitting = r.loop.ResolveWorkspace, r.beforeTurn
 	r.manager = session.New(so)
+	r.proof = proof.New(proof.Options{Sessions: r.manager, Store: opt.Store, Case: r.caseOptions})
+	r.carrier = &transfer.Carrier{Sessions: r.manager, Store: opt.Store, RuntimeID: id, Key: r.proof.SigningKey}
 	if err := r.registerCommands(); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -141,7 +152,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	r.work.Start(r.manager)
 	r.channels.Start(r.manager)
-	r.trials.start()
+	r.trials.Start(r.manager, r.proof)
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -158,6 +169,22 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		r.background.Go(func() { r.recover(run, unfinished) })
 	}
 	return r, nil
+}
+
+// openChannels makes the hub of remote channels. The key that resume tokens are
+// derived from is made once and kept in the store.
+func (r *Runtime) openChannels(ctx context.Context, redact func(event.Raw) event.Raw) error {
+	made := make([]byte, 32)
+	_, _ = rand.Read(made) // it never fails
+	key, err := r.opt.Store.SetMeta(ctx, "channelKey", made)
+	if err != nil {
+		return fmt.Errorf("agentd: key of channels: %w", err)
+	}
+	r.channels = channel.New(channel.Options{
+		Key: key, Silence: r.opt.Channels.Silence, ToolGrace: r.opt.Channels.ToolGrace,
+		CheckTool: r.loop.CheckClientTool, Offer: r.loop.OfferClientTools, Redact: redact, Logger: r.opt.Logger,
+	})
+	return nil
 }
 
 // complete checks the options and fills in what follows from them.
@@ -222,7 +249,7 @@ func (r *Runtime) recover(ctx context.Context, ids []string) {
 		if ctx.Err() != nil {
 			return
 		}
-		err = errors.Join(err, r.work.Recover(ctx, id), r.trials.recover(ctx, id))
+		err = errors.Join(err, r.work.Recover(ctx, id), r.trials.Recover(ctx, id))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("not everything could be taken up again", "error", err)
@@ -239,7 +266,7 @@ func (r *Runtime) TakeUp(ctx context.Context, sessionID string) error {
 	if err := r.work.Recover(ctx, sessionID); err != nil {
 		return err
 	}
-	return r.trials.recover(ctx, sessionID)
+	return r.trials.Recover(ctx, sessionID)
 }
 
 // runtimeID returns the configured id, or the one that the store keeps.
@@ -344,7 +371,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.background.Wait()
 	r.work.Close()
-	r.trials.close()
+	r.trials.Close()
 	r.channels.Close()
 	return errors.Join(r.loop.Close(ctx), r.manager.Close(ctx))
 }

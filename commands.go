@@ -26,16 +26,8 @@ func (r *Runtime) registerCommands() error {
 	r.loop.Register(t)
 	r.work.Register(t)
 	r.channels.Register(t)
-
-	command.Handle(t, r.explain)
-	command.HandleKept(t, r.exportEvidence, packAnswer[*command.ExportEvidence](r))
-	command.HandleKept(t, r.exportReplay, packAnswer[*command.ExportReplay](r))
-	command.HandleKept(t, r.exportReview, packAnswer[*command.ExportReview](r))
-	command.Handle(t, r.startTrial)
-	command.Handle(t, r.recordReward)
-	command.Handle(t, r.endTrial)
-	command.HandleKept(t, r.exportTrial, r.trialAnswer)
-	command.Handle(t, r.compareTrials)
+	r.proof.Register(t)
+	r.trials.Register(t)
 	r.commands = t
 	return t.CheckComplete()
 }

@@ -58,6 +58,12 @@ func (p Port) Output(ctx context.Context, c command.Caller, ref string) (*comman
 	return &command.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
 }
 
+// FollowChannel says that a stream of a session now goes to the peer of a remote
+// channel; see [command.ChannelFollower].
+func (r *Runtime) FollowChannel(ctx context.Context, caller command.Caller, channelID, sessionID string) (command.ChannelStream, error) {
+	return r.channels.Follow(ctx, caller, channelID, sessionID)
+}
+
 func delivered(sessionID string, records []store.Record) []command.Delivered {
 	out := make([]command.Delivered, len(records))
 	for i, r := range records {

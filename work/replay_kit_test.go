@@ -4,14 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"agentd/evidence/replaytest"
+	"agentd/internal/runtimetest"
 )
 
-// replayed counts the decisions of this package's tests that were made again.
-var replayed replaytest.Tally
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	replayed.Report(os.Stdout)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(runtimetest.RunTests(m)) }

@@ -8,6 +8,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/runtimetest"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/model/provider/script"
@@ -128,7 +129,7 @@ func (k *stage) close() {
 	for _, p := range report.Problems {
 		k.Error(p)
 	}
-	replayed.Recorded(k, k.loopOptions().Store)
+	runtimetest.DecideAgain(k, k.loopOptions().Store)
 }
 
 func (k *stage) runCommand(c command.Caller, p command.Params) (any, error) {

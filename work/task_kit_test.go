@@ -11,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/runtimetest"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/model/provider/script"
@@ -88,7 +89,7 @@ func (k *crew) started() *crew {
 	k.Cleanup(func() {
 		k.close()
 		k.verified()
-		replayed.Recorded(k, k.loopOptions().Store)
+		runtimetest.DecideAgain(k, k.loopOptions().Store)
 	})
 	return k
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/sandbox"
 )
 
 // TestSecretPlacesAreDocumented holds the list against the security model.
@@ -20,7 +21,7 @@ func TestSecretPlacesAreDocumented(t *testing.T) {
 	if !found {
 		t.Fatal("the list is gone")
 	}
-	for _, path := range secretPlaces {
+	for _, path := range sandbox.SecretPlaces() {
 		if !strings.Contains(list, "`"+path+"`") {
 			t.Errorf("%s is not listed", path)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentd"
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/fault"
@@ -30,7 +29,7 @@ const transferPath = "/v1/transfer"
 type mover interface {
 	facts.Source
 	exportSession(ctx context.Context, sessionID string, to io.Writer) error
-	importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error)
+	importSession(ctx context.Context, from *os.File, allowOpen bool) (*transfer.ImportedSession, error)
 }
 
 func (a *app) sessionsExportCommand() *cobra.Command {
@@ -176,8 +175,8 @@ func (l *localFacts) exportSession(ctx context.Context, sessionID string, to io.
 	return l.runtime.ExportSession(ctx, l.caller, sessionID, to)
 }
 
-func (l *localFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error) {
-	return l.runtime.ImportSession(ctx, l.caller, from, agentd.ImportOptions{AllowOpen: allowOpen})
+func (l *localFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*transfer.ImportedSession, error) {
+	return l.runtime.ImportSession(ctx, l.caller, from, transfer.ImportOptions{AllowOpen: allowOpen})
 }
 
 func (r *remoteFacts) exportSession(ctx context.Context, sessionID string, to io.Writer) error {
@@ -197,7 +196,7 @@ func (r *remoteFacts) exportSession(ctx context.Context, sessionID string, to io
 	return errors.Join(err, feed.Close(), <-checked, res.Body.Close())
 }
 
-func (r *remoteFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*agentd.ImportedSession, error) {
+func (r *remoteFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*transfer.ImportedSession, error) {
 	path := transferPath
 	if allowOpen {
 		path += "?allowOpen=true"
@@ -206,7 +205,7 @@ func (r *remoteFacts) importSession(ctx context.Context, from *os.File, allowOpe
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
-	got := &agentd.ImportedSession{}
+	got := &transfer.ImportedSession{}
 	err = json.NewDecoder(res.Body).Decode(got)
 	return got, errors.Join(err, res.Body.Close())
 }
@@ -270,7 +269,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-func (s *serving) importBody(r *http.Request, caller command.Caller) (got *agentd.ImportedSession, err error) {
+func (s *serving) importBody(r *http.Request, caller command.Caller) (got *transfer.ImportedSession, err error) {
 	spool, err := os.CreateTemp("", "agentd-import-*")
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
@@ -282,7 +281,7 @@ func (s *serving) importBody(r *http.Request, caller command.Caller) (got *agent
 	if _, err = spool.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
-	return s.runtime.ImportSession(r.Context(), caller, spool, agentd.ImportOptions{AllowOpen: r.URL.Query().Get("allowOpen") == "true"})
+	return s.runtime.ImportSession(r.Context(), caller, spool, transfer.ImportOptions{AllowOpen: r.URL.Query().Get("allowOpen") == "true"})
 }
 
 // refuse answers with an error, and logs what isn't the caller's mistake.

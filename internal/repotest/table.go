@@ -81,7 +81,9 @@ var importTable = []row{
 	{dir: "replay", may: []string{"loop", "session", "evidence", "hook", "permission", "model", "tool", "state", "store", "command", "event", "tool/toolkind"}, why: "it decides again with what decides"},
 	{dir: "evidence/atif", may: []string{"event", "state", "store", "evidence"}},
 	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
-	{dir: "transfer", may: []string{"event", "store"}},
+	{dir: "transfer", may: []string{"session", "evidence", "store", "command", "event", "fault"}},
+	{dir: "proof", may: []string{"session", "evidence", "state", "store", "command", "event", "fault"}, why: "the runtime side of evidence: it reads sessions, evidence knows only facts"},
+	{dir: "trial", may: []string{"session", "proof", "evidence", "evidence/atif", "state", "store", "command", "event", "fault"}},
 	{dir: "channel", may: []string{"session", "state", "store", "command", "event", "fault"}},
 	{dir: "channel/turnview", may: []string{"event", "tool/toolkind"}, standardOnly: true, why: "what the adapters of protocols show of a turn, without I/O"},
 	// Adapters of protocols send events and quote texts as the server does: internal/wire has both.
@@ -95,7 +97,7 @@ var importTable = []row{
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "evidence/atif", "channel", "transfer", "quota",
+		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "internal/place",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console", "tool/toolkind"}},
@@ -129,6 +131,7 @@ var importTable = []row{
 	{dir: "telemetry/otlp/otlptest", role: support},
 	{dir: "cmd/agentd/internal/terminal/termtest", role: support},
 	{dir: "internal/pgtest", role: support},
+	{dir: "internal/runtimetest", role: support, why: "the runtime that tests of turns, channels, trials and exports drive"},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},
 	{dir: "internal/nodetest", role: support},
 	{dir: "internal/escapetest", role: support, why: "tests alone: what an agent can reach and leaves behind"},

@@ -1,0 +1,10 @@
+package channel_test
+
+import (
+	"os"
+	"testing"
+
+	"agentd/internal/runtimetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(runtimetest.RunTests(m)) }

@@ -1,0 +1,44 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// SecretPlaces are where people and programs usually keep secrets. ~ is the home folder.
+func SecretPlaces() []string {
+	return []string{
+		"~/.ssh", "~/.gnupg", "~/.password-store", "~/.netrc", "~/.git-credentials", "~/.config/git/credentials",
+		"~/.aws", "~/.azure", "~/.config/gcloud", "~/.oci", "~/.config/doctl", "~/.config/hcloud", "~/.kube", "~/.docker/config.json",
+		"~/.config/gh", "~/.config/glab-cli", "~/.config/hub", "~/.npmrc", "~/.pypirc", "~/.cargo/credentials", "~/.cargo/credentials.toml", "~/.gem/credentials",
+		"~/.terraform.d/credentials.tfrc.json", "~/.vault-token", "~/.config/sops", "~/.config/age", "~/.config/rclone", "~/.s3cfg",
+		"~/.pgpass", "~/.my.cnf", "~/.local/share/keyrings", "~/.local/share/kwalletd", "~/.config/op", "~/.config/Bitwarden",
+		"~/.mozilla", "~/.config/chromium", "~/.config/google-chrome", "~/.config/BraveSoftware", "~/.config/microsoft-edge", "~/.thunderbird",
+		"~/.claude/.credentials.json", "~/.codex/auth.json", "~/.config/goose", "~/.local/share/opencode/auth.json",
+		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
+		"/var/lib/kubelet", "/var/run/secrets", "/run/secrets", "/run/credentials",
+	}
+}
+
+// SecretPaths returns [SecretPlaces] as absolute paths, for [Profile.Hidden]. Without a
+// home folder those below it are left out, and so are those that this process can't look
+// at: what it starts has no more rights.
+func SecretPaths() []string {
+	home, err := os.UserHomeDir()
+	var out []string
+	for _, path := range SecretPlaces() {
+		if rest, ok := strings.CutPrefix(path, "~"); ok {
+			if err != nil || !filepath.IsAbs(home) {
+				continue
+			}
+			path = filepath.Join(home, rest)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrPermission) {
+			out = append(out, path)
+		}
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence"
+	"agentd/fault"
+	"agentd/session"
+	"agentd/store"
+)
+
+// Carrier writes the sessions of one runtime to files, and takes over those of others.
+// It may be used by many goroutines.
+type Carrier struct {
+	// Sessions has the sessions, Store their facts.
+	Sessions *session.Manager
+	Store    store.Store
+	// RuntimeID is that of the runtime that writes.
+	RuntimeID string
+	// Key returns the key that files are signed with.
+	Key func(context.Context) (ed25519.PrivateKey, error)
+}
+
+// Export writes a whole session with the outputs that its facts refer to. Memory
+// doesn't grow with the session, but for the references.
+func (c *Carrier) Export(ctx context.Context, caller command.Caller, sessionID string, to io.Writer) error {
+	if err := c.Sessions.See(ctx, caller, sessionID); err != nil { // who may not see the session learns nothing
+		return err
+	}
+	base, err := evidence.Removed(ctx, c.Store, sessionID)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
+	}
+	_, last, err := c.Sessions.Events(ctx, caller, sessionID, base.Sequence, 1)
+	if err != nil {
+		return err
+	}
+	key, err := c.Key(ctx)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(to, 256<<10)
+	head := Header{SessionID: sessionID, RuntimeID: c.RuntimeID, ExportedAt: c.Sessions.Now(), RemovedThrough: base.Sequence}
+	if base.Sequence > 0 {
+		head.RemovedHash = hex.EncodeToString(base.Hash[:])
+	}
+	w, err := NewWriter(out, head)
+	if err != nil {
+		return err
+	}
+	x := &sessionExport{c: c, caller: caller, w: w, seen: map[string]bool{}}
+	for rec, err := range c.Store.Read(ctx, sessionID, store.Range{After: base.Sequence, Before: last + 1}) {
+		if err != nil {
+			return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
+		}
+		if err := w.Event(rec.Data); err != nil {
+			return err
+		}
+		x.note(rec.Data)
+	}
+	for len(x.refs) > 0 {
+		ref := x.refs[0]
+		x.refs = x.refs[1:]
+		if err := x.output(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Close(key), out.Flush())
+}
+
+// maxInspected is the largest output that is looked through for references.
+const maxInspected = 16 << 20
+
+// sessionExport collects the outputs of a session that is being written.
+type sessionExport struct {
+	c      *Carrier
+	caller command.Caller
+	w      *Writer
+	refs   []string
+	seen   map[string]bool
+}
+
+// note remembers the references in a text that were not there before.
+func (x *sessionExport) note(data []byte) {
+	for _, ref := range store.RefsIn(data, math.MaxInt) {
+		if !x.seen[ref] {
+			x.seen[ref] = true
+			x.refs = append(x.refs, ref)
+		}
+	}
+}
+
+// output writes one output, and remembers what it refers to itself. What is not
+// there any more, or is not the caller's, is written as missing.
+func (x *sessionExport) output(ctx context.Context, ref string) error {
+	blob, mediaType, err := x.c.Sessions.Output(ctx, x.caller, ref)
+	if fault.KindOf(err) == fault.NotFound {
+		return x.w.Output(ref, "", nil)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = blob.Close() }() // it was only read
+	if !strings.Contains(mediaType, "json") || blob.Info().Size > maxInspected {
+		return x.w.Output(ref, mediaType, blob)
+	}
+	data, err := io.ReadAll(blob)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "output %s can't be read", ref)
+	}
+	x.note(data)
+	return x.w.Output(ref, mediaType, bytes.NewReader(data))
+}
+
+// ImportOptions say how a session is taken over.
+type ImportOptions struct {
+	// AllowOpen takes a session over that has unfinished work: the next start, or
+	// resume_thread, goes on with it as after a crash. Where it came from it must
+	// not go on.
+	AllowOpen bool
+}
+
+// ImportedSession is a session that was taken over.
+type ImportedSession struct {
+	SessionID string `json:"sessionId"`
+	RuntimeID string `json:"runtimeId"`
+	// Events are those of the file, Written those that were not here before.
+	Events  uint64 `json:"events"`
+	Written uint64 `json:"written"`
+	// Outputs came along, Missing ones were gone where they came from.
+	Outputs int `json:"outputs"`
+	Missing int `json:"missing"`
+	// OpenWork says that work is unfinished.
+	OpenWork bool `json:"openWork"`
+	// Key is the fingerprint of the key that signed: compare it with that of the
+	// runtime that you trust.
+	Key string `json:"key"`
+}
+
+// Import takes over a session that another runtime exported. The whole file
+// is checked before anything is written; one that was cut off can be imported
+// again. Only an admin may: the facts say whose session it is.
+func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.ReadSeeker, opt ImportOptions) (*ImportedSession, error) {
+	if !caller.Admin {
+		return nil, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one")
+	}
+	sum, checked, err := c.checkImport(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	if checked.OpenWork && !opt.AllowOpen {
+		return nil, fault.New(fault.Conflict, "session %s has unfinished work, which must not go on in two places: let it end there, or take it over as it is (allowOpen)", sum.SessionID)
+	}
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the file can't be read again")
+	}
+	done, err := c.writeImport(ctx, from, sum.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	return &ImportedSession{
+		SessionID: sum.SessionID, RuntimeID: sum.RuntimeID, Events: done.Events, Written: done.Written,
+		Outputs: sum.Outputs, Missing: sum.Missing, OpenWork: done.OpenWork, Key: sum.Fingerprint,
+	}, nil
+}
+
+// checkImport reads the file once without changing anything.
+func (c *Carrier) checkImport(ctx context.Context, from io.Reader) (*Summary, session.Imported, error) {
+	var check *session.ImportCheck
+	sum, err := Read(from, Visitor{
+		Header: func(h *Header) (err error) {
+			if h.RemovedThrough > 0 {
+				return fault.New(fault.Conflict, "the facts of session %s through %d were removed by retention before the export: it can be read and checked, but not taken over", h.SessionID, h.RemovedThrough)
+			}
+			check, err = c.Sessions.CheckImport(ctx, h.SessionID)
+			return err
+		},
+		Event: func(rec store.Record) error { return check.Add(ctx, &rec) },
+	})
+	if err != nil {
+		return nil, session.Imported{}, unreadable(err)
+	}
+	got, err := check.Done()
+	return sum, got, err
+}
+
+// unreadable classifies what ended the reading of a file: an error of the
+// visitor's as it is, anything else is the file's fault. Callers are shown all of it.
+func unreadable(err error) error {
+	kind := fault.InvalidParams
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		kind = f.Kind
+	}
+	return fault.New(kind, "the file can't be imported: %.1000s", err.Error()) // a file may quote itself at length
+}
+
+// writeImport reads the file again and writes.
+func (c *Carrier) writeImport(ctx context.Context, from io.Reader, sessionID string) (session.Imported, error) {
+	in, err := c.Sessions.BeginImport(ctx, sessionID)
+	if err != nil {
+		return session.Imported{}, err
+	}
+	_, err = Read(from, Visitor{
+		Event: func(rec store.Record) error { return in.Add(ctx, &rec) },
+		Output: func(ref, mediaType string, content io.Reader) error {
+			if _, err := in.Close(ctx, nil); err != nil {
+				return err
+			}
+			if _, err := c.Sessions.PutOutput(ctx, content); err != nil {
+				return err
+			}
+			return c.Sessions.Emit(ctx, sessionID, event.ByRuntime, func(tx *session.Tx) error {
+				tx.Refer(ref, mediaType)
+				return nil
+			})
+		},
+	})
+	if err != nil {
+		err = unreadable(err)
+	}
+	return in.Close(ctx, err)
+}
