@@ -38,7 +38,7 @@ type fixtureOptions struct {
 }
 
 // newFixtures returns the fixtures that were asked for, or nil.
-func newFixtures(o *Options, stop context.Context) *fixtures {
+func newFixtures(stop context.Context, o *Options) *fixtures {
 	if !o.Fixtures {
 		return nil
 	}

@@ -14,7 +14,7 @@ type fixtures struct{}
 
 type fixtureOptions struct{}
 
-func newFixtures(*Options, context.Context) *fixtures { return nil }
+func newFixtures(context.Context, *Options) *fixtures { return nil }
 
 func (*fixtures) wait()                           {}
 func (*fixtures) capabilities(*mcp.ServerOptions) {}

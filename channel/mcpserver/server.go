@@ -83,7 +83,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stop, s.stopNow = context.WithCancelCause(context.Background())
-	s.fixtures = newFixtures(&o, s.stop)
+	s.fixtures = newFixtures(s.stop, &o)
 	s.byRole = map[command.Role]func() *mcp.Server{}
 	for _, role := range []command.Role{command.RoleObserver, command.RoleClient, command.RoleAdmin} {
 		s.byRole[role] = sync.OnceValue(func() *mcp.Server { return s.trackServer(s.buildServer(role, nil)) })

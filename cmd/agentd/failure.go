@@ -133,7 +133,7 @@ func typedName(cmd *cobra.Command, param string) string {
 		}
 	}
 	for _, arg := range strings.Fields(cmd.Use)[1:] {
-		if arg = strings.Trim(arg, "[]."); arg == strings.ToUpper(short) || arg == "PROMPT" && param == "input" {
+		if arg = strings.Trim(arg, "[]."); strings.EqualFold(arg, short) || arg == "PROMPT" && param == "input" {
 			return arg
 		}
 	}

@@ -32,7 +32,8 @@ func Example() {
 		Provider: script.New("script", nil), Model: "script",
 	})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	exporter.Start(ctx, runtime)
 

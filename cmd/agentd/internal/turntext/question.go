@@ -81,6 +81,7 @@ func prefixed(mark, text string) string {
 	return mark + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+mark)
 }
 
+// Reasons are the lines that say why it is asked and what it would do.
 func (q *Question) Reasons(k terminal.Ink, cols int) []string {
 	var out []string
 	add := func(what, text string) {
@@ -250,7 +251,7 @@ type Questions struct {
 	evaluated map[string]*event.PermissionEvaluated
 }
 
-// ShowFact notes questions and answers. It returns the question that a fact answers,
+// Track notes questions and answers. It returns the question that a fact answers,
 // if it was open.
 func (q *Questions) Track(e *event.Event) (answered *Question) {
 	switch p := e.Payload.(type) {
