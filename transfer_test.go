@@ -166,7 +166,7 @@ func (k *kit) holdsPart(sessionID string) {
 		k.open()
 	}
 	report, err := session.Verify(k.Context(), k.store, session.VerifyOptions{})
-	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "stopped part-way") {
+	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "was cut off") {
 		k.Errorf("verify: %+v, %v", report.Problems, err)
 	}
 }
