@@ -52,7 +52,7 @@ func TestWhyAPlan(t *testing.T) {
 	k.Approve(id, "auto")
 	k.Completes(r)
 	k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", ActionID: id}), "model.completed", "present_plan", "permission.evaluated", "only reads run until", "action.required", "plan_approval",
-		"permission.resolved", "goes on in mode auto", "policy.changed", "mode auto", "tool.result", "present_plan")
+		"permission.resolved", "continues in mode auto", "policy.changed", "mode auto", "tool.result", "present_plan")
 	for _, e := range k.Facts("sess_a") {
 		if e.Type == event.TypeToolStarted && e.Payload.(*event.ToolStarted).ToolName == "write_file" {
 			k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", ToolCallID: e.ToolCallID}), "policy.changed", "because the plan was approved ("+id+")", "permission.evaluated", "in mode auto")

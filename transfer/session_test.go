@@ -152,7 +152,7 @@ func holdsPart(k *runtimetest.Kit, sessionID string) {
 		k.Open()
 	}
 	report, err := session.Verify(k.Context(), k.Store, session.VerifyOptions{})
-	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "stopped part-way") {
+	if err != nil || !strings.Contains(fmt.Sprint(report.Problems), "was cut off") {
 		k.Errorf("verify: %+v, %v", report.Problems, err)
 	}
 }

@@ -178,7 +178,7 @@ func TestRuleForEnums(t *testing.T) {
 
 func TestNamesRule(t *testing.T) {
 	var large strings.Builder
-	for _, name := range strings.Split("abcdefghij", "") {
+	for name := range strings.SplitSeq("abcdefghij", "") {
 		large.WriteString("func (l *large) " + name + "() {}\n")
 	}
 	pkgs, err := loadPackages(tree(map[string]string{
