@@ -56,7 +56,7 @@ func (c *Client) Settle(ctx context.Context) error {
 
 // Tools returns the tools that the servers offer, sorted by name. Those of a
 // server that can't be had at the moment are among them: they are an
-// [Availability] that says no.
+// [tool.Availability] that says no.
 func (c *Client) Tools() []tool.Tool {
 	var all []tool.Tool
 	for _, s := range c.servers {
@@ -87,10 +87,4 @@ func (c *Client) Status() []Status {
 func (c *Client) Close() {
 	c.cancel(errClosed)
 	c.done.Wait()
-}
-
-// Availability is what the tools of a [Client] can tell beyond [tool.Tool].
-type Availability interface {
-	// Available says whether a call can be made now, and why not.
-	Available() (ok bool, reason string)
 }

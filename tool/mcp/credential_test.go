@@ -126,7 +126,7 @@ func TestServerWantsACredential(t *testing.T) {
 	c := open(t, opts, cfg)
 	rec.until(t, "sign_in to be offered", func() bool { return len(c.Tools()) == 1 })
 	in := findTool(t, c, "mcp__w__sign_in")
-	if ok, why := in.(Availability).Available(); !ok {
+	if ok, why := in.(tool.Availability).Available(); !ok {
 		t.Errorf("it isn't available: %s", why)
 	}
 	for _, call := range []*tool.Call{callOf(`{}`), callWithCredential("env:WRONG")} {

@@ -30,9 +30,9 @@ type remote struct {
 }
 
 var (
-	_ tool.Tool    = (*remote)(nil)
-	_ Availability = (*remote)(nil)
-	_ tool.Bounded = (*remote)(nil)
+	_ tool.Tool         = (*remote)(nil)
+	_ tool.Availability = (*remote)(nil)
+	_ tool.Bounded      = (*remote)(nil)
 )
 
 // describeTools turns what a server listed into tools, and says what it left out.
@@ -102,7 +102,7 @@ func (r *remote) Info() event.ToolInfo { return r.info }
 // Boundary implements [tool.Bounded].
 func (r *remote) Boundary() *event.SandboxApplied { return r.server.cfg.Boundary }
 
-// Available implements [Availability].
+// Available implements [tool.Availability].
 func (r *remote) Available() (ok bool, reason string) {
 	if r.signsIn {
 		return true, ""

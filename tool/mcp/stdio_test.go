@@ -198,7 +198,7 @@ func TestUnavailableServerAnswersAtOnce(t *testing.T) {
 	kill := findTool(t, c, "mcp__s__kill")
 	_, _ = kill.Run(t.Context(), callOf(`{}`))
 	rec.until(t, "loss", func() bool { return c.Status()[0].State == Unavailable })
-	if ok, reason := findTool(t, c, "mcp__s__echo").(Availability).Available(); ok || !strings.Contains(reason, "killed") {
+	if ok, reason := findTool(t, c, "mcp__s__echo").(tool.Availability).Available(); ok || !strings.Contains(reason, "killed") {
 		t.Errorf("available %v, %q", ok, reason)
 	}
 	_, err := findTool(t, c, "mcp__s__echo").Run(t.Context(), callOf(`{}`))

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,7 +123,7 @@ func appendText(b []byte, text string) []byte {
 
 func (p *Provider) assistant(m *model.Message) []byte {
 	if m.NativeBy == p.Name() {
-		if b := nativeBlocks(m.Native); b != nil {
+		if b := httpstream.Elements(m.Native); b != nil {
 			return b
 		}
 	}
@@ -137,19 +136,6 @@ func (p *Provider) assistant(m *model.Message) []byte {
 		b = httpstream.AppendString(append(httpstream.Separated(b), `{"type":"tool_use","id":`...), httpstream.CallID(c.ProviderID))
 		b = httpstream.AppendString(append(b, `,"name":`...), httpstream.ToolName(c.Name))
 		b = append(append(append(b, `,"input":`...), httpstream.Arguments(c)...), '}')
-	}
-	return b
-}
-
-// nativeBlocks are the blocks that the decoder kept; nil if they are not a list.
-func nativeBlocks(native []byte) []byte {
-	var list []json.RawMessage
-	if json.Unmarshal(native, &list) != nil || len(list) == 0 {
-		return nil
-	}
-	var b []byte
-	for _, block := range list {
-		b = append(httpstream.Separated(b), block...)
 	}
 	return b
 }

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"agentd/event"
@@ -83,8 +82,8 @@ type decoder struct {
 
 // Event implements [httpstream.Decoder].
 func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
-	data := bytes.TrimSpace(e.Data)
-	if len(data) == 0 || bytes.Equal(data, []byte("[DONE]")) {
+	data := e.Content()
+	if data == nil {
 		return nil
 	}
 	var ev streamEvent

@@ -183,6 +183,20 @@ func Separated(b []byte) []byte {
 	return b
 }
 
+// Elements returns the elements of a JSON list as they stand, separated by commas; nil if
+// it is no list or has none.
+func Elements(list []byte) []byte {
+	var elements []json.RawMessage
+	if json.Unmarshal(list, &elements) != nil || len(elements) == 0 {
+		return nil
+	}
+	var b []byte
+	for _, e := range elements {
+		b = append(Separated(b), e...)
+	}
+	return b
+}
+
 // AppendDataURL appends a data URL as a JSON string.
 func AppendDataURL(dst []byte, mediaType string, data []byte) []byte {
 	dst = AppendString(dst, "data:"+mediaType+";base64,")

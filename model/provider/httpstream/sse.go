@@ -16,6 +16,16 @@ type Event struct {
 	Data []byte
 }
 
+// Content returns the data without the blanks around it; nil if there is none, or if it
+// is the mark of the end that some servers send.
+func (e *Event) Content() []byte {
+	data := bytes.TrimSpace(e.Data)
+	if len(data) == 0 || string(data) == "[DONE]" {
+		return nil
+	}
+	return data
+}
+
 // errEventTooLong says that an event is longer than it may be.
 var errEventTooLong = errors.New("an event of the stream is too long")
 

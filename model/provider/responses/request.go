@@ -2,7 +2,6 @@ package responses
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -84,7 +83,7 @@ func appendText(b []byte, text string) []byte {
 
 func (p *Provider) assistant(m *model.Message) []byte {
 	if m.NativeBy == p.Name() {
-		if b := nativeItems(m.Native); b != nil {
+		if b := httpstream.Elements(m.Native); b != nil {
 			return b
 		}
 	}
@@ -98,19 +97,6 @@ func (p *Provider) assistant(m *model.Message) []byte {
 		b = httpstream.AppendString(append(httpstream.Separated(b), `{"type":"function_call","call_id":`...), httpstream.CallID(c.ProviderID))
 		b = httpstream.AppendString(append(b, `,"name":`...), httpstream.ToolName(c.Name))
 		b = append(httpstream.AppendString(append(b, `,"arguments":`...), string(httpstream.Arguments(c))), '}')
-	}
-	return b
-}
-
-// nativeItems are the items that the decoder kept; nil if they are not a list.
-func nativeItems(native []byte) []byte {
-	var list []json.RawMessage
-	if json.Unmarshal(native, &list) != nil || len(list) == 0 {
-		return nil
-	}
-	var b []byte
-	for _, item := range list {
-		b = append(httpstream.Separated(b), item...)
 	}
 	return b
 }

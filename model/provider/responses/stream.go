@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"agentd/event"
@@ -56,8 +55,8 @@ type decoder struct {
 
 // Event implements [httpstream.Decoder].
 func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
-	data := bytes.TrimSpace(e.Data)
-	if len(data) == 0 || bytes.Equal(data, []byte("[DONE]")) {
+	data := e.Content()
+	if data == nil {
 		return nil
 	}
 	var ev streamEvent
