@@ -198,7 +198,7 @@ func (a *analyser) declare(n *syntax.DeclClause) {
 			}
 		}
 	}
-	a.line.Commands = append(a.line.Commands, Command{Words: wordTexts(words), ReadOnly: true, plain: true})
+	a.line.Commands = append(a.line.Commands, Command{Words: wordTexts(words), ReadOnly: true, plain: true, selfContained: true})
 }
 
 // assign looks at an assignment, before a command or by itself.

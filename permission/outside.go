@@ -57,7 +57,10 @@ func (l *Line) hashFiles(q *Question, hashes map[string]string, depth int) {
 }
 
 // repeatable says that an approval to run the line outside may hold for more than once:
-// all that runs is known, and what it runs from files is pinned by their content.
+// all that runs is known, and what it runs from files is pinned by their content. Only
+// programs that are known to be self-contained are, and shell scripts of such programs:
+// git, build tools and launchers run what files in their folder name, which an agent can
+// write between two calls.
 func (l *Line) repeatable(q *Question) bool { return q.Contents != nil && l.known(q, maxScriptDepth) }
 
 // known says that all that a line runs is known, scripts of the shell included.
@@ -70,7 +73,7 @@ func (l *Line) known(q *Question, depth int) bool {
 		if c.Unknown != "" || slices.ContainsFunc(c.Words, func(w string) bool { return strings.ContainsRune(w, hole) }) {
 			return false
 		}
-		if c.Wrapper || c.ReadOnly || c.plain {
+		if c.selfContained {
 			continue
 		}
 		if script, ok := c.script(q); !ok || !script.known(q, depth-1) {

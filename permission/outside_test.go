@@ -1,6 +1,8 @@
 package permission
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,7 +135,7 @@ func TestApprovalToLeaveIsForTheContent(t *testing.T) {
 		{"make --file=Makefile", "/ws/Makefile", false},
 		{"make -fMakefile", "/ws/Makefile", false},
 		{"curl -d @in http://127.0.0.1/x", "/ws/in", true},
-		{"git push", "", true},
+		{"git push", "", false}, // what the repository names runs
 		{"curl http://127.0.0.1/x", "", true},
 		{"make install", "", false},
 		{"npm publish", "", false},
@@ -172,5 +174,42 @@ func TestApprovalToLeaveIsForTheContent(t *testing.T) {
 	q.Outside = false
 	if !Decide(q).SessionScope {
 		t.Error("inside the sandbox no approval for the session is offered")
+	}
+}
+
+// TestSessionApprovalsAreForSelfContainedPrograms: what runs outside more than once for one
+// answer must be the same each time. A program is offered that way only if it is listed as
+// one that no file of its folder can make run another.
+func TestSessionApprovalsAreForSelfContainedPrograms(t *testing.T) {
+	offered := func(line string) bool {
+		q := shellQuestion(ModeOnRequest, line, nil)
+		q.Outside = true
+		q.Contents = func(string) (string, bool) { return "", false }
+		d := Decide(q)
+		if d.Decision != Ask {
+			t.Errorf("%q: %s", line, d.Decision)
+		}
+		return d.SessionScope
+	}
+	var once []string
+	for _, sub := range gitKnown {
+		once = append(once, "git "+sub, "git -C n "+sub, "git "+sub+" --short", "git --no-pager "+sub)
+	}
+	for _, name := range slices.Concat(versioned, databases, interactive, slices.Sorted(maps.Keys(services)), slices.Sorted(maps.Keys(languages))) {
+		if _, reads := readers[name]; reads || slices.Contains(slices.Concat(writers, harmlessReaders, []string{"sed", "awk"}), name) {
+			continue
+		}
+		once = append(once, name, name+" --version", name+" version", name+" a", "sh -c '"+name+" a'", "env "+name+" --version")
+	}
+	once = append(once, "git --version", "go version", "go env", "sqlite3 a 'select 1'", "git status --short", "git log", "unheard-of --version", "cat a; git status", "timeout 5 git fetch", "( git diff )")
+	for _, line := range once {
+		if offered(line) {
+			t.Errorf("%q is offered for the session", line)
+		}
+	}
+	for _, line := range []string{"cat a", "curl http://127.0.0.1/x", "cp a /srv", "env A=1 touch a", "sed s/a/b/ a", "export A=1; ls", "find . -name x", "[[ -f a && -f b ]] || touch a"} {
+		if !offered(line) {
+			t.Errorf("%q isn't offered for the session", line)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"fmt"
 	"time"
 
 	"agentd/event"
@@ -148,7 +149,12 @@ type Decision struct {
 //     plan is approved, which ends the mode; no rule, hook or grant answers that.
 //   - bypass: everything but what a rule says. Leaving the sandbox asks even here:
 //     only an approval lifts it.
-func Decide(q Question) Decision {
+func Decide(q Question) (d Decision) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			d = undecided(&q, failure)
+		}
+	}()
 	if q.Mode == "" {
 		q.Mode = ModeDefault
 	}
@@ -158,7 +164,7 @@ func Decide(q Question) Decision {
 	f := gatherFacts(&q)
 	r := matchRules(&q, f)
 	o := q.settle(f, r)
-	d := Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves, SessionScope: !f.onlyOnce}
+	d = Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves, SessionScope: !f.onlyOnce}
 	if o.decision == Ask {
 		if f.leaves && !q.Outside {
 			o.reason += "; what it writes to is outside of the sandbox, so an approval is one to run outside"
@@ -175,6 +181,15 @@ func Decide(q Question) Decision {
 		d.RuleRefs = []string{}
 	}
 	return d
+}
+
+// undecided denies a call whose judging failed. A call is the model's words, which must
+// not end the program that judges them.
+func undecided(q *Question, failure any) Decision {
+	return Decision{PermissionEvaluated: event.PermissionEvaluated{
+		Decision: Deny, DecisionSource: sourceDefault, DecisionReason: fmt.Sprintf("the call can't be judged, so it is denied: %v", failure),
+		RuleRefs: []string{}, Scope: event.Raw("{}"), Destructive: true, ToolName: q.Tool.ToolName, PermissionMode: q.Mode,
+	}}
 }
 
 // outcome is a decision on its way.

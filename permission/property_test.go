@@ -243,7 +243,11 @@ func FuzzAnalyse(f *testing.F) {
 	}
 	files := []event.PolicyRule{{Decision: Deny, Tool: "*_file", Match: "**/.env"}}
 	f.Fuzz(func(t *testing.T, line string) {
-		Decide(shellQuestion(ModeDefault, line, files))
+		for _, rules := range [][]event.PolicyRule{files, shortRules()} {
+			if d := Decide(shellQuestion(ModeDefault, line, rules)); strings.Contains(d.DecisionReason, "can't be judged") || strings.Contains(d.DecisionReason, "runtime error") {
+				t.Fatalf("%q: %s", line, d.DecisionReason)
+			}
+		}
 		d := Decide(bold(line))
 		again := Decide(bold(line))
 		if d.Decision != again.Decision || d.DecisionReason != again.DecisionReason {

@@ -76,7 +76,7 @@ func classifyCommand(c *Command, words []word) {
 	if c.Wrapper || strings.HasPrefix(name, "-") {
 		// A name that begins with "-" is no program: it is the middle of a test that
 		// a POSIX shell doesn't know, "[[ -f a && -f b ]]".
-		c.plain, c.ReadOnly = c.Wrapper, !c.Wrapper
+		c.plain, c.ReadOnly, c.selfContained = c.Wrapper, !c.Wrapper, true
 		return
 	}
 	if len(words) == 2 && words[1].text == "--version" && slices.Contains(versioned, name) {
@@ -85,11 +85,13 @@ func classifyCommand(c *Command, words []word) {
 	}
 	switch name {
 	case "find":
-		c.ReadOnly, c.plain = findReads(words), true
+		c.ReadOnly, c.plain, c.selfContained = findReads(words), true, true
 	case "sed", "gsed":
 		c.classifySed(words)
+		c.selfContained = true
 	case "awk", "gawk", "mawk", "nawk":
 		c.ReadOnly, c.plain, c.Unknown = awkReads(words)
+		c.selfContained = true
 	case "git":
 		c.ReadOnly, c.plain = gitReads(words), c.Unknown == ""
 	case "go":
@@ -99,7 +101,7 @@ func classifyCommand(c *Command, words []word) {
 		c.classifyReader(name, words)
 	}
 	if c.Unknown != "" {
-		c.ReadOnly, c.plain = false, false
+		c.ReadOnly, c.plain, c.selfContained = false, false, false
 	}
 }
 
@@ -114,7 +116,8 @@ func (c *Command) classifyReader(name string, words []word) {
 	case listed:
 		c.ReadOnly, c.host = r.reads(name, words[1:]), r.host
 	}
-	c.plain = c.ReadOnly || slices.Contains(writers, name) || slices.Contains(databases, name)
+	c.selfContained = c.ReadOnly || slices.Contains(writers, name)
+	c.plain = c.selfContained || slices.Contains(databases, name)
 	if name == "cd" || name == "pushd" || name == "popd" {
 		c.host = len(words) != 2 || strings.HasPrefix(words[1].text, "-")
 	}

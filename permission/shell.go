@@ -65,6 +65,9 @@ type Command struct {
 	host bool
 	// plain says that it is known not to run its arguments.
 	plain bool
+	// selfContained says that what it runs is itself, whatever files there are: none in
+	// the folder that it works in names a program, as a repository's settings do for git.
+	selfContained bool
 	// args are its words with what else is known of them.
 	args []word
 	// files are those that its code names.

@@ -170,8 +170,8 @@ func ownFolder(name string) bool {
 	return c.system()
 }
 
-// options skips a wrapper's options and assignments. lookup says that it only
-// looks a command up; ok is false if what follows can't be told.
+// options skips a wrapper's options and assignments: words[i:] is what follows. lookup
+// says that it only looks a command up; ok is false if what follows can't be told.
 func (a *analyser) options(name string, w wrapper, words []word) (i int, lookup, ok bool) {
 	for i = 1; i < len(words); i++ {
 		t := words[i].text
@@ -204,7 +204,7 @@ func (a *analyser) options(name string, w wrapper, words []word) (i int, lookup,
 			i++
 		}
 	}
-	return i, lookup, true
+	return len(words), lookup, true // the last option may lack its value
 }
 
 // takesValue says that the value of an option is the next word. Long names may

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -132,21 +133,28 @@ func control(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// judge says whether a program may start: zero, or the error that the caller gets.
-func (s *supervisor) judge(n *notification, first bool) unix.Errno {
+// judge says whether a program may start: zero, or the error that the caller gets. What
+// is judged is an agent's choice, so a panic refuses this start and nothing else.
+func (s *supervisor) judge(n *notification, first bool) (errno unix.Errno) {
 	if first || s.ask == nil {
 		return 0
 	}
+	defer func() {
+		if failure := recover(); failure != nil {
+			s.refuse(Refused{Reason: fmt.Sprintf("a program was not started because judging it failed: %v", failure)})
+			errno = unix.EACCES
+		}
+	}()
 	starts, err := startsOf(n)
 	// What was read is about this process only if it still waits: its number may
 	// belong to another by now.
 	if gone := control(s.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); gone != nil {
 		return unix.ESRCH
 	}
-	var errno unix.Errno
+	var known unix.Errno
 	switch {
-	case errors.As(err, &errno) && isMissing(errno):
-		return errno // what the kernel would say, too
+	case errors.As(err, &known) && isMissing(known):
+		return known // what the kernel would say, too
 	case err != nil:
 		s.refuse(Refused{Reason: "a program was not started because what it is can't be found out: " + err.Error()})
 		return unix.EACCES

@@ -220,6 +220,34 @@ func TestSupervisionSeesRealArguments(t *testing.T) {
 	}
 }
 
+// TestFailureToJudgeRefusesOneStart: what judges a start may fail on it. The start is
+// refused, those after it are judged as always, and the runtime lives.
+func TestFailureToJudgeRefusesOneStart(t *testing.T) {
+	if !report().Supervise.Available {
+		t.Skip("no supervision here: " + report().Supervise.Reason)
+	}
+	w := newWitnessed(t)
+	plan := prepared(t, Profile{Root: w.dir, Supervised: true})
+	supervising := func(p *Plan, cmd Command) (*Child, error) {
+		cmd.Supervise = func(s Start) string {
+			if s.Argv[len(s.Argv)-1] == "odd" {
+				panic("too odd")
+			}
+			return ""
+		}
+		return forked(p, cmd)
+	}
+	r := runBy(t, supervising, plan, `./witness odd; ./witness even; ./witness odd; ./witness other`)
+	if r.Code != 0 || len(r.Refused) != 2 || !strings.Contains(r.Refused[0].Reason, "judging it failed: too odd") {
+		t.Errorf("%+v", r)
+	}
+	for name, want := range map[string]bool{"odd": false, "even": true, "other": true} {
+		if exists(filepath.Join(w.dir, name)) != want {
+			t.Errorf("%s: the witness ran: %v", name, !want)
+		}
+	}
+}
+
 // TestCommandsEndWithTheirSupervisor kills commands whose programs wait for an answer.
 func TestCommandsEndWithTheirSupervisor(t *testing.T) {
 	if !report().Supervise.Available {
