@@ -11,8 +11,8 @@ import (
 	"agentd/internal/runtimetest"
 )
 
-// asked is a peer that wants to be asked for permissions.
-func asked(role string) func(*command.ConnectChannel) {
+// askedInRole is a peer that wants to be asked for permissions.
+func askedInRole(role string) func(*command.ConnectChannel) {
 	return func(p *command.ConnectChannel) { p.PeerRole, p.Capabilities = role, []string{"permissions"} }
 }
 
@@ -37,10 +37,10 @@ func returnedTo(k *runtimetest.Kit, sessionID, channelID string) *event.ChannelP
 
 func TestPermissionCrossesAChannel(t *testing.T) {
 	k := runtimetest.New(t, runtimetest.Says("hello"), wantsToWrite, runtimetest.Says("done"))
-	channelIn(k, "sess_p", "chan_p", asked("client"))
+	channelIn(k, "sess_p", "chan_p", askedInRole("client"))
 	connect(k, "sess_p", "chan_mute", nil)          // offers nothing
-	connect(k, "sess_p", "chan_w", asked("worker")) // nobody who decides
-	connect(k, "sess_p", "chan_h", asked("host"))
+	connect(k, "sess_p", "chan_w", askedInRole("worker")) // nobody who decides
+	connect(k, "sess_p", "chan_h", askedInRole("host"))
 	r := k.Submit("sess_p", "write")
 	id, _ := k.WaitForAction("sess_p", 1)
 	e := forwardedTo(k, "sess_p", "chan_p")
@@ -73,7 +73,7 @@ func TestPermissionCrossesAChannel(t *testing.T) {
 
 func TestHostAnswersThroughItsChannel(t *testing.T) {
 	k := runtimetest.New(t, runtimetest.Says("hello"), wantsToWrite, runtimetest.Says("done"))
-	channelIn(k, "sess_h", "chan_h", asked("host"))
+	channelIn(k, "sess_h", "chan_h", askedInRole("host"))
 	r := k.Submit("sess_h", "write")
 	id, _ := k.WaitForAction("sess_h", 1)
 	forwardedTo(k, "sess_h", "chan_h")
@@ -87,7 +87,7 @@ func TestHostAnswersThroughItsChannel(t *testing.T) {
 func TestForwardedPermissionSurvivesRestartAndTimesOut(t *testing.T) {
 	runtimetest.InTime(t, 250*time.Millisecond, func(limit time.Duration) bool {
 		k := runtimetest.NewWith(t, func(o *agentd.Options) { o.Loop.ActionTimeout = limit }, runtimetest.Says("hello"), wantsToWrite, runtimetest.Says("done"))
-		token := channelIn(k, "sess_t", "chan_t", asked("client"))
+		token := channelIn(k, "sess_t", "chan_t", askedInRole("client"))
 		r := k.Submit("sess_t", "write")
 		forwardedTo(k, "sess_t", "chan_t")
 		k.Close()
@@ -115,7 +115,7 @@ func TestPeerThatComesLateIsAsked(t *testing.T) {
 	k := runtimetest.New(t, wantsToWrite, runtimetest.Says("done"))
 	r := k.Submit("sess_l", "write")
 	id, _ := k.WaitForAction("sess_l", 1)
-	token := connect(k, "sess_l", "chan_l", asked("client"))
+	token := connect(k, "sess_l", "chan_l", askedInRole("client"))
 	forwardedTo(k, "sess_l", "chan_l")
 	for range 2 { // coming back asks nothing twice
 		runtimetest.Do[command.ReconnectChannelResult](k, &command.ReconnectChannel{ChannelID: "chan_l", ResumeToken: token})

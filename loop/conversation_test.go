@@ -242,13 +242,13 @@ func conversationOf(t *testing.T, most int) {
 		}
 		for i := range max(len(straight), len(restarted)) {
 			if i >= len(straight) || i >= len(restarted) || straight[i] != restarted[i] {
-				rt.Fatalf("request %d of %d and %d differs; without restarts:\n%s\nwith restarts:\n%s\nplan %+v", i, len(straight), len(restarted), at(straight, i), at(restarted, i), plan)
+				rt.Fatalf("request %d of %d and %d differs; without restarts:\n%s\nwith restarts:\n%s\nplan %+v", i, len(straight), len(restarted), requestAt(straight, i), requestAt(restarted, i), plan)
 			}
 		}
 	})
 }
 
-func at(list []string, i int) string {
+func requestAt(list []string, i int) string {
 	if i < len(list) {
 		return list[i]
 	}

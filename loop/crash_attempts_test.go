@@ -46,7 +46,7 @@ func (c *crashCase) verifyAttempts(facts []*event.Event) (recovered int) {
 			}
 		}
 		if t := turns[e.TurnID]; t != nil {
-			t.take(e)
+			t.foldFact(e)
 		}
 	}
 	for _, t := range turns {
@@ -57,7 +57,7 @@ func (c *crashCase) verifyAttempts(facts []*event.Event) (recovered int) {
 	return recovered
 }
 
-func (t *turnRuns) take(e *event.Event) {
+func (t *turnRuns) foldFact(e *event.Event) {
 	t.Helper()
 	switch p := e.Payload.(type) {
 	case *event.TaskAttemptStarted:

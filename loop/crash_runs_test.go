@@ -41,8 +41,8 @@ func (s *silent) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.C
 	}
 }
 
-// use puts it in front of the kit's own provider.
-func (s *silent) use(o *agentd.Options) {
+// wrapProvider puts it in front of the kit's own provider.
+func (s *silent) wrapProvider(o *agentd.Options) {
 	s.Provider = o.Provider
 	o.Provider = s
 }
@@ -103,7 +103,7 @@ func runOf(k *runtimetest.Kit, r *command.SubmitTurnResult) string {
 // and all that is told of it agrees about them.
 func TestACrashBeginsAnotherAttempt(t *testing.T) {
 	s := silentAt("go")
-	k, dies := newMortal(t, s.use, runtimetest.Says("done"))
+	k, dies := newMortal(t, s.wrapProvider, runtimetest.Says("done"))
 	submit := &command.SubmitTurn{SessionID: "sess_a", Create: true, TurnID: "turn_1", Input: runtimetest.Quoted("go")}
 	r := runtimetest.Do[command.SubmitTurnResult](k, submit)
 	if run := s.silence(k); run != r.RunID {
@@ -214,7 +214,7 @@ func TestACrashThatCutsNothingOff(t *testing.T) {
 // and nothing is lost.
 func TestAStopMakesNoAttempt(t *testing.T) {
 	s := silentAt("go")
-	k := runtimetest.NewWith(t, s.use, runtimetest.Says("done"))
+	k := runtimetest.NewWith(t, s.wrapProvider, runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	s.silence(k)
 	k.Close()
@@ -244,7 +244,7 @@ func oneRun(k *runtimetest.Kit, taskID, run, want string) {
 // run that it is in.
 func TestACrashOfATurnThatIsToEnd(t *testing.T) {
 	s, d := silentAt("go"), &runtimetest.DyingStore{}
-	k := runtimetest.NewWith(t, runtimetest.AllOf(s.use, runtimetest.OnDyingStore(d)), runtimetest.Says("done"))
+	k := runtimetest.NewWith(t, runtimetest.AllOf(s.wrapProvider, runtimetest.OnDyingStore(d)), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	s.silence(k)
 	d.DieAfterNext() // the wish is durable, and nothing after it
@@ -265,7 +265,7 @@ func TestACrashOfATurnThatIsToEnd(t *testing.T) {
 // turn goes on in its run.
 func TestACrashOfAScheduledTask(t *testing.T) {
 	s := silentAt("paint")
-	k, dies := newMortal(t, s.use, runtimetest.Says("done"))
+	k, dies := newMortal(t, s.wrapProvider, runtimetest.Says("done"))
 	runtimetest.Do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
 	runtimetest.Do[command.TaskResult](k, &command.CreateTask{TaskID: "task_a", SessionID: "sess_a", Objective: "paint", Start: true})
 	run := s.silence(k)
@@ -282,7 +282,7 @@ func TestACrashOfAScheduledTask(t *testing.T) {
 // TestACrashOfASubagent: the child's turn was cut off, that of its parent wasn't.
 func TestACrashOfASubagent(t *testing.T) {
 	s := silentAt("look")
-	k, dies := newMortal(t, runtimetest.AllOf(runtimetest.InMode("bypass"), s.use),
+	k, dies := newMortal(t, runtimetest.AllOf(runtimetest.InMode("bypass"), s.wrapProvider),
 		script.Answer{When: &script.When{Contains: "look"}, Text: "seen"}, runtimetest.CallsTool("spawn_agent", map[string]any{"role": "reviewer", "input": "look"}), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	child := s.silence(k, r.RunID)
@@ -308,7 +308,7 @@ func TestACrashOfASubagent(t *testing.T) {
 // on, is told of the child too, whichever command was used.
 func TestAChildGoesOnWithItsThread(t *testing.T) {
 	s := silentAt("look")
-	k, dies := newMortal(t, runtimetest.AllOf(runtimetest.InMode("bypass"), s.use, func(o *agentd.Options) { o.Recovery = "manual" }),
+	k, dies := newMortal(t, runtimetest.AllOf(runtimetest.InMode("bypass"), s.wrapProvider, func(o *agentd.Options) { o.Recovery = "manual" }),
 		script.Answer{When: &script.When{Contains: "look"}, Text: "seen"}, runtimetest.CallsTool("spawn_agent", map[string]any{"role": "reviewer", "input": "look"}), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	run := s.silence(k, r.RunID)

@@ -65,8 +65,8 @@ func (s *signed) read(ref string) (string, error) {
 	return "", errors.New("it isn't set")
 }
 
-// use connects the runtime to the server, each time that it is opened anew.
-func (s *signed) use(t *testing.T) func(*agentd.Options) {
+// connectServer connects the runtime to the server, each time that it is opened anew.
+func (s *signed) connectServer(t *testing.T) func(*agentd.Options) {
 	return func(o *agentd.Options) {
 		r, err := tool.NewRegistry(tool.Builtins(nil)...)
 		if err != nil {
@@ -115,7 +115,7 @@ func credential(k *runtimetest.Kit, actionID, ref string) {
 func TestCredentialIsGivenByReference(t *testing.T) {
 	s := newSigned(t)
 	var heard runtimetest.Listener
-	k := runtimetest.NewWith(t, runtimetest.AllOf(s.use(t), runtimetest.ListenedBy(&heard), runtimetest.InMode("bypass")), runtimetest.CallsTool(signIn, nil), runtimetest.CallsTool(askIt, nil), runtimetest.Says("done"), runtimetest.CallsTool(askIt, nil), runtimetest.Says("done"))
+	k := runtimetest.NewWith(t, runtimetest.AllOf(s.connectServer(t), runtimetest.ListenedBy(&heard), runtimetest.InMode("bypass")), runtimetest.CallsTool(signIn, nil), runtimetest.CallsTool(askIt, nil), runtimetest.Says("done"), runtimetest.CallsTool(askIt, nil), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	id, p := k.WaitForAction("sess_a", 1)
 	if p.ActionType != "credential" || p.CredentialRef != "mcp:signed" || !slices.Equal(p.Decisions, []string{"submit", "cancel"}) || p.ToolName != signIn ||
@@ -181,7 +181,7 @@ func holdsNothingOf(k *runtimetest.Kit, secret string) {
 // remembered in the session when the runtime comes up again.
 func TestCredentialWaitsOverARestart(t *testing.T) {
 	s := newSigned(t)
-	k := runtimetest.NewWith(t, runtimetest.AllOf(s.use(t), runtimetest.InMode("bypass")), runtimetest.CallsTool(signIn, nil), runtimetest.CallsTool(askIt, nil), runtimetest.Says("done"), runtimetest.CallsTool(signIn, nil), runtimetest.Says("done"))
+	k := runtimetest.NewWith(t, runtimetest.AllOf(s.connectServer(t), runtimetest.InMode("bypass")), runtimetest.CallsTool(signIn, nil), runtimetest.CallsTool(askIt, nil), runtimetest.Says("done"), runtimetest.CallsTool(signIn, nil), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	id, _ := k.WaitForAction("sess_a", 1)
 	k.Close()
@@ -210,7 +210,7 @@ func TestNoCredential(t *testing.T) {
 		return failed[0]
 	}
 	kitOf := func(change func(*agentd.Options)) *runtimetest.Kit {
-		k := runtimetest.NewWith(t, runtimetest.AllOf(s.use(t), change), runtimetest.CallsTool(signIn, nil), runtimetest.Says("done"))
+		k := runtimetest.NewWith(t, runtimetest.AllOf(s.connectServer(t), change), runtimetest.CallsTool(signIn, nil), runtimetest.Says("done"))
 		return k
 	}
 	k := kitOf(runtimetest.InMode("bypass"))
@@ -243,7 +243,7 @@ func TestNoCredential(t *testing.T) {
 // TestDeniedWhileItWaited: who names a credential doesn't allow the call.
 func TestDeniedWhileItWaited(t *testing.T) {
 	s := newSigned(t)
-	k := runtimetest.NewWith(t, runtimetest.AllOf(s.use(t), runtimetest.InMode("bypass")), runtimetest.CallsTool(signIn, nil), runtimetest.Says("done"))
+	k := runtimetest.NewWith(t, runtimetest.AllOf(s.connectServer(t), runtimetest.InMode("bypass")), runtimetest.CallsTool(signIn, nil), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
 	id, _ := k.WaitForAction("sess_a", 1)
 	runtimetest.Do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Rules: []event.PolicyRule{{RuleID: "no", Decision: "deny", Tool: "mcp__*"}}})

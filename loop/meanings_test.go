@@ -270,8 +270,8 @@ var relied = map[event.Type][]string{
 	event.TypeContextCompactionCompleted: {"trigger", "affectedTurns", "summaryRef", "tokensBefore", "tokensAfter", "preserved.actions", "preserved.incidents", "preserved.evidenceRefs", "preserved.artifactRefs"},
 }
 
-// has says whether a payload has a field; dots lead into objects.
-func has(p map[string]any, field string) bool {
+// hasField says whether a payload has a field; dots lead into objects.
+func hasField(p map[string]any, field string) bool {
 	for one := range strings.SplitSeq(field, "|") {
 		at, ok := any(p), true
 		for name := range strings.SplitSeq(one, ".") {
@@ -310,7 +310,7 @@ func holdPayloads(k *runtimetest.Kit, sessionID string, seen map[event.Type]bool
 		seen[e.Type] = true
 		for _, f := range relied[e.Type] {
 			compaction := e.Payload["purpose"] == "compaction" && f == "message|messageRef"
-			if !has(e.Payload, f) && !compaction {
+			if !hasField(e.Payload, f) && !compaction {
 				k.Errorf("%s has no %s: %s", e.Type, f, rec.Data)
 			}
 		}

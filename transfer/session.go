@@ -66,7 +66,7 @@ func (c *Carrier) Export(ctx context.Context, caller command.Caller, sessionID s
 		if err := w.Event(rec.Data); err != nil {
 			return err
 		}
-		x.note(rec.Data)
+		x.noteOutputs(rec.Data)
 	}
 	for len(x.refs) > 0 {
 		ref := x.refs[0]
@@ -90,8 +90,8 @@ type sessionExport struct {
 	seen   map[string]bool
 }
 
-// note remembers the references in a text that were not there before.
-func (x *sessionExport) note(data []byte) {
+// noteOutputs remembers the references in a text that were not there before.
+func (x *sessionExport) noteOutputs(data []byte) {
 	for _, ref := range store.RefsIn(data, math.MaxInt) {
 		if !x.seen[ref] {
 			x.seen[ref] = true
@@ -118,7 +118,7 @@ func (x *sessionExport) output(ctx context.Context, ref string) error {
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "output %s can't be read", ref)
 	}
-	x.note(data)
+	x.noteOutputs(data)
 	return x.w.Output(ref, mediaType, bytes.NewReader(data))
 }
 

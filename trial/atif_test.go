@@ -17,8 +17,8 @@ import (
 	"agentd/model/provider/script"
 )
 
-// told is a trajectory in short: who, what, calls and results.
-func told(t *atif.Trajectory) string {
+// trajectoryText is a trajectory in short: who, what, calls and results.
+func trajectoryText(t *atif.Trajectory) string {
 	var b strings.Builder
 	for _, s := range t.Steps {
 		b.WriteString(s.Source + ": " + s.Message.Text)
@@ -57,9 +57,9 @@ func TestTrajectoryOfToolsDecisionsAndARetry(t *testing.T) {
 	k.Respond(id, "allow")
 	k.Completes(r)
 	tr, raw := k.Trajectory("sess_a", r.ThreadID, r.TurnID, "")
-	lines := strings.Split(told(tr), "\n")
+	lines := strings.Split(trajectoryText(tr), "\n")
 	if len(tr.Steps) != 4 || lines[0] != "user: Write." || lines[1] != "agent: " || !strings.HasPrefix(lines[2], "agent: I write. <write_file> <write_file> <read_file> [") || lines[3] != "agent: Done." {
-		t.Fatalf("told as\n%s", told(tr))
+		t.Fatalf("told as\n%s", trajectoryText(tr))
 	}
 	if e := tr.Steps[1].Extra["error"].(map[string]any); e["category"] != "overloaded" || *tr.Steps[1].LLMCallCount != 1 {
 		t.Errorf("the failed call: %v", tr.Steps[1].Extra)
@@ -116,8 +116,8 @@ func TestTrajectoryEmbedsSubagents(t *testing.T) {
 	if len(refs) != 1 || refs[0].TrajectoryID != child.TrajectoryID || refs[0].SessionID != "sess_a" {
 		t.Errorf("references %+v to %s", refs, child.TrajectoryID)
 	}
-	if told(child) != "user: Look.\nagent: It is fine.\n" || child.Agent.Extra["role"] != "reviewer" || child.FinalMetrics.Steps != 2 {
-		t.Errorf("the child's: %s %+v", told(child), child.Agent)
+	if trajectoryText(child) != "user: Look.\nagent: It is fine.\n" || child.Agent.Extra["role"] != "reviewer" || child.FinalMetrics.Steps != 2 {
+		t.Errorf("the child's: %s %+v", trajectoryText(child), child.Agent)
 	}
 	old, _ := k.Trajectory("sess_a", r.ThreadID, r.TurnID, atif.Level14)
 	if len(old.Subagents) != 0 || !strings.Contains(old.Notes, child.TrajectoryID) {

@@ -132,7 +132,7 @@ func (r *Runner) untilDue() time.Duration {
 
 // lookAt looks at a session's trials and remembers when to look again.
 func (r *Runner) lookAt(sessionID string) {
-	again, left, err := r.look(r.ctx, sessionID)
+	again, left, err := r.checkTrial(r.ctx, sessionID)
 	if err != nil {
 		if r.ctx.Err() != nil {
 			return
@@ -151,9 +151,9 @@ func (r *Runner) lookAt(sessionID string) {
 	}
 }
 
-// look ends the trials of a session that are over. Again is when another one may
+// checkTrial ends the trials of a session that are over. Again is when another one may
 // be, left says that some are open.
-func (r *Runner) look(ctx context.Context, sessionID string) (again time.Time, left bool, err error) {
+func (r *Runner) checkTrial(ctx context.Context, sessionID string) (again time.Time, left bool, err error) {
 	var over []verdict
 	err = r.manager.View(ctx, sessionID, func(s *state.Session) error {
 		over, again, left = judgeTrials(s, r.manager.Now())

@@ -109,7 +109,7 @@ func TestTelemetryOutage(t *testing.T) {
 	})
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
-	s.told("telemetry_unavailable")
+	s.waitForNotice("telemetry_unavailable")
 	if s.figures()["agentd_telemetry_up"] != 0 || !strings.Contains(s.log.String(), "telemetry can't be sent") {
 		t.Error("neither the figures nor the log know of the outage")
 	}
@@ -120,7 +120,7 @@ func TestTelemetryOutage(t *testing.T) {
 		<-c.Came
 	}
 	c.SetAnswer(nil)
-	s.told("telemetry_recovered")
+	s.waitForNotice("telemetry_recovered")
 	if got := s.notices(); !slices.Equal(got, []string{"telemetry_unavailable", "telemetry_recovered"}) {
 		t.Errorf("the runtime says %v", got)
 	}
@@ -163,7 +163,7 @@ func TestTelemetryRefused(t *testing.T) {
 	})
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
-	s.told("telemetry_unavailable")
+	s.waitForNotice("telemetry_unavailable")
 	s.end()
 	if f := s.figures(); f[`agentd_telemetry_spans_dropped_total{reason=refused}`] != spansOfOneTurn {
 		t.Errorf("the figures are %v", f)
@@ -183,7 +183,7 @@ func TestTelemetryPartly(t *testing.T) {
 	})
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
-	s.told("telemetry_rejected")
+	s.waitForNotice("telemetry_rejected")
 	s.end()
 	if f := s.figures(); f[`agentd_telemetry_spans_dropped_total{reason=rejected}`] == 0 {
 		t.Errorf("the figures are %v", f)
@@ -196,7 +196,7 @@ func TestTelemetryNobodyThere(t *testing.T) {
 	c.Close()
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
-	s.told("telemetry_unavailable")
+	s.waitForNotice("telemetry_unavailable")
 	s.end()
 	if log := s.log.String(); !strings.Contains(log, "telemetry was not sent before the end") {
 		t.Errorf("the log says nothing of what was left:\n%s", log)

@@ -146,9 +146,9 @@ func (s *sender) notices() []string {
 	return out
 }
 
-// told waits for a warning about the runtime. The runtime's session exists once
+// waitForNotice waits for a warning about the runtime. The runtime's session exists once
 // something was reported.
-func (s *sender) told(code string) {
+func (s *sender) waitForNotice(code string) {
 	s.Helper()
 	feed := s.runtime.SubscribeAll(command.Local())
 	defer feed.Close()
