@@ -38,7 +38,7 @@ func returnedTo(k *runtimetest.Kit, sessionID, channelID string) *event.ChannelP
 func TestPermissionCrossesAChannel(t *testing.T) {
 	k := runtimetest.New(t, runtimetest.Says("hello"), wantsToWrite, runtimetest.Says("done"))
 	channelIn(k, "sess_p", "chan_p", askedInRole("client"))
-	connect(k, "sess_p", "chan_mute", nil)          // offers nothing
+	connect(k, "sess_p", "chan_mute", nil)                // offers nothing
 	connect(k, "sess_p", "chan_w", askedInRole("worker")) // nobody who decides
 	connect(k, "sess_p", "chan_h", askedInRole("host"))
 	r := k.Submit("sess_p", "write")

@@ -39,9 +39,10 @@ func notOneOf(name, value, allowed string) error {
 // has a limit of its own can still read the event around it.
 const maxRawDepth = 512
 
-// checkRaw reports why raw can't be carried.
+// checkRaw reports why raw can't be carried; none is fine.
 func checkRaw(name string, raw Raw) error {
 	switch {
+	case len(raw) == 0:
 	case !json.Valid(raw):
 		return &fieldError{path: name, problem: "is not a JSON value"}
 	case !utf8.Valid(raw):

@@ -53,7 +53,7 @@ func (e *Event) DecodePayload(payload []byte) error {
 		return fmt.Errorf("event: decode: type %q is not in the catalogue", e.Type)
 	}
 	s := scanner{data: payload}
-	if p.decodeJSON(&s) && s.i == len(payload) {
+	if decodeObject(&s, p) && s.i == len(payload) {
 		e.Payload = p
 		return nil
 	}

@@ -4,9559 +4,3014 @@
 
 package event
 
-func (p *SessionCreated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "title":
-			bit = 1 << 0
-			ok = s.text(&p.Title)
-		case "account":
-			bit = 1 << 1
-			ok = s.text(&p.Account)
-		case "workspace":
-			bit = 1 << 2
-			if !s.null() {
-				p.Workspace = new(Workspace)
-				ok = p.Workspace.decodeJSON(s)
-			}
-		case "permissionMode":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.PermissionMode = "default"
-				case "untrusted":
-					p.PermissionMode = "untrusted"
-				case "on_request":
-					p.PermissionMode = "on_request"
-				case "on_failure":
-					p.PermissionMode = "on_failure"
-				case "never":
-					p.PermissionMode = "never"
-				case "plan":
-					p.PermissionMode = "plan"
-				case "bypass":
-					p.PermissionMode = "bypass"
-				case "auto":
-					p.PermissionMode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "metadata":
-			bit = 1 << 4
-			ok = s.raw(&p.Metadata)
-		case "createdBy":
-			bit = 1 << 5
-			if !s.null() {
-				p.CreatedBy = new(Actor)
-				ok = p.CreatedBy.decodeJSON(s)
-			}
-		case "forkedFrom":
-			bit = 1 << 6
-			if !s.null() {
-				p.ForkedFrom = new(ForkPoint)
-				ok = p.ForkedFrom.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Workspace) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "workspaceId":
-			bit = 1 << 0
-			ok = s.text(&p.WorkspaceID)
-		case "root":
-			bit = 1 << 1
-			ok = s.text(&p.Root)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Actor) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "user":
-					p.Kind = "user"
-				case "agent":
-					p.Kind = "agent"
-				case "runtime":
-					p.Kind = "runtime"
-				case "worker":
-					p.Kind = "worker"
-				case "channel":
-					p.Kind = "channel"
-				case "workflow":
-					p.Kind = "workflow"
-				case "schedule":
-					p.Kind = "schedule"
-				case "peer":
-					p.Kind = "peer"
-				case "host":
-					p.Kind = "host"
-				case "unknown":
-					p.Kind = "unknown"
-				default:
-					ok = false
-				}
-			}
-		case "id":
-			bit = 1 << 1
-			ok = s.text(&p.ID)
-		case "account":
-			bit = 1 << 2
-			ok = s.text(&p.Account)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ForkPoint) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "sessionId":
-			bit = 1 << 0
-			ok = s.text(&p.SessionID)
-		case "threadId":
-			bit = 1 << 1
-			ok = s.text(&p.ThreadID)
-		case "sequence":
-			bit = 1 << 2
-			ok = s.uint(&p.Sequence)
-		case "hash":
-			bit = 1 << 3
-			ok = s.text(&p.Hash)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SessionUpdated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "title":
-			bit = 1 << 0
-			if !s.null() {
-				p.Title = new(string)
-				ok = s.text(p.Title)
-			}
-		case "workspace":
-			bit = 1 << 1
-			if !s.null() {
-				p.Workspace = new(Workspace)
-				ok = p.Workspace.decodeJSON(s)
-			}
-		case "permissionMode":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.PermissionMode = "default"
-				case "untrusted":
-					p.PermissionMode = "untrusted"
-				case "on_request":
-					p.PermissionMode = "on_request"
-				case "on_failure":
-					p.PermissionMode = "on_failure"
-				case "never":
-					p.PermissionMode = "never"
-				case "plan":
-					p.PermissionMode = "plan"
-				case "bypass":
-					p.PermissionMode = "bypass"
-				case "auto":
-					p.PermissionMode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "metadata":
-			bit = 1 << 3
-			ok = s.raw(&p.Metadata)
-		case "status":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "open":
-					p.Status = "open"
-				case "archived":
-					p.Status = "archived"
-				case "degraded":
-					p.Status = "degraded"
-				default:
-					ok = false
-				}
-			}
-		case "pinnedThreads":
-			bit = 1 << 5
-			ok = s.strings(&p.PinnedThreads)
-		case "reason":
-			bit = 1 << 6
-			ok = s.text(&p.Reason)
-		case "changedBy":
-			bit = 1 << 7
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ThreadStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "role":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "main":
-					p.Role = "main"
-				case "subagent":
-					p.Role = "subagent"
-				case "task":
-					p.Role = "task"
-				case "job_item":
-					p.Role = "job_item"
-				case "fork":
-					p.Role = "fork"
-				case "trial":
-					p.Role = "trial"
-				default:
-					ok = false
-				}
-			}
-		case "title":
-			bit = 1 << 1
-			ok = s.text(&p.Title)
-		case "parentThreadId":
-			bit = 1 << 2
-			ok = s.text(&p.ParentThreadID)
-		case "parentTurnId":
-			bit = 1 << 3
-			ok = s.text(&p.ParentTurnID)
-		case "cwd":
-			bit = 1 << 4
-			ok = s.text(&p.Cwd)
-		case "permissionMode":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.PermissionMode = "default"
-				case "untrusted":
-					p.PermissionMode = "untrusted"
-				case "on_request":
-					p.PermissionMode = "on_request"
-				case "on_failure":
-					p.PermissionMode = "on_failure"
-				case "never":
-					p.PermissionMode = "never"
-				case "plan":
-					p.PermissionMode = "plan"
-				case "bypass":
-					p.PermissionMode = "bypass"
-				case "auto":
-					p.PermissionMode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "model":
-			bit = 1 << 6
-			ok = s.text(&p.Model)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ThreadUpdated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "open":
-					p.Status = "open"
-				case "blocked":
-					p.Status = "blocked"
-				case "resumed":
-					p.Status = "resumed"
-				case "archived":
-					p.Status = "archived"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		case "code":
-			bit = 1 << 2
-			ok = s.text(&p.Code)
-		case "title":
-			bit = 1 << 3
-			ok = s.text(&p.Title)
-		case "actionIds":
-			bit = 1 << 4
-			ok = s.strings(&p.ActionIDs)
-		case "changedBy":
-			bit = 1 << 5
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnSubmitted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "accepted":
-					p.Status = "accepted"
-				case "queued":
-					p.Status = "queued"
-				default:
-					ok = false
-				}
-			}
-		case "source":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "user":
-					p.Source = "user"
-				case "system":
-					p.Source = "system"
-				case "channel":
-					p.Source = "channel"
-				case "task":
-					p.Source = "task"
-				case "job":
-					p.Source = "job"
-				case "subagent":
-					p.Source = "subagent"
-				case "schedule":
-					p.Source = "schedule"
-				case "benchmark":
-					p.Source = "benchmark"
-				case "replay":
-					p.Source = "replay"
-				default:
-					ok = false
-				}
-			}
-		case "input":
-			bit = 1 << 2
-			ok = s.raw(&p.Input)
-		case "inputRef":
-			bit = 1 << 3
-			ok = s.text(&p.InputRef)
-		case "preview":
-			bit = 1 << 4
-			ok = s.text(&p.Preview)
-		case "position":
-			bit = 1 << 5
-			ok = s.int(&p.Position)
-		case "options":
-			bit = 1 << 6
-			if !s.null() {
-				p.Options = new(TurnOptions)
-				ok = p.Options.decodeJSON(s)
-			}
-		case "metadata":
-			bit = 1 << 7
-			ok = s.raw(&p.Metadata)
-		case "submittedBy":
-			bit = 1 << 8
-			if !s.null() {
-				p.SubmittedBy = new(Actor)
-				ok = p.SubmittedBy.decodeJSON(s)
-			}
-		case "traceState":
-			bit = 1 << 9
-			ok = s.text(&p.TraceState)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnOptions) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "model":
-			bit = 1 << 0
-			ok = s.text(&p.Model)
-		case "provider":
-			bit = 1 << 1
-			ok = s.text(&p.Provider)
-		case "permissionMode":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.PermissionMode = "default"
-				case "untrusted":
-					p.PermissionMode = "untrusted"
-				case "on_request":
-					p.PermissionMode = "on_request"
-				case "on_failure":
-					p.PermissionMode = "on_failure"
-				case "never":
-					p.PermissionMode = "never"
-				case "plan":
-					p.PermissionMode = "plan"
-				case "bypass":
-					p.PermissionMode = "bypass"
-				case "auto":
-					p.PermissionMode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "queuePolicy":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "queue":
-					p.QueuePolicy = "queue"
-				case "reject":
-					p.QueuePolicy = "reject"
-				case "interrupt":
-					p.QueuePolicy = "interrupt"
-				case "steer":
-					p.QueuePolicy = "steer"
-				default:
-					ok = false
-				}
-			}
-		case "expectedTurnId":
-			bit = 1 << 4
-			ok = s.text(&p.ExpectedTurnID)
-		case "maxSteps":
-			bit = 1 << 5
-			ok = s.int(&p.MaxSteps)
-		case "tools":
-			bit = 1 << 6
-			ok = s.strings(&p.Tools)
-		case "outputSchema":
-			bit = 1 << 7
-			ok = s.raw(&p.OutputSchema)
-		case "cwd":
-			bit = 1 << 8
-			ok = s.text(&p.Cwd)
-		case "timeoutMs":
-			bit = 1 << 9
-			ok = s.int(&p.TimeoutMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "running":
-					p.Status = "running"
-				default:
-					ok = false
-				}
-			}
-		case "attemptCount":
-			bit = 1 << 1
-			ok = s.int(&p.AttemptCount)
-		case "queueWaitMs":
-			bit = 1 << 2
-			ok = s.int(&p.QueueWaitMs)
-		case "configurationRef":
-			bit = 1 << 3
-			ok = s.text(&p.ConfigurationRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				default:
-					ok = false
-				}
-			}
-		case "outcome":
-			bit = 1 << 1
-			ok = s.text(&p.Outcome)
-		case "steps":
-			bit = 1 << 2
-			ok = s.int(&p.Steps)
-		case "durationMs":
-			bit = 1 << 3
-			ok = s.int(&p.DurationMs)
-		case "usage":
-			bit = 1 << 4
-			if !s.null() {
-				p.Usage = new(Usage)
-				ok = p.Usage.decodeJSON(s)
-			}
-		case "costUSD":
-			bit = 1 << 5
-			ok = s.float(&p.CostUSD)
-		case "preview":
-			bit = 1 << 6
-			ok = s.text(&p.Preview)
-		case "messageRef":
-			bit = 1 << 7
-			ok = s.text(&p.MessageRef)
-		case "structuredOutput":
-			bit = 1 << 8
-			ok = s.raw(&p.StructuredOutput)
-		case "configurationRef":
-			bit = 1 << 9
-			ok = s.text(&p.ConfigurationRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Usage) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "inputTokens":
-			bit = 1 << 0
-			ok = s.int(&p.InputTokens)
-		case "outputTokens":
-			bit = 1 << 1
-			ok = s.int(&p.OutputTokens)
-		case "cachedInputTokens":
-			bit = 1 << 2
-			ok = s.int(&p.CachedInputTokens)
-		case "reasoningTokens":
-			bit = 1 << 3
-			ok = s.int(&p.ReasoningTokens)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "failed":
-					p.Status = "failed"
-				case "cancelled":
-					p.Status = "cancelled"
-				default:
-					ok = false
-				}
-			}
-		case "outcome":
-			bit = 1 << 1
-			ok = s.text(&p.Outcome)
-		case "failureCategory":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "interrupted":
-					p.FailureCategory = "interrupted"
-				case "timed_out":
-					p.FailureCategory = "timed_out"
-				case "step_limit":
-					p.FailureCategory = "step_limit"
-				case "quota_blocked":
-					p.FailureCategory = "quota_blocked"
-				case "routing_not_possible":
-					p.FailureCategory = "routing_not_possible"
-				case "model_failed":
-					p.FailureCategory = "model_failed"
-				case "tool_failed":
-					p.FailureCategory = "tool_failed"
-				case "hook_blocked":
-					p.FailureCategory = "hook_blocked"
-				case "lost":
-					p.FailureCategory = "lost"
-				case "internal":
-					p.FailureCategory = "internal"
-				default:
-					ok = false
-				}
-			}
-		case "error":
-			bit = 1 << 3
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		case "steps":
-			bit = 1 << 4
-			ok = s.int(&p.Steps)
-		case "durationMs":
-			bit = 1 << 5
-			ok = s.int(&p.DurationMs)
-		case "usage":
-			bit = 1 << 6
-			if !s.null() {
-				p.Usage = new(Usage)
-				ok = p.Usage.decodeJSON(s)
-			}
-		case "costUSD":
-			bit = 1 << 7
-			ok = s.float(&p.CostUSD)
-		case "configurationRef":
-			bit = 1 << 8
-			ok = s.text(&p.ConfigurationRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Failure) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "message":
-			bit = 1 << 0
-			ok = s.text(&p.Message)
-		case "category":
-			bit = 1 << 1
-			ok = s.text(&p.Category)
-		case "retryable":
-			bit = 1 << 2
-			ok = s.bool(&p.Retryable)
-		case "advice":
-			bit = 1 << 3
-			ok = s.text(&p.Advice)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskCreated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "title":
-			bit = 1 << 0
-			ok = s.text(&p.Title)
-		case "objective":
-			bit = 1 << 1
-			ok = s.text(&p.Objective)
-		case "objectiveRef":
-			bit = 1 << 2
-			ok = s.text(&p.ObjectiveRef)
-		case "taskKind":
-			bit = 1 << 3
-			ok = s.text(&p.TaskKind)
-		case "taskFamily":
-			bit = 1 << 4
-			ok = s.text(&p.TaskFamily)
-		case "visibility":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "foreground":
-					p.Visibility = "foreground"
-				case "background":
-					p.Visibility = "background"
-				case "internal":
-					p.Visibility = "internal"
-				case "hidden":
-					p.Visibility = "hidden"
-				default:
-					ok = false
-				}
-			}
-		case "status":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "draft":
-					p.Status = "draft"
-				case "accepted":
-					p.Status = "accepted"
-				default:
-					ok = false
-				}
-			}
-		case "priority":
-			bit = 1 << 7
-			ok = s.text(&p.Priority)
-		case "requestedBy":
-			bit = 1 << 8
-			if !s.null() {
-				p.RequestedBy = new(Actor)
-				ok = p.RequestedBy.decodeJSON(s)
-			}
-		case "owner":
-			bit = 1 << 9
-			if !s.null() {
-				p.Owner = new(Actor)
-				ok = p.Owner.decodeJSON(s)
-			}
-		case "assignee":
-			bit = 1 << 10
-			if !s.null() {
-				p.Assignee = new(Actor)
-				ok = p.Assignee.decodeJSON(s)
-			}
-		case "workerKind":
-			bit = 1 << 11
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "runtime":
-					p.WorkerKind = "runtime"
-				case "external":
-					p.WorkerKind = "external"
-				case "peer":
-					p.WorkerKind = "peer"
-				default:
-					ok = false
-				}
-			}
-		case "peer":
-			bit = 1 << 12
-			ok = s.text(&p.Peer)
-		case "scope":
-			bit = 1 << 13
-			ok = s.raw(&p.Scope)
-		case "constraints":
-			bit = 1 << 14
-			if !s.null() {
-				p.Constraints = new(TaskConstraints)
-				ok = p.Constraints.decodeJSON(s)
-			}
-		case "taskProfile":
-			bit = 1 << 15
-			if !s.null() {
-				p.TaskProfile = new(TaskProfile)
-				ok = p.TaskProfile.decodeJSON(s)
-			}
-		case "acceptance":
-			bit = 1 << 16
-			ok = decodeList(s, &p.Acceptance)
-		case "retryPolicy":
-			bit = 1 << 17
-			if !s.null() {
-				p.RetryPolicy = new(RetryPolicy)
-				ok = p.RetryPolicy.decodeJSON(s)
-			}
-		case "dependsOn":
-			bit = 1 << 18
-			ok = s.strings(&p.DependsOn)
-		case "heartbeatTimeoutMs":
-			bit = 1 << 19
-			ok = s.int(&p.HeartbeatTimeoutMs)
-		case "metadata":
-			bit = 1 << 20
-			ok = s.raw(&p.Metadata)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskConstraints) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "tools":
-			bit = 1 << 0
-			ok = s.strings(&p.Tools)
-		case "permissionMode":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.PermissionMode = "default"
-				case "untrusted":
-					p.PermissionMode = "untrusted"
-				case "on_request":
-					p.PermissionMode = "on_request"
-				case "on_failure":
-					p.PermissionMode = "on_failure"
-				case "never":
-					p.PermissionMode = "never"
-				case "plan":
-					p.PermissionMode = "plan"
-				case "bypass":
-					p.PermissionMode = "bypass"
-				case "auto":
-					p.PermissionMode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "model":
-			bit = 1 << 2
-			ok = s.text(&p.Model)
-		case "cwd":
-			bit = 1 << 3
-			ok = s.text(&p.Cwd)
-		case "network":
-			bit = 1 << 4
-			ok = s.text(&p.Network)
-		case "maxCostUSD":
-			bit = 1 << 5
-			ok = s.float(&p.MaxCostUSD)
-		case "maxRuntimeMs":
-			bit = 1 << 6
-			ok = s.int(&p.MaxRuntimeMs)
-		case "maxSteps":
-			bit = 1 << 7
-			ok = s.int(&p.MaxSteps)
-		case "outputSchema":
-			bit = 1 << 8
-			ok = s.raw(&p.OutputSchema)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskProfile) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			ok = s.text(&p.Kind)
-		case "source":
-			bit = 1 << 1
-			ok = s.text(&p.Source)
-		case "requiredCapabilities":
-			bit = 1 << 2
-			ok = s.strings(&p.RequiredCapabilities)
-		case "latencyTarget":
-			bit = 1 << 3
-			ok = s.text(&p.LatencyTarget)
-		case "budgetClass":
-			bit = 1 << 4
-			ok = s.text(&p.BudgetClass)
-		case "fallbackPolicy":
-			bit = 1 << 5
-			ok = s.text(&p.FallbackPolicy)
-		case "settingsSource":
-			bit = 1 << 6
-			ok = s.text(&p.SettingsSource)
-		case "continuity":
-			bit = 1 << 7
-			ok = s.text(&p.Continuity)
-		case "estimatedInputTokens":
-			bit = 1 << 8
-			ok = s.int(&p.EstimatedInputTokens)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *AcceptanceCriterion) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "id":
-			bit = 1 << 0
-			ok = s.text(&p.ID)
-		case "description":
-			bit = 1 << 1
-			ok = s.text(&p.Description)
-		case "status":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "open":
-					p.Status = "open"
-				case "satisfied":
-					p.Status = "satisfied"
-				case "waived":
-					p.Status = "waived"
-				default:
-					ok = false
-				}
-			}
-		case "by":
-			bit = 1 << 3
-			if !s.null() {
-				p.By = new(Actor)
-				ok = p.By.decodeJSON(s)
-			}
-		case "reason":
-			bit = 1 << 4
-			ok = s.text(&p.Reason)
-		case "evidenceRefs":
-			bit = 1 << 5
-			ok = s.strings(&p.EvidenceRefs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RetryPolicy) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "maxAttempts":
-			bit = 1 << 0
-			ok = s.int(&p.MaxAttempts)
-		case "backoffMs":
-			bit = 1 << 1
-			ok = s.int(&p.BackoffMs)
-		case "maxBackoffMs":
-			bit = 1 << 2
-			ok = s.int(&p.MaxBackoffMs)
-		case "nonRetryable":
-			bit = 1 << 3
-			ok = s.strings(&p.NonRetryable)
-		case "timeoutMs":
-			bit = 1 << 4
-			ok = s.int(&p.TimeoutMs)
-		case "inactivityTimeoutMs":
-			bit = 1 << 5
-			ok = s.int(&p.InactivityTimeoutMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskStatusChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "draft":
-					p.Status = "draft"
-				case "accepted":
-					p.Status = "accepted"
-				case "queued":
-					p.Status = "queued"
-				case "preparing":
-					p.Status = "preparing"
-				case "running":
-					p.Status = "running"
-				case "waiting_input":
-					p.Status = "waiting_input"
-				case "waiting_permission":
-					p.Status = "waiting_permission"
-				case "waiting_resource":
-					p.Status = "waiting_resource"
-				case "blocked":
-					p.Status = "blocked"
-				case "paused":
-					p.Status = "paused"
-				case "retrying":
-					p.Status = "retrying"
-				case "cancelling":
-					p.Status = "cancelling"
-				case "cancelled":
-					p.Status = "cancelled"
-				case "timed_out":
-					p.Status = "timed_out"
-				case "failed":
-					p.Status = "failed"
-				case "lost":
-					p.Status = "lost"
-				case "completed":
-					p.Status = "completed"
-				case "archived":
-					p.Status = "archived"
-				case "stale":
-					p.Status = "stale"
-				case "unknown":
-					p.Status = "unknown"
-				default:
-					ok = false
-				}
-			}
-		case "nativeStatus":
-			bit = 1 << 1
-			ok = s.text(&p.NativeStatus)
-		case "statusReason":
-			bit = 1 << 2
-			ok = s.text(&p.StatusReason)
-		case "blockers":
-			bit = 1 << 3
-			ok = s.strings(&p.Blockers)
-		case "error":
-			bit = 1 << 4
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		case "changedBy":
-			bit = 1 << 5
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		case "propagate":
-			bit = 1 << 6
-			ok = s.bool(&p.Propagate)
-		case "retryAt":
-			bit = 1 << 7
-			ok = s.time(&p.RetryAt)
-		case "position":
-			bit = 1 << 8
-			ok = s.int(&p.Position)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskUpdated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "title":
-			bit = 1 << 0
-			if !s.null() {
-				p.Title = new(string)
-				ok = s.text(p.Title)
-			}
-		case "objective":
-			bit = 1 << 1
-			if !s.null() {
-				p.Objective = new(string)
-				ok = s.text(p.Objective)
-			}
-		case "objectiveRef":
-			bit = 1 << 2
-			ok = s.text(&p.ObjectiveRef)
-		case "taskKind":
-			bit = 1 << 3
-			ok = s.text(&p.TaskKind)
-		case "workerKind":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "runtime":
-					p.WorkerKind = "runtime"
-				case "external":
-					p.WorkerKind = "external"
-				case "peer":
-					p.WorkerKind = "peer"
-				default:
-					ok = false
-				}
-			}
-		case "priority":
-			bit = 1 << 5
-			ok = s.text(&p.Priority)
-		case "visibility":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "foreground":
-					p.Visibility = "foreground"
-				case "background":
-					p.Visibility = "background"
-				case "internal":
-					p.Visibility = "internal"
-				case "hidden":
-					p.Visibility = "hidden"
-				default:
-					ok = false
-				}
-			}
-		case "owner":
-			bit = 1 << 7
-			if !s.null() {
-				p.Owner = new(Actor)
-				ok = p.Owner.decodeJSON(s)
-			}
-		case "assignee":
-			bit = 1 << 8
-			if !s.null() {
-				p.Assignee = new(Actor)
-				ok = p.Assignee.decodeJSON(s)
-			}
-		case "constraints":
-			bit = 1 << 9
-			if !s.null() {
-				p.Constraints = new(TaskConstraints)
-				ok = p.Constraints.decodeJSON(s)
-			}
-		case "taskProfile":
-			bit = 1 << 10
-			if !s.null() {
-				p.TaskProfile = new(TaskProfile)
-				ok = p.TaskProfile.decodeJSON(s)
-			}
-		case "acceptance":
-			bit = 1 << 11
-			ok = decodeList(s, &p.Acceptance)
-		case "retryPolicy":
-			bit = 1 << 12
-			if !s.null() {
-				p.RetryPolicy = new(RetryPolicy)
-				ok = p.RetryPolicy.decodeJSON(s)
-			}
-		case "heartbeatTimeoutMs":
-			bit = 1 << 13
-			ok = s.int(&p.HeartbeatTimeoutMs)
-		case "deliveryState":
-			bit = 1 << 14
-			if !s.null() {
-				p.DeliveryState = new(DeliveryState)
-				ok = p.DeliveryState.decodeJSON(s)
-			}
-		case "artifacts":
-			bit = 1 << 15
-			ok = decodeList(s, &p.Artifacts)
-		case "evidenceRefs":
-			bit = 1 << 16
-			ok = s.strings(&p.EvidenceRefs)
-		case "reason":
-			bit = 1 << 17
-			ok = s.text(&p.Reason)
-		case "changedBy":
-			bit = 1 << 18
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		case "record":
-			bit = 1 << 19
-			ok = s.raw(&p.Record)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *DeliveryState) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "pending":
-					p.Status = "pending"
-				case "delivered":
-					p.Status = "delivered"
-				case "queued":
-					p.Status = "queued"
-				case "failed":
-					p.Status = "failed"
-				case "parent_missing":
-					p.Status = "parent_missing"
-				case "not_applicable":
-					p.Status = "not_applicable"
-				case "unknown":
-					p.Status = "unknown"
-				default:
-					ok = false
-				}
-			}
-		case "target":
-			bit = 1 << 1
-			ok = s.text(&p.Target)
-		case "reason":
-			bit = 1 << 2
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ArtifactLink) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "artifactId":
-			bit = 1 << 0
-			ok = s.text(&p.ArtifactID)
-		case "uri":
-			bit = 1 << 1
-			ok = s.text(&p.URI)
-		case "mediaType":
-			bit = 1 << 2
-			ok = s.text(&p.MediaType)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskProgressed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "progress":
-			bit = 1 << 0
-			ok = p.Progress.decodeJSON(s)
-		case "outputRefs":
-			bit = 1 << 1
-			ok = decodeList(s, &p.OutputRefs)
-		case "deliveryState":
-			bit = 1 << 2
-			if !s.null() {
-				p.DeliveryState = new(DeliveryState)
-				ok = p.DeliveryState.decodeJSON(s)
-			}
-		case "validationState":
-			bit = 1 << 3
-			ok = s.text(&p.ValidationState)
-		case "heartbeat":
-			bit = 1 << 4
-			ok = s.bool(&p.Heartbeat)
-		case "late":
-			bit = 1 << 5
-			ok = s.bool(&p.Late)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Progress) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "phase":
-			bit = 1 << 0
-			ok = s.text(&p.Phase)
-		case "percent":
-			bit = 1 << 1
-			if !s.null() {
-				p.Percent = new(float64)
-				ok = s.float(p.Percent)
-			}
-		case "summary":
-			bit = 1 << 2
-			ok = s.text(&p.Summary)
-		case "currentStep":
-			bit = 1 << 3
-			ok = s.text(&p.CurrentStep)
-		case "counters":
-			bit = 1 << 4
-			ok = s.json(&p.Counters)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *OutputLink) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "outputRef":
-			bit = 1 << 0
-			ok = s.text(&p.OutputRef)
-		case "offset":
-			bit = 1 << 1
-			ok = s.int(&p.Offset)
-		case "mediaType":
-			bit = 1 << 2
-			ok = s.text(&p.MediaType)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				default:
-					ok = false
-				}
-			}
-		case "summary":
-			bit = 1 << 1
-			ok = s.text(&p.Summary)
-		case "artifacts":
-			bit = 1 << 2
-			ok = decodeList(s, &p.Artifacts)
-		case "evidenceRefs":
-			bit = 1 << 3
-			ok = s.strings(&p.EvidenceRefs)
-		case "deliveryState":
-			bit = 1 << 4
-			if !s.null() {
-				p.DeliveryState = new(DeliveryState)
-				ok = p.DeliveryState.decodeJSON(s)
-			}
-		case "acceptance":
-			bit = 1 << 5
-			ok = decodeList(s, &p.Acceptance)
-		case "changedBy":
-			bit = 1 << 6
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RunStatus) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "phase":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "accepted":
-					p.Phase = "accepted"
-				case "queued":
-					p.Phase = "queued"
-				case "preparing":
-					p.Phase = "preparing"
-				case "running":
-					p.Phase = "running"
-				case "streaming":
-					p.Phase = "streaming"
-				case "waiting_input":
-					p.Phase = "waiting_input"
-				case "waiting_permission":
-					p.Phase = "waiting_permission"
-				case "waiting_resource":
-					p.Phase = "waiting_resource"
-				case "blocked":
-					p.Phase = "blocked"
-				case "retrying":
-					p.Phase = "retrying"
-				case "interrupting":
-					p.Phase = "interrupting"
-				case "completed":
-					p.Phase = "completed"
-				case "failed":
-					p.Phase = "failed"
-				case "cancelled":
-					p.Phase = "cancelled"
-				default:
-					ok = false
-				}
-			}
-		case "title":
-			bit = 1 << 1
-			ok = s.text(&p.Title)
-		case "detail":
-			bit = 1 << 2
-			ok = s.text(&p.Detail)
-		case "metadata":
-			bit = 1 << 3
-			ok = s.raw(&p.Metadata)
-		case "checkpoints":
-			bit = 1 << 4
-			ok = s.strings(&p.Checkpoints)
-		case "retryAt":
-			bit = 1 << 5
-			ok = s.time(&p.RetryAt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ModelRequested) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "provider":
-			bit = 1 << 0
-			ok = s.text(&p.Provider)
-		case "model":
-			bit = 1 << 1
-			ok = s.text(&p.Model)
-		case "modelRequestId":
-			bit = 1 << 2
-			ok = s.text(&p.ModelRequestID)
-		case "step":
-			bit = 1 << 3
-			ok = s.int(&p.Step)
-		case "attempt":
-			bit = 1 << 4
-			ok = s.int(&p.Attempt)
-		case "estimatedTokens":
-			bit = 1 << 5
-			ok = s.int(&p.EstimatedTokens)
-		case "requestRef":
-			bit = 1 << 6
-			ok = s.text(&p.RequestRef)
-		case "purpose":
-			bit = 1 << 7
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "turn":
-					p.Purpose = "turn"
-				case "compaction":
-					p.Purpose = "compaction"
-				case "repair":
-					p.Purpose = "repair"
-				case "classification":
-					p.Purpose = "classification"
-				default:
-					ok = false
-				}
-			}
-		case "configurationRef":
-			bit = 1 << 8
-			ok = s.text(&p.ConfigurationRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ModelDelta) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "text":
-			bit = 1 << 0
-			ok = s.text(&p.Text)
-		case "index":
-			bit = 1 << 1
-			ok = s.int(&p.Index)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ModelCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "modelRequestId":
-			bit = 1 << 0
-			ok = s.text(&p.ModelRequestID)
-		case "provider":
-			bit = 1 << 1
-			ok = s.text(&p.Provider)
-		case "model":
-			bit = 1 << 2
-			ok = s.text(&p.Model)
-		case "purpose":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "turn":
-					p.Purpose = "turn"
-				case "compaction":
-					p.Purpose = "compaction"
-				case "repair":
-					p.Purpose = "repair"
-				case "classification":
-					p.Purpose = "classification"
-				default:
-					ok = false
-				}
-			}
-		case "stopReason":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "end_turn":
-					p.StopReason = "end_turn"
-				case "tool_use":
-					p.StopReason = "tool_use"
-				case "max_tokens":
-					p.StopReason = "max_tokens"
-				case "stop_sequence":
-					p.StopReason = "stop_sequence"
-				case "refusal":
-					p.StopReason = "refusal"
-				case "other":
-					p.StopReason = "other"
-				default:
-					ok = false
-				}
-			}
-		case "usage":
-			bit = 1 << 5
-			ok = p.Usage.decodeJSON(s)
-		case "usageSource":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "provider":
-					p.UsageSource = "provider"
-				case "estimated":
-					p.UsageSource = "estimated"
-				default:
-					ok = false
-				}
-			}
-		case "message":
-			bit = 1 << 7
-			if !s.null() {
-				p.Message = new(ModelMessage)
-				ok = p.Message.decodeJSON(s)
-			}
-		case "messageRef":
-			bit = 1 << 8
-			ok = s.text(&p.MessageRef)
-		case "rawRef":
-			bit = 1 << 9
-			ok = s.text(&p.RawRef)
-		case "responseId":
-			bit = 1 << 10
-			ok = s.text(&p.ResponseID)
-		case "durationMs":
-			bit = 1 << 11
-			ok = s.int(&p.DurationMs)
-		case "timeToFirstTokenMs":
-			bit = 1 << 12
-			ok = s.int(&p.TimeToFirstTokenMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ModelMessage) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "text":
-			bit = 1 << 0
-			ok = s.text(&p.Text)
-		case "reasoning":
-			bit = 1 << 1
-			ok = s.text(&p.Reasoning)
-		case "toolCalls":
-			bit = 1 << 2
-			ok = decodeList(s, &p.ToolCalls)
-		case "native":
-			bit = 1 << 3
-			ok = s.raw(&p.Native)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolCallRequest) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolCallId":
-			bit = 1 << 0
-			ok = s.text(&p.ToolCallID)
-		case "providerCallId":
-			bit = 1 << 1
-			ok = s.text(&p.ProviderCallID)
-		case "toolName":
-			bit = 1 << 2
-			ok = s.text(&p.ToolName)
-		case "arguments":
-			bit = 1 << 3
-			ok = s.raw(&p.Arguments)
-		case "argumentsRef":
-			bit = 1 << 4
-			ok = s.text(&p.ArgumentsRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ModelFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "modelRequestId":
-			bit = 1 << 0
-			ok = s.text(&p.ModelRequestID)
-		case "provider":
-			bit = 1 << 1
-			ok = s.text(&p.Provider)
-		case "model":
-			bit = 1 << 2
-			ok = s.text(&p.Model)
-		case "errorCategory":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "rate_limited":
-					p.ErrorCategory = "rate_limited"
-				case "overloaded":
-					p.ErrorCategory = "overloaded"
-				case "server_error":
-					p.ErrorCategory = "server_error"
-				case "timeout":
-					p.ErrorCategory = "timeout"
-				case "network":
-					p.ErrorCategory = "network"
-				case "auth":
-					p.ErrorCategory = "auth"
-				case "invalid_request":
-					p.ErrorCategory = "invalid_request"
-				case "context_overflow":
-					p.ErrorCategory = "context_overflow"
-				case "content_filter":
-					p.ErrorCategory = "content_filter"
-				case "interrupted":
-					p.ErrorCategory = "interrupted"
-				case "malformed":
-					p.ErrorCategory = "malformed"
-				default:
-					ok = false
-				}
-			}
-		case "message":
-			bit = 1 << 4
-			ok = s.text(&p.Message)
-		case "retryable":
-			bit = 1 << 5
-			ok = s.bool(&p.Retryable)
-		case "retryAfterMs":
-			bit = 1 << 6
-			if !s.null() {
-				p.RetryAfterMs = new(int64)
-				ok = s.int(p.RetryAfterMs)
-			}
-		case "httpStatus":
-			bit = 1 << 7
-			ok = s.int(&p.HTTPStatus)
-		case "rawRef":
-			bit = 1 << 8
-			ok = s.text(&p.RawRef)
-		case "partialText":
-			bit = 1 << 9
-			ok = s.text(&p.PartialText)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ReasoningDelta) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "text":
-			bit = 1 << 0
-			ok = s.text(&p.Text)
-		case "index":
-			bit = 1 << 1
-			ok = s.int(&p.Index)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ReasoningSummary) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "text":
-			bit = 1 << 0
-			ok = s.text(&p.Text)
-		case "summaryRef":
-			bit = 1 << 1
-			ok = s.text(&p.SummaryRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolCatalogResolved) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolCount":
-			bit = 1 << 0
-			ok = s.int(&p.ToolCount)
-		case "tools":
-			bit = 1 << 1
-			ok = decodeList(s, &p.Tools)
-		case "inventoryRef":
-			bit = 1 << 2
-			ok = s.text(&p.InventoryRef)
-		case "digest":
-			bit = 1 << 3
-			ok = s.text(&p.Digest)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolInfo) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "description":
-			bit = 1 << 1
-			ok = s.text(&p.Description)
-		case "inputSchema":
-			bit = 1 << 2
-			ok = s.raw(&p.InputSchema)
-		case "inputSchemaRef":
-			bit = 1 << 3
-			ok = s.text(&p.InputSchemaRef)
-		case "capabilities":
-			bit = 1 << 4
-			ok = s.strings(&p.Capabilities)
-		case "policy":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allowed":
-					p.Policy = "allowed"
-				case "ask":
-					p.Policy = "ask"
-				case "denied":
-					p.Policy = "denied"
-				case "sandboxed":
-					p.Policy = "sandboxed"
-				case "unavailable":
-					p.Policy = "unavailable"
-				default:
-					ok = false
-				}
-			}
-		case "runtimeOwner":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "local":
-					p.RuntimeOwner = "local"
-				case "mcp_server":
-					p.RuntimeOwner = "mcp_server"
-				case "hosted_connector":
-					p.RuntimeOwner = "hosted_connector"
-				case "provider_native":
-					p.RuntimeOwner = "provider_native"
-				case "workflow":
-					p.RuntimeOwner = "workflow"
-				case "subagent":
-					p.RuntimeOwner = "subagent"
-				case "client":
-					p.RuntimeOwner = "client"
-				default:
-					ok = false
-				}
-			}
-		case "isReadOnly":
-			bit = 1 << 7
-			ok = s.bool(&p.IsReadOnly)
-		case "isConcurrencySafe":
-			bit = 1 << 8
-			ok = s.bool(&p.IsConcurrencySafe)
-		case "isDestructive":
-			bit = 1 << 9
-			ok = s.bool(&p.IsDestructive)
-		case "interruptBehavior":
-			bit = 1 << 10
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "cancel":
-					p.InterruptBehavior = "cancel"
-				case "block":
-					p.InterruptBehavior = "block"
-				case "ignore":
-					p.InterruptBehavior = "ignore"
-				default:
-					ok = false
-				}
-			}
-		case "metadataRef":
-			bit = 1 << 11
-			ok = s.text(&p.MetadataRef)
-		case "reason":
-			bit = 1 << 12
-			ok = s.text(&p.Reason)
-		case "source":
-			bit = 1 << 13
-			ok = s.text(&p.Source)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "safeArgs":
-			bit = 1 << 1
-			ok = s.raw(&p.SafeArgs)
-		case "inputRef":
-			bit = 1 << 2
-			ok = s.text(&p.InputRef)
-		case "policy":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allowed":
-					p.Policy = "allowed"
-				case "asked":
-					p.Policy = "asked"
-				case "denied":
-					p.Policy = "denied"
-				case "sandboxed":
-					p.Policy = "sandboxed"
-				case "pending":
-					p.Policy = "pending"
-				default:
-					ok = false
-				}
-			}
-		case "runtimeOwner":
-			bit = 1 << 4
-			ok = s.text(&p.RuntimeOwner)
-		case "isReadOnly":
-			bit = 1 << 5
-			ok = s.bool(&p.IsReadOnly)
-		case "isDestructive":
-			bit = 1 << 6
-			ok = s.bool(&p.IsDestructive)
-		case "interruptBehavior":
-			bit = 1 << 7
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "cancel":
-					p.InterruptBehavior = "cancel"
-				case "block":
-					p.InterruptBehavior = "block"
-				case "ignore":
-					p.InterruptBehavior = "ignore"
-				default:
-					ok = false
-				}
-			}
-		case "attemptCount":
-			bit = 1 << 8
-			ok = s.int(&p.AttemptCount)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolArgs) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "safeArgs":
-			bit = 1 << 1
-			ok = s.raw(&p.SafeArgs)
-		case "inputRef":
-			bit = 1 << 2
-			ok = s.text(&p.InputRef)
-		case "source":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "model":
-					p.Source = "model"
-				case "hook":
-					p.Source = "hook"
-				case "user":
-					p.Source = "user"
-				case "runtime":
-					p.Source = "runtime"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolProgress) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "message":
-			bit = 1 << 1
-			ok = s.text(&p.Message)
-		case "fraction":
-			bit = 1 << 2
-			if !s.null() {
-				p.Fraction = new(float64)
-				ok = s.float(p.Fraction)
-			}
-		case "text":
-			bit = 1 << 3
-			ok = s.text(&p.Text)
-		case "index":
-			bit = 1 << 4
-			ok = s.int(&p.Index)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolResult) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "status":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "ok":
-					p.Status = "ok"
-				case "error":
-					p.Status = "error"
-				case "background":
-					p.Status = "background"
-				default:
-					ok = false
-				}
-			}
-		case "preview":
-			bit = 1 << 2
-			ok = s.text(&p.Preview)
-		case "durationMs":
-			bit = 1 << 3
-			ok = s.int(&p.DurationMs)
-		case "outputRef":
-			bit = 1 << 4
-			ok = s.text(&p.OutputRef)
-		case "sizeBytes":
-			bit = 1 << 5
-			ok = s.int(&p.SizeBytes)
-		case "mediaType":
-			bit = 1 << 6
-			ok = s.text(&p.MediaType)
-		case "truncated":
-			bit = 1 << 7
-			ok = s.bool(&p.Truncated)
-		case "structuredContent":
-			bit = 1 << 8
-			ok = s.raw(&p.StructuredContent)
-		case "structuredRef":
-			bit = 1 << 9
-			ok = s.text(&p.StructuredRef)
-		case "artifactRefs":
-			bit = 1 << 10
-			ok = s.strings(&p.ArtifactRefs)
-		case "imageRefs":
-			bit = 1 << 11
-			ok = s.strings(&p.ImageRefs)
-		case "exitCode":
-			bit = 1 << 12
-			ok = s.optionalInt(&p.ExitCode)
-		case "processId":
-			bit = 1 << 13
-			ok = s.text(&p.ProcessID)
-		case "changedFiles":
-			bit = 1 << 14
-			ok = decodeList(s, &p.ChangedFiles)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *FileChange) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "path":
-			bit = 1 << 0
-			ok = s.text(&p.Path)
-		case "change":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "created":
-					p.Change = "created"
-				case "modified":
-					p.Change = "modified"
-				case "deleted":
-					p.Change = "deleted"
-				default:
-					ok = false
-				}
-			}
-		case "beforeRef":
-			bit = 1 << 2
-			ok = s.text(&p.BeforeRef)
-		case "afterHash":
-			bit = 1 << 3
-			ok = s.text(&p.AfterHash)
-		case "mode":
-			bit = 1 << 4
-			ok = s.int(&p.Mode)
-		case "note":
-			bit = 1 << 5
-			ok = s.text(&p.Note)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ToolFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "errorCategory":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "invalid_input":
-					p.ErrorCategory = "invalid_input"
-				case "not_found":
-					p.ErrorCategory = "not_found"
-				case "denied":
-					p.ErrorCategory = "denied"
-				case "sandbox_violation":
-					p.ErrorCategory = "sandbox_violation"
-				case "timeout":
-					p.ErrorCategory = "timeout"
-				case "interrupted":
-					p.ErrorCategory = "interrupted"
-				case "lost":
-					p.ErrorCategory = "lost"
-				case "hook_blocked":
-					p.ErrorCategory = "hook_blocked"
-				case "execution":
-					p.ErrorCategory = "execution"
-				case "unavailable":
-					p.ErrorCategory = "unavailable"
-				default:
-					ok = false
-				}
-			}
-		case "message":
-			bit = 1 << 2
-			ok = s.text(&p.Message)
-		case "retryable":
-			bit = 1 << 3
-			ok = s.bool(&p.Retryable)
-		case "advice":
-			bit = 1 << 4
-			ok = s.text(&p.Advice)
-		case "durationMs":
-			bit = 1 << 5
-			ok = s.int(&p.DurationMs)
-		case "outputRef":
-			bit = 1 << 6
-			ok = s.text(&p.OutputRef)
-		case "changedFiles":
-			bit = 1 << 7
-			ok = decodeList(s, &p.ChangedFiles)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ActionRequired) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "actionType":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "tool_permission":
-					p.ActionType = "tool_permission"
-				case "structured_input":
-					p.ActionType = "structured_input"
-				case "plan_approval":
-					p.ActionType = "plan_approval"
-				case "credential":
-					p.ActionType = "credential"
-				case "sandbox_escape":
-					p.ActionType = "sandbox_escape"
-				case "client_tool":
-					p.ActionType = "client_tool"
-				case "resume":
-					p.ActionType = "resume"
-				case "host_policy":
-					p.ActionType = "host_policy"
-				default:
-					ok = false
-				}
-			}
-		case "prompt":
-			bit = 1 << 1
-			ok = s.text(&p.Prompt)
-		case "schema":
-			bit = 1 << 2
-			ok = s.raw(&p.Schema)
-		case "decisions":
-			bit = 1 << 3
-			ok = s.strings(&p.Decisions)
-		case "scope":
-			bit = 1 << 4
-			ok = s.raw(&p.Scope)
-		case "toolName":
-			bit = 1 << 5
-			ok = s.text(&p.ToolName)
-		case "safeArgs":
-			bit = 1 << 6
-			ok = s.raw(&p.SafeArgs)
-		case "inputRef":
-			bit = 1 << 7
-			ok = s.text(&p.InputRef)
-		case "reason":
-			bit = 1 << 8
-			ok = s.text(&p.Reason)
-		case "ruleRefs":
-			bit = 1 << 9
-			ok = s.strings(&p.RuleRefs)
-		case "expiresAt":
-			bit = 1 << 10
-			ok = s.time(&p.ExpiresAt)
-		case "onTimeout":
-			bit = 1 << 11
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "deny":
-					p.OnTimeout = "deny"
-				case "cancel":
-					p.OnTimeout = "cancel"
-				default:
-					ok = false
-				}
-			}
-		case "destructive":
-			bit = 1 << 12
-			ok = s.bool(&p.Destructive)
-		case "onceOnly":
-			bit = 1 << 13
-			ok = s.bool(&p.OnceOnly)
-		case "credentialRef":
-			bit = 1 << 14
-			ok = s.text(&p.CredentialRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ActionResolved) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "decision":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allow":
-					p.Decision = "allow"
-				case "deny":
-					p.Decision = "deny"
-				case "cancel":
-					p.Decision = "cancel"
-				case "submit":
-					p.Decision = "submit"
-				default:
-					ok = false
-				}
-			}
-		case "status":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "resolved":
-					p.Status = "resolved"
-				case "expired":
-					p.Status = "expired"
-				case "cancelled":
-					p.Status = "cancelled"
-				default:
-					ok = false
-				}
-			}
-		case "decisionSource":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "human":
-					p.DecisionSource = "human"
-				case "host_policy":
-					p.DecisionSource = "host_policy"
-				case "timeout":
-					p.DecisionSource = "timeout"
-				case "runtime":
-					p.DecisionSource = "runtime"
-				default:
-					ok = false
-				}
-			}
-		case "actionType":
-			bit = 1 << 3
-			ok = s.text(&p.ActionType)
-		case "payload":
-			bit = 1 << 4
-			ok = s.raw(&p.Payload)
-		case "payloadRef":
-			bit = 1 << 5
-			ok = s.text(&p.PayloadRef)
-		case "scope":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "once":
-					p.Scope = "once"
-				case "session":
-					p.Scope = "session"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 7
-			ok = s.text(&p.Reason)
-		case "resolvedBy":
-			bit = 1 << 8
-			if !s.null() {
-				p.ResolvedBy = new(Actor)
-				ok = p.ResolvedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *QueueChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "queue":
-			bit = 1 << 0
-			ok = decodeList(s, &p.Queue)
-		case "reason":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "queued":
-					p.Reason = "queued"
-				case "started":
-					p.Reason = "started"
-				case "removed":
-					p.Reason = "removed"
-				case "promoted":
-					p.Reason = "promoted"
-				case "cleared":
-					p.Reason = "cleared"
-				case "resumed":
-					p.Reason = "resumed"
-				default:
-					ok = false
-				}
-			}
-		case "turnId":
-			bit = 1 << 2
-			ok = s.text(&p.TurnID)
-		case "policy":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "queue":
-					p.Policy = "queue"
-				case "reject":
-					p.Policy = "reject"
-				case "interrupt":
-					p.Policy = "interrupt"
-				case "steer":
-					p.Policy = "steer"
-				default:
-					ok = false
-				}
-			}
-		case "changedBy":
-			bit = 1 << 4
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *QueueEntry) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "turnId":
-			bit = 1 << 0
-			ok = s.text(&p.TurnID)
-		case "position":
-			bit = 1 << 1
-			ok = s.int(&p.Position)
-		case "source":
-			bit = 1 << 2
-			ok = s.text(&p.Source)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ContextResolved) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "items":
-			bit = 1 << 0
-			ok = decodeList(s, &p.Items)
-		case "omissions":
-			bit = 1 << 1
-			ok = decodeList(s, &p.Omissions)
-		case "missingFacts":
-			bit = 1 << 2
-			ok = s.strings(&p.MissingFacts)
-		case "estimatedTokens":
-			bit = 1 << 3
-			ok = s.int(&p.EstimatedTokens)
-		case "contextWindow":
-			bit = 1 << 4
-			ok = s.int(&p.ContextWindow)
-		case "contextRef":
-			bit = 1 << 5
-			ok = s.text(&p.ContextRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ContextItem) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "instructions":
-					p.Kind = "instructions"
-				case "history":
-					p.Kind = "history"
-				case "file":
-					p.Kind = "file"
-				case "memory":
-					p.Kind = "memory"
-				case "knowledge":
-					p.Kind = "knowledge"
-				case "source":
-					p.Kind = "source"
-				case "browser":
-					p.Kind = "browser"
-				case "policy":
-					p.Kind = "policy"
-				case "tool_inventory":
-					p.Kind = "tool_inventory"
-				case "summary":
-					p.Kind = "summary"
-				case "other":
-					p.Kind = "other"
-				default:
-					ok = false
-				}
-			}
-		case "ref":
-			bit = 1 << 1
-			ok = s.text(&p.Ref)
-		case "title":
-			bit = 1 << 2
-			ok = s.text(&p.Title)
-		case "tokens":
-			bit = 1 << 3
-			ok = s.int(&p.Tokens)
-		case "digest":
-			bit = 1 << 4
-			ok = s.text(&p.Digest)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ContextOmission) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			ok = s.text(&p.Kind)
-		case "ref":
-			bit = 1 << 1
-			ok = s.text(&p.Ref)
-		case "reason":
-			bit = 1 << 2
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *CompactionStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "compactionId":
-			bit = 1 << 0
-			ok = s.text(&p.CompactionID)
-		case "trigger":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "context_fraction":
-					p.Trigger = "context_fraction"
-				case "requested":
-					p.Trigger = "requested"
-				case "context_overflow":
-					p.Trigger = "context_overflow"
-				default:
-					ok = false
-				}
-			}
-		case "affectedTurns":
-			bit = 1 << 2
-			ok = s.strings(&p.AffectedTurns)
-		case "tokensBefore":
-			bit = 1 << 3
-			ok = s.int(&p.TokensBefore)
-		case "attempt":
-			bit = 1 << 4
-			ok = s.int(&p.Attempt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *CompactionCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "compactionId":
-			bit = 1 << 0
-			ok = s.text(&p.CompactionID)
-		case "trigger":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "context_fraction":
-					p.Trigger = "context_fraction"
-				case "requested":
-					p.Trigger = "requested"
-				case "context_overflow":
-					p.Trigger = "context_overflow"
-				default:
-					ok = false
-				}
-			}
-		case "affectedTurns":
-			bit = 1 << 2
-			ok = s.strings(&p.AffectedTurns)
-		case "summaryRef":
-			bit = 1 << 3
-			ok = s.text(&p.SummaryRef)
-		case "summaryPreview":
-			bit = 1 << 4
-			ok = s.text(&p.SummaryPreview)
-		case "continuationRef":
-			bit = 1 << 5
-			ok = s.text(&p.ContinuationRef)
-		case "tokensBefore":
-			bit = 1 << 6
-			ok = s.int(&p.TokensBefore)
-		case "tokensAfter":
-			bit = 1 << 7
-			ok = s.int(&p.TokensAfter)
-		case "preserved":
-			bit = 1 << 8
-			ok = p.Preserved.decodeJSON(s)
-		case "throughSequence":
-			bit = 1 << 9
-			ok = s.uint(&p.ThroughSequence)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Preserved) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "actions":
-			bit = 1 << 0
-			ok = s.strings(&p.Actions)
-		case "incidents":
-			bit = 1 << 1
-			ok = s.strings(&p.Incidents)
-		case "evidenceRefs":
-			bit = 1 << 2
-			ok = s.strings(&p.EvidenceRefs)
-		case "artifactRefs":
-			bit = 1 << 3
-			ok = s.strings(&p.ArtifactRefs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *CompactionFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "compactionId":
-			bit = 1 << 0
-			ok = s.text(&p.CompactionID)
-		case "trigger":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "context_fraction":
-					p.Trigger = "context_fraction"
-				case "requested":
-					p.Trigger = "requested"
-				case "context_overflow":
-					p.Trigger = "context_overflow"
-				default:
-					ok = false
-				}
-			}
-		case "error":
-			bit = 1 << 2
-			ok = p.Error.decodeJSON(s)
-		case "attempt":
-			bit = 1 << 3
-			ok = s.int(&p.Attempt)
-		case "willRetry":
-			bit = 1 << 4
-			ok = s.bool(&p.WillRetry)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ArtifactChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "change":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "created":
-					p.Change = "created"
-				case "updated":
-					p.Change = "updated"
-				case "deleted":
-					p.Change = "deleted"
-				case "observed":
-					p.Change = "observed"
-				default:
-					ok = false
-				}
-			}
-		case "title":
-			bit = 1 << 1
-			ok = s.text(&p.Title)
-		case "kind":
-			bit = 1 << 2
-			ok = s.text(&p.Kind)
-		case "uri":
-			bit = 1 << 3
-			ok = s.text(&p.URI)
-		case "versionId":
-			bit = 1 << 4
-			ok = s.text(&p.VersionID)
-		case "readRef":
-			bit = 1 << 5
-			ok = s.text(&p.ReadRef)
-		case "previewRef":
-			bit = 1 << 6
-			ok = s.text(&p.PreviewRef)
-		case "diffRef":
-			bit = 1 << 7
-			ok = s.text(&p.DiffRef)
-		case "mediaType":
-			bit = 1 << 8
-			ok = s.text(&p.MediaType)
-		case "sizeBytes":
-			bit = 1 << 9
-			ok = s.int(&p.SizeBytes)
-		case "hash":
-			bit = 1 << 10
-			ok = s.text(&p.Hash)
-		case "validationIssues":
-			bit = 1 << 11
-			if !s.null() {
-				p.ValidationIssues = new(int64)
-				ok = s.int(p.ValidationIssues)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *EvidenceChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "evidence":
-					p.Kind = "evidence"
-				case "replay":
-					p.Kind = "replay"
-				case "review":
-					p.Kind = "review"
-				case "benchmark_trial":
-					p.Kind = "benchmark_trial"
-				case "verification":
-					p.Kind = "verification"
-				case "note":
-					p.Kind = "note"
-				default:
-					ok = false
-				}
-			}
-		case "packRef":
-			bit = 1 << 1
-			ok = s.text(&p.PackRef)
-		case "replayRef":
-			bit = 1 << 2
-			ok = s.text(&p.ReplayRef)
-		case "reviewRef":
-			bit = 1 << 3
-			ok = s.text(&p.ReviewRef)
-		case "traceRef":
-			bit = 1 << 4
-			ok = s.text(&p.TraceRef)
-		case "verificationOutcomes":
-			bit = 1 << 5
-			ok = decodeList(s, &p.VerificationOutcomes)
-		case "note":
-			bit = 1 << 6
-			ok = s.text(&p.Note)
-		case "chainSequence":
-			bit = 1 << 7
-			ok = s.uint(&p.ChainSequence)
-		case "chainHash":
-			bit = 1 << 8
-			ok = s.text(&p.ChainHash)
-		case "durationMs":
-			bit = 1 << 9
-			ok = s.int(&p.DurationMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *VerificationOutcome) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "name":
-			bit = 1 << 0
-			ok = s.text(&p.Name)
-		case "status":
-			bit = 1 << 1
-			ok = s.text(&p.Status)
-		case "ref":
-			bit = 1 << 2
-			ok = s.text(&p.Ref)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SubagentSpawned) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "parentThreadId":
-			bit = 1 << 0
-			ok = s.text(&p.ParentThreadID)
-		case "parentTurnId":
-			bit = 1 << 1
-			ok = s.text(&p.ParentTurnID)
-		case "parentSubagentId":
-			bit = 1 << 2
-			ok = s.text(&p.ParentSubagentID)
-		case "childThreadId":
-			bit = 1 << 3
-			ok = s.text(&p.ChildThreadID)
-		case "role":
-			bit = 1 << 4
-			ok = s.text(&p.Role)
-		case "nickname":
-			bit = 1 << 5
-			ok = s.text(&p.Nickname)
-		case "isolation":
-			bit = 1 << 6
-			if !s.null() {
-				p.Isolation = new(Isolation)
-				ok = p.Isolation.decodeJSON(s)
-			}
-		case "model":
-			bit = 1 << 7
-			ok = s.text(&p.Model)
-		case "depth":
-			bit = 1 << 8
-			ok = s.int(&p.Depth)
-		case "inputRef":
-			bit = 1 << 9
-			ok = s.text(&p.InputRef)
-		case "input":
-			bit = 1 << 10
-			ok = s.raw(&p.Input)
-		case "spawnedBy":
-			bit = 1 << 11
-			if !s.null() {
-				p.SpawnedBy = new(Actor)
-				ok = p.SpawnedBy.decodeJSON(s)
-			}
-		case "metadata":
-			bit = 1 << 12
-			ok = s.raw(&p.Metadata)
-		case "peer":
-			bit = 1 << 13
-			ok = s.text(&p.Peer)
-		case "peerTaskId":
-			bit = 1 << 14
-			ok = s.text(&p.PeerTaskID)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Isolation) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "tools":
-			bit = 1 << 0
-			ok = s.strings(&p.Tools)
-		case "permissionMode":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.PermissionMode = "default"
-				case "untrusted":
-					p.PermissionMode = "untrusted"
-				case "on_request":
-					p.PermissionMode = "on_request"
-				case "on_failure":
-					p.PermissionMode = "on_failure"
-				case "never":
-					p.PermissionMode = "never"
-				case "plan":
-					p.PermissionMode = "plan"
-				case "bypass":
-					p.PermissionMode = "bypass"
-				case "auto":
-					p.PermissionMode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "cwd":
-			bit = 1 << 2
-			ok = s.text(&p.Cwd)
-		case "budgetUSD":
-			bit = 1 << 3
-			ok = s.float(&p.BudgetUSD)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SubagentStatus) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "spawned":
-					p.Status = "spawned"
-				case "running":
-					p.Status = "running"
-				case "waiting":
-					p.Status = "waiting"
-				case "blocked":
-					p.Status = "blocked"
-				case "idle":
-					p.Status = "idle"
-				case "resumed":
-					p.Status = "resumed"
-				case "interrupted":
-					p.Status = "interrupted"
-				case "stale":
-					p.Status = "stale"
-				case "unknown":
-					p.Status = "unknown"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SubagentMessage) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "text":
-			bit = 1 << 0
-			ok = s.text(&p.Text)
-		case "input":
-			bit = 1 << 1
-			ok = s.raw(&p.Input)
-		case "messageRef":
-			bit = 1 << 2
-			ok = s.text(&p.MessageRef)
-		case "from":
-			bit = 1 << 3
-			if !s.null() {
-				p.From = new(Actor)
-				ok = p.From.decodeJSON(s)
-			}
-		case "turnId":
-			bit = 1 << 4
-			ok = s.text(&p.TurnID)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SubagentEnded) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				case "failed":
-					p.Status = "failed"
-				case "closed":
-					p.Status = "closed"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		case "error":
-			bit = 1 << 2
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		case "messageRef":
-			bit = 1 << 3
-			ok = s.text(&p.MessageRef)
-		case "preview":
-			bit = 1 << 4
-			ok = s.text(&p.Preview)
-		case "usage":
-			bit = 1 << 5
-			if !s.null() {
-				p.Usage = new(Usage)
-				ok = p.Usage.decodeJSON(s)
-			}
-		case "costUSD":
-			bit = 1 << 6
-			ok = s.float(&p.CostUSD)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *LimitChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "cost":
-					p.Kind = "cost"
-				case "quota":
-					p.Kind = "quota"
-				case "rate_limit":
-					p.Kind = "rate_limit"
-				case "budget":
-					p.Kind = "budget"
-				case "policy":
-					p.Kind = "policy"
-				default:
-					ok = false
-				}
-			}
-		case "name":
-			bit = 1 << 1
-			ok = s.text(&p.Name)
-		case "limit":
-			bit = 1 << 2
-			if !s.null() {
-				p.Limit = new(float64)
-				ok = s.float(p.Limit)
-			}
-		case "unit":
-			bit = 1 << 3
-			ok = s.text(&p.Unit)
-		case "reason":
-			bit = 1 << 4
-			ok = s.text(&p.Reason)
-		case "until":
-			bit = 1 << 5
-			ok = s.time(&p.Until)
-		case "changedBy":
-			bit = 1 << 6
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SnapshotUpdated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "snapshot":
-			bit = 1 << 0
-			ok = s.text(&p.Snapshot)
-		case "atSequence":
-			bit = 1 << 1
-			ok = s.uint(&p.AtSequence)
-		case "recoveryMode":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "replay":
-					p.RecoveryMode = "replay"
-				case "snapshot_repair":
-					p.RecoveryMode = "snapshot_repair"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 3
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RuntimeNotice) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "code":
-			bit = 1 << 0
-			ok = s.text(&p.Code)
-		case "message":
-			bit = 1 << 1
-			ok = s.text(&p.Message)
-		case "advice":
-			bit = 1 << 2
-			ok = s.text(&p.Advice)
-		case "details":
-			bit = 1 << 3
-			ok = s.raw(&p.Details)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PermissionEvaluated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "decision":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allow":
-					p.Decision = "allow"
-				case "deny":
-					p.Decision = "deny"
-				case "ask":
-					p.Decision = "ask"
-				default:
-					ok = false
-				}
-			}
-		case "decisionSource":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "mode":
-					p.DecisionSource = "mode"
-				case "rule":
-					p.DecisionSource = "rule"
-				case "hook":
-					p.DecisionSource = "hook"
-				case "human":
-					p.DecisionSource = "human"
-				case "host_policy":
-					p.DecisionSource = "host_policy"
-				case "classifier":
-					p.DecisionSource = "classifier"
-				case "default":
-					p.DecisionSource = "default"
-				default:
-					ok = false
-				}
-			}
-		case "decisionReason":
-			bit = 1 << 2
-			ok = s.text(&p.DecisionReason)
-		case "ruleRefs":
-			bit = 1 << 3
-			ok = s.strings(&p.RuleRefs)
-		case "scope":
-			bit = 1 << 4
-			ok = s.raw(&p.Scope)
-		case "destructive":
-			bit = 1 << 5
-			ok = s.bool(&p.Destructive)
-		case "toolName":
-			bit = 1 << 6
-			ok = s.text(&p.ToolName)
-		case "permissionMode":
-			bit = 1 << 7
-			ok = s.text(&p.PermissionMode)
-		case "safeArgs":
-			bit = 1 << 8
-			ok = s.raw(&p.SafeArgs)
-		case "inputRef":
-			bit = 1 << 9
-			ok = s.text(&p.InputRef)
-		case "updatedInputRef":
-			bit = 1 << 10
-			ok = s.text(&p.UpdatedInputRef)
-		case "approvalActionId":
-			bit = 1 << 11
-			ok = s.text(&p.ApprovalActionID)
-		case "expiresAt":
-			bit = 1 << 12
-			ok = s.time(&p.ExpiresAt)
-		case "impact":
-			bit = 1 << 13
-			ok = s.text(&p.Impact)
-		case "rollbackAdvice":
-			bit = 1 << 14
-			ok = s.text(&p.RollbackAdvice)
-		case "subcommands":
-			bit = 1 << 15
-			ok = s.strings(&p.Subcommands)
-		case "grantId":
-			bit = 1 << 16
-			ok = s.text(&p.GrantID)
-		case "configurationRef":
-			bit = 1 << 17
-			ok = s.text(&p.ConfigurationRef)
-		case "confinementRef":
-			bit = 1 << 18
-			ok = s.text(&p.ConfinementRef)
-		case "lookups":
-			bit = 1 << 19
-			ok = decodeList(s, &p.Lookups)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PathLookup) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "path":
-			bit = 1 << 0
-			ok = s.text(&p.Path)
-		case "leadsTo":
-			bit = 1 << 1
-			ok = s.text(&p.LeadsTo)
-		case "contentHash":
-			bit = 1 << 2
-			ok = s.text(&p.ContentHash)
-		case "script":
-			bit = 1 << 3
-			ok = s.text(&p.Script)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PermissionRequested) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "actionId":
-			bit = 1 << 1
-			ok = s.text(&p.ActionID)
-		case "reason":
-			bit = 1 << 2
-			ok = s.text(&p.Reason)
-		case "ruleRefs":
-			bit = 1 << 3
-			ok = s.strings(&p.RuleRefs)
-		case "askedOf":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "human":
-					p.AskedOf = "human"
-				case "host":
-					p.AskedOf = "host"
-				case "channel":
-					p.AskedOf = "channel"
-				default:
-					ok = false
-				}
-			}
-		case "subagentId":
-			bit = 1 << 5
-			ok = s.text(&p.SubagentID)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PermissionResolved) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "decision":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allow":
-					p.Decision = "allow"
-				case "deny":
-					p.Decision = "deny"
-				case "timeout":
-					p.Decision = "timeout"
-				case "cancel":
-					p.Decision = "cancel"
-				default:
-					ok = false
-				}
-			}
-		case "decisionSource":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "mode":
-					p.DecisionSource = "mode"
-				case "rule":
-					p.DecisionSource = "rule"
-				case "hook":
-					p.DecisionSource = "hook"
-				case "human":
-					p.DecisionSource = "human"
-				case "host_policy":
-					p.DecisionSource = "host_policy"
-				case "classifier":
-					p.DecisionSource = "classifier"
-				case "default":
-					p.DecisionSource = "default"
-				default:
-					ok = false
-				}
-			}
-		case "decisionReason":
-			bit = 1 << 2
-			ok = s.text(&p.DecisionReason)
-		case "actionId":
-			bit = 1 << 3
-			ok = s.text(&p.ActionID)
-		case "toolName":
-			bit = 1 << 4
-			ok = s.text(&p.ToolName)
-		case "scope":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "once":
-					p.Scope = "once"
-				case "session":
-					p.Scope = "session"
-				default:
-					ok = false
-				}
-			}
-		case "grantId":
-			bit = 1 << 6
-			ok = s.text(&p.GrantID)
-		case "expiresAt":
-			bit = 1 << 7
-			ok = s.time(&p.ExpiresAt)
-		case "resolvedBy":
-			bit = 1 << 8
-			if !s.null() {
-				p.ResolvedBy = new(Actor)
-				ok = p.ResolvedBy.decodeJSON(s)
-			}
-		case "channelId":
-			bit = 1 << 9
-			ok = s.text(&p.ChannelID)
-		case "permissionMode":
-			bit = 1 << 10
-			ok = s.text(&p.PermissionMode)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SandboxApplied) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "mode":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "read_only":
-					p.Mode = "read_only"
-				case "workspace_write":
-					p.Mode = "workspace_write"
-				case "danger_full_access":
-					p.Mode = "danger_full_access"
-				case "none":
-					p.Mode = "none"
-				default:
-					ok = false
-				}
-			}
-		case "cwd":
-			bit = 1 << 1
-			ok = s.text(&p.Cwd)
-		case "readRoots":
-			bit = 1 << 2
-			ok = s.strings(&p.ReadRoots)
-		case "writeRoots":
-			bit = 1 << 3
-			ok = s.strings(&p.WriteRoots)
-		case "network":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "deny":
-					p.Network = "deny"
-				case "allow":
-					p.Network = "allow"
-				case "proxy":
-					p.Network = "proxy"
-				default:
-					ok = false
-				}
-			}
-		case "allowedHosts":
-			bit = 1 << 5
-			ok = s.strings(&p.AllowedHosts)
-		case "enforcement":
-			bit = 1 << 6
-			ok = p.Enforcement.decodeJSON(s)
-		case "environmentRef":
-			bit = 1 << 7
-			ok = s.text(&p.EnvironmentID)
-		case "processLimits":
-			bit = 1 << 8
-			ok = s.json(&p.ProcessLimits)
-		case "hidden":
-			bit = 1 << 9
-			ok = s.strings(&p.Hidden)
-		case "protected":
-			bit = 1 << 10
-			ok = s.strings(&p.Protected)
-		case "notEnforced":
-			bit = 1 << 11
-			ok = s.strings(&p.NotEnforced)
-		case "hookRunId":
-			bit = 1 << 12
-			ok = s.text(&p.HookRunID)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Enforcement) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "filesystem":
-			bit = 1 << 0
-			ok = s.text(&p.Filesystem)
-		case "network":
-			bit = 1 << 1
-			ok = s.text(&p.Network)
-		case "processes":
-			bit = 1 << 2
-			ok = s.text(&p.Processes)
-		case "limits":
-			bit = 1 << 3
-			ok = s.text(&p.Limits)
-		case "rules":
-			bit = 1 << 4
-			ok = s.text(&p.Rules)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SandboxViolation) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "boundary":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "filesystem":
-					p.Boundary = "filesystem"
-				case "network":
-					p.Boundary = "network"
-				case "process":
-					p.Boundary = "process"
-				case "limit":
-					p.Boundary = "limit"
-				case "environment":
-					p.Boundary = "environment"
-				case "rule":
-					p.Boundary = "rule"
-				case "workspace":
-					p.Boundary = "workspace"
-				default:
-					ok = false
-				}
-			}
-		case "path":
-			bit = 1 << 1
-			ok = s.text(&p.Path)
-		case "host":
-			bit = 1 << 2
-			ok = s.text(&p.Host)
-		case "detail":
-			bit = 1 << 3
-			ok = s.text(&p.Detail)
-		case "toolName":
-			bit = 1 << 4
-			ok = s.text(&p.ToolName)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *HookStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "hookRunId":
-			bit = 1 << 0
-			ok = s.text(&p.HookRunID)
-		case "point":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "session_start":
-					p.Point = "session_start"
-				case "user_prompt_submit":
-					p.Point = "user_prompt_submit"
-				case "pre_tool_use":
-					p.Point = "pre_tool_use"
-				case "permission_request":
-					p.Point = "permission_request"
-				case "post_tool_use":
-					p.Point = "post_tool_use"
-				case "post_tool_failure":
-					p.Point = "post_tool_failure"
-				case "post_sampling":
-					p.Point = "post_sampling"
-				case "stop":
-					p.Point = "stop"
-				default:
-					ok = false
-				}
-			}
-		case "handlerRef":
-			bit = 1 << 2
-			ok = s.text(&p.HandlerRef)
-		case "timeoutMs":
-			bit = 1 << 3
-			ok = s.int(&p.TimeoutMs)
-		case "inputRef":
-			bit = 1 << 4
-			ok = s.text(&p.InputRef)
-		case "preview":
-			bit = 1 << 5
-			ok = s.text(&p.Preview)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *HookCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "hookRunId":
-			bit = 1 << 0
-			ok = s.text(&p.HookRunID)
-		case "point":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "session_start":
-					p.Point = "session_start"
-				case "user_prompt_submit":
-					p.Point = "user_prompt_submit"
-				case "pre_tool_use":
-					p.Point = "pre_tool_use"
-				case "permission_request":
-					p.Point = "permission_request"
-				case "post_tool_use":
-					p.Point = "post_tool_use"
-				case "post_tool_failure":
-					p.Point = "post_tool_failure"
-				case "post_sampling":
-					p.Point = "post_sampling"
-				case "stop":
-					p.Point = "stop"
-				default:
-					ok = false
-				}
-			}
-		case "handlerRef":
-			bit = 1 << 2
-			ok = s.text(&p.HandlerRef)
-		case "decision":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "continue":
-					p.Decision = "continue"
-				case "block":
-					p.Decision = "block"
-				case "allow":
-					p.Decision = "allow"
-				case "deny":
-					p.Decision = "deny"
-				case "ask":
-					p.Decision = "ask"
-				default:
-					ok = false
-				}
-			}
-		case "durationMs":
-			bit = 1 << 4
-			ok = s.int(&p.DurationMs)
-		case "reason":
-			bit = 1 << 5
-			ok = s.text(&p.Reason)
-		case "originalInputRef":
-			bit = 1 << 6
-			ok = s.text(&p.OriginalInputRef)
-		case "updatedInputRef":
-			bit = 1 << 7
-			ok = s.text(&p.UpdatedInputRef)
-		case "updatedToolOutputRef":
-			bit = 1 << 8
-			ok = s.text(&p.UpdatedToolOutputRef)
-		case "additionalContextRefs":
-			bit = 1 << 9
-			ok = s.strings(&p.AdditionalContext)
-		case "suppressOutput":
-			bit = 1 << 10
-			ok = s.bool(&p.SuppressOutput)
-		case "auditRefs":
-			bit = 1 << 11
-			ok = s.strings(&p.AuditRefs)
-		case "last":
-			bit = 1 << 12
-			ok = s.bool(&p.Last)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *HookFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "hookRunId":
-			bit = 1 << 0
-			ok = s.text(&p.HookRunID)
-		case "point":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "session_start":
-					p.Point = "session_start"
-				case "user_prompt_submit":
-					p.Point = "user_prompt_submit"
-				case "pre_tool_use":
-					p.Point = "pre_tool_use"
-				case "permission_request":
-					p.Point = "permission_request"
-				case "post_tool_use":
-					p.Point = "post_tool_use"
-				case "post_tool_failure":
-					p.Point = "post_tool_failure"
-				case "post_sampling":
-					p.Point = "post_sampling"
-				case "stop":
-					p.Point = "stop"
-				default:
-					ok = false
-				}
-			}
-		case "handlerRef":
-			bit = 1 << 2
-			ok = s.text(&p.HandlerRef)
-		case "errorCategory":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "timeout":
-					p.ErrorCategory = "timeout"
-				case "spawn":
-					p.ErrorCategory = "spawn"
-				case "exit":
-					p.ErrorCategory = "exit"
-				case "malformed":
-					p.ErrorCategory = "malformed"
-				case "network":
-					p.ErrorCategory = "network"
-				case "internal":
-					p.ErrorCategory = "internal"
-				case "lost":
-					p.ErrorCategory = "lost"
-				default:
-					ok = false
-				}
-			}
-		case "message":
-			bit = 1 << 4
-			ok = s.text(&p.Message)
-		case "retryable":
-			bit = 1 << 5
-			ok = s.bool(&p.Retryable)
-		case "failureBehavior":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "open":
-					p.FailureBehavior = "open"
-				case "closed":
-					p.FailureBehavior = "closed"
-				default:
-					ok = false
-				}
-			}
-		case "durationMs":
-			bit = 1 << 7
-			ok = s.int(&p.DurationMs)
-		case "last":
-			bit = 1 << 8
-			ok = s.bool(&p.Last)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PolicyChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "source":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "host":
-					p.Source = "host"
-				case "workspace":
-					p.Source = "workspace"
-				case "session":
-					p.Source = "session"
-				case "turn":
-					p.Source = "turn"
-				default:
-					ok = false
-				}
-			}
-		case "mode":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "default":
-					p.Mode = "default"
-				case "untrusted":
-					p.Mode = "untrusted"
-				case "on_request":
-					p.Mode = "on_request"
-				case "on_failure":
-					p.Mode = "on_failure"
-				case "never":
-					p.Mode = "never"
-				case "plan":
-					p.Mode = "plan"
-				case "bypass":
-					p.Mode = "bypass"
-				case "auto":
-					p.Mode = "auto"
-				default:
-					ok = false
-				}
-			}
-		case "modeOrigin":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "configuration":
-					p.ModeOrigin = "configuration"
-				case "stored":
-					p.ModeOrigin = "stored"
-				default:
-					ok = false
-				}
-			}
-		case "rules":
-			bit = 1 << 3
-			ok = decodeList(s, &p.Rules)
-		case "reason":
-			bit = 1 << 4
-			ok = s.text(&p.Reason)
-		case "changedBy":
-			bit = 1 << 5
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		case "workspace":
-			bit = 1 << 6
-			ok = s.text(&p.Workspace)
-		case "held":
-			bit = 1 << 7
-			ok = s.strings(&p.Held)
-		case "approvalActionId":
-			bit = 1 << 8
-			ok = s.text(&p.ApprovalActionID)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PolicyRule) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "ruleId":
-			bit = 1 << 0
-			ok = s.text(&p.RuleID)
-		case "decision":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allow":
-					p.Decision = "allow"
-				case "ask":
-					p.Decision = "ask"
-				case "deny":
-					p.Decision = "deny"
-				default:
-					ok = false
-				}
-			}
-		case "tool":
-			bit = 1 << 2
-			ok = s.text(&p.Tool)
-		case "match":
-			bit = 1 << 3
-			ok = s.text(&p.Match)
-		case "reason":
-			bit = 1 << 4
-			ok = s.text(&p.Reason)
-		case "source":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "host":
-					p.Source = "host"
-				case "workspace":
-					p.Source = "workspace"
-				case "session":
-					p.Source = "session"
-				default:
-					ok = false
-				}
-			}
-		case "origin":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "configuration":
-					p.Origin = "configuration"
-				case "stored":
-					p.Origin = "stored"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ProcessStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "processId":
-			bit = 1 << 0
-			ok = s.text(&p.ProcessID)
-		case "command":
-			bit = 1 << 1
-			ok = s.strings(&p.Command)
-		case "cwd":
-			bit = 1 << 2
-			ok = s.text(&p.Cwd)
-		case "tty":
-			bit = 1 << 3
-			ok = s.bool(&p.TTY)
-		case "pid":
-			bit = 1 << 4
-			ok = s.int(&p.Pid)
-		case "startTime":
-			bit = 1 << 5
-			ok = s.text(&p.StartTime)
-		case "bootId":
-			bit = 1 << 6
-			ok = s.text(&p.BootID)
-		case "cgroup":
-			bit = 1 << 7
-			ok = s.text(&p.Cgroup)
-		case "background":
-			bit = 1 << 8
-			ok = s.bool(&p.Background)
-		case "rows":
-			bit = 1 << 9
-			ok = s.int(&p.Rows)
-		case "cols":
-			bit = 1 << 10
-			ok = s.int(&p.Cols)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ProcessOutput) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "processId":
-			bit = 1 << 0
-			ok = s.text(&p.ProcessID)
-		case "stream":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "stdout":
-					p.Stream = "stdout"
-				case "stderr":
-					p.Stream = "stderr"
-				case "tty":
-					p.Stream = "tty"
-				default:
-					ok = false
-				}
-			}
-		case "text":
-			bit = 1 << 2
-			ok = s.text(&p.Text)
-		case "outputRef":
-			bit = 1 << 3
-			ok = s.text(&p.OutputRef)
-		case "offset":
-			bit = 1 << 4
-			ok = s.int(&p.Offset)
-		case "sizeBytes":
-			bit = 1 << 5
-			ok = s.int(&p.SizeBytes)
-		case "binary":
-			bit = 1 << 6
-			ok = s.bool(&p.Binary)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ProcessInput) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "processId":
-			bit = 1 << 0
-			ok = s.text(&p.ProcessID)
-		case "sizeBytes":
-			bit = 1 << 1
-			ok = s.int(&p.SizeBytes)
-		case "preview":
-			bit = 1 << 2
-			ok = s.text(&p.Preview)
-		case "eof":
-			bit = 1 << 3
-			ok = s.bool(&p.EOF)
-		case "rows":
-			bit = 1 << 4
-			ok = s.int(&p.Rows)
-		case "cols":
-			bit = 1 << 5
-			ok = s.int(&p.Cols)
-		case "writtenBy":
-			bit = 1 << 6
-			if !s.null() {
-				p.WrittenBy = new(Actor)
-				ok = p.WrittenBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ProcessCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "processId":
-			bit = 1 << 0
-			ok = s.text(&p.ProcessID)
-		case "exitCode":
-			bit = 1 << 1
-			ok = s.int(&p.ExitCode)
-		case "signal":
-			bit = 1 << 2
-			ok = s.text(&p.Signal)
-		case "durationMs":
-			bit = 1 << 3
-			ok = s.int(&p.DurationMs)
-		case "outputRef":
-			bit = 1 << 4
-			ok = s.text(&p.OutputRef)
-		case "stderrRef":
-			bit = 1 << 5
-			ok = s.text(&p.StderrRef)
-		case "sizeBytes":
-			bit = 1 << 6
-			ok = s.int(&p.SizeBytes)
-		case "cpuMs":
-			bit = 1 << 7
-			ok = s.int(&p.CPUMs)
-		case "maxRssBytes":
-			bit = 1 << 8
-			ok = s.int(&p.MaxRSS)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ProcessFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "processId":
-			bit = 1 << 0
-			ok = s.text(&p.ProcessID)
-		case "errorCategory":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "spawn":
-					p.ErrorCategory = "spawn"
-				case "sandbox":
-					p.ErrorCategory = "sandbox"
-				case "permission":
-					p.ErrorCategory = "permission"
-				case "timeout":
-					p.ErrorCategory = "timeout"
-				case "transport":
-					p.ErrorCategory = "transport"
-				case "lost":
-					p.ErrorCategory = "lost"
-				default:
-					ok = false
-				}
-			}
-		case "message":
-			bit = 1 << 2
-			ok = s.text(&p.Message)
-		case "mayStillExist":
-			bit = 1 << 3
-			ok = s.bool(&p.MayStillExist)
-		case "outputRef":
-			bit = 1 << 4
-			ok = s.text(&p.OutputRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ProcessTerminated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "processId":
-			bit = 1 << 0
-			ok = s.text(&p.ProcessID)
-		case "reason":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "user":
-					p.Reason = "user"
-				case "policy":
-					p.Reason = "policy"
-				case "parent_cancelled":
-					p.Reason = "parent_cancelled"
-				case "shutdown":
-					p.Reason = "shutdown"
-				case "timeout":
-					p.Reason = "timeout"
-				case "recovery":
-					p.Reason = "recovery"
-				default:
-					ok = false
-				}
-			}
-		case "signal":
-			bit = 1 << 2
-			ok = s.text(&p.Signal)
-		case "detail":
-			bit = 1 << 3
-			ok = s.text(&p.Detail)
-		case "durationMs":
-			bit = 1 << 4
-			ok = s.int(&p.DurationMs)
-		case "outputRef":
-			bit = 1 << 5
-			ok = s.text(&p.OutputRef)
-		case "terminatedBy":
-			bit = 1 << 6
-			if !s.null() {
-				p.TerminatedBy = new(Actor)
-				ok = p.TerminatedBy.decodeJSON(s)
-			}
-		case "endedAt":
-			bit = 1 << 7
-			ok = s.time(&p.EndedAt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RoutingCandidates) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "candidateCount":
-			bit = 1 << 0
-			ok = s.int(&p.CandidateCount)
-		case "candidates":
-			bit = 1 << 1
-			ok = decodeList(s, &p.Candidates)
-		case "excluded":
-			bit = 1 << 2
-			ok = decodeList(s, &p.Excluded)
-		case "hardConstraints":
-			bit = 1 << 3
-			ok = s.strings(&p.HardConstraints)
-		case "preferences":
-			bit = 1 << 4
-			ok = s.strings(&p.Preferences)
-		case "taskKind":
-			bit = 1 << 5
-			ok = s.text(&p.TaskKind)
-		case "decisionReason":
-			bit = 1 << 6
-			ok = s.text(&p.DecisionReason)
-		case "capabilityGap":
-			bit = 1 << 7
-			ok = s.text(&p.CapabilityGap)
-		case "resting":
-			bit = 1 << 8
-			ok = decodeList(s, &p.Resting)
-		case "configurationRef":
-			bit = 1 << 9
-			ok = s.text(&p.ConfigurationRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Candidate) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "provider":
-			bit = 1 << 0
-			ok = s.text(&p.Provider)
-		case "model":
-			bit = 1 << 1
-			ok = s.text(&p.Model)
-		case "capabilities":
-			bit = 1 << 2
-			ok = s.strings(&p.Capabilities)
-		case "estimatedCostUSD":
-			bit = 1 << 3
-			if !s.null() {
-				p.EstimatedCostUSD = new(float64)
-				ok = s.float(p.EstimatedCostUSD)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Exclusion) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "model":
-			bit = 1 << 0
-			ok = s.text(&p.Model)
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		case "category":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "capability":
-					p.Category = "capability"
-				case "credential":
-					p.Category = "credential"
-				case "quota":
-					p.Category = "quota"
-				case "network":
-					p.Category = "network"
-				case "policy":
-					p.Category = "policy"
-				case "context":
-					p.Category = "context"
-				case "lock":
-					p.Category = "lock"
-				case "unknown":
-					p.Category = "unknown"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RestingModel) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "model":
-			bit = 1 << 0
-			ok = s.text(&p.Model)
-		case "until":
-			bit = 1 << 1
-			ok = s.time(&p.Until)
-		case "category":
-			bit = 1 << 2
-			ok = s.text(&p.Category)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RoutingDecision) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "candidateCount":
-			bit = 1 << 0
-			ok = s.int(&p.CandidateCount)
-		case "candidates":
-			bit = 1 << 1
-			ok = decodeList(s, &p.Candidates)
-		case "excluded":
-			bit = 1 << 2
-			ok = decodeList(s, &p.Excluded)
-		case "selectedProvider":
-			bit = 1 << 3
-			ok = s.text(&p.SelectedProvider)
-		case "selectedModel":
-			bit = 1 << 4
-			ok = s.text(&p.SelectedModel)
-		case "requestedProvider":
-			bit = 1 << 5
-			ok = s.text(&p.RequestedProvider)
-		case "requestedModel":
-			bit = 1 << 6
-			ok = s.text(&p.RequestedModel)
-		case "routingMode":
-			bit = 1 << 7
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "locked":
-					p.RoutingMode = "locked"
-				case "default":
-					p.RoutingMode = "default"
-				case "automatic":
-					p.RoutingMode = "automatic"
-				case "fallback":
-					p.RoutingMode = "fallback"
-				default:
-					ok = false
-				}
-			}
-		case "decisionSource":
-			bit = 1 << 8
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "user_lock":
-					p.DecisionSource = "user_lock"
-				case "explicit_default":
-					p.DecisionSource = "explicit_default"
-				case "host_policy":
-					p.DecisionSource = "host_policy"
-				case "automatic":
-					p.DecisionSource = "automatic"
-				case "fallback":
-					p.DecisionSource = "fallback"
-				case "task_constraint":
-					p.DecisionSource = "task_constraint"
-				default:
-					ok = false
-				}
-			}
-		case "decisionReason":
-			bit = 1 << 9
-			ok = s.text(&p.DecisionReason)
-		case "capabilityGap":
-			bit = 1 << 10
-			ok = s.text(&p.CapabilityGap)
-		case "fallbackChain":
-			bit = 1 << 11
-			ok = s.strings(&p.FallbackChain)
-		case "taskKind":
-			bit = 1 << 12
-			ok = s.text(&p.TaskKind)
-		case "requiresUserOverride":
-			bit = 1 << 13
-			ok = s.bool(&p.RequiresUserOverride)
-		case "limitStateSnapshot":
-			bit = 1 << 14
-			if !s.null() {
-				p.LimitState = new(LimitState)
-				ok = p.LimitState.decodeJSON(s)
-			}
-		case "fromModel":
-			bit = 1 << 15
-			ok = s.text(&p.FromModel)
-		case "cause":
-			bit = 1 << 16
-			ok = s.text(&p.Cause)
-		case "resting":
-			bit = 1 << 17
-			ok = decodeList(s, &p.Resting)
-		case "configurationRef":
-			bit = 1 << 18
-			ok = s.text(&p.ConfigurationRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *LimitState) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "cost":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "ok":
-					p.Cost = "ok"
-				case "low":
-					p.Cost = "low"
-				case "blocked":
-					p.Cost = "blocked"
-				case "unknown":
-					p.Cost = "unknown"
-				case "not_applicable":
-					p.Cost = "not_applicable"
-				default:
-					ok = false
-				}
-			}
-		case "quota":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "ok":
-					p.Quota = "ok"
-				case "low":
-					p.Quota = "low"
-				case "blocked":
-					p.Quota = "blocked"
-				case "unknown":
-					p.Quota = "unknown"
-				case "not_applicable":
-					p.Quota = "not_applicable"
-				default:
-					ok = false
-				}
-			}
-		case "rateLimit":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "ok":
-					p.RateLimit = "ok"
-				case "limited":
-					p.RateLimit = "limited"
-				case "unknown":
-					p.RateLimit = "unknown"
-				case "not_applicable":
-					p.RateLimit = "not_applicable"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskDelegated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "to":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "subagent":
-					p.To = "subagent"
-				case "job":
-					p.To = "job"
-				case "worker":
-					p.To = "worker"
-				case "peer":
-					p.To = "peer"
-				case "thread":
-					p.To = "thread"
-				default:
-					ok = false
-				}
-			}
-		case "targetId":
-			bit = 1 << 1
-			ok = s.text(&p.TargetID)
-		case "nativeProtocol":
-			bit = 1 << 2
-			ok = s.text(&p.NativeProtocol)
-		case "remoteTaskId":
-			bit = 1 << 3
-			ok = s.text(&p.RemoteTaskID)
-		case "remoteMessageId":
-			bit = 1 << 4
-			ok = s.text(&p.RemoteMessageID)
-		case "reason":
-			bit = 1 << 5
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskDependencyUpdated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "change":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "added":
-					p.Change = "added"
-				case "updated":
-					p.Change = "updated"
-				case "removed":
-					p.Change = "removed"
-				default:
-					ok = false
-				}
-			}
-		case "kind":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "parent":
-					p.Kind = "parent"
-				case "child":
-					p.Kind = "child"
-				case "blocks":
-					p.Kind = "blocks"
-				case "blocked_by":
-					p.Kind = "blocked_by"
-				case "source_task":
-					p.Kind = "source_task"
-				case "source_attempt":
-					p.Kind = "source_attempt"
-				case "spawned_subagent":
-					p.Kind = "spawned_subagent"
-				case "assigned_thread":
-					p.Kind = "assigned_thread"
-				case "produced_artifact":
-					p.Kind = "produced_artifact"
-				case "consumed_artifact":
-					p.Kind = "consumed_artifact"
-				case "evidence":
-					p.Kind = "evidence"
-				default:
-					ok = false
-				}
-			}
-		case "targetId":
-			bit = 1 << 2
-			ok = s.text(&p.TargetID)
-		case "status":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "active":
-					p.Status = "active"
-				case "satisfied":
-					p.Status = "satisfied"
-				case "failed":
-					p.Status = "failed"
-				case "removed":
-					p.Status = "removed"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 4
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskAttemptStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "running":
-					p.Status = "running"
-				case "preparing":
-					p.Status = "preparing"
-				default:
-					ok = false
-				}
-			}
-		case "attemptCount":
-			bit = 1 << 1
-			ok = s.int(&p.AttemptCount)
-		case "worker":
-			bit = 1 << 2
-			if !s.null() {
-				p.Worker = new(Worker)
-				ok = p.Worker.decodeJSON(s)
-			}
-		case "inputRefs":
-			bit = 1 << 3
-			ok = decodeList(s, &p.InputRefs)
-		case "retryPolicy":
-			bit = 1 << 4
-			if !s.null() {
-				p.RetryPolicy = new(RetryPolicy)
-				ok = p.RetryPolicy.decodeJSON(s)
-			}
-		case "reason":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "first":
-					p.Reason = "first"
-				case "retry":
-					p.Reason = "retry"
-				case "lost_worker":
-					p.Reason = "lost_worker"
-				case "crash_recovery":
-					p.Reason = "crash_recovery"
-				case "rerouted":
-					p.Reason = "rerouted"
-				case "rerun":
-					p.Reason = "rerun"
-				case "resumed":
-					p.Reason = "resumed"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Worker) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "kind":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "agent":
-					p.Kind = "agent"
-				case "process":
-					p.Kind = "process"
-				case "hosted_worker":
-					p.Kind = "hosted_worker"
-				case "scheduler":
-					p.Kind = "scheduler"
-				case "external_runtime":
-					p.Kind = "external_runtime"
-				case "external":
-					p.Kind = "external"
-				default:
-					ok = false
-				}
-			}
-		case "id":
-			bit = 1 << 1
-			ok = s.text(&p.ID)
-		case "threadId":
-			bit = 1 << 2
-			ok = s.text(&p.ThreadID)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskAttemptCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				default:
-					ok = false
-				}
-			}
-		case "outputRefs":
-			bit = 1 << 1
-			ok = decodeList(s, &p.OutputRefs)
-		case "checkpointRefs":
-			bit = 1 << 2
-			ok = decodeList(s, &p.CheckpointRefs)
-		case "completionSummary":
-			bit = 1 << 3
-			ok = s.text(&p.CompletionSummary)
-		case "durationMs":
-			bit = 1 << 4
-			ok = s.int(&p.DurationMs)
-		case "late":
-			bit = 1 << 5
-			ok = s.bool(&p.Late)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TaskAttemptFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "failed":
-					p.Status = "failed"
-				case "cancelled":
-					p.Status = "cancelled"
-				case "unknown":
-					p.Status = "unknown"
-				default:
-					ok = false
-				}
-			}
-		case "retryable":
-			bit = 1 << 1
-			ok = s.bool(&p.Retryable)
-		case "failureCategory":
-			bit = 1 << 2
-			ok = s.text(&p.FailureCategory)
-		case "error":
-			bit = 1 << 3
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		case "nextAttemptPolicy":
-			bit = 1 << 4
-			ok = s.text(&p.NextAttemptPolicy)
-		case "outputRefs":
-			bit = 1 << 5
-			ok = decodeList(s, &p.OutputRefs)
-		case "checkpointRefs":
-			bit = 1 << 6
-			ok = decodeList(s, &p.CheckpointRefs)
-		case "durationMs":
-			bit = 1 << 7
-			ok = s.int(&p.DurationMs)
-		case "late":
-			bit = 1 << 8
-			ok = s.bool(&p.Late)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *CostEstimated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "costUSD":
-			bit = 1 << 0
-			if !s.null() {
-				p.CostUSD = new(float64)
-				ok = s.float(p.CostUSD)
-			}
-		case "currency":
-			bit = 1 << 1
-			ok = s.text(&p.Currency)
-		case "basis":
-			bit = 1 << 2
-			ok = s.text(&p.Basis)
-		case "modelRequestId":
-			bit = 1 << 3
-			ok = s.text(&p.ModelRequestID)
-		case "inputTokens":
-			bit = 1 << 4
-			ok = s.int(&p.InputTokens)
-		case "outputTokens":
-			bit = 1 << 5
-			ok = s.int(&p.OutputTokens)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *CostRecorded) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "costUSD":
-			bit = 1 << 0
-			if !s.null() {
-				p.CostUSD = new(float64)
-				ok = s.float(p.CostUSD)
-			}
-		case "currency":
-			bit = 1 << 1
-			ok = s.text(&p.Currency)
-		case "basis":
-			bit = 1 << 2
-			ok = s.text(&p.Basis)
-		case "modelRequestId":
-			bit = 1 << 3
-			ok = s.text(&p.ModelRequestID)
-		case "usage":
-			bit = 1 << 4
-			if !s.null() {
-				p.Usage = new(Usage)
-				ok = p.Usage.decodeJSON(s)
-			}
-		case "sessionCostUSD":
-			bit = 1 << 5
-			ok = s.float(&p.SessionCostUSD)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RateLimitHit) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "provider":
-			bit = 1 << 0
-			ok = s.text(&p.Provider)
-		case "model":
-			bit = 1 << 1
-			ok = s.text(&p.Model)
-		case "retryAfterMs":
-			bit = 1 << 2
-			if !s.null() {
-				p.RetryAfterMs = new(int64)
-				ok = s.int(p.RetryAfterMs)
-			}
-		case "modelRequestId":
-			bit = 1 << 3
-			ok = s.text(&p.ModelRequestID)
-		case "source":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "provider":
-					p.Source = "provider"
-				case "client":
-					p.Source = "client"
-				default:
-					ok = false
-				}
-			}
-		case "limitName":
-			bit = 1 << 5
-			ok = s.text(&p.LimitName)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *QuotaState) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "limit":
-			bit = 1 << 0
-			if !s.null() {
-				p.Limit = new(float64)
-				ok = s.float(p.Limit)
-			}
-		case "used":
-			bit = 1 << 1
-			if !s.null() {
-				p.Used = new(float64)
-				ok = s.float(p.Used)
-			}
-		case "remaining":
-			bit = 1 << 2
-			if !s.null() {
-				p.Remaining = new(float64)
-				ok = s.float(p.Remaining)
-			}
-		case "unit":
-			bit = 1 << 3
-			ok = s.text(&p.Unit)
-		case "quotaName":
-			bit = 1 << 4
-			ok = s.text(&p.QuotaName)
-		case "account":
-			bit = 1 << 5
-			ok = s.text(&p.Account)
-		case "provider":
-			bit = 1 << 6
-			ok = s.text(&p.Provider)
-		case "modelRequestId":
-			bit = 1 << 7
-			ok = s.text(&p.ModelRequestID)
-		case "reason":
-			bit = 1 << 8
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelConnected) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "transport":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "websocket":
-					p.Transport = "websocket"
-				case "sse":
-					p.Transport = "sse"
-				case "json_rpc":
-					p.Transport = "json_rpc"
-				case "grpc":
-					p.Transport = "grpc"
-				case "http_json":
-					p.Transport = "http_json"
-				case "stdio":
-					p.Transport = "stdio"
-				case "in_process":
-					p.Transport = "in_process"
-				case "custom":
-					p.Transport = "custom"
-				default:
-					ok = false
-				}
-			}
-		case "peerRole":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "client":
-					p.PeerRole = "client"
-				case "host":
-					p.PeerRole = "host"
-				case "worker":
-					p.PeerRole = "worker"
-				case "remote_runtime":
-					p.PeerRole = "remote_runtime"
-				case "peer_agent":
-					p.PeerRole = "peer_agent"
-				case "tool_server":
-					p.PeerRole = "tool_server"
-				default:
-					ok = false
-				}
-			}
-		case "accountRef":
-			bit = 1 << 2
-			ok = s.text(&p.AccountRef)
-		case "capabilities":
-			bit = 1 << 3
-			ok = s.strings(&p.Capabilities)
-		case "nativeProtocol":
-			bit = 1 << 4
-			ok = s.text(&p.NativeProtocol)
-		case "agentCardRef":
-			bit = 1 << 5
-			ok = s.text(&p.AgentCardRef)
-		case "resumeTokenRef":
-			bit = 1 << 6
-			ok = s.text(&p.ResumeTokenRef)
-		case "sessions":
-			bit = 1 << 7
-			ok = s.strings(&p.Sessions)
-		case "connectedBy":
-			bit = 1 << 8
-			if !s.null() {
-				p.ConnectedBy = new(Actor)
-				ok = p.ConnectedBy.decodeJSON(s)
-			}
-		case "enrolledRole":
-			bit = 1 << 9
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "client":
-					p.EnrolledRole = "client"
-				case "admin":
-					p.EnrolledRole = "admin"
-				default:
-					ok = false
-				}
-			}
-		case "homeSession":
-			bit = 1 << 10
-			ok = s.text(&p.HomeSession)
-		case "tools":
-			bit = 1 << 11
-			ok = decodeList(s, &p.Tools)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelTool) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "toolName":
-			bit = 1 << 0
-			ok = s.text(&p.ToolName)
-		case "description":
-			bit = 1 << 1
-			ok = s.text(&p.Description)
-		case "inputSchema":
-			bit = 1 << 2
-			ok = s.raw(&p.InputSchema)
-		case "timeoutMs":
-			bit = 1 << 3
-			ok = s.int(&p.TimeoutMs)
-		case "isReadOnly":
-			bit = 1 << 4
-			ok = s.bool(&p.IsReadOnly)
-		case "isDestructive":
-			bit = 1 << 5
-			ok = s.bool(&p.IsDestructive)
-		case "isConcurrencySafe":
-			bit = 1 << 6
-			ok = s.bool(&p.IsConcurrencySafe)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelDisconnected) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "reason":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "closed":
-					p.Reason = "closed"
-				case "heartbeat_timeout":
-					p.Reason = "heartbeat_timeout"
-				case "error":
-					p.Reason = "error"
-				case "shutdown":
-					p.Reason = "shutdown"
-				case "replaced":
-					p.Reason = "replaced"
-				case "runtime_restart":
-					p.Reason = "runtime_restart"
-				default:
-					ok = false
-				}
-			}
-		case "detail":
-			bit = 1 << 1
-			ok = s.text(&p.Detail)
-		case "lastAcknowledged":
-			bit = 1 << 2
-			ok = s.uint(&p.LastAcknowledged)
-		case "resumableForMs":
-			bit = 1 << 3
-			ok = s.int(&p.ResumableForMs)
-		case "pendingPermissionIds":
-			bit = 1 << 4
-			ok = s.strings(&p.PendingPermissionIDs)
-		case "pendingToolCallIds":
-			bit = 1 << 5
-			ok = s.strings(&p.PendingToolCallIDs)
-		case "toolGraceMs":
-			bit = 1 << 6
-			ok = s.int(&p.ToolGraceMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelResumed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "recoveryMode":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "replay":
-					p.RecoveryMode = "replay"
-				case "snapshot_repair":
-					p.RecoveryMode = "snapshot_repair"
-				default:
-					ok = false
-				}
-			}
-		case "replayFrom":
-			bit = 1 << 1
-			ok = s.uint(&p.ReplayFrom)
-		case "lastSequence":
-			bit = 1 << 2
-			ok = s.uint(&p.LastSequence)
-		case "resumeTokenRef":
-			bit = 1 << 3
-			ok = s.text(&p.ResumeTokenRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelMessage) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "direction":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "in":
-					p.Direction = "in"
-				case "out":
-					p.Direction = "out"
-				default:
-					ok = false
-				}
-			}
-		case "kind":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "message":
-					p.Kind = "message"
-				case "status":
-					p.Kind = "status"
-				case "heartbeat":
-					p.Kind = "heartbeat"
-				case "acknowledgement":
-					p.Kind = "acknowledgement"
-				case "clarification":
-					p.Kind = "clarification"
-				case "card":
-					p.Kind = "card"
-				default:
-					ok = false
-				}
-			}
-		case "text":
-			bit = 1 << 2
-			ok = s.text(&p.Text)
-		case "messageRef":
-			bit = 1 << 3
-			ok = s.text(&p.MessageRef)
-		case "nativeId":
-			bit = 1 << 4
-			ok = s.text(&p.NativeID)
-		case "acknowledged":
-			bit = 1 << 5
-			ok = s.uint(&p.Acknowledged)
-		case "body":
-			bit = 1 << 6
-			ok = s.raw(&p.Body)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelPermissionForwarded) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "actionId":
-			bit = 1 << 0
-			ok = s.text(&p.ActionID)
-		case "requestedBy":
-			bit = 1 << 1
-			if !s.null() {
-				p.RequestedBy = new(Actor)
-				ok = p.RequestedBy.decodeJSON(s)
-			}
-		case "target":
-			bit = 1 << 2
-			ok = s.text(&p.Target)
-		case "finalDecider":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "local":
-					p.FinalDecider = "local"
-				case "remote":
-					p.FinalDecider = "remote"
-				default:
-					ok = false
-				}
-			}
-		case "channelOnly":
-			bit = 1 << 4
-			ok = s.bool(&p.ChannelOnly)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ChannelPermissionReturned) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "actionId":
-			bit = 1 << 0
-			ok = s.text(&p.ActionID)
-		case "decision":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "allow":
-					p.Decision = "allow"
-				case "deny":
-					p.Decision = "deny"
-				case "timeout":
-					p.Decision = "timeout"
-				case "cancel":
-					p.Decision = "cancel"
-				default:
-					ok = false
-				}
-			}
-		case "answerSource":
-			bit = 1 << 2
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "user":
-					p.AnswerSource = "user"
-				case "timeout":
-					p.AnswerSource = "timeout"
-				case "policy":
-					p.AnswerSource = "policy"
-				case "host":
-					p.AnswerSource = "host"
-				case "peer":
-					p.AnswerSource = "peer"
-				default:
-					ok = false
-				}
-			}
-		case "decidedBy":
-			bit = 1 << 3
-			if !s.null() {
-				p.DecidedBy = new(Actor)
-				ok = p.DecidedBy.decodeJSON(s)
-			}
-		case "finalDecider":
-			bit = 1 << 4
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "local":
-					p.FinalDecider = "local"
-				case "remote":
-					p.FinalDecider = "remote"
-				default:
-					ok = false
-				}
-			}
-		case "channelOnly":
-			bit = 1 << 5
-			ok = s.bool(&p.ChannelOnly)
-		case "reason":
-			bit = 1 << 6
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobCreated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "pending":
-					p.Status = "pending"
-				default:
-					ok = false
-				}
-			}
-		case "title":
-			bit = 1 << 1
-			ok = s.text(&p.Title)
-		case "instructionRef":
-			bit = 1 << 2
-			ok = s.text(&p.InstructionRef)
-		case "instruction":
-			bit = 1 << 3
-			ok = s.text(&p.Instruction)
-		case "itemsRef":
-			bit = 1 << 4
-			ok = s.text(&p.ItemsRef)
-		case "itemCount":
-			bit = 1 << 5
-			ok = s.int(&p.ItemCount)
-		case "concurrency":
-			bit = 1 << 6
-			ok = s.int(&p.Concurrency)
-		case "retryPolicy":
-			bit = 1 << 7
-			if !s.null() {
-				p.RetryPolicy = new(RetryPolicy)
-				ok = p.RetryPolicy.decodeJSON(s)
-			}
-		case "outputSchemaRef":
-			bit = 1 << 8
-			ok = s.text(&p.OutputSchemaRef)
-		case "outputSchema":
-			bit = 1 << 9
-			ok = s.raw(&p.OutputSchema)
-		case "maxRuntimeMs":
-			bit = 1 << 10
-			ok = s.int(&p.MaxRuntimeMs)
-		case "createdBy":
-			bit = 1 << 11
-			if !s.null() {
-				p.CreatedBy = new(Actor)
-				ok = p.CreatedBy.decodeJSON(s)
-			}
-		case "metadata":
-			bit = 1 << 12
-			ok = s.raw(&p.Metadata)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobStatusChanged) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "running":
-					p.Status = "running"
-				case "completed":
-					p.Status = "completed"
-				case "failed":
-					p.Status = "failed"
-				case "cancelling":
-					p.Status = "cancelling"
-				case "cancelled":
-					p.Status = "cancelled"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		case "progress":
-			bit = 1 << 2
-			if !s.null() {
-				p.Progress = new(JobCounts)
-				ok = p.Progress.decodeJSON(s)
-			}
-		case "resultsRef":
-			bit = 1 << 3
-			ok = s.text(&p.ResultsRef)
-		case "error":
-			bit = 1 << 4
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		case "changedBy":
-			bit = 1 << 5
-			if !s.null() {
-				p.ChangedBy = new(Actor)
-				ok = p.ChangedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobCounts) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "pending":
-			bit = 1 << 0
-			ok = s.int(&p.Pending)
-		case "running":
-			bit = 1 << 1
-			ok = s.int(&p.Running)
-		case "completed":
-			bit = 1 << 2
-			ok = s.int(&p.Completed)
-		case "failed":
-			bit = 1 << 3
-			ok = s.int(&p.Failed)
-		case "reported":
-			bit = 1 << 4
-			ok = s.int(&p.Reported)
-		case "total":
-			bit = 1 << 5
-			ok = s.int(&p.Total)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobProgressed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "progress":
-			bit = 1 << 0
-			ok = p.Progress.decodeJSON(s)
-		case "cursor":
-			bit = 1 << 1
-			ok = s.int(&p.Cursor)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobItemStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "index":
-			bit = 1 << 0
-			ok = s.int(&p.Index)
-		case "attemptCount":
-			bit = 1 << 1
-			ok = s.int(&p.AttemptCount)
-		case "assignedThreadId":
-			bit = 1 << 2
-			ok = s.text(&p.AssignedThreadID)
-		case "worker":
-			bit = 1 << 3
-			ok = s.text(&p.Worker)
-		case "inputRef":
-			bit = 1 << 4
-			ok = s.text(&p.InputRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobItemCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				case "reported":
-					p.Status = "reported"
-				default:
-					ok = false
-				}
-			}
-		case "index":
-			bit = 1 << 1
-			ok = s.int(&p.Index)
-		case "attemptCount":
-			bit = 1 << 2
-			ok = s.int(&p.AttemptCount)
-		case "outputRef":
-			bit = 1 << 3
-			ok = s.text(&p.OutputRef)
-		case "output":
-			bit = 1 << 4
-			ok = s.raw(&p.Output)
-		case "durationMs":
-			bit = 1 << 5
-			ok = s.int(&p.DurationMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobItemFailed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "index":
-			bit = 1 << 0
-			ok = s.int(&p.Index)
-		case "attemptCount":
-			bit = 1 << 1
-			ok = s.int(&p.AttemptCount)
-		case "error":
-			bit = 1 << 2
-			ok = p.Error.decodeJSON(s)
-		case "willRetry":
-			bit = 1 << 3
-			ok = s.bool(&p.WillRetry)
-		case "assignedThreadId":
-			bit = 1 << 4
-			ok = s.text(&p.AssignedThreadID)
-		case "durationMs":
-			bit = 1 << 5
-			ok = s.int(&p.DurationMs)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *OutputStored) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "outputRef":
-			bit = 1 << 0
-			ok = s.text(&p.OutputRef)
-		case "sizeBytes":
-			bit = 1 << 1
-			ok = s.int(&p.SizeBytes)
-		case "mediaType":
-			bit = 1 << 2
-			ok = s.text(&p.MediaType)
-		case "encoding":
-			bit = 1 << 3
-			ok = s.text(&p.Encoding)
-		case "preview":
-			bit = 1 << 4
-			ok = s.text(&p.Preview)
-		case "droppedBytes":
-			bit = 1 << 5
-			ok = s.int(&p.DroppedBytes)
-		case "owner":
-			bit = 1 << 6
-			ok = s.text(&p.Owner)
-		case "expiresAt":
-			bit = 1 << 7
-			ok = s.time(&p.ExpiresAt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *OutputRedacted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "outputRef":
-			bit = 1 << 0
-			ok = s.text(&p.OutputRef)
-		case "count":
-			bit = 1 << 1
-			ok = s.int(&p.Count)
-		case "rules":
-			bit = 1 << 2
-			ok = s.strings(&p.Rules)
-		case "where":
-			bit = 1 << 3
-			ok = s.text(&p.Where)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *OutputExpired) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "outputRef":
-			bit = 1 << 0
-			ok = s.text(&p.OutputRef)
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *HistoryWindowLoaded) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "fromSequence":
-			bit = 1 << 0
-			ok = s.uint(&p.FromSequence)
-		case "toSequence":
-			bit = 1 << 1
-			ok = s.uint(&p.ToSequence)
-		case "truncated":
-			bit = 1 << 2
-			ok = s.bool(&p.Truncated)
-		case "reason":
-			bit = 1 << 3
-			ok = s.text(&p.Reason)
-		case "turns":
-			bit = 1 << 4
-			ok = decodeList(s, &p.Turns)
-		case "moreTurns":
-			bit = 1 << 5
-			ok = s.bool(&p.MoreTurns)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *InheritedTurn) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "turnId":
-			bit = 1 << 0
-			ok = s.text(&p.TurnID)
-		case "sessionId":
-			bit = 1 << 1
-			ok = s.text(&p.SessionID)
-		case "threadId":
-			bit = 1 << 2
-			ok = s.text(&p.ThreadID)
-		case "taskId":
-			bit = 1 << 3
-			ok = s.text(&p.TaskID)
-		case "runId":
-			bit = 1 << 4
-			ok = s.text(&p.RunID)
-		case "status":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				case "failed":
-					p.Status = "failed"
-				case "cancelled":
-					p.Status = "cancelled"
-				case "stale":
-					p.Status = "stale"
-				default:
-					ok = false
-				}
-			}
-		case "source":
-			bit = 1 << 6
-			ok = s.text(&p.Source)
-		case "preview":
-			bit = 1 << 7
-			ok = s.text(&p.Preview)
-		case "outcome":
-			bit = 1 << 8
-			ok = s.text(&p.Outcome)
-		case "failureCategory":
-			bit = 1 << 9
-			ok = s.text(&p.FailureCategory)
-		case "steps":
-			bit = 1 << 10
-			ok = s.int(&p.Steps)
-		case "usage":
-			bit = 1 << 11
-			if !s.null() {
-				p.Usage = new(Usage)
-				ok = p.Usage.decodeJSON(s)
-			}
-		case "costUSD":
-			bit = 1 << 12
-			ok = s.float(&p.CostUSD)
-		case "submittedSequence":
-			bit = 1 << 13
-			ok = s.uint(&p.SubmittedSequence)
-		case "endSequence":
-			bit = 1 << 14
-			ok = s.uint(&p.EndSequence)
-		case "submittedAt":
-			bit = 1 << 15
-			ok = s.time(&p.SubmittedAt)
-		case "startedAt":
-			bit = 1 << 16
-			ok = s.time(&p.StartedAt)
-		case "completedAt":
-			bit = 1 << 17
-			ok = s.time(&p.CompletedAt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *HistoryReconstructed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "fromSnapshot":
-			bit = 1 << 0
-			ok = s.uint(&p.FromSnapshot)
-		case "replayedEvents":
-			bit = 1 << 1
-			ok = s.int(&p.ReplayedEvents)
-		case "degraded":
-			bit = 1 << 2
-			ok = s.bool(&p.Degraded)
-		case "missing":
-			bit = 1 << 3
-			ok = s.strings(&p.Missing)
-		case "reason":
-			bit = 1 << 4
-			ok = s.text(&p.Reason)
-		case "recovered":
-			bit = 1 << 5
-			ok = s.strings(&p.Recovered)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RollbackStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "rollbackId":
-			bit = 1 << 0
-			ok = s.text(&p.RollbackID)
-		case "toTurnId":
-			bit = 1 << 1
-			ok = s.text(&p.ToTurnID)
-		case "removedTurns":
-			bit = 1 << 2
-			ok = s.strings(&p.RemovedTurns)
-		case "files":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "restore":
-					p.Files = "restore"
-				case "keep":
-					p.Files = "keep"
-				default:
-					ok = false
-				}
-			}
-		case "force":
-			bit = 1 << 4
-			ok = s.bool(&p.Force)
-		case "baselineSequence":
-			bit = 1 << 5
-			ok = s.uint(&p.BaselineSequence)
-		case "origin":
-			bit = 1 << 6
-			if !s.null() {
-				p.Origin = new(ForkPoint)
-				ok = p.Origin.decodeJSON(s)
-			}
-		case "inheritedTurns":
-			bit = 1 << 7
-			ok = s.int(&p.InheritedTurns)
-		case "requestedBy":
-			bit = 1 << 8
-			if !s.null() {
-				p.RequestedBy = new(Actor)
-				ok = p.RequestedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RollbackCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "rollbackId":
-			bit = 1 << 0
-			ok = s.text(&p.RollbackID)
-		case "toTurnId":
-			bit = 1 << 1
-			ok = s.text(&p.ToTurnID)
-		case "removedTurns":
-			bit = 1 << 2
-			ok = s.strings(&p.RemovedTurns)
-		case "baselineSequence":
-			bit = 1 << 3
-			ok = s.uint(&p.BaselineSequence)
-		case "origin":
-			bit = 1 << 4
-			if !s.null() {
-				p.Origin = new(ForkPoint)
-				ok = p.Origin.decodeJSON(s)
-			}
-		case "inheritedTurns":
-			bit = 1 << 5
-			ok = s.int(&p.InheritedTurns)
-		case "affectedTools":
-			bit = 1 << 6
-			ok = s.strings(&p.AffectedTools)
-		case "affectedArtifacts":
-			bit = 1 << 7
-			ok = s.strings(&p.AffectedArtifacts)
-		case "affectedSubagents":
-			bit = 1 << 8
-			ok = s.strings(&p.AffectedSubagents)
-		case "affectedJobs":
-			bit = 1 << 9
-			ok = s.strings(&p.AffectedJobs)
-		case "files":
-			bit = 1 << 10
-			ok = decodeList(s, &p.Files)
-		case "readModelRepaired":
-			bit = 1 << 11
-			ok = s.bool(&p.ReadModelRepaired)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *RollbackFile) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "path":
-			bit = 1 << 0
-			ok = s.text(&p.Path)
-		case "change":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "restored":
-					p.Change = "restored"
-				case "deleted":
-					p.Change = "deleted"
-				case "kept":
-					p.Change = "kept"
-				case "conflict":
-					p.Change = "conflict"
-				case "unavailable":
-					p.Change = "unavailable"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 2
-			ok = s.text(&p.Reason)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SnapshotRepaired) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "reason":
-			bit = 1 << 0
-			ok = s.text(&p.Reason)
-		case "gapFrom":
-			bit = 1 << 1
-			ok = s.uint(&p.GapFrom)
-		case "gapTo":
-			bit = 1 << 2
-			ok = s.uint(&p.GapTo)
-		case "recoveryMode":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "snapshot_repair":
-					p.RecoveryMode = "snapshot_repair"
-				default:
-					ok = false
-				}
-			}
-		case "snapshotSequence":
-			bit = 1 << 4
-			ok = s.uint(&p.SnapshotSequence)
-		case "status":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "stale":
-					p.Status = "stale"
-				case "unavailable":
-					p.Status = "unavailable"
-				case "repaired":
-					p.Status = "repaired"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkDataset) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "selectionPolicy":
-			bit = 1 << 0
-			ok = s.text(&p.SelectionPolicy)
-		case "frozenAt":
-			bit = 1 << 1
-			ok = s.time(&p.FrozenAt)
-		case "path":
-			bit = 1 << 2
-			ok = s.text(&p.Path)
-		case "registryRef":
-			bit = 1 << 3
-			ok = s.text(&p.RegistryRef)
-		case "taskCount":
-			bit = 1 << 4
-			ok = s.int(&p.TaskCount)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkConfiguration) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "runtime":
-			bit = 1 << 0
-			ok = s.text(&p.Runtime)
-		case "agent":
-			bit = 1 << 1
-			ok = s.text(&p.Agent)
-		case "model":
-			bit = 1 << 2
-			ok = s.text(&p.Model)
-		case "promptRef":
-			bit = 1 << 3
-			ok = s.text(&p.Prompt)
-		case "tools":
-			bit = 1 << 4
-			ok = s.raw(&p.Tools)
-		case "context":
-			bit = 1 << 5
-			ok = s.raw(&p.Context)
-		case "routing":
-			bit = 1 << 6
-			ok = s.raw(&p.Routing)
-		case "details":
-			bit = 1 << 7
-			ok = s.raw(&p.Details)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkTrialStarted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "running":
-					p.Status = "running"
-				default:
-					ok = false
-				}
-			}
-		case "timeoutMs":
-			bit = 1 << 1
-			ok = s.int(&p.TimeoutMs)
-		case "budgetUSD":
-			bit = 1 << 2
-			if !s.null() {
-				p.BudgetUSD = new(float64)
-				ok = s.float(p.BudgetUSD)
-			}
-		case "sandbox":
-			bit = 1 << 3
-			ok = s.text(&p.Sandbox)
-		case "attempt":
-			bit = 1 << 4
-			ok = s.int(&p.Attempt)
-		case "multiTurn":
-			bit = 1 << 5
-			ok = s.bool(&p.MultiTurn)
-		case "requestDigest":
-			bit = 1 << 6
-			ok = s.text(&p.RequestDigest)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkTrialEnded) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "completed":
-					p.Status = "completed"
-				case "failed":
-					p.Status = "failed"
-				default:
-					ok = false
-				}
-			}
-		case "durationMs":
-			bit = 1 << 1
-			ok = s.int(&p.DurationMs)
-		case "failureCategory":
-			bit = 1 << 2
-			ok = s.text(&p.FailureCategory)
-		case "error":
-			bit = 1 << 3
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		case "cleanup":
-			bit = 1 << 4
-			ok = s.text(&p.Cleanup)
-		case "trajectoryRef":
-			bit = 1 << 5
-			ok = s.text(&p.TrajectoryRef)
-		case "artifactRefs":
-			bit = 1 << 6
-			ok = s.strings(&p.ArtifactRefs)
-		case "timedOut":
-			bit = 1 << 7
-			ok = s.bool(&p.TimedOut)
-		case "usage":
-			bit = 1 << 8
-			if !s.null() {
-				p.Usage = new(Usage)
-				ok = p.Usage.decodeJSON(s)
-			}
-		case "costUSD":
-			bit = 1 << 9
-			if !s.null() {
-				p.CostUSD = new(float64)
-				ok = s.float(p.CostUSD)
-			}
-		case "modelCalls":
-			bit = 1 << 10
-			ok = s.int(&p.ModelCalls)
-		case "toolCalls":
-			bit = 1 << 11
-			ok = s.int(&p.ToolCalls)
-		case "deniedSideEffectCount":
-			bit = 1 << 12
-			ok = s.int(&p.DeniedSideEffects)
-		case "evidenceGaps":
-			bit = 1 << 13
-			ok = s.strings(&p.EvidenceGaps)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkRewardRecorded) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "value":
-			bit = 1 << 0
-			ok = s.float(&p.Value)
-		case "ref":
-			bit = 1 << 1
-			ok = s.text(&p.Ref)
-		case "detailsRef":
-			bit = 1 << 2
-			ok = s.text(&p.DetailsRef)
-		case "criteria":
-			bit = 1 << 3
-			ok = s.strings(&p.Criteria)
-		case "failureCategory":
-			bit = 1 << 4
-			ok = s.text(&p.FailureCategory)
-		case "verifier":
-			bit = 1 << 5
-			if !s.null() {
-				p.Verifier = new(BenchmarkVerifier)
-				ok = p.Verifier.decodeJSON(s)
-			}
-		case "drift":
-			bit = 1 << 6
-			ok = s.text(&p.Drift)
-		case "oracleSanity":
-			bit = 1 << 7
-			ok = s.text(&p.OracleSanity)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkVerifier) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "name":
-			bit = 1 << 0
-			ok = s.text(&p.Name)
-		case "version":
-			bit = 1 << 1
-			ok = s.text(&p.Version)
-		case "status":
-			bit = 1 << 2
-			ok = s.text(&p.Status)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkComparisonCompleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "baseline":
-			bit = 1 << 0
-			ok = p.Baseline.decodeJSON(s)
-		case "candidate":
-			bit = 1 << 1
-			ok = p.Candidate.decodeJSON(s)
-		case "interval":
-			bit = 1 << 2
-			if !s.null() {
-				p.Interval = new(BenchmarkInterval)
-				ok = p.Interval.decodeJSON(s)
-			}
-		case "costDeltaUSD":
-			bit = 1 << 3
-			if !s.null() {
-				p.CostDeltaUSD = new(float64)
-				ok = s.float(p.CostDeltaUSD)
-			}
-		case "comparisonRef":
-			bit = 1 << 4
-			ok = s.text(&p.ComparisonRef)
-		case "remainingRisk":
-			bit = 1 << 5
-			ok = s.text(&p.RemainingRisk)
-		case "decision":
-			bit = 1 << 6
-			ok = s.text(&p.Decision)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkRun) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "configurationId":
-			bit = 1 << 0
-			ok = s.text(&p.ConfigurationID)
-		case "trialIds":
-			bit = 1 << 1
-			ok = s.strings(&p.TrialIDs)
-		case "meanReward":
-			bit = 1 << 2
-			if !s.null() {
-				p.MeanReward = new(float64)
-				ok = s.float(p.MeanReward)
-			}
-		case "timeoutRate":
-			bit = 1 << 3
-			if !s.null() {
-				p.TimeoutRate = new(float64)
-				ok = s.float(p.TimeoutRate)
-			}
-		case "costUSD":
-			bit = 1 << 4
-			if !s.null() {
-				p.CostUSD = new(float64)
-				ok = s.float(p.CostUSD)
-			}
-		case "evidenceCompletenessRate":
-			bit = 1 << 5
-			if !s.null() {
-				p.EvidenceCompletenessRate = new(float64)
-				ok = s.float(p.EvidenceCompletenessRate)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *BenchmarkInterval) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "method":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "paired":
-					p.Method = "paired"
-				case "welch":
-					p.Method = "welch"
-				default:
-					ok = false
-				}
-			}
-		case "level":
-			bit = 1 << 1
-			ok = s.float(&p.Level)
-		case "low":
-			bit = 1 << 2
-			if !s.null() {
-				p.Low = new(float64)
-				ok = s.float(p.Low)
-			}
-		case "high":
-			bit = 1 << 3
-			if !s.null() {
-				p.High = new(float64)
-				ok = s.float(p.High)
-			}
-		case "samples":
-			bit = 1 << 4
-			ok = s.int(&p.Samples)
-		case "note":
-			bit = 1 << 5
-			ok = s.text(&p.Note)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnInterruptRequested) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "reason":
-			bit = 1 << 0
-			ok = s.text(&p.Reason)
-		case "queue":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "keep":
-					p.Queue = "keep"
-				case "clear":
-					p.Queue = "clear"
-				default:
-					ok = false
-				}
-			}
-		case "requestedBy":
-			bit = 1 << 2
-			if !s.null() {
-				p.RequestedBy = new(Actor)
-				ok = p.RequestedBy.decodeJSON(s)
-			}
-		case "cause":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "inactivity":
-					p.Cause = "inactivity"
-				default:
-					ok = false
-				}
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *TurnSteered) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "input":
-			bit = 1 << 0
-			ok = s.raw(&p.Input)
-		case "inputRef":
-			bit = 1 << 1
-			ok = s.text(&p.InputRef)
-		case "preview":
-			bit = 1 << 2
-			ok = s.text(&p.Preview)
-		case "submittedTurnId":
-			bit = 1 << 3
-			ok = s.text(&p.SubmittedTurnID)
-		case "options":
-			bit = 1 << 4
-			if !s.null() {
-				p.Options = new(TurnOptions)
-				ok = p.Options.decodeJSON(s)
-			}
-		case "metadata":
-			bit = 1 << 5
-			ok = s.raw(&p.Metadata)
-		case "submittedBy":
-			bit = 1 << 6
-			if !s.null() {
-				p.SubmittedBy = new(Actor)
-				ok = p.SubmittedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *JobHeld) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "status":
-			bit = 1 << 0
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "pending":
-					p.Status = "pending"
-				default:
-					ok = false
-				}
-			}
-		case "code":
-			bit = 1 << 1
-			ok = s.text(&p.Code)
-		case "reason":
-			bit = 1 << 2
-			ok = s.text(&p.Reason)
-		case "heldBy":
-			bit = 1 << 3
-			if !s.null() {
-				p.HeldBy = new(Actor)
-				ok = p.HeldBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ScheduleCreated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "title":
-			bit = 1 << 1
-			ok = s.text(&p.Title)
-		case "cron":
-			bit = 1 << 2
-			ok = s.text(&p.Cron)
-		case "everyMs":
-			bit = 1 << 3
-			ok = s.int(&p.EveryMs)
-		case "timeZone":
-			bit = 1 << 4
-			ok = s.text(&p.TimeZone)
-		case "missed":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "skip":
-					p.Missed = "skip"
-				case "run_once":
-					p.Missed = "run_once"
-				case "run_all":
-					p.Missed = "run_all"
-				default:
-					ok = false
-				}
-			}
-		case "overlap":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "skip":
-					p.Overlap = "skip"
-				case "queue":
-					p.Overlap = "queue"
-				case "allow":
-					p.Overlap = "allow"
-				default:
-					ok = false
-				}
-			}
-		case "kind":
-			bit = 1 << 7
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "job":
-					p.Kind = "job"
-				case "task":
-					p.Kind = "task"
-				default:
-					ok = false
-				}
-			}
-		case "run":
-			bit = 1 << 8
-			ok = s.raw(&p.Run)
-		case "runRef":
-			bit = 1 << 9
-			ok = s.text(&p.RunRef)
-		case "nextAt":
-			bit = 1 << 10
-			ok = s.time(&p.NextAt)
-		case "createdBy":
-			bit = 1 << 11
-			if !s.null() {
-				p.CreatedBy = new(Actor)
-				ok = p.CreatedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ScheduleFired) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "dueAt":
-			bit = 1 << 1
-			ok = s.time(&p.DueAt)
-		case "nextAt":
-			bit = 1 << 2
-			ok = s.time(&p.NextAt)
-		case "jobId":
-			bit = 1 << 3
-			ok = s.text(&p.JobID)
-		case "taskId":
-			bit = 1 << 4
-			ok = s.text(&p.TaskID)
-		case "error":
-			bit = 1 << 5
-			if !s.null() {
-				p.Error = new(Failure)
-				ok = p.Error.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ScheduleMissed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "reason":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "down":
-					p.Reason = "down"
-				case "overlap":
-					p.Reason = "overlap"
-				case "paused":
-					p.Reason = "paused"
-				default:
-					ok = false
-				}
-			}
-		case "count":
-			bit = 1 << 2
-			ok = s.int(&p.Count)
-		case "firstDueAt":
-			bit = 1 << 3
-			ok = s.time(&p.FirstDueAt)
-		case "lastDueAt":
-			bit = 1 << 4
-			ok = s.time(&p.LastDueAt)
-		case "nextAt":
-			bit = 1 << 5
-			ok = s.time(&p.NextAt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ScheduleQueued) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "dueAt":
-			bit = 1 << 1
-			ok = s.time(&p.DueAt)
-		case "nextAt":
-			bit = 1 << 2
-			ok = s.time(&p.NextAt)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *SchedulePaused) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "code":
-			bit = 1 << 1
-			ok = s.text(&p.Code)
-		case "reason":
-			bit = 1 << 2
-			ok = s.text(&p.Reason)
-		case "pausedBy":
-			bit = 1 << 3
-			if !s.null() {
-				p.PausedBy = new(Actor)
-				ok = p.PausedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ScheduleResumed) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		case "resumedBy":
-			bit = 1 << 2
-			if !s.null() {
-				p.ResumedBy = new(Actor)
-				ok = p.ResumedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *ScheduleDeleted) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "scheduleId":
-			bit = 1 << 0
-			ok = s.text(&p.ScheduleID)
-		case "reason":
-			bit = 1 << 1
-			ok = s.text(&p.Reason)
-		case "deletedBy":
-			bit = 1 << 2
-			if !s.null() {
-				p.DeletedBy = new(Actor)
-				ok = p.DeletedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PeerTaskLinked) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "nativeProtocol":
-			bit = 1 << 0
-			ok = s.text(&p.NativeProtocol)
-		case "direction":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "inbound":
-					p.Direction = "inbound"
-				case "outbound":
-					p.Direction = "outbound"
-				default:
-					ok = false
-				}
-			}
-		case "remoteTaskId":
-			bit = 1 << 2
-			ok = s.text(&p.RemoteTaskID)
-		case "remoteContextId":
-			bit = 1 << 3
-			ok = s.text(&p.RemoteContextID)
-		case "remoteAgentRef":
-			bit = 1 << 4
-			ok = s.text(&p.RemoteAgentRef)
-		case "agentCardRef":
-			bit = 1 << 5
-			ok = s.text(&p.AgentCardRef)
-		case "deliveryMechanism":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "polling":
-					p.DeliveryMechanism = "polling"
-				case "streaming":
-					p.DeliveryMechanism = "streaming"
-				case "subscription":
-					p.DeliveryMechanism = "subscription"
-				case "push":
-					p.DeliveryMechanism = "push"
-				default:
-					ok = false
-				}
-			}
-		case "remoteMessageId":
-			bit = 1 << 7
-			ok = s.text(&p.RemoteMessageID)
-		case "message":
-			bit = 1 << 8
-			ok = s.raw(&p.Message)
-		case "messageRef":
-			bit = 1 << 9
-			ok = s.text(&p.MessageRef)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PeerTaskUpdated) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "nativeProtocol":
-			bit = 1 << 0
-			ok = s.text(&p.NativeProtocol)
-		case "direction":
-			bit = 1 << 1
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "inbound":
-					p.Direction = "inbound"
-				case "outbound":
-					p.Direction = "outbound"
-				default:
-					ok = false
-				}
-			}
-		case "remoteTaskId":
-			bit = 1 << 2
-			ok = s.text(&p.RemoteTaskID)
-		case "remoteContextId":
-			bit = 1 << 3
-			ok = s.text(&p.RemoteContextID)
-		case "remoteStatus":
-			bit = 1 << 4
-			ok = s.text(&p.RemoteStatus)
-		case "status":
-			bit = 1 << 5
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "running":
-					p.Status = "running"
-				case "idle":
-					p.Status = "idle"
-				case "waiting_input":
-					p.Status = "waiting_input"
-				case "waiting_permission":
-					p.Status = "waiting_permission"
-				case "completed_unreconciled":
-					p.Status = "completed_unreconciled"
-				case "completed":
-					p.Status = "completed"
-				case "failed":
-					p.Status = "failed"
-				case "cancelled":
-					p.Status = "cancelled"
-				case "rejected":
-					p.Status = "rejected"
-				case "missing":
-					p.Status = "missing"
-				case "unreachable":
-					p.Status = "unreachable"
-				case "unknown":
-					p.Status = "unknown"
-				default:
-					ok = false
-				}
-			}
-		case "reason":
-			bit = 1 << 6
-			ok = s.text(&p.Reason)
-		case "remoteArtifactRefs":
-			bit = 1 << 7
-			ok = s.strings(&p.RemoteArtifactRefs)
-		case "messageRef":
-			bit = 1 << 8
-			ok = s.text(&p.MessageRef)
-		case "remoteMessageId":
-			bit = 1 << 9
-			ok = s.text(&p.RemoteMessageID)
-		case "message":
-			bit = 1 << 10
-			ok = s.raw(&p.Message)
-		case "settled":
-			bit = 1 << 11
-			ok = s.bool(&p.Settled)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PeerPushConfigured) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "nativeProtocol":
-			bit = 1 << 0
-			ok = s.text(&p.NativeProtocol)
-		case "remoteTaskId":
-			bit = 1 << 1
-			ok = s.text(&p.RemoteTaskID)
-		case "configId":
-			bit = 1 << 2
-			ok = s.text(&p.ConfigID)
-		case "target":
-			bit = 1 << 3
-			ok = s.text(&p.Target)
-		case "sealed":
-			bit = 1 << 4
-			ok = s.text(&p.Sealed)
-		case "configuredBy":
-			bit = 1 << 5
-			if !s.null() {
-				p.ConfiguredBy = new(Actor)
-				ok = p.ConfiguredBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PeerPushRemoved) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "nativeProtocol":
-			bit = 1 << 0
-			ok = s.text(&p.NativeProtocol)
-		case "remoteTaskId":
-			bit = 1 << 1
-			ok = s.text(&p.RemoteTaskID)
-		case "configId":
-			bit = 1 << 2
-			ok = s.text(&p.ConfigID)
-		case "removedBy":
-			bit = 1 << 3
-			if !s.null() {
-				p.RemovedBy = new(Actor)
-				ok = p.RemovedBy.decodeJSON(s)
-			}
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *PeerPushReported) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "nativeProtocol":
-			bit = 1 << 0
-			ok = s.text(&p.NativeProtocol)
-		case "remoteTaskId":
-			bit = 1 << 1
-			ok = s.text(&p.RemoteTaskID)
-		case "configId":
-			bit = 1 << 2
-			ok = s.text(&p.ConfigID)
-		case "outcome":
-			bit = 1 << 3
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "delivered":
-					p.Outcome = "delivered"
-				case "failing":
-					p.Outcome = "failing"
-				case "gave_up":
-					p.Outcome = "gave_up"
-				case "refused":
-					p.Outcome = "refused"
-				default:
-					ok = false
-				}
-			}
-		case "through":
-			bit = 1 << 4
-			ok = s.uint(&p.Through)
-		case "remoteStatus":
-			bit = 1 << 5
-			ok = s.text(&p.RemoteStatus)
-		case "attempts":
-			bit = 1 << 6
-			ok = s.int(&p.Attempts)
-		case "httpStatus":
-			bit = 1 << 7
-			ok = s.int(&p.HTTPStatus)
-		case "detail":
-			bit = 1 << 8
-			ok = s.text(&p.Detail)
-		case "final":
-			bit = 1 << 9
-			ok = s.bool(&p.Final)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Benchmark) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "datasetId":
-			bit = 1 << 0
-			ok = s.text(&p.DatasetID)
-		case "datasetVersion":
-			bit = 1 << 1
-			ok = s.text(&p.DatasetVersion)
-		case "datasetRef":
-			bit = 1 << 2
-			ok = s.text(&p.DatasetRef)
-		case "taskId":
-			bit = 1 << 3
-			ok = s.text(&p.TaskID)
-		case "trialId":
-			bit = 1 << 4
-			ok = s.text(&p.TrialID)
-		case "configurationId":
-			bit = 1 << 5
-			ok = s.text(&p.ConfigurationID)
-		case "role":
-			bit = 1 << 6
-			var value []byte
-			if value, ok = s.plainString(); ok {
-				switch string(value) {
-				case "baseline":
-					p.Role = "baseline"
-				case "candidate":
-					p.Role = "candidate"
-				case "control":
-					p.Role = "control"
-				default:
-					ok = false
-				}
-			}
-		case "harborJobRef":
-			bit = 1 << 7
-			ok = s.text(&p.HarborJobRef)
-		case "harborTrialRef":
-			bit = 1 << 8
-			ok = s.text(&p.HarborTrialRef)
-		case "taskTomlRef":
-			bit = 1 << 9
-			ok = s.text(&p.TaskTomlRef)
-		case "singleChangedVariable":
-			bit = 1 << 10
-			ok = s.text(&p.SingleChangedVariable)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
-}
-
-func (p *Comparison) decodeJSON(s *scanner) bool {
-	if !s.acceptByte('{') {
-		return false
-	}
-	if s.acceptByte('}') {
-		return true
-	}
-	for seen := uint64(0); ; {
-		var bit uint64
-		key, ok := s.key()
-		if !ok {
-			return false
-		}
-		switch string(key) {
-		case "meanRewardDelta":
-			bit = 1 << 0
-			ok = s.float(&p.MeanRewardDelta)
-		case "timeoutRateDelta":
-			bit = 1 << 1
-			ok = s.float(&p.TimeoutRateDelta)
-		case "evidenceCompletenessRate":
-			bit = 1 << 2
-			ok = s.float(&p.EvidenceCompletenessRate)
-		case "p0QcGateRegressionCount":
-			bit = 1 << 3
-			ok = s.int(&p.P0QcGateRegressionCount)
-		case "decision":
-			bit = 1 << 4
-			ok = s.text(&p.Decision)
-		default:
-			return false
-		}
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		if !s.acceptByte(',') {
-			return s.acceptByte('}')
-		}
-	}
+func (p *SessionCreated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "title":
+		return 1 << 0, s.text(&p.Title)
+	case "account":
+		return 1 << 1, s.text(&p.Account)
+	case "workspace":
+		return 1 << 2, decodePointer(s, &p.Workspace)
+	case "permissionMode":
+		return 1 << 3, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "metadata":
+		return 1 << 4, s.raw(&p.Metadata)
+	case "createdBy":
+		return 1 << 5, decodePointer(s, &p.CreatedBy)
+	case "forkedFrom":
+		return 1 << 6, decodePointer(s, &p.ForkedFrom)
+	}
+	return 0, false
+}
+
+func (p *Workspace) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "workspaceId":
+		return 1 << 0, s.text(&p.WorkspaceID)
+	case "root":
+		return 1 << 1, s.text(&p.Root)
+	}
+	return 0, false
+}
+
+func (p *Actor) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.enum(&p.Kind, "user agent runtime worker channel workflow schedule peer host unknown")
+	case "id":
+		return 1 << 1, s.text(&p.ID)
+	case "account":
+		return 1 << 2, s.text(&p.Account)
+	}
+	return 0, false
+}
+
+func (p *ForkPoint) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "sessionId":
+		return 1 << 0, s.text(&p.SessionID)
+	case "threadId":
+		return 1 << 1, s.text(&p.ThreadID)
+	case "sequence":
+		return 1 << 2, s.uint(&p.Sequence)
+	case "hash":
+		return 1 << 3, s.text(&p.Hash)
+	}
+	return 0, false
+}
+
+func (p *SessionUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "title":
+		return 1 << 0, decodeScalar(s, &p.Title, (*scanner).text)
+	case "workspace":
+		return 1 << 1, decodePointer(s, &p.Workspace)
+	case "permissionMode":
+		return 1 << 2, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "metadata":
+		return 1 << 3, s.raw(&p.Metadata)
+	case "status":
+		return 1 << 4, s.enum(&p.Status, "open archived degraded")
+	case "pinnedThreads":
+		return 1 << 5, s.strings(&p.PinnedThreads)
+	case "reason":
+		return 1 << 6, s.text(&p.Reason)
+	case "changedBy":
+		return 1 << 7, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *ThreadStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "role":
+		return 1 << 0, s.enum(&p.Role, "main subagent task job_item fork trial")
+	case "title":
+		return 1 << 1, s.text(&p.Title)
+	case "parentThreadId":
+		return 1 << 2, s.text(&p.ParentThreadID)
+	case "parentTurnId":
+		return 1 << 3, s.text(&p.ParentTurnID)
+	case "cwd":
+		return 1 << 4, s.text(&p.Cwd)
+	case "permissionMode":
+		return 1 << 5, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "model":
+		return 1 << 6, s.text(&p.Model)
+	}
+	return 0, false
+}
+
+func (p *ThreadUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "open blocked resumed archived")
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	case "code":
+		return 1 << 2, s.text(&p.Code)
+	case "title":
+		return 1 << 3, s.text(&p.Title)
+	case "actionIds":
+		return 1 << 4, s.strings(&p.ActionIDs)
+	case "changedBy":
+		return 1 << 5, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *TurnSubmitted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "accepted queued")
+	case "source":
+		return 1 << 1, s.enum(&p.Source, "user system channel task job subagent schedule benchmark replay")
+	case "input":
+		return 1 << 2, s.raw(&p.Input)
+	case "inputRef":
+		return 1 << 3, s.text(&p.InputRef)
+	case "preview":
+		return 1 << 4, s.text(&p.Preview)
+	case "position":
+		return 1 << 5, s.int(&p.Position)
+	case "options":
+		return 1 << 6, decodePointer(s, &p.Options)
+	case "metadata":
+		return 1 << 7, s.raw(&p.Metadata)
+	case "submittedBy":
+		return 1 << 8, decodePointer(s, &p.SubmittedBy)
+	case "traceState":
+		return 1 << 9, s.text(&p.TraceState)
+	}
+	return 0, false
+}
+
+func (p *TurnOptions) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "model":
+		return 1 << 0, s.text(&p.Model)
+	case "provider":
+		return 1 << 1, s.text(&p.Provider)
+	case "permissionMode":
+		return 1 << 2, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "queuePolicy":
+		return 1 << 3, s.enum(&p.QueuePolicy, "queue reject interrupt steer")
+	case "expectedTurnId":
+		return 1 << 4, s.text(&p.ExpectedTurnID)
+	case "maxSteps":
+		return 1 << 5, s.int(&p.MaxSteps)
+	case "tools":
+		return 1 << 6, s.strings(&p.Tools)
+	case "outputSchema":
+		return 1 << 7, s.raw(&p.OutputSchema)
+	case "cwd":
+		return 1 << 8, s.text(&p.Cwd)
+	case "timeoutMs":
+		return 1 << 9, s.int(&p.TimeoutMs)
+	}
+	return 0, false
+}
+
+func (p *TurnStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "running")
+	case "attemptCount":
+		return 1 << 1, s.int(&p.AttemptCount)
+	case "queueWaitMs":
+		return 1 << 2, s.int(&p.QueueWaitMs)
+	case "configurationRef":
+		return 1 << 3, s.text(&p.ConfigurationRef)
+	}
+	return 0, false
+}
+
+func (p *TurnCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "completed")
+	case "outcome":
+		return 1 << 1, s.text(&p.Outcome)
+	case "steps":
+		return 1 << 2, s.int(&p.Steps)
+	case "durationMs":
+		return 1 << 3, s.int(&p.DurationMs)
+	case "usage":
+		return 1 << 4, decodePointer(s, &p.Usage)
+	case "costUSD":
+		return 1 << 5, s.float(&p.CostUSD)
+	case "preview":
+		return 1 << 6, s.text(&p.Preview)
+	case "messageRef":
+		return 1 << 7, s.text(&p.MessageRef)
+	case "structuredOutput":
+		return 1 << 8, s.raw(&p.StructuredOutput)
+	case "configurationRef":
+		return 1 << 9, s.text(&p.ConfigurationRef)
+	}
+	return 0, false
+}
+
+func (p *Usage) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "inputTokens":
+		return 1 << 0, s.int(&p.InputTokens)
+	case "outputTokens":
+		return 1 << 1, s.int(&p.OutputTokens)
+	case "cachedInputTokens":
+		return 1 << 2, s.int(&p.CachedInputTokens)
+	case "reasoningTokens":
+		return 1 << 3, s.int(&p.ReasoningTokens)
+	}
+	return 0, false
+}
+
+func (p *TurnFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "failed cancelled")
+	case "outcome":
+		return 1 << 1, s.text(&p.Outcome)
+	case "failureCategory":
+		return 1 << 2, s.enum(&p.FailureCategory, "interrupted timed_out step_limit quota_blocked routing_not_possible model_failed tool_failed hook_blocked lost internal")
+	case "error":
+		return 1 << 3, decodePointer(s, &p.Error)
+	case "steps":
+		return 1 << 4, s.int(&p.Steps)
+	case "durationMs":
+		return 1 << 5, s.int(&p.DurationMs)
+	case "usage":
+		return 1 << 6, decodePointer(s, &p.Usage)
+	case "costUSD":
+		return 1 << 7, s.float(&p.CostUSD)
+	case "configurationRef":
+		return 1 << 8, s.text(&p.ConfigurationRef)
+	}
+	return 0, false
+}
+
+func (p *Failure) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "message":
+		return 1 << 0, s.text(&p.Message)
+	case "category":
+		return 1 << 1, s.text(&p.Category)
+	case "retryable":
+		return 1 << 2, s.bool(&p.Retryable)
+	case "advice":
+		return 1 << 3, s.text(&p.Advice)
+	}
+	return 0, false
+}
+
+func (p *TaskCreated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "title":
+		return 1 << 0, s.text(&p.Title)
+	case "objective":
+		return 1 << 1, s.text(&p.Objective)
+	case "objectiveRef":
+		return 1 << 2, s.text(&p.ObjectiveRef)
+	case "taskKind":
+		return 1 << 3, s.text(&p.TaskKind)
+	case "taskFamily":
+		return 1 << 4, s.text(&p.TaskFamily)
+	case "visibility":
+		return 1 << 5, s.enum(&p.Visibility, "foreground background internal hidden")
+	case "status":
+		return 1 << 6, s.enum(&p.Status, "draft accepted")
+	case "priority":
+		return 1 << 7, s.text(&p.Priority)
+	case "requestedBy":
+		return 1 << 8, decodePointer(s, &p.RequestedBy)
+	case "owner":
+		return 1 << 9, decodePointer(s, &p.Owner)
+	case "assignee":
+		return 1 << 10, decodePointer(s, &p.Assignee)
+	case "workerKind":
+		return 1 << 11, s.enum(&p.WorkerKind, "runtime external peer")
+	case "peer":
+		return 1 << 12, s.text(&p.Peer)
+	case "scope":
+		return 1 << 13, s.raw(&p.Scope)
+	case "constraints":
+		return 1 << 14, decodePointer(s, &p.Constraints)
+	case "taskProfile":
+		return 1 << 15, decodePointer(s, &p.TaskProfile)
+	case "acceptance":
+		return 1 << 16, decodeList(s, &p.Acceptance)
+	case "retryPolicy":
+		return 1 << 17, decodePointer(s, &p.RetryPolicy)
+	case "dependsOn":
+		return 1 << 18, s.strings(&p.DependsOn)
+	case "heartbeatTimeoutMs":
+		return 1 << 19, s.int(&p.HeartbeatTimeoutMs)
+	case "metadata":
+		return 1 << 20, s.raw(&p.Metadata)
+	}
+	return 0, false
+}
+
+func (p *TaskConstraints) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "tools":
+		return 1 << 0, s.strings(&p.Tools)
+	case "permissionMode":
+		return 1 << 1, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "model":
+		return 1 << 2, s.text(&p.Model)
+	case "cwd":
+		return 1 << 3, s.text(&p.Cwd)
+	case "network":
+		return 1 << 4, s.text(&p.Network)
+	case "maxCostUSD":
+		return 1 << 5, s.float(&p.MaxCostUSD)
+	case "maxRuntimeMs":
+		return 1 << 6, s.int(&p.MaxRuntimeMs)
+	case "maxSteps":
+		return 1 << 7, s.int(&p.MaxSteps)
+	case "outputSchema":
+		return 1 << 8, s.raw(&p.OutputSchema)
+	}
+	return 0, false
+}
+
+func (p *TaskProfile) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.text(&p.Kind)
+	case "source":
+		return 1 << 1, s.text(&p.Source)
+	case "requiredCapabilities":
+		return 1 << 2, s.strings(&p.RequiredCapabilities)
+	case "latencyTarget":
+		return 1 << 3, s.text(&p.LatencyTarget)
+	case "budgetClass":
+		return 1 << 4, s.text(&p.BudgetClass)
+	case "fallbackPolicy":
+		return 1 << 5, s.text(&p.FallbackPolicy)
+	case "settingsSource":
+		return 1 << 6, s.text(&p.SettingsSource)
+	case "continuity":
+		return 1 << 7, s.text(&p.Continuity)
+	case "estimatedInputTokens":
+		return 1 << 8, s.int(&p.EstimatedInputTokens)
+	}
+	return 0, false
+}
+
+func (p *AcceptanceCriterion) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "id":
+		return 1 << 0, s.text(&p.ID)
+	case "description":
+		return 1 << 1, s.text(&p.Description)
+	case "status":
+		return 1 << 2, s.enum(&p.Status, "open satisfied waived")
+	case "by":
+		return 1 << 3, decodePointer(s, &p.By)
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	case "evidenceRefs":
+		return 1 << 5, s.strings(&p.EvidenceRefs)
+	}
+	return 0, false
+}
+
+func (p *RetryPolicy) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "maxAttempts":
+		return 1 << 0, s.int(&p.MaxAttempts)
+	case "backoffMs":
+		return 1 << 1, s.int(&p.BackoffMs)
+	case "maxBackoffMs":
+		return 1 << 2, s.int(&p.MaxBackoffMs)
+	case "nonRetryable":
+		return 1 << 3, s.strings(&p.NonRetryable)
+	case "timeoutMs":
+		return 1 << 4, s.int(&p.TimeoutMs)
+	case "inactivityTimeoutMs":
+		return 1 << 5, s.int(&p.InactivityTimeoutMs)
+	}
+	return 0, false
+}
+
+func (p *TaskStatusChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown")
+	case "nativeStatus":
+		return 1 << 1, s.text(&p.NativeStatus)
+	case "statusReason":
+		return 1 << 2, s.text(&p.StatusReason)
+	case "blockers":
+		return 1 << 3, s.strings(&p.Blockers)
+	case "error":
+		return 1 << 4, decodePointer(s, &p.Error)
+	case "changedBy":
+		return 1 << 5, decodePointer(s, &p.ChangedBy)
+	case "propagate":
+		return 1 << 6, s.bool(&p.Propagate)
+	case "retryAt":
+		return 1 << 7, s.time(&p.RetryAt)
+	case "position":
+		return 1 << 8, s.int(&p.Position)
+	}
+	return 0, false
+}
+
+func (p *TaskUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "title":
+		return 1 << 0, decodeScalar(s, &p.Title, (*scanner).text)
+	case "objective":
+		return 1 << 1, decodeScalar(s, &p.Objective, (*scanner).text)
+	case "objectiveRef":
+		return 1 << 2, s.text(&p.ObjectiveRef)
+	case "taskKind":
+		return 1 << 3, s.text(&p.TaskKind)
+	case "workerKind":
+		return 1 << 4, s.enum(&p.WorkerKind, "runtime external peer")
+	case "priority":
+		return 1 << 5, s.text(&p.Priority)
+	case "visibility":
+		return 1 << 6, s.enum(&p.Visibility, "foreground background internal hidden")
+	case "owner":
+		return 1 << 7, decodePointer(s, &p.Owner)
+	case "assignee":
+		return 1 << 8, decodePointer(s, &p.Assignee)
+	case "constraints":
+		return 1 << 9, decodePointer(s, &p.Constraints)
+	case "taskProfile":
+		return 1 << 10, decodePointer(s, &p.TaskProfile)
+	case "acceptance":
+		return 1 << 11, decodeList(s, &p.Acceptance)
+	case "retryPolicy":
+		return 1 << 12, decodePointer(s, &p.RetryPolicy)
+	case "heartbeatTimeoutMs":
+		return 1 << 13, s.int(&p.HeartbeatTimeoutMs)
+	case "deliveryState":
+		return 1 << 14, decodePointer(s, &p.DeliveryState)
+	case "artifacts":
+		return 1 << 15, decodeList(s, &p.Artifacts)
+	case "evidenceRefs":
+		return 1 << 16, s.strings(&p.EvidenceRefs)
+	case "reason":
+		return 1 << 17, s.text(&p.Reason)
+	case "changedBy":
+		return 1 << 18, decodePointer(s, &p.ChangedBy)
+	case "record":
+		return 1 << 19, s.raw(&p.Record)
+	}
+	return 0, false
+}
+
+func (p *DeliveryState) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "pending delivered queued failed parent_missing not_applicable unknown")
+	case "target":
+		return 1 << 1, s.text(&p.Target)
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *ArtifactLink) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "artifactId":
+		return 1 << 0, s.text(&p.ArtifactID)
+	case "uri":
+		return 1 << 1, s.text(&p.URI)
+	case "mediaType":
+		return 1 << 2, s.text(&p.MediaType)
+	}
+	return 0, false
+}
+
+func (p *TaskProgressed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "progress":
+		return 1 << 0, decodeObject(s, &p.Progress)
+	case "outputRefs":
+		return 1 << 1, decodeList(s, &p.OutputRefs)
+	case "deliveryState":
+		return 1 << 2, decodePointer(s, &p.DeliveryState)
+	case "validationState":
+		return 1 << 3, s.text(&p.ValidationState)
+	case "heartbeat":
+		return 1 << 4, s.bool(&p.Heartbeat)
+	case "late":
+		return 1 << 5, s.bool(&p.Late)
+	}
+	return 0, false
+}
+
+func (p *Progress) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "phase":
+		return 1 << 0, s.text(&p.Phase)
+	case "percent":
+		return 1 << 1, decodeScalar(s, &p.Percent, (*scanner).float)
+	case "summary":
+		return 1 << 2, s.text(&p.Summary)
+	case "currentStep":
+		return 1 << 3, s.text(&p.CurrentStep)
+	case "counters":
+		return 1 << 4, s.json(&p.Counters)
+	}
+	return 0, false
+}
+
+func (p *OutputLink) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "outputRef":
+		return 1 << 0, s.text(&p.OutputRef)
+	case "offset":
+		return 1 << 1, s.int(&p.Offset)
+	case "mediaType":
+		return 1 << 2, s.text(&p.MediaType)
+	}
+	return 0, false
+}
+
+func (p *TaskCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "completed")
+	case "summary":
+		return 1 << 1, s.text(&p.Summary)
+	case "artifacts":
+		return 1 << 2, decodeList(s, &p.Artifacts)
+	case "evidenceRefs":
+		return 1 << 3, s.strings(&p.EvidenceRefs)
+	case "deliveryState":
+		return 1 << 4, decodePointer(s, &p.DeliveryState)
+	case "acceptance":
+		return 1 << 5, decodeList(s, &p.Acceptance)
+	case "changedBy":
+		return 1 << 6, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *RunStatus) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "phase":
+		return 1 << 0, s.enum(&p.Phase, "accepted queued preparing running streaming waiting_input waiting_permission waiting_resource blocked retrying interrupting completed failed cancelled")
+	case "title":
+		return 1 << 1, s.text(&p.Title)
+	case "detail":
+		return 1 << 2, s.text(&p.Detail)
+	case "metadata":
+		return 1 << 3, s.raw(&p.Metadata)
+	case "checkpoints":
+		return 1 << 4, s.strings(&p.Checkpoints)
+	case "retryAt":
+		return 1 << 5, s.time(&p.RetryAt)
+	}
+	return 0, false
+}
+
+func (p *ModelRequested) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "provider":
+		return 1 << 0, s.text(&p.Provider)
+	case "model":
+		return 1 << 1, s.text(&p.Model)
+	case "modelRequestId":
+		return 1 << 2, s.text(&p.ModelRequestID)
+	case "step":
+		return 1 << 3, s.int(&p.Step)
+	case "attempt":
+		return 1 << 4, s.int(&p.Attempt)
+	case "estimatedTokens":
+		return 1 << 5, s.int(&p.EstimatedTokens)
+	case "requestRef":
+		return 1 << 6, s.text(&p.RequestRef)
+	case "purpose":
+		return 1 << 7, s.enum(&p.Purpose, "turn compaction repair classification")
+	case "configurationRef":
+		return 1 << 8, s.text(&p.ConfigurationRef)
+	}
+	return 0, false
+}
+
+func (p *ModelDelta) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "text":
+		return 1 << 0, s.text(&p.Text)
+	case "index":
+		return 1 << 1, s.int(&p.Index)
+	}
+	return 0, false
+}
+
+func (p *ModelCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "modelRequestId":
+		return 1 << 0, s.text(&p.ModelRequestID)
+	case "provider":
+		return 1 << 1, s.text(&p.Provider)
+	case "model":
+		return 1 << 2, s.text(&p.Model)
+	case "purpose":
+		return 1 << 3, s.enum(&p.Purpose, "turn compaction repair classification")
+	case "stopReason":
+		return 1 << 4, s.enum(&p.StopReason, "end_turn tool_use max_tokens stop_sequence refusal other")
+	case "usage":
+		return 1 << 5, decodeObject(s, &p.Usage)
+	case "usageSource":
+		return 1 << 6, s.enum(&p.UsageSource, "provider estimated")
+	case "message":
+		return 1 << 7, decodePointer(s, &p.Message)
+	case "messageRef":
+		return 1 << 8, s.text(&p.MessageRef)
+	case "rawRef":
+		return 1 << 9, s.text(&p.RawRef)
+	case "responseId":
+		return 1 << 10, s.text(&p.ResponseID)
+	case "durationMs":
+		return 1 << 11, s.int(&p.DurationMs)
+	case "timeToFirstTokenMs":
+		return 1 << 12, s.int(&p.TimeToFirstTokenMs)
+	}
+	return 0, false
+}
+
+func (p *ModelMessage) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "text":
+		return 1 << 0, s.text(&p.Text)
+	case "reasoning":
+		return 1 << 1, s.text(&p.Reasoning)
+	case "toolCalls":
+		return 1 << 2, decodeList(s, &p.ToolCalls)
+	case "native":
+		return 1 << 3, s.raw(&p.Native)
+	}
+	return 0, false
+}
+
+func (p *ToolCallRequest) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolCallId":
+		return 1 << 0, s.text(&p.ToolCallID)
+	case "providerCallId":
+		return 1 << 1, s.text(&p.ProviderCallID)
+	case "toolName":
+		return 1 << 2, s.text(&p.ToolName)
+	case "arguments":
+		return 1 << 3, s.raw(&p.Arguments)
+	case "argumentsRef":
+		return 1 << 4, s.text(&p.ArgumentsRef)
+	}
+	return 0, false
+}
+
+func (p *ModelFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "modelRequestId":
+		return 1 << 0, s.text(&p.ModelRequestID)
+	case "provider":
+		return 1 << 1, s.text(&p.Provider)
+	case "model":
+		return 1 << 2, s.text(&p.Model)
+	case "errorCategory":
+		return 1 << 3, s.enum(&p.ErrorCategory, "rate_limited overloaded server_error timeout network auth invalid_request context_overflow content_filter interrupted malformed")
+	case "message":
+		return 1 << 4, s.text(&p.Message)
+	case "retryable":
+		return 1 << 5, s.bool(&p.Retryable)
+	case "retryAfterMs":
+		return 1 << 6, decodeScalar(s, &p.RetryAfterMs, (*scanner).int)
+	case "httpStatus":
+		return 1 << 7, s.int(&p.HTTPStatus)
+	case "rawRef":
+		return 1 << 8, s.text(&p.RawRef)
+	case "partialText":
+		return 1 << 9, s.text(&p.PartialText)
+	}
+	return 0, false
+}
+
+func (p *ReasoningDelta) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "text":
+		return 1 << 0, s.text(&p.Text)
+	case "index":
+		return 1 << 1, s.int(&p.Index)
+	}
+	return 0, false
+}
+
+func (p *ReasoningSummary) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "text":
+		return 1 << 0, s.text(&p.Text)
+	case "summaryRef":
+		return 1 << 1, s.text(&p.SummaryRef)
+	}
+	return 0, false
+}
+
+func (p *ToolCatalogResolved) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolCount":
+		return 1 << 0, s.int(&p.ToolCount)
+	case "tools":
+		return 1 << 1, decodeList(s, &p.Tools)
+	case "inventoryRef":
+		return 1 << 2, s.text(&p.InventoryRef)
+	case "digest":
+		return 1 << 3, s.text(&p.Digest)
+	}
+	return 0, false
+}
+
+func (p *ToolInfo) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "description":
+		return 1 << 1, s.text(&p.Description)
+	case "inputSchema":
+		return 1 << 2, s.raw(&p.InputSchema)
+	case "inputSchemaRef":
+		return 1 << 3, s.text(&p.InputSchemaRef)
+	case "capabilities":
+		return 1 << 4, s.strings(&p.Capabilities)
+	case "policy":
+		return 1 << 5, s.enum(&p.Policy, "allowed ask denied sandboxed unavailable")
+	case "runtimeOwner":
+		return 1 << 6, s.enum(&p.RuntimeOwner, "local mcp_server hosted_connector provider_native workflow subagent client")
+	case "isReadOnly":
+		return 1 << 7, s.bool(&p.IsReadOnly)
+	case "isConcurrencySafe":
+		return 1 << 8, s.bool(&p.IsConcurrencySafe)
+	case "isDestructive":
+		return 1 << 9, s.bool(&p.IsDestructive)
+	case "interruptBehavior":
+		return 1 << 10, s.enum(&p.InterruptBehavior, "cancel block ignore")
+	case "metadataRef":
+		return 1 << 11, s.text(&p.MetadataRef)
+	case "reason":
+		return 1 << 12, s.text(&p.Reason)
+	case "source":
+		return 1 << 13, s.text(&p.Source)
+	}
+	return 0, false
+}
+
+func (p *ToolStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "safeArgs":
+		return 1 << 1, s.raw(&p.SafeArgs)
+	case "inputRef":
+		return 1 << 2, s.text(&p.InputRef)
+	case "policy":
+		return 1 << 3, s.enum(&p.Policy, "allowed asked denied sandboxed pending")
+	case "runtimeOwner":
+		return 1 << 4, s.text(&p.RuntimeOwner)
+	case "isReadOnly":
+		return 1 << 5, s.bool(&p.IsReadOnly)
+	case "isDestructive":
+		return 1 << 6, s.bool(&p.IsDestructive)
+	case "interruptBehavior":
+		return 1 << 7, s.enum(&p.InterruptBehavior, "cancel block ignore")
+	case "attemptCount":
+		return 1 << 8, s.int(&p.AttemptCount)
+	}
+	return 0, false
+}
+
+func (p *ToolArgs) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "safeArgs":
+		return 1 << 1, s.raw(&p.SafeArgs)
+	case "inputRef":
+		return 1 << 2, s.text(&p.InputRef)
+	case "source":
+		return 1 << 3, s.enum(&p.Source, "model hook user runtime")
+	}
+	return 0, false
+}
+
+func (p *ToolProgress) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "message":
+		return 1 << 1, s.text(&p.Message)
+	case "fraction":
+		return 1 << 2, decodeScalar(s, &p.Fraction, (*scanner).float)
+	case "text":
+		return 1 << 3, s.text(&p.Text)
+	case "index":
+		return 1 << 4, s.int(&p.Index)
+	}
+	return 0, false
+}
+
+func (p *ToolResult) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "status":
+		return 1 << 1, s.enum(&p.Status, "ok error background")
+	case "preview":
+		return 1 << 2, s.text(&p.Preview)
+	case "durationMs":
+		return 1 << 3, s.int(&p.DurationMs)
+	case "outputRef":
+		return 1 << 4, s.text(&p.OutputRef)
+	case "sizeBytes":
+		return 1 << 5, s.int(&p.SizeBytes)
+	case "mediaType":
+		return 1 << 6, s.text(&p.MediaType)
+	case "truncated":
+		return 1 << 7, s.bool(&p.Truncated)
+	case "structuredContent":
+		return 1 << 8, s.raw(&p.StructuredContent)
+	case "structuredRef":
+		return 1 << 9, s.text(&p.StructuredRef)
+	case "artifactRefs":
+		return 1 << 10, s.strings(&p.ArtifactRefs)
+	case "imageRefs":
+		return 1 << 11, s.strings(&p.ImageRefs)
+	case "exitCode":
+		return 1 << 12, s.optionalInt(&p.ExitCode)
+	case "processId":
+		return 1 << 13, s.text(&p.ProcessID)
+	case "changedFiles":
+		return 1 << 14, decodeList(s, &p.ChangedFiles)
+	}
+	return 0, false
+}
+
+func (p *FileChange) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "path":
+		return 1 << 0, s.text(&p.Path)
+	case "change":
+		return 1 << 1, s.enum(&p.Change, "created modified deleted")
+	case "beforeRef":
+		return 1 << 2, s.text(&p.BeforeRef)
+	case "afterHash":
+		return 1 << 3, s.text(&p.AfterHash)
+	case "mode":
+		return 1 << 4, s.int(&p.Mode)
+	case "note":
+		return 1 << 5, s.text(&p.Note)
+	}
+	return 0, false
+}
+
+func (p *ToolFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "errorCategory":
+		return 1 << 1, s.enum(&p.ErrorCategory, "invalid_input not_found denied sandbox_violation timeout interrupted lost hook_blocked execution unavailable")
+	case "message":
+		return 1 << 2, s.text(&p.Message)
+	case "retryable":
+		return 1 << 3, s.bool(&p.Retryable)
+	case "advice":
+		return 1 << 4, s.text(&p.Advice)
+	case "durationMs":
+		return 1 << 5, s.int(&p.DurationMs)
+	case "outputRef":
+		return 1 << 6, s.text(&p.OutputRef)
+	case "changedFiles":
+		return 1 << 7, decodeList(s, &p.ChangedFiles)
+	}
+	return 0, false
+}
+
+func (p *ActionRequired) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "actionType":
+		return 1 << 0, s.enum(&p.ActionType, "tool_permission structured_input plan_approval credential sandbox_escape client_tool resume host_policy")
+	case "prompt":
+		return 1 << 1, s.text(&p.Prompt)
+	case "schema":
+		return 1 << 2, s.raw(&p.Schema)
+	case "decisions":
+		return 1 << 3, s.strings(&p.Decisions)
+	case "scope":
+		return 1 << 4, s.raw(&p.Scope)
+	case "toolName":
+		return 1 << 5, s.text(&p.ToolName)
+	case "safeArgs":
+		return 1 << 6, s.raw(&p.SafeArgs)
+	case "inputRef":
+		return 1 << 7, s.text(&p.InputRef)
+	case "reason":
+		return 1 << 8, s.text(&p.Reason)
+	case "ruleRefs":
+		return 1 << 9, s.strings(&p.RuleRefs)
+	case "expiresAt":
+		return 1 << 10, s.time(&p.ExpiresAt)
+	case "onTimeout":
+		return 1 << 11, s.enum(&p.OnTimeout, "deny cancel")
+	case "destructive":
+		return 1 << 12, s.bool(&p.Destructive)
+	case "onceOnly":
+		return 1 << 13, s.bool(&p.OnceOnly)
+	case "credentialRef":
+		return 1 << 14, s.text(&p.CredentialRef)
+	}
+	return 0, false
+}
+
+func (p *ActionResolved) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "decision":
+		return 1 << 0, s.enum(&p.Decision, "allow deny cancel submit")
+	case "status":
+		return 1 << 1, s.enum(&p.Status, "resolved expired cancelled")
+	case "decisionSource":
+		return 1 << 2, s.enum(&p.DecisionSource, "human host_policy timeout runtime")
+	case "actionType":
+		return 1 << 3, s.text(&p.ActionType)
+	case "payload":
+		return 1 << 4, s.raw(&p.Payload)
+	case "payloadRef":
+		return 1 << 5, s.text(&p.PayloadRef)
+	case "scope":
+		return 1 << 6, s.enum(&p.Scope, "once session")
+	case "reason":
+		return 1 << 7, s.text(&p.Reason)
+	case "resolvedBy":
+		return 1 << 8, decodePointer(s, &p.ResolvedBy)
+	}
+	return 0, false
+}
+
+func (p *QueueChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "queue":
+		return 1 << 0, decodeList(s, &p.Queue)
+	case "reason":
+		return 1 << 1, s.enum(&p.Reason, "queued started removed promoted cleared resumed")
+	case "turnId":
+		return 1 << 2, s.text(&p.TurnID)
+	case "policy":
+		return 1 << 3, s.enum(&p.Policy, "queue reject interrupt steer")
+	case "changedBy":
+		return 1 << 4, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *QueueEntry) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "turnId":
+		return 1 << 0, s.text(&p.TurnID)
+	case "position":
+		return 1 << 1, s.int(&p.Position)
+	case "source":
+		return 1 << 2, s.text(&p.Source)
+	}
+	return 0, false
+}
+
+func (p *ContextResolved) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "items":
+		return 1 << 0, decodeList(s, &p.Items)
+	case "omissions":
+		return 1 << 1, decodeList(s, &p.Omissions)
+	case "missingFacts":
+		return 1 << 2, s.strings(&p.MissingFacts)
+	case "estimatedTokens":
+		return 1 << 3, s.int(&p.EstimatedTokens)
+	case "contextWindow":
+		return 1 << 4, s.int(&p.ContextWindow)
+	case "contextRef":
+		return 1 << 5, s.text(&p.ContextRef)
+	}
+	return 0, false
+}
+
+func (p *ContextItem) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.enum(&p.Kind, "instructions history file memory knowledge source browser policy tool_inventory summary other")
+	case "ref":
+		return 1 << 1, s.text(&p.Ref)
+	case "title":
+		return 1 << 2, s.text(&p.Title)
+	case "tokens":
+		return 1 << 3, s.int(&p.Tokens)
+	case "digest":
+		return 1 << 4, s.text(&p.Digest)
+	}
+	return 0, false
+}
+
+func (p *ContextOmission) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.text(&p.Kind)
+	case "ref":
+		return 1 << 1, s.text(&p.Ref)
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *CompactionStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "compactionId":
+		return 1 << 0, s.text(&p.CompactionID)
+	case "trigger":
+		return 1 << 1, s.enum(&p.Trigger, "context_fraction requested context_overflow")
+	case "affectedTurns":
+		return 1 << 2, s.strings(&p.AffectedTurns)
+	case "tokensBefore":
+		return 1 << 3, s.int(&p.TokensBefore)
+	case "attempt":
+		return 1 << 4, s.int(&p.Attempt)
+	}
+	return 0, false
+}
+
+func (p *CompactionCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "compactionId":
+		return 1 << 0, s.text(&p.CompactionID)
+	case "trigger":
+		return 1 << 1, s.enum(&p.Trigger, "context_fraction requested context_overflow")
+	case "affectedTurns":
+		return 1 << 2, s.strings(&p.AffectedTurns)
+	case "summaryRef":
+		return 1 << 3, s.text(&p.SummaryRef)
+	case "summaryPreview":
+		return 1 << 4, s.text(&p.SummaryPreview)
+	case "continuationRef":
+		return 1 << 5, s.text(&p.ContinuationRef)
+	case "tokensBefore":
+		return 1 << 6, s.int(&p.TokensBefore)
+	case "tokensAfter":
+		return 1 << 7, s.int(&p.TokensAfter)
+	case "preserved":
+		return 1 << 8, decodeObject(s, &p.Preserved)
+	case "throughSequence":
+		return 1 << 9, s.uint(&p.ThroughSequence)
+	}
+	return 0, false
+}
+
+func (p *Preserved) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "actions":
+		return 1 << 0, s.strings(&p.Actions)
+	case "incidents":
+		return 1 << 1, s.strings(&p.Incidents)
+	case "evidenceRefs":
+		return 1 << 2, s.strings(&p.EvidenceRefs)
+	case "artifactRefs":
+		return 1 << 3, s.strings(&p.ArtifactRefs)
+	}
+	return 0, false
+}
+
+func (p *CompactionFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "compactionId":
+		return 1 << 0, s.text(&p.CompactionID)
+	case "trigger":
+		return 1 << 1, s.enum(&p.Trigger, "context_fraction requested context_overflow")
+	case "error":
+		return 1 << 2, decodeObject(s, &p.Error)
+	case "attempt":
+		return 1 << 3, s.int(&p.Attempt)
+	case "willRetry":
+		return 1 << 4, s.bool(&p.WillRetry)
+	}
+	return 0, false
+}
+
+func (p *ArtifactChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "change":
+		return 1 << 0, s.enum(&p.Change, "created updated deleted observed")
+	case "title":
+		return 1 << 1, s.text(&p.Title)
+	case "kind":
+		return 1 << 2, s.text(&p.Kind)
+	case "uri":
+		return 1 << 3, s.text(&p.URI)
+	case "versionId":
+		return 1 << 4, s.text(&p.VersionID)
+	case "readRef":
+		return 1 << 5, s.text(&p.ReadRef)
+	case "previewRef":
+		return 1 << 6, s.text(&p.PreviewRef)
+	case "diffRef":
+		return 1 << 7, s.text(&p.DiffRef)
+	case "mediaType":
+		return 1 << 8, s.text(&p.MediaType)
+	case "sizeBytes":
+		return 1 << 9, s.int(&p.SizeBytes)
+	case "hash":
+		return 1 << 10, s.text(&p.Hash)
+	case "validationIssues":
+		return 1 << 11, decodeScalar(s, &p.ValidationIssues, (*scanner).int)
+	}
+	return 0, false
+}
+
+func (p *EvidenceChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.enum(&p.Kind, "evidence replay review benchmark_trial verification note")
+	case "packRef":
+		return 1 << 1, s.text(&p.PackRef)
+	case "replayRef":
+		return 1 << 2, s.text(&p.ReplayRef)
+	case "reviewRef":
+		return 1 << 3, s.text(&p.ReviewRef)
+	case "traceRef":
+		return 1 << 4, s.text(&p.TraceRef)
+	case "verificationOutcomes":
+		return 1 << 5, decodeList(s, &p.VerificationOutcomes)
+	case "note":
+		return 1 << 6, s.text(&p.Note)
+	case "chainSequence":
+		return 1 << 7, s.uint(&p.ChainSequence)
+	case "chainHash":
+		return 1 << 8, s.text(&p.ChainHash)
+	case "durationMs":
+		return 1 << 9, s.int(&p.DurationMs)
+	}
+	return 0, false
+}
+
+func (p *VerificationOutcome) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "name":
+		return 1 << 0, s.text(&p.Name)
+	case "status":
+		return 1 << 1, s.text(&p.Status)
+	case "ref":
+		return 1 << 2, s.text(&p.Ref)
+	}
+	return 0, false
+}
+
+func (p *SubagentSpawned) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "parentThreadId":
+		return 1 << 0, s.text(&p.ParentThreadID)
+	case "parentTurnId":
+		return 1 << 1, s.text(&p.ParentTurnID)
+	case "parentSubagentId":
+		return 1 << 2, s.text(&p.ParentSubagentID)
+	case "childThreadId":
+		return 1 << 3, s.text(&p.ChildThreadID)
+	case "role":
+		return 1 << 4, s.text(&p.Role)
+	case "nickname":
+		return 1 << 5, s.text(&p.Nickname)
+	case "isolation":
+		return 1 << 6, decodePointer(s, &p.Isolation)
+	case "model":
+		return 1 << 7, s.text(&p.Model)
+	case "depth":
+		return 1 << 8, s.int(&p.Depth)
+	case "inputRef":
+		return 1 << 9, s.text(&p.InputRef)
+	case "input":
+		return 1 << 10, s.raw(&p.Input)
+	case "spawnedBy":
+		return 1 << 11, decodePointer(s, &p.SpawnedBy)
+	case "metadata":
+		return 1 << 12, s.raw(&p.Metadata)
+	case "peer":
+		return 1 << 13, s.text(&p.Peer)
+	case "peerTaskId":
+		return 1 << 14, s.text(&p.PeerTaskID)
+	}
+	return 0, false
+}
+
+func (p *Isolation) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "tools":
+		return 1 << 0, s.strings(&p.Tools)
+	case "permissionMode":
+		return 1 << 1, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "cwd":
+		return 1 << 2, s.text(&p.Cwd)
+	case "budgetUSD":
+		return 1 << 3, s.float(&p.BudgetUSD)
+	}
+	return 0, false
+}
+
+func (p *SubagentStatus) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "spawned running waiting blocked idle resumed interrupted stale unknown")
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *SubagentMessage) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "text":
+		return 1 << 0, s.text(&p.Text)
+	case "input":
+		return 1 << 1, s.raw(&p.Input)
+	case "messageRef":
+		return 1 << 2, s.text(&p.MessageRef)
+	case "from":
+		return 1 << 3, decodePointer(s, &p.From)
+	case "turnId":
+		return 1 << 4, s.text(&p.TurnID)
+	}
+	return 0, false
+}
+
+func (p *SubagentEnded) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "completed failed closed")
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	case "error":
+		return 1 << 2, decodePointer(s, &p.Error)
+	case "messageRef":
+		return 1 << 3, s.text(&p.MessageRef)
+	case "preview":
+		return 1 << 4, s.text(&p.Preview)
+	case "usage":
+		return 1 << 5, decodePointer(s, &p.Usage)
+	case "costUSD":
+		return 1 << 6, s.float(&p.CostUSD)
+	}
+	return 0, false
+}
+
+func (p *LimitChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.enum(&p.Kind, "cost quota rate_limit budget policy")
+	case "name":
+		return 1 << 1, s.text(&p.Name)
+	case "limit":
+		return 1 << 2, decodeScalar(s, &p.Limit, (*scanner).float)
+	case "unit":
+		return 1 << 3, s.text(&p.Unit)
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	case "until":
+		return 1 << 5, s.time(&p.Until)
+	case "changedBy":
+		return 1 << 6, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *SnapshotUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "snapshot":
+		return 1 << 0, s.text(&p.Snapshot)
+	case "atSequence":
+		return 1 << 1, s.uint(&p.AtSequence)
+	case "recoveryMode":
+		return 1 << 2, s.enum(&p.RecoveryMode, "replay snapshot_repair")
+	case "reason":
+		return 1 << 3, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *RuntimeNotice) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "code":
+		return 1 << 0, s.text(&p.Code)
+	case "message":
+		return 1 << 1, s.text(&p.Message)
+	case "advice":
+		return 1 << 2, s.text(&p.Advice)
+	case "details":
+		return 1 << 3, s.raw(&p.Details)
+	}
+	return 0, false
+}
+
+func (p *PermissionEvaluated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "decision":
+		return 1 << 0, s.enum(&p.Decision, "allow deny ask")
+	case "decisionSource":
+		return 1 << 1, s.enum(&p.DecisionSource, "mode rule hook human host_policy classifier default")
+	case "decisionReason":
+		return 1 << 2, s.text(&p.DecisionReason)
+	case "ruleRefs":
+		return 1 << 3, s.strings(&p.RuleRefs)
+	case "scope":
+		return 1 << 4, s.raw(&p.Scope)
+	case "destructive":
+		return 1 << 5, s.bool(&p.Destructive)
+	case "toolName":
+		return 1 << 6, s.text(&p.ToolName)
+	case "permissionMode":
+		return 1 << 7, s.text(&p.PermissionMode)
+	case "safeArgs":
+		return 1 << 8, s.raw(&p.SafeArgs)
+	case "inputRef":
+		return 1 << 9, s.text(&p.InputRef)
+	case "updatedInputRef":
+		return 1 << 10, s.text(&p.UpdatedInputRef)
+	case "approvalActionId":
+		return 1 << 11, s.text(&p.ApprovalActionID)
+	case "expiresAt":
+		return 1 << 12, s.time(&p.ExpiresAt)
+	case "impact":
+		return 1 << 13, s.text(&p.Impact)
+	case "rollbackAdvice":
+		return 1 << 14, s.text(&p.RollbackAdvice)
+	case "subcommands":
+		return 1 << 15, s.strings(&p.Subcommands)
+	case "grantId":
+		return 1 << 16, s.text(&p.GrantID)
+	case "configurationRef":
+		return 1 << 17, s.text(&p.ConfigurationRef)
+	case "confinementRef":
+		return 1 << 18, s.text(&p.ConfinementRef)
+	case "lookups":
+		return 1 << 19, decodeList(s, &p.Lookups)
+	}
+	return 0, false
+}
+
+func (p *PathLookup) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "path":
+		return 1 << 0, s.text(&p.Path)
+	case "leadsTo":
+		return 1 << 1, s.text(&p.LeadsTo)
+	case "contentHash":
+		return 1 << 2, s.text(&p.ContentHash)
+	case "script":
+		return 1 << 3, s.text(&p.Script)
+	}
+	return 0, false
+}
+
+func (p *PermissionRequested) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "actionId":
+		return 1 << 1, s.text(&p.ActionID)
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	case "ruleRefs":
+		return 1 << 3, s.strings(&p.RuleRefs)
+	case "askedOf":
+		return 1 << 4, s.enum(&p.AskedOf, "human host channel")
+	case "subagentId":
+		return 1 << 5, s.text(&p.SubagentID)
+	}
+	return 0, false
+}
+
+func (p *PermissionResolved) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "decision":
+		return 1 << 0, s.enum(&p.Decision, "allow deny timeout cancel")
+	case "decisionSource":
+		return 1 << 1, s.enum(&p.DecisionSource, "mode rule hook human host_policy classifier default")
+	case "decisionReason":
+		return 1 << 2, s.text(&p.DecisionReason)
+	case "actionId":
+		return 1 << 3, s.text(&p.ActionID)
+	case "toolName":
+		return 1 << 4, s.text(&p.ToolName)
+	case "scope":
+		return 1 << 5, s.enum(&p.Scope, "once session")
+	case "grantId":
+		return 1 << 6, s.text(&p.GrantID)
+	case "expiresAt":
+		return 1 << 7, s.time(&p.ExpiresAt)
+	case "resolvedBy":
+		return 1 << 8, decodePointer(s, &p.ResolvedBy)
+	case "channelId":
+		return 1 << 9, s.text(&p.ChannelID)
+	case "permissionMode":
+		return 1 << 10, s.text(&p.PermissionMode)
+	}
+	return 0, false
+}
+
+func (p *SandboxApplied) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "mode":
+		return 1 << 0, s.enum(&p.Mode, "read_only workspace_write danger_full_access none")
+	case "cwd":
+		return 1 << 1, s.text(&p.Cwd)
+	case "readRoots":
+		return 1 << 2, s.strings(&p.ReadRoots)
+	case "writeRoots":
+		return 1 << 3, s.strings(&p.WriteRoots)
+	case "network":
+		return 1 << 4, s.enum(&p.Network, "deny allow proxy")
+	case "allowedHosts":
+		return 1 << 5, s.strings(&p.AllowedHosts)
+	case "enforcement":
+		return 1 << 6, decodeObject(s, &p.Enforcement)
+	case "environmentRef":
+		return 1 << 7, s.text(&p.EnvironmentID)
+	case "processLimits":
+		return 1 << 8, s.json(&p.ProcessLimits)
+	case "hidden":
+		return 1 << 9, s.strings(&p.Hidden)
+	case "protected":
+		return 1 << 10, s.strings(&p.Protected)
+	case "notEnforced":
+		return 1 << 11, s.strings(&p.NotEnforced)
+	case "hookRunId":
+		return 1 << 12, s.text(&p.HookRunID)
+	}
+	return 0, false
+}
+
+func (p *Enforcement) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "filesystem":
+		return 1 << 0, s.text(&p.Filesystem)
+	case "network":
+		return 1 << 1, s.text(&p.Network)
+	case "processes":
+		return 1 << 2, s.text(&p.Processes)
+	case "limits":
+		return 1 << 3, s.text(&p.Limits)
+	case "rules":
+		return 1 << 4, s.text(&p.Rules)
+	}
+	return 0, false
+}
+
+func (p *SandboxViolation) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "boundary":
+		return 1 << 0, s.enum(&p.Boundary, "filesystem network process limit environment rule workspace")
+	case "path":
+		return 1 << 1, s.text(&p.Path)
+	case "host":
+		return 1 << 2, s.text(&p.Host)
+	case "detail":
+		return 1 << 3, s.text(&p.Detail)
+	case "toolName":
+		return 1 << 4, s.text(&p.ToolName)
+	}
+	return 0, false
+}
+
+func (p *HookStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "hookRunId":
+		return 1 << 0, s.text(&p.HookRunID)
+	case "point":
+		return 1 << 1, s.enum(&p.Point, "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop")
+	case "handlerRef":
+		return 1 << 2, s.text(&p.HandlerRef)
+	case "timeoutMs":
+		return 1 << 3, s.int(&p.TimeoutMs)
+	case "inputRef":
+		return 1 << 4, s.text(&p.InputRef)
+	case "preview":
+		return 1 << 5, s.text(&p.Preview)
+	}
+	return 0, false
+}
+
+func (p *HookCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "hookRunId":
+		return 1 << 0, s.text(&p.HookRunID)
+	case "point":
+		return 1 << 1, s.enum(&p.Point, "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop")
+	case "handlerRef":
+		return 1 << 2, s.text(&p.HandlerRef)
+	case "decision":
+		return 1 << 3, s.enum(&p.Decision, "continue block allow deny ask")
+	case "durationMs":
+		return 1 << 4, s.int(&p.DurationMs)
+	case "reason":
+		return 1 << 5, s.text(&p.Reason)
+	case "originalInputRef":
+		return 1 << 6, s.text(&p.OriginalInputRef)
+	case "updatedInputRef":
+		return 1 << 7, s.text(&p.UpdatedInputRef)
+	case "updatedToolOutputRef":
+		return 1 << 8, s.text(&p.UpdatedToolOutputRef)
+	case "additionalContextRefs":
+		return 1 << 9, s.strings(&p.AdditionalContext)
+	case "suppressOutput":
+		return 1 << 10, s.bool(&p.SuppressOutput)
+	case "auditRefs":
+		return 1 << 11, s.strings(&p.AuditRefs)
+	case "last":
+		return 1 << 12, s.bool(&p.Last)
+	}
+	return 0, false
+}
+
+func (p *HookFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "hookRunId":
+		return 1 << 0, s.text(&p.HookRunID)
+	case "point":
+		return 1 << 1, s.enum(&p.Point, "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop")
+	case "handlerRef":
+		return 1 << 2, s.text(&p.HandlerRef)
+	case "errorCategory":
+		return 1 << 3, s.enum(&p.ErrorCategory, "timeout spawn exit malformed network internal lost")
+	case "message":
+		return 1 << 4, s.text(&p.Message)
+	case "retryable":
+		return 1 << 5, s.bool(&p.Retryable)
+	case "failureBehavior":
+		return 1 << 6, s.enum(&p.FailureBehavior, "open closed")
+	case "durationMs":
+		return 1 << 7, s.int(&p.DurationMs)
+	case "last":
+		return 1 << 8, s.bool(&p.Last)
+	}
+	return 0, false
+}
+
+func (p *PolicyChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "source":
+		return 1 << 0, s.enum(&p.Source, "host workspace session turn")
+	case "mode":
+		return 1 << 1, s.enum(&p.Mode, "default untrusted on_request on_failure never plan bypass auto")
+	case "modeOrigin":
+		return 1 << 2, s.enum(&p.ModeOrigin, "configuration stored")
+	case "rules":
+		return 1 << 3, decodeList(s, &p.Rules)
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	case "changedBy":
+		return 1 << 5, decodePointer(s, &p.ChangedBy)
+	case "workspace":
+		return 1 << 6, s.text(&p.Workspace)
+	case "held":
+		return 1 << 7, s.strings(&p.Held)
+	case "approvalActionId":
+		return 1 << 8, s.text(&p.ApprovalActionID)
+	}
+	return 0, false
+}
+
+func (p *PolicyRule) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "ruleId":
+		return 1 << 0, s.text(&p.RuleID)
+	case "decision":
+		return 1 << 1, s.enum(&p.Decision, "allow ask deny")
+	case "tool":
+		return 1 << 2, s.text(&p.Tool)
+	case "match":
+		return 1 << 3, s.text(&p.Match)
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	case "source":
+		return 1 << 5, s.enum(&p.Source, "host workspace session")
+	case "origin":
+		return 1 << 6, s.enum(&p.Origin, "configuration stored")
+	}
+	return 0, false
+}
+
+func (p *ProcessStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "processId":
+		return 1 << 0, s.text(&p.ProcessID)
+	case "command":
+		return 1 << 1, s.strings(&p.Command)
+	case "cwd":
+		return 1 << 2, s.text(&p.Cwd)
+	case "tty":
+		return 1 << 3, s.bool(&p.TTY)
+	case "pid":
+		return 1 << 4, s.int(&p.Pid)
+	case "startTime":
+		return 1 << 5, s.text(&p.StartTime)
+	case "bootId":
+		return 1 << 6, s.text(&p.BootID)
+	case "cgroup":
+		return 1 << 7, s.text(&p.Cgroup)
+	case "background":
+		return 1 << 8, s.bool(&p.Background)
+	case "rows":
+		return 1 << 9, s.int(&p.Rows)
+	case "cols":
+		return 1 << 10, s.int(&p.Cols)
+	}
+	return 0, false
+}
+
+func (p *ProcessOutput) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "processId":
+		return 1 << 0, s.text(&p.ProcessID)
+	case "stream":
+		return 1 << 1, s.enum(&p.Stream, "stdout stderr tty")
+	case "text":
+		return 1 << 2, s.text(&p.Text)
+	case "outputRef":
+		return 1 << 3, s.text(&p.OutputRef)
+	case "offset":
+		return 1 << 4, s.int(&p.Offset)
+	case "sizeBytes":
+		return 1 << 5, s.int(&p.SizeBytes)
+	case "binary":
+		return 1 << 6, s.bool(&p.Binary)
+	}
+	return 0, false
+}
+
+func (p *ProcessInput) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "processId":
+		return 1 << 0, s.text(&p.ProcessID)
+	case "sizeBytes":
+		return 1 << 1, s.int(&p.SizeBytes)
+	case "preview":
+		return 1 << 2, s.text(&p.Preview)
+	case "eof":
+		return 1 << 3, s.bool(&p.EOF)
+	case "rows":
+		return 1 << 4, s.int(&p.Rows)
+	case "cols":
+		return 1 << 5, s.int(&p.Cols)
+	case "writtenBy":
+		return 1 << 6, decodePointer(s, &p.WrittenBy)
+	}
+	return 0, false
+}
+
+func (p *ProcessCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "processId":
+		return 1 << 0, s.text(&p.ProcessID)
+	case "exitCode":
+		return 1 << 1, s.int(&p.ExitCode)
+	case "signal":
+		return 1 << 2, s.text(&p.Signal)
+	case "durationMs":
+		return 1 << 3, s.int(&p.DurationMs)
+	case "outputRef":
+		return 1 << 4, s.text(&p.OutputRef)
+	case "stderrRef":
+		return 1 << 5, s.text(&p.StderrRef)
+	case "sizeBytes":
+		return 1 << 6, s.int(&p.SizeBytes)
+	case "cpuMs":
+		return 1 << 7, s.int(&p.CPUMs)
+	case "maxRssBytes":
+		return 1 << 8, s.int(&p.MaxRSS)
+	}
+	return 0, false
+}
+
+func (p *ProcessFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "processId":
+		return 1 << 0, s.text(&p.ProcessID)
+	case "errorCategory":
+		return 1 << 1, s.enum(&p.ErrorCategory, "spawn sandbox permission timeout transport lost")
+	case "message":
+		return 1 << 2, s.text(&p.Message)
+	case "mayStillExist":
+		return 1 << 3, s.bool(&p.MayStillExist)
+	case "outputRef":
+		return 1 << 4, s.text(&p.OutputRef)
+	}
+	return 0, false
+}
+
+func (p *ProcessTerminated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "processId":
+		return 1 << 0, s.text(&p.ProcessID)
+	case "reason":
+		return 1 << 1, s.enum(&p.Reason, "user policy parent_cancelled shutdown timeout recovery")
+	case "signal":
+		return 1 << 2, s.text(&p.Signal)
+	case "detail":
+		return 1 << 3, s.text(&p.Detail)
+	case "durationMs":
+		return 1 << 4, s.int(&p.DurationMs)
+	case "outputRef":
+		return 1 << 5, s.text(&p.OutputRef)
+	case "terminatedBy":
+		return 1 << 6, decodePointer(s, &p.TerminatedBy)
+	case "endedAt":
+		return 1 << 7, s.time(&p.EndedAt)
+	}
+	return 0, false
+}
+
+func (p *RoutingCandidates) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "candidateCount":
+		return 1 << 0, s.int(&p.CandidateCount)
+	case "candidates":
+		return 1 << 1, decodeList(s, &p.Candidates)
+	case "excluded":
+		return 1 << 2, decodeList(s, &p.Excluded)
+	case "hardConstraints":
+		return 1 << 3, s.strings(&p.HardConstraints)
+	case "preferences":
+		return 1 << 4, s.strings(&p.Preferences)
+	case "taskKind":
+		return 1 << 5, s.text(&p.TaskKind)
+	case "decisionReason":
+		return 1 << 6, s.text(&p.DecisionReason)
+	case "capabilityGap":
+		return 1 << 7, s.text(&p.CapabilityGap)
+	case "resting":
+		return 1 << 8, decodeList(s, &p.Resting)
+	case "configurationRef":
+		return 1 << 9, s.text(&p.ConfigurationRef)
+	}
+	return 0, false
+}
+
+func (p *Candidate) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "provider":
+		return 1 << 0, s.text(&p.Provider)
+	case "model":
+		return 1 << 1, s.text(&p.Model)
+	case "capabilities":
+		return 1 << 2, s.strings(&p.Capabilities)
+	case "estimatedCostUSD":
+		return 1 << 3, decodeScalar(s, &p.EstimatedCostUSD, (*scanner).float)
+	}
+	return 0, false
+}
+
+func (p *Exclusion) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "model":
+		return 1 << 0, s.text(&p.Model)
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	case "category":
+		return 1 << 2, s.enum(&p.Category, "capability credential quota network policy context lock unknown")
+	}
+	return 0, false
+}
+
+func (p *RestingModel) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "model":
+		return 1 << 0, s.text(&p.Model)
+	case "until":
+		return 1 << 1, s.time(&p.Until)
+	case "category":
+		return 1 << 2, s.text(&p.Category)
+	}
+	return 0, false
+}
+
+func (p *RoutingDecision) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "candidateCount":
+		return 1 << 0, s.int(&p.CandidateCount)
+	case "candidates":
+		return 1 << 1, decodeList(s, &p.Candidates)
+	case "excluded":
+		return 1 << 2, decodeList(s, &p.Excluded)
+	case "selectedProvider":
+		return 1 << 3, s.text(&p.SelectedProvider)
+	case "selectedModel":
+		return 1 << 4, s.text(&p.SelectedModel)
+	case "requestedProvider":
+		return 1 << 5, s.text(&p.RequestedProvider)
+	case "requestedModel":
+		return 1 << 6, s.text(&p.RequestedModel)
+	case "routingMode":
+		return 1 << 7, s.enum(&p.RoutingMode, "locked default automatic fallback")
+	case "decisionSource":
+		return 1 << 8, s.enum(&p.DecisionSource, "user_lock explicit_default host_policy automatic fallback task_constraint")
+	case "decisionReason":
+		return 1 << 9, s.text(&p.DecisionReason)
+	case "capabilityGap":
+		return 1 << 10, s.text(&p.CapabilityGap)
+	case "fallbackChain":
+		return 1 << 11, s.strings(&p.FallbackChain)
+	case "taskKind":
+		return 1 << 12, s.text(&p.TaskKind)
+	case "requiresUserOverride":
+		return 1 << 13, s.bool(&p.RequiresUserOverride)
+	case "limitStateSnapshot":
+		return 1 << 14, decodePointer(s, &p.LimitState)
+	case "fromModel":
+		return 1 << 15, s.text(&p.FromModel)
+	case "cause":
+		return 1 << 16, s.text(&p.Cause)
+	case "resting":
+		return 1 << 17, decodeList(s, &p.Resting)
+	case "configurationRef":
+		return 1 << 18, s.text(&p.ConfigurationRef)
+	}
+	return 0, false
+}
+
+func (p *LimitState) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "cost":
+		return 1 << 0, s.enum(&p.Cost, "ok low blocked unknown not_applicable")
+	case "quota":
+		return 1 << 1, s.enum(&p.Quota, "ok low blocked unknown not_applicable")
+	case "rateLimit":
+		return 1 << 2, s.enum(&p.RateLimit, "ok limited unknown not_applicable")
+	}
+	return 0, false
+}
+
+func (p *TaskDelegated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "to":
+		return 1 << 0, s.enum(&p.To, "subagent job worker peer thread")
+	case "targetId":
+		return 1 << 1, s.text(&p.TargetID)
+	case "nativeProtocol":
+		return 1 << 2, s.text(&p.NativeProtocol)
+	case "remoteTaskId":
+		return 1 << 3, s.text(&p.RemoteTaskID)
+	case "remoteMessageId":
+		return 1 << 4, s.text(&p.RemoteMessageID)
+	case "reason":
+		return 1 << 5, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *TaskDependencyUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "change":
+		return 1 << 0, s.enum(&p.Change, "added updated removed")
+	case "kind":
+		return 1 << 1, s.enum(&p.Kind, "parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence")
+	case "targetId":
+		return 1 << 2, s.text(&p.TargetID)
+	case "status":
+		return 1 << 3, s.enum(&p.Status, "active satisfied failed removed")
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *TaskAttemptStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "running preparing")
+	case "attemptCount":
+		return 1 << 1, s.int(&p.AttemptCount)
+	case "worker":
+		return 1 << 2, decodePointer(s, &p.Worker)
+	case "inputRefs":
+		return 1 << 3, decodeList(s, &p.InputRefs)
+	case "retryPolicy":
+		return 1 << 4, decodePointer(s, &p.RetryPolicy)
+	case "reason":
+		return 1 << 5, s.enum(&p.Reason, "first retry lost_worker crash_recovery rerouted rerun resumed")
+	}
+	return 0, false
+}
+
+func (p *Worker) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "kind":
+		return 1 << 0, s.enum(&p.Kind, "agent process hosted_worker scheduler external_runtime external")
+	case "id":
+		return 1 << 1, s.text(&p.ID)
+	case "threadId":
+		return 1 << 2, s.text(&p.ThreadID)
+	}
+	return 0, false
+}
+
+func (p *TaskAttemptCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "completed")
+	case "outputRefs":
+		return 1 << 1, decodeList(s, &p.OutputRefs)
+	case "checkpointRefs":
+		return 1 << 2, decodeList(s, &p.CheckpointRefs)
+	case "completionSummary":
+		return 1 << 3, s.text(&p.CompletionSummary)
+	case "durationMs":
+		return 1 << 4, s.int(&p.DurationMs)
+	case "late":
+		return 1 << 5, s.bool(&p.Late)
+	}
+	return 0, false
+}
+
+func (p *TaskAttemptFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "failed cancelled unknown")
+	case "retryable":
+		return 1 << 1, s.bool(&p.Retryable)
+	case "failureCategory":
+		return 1 << 2, s.text(&p.FailureCategory)
+	case "error":
+		return 1 << 3, decodePointer(s, &p.Error)
+	case "nextAttemptPolicy":
+		return 1 << 4, s.text(&p.NextAttemptPolicy)
+	case "outputRefs":
+		return 1 << 5, decodeList(s, &p.OutputRefs)
+	case "checkpointRefs":
+		return 1 << 6, decodeList(s, &p.CheckpointRefs)
+	case "durationMs":
+		return 1 << 7, s.int(&p.DurationMs)
+	case "late":
+		return 1 << 8, s.bool(&p.Late)
+	}
+	return 0, false
+}
+
+func (p *CostEstimated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "costUSD":
+		return 1 << 0, decodeScalar(s, &p.CostUSD, (*scanner).float)
+	case "currency":
+		return 1 << 1, s.text(&p.Currency)
+	case "basis":
+		return 1 << 2, s.text(&p.Basis)
+	case "modelRequestId":
+		return 1 << 3, s.text(&p.ModelRequestID)
+	case "inputTokens":
+		return 1 << 4, s.int(&p.InputTokens)
+	case "outputTokens":
+		return 1 << 5, s.int(&p.OutputTokens)
+	}
+	return 0, false
+}
+
+func (p *CostRecorded) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "costUSD":
+		return 1 << 0, decodeScalar(s, &p.CostUSD, (*scanner).float)
+	case "currency":
+		return 1 << 1, s.text(&p.Currency)
+	case "basis":
+		return 1 << 2, s.text(&p.Basis)
+	case "modelRequestId":
+		return 1 << 3, s.text(&p.ModelRequestID)
+	case "usage":
+		return 1 << 4, decodePointer(s, &p.Usage)
+	case "sessionCostUSD":
+		return 1 << 5, s.float(&p.SessionCostUSD)
+	}
+	return 0, false
+}
+
+func (p *RateLimitHit) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "provider":
+		return 1 << 0, s.text(&p.Provider)
+	case "model":
+		return 1 << 1, s.text(&p.Model)
+	case "retryAfterMs":
+		return 1 << 2, decodeScalar(s, &p.RetryAfterMs, (*scanner).int)
+	case "modelRequestId":
+		return 1 << 3, s.text(&p.ModelRequestID)
+	case "source":
+		return 1 << 4, s.enum(&p.Source, "provider client")
+	case "limitName":
+		return 1 << 5, s.text(&p.LimitName)
+	}
+	return 0, false
+}
+
+func (p *QuotaState) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "limit":
+		return 1 << 0, decodeScalar(s, &p.Limit, (*scanner).float)
+	case "used":
+		return 1 << 1, decodeScalar(s, &p.Used, (*scanner).float)
+	case "remaining":
+		return 1 << 2, decodeScalar(s, &p.Remaining, (*scanner).float)
+	case "unit":
+		return 1 << 3, s.text(&p.Unit)
+	case "quotaName":
+		return 1 << 4, s.text(&p.QuotaName)
+	case "account":
+		return 1 << 5, s.text(&p.Account)
+	case "provider":
+		return 1 << 6, s.text(&p.Provider)
+	case "modelRequestId":
+		return 1 << 7, s.text(&p.ModelRequestID)
+	case "reason":
+		return 1 << 8, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *ChannelConnected) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "transport":
+		return 1 << 0, s.enum(&p.Transport, "websocket sse json_rpc grpc http_json stdio in_process custom")
+	case "peerRole":
+		return 1 << 1, s.enum(&p.PeerRole, "client host worker remote_runtime peer_agent tool_server")
+	case "accountRef":
+		return 1 << 2, s.text(&p.AccountRef)
+	case "capabilities":
+		return 1 << 3, s.strings(&p.Capabilities)
+	case "nativeProtocol":
+		return 1 << 4, s.text(&p.NativeProtocol)
+	case "agentCardRef":
+		return 1 << 5, s.text(&p.AgentCardRef)
+	case "resumeTokenRef":
+		return 1 << 6, s.text(&p.ResumeTokenRef)
+	case "sessions":
+		return 1 << 7, s.strings(&p.Sessions)
+	case "connectedBy":
+		return 1 << 8, decodePointer(s, &p.ConnectedBy)
+	case "enrolledRole":
+		return 1 << 9, s.enum(&p.EnrolledRole, "client admin")
+	case "homeSession":
+		return 1 << 10, s.text(&p.HomeSession)
+	case "tools":
+		return 1 << 11, decodeList(s, &p.Tools)
+	}
+	return 0, false
+}
+
+func (p *ChannelTool) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "description":
+		return 1 << 1, s.text(&p.Description)
+	case "inputSchema":
+		return 1 << 2, s.raw(&p.InputSchema)
+	case "timeoutMs":
+		return 1 << 3, s.int(&p.TimeoutMs)
+	case "isReadOnly":
+		return 1 << 4, s.bool(&p.IsReadOnly)
+	case "isDestructive":
+		return 1 << 5, s.bool(&p.IsDestructive)
+	case "isConcurrencySafe":
+		return 1 << 6, s.bool(&p.IsConcurrencySafe)
+	}
+	return 0, false
+}
+
+func (p *ChannelDisconnected) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "reason":
+		return 1 << 0, s.enum(&p.Reason, "closed heartbeat_timeout error shutdown replaced runtime_restart")
+	case "detail":
+		return 1 << 1, s.text(&p.Detail)
+	case "lastAcknowledged":
+		return 1 << 2, s.uint(&p.LastAcknowledged)
+	case "resumableForMs":
+		return 1 << 3, s.int(&p.ResumableForMs)
+	case "pendingPermissionIds":
+		return 1 << 4, s.strings(&p.PendingPermissionIDs)
+	case "pendingToolCallIds":
+		return 1 << 5, s.strings(&p.PendingToolCallIDs)
+	case "toolGraceMs":
+		return 1 << 6, s.int(&p.ToolGraceMs)
+	}
+	return 0, false
+}
+
+func (p *ChannelResumed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "recoveryMode":
+		return 1 << 0, s.enum(&p.RecoveryMode, "replay snapshot_repair")
+	case "replayFrom":
+		return 1 << 1, s.uint(&p.ReplayFrom)
+	case "lastSequence":
+		return 1 << 2, s.uint(&p.LastSequence)
+	case "resumeTokenRef":
+		return 1 << 3, s.text(&p.ResumeTokenRef)
+	}
+	return 0, false
+}
+
+func (p *ChannelMessage) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "direction":
+		return 1 << 0, s.enum(&p.Direction, "in out")
+	case "kind":
+		return 1 << 1, s.enum(&p.Kind, "message status heartbeat acknowledgement clarification card")
+	case "text":
+		return 1 << 2, s.text(&p.Text)
+	case "messageRef":
+		return 1 << 3, s.text(&p.MessageRef)
+	case "nativeId":
+		return 1 << 4, s.text(&p.NativeID)
+	case "acknowledged":
+		return 1 << 5, s.uint(&p.Acknowledged)
+	case "body":
+		return 1 << 6, s.raw(&p.Body)
+	}
+	return 0, false
+}
+
+func (p *ChannelPermissionForwarded) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "actionId":
+		return 1 << 0, s.text(&p.ActionID)
+	case "requestedBy":
+		return 1 << 1, decodePointer(s, &p.RequestedBy)
+	case "target":
+		return 1 << 2, s.text(&p.Target)
+	case "finalDecider":
+		return 1 << 3, s.enum(&p.FinalDecider, "local remote")
+	case "channelOnly":
+		return 1 << 4, s.bool(&p.ChannelOnly)
+	}
+	return 0, false
+}
+
+func (p *ChannelPermissionReturned) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "actionId":
+		return 1 << 0, s.text(&p.ActionID)
+	case "decision":
+		return 1 << 1, s.enum(&p.Decision, "allow deny timeout cancel")
+	case "answerSource":
+		return 1 << 2, s.enum(&p.AnswerSource, "user timeout policy host peer")
+	case "decidedBy":
+		return 1 << 3, decodePointer(s, &p.DecidedBy)
+	case "finalDecider":
+		return 1 << 4, s.enum(&p.FinalDecider, "local remote")
+	case "channelOnly":
+		return 1 << 5, s.bool(&p.ChannelOnly)
+	case "reason":
+		return 1 << 6, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *JobCreated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "pending")
+	case "title":
+		return 1 << 1, s.text(&p.Title)
+	case "instructionRef":
+		return 1 << 2, s.text(&p.InstructionRef)
+	case "instruction":
+		return 1 << 3, s.text(&p.Instruction)
+	case "itemsRef":
+		return 1 << 4, s.text(&p.ItemsRef)
+	case "itemCount":
+		return 1 << 5, s.int(&p.ItemCount)
+	case "concurrency":
+		return 1 << 6, s.int(&p.Concurrency)
+	case "retryPolicy":
+		return 1 << 7, decodePointer(s, &p.RetryPolicy)
+	case "outputSchemaRef":
+		return 1 << 8, s.text(&p.OutputSchemaRef)
+	case "outputSchema":
+		return 1 << 9, s.raw(&p.OutputSchema)
+	case "maxRuntimeMs":
+		return 1 << 10, s.int(&p.MaxRuntimeMs)
+	case "createdBy":
+		return 1 << 11, decodePointer(s, &p.CreatedBy)
+	case "metadata":
+		return 1 << 12, s.raw(&p.Metadata)
+	}
+	return 0, false
+}
+
+func (p *JobStatusChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "running completed failed cancelling cancelled")
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	case "progress":
+		return 1 << 2, decodePointer(s, &p.Progress)
+	case "resultsRef":
+		return 1 << 3, s.text(&p.ResultsRef)
+	case "error":
+		return 1 << 4, decodePointer(s, &p.Error)
+	case "changedBy":
+		return 1 << 5, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *JobCounts) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "pending":
+		return 1 << 0, s.int(&p.Pending)
+	case "running":
+		return 1 << 1, s.int(&p.Running)
+	case "completed":
+		return 1 << 2, s.int(&p.Completed)
+	case "failed":
+		return 1 << 3, s.int(&p.Failed)
+	case "reported":
+		return 1 << 4, s.int(&p.Reported)
+	case "total":
+		return 1 << 5, s.int(&p.Total)
+	}
+	return 0, false
+}
+
+func (p *JobProgressed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "progress":
+		return 1 << 0, decodeObject(s, &p.Progress)
+	case "cursor":
+		return 1 << 1, s.int(&p.Cursor)
+	}
+	return 0, false
+}
+
+func (p *JobItemStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "index":
+		return 1 << 0, s.int(&p.Index)
+	case "attemptCount":
+		return 1 << 1, s.int(&p.AttemptCount)
+	case "assignedThreadId":
+		return 1 << 2, s.text(&p.AssignedThreadID)
+	case "worker":
+		return 1 << 3, s.text(&p.Worker)
+	case "inputRef":
+		return 1 << 4, s.text(&p.InputRef)
+	}
+	return 0, false
+}
+
+func (p *JobItemCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "completed reported")
+	case "index":
+		return 1 << 1, s.int(&p.Index)
+	case "attemptCount":
+		return 1 << 2, s.int(&p.AttemptCount)
+	case "outputRef":
+		return 1 << 3, s.text(&p.OutputRef)
+	case "output":
+		return 1 << 4, s.raw(&p.Output)
+	case "durationMs":
+		return 1 << 5, s.int(&p.DurationMs)
+	}
+	return 0, false
+}
+
+func (p *JobItemFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "index":
+		return 1 << 0, s.int(&p.Index)
+	case "attemptCount":
+		return 1 << 1, s.int(&p.AttemptCount)
+	case "error":
+		return 1 << 2, decodeObject(s, &p.Error)
+	case "willRetry":
+		return 1 << 3, s.bool(&p.WillRetry)
+	case "assignedThreadId":
+		return 1 << 4, s.text(&p.AssignedThreadID)
+	case "durationMs":
+		return 1 << 5, s.int(&p.DurationMs)
+	}
+	return 0, false
+}
+
+func (p *OutputStored) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "outputRef":
+		return 1 << 0, s.text(&p.OutputRef)
+	case "sizeBytes":
+		return 1 << 1, s.int(&p.SizeBytes)
+	case "mediaType":
+		return 1 << 2, s.text(&p.MediaType)
+	case "encoding":
+		return 1 << 3, s.text(&p.Encoding)
+	case "preview":
+		return 1 << 4, s.text(&p.Preview)
+	case "droppedBytes":
+		return 1 << 5, s.int(&p.DroppedBytes)
+	case "owner":
+		return 1 << 6, s.text(&p.Owner)
+	case "expiresAt":
+		return 1 << 7, s.time(&p.ExpiresAt)
+	}
+	return 0, false
+}
+
+func (p *OutputRedacted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "outputRef":
+		return 1 << 0, s.text(&p.OutputRef)
+	case "count":
+		return 1 << 1, s.int(&p.Count)
+	case "rules":
+		return 1 << 2, s.strings(&p.Rules)
+	case "where":
+		return 1 << 3, s.text(&p.Where)
+	}
+	return 0, false
+}
+
+func (p *OutputExpired) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "outputRef":
+		return 1 << 0, s.text(&p.OutputRef)
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *HistoryWindowLoaded) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "fromSequence":
+		return 1 << 0, s.uint(&p.FromSequence)
+	case "toSequence":
+		return 1 << 1, s.uint(&p.ToSequence)
+	case "truncated":
+		return 1 << 2, s.bool(&p.Truncated)
+	case "reason":
+		return 1 << 3, s.text(&p.Reason)
+	case "turns":
+		return 1 << 4, decodeList(s, &p.Turns)
+	case "moreTurns":
+		return 1 << 5, s.bool(&p.MoreTurns)
+	}
+	return 0, false
+}
+
+func (p *InheritedTurn) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "turnId":
+		return 1 << 0, s.text(&p.TurnID)
+	case "sessionId":
+		return 1 << 1, s.text(&p.SessionID)
+	case "threadId":
+		return 1 << 2, s.text(&p.ThreadID)
+	case "taskId":
+		return 1 << 3, s.text(&p.TaskID)
+	case "runId":
+		return 1 << 4, s.text(&p.RunID)
+	case "status":
+		return 1 << 5, s.enum(&p.Status, "completed failed cancelled stale")
+	case "source":
+		return 1 << 6, s.text(&p.Source)
+	case "preview":
+		return 1 << 7, s.text(&p.Preview)
+	case "outcome":
+		return 1 << 8, s.text(&p.Outcome)
+	case "failureCategory":
+		return 1 << 9, s.text(&p.FailureCategory)
+	case "steps":
+		return 1 << 10, s.int(&p.Steps)
+	case "usage":
+		return 1 << 11, decodePointer(s, &p.Usage)
+	case "costUSD":
+		return 1 << 12, s.float(&p.CostUSD)
+	case "submittedSequence":
+		return 1 << 13, s.uint(&p.SubmittedSequence)
+	case "endSequence":
+		return 1 << 14, s.uint(&p.EndSequence)
+	case "submittedAt":
+		return 1 << 15, s.time(&p.SubmittedAt)
+	case "startedAt":
+		return 1 << 16, s.time(&p.StartedAt)
+	case "completedAt":
+		return 1 << 17, s.time(&p.CompletedAt)
+	}
+	return 0, false
+}
+
+func (p *HistoryReconstructed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "fromSnapshot":
+		return 1 << 0, s.uint(&p.FromSnapshot)
+	case "replayedEvents":
+		return 1 << 1, s.int(&p.ReplayedEvents)
+	case "degraded":
+		return 1 << 2, s.bool(&p.Degraded)
+	case "missing":
+		return 1 << 3, s.strings(&p.Missing)
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	case "recovered":
+		return 1 << 5, s.strings(&p.Recovered)
+	}
+	return 0, false
+}
+
+func (p *RollbackStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "rollbackId":
+		return 1 << 0, s.text(&p.RollbackID)
+	case "toTurnId":
+		return 1 << 1, s.text(&p.ToTurnID)
+	case "removedTurns":
+		return 1 << 2, s.strings(&p.RemovedTurns)
+	case "files":
+		return 1 << 3, s.enum(&p.Files, "restore keep")
+	case "force":
+		return 1 << 4, s.bool(&p.Force)
+	case "baselineSequence":
+		return 1 << 5, s.uint(&p.BaselineSequence)
+	case "origin":
+		return 1 << 6, decodePointer(s, &p.Origin)
+	case "inheritedTurns":
+		return 1 << 7, s.int(&p.InheritedTurns)
+	case "requestedBy":
+		return 1 << 8, decodePointer(s, &p.RequestedBy)
+	}
+	return 0, false
+}
+
+func (p *RollbackCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "rollbackId":
+		return 1 << 0, s.text(&p.RollbackID)
+	case "toTurnId":
+		return 1 << 1, s.text(&p.ToTurnID)
+	case "removedTurns":
+		return 1 << 2, s.strings(&p.RemovedTurns)
+	case "baselineSequence":
+		return 1 << 3, s.uint(&p.BaselineSequence)
+	case "origin":
+		return 1 << 4, decodePointer(s, &p.Origin)
+	case "inheritedTurns":
+		return 1 << 5, s.int(&p.InheritedTurns)
+	case "affectedTools":
+		return 1 << 6, s.strings(&p.AffectedTools)
+	case "affectedArtifacts":
+		return 1 << 7, s.strings(&p.AffectedArtifacts)
+	case "affectedSubagents":
+		return 1 << 8, s.strings(&p.AffectedSubagents)
+	case "affectedJobs":
+		return 1 << 9, s.strings(&p.AffectedJobs)
+	case "files":
+		return 1 << 10, decodeList(s, &p.Files)
+	case "readModelRepaired":
+		return 1 << 11, s.bool(&p.ReadModelRepaired)
+	}
+	return 0, false
+}
+
+func (p *RollbackFile) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "path":
+		return 1 << 0, s.text(&p.Path)
+	case "change":
+		return 1 << 1, s.enum(&p.Change, "restored deleted kept conflict unavailable")
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	}
+	return 0, false
+}
+
+func (p *SnapshotRepaired) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "reason":
+		return 1 << 0, s.text(&p.Reason)
+	case "gapFrom":
+		return 1 << 1, s.uint(&p.GapFrom)
+	case "gapTo":
+		return 1 << 2, s.uint(&p.GapTo)
+	case "recoveryMode":
+		return 1 << 3, s.enum(&p.RecoveryMode, "snapshot_repair")
+	case "snapshotSequence":
+		return 1 << 4, s.uint(&p.SnapshotSequence)
+	case "status":
+		return 1 << 5, s.enum(&p.Status, "stale unavailable repaired")
+	}
+	return 0, false
+}
+
+func (p *BenchmarkDataset) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "selectionPolicy":
+		return 1 << 0, s.text(&p.SelectionPolicy)
+	case "frozenAt":
+		return 1 << 1, s.time(&p.FrozenAt)
+	case "path":
+		return 1 << 2, s.text(&p.Path)
+	case "registryRef":
+		return 1 << 3, s.text(&p.RegistryRef)
+	case "taskCount":
+		return 1 << 4, s.int(&p.TaskCount)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkConfiguration) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "runtime":
+		return 1 << 0, s.text(&p.Runtime)
+	case "agent":
+		return 1 << 1, s.text(&p.Agent)
+	case "model":
+		return 1 << 2, s.text(&p.Model)
+	case "promptRef":
+		return 1 << 3, s.text(&p.Prompt)
+	case "tools":
+		return 1 << 4, s.raw(&p.Tools)
+	case "context":
+		return 1 << 5, s.raw(&p.Context)
+	case "routing":
+		return 1 << 6, s.raw(&p.Routing)
+	case "details":
+		return 1 << 7, s.raw(&p.Details)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkTrialStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "running")
+	case "timeoutMs":
+		return 1 << 1, s.int(&p.TimeoutMs)
+	case "budgetUSD":
+		return 1 << 2, decodeScalar(s, &p.BudgetUSD, (*scanner).float)
+	case "sandbox":
+		return 1 << 3, s.text(&p.Sandbox)
+	case "attempt":
+		return 1 << 4, s.int(&p.Attempt)
+	case "multiTurn":
+		return 1 << 5, s.bool(&p.MultiTurn)
+	case "requestDigest":
+		return 1 << 6, s.text(&p.RequestDigest)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkTrialEnded) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "completed failed")
+	case "durationMs":
+		return 1 << 1, s.int(&p.DurationMs)
+	case "failureCategory":
+		return 1 << 2, s.text(&p.FailureCategory)
+	case "error":
+		return 1 << 3, decodePointer(s, &p.Error)
+	case "cleanup":
+		return 1 << 4, s.text(&p.Cleanup)
+	case "trajectoryRef":
+		return 1 << 5, s.text(&p.TrajectoryRef)
+	case "artifactRefs":
+		return 1 << 6, s.strings(&p.ArtifactRefs)
+	case "timedOut":
+		return 1 << 7, s.bool(&p.TimedOut)
+	case "usage":
+		return 1 << 8, decodePointer(s, &p.Usage)
+	case "costUSD":
+		return 1 << 9, decodeScalar(s, &p.CostUSD, (*scanner).float)
+	case "modelCalls":
+		return 1 << 10, s.int(&p.ModelCalls)
+	case "toolCalls":
+		return 1 << 11, s.int(&p.ToolCalls)
+	case "deniedSideEffectCount":
+		return 1 << 12, s.int(&p.DeniedSideEffects)
+	case "evidenceGaps":
+		return 1 << 13, s.strings(&p.EvidenceGaps)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkRewardRecorded) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "value":
+		return 1 << 0, s.float(&p.Value)
+	case "ref":
+		return 1 << 1, s.text(&p.Ref)
+	case "detailsRef":
+		return 1 << 2, s.text(&p.DetailsRef)
+	case "criteria":
+		return 1 << 3, s.strings(&p.Criteria)
+	case "failureCategory":
+		return 1 << 4, s.text(&p.FailureCategory)
+	case "verifier":
+		return 1 << 5, decodePointer(s, &p.Verifier)
+	case "drift":
+		return 1 << 6, s.text(&p.Drift)
+	case "oracleSanity":
+		return 1 << 7, s.text(&p.OracleSanity)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkVerifier) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "name":
+		return 1 << 0, s.text(&p.Name)
+	case "version":
+		return 1 << 1, s.text(&p.Version)
+	case "status":
+		return 1 << 2, s.text(&p.Status)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkComparisonCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "baseline":
+		return 1 << 0, decodeObject(s, &p.Baseline)
+	case "candidate":
+		return 1 << 1, decodeObject(s, &p.Candidate)
+	case "interval":
+		return 1 << 2, decodePointer(s, &p.Interval)
+	case "costDeltaUSD":
+		return 1 << 3, decodeScalar(s, &p.CostDeltaUSD, (*scanner).float)
+	case "comparisonRef":
+		return 1 << 4, s.text(&p.ComparisonRef)
+	case "remainingRisk":
+		return 1 << 5, s.text(&p.RemainingRisk)
+	case "decision":
+		return 1 << 6, s.text(&p.Decision)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkRun) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "configurationId":
+		return 1 << 0, s.text(&p.ConfigurationID)
+	case "trialIds":
+		return 1 << 1, s.strings(&p.TrialIDs)
+	case "meanReward":
+		return 1 << 2, decodeScalar(s, &p.MeanReward, (*scanner).float)
+	case "timeoutRate":
+		return 1 << 3, decodeScalar(s, &p.TimeoutRate, (*scanner).float)
+	case "costUSD":
+		return 1 << 4, decodeScalar(s, &p.CostUSD, (*scanner).float)
+	case "evidenceCompletenessRate":
+		return 1 << 5, decodeScalar(s, &p.EvidenceCompletenessRate, (*scanner).float)
+	}
+	return 0, false
+}
+
+func (p *BenchmarkInterval) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "method":
+		return 1 << 0, s.enum(&p.Method, "paired welch")
+	case "level":
+		return 1 << 1, s.float(&p.Level)
+	case "low":
+		return 1 << 2, decodeScalar(s, &p.Low, (*scanner).float)
+	case "high":
+		return 1 << 3, decodeScalar(s, &p.High, (*scanner).float)
+	case "samples":
+		return 1 << 4, s.int(&p.Samples)
+	case "note":
+		return 1 << 5, s.text(&p.Note)
+	}
+	return 0, false
+}
+
+func (p *TurnInterruptRequested) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "reason":
+		return 1 << 0, s.text(&p.Reason)
+	case "queue":
+		return 1 << 1, s.enum(&p.Queue, "keep clear")
+	case "requestedBy":
+		return 1 << 2, decodePointer(s, &p.RequestedBy)
+	case "cause":
+		return 1 << 3, s.enum(&p.Cause, "inactivity")
+	}
+	return 0, false
+}
+
+func (p *TurnSteered) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "input":
+		return 1 << 0, s.raw(&p.Input)
+	case "inputRef":
+		return 1 << 1, s.text(&p.InputRef)
+	case "preview":
+		return 1 << 2, s.text(&p.Preview)
+	case "submittedTurnId":
+		return 1 << 3, s.text(&p.SubmittedTurnID)
+	case "options":
+		return 1 << 4, decodePointer(s, &p.Options)
+	case "metadata":
+		return 1 << 5, s.raw(&p.Metadata)
+	case "submittedBy":
+		return 1 << 6, decodePointer(s, &p.SubmittedBy)
+	}
+	return 0, false
+}
+
+func (p *JobHeld) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "status":
+		return 1 << 0, s.enum(&p.Status, "pending")
+	case "code":
+		return 1 << 1, s.text(&p.Code)
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	case "heldBy":
+		return 1 << 3, decodePointer(s, &p.HeldBy)
+	}
+	return 0, false
+}
+
+func (p *ScheduleCreated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "title":
+		return 1 << 1, s.text(&p.Title)
+	case "cron":
+		return 1 << 2, s.text(&p.Cron)
+	case "everyMs":
+		return 1 << 3, s.int(&p.EveryMs)
+	case "timeZone":
+		return 1 << 4, s.text(&p.TimeZone)
+	case "missed":
+		return 1 << 5, s.enum(&p.Missed, "skip run_once run_all")
+	case "overlap":
+		return 1 << 6, s.enum(&p.Overlap, "skip queue allow")
+	case "kind":
+		return 1 << 7, s.enum(&p.Kind, "job task")
+	case "run":
+		return 1 << 8, s.raw(&p.Run)
+	case "runRef":
+		return 1 << 9, s.text(&p.RunRef)
+	case "nextAt":
+		return 1 << 10, s.time(&p.NextAt)
+	case "createdBy":
+		return 1 << 11, decodePointer(s, &p.CreatedBy)
+	}
+	return 0, false
+}
+
+func (p *ScheduleFired) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "dueAt":
+		return 1 << 1, s.time(&p.DueAt)
+	case "nextAt":
+		return 1 << 2, s.time(&p.NextAt)
+	case "jobId":
+		return 1 << 3, s.text(&p.JobID)
+	case "taskId":
+		return 1 << 4, s.text(&p.TaskID)
+	case "error":
+		return 1 << 5, decodePointer(s, &p.Error)
+	}
+	return 0, false
+}
+
+func (p *ScheduleMissed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "reason":
+		return 1 << 1, s.enum(&p.Reason, "down overlap paused")
+	case "count":
+		return 1 << 2, s.int(&p.Count)
+	case "firstDueAt":
+		return 1 << 3, s.time(&p.FirstDueAt)
+	case "lastDueAt":
+		return 1 << 4, s.time(&p.LastDueAt)
+	case "nextAt":
+		return 1 << 5, s.time(&p.NextAt)
+	}
+	return 0, false
+}
+
+func (p *ScheduleQueued) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "dueAt":
+		return 1 << 1, s.time(&p.DueAt)
+	case "nextAt":
+		return 1 << 2, s.time(&p.NextAt)
+	}
+	return 0, false
+}
+
+func (p *SchedulePaused) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "code":
+		return 1 << 1, s.text(&p.Code)
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	case "pausedBy":
+		return 1 << 3, decodePointer(s, &p.PausedBy)
+	}
+	return 0, false
+}
+
+func (p *ScheduleResumed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	case "resumedBy":
+		return 1 << 2, decodePointer(s, &p.ResumedBy)
+	}
+	return 0, false
+}
+
+func (p *ScheduleDeleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "scheduleId":
+		return 1 << 0, s.text(&p.ScheduleID)
+	case "reason":
+		return 1 << 1, s.text(&p.Reason)
+	case "deletedBy":
+		return 1 << 2, decodePointer(s, &p.DeletedBy)
+	}
+	return 0, false
+}
+
+func (p *PeerTaskLinked) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "nativeProtocol":
+		return 1 << 0, s.text(&p.NativeProtocol)
+	case "direction":
+		return 1 << 1, s.enum(&p.Direction, "inbound outbound")
+	case "remoteTaskId":
+		return 1 << 2, s.text(&p.RemoteTaskID)
+	case "remoteContextId":
+		return 1 << 3, s.text(&p.RemoteContextID)
+	case "remoteAgentRef":
+		return 1 << 4, s.text(&p.RemoteAgentRef)
+	case "agentCardRef":
+		return 1 << 5, s.text(&p.AgentCardRef)
+	case "deliveryMechanism":
+		return 1 << 6, s.enum(&p.DeliveryMechanism, "polling streaming subscription push")
+	case "remoteMessageId":
+		return 1 << 7, s.text(&p.RemoteMessageID)
+	case "message":
+		return 1 << 8, s.raw(&p.Message)
+	case "messageRef":
+		return 1 << 9, s.text(&p.MessageRef)
+	}
+	return 0, false
+}
+
+func (p *PeerTaskUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "nativeProtocol":
+		return 1 << 0, s.text(&p.NativeProtocol)
+	case "direction":
+		return 1 << 1, s.enum(&p.Direction, "inbound outbound")
+	case "remoteTaskId":
+		return 1 << 2, s.text(&p.RemoteTaskID)
+	case "remoteContextId":
+		return 1 << 3, s.text(&p.RemoteContextID)
+	case "remoteStatus":
+		return 1 << 4, s.text(&p.RemoteStatus)
+	case "status":
+		return 1 << 5, s.enum(&p.Status, "running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown")
+	case "reason":
+		return 1 << 6, s.text(&p.Reason)
+	case "remoteArtifactRefs":
+		return 1 << 7, s.strings(&p.RemoteArtifactRefs)
+	case "messageRef":
+		return 1 << 8, s.text(&p.MessageRef)
+	case "remoteMessageId":
+		return 1 << 9, s.text(&p.RemoteMessageID)
+	case "message":
+		return 1 << 10, s.raw(&p.Message)
+	case "settled":
+		return 1 << 11, s.bool(&p.Settled)
+	}
+	return 0, false
+}
+
+func (p *PeerPushConfigured) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "nativeProtocol":
+		return 1 << 0, s.text(&p.NativeProtocol)
+	case "remoteTaskId":
+		return 1 << 1, s.text(&p.RemoteTaskID)
+	case "configId":
+		return 1 << 2, s.text(&p.ConfigID)
+	case "target":
+		return 1 << 3, s.text(&p.Target)
+	case "sealed":
+		return 1 << 4, s.text(&p.Sealed)
+	case "configuredBy":
+		return 1 << 5, decodePointer(s, &p.ConfiguredBy)
+	}
+	return 0, false
+}
+
+func (p *PeerPushRemoved) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "nativeProtocol":
+		return 1 << 0, s.text(&p.NativeProtocol)
+	case "remoteTaskId":
+		return 1 << 1, s.text(&p.RemoteTaskID)
+	case "configId":
+		return 1 << 2, s.text(&p.ConfigID)
+	case "removedBy":
+		return 1 << 3, decodePointer(s, &p.RemovedBy)
+	}
+	return 0, false
+}
+
+func (p *PeerPushReported) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "nativeProtocol":
+		return 1 << 0, s.text(&p.NativeProtocol)
+	case "remoteTaskId":
+		return 1 << 1, s.text(&p.RemoteTaskID)
+	case "configId":
+		return 1 << 2, s.text(&p.ConfigID)
+	case "outcome":
+		return 1 << 3, s.enum(&p.Outcome, "delivered failing gave_up refused")
+	case "through":
+		return 1 << 4, s.uint(&p.Through)
+	case "remoteStatus":
+		return 1 << 5, s.text(&p.RemoteStatus)
+	case "attempts":
+		return 1 << 6, s.int(&p.Attempts)
+	case "httpStatus":
+		return 1 << 7, s.int(&p.HTTPStatus)
+	case "detail":
+		return 1 << 8, s.text(&p.Detail)
+	case "final":
+		return 1 << 9, s.bool(&p.Final)
+	}
+	return 0, false
+}
+
+func (p *Benchmark) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "datasetId":
+		return 1 << 0, s.text(&p.DatasetID)
+	case "datasetVersion":
+		return 1 << 1, s.text(&p.DatasetVersion)
+	case "datasetRef":
+		return 1 << 2, s.text(&p.DatasetRef)
+	case "taskId":
+		return 1 << 3, s.text(&p.TaskID)
+	case "trialId":
+		return 1 << 4, s.text(&p.TrialID)
+	case "configurationId":
+		return 1 << 5, s.text(&p.ConfigurationID)
+	case "role":
+		return 1 << 6, s.enum(&p.Role, "baseline candidate control")
+	case "harborJobRef":
+		return 1 << 7, s.text(&p.HarborJobRef)
+	case "harborTrialRef":
+		return 1 << 8, s.text(&p.HarborTrialRef)
+	case "taskTomlRef":
+		return 1 << 9, s.text(&p.TaskTomlRef)
+	case "singleChangedVariable":
+		return 1 << 10, s.text(&p.SingleChangedVariable)
+	}
+	return 0, false
+}
+
+func (p *Comparison) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "meanRewardDelta":
+		return 1 << 0, s.float(&p.MeanRewardDelta)
+	case "timeoutRateDelta":
+		return 1 << 1, s.float(&p.TimeoutRateDelta)
+	case "evidenceCompletenessRate":
+		return 1 << 2, s.float(&p.EvidenceCompletenessRate)
+	case "p0QcGateRegressionCount":
+		return 1 << 3, s.int(&p.P0QcGateRegressionCount)
+	case "decision":
+		return 1 << 4, s.text(&p.Decision)
+	}
+	return 0, false
 }

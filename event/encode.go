@@ -58,34 +58,27 @@ func AppendJSON(dst []byte, e *Event) []byte {
 
 // appendScope appends the ids that are set.
 func (s *Scope) appendScope(dst []byte) []byte {
-	dst = appendID(dst, `,"threadId":`, s.ThreadID)
-	dst = appendID(dst, `,"turnId":`, s.TurnID)
-	dst = appendID(dst, `,"taskId":`, s.TaskID)
-	dst = appendID(dst, `,"runId":`, s.RunID)
-	dst = appendID(dst, `,"attemptId":`, s.AttemptID)
-	dst = appendID(dst, `,"parentTaskId":`, s.ParentTaskID)
-	dst = appendID(dst, `,"rootTaskId":`, s.RootTaskID)
-	dst = appendID(dst, `,"stepId":`, s.StepID)
-	dst = appendID(dst, `,"toolCallId":`, s.ToolCallID)
-	dst = appendID(dst, `,"actionId":`, s.ActionID)
-	dst = appendID(dst, `,"subagentId":`, s.SubagentID)
-	dst = appendID(dst, `,"artifactId":`, s.ArtifactID)
-	dst = appendID(dst, `,"evidenceId":`, s.EvidenceID)
-	dst = appendID(dst, `,"processId":`, s.ProcessID)
-	dst = appendID(dst, `,"channelId":`, s.ChannelID)
-	dst = appendID(dst, `,"jobId":`, s.JobID)
-	dst = appendID(dst, `,"jobItemId":`, s.JobItemID)
-	dst = appendID(dst, `,"modelRequestId":`, s.ModelRequestID)
-	dst = appendID(dst, `,"requestId":`, s.RequestID)
-	dst = appendID(dst, `,"traceId":`, s.TraceID)
-	return appendID(dst, `,"spanId":`, s.SpanID)
-}
-
-func appendID(dst []byte, key, id string) []byte {
-	if id == "" {
-		return dst
-	}
-	return appendString(append(dst, key...), id)
+	dst = appendSetString(dst, `,"threadId":`, s.ThreadID)
+	dst = appendSetString(dst, `,"turnId":`, s.TurnID)
+	dst = appendSetString(dst, `,"taskId":`, s.TaskID)
+	dst = appendSetString(dst, `,"runId":`, s.RunID)
+	dst = appendSetString(dst, `,"attemptId":`, s.AttemptID)
+	dst = appendSetString(dst, `,"parentTaskId":`, s.ParentTaskID)
+	dst = appendSetString(dst, `,"rootTaskId":`, s.RootTaskID)
+	dst = appendSetString(dst, `,"stepId":`, s.StepID)
+	dst = appendSetString(dst, `,"toolCallId":`, s.ToolCallID)
+	dst = appendSetString(dst, `,"actionId":`, s.ActionID)
+	dst = appendSetString(dst, `,"subagentId":`, s.SubagentID)
+	dst = appendSetString(dst, `,"artifactId":`, s.ArtifactID)
+	dst = appendSetString(dst, `,"evidenceId":`, s.EvidenceID)
+	dst = appendSetString(dst, `,"processId":`, s.ProcessID)
+	dst = appendSetString(dst, `,"channelId":`, s.ChannelID)
+	dst = appendSetString(dst, `,"jobId":`, s.JobID)
+	dst = appendSetString(dst, `,"jobItemId":`, s.JobItemID)
+	dst = appendSetString(dst, `,"modelRequestId":`, s.ModelRequestID)
+	dst = appendSetString(dst, `,"requestId":`, s.RequestID)
+	dst = appendSetString(dst, `,"traceId":`, s.TraceID)
+	return appendSetString(dst, `,"spanId":`, s.SpanID)
 }
 
 // closeObject ends an object whose fields were all appended with a leading

@@ -8,34 +8,13 @@ import "strconv"
 
 func (p *SessionCreated) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.Account != "" {
-		dst = append(dst, `,"account":`...)
-		dst = appendString(dst, p.Account)
-	}
-	if p.Workspace != nil {
-		dst = append(dst, `,"workspace":`...)
-		dst = p.Workspace.appendJSON(dst)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
-	if p.CreatedBy != nil {
-		dst = append(dst, `,"createdBy":`...)
-		dst = p.CreatedBy.appendJSON(dst)
-	}
-	if p.ForkedFrom != nil {
-		dst = append(dst, `,"forkedFrom":`...)
-		dst = p.ForkedFrom.appendJSON(dst)
-	}
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"account":`, p.Account)
+	dst = appendSetObject(dst, `,"workspace":`, p.Workspace)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetObject(dst, `,"createdBy":`, p.CreatedBy)
+	dst = appendSetObject(dst, `,"forkedFrom":`, p.ForkedFrom)
 	return closeObject(dst, start)
 }
 
@@ -43,44 +22,30 @@ func (p *SessionCreated) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if p.Workspace != nil {
-		if err := p.Workspace.check(); err != nil {
-			return wrapField("workspace", err)
-		}
+	if err := checkObject("workspace", p.Workspace); err != nil {
+		return err
 	}
 	switch p.PermissionMode {
 	case "", "default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto":
 	default:
 		return notOneOf("permissionMode", p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
-	if p.CreatedBy != nil {
-		if err := p.CreatedBy.check(); err != nil {
-			return wrapField("createdBy", err)
-		}
+	if err := checkObject("createdBy", p.CreatedBy); err != nil {
+		return err
 	}
-	if p.ForkedFrom != nil {
-		if err := p.ForkedFrom.check(); err != nil {
-			return wrapField("forkedFrom", err)
-		}
+	if err := checkObject("forkedFrom", p.ForkedFrom); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Workspace) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.WorkspaceID != "" {
-		dst = append(dst, `,"workspaceId":`...)
-		dst = appendString(dst, p.WorkspaceID)
-	}
-	if p.Root != "" {
-		dst = append(dst, `,"root":`...)
-		dst = appendString(dst, p.Root)
-	}
+	dst = appendSetString(dst, `,"workspaceId":`, p.WorkspaceID)
+	dst = appendSetString(dst, `,"root":`, p.Root)
 	return closeObject(dst, start)
 }
 
@@ -89,16 +54,9 @@ func (p *Workspace) check() error {
 }
 
 func (p *Actor) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if p.ID != "" {
-		dst = append(dst, `,"id":`...)
-		dst = appendString(dst, p.ID)
-	}
-	if p.Account != "" {
-		dst = append(dst, `,"account":`...)
-		dst = appendString(dst, p.Account)
-	}
+	dst = appendString(append(dst, `{"kind":`...), p.Kind)
+	dst = appendSetString(dst, `,"id":`, p.ID)
+	dst = appendSetString(dst, `,"account":`, p.Account)
 	return append(dst, '}')
 }
 
@@ -112,18 +70,10 @@ func (p *Actor) check() error {
 }
 
 func (p *ForkPoint) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"sessionId":`...)
-	dst = appendString(dst, p.SessionID)
-	if p.ThreadID != "" {
-		dst = append(dst, `,"threadId":`...)
-		dst = appendString(dst, p.ThreadID)
-	}
-	dst = append(dst, `,"sequence":`...)
-	dst = strconv.AppendUint(dst, p.Sequence, 10)
-	if p.Hash != "" {
-		dst = append(dst, `,"hash":`...)
-		dst = appendString(dst, p.Hash)
-	}
+	dst = appendString(append(dst, `{"sessionId":`...), p.SessionID)
+	dst = appendSetString(dst, `,"threadId":`, p.ThreadID)
+	dst = strconv.AppendUint(append(dst, `,"sequence":`...), p.Sequence, 10)
+	dst = appendSetString(dst, `,"hash":`, p.Hash)
 	return append(dst, '}')
 }
 
@@ -137,37 +87,15 @@ func (p *ForkPoint) check() error {
 func (p *SessionUpdated) appendJSON(dst []byte) []byte {
 	start := len(dst)
 	if p.Title != nil {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, *p.Title)
+		dst = appendString(append(dst, `,"title":`...), *p.Title)
 	}
-	if p.Workspace != nil {
-		dst = append(dst, `,"workspace":`...)
-		dst = p.Workspace.appendJSON(dst)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
-	if p.Status != "" {
-		dst = append(dst, `,"status":`...)
-		dst = appendString(dst, p.Status)
-	}
-	if len(p.PinnedThreads) != 0 {
-		dst = append(dst, `,"pinnedThreads":`...)
-		dst = appendStrings(dst, p.PinnedThreads)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
+	dst = appendSetObject(dst, `,"workspace":`, p.Workspace)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetString(dst, `,"status":`, p.Status)
+	dst = appendSetStrings(dst, `,"pinnedThreads":`, p.PinnedThreads)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return closeObject(dst, start)
 }
 
@@ -175,61 +103,36 @@ func (p *SessionUpdated) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if p.Workspace != nil {
-		if err := p.Workspace.check(); err != nil {
-			return wrapField("workspace", err)
-		}
+	if err := checkObject("workspace", p.Workspace); err != nil {
+		return err
 	}
 	switch p.PermissionMode {
 	case "", "default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto":
 	default:
 		return notOneOf("permissionMode", p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
 	switch p.Status {
 	case "", "open", "archived", "degraded":
 	default:
 		return notOneOf("status", p.Status, "open archived degraded")
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ThreadStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"role":`...)
-	dst = appendString(dst, p.Role)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.ParentThreadID != "" {
-		dst = append(dst, `,"parentThreadId":`...)
-		dst = appendString(dst, p.ParentThreadID)
-	}
-	if p.ParentTurnID != "" {
-		dst = append(dst, `,"parentTurnId":`...)
-		dst = appendString(dst, p.ParentTurnID)
-	}
-	if p.Cwd != "" {
-		dst = append(dst, `,"cwd":`...)
-		dst = appendString(dst, p.Cwd)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
+	dst = appendString(append(dst, `{"role":`...), p.Role)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"parentThreadId":`, p.ParentThreadID)
+	dst = appendSetString(dst, `,"parentTurnId":`, p.ParentTurnID)
+	dst = appendSetString(dst, `,"cwd":`, p.Cwd)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetString(dst, `,"model":`, p.Model)
 	return append(dst, '}')
 }
 
@@ -251,28 +154,12 @@ func (p *ThreadStarted) check() error {
 }
 
 func (p *ThreadUpdated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.Code != "" {
-		dst = append(dst, `,"code":`...)
-		dst = appendString(dst, p.Code)
-	}
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if len(p.ActionIDs) != 0 {
-		dst = append(dst, `,"actionIds":`...)
-		dst = appendStrings(dst, p.ActionIDs)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetString(dst, `,"code":`, p.Code)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetStrings(dst, `,"actionIds":`, p.ActionIDs)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return append(dst, '}')
 }
 
@@ -285,51 +172,23 @@ func (p *ThreadUpdated) check() error {
 	default:
 		return notOneOf("status", p.Status, "open blocked resumed archived")
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *TurnSubmitted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"source":`...)
-	dst = appendString(dst, p.Source)
-	if len(p.Input) != 0 {
-		dst = append(dst, `,"input":`...)
-		dst = appendRaw(dst, p.Input)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
-	if p.Position != 0 {
-		dst = append(dst, `,"position":`...)
-		dst = strconv.AppendInt(dst, p.Position, 10)
-	}
-	if p.Options != nil {
-		dst = append(dst, `,"options":`...)
-		dst = p.Options.appendJSON(dst)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
-	if p.SubmittedBy != nil {
-		dst = append(dst, `,"submittedBy":`...)
-		dst = p.SubmittedBy.appendJSON(dst)
-	}
-	if p.TraceState != "" {
-		dst = append(dst, `,"traceState":`...)
-		dst = appendString(dst, p.TraceState)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendString(append(dst, `,"source":`...), p.Source)
+	dst = appendSetRaw(dst, `,"input":`, p.Input)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
+	dst = appendSetInt(dst, `,"position":`, p.Position)
+	dst = appendSetObject(dst, `,"options":`, p.Options)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetObject(dst, `,"submittedBy":`, p.SubmittedBy)
+	dst = appendSetString(dst, `,"traceState":`, p.TraceState)
 	return append(dst, '}')
 }
 
@@ -347,71 +206,33 @@ func (p *TurnSubmitted) check() error {
 	default:
 		return notOneOf("source", p.Source, "user system channel task job subagent schedule benchmark replay")
 	}
-	if len(p.Input) != 0 {
-		if err := checkRaw("input", p.Input); err != nil {
-			return err
-		}
+	if err := checkRaw("input", p.Input); err != nil {
+		return err
 	}
-	if p.Options != nil {
-		if err := p.Options.check(); err != nil {
-			return wrapField("options", err)
-		}
+	if err := checkObject("options", p.Options); err != nil {
+		return err
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
-	if p.SubmittedBy != nil {
-		if err := p.SubmittedBy.check(); err != nil {
-			return wrapField("submittedBy", err)
-		}
+	if err := checkObject("submittedBy", p.SubmittedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *TurnOptions) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
-	if p.Provider != "" {
-		dst = append(dst, `,"provider":`...)
-		dst = appendString(dst, p.Provider)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if p.QueuePolicy != "" {
-		dst = append(dst, `,"queuePolicy":`...)
-		dst = appendString(dst, p.QueuePolicy)
-	}
-	if p.ExpectedTurnID != "" {
-		dst = append(dst, `,"expectedTurnId":`...)
-		dst = appendString(dst, p.ExpectedTurnID)
-	}
-	if p.MaxSteps != 0 {
-		dst = append(dst, `,"maxSteps":`...)
-		dst = strconv.AppendInt(dst, p.MaxSteps, 10)
-	}
-	if len(p.Tools) != 0 {
-		dst = append(dst, `,"tools":`...)
-		dst = appendStrings(dst, p.Tools)
-	}
-	if len(p.OutputSchema) != 0 {
-		dst = append(dst, `,"outputSchema":`...)
-		dst = appendRaw(dst, p.OutputSchema)
-	}
-	if p.Cwd != "" {
-		dst = append(dst, `,"cwd":`...)
-		dst = appendString(dst, p.Cwd)
-	}
-	if p.TimeoutMs != 0 {
-		dst = append(dst, `,"timeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.TimeoutMs, 10)
-	}
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = appendSetString(dst, `,"provider":`, p.Provider)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetString(dst, `,"queuePolicy":`, p.QueuePolicy)
+	dst = appendSetString(dst, `,"expectedTurnId":`, p.ExpectedTurnID)
+	dst = appendSetInt(dst, `,"maxSteps":`, p.MaxSteps)
+	dst = appendSetStrings(dst, `,"tools":`, p.Tools)
+	dst = appendSetRaw(dst, `,"outputSchema":`, p.OutputSchema)
+	dst = appendSetString(dst, `,"cwd":`, p.Cwd)
+	dst = appendSetInt(dst, `,"timeoutMs":`, p.TimeoutMs)
 	return closeObject(dst, start)
 }
 
@@ -426,29 +247,17 @@ func (p *TurnOptions) check() error {
 	default:
 		return notOneOf("queuePolicy", p.QueuePolicy, "queue reject interrupt steer")
 	}
-	if len(p.OutputSchema) != 0 {
-		if err := checkRaw("outputSchema", p.OutputSchema); err != nil {
-			return err
-		}
+	if err := checkRaw("outputSchema", p.OutputSchema); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *TurnStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.AttemptCount != 0 {
-		dst = append(dst, `,"attemptCount":`...)
-		dst = strconv.AppendInt(dst, p.AttemptCount, 10)
-	}
-	if p.QueueWaitMs != 0 {
-		dst = append(dst, `,"queueWaitMs":`...)
-		dst = strconv.AppendInt(dst, p.QueueWaitMs, 10)
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetInt(dst, `,"attemptCount":`, p.AttemptCount)
+	dst = appendSetInt(dst, `,"queueWaitMs":`, p.QueueWaitMs)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }
 
@@ -465,38 +274,16 @@ func (p *TurnStarted) check() error {
 }
 
 func (p *TurnCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"outcome":`...)
-	dst = appendString(dst, p.Outcome)
-	dst = append(dst, `,"steps":`...)
-	dst = strconv.AppendInt(dst, p.Steps, 10)
-	dst = append(dst, `,"durationMs":`...)
-	dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	if p.Usage != nil {
-		dst = append(dst, `,"usage":`...)
-		dst = p.Usage.appendJSON(dst)
-	}
-	if p.CostUSD != 0 {
-		dst = append(dst, `,"costUSD":`...)
-		dst = appendFloat(dst, p.CostUSD)
-	}
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
-	if len(p.StructuredOutput) != 0 {
-		dst = append(dst, `,"structuredOutput":`...)
-		dst = appendRaw(dst, p.StructuredOutput)
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendString(append(dst, `,"outcome":`...), p.Outcome)
+	dst = strconv.AppendInt(append(dst, `,"steps":`...), p.Steps, 10)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	dst = appendSetFloat(dst, `,"costUSD":`, p.CostUSD)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetRaw(dst, `,"structuredOutput":`, p.StructuredOutput)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }
 
@@ -512,35 +299,23 @@ func (p *TurnCompleted) check() error {
 	if p.Outcome == "" {
 		return missingField("outcome")
 	}
-	if p.Usage != nil {
-		if err := p.Usage.check(); err != nil {
-			return wrapField("usage", err)
-		}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
 		return err
 	}
-	if len(p.StructuredOutput) != 0 {
-		if err := checkRaw("structuredOutput", p.StructuredOutput); err != nil {
-			return err
-		}
+	if err := checkRaw("structuredOutput", p.StructuredOutput); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Usage) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"inputTokens":`...)
-	dst = strconv.AppendInt(dst, p.InputTokens, 10)
-	dst = append(dst, `,"outputTokens":`...)
-	dst = strconv.AppendInt(dst, p.OutputTokens, 10)
-	if p.CachedInputTokens != 0 {
-		dst = append(dst, `,"cachedInputTokens":`...)
-		dst = strconv.AppendInt(dst, p.CachedInputTokens, 10)
-	}
-	if p.ReasoningTokens != 0 {
-		dst = append(dst, `,"reasoningTokens":`...)
-		dst = strconv.AppendInt(dst, p.ReasoningTokens, 10)
-	}
+	dst = strconv.AppendInt(append(dst, `{"inputTokens":`...), p.InputTokens, 10)
+	dst = strconv.AppendInt(append(dst, `,"outputTokens":`...), p.OutputTokens, 10)
+	dst = appendSetInt(dst, `,"cachedInputTokens":`, p.CachedInputTokens)
+	dst = appendSetInt(dst, `,"reasoningTokens":`, p.ReasoningTokens)
 	return append(dst, '}')
 }
 
@@ -549,34 +324,15 @@ func (p *Usage) check() error {
 }
 
 func (p *TurnFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"outcome":`...)
-	dst = appendString(dst, p.Outcome)
-	dst = append(dst, `,"failureCategory":`...)
-	dst = appendString(dst, p.FailureCategory)
-	dst = append(dst, `,"error":`...)
-	if p.Error == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = p.Error.appendJSON(dst)
-	}
-	dst = append(dst, `,"steps":`...)
-	dst = strconv.AppendInt(dst, p.Steps, 10)
-	dst = append(dst, `,"durationMs":`...)
-	dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	if p.Usage != nil {
-		dst = append(dst, `,"usage":`...)
-		dst = p.Usage.appendJSON(dst)
-	}
-	if p.CostUSD != 0 {
-		dst = append(dst, `,"costUSD":`...)
-		dst = appendFloat(dst, p.CostUSD)
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendString(append(dst, `,"outcome":`...), p.Outcome)
+	dst = appendString(append(dst, `,"failureCategory":`...), p.FailureCategory)
+	dst = appendNullable(append(dst, `,"error":`...), p.Error)
+	dst = strconv.AppendInt(append(dst, `,"steps":`...), p.Steps, 10)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	dst = appendSetFloat(dst, `,"costUSD":`, p.CostUSD)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }
 
@@ -600,13 +356,11 @@ func (p *TurnFailed) check() error {
 	if p.Error == nil {
 		return missingField("error")
 	}
-	if err := p.Error.check(); err != nil {
-		return wrapField("error", err)
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
-	if p.Usage != nil {
-		if err := p.Usage.check(); err != nil {
-			return wrapField("usage", err)
-		}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
 		return err
@@ -615,18 +369,10 @@ func (p *TurnFailed) check() error {
 }
 
 func (p *Failure) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"message":`...)
-	dst = appendString(dst, p.Message)
-	if p.Category != "" {
-		dst = append(dst, `,"category":`...)
-		dst = appendString(dst, p.Category)
-	}
-	dst = append(dst, `,"retryable":`...)
-	dst = strconv.AppendBool(dst, p.Retryable)
-	if p.Advice != "" {
-		dst = append(dst, `,"advice":`...)
-		dst = appendString(dst, p.Advice)
-	}
+	dst = appendString(append(dst, `{"message":`...), p.Message)
+	dst = appendSetString(dst, `,"category":`, p.Category)
+	dst = strconv.AppendBool(append(dst, `,"retryable":`...), p.Retryable)
+	dst = appendSetString(dst, `,"advice":`, p.Advice)
 	return append(dst, '}')
 }
 
@@ -639,91 +385,27 @@ func (p *Failure) check() error {
 
 func (p *TaskCreated) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.Objective != "" {
-		dst = append(dst, `,"objective":`...)
-		dst = appendString(dst, p.Objective)
-	}
-	if p.ObjectiveRef != "" {
-		dst = append(dst, `,"objectiveRef":`...)
-		dst = appendString(dst, p.ObjectiveRef)
-	}
-	dst = append(dst, `,"taskKind":`...)
-	dst = appendString(dst, p.TaskKind)
-	if p.TaskFamily != "" {
-		dst = append(dst, `,"taskFamily":`...)
-		dst = appendString(dst, p.TaskFamily)
-	}
-	dst = append(dst, `,"visibility":`...)
-	dst = appendString(dst, p.Visibility)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Priority != "" {
-		dst = append(dst, `,"priority":`...)
-		dst = appendString(dst, p.Priority)
-	}
-	if p.RequestedBy != nil {
-		dst = append(dst, `,"requestedBy":`...)
-		dst = p.RequestedBy.appendJSON(dst)
-	}
-	if p.Owner != nil {
-		dst = append(dst, `,"owner":`...)
-		dst = p.Owner.appendJSON(dst)
-	}
-	if p.Assignee != nil {
-		dst = append(dst, `,"assignee":`...)
-		dst = p.Assignee.appendJSON(dst)
-	}
-	if p.WorkerKind != "" {
-		dst = append(dst, `,"workerKind":`...)
-		dst = appendString(dst, p.WorkerKind)
-	}
-	if p.Peer != "" {
-		dst = append(dst, `,"peer":`...)
-		dst = appendString(dst, p.Peer)
-	}
-	if len(p.Scope) != 0 {
-		dst = append(dst, `,"scope":`...)
-		dst = appendRaw(dst, p.Scope)
-	}
-	if p.Constraints != nil {
-		dst = append(dst, `,"constraints":`...)
-		dst = p.Constraints.appendJSON(dst)
-	}
-	if p.TaskProfile != nil {
-		dst = append(dst, `,"taskProfile":`...)
-		dst = p.TaskProfile.appendJSON(dst)
-	}
-	if len(p.Acceptance) != 0 {
-		dst = append(dst, `,"acceptance":`...)
-		dst = append(dst, '[')
-		for i := range p.Acceptance {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Acceptance[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.RetryPolicy != nil {
-		dst = append(dst, `,"retryPolicy":`...)
-		dst = p.RetryPolicy.appendJSON(dst)
-	}
-	if len(p.DependsOn) != 0 {
-		dst = append(dst, `,"dependsOn":`...)
-		dst = appendStrings(dst, p.DependsOn)
-	}
-	if p.HeartbeatTimeoutMs != 0 {
-		dst = append(dst, `,"heartbeatTimeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.HeartbeatTimeoutMs, 10)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"objective":`, p.Objective)
+	dst = appendSetString(dst, `,"objectiveRef":`, p.ObjectiveRef)
+	dst = appendString(append(dst, `,"taskKind":`...), p.TaskKind)
+	dst = appendSetString(dst, `,"taskFamily":`, p.TaskFamily)
+	dst = appendString(append(dst, `,"visibility":`...), p.Visibility)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendSetString(dst, `,"priority":`, p.Priority)
+	dst = appendSetObject(dst, `,"requestedBy":`, p.RequestedBy)
+	dst = appendSetObject(dst, `,"owner":`, p.Owner)
+	dst = appendSetObject(dst, `,"assignee":`, p.Assignee)
+	dst = appendSetString(dst, `,"workerKind":`, p.WorkerKind)
+	dst = appendSetString(dst, `,"peer":`, p.Peer)
+	dst = appendSetRaw(dst, `,"scope":`, p.Scope)
+	dst = appendSetObject(dst, `,"constraints":`, p.Constraints)
+	dst = appendSetObject(dst, `,"taskProfile":`, p.TaskProfile)
+	dst = appendSetList(dst, `,"acceptance":`, p.Acceptance)
+	dst = appendSetObject(dst, `,"retryPolicy":`, p.RetryPolicy)
+	dst = appendSetStrings(dst, `,"dependsOn":`, p.DependsOn)
+	dst = appendSetInt(dst, `,"heartbeatTimeoutMs":`, p.HeartbeatTimeoutMs)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
 	return closeObject(dst, start)
 }
 
@@ -744,97 +426,52 @@ func (p *TaskCreated) check() error {
 	default:
 		return notOneOf("status", p.Status, "draft accepted")
 	}
-	if p.RequestedBy != nil {
-		if err := p.RequestedBy.check(); err != nil {
-			return wrapField("requestedBy", err)
-		}
+	if err := checkObject("requestedBy", p.RequestedBy); err != nil {
+		return err
 	}
-	if p.Owner != nil {
-		if err := p.Owner.check(); err != nil {
-			return wrapField("owner", err)
-		}
+	if err := checkObject("owner", p.Owner); err != nil {
+		return err
 	}
-	if p.Assignee != nil {
-		if err := p.Assignee.check(); err != nil {
-			return wrapField("assignee", err)
-		}
+	if err := checkObject("assignee", p.Assignee); err != nil {
+		return err
 	}
 	switch p.WorkerKind {
 	case "", "runtime", "external", "peer":
 	default:
 		return notOneOf("workerKind", p.WorkerKind, "runtime external peer")
 	}
-	if len(p.Scope) != 0 {
-		if err := checkRaw("scope", p.Scope); err != nil {
-			return err
-		}
+	if err := checkRaw("scope", p.Scope); err != nil {
+		return err
 	}
-	if p.Constraints != nil {
-		if err := p.Constraints.check(); err != nil {
-			return wrapField("constraints", err)
-		}
+	if err := checkObject("constraints", p.Constraints); err != nil {
+		return err
 	}
-	if p.TaskProfile != nil {
-		if err := p.TaskProfile.check(); err != nil {
-			return wrapField("taskProfile", err)
-		}
+	if err := checkObject("taskProfile", p.TaskProfile); err != nil {
+		return err
 	}
-	for i := range p.Acceptance {
-		if err := p.Acceptance[i].check(); err != nil {
-			return withinItem("acceptance", i, err)
-		}
+	if err := checkList("acceptance", p.Acceptance); err != nil {
+		return err
 	}
-	if p.RetryPolicy != nil {
-		if err := p.RetryPolicy.check(); err != nil {
-			return wrapField("retryPolicy", err)
-		}
+	if err := checkObject("retryPolicy", p.RetryPolicy); err != nil {
+		return err
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *TaskConstraints) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if len(p.Tools) != 0 {
-		dst = append(dst, `,"tools":`...)
-		dst = appendStrings(dst, p.Tools)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
-	if p.Cwd != "" {
-		dst = append(dst, `,"cwd":`...)
-		dst = appendString(dst, p.Cwd)
-	}
-	if p.Network != "" {
-		dst = append(dst, `,"network":`...)
-		dst = appendString(dst, p.Network)
-	}
-	if p.MaxCostUSD != 0 {
-		dst = append(dst, `,"maxCostUSD":`...)
-		dst = appendFloat(dst, p.MaxCostUSD)
-	}
-	if p.MaxRuntimeMs != 0 {
-		dst = append(dst, `,"maxRuntimeMs":`...)
-		dst = strconv.AppendInt(dst, p.MaxRuntimeMs, 10)
-	}
-	if p.MaxSteps != 0 {
-		dst = append(dst, `,"maxSteps":`...)
-		dst = strconv.AppendInt(dst, p.MaxSteps, 10)
-	}
-	if len(p.OutputSchema) != 0 {
-		dst = append(dst, `,"outputSchema":`...)
-		dst = appendRaw(dst, p.OutputSchema)
-	}
+	dst = appendSetStrings(dst, `,"tools":`, p.Tools)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = appendSetString(dst, `,"cwd":`, p.Cwd)
+	dst = appendSetString(dst, `,"network":`, p.Network)
+	dst = appendSetFloat(dst, `,"maxCostUSD":`, p.MaxCostUSD)
+	dst = appendSetInt(dst, `,"maxRuntimeMs":`, p.MaxRuntimeMs)
+	dst = appendSetInt(dst, `,"maxSteps":`, p.MaxSteps)
+	dst = appendSetRaw(dst, `,"outputSchema":`, p.OutputSchema)
 	return closeObject(dst, start)
 }
 
@@ -847,52 +484,23 @@ func (p *TaskConstraints) check() error {
 	if err := checkFloat("maxCostUSD", p.MaxCostUSD); err != nil {
 		return err
 	}
-	if len(p.OutputSchema) != 0 {
-		if err := checkRaw("outputSchema", p.OutputSchema); err != nil {
-			return err
-		}
+	if err := checkRaw("outputSchema", p.OutputSchema); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *TaskProfile) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Kind != "" {
-		dst = append(dst, `,"kind":`...)
-		dst = appendString(dst, p.Kind)
-	}
-	if p.Source != "" {
-		dst = append(dst, `,"source":`...)
-		dst = appendString(dst, p.Source)
-	}
-	if len(p.RequiredCapabilities) != 0 {
-		dst = append(dst, `,"requiredCapabilities":`...)
-		dst = appendStrings(dst, p.RequiredCapabilities)
-	}
-	if p.LatencyTarget != "" {
-		dst = append(dst, `,"latencyTarget":`...)
-		dst = appendString(dst, p.LatencyTarget)
-	}
-	if p.BudgetClass != "" {
-		dst = append(dst, `,"budgetClass":`...)
-		dst = appendString(dst, p.BudgetClass)
-	}
-	if p.FallbackPolicy != "" {
-		dst = append(dst, `,"fallbackPolicy":`...)
-		dst = appendString(dst, p.FallbackPolicy)
-	}
-	if p.SettingsSource != "" {
-		dst = append(dst, `,"settingsSource":`...)
-		dst = appendString(dst, p.SettingsSource)
-	}
-	if p.Continuity != "" {
-		dst = append(dst, `,"continuity":`...)
-		dst = appendString(dst, p.Continuity)
-	}
-	if p.EstimatedInputTokens != 0 {
-		dst = append(dst, `,"estimatedInputTokens":`...)
-		dst = strconv.AppendInt(dst, p.EstimatedInputTokens, 10)
-	}
+	dst = appendSetString(dst, `,"kind":`, p.Kind)
+	dst = appendSetString(dst, `,"source":`, p.Source)
+	dst = appendSetStrings(dst, `,"requiredCapabilities":`, p.RequiredCapabilities)
+	dst = appendSetString(dst, `,"latencyTarget":`, p.LatencyTarget)
+	dst = appendSetString(dst, `,"budgetClass":`, p.BudgetClass)
+	dst = appendSetString(dst, `,"fallbackPolicy":`, p.FallbackPolicy)
+	dst = appendSetString(dst, `,"settingsSource":`, p.SettingsSource)
+	dst = appendSetString(dst, `,"continuity":`, p.Continuity)
+	dst = appendSetInt(dst, `,"estimatedInputTokens":`, p.EstimatedInputTokens)
 	return closeObject(dst, start)
 }
 
@@ -904,26 +512,12 @@ func (p *TaskProfile) check() error {
 }
 
 func (p *AcceptanceCriterion) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"id":`...)
-	dst = appendString(dst, p.ID)
-	dst = append(dst, `,"description":`...)
-	dst = appendString(dst, p.Description)
-	if p.Status != "" {
-		dst = append(dst, `,"status":`...)
-		dst = appendString(dst, p.Status)
-	}
-	if p.By != nil {
-		dst = append(dst, `,"by":`...)
-		dst = p.By.appendJSON(dst)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if len(p.EvidenceRefs) != 0 {
-		dst = append(dst, `,"evidenceRefs":`...)
-		dst = appendStrings(dst, p.EvidenceRefs)
-	}
+	dst = appendString(append(dst, `{"id":`...), p.ID)
+	dst = appendString(append(dst, `,"description":`...), p.Description)
+	dst = appendSetString(dst, `,"status":`, p.Status)
+	dst = appendSetObject(dst, `,"by":`, p.By)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetStrings(dst, `,"evidenceRefs":`, p.EvidenceRefs)
 	return append(dst, '}')
 }
 
@@ -939,40 +533,20 @@ func (p *AcceptanceCriterion) check() error {
 	default:
 		return notOneOf("status", p.Status, "open satisfied waived")
 	}
-	if p.By != nil {
-		if err := p.By.check(); err != nil {
-			return wrapField("by", err)
-		}
+	if err := checkObject("by", p.By); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *RetryPolicy) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.MaxAttempts != 0 {
-		dst = append(dst, `,"maxAttempts":`...)
-		dst = strconv.AppendInt(dst, p.MaxAttempts, 10)
-	}
-	if p.BackoffMs != 0 {
-		dst = append(dst, `,"backoffMs":`...)
-		dst = strconv.AppendInt(dst, p.BackoffMs, 10)
-	}
-	if p.MaxBackoffMs != 0 {
-		dst = append(dst, `,"maxBackoffMs":`...)
-		dst = strconv.AppendInt(dst, p.MaxBackoffMs, 10)
-	}
-	if len(p.NonRetryable) != 0 {
-		dst = append(dst, `,"nonRetryable":`...)
-		dst = appendStrings(dst, p.NonRetryable)
-	}
-	if p.TimeoutMs != 0 {
-		dst = append(dst, `,"timeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.TimeoutMs, 10)
-	}
-	if p.InactivityTimeoutMs != 0 {
-		dst = append(dst, `,"inactivityTimeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.InactivityTimeoutMs, 10)
-	}
+	dst = appendSetInt(dst, `,"maxAttempts":`, p.MaxAttempts)
+	dst = appendSetInt(dst, `,"backoffMs":`, p.BackoffMs)
+	dst = appendSetInt(dst, `,"maxBackoffMs":`, p.MaxBackoffMs)
+	dst = appendSetStrings(dst, `,"nonRetryable":`, p.NonRetryable)
+	dst = appendSetInt(dst, `,"timeoutMs":`, p.TimeoutMs)
+	dst = appendSetInt(dst, `,"inactivityTimeoutMs":`, p.InactivityTimeoutMs)
 	return closeObject(dst, start)
 }
 
@@ -981,40 +555,15 @@ func (p *RetryPolicy) check() error {
 }
 
 func (p *TaskStatusChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.NativeStatus != "" {
-		dst = append(dst, `,"nativeStatus":`...)
-		dst = appendString(dst, p.NativeStatus)
-	}
-	if p.StatusReason != "" {
-		dst = append(dst, `,"statusReason":`...)
-		dst = appendString(dst, p.StatusReason)
-	}
-	if len(p.Blockers) != 0 {
-		dst = append(dst, `,"blockers":`...)
-		dst = appendStrings(dst, p.Blockers)
-	}
-	if p.Error != nil {
-		dst = append(dst, `,"error":`...)
-		dst = p.Error.appendJSON(dst)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
-	if p.Propagate {
-		dst = append(dst, `,"propagate":`...)
-		dst = strconv.AppendBool(dst, p.Propagate)
-	}
-	if !p.RetryAt.IsZero() {
-		dst = append(dst, `,"retryAt":`...)
-		dst = appendTime(dst, p.RetryAt)
-	}
-	if p.Position != 0 {
-		dst = append(dst, `,"position":`...)
-		dst = strconv.AppendInt(dst, p.Position, 10)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"nativeStatus":`, p.NativeStatus)
+	dst = appendSetString(dst, `,"statusReason":`, p.StatusReason)
+	dst = appendSetStrings(dst, `,"blockers":`, p.Blockers)
+	dst = appendSetObject(dst, `,"error":`, p.Error)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
+	dst = appendSetBool(dst, `,"propagate":`, p.Propagate)
+	dst = appendSetTime(dst, `,"retryAt":`, p.RetryAt)
+	dst = appendSetInt(dst, `,"position":`, p.Position)
 	return append(dst, '}')
 }
 
@@ -1027,15 +576,11 @@ func (p *TaskStatusChanged) check() error {
 	default:
 		return notOneOf("status", p.Status, "draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown")
 	}
-	if p.Error != nil {
-		if err := p.Error.check(); err != nil {
-			return wrapField("error", err)
-		}
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	if err := checkTime("retryAt", p.RetryAt); err != nil {
 		return err
@@ -1046,99 +591,29 @@ func (p *TaskStatusChanged) check() error {
 func (p *TaskUpdated) appendJSON(dst []byte) []byte {
 	start := len(dst)
 	if p.Title != nil {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, *p.Title)
+		dst = appendString(append(dst, `,"title":`...), *p.Title)
 	}
 	if p.Objective != nil {
-		dst = append(dst, `,"objective":`...)
-		dst = appendString(dst, *p.Objective)
+		dst = appendString(append(dst, `,"objective":`...), *p.Objective)
 	}
-	if p.ObjectiveRef != "" {
-		dst = append(dst, `,"objectiveRef":`...)
-		dst = appendString(dst, p.ObjectiveRef)
-	}
-	if p.TaskKind != "" {
-		dst = append(dst, `,"taskKind":`...)
-		dst = appendString(dst, p.TaskKind)
-	}
-	if p.WorkerKind != "" {
-		dst = append(dst, `,"workerKind":`...)
-		dst = appendString(dst, p.WorkerKind)
-	}
-	if p.Priority != "" {
-		dst = append(dst, `,"priority":`...)
-		dst = appendString(dst, p.Priority)
-	}
-	if p.Visibility != "" {
-		dst = append(dst, `,"visibility":`...)
-		dst = appendString(dst, p.Visibility)
-	}
-	if p.Owner != nil {
-		dst = append(dst, `,"owner":`...)
-		dst = p.Owner.appendJSON(dst)
-	}
-	if p.Assignee != nil {
-		dst = append(dst, `,"assignee":`...)
-		dst = p.Assignee.appendJSON(dst)
-	}
-	if p.Constraints != nil {
-		dst = append(dst, `,"constraints":`...)
-		dst = p.Constraints.appendJSON(dst)
-	}
-	if p.TaskProfile != nil {
-		dst = append(dst, `,"taskProfile":`...)
-		dst = p.TaskProfile.appendJSON(dst)
-	}
-	if len(p.Acceptance) != 0 {
-		dst = append(dst, `,"acceptance":`...)
-		dst = append(dst, '[')
-		for i := range p.Acceptance {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Acceptance[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.RetryPolicy != nil {
-		dst = append(dst, `,"retryPolicy":`...)
-		dst = p.RetryPolicy.appendJSON(dst)
-	}
-	if p.HeartbeatTimeoutMs != 0 {
-		dst = append(dst, `,"heartbeatTimeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.HeartbeatTimeoutMs, 10)
-	}
-	if p.DeliveryState != nil {
-		dst = append(dst, `,"deliveryState":`...)
-		dst = p.DeliveryState.appendJSON(dst)
-	}
-	if len(p.Artifacts) != 0 {
-		dst = append(dst, `,"artifacts":`...)
-		dst = append(dst, '[')
-		for i := range p.Artifacts {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Artifacts[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if len(p.EvidenceRefs) != 0 {
-		dst = append(dst, `,"evidenceRefs":`...)
-		dst = appendStrings(dst, p.EvidenceRefs)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
-	if len(p.Record) != 0 {
-		dst = append(dst, `,"record":`...)
-		dst = appendRaw(dst, p.Record)
-	}
+	dst = appendSetString(dst, `,"objectiveRef":`, p.ObjectiveRef)
+	dst = appendSetString(dst, `,"taskKind":`, p.TaskKind)
+	dst = appendSetString(dst, `,"workerKind":`, p.WorkerKind)
+	dst = appendSetString(dst, `,"priority":`, p.Priority)
+	dst = appendSetString(dst, `,"visibility":`, p.Visibility)
+	dst = appendSetObject(dst, `,"owner":`, p.Owner)
+	dst = appendSetObject(dst, `,"assignee":`, p.Assignee)
+	dst = appendSetObject(dst, `,"constraints":`, p.Constraints)
+	dst = appendSetObject(dst, `,"taskProfile":`, p.TaskProfile)
+	dst = appendSetList(dst, `,"acceptance":`, p.Acceptance)
+	dst = appendSetObject(dst, `,"retryPolicy":`, p.RetryPolicy)
+	dst = appendSetInt(dst, `,"heartbeatTimeoutMs":`, p.HeartbeatTimeoutMs)
+	dst = appendSetObject(dst, `,"deliveryState":`, p.DeliveryState)
+	dst = appendSetList(dst, `,"artifacts":`, p.Artifacts)
+	dst = appendSetStrings(dst, `,"evidenceRefs":`, p.EvidenceRefs)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
+	dst = appendSetRaw(dst, `,"record":`, p.Record)
 	return closeObject(dst, start)
 }
 
@@ -1156,70 +631,43 @@ func (p *TaskUpdated) check() error {
 	default:
 		return notOneOf("visibility", p.Visibility, "foreground background internal hidden")
 	}
-	if p.Owner != nil {
-		if err := p.Owner.check(); err != nil {
-			return wrapField("owner", err)
-		}
+	if err := checkObject("owner", p.Owner); err != nil {
+		return err
 	}
-	if p.Assignee != nil {
-		if err := p.Assignee.check(); err != nil {
-			return wrapField("assignee", err)
-		}
+	if err := checkObject("assignee", p.Assignee); err != nil {
+		return err
 	}
-	if p.Constraints != nil {
-		if err := p.Constraints.check(); err != nil {
-			return wrapField("constraints", err)
-		}
+	if err := checkObject("constraints", p.Constraints); err != nil {
+		return err
 	}
-	if p.TaskProfile != nil {
-		if err := p.TaskProfile.check(); err != nil {
-			return wrapField("taskProfile", err)
-		}
+	if err := checkObject("taskProfile", p.TaskProfile); err != nil {
+		return err
 	}
-	for i := range p.Acceptance {
-		if err := p.Acceptance[i].check(); err != nil {
-			return withinItem("acceptance", i, err)
-		}
+	if err := checkList("acceptance", p.Acceptance); err != nil {
+		return err
 	}
-	if p.RetryPolicy != nil {
-		if err := p.RetryPolicy.check(); err != nil {
-			return wrapField("retryPolicy", err)
-		}
+	if err := checkObject("retryPolicy", p.RetryPolicy); err != nil {
+		return err
 	}
-	if p.DeliveryState != nil {
-		if err := p.DeliveryState.check(); err != nil {
-			return wrapField("deliveryState", err)
-		}
+	if err := checkObject("deliveryState", p.DeliveryState); err != nil {
+		return err
 	}
-	for i := range p.Artifacts {
-		if err := p.Artifacts[i].check(); err != nil {
-			return withinItem("artifacts", i, err)
-		}
+	if err := checkList("artifacts", p.Artifacts); err != nil {
+		return err
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
-	if len(p.Record) != 0 {
-		if err := checkRaw("record", p.Record); err != nil {
-			return err
-		}
+	if err := checkRaw("record", p.Record); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *DeliveryState) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Target != "" {
-		dst = append(dst, `,"target":`...)
-		dst = appendString(dst, p.Target)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"target":`, p.Target)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -1233,16 +681,9 @@ func (p *DeliveryState) check() error {
 }
 
 func (p *ArtifactLink) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"artifactId":`...)
-	dst = appendString(dst, p.ArtifactID)
-	if p.URI != "" {
-		dst = append(dst, `,"uri":`...)
-		dst = appendString(dst, p.URI)
-	}
-	if p.MediaType != "" {
-		dst = append(dst, `,"mediaType":`...)
-		dst = appendString(dst, p.MediaType)
-	}
+	dst = appendString(append(dst, `{"artifactId":`...), p.ArtifactID)
+	dst = appendSetString(dst, `,"uri":`, p.URI)
+	dst = appendSetString(dst, `,"mediaType":`, p.MediaType)
 	return append(dst, '}')
 }
 
@@ -1254,35 +695,12 @@ func (p *ArtifactLink) check() error {
 }
 
 func (p *TaskProgressed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"progress":`...)
-	dst = p.Progress.appendJSON(dst)
-	if len(p.OutputRefs) != 0 {
-		dst = append(dst, `,"outputRefs":`...)
-		dst = append(dst, '[')
-		for i := range p.OutputRefs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.OutputRefs[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.DeliveryState != nil {
-		dst = append(dst, `,"deliveryState":`...)
-		dst = p.DeliveryState.appendJSON(dst)
-	}
-	if p.ValidationState != "" {
-		dst = append(dst, `,"validationState":`...)
-		dst = appendString(dst, p.ValidationState)
-	}
-	if p.Heartbeat {
-		dst = append(dst, `,"heartbeat":`...)
-		dst = strconv.AppendBool(dst, p.Heartbeat)
-	}
-	if p.Late {
-		dst = append(dst, `,"late":`...)
-		dst = strconv.AppendBool(dst, p.Late)
-	}
+	dst = appendValue(append(dst, `{"progress":`...), &p.Progress)
+	dst = appendSetList(dst, `,"outputRefs":`, p.OutputRefs)
+	dst = appendSetObject(dst, `,"deliveryState":`, p.DeliveryState)
+	dst = appendSetString(dst, `,"validationState":`, p.ValidationState)
+	dst = appendSetBool(dst, `,"heartbeat":`, p.Heartbeat)
+	dst = appendSetBool(dst, `,"late":`, p.Late)
 	return append(dst, '}')
 }
 
@@ -1290,44 +708,27 @@ func (p *TaskProgressed) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if err := p.Progress.check(); err != nil {
-		return wrapField("progress", err)
+	if err := checkObject("progress", &p.Progress); err != nil {
+		return err
 	}
-	for i := range p.OutputRefs {
-		if err := p.OutputRefs[i].check(); err != nil {
-			return withinItem("outputRefs", i, err)
-		}
+	if err := checkList("outputRefs", p.OutputRefs); err != nil {
+		return err
 	}
-	if p.DeliveryState != nil {
-		if err := p.DeliveryState.check(); err != nil {
-			return wrapField("deliveryState", err)
-		}
+	if err := checkObject("deliveryState", p.DeliveryState); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Progress) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Phase != "" {
-		dst = append(dst, `,"phase":`...)
-		dst = appendString(dst, p.Phase)
-	}
+	dst = appendSetString(dst, `,"phase":`, p.Phase)
 	if p.Percent != nil {
-		dst = append(dst, `,"percent":`...)
-		dst = appendFloat(dst, *p.Percent)
+		dst = appendFloat(append(dst, `,"percent":`...), *p.Percent)
 	}
-	if p.Summary != "" {
-		dst = append(dst, `,"summary":`...)
-		dst = appendString(dst, p.Summary)
-	}
-	if p.CurrentStep != "" {
-		dst = append(dst, `,"currentStep":`...)
-		dst = appendString(dst, p.CurrentStep)
-	}
-	if len(p.Counters) != 0 {
-		dst = append(dst, `,"counters":`...)
-		dst = appendIntMap(dst, p.Counters)
-	}
+	dst = appendSetString(dst, `,"summary":`, p.Summary)
+	dst = appendSetString(dst, `,"currentStep":`, p.CurrentStep)
+	dst = appendSetIntMap(dst, `,"counters":`, p.Counters)
 	return closeObject(dst, start)
 }
 
@@ -1341,16 +742,9 @@ func (p *Progress) check() error {
 }
 
 func (p *OutputLink) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"outputRef":`...)
-	dst = appendString(dst, p.OutputRef)
-	if p.Offset != 0 {
-		dst = append(dst, `,"offset":`...)
-		dst = strconv.AppendInt(dst, p.Offset, 10)
-	}
-	if p.MediaType != "" {
-		dst = append(dst, `,"mediaType":`...)
-		dst = appendString(dst, p.MediaType)
-	}
+	dst = appendString(append(dst, `{"outputRef":`...), p.OutputRef)
+	dst = appendSetInt(dst, `,"offset":`, p.Offset)
+	dst = appendSetString(dst, `,"mediaType":`, p.MediaType)
 	return append(dst, '}')
 }
 
@@ -1362,46 +756,13 @@ func (p *OutputLink) check() error {
 }
 
 func (p *TaskCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Summary != "" {
-		dst = append(dst, `,"summary":`...)
-		dst = appendString(dst, p.Summary)
-	}
-	if len(p.Artifacts) != 0 {
-		dst = append(dst, `,"artifacts":`...)
-		dst = append(dst, '[')
-		for i := range p.Artifacts {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Artifacts[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if len(p.EvidenceRefs) != 0 {
-		dst = append(dst, `,"evidenceRefs":`...)
-		dst = appendStrings(dst, p.EvidenceRefs)
-	}
-	if p.DeliveryState != nil {
-		dst = append(dst, `,"deliveryState":`...)
-		dst = p.DeliveryState.appendJSON(dst)
-	}
-	if len(p.Acceptance) != 0 {
-		dst = append(dst, `,"acceptance":`...)
-		dst = append(dst, '[')
-		for i := range p.Acceptance {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Acceptance[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"summary":`, p.Summary)
+	dst = appendSetList(dst, `,"artifacts":`, p.Artifacts)
+	dst = appendSetStrings(dst, `,"evidenceRefs":`, p.EvidenceRefs)
+	dst = appendSetObject(dst, `,"deliveryState":`, p.DeliveryState)
+	dst = appendSetList(dst, `,"acceptance":`, p.Acceptance)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return append(dst, '}')
 }
 
@@ -1414,52 +775,28 @@ func (p *TaskCompleted) check() error {
 	default:
 		return notOneOf("status", p.Status, "completed")
 	}
-	for i := range p.Artifacts {
-		if err := p.Artifacts[i].check(); err != nil {
-			return withinItem("artifacts", i, err)
-		}
+	if err := checkList("artifacts", p.Artifacts); err != nil {
+		return err
 	}
-	if p.DeliveryState != nil {
-		if err := p.DeliveryState.check(); err != nil {
-			return wrapField("deliveryState", err)
-		}
+	if err := checkObject("deliveryState", p.DeliveryState); err != nil {
+		return err
 	}
-	for i := range p.Acceptance {
-		if err := p.Acceptance[i].check(); err != nil {
-			return withinItem("acceptance", i, err)
-		}
+	if err := checkList("acceptance", p.Acceptance); err != nil {
+		return err
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *RunStatus) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"phase":`...)
-	dst = appendString(dst, p.Phase)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.Detail != "" {
-		dst = append(dst, `,"detail":`...)
-		dst = appendString(dst, p.Detail)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
-	if len(p.Checkpoints) != 0 {
-		dst = append(dst, `,"checkpoints":`...)
-		dst = appendStrings(dst, p.Checkpoints)
-	}
-	if !p.RetryAt.IsZero() {
-		dst = append(dst, `,"retryAt":`...)
-		dst = appendTime(dst, p.RetryAt)
-	}
+	dst = appendString(append(dst, `{"phase":`...), p.Phase)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"detail":`, p.Detail)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetStrings(dst, `,"checkpoints":`, p.Checkpoints)
+	dst = appendSetTime(dst, `,"retryAt":`, p.RetryAt)
 	return append(dst, '}')
 }
 
@@ -1472,10 +809,8 @@ func (p *RunStatus) check() error {
 	default:
 		return notOneOf("phase", p.Phase, "accepted queued preparing running streaming waiting_input waiting_permission waiting_resource blocked retrying interrupting completed failed cancelled")
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
 	if err := checkTime("retryAt", p.RetryAt); err != nil {
 		return err
@@ -1484,32 +819,15 @@ func (p *RunStatus) check() error {
 }
 
 func (p *ModelRequested) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"provider":`...)
-	dst = appendString(dst, p.Provider)
-	dst = append(dst, `,"model":`...)
-	dst = appendString(dst, p.Model)
-	dst = append(dst, `,"modelRequestId":`...)
-	dst = appendString(dst, p.ModelRequestID)
-	dst = append(dst, `,"step":`...)
-	dst = strconv.AppendInt(dst, p.Step, 10)
-	dst = append(dst, `,"attempt":`...)
-	dst = strconv.AppendInt(dst, p.Attempt, 10)
-	if p.EstimatedTokens != 0 {
-		dst = append(dst, `,"estimatedTokens":`...)
-		dst = strconv.AppendInt(dst, p.EstimatedTokens, 10)
-	}
-	if p.RequestRef != "" {
-		dst = append(dst, `,"requestRef":`...)
-		dst = appendString(dst, p.RequestRef)
-	}
-	if p.Purpose != "" {
-		dst = append(dst, `,"purpose":`...)
-		dst = appendString(dst, p.Purpose)
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
+	dst = appendString(append(dst, `{"provider":`...), p.Provider)
+	dst = appendString(append(dst, `,"model":`...), p.Model)
+	dst = appendString(append(dst, `,"modelRequestId":`...), p.ModelRequestID)
+	dst = strconv.AppendInt(append(dst, `,"step":`...), p.Step, 10)
+	dst = strconv.AppendInt(append(dst, `,"attempt":`...), p.Attempt, 10)
+	dst = appendSetInt(dst, `,"estimatedTokens":`, p.EstimatedTokens)
+	dst = appendSetString(dst, `,"requestRef":`, p.RequestRef)
+	dst = appendSetString(dst, `,"purpose":`, p.Purpose)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }
 
@@ -1535,10 +853,8 @@ func (p *ModelRequested) check() error {
 }
 
 func (p *ModelDelta) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"text":`...)
-	dst = appendString(dst, p.Text)
-	dst = append(dst, `,"index":`...)
-	dst = strconv.AppendInt(dst, p.Index, 10)
+	dst = appendString(append(dst, `{"text":`...), p.Text)
+	dst = strconv.AppendInt(append(dst, `,"index":`...), p.Index, 10)
 	return append(dst, '}')
 }
 
@@ -1550,52 +866,19 @@ func (p *ModelDelta) check() error {
 }
 
 func (p *ModelCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"modelRequestId":`...)
-	dst = appendString(dst, p.ModelRequestID)
-	if p.Provider != "" {
-		dst = append(dst, `,"provider":`...)
-		dst = appendString(dst, p.Provider)
-	}
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
-	if p.Purpose != "" {
-		dst = append(dst, `,"purpose":`...)
-		dst = appendString(dst, p.Purpose)
-	}
-	dst = append(dst, `,"stopReason":`...)
-	dst = appendString(dst, p.StopReason)
-	dst = append(dst, `,"usage":`...)
-	dst = p.Usage.appendJSON(dst)
-	if p.UsageSource != "" {
-		dst = append(dst, `,"usageSource":`...)
-		dst = appendString(dst, p.UsageSource)
-	}
-	if p.Message != nil {
-		dst = append(dst, `,"message":`...)
-		dst = p.Message.appendJSON(dst)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
-	if p.RawRef != "" {
-		dst = append(dst, `,"rawRef":`...)
-		dst = appendString(dst, p.RawRef)
-	}
-	if p.ResponseID != "" {
-		dst = append(dst, `,"responseId":`...)
-		dst = appendString(dst, p.ResponseID)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
-	if p.TimeToFirstTokenMs != 0 {
-		dst = append(dst, `,"timeToFirstTokenMs":`...)
-		dst = strconv.AppendInt(dst, p.TimeToFirstTokenMs, 10)
-	}
+	dst = appendString(append(dst, `{"modelRequestId":`...), p.ModelRequestID)
+	dst = appendSetString(dst, `,"provider":`, p.Provider)
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = appendSetString(dst, `,"purpose":`, p.Purpose)
+	dst = appendString(append(dst, `,"stopReason":`...), p.StopReason)
+	dst = appendValue(append(dst, `,"usage":`...), &p.Usage)
+	dst = appendSetString(dst, `,"usageSource":`, p.UsageSource)
+	dst = appendSetObject(dst, `,"message":`, p.Message)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetString(dst, `,"rawRef":`, p.RawRef)
+	dst = appendSetString(dst, `,"responseId":`, p.ResponseID)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetInt(dst, `,"timeToFirstTokenMs":`, p.TimeToFirstTokenMs)
 	return append(dst, '}')
 }
 
@@ -1616,78 +899,44 @@ func (p *ModelCompleted) check() error {
 	default:
 		return notOneOf("stopReason", p.StopReason, "end_turn tool_use max_tokens stop_sequence refusal other")
 	}
-	if err := p.Usage.check(); err != nil {
-		return wrapField("usage", err)
+	if err := checkObject("usage", &p.Usage); err != nil {
+		return err
 	}
 	switch p.UsageSource {
 	case "", "provider", "estimated":
 	default:
 		return notOneOf("usageSource", p.UsageSource, "provider estimated")
 	}
-	if p.Message != nil {
-		if err := p.Message.check(); err != nil {
-			return wrapField("message", err)
-		}
+	if err := checkObject("message", p.Message); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ModelMessage) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"text":`...)
-	dst = appendString(dst, p.Text)
-	if p.Reasoning != "" {
-		dst = append(dst, `,"reasoning":`...)
-		dst = appendString(dst, p.Reasoning)
-	}
-	if len(p.ToolCalls) != 0 {
-		dst = append(dst, `,"toolCalls":`...)
-		dst = append(dst, '[')
-		for i := range p.ToolCalls {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.ToolCalls[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if len(p.Native) != 0 {
-		dst = append(dst, `,"native":`...)
-		dst = appendRaw(dst, p.Native)
-	}
+	dst = appendString(append(dst, `{"text":`...), p.Text)
+	dst = appendSetString(dst, `,"reasoning":`, p.Reasoning)
+	dst = appendSetList(dst, `,"toolCalls":`, p.ToolCalls)
+	dst = appendSetRaw(dst, `,"native":`, p.Native)
 	return append(dst, '}')
 }
 
 func (p *ModelMessage) check() error {
-	for i := range p.ToolCalls {
-		if err := p.ToolCalls[i].check(); err != nil {
-			return withinItem("toolCalls", i, err)
-		}
+	if err := checkList("toolCalls", p.ToolCalls); err != nil {
+		return err
 	}
-	if len(p.Native) != 0 {
-		if err := checkRaw("native", p.Native); err != nil {
-			return err
-		}
+	if err := checkRaw("native", p.Native); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ToolCallRequest) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolCallId":`...)
-	dst = appendString(dst, p.ToolCallID)
-	if p.ProviderCallID != "" {
-		dst = append(dst, `,"providerCallId":`...)
-		dst = appendString(dst, p.ProviderCallID)
-	}
-	dst = append(dst, `,"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if len(p.Arguments) != 0 {
-		dst = append(dst, `,"arguments":`...)
-		dst = appendRaw(dst, p.Arguments)
-	}
-	if p.ArgumentsRef != "" {
-		dst = append(dst, `,"argumentsRef":`...)
-		dst = appendString(dst, p.ArgumentsRef)
-	}
+	dst = appendString(append(dst, `{"toolCallId":`...), p.ToolCallID)
+	dst = appendSetString(dst, `,"providerCallId":`, p.ProviderCallID)
+	dst = appendString(append(dst, `,"toolName":`...), p.ToolName)
+	dst = appendSetRaw(dst, `,"arguments":`, p.Arguments)
+	dst = appendSetString(dst, `,"argumentsRef":`, p.ArgumentsRef)
 	return append(dst, '}')
 }
 
@@ -1698,47 +947,25 @@ func (p *ToolCallRequest) check() error {
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
-	if len(p.Arguments) != 0 {
-		if err := checkRaw("arguments", p.Arguments); err != nil {
-			return err
-		}
+	if err := checkRaw("arguments", p.Arguments); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ModelFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"modelRequestId":`...)
-	dst = appendString(dst, p.ModelRequestID)
-	if p.Provider != "" {
-		dst = append(dst, `,"provider":`...)
-		dst = appendString(dst, p.Provider)
-	}
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
-	dst = append(dst, `,"errorCategory":`...)
-	dst = appendString(dst, p.ErrorCategory)
-	dst = append(dst, `,"message":`...)
-	dst = appendString(dst, p.Message)
-	dst = append(dst, `,"retryable":`...)
-	dst = strconv.AppendBool(dst, p.Retryable)
+	dst = appendString(append(dst, `{"modelRequestId":`...), p.ModelRequestID)
+	dst = appendSetString(dst, `,"provider":`, p.Provider)
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = appendString(append(dst, `,"errorCategory":`...), p.ErrorCategory)
+	dst = appendString(append(dst, `,"message":`...), p.Message)
+	dst = strconv.AppendBool(append(dst, `,"retryable":`...), p.Retryable)
 	if p.RetryAfterMs != nil {
-		dst = append(dst, `,"retryAfterMs":`...)
-		dst = strconv.AppendInt(dst, *p.RetryAfterMs, 10)
+		dst = strconv.AppendInt(append(dst, `,"retryAfterMs":`...), *p.RetryAfterMs, 10)
 	}
-	if p.HTTPStatus != 0 {
-		dst = append(dst, `,"httpStatus":`...)
-		dst = strconv.AppendInt(dst, p.HTTPStatus, 10)
-	}
-	if p.RawRef != "" {
-		dst = append(dst, `,"rawRef":`...)
-		dst = appendString(dst, p.RawRef)
-	}
-	if p.PartialText != "" {
-		dst = append(dst, `,"partialText":`...)
-		dst = appendString(dst, p.PartialText)
-	}
+	dst = appendSetInt(dst, `,"httpStatus":`, p.HTTPStatus)
+	dst = appendSetString(dst, `,"rawRef":`, p.RawRef)
+	dst = appendSetString(dst, `,"partialText":`, p.PartialText)
 	return append(dst, '}')
 }
 
@@ -1761,10 +988,8 @@ func (p *ModelFailed) check() error {
 }
 
 func (p *ReasoningDelta) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"text":`...)
-	dst = appendString(dst, p.Text)
-	dst = append(dst, `,"index":`...)
-	dst = strconv.AppendInt(dst, p.Index, 10)
+	dst = appendString(append(dst, `{"text":`...), p.Text)
+	dst = strconv.AppendInt(append(dst, `,"index":`...), p.Index, 10)
 	return append(dst, '}')
 }
 
@@ -1776,12 +1001,8 @@ func (p *ReasoningDelta) check() error {
 }
 
 func (p *ReasoningSummary) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"text":`...)
-	dst = appendString(dst, p.Text)
-	if p.SummaryRef != "" {
-		dst = append(dst, `,"summaryRef":`...)
-		dst = appendString(dst, p.SummaryRef)
-	}
+	dst = appendString(append(dst, `{"text":`...), p.Text)
+	dst = appendSetString(dst, `,"summaryRef":`, p.SummaryRef)
 	return append(dst, '}')
 }
 
@@ -1793,27 +1014,10 @@ func (p *ReasoningSummary) check() error {
 }
 
 func (p *ToolCatalogResolved) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolCount":`...)
-	dst = strconv.AppendInt(dst, p.ToolCount, 10)
-	if len(p.Tools) != 0 {
-		dst = append(dst, `,"tools":`...)
-		dst = append(dst, '[')
-		for i := range p.Tools {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Tools[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.InventoryRef != "" {
-		dst = append(dst, `,"inventoryRef":`...)
-		dst = appendString(dst, p.InventoryRef)
-	}
-	if p.Digest != "" {
-		dst = append(dst, `,"digest":`...)
-		dst = appendString(dst, p.Digest)
-	}
+	dst = strconv.AppendInt(append(dst, `{"toolCount":`...), p.ToolCount, 10)
+	dst = appendSetList(dst, `,"tools":`, p.Tools)
+	dst = appendSetString(dst, `,"inventoryRef":`, p.InventoryRef)
+	dst = appendSetString(dst, `,"digest":`, p.Digest)
 	return append(dst, '}')
 }
 
@@ -1821,57 +1025,27 @@ func (p *ToolCatalogResolved) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	for i := range p.Tools {
-		if err := p.Tools[i].check(); err != nil {
-			return withinItem("tools", i, err)
-		}
+	if err := checkList("tools", p.Tools); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ToolInfo) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if p.Description != "" {
-		dst = append(dst, `,"description":`...)
-		dst = appendString(dst, p.Description)
-	}
-	if len(p.InputSchema) != 0 {
-		dst = append(dst, `,"inputSchema":`...)
-		dst = appendRaw(dst, p.InputSchema)
-	}
-	if p.InputSchemaRef != "" {
-		dst = append(dst, `,"inputSchemaRef":`...)
-		dst = appendString(dst, p.InputSchemaRef)
-	}
-	if len(p.Capabilities) != 0 {
-		dst = append(dst, `,"capabilities":`...)
-		dst = appendStrings(dst, p.Capabilities)
-	}
-	dst = append(dst, `,"policy":`...)
-	dst = appendString(dst, p.Policy)
-	dst = append(dst, `,"runtimeOwner":`...)
-	dst = appendString(dst, p.RuntimeOwner)
-	dst = append(dst, `,"isReadOnly":`...)
-	dst = strconv.AppendBool(dst, p.IsReadOnly)
-	dst = append(dst, `,"isConcurrencySafe":`...)
-	dst = strconv.AppendBool(dst, p.IsConcurrencySafe)
-	dst = append(dst, `,"isDestructive":`...)
-	dst = strconv.AppendBool(dst, p.IsDestructive)
-	dst = append(dst, `,"interruptBehavior":`...)
-	dst = appendString(dst, p.InterruptBehavior)
-	if p.MetadataRef != "" {
-		dst = append(dst, `,"metadataRef":`...)
-		dst = appendString(dst, p.MetadataRef)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.Source != "" {
-		dst = append(dst, `,"source":`...)
-		dst = appendString(dst, p.Source)
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendSetString(dst, `,"description":`, p.Description)
+	dst = appendSetRaw(dst, `,"inputSchema":`, p.InputSchema)
+	dst = appendSetString(dst, `,"inputSchemaRef":`, p.InputSchemaRef)
+	dst = appendSetStrings(dst, `,"capabilities":`, p.Capabilities)
+	dst = appendString(append(dst, `,"policy":`...), p.Policy)
+	dst = appendString(append(dst, `,"runtimeOwner":`...), p.RuntimeOwner)
+	dst = strconv.AppendBool(append(dst, `,"isReadOnly":`...), p.IsReadOnly)
+	dst = strconv.AppendBool(append(dst, `,"isConcurrencySafe":`...), p.IsConcurrencySafe)
+	dst = strconv.AppendBool(append(dst, `,"isDestructive":`...), p.IsDestructive)
+	dst = appendString(append(dst, `,"interruptBehavior":`...), p.InterruptBehavior)
+	dst = appendSetString(dst, `,"metadataRef":`, p.MetadataRef)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetString(dst, `,"source":`, p.Source)
 	return append(dst, '}')
 }
 
@@ -1879,10 +1053,8 @@ func (p *ToolInfo) check() error {
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
-	if len(p.InputSchema) != 0 {
-		if err := checkRaw("inputSchema", p.InputSchema); err != nil {
-			return err
-		}
+	if err := checkRaw("inputSchema", p.InputSchema); err != nil {
+		return err
 	}
 	switch p.Policy {
 	case "allowed", "ask", "denied", "sandboxed", "unavailable":
@@ -1903,36 +1075,15 @@ func (p *ToolInfo) check() error {
 }
 
 func (p *ToolStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if len(p.SafeArgs) != 0 {
-		dst = append(dst, `,"safeArgs":`...)
-		dst = appendRaw(dst, p.SafeArgs)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	dst = append(dst, `,"policy":`...)
-	dst = appendString(dst, p.Policy)
-	if p.RuntimeOwner != "" {
-		dst = append(dst, `,"runtimeOwner":`...)
-		dst = appendString(dst, p.RuntimeOwner)
-	}
-	dst = append(dst, `,"isReadOnly":`...)
-	dst = strconv.AppendBool(dst, p.IsReadOnly)
-	if p.IsDestructive {
-		dst = append(dst, `,"isDestructive":`...)
-		dst = strconv.AppendBool(dst, p.IsDestructive)
-	}
-	if p.InterruptBehavior != "" {
-		dst = append(dst, `,"interruptBehavior":`...)
-		dst = appendString(dst, p.InterruptBehavior)
-	}
-	if p.AttemptCount != 0 {
-		dst = append(dst, `,"attemptCount":`...)
-		dst = strconv.AppendInt(dst, p.AttemptCount, 10)
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendSetRaw(dst, `,"safeArgs":`, p.SafeArgs)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendString(append(dst, `,"policy":`...), p.Policy)
+	dst = appendSetString(dst, `,"runtimeOwner":`, p.RuntimeOwner)
+	dst = strconv.AppendBool(append(dst, `,"isReadOnly":`...), p.IsReadOnly)
+	dst = appendSetBool(dst, `,"isDestructive":`, p.IsDestructive)
+	dst = appendSetString(dst, `,"interruptBehavior":`, p.InterruptBehavior)
+	dst = appendSetInt(dst, `,"attemptCount":`, p.AttemptCount)
 	return append(dst, '}')
 }
 
@@ -1943,10 +1094,8 @@ func (p *ToolStarted) check() error {
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
-	if len(p.SafeArgs) != 0 {
-		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
-			return err
-		}
+	if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
+		return err
 	}
 	switch p.Policy {
 	case "allowed", "asked", "denied", "sandboxed", "pending":
@@ -1962,20 +1111,10 @@ func (p *ToolStarted) check() error {
 }
 
 func (p *ToolArgs) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if len(p.SafeArgs) != 0 {
-		dst = append(dst, `,"safeArgs":`...)
-		dst = appendRaw(dst, p.SafeArgs)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if p.Source != "" {
-		dst = append(dst, `,"source":`...)
-		dst = appendString(dst, p.Source)
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendSetRaw(dst, `,"safeArgs":`, p.SafeArgs)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetString(dst, `,"source":`, p.Source)
 	return append(dst, '}')
 }
 
@@ -1986,10 +1125,8 @@ func (p *ToolArgs) check() error {
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
-	if len(p.SafeArgs) != 0 {
-		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
-			return err
-		}
+	if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
+		return err
 	}
 	switch p.Source {
 	case "", "model", "hook", "user", "runtime":
@@ -2000,24 +1137,13 @@ func (p *ToolArgs) check() error {
 }
 
 func (p *ToolProgress) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if p.Message != "" {
-		dst = append(dst, `,"message":`...)
-		dst = appendString(dst, p.Message)
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendSetString(dst, `,"message":`, p.Message)
 	if p.Fraction != nil {
-		dst = append(dst, `,"fraction":`...)
-		dst = appendFloat(dst, *p.Fraction)
+		dst = appendFloat(append(dst, `,"fraction":`...), *p.Fraction)
 	}
-	if p.Text != "" {
-		dst = append(dst, `,"text":`...)
-		dst = appendString(dst, p.Text)
-	}
-	if p.Index != 0 {
-		dst = append(dst, `,"index":`...)
-		dst = strconv.AppendInt(dst, p.Index, 10)
-	}
+	dst = appendSetString(dst, `,"text":`, p.Text)
+	dst = appendSetInt(dst, `,"index":`, p.Index)
 	return append(dst, '}')
 }
 
@@ -2037,65 +1163,21 @@ func (p *ToolProgress) check() error {
 }
 
 func (p *ToolResult) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"preview":`...)
-	dst = appendString(dst, p.Preview)
-	dst = append(dst, `,"durationMs":`...)
-	dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	if p.SizeBytes != 0 {
-		dst = append(dst, `,"sizeBytes":`...)
-		dst = strconv.AppendInt(dst, p.SizeBytes, 10)
-	}
-	if p.MediaType != "" {
-		dst = append(dst, `,"mediaType":`...)
-		dst = appendString(dst, p.MediaType)
-	}
-	if p.Truncated {
-		dst = append(dst, `,"truncated":`...)
-		dst = strconv.AppendBool(dst, p.Truncated)
-	}
-	if len(p.StructuredContent) != 0 {
-		dst = append(dst, `,"structuredContent":`...)
-		dst = appendRaw(dst, p.StructuredContent)
-	}
-	if p.StructuredRef != "" {
-		dst = append(dst, `,"structuredRef":`...)
-		dst = appendString(dst, p.StructuredRef)
-	}
-	if len(p.ArtifactRefs) != 0 {
-		dst = append(dst, `,"artifactRefs":`...)
-		dst = appendStrings(dst, p.ArtifactRefs)
-	}
-	if len(p.ImageRefs) != 0 {
-		dst = append(dst, `,"imageRefs":`...)
-		dst = appendStrings(dst, p.ImageRefs)
-	}
-	if !p.ExitCode.IsZero() {
-		dst = append(dst, `,"exitCode":`...)
-		dst = p.ExitCode.appendJSON(dst)
-	}
-	if p.ProcessID != "" {
-		dst = append(dst, `,"processId":`...)
-		dst = appendString(dst, p.ProcessID)
-	}
-	if len(p.ChangedFiles) != 0 {
-		dst = append(dst, `,"changedFiles":`...)
-		dst = append(dst, '[')
-		for i := range p.ChangedFiles {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.ChangedFiles[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendString(append(dst, `,"preview":`...), p.Preview)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = appendSetInt(dst, `,"sizeBytes":`, p.SizeBytes)
+	dst = appendSetString(dst, `,"mediaType":`, p.MediaType)
+	dst = appendSetBool(dst, `,"truncated":`, p.Truncated)
+	dst = appendSetRaw(dst, `,"structuredContent":`, p.StructuredContent)
+	dst = appendSetString(dst, `,"structuredRef":`, p.StructuredRef)
+	dst = appendSetStrings(dst, `,"artifactRefs":`, p.ArtifactRefs)
+	dst = appendSetStrings(dst, `,"imageRefs":`, p.ImageRefs)
+	dst = appendSetOptionalInt(dst, `,"exitCode":`, p.ExitCode)
+	dst = appendSetString(dst, `,"processId":`, p.ProcessID)
+	dst = appendSetList(dst, `,"changedFiles":`, p.ChangedFiles)
 	return append(dst, '}')
 }
 
@@ -2111,40 +1193,22 @@ func (p *ToolResult) check() error {
 	default:
 		return notOneOf("status", p.Status, "ok error background")
 	}
-	if len(p.StructuredContent) != 0 {
-		if err := checkRaw("structuredContent", p.StructuredContent); err != nil {
-			return err
-		}
+	if err := checkRaw("structuredContent", p.StructuredContent); err != nil {
+		return err
 	}
-	for i := range p.ChangedFiles {
-		if err := p.ChangedFiles[i].check(); err != nil {
-			return withinItem("changedFiles", i, err)
-		}
+	if err := checkList("changedFiles", p.ChangedFiles); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *FileChange) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"path":`...)
-	dst = appendString(dst, p.Path)
-	dst = append(dst, `,"change":`...)
-	dst = appendString(dst, p.Change)
-	if p.BeforeRef != "" {
-		dst = append(dst, `,"beforeRef":`...)
-		dst = appendString(dst, p.BeforeRef)
-	}
-	if p.AfterHash != "" {
-		dst = append(dst, `,"afterHash":`...)
-		dst = appendString(dst, p.AfterHash)
-	}
-	if p.Mode != 0 {
-		dst = append(dst, `,"mode":`...)
-		dst = strconv.AppendInt(dst, p.Mode, 10)
-	}
-	if p.Note != "" {
-		dst = append(dst, `,"note":`...)
-		dst = appendString(dst, p.Note)
-	}
+	dst = appendString(append(dst, `{"path":`...), p.Path)
+	dst = appendString(append(dst, `,"change":`...), p.Change)
+	dst = appendSetString(dst, `,"beforeRef":`, p.BeforeRef)
+	dst = appendSetString(dst, `,"afterHash":`, p.AfterHash)
+	dst = appendSetInt(dst, `,"mode":`, p.Mode)
+	dst = appendSetString(dst, `,"note":`, p.Note)
 	return append(dst, '}')
 }
 
@@ -2161,37 +1225,14 @@ func (p *FileChange) check() error {
 }
 
 func (p *ToolFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	dst = append(dst, `,"errorCategory":`...)
-	dst = appendString(dst, p.ErrorCategory)
-	dst = append(dst, `,"message":`...)
-	dst = appendString(dst, p.Message)
-	dst = append(dst, `,"retryable":`...)
-	dst = strconv.AppendBool(dst, p.Retryable)
-	if p.Advice != "" {
-		dst = append(dst, `,"advice":`...)
-		dst = appendString(dst, p.Advice)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	if len(p.ChangedFiles) != 0 {
-		dst = append(dst, `,"changedFiles":`...)
-		dst = append(dst, '[')
-		for i := range p.ChangedFiles {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.ChangedFiles[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendString(append(dst, `,"errorCategory":`...), p.ErrorCategory)
+	dst = appendString(append(dst, `,"message":`...), p.Message)
+	dst = strconv.AppendBool(append(dst, `,"retryable":`...), p.Retryable)
+	dst = appendSetString(dst, `,"advice":`, p.Advice)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = appendSetList(dst, `,"changedFiles":`, p.ChangedFiles)
 	return append(dst, '}')
 }
 
@@ -2210,71 +1251,28 @@ func (p *ToolFailed) check() error {
 	if p.Message == "" {
 		return missingField("message")
 	}
-	for i := range p.ChangedFiles {
-		if err := p.ChangedFiles[i].check(); err != nil {
-			return withinItem("changedFiles", i, err)
-		}
+	if err := checkList("changedFiles", p.ChangedFiles); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ActionRequired) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"actionType":`...)
-	dst = appendString(dst, p.ActionType)
-	if p.Prompt != "" {
-		dst = append(dst, `,"prompt":`...)
-		dst = appendString(dst, p.Prompt)
-	}
-	if len(p.Schema) != 0 {
-		dst = append(dst, `,"schema":`...)
-		dst = appendRaw(dst, p.Schema)
-	}
-	dst = append(dst, `,"decisions":`...)
-	dst = appendStrings(dst, p.Decisions)
-	if len(p.Scope) != 0 {
-		dst = append(dst, `,"scope":`...)
-		dst = appendRaw(dst, p.Scope)
-	}
-	if p.ToolName != "" {
-		dst = append(dst, `,"toolName":`...)
-		dst = appendString(dst, p.ToolName)
-	}
-	if len(p.SafeArgs) != 0 {
-		dst = append(dst, `,"safeArgs":`...)
-		dst = appendRaw(dst, p.SafeArgs)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if len(p.RuleRefs) != 0 {
-		dst = append(dst, `,"ruleRefs":`...)
-		dst = appendStrings(dst, p.RuleRefs)
-	}
-	if !p.ExpiresAt.IsZero() {
-		dst = append(dst, `,"expiresAt":`...)
-		dst = appendTime(dst, p.ExpiresAt)
-	}
-	if p.OnTimeout != "" {
-		dst = append(dst, `,"onTimeout":`...)
-		dst = appendString(dst, p.OnTimeout)
-	}
-	if p.Destructive {
-		dst = append(dst, `,"destructive":`...)
-		dst = strconv.AppendBool(dst, p.Destructive)
-	}
-	if p.OnceOnly {
-		dst = append(dst, `,"onceOnly":`...)
-		dst = strconv.AppendBool(dst, p.OnceOnly)
-	}
-	if p.CredentialRef != "" {
-		dst = append(dst, `,"credentialRef":`...)
-		dst = appendString(dst, p.CredentialRef)
-	}
+	dst = appendString(append(dst, `{"actionType":`...), p.ActionType)
+	dst = appendSetString(dst, `,"prompt":`, p.Prompt)
+	dst = appendSetRaw(dst, `,"schema":`, p.Schema)
+	dst = appendStrings(append(dst, `,"decisions":`...), p.Decisions)
+	dst = appendSetRaw(dst, `,"scope":`, p.Scope)
+	dst = appendSetString(dst, `,"toolName":`, p.ToolName)
+	dst = appendSetRaw(dst, `,"safeArgs":`, p.SafeArgs)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetStrings(dst, `,"ruleRefs":`, p.RuleRefs)
+	dst = appendSetTime(dst, `,"expiresAt":`, p.ExpiresAt)
+	dst = appendSetString(dst, `,"onTimeout":`, p.OnTimeout)
+	dst = appendSetBool(dst, `,"destructive":`, p.Destructive)
+	dst = appendSetBool(dst, `,"onceOnly":`, p.OnceOnly)
+	dst = appendSetString(dst, `,"credentialRef":`, p.CredentialRef)
 	return append(dst, '}')
 }
 
@@ -2287,20 +1285,14 @@ func (p *ActionRequired) check() error {
 	default:
 		return notOneOf("actionType", p.ActionType, "tool_permission structured_input plan_approval credential sandbox_escape client_tool resume host_policy")
 	}
-	if len(p.Schema) != 0 {
-		if err := checkRaw("schema", p.Schema); err != nil {
-			return err
-		}
+	if err := checkRaw("schema", p.Schema); err != nil {
+		return err
 	}
-	if len(p.Scope) != 0 {
-		if err := checkRaw("scope", p.Scope); err != nil {
-			return err
-		}
+	if err := checkRaw("scope", p.Scope); err != nil {
+		return err
 	}
-	if len(p.SafeArgs) != 0 {
-		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
-			return err
-		}
+	if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
+		return err
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err
@@ -2314,36 +1306,15 @@ func (p *ActionRequired) check() error {
 }
 
 func (p *ActionResolved) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"decision":`...)
-	dst = appendString(dst, p.Decision)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"decisionSource":`...)
-	dst = appendString(dst, p.DecisionSource)
-	if p.ActionType != "" {
-		dst = append(dst, `,"actionType":`...)
-		dst = appendString(dst, p.ActionType)
-	}
-	if len(p.Payload) != 0 {
-		dst = append(dst, `,"payload":`...)
-		dst = appendRaw(dst, p.Payload)
-	}
-	if p.PayloadRef != "" {
-		dst = append(dst, `,"payloadRef":`...)
-		dst = appendString(dst, p.PayloadRef)
-	}
-	if p.Scope != "" {
-		dst = append(dst, `,"scope":`...)
-		dst = appendString(dst, p.Scope)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.ResolvedBy != nil {
-		dst = append(dst, `,"resolvedBy":`...)
-		dst = p.ResolvedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"decision":`...), p.Decision)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendString(append(dst, `,"decisionSource":`...), p.DecisionSource)
+	dst = appendSetString(dst, `,"actionType":`, p.ActionType)
+	dst = appendSetRaw(dst, `,"payload":`, p.Payload)
+	dst = appendSetString(dst, `,"payloadRef":`, p.PayloadRef)
+	dst = appendSetString(dst, `,"scope":`, p.Scope)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"resolvedBy":`, p.ResolvedBy)
 	return append(dst, '}')
 }
 
@@ -2366,48 +1337,26 @@ func (p *ActionResolved) check() error {
 	default:
 		return notOneOf("decisionSource", p.DecisionSource, "human host_policy timeout runtime")
 	}
-	if len(p.Payload) != 0 {
-		if err := checkRaw("payload", p.Payload); err != nil {
-			return err
-		}
+	if err := checkRaw("payload", p.Payload); err != nil {
+		return err
 	}
 	switch p.Scope {
 	case "", "once", "session":
 	default:
 		return notOneOf("scope", p.Scope, "once session")
 	}
-	if p.ResolvedBy != nil {
-		if err := p.ResolvedBy.check(); err != nil {
-			return wrapField("resolvedBy", err)
-		}
+	if err := checkObject("resolvedBy", p.ResolvedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *QueueChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"queue":`...)
-	dst = append(dst, '[')
-	for i := range p.Queue {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Queue[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
-	if p.TurnID != "" {
-		dst = append(dst, `,"turnId":`...)
-		dst = appendString(dst, p.TurnID)
-	}
-	if p.Policy != "" {
-		dst = append(dst, `,"policy":`...)
-		dst = appendString(dst, p.Policy)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
+	dst = appendList(append(dst, `{"queue":`...), p.Queue)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
+	dst = appendSetString(dst, `,"turnId":`, p.TurnID)
+	dst = appendSetString(dst, `,"policy":`, p.Policy)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return append(dst, '}')
 }
 
@@ -2415,10 +1364,8 @@ func (p *QueueChanged) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	for i := range p.Queue {
-		if err := p.Queue[i].check(); err != nil {
-			return withinItem("queue", i, err)
-		}
+	if err := checkList("queue", p.Queue); err != nil {
+		return err
 	}
 	switch p.Reason {
 	case "queued", "started", "removed", "promoted", "cleared", "resumed":
@@ -2430,21 +1377,16 @@ func (p *QueueChanged) check() error {
 	default:
 		return notOneOf("policy", p.Policy, "queue reject interrupt steer")
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *QueueEntry) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"turnId":`...)
-	dst = appendString(dst, p.TurnID)
-	dst = append(dst, `,"position":`...)
-	dst = strconv.AppendInt(dst, p.Position, 10)
-	dst = append(dst, `,"source":`...)
-	dst = appendString(dst, p.Source)
+	dst = appendString(append(dst, `{"turnId":`...), p.TurnID)
+	dst = strconv.AppendInt(append(dst, `,"position":`...), p.Position, 10)
+	dst = appendString(append(dst, `,"source":`...), p.Source)
 	return append(dst, '}')
 }
 
@@ -2459,42 +1401,12 @@ func (p *QueueEntry) check() error {
 }
 
 func (p *ContextResolved) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"items":`...)
-	dst = append(dst, '[')
-	for i := range p.Items {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Items[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	if len(p.Omissions) != 0 {
-		dst = append(dst, `,"omissions":`...)
-		dst = append(dst, '[')
-		for i := range p.Omissions {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Omissions[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if len(p.MissingFacts) != 0 {
-		dst = append(dst, `,"missingFacts":`...)
-		dst = appendStrings(dst, p.MissingFacts)
-	}
-	if p.EstimatedTokens != 0 {
-		dst = append(dst, `,"estimatedTokens":`...)
-		dst = strconv.AppendInt(dst, p.EstimatedTokens, 10)
-	}
-	if p.ContextWindow != 0 {
-		dst = append(dst, `,"contextWindow":`...)
-		dst = strconv.AppendInt(dst, p.ContextWindow, 10)
-	}
-	if p.ContextRef != "" {
-		dst = append(dst, `,"contextRef":`...)
-		dst = appendString(dst, p.ContextRef)
-	}
+	dst = appendList(append(dst, `{"items":`...), p.Items)
+	dst = appendSetList(dst, `,"omissions":`, p.Omissions)
+	dst = appendSetStrings(dst, `,"missingFacts":`, p.MissingFacts)
+	dst = appendSetInt(dst, `,"estimatedTokens":`, p.EstimatedTokens)
+	dst = appendSetInt(dst, `,"contextWindow":`, p.ContextWindow)
+	dst = appendSetString(dst, `,"contextRef":`, p.ContextRef)
 	return append(dst, '}')
 }
 
@@ -2502,38 +1414,21 @@ func (p *ContextResolved) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	for i := range p.Items {
-		if err := p.Items[i].check(); err != nil {
-			return withinItem("items", i, err)
-		}
+	if err := checkList("items", p.Items); err != nil {
+		return err
 	}
-	for i := range p.Omissions {
-		if err := p.Omissions[i].check(); err != nil {
-			return withinItem("omissions", i, err)
-		}
+	if err := checkList("omissions", p.Omissions); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ContextItem) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if p.Ref != "" {
-		dst = append(dst, `,"ref":`...)
-		dst = appendString(dst, p.Ref)
-	}
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.Tokens != 0 {
-		dst = append(dst, `,"tokens":`...)
-		dst = strconv.AppendInt(dst, p.Tokens, 10)
-	}
-	if p.Digest != "" {
-		dst = append(dst, `,"digest":`...)
-		dst = appendString(dst, p.Digest)
-	}
+	dst = appendString(append(dst, `{"kind":`...), p.Kind)
+	dst = appendSetString(dst, `,"ref":`, p.Ref)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetInt(dst, `,"tokens":`, p.Tokens)
+	dst = appendSetString(dst, `,"digest":`, p.Digest)
 	return append(dst, '}')
 }
 
@@ -2547,14 +1442,9 @@ func (p *ContextItem) check() error {
 }
 
 func (p *ContextOmission) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if p.Ref != "" {
-		dst = append(dst, `,"ref":`...)
-		dst = appendString(dst, p.Ref)
-	}
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
+	dst = appendString(append(dst, `{"kind":`...), p.Kind)
+	dst = appendSetString(dst, `,"ref":`, p.Ref)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
 	return append(dst, '}')
 }
 
@@ -2569,18 +1459,11 @@ func (p *ContextOmission) check() error {
 }
 
 func (p *CompactionStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"compactionId":`...)
-	dst = appendString(dst, p.CompactionID)
-	dst = append(dst, `,"trigger":`...)
-	dst = appendString(dst, p.Trigger)
-	dst = append(dst, `,"affectedTurns":`...)
-	dst = appendStrings(dst, p.AffectedTurns)
-	dst = append(dst, `,"tokensBefore":`...)
-	dst = strconv.AppendInt(dst, p.TokensBefore, 10)
-	if p.Attempt != 0 {
-		dst = append(dst, `,"attempt":`...)
-		dst = strconv.AppendInt(dst, p.Attempt, 10)
-	}
+	dst = appendString(append(dst, `{"compactionId":`...), p.CompactionID)
+	dst = appendString(append(dst, `,"trigger":`...), p.Trigger)
+	dst = appendStrings(append(dst, `,"affectedTurns":`...), p.AffectedTurns)
+	dst = strconv.AppendInt(append(dst, `,"tokensBefore":`...), p.TokensBefore, 10)
+	dst = appendSetInt(dst, `,"attempt":`, p.Attempt)
 	return append(dst, '}')
 }
 
@@ -2600,30 +1483,16 @@ func (p *CompactionStarted) check() error {
 }
 
 func (p *CompactionCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"compactionId":`...)
-	dst = appendString(dst, p.CompactionID)
-	dst = append(dst, `,"trigger":`...)
-	dst = appendString(dst, p.Trigger)
-	dst = append(dst, `,"affectedTurns":`...)
-	dst = appendStrings(dst, p.AffectedTurns)
-	dst = append(dst, `,"summaryRef":`...)
-	dst = appendString(dst, p.SummaryRef)
-	if p.SummaryPreview != "" {
-		dst = append(dst, `,"summaryPreview":`...)
-		dst = appendString(dst, p.SummaryPreview)
-	}
-	if p.ContinuationRef != "" {
-		dst = append(dst, `,"continuationRef":`...)
-		dst = appendString(dst, p.ContinuationRef)
-	}
-	dst = append(dst, `,"tokensBefore":`...)
-	dst = strconv.AppendInt(dst, p.TokensBefore, 10)
-	dst = append(dst, `,"tokensAfter":`...)
-	dst = strconv.AppendInt(dst, p.TokensAfter, 10)
-	dst = append(dst, `,"preserved":`...)
-	dst = p.Preserved.appendJSON(dst)
-	dst = append(dst, `,"throughSequence":`...)
-	dst = strconv.AppendUint(dst, p.ThroughSequence, 10)
+	dst = appendString(append(dst, `{"compactionId":`...), p.CompactionID)
+	dst = appendString(append(dst, `,"trigger":`...), p.Trigger)
+	dst = appendStrings(append(dst, `,"affectedTurns":`...), p.AffectedTurns)
+	dst = appendString(append(dst, `,"summaryRef":`...), p.SummaryRef)
+	dst = appendSetString(dst, `,"summaryPreview":`, p.SummaryPreview)
+	dst = appendSetString(dst, `,"continuationRef":`, p.ContinuationRef)
+	dst = strconv.AppendInt(append(dst, `,"tokensBefore":`...), p.TokensBefore, 10)
+	dst = strconv.AppendInt(append(dst, `,"tokensAfter":`...), p.TokensAfter, 10)
+	dst = appendValue(append(dst, `,"preserved":`...), &p.Preserved)
+	dst = strconv.AppendUint(append(dst, `,"throughSequence":`...), p.ThroughSequence, 10)
 	return append(dst, '}')
 }
 
@@ -2642,21 +1511,17 @@ func (p *CompactionCompleted) check() error {
 	if p.SummaryRef == "" {
 		return missingField("summaryRef")
 	}
-	if err := p.Preserved.check(); err != nil {
-		return wrapField("preserved", err)
+	if err := checkObject("preserved", &p.Preserved); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Preserved) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"actions":`...)
-	dst = appendStrings(dst, p.Actions)
-	dst = append(dst, `,"incidents":`...)
-	dst = appendStrings(dst, p.Incidents)
-	dst = append(dst, `,"evidenceRefs":`...)
-	dst = appendStrings(dst, p.EvidenceRefs)
-	dst = append(dst, `,"artifactRefs":`...)
-	dst = appendStrings(dst, p.ArtifactRefs)
+	dst = appendStrings(append(dst, `{"actions":`...), p.Actions)
+	dst = appendStrings(append(dst, `,"incidents":`...), p.Incidents)
+	dst = appendStrings(append(dst, `,"evidenceRefs":`...), p.EvidenceRefs)
+	dst = appendStrings(append(dst, `,"artifactRefs":`...), p.ArtifactRefs)
 	return append(dst, '}')
 }
 
@@ -2665,18 +1530,11 @@ func (p *Preserved) check() error {
 }
 
 func (p *CompactionFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"compactionId":`...)
-	dst = appendString(dst, p.CompactionID)
-	dst = append(dst, `,"trigger":`...)
-	dst = appendString(dst, p.Trigger)
-	dst = append(dst, `,"error":`...)
-	dst = p.Error.appendJSON(dst)
-	if p.Attempt != 0 {
-		dst = append(dst, `,"attempt":`...)
-		dst = strconv.AppendInt(dst, p.Attempt, 10)
-	}
-	dst = append(dst, `,"willRetry":`...)
-	dst = strconv.AppendBool(dst, p.WillRetry)
+	dst = appendString(append(dst, `{"compactionId":`...), p.CompactionID)
+	dst = appendString(append(dst, `,"trigger":`...), p.Trigger)
+	dst = appendValue(append(dst, `,"error":`...), &p.Error)
+	dst = appendSetInt(dst, `,"attempt":`, p.Attempt)
+	dst = strconv.AppendBool(append(dst, `,"willRetry":`...), p.WillRetry)
 	return append(dst, '}')
 }
 
@@ -2692,58 +1550,26 @@ func (p *CompactionFailed) check() error {
 	default:
 		return notOneOf("trigger", p.Trigger, "context_fraction requested context_overflow")
 	}
-	if err := p.Error.check(); err != nil {
-		return wrapField("error", err)
+	if err := checkObject("error", &p.Error); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ArtifactChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"change":`...)
-	dst = appendString(dst, p.Change)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.Kind != "" {
-		dst = append(dst, `,"kind":`...)
-		dst = appendString(dst, p.Kind)
-	}
-	if p.URI != "" {
-		dst = append(dst, `,"uri":`...)
-		dst = appendString(dst, p.URI)
-	}
-	if p.VersionID != "" {
-		dst = append(dst, `,"versionId":`...)
-		dst = appendString(dst, p.VersionID)
-	}
-	if p.ReadRef != "" {
-		dst = append(dst, `,"readRef":`...)
-		dst = appendString(dst, p.ReadRef)
-	}
-	if p.PreviewRef != "" {
-		dst = append(dst, `,"previewRef":`...)
-		dst = appendString(dst, p.PreviewRef)
-	}
-	if p.DiffRef != "" {
-		dst = append(dst, `,"diffRef":`...)
-		dst = appendString(dst, p.DiffRef)
-	}
-	if p.MediaType != "" {
-		dst = append(dst, `,"mediaType":`...)
-		dst = appendString(dst, p.MediaType)
-	}
-	if p.SizeBytes != 0 {
-		dst = append(dst, `,"sizeBytes":`...)
-		dst = strconv.AppendInt(dst, p.SizeBytes, 10)
-	}
-	if p.Hash != "" {
-		dst = append(dst, `,"hash":`...)
-		dst = appendString(dst, p.Hash)
-	}
+	dst = appendString(append(dst, `{"change":`...), p.Change)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"kind":`, p.Kind)
+	dst = appendSetString(dst, `,"uri":`, p.URI)
+	dst = appendSetString(dst, `,"versionId":`, p.VersionID)
+	dst = appendSetString(dst, `,"readRef":`, p.ReadRef)
+	dst = appendSetString(dst, `,"previewRef":`, p.PreviewRef)
+	dst = appendSetString(dst, `,"diffRef":`, p.DiffRef)
+	dst = appendSetString(dst, `,"mediaType":`, p.MediaType)
+	dst = appendSetInt(dst, `,"sizeBytes":`, p.SizeBytes)
+	dst = appendSetString(dst, `,"hash":`, p.Hash)
 	if p.ValidationIssues != nil {
-		dst = append(dst, `,"validationIssues":`...)
-		dst = strconv.AppendInt(dst, *p.ValidationIssues, 10)
+		dst = strconv.AppendInt(append(dst, `,"validationIssues":`...), *p.ValidationIssues, 10)
 	}
 	return append(dst, '}')
 }
@@ -2761,51 +1587,16 @@ func (p *ArtifactChanged) check() error {
 }
 
 func (p *EvidenceChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if p.PackRef != "" {
-		dst = append(dst, `,"packRef":`...)
-		dst = appendString(dst, p.PackRef)
-	}
-	if p.ReplayRef != "" {
-		dst = append(dst, `,"replayRef":`...)
-		dst = appendString(dst, p.ReplayRef)
-	}
-	if p.ReviewRef != "" {
-		dst = append(dst, `,"reviewRef":`...)
-		dst = appendString(dst, p.ReviewRef)
-	}
-	if p.TraceRef != "" {
-		dst = append(dst, `,"traceRef":`...)
-		dst = appendString(dst, p.TraceRef)
-	}
-	if len(p.VerificationOutcomes) != 0 {
-		dst = append(dst, `,"verificationOutcomes":`...)
-		dst = append(dst, '[')
-		for i := range p.VerificationOutcomes {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.VerificationOutcomes[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.Note != "" {
-		dst = append(dst, `,"note":`...)
-		dst = appendString(dst, p.Note)
-	}
-	if p.ChainSequence != 0 {
-		dst = append(dst, `,"chainSequence":`...)
-		dst = strconv.AppendUint(dst, p.ChainSequence, 10)
-	}
-	if p.ChainHash != "" {
-		dst = append(dst, `,"chainHash":`...)
-		dst = appendString(dst, p.ChainHash)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
+	dst = appendString(append(dst, `{"kind":`...), p.Kind)
+	dst = appendSetString(dst, `,"packRef":`, p.PackRef)
+	dst = appendSetString(dst, `,"replayRef":`, p.ReplayRef)
+	dst = appendSetString(dst, `,"reviewRef":`, p.ReviewRef)
+	dst = appendSetString(dst, `,"traceRef":`, p.TraceRef)
+	dst = appendSetList(dst, `,"verificationOutcomes":`, p.VerificationOutcomes)
+	dst = appendSetString(dst, `,"note":`, p.Note)
+	dst = appendSetUint(dst, `,"chainSequence":`, p.ChainSequence)
+	dst = appendSetString(dst, `,"chainHash":`, p.ChainHash)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
 	return append(dst, '}')
 }
 
@@ -2818,23 +1609,16 @@ func (p *EvidenceChanged) check() error {
 	default:
 		return notOneOf("kind", p.Kind, "evidence replay review benchmark_trial verification note")
 	}
-	for i := range p.VerificationOutcomes {
-		if err := p.VerificationOutcomes[i].check(); err != nil {
-			return withinItem("verificationOutcomes", i, err)
-		}
+	if err := checkList("verificationOutcomes", p.VerificationOutcomes); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *VerificationOutcome) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"name":`...)
-	dst = appendString(dst, p.Name)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Ref != "" {
-		dst = append(dst, `,"ref":`...)
-		dst = appendString(dst, p.Ref)
-	}
+	dst = appendString(append(dst, `{"name":`...), p.Name)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendSetString(dst, `,"ref":`, p.Ref)
 	return append(dst, '}')
 }
 
@@ -2849,60 +1633,21 @@ func (p *VerificationOutcome) check() error {
 }
 
 func (p *SubagentSpawned) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"parentThreadId":`...)
-	dst = appendString(dst, p.ParentThreadID)
-	if p.ParentTurnID != "" {
-		dst = append(dst, `,"parentTurnId":`...)
-		dst = appendString(dst, p.ParentTurnID)
-	}
-	if p.ParentSubagentID != "" {
-		dst = append(dst, `,"parentSubagentId":`...)
-		dst = appendString(dst, p.ParentSubagentID)
-	}
-	dst = append(dst, `,"childThreadId":`...)
-	dst = appendString(dst, p.ChildThreadID)
-	if p.Role != "" {
-		dst = append(dst, `,"role":`...)
-		dst = appendString(dst, p.Role)
-	}
-	if p.Nickname != "" {
-		dst = append(dst, `,"nickname":`...)
-		dst = appendString(dst, p.Nickname)
-	}
-	if p.Isolation != nil {
-		dst = append(dst, `,"isolation":`...)
-		dst = p.Isolation.appendJSON(dst)
-	}
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
-	dst = append(dst, `,"depth":`...)
-	dst = strconv.AppendInt(dst, p.Depth, 10)
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if len(p.Input) != 0 {
-		dst = append(dst, `,"input":`...)
-		dst = appendRaw(dst, p.Input)
-	}
-	if p.SpawnedBy != nil {
-		dst = append(dst, `,"spawnedBy":`...)
-		dst = p.SpawnedBy.appendJSON(dst)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
-	if p.Peer != "" {
-		dst = append(dst, `,"peer":`...)
-		dst = appendString(dst, p.Peer)
-	}
-	if p.PeerTaskID != "" {
-		dst = append(dst, `,"peerTaskId":`...)
-		dst = appendString(dst, p.PeerTaskID)
-	}
+	dst = appendString(append(dst, `{"parentThreadId":`...), p.ParentThreadID)
+	dst = appendSetString(dst, `,"parentTurnId":`, p.ParentTurnID)
+	dst = appendSetString(dst, `,"parentSubagentId":`, p.ParentSubagentID)
+	dst = appendString(append(dst, `,"childThreadId":`...), p.ChildThreadID)
+	dst = appendSetString(dst, `,"role":`, p.Role)
+	dst = appendSetString(dst, `,"nickname":`, p.Nickname)
+	dst = appendSetObject(dst, `,"isolation":`, p.Isolation)
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = strconv.AppendInt(append(dst, `,"depth":`...), p.Depth, 10)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetRaw(dst, `,"input":`, p.Input)
+	dst = appendSetObject(dst, `,"spawnedBy":`, p.SpawnedBy)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetString(dst, `,"peer":`, p.Peer)
+	dst = appendSetString(dst, `,"peerTaskId":`, p.PeerTaskID)
 	return append(dst, '}')
 }
 
@@ -2916,47 +1661,27 @@ func (p *SubagentSpawned) check() error {
 	if p.ChildThreadID == "" {
 		return missingField("childThreadId")
 	}
-	if p.Isolation != nil {
-		if err := p.Isolation.check(); err != nil {
-			return wrapField("isolation", err)
-		}
+	if err := checkObject("isolation", p.Isolation); err != nil {
+		return err
 	}
-	if len(p.Input) != 0 {
-		if err := checkRaw("input", p.Input); err != nil {
-			return err
-		}
+	if err := checkRaw("input", p.Input); err != nil {
+		return err
 	}
-	if p.SpawnedBy != nil {
-		if err := p.SpawnedBy.check(); err != nil {
-			return wrapField("spawnedBy", err)
-		}
+	if err := checkObject("spawnedBy", p.SpawnedBy); err != nil {
+		return err
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Isolation) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if len(p.Tools) != 0 {
-		dst = append(dst, `,"tools":`...)
-		dst = appendStrings(dst, p.Tools)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if p.Cwd != "" {
-		dst = append(dst, `,"cwd":`...)
-		dst = appendString(dst, p.Cwd)
-	}
-	if p.BudgetUSD != 0 {
-		dst = append(dst, `,"budgetUSD":`...)
-		dst = appendFloat(dst, p.BudgetUSD)
-	}
+	dst = appendSetStrings(dst, `,"tools":`, p.Tools)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetString(dst, `,"cwd":`, p.Cwd)
+	dst = appendSetFloat(dst, `,"budgetUSD":`, p.BudgetUSD)
 	return closeObject(dst, start)
 }
 
@@ -2973,12 +1698,8 @@ func (p *Isolation) check() error {
 }
 
 func (p *SubagentStatus) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -2996,26 +1717,11 @@ func (p *SubagentStatus) check() error {
 
 func (p *SubagentMessage) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Text != "" {
-		dst = append(dst, `,"text":`...)
-		dst = appendString(dst, p.Text)
-	}
-	if len(p.Input) != 0 {
-		dst = append(dst, `,"input":`...)
-		dst = appendRaw(dst, p.Input)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
-	if p.From != nil {
-		dst = append(dst, `,"from":`...)
-		dst = p.From.appendJSON(dst)
-	}
-	if p.TurnID != "" {
-		dst = append(dst, `,"turnId":`...)
-		dst = appendString(dst, p.TurnID)
-	}
+	dst = appendSetString(dst, `,"text":`, p.Text)
+	dst = appendSetRaw(dst, `,"input":`, p.Input)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetObject(dst, `,"from":`, p.From)
+	dst = appendSetString(dst, `,"turnId":`, p.TurnID)
 	return closeObject(dst, start)
 }
 
@@ -3023,46 +1729,23 @@ func (p *SubagentMessage) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if len(p.Input) != 0 {
-		if err := checkRaw("input", p.Input); err != nil {
-			return err
-		}
+	if err := checkRaw("input", p.Input); err != nil {
+		return err
 	}
-	if p.From != nil {
-		if err := p.From.check(); err != nil {
-			return wrapField("from", err)
-		}
+	if err := checkObject("from", p.From); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *SubagentEnded) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.Error != nil {
-		dst = append(dst, `,"error":`...)
-		dst = p.Error.appendJSON(dst)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
-	if p.Usage != nil {
-		dst = append(dst, `,"usage":`...)
-		dst = p.Usage.appendJSON(dst)
-	}
-	if p.CostUSD != 0 {
-		dst = append(dst, `,"costUSD":`...)
-		dst = appendFloat(dst, p.CostUSD)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"error":`, p.Error)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	dst = appendSetFloat(dst, `,"costUSD":`, p.CostUSD)
 	return append(dst, '}')
 }
 
@@ -3075,15 +1758,11 @@ func (p *SubagentEnded) check() error {
 	default:
 		return notOneOf("status", p.Status, "completed failed closed")
 	}
-	if p.Error != nil {
-		if err := p.Error.check(); err != nil {
-			return wrapField("error", err)
-		}
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
-	if p.Usage != nil {
-		if err := p.Usage.check(); err != nil {
-			return wrapField("usage", err)
-		}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
 		return err
@@ -3092,32 +1771,17 @@ func (p *SubagentEnded) check() error {
 }
 
 func (p *LimitChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendString(dst, p.Kind)
-	dst = append(dst, `,"name":`...)
-	dst = appendString(dst, p.Name)
-	dst = append(dst, `,"limit":`...)
+	dst = appendString(append(dst, `{"kind":`...), p.Kind)
+	dst = appendString(append(dst, `,"name":`...), p.Name)
 	if p.Limit == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"limit":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.Limit)
+		dst = appendFloat(append(dst, `,"limit":`...), *p.Limit)
 	}
-	if p.Unit != "" {
-		dst = append(dst, `,"unit":`...)
-		dst = appendString(dst, p.Unit)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if !p.Until.IsZero() {
-		dst = append(dst, `,"until":`...)
-		dst = appendTime(dst, p.Until)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
+	dst = appendSetString(dst, `,"unit":`, p.Unit)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetTime(dst, `,"until":`, p.Until)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return append(dst, '}')
 }
 
@@ -3141,27 +1805,17 @@ func (p *LimitChanged) check() error {
 	if err := checkTime("until", p.Until); err != nil {
 		return err
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *SnapshotUpdated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"snapshot":`...)
-	dst = appendString(dst, p.Snapshot)
-	dst = append(dst, `,"atSequence":`...)
-	dst = strconv.AppendUint(dst, p.AtSequence, 10)
-	if p.RecoveryMode != "" {
-		dst = append(dst, `,"recoveryMode":`...)
-		dst = appendString(dst, p.RecoveryMode)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"snapshot":`...), p.Snapshot)
+	dst = strconv.AppendUint(append(dst, `,"atSequence":`...), p.AtSequence, 10)
+	dst = appendSetString(dst, `,"recoveryMode":`, p.RecoveryMode)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -3181,18 +1835,10 @@ func (p *SnapshotUpdated) check() error {
 }
 
 func (p *RuntimeNotice) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"code":`...)
-	dst = appendString(dst, p.Code)
-	dst = append(dst, `,"message":`...)
-	dst = appendString(dst, p.Message)
-	if p.Advice != "" {
-		dst = append(dst, `,"advice":`...)
-		dst = appendString(dst, p.Advice)
-	}
-	if len(p.Details) != 0 {
-		dst = append(dst, `,"details":`...)
-		dst = appendRaw(dst, p.Details)
-	}
+	dst = appendString(append(dst, `{"code":`...), p.Code)
+	dst = appendString(append(dst, `,"message":`...), p.Message)
+	dst = appendSetString(dst, `,"advice":`, p.Advice)
+	dst = appendSetRaw(dst, `,"details":`, p.Details)
 	return append(dst, '}')
 }
 
@@ -3206,88 +1852,33 @@ func (p *RuntimeNotice) check() error {
 	if p.Message == "" {
 		return missingField("message")
 	}
-	if len(p.Details) != 0 {
-		if err := checkRaw("details", p.Details); err != nil {
-			return err
-		}
+	if err := checkRaw("details", p.Details); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PermissionEvaluated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"decision":`...)
-	dst = appendString(dst, p.Decision)
-	dst = append(dst, `,"decisionSource":`...)
-	dst = appendString(dst, p.DecisionSource)
-	dst = append(dst, `,"decisionReason":`...)
-	dst = appendString(dst, p.DecisionReason)
-	dst = append(dst, `,"ruleRefs":`...)
-	dst = appendStrings(dst, p.RuleRefs)
-	dst = append(dst, `,"scope":`...)
-	dst = appendRaw(dst, p.Scope)
-	dst = append(dst, `,"destructive":`...)
-	dst = strconv.AppendBool(dst, p.Destructive)
-	dst = append(dst, `,"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
-	if len(p.SafeArgs) != 0 {
-		dst = append(dst, `,"safeArgs":`...)
-		dst = appendRaw(dst, p.SafeArgs)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if p.UpdatedInputRef != "" {
-		dst = append(dst, `,"updatedInputRef":`...)
-		dst = appendString(dst, p.UpdatedInputRef)
-	}
-	if p.ApprovalActionID != "" {
-		dst = append(dst, `,"approvalActionId":`...)
-		dst = appendString(dst, p.ApprovalActionID)
-	}
-	if !p.ExpiresAt.IsZero() {
-		dst = append(dst, `,"expiresAt":`...)
-		dst = appendTime(dst, p.ExpiresAt)
-	}
-	if p.Impact != "" {
-		dst = append(dst, `,"impact":`...)
-		dst = appendString(dst, p.Impact)
-	}
-	if p.RollbackAdvice != "" {
-		dst = append(dst, `,"rollbackAdvice":`...)
-		dst = appendString(dst, p.RollbackAdvice)
-	}
-	if len(p.Subcommands) != 0 {
-		dst = append(dst, `,"subcommands":`...)
-		dst = appendStrings(dst, p.Subcommands)
-	}
-	if p.GrantID != "" {
-		dst = append(dst, `,"grantId":`...)
-		dst = appendString(dst, p.GrantID)
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
-	if p.ConfinementRef != "" {
-		dst = append(dst, `,"confinementRef":`...)
-		dst = appendString(dst, p.ConfinementRef)
-	}
-	if len(p.Lookups) != 0 {
-		dst = append(dst, `,"lookups":`...)
-		dst = append(dst, '[')
-		for i := range p.Lookups {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Lookups[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
+	dst = appendString(append(dst, `{"decision":`...), p.Decision)
+	dst = appendString(append(dst, `,"decisionSource":`...), p.DecisionSource)
+	dst = appendString(append(dst, `,"decisionReason":`...), p.DecisionReason)
+	dst = appendStrings(append(dst, `,"ruleRefs":`...), p.RuleRefs)
+	dst = appendRaw(append(dst, `,"scope":`...), p.Scope)
+	dst = strconv.AppendBool(append(dst, `,"destructive":`...), p.Destructive)
+	dst = appendString(append(dst, `,"toolName":`...), p.ToolName)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
+	dst = appendSetRaw(dst, `,"safeArgs":`, p.SafeArgs)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetString(dst, `,"updatedInputRef":`, p.UpdatedInputRef)
+	dst = appendSetString(dst, `,"approvalActionId":`, p.ApprovalActionID)
+	dst = appendSetTime(dst, `,"expiresAt":`, p.ExpiresAt)
+	dst = appendSetString(dst, `,"impact":`, p.Impact)
+	dst = appendSetString(dst, `,"rollbackAdvice":`, p.RollbackAdvice)
+	dst = appendSetStrings(dst, `,"subcommands":`, p.Subcommands)
+	dst = appendSetString(dst, `,"grantId":`, p.GrantID)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
+	dst = appendSetString(dst, `,"confinementRef":`, p.ConfinementRef)
+	dst = appendSetList(dst, `,"lookups":`, p.Lookups)
 	return append(dst, '}')
 }
 
@@ -3311,45 +1902,29 @@ func (p *PermissionEvaluated) check() error {
 	if len(p.Scope) == 0 {
 		return missingField("scope")
 	}
-	if len(p.Scope) != 0 {
-		if err := checkRaw("scope", p.Scope); err != nil {
-			return err
-		}
+	if err := checkRaw("scope", p.Scope); err != nil {
+		return err
 	}
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
-	if len(p.SafeArgs) != 0 {
-		if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
-			return err
-		}
+	if err := checkRaw("safeArgs", p.SafeArgs); err != nil {
+		return err
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err
 	}
-	for i := range p.Lookups {
-		if err := p.Lookups[i].check(); err != nil {
-			return withinItem("lookups", i, err)
-		}
+	if err := checkList("lookups", p.Lookups); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PathLookup) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"path":`...)
-	dst = appendString(dst, p.Path)
-	if p.LeadsTo != "" {
-		dst = append(dst, `,"leadsTo":`...)
-		dst = appendString(dst, p.LeadsTo)
-	}
-	if p.ContentHash != "" {
-		dst = append(dst, `,"contentHash":`...)
-		dst = appendString(dst, p.ContentHash)
-	}
-	if p.Script != "" {
-		dst = append(dst, `,"script":`...)
-		dst = appendString(dst, p.Script)
-	}
+	dst = appendString(append(dst, `{"path":`...), p.Path)
+	dst = appendSetString(dst, `,"leadsTo":`, p.LeadsTo)
+	dst = appendSetString(dst, `,"contentHash":`, p.ContentHash)
+	dst = appendSetString(dst, `,"script":`, p.Script)
 	return append(dst, '}')
 }
 
@@ -3361,24 +1936,12 @@ func (p *PathLookup) check() error {
 }
 
 func (p *PermissionRequested) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	dst = append(dst, `,"actionId":`...)
-	dst = appendString(dst, p.ActionID)
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
-	if len(p.RuleRefs) != 0 {
-		dst = append(dst, `,"ruleRefs":`...)
-		dst = appendStrings(dst, p.RuleRefs)
-	}
-	if p.AskedOf != "" {
-		dst = append(dst, `,"askedOf":`...)
-		dst = appendString(dst, p.AskedOf)
-	}
-	if p.SubagentID != "" {
-		dst = append(dst, `,"subagentId":`...)
-		dst = appendString(dst, p.SubagentID)
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendString(append(dst, `,"actionId":`...), p.ActionID)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
+	dst = appendSetStrings(dst, `,"ruleRefs":`, p.RuleRefs)
+	dst = appendSetString(dst, `,"askedOf":`, p.AskedOf)
+	dst = appendSetString(dst, `,"subagentId":`, p.SubagentID)
 	return append(dst, '}')
 }
 
@@ -3404,46 +1967,17 @@ func (p *PermissionRequested) check() error {
 }
 
 func (p *PermissionResolved) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"decision":`...)
-	dst = appendString(dst, p.Decision)
-	dst = append(dst, `,"decisionSource":`...)
-	dst = appendString(dst, p.DecisionSource)
-	if p.DecisionReason != "" {
-		dst = append(dst, `,"decisionReason":`...)
-		dst = appendString(dst, p.DecisionReason)
-	}
-	if p.ActionID != "" {
-		dst = append(dst, `,"actionId":`...)
-		dst = appendString(dst, p.ActionID)
-	}
-	if p.ToolName != "" {
-		dst = append(dst, `,"toolName":`...)
-		dst = appendString(dst, p.ToolName)
-	}
-	if p.Scope != "" {
-		dst = append(dst, `,"scope":`...)
-		dst = appendString(dst, p.Scope)
-	}
-	if p.GrantID != "" {
-		dst = append(dst, `,"grantId":`...)
-		dst = appendString(dst, p.GrantID)
-	}
-	if !p.ExpiresAt.IsZero() {
-		dst = append(dst, `,"expiresAt":`...)
-		dst = appendTime(dst, p.ExpiresAt)
-	}
-	if p.ResolvedBy != nil {
-		dst = append(dst, `,"resolvedBy":`...)
-		dst = p.ResolvedBy.appendJSON(dst)
-	}
-	if p.ChannelID != "" {
-		dst = append(dst, `,"channelId":`...)
-		dst = appendString(dst, p.ChannelID)
-	}
-	if p.PermissionMode != "" {
-		dst = append(dst, `,"permissionMode":`...)
-		dst = appendString(dst, p.PermissionMode)
-	}
+	dst = appendString(append(dst, `{"decision":`...), p.Decision)
+	dst = appendString(append(dst, `,"decisionSource":`...), p.DecisionSource)
+	dst = appendSetString(dst, `,"decisionReason":`, p.DecisionReason)
+	dst = appendSetString(dst, `,"actionId":`, p.ActionID)
+	dst = appendSetString(dst, `,"toolName":`, p.ToolName)
+	dst = appendSetString(dst, `,"scope":`, p.Scope)
+	dst = appendSetString(dst, `,"grantId":`, p.GrantID)
+	dst = appendSetTime(dst, `,"expiresAt":`, p.ExpiresAt)
+	dst = appendSetObject(dst, `,"resolvedBy":`, p.ResolvedBy)
+	dst = appendSetString(dst, `,"channelId":`, p.ChannelID)
+	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
 	return append(dst, '}')
 }
 
@@ -3469,55 +2003,26 @@ func (p *PermissionResolved) check() error {
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err
 	}
-	if p.ResolvedBy != nil {
-		if err := p.ResolvedBy.check(); err != nil {
-			return wrapField("resolvedBy", err)
-		}
+	if err := checkObject("resolvedBy", p.ResolvedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *SandboxApplied) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"mode":`...)
-	dst = appendString(dst, p.Mode)
-	dst = append(dst, `,"cwd":`...)
-	dst = appendString(dst, p.Cwd)
-	dst = append(dst, `,"readRoots":`...)
-	dst = appendStrings(dst, p.ReadRoots)
-	dst = append(dst, `,"writeRoots":`...)
-	dst = appendStrings(dst, p.WriteRoots)
-	dst = append(dst, `,"network":`...)
-	dst = appendString(dst, p.Network)
-	if len(p.AllowedHosts) != 0 {
-		dst = append(dst, `,"allowedHosts":`...)
-		dst = appendStrings(dst, p.AllowedHosts)
-	}
-	dst = append(dst, `,"enforcement":`...)
-	dst = p.Enforcement.appendJSON(dst)
-	if p.EnvironmentID != "" {
-		dst = append(dst, `,"environmentRef":`...)
-		dst = appendString(dst, p.EnvironmentID)
-	}
-	if len(p.ProcessLimits) != 0 {
-		dst = append(dst, `,"processLimits":`...)
-		dst = appendIntMap(dst, p.ProcessLimits)
-	}
-	if len(p.Hidden) != 0 {
-		dst = append(dst, `,"hidden":`...)
-		dst = appendStrings(dst, p.Hidden)
-	}
-	if len(p.Protected) != 0 {
-		dst = append(dst, `,"protected":`...)
-		dst = appendStrings(dst, p.Protected)
-	}
-	if len(p.NotEnforced) != 0 {
-		dst = append(dst, `,"notEnforced":`...)
-		dst = appendStrings(dst, p.NotEnforced)
-	}
-	if p.HookRunID != "" {
-		dst = append(dst, `,"hookRunId":`...)
-		dst = appendString(dst, p.HookRunID)
-	}
+	dst = appendString(append(dst, `{"mode":`...), p.Mode)
+	dst = appendString(append(dst, `,"cwd":`...), p.Cwd)
+	dst = appendStrings(append(dst, `,"readRoots":`...), p.ReadRoots)
+	dst = appendStrings(append(dst, `,"writeRoots":`...), p.WriteRoots)
+	dst = appendString(append(dst, `,"network":`...), p.Network)
+	dst = appendSetStrings(dst, `,"allowedHosts":`, p.AllowedHosts)
+	dst = appendValue(append(dst, `,"enforcement":`...), &p.Enforcement)
+	dst = appendSetString(dst, `,"environmentRef":`, p.EnvironmentID)
+	dst = appendSetIntMap(dst, `,"processLimits":`, p.ProcessLimits)
+	dst = appendSetStrings(dst, `,"hidden":`, p.Hidden)
+	dst = appendSetStrings(dst, `,"protected":`, p.Protected)
+	dst = appendSetStrings(dst, `,"notEnforced":`, p.NotEnforced)
+	dst = appendSetString(dst, `,"hookRunId":`, p.HookRunID)
 	return append(dst, '}')
 }
 
@@ -3535,23 +2040,18 @@ func (p *SandboxApplied) check() error {
 	default:
 		return notOneOf("network", p.Network, "deny allow proxy")
 	}
-	if err := p.Enforcement.check(); err != nil {
-		return wrapField("enforcement", err)
+	if err := checkObject("enforcement", &p.Enforcement); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Enforcement) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"filesystem":`...)
-	dst = appendString(dst, p.Filesystem)
-	dst = append(dst, `,"network":`...)
-	dst = appendString(dst, p.Network)
-	dst = append(dst, `,"processes":`...)
-	dst = appendString(dst, p.Processes)
-	dst = append(dst, `,"limits":`...)
-	dst = appendString(dst, p.Limits)
-	dst = append(dst, `,"rules":`...)
-	dst = appendString(dst, p.Rules)
+	dst = appendString(append(dst, `{"filesystem":`...), p.Filesystem)
+	dst = appendString(append(dst, `,"network":`...), p.Network)
+	dst = appendString(append(dst, `,"processes":`...), p.Processes)
+	dst = appendString(append(dst, `,"limits":`...), p.Limits)
+	dst = appendString(append(dst, `,"rules":`...), p.Rules)
 	return append(dst, '}')
 }
 
@@ -3572,22 +2072,11 @@ func (p *Enforcement) check() error {
 }
 
 func (p *SandboxViolation) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"boundary":`...)
-	dst = appendString(dst, p.Boundary)
-	if p.Path != "" {
-		dst = append(dst, `,"path":`...)
-		dst = appendString(dst, p.Path)
-	}
-	if p.Host != "" {
-		dst = append(dst, `,"host":`...)
-		dst = appendString(dst, p.Host)
-	}
-	dst = append(dst, `,"detail":`...)
-	dst = appendString(dst, p.Detail)
-	if p.ToolName != "" {
-		dst = append(dst, `,"toolName":`...)
-		dst = appendString(dst, p.ToolName)
-	}
+	dst = appendString(append(dst, `{"boundary":`...), p.Boundary)
+	dst = appendSetString(dst, `,"path":`, p.Path)
+	dst = appendSetString(dst, `,"host":`, p.Host)
+	dst = appendString(append(dst, `,"detail":`...), p.Detail)
+	dst = appendSetString(dst, `,"toolName":`, p.ToolName)
 	return append(dst, '}')
 }
 
@@ -3607,24 +2096,12 @@ func (p *SandboxViolation) check() error {
 }
 
 func (p *HookStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"hookRunId":`...)
-	dst = appendString(dst, p.HookRunID)
-	dst = append(dst, `,"point":`...)
-	dst = appendString(dst, p.Point)
-	dst = append(dst, `,"handlerRef":`...)
-	dst = appendString(dst, p.HandlerRef)
-	if p.TimeoutMs != 0 {
-		dst = append(dst, `,"timeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.TimeoutMs, 10)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
+	dst = appendString(append(dst, `{"hookRunId":`...), p.HookRunID)
+	dst = appendString(append(dst, `,"point":`...), p.Point)
+	dst = appendString(append(dst, `,"handlerRef":`...), p.HandlerRef)
+	dst = appendSetInt(dst, `,"timeoutMs":`, p.TimeoutMs)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
 	return append(dst, '}')
 }
 
@@ -3647,48 +2124,19 @@ func (p *HookStarted) check() error {
 }
 
 func (p *HookCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"hookRunId":`...)
-	dst = appendString(dst, p.HookRunID)
-	dst = append(dst, `,"point":`...)
-	dst = appendString(dst, p.Point)
-	dst = append(dst, `,"handlerRef":`...)
-	dst = appendString(dst, p.HandlerRef)
-	dst = append(dst, `,"decision":`...)
-	dst = appendString(dst, p.Decision)
-	dst = append(dst, `,"durationMs":`...)
-	dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.OriginalInputRef != "" {
-		dst = append(dst, `,"originalInputRef":`...)
-		dst = appendString(dst, p.OriginalInputRef)
-	}
-	if p.UpdatedInputRef != "" {
-		dst = append(dst, `,"updatedInputRef":`...)
-		dst = appendString(dst, p.UpdatedInputRef)
-	}
-	if p.UpdatedToolOutputRef != "" {
-		dst = append(dst, `,"updatedToolOutputRef":`...)
-		dst = appendString(dst, p.UpdatedToolOutputRef)
-	}
-	if len(p.AdditionalContext) != 0 {
-		dst = append(dst, `,"additionalContextRefs":`...)
-		dst = appendStrings(dst, p.AdditionalContext)
-	}
-	if p.SuppressOutput {
-		dst = append(dst, `,"suppressOutput":`...)
-		dst = strconv.AppendBool(dst, p.SuppressOutput)
-	}
-	if len(p.AuditRefs) != 0 {
-		dst = append(dst, `,"auditRefs":`...)
-		dst = appendStrings(dst, p.AuditRefs)
-	}
-	if p.Last {
-		dst = append(dst, `,"last":`...)
-		dst = strconv.AppendBool(dst, p.Last)
-	}
+	dst = appendString(append(dst, `{"hookRunId":`...), p.HookRunID)
+	dst = appendString(append(dst, `,"point":`...), p.Point)
+	dst = appendString(append(dst, `,"handlerRef":`...), p.HandlerRef)
+	dst = appendString(append(dst, `,"decision":`...), p.Decision)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetString(dst, `,"originalInputRef":`, p.OriginalInputRef)
+	dst = appendSetString(dst, `,"updatedInputRef":`, p.UpdatedInputRef)
+	dst = appendSetString(dst, `,"updatedToolOutputRef":`, p.UpdatedToolOutputRef)
+	dst = appendSetStrings(dst, `,"additionalContextRefs":`, p.AdditionalContext)
+	dst = appendSetBool(dst, `,"suppressOutput":`, p.SuppressOutput)
+	dst = appendSetStrings(dst, `,"auditRefs":`, p.AuditRefs)
+	dst = appendSetBool(dst, `,"last":`, p.Last)
 	return append(dst, '}')
 }
 
@@ -3716,28 +2164,15 @@ func (p *HookCompleted) check() error {
 }
 
 func (p *HookFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"hookRunId":`...)
-	dst = appendString(dst, p.HookRunID)
-	dst = append(dst, `,"point":`...)
-	dst = appendString(dst, p.Point)
-	dst = append(dst, `,"handlerRef":`...)
-	dst = appendString(dst, p.HandlerRef)
-	dst = append(dst, `,"errorCategory":`...)
-	dst = appendString(dst, p.ErrorCategory)
-	dst = append(dst, `,"message":`...)
-	dst = appendString(dst, p.Message)
-	dst = append(dst, `,"retryable":`...)
-	dst = strconv.AppendBool(dst, p.Retryable)
-	dst = append(dst, `,"failureBehavior":`...)
-	dst = appendString(dst, p.FailureBehavior)
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
-	if p.Last {
-		dst = append(dst, `,"last":`...)
-		dst = strconv.AppendBool(dst, p.Last)
-	}
+	dst = appendString(append(dst, `{"hookRunId":`...), p.HookRunID)
+	dst = appendString(append(dst, `,"point":`...), p.Point)
+	dst = appendString(append(dst, `,"handlerRef":`...), p.HandlerRef)
+	dst = appendString(append(dst, `,"errorCategory":`...), p.ErrorCategory)
+	dst = appendString(append(dst, `,"message":`...), p.Message)
+	dst = strconv.AppendBool(append(dst, `,"retryable":`...), p.Retryable)
+	dst = appendString(append(dst, `,"failureBehavior":`...), p.FailureBehavior)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetBool(dst, `,"last":`, p.Last)
 	return append(dst, '}')
 }
 
@@ -3773,45 +2208,15 @@ func (p *HookFailed) check() error {
 }
 
 func (p *PolicyChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"source":`...)
-	dst = appendString(dst, p.Source)
-	if p.Mode != "" {
-		dst = append(dst, `,"mode":`...)
-		dst = appendString(dst, p.Mode)
-	}
-	if p.ModeOrigin != "" {
-		dst = append(dst, `,"modeOrigin":`...)
-		dst = appendString(dst, p.ModeOrigin)
-	}
-	dst = append(dst, `,"rules":`...)
-	dst = append(dst, '[')
-	for i := range p.Rules {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Rules[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
-	if p.Workspace != "" {
-		dst = append(dst, `,"workspace":`...)
-		dst = appendString(dst, p.Workspace)
-	}
-	if len(p.Held) != 0 {
-		dst = append(dst, `,"held":`...)
-		dst = appendStrings(dst, p.Held)
-	}
-	if p.ApprovalActionID != "" {
-		dst = append(dst, `,"approvalActionId":`...)
-		dst = appendString(dst, p.ApprovalActionID)
-	}
+	dst = appendString(append(dst, `{"source":`...), p.Source)
+	dst = appendSetString(dst, `,"mode":`, p.Mode)
+	dst = appendSetString(dst, `,"modeOrigin":`, p.ModeOrigin)
+	dst = appendList(append(dst, `,"rules":`...), p.Rules)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
+	dst = appendSetString(dst, `,"workspace":`, p.Workspace)
+	dst = appendSetStrings(dst, `,"held":`, p.Held)
+	dst = appendSetString(dst, `,"approvalActionId":`, p.ApprovalActionID)
 	return append(dst, '}')
 }
 
@@ -3834,45 +2239,24 @@ func (p *PolicyChanged) check() error {
 	default:
 		return notOneOf("modeOrigin", p.ModeOrigin, "configuration stored")
 	}
-	for i := range p.Rules {
-		if err := p.Rules[i].check(); err != nil {
-			return withinItem("rules", i, err)
-		}
+	if err := checkList("rules", p.Rules); err != nil {
+		return err
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PolicyRule) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.RuleID != "" {
-		dst = append(dst, `,"ruleId":`...)
-		dst = appendString(dst, p.RuleID)
-	}
-	dst = append(dst, `,"decision":`...)
-	dst = appendString(dst, p.Decision)
-	dst = append(dst, `,"tool":`...)
-	dst = appendString(dst, p.Tool)
-	if p.Match != "" {
-		dst = append(dst, `,"match":`...)
-		dst = appendString(dst, p.Match)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.Source != "" {
-		dst = append(dst, `,"source":`...)
-		dst = appendString(dst, p.Source)
-	}
-	if p.Origin != "" {
-		dst = append(dst, `,"origin":`...)
-		dst = appendString(dst, p.Origin)
-	}
+	dst = appendSetString(dst, `,"ruleId":`, p.RuleID)
+	dst = appendString(append(dst, `,"decision":`...), p.Decision)
+	dst = appendString(append(dst, `,"tool":`...), p.Tool)
+	dst = appendSetString(dst, `,"match":`, p.Match)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetString(dst, `,"source":`, p.Source)
+	dst = appendSetString(dst, `,"origin":`, p.Origin)
 	return closeObject(dst, start)
 }
 
@@ -3899,42 +2283,17 @@ func (p *PolicyRule) check() error {
 }
 
 func (p *ProcessStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"processId":`...)
-	dst = appendString(dst, p.ProcessID)
-	dst = append(dst, `,"command":`...)
-	dst = appendStrings(dst, p.Command)
-	dst = append(dst, `,"cwd":`...)
-	dst = appendString(dst, p.Cwd)
-	dst = append(dst, `,"tty":`...)
-	dst = strconv.AppendBool(dst, p.TTY)
-	if p.Pid != 0 {
-		dst = append(dst, `,"pid":`...)
-		dst = strconv.AppendInt(dst, p.Pid, 10)
-	}
-	if p.StartTime != "" {
-		dst = append(dst, `,"startTime":`...)
-		dst = appendString(dst, p.StartTime)
-	}
-	if p.BootID != "" {
-		dst = append(dst, `,"bootId":`...)
-		dst = appendString(dst, p.BootID)
-	}
-	if p.Cgroup != "" {
-		dst = append(dst, `,"cgroup":`...)
-		dst = appendString(dst, p.Cgroup)
-	}
-	if p.Background {
-		dst = append(dst, `,"background":`...)
-		dst = strconv.AppendBool(dst, p.Background)
-	}
-	if p.Rows != 0 {
-		dst = append(dst, `,"rows":`...)
-		dst = strconv.AppendInt(dst, p.Rows, 10)
-	}
-	if p.Cols != 0 {
-		dst = append(dst, `,"cols":`...)
-		dst = strconv.AppendInt(dst, p.Cols, 10)
-	}
+	dst = appendString(append(dst, `{"processId":`...), p.ProcessID)
+	dst = appendStrings(append(dst, `,"command":`...), p.Command)
+	dst = appendString(append(dst, `,"cwd":`...), p.Cwd)
+	dst = strconv.AppendBool(append(dst, `,"tty":`...), p.TTY)
+	dst = appendSetInt(dst, `,"pid":`, p.Pid)
+	dst = appendSetString(dst, `,"startTime":`, p.StartTime)
+	dst = appendSetString(dst, `,"bootId":`, p.BootID)
+	dst = appendSetString(dst, `,"cgroup":`, p.Cgroup)
+	dst = appendSetBool(dst, `,"background":`, p.Background)
+	dst = appendSetInt(dst, `,"rows":`, p.Rows)
+	dst = appendSetInt(dst, `,"cols":`, p.Cols)
 	return append(dst, '}')
 }
 
@@ -3949,28 +2308,13 @@ func (p *ProcessStarted) check() error {
 }
 
 func (p *ProcessOutput) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"processId":`...)
-	dst = appendString(dst, p.ProcessID)
-	dst = append(dst, `,"stream":`...)
-	dst = appendString(dst, p.Stream)
-	if p.Text != "" {
-		dst = append(dst, `,"text":`...)
-		dst = appendString(dst, p.Text)
-	}
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	dst = append(dst, `,"offset":`...)
-	dst = strconv.AppendInt(dst, p.Offset, 10)
-	if p.SizeBytes != 0 {
-		dst = append(dst, `,"sizeBytes":`...)
-		dst = strconv.AppendInt(dst, p.SizeBytes, 10)
-	}
-	if p.Binary {
-		dst = append(dst, `,"binary":`...)
-		dst = strconv.AppendBool(dst, p.Binary)
-	}
+	dst = appendString(append(dst, `{"processId":`...), p.ProcessID)
+	dst = appendString(append(dst, `,"stream":`...), p.Stream)
+	dst = appendSetString(dst, `,"text":`, p.Text)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = strconv.AppendInt(append(dst, `,"offset":`...), p.Offset, 10)
+	dst = appendSetInt(dst, `,"sizeBytes":`, p.SizeBytes)
+	dst = appendSetBool(dst, `,"binary":`, p.Binary)
 	return append(dst, '}')
 }
 
@@ -3990,30 +2334,13 @@ func (p *ProcessOutput) check() error {
 }
 
 func (p *ProcessInput) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"processId":`...)
-	dst = appendString(dst, p.ProcessID)
-	dst = append(dst, `,"sizeBytes":`...)
-	dst = strconv.AppendInt(dst, p.SizeBytes, 10)
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
-	if p.EOF {
-		dst = append(dst, `,"eof":`...)
-		dst = strconv.AppendBool(dst, p.EOF)
-	}
-	if p.Rows != 0 {
-		dst = append(dst, `,"rows":`...)
-		dst = strconv.AppendInt(dst, p.Rows, 10)
-	}
-	if p.Cols != 0 {
-		dst = append(dst, `,"cols":`...)
-		dst = strconv.AppendInt(dst, p.Cols, 10)
-	}
-	if p.WrittenBy != nil {
-		dst = append(dst, `,"writtenBy":`...)
-		dst = p.WrittenBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"processId":`...), p.ProcessID)
+	dst = strconv.AppendInt(append(dst, `,"sizeBytes":`...), p.SizeBytes, 10)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
+	dst = appendSetBool(dst, `,"eof":`, p.EOF)
+	dst = appendSetInt(dst, `,"rows":`, p.Rows)
+	dst = appendSetInt(dst, `,"cols":`, p.Cols)
+	dst = appendSetObject(dst, `,"writtenBy":`, p.WrittenBy)
 	return append(dst, '}')
 }
 
@@ -4024,45 +2351,22 @@ func (p *ProcessInput) check() error {
 	if p.ProcessID == "" {
 		return missingField("processId")
 	}
-	if p.WrittenBy != nil {
-		if err := p.WrittenBy.check(); err != nil {
-			return wrapField("writtenBy", err)
-		}
+	if err := checkObject("writtenBy", p.WrittenBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ProcessCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"processId":`...)
-	dst = appendString(dst, p.ProcessID)
-	dst = append(dst, `,"exitCode":`...)
-	dst = strconv.AppendInt(dst, p.ExitCode, 10)
-	if p.Signal != "" {
-		dst = append(dst, `,"signal":`...)
-		dst = appendString(dst, p.Signal)
-	}
-	dst = append(dst, `,"durationMs":`...)
-	dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	if p.StderrRef != "" {
-		dst = append(dst, `,"stderrRef":`...)
-		dst = appendString(dst, p.StderrRef)
-	}
-	if p.SizeBytes != 0 {
-		dst = append(dst, `,"sizeBytes":`...)
-		dst = strconv.AppendInt(dst, p.SizeBytes, 10)
-	}
-	if p.CPUMs != 0 {
-		dst = append(dst, `,"cpuMs":`...)
-		dst = strconv.AppendInt(dst, p.CPUMs, 10)
-	}
-	if p.MaxRSS != 0 {
-		dst = append(dst, `,"maxRssBytes":`...)
-		dst = strconv.AppendInt(dst, p.MaxRSS, 10)
-	}
+	dst = appendString(append(dst, `{"processId":`...), p.ProcessID)
+	dst = strconv.AppendInt(append(dst, `,"exitCode":`...), p.ExitCode, 10)
+	dst = appendSetString(dst, `,"signal":`, p.Signal)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = appendSetString(dst, `,"stderrRef":`, p.StderrRef)
+	dst = appendSetInt(dst, `,"sizeBytes":`, p.SizeBytes)
+	dst = appendSetInt(dst, `,"cpuMs":`, p.CPUMs)
+	dst = appendSetInt(dst, `,"maxRssBytes":`, p.MaxRSS)
 	return append(dst, '}')
 }
 
@@ -4077,20 +2381,11 @@ func (p *ProcessCompleted) check() error {
 }
 
 func (p *ProcessFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"processId":`...)
-	dst = appendString(dst, p.ProcessID)
-	dst = append(dst, `,"errorCategory":`...)
-	dst = appendString(dst, p.ErrorCategory)
-	dst = append(dst, `,"message":`...)
-	dst = appendString(dst, p.Message)
-	if p.MayStillExist {
-		dst = append(dst, `,"mayStillExist":`...)
-		dst = strconv.AppendBool(dst, p.MayStillExist)
-	}
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
+	dst = appendString(append(dst, `{"processId":`...), p.ProcessID)
+	dst = appendString(append(dst, `,"errorCategory":`...), p.ErrorCategory)
+	dst = appendString(append(dst, `,"message":`...), p.Message)
+	dst = appendSetBool(dst, `,"mayStillExist":`, p.MayStillExist)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
 	return append(dst, '}')
 }
 
@@ -4113,34 +2408,14 @@ func (p *ProcessFailed) check() error {
 }
 
 func (p *ProcessTerminated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"processId":`...)
-	dst = appendString(dst, p.ProcessID)
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
-	if p.Signal != "" {
-		dst = append(dst, `,"signal":`...)
-		dst = appendString(dst, p.Signal)
-	}
-	if p.Detail != "" {
-		dst = append(dst, `,"detail":`...)
-		dst = appendString(dst, p.Detail)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	if p.TerminatedBy != nil {
-		dst = append(dst, `,"terminatedBy":`...)
-		dst = p.TerminatedBy.appendJSON(dst)
-	}
-	if !p.EndedAt.IsZero() {
-		dst = append(dst, `,"endedAt":`...)
-		dst = appendTime(dst, p.EndedAt)
-	}
+	dst = appendString(append(dst, `{"processId":`...), p.ProcessID)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
+	dst = appendSetString(dst, `,"signal":`, p.Signal)
+	dst = appendSetString(dst, `,"detail":`, p.Detail)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = appendSetObject(dst, `,"terminatedBy":`, p.TerminatedBy)
+	dst = appendSetTime(dst, `,"endedAt":`, p.EndedAt)
 	return append(dst, '}')
 }
 
@@ -4156,10 +2431,8 @@ func (p *ProcessTerminated) check() error {
 	default:
 		return notOneOf("reason", p.Reason, "user policy parent_cancelled shutdown timeout recovery")
 	}
-	if p.TerminatedBy != nil {
-		if err := p.TerminatedBy.check(); err != nil {
-			return wrapField("terminatedBy", err)
-		}
+	if err := checkObject("terminatedBy", p.TerminatedBy); err != nil {
+		return err
 	}
 	if err := checkTime("endedAt", p.EndedAt); err != nil {
 		return err
@@ -4168,61 +2441,16 @@ func (p *ProcessTerminated) check() error {
 }
 
 func (p *RoutingCandidates) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"candidateCount":`...)
-	dst = strconv.AppendInt(dst, p.CandidateCount, 10)
-	dst = append(dst, `,"candidates":`...)
-	dst = append(dst, '[')
-	for i := range p.Candidates {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Candidates[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	dst = append(dst, `,"excluded":`...)
-	dst = append(dst, '[')
-	for i := range p.Excluded {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Excluded[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	if len(p.HardConstraints) != 0 {
-		dst = append(dst, `,"hardConstraints":`...)
-		dst = appendStrings(dst, p.HardConstraints)
-	}
-	if len(p.Preferences) != 0 {
-		dst = append(dst, `,"preferences":`...)
-		dst = appendStrings(dst, p.Preferences)
-	}
-	if p.TaskKind != "" {
-		dst = append(dst, `,"taskKind":`...)
-		dst = appendString(dst, p.TaskKind)
-	}
-	if p.DecisionReason != "" {
-		dst = append(dst, `,"decisionReason":`...)
-		dst = appendString(dst, p.DecisionReason)
-	}
-	if p.CapabilityGap != "" {
-		dst = append(dst, `,"capabilityGap":`...)
-		dst = appendString(dst, p.CapabilityGap)
-	}
-	if len(p.Resting) != 0 {
-		dst = append(dst, `,"resting":`...)
-		dst = append(dst, '[')
-		for i := range p.Resting {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Resting[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
+	dst = strconv.AppendInt(append(dst, `{"candidateCount":`...), p.CandidateCount, 10)
+	dst = appendList(append(dst, `,"candidates":`...), p.Candidates)
+	dst = appendList(append(dst, `,"excluded":`...), p.Excluded)
+	dst = appendSetStrings(dst, `,"hardConstraints":`, p.HardConstraints)
+	dst = appendSetStrings(dst, `,"preferences":`, p.Preferences)
+	dst = appendSetString(dst, `,"taskKind":`, p.TaskKind)
+	dst = appendSetString(dst, `,"decisionReason":`, p.DecisionReason)
+	dst = appendSetString(dst, `,"capabilityGap":`, p.CapabilityGap)
+	dst = appendSetList(dst, `,"resting":`, p.Resting)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }
 
@@ -4230,36 +2458,24 @@ func (p *RoutingCandidates) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	for i := range p.Candidates {
-		if err := p.Candidates[i].check(); err != nil {
-			return withinItem("candidates", i, err)
-		}
+	if err := checkList("candidates", p.Candidates); err != nil {
+		return err
 	}
-	for i := range p.Excluded {
-		if err := p.Excluded[i].check(); err != nil {
-			return withinItem("excluded", i, err)
-		}
+	if err := checkList("excluded", p.Excluded); err != nil {
+		return err
 	}
-	for i := range p.Resting {
-		if err := p.Resting[i].check(); err != nil {
-			return withinItem("resting", i, err)
-		}
+	if err := checkList("resting", p.Resting); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *Candidate) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"provider":`...)
-	dst = appendString(dst, p.Provider)
-	dst = append(dst, `,"model":`...)
-	dst = appendString(dst, p.Model)
-	if len(p.Capabilities) != 0 {
-		dst = append(dst, `,"capabilities":`...)
-		dst = appendStrings(dst, p.Capabilities)
-	}
+	dst = appendString(append(dst, `{"provider":`...), p.Provider)
+	dst = appendString(append(dst, `,"model":`...), p.Model)
+	dst = appendSetStrings(dst, `,"capabilities":`, p.Capabilities)
 	if p.EstimatedCostUSD != nil {
-		dst = append(dst, `,"estimatedCostUSD":`...)
-		dst = appendFloat(dst, *p.EstimatedCostUSD)
+		dst = appendFloat(append(dst, `,"estimatedCostUSD":`...), *p.EstimatedCostUSD)
 	}
 	return append(dst, '}')
 }
@@ -4280,14 +2496,9 @@ func (p *Candidate) check() error {
 }
 
 func (p *Exclusion) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"model":`...)
-	dst = appendString(dst, p.Model)
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
-	if p.Category != "" {
-		dst = append(dst, `,"category":`...)
-		dst = appendString(dst, p.Category)
-	}
+	dst = appendString(append(dst, `{"model":`...), p.Model)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
+	dst = appendSetString(dst, `,"category":`, p.Category)
 	return append(dst, '}')
 }
 
@@ -4307,14 +2518,9 @@ func (p *Exclusion) check() error {
 }
 
 func (p *RestingModel) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"model":`...)
-	dst = appendString(dst, p.Model)
-	dst = append(dst, `,"until":`...)
-	dst = appendTime(dst, p.Until)
-	if p.Category != "" {
-		dst = append(dst, `,"category":`...)
-		dst = appendString(dst, p.Category)
-	}
+	dst = appendString(append(dst, `{"model":`...), p.Model)
+	dst = appendTime(append(dst, `,"until":`...), p.Until)
+	dst = appendSetString(dst, `,"category":`, p.Category)
 	return append(dst, '}')
 }
 
@@ -4329,85 +2535,25 @@ func (p *RestingModel) check() error {
 }
 
 func (p *RoutingDecision) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"candidateCount":`...)
-	dst = strconv.AppendInt(dst, p.CandidateCount, 10)
-	dst = append(dst, `,"candidates":`...)
-	dst = append(dst, '[')
-	for i := range p.Candidates {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Candidates[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	dst = append(dst, `,"excluded":`...)
-	dst = append(dst, '[')
-	for i := range p.Excluded {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = p.Excluded[i].appendJSON(dst)
-	}
-	dst = append(dst, ']')
-	dst = append(dst, `,"selectedProvider":`...)
-	dst = appendString(dst, p.SelectedProvider)
-	dst = append(dst, `,"selectedModel":`...)
-	dst = appendString(dst, p.SelectedModel)
-	if p.RequestedProvider != "" {
-		dst = append(dst, `,"requestedProvider":`...)
-		dst = appendString(dst, p.RequestedProvider)
-	}
-	if p.RequestedModel != "" {
-		dst = append(dst, `,"requestedModel":`...)
-		dst = appendString(dst, p.RequestedModel)
-	}
-	if p.RoutingMode != "" {
-		dst = append(dst, `,"routingMode":`...)
-		dst = appendString(dst, p.RoutingMode)
-	}
-	dst = append(dst, `,"decisionSource":`...)
-	dst = appendString(dst, p.DecisionSource)
-	dst = append(dst, `,"decisionReason":`...)
-	dst = appendString(dst, p.DecisionReason)
-	dst = append(dst, `,"capabilityGap":`...)
-	dst = appendString(dst, p.CapabilityGap)
-	dst = append(dst, `,"fallbackChain":`...)
-	dst = appendStrings(dst, p.FallbackChain)
-	if p.TaskKind != "" {
-		dst = append(dst, `,"taskKind":`...)
-		dst = appendString(dst, p.TaskKind)
-	}
-	if p.RequiresUserOverride {
-		dst = append(dst, `,"requiresUserOverride":`...)
-		dst = strconv.AppendBool(dst, p.RequiresUserOverride)
-	}
-	if p.LimitState != nil {
-		dst = append(dst, `,"limitStateSnapshot":`...)
-		dst = p.LimitState.appendJSON(dst)
-	}
-	if p.FromModel != "" {
-		dst = append(dst, `,"fromModel":`...)
-		dst = appendString(dst, p.FromModel)
-	}
-	if p.Cause != "" {
-		dst = append(dst, `,"cause":`...)
-		dst = appendString(dst, p.Cause)
-	}
-	if len(p.Resting) != 0 {
-		dst = append(dst, `,"resting":`...)
-		dst = append(dst, '[')
-		for i := range p.Resting {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Resting[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.ConfigurationRef != "" {
-		dst = append(dst, `,"configurationRef":`...)
-		dst = appendString(dst, p.ConfigurationRef)
-	}
+	dst = strconv.AppendInt(append(dst, `{"candidateCount":`...), p.CandidateCount, 10)
+	dst = appendList(append(dst, `,"candidates":`...), p.Candidates)
+	dst = appendList(append(dst, `,"excluded":`...), p.Excluded)
+	dst = appendString(append(dst, `,"selectedProvider":`...), p.SelectedProvider)
+	dst = appendString(append(dst, `,"selectedModel":`...), p.SelectedModel)
+	dst = appendSetString(dst, `,"requestedProvider":`, p.RequestedProvider)
+	dst = appendSetString(dst, `,"requestedModel":`, p.RequestedModel)
+	dst = appendSetString(dst, `,"routingMode":`, p.RoutingMode)
+	dst = appendString(append(dst, `,"decisionSource":`...), p.DecisionSource)
+	dst = appendString(append(dst, `,"decisionReason":`...), p.DecisionReason)
+	dst = appendString(append(dst, `,"capabilityGap":`...), p.CapabilityGap)
+	dst = appendStrings(append(dst, `,"fallbackChain":`...), p.FallbackChain)
+	dst = appendSetString(dst, `,"taskKind":`, p.TaskKind)
+	dst = appendSetBool(dst, `,"requiresUserOverride":`, p.RequiresUserOverride)
+	dst = appendSetObject(dst, `,"limitStateSnapshot":`, p.LimitState)
+	dst = appendSetString(dst, `,"fromModel":`, p.FromModel)
+	dst = appendSetString(dst, `,"cause":`, p.Cause)
+	dst = appendSetList(dst, `,"resting":`, p.Resting)
+	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }
 
@@ -4415,15 +2561,11 @@ func (p *RoutingDecision) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	for i := range p.Candidates {
-		if err := p.Candidates[i].check(); err != nil {
-			return withinItem("candidates", i, err)
-		}
+	if err := checkList("candidates", p.Candidates); err != nil {
+		return err
 	}
-	for i := range p.Excluded {
-		if err := p.Excluded[i].check(); err != nil {
-			return withinItem("excluded", i, err)
-		}
+	if err := checkList("excluded", p.Excluded); err != nil {
+		return err
 	}
 	if p.SelectedProvider == "" {
 		return missingField("selectedProvider")
@@ -4447,33 +2589,20 @@ func (p *RoutingDecision) check() error {
 	if p.CapabilityGap == "" {
 		return missingField("capabilityGap")
 	}
-	if p.LimitState != nil {
-		if err := p.LimitState.check(); err != nil {
-			return wrapField("limitStateSnapshot", err)
-		}
+	if err := checkObject("limitStateSnapshot", p.LimitState); err != nil {
+		return err
 	}
-	for i := range p.Resting {
-		if err := p.Resting[i].check(); err != nil {
-			return withinItem("resting", i, err)
-		}
+	if err := checkList("resting", p.Resting); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *LimitState) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Cost != "" {
-		dst = append(dst, `,"cost":`...)
-		dst = appendString(dst, p.Cost)
-	}
-	if p.Quota != "" {
-		dst = append(dst, `,"quota":`...)
-		dst = appendString(dst, p.Quota)
-	}
-	if p.RateLimit != "" {
-		dst = append(dst, `,"rateLimit":`...)
-		dst = appendString(dst, p.RateLimit)
-	}
+	dst = appendSetString(dst, `,"cost":`, p.Cost)
+	dst = appendSetString(dst, `,"quota":`, p.Quota)
+	dst = appendSetString(dst, `,"rateLimit":`, p.RateLimit)
 	return closeObject(dst, start)
 }
 
@@ -4497,26 +2626,12 @@ func (p *LimitState) check() error {
 }
 
 func (p *TaskDelegated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"to":`...)
-	dst = appendString(dst, p.To)
-	dst = append(dst, `,"targetId":`...)
-	dst = appendString(dst, p.TargetID)
-	if p.NativeProtocol != "" {
-		dst = append(dst, `,"nativeProtocol":`...)
-		dst = appendString(dst, p.NativeProtocol)
-	}
-	if p.RemoteTaskID != "" {
-		dst = append(dst, `,"remoteTaskId":`...)
-		dst = appendString(dst, p.RemoteTaskID)
-	}
-	if p.RemoteMessageID != "" {
-		dst = append(dst, `,"remoteMessageId":`...)
-		dst = appendString(dst, p.RemoteMessageID)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"to":`...), p.To)
+	dst = appendString(append(dst, `,"targetId":`...), p.TargetID)
+	dst = appendSetString(dst, `,"nativeProtocol":`, p.NativeProtocol)
+	dst = appendSetString(dst, `,"remoteTaskId":`, p.RemoteTaskID)
+	dst = appendSetString(dst, `,"remoteMessageId":`, p.RemoteMessageID)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -4536,18 +2651,11 @@ func (p *TaskDelegated) check() error {
 }
 
 func (p *TaskDependencyUpdated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"change":`...)
-	dst = appendString(dst, p.Change)
-	dst = append(dst, `,"kind":`...)
-	dst = appendString(dst, p.Kind)
-	dst = append(dst, `,"targetId":`...)
-	dst = appendString(dst, p.TargetID)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"change":`...), p.Change)
+	dst = appendString(append(dst, `,"kind":`...), p.Kind)
+	dst = appendString(append(dst, `,"targetId":`...), p.TargetID)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -4577,33 +2685,12 @@ func (p *TaskDependencyUpdated) check() error {
 }
 
 func (p *TaskAttemptStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"attemptCount":`...)
-	dst = strconv.AppendInt(dst, p.AttemptCount, 10)
-	if p.Worker != nil {
-		dst = append(dst, `,"worker":`...)
-		dst = p.Worker.appendJSON(dst)
-	}
-	if len(p.InputRefs) != 0 {
-		dst = append(dst, `,"inputRefs":`...)
-		dst = append(dst, '[')
-		for i := range p.InputRefs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.InputRefs[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.RetryPolicy != nil {
-		dst = append(dst, `,"retryPolicy":`...)
-		dst = p.RetryPolicy.appendJSON(dst)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = strconv.AppendInt(append(dst, `,"attemptCount":`...), p.AttemptCount, 10)
+	dst = appendSetObject(dst, `,"worker":`, p.Worker)
+	dst = appendSetList(dst, `,"inputRefs":`, p.InputRefs)
+	dst = appendSetObject(dst, `,"retryPolicy":`, p.RetryPolicy)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -4616,20 +2703,14 @@ func (p *TaskAttemptStarted) check() error {
 	default:
 		return notOneOf("status", p.Status, "running preparing")
 	}
-	if p.Worker != nil {
-		if err := p.Worker.check(); err != nil {
-			return wrapField("worker", err)
-		}
+	if err := checkObject("worker", p.Worker); err != nil {
+		return err
 	}
-	for i := range p.InputRefs {
-		if err := p.InputRefs[i].check(); err != nil {
-			return withinItem("inputRefs", i, err)
-		}
+	if err := checkList("inputRefs", p.InputRefs); err != nil {
+		return err
 	}
-	if p.RetryPolicy != nil {
-		if err := p.RetryPolicy.check(); err != nil {
-			return wrapField("retryPolicy", err)
-		}
+	if err := checkObject("retryPolicy", p.RetryPolicy); err != nil {
+		return err
 	}
 	switch p.Reason {
 	case "", "first", "retry", "lost_worker", "crash_recovery", "rerouted", "rerun", "resumed":
@@ -4640,16 +2721,9 @@ func (p *TaskAttemptStarted) check() error {
 }
 
 func (p *Worker) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if p.ID != "" {
-		dst = append(dst, `,"id":`...)
-		dst = appendString(dst, p.ID)
-	}
-	if p.ThreadID != "" {
-		dst = append(dst, `,"threadId":`...)
-		dst = appendString(dst, p.ThreadID)
-	}
+	dst = appendString(append(dst, `{"kind":`...), p.Kind)
+	dst = appendSetString(dst, `,"id":`, p.ID)
+	dst = appendSetString(dst, `,"threadId":`, p.ThreadID)
 	return append(dst, '}')
 }
 
@@ -4663,42 +2737,12 @@ func (p *Worker) check() error {
 }
 
 func (p *TaskAttemptCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if len(p.OutputRefs) != 0 {
-		dst = append(dst, `,"outputRefs":`...)
-		dst = append(dst, '[')
-		for i := range p.OutputRefs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.OutputRefs[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if len(p.CheckpointRefs) != 0 {
-		dst = append(dst, `,"checkpointRefs":`...)
-		dst = append(dst, '[')
-		for i := range p.CheckpointRefs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.CheckpointRefs[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.CompletionSummary != "" {
-		dst = append(dst, `,"completionSummary":`...)
-		dst = appendString(dst, p.CompletionSummary)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
-	if p.Late {
-		dst = append(dst, `,"late":`...)
-		dst = strconv.AppendBool(dst, p.Late)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetList(dst, `,"outputRefs":`, p.OutputRefs)
+	dst = appendSetList(dst, `,"checkpointRefs":`, p.CheckpointRefs)
+	dst = appendSetString(dst, `,"completionSummary":`, p.CompletionSummary)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetBool(dst, `,"late":`, p.Late)
 	return append(dst, '}')
 }
 
@@ -4711,64 +2755,25 @@ func (p *TaskAttemptCompleted) check() error {
 	default:
 		return notOneOf("status", p.Status, "completed")
 	}
-	for i := range p.OutputRefs {
-		if err := p.OutputRefs[i].check(); err != nil {
-			return withinItem("outputRefs", i, err)
-		}
+	if err := checkList("outputRefs", p.OutputRefs); err != nil {
+		return err
 	}
-	for i := range p.CheckpointRefs {
-		if err := p.CheckpointRefs[i].check(); err != nil {
-			return withinItem("checkpointRefs", i, err)
-		}
+	if err := checkList("checkpointRefs", p.CheckpointRefs); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *TaskAttemptFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"retryable":`...)
-	dst = strconv.AppendBool(dst, p.Retryable)
-	dst = append(dst, `,"failureCategory":`...)
-	dst = appendString(dst, p.FailureCategory)
-	if p.Error != nil {
-		dst = append(dst, `,"error":`...)
-		dst = p.Error.appendJSON(dst)
-	}
-	if p.NextAttemptPolicy != "" {
-		dst = append(dst, `,"nextAttemptPolicy":`...)
-		dst = appendString(dst, p.NextAttemptPolicy)
-	}
-	if len(p.OutputRefs) != 0 {
-		dst = append(dst, `,"outputRefs":`...)
-		dst = append(dst, '[')
-		for i := range p.OutputRefs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.OutputRefs[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if len(p.CheckpointRefs) != 0 {
-		dst = append(dst, `,"checkpointRefs":`...)
-		dst = append(dst, '[')
-		for i := range p.CheckpointRefs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.CheckpointRefs[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
-	if p.Late {
-		dst = append(dst, `,"late":`...)
-		dst = strconv.AppendBool(dst, p.Late)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = strconv.AppendBool(append(dst, `,"retryable":`...), p.Retryable)
+	dst = appendString(append(dst, `,"failureCategory":`...), p.FailureCategory)
+	dst = appendSetObject(dst, `,"error":`, p.Error)
+	dst = appendSetString(dst, `,"nextAttemptPolicy":`, p.NextAttemptPolicy)
+	dst = appendSetList(dst, `,"outputRefs":`, p.OutputRefs)
+	dst = appendSetList(dst, `,"checkpointRefs":`, p.CheckpointRefs)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetBool(dst, `,"late":`, p.Late)
 	return append(dst, '}')
 }
 
@@ -4784,47 +2789,29 @@ func (p *TaskAttemptFailed) check() error {
 	if p.FailureCategory == "" {
 		return missingField("failureCategory")
 	}
-	if p.Error != nil {
-		if err := p.Error.check(); err != nil {
-			return wrapField("error", err)
-		}
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
-	for i := range p.OutputRefs {
-		if err := p.OutputRefs[i].check(); err != nil {
-			return withinItem("outputRefs", i, err)
-		}
+	if err := checkList("outputRefs", p.OutputRefs); err != nil {
+		return err
 	}
-	for i := range p.CheckpointRefs {
-		if err := p.CheckpointRefs[i].check(); err != nil {
-			return withinItem("checkpointRefs", i, err)
-		}
+	if err := checkList("checkpointRefs", p.CheckpointRefs); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *CostEstimated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"costUSD":`...)
 	if p.CostUSD == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `{"costUSD":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.CostUSD)
+		dst = appendFloat(append(dst, `{"costUSD":`...), *p.CostUSD)
 	}
-	dst = append(dst, `,"currency":`...)
-	dst = appendString(dst, p.Currency)
-	dst = append(dst, `,"basis":`...)
-	dst = appendString(dst, p.Basis)
-	if p.ModelRequestID != "" {
-		dst = append(dst, `,"modelRequestId":`...)
-		dst = appendString(dst, p.ModelRequestID)
-	}
-	if p.InputTokens != 0 {
-		dst = append(dst, `,"inputTokens":`...)
-		dst = strconv.AppendInt(dst, p.InputTokens, 10)
-	}
-	if p.OutputTokens != 0 {
-		dst = append(dst, `,"outputTokens":`...)
-		dst = strconv.AppendInt(dst, p.OutputTokens, 10)
-	}
+	dst = appendString(append(dst, `,"currency":`...), p.Currency)
+	dst = appendString(append(dst, `,"basis":`...), p.Basis)
+	dst = appendSetString(dst, `,"modelRequestId":`, p.ModelRequestID)
+	dst = appendSetInt(dst, `,"inputTokens":`, p.InputTokens)
+	dst = appendSetInt(dst, `,"outputTokens":`, p.OutputTokens)
 	return append(dst, '}')
 }
 
@@ -4847,26 +2834,16 @@ func (p *CostEstimated) check() error {
 }
 
 func (p *CostRecorded) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"costUSD":`...)
 	if p.CostUSD == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `{"costUSD":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.CostUSD)
+		dst = appendFloat(append(dst, `{"costUSD":`...), *p.CostUSD)
 	}
-	dst = append(dst, `,"currency":`...)
-	dst = appendString(dst, p.Currency)
-	dst = append(dst, `,"basis":`...)
-	dst = appendString(dst, p.Basis)
-	dst = append(dst, `,"modelRequestId":`...)
-	dst = appendString(dst, p.ModelRequestID)
-	if p.Usage != nil {
-		dst = append(dst, `,"usage":`...)
-		dst = p.Usage.appendJSON(dst)
-	}
-	if p.SessionCostUSD != 0 {
-		dst = append(dst, `,"sessionCostUSD":`...)
-		dst = appendFloat(dst, p.SessionCostUSD)
-	}
+	dst = appendString(append(dst, `,"currency":`...), p.Currency)
+	dst = appendString(append(dst, `,"basis":`...), p.Basis)
+	dst = appendString(append(dst, `,"modelRequestId":`...), p.ModelRequestID)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	dst = appendSetFloat(dst, `,"sessionCostUSD":`, p.SessionCostUSD)
 	return append(dst, '}')
 }
 
@@ -4888,10 +2865,8 @@ func (p *CostRecorded) check() error {
 	if p.ModelRequestID == "" {
 		return missingField("modelRequestId")
 	}
-	if p.Usage != nil {
-		if err := p.Usage.check(); err != nil {
-			return wrapField("usage", err)
-		}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
 	}
 	if err := checkFloat("sessionCostUSD", p.SessionCostUSD); err != nil {
 		return err
@@ -4900,26 +2875,14 @@ func (p *CostRecorded) check() error {
 }
 
 func (p *RateLimitHit) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"provider":`...)
-	dst = appendString(dst, p.Provider)
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
+	dst = appendString(append(dst, `{"provider":`...), p.Provider)
+	dst = appendSetString(dst, `,"model":`, p.Model)
 	if p.RetryAfterMs != nil {
-		dst = append(dst, `,"retryAfterMs":`...)
-		dst = strconv.AppendInt(dst, *p.RetryAfterMs, 10)
+		dst = strconv.AppendInt(append(dst, `,"retryAfterMs":`...), *p.RetryAfterMs, 10)
 	}
-	dst = append(dst, `,"modelRequestId":`...)
-	dst = appendString(dst, p.ModelRequestID)
-	if p.Source != "" {
-		dst = append(dst, `,"source":`...)
-		dst = appendString(dst, p.Source)
-	}
-	if p.LimitName != "" {
-		dst = append(dst, `,"limitName":`...)
-		dst = appendString(dst, p.LimitName)
-	}
+	dst = appendString(append(dst, `,"modelRequestId":`...), p.ModelRequestID)
+	dst = appendSetString(dst, `,"source":`, p.Source)
+	dst = appendSetString(dst, `,"limitName":`, p.LimitName)
 	return append(dst, '}')
 }
 
@@ -4942,48 +2905,27 @@ func (p *RateLimitHit) check() error {
 }
 
 func (p *QuotaState) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"limit":`...)
 	if p.Limit == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `{"limit":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.Limit)
+		dst = appendFloat(append(dst, `{"limit":`...), *p.Limit)
 	}
-	dst = append(dst, `,"used":`...)
 	if p.Used == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"used":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.Used)
+		dst = appendFloat(append(dst, `,"used":`...), *p.Used)
 	}
-	dst = append(dst, `,"remaining":`...)
 	if p.Remaining == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"remaining":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.Remaining)
+		dst = appendFloat(append(dst, `,"remaining":`...), *p.Remaining)
 	}
-	if p.Unit != "" {
-		dst = append(dst, `,"unit":`...)
-		dst = appendString(dst, p.Unit)
-	}
-	if p.QuotaName != "" {
-		dst = append(dst, `,"quotaName":`...)
-		dst = appendString(dst, p.QuotaName)
-	}
-	if p.Account != "" {
-		dst = append(dst, `,"account":`...)
-		dst = appendString(dst, p.Account)
-	}
-	if p.Provider != "" {
-		dst = append(dst, `,"provider":`...)
-		dst = appendString(dst, p.Provider)
-	}
-	if p.ModelRequestID != "" {
-		dst = append(dst, `,"modelRequestId":`...)
-		dst = appendString(dst, p.ModelRequestID)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendSetString(dst, `,"unit":`, p.Unit)
+	dst = appendSetString(dst, `,"quotaName":`, p.QuotaName)
+	dst = appendSetString(dst, `,"account":`, p.Account)
+	dst = appendSetString(dst, `,"provider":`, p.Provider)
+	dst = appendSetString(dst, `,"modelRequestId":`, p.ModelRequestID)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -5010,57 +2952,18 @@ func (p *QuotaState) check() error {
 }
 
 func (p *ChannelConnected) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"transport":`...)
-	dst = appendString(dst, p.Transport)
-	dst = append(dst, `,"peerRole":`...)
-	dst = appendString(dst, p.PeerRole)
-	if p.AccountRef != "" {
-		dst = append(dst, `,"accountRef":`...)
-		dst = appendString(dst, p.AccountRef)
-	}
-	if len(p.Capabilities) != 0 {
-		dst = append(dst, `,"capabilities":`...)
-		dst = appendStrings(dst, p.Capabilities)
-	}
-	if p.NativeProtocol != "" {
-		dst = append(dst, `,"nativeProtocol":`...)
-		dst = appendString(dst, p.NativeProtocol)
-	}
-	if p.AgentCardRef != "" {
-		dst = append(dst, `,"agentCardRef":`...)
-		dst = appendString(dst, p.AgentCardRef)
-	}
-	if p.ResumeTokenRef != "" {
-		dst = append(dst, `,"resumeTokenRef":`...)
-		dst = appendString(dst, p.ResumeTokenRef)
-	}
-	if len(p.Sessions) != 0 {
-		dst = append(dst, `,"sessions":`...)
-		dst = appendStrings(dst, p.Sessions)
-	}
-	if p.ConnectedBy != nil {
-		dst = append(dst, `,"connectedBy":`...)
-		dst = p.ConnectedBy.appendJSON(dst)
-	}
-	if p.EnrolledRole != "" {
-		dst = append(dst, `,"enrolledRole":`...)
-		dst = appendString(dst, p.EnrolledRole)
-	}
-	if p.HomeSession != "" {
-		dst = append(dst, `,"homeSession":`...)
-		dst = appendString(dst, p.HomeSession)
-	}
-	if len(p.Tools) != 0 {
-		dst = append(dst, `,"tools":`...)
-		dst = append(dst, '[')
-		for i := range p.Tools {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Tools[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
+	dst = appendString(append(dst, `{"transport":`...), p.Transport)
+	dst = appendString(append(dst, `,"peerRole":`...), p.PeerRole)
+	dst = appendSetString(dst, `,"accountRef":`, p.AccountRef)
+	dst = appendSetStrings(dst, `,"capabilities":`, p.Capabilities)
+	dst = appendSetString(dst, `,"nativeProtocol":`, p.NativeProtocol)
+	dst = appendSetString(dst, `,"agentCardRef":`, p.AgentCardRef)
+	dst = appendSetString(dst, `,"resumeTokenRef":`, p.ResumeTokenRef)
+	dst = appendSetStrings(dst, `,"sessions":`, p.Sessions)
+	dst = appendSetObject(dst, `,"connectedBy":`, p.ConnectedBy)
+	dst = appendSetString(dst, `,"enrolledRole":`, p.EnrolledRole)
+	dst = appendSetString(dst, `,"homeSession":`, p.HomeSession)
+	dst = appendSetList(dst, `,"tools":`, p.Tools)
 	return append(dst, '}')
 }
 
@@ -5078,51 +2981,28 @@ func (p *ChannelConnected) check() error {
 	default:
 		return notOneOf("peerRole", p.PeerRole, "client host worker remote_runtime peer_agent tool_server")
 	}
-	if p.ConnectedBy != nil {
-		if err := p.ConnectedBy.check(); err != nil {
-			return wrapField("connectedBy", err)
-		}
+	if err := checkObject("connectedBy", p.ConnectedBy); err != nil {
+		return err
 	}
 	switch p.EnrolledRole {
 	case "", "client", "admin":
 	default:
 		return notOneOf("enrolledRole", p.EnrolledRole, "client admin")
 	}
-	for i := range p.Tools {
-		if err := p.Tools[i].check(); err != nil {
-			return withinItem("tools", i, err)
-		}
+	if err := checkList("tools", p.Tools); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ChannelTool) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"toolName":`...)
-	dst = appendString(dst, p.ToolName)
-	if p.Description != "" {
-		dst = append(dst, `,"description":`...)
-		dst = appendString(dst, p.Description)
-	}
-	if len(p.InputSchema) != 0 {
-		dst = append(dst, `,"inputSchema":`...)
-		dst = appendRaw(dst, p.InputSchema)
-	}
-	if p.TimeoutMs != 0 {
-		dst = append(dst, `,"timeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.TimeoutMs, 10)
-	}
-	if p.IsReadOnly {
-		dst = append(dst, `,"isReadOnly":`...)
-		dst = strconv.AppendBool(dst, p.IsReadOnly)
-	}
-	if p.IsDestructive {
-		dst = append(dst, `,"isDestructive":`...)
-		dst = strconv.AppendBool(dst, p.IsDestructive)
-	}
-	if p.IsConcurrencySafe {
-		dst = append(dst, `,"isConcurrencySafe":`...)
-		dst = strconv.AppendBool(dst, p.IsConcurrencySafe)
-	}
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendSetString(dst, `,"description":`, p.Description)
+	dst = appendSetRaw(dst, `,"inputSchema":`, p.InputSchema)
+	dst = appendSetInt(dst, `,"timeoutMs":`, p.TimeoutMs)
+	dst = appendSetBool(dst, `,"isReadOnly":`, p.IsReadOnly)
+	dst = appendSetBool(dst, `,"isDestructive":`, p.IsDestructive)
+	dst = appendSetBool(dst, `,"isConcurrencySafe":`, p.IsConcurrencySafe)
 	return append(dst, '}')
 }
 
@@ -5130,41 +3010,20 @@ func (p *ChannelTool) check() error {
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
-	if len(p.InputSchema) != 0 {
-		if err := checkRaw("inputSchema", p.InputSchema); err != nil {
-			return err
-		}
+	if err := checkRaw("inputSchema", p.InputSchema); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ChannelDisconnected) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"reason":`...)
-	dst = appendString(dst, p.Reason)
-	if p.Detail != "" {
-		dst = append(dst, `,"detail":`...)
-		dst = appendString(dst, p.Detail)
-	}
-	if p.LastAcknowledged != 0 {
-		dst = append(dst, `,"lastAcknowledged":`...)
-		dst = strconv.AppendUint(dst, p.LastAcknowledged, 10)
-	}
-	if p.ResumableForMs != 0 {
-		dst = append(dst, `,"resumableForMs":`...)
-		dst = strconv.AppendInt(dst, p.ResumableForMs, 10)
-	}
-	if len(p.PendingPermissionIDs) != 0 {
-		dst = append(dst, `,"pendingPermissionIds":`...)
-		dst = appendStrings(dst, p.PendingPermissionIDs)
-	}
-	if len(p.PendingToolCallIDs) != 0 {
-		dst = append(dst, `,"pendingToolCallIds":`...)
-		dst = appendStrings(dst, p.PendingToolCallIDs)
-	}
-	if p.ToolGraceMs != 0 {
-		dst = append(dst, `,"toolGraceMs":`...)
-		dst = strconv.AppendInt(dst, p.ToolGraceMs, 10)
-	}
+	dst = appendString(append(dst, `{"reason":`...), p.Reason)
+	dst = appendSetString(dst, `,"detail":`, p.Detail)
+	dst = appendSetUint(dst, `,"lastAcknowledged":`, p.LastAcknowledged)
+	dst = appendSetInt(dst, `,"resumableForMs":`, p.ResumableForMs)
+	dst = appendSetStrings(dst, `,"pendingPermissionIds":`, p.PendingPermissionIDs)
+	dst = appendSetStrings(dst, `,"pendingToolCallIds":`, p.PendingToolCallIDs)
+	dst = appendSetInt(dst, `,"toolGraceMs":`, p.ToolGraceMs)
 	return append(dst, '}')
 }
 
@@ -5181,16 +3040,10 @@ func (p *ChannelDisconnected) check() error {
 }
 
 func (p *ChannelResumed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"recoveryMode":`...)
-	dst = appendString(dst, p.RecoveryMode)
-	dst = append(dst, `,"replayFrom":`...)
-	dst = strconv.AppendUint(dst, p.ReplayFrom, 10)
-	dst = append(dst, `,"lastSequence":`...)
-	dst = strconv.AppendUint(dst, p.LastSequence, 10)
-	if p.ResumeTokenRef != "" {
-		dst = append(dst, `,"resumeTokenRef":`...)
-		dst = appendString(dst, p.ResumeTokenRef)
-	}
+	dst = appendString(append(dst, `{"recoveryMode":`...), p.RecoveryMode)
+	dst = strconv.AppendUint(append(dst, `,"replayFrom":`...), p.ReplayFrom, 10)
+	dst = strconv.AppendUint(append(dst, `,"lastSequence":`...), p.LastSequence, 10)
+	dst = appendSetString(dst, `,"resumeTokenRef":`, p.ResumeTokenRef)
 	return append(dst, '}')
 }
 
@@ -5207,30 +3060,13 @@ func (p *ChannelResumed) check() error {
 }
 
 func (p *ChannelMessage) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"direction":`...)
-	dst = appendString(dst, p.Direction)
-	dst = append(dst, `,"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if p.Text != "" {
-		dst = append(dst, `,"text":`...)
-		dst = appendString(dst, p.Text)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
-	if p.NativeID != "" {
-		dst = append(dst, `,"nativeId":`...)
-		dst = appendString(dst, p.NativeID)
-	}
-	if p.Acknowledged != 0 {
-		dst = append(dst, `,"acknowledged":`...)
-		dst = strconv.AppendUint(dst, p.Acknowledged, 10)
-	}
-	if len(p.Body) != 0 {
-		dst = append(dst, `,"body":`...)
-		dst = appendRaw(dst, p.Body)
-	}
+	dst = appendString(append(dst, `{"direction":`...), p.Direction)
+	dst = appendString(append(dst, `,"kind":`...), p.Kind)
+	dst = appendSetString(dst, `,"text":`, p.Text)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetString(dst, `,"nativeId":`, p.NativeID)
+	dst = appendSetUint(dst, `,"acknowledged":`, p.Acknowledged)
+	dst = appendSetRaw(dst, `,"body":`, p.Body)
 	return append(dst, '}')
 }
 
@@ -5248,29 +3084,18 @@ func (p *ChannelMessage) check() error {
 	default:
 		return notOneOf("kind", p.Kind, "message status heartbeat acknowledgement clarification card")
 	}
-	if len(p.Body) != 0 {
-		if err := checkRaw("body", p.Body); err != nil {
-			return err
-		}
+	if err := checkRaw("body", p.Body); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ChannelPermissionForwarded) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"actionId":`...)
-	dst = appendString(dst, p.ActionID)
-	dst = append(dst, `,"requestedBy":`...)
-	if p.RequestedBy == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = p.RequestedBy.appendJSON(dst)
-	}
-	dst = append(dst, `,"target":`...)
-	dst = appendString(dst, p.Target)
-	dst = append(dst, `,"finalDecider":`...)
-	dst = appendString(dst, p.FinalDecider)
-	dst = append(dst, `,"channelOnly":`...)
-	dst = strconv.AppendBool(dst, p.ChannelOnly)
+	dst = appendString(append(dst, `{"actionId":`...), p.ActionID)
+	dst = appendNullable(append(dst, `,"requestedBy":`...), p.RequestedBy)
+	dst = appendString(append(dst, `,"target":`...), p.Target)
+	dst = appendString(append(dst, `,"finalDecider":`...), p.FinalDecider)
+	dst = strconv.AppendBool(append(dst, `,"channelOnly":`...), p.ChannelOnly)
 	return append(dst, '}')
 }
 
@@ -5284,8 +3109,8 @@ func (p *ChannelPermissionForwarded) check() error {
 	if p.RequestedBy == nil {
 		return missingField("requestedBy")
 	}
-	if err := p.RequestedBy.check(); err != nil {
-		return wrapField("requestedBy", err)
+	if err := checkObject("requestedBy", p.RequestedBy); err != nil {
+		return err
 	}
 	if p.Target == "" {
 		return missingField("target")
@@ -5299,24 +3124,13 @@ func (p *ChannelPermissionForwarded) check() error {
 }
 
 func (p *ChannelPermissionReturned) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"actionId":`...)
-	dst = appendString(dst, p.ActionID)
-	dst = append(dst, `,"decision":`...)
-	dst = appendString(dst, p.Decision)
-	dst = append(dst, `,"answerSource":`...)
-	dst = appendString(dst, p.AnswerSource)
-	if p.DecidedBy != nil {
-		dst = append(dst, `,"decidedBy":`...)
-		dst = p.DecidedBy.appendJSON(dst)
-	}
-	dst = append(dst, `,"finalDecider":`...)
-	dst = appendString(dst, p.FinalDecider)
-	dst = append(dst, `,"channelOnly":`...)
-	dst = strconv.AppendBool(dst, p.ChannelOnly)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"actionId":`...), p.ActionID)
+	dst = appendString(append(dst, `,"decision":`...), p.Decision)
+	dst = appendString(append(dst, `,"answerSource":`...), p.AnswerSource)
+	dst = appendSetObject(dst, `,"decidedBy":`, p.DecidedBy)
+	dst = appendString(append(dst, `,"finalDecider":`...), p.FinalDecider)
+	dst = strconv.AppendBool(append(dst, `,"channelOnly":`...), p.ChannelOnly)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -5337,10 +3151,8 @@ func (p *ChannelPermissionReturned) check() error {
 	default:
 		return notOneOf("answerSource", p.AnswerSource, "user timeout policy host peer")
 	}
-	if p.DecidedBy != nil {
-		if err := p.DecidedBy.check(); err != nil {
-			return wrapField("decidedBy", err)
-		}
+	if err := checkObject("decidedBy", p.DecidedBy); err != nil {
+		return err
 	}
 	switch p.FinalDecider {
 	case "local", "remote":
@@ -5351,54 +3163,19 @@ func (p *ChannelPermissionReturned) check() error {
 }
 
 func (p *JobCreated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.InstructionRef != "" {
-		dst = append(dst, `,"instructionRef":`...)
-		dst = appendString(dst, p.InstructionRef)
-	}
-	if p.Instruction != "" {
-		dst = append(dst, `,"instruction":`...)
-		dst = appendString(dst, p.Instruction)
-	}
-	if p.ItemsRef != "" {
-		dst = append(dst, `,"itemsRef":`...)
-		dst = appendString(dst, p.ItemsRef)
-	}
-	dst = append(dst, `,"itemCount":`...)
-	dst = strconv.AppendInt(dst, p.ItemCount, 10)
-	if p.Concurrency != 0 {
-		dst = append(dst, `,"concurrency":`...)
-		dst = strconv.AppendInt(dst, p.Concurrency, 10)
-	}
-	if p.RetryPolicy != nil {
-		dst = append(dst, `,"retryPolicy":`...)
-		dst = p.RetryPolicy.appendJSON(dst)
-	}
-	if p.OutputSchemaRef != "" {
-		dst = append(dst, `,"outputSchemaRef":`...)
-		dst = appendString(dst, p.OutputSchemaRef)
-	}
-	if len(p.OutputSchema) != 0 {
-		dst = append(dst, `,"outputSchema":`...)
-		dst = appendRaw(dst, p.OutputSchema)
-	}
-	if p.MaxRuntimeMs != 0 {
-		dst = append(dst, `,"maxRuntimeMs":`...)
-		dst = strconv.AppendInt(dst, p.MaxRuntimeMs, 10)
-	}
-	if p.CreatedBy != nil {
-		dst = append(dst, `,"createdBy":`...)
-		dst = p.CreatedBy.appendJSON(dst)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"instructionRef":`, p.InstructionRef)
+	dst = appendSetString(dst, `,"instruction":`, p.Instruction)
+	dst = appendSetString(dst, `,"itemsRef":`, p.ItemsRef)
+	dst = strconv.AppendInt(append(dst, `,"itemCount":`...), p.ItemCount, 10)
+	dst = appendSetInt(dst, `,"concurrency":`, p.Concurrency)
+	dst = appendSetObject(dst, `,"retryPolicy":`, p.RetryPolicy)
+	dst = appendSetString(dst, `,"outputSchemaRef":`, p.OutputSchemaRef)
+	dst = appendSetRaw(dst, `,"outputSchema":`, p.OutputSchema)
+	dst = appendSetInt(dst, `,"maxRuntimeMs":`, p.MaxRuntimeMs)
+	dst = appendSetObject(dst, `,"createdBy":`, p.CreatedBy)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
 	return append(dst, '}')
 }
 
@@ -5411,52 +3188,28 @@ func (p *JobCreated) check() error {
 	default:
 		return notOneOf("status", p.Status, "pending")
 	}
-	if p.RetryPolicy != nil {
-		if err := p.RetryPolicy.check(); err != nil {
-			return wrapField("retryPolicy", err)
-		}
+	if err := checkObject("retryPolicy", p.RetryPolicy); err != nil {
+		return err
 	}
-	if len(p.OutputSchema) != 0 {
-		if err := checkRaw("outputSchema", p.OutputSchema); err != nil {
-			return err
-		}
+	if err := checkRaw("outputSchema", p.OutputSchema); err != nil {
+		return err
 	}
-	if p.CreatedBy != nil {
-		if err := p.CreatedBy.check(); err != nil {
-			return wrapField("createdBy", err)
-		}
+	if err := checkObject("createdBy", p.CreatedBy); err != nil {
+		return err
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *JobStatusChanged) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.Progress != nil {
-		dst = append(dst, `,"progress":`...)
-		dst = p.Progress.appendJSON(dst)
-	}
-	if p.ResultsRef != "" {
-		dst = append(dst, `,"resultsRef":`...)
-		dst = appendString(dst, p.ResultsRef)
-	}
-	if p.Error != nil {
-		dst = append(dst, `,"error":`...)
-		dst = p.Error.appendJSON(dst)
-	}
-	if p.ChangedBy != nil {
-		dst = append(dst, `,"changedBy":`...)
-		dst = p.ChangedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"progress":`, p.Progress)
+	dst = appendSetString(dst, `,"resultsRef":`, p.ResultsRef)
+	dst = appendSetObject(dst, `,"error":`, p.Error)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return append(dst, '}')
 }
 
@@ -5469,37 +3222,25 @@ func (p *JobStatusChanged) check() error {
 	default:
 		return notOneOf("status", p.Status, "running completed failed cancelling cancelled")
 	}
-	if p.Progress != nil {
-		if err := p.Progress.check(); err != nil {
-			return wrapField("progress", err)
-		}
+	if err := checkObject("progress", p.Progress); err != nil {
+		return err
 	}
-	if p.Error != nil {
-		if err := p.Error.check(); err != nil {
-			return wrapField("error", err)
-		}
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
-	if p.ChangedBy != nil {
-		if err := p.ChangedBy.check(); err != nil {
-			return wrapField("changedBy", err)
-		}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *JobCounts) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"pending":`...)
-	dst = strconv.AppendInt(dst, p.Pending, 10)
-	dst = append(dst, `,"running":`...)
-	dst = strconv.AppendInt(dst, p.Running, 10)
-	dst = append(dst, `,"completed":`...)
-	dst = strconv.AppendInt(dst, p.Completed, 10)
-	dst = append(dst, `,"failed":`...)
-	dst = strconv.AppendInt(dst, p.Failed, 10)
-	dst = append(dst, `,"reported":`...)
-	dst = strconv.AppendInt(dst, p.Reported, 10)
-	dst = append(dst, `,"total":`...)
-	dst = strconv.AppendInt(dst, p.Total, 10)
+	dst = strconv.AppendInt(append(dst, `{"pending":`...), p.Pending, 10)
+	dst = strconv.AppendInt(append(dst, `,"running":`...), p.Running, 10)
+	dst = strconv.AppendInt(append(dst, `,"completed":`...), p.Completed, 10)
+	dst = strconv.AppendInt(append(dst, `,"failed":`...), p.Failed, 10)
+	dst = strconv.AppendInt(append(dst, `,"reported":`...), p.Reported, 10)
+	dst = strconv.AppendInt(append(dst, `,"total":`...), p.Total, 10)
 	return append(dst, '}')
 }
 
@@ -5508,10 +3249,8 @@ func (p *JobCounts) check() error {
 }
 
 func (p *JobProgressed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"progress":`...)
-	dst = p.Progress.appendJSON(dst)
-	dst = append(dst, `,"cursor":`...)
-	dst = strconv.AppendInt(dst, p.Cursor, 10)
+	dst = appendValue(append(dst, `{"progress":`...), &p.Progress)
+	dst = strconv.AppendInt(append(dst, `,"cursor":`...), p.Cursor, 10)
 	return append(dst, '}')
 }
 
@@ -5519,29 +3258,18 @@ func (p *JobProgressed) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if err := p.Progress.check(); err != nil {
-		return wrapField("progress", err)
+	if err := checkObject("progress", &p.Progress); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *JobItemStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"index":`...)
-	dst = strconv.AppendInt(dst, p.Index, 10)
-	dst = append(dst, `,"attemptCount":`...)
-	dst = strconv.AppendInt(dst, p.AttemptCount, 10)
-	if p.AssignedThreadID != "" {
-		dst = append(dst, `,"assignedThreadId":`...)
-		dst = appendString(dst, p.AssignedThreadID)
-	}
-	if p.Worker != "" {
-		dst = append(dst, `,"worker":`...)
-		dst = appendString(dst, p.Worker)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
+	dst = strconv.AppendInt(append(dst, `{"index":`...), p.Index, 10)
+	dst = strconv.AppendInt(append(dst, `,"attemptCount":`...), p.AttemptCount, 10)
+	dst = appendSetString(dst, `,"assignedThreadId":`, p.AssignedThreadID)
+	dst = appendSetString(dst, `,"worker":`, p.Worker)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
 	return append(dst, '}')
 }
 
@@ -5553,24 +3281,12 @@ func (p *JobItemStarted) check() error {
 }
 
 func (p *JobItemCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"index":`...)
-	dst = strconv.AppendInt(dst, p.Index, 10)
-	dst = append(dst, `,"attemptCount":`...)
-	dst = strconv.AppendInt(dst, p.AttemptCount, 10)
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	if len(p.Output) != 0 {
-		dst = append(dst, `,"output":`...)
-		dst = appendRaw(dst, p.Output)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = strconv.AppendInt(append(dst, `,"index":`...), p.Index, 10)
+	dst = strconv.AppendInt(append(dst, `,"attemptCount":`...), p.AttemptCount, 10)
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = appendSetRaw(dst, `,"output":`, p.Output)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
 	return append(dst, '}')
 }
 
@@ -5583,31 +3299,19 @@ func (p *JobItemCompleted) check() error {
 	default:
 		return notOneOf("status", p.Status, "completed reported")
 	}
-	if len(p.Output) != 0 {
-		if err := checkRaw("output", p.Output); err != nil {
-			return err
-		}
+	if err := checkRaw("output", p.Output); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *JobItemFailed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"index":`...)
-	dst = strconv.AppendInt(dst, p.Index, 10)
-	dst = append(dst, `,"attemptCount":`...)
-	dst = strconv.AppendInt(dst, p.AttemptCount, 10)
-	dst = append(dst, `,"error":`...)
-	dst = p.Error.appendJSON(dst)
-	dst = append(dst, `,"willRetry":`...)
-	dst = strconv.AppendBool(dst, p.WillRetry)
-	if p.AssignedThreadID != "" {
-		dst = append(dst, `,"assignedThreadId":`...)
-		dst = appendString(dst, p.AssignedThreadID)
-	}
-	if p.DurationMs != 0 {
-		dst = append(dst, `,"durationMs":`...)
-		dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	}
+	dst = strconv.AppendInt(append(dst, `{"index":`...), p.Index, 10)
+	dst = strconv.AppendInt(append(dst, `,"attemptCount":`...), p.AttemptCount, 10)
+	dst = appendValue(append(dst, `,"error":`...), &p.Error)
+	dst = strconv.AppendBool(append(dst, `,"willRetry":`...), p.WillRetry)
+	dst = appendSetString(dst, `,"assignedThreadId":`, p.AssignedThreadID)
+	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
 	return append(dst, '}')
 }
 
@@ -5615,37 +3319,21 @@ func (p *JobItemFailed) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if err := p.Error.check(); err != nil {
-		return wrapField("error", err)
+	if err := checkObject("error", &p.Error); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *OutputStored) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"outputRef":`...)
-	dst = appendString(dst, p.OutputRef)
-	dst = append(dst, `,"sizeBytes":`...)
-	dst = strconv.AppendInt(dst, p.SizeBytes, 10)
-	dst = append(dst, `,"mediaType":`...)
-	dst = appendString(dst, p.MediaType)
-	if p.Encoding != "" {
-		dst = append(dst, `,"encoding":`...)
-		dst = appendString(dst, p.Encoding)
-	}
-	dst = append(dst, `,"preview":`...)
-	dst = appendString(dst, p.Preview)
-	if p.DroppedBytes != 0 {
-		dst = append(dst, `,"droppedBytes":`...)
-		dst = strconv.AppendInt(dst, p.DroppedBytes, 10)
-	}
-	if p.Owner != "" {
-		dst = append(dst, `,"owner":`...)
-		dst = appendString(dst, p.Owner)
-	}
-	if !p.ExpiresAt.IsZero() {
-		dst = append(dst, `,"expiresAt":`...)
-		dst = appendTime(dst, p.ExpiresAt)
-	}
+	dst = appendString(append(dst, `{"outputRef":`...), p.OutputRef)
+	dst = strconv.AppendInt(append(dst, `,"sizeBytes":`...), p.SizeBytes, 10)
+	dst = appendString(append(dst, `,"mediaType":`...), p.MediaType)
+	dst = appendSetString(dst, `,"encoding":`, p.Encoding)
+	dst = appendString(append(dst, `,"preview":`...), p.Preview)
+	dst = appendSetInt(dst, `,"droppedBytes":`, p.DroppedBytes)
+	dst = appendSetString(dst, `,"owner":`, p.Owner)
+	dst = appendSetTime(dst, `,"expiresAt":`, p.ExpiresAt)
 	return append(dst, '}')
 }
 
@@ -5667,18 +3355,10 @@ func (p *OutputStored) check() error {
 
 func (p *OutputRedacted) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.OutputRef != "" {
-		dst = append(dst, `,"outputRef":`...)
-		dst = appendString(dst, p.OutputRef)
-	}
-	dst = append(dst, `,"count":`...)
-	dst = strconv.AppendInt(dst, p.Count, 10)
-	dst = append(dst, `,"rules":`...)
-	dst = appendStrings(dst, p.Rules)
-	if p.Where != "" {
-		dst = append(dst, `,"where":`...)
-		dst = appendString(dst, p.Where)
-	}
+	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
+	dst = strconv.AppendInt(append(dst, `,"count":`...), p.Count, 10)
+	dst = appendStrings(append(dst, `,"rules":`...), p.Rules)
+	dst = appendSetString(dst, `,"where":`, p.Where)
 	return closeObject(dst, start)
 }
 
@@ -5690,10 +3370,8 @@ func (p *OutputRedacted) check() error {
 }
 
 func (p *OutputExpired) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"outputRef":`...)
-	dst = appendString(dst, p.OutputRef)
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
+	dst = appendString(append(dst, `{"outputRef":`...), p.OutputRef)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
 	return append(dst, '}')
 }
 
@@ -5711,31 +3389,12 @@ func (p *OutputExpired) check() error {
 }
 
 func (p *HistoryWindowLoaded) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"fromSequence":`...)
-	dst = strconv.AppendUint(dst, p.FromSequence, 10)
-	dst = append(dst, `,"toSequence":`...)
-	dst = strconv.AppendUint(dst, p.ToSequence, 10)
-	dst = append(dst, `,"truncated":`...)
-	dst = strconv.AppendBool(dst, p.Truncated)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if len(p.Turns) != 0 {
-		dst = append(dst, `,"turns":`...)
-		dst = append(dst, '[')
-		for i := range p.Turns {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Turns[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	if p.MoreTurns {
-		dst = append(dst, `,"moreTurns":`...)
-		dst = strconv.AppendBool(dst, p.MoreTurns)
-	}
+	dst = strconv.AppendUint(append(dst, `{"fromSequence":`...), p.FromSequence, 10)
+	dst = strconv.AppendUint(append(dst, `,"toSequence":`...), p.ToSequence, 10)
+	dst = strconv.AppendBool(append(dst, `,"truncated":`...), p.Truncated)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetList(dst, `,"turns":`, p.Turns)
+	dst = appendSetBool(dst, `,"moreTurns":`, p.MoreTurns)
 	return append(dst, '}')
 }
 
@@ -5743,79 +3402,31 @@ func (p *HistoryWindowLoaded) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	for i := range p.Turns {
-		if err := p.Turns[i].check(); err != nil {
-			return withinItem("turns", i, err)
-		}
+	if err := checkList("turns", p.Turns); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *InheritedTurn) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"turnId":`...)
-	dst = appendString(dst, p.TurnID)
-	dst = append(dst, `,"sessionId":`...)
-	dst = appendString(dst, p.SessionID)
-	dst = append(dst, `,"threadId":`...)
-	dst = appendString(dst, p.ThreadID)
-	if p.TaskID != "" {
-		dst = append(dst, `,"taskId":`...)
-		dst = appendString(dst, p.TaskID)
-	}
-	if p.RunID != "" {
-		dst = append(dst, `,"runId":`...)
-		dst = appendString(dst, p.RunID)
-	}
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Source != "" {
-		dst = append(dst, `,"source":`...)
-		dst = appendString(dst, p.Source)
-	}
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
-	if p.Outcome != "" {
-		dst = append(dst, `,"outcome":`...)
-		dst = appendString(dst, p.Outcome)
-	}
-	if p.FailureCategory != "" {
-		dst = append(dst, `,"failureCategory":`...)
-		dst = appendString(dst, p.FailureCategory)
-	}
-	if p.Steps != 0 {
-		dst = append(dst, `,"steps":`...)
-		dst = strconv.AppendInt(dst, p.Steps, 10)
-	}
-	if p.Usage != nil {
-		dst = append(dst, `,"usage":`...)
-		dst = p.Usage.appendJSON(dst)
-	}
-	if p.CostUSD != 0 {
-		dst = append(dst, `,"costUSD":`...)
-		dst = appendFloat(dst, p.CostUSD)
-	}
-	if p.SubmittedSequence != 0 {
-		dst = append(dst, `,"submittedSequence":`...)
-		dst = strconv.AppendUint(dst, p.SubmittedSequence, 10)
-	}
-	if p.EndSequence != 0 {
-		dst = append(dst, `,"endSequence":`...)
-		dst = strconv.AppendUint(dst, p.EndSequence, 10)
-	}
-	if !p.SubmittedAt.IsZero() {
-		dst = append(dst, `,"submittedAt":`...)
-		dst = appendTime(dst, p.SubmittedAt)
-	}
-	if !p.StartedAt.IsZero() {
-		dst = append(dst, `,"startedAt":`...)
-		dst = appendTime(dst, p.StartedAt)
-	}
-	if !p.CompletedAt.IsZero() {
-		dst = append(dst, `,"completedAt":`...)
-		dst = appendTime(dst, p.CompletedAt)
-	}
+	dst = appendString(append(dst, `{"turnId":`...), p.TurnID)
+	dst = appendString(append(dst, `,"sessionId":`...), p.SessionID)
+	dst = appendString(append(dst, `,"threadId":`...), p.ThreadID)
+	dst = appendSetString(dst, `,"taskId":`, p.TaskID)
+	dst = appendSetString(dst, `,"runId":`, p.RunID)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendSetString(dst, `,"source":`, p.Source)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
+	dst = appendSetString(dst, `,"outcome":`, p.Outcome)
+	dst = appendSetString(dst, `,"failureCategory":`, p.FailureCategory)
+	dst = appendSetInt(dst, `,"steps":`, p.Steps)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	dst = appendSetFloat(dst, `,"costUSD":`, p.CostUSD)
+	dst = appendSetUint(dst, `,"submittedSequence":`, p.SubmittedSequence)
+	dst = appendSetUint(dst, `,"endSequence":`, p.EndSequence)
+	dst = appendSetTime(dst, `,"submittedAt":`, p.SubmittedAt)
+	dst = appendSetTime(dst, `,"startedAt":`, p.StartedAt)
+	dst = appendSetTime(dst, `,"completedAt":`, p.CompletedAt)
 	return append(dst, '}')
 }
 
@@ -5834,10 +3445,8 @@ func (p *InheritedTurn) check() error {
 	default:
 		return notOneOf("status", p.Status, "completed failed cancelled stale")
 	}
-	if p.Usage != nil {
-		if err := p.Usage.check(); err != nil {
-			return wrapField("usage", err)
-		}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
 	}
 	if err := checkFloat("costUSD", p.CostUSD); err != nil {
 		return err
@@ -5855,24 +3464,12 @@ func (p *InheritedTurn) check() error {
 }
 
 func (p *HistoryReconstructed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"fromSnapshot":`...)
-	dst = strconv.AppendUint(dst, p.FromSnapshot, 10)
-	dst = append(dst, `,"replayedEvents":`...)
-	dst = strconv.AppendInt(dst, p.ReplayedEvents, 10)
-	dst = append(dst, `,"degraded":`...)
-	dst = strconv.AppendBool(dst, p.Degraded)
-	if len(p.Missing) != 0 {
-		dst = append(dst, `,"missing":`...)
-		dst = appendStrings(dst, p.Missing)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if len(p.Recovered) != 0 {
-		dst = append(dst, `,"recovered":`...)
-		dst = appendStrings(dst, p.Recovered)
-	}
+	dst = strconv.AppendUint(append(dst, `{"fromSnapshot":`...), p.FromSnapshot, 10)
+	dst = strconv.AppendInt(append(dst, `,"replayedEvents":`...), p.ReplayedEvents, 10)
+	dst = strconv.AppendBool(append(dst, `,"degraded":`...), p.Degraded)
+	dst = appendSetStrings(dst, `,"missing":`, p.Missing)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetStrings(dst, `,"recovered":`, p.Recovered)
 	return append(dst, '}')
 }
 
@@ -5884,34 +3481,15 @@ func (p *HistoryReconstructed) check() error {
 }
 
 func (p *RollbackStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"rollbackId":`...)
-	dst = appendString(dst, p.RollbackID)
-	dst = append(dst, `,"toTurnId":`...)
-	dst = appendString(dst, p.ToTurnID)
-	dst = append(dst, `,"removedTurns":`...)
-	dst = appendStrings(dst, p.RemovedTurns)
-	dst = append(dst, `,"files":`...)
-	dst = appendString(dst, p.Files)
-	if p.Force {
-		dst = append(dst, `,"force":`...)
-		dst = strconv.AppendBool(dst, p.Force)
-	}
-	if p.BaselineSequence != 0 {
-		dst = append(dst, `,"baselineSequence":`...)
-		dst = strconv.AppendUint(dst, p.BaselineSequence, 10)
-	}
-	if p.Origin != nil {
-		dst = append(dst, `,"origin":`...)
-		dst = p.Origin.appendJSON(dst)
-	}
-	if p.InheritedTurns != 0 {
-		dst = append(dst, `,"inheritedTurns":`...)
-		dst = strconv.AppendInt(dst, p.InheritedTurns, 10)
-	}
-	if p.RequestedBy != nil {
-		dst = append(dst, `,"requestedBy":`...)
-		dst = p.RequestedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"rollbackId":`...), p.RollbackID)
+	dst = appendString(append(dst, `,"toTurnId":`...), p.ToTurnID)
+	dst = appendStrings(append(dst, `,"removedTurns":`...), p.RemovedTurns)
+	dst = appendString(append(dst, `,"files":`...), p.Files)
+	dst = appendSetBool(dst, `,"force":`, p.Force)
+	dst = appendSetUint(dst, `,"baselineSequence":`, p.BaselineSequence)
+	dst = appendSetObject(dst, `,"origin":`, p.Origin)
+	dst = appendSetInt(dst, `,"inheritedTurns":`, p.InheritedTurns)
+	dst = appendSetObject(dst, `,"requestedBy":`, p.RequestedBy)
 	return append(dst, '}')
 }
 
@@ -5930,65 +3508,28 @@ func (p *RollbackStarted) check() error {
 	default:
 		return notOneOf("files", p.Files, "restore keep")
 	}
-	if p.Origin != nil {
-		if err := p.Origin.check(); err != nil {
-			return wrapField("origin", err)
-		}
+	if err := checkObject("origin", p.Origin); err != nil {
+		return err
 	}
-	if p.RequestedBy != nil {
-		if err := p.RequestedBy.check(); err != nil {
-			return wrapField("requestedBy", err)
-		}
+	if err := checkObject("requestedBy", p.RequestedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *RollbackCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"rollbackId":`...)
-	dst = appendString(dst, p.RollbackID)
-	dst = append(dst, `,"toTurnId":`...)
-	dst = appendString(dst, p.ToTurnID)
-	dst = append(dst, `,"removedTurns":`...)
-	dst = appendStrings(dst, p.RemovedTurns)
-	dst = append(dst, `,"baselineSequence":`...)
-	dst = strconv.AppendUint(dst, p.BaselineSequence, 10)
-	if p.Origin != nil {
-		dst = append(dst, `,"origin":`...)
-		dst = p.Origin.appendJSON(dst)
-	}
-	if p.InheritedTurns != 0 {
-		dst = append(dst, `,"inheritedTurns":`...)
-		dst = strconv.AppendInt(dst, p.InheritedTurns, 10)
-	}
-	if len(p.AffectedTools) != 0 {
-		dst = append(dst, `,"affectedTools":`...)
-		dst = appendStrings(dst, p.AffectedTools)
-	}
-	if len(p.AffectedArtifacts) != 0 {
-		dst = append(dst, `,"affectedArtifacts":`...)
-		dst = appendStrings(dst, p.AffectedArtifacts)
-	}
-	if len(p.AffectedSubagents) != 0 {
-		dst = append(dst, `,"affectedSubagents":`...)
-		dst = appendStrings(dst, p.AffectedSubagents)
-	}
-	if len(p.AffectedJobs) != 0 {
-		dst = append(dst, `,"affectedJobs":`...)
-		dst = appendStrings(dst, p.AffectedJobs)
-	}
-	if len(p.Files) != 0 {
-		dst = append(dst, `,"files":`...)
-		dst = append(dst, '[')
-		for i := range p.Files {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = p.Files[i].appendJSON(dst)
-		}
-		dst = append(dst, ']')
-	}
-	dst = append(dst, `,"readModelRepaired":`...)
-	dst = strconv.AppendBool(dst, p.ReadModelRepaired)
+	dst = appendString(append(dst, `{"rollbackId":`...), p.RollbackID)
+	dst = appendString(append(dst, `,"toTurnId":`...), p.ToTurnID)
+	dst = appendStrings(append(dst, `,"removedTurns":`...), p.RemovedTurns)
+	dst = strconv.AppendUint(append(dst, `,"baselineSequence":`...), p.BaselineSequence, 10)
+	dst = appendSetObject(dst, `,"origin":`, p.Origin)
+	dst = appendSetInt(dst, `,"inheritedTurns":`, p.InheritedTurns)
+	dst = appendSetStrings(dst, `,"affectedTools":`, p.AffectedTools)
+	dst = appendSetStrings(dst, `,"affectedArtifacts":`, p.AffectedArtifacts)
+	dst = appendSetStrings(dst, `,"affectedSubagents":`, p.AffectedSubagents)
+	dst = appendSetStrings(dst, `,"affectedJobs":`, p.AffectedJobs)
+	dst = appendSetList(dst, `,"files":`, p.Files)
+	dst = strconv.AppendBool(append(dst, `,"readModelRepaired":`...), p.ReadModelRepaired)
 	return append(dst, '}')
 }
 
@@ -6002,28 +3543,19 @@ func (p *RollbackCompleted) check() error {
 	if p.ToTurnID == "" {
 		return missingField("toTurnId")
 	}
-	if p.Origin != nil {
-		if err := p.Origin.check(); err != nil {
-			return wrapField("origin", err)
-		}
+	if err := checkObject("origin", p.Origin); err != nil {
+		return err
 	}
-	for i := range p.Files {
-		if err := p.Files[i].check(); err != nil {
-			return withinItem("files", i, err)
-		}
+	if err := checkList("files", p.Files); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *RollbackFile) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"path":`...)
-	dst = appendString(dst, p.Path)
-	dst = append(dst, `,"change":`...)
-	dst = appendString(dst, p.Change)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
+	dst = appendString(append(dst, `{"path":`...), p.Path)
+	dst = appendString(append(dst, `,"change":`...), p.Change)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	return append(dst, '}')
 }
 
@@ -6040,18 +3572,12 @@ func (p *RollbackFile) check() error {
 }
 
 func (p *SnapshotRepaired) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"reason":`...)
-	dst = appendString(dst, p.Reason)
-	dst = append(dst, `,"gapFrom":`...)
-	dst = strconv.AppendUint(dst, p.GapFrom, 10)
-	dst = append(dst, `,"gapTo":`...)
-	dst = strconv.AppendUint(dst, p.GapTo, 10)
-	dst = append(dst, `,"recoveryMode":`...)
-	dst = appendString(dst, p.RecoveryMode)
-	dst = append(dst, `,"snapshotSequence":`...)
-	dst = strconv.AppendUint(dst, p.SnapshotSequence, 10)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
+	dst = appendString(append(dst, `{"reason":`...), p.Reason)
+	dst = strconv.AppendUint(append(dst, `,"gapFrom":`...), p.GapFrom, 10)
+	dst = strconv.AppendUint(append(dst, `,"gapTo":`...), p.GapTo, 10)
+	dst = appendString(append(dst, `,"recoveryMode":`...), p.RecoveryMode)
+	dst = strconv.AppendUint(append(dst, `,"snapshotSequence":`...), p.SnapshotSequence, 10)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
 	return append(dst, '}')
 }
 
@@ -6077,26 +3603,11 @@ func (p *SnapshotRepaired) check() error {
 
 func (p *BenchmarkDataset) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.SelectionPolicy != "" {
-		dst = append(dst, `,"selectionPolicy":`...)
-		dst = appendString(dst, p.SelectionPolicy)
-	}
-	if !p.FrozenAt.IsZero() {
-		dst = append(dst, `,"frozenAt":`...)
-		dst = appendTime(dst, p.FrozenAt)
-	}
-	if p.Path != "" {
-		dst = append(dst, `,"path":`...)
-		dst = appendString(dst, p.Path)
-	}
-	if p.RegistryRef != "" {
-		dst = append(dst, `,"registryRef":`...)
-		dst = appendString(dst, p.RegistryRef)
-	}
-	if p.TaskCount != 0 {
-		dst = append(dst, `,"taskCount":`...)
-		dst = strconv.AppendInt(dst, p.TaskCount, 10)
-	}
+	dst = appendSetString(dst, `,"selectionPolicy":`, p.SelectionPolicy)
+	dst = appendSetTime(dst, `,"frozenAt":`, p.FrozenAt)
+	dst = appendSetString(dst, `,"path":`, p.Path)
+	dst = appendSetString(dst, `,"registryRef":`, p.RegistryRef)
+	dst = appendSetInt(dst, `,"taskCount":`, p.TaskCount)
 	return closeObject(dst, start)
 }
 
@@ -6112,38 +3623,14 @@ func (p *BenchmarkDataset) check() error {
 
 func (p *BenchmarkConfiguration) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Runtime != "" {
-		dst = append(dst, `,"runtime":`...)
-		dst = appendString(dst, p.Runtime)
-	}
-	if p.Agent != "" {
-		dst = append(dst, `,"agent":`...)
-		dst = appendString(dst, p.Agent)
-	}
-	if p.Model != "" {
-		dst = append(dst, `,"model":`...)
-		dst = appendString(dst, p.Model)
-	}
-	if p.Prompt != "" {
-		dst = append(dst, `,"promptRef":`...)
-		dst = appendString(dst, p.Prompt)
-	}
-	if len(p.Tools) != 0 {
-		dst = append(dst, `,"tools":`...)
-		dst = appendRaw(dst, p.Tools)
-	}
-	if len(p.Context) != 0 {
-		dst = append(dst, `,"context":`...)
-		dst = appendRaw(dst, p.Context)
-	}
-	if len(p.Routing) != 0 {
-		dst = append(dst, `,"routing":`...)
-		dst = appendRaw(dst, p.Routing)
-	}
-	if len(p.Details) != 0 {
-		dst = append(dst, `,"details":`...)
-		dst = appendRaw(dst, p.Details)
-	}
+	dst = appendSetString(dst, `,"runtime":`, p.Runtime)
+	dst = appendSetString(dst, `,"agent":`, p.Agent)
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = appendSetString(dst, `,"promptRef":`, p.Prompt)
+	dst = appendSetRaw(dst, `,"tools":`, p.Tools)
+	dst = appendSetRaw(dst, `,"context":`, p.Context)
+	dst = appendSetRaw(dst, `,"routing":`, p.Routing)
+	dst = appendSetRaw(dst, `,"details":`, p.Details)
 	return closeObject(dst, start)
 }
 
@@ -6151,56 +3638,31 @@ func (p *BenchmarkConfiguration) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if len(p.Tools) != 0 {
-		if err := checkRaw("tools", p.Tools); err != nil {
-			return err
-		}
+	if err := checkRaw("tools", p.Tools); err != nil {
+		return err
 	}
-	if len(p.Context) != 0 {
-		if err := checkRaw("context", p.Context); err != nil {
-			return err
-		}
+	if err := checkRaw("context", p.Context); err != nil {
+		return err
 	}
-	if len(p.Routing) != 0 {
-		if err := checkRaw("routing", p.Routing); err != nil {
-			return err
-		}
+	if err := checkRaw("routing", p.Routing); err != nil {
+		return err
 	}
-	if len(p.Details) != 0 {
-		if err := checkRaw("details", p.Details); err != nil {
-			return err
-		}
+	if err := checkRaw("details", p.Details); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *BenchmarkTrialStarted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.TimeoutMs != 0 {
-		dst = append(dst, `,"timeoutMs":`...)
-		dst = strconv.AppendInt(dst, p.TimeoutMs, 10)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetInt(dst, `,"timeoutMs":`, p.TimeoutMs)
 	if p.BudgetUSD != nil {
-		dst = append(dst, `,"budgetUSD":`...)
-		dst = appendFloat(dst, *p.BudgetUSD)
+		dst = appendFloat(append(dst, `,"budgetUSD":`...), *p.BudgetUSD)
 	}
-	if p.Sandbox != "" {
-		dst = append(dst, `,"sandbox":`...)
-		dst = appendString(dst, p.Sandbox)
-	}
-	if p.Attempt != 0 {
-		dst = append(dst, `,"attempt":`...)
-		dst = strconv.AppendInt(dst, p.Attempt, 10)
-	}
-	if p.MultiTurn {
-		dst = append(dst, `,"multiTurn":`...)
-		dst = strconv.AppendBool(dst, p.MultiTurn)
-	}
-	if p.RequestDigest != "" {
-		dst = append(dst, `,"requestDigest":`...)
-		dst = appendString(dst, p.RequestDigest)
-	}
+	dst = appendSetString(dst, `,"sandbox":`, p.Sandbox)
+	dst = appendSetInt(dst, `,"attempt":`, p.Attempt)
+	dst = appendSetBool(dst, `,"multiTurn":`, p.MultiTurn)
+	dst = appendSetString(dst, `,"requestDigest":`, p.RequestDigest)
 	return append(dst, '}')
 }
 
@@ -6222,58 +3684,22 @@ func (p *BenchmarkTrialStarted) check() error {
 }
 
 func (p *BenchmarkTrialEnded) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	dst = append(dst, `,"durationMs":`...)
-	dst = strconv.AppendInt(dst, p.DurationMs, 10)
-	if p.FailureCategory != "" {
-		dst = append(dst, `,"failureCategory":`...)
-		dst = appendString(dst, p.FailureCategory)
-	}
-	if p.Error != nil {
-		dst = append(dst, `,"error":`...)
-		dst = p.Error.appendJSON(dst)
-	}
-	if p.Cleanup != "" {
-		dst = append(dst, `,"cleanup":`...)
-		dst = appendString(dst, p.Cleanup)
-	}
-	if p.TrajectoryRef != "" {
-		dst = append(dst, `,"trajectoryRef":`...)
-		dst = appendString(dst, p.TrajectoryRef)
-	}
-	if len(p.ArtifactRefs) != 0 {
-		dst = append(dst, `,"artifactRefs":`...)
-		dst = appendStrings(dst, p.ArtifactRefs)
-	}
-	if p.TimedOut {
-		dst = append(dst, `,"timedOut":`...)
-		dst = strconv.AppendBool(dst, p.TimedOut)
-	}
-	if p.Usage != nil {
-		dst = append(dst, `,"usage":`...)
-		dst = p.Usage.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetString(dst, `,"failureCategory":`, p.FailureCategory)
+	dst = appendSetObject(dst, `,"error":`, p.Error)
+	dst = appendSetString(dst, `,"cleanup":`, p.Cleanup)
+	dst = appendSetString(dst, `,"trajectoryRef":`, p.TrajectoryRef)
+	dst = appendSetStrings(dst, `,"artifactRefs":`, p.ArtifactRefs)
+	dst = appendSetBool(dst, `,"timedOut":`, p.TimedOut)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
 	if p.CostUSD != nil {
-		dst = append(dst, `,"costUSD":`...)
-		dst = appendFloat(dst, *p.CostUSD)
+		dst = appendFloat(append(dst, `,"costUSD":`...), *p.CostUSD)
 	}
-	if p.ModelCalls != 0 {
-		dst = append(dst, `,"modelCalls":`...)
-		dst = strconv.AppendInt(dst, p.ModelCalls, 10)
-	}
-	if p.ToolCalls != 0 {
-		dst = append(dst, `,"toolCalls":`...)
-		dst = strconv.AppendInt(dst, p.ToolCalls, 10)
-	}
-	if p.DeniedSideEffects != 0 {
-		dst = append(dst, `,"deniedSideEffectCount":`...)
-		dst = strconv.AppendInt(dst, p.DeniedSideEffects, 10)
-	}
-	if len(p.EvidenceGaps) != 0 {
-		dst = append(dst, `,"evidenceGaps":`...)
-		dst = appendStrings(dst, p.EvidenceGaps)
-	}
+	dst = appendSetInt(dst, `,"modelCalls":`, p.ModelCalls)
+	dst = appendSetInt(dst, `,"toolCalls":`, p.ToolCalls)
+	dst = appendSetInt(dst, `,"deniedSideEffectCount":`, p.DeniedSideEffects)
+	dst = appendSetStrings(dst, `,"evidenceGaps":`, p.EvidenceGaps)
 	return append(dst, '}')
 }
 
@@ -6286,15 +3712,11 @@ func (p *BenchmarkTrialEnded) check() error {
 	default:
 		return notOneOf("status", p.Status, "completed failed")
 	}
-	if p.Error != nil {
-		if err := p.Error.check(); err != nil {
-			return wrapField("error", err)
-		}
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
-	if p.Usage != nil {
-		if err := p.Usage.check(); err != nil {
-			return wrapField("usage", err)
-		}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
 	}
 	if p.CostUSD != nil {
 		if err := checkFloat("costUSD", *p.CostUSD); err != nil {
@@ -6305,36 +3727,14 @@ func (p *BenchmarkTrialEnded) check() error {
 }
 
 func (p *BenchmarkRewardRecorded) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"value":`...)
-	dst = appendFloat(dst, p.Value)
-	if p.Ref != "" {
-		dst = append(dst, `,"ref":`...)
-		dst = appendString(dst, p.Ref)
-	}
-	if p.DetailsRef != "" {
-		dst = append(dst, `,"detailsRef":`...)
-		dst = appendString(dst, p.DetailsRef)
-	}
-	if len(p.Criteria) != 0 {
-		dst = append(dst, `,"criteria":`...)
-		dst = appendStrings(dst, p.Criteria)
-	}
-	if p.FailureCategory != "" {
-		dst = append(dst, `,"failureCategory":`...)
-		dst = appendString(dst, p.FailureCategory)
-	}
-	if p.Verifier != nil {
-		dst = append(dst, `,"verifier":`...)
-		dst = p.Verifier.appendJSON(dst)
-	}
-	if p.Drift != "" {
-		dst = append(dst, `,"drift":`...)
-		dst = appendString(dst, p.Drift)
-	}
-	if p.OracleSanity != "" {
-		dst = append(dst, `,"oracleSanity":`...)
-		dst = appendString(dst, p.OracleSanity)
-	}
+	dst = appendFloat(append(dst, `{"value":`...), p.Value)
+	dst = appendSetString(dst, `,"ref":`, p.Ref)
+	dst = appendSetString(dst, `,"detailsRef":`, p.DetailsRef)
+	dst = appendSetStrings(dst, `,"criteria":`, p.Criteria)
+	dst = appendSetString(dst, `,"failureCategory":`, p.FailureCategory)
+	dst = appendSetObject(dst, `,"verifier":`, p.Verifier)
+	dst = appendSetString(dst, `,"drift":`, p.Drift)
+	dst = appendSetString(dst, `,"oracleSanity":`, p.OracleSanity)
 	return append(dst, '}')
 }
 
@@ -6345,28 +3745,17 @@ func (p *BenchmarkRewardRecorded) check() error {
 	if err := checkFloat("value", p.Value); err != nil {
 		return err
 	}
-	if p.Verifier != nil {
-		if err := p.Verifier.check(); err != nil {
-			return wrapField("verifier", err)
-		}
+	if err := checkObject("verifier", p.Verifier); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *BenchmarkVerifier) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Name != "" {
-		dst = append(dst, `,"name":`...)
-		dst = appendString(dst, p.Name)
-	}
-	if p.Version != "" {
-		dst = append(dst, `,"version":`...)
-		dst = appendString(dst, p.Version)
-	}
-	if p.Status != "" {
-		dst = append(dst, `,"status":`...)
-		dst = appendString(dst, p.Status)
-	}
+	dst = appendSetString(dst, `,"name":`, p.Name)
+	dst = appendSetString(dst, `,"version":`, p.Version)
+	dst = appendSetString(dst, `,"status":`, p.Status)
 	return closeObject(dst, start)
 }
 
@@ -6375,28 +3764,15 @@ func (p *BenchmarkVerifier) check() error {
 }
 
 func (p *BenchmarkComparisonCompleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"baseline":`...)
-	dst = p.Baseline.appendJSON(dst)
-	dst = append(dst, `,"candidate":`...)
-	dst = p.Candidate.appendJSON(dst)
-	if p.Interval != nil {
-		dst = append(dst, `,"interval":`...)
-		dst = p.Interval.appendJSON(dst)
-	}
+	dst = appendValue(append(dst, `{"baseline":`...), &p.Baseline)
+	dst = appendValue(append(dst, `,"candidate":`...), &p.Candidate)
+	dst = appendSetObject(dst, `,"interval":`, p.Interval)
 	if p.CostDeltaUSD != nil {
-		dst = append(dst, `,"costDeltaUSD":`...)
-		dst = appendFloat(dst, *p.CostDeltaUSD)
+		dst = appendFloat(append(dst, `,"costDeltaUSD":`...), *p.CostDeltaUSD)
 	}
-	if p.ComparisonRef != "" {
-		dst = append(dst, `,"comparisonRef":`...)
-		dst = appendString(dst, p.ComparisonRef)
-	}
-	if p.RemainingRisk != "" {
-		dst = append(dst, `,"remainingRisk":`...)
-		dst = appendString(dst, p.RemainingRisk)
-	}
-	dst = append(dst, `,"decision":`...)
-	dst = appendString(dst, p.Decision)
+	dst = appendSetString(dst, `,"comparisonRef":`, p.ComparisonRef)
+	dst = appendSetString(dst, `,"remainingRisk":`, p.RemainingRisk)
+	dst = appendString(append(dst, `,"decision":`...), p.Decision)
 	return append(dst, '}')
 }
 
@@ -6404,16 +3780,14 @@ func (p *BenchmarkComparisonCompleted) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if err := p.Baseline.check(); err != nil {
-		return wrapField("baseline", err)
+	if err := checkObject("baseline", &p.Baseline); err != nil {
+		return err
 	}
-	if err := p.Candidate.check(); err != nil {
-		return wrapField("candidate", err)
+	if err := checkObject("candidate", &p.Candidate); err != nil {
+		return err
 	}
-	if p.Interval != nil {
-		if err := p.Interval.check(); err != nil {
-			return wrapField("interval", err)
-		}
+	if err := checkObject("interval", p.Interval); err != nil {
+		return err
 	}
 	if p.CostDeltaUSD != nil {
 		if err := checkFloat("costDeltaUSD", *p.CostDeltaUSD); err != nil {
@@ -6427,33 +3801,27 @@ func (p *BenchmarkComparisonCompleted) check() error {
 }
 
 func (p *BenchmarkRun) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"configurationId":`...)
-	dst = appendString(dst, p.ConfigurationID)
-	dst = append(dst, `,"trialIds":`...)
-	dst = appendStrings(dst, p.TrialIDs)
-	dst = append(dst, `,"meanReward":`...)
+	dst = appendString(append(dst, `{"configurationId":`...), p.ConfigurationID)
+	dst = appendStrings(append(dst, `,"trialIds":`...), p.TrialIDs)
 	if p.MeanReward == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"meanReward":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.MeanReward)
+		dst = appendFloat(append(dst, `,"meanReward":`...), *p.MeanReward)
 	}
-	dst = append(dst, `,"timeoutRate":`...)
 	if p.TimeoutRate == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"timeoutRate":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.TimeoutRate)
+		dst = appendFloat(append(dst, `,"timeoutRate":`...), *p.TimeoutRate)
 	}
-	dst = append(dst, `,"costUSD":`...)
 	if p.CostUSD == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"costUSD":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.CostUSD)
+		dst = appendFloat(append(dst, `,"costUSD":`...), *p.CostUSD)
 	}
-	dst = append(dst, `,"evidenceCompletenessRate":`...)
 	if p.EvidenceCompletenessRate == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"evidenceCompletenessRate":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.EvidenceCompletenessRate)
+		dst = appendFloat(append(dst, `,"evidenceCompletenessRate":`...), *p.EvidenceCompletenessRate)
 	}
 	return append(dst, '}')
 }
@@ -6486,28 +3854,20 @@ func (p *BenchmarkRun) check() error {
 }
 
 func (p *BenchmarkInterval) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"method":`...)
-	dst = appendString(dst, p.Method)
-	dst = append(dst, `,"level":`...)
-	dst = appendFloat(dst, p.Level)
-	dst = append(dst, `,"low":`...)
+	dst = appendString(append(dst, `{"method":`...), p.Method)
+	dst = appendFloat(append(dst, `,"level":`...), p.Level)
 	if p.Low == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"low":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.Low)
+		dst = appendFloat(append(dst, `,"low":`...), *p.Low)
 	}
-	dst = append(dst, `,"high":`...)
 	if p.High == nil {
-		dst = append(dst, "null"...)
+		dst = append(append(dst, `,"high":`...), "null"...)
 	} else {
-		dst = appendFloat(dst, *p.High)
+		dst = appendFloat(append(dst, `,"high":`...), *p.High)
 	}
-	dst = append(dst, `,"samples":`...)
-	dst = strconv.AppendInt(dst, p.Samples, 10)
-	if p.Note != "" {
-		dst = append(dst, `,"note":`...)
-		dst = appendString(dst, p.Note)
-	}
+	dst = strconv.AppendInt(append(dst, `,"samples":`...), p.Samples, 10)
+	dst = appendSetString(dst, `,"note":`, p.Note)
 	return append(dst, '}')
 }
 
@@ -6535,20 +3895,10 @@ func (p *BenchmarkInterval) check() error {
 
 func (p *TurnInterruptRequested) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	dst = append(dst, `,"queue":`...)
-	dst = appendString(dst, p.Queue)
-	if p.RequestedBy != nil {
-		dst = append(dst, `,"requestedBy":`...)
-		dst = p.RequestedBy.appendJSON(dst)
-	}
-	if p.Cause != "" {
-		dst = append(dst, `,"cause":`...)
-		dst = appendString(dst, p.Cause)
-	}
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendString(append(dst, `,"queue":`...), p.Queue)
+	dst = appendSetObject(dst, `,"requestedBy":`, p.RequestedBy)
+	dst = appendSetString(dst, `,"cause":`, p.Cause)
 	return closeObject(dst, start)
 }
 
@@ -6561,10 +3911,8 @@ func (p *TurnInterruptRequested) check() error {
 	default:
 		return notOneOf("queue", p.Queue, "keep clear")
 	}
-	if p.RequestedBy != nil {
-		if err := p.RequestedBy.check(); err != nil {
-			return wrapField("requestedBy", err)
-		}
+	if err := checkObject("requestedBy", p.RequestedBy); err != nil {
+		return err
 	}
 	switch p.Cause {
 	case "", "inactivity":
@@ -6576,34 +3924,13 @@ func (p *TurnInterruptRequested) check() error {
 
 func (p *TurnSteered) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if len(p.Input) != 0 {
-		dst = append(dst, `,"input":`...)
-		dst = appendRaw(dst, p.Input)
-	}
-	if p.InputRef != "" {
-		dst = append(dst, `,"inputRef":`...)
-		dst = appendString(dst, p.InputRef)
-	}
-	if p.Preview != "" {
-		dst = append(dst, `,"preview":`...)
-		dst = appendString(dst, p.Preview)
-	}
-	if p.SubmittedTurnID != "" {
-		dst = append(dst, `,"submittedTurnId":`...)
-		dst = appendString(dst, p.SubmittedTurnID)
-	}
-	if p.Options != nil {
-		dst = append(dst, `,"options":`...)
-		dst = p.Options.appendJSON(dst)
-	}
-	if len(p.Metadata) != 0 {
-		dst = append(dst, `,"metadata":`...)
-		dst = appendRaw(dst, p.Metadata)
-	}
-	if p.SubmittedBy != nil {
-		dst = append(dst, `,"submittedBy":`...)
-		dst = p.SubmittedBy.appendJSON(dst)
-	}
+	dst = appendSetRaw(dst, `,"input":`, p.Input)
+	dst = appendSetString(dst, `,"inputRef":`, p.InputRef)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
+	dst = appendSetString(dst, `,"submittedTurnId":`, p.SubmittedTurnID)
+	dst = appendSetObject(dst, `,"options":`, p.Options)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetObject(dst, `,"submittedBy":`, p.SubmittedBy)
 	return closeObject(dst, start)
 }
 
@@ -6611,44 +3938,26 @@ func (p *TurnSteered) check() error {
 	if p == nil {
 		return missingField("payload")
 	}
-	if len(p.Input) != 0 {
-		if err := checkRaw("input", p.Input); err != nil {
-			return err
-		}
+	if err := checkRaw("input", p.Input); err != nil {
+		return err
 	}
-	if p.Options != nil {
-		if err := p.Options.check(); err != nil {
-			return wrapField("options", err)
-		}
+	if err := checkObject("options", p.Options); err != nil {
+		return err
 	}
-	if len(p.Metadata) != 0 {
-		if err := checkRaw("metadata", p.Metadata); err != nil {
-			return err
-		}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
+		return err
 	}
-	if p.SubmittedBy != nil {
-		if err := p.SubmittedBy.check(); err != nil {
-			return wrapField("submittedBy", err)
-		}
+	if err := checkObject("submittedBy", p.SubmittedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *JobHeld) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Code != "" {
-		dst = append(dst, `,"code":`...)
-		dst = appendString(dst, p.Code)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.HeldBy != nil {
-		dst = append(dst, `,"heldBy":`...)
-		dst = p.HeldBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"code":`, p.Code)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"heldBy":`, p.HeldBy)
 	return append(dst, '}')
 }
 
@@ -6661,55 +3970,25 @@ func (p *JobHeld) check() error {
 	default:
 		return notOneOf("status", p.Status, "pending")
 	}
-	if p.HeldBy != nil {
-		if err := p.HeldBy.check(); err != nil {
-			return wrapField("heldBy", err)
-		}
+	if err := checkObject("heldBy", p.HeldBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ScheduleCreated) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	if p.Title != "" {
-		dst = append(dst, `,"title":`...)
-		dst = appendString(dst, p.Title)
-	}
-	if p.Cron != "" {
-		dst = append(dst, `,"cron":`...)
-		dst = appendString(dst, p.Cron)
-	}
-	if p.EveryMs != 0 {
-		dst = append(dst, `,"everyMs":`...)
-		dst = strconv.AppendInt(dst, p.EveryMs, 10)
-	}
-	if p.TimeZone != "" {
-		dst = append(dst, `,"timeZone":`...)
-		dst = appendString(dst, p.TimeZone)
-	}
-	dst = append(dst, `,"missed":`...)
-	dst = appendString(dst, p.Missed)
-	dst = append(dst, `,"overlap":`...)
-	dst = appendString(dst, p.Overlap)
-	dst = append(dst, `,"kind":`...)
-	dst = appendString(dst, p.Kind)
-	if len(p.Run) != 0 {
-		dst = append(dst, `,"run":`...)
-		dst = appendRaw(dst, p.Run)
-	}
-	if p.RunRef != "" {
-		dst = append(dst, `,"runRef":`...)
-		dst = appendString(dst, p.RunRef)
-	}
-	if !p.NextAt.IsZero() {
-		dst = append(dst, `,"nextAt":`...)
-		dst = appendTime(dst, p.NextAt)
-	}
-	if p.CreatedBy != nil {
-		dst = append(dst, `,"createdBy":`...)
-		dst = p.CreatedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendSetString(dst, `,"title":`, p.Title)
+	dst = appendSetString(dst, `,"cron":`, p.Cron)
+	dst = appendSetInt(dst, `,"everyMs":`, p.EveryMs)
+	dst = appendSetString(dst, `,"timeZone":`, p.TimeZone)
+	dst = appendString(append(dst, `,"missed":`...), p.Missed)
+	dst = appendString(append(dst, `,"overlap":`...), p.Overlap)
+	dst = appendString(append(dst, `,"kind":`...), p.Kind)
+	dst = appendSetRaw(dst, `,"run":`, p.Run)
+	dst = appendSetString(dst, `,"runRef":`, p.RunRef)
+	dst = appendSetTime(dst, `,"nextAt":`, p.NextAt)
+	dst = appendSetObject(dst, `,"createdBy":`, p.CreatedBy)
 	return append(dst, '}')
 }
 
@@ -6735,45 +4014,25 @@ func (p *ScheduleCreated) check() error {
 	default:
 		return notOneOf("kind", p.Kind, "job task")
 	}
-	if len(p.Run) != 0 {
-		if err := checkRaw("run", p.Run); err != nil {
-			return err
-		}
+	if err := checkRaw("run", p.Run); err != nil {
+		return err
 	}
 	if err := checkTime("nextAt", p.NextAt); err != nil {
 		return err
 	}
-	if p.CreatedBy != nil {
-		if err := p.CreatedBy.check(); err != nil {
-			return wrapField("createdBy", err)
-		}
+	if err := checkObject("createdBy", p.CreatedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ScheduleFired) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	if !p.DueAt.IsZero() {
-		dst = append(dst, `,"dueAt":`...)
-		dst = appendTime(dst, p.DueAt)
-	}
-	if !p.NextAt.IsZero() {
-		dst = append(dst, `,"nextAt":`...)
-		dst = appendTime(dst, p.NextAt)
-	}
-	if p.JobID != "" {
-		dst = append(dst, `,"jobId":`...)
-		dst = appendString(dst, p.JobID)
-	}
-	if p.TaskID != "" {
-		dst = append(dst, `,"taskId":`...)
-		dst = appendString(dst, p.TaskID)
-	}
-	if p.Error != nil {
-		dst = append(dst, `,"error":`...)
-		dst = p.Error.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendSetTime(dst, `,"dueAt":`, p.DueAt)
+	dst = appendSetTime(dst, `,"nextAt":`, p.NextAt)
+	dst = appendSetString(dst, `,"jobId":`, p.JobID)
+	dst = appendSetString(dst, `,"taskId":`, p.TaskID)
+	dst = appendSetObject(dst, `,"error":`, p.Error)
 	return append(dst, '}')
 }
 
@@ -6790,33 +4049,19 @@ func (p *ScheduleFired) check() error {
 	if err := checkTime("nextAt", p.NextAt); err != nil {
 		return err
 	}
-	if p.Error != nil {
-		if err := p.Error.check(); err != nil {
-			return wrapField("error", err)
-		}
+	if err := checkObject("error", p.Error); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ScheduleMissed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, p.Reason)
-	dst = append(dst, `,"count":`...)
-	dst = strconv.AppendInt(dst, p.Count, 10)
-	if !p.FirstDueAt.IsZero() {
-		dst = append(dst, `,"firstDueAt":`...)
-		dst = appendTime(dst, p.FirstDueAt)
-	}
-	if !p.LastDueAt.IsZero() {
-		dst = append(dst, `,"lastDueAt":`...)
-		dst = appendTime(dst, p.LastDueAt)
-	}
-	if !p.NextAt.IsZero() {
-		dst = append(dst, `,"nextAt":`...)
-		dst = appendTime(dst, p.NextAt)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
+	dst = strconv.AppendInt(append(dst, `,"count":`...), p.Count, 10)
+	dst = appendSetTime(dst, `,"firstDueAt":`, p.FirstDueAt)
+	dst = appendSetTime(dst, `,"lastDueAt":`, p.LastDueAt)
+	dst = appendSetTime(dst, `,"nextAt":`, p.NextAt)
 	return append(dst, '}')
 }
 
@@ -6845,16 +4090,9 @@ func (p *ScheduleMissed) check() error {
 }
 
 func (p *ScheduleQueued) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	if !p.DueAt.IsZero() {
-		dst = append(dst, `,"dueAt":`...)
-		dst = appendTime(dst, p.DueAt)
-	}
-	if !p.NextAt.IsZero() {
-		dst = append(dst, `,"nextAt":`...)
-		dst = appendTime(dst, p.NextAt)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendSetTime(dst, `,"dueAt":`, p.DueAt)
+	dst = appendSetTime(dst, `,"nextAt":`, p.NextAt)
 	return append(dst, '}')
 }
 
@@ -6875,20 +4113,10 @@ func (p *ScheduleQueued) check() error {
 }
 
 func (p *SchedulePaused) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	if p.Code != "" {
-		dst = append(dst, `,"code":`...)
-		dst = appendString(dst, p.Code)
-	}
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.PausedBy != nil {
-		dst = append(dst, `,"pausedBy":`...)
-		dst = p.PausedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendSetString(dst, `,"code":`, p.Code)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"pausedBy":`, p.PausedBy)
 	return append(dst, '}')
 }
 
@@ -6899,25 +4127,16 @@ func (p *SchedulePaused) check() error {
 	if p.ScheduleID == "" {
 		return missingField("scheduleId")
 	}
-	if p.PausedBy != nil {
-		if err := p.PausedBy.check(); err != nil {
-			return wrapField("pausedBy", err)
-		}
+	if err := checkObject("pausedBy", p.PausedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ScheduleResumed) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.ResumedBy != nil {
-		dst = append(dst, `,"resumedBy":`...)
-		dst = p.ResumedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"resumedBy":`, p.ResumedBy)
 	return append(dst, '}')
 }
 
@@ -6928,25 +4147,16 @@ func (p *ScheduleResumed) check() error {
 	if p.ScheduleID == "" {
 		return missingField("scheduleId")
 	}
-	if p.ResumedBy != nil {
-		if err := p.ResumedBy.check(); err != nil {
-			return wrapField("resumedBy", err)
-		}
+	if err := checkObject("resumedBy", p.ResumedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *ScheduleDeleted) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"scheduleId":`...)
-	dst = appendString(dst, p.ScheduleID)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if p.DeletedBy != nil {
-		dst = append(dst, `,"deletedBy":`...)
-		dst = p.DeletedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"scheduleId":`...), p.ScheduleID)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"deletedBy":`, p.DeletedBy)
 	return append(dst, '}')
 }
 
@@ -6957,49 +4167,23 @@ func (p *ScheduleDeleted) check() error {
 	if p.ScheduleID == "" {
 		return missingField("scheduleId")
 	}
-	if p.DeletedBy != nil {
-		if err := p.DeletedBy.check(); err != nil {
-			return wrapField("deletedBy", err)
-		}
+	if err := checkObject("deletedBy", p.DeletedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PeerTaskLinked) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"nativeProtocol":`...)
-	dst = appendString(dst, p.NativeProtocol)
-	dst = append(dst, `,"direction":`...)
-	dst = appendString(dst, p.Direction)
-	dst = append(dst, `,"remoteTaskId":`...)
-	dst = appendString(dst, p.RemoteTaskID)
-	if p.RemoteContextID != "" {
-		dst = append(dst, `,"remoteContextId":`...)
-		dst = appendString(dst, p.RemoteContextID)
-	}
-	if p.RemoteAgentRef != "" {
-		dst = append(dst, `,"remoteAgentRef":`...)
-		dst = appendString(dst, p.RemoteAgentRef)
-	}
-	if p.AgentCardRef != "" {
-		dst = append(dst, `,"agentCardRef":`...)
-		dst = appendString(dst, p.AgentCardRef)
-	}
-	if p.DeliveryMechanism != "" {
-		dst = append(dst, `,"deliveryMechanism":`...)
-		dst = appendString(dst, p.DeliveryMechanism)
-	}
-	if p.RemoteMessageID != "" {
-		dst = append(dst, `,"remoteMessageId":`...)
-		dst = appendString(dst, p.RemoteMessageID)
-	}
-	if len(p.Message) != 0 {
-		dst = append(dst, `,"message":`...)
-		dst = appendRaw(dst, p.Message)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
+	dst = appendString(append(dst, `{"nativeProtocol":`...), p.NativeProtocol)
+	dst = appendString(append(dst, `,"direction":`...), p.Direction)
+	dst = appendString(append(dst, `,"remoteTaskId":`...), p.RemoteTaskID)
+	dst = appendSetString(dst, `,"remoteContextId":`, p.RemoteContextID)
+	dst = appendSetString(dst, `,"remoteAgentRef":`, p.RemoteAgentRef)
+	dst = appendSetString(dst, `,"agentCardRef":`, p.AgentCardRef)
+	dst = appendSetString(dst, `,"deliveryMechanism":`, p.DeliveryMechanism)
+	dst = appendSetString(dst, `,"remoteMessageId":`, p.RemoteMessageID)
+	dst = appendSetRaw(dst, `,"message":`, p.Message)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
 	return append(dst, '}')
 }
 
@@ -7023,58 +4207,26 @@ func (p *PeerTaskLinked) check() error {
 	default:
 		return notOneOf("deliveryMechanism", p.DeliveryMechanism, "polling streaming subscription push")
 	}
-	if len(p.Message) != 0 {
-		if err := checkRaw("message", p.Message); err != nil {
-			return err
-		}
+	if err := checkRaw("message", p.Message); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PeerTaskUpdated) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.NativeProtocol != "" {
-		dst = append(dst, `,"nativeProtocol":`...)
-		dst = appendString(dst, p.NativeProtocol)
-	}
-	if p.Direction != "" {
-		dst = append(dst, `,"direction":`...)
-		dst = appendString(dst, p.Direction)
-	}
-	dst = append(dst, `,"remoteTaskId":`...)
-	dst = appendString(dst, p.RemoteTaskID)
-	if p.RemoteContextID != "" {
-		dst = append(dst, `,"remoteContextId":`...)
-		dst = appendString(dst, p.RemoteContextID)
-	}
-	dst = append(dst, `,"remoteStatus":`...)
-	dst = appendString(dst, p.RemoteStatus)
-	dst = append(dst, `,"status":`...)
-	dst = appendString(dst, p.Status)
-	if p.Reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = appendString(dst, p.Reason)
-	}
-	if len(p.RemoteArtifactRefs) != 0 {
-		dst = append(dst, `,"remoteArtifactRefs":`...)
-		dst = appendStrings(dst, p.RemoteArtifactRefs)
-	}
-	if p.MessageRef != "" {
-		dst = append(dst, `,"messageRef":`...)
-		dst = appendString(dst, p.MessageRef)
-	}
-	if p.RemoteMessageID != "" {
-		dst = append(dst, `,"remoteMessageId":`...)
-		dst = appendString(dst, p.RemoteMessageID)
-	}
-	if len(p.Message) != 0 {
-		dst = append(dst, `,"message":`...)
-		dst = appendRaw(dst, p.Message)
-	}
-	if p.Settled {
-		dst = append(dst, `,"settled":`...)
-		dst = strconv.AppendBool(dst, p.Settled)
-	}
+	dst = appendSetString(dst, `,"nativeProtocol":`, p.NativeProtocol)
+	dst = appendSetString(dst, `,"direction":`, p.Direction)
+	dst = appendString(append(dst, `,"remoteTaskId":`...), p.RemoteTaskID)
+	dst = appendSetString(dst, `,"remoteContextId":`, p.RemoteContextID)
+	dst = appendString(append(dst, `,"remoteStatus":`...), p.RemoteStatus)
+	dst = appendString(append(dst, `,"status":`...), p.Status)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetStrings(dst, `,"remoteArtifactRefs":`, p.RemoteArtifactRefs)
+	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetString(dst, `,"remoteMessageId":`, p.RemoteMessageID)
+	dst = appendSetRaw(dst, `,"message":`, p.Message)
+	dst = appendSetBool(dst, `,"settled":`, p.Settled)
 	return closeObject(dst, start)
 }
 
@@ -7098,29 +4250,19 @@ func (p *PeerTaskUpdated) check() error {
 	default:
 		return notOneOf("status", p.Status, "running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown")
 	}
-	if len(p.Message) != 0 {
-		if err := checkRaw("message", p.Message); err != nil {
-			return err
-		}
+	if err := checkRaw("message", p.Message); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PeerPushConfigured) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"nativeProtocol":`...)
-	dst = appendString(dst, p.NativeProtocol)
-	dst = append(dst, `,"remoteTaskId":`...)
-	dst = appendString(dst, p.RemoteTaskID)
-	dst = append(dst, `,"configId":`...)
-	dst = appendString(dst, p.ConfigID)
-	dst = append(dst, `,"target":`...)
-	dst = appendString(dst, p.Target)
-	dst = append(dst, `,"sealed":`...)
-	dst = appendString(dst, p.Sealed)
-	if p.ConfiguredBy != nil {
-		dst = append(dst, `,"configuredBy":`...)
-		dst = p.ConfiguredBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"nativeProtocol":`...), p.NativeProtocol)
+	dst = appendString(append(dst, `,"remoteTaskId":`...), p.RemoteTaskID)
+	dst = appendString(append(dst, `,"configId":`...), p.ConfigID)
+	dst = appendString(append(dst, `,"target":`...), p.Target)
+	dst = appendString(append(dst, `,"sealed":`...), p.Sealed)
+	dst = appendSetObject(dst, `,"configuredBy":`, p.ConfiguredBy)
 	return append(dst, '}')
 }
 
@@ -7143,25 +4285,17 @@ func (p *PeerPushConfigured) check() error {
 	if p.Sealed == "" {
 		return missingField("sealed")
 	}
-	if p.ConfiguredBy != nil {
-		if err := p.ConfiguredBy.check(); err != nil {
-			return wrapField("configuredBy", err)
-		}
+	if err := checkObject("configuredBy", p.ConfiguredBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PeerPushRemoved) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"nativeProtocol":`...)
-	dst = appendString(dst, p.NativeProtocol)
-	dst = append(dst, `,"remoteTaskId":`...)
-	dst = appendString(dst, p.RemoteTaskID)
-	dst = append(dst, `,"configId":`...)
-	dst = appendString(dst, p.ConfigID)
-	if p.RemovedBy != nil {
-		dst = append(dst, `,"removedBy":`...)
-		dst = p.RemovedBy.appendJSON(dst)
-	}
+	dst = appendString(append(dst, `{"nativeProtocol":`...), p.NativeProtocol)
+	dst = appendString(append(dst, `,"remoteTaskId":`...), p.RemoteTaskID)
+	dst = appendString(append(dst, `,"configId":`...), p.ConfigID)
+	dst = appendSetObject(dst, `,"removedBy":`, p.RemovedBy)
 	return append(dst, '}')
 }
 
@@ -7178,45 +4312,23 @@ func (p *PeerPushRemoved) check() error {
 	if p.ConfigID == "" {
 		return missingField("configId")
 	}
-	if p.RemovedBy != nil {
-		if err := p.RemovedBy.check(); err != nil {
-			return wrapField("removedBy", err)
-		}
+	if err := checkObject("removedBy", p.RemovedBy); err != nil {
+		return err
 	}
 	return nil
 }
 
 func (p *PeerPushReported) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"nativeProtocol":`...)
-	dst = appendString(dst, p.NativeProtocol)
-	dst = append(dst, `,"remoteTaskId":`...)
-	dst = appendString(dst, p.RemoteTaskID)
-	dst = append(dst, `,"configId":`...)
-	dst = appendString(dst, p.ConfigID)
-	dst = append(dst, `,"outcome":`...)
-	dst = appendString(dst, p.Outcome)
-	dst = append(dst, `,"through":`...)
-	dst = strconv.AppendUint(dst, p.Through, 10)
-	if p.RemoteStatus != "" {
-		dst = append(dst, `,"remoteStatus":`...)
-		dst = appendString(dst, p.RemoteStatus)
-	}
-	if p.Attempts != 0 {
-		dst = append(dst, `,"attempts":`...)
-		dst = strconv.AppendInt(dst, p.Attempts, 10)
-	}
-	if p.HTTPStatus != 0 {
-		dst = append(dst, `,"httpStatus":`...)
-		dst = strconv.AppendInt(dst, p.HTTPStatus, 10)
-	}
-	if p.Detail != "" {
-		dst = append(dst, `,"detail":`...)
-		dst = appendString(dst, p.Detail)
-	}
-	if p.Final {
-		dst = append(dst, `,"final":`...)
-		dst = strconv.AppendBool(dst, p.Final)
-	}
+	dst = appendString(append(dst, `{"nativeProtocol":`...), p.NativeProtocol)
+	dst = appendString(append(dst, `,"remoteTaskId":`...), p.RemoteTaskID)
+	dst = appendString(append(dst, `,"configId":`...), p.ConfigID)
+	dst = appendString(append(dst, `,"outcome":`...), p.Outcome)
+	dst = strconv.AppendUint(append(dst, `,"through":`...), p.Through, 10)
+	dst = appendSetString(dst, `,"remoteStatus":`, p.RemoteStatus)
+	dst = appendSetInt(dst, `,"attempts":`, p.Attempts)
+	dst = appendSetInt(dst, `,"httpStatus":`, p.HTTPStatus)
+	dst = appendSetString(dst, `,"detail":`, p.Detail)
+	dst = appendSetBool(dst, `,"final":`, p.Final)
 	return append(dst, '}')
 }
 
@@ -7243,50 +4355,17 @@ func (p *PeerPushReported) check() error {
 
 func (p *Benchmark) appendJSON(dst []byte) []byte {
 	start := len(dst)
-	if p.DatasetID != "" {
-		dst = append(dst, `,"datasetId":`...)
-		dst = appendString(dst, p.DatasetID)
-	}
-	if p.DatasetVersion != "" {
-		dst = append(dst, `,"datasetVersion":`...)
-		dst = appendString(dst, p.DatasetVersion)
-	}
-	if p.DatasetRef != "" {
-		dst = append(dst, `,"datasetRef":`...)
-		dst = appendString(dst, p.DatasetRef)
-	}
-	if p.TaskID != "" {
-		dst = append(dst, `,"taskId":`...)
-		dst = appendString(dst, p.TaskID)
-	}
-	if p.TrialID != "" {
-		dst = append(dst, `,"trialId":`...)
-		dst = appendString(dst, p.TrialID)
-	}
-	if p.ConfigurationID != "" {
-		dst = append(dst, `,"configurationId":`...)
-		dst = appendString(dst, p.ConfigurationID)
-	}
-	if p.Role != "" {
-		dst = append(dst, `,"role":`...)
-		dst = appendString(dst, p.Role)
-	}
-	if p.HarborJobRef != "" {
-		dst = append(dst, `,"harborJobRef":`...)
-		dst = appendString(dst, p.HarborJobRef)
-	}
-	if p.HarborTrialRef != "" {
-		dst = append(dst, `,"harborTrialRef":`...)
-		dst = appendString(dst, p.HarborTrialRef)
-	}
-	if p.TaskTomlRef != "" {
-		dst = append(dst, `,"taskTomlRef":`...)
-		dst = appendString(dst, p.TaskTomlRef)
-	}
-	if p.SingleChangedVariable != "" {
-		dst = append(dst, `,"singleChangedVariable":`...)
-		dst = appendString(dst, p.SingleChangedVariable)
-	}
+	dst = appendSetString(dst, `,"datasetId":`, p.DatasetID)
+	dst = appendSetString(dst, `,"datasetVersion":`, p.DatasetVersion)
+	dst = appendSetString(dst, `,"datasetRef":`, p.DatasetRef)
+	dst = appendSetString(dst, `,"taskId":`, p.TaskID)
+	dst = appendSetString(dst, `,"trialId":`, p.TrialID)
+	dst = appendSetString(dst, `,"configurationId":`, p.ConfigurationID)
+	dst = appendSetString(dst, `,"role":`, p.Role)
+	dst = appendSetString(dst, `,"harborJobRef":`, p.HarborJobRef)
+	dst = appendSetString(dst, `,"harborTrialRef":`, p.HarborTrialRef)
+	dst = appendSetString(dst, `,"taskTomlRef":`, p.TaskTomlRef)
+	dst = appendSetString(dst, `,"singleChangedVariable":`, p.SingleChangedVariable)
 	return closeObject(dst, start)
 }
 
@@ -7300,16 +4379,11 @@ func (p *Benchmark) check() error {
 }
 
 func (p *Comparison) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"meanRewardDelta":`...)
-	dst = appendFloat(dst, p.MeanRewardDelta)
-	dst = append(dst, `,"timeoutRateDelta":`...)
-	dst = appendFloat(dst, p.TimeoutRateDelta)
-	dst = append(dst, `,"evidenceCompletenessRate":`...)
-	dst = appendFloat(dst, p.EvidenceCompletenessRate)
-	dst = append(dst, `,"p0QcGateRegressionCount":`...)
-	dst = strconv.AppendInt(dst, p.P0QcGateRegressionCount, 10)
-	dst = append(dst, `,"decision":`...)
-	dst = appendString(dst, p.Decision)
+	dst = appendFloat(append(dst, `{"meanRewardDelta":`...), p.MeanRewardDelta)
+	dst = appendFloat(append(dst, `,"timeoutRateDelta":`...), p.TimeoutRateDelta)
+	dst = appendFloat(append(dst, `,"evidenceCompletenessRate":`...), p.EvidenceCompletenessRate)
+	dst = strconv.AppendInt(append(dst, `,"p0QcGateRegressionCount":`...), p.P0QcGateRegressionCount, 10)
+	dst = appendString(append(dst, `,"decision":`...), p.Decision)
 	return append(dst, '}')
 }
 

@@ -84,9 +84,9 @@ type Scope struct {
 type Payload interface {
 	// appendJSON appends the payload as a JSON object.
 	appendJSON(dst []byte) []byte
-	// decodeJSON reads what appendJSON wrote. It returns false, with the payload
-	// in any state, at whatever else it meets, valid JSON or not.
-	decodeJSON(s *scanner) bool
+	// fieldDecoder reads what appendJSON wrote. It gives up, with the payload in any
+	// state, at whatever else it meets, valid JSON or not.
+	fieldDecoder
 	// check reports the first field that doesn't fit.
 	check() error
 }

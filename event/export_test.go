@@ -6,5 +6,5 @@ func NewPayload(t Type) Payload { return newPayload(t) }
 // DecodeGenerated reads a payload with the generated decoder alone.
 func DecodeGenerated(t Type, payload []byte) (Payload, bool) {
 	p, s := newPayload(t), scanner{data: payload}
-	return p, p.decodeJSON(&s) && s.i == len(payload)
+	return p, decodeObject(&s, p) && s.i == len(payload)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -237,12 +238,82 @@ func (s *scanner) strings(v *[]string) bool {
 	return scanList(s, v, func(item *string) bool { return s.text(item) })
 }
 
+// enum reads one of the words of a closed set, which needs no copy. Another value is
+// left to encoding/json: reading doesn't judge.
+func (s *scanner) enum(v *string, words string) bool {
+	b, ok := s.plainString()
+	for at := 0; ok && len(b) > 0 && at+len(b) <= len(words); {
+		end := at + len(b)
+		if words[at:end] == string(b) && (end == len(words) || words[end] == ' ') {
+			*v = words[at:end]
+			return true
+		}
+		next := strings.IndexByte(words[at:], ' ')
+		if next < 0 {
+			return false
+		}
+		at += next + 1
+	}
+	return false
+}
+
+// fieldDecoder is a payload, or a struct in one. decodeField reads the value of a key and
+// returns the key's own bit.
+type fieldDecoder interface {
+	decodeField(s *scanner, key []byte) (bit uint64, ok bool)
+}
+
+// decodeObject reads a struct. Keys may come in any order, but each at most once.
+func decodeObject(s *scanner, v fieldDecoder) bool {
+	if !s.acceptByte('{') {
+		return false
+	}
+	if s.acceptByte('}') {
+		return true
+	}
+	for seen := uint64(0); ; {
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		bit, ok := v.decodeField(s, key)
+		if !ok || seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		if !s.acceptByte(',') {
+			return s.acceptByte('}')
+		}
+	}
+}
+
+// decodePointer reads a struct that may be null.
+func decodePointer[T any, P interface {
+	*T
+	fieldDecoder
+}](s *scanner, v *P) bool {
+	if s.null() {
+		return true
+	}
+	*v = new(T)
+	return decodeObject(s, *v)
+}
+
+// decodeScalar reads a value that may be null.
+func decodeScalar[T any](s *scanner, v **T, read func(*scanner, *T) bool) bool {
+	if s.null() {
+		return true
+	}
+	*v = new(T)
+	return read(s, *v)
+}
+
 // decodeList reads a list of structs.
 func decodeList[T any, P interface {
 	*T
-	decodeJSON(s *scanner) bool
+	fieldDecoder
 }](s *scanner, v *[]T) bool {
-	return scanList(s, v, func(item *T) bool { return P(item).decodeJSON(s) })
+	return scanList(s, v, func(item *T) bool { return decodeObject(s, P(item)) })
 }
 
 // scanList reads a list whose elements read does.

@@ -18,5 +18,5 @@ func newFixtures(context.Context, *Options) *fixtures { return nil }
 
 func (*fixtures) wait()                           {}
 func (*fixtures) capabilities(*mcp.ServerOptions) {}
-func (*fixtures) register(*mcp.Server)              {}
+func (*fixtures) register(*mcp.Server)            {}
 func (*fixtures) source(string) taskSource        { return nil }

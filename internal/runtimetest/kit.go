@@ -220,7 +220,7 @@ func (k *Kit) ReadFile(name string) string {
 // WriteFile writes a file of the workspace.
 func (k *Kit) WriteFile(name, content string) {
 	k.Helper()
-	if err := os.WriteFile(filepath.Join(k.Dir, name), []byte(content), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(k.Dir, name), []byte(content), 0o600); err != nil {
 		k.Fatal(err)
 	}
 }

@@ -3,9 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"strings"
 )
 
-// goDecoders writes decodeJSON for every payload and nested struct: a reader of
+// goDecoders writes decodeField for every payload and nested struct: a reader of
 // what the encoders write, which gives up at anything else.
 func goDecoders(m *model) (files, error) {
 	var b bytes.Buffer
@@ -16,19 +17,15 @@ func goDecoders(m *model) (files, error) {
 	return goFile("event/decode_gen.go", b.Bytes())
 }
 
-// writeDecode writes the reader of one struct. Keys may come in any order, but
-// each at most once; an unknown one is left to encoding/json.
+// writeDecode writes the reader of one struct's fields. Each has a bit, so that
+// decodeObject finds a key that comes twice; an unknown key is left to encoding/json.
 func writeDecode(b *bytes.Buffer, s *structInfo) {
-	fmt.Fprintf(b, "\nfunc (p *%s) decodeJSON(s *scanner) bool {\n", s.name)
-	b.WriteString("\tif !s.acceptByte('{') {\n\treturn false\n}\n\tif s.acceptByte('}') {\n\treturn true\n}\n\tfor seen := uint64(0); ; {\n")
-	b.WriteString("\tvar bit uint64\n\tkey, ok := s.key()\n\tif !ok {\n\treturn false\n}\n\tswitch string(key) {\n")
+	fmt.Fprintf(b, "\nfunc (p *%s) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {\n\tswitch string(key) {\n", s.name)
 	for i := range s.fields {
 		f := &s.fields[i]
-		fmt.Fprintf(b, "\tcase %q:\n\tbit = 1<<%d\n", f.wire, i)
-		writeRead(b, f)
+		fmt.Fprintf(b, "\tcase %q:\n\treturn 1<<%d, %s\n", f.wire, i, readExpression(f))
 	}
-	b.WriteString("\tdefault:\n\treturn false\n}\n")
-	b.WriteString("\tif !ok || seen&bit != 0 {\n\treturn false\n}\n\tseen |= bit\n\tif !s.acceptByte(',') {\n\treturn s.acceptByte('}')\n}\n}\n}\n")
+	b.WriteString("\t}\n\treturn 0, false\n}\n")
 }
 
 // readers are the scanner's methods for each kind.
@@ -46,35 +43,20 @@ var readers = map[kind]string{
 	kindIntMap:      "json",
 }
 
-func writeRead(b *bytes.Buffer, f *field) {
-	v := "p." + f.goName
+// readExpression reads one field, and says whether it could.
+func readExpression(f *field) string {
+	v := "&p." + f.goName
 	switch {
 	case f.kind == kindStructs:
-		fmt.Fprintf(b, "\tok = decodeList(s, &%s)\n", v)
+		return fmt.Sprintf("decodeList(s, %s)", v)
 	case f.kind == kindStruct && f.pointer:
-		fmt.Fprintf(b, "\tif !s.null() {\n\t%s = new(%s)\n\tok = %s.decodeJSON(s)\n}\n", v, f.of.name, v)
+		return fmt.Sprintf("decodePointer(s, %s)", v)
 	case f.kind == kindStruct:
-		fmt.Fprintf(b, "\tok = %s.decodeJSON(s)\n", v)
+		return fmt.Sprintf("decodeObject(s, %s)", v)
 	case f.pointer:
-		fmt.Fprintf(b, "\tif !s.null() {\n\t%s = new(%s)\n\tok = s.%s(%s)\n}\n", v, scalarTypes[f.kind], readers[f.kind], v)
+		return fmt.Sprintf("decodeScalar(s, %s, (*scanner).%s)", v, readers[f.kind])
 	case len(f.enum) > 0:
-		writeReadEnum(b, f, v)
-	default:
-		fmt.Fprintf(b, "\tok = s.%s(&%s)\n", readers[f.kind], v)
+		return fmt.Sprintf("s.enum(%s, %q)", v, strings.Join(f.enum, " "))
 	}
-}
-
-// scalarTypes are the types that a pointer can lead to.
-var scalarTypes = map[kind]string{
-	kindString: "string", kindBool: "bool", kindInt: "int64", kindUint: "uint64", kindFloat: "float64",
-}
-
-// writeReadEnum uses the constants of a closed set, which need no copy. A value
-// outside the set is left to encoding/json: reading doesn't judge.
-func writeReadEnum(b *bytes.Buffer, f *field, v string) {
-	b.WriteString("\tvar value []byte\n\tif value, ok = s.plainString(); ok {\n\tswitch string(value) {\n")
-	for _, e := range f.enum {
-		fmt.Fprintf(b, "\tcase %q:\n\t%s = %q\n", e, v, e)
-	}
-	b.WriteString("\tdefault:\n\tok = false\n}\n}\n")
+	return fmt.Sprintf("s.%s(%s)", readers[f.kind], v)
 }

@@ -35,13 +35,7 @@ func writeAppend(b *bytes.Buffer, s *structInfo) {
 		if fixed && i == 0 {
 			sep = "{"
 		}
-		if f.required {
-			writeField(b, f, sep)
-			continue
-		}
-		fmt.Fprintf(b, "\tif %s {\n", presentCondition(f))
-		writeField(b, f, sep)
-		b.WriteString("\t}\n")
+		writeField(b, f, fmt.Sprintf("`%s%q:`", sep, f.wire))
 	}
 	if fixed {
 		b.WriteString("\treturn append(dst, '}')\n}\n")
@@ -50,71 +44,56 @@ func writeAppend(b *bytes.Buffer, s *structInfo) {
 	}
 }
 
-// presentCondition is the condition under which an optional field is written.
-func presentCondition(f *field) string {
+// writeField writes the line that appends a field's key and value.
+func writeField(b *bytes.Buffer, f *field, key string) {
 	v := "p." + f.goName
-	if f.pointer {
-		return v + " != nil"
+	switch {
+	case !f.required && f.pointer && f.kind != kindStruct:
+		fmt.Fprintf(b, "\tif %s != nil {\n\tdst = %s\n}\n", v, fmt.Sprintf(appenders[f.kind], key, "*"+v))
+	case !f.required:
+		fmt.Fprintf(b, "\tdst = %s(dst, %s, %s)\n", optionalAppenders[f.kind], key, v)
+	case f.pointer && f.kind == kindStruct:
+		fmt.Fprintf(b, "\tdst = appendNullable(append(dst, %s...), %s)\n", key, v)
+	case f.pointer:
+		fmt.Fprintf(b, "\tif %s == nil {\n\tdst = append(append(dst, %s...), \"null\"...)\n} else {\n\tdst = %s\n}\n", v, key, fmt.Sprintf(appenders[f.kind], key, "*"+v))
+	default:
+		fmt.Fprintf(b, "\tdst = "+appenders[f.kind]+"\n", key, v)
 	}
-	switch f.kind {
-	case kindBool:
-		return v
-	case kindInt, kindUint, kindFloat:
-		return v + " != 0"
-	case kindString:
-		return v + ` != ""`
-	case kindTime, kindOptionalInt:
-		return "!" + v + ".IsZero()"
-	case kindRaw, kindStrings, kindStructs, kindStringMap, kindIntMap, kindStruct:
-		return "len(" + v + ") != 0"
-	}
-	panic("unknown kind")
 }
 
-// writeField writes the key and the value.
-func writeField(b *bytes.Buffer, f *field, sep string) {
-	fmt.Fprintf(b, "\tdst = append(dst, `%s%q:`...)\n", sep, f.wire)
-	v := "p." + f.goName
-	if !f.pointer {
-		writeValue(b, f, v)
-		return
-	}
-	value := v
-	if f.kind != kindStruct {
-		value = "*" + v
-	}
-	if !f.required {
-		writeValue(b, f, value)
-		return
-	}
-	fmt.Fprintf(b, "\tif %s == nil {\n\tdst = append(dst, \"null\"...)\n} else {\n", v)
-	writeValue(b, f, value)
-	b.WriteString("}\n")
-}
-
-// appenders are the expressions that append a value of each kind.
+// appenders are the expressions that append a key and a value of each kind.
 var appenders = map[kind]string{
-	kindString:      "appendString(dst, %s)",
-	kindBool:        "strconv.AppendBool(dst, %s)",
-	kindInt:         "strconv.AppendInt(dst, %s, 10)",
-	kindUint:        "strconv.AppendUint(dst, %s, 10)",
-	kindFloat:       "appendFloat(dst, %s)",
-	kindTime:        "appendTime(dst, %s)",
-	kindRaw:         "appendRaw(dst, %s)",
-	kindOptionalInt: "%s.appendJSON(dst)",
-	kindStruct:      "%s.appendJSON(dst)",
-	kindStrings:     "appendStrings(dst, %s)",
-	kindStringMap:   "appendStringMap(dst, %s)",
-	kindIntMap:      "appendIntMap(dst, %s)",
+	kindString:      "appendString(append(dst, %s...), %s)",
+	kindBool:        "strconv.AppendBool(append(dst, %s...), %s)",
+	kindInt:         "strconv.AppendInt(append(dst, %s...), %s, 10)",
+	kindUint:        "strconv.AppendUint(append(dst, %s...), %s, 10)",
+	kindFloat:       "appendFloat(append(dst, %s...), %s)",
+	kindTime:        "appendTime(append(dst, %s...), %s)",
+	kindRaw:         "appendRaw(append(dst, %s...), %s)",
+	kindOptionalInt: "appendOptionalInt(append(dst, %s...), %s)",
+	kindStruct:      "appendValue(append(dst, %s...), &%s)",
+	kindStructs:     "appendList(append(dst, %s...), %s)",
+	kindStrings:     "appendStrings(append(dst, %s...), %s)",
+	kindStringMap:   "appendStringMap(append(dst, %s...), %s)",
+	kindIntMap:      "appendIntMap(append(dst, %s...), %s)",
 }
 
-func writeValue(b *bytes.Buffer, f *field, value string) {
-	if f.kind == kindStructs {
-		fmt.Fprintf(b, "\tdst = append(dst, '[')\n\tfor i := range %s {\n\tif i > 0 {\ndst = append(dst, ',')\n}\n", value)
-		fmt.Fprintf(b, "\tdst = %s[i].appendJSON(dst)\n}\n\tdst = append(dst, ']')\n", value)
-		return
-	}
-	fmt.Fprintf(b, "\tdst = "+appenders[f.kind]+"\n", value)
+// optionalAppenders are the functions that append a key and a value, or nothing if the
+// value is the zero value.
+var optionalAppenders = map[kind]string{
+	kindString:      "appendSetString",
+	kindBool:        "appendSetBool",
+	kindInt:         "appendSetInt",
+	kindUint:        "appendSetUint",
+	kindFloat:       "appendSetFloat",
+	kindTime:        "appendSetTime",
+	kindRaw:         "appendSetRaw",
+	kindOptionalInt: "appendSetOptionalInt",
+	kindStruct:      "appendSetObject",
+	kindStructs:     "appendSetList",
+	kindStrings:     "appendSetStrings",
+	kindStringMap:   "appendSetStringMap",
+	kindIntMap:      "appendSetIntMap",
 }
 
 // writeCheck writes the check of one struct's fields.
@@ -139,22 +118,21 @@ func writeFieldCheck(b *bytes.Buffer, f *field) {
 		writeStringCheck(b, f, v)
 	case kindInt:
 		if f.nonNegative {
-			writeCall(b, f, v, "checkNonNegative")
+			writeScalarCheck(b, f, v, "checkNonNegative")
 		}
 	case kindFloat:
-		writeCall(b, f, v, "checkFloat")
+		writeScalarCheck(b, f, v, "checkFloat")
 	case kindTime:
-		writeCall(b, f, v, "checkTime")
+		writeScalarCheck(b, f, v, "checkTime")
 	case kindRaw:
 		writeRawCheck(b, f, v)
 	case kindStruct:
-		call := fmt.Sprintf("if err := %s.check(); err != nil {\nreturn wrapField(%q, err)\n}\n", v, f.wire)
-		if f.pointer && !f.nonNil {
-			call = fmt.Sprintf("if %s != nil {\n%s}\n", v, call)
+		if !f.pointer {
+			v = "&" + v
 		}
-		b.WriteString(call)
+		writeCall(b, "checkObject(%q, %s)", f.wire, v)
 	case kindStructs:
-		fmt.Fprintf(b, "\tfor i := range %s {\n\tif err := %s[i].check(); err != nil {\nreturn withinItem(%q, i, err)\n}\n}\n", v, v, f.wire)
+		writeCall(b, "checkList(%q, %s)", f.wire, v)
 	case kindBool, kindUint, kindOptionalInt, kindStrings, kindStringMap, kindIntMap:
 		// Every value fits.
 	}
@@ -183,13 +161,18 @@ func writeRawCheck(b *bytes.Buffer, f *field, v string) {
 	if f.required {
 		fmt.Fprintf(b, "\tif len(%s) == 0 {\n\treturn missingField(%q)\n}\n", v, f.wire)
 	}
-	fmt.Fprintf(b, "\tif len(%s) != 0 {\n\tif err := checkRaw(%q, %s); err != nil {\nreturn err\n}\n}\n", v, f.wire, v)
+	writeCall(b, "checkRaw(%q, %s)", f.wire, v)
 }
 
-func writeCall(b *bytes.Buffer, f *field, v, check string) {
+func writeScalarCheck(b *bytes.Buffer, f *field, v, check string) {
 	if f.pointer {
 		fmt.Fprintf(b, "\tif %s != nil {\n\tif err := %s(%q, *%s); err != nil {\nreturn err\n}\n}\n", v, check, f.wire, v)
 		return
 	}
-	fmt.Fprintf(b, "\tif err := %s(%q, %s); err != nil {\n\treturn err\n}\n", check, f.wire, v)
+	writeCall(b, check+"(%q, %s)", f.wire, v)
+}
+
+// writeCall writes a call whose error ends the check.
+func writeCall(b *bytes.Buffer, call string, args ...any) {
+	fmt.Fprintf(b, "\tif err := "+call+"; err != nil {\n\treturn err\n}\n", args...)
 }
