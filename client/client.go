@@ -17,6 +17,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,17 +107,10 @@ func httpClient(opt *Options) (*http.Client, error) {
 }
 
 func setDefaults(opt *Options) {
-	opt.MaxAnswerBytes = orElse(opt.MaxAnswerBytes, 256<<20)
-	opt.StallTimeout = orElse(opt.StallTimeout, 45*time.Second)
-	opt.MinBackoff = orElse(opt.MinBackoff, 100*time.Millisecond)
-	opt.MaxBackoff = max(orElse(opt.MaxBackoff, 10*time.Second), opt.MinBackoff)
-}
-
-func orElse[T int64 | time.Duration](v, fallback T) T {
-	if v == 0 {
-		return fallback
-	}
-	return v
+	opt.MaxAnswerBytes = cmp.Or(opt.MaxAnswerBytes, 256<<20)
+	opt.StallTimeout = cmp.Or(opt.StallTimeout, 45*time.Second)
+	opt.MinBackoff = cmp.Or(opt.MinBackoff, 100*time.Millisecond)
+	opt.MaxBackoff = max(cmp.Or(opt.MaxBackoff, 10*time.Second), opt.MinBackoff)
 }
 
 // Close gives up connections that are kept open for reuse. Requests under way go on.

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -64,7 +65,7 @@ func (c *calls) recordCallFact(e *event.Event) {
 			c.args[e.ToolCallID] = p.SafeArgs
 		}
 	case *event.SubagentSpawned:
-		c.agents[e.SubagentID] = orElse(p.Nickname, orElse(p.Role, e.SubagentID))
+		c.agents[e.SubagentID] = cmp.Or(p.Nickname, p.Role, e.SubagentID)
 	}
 }
 
@@ -108,5 +109,5 @@ func (c *calls) who(e *event.Event) string {
 	if e.SubagentID == "" {
 		return ""
 	}
-	return "[" + orElse(c.agents[e.SubagentID], e.SubagentID) + "] "
+	return "[" + cmp.Or(c.agents[e.SubagentID], e.SubagentID) + "] "
 }

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -59,7 +60,7 @@ func sayRouting(e *event.Event) (string, bool) {
 		}
 		return fmt.Sprintf("The model %s/%s was chosen (%s): %s.", p.SelectedProvider, p.SelectedModel, p.DecisionSource, p.DecisionReason), true
 	case *event.RateLimitHit:
-		return fmt.Sprintf("The %s limit of %s made the request wait.", orElse(p.Source, "provider"), p.Provider), true
+		return fmt.Sprintf("The %s limit of %s made the request wait.", cmp.Or(p.Source, "provider"), p.Provider), true
 	case *event.QuotaState:
 		if e.Type == event.TypeQuotaBlocked {
 			return "Nothing is left of the budget or quota " + p.QuotaName + becauseClause(p.Reason) + ".", true
@@ -100,7 +101,7 @@ func sayPermission(e *event.Event) (string, bool) {
 		}
 		return says + ".", true
 	case *event.PermissionRequested:
-		return fmt.Sprintf("A %s was asked%s.", orElse(p.AskedOf, "human"), becauseClause(p.Reason)), false
+		return fmt.Sprintf("A %s was asked%s.", cmp.Or(p.AskedOf, "human"), becauseClause(p.Reason)), false
 	case *event.PermissionResolved:
 		says := fmt.Sprintf("%s answered: %s%s%s", by(p.ResolvedBy, p.DecisionSource), p.Decision, inScope(p.Scope), becauseClause(p.DecisionReason))
 		if p.PermissionMode != "" {
@@ -131,7 +132,7 @@ func sayPermission(e *event.Event) (string, bool) {
 
 // sayPolicy says what a policy is, who changed it and by which approval.
 func sayPolicy(p *event.PolicyChanged) string {
-	says := fmt.Sprintf("The %s's policy changed: mode %s", p.Source, orElse(p.Mode, "unchanged"))
+	says := fmt.Sprintf("The %s's policy changed: mode %s", p.Source, cmp.Or(p.Mode, "unchanged"))
 	if p.Source != "turn" {
 		says += fmt.Sprintf(", %d rules", len(p.Rules))
 	}
@@ -299,7 +300,7 @@ func saySchedule(e *event.Event) (string, bool) {
 		if p.Error != nil {
 			return fmt.Sprintf("The schedule %s could not start what was due: %s.", p.ScheduleID, clipText(p.Error.Message)), true
 		}
-		return fmt.Sprintf("The schedule %s started %s.", p.ScheduleID, orElse(p.JobID, p.TaskID)), true
+		return fmt.Sprintf("The schedule %s started %s.", p.ScheduleID, cmp.Or(p.JobID, p.TaskID)), true
 	case *event.ScheduleMissed:
 		why := map[string]string{"down": "the runtime was down", "overlap": "the run before went on", "paused": "it was paused"}[p.Reason]
 		return fmt.Sprintf("The schedule %s missed %d run%s%s.", p.ScheduleID, p.Count, plural(p.Count), becauseClause(why)), true
@@ -387,11 +388,4 @@ func plural[N int | int64](n N) string {
 		return ""
 	}
 	return "s"
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }

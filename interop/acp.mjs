@@ -195,7 +195,7 @@ const scenes = {
     assert.equal(said(again), "I will look.All done.");
     const replayed = again.updates.filter((u) => !["available_commands_update", "usage_update", "user_message_chunk"].includes(u.update.sessionUpdate));
     assert.deepEqual(replayed.map((u) => [u.update.sessionUpdate, u.update.toolCallId, u.update.status]), seen.map((u) => [u.update.sessionUpdate, u.update.toolCallId, u.update.status]));
-    await fails(again.ask(acp.methods.agent.session.load, { sessionId: made.sessionId, cwd: "/", mcpServers: [] }), -32602, /works in/);
+    await fails(again.ask(acp.methods.agent.session.load, { sessionId: made.sessionId, cwd: "/", mcpServers: [] }), -32602, /session's folder is/);
 
     // Commands of the conversation.
     again.updates.length = 0;
@@ -282,7 +282,7 @@ const scenes = {
     res = await it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "model", value: "script/other" });
     assert.equal(res.configOptions.find((o) => o.id === "model").currentValue, "script/other");
     await it.prompt(sessionId, "hello");
-    await fails(it.ask(acp.methods.agent.session.setMode, { sessionId, modeId: "yolo" }), -32602, /no mode/);
+    await fails(it.ask(acp.methods.agent.session.setMode, { sessionId, modeId: "yolo" }), -32602, /unknown mode/);
     await fails(it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "model", value: "script/none" }), -32602, /no model/);
     await fails(it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "shape", value: "round" }), -32602, /no setting/);
     // The choice is in the facts.
@@ -331,7 +331,7 @@ const scenes = {
     const it = await start();
     await fails(it.ask("x/unknown", {}), -32601, /no method/);
     await fails(it.ask(acp.methods.agent.session.delete, { sessionId: "sess_1" }), -32601, /no method/);
-    await fails(it.ask(acp.methods.agent.authenticate, { methodId: "none" }), -32602, /authenticate/);
+    await fails(it.ask(acp.methods.agent.authenticate, { methodId: "none" }), -32602, /authentication is/);
     await fails(it.prompt("sess_none", "hello"), -32002, /not open/);
     await fails(it.ask(acp.methods.agent.session.load, { sessionId: "sess_none", cwd: work, mcpServers: [] }), -32002, /./);
     await fails(it.ask(acp.methods.agent.session.load, { sessionId: "../x", cwd: work, mcpServers: [] }), -32002, /no session/);

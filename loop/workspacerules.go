@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (l *Loop) acceptRules(ctx context.Context, caller command.Caller, p *comman
 	}
 	fact := event.PolicyChanged{
 		Source: "workspace", Rules: append([]event.PolicyRule{}, found.rules...), ChangedBy: session.ActorOf(caller),
-		Reason: reasonOr(l.redactText(p.Reason), "what "+RulesFile+" says was accepted"),
+		Reason: cmp.Or(l.redactText(p.Reason), "what "+RulesFile+" says was accepted"),
 	}
 	pin := fact
 	pin.Workspace = root
@@ -141,13 +142,6 @@ func (l *Loop) writePolicy(ctx context.Context, caller command.Caller, p *comman
 		return &struct{}{}, nil
 	})
 	return err
-}
-
-func reasonOr(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // pins are the rules that are known of workspaces, by folder: what the runtime's own

@@ -2,6 +2,7 @@ package permission
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -142,7 +143,7 @@ func readInput(raw event.Raw, matter ...string) (map[string]any, error) {
 func (f *facts) lookShell(q *Question, in map[string]any) {
 	line, _ := in["command"].(string)
 	cwd, _ := in["cwd"].(string)
-	here := q.placeOf(orDot(cwd))
+	here := q.placeOf(cmp.Or(cwd, "."))
 	key := []string{string(toolkind.Shell), line, here.abs, here.real, fmt.Sprint(in["background"]), strconv.FormatBool(q.Outside)}
 	f.key = grantKey(key...)
 	if strings.TrimSpace(line) == "" {
@@ -222,20 +223,13 @@ func sentence(parts []string) string {
 	return strings.Join(out, "; ")
 }
 
-func orDot(s string) string {
-	if s == "" {
-		return "."
-	}
-	return s
-}
-
 // lookFile finds out which file is meant.
 func (f *facts) lookFile(q *Question, in map[string]any) {
 	name, isText := in["path"].(string)
 	if _, given := in["path"]; given && !isText {
 		f.unclear = "its path is not a text"
 	}
-	pl := q.placeOf(orDot(name))
+	pl := q.placeOf(cmp.Or(name, "."))
 	pl.tree = toolkind.Of(q.Tool.ToolName).Access() == toolkind.ReadsTree
 	f.place = &pl
 	f.key = grantKey("file", q.Tool.ToolName, pl.abs, pl.real, strconv.FormatBool(q.Outside))

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,15 +71,8 @@ func (w *walk) checkStart(e *event.Event, t *state.Thread) {
 		return
 	}
 	if c.Decision != "allow" {
-		w.reportDifference(e, "no start: the decision is "+orNone(c.Decision), "the start of the call")
+		w.reportDifference(e, "no start: the decision is "+cmp.Or(c.Decision, "none"), "the start of the call")
 	}
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 // checkResult refuses a result of a call that waited for an answer which it didn't get.
@@ -88,7 +82,7 @@ func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 		return
 	}
 	if a := w.s.Actions.Find(c.ActionID); a != nil && a.Decision != "submit" && a.Decision != "allow" {
-		w.reportDifference(e, "a failure: the answer was "+orNone(a.Decision), "a result")
+		w.reportDifference(e, "a failure: the answer was "+cmp.Or(a.Decision, "none"), "a result")
 	}
 }
 

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,7 +193,7 @@ func compareSides(text *strings.Builder, path string, old, now side) {
 	switch {
 	case old.Hash == now.Hash:
 	case old.hidden != "" || now.hidden != "":
-		fmt.Fprintf(text, "Contents differ and are not shown: %s\n", firstOf(old.hidden, now.hidden))
+		fmt.Fprintf(text, "Contents differ and are not shown: %s\n", cmp.Or(old.hidden, now.hidden))
 	case old.text == now.text && old.Hash != "" && now.Hash != "":
 		text.WriteString("Contents differ only where they are not shown\n")
 	case old.text != now.text:
@@ -202,13 +203,6 @@ func compareSides(text *strings.Builder, path string, old, now side) {
 }
 
 func showable(kind string) bool { return kind == kindFile || kind == kindLink }
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
 
 func describeState(s State) string {
 	switch s.kind() {

@@ -64,7 +64,7 @@ func decodeParams(data []byte, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}")
 	}
-	if tooDeep(data) {
+	if wire.NestsDeeper(data, maxDepth) {
 		return errorf(invalidParams, "the parameters are nested deeper than %d levels", maxDepth)
 	}
 	var v any
@@ -93,27 +93,6 @@ func misfit(err error) error {
 		return badParam(typed.Field, "has the wrong type: JSON %s", typed.Value)
 	}
 	return errorf(invalidParams, "the parameters have the wrong form: %s", strings.TrimPrefix(err.Error(), "json: "))
-}
-
-// tooDeep looks at brackets outside of strings, without reading values.
-func tooDeep(data []byte) bool {
-	depth, inString := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
 }
 
 // readBody reads a body up to the bound.

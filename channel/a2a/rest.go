@@ -141,7 +141,7 @@ func (s *Server) restBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 func mergePathParams(body []byte, values map[string]any) ([]byte, error) {
 	all := map[string]any{}
 	if len(body) > 0 {
-		if tooDeep(body) {
+		if wire.NestsDeeper(body, maxDepth) {
 			return nil, errorf(invalidParams, "the body is nested deeper than %d levels", maxDepth)
 		}
 		var fields map[string]json.RawMessage

@@ -64,7 +64,7 @@ func notAnObject(data []byte) *placeError {
 }
 
 func decodeInto(data []byte, into any) *placeError {
-	if tooDeep(data) {
+	if NestsDeeper(data, MaxDepth) {
 		return &placeError{reason: fmt.Sprintf("the JSON is nested more than %d levels deep", MaxDepth)}
 	}
 	err := json.Unmarshal(data, into, json.RejectUnknownMembers(true), json.WithUnmarshalers(unmarshalers))
@@ -113,8 +113,9 @@ func readNumber(dec *jsontext.Decoder, into *stdjson.Number) error {
 	return nil
 }
 
-// tooDeep reports whether data nests deeper than MaxDepth. It need not be valid.
-func tooDeep(data []byte) bool {
+// NestsDeeper reports whether data has more than most levels of objects and arrays. It
+// need not be valid.
+func NestsDeeper(data []byte, most int) bool {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -124,7 +125,7 @@ func tooDeep(data []byte) bool {
 			inString = !inString
 		case inString:
 		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
+			if depth++; depth > most {
 				return true
 			}
 		case c == '}' || c == ']':

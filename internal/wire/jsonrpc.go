@@ -74,7 +74,7 @@ func MethodNotFound(method string) *RPCError {
 // carries its own error.
 func ParseRPC(data []byte) (requests []RPCRequest, batch bool, err *RPCError) {
 	data = bytes.Trim(data, jsonSpace)
-	if tooDeep(data) {
+	if NestsDeeper(data, MaxDepth) {
 		return nil, false, rpcError(fault.RPCParse, fmt.Sprintf("the JSON is nested more than %d levels deep", MaxDepth))
 	}
 	// The list is counted before it is kept: a batch of a million empty objects
