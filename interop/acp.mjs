@@ -283,8 +283,8 @@ const scenes = {
     assert.equal(res.configOptions.find((o) => o.id === "model").currentValue, "script/other");
     await it.prompt(sessionId, "hello");
     await fails(it.ask(acp.methods.agent.session.setMode, { sessionId, modeId: "yolo" }), -32602, /unknown mode/);
-    await fails(it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "model", value: "script/none" }), -32602, /no model/);
-    await fails(it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "shape", value: "round" }), -32602, /no setting/);
+    await fails(it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "model", value: "script/none" }), -32602, /unknown model/);
+    await fails(it.ask(acp.methods.agent.session.setConfigOption, { sessionId, configId: "shape", value: "round" }), -32602, /unknown setting/);
     // The choice is in the facts.
     const loaded = await it.ask(acp.methods.agent.session.load, { sessionId, cwd: work, mcpServers: [] });
     assert.equal(loaded.modes.currentModeId, "auto");
@@ -299,7 +299,7 @@ const scenes = {
     it.updates.length = 0;
     await it.ask(acp.methods.agent.session.prompt, { sessionId, prompt: image });
     assert.match(said(it), /You said: see\nThe user refers to the file old.txt.\nThe content of file:\/\/\/elsewhere\/x.md:\nsome words/);
-    await fails(it.ask(acp.methods.agent.session.prompt, { sessionId, prompt: [{ type: "audio", data: "aGVsbG8=", mimeType: "audio/wav" }] }), -32602, /can't be used/);
+    await fails(it.ask(acp.methods.agent.session.prompt, { sessionId, prompt: [{ type: "audio", data: "aGVsbG8=", mimeType: "audio/wav" }] }), -32602, /not supported/);
     await fails(it.ask(acp.methods.agent.session.prompt, { sessionId, prompt: [] }), -32602, /empty/);
     await it.stop();
   },

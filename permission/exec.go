@@ -41,13 +41,17 @@ type Refusal struct {
 //
 // A rule refuses only what it matches for certain. Where a program may start another
 // one, nothing is refused: the other start is judged by itself. A dynamic loader starts
-// nothing, it becomes the program: where that can't be told, it is refused.
+// nothing, it becomes the program: where that can't be told, it is refused. A shell or an
+// interpreter runs a script without a start: the file that it is given is judged as if it
+// had been started.
 //
 // A Guard may be used by many goroutines.
 type Guard struct {
 	rules []rule
 	// names are the first words of the rules' patterns, by the program they mean.
 	names map[FileID][]string
+	// paths are those of these words that are paths.
+	paths []string
 	// multiCall are the programs of the PATH that do the work of the name that they are
 	// called by: rules about one name have the same file as those about another.
 	multiCall []FileID
@@ -86,9 +90,12 @@ func NewGuard(rules []event.PolicyRule, answered []string, lookup func(name stri
 
 // learnName finds the program that the first word of a pattern means.
 func (g *Guard) learnName(pattern *glob) {
-	word, _, whole := strings.Cut(pattern.prefix, " ")
-	if !whole && !pattern.literal() || word == "" {
-		return // the word goes on in a wildcard: it is matched by names alone
+	word := pattern.program()
+	if word == "" {
+		return // it goes on in a wildcard: it is matched by names alone
+	}
+	if strings.Contains(word, "/") && !slices.Contains(g.paths, word) {
+		g.paths = append(g.paths, word)
 	}
 	if id, ok := g.lookup(word); ok && !slices.Contains(g.names[id], word) {
 		g.names[id] = append(g.names[id], word)
@@ -142,7 +149,13 @@ func (a *analyser) analyseStart(g *Guard, s Start, deep int) (doubt string) {
 		if sub, ok := strings.CutPrefix(name, "git-"); ok {
 			a.addCommand(knownWords(slices.Concat([]string{"git", sub}, args)...), 0)
 		}
+		at := len(a.line.Commands)
 		a.addCommand(knownWords(slices.Concat([]string{name}, args)...), 0)
+		if at < len(a.line.Commands) {
+			if why := a.interpreted(g, s, a.line.Commands[at].scripts, deep); why != "" {
+				doubt = why
+			}
+		}
 	}
 	return doubt
 }
@@ -182,13 +195,27 @@ func (g *Guard) namesOf(s Start) []string {
 		names = nil
 	}
 	// A file's name proves nothing, so that what rules say of the file counts as well.
-	others := []string{called}
-	if !slices.Contains(g.multiCall, s.ID) {
-		others = append(others, g.names[s.ID]...)
-	}
-	for _, n := range others {
+	for _, n := range append([]string{called}, g.ruleNames(s)...) {
 		if n != "" && n != "." && !slices.Contains(names, n) {
 			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// ruleNames returns the names in rules that mean a file. A path in a rule means what is
+// there now: the file may have been made, or replaced, since the command began.
+func (g *Guard) ruleNames(s Start) []string {
+	if slices.Contains(g.multiCall, s.ID) {
+		return nil
+	}
+	names := g.names[s.ID]
+	for _, p := range g.paths {
+		if s.Resolve == nil || slices.Contains(names, p) {
+			continue
+		}
+		if _, id, ok := s.Resolve(p); ok && id == s.ID {
+			names = append(slices.Clip(names), p)
 		}
 	}
 	return names

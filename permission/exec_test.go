@@ -15,6 +15,7 @@ var programs = map[string]FileID{
 	"rm": {1, 10}, "/usr/bin/rm": {1, 10}, "/tmp/hard": {1, 10}, "/ws/soft": {1, 10},
 	"git": {1, 11}, "sh": {1, 12}, "dash": {1, 12}, "env": {1, 13}, "busybox": {1, 14}, "ash": {1, 14}, "/ws/copy": {1, 99},
 	"/ws/bin/deploy": {1, 20}, "/ws/bin/busybox": {1, 20}, "/ws/bin/coreutils": {1, 20}, "/ws/deep/soft": {1, 10}, "/ws/-y": {1, 10},
+	"/ws/made-later": {1, 21}, "npm": {1, 22}, "/usr/bin/npm": {1, 22},
 }
 
 func findProgram(name string) (FileID, bool) {
@@ -28,8 +29,10 @@ func follow(p string) (string, FileID, bool) {
 	switch p {
 	case "link/../soft":
 		p = "/ws/deep/soft"
-	case "gone", "./gone":
+	case "gone", "./gone", "rm", "pip", "npm":
 		return "", FileID{}, false
+	case "/proc/self/fd/0":
+		p = "/ws/bin/deploy"
 	}
 	if !path.IsAbs(p) {
 		p = "/ws/" + p
@@ -50,6 +53,8 @@ func guardRules() []event.PolicyRule {
 		{Decision: Deny, Tool: "shell", Match: "mkfs*", RuleID: "mkfs"},
 		{Decision: Deny, Tool: "shell", Match: "/ws/bin/deploy *", RuleID: "deploy"},
 		{Decision: Deny, Tool: "shell", Match: "ash *", RuleID: "ash"},
+		{Decision: Deny, Tool: "shell", Match: "pip *", RuleID: "pip"},
+		{Decision: Deny, Tool: "shell", Match: "./made-later *", RuleID: "later"},
 		{Decision: Allow, Tool: "shell", Match: "*"},
 	}
 }
@@ -110,6 +115,31 @@ func TestGuard(t *testing.T) {
 		{"/usr/bin/ls", "ls|rm|x", ""},
 		{"/usr/bin/some-runner", "some-runner|rm|x", ""}, // it may run it: then that start is judged
 		{"/usr/bin/xargs", "xargs|rm", "host:rm"},
+		// A script runs without being started.
+		{"/usr/bin/dash", "sh|/usr/bin/npm|publish", "host:npm"},
+		{"/usr/bin/node", "node|/usr/bin/npm|publish", "host:npm"},
+		{"/usr/bin/node", "node|--no-warnings|/usr/bin/npm|publish", "host:npm"},
+		{"/usr/bin/node", "node|--new-option|x|/ws/soft|y", "host:rm"},
+		{"/usr/bin/node", "node|/usr/bin/npm|install", ""},
+		{"/usr/bin/node", "node|lint.js|/usr/bin/npm|publish", ""},
+		{"/usr/bin/node", "node|-e|x|npm|publish", ""}, // words that it may start: then that start is judged
+		{"/usr/bin/bash", "bash|-O|extglob|/ws/soft|x", "host:rm"},
+		{"/usr/bin/bash", "bash|-x|--norc|soft|x", "host:rm"},
+		{"/usr/bin/bash", "bash|-c|exit 0|/ws/soft", ""},
+		{"/usr/bin/bash", "bash|x.sh|/ws/soft", ""},
+		{"/usr/bin/bash", "bash|rm|x", "host:rm"}, // it looks in the PATH
+		{"/usr/bin/python3", "python3|-m|pip|x", "host:pip"},
+		{"/usr/bin/python3", "python3|-Impip|--quiet|x", "host:pip"},
+		{"/usr/bin/python3", "python3|-m|venv|x", ""},
+		{"/usr/bin/python3", "python3|-X|dev|/ws/soft", "host:rm"},
+		{"/usr/bin/deno", "deno|run|-A|/ws/soft", "host:rm"},
+		{"/usr/bin/fish", "fish|/ws/soft", "host:rm"},
+		{"/usr/bin/bash", "bash|-s|x", "host:deploy"}, // its input is that file
+		{"/usr/bin/perl", "perl", "host:deploy"},
+		// A rule's path is what is there when something starts.
+		{"/ws/made-later", "made-later|x", "host:later"},
+		{"/usr/bin/dash", "sh|made-later|x", "host:later"},
+		{"/usr/bin/dash", "sh|x/../made-later|x", "host:later"},
 	} {
 		s := Start{Path: tc.file, ID: programs[tc.file], Resolve: follow}
 		if s.ID == (FileID{}) {
@@ -208,5 +238,81 @@ func BenchmarkGuard(b *testing.B) {
 				guard.Judge(Start{Path: "/usr/bin/cc", Argv: argv})
 			}
 		})
+	}
+}
+
+// TestScriptsAreTheProgramsThatTheyAre: however an interpreter is told to run a script
+// that a rule denies, the rule holds, on the line and where the interpreter starts.
+func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
+	rules := []event.PolicyRule{
+		{Decision: Deny, Tool: "shell", Match: "./deploy.sh *"}, {Decision: Deny, Tool: "shell", Match: "ldd *"}, {Decision: Deny, Tool: "shell", Match: "npm publish *"},
+	}
+	ids := map[string]FileID{"/ws/deploy.sh": {2, 1}, "/usr/bin/ldd": {2, 2}, "/usr/lib/npm-cli.js": {2, 3}}
+	links := map[string]string{"/usr/bin/npm": "/usr/lib/npm-cli.js", "/ws/link": "/ws/deploy.sh", "/ws/here": "/ws"}
+	real := func(p string) string {
+		p = path.Clean(p)
+		for range 3 {
+			for from, to := range links {
+				if p == from || strings.HasPrefix(p, from+"/") {
+					p = to + strings.TrimPrefix(p, from)
+				}
+			}
+		}
+		return p
+	}
+	resolve := func(p string) (string, FileID, bool) {
+		if !path.IsAbs(p) {
+			p = "/ws/" + p
+		}
+		p = real(p)
+		id, ok := ids[p]
+		return p, id, ok || p == "/ws"
+	}
+	guard := NewGuard(rules, nil, func(name string) (FileID, bool) {
+		if !strings.Contains(name, "/") {
+			name = "/usr/bin/" + name
+		}
+		_, id, ok := resolve(name)
+		return id, ok
+	})
+	interpreters := map[string][]string{
+		"sh": {"", "-e", "-eu", "-x -e", "--", "-o errexit"}, "bash": {"", "--norc", "-O extglob", "--posix -x", "+e"}, "dash": {"", "-e"}, "zsh": {"", "-f"},
+		"python3": {"", "-I", "-u -B", "-X dev", "-Wignore", "--"}, "node": {"", "--no-warnings", "--max-old-space-size=9", "--enable-source-maps"}, "perl": {"", "-w", "-T"}, "ruby": {"", "-w"}, "tsx": {""}, "lua": {""},
+	}
+	for name, options := range interpreters {
+		for _, option := range options {
+			for script, want := range map[string]bool{
+				"./deploy.sh x": true, "deploy.sh x": true, "deploy.sh": true, "/ws/deploy.sh x": true, "a/../deploy.sh": true, "link x": true, "here/deploy.sh": true, "./here/here/link y": true,
+				"/usr/bin/ldd /bin/ls": true, "/usr/bin/npm publish": true, "/usr/lib/npm-cli.js publish": true, "/usr/bin/npm publish --dry-run": true,
+				"/usr/bin/npm install": false, "other.sh deploy.sh": false, "x.sh /usr/bin/npm publish": false, "deploy.shx": false,
+			} {
+				argv := strings.Fields(name + " " + option + " " + script)
+				line := strings.Join(argv, " ")
+				if _, refused := guard.Judge(Start{Path: "/usr/bin/" + name, Argv: argv, Resolve: resolve}); refused != want {
+					t.Errorf("%q is refused where it starts: %v", line, refused)
+				}
+				q := shellQuestion(ModeBypass, line, rules)
+				q.Resolve = real
+				d := Decide(q)
+				byIdentity := strings.Contains(script, "npm-cli.js") // only its inode tells what it is
+				if denied := d.Decision == Deny; denied != (want && !byIdentity) {
+					t.Errorf("%q: the line is %s (%s)", line, d.Decision, d.DecisionReason)
+				}
+			}
+		}
+	}
+	for line, want := range map[string]string{
+		". ./deploy.sh": Deny, "source deploy.sh x": Deny, ". -- deploy.sh": Deny, "/ws/deploy.sh x": Deny, "a/../deploy.sh": Deny, "env sh deploy.sh": Deny, "sh -c 'bash deploy.sh x'": Deny, "cd a; sh deploy.sh": Ask, "cd a; ../deploy.sh": Ask,
+		"deploy.sh x": Allow, "cat deploy.sh": Allow, "cd a; sh other.sh": Allow, "git add deploy.sh": Allow, "chmod +x ./deploy.sh": Allow, "sh < deploy.sh": Ask, "node --new ./deploy.sh": Ask,
+	} {
+		q := shellQuestion(ModeBypass, line, rules)
+		q.Resolve = real
+		if d := Decide(q); d.Decision != want {
+			t.Errorf("%q: %s, want %s (%s)", line, d.Decision, want, d.DecisionReason)
+		}
+	}
+	gone := func(string) (string, FileID, bool) { return "", FileID{}, false }
+	if r, refused := guard.Judge(Start{Path: "/bin/sh", Argv: []string{"sh", "../deploy.sh"}, Resolve: gone}); !refused || r.Reason == "" {
+		t.Error("a script of a folder that can't be looked up runs")
 	}
 }

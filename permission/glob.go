@@ -189,6 +189,15 @@ func parseSet(r []rune, i int) (charSet, int, error) {
 // literal says that the pattern takes one text alone.
 func (g *glob) literal() bool { return utf8.RuneCountInString(g.prefix) == g.size && g.loops.empty() }
 
+// program is the first word of a pattern over commands; empty if it isn't literal.
+func (g *glob) program() string {
+	word, _, whole := strings.Cut(g.prefix, " ")
+	if !whole && !g.literal() {
+		return ""
+	}
+	return word
+}
+
 // match checks the pattern against a text that may have holes.
 func (g *glob) match(text string) verdict {
 	return g.search("", text, []int{0})

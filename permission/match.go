@@ -65,7 +65,7 @@ func (h *ruleMatcher) matchLine(r *rule) (verdict, string) {
 	v, what := misses, ""
 	for i := range l.Commands {
 		c := &l.Commands[i]
-		switch got := r.text.matchCommand(c); {
+		switch got := h.matchProgram(r, c); {
 		case got == matches:
 			return matches, quoteCommand(c)
 		case got == may && v == misses:
@@ -86,6 +86,43 @@ func (h *ruleMatcher) matchLine(r *rule) (verdict, string) {
 		}
 	}
 	return misses, ""
+}
+
+// matchProgram holds a rule against a command, and against the script that it runs.
+func (h *ruleMatcher) matchProgram(r *rule, c *Command) verdict {
+	v := r.text.matchCommand(c)
+	if v != matches && strings.Contains(c.Words[0], "/") { // a bare name is no file of the folder
+		v = h.matchPlace(r, c)
+	}
+	for _, words := range c.scripts.words {
+		got := h.matchPlace(r, &Command{Words: words})
+		if !c.scripts.certain {
+			got = min(got, may)
+		}
+		v = max(v, got)
+	}
+	return v
+}
+
+// matchPlace holds a rule against a command by its words, and where the rule's first word
+// is a path, also by where the command's leads: "sub/../x" is "./x".
+func (h *ruleMatcher) matchPlace(r *rule, c *Command) verdict {
+	v := r.text.matchCommand(c)
+	program := r.text.program()
+	if v == matches || !strings.Contains(program, "/") || strings.ContainsRune(c.Words[0], hole) {
+		return v
+	}
+	named := &Command{Words: append([]string{program}, c.Words[1:]...)}
+	at := h.q.from(h.f.cwd)
+	switch {
+	case h.f.line.moved && !path.IsAbs(c.Words[0]):
+		if path.Base(program) == path.Base(c.Words[0]) {
+			v = max(v, min(r.text.matchCommand(named), may))
+		}
+	case at.placeOf(program).real == at.placeOf(c.Words[0]).real:
+		v = max(v, r.text.matchCommand(named))
+	}
+	return v
 }
 
 // hides says why a command may run what the rule is about, although it isn't it.

@@ -68,6 +68,8 @@ type Command struct {
 	// selfContained says that what it runs is itself, whatever files there are: none in
 	// the folder that it works in names a program, as a repository's settings do for git.
 	selfContained bool
+	// scripts are what it runs of its words if it is an interpreter.
+	scripts scripts
 	// args are its words with what else is known of them.
 	args []word
 	// files are those that its code names.
@@ -320,7 +322,7 @@ func (a *analyser) addCommand(words []word, deep int) {
 	a.line.Commands = append(a.line.Commands, c)
 	w := a.unwrap(words, deep)
 	c.Wrapper = w.wrapper
-	c.Unknown = w.unknown
+	c.Unknown, c.scripts = w.unknown, w.scripts
 	classifyCommand(&c, words)
 	if !c.plain && !w.followed && !a.certain {
 		c.inner = a.guesses(words[1:])

@@ -14,6 +14,8 @@ type wrapped struct {
 	followed bool
 	// unknown says why it may run something that wasn't found.
 	unknown string
+	// scripts are what it runs of its arguments if it is an interpreter.
+	scripts scripts
 }
 
 // wrapper says how a program finds the command that it runs.
@@ -118,7 +120,7 @@ func (a *analyser) unwrapMore(name string, words []word, deep int) wrapped {
 		return interpreter(name, words)
 	case slices.Contains([]string{"parallel", "at", "batch", "crontab", "ssh", "slogin", "mosh", "rsh", "entr", "tmux", "screen", "expect", "fish", "csh", "tcsh", "pwsh", "powershell", "nu", "m4", "gdb", "lldb"}, name):
 		a.hiddenf("it is unknown what %q runs", wordsText(words))
-		return wrapped{}
+		return wrapped{scripts: anyScript(words)}
 	case name == "coreutils" && len(words) > 1 && strings.HasPrefix(words[1].text, "--coreutils-prog"):
 		_, program, _ := strings.Cut(words[1].text, "=")
 		a.addCommand(append([]word{{text: program}}, words[2:]...), deep+1)

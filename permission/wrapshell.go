@@ -18,7 +18,7 @@ func isShell(name string) bool {
 
 // shell follows sh -c; a shell that reads from elsewhere is hidden.
 func (a *analyser) shell(name string, words []word, deep int) wrapped {
-	line, i := false, 1
+	line, stdin, i := false, false, 1
 	for ; i < len(words); i++ {
 		t := words[i].text
 		if words[i].mayBeOption() {
@@ -41,6 +41,7 @@ func (a *analyser) shell(name string, words []word, deep int) wrapped {
 		case strings.HasPrefix(t, "--"):
 		case strings.Contains(t, "s") && t[0] == '-' && !strings.Contains(t, "c"):
 			a.hiddenf("%s runs what it reads", name)
+			stdin = true
 		default:
 			line = line || (t[0] == '-' && strings.Contains(t, "c"))
 			if strings.ContainsAny(t[1:], "oO") {
@@ -49,15 +50,16 @@ func (a *analyser) shell(name string, words []word, deep int) wrapped {
 		}
 	}
 	switch {
-	case i >= len(words):
+	case i >= len(words) || stdin && !line:
 		a.hiddenf("%s runs what it reads", name)
+		return wrapped{followed: true, scripts: scripts{stdin: true}}
 	case line:
 		a.joinedCommand(words[i:i+1], name, deep)
 		return wrapped{wrapper: ownFolder(words[0].text), followed: true}
 	default:
 		a.scriptFile(name, words[i])
+		return wrapped{followed: true, scripts: scriptAt(words, i)}
 	}
-	return wrapped{followed: true}
 }
 
 // scriptFile is a script that a shell reads.
@@ -69,8 +71,10 @@ func (a *analyser) scriptFile(name string, w word) {
 
 // source follows "." and source.
 func (a *analyser) source(words []word) wrapped {
+	words = append(words[:1:1], skipEnd(words[1:])...)
 	if len(words) > 1 {
 		a.scriptFile(words[0].text, words[1])
+		return wrapped{followed: true, scripts: scriptAt(words, 1)}
 	}
 	return wrapped{followed: true}
 }
@@ -219,25 +223,30 @@ func interpreter(name string, words []word) wrapped {
 	t.ordered = true
 	p := t.parse(words[1:])
 	if p.doubt != "" {
-		return wrapped{unknown: "it may run code in its arguments: " + p.doubt}
+		return wrapped{unknown: "it may run code in its arguments: " + p.doubt, scripts: moduleScript(name, words)}
 	}
 	for _, o := range p.options {
 		if o.name == "m" {
-			if slices.Contains(moduleTools, o.value.text) {
-				return wrapped{}
+			w := wrapped{scripts: moduleScript(name, words)}
+			if !slices.Contains(moduleTools, o.value.text) {
+				w.unknown = "the module that it runs may take code from its arguments"
 			}
-			return wrapped{unknown: "the module that it runs may take code from its arguments"}
+			return w
 		}
 	}
 	switch {
 	case len(p.operands) == 0 && p.has("test"):
 		return wrapped{}
 	case len(p.operands) == 0:
-		return wrapped{unknown: "it runs code that it reads"}
+		return wrapped{unknown: "it runs code that it reads", scripts: scripts{stdin: true}}
 	case mayBeStdin(p.operands[0]) || slices.ContainsFunc(p.operands, func(w word) bool { return w.text == "-" }):
-		return wrapped{unknown: "it runs code that it reads"}
+		s := anyScript(words)
+		s.stdin = true
+		return wrapped{unknown: "it runs code that it reads", scripts: s}
 	case p.operands[0].text == "eval" || p.operands[0].text == "repl" || p.operands[0].text == "exec" || p.operands[0].text == "x":
-		return wrapped{unknown: "it runs code in its arguments"}
+		return wrapped{unknown: "it runs code in its arguments", scripts: anyScript(words)}
+	case p.operands[0].text == "run":
+		return wrapped{scripts: anyScript(words)} // deno and bun
 	}
-	return wrapped{}
+	return wrapped{scripts: scriptAt(words, len(words)-len(p.operands))}
 }

@@ -21,6 +21,7 @@ import (
 type proxy struct {
 	server  *http.Server
 	allowed []string
+	idle    time.Duration // of a tunnel
 	served  chan struct{}
 	tunnels sync.WaitGroup
 	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -38,7 +39,7 @@ const maxRefused = 32
 func newProxy(listener net.Listener, allowed []string) *proxy {
 	dialer := &net.Dialer{Timeout: 30 * time.Second}
 	p := &proxy{
-		allowed: allowed, served: make(chan struct{}), open: map[net.Conn]bool{},
+		allowed: allowed, idle: tunnelIdle, served: make(chan struct{}), open: map[net.Conn]bool{},
 		resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
@@ -46,10 +47,10 @@ func newProxy(listener net.Listener, allowed []string) *proxy {
 			return dialer.DialContext(ctx, "tcp", address)
 		},
 	}
-	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 30 * time.Second}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: proxyIdle}
 	go func() {
 		defer close(p.served)
-		_ = p.server.Serve(listener)
+		_ = p.server.Serve(newBoundedListener(listener, maxProxyConnections))
 	}()
 	return p
 }
@@ -212,12 +213,16 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request, address string) 
 	if _, err := io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
+	quiet := time.AfterFunc(p.idle, func() {
+		_, _ = near.Close(), far.Close() // both copies end
+	})
+	defer quiet.Stop()
 	var up sync.WaitGroup
 	up.Go(func() {
-		_, _ = io.Copy(far, buffered)
+		_, _ = io.Copy(far, watchedReader{buffered, quiet, p.idle})
 		halfClose(far)
 	})
-	_, _ = io.Copy(near, far)
+	_, _ = io.Copy(near, watchedReader{far, quiet, p.idle})
 	halfClose(near)
 	up.Wait()
 }

@@ -105,6 +105,47 @@ func TestRulesHoldWhereProgramsStart(t *testing.T) {
 	}
 }
 
+// scriptedStarts run deploy.sh, a script that a rule denies, without starting it by its
+// name. M is the mark that it leaves.
+var scriptedStarts = []string{
+	`sh ./deploy.sh $M`, `sh deploy.sh $M`, `bash -x deploy.sh $M`, `dash -e ./deploy.sh $M`, `cd sub; sh ../deploy.sh $M`, `sh $PWD/deploy.sh $M`, `ln -sf deploy.sh other; sh other $M`, `ln -f deploy.sh hard; sh hard $M`,
+	`M=$M sh < deploy.sh`, `M=$M sh /dev/stdin < deploy.sh`, `bash -c 'exec 9<deploy.sh; exec sh /dev/fd/9 $M'`, `sh -c 'sh deploy.sh $M'`, `env sh deploy.sh $M`, `perl deploy.sh $M`, `x=deploy; sh $x.sh $M`,
+	`cp deploy.sh new; mv new deploy.sh; ./deploy.sh $M`, `cp deploy.sh new; mv new deploy.sh; sh deploy.sh $M`, `ls | xargs -n1 sh deploy.sh $M`, `printf '#!/bin/sh ./deploy.sh\n' > s; chmod +x s; M=$M ./s`,
+}
+
+// TestRulesHoldForScripts has a script of the agent's give a denied script to an
+// interpreter, in a mode in which nothing asks.
+func TestRulesHoldForScripts(t *testing.T) {
+	if !report().Supervise.Available {
+		t.Skip("rules aren't held where programs start here: " + report().Supervise.Reason)
+	}
+	w := newWorld(t, sandbox.WorkspaceWrite)
+	mark := w.workspace + "/mark"
+	var answers []attempt
+	for i, line := range scriptedStarts {
+		file := fmt.Sprintf("%s/way%d.sh", w.workspace, i)
+		w.must(os.WriteFile(file, []byte("M="+mark+"\n"+line+"\n"), 0o644))
+		answers = append(answers, attempt{line: "sh " + file})
+	}
+	w.must(os.MkdirAll(w.workspace+"/sub", 0o755))
+	w.open("bypass", w.answers(answers), func(o *agentd.Options) {
+		o.Loop.Host.Rules = []event.PolicyRule{{Decision: "deny", Tool: "shell", Match: "./deploy.sh *", RuleID: "no-deploy"}}
+	})
+	for i, line := range scriptedStarts {
+		w.must(os.WriteFile(w.workspace+"/deploy.sh", []byte("#!/bin/sh\n: > ${1:-$M}\n"), 0o755))
+		id := fmt.Sprintf("sess_script_%d", i)
+		w.ask(id, mark2(i))
+		c := w.facts(id)
+		if _, err := os.Lstat(mark); err == nil {
+			t.Errorf("the script ran: %s: %s", line, c.how())
+			w.must(os.Remove(mark))
+		}
+		if c.violation == nil || c.violation.Boundary != "rule" || !strings.Contains(c.failed.Message, "no-deploy") {
+			t.Errorf("%s: %s: %s", line, c.how(), c.finalText())
+		}
+	}
+}
+
 func mark2(i int) string { return mark(i) + " rule" }
 
 // plantWitness puts a program into the workspace that leaves a mark: a copy of touch.
