@@ -120,7 +120,7 @@ func nameFlag(cmd *cobra.Command, err error, text string) string {
 func typedName(cmd *cobra.Command, param string) string {
 	param = param[strings.LastIndex(param, ".")+1:]
 	short := strings.TrimSuffix(strings.TrimSuffix(param, "Id"), "Ms")
-	for _, name := range []string{param, short, map[string]string{"permissionMode": "mode", "maxParallel": "parallel"}[param]} {
+	for _, name := range []string{param, short, map[string]string{"permissionMode": "mode"}[param]} {
 		var kebab strings.Builder
 		for _, r := range name {
 			if unicode.IsUpper(r) {

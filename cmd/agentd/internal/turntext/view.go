@@ -55,7 +55,7 @@ type View struct {
 	later []note
 }
 
-// Note is a line beside the conversation.
+// note is a line beside the conversation.
 type note struct{ colour, mark, text string }
 
 // runningTool is a tool call that has no end yet.
