@@ -166,18 +166,16 @@ func (l *Loop) otherWorkspaces(p *sandbox.Plan) []string {
 }
 
 // supervision checks the rules against each program that a command of the call
-// starts; nil if none has anything to say.
-func (r *toolRun) supervision(p *sandbox.Plan) func(sandbox.Start) string {
+// starts; nil if none has anything to say. line is what the person who was asked saw.
+func (r *toolRun) supervision(p *sandbox.Plan, line string) func(sandbox.Start) string {
 	if !r.guard.supervised || p.Enforcement.Rules == sandbox.None {
 		return nil
 	}
-	guard := permission.NewGuard(r.guard.rules, r.guard.answered, func(name string) (permission.FileID, bool) {
+	answered := &permission.Answered{RuleRefs: r.guard.answered, Line: line}
+	guard := permission.NewGuard(r.guard.rules, answered, func(name string) (permission.FileID, bool) {
 		id, ok := p.LookPath(name)
 		return permission.FileID(id), ok
 	})
-	if guard == nil { // all of them were answered
-		return nil
-	}
 	return func(s sandbox.Start) string {
 		refusal, refused := guard.Judge(permission.Start{
 			Path: s.Path, ID: permission.FileID{Dev: s.Dev, Ino: s.Ino}, Argv: s.Argv,

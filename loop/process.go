@@ -156,7 +156,7 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 	p, err := l.processManager().Start(ctx, process.Spec{
 		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
 		Plan: plan, Env: h.r.processTrace(x.id), TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
-		Supervise: h.r.supervision(plan),
+		Supervise: h.r.supervision(plan, c.Line),
 	})
 	if err != nil {
 		return nil, x.notStarted(err)

@@ -55,23 +55,21 @@ type Guard struct {
 	// multiCall are the programs of the PATH that do the work of the name that they are
 	// called by: rules about one name have the same file as those about another.
 	multiCall []FileID
+	answered  *Answered
 	lookup    func(name string) (FileID, bool)
 }
 
 // NewGuard returns nil if no deny or ask rule with a pattern is about shell commands.
-// answered are the references ([RuleRef]) of ask rules that a person answered for this
-// call already: they refuse nothing. lookup finds a program by its name in the
-// sandbox's PATH, and a path with a slash in it by following it; nil finds nothing.
-func NewGuard(rules []event.PolicyRule, answered []string, lookup func(name string) (FileID, bool)) *Guard {
-	g := &Guard{names: map[FileID][]string{}, lookup: lookup}
+// answered is what a person was asked and allowed for this call; nil if nothing. lookup
+// finds a program by its name in the sandbox's PATH, and a path with a slash in it by
+// following it; nil finds nothing.
+func NewGuard(rules []event.PolicyRule, answered *Answered, lookup func(name string) (FileID, bool)) *Guard {
+	g := &Guard{names: map[FileID][]string{}, answered: answered, lookup: lookup}
 	if lookup == nil {
 		g.lookup = func(string) (FileID, bool) { return FileID{}, false }
 	}
 	for _, r := range readRules(rules) {
 		if r.Decision == Allow || r.Match == "" || r.text == nil || r.text.all || !r.applies(string(toolkind.Shell)) {
-			continue
-		}
-		if r.Decision == Ask && slices.Contains(answered, r.ref) {
 			continue
 		}
 		g.rules = append(g.rules, r)
@@ -110,7 +108,7 @@ func (g *Guard) Judge(s Start) (Refusal, bool) {
 	for i := range a.line.Commands {
 		c := &a.line.Commands[i]
 		for k := range g.rules {
-			if r := &g.rules[k]; r.text.matchCommand(c) == matches {
+			if r := &g.rules[k]; r.text.matchCommand(c) == matches && !g.answered.covers(r, c) {
 				return r.refuse(c), true
 			}
 		}

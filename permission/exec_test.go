@@ -160,10 +160,10 @@ func TestGuard(t *testing.T) {
 
 func TestGuardLeavesOutWhatWasAnswered(t *testing.T) {
 	npm := Start{Path: "/usr/bin/npm", Argv: []string{"npm", "publish"}}
-	if _, refused := NewGuard(guardRules(), []string{"host:npm"}, nil).Judge(npm); refused {
+	if _, refused := NewGuard(guardRules(), &Answered{RuleRefs: []string{"host:npm"}, Line: "npm publish"}, nil).Judge(npm); refused {
 		t.Error("an ask rule that was answered refuses")
 	}
-	if _, refused := NewGuard(guardRules(), []string{"host:rm"}, nil).Judge(Start{Path: "/usr/bin/rm", Argv: []string{"rm"}}); !refused {
+	if _, refused := NewGuard(guardRules(), &Answered{RuleRefs: []string{"host:rm"}, Line: "rm"}, nil).Judge(Start{Path: "/usr/bin/rm", Argv: []string{"rm"}}); !refused {
 		t.Error("a deny rule can be answered")
 	}
 	for name, rules := range map[string][]event.PolicyRule{
@@ -175,6 +175,60 @@ func TestGuardLeavesOutWhatWasAnswered(t *testing.T) {
 	} {
 		if NewGuard(rules, nil, nil) != nil {
 			t.Errorf("%s: there is a guard", name)
+		}
+	}
+}
+
+// TestAnswersAreForWhatWasShown: an approval lifts an ask rule for the commands that stand
+// in the line, however they are started, and for no others.
+func TestAnswersAreForWhatWasShown(t *testing.T) {
+	rules := []event.PolicyRule{{Decision: Ask, Tool: "shell", Match: "factor *", RuleID: "f"}, {Decision: Ask, Tool: "shell", Match: "./deploy.sh *", RuleID: "d"}, {Decision: Deny, Tool: "shell", Match: "rm *", RuleID: "f2"}}
+	for _, tc := range []struct {
+		line      string
+		runs, not []string
+	}{
+		{"factor 77; sh x.sh", []string{"factor 77", "/usr/bin/factor 77"}, []string{"factor 91", "factor", "factor 77 91", "rm x", "./deploy.sh x", "sh -c factor|91"}},
+		{"env A=1 factor 77", []string{"factor 77", "env A=1 factor 77"}, []string{"factor 91", "env A=1 factor 91"}},
+		{"sh -c 'factor 77'", []string{"factor 77"}, []string{"factor 78"}},
+		{"factor $x; sh x.sh", []string{"factor 77", "factor 91 92"}, []string{"factor"}},
+		{"for i in 1 2; do factor 7$i; done", []string{"factor 71", "factor 72"}, []string{"factor 81"}},
+		{"xargs factor < l", []string{"factor 1 2 3"}, nil},
+		{"find . -exec factor -h {} 1 \\;", []string{"factor -h a 1"}, []string{"factor a", "factor -h a 2"}},
+		{"some-runner factor 77", []string{"factor 77"}, []string{"factor 7"}},
+		{"some-runner 'factor 77; ls'", []string{"factor 77"}, []string{"factor 7"}},
+		{"x=factor; $x 77", nil, []string{"factor 77"}}, // nobody saw which program
+		{"/usr/bin/factor 77", []string{"factor 77"}, []string{"factor 91"}},
+		{"sh deploy.sh x", []string{"./deploy.sh x", "sh deploy.sh x"}, []string{"./deploy.sh y", "factor x"}},
+		{"", nil, []string{"factor 77"}},
+	} {
+		guard := NewGuard(rules, &Answered{RuleRefs: []string{"host:f", "host:d", "host:f2"}, Line: tc.line}, nil)
+		refused := func(command string) bool {
+			argv := strings.FieldsFunc(command, func(c rune) bool { return c == ' ' })
+			for i := range argv {
+				argv[i] = strings.ReplaceAll(argv[i], "|", " ")
+			}
+			resolve := func(p string) (string, FileID, bool) {
+				if path.Base(p) != "deploy.sh" {
+					return "", FileID{}, p == "."
+				}
+				return "/ws/deploy.sh", FileID{3, 1}, true
+			}
+			s := Start{Path: "/usr/bin/" + path.Base(argv[0]), Argv: argv, Resolve: resolve}
+			if path.Base(argv[0]) == "deploy.sh" {
+				s.Path, s.ID = "/ws/deploy.sh", FileID{3, 1}
+			}
+			_, refused := guard.Judge(s)
+			return refused
+		}
+		for _, command := range tc.runs {
+			if refused(command) {
+				t.Errorf("%q was approved, and %q is refused", tc.line, command)
+			}
+		}
+		for _, command := range tc.not {
+			if !refused(command) {
+				t.Errorf("%q was approved, and %q runs", tc.line, command)
+			}
 		}
 	}
 }
