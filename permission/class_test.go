@@ -2,6 +2,7 @@ package permission
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,6 +149,28 @@ func TestAllowRulesCoverWhatTheyMatch(t *testing.T) {
 		d := Decide(shellQuestion(tc.mode, tc.line, []event.PolicyRule{rule(tc.match)}))
 		if d.Decision != tc.want || d.DecisionSource != tc.source || tc.source == "rule" && len(d.RuleRefs) != 1 {
 			t.Errorf("%+v: %s by %s %v (%s)", tc, d.Decision, d.DecisionSource, d.RuleRefs, d.DecisionReason)
+		}
+	}
+}
+
+// TestLaunchersAreNoReaders: which program a launcher starts is said by a file of the
+// folder, which an agent can write. So it asks in the modes in which reads alone run,
+// whatever it is told.
+func TestLaunchersAreNoReaders(t *testing.T) {
+	for _, name := range launchers {
+		for _, args := range []string{"", "--version", "-V", "version", "--help", "env", "doc fmt", "list", "-v"} {
+			for _, form := range []string{"%s", "ls; %s", "env %s", "/usr/bin/%s", "timeout 5 %s", "sh -c '%s'", "x=$(%s)"} {
+				line := strings.Replace(form, "%s", strings.TrimSpace(name+" "+args), 1)
+				for _, mode := range []string{ModeDefault, ModeUntrusted} {
+					if d := Decide(shellQuestion(mode, line, nil)); d.Decision != Ask {
+						t.Errorf("%s: %q: %s (%s)", mode, line, d.Decision, d.DecisionReason)
+					}
+				}
+			}
+		}
+		_, reads := readers[name]
+		if reads || slices.Contains(slices.Concat(versioned, harmlessReaders, hostReaders), name) {
+			t.Errorf("%s is a launcher and a reader", name)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestSessionApprovalsAreForSelfContainedPrograms(t *testing.T) {
 	for _, sub := range gitKnown {
 		once = append(once, "git "+sub, "git -C n "+sub, "git "+sub+" --short", "git --no-pager "+sub)
 	}
-	for _, name := range slices.Concat(versioned, databases, interactive, slices.Sorted(maps.Keys(services)), slices.Sorted(maps.Keys(languages))) {
+	for _, name := range slices.Concat(versioned, launchers, databases, interactive, slices.Sorted(maps.Keys(services)), slices.Sorted(maps.Keys(languages))) {
 		if _, reads := readers[name]; reads || slices.Contains(slices.Concat(writers, harmlessReaders, []string{"sed", "awk"}), name) {
 			continue
 		}

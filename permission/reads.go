@@ -60,8 +60,14 @@ var writers = strings.Fields(`rm rmdir cp mv mkdir mkfifo mknod touch chmod chow
 	curl ping dig host nslookup traceroute disown fg bg history`)
 
 // versioned are programs of which --version tells no more than that.
-var versioned = strings.Fields(`go node npm npx yarn pnpm deno bun cargo rustc rustup java javac gcc g++ clang clang++ cmake make git docker kubectl php ruby perl
-	python python3 pip pip3 tar gzip sed awk bash sh zsh dash terraform helm gh aws gcloud`)
+var versioned = strings.Fields(`node deno bun java javac gcc g++ clang clang++ cmake make git docker kubectl php ruby perl
+	python python3 pip pip3 tar gzip sed awk bash sh zsh dash helm gh aws gcloud`)
+
+// launchers choose the program that does the work by a file in the folder that they are
+// called in (rust-toolchain.toml, yarnPath, packageManager, toolchain in go.mod), before
+// they look at their arguments. So they are no readers, whatever they are asked for.
+var launchers = strings.Fields(`cargo rustc rustdoc rustfmt rustup npm npx yarn yarnpkg pnpm pnpx corepack go gofmt terraform gradle gradlew mvn mvnw bazel bazelisk
+	nix asdf mise rtx pyenv rbenv nodenv jenv goenv tfenv volta direnv uv poetry pipenv bundle sbt dotnet dart flutter`)
 
 // classifyCommand says what is known of the command itself.
 func classifyCommand(c *Command, words []word) {
@@ -83,6 +89,9 @@ func classifyCommand(c *Command, words []word) {
 		c.ReadOnly, c.plain, c.host, c.Unknown = true, true, true, ""
 		return
 	}
+	if slices.Contains(launchers, name) {
+		return
+	}
 	switch name {
 	case "find":
 		c.ReadOnly, c.plain, c.selfContained = findReads(words), true, true
@@ -94,9 +103,6 @@ func classifyCommand(c *Command, words []word) {
 		c.selfContained = true
 	case "git":
 		c.ReadOnly, c.plain = gitReads(words), c.Unknown == ""
-	case "go":
-		c.ReadOnly = goReads(words)
-		c.host = c.ReadOnly
 	default:
 		c.classifyReader(name, words)
 	}
@@ -133,20 +139,6 @@ func (r *reader) reads(name string, args []word) bool {
 		return false // it may be more operands than one
 	}
 	return name != "date" || !slices.ContainsFunc(p.operands, func(w word) bool { return !strings.HasPrefix(w.text, "+") })
-}
-
-// goReads says that a go command only tells something.
-func goReads(words []word) bool {
-	if len(words) < 2 || slices.ContainsFunc(words, func(w word) bool { return !w.known() }) {
-		return false
-	}
-	switch words[1].text {
-	case "version", "doc":
-		return true
-	case "env":
-		return !slices.ContainsFunc(words[2:], func(w word) bool { return strings.HasPrefix(w.text, "-") && w.text != "-json" })
-	}
-	return false
 }
 
 // findReads says that find neither runs nor writes by itself; what -exec runs is

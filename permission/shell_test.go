@@ -102,8 +102,8 @@ var shellTable = []struct{ line, want string }{
 	{`for ((i=0; i<3; i++)); do echo $i; done`, "allow"},
 	{`x=1; echo $((x + 1))`, "allow"},
 	{`python3 --version`, "allow"},
-	{`go version`, "allow"},
-	{`go env GOPATH`, "allow"},
+	{`go version`, "ask allow"},
+	{`go env GOPATH`, "ask allow"},
 	{`\ls`, "allow"},
 	{`'l's`, "allow"},
 	{`$'l\x73'`, "ask allow"}, // a POSIX shell looks for another program

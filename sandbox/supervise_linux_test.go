@@ -248,6 +248,57 @@ func TestFailureToJudgeRefusesOneStart(t *testing.T) {
 	}
 }
 
+// mountedWays start the witness where the names of a process's own files mean something
+// else. Each runs with a mount namespace of its own, where the user may mount.
+var mountedWays = []struct{ name, line string }{
+	{"a file as the descriptor", `mount -t tmpfs x /dev; mkdir /dev/fd; : > /dev/fd/0; mount --bind $W /dev/fd/0; /dev/fd/0 $M < /bin/true`},
+	{"a link in the folder of descriptors", `mount -t tmpfs x /dev; mkdir /dev/fd; ln -s $W /dev/fd/0; /dev/fd/0 $M < /bin/true`},
+	{"another link as the folder", `mkdir l; ln -s $W l/0; mount -t tmpfs x /dev; ln -s $PWD/l /dev/fd; /dev/fd/0 $M < /bin/true`},
+	{"another link as the input", `mount -t tmpfs x /dev; ln -s $W /dev/stdin; /dev/stdin $M < /bin/true`},
+	{"another /proc", `mount -t tmpfs x /proc; mkdir /proc/self; : > /proc/self/exe; mount --bind $W /proc/self/exe; /proc/self/exe $M`},
+	{"another thread's folder", `mount -t tmpfs x /proc; mkdir -p /proc/thread-self/cwd; ln -s $W /proc/thread-self/cwd/x; /proc/thread-self/cwd/x $M`},
+	{"over the own entry", `mount -t tmpfs x /proc/$$; ln -s $W /proc/$$/exe; exec /proc/self/exe $M`},
+	{"over the own folder", `mkdir l; ln -s $W l/x; mount -t tmpfs x /proc/$$; ln -s $PWD/l /proc/$$/cwd; exec /proc/self/cwd/x $M`},
+	{"a folder of /proc as /proc", `mkdir -p l/self; ln -s $W l/self/exe; mount --bind l /proc; /proc/self/exe $M`},
+	{"another root", `mkdir -p r/proc/self r/usr; cp -a /bin /lib /lib64 r/ 2>/dev/null; mount --rbind /usr r/usr; mkdir -p r$PWD; mount --bind . r$PWD; ln witness r/proc/self/exe; chroot r /proc/self/exe $M`},
+	{"over a program", `mount --bind $W /bin/true; /bin/true $M`},
+}
+
+// TestSupervisionTrustsNoNames: whatever is mounted at the names by which a process reaches
+// its own files, the witness is refused. Where it is nothing unusual, they lead there.
+func TestSupervisionTrustsNoNames(t *testing.T) {
+	if !report().Supervise.Available {
+		t.Skip("no supervision here: " + report().Supervise.Reason)
+	}
+	hidden := workspace(t)
+	for _, way := range mountedWays {
+		t.Run(way.name, func(t *testing.T) {
+			for _, supervised := range []bool{false, true} {
+				w := newWitnessed(t)
+				plan := prepared(t, Profile{Mode: DangerFullAccess, Root: w.dir, Hidden: []string{hidden}, Supervised: supervised})
+				if supervised && plan.Enforcement.Rules != "seccomp_notify" {
+					t.Fatalf("rules are held by %q: %q", plan.Enforcement.Rules, plan.NotEnforced)
+				}
+				supervising := func(p *Plan, cmd Command) (*Child, error) {
+					if supervised {
+						cmd.Supervise = w.supervise
+					}
+					return forked(p, cmd)
+				}
+				r := runBy(t, supervising, plan, `exec unshare -Urm sh -c "$L"`, "W="+w.dir+"/witness", "M="+w.mark, "L="+way.line)
+				switch ran := exists(w.mark); {
+				case !supervised && !ran:
+					t.Skipf("it doesn't work without supervision here: %s", r.stderr)
+				case supervised && ran:
+					t.Errorf("the witness ran: %+v", w.seen)
+				case supervised && (len(r.Refused) != 1 || r.Refused[0].Reason != witnessRefused && !strings.Contains(r.Refused[0].Reason, "/proc")):
+					t.Errorf("refused %+v, stderr %q", r.Refused, r.stderr)
+				}
+			}
+		})
+	}
+}
+
 // TestCommandsEndWithTheirSupervisor kills commands whose programs wait for an answer.
 func TestCommandsEndWithTheirSupervisor(t *testing.T) {
 	if !report().Supervise.Available {

@@ -72,8 +72,11 @@ func (v *view) open(dirfd int, path string, flags uint64) (int, error) {
 // ".." above all: what it leads to depends on the links before it.
 func (v *view) openAbsolute(path string, flags uint64) (int, error) {
 	thread, name, rest, ok := ownEntry(path)
-	if !ok {
+	if !ok || !v.linksToProc(path) {
 		return v.lookup(path, flags)
+	}
+	if err := v.checkProc(); err != nil {
+		return -1, err
 	}
 	if !thread {
 		var err error
@@ -103,6 +106,60 @@ func (v *view) openAbsolute(path string, flags uint64) (int, error) {
 	default:
 		return -1, fmt.Errorf("%s leads through a process's entry of /proc", path)
 	}
+}
+
+// deviceLinks are the names in /dev that stand for a process's own descriptors.
+var deviceLinks = map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+
+// linksToProc says that a path in /dev is the usual link to /proc: a process that may
+// mount has whatever it likes there.
+func (v *view) linksToProc(path string) bool {
+	top, rest := component(path)
+	if top != "dev" {
+		return true
+	}
+	name, _ := component(rest)
+	link, err := v.lookup("/dev/"+name, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(link) // it was opened to be looked at
+	room := make([]byte, maxStartPath)
+	n, err := unix.Readlinkat(link, "", room)
+	return err == nil && string(room[:n]) == deviceLinks[name]
+}
+
+// checkProc makes sure that what the process finds in its own entry of /proc is what we
+// find there: that /proc is one, and that nothing is mounted over the entries of processes.
+func (v *view) checkProc() error {
+	dir, err := v.lookup("/proc", 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir) // it was opened to be looked at
+	var kind unix.Statfs_t
+	var st unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(dir, &kind), unix.Fstat(dir, &st)); err != nil {
+		return err
+	}
+	const procRoot = 1 // the inode of the whole of it
+	if kind.Type != unix.PROC_SUPER_MAGIC || st.Ino != procRoot {
+		return errors.New("the /proc of the process is no file system of processes")
+	}
+	mounts, err := os.ReadFile(v.ownProcFile("mountinfo"))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if entry, ok := strings.CutPrefix(fields[4], "/proc/"); ok && entry[0] >= '0' && entry[0] <= '9' {
+			return errors.New("something is mounted over " + fields[4])
+		}
+	}
+	return nil
 }
 
 // openBelow opens a path that begins at a folder which the process holds. The kernel
