@@ -149,7 +149,7 @@ func (a *analyser) start(g *Guard, s Start, deep int) (doubt string) {
 		at := len(a.line.Commands)
 		a.run(known(slices.Concat([]string{name}, args)...), 0)
 		if at < len(a.line.Commands) {
-			if why := a.interpreted(g, s, a.line.Commands[at].scripts, deep); why != "" {
+			if why := a.interpreted(g, s, a.line.Commands[at].scripts); why != "" {
 				doubt = why
 			}
 		}

@@ -160,6 +160,7 @@ func Decide(q Question) (d Decision) {
 	if q.Cwd == "" {
 		q.Cwd = q.Root
 	}
+	q.Resolve = remembering(q.Resolve)
 	f := look(&q)
 	r := holdRules(&q, f)
 	o := q.settle(f, r)
@@ -180,6 +181,23 @@ func Decide(q Question) (d Decision) {
 		d.RuleRefs = []string{}
 	}
 	return d
+}
+
+// remembering looks each path up once: a line may name the same file thousands of times,
+// and many rules ask for it.
+func remembering(resolve func(path string) string) func(path string) string {
+	if resolve == nil {
+		return nil
+	}
+	known := map[string]string{}
+	return func(path string) string {
+		to, ok := known[path]
+		if !ok {
+			to = resolve(path)
+			known[path] = to
+		}
+		return to
+	}
 }
 
 // undecided denies a call whose judging failed. A call is the model's words, which must
