@@ -64,8 +64,6 @@ func appendSetRaw(dst []byte, key string, v Raw) []byte {
 	return appendRaw(append(dst, key...), v)
 }
 
-func appendOptionalInt(dst []byte, v OptionalInt) []byte { return v.appendJSON(dst) }
-
 func appendSetOptionalInt(dst []byte, key string, v OptionalInt) []byte {
 	if v.IsZero() {
 		return dst
@@ -78,13 +76,6 @@ func appendSetStrings(dst []byte, key string, v []string) []byte {
 		return dst
 	}
 	return appendStrings(append(dst, key...), v)
-}
-
-func appendSetStringMap(dst []byte, key string, v map[string]string) []byte {
-	if len(v) == 0 {
-		return dst
-	}
-	return appendStringMap(append(dst, key...), v)
 }
 
 func appendSetIntMap(dst []byte, key string, v map[string]int64) []byte {

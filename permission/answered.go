@@ -39,11 +39,11 @@ func (l *Line) shownCommands() []string {
 	for i := range l.Commands {
 		c := &l.Commands[i]
 		out = append(out, shownAs(c.Words))
-		for _, words := range c.scripts.words {
+		for _, words := range c.scripts.words[:min(len(c.scripts.words), maxScriptMatches)] {
 			out = append(out, shownAs(words))
 		}
 		if !c.plain && !c.Wrapper {
-			for k := 1; k < len(c.Words) && k <= maxScriptOperands; k++ {
+			for k := 1; k < len(c.Words) && k <= maxScriptMatches; k++ {
 				out = append(out, shownAs(c.Words[k:]))
 			}
 		}

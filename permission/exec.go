@@ -150,7 +150,7 @@ func (a *analyser) analyseStart(g *Guard, s Start, deep int) (doubt string) {
 		at := len(a.line.Commands)
 		a.addCommand(knownWords(slices.Concat([]string{name}, args)...), 0)
 		if at < len(a.line.Commands) {
-			if why := a.interpreted(g, s, a.line.Commands[at].scripts, deep); why != "" {
+			if why := a.interpreted(g, s, a.line.Commands[at].scripts); why != "" {
 				doubt = why
 			}
 		}

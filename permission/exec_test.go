@@ -303,7 +303,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 	}
 	ids := map[string]FileID{"/ws/deploy.sh": {2, 1}, "/usr/bin/ldd": {2, 2}, "/usr/lib/npm-cli.js": {2, 3}}
 	links := map[string]string{"/usr/bin/npm": "/usr/lib/npm-cli.js", "/ws/link": "/ws/deploy.sh", "/ws/here": "/ws"}
-	real := func(p string) string {
+	realPath := func(p string) string {
 		p = path.Clean(p)
 		for range 3 {
 			for from, to := range links {
@@ -318,7 +318,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 		if !path.IsAbs(p) {
 			p = "/ws/" + p
 		}
-		p = real(p)
+		p = realPath(p)
 		id, ok := ids[p]
 		return p, id, ok || p == "/ws"
 	}

@@ -212,10 +212,14 @@ func (f *facts) lookHarm() {
 	f.impact, f.rollback = sentence(impact), sentence(advice)
 }
 
-// sentence joins what is said, each thing once.
+// sentence joins what is said, each thing once and not more than a person reads.
 func sentence(parts []string) string {
 	var out []string
-	for _, p := range parts {
+	for i, p := range parts {
+		if len(out) == maxReasons {
+			out = append(out, fmt.Sprintf("… and up to %d more", len(parts)-i))
+			break
+		}
 		if p != "" && !slices.Contains(out, p) {
 			out = append(out, p)
 		}

@@ -20,7 +20,13 @@ type variables struct {
 	unknown map[string]bool
 	// all says that something may have assigned any of them.
 	all bool
+	// spent is how many characters of names were put together so far.
+	spent int
 }
+
+// maxNames is how many characters the names of one line may have together. A short line
+// can name a long text many times; what goes beyond may be any file.
+const maxNames = 1 << 20
 
 // learn takes what a node says about variables.
 func (v *variables) learn(n syntax.Node) {
@@ -107,9 +113,22 @@ type namer struct {
 }
 
 func (n *namer) put(text ...rune) {
-	for i := range n.out {
-		n.out[i] = append(slices.Clip(n.out[i]), text...)
+	if !n.spend(len(text) * len(n.out)) {
+		return
 	}
+	for i := range n.out {
+		n.out[i] = append(n.out[i], text...)
+	}
+}
+
+// spend reports whether so many characters more may be put together; else what the word
+// stands for is any text.
+func (n *namer) spend(characters int) bool {
+	if n.vars.spent += characters; n.vars.spent > maxNames {
+		n.out = [][]rune{{pathglob.AnyText}}
+		return false
+	}
+	return true
 }
 
 func (n *namer) part(p syntax.WordPart, first, quoted bool) {
@@ -154,9 +173,16 @@ func (n *namer) parameter(p *syntax.ParamExp) {
 		n.put(pathglob.AnyText)
 		return
 	}
+	if len(values) == 1 {
+		n.put(values[0]...)
+		return
+	}
 	var out [][]rune
 	for _, o := range n.out {
 		for _, value := range values {
+			if !n.spend(len(o) + len(value)) {
+				return
+			}
 			out = append(out, append(slices.Clone(o), value...))
 		}
 	}

@@ -94,7 +94,7 @@ func (h *ruleMatcher) matchProgram(r *rule, c *Command) verdict {
 	if v != matches && strings.Contains(c.Words[0], "/") { // a bare name is no file of the folder
 		v = h.matchPlace(r, c)
 	}
-	for _, words := range c.scripts.words {
+	for _, words := range c.scripts.words[:min(len(c.scripts.words), maxScriptMatches)] { // beyond it is unknown what runs
 		got := h.matchPlace(r, &Command{Words: words})
 		if !c.scripts.certain {
 			got = min(got, may)

@@ -161,6 +161,7 @@ func Decide(q Question) (d Decision) {
 	if q.Cwd == "" {
 		q.Cwd = q.Root
 	}
+	q.Resolve = remembering(q.Resolve)
 	f := gatherFacts(&q)
 	r := matchRules(&q, f)
 	o := q.settle(f, r)
@@ -181,6 +182,23 @@ func Decide(q Question) (d Decision) {
 		d.RuleRefs = []string{}
 	}
 	return d
+}
+
+// remembering looks each path up once: a line may name the same file thousands of times,
+// and many rules ask for it.
+func remembering(resolve func(path string) string) func(path string) string {
+	if resolve == nil {
+		return nil
+	}
+	known := map[string]string{}
+	return func(path string) string {
+		to, ok := known[path]
+		if !ok {
+			to = resolve(path)
+			known[path] = to
+		}
+		return to
+	}
 }
 
 // undecided denies a call whose judging failed. A call is the model's words, which must

@@ -28,9 +28,10 @@ func scriptAt(words []word, i int) scripts {
 // a value isn't known.
 func anyScript(words []word) scripts {
 	var s scripts
-	for i := 1; i < len(words); i++ {
-		if t := words[i].text; t != "" && !strings.HasPrefix(t, "-") {
-			s.words = append(s.words, wordTexts(words[i:]))
+	all := wordTexts(words)
+	for i := 1; i < len(all); i++ {
+		if all[i] != "" && !strings.HasPrefix(all[i], "-") {
+			s.words = append(s.words, all[i:])
 		}
 	}
 	return s
@@ -55,21 +56,26 @@ func moduleScript(name string, words []word) scripts {
 	return anyScript(words)
 }
 
-// maxScriptOperands bounds how many words are looked up as scripts.
-const maxScriptOperands = 32
+// Bounds of the work for one interpreter: how many words are looked up as the script, and
+// how many of them are judged because a rule is about that file.
+const (
+	maxScriptOperands = 1024
+	maxScriptMatches  = 32
+)
 
 // interpreted finds the commands that the scripts of a start are. It returns why that
 // can't be told, if it can't.
-func (a *analyser) interpreted(g *Guard, s Start, run scripts, deep int) (doubt string) {
-	if deep >= maxLoaders {
+func (a *analyser) interpreted(g *Guard, s Start, run scripts) (doubt string) {
+	if run.certain {
+		a.addCommand(knownWords(run.words[0]...), 0)
+	}
+	if s.Resolve == nil {
 		return ""
 	}
-	for _, argv := range run.words[:min(len(run.words), maxScriptOperands)] {
-		if run.certain {
-			a.addCommand(knownWords(argv...), 0)
-		}
-		if s.Resolve == nil {
-			continue
+	left := maxScriptMatches
+	for i, argv := range run.words {
+		if i == maxScriptOperands || left < 0 {
+			return "which script its arguments name can't be told: there are too many"
 		}
 		file, id, ok := s.Resolve(argv[0])
 		if !ok && run.certain && !strings.Contains(argv[0], "/") {
@@ -82,12 +88,12 @@ func (a *analyser) interpreted(g *Guard, s Start, run scripts, deep int) (doubt 
 			}
 			continue
 		}
-		script := Start{Path: file, ID: id, Argv: argv, Resolve: s.Resolve}
-		for _, name := range g.ruleNames(script) {
+		for _, name := range g.ruleNames(Start{Path: file, ID: id, Resolve: s.Resolve}) {
 			a.addCommand(knownWords(slices.Concat([]string{name}, argv[1:])...), 0)
+			left--
 		}
 	}
-	if run.stdin && s.Resolve != nil {
+	if run.stdin {
 		if _, id, ok := s.Resolve("/proc/self/fd/0"); ok {
 			for _, name := range g.ruleNames(Start{ID: id, Resolve: s.Resolve}) {
 				a.addCommand(knownWords(name), 0)

@@ -14,7 +14,10 @@ import (
 const (
 	maxLine = 256 << 10
 	maxOpen = 2000 // brackets and backticks, which is what makes a parser recurse
-	maxDeep = 8    // lines within lines, such as sh -c "sh -c …"
+	// maxOperators is how many operators there may be where there is arithmetic or a test,
+	// which a parser recurses into as well, with less for each.
+	maxOperators = 20000
+	maxDeep      = 8 // lines within lines, such as sh -c "sh -c …"
 	// maxEffort is how many bytes are parsed for one line; each line within it counts
 	// for effortOfALine more than it has.
 	maxEffort     = 1 << 20
@@ -178,8 +181,9 @@ func (a *analyser) script(text string, deep int) {
 	case strings.ContainsRune(text, hole):
 		a.hiddenf("the line has a part that is known only when it runs")
 		return
-	case strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`")+strings.Count(text, "[") > maxOpen:
-		a.hiddenf("the line has more than %d brackets", maxOpen)
+	}
+	if why := nestsTooMuch(text); why != "" {
+		a.hiddenf("%s", why)
 		return
 	}
 	bash, err := parseShell(text, syntax.LangBash)
@@ -200,6 +204,38 @@ func (a *analyser) script(text string, deep int) {
 	case differs(bash):
 		a.hiddenf("a POSIX shell reads the line otherwise than bash does")
 	}
+}
+
+// nestsTooMuch says why a parser could recurse too deeply into a text; empty if it can't.
+// It counts everything that opens something, wherever it stands: what really nests is
+// known only after parsing.
+func nestsTooMuch(text string) string {
+	count := func(parts ...string) (n int) {
+		for _, p := range parts {
+			n += strings.Count(text, p)
+		}
+		return n
+	}
+	if count("(", "{", "`", "[") > maxOpen {
+		return fmt.Sprintf("the line has more than %d brackets", maxOpen)
+	}
+	if len(text) <= maxOpen {
+		return "" // no room for more words
+	}
+	if count("((", "[[", "$[", "let ") > 0 && count("!", "~", "?", "=", "*", "&&", "||", "-", "+") > maxOperators {
+		return fmt.Sprintf("the line has more than %d operators", maxOperators)
+	}
+	words := 0
+	for w := range strings.FieldsFuncSeq(strings.ReplaceAll(text, "\\\n", ""), notInName) {
+		switch w {
+		case "if", "elif", "else", "while", "until", "for", "select", "case", "coproc":
+			words++
+		}
+	}
+	if words > maxOpen {
+		return fmt.Sprintf("the line has more than %d words that begin a compound command", maxOpen)
+	}
+	return ""
 }
 
 func parseShell(text string, lang syntax.LangVariant) (*syntax.File, error) {

@@ -70,7 +70,6 @@ var appenders = map[kind]string{
 	kindFloat:       "appendFloat(append(dst, %s...), %s)",
 	kindTime:        "appendTime(append(dst, %s...), %s)",
 	kindRaw:         "appendRaw(append(dst, %s...), %s)",
-	kindOptionalInt: "appendOptionalInt(append(dst, %s...), %s)",
 	kindStruct:      "appendValue(append(dst, %s...), &%s)",
 	kindStructs:     "appendList(append(dst, %s...), %s)",
 	kindStrings:     "appendStrings(append(dst, %s...), %s)",
@@ -92,7 +91,6 @@ var optionalAppenders = map[kind]string{
 	kindStruct:      "appendSetObject",
 	kindStructs:     "appendSetList",
 	kindStrings:     "appendSetStrings",
-	kindStringMap:   "appendSetStringMap",
 	kindIntMap:      "appendSetIntMap",
 }
 

@@ -114,7 +114,7 @@ func (s Subject) statuses(t *testing.T) {
 		{"overloaded", 529, "", model.Overloaded, true, ""},
 		{"page in place of an answer", 200, page, model.Malformed, false, "base URL"},
 		{"error in place of an answer", 200, fmt.Sprintf(s.Failure, "not today"), "", false, "not today"},
-		{"other JSON", 200, `{"hello":"world"}`, model.Malformed, true, "no answer"},
+		{"other JSON", 200, `{"hello":"world"}`, model.Malformed, true, "not an answer"},
 		{"nothing", 200, "", model.Malformed, true, "ended before"},
 		{"nonsense", 200, "hello\nworld\n\n", model.Malformed, true, "ended before"},
 		{"broken JSON", 200, "data: {\"a\":\n\n", model.Malformed, true, "can't be read"},
