@@ -346,7 +346,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 					t.Errorf("%q is refused where it starts: %v", line, refused)
 				}
 				q := shellQuestion(ModeBypass, line, rules)
-				q.Resolve = real
+				q.Resolve = realPath
 				d := Decide(q)
 				byIdentity := strings.Contains(script, "npm-cli.js") // only its inode tells what it is
 				if denied := d.Decision == Deny; denied != (want && !byIdentity) {
@@ -360,7 +360,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 		"deploy.sh x": Allow, "cat deploy.sh": Allow, "cd a; sh other.sh": Allow, "git add deploy.sh": Allow, "chmod +x ./deploy.sh": Allow, "sh < deploy.sh": Ask, "node --new ./deploy.sh": Ask,
 	} {
 		q := shellQuestion(ModeBypass, line, rules)
-		q.Resolve = real
+		q.Resolve = realPath
 		if d := Decide(q); d.Decision != want {
 			t.Errorf("%q: %s, want %s (%s)", line, d.Decision, want, d.DecisionReason)
 		}
