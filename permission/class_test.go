@@ -193,6 +193,30 @@ func TestReadsRunInsideTheSandboxAlone(t *testing.T) {
 	}
 }
 
+// TestReasonsDontContradictThemselves: what a call is denied or asked about for is never
+// that it is what the mode lets run.
+func TestReasonsDontContradictThemselves(t *testing.T) {
+	calls := map[string]Question{
+		"a read of the host": shellQuestion("", "cat /etc/hostname", nil), "a read": shellQuestion("", "cat a", nil), "a read of the machine": shellQuestion("", "ps", nil), "a write": shellQuestion("", "touch a", nil),
+		"unclear": shellQuestion("", "$x", nil), "a file": fileCall("read_file", "a", true), "a file outside": fileCall("read_file", "/etc/hostname", true), "a written file": fileCall("write_file", "a", false),
+		"a tool that reads": {Interactive: true, Root: "/ws", Tool: event.ToolInfo{ToolName: "mcp__x__look", IsReadOnly: true, RuntimeOwner: "mcp"}, Input: event.Raw(`{}`)},
+		"a tool":            {Interactive: true, Root: "/ws", Tool: event.ToolInfo{ToolName: "mcp__x__do", RuntimeOwner: "mcp"}, Input: event.Raw(`{}`)},
+	}
+	boxes := []Sandbox{{Mode: "workspace_write"}, {Mode: "workspace_write", Filesystem: true, Network: true}, {Mode: "danger_full_access"}, {Mode: "read_only", Filesystem: true, Network: true, Exposed: "it shows"}}
+	for name, q := range calls {
+		for _, mode := range Modes() {
+			for _, q.Sandbox = range boxes {
+				q.Mode = mode
+				d := Decide(q)
+				said := d.DecisionReason
+				if d.Decision != Allow && (strings.Contains(said, "this command only reads") || strings.Contains(said, q.Tool.ToolName+" only reads") || strings.HasSuffix(said, "is inside the workspace")) {
+					t.Errorf("%s in %s: %s because %s", name, mode, d.Decision, said)
+				}
+			}
+		}
+	}
+}
+
 // TestAnyLineIsDecided: no line, however odd, ends the program that judges it.
 func TestAnyLineIsDecided(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

@@ -33,10 +33,16 @@ func (q *Question) byMode(f *facts) outcome {
 		if reads && f.inside {
 			return say(Allow, "reads inside the workspace run, and %s", what)
 		}
+		if reads {
+			what = q.Tool.ToolName + " may read outside of it"
+		}
 		return say(Ask, "only reads inside the workspace run by themselves, and %s", what)
 	case ModePlan:
 		if reads && f.kind != kindShell {
 			return say(Allow, "reads run, and %s", what)
+		}
+		if reads {
+			return say(Deny, "only tools that read run, and no commands, also if they only read")
 		}
 		return say(Deny, "only reads run, and %s", what)
 	case ModeBypass:
