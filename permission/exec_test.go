@@ -303,7 +303,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 	}
 	ids := map[string]FileID{"/ws/deploy.sh": {2, 1}, "/usr/bin/ldd": {2, 2}, "/usr/lib/npm-cli.js": {2, 3}}
 	links := map[string]string{"/usr/bin/npm": "/usr/lib/npm-cli.js", "/ws/link": "/ws/deploy.sh", "/ws/here": "/ws"}
-	real := func(p string) string {
+	leadsTo := func(p string) string {
 		p = path.Clean(p)
 		for range 3 {
 			for from, to := range links {
@@ -318,7 +318,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 		if !path.IsAbs(p) {
 			p = "/ws/" + p
 		}
-		p = real(p)
+		p = leadsTo(p)
 		id, ok := ids[p]
 		return p, id, ok || p == "/ws"
 	}
@@ -346,7 +346,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 					t.Errorf("%q is refused where it starts: %v", line, refused)
 				}
 				q := shellQuestion(ModeBypass, line, rules)
-				q.Resolve = real
+				q.Resolve = leadsTo
 				d := Decide(q)
 				byIdentity := strings.Contains(script, "npm-cli.js") // only its inode tells what it is
 				if denied := d.Decision == Deny; denied != (want && !byIdentity) {
@@ -360,7 +360,7 @@ func TestScriptsAreTheProgramsThatTheyAre(t *testing.T) {
 		"deploy.sh x": Allow, "cat deploy.sh": Allow, "cd a; sh other.sh": Allow, "git add deploy.sh": Allow, "chmod +x ./deploy.sh": Allow, "sh < deploy.sh": Ask, "node --new ./deploy.sh": Ask,
 	} {
 		q := shellQuestion(ModeBypass, line, rules)
-		q.Resolve = real
+		q.Resolve = leadsTo
 		if d := Decide(q); d.Decision != want {
 			t.Errorf("%q: %s, want %s (%s)", line, d.Decision, want, d.DecisionReason)
 		}
