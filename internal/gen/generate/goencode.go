@@ -63,18 +63,18 @@ func writeField(b *bytes.Buffer, f *field, key string) {
 
 // appenders are the expressions that append a key and a value of each kind.
 var appenders = map[kind]string{
-	kindString:      "appendString(append(dst, %s...), %s)",
-	kindBool:        "strconv.AppendBool(append(dst, %s...), %s)",
-	kindInt:         "strconv.AppendInt(append(dst, %s...), %s, 10)",
-	kindUint:        "strconv.AppendUint(append(dst, %s...), %s, 10)",
-	kindFloat:       "appendFloat(append(dst, %s...), %s)",
-	kindTime:        "appendTime(append(dst, %s...), %s)",
-	kindRaw:         "appendRaw(append(dst, %s...), %s)",
-	kindStruct:      "appendValue(append(dst, %s...), &%s)",
-	kindStructs:     "appendList(append(dst, %s...), %s)",
-	kindStrings:     "appendStrings(append(dst, %s...), %s)",
-	kindStringMap:   "appendStringMap(append(dst, %s...), %s)",
-	kindIntMap:      "appendIntMap(append(dst, %s...), %s)",
+	kindString:    "appendString(append(dst, %s...), %s)",
+	kindBool:      "strconv.AppendBool(append(dst, %s...), %s)",
+	kindInt:       "strconv.AppendInt(append(dst, %s...), %s, 10)",
+	kindUint:      "strconv.AppendUint(append(dst, %s...), %s, 10)",
+	kindFloat:     "appendFloat(append(dst, %s...), %s)",
+	kindTime:      "appendTime(append(dst, %s...), %s)",
+	kindRaw:       "appendRaw(append(dst, %s...), %s)",
+	kindStruct:    "appendValue(append(dst, %s...), &%s)",
+	kindStructs:   "appendList(append(dst, %s...), %s)",
+	kindStrings:   "appendStrings(append(dst, %s...), %s)",
+	kindStringMap: "appendStringMap(append(dst, %s...), %s)",
+	kindIntMap:    "appendIntMap(append(dst, %s...), %s)",
 }
 
 // optionalAppenders are the functions that append a key and a value, or nothing if the
