@@ -119,7 +119,7 @@ func TestWhyATaskThatWaits(t *testing.T) {
 	runtimetest.Refused(k, &command.CompleteTask{TaskID: "first"}, fault.Conflict)
 	k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", TaskID: "first"}), "task.cancelled", "cancelled", "task.attempt.completed", "changed nothing")
 	runtimetest.Do[command.RelationshipsResult](k, &command.UnlinkTasks{TaskID: "second", Kind: "blocked_by", TargetID: "first"})
-	k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", TaskID: "second"}), "task.blocked", "waits for first", "task.dependency.updated", "doesn't depend on first any more")
+	k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", TaskID: "second"}), "task.blocked", "waits for first", "task.dependency.updated", "no longer depends on first")
 }
 
 // TestWhyARunOfASchedule: which run was started, and why another one wasn't.
