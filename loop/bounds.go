@@ -31,8 +31,7 @@ func (l *Loop) workspaceBounds(root string) []string { return Bounds(root, l.opt
 
 // unheldBounds has a sentence for each reason why a command in a workspace could change
 // something that bounds agents.
-func (l *Loop) unheldBounds(root string) []string {
-	bounds, unsure := findBounds(root, l.opt.Bounds)
+func unheldBounds(root string, bounds []string, unsure string) []string {
 	out := linkedBounds(root, bounds)
 	if unsure != "" {
 		out = append(out, unsure)

@@ -261,10 +261,11 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 		}
 		rules := l.rulesOf(tx.State)
 		disk := newLookups(l.callFiles(w.root, rules))
+		confined := l.confinement(w)
 		d := permission.Decide(permission.Question{
 			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
-			Rules: rules, Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: l.confinement(w),
-			Bounds: l.workspaceBounds(w.root), Contents: disk.Content, Text: disk.Script,
+			Rules: rules, Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: confined.Sandbox,
+			Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script,
 		})
 		out := l.redactDecision(d.PermissionEvaluated)
 		out.SafeArgs, _ = l.redactJSON(p.Input)

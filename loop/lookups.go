@@ -8,27 +8,21 @@ import (
 	"agentd/event"
 )
 
-// lookups is the file system as one decision sees it. It remembers what it found: for
-// the facts, and because a decision asks for the same path many times.
+// lookups is the file system as one decision sees it. It remembers what it found, for
+// the facts.
 type lookups struct {
-	resolve  func(path string) string
-	resolved map[string]string
-	files    *callFiles
-	found    map[string]event.PathLookup
+	resolve func(path string) string
+	files   *callFiles
+	found   map[string]event.PathLookup
 }
 
 func newLookups(files *callFiles) *lookups {
-	return &lookups{resolve: resolveBelow(files.root), resolved: map[string]string{}, files: files}
+	return &lookups{resolve: resolveBelow(files.root), files: files}
 }
 
 // Resolve implements [Disk].
 func (x *lookups) Resolve(path string) string {
-	to, known := x.resolved[path]
-	if known {
-		return to
-	}
-	to = x.resolve(path)
-	x.resolved[path] = to
+	to := x.resolve(path)
 	if to != path {
 		p := x.found[path]
 		p.LeadsTo = to

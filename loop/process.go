@@ -27,21 +27,23 @@ func (l *Loop) processManager() *process.Manager {
 	return l.opt.Processes()
 }
 
-// confinement is what would confine a command, as the permission is decided by it.
-func (l *Loop) confinement(w workplace) permission.Sandbox {
+// confinement is what would confine a command, as the permission is decided by it, and
+// what bounds agents in that place.
+func (l *Loop) confinement(w workplace) Confinement {
+	bounds, unsure := findBounds(w.root, l.opt.Bounds)
 	p, err := l.planCommand(w, false, false)
 	if err != nil {
-		return permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}
+		return Confinement{Sandbox: permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}, Bounds: bounds}
 	}
 	exposed := p.Exposed
 	if p.Profile.Mode == sandbox.WorkspaceWrite {
-		exposed = slices.Concat(exposed, l.unheldBounds(w.root))
+		exposed = slices.Concat(exposed, unheldBounds(w.root, bounds, unsure))
 	}
-	return permission.Sandbox{
+	return Confinement{Bounds: bounds, Sandbox: permission.Sandbox{
 		Mode: string(p.Profile.Mode), Filesystem: p.Enforcement.Filesystem != sandbox.None,
 		Network:    p.Profile.Network == sandbox.NetworkAllow || p.Enforcement.Network != sandbox.None,
 		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "), Exposed: strings.Join(exposed, "; "),
-	}
+	}}
 }
 
 // callBoundary is the boundary of a call that may change something; nil for one that

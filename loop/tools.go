@@ -281,7 +281,7 @@ func (r *toolRun) permissionQuestion(tx *session.Tx, t *state.Thread) permission
 
 func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
 	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
-	r.confined = Confinement{Sandbox: r.l.confinement(r.place), Bounds: r.l.workspaceBounds(r.place.root)}
+	r.confined = r.l.confinement(r.place)
 	r.disk = newLookups(r.l.callFiles(r.place.root, r.l.rulesOf(s)))
 	return r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
 }
