@@ -39,7 +39,7 @@ func TestPermissionCrossesAChannel(t *testing.T) {
 	k := runtimetest.New(t, runtimetest.Says("hello"), wantsToWrite, runtimetest.Says("done"))
 	channelIn(k, "sess_p", "chan_p", askedInRole("client"))
 	connect(k, "sess_p", "chan_mute", nil)                // offers nothing
-	connect(k, "sess_p", "chan_w", askedInRole("worker")) // nobody who decides
+	connect(k, "sess_p", "chan_w", askedInRole("worker")) // a worker doesn't decide
 	connect(k, "sess_p", "chan_h", askedInRole("host"))
 	r := k.Submit("sess_p", "write")
 	id, _ := k.WaitForAction("sess_p", 1)
@@ -59,7 +59,7 @@ func TestPermissionCrossesAChannel(t *testing.T) {
 	if p.ActionID != id || p.Decision != "allow" || p.AnswerSource != "user" || p.FinalDecider != "remote" || p.DecidedBy == nil || p.Reason != "go" {
 		t.Errorf("got %+v", p)
 	}
-	// The host was asked too, and learns that somebody else decided.
+	// The host was asked too, and is told that the client decided.
 	if p := returnedTo(k, "sess_p", "chan_h"); p.Decision != "allow" || p.FinalDecider != "local" {
 		t.Errorf("got %+v", p)
 	}

@@ -24,7 +24,7 @@ func wrapField(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// withinItem is within for element i of a list.
+// withinItem is wrapField for element i of a list.
 func withinItem(name string, i int, err error) error {
 	return wrapField(fmt.Sprintf("%s[%d]", name, i), err)
 }

@@ -31,7 +31,7 @@ func TestTelemetryIsSent(t *testing.T) {
 	for i := range 3 {
 		s.turn(fmt.Sprintf("sess_%d", i))
 	}
-	s.end()
+	s.closeRuntime()
 	if n := len(c.Spans()); n != 3*spansOfOneTurn {
 		t.Errorf("%d spans arrived, want %d", n, 3*spansOfOneTurn)
 	}
@@ -90,7 +90,7 @@ func TestTelemetryCollectorNeverAnswers(t *testing.T) {
 		t.Fatal("the collector answered; the test proves nothing")
 	}
 	close(release)
-	s.end()
+	s.closeRuntime()
 	f := s.figures()
 	dropped := f[`agentd_telemetry_spans_dropped_total{reason=queue_full}`]
 	if sent := f["agentd_telemetry_spans_exported_total"]; dropped == 0 || sent+dropped != (turns+1)*spansOfOneTurn {
@@ -124,7 +124,7 @@ func TestTelemetryOutage(t *testing.T) {
 	if got := s.notices(); !slices.Equal(got, []string{"telemetry_unavailable", "telemetry_recovered"}) {
 		t.Errorf("the runtime says %v", got)
 	}
-	s.end()
+	s.closeRuntime()
 	if f := s.figures(); f["agentd_telemetry_up"] != 1 || f["agentd_telemetry_spans_exported_total"] != 6*spansOfOneTurn {
 		t.Errorf("after the outage the figures are %v", f)
 	}
@@ -148,7 +148,7 @@ func TestTelemetryHiccup(t *testing.T) {
 	if got := s.notices(); len(got) != 0 {
 		t.Errorf("the runtime says %v", got)
 	}
-	s.end()
+	s.closeRuntime()
 	if len(c.Spans()) != spansOfOneTurn {
 		t.Errorf("%d spans arrived", len(c.Spans()))
 	}
@@ -164,7 +164,7 @@ func TestTelemetryRefused(t *testing.T) {
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
 	s.waitForNotice("telemetry_unavailable")
-	s.end()
+	s.closeRuntime()
 	if f := s.figures(); f[`agentd_telemetry_spans_dropped_total{reason=refused}`] != spansOfOneTurn {
 		t.Errorf("the figures are %v", f)
 	}
@@ -184,7 +184,7 @@ func TestTelemetryPartly(t *testing.T) {
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
 	s.waitForNotice("telemetry_rejected")
-	s.end()
+	s.closeRuntime()
 	if f := s.figures(); f[`agentd_telemetry_spans_dropped_total{reason=rejected}`] == 0 {
 		t.Errorf("the figures are %v", f)
 	}
@@ -197,7 +197,7 @@ func TestTelemetryNobodyThere(t *testing.T) {
 	s := newSender(t, c.URL, nil)
 	s.turn("sess_a")
 	s.waitForNotice("telemetry_unavailable")
-	s.end()
+	s.closeRuntime()
 	if log := s.log.String(); !strings.Contains(log, "telemetry was not sent before the end") {
 		t.Errorf("the log says nothing of what was left:\n%s", log)
 	}
@@ -211,7 +211,7 @@ func TestTelemetryTakesUp(t *testing.T) {
 	s.turn("sess_a")
 	s.turn("sess_a")
 	mem := s.e.follower.store
-	s.end()
+	s.closeRuntime()
 	from := func(first, last uint64) []telemetry.Span {
 		p := projection{store: mem, sessions: map[string]*followed{}}
 		var out []telemetry.Span

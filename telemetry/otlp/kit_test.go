@@ -72,11 +72,11 @@ func newSenderOver(t *testing.T, over store.Store, url string, change func(*Opti
 	}
 	t.Cleanup(func() { replaytest.Recorded(t, over) })
 	s.e.Start(t.Context(), s.runtime)
-	t.Cleanup(s.end)
+	t.Cleanup(s.closeRuntime)
 	return s
 }
 
-func (s *sender) end() {
+func (s *sender) closeRuntime() {
 	s.Helper()
 	if s.runtime == nil {
 		return

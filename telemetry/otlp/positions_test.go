@@ -20,7 +20,7 @@ func TestTelemetryGoesOnFromItsPosition(t *testing.T) {
 		s.turn("sess_a")
 	}
 	mem := s.e.follower.store
-	s.end()
+	s.closeRuntime()
 	head, err := mem.Head(t.Context(), "sess_a")
 	if err != nil {
 		t.Fatal(err)

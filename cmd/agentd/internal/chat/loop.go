@@ -206,7 +206,7 @@ func (c *conversation) terminalGone() error {
 	if c.active != "" && !c.source.Remote() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = c.source.Do(ctx, c.interruption("the terminal was closed"), nil) // there is nobody to tell
+		_ = c.source.Do(ctx, c.interruption("the terminal was closed"), nil) // the terminal that would show the error is gone
 	}
 	return errors.New("the terminal is gone")
 }

@@ -47,7 +47,7 @@ type Source interface {
 	// TakeUp has this process go on with what another left in a session. A server did so
 	// when it started.
 	TakeUp(ctx context.Context, sessionID string) error
-	// Live reports whether somebody carries out turns.
+	// Live reports whether turns are being carried out.
 	Live() bool
 	// Remote reports whether a server does, which goes on when this process ends.
 	Remote() bool
