@@ -26,6 +26,9 @@ BENCHTIME ?= 1s
 # No package of tests may hang for longer than this. On a fresh machine under
 # load, contract took ten minutes, "npm ci" included.
 TEST_TIMEOUT ?= 30m
+# How many packages are tested at a time. Tests wait a good part of their time, for
+# processes and disks: two for each processor keep it busy.
+PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # Further flags of go test, for example TESTFLAGS="-count=1 -run TestName".
 TESTFLAGS ?=
 # What "make test" draws its random tests from: always the same, so that a change
@@ -105,22 +108,25 @@ test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node
 # and of PostgreSQL wait for processes that they start by the hundred, which the detector
 # makes several times as slow; all that the program links runs in the race pass through
 # the packages above it. The rest starts no goroutines, and has tests that try thousands
-# of inputs.
-PLAIN = ./cmd/agentd/... ./interop ./internal/escapetest ./internal/repotest ./internal/gen/... \
+# of inputs. In both passes the longest packages begin first, so that the pass doesn't end
+# with one of them alone.
+PLAIN = ./internal/escapetest ./cmd/agentd/... ./interop ./store/postgres ./internal/repotest ./internal/gen/... \
 	./command ./contract ./event/... ./evidence/... ./fault ./permission ./redact ./state \
-	./internal/netaddr ./internal/pathglob ./internal/yamlbound ./sandbox/... ./store/postgres
+	./internal/netaddr ./internal/pathglob ./internal/yamlbound ./sandbox/...
 
 .PHONY: test-plain
 test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
-	$(LOG) $(GO) test $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
-	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
+	$(LOG) $(GO) test -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
+	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
 	$(LOG) $(GO) test $(TESTFLAGS) -tags interopfixtures -run Fixture -timeout $(TEST_TIMEOUT) ./channel/a2a ./channel/mcpserver
+
+LONGEST = ./loop ./work ./store/pebble ./server ./tool/mcp ./session ./channel/mcpserver
 
 # Random tests of packages with goroutines make fewer rounds here: a round takes ten
 # times as long, and "make test-random" makes many.
 .PHONY: test-race
 test-race: $(LOG) ## All other quick tests, with the race detector.
-	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(LONGEST) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
 .PHONY: test-long
 test-long: $(LOG) ## What "make test" leaves out: a thousand clients and rounds, gigabytes, a real OpenTelemetry Collector. Takes half an hour.
