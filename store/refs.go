@@ -14,9 +14,9 @@ var (
 	sums = []string{`Hash":`, `"hash":`, `igest":`, `"grant":`, `"keyId":`, `ersion":`}
 )
 
-// RefsIn returns the references that stand in JSON as whole strings, at most so many.
-// Sums of other things look the same and are told by their members; other members
-// that don't count may be named by their ends, such as `"beforeRef":`.
+// RefsIn returns up to most references that are whole strings in JSON. Sums of other
+// things look the same and are recognized by their members; further members to skip
+// are named by their ends, such as `"beforeRef":`.
 func RefsIn(data []byte, most int, not ...string) (refs []string) {
 	for from := 0; len(refs) < most; {
 		i := bytes.Index(data[from:], refRare)

@@ -16,7 +16,7 @@
 // can be removed, by a [Trim], and never the last record. A batch is
 // written only if its First is the session's head plus one and its Epoch is the
 // epoch of the session's newest claim; both are checked atomically with the
-// write. So two owners can never both write, whatever clocks and leases say.
+// write. So two owners can never both write, regardless of clocks and leases.
 //
 // After a failed write to the medium an engine acknowledges nothing more: every
 // later Append fails with [ErrFailed] until the store was reopened and checked.
@@ -60,6 +60,8 @@ var (
 	ErrCorrupt = errors.New("store: stored data is damaged")
 	// ErrTrimmed: records were asked for that were removed, see [TrimmedError].
 	ErrTrimmed = errors.New("store: the records were removed")
+	// ErrPosition: the text isn't a position of this store, see [Store.Changes].
+	ErrPosition = errors.New("store: not a position of this store")
 	// ErrNewer: the data was written by a newer version of agentd.
 	ErrNewer = errors.New("store: the data was written by a newer version of agentd")
 	// ErrLocked: another process has the store open.
@@ -152,10 +154,10 @@ type IndexOp struct {
 	IfAbsent bool
 }
 
-// Trim removes the beginning of a session. What stands for it stays, see
+// Trim removes the beginning of a session. What replaces it stays, see
 // [Store.Base].
 type Trim struct {
-	// Through is the last record that goes, Hash the chain's hash at it.
+	// Through is the last record to remove, Hash the chain's hash at it.
 	Through uint64
 	Hash    Hash
 	// Data is what the records folded to.
@@ -227,6 +229,15 @@ type Appended struct {
 	First uint64
 }
 
+// Change is a write to one session, as it is found among the writes to all.
+type Change struct {
+	SessionID string
+	// First and Last are the sequences of the records that it added.
+	First, Last uint64
+	// Position is where [Store.Changes] goes on after the change.
+	Position string
+}
+
 // Store keeps facts. See the package comment for its obligations.
 type Store interface {
 	// Claim makes the caller the one writer of a session and returns the new
@@ -250,7 +261,7 @@ type Store interface {
 	// exist yields nothing. A range that takes in records which were removed yields
 	// a *TrimmedError in their place: so that no caller takes what is left for everything.
 	Read(ctx context.Context, sessionID string, r Range) iter.Seq2[Record, error]
-	// Base returns what stands for the records that were removed from a session: the
+	// Base returns what replaced the records that were removed from a session: the
 	// last of them by its sequence and hash, with the data of its [Trim]. It is
 	// ErrNotFound for a session that has all its records.
 	Base(ctx context.Context, sessionID string) (Snapshot, error)
@@ -280,6 +291,17 @@ type Store interface {
 	// is not above it. An engine that only one process can open yields nothing
 	// until ctx ends.
 	Follow(ctx context.Context) iter.Seq2[Appended, error]
+
+	// Changes yields what was written to all sessions after a position, by this node
+	// and by others, and ends with what is durable when it gets there. The changes of
+	// one session come in the order of their sequences, without a gap; those of
+	// different sessions in the order in which they were written, more or less. However
+	// often it is left and begun again with the position of the last change that it
+	// yielded, every change comes once. Changes are kept when the records that they
+	// added are removed.
+	Changes(ctx context.Context, after string) iter.Seq2[Change, error]
+	// Position returns the position after everything that is durable now.
+	Position(ctx context.Context) (string, error)
 
 	// Meta returns the store's own facts, for the runtime's start and for people.
 	Meta(ctx context.Context) (Meta, error)

@@ -157,6 +157,7 @@ func (s *Store) retire(old *pdb.Snapshot) {
 func batchSize(batches []*store.Batch) int {
 	n := 64
 	for _, b := range batches {
+		n += 1 + 8 + changeHeader + len(b.SessionID)
 		for i := range b.Records {
 			n += len(b.SessionID) + eventKeyExtra + eventHeader + len(b.Records[i].Data) + 8
 		}
@@ -234,6 +235,7 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 	if n := len(in.Records); n > 0 {
 		c.next = store.Head{Sequence: in.Records[n-1].Sequence, Hash: in.Records[n-1].Hash}
 		s.touched = append(s.touched, c)
+		s.putChange(b, in)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"agentd/store"
 )
 
-// calls counts the calls under way. It is no lock: a call may be made inside an
+// calls counts the running calls. It is not a lock: a call may be made inside an
 // iteration while another goroutine waits in Close.
 type calls struct {
 	mu     sync.Mutex

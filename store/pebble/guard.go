@@ -227,7 +227,7 @@ func (g *guard) pause() {
 	}
 }
 
-// tableError judges a failed write of a table: no space is no failure, Pebble
+// tableError judges a failed write of a table: a full disk is not a failure, Pebble
 // tries again.
 func (g *guard) tableError(op, name string, flush bool, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {

@@ -24,7 +24,7 @@ type guardedFile struct {
 	listed bool // the ledger knows that this log holds data
 }
 
-// result turns the outcome of a write into what Pebble is told.
+// result turns the outcome of a write into the error that Pebble gets.
 func (f *guardedFile) result(op string, err error) error {
 	if err == nil {
 		return nil

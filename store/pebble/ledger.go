@@ -80,7 +80,7 @@ func readLedger(fs vfs.FS, path string) (ledgerState, bool, error) {
 	return st, true, nil
 }
 
-// apply takes a line's statement in; false if the line is damaged.
+// apply applies a line's statement; false if the line is damaged.
 func (st *ledgerState) apply(line string) bool {
 	sum, text, ok := strings.Cut(line, " ")
 	if !ok || sum+" "+text+"\n" != ledgerLine(text) {

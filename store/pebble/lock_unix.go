@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentd/store"
 
@@ -24,6 +25,10 @@ func lockFile(path, dir string) (io.Closer, error) {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for end := time.Now().Add(leftoverWait); errors.Is(err, unix.EWOULDBLOCK) && ownerIsGone(f) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = lockedError(f, dir)
 	}
@@ -44,11 +49,25 @@ func writeOwner(f *os.File) error {
 	return err
 }
 
-// lockedError says whose lock it is.
-func lockedError(f *os.File, dir string) error {
+// leftoverWait is how long the lock of an owner that is gone is waited for: a child that
+// it was about to start shares the lock until its own program runs.
+const leftoverWait = 10 * time.Second
+
+// ownerIsGone reports whether the process that the file names has ended.
+func ownerIsGone(f *os.File) bool {
+	pid, err := readOwner(f)
+	return err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+func readOwner(f *os.File) (pid int, err error) {
 	b := make([]byte, 32)
 	n, _ := f.ReadAt(b, 0)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	return strconv.Atoi(strings.TrimSpace(string(b[:n])))
+}
+
+// lockedError says whose lock it is.
+func lockedError(f *os.File, dir string) error {
+	pid, err := readOwner(f)
 	if err != nil {
 		// The owner holds the lock and hasn't written its id yet.
 		return fmt.Errorf("%w: %s is in use by a process that is just starting", store.ErrLocked, dir)

@@ -43,9 +43,11 @@ type Store struct {
 	commit  sync.Mutex
 	touched []*session
 	overlay map[string]bool
+	// changes is the number of the last change that is staged; the commit lock guards it.
+	changes uint64
 	relaxed uint64 // version of the signal at which there was no pressure
 
-	// oldest is a snapshot that nobody reads from, and since when; see retire. The
+	// oldest is a snapshot without readers, and since when; see retire. The
 	// commit lock guards it.
 	oldest *pdb.Snapshot
 	kept   time.Time
@@ -155,6 +157,9 @@ func (s *Store) openDB(in *inspection) (err error) {
 // migrateAndCountOpen brings the content to this version and counts the open.
 func (s *Store) migrateAndCountOpen() error {
 	if err := s.schema.migrate(s.db); err != nil {
+		return err
+	}
+	if err := s.countChanges(); err != nil {
 		return err
 	}
 	opens, err := s.counter(metaOpens)

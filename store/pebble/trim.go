@@ -31,7 +31,7 @@ func (s *Store) checkTrim(in *store.Batch, c *session) error {
 	return nil
 }
 
-// putTrim removes records and keeps what stands for them, in one batch.
+// putTrim removes records and keeps what replaces them, in one batch.
 func putTrim(b *pdb.Batch, session string, t *store.Trim) error {
 	if err := b.DeleteRange(eventKey(session, 0), eventKey(session, t.Through+1), nil); err != nil {
 		return err
@@ -39,7 +39,7 @@ func putTrim(b *pdb.Batch, session string, t *store.Trim) error {
 	return b.Set(nameKey(keyBase, session), snapshotValue(t.Through, t.Hash, t.Data), nil)
 }
 
-// Base returns what stands for the records that were removed.
+// Base returns what replaced the records that were removed.
 func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, error) {
 	done, err := s.calls.enter(ctx)
 	if err != nil {

@@ -180,7 +180,7 @@ func (s *Store) putLarge(ctx context.Context, c *chunker, first [][]byte) (store
 			return info, nil
 		}
 	}
-	// The reaper removes what this can't, once the node's lease is over.
+	// The reaper removes what this can't, once the node's lease has expired.
 	_ = s.dropUpload(context.WithoutCancel(ctx), id)
 	return store.BlobInfo{}, err
 }

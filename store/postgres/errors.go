@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"agentd/store"
@@ -78,7 +79,8 @@ func committed(err error) error {
 }
 
 // isConnection reports whether err is a failure of the connection and not of a
-// statement or the caller's context.
+// statement, the caller's context, or a row that isn't there.
 func isConnection(err error) bool {
-	return err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	return err != nil && sqlState(err) == "" && !errors.Is(err, pgx.ErrNoRows) &&
+		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }

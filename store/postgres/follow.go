@@ -20,6 +20,7 @@ import (
 type position struct {
 	min, max int64
 	open     []int64
+	text     string // PostgreSQL's form
 }
 
 // followTimeout bounds each exchange of a follower, so that a server which
@@ -30,7 +31,7 @@ const positionSQL = `SELECT pg_current_snapshot()::text`
 
 // parsePosition reads PostgreSQL's form, xmin:xmax:open,open and so on.
 func parsePosition(text string) (position, error) {
-	var p position
+	p := position{text: text}
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
 		return p, fmt.Errorf("%q is not a snapshot", text)
@@ -68,21 +69,18 @@ func startPosition(ctx context.Context, conn *pgx.Conn) (position, error) {
 // pollSQL reads what a position couldn't see, and the new position, in one
 // snapshot. It has at least one row.
 const pollSQL = `
-SELECT pg_current_snapshot()::text, p.xid, h.session_id, h.head, h.first
-FROM agentd.appends_pruned p LEFT JOIN (
+SELECT now.at, h.session_id, h.head, h.first
+FROM (SELECT pg_current_snapshot()::text) now (at) LEFT JOIN (
 	SELECT x.session_id, max(x.head) AS head, min(coalesce(x.before, -1)) + 1 AS first
 	FROM agentd.appends a, unnest(a.sessions, a.heads, a.befores) AS x (session_id, head, before)
 	WHERE (a.xid >= $1 OR a.xid = ANY ($2)) AND a.node_id <> $3 AND x.head > 0
 	GROUP BY x.session_id
 ) h ON true`
 
-const sweepSQL = `SELECT session_id, head FROM agentd.sessions WHERE session_id > $1 AND head > 0 ORDER BY session_id LIMIT $2`
-
 // Follow yields what other nodes append. See [store.Store].
 //
-// What was appended since the store was opened may be repeated at the start.
-// After a broken connection every session is hinted at once, also those of this
-// node.
+// What was appended since the store was opened may be repeated at the start. After a
+// broken connection it goes on where it was.
 func (s *Store) Follow(ctx context.Context) iter.Seq2[store.Appended, error] {
 	return func(yield func(store.Appended, error) bool) {
 		if err := s.enterCall(ctx); err != nil {
@@ -111,7 +109,6 @@ type follower struct {
 	yield   func(store.Appended, error) bool
 	conn    *pgx.Conn
 	at      position
-	behind  bool // at says nothing: look at all sessions
 	stopped bool
 }
 
@@ -129,7 +126,6 @@ func (f *follower) run(ctx context.Context) {
 		}
 		f.s.opts.Logger.Warn("postgres: follow", "node", f.s.opts.NodeID, "error", err)
 		f.disconnect()
-		f.behind = true
 		select {
 		case <-ctx.Done():
 		case <-time.After(f.s.opts.PollInterval):
@@ -142,17 +138,8 @@ func (f *follower) step(ctx context.Context) error {
 	if err := f.connect(ctx); err != nil {
 		return err
 	}
-	if f.behind {
-		if err := f.sweep(ctx); err != nil {
-			return err
-		}
-		f.behind = false
-	}
 	if err := f.poll(ctx); err != nil {
 		return err
-	}
-	if f.behind {
-		return nil
 	}
 	return f.await(ctx)
 }
@@ -182,8 +169,7 @@ func (f *follower) disconnect() {
 	f.conn = nil
 }
 
-// poll yields what the position couldn't see and moves it. If rows may have been
-// removed before they were seen, the follower is behind.
+// poll yields what the position couldn't see and moves it.
 func (f *follower) poll(ctx context.Context) error {
 	hints, err := f.pollAppended(ctx)
 	if err != nil {
@@ -200,11 +186,10 @@ func (f *follower) pollAppended(ctx context.Context) ([]store.Appended, error) {
 		return nil, err
 	}
 	var text string
-	var pruned int64
 	var session *string
 	var head, first *int64
 	var hints []store.Appended
-	_, err = pgx.ForEachRow(rows, []any{&text, &pruned, &session, &head, &first}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&text, &session, &head, &first}, func() error {
 		if session != nil && head != nil && first != nil {
 			hints = append(hints, store.Appended{SessionID: *session, Sequence: uint64(*head), First: uint64(*first)})
 		}
@@ -213,13 +198,8 @@ func (f *follower) pollAppended(ctx context.Context) ([]store.Appended, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := parsePosition(text)
-	if err != nil {
-		return nil, err
-	}
-	f.behind = pruned > f.at.min && pruned <= at.max
-	f.at = at
-	return hints, nil
+	f.at, err = parsePosition(text)
+	return hints, err
 }
 
 func (f *follower) emit(hints []store.Appended) error {
@@ -229,46 +209,6 @@ func (f *follower) emit(hints []store.Appended) error {
 		}
 	}
 	return nil
-}
-
-// sweep takes the position of now and yields the head of every session after it.
-func (f *follower) sweep(ctx context.Context) error {
-	at, err := startPosition(ctx, f.conn)
-	if err != nil {
-		return err
-	}
-	for after := ""; ; {
-		page, err := f.heads(ctx, after)
-		if err != nil {
-			return err
-		}
-		if err := f.emit(page); err != nil {
-			return err
-		}
-		if len(page) < maxRows {
-			break
-		}
-		after = page[len(page)-1].SessionID
-	}
-	f.at = at
-	return nil
-}
-
-// heads returns a page of the sessions after the given one.
-func (f *follower) heads(ctx context.Context, after string) ([]store.Appended, error) {
-	ctx, cancel := context.WithTimeout(ctx, followTimeout)
-	defer cancel()
-	rows, err := f.conn.Query(ctx, sweepSQL, after, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Appended, error) {
-		var a store.Appended
-		var head int64
-		err := row.Scan(&a.SessionID, &head)
-		a.Sequence = uint64(head)
-		return a, err
-	})
 }
 
 // await returns when another node has notified, or after the poll interval.

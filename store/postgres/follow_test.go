@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -146,8 +147,7 @@ func cutFollower(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// TestFollowSurvivesTheServer: so are those around a crash, which empties the
-// table that followers look at.
+// TestFollowSurvivesTheServer: so are those around a crash.
 func TestFollowSurvivesTheServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.Start(t)
@@ -191,17 +191,55 @@ func TestFollowLateCommit(t *testing.T) {
 	f.until("late", 7)
 }
 
-// TestFollowTooLate: a follower that was away longer than appends are kept looks
-// at all sessions.
-func TestFollowTooLate(t *testing.T) {
+// TestChangesLateCommit: neither do the changes pass over a transaction that got its id
+// early and commits late, whatever was read before, and from whichever position it goes on.
+func TestChangesLateCommit(t *testing.T) {
 	t.Parallel()
-	reader, writer, url := pair(t, 10*time.Millisecond)
-	f := follow(t, reader)
-	f.until("s", grow(t, writer, "s"))
-	at := grow(t, writer, "t")
-	execute(t, connect(t, url), `WITH gone AS (DELETE FROM agentd.appends)
-		UPDATE agentd.appends_pruned SET xid = pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
-	f.until("t", at)
+	reader, writer, url := pair(t, time.Hour)
+	at, err := reader.Position(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tx.Exec(t.Context(), `INSERT INTO agentd.appends VALUES (pg_current_xact_id()::text::bigint, 'slow', '{late,later}', '{7,9}', '{3,8}')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	positions := []string{at}
+	want := []string{"s 1-1", "s 2-2"}
+	for range want {
+		grow(t, writer, "s")
+	}
+	read := func(after string) (list []string) {
+		t.Helper()
+		for c, err := range reader.Changes(t.Context(), after) {
+			if err != nil {
+				t.Fatalf("after %q: %v", after, err)
+			}
+			list = append(list, fmt.Sprintf("%s %d-%d", c.SessionID, c.First, c.Last))
+			positions = append(positions, c.Position)
+		}
+		return list
+	}
+	if got := read(at); !slices.Equal(got, want) {
+		t.Errorf("before the commit: %v, want %v", got, want)
+	}
+	seen := positions
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	grow(t, writer, "s")
+	for i, position := range seen {
+		got := read(position)
+		slices.Sort(got)
+		rest := append([]string{"late 4-7", "later 9-9"}, append(want, "s 3-3")[i:]...)
+		if !slices.Equal(got, rest) {
+			t.Errorf("after change %d: %v, want %v", i, got, rest)
+		}
+	}
 }
 
 // TestFollowLeavesOutItsOwn: a node is not told of what it wrote itself.

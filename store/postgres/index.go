@@ -30,7 +30,7 @@ func (s *Store) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	return value, nil
 }
 
-// A bound that is null is no bound.
+// A null bound means no bound.
 const (
 	scanSQL = `SELECT key, value FROM agentd.index_entries
 		WHERE kind = $1 AND key >= $2 AND ($3::bytea IS NULL OR key < $3) AND ($4::bytea IS NULL OR key > $4)

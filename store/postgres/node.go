@@ -11,9 +11,8 @@ import (
 const (
 	// channel is the NOTIFY channel; the payload is the node that appended.
 	channel = "agentd"
-	// retention is how long rows of appends are kept at least. A follower that
-	// didn't look for longer looks at all sessions instead.
-	retention = time.Minute
+	// clearing is how often a node clears up.
+	clearing = time.Minute
 	// forget is how long a dead node's row is kept, for people.
 	forget = 24 * time.Hour
 )
@@ -31,17 +30,9 @@ ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address 
 
 	notifySQL = `SELECT pg_notify($1, $2)`
 
-	xminSQL  = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
-	pruneSQL = `
-WITH gone AS (DELETE FROM agentd.appends WHERE xid < $1)
-UPDATE agentd.appends_pruned SET xid = $1 WHERE xid < $1`
-
 	// Transaction ids begin anew when a dump is restored into another cluster;
 	// rows from the old one would never be reached.
-	dropForeignSQL = `
-WITH now AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS xid),
-gone AS (DELETE FROM agentd.appends USING now WHERE appends.xid >= now.xid)
-UPDATE agentd.appends_pruned SET xid = 0 FROM now WHERE appends_pruned.xid > now.xid`
+	dropForeignSQL = `DELETE FROM agentd.appends WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
 )
 
 // registerNode makes this process the node of its name.
@@ -67,8 +58,7 @@ type keeper struct {
 	done   chan struct{}
 	err    error // of the end; readable when done is closed
 	conn   *pgx.Conn
-	prunes time.Time // when to prune next
-	before int64     // transactions below are to be pruned then
+	clears time.Time // when to clear up next
 }
 
 // startKeeper takes conn over and runs until ctx ends.
@@ -158,24 +148,16 @@ func (k *keeper) notify(ctx context.Context) error {
 // when another one was quicker.
 func (k *keeper) clearUp(ctx context.Context) error {
 	now := time.Now()
-	if now.Before(k.prunes) {
+	if now.Before(k.clears) {
 		return nil
 	}
-	if k.before > 0 {
-		if _, err := k.conn.Exec(ctx, pruneSQL, k.before); err != nil {
-			return err
-		}
-		if _, err := k.conn.Exec(ctx, reapUploadsSQL); err != nil {
-			return err
-		}
-		if _, err := k.conn.Exec(ctx, forgetSQL, forget); err != nil {
-			return err
-		}
-	}
-	if err := k.conn.QueryRow(ctx, xminSQL).Scan(&k.before); err != nil {
+	if _, err := k.conn.Exec(ctx, reapUploadsSQL); err != nil {
 		return err
 	}
-	k.prunes = now.Add(retention)
+	if _, err := k.conn.Exec(ctx, forgetSQL, forget); err != nil {
+		return err
+	}
+	k.clears = now.Add(clearing)
 	return nil
 }
 

@@ -99,6 +99,7 @@ func TestPosition(t *testing.T) {
 		"10:20:10,14,19":                   {min: 10, max: 20, open: []int64{10, 14, 19}},
 		"4294967301:4294967302:4294967301": {min: 4294967301, max: 4294967302, open: []int64{4294967301}},
 	} {
+		want.text = text
 		got, err := parsePosition(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)

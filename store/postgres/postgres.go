@@ -14,7 +14,7 @@
 // is its batch's own.
 //
 // When the connection breaks after an append was sent, its outcome is unknown
-// and stays so for as long as the database may still be at it. A caller that
+// and stays so for as long as the database may still be writing. A caller that
 // needs to know claims the session again: the new epoch ends whatever was under
 // way, and the head that Claim returns is definite.
 //
@@ -177,7 +177,7 @@ func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // enterCall admits a call, or says that its context has ended or the store is
-// closed. The caller must call s.calls.Done when the call is over.
+// closed. The caller must call s.calls.Done when the call has ended.
 func (s *Store) enterCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

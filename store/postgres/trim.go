@@ -10,7 +10,7 @@ import (
 	"agentd/store"
 )
 
-// baseSQL keeps what stands for the records that go, and aborts unless the last of
+// baseSQL keeps what replaces the removed records, and aborts unless the last of
 // them is stored with that hash and is not the session's last. It runs after the
 // append of its transaction, which holds the session's row.
 const baseSQL = `
@@ -81,7 +81,7 @@ func (f found) judgeTrim(u *unit, head int64) error {
 	return nil
 }
 
-// Base returns what stands for the records that were removed. See [store.Store].
+// Base returns what replaced the records that were removed. See [store.Store].
 func (s *Store) Base(ctx context.Context, sessionID string) (store.Snapshot, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return store.Snapshot{}, err

@@ -21,7 +21,10 @@ func Facts(tb testing.TB, s store.Store, sessionID string) []*event.Event {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		e, err := event.Decode(rec.Data)
+		if len(rec.Data) > event.MaxBytes {
+			tb.Errorf("fact %d of session %s has %d bytes, the limit is %d: %.300s …", rec.Sequence, sessionID, len(rec.Data), event.MaxBytes, rec.Data)
+		}
+		e, err := store.DecodeFact(context.Background(), s, rec.Data)
 		if err != nil {
 			tb.Fatal(err)
 		}

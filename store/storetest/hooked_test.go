@@ -27,6 +27,8 @@ type hooked struct {
 	openBlob   func(ctx context.Context, ref string) (store.Blob, error)
 	deleteBlob func(ctx context.Context, ref string) error
 	follow     func(ctx context.Context) iter.Seq2[store.Appended, error]
+	changes    func(ctx context.Context, after string) iter.Seq2[store.Change, error]
+	position   func(ctx context.Context) (string, error)
 	meta       func(ctx context.Context) (store.Meta, error)
 	setMeta    func(ctx context.Context, name string, value []byte) ([]byte, error)
 	close      func() error
@@ -37,6 +39,7 @@ func newHooked(s store.Store) *hooked {
 		Store: s, claim: s.Claim, release: s.Release, append: s.Append, head: s.Head, read: s.Read, base: s.Base,
 		snapshot: s.Snapshot, snapshots: s.Snapshots, get: s.Get, scan: s.Scan, sessions: s.Sessions,
 		putBlob: s.PutBlob, openBlob: s.OpenBlob, deleteBlob: s.DeleteBlob, follow: s.Follow,
+		changes: s.Changes, position: s.Position,
 		meta: s.Meta, setMeta: s.SetMeta, close: s.Close,
 	}
 }
@@ -132,3 +135,9 @@ func (e *brokenEngine) Second() (store.Store, bool) {
 	s, ok := e.mem.Second()
 	return e.wrap(s), ok
 }
+
+func (h *hooked) Changes(ctx context.Context, after string) iter.Seq2[store.Change, error] {
+	return h.changes(ctx, after)
+}
+
+func (h *hooked) Position(ctx context.Context) (string, error) { return h.position(ctx) }

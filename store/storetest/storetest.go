@@ -100,6 +100,7 @@ func suite() []group {
 		{"index", indexChecks()},
 		{"snapshot", snapshotChecks()},
 		{"trim", trimChecks()},
+		{"changes", changesChecks()},
 		{"sessions", sessionsChecks()},
 		{"blob", blobChecks()},
 		{"lifecycle", lifecycleChecks()},
