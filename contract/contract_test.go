@@ -334,7 +334,9 @@ func driveMistakes(c *client, session string) {
 	for _, q := range []string{"after=x", "limit=0", "limit=1001", "view=nothing", "profile=nothing", "types=no.such", "unknown=1", "snapshot=1", "lastEventId=-1"} {
 		c.want(http.StatusBadRequest, http.MethodGet, "/v1/sessions/"+session+"/events?"+q, "")
 	}
-	c.want(http.StatusServiceUnavailable, http.MethodGet, "/v1/events", "", "Accept", "text/event-stream")
+	for _, stream := range []string{"/v1/events", "/v1/feed"} {
+		c.want(http.StatusServiceUnavailable, http.MethodGet, stream, "", "Accept", "text/event-stream")
+	}
 }
 
 // TestTheProxyChecks shows that the tests above could fail.
@@ -366,9 +368,11 @@ func TestTheProxyChecks(t *testing.T) {
 // notDriven are operations of the document that a proxy of whole answers can't
 // pass on; package server tests them.
 var notDriven = map[string]string{
-	"GET /v1/events":         "a stream without an end",
-	"GET /v1/ws":             "an upgrade of the connection",
-	"HEAD /v1/outputs/{ref}": "the proxy wants to parse the body that isn't there",
+	"GET /v1/events":                       "a stream without an end",
+	"GET /v1/feed":                         "a stream without an end",
+	"GET /v1/processes/{processId}/output": "a stream",
+	"GET /v1/ws":                           "an upgrade of the connection",
+	"HEAD /v1/outputs/{ref}":               "the proxy wants to parse the body that isn't there",
 }
 
 // checkCoverage wants every operation of the document to have succeeded, but for

@@ -33,7 +33,7 @@ func (b *backend) Subscribe(context.Context, command.Caller, string, uint64) (co
 }
 
 // SubscribeAll implements [server.Backend].
-func (b *backend) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
+func (b *backend) SubscribeAll(context.Context, command.Caller, string) (command.Stream, error) {
 	return nil, fault.New(fault.Unavailable, "there are no streams here")
 }
 

@@ -30,7 +30,7 @@ type ActionRequired struct {
 type ActionResolved struct {
 	Decision       string `json:"decision" enum:"@actionAnswer"`
 	Status         string `json:"status" enum:"resolved expired cancelled"`
-	DecisionSource string `json:"decisionSource" enum:"human host_policy timeout runtime"`
+	DecisionSource string `json:"decisionSource" enum:"human host_policy timeout runtime peer"`
 	ActionType     string `json:"actionType,omitempty"`
 	Payload        Raw    `json:"payload,omitempty"`
 	PayloadRef     string `json:"payloadRef,omitempty"`

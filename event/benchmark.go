@@ -15,6 +15,20 @@ type Benchmark struct {
 	HarborTrialRef        string `json:"harborTrialRef,omitempty"`
 	TaskTomlRef           string `json:"taskTomlRef,omitempty"`
 	SingleChangedVariable string `json:"singleChangedVariable,omitempty"`
+	// HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in
+	// Harbor, where whoever started it says so.
+	HarborTrialResultRef    string `json:"harborTrialResultRef,omitempty"`
+	HarborVerifierStdoutRef string `json:"harborVerifierStdoutRef,omitempty"`
+}
+
+// Reward is the envelope's part of a score: what a reader joins on without knowing
+// the payload.
+type Reward struct {
+	Value           float64  `json:"value"`
+	Ref             string   `json:"ref,omitempty"`
+	DetailsRef      string   `json:"detailsRef,omitempty"`
+	Criteria        []string `json:"criteria,omitempty"`
+	FailureCategory string   `json:"failureCategory,omitempty"`
 }
 
 // Comparison is the envelope's part of a comparison of two configurations.
@@ -23,10 +37,15 @@ type Comparison struct {
 	MeanRewardDelta float64 `json:"meanRewardDelta"`
 	// TimeoutRateDelta is the candidate's rate of timeouts less the baseline's.
 	TimeoutRateDelta float64 `json:"timeoutRateDelta"`
-	// EvidenceCompletenessRate is the share of trials with complete evidence.
+	// EvidenceCompletenessRate is the share of the candidate's trials with complete
+	// evidence.
 	EvidenceCompletenessRate float64 `json:"evidenceCompletenessRate"`
-	// P0QcGateRegressionCount is how many regressions the quality gate found.
-	P0QcGateRegressionCount int64 `json:"p0QcGateRegressionCount" check:"nonnegative"`
+	// BaselineEvidenceCompletenessRate is the share of the baseline's trials with
+	// complete evidence.
+	BaselineEvidenceCompletenessRate *float64 `json:"baselineEvidenceCompletenessRate,omitempty"`
+	// P0QcGateRegressionCount is how many regressions the quality gate found; absent
+	// where nobody counted them.
+	P0QcGateRegressionCount *int64 `json:"p0QcGateRegressionCount,omitempty" check:"nonnegative"`
 	// Decision that was taken, such as promote or revert.
 	Decision string `json:"decision" check:"nonempty"`
 }

@@ -8,6 +8,8 @@ package event
 
 func (*Benchmark) appendJSON(dst []byte) []byte  { return dst }
 func (*Benchmark) check() error                  { return nil }
+func (*Reward) appendJSON(dst []byte) []byte     { return dst }
+func (*Reward) check() error                     { return nil }
 func (*Comparison) appendJSON(dst []byte) []byte { return dst }
 func (*Comparison) check() error                 { return nil }
 

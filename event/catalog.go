@@ -5,7 +5,7 @@ package event
 // follow. After a change run "make generate".
 var catalog = []Def{
 	{Type: "session.created", Family: FamilySession, Payload: (*SessionCreated)(nil), By: BySession, Since: "0.1", Means: "A session exists; always its first fact."},
-	{Type: "session.updated", Family: FamilySession, Payload: (*SessionUpdated)(nil), By: BySession | ByRuntime, Since: "0.1", Means: "Fields of the session changed."},
+	{Type: "session.updated", Family: FamilySession, Payload: (*SessionUpdated)(nil), By: BySession | ByLoop | ByRuntime, Since: "0.1", Means: "Fields of the session changed."},
 	{Type: "thread.started", Family: FamilyThread, Needs: Thread, Payload: (*ThreadStarted)(nil), By: BySession | ByWork, Since: "0.1", Means: "A thread was opened."},
 	{Type: "thread.updated", Family: FamilyThread, Needs: Thread, Payload: (*ThreadUpdated)(nil), By: BySession | ByLoop | ByWork, Since: "0.1", Means: "A thread was blocked, resumed or archived."},
 	{Type: "turn.submitted", Family: FamilyTurn, Needs: inTurn | Task | Run, Payload: (*TurnSubmitted)(nil), By: BySession | ByWork | ByChannel, Since: "0.1", Means: "A turn was accepted or queued; no work was done yet."},
@@ -38,9 +38,9 @@ var catalog = []Def{
 	{Type: "reasoning.delta", Family: FamilyReasoning, Needs: inTurn, Payload: (*ReasoningDelta)(nil), By: ByLoop, Since: "0.1", Means: "A piece of the model's reasoning arrived."},
 	{Type: "reasoning.summary", Family: FamilyReasoning, Needs: inTurn, Payload: (*ReasoningSummary)(nil), By: ByLoop, Since: "0.1", Means: "The model's reasoning in short."},
 	{Type: "tool.catalog.resolved", Family: FamilyTool, Needs: inTool, Payload: (*ToolCatalogResolved)(nil), By: ByLoop, Since: "0.1", Means: "The tools of a turn were chosen."},
-	{Type: "tool.started", Family: FamilyTool, Needs: inTool, Payload: (*ToolStarted)(nil), By: ByLoop, Since: "0.1", Means: "A tool call began."},
-	{Type: "tool.args", Family: FamilyTool, Needs: inTool, Payload: (*ToolArgs)(nil), By: ByLoop, Since: "0.1", Means: "The arguments of a tool call."},
-	{Type: "tool.progress", Family: FamilyTool, Needs: inTool, Payload: (*ToolProgress)(nil), By: ByLoop | ByChannel, Since: "0.1", Means: "A running tool gave a sign of life or a piece of output."},
+	{Type: "tool.started", Family: FamilyTool, Needs: inTool, Payload: (*ToolStarted)(nil), By: ByLoop, Since: "0.1", Means: "A model asked for a tool call; whether it runs is decided next."},
+	{Type: "tool.args", Family: FamilyTool, Needs: inTool, Payload: (*ToolArgs)(nil), By: ByLoop, Since: "0.1", Means: "A hook rewrote the arguments of a tool call."},
+	{Type: "tool.progress", Family: FamilyTool, Needs: inTool, Payload: (*ToolProgress)(nil), By: ByLoop | ByChannel, Since: "0.1", Means: "A tool call begins to run, was lost and is run again, or gave a sign of life or a piece of output."},
 	{Type: "tool.result", Family: FamilyTool, Needs: inTool, Payload: (*ToolResult)(nil), By: ByLoop | ByWork | ByChannel, Since: "0.1", Means: "A tool call ended with a result."},
 	{Type: "tool.failed", Family: FamilyTool, Needs: inTool, Payload: (*ToolFailed)(nil), By: ByLoop | ByWork | ByChannel, Since: "0.1", Means: "A tool call ended without a result."},
 	{Type: "action.required", Family: FamilyAction, Needs: inTurn | Action, Payload: (*ActionRequired)(nil), By: BySession | ByLoop | ByWork | ByChannel, Since: "0.1", Means: "Work waits for a decision or an input."},
@@ -97,8 +97,8 @@ var catalog = []Def{
 	{Type: "channel.disconnected", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelDisconnected)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer closed or fell silent."},
 	{Type: "channel.resumed", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelResumed)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer came back with its token."},
 	{Type: "channel.message", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelMessage)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A message or status on a channel that is not a turn."},
-	{Type: "channel.permission_forwarded", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelPermissionForwarded)(nil), By: ByChannel, Since: "0.1", Means: "A request for permission went to a peer."},
-	{Type: "channel.permission_returned", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelPermissionReturned)(nil), By: ByChannel, Since: "0.1", Means: "A forwarded request for permission was answered."},
+	{Type: "channel.permission_forwarded", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelPermissionForwarded)(nil), By: BySession | ByWork | ByChannel, Since: "0.1", Means: "A request for permission went to a peer."},
+	{Type: "channel.permission_returned", Family: FamilyChannel, Needs: Channel, Payload: (*ChannelPermissionReturned)(nil), By: ByWork | ByChannel, Since: "0.1", Means: "A forwarded request for permission was answered."},
 	{Type: "job.created", Family: FamilyJob, Needs: Job, Payload: (*JobCreated)(nil), By: BySession | ByWork, Since: "0.1", Means: "A job exists."},
 	{Type: "job.started", Family: FamilyJob, Needs: Job, Payload: (*JobStatusChanged)(nil), By: BySession | ByWork, Since: "0.1", Means: "A job gives out items."},
 	{Type: "job.progress", Family: FamilyJob, Needs: Job, Payload: (*JobProgressed)(nil), By: ByWork, Since: "0.1", Means: "The items were counted."},
@@ -122,7 +122,7 @@ var catalog = []Def{
 	{Type: "benchmark.trial.started", Family: FamilyBenchmark, Needs: BenchmarkInfo | inTurn | Task | Run | Refs, Payload: (*BenchmarkTrialStarted)(nil), By: BySession | ByEvidence, Since: "0.1", Means: "A trial began."},
 	{Type: "benchmark.trial.completed", Family: FamilyBenchmark, Needs: BenchmarkInfo | Task | Run | Refs, Payload: (*BenchmarkTrialEnded)(nil), By: BySession | ByEvidence, Since: "0.1", Means: "A trial ran to its end."},
 	{Type: "benchmark.trial.failed", Family: FamilyBenchmark, Needs: BenchmarkInfo | Task | Run | Refs, Payload: (*BenchmarkTrialEnded)(nil), By: BySession | ByEvidence, Since: "0.1", Means: "A trial failed, timed out or was blocked."},
-	{Type: "benchmark.reward.recorded", Family: FamilyBenchmark, Needs: BenchmarkInfo | Task | Run | Refs, Payload: (*BenchmarkRewardRecorded)(nil), By: BySession | ByEvidence, Since: "0.1", Means: "A score from an external grader was attached."},
+	{Type: "benchmark.reward.recorded", Family: FamilyBenchmark, Needs: BenchmarkInfo | RewardInfo | Task | Run | Refs, Payload: (*BenchmarkRewardRecorded)(nil), By: BySession | ByEvidence, Since: "0.1", Means: "A score from an external grader was attached."},
 	{Type: "benchmark.comparison.completed", Family: FamilyBenchmark, Needs: BenchmarkInfo | ComparisonInfo | Refs, Payload: (*BenchmarkComparisonCompleted)(nil), By: BySession | ByEvidence, Since: "0.1", Means: "Two configurations were compared with each other."},
 
 	{Type: "turn.interrupt_requested", Family: FamilyTurn, Extension: true, Needs: inTurn, Payload: (*TurnInterruptRequested)(nil), By: BySession | ByLoop | ByWork | ByChannel, Since: "0.1", Means: "A turn is to be stopped."},
@@ -141,4 +141,5 @@ var catalog = []Def{
 	{Type: "channel.peer_push.configured", Family: FamilyChannel, Extension: true, Needs: Channel | Task, Payload: (*PeerPushConfigured)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer configured push notifications for its task."},
 	{Type: "channel.peer_push.removed", Family: FamilyChannel, Extension: true, Needs: Channel | Task, Payload: (*PeerPushRemoved)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A peer removed its push notifications."},
 	{Type: "channel.peer_push.reported", Family: FamilyChannel, Extension: true, Needs: Channel | Task, Payload: (*PeerPushReported)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A push notification about a peer's task succeeded or failed."},
+	{Type: "session.deleted", Family: FamilySession, Extension: true, Payload: (*SessionDeleted)(nil), By: BySession | ByRuntime, Since: "0.1", Means: "A session was deleted; the runtime's own session says so, and what is left of the session itself."},
 }

@@ -98,12 +98,13 @@ const (
 	Refs
 	BenchmarkInfo
 	ComparisonInfo
+	RewardInfo
 )
 
 var needNames = []string{
 	"threadId", "turnId", "taskId", "runId", "attemptId", "stepId", "toolCallId", "actionId",
 	"subagentId", "artifactId", "evidenceId", "processId", "channelId", "jobId", "jobItemId",
-	"modelRequestId", "refs", "benchmark", "comparison",
+	"modelRequestId", "refs", "benchmark", "comparison", "reward",
 }
 
 // Names returns the wire names of the fields in n.
@@ -178,6 +179,8 @@ func (e *Event) carries(n Needs) bool {
 		return e.Benchmark != nil
 	case ComparisonInfo:
 		return e.Comparison != nil
+	case RewardInfo:
+		return e.Reward != nil
 	}
 	return false
 }

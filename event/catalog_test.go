@@ -69,6 +69,7 @@ func TestCatalogExtensions(t *testing.T) {
 		event.TypeScheduleQueued, event.TypeSchedulePaused, event.TypeScheduleResumed, event.TypeScheduleDeleted,
 		event.TypeChannelPeerTaskLinked, event.TypeChannelPeerTaskUpdated,
 		event.TypeChannelPeerPushConfigured, event.TypeChannelPeerPushRemoved, event.TypeChannelPeerPushReported,
+		event.TypeSessionDeleted,
 	}
 	var have []event.Type
 	for _, d := range event.Catalog() {
@@ -138,12 +139,12 @@ func checkFamily(t *testing.T, d event.Def) {
 }
 
 func TestNeedsNames(t *testing.T) {
-	const all = event.ComparisonInfo<<1 - 1
+	const all = event.RewardInfo<<1 - 1
 	names := all.Names()
 	want := []string{
 		"threadId", "turnId", "taskId", "runId", "attemptId", "stepId", "toolCallId", "actionId", "subagentId",
 		"artifactId", "evidenceId", "processId", "channelId", "jobId", "jobItemId", "modelRequestId",
-		"refs", "benchmark", "comparison",
+		"refs", "benchmark", "comparison", "reward",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("names of all needs: %v", names)

@@ -67,6 +67,8 @@ func carries(e *event.Event, name string) bool {
 		return e.Benchmark != nil
 	case "comparison":
 		return e.Comparison != nil
+	case "reward":
+		return e.Reward != nil
 	}
 	return scopeField(e, name).String() != ""
 }
@@ -89,6 +91,8 @@ func drop(e *event.Event, name string) {
 		e.Benchmark = nil
 	case "comparison":
 		e.Comparison = nil
+	case "reward":
+		e.Reward = nil
 	default:
 		scopeField(e, name).SetString("")
 	}
@@ -102,7 +106,7 @@ func TestCheckAgreesWithTheStandard(t *testing.T) {
 	if !strict.Available() {
 		t.Skip("not checked that Check agrees with the standard: ../shared/spec/schemas is absent")
 	}
-	all := append((event.ComparisonInfo<<1 - 1).Names(), "parentTaskId", "requestId", "traceId")
+	all := append((event.RewardInfo<<1 - 1).Names(), "parentTaskId", "requestId", "traceId")
 	rapid.Check(t, func(t *rapid.T) {
 		e := eventtest.Event(t, eventtest.StandardType().Draw(t, "type"))
 		for _, name := range all {
@@ -182,7 +186,7 @@ func TestCheckRejects(t *testing.T) {
 		{"payload field", func(e *event.Event) { e.Payload = &event.TurnStarted{} }, "status"},
 		{"benchmark field", func(e *event.Event) { e.Benchmark = &event.Benchmark{Role: "hero"} }, "benchmark: role"},
 		{"comparison field", func(e *event.Event) {
-			e.Comparison = &event.Comparison{Decision: "keep", P0QcGateRegressionCount: -1}
+			e.Comparison = &event.Comparison{Decision: "keep", P0QcGateRegressionCount: new(int64(-1))}
 		}, "comparison: p0QcGateRegressionCount"},
 	}
 	for _, tt := range tests {

@@ -69,9 +69,31 @@ type SessionUpdated struct {
 	PermissionMode string     `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	Metadata       Raw        `json:"metadata,omitempty"`
 	Status         string     `json:"status,omitempty" enum:"open archived degraded"`
-	PinnedThreads  []string   `json:"pinnedThreads,omitempty"`
-	Reason         string     `json:"reason,omitempty"`
-	ChangedBy      *Actor     `json:"changedBy,omitempty"`
+	// Tags are all that the session has from now on.
+	Tags []string `json:"tags,omitempty"`
+	// Pinned keeps the session in sight in lists.
+	Pinned *bool `json:"pinned,omitempty"`
+	// PinnedThreads are all threads that are pinned from now on.
+	PinnedThreads []string `json:"pinnedThreads,omitempty"`
+	// Cleared names the fields that are empty from now on, such as tags.
+	Cleared   []string `json:"cleared,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	ChangedBy *Actor   `json:"changedBy,omitempty"`
+}
+
+// SessionDeleted says that a session was deleted. It is the last fact of that session,
+// and a fact of the runtime's own.
+type SessionDeleted struct {
+	// DeletedSessionID is the session that is gone.
+	DeletedSessionID string `json:"deletedSessionId" check:"nonempty"`
+	Account          string `json:"account,omitempty"`
+	Reason           string `json:"reason,omitempty"`
+	DeletedBy        *Actor `json:"deletedBy,omitempty"`
+	// Events and Bytes count what was removed.
+	Events uint64 `json:"events"`
+	Bytes  int64  `json:"bytes"`
+	// KeptForForks says that the events stay, because forks continue from them.
+	KeptForForks bool `json:"keptForForks,omitempty"`
 }
 
 // ThreadStarted opens a thread.

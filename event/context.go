@@ -90,9 +90,12 @@ type ArtifactChanged struct {
 
 // VerificationOutcome is one verdict of an evidence system.
 type VerificationOutcome struct {
-	Name   string `json:"name" check:"nonempty"`
+	// Name of the check.
+	Name string `json:"name" check:"nonempty"`
+	// Status is the verdict, such as passed or failed.
 	Status string `json:"status" check:"nonempty"`
-	Ref    string `json:"ref,omitempty"`
+	// Ref is where the details are.
+	Ref string `json:"ref,omitempty"`
 }
 
 // EvidenceChanged says that evidence, a replay case or a review was exported or observed.
@@ -104,8 +107,10 @@ type EvidenceChanged struct {
 	TraceRef             string                `json:"traceRef,omitempty"`
 	VerificationOutcomes []VerificationOutcome `json:"verificationOutcomes,omitempty"`
 	Note                 string                `json:"note,omitempty"`
-	ChainSequence        uint64                `json:"chainSequence,omitempty"`
-	ChainHash            string                `json:"chainHash,omitempty"`
+	// RecordedBy is who put a verdict or a note in.
+	RecordedBy    *Actor `json:"recordedBy,omitempty"`
+	ChainSequence uint64 `json:"chainSequence,omitempty"`
+	ChainHash     string `json:"chainHash,omitempty"`
 	// DurationMs is how long the export took.
 	DurationMs int64 `json:"durationMs,omitempty"`
 }
@@ -178,7 +183,7 @@ type RollbackStarted struct {
 // RollbackFile is what a rollback did with one file.
 type RollbackFile struct {
 	Path   string `json:"path" check:"nonempty"`
-	Change string `json:"change" enum:"restored deleted kept conflict unavailable"`
+	Change string `json:"change" enum:"@rollbackChange"`
 	Reason string `json:"reason,omitempty"`
 }
 

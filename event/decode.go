@@ -171,6 +171,8 @@ func (e *Event) readField(name string, raw []byte) error {
 		return json.Unmarshal(raw, &e.Refs)
 	case "benchmark":
 		return json.Unmarshal(raw, &e.Benchmark)
+	case "reward":
+		return json.Unmarshal(raw, &e.Reward)
 	case "comparison":
 		return json.Unmarshal(raw, &e.Comparison)
 	}

@@ -72,12 +72,18 @@ func (p *SessionUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 3, s.raw(&p.Metadata)
 	case "status":
 		return 1 << 4, s.enum(&p.Status, "open archived degraded")
+	case "tags":
+		return 1 << 5, s.strings(&p.Tags)
+	case "pinned":
+		return 1 << 6, decodeScalar(s, &p.Pinned, (*scanner).bool)
 	case "pinnedThreads":
-		return 1 << 5, s.strings(&p.PinnedThreads)
+		return 1 << 7, s.strings(&p.PinnedThreads)
+	case "cleared":
+		return 1 << 8, s.strings(&p.Cleared)
 	case "reason":
-		return 1 << 6, s.text(&p.Reason)
+		return 1 << 9, s.text(&p.Reason)
 	case "changedBy":
-		return 1 << 7, decodePointer(s, &p.ChangedBy)
+		return 1 << 10, decodePointer(s, &p.ChangedBy)
 	}
 	return 0, false
 }
@@ -182,6 +188,76 @@ func (p *TurnStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) 
 		return 1 << 2, s.int(&p.QueueWaitMs)
 	case "configurationRef":
 		return 1 << 3, s.text(&p.ConfigurationRef)
+	case "environment":
+		return 1 << 4, decodePointer(s, &p.Environment)
+	case "policy":
+		return 1 << 5, decodePointer(s, &p.Policy)
+	}
+	return 0, false
+}
+
+func (p *ExecutionEnvironment) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "workspaceId":
+		return 1 << 0, s.text(&p.WorkspaceID)
+	case "workspaceRoot":
+		return 1 << 1, s.text(&p.WorkspaceRoot)
+	case "cwd":
+		return 1 << 2, s.text(&p.Cwd)
+	case "additionalRoots":
+		return 1 << 3, s.strings(&p.AdditionalRoots)
+	case "shell":
+		return 1 << 4, s.text(&p.Shell)
+	case "os":
+		return 1 << 5, s.text(&p.OS)
+	case "arch":
+		return 1 << 6, s.text(&p.Arch)
+	case "envRef":
+		return 1 << 7, s.text(&p.EnvRef)
+	case "sandboxMode":
+		return 1 << 8, s.text(&p.SandboxMode)
+	case "networkProfile":
+		return 1 << 9, s.text(&p.NetworkProfile)
+	case "resourceLimits":
+		return 1 << 10, s.json(&p.ResourceLimits)
+	}
+	return 0, false
+}
+
+func (p *TurnPolicy) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "mode":
+		return 1 << 0, s.enum(&p.Mode, "default untrusted on_request on_failure never plan bypass auto")
+	case "modeSource":
+		return 1 << 1, s.enum(&p.ModeSource, "turn thread session_policy session host parent")
+	case "interactionAllowed":
+		return 1 << 2, s.bool(&p.InteractionAllowed)
+	case "hostMode":
+		return 1 << 3, s.enum(&p.HostMode, "default untrusted on_request on_failure never plan bypass auto")
+	case "hostRules":
+		return 1 << 4, decodeList(s, &p.HostRules)
+	case "ruleCount":
+		return 1 << 5, s.int(&p.RuleCount)
+	}
+	return 0, false
+}
+
+func (p *PolicyRule) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "ruleId":
+		return 1 << 0, s.text(&p.RuleID)
+	case "decision":
+		return 1 << 1, s.enum(&p.Decision, "allow ask deny")
+	case "tool":
+		return 1 << 2, s.text(&p.Tool)
+	case "match":
+		return 1 << 3, s.text(&p.Match)
+	case "reason":
+		return 1 << 4, s.text(&p.Reason)
+	case "source":
+		return 1 << 5, s.enum(&p.Source, "host workspace session")
+	case "origin":
+		return 1 << 6, s.enum(&p.Origin, "configuration stored")
 	}
 	return 0, false
 }
@@ -344,18 +420,20 @@ func (p *TaskProfile) decodeField(s *scanner, key []byte) (bit uint64, ok bool) 
 		return 1 << 1, s.text(&p.Source)
 	case "requiredCapabilities":
 		return 1 << 2, s.strings(&p.RequiredCapabilities)
+	case "waivableCapabilities":
+		return 1 << 3, s.strings(&p.WaivableCapabilities)
 	case "latencyTarget":
-		return 1 << 3, s.text(&p.LatencyTarget)
+		return 1 << 4, s.text(&p.LatencyTarget)
 	case "budgetClass":
-		return 1 << 4, s.text(&p.BudgetClass)
+		return 1 << 5, s.text(&p.BudgetClass)
 	case "fallbackPolicy":
-		return 1 << 5, s.text(&p.FallbackPolicy)
+		return 1 << 6, s.text(&p.FallbackPolicy)
 	case "settingsSource":
-		return 1 << 6, s.text(&p.SettingsSource)
+		return 1 << 7, s.text(&p.SettingsSource)
 	case "continuity":
-		return 1 << 7, s.text(&p.Continuity)
+		return 1 << 8, s.text(&p.Continuity)
 	case "estimatedInputTokens":
-		return 1 << 8, s.int(&p.EstimatedInputTokens)
+		return 1 << 9, s.int(&p.EstimatedInputTokens)
 	}
 	return 0, false
 }
@@ -430,38 +508,46 @@ func (p *TaskUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) 
 		return 1 << 2, s.text(&p.ObjectiveRef)
 	case "taskKind":
 		return 1 << 3, s.text(&p.TaskKind)
+	case "taskFamily":
+		return 1 << 4, s.text(&p.TaskFamily)
 	case "workerKind":
-		return 1 << 4, s.enum(&p.WorkerKind, "runtime external peer")
+		return 1 << 5, s.enum(&p.WorkerKind, "runtime external peer")
 	case "priority":
-		return 1 << 5, s.text(&p.Priority)
+		return 1 << 6, s.text(&p.Priority)
 	case "visibility":
-		return 1 << 6, s.enum(&p.Visibility, "foreground background internal hidden")
+		return 1 << 7, s.enum(&p.Visibility, "foreground background internal hidden")
 	case "owner":
-		return 1 << 7, decodePointer(s, &p.Owner)
+		return 1 << 8, decodePointer(s, &p.Owner)
 	case "assignee":
-		return 1 << 8, decodePointer(s, &p.Assignee)
+		return 1 << 9, decodePointer(s, &p.Assignee)
+	case "scope":
+		return 1 << 10, s.raw(&p.Scope)
 	case "constraints":
-		return 1 << 9, decodePointer(s, &p.Constraints)
+		return 1 << 11, decodePointer(s, &p.Constraints)
 	case "taskProfile":
-		return 1 << 10, decodePointer(s, &p.TaskProfile)
+		return 1 << 12, decodePointer(s, &p.TaskProfile)
 	case "acceptance":
-		return 1 << 11, decodeList(s, &p.Acceptance)
+		return 1 << 13, decodeList(s, &p.Acceptance)
 	case "retryPolicy":
-		return 1 << 12, decodePointer(s, &p.RetryPolicy)
+		return 1 << 14, decodePointer(s, &p.RetryPolicy)
 	case "heartbeatTimeoutMs":
-		return 1 << 13, s.int(&p.HeartbeatTimeoutMs)
+		return 1 << 15, s.int(&p.HeartbeatTimeoutMs)
+	case "metadata":
+		return 1 << 16, s.raw(&p.Metadata)
+	case "validationState":
+		return 1 << 17, s.text(&p.ValidationState)
 	case "deliveryState":
-		return 1 << 14, decodePointer(s, &p.DeliveryState)
+		return 1 << 18, decodePointer(s, &p.DeliveryState)
 	case "artifacts":
-		return 1 << 15, decodeList(s, &p.Artifacts)
+		return 1 << 19, decodeList(s, &p.Artifacts)
 	case "evidenceRefs":
-		return 1 << 16, s.strings(&p.EvidenceRefs)
+		return 1 << 20, s.strings(&p.EvidenceRefs)
 	case "reason":
-		return 1 << 17, s.text(&p.Reason)
+		return 1 << 21, s.text(&p.Reason)
 	case "changedBy":
-		return 1 << 18, decodePointer(s, &p.ChangedBy)
+		return 1 << 22, decodePointer(s, &p.ChangedBy)
 	case "record":
-		return 1 << 19, s.raw(&p.Record)
+		return 1 << 23, s.raw(&p.Record)
 	}
 	return 0, false
 }
@@ -496,14 +582,16 @@ func (p *TaskProgressed) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 0, decodeObject(s, &p.Progress)
 	case "outputRefs":
 		return 1 << 1, decodeList(s, &p.OutputRefs)
+	case "checkpointRefs":
+		return 1 << 2, decodeList(s, &p.CheckpointRefs)
 	case "deliveryState":
-		return 1 << 2, decodePointer(s, &p.DeliveryState)
+		return 1 << 3, decodePointer(s, &p.DeliveryState)
 	case "validationState":
-		return 1 << 3, s.text(&p.ValidationState)
+		return 1 << 4, s.text(&p.ValidationState)
 	case "heartbeat":
-		return 1 << 4, s.bool(&p.Heartbeat)
+		return 1 << 5, s.bool(&p.Heartbeat)
 	case "late":
-		return 1 << 5, s.bool(&p.Late)
+		return 1 << 6, s.bool(&p.Late)
 	}
 	return 0, false
 }
@@ -540,18 +628,20 @@ func (p *TaskCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool
 	switch string(key) {
 	case "status":
 		return 1 << 0, s.enum(&p.Status, "completed")
+	case "statusReason":
+		return 1 << 1, s.text(&p.StatusReason)
 	case "summary":
-		return 1 << 1, s.text(&p.Summary)
+		return 1 << 2, s.text(&p.Summary)
 	case "artifacts":
-		return 1 << 2, decodeList(s, &p.Artifacts)
+		return 1 << 3, decodeList(s, &p.Artifacts)
 	case "evidenceRefs":
-		return 1 << 3, s.strings(&p.EvidenceRefs)
+		return 1 << 4, s.strings(&p.EvidenceRefs)
 	case "deliveryState":
-		return 1 << 4, decodePointer(s, &p.DeliveryState)
+		return 1 << 5, decodePointer(s, &p.DeliveryState)
 	case "acceptance":
-		return 1 << 5, decodeList(s, &p.Acceptance)
+		return 1 << 6, decodeList(s, &p.Acceptance)
 	case "changedBy":
-		return 1 << 6, decodePointer(s, &p.ChangedBy)
+		return 1 << 7, decodePointer(s, &p.ChangedBy)
 	}
 	return 0, false
 }
@@ -628,14 +718,16 @@ func (p *ModelCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 7, decodePointer(s, &p.Message)
 	case "messageRef":
 		return 1 << 8, s.text(&p.MessageRef)
+	case "preview":
+		return 1 << 9, s.text(&p.Preview)
 	case "rawRef":
-		return 1 << 9, s.text(&p.RawRef)
+		return 1 << 10, s.text(&p.RawRef)
 	case "responseId":
-		return 1 << 10, s.text(&p.ResponseID)
+		return 1 << 11, s.text(&p.ResponseID)
 	case "durationMs":
-		return 1 << 11, s.int(&p.DurationMs)
+		return 1 << 12, s.int(&p.DurationMs)
 	case "timeToFirstTokenMs":
-		return 1 << 12, s.int(&p.TimeToFirstTokenMs)
+		return 1 << 13, s.int(&p.TimeToFirstTokenMs)
 	}
 	return 0, false
 }
@@ -780,10 +872,12 @@ func (p *ToolStarted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) 
 		return 1 << 5, s.bool(&p.IsReadOnly)
 	case "isDestructive":
 		return 1 << 6, s.bool(&p.IsDestructive)
+	case "isConcurrencySafe":
+		return 1 << 7, s.bool(&p.IsConcurrencySafe)
 	case "interruptBehavior":
-		return 1 << 7, s.enum(&p.InterruptBehavior, "cancel block ignore")
+		return 1 << 8, s.enum(&p.InterruptBehavior, "cancel block ignore")
 	case "attemptCount":
-		return 1 << 8, s.int(&p.AttemptCount)
+		return 1 << 9, s.int(&p.AttemptCount)
 	}
 	return 0, false
 }
@@ -806,14 +900,34 @@ func (p *ToolProgress) decodeField(s *scanner, key []byte) (bit uint64, ok bool)
 	switch string(key) {
 	case "toolName":
 		return 1 << 0, s.text(&p.ToolName)
+	case "phase":
+		return 1 << 1, s.enum(&p.Phase, "running lost")
 	case "message":
-		return 1 << 1, s.text(&p.Message)
+		return 1 << 2, s.text(&p.Message)
 	case "fraction":
-		return 1 << 2, decodeScalar(s, &p.Fraction, (*scanner).float)
+		return 1 << 3, decodeScalar(s, &p.Fraction, (*scanner).float)
 	case "text":
-		return 1 << 3, s.text(&p.Text)
+		return 1 << 4, s.text(&p.Text)
 	case "index":
-		return 1 << 4, s.int(&p.Index)
+		return 1 << 5, s.int(&p.Index)
+	case "policy":
+		return 1 << 6, s.enum(&p.Policy, "allowed asked sandboxed")
+	case "attemptCount":
+		return 1 << 7, s.int(&p.AttemptCount)
+	case "links":
+		return 1 << 8, decodePointer(s, &p.Links)
+	}
+	return 0, false
+}
+
+func (p *ToolLinks) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "permissionEventId":
+		return 1 << 0, s.text(&p.PermissionEventID)
+	case "approvalActionId":
+		return 1 << 1, s.text(&p.ApprovalActionID)
+	case "sandboxEventId":
+		return 1 << 2, s.text(&p.SandboxEventID)
 	}
 	return 0, false
 }
@@ -850,6 +964,8 @@ func (p *ToolResult) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 13, s.text(&p.ProcessID)
 	case "changedFiles":
 		return 1 << 14, decodeList(s, &p.ChangedFiles)
+	case "links":
+		return 1 << 15, decodePointer(s, &p.Links)
 	}
 	return 0, false
 }
@@ -890,6 +1006,8 @@ func (p *ToolFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 6, s.text(&p.OutputRef)
 	case "changedFiles":
 		return 1 << 7, decodeList(s, &p.ChangedFiles)
+	case "links":
+		return 1 << 8, decodePointer(s, &p.Links)
 	}
 	return 0, false
 }
@@ -937,7 +1055,7 @@ func (p *ActionResolved) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 	case "status":
 		return 1 << 1, s.enum(&p.Status, "resolved expired cancelled")
 	case "decisionSource":
-		return 1 << 2, s.enum(&p.DecisionSource, "human host_policy timeout runtime")
+		return 1 << 2, s.enum(&p.DecisionSource, "human host_policy timeout runtime peer")
 	case "actionType":
 		return 1 << 3, s.text(&p.ActionType)
 	case "payload":
@@ -1146,12 +1264,14 @@ func (p *EvidenceChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bo
 		return 1 << 5, decodeList(s, &p.VerificationOutcomes)
 	case "note":
 		return 1 << 6, s.text(&p.Note)
+	case "recordedBy":
+		return 1 << 7, decodePointer(s, &p.RecordedBy)
 	case "chainSequence":
-		return 1 << 7, s.uint(&p.ChainSequence)
+		return 1 << 8, s.uint(&p.ChainSequence)
 	case "chainHash":
-		return 1 << 8, s.text(&p.ChainHash)
+		return 1 << 9, s.text(&p.ChainHash)
 	case "durationMs":
-		return 1 << 9, s.int(&p.DurationMs)
+		return 1 << 10, s.int(&p.DurationMs)
 	}
 	return 0, false
 }
@@ -1315,7 +1435,7 @@ func (p *RuntimeNotice) decodeField(s *scanner, key []byte) (bit uint64, ok bool
 func (p *PermissionEvaluated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "decision":
-		return 1 << 0, s.enum(&p.Decision, "allow deny ask")
+		return 1 << 0, s.enum(&p.Decision, "allow ask deny")
 	case "decisionSource":
 		return 1 << 1, s.enum(&p.DecisionSource, "mode rule hook human host_policy classifier default")
 	case "decisionReason":
@@ -1395,7 +1515,7 @@ func (p *PermissionResolved) decodeField(s *scanner, key []byte) (bit uint64, ok
 	case "decision":
 		return 1 << 0, s.enum(&p.Decision, "allow deny timeout cancel")
 	case "decisionSource":
-		return 1 << 1, s.enum(&p.DecisionSource, "mode rule hook human host_policy classifier default")
+		return 1 << 1, s.enum(&p.DecisionSource, "mode rule hook human host_policy classifier default peer")
 	case "decisionReason":
 		return 1 << 2, s.text(&p.DecisionReason)
 	case "actionId":
@@ -1576,26 +1696,6 @@ func (p *PolicyChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool
 		return 1 << 7, s.strings(&p.Held)
 	case "approvalActionId":
 		return 1 << 8, s.text(&p.ApprovalActionID)
-	}
-	return 0, false
-}
-
-func (p *PolicyRule) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
-	switch string(key) {
-	case "ruleId":
-		return 1 << 0, s.text(&p.RuleID)
-	case "decision":
-		return 1 << 1, s.enum(&p.Decision, "allow ask deny")
-	case "tool":
-		return 1 << 2, s.text(&p.Tool)
-	case "match":
-		return 1 << 3, s.text(&p.Match)
-	case "reason":
-		return 1 << 4, s.text(&p.Reason)
-	case "source":
-		return 1 << 5, s.enum(&p.Source, "host workspace session")
-	case "origin":
-		return 1 << 6, s.enum(&p.Origin, "configuration stored")
 	}
 	return 0, false
 }
@@ -1853,7 +1953,7 @@ func (p *LimitState) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 func (p *TaskDelegated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "to":
-		return 1 << 0, s.enum(&p.To, "subagent job worker peer thread")
+		return 1 << 0, s.enum(&p.To, "subagent job task worker peer thread")
 	case "targetId":
 		return 1 << 1, s.text(&p.TargetID)
 	case "nativeProtocol":
@@ -2192,16 +2292,18 @@ func (p *JobCreated) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 6, s.int(&p.Concurrency)
 	case "retryPolicy":
 		return 1 << 7, decodePointer(s, &p.RetryPolicy)
+	case "failuresAllowed":
+		return 1 << 8, s.int(&p.FailuresAllowed)
 	case "outputSchemaRef":
-		return 1 << 8, s.text(&p.OutputSchemaRef)
+		return 1 << 9, s.text(&p.OutputSchemaRef)
 	case "outputSchema":
-		return 1 << 9, s.raw(&p.OutputSchema)
+		return 1 << 10, s.raw(&p.OutputSchema)
 	case "maxRuntimeMs":
-		return 1 << 10, s.int(&p.MaxRuntimeMs)
+		return 1 << 11, s.int(&p.MaxRuntimeMs)
 	case "createdBy":
-		return 1 << 11, decodePointer(s, &p.CreatedBy)
+		return 1 << 12, decodePointer(s, &p.CreatedBy)
 	case "metadata":
-		return 1 << 12, s.raw(&p.Metadata)
+		return 1 << 13, s.raw(&p.Metadata)
 	}
 	return 0, false
 }
@@ -2220,6 +2322,8 @@ func (p *JobStatusChanged) decodeField(s *scanner, key []byte) (bit uint64, ok b
 		return 1 << 4, decodePointer(s, &p.Error)
 	case "changedBy":
 		return 1 << 5, decodePointer(s, &p.ChangedBy)
+	case "restedMs":
+		return 1 << 6, s.int(&p.RestedMs)
 	}
 	return 0, false
 }
@@ -2282,6 +2386,8 @@ func (p *JobItemCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok b
 		return 1 << 4, s.raw(&p.Output)
 	case "durationMs":
 		return 1 << 5, s.int(&p.DurationMs)
+	case "reportedBy":
+		return 1 << 6, decodePointer(s, &p.ReportedBy)
 	}
 	return 0, false
 }
@@ -2320,8 +2426,10 @@ func (p *OutputStored) decodeField(s *scanner, key []byte) (bit uint64, ok bool)
 		return 1 << 5, s.int(&p.DroppedBytes)
 	case "owner":
 		return 1 << 6, s.text(&p.Owner)
+	case "redactedCount":
+		return 1 << 7, s.int(&p.RedactedCount)
 	case "expiresAt":
-		return 1 << 7, s.time(&p.ExpiresAt)
+		return 1 << 8, s.time(&p.ExpiresAt)
 	}
 	return 0, false
 }
@@ -2972,6 +3080,26 @@ func (p *PeerPushReported) decodeField(s *scanner, key []byte) (bit uint64, ok b
 	return 0, false
 }
 
+func (p *SessionDeleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "deletedSessionId":
+		return 1 << 0, s.text(&p.DeletedSessionID)
+	case "account":
+		return 1 << 1, s.text(&p.Account)
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	case "deletedBy":
+		return 1 << 3, decodePointer(s, &p.DeletedBy)
+	case "events":
+		return 1 << 4, s.uint(&p.Events)
+	case "bytes":
+		return 1 << 5, s.int(&p.Bytes)
+	case "keptForForks":
+		return 1 << 6, s.bool(&p.KeptForForks)
+	}
+	return 0, false
+}
+
 func (p *Benchmark) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "datasetId":
@@ -2996,6 +3124,26 @@ func (p *Benchmark) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 9, s.text(&p.TaskTomlRef)
 	case "singleChangedVariable":
 		return 1 << 10, s.text(&p.SingleChangedVariable)
+	case "harborTrialResultRef":
+		return 1 << 11, s.text(&p.HarborTrialResultRef)
+	case "harborVerifierStdoutRef":
+		return 1 << 12, s.text(&p.HarborVerifierStdoutRef)
+	}
+	return 0, false
+}
+
+func (p *Reward) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "value":
+		return 1 << 0, s.float(&p.Value)
+	case "ref":
+		return 1 << 1, s.text(&p.Ref)
+	case "detailsRef":
+		return 1 << 2, s.text(&p.DetailsRef)
+	case "criteria":
+		return 1 << 3, s.strings(&p.Criteria)
+	case "failureCategory":
+		return 1 << 4, s.text(&p.FailureCategory)
 	}
 	return 0, false
 }
@@ -3008,10 +3156,12 @@ func (p *Comparison) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 1, s.float(&p.TimeoutRateDelta)
 	case "evidenceCompletenessRate":
 		return 1 << 2, s.float(&p.EvidenceCompletenessRate)
+	case "baselineEvidenceCompletenessRate":
+		return 1 << 3, decodeScalar(s, &p.BaselineEvidenceCompletenessRate, (*scanner).float)
 	case "p0QcGateRegressionCount":
-		return 1 << 3, s.int(&p.P0QcGateRegressionCount)
+		return 1 << 4, decodeScalar(s, &p.P0QcGateRegressionCount, (*scanner).int)
 	case "decision":
-		return 1 << 4, s.text(&p.Decision)
+		return 1 << 5, s.text(&p.Decision)
 	}
 	return 0, false
 }

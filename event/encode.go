@@ -10,8 +10,8 @@ import (
 
 // AppendJSON appends e as one compact JSON object on one line and returns the
 // extended buffer. The order of the fields is fixed: the envelope's own fields,
-// the ids that e carries, refs, benchmark and comparison where set, the payload
-// last.
+// the ids that e carries, refs, benchmark, reward and comparison where set, the
+// payload last.
 //
 // It doesn't allocate when dst has room, except for a map with more than 16
 // keys. It must be given an event that passed [Check]; of any other it makes
@@ -42,6 +42,10 @@ func AppendJSON(dst []byte, e *Event) []byte {
 	if e.Benchmark != nil {
 		dst = append(dst, `,"benchmark":`...)
 		dst = e.Benchmark.appendJSON(dst)
+	}
+	if e.Reward != nil {
+		dst = append(dst, `,"reward":`...)
+		dst = e.Reward.appendJSON(dst)
 	}
 	if e.Comparison != nil {
 		dst = append(dst, `,"comparison":`...)

@@ -93,7 +93,12 @@ func (p *SessionUpdated) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
 	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
 	dst = appendSetString(dst, `,"status":`, p.Status)
+	dst = appendSetStrings(dst, `,"tags":`, p.Tags)
+	if p.Pinned != nil {
+		dst = strconv.AppendBool(append(dst, `,"pinned":`...), *p.Pinned)
+	}
 	dst = appendSetStrings(dst, `,"pinnedThreads":`, p.PinnedThreads)
+	dst = appendSetStrings(dst, `,"cleared":`, p.Cleared)
 	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return closeObject(dst, start)
@@ -258,6 +263,8 @@ func (p *TurnStarted) appendJSON(dst []byte) []byte {
 	dst = appendSetInt(dst, `,"attemptCount":`, p.AttemptCount)
 	dst = appendSetInt(dst, `,"queueWaitMs":`, p.QueueWaitMs)
 	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
+	dst = appendSetObject(dst, `,"environment":`, p.Environment)
+	dst = appendSetObject(dst, `,"policy":`, p.Policy)
 	return append(dst, '}')
 }
 
@@ -269,6 +276,124 @@ func (p *TurnStarted) check() error {
 	case "running":
 	default:
 		return notOneOf("status", p.Status, "running")
+	}
+	if err := checkObject("environment", p.Environment); err != nil {
+		return err
+	}
+	if err := checkObject("policy", p.Policy); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *ExecutionEnvironment) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"workspaceId":`...), p.WorkspaceID)
+	dst = appendString(append(dst, `,"workspaceRoot":`...), p.WorkspaceRoot)
+	dst = appendString(append(dst, `,"cwd":`...), p.Cwd)
+	dst = appendSetStrings(dst, `,"additionalRoots":`, p.AdditionalRoots)
+	dst = appendString(append(dst, `,"shell":`...), p.Shell)
+	dst = appendString(append(dst, `,"os":`...), p.OS)
+	dst = appendString(append(dst, `,"arch":`...), p.Arch)
+	dst = appendString(append(dst, `,"envRef":`...), p.EnvRef)
+	dst = appendString(append(dst, `,"sandboxMode":`...), p.SandboxMode)
+	dst = appendString(append(dst, `,"networkProfile":`...), p.NetworkProfile)
+	dst = appendSetIntMap(dst, `,"resourceLimits":`, p.ResourceLimits)
+	return append(dst, '}')
+}
+
+func (p *ExecutionEnvironment) check() error {
+	if p.WorkspaceID == "" {
+		return missingField("workspaceId")
+	}
+	if p.WorkspaceRoot == "" {
+		return missingField("workspaceRoot")
+	}
+	if p.Cwd == "" {
+		return missingField("cwd")
+	}
+	if p.Shell == "" {
+		return missingField("shell")
+	}
+	if p.OS == "" {
+		return missingField("os")
+	}
+	if p.Arch == "" {
+		return missingField("arch")
+	}
+	if p.EnvRef == "" {
+		return missingField("envRef")
+	}
+	if p.SandboxMode == "" {
+		return missingField("sandboxMode")
+	}
+	if p.NetworkProfile == "" {
+		return missingField("networkProfile")
+	}
+	return nil
+}
+
+func (p *TurnPolicy) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"mode":`...), p.Mode)
+	dst = appendString(append(dst, `,"modeSource":`...), p.ModeSource)
+	dst = strconv.AppendBool(append(dst, `,"interactionAllowed":`...), p.InteractionAllowed)
+	dst = appendString(append(dst, `,"hostMode":`...), p.HostMode)
+	dst = appendSetList(dst, `,"hostRules":`, p.HostRules)
+	dst = strconv.AppendInt(append(dst, `,"ruleCount":`...), p.RuleCount, 10)
+	return append(dst, '}')
+}
+
+func (p *TurnPolicy) check() error {
+	switch p.Mode {
+	case "default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto":
+	default:
+		return notOneOf("mode", p.Mode, "default untrusted on_request on_failure never plan bypass auto")
+	}
+	switch p.ModeSource {
+	case "turn", "thread", "session_policy", "session", "host", "parent":
+	default:
+		return notOneOf("modeSource", p.ModeSource, "turn thread session_policy session host parent")
+	}
+	switch p.HostMode {
+	case "default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto":
+	default:
+		return notOneOf("hostMode", p.HostMode, "default untrusted on_request on_failure never plan bypass auto")
+	}
+	if err := checkList("hostRules", p.HostRules); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *PolicyRule) appendJSON(dst []byte) []byte {
+	start := len(dst)
+	dst = appendSetString(dst, `,"ruleId":`, p.RuleID)
+	dst = appendString(append(dst, `,"decision":`...), p.Decision)
+	dst = appendString(append(dst, `,"tool":`...), p.Tool)
+	dst = appendSetString(dst, `,"match":`, p.Match)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetString(dst, `,"source":`, p.Source)
+	dst = appendSetString(dst, `,"origin":`, p.Origin)
+	return closeObject(dst, start)
+}
+
+func (p *PolicyRule) check() error {
+	switch p.Decision {
+	case "allow", "ask", "deny":
+	default:
+		return notOneOf("decision", p.Decision, "allow ask deny")
+	}
+	if p.Tool == "" {
+		return missingField("tool")
+	}
+	switch p.Source {
+	case "", "host", "workspace", "session":
+	default:
+		return notOneOf("source", p.Source, "host workspace session")
+	}
+	switch p.Origin {
+	case "", "configuration", "stored":
+	default:
+		return notOneOf("origin", p.Origin, "configuration stored")
 	}
 	return nil
 }
@@ -495,6 +620,7 @@ func (p *TaskProfile) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"kind":`, p.Kind)
 	dst = appendSetString(dst, `,"source":`, p.Source)
 	dst = appendSetStrings(dst, `,"requiredCapabilities":`, p.RequiredCapabilities)
+	dst = appendSetStrings(dst, `,"waivableCapabilities":`, p.WaivableCapabilities)
 	dst = appendSetString(dst, `,"latencyTarget":`, p.LatencyTarget)
 	dst = appendSetString(dst, `,"budgetClass":`, p.BudgetClass)
 	dst = appendSetString(dst, `,"fallbackPolicy":`, p.FallbackPolicy)
@@ -598,16 +724,20 @@ func (p *TaskUpdated) appendJSON(dst []byte) []byte {
 	}
 	dst = appendSetString(dst, `,"objectiveRef":`, p.ObjectiveRef)
 	dst = appendSetString(dst, `,"taskKind":`, p.TaskKind)
+	dst = appendSetString(dst, `,"taskFamily":`, p.TaskFamily)
 	dst = appendSetString(dst, `,"workerKind":`, p.WorkerKind)
 	dst = appendSetString(dst, `,"priority":`, p.Priority)
 	dst = appendSetString(dst, `,"visibility":`, p.Visibility)
 	dst = appendSetObject(dst, `,"owner":`, p.Owner)
 	dst = appendSetObject(dst, `,"assignee":`, p.Assignee)
+	dst = appendSetRaw(dst, `,"scope":`, p.Scope)
 	dst = appendSetObject(dst, `,"constraints":`, p.Constraints)
 	dst = appendSetObject(dst, `,"taskProfile":`, p.TaskProfile)
 	dst = appendSetList(dst, `,"acceptance":`, p.Acceptance)
 	dst = appendSetObject(dst, `,"retryPolicy":`, p.RetryPolicy)
 	dst = appendSetInt(dst, `,"heartbeatTimeoutMs":`, p.HeartbeatTimeoutMs)
+	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
+	dst = appendSetString(dst, `,"validationState":`, p.ValidationState)
 	dst = appendSetObject(dst, `,"deliveryState":`, p.DeliveryState)
 	dst = appendSetList(dst, `,"artifacts":`, p.Artifacts)
 	dst = appendSetStrings(dst, `,"evidenceRefs":`, p.EvidenceRefs)
@@ -637,6 +767,9 @@ func (p *TaskUpdated) check() error {
 	if err := checkObject("assignee", p.Assignee); err != nil {
 		return err
 	}
+	if err := checkRaw("scope", p.Scope); err != nil {
+		return err
+	}
 	if err := checkObject("constraints", p.Constraints); err != nil {
 		return err
 	}
@@ -647,6 +780,9 @@ func (p *TaskUpdated) check() error {
 		return err
 	}
 	if err := checkObject("retryPolicy", p.RetryPolicy); err != nil {
+		return err
+	}
+	if err := checkRaw("metadata", p.Metadata); err != nil {
 		return err
 	}
 	if err := checkObject("deliveryState", p.DeliveryState); err != nil {
@@ -697,6 +833,7 @@ func (p *ArtifactLink) check() error {
 func (p *TaskProgressed) appendJSON(dst []byte) []byte {
 	dst = appendValue(append(dst, `{"progress":`...), &p.Progress)
 	dst = appendSetList(dst, `,"outputRefs":`, p.OutputRefs)
+	dst = appendSetList(dst, `,"checkpointRefs":`, p.CheckpointRefs)
 	dst = appendSetObject(dst, `,"deliveryState":`, p.DeliveryState)
 	dst = appendSetString(dst, `,"validationState":`, p.ValidationState)
 	dst = appendSetBool(dst, `,"heartbeat":`, p.Heartbeat)
@@ -712,6 +849,9 @@ func (p *TaskProgressed) check() error {
 		return err
 	}
 	if err := checkList("outputRefs", p.OutputRefs); err != nil {
+		return err
+	}
+	if err := checkList("checkpointRefs", p.CheckpointRefs); err != nil {
 		return err
 	}
 	if err := checkObject("deliveryState", p.DeliveryState); err != nil {
@@ -757,6 +897,7 @@ func (p *OutputLink) check() error {
 
 func (p *TaskCompleted) appendJSON(dst []byte) []byte {
 	dst = appendString(append(dst, `{"status":`...), p.Status)
+	dst = appendSetString(dst, `,"statusReason":`, p.StatusReason)
 	dst = appendSetString(dst, `,"summary":`, p.Summary)
 	dst = appendSetList(dst, `,"artifacts":`, p.Artifacts)
 	dst = appendSetStrings(dst, `,"evidenceRefs":`, p.EvidenceRefs)
@@ -875,6 +1016,7 @@ func (p *ModelCompleted) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"usageSource":`, p.UsageSource)
 	dst = appendSetObject(dst, `,"message":`, p.Message)
 	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
+	dst = appendSetString(dst, `,"preview":`, p.Preview)
 	dst = appendSetString(dst, `,"rawRef":`, p.RawRef)
 	dst = appendSetString(dst, `,"responseId":`, p.ResponseID)
 	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
@@ -1082,6 +1224,7 @@ func (p *ToolStarted) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"runtimeOwner":`, p.RuntimeOwner)
 	dst = strconv.AppendBool(append(dst, `,"isReadOnly":`...), p.IsReadOnly)
 	dst = appendSetBool(dst, `,"isDestructive":`, p.IsDestructive)
+	dst = appendSetBool(dst, `,"isConcurrencySafe":`, p.IsConcurrencySafe)
 	dst = appendSetString(dst, `,"interruptBehavior":`, p.InterruptBehavior)
 	dst = appendSetInt(dst, `,"attemptCount":`, p.AttemptCount)
 	return append(dst, '}')
@@ -1138,12 +1281,16 @@ func (p *ToolArgs) check() error {
 
 func (p *ToolProgress) appendJSON(dst []byte) []byte {
 	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendSetString(dst, `,"phase":`, p.Phase)
 	dst = appendSetString(dst, `,"message":`, p.Message)
 	if p.Fraction != nil {
 		dst = appendFloat(append(dst, `,"fraction":`...), *p.Fraction)
 	}
 	dst = appendSetString(dst, `,"text":`, p.Text)
 	dst = appendSetInt(dst, `,"index":`, p.Index)
+	dst = appendSetString(dst, `,"policy":`, p.Policy)
+	dst = appendSetInt(dst, `,"attemptCount":`, p.AttemptCount)
+	dst = appendSetObject(dst, `,"links":`, p.Links)
 	return append(dst, '}')
 }
 
@@ -1154,11 +1301,36 @@ func (p *ToolProgress) check() error {
 	if p.ToolName == "" {
 		return missingField("toolName")
 	}
+	switch p.Phase {
+	case "", "running", "lost":
+	default:
+		return notOneOf("phase", p.Phase, "running lost")
+	}
 	if p.Fraction != nil {
 		if err := checkFloat("fraction", *p.Fraction); err != nil {
 			return err
 		}
 	}
+	switch p.Policy {
+	case "", "allowed", "asked", "sandboxed":
+	default:
+		return notOneOf("policy", p.Policy, "allowed asked sandboxed")
+	}
+	if err := checkObject("links", p.Links); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *ToolLinks) appendJSON(dst []byte) []byte {
+	start := len(dst)
+	dst = appendSetString(dst, `,"permissionEventId":`, p.PermissionEventID)
+	dst = appendSetString(dst, `,"approvalActionId":`, p.ApprovalActionID)
+	dst = appendSetString(dst, `,"sandboxEventId":`, p.SandboxEventID)
+	return closeObject(dst, start)
+}
+
+func (p *ToolLinks) check() error {
 	return nil
 }
 
@@ -1178,6 +1350,7 @@ func (p *ToolResult) appendJSON(dst []byte) []byte {
 	dst = appendSetOptionalInt(dst, `,"exitCode":`, p.ExitCode)
 	dst = appendSetString(dst, `,"processId":`, p.ProcessID)
 	dst = appendSetList(dst, `,"changedFiles":`, p.ChangedFiles)
+	dst = appendSetObject(dst, `,"links":`, p.Links)
 	return append(dst, '}')
 }
 
@@ -1197,6 +1370,9 @@ func (p *ToolResult) check() error {
 		return err
 	}
 	if err := checkList("changedFiles", p.ChangedFiles); err != nil {
+		return err
+	}
+	if err := checkObject("links", p.Links); err != nil {
 		return err
 	}
 	return nil
@@ -1233,6 +1409,7 @@ func (p *ToolFailed) appendJSON(dst []byte) []byte {
 	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
 	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
 	dst = appendSetList(dst, `,"changedFiles":`, p.ChangedFiles)
+	dst = appendSetObject(dst, `,"links":`, p.Links)
 	return append(dst, '}')
 }
 
@@ -1252,6 +1429,9 @@ func (p *ToolFailed) check() error {
 		return missingField("message")
 	}
 	if err := checkList("changedFiles", p.ChangedFiles); err != nil {
+		return err
+	}
+	if err := checkObject("links", p.Links); err != nil {
 		return err
 	}
 	return nil
@@ -1333,9 +1513,9 @@ func (p *ActionResolved) check() error {
 		return notOneOf("status", p.Status, "resolved expired cancelled")
 	}
 	switch p.DecisionSource {
-	case "human", "host_policy", "timeout", "runtime":
+	case "human", "host_policy", "timeout", "runtime", "peer":
 	default:
-		return notOneOf("decisionSource", p.DecisionSource, "human host_policy timeout runtime")
+		return notOneOf("decisionSource", p.DecisionSource, "human host_policy timeout runtime peer")
 	}
 	if err := checkRaw("payload", p.Payload); err != nil {
 		return err
@@ -1594,6 +1774,7 @@ func (p *EvidenceChanged) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"traceRef":`, p.TraceRef)
 	dst = appendSetList(dst, `,"verificationOutcomes":`, p.VerificationOutcomes)
 	dst = appendSetString(dst, `,"note":`, p.Note)
+	dst = appendSetObject(dst, `,"recordedBy":`, p.RecordedBy)
 	dst = appendSetUint(dst, `,"chainSequence":`, p.ChainSequence)
 	dst = appendSetString(dst, `,"chainHash":`, p.ChainHash)
 	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
@@ -1610,6 +1791,9 @@ func (p *EvidenceChanged) check() error {
 		return notOneOf("kind", p.Kind, "evidence replay review benchmark_trial verification note")
 	}
 	if err := checkList("verificationOutcomes", p.VerificationOutcomes); err != nil {
+		return err
+	}
+	if err := checkObject("recordedBy", p.RecordedBy); err != nil {
 		return err
 	}
 	return nil
@@ -1887,9 +2071,9 @@ func (p *PermissionEvaluated) check() error {
 		return missingField("payload")
 	}
 	switch p.Decision {
-	case "allow", "deny", "ask":
+	case "allow", "ask", "deny":
 	default:
-		return notOneOf("decision", p.Decision, "allow deny ask")
+		return notOneOf("decision", p.Decision, "allow ask deny")
 	}
 	switch p.DecisionSource {
 	case "mode", "rule", "hook", "human", "host_policy", "classifier", "default":
@@ -1991,9 +2175,9 @@ func (p *PermissionResolved) check() error {
 		return notOneOf("decision", p.Decision, "allow deny timeout cancel")
 	}
 	switch p.DecisionSource {
-	case "mode", "rule", "hook", "human", "host_policy", "classifier", "default":
+	case "mode", "rule", "hook", "human", "host_policy", "classifier", "default", "peer":
 	default:
-		return notOneOf("decisionSource", p.DecisionSource, "mode rule hook human host_policy classifier default")
+		return notOneOf("decisionSource", p.DecisionSource, "mode rule hook human host_policy classifier default peer")
 	}
 	switch p.Scope {
 	case "", "once", "session":
@@ -2244,40 +2428,6 @@ func (p *PolicyChanged) check() error {
 	}
 	if err := checkObject("changedBy", p.ChangedBy); err != nil {
 		return err
-	}
-	return nil
-}
-
-func (p *PolicyRule) appendJSON(dst []byte) []byte {
-	start := len(dst)
-	dst = appendSetString(dst, `,"ruleId":`, p.RuleID)
-	dst = appendString(append(dst, `,"decision":`...), p.Decision)
-	dst = appendString(append(dst, `,"tool":`...), p.Tool)
-	dst = appendSetString(dst, `,"match":`, p.Match)
-	dst = appendSetString(dst, `,"reason":`, p.Reason)
-	dst = appendSetString(dst, `,"source":`, p.Source)
-	dst = appendSetString(dst, `,"origin":`, p.Origin)
-	return closeObject(dst, start)
-}
-
-func (p *PolicyRule) check() error {
-	switch p.Decision {
-	case "allow", "ask", "deny":
-	default:
-		return notOneOf("decision", p.Decision, "allow ask deny")
-	}
-	if p.Tool == "" {
-		return missingField("tool")
-	}
-	switch p.Source {
-	case "", "host", "workspace", "session":
-	default:
-		return notOneOf("source", p.Source, "host workspace session")
-	}
-	switch p.Origin {
-	case "", "configuration", "stored":
-	default:
-		return notOneOf("origin", p.Origin, "configuration stored")
 	}
 	return nil
 }
@@ -2640,9 +2790,9 @@ func (p *TaskDelegated) check() error {
 		return missingField("payload")
 	}
 	switch p.To {
-	case "subagent", "job", "worker", "peer", "thread":
+	case "subagent", "job", "task", "worker", "peer", "thread":
 	default:
-		return notOneOf("to", p.To, "subagent job worker peer thread")
+		return notOneOf("to", p.To, "subagent job task worker peer thread")
 	}
 	if p.TargetID == "" {
 		return missingField("targetId")
@@ -3171,6 +3321,7 @@ func (p *JobCreated) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `,"itemCount":`...), p.ItemCount, 10)
 	dst = appendSetInt(dst, `,"concurrency":`, p.Concurrency)
 	dst = appendSetObject(dst, `,"retryPolicy":`, p.RetryPolicy)
+	dst = appendSetInt(dst, `,"failuresAllowed":`, p.FailuresAllowed)
 	dst = appendSetString(dst, `,"outputSchemaRef":`, p.OutputSchemaRef)
 	dst = appendSetRaw(dst, `,"outputSchema":`, p.OutputSchema)
 	dst = appendSetInt(dst, `,"maxRuntimeMs":`, p.MaxRuntimeMs)
@@ -3210,6 +3361,7 @@ func (p *JobStatusChanged) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"resultsRef":`, p.ResultsRef)
 	dst = appendSetObject(dst, `,"error":`, p.Error)
 	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
+	dst = appendSetInt(dst, `,"restedMs":`, p.RestedMs)
 	return append(dst, '}')
 }
 
@@ -3287,6 +3439,7 @@ func (p *JobItemCompleted) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"outputRef":`, p.OutputRef)
 	dst = appendSetRaw(dst, `,"output":`, p.Output)
 	dst = appendSetInt(dst, `,"durationMs":`, p.DurationMs)
+	dst = appendSetObject(dst, `,"reportedBy":`, p.ReportedBy)
 	return append(dst, '}')
 }
 
@@ -3300,6 +3453,9 @@ func (p *JobItemCompleted) check() error {
 		return notOneOf("status", p.Status, "completed reported")
 	}
 	if err := checkRaw("output", p.Output); err != nil {
+		return err
+	}
+	if err := checkObject("reportedBy", p.ReportedBy); err != nil {
 		return err
 	}
 	return nil
@@ -3333,6 +3489,7 @@ func (p *OutputStored) appendJSON(dst []byte) []byte {
 	dst = appendString(append(dst, `,"preview":`...), p.Preview)
 	dst = appendSetInt(dst, `,"droppedBytes":`, p.DroppedBytes)
 	dst = appendSetString(dst, `,"owner":`, p.Owner)
+	dst = strconv.AppendInt(append(dst, `,"redactedCount":`...), p.RedactedCount, 10)
 	dst = appendSetTime(dst, `,"expiresAt":`, p.ExpiresAt)
 	return append(dst, '}')
 }
@@ -4353,6 +4510,30 @@ func (p *PeerPushReported) check() error {
 	return nil
 }
 
+func (p *SessionDeleted) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"deletedSessionId":`...), p.DeletedSessionID)
+	dst = appendSetString(dst, `,"account":`, p.Account)
+	dst = appendSetString(dst, `,"reason":`, p.Reason)
+	dst = appendSetObject(dst, `,"deletedBy":`, p.DeletedBy)
+	dst = strconv.AppendUint(append(dst, `,"events":`...), p.Events, 10)
+	dst = strconv.AppendInt(append(dst, `,"bytes":`...), p.Bytes, 10)
+	dst = appendSetBool(dst, `,"keptForForks":`, p.KeptForForks)
+	return append(dst, '}')
+}
+
+func (p *SessionDeleted) check() error {
+	if p == nil {
+		return missingField("payload")
+	}
+	if p.DeletedSessionID == "" {
+		return missingField("deletedSessionId")
+	}
+	if err := checkObject("deletedBy", p.DeletedBy); err != nil {
+		return err
+	}
+	return nil
+}
+
 func (p *Benchmark) appendJSON(dst []byte) []byte {
 	start := len(dst)
 	dst = appendSetString(dst, `,"datasetId":`, p.DatasetID)
@@ -4366,6 +4547,8 @@ func (p *Benchmark) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"harborTrialRef":`, p.HarborTrialRef)
 	dst = appendSetString(dst, `,"taskTomlRef":`, p.TaskTomlRef)
 	dst = appendSetString(dst, `,"singleChangedVariable":`, p.SingleChangedVariable)
+	dst = appendSetString(dst, `,"harborTrialResultRef":`, p.HarborTrialResultRef)
+	dst = appendSetString(dst, `,"harborVerifierStdoutRef":`, p.HarborVerifierStdoutRef)
 	return closeObject(dst, start)
 }
 
@@ -4378,11 +4561,32 @@ func (p *Benchmark) check() error {
 	return nil
 }
 
+func (p *Reward) appendJSON(dst []byte) []byte {
+	dst = appendFloat(append(dst, `{"value":`...), p.Value)
+	dst = appendSetString(dst, `,"ref":`, p.Ref)
+	dst = appendSetString(dst, `,"detailsRef":`, p.DetailsRef)
+	dst = appendSetStrings(dst, `,"criteria":`, p.Criteria)
+	dst = appendSetString(dst, `,"failureCategory":`, p.FailureCategory)
+	return append(dst, '}')
+}
+
+func (p *Reward) check() error {
+	if err := checkFloat("value", p.Value); err != nil {
+		return err
+	}
+	return nil
+}
+
 func (p *Comparison) appendJSON(dst []byte) []byte {
 	dst = appendFloat(append(dst, `{"meanRewardDelta":`...), p.MeanRewardDelta)
 	dst = appendFloat(append(dst, `,"timeoutRateDelta":`...), p.TimeoutRateDelta)
 	dst = appendFloat(append(dst, `,"evidenceCompletenessRate":`...), p.EvidenceCompletenessRate)
-	dst = strconv.AppendInt(append(dst, `,"p0QcGateRegressionCount":`...), p.P0QcGateRegressionCount, 10)
+	if p.BaselineEvidenceCompletenessRate != nil {
+		dst = appendFloat(append(dst, `,"baselineEvidenceCompletenessRate":`...), *p.BaselineEvidenceCompletenessRate)
+	}
+	if p.P0QcGateRegressionCount != nil {
+		dst = strconv.AppendInt(append(dst, `,"p0QcGateRegressionCount":`...), *p.P0QcGateRegressionCount, 10)
+	}
 	dst = appendString(append(dst, `,"decision":`...), p.Decision)
 	return append(dst, '}')
 }
@@ -4397,8 +4601,15 @@ func (p *Comparison) check() error {
 	if err := checkFloat("evidenceCompletenessRate", p.EvidenceCompletenessRate); err != nil {
 		return err
 	}
-	if err := checkNonNegative("p0QcGateRegressionCount", p.P0QcGateRegressionCount); err != nil {
-		return err
+	if p.BaselineEvidenceCompletenessRate != nil {
+		if err := checkFloat("baselineEvidenceCompletenessRate", *p.BaselineEvidenceCompletenessRate); err != nil {
+			return err
+		}
+	}
+	if p.P0QcGateRegressionCount != nil {
+		if err := checkNonNegative("p0QcGateRegressionCount", *p.P0QcGateRegressionCount); err != nil {
+			return err
+		}
 	}
 	if p.Decision == "" {
 		return missingField("decision")

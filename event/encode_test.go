@@ -36,6 +36,7 @@ func TestAppendJSONLayout(t *testing.T) {
 	e := sample()
 	e.Refs = map[string]string{"b": "2", "a": "1"}
 	e.Benchmark = &event.Benchmark{TrialID: "trial_1"}
+	e.Reward = &event.Reward{Value: 0.5, Criteria: []string{"tests pass"}}
 	e.Comparison = &event.Comparison{Decision: "keep"}
 	got := string(event.AppendJSON([]byte("kept:"), e))
 	want := `kept:{"type":"tool.result","eventId":"evt_06ff0m2v5wyqz8k9tj4b7n3xhd","schemaVersion":"lime-profile-0.4.0",` +
@@ -43,7 +44,7 @@ func TestAppendJSONLayout(t *testing.T) {
 		`"threadId":"thread_06ff0m2v5wyqz8k9tj4b7n3xhf","turnId":"turn_06ff0m2v5wyqz8k9tj4b7n3xhg","taskId":"task_06ff0m2v5wyqz8k9tj4b7n3xhh",` +
 		`"stepId":"step_06ff0m2v5wyqz8k9tj4b7n3xhj","toolCallId":"tool_06ff0m2v5wyqz8k9tj4b7n3xhk",` +
 		`"refs":{"a":"1","b":"2"},"benchmark":{"trialId":"trial_1"},` +
-		`"comparison":{"meanRewardDelta":0,"timeoutRateDelta":0,"evidenceCompletenessRate":0,"p0QcGateRegressionCount":0,"decision":"keep"},` +
+		`"reward":{"value":0.5,"criteria":["tests pass"]},"comparison":{"meanRewardDelta":0,"timeoutRateDelta":0,"evidenceCompletenessRate":0,"decision":"keep"},` +
 		`"payload":{"toolName":"shell","status":"ok","preview":"total 3\n-rw-r--r-- 1 user user 12 README.md\n\"quoted\" and ünïcödé\n",` +
 		`"durationMs":1234,"sizeBytes":71,"exitCode":0}}`
 	if diff := cmp.Diff(want, got); diff != "" {

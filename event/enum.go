@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// enums are the enumerations that several fields share. A field names one by
-// `enum:"@permissionMode"`; one that stands at a single field is written out there.
+// enums are the enumerations that several fields share or that code outside of the
+// catalogues lists. A field names one by `enum:"@permissionMode"`; one that stands at
+// a single field alone is written out there.
 var enums = map[string]string{
 	"actionAnswer":        "allow deny cancel submit",
 	"actionStatus":        "pending resolved expired",
@@ -21,12 +22,16 @@ var enums = map[string]string{
 	"deliveryMechanism":   "polling streaming subscription push",
 	"deliveryOutcome":     "delivered failing gave_up refused",
 	"direction":           "inbound outbound",
+	"fileChange":          "created modified deleted",
 	"finalDecider":        "local remote",
 	"headroom":            "ok low blocked unknown not_applicable",
 	"hookPoint":           "session_start user_prompt_submit pre_tool_use permission_request post_tool_use post_tool_failure post_sampling stop",
 	"interruptBehavior":   "cancel block ignore",
 	"missedRuns":          "skip run_once run_all",
+	"modelFailure":        "rate_limited overloaded server_error timeout network auth invalid_request context_overflow content_filter interrupted malformed",
 	"modelPurpose":        "turn compaction repair classification",
+	"modelStop":           "end_turn tool_use max_tokens stop_sequence refusal other",
+	"network":             "deny allow proxy",
 	"overlappingRuns":     "skip queue allow",
 	"peerRole":            "client host worker remote_runtime peer_agent tool_server",
 	"peerTaskStatus":      "running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown",
@@ -35,12 +40,16 @@ var enums = map[string]string{
 	"queueAfterInterrupt": "keep clear",
 	"queuePolicy":         "queue reject interrupt steer",
 	"recoveryMode":        "replay snapshot_repair",
+	"rollbackChange":      "restored deleted kept conflict unavailable",
 	"rollbackFiles":       "restore keep",
+	"ruleDecision":        "allow ask deny",
+	"ruleSource":          "host workspace session",
 	"scheduledKind":       "job task",
 	"taskRelation":        "parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence",
 	"taskStatus":          "draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown",
 	"taskVisibility":      "foreground background internal hidden",
 	"taskWorker":          "runtime external",
+	"threadStatus":        "idle queued running blocked completed failed cancelled stale unknown",
 	"trialRole":           "baseline candidate control",
 	"turnAccepted":        "accepted queued",
 }

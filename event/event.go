@@ -48,6 +48,8 @@ type Event struct {
 	Refs map[string]string
 	// Benchmark is set on benchmark.* events, which must carry it.
 	Benchmark *Benchmark
+	// Reward is set on benchmark.reward.recorded, which must carry it.
+	Reward *Reward
 	// Comparison is set on benchmark.comparison.completed, which must carry it.
 	Comparison *Comparison
 }
@@ -128,6 +130,11 @@ func Check(e *Event) error {
 	if e.Benchmark != nil {
 		if err := e.Benchmark.check(); err != nil {
 			return fmt.Errorf("event: %s: benchmark: %w", e.Type, err)
+		}
+	}
+	if e.Reward != nil {
+		if err := e.Reward.check(); err != nil {
+			return fmt.Errorf("event: %s: reward: %w", e.Type, err)
 		}
 	}
 	if e.Comparison != nil {

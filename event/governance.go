@@ -4,7 +4,7 @@ import "time"
 
 // PermissionEvaluated is a decision on whether something may run, before it runs.
 type PermissionEvaluated struct {
-	Decision       string   `json:"decision" enum:"allow deny ask"`
+	Decision       string   `json:"decision" enum:"@ruleDecision"`
 	DecisionSource string   `json:"decisionSource" enum:"@decisionSource"`
 	DecisionReason string   `json:"decisionReason" check:"nonempty"`
 	RuleRefs       []string `json:"ruleRefs"`
@@ -58,7 +58,7 @@ type PermissionRequested struct {
 // PermissionResolved is the outcome of a request for permission.
 type PermissionResolved struct {
 	Decision       string    `json:"decision" enum:"@approvalDecision"`
-	DecisionSource string    `json:"decisionSource" enum:"@decisionSource"`
+	DecisionSource string    `json:"decisionSource" enum:"mode rule hook human host_policy classifier default peer"`
 	DecisionReason string    `json:"decisionReason,omitempty"`
 	ActionID       string    `json:"actionId,omitempty"`
 	ToolName       string    `json:"toolName,omitempty"`
@@ -88,7 +88,7 @@ type SandboxApplied struct {
 	Cwd           string           `json:"cwd"`
 	ReadRoots     []string         `json:"readRoots"`
 	WriteRoots    []string         `json:"writeRoots"`
-	Network       string           `json:"network" enum:"deny allow proxy"`
+	Network       string           `json:"network" enum:"@network"`
 	AllowedHosts  []string         `json:"allowedHosts,omitempty"`
 	Enforcement   Enforcement      `json:"enforcement"`
 	EnvironmentID string           `json:"environmentRef,omitempty"`
@@ -159,7 +159,7 @@ type PolicyRule struct {
 	// RuleID is what decisions name the rule by.
 	RuleID string `json:"ruleId,omitempty" secret:"refuse"`
 	// Decision where the rule matches.
-	Decision string `json:"decision" enum:"allow ask deny"`
+	Decision string `json:"decision" enum:"@ruleDecision"`
 	// Tool is a glob over the names of tools.
 	Tool string `json:"tool" check:"nonempty" secret:"refuse"`
 	// Match narrows the rule: a glob over commands, paths or the input.
@@ -167,7 +167,7 @@ type PolicyRule struct {
 	// Reason for people.
 	Reason string `json:"reason,omitempty"`
 	// Source says whose rule it is.
-	Source string `json:"source,omitempty" enum:"host workspace session"`
+	Source string `json:"source,omitempty" enum:"@ruleSource"`
 	// Origin says where a rule of the host comes from: its configuration, or a command
 	// that added it.
 	Origin string `json:"origin,omitempty" enum:"@policyOrigin"`
@@ -202,9 +202,13 @@ type OutputStored struct {
 	Encoding  string `json:"encoding,omitempty"`
 	Preview   string `json:"preview"`
 	// DroppedBytes counts what was not kept at all.
-	DroppedBytes int64     `json:"droppedBytes,omitempty"`
-	Owner        string    `json:"owner,omitempty"`
-	ExpiresAt    time.Time `json:"expiresAt,omitzero"`
+	DroppedBytes int64 `json:"droppedBytes,omitempty"`
+	// Owner is the tool call or the process whose output it is.
+	Owner string `json:"owner,omitempty"`
+	// RedactedCount counts the secrets that were taken out before it was stored.
+	RedactedCount int64 `json:"redactedCount"`
+	// ExpiresAt is when the bytes may be deleted; absent if they are kept.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 }
 
 // OutputRedacted says that secrets were taken out of an output before it was stored.

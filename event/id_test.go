@@ -167,7 +167,7 @@ func TestPrefixesAreValid(t *testing.T) {
 		event.PrefixSession, event.PrefixThread, event.PrefixTurn, event.PrefixTask, event.PrefixRun, event.PrefixAttempt,
 		event.PrefixStep, event.PrefixToolCall, event.PrefixAction, event.PrefixSubagent, event.PrefixJob, event.PrefixJobItem,
 		event.PrefixProcess, event.PrefixChannel, event.PrefixEvent, event.PrefixEvidence, event.PrefixArtifact,
-		event.PrefixRequest, event.PrefixHook, event.PrefixGrant, event.PrefixTrial, event.PrefixCompaction, event.PrefixRollback,
+		event.PrefixRequest, event.PrefixModelRequest, event.PrefixHook, event.PrefixGrant, event.PrefixTrial, event.PrefixCompaction, event.PrefixRollback,
 	} {
 		if id := ids.New(p); !strings.HasPrefix(id, string(p)) || !strings.HasSuffix(string(p), "_") || !event.ValidID(id) {
 			t.Errorf("prefix %q makes %q", p, id)

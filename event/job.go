@@ -13,19 +13,21 @@ type JobCounts struct {
 // JobCreated gives a job its identity. The items are behind ItemsRef, one JSON
 // object a line.
 type JobCreated struct {
-	Status          string       `json:"status" enum:"pending"`
-	Title           string       `json:"title,omitempty"`
-	InstructionRef  string       `json:"instructionRef,omitempty"`
-	Instruction     string       `json:"instruction,omitempty"`
-	ItemsRef        string       `json:"itemsRef,omitempty"`
-	ItemCount       int64        `json:"itemCount"`
-	Concurrency     int64        `json:"concurrency,omitempty"`
-	RetryPolicy     *RetryPolicy `json:"retryPolicy,omitempty"`
-	OutputSchemaRef string       `json:"outputSchemaRef,omitempty"`
-	OutputSchema    Raw          `json:"outputSchema,omitempty"`
-	MaxRuntimeMs    int64        `json:"maxRuntimeMs,omitempty"`
-	CreatedBy       *Actor       `json:"createdBy,omitempty"`
-	Metadata        Raw          `json:"metadata,omitempty"`
+	Status         string       `json:"status" enum:"pending"`
+	Title          string       `json:"title,omitempty"`
+	InstructionRef string       `json:"instructionRef,omitempty"`
+	Instruction    string       `json:"instruction,omitempty"`
+	ItemsRef       string       `json:"itemsRef,omitempty"`
+	ItemCount      int64        `json:"itemCount"`
+	Concurrency    int64        `json:"concurrency,omitempty"`
+	RetryPolicy    *RetryPolicy `json:"retryPolicy,omitempty"`
+	// FailuresAllowed is how many items may fail without failing the job.
+	FailuresAllowed int64  `json:"failuresAllowed,omitempty"`
+	OutputSchemaRef string `json:"outputSchemaRef,omitempty"`
+	OutputSchema    Raw    `json:"outputSchema,omitempty"`
+	MaxRuntimeMs    int64  `json:"maxRuntimeMs,omitempty"`
+	CreatedBy       *Actor `json:"createdBy,omitempty"`
+	Metadata        Raw    `json:"metadata,omitempty"`
 }
 
 // JobStatusChanged moves a job: started, completed, failed or cancelled.
@@ -36,6 +38,9 @@ type JobStatusChanged struct {
 	ResultsRef string     `json:"resultsRef,omitempty"`
 	Error      *Failure   `json:"error,omitempty"`
 	ChangedBy  *Actor     `json:"changedBy,omitempty"`
+	// RestedMs is how long a job that is taken up again was over: that time is none of
+	// its work.
+	RestedMs int64 `json:"restedMs,omitempty"`
 }
 
 // JobHeld says that a job gives out nothing until it is started again.
@@ -71,6 +76,8 @@ type JobItemCompleted struct {
 	OutputRef    string `json:"outputRef,omitempty"`
 	Output       Raw    `json:"output,omitempty"`
 	DurationMs   int64  `json:"durationMs,omitempty"`
+	// ReportedBy is who reported the result of a reported item.
+	ReportedBy *Actor `json:"reportedBy,omitempty"`
 }
 
 // JobItemFailed ends an attempt at an item otherwise.

@@ -1,5 +1,11 @@
 package event
 
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
 // ModelRequested says that a provider was asked.
 type ModelRequested struct {
 	Provider       string `json:"provider" check:"nonempty"`
@@ -50,16 +56,37 @@ type ModelCompleted struct {
 	Provider       string `json:"provider,omitempty"`
 	Model          string `json:"model,omitempty"`
 	// Purpose tells a turn's own call from a compaction; empty is the turn's own.
-	Purpose            string        `json:"purpose,omitempty" enum:"@modelPurpose"`
-	StopReason         string        `json:"stopReason" enum:"end_turn tool_use max_tokens stop_sequence refusal other"`
-	Usage              Usage         `json:"usage"`
-	UsageSource        string        `json:"usageSource,omitempty" enum:"provider estimated"`
-	Message            *ModelMessage `json:"message,omitempty"`
-	MessageRef         string        `json:"messageRef,omitempty"`
-	RawRef             string        `json:"rawRef,omitempty"`
-	ResponseID         string        `json:"responseId,omitempty"`
-	DurationMs         int64         `json:"durationMs,omitempty"`
-	TimeToFirstTokenMs int64         `json:"timeToFirstTokenMs,omitempty"`
+	Purpose     string `json:"purpose,omitempty" enum:"@modelPurpose"`
+	StopReason  string `json:"stopReason" enum:"@modelStop"`
+	Usage       Usage  `json:"usage"`
+	UsageSource string `json:"usageSource,omitempty" enum:"provider estimated"`
+	// Message is the answer, without what is long in it: that is in the whole message,
+	// which is at MessageRef then.
+	Message    *ModelMessage `json:"message,omitempty"`
+	MessageRef string        `json:"messageRef,omitempty"`
+	// Preview is the beginning of a text that is only at MessageRef.
+	Preview            string `json:"preview,omitempty"`
+	RawRef             string `json:"rawRef,omitempty"`
+	ResponseID         string `json:"responseId,omitempty"`
+	DurationMs         int64  `json:"durationMs,omitempty"`
+	TimeToFirstTokenMs int64  `json:"timeToFirstTokenMs,omitempty"`
+}
+
+// Whole returns the whole answer, which is read where the event refers to it; nil if there
+// is none. The content is a message as JSON, or its text alone.
+func (p *ModelCompleted) Whole(read func(ref string) ([]byte, error)) (*ModelMessage, error) {
+	if p.MessageRef == "" {
+		return p.Message, nil
+	}
+	b, err := read(p.MessageRef)
+	if err != nil {
+		return nil, fmt.Errorf("event: the answer at %s: %w", p.MessageRef, err)
+	}
+	m := &ModelMessage{}
+	if json.Unmarshal(b, m) != nil {
+		m = &ModelMessage{Text: strings.ToValidUTF8(string(b), "\uFFFD")}
+	}
+	return m, nil
 }
 
 // ModelFailed ends a model call without an answer.
@@ -67,7 +94,7 @@ type ModelFailed struct {
 	ModelRequestID string `json:"modelRequestId" check:"nonempty"`
 	Provider       string `json:"provider,omitempty"`
 	Model          string `json:"model,omitempty"`
-	ErrorCategory  string `json:"errorCategory" enum:"rate_limited overloaded server_error timeout network auth invalid_request context_overflow content_filter interrupted malformed"`
+	ErrorCategory  string `json:"errorCategory" enum:"@modelFailure"`
 	Message        string `json:"message" check:"nonempty"`
 	Retryable      bool   `json:"retryable"`
 	RetryAfterMs   *int64 `json:"retryAfterMs,omitempty"`

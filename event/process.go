@@ -24,7 +24,8 @@ type ProcessOutput struct {
 	ProcessID string `json:"processId" check:"nonempty"`
 	Stream    string `json:"stream" enum:"stdout stderr tty"`
 	Text      string `json:"text,omitempty"`
-	// OutputRef is where a piece is that isn't text.
+	// OutputRef is where a piece is that isn't text, or that comes after the text that the
+	// facts of a process carry.
 	OutputRef string `json:"outputRef,omitempty"`
 	// Offset of the piece's first byte in the stream.
 	Offset    int64 `json:"offset"`

@@ -52,19 +52,21 @@ type LimitState struct {
 
 // RoutingDecision is the choice of a model.
 type RoutingDecision struct {
-	CandidateCount       int64       `json:"candidateCount"`
-	Candidates           []Candidate `json:"candidates"`
-	Excluded             []Exclusion `json:"excluded"`
-	SelectedProvider     string      `json:"selectedProvider" check:"nonempty"`
-	SelectedModel        string      `json:"selectedModel" check:"nonempty"`
-	RequestedProvider    string      `json:"requestedProvider,omitempty"`
-	RequestedModel       string      `json:"requestedModel,omitempty"`
-	RoutingMode          string      `json:"routingMode,omitempty" enum:"locked default automatic fallback"`
-	DecisionSource       string      `json:"decisionSource" enum:"user_lock explicit_default host_policy automatic fallback task_constraint"`
-	DecisionReason       string      `json:"decisionReason" check:"nonempty"`
-	CapabilityGap        string      `json:"capabilityGap" check:"nonempty"`
-	FallbackChain        []string    `json:"fallbackChain"`
-	TaskKind             string      `json:"taskKind,omitempty"`
+	CandidateCount    int64       `json:"candidateCount"`
+	Candidates        []Candidate `json:"candidates"`
+	Excluded          []Exclusion `json:"excluded"`
+	SelectedProvider  string      `json:"selectedProvider" check:"nonempty"`
+	SelectedModel     string      `json:"selectedModel" check:"nonempty"`
+	RequestedProvider string      `json:"requestedProvider,omitempty"`
+	RequestedModel    string      `json:"requestedModel,omitempty"`
+	RoutingMode       string      `json:"routingMode,omitempty" enum:"locked default automatic fallback"`
+	DecisionSource    string      `json:"decisionSource" enum:"user_lock explicit_default host_policy automatic fallback task_constraint"`
+	DecisionReason    string      `json:"decisionReason" check:"nonempty"`
+	CapabilityGap     string      `json:"capabilityGap" check:"nonempty"`
+	FallbackChain     []string    `json:"fallbackChain"`
+	TaskKind          string      `json:"taskKind,omitempty"`
+	// RequiresUserOverride says that the model lacks something that the work requires, as
+	// every other one does: only a person can choose or configure one that has it.
 	RequiresUserOverride bool        `json:"requiresUserOverride,omitempty"`
 	LimitState           *LimitState `json:"limitStateSnapshot,omitempty"`
 	// FromModel and Cause are set on a fallback.

@@ -91,6 +91,8 @@ func (s *scanner) field(key []byte, e, known *Event) bool {
 		return e.Refs == nil && s.json(&e.Refs)
 	case "benchmark":
 		return e.Benchmark == nil && s.json(&e.Benchmark)
+	case "reward":
+		return e.Reward == nil && s.json(&e.Reward)
 	case "comparison":
 		return e.Comparison == nil && s.json(&e.Comparison)
 	}

@@ -51,23 +51,33 @@ type AcceptanceCriterion struct {
 	EvidenceRefs []string `json:"evidenceRefs,omitempty"`
 }
 
+// Sources of a task profile: what the task was given, and what the runtime worked out.
+const (
+	ProfileFromTask    = "task"
+	ProfileFromRuntime = "runtime"
+)
+
 // TaskProfile says what kind of model a piece of work needs.
 type TaskProfile struct {
 	// Kind of work.
 	Kind string `json:"kind,omitempty"`
-	// Source says where the profile comes from.
+	// Source says where the profile comes from: task or runtime.
 	Source string `json:"source,omitempty"`
 	// RequiredCapabilities are what a model must be able to do.
 	RequiredCapabilities []string `json:"requiredCapabilities,omitempty"`
+	// WaivableCapabilities are the required ones that the work goes on without if no
+	// model has them; capabilityGap of the decision names them then.
+	WaivableCapabilities []string `json:"waivableCapabilities,omitempty"`
 	// LatencyTarget says how fast an answer is wanted.
 	LatencyTarget string `json:"latencyTarget,omitempty"`
-	// BudgetClass says how much an answer may cost.
+	// BudgetClass says how much an answer may cost; low asks for the cheapest model.
 	BudgetClass string `json:"budgetClass,omitempty"`
-	// FallbackPolicy says whether another model may answer.
+	// FallbackPolicy says whether another model may answer: chain or none.
 	FallbackPolicy string `json:"fallbackPolicy,omitempty"`
 	// SettingsSource says where the choice of model was set.
 	SettingsSource string `json:"settingsSource,omitempty"`
-	// Continuity says whether the model of earlier turns is to be kept.
+	// Continuity says whether the model of earlier turns is to be kept: keep, prefer or
+	// none.
 	Continuity string `json:"continuity,omitempty"`
 	// EstimatedInputTokens is how large the input is likely to be.
 	EstimatedInputTokens int64 `json:"estimatedInputTokens,omitempty"`
@@ -129,16 +139,20 @@ type TaskUpdated struct {
 	// ObjectiveRef is where the whole objective is when Objective shows its beginning.
 	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
 	TaskKind           string                `json:"taskKind,omitempty"`
+	TaskFamily         string                `json:"taskFamily,omitempty"`
 	WorkerKind         string                `json:"workerKind,omitempty" enum:"@attemptWorker"`
 	Priority           string                `json:"priority,omitempty"`
 	Visibility         string                `json:"visibility,omitempty" enum:"@taskVisibility"`
 	Owner              *Actor                `json:"owner,omitempty"`
 	Assignee           *Actor                `json:"assignee,omitempty"`
+	Scope              Raw                   `json:"scope,omitempty"`
 	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
 	TaskProfile        *TaskProfile          `json:"taskProfile,omitempty"`
 	Acceptance         []AcceptanceCriterion `json:"acceptance,omitempty"`
 	RetryPolicy        *RetryPolicy          `json:"retryPolicy,omitempty"`
 	HeartbeatTimeoutMs int64                 `json:"heartbeatTimeoutMs,omitempty"`
+	Metadata           Raw                   `json:"metadata,omitempty"`
+	ValidationState    string                `json:"validationState,omitempty"`
 	DeliveryState      *DeliveryState        `json:"deliveryState,omitempty"`
 	Artifacts          []ArtifactLink        `json:"artifacts,omitempty"`
 	EvidenceRefs       []string              `json:"evidenceRefs,omitempty"`
@@ -187,6 +201,7 @@ type OutputLink struct {
 type TaskProgressed struct {
 	Progress        Progress       `json:"progress"`
 	OutputRefs      []OutputLink   `json:"outputRefs,omitempty"`
+	CheckpointRefs  []OutputLink   `json:"checkpointRefs,omitempty"`
 	DeliveryState   *DeliveryState `json:"deliveryState,omitempty"`
 	ValidationState string         `json:"validationState,omitempty"`
 	Heartbeat       bool           `json:"heartbeat,omitempty"`
@@ -206,7 +221,10 @@ type ArtifactLink struct {
 
 // TaskCompleted ends a task whose acceptance, artifacts and delivery are reconciled.
 type TaskCompleted struct {
-	Status        string                `json:"status" enum:"completed"`
+	Status string `json:"status" enum:"completed"`
+	// StatusReason says what people should know of the end, such as a limit that the
+	// work went beyond.
+	StatusReason  string                `json:"statusReason,omitempty"`
 	Summary       string                `json:"summary,omitempty"`
 	Artifacts     []ArtifactLink        `json:"artifacts,omitempty"`
 	EvidenceRefs  []string              `json:"evidenceRefs,omitempty"`
@@ -215,9 +233,10 @@ type TaskCompleted struct {
 	ChangedBy     *Actor                `json:"changedBy,omitempty"`
 }
 
-// TaskDelegated hands a task to a subagent, a job, a worker or a peer.
+// TaskDelegated hands a task, or a part of it, to a subagent, a job, a subtask, a worker,
+// a peer or a thread.
 type TaskDelegated struct {
-	To             string `json:"to" enum:"subagent job worker peer thread"`
+	To             string `json:"to" enum:"subagent job task worker peer thread"`
 	TargetID       string `json:"targetId" check:"nonempty"`
 	NativeProtocol string `json:"nativeProtocol,omitempty"`
 	RemoteTaskID   string `json:"remoteTaskId,omitempty"`

@@ -29,7 +29,11 @@ type ToolCatalogResolved struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// ToolStarted says that a tool call begins.
+// PolicyPending is the policy of a call that nothing has been decided about.
+const PolicyPending = "pending"
+
+// ToolStarted says that a model asked for a tool call. Whether it runs is decided
+// afterwards; [ToolProgress] of the phase running says that it does. Every call has one.
 type ToolStarted struct {
 	ToolName          string `json:"toolName" check:"nonempty"`
 	SafeArgs          Raw    `json:"safeArgs,omitempty"`
@@ -38,12 +42,18 @@ type ToolStarted struct {
 	RuntimeOwner      string `json:"runtimeOwner,omitempty"`
 	IsReadOnly        bool   `json:"isReadOnly"`
 	IsDestructive     bool   `json:"isDestructive,omitempty"`
+	IsConcurrencySafe bool   `json:"isConcurrencySafe,omitempty"`
 	InterruptBehavior string `json:"interruptBehavior,omitempty" enum:"@interruptBehavior"`
-	AttemptCount      int64  `json:"attemptCount,omitempty"`
+	// AttemptCount is in the facts of older versions alone: see [ToolStarted.Runs].
+	AttemptCount int64 `json:"attemptCount,omitempty"`
 }
 
-// ToolArgs gives the arguments as the provider asked for them, or as they were
-// rewritten.
+// Runs reports whether the call runs with this fact. Older versions wrote it once the
+// call was allowed, and again for each further attempt.
+func (p *ToolStarted) Runs() bool { return p.Policy != PolicyPending }
+
+// ToolArgs gives the arguments of a call that are not those of its start: a hook
+// rewrote them.
 type ToolArgs struct {
 	ToolName string `json:"toolName" check:"nonempty"`
 	SafeArgs Raw    `json:"safeArgs,omitempty"`
@@ -51,13 +61,39 @@ type ToolArgs struct {
 	Source   string `json:"source,omitempty" enum:"model hook user runtime"`
 }
 
-// ToolProgress is a sign of life or a piece of output of a running tool.
+// Phases of a tool call.
+const (
+	// PhaseRunning: the call begins to run. What it does comes after this fact.
+	PhaseRunning = "running"
+	// PhaseLost: nothing runs the call any more and its outcome isn't known. It only
+	// reads, so it is run again.
+	PhaseLost = "lost"
+)
+
+// ToolProgress is a step, a sign of life or a piece of output of a tool call.
 type ToolProgress struct {
-	ToolName string   `json:"toolName" check:"nonempty"`
+	ToolName string `json:"toolName" check:"nonempty"`
+	// Phase is set where the call begins to run, or was lost and is run again. Until
+	// the first "running" nothing of the call has happened.
+	Phase    string   `json:"phase,omitempty" enum:"running lost"`
 	Message  string   `json:"message,omitempty"`
 	Fraction *float64 `json:"fraction,omitempty"`
 	Text     string   `json:"text,omitempty"`
 	Index    int64    `json:"index,omitempty"`
+	// Policy says by what a call runs, AttemptCount how often it began to.
+	Policy       string     `json:"policy,omitempty" enum:"allowed asked sandboxed"`
+	AttemptCount int64      `json:"attemptCount,omitempty"`
+	Links        *ToolLinks `json:"links,omitempty"`
+}
+
+// ToolLinks name the facts that a tool call rests on: the last of each kind.
+type ToolLinks struct {
+	// PermissionEventID is the permission.evaluated about it.
+	PermissionEventID string `json:"permissionEventId,omitempty"`
+	// ApprovalActionID is the action that asked a person about it.
+	ApprovalActionID string `json:"approvalActionId,omitempty"`
+	// SandboxEventID is the sandbox.applied with the boundary that it got.
+	SandboxEventID string `json:"sandboxEventId,omitempty"`
 }
 
 // ToolResult ends a tool call with a result. A command's non-zero exit is a result.
@@ -80,12 +116,13 @@ type ToolResult struct {
 	ProcessID string      `json:"processId,omitempty"`
 	// ChangedFiles lists what the call changed under the workspace.
 	ChangedFiles []FileChange `json:"changedFiles,omitempty"`
+	Links        *ToolLinks   `json:"links,omitempty"`
 }
 
 // FileChange is one changed file, with its earlier content kept for undo.
 type FileChange struct {
 	Path      string `json:"path" check:"nonempty"`
-	Change    string `json:"change" enum:"created modified deleted"`
+	Change    string `json:"change" enum:"@fileChange"`
 	BeforeRef string `json:"beforeRef,omitempty"`
 	AfterHash string `json:"afterHash,omitempty"`
 	Mode      int64  `json:"mode,omitempty"`
@@ -104,4 +141,5 @@ type ToolFailed struct {
 	OutputRef     string `json:"outputRef,omitempty"`
 	// ChangedFiles lists what the call changed before it failed.
 	ChangedFiles []FileChange `json:"changedFiles,omitempty"`
+	Links        *ToolLinks   `json:"links,omitempty"`
 }

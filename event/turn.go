@@ -49,6 +49,40 @@ type TurnStarted struct {
 	// ConfigurationRef is the configuration that decisions are made under from here on;
 	// empty if it is the one that the session named before.
 	ConfigurationRef string `json:"configurationRef,omitempty"`
+	// Environment is where the turn works, Policy what its calls are judged by.
+	Environment *ExecutionEnvironment `json:"environment,omitempty"`
+	Policy      *TurnPolicy           `json:"policy,omitempty"`
+}
+
+// ExecutionEnvironment is where the commands of a turn run, and the boundary that the
+// configuration wants for them. What the kernel enforces is told when a command runs.
+type ExecutionEnvironment struct {
+	WorkspaceID   string `json:"workspaceId" check:"nonempty"`
+	WorkspaceRoot string `json:"workspaceRoot" check:"nonempty"`
+	Cwd           string `json:"cwd" check:"nonempty"`
+	// AdditionalRoots are folders outside of the workspace that can be written.
+	AdditionalRoots []string         `json:"additionalRoots,omitempty"`
+	Shell           string           `json:"shell" check:"nonempty"`
+	OS              string           `json:"os" check:"nonempty"`
+	Arch            string           `json:"arch" check:"nonempty"`
+	EnvRef          string           `json:"envRef" check:"nonempty"`
+	SandboxMode     string           `json:"sandboxMode" check:"nonempty"`
+	NetworkProfile  string           `json:"networkProfile" check:"nonempty"`
+	ResourceLimits  map[string]int64 `json:"resourceLimits,omitempty"`
+}
+
+// TurnPolicy is the permission policy that holds when a turn starts.
+type TurnPolicy struct {
+	Mode string `json:"mode" enum:"@permissionMode"`
+	// ModeSource says whose mode it is.
+	ModeSource string `json:"modeSource" enum:"turn thread session_policy session host parent"`
+	// InteractionAllowed says that a person can be asked.
+	InteractionAllowed bool `json:"interactionAllowed"`
+	// HostMode and HostRules are the host's policy; the rules are cut where they are
+	// many, and whole in the configuration. RuleCount counts all rules that hold.
+	HostMode  string       `json:"hostMode" enum:"@permissionMode"`
+	HostRules []PolicyRule `json:"hostRules,omitempty"`
+	RuleCount int64        `json:"ruleCount"`
 }
 
 // TurnCompleted ends a turn well.

@@ -74,11 +74,11 @@ const (
 	TypeReasoningSummary Type = "reasoning.summary"
 	// TypeToolCatalogResolved: The tools of a turn were chosen.
 	TypeToolCatalogResolved Type = "tool.catalog.resolved"
-	// TypeToolStarted: A tool call began.
+	// TypeToolStarted: A model asked for a tool call; whether it runs is decided next.
 	TypeToolStarted Type = "tool.started"
-	// TypeToolArgs: The arguments of a tool call.
+	// TypeToolArgs: A hook rewrote the arguments of a tool call.
 	TypeToolArgs Type = "tool.args"
-	// TypeToolProgress: A running tool gave a sign of life or a piece of output.
+	// TypeToolProgress: A tool call begins to run, was lost and is run again, or gave a sign of life or a piece of output.
 	TypeToolProgress Type = "tool.progress"
 	// TypeToolResult: A tool call ended with a result.
 	TypeToolResult Type = "tool.result"
@@ -278,6 +278,8 @@ const (
 	TypeChannelPeerPushRemoved Type = "channel.peer_push.removed"
 	// TypeChannelPeerPushReported: A push notification about a peer's task succeeded or failed.
 	TypeChannelPeerPushReported Type = "channel.peer_push.reported"
+	// TypeSessionDeleted: A session was deleted; the runtime's own session says so, and what is left of the session itself.
+	TypeSessionDeleted Type = "session.deleted"
 )
 
 // payloadIndex returns the number of p's struct, or -1.
@@ -503,6 +505,8 @@ func payloadIndex(p Payload) int {
 		return 108
 	case *PeerPushReported:
 		return 109
+	case *SessionDeleted:
+		return 110
 	}
 	return -1
 }
@@ -730,6 +734,8 @@ func payloadIndexOf(name string) int {
 		return 108
 	case "PeerPushReported":
 		return 109
+	case "SessionDeleted":
+		return 110
 	}
 	return -1
 }
@@ -983,6 +989,8 @@ func newPayload(t Type) Payload {
 		return new(PeerPushRemoved)
 	case TypeChannelPeerPushReported:
 		return new(PeerPushReported)
+	case TypeSessionDeleted:
+		return new(SessionDeleted)
 	}
 	return nil
 }

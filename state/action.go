@@ -26,11 +26,13 @@ const (
 
 // Action is one request for a decision or an input.
 type Action struct {
-	ActionID   string `json:"actionId"`
-	SessionID  string `json:"sessionId"`
-	ThreadID   string `json:"threadId"`
-	TurnID     string `json:"turnId"`
-	TaskID     string `json:"taskId,omitempty"`
+	ActionID  string `json:"actionId"`
+	SessionID string `json:"sessionId"`
+	ThreadID  string `json:"threadId"`
+	TurnID    string `json:"turnId"`
+	TaskID    string `json:"taskId,omitempty"`
+	// StepID is that of the call which asks, or of the action itself.
+	StepID     string `json:"stepId,omitempty"`
 	ToolCallID string `json:"toolCallId,omitempty"`
 	SubagentID string `json:"subagentId,omitempty"`
 	// SubagentRole, ParentThreadID and ParentTurnID say, of the request of a child,
@@ -101,7 +103,7 @@ func (s *Session) RunOf(a *Action) string {
 func (f *fold) actionRequired(p *event.ActionRequired) {
 	a := &Action{
 		ActionID: f.e.ActionID, SessionID: f.e.SessionID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID,
-		TaskID: f.e.TaskID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
+		TaskID: f.e.TaskID, StepID: f.e.StepID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
 		Destructive: p.Destructive, OnceOnly: p.OnceOnly, CredentialRef: p.CredentialRef, ExpiresAt: journalTime(p.ExpiresAt), OnTimeout: p.OnTimeout,
@@ -196,7 +198,7 @@ func waitingPhase(actionType string) string {
 	switch actionType {
 	case "structured_input":
 		return "waiting_input"
-	case "credential", "client_tool", "resume":
+	case "credential", "client_tool", ActionResume:
 		return "waiting_resource"
 	default:
 		return "waiting_permission"
@@ -227,11 +229,29 @@ func (f *fold) actionResolved(p *event.ActionResolved) {
 	if turn == nil {
 		return
 	}
+	f.resumeAnswered(a, turn)
 	turn.Waiting = withoutValue(turn.Waiting, a.ActionID)
 	if len(turn.Waiting) == 0 {
 		turn.Phase = "running"
 	}
 	f.turnTaskWaits(turn)
+}
+
+// ActionResume is the type of an action that asks whether a failed model call can be made
+// again.
+const ActionResume = "resume"
+
+// resumeAnswered lets a failed model call be made again at once, or lets it stand.
+func (f *fold) resumeAnswered(a *Action, turn *Turn) {
+	c := turn.Call
+	if a.ActionType != ActionResume || c == nil || c.Status != CallFailed {
+		return
+	}
+	if a.Decision == "allow" || a.Decision == "submit" {
+		c.Retryable, c.Tries, c.RetryAfterMs = true, 0, nil
+	} else {
+		c.Declined = true
+	}
 }
 
 // keepCredentials bounds the references that a session remembers; one that was

@@ -83,10 +83,22 @@ func (a *Attempt) ended() bool { return !a.EndedAt.IsZero() && !a.Inferred }
 
 // addOutputs notes outputs; an output that is known moves its offset.
 func (a *Attempt) addOutputs(links []event.OutputLink) {
+	out, dropped := mergeLinks(a.OutputRefs, links)
+	a.OutputRefs, a.OlderOutputs = out, a.OlderOutputs+dropped
+}
+
+// addCheckpoints notes states that the work can go on from; the newest stay.
+func (a *Attempt) addCheckpoints(links []event.OutputLink) {
+	a.CheckpointRefs, _ = mergeLinks(a.CheckpointRefs, links)
+}
+
+// mergeLinks returns a list of references with new ones in the place of those to the
+// same output, or after the rest. Beyond the bound the oldest are dropped.
+func mergeLinks(have, links []event.OutputLink) (out []event.OutputLink, dropped int64) {
 	if len(links) == 0 {
-		return
+		return have, 0
 	}
-	out := slices.Clone(a.OutputRefs)
+	out = slices.Clone(have)
 	for _, l := range links {
 		i := slices.IndexFunc(out, func(x event.OutputLink) bool { return x.OutputRef == l.OutputRef })
 		if i >= 0 {
@@ -96,10 +108,9 @@ func (a *Attempt) addOutputs(links []event.OutputLink) {
 		out = append(out, l)
 	}
 	if n := len(out) - keepRefs; n > 0 {
-		a.OlderOutputs += int64(n)
-		out = slices.Clone(out[n:])
+		return slices.Clone(out[n:]), int64(n)
 	}
-	a.OutputRefs = out
+	return out, 0
 }
 
 // attempt returns the place of the fact's run among the attempts, or -1.
@@ -183,7 +194,7 @@ func (f *fold) attemptCompleted(t *Task, p *event.TaskAttemptCompleted) {
 		a.Status, a.CompletionSummary, a.DurationMs = AttemptCompleted, p.CompletionSummary, p.DurationMs
 		a.LastError = nil
 		a.addOutputs(p.OutputRefs)
-		a.CheckpointRefs = firstN(p.CheckpointRefs, keepRefs)
+		a.addCheckpoints(p.CheckpointRefs)
 	})
 }
 
@@ -198,7 +209,7 @@ func (f *fold) attemptFailed(t *Task, p *event.TaskAttemptFailed) {
 			a.Status = AttemptFailed
 		}
 		a.addOutputs(p.OutputRefs)
-		a.CheckpointRefs = firstN(p.CheckpointRefs, keepRefs)
+		a.addCheckpoints(p.CheckpointRefs)
 	})
 }
 

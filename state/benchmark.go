@@ -227,6 +227,7 @@ func (f *fold) takeTrial() *Trial {
 	setIf(&t.RunID, f.e.RunID)
 	if len(f.e.Refs) > 0 {
 		t.Refs = maps.Clone(f.e.Refs)
+		delete(t.Refs, event.PayloadRef) // it isn't the trial's
 	}
 	return t
 }

@@ -75,6 +75,9 @@ func lifecycle(i int) []*event.Event {
 	b := func(typ event.Type, p event.Payload) *event.Event {
 		x := e(typ, turn, p)
 		x.Benchmark, x.Refs = bench, map[string]string{"trajectoryRef": id("ref")}
+		if r, ok := p.(*event.BenchmarkRewardRecorded); ok {
+			x.Reward = &event.Reward{Value: r.Value}
+		}
 		return x
 	}
 	failure := event.Failure{Message: text, Category: "x"}

@@ -61,6 +61,7 @@ type Compaction struct {
 	ContinuationRef string `json:"continuationRef,omitempty"`
 	// ModelRequestID is the request for the summary, once it was made.
 	ModelRequestID string `json:"modelRequestId,omitempty"`
+	StepID         string `json:"stepId,omitempty"`
 	TokensBefore   int64  `json:"tokensBefore"`
 	TokensAfter    int64  `json:"tokensAfter,omitempty"`
 	// ThroughSequence is the last event that the summary covers.
@@ -131,7 +132,7 @@ func (f *fold) summaryRequested(p *event.ModelRequested) {
 		return
 	}
 	running := *t.Context.Running
-	running.ModelRequestID = p.ModelRequestID
+	running.ModelRequestID, running.StepID = p.ModelRequestID, f.e.StepID
 	t.Context.Running = &running
 }
 

@@ -34,6 +34,7 @@ type Process struct {
 	ProcessID  string   `json:"processId"`
 	ThreadID   string   `json:"threadId,omitempty"`
 	TurnID     string   `json:"turnId,omitempty"`
+	StepID     string   `json:"stepId,omitempty"`
 	ToolCallID string   `json:"toolCallId,omitempty"`
 	Status     string   `json:"status"`
 	Command    []string `json:"command,omitempty"`
@@ -129,7 +130,7 @@ func (f *fold) processStarted(p *event.ProcessStarted) {
 	env.Started++
 	env.setPlace(p.Cwd, f.e.Sequence)
 	env.Active = append(env.Active, &Process{
-		ProcessID: f.e.ProcessID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, Status: ProcessRunning,
+		ProcessID: f.e.ProcessID, ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, StepID: f.e.StepID, ToolCallID: f.e.ToolCallID, Status: ProcessRunning,
 		Command: firstN(p.Command, keepRefs), Cwd: p.Cwd, TTY: p.TTY, Background: p.Background, Rows: p.Rows, Cols: p.Cols,
 		Pid: p.Pid, StartTime: p.StartTime, BootID: p.BootID, Cgroup: p.Cgroup,
 		StartedAt: f.e.Time, StartSequence: f.e.Sequence,

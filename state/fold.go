@@ -1,6 +1,10 @@
 package state
 
-import "agentd/event"
+import (
+	"slices"
+
+	"agentd/event"
+)
 
 // fold is the application of one fact to a session.
 type fold struct {
@@ -24,10 +28,26 @@ func (f *fold) turn() *Turn {
 
 // incident records a failure that people should know of.
 func (f *fold) incident(code, message string, active bool) {
-	f.s.Incidents = recent(f.s.Incidents, Incident{
+	list := f.s.Incidents
+	if len(list) == keepIncidents {
+		// One that still stands in the way isn't forgotten for those that don't.
+		list = removed(list, max(0, slices.IndexFunc(list, func(i Incident) bool { return !i.Active })))
+	}
+	f.s.Incidents = slices.Concat(list, []Incident{{
 		EventID: f.e.ID, Sequence: f.e.Sequence, Type: f.e.Type, Time: f.e.Time,
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, Code: code, Message: message, Active: active,
-	}, keepIncidents)
+	}})
+}
+
+// settleIncidents says that what blocked a thread, or ended a turn of it, no longer stands
+// in the way. Turn may be empty.
+func (f *fold) settleIncidents(threadID, turnID string) {
+	for i := range f.s.Incidents {
+		x := &f.s.Incidents[i]
+		if x.ThreadID == threadID && (x.Type == event.TypeThreadUpdated || turnID != "" && x.TurnID == turnID) {
+			x.Active = false
+		}
+	}
 }
 
 // apply folds the fact. Every type of the catalogue is listed: a new type
@@ -41,6 +61,10 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 		f.sessionCreated(f.e.Payload.(*event.SessionCreated))
 	case event.TypeSessionUpdated:
 		f.sessionUpdated(f.e.Payload.(*event.SessionUpdated))
+	case event.TypeSessionDeleted:
+		if p := f.e.Payload.(*event.SessionDeleted); p.DeletedSessionID == f.s.SessionID {
+			f.s.Status = SessionDeleted
+		}
 	case event.TypeThreadStarted:
 		f.threadStarted(f.e.Payload.(*event.ThreadStarted))
 	case event.TypeThreadUpdated:
@@ -49,7 +73,7 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 	case event.TypeTurnSubmitted:
 		f.turnSubmitted(f.e.Payload.(*event.TurnSubmitted))
 	case event.TypeTurnStarted:
-		f.turnStarted()
+		f.turnStarted(f.e.Payload.(*event.TurnStarted))
 	case event.TypeTurnCompleted:
 		f.turnCompleted(f.e.Payload.(*event.TurnCompleted))
 	case event.TypeTurnFailed:
@@ -80,7 +104,11 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 		f.toolFailed(f.e.Payload.(*event.ToolFailed))
 	case event.TypeToolCatalogResolved:
 		f.toolCatalogResolved(f.e.Payload.(*event.ToolCatalogResolved))
-	case event.TypeReasoningSummary, event.TypeToolArgs, event.TypeToolProgress:
+	case event.TypeToolProgress:
+		f.toolProgress(f.e.Payload.(*event.ToolProgress))
+	case event.TypeToolArgs:
+		f.toolArgs(f.e.Payload.(*event.ToolArgs))
+	case event.TypeReasoningSummary:
 		// Nothing that a read model shows; the journal has them.
 
 	case event.TypeActionRequired:
@@ -185,5 +213,45 @@ func (f *fold) sessionUpdated(p *event.SessionUpdated) {
 	}
 	if len(p.PinnedThreads) > 0 {
 		s.PinnedThreads = p.PinnedThreads
+	}
+	if len(p.Tags) > 0 {
+		s.Tags = p.Tags
+	}
+	if p.Pinned != nil {
+		s.Pinned = *p.Pinned
+	}
+	for _, field := range p.Cleared {
+		switch field {
+		case ClearedTags:
+			s.Tags = nil
+		case ClearedPinnedThreads:
+			s.PinnedThreads = nil
+		case ClearedMetadata:
+			s.Metadata = nil
+		}
+	}
+}
+
+// Fields that session.updated can empty.
+const (
+	ClearedTags          = "tags"
+	ClearedPinnedThreads = "pinnedThreads"
+	ClearedMetadata      = "metadata"
+)
+
+// Statuses of a session that isn't open.
+const (
+	// SessionArchived: it was put away.
+	SessionArchived = "archived"
+	// SessionDeleted: nobody can see it any more.
+	SessionDeleted = "deleted"
+)
+
+// Tombstone returns what stands for the facts of a session that is deleted: nothing of
+// what they said but whose it was.
+func (s *Session) Tombstone() *Session {
+	return &Session{
+		Version: Version, RuntimeID: s.RuntimeID, SessionID: s.SessionID, Sequence: s.Sequence, Account: s.Account,
+		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 }

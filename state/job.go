@@ -47,6 +47,7 @@ type Job struct {
 	ItemCount       int64              `json:"itemCount"`
 	Concurrency     int64              `json:"concurrency,omitempty"`
 	RetryPolicy     *event.RetryPolicy `json:"retryPolicy,omitempty"`
+	FailuresAllowed int64              `json:"failuresAllowed,omitempty"`
 	OutputSchemaRef string             `json:"outputSchemaRef,omitempty"`
 	OutputSchema    event.Raw          `json:"outputSchema,omitempty"`
 	MaxRuntimeMs    int64              `json:"maxRuntimeMs,omitempty"`
@@ -77,6 +78,15 @@ type Job struct {
 	HeldMs int64     `json:"heldMs,omitempty"`
 }
 
+// JobEnded reports whether a job with that status has ended.
+func JobEnded(status string) bool {
+	switch status {
+	case "completed", "failed", "cancelled":
+		return true
+	}
+	return false
+}
+
 // JobItem is one piece of a job.
 type JobItem struct {
 	JobID        string         `json:"jobId"`
@@ -95,6 +105,15 @@ type JobItem struct {
 	DurationMs   int64          `json:"durationMs,omitempty"`
 	// Sequence is where the item's newest fact is found.
 	Sequence uint64 `json:"sequence"`
+}
+
+// Failure is why the job failed; nil for one that has not, or that was taken up again
+// since.
+func (j *Job) Failure() *event.Failure {
+	if j.Status != "failed" {
+		return nil
+	}
+	return j.Error
 }
 
 // Find returns a job of the working set, or nil.
@@ -154,7 +173,7 @@ func (f *fold) jobCreated(p *event.JobCreated) {
 	f.s.Jobs.Open = append(f.s.Jobs.Open, &Job{
 		JobID: f.e.JobID, SessionID: f.e.SessionID, TaskID: f.e.TaskID, ThreadID: f.e.ThreadID, Title: p.Title, Status: p.Status,
 		InstructionRef: p.InstructionRef, Instruction: p.Instruction, ItemsRef: p.ItemsRef, ItemCount: p.ItemCount,
-		Concurrency: p.Concurrency, RetryPolicy: p.RetryPolicy, OutputSchemaRef: p.OutputSchemaRef, OutputSchema: presentValue(p.OutputSchema),
+		Concurrency: p.Concurrency, RetryPolicy: p.RetryPolicy, FailuresAllowed: p.FailuresAllowed, OutputSchemaRef: p.OutputSchemaRef, OutputSchema: presentValue(p.OutputSchema),
 		MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: p.CreatedBy, Metadata: presentValue(p.Metadata),
 		Progress:        event.JobCounts{Pending: p.ItemCount, Total: p.ItemCount},
 		CreatedSequence: f.e.Sequence, CreatedAt: f.e.Time, UpdatedAt: f.e.Time,
@@ -180,8 +199,9 @@ func (f *fold) jobStatus(j *Job, p *event.JobStatusChanged) {
 	}
 	setIf(&j.ResultsRef, p.ResultsRef)
 	setIf(&j.Error, p.Error)
-	switch p.Status {
-	case "running":
+	j.HeldMs += p.RestedMs
+	switch {
+	case p.Status == "running":
 		if j.StartedAt.IsZero() {
 			j.StartedAt = f.e.Time
 		}
@@ -190,7 +210,7 @@ func (f *fold) jobStatus(j *Job, p *event.JobStatusChanged) {
 			j.HeldAt = time.Time{}
 		}
 		f.reopenJob(j)
-	case "completed", "failed", "cancelled":
+	case JobEnded(p.Status):
 		f.endJob(j)
 	}
 	if p.Status == "failed" {
@@ -225,8 +245,8 @@ func (f *fold) endJob(j *Job) {
 }
 
 // takeItem takes the fact's item out of the job, or makes it known, and takes it
-// out of the count of its status. The attempt's ordinal tells an item that was
-// never given out from one that failed and left.
+// out of the count of its status. The attempt's ordinal and the cursor tell an item
+// that was never given out from one that failed and left.
 func (f *fold) takeItem(j *Job, at, attempt int64) *JobItem {
 	for _, list := range [...]*[]*JobItem{&j.Running, &j.Retrying, &j.Failed} {
 		i := indexWhere(*list, func(x *JobItem) bool { return x.ItemID == f.e.JobItemID })
@@ -238,7 +258,7 @@ func (f *fold) takeItem(j *Job, at, attempt int64) *JobItem {
 		j.tally(item.Status, -1)
 		return item
 	}
-	if attempt > 1 && j.Progress.Failed > 0 {
+	if (attempt > 1 || at < j.Cursor) && j.Progress.Failed > 0 {
 		j.tally(ItemFailed, -1)
 	} else {
 		j.tally(ItemPending, -1)

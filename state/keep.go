@@ -3,9 +3,9 @@ package state
 import (
 	"bytes"
 	"time"
-	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 // A state may share memory with the payloads that it was folded from and with
@@ -81,16 +81,7 @@ func journalTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microseco
 const previewBytes = 240
 
 // preview cuts s to a preview, at a character's end.
-func preview(s string) string {
-	if len(s) <= previewBytes {
-		return s
-	}
-	n := previewBytes
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
+func preview(s string) string { return clip.Prefix(s, previewBytes) }
 
 // presentValue returns r, or nil when it says nothing: an absent value and null are
 // the same here, as they are in the journal.

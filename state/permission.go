@@ -15,6 +15,8 @@ const keepGrants = 100
 type Permission struct {
 	// Policies holds the newest policy of each source.
 	Policies []Policy `json:"policies,omitempty"`
+	// Host is the host's policy as the last turn found it; nil before the first.
+	Host *HostPolicy `json:"host,omitempty"`
 	// Grants holds the permissions that were given for the whole session.
 	Grants []Grant `json:"grants,omitempty"`
 	// Decisions holds the last decisions, oldest first.
@@ -36,6 +38,30 @@ type Permission struct {
 	HookRuns []*HookRun `json:"hookRuns,omitempty"`
 	// HookCounts has the number of ended hooks by status.
 	HookCounts map[string]int64 `json:"hookCounts,omitempty"`
+}
+
+// HostPolicy is the host's policy, of which a session has no other fact than its turns'.
+type HostPolicy struct {
+	Mode  string             `json:"mode"`
+	Rules []event.PolicyRule `json:"rules,omitempty"`
+	// NobodyToAsk says that no person can answer.
+	NobodyToAsk bool      `json:"nobodyToAsk,omitempty"`
+	At          time.Time `json:"at"`
+	Sequence    uint64    `json:"sequence"`
+}
+
+// silent reports whether the host is known to ask nobody.
+func (h *HostPolicy) silent() bool { return h != nil && h.NobodyToAsk }
+
+// turnPolicy notes the policy that a turn starts under.
+func (f *fold) turnPolicy(turn *Turn, p *event.TurnPolicy) {
+	if p == nil {
+		return
+	}
+	turn.Mode, turn.ModeSource = p.Mode, p.ModeSource
+	f.s.Permission.Host = &HostPolicy{
+		Mode: p.HostMode, Rules: firstN(p.HostRules, keepItems), NobodyToAsk: !p.InteractionAllowed && ModeAsks(p.Mode), At: f.e.Time, Sequence: f.e.Sequence,
+	}
 }
 
 // Policy is the whole policy of one source.
@@ -125,7 +151,7 @@ func (f *fold) permissionEvaluated(p *event.PermissionEvaluated) {
 	}
 	perm.Counts = addCount(perm.Counts, p.Decision, 1)
 	if c := f.toolCall(p.ToolName); c != nil {
-		c.Decision = p.Decision
+		f.callDecided(c, p)
 	}
 	perm.Decisions = recent(perm.Decisions, Decision{
 		ThreadID: f.e.ThreadID, TurnID: f.e.TurnID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,

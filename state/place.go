@@ -1,6 +1,11 @@
 package state
 
-import "maps"
+import (
+	"maps"
+	"slices"
+
+	"agentd/event"
+)
 
 // Place is what the runtime knows of where a thread's commands run and what facts
 // don't say: its own platform, the workspace that a session without one of its own
@@ -12,10 +17,44 @@ type Place struct {
 	Shell, OS, Arch      string
 	SandboxMode, Network string
 	Limits               map[string]int64
+	// HostMode and HostRules are the host's permission policy; NobodyToAsk says that no
+	// person can answer.
+	HostMode    string
+	HostRules   []event.PolicyRule
+	NobodyToAsk bool
 }
 
 // Fill adds what the runtime knows of where the session's commands run.
-func (s *SessionSnapshot) Fill(p *Place) { s.ExecutionEnvironment.fill(p) }
+func (s *SessionSnapshot) Fill(p *Place) {
+	s.ExecutionEnvironment.fill(p)
+	s.PermissionState.fill(p)
+}
+
+// fill sets the host's policy as it is now, also before the first decision.
+func (v *PermissionState) fill(p *Place) {
+	if v.ModeSource == Unknown || v.ModeSource == "last_decision" || v.ModeSource == hostSource+"_policy" {
+		v.Mode, v.ModeSource = p.HostMode, hostSource+"_policy"
+	}
+	v.Status = Available
+	v.InteractionAllowed = !p.NobodyToAsk && ModeAsks(v.Mode)
+	host := Policy{Source: hostSource, Mode: p.HostMode, Rules: p.HostRules}
+	if i := slices.IndexFunc(v.Policies, func(x Policy) bool { return x.Source == hostSource }); i >= 0 {
+		v.Policies[i].Mode, v.Policies[i].Rules = host.Mode, host.Rules
+		return
+	}
+	v.Policies = append([]Policy{host}, v.Policies...)
+}
+
+// AdditionalRoots lists the folders beside the workspace, each once.
+func AdditionalRoots(workspace string, roots []string) []string {
+	out := []string{}
+	for _, r := range roots {
+		if r != workspace && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
 
 // fill sets what no fact said.
 func (v *EnvironmentSnapshot) fill(p *Place) {
@@ -40,7 +79,7 @@ func (v *EnvironmentSnapshot) fill(p *Place) {
 		return
 	}
 	v.SandboxMode, v.NetworkProfile, v.SandboxBasis = p.SandboxMode, p.Network, "configured"
-	v.AdditionalRoots, v.ResourceLimits = listCopy(p.AdditionalRoots), maps.Clone(p.Limits)
+	v.AdditionalRoots, v.ResourceLimits = AdditionalRoots(p.WorkspaceRoot, p.AdditionalRoots), maps.Clone(p.Limits)
 	if v.ResourceLimits == nil {
 		v.ResourceLimits = map[string]int64{}
 	}

@@ -183,13 +183,21 @@ func TestTelemetryJoin(t *testing.T) {
 	traced := inTurn()
 	traced.TraceID, traced.SpanID = "trace_1", "span_1"
 	st.addFact(event.TypeModelDelta, traced, &event.ModelDelta{Text: "x"})
-	st.addFact(event.TypeSessionUpdated, event.Scope{}, &event.SessionUpdated{Reason: "not of a turn"})
-	if m := st.s.ThreadRead("thread_1").Telemetry; join() != Joined || m.JoinStatus != Joined || !slices.Equal(m.TraceIDs, []string{"trace_1"}) || m.LastSpanID != "span_1" {
-		t.Errorf("all traced: %s, %+v", join(), m)
+	if m := st.s.ThreadRead("thread_1").Telemetry; join() != MissingCorrelation || m.JoinStatus != MissingCorrelation || !slices.Equal(m.TraceIDs, []string{"trace_1"}) || m.LastSpanID != "span_1" {
+		t.Errorf("some aren't traced: %s, %+v", join(), m)
 	}
-	st.addFact(event.TypeModelDelta, inTurn(), &event.ModelDelta{Text: "y"})
-	if join() != MissingCorrelation {
-		t.Errorf("one isn't traced: %s", join())
+	whole := New("sess_w")
+	for i, e := range []event.Event{
+		{Type: event.TypeSessionCreated, Payload: &event.SessionCreated{}},
+		{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: "thread_1"}, Payload: &event.ThreadStarted{Role: "main"}},
+	} {
+		e.SessionID, e.Sequence, e.TraceID, e.SpanID = "sess_w", uint64(i+1), "trace_1", "span_1"
+		if _, err := whole.Apply(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum := whole.Snapshot().TelemetrySummary; sum.JoinStatus != Joined || sum.Traced != 2 || sum.Untraced != 0 {
+		t.Errorf("all traced: %+v", sum)
 	}
 }
 

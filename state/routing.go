@@ -100,6 +100,16 @@ type Limit struct {
 	Sequence  uint64       `json:"sequence"`
 }
 
+// LimitOf returns the limit of a kind and name that was told last; nil if none holds.
+func (r *Routing) LimitOf(kind, name string) *float64 {
+	for i := range r.Limits {
+		if r.Limits[i].Kind == kind && r.Limits[i].Name == name {
+			return r.Limits[i].Limit
+		}
+	}
+	return nil
+}
+
 // routing folds the facts of model choice, cost and limits.
 func (f *fold) routing() {
 	switch p := f.e.Payload.(type) {
@@ -145,6 +155,7 @@ func (f *fold) costRecorded(p *event.CostRecorded) {
 	if task := f.s.Tasks.Find(f.e.TaskID); task != nil && task.TaskKind != TaskKindTurn {
 		task.CostUSD += *p.CostUSD
 	}
+	f.delegatedCost(*p.CostUSD)
 	if turn := f.anyTurn(); turn != nil {
 		turn.CostUSD += *p.CostUSD
 	}

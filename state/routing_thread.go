@@ -73,9 +73,18 @@ func (f *fold) threadRouting() *ThreadRouting {
 	return r
 }
 
-// profileResolved notes what the work needs, on its task and its thread.
+// GivenProfile is what the task's creator said that it needs; nil if nothing.
+func (t *Task) GivenProfile() *event.TaskProfile {
+	if t.TaskProfile == nil || t.TaskProfile.Source == event.ProfileFromRuntime {
+		return nil
+	}
+	return t.TaskProfile
+}
+
+// profileResolved notes what the work needs, on its thread and on a task that nobody
+// gave a profile.
 func (f *fold) profileResolved(p *event.TaskProfile) {
-	if task := f.s.Tasks.Find(f.e.TaskID); task != nil {
+	if task := f.s.Tasks.Find(f.e.TaskID); task != nil && task.GivenProfile() == nil {
 		task.TaskProfile = p
 	}
 	if r := f.threadRouting(); r != nil {

@@ -54,9 +54,11 @@ const (
 
 // Version of the fold. A stored state of another version is not used; the
 // session is folded again from its facts. Where retention removed these, the state
-// that stands for them is all there is: who raises the version has to read those of
-// the versions before.
-const Version = 2
+// that stands for them is all there is: [DecodeBase] reads those of the versions before.
+const (
+	Version    = 3
+	oldestBase = 2
+)
 
 // Session is the folded state of one session.
 type Session struct {
@@ -77,6 +79,8 @@ type Session struct {
 	CreatedBy      *event.Actor     `json:"createdBy,omitempty"`
 	ForkedFrom     *event.ForkPoint `json:"forkedFrom,omitempty"`
 	PinnedThreads  []string         `json:"pinnedThreads,omitempty"`
+	Tags           []string         `json:"tags,omitempty"`
+	Pinned         bool             `json:"pinned,omitempty"`
 	// ConfigurationRef and ConfinementRef are what the last decision was made under.
 	ConfigurationRef string `json:"configurationRef,omitempty"`
 	ConfinementRef   string `json:"confinementRef,omitempty"`
@@ -174,14 +178,37 @@ func (s *Session) Encode() ([]byte, error) {
 
 // Decode returns the state in b. A state of another [Version] is an error.
 func Decode(b []byte) (*Session, error) {
+	s, err := decode(b)
+	if err == nil && s.Version != Version {
+		return nil, otherVersion(s)
+	}
+	return s, err
+}
+
+// DecodeBase returns the state in b, which stands for facts that are gone. One of an
+// earlier version is taken as it is: what it lacks is not known of that time.
+func DecodeBase(b []byte) (*Session, error) {
+	s, err := decode(b)
+	if err != nil {
+		return nil, err
+	}
+	if s.Version < oldestBase || s.Version > Version {
+		return nil, otherVersion(s)
+	}
+	s.Version = Version // from here on it is folded by this one
+	return s, nil
+}
+
+func decode(b []byte) (*Session, error) {
 	s := &Session{}
 	if err := json.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("state: decode: %w", err)
 	}
-	if s.Version != Version {
-		return nil, fmt.Errorf("state: stored by fold version %d, this is %d", s.Version, Version)
-	}
 	return s, nil
+}
+
+func otherVersion(s *Session) error {
+	return fmt.Errorf("state: stored by fold version %d, this is %d", s.Version, Version)
 }
 
 // Thread returns a thread that is not archived, or nil.

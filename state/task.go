@@ -94,8 +94,10 @@ type Task struct {
 	HeartbeatTimeoutMs int64     `json:"heartbeatTimeoutMs,omitempty"`
 	LastSeenAt         time.Time `json:"lastSeenAt,omitzero"`
 
-	Scope       event.Raw                   `json:"scope,omitempty"`
-	Constraints *event.TaskConstraints      `json:"constraints,omitempty"`
+	Scope       event.Raw              `json:"scope,omitempty"`
+	Constraints *event.TaskConstraints `json:"constraints,omitempty"`
+	// TaskProfile is what the task was given; without that, what the runtime worked out
+	// for its last turn, whose source is "runtime".
 	TaskProfile *event.TaskProfile          `json:"taskProfile,omitempty"`
 	Acceptance  []event.AcceptanceCriterion `json:"acceptance,omitempty"`
 	RetryPolicy *event.RetryPolicy          `json:"retryPolicy,omitempty"`
@@ -106,6 +108,8 @@ type Task struct {
 	Summary         string          `json:"summary,omitempty"`
 	// CostUSD is what the model calls of all attempts cost, as far as prices are known.
 	CostUSD float64 `json:"costUSD,omitempty"`
+	// DelegatedCostUSD is what the tasks and the items of jobs below it cost.
+	DelegatedCostUSD float64 `json:"delegatedCostUSD,omitempty"`
 
 	CurrentRunID string `json:"currentRunId,omitempty"`
 	// Attempts holds the newest attempts, oldest first; OlderAttempts counts those
@@ -145,9 +149,10 @@ type CancelIntent struct {
 
 // Terminal reports whether the task's work is over. A terminal task can be
 // retried, which opens it again.
-func (t *Task) Terminal() bool { return terminalTask(t.Status) }
+func (t *Task) Terminal() bool { return TaskEnded(t.Status) }
 
-func terminalTask(status string) bool {
+// TaskEnded reports whether the work of a task with that status is over.
+func TaskEnded(status string) bool {
 	switch status {
 	case TaskCancelled, TaskTimedOut, TaskFailed, TaskLost, TaskCompleted, TaskArchived:
 		return true
@@ -265,7 +270,8 @@ func (f *fold) taskCreated(p *event.TaskCreated) {
 		return
 	}
 	f.linkTask(t, "parent", t.ParentTaskID, "active", "")
-	if parent := f.s.Tasks.Find(t.ParentTaskID); parent != nil {
+	// The turns of a job's items are too many for edges of their own; the job has one.
+	if parent := f.s.Tasks.Find(t.ParentTaskID); parent != nil && t.TaskKind != TaskKindTurn {
 		f.linkTask(parent, "child", t.TaskID, "active", "")
 	}
 }
@@ -383,6 +389,7 @@ func (f *fold) taskUpdated(t *Task, p *event.TaskUpdated) {
 		t.Objective, t.ObjectiveRef = *p.Objective, p.ObjectiveRef
 	}
 	setIf(&t.TaskKind, p.TaskKind)
+	setIf(&t.TaskFamily, p.TaskFamily)
 	setIf(&t.WorkerKind, p.WorkerKind)
 	setIf(&t.Priority, p.Priority)
 	setIf(&t.Visibility, p.Visibility)
@@ -393,6 +400,13 @@ func (f *fold) taskUpdated(t *Task, p *event.TaskUpdated) {
 	setIf(&t.TaskProfile, p.TaskProfile)
 	setIf(&t.RetryPolicy, p.RetryPolicy)
 	setIf(&t.DeliveryState, p.DeliveryState)
+	setIf(&t.ValidationState, p.ValidationState)
+	if p.Scope != nil {
+		t.Scope = asObject(p.Scope)
+	}
+	if p.Metadata != nil {
+		t.Metadata = presentValue(p.Metadata)
+	}
 	t.Acceptance = mergeCriteria(t.Acceptance, p.Acceptance)
 	f.linkResults(t, p.Artifacts, p.EvidenceRefs)
 }
@@ -436,6 +450,7 @@ func (f *fold) taskProgressed(t *Task, p *event.TaskProgressed) {
 	setIf(&t.ValidationState, p.ValidationState)
 	f.changeAttempt(t, func(a *Attempt) {
 		a.addOutputs(p.OutputRefs)
+		a.addCheckpoints(p.CheckpointRefs)
 		if p.Heartbeat {
 			a.HeardAt = f.e.Time
 		}
@@ -460,7 +475,7 @@ func mergeProgress(have, update *event.Progress) *event.Progress {
 }
 
 func (f *fold) taskCompleted(t *Task, p *event.TaskCompleted) {
-	t.Summary, t.StatusReason, t.StatusSequence = p.Summary, "", f.e.Sequence
+	t.Summary, t.StatusReason, t.StatusSequence = p.Summary, p.StatusReason, f.e.Sequence
 	t.NativeStatus, t.Blockers, t.RetryAt, t.QueuePosition = "", nil, time.Time{}, 0
 	setIf(&t.DeliveryState, p.DeliveryState)
 	t.Acceptance = mergeCriteria(t.Acceptance, p.Acceptance)

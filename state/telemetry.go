@@ -8,9 +8,9 @@ import (
 
 // Words for how well facts are joined to traces.
 const (
-	// Joined: every fact of a turn since the first trace carries one.
+	// Joined: every fact carries a trace.
 	Joined = "joined"
-	// MissingCorrelation: some facts of turns carry a trace and some don't.
+	// MissingCorrelation: some facts carry a trace and some don't.
 	MissingCorrelation = "missing_correlation"
 )
 
@@ -34,8 +34,8 @@ type Trace struct {
 	LastSequence  uint64 `json:"lastSequence"`
 }
 
-// Correlation counts the facts of turns with and without a trace. Those before
-// the first trace don't count as missing one: nobody traced then.
+// Correlation counts the facts with and without a trace: all of them, as evidence does,
+// so that both tell the same of a session.
 type Correlation struct {
 	Traced   int64 `json:"traced,omitempty"`
 	Untraced int64 `json:"untraced,omitempty"`
@@ -54,10 +54,9 @@ func (c *Correlation) Status() string {
 }
 
 func (c *Correlation) countSpan(traced bool) {
-	switch {
-	case traced:
+	if traced {
 		c.Traced++
-	case c.Traced > 0:
+	} else {
 		c.Untraced++
 	}
 }
@@ -101,14 +100,70 @@ func (s *Session) TraceOf(e *event.Event) string {
 	return t.TraceID // a subagent's thread belongs to one trace
 }
 
+// DerivedTrace returns the trace and the span that telemetry shows a fact in: they follow
+// from its ids alone (see [event.TraceIDOf] and [event.SpanKey]). With is the fact of the
+// same decision that belongs to a turn, or nil: what is decided for a turn is in its trace.
+func (s *Session) DerivedTrace(e, with *event.Event) (traceID, spanID string) {
+	key := event.SpanKey(e)
+	if key == e.ToolCallID {
+		key = event.ToolSpanKey(key, s.toolSpan(e))
+	}
+	spanID = event.SpanIDOf(s.SessionID, key)
+	switch of := cmp.Or(turnOf(e), turnOf(with)); {
+	case of != nil:
+		return s.turnTrace(of), spanID
+	case isKnown(e.JobID):
+		return event.TraceIDOf(s.SessionID, e.JobID), spanID
+	case isKnown(e.RunID):
+		return event.TraceIDOf(s.SessionID, e.RunID), spanID
+	}
+	return event.TraceIDOf(s.SessionID, s.SessionID), spanID
+}
+
+// turnOf returns a fact that belongs to a turn, or nil.
+func turnOf(e *event.Event) *event.Event {
+	if e == nil || !isKnown(e.TurnID) {
+		return nil
+	}
+	return e
+}
+
+// turnTrace is the trace of a fact's turn, which may be about to be submitted.
+func (s *Session) turnTrace(e *event.Event) string {
+	t := s.Thread(e.ThreadID)
+	if t == nil {
+		return event.TraceIDOf(s.SessionID, e.TurnID)
+	}
+	turn := t.Known(e.TurnID)
+	if turn == nil {
+		turn = &Turn{TurnID: e.TurnID, TraceID: t.TraceID}
+	}
+	return t.Trace(s.SessionID, turn).TraceID
+}
+
+// toolSpan is the number of the span that a fact of a tool call belongs to.
+func (s *Session) toolSpan(e *event.Event) int64 {
+	t := s.Thread(e.ThreadID)
+	if t == nil || t.Active == nil {
+		return 1
+	}
+	for _, c := range t.Active.Tools {
+		if c.ToolCallID == e.ToolCallID {
+			return c.SpanNumber()
+		}
+	}
+	return 1
+}
+
+// SpanNumber is the number of the call's span: a new one begins when the call was lost.
+func (c *ToolCall) SpanNumber() int64 { return c.Lost + 1 }
+
 // apply notes the trace of any fact; t is the fact's thread or nil.
 func (m *Telemetry) apply(e *event.Event, t *Thread) {
 	traced := isKnown(e.TraceID)
-	if isKnown(e.TurnID) {
-		m.Correlation.countSpan(traced)
-		if t != nil {
-			t.Correlation.countSpan(traced)
-		}
+	m.Correlation.countSpan(traced)
+	if t != nil {
+		t.Correlation.countSpan(traced)
 	}
 	if !traced {
 		return

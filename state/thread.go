@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"time"
 
 	"agentd/event"
@@ -57,6 +58,8 @@ type Thread struct {
 	// Base is where the history of a fork that was rolled back behind its beginning
 	// ends in another session; nil if that is where the session was forked.
 	Base *event.ForkPoint `json:"base,omitempty"`
+	// FailedTools are the last tool calls of finished turns that failed, oldest first.
+	FailedTools []ToolCall `json:"failedTools,omitempty"`
 	// TurnCount counts the turns that were ever submitted.
 	TurnCount int64 `json:"turnCount"`
 	// ModelCalls counts the model calls that ever ended with an answer.
@@ -73,6 +76,10 @@ type Thread struct {
 	Routing   *ThreadRouting  `json:"routing,omitempty"`
 	Sandbox   *AppliedSandbox `json:"sandbox,omitempty"`
 	Inventory *ToolInventory  `json:"inventory,omitempty"`
+	// Environment is where the thread's last turn works.
+	Environment *event.ExecutionEnvironment `json:"environment,omitempty"`
+	// Plan is what the agent last said that it will do.
+	Plan *Plan `json:"plan,omitempty"`
 	// Correlation counts the thread's facts with and without a trace.
 	Correlation Correlation `json:"correlation,omitzero"`
 }
@@ -179,8 +186,10 @@ func (f *fold) threadUpdated(p *event.ThreadUpdated) {
 	switch p.Status {
 	case "blocked":
 		t.Block = &Block{Reason: p.Reason, Code: p.Code, ActionIDs: p.ActionIDs, Since: f.e.Time}
+		f.incident(cmp.Or(p.Code, ThreadBlocked), p.Reason, true)
 	case "resumed", "open":
 		t.Block = nil
+		f.settleIncidents(t.ThreadID, "")
 	case "archived":
 		f.archiveThread(t)
 	}

@@ -29,9 +29,11 @@ type ToolSummary struct {
 	RuntimeOwner string `json:"runtimeOwner"`
 	IsReadOnly   bool   `json:"isReadOnly,omitempty"`
 	// SideBySide says that calls of the tool may run beside each other.
-	SideBySide    bool   `json:"isConcurrencySafe,omitempty"`
-	IsDestructive bool   `json:"isDestructive,omitempty"`
-	Reason        string `json:"reason,omitempty"`
+	SideBySide    bool `json:"isConcurrencySafe,omitempty"`
+	IsDestructive bool `json:"isDestructive,omitempty"`
+	// InterruptBehavior says what an interrupt does to a running call.
+	InterruptBehavior string `json:"interruptBehavior,omitempty"`
+	Reason            string `json:"reason,omitempty"`
 	// Escalates says that a call may ask to run outside of the sandbox.
 	Escalates bool `json:"escalates,omitempty"`
 }
@@ -39,15 +41,20 @@ type ToolSummary struct {
 // SideBySide reports whether calls of a tool may run beside each other: it only
 // reads, and says that it is safe.
 func (inv *ToolInventory) SideBySide(name string) bool {
-	if inv == nil {
-		return false
-	}
-	for i := range inv.Tools {
-		if inv.Tools[i].ToolName == name {
-			return inv.Tools[i].IsReadOnly && inv.Tools[i].SideBySide
+	t := inv.Find(name)
+	return t.IsReadOnly && t.SideBySide
+}
+
+// Find returns what the inventory says of a tool; the zero value if it isn't listed.
+func (inv *ToolInventory) Find(name string) ToolSummary {
+	if inv != nil {
+		for i := range inv.Tools {
+			if inv.Tools[i].ToolName == name {
+				return inv.Tools[i]
+			}
 		}
 	}
-	return false
+	return ToolSummary{}
 }
 
 func (f *fold) toolCatalogResolved(p *event.ToolCatalogResolved) {
@@ -61,7 +68,7 @@ func (f *fold) toolCatalogResolved(p *event.ToolCatalogResolved) {
 	for _, x := range firstN(p.Tools, keepTools) {
 		inv.Tools = append(inv.Tools, ToolSummary{
 			ToolName: x.ToolName, Policy: x.Policy, RuntimeOwner: x.RuntimeOwner,
-			IsReadOnly: x.IsReadOnly, SideBySide: x.IsConcurrencySafe, IsDestructive: x.IsDestructive, Reason: x.Reason,
+			IsReadOnly: x.IsReadOnly, SideBySide: x.IsConcurrencySafe, IsDestructive: x.IsDestructive, InterruptBehavior: x.InterruptBehavior, Reason: x.Reason,
 			Escalates: slices.Contains(x.Capabilities, "sandbox.escalate"),
 		})
 	}

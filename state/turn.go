@@ -25,19 +25,31 @@ type Turn struct {
 	ThreadID string `json:"threadId"`
 	TaskID   string `json:"taskId"`
 	RunID    string `json:"runId"`
-	TraceID  string `json:"traceId,omitempty"`
+	// ParentTaskID is the task above the turn's own, JobID the job that the turn works on
+	// an item of.
+	ParentTaskID string `json:"parentTaskId,omitempty"`
+	JobID        string `json:"jobId,omitempty"`
+	TraceID      string `json:"traceId,omitempty"`
 	// TraceState came with the trace.
-	TraceState string             `json:"traceState,omitempty"`
-	Status     string             `json:"status"`
-	Phase      string             `json:"phase"`
-	Source     string             `json:"source"`
-	Preview    string             `json:"preview,omitempty"`
-	Options    *event.TurnOptions `json:"options,omitempty"`
-	By         *event.Actor       `json:"submittedBy,omitempty"`
+	TraceState string `json:"traceState,omitempty"`
+	Status     string `json:"status"`
+	Phase      string `json:"phase"`
+	Source     string `json:"source"`
+	// ChannelID is the channel that the input came through.
+	ChannelID string             `json:"channelId,omitempty"`
+	Preview   string             `json:"preview,omitempty"`
+	Options   *event.TurnOptions `json:"options,omitempty"`
+	By        *event.Actor       `json:"submittedBy,omitempty"`
 
 	// PermissionMode is the mode that the turn goes on in since its plan was approved;
 	// empty if that is none of its own.
 	PermissionMode string `json:"permissionMode,omitempty"`
+
+	// Mode is the permission mode that the turn started in, ModeSource whose it is.
+	Mode       string `json:"mode,omitempty"`
+	ModeSource string `json:"modeSource,omitempty"`
+	// Environment is where the turn works.
+	Environment *event.ExecutionEnvironment `json:"environment,omitempty"`
 
 	// SubmittedSequence is where the turn's input is found.
 	SubmittedSequence uint64    `json:"submittedSequence"`
@@ -61,8 +73,10 @@ type Turn struct {
 	FailedCalls int64 `json:"failedCalls,omitempty"`
 	// Call is the turn's newest model call.
 	Call *ModelCall `json:"call,omitempty"`
-	// Tools are the tool calls of the newest model answer.
-	Tools []*ToolCall `json:"tools,omitempty"`
+	// Tools are the tool calls of the newest model answer, EarlierTools the ended ones of
+	// answers before it, as many as are kept.
+	Tools        []*ToolCall `json:"tools,omitempty"`
+	EarlierTools []*ToolCall `json:"earlierTools,omitempty"`
 	// ToolCount counts all tool calls of the turn, FailedTools those that failed.
 	ToolCount   int64 `json:"toolCount,omitempty"`
 	FailedTools int64 `json:"failedTools,omitempty"`
@@ -117,6 +131,7 @@ const (
 // ModelCall is one request to a provider.
 type ModelCall struct {
 	ModelRequestID string `json:"modelRequestId"`
+	StepID         string `json:"stepId,omitempty"`
 	Provider       string `json:"provider"`
 	Model          string `json:"model"`
 	Status         string `json:"status"`
@@ -131,6 +146,8 @@ type ModelCall struct {
 	Message       string `json:"message,omitempty"`
 	Retryable     bool   `json:"retryable,omitempty"`
 	RetryAfterMs  *int64 `json:"retryAfterMs,omitempty"`
+	// Declined says that nobody will mend what the call failed for.
+	Declined bool `json:"declined,omitempty"`
 	// EndSequence is where the answer is found.
 	EndSequence uint64    `json:"endSequence,omitempty"`
 	StartedAt   time.Time `json:"startedAt"`
@@ -140,7 +157,9 @@ type ModelCall struct {
 
 // ToolCall is one tool call of a turn.
 type ToolCall struct {
-	ToolCallID    string `json:"toolCallId"`
+	ToolCallID string `json:"toolCallId"`
+	// TurnID is the turn's, of a failed call that outlives it.
+	TurnID        string `json:"turnId,omitempty"`
 	StepID        string `json:"stepId,omitempty"`
 	ToolName      string `json:"toolName"`
 	Status        string `json:"status"`
@@ -152,13 +171,23 @@ type ToolCall struct {
 	OutputRef     string `json:"outputRef,omitempty"`
 	// Decision is the word on whether the call may run; empty before there is one.
 	Decision string `json:"decision,omitempty"`
-	// Attempts counts the starts of the call.
+	// Attempts counts how often the call began to run. At 0 nothing of it has happened.
 	Attempts int64 `json:"attempts,omitempty"`
+	// Lost counts how often it was lost and taken up again: each time has a span of its own.
+	Lost int64 `json:"lost,omitempty"`
+	// Asked says that its tool.started was written when the model asked for it. That of
+	// an older version said that it runs, and one that was lost could start again after
+	// its tool.failed.
+	Asked bool `json:"asked,omitempty"`
 	// Digest is a fingerprint of the arguments and, at the end, of the outcome.
 	Digest string `json:"digest,omitempty"`
-	// StartSequence and EndSequence are where its facts are found.
+	// StartSequence and EndSequence are where its facts are found, ArgsSequence where
+	// the arguments that it runs with are.
 	StartSequence uint64 `json:"startSequence,omitempty"`
+	ArgsSequence  uint64 `json:"argsSequence,omitempty"`
 	EndSequence   uint64 `json:"endSequence,omitempty"`
+	// Links name the facts that the call rests on.
+	Links event.ToolLinks `json:"links,omitzero"`
 }
 
 // Statuses of a tool call.
@@ -176,11 +205,14 @@ func (f *fold) turnSubmitted(p *event.TurnSubmitted) {
 	}
 	turn := &Turn{
 		TurnID: f.e.TurnID, ThreadID: f.e.ThreadID, TaskID: f.e.TaskID, RunID: f.e.RunID, TraceID: cmp.Or(f.e.TraceID, t.TraceID),
-		Status: p.Status, Phase: p.Status, Source: p.Source, Preview: p.Preview, Options: p.Options, By: p.SubmittedBy,
+		Status: p.Status, Phase: p.Status, Source: p.Source, ChannelID: f.e.ChannelID, Preview: p.Preview, Options: p.Options, By: p.SubmittedBy,
 		SubmittedSequence: f.e.Sequence, SubmittedAt: f.e.Time, TraceState: p.TraceState,
 	}
 	if turn.TraceState == "" && turn.TraceID == t.TraceID {
 		turn.TraceState = t.TraceState
+	}
+	if f.e.JobID != "" {
+		turn.ParentTaskID, turn.JobID = f.e.ParentTaskID, f.e.JobID
 	}
 	t.TurnCount++
 	t.UpdatedAt = f.e.Time
@@ -191,7 +223,7 @@ func (f *fold) turnSubmitted(p *event.TurnSubmitted) {
 	t.Active = turn
 }
 
-func (f *fold) turnStarted() {
+func (f *fold) turnStarted(p *event.TurnStarted) {
 	t := f.s.Thread(f.e.ThreadID)
 	if t == nil {
 		return
@@ -205,6 +237,12 @@ func (f *fold) turnStarted() {
 		return
 	}
 	turn.Status, turn.Phase, turn.StartedAt = TurnRunning, "preparing", f.e.Time
+	setIf(&turn.ParentTaskID, f.e.ParentTaskID)
+	setIf(&turn.JobID, f.e.JobID)
+	if p.Environment != nil {
+		turn.Environment, t.Environment = p.Environment, p.Environment
+	}
+	f.turnPolicy(turn, p.Policy)
 	f.attemptWorkedOn()
 }
 
@@ -272,6 +310,7 @@ func (f *fold) endTurn(status string) *Turn {
 	if turn == t.Active {
 		t.Active = nil
 		t.Block = nil
+		f.settleIncidents(t.ThreadID, turn.TurnID)
 	} else {
 		t.takeQueued(turn.TurnID)
 		if len(t.Queue) == 0 {
@@ -283,7 +322,8 @@ func (f *fold) endTurn(status string) *Turn {
 	if turn.Call != nil && turn.Call.Status == CallCompleted {
 		turn.AnswerSequence = turn.Call.EndSequence
 	}
-	turn.Call, turn.Tools, turn.Waiting = nil, nil, nil
+	t.FailedTools = failedCalls(t.FailedTools, turn)
+	turn.Call, turn.Tools, turn.EarlierTools, turn.Waiting = nil, nil, nil, nil
 	turn.ContextTokens = t.ContextTokens
 	if len(t.Recent) == keepTurns {
 		f.evict("turn/"+t.Recent[0].TurnID, t.Recent[0])
@@ -327,9 +367,9 @@ func (f *fold) modelRequested(p *event.ModelRequested) {
 	}
 	turn.SteeredSeen = turn.Steered
 	turn.noteRepeat()
-	turn.Tools = nil
+	turn.EarlierTools, turn.Tools = keptCalls(turn.EarlierTools, turn.Tools), nil
 	call := &ModelCall{
-		ModelRequestID: p.ModelRequestID, Provider: p.Provider, Model: p.Model,
+		ModelRequestID: p.ModelRequestID, StepID: f.e.StepID, Provider: p.Provider, Model: p.Model,
 		Status: CallRunning, Step: p.Step, Attempt: p.Attempt, Purpose: p.Purpose, Tries: 1, StartedAt: f.e.Time,
 	}
 	if c := turn.Call; c != nil && c.Step == call.Step && c.Provider == call.Provider && c.Model == call.Model {
@@ -412,20 +452,6 @@ func (f *fold) toolCall(name string) *ToolCall {
 	return c
 }
 
-func (f *fold) toolStarted(p *event.ToolStarted) {
-	c := f.toolCall(p.ToolName)
-	if c == nil {
-		return
-	}
-	if c.Attempts == 0 {
-		f.turn().ToolCount++
-	}
-	c.Attempts++
-	c.Decision, c.ActionID = "", "" // they were used: an action from now on is one that the call itself asked for
-	c.StepID, c.Status, c.Policy, c.IsReadOnly, c.StartSequence = f.e.StepID, ToolRunning, p.Policy, p.IsReadOnly, f.e.Sequence
-	c.Digest = digest(p.ToolName, string(presentValue(p.SafeArgs)), p.InputRef)
-}
-
 // digest is a short fingerprint of texts, for comparing them within a turn.
 func digest(texts ...string) string {
 	h := fnv.New64a()
@@ -455,6 +481,7 @@ func (t *Turn) noteRepeat() {
 }
 
 func (f *fold) toolResult(p *event.ToolResult) {
+	f.planUpdated(p)
 	if c := f.toolCall(p.ToolName); c != nil {
 		c.Status, c.OutputRef, c.EndSequence = ToolDone, p.OutputRef, f.e.Sequence
 		c.Digest = digest(c.Digest, p.Status, p.Preview, p.OutputRef)

@@ -36,6 +36,9 @@ type SessionSnapshot struct {
 	Status         string           `json:"status"`
 	PermissionMode string           `json:"permissionMode,omitempty"`
 	Metadata       event.Raw        `json:"metadata,omitempty"`
+	Tags           []string         `json:"tags"`
+	Pinned         bool             `json:"pinned"`
+	Archived       bool             `json:"archived"`
 	CreatedBy      *event.Actor     `json:"createdBy,omitempty"`
 	ForkedFrom     *event.ForkPoint `json:"forkedFrom,omitempty"`
 	CreatedAt      time.Time        `json:"createdAt"`
@@ -50,6 +53,9 @@ type SessionSnapshot struct {
 	Stale     bool `json:"stale"`
 	Truncated bool `json:"truncated"`
 	Degraded  bool `json:"degraded"`
+	// RepairStatus is set if the snapshot stands for facts that can't be redelivered:
+	// stale or unavailable, as snapshot.repaired says.
+	RepairStatus string `json:"repairStatus,omitempty"`
 
 	Threads   []*ThreadReadModel `json:"threads"`
 	Queue     QueueSnapshot      `json:"queue"`
@@ -88,6 +94,7 @@ func (s *Session) Snapshot() *SessionSnapshot {
 		SchemaVersion: event.SchemaStandard, RuntimeID: orUnknown(s.RuntimeID), SessionID: s.SessionID, Sequence: s.Sequence,
 		Title: s.Title, Account: s.Account, Workspace: s.Workspace, Status: orUnknown(s.Status), PermissionMode: s.PermissionMode,
 		Metadata: s.Metadata, CreatedBy: s.CreatedBy, ForkedFrom: s.ForkedFrom, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		Tags: listCopy(s.Tags), Pinned: s.Pinned, Archived: s.Status == SessionArchived,
 		PinnedThreadIDs: listCopy(s.PinnedThreads), ArchivedThreads: s.ArchivedThreads,
 		Queue: s.queueSnapshot(), Incidents: listCopy(s.Incidents),
 		ExecutionEnvironment: s.environmentSnapshot(main), PermissionState: s.permissionState(""), SandboxState: s.sandboxState(nil),
@@ -136,7 +143,23 @@ func (s *Session) snapshotThreads(snap *SessionSnapshot) {
 	}
 	h := &s.History
 	snap.Degraded = s.Status == "degraded" || h.Reconstruction != nil && h.Reconstruction.Degraded
-	snap.Stale = len(h.Repairs) > 0 && h.Repairs[len(h.Repairs)-1].Status == Stale
+	for i := range h.Repairs {
+		if h.Repairs[i].ChannelID == "" { // a peer's gap is its own
+			snap.MarkRepaired(h.Repairs[i].Status)
+		}
+	}
+}
+
+// MarkRepaired says that the snapshot stands for facts that can't be redelivered: what
+// whoever reads it has of them is stale, or they are unavailable.
+func (s *SessionSnapshot) MarkRepaired(status string) {
+	switch status {
+	case Stale:
+		s.Stale = true
+	case Unavailable:
+		s.Truncated = true
+	}
+	s.RepairStatus = status
 }
 
 // QueueSnapshot is what waits, over all threads.
@@ -161,17 +184,25 @@ func (s *Session) queueSnapshot() QueueSnapshot {
 		if len(t.Queue) == 0 {
 			continue
 		}
-		one := ThreadQueue{ThreadID: t.ThreadID, ResumeState: "ready", Turns: queuedTurns(t)}
+		one := ThreadQueue{ThreadID: t.ThreadID, ResumeState: resumeState(t), Turns: queuedTurns(t)}
 		if t.Active != nil {
-			one.ActiveTurnID, one.ResumeState = t.Active.TurnID, "behind_turn"
-		}
-		if t.Block != nil {
-			one.ResumeState = "blocked"
+			one.ActiveTurnID = t.Active.TurnID
 		}
 		q.Length += len(t.Queue)
 		q.Threads = append(q.Threads, one)
 	}
 	return q
+}
+
+// resumeState says what keeps a thread's queue from going on.
+func resumeState(t *Thread) string {
+	switch {
+	case t.Block != nil:
+		return "blocked"
+	case t.Active != nil:
+		return "behind_turn"
+	}
+	return "ready"
 }
 
 func orUnknown(s string) string {

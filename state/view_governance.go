@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 	"time"
+
+	"agentd/event"
 )
 
 // PermissionState says what may run, who decides, and what was decided.
@@ -45,8 +47,8 @@ func (s *Session) permissionState(thread string) PermissionState {
 	mode, source := s.permissionMode(thread)
 	v := PermissionState{
 		Status: statusOf(mode != Unknown || len(p.Policies) > 0, Unknown), Mode: mode, ModeSource: source,
-		InteractionAllowed: mode != Unknown && mode != "never" && mode != "plan",
-		Policies:           listCopy(p.Policies), Grants: listCopy(p.Grants), PendingApprovals: []Approval{},
+		InteractionAllowed: ModeAsks(mode) && !p.Host.silent(),
+		Policies:           s.policies(), Grants: listCopy(p.Grants), PendingApprovals: []Approval{},
 		Decisions:      chosen(p.Decisions, func(d *Decision) bool { return inView(thread, d.ThreadID) }),
 		DecisionCounts: countsCopy(p.Counts), ResolvedCounts: countsCopy(p.Resolved), Requested: p.Requested,
 		HookRuns:   copied(func(h *HookRun) bool { return inView(thread, h.ThreadID) }, p.Hooks, p.HookRuns),
@@ -63,10 +65,37 @@ func (s *Session) permissionState(thread string) PermissionState {
 	return v
 }
 
+// ModeAsks reports whether a permission mode asks people.
+func ModeAsks(mode string) bool {
+	return mode != "" && mode != Unknown && mode != "never" && mode != "plan"
+}
+
+// hostSource is the source of the host's policy.
+const hostSource = "host"
+
+// policies are those of the session, with the host's as the last turn found it.
+func (s *Session) policies() []Policy {
+	out := listCopy(s.Permission.Policies)
+	h := s.Permission.Host
+	if h == nil || slices.ContainsFunc(out, func(p Policy) bool { return p.Source == hostSource }) {
+		return out
+	}
+	return append([]Policy{{Source: hostSource, Mode: h.Mode, Rules: h.Rules, ChangedAt: h.At, Sequence: h.Sequence}}, out...)
+}
+
 // permissionMode returns the mode that holds for a thread or the session, and
 // who set it: the nearest that says something.
 func (s *Session) permissionMode(thread string) (mode, source string) {
-	if t := s.Thread(thread); t != nil && t.PermissionMode != "" {
+	t := s.Thread(thread)
+	if t != nil && t.Active != nil {
+		switch a := t.Active; {
+		case a.PermissionMode != "":
+			return a.PermissionMode, "turn" // its plan was approved
+		case a.ModeSource == "turn" || a.ModeSource == "parent":
+			return a.Mode, a.ModeSource
+		}
+	}
+	if t != nil && t.PermissionMode != "" {
 		return t.PermissionMode, "thread"
 	}
 	for _, p := range s.Permission.Policies {
@@ -77,12 +106,15 @@ func (s *Session) permissionMode(thread string) (mode, source string) {
 	if s.PermissionMode != "" {
 		return s.PermissionMode, "session"
 	}
-	for _, from := range [...]string{"workspace", "host"} {
+	for _, from := range [...]string{"workspace", hostSource} {
 		for _, p := range s.Permission.Policies {
 			if p.Source == from && p.Mode != "" {
 				return p.Mode, from + "_policy"
 			}
 		}
+	}
+	if h := s.Permission.Host; h != nil {
+		return h.Mode, hostSource + "_policy"
 	}
 	// None was set here: what the configuration says is known from what it decided.
 	for _, d := range slices.Backward(s.Permission.Decisions) {
@@ -135,8 +167,8 @@ type EnvironmentSnapshot struct {
 	// SandboxBasis says where mode, network, roots and limits are from: "applied" is a
 	// fact of what a command received, "configured" what the next one is to receive.
 	SandboxBasis string `json:"sandboxBasis"`
-	// Shell, OS and Arch are not among the facts of a session: the runtime that
-	// answers fills in its own (see [Place]).
+	// Shell, OS and Arch are those of the thread's last turn; before the first one, the
+	// runtime that answers fills in its own (see [Place]).
 	Shell           string           `json:"shell"`
 	OS              string           `json:"os"`
 	Arch            string           `json:"arch"`
@@ -169,15 +201,29 @@ func (s *Session) environmentSnapshot(t *Thread) EnvironmentSnapshot {
 			v.Cwd = t.Cwd
 		}
 	}
+	if t != nil {
+		v.recorded(t.Environment)
+	}
 	v.bound(sandbox)
 	for _, p := range v.RecentProcesses {
 		if p.MayStillExist {
 			v.MayStillExist = append(v.MayStillExist, p.ProcessID)
 		}
 	}
-	v.Status = statusOf(sandbox != nil || v.Cwd != "" || env.Started > 0, Unknown)
+	v.Status = statusOf(sandbox != nil || v.SandboxBasis != Unknown || v.Cwd != "" || env.Started > 0, Unknown)
 	v.Cwd = orUnknown(v.Cwd)
 	return v
+}
+
+// recorded fills in what the thread's last turn says of where it works.
+func (v *EnvironmentSnapshot) recorded(e *event.ExecutionEnvironment) {
+	if e == nil {
+		return
+	}
+	v.WorkspaceID, v.WorkspaceRoot, v.Cwd = e.WorkspaceID, e.WorkspaceRoot, e.Cwd
+	v.Shell, v.OS, v.Arch, v.EnvRef = e.Shell, e.OS, e.Arch, e.EnvRef
+	v.SandboxMode, v.NetworkProfile, v.SandboxBasis = e.SandboxMode, e.NetworkProfile, "configured"
+	v.AdditionalRoots, v.ResourceLimits = listCopy(e.AdditionalRoots), countsCopy(e.ResourceLimits)
 }
 
 // bound fills in what the applied sandbox says.
@@ -189,7 +235,7 @@ func (v *EnvironmentSnapshot) bound(sandbox *AppliedSandbox) {
 		v.Cwd = sandbox.Cwd
 	}
 	v.NetworkProfile, v.SandboxMode, v.SandboxBasis = sandbox.Network, sandbox.Mode, "applied"
-	v.AdditionalRoots = append(listCopy(sandbox.ReadRoots), sandbox.WriteRoots...)
+	v.AdditionalRoots = AdditionalRoots(v.WorkspaceRoot, sandbox.WriteRoots)
 	v.ResourceLimits = countsCopy(sandbox.ProcessLimits)
 	if sandbox.EnvironmentRef != "" {
 		v.EnvRef = sandbox.EnvironmentRef

@@ -9,7 +9,7 @@ type TelemetrySummary struct {
 	JoinStatus string   `json:"joinStatus"`
 	TraceIDs   []string `json:"traceIds"`
 	LastSpanID string   `json:"lastSpanId,omitempty"`
-	// Traced and Untraced count the facts of turns since the first trace.
+	// Traced and Untraced count the facts with and without a trace.
 	Traced   int64 `json:"traced"`
 	Untraced int64 `json:"untraced"`
 }

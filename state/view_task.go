@@ -48,7 +48,7 @@ func (s *Session) taskSummary() TaskSummary {
 	}
 	for status, k := range n {
 		sum.Total += k
-		if terminalTask(status) {
+		if TaskEnded(status) {
 			sum.Terminal += k
 		}
 	}

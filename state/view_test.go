@@ -51,6 +51,15 @@ func TestDecodeRefusesOtherVersions(t *testing.T) {
 	if _, err := Decode([]byte("{")); err == nil {
 		t.Error("a torn state was taken")
 	}
+	// What stands for removed facts is all there is of them, so that of an earlier version
+	// is read; it is folded on as of this one.
+	for version, fits := range map[int]bool{oldestBase - 1: false, oldestBase: true, Version: true, Version + 1: false} {
+		s.Version = version
+		base, err := DecodeBase([]byte(stateBytes(t, s)))
+		if (err == nil) != fits || fits && base.Version != Version {
+			t.Errorf("a base of version %d: %v", version, err)
+		}
+	}
 }
 
 func TestQueueView(t *testing.T) {
@@ -67,6 +76,10 @@ func TestQueueView(t *testing.T) {
 	m := st.s.ThreadRead("thread_1")
 	if len(m.QueuedTurns) != 2 || m.QueuedTurns[0].Position != 1 || m.QueuedTurns[0].Policy != "queue" || m.QueuedTurns[0].Source != "channel" {
 		t.Errorf("queued %+v", m.QueuedTurns)
+	}
+	// contracts: the queue snapshot has turn ids, order, source, policy and resume state.
+	if a, b := m.QueuedTurns[0], m.QueuedTurns[1]; a.ResumeState != "behind_turn" || b.ResumeState != "behind_turn" {
+		t.Errorf("what the queued turns wait for: %q, %q", a.ResumeState, b.ResumeState)
 	}
 	if q := m.QueuedTurns[1]; q.Position != 2 || q.Policy != "steer" || q.TurnID != "turn_3" {
 		t.Errorf("queued %+v", q)

@@ -38,6 +38,8 @@ type ThreadReadModel struct {
 	ToolCalls       []ToolCall   `json:"toolCalls"`
 	Processes       []Process    `json:"processes"`
 	Diagnostics     Diagnostics  `json:"diagnostics"`
+	// Plan is what the agent last said that it will do.
+	Plan *Plan `json:"plan,omitempty"`
 
 	PermissionState      PermissionState     `json:"permissionState"`
 	SandboxState         SandboxState        `json:"sandboxState"`
@@ -92,7 +94,7 @@ func (s *Session) threadRead(t *Thread) *ThreadReadModel {
 		SubagentID: t.SubagentID, TaskID: t.TaskID, Cwd: t.Cwd, Model: t.Model,
 		Status: t.Status(), Phase: s.threadPhase(t), Block: t.Block, LastOutcome: lastOutcome(t),
 		StartedAt: t.StartedAt, UpdatedAt: t.UpdatedAt, TurnCount: t.TurnCount,
-		Turns: s.turns(t), QueuedTurns: queuedTurns(t), ToolCalls: toolCalls(t.Active),
+		Turns: s.turns(t), QueuedTurns: queuedTurns(t), ToolCalls: toolCalls(t.Active), Plan: t.Plan,
 		PermissionState: s.permissionState(id), SandboxState: s.sandboxState(t), ExecutionEnvironment: s.environmentSnapshot(t),
 		ModelRouting: modelRouting(t), LimitState: s.limitState(), CostState: s.costState(t), ContextBoundary: contextBoundary(t),
 		ToolInventory: inventorySnapshot(t), Channels: s.channels(),
@@ -108,7 +110,10 @@ func (s *Session) threadRead(t *Thread) *ThreadReadModel {
 }
 
 // Fill adds what the runtime knows of where the thread's commands run.
-func (m *ThreadReadModel) Fill(p *Place) { m.ExecutionEnvironment.fill(p) }
+func (m *ThreadReadModel) Fill(p *Place) {
+	m.ExecutionEnvironment.fill(p)
+	m.PermissionState.fill(p)
+}
 
 // threadLists fills the lists that hold the thread's part of the session's.
 func (s *Session) threadLists(m *ThreadReadModel) {
@@ -150,7 +155,8 @@ func lastOutcome(t *Thread) *LastOutcome {
 // Diagnostics is what stands out in a thread. What the runtime doesn't look at
 // says so: nothing here means that all is well.
 type Diagnostics struct {
-	Warnings        []string   `json:"warnings"`
+	Warnings []string `json:"warnings"`
+	// FailedTools are the last tool calls that failed, also of earlier turns.
 	FailedTools     []ToolCall `json:"failedTools"`
 	FailedCommands  []string   `json:"failedCommands"`
 	PendingRequests int        `json:"pendingRequests"`
@@ -166,7 +172,7 @@ type Diagnostics struct {
 func (s *Session) diagnostics(t *Thread, m *ThreadReadModel) Diagnostics {
 	d := Diagnostics{
 		Warnings: []string{}, FailedCommands: []string{}, LostWorkers: []string{}, ContextGaps: []string{},
-		FailedTools:     chosen(m.ToolCalls, func(c *ToolCall) bool { return c.Status == ToolFailed }),
+		FailedTools:     failedTools(t, m.ToolCalls),
 		PendingRequests: len(m.PendingRequests),
 		QuotaBlocks:     chosen(s.Routing.Quotas, func(q *Quota) bool { return q.Status == "blocked" }),
 		StalledTurns:    Unavailable, StalledTasks: Unavailable,

@@ -13,10 +13,12 @@ type TurnView struct {
 	TaskID   string `json:"taskId,omitempty"`
 	RunID    string `json:"runId,omitempty"`
 	// Status is the turn's own, or blocked while it waits for an action.
-	Status  string `json:"status"`
-	Phase   string `json:"phase"`
-	Source  string `json:"source"`
-	Preview string `json:"preview,omitempty"`
+	Status string `json:"status"`
+	Phase  string `json:"phase"`
+	Source string `json:"source"`
+	// ChannelID is the channel that the input came through.
+	ChannelID string `json:"channelId,omitempty"`
+	Preview   string `json:"preview,omitempty"`
 
 	SubmittedBy       *event.Actor       `json:"submittedBy,omitempty"`
 	Options           *event.TurnOptions `json:"options,omitempty"`
@@ -83,7 +85,10 @@ type QueuedTurn struct {
 	RunID  string `json:"runId,omitempty"`
 	Status string `json:"status"`
 	// Position from 1, first to run first.
-	Position    int       `json:"position"`
+	Position int `json:"position"`
+	// ResumeState says what the turn waits for: "ready" for the first when nothing is in
+	// its way, "behind_turn" or "blocked".
+	ResumeState string    `json:"resumeState"`
 	Source      string    `json:"source"`
 	Policy      string    `json:"policy"`
 	Preview     string    `json:"preview,omitempty"`
@@ -97,8 +102,12 @@ func queuedTurns(t *Thread) []QueuedTurn {
 		if q.Options != nil && q.Options.QueuePolicy != "" {
 			policy = q.Options.QueuePolicy
 		}
+		resume := resumeState(t)
+		if resume == "ready" && i > 0 {
+			resume = "behind_turn"
+		}
 		out = append(out, QueuedTurn{
-			TurnID: q.TurnID, TaskID: q.TaskID, RunID: q.RunID, Status: TurnQueued, Position: i + 1,
+			TurnID: q.TurnID, TaskID: q.TaskID, RunID: q.RunID, Status: TurnQueued, Position: i + 1, ResumeState: resume,
 			Source: q.Source, Policy: policy, Preview: q.Preview, SubmittedAt: q.SubmittedAt,
 		})
 	}
@@ -127,7 +136,7 @@ func (s *Session) turns(t *Thread) []TurnView {
 func (s *Session) turnView(t *Thread, x *Turn) TurnView {
 	v := TurnView{
 		TurnID: x.TurnID, ThreadID: x.ThreadID, TaskID: x.TaskID, RunID: x.RunID, Status: x.Status, Phase: s.turnPhase(x),
-		Source: x.Source, Preview: x.Preview, SubmittedBy: x.By, Options: x.Options,
+		Source: x.Source, ChannelID: x.ChannelID, Preview: x.Preview, SubmittedBy: x.By, Options: x.Options,
 		SubmittedSequence: x.SubmittedSequence, SubmittedAt: x.SubmittedAt, StartedAt: x.StartedAt, CompletedAt: x.EndedAt,
 		Interrupt: x.Interrupt, Steered: x.Steered, Waiting: listCopy(x.Waiting),
 		StepCount: x.Step, ToolCount: x.ToolCount, FailedTools: x.FailedTools, Steps: stepViews(x),
@@ -175,12 +184,4 @@ func stepViews(x *Turn) []StepView {
 		out = append(out, StepView{Kind: "tool_call", ToolCall: &tool})
 	}
 	return out
-}
-
-// toolCalls returns the tool calls of a turn's newest model answer.
-func toolCalls(x *Turn) []ToolCall {
-	if x == nil {
-		return []ToolCall{}
-	}
-	return copied(func(*ToolCall) bool { return true }, x.Tools)
 }

@@ -51,14 +51,21 @@ type JobView struct {
 
 // View returns the wire form of a job; its own lists of items are one there.
 func (j *Job) View() JobView {
-	v := JobView{Job: *j, Items: copied(func(*JobItem) bool { return true }, j.Running, j.Retrying, j.Failed), AssignedThreadIDs: []string{}}
+	v := JobView{Job: *j, Items: copied(func(*JobItem) bool { return true }, j.Running, j.Retrying, j.Failed), AssignedThreadIDs: j.AssignedThreads()}
 	v.Running, v.Retrying, v.Failed = nil, nil, nil
+	v.Error = j.Failure()
+	return v
+}
+
+// AssignedThreads are the threads of the items under way.
+func (j *Job) AssignedThreads() []string {
+	out := []string{}
 	for _, item := range j.Running {
 		if item.ThreadID != "" {
-			v.AssignedThreadIDs = append(v.AssignedThreadIDs, item.ThreadID)
+			out = append(out, item.ThreadID)
 		}
 	}
-	return v
+	return out
 }
 
 func (s *Session) subagentJobSummary() SubagentJobSummary {

@@ -175,7 +175,11 @@ func TestBenchmarkTrial(t *testing.T) {
 	bench := &event.Benchmark{DatasetID: "d", DatasetVersion: "1", TaskID: "t", TrialID: "trial_1", ConfigurationID: "c", Role: "baseline"}
 	put := func(typ event.Type, p event.Payload) {
 		t.Helper()
-		st.foldEvent(&event.Event{Type: typ, Scope: inTurn(), Payload: p, Benchmark: bench, Refs: map[string]string{"trajectoryRef": "ref_1"}})
+		e := &event.Event{Type: typ, Scope: inTurn(), Payload: p, Benchmark: bench, Refs: map[string]string{"trajectoryRef": "ref_1"}}
+		if r, ok := p.(*event.BenchmarkRewardRecorded); ok {
+			e.Reward = &event.Reward{Value: r.Value}
+		}
+		st.foldEvent(e)
 	}
 	put(event.TypeBenchmarkDatasetResolved, &event.BenchmarkDataset{SelectionPolicy: "all"})
 	put(event.TypeBenchmarkConfigurationResolved, &event.BenchmarkConfiguration{Model: "m"})

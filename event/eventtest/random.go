@@ -69,6 +69,10 @@ func Event(t *rapid.T, typ event.Type) *event.Event {
 		e.Benchmark = new(event.Benchmark)
 		fillStruct(t, reflect.ValueOf(e.Benchmark).Elem(), "benchmark")
 	}
+	if d.Needs&event.RewardInfo != 0 {
+		e.Reward = new(event.Reward)
+		fillStruct(t, reflect.ValueOf(e.Reward).Elem(), "reward")
+	}
 	if d.Needs&event.ComparisonInfo != 0 {
 		e.Comparison = new(event.Comparison)
 		fillStruct(t, reflect.ValueOf(e.Comparison).Elem(), "comparison")

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/internal/gen"
 )
 
@@ -187,10 +188,5 @@ func isExtension(data []byte) bool {
 
 // shorten keeps a test's log readable.
 func shorten(data []byte) string {
-	const most = 4000
-	s := strings.ToValidUTF8(string(data), "\ufffd")
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
+	return clip.Valid(string(data), 4000)
 }

@@ -1,6 +1,10 @@
 package main
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"agentd/event"
+)
 
 // catalogDocument writes what GET /v1/catalog answers: all events and commands.
 func catalogDocument(c *commandModel, out files) error {
@@ -21,6 +25,23 @@ func catalogDocument(c *commandModel, out files) error {
 			{"since", d.Since},
 			{"means", d.Means},
 			{"schema", "event." + string(d.Family) + schemaEnd},
+		})
+	}
+	for _, x := range [][2]string{
+		{"item.started", "Something that a client shows began."},
+		{"item.updated", "There is more of it."},
+		{"item.completed", "It is whole."},
+	} {
+		events = append(events, object{
+			{"type", x[0]},
+			{"family", "item"},
+			{"schemaVersion", event.SchemaExtension},
+			{"needs", []string{}},
+			{"payload", "Item"},
+			{"emittedBy", "nobody: view=items derives it from the event with the same sequence"},
+			{"since", "0.1"},
+			{"means", x[1]},
+			{"derived", true},
 		})
 	}
 	for i := range c.defs {

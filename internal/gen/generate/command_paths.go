@@ -5,7 +5,9 @@ func plainPaths() object {
 	return object{
 		{"/v1/sessions/{sessionId}/events", object{{"get", sessionEvents()}}},
 		{"/v1/events", object{{"get", allEvents()}}},
+		{"/v1/feed", object{{"get", feedPath()}}},
 		{"/v1/outputs/{ref}", object{{"get", outputs200("getOutput")}, {"head", outputs200("headOutput")}}},
+		{"/v1/processes/{processId}/output", object{{"get", processOutput()}}},
 		{"/v1/catalog", object{{"get", documentOperation("getCatalog", "The event and command catalogue.", "application/json")}}},
 		{"/v1/openapi.json", object{{"get", documentOperation("getOpenAPI", "This document.", "application/json")}}},
 		{"/v1/schemas/{name}", object{{"get", schemaDocument()}}},
@@ -71,6 +73,26 @@ func allEvents() object {
 	}
 }
 
+func feedPath() object {
+	cursor := object{{"type", "string"}}
+	parameters := append([]object{
+		parameterObject("header", "Last-Event-ID", "The id of the last frame that the reader has; it wins over lastEventId and after.", false, cursor),
+		parameterObject("query", "after", "Only what comes after this cursor, which is the id of a frame; from now on without one.", false, cursor),
+		parameterObject("query", "lastEventId", "The same, for clients that can't set the header; it wins over after.", false, cursor),
+	}, streamParameters()[1:]...)
+	return object{
+		{"operationId", "getFeed"},
+		{"tags", []string{"events"}},
+		{"summary", "The events of all sessions that the caller may see, resumable."},
+		{"description", "Server-sent events; id is an opaque cursor, data the envelope. Order holds within a session. Going on from a cursor, nothing is missed and nothing comes twice, also over restarts and on another node. A frame of the type gap names events that retention removed."},
+		{"parameters", parameters},
+		{"responses", append(object{{"200", object{
+			{"description", "The stream."},
+			{"content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}}},
+		}}}, problemRefs()...)},
+	}
+}
+
 func outputs200(id string) object {
 	content := object{{"*/*", object{{"schema", object{{"description", "The bytes, in their own media type."}}}}}}
 	return object{
@@ -86,6 +108,28 @@ func outputs200(id string) object {
 			{"206", object{{"description", "The part that was asked for."}, {"content", content}}},
 			{"304", object{{"description", "The caller has it already."}}},
 		}, problemRefs()...)},
+	}
+}
+
+func processOutput() object {
+	return object{
+		{"operationId", "getProcessOutput"},
+		{"tags", []string{"events"}},
+		{"summary", "What a process prints, from an offset on, until it ends."},
+		{"description", "The bytes as they are recorded, after redaction, in one stream. With Accept: text/event-stream as server-sent events: id is the offset after the piece, data has the offset, the stream and the text (base64 where it isn't text), and a last frame of the type end says how the process ended."},
+		{"parameters", []object{
+			parameterObject("path", "processId", "The process's id.", true, object{{"type", "string"}, {"pattern", idPattern}}),
+			parameterObject("query", "offset", "How many bytes the reader has already.", false, object{{"type", "integer"}, {"minimum", 0}}),
+			parameterObject("query", "follow", "0 or false ends with what there is now; the default follows the process to its end.", false, object{{"type", "string"}, {"enum", []string{"0", "1", "false", "true"}}}),
+			parameterObject("header", "Last-Event-ID", "The same as offset; it wins.", false, object{{"type", "string"}}),
+		}},
+		{"responses", append(object{{"200", object{
+			{"description", "The bytes, or the stream."},
+			{"content", object{
+				{"application/octet-stream", object{{"schema", object{{"description", "The bytes."}}}}},
+				{"text/event-stream", object{{"schema", object{{"type", "string"}}}}},
+			}},
+		}}}, problemRefs()...)},
 	}
 }
 

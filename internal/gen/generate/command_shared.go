@@ -47,8 +47,11 @@ func eventSchema() object {
 		{"sessionId", wordSchema("")},
 		{"sequence", numberSchema("", 1)},
 		{"payload", object{{"type", "object"}}},
-	}, "type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload")
+	}, envelopeRequired...)
 }
+
+// envelopeRequired are the members that every event has.
+var envelopeRequired = []string{"type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload"}
 
 // itemEventSchema and itemSchema say what the server derives for view=items.
 func itemEventSchema() object {
@@ -71,8 +74,7 @@ func itemEventSchema() object {
 		{"eventId", wordSchema("The event that it is derived from.")},
 		{"eventType", wordSchema("That event's type.")},
 		{"payload", object{{"$ref", openAPIRefs + "Item"}}},
-		{"item", object{{"description", "The same as payload."}, {"$ref", openAPIRefs + "Item"}}},
-	}, "type", "schemaVersion", "runtimeId", "sequence", "timestamp", "sessionId", "eventId", "eventType", "payload", "item")
+	}, "type", "schemaVersion", "runtimeId", "sequence", "timestamp", "sessionId", "eventId", "eventType", "payload")
 }
 
 func itemSchema() object {

@@ -47,6 +47,7 @@ func outputs() []func(*model) (files, error) {
 		typeScript,
 		eventReference,
 		commandOutputs,
+		conformanceReference,
 	}
 }
 

@@ -95,7 +95,7 @@ func loadModel(dir string) (*model, error) {
 		}
 		info.payload = true
 	}
-	for _, t := range []reflect.Type{reflect.TypeFor[event.Benchmark](), reflect.TypeFor[event.Comparison]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[event.Benchmark](), reflect.TypeFor[event.Reward](), reflect.TypeFor[event.Comparison]()} {
 		info, err := m.addStruct(t)
 		if err != nil {
 			return nil, err

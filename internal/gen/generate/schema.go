@@ -221,7 +221,7 @@ func (m *model) envelopeSchema(structs *closure) object {
 	properties = append(properties, member{"payload", object{{"type", "object"}}})
 	return object{
 		{"type", "object"},
-		{"required", []string{"type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload"}},
+		{"required", envelopeRequired},
 		{"properties", properties},
 	}
 }

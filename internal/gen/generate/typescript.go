@@ -38,6 +38,7 @@ export interface EnvelopeOptions extends Ids {
   /** References to large or foreign facts, by name. */
   refs?: { [name: string]: string };
   benchmark?: Benchmark;
+  reward?: Reward;
   comparison?: Comparison;
 }
 

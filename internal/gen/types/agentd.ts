@@ -27,7 +27,8 @@ export type ExtensionType =
   | "channel.peer_task.updated"
   | "channel.peer_push.configured"
   | "channel.peer_push.removed"
-  | "channel.peer_push.reported";
+  | "channel.peer_push.reported"
+  | "session.deleted";
 
 /** Ids that say what a fact belongs to. */
 export interface Ids {
@@ -101,7 +102,14 @@ export interface SessionUpdated {
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   metadata?: Json;
   status?: "open" | "archived" | "degraded";
+  /** Tags are all that the session has from now on. */
+  tags?: string[];
+  /** Pinned keeps the session in sight in lists. */
+  pinned?: boolean;
+  /** PinnedThreads are all threads that are pinned from now on. */
   pinnedThreads?: string[];
+  /** Cleared names the fields that are empty from now on, such as tags. */
+  cleared?: string[];
   reason?: string;
   changedBy?: Actor;
 }
@@ -177,6 +185,56 @@ export interface TurnStarted {
   queueWaitMs?: number;
   /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
+  /** Environment is where the turn works, Policy what its calls are judged by. */
+  environment?: ExecutionEnvironment;
+  policy?: TurnPolicy;
+}
+
+/** ExecutionEnvironment is where the commands of a turn run, and the boundary that the configuration wants for them. What the kernel enforces is told when a command runs. */
+export interface ExecutionEnvironment {
+  workspaceId: string;
+  workspaceRoot: string;
+  cwd: string;
+  /** AdditionalRoots are folders outside of the workspace that can be written. */
+  additionalRoots?: string[];
+  shell: string;
+  os: string;
+  arch: string;
+  envRef: string;
+  sandboxMode: string;
+  networkProfile: string;
+  resourceLimits?: { [key: string]: number };
+}
+
+/** TurnPolicy is the permission policy that holds when a turn starts. */
+export interface TurnPolicy {
+  mode: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** ModeSource says whose mode it is. */
+  modeSource: "turn" | "thread" | "session_policy" | "session" | "host" | "parent";
+  /** InteractionAllowed says that a person can be asked. */
+  interactionAllowed: boolean;
+  /** HostMode and HostRules are the host's policy; the rules are cut where they are many, and whole in the configuration. RuleCount counts all rules that hold. */
+  hostMode: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  hostRules?: PolicyRule[];
+  ruleCount: number;
+}
+
+/** PolicyRule is one permission rule. */
+export interface PolicyRule {
+  /** RuleID is what decisions name the rule by. */
+  ruleId?: string;
+  /** Decision where the rule matches. */
+  decision: "allow" | "ask" | "deny";
+  /** Tool is a glob over the names of tools. */
+  tool: string;
+  /** Match narrows the rule: a glob over commands, paths or the input. */
+  match?: string;
+  /** Reason for people. */
+  reason?: string;
+  /** Source says whose rule it is. */
+  source?: "host" | "workspace" | "session";
+  /** Origin says where a rule of the host comes from: its configuration, or a command that added it. */
+  origin?: "configuration" | "stored";
 }
 
 /** TurnCompleted ends a turn well. */
@@ -282,19 +340,21 @@ export interface TaskConstraints {
 export interface TaskProfile {
   /** Kind of work. */
   kind?: string;
-  /** Source says where the profile comes from. */
+  /** Source says where the profile comes from: task or runtime. */
   source?: string;
   /** RequiredCapabilities are what a model must be able to do. */
   requiredCapabilities?: string[];
+  /** WaivableCapabilities are the required ones that the work goes on without if no model has them; capabilityGap of the decision names them then. */
+  waivableCapabilities?: string[];
   /** LatencyTarget says how fast an answer is wanted. */
   latencyTarget?: string;
-  /** BudgetClass says how much an answer may cost. */
+  /** BudgetClass says how much an answer may cost; low asks for the cheapest model. */
   budgetClass?: string;
-  /** FallbackPolicy says whether another model may answer. */
+  /** FallbackPolicy says whether another model may answer: chain or none. */
   fallbackPolicy?: string;
   /** SettingsSource says where the choice of model was set. */
   settingsSource?: string;
-  /** Continuity says whether the model of earlier turns is to be kept. */
+  /** Continuity says whether the model of earlier turns is to be kept: keep, prefer or none. */
   continuity?: string;
   /** EstimatedInputTokens is how large the input is likely to be. */
   estimatedInputTokens?: number;
@@ -349,16 +409,20 @@ export interface TaskUpdated {
   /** ObjectiveRef is where the whole objective is when Objective shows its beginning. */
   objectiveRef?: string;
   taskKind?: string;
+  taskFamily?: string;
   workerKind?: "runtime" | "external" | "peer";
   priority?: string;
   visibility?: "foreground" | "background" | "internal" | "hidden";
   owner?: Actor;
   assignee?: Actor;
+  scope?: Json;
   constraints?: TaskConstraints;
   taskProfile?: TaskProfile;
   acceptance?: AcceptanceCriterion[];
   retryPolicy?: RetryPolicy;
   heartbeatTimeoutMs?: number;
+  metadata?: Json;
+  validationState?: string;
   deliveryState?: DeliveryState;
   artifacts?: ArtifactLink[];
   evidenceRefs?: string[];
@@ -392,6 +456,7 @@ export interface ArtifactLink {
 export interface TaskProgressed {
   progress: Progress;
   outputRefs?: OutputLink[];
+  checkpointRefs?: OutputLink[];
   deliveryState?: DeliveryState;
   validationState?: string;
   heartbeat?: boolean;
@@ -426,6 +491,8 @@ export interface OutputLink {
 /** TaskCompleted ends a task whose acceptance, artifacts and delivery are reconciled. */
 export interface TaskCompleted {
   status: "completed";
+  /** StatusReason says what people should know of the end, such as a limit that the work went beyond. */
+  statusReason?: string;
   summary?: string;
   artifacts?: ArtifactLink[];
   evidenceRefs?: string[];
@@ -480,8 +547,11 @@ export interface ModelCompleted {
   stopReason: "end_turn" | "tool_use" | "max_tokens" | "stop_sequence" | "refusal" | "other";
   usage: Usage;
   usageSource?: "provider" | "estimated";
+  /** Message is the answer, without what is long in it: that is in the whole message, which is at MessageRef then. */
   message?: ModelMessage;
   messageRef?: string;
+  /** Preview is the beginning of a text that is only at MessageRef. */
+  preview?: string;
   rawRef?: string;
   responseId?: string;
   durationMs?: number;
@@ -562,7 +632,7 @@ export interface ToolInfo {
   source?: string;
 }
 
-/** ToolStarted says that a tool call begins. */
+/** ToolStarted says that a model asked for a tool call. Whether it runs is decided afterwards; [ToolProgress] of the phase running says that it does. Every call has one. */
 export interface ToolStarted {
   toolName: string;
   safeArgs?: Json;
@@ -571,11 +641,13 @@ export interface ToolStarted {
   runtimeOwner?: string;
   isReadOnly: boolean;
   isDestructive?: boolean;
+  isConcurrencySafe?: boolean;
   interruptBehavior?: "cancel" | "block" | "ignore";
+  /** AttemptCount is in the facts of older versions alone: see [ToolStarted.Runs]. */
   attemptCount?: number;
 }
 
-/** ToolArgs gives the arguments as the provider asked for them, or as they were rewritten. */
+/** ToolArgs gives the arguments of a call that are not those of its start: a hook rewrote them. */
 export interface ToolArgs {
   toolName: string;
   safeArgs?: Json;
@@ -583,13 +655,29 @@ export interface ToolArgs {
   source?: "model" | "hook" | "user" | "runtime";
 }
 
-/** ToolProgress is a sign of life or a piece of output of a running tool. */
+/** ToolProgress is a step, a sign of life or a piece of output of a tool call. */
 export interface ToolProgress {
   toolName: string;
+  /** Phase is set where the call begins to run, or was lost and is run again. Until the first "running" nothing of the call has happened. */
+  phase?: "running" | "lost";
   message?: string;
   fraction?: number;
   text?: string;
   index?: number;
+  /** Policy says by what a call runs, AttemptCount how often it began to. */
+  policy?: "allowed" | "asked" | "sandboxed";
+  attemptCount?: number;
+  links?: ToolLinks;
+}
+
+/** ToolLinks name the facts that a tool call rests on: the last of each kind. */
+export interface ToolLinks {
+  /** PermissionEventID is the permission.evaluated about it. */
+  permissionEventId?: string;
+  /** ApprovalActionID is the action that asked a person about it. */
+  approvalActionId?: string;
+  /** SandboxEventID is the sandbox.applied with the boundary that it got. */
+  sandboxEventId?: string;
 }
 
 /** ToolResult ends a tool call with a result. A command's non-zero exit is a result. */
@@ -612,6 +700,7 @@ export interface ToolResult {
   processId?: string;
   /** ChangedFiles lists what the call changed under the workspace. */
   changedFiles?: FileChange[];
+  links?: ToolLinks;
 }
 
 /** FileChange is one changed file, with its earlier content kept for undo. */
@@ -636,6 +725,7 @@ export interface ToolFailed {
   outputRef?: string;
   /** ChangedFiles lists what the call changed before it failed. */
   changedFiles?: FileChange[];
+  links?: ToolLinks;
 }
 
 /** ActionRequired pauses work for a decision or an input. */
@@ -665,7 +755,7 @@ export interface ActionRequired {
 export interface ActionResolved {
   decision: "allow" | "deny" | "cancel" | "submit";
   status: "resolved" | "expired" | "cancelled";
-  decisionSource: "human" | "host_policy" | "timeout" | "runtime";
+  decisionSource: "human" | "host_policy" | "timeout" | "runtime" | "peer";
   actionType?: string;
   payload?: Json;
   payloadRef?: string;
@@ -784,6 +874,8 @@ export interface EvidenceChanged {
   traceRef?: string;
   verificationOutcomes?: VerificationOutcome[];
   note?: string;
+  /** RecordedBy is who put a verdict or a note in. */
+  recordedBy?: Actor;
   chainSequence?: number;
   chainHash?: string;
   /** DurationMs is how long the export took. */
@@ -792,8 +884,11 @@ export interface EvidenceChanged {
 
 /** VerificationOutcome is one verdict of an evidence system. */
 export interface VerificationOutcome {
+  /** Name of the check. */
   name: string;
+  /** Status is the verdict, such as passed or failed. */
   status: string;
+  /** Ref is where the details are. */
   ref?: string;
 }
 
@@ -885,7 +980,7 @@ export interface RuntimeNotice {
 
 /** PermissionEvaluated is a decision on whether something may run, before it runs. */
 export interface PermissionEvaluated {
-  decision: "allow" | "deny" | "ask";
+  decision: "allow" | "ask" | "deny";
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
   decisionReason: string;
   ruleRefs: string[];
@@ -937,7 +1032,7 @@ export interface PermissionRequested {
 /** PermissionResolved is the outcome of a request for permission. */
 export interface PermissionResolved {
   decision: "allow" | "deny" | "timeout" | "cancel";
-  decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
+  decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default" | "peer";
   decisionReason?: string;
   actionId?: string;
   toolName?: string;
@@ -1049,24 +1144,6 @@ export interface PolicyChanged {
   approvalActionId?: string;
 }
 
-/** PolicyRule is one permission rule. */
-export interface PolicyRule {
-  /** RuleID is what decisions name the rule by. */
-  ruleId?: string;
-  /** Decision where the rule matches. */
-  decision: "allow" | "ask" | "deny";
-  /** Tool is a glob over the names of tools. */
-  tool: string;
-  /** Match narrows the rule: a glob over commands, paths or the input. */
-  match?: string;
-  /** Reason for people. */
-  reason?: string;
-  /** Source says whose rule it is. */
-  source?: "host" | "workspace" | "session";
-  /** Origin says where a rule of the host comes from: its configuration, or a command that added it. */
-  origin?: "configuration" | "stored";
-}
-
 /** ProcessStarted enters a process into the ledger. It is durable before the process runs any code of the command. */
 export interface ProcessStarted {
   processId: string;
@@ -1088,7 +1165,7 @@ export interface ProcessOutput {
   processId: string;
   stream: "stdout" | "stderr" | "tty";
   text?: string;
-  /** OutputRef is where a piece is that isn't text. */
+  /** OutputRef is where a piece is that isn't text, or that comes after the text that the facts of a process carry. */
   outputRef?: string;
   /** Offset of the piece's first byte in the stream. */
   offset: number;
@@ -1196,6 +1273,7 @@ export interface RoutingDecision {
   capabilityGap: string;
   fallbackChain: string[];
   taskKind?: string;
+  /** RequiresUserOverride says that the model lacks something that the work requires, as every other one does: only a person can choose or configure one that has it. */
   requiresUserOverride?: boolean;
   limitStateSnapshot?: LimitState;
   /** FromModel and Cause are set on a fallback. */
@@ -1214,9 +1292,9 @@ export interface LimitState {
   rateLimit?: "ok" | "limited" | "unknown" | "not_applicable";
 }
 
-/** TaskDelegated hands a task to a subagent, a job, a worker or a peer. */
+/** TaskDelegated hands a task, or a part of it, to a subagent, a job, a subtask, a worker, a peer or a thread. */
 export interface TaskDelegated {
-  to: "subagent" | "job" | "worker" | "peer" | "thread";
+  to: "subagent" | "job" | "task" | "worker" | "peer" | "thread";
   targetId: string;
   nativeProtocol?: string;
   remoteTaskId?: string;
@@ -1420,6 +1498,8 @@ export interface JobCreated {
   itemCount: number;
   concurrency?: number;
   retryPolicy?: RetryPolicy;
+  /** FailuresAllowed is how many items may fail without failing the job. */
+  failuresAllowed?: number;
   outputSchemaRef?: string;
   outputSchema?: Json;
   maxRuntimeMs?: number;
@@ -1435,6 +1515,8 @@ export interface JobStatusChanged {
   resultsRef?: string;
   error?: Failure;
   changedBy?: Actor;
+  /** RestedMs is how long a job that is taken up again was over: that time is none of its work. */
+  restedMs?: number;
 }
 
 /** JobCounts counts a job's items by status. */
@@ -1471,6 +1553,8 @@ export interface JobItemCompleted {
   outputRef?: string;
   output?: Json;
   durationMs?: number;
+  /** ReportedBy is who reported the result of a reported item. */
+  reportedBy?: Actor;
 }
 
 /** JobItemFailed ends an attempt at an item otherwise. */
@@ -1492,7 +1576,11 @@ export interface OutputStored {
   preview: string;
   /** DroppedBytes counts what was not kept at all. */
   droppedBytes?: number;
+  /** Owner is the tool call or the process whose output it is. */
   owner?: string;
+  /** RedactedCount counts the secrets that were taken out before it was stored. */
+  redactedCount: number;
+  /** ExpiresAt is when the bytes may be deleted; absent if they are kept. */
   expiresAt?: string;
 }
 
@@ -1896,6 +1984,20 @@ export interface PeerPushReported {
   final?: boolean;
 }
 
+/** SessionDeleted says that a session was deleted. It is the last fact of that session, and a fact of the runtime's own. */
+export interface SessionDeleted {
+  /** DeletedSessionID is the session that is gone. */
+  deletedSessionId: string;
+  account?: string;
+  reason?: string;
+  deletedBy?: Actor;
+  /** Events and Bytes count what was removed. */
+  events: number;
+  bytes: number;
+  /** KeptForForks says that the events stay, because forks continue from them. */
+  keptForForks?: boolean;
+}
+
 /** Benchmark is the envelope's part that joins a fact to a trial. */
 export interface Benchmark {
   datasetId?: string;
@@ -1909,6 +2011,18 @@ export interface Benchmark {
   harborTrialRef?: string;
   taskTomlRef?: string;
   singleChangedVariable?: string;
+  /** HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, where whoever started it says so. */
+  harborTrialResultRef?: string;
+  harborVerifierStdoutRef?: string;
+}
+
+/** Reward is the envelope's part of a score: what a reader joins on without knowing the payload. */
+export interface Reward {
+  value: number;
+  ref?: string;
+  detailsRef?: string;
+  criteria?: string[];
+  failureCategory?: string;
 }
 
 /** Comparison is the envelope's part of a comparison of two configurations. */
@@ -1917,10 +2031,12 @@ export interface Comparison {
   meanRewardDelta: number;
   /** TimeoutRateDelta is the candidate's rate of timeouts less the baseline's. */
   timeoutRateDelta: number;
-  /** EvidenceCompletenessRate is the share of trials with complete evidence. */
+  /** EvidenceCompletenessRate is the share of the candidate's trials with complete evidence. */
   evidenceCompletenessRate: number;
-  /** P0QcGateRegressionCount is how many regressions the quality gate found. */
-  p0QcGateRegressionCount: number;
+  /** BaselineEvidenceCompletenessRate is the share of the baseline's trials with complete evidence. */
+  baselineEvidenceCompletenessRate?: number;
+  /** P0QcGateRegressionCount is how many regressions the quality gate found; absent where nobody counted them. */
+  p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert. */
   decision: string;
 }
@@ -1995,11 +2111,11 @@ export interface EventPayloads {
   "reasoning.summary": ReasoningSummary;
   /** The tools of a turn were chosen. */
   "tool.catalog.resolved": ToolCatalogResolved;
-  /** A tool call began. */
+  /** A model asked for a tool call; whether it runs is decided next. */
   "tool.started": ToolStarted;
-  /** The arguments of a tool call. */
+  /** A hook rewrote the arguments of a tool call. */
   "tool.args": ToolArgs;
-  /** A running tool gave a sign of life or a piece of output. */
+  /** A tool call begins to run, was lost and is run again, or gave a sign of life or a piece of output. */
   "tool.progress": ToolProgress;
   /** A tool call ended with a result. */
   "tool.result": ToolResult;
@@ -2199,6 +2315,8 @@ export interface EventPayloads {
   "channel.peer_push.removed": PeerPushRemoved;
   /** A push notification about a peer's task succeeded or failed. */
   "channel.peer_push.reported": PeerPushReported;
+  /** A session was deleted; the runtime's own session says so, and what is left of the session itself. */
+  "session.deleted": SessionDeleted;
 }
 
 /** The fields that each event type always carries beside those of every event. */
@@ -2321,7 +2439,7 @@ export interface EventNeeds {
   "benchmark.trial.started": "threadId" | "turnId" | "taskId" | "runId" | "refs" | "benchmark";
   "benchmark.trial.completed": "taskId" | "runId" | "refs" | "benchmark";
   "benchmark.trial.failed": "taskId" | "runId" | "refs" | "benchmark";
-  "benchmark.reward.recorded": "taskId" | "runId" | "refs" | "benchmark";
+  "benchmark.reward.recorded": "taskId" | "runId" | "refs" | "benchmark" | "reward";
   "benchmark.comparison.completed": "refs" | "benchmark" | "comparison";
   "turn.interrupt_requested": "threadId" | "turnId";
   "turn.steered": "threadId" | "turnId";
@@ -2339,6 +2457,7 @@ export interface EventNeeds {
   "channel.peer_push.configured": "taskId" | "channelId";
   "channel.peer_push.removed": "taskId" | "channelId";
   "channel.peer_push.reported": "taskId" | "channelId";
+  "session.deleted": never;
 }
 
 /** The name of an event type. */
@@ -2363,6 +2482,7 @@ export interface EnvelopeOptions extends Ids {
   /** References to large or foreign facts, by name. */
   refs?: { [name: string]: string };
   benchmark?: Benchmark;
+  reward?: Reward;
   comparison?: Comparison;
 }
 

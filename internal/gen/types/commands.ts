@@ -29,14 +29,52 @@ export interface Workspace {
   root?: string;
 }
 
-/** Lists the sessions that the caller may see, newest first. */
+/** Lists the sessions that the caller may see. */
 export interface ListSessionsParams {
   /** The most that is returned; 0 means 100. */
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** Query keeps the sessions whose id or title contains it. */
+  /** Query keeps the sessions whose id, title, workspace or tags contain it. */
   query?: string;
+  /** Status keeps the sessions whose main thread has it. */
+  status?: "idle" | "queued" | "running" | "blocked" | "completed" | "failed" | "cancelled" | "stale" | "unknown";
+  /** Workspace keeps the sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the sessions of an account. */
+  account?: string;
+  /** Tags keeps the sessions that have all of them. */
+  tags?: string[];
+  /** Archived true lists the archived sessions; they are left out otherwise. */
+  archived?: boolean;
+  /** Pinned keeps the sessions that are pinned, or with false those that are not. */
+  pinned?: boolean;
+  /** From keeps the sessions that were active at or after this time. */
+  from?: string;
+  /** To keeps the sessions that were last active before this time. */
+  to?: string;
+  /** What the sessions are ordered by; default created. */
+  sort?: "created" | "updated" | "cost" | "tokens" | "turns" | "title";
+  /** Asc or desc; default asc for title, and desc for the rest. */
+  order?: "asc" | "desc";
+}
+
+/** Changes a session's own fields; what is absent stays. */
+export interface UpdateSessionParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The session's id. */
+  sessionId: string;
+  /** Title for people. */
+  title?: string;
+  /** All that the session has from now on; an empty list removes them. */
+  tags?: string[];
+  /** Pinned keeps the session in sight in lists. */
+  pinned?: boolean;
+  /** Archived leaves the session out of lists that don't ask for it. */
+  archived?: boolean;
+  /** The caller's own, kept as it is; an empty object removes it. */
+  metadata?: { [key: string]: Json };
 }
 
 /** Returns the session snapshot and a window of its history. */
@@ -47,6 +85,18 @@ export interface GetSessionParams {
   limit?: number;
   /** The cursor of an earlier answer's history: only older events are returned. */
   before?: string | number;
+  /** atSequence asks for the snapshot and the history as they were after that event; absent: as they are now. */
+  atSequence?: number;
+}
+
+/** Deletes a session that is at rest. */
+export interface DeleteSessionParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The session's id. */
+  sessionId: string;
+  /** Reason for people. */
+  reason?: string;
 }
 
 /** Accepts or queues a turn. */
@@ -69,6 +119,8 @@ export interface SubmitTurnParams {
   taskId?: string;
   /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
+  /** The channel that the input came through; it is recorded as the turn's source. */
+  channelId?: string;
   /** Peer says that the turn is work that a peer gave us. */
   peer?: PeerStep;
 }
@@ -199,6 +251,20 @@ export interface GetThreadReadParams {
   sessionId: string;
   /** The thread's id. */
   threadId: string;
+  /** atSequence asks for the read model as it was after that event; absent: as it is now. */
+  atSequence?: number;
+}
+
+/** Changes a thread's own fields; what is absent stays. */
+export interface UpdateThreadParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** sessionId of the thread. */
+  sessionId: string;
+  /** The thread's id. */
+  threadId: string;
+  /** Pinned keeps the thread in sight. */
+  pinned: boolean;
 }
 
 /** Continues a thread that is blocked or was stopped. */
@@ -287,6 +353,10 @@ export interface CreateTaskParams {
   owner?: Actor;
   /** Who works on it. */
   assignee?: Actor;
+  /** taskFamily groups kinds of tasks coarsely. */
+  taskFamily?: string;
+  /** Scope names what the work is about: references to a workspace, a project, an environment or another boundary of the host. */
+  scope?: { [key: string]: Json };
   /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
   /** taskKind classifies the task; default general. */
@@ -301,6 +371,8 @@ export interface CreateTaskParams {
   peer?: string;
   /** Start starts the task at once; default false. */
   start?: boolean;
+  /** Draft defines the task without handing it to the runtime; start_task does that. */
+  draft?: boolean;
 }
 
 /** A condition of a task's completion. On the wire it may be a text alone. */
@@ -343,19 +415,21 @@ export interface TaskConstraints {
 export interface TaskProfile {
   /** Kind of work. */
   kind?: string;
-  /** Source says where the profile comes from. */
+  /** Source says where the profile comes from: task or runtime. */
   source?: string;
   /** What a model must be able to do. */
   requiredCapabilities?: string[];
+  /** The required ones that the work goes on without if no model has them; capabilityGap of the decision names them then. */
+  waivableCapabilities?: string[];
   /** latencyTarget says how fast an answer is wanted. */
   latencyTarget?: string;
-  /** budgetClass says how much an answer may cost. */
+  /** budgetClass says how much an answer may cost; low asks for the cheapest model. */
   budgetClass?: string;
-  /** fallbackPolicy says whether another model may answer. */
+  /** fallbackPolicy says whether another model may answer: chain or none. */
   fallbackPolicy?: string;
   /** settingsSource says where the choice of model was set. */
   settingsSource?: string;
-  /** Continuity says whether the model of earlier turns is to be kept. */
+  /** Continuity says whether the model of earlier turns is to be kept: keep, prefer or none. */
   continuity?: string;
   /** How large the input is likely to be. */
   estimatedInputTokens?: number;
@@ -415,6 +489,10 @@ export interface UpdateTaskParams {
   owner?: Actor;
   /** Who works on it. */
   assignee?: Actor;
+  /** taskFamily groups kinds of tasks coarsely. */
+  taskFamily?: string;
+  /** Scope names what the work is about: references to a workspace, a project, an environment or another boundary of the host. */
+  scope?: { [key: string]: Json };
   /** The caller's own, kept as it is. */
   metadata?: { [key: string]: Json };
   /** taskKind classifies the task. */
@@ -427,6 +505,8 @@ export interface UpdateTaskParams {
   worker?: "runtime" | "external";
   /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
+  /** validationState says how far the result was validated. */
+  validationState?: string;
   /** Added to the task's deliverables. */
   artifacts?: ArtifactLink[];
   /** Added to the task's evidence. */
@@ -491,8 +571,12 @@ export interface AppendTaskProgressParams {
   progress: Progress;
   /** outputRefs point to what is new. */
   outputRefs?: (string | OutputRef)[];
+  /** checkpointRefs point to states that the work can go on from. */
+  checkpointRefs?: (string | OutputRef)[];
   /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
+  /** validationState says how far the result was validated. */
+  validationState?: string;
 }
 
 /** What is known about how far the work is. */
@@ -569,6 +653,10 @@ export interface CompleteTaskParams {
   artifacts?: ArtifactLink[];
   /** evidenceRefs point to evidence. */
   evidenceRefs?: string[];
+  /** outputRefs point to what the attempt gave. */
+  outputRefs?: (string | OutputRef)[];
+  /** checkpointRefs point to states that the work could go on from. */
+  checkpointRefs?: (string | OutputRef)[];
   /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: string | Delivery;
   /** Acceptance says which conditions are satisfied or waived. */
@@ -597,6 +685,10 @@ export interface FailTaskParams {
   runId?: string;
   /** Error says why. */
   error: Failure;
+  /** outputRefs point to what the attempt gave. */
+  outputRefs?: (string | OutputRef)[];
+  /** checkpointRefs point to states that the next attempt can go on from. */
+  checkpointRefs?: (string | OutputRef)[];
 }
 
 /** A structured error. Message is for people; programs look at Category. */
@@ -777,6 +869,8 @@ export interface CreateJobParams {
   concurrency?: number;
   /** retryPolicy bounds the attempts at an item. */
   retryPolicy?: RetryPolicy;
+  /** How many items may fail without failing the job; true is all of them. Default 0: one failed item fails the job. */
+  failuresAllowed?: boolean | number;
   /** The JSON Schema that an item's output satisfies. */
   outputSchema?: { [key: string]: Json };
   /** maxRuntimeMs ends the job after that time. */
@@ -845,6 +939,18 @@ export interface RetryJobItemParams {
   jobId: string;
   /** The item's id. */
   itemId: string;
+}
+
+/** Records the result of an item that somebody else worked out. */
+export interface ReportJobItemParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The job's id. */
+  jobId: string;
+  /** The item's id. */
+  itemId: string;
+  /** Output of the item: any JSON value. A job with an output schema takes only what satisfies it. */
+  output: Json;
 }
 
 /** Starts a job or a task again and again. */
@@ -975,6 +1081,8 @@ export interface EvaluatePermissionParams {
   cwd?: string;
   /** permissionMode to ask under; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** dryRun leaves no trace: the question isn't recorded. */
+  dryRun?: boolean;
 }
 
 /** Answers a request for permission as the host's policy. */
@@ -1031,6 +1139,18 @@ export interface PolicyRule {
   origin?: "configuration" | "stored";
 }
 
+/** Decides past tool calls again under another policy. Nothing runs, and nothing is written. */
+export interface TestPolicyParams {
+  /** Mode to decide under; each call's own if absent. */
+  mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** Rules take the place of the host's, which stay if this is absent; those of sessions add to them. */
+  rules?: PolicyRule[];
+  /** sessionId restricts the test to one session; else it is about all that the caller may see, the newest first. */
+  sessionId?: string;
+  /** The most changes that are listed, 0 to 1000; default 100. */
+  limit?: number;
+}
+
 /** Lists the tools that a session, a thread or a mode has. */
 export interface GetToolInventoryParams {
   /** sessionId whose tools are asked for; the host's if absent. */
@@ -1047,6 +1167,8 @@ export interface GetExecutionEnvironmentParams {
   sessionId?: string;
   /** threadId whose environment is asked for; the main thread if absent. */
   threadId?: string;
+  /** turnId asks for the environment that a turn of the session was started in. */
+  turnId?: string;
   /** permissionMode to ask under; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
 }
@@ -1115,6 +1237,24 @@ export interface AckEventsParams {
   sessionId?: string;
   /** Sequence of the last event that the peer has. */
   sequence: number;
+}
+
+/** Records a message of a channel's peer that is not a turn. */
+export interface SendChannelMessageParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The channel's id. */
+  channelId: string;
+  /** sessionId that the message is about; the channel's if absent. */
+  sessionId?: string;
+  /** Kind of the message; message if absent. */
+  kind?: "message" | "status" | "clarification";
+  /** Text of the message. */
+  text: string;
+  /** The message in the peer's own form. */
+  body?: { [key: string]: Json };
+  /** The message's id in the peer's own words. */
+  nativeId?: string;
 }
 
 /** Closes a channel. What the peer asked for goes on. */
@@ -1199,6 +1339,8 @@ export interface PeerArtifact {
   readRef?: string;
   /** uri of the content, where it has one. */
   uri?: string;
+  /** The content; it is stored, and readRef then refers to it. */
+  text?: string;
 }
 
 /** Configures push notifications about a peer's task. */
@@ -1351,6 +1493,8 @@ export interface PeerQuestion {
   decisions?: ("allow" | "deny" | "cancel" | "submit")[];
   /** Schema of the answer. */
   schema?: { [key: string]: Json };
+  /** What the peer wants to be allowed, such as the name of its tool; the question is then a request for permission. */
+  permission?: string;
 }
 
 /** Something that a peer delivered, with its content. */
@@ -1395,6 +1539,8 @@ export interface ExportReplayParams {
   turnId?: string;
   /** taskId narrows the export to a task. */
   taskId?: string;
+  /** graderInstructions tell whoever judges a replay what to look at; they become a part of the case. */
+  graderInstructions?: string;
 }
 
 /** Exports a review. */
@@ -1409,6 +1555,36 @@ export interface ExportReviewParams {
   turnId?: string;
   /** taskId narrows the export to a task. */
   taskId?: string;
+}
+
+/** Puts what others found out about the work into the session's facts. */
+export interface RecordReviewParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** sessionId of what is exported. */
+  sessionId: string;
+  /** threadId narrows the export to a thread. */
+  threadId?: string;
+  /** turnId narrows the export to a turn. */
+  turnId?: string;
+  /** taskId narrows the export to a task. */
+  taskId?: string;
+  /** Verdicts of checks. */
+  verificationOutcomes?: VerificationOutcome[];
+  /** Note of a reviewer, for people. */
+  note?: string;
+  /** Where the whole review is. */
+  reviewRef?: string;
+}
+
+/** One verdict of an evidence system. */
+export interface VerificationOutcome {
+  /** Name of the check. */
+  name: string;
+  /** The verdict, such as passed or failed. */
+  status: string;
+  /** Where the details are. */
+  ref?: string;
 }
 
 /** Binds a trial to a session and runs its turn. */
@@ -1451,6 +1627,10 @@ export interface TrialBenchmark {
   harborJobRef?: string;
   /** The trial in Harbor. */
   harborTrialRef?: string;
+  /** The file that Harbor writes the trial's result to. */
+  harborTrialResultRef?: string;
+  /** The file with what the verifier printed. */
+  harborVerifierStdoutRef?: string;
   /** The task's description in Harbor. */
   taskTomlRef?: string;
   /** What differs between baseline and candidate. */
@@ -1581,6 +1761,20 @@ export interface GetQuotasParams {
   account?: string;
 }
 
+/** Returns what a turn, a tool call or a range of events changed in the workspace. */
+export interface GetDiffParams {
+  /** The session's id. */
+  sessionId: string;
+  /** turnId asks for what a turn changed. */
+  turnId?: string;
+  /** toolCallId asks for what a tool call changed. */
+  toolCallId?: string;
+  /** The first event of the range that is asked for; with toSequence alone it is the oldest. */
+  fromSequence?: number;
+  /** The last event of the range; with fromSequence alone it is the newest. */
+  toSequence?: number;
+}
+
 /** One piece of a turn's input. */
 export interface Part {
   /** Type says what the part is: text, image, file or ref. */
@@ -1613,6 +1807,8 @@ export interface CreateSessionResult {
 export interface ListSessionsResult {
   /** Sessions of this page. */
   sessions: SessionSummary[];
+  /** Total counts the sessions that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -1627,14 +1823,52 @@ export interface SessionSummary {
   title?: string;
   /** Account that owns the session. */
   account?: string;
-  /** Status of the session. */
+  /** Status of the session's main thread. */
   status: string;
   /** When the session was opened. */
   createdAt: string;
-  /** When its last turn ended, or when it was opened. */
+  /** When the session was last active: a turn was submitted or ended, an action was asked or answered, or the session itself was changed. */
   updatedAt: string;
   /** turnCount counts the session's turns. */
   turnCount: number;
+  /** The folder that the session works in. */
+  workspace?: string;
+  /** costUSD sums the model calls whose price is known. */
+  costUSD?: number;
+  /** inputTokens of all model calls. */
+  inputTokens?: number;
+  /** outputTokens of all model calls. */
+  outputTokens?: number;
+  /** pendingActions counts the actions that wait for an answer. */
+  pendingActions?: number;
+  /** Tags of the session. */
+  tags?: string[];
+  /** Pinned sessions are kept in sight. */
+  pinned?: boolean;
+  /** Archived sessions are left out of lists unless they are asked for. */
+  archived?: boolean;
+}
+
+/** The session's record after the change. */
+export interface UpdateSessionResult {
+  /** The session's id. */
+  sessionId: string;
+  /** Title for people. */
+  title: string;
+  /** Tags of the session. */
+  tags: string[];
+  /** Pinned sessions are kept in sight. */
+  pinned: boolean;
+  /** Archived sessions are left out of lists unless they are asked for. */
+  archived: boolean;
+  /** The caller's own. */
+  metadata?: { [key: string]: Json };
+  /** Account that owns the session. */
+  account?: string;
+  /** When the session was opened. */
+  createdAt: string;
+  /** When the session was last active. */
+  updatedAt: string;
 }
 
 /** What callers may rely on in the session snapshot. */
@@ -1799,6 +2033,16 @@ export interface HistoryOrigin {
   sequence: number;
 }
 
+/** Says what was deleted. */
+export interface DeleteSessionResult {
+  /** Deleted says that the session is gone. */
+  deleted: boolean;
+  /** Events counts the events that were removed. */
+  events: number;
+  /** keptForForks says that the events stay, unreadable, because forks of the session continue from them. */
+  keptForForks?: boolean;
+}
+
 /** The durable acceptance of a turn. */
 export interface SubmitTurnResult {
   /** sessionId of the turn. */
@@ -1854,6 +2098,16 @@ export interface ListActionsResult {
   actions: ActionRecord[];
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
+}
+
+/** The thread after the change. */
+export interface UpdateThreadResult {
+  /** The thread's id. */
+  threadId: string;
+  /** Pinned threads are kept in sight. */
+  pinned: boolean;
+  /** All pinned threads of the session. */
+  pinnedThreadIds: string[];
 }
 
 /** Says what was found and done. */
@@ -2116,6 +2370,30 @@ export interface JobRecord {
   taskId?: string;
   /** Title for people. */
   title?: string;
+  /** Instruction says what is to be done with each item; the beginning of a long one, which is behind InstructionRef. */
+  instruction?: string;
+  /** Where a long instruction is. */
+  instructionRef?: string;
+  /** Where the items are: one JSON object a line. */
+  inputRefs: string[];
+  /** The JSON Schema that an item's output satisfies. */
+  outputSchema?: { [key: string]: Json };
+  /** Where a large schema is. */
+  outputSchemaRef?: string;
+  /** How many items are worked on at once; 0 is the server's default. */
+  concurrency?: number;
+  /** retryPolicy bounds the attempts at an item. */
+  retryPolicy?: RetryPolicy;
+  /** How many items may fail without failing the job. */
+  failuresAllowed: number;
+  /** maxRuntimeMs ends the job after that time; 0 is no limit. */
+  maxRuntimeMs?: number;
+  /** The ordinal of the first item that was not given out yet. */
+  itemCursor: number;
+  /** The threads of the items under way. */
+  assignedThreadIds: string[];
+  /** The caller's own. */
+  metadata?: { [key: string]: Json };
   /** Why the job failed. */
   error?: Failure;
   /** Where the results are once the job ended: one JSON object a line, in the order of the items. */
@@ -2282,7 +2560,7 @@ export interface EvaluatePermissionResult {
 
 /** A decision on whether something may run, before it runs. */
 export interface PermissionEvaluated {
-  decision: "allow" | "deny" | "ask";
+  decision: "allow" | "ask" | "deny";
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
   decisionReason: string;
   ruleRefs: string[];
@@ -2327,6 +2605,46 @@ export interface PolicyResult {
   mode: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   /** Rules in force; the strictest match wins. */
   rules: PolicyRule[];
+}
+
+/** What the policy would have decided otherwise. */
+export interface TestPolicyResult {
+  /** Total counts the decisions that were looked at. */
+  total: number;
+  /** The decisions that would change, in the order in which they were made; at most limit. */
+  changed: PolicyChange[];
+  /** changedCount counts all that would change. */
+  changedCount: number;
+  /** Unknown counts the decisions that can't be made again, because the facts don't have the arguments. */
+  unknown: number;
+  /** Sessions counts the sessions that were looked at. */
+  sessions: number;
+  /** Truncated says that there are more decisions than one test looks at; restrict it to a session. */
+  truncated?: boolean;
+}
+
+/** A past decision that would change. */
+export interface PolicyChange {
+  /** sessionId of the call. */
+  sessionId: string;
+  /** Sequence of the recorded decision. */
+  sequence: number;
+  /** eventId of the recorded decision. */
+  eventId: string;
+  /** toolCallId of the call. */
+  toolCallId: string;
+  /** toolName of the tool. */
+  toolName: string;
+  /** Args of the call as recorded, if they are short. */
+  args?: Json;
+  /** The recorded decision. */
+  before: "allow" | "ask" | "deny";
+  /** The recorded reason. */
+  beforeReason?: string;
+  /** What would be decided. */
+  after: "allow" | "ask" | "deny";
+  /** Reason of what would be decided. */
+  reason: string;
 }
 
 /** The inventory. */
@@ -2434,6 +2752,16 @@ export interface ChannelResult {
   status: string;
   /** The last sequence that the peer said it has. */
   lastAcknowledged?: number;
+}
+
+/** Says where the message was recorded. */
+export interface SendChannelMessageResult {
+  /** The channel's id. */
+  channelId: string;
+  /** sessionId that the message is recorded in. */
+  sessionId: string;
+  /** Sequence of channel.message. */
+  sequence: number;
 }
 
 /** A page of channels. */
@@ -2648,6 +2976,14 @@ export interface ExportResult {
   pack: { [key: string]: Json };
 }
 
+/** Says under which id a review was recorded. */
+export interface ReviewResult {
+  /** What the fact and the read models call it. */
+  evidenceId: string;
+  /** Sequence of the fact. */
+  sequence: number;
+}
+
 /** The running trial. */
 export interface StartBenchmarkTrialResult {
   /** The trial's id. */
@@ -2694,10 +3030,12 @@ export interface ComparisonRecord {
   meanRewardDelta: number;
   /** The candidate's rate of timeouts less the baseline's. */
   timeoutRateDelta: number;
-  /** The share of trials with complete evidence. */
+  /** The share of the candidate's trials with complete evidence. */
   evidenceCompletenessRate: number;
-  /** How many regressions the quality gate found. */
-  p0QcGateRegressionCount: number;
+  /** The share of the baseline's trials with complete evidence. */
+  baselineEvidenceCompletenessRate?: number;
+  /** How many regressions the quality gate found; absent where nobody counted them. */
+  p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert. */
   decision: string;
   /** What was there. */
@@ -2786,6 +3124,28 @@ export interface QuotaUse {
   used: number;
 }
 
+/** What was changed. */
+export interface GetDiffResult {
+  /** The paths that are not as they were, ordered by path. */
+  files: ChangedFile[];
+  /** The change as a unified diff, redacted. What can't be shown is named. */
+  diff: string;
+  /** Truncated says that diff is only the beginning. */
+  truncated?: boolean;
+  /** diffRef has the diff whole, if diff is only the beginning. */
+  diffRef?: string;
+}
+
+/** A path that was changed. */
+export interface ChangedFile {
+  /** Path relative to the workspace. */
+  path: string;
+  /** Change from the state before to the state after. */
+  change: "created" | "modified" | "deleted";
+  /** Note says why the contents are not shown. */
+  note?: string;
+}
+
 /** An error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
 export interface Problem {
   /** A short line for people, the same for every error of the code. */
@@ -2810,8 +3170,12 @@ export interface Commands {
   create_session: { params: CreateSessionParams; result: CreateSessionResult };
   /** Lists sessions, newest first. */
   list_sessions: { params: ListSessionsParams; result: ListSessionsResult };
+  /** Renames, tags, pins or archives a session, or changes its metadata. */
+  update_session: { params: UpdateSessionParams; result: UpdateSessionResult };
   /** Returns the session snapshot and a window of its history. */
   get_session: { params: GetSessionParams; result: SessionRead };
+  /** Deletes a session that is at rest: its events, outputs and index entries. */
+  delete_session: { params: DeleteSessionParams; result: DeleteSessionResult };
   /** Accepts or queues a turn. */
   submit_turn: { params: SubmitTurnParams; result: SubmitTurnResult };
   /** Stops a turn. */
@@ -2826,6 +3190,8 @@ export interface Commands {
   list_actions: { params: ListActionsParams; result: ListActionsResult };
   /** Returns the read model of a thread. */
   get_thread_read: { params: GetThreadReadParams; result: ThreadRead };
+  /** Pins a thread, or takes the pin away. */
+  update_thread: { params: UpdateThreadParams; result: UpdateThreadResult };
   /** Lets a blocked thread go on. */
   resume_thread: { params: ResumeThreadParams; result: ResumeThreadResult };
   /** Replaces earlier turns by a summary in the context. */
@@ -2888,6 +3254,8 @@ export interface Commands {
   cancel_job: { params: CancelJobParams; result: JobRecord };
   /** Starts a new attempt at an item that failed. */
   retry_job_item: { params: RetryJobItemParams; result: JobRecord };
+  /** Records the result of an item that somebody else worked out. */
+  report_job_item: { params: ReportJobItemParams; result: JobRecord };
   /** Starts a job or a task again and again. */
   create_schedule: { params: CreateScheduleParams; result: ScheduleResult };
   /** Lists schedules with their next and last runs. */
@@ -2914,6 +3282,8 @@ export interface Commands {
   get_policy: { params: GetPolicyParams; result: PolicyResult };
   /** Changes the policy of a session, or the host's. */
   set_policy: { params: SetPolicyParams; result: PolicyResult };
+  /** Decides past tool calls again under another policy, and says what would change. */
+  test_policy: { params: TestPolicyParams; result: TestPolicyResult };
   /** Lists the tools that a session has. */
   get_tool_inventory: { params: GetToolInventoryParams; result: GetToolInventoryResult };
   /** Says where commands run, and under which boundaries. */
@@ -2924,6 +3294,8 @@ export interface Commands {
   reconnect_channel: { params: ReconnectChannelParams; result: ReconnectChannelResult };
   /** Says how far a peer has got. */
   ack_events: { params: AckEventsParams; result: ChannelResult };
+  /** Records a message of a peer that is not a turn. */
+  send_channel_message: { params: SendChannelMessageParams; result: SendChannelMessageResult };
   /** Closes a channel. */
   disconnect_channel: { params: DisconnectChannelParams; result: ChannelResult };
   /** Lists channels. */
@@ -2954,6 +3326,8 @@ export interface Commands {
   export_replay: { params: ExportReplayParams; result: ExportResult };
   /** Exports a review. */
   export_review: { params: ExportReviewParams; result: ExportResult };
+  /** Records verdicts of checks and notes of reviewers. */
+  record_review: { params: RecordReviewParams; result: ReviewResult };
   /** Binds a trial to a session and runs its turn. */
   start_benchmark_trial: { params: StartBenchmarkTrialParams; result: StartBenchmarkTrialResult };
   /** Attaches a score to a trial. */
@@ -2968,6 +3342,8 @@ export interface Commands {
   explain: { params: ExplainParams; result: ExplainResult };
   /** Says how much of its quotas an account uses. */
   get_quotas: { params: GetQuotasParams; result: GetQuotasResult };
+  /** Returns what a turn, a tool call or a range of events changed in the workspace, as a unified diff. */
+  get_diff: { params: GetDiffParams; result: GetDiffResult };
 }
 
 /** The name of a command. */
