@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 // answer is what a hook says.
@@ -104,11 +104,11 @@ func (a *answer) set(name string, raw event.Raw) error {
 	}
 	switch {
 	case rank(a.decision) < 0:
-		return fmt.Errorf("decision %q is not one of continue, block, allow, deny, ask", clipText(a.decision, 40))
+		return fmt.Errorf("decision %q is not one of continue, block, allow, deny, ask", clip.Valid(a.decision, 40))
 	case len(a.audit) > maxRefs || len(a.context) > maxRefs:
 		return fmt.Errorf("%q has more than %d entries", name, maxRefs)
 	}
-	a.reason = clipText(a.reason, maxReason)
+	a.reason = clip.Valid(a.reason, maxReason)
 	return nil
 }
 
@@ -127,16 +127,4 @@ func (a *answer) fits(p Point) *failure {
 		return malformed("updatedOutput has no meaning at %s", p)
 	}
 	return nil
-}
-
-// clipText shortens a text without splitting a character.
-func clipText(s string, most int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
 }

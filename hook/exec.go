@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 // Exit statuses with a meaning.
@@ -34,15 +35,15 @@ func (o *one) exec(ctx context.Context, stdin []byte) (*answer, *failure) {
 		Confined: func(b *event.SandboxApplied) error { return o.confined(ctx, b) },
 	})
 	if known, ok := errors.AsType[*Failure](err); ok {
-		return nil, &failure{category: known.Category, message: clipText(known.Message, maxReason), retryable: known.Retryable}
+		return nil, &failure{category: known.Category, message: clip.Valid(known.Message, maxReason), retryable: known.Retryable}
 	}
 	if err != nil {
-		return nil, &failure{category: "spawn", message: clipText(err.Error(), maxReason), retryable: false}
+		return nil, &failure{category: "spawn", message: clip.Valid(err.Error(), maxReason), retryable: false}
 	}
 	if ctx.Err() != nil {
 		return nil, &failure{category: "timeout", message: "it was ended"}
 	}
-	said := strings.TrimSpace(clipText(string(exit.Stderr), maxReason))
+	said := strings.TrimSpace(clip.Valid(string(exit.Stderr), maxReason))
 	switch exit.Code {
 	case exitGood:
 		return decodeAnswer(exit.Stdout)
@@ -95,7 +96,7 @@ func decodeAnswer(data []byte) (*answer, *failure) {
 func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.h.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, &failure{category: "internal", message: clipText(err.Error(), maxReason)}
+		return nil, &failure{category: "internal", message: clip.Valid(err.Error(), maxReason)}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
@@ -107,7 +108,7 @@ func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	}
 	resp, err := o.r.http.Do(req)
 	if err != nil {
-		return nil, &failure{category: "network", message: clipText(causeWithoutURL(err).Error(), maxReason), retryable: true}
+		return nil, &failure{category: "network", message: clip.Valid(causeWithoutURL(err).Error(), maxReason), retryable: true}
 	}
 	defer resp.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
@@ -115,7 +116,7 @@ func (o *one) post(ctx context.Context, body []byte) (*answer, *failure) {
 	case resp.StatusCode/100 != 2:
 		return nil, &failure{category: "network", message: "HTTP status " + resp.Status, retryable: resp.StatusCode >= http.StatusInternalServerError}
 	case err != nil:
-		return nil, &failure{category: "network", message: clipText(err.Error(), maxReason), retryable: true}
+		return nil, &failure{category: "network", message: clip.Valid(err.Error(), maxReason), retryable: true}
 	}
 	return decodeAnswer(content)
 }

@@ -400,6 +400,25 @@ func TestPathRules(t *testing.T) {
 	}
 }
 
+// What edit_file doesn't find in a file it shows: it can't be had where read_file
+// can't.
+func TestRulesAboutReadingHoldForEditing(t *testing.T) {
+	for _, tc := range []struct{ decision, tool, match, call, path, want string }{
+		{Deny, "read_file", "**/.env", "edit_file", ".env", Deny},
+		{Ask, "read_file", "**/.env", "edit_file", "a/.env", Ask},
+		{Deny, "read_file", "**/.env", "edit_file", "a", Allow},
+		{Deny, "read_file", "", "edit_file", "a", Deny},
+		{Deny, "read_file", "**/.env", "write_file", ".env", Allow},
+		{Deny, "list_files", "**/.env", "edit_file", ".env", Allow},
+	} {
+		q := fileCall(tc.call, tc.path, false)
+		q.Mode, q.Rules = ModeAuto, []event.PolicyRule{{Decision: tc.decision, Tool: tc.tool, Match: tc.match}}
+		if d := Decide(q); d.Decision != tc.want {
+			t.Errorf("%+v: %s (%s)", tc, d.Decision, d.DecisionReason)
+		}
+	}
+}
+
 func TestInputRules(t *testing.T) {
 	for _, tc := range []struct {
 		match, input, want string
@@ -640,5 +659,34 @@ func TestReplay(t *testing.T) {
 	}
 	if got := Reconsider(record, Policy{Mode: ModePlan}); len(got.Changes) != 3 {
 		t.Errorf("%d changes in plan", len(got.Changes))
+	}
+}
+
+// Where nothing can be covered, commands ask: under a rule that denies files all of
+// them, and those that write where they could change what bounds the agent.
+func TestCommandsAskWhereNothingIsCovered(t *testing.T) {
+	rule := event.PolicyRule{Decision: Deny, Tool: "read_file", Match: "**/.env"}
+	for _, tc := range []struct {
+		mode, line, uncovered, unheld string
+		rules                         []event.PolicyRule
+		want                          string
+	}{
+		{ModeAuto, "python3 x.py", "no mounts", "", nil, Allow},
+		{ModeAuto, "python3 x.py", "no mounts", "", []event.PolicyRule{rule}, Ask},
+		{ModeAuto, "ls", "no mounts", "", []event.PolicyRule{rule}, Ask},
+		{ModeDefault, "ls", "no mounts", "", []event.PolicyRule{rule}, Ask},
+		{ModeAuto, "python3 x.py", "", "", []event.PolicyRule{rule}, Allow},
+		{ModeAuto, "python3 x.py", "no mounts", "hooks can be changed", nil, Ask},
+		{ModeAuto, "ls", "no mounts", "hooks can be changed", nil, Allow},
+		{ModeNever, "python3 x.py", "no mounts", "hooks can be changed", nil, Deny},
+	} {
+		q := Question{
+			Tool: event.ToolInfo{ToolName: "shell", RuntimeOwner: "local"}, Input: event.Raw(`{"command":"` + tc.line + `"}`),
+			Root: "/ws", Interactive: true, Sandbox: confined(), Mode: tc.mode, Rules: tc.rules,
+		}
+		q.Sandbox.Uncovered, q.Sandbox.Unheld = tc.uncovered, tc.unheld
+		if d := Decide(q); d.Decision != tc.want {
+			t.Errorf("%+v: %s (%s)", tc, d.Decision, d.DecisionReason)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/tool/toolkind"
 )
 
@@ -114,14 +115,14 @@ func (g *Guard) Judge(s Start) (Refusal, bool) {
 		}
 	}
 	if doubt != "" {
-		return Refusal{Decision: Deny, Command: clipText(strings.Join(s.Argv, " "), 200), Reason: doubt}, true
+		return Refusal{Decision: Deny, Command: clip.Text(strings.Join(s.Argv, " "), 200), Reason: doubt}, true
 	}
 	return Refusal{}, false
 }
 
 // refuse says that the rule forbids a command.
 func (r *rule) refuse(c *Command) Refusal {
-	out := Refusal{RuleRef: r.ref, Decision: r.Decision, Command: clipText(c.Text(), 200)}
+	out := Refusal{RuleRef: r.ref, Decision: r.Decision, Command: clip.Text(c.Text(), 200)}
 	verb := "denies"
 	if r.Decision == Ask {
 		verb = "asks about"
@@ -175,7 +176,7 @@ func (a *analyser) analyseLoader(g *Guard, s Start, args []string, deep int) (do
 		doubt = a.analyseStart(g, Start{Path: file, ID: id, Argv: argv, Resolve: s.Resolve}, deep+1)
 	}
 	if !ok || !strings.Contains(argv[0], "/") { // a bare name is searched for like a library
-		return fmt.Sprintf("it is unknown which file %q means to the dynamic loader", clipText(argv[0], 200))
+		return fmt.Sprintf("it is unknown which file %q means to the dynamic loader", clip.Text(argv[0], 200))
 	}
 	return doubt
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/tool/toolkind"
 )
 
@@ -60,6 +61,8 @@ type facts struct {
 	// reads says that the call changes nothing; inside, that it reads within the
 	// workspace alone.
 	reads, inside bool
+	// shows says that a call which writes a file also tells what is in it.
+	shows bool
 	// leaves says that the call is known to need more than the sandbox gives.
 	leaves bool
 	// bound is what the call would change of what bounds the agent.
@@ -96,6 +99,8 @@ func gatherFacts(q *Question) *facts {
 	case kindShell:
 		f.lookShell(q, in)
 	case kindFileRead, kindFileWrite:
+		// What edit_file doesn't find it shows, so rules about reading count for it.
+		f.shows = toolkind.Of(q.Tool.ToolName) == toolkind.EditFile
 		f.lookFile(q, in)
 	case kindOther, kindTalk, kindHandOver, kindAgent:
 		f.lookOther(q, in)
@@ -319,20 +324,9 @@ func (f *facts) subcommands() []string {
 		if i == most {
 			return append(out, fmt.Sprintf("… and %d more", len(f.line.Commands)-most))
 		}
-		out = append(out, clipText(f.line.Commands[i].Text(), longest))
+		out = append(out, clip.Text(f.line.Commands[i].Text(), longest))
 	}
 	return out
-}
-
-// clipText shortens a text without splitting a character.
-func clipText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && s[most]&0xC0 == 0x80 {
-		most--
-	}
-	return s[:most] + "…"
 }
 
 // visibleText shows a text for people: a hole becomes an ellipsis.

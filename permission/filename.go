@@ -10,7 +10,7 @@ import (
 	"agentd/internal/pathglob"
 )
 
-// maxValues is how many values of a variable are told apart.
+// maxValues is how many values of a variable are distinguished.
 const maxValues = 16
 
 // variables are what a line says about its variables: the values that it assigns, as

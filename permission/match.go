@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/tool/toolkind"
 )
 
@@ -20,7 +21,7 @@ type ruleMatcher struct {
 
 // matchRule says whether a deny or ask rule is about the call, and about which part.
 func (h *ruleMatcher) matchRule(r *rule) (verdict, string) {
-	here := r.applies(h.q.Tool.ToolName)
+	here := r.applies(h.q.Tool.ToolName) || (h.f.shows && r.applies(string(toolkind.ReadFile)))
 	switch {
 	case here && r.tool == nil:
 		return may, "this call: its pattern of tools is broken"
@@ -42,7 +43,7 @@ func (h *ruleMatcher) matchRule(r *rule) (verdict, string) {
 	}
 }
 
-// matchShell holds a rule for commands, or one for files, against a line.
+// matchShell matches a rule for commands, or one for files, against a line.
 func (h *ruleMatcher) matchShell(r *rule, here bool) (verdict, string) {
 	v, what := misses, ""
 	if here {
@@ -88,7 +89,7 @@ func (h *ruleMatcher) matchLine(r *rule) (verdict, string) {
 	return misses, ""
 }
 
-// matchProgram holds a rule against a command, and against the script that it runs.
+// matchProgram matches a rule against a command, and against the script that it runs.
 func (h *ruleMatcher) matchProgram(r *rule, c *Command) verdict {
 	v := r.text.matchCommand(c)
 	if v != matches && strings.Contains(c.Words[0], "/") { // a bare name is no file of the folder
@@ -104,7 +105,7 @@ func (h *ruleMatcher) matchProgram(r *rule, c *Command) verdict {
 	return v
 }
 
-// matchPlace holds a rule against a command by its words, and where the rule's first word
+// matchPlace matches a rule against a command by its words, and where the rule's first word
 // is a path, also by where the command's leads: "sub/../x" is "./x".
 func (h *ruleMatcher) matchPlace(r *rule, c *Command) verdict {
 	v := r.text.matchCommand(c)
@@ -199,7 +200,7 @@ func allows(r *rule, c *Command) bool {
 	return r.text.match(strings.Join(words, " ")) == matches
 }
 
-func quoteCommand(c *Command) string { return fmt.Sprintf("%q", clipText(c.Text(), 200)) }
+func quoteCommand(c *Command) string { return fmt.Sprintf("%q", clip.Text(c.Text(), 200)) }
 
 // cover returns the allow rules that together cover the whole call, or none.
 func (h *ruleMatcher) cover() []finding {

@@ -14,7 +14,7 @@ func (q *Question) byMode(f *facts) outcome {
 	if f.kind == kindHandOver {
 		return q.handOver(say)
 	}
-	// A plan and a question are no reads, though they touch nothing: the modes that let
+	// A plan and a question are not reads, though they touch nothing: the modes that let
 	// them run name them. A rule can let them run, too.
 	reads := f.reads && f.unclear == "" && f.kind != kindTalk
 	if reads && f.kind == kindShell && q.readsUnconfined() != "" && (q.Mode == ModeDefault || q.Mode == ModeUntrusted) {
@@ -76,10 +76,12 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 		return say(Ask, "what runs must be known, and %s", what)
 	case f.kind == kindTalk:
 		return say(Allow, "%s runs: it touches nothing", q.Tool.ToolName)
-	case f.kind == kindShell && q.Sandbox.Exposed != "":
-		return say(Ask, "commands run by themselves where they can reach neither the runtime's own data nor what bounds agents, but here %s", q.Sandbox.Exposed)
+	case f.kind == kindShell && q.exposed() != "":
+		return say(Ask, "commands run by themselves where they can reach neither the runtime's own data nor what bounds agents, but here %s", q.exposed())
 	case f.reads:
 		return say(Allow, "reads run, and %s", what)
+	case f.kind == kindShell && q.Sandbox.Unheld != "":
+		return say(Ask, "commands that write run by themselves where they can't change what bounds agents, but here %s", q.Sandbox.Unheld)
 	case f.kind == kindAgent:
 		return say(Allow, "agents start: each call of theirs is judged by itself")
 	case f.leaves:
@@ -96,11 +98,19 @@ func (q *Question) bySandbox(f *facts, say func(string, string, ...any) outcome)
 	return say(Ask, "commands inside the sandbox run by themselves, but %s", q.missing())
 }
 
+// exposed says what a command can reach although it must not; empty if nothing.
+func (q *Question) exposed() string {
+	if q.Sandbox.Exposed == "" && q.Sandbox.Uncovered != "" && NewCover(q.Rules, q.Root) != nil {
+		return "files that a rule denies can't be kept from commands: " + q.Sandbox.Uncovered
+	}
+	return q.Sandbox.Exposed
+}
+
 // readsUnconfined says why a command that only reads isn't confined; empty if it is.
 func (q *Question) readsUnconfined() string {
 	switch {
-	case q.Sandbox.Exposed != "":
-		return q.Sandbox.Exposed
+	case q.exposed() != "":
+		return q.exposed()
 	case !q.Sandbox.confines():
 		return q.missing()
 	}
@@ -118,7 +128,7 @@ func (q *Question) runsByMode(f *facts, c *Command) bool {
 	case ModeBypass:
 		return true
 	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
-		return q.Sandbox.Exposed == "" && (reads || q.Sandbox.confines())
+		return q.exposed() == "" && (reads || q.Sandbox.confines() && q.Sandbox.Unheld == "")
 	}
 	return false
 }
@@ -129,7 +139,7 @@ func (q *Question) writesByMode(f *facts, w Write) bool {
 	case ModeBypass:
 		return true
 	case ModeAuto, ModeOnRequest, ModeOnFailure, ModeNever:
-		return q.Sandbox.Exposed == "" && q.Sandbox.confines() && (!w.Known || q.writable(q.from(f.cwd).placeOf(w.Path)))
+		return q.exposed() == "" && q.Sandbox.confines() && q.Sandbox.Unheld == "" && (!w.Known || q.writable(q.from(f.cwd).placeOf(w.Path)))
 	}
 	return false
 }

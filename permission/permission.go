@@ -109,6 +109,9 @@ type Sandbox struct {
 	// Exposed says, for people, that the runtime's own data can be read, or that
 	// something which bounds the agent can be replaced.
 	Exposed string
+	// Uncovered says, for people, why files that a deny rule is about can't be kept
+	// from commands; Unheld, that commands can change what bounds the agent.
+	Uncovered, Unheld string `json:",omitempty"`
 }
 
 // lifted says that the owner of the machine asked for no sandbox at all.

@@ -65,7 +65,7 @@ var versioned = strings.Fields(`node deno bun java javac gcc g++ clang clang++ c
 
 // launchers choose the program that does the work by a file in the folder that they are
 // called in (rust-toolchain.toml, yarnPath, packageManager, toolchain in go.mod), before
-// they look at their arguments. So they are no readers, whatever they are asked for.
+// they look at their arguments. So they never count as readers.
 var launchers = strings.Fields(`cargo rustc rustdoc rustfmt rustup npm npx yarn yarnpkg pnpm pnpx corepack go gofmt terraform gradle gradlew mvn mvnw bazel bazelisk
 	nix asdf mise rtx pyenv rbenv nodenv jenv goenv tfenv volta direnv uv poetry pipenv bundle sbt dotnet dart flutter`)
 
@@ -80,7 +80,7 @@ func classifyCommand(c *Command, words []word) {
 		return
 	}
 	if c.Wrapper || strings.HasPrefix(name, "-") {
-		// A name that begins with "-" is no program: it is the middle of a test that
+		// A name that begins with "-" is not a program: it is the middle of a test that
 		// a POSIX shell doesn't know, "[[ -f a && -f b ]]".
 		c.plain, c.ReadOnly, c.selfContained = c.Wrapper, !c.Wrapper, true
 		return

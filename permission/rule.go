@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/internal/pathglob"
 	"agentd/tool/toolkind"
 )
@@ -48,17 +49,14 @@ func ParseRules(source string, rules []event.PolicyRule) ([]event.PolicyRule, er
 
 // checkRule says what is wrong with a rule.
 func checkRule(r *event.PolicyRule) error {
-	switch r.Decision {
-	case Allow, Ask, Deny:
-	case "":
+	if r.Decision == "" {
 		return errors.New("decision is missing: use allow, ask or deny")
-	default:
-		return fmt.Errorf("decision %q is not one of allow, ask, deny", r.Decision)
 	}
-	switch r.Source {
-	case "", "host", "workspace", "session":
-	default:
-		return fmt.Errorf("source %q is not one of host, workspace, session", r.Source)
+	if known := event.EnumValues("@ruleDecision"); !slices.Contains(known, r.Decision) {
+		return fmt.Errorf("decision %q is not one of %s", r.Decision, strings.Join(known, ", "))
+	}
+	if known := event.EnumValues("@ruleSource"); r.Source != "" && !slices.Contains(known, r.Source) {
+		return fmt.Errorf("source %q is not one of %s", r.Source, strings.Join(known, ", "))
 	}
 	if r.Tool == "" {
 		return errors.New(`tool is missing: give a tool name, or a glob such as "*"`)
@@ -72,12 +70,12 @@ func checkRule(r *event.PolicyRule) error {
 	}
 	if onlyFiles(tool) {
 		if _, err := pathglob.Compile(r.Match); err != nil {
-			return fmt.Errorf("match %q is not a valid path glob: %w", clipText(r.Match, 200), err)
+			return fmt.Errorf("match %q is not a valid path glob: %w", clip.Text(r.Match, 200), err)
 		}
 		return nil
 	}
 	if _, err := parseGlob(r.Match); err != nil {
-		return fmt.Errorf("match %q is not a valid glob: %w", clipText(r.Match, 200), err)
+		return fmt.Errorf("match %q is not a valid glob: %w", clip.Text(r.Match, 200), err)
 	}
 	return nil
 }
@@ -103,7 +101,7 @@ func RuleRef(r event.PolicyRule) string {
 	if r.Match == "" {
 		return source + ":" + r.Decision + " " + r.Tool
 	}
-	return source + ":" + r.Decision + " " + r.Tool + " (" + clipText(r.Match, 200) + ")"
+	return source + ":" + r.Decision + " " + r.Tool + " (" + clip.Text(r.Match, 200) + ")"
 }
 
 // rule is a rule ready to be matched against a call.

@@ -6,7 +6,7 @@ import (
 )
 
 // A program may be a script, and then it runs without being started: as the operand of a
-// shell or an interpreter. What such an operand names is held against rules as if it had
+// shell or an interpreter. What such an operand names is checked against rules as if it had
 // been started by its own name, with the arguments that follow.
 
 // scripts are what an interpreter runs of its arguments.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"agentd/internal/clip"
 )
 
 // Bounds of the analysis. What goes beyond is not parsed, so it asks.
@@ -150,13 +152,13 @@ func newAnalyser(text string, guess int, e *effort) *analyser {
 }
 
 func (a *analyser) hiddenf(format string, args ...any) {
-	if s := visibleText(clipText(fmt.Sprintf(format, args...), 300)); len(a.line.Hidden) < maxReasons && !slices.Contains(a.line.Hidden, s) {
+	if s := visibleText(clip.Text(fmt.Sprintf(format, args...), 300)); len(a.line.Hidden) < maxReasons && !slices.Contains(a.line.Hidden, s) {
 		a.line.Hidden = append(a.line.Hidden, s)
 	}
 }
 
 func (a *analyser) doubtf(format string, args ...any) {
-	if s := visibleText(clipText(fmt.Sprintf(format, args...), 300)); len(a.line.Doubts) < maxReasons && !slices.Contains(a.line.Doubts, s) {
+	if s := visibleText(clip.Text(fmt.Sprintf(format, args...), 300)); len(a.line.Doubts) < maxReasons && !slices.Contains(a.line.Doubts, s) {
 		a.line.Doubts = append(a.line.Doubts, s)
 	}
 }

@@ -224,7 +224,7 @@ func ansiEscape(b *strings.Builder, s string) int {
 	v, err := strconv.ParseUint(d, base, 32)
 	switch {
 	case err != nil || v == 0:
-		b.WriteByte(hole) // bash ends the word here; nobody writes that in good faith
+		b.WriteByte(hole) // bash ends the word here; no honest line has that
 	case s[0] == 'u' || s[0] == 'U':
 		b.Write(utf8.AppendRune(nil, rune(v))) // an invalid one becomes U+FFFD
 	default:

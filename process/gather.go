@@ -11,13 +11,17 @@ import (
 const (
 	// readSize is how much is read at once.
 	readSize = 32 << 10
-	// chunkSize is the largest piece.
+	// chunkSize is the largest of the first pieces, gatherFor how long a small one of
+	// them waits for more.
 	chunkSize = 32 << 10
-	// gatherFor is how long a small piece waits for more.
 	gatherFor = 20 * time.Millisecond
+	// After manyBytes the pieces are fewer and larger.
+	manyBytes      = 64 << 10
+	largeChunkSize = 256 << 10
+	gatherLarge    = 200 * time.Millisecond
 	// burstBytes go out at once, rateBytes a second after that.
-	burstBytes = 1 << 20
-	rateBytes  = 256 << 10
+	burstBytes = 8 << 20
+	rateBytes  = 1 << 20
 	// defaultMaxOutput bounds what is kept of a stream.
 	defaultMaxOutput = 1 << 20
 )
@@ -92,7 +96,8 @@ func (g *gather) add(p []byte) {
 		g.flush() // a gap follows
 		return
 	}
-	if len(g.pending) > 0 && (g.pendingOffset+int64(len(g.pending)) != offset || len(g.pending)+len(p) > chunkSize) {
+	largest, _ := g.pieces(offset)
+	if len(g.pending) > 0 && (g.pendingOffset+int64(len(g.pending)) != offset || len(g.pending)+len(p) > largest) {
 		g.flush()
 	}
 	if len(g.pending) == 0 {
@@ -100,7 +105,7 @@ func (g *gather) add(p []byte) {
 	}
 	g.pending = append(g.pending, p...)
 	// The first piece goes out at once: a reader waits for a sign of life.
-	if offset == 0 || len(g.pending) >= chunkSize {
+	if offset == 0 || len(g.pending) >= largest {
 		g.flush()
 	}
 }
@@ -132,7 +137,16 @@ func (g *gather) due() (time.Duration, bool) {
 	if len(g.pending) == 0 {
 		return 0, false
 	}
-	return gatherFor - g.now().Sub(g.since), true
+	_, wait := g.pieces(g.pendingOffset)
+	return wait - g.now().Sub(g.since), true
+}
+
+// pieces says how large a piece at an offset can be, and how long it may wait for that.
+func (g *gather) pieces(offset int64) (largest int, wait time.Duration) {
+	if offset < manyBytes {
+		return chunkSize, gatherFor
+	}
+	return largeChunkSize, gatherLarge
 }
 
 // flush hands the pending piece on.

@@ -269,7 +269,7 @@ func (c *Child) Kill() error {
 		return c.proc.Kill()
 	}
 	// The stage ends the tree when its socket ends; if the command stopped it, it is
-	// woken first. The control group, if there is one, needs nobody's help.
+	// woken first. The control group, if there is one, needs no help.
 	_ = c.proc.Signal(syscall.SIGCONT)
 	err := c.conn.CloseWrite()
 	if c.group.exists() {

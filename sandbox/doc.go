@@ -3,17 +3,18 @@
 // # Contract
 //
 // [Probe] tries each mechanism once and reports what works and why something
-// doesn't. [Prepare] turns a [Profile] (what is wanted) and a [Report] (what can
-// be had) into a [Plan]: per boundary the mechanism that will enforce it, and a
-// sentence for everything that was asked for and won't be enforced. Nothing is
-// weakened silently: the caller can read the difference before it runs a plan, and a
-// step that fails later ends the command before it began.
+// doesn't. [Prepare] turns a [Profile] (what is wanted) and a [Report] (what is
+// possible) into a [Plan]: per boundary the mechanism that will enforce it, and a
+// sentence for everything that was requested and won't be enforced. Nothing is
+// weakened silently: the caller can read the difference before it runs a plan, and if
+// a step fails later, the command doesn't start.
 //
 // [Plan.Start] starts our own binary again, [Warm.Start] has a small process that it
 // keeps for that fork one (see package stage, which needs no call in main). The new
 // process is the init of its namespaces; it waits, so that the caller can make the
-// process durable in its ledger, and runs the command after [Child.Go]. A command and everything it started end together: when the command
-// exits, when [Child.Kill] is called, and when the parent dies in whatever way.
+// process durable in its ledger, and runs the command after [Child.Go]. A command and
+// everything it started end together: when the command exits, when [Child.Kill] is
+// called, and when the parent dies for any reason.
 //
 // # What a profile means
 //
@@ -34,22 +35,23 @@
 // which lets through what the allowed hosts say. "allow" is the host's network.
 //
 // Without namespaces Landlock limits files and seccomp forbids sockets; hidden
-// paths are left out of what Landlock allows, if no write root holds them. What
+// paths are left out of what Landlock allows, unless a write root contains them. What
 // that can't do is in [Plan.NotEnforced].
 //
 // danger_full_access has no boundary but limits, a clean environment, the end of
 // the whole tree, and the cover of the hidden paths, which needs a mount namespace.
-// That cover stops whoever looks, not whoever is determined: what has every other
-// right can have another program look (a scheduled job, a service). For an ordinary
-// user it costs set-uid programs such as sudo, for root the capabilities that get
-// below a mount. [Plan.Exposed] names what can be read all the same.
+// That cover stops casual reads, not a determined attacker: a command with every
+// other right can have another program read the files (a scheduled job, a service).
+// For an ordinary user it costs set-uid programs such as sudo, for root the
+// capabilities that get below a mount. [Plan.Exposed] names what can still be read.
 //
 // # Violations
 //
 // The kernel tells a process that something was refused, not us. [Classify] says
 // what can be known: exactly for limits of control groups, signals and refusals of
-// the proxy; by reading the command's last output for everything else. The detail
-// of a violation says which of the two it is.
+// the proxy; by reading the command's last output for everything else. Where a command
+// says nothing, [Plan.Withheld] compares what it names with the plan. The detail of a
+// violation says which of these it is.
 //
 // # Speed
 //

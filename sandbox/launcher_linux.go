@@ -20,7 +20,7 @@ import (
 
 // launcher is a small process of ours that forks stages: a Go program of our size
 // takes longer to come up than everything else that a sandbox needs. The stages are
-// children of ours all the same.
+// our children nevertheless.
 type launcher struct {
 	proc *os.Process
 	conn *net.UnixConn
@@ -71,7 +71,7 @@ func (l *launcher) begin(theirs *os.File) error {
 	}
 	pid, err := l.answer()
 	if err != nil {
-		_ = first.Kill() // it has ended, unless somebody stopped it
+		_ = first.Kill() // it has ended, unless something stopped it
 	}
 	if _, waited := first.Wait(); err == nil {
 		err = waited
@@ -162,8 +162,8 @@ func (l *launcher) isLost() bool {
 	return l.lost
 }
 
-// close ends the launcher and waits for it. Stages go on, but those that nobody
-// learned of.
+// close ends the launcher and waits for it. Stages go on, except those whose start
+// was never reported.
 func (l *launcher) close() {
 	_ = l.proc.Kill() // which ends a request that is under way, too
 	_, _ = l.proc.Wait()
@@ -174,8 +174,8 @@ func (l *launcher) close() {
 	_ = l.conn.Close()
 }
 
-// reapUntaken ends and collects what the launcher made and said when nobody listened
-// any more: it is our child, and would stay one that nobody waits for.
+// reapUntaken ends and collects stages that the launcher reported after we stopped
+// reading: they are our children, and no one else waits for them.
 func (l *launcher) reapUntaken() {
 	for {
 		pid, err := l.answer()
@@ -219,8 +219,8 @@ func mapIDs(pid int, sys *syscall.SysProcAttr) error {
 }
 
 // inheritedOpenFiles is the limit of open files that we were started with. Go raises
-// its own, remembers the earlier one where nobody else sees it, and gives it to what
-// it starts: so something is started, and the kernel asked.
+// its own, remembers the earlier one privately, and gives it to the programs it
+// starts: so one is started, and the kernel asked about it.
 func inheritedOpenFiles() (limit [2]uint64, err error) {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", "read x") // ends with its input
 	cmd.Env = []string{}

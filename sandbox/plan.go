@@ -35,7 +35,7 @@ type Plan struct {
 	// NotEnforced has a sentence for each thing that was asked for and isn't
 	// enforced, with the reason.
 	NotEnforced []string
-	// Exposed has a sentence for each hidden path that can be read all the same.
+	// Exposed has a sentence for each hidden path that can be read nevertheless.
 	// They are in NotEnforced, too.
 	Exposed []string
 
@@ -216,6 +216,15 @@ func (p *Plan) Protected() []string {
 		}
 	}
 	return out
+}
+
+// Uncovered says why no file or folder can be covered for a command; empty if they
+// can.
+func (p *Plan) Uncovered() string {
+	if p.use.mount {
+		return ""
+	}
+	return "mount namespace: " + p.report.MountNamespace.Reason
 }
 
 // inWriteRoot tells whether a write root holds a path.

@@ -6,7 +6,7 @@ import "bytes"
 const scriptHead = 256
 
 // shebang reads the interpreter of a script, and the one argument that it may have,
-// exactly as the kernel's load_script does; nil if the file is no script. A line that
+// exactly as the kernel's load_script does; nil if the file is not a script. A line that
 // is read in another way here names a program that the kernel doesn't start.
 func shebang(head []byte) []string {
 	if !bytes.HasPrefix(head, []byte("#!")) {

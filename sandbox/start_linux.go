@@ -36,7 +36,7 @@ func startsOf(n *notification) ([]Start, error) {
 	}
 	view, err := openView(pid)
 	if err != nil {
-		return nil, fmt.Errorf("its view of the file system: %v", err) //nolint:errorlint // it is no error of the start
+		return nil, fmt.Errorf("its view of the file system: %v", err) //nolint:errorlint // it is not an error of the start
 	}
 	defer view.close()
 	file, err := view.open(dirfd, path, flags)
@@ -96,13 +96,13 @@ func (v *view) describe(file int, argv []string) (Start, []byte, error) {
 	readable, err := openFile(descriptorPath(file), unix.O_RDONLY)
 	if err != nil {
 		// The kernel needs no permission to read it, and may find an interpreter.
-		return Start{}, nil, fmt.Errorf("%s can't be read: %v", path, err) //nolint:errorlint // it is no error of the start
+		return Start{}, nil, fmt.Errorf("%s can't be read: %v", path, err) //nolint:errorlint // it is not an error of the start
 	}
 	defer unix.Close(readable) // opened for reading
 	head := make([]byte, scriptHead)
 	count, err := uninterrupted(func() (int, error) { return unix.Read(readable, head) })
 	if err != nil {
-		return Start{}, nil, fmt.Errorf("%s can't be read: %v", path, err) //nolint:errorlint // it is no error of the start
+		return Start{}, nil, fmt.Errorf("%s can't be read: %v", path, err) //nolint:errorlint // it is not an error of the start
 	}
 	return start, head[:count], nil
 }

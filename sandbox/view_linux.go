@@ -172,7 +172,7 @@ func (v *view) openBelow(holder, path string, flags uint64) (int, error) {
 	}
 	dir, err := v.lookup(base, 0)
 	if err != nil {
-		return -1, fmt.Errorf("the folder %s can't be found: %v", base, err) //nolint:errorlint // it is no error of the start
+		return -1, fmt.Errorf("the folder %s can't be found: %v", base, err) //nolint:errorlint // it is not an error of the start
 	}
 	defer unix.Close(dir) // it was opened to be looked at
 	if err := v.checkFolder(holder, dir); err != nil {

@@ -14,6 +14,8 @@ type Violation struct {
 	Boundary string
 	Path     string
 	Host     string
+	// Permanent says that nothing lifts the boundary: it holds outside of the sandbox, too.
+	Permanent bool
 	// Detail for people. It begins with "inferred from the output:" where the kernel
 	// did not say it to us.
 	Detail string
@@ -44,7 +46,7 @@ func Classify(exit Exit, stderrTail string, plan *Plan) *Violation {
 	if exit.Code == 0 || exit.Failure != nil {
 		return nil
 	}
-	for _, infer := range []func(string, *Plan) *Violation{inferFiles, inferNetwork, inferLimits, inferProcesses} {
+	for _, infer := range []func(string, *Plan) *Violation{inferFiles, inferMissing, inferNetwork, inferLimits, inferProcesses} {
 		if v := infer(stderrTail, plan); v != nil {
 			v.Detail = inferred + v.Detail
 			return v
@@ -89,7 +91,7 @@ var (
 		`name or service not known|no address associated with hostname|ENETUNREACH|EAI_AGAIN|ENOTFOUND|server misbehaving|` +
 		`bad address|failed to lookup address|could not resolve hostname|lookup [^ ]+.*(connection refused|no such host)`)
 	socketRefusal = regexp.MustCompile(`(?i)(socket|connect|bind|AF_UNIX)[^\n]*(operation not permitted|EPERM)|(operation not permitted|EPERM)[^\n]*(socket|connect|bind)`)
-	refusedThere  = regexp.MustCompile(`(?i)connection refused|ECONNREFUSED`)
+	refusedThere  = regexp.MustCompile(`(?i)connection refused|ECONNREFUSED|couldn't connect to server|failed to connect to`)
 	diskFull      = regexp.MustCompile(`(?i)no space left on device|ENOSPC`)
 	fileTooLarge  = regexp.MustCompile(`(?i)file too large|EFBIG|file size limit exceeded`)
 	forkRefusal   = regexp.MustCompile(`(?i)(fork|clone|thread|spawn)[^\n]*(resource temporarily unavailable|EAGAIN|cannot allocate memory)|` +
@@ -142,7 +144,7 @@ func (p *Plan) protects(line string) *Violation {
 func (p *Plan) refuses(path string) *Violation {
 	for _, h := range p.Profile.Hidden {
 		if pathWithin(path, h) {
-			return &Violation{Boundary: "filesystem", Path: path, Detail: "the path is hidden"}
+			return &Violation{Boundary: "filesystem", Path: path, Permanent: true, Detail: hiddenDetail}
 		}
 	}
 	writable := p.WriteRoots

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"agentd/internal/clip"
 )
 
 const (
@@ -238,7 +240,7 @@ func excerptAround(text []byte, at int) []byte {
 	}
 	to := len(text)
 	if from+maxMatchText < to {
-		to = runeStart(text, from+maxMatchText)
+		to = clip.RuneStart(text, from+maxMatchText)
 	}
 	part := validUTF8(bytes.Clone(text[from:to]))
 	if from > 0 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"agentd/internal/clip"
 	"agentd/internal/place"
 )
 
@@ -95,7 +96,7 @@ func hiddenReplaced(path string) *Error {
 	return &Error{
 		Category: SandboxViolation, Message: fmt.Sprintf("the hidden path %s is no longer what it was when agentd started", quoteName(path)),
 		Advice:   "Put it back, or restart or reload agentd to accept what is there now. Until then no file of the workspace is read or written.",
-		Boundary: "workspace", Path: clipText(path, 300),
+		Boundary: "workspace", Path: clip.Text(path, 300),
 	}
 }
 
@@ -104,6 +105,6 @@ func workspaceReplaced(root string) *Error {
 	return &Error{
 		Category: SandboxViolation, Message: fmt.Sprintf("the workspace %s is no longer the folder that it was: it was moved or replaced", quoteName(root)),
 		Advice:   "Put the folder back, or restart or reload agentd to accept the one that is there now; a symbolic link is never accepted. For another folder open another session.",
-		Boundary: "workspace", Path: clipText(root, 300),
+		Boundary: "workspace", Path: clip.Text(root, 300),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/internal/pathglob"
 	"agentd/tool/toolkind"
 )
@@ -166,7 +167,7 @@ func (l *lister) visit(ctx context.Context, dir string, d *os.Root, entries []fs
 			show += "/"
 		case e.Type()&fs.ModeSymlink != 0:
 			if to, err := d.Readlink(e.Name()); err == nil {
-				show += " -> " + clipText(to, 200)
+				show += " -> " + clip.Text(to, 200)
 			}
 		}
 		l.matched++
@@ -215,7 +216,7 @@ func globber(glob string) (func(rel string) bool, error) {
 	pattern, err := pathglob.Compile(glob)
 	if err != nil {
 		return nil, &Error{
-			Category: InvalidInput, Message: fmt.Sprintf("glob: %s is not a valid pattern: %v", quoteName(clipText(glob, 200)), err),
+			Category: InvalidInput, Message: fmt.Sprintf("glob: %s is not a valid pattern: %v", quoteName(clip.Text(glob, 200)), err),
 			Advice: "Use * ? [a-z] {a,b} and ** for any folders; every [ and { needs its end.",
 		}
 	}

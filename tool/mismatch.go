@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"agentd/internal/clip"
 )
 
 const (
@@ -84,7 +86,7 @@ func lineSpan(from, to int) string {
 	return fmt.Sprintf("s %d to %d", from, to)
 }
 
-func showLine(s string) string { return clipText(strings.TrimRight(s, "\r"), maxShown) }
+func showLine(s string) string { return clip.Text(strings.TrimRight(s, "\r"), maxShown) }
 
 // excerpt shows lines as they are, at most twenty.
 func excerpt(lines []string) string {
@@ -210,7 +212,7 @@ func nearestLine(lines []string, want string) int {
 
 // pairsOf counts the pairs of neighbouring bytes in a line, blanks squeezed.
 func pairsOf(s string) map[[2]byte]int {
-	s = squeeze(clipText(s, 1000))
+	s = squeeze(clip.Text(s, 1000))
 	pairs := make(map[[2]byte]int, len(s))
 	for i := 1; i < len(s); i++ {
 		pairs[[2]byte{s[i-1], s[i]}]++

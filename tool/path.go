@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/tool/toolkind"
 )
 
@@ -84,7 +85,7 @@ func outside(name string) *Error {
 		Category: SandboxViolation, Message: quoteName(name) + " is outside the workspace",
 		Advice: "File tools work within the workspace only; use a path there. With shell a command can write to the folders of " +
 			"sandbox.writeRoots, and can ask to run outside where the permission mode allows that.",
-		Boundary: "filesystem", Path: clipText(name, 300),
+		Boundary: "filesystem", Path: clip.Text(name, 300),
 	}
 }
 
@@ -100,7 +101,7 @@ func outsideThroughLink(name string) *Error {
 func hiddenPath(name string) *Error {
 	return &Error{
 		Category: SandboxViolation, Message: quoteName(name) + " is hidden from tools",
-		Boundary: "filesystem", Path: clipText(name, 300),
+		Boundary: "filesystem", Path: clip.Text(name, 300),
 	}
 }
 

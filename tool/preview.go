@@ -3,6 +3,8 @@ package tool
 import (
 	"fmt"
 	"strings"
+
+	"agentd/internal/clip"
 )
 
 // Preview returns text, or its beginning and its end with a line between them
@@ -14,7 +16,7 @@ func Preview(text string, n int) string {
 	}
 	const note = 64 // room for the line between
 	if n <= note {
-		return text[:runeStart(text, max(n, 0))]
+		return text[:clip.RuneStart(text, max(n, 0))]
 	}
 	room := n - note
 	head := cutLineEnd(text, room-room/4)
@@ -36,7 +38,7 @@ func cutLineEnd(text string, n int) int {
 	if i := strings.LastIndexByte(text[:n], '\n') + 1; i >= n/2 && i > 0 {
 		return i
 	}
-	return runeStart(text, n)
+	return clip.RuneStart(text, n)
 }
 
 // cutLineStart returns where to begin an end that starts at n at the earliest.

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/tool/toolkind"
 )
 
@@ -257,7 +258,7 @@ func (p *page) clipLine(chunk []byte, shown int) []byte {
 		}
 		return chunk
 	}
-	keep := runeStart(body, room)
+	keep := clip.RuneStart(body, room)
 	p.dropped += int64(len(body) - keep)
 	mark := ""
 	if shown <= maxLine {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"agentd/internal/clip"
 )
 
 func readDetails(t *testing.T, res *Result) FileRead {
@@ -149,7 +151,7 @@ func TestReadFileBounds(t *testing.T) {
 	res := d.ok(ReadFile, obj{"path": "wide.txt"})
 	text := string(res.Output)
 	if !strings.HasPrefix(text, "a\r\n"+strings.Repeat("ä", 1000)+"…\r\nz\r\n[") || !utf8.ValidString(text) || len(text) > 3000 {
-		t.Errorf("a wide line: %q", clipText(text, 100))
+		t.Errorf("a wide line: %q", clip.Text(text, 100))
 	}
 	requireWords(t, text, "1 line longer than 2000 bytes cut at …")
 	if res.Dropped != 200_000-2000 {

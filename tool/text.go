@@ -6,30 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-)
 
-// clipText returns s, or its beginning with a mark, in at most n bytes and the mark.
-func clipText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:runeStart(s, n)] + "…"
-}
+	"agentd/internal/clip"
+)
 
 // quoteName puts a name into a message: escaped, so that it can't pretend to be
 // something else, and not too long.
-func quoteName(s string) string { return strconv.Quote(clipText(s, 200)) }
-
-// runeStart returns the last index up to i at which a character of s begins, or
-// i if the bytes before it are no UTF-8 at all.
-func runeStart[T string | []byte](s T, i int) int {
-	for j := i; j >= 0 && j > i-utf8.UTFMax; j-- {
-		if utf8.RuneStart(s[j]) {
-			return j
-		}
-	}
-	return i
-}
+func quoteName(s string) string { return strconv.Quote(clip.Text(s, 200)) }
 
 // runeAfter returns the first index from i on at which a character begins.
 func runeAfter(b []byte, i int) int {

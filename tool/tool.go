@@ -170,10 +170,12 @@ type Error struct {
 	// Advice says what to do instead.
 	Advice    string
 	Retryable bool
-	// Boundary and Path say what was hit, for a sandbox violation. Liftable says that
-	// the call would work outside of the sandbox.
-	Boundary, Path string
-	Liftable       bool
+	// Boundary, Path and Host say what was hit, for a sandbox violation. Liftable says
+	// that the call would work outside of the sandbox.
+	Boundary, Path, Host string
+	Liftable             bool
+	// Permanent says that no approval lifts the boundary.
+	Permanent bool
 	// Credential is what the call was refused for want of, before it did anything; nil
 	// if that isn't the reason. The runtime may ask a person which one to use, and runs
 	// the call again.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 const (
@@ -64,10 +64,10 @@ func compileSchema(schema event.Raw, strict bool) (_ *Schema, err error) {
 	}()
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(lenientPattern)
 	if strict {
 		c.AssertFormat()
-	} else {
-		c.UseRegexpEngine(lenientPattern)
+		c.UseRegexpEngine(strictPattern)
 	}
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, fmt.Errorf("the schema can't be compiled: %w", err)
@@ -76,7 +76,10 @@ func compileSchema(schema event.Raw, strict bool) (_ *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema can't be compiled: %s", schemaFault(err))
 	}
-	if worstCaseWork(compiled, map[*jsonschema.Schema]int{}) > maxSchemaWork {
+	if dynamic(compiled, map[*jsonschema.Schema]bool{}) {
+		return nil, errors.New("the schema can't be used: $dynamicRef and $recursiveRef are not supported")
+	}
+	if costOf(compiled, nil) > maxSchemaWork {
 		return nil, errors.New("the schema is too complex: it would be applied more than 10,000 times to one value")
 	}
 	return &Schema{compiled: compiled, doc: doc, fast: newFastObject(compiled)}, nil
@@ -96,6 +99,9 @@ func (s *Schema) Validate(doc event.Raw) error {
 }
 
 func (s *Schema) validate(doc any) error {
+	if costOf(s.compiled, doc) > maxValidation {
+		return Errorf(InvalidInput, "%v", errTooCostly)
+	}
 	err := s.compiled.Validate(doc)
 	if err == nil {
 		return nil
@@ -195,73 +201,6 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and nothing is loaded", quoteName(url))
 }
 
-// anyText is a pattern that accepts everything.
-type anyText string
-
-func (anyText) MatchString(string) bool { return true }
-func (p anyText) String() string        { return string(p) }
-
-// lenientPattern accepts every text where Go can't check the pattern. Lookaheads
-// in particular are common in schemas that were made from TypeScript types.
-func lenientPattern(pattern string) (jsonschema.Regexp, error) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return anyText(pattern), nil //nolint:nilerr // see above
-	}
-	return re, nil
-}
-
-// worstCaseWork counts how often schemas are applied to one value in the worst case. A
-// schema that leads to itself on the same value is stopped by the validator.
-func worstCaseWork(s *jsonschema.Schema, seen map[*jsonschema.Schema]int) int {
-	if s == nil {
-		return 0
-	}
-	if n, ok := seen[s]; ok {
-		return n
-	}
-	seen[s] = 1
-	n := 1
-	in := [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, {s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}}
-	if s.DynamicRef != nil {
-		in = append(in, []*jsonschema.Schema{s.DynamicRef.Ref})
-	}
-	for _, dep := range s.DependentSchemas {
-		in = append(in, []*jsonschema.Schema{dep})
-	}
-	for _, list := range in {
-		for _, sub := range list {
-			n = min(n+worstCaseWork(sub, seen), maxSchemaWork+1)
-		}
-	}
-	seen[s] = n
-	for _, sub := range inner(s) {
-		n = max(n, worstCaseWork(sub, seen))
-	}
-	return n
-}
-
-// inner returns the schemas that apply to parts of a value.
-func inner(s *jsonschema.Schema) []*jsonschema.Schema {
-	list := []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems}
-	for _, p := range s.Properties {
-		list = append(list, p)
-	}
-	for _, p := range s.PatternProperties {
-		list = append(list, p)
-	}
-	list = append(list, s.PrefixItems...)
-	for _, v := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
-		switch v := v.(type) {
-		case *jsonschema.Schema:
-			list = append(list, v)
-		case []*jsonschema.Schema:
-			list = append(list, v...)
-		}
-	}
-	return list
-}
-
 // decodeDoc decodes one JSON value, with numbers as they are written. A name
 // twice in an object is an error, because two readers could take a different one
 // of the two; so is text that isn't UTF-8.
@@ -330,7 +269,7 @@ func decodeObject(d *jsontext.Decoder, depth int) (any, error) {
 // one with a huge exponent would fill the memory.
 func parseNumber(s string) (any, error) {
 	if i := strings.IndexAny(s, "eE"); len(s) > 400 || i >= 0 && len(s)-i > 5 {
-		return nil, fmt.Errorf("the number %s is too large", clipText(s, 40))
+		return nil, fmt.Errorf("the number %s is too large", clip.Text(s, 40))
 	}
 	return json.Number(s), nil
 }
@@ -352,7 +291,7 @@ func docFault(err error) error {
 		cause = "it ends in the middle"
 	}
 	if at := string(syntactic.JSONPointer); at != "" {
-		return fmt.Errorf("%s at byte %d, in %s", cause, syntactic.ByteOffset, clipText(at, 100))
+		return fmt.Errorf("%s at byte %d, in %s", cause, syntactic.ByteOffset, clip.Text(at, 100))
 	}
 	return fmt.Errorf("%s at byte %d", cause, syntactic.ByteOffset)
 }

@@ -345,3 +345,47 @@ func BenchmarkValidateReadFile(b *testing.B) {
 		}
 	})
 }
+
+// TestValidationIsBounded: neither a schema that visits each level of a document more
+// often than the one above it, nor a pattern, nor long lists hold the validator up,
+// which can't be interrupted.
+func TestValidationIsBounded(t *testing.T) {
+	nested := strings.Repeat(`{"a":`, 60) + "{}" + strings.Repeat("}", 60)
+	list := "[" + strings.Repeat(`"x",`, 200_000) + `"x"]`
+	text := `"` + strings.Repeat("a", 1<<20) + `"`
+	again := `{"properties":{"a":{"$ref":"#/$defs/n"}}}`
+	words := `["w"`
+	for i := range 5000 {
+		words += fmt.Sprintf(`,"w%d"`, i)
+	}
+	words += "]"
+	for name, c := range map[string]struct{ schema, doc string }{
+		"each level twice": {`{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[` + again + `,` + again + `]}}}`, nested},
+		"a large pattern":  {`{"pattern":"(a?){900}b"}`, text},
+		"a long enum":      {`{"items":{"enum":` + words + `}}`, list},
+		"many patterns":    {`{"items":{"allOf":[` + strings.Repeat(`{"pattern":"a{500}"},`, 100) + `{}]}}`, list},
+	} {
+		for _, check := range []func(schema, doc event.Raw) error{ValidateOutput, func(schema, doc event.Raw) error {
+			s, err := CompileSchema(schema)
+			if err != nil {
+				return err
+			}
+			return s.Validate(doc)
+		}} {
+			if err := check(event.Raw(c.schema), event.Raw(c.doc)); err == nil || !strings.Contains(err.Error(), "take too long") {
+				t.Errorf("%s: %.200v", name, err)
+			}
+		}
+	}
+	if err := ValidateOutput(event.Raw(`{"pattern":"(a{1000}b{1000}){10}"}`), event.Raw(`"a"`)); err == nil || !strings.Contains(err.Error(), "pattern") {
+		t.Errorf("a pattern too large to compile: %v", err)
+	}
+	for _, schema := range []string{`{"$dynamicRef":"#n","$dynamicAnchor":"n"}`, `{"properties":{"a":{"$dynamicRef":"#n","$dynamicAnchor":"n"}}}`} {
+		if _, err := CompileSchema(event.Raw(schema)); err == nil || !strings.Contains(err.Error(), "not supported") {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+	if err := ValidateOutput(event.Raw(`{"type":"array","items":{"type":"string","pattern":"^x$","enum":["x"]}}`), event.Raw(list)); err != nil {
+		t.Errorf("a long list and a plain schema: %v", err)
+	}
+}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"agentd/internal/clip"
 )
 
 // maxFaults bounds how many faults of one document are reported: a model that reads
@@ -138,7 +140,7 @@ func (t *teller) leaf(ve *jsonschema.ValidationError) {
 	case *kind.Const:
 		t.addf("%s: expected %s, given %s", at, compactText(k.Want), given)
 	case *kind.Pattern:
-		t.addf("%s: expected a text that matches %s, given %s", at, clipText(k.Want, 200), given)
+		t.addf("%s: expected a text that matches %s, given %s", at, clip.Text(k.Want, 200), given)
 	case *kind.Format:
 		t.addf("%s: expected a text in the format %s, given %s", at, k.Want, given)
 	case *kind.MinLength:
@@ -193,7 +195,7 @@ func (t *teller) wants(url, name string) string {
 		said = append(said, typ)
 	}
 	if d, ok := p["description"].(string); ok {
-		said = append(said, clipText(d, 120))
+		said = append(said, clip.Text(d, 120))
 	}
 	if len(said) == 0 {
 		return ""
@@ -263,9 +265,9 @@ func writeLocation(location []string) string {
 		case err == nil:
 			b.WriteString("[" + name + "]")
 		case b.Len() > 0:
-			b.WriteString("." + clipText(name, 80))
+			b.WriteString("." + clip.Text(name, 80))
 		default:
-			b.WriteString(clipText(name, 80))
+			b.WriteString(clip.Text(name, 80))
 		}
 	}
 	if b.Len() == 0 {
@@ -291,7 +293,7 @@ func compactText(v any) string {
 	if err != nil {
 		return "a value"
 	}
-	return clipText(string(b), 80)
+	return clip.Text(string(b), 80)
 }
 
 func countText(n int, what string) string {
@@ -323,5 +325,5 @@ func schemaFault(err error) string {
 			return "at " + writeLocation(ve.InstanceLocation) + " it breaks the rule " + rule(ve.ErrorKind) + " of JSON Schema"
 		}
 	}
-	return clipText(strings.Join(strings.Fields(err.Error()), " "), 300)
+	return clip.Text(strings.Join(strings.Fields(err.Error()), " "), 300)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/tool/toolkind"
 )
 
@@ -222,7 +223,7 @@ func (t *tree) notWritten(ctx context.Context, to *target, err error) *Error {
 			Advice: "Read it again before you change it.", Retryable: true,
 		}
 	case errors.Is(err, errLink), errors.Is(err, errSwapped):
-		return &Error{Category: SandboxViolation, Message: fmt.Sprintf("a folder of %s was replaced while it was written to; nothing was written", quoteName(to.name)), Boundary: "filesystem", Path: clipText(to.name, 300)}
+		return &Error{Category: SandboxViolation, Message: fmt.Sprintf("a folder of %s was replaced while it was written to; nothing was written", quoteName(to.name)), Boundary: "filesystem", Path: clip.Text(to.name, 300)}
 	case errors.Is(err, fs.ErrPermission):
 		return Errorf(Execution, "permission denied: %s", quoteName(to.name))
 	case errors.Is(err, os.ErrExist):

@@ -275,7 +275,7 @@ func (a *applying) restore(s *Step) error {
 	}
 	return a.in(s.File.Path, func(parent *os.Root, name string) error {
 		temp := tempName(s.File.Path)
-		if err := a.write(parent, temp, kind, e); err != nil {
+		if err := a.write(parent, temp, s.To, e); err != nil {
 			return discardTemp(parent, temp, err)
 		}
 		if err := a.step(); err != nil {
@@ -308,8 +308,8 @@ func tempName(path string) string {
 	return tempPrefix + hex.EncodeToString(sum[:8])
 }
 
-func (a *applying) write(parent *os.Root, temp, kind string, e earlier) error {
-	if kind == kindLink {
+func (a *applying) write(parent *os.Root, temp string, to State, e earlier) error {
+	if to.kind() == kindLink {
 		target, err := a.v.bytes(a.ctx, e, 64<<10)
 		if err != nil {
 			return err
@@ -331,8 +331,7 @@ func (a *applying) write(parent *os.Root, temp, kind string, e earlier) error {
 		err = a.v.open(a.ctx, f, e)
 	}
 	if err == nil {
-		// Last, because writing clears setuid and setgid.
-		err = errors.Join(f.Chmod(goMode(e.state.Mode)), f.Sync())
+		err = errors.Join(f.Chmod(goMode(to.Mode)), f.Sync())
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr

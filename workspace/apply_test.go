@@ -71,16 +71,48 @@ func TestFoldersThatAreClosed(t *testing.T) {
 	k.must(os.Chmod(k.path("d"), 0o755)) // so that the folder can be removed
 }
 
-func TestSpecialModesAreRestored(t *testing.T) {
+func TestModesOfFoldersAreRestored(t *testing.T) {
 	k := newKit(t, Options{})
 	k.write("a", "1")
-	k.must(os.Chmod(k.path("a"), 0o755|fs.ModeSetuid))
+	k.must(os.Chmod(k.path("a"), 0o750))
 	k.must(os.Mkdir(k.path("d"), 0o755))
 	k.must(os.Chmod(k.path("d"), 0o777|fs.ModeSticky))
 	tree := k.tree()
 	files := k.shell(func() { k.must(os.RemoveAll(k.path("a"))); k.must(os.Remove(k.path("d"))) })
 	k.apply(false, files)
 	k.want(k.tree(), tree)
+}
+
+// A restored file belongs to this process's user, whoever's it was: as a set-user-ID
+// program it would give that user's rights to anybody.
+func TestNoProgramComesBackWithAnotherUsersRights(t *testing.T) {
+	k := newKit(t, Options{})
+	for _, name := range []string{"gone", "changed", "as-it-was"} {
+		k.write(name, "1")
+		k.must(os.Chmod(k.path(name), 0o755|fs.ModeSetuid|fs.ModeSetgid))
+	}
+	files := k.shell(func() {
+		k.must(os.Remove(k.path("gone")))
+		k.must(os.WriteFile(k.path("changed"), []byte("2"), 0o644))
+	})
+	for range 2 { // the second time nothing is left to do
+		got := k.apply(false, files)
+		for _, name := range []string{"gone", "changed"} {
+			info, err := os.Stat(k.path(name))
+			k.must(err)
+			if data, err := os.ReadFile(k.path(name)); err != nil || string(data) != "1" || info.Mode() != 0o755 {
+				t.Errorf("%s: %q with mode %v, %v, outcomes %+v", name, data, info.Mode(), err, got)
+			}
+		}
+		for _, f := range got {
+			if f.Change != rolledRestored {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if info, err := os.Stat(k.path("as-it-was")); err != nil || info.Mode() != 0o755|fs.ModeSetuid|fs.ModeSetgid {
+		t.Errorf("a file that nobody changed: %v, %v", info.Mode(), err)
+	}
 }
 
 // The folder of a file is replaced by a link that leads outside.

@@ -23,6 +23,8 @@ type DiffOptions struct {
 	// If nil, contents are shown as they are: then the text is for the owner of
 	// the files alone.
 	Redact func(string) string
+	// Hidden reports paths whose content is not shown; nil shows all.
+	Hidden func(path string) bool
 }
 
 // maxDiff bounds the files whose lines are compared.
@@ -82,8 +84,11 @@ func (d *differ) diffFile(ctx context.Context, h *history) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if now.State == h.to {
+	if now.State == h.was {
 		return "", nil
+	}
+	if d.opt.Hidden != nil && d.opt.Hidden(h.path) {
+		return fmt.Sprintf("%s: it changed; a rule denies reading it\n", quotePath(h.path)), nil
 	}
 	old, err := d.old(ctx, h)
 	if err != nil {
@@ -99,8 +104,8 @@ func (d *differ) diffFile(ctx context.Context, h *history) (string, error) {
 
 // old returns the side before the changes.
 func (d *differ) old(ctx context.Context, h *history) (side, error) {
-	s := side{State: h.to}
-	if kind := h.to.kind(); kind != kindFile && kind != kindLink {
+	s := side{State: h.was}
+	if kind := h.was.kind(); kind != kindFile && kind != kindLink {
 		return s, nil
 	}
 	e, err := parseRef(h.ref)

@@ -133,3 +133,12 @@ func TestDiffIsAPatch(t *testing.T) {
 	}
 	k.want(k.tree(), tree)
 }
+
+func TestDiffKeepsWhatIsHidden(t *testing.T) {
+	k := newKit(t, Options{})
+	k.write(".env", "planted\n")
+	k.write("a", "1\n")
+	files := k.shell(func() { k.write(".env", "other\n"); k.write("a", "2\n") })
+	text := k.diff(DiffOptions{Hidden: func(path string) bool { return path == ".env" }}, turned(files))
+	k.want(text, ".env: it changed; a rule denies reading it\ndiff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n")
+}

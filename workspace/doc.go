@@ -35,7 +35,8 @@
 // files outside ignored folders that have at most KeepIgnored bytes (.env is
 // one). A file that is held already stays held, whatever a .gitignore says later.
 // Owners, times, extended attributes, hard links, devices and sockets are not
-// kept, nor are names that aren't UTF-8. File tools are exact: of the bounds only
+// kept, nor are names that aren't UTF-8; a restored file belongs to this process's
+// user, and set-user-ID and set-group-ID bits of files don't come back. File tools are exact: of the bounds only
 // MaxFile holds for them.
 //
 // A command's changes are the differences between two looks. What another program

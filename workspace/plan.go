@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"sort"
+	"strings"
 
 	"agentd/event"
 )
@@ -27,14 +28,16 @@ type Step struct {
 const (
 	reasonSince   = "someone else changed it since"
 	reasonBetween = "someone else changed it between the removed turns"
+	reasonSetID   = "without its set-user-ID and set-group-ID bits"
 )
 
 // history is what removed turns did with one path.
 type history struct {
 	path string
-	// to is the state before the first change, ref where its content is.
-	to  State
-	ref string
+	// was is the state before the first change, ref where its content is, and to
+	// what of that state is brought back.
+	was, to State
+	ref     string
 	// after is the state after the last one.
 	after State
 	// foreign says that someone else changed it in between.
@@ -56,7 +59,8 @@ func histories(changes []Turned) []*history {
 			h, ok := byPath[c.Path]
 			if !ok {
 				h = &history{path: c.Path, ref: c.BeforeRef, note: c.Note}
-				h.to, h.lost = stateBefore(c)
+				h.was, h.lost = stateBefore(c)
+				h.to = h.was.restorable()
 				byPath[c.Path] = h
 				all = append(all, h)
 			} else if was, lost := stateBefore(c); lost == "" && was != h.after {
@@ -113,8 +117,8 @@ func (h *history) step(now State, force bool) (Step, bool) {
 	switch {
 	case h.lost != "":
 		return s.as(rolledUnavailable, h.lost), true
-	case now == h.to:
-		return s, h.after != h.to || h.foreign
+	case now == h.was, now == h.to:
+		return s, h.after != h.was || h.foreign
 	case h.foreign && !force:
 		return s.as(rolledConflict, reasonBetween), true
 	case !h.ours(now) && !force:
@@ -123,8 +127,24 @@ func (h *history) step(now State, force bool) (Step, bool) {
 	if !h.ours(now) || h.foreign {
 		s.File.Reason = "forced: " + reasonSince
 	}
+	if h.to != h.was {
+		s.File.Reason = strings.TrimPrefix(s.File.Reason+"; "+reasonSetID, "; ")
+	}
 	s.Do = true
 	return s, true
+}
+
+// setID are the bits by which a program runs as its owner or its group.
+const setID = 0o6000
+
+// restorable returns the state without what is never brought back. Whose file it was
+// isn't known, and a restored one belongs to this process's user: with these bits,
+// anybody could run another's program as that user.
+func (s State) restorable() State {
+	if s.kind() == kindFile {
+		s.Mode &^= setID
+	}
+	return s
 }
 
 // ours says whether a state is the one that the turns left, or one that a

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/store"
 )
 
@@ -153,9 +154,4 @@ func parseLocation(parts []string) (location, error) {
 }
 
 // clipText shortens what came from outside, for messages.
-func clipText(s string) string {
-	if len(s) > 100 {
-		s = s[:100] + "…"
-	}
-	return strings.ToValidUTF8(s, "�")
-}
+func clipText(s string) string { return clip.Valid(s, 100) }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // remote is a tool of a server.
@@ -26,7 +25,7 @@ type remote struct {
 	signsIn bool
 	info    event.ToolInfo
 	// output is the schema of its structured result, if it has one.
-	output *jsonschema.Schema
+	output *tool.Schema
 }
 
 var (

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"agentd/internal/clip"
 )
 
 // repair rewrites the content of a tool's result that the SDK would reject, and
@@ -121,9 +123,5 @@ func clipText(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	cut := limit - len(mark)
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + mark
+	return clip.Text(s, limit-len(mark))
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/tool"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -149,10 +150,7 @@ func boundText(text string, notes []string, limit int64) (out []byte, dropped in
 	if int64(len(text)) <= limit {
 		return []byte(text + after), 0
 	}
-	head := int(limit) * 2 / 3
-	for head > 0 && !utf8.RuneStart(text[head]) {
-		head--
-	}
+	head := clip.RuneStart(text, int(limit)*2/3)
 	tail := len(text) - (int(limit) - head)
 	for tail < len(text) && !utf8.RuneStart(text[tail]) {
 		tail++

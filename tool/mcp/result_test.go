@@ -3,6 +3,7 @@
 package mcp
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,18 @@ func TestConvertStructured(t *testing.T) {
 		t.Errorf("a large one was kept: %d bytes", len(large.Structured))
 	}
 	wantText(t, string(large.Output), "was left out, it is too large")
+}
+
+// A server's schema that doubles itself must not hold up the call that it is about.
+func TestOutputSchemaThatDoubles(t *testing.T) {
+	defs := map[string]any{"d0": map[string]any{"type": "object"}}
+	for i := range 40 {
+		below := map[string]any{"$ref": fmt.Sprintf("#/$defs/d%d", i)}
+		defs[fmt.Sprintf("d%d", i+1)] = map[string]any{"allOf": []any{below, below}}
+	}
+	if _, _, err := compileSchema(map[string]any{"$ref": "#/$defs/d40", "$defs": defs}); err == nil {
+		t.Error("it was accepted")
+	}
 }
 
 func TestPicturesAreBounded(t *testing.T) {

@@ -1,19 +1,13 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"agentd/event"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"agentd/tool"
 )
-
-// schemaURL names a schema while it is compiled. It leads nowhere.
-const schemaURL = "urn:agentd:mcp-schema"
 
 // inputSchema checks the schema of a tool's arguments. One without a type is that
 // of an object, which is what arguments are.
@@ -36,8 +30,9 @@ func inputSchema(v any) (event.Raw, error) {
 	return raw, err
 }
 
-// compileSchema checks a schema and returns it as JSON and ready to use.
-func compileSchema(v any) (event.Raw, *jsonschema.Schema, error) {
+// compileSchema checks a schema and returns it as JSON and ready to use. The schema is
+// the server's and so is what it is held against: package tool bounds what that costs.
+func compileSchema(v any) (event.Raw, *tool.Schema, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, nil, err
@@ -45,17 +40,7 @@ func compileSchema(v any) (event.Raw, *jsonschema.Schema, error) {
 	if len(raw) > maxSchema {
 		return nil, nil, fmt.Errorf("it has %d bytes, more than %d", len(raw), maxSchema)
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(lenientRegexp)
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, nil, err
-	}
-	schema, err := c.Compile(schemaURL)
+	schema, err := tool.CompileSchema(raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,39 +48,9 @@ func compileSchema(v any) (event.Raw, *jsonschema.Schema, error) {
 }
 
 // check says how a value contradicts a schema; empty if it doesn't.
-func check(schema *jsonschema.Schema, raw []byte) string {
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return err.Error()
-	}
-	if err := schema.Validate(v); err != nil {
+func check(schema *tool.Schema, raw []byte) string {
+	if err := schema.Validate(raw); err != nil {
 		return cleanText(err.Error(), maxNote)
 	}
 	return ""
 }
-
-// noLoader never fetches a schema: not from the network, and not from a file.
-type noLoader struct{}
-
-// Load implements jsonschema.URLLoader.
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%q is not part of the schema, and nothing is fetched", clipText(url, 200))
-}
-
-// lenientRegexp accepts what only other engines understand, such as looking ahead,
-// and then lets everything match: the server checks its arguments itself.
-func lenientRegexp(s string) (jsonschema.Regexp, error) {
-	if re, err := regexp.Compile(s); err == nil {
-		return re, nil
-	}
-	return anything(s), nil
-}
-
-// anything is a pattern that matches all.
-type anything string
-
-// MatchString implements jsonschema.Regexp.
-func (anything) MatchString(string) bool { return true }
-
-// String implements jsonschema.Regexp.
-func (a anything) String() string { return string(a) }

@@ -368,7 +368,7 @@ func TestSchemas(t *testing.T) {
 		t.Errorf("tools %q, want %q", got, want)
 	}
 	skipped := strings.Join(c.Status()[0].Skipped, "\n")
-	wantText(t, skipped, "tool remote: ", "nothing is fetched", "tool file: ", "tool broken: ", "tool array: ", "tool text: ", "without a name")
+	wantText(t, skipped, "tool remote: ", "nothing is loaded", "tool file: ", "tool broken: ", "tool array: ", "tool text: ", "without a name")
 }
 
 func TestEnvironmentStaysHome(t *testing.T) {

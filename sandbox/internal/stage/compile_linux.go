@@ -43,8 +43,8 @@ func (b *builder) stage(s *Spec) (h header) {
 // The parent opened them: a file that is open for writing in this namespace would
 // keep its mount from becoming read-only.
 //
-// Nothing else is to reach the command, also not what whoever started the parent
-// left open in it: such a file, or a folder, is outside of every boundary.
+// Nothing else may reach the command, not even files that the parent's own parent
+// left open: such a file, or a folder, is outside of every boundary.
 func (b *builder) takeFiles(s *Spec) {
 	if s.Probe {
 		return
@@ -105,8 +105,8 @@ func (b *builder) loopbackUp() {
 }
 
 // listen opens the proxy's door inside. A socket stays in the namespace where it
-// was made, whoever holds it: so the parent can accept on it, and no relay is
-// needed.
+// was made, no matter which process has it: so the parent can accept on it, and no
+// relay is needed.
 func (b *builder) listen(s *Spec) {
 	sa := syscall.RawSockaddrInet4{Family: syscall.AF_INET, Addr: [4]byte{127, 0, 0, 1}}
 	port := (*[2]byte)(unsafe.Pointer(&sa.Port))
@@ -115,7 +115,7 @@ func (b *builder) listen(s *Spec) {
 	b.call(sysSocket, value(syscall.AF_INET), value(syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC), value(0)).into(fd)
 	b.call(sysBind, load(fd), address(place(b, sa)), value(unsafe.Sizeof(sa)))
 	b.call(sysListen, load(fd), value(128))
-	// Only now: whoever looks at the listener finds one that listens, or none.
+	// Only now, so that the listener appears only once it listens.
 	b.call(syscall.SYS_FCNTL, load(fd), value(syscall.F_DUPFD_CLOEXEC), value(0)).into(atListener)
 	b.closeCell(fd)
 }
@@ -179,7 +179,7 @@ func (b *builder) limits(s *Spec) {
 }
 
 // start executes the command, in a process that was forked for it. A Go program
-// ignores some signals if whoever started it did, as nohup and shells in the
+// ignores some signals if its parent ignored them, as nohup and shells in the
 // background do, and its children would, too: a command that no Control-C reaches.
 func (b *builder) start(s *Spec) {
 	b.step(StepStart)

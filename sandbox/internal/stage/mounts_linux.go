@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// devices that are harmless to everybody.
+// devices that are harmless to everyone.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // deviceAttr keeps a device's mode and owner: the node is the machine's own. What

@@ -117,7 +117,7 @@ func (a *area) putHeader(kind byte, size uint32) {
 	a.number(1, uint64(size), 4)
 }
 
-// number writes a number of so many bytes into the text.
+// number writes a number with the given count of bytes into the text.
 //
 //go:nosplit
 //go:norace

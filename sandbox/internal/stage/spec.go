@@ -74,7 +74,7 @@ type Spec struct {
 	Loopback  bool
 	ProxyPort uint64
 
-	// KeepFiles lets descriptors that nobody meant for the command reach it, because
+	// KeepFiles lets descriptors that weren't meant for the command reach it, because
 	// this kernel can't mark them all at once.
 	KeepFiles bool
 	// Tasks counts the descriptors that come after those of standard input, output

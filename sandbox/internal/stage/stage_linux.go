@@ -116,8 +116,8 @@ func (s *stage) gaveUp() bool {
 	return len(failed) > 0
 }
 
-// inherited are the signals that a Go program goes on to ignore if whoever started it
-// did, as nohup and shells in the background do. Its children would, too: a command
+// inherited are the signals that a Go program keeps ignoring if its parent ignored
+// them, as nohup and shells in the background do. Its children would, too: a command
 // that no Control-C reaches.
 var inherited = []syscall.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
