@@ -27,6 +27,10 @@ type TrialBenchmark struct {
 	HarborJobRef string `json:"harborJobRef,omitempty" max:"4096"`
 	// HarborTrialRef is the trial in Harbor.
 	HarborTrialRef string `json:"harborTrialRef,omitempty" max:"4096"`
+	// HarborTrialResultRef is the file that Harbor writes the trial's result to.
+	HarborTrialResultRef string `json:"harborTrialResultRef,omitempty" max:"4096"`
+	// HarborVerifierStdoutRef is the file with what the verifier printed.
+	HarborVerifierStdoutRef string `json:"harborVerifierStdoutRef,omitempty" max:"4096"`
 	// TaskTomlRef is the task's description in Harbor.
 	TaskTomlRef string `json:"taskTomlRef,omitempty" max:"4096"`
 	// SingleChangedVariable is what differs between baseline and candidate.

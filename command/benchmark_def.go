@@ -5,7 +5,7 @@ func benchmarkDefs() []Def {
 	return []Def{
 		{
 			Name: "start_benchmark_trial", Noun: "benchmark", Form: formOf[StartBenchmarkTrial, StartBenchmarkTrialResult](),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, Destructive: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Binds a trial to a session and runs its turn.",
 			Doc:     "agentd doesn't score: it makes the trial reproducible and attributable. Without input the caller submits the turn itself.",
 			Example: `{"benchmark":{"datasetId":"small-fixes","datasetVersion":"1.0","taskId":"fix-7","configurationId":"baseline","role":"baseline"},"input":"Fix the failing test.","timeoutMs":600000}`,

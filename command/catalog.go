@@ -42,6 +42,12 @@ type Def struct {
 	// EndsWork says that the command ends, stops or answers something. It is carried
 	// out also for an account whose storage quota is used up.
 	EndsWork bool
+	// Destructive says that the command takes something away that no other command
+	// brings back, or that it lets an agent act. Clients may ask before they call it.
+	Destructive bool
+	// Repeatable says that the command does nothing more when it is called again with
+	// the same parameters, even without an idempotency key.
+	Repeatable bool
 	// Waits says that the command only waits for most of its time: among the bounds
 	// of a server it counts as a stream, so that it doesn't block reads.
 	Waits bool
@@ -88,7 +94,7 @@ var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(
 		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
 		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(), peerDefs(), peerWorkDefs(),
-		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(),
+		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(), diffDefs(),
 	)
 })
 

@@ -90,6 +90,40 @@ type ChannelGap struct {
 	Reason string `json:"reason" enum:"retention cursor_past_end"`
 }
 
+// SendChannelMessage records a message of a channel's peer that is not a turn.
+type SendChannelMessage struct {
+	Mutation
+	// ChannelID is the channel's id.
+	ChannelID string `json:"channelId" check:"id"`
+	// SessionID that the message is about; the channel's if absent.
+	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Kind of the message; message if absent.
+	Kind string `json:"kind,omitempty" enum:"message status clarification"`
+	// Text of the message.
+	Text string `json:"text" max:"65536"`
+	// Body is the message in the peer's own form.
+	Body event.Raw `json:"body,omitempty" check:"object"`
+	// NativeID is the message's id in the peer's own words.
+	NativeID string `json:"nativeId,omitempty" max:"1024"`
+}
+
+// Command implements [Params].
+func (*SendChannelMessage) Command() Name                     { return "send_channel_message" }
+func (*SendChannelMessage) returns(*SendChannelMessageResult) {}
+
+// Validate implements [Params].
+func (p *SendChannelMessage) Validate() error { return check(p) }
+
+// SendChannelMessageResult says where the message was recorded.
+type SendChannelMessageResult struct {
+	// ChannelID is the channel's id.
+	ChannelID string `json:"channelId"`
+	// SessionID that the message is recorded in.
+	SessionID string `json:"sessionId"`
+	// Sequence of channel.message.
+	Sequence uint64 `json:"sequence"`
+}
+
 // AckEvents says how far a peer has got.
 type AckEvents struct {
 	Mutation

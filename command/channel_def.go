@@ -19,14 +19,21 @@ func channelDefs() []Def {
 		},
 		{
 			Name: "ack_events", Noun: "channel", Form: formOf[AckEvents, ChannelResult](),
-			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Says how far a peer has got.",
 			Doc:     "An acknowledgement never goes back; one past the end is a conflict. It is durable, and counts as a sign of life. The first of each connection is a fact (channel.message); the others show in the fact that ends the connection, so that acknowledging doesn't make events.",
 			Example: `{"channelId":"chan_1","sequence":42}`,
 		},
 		{
+			Name: "send_channel_message", Noun: "channel", Form: formOf[SendChannelMessage, SendChannelMessageResult](),
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.2",
+			Means:   "Records a message of a peer that is not a turn.",
+			Doc:     "It becomes the fact channel.message in a session that the channel is connected in, and starts no work; that is what submit_turn is for. A long body is kept behind messageRef.",
+			Example: `{"channelId":"chan_1","kind":"status","text":"the build machine is back"}`,
+		},
+		{
 			Name: "disconnect_channel", Noun: "channel", Form: formOf[DisconnectChannel, ChannelResult](),
-			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Closes a channel.",
 			Doc:     "What the peer asked for continues; calls of its own tools are lost. The peer may come back with reconnect_channel.",
 			Example: `{"channelId":"chan_1","reason":"the laptop is closed"}`,

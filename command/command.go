@@ -20,7 +20,7 @@
 //   - json: the name; without omitempty or omitzero the parameter is required,
 //     and a string or a list must not be empty;
 //   - enum: the closed set of a string's values;
-//   - min, max: bounds of a number, of a text's bytes, or of a list's length;
+//   - min, max: bounds of a number, of a text's or a JSON value's bytes, or of a list's length;
 //     without them a number is not negative, a text at most 64 KiB and a list
 //     at most 1,000 long;
 //   - check: "id" (an id as [event.ValidID] takes it), "object" (a JSON object),

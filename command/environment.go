@@ -1,6 +1,9 @@
 package command
 
-import "agentd/event"
+import (
+	"agentd/event"
+	"agentd/fault"
+)
 
 // GetToolInventory lists the tools that a session, a thread or a mode has.
 type GetToolInventory struct {
@@ -32,6 +35,8 @@ type GetExecutionEnvironment struct {
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// ThreadID whose environment is asked for; the main thread if absent.
 	ThreadID string `json:"threadId,omitempty" check:"id"`
+	// TurnID asks for the environment that a turn of the session was started in.
+	TurnID string `json:"turnId,omitempty" check:"id"`
 	// PermissionMode to ask under; the session's if absent.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 }
@@ -41,7 +46,18 @@ func (*GetExecutionEnvironment) Command() Name            { return "get_executio
 func (*GetExecutionEnvironment) returns(*EnvironmentRead) {}
 
 // Validate implements [Params].
-func (p *GetExecutionEnvironment) Validate() error { return check(p) }
+func (p *GetExecutionEnvironment) Validate() error {
+	if err := check(p); err != nil || p.TurnID == "" {
+		return err
+	}
+	switch {
+	case p.SessionID == "":
+		return fault.Param("turnId", "needs sessionId, the session of the turn")
+	case p.PermissionMode != "":
+		return fault.Param("permissionMode", "can't be asked for together with turnId: the turn had one")
+	}
+	return nil
+}
 
 // EnvironmentRead is what callers may rely on in the environment snapshot.
 type EnvironmentRead struct {

@@ -1,6 +1,9 @@
 package command
 
-import "agentd/event"
+import (
+	"agentd/event"
+	"agentd/fault"
+)
 
 // ExportScope says what is exported: a session, or a part of it.
 type ExportScope struct {
@@ -31,6 +34,9 @@ func (p *ExportEvidence) Validate() error { return check(p) }
 type ExportReplay struct {
 	Mutation
 	ExportScope
+	// GraderInstructions tell whoever judges a replay what to look at; they become a
+	// part of the case.
+	GraderInstructions string `json:"graderInstructions,omitempty" max:"65536"`
 }
 
 // Command implements [Params].
@@ -52,6 +58,41 @@ func (*ExportReview) returns(*ExportResult) {}
 
 // Validate implements [Params].
 func (p *ExportReview) Validate() error { return check(p) }
+
+// RecordReview puts what others found out about the work into the session's facts.
+type RecordReview struct {
+	Mutation
+	ExportScope
+	// VerificationOutcomes are verdicts of checks.
+	VerificationOutcomes []event.VerificationOutcome `json:"verificationOutcomes,omitempty" max:"100"`
+	// Note of a reviewer, for people.
+	Note string `json:"note,omitempty" max:"10000"`
+	// ReviewRef is where the whole review is.
+	ReviewRef string `json:"reviewRef,omitempty" max:"2048"`
+}
+
+// Command implements [Params].
+func (*RecordReview) Command() Name         { return "record_review" }
+func (*RecordReview) returns(*ReviewResult) {}
+
+// Validate implements [Params].
+func (p *RecordReview) Validate() error {
+	if err := check(p); err != nil {
+		return err
+	}
+	if len(p.VerificationOutcomes) == 0 && p.Note == "" && p.ReviewRef == "" {
+		return fault.Param("note", "is missing: give a note, verificationOutcomes or a reviewRef")
+	}
+	return nil
+}
+
+// ReviewResult says under which id a review was recorded.
+type ReviewResult struct {
+	// EvidenceID is what the fact and the read models call it.
+	EvidenceID string `json:"evidenceId"`
+	// Sequence of the fact.
+	Sequence uint64 `json:"sequence"`
+}
 
 // ExportResult is an exported pack.
 type ExportResult struct {

@@ -24,5 +24,12 @@ func evidenceDefs() []Def {
 			Doc:     "The review is made from the same facts as the evidence. The pack has the page as markdown and as html; each statement names its event.",
 			Example: `{"sessionId":"sess_docs","taskId":"task_review"}`,
 		},
+		{
+			Name: "record_review", Noun: "evidence", Form: formOf[RecordReview, ReviewResult](),
+			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Means:   "Records verdicts of checks and notes of reviewers.",
+			Doc:     "What is recorded is the word of who calls, not of the runtime: it decides nothing. It stands in the evidence of the session and, with taskId, of the task, and in every pack, review and summary made from then on. Without a scope beyond the session it is about all of it.",
+			Example: `{"sessionId":"sess_docs","taskId":"task_review","verificationOutcomes":[{"name":"links","status":"passed"}],"note":"Reads well."}`,
+		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // JobItemInput is one piece of work of a new job.
@@ -34,6 +35,9 @@ type CreateJob struct {
 	Concurrency int64 `json:"concurrency,omitempty" max:"256"`
 	// RetryPolicy bounds the attempts at an item.
 	RetryPolicy *event.RetryPolicy `json:"retryPolicy,omitempty"`
+	// FailuresAllowed is how many items may fail without failing the job; true is all
+	// of them. Default 0: one failed item fails the job.
+	FailuresAllowed Allowance `json:"failuresAllowed,omitempty" also:"boolean" max:"100000"`
 	// OutputSchema is the JSON Schema that an item's output satisfies.
 	OutputSchema event.Raw `json:"outputSchema,omitempty" check:"object"`
 	// MaxRuntimeMs ends the job after that time.
@@ -43,7 +47,7 @@ type CreateJob struct {
 	// Title for people.
 	Title string `json:"title,omitempty" max:"1000"`
 	// Metadata is the caller's own, kept as it is.
-	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
 }
 
 // Command implements [Params].
@@ -67,6 +71,25 @@ func (p *CreateJob) Validate() error {
 		seen[id] = true
 	}
 	return nil
+}
+
+// maxAllowance is the most items that a job has.
+const maxAllowance = 100_000
+
+// Allowance is a number of items. On the wire it may be a truth value: all, or none.
+type Allowance int64
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (a *Allowance) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "true":
+		*a = maxAllowance
+		return nil
+	case "false":
+		*a = 0
+		return nil
+	}
+	return wire.DecodeValue("", b, (*int64)(a))
 }
 
 // JobResult is a job's standing after a command.
@@ -163,6 +186,25 @@ func (*RetryJobItem) returns(*JobRecord) {}
 // Validate implements [Params].
 func (p *RetryJobItem) Validate() error { return check(p) }
 
+// ReportJobItem records the result of an item that somebody else worked out.
+type ReportJobItem struct {
+	Mutation
+	// JobID is the job's id.
+	JobID string `json:"jobId" check:"id"`
+	// ItemID is the item's id.
+	ItemID string `json:"itemId" check:"id"`
+	// Output of the item: any JSON value. A job with an output schema takes only what
+	// satisfies it.
+	Output event.Raw `json:"output"`
+}
+
+// Command implements [Params].
+func (*ReportJobItem) Command() Name      { return "report_job_item" }
+func (*ReportJobItem) returns(*JobRecord) {}
+
+// Validate implements [Params].
+func (p *ReportJobItem) Validate() error { return check(p) }
+
 // JobSummary is what callers may rely on in the record of a job.
 type JobSummary struct {
 	// JobID is the job's id.
@@ -179,6 +221,31 @@ type JobSummary struct {
 	TaskID string `json:"taskId,omitempty"`
 	// Title for people.
 	Title string `json:"title,omitempty"`
+	// Instruction says what is to be done with each item; the beginning of a long one,
+	// which is behind InstructionRef.
+	Instruction string `json:"instruction,omitempty"`
+	// InstructionRef is where a long instruction is.
+	InstructionRef string `json:"instructionRef,omitempty"`
+	// InputRefs are where the items are: one JSON object a line.
+	InputRefs []string `json:"inputRefs"`
+	// OutputSchema is the JSON Schema that an item's output satisfies.
+	OutputSchema event.Raw `json:"outputSchema,omitempty" as:"object"`
+	// OutputSchemaRef is where a large schema is.
+	OutputSchemaRef string `json:"outputSchemaRef,omitempty"`
+	// Concurrency is how many items are worked on at once; 0 is the server's default.
+	Concurrency int64 `json:"concurrency,omitempty"`
+	// RetryPolicy bounds the attempts at an item.
+	RetryPolicy *event.RetryPolicy `json:"retryPolicy,omitempty"`
+	// FailuresAllowed is how many items may fail without failing the job.
+	FailuresAllowed int64 `json:"failuresAllowed"`
+	// MaxRuntimeMs ends the job after that time; 0 is no limit.
+	MaxRuntimeMs int64 `json:"maxRuntimeMs,omitempty"`
+	// ItemCursor is the ordinal of the first item that was not given out yet.
+	ItemCursor int64 `json:"itemCursor"`
+	// AssignedThreadIDs are the threads of the items under way.
+	AssignedThreadIDs []string `json:"assignedThreadIds"`
+	// Metadata is the caller's own.
+	Metadata event.Raw `json:"metadata,omitempty" as:"object"`
 	// Error is why the job failed.
 	Error *event.Failure `json:"error,omitempty"`
 	// ResultsRef is where the results are once the job ended: one JSON object a

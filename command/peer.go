@@ -147,6 +147,8 @@ type PeerArtifact struct {
 	ReadRef string `json:"readRef,omitempty" max:"1024"`
 	// URI of the content, where it has one.
 	URI string `json:"uri,omitempty" max:"4096"`
+	// Text is the content; it is stored, and readRef then refers to it.
+	Text string `json:"text,omitempty" max:"33554432"`
 }
 
 // Command implements [Params].

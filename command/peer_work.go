@@ -205,6 +205,9 @@ type PeerQuestion struct {
 	Decisions []string `json:"decisions,omitempty" enum:"@actionAnswer" max:"4"`
 	// Schema of the answer.
 	Schema event.Raw `json:"schema,omitempty" check:"object"`
+	// Permission is what the peer wants to be allowed, such as the name of its tool; the
+	// question is then a request for permission.
+	Permission string `json:"permission,omitempty" max:"1000"`
 }
 
 // PeerDelivery is something that a peer delivered, with its content.

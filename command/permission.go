@@ -18,6 +18,8 @@ type EvaluatePermission struct {
 	Cwd string `json:"cwd,omitempty" max:"4096" secret:"refuse"`
 	// PermissionMode to ask under; the session's if absent.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
+	// DryRun leaves no trace: the question isn't recorded.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // Command implements [Params].
@@ -108,7 +110,7 @@ func (p *SetPolicy) Validate() error {
 }
 
 func (p *SetPolicy) scope() Role {
-	if p.AcceptWorkspace { // what is accepted counts for everybody who works in the folder
+	if p.AcceptWorkspace { // what is accepted applies to everyone who works in the folder
 		return RoleAdmin
 	}
 	return policyScope(p.SessionID)

@@ -12,7 +12,7 @@ func permissionDefs() []Def {
 		},
 		{
 			Name: "resolve_permission", Noun: "permission", Form: formOf[ResolvePermission, RespondActionResult](),
-			Mutates: true, EndsWork: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, EndsWork: true, Destructive: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Answers a request for permission as the host's policy.",
 			Doc:     "The answer's source is host_policy; the fact names the caller.",
 			Example: `{"actionId":"action_1","decision":"deny","reason":"outside of working hours"}`,
@@ -26,10 +26,17 @@ func permissionDefs() []Def {
 		},
 		{
 			Name: "set_policy", Noun: "permission", Form: formOf[SetPolicy, PolicyResult](),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, Destructive: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the policy of a session, or the host's.",
-			Doc:     "Without a session it is the host's policy, and the caller must be an admin; rules of the configuration stay whatever is given, and a mode that is wider than the configuration's holds until the next start. A session's rules add to the host's: the strictest match wins. With acceptWorkspace it takes the rules of the workspace as .agentd-permissions.yaml has them now: changes of that file that allow more don't count before somebody does that.",
+			Doc:     "Without a session it is the host's policy, and the caller must be an admin; rules of the configuration always stay, and a mode that is wider than the configuration's applies until the next start. A session's rules add to the host's: the strictest match wins. With acceptWorkspace it accepts the rules of the workspace as they are now in .agentd-permissions.yaml: changes to that file that allow more have no effect before that.",
 			Example: `{"sessionId":"sess_docs","mode":"auto","rules":[{"decision":"deny","tool":"shell","match":"git push *","reason":"pushes are manual"}]}`,
+		},
+		{
+			Name: "test_policy", Noun: "permission", Form: formOf[TestPolicy, TestPolicyResult](),
+			Scope: RoleObserver, Available: true, Since: "0.1",
+			Means:   "Decides past tool calls again under another policy, and says what would change.",
+			Doc:     "Nothing runs, and nothing is written. Approvals hold as they did then, and the sandbox is taken to hold unless the facts say that it didn't. Decisions that follow from an answer to this very call are left out.",
+			Example: `{"rules":[{"decision":"deny","tool":"shell","match":"git push *"}],"limit":20}`,
 		},
 	}
 }

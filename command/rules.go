@@ -231,6 +231,8 @@ func (r *rule) checkRaw(v reflect.Value) *misfit {
 		return r.absent()
 	case r.object && raw[0] != '{':
 		return bad("is not a JSON object")
+	case r.max != nil && float64(len(raw)) > *r.max:
+		return bad("has %d bytes of JSON; the maximum is %.0f", len(raw), *r.max)
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ type Runtime interface {
 	Oldest(ctx context.Context, c Caller, sessionID string) (uint64, error)
 	// Subscribe follows a session from the event after the given sequence on.
 	Subscribe(ctx context.Context, c Caller, sessionID string, after uint64) (Stream, error)
-	// SubscribeAll follows all sessions that the caller may see, from now on. The
-	// order holds within a session.
-	SubscribeAll(ctx context.Context, c Caller) (Stream, error)
+	// SubscribeAll follows all sessions that the caller may see, from the event after
+	// the one whose cursor is given on, or from now on. The order holds within a session.
+	SubscribeAll(ctx context.Context, c Caller, after string) (Stream, error)
 	// Output opens the bytes behind a reference. The reference comes from the
 	// caller as it is.
 	Output(ctx context.Context, c Caller, ref string) (*Output, error)
@@ -34,6 +34,13 @@ type Delivered struct {
 	Sequence  uint64
 	// Data is the stored envelope, one line of JSON. It must not be changed.
 	Data []byte
+	// RemovedThrough, if not zero, says that the events from Sequence through it were
+	// removed by retention; there is no Data then. Only what goes on after an old cursor
+	// of [Runtime.SubscribeAll] has such gaps.
+	RemovedThrough uint64
+	// Cursor is where [Runtime.SubscribeAll] goes on after the event; empty in a stream
+	// of one session, where Sequence says it.
+	Cursor string
 }
 
 // Stream is a subscription. It is for one goroutine.
@@ -56,4 +63,11 @@ type Output struct {
 	Size int64
 	// ETag identifies the content, without quotes; empty if it has none.
 	ETag string
+}
+
+// ProcessFinder is a runtime that can tell where the facts of a process are.
+type ProcessFinder interface {
+	// LocateProcess returns the session of a process and the sequence of the fact that
+	// started it. A process that the caller may not see is not found.
+	LocateProcess(ctx context.Context, c Caller, processID string) (sessionID string, started uint64, err error)
 }

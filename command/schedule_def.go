@@ -5,7 +5,7 @@ func scheduleDefs() []Def {
 	return []Def{
 		{
 			Name: "create_schedule", Noun: "schedule", Form: formOf[CreateSchedule, ScheduleResult](),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, Destructive: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Starts a job or a task again and again.",
 			Doc:     "Each run gets an id that follows from the schedule and the time at which it is due, so that none is started twice. A time of day that the clocks skip is passed over; one that they show twice is due once, unless cron names every hour.",
 			Example: `{"cron":"0 6 * * 1-5","timeZone":"Europe/Paris","job":{"instruction":"Summarize the page.","items":[{"input":"https://example.org"}]}}`,
@@ -33,7 +33,7 @@ func scheduleDefs() []Def {
 		},
 		{
 			Name: "delete_schedule", Noun: "schedule", Form: formOf[DeleteSchedule, ScheduleResult](),
-			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Destructive: true, Repeatable: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Ends a schedule.",
 			Doc:     "What it started stays and continues.",
 			Example: `{"scheduleId":"schedule_daily"}`,

@@ -21,7 +21,7 @@ type CreateSession struct {
 	// PermissionMode of the session; the server's if absent.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
 	// Metadata is the caller's own, kept as it is.
-	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
 }
 
 // Command implements [Params].
@@ -50,49 +50,6 @@ type CreateSessionResult struct {
 	ThreadID string `json:"threadId"`
 }
 
-// ListSessions lists the sessions that the caller may see, newest first.
-type ListSessions struct {
-	Page
-	// Query keeps the sessions whose id or title contains it.
-	Query string `json:"query,omitempty" max:"1000"`
-}
-
-// Command implements [Params].
-func (*ListSessions) Command() Name               { return "list_sessions" }
-func (*ListSessions) returns(*ListSessionsResult) {}
-
-// Validate implements [Params].
-func (p *ListSessions) Validate() error { return check(p) }
-
-// SessionSummary is a session in a list. It is as fresh as the session's last
-// finished turn.
-type SessionSummary struct {
-	// SessionID is the session's id.
-	SessionID string `json:"sessionId"`
-	// ThreadID is the session's main thread.
-	ThreadID string `json:"threadId,omitempty"`
-	// Title for people.
-	Title string `json:"title,omitempty"`
-	// Account that owns the session.
-	Account string `json:"account,omitempty"`
-	// Status of the session.
-	Status string `json:"status"`
-	// CreatedAt is when the session was opened.
-	CreatedAt time.Time `json:"createdAt"`
-	// UpdatedAt is when its last turn ended, or when it was opened.
-	UpdatedAt time.Time `json:"updatedAt"`
-	// TurnCount counts the session's turns.
-	TurnCount int64 `json:"turnCount"`
-}
-
-// ListSessionsResult is a page of sessions.
-type ListSessionsResult struct {
-	// Sessions of this page.
-	Sessions []SessionSummary `json:"sessions"`
-	// NextCursor is the cursor of the next page; absent on the last.
-	NextCursor string `json:"nextCursor,omitempty"`
-}
-
 // GetSession returns the session snapshot and a window of its history.
 type GetSession struct {
 	// SessionID is the session's id.
@@ -102,6 +59,9 @@ type GetSession struct {
 	// Before is the cursor of an earlier answer's history: only older events are
 	// returned.
 	Before json.Number `json:"before,omitempty" max:"20" secret:"pass"`
+	// AtSequence asks for the snapshot and the history as they were after that event;
+	// absent: as they are now.
+	AtSequence *uint64 `json:"atSequence,omitempty" min:"1"`
 }
 
 // Command implements [Params].

@@ -31,7 +31,7 @@ type SpawnSubagent struct {
 	// address of an agent card.
 	Peer string `json:"peer,omitempty" max:"2048"`
 	// Metadata is the caller's own, kept as it is.
-	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
 }
 
 // Command implements [Params].

@@ -5,14 +5,14 @@ func subagentDefs() []Def {
 	return []Def{
 		{
 			Name: "spawn_subagent", Noun: "subagent", Form: formOf[SpawnSubagent, SpawnSubagentResult](),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, Destructive: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Creates a child with a thread of its own.",
 			Doc:     "The child's thread is in the parent's session, and its events carry the subagentId. Isolation can only narrow what the parent may do.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main","role":"reviewer","input":"Read every page.","isolation":{"tools":["read_file"],"permissionMode":"plan"}}`,
 		},
 		{
 			Name: "send_subagent_input", Noun: "subagent", Form: formOf[SendSubagentInput, SubagentResult](),
-			Mutates: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, Destructive: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Gives a child another turn.",
 			Doc:     "A closed child is a conflict: resume it first.",
 			Example: `{"subagentId":"sub_reviewer","input":"Start with the tutorial."}`,
@@ -33,7 +33,7 @@ func subagentDefs() []Def {
 		},
 		{
 			Name: "close_subagent", Noun: "subagent", Form: formOf[CloseSubagent, SubagentResult](),
-			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Mutates: true, EndsWork: true, Destructive: true, Repeatable: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Stops a child and releases what it holds.",
 			Doc:     "Its thread and its facts stay readable.",
 			Example: `{"subagentId":"sub_reviewer","reason":"done"}`,

@@ -36,8 +36,13 @@ type TaskFields struct {
 	Owner *event.Actor `json:"owner,omitempty"`
 	// Assignee is who works on it.
 	Assignee *event.Actor `json:"assignee,omitempty"`
+	// TaskFamily groups kinds of tasks coarsely.
+	TaskFamily string `json:"taskFamily,omitempty" max:"128"`
+	// Scope names what the work is about: references to a workspace, a project, an
+	// environment or another boundary of the host.
+	Scope event.Raw `json:"scope,omitempty" check:"object"`
 	// Metadata is the caller's own, kept as it is.
-	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
 }
 
 // number gives criteria without an id one.
@@ -129,6 +134,8 @@ type CreateTask struct {
 	Peer string `json:"peer,omitempty" max:"2048"`
 	// Start starts the task at once; default false.
 	Start bool `json:"start,omitempty"`
+	// Draft defines the task without handing it to the runtime; start_task does that.
+	Draft bool `json:"draft,omitempty"`
 }
 
 // Command implements [Params].
@@ -141,7 +148,15 @@ func (p *CreateTask) NewID() (noun, id string) { return "task", p.TaskID }
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *CreateTask) Validate() error {
 	p.number()
-	return firstError(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer))
+	return firstError(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer), p.notStartedDraft())
+}
+
+// notStartedDraft refuses a draft that is to start.
+func (p *CreateTask) notStartedDraft() error {
+	if p.Draft && p.Start {
+		return fault.Param("draft", "a draft doesn't start; leave out draft or start")
+	}
+	return nil
 }
 
 // selfReference refuses a task that waits for itself or is its own parent.
@@ -185,6 +200,8 @@ type UpdateTask struct {
 	Worker string `json:"worker,omitempty" enum:"@taskWorker"`
 	// DeliveryState says whether the result reached who asked for it.
 	DeliveryState *Delivery `json:"deliveryState,omitempty" also:"string"`
+	// ValidationState says how far the result was validated.
+	ValidationState string `json:"validationState,omitempty" max:"128"`
 	// Artifacts are added to the task's deliverables.
 	Artifacts []event.ArtifactLink `json:"artifacts,omitempty"`
 	// EvidenceRefs are added to the task's evidence.
@@ -200,7 +217,17 @@ func (*UpdateTask) returns(*TaskResult) {}
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *UpdateTask) Validate() error {
 	p.number()
-	return firstError(check(p), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn))
+	return firstError(check(p), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), artifactIDs(p.Artifacts))
+}
+
+// artifactIDs refuses deliverables whose ids no fact could carry.
+func artifactIDs(list []event.ArtifactLink) error {
+	for i, a := range list {
+		if !event.ValidID(a.ArtifactID) {
+			return fault.Param(fmt.Sprintf("artifacts[%d].artifactId", i), "expected an id of 1 to 128 letters, digits, or _ . : -, not %q", clipQuoted(a.ArtifactID))
+		}
+	}
+	return nil
 }
 
 // Delivery is a delivery state. On the wire it may be the status alone.

@@ -54,8 +54,12 @@ type AppendTaskProgress struct {
 	Progress *event.Progress `json:"progress"`
 	// OutputRefs point to what is new.
 	OutputRefs []OutputRef `json:"outputRefs,omitempty" also:"string"`
+	// CheckpointRefs point to states that the work can go on from.
+	CheckpointRefs []OutputRef `json:"checkpointRefs,omitempty" also:"string"`
 	// DeliveryState says whether the result reached who asked for it.
 	DeliveryState *Delivery `json:"deliveryState,omitempty" also:"string"`
+	// ValidationState says how far the result was validated.
+	ValidationState string `json:"validationState,omitempty" max:"128"`
 }
 
 // Command implements [Params].
@@ -144,6 +148,10 @@ type CompleteTask struct {
 	Artifacts []event.ArtifactLink `json:"artifacts,omitempty"`
 	// EvidenceRefs point to evidence.
 	EvidenceRefs []string `json:"evidenceRefs,omitempty"`
+	// OutputRefs point to what the attempt gave.
+	OutputRefs []OutputRef `json:"outputRefs,omitempty" also:"string"`
+	// CheckpointRefs point to states that the work could go on from.
+	CheckpointRefs []OutputRef `json:"checkpointRefs,omitempty" also:"string"`
 	// DeliveryState says whether the result reached who asked for it.
 	DeliveryState *Delivery `json:"deliveryState,omitempty" also:"string"`
 	// Acceptance says which conditions are satisfied or waived.
@@ -168,7 +176,7 @@ func (*CompleteTask) returns(*TaskResult) {}
 
 // Validate implements [Params].
 func (p *CompleteTask) Validate() error {
-	if err := check(p); err != nil {
+	if err := firstError(check(p), artifactIDs(p.Artifacts)); err != nil {
 		return err
 	}
 	for i, c := range p.Acceptance {
@@ -188,6 +196,10 @@ type FailTask struct {
 	RunID string `json:"runId,omitempty" check:"id"`
 	// Error says why.
 	Error *event.Failure `json:"error"`
+	// OutputRefs point to what the attempt gave.
+	OutputRefs []OutputRef `json:"outputRefs,omitempty" also:"string"`
+	// CheckpointRefs point to states that the next attempt can go on from.
+	CheckpointRefs []OutputRef `json:"checkpointRefs,omitempty" also:"string"`
 }
 
 // Command implements [Params].

@@ -11,6 +11,9 @@ type GetThreadRead struct {
 	SessionID string `json:"sessionId" check:"id"`
 	// ThreadID is the thread's id.
 	ThreadID string `json:"threadId" check:"id"`
+	// AtSequence asks for the read model as it was after that event; absent: as it is
+	// now.
+	AtSequence *uint64 `json:"atSequence,omitempty" min:"1"`
 }
 
 // Command implements [Params].
@@ -27,7 +30,7 @@ type ThreadRead struct {
 	// SessionID of the thread.
 	SessionID string `json:"sessionId"`
 	// Status of the thread, coarse.
-	Status string `json:"status" enum:"idle queued running blocked completed failed cancelled stale unknown"`
+	Status string `json:"status" enum:"@threadStatus"`
 	// Phase is the finer state beside the status, such as waiting_permission.
 	Phase string `json:"phase"`
 	// ActiveTurnID is the turn that runs.

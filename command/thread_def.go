@@ -7,8 +7,15 @@ func threadDefs() []Def {
 			Name: "get_thread_read", Noun: "thread", Form: formOf[GetThreadRead, ThreadRead](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Returns the read model of a thread.",
-			Doc:     "Status is coarse, phase is fine: a thread that waits for an approval is blocked, in the phase waiting_permission.",
+			Doc:     "Status is coarse, phase is fine: a thread that waits for an approval is blocked, in the phase waiting_permission. With atSequence it is as it was after that event; a sequence that is past the end, or that retention removed, is refused with those that there are.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main"}`,
+		},
+		{
+			Name: "update_thread", Noun: "thread", Form: formOf[UpdateThread, UpdateThreadResult](),
+			Mutates: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Means:   "Pins a thread, or takes the pin away.",
+			Doc:     "The change is the fact session.updated, with all threads that are pinned from then on.",
+			Example: `{"sessionId":"sess_docs","threadId":"thread_main","pinned":true}`,
 		},
 		{
 			Name: "resume_thread", Noun: "thread", Form: formOf[ResumeThread, ResumeThreadResult](),
@@ -26,7 +33,7 @@ func threadDefs() []Def {
 		},
 		{
 			Name: "rollback_thread", Noun: "thread", Form: formOf[RollbackThread, RollbackThreadResult](),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, Destructive: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Takes back the turns after a given one.",
 			Doc:     "The removed turns stay in the log and leave the thread's history. files: restore puts back the files that they changed, and reports a conflict for each that was changed by something else since. preview changes nothing.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main","toTurnId":"turn_1","files":"restore","preview":true}`,

@@ -24,7 +24,10 @@ type SubmitTurn struct {
 	// TaskID is the task that the turn works on; one of its own if absent.
 	TaskID string `json:"taskId,omitempty" check:"id"`
 	// Metadata is the caller's own, kept as it is.
-	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
+	// ChannelID is the channel that the input came through; it is recorded as the
+	// turn's source.
+	ChannelID string `json:"channelId,omitempty" check:"id"`
 	// Peer says that the turn is work that a peer gave us.
 	Peer *PeerStep `json:"peer,omitempty"`
 }

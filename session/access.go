@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/store"
 )
 
 // See reports a session that isn't there, or that the caller may not see, as not
@@ -42,6 +44,12 @@ func (m *Manager) Account(ctx context.Context, sessionID string) (string, error)
 	created, err := m.firstFact(ctx, sessionID)
 	if err != nil {
 		return "", err
+	}
+	if _, err := m.opt.Store.Get(ctx, kindDeleted, sessionID); !errors.Is(err, store.ErrNotFound) {
+		if err != nil {
+			return "", storeFault(err)
+		}
+		return "", noSession(sessionID)
 	}
 	m.accounts.put(sessionID, created.Account)
 	return created.Account, nil

@@ -39,7 +39,7 @@ func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (
 		if err := r.checkAnswer(a, p); err != nil {
 			return nil, err
 		}
-		r.resolveAction(tx, a, p, "human")
+		r.resolveAction(tx, a, p, answerSource(p))
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
 	})
 }
@@ -179,8 +179,9 @@ func (r *request) resolveAction(tx *Tx, a *state.Action, p *command.RespondActio
 	}
 	scope := event.Scope{
 		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, RunID: tx.State.RunOf(a),
-		ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID, ChannelID: answerThrough(a, p),
+		ActionID: a.ActionID, StepID: a.StepID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID, ChannelID: answerThrough(a, p),
 	}
+	forwardToPeer(tx, a, scope, p.Peer)
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: out})
 	r.stepOfPeer(tx, scope, p.Peer, "the peer answered")
 	if !state.AsksPermission(a.ActionType) {
@@ -188,7 +189,7 @@ func (r *request) resolveAction(tx *Tx, a *state.Action, p *command.RespondActio
 	}
 	resolved := &event.PermissionResolved{
 		Decision: p.Decision, DecisionSource: source, DecisionReason: reason, ActionID: a.ActionID, ToolName: a.ToolName,
-		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(), ChannelID: p.ChannelID, PermissionMode: planMode(a, p),
+		Scope: reasonOr(p.Scope, "once"), ResolvedBy: r.actor(), ChannelID: scope.ChannelID, PermissionMode: planMode(a, p),
 	}
 	if a.ActionType == planApproval {
 		resolved.Scope = "once" // of this plan, whatever comes after it
@@ -207,7 +208,7 @@ func (r *request) resolveAction(tx *Tx, a *state.Action, p *command.RespondActio
 
 // checkSameAnswer tells the same answer, which is fine, from another one.
 func checkSameAnswer(a *state.Action, p *command.RespondAction, payload event.Raw) (*command.RespondActionResult, error) {
-	if a.Decision == p.Decision && a.DecisionSource == "human" && (a.PayloadRef != "" || sameJSON(a.Payload, payload)) {
+	if a.Decision == p.Decision && a.DecisionSource == answerSource(p) && (a.PayloadRef != "" || sameJSON(a.Payload, payload)) {
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
 	}
 	return nil, fault.New(fault.Conflict, "action %s is already %s: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)

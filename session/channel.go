@@ -205,6 +205,49 @@ func cursorOf(v []byte) (uint64, error) {
 	return n, nil
 }
 
+// checkSourceChannel refuses a channel that isn't there for the caller.
+func (r *request) checkSourceChannel(ctx context.Context, channelID string) error {
+	if channelID == "" {
+		return nil
+	}
+	c, err := r.m.Channel(ctx, channelID)
+	if err == nil && !r.caller.Sees(c.Account()) {
+		return fault.New(fault.NotFound, "there is no channel %s", channelID)
+	}
+	return err
+}
+
+// sourceChannel is the channel that an input came through; empty if through none.
+func sourceChannel(p *command.SubmitTurn) string {
+	if p.ChannelID == "" && p.Peer != nil {
+		return p.Peer.ChannelID
+	}
+	return p.ChannelID
+}
+
+// ForwardedRequest is the fact's content for a request for permission that went to
+// the peer of a channel.
+func ForwardedRequest(a *state.Action) *event.ChannelPermissionForwarded {
+	p := &event.ChannelPermissionForwarded{
+		ActionID: a.ActionID, RequestedBy: &event.Actor{Kind: "agent", ID: a.ThreadID}, Target: reasonOr(a.ToolName, a.ActionType), FinalDecider: "remote",
+	}
+	if a.SubagentID != "" {
+		p.RequestedBy.ID = a.SubagentID
+	}
+	return p
+}
+
+// forwardToPeer emits that a peer that answers was asked, where that isn't recorded
+// yet: it may have read the request by itself.
+func forwardToPeer(tx *Tx, a *state.Action, scope event.Scope, step *command.PeerStep) {
+	if step == nil || !state.AsksPermission(a.ActionType) {
+		return
+	}
+	if c := tx.State.Channels.Find(step.ChannelID); c != nil && !c.Forwarded(a.ActionID) {
+		tx.Emit(event.Event{Type: event.TypeChannelPermissionForwarded, Scope: scope, Payload: ForwardedRequest(a)})
+	}
+}
+
 // checkChannel checks an answer against the channel that it comes through, and against
 // the one whose peer alone can act.
 func (r *request) checkChannel(st *state.Session, a *state.Action, channelID string) error {
@@ -239,5 +282,16 @@ func answerThrough(a *state.Action, p *command.RespondAction) string {
 	if p.ChannelID != "" {
 		return p.ChannelID
 	}
+	if p.Peer != nil {
+		return p.Peer.ChannelID
+	}
 	return a.ChannelID
+}
+
+// answerSource says who answered an action.
+func answerSource(p *command.RespondAction) string {
+	if p.Peer != nil {
+		return "peer"
+	}
+	return "human"
 }

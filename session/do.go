@@ -16,6 +16,9 @@ import (
 func (m *Manager) Register(t *command.Table) {
 	handleCommand(t, m, (*request).createSession)
 	handleCommand(t, m, (*request).listSessions)
+	handleCommand(t, m, (*request).updateSession)
+	handleCommand(t, m, (*request).deleteSession)
+	handleCommand(t, m, (*request).updateThread)
 	command.HandleReadModel(t, withRequest(m, (*request).getSession))
 	command.HandleReadModel(t, withRequest(m, (*request).getThreadRead))
 	handleCommand(t, m, (*request).resumeThread)
@@ -112,6 +115,8 @@ type request struct {
 	endsWork bool
 	// key and digest are set when the call has an idempotency key.
 	key, digest string
+	// whole names the job and the task that a submitted turn is a part of.
+	whole event.Scope
 }
 
 // mutate runs a decision that yields a result and keeps it under the idempotency key. A
@@ -172,6 +177,18 @@ func (r *request) viewSession(ctx context.Context, sessionID string, view func(*
 		}
 		return view(st)
 	})
+}
+
+// viewSessionAt is viewSession for a session as it was after a fact; nil is as it is now.
+func (r *request) viewSessionAt(ctx context.Context, sessionID string, sequence *uint64, view func(*state.Session) error) error {
+	if sequence == nil {
+		return r.viewSession(ctx, sessionID, view)
+	}
+	st, err := r.stateAt(ctx, sessionID, *sequence)
+	if err != nil {
+		return err
+	}
+	return view(st)
 }
 
 // actor returns the caller as facts name it.

@@ -6,14 +6,14 @@
 // The handlers that [Manager.Register] adds to the table of commands find the session's
 // writer, loading it from snapshot and tail if it isn't in memory. Under the writer's
 // lock a pure decision turns the state and the parameters into facts; they are checked,
-// numbered, encoded once, chained by hash and folded. The batch then goes to the journal, which commits
-// the batches of many sessions together (see journal). Only when the store has
+// numbered, encoded once, chained by hash and folded. The batch then goes to the journal,
+// which commits the batches of many sessions together (see journal). Only when the store has
 // made the batch durable do subscribers, observers and the caller learn of it.
 //
 // The state in memory runs ahead of what is durable by the batches under way, so
 // that one session's commands share a commit too. That is invisible: a read is
 // answered only when everything that it saw is durable. If an append fails the
-// writer is dropped, and the next command loads what really is in the store.
+// writer is dropped, and the next command loads what is really in the store.
 //
 // # Concurrency
 //

@@ -15,6 +15,38 @@ import (
 
 // appendSummary appends the JSON of a session's summary.
 func appendSummary(b []byte, s *command.SessionSummary) []byte {
+	b = appendFirstSummary(b, s)
+	b = appendOptional(b, `,"workspace":`, s.Workspace)
+	if s.CostUSD != 0 {
+		b = appendAny(append(b, `,"costUSD":`...), s.CostUSD)
+	}
+	b = appendCount(b, `,"inputTokens":`, s.InputTokens)
+	b = appendCount(b, `,"outputTokens":`, s.OutputTokens)
+	b = appendCount(b, `,"pendingActions":`, s.PendingActions)
+	if len(s.Tags) > 0 {
+		b = appendAny(append(b, `,"tags":`...), s.Tags)
+	}
+	if s.Pinned {
+		b = append(b, `,"pinned":true`...)
+	}
+	if s.Archived {
+		b = append(b, `,"archived":true`...)
+	}
+	return append(b, '}')
+}
+
+// firstSummary returns a summary as the first releases wrote it: an entry that was not
+// written again since is still right.
+func firstSummary(encoded []byte) []byte {
+	var s command.SessionSummary
+	if json.Unmarshal(encoded, &s) != nil {
+		return nil
+	}
+	return append(appendFirstSummary(nil, &s), '}')
+}
+
+// appendFirstSummary appends what the first releases kept of a session, without its end.
+func appendFirstSummary(b []byte, s *command.SessionSummary) []byte {
 	b = appendText(append(b, `{"sessionId":`...), s.SessionID)
 	b = appendOptional(b, `,"threadId":`, s.ThreadID)
 	b = appendOptional(b, `,"title":`, s.Title)
@@ -22,8 +54,14 @@ func appendSummary(b []byte, s *command.SessionSummary) []byte {
 	b = appendText(append(b, `,"status":`...), s.Status)
 	b = appendTime(append(b, `,"createdAt":`...), s.CreatedAt)
 	b = appendTime(append(b, `,"updatedAt":`...), s.UpdatedAt)
-	b = strconv.AppendInt(append(b, `,"turnCount":`...), s.TurnCount, 10)
-	return append(b, '}')
+	return strconv.AppendInt(append(b, `,"turnCount":`...), s.TurnCount, 10)
+}
+
+func appendCount(b []byte, key string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, key...), n, 10)
 }
 
 // appendTurn appends the JSON of a turn's record.

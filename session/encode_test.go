@@ -29,6 +29,9 @@ func TestWhatIsEncodedByHandIsWhatTheLibraryWouldGive(t *testing.T) {
 		s := command.SessionSummary{
 			SessionID: text.Draw(t, "session"), ThreadID: text.Draw(t, "thread"), Title: text.Draw(t, "title"), Account: text.Draw(t, "account"),
 			Status: text.Draw(t, "status"), CreatedAt: moment.Draw(t, "created"), UpdatedAt: moment.Draw(t, "updated"), TurnCount: rapid.Int64().Draw(t, "turns"),
+			Workspace: text.Draw(t, "workspace"), CostUSD: rapid.Float64Range(0, 1e9).Draw(t, "cost"), InputTokens: rapid.Int64().Draw(t, "in"),
+			OutputTokens: rapid.Int64().Draw(t, "out"), PendingActions: rapid.Int64Range(0, 3).Draw(t, "pending"),
+			Tags: rapid.SliceOfN(text, 0, 3).Draw(t, "tags"), Pinned: rapid.Bool().Draw(t, "pinned"), Archived: rapid.Bool().Draw(t, "archived"),
 		}
 		same(t, appendSummary(nil, &s), s)
 		r := turnRecord{

@@ -269,10 +269,14 @@ func (m *Manager) blobSize(ctx context.Context, ref string) int64 {
 // forgetNote removes a note. One that can't be removed now is followed again, which
 // changes nothing.
 func (m *Manager) forgetNote(ctx context.Context, d doomed) error {
-	err := m.writeDecision(ctx, d.sessionID, event.ByRuntime, false, func(tx *Tx) error {
+	remove := func(tx *Tx) error {
 		tx.index = append(tx.index, removeOp(kindDoomed, d.key))
 		return nil
-	})
+	}
+	err := m.writeDecision(ctx, d.sessionID, event.ByRuntime, false, remove)
+	if fault.KindOf(err) == fault.NotFound {
+		err = m.writeInRuntime(ctx, remove) // the session was deleted
+	}
 	if err != nil && ctx.Err() == nil {
 		m.opt.Logger.Warn("the index entry of deleted content could not be removed", "sessionId", d.sessionID, "error", err)
 		return nil

@@ -2,35 +2,33 @@ package session
 
 import (
 	"context"
-	"sync"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
 
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/clip"
 	"agentd/quota"
 	"agentd/store"
 )
 
-// maxBehind bounds the sessions that a feed is behind with.
-const maxBehind = 1 << 16
-
-// Feed follows all sessions that a caller may see, from its start on, also those
-// that other nodes append to. Like a [Subscription] it holds no facts, only where
-// it has to go on reading. It is for one goroutine.
-//
-// A feed that can't have every fact once and in order any more, because the store
-// was out of reach, so that it isn't known what others appended, ends with an
-// error instead of passing over something.
+// Feed follows all sessions that a caller may see, whichever node appends to them.
+// Like a [Subscription] it holds no facts, only its place among the changes of the store.
+// It is for one goroutine.
 type Feed struct {
 	m      *Manager
 	caller command.Caller
 	wake   chan struct{}
 
-	mu sync.Mutex
-	// behind maps each session with undelivered facts to their range; turn lists
-	// the sessions in the order in which they fell behind.
-	behind map[string]span
-	turn   []string
-	err    error // why the feed ended
+	// after is the position up to which all changes were delivered, page some of those
+	// that follow it, next the sequence with which the first of them goes on.
+	after string
+	page  []store.Change
+	next  uint64
+	// begun is the change that was delivered in part when the feed was left.
+	begun feedCursor
 	// usage counts the feed; nil if it is the runtime's own.
 	usage *quota.Account
 }
@@ -39,26 +37,94 @@ type Feed struct {
 type FeedRecord struct {
 	SessionID string
 	store.Record
+	// RemovedThrough, if not zero, says that the facts from Sequence through it were
+	// removed by retention; there is no Data then.
+	RemovedThrough uint64
+	cursor         feedCursor
 }
 
-// SubscribeAll follows all sessions that the caller may see. Facts come in order
-// within a session; those of different sessions are not ordered.
-func (m *Manager) SubscribeAll(caller command.Caller) *Feed {
-	f := &Feed{m: m, caller: caller, wake: make(chan struct{}, 1), behind: map[string]span{}}
+// Cursor returns where a feed goes on after the record.
+func (r *FeedRecord) Cursor() string { return r.cursor.encode() }
+
+// feedCursor is a place in a feed: a position of the store, and the part that was
+// delivered of a change that comes after it, if one was left in its middle.
+type feedCursor struct {
+	position  string
+	sessionID string
+	through   uint64
+}
+
+func (c feedCursor) encode() string {
+	text := c.position
+	if c.sessionID != "" {
+		text += "\n" + c.sessionID + "\n" + strconv.FormatUint(c.through, 10)
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// errCursor says that a caller's cursor can't be used.
+var errCursor = fault.Param("after", "is not a cursor of this feed; leave it out to begin now, and read what came before from the sessions")
+
+func decodeCursor(text string) (feedCursor, error) {
+	plain, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return feedCursor{}, errCursor
+	}
+	parts := strings.Split(string(plain), "\n")
+	c := feedCursor{position: parts[0]}
+	switch len(parts) {
+	case 1:
+		return c, nil
+	case 3:
+		c.sessionID = parts[1]
+		if c.through, err = strconv.ParseUint(parts[2], 10, 64); err == nil {
+			return c, nil
+		}
+	}
+	return feedCursor{}, errCursor
+}
+
+// SubscribeAll follows all sessions that the caller may see, after a cursor of an
+// earlier feed, or from now on if that is empty. Facts come in order within a session;
+// those of different sessions come in the order of their writes, more or less.
+func (m *Manager) SubscribeAll(ctx context.Context, caller command.Caller, after string) (*Feed, error) {
+	f := &Feed{m: m, caller: caller, wake: make(chan struct{}, 1)}
 	m.topics.addFeed(f)
-	return f
+	if err := f.begin(ctx, after); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // SubscribeAllAs is [Manager.SubscribeAll] for a caller among whose subscriptions the
 // feed counts.
-func (m *Manager) SubscribeAllAs(ctx context.Context, caller command.Caller) (*Feed, error) {
+func (m *Manager) SubscribeAllAs(ctx context.Context, caller command.Caller, after string) (*Feed, error) {
 	usage, err := m.countSubscription(ctx, caller, "")
 	if err != nil {
 		return nil, err
 	}
-	f := m.SubscribeAll(caller)
+	f, err := m.SubscribeAll(ctx, caller, after)
+	if err != nil {
+		usage.Add(quota.Subscriptions, -1)
+		return nil, err
+	}
 	f.usage = usage
 	return f, nil
+}
+
+func (f *Feed) begin(ctx context.Context, after string) (err error) {
+	if after == "" {
+		if f.after, err = f.m.opt.Store.Position(ctx); err != nil {
+			return storeFault(err)
+		}
+		return nil
+	}
+	if f.begun, err = decodeCursor(after); err != nil {
+		return err
+	}
+	f.after = f.begun.position
+	return f.readPage(ctx) // finds out whether it is a position
 }
 
 // Close ends the feed.
@@ -68,37 +134,6 @@ func (f *Feed) Close() {
 	}
 }
 
-// mark says that facts of a session became durable. They extend what the feed was
-// told before without a gap, so that each is delivered once.
-func (f *Feed) mark(sessionID string, published span) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if known, ok := f.behind[sessionID]; ok {
-		f.behind[sessionID] = span{known.first, published.last}
-	} else {
-		f.queueSession(sessionID, published)
-	}
-}
-
-// queueSession puts a session in line.
-func (f *Feed) queueSession(sessionID string, missing span) {
-	if len(f.behind) >= maxBehind {
-		f.err = fault.New(fault.RateLimited, "the subscriber is behind on more than %d sessions; subscribe again", maxBehind)
-	} else {
-		f.behind[sessionID] = missing
-		f.turn = append(f.turn, sessionID)
-	}
-	f.signal()
-}
-
-// fail ends the feed.
-func (f *Feed) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
-	f.signal()
-}
-
 func (f *Feed) signal() {
 	select {
 	case f.wake <- struct{}{}:
@@ -106,38 +141,19 @@ func (f *Feed) signal() {
 	}
 }
 
-// popSession removes the session that has waited longest.
-func (f *Feed) popSession() (sessionID string, missing span, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil {
-		return "", span{}, f.err
-	}
-	if len(f.turn) == 0 {
-		return "", span{}, nil
-	}
-	sessionID, f.turn = f.turn[0], f.turn[1:]
-	missing = f.behind[sessionID]
-	delete(f.behind, sessionID)
-	return sessionID, missing, nil
-}
-
 // Next returns the next facts, at least one, all of one session; it waits for
 // one until ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 	for {
-		id, missing, err := f.popSession()
-		if err != nil {
-			return nil, err
-		}
-		if id != "" {
-			records, err := f.read(ctx, id, missing)
-			if err != nil {
-				f.putBack(id, missing) // the next call returns them
+		if len(f.page) == 0 {
+			if err := f.readPage(ctx); err != nil {
 				return nil, err
 			}
-			if len(records) > 0 {
-				return records, nil
+		}
+		if len(f.page) > 0 {
+			records, err := f.deliver(ctx)
+			if err != nil || len(records) > 0 {
+				return records, err
 			}
 			continue
 		}
@@ -152,43 +168,91 @@ func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 	}
 }
 
-// read returns the first of a session's missing facts, if the caller may see
-// them, and puts the session in line again for the rest.
-func (f *Feed) read(ctx context.Context, sessionID string, missing span) ([]FeedRecord, error) {
-	if err := f.m.See(ctx, f.caller, sessionID); err != nil {
-		if fault.KindOf(err) == fault.NotFound {
-			return nil, nil
+// readPage reads the changes that come next, without waiting for any.
+func (f *Feed) readPage(ctx context.Context) error {
+	for c, err := range f.m.opt.Store.Changes(ctx, f.after) {
+		if errors.Is(err, store.ErrPosition) {
+			return errCursor
 		}
+		if err != nil {
+			f.page = f.page[:0]
+			return storeFault(err)
+		}
+		if f.page = append(f.page, c); len(f.page) == maxRead {
+			return nil
+		}
+	}
+	return nil
+}
+
+// deliver returns the first facts of the first change, if the caller may see them. If it
+// fails, the next call tries again.
+func (f *Feed) deliver(ctx context.Context) ([]FeedRecord, error) {
+	c := f.page[0]
+	first := max(c.First, f.next)
+	if b := f.begun; b.sessionID == c.SessionID && b.through >= c.First && b.through <= c.Last {
+		first = max(first, b.through+1)
+	}
+	switch err := f.m.See(ctx, f.caller, c.SessionID); {
+	case first > c.Last || fault.KindOf(err) == fault.NotFound:
+		f.finishChange()
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
-	var out []FeedRecord
-	for rec, err := range f.m.opt.Store.Read(ctx, sessionID, store.Range{After: missing.first - 1, Before: missing.last + 1, Limit: maxRead}) {
-		if err != nil {
-			return nil, behindFault(err)
-		}
-		out = append(out, FeedRecord{sessionID, rec})
+	out, err := f.read(ctx, &c, first)
+	if err != nil {
+		return nil, err
 	}
-	if len(out) > 0 && out[len(out)-1].Sequence < missing.last {
-		f.putBack(sessionID, span{out[len(out)-1].Sequence + 1, missing.last})
+	last := c.Last // of a session that was deleted meanwhile there is nothing more to come
+	if n := len(out); n > 0 {
+		last = max(out[n-1].Sequence, out[n-1].RemovedThrough)
+	}
+	if f.next = last + 1; last == c.Last {
+		f.finishChange()
 	}
 	return out, nil
 }
 
-// putBack adds what is left of a session, before what was published in the meantime.
-func (f *Feed) putBack(sessionID string, rest span) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if later, ok := f.behind[sessionID]; ok {
-		f.behind[sessionID] = span{rest.first, later.last}
-		return
+// finishChange goes on to the next change.
+func (f *Feed) finishChange() {
+	f.after, f.page, f.next = f.page[0].Position, f.page[1:], 0
+}
+
+// read returns facts of a change from a sequence on.
+func (f *Feed) read(ctx context.Context, c *store.Change, first uint64) ([]FeedRecord, error) {
+	var out []FeedRecord
+	bytes := 0
+	for rec, err := range f.m.opt.Store.Read(ctx, c.SessionID, store.Range{After: first - 1, Before: c.Last + 1, Limit: maxRead}) {
+		if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
+			through := min(removed.Through, c.Last)
+			gap := FeedRecord{SessionID: c.SessionID, RemovedThrough: through, cursor: f.cursorAt(c, through)}
+			gap.Sequence = first
+			return append(out, gap), nil
+		}
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		out = append(out, FeedRecord{SessionID: c.SessionID, Record: rec, cursor: f.cursorAt(c, rec.Sequence)})
+		if bytes += len(rec.Data); bytes >= maxReadBytes {
+			break
+		}
 	}
-	f.queueSession(sessionID, rest)
+	return out, nil
+}
+
+// cursorAt is the place after a fact of the first change.
+func (f *Feed) cursorAt(c *store.Change, sequence uint64) feedCursor {
+	if sequence >= c.Last {
+		return feedCursor{position: c.Position}
+	}
+	return feedCursor{position: f.after, sessionID: c.SessionID, through: sequence}
 }
 
 // Output opens what is behind a reference, if the caller may see a session that
 // refers to it, and returns its media type.
 func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string) (store.Blob, string, error) {
-	missing := fault.New(fault.NotFound, "there is no output %s", clipText(ref, 100))
+	missing := fault.New(fault.NotFound, "there is no output %s", clip.Text(ref, 100))
 	if _, err := store.ParseRef(ref); err != nil {
 		return nil, "", missing
 	}

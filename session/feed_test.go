@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"iter"
@@ -17,10 +18,20 @@ import (
 	"agentd/store/storetest"
 )
 
+// feed follows all sessions after a cursor.
+func (k *kit) feed(caller command.Caller, after string) *session.Feed {
+	k.Helper()
+	f, err := k.m.SubscribeAll(k.Context(), caller, after)
+	if err != nil {
+		k.Fatal(err)
+	}
+	return f
+}
+
 func TestFeedHasEveryFactOfEverySessionOnce(t *testing.T) {
 	k := newKit(t, nil)
 	before := k.submit(command.SubmitTurn{}) // published before the feed began
-	feed := k.m.SubscribeAll(admin)
+	feed := k.feed(admin, "")
 	defer feed.Close()
 	const sessions, turns = 8, 20
 	var wg sync.WaitGroup
@@ -52,10 +63,81 @@ func TestFeedHasEveryFactOfEverySessionOnce(t *testing.T) {
 	}
 }
 
+// TestFeedGoesOnAfterAnyCursor leaves a feed after each fact, also in the middle of a
+// write, and has each time every fact that was left, once and in order.
+func TestFeedGoesOnAfterAnyCursor(t *testing.T) {
+	k := newKit(t, nil)
+	start := k.feed(admin, "")
+	defer start.Close()
+	for range 3 {
+		for i := range 4 {
+			k.submit(command.SubmitTurn{SessionID: fmt.Sprintf("sess_%d", i), Create: true})
+		}
+	}
+	const total = 4 * (4 + 2*3)
+	all := readFeed(t, start, total)
+	for i := range all {
+		rest := k.feed(admin, all[i].Cursor())
+		got := readFeed(t, rest, total-i-1)
+		rest.Close()
+		for j, rec := range got {
+			if want := all[i+1+j]; rec.SessionID != want.SessionID || rec.Sequence != want.Sequence || rec.Cursor() != want.Cursor() {
+				t.Fatalf("after fact %d: %s %d comes where %s %d was", i, rec.SessionID, rec.Sequence, want.SessionID, want.Sequence)
+			}
+		}
+	}
+	for _, text := range []string{"x", "!!", all[0].Cursor() + "A", base64.RawURLEncoding.EncodeToString([]byte("0\nsess_0\nx")), base64.RawURLEncoding.EncodeToString([]byte("0\n1"))} {
+		if _, err := k.m.SubscribeAll(t.Context(), admin, text); fault.KindOf(err) != fault.InvalidParams {
+			t.Errorf("cursor %q: %v", text, err)
+		}
+	}
+}
+
+func readFeed(t *testing.T, f *session.Feed, n int) (list []session.FeedRecord) {
+	t.Helper()
+	for len(list) < n {
+		records, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, records...)
+	}
+	return list
+}
+
+// TestFeedNamesWhatRetentionRemoved: a cursor may be older than what is left of a session.
+func TestFeedNamesWhatRetentionRemoved(t *testing.T) {
+	k := newKit(t, nil)
+	feed := k.feed(admin, "")
+	defer feed.Close()
+	k.turns("sess_a", 2)
+	trimmed := k.trim("sess_a", session.TrimOptions{})
+	oldest := k.oldest("sess_a")
+	if oldest < 2 {
+		t.Fatalf("nothing was removed: %+v", trimmed)
+	}
+	var next uint64 = 1
+	for next < oldest {
+		records, err := feed.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range records {
+			if r := &records[i]; r.Sequence != next || r.RemovedThrough == 0 || r.Data != nil {
+				t.Fatalf("%+v comes where %d is missing", r, next)
+			}
+			next = records[i].RemovedThrough + 1
+		}
+	}
+	if records, err := feed.Next(t.Context()); err != nil || records[0].Sequence != next || records[0].Data == nil {
+		t.Errorf("after the gap: %+v, %v", records, err)
+	}
+}
+
 func TestFeedShowsOnlyWhatTheCallerMaySee(t *testing.T) {
 	k := newKit(t, nil)
 	acme := command.Caller{Account: "acme", Actor: event.Actor{Kind: "user"}}
-	feed := k.m.SubscribeAll(acme)
+	feed := k.feed(acme, "")
 	defer feed.Close()
 	k.submit(command.SubmitTurn{})
 	mine := callAs[command.SubmitTurnResult](k, acme, &command.SubmitTurn{Input: event.Raw(`"x"`)})
@@ -109,7 +191,7 @@ func (s stalled) Read(ctx context.Context, sessionID string, r store.Range) iter
 func TestFeedGivesUpAReadAndLosesNothing(t *testing.T) {
 	stall, began := &atomic.Bool{}, make(chan struct{})
 	k := newKitOn(t, stalled{storetest.NewMem(), stall, began}, nil)
-	feed := k.m.SubscribeAll(admin)
+	feed := k.feed(admin, "")
 	defer feed.Close()
 	first := k.submit(command.SubmitTurn{SessionID: "sess_a", Create: true})
 	var last uint64

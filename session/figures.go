@@ -101,5 +101,5 @@ func (ts *topics) followers() (subscribers, feeds int) {
 	for _, t := range ts.byID {
 		subscribers += t.size()
 	}
-	return subscribers, len(ts.news.feeds)
+	return subscribers, len(ts.feeds)
 }

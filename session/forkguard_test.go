@@ -144,7 +144,7 @@ func (k *kit) importRecords(sessionID string, list []store.Record, between func(
 	ctx := context.Background()
 	check, err := k.m.CheckImport(ctx, sessionID)
 	for i := 0; err == nil && i < len(list); i++ {
-		err = check.Add(ctx, &list[i])
+		err = check.Add(ctx, k.store, &list[i])
 	}
 	if err == nil {
 		_, err = check.Done()

@@ -84,7 +84,7 @@ func (r *request) originWindow(ctx context.Context, from *event.ForkPoint, all, 
 	return h, nil
 }
 
-// inheritedCursor is the cursor of the window before so many inherited events.
+// inheritedCursor is the cursor of the window before the given number of inherited events.
 func inheritedCursor(newer uint64) string {
 	if newer == 0 {
 		return "1"
@@ -100,7 +100,7 @@ func (m *Manager) forkedFrom(ctx context.Context, from *event.ForkPoint) (*event
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, m.opt.Store, rec.Data)
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, from.SessionID, rec.Sequence, err))
 		}

@@ -52,6 +52,9 @@ func Digest(p event.Payload) string {
 			p.Title, p.InstructionRef, p.Instruction, p.ItemsRef, p.ItemCount, p.Concurrency, p.RetryPolicy,
 			p.OutputSchemaRef, p.OutputSchema, p.MaxRuntimeMs, p.Metadata,
 		}
+		if p.FailuresAllowed != 0 {
+			parts = append(parts, p.FailuresAllowed)
+		}
 	}
 	if p, ok := p.(*event.BenchmarkTrialStarted); ok {
 		parts = []any{p.RequestDigest}
@@ -150,6 +153,9 @@ func (tx *Tx) Refer(ref, mediaType string) {
 // Redact removes secrets from what a caller sent, as it is done for turns.
 func (m *Manager) Redact(v event.Raw) event.Raw { return m.redact(v) }
 
+// RedactText takes secrets out of a text that a caller sent.
+func (m *Manager) RedactText(s string) string { return m.redactText(s) }
+
 // CheckTurn refuses options of a turn that can't be meant.
 func (m *Manager) CheckTurn(o *event.TurnOptions) error {
 	if m.opt.CheckTurn == nil || o == nil {
@@ -162,7 +168,14 @@ func (m *Manager) CheckTurn(o *event.TurnOptions) error {
 // waits in the queue of a busy thread. The thread need not be folded yet: an id
 // is enough.
 func (tx *Tx) Submit(by *event.Actor, t *state.Thread, source string, p *command.SubmitTurn) (*command.SubmitTurnResult, error) {
+	return tx.SubmitPart(by, t, source, p, event.Scope{})
+}
+
+// SubmitPart is [Tx.Submit] for a turn that is a part of something: whole names the job
+// and the task that it works for.
+func (tx *Tx) SubmitPart(by *event.Actor, t *state.Thread, source string, p *command.SubmitTurn, whole event.Scope) (*command.SubmitTurnResult, error) {
 	r := requestOf(tx, by)
+	r.whole = whole
 	sub := r.buildSubmission(tx, p)
 	sub.Source = source
 	if t.Busy() {

@@ -49,8 +49,10 @@ func (m *Manager) CheckImport(ctx context.Context, sessionID string) (*ImportChe
 }
 
 // Add checks the next fact.
-func (c *ImportCheck) Add(ctx context.Context, rec *store.Record) error {
-	e, err := importedFact(c.state, rec)
+//
+// Contents opens the whole payload of a fact that shows only a part of it.
+func (c *ImportCheck) Add(ctx context.Context, contents store.Contents, rec *store.Record) error {
+	e, err := importedFact(ctx, c.state, contents, rec)
 	if err != nil {
 		return err
 	}
@@ -73,8 +75,8 @@ func (c *ImportCheck) Done() (Imported, error) {
 }
 
 // importedFact decodes, checks and folds a fact of another runtime.
-func importedFact(st *state.Session, rec *store.Record) (*event.Event, error) {
-	e, err := event.Decode(rec.Data)
+func importedFact(ctx context.Context, st *state.Session, contents store.Contents, rec *store.Record) (*event.Event, error) {
+	e, err := store.DecodeFact(ctx, contents, rec.Data)
 	if err == nil {
 		err = event.Check(e)
 	}
@@ -118,7 +120,7 @@ type Import struct {
 	forked func(made bool)
 }
 
-// importMark stands in the place of a session's state while not all of an import is
+// importMark takes the place of a session's state while not all of an import is
 // stored. If that is cut off, the part that is here looks like a session: code that
 // went on with it would keep the rest out, or do what was done elsewhere.
 const importMark = "an import is under way"
@@ -170,7 +172,7 @@ func (i *Import) mark(b *store.Batch) error {
 		b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: i.w.id, Name: stateSnapshot, Data: []byte(importMark)})
 	}
 	i.w.partial = true
-	return nil
+	return i.w.addMarkInPassing(b)
 }
 
 // Close writes what is left, unless the import failed before, and gives the
@@ -216,7 +218,7 @@ func (i *Import) refersTo(ctx context.Context, p *event.SessionCreated) error {
 // foldRecord folds a fact and collects what follows from it, as the writer does with its own.
 func (i *Import) foldRecord(ctx context.Context, rec *store.Record) error {
 	w := i.w
-	e, err := event.Decode(rec.Data)
+	e, err := store.DecodeFact(ctx, w.m.opt.Store, rec.Data)
 	if err != nil {
 		return fault.Wrap(fault.InvalidParams, err, "fact %d can't be imported", rec.Sequence)
 	}
@@ -247,7 +249,7 @@ func (i *Import) foldRecord(ctx context.Context, rec *store.Record) error {
 	if b.Index, err = indexPeers(b.Index, w.state, e); err != nil {
 		return fault.Wrap(fault.Internal, err, "fact %d can't be indexed", rec.Sequence)
 	}
-	b.Index = indexKept(b.Index, e, rec.Data)
+	b.Index = indexPayload(indexKept(b.Index, e, rec.Data), e)
 	for _, x := range evicted {
 		data, err := json.Marshal(x.Data)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"agentd/store"
 )
 
-// checkImported holds a fact that is not here yet, folded into st, against what is
+// checkImported checks a fact that is not here yet, folded into st, against what is
 // here: an id means one thing in all sessions, and the author of the file must not
 // take one over, or reach what belongs to another account.
 func (m *Manager) checkImported(ctx context.Context, st *state.Session, e *event.Event) error {

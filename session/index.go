@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"agentd/command"
@@ -48,12 +49,19 @@ const (
 	// kindDoomed: reference and session id → nothing, until the content of an
 	// output that expired was deleted, or was found to be needed by others.
 	kindDoomed = "ref_doomed"
+	// kindMark: session id and sequence → the state there, compressed; see mark.go.
+	kindMark = "mark"
 	// kindKey: account and idempotency key → the first result.
 	kindKey = "idempotency"
 )
 
 // accountSessions is the kind of the sessions of one account.
 func accountSessions(account string) string { return kindSession + "@" + account }
+
+// isSessions reports whether a kind lists sessions: all, or those of an account.
+func isSessions(kind string) bool {
+	return kind == kindSession || strings.HasPrefix(kind, kindSession+"@")
+}
 
 func putOp(kind, key string, value []byte) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: value}}
@@ -126,6 +134,11 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 		}
 		r := steeredRecord(e, p)
 		return append(ops, putOp(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
+	case *event.SessionDeleted:
+		if p.DeletedSessionID == e.SessionID {
+			ops = append(ops, putOp(kindDeleted, e.SessionID, nil))
+		}
+		return ops, nil
 	case *event.TaskCreated:
 		ops = append(ops, putOp(kindTask, e.TaskID, []byte(e.SessionID)))
 		if p.TaskKind != state.TaskKindTurn {
@@ -153,7 +166,7 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 }
 
 // recordSize is what a summary or a turn's record takes at most, mostly.
-const recordSize = 320
+const recordSize = 448
 
 func indexSession(ops []store.IndexOp, st *state.Session) []store.IndexOp {
 	s := sessionSummary(st)
@@ -176,6 +189,12 @@ func sessionSummary(st *state.Session) command.SessionSummary {
 	for _, t := range st.Threads {
 		s.TurnCount += t.TurnCount
 	}
+	if st.Workspace != nil {
+		s.Workspace = st.Workspace.Root
+	}
+	s.CostUSD, s.InputTokens, s.OutputTokens = st.Routing.Cost.TotalUSD, st.Routing.Usage.InputTokens, st.Routing.Usage.OutputTokens
+	s.PendingActions = int64(len(st.Actions.Pending))
+	s.Tags, s.Pinned, s.Archived = st.Tags, st.Pinned, st.Status == state.SessionArchived
 	return s
 }
 

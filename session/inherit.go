@@ -38,7 +38,7 @@ func (r *request) inheritedTurns(ctx context.Context, at *event.ForkPoint) (*pas
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		done, err := p.read(rec)
+		done, err := p.read(ctx, r.m.opt.Store, rec)
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, at.SessionID, rec.Sequence, err))
 		}
@@ -51,7 +51,7 @@ func (r *request) inheritedTurns(ctx context.Context, at *event.ForkPoint) (*pas
 }
 
 // read takes a fact and reports whether none before it matters.
-func (p *past) read(rec store.Record) (done bool, err error) {
+func (p *past) read(ctx context.Context, contents store.Contents, rec store.Record) (done bool, err error) {
 	var e event.Event
 	payload, err := event.DecodeHeader(rec.Data, &e)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *past) read(rec store.Record) (done bool, err error) {
 	if e.ThreadID != p.at.ThreadID || !tellsOfTurns(e.Type) {
 		return false, nil
 	}
-	if err := e.DecodePayload(payload); err != nil {
+	if err := store.DecodeFactPayload(ctx, contents, &e, payload); err != nil {
 		return false, err
 	}
 	switch x := e.Payload.(type) {

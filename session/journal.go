@@ -248,8 +248,8 @@ func (j *journal) commit() {
 
 // gather lets others run for a moment while fewer than half as many wait as were
 // in the group before: most of those who were just answered come back at once,
-// and one commit for all of them is cheaper than two. With one session nobody
-// else is expected, and nothing is waited for.
+// and one commit for all of them is cheaper than two. With one session no
+// one else is expected, and it doesn't wait.
 func (j *journal) gather() {
 	const turns = 32
 	for range turns {

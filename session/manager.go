@@ -30,8 +30,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Observer is notified of durable facts; nil is allowed.
 	Observer Observer
-	// CheckTurn refuses options of a turn that can't be meant, such as a model that
-	// nobody knows; nil accepts all.
+	// CheckTurn refuses invalid options of a turn, such as an unknown model; nil
+	// accepts all.
 	CheckTurn func(*event.TurnOptions) error
 	// Submitting is asked before a turn is submitted and may refuse it; nil accepts all.
 	Submitting func(context.Context, command.Caller, *command.SubmitTurn) error
@@ -47,6 +47,9 @@ type Options struct {
 	// Redact takes secrets out of what callers send before it is stored; nil keeps
 	// everything.
 	Redact func(event.Raw) event.Raw
+	// TraceFacts writes the ids of the trace and the span that telemetry shows a fact in
+	// into each fact. Without it facts carry only what callers sent.
+	TraceFacts bool
 	// IdleAfter is how long a session stays in memory unused; default one minute.
 	IdleAfter time.Duration
 	// MaxLoaded bounds the sessions in memory that are not in use; default 4096.
@@ -112,8 +115,10 @@ type Manager struct {
 	outputs outputs
 	// accounts has the owners of the sessions that were read lately.
 	accounts recent[string]
-	scratch  sync.Pool // of *[]byte, for encoding facts
-	forks    forkGuard
+	// summaries are those that lists showed lately.
+	summaries summaryCache
+	scratch   sync.Pool // of *[]byte, for encoding facts
+	forks     forkGuard
 	// repeats keeps calls apart that may be the same one.
 	repeats lanes
 	quotas  quota.Book
@@ -355,10 +360,7 @@ func (m *Manager) Hint(a store.Appended) { m.topics.hint(a) }
 // Report records a notice in the runtime's own session, which is opened if it
 // doesn't exist.
 func (m *Manager) Report(ctx context.Context, t event.Type, p event.Payload) error {
-	return m.writeDecision(ctx, event.RuntimeSession, event.BySession|event.ByRuntime, true, func(tx *Tx) error {
-		if tx.State.Sequence == 0 {
-			openRuntime(tx)
-		}
+	return m.writeInRuntime(ctx, func(tx *Tx) error {
 		tx.Emit(event.Event{Type: t, Payload: p})
 		return nil
 	})

@@ -354,7 +354,7 @@ func TestFactsThatDontFitFailLoudly(t *testing.T) {
 		"no payload":               {Type: event.TypeModelDelta, Scope: scope},
 		"an unknown type":          {Type: "model.dreamt", Scope: scope, Payload: &event.ModelDelta{}},
 		"a value out of its set":   {Type: event.TypeRunStatus, Scope: scope, Payload: &event.RunStatus{Phase: "asleep"}},
-		"somebody else's fact":     {Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{}},
+		"somebody else's fact":     {Type: event.TypeSessionDeleted, Payload: &event.SessionDeleted{DeletedSessionID: r.SessionID}},
 	} {
 		err := k.m.Emit(context.Background(), r.SessionID, event.ByLoop, func(tx *session.Tx) error {
 			tx.Emit(event.Event{Type: event.TypeModelDelta, Scope: scope, Payload: &event.ModelDelta{Text: "fine"}})

@@ -23,6 +23,11 @@ func (m *Manager) checkUnowned(ctx context.Context, caller command.Caller, noun,
 	case caller.Sees(owner):
 		return nil
 	}
+	return errTakenID(id)
+}
+
+// errTakenID refuses an id, and says no more than that.
+func errTakenID(id string) error {
 	return fault.New(fault.Conflict, "the id %s can't be used here; choose another one", id)
 }
 

@@ -13,7 +13,6 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/session"
-	"agentd/store"
 	"agentd/store/storetest"
 )
 
@@ -70,7 +69,7 @@ func warm(t *testing.T, feed *session.Feed, there *kit) {
 
 func TestFeedShowsWhatOtherNodesAppend(t *testing.T) {
 	here, there, other := nodes(t)
-	feed := here.m.SubscribeAll(admin)
+	feed := here.feed(admin, "")
 	defer feed.Close()
 	warm(t, feed, there)
 	const each, facts = 4, 50
@@ -119,37 +118,6 @@ func TestFeedShowsWhatOtherNodesAppend(t *testing.T) {
 		here.grow(moved)
 	}
 	read(facts)
-}
-
-// What may be missing is said, not passed over: after a break nobody knows what
-// others appended, and what comes late can't be put in its place.
-func TestFeedEndsWhenItMayHaveMissedSomething(t *testing.T) {
-	for name, hint := range map[string]store.Appended{
-		"a session of which only the end is known": {SessionID: "sess_b", Sequence: 7},
-		"facts from before those that were told":   {SessionID: "sess_a", First: 1, Sequence: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newKit(t, nil)
-			r := k.submit(command.SubmitTurn{SessionID: "sess_a", Create: true})
-			feed := k.m.SubscribeAll(admin)
-			defer feed.Close()
-			k.grow(r)
-			if records, err := feed.Next(t.Context()); err != nil || records[0].Sequence != r.Sequence+2 {
-				t.Fatalf("got %v, %v", records, err)
-			}
-			k.m.Hint(store.Appended{SessionID: "sess_a", Sequence: r.Sequence + 2}) // what is known does no harm
-			k.m.Hint(hint)
-			if records, err := feed.Next(t.Context()); fault.KindOf(err) != fault.Unavailable {
-				t.Errorf("got %v, %v", records, err)
-			}
-			next := k.m.SubscribeAll(admin)
-			defer next.Close()
-			k.grow(r)
-			if records, err := next.Next(t.Context()); err != nil || records[0].Sequence != r.Sequence+3 {
-				t.Errorf("the next feed: %v, %v", records, err)
-			}
-		})
-	}
 }
 
 // Reading facts needs no ownership: the owner goes on writing, also when another

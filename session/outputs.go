@@ -39,8 +39,8 @@ type outputs struct {
 	// storing is read-locked by every goroutine that writes content or refers to it, until
 	// that is durable, and for writing while bytes are deleted: so content can't
 	// vanish between the moment in which the store finds that it has it already
-	// and the moment in which somebody refers to it. Nobody may take a writer's
-	// lock while holding it for writing.
+	// and the moment in which a fact refers to it. A goroutine that holds it for
+	// writing must not take a writer's lock.
 	storing sync.RWMutex
 	// sweeping is held by the one sweep at a time.
 	sweeping sync.Mutex
@@ -210,6 +210,9 @@ func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp
 	case *event.ModelDelta, *event.ReasoningDelta:
 		return ops // a piece of a text; the whole follows
 	}
+	if e.IsCut() {
+		data = event.AppendJSON(nil, e) // what isn't shown protects as well
+	}
 	refs := store.RefsIn(data, maxInside)
 	if len(refs) == 0 {
 		return ops
@@ -226,6 +229,15 @@ func indexKept(ops []store.IndexOp, e *event.Event, data []byte) []store.IndexOp
 		ops = append(ops, putOp(kindKept, ref+"/"+e.SessionID, nil))
 	}
 	return ops
+}
+
+// indexPayload appends the entry by which callers may read the whole payload of a fact
+// that shows only a part of it.
+func indexPayload(ops []store.IndexOp, e *event.Event) []store.IndexOp {
+	if !e.IsCut() {
+		return ops
+	}
+	return append(ops, refEntry(e.Refs[event.PayloadRef], e.SessionID, "application/json"))
 }
 
 // keepInside appends entries for what JSON that is stored beside facts refers to,

@@ -234,8 +234,13 @@ func (r *request) emitSettled(tx *Tx, x *peerEntry, p *command.SettlePeerTask) {
 		a := &p.Artifacts[i]
 		at := scope
 		at.ArtifactID = a.ArtifactID
+		readRef, mediaType := a.ReadRef, a.MediaType
+		if a.Text != "" {
+			mediaType = reasonOr(mediaType, "text/plain; charset=utf-8")
+			readRef = tx.Blob([]byte(r.m.redactText(a.Text)), mediaType)
+		}
 		tx.Emit(event.Event{Type: event.TypeArtifactChanged, Scope: at, Payload: &event.ArtifactChanged{
-			Change: "created", Title: r.m.redactText(a.Title), Kind: "output", URI: a.URI, ReadRef: a.ReadRef, MediaType: a.MediaType, SizeBytes: a.SizeBytes,
+			Change: "created", Title: r.m.redactText(a.Title), Kind: "output", URI: a.URI, ReadRef: readRef, MediaType: mediaType, SizeBytes: a.SizeBytes,
 		}})
 		up.RemoteArtifactRefs = append(up.RemoteArtifactRefs, a.ArtifactID)
 	}

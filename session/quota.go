@@ -67,7 +67,7 @@ func (m *Manager) countSessionsSince(ctx context.Context, a *quota.Account, t qu
 	return nil
 }
 
-// countSessions counts at most so many sessions of an account that are older than
+// countSessions counts at most the given number of sessions of an account that are older than
 // this process. It returns the key to go on after, or nothing at the end.
 func (m *Manager) countSessions(ctx context.Context, a *quota.Account, after string, most int) (next string, err error) {
 	kind := kindSession

@@ -207,14 +207,14 @@ func TestSubscriptionsOfAnAccountAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	feed, err := k.m.SubscribeAllAs(ctx, acme)
+	feed, err := k.m.SubscribeAllAs(ctx, acme, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.m.SubscribeAs(ctx, acme, r.SessionID, 0); fault.KindOf(err) != fault.RateLimited {
 		t.Errorf("a third stream: %v", err)
 	}
-	if _, err := k.m.SubscribeAllAs(ctx, acme); fault.KindOf(err) != fault.RateLimited {
+	if _, err := k.m.SubscribeAllAs(ctx, acme, ""); fault.KindOf(err) != fault.RateLimited {
 		t.Errorf("a third stream: %v", err)
 	}
 	sub.Close()

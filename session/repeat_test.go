@@ -81,7 +81,7 @@ func TestTheSameCallAtTheSameTime(t *testing.T) {
 	release := sync.OnceFunc(func() { close(gate) })
 	defer release()
 	r := k.Submit("sess_a", "go")
-	k.WaitFor("sess_a", runtimetest.FactIs(event.TypeToolStarted, r.TurnID))
+	k.WaitFor("sess_a", runtimetest.Runs(r.TurnID))
 	for i := range 10 {
 		waits := runtimetest.Do[command.SubmitTurnResult](k, &command.SubmitTurn{SessionID: "sess_a", Input: runtimetest.Quoted("wait")})
 		runtimetest.Do[command.TaskResult](k, &command.CreateTask{TaskID: fmt.Sprintf("task_x%d", i), SessionID: "sess_a", Objective: "x"})

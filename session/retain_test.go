@@ -68,7 +68,7 @@ func (k *kit) oldestOfYoung() uint64 { return k.oldest("sess_young") - 1 }
 func TestRetainByItself(t *testing.T) {
 	k := newKit(t, func(o *session.Options) { o.RetainEvents = time.Millisecond })
 	k.turns("sess_a", 1)
-	feed := k.m.SubscribeAll(admin)
+	feed := k.feed(admin, "")
 	defer feed.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // so that a broken test ends
 	defer cancel()

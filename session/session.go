@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"agentd/command"
 	"agentd/event"
@@ -82,7 +81,7 @@ func (r *request) repeatedSession(ctx context.Context, sessionID string, p *comm
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, r.m.opt.Store, rec.Data)
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
 		}
@@ -111,40 +110,6 @@ func sameSession(a, b *event.SessionCreated) bool {
 	return bytes.Equal(encode(a), encode(b))
 }
 
-func (r *request) listSessions(ctx context.Context, p *command.ListSessions) (*command.ListSessionsResult, error) {
-	kind := kindSession
-	if !r.caller.Admin && r.caller.Account != "" {
-		kind = accountSessions(r.caller.Account)
-	}
-	res := &command.ListSessionsResult{Sessions: []command.SessionSummary{}}
-	query := strings.ToLower(p.Query)
-	for entry, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kind, After: p.Cursor, Reverse: true}) {
-		if err != nil {
-			return nil, storeFault(err)
-		}
-		var s command.SessionSummary
-		if err := json.Unmarshal(entry.Value, &s); err != nil {
-			return nil, storeFault(fmt.Errorf("%w: index of sessions: %w", store.ErrCorrupt, err))
-		}
-		hidden := !r.caller.Sees(s.Account) || (s.SessionID == event.RuntimeSession && !r.caller.Admin)
-		if hidden || !strings.Contains(strings.ToLower(s.SessionID+"\n"+s.Title), query) {
-			continue
-		}
-		if len(res.Sessions) == p.Size() {
-			res.NextCursor = lastKey(res.Sessions)
-			break
-		}
-		res.Sessions = append(res.Sessions, s)
-	}
-	return res, nil
-}
-
-// lastKey is the index key of the last session of a page.
-func lastKey(page []command.SessionSummary) string {
-	s := page[len(page)-1]
-	return sessionKey(&state.Session{SessionID: s.SessionID, CreatedAt: s.CreatedAt})
-}
-
 // GetSessionResult is the session snapshot with a window of its history.
 type GetSessionResult struct {
 	*state.SessionSnapshot
@@ -153,11 +118,11 @@ type GetSessionResult struct {
 
 func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSessionResult, error) {
 	res := &GetSessionResult{}
-	err := r.viewSession(ctx, p.SessionID, func(st *state.Session) error {
+	err := r.viewSessionAt(ctx, p.SessionID, p.AtSequence, func(st *state.Session) error {
 		res.SessionSnapshot = r.m.Snapshot(st)
 		return nil
 	})
-	if fault.KindOf(err) == fault.NotFound && r.m.See(ctx, r.caller, p.SessionID) == nil {
+	if p.AtSequence == nil && fault.KindOf(err) == fault.NotFound && r.m.See(ctx, r.caller, p.SessionID) == nil {
 		// The runtime's own session is there before its first fact.
 		empty := state.New(p.SessionID)
 		empty.RuntimeID = r.m.opt.RuntimeID

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/command"
@@ -12,7 +13,7 @@ import (
 
 func (r *request) getThreadRead(ctx context.Context, p *command.GetThreadRead) (*state.ThreadReadModel, error) {
 	var model *state.ThreadReadModel
-	err := r.viewSession(ctx, p.SessionID, func(st *state.Session) error {
+	err := r.viewSessionAt(ctx, p.SessionID, p.AtSequence, func(st *state.Session) error {
 		if model = st.ThreadRead(p.ThreadID); model == nil {
 			_, err := findThread(st, p.ThreadID)
 			return err
@@ -68,6 +69,11 @@ func (r *request) resumeThread(ctx context.Context, p *command.ResumeThread) (*c
 			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
 				Status: "resumed", Reason: "resume_thread", ChangedBy: r.actor(),
 			}})
+			if wholeWithout(tx.State, t) {
+				tx.Emit(event.Event{Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{
+					Status: "open", Reason: "what a restart left unknown was looked at", ChangedBy: r.actor(),
+				}})
+			}
 		case len(pendingOf(t)) > 0:
 			res.Status = "blocked"
 			res.Reason = fmt.Sprintf("the thread waits for an answer to %s; use respond_action", strings.Join(pendingOf(t), ", "))
@@ -78,6 +84,12 @@ func (r *request) resumeThread(ctx context.Context, p *command.ResumeThread) (*c
 		}
 		return res, nil
 	})
+}
+
+// wholeWithout reports whether a session that a restart degraded has no other thread that
+// is blocked.
+func wholeWithout(st *state.Session, resumed *state.Thread) bool {
+	return st.Status == "degraded" && !slices.ContainsFunc(st.Threads, func(t *state.Thread) bool { return t != resumed && t.Block != nil })
 }
 
 // pendingOf returns the actions that the thread's turn waits for.

@@ -29,7 +29,9 @@ type topics struct {
 
 	mu   sync.Mutex
 	byID map[string]*topic
-	news news
+	// feeds follow all sessions; behind says that there are changes for them.
+	feeds  map[*Feed]struct{}
+	behind bool
 	// line has the topics whose subscribers are to be woken, each once.
 	line []*topic
 }
@@ -53,8 +55,7 @@ type end struct {
 }
 
 func (ts *topics) init(keep int) {
-	ts.keep, ts.byID = keep, map[string]*topic{}
-	ts.news.init()
+	ts.keep, ts.byID, ts.feeds = keep, map[string]*topic{}, map[*Feed]struct{}{}
 	ts.bell = make(chan struct{}, 1)
 }
 
@@ -67,7 +68,7 @@ func (ts *topics) publish(id string, records []store.Record) {
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.noteFacts(id, span{records[0].Sequence, records[len(records)-1].Sequence})
+	ts.noteChange()
 	if t := ts.byID[id]; t != nil {
 		t.end.Store(t.end.Load().extended(records, ts.keep))
 		ts.enlist(t)
@@ -117,8 +118,59 @@ func (ts *topics) wakeSubscribers(stop <-chan struct{}) {
 			t.wake()
 		}
 		clear(line)
-		ts.tellFeeds()
+		ts.wakeFeeds()
 	}
+}
+
+// hint says that another node appended to a session.
+func (ts *topics) hint(a store.Appended) {
+	if ts.followed.Load() == 0 {
+		return
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.noteChange()
+	ts.reach(a.SessionID, a.Sequence)
+}
+
+// noteChange has the feeds woken, if there are any. The caller holds the lock.
+func (ts *topics) noteChange() {
+	if len(ts.feeds) > 0 && !ts.behind {
+		ts.behind = true
+		ts.ring()
+	}
+}
+
+// wakeFeeds signals all feeds if there are changes for them.
+func (ts *topics) wakeFeeds() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if !ts.behind {
+		return
+	}
+	ts.behind = false
+	for f := range ts.feeds {
+		f.signal()
+	}
+}
+
+func (ts *topics) addFeed(f *Feed) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.feeds[f] = struct{}{}
+	ts.followed.Add(1)
+}
+
+// removeFeed is false if that was done before.
+func (ts *topics) removeFeed(f *Feed) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if _, ok := ts.feeds[f]; !ok {
+		return false
+	}
+	delete(ts.feeds, f)
+	ts.followed.Add(-1)
+	return true
 }
 
 // takeLine swaps the line for an empty one. What is published from here on rings
@@ -136,11 +188,10 @@ func (ts *topics) takeLine(spare []*topic) []*topic {
 
 // close wakes all subscribers: there will be nothing more. It is called after tell ended.
 func (ts *topics) close() {
-	ts.tellFeeds()
 	ts.closed.Store(true)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	for f := range ts.news.feeds {
+	for f := range ts.feeds {
 		f.signal()
 	}
 	for _, t := range ts.byID {

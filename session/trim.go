@@ -42,7 +42,7 @@ type Trimmed struct {
 
 // Trim removes the beginning of a session that is at rest. What its facts folded to
 // stays, with the hash of the chain there, and a fact of the session says what is
-// gone, all in one atomic write. The facts are read and held against their chain and
+// gone, all in one atomic write. The facts are read and checked against their chain and
 // against the session's state before: what doesn't fit is not removed.
 //
 // A session with unfinished work, one that a fork refers to, one that a connected
@@ -90,7 +90,7 @@ func (m *Manager) trimSession(ctx context.Context, sessionID string, opt TrimOpt
 			SnapshotSequence: b.trim.Through, Status: "unavailable",
 		}})
 		tx.trim = &b.trim
-		return nil
+		return tx.removeMarks(b.trim.Through)
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (m *Manager) findBoundary(ctx context.Context, sessionID string, opt TrimOp
 		if chain.Next(rec.Data) != rec.Hash {
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: the hash chain is broken", store.ErrCorrupt, sessionID, rec.Sequence))
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, m.opt.Store, rec.Data)
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
 		}
@@ -215,7 +215,7 @@ func (b *boundary) result(sessionID string, dry bool) *Trimmed {
 }
 
 // origin returns the state from which a session's facts can be folded, and the hash
-// of the chain there: that of no fact, or what stands for those that were removed.
+// of the chain there: that of no fact, or the state that replaced removed ones.
 func origin(ctx context.Context, s store.Store, sessionID string) (*state.Session, store.Hash, error) {
 	base, err := s.Base(ctx, sessionID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -228,6 +228,16 @@ func origin(ctx context.Context, s store.Store, sessionID string) (*state.Sessio
 	return st, base.Hash, err
 }
 
+// Origin returns the state from which a session's facts can be folded: an empty one, or
+// what stands for those that were removed.
+func (m *Manager) Origin(ctx context.Context, sessionID string) (*state.Session, error) {
+	st, _, err := origin(ctx, m.opt.Store, sessionID)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return st, nil
+}
+
 // foldFromBase loads a session whose first facts were removed and whose state isn't
 // stored any more: that is only a shortcut, also here.
 func (w *writer) foldFromBase(ctx context.Context) (*state.Session, foldedTail, error) {
@@ -235,15 +245,15 @@ func (w *writer) foldFromBase(ctx context.Context) (*state.Session, foldedTail, 
 	if err != nil {
 		return nil, foldedTail{}, err
 	}
-	w.state, w.chain = st, store.NewChain(hash)
+	w.state, w.chain, w.snapshotSequence = st, store.NewChain(hash), st.Sequence
 	tail, err := foldRecords(ctx, w.m.opt.Store, st, w.chain)
 	return st, tail, err
 }
 
-// BaseState returns the state that stands for the facts that were removed from a
+// BaseState returns the state that replaced the facts that were removed from a
 // session.
 func BaseState(base *store.Snapshot) (*state.Session, error) {
-	st, err := state.Decode(base.Data)
+	st, err := state.DecodeBase(base.Data)
 	if err == nil && (st.SessionID != base.SessionID || st.Sequence != base.Sequence) {
 		err = fmt.Errorf("it is of fact %d of session %s", st.Sequence, st.SessionID)
 	}
@@ -281,7 +291,7 @@ func (m *Manager) firstFact(ctx context.Context, sessionID string) (*event.Sessi
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("session: read %s: %w", sessionID, err))
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, m.opt.Store, rec.Data)
 		if err != nil {
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
 		}

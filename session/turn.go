@@ -13,6 +13,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/clip"
 	"agentd/state"
 	"agentd/store"
 )
@@ -53,6 +54,9 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 
 // maySubmit refuses a turn that can't be meant, or not by this caller.
 func (r *request) maySubmit(ctx context.Context, p *command.SubmitTurn) error {
+	if err := r.checkSourceChannel(ctx, p.ChannelID); err != nil {
+		return err
+	}
 	if p.Create {
 		if err := r.m.checkUnowned(ctx, r.caller, "session", p.SessionID); err != nil {
 			return err
@@ -156,7 +160,7 @@ func (r *request) buildSubmission(tx *Tx, p *command.SubmitTurn) *event.TurnSubm
 	if state := r.caller.TraceState; r.m.redactText(state) == state { // a part of it is of no use
 		sub.TraceState = state
 	}
-	if p.Peer != nil {
+	if sourceChannel(p) != "" {
 		sub.Source = "channel"
 	}
 	if len(input) > r.m.opt.InlineBytes {
@@ -285,8 +289,13 @@ func (r *request) emitTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *
 	if res.TaskID == "" {
 		res.TaskID = tx.NewID(event.PrefixTask)
 	}
-	scope := event.Scope{ThreadID: t.ThreadID, TurnID: res.TurnID, TaskID: res.TaskID, RunID: res.RunID, SubagentID: t.SubagentID}
-	tx.Emit(event.Event{Type: event.TypeTurnSubmitted, Scope: scope, Payload: sub})
+	scope := event.Scope{
+		ThreadID: t.ThreadID, TurnID: res.TurnID, TaskID: res.TaskID, RunID: res.RunID, SubagentID: t.SubagentID,
+		ParentTaskID: r.whole.ParentTaskID, RootTaskID: r.whole.RootTaskID, JobID: r.whole.JobID, JobItemID: r.whole.JobItemID,
+	}
+	submitted := scope
+	submitted.ChannelID = sourceChannel(p)
+	tx.Emit(event.Event{Type: event.TypeTurnSubmitted, Scope: submitted, Payload: sub})
 	if p.TaskID == "" {
 		tx.Emit(event.Event{Type: event.TypeTaskCreated, Scope: scope, Payload: &event.TaskCreated{
 			TaskKind: "turn", Visibility: "internal", Status: "accepted", Objective: sub.Preview,
@@ -311,7 +320,9 @@ func (r *request) steerTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub 
 		SessionID: tx.w.id, ThreadID: t.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, RunID: a.RunID,
 		Status: state.TurnAccepted, Sequence: tx.Sequence(),
 	}
-	tx.Emit(event.Event{Type: event.TypeTurnSteered, Scope: turnScope(a, t), Payload: &event.TurnSteered{
+	scope := turnScope(a, t)
+	scope.ChannelID = sourceChannel(p)
+	tx.Emit(event.Event{Type: event.TypeTurnSteered, Scope: scope, Payload: &event.TurnSteered{
 		Input: sub.Input, InputRef: sub.InputRef, Preview: sub.Preview, SubmittedBy: sub.SubmittedBy,
 		SubmittedTurnID: p.TurnID, Options: sub.Options, Metadata: sub.Metadata,
 	}})
@@ -320,13 +331,16 @@ func (r *request) steerTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub 
 }
 
 func turnScope(turn *state.Turn, t *state.Thread) event.Scope {
-	return event.Scope{ThreadID: turn.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID}
+	return event.Scope{
+		ThreadID: turn.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID,
+		ParentTaskID: turn.ParentTaskID, JobID: turn.JobID,
+	}
 }
 
 // preview is the beginning of an input's text.
 func preview(parts event.Raw) string {
 	if text, ok := command.PlainText(parts); ok {
-		return clipText(text, 200)
+		return clip.Text(text, 200)
 	}
 	var list []command.Part
 	if json.Unmarshal(parts, &list) != nil {
@@ -338,23 +352,12 @@ func preview(parts event.Raw) string {
 			texts = append(texts, p.Text)
 		}
 	}
-	return clipText(strings.Join(texts, " "), 200)
+	return clip.Text(strings.Join(texts, " "), 200)
 }
 
 // titleOf names a session after the beginning of its first input.
 func titleOf(preview string) string {
-	return clipText(strings.Join(strings.Fields(preview), " "), 60)
-}
-
-// clipText shortens a text to at most n bytes, at a character's border.
-func clipText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
+	return clip.Text(strings.Join(strings.Fields(preview), " "), 60)
 }
 
 func (r *request) interruptTurn(ctx context.Context, p *command.InterruptTurn) (*command.InterruptTurnResult, error) {

@@ -27,6 +27,10 @@ type Tx struct {
 	blobRefs []string
 	// trim removes facts in the same write; nil for most decisions.
 	trim *store.Trim
+	// tombstone takes the place of the state before the facts are folded, and emptied
+	// that of records, when the session is deleted.
+	tombstone *state.Session
+	emptied   []store.Snapshot
 	// referred is the size of content that was stored ahead of the decision, opens
 	// says that room for a session was reserved.
 	referred int64
@@ -34,7 +38,18 @@ type Tx struct {
 }
 
 // Emit adds a fact. The writer sets its id, time, sequence, runtime and session.
-func (tx *Tx) Emit(e event.Event) { tx.facts = append(tx.facts, e) }
+func (tx *Tx) Emit(e event.Event) {
+	e.ID = ""
+	tx.facts = append(tx.facts, e)
+}
+
+// EmitNamed is Emit for a fact that another fact of the decision names: it returns the
+// id that the fact will have.
+func (tx *Tx) EmitNamed(e event.Event) string {
+	e.ID = tx.NewID(event.PrefixEvent)
+	tx.facts = append(tx.facts, e)
+	return e.ID
+}
 
 // Now returns the time that the decision's facts will carry.
 func (tx *Tx) Now() time.Time { return tx.now }
@@ -51,6 +66,14 @@ func (tx *Tx) Blob(content []byte, mediaType string) string {
 	ref := store.RefOf(sha256.Sum256(content))
 	tx.blobRefs = append(tx.blobRefs, ref)
 	tx.index = append(tx.index, refEntry(ref, tx.w.id, mediaType))
+	return ref
+}
+
+// storePayload stores the whole payload of a fact that can't show all of it. The fact
+// itself is what lets callers read it: see indexPayload.
+func (tx *Tx) storePayload(payload []byte) string {
+	ref := store.RefOf(sha256.Sum256(payload))
+	tx.blobs, tx.blobRefs = append(tx.blobs, payload), append(tx.blobRefs, ref)
 	return ref
 }
 

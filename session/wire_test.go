@@ -37,7 +37,7 @@ func TestSteeringTwiceUnderOneID(t *testing.T) {
 	var heard runtimetest.Listener
 	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.ListenedBy(&heard), runtimetest.WithTools(t, runtimetest.ReadOnlyTool("hold", hold))), runtimetest.CallsTool("hold", nil), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
-	k.WaitFor("sess_a", runtimetest.FactIs(event.TypeToolStarted, r.TurnID))
+	k.WaitFor("sess_a", runtimetest.Runs(r.TurnID))
 	steer := `{"sessionId":"sess_a","turnId":"turn_s","input":"also this","options":{"queuePolicy":"steer"},"metadata":{"from":"a test"}}`
 	first, refusal := runtimetest.CallByName(k, "submit_turn", steer)
 	again, refusedAgain := runtimetest.CallByName(k, "submit_turn", steer)

@@ -44,6 +44,8 @@ type writer struct {
 
 	// What was appended since the last snapshot, and how large that one was.
 	sinceFacts, sinceBytes, snapshotBytes int
+	// snapshotSequence is the fact that the last snapshot is of.
+	snapshotSequence uint64
 
 	// Scratch of the decision that is being made, kept to spare the collector.
 	tx   Tx
@@ -178,7 +180,11 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 			return storeFault(err)
 		}
 	}
-	if w.state.Sequence == 0 && !create {
+	deleted := w.state.Status == state.SessionDeleted
+	if deleted && create {
+		return errTakenID(w.id)
+	}
+	if deleted || w.state.Sequence == 0 && !create {
 		w.failed = true
 		w.m.dropWriter(w)
 		_ = w.m.opt.Store.Release(ctx, w.id, w.epoch) // the claim of a session that doesn't exist holds nothing
@@ -229,8 +235,8 @@ func (w *writer) awaitOutcome(p *pending) error {
 	return nil
 }
 
-// finishBatch tells those who wait for a batch of its outcome. It reports whether
-// somebody still looks at the batch; nobody can begin to any more.
+// finishBatch reports a batch's outcome to the goroutines that wait for it, and
+// returns whether one of them still uses the batch; no new one can.
 func (w *writer) finishBatch(p *pending) (shared bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -301,12 +307,19 @@ func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 		b.Records = make([]store.Record, len(tx.facts))
 	}
 	b.Index = keepInside(b.Index, tx)
+	if tx.tombstone != nil {
+		w.state, b.Snapshots = tx.tombstone, tx.emptied
+	}
 	buf, err := w.encodeFacts(tx, b)
 	if err != nil {
 		w.failed = true
 		w.m.dropWriter(w)
+		if errors.Is(err, event.ErrTooLarge) {
+			return fault.Wrap(fault.PayloadTooLarge, err, "%s", err.Error())
+		}
 		return fault.Wrap(fault.Internal, err, "a fact could not be folded")
 	}
+	b.Blobs = tx.blobs
 	start := 0
 	for i, end := range w.ends {
 		data := buf[start:end:end]
@@ -345,18 +358,22 @@ func (w *writer) encodeFacts(tx *Tx, b *store.Batch) ([]byte, error) {
 	defer w.m.scratch.Put(scratch)
 	buf := (*scratch)[:0]
 	w.ends = w.ends[:0]
-	summary := lastSummary(tx.facts)
+	summary, decidedFor := lastSummary(tx.facts), turnFact(tx.facts)
 	for i := range tx.facts {
 		e := &tx.facts[i]
-		e.ID, e.Time, e.RuntimeID, e.Sequence = w.m.NewID(event.PrefixEvent), tx.now, w.m.opt.RuntimeID, w.state.Sequence+1
-		if e.TraceID == "" {
-			e.TraceID = w.state.TraceOf(e)
+		if e.ID == "" {
+			e.ID = w.m.NewID(event.PrefixEvent)
 		}
+		e.Time, e.RuntimeID, e.Sequence = tx.now, w.m.opt.RuntimeID, w.state.Sequence+1
+		w.traceFact(e, decidedFor)
 		if t := w.state.Thread(e.ThreadID); t != nil && e.SubagentID == "" {
 			e.SubagentID = t.SubagentID // a fact about a child's thread is about the child
 		}
 		start := len(buf)
-		buf = event.AppendJSON(buf, e)
+		var err error
+		if buf, err = event.AppendBounded(buf, e, tx.storePayload); err != nil {
+			return nil, err
+		}
 		w.ends = append(w.ends, len(buf))
 		b.Records[i].Sequence = e.Sequence
 		evicted, err := w.state.Apply(e)
@@ -372,7 +389,7 @@ func (w *writer) encodeFacts(tx *Tx, b *store.Batch) ([]byte, error) {
 		if b.Index, err = indexPeers(b.Index, w.state, e); err != nil {
 			return nil, err
 		}
-		b.Index = indexKept(b.Index, e, buf[start:])
+		b.Index = indexPayload(indexKept(b.Index, e, buf[start:]), e)
 		for _, x := range evicted {
 			data, err := json.Marshal(x.Data)
 			if err != nil {
@@ -433,7 +450,8 @@ func (w *writer) addSnapshot(b *store.Batch) error {
 	b.Snapshots = append(b.Snapshots, store.Snapshot{
 		SessionID: w.id, Name: stateSnapshot, Sequence: w.state.Sequence, Hash: w.chain.Last(), Data: data,
 	})
-	w.sinceFacts, w.sinceBytes, w.snapshotBytes = 0, 0, len(data)
+	w.addMarkIfDue(b, data)
+	w.sinceFacts, w.sinceBytes, w.snapshotBytes, w.snapshotSequence = 0, 0, len(data), w.state.Sequence
 	return nil
 }
 
@@ -457,7 +475,7 @@ func (w *writer) loadSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.state, w.chain, w.snapshotBytes = st, store.NewChain(hash), size
+	w.state, w.chain, w.snapshotBytes, w.snapshotSequence = st, store.NewChain(hash), size, st.Sequence
 	tail, err := foldRecords(ctx, w.m.opt.Store, st, w.chain)
 	if errors.Is(err, store.ErrTrimmed) && st.Sequence == 0 {
 		st, tail, err = w.foldFromBase(ctx)
@@ -504,15 +522,20 @@ type foldedTail struct{ facts, bytes int }
 
 // foldRecords folds all facts that follow the state.
 func foldRecords(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain) (foldedTail, error) {
+	return foldRange(ctx, s, st, chain, store.Range{After: st.Sequence})
+}
+
+// foldRange folds a range of facts that begins behind the state.
+func foldRange(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, r store.Range) (foldedTail, error) {
 	var n foldedTail
-	for rec, err := range s.Read(ctx, st.SessionID, store.Range{After: st.Sequence}) {
+	for rec, err := range s.Read(ctx, st.SessionID, r) {
 		if err != nil {
 			return n, fmt.Errorf("session: read %s: %w", st.SessionID, err)
 		}
 		if chain.Next(rec.Data) != rec.Hash {
 			return n, fmt.Errorf("%w: session %s, fact %d: the hash chain is broken", store.ErrCorrupt, st.SessionID, rec.Sequence)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, s, rec.Data)
 		if err != nil {
 			return n, fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, st.SessionID, rec.Sequence, err)
 		}

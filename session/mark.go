@@ -1,0 +1,259 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// A mark is the folded state at one place of a session's history. The newest state is
+// stored by itself and replaced again and again; marks stay, so that the read models
+// as they were at any fact can be folded from close by. They are compressed, and their
+// distance grows with the size of the state: they take a few hundredths of the bytes
+// of the facts. Like every snapshot a mark is only a shortcut: without one, or with
+// one that this version can't use, an earlier one serves, or the first fact.
+
+const (
+	// markStepBytes is what a fact is counted with when the distance is chosen.
+	markStepBytes = 512
+	// markRatio is how many times the size of the state lies between two marks.
+	markRatio = 4
+)
+
+// markStep returns the distance of marks for states of a size, at least that of
+// snapshots. Marks are due where a multiple of it is crossed, which needs no memory of
+// where the last one stands.
+func markStep(least, size int) uint64 {
+	step := uint64(least)
+	for step*markStepBytes < uint64(size)*markRatio {
+		step *= 2
+	}
+	return step
+}
+
+// markDue reports whether a state of a size becomes a mark, given where the one before
+// it was stored.
+func (w *writer) markDue(size int) bool {
+	step := markStep(w.m.opt.SnapshotEvery, size)
+	return w.state.Sequence/step > w.snapshotSequence/step
+}
+
+// markKey orders the marks of a session by their facts.
+func markKey(sessionID string, sequence uint64) string {
+	return markPrefix(sessionID) + fmt.Sprintf("%016x", sequence)
+}
+
+func markPrefix(sessionID string) string { return sessionID + "/" }
+
+// markSequence returns the fact that a mark's key names.
+func markSequence(sessionID, key string) (uint64, error) {
+	n, err := strconv.ParseUint(key[min(len(key), len(markPrefix(sessionID))):], 16, 64)
+	if err != nil || markKey(sessionID, n) != key {
+		return 0, fmt.Errorf("%w: the mark %q of session %s", store.ErrCorrupt, key, sessionID)
+	}
+	return n, nil
+}
+
+// encodeMark is a mark as the index keeps it: the hash of the chain, then the state in
+// compressed pieces, each behind its length.
+func encodeMark(hash store.Hash, data []byte) []byte {
+	out := bytes.Clone(hash[:])
+	for len(data) > 0 {
+		n := min(len(data), store.ChunkSize)
+		piece := store.EncodeChunk(nil, data[:n])
+		out = binary.AppendUvarint(out, uint64(len(piece)))
+		out = append(out, piece...)
+		data = data[n:]
+	}
+	return out
+}
+
+// decodeMark returns the hash of the chain and the encoded state in a mark.
+func decodeMark(value []byte) (store.Hash, []byte, error) {
+	var hash store.Hash
+	var data []byte
+	for rest := value[copy(hash[:], value):]; len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 || n > uint64(len(rest)-size) {
+			return hash, nil, fmt.Errorf("%w: a mark is cut off", store.ErrCorrupt)
+		}
+		piece, err := store.DecodeChunk(rest[size : size+int(n)])
+		if err != nil {
+			return hash, nil, err
+		}
+		data = append(data, piece...)
+		rest = rest[size+int(n):]
+	}
+	return hash, data, nil
+}
+
+// addMarkIfDue adds a mark to a batch that stores the state. Nobody asks for a deleted
+// session's.
+func (w *writer) addMarkIfDue(b *store.Batch, data []byte) {
+	if w.state.Status != state.SessionDeleted && w.markDue(len(data)) {
+		b.Index = append(b.Index, putOp(kindMark, markKey(w.id, w.state.Sequence), encodeMark(w.chain.Last(), data)))
+	}
+}
+
+// addMarkInPassing adds a mark to a batch that doesn't store the state.
+func (w *writer) addMarkInPassing(b *store.Batch) error {
+	if !w.markDue(w.snapshotBytes) {
+		return nil
+	}
+	data, err := w.state.Encode()
+	if err != nil {
+		return err
+	}
+	w.addMarkIfDue(b, data)
+	w.snapshotBytes, w.snapshotSequence = len(data), w.state.Sequence
+	return nil
+}
+
+// removeMarks removes the marks of facts that go.
+func (tx *Tx) removeMarks(through uint64) error {
+	for e, err := range tx.w.m.opt.Store.Scan(tx.ctx, store.Scan{Kind: kindMark, Prefix: markPrefix(tx.w.id)}) {
+		if err != nil {
+			return storeFault(err)
+		}
+		if e.Key > markKey(tx.w.id, through) {
+			break
+		}
+		tx.index = append(tx.index, removeOp(kindMark, e.Key))
+	}
+	return nil
+}
+
+// stateAt returns a session's state as it was after a fact, for a caller who may see
+// the session. It claims nothing.
+func (r *request) stateAt(ctx context.Context, sessionID string, sequence uint64) (*state.Session, error) {
+	if err := r.m.See(ctx, r.caller, sessionID); err != nil {
+		return nil, err
+	}
+	head, err := r.m.opt.Store.Head(ctx, sessionID)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	st, hash, err := origin(ctx, r.m.opt.Store, sessionID)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	first := max(st.Sequence, 1)
+	switch {
+	case head.Sequence == 0:
+		return nil, fault.Param("atSequence", "session %s has no events yet", sessionID)
+	case sequence > head.Sequence:
+		return nil, fault.Param("atSequence", "session %s ends at %d; use %d to %d", sessionID, head.Sequence, first, head.Sequence)
+	case sequence < st.Sequence:
+		return nil, fault.New(fault.NotFound, "the events of session %s through %d were removed by retention; atSequence can be %d to %d", sessionID, st.Sequence, first, head.Sequence)
+	}
+	if st, hash, err = r.m.nearestMark(ctx, st, hash, sequence); err != nil {
+		return nil, storeFault(err)
+	}
+	if err := foldThrough(ctx, r.m.opt.Store, st, store.NewChain(hash), sequence); err != nil {
+		return nil, storeFault(err)
+	}
+	return st, nil
+}
+
+// nearestMark returns the last usable mark through a fact, or else the origin that is
+// given, with the hash of the chain there.
+func (m *Manager) nearestMark(ctx context.Context, origin *state.Session, hash store.Hash, sequence uint64) (*state.Session, store.Hash, error) {
+	id := origin.SessionID
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindMark, Prefix: markPrefix(id), After: markKey(id, sequence+1), Reverse: true}) {
+		if err != nil {
+			return nil, hash, fmt.Errorf("session: marks of %s: %w", id, err)
+		}
+		if e.Key <= markKey(id, origin.Sequence) {
+			break
+		}
+		if st, at, err := markState(id, &e); err == nil {
+			return st, at, nil
+		}
+	}
+	return origin, hash, nil
+}
+
+// markState returns the state in a mark, and the hash of the chain there.
+func markState(sessionID string, e *store.Entry) (*state.Session, store.Hash, error) {
+	sequence, err := markSequence(sessionID, e.Key)
+	if err != nil {
+		return nil, store.Hash{}, err
+	}
+	hash, data, err := decodeMark(e.Value)
+	if err != nil {
+		return nil, hash, err
+	}
+	st, err := state.Decode(data)
+	if err != nil {
+		return nil, hash, err
+	}
+	if st.SessionID != sessionID || st.Sequence != sequence {
+		return nil, hash, fmt.Errorf("%w: the mark at %d is of fact %d of session %s", store.ErrCorrupt, sequence, st.Sequence, st.SessionID)
+	}
+	return st, hash, nil
+}
+
+// loadMarks reads the marks of a session that is to be verified.
+func (f *refold) loadMarks() {
+	for e, err := range f.store.Scan(f.ctx, store.Scan{Kind: kindMark, Prefix: markPrefix(f.id)}) {
+		if err != nil {
+			f.problemf(0, "mark", "can't be read: %v", err)
+			return
+		}
+		sequence, err := markSequence(f.id, e.Key)
+		switch {
+		case err != nil:
+			f.problemf(0, "mark", "%v", err)
+		case sequence <= f.base:
+			f.problemf(sequence, "mark", "the fact was removed, and the state there should be gone")
+		default:
+			f.marks[sequence] = e
+		}
+	}
+}
+
+// compareMark checks the mark at the fact that was folded last, if there is one.
+func (f *refold) compareMark(rec *store.Record) {
+	e, ok := f.marks[rec.Sequence]
+	if !ok {
+		return
+	}
+	delete(f.marks, rec.Sequence)
+	f.report.Entries++
+	hash, data, err := decodeMark(e.Value)
+	if err != nil {
+		f.problemf(rec.Sequence, "mark", "%v", err)
+		return
+	}
+	if hash != rec.Hash {
+		f.problemf(rec.Sequence, "mark", "the state was stored with another hash than the fact has")
+	}
+	f.compareEncoded(rec.Sequence, "mark", data)
+}
+
+// leftMarks reports the marks that no fact was found for.
+func (f *refold) leftMarks() {
+	for sequence := range f.marks {
+		f.problemf(sequence, "mark", "it follows from no fact: the last one is %d", f.state.Sequence)
+	}
+}
+
+// foldThrough folds the facts that follow the state through one of them.
+func foldThrough(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, through uint64) error {
+	if through == st.Sequence {
+		return nil
+	}
+	if _, err := foldRange(ctx, s, st, chain, store.Range{After: st.Sequence, Before: through + 1}); err != nil {
+		return err
+	}
+	if st.Sequence != through {
+		return fmt.Errorf("%w: session %s: fact %d is missing", store.ErrCorrupt, st.SessionID, st.Sequence+1)
+	}
+	return nil
+}

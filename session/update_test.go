@@ -1,0 +1,143 @@
+package session_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+)
+
+// TestSessionsAreRenamedTaggedPinnedAndArchived: each change is one fact, read models
+// and lists show it, also after a restart, and what changes nothing leaves no fact.
+func TestSessionsAreRenamedTaggedPinnedAndArchived(t *testing.T) {
+	k := newKit(t, nil)
+	call[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a", Title: "first"})
+	p := &command.UpdateSession{
+		SessionID: "sess_a", Title: new("second"), Tags: []string{"b", "a", "b"}, Pinned: new(true), Archived: new(true), Metadata: event.Raw(`{"k":1}`),
+	}
+	got := call[command.UpdateSessionResult](k, p)
+	if got.Title != "second" || !slices.Equal(got.Tags, []string{"a", "b"}) || !got.Pinned || !got.Archived || string(got.Metadata) != `{"k":1}` {
+		t.Errorf("%+v", got)
+	}
+	call[command.UpdateSessionResult](k, p)
+	if types := k.types("sess_a"); len(types) != 3 || types[2] != event.TypeSessionUpdated {
+		t.Errorf("facts: %v", types)
+	}
+	k.reopen(nil)
+	snap := call[session.GetSessionResult](k, &command.GetSession{SessionID: "sess_a"})
+	if snap.Title != "second" || !slices.Equal(snap.Tags, []string{"a", "b"}) || !snap.Pinned || !snap.Archived {
+		t.Errorf("%+v", snap.SessionSnapshot)
+	}
+	if n := call[command.ListSessionsResult](k, &command.ListSessions{}).Total; n != 0 {
+		t.Errorf("%d sessions are listed that were archived", n)
+	}
+	listed := call[command.ListSessionsResult](k, &command.ListSessions{Archived: true}).Sessions
+	if len(listed) != 1 || listed[0].Title != "second" || !listed[0].Pinned || !listed[0].Archived {
+		t.Errorf("%+v", listed)
+	}
+	got = call[command.UpdateSessionResult](k, &command.UpdateSession{
+		SessionID: "sess_a", Title: new(""), Tags: []string{}, Pinned: new(false), Archived: new(false), Metadata: event.Raw(`{}`),
+	})
+	if got.Title != "" || len(got.Tags) > 0 || got.Pinned || got.Archived || got.Metadata != nil {
+		t.Errorf("%+v", got)
+	}
+	k.reopen(nil)
+	snap = call[session.GetSessionResult](k, &command.GetSession{SessionID: "sess_a"})
+	if snap.Title != "" || len(snap.Tags) > 0 || snap.Pinned || snap.Archived || snap.Metadata != nil {
+		t.Errorf("%+v", snap.SessionSnapshot)
+	}
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a"}, fault.InvalidParams)
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a", Tags: []string{""}}, fault.InvalidParams)
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_x", Pinned: new(true)}, fault.NotFound)
+	k.refused(admin, &command.UpdateSession{SessionID: event.RuntimeSession, Pinned: new(true)}, fault.InvalidParams)
+	k.refused(command.Caller{Account: "other"}, &command.UpdateSession{SessionID: "sess_a", Pinned: new(true)}, fault.NotFound)
+	k.verified()
+}
+
+// TestThreadsArePinned, and the pin is taken away again.
+func TestThreadsArePinned(t *testing.T) {
+	k := newKit(t, nil)
+	thread := call[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"}).ThreadID
+	for _, pinned := range []bool{true, true, false, false} {
+		got := call[command.UpdateThreadResult](k, &command.UpdateThread{SessionID: "sess_a", ThreadID: thread, Pinned: &pinned})
+		snap := call[session.GetSessionResult](k, &command.GetSession{SessionID: "sess_a"})
+		if got.Pinned != pinned || slices.Contains(snap.PinnedThreadIDs, thread) != pinned {
+			t.Errorf("pinned %v: %+v, %v", pinned, got, snap.PinnedThreadIDs)
+		}
+	}
+	if n := len(k.types("sess_a")); n != 4 {
+		t.Errorf("%d facts; one per change was expected", n)
+	}
+	k.refused(admin, &command.UpdateThread{SessionID: "sess_a", ThreadID: "thread_x", Pinned: new(true)}, fault.NotFound)
+}
+
+// listed returns the titles of a list, over all pages of two.
+func listed(k *kit, c command.Caller, p command.ListSessions) (titles string, total int64) {
+	k.Helper()
+	var out []string
+	p.Limit = 2
+	for {
+		res := callAs[command.ListSessionsResult](k, c, &p)
+		for _, s := range res.Sessions {
+			out = append(out, s.Title)
+		}
+		if p.Cursor = res.NextCursor; p.Cursor == "" {
+			return strings.Join(out, " "), res.Total
+		}
+	}
+}
+
+// TestSessionsAreFilteredSortedAndCounted, for an admin and for an account, which
+// learns nothing of others: not by totals, filters or cursors.
+func TestSessionsAreFilteredSortedAndCounted(t *testing.T) {
+	k := newKit(t, nil)
+	acme, other := command.Caller{Account: "acme"}, command.Caller{Account: "other"}
+	for i, name := range []string{"one", "two", "three", "four"} {
+		owner := acme
+		if i == 3 {
+			owner = other
+		}
+		id := "sess_" + name
+		callAs[command.CreateSessionResult](k, owner, &command.CreateSession{SessionID: id, Title: name, Workspace: &event.Workspace{Root: fmt.Sprintf("/w/%d", i%2)}})
+		callAs[command.UpdateSessionResult](k, owner, &command.UpdateSession{SessionID: id, Tags: []string{"all", fmt.Sprint("tag", i%2)}, Pinned: new(i == 1)})
+	}
+	k.submit(command.SubmitTurn{SessionID: "sess_one"})
+	for _, c := range []struct {
+		name string
+		by   command.Caller
+		p    command.ListSessions
+		want string
+	}{
+		{"newest first", admin, command.ListSessions{}, "four three two one"},
+		{"own", acme, command.ListSessions{}, "three two one"},
+		{"by title", admin, command.ListSessions{Sort: "title"}, "four one three two"},
+		{"by title, down", admin, command.ListSessions{Sort: "title", Order: "desc"}, "two three one four"},
+		{"last active", admin, command.ListSessions{Sort: "updated"}, "one four three two"},
+		{"by turns", acme, command.ListSessions{Sort: "turns"}, "one two three"},
+		{"with tags", admin, command.ListSessions{Tags: []string{"all", "tag1"}}, "four two"},
+		{"in a workspace", admin, command.ListSessions{Workspace: "/w/0"}, "three one"},
+		{"of an account", admin, command.ListSessions{Account: "other"}, "four"},
+		{"of another's account", acme, command.ListSessions{Account: "other"}, ""},
+		{"pinned", admin, command.ListSessions{Pinned: new(true)}, "two"},
+		{"not pinned", admin, command.ListSessions{Pinned: new(false)}, "four three one"},
+		{"running", admin, command.ListSessions{Status: "queued"}, ""},
+		{"by text in a tag", acme, command.ListSessions{Query: "TAG1"}, "two"},
+	} {
+		titles, total := listed(k, c.by, c.p)
+		if titles != c.want || total != int64(len(strings.Fields(c.want))) {
+			t.Errorf("%s: %q, total %d; want %q", c.name, titles, total, c.want)
+		}
+	}
+	page := call[command.ListSessionsResult](k, &command.ListSessions{Page: command.Page{Limit: 1}})
+	k.refused(admin, &command.ListSessions{Page: command.Page{Cursor: page.NextCursor}, Sort: "title"}, fault.InvalidParams)
+	rest := callAs[command.ListSessionsResult](k, acme, &command.ListSessions{Page: command.Page{Cursor: page.NextCursor}})
+	if len(rest.Sessions) != 3 || rest.Total != 3 {
+		t.Errorf("behind a cursor of an admin an account sees %+v", rest)
+	}
+	k.verified()
+}
