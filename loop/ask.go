@@ -2,6 +2,7 @@ package loop
 
 import (
 	"strings"
+	"time"
 
 	"agentd/event"
 	"agentd/permission"
@@ -28,10 +29,26 @@ func (r *toolRun) permissionRefusal(tx *session.Tx) *tool.Error {
 			err.Message = "the call was not allowed: " + a.DecisionReason
 		case a.DecisionSource == "human":
 			err.Message = "the user did not allow the call"
+		case a.DecisionSource == "peer":
+			err.Message = "the peer that gave the task did not allow the call"
 		}
 	}
 	err.Advice = "Do not try the same in another way; ask what to do instead or go on without it."
 	return err
+}
+
+// decisionEnds is when a decision stops to hold: an ask when nobody answered in time,
+// an allow by an earlier approval with that approval; zero if nothing ends it.
+func (l *Loop) decisionEnds(tx *session.Tx, d *permission.Decision) time.Time {
+	if d.Decision == permission.Ask && l.opt.ActionTimeout > 0 {
+		return tx.Now().Add(l.opt.ActionTimeout)
+	}
+	for i := range tx.State.Permission.Grants {
+		if g := &tx.State.Permission.Grants[i]; d.GrantID != "" && g.GrantID == d.GrantID {
+			return g.ExpiresAt
+		}
+	}
+	return time.Time{}
 }
 
 // emitRequest asks for permission.

@@ -94,6 +94,20 @@ func namedFiles(root string, words []string) []string {
 	return out
 }
 
+// uncoveredBound names a bound of a workspace that commands can change because nothing
+// can be covered; empty if there is none, or things can be covered.
+func uncoveredBound(root string, bounds []string, uncovered string) string {
+	if uncovered == "" {
+		return ""
+	}
+	for _, path := range bounds {
+		if _, err := os.Lstat(path); err == nil && strings.HasPrefix(path, root+"/") {
+			return fmt.Sprintf("%s can be changed: %s", path, uncovered)
+		}
+	}
+	return ""
+}
+
 // linkedBounds has a sentence for each bound of a workspace that is reached through a
 // link in it. A mount covers what a link leads to, never the link, so a command could
 // put another file in its place.

@@ -16,6 +16,7 @@ type call struct {
 	l        *Loop
 	k        key
 	scope    event.Scope
+	stepID   string
 	provider model.Provider
 	info     model.Info
 	req      *model.Request
@@ -29,7 +30,11 @@ type call struct {
 	text, reasoning         redacted // gathered, not recorded yet
 	allText, allReasoning   []byte
 	textIndex, reasonsIndex int64
-	tools                   []event.ToolCallRequest
+	// textRun counts the pieces of text in a row, without reasoning between them.
+	textRun int
+	tools   []event.ToolCallRequest
+	// inlineArgs is the size of the arguments that stand in the answer's fact.
+	inlineArgs int
 	// blobs are what the answer refers to, stored with it.
 	blobs []blob
 }
@@ -50,7 +55,7 @@ const warnRepeats = 2
 // callModel asks the model and records the answer as it comes. Decided is the
 // effect that led here.
 func (l *Loop) callModel(k key, decided Effect, e CallModel) error {
-	c := &call{l: l, k: k, req: &model.Request{RequestID: l.m.NewID(event.PrefixRequest), CacheKey: k.thread}}
+	c := &call{l: l, k: k, stepID: l.m.NewID(event.PrefixStep), req: &model.Request{RequestID: l.m.NewID(event.PrefixModelRequest), CacheKey: k.thread}}
 	ctx, done := l.interruptible(l.ctx, k)
 	defer done()
 	err := c.wait(ctx, decided, e)
@@ -106,7 +111,7 @@ func (c *call) wait(ctx context.Context, decided Effect, e CallModel) error {
 			return err
 		}
 		tokens = t.ContextTokens
-		if last := t.Active.Call; e.Attempt > 1 && last != nil && last.Status == state.CallFailed && last.ErrorCategory != model.Interrupted {
+		if last := t.Active.Call; e.Attempt > 1 && last != nil && last.Status == state.CallFailed && last.ErrorCategory != model.Interrupted && last.Provider == c.info.Provider && last.Model == c.info.Model {
 			delay = c.l.callBackoff(last)
 		}
 		return nil
@@ -177,7 +182,7 @@ func (c *call) announce(decided Effect, delay time.Duration, hit *event.RateLimi
 		scope := scopeOf(t, t.Active)
 		if hit != nil {
 			hitScope := scope
-			hitScope.ModelRequestID = hit.ModelRequestID
+			hitScope.ModelRequestID, hitScope.StepID = hit.ModelRequestID, c.stepID
 			tx.Emit(event.Event{Type: event.TypeRateLimitHit, Scope: hitScope, Payload: hit})
 		}
 		tx.Emit(event.Event{Type: event.TypeRunStatus, Scope: scope, Payload: &event.RunStatus{
@@ -210,11 +215,16 @@ func (c *call) request(decided Effect, e CallModel) (at position, asked bool, er
 	}
 	err = c.l.emitIfNext(c.k, decided, func(tx *session.Tx, t *state.Thread) error {
 		c.scope = scopeOf(t, t.Active)
-		c.scope.ModelRequestID = c.req.RequestID
+		c.scope.ModelRequestID, c.scope.StepID = c.req.RequestID, c.stepID
 		if t.Routing == nil || t.Routing.Decision == nil || t.Routing.Decision.SelectedModel != c.info.Model {
 			return errMoved
 		}
 		if p := c.l.Configuration().Spent(tx.State, t, c.req.RequestID); p != nil {
+			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: p})
+			return nil
+		}
+		tokens := max(t.ContextTokens, estimateOf(t))
+		if p := exceeds(tx.State, t, c.info, c.req.RequestID, tokens); p != nil {
 			tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: c.scope, Payload: p})
 			return nil
 		}
@@ -225,7 +235,6 @@ func (c *call) request(decided Effect, e CallModel) (at position, asked bool, er
 				Advice: "Do something else, or say what keeps you from going on.",
 			}})
 		}
-		tokens := max(t.ContextTokens, estimateOf(t))
 		tx.Emit(event.Event{Type: event.TypeCostEstimated, Scope: c.scope, Payload: model.CostEstimated(
 			c.info, c.req.RequestID, tokens, model.ExpectedOutput(c.info, c.req.MaxOutputTokens, t.Active.Usage, t.Active.Step),
 		)})
@@ -273,6 +282,11 @@ func (c *call) stream(ctx context.Context) error {
 		case r := <-chunks:
 			if r.err != nil {
 				return c.fail(ctx, r.err)
+			}
+			if c.changesKind(r.chunk) {
+				if err := c.flush(); err != nil {
+					return err
+				}
 			}
 			if done := c.addChunk(r.chunk); done != nil {
 				return c.complete(done)
@@ -346,7 +360,7 @@ func (c *call) addChunk(chunk model.Chunk) *model.Done {
 	return chunk.Done
 }
 
-// maxInlineArgs bounds the arguments of a tool call within a fact.
+// maxInlineArgs bounds the arguments of all tool calls of an answer within a fact.
 const maxInlineArgs = 16 << 10
 
 func (c *call) takeCall(t *model.ToolCall) {
@@ -360,9 +374,11 @@ func (c *call) takeCall(t *model.ToolCall) {
 		text := c.l.redactText(t.Malformed)
 		c.tools[i].Arguments = nil
 		c.storeContent([]byte(text), "text/plain", func(ref string) { c.tools[i].ArgumentsRef = ref })
-	case len(args) > maxInlineArgs:
+	case len(args) > maxInlineArgs-c.inlineArgs:
 		c.tools[i].Arguments = nil
 		c.storeContent(args, "application/json", func(ref string) { c.tools[i].ArgumentsRef = ref })
+	default:
+		c.inlineArgs += len(args)
 	}
 }
 
@@ -374,28 +390,29 @@ func (c *call) storeContent(content []byte, mediaType string, ref func(string)) 
 
 // deltas emits what is gathered; all of it at the answer's end.
 func (c *call) deltas(tx *session.Tx, end bool) {
-	if s := c.reasoning.ready(end); s != "" {
-		tx.Emit(event.Event{Type: event.TypeReasoningDelta, Scope: c.scope, Payload: &event.ReasoningDelta{Text: s, Index: c.reasonsIndex}})
+	for i, s := range textPieces(c.reasoning.ready(end)) {
+		tx.Emit(event.Event{Type: event.TypeReasoningDelta, Scope: c.scope, Payload: &event.ReasoningDelta{Text: s, Index: c.reasonsIndex + int64(i)}})
 	}
-	if s := c.text.ready(end); s != "" {
-		tx.Emit(event.Event{Type: event.TypeModelDelta, Scope: c.scope, Payload: &event.ModelDelta{Text: s, Index: c.textIndex}})
+	for i, s := range textPieces(c.textReady(end)) {
+		tx.Emit(event.Event{Type: event.TypeModelDelta, Scope: c.scope, Payload: &event.ModelDelta{Text: s, Index: c.textIndex + int64(i)}})
 	}
 }
 
 // flushed moves what was gathered to what is recorded.
 func (c *call) flushed(end bool) {
 	if s := c.reasoning.drainText(end); s != "" {
-		c.reasonsIndex++
+		c.reasonsIndex += int64(len(textPieces(s)))
 		c.allReasoning = append(c.allReasoning, s...)
 	}
-	if s := c.text.drainText(end); s != "" {
-		c.textIndex++
+	if s := c.textReady(end); s != "" {
+		c.text.drainText(end)
+		c.textIndex += int64(len(textPieces(s)))
 		c.allText = append(c.allText, s...)
 	}
 }
 
 func (c *call) flush() error {
-	if c.text.ready(false) == "" && c.reasoning.ready(false) == "" {
+	if c.textReady(false) == "" && c.reasoning.ready(false) == "" {
 		return nil
 	}
 	if err := c.emit(func(tx *session.Tx) { c.deltas(tx, false) }); err != nil {
@@ -430,15 +447,12 @@ func (c *call) complete(done *model.Done) error {
 	if len(c.tools) > 0 && done.StopReason == "end_turn" {
 		done.StopReason = "tool_use" // some providers don't say so
 	}
-	return c.l.decideSoon(context.WithoutCancel(c.l.ctx), c.k, c.running(func(tx *session.Tx) {
+	err := c.l.decideSoon(context.WithoutCancel(c.l.ctx), c.k, c.running(func(tx *session.Tx) {
 		c.deltas(tx, true)
 		c.flushed(true)
 		p := &event.ModelCompleted{
 			ModelRequestID: c.req.RequestID, Provider: c.info.Provider, Model: c.info.Model,
 			StopReason: done.StopReason, Usage: done.Usage, UsageSource: "provider", ResponseID: done.ResponseID,
-			Message: &event.ModelMessage{
-				Text: string(c.allText), Reasoning: string(c.allReasoning), ToolCalls: c.tools, Native: c.l.redactNative(done.Native),
-			},
 			DurationMs: time.Since(c.began).Milliseconds(),
 		}
 		if done.Estimated {
@@ -451,9 +465,21 @@ func (c *call) complete(done *model.Done) error {
 		for _, b := range c.blobs {
 			b.ref(tx.Blob(b.content, b.mediaType))
 		}
+		if done.ReasoningSummarised && len(c.allReasoning) > 0 {
+			tx.Emit(event.Event{Type: event.TypeReasoningSummary, Scope: c.scope, Payload: c.reasoningSummary(tx)})
+		}
+		c.l.putMessage(tx, p, &event.ModelMessage{
+			Text: string(c.allText), Reasoning: string(c.allReasoning), ToolCalls: c.tools, Native: c.l.redactNative(done.Native),
+		})
 		tx.Emit(event.Event{Type: event.TypeModelCompleted, Scope: c.scope, Payload: p})
+		c.emitAsked(tx)
 		c.account(tx, done)
+		c.tellProgress(tx)
 	}))
+	if err == nil {
+		c.l.keepAnswer(c.k, c.req.RequestID, string(c.allText))
+	}
+	return err
 }
 
 // account records what the answer cost and what is left.
@@ -473,6 +499,7 @@ func (c *call) account(tx *session.Tx, done *model.Done) {
 			tx.Emit(event.Event{Type: event.TypeQuotaLow, Scope: c.scope, Payload: after.Blocked(c.req.RequestID)})
 		}
 	}
+	c.tellTaskBudgets(tx, p.CostUSD)
 	if q := model.QuotaTold(c.info.Provider, c.req.RequestID, done.Standing); q != nil {
 		tx.Emit(event.Event{Type: event.TypeQuotaLow, Scope: c.scope, Payload: q})
 	}

@@ -218,10 +218,8 @@ func (l *Loop) finishTool(k key, e FinishTool) error {
 			c := *x
 			a = &c
 		}
-		for _, c := range t.Active.Tools {
-			if c.ToolCallID == e.ToolCallID {
-				r.call, r.scope = *c, toolScope(t, t.Active, c)
-			}
+		if c := findCall(t.Active, e.ToolCallID); c != nil {
+			r.call, r.scope, r.links = *c, toolScope(t, t.Active, c), c.Links
 		}
 		r.place, r.mode, at = l.workplace(s, t, t.Active), l.modeOf(s, t, t.Active), positionOf(s, t)
 	}); err != nil {

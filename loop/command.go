@@ -13,6 +13,7 @@ import (
 	"agentd/permission"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store"
 	"agentd/tool"
 )
 
@@ -28,6 +29,8 @@ func (l *Loop) Register(t *command.Table) {
 	command.Handle(t, l.resizeProcess)
 	command.Handle(t, l.terminateProcess)
 	command.Handle(t, l.rollbackThread)
+	command.Handle(t, l.getDiff)
+	command.Handle(t, l.testPolicy)
 }
 
 // subject is what a question about tools, policy or environment is about.
@@ -95,13 +98,19 @@ type environment struct {
 	EnvRef          string   `json:"envRef"`
 	Env             []string `json:"env"`
 	PermissionMode  string   `json:"permissionMode"`
-	NetworkProfile  string   `json:"networkProfile"`
+	// TurnID is the turn whose environment it is, if one was asked for.
+	TurnID         string `json:"turnId,omitempty"`
+	SandboxMode    string `json:"sandboxMode"`
+	NetworkProfile string `json:"networkProfile"`
 	// SandboxProfile is what the standard calls the sandbox.
 	SandboxProfile *event.SandboxApplied `json:"sandboxProfile"`
 	ResourceLimits map[string]int64      `json:"resourceLimits"`
 }
 
 func (l *Loop) getEnvironment(ctx context.Context, caller command.Caller, p *command.GetExecutionEnvironment) (*environment, error) {
+	if p.TurnID != "" {
+		return l.getTurnEnvironment(ctx, caller, p)
+	}
 	var out *environment
 	err := l.withSubject(ctx, caller, p.SessionID, p.ThreadID, p.PermissionMode, func(s *subject) error {
 		out = l.environment(s)
@@ -126,11 +135,7 @@ func (l *Loop) environment(s *subject) *environment {
 	if w := s.state.Workspace; w != nil && w.WorkspaceID != "" {
 		out.WorkspaceID = w.WorkspaceID
 	}
-	for _, r := range applied.WriteRoots {
-		if r != s.place.root {
-			out.AdditionalRoots = append(out.AdditionalRoots, r)
-		}
-	}
+	out.SandboxMode, out.AdditionalRoots = applied.Mode, state.AdditionalRoots(s.place.root, applied.WriteRoots)
 	return out
 }
 
@@ -225,59 +230,6 @@ func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy
 	return out
 }
 
-// evaluatePermission says what would be decided about a call, and records that it
-// was asked.
-func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p *command.EvaluatePermission) (*command.EvaluatePermissionResult, error) {
-	entry, err := l.namedTool(ctx, caller, p.SessionID, p.ToolName)
-	if err != nil {
-		return nil, err
-	}
-	if err := entry.Validate(p.Input); err != nil {
-		return nil, fault.Param("input", "%s", err)
-	}
-	id := p.SessionID
-	if id == "" {
-		id = event.RuntimeSession
-	}
-	if err := l.adoptRulesAs(ctx, caller, p.SessionID); err != nil {
-		return nil, err
-	}
-	return session.Write(ctx, l.m, caller, p, id, event.BySession|event.ByLoop, func(tx *session.Tx) (*command.EvaluatePermissionResult, error) {
-		t := tx.State.MainThread()
-		if t == nil {
-			t = &state.Thread{}
-		}
-		w := l.workplace(tx.State, t, nil)
-		if p.Cwd != "" {
-			w.cwd = pathBelow(w.root, p.Cwd)
-		}
-		mode := p.PermissionMode
-		if mode == "" {
-			mode = l.modeOf(tx.State, t, nil)
-		}
-		_, outside := tool.Escalation(p.Input)
-		if outside && !l.mayEscalate(mode) {
-			return nil, fault.Param("input.escalate", "%s", notEscalated(mode))
-		}
-		rules := l.rulesOf(tx.State)
-		disk := newLookups(l.callFiles(w.root, rules))
-		confined := l.confinement(w)
-		d := permission.Decide(permission.Question{
-			Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
-			Rules: rules, Grants: grantsOf(tx.State), Now: tx.Now(), Sandbox: confined.Sandbox,
-			Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script,
-		})
-		out := l.redactDecision(d.PermissionEvaluated)
-		out.SafeArgs, _ = l.redactJSON(p.Input)
-		scope := event.Scope{ThreadID: t.ThreadID, TurnID: event.NotApplicable, ToolCallID: event.NotApplicable}
-		if scope.ThreadID == "" {
-			scope.ThreadID = event.NotApplicable
-		}
-		tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: scope, Payload: &out})
-		return &command.EvaluatePermissionResult{PermissionDecision: out}, nil
-	})
-}
-
 // adoptRulesAs makes the rules of a session's workspace its facts before it is asked
 // about them.
 func (l *Loop) adoptRulesAs(ctx context.Context, caller command.Caller, sessionID string) error {
@@ -312,11 +264,11 @@ func (l *Loop) compactThread(ctx context.Context, caller command.Caller, p *comm
 		case t.Routing == nil || t.Routing.Decision == nil || t.ModelCalls == 0:
 			return nil, fault.New(fault.Conflict, "thread %s has nothing to compact: no model has answered yet", p.ThreadID)
 		}
-		turns, last := turnsSince(t), ""
-		if len(turns) > 0 {
-			last = turns[len(turns)-1]
+		turns, running := turnsSince(t), ""
+		if t.Active != nil && t.Active.Status == state.TurnRunning {
+			running = t.Active.TurnID
 		}
-		scope := compactionScope(t, last)
+		scope := compactionScope(t, running)
 		id, from = tx.NewID(event.PrefixCompaction), tx.Sequence()
 		l.markOwnCall(id, true) // until it was carried out
 		tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: scope, Payload: &event.CompactionStarted{
@@ -370,7 +322,7 @@ func (l *Loop) awaitCompaction(ctx context.Context, sessionID, id string, from u
 			if err != nil || (e.Type != event.TypeContextCompactionCompleted && e.Type != event.TypeContextCompactionFailed) {
 				continue
 			}
-			if err := e.DecodePayload(payload); err != nil {
+			if err := store.DecodeFactPayload(ctx, l.opt.Store, e, payload); err != nil {
 				return nil, fault.Wrap(fault.Internal, err, "a fact can't be read")
 			}
 			switch p := e.Payload.(type) {

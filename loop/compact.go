@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/model"
 	"agentd/session"
 	"agentd/state"
@@ -76,8 +77,8 @@ func (c *compaction) readThread(ctx context.Context) error {
 		c.at, c.before = positionOf(s, t), t.ContextTokens
 		c.scope = compactionScope(t, c.e.TurnID)
 		c.preserved = preservedOf(s, t)
-		c.call = &call{l: c.l, k: c.k, req: &model.Request{RequestID: c.l.m.NewID(event.PrefixRequest), CacheKey: c.k.thread, Call: t.CallsEnded}}
-		if t.Active != nil {
+		c.call = &call{l: c.l, k: c.k, stepID: c.l.m.NewID(event.PrefixStep), req: &model.Request{RequestID: c.l.m.NewID(event.PrefixModelRequest), CacheKey: c.k.thread, Call: t.CallsEnded}}
+		if t.Active != nil && c.scope.TurnID == t.Active.TurnID {
 			c.call.trace(t)
 		}
 		var d *state.RoutingDecision
@@ -94,18 +95,18 @@ func (c *compaction) readThread(ctx context.Context) error {
 	})
 }
 
-// compactionScope is that of a compaction's facts.
+// compactionScope is that of a compaction's facts: of the turn that needs it, or of none.
+// One that was asked for between two turns belongs to neither, nor to their tasks.
 func compactionScope(t *state.Thread, turnID string) event.Scope {
-	scope := event.Scope{ThreadID: t.ThreadID, TurnID: turnID, SubagentID: t.SubagentID}
-	if turn := t.Known(turnID); turn != nil {
-		scope.TaskID, scope.RunID = turn.TaskID, turn.RunID
+	if t.Active != nil && t.Active.TurnID == turnID {
+		return scopeOf(t, t.Active)
 	}
-	if t.Active != nil {
-		scope = scopeOf(t, t.Active)
-	}
-	if scope.TurnID == "" {
-		scope.TurnID = event.NotApplicable
-	}
+	return outsideTurns(event.Scope{ThreadID: t.ThreadID, SubagentID: t.SubagentID})
+}
+
+// outsideTurns is a scope without its turn and without the attempt that the turn is.
+func outsideTurns(scope event.Scope) event.Scope {
+	scope.TurnID, scope.TaskID, scope.RunID = event.NotApplicable, event.NotApplicable, event.NotApplicable
 	return scope
 }
 
@@ -145,6 +146,7 @@ func (c *compaction) start() error {
 			tx.Emit(event.Event{Type: event.TypeContextCompactionStarted, Scope: c.scope, Payload: &event.CompactionStarted{
 				CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, TokensBefore: c.before, Attempt: c.e.Attempt,
 			}})
+			emitRunStatus(tx, c.scope, "preparing", "earlier turns are summarised", "the conversation has become too long for the model")
 		}
 		if c.call.provider != nil {
 			scope := c.requestScope()
@@ -167,7 +169,7 @@ func (c *compaction) block(tx *session.Tx, p *event.QuotaState) {
 	c.blocked = true
 	scope := c.requestScope()
 	if c.id != "" {
-		scope.TurnID = event.NotApplicable
+		scope = outsideTurns(scope)
 	}
 	tx.Emit(event.Event{Type: event.TypeQuotaBlocked, Scope: scope, Payload: p})
 	if c.id != "" {
@@ -178,7 +180,7 @@ func (c *compaction) block(tx *session.Tx, p *event.QuotaState) {
 // requestScope is the scope of the request for the summary.
 func (c *compaction) requestScope() event.Scope {
 	scope := c.scope
-	scope.ModelRequestID = c.call.req.RequestID
+	scope.ModelRequestID, scope.StepID = c.call.req.RequestID, c.call.stepID
 	return scope
 }
 
@@ -243,7 +245,7 @@ func (c *compaction) complete(text string, done *model.Done) error {
 		c.call.account(tx, done)
 		ref := tx.Blob([]byte(summary), media)
 		tx.Emit(event.Event{Type: event.TypeContextCompactionCompleted, Scope: c.scope, Payload: &event.CompactionCompleted{
-			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clipText(summary, 500),
+			CompactionID: c.id, Trigger: c.e.Trigger, AffectedTurns: c.turns, SummaryRef: ref, SummaryPreview: clip.Text(summary, 500),
 			ContinuationRef: ref, TokensBefore: c.before, TokensAfter: model.EstimateText(summary), Preserved: p, ThroughSequence: c.at.through,
 		}})
 	})
@@ -301,12 +303,4 @@ func (c *compaction) failedFact(why event.Failure) event.Event {
 		CompactionID: c.id, Trigger: c.e.Trigger, Error: why, Attempt: c.e.Attempt,
 		WillRetry: c.e.Trigger != "requested" && c.e.Attempt < c.l.opt.Policy.MaxCompactions, // as Next does, whatever failed
 	}}
-}
-
-// clipText shortens a text to at most n bytes, at a character's border.
-func clipText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

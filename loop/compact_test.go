@@ -206,7 +206,7 @@ func TestCompactionKeepsAPendingApproval(t *testing.T) {
 	k.Open()
 	k.Respond(action, "allow")
 	k.Completes(r)
-	if k.ReadFile("a") != "1" || k.CountFacts("sess_a", event.TypeToolStarted) != 1 {
+	if k.ReadFile("a") != "1" || k.CountRuns("sess_a") != 1 {
 		t.Errorf("%q", k.ReadFile("a"))
 	}
 }

@@ -38,6 +38,9 @@ type Configuration struct {
 	DefaultModel string       `json:"defaultModel,omitempty"`
 	Fallback     []string     `json:"fallback,omitempty"`
 	Budget       model.Budget `json:"budget"`
+	// TaskBudgets says that the budgets of tasks are checked before each request. A
+	// configuration from before that doesn't, and what was decided under it stays right.
+	TaskBudgets bool `json:"taskBudgets,omitempty"`
 }
 
 // Confinement is what confines commands in a workspace, and what bounds agents there.
@@ -67,6 +70,7 @@ func (l *Loop) configured() *configured {
 	c := &configured{host: host, offer: offer, Configuration: Configuration{
 		Limits: l.opt.Policy, Mode: host.mode, Rules: host.rules, Workspace: l.homes.workspace, NobodyToAsk: l.opt.NobodyToAsk,
 		Escalation: l.offersEscalation(), Models: offer.Models, DefaultModel: offer.DefaultModel, Fallback: offer.Fallback, Budget: l.opt.Budget,
+		TaskBudgets: true,
 	}}
 	content, err := json.Marshal(&c.Configuration) //nolint:musttag // the parts are stored in a form of their own
 	if err != nil {
@@ -237,10 +241,14 @@ func (c *Configuration) Spent(s *state.Session, t *state.Thread, requestID strin
 	if b := shareSpent(s, t); b != nil {
 		return b.Blocked(requestID)
 	}
+	if c.TaskBudgets {
+		return taskSpent(s, t, requestID)
+	}
 	return nil
 }
 
-// Ask is what a turn asks of routing, but for the size and the kind of its input.
+// Ask is what a turn asks of routing, but for the size and the kind of its input and for
+// its task's profile; see [TaskProfile].
 func (c *Configuration) Ask(s *state.Session, t *state.Thread, turn *state.Turn, resting map[string]model.Rest, now time.Time) model.Ask {
 	o := optionsOf(turn)
 	cost := &s.Routing.Cost
@@ -259,19 +267,34 @@ func (c *Configuration) Ask(s *state.Session, t *state.Thread, turn *state.Turn,
 	return a
 }
 
+// TaskProfile is what a turn's task was given to be routed by; nil if nothing.
+func TaskProfile(s *state.Session, turn *state.Turn) *event.TaskProfile {
+	if task := s.Tasks.Find(turn.TaskID); task != nil {
+		return task.GivenProfile()
+	}
+	return nil
+}
+
 // FallbackFor chooses the model that a turn is given after its own failed for a cause; it
 // reports false if there is none.
 func (c *Configuration) FallbackFor(s *state.Session, t *state.Thread, cause string, resting map[string]model.Rest, now time.Time) (model.Routing, bool) {
 	turn, d := t.Active, t.Routing.Decision
 	ask := c.Ask(s, t, turn, resting, now)
 	// A turn that was routed before needs what it needed then.
-	ask.InputTokens = max(t.ContextTokens, estimateOf(t))
+	var waived []string
 	if p := t.Routing.Profile; p != nil {
-		ask.Required = append(ask.Required, p.RequiredCapabilities...)
+		if d.CapabilityGap != "none" {
+			waived = p.WaivableCapabilities // it goes on without them already
+		}
+		if p.Source == event.ProfileFromTask {
+			ask = ask.ForTask(TaskProfile(s, turn))
+		}
+		ask = ask.Needing(p.RequiredCapabilities, waived, 0)
 	}
 	if len(optionsOf(turn).Tools) > 0 {
-		ask.Required = append(ask.Required, model.CapTools)
+		ask = ask.Needing([]string{model.CapTools}, nil, 0)
 	}
+	ask.InputTokens = max(t.ContextTokens, estimateOf(t))
 	failed := append(slices.Clone(d.Failed), d.SelectedProvider+"/"+d.SelectedModel)
 	return model.Fallback(model.Route(c.Models, ask), failed, cause)
 }

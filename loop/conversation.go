@@ -273,16 +273,22 @@ func providerID(call event.ToolCallRequest) string {
 	return call.ToolCallID
 }
 
+// maxAnswer is the largest answer that is read back.
+const maxAnswer = 192 << 20
+
 func (c *conversation) answered(ctx context.Context, s store.Store, p *event.ModelCompleted) error {
-	if p.Message == nil || p.Purpose == "compaction" {
+	if p.Purpose == "compaction" {
 		return nil
 	}
-	m := &model.Message{
-		Role: model.RoleAssistant, Text: p.Message.Text, Reasoning: p.Message.Reasoning,
-		Native: p.Message.Native, NativeBy: p.Provider,
+	said, err := p.Whole(func(ref string) ([]byte, error) { return store.ReadContent(ctx, s, ref, maxAnswer) })
+	if err != nil || said == nil {
+		return err
 	}
-	c.asked, c.answer = nil, p.Message.Text
-	for _, call := range p.Message.ToolCalls {
+	m := &model.Message{
+		Role: model.RoleAssistant, Text: said.Text, Reasoning: said.Reasoning, Native: said.Native, NativeBy: p.Provider,
+	}
+	c.asked, c.answer = nil, said.Text
+	for _, call := range said.ToolCalls {
 		if call.ArgumentsRef != "" {
 			text, err := readBlob(ctx, s, call.ArgumentsRef, 32<<20)
 			if err != nil {

@@ -107,6 +107,8 @@ func cutOff(e *event.Event) bool {
 		return p.ErrorCategory == model.Interrupted && strings.HasPrefix(p.Message, "the runtime stopped during")
 	case *event.ToolFailed:
 		return p.ErrorCategory == tool.Lost
+	case *event.ToolProgress:
+		return p.Phase == event.PhaseLost
 	case *event.HookFailed:
 		return p.ErrorCategory == "lost"
 	case *event.CompactionFailed:

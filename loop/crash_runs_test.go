@@ -261,8 +261,8 @@ func TestACrashOfATurnThatIsToEnd(t *testing.T) {
 	}
 }
 
-// TestACrashOfAScheduledTask: whoever gives out attempts decides about them, and the
-// turn goes on in its run.
+// TestACrashOfAScheduledTask: the turn goes on in another run, and the task that it
+// belongs to has both.
 func TestACrashOfAScheduledTask(t *testing.T) {
 	s := silentAt("paint")
 	k, dies := newMortal(t, s.wrapProvider, runtimetest.Says("done"))
@@ -273,7 +273,10 @@ func TestACrashOfAScheduledTask(t *testing.T) {
 	s.goesOn.Store(true)
 	k.Open()
 	k.WaitFor("sess_a", runtimetest.FactIs(event.TypeTaskCompleted, ""))
-	oneRun(k, "task_a", run, "first completed")
+	words, runs := attempts(k, "task_a")
+	if want := []string{"first unknown lost", "crash_recovery completed"}; !reflect.DeepEqual(words, want) || runs[0] != run {
+		t.Errorf("%q %q, want %q, the first in run %s", words, runs, want, run)
+	}
 	if n := k.CountFacts("sess_a", event.TypeModelFailed); n != 1 {
 		t.Errorf("%d calls were cut off: the test shows nothing", n)
 	}

@@ -289,21 +289,28 @@ func (c *crashCase) verifyEnds(facts []*event.Event) {
 }
 
 // verifyCalls: nothing that may change something runs twice, and a call whose
-// outcome isn't known is called lost.
+// outcome isn't known is called lost; one that only reads is run again under the same
+// start and has one end.
 func (c *crashCase) verifyCalls(facts []*event.Event) {
 	c.Helper()
 	started, readOnly, ends, lost := map[string]int{}, map[string]bool{}, map[string]string{}, false
 	for _, e := range facts {
 		switch p := e.Payload.(type) {
 		case *event.ToolStarted:
-			started[e.ToolCallID]++
 			readOnly[e.ToolCallID] = p.IsReadOnly
+		case *event.ToolProgress:
+			if p.Phase == event.PhaseRunning {
+				started[e.ToolCallID]++
+			}
 		case *event.ToolResult:
 			ends[e.ToolCallID] = "ok"
 		case *event.ToolFailed:
 			ends[e.ToolCallID] = p.ErrorCategory
 			lost = lost || p.ErrorCategory == tool.Lost && !readOnly[e.ToolCallID]
 		}
+	}
+	for _, problem := range runtimetest.CallProblems(facts) {
+		c.Error(problem)
 	}
 	for id, n := range started {
 		if n > 1 && !readOnly[id] {

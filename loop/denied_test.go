@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentd"
+	"agentd/command"
 	"agentd/event"
 	"agentd/internal/runtimetest"
 	"agentd/loop"
@@ -46,5 +47,31 @@ func TestDeniedFilesAreNotSearched(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestDeniedFilesAreNotShownOtherwise: what a rule denies reading is neither quoted by
+// an edit that doesn't find its place nor shown by the preview of an undo.
+func TestDeniedFilesAreNotShownOtherwise(t *testing.T) {
+	denied := func(o *agentd.Options) {
+		o.Loop.Host = loop.HostPolicy{Mode: "bypass", Rules: []event.PolicyRule{{Decision: "deny", Tool: "read_file", Match: "**/.env"}}}
+	}
+	k := runtimetest.NewWith(t, runtimetest.AllOf(denied, runtimetest.WithVault(t)),
+		script.Answer{Tools: []script.Tool{{Name: "edit_file", Arguments: map[string]any{"path": ".env", "old": "alpha=hidden valuf", "new": "x"}}}},
+		script.Answer{Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": ".env", "content": "alpha=new\n"}}}},
+		script.Answer{Text: "done"})
+	k.WriteFile(".env", "alpha=hidden value\n")
+	turn := k.Submit("sess_a", "change it")
+	k.Completes(turn)
+	for _, p := range runtimetest.Payloads[*event.ToolFailed](k, "sess_a") {
+		if p.ErrorCategory != "denied" || strings.Contains(p.Message, "hidden value") {
+			t.Errorf("%s: %s", p.ErrorCategory, p.Message)
+		}
+	}
+	got := runtimetest.Do[command.RollbackThreadResult](k, &command.RollbackThread{
+		SessionID: "sess_a", ThreadID: turn.ThreadID, ToStart: true, Files: "restore", Preview: true, Diff: true,
+	})
+	if strings.Contains(got.Diff, "hidden value") || !strings.Contains(got.Diff, ".env: it changed") {
+		t.Errorf("the diff:\n%s", got.Diff)
 	}
 }

@@ -52,7 +52,7 @@ func TestModelAsksForMore(t *testing.T) {
 		if !strings.Contains(runtimetest.ToolSchema(t, heard.Heard()[0].Tools, "shell"), "escalate") {
 			t.Error("the model isn't told that it may ask")
 		}
-		if answer == "deny" && k.CountFacts("sess_a", event.TypeToolStarted) != 0 {
+		if answer == "deny" && k.CountRuns("sess_a") != 0 {
 			t.Error("it ran")
 		}
 	}
@@ -130,9 +130,12 @@ func TestStoreIsHiddenOutsideOfTheSandbox(t *testing.T) {
 			t.Errorf("the sandbox isn't lifted: %v", err)
 		}
 		_ = os.Remove(target)
-		res := runtimetest.Payloads[*event.ToolResult](k, "sess_a")
-		if len(res) != 1 || strings.Contains(res[0].Preview, "planted") || res[0].ExitCode == event.Int(0) {
-			t.Errorf("%+v", res)
+		failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
+		if len(failed) != 1 || failed[0].ErrorCategory != "sandbox_violation" || strings.Contains(failed[0].Message, "planted") {
+			t.Errorf("%+v", failed)
+		}
+		if v := runtimetest.Payloads[*event.SandboxViolation](k, "sess_a"); len(v) != 1 || v[0].Path != secret {
+			t.Errorf("%+v", v)
 		}
 		for _, p := range runtimetest.Payloads[*event.SandboxApplied](k, "sess_a") {
 			if p.Mode == "danger_full_access" && (p.Enforcement.Filesystem != "mount_namespace" || len(p.NotEnforced) != 0) {

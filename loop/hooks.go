@@ -92,9 +92,11 @@ func (l *Loop) runTurnHooks(ctx context.Context, k key, p hook.Point, in hook.In
 // hookInput is what hooks of a turn get to know about it.
 func (l *Loop) hookInput(s *state.Session, t *state.Thread, turn *state.Turn) (hook.Input, event.Scope) {
 	w := l.workplace(s, t, turn)
-	return hook.Input{
+	in := hook.Input{
 		Cwd: w.cwd, Workspace: w.root, PermissionMode: l.modeOf(s, t, turn), Sandbox: l.commandBoundary(w, l.rulesOf(s)),
-	}, scopeOf(t, turn)
+	}
+	refsOf(s, t).addTo(&in)
+	return in, scopeOf(t, turn)
 }
 
 // beforeTurn asks the hooks before a turn begins. One that blocks ends the turn
@@ -220,18 +222,24 @@ func (l *Loop) completeTurn(k key, e CompleteTurn) error {
 	if err := l.beforeEnd(k, e, e.Outcome); err != nil {
 		return err
 	}
+	answer, err := l.lastAnswer(k, e)
+	if err != nil {
+		return err
+	}
 	return l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
-		l.emitTurnCompleted(tx, t, e.Outcome, nil)
+		l.emitTurnCompleted(tx, t, e.Outcome, answer, nil)
 		return nil
 	})
 }
 
 // input is what hooks get to know about a call.
 func (r *toolRun) hookInput(mode string) hook.Input {
-	return hook.Input{
+	in := hook.Input{
 		ToolCallID: r.call.ToolCallID, Cwd: r.place.cwd, Workspace: r.place.root, PermissionMode: mode,
 		Sandbox: r.commandBoundary(), ToolName: r.request.ToolName, Input: r.input,
 	}
+	r.refs.addTo(&in)
+	return in
 }
 
 // consultHooks asks the hooks before a call: they may rewrite its input, refuse it, or

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/sandbox"
 	"agentd/session"
 	"agentd/state"
@@ -51,14 +51,14 @@ func (h *toolHost) Progress(message string, fraction float64, text string) {
 		return
 	}
 	if message != "" {
-		h.message = clipText(message, 500)
+		h.message = clip.Text(message, 500)
 	}
 	if fraction >= 0 {
 		f := min(fraction, 1)
 		h.fraction = &f
 	}
 	if len(h.text.ready(false)) < progressBytes {
-		h.text.add(h.r.l, strings.ToValidUTF8(clipText(text, progressBytes), "\uFFFD"))
+		h.text.add(h.r.l, clip.Valid(text, progressBytes))
 	}
 	if h.timer == nil {
 		wait := max(0, progressEvery-time.Since(h.last))

@@ -86,7 +86,7 @@ func (c *historySegment) read(ctx context.Context, s store.Store) (bool, error) 
 		if c.end.Sequence == 0 && rec.Sequence == c.at.Sequence {
 			c.end = rec // of a turn that had not ended here
 		}
-		e, err := decodeIf(rec, c.at.ThreadID, inheritedPart)
+		e, err := decodeIf(ctx, s, rec, c.at.ThreadID, inheritedPart)
 		if err != nil {
 			return false, fault.Wrap(fault.Internal, err, "a fact can't be read")
 		}

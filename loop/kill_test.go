@@ -214,8 +214,8 @@ func checkTools(t *testing.T, dir string, acked map[string]string) (lost, recove
 				ended[e.TurnID]++
 			case *event.ThreadUpdated:
 				c.lost = c.lost || p.Status == "blocked"
-			case *event.ToolStarted:
-				if n, ok := runs[e.ToolCallID]; ok {
+			case *event.ToolProgress:
+				if n, ok := runs[e.ToolCallID]; ok && p.Phase == event.PhaseRunning {
 					c.runs[e.ToolCallID] = n
 					delete(runs, e.ToolCallID)
 				}

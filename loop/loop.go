@@ -143,6 +143,8 @@ type Loop struct {
 	delayed map[string]*delayedTurns
 	// stops holds who is ending which process, and why, until the end is a fact.
 	stops map[string]stop
+	// recording holds, for each process of this run, what is closed once its end is a fact.
+	recording map[string]chan struct{}
 }
 
 type key struct{ session, thread string }
@@ -161,6 +163,8 @@ type runner struct {
 	interrupt context.CancelCauseFunc
 	// soon waits for facts that were decided and need not be durable yet.
 	soon func() error
+	// answer is the runner's newest model answer.
+	answer keptAnswer
 }
 
 var (
@@ -179,7 +183,7 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, delayed: map[string]*delayedTurns{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, recording: map[string]chan struct{}{}, delayed: map[string]*delayedTurns{}, slots: make(chan struct{}, opt.MaxRunning),
 	}
 	var err error
 	if l.homes, err = newHomes(&l.opt); err != nil {
@@ -189,6 +193,7 @@ func New(opt Options) (*Loop, error) {
 		opt.Logger.Warn("sessions must name a workspace", "workspace", l.homes.workspace, "reason", why)
 	}
 	l.opt.Policy.PostSampling = l.hasHooks(hook.PostSampling, "")
+	l.opt.Policy.WaitForResources = l.opt.Policy.WaitForResources && !opt.NobodyToAsk
 	for _, p := range opt.Providers {
 		l.providers[p.Name()] = p
 	}
@@ -496,6 +501,8 @@ func (l *Loop) recordEffect(k key, e Effect) error {
 		switch e := e.(type) {
 		case FinishTool:
 			finishTool(tx, t, e)
+		case AskResume:
+			l.askResume(tx, t)
 		case Fallback:
 			l.emitFallback(tx, t, e)
 		case FailTurn:

@@ -27,6 +27,9 @@ type (
 		// Repair says that the last answer must be given again in the right form.
 		Repair bool
 	}
+	// AskResume asks whether a request that failed for want of a key or of a quota can be
+	// made again.
+	AskResume struct{ TurnID, ModelRequestID string }
 	// Fallback chooses the next model of the chain after a failure.
 	Fallback struct{ TurnID, Cause string }
 	// RunTools judges and runs the calls From up to, not including, To of the last
@@ -64,6 +67,7 @@ func (Nothing) effect()      {}
 func (StartTurn) effect()    {}
 func (Prepare) effect()      {}
 func (CallModel) effect()    {}
+func (AskResume) effect()    {}
 func (Fallback) effect()     {}
 func (RunTools) effect()     {}
 func (FinishTool) effect()   {}
@@ -86,8 +90,13 @@ type Policy struct {
 	// FallbackOn lists the error categories after which another model is asked.
 	FallbackOn []string
 	// MaxRetryAfter is the longest that a provider may ask to be left alone before it
-	// counts as failed; 0 is no bound.
-	MaxRetryAfter time.Duration
+	// counts as failed; 0 is no bound. Where another model could answer the bound is
+	// MaxFallbackWait.
+	MaxRetryAfter   time.Duration
+	MaxFallbackWait time.Duration
+	// WaitForResources keeps work whose model has no valid key or no quota left waiting for
+	// a person, who can mend that, instead of failing it.
+	WaitForResources bool
 	// MaxRepeats is how often a model may ask for the same calls in a row and get
 	// the same results.
 	MaxRepeats int64
@@ -109,7 +118,7 @@ type Policy struct {
 func DefaultPolicy() Policy {
 	return Policy{
 		MaxSteps: 50, MaxTries: 4, FallbackOn: []string{"rate_limited", "overloaded", "timeout", "server_error"},
-		MaxRetryAfter: 2 * time.Minute, MaxRepeats: 5, CompactAt: 0.8, MaxCompactions: 3, CompactAgain: 0.05, MaxToolTries: 3,
+		MaxRetryAfter: 2 * time.Minute, MaxFallbackWait: 2 * time.Second, WaitForResources: true, MaxRepeats: 5, CompactAt: 0.8, MaxCompactions: 3, CompactAgain: 0.05, MaxToolTries: 3,
 	}
 }
 
@@ -251,6 +260,9 @@ func (p *Policy) nextInTurn(t *state.Thread, turn *state.Turn) Effect {
 	case state.CallRunning:
 		return Nothing{} // it is running, or recovery will find that it isn't
 	case state.CallFailed:
+		if len(turn.Waiting) > 0 {
+			return Nothing{} // until somebody says that it can go on
+		}
 		return p.afterFailure(t, turn)
 	}
 	if p.PostSampling && !c.Told {
@@ -280,35 +292,6 @@ func prepared(t *state.Thread, turn *state.Turn) bool {
 	return r.NotPossible != "" && r.Candidates != nil && r.Candidates.TurnID == turn.TurnID
 }
 
-// afterFailure decides what follows a model call without an answer. Asking again
-// is safe whenever the provider says so: nothing of a broken answer was used.
-func (p *Policy) afterFailure(t *state.Thread, turn *state.Turn) Effect {
-	c := turn.Call
-	another := len(t.Routing.Decision.FallbackChain) > 0 && slices.Contains(p.FallbackOn, c.ErrorCategory)
-	tries := p.MaxTries
-	if another {
-		tries = min(2, tries)
-	}
-	switch {
-	case c.ErrorCategory == "interrupted":
-		return p.callModel(t, turn, c.Step, c.Attempt+1)
-	case c.ErrorCategory == "context_overflow" && c.Tries < 2 && p.mayCompact(t, turn):
-		return Compact{TurnID: turn.TurnID, Trigger: "context_overflow", Attempt: compactionAttempt(t)}
-	case c.ErrorCategory == "context_overflow" && c.Tries < 2 && compactedSince(t, turn):
-		return p.callModel(t, turn, c.Step, c.Attempt+1)
-	case c.Retryable && c.Tries < tries && p.patient(c):
-		return p.callModel(t, turn, c.Step, c.Attempt+1)
-	case another:
-		return Fallback{turn.TurnID, c.ErrorCategory}
-	}
-	return FailTurn{turn.TurnID, "model_failed", c.ErrorCategory + ": " + c.Message}
-}
-
-// patient reports whether a provider that wants to be left alone is waited for.
-func (p *Policy) patient(c *state.ModelCall) bool {
-	return p.MaxRetryAfter == 0 || c.RetryAfterMs == nil || *c.RetryAfterMs <= p.MaxRetryAfter.Milliseconds()
-}
-
 // nextTool decides about the tool calls of the last answer; nil when all ended.
 // They are taken in order; neighbours that only read run side by side.
 func (p *Policy) nextTool(t *state.Thread, turn *state.Turn) Effect {
@@ -336,14 +319,20 @@ func (p *Policy) nextTool(t *state.Thread, turn *state.Turn) Effect {
 	return Nothing{}
 }
 
-// ended reports whether nothing is left to do for a call. A call that only reads
-// and whose outcome was lost is run again.
+// ended reports whether nothing is left to do for a call.
 func (p *Policy) ended(c *state.ToolCall) bool {
-	return c.Status == state.ToolDone || (c.Status == state.ToolFailed && !p.repeatable(c))
+	return c.Status == state.ToolDone || (c.Status == state.ToolFailed && !p.startsAgain(c))
 }
 
-func (p *Policy) repeatable(c *state.ToolCall) bool {
-	return c.Status == state.ToolFailed && c.ErrorCategory == "lost" && c.IsReadOnly && c.Attempts < p.MaxToolTries
+// startsAgain reports whether a call of an older version goes on after its failure:
+// there a call that only reads and was lost had an end for each attempt.
+func (p *Policy) startsAgain(c *state.ToolCall) bool {
+	return !c.Asked && c.ErrorCategory == "lost" && p.runsAgain(c)
+}
+
+// runsAgain reports whether a call whose outcome was lost is run again.
+func (p *Policy) runsAgain(c *state.ToolCall) bool {
+	return c.IsReadOnly && c.Attempts < p.MaxToolTries
 }
 
 // callModel decides on a call within the turn's limits.

@@ -68,7 +68,7 @@ func likely(t *rapid.T) step {
 		submit(turn, "accepted", options), submit(turn, "queued", nil), start(turn), prepare(turn, 1000, "p/n"), prepare(turn, 0),
 		ask(turn, n, n, purpose), ask(turn, n, 1, "turn"), answer(turn, "end_turn", 100*n), answer(turn, "tool_use", 300*n, name, "look", "find"),
 		fails(turn, category, n > 1), judged(turn, call, name, "ask"), judged(turn, call, name, "allow"), waitingCall(turn, call, name, "tool_permission", expires),
-		decided(turn, call, name, "allow"), decided(turn, call, name, "deny"), starts(turn, call, name, n > 2), done(turn, call, name), broken(turn, call, name, "lost"),
+		decided(turn, call, name, "allow"), decided(turn, call, name, "deny"), starts(turn, call, name, n > 2), startsAsBefore(turn, call, name, n > 2), loses(turn, call, name), done(turn, call, name), broken(turn, call, name, "lost"),
 		question(turn, call, expires), answered(turn, call), interrupt(turn), steer(turn), block("blocked"), block("resumed"),
 		compacting(turn, "requested", n), compacting(turn, "context_fraction", n), compactFailed(turn, "context_fraction"), compactDone(turn, "context_overflow", 900),
 		hooked(turn, "post_sampling", "block"), hooked(turn, "stop", "block"), ended(turn),

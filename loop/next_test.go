@@ -206,13 +206,14 @@ func overflowDecisions() []decision {
 func toolDecisions() []decision {
 	call := appendSteps(begun("t", nil), ask("t", 1, 1, "turn"))
 	wants := func(tools ...string) []step { return appendSteps(call, answer("t", "tool_use", 1, tools...)) }
-	lost := func(readOnly bool, n int) []step {
+	lost := func(readOnly bool, n int) []step { // as older versions recorded it
 		out := wants("look")
 		for range n {
-			out = appendSteps(out, starts("t", "look_0", "look", readOnly), broken("t", "look_0", "look", "lost"))
+			out = appendSteps(out, startsAsBefore("t", "look_0", "look", readOnly), broken("t", "look_0", "look", "lost"))
 		}
 		return out
 	}
+	runs := appendSteps(wants("look"), starts("t", "look_0", "look", true))
 	next := CallModel{TurnID: "t", Step: 2, Attempt: 1}
 	first := RunTools{"t", 0, 1}
 	return []decision{
@@ -233,6 +234,10 @@ func toolDecisions() []decision {
 		{name: "all ended, one failed", story: appendSteps(wants("look"), starts("t", "look_0", "look", true), broken("t", "look_0", "look", "not_found")), want: next},
 		{name: "refused before it began", story: appendSteps(wants("write"), broken("t", "write_0", "write", "denied")), want: next},
 		{name: "tools of an answer that says it ended", story: appendSteps(call, answer("t", "end_turn", 1, "look"), starts("t", "look_0", "look", true), done("t", "look_0", "look")), want: next},
+		{name: "asked for", story: appendSteps(wants("write"), newStep(event.TypeToolStarted, inTool("t", "write_0"), &event.ToolStarted{ToolName: "write", Policy: event.PolicyPending})), want: first},
+		{name: "a lost read", story: appendSteps(runs, loses("t", "look_0", "look")), want: first},
+		{name: "a lost read runs again", story: appendSteps(runs, loses("t", "look_0", "look"), starts("t", "look_0", "look", true)), want: Nothing{}},
+		{name: "a failure is the end, also of a lost read", story: appendSteps(runs, broken("t", "look_0", "look", "lost")), want: next},
 		{name: "a lost read is run again", story: lost(true, 1), want: first},
 		{name: "a lost read is run again, twice", story: lost(true, 2), want: first},
 		{name: "a lost read is given up", story: lost(true, 3), want: next},

@@ -26,7 +26,8 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	if err != nil {
 		return err
 	}
-	value, complaint := CheckAnswer(conv.schema, conv.answer)
+	answer := conv.answer
+	value, complaint := CheckAnswer(conv.schema, answer)
 	if complaint != "" && !e.Repaired && !last {
 		return l.callModel(k, e, CallModel{TurnID: e.TurnID, Step: step + 1, Attempt: 1, Repair: true})
 	}
@@ -38,7 +39,7 @@ func (l *Loop) checkOutput(k key, e CheckOutput) error {
 	return l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
 		switch {
 		case complaint == "":
-			l.emitTurnCompleted(tx, t, "end_turn", value)
+			l.emitTurnCompleted(tx, t, "end_turn", answer, value)
 		case e.Repaired:
 			l.emitTurnFailed(tx, t, FailTurn{e.TurnID, "model_failed", "the answer does not satisfy the output schema, also after it was asked for again"})
 		default:

@@ -84,10 +84,9 @@ func (r *toolRun) askInput(tx *session.Tx) {
 func finishTool(tx *session.Tx, t *state.Thread, e FinishTool) {
 	turn := t.Active
 	var scope event.Scope
-	for _, c := range turn.Tools {
-		if c.ToolCallID == e.ToolCallID {
-			scope = toolScope(t, turn, c)
-		}
+	var links *event.ToolLinks
+	if c := findCall(turn, e.ToolCallID); c != nil {
+		scope, links = toolScope(t, turn, c), c.LinksOf()
 	}
 	scope.ActionID = e.ActionID
 	a := tx.State.Actions.Find(e.ActionID)
@@ -100,13 +99,13 @@ func finishTool(tx *session.Tx, t *state.Thread, e FinishTool) {
 			}
 		}
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: scope, Payload: &event.ToolFailed{
-			ToolName: string(toolkind.RequestInput), ErrorCategory: tool.Denied, Message: why,
+			ToolName: string(toolkind.RequestInput), ErrorCategory: tool.Denied, Message: why, Links: links,
 		}})
 		return
 	}
 	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: scope, Payload: &event.ToolResult{
 		ToolName: string(toolkind.RequestInput), Status: "ok", Preview: string(a.Payload), OutputRef: a.PayloadRef,
-		DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(), StructuredContent: a.Payload,
+		DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(), StructuredContent: a.Payload, Links: links,
 	}})
 }
 
@@ -119,7 +118,7 @@ func expireAction(tx *session.Tx, e ExpireAction) {
 	}
 	scope := event.Scope{
 		ThreadID: a.ThreadID, TurnID: a.TurnID, TaskID: a.TaskID, RunID: tx.State.RunOf(a),
-		ActionID: a.ActionID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
+		ActionID: a.ActionID, StepID: a.StepID, ToolCallID: a.ToolCallID, SubagentID: a.SubagentID,
 	}
 	if at := endsAt(tx.State, a); !at.Equal(a.ExpiresAt) {
 		loseAction(tx, a, scope)

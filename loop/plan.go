@@ -86,6 +86,7 @@ func (r *toolRun) leavePlan(tx *session.Tx) {
 	scope.ActionID = a.ActionID
 	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: scope, Payload: &event.ToolResult{
 		ToolName: string(toolkind.PresentPlan), Status: "ok", Preview: says, StructuredContent: result, DurationMs: a.ResolvedAt.Sub(a.CreatedAt).Milliseconds(),
+		Links: linksOf(r.links),
 	}})
 }
 

@@ -30,16 +30,18 @@ type preparation struct {
 	position
 	root, cwd string
 	rules     []event.PolicyRule
-	files     []contextFile
-	omissions []event.ContextOmission
-	history   int64 // tokens of the conversation so far
-	turns     int
-	input     int64 // tokens of the turn's input
-	vision    bool
-	inventory *tool.Inventory
+	// instructions stand above the conversation, files below them.
+	instructions contextFile
+	files        []contextFile
+	omissions    []event.ContextOmission
+	history      int64 // tokens of the conversation so far
+	turns        int
+	input        int64 // tokens of the turn's input
+	vision       bool
+	inventory    *tool.Inventory
 }
 
-// contextFile is a file that goes into the context.
+// contextFile is a text that goes into the context: a file, or the instructions.
 type contextFile struct {
 	name    string
 	content []byte
@@ -82,6 +84,7 @@ func (l *Loop) gatherPreparation(k key, turnID string) (*preparation, error) {
 		p.vision = hasPicture(m)
 	}
 	p.inventory = l.opt.Tools.Resolve(sel)
+	p.instructions = l.contextText("instructions", l.opt.Instructions)
 	l.readContextFiles(p)
 	return p, nil
 }
@@ -148,11 +151,16 @@ func (l *Loop) readContextFiles(p *preparation) {
 		case err != nil:
 			p.omissions = append(p.omissions, event.ContextOmission{Kind: "file", Ref: name, Reason: fileErrorReason(err)})
 		default:
-			clean := l.redactText(string(b))
-			sum := sha256.Sum256([]byte(clean))
-			p.files = append(p.files, contextFile{name: name, content: []byte(clean), digest: hex.EncodeToString(sum[:])})
+			p.files = append(p.files, l.contextText(name, string(b)))
 		}
 	}
+}
+
+// contextText is a text as it goes into the context: without secrets.
+func (l *Loop) contextText(name, text string) contextFile {
+	clean := []byte(l.redactText(text))
+	digest := sha256.Sum256(clean)
+	return contextFile{name: name, content: clean, digest: hex.EncodeToString(digest[:])}
 }
 
 // fileErrorReason is the part of a file error that says what is wrong, without the path.
@@ -168,9 +176,14 @@ func fileErrorReason(err error) string {
 func (l *Loop) emitPrepared(tx *session.Tx, t *state.Thread, turn *state.Turn, p *preparation, configurationRef string) {
 	scope := scopeOf(t, turn)
 	conf, resting := l.Configuration(), l.limiter.Resting()
-	ask := conf.Ask(tx.State, t, turn, resting, tx.Now())
-	ask.InputTokens, ask.Required = p.history+p.input, p.required(turn)
+	ask := conf.Ask(tx.State, t, turn, resting, tx.Now()).ForTask(TaskProfile(tx.State, turn))
+	ask = p.needs(ask, turn)
 	routing := model.Route(conf.Models, ask)
+	if routing.Selected != nil && !routing.Selected.Can(model.CapTools) {
+		without := *p
+		without.inventory = l.opt.Tools.Resolve(tool.Selection{Tools: []string{}}) // none is sent to it
+		p = &without
+	}
 	resolved := p.resolved(tx, t)
 	if routing.Selected != nil {
 		resolved.ContextWindow = routing.Selected.ContextWindow
@@ -201,22 +214,26 @@ func (l *Loop) outOfBudget(tx *session.Tx, scope event.Scope, excluded []event.E
 	}
 }
 
-// required are the capabilities that the turn can't do without.
-func (p *preparation) required(turn *state.Turn) []string {
-	var out []string
+// needs adds what the turn needs of a model. Tools that it asked for are indispensable;
+// those that are merely offered it goes on without if no model can use them.
+func (p *preparation) needs(ask model.Ask, turn *state.Turn) model.Ask {
 	if p.vision {
-		out = append(out, model.CapVision)
+		ask = ask.Needing([]string{model.CapVision}, nil, 0)
 	}
-	if len(optionsOf(turn).Tools) > 0 {
-		out = append(out, model.CapTools)
+	tools := []string{model.CapTools}
+	switch {
+	case len(optionsOf(turn).Tools) > 0:
+		ask = ask.Needing(tools, nil, 0)
+	case len(p.inventory.Offered()) > 0:
+		ask = ask.Needing(tools, tools, 0)
 	}
-	return out
+	return ask.Needing(nil, nil, p.history+p.input)
 }
 
 // resolved says what goes into the context. A file that didn't change is not
 // stored again.
 func (p *preparation) resolved(tx *session.Tx, t *state.Thread) *event.ContextResolved {
-	out := &event.ContextResolved{Items: []event.ContextItem{{Kind: "instructions", Title: "instructions"}}, Omissions: p.omissions}
+	out := &event.ContextResolved{Items: []event.ContextItem{p.instructions.item(tx, t, "instructions")}, Omissions: p.omissions}
 	out.Items = append(out.Items, roleOf(tx.State, t)...)
 	if p.turns > 0 {
 		out.Items = append(out.Items, event.ContextItem{Kind: "history", Title: fmt.Sprintf("%d earlier turns", p.turns), Tokens: p.history})
@@ -225,10 +242,7 @@ func (p *preparation) resolved(tx *session.Tx, t *state.Thread) *event.ContextRe
 		out.Items = append(out.Items, event.ContextItem{Kind: "summary", Title: "earlier turns in short", Ref: c.Boundary.SummaryRef})
 	}
 	for _, f := range p.files {
-		item := event.ContextItem{Kind: "file", Title: f.name, Digest: f.digest, Tokens: model.EstimateText(string(f.content))}
-		if item.Ref = earlierRef(t, f); item.Ref == "" {
-			item.Ref = tx.Blob(f.content, "text/plain; charset=utf-8")
-		}
+		item := f.item(tx, t, "file")
 		out.Items = append(out.Items, item)
 		out.EstimatedTokens += item.Tokens
 	}
@@ -237,12 +251,22 @@ func (p *preparation) resolved(tx *session.Tx, t *state.Thread) *event.ContextRe
 	return out
 }
 
-func earlierRef(t *state.Thread, f contextFile) string {
+// item is the text as an item of the context.
+func (f contextFile) item(tx *session.Tx, t *state.Thread, kind string) event.ContextItem {
+	item := event.ContextItem{Kind: kind, Title: f.name, Digest: f.digest, Tokens: model.EstimateText(string(f.content))}
+	if item.Ref = earlierRef(t, kind, f); item.Ref == "" {
+		item.Ref = tx.Blob(f.content, "text/plain; charset=utf-8")
+	}
+	return item
+}
+
+// earlierRef is where an item's text is stored, if the turn before had the same.
+func earlierRef(t *state.Thread, kind string, f contextFile) string {
 	if t.Context == nil || t.Context.Resolved == nil {
 		return ""
 	}
 	for _, item := range t.Context.Resolved.Items {
-		if item.Kind == "file" && item.Title == f.name && item.Digest == f.digest {
+		if item.Kind == kind && item.Title == f.name && item.Digest == f.digest {
 			return item.Ref
 		}
 	}
@@ -277,6 +301,7 @@ func (l *Loop) emitFallback(tx *session.Tx, t *state.Thread, e Fallback) {
 	p := next.Decision()
 	p.Resting, p.ConfigurationRef = restingModels(resting, tx.Now()), l.configurationRef(tx)
 	tx.Emit(event.Event{Type: event.TypeRoutingFallbackApplied, Scope: scopeOf(t, turn), Payload: p})
+	emitRunStatus(tx, scopeOf(t, turn), "retrying", "another model is asked: "+p.DecisionReason, "")
 }
 
 // findModel finds a model that was chosen.

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,14 +36,16 @@ func (l *Loop) confinement(w workplace) Confinement {
 	if err != nil {
 		return Confinement{Sandbox: permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}, Bounds: bounds}
 	}
-	exposed := p.Exposed
+	exposed, uncovered, unheld := p.Exposed, p.Uncovered(), ""
 	if p.Profile.Mode == sandbox.WorkspaceWrite {
 		exposed = slices.Concat(exposed, unheldBounds(w.root, bounds, unsure))
+		unheld = uncoveredBound(w.root, bounds, uncovered)
 	}
 	return Confinement{Bounds: bounds, Sandbox: permission.Sandbox{
 		Mode: string(p.Profile.Mode), Filesystem: p.Enforcement.Filesystem != sandbox.None,
 		Network:    p.Profile.Network == sandbox.NetworkAllow || p.Enforcement.Network != sandbox.None,
 		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "), Exposed: strings.Join(exposed, "; "),
+		Uncovered: uncovered, Unheld: unheld,
 	}}
 }
 
@@ -133,9 +136,13 @@ type running struct {
 	k     key
 	scope event.Scope
 	id    string
-	// ended says that the call which started it has.
-	text map[string]*redacted
-	host *toolHost
+	text  map[string]*redacted
+	// captured is what facts hold of the output so far.
+	captured   captured
+	background bool
+	host       *toolHost
+	plan       *sandbox.Plan
+	line       string
 }
 
 // Command implements [tool.Host]: it runs a command in the sandbox. The command is
@@ -153,20 +160,26 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 	if err != nil {
 		return nil, err
 	}
-	x := &running{l: l, k: h.r.k, scope: h.r.scope, id: l.m.NewID(event.PrefixProcess), text: map[string]*redacted{}, host: h}
+	x := &running{l: l, k: h.r.k, scope: h.r.scope, id: l.m.NewID(event.PrefixProcess), text: map[string]*redacted{}, background: c.Background, host: h, plan: plan, line: c.Line}
 	x.scope.ProcessID = x.id
+	recorded := l.beginRecording(x.id)
 	p, err := l.processManager().Start(ctx, process.Spec{
 		ProcessID: x.id, Line: c.Line, Cwd: c.Cwd, TTY: c.TTY, Background: c.Background, Input: c.Background || c.TTY, Merge: true,
 		Plan: plan, Env: h.r.processTrace(x.id), TimeoutMs: c.TimeoutMs, MaxOutput: c.MaxOutput, Ledger: x.enter, Output: x.output,
 		Supervise: h.r.supervision(plan, c.Line),
 	})
 	if err != nil {
+		defer recorded()
 		return nil, x.notStarted(err)
 	}
 	if c.Background {
-		l.wg.Go(func() { x.follow(p) })
+		l.wg.Go(func() {
+			defer recorded()
+			x.follow(p)
+		})
 		return &tool.Exit{ProcessID: x.id, Running: true}, nil
 	}
+	defer recorded()
 	exit, err := p.Wait(context.WithoutCancel(ctx)) // the context ends the process, which is then waited for
 	if err != nil {
 		return nil, err
@@ -210,53 +223,6 @@ func (x *running) notStarted(err error) error {
 	return tool.Errorf(category, "the command could not be started: %v", errors.Join(err, failed))
 }
 
-// output records a piece of output.
-func (x *running) output(c process.Chunk) {
-	r := x.text[c.Stream]
-	if r == nil {
-		r = &redacted{}
-		x.text[c.Stream] = r
-	}
-	binary := tool.IsBinary(c.Data)
-	if r.held() == 0 {
-		r.from = c.Offset
-	}
-	if !binary {
-		r.add(x.l, validText(c.Data))
-		r.to = c.Offset + int64(len(c.Data))
-	}
-	p := x.piece(c.Stream, r, binary) // what was held back comes before what isn't text
-	if p == nil && !binary {
-		return
-	}
-	if err := x.emit(func(tx *session.Tx) {
-		if p != nil {
-			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
-		}
-		if binary {
-			clean, _ := x.l.redactBytes(c.Data)
-			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: &event.ProcessOutput{
-				ProcessID: x.id, Stream: c.Stream, OutputRef: tx.Blob(clean, "application/octet-stream"),
-				Offset: c.Offset, SizeBytes: int64(len(c.Data)), Binary: true,
-			}})
-		}
-	}); err != nil {
-		x.l.opt.Logger.Warn("output of a process could not be recorded", "processId", x.id, "error", err)
-	}
-}
-
-// piece is what can be given out of a stream, at its end all that was held back; nil
-// if there is nothing.
-func (x *running) piece(stream string, r *redacted, end bool) *event.ProcessOutput {
-	text := r.drainText(end)
-	if text == "" {
-		return nil
-	}
-	from := r.from
-	r.from = max(from, r.to-int64(r.held()))
-	return &event.ProcessOutput{ProcessID: x.id, Stream: stream, Text: text, Offset: from, SizeBytes: r.from - from}
-}
-
 // validText is the text of a piece of output; what isn't UTF-8 in it is replaced.
 func validText(b []byte) string {
 	if utf8.Valid(b) {
@@ -265,18 +231,17 @@ func validText(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// flushHeldBack gives out what was held back of a stream.
-func (x *running) flushHeldBack(tx *session.Tx) {
-	for stream, r := range x.text {
-		if p := x.piece(stream, r, true); p != nil {
-			tx.Emit(event.Event{Type: event.TypeProcessOutput, Scope: x.scope, Payload: p})
-		}
-	}
-}
-
 // finished records the end of a command and tells the tool.
 func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, error) {
-	if err := x.emit(func(tx *session.Tx) { x.end(tx, exit, x.why(ctx, exit)) }); err != nil {
+	last := x.heldBack()
+	v, alone := x.violation(exit)
+	fails := v != nil && (exit.Code != 0 && alone || v.Boundary == sandbox.BoundaryRule)
+	if err := x.emit(func(tx *session.Tx) {
+		x.emitEnd(tx, exit, x.why(ctx, exit), last)
+		if v != nil && !fails {
+			x.emitViolation(tx, v)
+		}
+	}); err != nil {
 		return nil, err
 	}
 	if errors.Is(exit.Failure, place.ErrReplaced) {
@@ -289,9 +254,9 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 		ProcessID: x.id, Code: exit.Code, Signal: exit.SignalName, TimedOut: exit.TimedOut,
 		Output: joinOutput(exit.Stdout), Dropped: exit.Stdout.Dropped(),
 	}
-	if v := exit.Violation; v != nil && (exit.Code != 0 || v.Boundary == sandbox.BoundaryRule) {
+	if fails {
 		err := tool.Errorf(tool.SandboxViolation, "%s", v.Detail)
-		err.Boundary, err.Path = v.Boundary, v.Path
+		err.Boundary, err.Path, err.Host, err.Permanent = v.Boundary, v.Path, v.Host, v.Permanent
 		err.Advice = "Stay within the workspace, or say why the command needs more."
 		if v.Boundary == sandbox.BoundaryRule {
 			err.Category, err.Advice = tool.Denied, "Do not try the same in another way; say what you need and why."
@@ -329,18 +294,14 @@ func (x *running) why(ctx context.Context, exit process.Exit) string {
 	return "user"
 }
 
-// end emits how the process ended.
-func (x *running) end(tx *session.Tx, exit process.Exit, reason string) {
-	x.flushHeldBack(tx)
+// emitEnd emits how the process ended.
+func (x *running) emitEnd(tx *session.Tx, exit process.Exit, reason string, last *capturing) {
+	x.emitCaptured(tx, last)
 	if p := tx.State.Environment.Find(x.id); p == nil || p.Status != state.ProcessRunning {
 		return
 	}
 	ms := exit.Duration().Milliseconds()
-	ref := ""
-	if exit.Stdout.Total > int64(x.l.opt.Outputs.InlineBytes) {
-		clean, _ := x.l.redactBytes(joinOutput(exit.Stdout))
-		ref = tx.Blob(clean, "text/plain; charset=utf-8")
-	}
+	ref := x.storeWhole(tx, exit.Stdout)
 	if exit.Failure != nil {
 		tx.Emit(event.Event{Type: event.TypeProcessFailed, Scope: x.scope, Payload: &event.ProcessFailed{
 			ProcessID: x.id, ErrorCategory: "spawn", Message: x.l.redactText(exit.Failure.Error()),
@@ -364,7 +325,8 @@ func (x *running) end(tx *session.Tx, exit process.Exit, reason string) {
 func (x *running) follow(p *process.Process) {
 	exit, err := p.Wait(context.Background()) // the manager ends it when the runtime stops
 	if err == nil {
-		err = x.emit(func(tx *session.Tx) { x.end(tx, exit, x.why(context.Background(), exit)) })
+		last := x.heldBack()
+		err = x.emit(func(tx *session.Tx) { x.emitEnd(tx, exit, x.why(context.Background(), exit), last) })
 	}
 	if err != nil {
 		x.l.opt.Logger.Warn("the end of a process could not be recorded", "processId", x.id, "error", err)
@@ -392,8 +354,9 @@ func (l *Loop) reapProcesses(ctx context.Context, sessionID string) []process.Fa
 	return process.Reap(entries)
 }
 
-// recoverProcesses records what became of processes that an earlier run started.
-func recoverProcesses(tx *session.Tx, fates []process.Fate) []string {
+// recoverProcesses records what became of processes that an earlier run started, and what
+// there is of their output.
+func (l *Loop) recoverProcesses(tx *session.Tx, fates []process.Fate, outputs map[string][]byte) []string {
 	var out []string
 	for _, f := range fates {
 		x := tx.State.Environment.Find(f.Entry.ProcessID)
@@ -401,15 +364,20 @@ func recoverProcesses(tx *session.Tx, fates []process.Fate) []string {
 			continue
 		}
 		scope := processScope(tx.State, x)
-		out = append(out, "process "+x.ProcessID+": "+f.Detail)
+		ref, kept := "", "nothing was captured of its output"
+		if output := outputs[x.ProcessID]; len(output) > 0 {
+			ref = tx.Blob(output, textMedia)
+			kept = fmt.Sprintf("the %d bytes captured of its output are at %s", len(output), ref)
+		}
+		out = append(out, "process "+x.ProcessID+": "+f.Detail+"; "+kept)
 		if f.State == process.Unreachable {
 			tx.Emit(event.Event{Type: event.TypeProcessFailed, Scope: scope, Payload: &event.ProcessFailed{
-				ProcessID: x.ProcessID, ErrorCategory: "lost", Message: f.Detail, MayStillExist: true,
+				ProcessID: x.ProcessID, ErrorCategory: "lost", Message: f.Detail, MayStillExist: true, OutputRef: ref,
 			}})
 			continue
 		}
 		tx.Emit(event.Event{Type: event.TypeProcessTerminated, Scope: scope, Payload: &event.ProcessTerminated{
-			ProcessID: x.ProcessID, Reason: "recovery", Detail: f.Detail, EndedAt: time.Time{},
+			ProcessID: x.ProcessID, Reason: "recovery", Detail: f.Detail, EndedAt: time.Time{}, OutputRef: ref,
 		}})
 	}
 	return out

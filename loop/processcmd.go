@@ -10,6 +10,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/clip"
 	"agentd/process"
 	"agentd/session"
 	"agentd/state"
@@ -49,7 +50,7 @@ type unkeyed struct{ command.Params }
 // processScope is that of a fact about a process: of its call, of the turn that made
 // the call with its task, and of the child whose thread it is.
 func processScope(s *state.Session, x *state.Process) event.Scope {
-	scope := event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
+	scope := event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, StepID: x.StepID, ToolCallID: x.ToolCallID, ProcessID: x.ProcessID}
 	t := s.Thread(x.ThreadID)
 	if t == nil {
 		return scope
@@ -81,7 +82,7 @@ func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command
 			return nil, inputFault(err)
 		}
 	}
-	preview := l.redactText(validText([]byte(clipText(string(data), 200))))
+	preview := l.redactText(validText([]byte(clip.Text(string(data), 200))))
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.WriteProcessStdinResult, error) {
 		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(tx.State, known), Payload: &event.ProcessInput{
 			ProcessID: p.ProcessID, SizeBytes: int64(len(data)), Preview: preview, EOF: p.EOF, WrittenBy: session.ActorOf(caller),
@@ -149,6 +150,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "it is not known how the process ended")
 	}
+	l.awaitRecorded(p.ProcessID)
 	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.ProcessResult, error) {
 		now := tx.State.Environment.Find(p.ProcessID)
 		if now != nil && now.Status == state.ProcessRunning {

@@ -222,7 +222,7 @@ func TestACallThatWasCutOffIsNotRun(t *testing.T) {
 	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("bypass"), runtimetest.WithTools(t, sweep), vendors()[0].over(srv.URL)))
 	k.Completes(k.Submit("sess_a", "go"))
 	failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
-	if len(failed) != 1 || failed[0].ErrorCategory != "invalid_input" || !strings.Contains(failed[0].Message, "cut off") || k.CountFacts("sess_a", event.TypeToolStarted) != 0 {
+	if len(failed) != 1 || failed[0].ErrorCategory != "invalid_input" || !strings.Contains(failed[0].Message, "cut off") || k.CountRuns("sess_a") != 0 {
 		t.Errorf("%+v", failed)
 	}
 	if _, _, body := srv.Last(); !strings.Contains(string(body), "cut off") {

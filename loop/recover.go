@@ -39,15 +39,21 @@ func (l *Loop) TakeUp(ctx context.Context, sessionID string) error {
 
 func (l *Loop) recover(ctx context.Context, sessionID string) error {
 	fates := l.reapProcesses(ctx, sessionID)
+	outputs, err := l.capturedOutputs(ctx, sessionID, fates)
+	if err != nil {
+		return err
+	}
 	var threads []string
-	err := l.m.Emit(ctx, sessionID, event.ByLoop, func(tx *session.Tx) error {
+	err = l.m.Emit(ctx, sessionID, event.ByLoop, func(tx *session.Tx) error {
 		threads = threads[:0]
-		recovered := recoverProcesses(tx, fates)
+		recovered := l.recoverProcesses(tx, fates, outputs)
+		missing := unreachable(fates)
 		for _, t := range tx.State.Threads {
 			if t.Active == nil && len(t.Queue) == 0 && (t.Context == nil || t.Context.Running == nil) {
 				continue
 			}
 			threads = append(threads, t.ThreadID)
+			missing = append(missing, l.unknownOutcomes(t)...)
 			recovered = append(recovered, l.recoverThread(tx, t)...)
 			if l.opt.Recovery == "manual" && t.Block == nil {
 				tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
@@ -58,7 +64,9 @@ func (l *Loop) recover(ctx context.Context, sessionID string) error {
 		if len(recovered) > 0 {
 			tx.Emit(event.Event{Type: event.TypeHistoryReconstructed, Payload: &event.HistoryReconstructed{
 				ReplayedEvents: int64(tx.State.Sequence), Reason: "the runtime was restarted", Recovered: recovered,
+				Degraded: len(missing) > 0, Missing: missing,
 			}})
+			emitStanding(tx, len(missing) > 0)
 		}
 		return nil
 	})
@@ -125,8 +133,7 @@ func (l *Loop) recoverCall(tx *session.Tx, t *state.Thread) []string {
 	if c == nil || c.Status != state.CallRunning || l.isOurs(c.ModelRequestID) {
 		return nil
 	}
-	scope := scopeOf(t, t.Active)
-	scope.ModelRequestID = c.ModelRequestID
+	scope := modelScope(t, t.Active, c)
 	tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: scope, Payload: interruptedCall(c, "the runtime stopped during the call")})
 	return []string{"model call " + c.ModelRequestID + " of turn " + t.Active.TurnID + " was interrupted and is asked again"}
 }
@@ -136,13 +143,10 @@ func (l *Loop) recoverCompaction(tx *session.Tx, t *state.Thread) []string {
 		return nil
 	}
 	r := t.Context.Running
-	scope := event.Scope{ThreadID: t.ThreadID, TurnID: r.TurnID, SubagentID: t.SubagentID}
-	if turn := t.Known(r.TurnID); turn != nil {
-		scope = scopeOf(t, turn)
-	}
+	scope := compactionScope(t, r.TurnID)
 	if r.ModelRequestID != "" {
 		asked := scope
-		asked.ModelRequestID = r.ModelRequestID
+		asked.ModelRequestID, asked.StepID = r.ModelRequestID, r.StepID
 		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: asked, Payload: &event.ModelFailed{
 			ModelRequestID: r.ModelRequestID, ErrorCategory: model.Interrupted, Message: "the runtime stopped during the call", Retryable: true,
 		}})
@@ -164,6 +168,9 @@ func (l *Loop) recoverHooks(tx *session.Tx, t *state.Thread) []string {
 		}
 		scope := scopeOf(t, t.Active)
 		scope.ToolCallID = h.ToolCallID
+		if c := findCall(t.Active, h.ToolCallID); c != nil {
+			scope.StepID = c.StepID
+		}
 		tx.Emit(event.Event{Type: event.TypeHookFailed, Scope: scope, Payload: &event.HookFailed{
 			HookRunID: h.HookRunID, Point: h.Point, HandlerRef: h.HandlerRef, ErrorCategory: "lost",
 			Message: "the runtime stopped while the hook ran", Retryable: true, FailureBehavior: "closed",
@@ -182,17 +189,25 @@ func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 			continue
 		}
 		failed := &event.ToolFailed{
-			ToolName: c.ToolName, ErrorCategory: tool.Lost, Message: "the runtime stopped while the call was under way", Retryable: c.IsReadOnly,
+			ToolName: c.ToolName, ErrorCategory: tool.Lost, Message: "the runtime stopped while the call was under way", Retryable: c.IsReadOnly, Links: c.LinksOf(),
 		}
 		what := fmt.Sprintf("%s call %s was lost", c.ToolName, c.ToolCallID)
-		if c.IsReadOnly {
+		again := l.opt.Policy.runsAgain(c)
+		switch {
+		case again:
 			what += "; it only reads and is run again"
-		} else {
+		case c.IsReadOnly:
+			what += fmt.Sprintf("; it only reads, but was lost %d times", c.Attempts)
+		default:
 			failed.Message += "; whether it happened is not known"
 			failed.Advice = "Check what is there before you do it again."
 			what += "; whether it happened is not known"
 		}
 		out = append(out, what)
+		if again {
+			tx.Emit(lostCall(toolScope(t, t.Active, c), c, failed.Message))
+			continue
+		}
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, t.Active, c), Payload: failed})
 		if !c.IsReadOnly && t.Block == nil && t.Active.Interrupt == nil {
 			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
@@ -201,4 +216,11 @@ func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 		}
 	}
 	return out
+}
+
+// lostCall is the fact that a call was lost which can be run again.
+func lostCall(scope event.Scope, c *state.ToolCall, message string) event.Event {
+	return event.Event{Type: event.TypeToolProgress, Scope: scope, Payload: &event.ToolProgress{
+		ToolName: c.ToolName, Phase: event.PhaseLost, Message: message, AttemptCount: c.Attempts, Links: c.LinksOf(),
+	}}
 }

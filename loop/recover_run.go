@@ -12,13 +12,13 @@ import (
 const nextAfterCrash = "at once: the turn continues in another run"
 
 // recoverRun ends the run of a turn that a crash cut off and begins another one of
-// the same task, in which the turn goes on. A task that another scheduler gives out
-// attempts for is left to them, and so is a turn that is to be stopped: it
+// the same task, in which the turn goes on. It has the policy of the run before, so that
+// the scheduler goes on with it; the policy doesn't count it. A turn that is to be stopped
 // ends in the run that it is in.
 func recoverRun(tx *session.Tx, t *state.Thread) {
 	turn := t.Active
-	task := tx.State.TurnTask(turn)
-	if task == nil || turn.Interrupt != nil {
+	task := tx.State.Tasks.Find(turn.TaskID)
+	if task == nil || turn.Interrupt != nil || turn.StartedAt.IsZero() {
 		return
 	}
 	i := slices.IndexFunc(task.Attempts, func(a state.Attempt) bool { return a.RunID == turn.RunID })
@@ -35,6 +35,6 @@ func recoverRun(tx *session.Tx, t *state.Thread) {
 	again.RunID = tx.NewID(event.PrefixRun)
 	count, _ := attemptOf(tx.State, &again)
 	tx.Emit(event.Event{Type: event.TypeTaskAttemptStarted, Scope: ofAttempt(scopeOf(t, &again)), Payload: &event.TaskAttemptStarted{
-		Status: state.AttemptRunning, AttemptCount: count, Reason: state.AttemptAfterCrash, Worker: old.Worker,
+		Status: state.AttemptRunning, AttemptCount: count, Reason: state.AttemptAfterCrash, Worker: old.Worker, InputRefs: old.InputRefs, RetryPolicy: old.RetryPolicy,
 	}})
 }

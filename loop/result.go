@@ -24,6 +24,16 @@ type Outputs struct {
 	// MaxBytes is the most that is kept of one output: the beginning and the end.
 	// Default 8 MiB.
 	MaxBytes int64
+	// ExpireAfter is how long outputs behind references are kept; 0 is for ever.
+	ExpireAfter time.Duration
+}
+
+// expiry is when an output that is stored now may be deleted; zero if never.
+func (o *Outputs) expiry(now time.Time) time.Time {
+	if o.ExpireAfter <= 0 {
+		return time.Time{}
+	}
+	return now.Add(o.ExpireAfter)
 }
 
 func (o *Outputs) defaults() {
@@ -49,7 +59,7 @@ func (r *toolRun) recordResult(ctx context.Context, res *tool.Result) error {
 		r.offerAnew(tx, t)
 		p := &event.ToolResult{
 			ToolName: r.request.ToolName, Status: "ok", DurationMs: time.Since(r.began).Milliseconds(),
-			ProcessID: res.ProcessID, ChangedFiles: changed,
+			ProcessID: res.ProcessID, ChangedFiles: changed, Links: linksOf(r.links),
 		}
 		switch {
 		case res.Background:
@@ -88,6 +98,7 @@ func (r *toolRun) emitOutput(tx *session.Tx, p *event.ToolResult, res *tool.Resu
 		p.Preview, p.Truncated = tool.Preview(text, r.l.opt.Outputs.PreviewBytes), true
 		stored := event.Event{Type: event.TypeOutputSpilled, Scope: r.scope, Payload: &event.OutputStored{
 			OutputRef: p.OutputRef, SizeBytes: p.SizeBytes, MediaType: media, Preview: p.Preview, DroppedBytes: res.Dropped, Owner: r.call.ToolCallID,
+			RedactedCount: found.Count, ExpiresAt: r.l.opt.Outputs.expiry(tx.Now()),
 		}}
 		if res.Dropped > 0 {
 			stored.Type = event.TypeOutputTruncated
@@ -134,6 +145,10 @@ func (r *toolRun) recordFailure(ctx context.Context, err error, partial *tool.Re
 			// effects; the boundary was hit all the same.
 			r.emitViolation(tx, failed)
 		}
+		if c := findCall(t.Active, r.call.ToolCallID); failed.Category == tool.Lost && r.l.opt.Policy.runsAgain(c) {
+			tx.Emit(lostCall(r.scope, c, r.l.redactText(failed.Message)))
+			return
+		}
 		if !r.askCredential(tx, t, failed) {
 			r.emitFailed(tx, failed)
 		}
@@ -143,7 +158,7 @@ func (r *toolRun) recordFailure(ctx context.Context, err error, partial *tool.Re
 // worksOutside reports whether the call would work outside of the sandbox: a command
 // would wherever its workspace is still there, a file tool stays in the workspace.
 func (r *toolRun) worksOutside(err *tool.Error) bool {
-	return err.Liftable || r.entry.Kind() == toolkind.Shell && err.Boundary != "workspace"
+	return err.Liftable || r.entry.Kind() == toolkind.Shell && err.Boundary != "workspace" && !err.Permanent
 }
 
 func (r *toolRun) emitViolation(tx *session.Tx, err *tool.Error) {
@@ -153,7 +168,7 @@ func (r *toolRun) emitViolation(tx *session.Tx, err *tool.Error) {
 	}
 	detail := r.l.redactText(err.Message)
 	tx.Emit(event.Event{Type: event.TypeSandboxViolation, Scope: r.scope, Payload: &event.SandboxViolation{
-		Boundary: boundary, Path: err.Path, Detail: detail, ToolName: r.request.ToolName,
+		Boundary: boundary, Path: err.Path, Host: err.Host, Detail: detail, ToolName: r.request.ToolName,
 	}})
 }
 
@@ -164,6 +179,7 @@ func (r *toolRun) askOutside(tx *session.Tx, t *state.Thread, err *tool.Error) {
 	d := permission.Decide(q)
 	p := r.l.redactDecision(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
+	p.ExpiresAt = r.l.decisionEnds(tx, &d)
 	if d.Decision != permission.Ask {
 		r.emitEvaluated(tx, &p)
 		r.emitFailed(tx, err)

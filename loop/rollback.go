@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"agentd/command"
@@ -18,6 +19,7 @@ import (
 // takenBack is what a rollback takes back.
 type takenBack struct {
 	root     string
+	rules    []event.PolicyRule
 	toTurn   string
 	baseline uint64
 	turns    []string
@@ -100,6 +102,7 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 			return err
 		}
 		b.root, through, origin = l.workplace(s, t, nil).root, s.Sequence, s.Origin(t)
+		b.rules = l.rulesOf(s)
 		for _, turn := range t.Recent {
 			if turn.TurnID == p.ToTurnID {
 				b.baseline = turn.EndSequence
@@ -159,7 +162,7 @@ func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID s
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
 		}
-		e, err := decodeIf(rec, threadID, takesPart)
+		e, err := decodeIf(ctx, l.opt.Store, rec, threadID, takesPart)
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "a fact can't be read")
 		}
@@ -237,7 +240,7 @@ func (l *Loop) previewRollback(ctx context.Context, b *takenBack, p *command.Rol
 		res.Files = b.inherited.beside(res.Files)
 	}
 	if p.Diff && l.opt.Vault != nil {
-		if res.Diff, err = l.opt.Vault.Diff(ctx, b.root, b.changes, workspace.DiffOptions{Redact: l.redactText}); err != nil {
+		if res.Diff, err = l.opt.Vault.Diff(ctx, b.root, b.changes, workspace.DiffOptions{Redact: l.redactText, Hidden: b.hides()}); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "the workspace can't be compared")
 		}
 	}
@@ -264,6 +267,16 @@ func (l *Loop) takeBack(ctx context.Context, b *takenBack, policy string, force 
 		files = []event.RollbackFile{}
 	}
 	return files, nil
+}
+
+// hides reports the paths that a rule denies reading: what a tool may not read, its
+// earlier contents don't tell either.
+func (b *takenBack) hides() func(path string) bool {
+	denied := (&guarded{rules: b.rules}).denied(b.root)
+	if denied == nil {
+		return nil
+	}
+	return func(path string) bool { return denied(filepath.Join(b.root, path)) }
 }
 
 func (b *takenBack) kept() []event.RollbackFile { return b.listFiles("kept", "") }

@@ -27,7 +27,7 @@ func TestSteering(t *testing.T) {
 	}
 	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.ListenedBy(&heard), runtimetest.WithTools(t, runtimetest.ReadOnlyTool("hold", hold))), runtimetest.CallsTool("hold", nil), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
-	k.WaitFor("sess_a", runtimetest.FactIs(event.TypeToolStarted, r.TurnID))
+	k.WaitFor("sess_a", runtimetest.Runs(r.TurnID))
 	steer := func(text, expected string) *command.SubmitTurn {
 		return &command.SubmitTurn{SessionID: "sess_a", Input: runtimetest.Quoted(text), Options: &event.TurnOptions{QueuePolicy: "steer", ExpectedTurnID: expected}}
 	}

@@ -177,8 +177,32 @@ func decided(turn, tool, name, decision string) step {
 	}
 }
 
+// starts has a call run. It is asked for before, unless it was.
 func starts(turn, tool, name string, readOnly bool) step {
+	return func(st *story) {
+		if c := st.call(turn, tool); c == nil || c.StartSequence == 0 {
+			st.foldFact(event.TypeToolStarted, inTool(turn, tool), &event.ToolStarted{ToolName: name, Policy: event.PolicyPending, IsReadOnly: readOnly})
+		}
+		st.foldFact(event.TypeToolProgress, inTool(turn, tool), &event.ToolProgress{ToolName: name, Phase: event.PhaseRunning, Policy: "allowed"})
+	}
+}
+
+// startsAsBefore is how older versions recorded that a call runs.
+func startsAsBefore(turn, tool, name string, readOnly bool) step {
 	return newStep(event.TypeToolStarted, inTool(turn, tool), &event.ToolStarted{ToolName: name, Policy: "allowed", IsReadOnly: readOnly})
+}
+
+// loses has nobody run a call any more; it is run again.
+func loses(turn, tool, name string) step {
+	return newStep(event.TypeToolProgress, inTool(turn, tool), &event.ToolProgress{ToolName: name, Phase: event.PhaseLost})
+}
+
+// call returns a call of a turn's last answer; nil if it isn't known.
+func (st *story) call(turn, tool string) *state.ToolCall {
+	if th := st.s.Thread("th"); th != nil && th.Turn(turn) != nil {
+		return findCall(th.Turn(turn), tool)
+	}
+	return nil
 }
 
 func done(turn, tool, name string) step {

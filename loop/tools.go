@@ -34,6 +34,8 @@ type toolRun struct {
 	mode    string
 	// credentials are the references that people gave in the session.
 	credentials map[string]string
+	// links are the facts that the call rests on.
+	links event.ToolLinks
 	// rewritten is where the input is that a hook put in the place of the model's.
 	rewritten string
 	// refused is why the call doesn't run at all.
@@ -49,6 +51,8 @@ type toolRun struct {
 	started  bool
 	// guard is what rules demand of the call's commands.
 	guard guarded
+	// refs are what hooks are referred to.
+	refs hookRefs
 	// alone says that no other call runs beside it.
 	alone bool
 	began time.Time
@@ -124,8 +128,11 @@ func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools) ([]*tool
 				continue
 			}
 			r := &toolRun{l: l, k: k, call: *c, place: w, mode: l.modeOf(s, t, t.Active), scope: toolScope(t, t.Active, c), trace: t.Trace(k.session, t.Active)}
-			r.scope.StepID, r.credentials = l.m.NewID(event.PrefixStep), given
-			r.guard.rules = l.rulesOf(s)
+			if c.StepID == "" { // an older version recorded the answer
+				r.scope.StepID = l.m.NewID(event.PrefixStep)
+			}
+			r.links, r.credentials = c.Links, given
+			r.guard.rules, r.refs = l.rulesOf(s), refsOf(s, t)
 			if a := s.Actions.Find(c.ActionID); a != nil {
 				r.outside, r.guard.answered = a.ActionType == "sandbox_escape", a.RuleRefs
 			}
@@ -238,6 +245,7 @@ func (r *toolRun) refuseCall(err error) {
 // about, or it is refused.
 func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
 	r.started, r.decision = false, nil
+	r.emitBegin(tx, t)
 	switch {
 	case r.refused != nil && r.refused.Category != tool.HookBlocked:
 		if r.refused.Category == tool.SandboxViolation {
@@ -271,7 +279,7 @@ func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
 		r.emitFailed(tx, r.refused)
 		return
 	}
-	r.emitStart(tx)
+	r.emitRunning(tx)
 }
 
 // permissionQuestion is what has to be decided about the call.
@@ -289,13 +297,17 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 // emitEvaluated records a decision with what it depends on beside the facts.
 func (r *toolRun) emitEvaluated(tx *session.Tx, p *event.PermissionEvaluated) {
 	p.ConfigurationRef, p.ConfinementRef, p.Lookups = r.l.configurationRef(tx), confinementRef(tx, &r.confined), r.disk.facts(r.l.redactText)
-	tx.Emit(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: p})
+	r.links.PermissionEventID = tx.EmitNamed(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: p})
+	if p.ApprovalActionID != "" {
+		r.links.ApprovalActionID = p.ApprovalActionID
+	}
 }
 
 // emitDecision records the decision and, if a person has to be asked, the request.
 func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	p := r.l.redactDecision(d.PermissionEvaluated)
 	p.SafeArgs, p.InputRef = r.safeArgs(tx)
+	p.UpdatedInputRef, p.ExpiresAt = r.rewritten, r.l.decisionEnds(tx, d)
 	if d.Decision == permission.Ask && r.refused == nil {
 		p.ApprovalActionID = tx.NewID(event.PrefixAction)
 	}
@@ -328,40 +340,15 @@ func (l *Loop) redactDecision(p event.PermissionEvaluated) event.PermissionEvalu
 
 // safeArgs are the call's arguments as facts show them: inline, or by reference.
 func (r *toolRun) safeArgs(tx *session.Tx) (inline event.Raw, ref string) {
-	clean, _ := r.l.redactJSON(r.input)
+	return r.inlineArgs(tx, r.input)
+}
+
+func (r *toolRun) inlineArgs(tx *session.Tx, args event.Raw) (inline event.Raw, ref string) {
+	clean, _ := r.l.redactJSON(args)
 	if len(clean) <= r.l.opt.Outputs.InlineBytes {
 		return clean, ""
 	}
 	return nil, tx.Blob(clean, "application/json")
-}
-
-// emitStart records the boundary and the start of a call that may run.
-func (r *toolRun) emitStart(tx *session.Tx) {
-	info := &r.entry.Info
-	policy := "allowed"
-	if r.call.Decision == permission.Allow {
-		policy = "asked"
-	}
-	if p := r.l.callBoundary(r); p != nil {
-		tx.Emit(event.Event{Type: event.TypeSandboxApplied, Scope: r.scope, Payload: p})
-		if policy == "allowed" && p.Mode != "none" && p.Mode != "danger_full_access" {
-			policy = "sandboxed"
-		}
-	}
-	args, ref := r.safeArgs(tx)
-	if r.rewritten != "" {
-		tx.Emit(event.Event{Type: event.TypeToolArgs, Scope: r.scope, Payload: &event.ToolArgs{ToolName: info.ToolName, InputRef: r.rewritten, Source: "hook"}})
-	}
-	tx.Emit(event.Event{Type: event.TypeToolStarted, Scope: r.scope, Payload: &event.ToolStarted{
-		ToolName: info.ToolName, SafeArgs: args, InputRef: ref, Policy: policy, RuntimeOwner: info.RuntimeOwner,
-		IsReadOnly: info.IsReadOnly, IsDestructive: info.IsDestructive, InterruptBehavior: info.InterruptBehavior,
-		AttemptCount: r.call.Attempts + 1,
-	}})
-	if r.entry.Kind().LoopOwned() || r.clientTool() != nil {
-		r.emitOwned(tx)
-		return
-	}
-	r.started = true
 }
 
 // emitFailed ends the call without a result.
@@ -370,7 +357,7 @@ func (r *toolRun) emitFailed(tx *session.Tx, err *tool.Error) {
 	advice := r.l.redactText(err.Advice)
 	p := &event.ToolFailed{
 		ToolName: r.request.ToolName, ErrorCategory: err.Category, Message: message, Advice: advice, Retryable: err.Retryable, ChangedFiles: r.changed,
-		OutputRef: r.partial,
+		OutputRef: r.partial, Links: linksOf(r.links),
 	}
 	if !r.began.IsZero() {
 		p.DurationMs = time.Since(r.began).Milliseconds()
@@ -391,7 +378,7 @@ func (r *toolRun) runCall(group context.Context) error {
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
 		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Denied: r.guard.denied(r.place.root), Host: r.host, Credentials: r.credentials,
-		TraceParent: r.trace.Span(r.k.session, toolSpan(r.call.ToolCallID, r.call.Attempts+1)).Parent(),
+		TraceParent: r.trace.Span(r.k.session, event.ToolSpanKey(r.call.ToolCallID, r.call.SpanNumber())).Parent(),
 		TraceState:  r.trace.State,
 	})
 	r.host.close()
@@ -448,7 +435,10 @@ func (r *toolRun) emitResult(facts func(*session.Tx, *state.Thread)) error {
 func (r *toolRun) decideWhileRunning(facts func(*session.Tx, *state.Thread)) func(*session.Tx) error {
 	return func(tx *session.Tx) error {
 		t := tx.State.Thread(r.k.thread)
-		if t == nil || t.Active == nil || !isRunning(t.Active, r.call.ToolCallID) {
+		if t == nil || t.Active == nil {
+			return errMoved
+		}
+		if c := findCall(t.Active, r.call.ToolCallID); c == nil || c.Status != state.ToolRunning {
 			return errMoved
 		}
 		facts(tx, t)
@@ -456,11 +446,12 @@ func (r *toolRun) decideWhileRunning(facts func(*session.Tx, *state.Thread)) fun
 	}
 }
 
-func isRunning(turn *state.Turn, toolCallID string) bool {
+// findCall returns a tool call of the turn's last answer, or nil.
+func findCall(turn *state.Turn, toolCallID string) *state.ToolCall {
 	for _, c := range turn.Tools {
 		if c.ToolCallID == toolCallID {
-			return c.Status == state.ToolRunning
+			return c
 		}
 	}
-	return false
+	return nil
 }

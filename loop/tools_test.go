@@ -55,7 +55,7 @@ func TestModesDecide(t *testing.T) {
 				t.Errorf("%s: %s: %s (%s), want %s", m, p.ToolName, p.Decision, p.DecisionReason, decisions[i])
 			}
 		}
-		started := k.CountFacts(id, event.TypeToolStarted)
+		started := k.CountRuns(id)
 		if want := 3 - strings.Count(fmt.Sprint(decisions), "deny") - asks; started != want {
 			t.Errorf("%s: %d calls started, want %d", m, started, want)
 		}
@@ -71,7 +71,7 @@ func TestEveryDecisionComesBeforeItsCall(t *testing.T) {
 			order = append(order, e.Type)
 		}
 	}
-	want := []event.Type{event.TypePermissionEvaluated, event.TypeSandboxApplied, event.TypeToolStarted, event.TypeToolResult}
+	want := []event.Type{event.TypeToolStarted, event.TypePermissionEvaluated, event.TypeSandboxApplied, event.TypeToolProgress, event.TypeToolResult}
 	if fmt.Sprint(order) != fmt.Sprint(want) {
 		t.Errorf("facts of the call: %v", order)
 	}
@@ -361,7 +361,10 @@ func TestProgressIsRecorded(t *testing.T) {
 	}
 	k := runtimetest.NewWith(t, runtimetest.WithTools(t, runtimetest.ReadOnlyTool("busy", busy)), runtimetest.CallsTool("busy", nil), runtimetest.Says("done"))
 	r := k.Submit("sess_a", "go")
-	p := k.WaitFor("sess_a", runtimetest.FactIs(event.TypeToolProgress, r.TurnID)).Payload.(*event.ToolProgress)
+	p := k.WaitFor("sess_a", func(e *event.Event) bool {
+		p, ok := e.Payload.(*event.ToolProgress)
+		return ok && p.Phase == ""
+	}).Payload.(*event.ToolProgress)
 	close(told)
 	k.Completes(r)
 	if p.Message != "half" || p.Text != "some text" || *p.Fraction != 0.5 {

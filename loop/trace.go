@@ -3,7 +3,6 @@ package loop
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"agentd/event"
 	"agentd/state"
@@ -12,14 +11,6 @@ import (
 // traceEnv is the variable that commands find their trace context in, if the
 // sandbox lets them see it.
 const traceEnv = "TRACEPARENT"
-
-// toolSpan names a tool call's span; each attempt is a span of its own.
-func toolSpan(toolCallID string, attempt int64) string {
-	if attempt > 1 {
-		return toolCallID + "/" + strconv.FormatInt(attempt, 10)
-	}
-	return toolCallID
-}
 
 // trace tells the model's provider where in the trace of the active turn the call is.
 func (c *call) trace(t *state.Thread) {

@@ -329,7 +329,7 @@ func (t *transcripts) loadTurn(ctx context.Context, c *conversation, k key, at p
 		if err != nil {
 			return fmt.Errorf("loop: read: %w", err)
 		}
-		e, err := decodeIf(rec, k.thread, changesConversation)
+		e, err := decodeIf(ctx, t.store, rec, k.thread, changesConversation)
 		if err != nil {
 			return err
 		}
@@ -375,7 +375,7 @@ func (t *transcripts) undone(ctx context.Context, k key, r store.Range) (out map
 		if err != nil {
 			return nil, nil, fmt.Errorf("loop: read: %w", err)
 		}
-		e, err := decodeIf(rec, k.thread, func(t event.Type) bool {
+		e, err := decodeIf(ctx, t.store, rec, k.thread, func(t event.Type) bool {
 			return t == event.TypeContextCompactionCompleted || t == event.TypeHistoryRollbackCompleted
 		})
 		if err != nil {
@@ -416,7 +416,7 @@ func (t *transcripts) foldRange(ctx context.Context, c *conversation, k key, r s
 		if err != nil {
 			return fmt.Errorf("loop: read: %w", err)
 		}
-		e, err := decodeIf(rec, k.thread, changesConversation)
+		e, err := decodeIf(ctx, t.store, rec, k.thread, changesConversation)
 		if err != nil {
 			return err
 		}
@@ -432,7 +432,7 @@ func (t *transcripts) foldRange(ctx context.Context, c *conversation, k key, r s
 
 // decodeIf decodes a fact of the thread whose type is wanted; nil for others,
 // whose payloads are not looked at.
-func decodeIf(rec store.Record, threadID string, wanted func(event.Type) bool) (*event.Event, error) {
+func decodeIf(ctx context.Context, contents store.Contents, rec store.Record, threadID string, wanted func(event.Type) bool) (*event.Event, error) {
 	e := &event.Event{}
 	payload, err := event.DecodeHeader(rec.Data, e)
 	if err != nil {
@@ -441,7 +441,7 @@ func decodeIf(rec store.Record, threadID string, wanted func(event.Type) bool) (
 	if e.ThreadID != threadID || !wanted(e.Type) {
 		return nil, nil
 	}
-	if err := e.DecodePayload(payload); err != nil {
+	if err := store.DecodeFactPayload(ctx, contents, e, payload); err != nil {
 		return nil, fmt.Errorf("loop: %w", err)
 	}
 	return e, nil
@@ -453,7 +453,7 @@ func readFact(ctx context.Context, s store.Store, sessionID string, sequence uin
 		if err != nil {
 			return nil, fmt.Errorf("loop: read: %w", err)
 		}
-		return event.Decode(rec.Data)
+		return store.DecodeFact(ctx, s, rec.Data)
 	}
 	return nil, fmt.Errorf("loop: %w: fact %d of session %s", store.ErrNotFound, sequence, sessionID)
 }

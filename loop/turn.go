@@ -2,6 +2,7 @@ package loop
 
 import (
 	"slices"
+	"strings"
 
 	"agentd/event"
 	"agentd/session"
@@ -10,7 +11,16 @@ import (
 )
 
 func scopeOf(t *state.Thread, turn *state.Turn) event.Scope {
-	return event.Scope{ThreadID: t.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID, TraceID: turn.TraceID}
+	return event.Scope{
+		ThreadID: t.ThreadID, TurnID: turn.TurnID, TaskID: turn.TaskID, RunID: turn.RunID, SubagentID: t.SubagentID, TraceID: turn.TraceID,
+		ParentTaskID: turn.ParentTaskID, JobID: turn.JobID,
+	}
+}
+
+func modelScope(t *state.Thread, turn *state.Turn, c *state.ModelCall) event.Scope {
+	s := scopeOf(t, turn)
+	s.ModelRequestID, s.StepID = c.ModelRequestID, c.StepID
+	return s
 }
 
 func toolScope(t *state.Thread, turn *state.Turn, c *state.ToolCall) event.Scope {
@@ -43,6 +53,9 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 	return l.emitSoon(k, e, func(tx *session.Tx, t *state.Thread) error {
 		turn := t.Turn(e.TurnID)
 		scope := scopeOf(t, turn)
+		if task := tx.State.Tasks.Find(turn.TaskID); task != nil {
+			scope.ParentTaskID, scope.JobID = task.ParentTaskID, task.JobID
+		}
 		if t.Active == nil {
 			tx.Emit(session.QueueStarted(t, turn.TurnID))
 		}
@@ -58,7 +71,9 @@ func (l *Loop) startTurn(k key, e StartTurn) error {
 		tx.Emit(event.Event{Type: event.TypeTurnStarted, Scope: scope, Payload: &event.TurnStarted{
 			Status: state.TurnRunning, AttemptCount: count, QueueWaitMs: tx.Now().Sub(turn.SubmittedAt).Milliseconds(),
 			ConfigurationRef: l.configurationRef(tx),
+			Environment:      l.turnEnvironment(tx.State, t, turn), Policy: l.turnPolicy(tx.State, t, turn),
 		}})
+		l.emitBudget(tx, scope)
 		l.emitPrepared(tx, t, turn, p, "")
 		return nil
 	})
@@ -108,18 +123,20 @@ func afterAttempt(implicit bool, status string) string {
 	return event.NextAttemptByPolicy
 }
 
-// emitTurnCompleted ends a turn well. Structured is the answer of a turn with an
-// output schema.
-func (l *Loop) emitTurnCompleted(tx *session.Tx, t *state.Thread, outcome string, structured event.Raw) {
+// emitTurnCompleted ends a turn well. Answer is what the model said last, structured the
+// same for a turn with an output schema.
+func (l *Loop) emitTurnCompleted(tx *session.Tx, t *state.Thread, outcome, answer string, structured event.Raw) {
 	turn := t.Active
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
+	said := l.outcomeOf(tx, turn, answer)
 	tx.Emit(event.Event{Type: event.TypeTurnCompleted, Scope: scope, Payload: &event.TurnCompleted{
 		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
-		StructuredOutput: structured, ConfigurationRef: l.configurationRef(tx),
+		Preview: said.preview, MessageRef: said.messageRef, StructuredOutput: structured, ConfigurationRef: l.configurationRef(tx),
 	}})
+	said.tellProgress(tx, scope, turn)
 	tx.Emit(event.Event{Type: event.TypeTaskAttemptCompleted, Scope: ofAttempt(scope), Payload: &event.TaskAttemptCompleted{
-		Status: "completed", DurationMs: attemptTook(tx, turn),
+		Status: "completed", DurationMs: attemptTook(tx, turn), CompletionSummary: said.preview, OutputRefs: said.outputs,
 	}})
 	if implicit(tx, turn) {
 		tx.Emit(event.Event{Type: event.TypeTaskCompleted, Scope: scope, Payload: &event.TaskCompleted{
@@ -155,6 +172,9 @@ func (l *Loop) emitTurnFailed(tx *session.Tx, t *state.Thread, e FailTurn) {
 	switch e.Category {
 	case "quota_blocked":
 		why.Advice = "raise budget.sessionCostUSD, or go on in another session"
+		if strings.HasPrefix(e.Message, QuotaTask) {
+			why.Advice = "raise the task's constraints.maxCostUSD with update_task, then use retry_task"
+		}
 	case "routing_not_possible":
 		why.Advice = "see routing.not_possible for each model's reason"
 	case "step_limit":
@@ -185,9 +205,7 @@ func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
 	turn := t.Active
 	scope := scopeOf(t, turn)
 	if c := turn.Call; c != nil && c.Status == state.CallRunning {
-		s := scope
-		s.ModelRequestID = c.ModelRequestID
-		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: s, Payload: interruptedCall(c, reason)})
+		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: modelScope(t, turn, c), Payload: interruptedCall(c, reason)})
 	}
 	for _, id := range turn.Waiting {
 		dropAction(tx, scope, id, reason)
@@ -201,7 +219,7 @@ func closeOpen(tx *session.Tx, t *state.Thread, reason, category string) {
 		default:
 			continue
 		}
-		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, turn, c), Payload: failed})
+		emitCutOff(tx, t, c, failed)
 	}
 }
 
@@ -210,7 +228,7 @@ func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
 	scope.ActionID = id
 	a := tx.State.Actions.Find(id)
 	if a != nil {
-		scope.ToolCallID = a.ToolCallID
+		scope.ToolCallID, scope.StepID = a.ToolCallID, a.StepID
 	}
 	tx.Emit(event.Event{Type: event.TypeActionResolved, Scope: scope, Payload: &event.ActionResolved{
 		Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", Reason: reason,
@@ -227,6 +245,11 @@ func dropAction(tx *session.Tx, scope event.Scope, id, reason string) {
 func (l *Loop) endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status, category string, why *event.Failure) {
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
+	if category == "internal" {
+		tx.Emit(event.Event{Type: event.TypeRuntimeError, Scope: scope, Payload: &event.RuntimeNotice{
+			Code: "turn_abandoned", Message: why.Message, Advice: "see the server's log; submit another turn to go on",
+		}})
+	}
 	tx.Emit(event.Event{Type: event.TypeTurnFailed, Scope: scope, Payload: &event.TurnFailed{
 		Status: status, Outcome: category, FailureCategory: category, Error: why,
 		Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD, ConfigurationRef: l.configurationRef(tx),

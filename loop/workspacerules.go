@@ -80,7 +80,22 @@ func (l *Loop) adoptRulesOf(ctx context.Context, sessionID, root string) error {
 // session, so that a new session doesn't begin with what an earlier one's programs
 // left.
 func (l *Loop) heldRules(ctx context.Context, root string, own *state.Policy, found foundRules) *event.PolicyChanged {
-	p := &event.PolicyChanged{Source: "workspace", Rules: found.rules, Reason: "what " + RulesFile + " says"}
+	p, learned := l.tightenedRules(root, own, found)
+	if !learned {
+		return p
+	}
+	pin := *p
+	pin.Workspace = root
+	if err := l.m.Report(ctx, event.TypePolicyChanged, &pin); err != nil {
+		l.opt.Logger.Warn("the rules of a workspace could not be stored", "workspace", root, "error", err)
+	}
+	return p
+}
+
+// tightenedRules is heldRules without the memory: it says whether there is something
+// new to remember of the folder.
+func (l *Loop) tightenedRules(root string, own *state.Policy, found foundRules) (p *event.PolicyChanged, learned bool) {
+	p = &event.PolicyChanged{Source: "workspace", Rules: found.rules, Reason: "what " + RulesFile + " says"}
 	known, pinned := l.pins.get(root)
 	if pinned || own != nil {
 		if !pinned { // a file that can't be used says nothing that could be missed later
@@ -90,14 +105,9 @@ func (l *Loop) heldRules(ctx context.Context, root string, own *state.Policy, fo
 	}
 	p.Rules = append([]event.PolicyRule{}, p.Rules...)
 	if found.broken || pinned && sameRules(known, p.Rules) || !pinned && len(p.Rules) == 0 && !l.opt.TrustRules {
-		return p // nothing was learned; and without trust what isn't there can only be narrowed
+		return p, false // nothing was learned; and without trust what isn't there can only be narrowed
 	}
-	pin := *p
-	pin.Workspace = root
-	if err := l.m.Report(ctx, event.TypePolicyChanged, &pin); err != nil {
-		l.opt.Logger.Warn("the rules of a workspace could not be stored", "workspace", root, "error", err)
-	}
-	return p
+	return p, true
 }
 
 // acceptRules takes the rules of a workspace as its file has them now, because a

@@ -13,6 +13,9 @@ func (r *Routing) choose(lock string) {
 	switch {
 	case lock != "":
 		r.byLock(lock)
+	case a.BudgetClass == "low" && a.Default != "":
+		r.Mode, r.Source = ModeAutomatic, SourceTaskConstraint
+		r.Reason = "the task asks for a cheap model, and " + r.cheapest()
 	case r.pick(a.Default):
 		r.Mode, r.Source, r.Reason = ModeDefault, SourceExplicitDefault, "it is the configured default"
 	case r.fromList():
@@ -27,6 +30,7 @@ func (r *Routing) choose(lock string) {
 	if len(r.Candidates) == 1 {
 		r.Reason += "; there is no other candidate"
 	}
+	r.noteGap()
 	if rest, ok := a.Resting[r.Selected.ID()]; ok && rest.Until.After(a.Now) {
 		r.RestUntil = rest.Until
 		r.Reason += fmt.Sprintf("; all candidates rest, this one until %s", rest.Until.UTC().Format(time.RFC3339))
@@ -72,11 +76,7 @@ func (r *Routing) automatic() {
 	}
 	switch {
 	case r.ask.wantsCheap():
-		r.Selected = r.best()
-		r.Reason = "it is the cheapest candidate with a known price"
-		if cost, _ := EstimateCost(*r.Selected, 1, 1); cost == nil {
-			r.Reason = "no candidate has a known price, and it is configured first"
-		}
+		r.Reason = r.cheapest()
 	case r.pick(r.ask.LastModel):
 		r.Reason = "the thread used it last"
 	default:
@@ -86,6 +86,15 @@ func (r *Routing) automatic() {
 	if r.ask.Default != "" {
 		r.Reason = fmt.Sprintf("the default %s can't be used (%s), and %s", r.ask.Default, r.why(r.ask.Default), r.Reason)
 	}
+}
+
+// cheapest selects the cheapest candidate and says so.
+func (r *Routing) cheapest() string {
+	r.Selected = r.best()
+	if cost, _ := EstimateCost(*r.Selected, 1, 1); cost == nil {
+		return "no candidate has a known price, and it is configured first"
+	}
+	return "it is the cheapest candidate with a known price"
 }
 
 func (a Ask) wantsCheap() bool { return a.Cost == BudgetLow || a.BudgetClass == "low" }
@@ -187,6 +196,7 @@ func Fallback(prev Routing, failed []string, cause string) (Routing, bool) {
 	next.Mode, next.Source = ModeFallback, SourceFallback
 	next.FromModel, next.Cause = from, cause
 	next.Reason = fmt.Sprintf("%s failed (%s), and this is the next of the fallback list", from, cause)
+	next.noteGap()
 	next.RestUntil = time.Time{}
 	if rest, ok := ask.Resting[next.Selected.ID()]; ok && rest.Until.After(ask.Now) {
 		next.RestUntil = rest.Until

@@ -128,6 +128,8 @@ type Done struct {
 	Usage      event.Usage
 	// Estimated says that the provider didn't tell the usage.
 	Estimated bool
+	// ReasoningSummarised says that the reasoning is a summary that the provider made.
+	ReasoningSummarised bool
 	// ResponseID is the provider's name of the answer.
 	ResponseID string
 	// Native is what the provider wants back unchanged with this answer.

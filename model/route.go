@@ -53,8 +53,10 @@ type Ask struct {
 	// decides.
 	LastModel string
 
-	// Required are the capabilities that the turn can't do without.
+	// Required are the capabilities that the turn needs. It goes on without those that
+	// are Waivable if no model has them.
 	Required []string
+	Waivable []string
 	// InputTokens and OutputTokens are what the request is expected to have.
 	InputTokens  int64
 	OutputTokens int64
@@ -82,6 +84,9 @@ type Ask struct {
 	TaskKind      string
 	LatencyTarget string
 	BudgetClass   string
+	// ProfileKind and ProfileSource are set by [Ask.ForTask].
+	ProfileKind   string
+	ProfileSource string
 }
 
 // Rest says until when a model is left alone, and why.
@@ -122,7 +127,8 @@ type Routing struct {
 // give the same answer.
 //
 // What can't be bent comes first: the lock, policy, credential, capabilities,
-// context window, budget. Of those left, the ones that rest are excluded as long
+// context window, budget. Of those left, the ones that lack a waivable capability are
+// excluded as long as another has it. Then the ones that rest are excluded as long
 // as another isn't resting; when all rest they stay candidates, because to wait
 // is better than to fail. Then: the lock, the default, the fallback list in its
 // order, and what the thread used last or, with little money left, the cheapest,
@@ -133,15 +139,18 @@ func Route(models []Info, ask Ask) Routing {
 
 // route is [Route] without the models in failed, which failed for cause.
 func route(models []Info, ask Ask, failed []string, cause string) Routing {
-	r := Routing{CapabilityGap: "none", models: models, ask: ask}
+	r := Routing{CapabilityGap: noGap, models: models, ask: ask}
 	locked, lock := ask.lock(models)
-	var awake, resting []Info
+	var usable, awake, resting []Info
 	var restingWhy []event.Exclusion
 	for i, m := range models {
 		if why, ok := ask.excludes(m, lock, locked != nil && !slices.Contains(locked, i), failed, cause); ok {
 			r.Excluded = append(r.Excluded, why)
 			continue
 		}
+		usable = append(usable, m)
+	}
+	for _, m := range r.capable(usable) {
 		if why, ok := ask.rests(m); ok {
 			resting, restingWhy = append(resting, m), append(restingWhy, why)
 			continue
@@ -201,7 +210,7 @@ func (a Ask) excludes(m Info, lock string, outside bool, failed []string, cause 
 	if m.NeedsCredential && !m.HasCredential {
 		return why(ExcludedCredential, "no credential: %s", capabilityHint(m))
 	}
-	if gap := missingCapabilities(m, a.Required); gap != "" {
+	if gap := missingCapabilities(m, a.indispensable()); gap != "" {
 		return why(ExcludedCapability, "it lacks %s", gap)
 	}
 	if need, over := a.overflows(m); over {
@@ -371,5 +380,5 @@ func gapOf(models []Info, ask Ask, excluded []event.Exclusion) string {
 	case context:
 		return "context_window"
 	}
-	return "none"
+	return noGap
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 
 	"agentd/event"
@@ -56,7 +57,7 @@ func (r *Routing) Decision() *event.RoutingDecision {
 		CandidateCount: int64(len(r.Candidates)), Candidates: r.candidates(), Excluded: r.excluded(),
 		SelectedProvider: r.Selected.Provider, SelectedModel: r.Selected.Model,
 		RequestedProvider: r.ask.Provider, RequestedModel: r.ask.Model,
-		RoutingMode: r.Mode, DecisionSource: r.Source, DecisionReason: r.Reason, CapabilityGap: r.CapabilityGap,
+		RoutingMode: r.Mode, DecisionSource: r.Source, DecisionReason: r.Reason, CapabilityGap: r.CapabilityGap, RequiresUserOverride: r.CapabilityGap != noGap,
 		FallbackChain: chain, TaskKind: r.ask.TaskKind, LimitState: r.limits(),
 		FromModel: r.FromModel, Cause: r.Cause,
 	}
@@ -135,7 +136,7 @@ func (r *Routing) limits() *event.LimitState {
 // model, before any model is looked at.
 func (a Ask) Profile() *event.TaskProfile {
 	p := &event.TaskProfile{
-		Kind: a.TaskKind, Source: "runtime", RequiredCapabilities: a.Required,
+		Kind: cmp.Or(a.ProfileKind, a.TaskKind), Source: cmp.Or(a.ProfileSource, event.ProfileFromRuntime), RequiredCapabilities: a.Required, WaivableCapabilities: a.Waivable,
 		LatencyTarget: a.LatencyTarget, BudgetClass: a.BudgetClass,
 		FallbackPolicy: "none", SettingsSource: "automatic", Continuity: "none",
 		EstimatedInputTokens: a.InputTokens,

@@ -176,7 +176,7 @@ func (d *decoder) part(p *part, raw json.RawMessage, a *httpstream.Answer) error
 		a.ToolCall(f.ID, f.Name, string(f.Args))
 		d.native.call(raw, p.Signature != "")
 	case p.Thought:
-		a.Reasoning(p.Text)
+		a.ReasoningSummary(p.Text) // Gemini shows summaries of its thoughts alone
 		if p.Signature != "" {
 			d.native.keepSignedPart(raw)
 		}

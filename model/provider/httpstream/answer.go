@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/model"
 )
 
@@ -31,6 +32,8 @@ type Answer struct {
 	reasoning Joiner
 	calls     int
 	written   int
+	// summarised says that the reasoning is a summary.
+	summarised bool
 	// most bounds what is handed on.
 	most  int64
 	names map[string]string
@@ -83,8 +86,17 @@ func (a *Answer) cut(stopReason string) {
 // Text hands on a piece of the answer's text.
 func (a *Answer) Text(t Text) {
 	if s := a.text.Add(t); s != "" {
+		a.endReasoning()
 		a.written += len(s)
 		a.emit(model.Chunk{Text: s})
+	}
+}
+
+// endReasoning hands on what is held back of the reasoning: it comes before the text
+// that follows it.
+func (a *Answer) endReasoning() {
+	if s := a.reasoning.Flush(); s != "" {
+		a.emit(model.Chunk{Reasoning: s})
 	}
 }
 
@@ -94,6 +106,13 @@ func (a *Answer) Reasoning(t Text) {
 		a.written += len(s)
 		a.emit(model.Chunk{Reasoning: s})
 	}
+}
+
+// ReasoningSummary hands on a piece of the summary that the provider makes of what the
+// model says to itself.
+func (a *Answer) ReasoningSummary(t Text) {
+	a.summarised = true
+	a.Reasoning(t)
 }
 
 // ToolCall hands on a whole tool call. It gives the call an id if it has none,
@@ -132,12 +151,11 @@ func (a *Answer) Finish(d model.Done) {
 	}
 	a.cut(d.StopReason)
 	a.release()
-	if s := a.reasoning.Flush(); s != "" {
-		a.emit(model.Chunk{Reasoning: s})
-	}
+	a.endReasoning()
 	if s := a.text.Flush(); s != "" {
 		a.emit(model.Chunk{Text: s})
 	}
+	d.ReasoningSummarised = a.summarised
 	switch d.StopReason {
 	case StopEndTurn, StopOther:
 		if a.calls > 0 {
@@ -187,7 +205,7 @@ func parseArguments(s string) (arguments event.Raw, malformed string) {
 	case len(trimSpace([]byte(s))) == 0, err == nil && object == nil:
 		return event.Raw("{}"), ""
 	case err != nil:
-		return nil, clipText(s, maxMalformed)
+		return nil, clip.Valid(s, maxMalformed)
 	}
 	return compactJSON([]byte(s)), ""
 }

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"agentd/internal/clip"
 	"agentd/model"
 )
 
@@ -116,7 +116,7 @@ func parseInner(b []byte) *Failure {
 		}
 	}
 	if raw := plainText(inner.Metadata.Raw); raw != "" {
-		f.Message += " (" + clipText(raw, maxShown) + ")"
+		f.Message += " (" + clip.Valid(raw, maxShown) + ")"
 	}
 	if f.RetryAfter == 0 {
 		f.RetryAfter = waitInMessage(f.Message)
@@ -133,7 +133,7 @@ func plainText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	return clipText(string(raw), maxShown)
+	return clip.Valid(string(raw), maxShown)
 }
 
 // Error returns the failure as the port's error.
@@ -149,7 +149,7 @@ func (f *Failure) Error() *model.Error {
 	if f.HTTPStatus != 0 {
 		message = fmt.Sprintf("HTTP %d: %s", f.HTTPStatus, message)
 	}
-	return &model.Error{Category: category, Message: clipText(message, maxMessage), Retryable: retryable, RetryAfter: f.RetryAfter, HTTPStatus: f.HTTPStatus}
+	return &model.Error{Category: category, Message: clip.Valid(message, maxMessage), Retryable: retryable, RetryAfter: f.RetryAfter, HTTPStatus: f.HTTPStatus}
 }
 
 // ContentFilter is the error of an answer that the server's filter stopped.
@@ -172,7 +172,7 @@ func asMalformed(err error, data []byte) error {
 		return e
 	}
 	if len(data) > 0 {
-		return malformed("the server sent what can't be read: %v in %s", err, clipText(string(data), maxShown))
+		return malformed("the server sent what can't be read: %v in %s", err, clip.Valid(string(data), maxShown))
 	}
 	return malformed("the server sent what can't be read: %v", err)
 }
@@ -230,18 +230,6 @@ func bare(err error) string {
 func permanent(err error) bool {
 	var cert *tls.CertificateVerificationError
 	return errors.As(err, &cert) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
-}
-
-// clipText cuts a text to a length, at a character's border.
-func clipText(s string, limit int) string {
-	if len(s) <= limit {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return strings.ToValidUTF8(s[:cut], "\uFFFD") + "…"
 }
 
 func trimSpace(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"agentd/internal/clip"
 	"agentd/model"
 )
 
@@ -28,7 +29,7 @@ var (
 func pageError(status int, body []byte) *model.Error {
 	title := ""
 	if m := titlePattern.FindSubmatch(body); m != nil {
-		title = clipText(strings.Join(strings.Fields(html.UnescapeString(string(tagPattern.ReplaceAll(m[2], nil)))), " "), maxShown)
+		title = clip.Valid(strings.Join(strings.Fields(html.UnescapeString(string(tagPattern.ReplaceAll(m[2], nil)))), " "), maxShown)
 	}
 	message := "the server, or a proxy before it, answered with a web page"
 	if title != "" {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/clip"
 	"agentd/model"
 )
 
@@ -222,7 +223,7 @@ func (x *exchange) readWhole(in io.Reader, d Decoder) error {
 		return x.broken(errTooLong, true)
 	}
 	if x.answer.done == nil && !x.answer.stopped {
-		return malformed("the server sent JSON that is not an answer: %s", clipText(string(body), maxShown))
+		return malformed("the server sent JSON that is not an answer: %s", clip.Valid(string(body), maxShown))
 	}
 	return nil
 }
@@ -241,7 +242,7 @@ func (x *exchange) refused(resp *http.Response) error {
 	}
 	f := ParseFailure(body)
 	if f == nil {
-		f = &Failure{Message: clipText(strings.TrimSpace(string(x.conn.secrets.cut(body))), maxShown)}
+		f = &Failure{Message: clip.Valid(strings.TrimSpace(string(x.conn.secrets.cut(body))), maxShown)}
 	}
 	if location := resp.Header.Get("Location"); location != "" && resp.StatusCode/100 == 3 {
 		f.Message = "the server redirects to " + shownURL(location) + "; set that as the base URL if it is meant"
@@ -281,7 +282,7 @@ func (x *exchange) clean(err error) error {
 		e = &model.Error{Category: model.Malformed, Message: err.Error(), Retryable: true}
 	}
 	out := *e
-	out.Message = clipText(x.conn.secrets.cutString(e.Message), maxMessage)
+	out.Message = clip.Valid(x.conn.secrets.cutString(e.Message), maxMessage)
 	out.Raw, out.Standing = x.raw(), x.standing
 	return &out
 }

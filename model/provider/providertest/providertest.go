@@ -9,10 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"agentd/event"
 	"agentd/model"
 )
 
@@ -77,9 +79,7 @@ func checkResult(t testing.TB, out *Result) {
 		}
 	}
 	if d := out.Done; d != nil {
-		switch d.StopReason {
-		case "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "other":
-		default:
+		if !slices.Contains(event.EnumValues("@modelStop"), d.StopReason) {
 			t.Fatalf("unknown stop reason %q", d.StopReason)
 		}
 		if d.Native != nil && !json.Valid(d.Native) {

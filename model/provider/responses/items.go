@@ -82,7 +82,10 @@ func (s *items) done(index int, raw json.RawMessage, a *httpstream.Answer) error
 		s.message(index, &it, a)
 	case "reasoning":
 		if !s.written[index] {
-			for _, p := range append(it.Summary, it.Content...) {
+			for _, p := range it.Summary {
+				a.ReasoningSummary(p.Text)
+			}
+			for _, p := range it.Content {
 				a.Reasoning(p.Text)
 			}
 		}

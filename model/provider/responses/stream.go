@@ -75,10 +75,14 @@ func (d *decoder) Event(e httpstream.Event, a *httpstream.Answer) error {
 		d.items.refused = true
 		a.Text(ev.Delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta", "response.reasoning.delta":
-		if d.items.reasoned(ev.OutputIndex, ev.SummaryIndex) {
-			a.Reasoning("\n\n")
+		write := a.Reasoning
+		if ev.Type == "response.reasoning_summary_text.delta" {
+			write = a.ReasoningSummary
 		}
-		a.Reasoning(ev.Delta)
+		if d.items.reasoned(ev.OutputIndex, ev.SummaryIndex) {
+			write("\n\n")
+		}
+		write(ev.Delta)
 	case "response.output_item.done":
 		return d.items.done(ev.OutputIndex, ev.Item, a)
 	case "response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled":

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 
-	"agentd/model"
+	"agentd/event"
 )
 
 // Load reads a script from a file. A mistake is an error that names its place.
@@ -118,11 +118,8 @@ func outer(path string) string {
 type mistake struct{ path, message string }
 
 var (
-	categories = []string{
-		model.RateLimited, model.Overloaded, model.ServerError, model.Timeout, model.Network, model.Auth,
-		model.InvalidRequest, model.ContextOverflow, model.ContentFilter, model.Interrupted, model.Malformed,
-	}
-	stopReasons = []string{"end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "other"}
+	categories  = event.EnumValues("@modelFailure")
+	stopReasons = event.EnumValues("@modelStop")
 )
 
 // maxChunks is more pieces than any answer needs.

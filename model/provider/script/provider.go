@@ -141,7 +141,7 @@ func (a *Answer) chunks(r *model.Request) []model.Chunk {
 	if a.Error != nil {
 		return out
 	}
-	done := &model.Done{StopReason: a.StopReason, Usage: a.usage(r), Estimated: a.Usage == nil}
+	done := &model.Done{StopReason: a.StopReason, ReasoningSummarised: a.ReasoningSummarised, Usage: a.usage(r), Estimated: a.Usage == nil}
 	switch {
 	case done.StopReason != "":
 	case len(calls) > 0:

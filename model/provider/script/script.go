@@ -56,11 +56,13 @@ type Script struct {
 // Answer is one answer of the script.
 type Answer struct {
 	// When says which requests the answer is for; nil: the next in order.
-	When      *When         `yaml:"when"`
-	Text      string        `yaml:"text"`
-	Reasoning string        `yaml:"reasoning"`
-	Chunks    int           `yaml:"chunks"`
-	Delay     time.Duration `yaml:"delay"`
+	When      *When  `yaml:"when"`
+	Text      string `yaml:"text"`
+	Reasoning string `yaml:"reasoning"`
+	// ReasoningSummarised says that Reasoning is a summary, as some providers give one.
+	ReasoningSummarised bool          `yaml:"reasoningSummarised"`
+	Chunks              int           `yaml:"chunks"`
+	Delay               time.Duration `yaml:"delay"`
 	// Stall is how long nothing is sent before the first piece.
 	Stall time.Duration `yaml:"stall"`
 	// StopReason is one of model.completed's; if empty, the fitting one.

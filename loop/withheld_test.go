@@ -1,0 +1,104 @@
+package loop_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentd"
+	"agentd/event"
+	"agentd/internal/runtimetest"
+)
+
+// TestSandboxDenialIsNoGenericFailure: permission-and-sandbox.md, anti-patterns. What
+// the sandbox kept from a command is a sandbox.violation, also where the command prints
+// nothing or ends well; what failed for another reason isn't.
+func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
+	runtimetest.NeedsSandbox(t)
+	if !runtimetest.Probe().MountNamespace.Available {
+		t.Skipf("skipped: hidden paths and a private /tmp: %s", runtimetest.Probe().MountNamespace.Reason)
+	}
+	data := outsideDir(t)
+	if err := os.WriteFile(filepath.Join(data, "token"), []byte("planted"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.CreateTemp("/tmp", "withheld") // the private directory is what it is about
+	if err != nil {
+		t.Skipf("skipped: a path of the host below /tmp: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(host.Name()) })
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reached := false
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer here.Close()
+	for _, c := range []struct {
+		name, line string
+		// boundary is empty where nothing was withheld; fails says that the call has no
+		// result.
+		boundary string
+		fails    bool
+	}{
+		{"a silent request to the host", "curl -s " + here.URL, "network", true},
+		{"a request to the host", "curl " + here.URL, "network", true},
+		{"a request whose failure the line passes over", "curl -s " + here.URL + "; test -e nothing", "network", false},
+		{"the data directory", "ls " + data + " || true", "filesystem", false},
+		{"a file of the data directory", "cat " + data + "/token", "filesystem", true},
+		{"a file of the host below /tmp", "cat " + host.Name(), "filesystem", true},
+		{"a file of its own below /tmp", "echo a > /tmp/own && cat /tmp/own", "", false},
+		{"a file that isn't there", "cat nothing", "", false},
+		{"a command that fails", "false", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := exec.LookPath("curl"); err != nil && strings.HasPrefix(c.line, "curl") {
+				t.Skipf("skipped: requests of commands: %v", err)
+			}
+			hides := func(o *agentd.Options) { o.Loop.Sandbox.Hidden = []string{data} }
+			k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("bypass"), runtimetest.WithShell, hides), runtimetest.CallsTool("shell", runtimetest.ShellArgs(c.line)), runtimetest.Says("done"))
+			k.Completes(k.Submit("sess_a", "go"))
+			violations := runtimetest.Payloads[*event.SandboxViolation](k, "sess_a")
+			failed, results := runtimetest.Payloads[*event.ToolFailed](k, "sess_a"), runtimetest.Payloads[*event.ToolResult](k, "sess_a")
+			if c.boundary == "" {
+				if len(violations) != 0 || len(results) != 1 {
+					t.Errorf("%+v, %+v", violations, failed)
+				}
+				return
+			}
+			if len(violations) != 1 || violations[0].Boundary != c.boundary || !strings.HasPrefix(violations[0].Detail, "inferred from the ") {
+				t.Fatalf("%+v, %+v, %+v", violations, failed, results)
+			}
+			if c.fails != (len(failed) == 1 && failed[0].ErrorCategory == "sandbox_violation") || c.fails == (len(results) == 1) {
+				t.Errorf("%+v, %+v", failed, results)
+			}
+		})
+	}
+	if reached {
+		t.Error("the host was reached")
+	}
+}
+
+// TestWriteOutsideOfTheWorkspaceIsNotAskedAbout: permission-and-sandbox.md, permission
+// facts explain why. No approval opens a path outside of the workspace to the file
+// tools, so nobody is asked for one: the call is refused by the boundary at once.
+func TestWriteOutsideOfTheWorkspaceIsNotAskedAbout(t *testing.T) {
+	for _, mode := range []string{"default", "untrusted", "auto", "on_request", "on_failure", "never", "plan", "bypass"} {
+		k := runtimetest.NewWith(t, runtimetest.InMode(mode), runtimetest.CallsTool("write_file", map[string]any{"path": "../outside/x", "content": "x"}), runtimetest.Says("done"))
+		k.Completes(k.Submit("sess_a", "go"))
+		failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
+		if len(failed) != 1 || k.CountFacts("sess_a", event.TypeActionRequired) != 0 || k.CountRuns("sess_a") != 0 {
+			t.Errorf("%s: %+v", mode, failed)
+			continue
+		}
+		if failed[0].ErrorCategory == "sandbox_violation" && k.CountFacts("sess_a", event.TypeSandboxViolation) != 1 {
+			t.Errorf("%s: no sandbox.violation", mode)
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(k.Dir), "outside", "x")); err == nil {
+			t.Errorf("%s: it was written", mode)
+		}
+	}
+}
