@@ -3,7 +3,6 @@ package work
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -290,22 +289,21 @@ func (w *Work) startRun(ctx context.Context, caller command.Caller, x *state.Sch
 
 // stillRuns reports whether what the last run started has not ended.
 func (w *Work) stillRuns(ctx context.Context, x *state.Schedule) (bool, error) {
-	var status string
 	switch {
 	case x.LastJobID != "":
 		f, err := w.findJob(ctx, command.Local(), x.LastJobID)
 		if err != nil {
 			return false, ignoreMissing(err)
 		}
-		status = f.job.Status
+		return !state.JobEnded(f.job.Status), nil
 	case x.LastTaskID != "":
 		task, err := w.getTask(ctx, command.Local(), &command.GetTask{TaskID: x.LastTaskID})
 		if err != nil {
 			return false, ignoreMissing(err)
 		}
-		status = task.Status
+		return !state.TaskEnded(task.Status), nil
 	}
-	return status != "" && !slices.Contains([]string{jobCompleted, jobFailed, jobCancelled, "timed_out", "lost", "archived"}, status), nil
+	return false, nil
 }
 
 // emit records a fact of a schedule that is still as it was looked at.

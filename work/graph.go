@@ -66,7 +66,7 @@ func settleEdges(e *edit, o outlook) {
 		case edgeBlockedBy:
 			want = dependencyStatus(e.tx.State, r.TargetID, o)
 		case edgeBlocks:
-			want = edgeStatus(e.t.Status, &e.t)
+			want = edgeStatus(&e.t)
 		}
 		if want == "" || want == r.Status || r.Status == edgeSatisfied {
 			continue
@@ -78,22 +78,17 @@ func settleEdges(e *edit, o outlook) {
 // dependencyStatus is what an edge to a task says; "" if nothing is known of it.
 func dependencyStatus(st *state.Session, taskID string, o outlook) string {
 	if t := st.Tasks.Find(taskID); t != nil {
-		return edgeStatus(t.Status, t)
+		return edgeStatus(t)
 	}
 	return o.standings[taskID]
 }
 
 // edgeStatus is what a task's status makes of the edges to those that wait for it.
-func edgeStatus(status string, t *state.Task) string {
-	switch status {
-	case state.TaskCompleted:
+func edgeStatus(t *state.Task) string {
+	switch {
+	case t.Status == state.TaskCompleted, t.Status == state.TaskArchived && t.NativeStatus == state.TaskCompleted:
 		return edgeSatisfied
-	case state.TaskArchived:
-		if t.NativeStatus == state.TaskCompleted {
-			return edgeSatisfied
-		}
-		return edgeFailed
-	case state.TaskCancelled, state.TaskTimedOut, state.TaskFailed, state.TaskLost:
+	case t.Terminal():
 		return edgeFailed
 	}
 	return edgeActive
@@ -140,11 +135,12 @@ func (e *edit) childrenActive(settled map[string]bool) bool {
 }
 
 // children are the tasks under one that aren't over. They are found by their own
-// word: a task keeps only so many edges.
+// word: a task keeps only so many edges. The tasks of turns follow their turns, and are
+// stopped with what their turns work for.
 func children(st *state.Session, taskID string) []*state.Task {
 	var out []*state.Task
 	for _, t := range st.Tasks.Open {
-		if t.ParentTaskID == taskID {
+		if t.ParentTaskID == taskID && t.TaskKind != state.TaskKindTurn {
 			out = append(out, t)
 		}
 	}
@@ -406,7 +402,7 @@ func (w *Work) taskStandings(ctx context.Context, sessionID string, ids []string
 		case err != nil:
 			return nil, err
 		}
-		out[id] = edgeStatus(f.task.Status, f.task)
+		out[id] = edgeStatus(f.task)
 	}
 	return out, err
 }

@@ -10,6 +10,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/clip"
 	"agentd/session"
 	"agentd/state"
 )
@@ -117,7 +118,7 @@ func (w *Work) itemLines(items []command.JobItemInput) ([]byte, error) {
 func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by *event.Actor) (*command.JobResult, error) {
 	created := &event.JobCreated{
 		Status: jobPending, Title: p.Title, ItemsRef: itemsRef, ItemCount: int64(len(p.Items)), Concurrency: p.Concurrency,
-		RetryPolicy: p.RetryPolicy, MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: by, Metadata: p.Metadata,
+		RetryPolicy: p.RetryPolicy, FailuresAllowed: min(int64(p.FailuresAllowed), int64(len(p.Items))), MaxRuntimeMs: p.MaxRuntimeMs, CreatedBy: by, Metadata: p.Metadata,
 	}
 	describeJob(tx, created, p)
 	res := &command.JobResult{JobID: p.JobID, Status: jobPending}
@@ -135,6 +136,7 @@ func (w *Work) emitJob(tx *session.Tx, p *command.CreateJob, itemsRef string, by
 		tx.Emit(event.Event{Type: event.TypeTaskDelegated, Scope: event.Scope{TaskID: p.TaskID, JobID: res.JobID}, Payload: &event.TaskDelegated{To: "job", TargetID: res.JobID}})
 	}
 	tx.Emit(event.Event{Type: event.TypeJobCreated, Scope: scope, Payload: created})
+	emitJobEdge(tx, scope, "added", edgeActive)
 	if p.Start == nil || *p.Start {
 		res.Status = jobRunning
 		tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: scope, Payload: &event.JobStatusChanged{Status: jobRunning, ChangedBy: by}})
@@ -161,7 +163,7 @@ func mayDelegate(tx *session.Tx, taskID string) error {
 // describeJob puts the instruction and the schema into the fact, or behind references.
 func describeJob(tx *session.Tx, created *event.JobCreated, p *command.CreateJob) {
 	if created.Instruction = p.Instruction; len(p.Instruction) > factBytes {
-		created.InstructionRef, created.Instruction = tx.Blob([]byte(p.Instruction), "text/plain; charset=utf-8"), cutText(p.Instruction, saidBytes)
+		created.InstructionRef, created.Instruction = tx.Blob([]byte(p.Instruction), "text/plain; charset=utf-8"), clip.Prefix(p.Instruction, saidBytes)
 	}
 	if created.OutputSchema = p.OutputSchema; len(p.OutputSchema) > factBytes {
 		created.OutputSchemaRef, created.OutputSchema = tx.Blob(p.OutputSchema, "application/schema+json"), nil
@@ -221,6 +223,7 @@ func emitJobCancelled(tx *session.Tx, j *state.Job, by *event.Actor, reason stri
 	tx.Emit(event.Event{Type: event.TypeJobCancelled, Scope: jobScope(j), Payload: &event.JobStatusChanged{
 		Status: jobCancelled, Reason: reason, Progress: &counts, ChangedBy: by,
 	}})
+	emitJobEdge(tx, jobScope(j), "updated", edgeFailed)
 }
 
 // jobScope is the ids of a fact about a job.
@@ -270,24 +273,47 @@ func (w *Work) retryJobItem(ctx context.Context, caller command.Caller, p *comma
 		}
 		switch {
 		case item.Status != state.ItemFailed || item.AttemptCount != failed.AttemptCount:
-			return fault.New(fault.Conflict, "item %s of job %s is %s", p.ItemID, p.JobID, item.Status)
+			return itemConflict(p.JobID, item)
 		case j.Status != jobRunning && j.Progress.Pending > 0:
 			return fault.New(fault.Conflict, "job %s is %s with %d items not done", j.JobID, j.Status, j.Progress.Pending)
 		}
 		if err := mayDelegate(tx, j.TaskID); err != nil {
 			return err
 		}
-		if j.Status != jobRunning {
-			tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: jobScope(j), Payload: &event.JobStatusChanged{
-				Status: jobRunning, Reason: "retry_job_item", ChangedBy: session.ActorOf(caller),
-			}})
-		}
+		takeUpJob(tx, j, p.Command(), session.ActorOf(caller))
 		return plan.start(tx, j, jobStart{index: item.Index, itemID: item.ItemID, attempt: item.AttemptCount + 1, input: line.Input})
 	})
 }
 
+// takeUpJob lets a job that ended go on, for a command about one of its items.
+func takeUpJob(tx *session.Tx, j *state.Job, name command.Name, by *event.Actor) {
+	if j.Status == jobRunning {
+		return
+	}
+	goes := &event.JobStatusChanged{Status: jobRunning, Reason: string(name), ChangedBy: by}
+	if !j.EndedAt.IsZero() {
+		goes.RestedMs = tx.Now().Sub(j.EndedAt).Milliseconds()
+	}
+	tx.Emit(event.Event{Type: event.TypeJobStarted, Scope: jobScope(j), Payload: goes})
+	emitJobEdge(tx, jobScope(j), "updated", edgeActive)
+}
+
 // failedItem finds an item that failed and its input.
 func (w *Work) failedItem(ctx context.Context, caller command.Caller, jobID, itemID string) (*state.JobItem, *jobLine, error) {
+	item, line, err := w.findItem(ctx, caller, jobID, itemID)
+	if err == nil && item.Status != state.ItemFailed {
+		err = itemConflict(jobID, item)
+	}
+	return item, line, err
+}
+
+// itemConflict refuses what an item's standing doesn't allow.
+func itemConflict(jobID string, item *state.JobItem) error {
+	return fault.New(fault.Conflict, "item %s of job %s is %s", item.ItemID, jobID, item.Status)
+}
+
+// findItem finds an item and its input.
+func (w *Work) findItem(ctx context.Context, caller command.Caller, jobID, itemID string) (*state.JobItem, *jobLine, error) {
 	j, err := w.findJob(ctx, caller, jobID)
 	if err != nil {
 		return nil, nil, err
@@ -307,9 +333,6 @@ func (w *Work) failedItem(ctx context.Context, caller command.Caller, jobID, ite
 	item, err := w.itemAt(ctx, j, index, itemID)
 	if err != nil {
 		return nil, nil, err
-	}
-	if item.Status != state.ItemFailed {
-		return nil, nil, fault.New(fault.Conflict, "item %s of job %s is %s", itemID, jobID, item.Status)
 	}
 	return item, line, nil
 }

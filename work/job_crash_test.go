@@ -65,7 +65,7 @@ func TestJobCrashChild(t *testing.T) {
 	_, _ = k.runCommand(command.Local(), &command.CreateSession{SessionID: crashSess})
 	k.job(command.CreateJob{
 		JobID: crashJob, SessionID: crashSess, Items: items(n, crashWord), Concurrency: 16,
-		RetryPolicy: &event.RetryPolicy{MaxAttempts: 2, BackoffMs: 1},
+		RetryPolicy: &event.RetryPolicy{MaxAttempts: 2, BackoffMs: 1}, FailuresAllowed: command.Allowance(n),
 	})
 	k.until(crashSess, func(e *event.Event) bool {
 		switch e.Type {

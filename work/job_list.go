@@ -21,6 +21,8 @@ type foundJob struct {
 	job       *state.Job
 	// held are the items that the job still holds, by id.
 	held map[string]*state.JobItem
+	// threads are those of the items under way.
+	threads []string
 }
 
 // findJob returns a job that the caller may see, also when it ended long ago.
@@ -61,7 +63,7 @@ func (w *Work) jobIn(ctx context.Context, caller command.Caller, sessionID, id s
 
 // copyItems copies the items that a job holds.
 func (f *foundJob) copyItems(j *state.Job) {
-	f.held = map[string]*state.JobItem{}
+	f.held, f.threads = map[string]*state.JobItem{}, j.AssignedThreads()
 	for _, list := range [...][]*state.JobItem{j.Running, j.Retrying, j.Failed} {
 		for _, item := range list {
 			kept := *item
@@ -109,7 +111,7 @@ func (w *Work) getJob(ctx context.Context, caller command.Caller, p *command.Get
 
 // jobRecord returns a job with so many of its items.
 func (w *Work) jobRecord(ctx context.Context, f *foundJob, from int64, size int) (*command.JobRecord, error) {
-	rec := &command.JobRecord{JobSummary: jobSummary(f.job), Items: []command.JobItemRecord{}}
+	rec := &command.JobRecord{JobSummary: f.summary(), Items: []command.JobItemRecord{}}
 	src, err := w.openItems(ctx, f.job.ItemsRef)
 	if fault.KindOf(err) == fault.NotFound {
 		return rec, nil // the inputs of an old job have expired, and with them the order of its items
@@ -139,11 +141,19 @@ func (w *Work) jobRecord(ctx context.Context, f *foundJob, from int64, size int)
 	return rec, nil
 }
 
-func jobSummary(j *state.Job) command.JobSummary {
-	return command.JobSummary{
-		JobID: j.JobID, SessionID: j.SessionID, TaskID: j.TaskID, Status: j.Status, Reason: j.Reason, Progress: j.Progress, Title: j.Title, Error: j.Error,
+func (f *foundJob) summary() command.JobSummary {
+	j := f.job
+	s := command.JobSummary{
+		JobID: j.JobID, SessionID: j.SessionID, TaskID: j.TaskID, Status: j.Status, Reason: j.Reason, Progress: j.Progress, Title: j.Title, Error: j.Failure(),
+		Instruction: j.Instruction, InstructionRef: j.InstructionRef, InputRefs: []string{}, OutputSchema: j.OutputSchema, OutputSchemaRef: j.OutputSchemaRef,
+		Concurrency: j.Concurrency, RetryPolicy: j.RetryPolicy, FailuresAllowed: j.FailuresAllowed, MaxRuntimeMs: j.MaxRuntimeMs,
+		ItemCursor: j.Cursor, AssignedThreadIDs: f.threads, Metadata: j.Metadata,
 		ResultsRef: j.ResultsRef, CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, EndedAt: j.EndedAt,
 	}
+	if j.ItemsRef != "" {
+		s.InputRefs = append(s.InputRefs, j.ItemsRef)
+	}
+	return s
 }
 
 const (
@@ -203,26 +213,41 @@ func (w *Work) finishJob(ctx context.Context, r *jobRun, at jobOutlook) error {
 		return err
 	}
 	return w.m.Emit(ctx, r.sessionID, asWork, func(tx *session.Tx) error {
-		if now := lookAtJob(tx.State, r.jobID, w.opt.Clock(), w.book.up); !now.running || !now.over || now.late != at.late {
-			return nil // an item is tried again
+		if now := lookAtJob(tx.State, r.jobID, w.opt.Clock(), w.book.up); !now.running || !now.over || now.late != at.late || now.progress != at.progress {
+			return nil // an item is tried again, or its result was reported
 		}
 		j := tx.State.Jobs.Find(r.jobID)
 		counts := j.Progress
 		end := &event.JobStatusChanged{Status: jobCompleted, Progress: &counts, ResultsRef: ref}
 		e := event.Event{Type: event.TypeJobCompleted, Scope: jobScope(j), Payload: end}
-		switch {
-		case at.late:
-			end.Error = &event.Failure{Message: "the job's time limit has passed", Category: "timed_out"}
-		case counts.Completed+counts.Reported == 0 && counts.Failed > 0:
-			end.Error = &event.Failure{Message: fmt.Sprintf("all %d items failed", counts.Failed), Category: "items_failed"}
-		}
-		if end.Error != nil {
+		if end.Error = jobFailure(j, at.late); end.Error != nil {
 			e.Type, end.Status, end.Reason = event.TypeJobFailed, jobFailed, end.Error.Message
 		}
 		tx.Refer(ref, linesType)
 		tx.Emit(e)
+		edge := edgeSatisfied
+		if end.Error != nil {
+			edge = edgeFailed
+		}
+		emitJobEdge(tx, jobScope(j), "updated", edge)
 		return nil
 	})
+}
+
+// jobFailure says why a job whose items all ended, or whose time is over, has failed;
+// nil if it is done.
+func jobFailure(j *state.Job, late bool) *event.Failure {
+	switch n := j.Progress; {
+	case late:
+		return &event.Failure{Message: "the job's time limit has passed", Category: "timed_out"}
+	case n.Failed > j.FailuresAllowed:
+		says := fmt.Sprintf("%d of %d items failed, and %d may", n.Failed, n.Total, j.FailuresAllowed)
+		if n.Failed == n.Total {
+			says = fmt.Sprintf("all %d items failed", n.Failed)
+		}
+		return &event.Failure{Message: says, Category: "items_failed", Advice: "see each item's lastError; retry_job_item tries one again"}
+	}
+	return nil
 }
 
 // jobResult is a line of a job's results.

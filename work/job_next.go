@@ -252,6 +252,6 @@ func (p *jobPlan) start(tx *session.Tx, j *state.Job, s jobStart) error {
 		Index: s.index, AttemptCount: s.attempt, AssignedThreadID: threadID,
 	}})
 	options := p.options
-	_, err = tx.Submit(p.by, &state.Thread{ThreadID: threadID}, "job", &command.SubmitTurn{Input: input, Options: &options})
+	_, err = tx.SubmitPart(p.by, &state.Thread{ThreadID: threadID}, "job", &command.SubmitTurn{Input: input, Options: &options}, itemWhole(tx.State, j, s.itemID))
 	return err
 }

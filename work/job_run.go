@@ -244,8 +244,8 @@ func (w *Work) gatherOutputs(ctx context.Context, r *jobRun, ended []jobEnd) err
 		case *event.TurnCompleted:
 			e.output = p.StructuredOutput
 		case *event.ModelCompleted:
-			if p.Message != nil {
-				e.text = p.Message.Text
+			if e.text, err = w.answerText(ctx, p); err != nil {
+				return err
 			}
 		}
 	}

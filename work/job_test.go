@@ -183,7 +183,7 @@ func TestFailedItemsAreTriedAgainAsThePolicySays(t *testing.T) {
 	k.session("sess_f")
 	k.job(command.CreateJob{JobID: "job_f", SessionID: "sess_f", Items: items(6, numberWord), RetryPolicy: &event.RetryPolicy{MaxAttempts: 3, BackoffMs: 1}})
 	end := k.jobEnd("sess_f", "job_f", 1)
-	if end.Status != "completed" || end.Progress.Completed != 5 || end.Progress.Failed != 1 {
+	if end.Status != "failed" || end.Progress.Completed != 5 || end.Progress.Failed != 1 {
 		t.Fatalf("the end: %+v", end.Progress)
 	}
 	rec := must[command.JobRecord](k, &command.GetJob{JobID: "job_f"})
@@ -194,7 +194,7 @@ func TestFailedItemsAreTriedAgainAsThePolicySays(t *testing.T) {
 	k.script.Answers[0] = when("word 3", script.Answer{Text: "at last"})
 	must[command.JobRecord](k, &command.RetryJobItem{JobID: "job_f", ItemID: bad.ItemID})
 	end = k.jobEnd("sess_f", "job_f", 2)
-	if end.Progress.Completed != 6 || end.Progress.Failed != 0 {
+	if end.Status != "completed" || end.Progress.Completed != 6 || end.Progress.Failed != 0 {
 		t.Errorf("after the retry: %+v", end.Progress)
 	}
 	outputs := map[string]int{}

@@ -92,6 +92,7 @@ func (r *peerReport) emitUpdate() {
 		RemoteStatus: orElse(orElse(r.p.RemoteStatus, r.link.RemoteStatus), state.Unknown), Status: r.p.Status, Reason: r.reason,
 		RemoteArtifactRefs: refs, RemoteMessageID: r.p.RemoteMessageID, Message: r.message, Settled: settled,
 	})
+	r.bridgeAnswer()
 }
 
 // answered reports whether the peer asks what was answered here, and has the answer
@@ -186,6 +187,9 @@ func (r *peerReport) failure(row factOfPeer) *event.Failure {
 func (r *peerReport) stand(row factOfPeer) error {
 	var blockers []string
 	reason := r.reason
+	if row.asks != "" && r.wantsPermission() {
+		row.status, row.asks = state.TaskWaitingPermission, permissionAction
+	}
 	if row.asks != "" {
 		blockers = r.ask(row.asks)
 		reason = orElse(reason, "the peer waits for an answer")
@@ -219,17 +223,22 @@ func (r *peerReport) ask(actionType string) []string {
 	if err != nil {
 		return nil // strings always encode
 	}
-	id := r.e.tx.NewID(event.PrefixAction)
-	r.e.emitScoped(event.TypeActionRequired, r.actionScope(id), &event.ActionRequired{
+	id, step := r.e.tx.NewID(event.PrefixAction), r.e.tx.NewID(event.PrefixStep)
+	// An answer holds for what the peer asks now: its tools are not ours.
+	r.e.emitScoped(event.TypeActionRequired, r.actionScope(id, step), &event.ActionRequired{
 		ActionType: actionType, Prompt: r.w.cleanText(q.Prompt), Schema: q.Schema, Decisions: decisions, Scope: mark, SafeArgs: r.message,
-		Reason: "the peer " + r.e.t.Peer + " asks",
+		Reason: "the peer " + r.e.t.Peer + " asks", ToolName: r.w.cleanText(q.Permission), OnceOnly: actionType == permissionAction,
 	})
+	if actionType == permissionAction {
+		r.bridgeRequest(id, step, r.w.cleanText(q.Permission))
+	}
 	return []string{id}
 }
 
 // actionScope is the ids of a fact about a question. It belongs to no turn here.
-func (r *peerReport) actionScope(actionID string) event.Scope {
+func (r *peerReport) actionScope(actionID, stepID string) event.Scope {
 	s := r.e.scope(r.a.RunID)
+	s.StepID = stepID
 	s.ActionID, s.ThreadID, s.TurnID = actionID, event.NotApplicable, event.NotApplicable
 	return s
 }
@@ -238,7 +247,7 @@ func (r *peerReport) actionScope(actionID string) event.Scope {
 func (r *peerReport) withdraw() {
 	for _, a := range r.e.tx.State.Actions.Pending {
 		if ofRun(a, r.e.t.TaskID, r.a.RunID) && (r.p.Status != "unreachable" || r.p.Final) {
-			r.e.emitScoped(event.TypeActionResolved, r.actionScope(a.ActionID), &event.ActionResolved{
+			r.e.emitScoped(event.TypeActionResolved, r.actionScope(a.ActionID, a.StepID), &event.ActionResolved{
 				Decision: "cancel", Status: "cancelled", DecisionSource: "runtime", ActionType: a.ActionType, Reason: "the peer no longer waits for it", ResolvedBy: r.e.by,
 			})
 		}

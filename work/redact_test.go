@@ -10,9 +10,11 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/model/provider/script"
 	"agentd/store"
 	"agentd/store/storetest"
 )
@@ -66,18 +68,18 @@ func (w *witness) PutBlob(ctx context.Context, r io.Reader) (store.BlobInfo, err
 var planted = []struct{ name, params string }{
 	{"create_session", `{"sessionId":"sess_p"}`},
 	{"create_task", `{"taskId":"task_1","sessionId":"sess_p","title":"T SECRET","objective":"O SECRET","worker":"external","taskKind":"K SECRET","priority":"P SECRET",
-		"acceptance":[{"id":"c1","description":"D SECRET","reason":"R SECRET","evidenceRefs":["E SECRET"]}],"metadata":{"m":"SECRET"},
+		"acceptance":[{"id":"c1","description":"D SECRET","reason":"R SECRET","evidenceRefs":["E SECRET"]}],"metadata":{"m":"SECRET"},"scope":{"s":"SECRET"},"taskFamily":"F SECRET",
 		"owner":{"kind":"user","id":"I SECRET"},"assignee":{"kind":"user","id":"I SECRET"},"taskProfile":{"kind":"SECRET","source":"SECRET"}}`},
 	{"create_task", `{"taskId":"task_2","sessionId":"sess_p","objective":"LONG","worker":"external","start":true,"retryPolicy":{"maxAttempts":3,"nonRetryable":["N SECRET"]}}`},
 	{"create_task", `{"objective":"a session of its own SECRET","title":"SECRET"}`},
-	{"update_task", `{"taskId":"task_1","title":"T SECRET","objective":"LONG","reason":"R SECRET","artifacts":[{"artifactId":"artifact_1","uri":"file:SECRET"}],"evidenceRefs":["e SECRET"],"deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
+	{"update_task", `{"taskId":"task_1","title":"T SECRET","objective":"LONG","reason":"R SECRET","metadata":{"m":"SECRET"},"scope":{"s":"SECRET"},"taskFamily":"F SECRET","validationState":"V SECRET","artifacts":[{"artifactId":"artifact_1","uri":"file:SECRET"}],"evidenceRefs":["e SECRET"],"deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
 	{"start_task", `{"taskId":"task_1","reason":"R SECRET"}`},
-	{"append_task_progress", `{"taskId":"task_1","progress":{"phase":"P SECRET","summary":"S SECRET","currentStep":"C SECRET","counters":{"files":1}},"outputRefs":["o SECRET"],"deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
+	{"append_task_progress", `{"taskId":"task_1","progress":{"phase":"P SECRET","summary":"S SECRET","currentStep":"C SECRET","counters":{"files":1}},"outputRefs":["o SECRET"],"checkpointRefs":["c SECRET"],"validationState":"V SECRET","deliveryState":{"status":"pending","target":"SECRET","reason":"SECRET"}}`},
 	{"pause_task", `{"taskId":"task_1","reason":"R SECRET"}`},
 	{"resume_task", `{"taskId":"task_1","reason":"R SECRET"}`},
-	{"complete_task", `{"taskId":"task_1","summary":"S SECRET","artifacts":[{"artifactId":"artifact_2","uri":"u SECRET"}],"evidenceRefs":["e SECRET"],"deliveryState":{"status":"delivered","target":"SECRET"},
+	{"complete_task", `{"taskId":"task_1","summary":"S SECRET","outputRefs":["o SECRET"],"checkpointRefs":["c SECRET"],"artifacts":[{"artifactId":"artifact_2","uri":"u SECRET"}],"evidenceRefs":["e SECRET"],"deliveryState":{"status":"delivered","target":"SECRET"},
 		"acceptance":[{"id":"c1","status":"waived","reason":"W SECRET","evidenceRefs":["e SECRET"]}]}`},
-	{"fail_task", `{"taskId":"task_2","error":{"message":"M SECRET","category":"C SECRET","advice":"A SECRET","retryable":false}}`},
+	{"fail_task", `{"taskId":"task_2","error":{"message":"M SECRET","category":"C SECRET","advice":"A SECRET","retryable":false},"outputRefs":["o SECRET"],"checkpointRefs":["c SECRET"]}`},
 	{"retry_task", `{"taskId":"task_2","reason":"R SECRET"}`},
 	{"link_tasks", `{"taskId":"task_2","kind":"source_task","targetId":"task_1","reason":"R SECRET"}`},
 	{"unlink_tasks", `{"taskId":"task_2","kind":"source_task","targetId":"task_1","reason":"R SECRET"}`},
@@ -93,6 +95,8 @@ var planted = []struct{ name, params string }{
 	{"cancel_job", `{"jobId":"job_1","reason":"R SECRET"}`},
 	{"create_job", `{"jobId":"job_2","sessionId":"sess_p","instruction":"I SECRET","items":[{"input":"SECRET"}],"start":false}`},
 	{"start_job", `{"jobId":"job_2"}`},
+	{"create_job", `{"jobId":"job_3","sessionId":"sess_p","instruction":"stall","items":[{"input":"SECRET"}]}`},
+	{"report_job_item", `{"jobId":"job_3","itemId":"item_000001","output":"O SECRET"}`},
 	{"create_schedule", `{"scheduleId":"schedule_1","sessionId":"sess_p","title":"T SECRET","cron":"@yearly","job":{"instruction":"I SECRET","items":[{"input":"LONG"}]}}`},
 	{"create_schedule", `{"title":"a session of its own SECRET","cron":"@yearly","task":{"objective":"O SECRET"}}`},
 	{"pause_schedule", `{"scheduleId":"schedule_1","reason":"R SECRET"}`},
@@ -111,7 +115,7 @@ func TestNoCommandStoresASecret(t *testing.T) {
 		spy := &witness{Store: storetest.Strict(t, storetest.NewMem()), text: []byte(secret)}
 		k := &crew{TB: t, store: spy, redact: func(v event.Raw) event.Raw {
 			return bytes.ReplaceAll(v, []byte(secret), []byte("[redacted]"))
-		}}
+		}, script: &script.Script{Answers: []script.Answer{when("stall", script.Answer{Stall: time.Hour})}}}
 		k.started()
 		ctx, threadID := context.Background(), ""
 		done := slices.Clone(notPlanted)

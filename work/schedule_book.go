@@ -65,6 +65,9 @@ func (b *book) recordFacts(sessionID string, facts []event.Event) {
 			continue
 		}
 		b.seen[id] = e.Time
+		if endsPart(e.Type) && b.open[e.ParentTaskID] != "" {
+			b.markLocked(sessionID, e.ParentTaskID) // it may wait for its parts
+		}
 		if matters(e.Type) {
 			b.markLocked(sessionID, id)
 			found = true
@@ -143,7 +146,16 @@ func matters(t event.Type) bool {
 		event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskFailed, event.TypeTaskLost, event.TypeTaskCompleted,
 		event.TypeTaskArchived, event.TypeTaskDependencyUpdated, event.TypeTaskAttemptCompleted, event.TypeTaskAttemptFailed,
 		event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeActionRequired, event.TypeActionResolved, event.TypeThreadUpdated,
-		event.TypeCostRecorded:
+		event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled:
+		return true
+	}
+	return false
+}
+
+// endsPart reports whether a fact may end a part that another task waits for.
+func endsPart(t event.Type) bool {
+	switch t { //nolint:exhaustive // the rest ends no task
+	case event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskFailed, event.TypeTaskLost, event.TypeTaskCompleted, event.TypeTaskArchived:
 		return true
 	}
 	return false

@@ -16,6 +16,7 @@ import (
 	"agentd/state"
 	"agentd/store"
 	"agentd/store/storetest"
+	"agentd/tool"
 	"agentd/work"
 )
 
@@ -63,7 +64,7 @@ func (k *stage) open() {
 	if k.l, err = loop.New(k.loopOptions()); err != nil {
 		k.Fatal(err)
 	}
-	k.w = work.New(work.Options{Limits: k.limits, Narrow: k.l.Narrow, Clock: k.clock, Do: func(ctx context.Context, c command.Caller, p command.Params) (any, error) {
+	k.w = work.New(work.Options{Limits: k.limits, Narrow: k.l.Narrow, Clock: k.clock, CheckOutput: tool.ValidateOutput, Do: func(ctx context.Context, c command.Caller, p command.Params) (any, error) {
 		return k.commands.Do(ctx, c, p)
 	}})
 	k.m = session.New(session.Options{

@@ -1,12 +1,12 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"agentd/command"
 	"agentd/event"
@@ -24,8 +24,10 @@ const spawnAgent = string(toolkind.SpawnAgent)
 func subagentConcerns(e *event.Event) bool {
 	switch e.Type { //nolint:exhaustive // the rest says nothing of children
 	case event.TypeToolStarted:
-		p, ok := e.Payload.(*event.ToolStarted)
-		return e.SubagentID != "" || (ok && toolkind.Of(p.ToolName) == toolkind.SpawnAgent)
+		return e.SubagentID != ""
+	case event.TypeToolProgress:
+		p, ok := e.Payload.(*event.ToolProgress)
+		return ok && p.Phase == event.PhaseRunning && (e.SubagentID != "" || toolkind.Of(p.ToolName) == toolkind.SpawnAgent)
 	case event.TypeThreadUpdated:
 		p, ok := e.Payload.(*event.ThreadUpdated)
 		return e.SubagentID != "" || (ok && p.Status == "resumed")
@@ -46,8 +48,8 @@ func (w *Work) lookAtSubagents(ctx context.Context, sessionID string, facts []ev
 	for i := range facts {
 		e := &facts[i]
 		switch p := e.Payload.(type) {
-		case *event.ToolStarted:
-			spawns = spawns || toolkind.Of(p.ToolName) == toolkind.SpawnAgent
+		case *event.ToolProgress:
+			spawns = spawns || p.Phase == event.PhaseRunning && toolkind.Of(p.ToolName) == toolkind.SpawnAgent
 		case *event.ThreadUpdated:
 			spawns = spawns || p.Status == "resumed"
 		case *event.TurnInterruptRequested, *event.TurnFailed:
@@ -131,7 +133,8 @@ func unspawned(s *state.Session) []asked {
 		}
 		for _, c := range t.Active.Tools {
 			if toolkind.Of(c.ToolName) == toolkind.SpawnAgent && c.Status == state.ToolRunning && childOf(s, c.ToolCallID) == nil {
-				out = append(out, asked{t.ThreadID, c.ToolCallID, c.StartSequence})
+				// A stored state of an older version doesn't know where the arguments are.
+				out = append(out, asked{t.ThreadID, c.ToolCallID, cmp.Or(c.ArgsSequence, c.StartSequence)})
 			}
 		}
 	}
@@ -190,13 +193,18 @@ func (w *Work) spawnArgs(ctx context.Context, sessionID string, c asked) (*spawn
 	if err != nil {
 		return nil, err
 	}
-	p, ok := e.Payload.(*event.ToolStarted)
-	if !ok {
-		return nil, fmt.Errorf("work: fact %d doesn't start a tool call", c.sequence)
+	var args event.Raw
+	var ref string
+	switch p := e.Payload.(type) {
+	case *event.ToolStarted:
+		args, ref = p.SafeArgs, p.InputRef
+	case *event.ToolArgs:
+		args, ref = p.SafeArgs, p.InputRef
+	default:
+		return nil, fmt.Errorf("work: fact %d has no arguments of a tool call", c.sequence)
 	}
-	args := p.SafeArgs
-	if p.InputRef != "" {
-		if args, err = w.readBlob(ctx, p.InputRef); err != nil {
+	if len(args) == 0 && ref != "" {
+		if args, err = w.readBlob(ctx, ref); err != nil {
 			return nil, err
 		}
 	}
@@ -216,7 +224,7 @@ func (w *Work) readFact(ctx context.Context, sessionID string, sequence uint64) 
 	if len(records) == 0 {
 		return nil, fmt.Errorf("work: session %s has no fact %d", sessionID, sequence)
 	}
-	return event.Decode(records[0].Data)
+	return event.DecodeWhole(records[0].Data, func(ref string) ([]byte, error) { return w.readBlob(ctx, ref) })
 }
 
 // readBlob reads what is behind a reference.
@@ -247,13 +255,15 @@ func (w *Work) spawnForCall(tx *session.Tx, c asked, in *spawnInput) error {
 	}
 	if err != nil {
 		refused, scope := spawnRefusal(err), callScope(tx.State, c.threadID, c.toolCallID)
+		refused.Links = linksOfCall(tx.State, scope)
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: *scope, Payload: refused})
 		return nil
 	}
 	if in.Wait != nil && !*in.Wait {
 		structured, _ := json.Marshal(map[string]string{"subagentId": res.SubagentID, "threadId": res.ThreadID, "status": childRunning}) //nolint:errchkjson // strings always encode
-		tx.Emit(event.Event{Type: event.TypeToolResult, Scope: *callScope(tx.State, c.threadID, c.toolCallID), Payload: &event.ToolResult{
-			ToolName: spawnAgent, Status: "background", StructuredContent: structured,
+		scope := callScope(tx.State, c.threadID, c.toolCallID)
+		tx.Emit(event.Event{Type: event.TypeToolResult, Scope: *scope, Payload: &event.ToolResult{
+			ToolName: spawnAgent, Status: "background", StructuredContent: structured, Links: linksOfCall(tx.State, scope),
 			Preview: fmt.Sprintf("Agent %s works in the background. Its answer will not come here by itself.", res.SubagentID),
 		}})
 	}
@@ -302,6 +312,20 @@ func callScope(s *state.Session, threadID, toolCallID string) *event.Scope {
 	return nil
 }
 
+// linksOfCall are the facts that the call of a scope rests on.
+func linksOfCall(s *state.Session, call *event.Scope) *event.ToolLinks {
+	t := s.Thread(call.ThreadID)
+	if t == nil || t.Active == nil {
+		return nil
+	}
+	for _, c := range t.Active.Tools {
+		if c.ToolCallID == call.ToolCallID {
+			return c.LinksOf()
+		}
+	}
+	return nil
+}
+
 // stopChildren passes the end of a parent's turn on to the children at work.
 func (w *Work) stopChildren(ctx context.Context, sessionID string, threads []string) error {
 	if len(threads) == 0 {
@@ -340,12 +364,4 @@ func parentStops(s *state.Session, a *state.Subagent) bool {
 		return last.EndSequence > a.SpawnedSequence
 	}
 	return last.Status == state.TurnFailed && last.TurnID == a.ParentTurnID
-}
-
-// cutText shortens a text to at most n bytes, at a character's border.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

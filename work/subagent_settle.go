@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/session"
 	"agentd/state"
 )
@@ -122,10 +123,19 @@ func (w *Work) readAnswer(ctx context.Context, sessionID string, sequence uint64
 	if err != nil {
 		return "", err
 	}
-	if p, ok := e.Payload.(*event.ModelCompleted); ok && p.Message != nil {
-		return p.Message.Text, nil
+	if p, ok := e.Payload.(*event.ModelCompleted); ok {
+		return w.answerText(ctx, p)
 	}
 	return "", nil
+}
+
+// answerText returns the text of an answer, from where it is.
+func (w *Work) answerText(ctx context.Context, p *event.ModelCompleted) (string, error) {
+	m, err := p.Whole(func(ref string) ([]byte, error) { return w.readBlob(ctx, ref) })
+	if err != nil || m == nil {
+		return "", err
+	}
+	return m.Text, nil
 }
 
 // emitStanding records how a child stands; if its work ended, what it said, and
@@ -164,13 +174,13 @@ func messageOf(f *event.Failure, otherwise string) string {
 // emitCompleted records the answer of a child and gives it to the waiting call.
 func emitCompleted(tx *session.Tx, a *state.Subagent, scope event.Scope, text string) {
 	said := &event.SubagentMessage{TurnID: scope.TurnID, From: &event.Actor{Kind: "agent", ID: a.SubagentID}}
-	if len(text) > saidBytes {
+	if text != "" {
 		said.MessageRef = tx.Blob([]byte(text), "text/plain; charset=utf-8")
 	}
-	said.Text = cutText(text, factBytes)
+	said.Text = clip.Prefix(text, factBytes)
 	tx.Emit(event.Event{Type: event.TypeSubagentOutput, Scope: scope, Payload: said})
 	tx.Emit(event.Event{Type: event.TypeSubagentCompleted, Scope: scope, Payload: &event.SubagentEnded{
-		Status: childCompleted, MessageRef: said.MessageRef, Preview: cutText(text, saidBytes), Usage: usageOf(a), CostUSD: a.CostUSD,
+		Status: childCompleted, MessageRef: said.MessageRef, Preview: clip.Prefix(text, saidBytes), Usage: usageOf(a), CostUSD: a.CostUSD,
 	}})
 	call := waitingCall(tx.State, a)
 	if call == nil {
@@ -178,9 +188,10 @@ func emitCompleted(tx *session.Tx, a *state.Subagent, scope event.Scope, text st
 	}
 	structured, _ := json.Marshal(map[string]string{"subagentId": a.SubagentID, "threadId": a.ThreadID, "status": childCompleted}) //nolint:errchkjson // strings always encode
 	res := &event.ToolResult{
-		ToolName: spawnAgent, Status: "ok", Preview: cutText(text, saidBytes), DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(), StructuredContent: structured,
+		ToolName: spawnAgent, Status: "ok", Preview: clip.Prefix(text, saidBytes), DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(), StructuredContent: structured,
+		Links: linksOfCall(tx.State, call),
 	}
-	if said.MessageRef != "" {
+	if len(text) > saidBytes {
 		res.OutputRef, res.SizeBytes, res.MediaType = said.MessageRef, int64(len(text)), "text/plain; charset=utf-8"
 	}
 	tx.Emit(event.Event{Type: event.TypeToolResult, Scope: *call, Payload: res})
@@ -202,7 +213,7 @@ func failCall(tx *session.Tx, a *state.Subagent, category, message string) {
 	}
 	tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: *call, Payload: &event.ToolFailed{
 		ToolName: spawnAgent, ErrorCategory: category, Message: message, Retryable: category == "interrupted",
-		DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(),
+		DurationMs: tx.Now().Sub(a.SpawnedAt).Milliseconds(), Links: linksOfCall(tx.State, call),
 	}})
 }
 

@@ -317,6 +317,9 @@ func (w *Work) emitSpawn(tx *session.Tx, b *birth, turn *state.Turn, spawned *ev
 		},
 	})
 	if scope.TaskID != "" {
+		tx.Emit(event.Event{Type: event.TypeTaskDelegated, Scope: event.Scope{TaskID: scope.TaskID, RunID: scope.RunID, SubagentID: b.id}, Payload: &event.TaskDelegated{
+			To: "subagent", TargetID: b.id, Reason: b.role,
+		}})
 		tx.Emit(event.Event{Type: event.TypeTaskDependencyUpdated, Scope: event.Scope{TaskID: scope.TaskID, SubagentID: b.id}, Payload: &event.TaskDependencyUpdated{
 			Change: "added", Kind: "spawned_subagent", TargetID: b.id, Status: "active",
 		}})

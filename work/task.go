@@ -125,7 +125,7 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 		case e.t.Status == state.TaskArchived:
 			return conflict(&e.t, "it can no longer be changed")
 		case e.t.Terminal() && about != "":
-			return conflict(&e.t, "%s can no longer be changed, only delivery, artifacts and evidence", about)
+			return conflict(&e.t, "%s can no longer be changed, only delivery, validation, artifacts, evidence and metadata", about)
 		}
 		if err := e.assignWorker(p.Worker); err != nil {
 			return err
@@ -141,7 +141,8 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 func (w *Work) updateFact(e *edit, p *command.UpdateTask) (up *event.TaskUpdated, about string) {
 	up = &event.TaskUpdated{
 		TaskKind: ofTask(p.TaskKind), Priority: string(p.Priority), Visibility: p.Visibility, Owner: p.Owner, Assignee: p.Assignee, Constraints: p.Constraints,
-		TaskProfile: p.TaskProfile, Acceptance: recordJudges(p.Criteria(), e.by), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
+		TaskProfile: givenProfile(p.TaskProfile), Acceptance: recordJudges(p.Criteria(), e.by), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs,
+		TaskFamily: p.TaskFamily, Scope: p.Scope, Metadata: p.Metadata, ValidationState: p.ValidationState,
 		Artifacts: p.Artifacts, EvidenceRefs: p.EvidenceRefs, Reason: p.Reason, ChangedBy: e.by,
 	}
 	if p.DeliveryState != nil {
@@ -160,8 +161,10 @@ func (w *Work) updateFact(e *edit, p *command.UpdateTask) (up *event.TaskUpdated
 // workField returns the name of a field that belongs to the work and is changed.
 func workField(p *command.UpdateTask) string {
 	switch {
-	case p.TaskKind != "":
-		return "taskKind"
+	case p.TaskKind != "", p.TaskFamily != "":
+		return "its kind"
+	case p.Scope != nil:
+		return "scope"
 	case p.Worker != "":
 		return "who works on it"
 	case p.Constraints != nil:

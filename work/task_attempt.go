@@ -10,6 +10,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/clip"
 	"agentd/session"
 	"agentd/state"
 )
@@ -32,6 +33,7 @@ const (
 	byAcceptance = "acceptance"
 	byDelivery   = "delivery"
 	byThread     = "thread"
+	byParts      = "children"
 	forRerun     = "rerun"
 )
 
@@ -41,7 +43,7 @@ func (w *Work) beginAttempt(e *edit, slot bool) (runID string, err error) {
 	if open := openDependencies(&e.t); len(open) > 0 {
 		return "", e.becomeStatus(event.TypeTaskBlocked, &event.TaskStatusChanged{
 			Status: state.TaskBlocked, NativeStatus: byDependency, Blockers: open,
-			StatusReason: "waits for " + strings.Join(open, ", ") + " to be completed",
+			StatusReason: e.reasonFor("waits for " + strings.Join(open, ", ") + " to be completed"),
 		})
 	}
 	if left, bounded := timeLeft(&e.t); bounded && left <= 0 {
@@ -51,7 +53,7 @@ func (w *Work) beginAttempt(e *edit, slot bool) (runID string, err error) {
 	case external(&e.t):
 		return e.beginExternal()
 	case !slot || underWay(&e.t) != nil:
-		p := &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: w.slots.why(e.tx.State.SessionID, e.tx.State.Account)}
+		p := &event.TaskStatusChanged{Status: state.TaskQueued, StatusReason: e.reasonFor(w.slots.why(e.tx.State.SessionID, e.tx.State.Account))}
 		if e.t.NativeStatus == forRerun {
 			p.NativeStatus = forRerun
 		}
@@ -77,7 +79,20 @@ func attemptReason(t *state.Task) string {
 }
 
 func (e *edit) beginExternal() (string, error) {
-	return e.startAttempt(e.scope(e.tx.NewID(event.PrefixRun)), state.AttemptRunning, e.externalWorker())
+	worker := e.externalWorker()
+	runID, err := e.startAttempt(e.scope(e.tx.NewID(event.PrefixRun)), state.AttemptRunning, worker)
+	if err == nil {
+		e.delegateToWorker(worker)
+	}
+	return runID, err
+}
+
+// delegateToWorker records that an external worker has the task. To which peer a task
+// goes is recorded when it is sent.
+func (e *edit) delegateToWorker(worker *event.Worker) {
+	if worker.Kind == "external" && worker.ID != "" {
+		e.emitFact(event.TypeTaskDelegated, &event.TaskDelegated{To: "worker", TargetID: worker.ID})
+	}
 }
 
 // externalWorker is the external worker that starts an attempt. One that the scheduler
@@ -103,9 +118,14 @@ func nameOf(by *event.Actor) string {
 
 // takeOver gives an attempt that began by itself to the worker who asks for it.
 func (e *edit) takeOver(a *state.Attempt) string {
+	worker := e.externalWorker()
 	e.emitScoped(event.TypeTaskAttemptStarted, e.attemptScope(a), &event.TaskAttemptStarted{
-		Status: state.AttemptRunning, AttemptCount: a.AttemptCount, Worker: e.externalWorker(), RetryPolicy: a.RetryPolicy, Reason: a.Reason,
+		Status: state.AttemptRunning, AttemptCount: a.AttemptCount, Worker: worker, RetryPolicy: a.RetryPolicy, Reason: a.Reason,
 	})
+	e.delegateToWorker(worker)
+	if e.why != "" {
+		e.emitFact(event.TypeTaskUpdated, &event.TaskUpdated{Reason: e.why, ChangedBy: e.by})
+	}
 	return a.RunID
 }
 
@@ -124,7 +144,7 @@ func (e *edit) startAttempt(scope event.Scope, status string, worker *event.Work
 		RunID: scope.RunID, AttemptID: scope.RunID, Status: status, AttemptCount: started.AttemptCount, Reason: started.Reason,
 		ThreadID: scope.ThreadID, TurnID: scope.TurnID, Worker: worker, RetryPolicy: &p, StartedAt: e.tx.Now(),
 	})
-	return scope.RunID, e.becomeIn(event.TypeTaskStarted, scope, &event.TaskStatusChanged{Status: state.TaskRunning})
+	return scope.RunID, e.becomeIn(event.TypeTaskStarted, scope, &event.TaskStatusChanged{Status: state.TaskRunning, StatusReason: e.reasonFor("")})
 }
 
 // beginTurn gives the objective to a thread of the task's own.
@@ -152,7 +172,7 @@ func (e *edit) beginTurn() (string, error) {
 // openThread emits the thread that the task is worked on in.
 func (e *edit) openThread() string {
 	id := e.tx.NewID(event.PrefixThread)
-	started := &event.ThreadStarted{Role: "task", Title: clipText(e.t.Title, 200)}
+	started := &event.ThreadStarted{Role: "task", Title: clip.Text(e.t.Title, 200)}
 	if c := e.t.Constraints; c != nil {
 		started.Cwd, started.PermissionMode, started.Model = c.Cwd, c.PermissionMode, c.Model
 	}
@@ -165,7 +185,7 @@ func (e *edit) openThread() string {
 // attemptSubmission is the turn of an attempt, bound by the task's constraints.
 func (e *edit) attemptSubmission(goesOn bool) (*event.TurnSubmitted, error) {
 	sub := &event.TurnSubmitted{
-		Status: state.TurnAccepted, Source: "task", Preview: clipText(e.t.Objective, 200), Options: turnOptions(&e.t),
+		Status: state.TurnAccepted, Source: "task", Preview: clip.Text(e.t.Objective, 200), Options: turnOptions(&e.t),
 		SubmittedBy: e.t.RequestedBy,
 	}
 	if e.t.ObjectiveRef != "" && !goesOn {
@@ -246,31 +266,28 @@ func timeLeft(t *state.Task) (left time.Duration, bounded bool) {
 	return left, true
 }
 
-// spent reports whether the work cost more than it may.
-func spent(t *state.Task) bool {
-	return t.Constraints != nil && t.Constraints.MaxCostUSD > 0 && t.CostUSD > t.Constraints.MaxCostUSD
-}
-
-// clipText shortens a text to at most n bytes, at a character's border.
-func clipText(s string, n int) string {
-	if len(s) <= n {
-		return s
+// overspent says that the work cost more than it may; empty if it didn't. The request
+// that crosses a limit is answered, so work may end beyond it.
+func overspent(st *state.Session, t *state.Task) string {
+	if t.Constraints == nil || t.Constraints.MaxCostUSD <= 0 {
+		return ""
 	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
+	if used := st.TaskSpending(t); used > t.Constraints.MaxCostUSD {
+		return fmt.Sprintf("the work cost %.6f USD, more than its limit of %.6f USD", used, t.Constraints.MaxCostUSD)
 	}
-	return s[:n] + "…"
+	return ""
 }
 
 // stubborn are the failures of turns that another attempt would meet again.
-var stubborn = []string{"interrupted", "quota_blocked", "routing_not_possible", "hook_blocked", "cost_limit"}
+var stubborn = []string{"interrupted", "quota_blocked", "routing_not_possible", "hook_blocked"}
 
 // retryAt says when another attempt is due after a failure, if one is.
 func (w *Work) retryAt(t *state.Task, f *event.Failure, now time.Time) (time.Time, bool) {
 	p := retryPolicy(t)
 	var tried int64
 	for i := range t.Attempts {
-		if a := &t.Attempts[i]; isSchedulerAttempt(a) && a.Status != state.AttemptCancelled {
+		// A run that goes on after a crash is the same try.
+		if a := &t.Attempts[i]; isSchedulerAttempt(a) && a.Status != state.AttemptCancelled && a.Reason != state.AttemptAfterCrash {
 			tried++
 		}
 	}
@@ -330,7 +347,7 @@ func (e *edit) becomeEnded(f *event.Failure) error {
 // afterSuccess completes the task if everything that belongs to it is reconciled;
 // else it is blocked and says what is open.
 func (e *edit) afterSuccess() error {
-	native, open := unreconciled(&e.t, e.t.DeliveryState)
+	native, open := e.unfinished(e.t.DeliveryState)
 	if native == "" {
 		return e.completeTask(&event.TaskCompleted{DeliveryState: delivered(&e.t)})
 	}
@@ -355,6 +372,15 @@ func delivered(t *state.Task) *event.DeliveryState {
 	return &event.DeliveryState{Status: "delivered", Target: "thread"}
 }
 
+// unfinished says what keeps a task whose own work is done from being completed: parts
+// of it that aren't over, then what has to be reconciled.
+func (e *edit) unfinished(d *event.DeliveryState) (native string, open []string) {
+	if open = openParts(e.tx.State, &e.t); len(open) > 0 {
+		return byParts, open
+	}
+	return unreconciled(&e.t, d)
+}
+
 // unreconciled says what keeps a task whose work is done from being completed.
 func unreconciled(t *state.Task, d *event.DeliveryState) (native string, open []string) {
 	for _, c := range t.Acceptance {
@@ -376,9 +402,9 @@ func (e *edit) completeTask(p *event.TaskCompleted) error {
 	if !mayBecome(e.t.Status, state.TaskCompleted) {
 		return conflict(&e.t, "it can't become completed")
 	}
-	p.Status, p.ChangedBy = state.TaskCompleted, e.by
+	p.Status, p.StatusReason, p.ChangedBy = state.TaskCompleted, overspent(e.tx.State, &e.t), e.by
 	e.emitFact(event.TypeTaskCompleted, p)
-	e.t.Status, e.t.StatusReason, e.t.NativeStatus, e.t.Blockers = state.TaskCompleted, "", "", nil
+	e.t.Status, e.t.StatusReason, e.t.NativeStatus, e.t.Blockers = state.TaskCompleted, p.StatusReason, "", nil
 	e.archiveThreads()
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/clip"
 	"agentd/session"
 	"agentd/state"
 )
@@ -126,7 +127,7 @@ func (c *creation) openSession(ctx context.Context) error {
 	c.sessionID, c.account = c.w.m.NewID(event.PrefixSession), c.caller.Account
 	title := c.p.Title
 	if title == "" {
-		title = clipText(c.p.Objective, 80)
+		title = clip.Text(c.p.Objective, 80)
 	}
 	_, err := c.w.m.CreateSession(ctx, c.caller, &command.CreateSession{SessionID: c.sessionID, Title: title})
 	return err
@@ -183,7 +184,7 @@ func (c *creation) claim(tx *session.Tx, res *command.TaskResult) error {
 func (c *creation) standings() map[string]string {
 	out := map[string]string{}
 	for _, d := range c.depends {
-		out[d.task.TaskID] = edgeStatus(d.task.Status, d.task)
+		out[d.task.TaskID] = edgeStatus(d.task)
 	}
 	return out
 }
@@ -207,9 +208,16 @@ func (c *creation) emit(tx *session.Tx, id string) (*edit, error) {
 	}
 	tx.Emit(event.Event{Type: event.TypeTaskCreated, Scope: scope, Payload: p})
 	e := &edit{tx: tx, by: session.ActorOf(c.caller), t: taskOf(tx, scope, p)}
+	if !c.p.Draft {
+		e.emitFact(event.TypeTaskAccepted, &event.TaskStatusChanged{Status: state.TaskAccepted, ChangedBy: e.by})
+	}
+	if c.parent != nil {
+		parent := newEdit(tx, tx.State.Tasks.Find(c.p.ParentTaskID), e.by)
+		parent.emitFact(event.TypeTaskDelegated, &event.TaskDelegated{To: "task", TargetID: id})
+	}
 	for _, d := range c.depends {
 		if t := tx.State.Tasks.Find(d.task.TaskID); t != nil {
-			newEdit(tx, t, e.by).edge("added", edgeBlocks, id, edgeStatus(t.Status, t), "")
+			newEdit(tx, t, e.by).edge("added", edgeBlocks, id, edgeStatus(t), "")
 		}
 	}
 	return e, nil
@@ -248,11 +256,14 @@ func (c *creation) created(tx *session.Tx) *event.TaskCreated {
 	p := c.p
 	out := &event.TaskCreated{
 		Title: p.Title, TaskKind: orElse(p.TaskKind, "general"), Visibility: orElse(p.Visibility, "foreground"),
-		Status: state.TaskAccepted, Priority: string(p.Priority), RequestedBy: session.ActorOf(c.caller), Owner: p.Owner, Assignee: p.Assignee,
-		WorkerKind: workerKind(p), Peer: p.Peer, Constraints: p.Constraints, TaskProfile: p.TaskProfile,
+		Status: state.TaskAccepted, TaskFamily: p.TaskFamily, Scope: p.Scope, Priority: string(p.Priority), RequestedBy: session.ActorOf(c.caller), Owner: p.Owner, Assignee: p.Assignee,
+		WorkerKind: workerKind(p), Peer: p.Peer, Constraints: p.Constraints, TaskProfile: givenProfile(p.TaskProfile),
 		Acceptance: recordJudges(p.Criteria(), session.ActorOf(c.caller)), RetryPolicy: p.RetryPolicy, HeartbeatTimeoutMs: p.HeartbeatTimeoutMs, Metadata: p.Metadata,
 	}
 	out.TaskKind = ofTask(out.TaskKind)
+	if p.Draft {
+		out.Status = state.TaskDraft
+	}
 	for _, d := range c.depends {
 		out.DependsOn = append(out.DependsOn, d.task.TaskID)
 	}
@@ -271,7 +282,7 @@ func objective(tx *session.Tx, text string, acceptance []event.AcceptanceCriteri
 	if err != nil {
 		return text, ""
 	}
-	return clipText(text, previewBytes), tx.Blob(input, "application/json")
+	return clip.Text(text, previewBytes), tx.Blob(input, "application/json")
 }
 
 // taskOf is the record that the fact of a creation folds to, as far as a decision

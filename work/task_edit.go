@@ -21,6 +21,19 @@ type edit struct {
 	// before the first fact.
 	restore event.Raw
 	emitted int
+	// why is the caller's reason for what is decided, if one was given.
+	why string
+}
+
+// reasonFor is why the task gets a status: the caller's reason, then the runtime's.
+func (e *edit) reasonFor(status string) string {
+	switch {
+	case e.why == "":
+		return status
+	case status == "":
+		return e.why
+	}
+	return e.why + " (" + status + ")"
 }
 
 func newEdit(tx *session.Tx, t *state.Task, by *event.Actor) *edit {
@@ -136,16 +149,20 @@ func (e *edit) attemptScope(a *state.Attempt) event.Scope {
 // failAttempt emits the end of an attempt that didn't succeed. Next says what
 // follows, if that is known already.
 func (e *edit) failAttempt(a *state.Attempt, status string, f *event.Failure, next string) {
-	if next == "" {
-		if next = event.NextAttemptByPolicy; status == state.AttemptCancelled {
-			next = event.NextAttemptAsked
+	e.endFailed(a, &event.TaskAttemptFailed{Status: status, Error: f, NextAttemptPolicy: next})
+}
+
+// endFailed emits the end of an attempt; what follows from its error and its status is
+// filled in.
+func (e *edit) endFailed(a *state.Attempt, p *event.TaskAttemptFailed) {
+	if p.NextAttemptPolicy == "" {
+		if p.NextAttemptPolicy = event.NextAttemptByPolicy; p.Status == state.AttemptCancelled {
+			p.NextAttemptPolicy = event.NextAttemptAsked
 		}
 	}
-	e.emitScoped(event.TypeTaskAttemptFailed, e.attemptScope(a), &event.TaskAttemptFailed{
-		Status: status, FailureCategory: f.Category, Error: f, Retryable: f.Retryable,
-		NextAttemptPolicy: next, DurationMs: since(e.tx.Now(), a.StartedAt),
-	})
-	e.endAttempt(a.RunID, status, f)
+	p.FailureCategory, p.Retryable, p.DurationMs = p.Error.Category, p.Error.Retryable, since(e.tx.Now(), a.StartedAt)
+	e.emitScoped(event.TypeTaskAttemptFailed, e.attemptScope(a), p)
+	e.endAttempt(a.RunID, p.Status, p.Error)
 }
 
 func since(now, start time.Time) int64 {

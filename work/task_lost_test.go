@@ -49,10 +49,10 @@ func TestALostTaskIsTriedAgain(t *testing.T) {
 		}
 		begins, loses := []event.Type{event.TypeTaskAttemptStarted, event.TypeTaskStarted}, []event.Type{event.TypeTaskAttemptFailed, event.TypeTaskLost}
 		again := []event.Type{event.TypeTaskRetrying}
-		want := slices.Concat([]event.Type{event.TypeTaskCreated}, begins, loses, again,
+		want := slices.Concat([]event.Type{event.TypeTaskCreated, event.TypeTaskAccepted}, begins, []event.Type{event.TypeTaskDelegated}, loses, again,
 			[]event.Type{event.TypeTaskProgress}, // the first worker's, late
 			begins, loses, again,
-			begins, []event.Type{event.TypeTaskAttemptStarted, event.TypeTaskAttemptCompleted}, // it is taken; the first worker's result, late
+			begins, []event.Type{event.TypeTaskAttemptStarted, event.TypeTaskDelegated, event.TypeTaskAttemptCompleted}, // it is taken; the first worker's result, late
 			loses)
 		if got := k.factTypesOf(end); !slices.Equal(got, want) {
 			t.Errorf("facts: %v\nwant:  %v", got, want)

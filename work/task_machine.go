@@ -48,7 +48,7 @@ var (
 // rules of their own, and reading is always possible.
 var machine = map[string]standing{
 	state.TaskDraft: {
-		to:       []string{state.TaskAccepted, state.TaskQueued, state.TaskRunning, state.TaskBlocked, state.TaskCancelling},
+		to:       []string{state.TaskAccepted, state.TaskCancelling},
 		commands: []command.Name{"start_task", "cancel_task"},
 	},
 	state.TaskAccepted: {

@@ -11,10 +11,7 @@ import (
 )
 
 // allStatuses are the standard's.
-var allStatuses = []string{
-	"draft", "accepted", "queued", "preparing", "running", "waiting_input", "waiting_permission", "waiting_resource", "blocked", "paused",
-	"retrying", "cancelling", "cancelled", "timed_out", "failed", "lost", "completed", "archived", "stale", "unknown",
-}
+var allStatuses = event.EnumValues("@taskStatus")
 
 func TestMachineHasEveryStatus(t *testing.T) {
 	if len(machine) != len(allStatuses) {

@@ -15,6 +15,7 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/model/provider/script"
+	"agentd/state"
 	"agentd/store/storetest"
 	"agentd/tool"
 )
@@ -89,14 +90,39 @@ func (r reference) begin(t *refTask, claimed bool, now time.Time) {
 		return
 	}
 	t.attempts = append(t.attempts, "completed")
-	t.done()
+	r.recordEnd(t)
 }
 
-func (t *refTask) done() {
+// recordEnd is what the end of a task's own work comes to.
+func (r reference) recordEnd(t *refTask) {
 	t.status = "completed"
-	if t.open {
+	switch {
+	case r.hasOpenParts(t):
+		t.status, t.why = "blocked", "children"
+	case t.open:
 		t.status, t.why = "blocked", "acceptance"
 	}
+}
+
+// hasOpenParts reports whether a part of a task was started and isn't over, and doesn't
+// wait for it.
+func (r reference) hasOpenParts(t *refTask) bool {
+	for id, c := range r {
+		if c.parent != "" && r[c.parent] == t && c.status != "accepted" && !refTerminal(c.status) && !r.waitsFor(id, c.parent) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsFor reports whether a task waits for another one, also through others.
+func (r reference) waitsFor(from, to string) bool {
+	for id, done := range r[from].deps {
+		if !done && (id == to || r.waitsFor(id, to)) {
+			return true
+		}
+	}
+	return false
 }
 
 // settle is what follows by itself.
@@ -111,8 +137,8 @@ func (r reference) settle(now time.Time) {
 			switch {
 			case t.status == "blocked" && t.why == "dependency":
 				r.begin(t, false, now)
-			case t.status == "blocked" && t.why == "acceptance" && !t.open:
-				t.status = "completed"
+			case t.status == "blocked" && (t.why == "acceptance" || t.why == "children"):
+				r.recordEnd(t)
 			case t.status == "retrying":
 				r.begin(t, false, later(t.lost, now))
 			case t.status == "running" && t.heartbeat > 0 && now.Sub(t.heard) >= t.heartbeat:
@@ -366,7 +392,7 @@ func (m *modelled) resumed(ref *refTask, now time.Time) {
 	case ref.running():
 		ref.status, ref.heard = "running", now
 	case len(ref.attempts) > 0 && ref.attempts[len(ref.attempts)-1] == "completed":
-		ref.done()
+		m.r.recordEnd(ref)
 	default:
 		m.r.begin(ref, true, now)
 	}
@@ -380,7 +406,7 @@ func (m *modelled) complete(t *rapid.T) {
 		p.Acceptance = []command.CriterionResult{{ID: "c", Status: "waived", Reason: "enough"}}
 	}
 	done := len(ref.attempts) > 0 && ref.attempts[len(ref.attempts)-1] == "completed"
-	ok := (ref.running() && !ref.ambiguous() || done && (ref.status == "blocked" || ref.status == "paused")) && !refTerminal(ref.status) && (!ref.open || p.Acceptance != nil)
+	ok := (ref.running() && !ref.ambiguous() || done && (ref.status == "blocked" || ref.status == "paused")) && !refTerminal(ref.status) && (!ref.open || p.Acceptance != nil) && !m.r.hasOpenParts(ref)
 	if m.checkCommand(ok, p) {
 		ref.open = false
 		ref.end("completed", "completed")
@@ -472,10 +498,13 @@ func (m *modelled) check(*rapid.T) {
 		var attempts []string
 		runs := map[string]bool{}
 		for _, a := range got.Attempts {
+			if a.Reason == state.AttemptAfterCrash { // the same try in another run
+				attempts = attempts[:len(attempts)-1]
+			}
 			attempts = append(attempts, a.Status)
 			runs[a.RunID] = true
 		}
-		if got.Status != ref.status || !slices.Equal(attempts, ref.attempts) || len(runs) != len(attempts) {
+		if got.Status != ref.status || !slices.Equal(attempts, ref.attempts) || len(runs) != len(got.Attempts) {
 			m.Fatalf("%s is %s (%s) %v, the model says %s %v\n%s", id, got.Status, got.StatusReason, attempts, ref.status, ref.attempts, m.r)
 		}
 		for _, r := range got.Relationships {

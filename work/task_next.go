@@ -50,7 +50,7 @@ func (w *Work) nextBlocked(e *edit, o outlook) (again time.Time, err error) {
 		if len(openDependencies(&e.t)) == 0 {
 			_, err = w.beginAttempt(e, false)
 		}
-	case byAcceptance, byDelivery:
+	case byAcceptance, byDelivery, byParts:
 		err = e.afterSuccess()
 	case byThread:
 		return w.nextAtWork(e, o)
@@ -94,12 +94,8 @@ func (w *Work) decideOutcome(e *edit, a *state.Attempt) error {
 	return w.afterFailure(e, f)
 }
 
-// decideInterrupted decides what follows a turn that was stopped: by the task's own
-// limit, or by a person.
+// decideInterrupted decides what follows a turn that a person stopped.
 func (w *Work) decideInterrupted(e *edit, a *state.Attempt) error {
-	if spent(&e.t) {
-		return e.becomeEnded(newFailure("cost_limit", false, "the work cost %.6f USD, more than its limit of %.6f USD", e.t.CostUSD, e.t.Constraints.MaxCostUSD))
-	}
 	reason := "its turn was interrupted"
 	if a.LastError != nil {
 		reason += ": " + a.LastError.Message
@@ -202,8 +198,6 @@ func (w *Work) nextTurn(e *edit, a *state.Attempt, o outlook) (time.Time, error)
 	again, hit := earliest([]limit{{state.TaskTimedOut, heard, retryPolicy(&e.t).InactivityTimeoutMs, inactive}}, e.tx.Now())
 	switch {
 	case turn.Interrupt != nil:
-	case spent(&e.t):
-		e.interruptTurn(a, "the task's cost limit is exceeded", "")
 	case hit != nil:
 		e.interruptTurn(a, inactive, event.InterruptInactivity)
 	}
@@ -257,8 +251,8 @@ func (e *edit) mirrorTurn(thread *state.Thread, turn *state.Turn) error {
 	case len(turn.Waiting) > 0:
 		fact = event.TypeTaskWaiting
 		p.Status, p.Blockers, p.StatusReason = state.TaskWaitingInput, turn.Waiting, "waits for an answer"
-		if a := e.tx.State.Actions.Find(turn.Waiting[0]); a != nil && state.AsksPermission(a.ActionType) {
-			p.Status, p.StatusReason = state.TaskWaitingPermission, "waits for a permission"
+		if a := e.tx.State.Actions.Find(turn.Waiting[0]); a != nil {
+			p.Status, p.StatusReason = state.TurnTaskStatus(a.ActionType, "")
 		}
 	case thread.Block != nil:
 		fact = event.TypeTaskBlocked

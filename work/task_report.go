@@ -133,7 +133,7 @@ func lateness(t *state.Task, a *state.Attempt) string {
 
 func (w *Work) appendProgress(ctx context.Context, caller command.Caller, p *command.AppendTaskProgress) (*command.TaskResult, error) {
 	fact := func() *event.TaskProgressed {
-		out := &event.TaskProgressed{OutputRefs: links(p.OutputRefs)}
+		out := &event.TaskProgressed{OutputRefs: links(p.OutputRefs), CheckpointRefs: links(p.CheckpointRefs), ValidationState: p.ValidationState}
 		if p.Progress != nil {
 			out.Progress = *p.Progress
 		}
@@ -179,6 +179,7 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 		case a.EndedAt.IsZero():
 			e.emitScoped(event.TypeTaskAttemptCompleted, e.attemptScope(a), &event.TaskAttemptCompleted{
 				Status: state.AttemptCompleted, CompletionSummary: p.Summary, DurationMs: since(e.tx.Now(), a.StartedAt),
+				OutputRefs: links(p.OutputRefs), CheckpointRefs: links(p.CheckpointRefs),
 			})
 			e.endAttempt(a.RunID, state.AttemptCompleted, nil)
 		case a.Status != state.AttemptCompleted:
@@ -188,7 +189,7 @@ func (w *Work) completeTask(ctx context.Context, caller command.Caller, p *comma
 		return e.completeTask(done)
 	}, func(e *edit, a *state.Attempt) {
 		e.emitScoped(event.TypeTaskAttemptCompleted, e.attemptScope(a), &event.TaskAttemptCompleted{
-			Status: state.AttemptCompleted, CompletionSummary: p.Summary, Late: true,
+			Status: state.AttemptCompleted, CompletionSummary: p.Summary, OutputRefs: links(p.OutputRefs), CheckpointRefs: links(p.CheckpointRefs), Late: true,
 		})
 	})
 }
@@ -224,6 +225,9 @@ func (w *Work) completionFact(e *edit, p *command.CompleteTask) (*event.TaskComp
 		c.EvidenceRefs = append(slices.Clone(c.EvidenceRefs), r.EvidenceRefs...)
 		out.Acceptance = append(out.Acceptance, *c)
 	}
+	if open := openParts(e.tx.State, &t); len(open) > 0 {
+		return nil, conflict(&e.t, "parts of it are not done: %v; end or cancel them first", open)
+	}
 	switch native, open := unreconciled(&t, out.DeliveryState); native {
 	case byAcceptance:
 		return nil, conflict(&e.t, "unmet acceptance criteria: %v; satisfy or waive each with a reason", open)
@@ -243,7 +247,7 @@ func (w *Work) failTask(ctx context.Context, caller command.Caller, p *command.F
 		case a.EndedAt.IsZero() && !external(&e.t):
 			return conflict(&e.t, "agentd is running it; use cancel_task to stop it")
 		case a.EndedAt.IsZero():
-			e.failAttempt(a, state.AttemptFailed, &f, "")
+			e.endFailed(a, &event.TaskAttemptFailed{Status: state.AttemptFailed, Error: &f, OutputRefs: links(p.OutputRefs), CheckpointRefs: links(p.CheckpointRefs)})
 			return w.afterFailure(e, &f)
 		}
 		// The work is done, and who judges it says that it isn't good enough.
@@ -252,6 +256,7 @@ func (w *Work) failTask(ctx context.Context, caller command.Caller, p *command.F
 	}, func(e *edit, a *state.Attempt) {
 		e.emitScoped(event.TypeTaskAttemptFailed, e.attemptScope(a), &event.TaskAttemptFailed{
 			Status: state.AttemptFailed, FailureCategory: f.Category, Error: &f, Retryable: f.Retryable, Late: true,
+			OutputRefs: links(p.OutputRefs), CheckpointRefs: links(p.CheckpointRefs),
 		})
 	})
 }

@@ -11,10 +11,14 @@ import (
 
 func (w *Work) startTask(ctx context.Context, caller command.Caller, p *command.StartTask) (*command.TaskRunResult, error) {
 	return w.launchAttempt(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
+		e.why = p.Reason
 		if a := underWay(&e.t); a != nil && e.t.Status == state.TaskRunning && unclaimed(&e.t, a) {
 			return e.takeOver(a), nil
 		}
 		if err := mayAsk(&e.t, p.Command()); err != nil {
+			return "", err
+		}
+		if err := e.acceptDraft(); err != nil {
 			return "", err
 		}
 		if err := e.assignWorker(p.Worker); err != nil {
@@ -22,6 +26,14 @@ func (w *Work) startTask(ctx context.Context, caller command.Caller, p *command.
 		}
 		return w.beginAttempt(e, slot)
 	})
+}
+
+// acceptDraft takes on a task that was only defined.
+func (e *edit) acceptDraft() error {
+	if e.t.Status != state.TaskDraft {
+		return nil
+	}
+	return e.becomeStatus(event.TypeTaskAccepted, &event.TaskStatusChanged{Status: state.TaskAccepted, StatusReason: e.why})
 }
 
 // unclaimed reports whether an attempt began by itself, after a wait or when a
@@ -33,6 +45,7 @@ func unclaimed(t *state.Task, a *state.Attempt) bool {
 
 func (w *Work) retryTask(ctx context.Context, caller command.Caller, p *command.RetryTask) (*command.TaskRunResult, error) {
 	return w.launchAttempt(ctx, caller, p, p.TaskID, p.Worker, func(e *edit, slot bool) (string, error) {
+		e.why = p.Reason
 		if err := mayAsk(&e.t, p.Command()); err != nil {
 			return "", err
 		}
@@ -140,7 +153,7 @@ func (e *edit) pauseTask(reason string) error {
 func visitSubtasks(e *edit, visit func(*edit) error) error {
 	parts := map[string][]*state.Task{}
 	for _, t := range e.tx.State.Tasks.Open {
-		if t.ParentTaskID != "" {
+		if t.ParentTaskID != "" && t.TaskKind != state.TaskKindTurn {
 			parts[t.ParentTaskID] = append(parts[t.ParentTaskID], t)
 		}
 	}

@@ -120,7 +120,7 @@ func TestTenThousandTasksStarveNobody(t *testing.T) {
 			}
 		}
 		for id, want := range map[string][]event.Type{
-			"few_4": {event.TypeTaskCreated, event.TypeTaskQueued, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted},
+			"few_4": {event.TypeTaskCreated, event.TypeTaskAccepted, event.TypeTaskQueued, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted},
 		} {
 			if got := k.factTypesOf(k.task(id)); !slices.Equal(got[:len(want)], want) {
 				t.Errorf("the facts of %s: %v", id, got)
@@ -259,8 +259,11 @@ func TestRestartWithManyOpenTasks(t *testing.T) {
 	})
 }
 
+// counts checks how many tasks have each status once everything waits: when a task ends,
+// another is started a moment later.
 func (k *crew) counts(sessionID string, want map[string]int64) {
 	k.Helper()
+	synctest.Wait()
 	if err := k.m.View(context.Background(), sessionID, func(st *state.Session) error {
 		for status, n := range want {
 			if got := st.Tasks.Counts[status]; got != n {

@@ -27,8 +27,8 @@ func TestTaskRunsInAThreadOfItsOwn(t *testing.T) {
 		}
 		done := k.await("task_a", state.TaskCompleted)
 		want := []event.Type{
-			event.TypeTaskCreated, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted,
-			event.TypeTaskAttemptCompleted, event.TypeTaskCompleted,
+			event.TypeTaskCreated, event.TypeTaskAccepted, event.TypeTaskDelegated, event.TypeTaskAttemptStarted, event.TypeTaskStarted,
+			event.TypeTaskProgress, event.TypeTaskAttemptCompleted, event.TypeTaskCompleted,
 		}
 		if got := k.factTypesOf(done); !slices.Equal(got, want) {
 			t.Errorf("facts: %v", got)
@@ -162,7 +162,7 @@ func TestTaskIsBoundByItsConstraints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &crew{TB: t, store: newCrewStore(t), price: &model.Price{InputPerMTok: 1_000_000, OutputPerMTok: 1_000_000}, script: &script.Script{Answers: []script.Answer{
 			{When: &script.When{Contains: "slowly"}, Text: "slow", Stall: 2 * time.Hour},
-			{Tools: []script.Tool{{Name: "list_files", Arguments: map[string]any{"path": "."}}}, Usage: &script.Usage{InputTokens: 5, OutputTokens: 5}},
+			{Tools: []script.Tool{{Name: "list_files", Arguments: map[string]any{"path": "."}}}, Usage: &script.Usage{InputTokens: 50_000, OutputTokens: 50_000}},
 			{Text: "more", Stall: 2 * time.Hour},
 		}}}
 		k.started()
@@ -171,10 +171,10 @@ func TestTaskIsBoundByItsConstraints(t *testing.T) {
 			t.Errorf("error: %+v", slow.LastError)
 		}
 		k.create(command.CreateTask{TaskID: "task_dear", Start: true, TaskFields: command.TaskFields{
-			Constraints: &event.TaskConstraints{MaxCostUSD: 5}, RetryPolicy: &event.RetryPolicy{MaxAttempts: 3},
+			Constraints: &event.TaskConstraints{MaxCostUSD: 50_000}, RetryPolicy: &event.RetryPolicy{MaxAttempts: 3},
 		}})
 		dear := k.await("task_dear", state.TaskFailed)
-		if dear.LastError.Category != "cost_limit" || dear.CostUSD != 10 || len(dear.Attempts) != 1 {
+		if dear.LastError.Category != "quota_blocked" || dear.CostUSD != 100_000 || len(dear.Attempts) != 1 {
 			t.Errorf("error %+v, cost %v, attempts %d", dear.LastError, dear.CostUSD, len(dear.Attempts))
 		}
 		k.refuse(fault.InvalidParams, &command.CreateTask{Objective: "x", TaskFields: command.TaskFields{Constraints: &event.TaskConstraints{Model: "nobody/none"}}}, "constraints")

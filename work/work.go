@@ -55,6 +55,9 @@ type Options struct {
 	Do func(context.Context, command.Caller, command.Params) (any, error)
 	// CheckTurn refuses constraints that no turn could run with; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
+	// CheckOutput refuses a reported output that doesn't satisfy its job's schema; nil
+	// accepts all.
+	CheckOutput func(schema, output event.Raw) error
 	// Peers are the other agents that work can be given to. If nil, the caller of the
 	// commands about the work of peers speaks to them.
 	Peers Peers
@@ -169,6 +172,7 @@ func (w *Work) Register(t *command.Table) {
 	command.Handle(t, w.listJobs)
 	command.HandleKept(t, w.cancelJob, keepJobAnswer[*command.CancelJob](w))
 	command.HandleKept(t, w.retryJobItem, keepJobAnswer[*command.RetryJobItem](w))
+	command.HandleKept(t, w.reportJobItem, keepJobAnswer[*command.ReportJobItem](w))
 
 	command.Handle(t, w.createSchedule)
 	command.Handle(t, w.listSchedules)
