@@ -8,6 +8,9 @@ import (
 	"agentd/state"
 )
 
+// peerAgent is the role of another agent, which answers for the work that it gave.
+const peerAgent = "peer_agent"
+
 // permissionsCapability is what a peer offers that wants to be asked.
 const permissionsCapability = "permissions"
 
@@ -95,7 +98,7 @@ func asksPermission(a *state.Action) bool {
 
 // decides reports whether a peer is asked for permissions.
 func decides(c *state.Channel) bool {
-	return (c.PeerRole == "host" || c.PeerRole == "client") && c.Offers(permissionsCapability)
+	return (c.PeerRole == "host" || c.PeerRole == "client" || c.PeerRole == peerAgent) && c.Offers(permissionsCapability)
 }
 
 // forwardPendingRequests emits that pending requests went to the peers that can answer them, and
@@ -111,9 +114,7 @@ func forwardPendingRequests(tx *session.Tx) bool {
 				continue
 			}
 			some = true
-			tx.Emit(event.Event{Type: event.TypeChannelPermissionForwarded, Scope: scopeOf(a, c.ChannelID), Payload: &event.ChannelPermissionForwarded{
-				ActionID: a.ActionID, RequestedBy: askedBy(a), Target: target(a), FinalDecider: "remote",
-			}})
+			tx.Emit(event.Event{Type: event.TypeChannelPermissionForwarded, Scope: scopeOf(a, c.ChannelID), Payload: session.ForwardedRequest(a)})
 		}
 	}
 	return some
@@ -159,29 +160,16 @@ func returned(a *state.Action, c *state.Channel) *event.ChannelPermissionReturne
 		p.Decision, p.AnswerSource = "timeout", "timeout"
 	case a.AnsweredThrough == c.ChannelID:
 		p.FinalDecider, p.AnswerSource = "remote", "user"
-		if c.PeerRole == "host" {
+		switch c.PeerRole {
+		case "host":
 			p.AnswerSource = "host"
+		case peerAgent:
+			p.AnswerSource = "peer"
 		}
 	case a.DecisionSource == "human":
 		p.AnswerSource = "user"
 	}
 	return p
-}
-
-// askedBy is the agent that wants to act.
-func askedBy(a *state.Action) *event.Actor {
-	if a.SubagentID != "" {
-		return &event.Actor{Kind: "agent", ID: a.SubagentID}
-	}
-	return &event.Actor{Kind: "agent", ID: a.ThreadID}
-}
-
-// target is what the request is about.
-func target(a *state.Action) string {
-	if a.ToolName != "" {
-		return a.ToolName
-	}
-	return a.ActionType
 }
 
 func scopeOf(a *state.Action, channelID string) event.Scope {

@@ -127,6 +127,7 @@ func (h *Hub) Register(t *command.Table) {
 	command.HandleKept(t, h.connectChannel, h.showToken)
 	command.HandleKept(t, h.reconnectChannel, h.showSnapshot)
 	command.Handle(t, h.ackEvents)
+	command.Handle(t, h.sendMessage)
 	command.Handle(t, h.disconnectChannel)
 	command.Handle(t, h.listChannels)
 }

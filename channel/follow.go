@@ -108,7 +108,7 @@ func (c *HistorySegment) Read(ctx context.Context, rt command.Runtime, caller co
 			break
 		}
 		through = max(through, d.Sequence)
-		if e, err := event.Decode(d.Data); err == nil {
+		if e, err := wholeFact(ctx, rt, caller, d.Data); err == nil {
 			with(e)
 		}
 	}

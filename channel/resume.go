@@ -84,7 +84,7 @@ func (h *Hub) showSnapshot(ctx context.Context, caller command.Caller, p *comman
 	if sessionID == event.RuntimeSession && !caller.Admin {
 		return out, nil // it may write about its channel there, and see nothing
 	}
-	out.Snapshot, err = h.sessionSnapshot(ctx, caller, sessionID)
+	out.Snapshot, err = h.sessionSnapshot(ctx, caller, sessionID, kept.Gap)
 	return out, err
 }
 
@@ -122,9 +122,9 @@ func resumeFrom(tx *session.Tx, c *session.Channel, from, readable uint64) (*res
 	res := &resumed{ReplayFrom: from + 1, RecoveryMode: "replay"}
 	switch {
 	case from > last:
-		res.ReplayFrom, res.Gap = last+1, &command.ChannelGap{From: last + 1, To: from, Reason: "cursor_past_end"}
+		res.ReplayFrom, res.Gap = last+1, &command.ChannelGap{From: last + 1, To: from, Reason: gapPastEnd}
 	case readable > from+1:
-		res.ReplayFrom, res.Gap = readable, &command.ChannelGap{From: from + 1, To: readable - 1, Reason: "retention"}
+		res.ReplayFrom, res.Gap = readable, &command.ChannelGap{From: from + 1, To: readable - 1, Reason: gapRetention}
 	}
 	scope := event.Scope{ChannelID: c.ID}
 	if res.Gap != nil {
@@ -135,11 +135,29 @@ func resumeFrom(tx *session.Tx, c *session.Channel, from, readable uint64) (*res
 	}})
 	if g := res.Gap; g != nil {
 		tx.Emit(event.Event{Type: event.TypeSnapshotRepaired, Scope: scope, Payload: &event.SnapshotRepaired{
-			Reason: g.Reason, GapFrom: g.From, GapTo: g.To, RecoveryMode: "snapshot_repair", SnapshotSequence: last, Status: "repaired",
+			Reason: g.Reason, GapFrom: g.From, GapTo: g.To, RecoveryMode: res.RecoveryMode, SnapshotSequence: last, Status: gapStatus(g),
+		}})
+		tx.Emit(event.Event{Type: event.TypeSnapshotUpdated, Scope: scope, Payload: &event.SnapshotUpdated{
+			Snapshot: "session", AtSequence: last, RecoveryMode: res.RecoveryMode, Reason: g.Reason,
 		}})
 		return res, nil
 	}
 	return res, advanceCursor(tx, c.ID, from)
+}
+
+// Reasons for which a peer can't go on from its cursor.
+const (
+	gapPastEnd   = "cursor_past_end"
+	gapRetention = "retention"
+)
+
+// gapStatus says what a gap means for the peer: events that were removed are unavailable,
+// and what it has of events that were never here is stale.
+func gapStatus(g *command.ChannelGap) string {
+	if g.Reason == gapRetention {
+		return state.Unavailable
+	}
+	return state.Stale
 }
 
 // advanceCursor moves the peer's cursor forward, never back.
@@ -151,11 +169,15 @@ func advanceCursor(tx *session.Tx, channelID string, to uint64) error {
 	return err
 }
 
-// sessionSnapshot is the session as a peer that comes back is shown it.
-func (h *Hub) sessionSnapshot(ctx context.Context, caller command.Caller, sessionID string) (event.Raw, error) {
+// sessionSnapshot is the session as a peer that comes back is shown it; gap is what the
+// snapshot stands for, or nil.
+func (h *Hub) sessionSnapshot(ctx context.Context, caller command.Caller, sessionID string, gap *command.ChannelGap) (event.Raw, error) {
 	var snap *state.SessionSnapshot
 	if err := h.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
 		snap = h.m.Snapshot(s)
+		if gap != nil {
+			snap.MarkRepaired(gapStatus(gap))
+		}
 		return nil
 	}); err != nil {
 		return nil, err

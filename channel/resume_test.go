@@ -64,9 +64,10 @@ func TestCursorPastTheEndIsRepaired(t *testing.T) {
 		t.Errorf("got %+v, %+v", back, back.Gap)
 	}
 	repaired := runtimetest.Payloads[*event.SnapshotRepaired](k, "sess_p")
-	if len(repaired) != 1 || repaired[0].GapFrom != last+1 || repaired[0].GapTo != 500 || repaired[0].SnapshotSequence != last {
+	if len(repaired) != 1 || repaired[0].GapFrom != last+1 || repaired[0].GapTo != 500 || repaired[0].SnapshotSequence != last || repaired[0].Status != "stale" {
 		t.Errorf("got %+v", repaired)
 	}
+	checkRepair(k, "sess_p", back, "stale")
 	if rec := listed(k, "chan_p"); rec.LastAcknowledged != 0 {
 		t.Errorf("a sequence that nobody gave out is acknowledged: %d", rec.LastAcknowledged)
 	}
@@ -92,13 +93,38 @@ func TestCursorThatRetentionRemovedIsRepaired(t *testing.T) {
 		t.Errorf("got %+v, %+v", back, back.Gap)
 	}
 	repaired := runtimetest.Payloads[*event.SnapshotRepaired](k, "sess_t")
-	if len(repaired) != 2 || repaired[0].GapTo != 5 || repaired[0].Status != "unavailable" || repaired[1].GapFrom != 3 || repaired[1].GapTo != 5 {
+	if len(repaired) != 2 || repaired[0].GapTo != 5 || repaired[0].Status != "unavailable" || repaired[1].GapFrom != 3 || repaired[1].GapTo != 5 || repaired[1].Status != "unavailable" {
 		t.Errorf("got %+v", repaired)
 	}
+	checkRepair(k, "sess_t", back, "unavailable")
 	// A cursor behind what is gone is as good as any.
 	back = runtimetest.Do[command.ReconnectChannelResult](k, &command.ReconnectChannel{ChannelID: "chan_t", ResumeToken: token, LastSequence: &last})
 	if back.RecoveryMode != "replay" || back.ReplayFrom != last+1 || back.Gap != nil {
 		t.Errorf("got %+v", back)
+	}
+}
+
+// remote-channels.md, recovery, and the acceptance scenario of a reconnect: where events
+// can't be sent again, snapshot.repaired and the snapshot that goes with it mark what is
+// stale or unavailable; events.md, recovery: snapshot.updated names the recovery mode.
+func checkRepair(k *runtimetest.Kit, sessionID string, back *command.ReconnectChannelResult, status string) {
+	k.Helper()
+	var snap state.SessionSnapshot
+	if err := json.Unmarshal(back.Snapshot, &snap); err != nil {
+		k.Fatal(err)
+	}
+	if snap.RepairStatus != status || snap.Stale != (status == "stale") || snap.Truncated != (status == "unavailable") {
+		k.Errorf("the snapshot says repairStatus %q, stale %v, truncated %v", snap.RepairStatus, snap.Stale, snap.Truncated)
+	}
+	updated := runtimetest.Payloads[*event.SnapshotUpdated](k, sessionID)
+	if len(updated) != 1 || updated[0].RecoveryMode != "snapshot_repair" || updated[0].AtSequence == 0 {
+		k.Errorf("got %+v", updated)
+	}
+	// The gap is the peer's: who asks for the session as it is gets it whole, as far as
+	// it is still there.
+	now := runtimetest.Do[session.GetSessionResult](k, &command.GetSession{SessionID: sessionID})
+	if now.Stale || now.Truncated != (status == "unavailable") {
+		k.Errorf("everybody is told stale %v, truncated %v", now.Stale, now.Truncated)
 	}
 }
 

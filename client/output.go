@@ -79,3 +79,20 @@ func contentRange(h string) (offset, size int64) {
 	}
 	return offset, size
 }
+
+// ProcessOutput returns what a process prints, from an offset on, which counts the bytes
+// that the caller has already. With follow the body ends when the process does, otherwise
+// with what there is now. The caller must close it; a body that ends with an error is
+// continued with another call.
+func (c *Client) ProcessOutput(ctx context.Context, processID string, offset int64, follow bool) (io.ReadCloser, error) {
+	query := url.Values{"offset": {strconv.FormatInt(offset, 10)}, "follow": {strconv.FormatBool(follow)}}
+	req, err := c.request(ctx, http.MethodGet, "/v1/processes/"+url.PathEscape(processID)+"/output", query, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.send(req)
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}

@@ -16,7 +16,7 @@ type Role = command.Role
 
 // Identity is who holds a token.
 type Identity struct {
-	// TokenID names the token in bounds and logs; it is no secret.
+	// TokenID names the token in bounds and logs; it is not a secret.
 	TokenID string
 	// Name of the token, recorded in facts and logged.
 	Name string

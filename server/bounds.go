@@ -5,14 +5,13 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"agentd/command"
 	"agentd/fault"
 )
 
-// gate admits so many at a time.
+// gate admits a limited number at a time.
 type gate struct {
 	slots chan struct{}
 }
@@ -91,23 +90,30 @@ func (s *Server) enterCommand(ctx context.Context, token string, d *command.Def)
 
 // admitCommand lets a command begin. The caller calls leave when it is done.
 func (s *Server) admitCommand(ctx context.Context, token string, mutates bool) (leave func(), err error) {
-	if !mutates {
-		if !s.reads.enter(ctx, s.opt.AdmissionWait) {
-			return nil, s.boundReached(fault.Unavailable, "reads", "too many reads are under way; try again shortly")
-		}
-		return s.reads.leave, nil
+	all, mine, bound, what := s.reads, &s.readsPerToken, "reads", "reads"
+	if mutates {
+		all, mine, bound, what = s.mutations, &s.perToken, "mutations", "commands"
 	}
-	if !s.perToken.acquire(token) {
-		return nil, s.boundReached(fault.RateLimited, "mutations_per_token", "this token has too many commands under way; wait for some to end")
+	if !mine.acquire(token) {
+		return nil, s.boundReached(fault.RateLimited, bound+"_per_token", "this token has too many "+what+" under way; wait for some to end")
 	}
-	if !s.mutations.enter(ctx, s.opt.AdmissionWait) {
-		s.perToken.release(token)
-		return nil, s.boundReached(fault.Unavailable, "mutations", "too many commands are under way; try again shortly")
+	if !all.enter(ctx, s.opt.AdmissionWait) {
+		mine.release(token)
+		return nil, s.boundReached(fault.Unavailable, bound, "too many "+what+" are under way; try again shortly")
 	}
 	return func() {
-		s.mutations.leave()
-		s.perToken.release(token)
+		all.leave()
+		mine.release(token)
 	}, nil
+}
+
+// admitRequest counts a request, a stream or a WebSocket connection of a token: none
+// can hold all connections. The caller calls done when it ends.
+func (s *Server) admitRequest(token string) (done func(), err error) {
+	if !s.requestsPerToken.acquire(token) {
+		return nil, s.boundReached(fault.RateLimited, "requests_per_token", "this token has too many requests and connections under way; close some")
+	}
+	return func() { s.requestsPerToken.release(token) }, nil
 }
 
 // openStream counts a subscription. The caller calls done when it ends.
@@ -132,30 +138,71 @@ func (s *Server) openStream(token, transport string) (done func(), err error) {
 	}, nil
 }
 
-// budget bounds the bytes of all bodies in memory.
+// budget bounds the bytes of all bodies in memory. One token can't use up what
+// others need: it has a share.
 type budget struct {
-	most int64
-	used atomic.Int64
+	most, share int64
+
+	mu   sync.Mutex
+	used int64
+	by   map[string]int64 // token
+}
+
+// budgetShares is how many tokens it takes to use everything up.
+const budgetShares = 2
+
+// newBudget returns a budget in which a share holds a body of the largest size.
+func newBudget(most, largest int64) *budget {
+	return &budget{most: most, share: max(most/budgetShares, largest+largest/2), by: map[string]int64{}}
+}
+
+// reserveBytes counts n more bytes of a token; part says that its share is used up.
+func (b *budget) reserveBytes(token string, n int64) (ok, part bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used+n > b.most {
+		return false, false
+	}
+	if b.by[token]+n > b.share {
+		return false, true
+	}
+	b.used += n
+	b.by[token] += n
+	return true, false
+}
+
+func (b *budget) giveBack(token string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.by[token] -= n; b.by[token] <= 0 {
+		delete(b.by, token)
+	}
+}
+
+func (b *budget) inUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }
 
 // chunk is what a body takes from the budget at a time. The first is free, so
 // that a small command gets through when large ones have used the budget up.
 const chunk = 64 << 10
 
-// readBody reads all of in, up to most bytes. The caller gives back what was
-// taken when it is done with the body.
-func (s *Server) readBody(in io.Reader, most int64) (body []byte, giveBack func(), err error) {
+// readBody reads all of in, up to most bytes. Those from free on are taken from the
+// budget; the caller gives them back when it is done with the body.
+func (s *Server) readBody(in io.Reader, token string, most, free int64) (body []byte, giveBack func(), err error) {
 	taken := int64(0)
-	giveBack = func() { s.bodies.used.Add(-taken) }
+	giveBack = func() { s.bodies.giveBack(token, taken) }
 	body = make([]byte, 0, 512)
 	for {
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
-		if need := int64(cap(body)) - chunk; need > taken {
-			if s.bodies.used.Add(need-taken) > s.bodies.most {
-				s.bodies.used.Add(taken - need)
-				return nil, giveBack, s.bodiesFull()
+		if need := int64(cap(body)) - free; need > taken {
+			if err := s.chargeBody(token, need-taken); err != nil {
+				return nil, giveBack, err
 			}
 			taken = need
 		}
@@ -173,7 +220,15 @@ func (s *Server) readBody(in io.Reader, most int64) (body []byte, giveBack func(
 	}
 }
 
-func (s *Server) bodiesFull() error {
+// chargeBody takes n bytes of a body from the budget.
+func (s *Server) chargeBody(token string, n int64) error {
+	ok, part := s.bodies.reserveBytes(token, n)
+	switch {
+	case ok:
+		return nil
+	case part:
+		return s.boundReached(fault.RateLimited, "bodies_per_token", "this token has too many large bodies in memory; wait for some to be carried out")
+	}
 	return s.boundReached(fault.Unavailable, "bodies", "too many large bodies are in memory; try again shortly")
 }
 

@@ -36,7 +36,7 @@ func cursor(given uint64, ch command.ChannelStream) uint64 {
 	return given
 }
 
-// streamEndReason says why a stream that ran ended, as channels are told.
+// streamEndReason returns the reason that a channel records for the end of a stream.
 func (s *Server) streamEndReason() string {
 	if s.isStopping() {
 		return "shutdown"

@@ -27,7 +27,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request
 	if err := permit(q.login.Role, d.Scope, d.Name); err != nil {
 		return err
 	}
-	body, giveBack, err := s.readJSONBody(w, r)
+	body, giveBack, err := s.readJSONBody(w, r, q)
 	defer giveBack()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 }
 
 // readJSONBody reads a request's JSON body. giveBack is never nil.
-func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request) (body []byte, giveBack func(), err error) {
+func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request, q *request) (body []byte, giveBack func(), err error) {
 	nothing := func() {}
 	if err := checkMedia(r.Header); err != nil {
 		return nil, nothing, err
@@ -97,7 +97,7 @@ func (s *Server) readJSONBody(w http.ResponseWriter, r *http.Request) (body []by
 		s.drainBody(w, r)
 		return nil, nothing, s.tooLarge(s.opt.MaxBody)
 	}
-	body, giveBack, err = s.readBody(http.MaxBytesReader(w, r.Body, s.opt.MaxBody), s.opt.MaxBody)
+	body, giveBack, err = s.readBody(http.MaxBytesReader(w, r.Body, s.opt.MaxBody), q.login.TokenID, s.opt.MaxBody, chunk)
 	s.metrics.received.Add(int64(len(body)))
 	if err != nil {
 		w.Header().Set("Connection", "close")

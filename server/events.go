@@ -14,7 +14,7 @@ import (
 )
 
 // Repair marks a gap in a stream or a page: events that the cursor asks for and
-// that can't be redelivered. The session's snapshot stands for them.
+// that can't be redelivered. The session's snapshot replaces them.
 type Repair struct {
 	SessionID string `json:"sessionId"`
 	// RecoveryMode is snapshot_repair.

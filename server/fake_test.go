@@ -23,9 +23,11 @@ type fake struct {
 	next     int
 	notReady error
 	// hold makes mutations and wait_subagents wait until it is closed; entered is told of each.
-	hold    chan struct{}
-	entered chan struct{}
-	callers []command.Caller
+	// holdReads says that reads wait, too.
+	holdReads bool
+	hold      chan struct{}
+	entered   chan struct{}
+	callers   []command.Caller
 }
 
 type fakeSession struct {
@@ -106,7 +108,7 @@ func (f *fake) Do(ctx context.Context, c command.Caller, p command.Params) (any,
 	hold := f.hold
 	f.mu.Unlock()
 	_, mutates := p.(command.Mutating)
-	if _, waits := p.(*command.WaitSubagents); (mutates || waits) && hold != nil {
+	if _, waits := p.(*command.WaitSubagents); (mutates || waits || f.holdReads) && hold != nil {
 		f.entered <- struct{}{}
 		select {
 		case <-hold:
@@ -198,7 +200,7 @@ func (f *fake) Subscribe(_ context.Context, c command.Caller, id string, after u
 }
 
 // SubscribeAll implements [server.Backend].
-func (f *fake) SubscribeAll(_ context.Context, c command.Caller) (command.Stream, error) {
+func (f *fake) SubscribeAll(_ context.Context, c command.Caller, _ string) (command.Stream, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := &fakeStream{f: f, c: c, all: true, cursors: map[string]uint64{}}

@@ -35,10 +35,8 @@ type ItemEvent struct {
 	// EventID and EventType name the event that it is derived from.
 	EventID   string     `json:"eventId"`
 	EventType event.Type `json:"eventType"`
-	// Payload is the item, where every envelope has what it says; Item is the same under
-	// its own name.
+	// Payload is the item, where every envelope has what it says.
 	Payload *Item `json:"payload"`
-	Item    *Item `json:"item"`
 }
 
 // Item is something that a client shows: a message, a tool call, a command. It
@@ -128,7 +126,7 @@ func (d *derivation) addItem(step string, it Item) {
 		Sequence: d.e.Sequence, Timestamp: d.e.Time, SessionID: d.e.SessionID, ThreadID: d.e.ThreadID,
 		TurnID: d.e.TurnID, TaskID: d.e.TaskID, RunID: d.e.RunID, StepID: d.e.StepID, ToolCallID: d.e.ToolCallID,
 		ActionID: d.e.ActionID, ProcessID: d.e.ProcessID, SubagentID: d.e.SubagentID, EventID: d.e.ID, EventType: d.e.Type,
-		Payload: &it, Item: &it,
+		Payload: &it,
 	})
 }
 
@@ -185,8 +183,8 @@ func (d *derivation) message(p event.Payload) {
 		if p.Message != nil && p.Message.Reasoning != "" {
 			d.addItem(itemCompleted, Item{ItemID: d.reasoningID(), Kind: "reasoning", Status: completed, Text: p.Message.Reasoning, Data: json.RawMessage("{}")})
 		}
-		it.ItemID, it.Status = p.ModelRequestID, completed
-		if p.Message != nil {
+		it.ItemID, it.Status, it.Text = p.ModelRequestID, completed, p.Preview
+		if p.Message != nil && p.Message.Text != "" {
 			it.Text = p.Message.Text
 		}
 		d.addItem(itemCompleted, it)

@@ -215,7 +215,7 @@ func (s *Server) writeTraffic(w *MetricWriter) {
 	w.Counter("agentd_forwarded_total", "Requests that were passed on to the node that owns the session.", float64(m.forwarded.Load()))
 	w.Gauge("agentd_http_in_flight", "Requests under way, open streams included.", float64(m.inFlight.Load()))
 	w.Gauge("agentd_connections", "Open connections.", float64(m.connections.Load()))
-	w.Gauge("agentd_body_bytes", "Memory of large bodies that are being read or carried out.", float64(s.bodies.used.Load()))
+	w.Gauge("agentd_body_bytes", "Memory of large bodies that are being read or carried out.", float64(s.bodies.inUse()))
 	w.Gauge("agentd_answer_bytes", "Memory of large answers on their way to clients.", float64(s.answers.inUse()))
 	w.Counter("agentd_received_bytes_total", "Bytes of bodies and messages that came in.", float64(m.received.Load()))
 	w.Counter("agentd_sent_bytes_total", "Bytes of bodies and messages that went out.", float64(m.sent.Load()))

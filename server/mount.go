@@ -38,7 +38,7 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 	header := w.Header().Clone()
 	r = r.WithContext(ctx)
 	if !m.Spools && r.Body != nil && r.Body != http.NoBody {
-		body := &chargedBody{ReadCloser: r.Body, s: s}
+		body := &chargedBody{ReadCloser: r.Body, s: s, token: q.tokenID()}
 		defer body.giveBack()
 		// Who begins to answer has read the body: a long stream must not hold it.
 		r.Body, w.begun = body, body.giveBack
@@ -84,7 +84,8 @@ func (s *Server) whileGood(parent context.Context, l *login) (ctx context.Contex
 // chargedBody is a body that is taken from the budget of all bodies as it is read.
 type chargedBody struct {
 	io.ReadCloser
-	s *Server
+	s     *Server
+	token string // empty where none is needed
 
 	mu   sync.Mutex
 	read int64
@@ -111,9 +112,8 @@ func (b *chargedBody) charge(n int64) error {
 	if b.over || need <= b.taken {
 		return nil
 	}
-	if b.s.bodies.used.Add(need-b.taken) > b.s.bodies.most {
-		b.s.bodies.used.Add(b.taken - need)
-		return b.s.bodiesFull()
+	if err := b.s.chargeBody(b.token, need-b.taken); err != nil {
+		return err
 	}
 	b.taken = need
 	return nil
@@ -123,6 +123,6 @@ func (b *chargedBody) charge(n int64) error {
 func (b *chargedBody) giveBack() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.s.bodies.used.Add(-b.taken)
+	b.s.bodies.giveBack(b.token, b.taken)
 	b.taken, b.over = 0, true
 }

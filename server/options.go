@@ -36,20 +36,23 @@ type Options struct {
 
 	// MaxBody is the largest body, WebSocket message and line, default 32 MiB.
 	MaxBody int64
-	// MaxBodies bounds the bytes of all bodies in memory, default 256 MiB.
+	// MaxBodies bounds the bytes of all bodies in memory, default 256 MiB; one token
+	// may have half of them.
 	MaxBodies int64
 	// MaxAnswers bounds the bytes of all large answers on their way to clients,
 	// default 256 MiB; one token may have half of them.
 	MaxAnswers int64
 	// MaxHeader is the largest size of a request's line and headers, default 32 KiB.
 	MaxHeader int
-	// MaxConnections bounds open connections, default 4096.
-	MaxConnections int
+	// MaxConnections bounds open connections, default 4096; MaxRequestsPerToken the
+	// requests, streams and WebSocket connections of one token, default half of that.
+	MaxConnections, MaxRequestsPerToken int
 	// MaxMutations and MaxReads bound the commands under way that change state,
 	// default 512, and that don't, default 512.
 	MaxMutations, MaxReads int
-	// MaxMutationsPerToken is one token's part of them, default 256.
-	MaxMutationsPerToken int
+	// MaxMutationsPerToken and MaxReadsPerToken are one token's part of them, default
+	// 256 and 384.
+	MaxMutationsPerToken, MaxReadsPerToken int
 	// MaxStreams bounds the subscriptions of all, default 10,000;
 	// MaxStreamsPerToken those of one token, default 2000.
 	MaxStreams, MaxStreamsPerToken int
@@ -60,7 +63,8 @@ type Options struct {
 	SendBuffer int
 
 	// HeaderTimeout is how long a client may take to send a request's headers,
-	// default 10 s; BodyTimeout the same for a body, default 60 s; IdleTimeout how
+	// default 10 s; BodyTimeout the same for a body and for a message over WebSocket,
+	// from its first byte, default 60 s; IdleTimeout how
 	// long a connection may wait for the next request, default 120 s.
 	HeaderTimeout, BodyTimeout, IdleTimeout time.Duration
 	// WriteTimeout is how long one write may wait for a slow reader, default 30 s.
@@ -73,10 +77,10 @@ type Options struct {
 	// Heartbeat is the longest silence of a stream, default 10 s, at most 15 s.
 	Heartbeat time.Duration
 	// Recheck is how often the token of an open stream is looked at again, default
-	// 1 s: so long it outlives its revocation.
+	// 1 s: that long a token outlives its revocation.
 	Recheck time.Duration
-	// StopTimeout is how long Serve waits for requests under way when it is told
-	// to stop, default 10 s. From then on a write may take a quarter of it.
+	// StopTimeout is how long Serve waits for running requests when it stops,
+	// default 10 s. From then on a write may take a quarter of it.
 	StopTimeout time.Duration
 }
 
@@ -113,9 +117,11 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxAnswers, 256<<20)
 	setDefault(&o.MaxHeader, 32<<10)
 	setDefault(&o.MaxConnections, 4096)
+	setDefault(&o.MaxRequestsPerToken, max(1, o.MaxConnections/2))
 	setDefault(&o.MaxMutations, 512)
 	setDefault(&o.MaxReads, 512)
 	setDefault(&o.MaxMutationsPerToken, 256)
+	setDefault(&o.MaxReadsPerToken, 384)
 	setDefault(&o.MaxStreams, 10_000)
 	setDefault(&o.MaxStreamsPerToken, 2000)
 	setDefault(&o.SendBuffer, 256<<10)

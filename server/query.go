@@ -35,17 +35,9 @@ var queryNames = []string{"after", "lastEventId", "limit", "snapshot", "types", 
 
 // parseQuery reads the parameters and the Last-Event-ID header of a request.
 func parseQuery(r *http.Request) (*eventQuery, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := queryValues(r, queryNames)
 	if err != nil {
-		return nil, fault.Wrap(fault.InvalidParams, err, "the query can't be read: a %% must be followed by two hexadecimal digits, and ; is not allowed")
-	}
-	for name, v := range values {
-		if !slices.Contains(queryNames, name) {
-			return nil, fault.Param(wire.Clip(name), "unknown parameter; use one of %s", strings.Join(queryNames, ", "))
-		}
-		if len(v) > 1 {
-			return nil, fault.Param(name, "is given twice")
-		}
+		return nil, err
 	}
 	q := &eventQuery{limit: defaultPage, channelID: values.Get("channelId")}
 	if err := q.cursor(r.Header, values); err != nil {
@@ -65,7 +57,53 @@ func parseQuery(r *http.Request) (*eventQuery, error) {
 	return q, err
 }
 
-// cursor takes the place to go on from: the header wins over lastEventId, which
+// queryValues reads a query of known parameters, each given once.
+func queryValues(r *http.Request, names []string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.Wrap(fault.InvalidParams, err, "the query can't be read: a %% must be followed by two hexadecimal digits, and ; is not allowed")
+	}
+	for name, v := range values {
+		if !slices.Contains(names, name) {
+			return nil, fault.Param(wire.Clip(name), "unknown parameter; use one of %s", strings.Join(names, ", "))
+		}
+		if len(v) > 1 {
+			return nil, fault.Param(name, "is given twice")
+		}
+	}
+	return values, nil
+}
+
+// feedNames are the parameters of the feed.
+var feedNames = []string{"after", "lastEventId", "types", "profile", "view"}
+
+// maxCursor bounds the length of a feed's cursor.
+const maxCursor = 4096
+
+// parseFeedQuery reads what a client asks of the feed. The header wins over lastEventId,
+// which wins over after.
+func parseFeedQuery(r *http.Request) (after string, f filter, err error) {
+	values, err := queryValues(r, feedNames)
+	if err != nil {
+		return "", f, err
+	}
+	for _, from := range []struct{ name, value string }{
+		{"after", values.Get("after")}, {"lastEventId", values.Get("lastEventId")}, {"Last-Event-ID", r.Header.Get("Last-Event-ID")},
+	} {
+		switch {
+		case from.value == "" && values.Has(from.name):
+			return "", f, fault.Param(from.name, "is empty; leave it out to begin now")
+		case len(from.value) > maxCursor:
+			return "", f, fault.Param(from.name, "is longer than %d bytes: it is not a cursor of this feed", maxCursor)
+		case from.value != "":
+			after = from.value
+		}
+	}
+	f, err = newFilter(values.Get("types"), values.Get("profile"), values.Get("view"))
+	return after, f, err
+}
+
+// cursor reads the place to continue from: the header wins over lastEventId, which
 // wins over after. What is given must be a number even where it loses.
 func (q *eventQuery) cursor(h http.Header, values url.Values) error {
 	for _, from := range []struct{ name, value string }{
@@ -158,7 +196,7 @@ func (f *filter) checkGlob(g string) error {
 	return fault.Param("types", "no event type matches %q", g)
 }
 
-// glob reports whether a name fits a pattern in which * stands for any characters.
+// glob reports whether a name matches a pattern in which * stands for any characters.
 func glob(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {

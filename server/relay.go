@@ -109,7 +109,7 @@ func (p *rpcConn) relay(sub *subscription, conn *websocket.Conn) error {
 		case "event":
 			delivered.Add(1)
 		}
-		if sub.ctx.Err() != nil || !p.notify(m.Method, m.Params) {
+		if sub.ctx.Err() != nil || !p.notifyFor(sub, m.Method, m.Params, "") {
 			return errGone
 		}
 	}

@@ -33,6 +33,14 @@ type request struct {
 	answer command.Answer
 }
 
+// tokenID names the caller's token, or is empty for a request without one.
+func (q *request) tokenID() string {
+	if q.login == nil {
+		return ""
+	}
+	return q.login.TokenID
+}
+
 // serveHTTP carries a request through all checks to its handler.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
@@ -89,6 +97,13 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 	public := (len(fits) > 0 && fits[0].public) || (m != nil && m.Public)
 	if err := s.identify(r, q, public); err != nil {
 		return err
+	}
+	if !public {
+		done, err := s.admitRequest(q.login.TokenID)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	switch rt := pickRoute(fits, r.Method); {
 	case rt != nil:

@@ -100,7 +100,7 @@ func (c *rpc) stamp(e *wire.RPCError) *wire.RPCError {
 // serveRPC answers POST /v1/rpc. Errors of JSON-RPC are in its answer, with
 // status 200; messages that want no answer get 204.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, q *request) error {
-	body, giveBack, err := s.readJSONBody(w, r)
+	body, giveBack, err := s.readJSONBody(w, r, q)
 	defer giveBack()
 	if err != nil {
 		return err

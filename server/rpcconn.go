@@ -155,3 +155,14 @@ func (p *rpcConn) sendMessage(data []byte) bool {
 func (p *rpcConn) notify(method string, params []byte) bool {
 	return p.sendMessage(wire.AppendRPCNotification(nil, method, params))
 }
+
+// notifyFor sends what belongs to a subscription. Its id, and in a feed the cursor, stand
+// beside the parameters, since those are an envelope of the standard.
+func (p *rpcConn) notifyFor(sub *subscription, method string, params []byte, cursor string) bool {
+	b := wire.AppendRPCNotification(nil, method, params)
+	b = append(append(b[:len(b)-1], `,"subscriptionId":"`...), sub.id...)
+	if cursor != "" {
+		b = append(append(b, `","cursor":"`...), cursor...)
+	}
+	return p.sendMessage(append(b, `"}`...))
+}

@@ -21,9 +21,11 @@ type Server struct {
 
 	mutations, reads *gate
 	perToken         quota
+	readsPerToken    quota
+	requestsPerToken quota
 	streams          atomic.Int64
 	streamsPerToken  quota
-	bodies           budget
+	bodies           *budget
 	answers          answers
 	conns            conns
 
@@ -53,7 +55,8 @@ func New(b Backend, opt *Options) *Server {
 	s.hosts = newHostList(s.opt.AllowedHosts)
 	s.mutations, s.reads = newGate(s.opt.MaxMutations), newGate(s.opt.MaxReads)
 	s.perToken.most, s.streamsPerToken.most = s.opt.MaxMutationsPerToken, s.opt.MaxStreamsPerToken
-	s.bodies.most = s.opt.MaxBodies
+	s.readsPerToken.most, s.requestsPerToken.most = s.opt.MaxReadsPerToken, s.opt.MaxRequestsPerToken
+	s.bodies = newBudget(s.opt.MaxBodies, s.opt.MaxBody)
 	s.answers.most = s.opt.MaxAnswers
 	s.conns.patience = min(s.opt.WriteTimeout, s.opt.StopTimeout/patienceParts)
 	s.metrics.started = time.Now()

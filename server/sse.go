@@ -19,22 +19,33 @@ type sse struct {
 	rc   *http.ResponseController
 	buf  []byte
 	sent func(n int)
-	// global streams have no id: a sequence says nothing without its session.
-	global bool
+	ids  idKind
 }
+
+// idKind says what the frames of a stream have as id.
+type idKind int
+
+const (
+	// sequenceIDs: the sequence, in the stream of one session.
+	sequenceIDs idKind = iota
+	// noIDs: a sequence says nothing without its session.
+	noIDs
+	// feedIDs: the cursor.
+	feedIDs
+)
 
 // flushAt is how much is gathered before it is written: a stream holds about
 // this much and one event.
 const flushAt = 32 << 10
 
 // startSSE sends the headers of a stream.
-func (s *Server) startSSE(w http.ResponseWriter, global bool) (*sse, error) {
+func (s *Server) startSSE(w http.ResponseWriter, ids idKind) (*sse, error) {
 	h := w.Header()
 	h.Set("Content-Type", wire.SSEType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	delivered := s.metrics.events.get("sse")
-	out := &sse{w: w, rc: http.NewResponseController(w), global: global, sent: func(n int) { delivered.Add(int64(n)) }}
+	out := &sse{w: w, rc: http.NewResponseController(w), ids: ids, sent: func(n int) { delivered.Add(int64(n)) }}
 	w.WriteHeader(http.StatusOK)
 	return out, out.rc.Flush()
 }
@@ -67,23 +78,44 @@ func (o *sse) events(batch []command.Delivered, f *filter) error {
 
 // event gathers the frames of one event and returns how many they are.
 func (o *sse) event(e *command.Delivered, f *filter) (int, error) {
+	if e.RemovedThrough > 0 {
+		o.buf = append(o.buf, "event: gap\n"...)
+		o.data(e, true, gapOf(e))
+		return 1, nil
+	}
 	if f.idle() {
-		o.data(e.Sequence, !o.global, e.Data)
+		o.data(e, true, e.Data)
 		return 1, nil
 	}
 	frames, err := f.apply(e)
 	for i, data := range frames {
-		o.data(e.Sequence, i == len(frames)-1 && !o.global, data)
+		o.data(e, i == len(frames)-1, data)
 	}
 	return len(frames), err
 }
 
 // data gathers a frame without allocating: what is delivered is one line of JSON.
-func (o *sse) data(sequence uint64, id bool, data []byte) {
-	if id {
-		o.buf = append(strconv.AppendUint(append(o.buf, "id: "...), sequence, 10), '\n')
+func (o *sse) data(e *command.Delivered, id bool, data []byte) {
+	switch {
+	case !id:
+	case o.ids == sequenceIDs:
+		o.buf = append(strconv.AppendUint(append(o.buf, "id: "...), e.Sequence, 10), '\n')
+	case o.ids == feedIDs:
+		o.buf = append(append(append(o.buf, "id: "...), e.Cursor...), '\n')
 	}
 	o.buf = append(append(append(o.buf, "data: "...), data...), "\n\n"...)
+}
+
+// feedGap says which events a feed can't deliver any more.
+type feedGap struct {
+	SessionID     string `json:"sessionId"`
+	FirstSequence uint64 `json:"firstSequence"`
+	LastSequence  uint64 `json:"lastSequence"`
+	Reason        string `json:"reason"`
+}
+
+func gapOf(e *command.Delivered) []byte {
+	return mustMarshal(feedGap{SessionID: e.SessionID, FirstSequence: e.Sequence, LastSequence: e.RemovedThrough, Reason: "removed by retention"})
 }
 
 // heartbeat writes a comment, which shows both sides that the other is there.
@@ -125,7 +157,7 @@ func (s *Server) serveSessionStream(w http.ResponseWriter, r *http.Request, q *r
 	if err != nil {
 		return err
 	}
-	err = s.serveStream(w, r.WithContext(ch.Context()), q, &eq.filter, false, streamStart{
+	err = s.serveStream(w, r.WithContext(ch.Context()), q, &eq.filter, sequenceIDs, streamStart{
 		snapshot: eq.snapshot, gap: gap, sessionID: q.variable,
 		open: func(ctx context.Context) (command.Stream, error) {
 			return s.backend.Subscribe(ctx, q.caller, q.variable, from)
@@ -148,8 +180,19 @@ func (s *Server) serveAllEvents(w http.ResponseWriter, r *http.Request, q *reque
 			return fault.Param(name, "is only allowed for the events of one session")
 		}
 	}
-	return s.serveStream(w, r, q, &eq.filter, true, streamStart{
-		open: func(ctx context.Context) (command.Stream, error) { return s.backend.SubscribeAll(ctx, q.caller) },
+	return s.serveStream(w, r, q, &eq.filter, noIDs, streamStart{
+		open: func(ctx context.Context) (command.Stream, error) { return s.backend.SubscribeAll(ctx, q.caller, "") },
+	})
+}
+
+// serveFeed answers GET /v1/feed.
+func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, q *request) error {
+	after, f, err := parseFeedQuery(r)
+	if err != nil {
+		return err
+	}
+	return s.serveStream(w, r, q, &f, feedIDs, streamStart{
+		open: func(ctx context.Context) (command.Stream, error) { return s.backend.SubscribeAll(ctx, q.caller, after) },
 	})
 }
 
@@ -162,7 +205,7 @@ type streamStart struct {
 }
 
 // serveStream runs a stream to its end.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q *request, f *filter, global bool, start streamStart) error {
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q *request, f *filter, ids idKind, start streamStart) error {
 	done, err := s.openStream(q.login.TokenID, "sse")
 	if err != nil {
 		return err
@@ -181,7 +224,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q *request,
 			return err
 		}
 	}
-	out, err := s.startSSE(w, global)
+	out, err := s.startSSE(w, ids)
 	if err != nil || r.Method == http.MethodHead {
 		return nil
 	}
@@ -225,7 +268,7 @@ func (o *sse) begin(snapshot []byte, gap *Repair) error {
 
 // followStream delivers events until the client goes, the token ends or the server stops.
 // A stream that is never quiet, or whose filter lets nothing through, is checked and
-// gives a sign of life all the same.
+// gives a sign of life nevertheless.
 func (s *Server) followStream(ctx context.Context, out *sse, stream command.Stream, l *login, f *filter) error {
 	for beat := time.Now().Add(s.opt.Heartbeat); ; {
 		if err := followFor(ctx, l.until(min(s.opt.Recheck, time.Until(beat))), out, stream, f); err != nil {

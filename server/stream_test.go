@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -261,8 +260,8 @@ func TestItemsAreEnvelopes(t *testing.T) {
 	strict := eventtest.Strict(t)
 	for _, e := range page.Events {
 		item, ok := e["payload"].(map[string]any)
-		if !ok || item["itemId"] == "" || item["kind"] == "" || item["status"] == "" || !reflect.DeepEqual(e["item"], e["payload"]) {
-			t.Errorf("%s has the payload %v and the item %v", e["type"], e["payload"], e["item"])
+		if !ok || item["itemId"] == "" || item["kind"] == "" || item["status"] == "" || e["item"] != nil {
+			t.Errorf("%s has the payload %v and also the item %v", e["type"], e["payload"], e["item"])
 		}
 		e["type"], e["schemaVersion"] = "tool.progress", event.SchemaStandard
 		b, err := json.Marshal(e)

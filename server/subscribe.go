@@ -15,6 +15,8 @@ import (
 type subscription struct {
 	id        string
 	sessionID string // empty for all sessions
+	feed      bool   // all sessions, with cursors
+	from      string // the cursor that a feed goes on from
 	filter    filter
 	channel   command.ChannelStream
 	stream    command.Stream
@@ -39,6 +41,9 @@ type subscribeParams struct {
 	View      string   `json:"view"`
 	Snapshot  bool     `json:"snapshot"`
 	ChannelID string   `json:"channelId"`
+	// Feed follows all sessions, with a cursor to go on from after each event.
+	Feed   bool   `json:"feed"`
+	Cursor string `json:"cursor"`
 }
 
 // subscribeResult is the answer to subscribe.
@@ -78,9 +83,17 @@ func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result
 	if sub.filter, err = newFilter(strings.Join(in.Types, ","), in.Profile, in.View); err != nil {
 		return nil, nil, err
 	}
-	if in.SessionID == "" && (in.After > 0 || in.Snapshot) {
-		return nil, nil, fault.Param("sessionId", "is missing: a cursor or a snapshot needs a session")
+	switch {
+	case in.SessionID == "" && (in.After > 0 || in.Snapshot):
+		return nil, nil, fault.Param("sessionId", "is missing: a sequence or a snapshot needs a session")
+	case in.Feed && (in.SessionID != "" || in.ChannelID != ""):
+		return nil, nil, fault.Param("feed", "is the feed of all sessions: leave sessionId and channelId out")
+	case in.Cursor != "" && !in.Feed:
+		return nil, nil, fault.Param("cursor", "goes with feed: true; a session is followed after a sequence")
+	case len(in.Cursor) > maxCursor:
+		return nil, nil, fault.Param("cursor", "is longer than %d bytes: it is not a cursor of the feed", maxCursor)
 	}
+	sub.feed, sub.from = in.Feed, in.Cursor
 	if sub.channel, err = p.s.joinChannel(p.ctx, p.rpc.q, in.ChannelID, in.SessionID); err != nil { //nolint:contextcheck // it outlives the request
 		return nil, nil, err
 	}
@@ -121,7 +134,7 @@ func (p *rpcConn) openSubscription(sub *subscription, after uint64) (release fun
 	}
 	ctx, cancel := context.WithCancel(sub.channel.Context())
 	if sub.sessionID == "" {
-		sub.stream, err = p.s.backend.SubscribeAll(ctx, p.rpc.q.caller)
+		sub.stream, err = p.s.backend.SubscribeAll(ctx, p.rpc.q.caller, sub.from)
 	} else {
 		sub.stream, err = p.s.backend.Subscribe(ctx, p.rpc.q.caller, sub.sessionID, after)
 	}
@@ -159,8 +172,8 @@ func (p *rpcConn) strike(sub *subscription) {
 	close(sub.done)
 }
 
-// endReason says why a subscription ended, as channels are told: the connection did, or
-// the client only stopped to follow.
+// endReason returns the reason that a channel records for the end of a subscription:
+// the connection ended, or the client only unsubscribed.
 func (p *rpcConn) endReason() string {
 	if p.ctx.Err() == nil {
 		return "unsubscribed"
@@ -191,10 +204,10 @@ func (p *rpcConn) tellEnd(sub *subscription, why error) {
 
 // beginSubscription sends what comes before the first event.
 func (p *rpcConn) beginSubscription(sub *subscription, first []byte, gap *Repair) error {
-	if first != nil && (sub.ctx.Err() != nil || !p.notify("snapshot", first)) {
+	if first != nil && (sub.ctx.Err() != nil || !p.notifyFor(sub, "snapshot", first, "")) {
 		return errGone
 	}
-	if gap != nil && (sub.ctx.Err() != nil || !p.notify("snapshot.repaired", mustMarshal(gap))) {
+	if gap != nil && (sub.ctx.Err() != nil || !p.notifyFor(sub, "snapshot.repaired", mustMarshal(gap), "")) {
 		return errGone
 	}
 	return nil
@@ -209,22 +222,41 @@ func (p *rpcConn) deliver(sub *subscription) error {
 			return err
 		}
 		for i := range batch {
-			frames, err := sub.filter.apply(&batch[i])
+			n, err := p.deliverEvent(sub, &batch[i])
 			if err != nil {
 				return err
 			}
-			for _, data := range frames {
-				if sub.ctx.Err() != nil || !p.notify("event", data) {
-					return errGone
-				}
-				delivered.Add(1)
-			}
+			delivered.Add(int64(n))
 			sub.cursor.Store(batch[i].Sequence)
 		}
 		if at := sub.stopAt.Load(); at > 0 && sub.cursor.Load()+1 >= at {
 			return nil
 		}
 	}
+}
+
+// deliverEvent sends what a subscription gets of one event, and returns how many frames
+// that were. Only the last of a feed has the cursor: whoever is cut off before it gets
+// all of them again.
+func (p *rpcConn) deliverEvent(sub *subscription, e *command.Delivered) (int, error) {
+	method := "event"
+	frames, err := sub.filter.apply(e)
+	if e.RemovedThrough > 0 {
+		method, frames, err = "gap", [][]byte{gapOf(e)}, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i, data := range frames {
+		cursor := ""
+		if sub.feed && i == len(frames)-1 {
+			cursor = e.Cursor
+		}
+		if sub.ctx.Err() != nil || !p.notifyFor(sub, method, data, cursor) {
+			return 0, errGone
+		}
+	}
+	return len(frames), nil
 }
 
 // unsubscribe is the method of that name. No event of the subscription comes

@@ -209,19 +209,19 @@ func TestItems(t *testing.T) {
 }
 
 func itemWords(t *testing.T, it *ItemEvent) string {
-	if it.Sequence != 7 || it.SessionID != "s" || it.EventID != "evt_1" || !json.Valid(it.json()) || !json.Valid(it.Item.Data) ||
+	if it.Sequence != 7 || it.SessionID != "s" || it.EventID != "evt_1" || !json.Valid(it.json()) || !json.Valid(it.Payload.Data) ||
 		it.SchemaVersion != "agentd-1" || it.TaskID != "task_1" || it.ToolCallID != "tool_1" {
 		t.Errorf("%s is not whole: %+v", it.EventType, it)
 	}
-	words := []string{strings.TrimPrefix(it.Type, "item."), it.Item.Kind, it.Item.ItemID, it.Item.Status}
-	if it.Item.Title != "" {
-		words = append(words, "["+it.Item.Title+"]")
+	words := []string{strings.TrimPrefix(it.Type, "item."), it.Payload.Kind, it.Payload.ItemID, it.Payload.Status}
+	if it.Payload.Title != "" {
+		words = append(words, "["+it.Payload.Title+"]")
 	}
-	if it.Item.Text != "" {
-		words = append(words, it.Item.Text)
+	if it.Payload.Text != "" {
+		words = append(words, it.Payload.Text)
 	}
-	if it.Item.Delta != "" {
-		words = append(words, "+"+it.Item.Delta)
+	if it.Payload.Delta != "" {
+		words = append(words, "+"+it.Payload.Delta)
 	}
 	return strings.Join(words, " ")
 }

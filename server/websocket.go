@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -12,28 +13,44 @@ import (
 
 // socket is a WebSocket as a transport.
 type socket struct {
-	s    *Server
-	conn *websocket.Conn
+	s     *Server
+	conn  *websocket.Conn
+	token string
+	// unanswered counts messages that were read and are not done with.
+	unanswered atomic.Int64
 }
 
 func (t *socket) read(ctx context.Context) (message []byte, done func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	kind, r, err := t.conn.Reader(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	// Pings are answered between the fragments of a message: they don't show that
+	// it will ever end.
+	defer time.AfterFunc(t.s.opt.BodyTimeout, cancel).Stop()
 	if kind != websocket.MessageText {
 		_ = t.conn.Close(websocket.StatusUnsupportedData, "messages are JSON text")
 		return nil, nil, errGone
 	}
-	message, done, err = t.s.readBody(r, t.s.opt.MaxBody)
+	free := int64(chunk)
+	if t.unanswered.Load() > 0 {
+		free /= maxWaiting // together, those that wait have as much
+	}
+	message, giveBack, err := t.s.readBody(r, t.token, t.s.opt.MaxBody, free)
 	if err != nil {
-		done()
-		if k := fault.KindOf(err); k == fault.PayloadTooLarge || k == fault.Unavailable {
+		giveBack()
+		if k := fault.KindOf(err); k == fault.PayloadTooLarge || k == fault.Unavailable || k == fault.RateLimited {
 			_ = t.conn.Close(websocket.StatusMessageTooBig, asFault(err).Detail)
 		}
 		return nil, nil, err
 	}
-	return message, done, nil
+	t.unanswered.Add(1)
+	return message, func() {
+		t.unanswered.Add(-1)
+		giveBack()
+	}, nil
 }
 
 func (t *socket) write(ctx context.Context, message []byte) error {
@@ -58,7 +75,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, q *reque
 	// The bound is ours: readBody says what is wrong before the library would.
 	conn.SetReadLimit(s.opt.MaxBody + 1)
 	// The request's own context doesn't end with a connection that was taken over.
-	p := newRPCConn(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn}, "websocket")
+	p := newRPCConn(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn, token: q.login.TokenID}, "websocket")
 	stop, cancel := s.untilStop(p.ctx)
 	defer cancel()
 	p.tasks.Go(func() { p.watchClient(stop, conn) })

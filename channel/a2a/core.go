@@ -75,7 +75,7 @@ func (s *Server) beginTask(ctx context.Context, c *call, m *proto.Message, how s
 	if err != nil {
 		return nil, err
 	}
-	step, err := s.peerStep(account, taskID, contextID, m)
+	step, err := s.peerStep(c.caller, taskID, contextID, m)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +90,16 @@ func (s *Server) beginTask(ctx context.Context, c *call, m *proto.Message, how s
 	case err != nil:
 		return nil, err
 	}
-	return &sent{rec: rec, created: true}, missing
+	if missing != nil {
+		return nil, missing
+	}
+	return &sent{rec: rec, created: true}, s.enrolPeer(ctx, c, rec)
 }
 
 // peerStep is a peer's step in its own names.
-func (s *Server) peerStep(account, taskID, contextID string, m *proto.Message) (*command.PeerStep, error) {
+func (s *Server) peerStep(caller command.Caller, taskID, contextID string, m *proto.Message) (*command.PeerStep, error) {
 	step := &command.PeerStep{
-		ChannelID: channelOf(account), NativeProtocol: Protocol, RemoteTaskID: taskID, RemoteContextID: contextID,
+		ChannelID: channelOf(caller), NativeProtocol: Protocol, RemoteTaskID: taskID, RemoteContextID: contextID,
 	}
 	if m == nil {
 		return step, nil
@@ -117,6 +120,9 @@ func (s *Server) goOn(ctx context.Context, c *call, m *proto.Message) (*sent, er
 	}
 	if m.ContextID != "" && m.ContextID != rec.RemoteContextID {
 		return nil, badParam("message.contextId", "is not the context of task %s", m.TaskID)
+	}
+	if err := s.enrolPeer(ctx, c, rec); err != nil {
+		return nil, err
 	}
 	for range 2 {
 		again, err := s.goOnOnce(ctx, c, rec, m)
@@ -145,7 +151,7 @@ func (s *Server) goOnOnce(ctx context.Context, c *call, rec *command.PeerTaskRec
 		f.metadata = map[string]string{"taskId": rec.RemoteTaskID}
 		return false, f
 	}
-	step, err := s.peerStep(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, m)
+	step, err := s.peerStep(c.caller, rec.RemoteTaskID, rec.RemoteContextID, m)
 	if err != nil {
 		return false, err
 	}
@@ -266,6 +272,7 @@ func (s *Server) sendStreaming(ctx context.Context, c *call, req *proto.SendMess
 	if err != nil {
 		return nil, err
 	}
+	st.channelID = channelOf(c.caller)
 	st.untilAsked = true
 	return st, nil
 }
@@ -285,7 +292,10 @@ func (s *Server) subscribe(ctx context.Context, c *call, req *proto.SubscribeToT
 		f.metadata = map[string]string{"taskId": string(req.ID)}
 		return nil, f
 	}
-	return st, nil
+	if c.role.Allows(command.RoleClient) {
+		st.channelID, err = channelOf(c.caller), s.enrolPeer(ctx, c, rec)
+	}
+	return st, err
 }
 
 // getTask is the operation GetTask.
@@ -311,7 +321,7 @@ func (s *Server) cancelTask(ctx context.Context, c *call, req *proto.CancelTaskR
 		return nil, err
 	}
 	if !t.Status.State.Terminal() {
-		step, err := s.peerStep(c.caller.Account, rec.RemoteTaskID, rec.RemoteContextID, nil)
+		step, err := s.peerStep(c.caller, rec.RemoteTaskID, rec.RemoteContextID, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
@@ -72,11 +74,14 @@ func (t *teller) settle(ctx context.Context, caller command.Caller, x *told, tas
 		if string(a.ID) != own {
 			continue // those that the work made are facts already
 		}
-		size := 0
+		var content strings.Builder
 		for _, part := range a.Parts {
-			size += len(part.Text()) + len(part.Raw())
+			content.WriteString(part.Text())
+			content.Write(part.Raw())
 		}
-		p.Artifacts = append(p.Artifacts, command.PeerArtifact{ArtifactID: own, Title: a.Name, MediaType: a.Parts[0].MediaType, SizeBytes: int64(size)})
+		p.Artifacts = append(p.Artifacts, command.PeerArtifact{
+			ArtifactID: own, Title: a.Name, MediaType: a.Parts[0].MediaType, SizeBytes: int64(content.Len()), Text: strings.ToValidUTF8(content.String(), "\ufffd"),
+		})
 	}
 	_, err := t.s.opt.Runtime.Do(ctx, caller, p)
 	return err
@@ -228,8 +233,16 @@ func (s *Server) postNotification(ctx context.Context, p *proto.PushConfig, e pr
 	return res.StatusCode, nil
 }
 
-// plainError is an error of a request without its address, which may hold secrets.
+// plainError is an error of a request without its address, which may hold secrets, and
+// without what name servers said: whoever configured the push reads it, and would learn
+// the addresses of hosts that only this machine can find.
 func plainError(err error) error {
+	if errors.Is(err, errRefused) {
+		return errRefused
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("a2a: push: the host %s can't be found", name.Name)
+	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("a2a: push: %w", u.Err)
 	}

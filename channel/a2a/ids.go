@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+
+	"agentd/command"
 )
 
 // Ids that a peer doesn't give follow from its account and its message, so that the
@@ -53,8 +55,14 @@ func sessionOf(account, contextID string) string {
 // turnOf is the turn of a task.
 func turnOf(account, taskID string) string { return shortID("turn_a2a_", "turn", account, taskID) }
 
-// channelOf is the channel of all peers that come with the tokens of an account.
-func channelOf(account string) string { return shortID("chan_a2a_", "channel", account) }
+// channelOf is the channel of all peers that come with the tokens of an account. Those
+// of admins have another one: a channel belongs to one role.
+func channelOf(c command.Caller) string {
+	if c.Admin {
+		return shortID("chan_a2a_", "channel", c.Account, "admin")
+	}
+	return shortID("chan_a2a_", "channel", c.Account)
+}
 
 // artifactOf is the artifact that holds a turn's answer.
 func artifactOf(turnID string) string { return shortID("artifact_a2a_", "artifact", turnID) }

@@ -27,7 +27,10 @@ type stream struct {
 	first proto.Event
 	// untilAsked ends the stream when the peer is asked for input.
 	untilAsked bool
-	pieces     pieces
+	// channelID is the peer's channel that the stream belongs to; empty for a peer that
+	// only reads.
+	channelID string
+	pieces    pieces
 }
 
 // followTask begins a stream. From the beginning: the task as it was when it was
@@ -175,7 +178,9 @@ func (st *stream) answerID() proto.ArtifactID { return proto.ArtifactID(artifact
 // form, and failed an error that comes after the first.
 func (st *stream) serve(w http.ResponseWriter, r *http.Request, heartbeat time.Duration, wrap func(any) any, failed func(error) any) {
 	out := wire.NewSSEWriter(w)
-	err := st.run(r.Context(), func(e proto.Event) error { return out.Send("", wrap(proto.StreamResponse{Event: e})) }, heartbeat, out.Beat)
+	ctx, leave := st.join(r.Context())
+	defer leave()
+	err := st.run(ctx, func(e proto.Event) error { return out.Send("", wrap(proto.StreamResponse{Event: e})) }, heartbeat, out.Beat)
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, wire.ErrReaderGone) {
 		_ = out.Send("", failed(err)) // the last that is tried
 	}

@@ -163,7 +163,7 @@ func (t *teller) idle() bool {
 // hear follows the facts until no task is open. It subscribes before it asks what is
 // open, or looks at what is, so that nothing falls between.
 func (t *teller) hear(ctx context.Context, taken *bool) error {
-	feed, err := t.s.opt.Runtime.SubscribeAll(ctx, command.Local())
+	feed, err := t.s.opt.Runtime.SubscribeAll(ctx, command.Local(), "")
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,11 @@ package a2a
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -182,5 +185,20 @@ func TestViewsAreBounded(t *testing.T) {
 	}
 	if vs.viewOf("a", "0") == first || len(vs.byKey) > maxViews+1 || vs.order.Len() != len(vs.byKey) {
 		t.Errorf("%d views are kept", len(vs.byKey))
+	}
+}
+
+// Whoever configures a push reads why it failed, and must not learn from it what only
+// this machine can find out.
+func TestErrorsOfAPushTellNoAddresses(t *testing.T) {
+	const inside = "10.9.8.7"
+	for name, err := range map[string]error{
+		"refused": &url.Error{Op: "Post", URL: "http://db.example/?key=planted", Err: &net.OpError{Op: "dial", Err: fmt.Errorf("%w: %s:80", errRefused, inside)}},
+		"unknown": &url.Error{Op: "Post", URL: "http://db.example/?key=planted", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "db.example", Server: inside + ":53"}}},
+	} {
+		got := plainError(err)
+		if strings.Contains(got.Error(), inside) || strings.Contains(got.Error(), "planted") || errors.Is(got, errRefused) != (name == "refused") {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -115,10 +115,14 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case modern:
 		handler = d.stateless
-	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && d.s.isFull():
-		w.Header().Set("Retry-After", "60")
-		http.Error(w, "too many sessions are open", http.StatusServiceUnavailable)
-		return
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "":
+		done, why, status := d.s.openSession(auth.TokenInfoFromContext(r.Context()).UserID)
+		if done == nil {
+			w.Header().Set("Retry-After", "60")
+			http.Error(w, why, status)
+			return
+		}
+		defer func() { done(w.Header().Get(sessionHeader)) }()
 	case r.Method == http.MethodDelete:
 		d.s.sessions.end(callKey(r.Header.Get(sessionHeader), auth.TokenInfoFromContext(r.Context()).UserID))
 	}

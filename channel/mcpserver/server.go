@@ -41,8 +41,9 @@ type Options struct {
 	// 1 hour. The client opens another one.
 	SessionTimeout time.Duration
 	// MaxSessions bounds the sessions of the older revisions, default 1000; beyond it a
-	// client is asked to come back.
-	MaxSessions int
+	// client is asked to come back. MaxSessionsPerUser is the part that one identity
+	// may have, default a quarter.
+	MaxSessions, MaxSessionsPerUser int
 	// Heartbeat is the longest silence of a call's stream, default 15 s.
 	Heartbeat time.Duration
 	// MaxBody bounds a request's body, default 32 MiB.
@@ -62,6 +63,7 @@ type Server struct {
 	byRole   map[command.Role]func() *mcp.Server
 	handler  http.Handler
 	sessions sessionCalls
+	owners   sessionOwners
 
 	mu sync.Mutex
 	// built are the servers whose sessions are ended by Close.
@@ -108,6 +110,9 @@ func setDefaults(o *Options) {
 	if o.MaxSessions <= 0 {
 		o.MaxSessions = 1000
 	}
+	if o.MaxSessionsPerUser <= 0 {
+		o.MaxSessionsPerUser = max(1, o.MaxSessions/4)
+	}
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 15 * time.Second
 	}
@@ -125,20 +130,6 @@ func (s *Server) trackServer(srv *mcp.Server) *mcp.Server {
 	defer s.mu.Unlock()
 	s.built = append(s.built, srv)
 	return srv
-}
-
-// isFull reports whether no further session is opened.
-func (s *Server) isFull() bool {
-	s.mu.Lock()
-	built := s.built
-	s.mu.Unlock()
-	n := 0
-	for _, srv := range built {
-		for range srv.Sessions() {
-			n++
-		}
-	}
-	return n >= s.opt.MaxSessions
 }
 
 // Close ends the waits of all calls, which answer that the server is stopping, and then

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -89,28 +88,13 @@ func encodeJSON(v any) json.RawMessage {
 	return data
 }
 
-// destructive are the commands that take something away which can't be had back by
-// another command, or that let an agent act.
-var destructive = []command.Name{
-	"submit_turn", "spawn_subagent", "send_subagent_input", "create_job", "start_job", "start_task", "retry_task", "retry_job_item",
-	"rollback_thread", "terminate_process", "write_process_stdin", "cancel_task", "cancel_job", "interrupt_turn", "remove_queued_turn",
-	"close_subagent", "delete_schedule", "set_policy", "respond_action", "resolve_permission", "start_benchmark_trial", "create_schedule",
-}
-
-// repeatable are the commands that do nothing more when they are called again with
-// the same parameters, also without an idempotency key.
-var repeatable = []command.Name{
-	"ack_events", "archive_task", "cancel_job", "cancel_task", "close_subagent", "complete_task", "delete_schedule", "disconnect_channel",
-	"link_tasks", "pause_task", "resize_process", "resolve_permission", "respond_action", "set_policy", "unlink_tasks",
-}
-
 // annotations tell a client what to expect of a command.
 func annotations(d *command.Def) *mcp.ToolAnnotations {
-	harm, world := slices.Contains(destructive, d.Name), slices.Contains(destructive, d.Name)
+	harm, world := d.Destructive, d.Destructive
 	return &mcp.ToolAnnotations{
 		ReadOnlyHint:    !d.Mutates,
 		DestructiveHint: &harm,
-		IdempotentHint:  !d.Mutates || slices.Contains(repeatable, d.Name),
+		IdempotentHint:  !d.Mutates || d.Repeatable,
 		OpenWorldHint:   &world,
 	}
 }

@@ -205,6 +205,38 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
+func TestOneUserCannotOpenAllSessions(t *testing.T) {
+	k := newKit(t)
+	k.options.MaxSessions, k.options.MaxSessionsPerUser = 10, 2
+	k.start()
+	open := func(token string) error {
+		c := mcp.NewClient(&mcp.Implementation{Name: "another", Version: "1"}, nil)
+		transport := &http.Transport{}
+		defer transport.CloseIdleConnections()
+		s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+			Endpoint: k.url, HTTPClient: &http.Client{Transport: bearer{token, transport}}, MaxRetries: -1,
+		}, &mcp.ClientSessionOptions{ProtocolVersion: older})
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	first := k.client("ann", older, nil)
+	k.client("ann", older, nil)
+	if err := open("ann"); err == nil {
+		t.Error("a third session of ann was opened")
+	}
+	if err := open("bob"); err != nil {
+		t.Errorf("a session of bob: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open("ann"); err != nil {
+		t.Errorf("after the end of one: %v", err)
+	}
+}
+
 // An older client's session belongs to whoever opened it.
 func TestASessionIsItsUsers(t *testing.T) {
 	k := newKit(t).start()

@@ -169,7 +169,10 @@ func (p *progress) report(ctx context.Context, e *event.Event) {
 		says = "started"
 	case event.TypeModelRequested:
 		says = "asks the model"
-	case event.TypeToolStarted:
+	case event.TypeToolProgress:
+		if p, ok := e.Payload.(*event.ToolProgress); !ok || p.Phase != event.PhaseRunning {
+			return
+		}
 		says = "runs a tool"
 	case event.TypeActionRequired:
 		says = "waits for an answer"

@@ -58,6 +58,14 @@ func (q *refusable) check() error {
 	return nil
 }
 
+func checkRole(at, role string) error {
+	switch role {
+	case "system", "developer", "user", "assistant":
+		return nil
+	}
+	return fault.Param(at+".role", "%q is not supported; use system, developer, user or assistant", wire.Clip(role))
+}
+
 // messages reads the conversation.
 func (q *chatRequest) messages() ([]said, error) {
 	var out []said
@@ -65,10 +73,8 @@ func (q *chatRequest) messages() ([]said, error) {
 		m := &q.Messages[i]
 		at := fmt.Sprintf("messages[%d]", i)
 		s := said{role: m.Role}
-		switch m.Role {
-		case "system", "developer", "user", "assistant":
-		default:
-			return nil, fault.Param(at+".role", "%q is not supported; use system, developer, user or assistant", wire.Clip(m.Role))
+		if err := checkRole(at, m.Role); err != nil {
+			return nil, err
 		}
 		if err := readContent(&s, at+".content", m.Content); err != nil {
 			return nil, err

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"agentd/channel/turnview"
 	"agentd/command"
@@ -60,8 +59,8 @@ func (q *responseRequest) items() ([]said, error) {
 		if items[i].Type != "" && items[i].Type != "message" {
 			return nil, fault.Param(at+".type", "%q is not supported; use message", wire.Clip(items[i].Type))
 		}
-		if !slices.Contains([]string{"system", "developer", "user", "assistant"}, items[i].Role) {
-			return nil, fault.Param(at+".role", "%q is not supported; use system, developer, user or assistant", wire.Clip(items[i].Role))
+		if err := checkRole(at, items[i].Role); err != nil {
+			return nil, err
 		}
 		s := said{role: items[i].Role}
 		if err := readContent(&s, at+".content", items[i].Content); err != nil {

@@ -187,8 +187,14 @@ func (f *fold) tool() {
 	switch p := f.e.Payload.(type) {
 	case *event.ToolStarted:
 		f.called(id, "", p.ToolName, p.SafeArgs)
-		f.emit(ToolStarted{f.agent, id})
+		if p.Runs() {
+			f.emit(ToolStarted{f.agent, id})
+		}
 	case *event.ToolProgress:
+		if p.Phase == event.PhaseRunning {
+			f.called(id, "", p.ToolName, nil)
+			f.emit(ToolStarted{f.agent, id})
+		}
 		if p.Message != "" {
 			f.called(id, "", p.ToolName, nil)
 			f.emit(ToolProgressed{f.agent, id, p.Message})

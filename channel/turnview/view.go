@@ -1,7 +1,6 @@
 package turnview
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -154,18 +153,14 @@ func newest[T any](list []T, is func(*T) bool) *T {
 // AnswerText returns what a model answered. One that is too large for its event is read
 // from where it is kept.
 func AnswerText(p *event.ModelCompleted, read func(ref string) ([]byte, error)) (string, error) {
-	if p.Message != nil {
+	if p.Message != nil && p.Message.Text != "" {
 		return p.Message.Text, nil
 	}
-	if p.MessageRef == "" {
-		return "", nil
+	m, err := p.Whole(read)
+	if err != nil || m == nil {
+		return "", err
 	}
-	b, err := read(p.MessageRef)
-	var m event.ModelMessage
-	if err != nil || json.Unmarshal(b, &m) == nil {
-		return m.Text, err
-	}
-	return strings.ToValidUTF8(string(b), "�"), nil
+	return m.Text, nil
 }
 
 // Text is what the turn's own agent said, one model call after the other.

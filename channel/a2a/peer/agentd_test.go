@@ -140,6 +140,21 @@ func TestAnApprovalBetweenRuntimes(t *testing.T) {
 				if b, err := os.ReadFile(filepath.Join(s.dir, "out.txt")); err != nil || !bytes.Equal(b, []byte("x")) {
 					t.Errorf("there the file is %q, %v", b, err)
 				}
+				// Remote channels, "A2A alignment": in-task authorization is a permission,
+				// on the side that delegates as well.
+				if p.ActionType != "tool_permission" || p.ToolName != "write_file" || !p.OnceOnly {
+					t.Errorf("the question is %+v", p)
+				}
+				for _, typ := range []event.Type{event.TypePermissionRequested, event.TypeChannelPermissionForwarded, event.TypePermissionResolved, event.TypeChannelPermissionReturned} {
+					if list := k.facts(typ); len(list) != 1 || list[0].ActionID != asked.ActionID {
+						t.Errorf("%d facts %s", len(list), typ)
+					}
+				}
+				if back := k.facts(event.TypeChannelPermissionReturned); len(back) == 1 {
+					if p := back[0].Payload.(*event.ChannelPermissionReturned); p.Decision != "allow" || p.FinalDecider != "local" || p.AnswerSource != "user" || back[0].ChannelID == "" {
+						t.Errorf("returned %+v over %q", p, back[0].ChannelID)
+					}
+				}
 				if n := len(k.facts(event.TypeActionRequired)); n != 1 {
 					t.Errorf("%d questions", n)
 				}

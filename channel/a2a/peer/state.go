@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/internal/wire"
+	"agentd/state"
 )
 
 // statuses maps the protocol's states to how a delegated task stands, in our words.
@@ -111,9 +113,11 @@ func textIn(parts proto.ContentParts) string {
 // detail is what a peer's question says beside its text, if the peer is one that
 // says it.
 type detail struct {
-	ActionID  string          `json:"actionId"`
-	Decisions []string        `json:"decisions"`
-	Schema    json.RawMessage `json:"schema"`
+	ActionID   string          `json:"actionId"`
+	ActionType string          `json:"actionType"`
+	ToolName   string          `json:"toolName"`
+	Decisions  []string        `json:"decisions"`
+	Schema     json.RawMessage `json:"schema"`
 }
 
 func detailOf(m *proto.Message) detail {
@@ -143,12 +147,15 @@ func peerQuestion(m *proto.Message) *command.PeerQuestion {
 		q.Prompt = "The peer waits for an answer and doesn't say for which."
 	}
 	for _, x := range d.Decisions {
-		if slices.Contains([]string{"allow", "deny", "cancel", "submit"}, x) && !slices.Contains(q.Decisions, x) {
+		if slices.Contains(event.EnumValues("@actionAnswer"), x) && !slices.Contains(q.Decisions, x) {
 			q.Decisions = append(q.Decisions, x)
 		}
 	}
 	if len(d.Schema) > 0 && d.Schema[0] == '{' {
 		q.Schema = d.Schema
+	}
+	if state.AsksPermission(d.ActionType) {
+		q.Permission = wire.Shorten(cmp.Or(d.ToolName, d.ActionType), 200)
 	}
 	return q
 }
